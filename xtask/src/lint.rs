@@ -1,0 +1,11 @@
+//! Formatting and clippy, both with warnings as errors.
+
+use anyhow::Result;
+
+use crate::process;
+
+pub(crate) fn run() -> Result<()> {
+    process::run(&mut process::cargo(&["fmt", "--all", "--check"]))?;
+    let clippy = ["clippy", "--workspace", "--all-targets", "--quiet", "--", "-D", "warnings"];
+    process::run(&mut process::cargo(&clippy))
+}

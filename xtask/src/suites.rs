@@ -1,0 +1,102 @@
+//! Suites that run against other people's parts. A part that is missing fails its suite and says how to get it.
+
+use std::path::{Path, PathBuf};
+
+use anyhow::{Result, bail};
+
+use crate::process::{self, cargo};
+
+pub(crate) fn run(names: &str) -> Result<()> {
+    for name in names.split(',') {
+        match name {
+            "corpus" => corpus()?,
+            "kubectl" => kubectl()?,
+            "openai" => openai()?,
+            other => bail!("unknown suite {other:?}; one of corpus, kubectl, openai"),
+        }
+    }
+    Ok(())
+}
+
+/// Reads every manifest of other projects, with `ostler lint`.
+fn corpus() -> Result<()> {
+    let folder =
+        std::env::var_os("OSTLER_CORPUS").map_or_else(|| crate::root().join("../shared/corpus"), PathBuf::from);
+    if !folder.is_dir() {
+        bail!(
+            "suite corpus: no folder {}\nhint: set OSTLER_CORPUS to a folder of Kubernetes manifests",
+            folder.display()
+        );
+    }
+    let folder = folder.canonicalize()?;
+    process::run(
+        cargo(&["test", "--package", "api", "--test", "corpus", "--", "--ignored"]).env("OSTLER_CORPUS", folder),
+    )
+}
+
+/// The journeys of a user with `kubectl`, once for every version that is found.
+fn kubectl() -> Result<()> {
+    let found = kubectls();
+    if found.is_empty() {
+        bail!(
+            "suite kubectl: none of version 1.29 or newer on PATH\nhint: install kubectl, or name binaries in OSTLER_KUBECTL (separated by `:`)"
+        );
+    }
+    for path in found {
+        eprintln!("suite kubectl: {}", path.file_name().unwrap_or_default().to_string_lossy());
+        process::run(ostler_suite("kubectl").env("OSTLER_KUBECTL", path))?;
+    }
+    Ok(())
+}
+
+fn kubectls() -> Vec<PathBuf> {
+    if let Some(named) = std::env::var_os("OSTLER_KUBECTL") {
+        return std::env::split_paths(&named).collect();
+    }
+    let mut found = Vec::new();
+    for folder in std::env::split_paths(&std::env::var_os("PATH").unwrap_or_default()) {
+        // Some distributions link one dispatcher on PATH and keep the versions beside it.
+        let Ok(kubectl) = folder.join("kubectl").canonicalize() else { continue };
+        let beside = kubectl.parent().map(versions_in).unwrap_or_default();
+        found.extend(if beside.is_empty() { vec![kubectl] } else { beside });
+        break;
+    }
+    found
+}
+
+/// `kubectl.1.29`, `kubectl.1.30`, … of `folder`.
+fn versions_in(folder: &Path) -> Vec<PathBuf> {
+    const OLDEST: u32 = 29;
+    let is_supported = |name: &str| {
+        name.strip_prefix("kubectl.1.").and_then(|minor| minor.parse().ok()).is_some_and(|minor: u32| minor >= OLDEST)
+    };
+    let mut found: Vec<_> = std::fs::read_dir(folder)
+        .into_iter()
+        .flatten()
+        .flatten()
+        .filter(|entry| is_supported(&entry.file_name().to_string_lossy()))
+        .map(|entry| entry.path())
+        .collect();
+    found.sort();
+    found
+}
+
+/// The Python `openai` client, in a virtual environment of its own.
+fn openai() -> Result<()> {
+    let venv = crate::root().join("target/openai-venv");
+    let python = venv.join("bin/python");
+    if !python.exists() {
+        let made = process::run(&mut process::command("python3", &["-m", "venv", &venv.to_string_lossy()]));
+        if made.is_err() {
+            bail!(
+                "suite openai: cannot make a virtual environment\nhint: install Python 3.9 or newer with its venv module"
+            );
+        }
+    }
+    process::run(&mut process::command(&python, &["-m", "pip", "install", "--quiet", "openai==3.54.0"]))?;
+    process::run(ostler_suite("openai").env("OSTLER_PYTHON", python))
+}
+
+fn ostler_suite(name: &str) -> std::process::Command {
+    cargo(&["test", "--package", "ostler", "--test", "it", "--", "--ignored", "--exact", &format!("suites::{name}")])
+}

@@ -1,0 +1,10 @@
+//! The tests that need nothing but this repository and Rust.
+
+use anyhow::Result;
+
+use crate::{process, spec};
+
+pub(crate) fn all() -> Result<()> {
+    spec::check()?;
+    process::run(&mut process::cargo(&["test", "--workspace", "--quiet"]))
+}
