@@ -1,0 +1,5 @@
+//! The three patch formats: RFC 6902 (`json`), RFC 7386 (`merge`) and Kubernetes' own (`strategic`).
+
+pub mod json;
+pub mod merge;
+pub mod strategic;
