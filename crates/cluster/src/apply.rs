@@ -1,0 +1,179 @@
+//! Makes an owner's objects be as desired: applies differences in order, deletes what is no longer desired.
+
+use std::collections::BTreeSet;
+
+use kube::Client;
+use kube::api::{DeleteParams, Patch, PatchParams, Preconditions};
+use serde_json::{Value, json};
+
+pub use crate::managed::already_applied;
+use crate::managed::manages;
+use crate::object::{controller, controller_uid, describe, meta, owner_reference, terminating};
+use crate::prune::{self, Doomed};
+use crate::stores::{Key, Stores};
+use crate::{Error, Kind};
+
+/// What became of one desired object.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Outcome {
+    /// It was as desired; nothing was sent.
+    Unchanged,
+    /// It did not exist.
+    Created,
+    /// It differed.
+    Updated,
+    /// An earlier object of this name is still being deleted; its end will wake the owner again.
+    Terminating,
+    /// It belongs to somebody else and was not touched; the text says to whom.
+    Foreign(String),
+    /// The cluster does not serve this kind.
+    KindMissing,
+}
+
+/// One object and what became of it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Applied {
+    /// `Kind namespace/name`.
+    pub object: String,
+    /// `Kind` alone.
+    pub kind: String,
+    /// What became of it.
+    pub outcome: Outcome,
+}
+
+/// The result of one convergence.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Convergence {
+    /// One entry per desired object, in the order given.
+    pub applied: Vec<Applied>,
+    /// `Kind namespace/name` of what was deleted.
+    pub pruned: Vec<String>,
+}
+
+/// The one writer of objects.
+#[derive(Clone)]
+pub struct Applier {
+    client: Client,
+    stores: Stores,
+    /// Every kind that is ever made; pruning looks through these.
+    makes: &'static [Kind],
+    manager: &'static str,
+}
+
+// === impl Convergence ===
+
+impl Convergence {
+    /// Whether anything was sent.
+    #[must_use]
+    pub fn changed(&self) -> bool {
+        !self.pruned.is_empty() || self.applied.iter().any(|one| matches!(one.outcome, Outcome::Created | Outcome::Updated))
+    }
+}
+
+// === impl Applier ===
+
+impl Applier {
+    /// An applier of the kinds `makes` under the field manager `manager`.
+    #[must_use]
+    pub fn new(client: Client, stores: Stores, makes: &'static [Kind], manager: &'static str) -> Applier {
+        Applier { client, stores, makes, manager }
+    }
+
+    /// Makes the objects that `owner` controls be exactly `desired`, applying in the order given.
+    ///
+    /// # Errors
+    /// The first refused request; what came before it stays done, and repeating continues.
+    pub async fn converge(&self, owner: &Value, desired: Vec<Value>) -> Result<Convergence, Error> {
+        let mut result = Convergence::default();
+        let mut wanted = BTreeSet::new();
+        for mut object in desired {
+            object["metadata"]["ownerReferences"] = json!([owner_reference(owner)]);
+            let kind = self.makes.iter().find(|kind| object["kind"] == kind.kind && object["apiVersion"] == kind.api_version());
+            let outcome = match kind {
+                Some(kind) => {
+                    wanted.insert((*kind, Key::of(&object)));
+                    self.apply(*kind, owner, &object).await?
+                }
+                None => Outcome::KindMissing,
+            };
+            result.applied.push(Applied { object: describe(&object), kind: object["kind"].as_str().unwrap_or_default().to_owned(), outcome });
+        }
+        for doomed in prune::doomed(&self.stores, self.makes, meta(owner, "uid"), &wanted) {
+            self.delete(&doomed).await?;
+            result.pruned.push(doomed.what);
+        }
+        Ok(result)
+    }
+
+    async fn apply(&self, kind: Kind, owner: &Value, object: &Value) -> Result<Outcome, Error> {
+        if !self.stores.synced(kind) {
+            return Ok(Outcome::KindMissing);
+        }
+        let live = self.stores.get(kind, &Key::of(object));
+        if let Some(settled) = live.as_deref().and_then(|live| settled(live, owner, object, self.manager)) {
+            return Ok(settled);
+        }
+        let api = kind.api(self.client.clone(), meta(object, "namespace"));
+        let params = PatchParams::apply(self.manager).force();
+        let sent = api.patch(meta(object, "name"), &params, &Patch::Apply(object)).await;
+        let answer = sent.map_err(|source| Error::Request { action: "apply", what: describe(object), source: Box::new(source) })?;
+        self.stores.observe(kind, serde_json::to_value(answer).unwrap_or_default());
+        Ok(if live.is_some() { Outcome::Updated } else { Outcome::Created })
+    }
+
+    async fn delete(&self, doomed: &Doomed) -> Result<(), Error> {
+        let preconditions = Preconditions { uid: Some(doomed.uid.clone()), resource_version: Some(doomed.resource_version.clone()) };
+        let params = DeleteParams::background().preconditions(preconditions);
+        let sent = doomed.kind.api(self.client.clone(), &doomed.key.namespace).delete(&doomed.key.name, &params).await;
+        match sent.map_err(|source| Error::Request { action: "delete", what: doomed.what.clone(), source: Box::new(source) }) {
+            Err(error) if !error.is_not_found() => Err(error),
+            _ => Ok(()),
+        }
+    }
+}
+
+/// What is known without a request, or `None` if the object must be sent.
+fn settled(live: &Value, owner: &Value, object: &Value, manager: &str) -> Option<Outcome> {
+    if let Some(holder) = foreign(live, owner, manager) {
+        return Some(Outcome::Foreign(holder));
+    }
+    if terminating(live) {
+        return Some(Outcome::Terminating);
+    }
+    already_applied(live, object, manager).then_some(Outcome::Unchanged)
+}
+
+/// Who holds `live` if it is not ours to touch. An object without a controller is ours only if we wrote it before
+/// (its owner was deleted with `--cascade=orphan` and made again).
+fn foreign(live: &Value, owner: &Value, manager: &str) -> Option<String> {
+    match controller(live) {
+        Some(_) if controller_uid(live) == Some(meta(owner, "uid")) => None,
+        Some(holder) => Some(format!(
+            "{} {}",
+            holder["kind"].as_str().unwrap_or_default(),
+            holder["name"].as_str().unwrap_or_default()
+        )),
+        None if manages(live, manager) => None,
+        None => Some("somebody else; it has no controller".to_owned()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use rstest::rstest;
+
+    fn owned_by(uid: &str) -> Value {
+        json!({"metadata": {"ownerReferences": [{"controller": true, "kind": "Job", "name": "j", "uid": uid}]}})
+    }
+
+    #[rstest]
+    #[case::ours(owned_by("me"), None)]
+    #[case::theirs(owned_by("them"), Some("Job j"))]
+    #[case::nobodys(json!({"metadata": {}}), Some("somebody else; it has no controller"))]
+    #[case::orphan_of_ours(json!({"metadata": {"managedFields": [{"manager": "us", "operation": "Apply"}]}}), None)]
+    fn only_our_own_objects_are_touched(#[case] live: Value, #[case] holder: Option<&str>) {
+        let owner = json!({"metadata": {"uid": "me"}});
+        assert_eq!(foreign(&live, &owner, "us").as_deref(), holder);
+    }
+}

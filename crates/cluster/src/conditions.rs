@@ -1,0 +1,143 @@
+//! Conditions: positive polarity, stable times, and which of them turned.
+
+use jiff::Timestamp;
+use serde_json::{Value, json};
+
+use crate::clock::seconds;
+
+/// A condition's `status`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum State {
+    /// `True`
+    True,
+    /// `False`
+    False,
+    /// `Unknown`
+    Unknown,
+}
+
+/// One condition as the core says it, without times.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Condition {
+    /// `Ready`, `RuntimeResolved`, …
+    pub kind: &'static str,
+    /// Its status.
+    pub state: State,
+    /// CamelCase code from `docs/reason-codes.md`.
+    pub reason: String,
+    /// One sentence that says what is and what to do.
+    pub message: String,
+}
+
+/// A condition that turned: it is worth an event.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Transition {
+    /// Whether it turned to something bad.
+    pub warning: bool,
+    /// The new reason.
+    pub reason: String,
+    /// The new message.
+    pub message: String,
+}
+
+// === impl State ===
+
+impl State {
+    /// As it stands in JSON.
+    #[must_use]
+    pub fn as_str(self) -> &'static str {
+        match self {
+            State::True => "True",
+            State::False => "False",
+            State::Unknown => "Unknown",
+        }
+    }
+}
+
+impl From<bool> for State {
+    fn from(value: bool) -> State {
+        if value { State::True } else { State::False }
+    }
+}
+
+// === impl Condition ===
+
+impl Condition {
+    /// A condition from its parts.
+    #[must_use]
+    pub fn new(kind: &'static str, state: impl Into<State>, reason: impl Into<String>, message: impl Into<String>) -> Condition {
+        Condition { kind, state: state.into(), reason: reason.into(), message: message.into() }
+    }
+}
+
+/// `conditions` as JSON; `lastTransitionTime` is kept from `old` where the status is the same.
+#[must_use]
+pub fn render(old: &Value, conditions: &[Condition], generation: i64, now: Timestamp) -> Value {
+    let one = |condition: &Condition| {
+        let before = find(old, condition.kind).filter(|before| before["status"] == condition.state.as_str());
+        let since = before.and_then(|before| before["lastTransitionTime"].as_str()).map_or_else(|| seconds(now), str::to_owned);
+        json!({
+            "type": condition.kind, "status": condition.state.as_str(), "reason": condition.reason,
+            "message": condition.message, "observedGeneration": generation, "lastTransitionTime": since,
+        })
+    };
+    conditions.iter().map(one).collect()
+}
+
+/// Which conditions turned (status or reason) between `old` JSON and `new`; equal news are told once.
+#[must_use]
+pub fn transitions(old: &Value, new: &[Condition]) -> Vec<Transition> {
+    let mut found: Vec<Transition> = Vec::new();
+    for condition in new {
+        let same = find(old, condition.kind)
+            .is_some_and(|before| before["status"] == condition.state.as_str() && before["reason"] == *condition.reason);
+        let told = found.iter().any(|told| told.reason == condition.reason);
+        if !same && !told {
+            found.push(Transition {
+                warning: condition.state == State::False,
+                reason: condition.reason.clone(),
+                message: condition.message.clone(),
+            });
+        }
+    }
+    found
+}
+
+/// The condition of type `kind` in a JSON list.
+#[must_use]
+pub fn find<'a>(conditions: &'a Value, kind: &str) -> Option<&'a Value> {
+    conditions.as_array()?.iter().find(|condition| condition["type"] == kind)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn at(text: &str) -> Timestamp {
+        text.parse().unwrap()
+    }
+
+    fn ready(state: bool, reason: &str) -> Condition {
+        Condition::new("Ready", state, reason, "m")
+    }
+
+    #[test]
+    fn the_time_moves_only_with_the_status() {
+        let first = render(&Value::Null, &[ready(false, "Starting")], 1, at("2026-01-01T00:00:00Z"));
+        let second = render(&first, &[ready(false, "Pulling")], 2, at("2026-01-01T00:00:09Z"));
+        assert_eq!(second[0]["lastTransitionTime"], "2026-01-01T00:00:00Z");
+        assert_eq!(second[0]["observedGeneration"], 2);
+        let third = render(&second, &[ready(true, "Ready")], 2, at("2026-01-01T00:00:09Z"));
+        assert_eq!(third[0]["lastTransitionTime"], "2026-01-01T00:00:09Z");
+    }
+
+    #[test]
+    fn a_transition_is_told_once() {
+        let old = render(&Value::Null, &[ready(false, "Starting")], 1, at("2026-01-01T00:00:00Z"));
+        assert!(transitions(&old, &[ready(false, "Starting")]).is_empty());
+        let both = [Condition::new("WorkloadsReady", false, "Unschedulable", "a"), ready(false, "Unschedulable")];
+        let told = transitions(&old, &both);
+        assert_eq!(told.len(), 1);
+        assert!(told[0].warning);
+    }
+}

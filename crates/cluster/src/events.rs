@@ -1,0 +1,96 @@
+//! Tells people about transitions, in `events.k8s.io/v1`.
+
+use std::sync::Arc;
+
+use jiff::Timestamp;
+use kube::Client;
+use kube::api::PostParams;
+use kube::core::DynamicObject;
+use serde_json::{Value, json};
+
+use crate::clock::{Clock, micros};
+use crate::conditions::Transition;
+use crate::object::{describe, meta};
+use crate::{Error, Kind};
+
+const EVENT: Kind = Kind::namespaced("events.k8s.io", "v1", "Event", "events");
+/// The API refuses longer notes.
+const LONGEST_NOTE: usize = 1024;
+
+/// The one writer of events.
+#[derive(Clone)]
+pub struct Recorder {
+    client: Client,
+    clock: Arc<dyn Clock>,
+    /// `reportingController`.
+    controller: &'static str,
+}
+
+// === impl Recorder ===
+
+impl Recorder {
+    /// A recorder that signs as `controller`.
+    #[must_use]
+    pub fn new(client: Client, clock: Arc<dyn Clock>, controller: &'static str) -> Recorder {
+        Recorder { client, clock, controller }
+    }
+
+    /// One event about `object`.
+    ///
+    /// # Errors
+    /// The refused request; events are news, so callers log it and go on.
+    pub async fn publish(&self, object: &Value, action: &str, transition: &Transition) -> Result<(), Error> {
+        let event = render(object, action, transition, self.controller, self.clock.now());
+        let failed = |source| Error::Request { action: "event for", what: describe(object), source: Box::new(source) };
+        let event: DynamicObject = serde_json::from_value(event).map_err(|error| failed(kube::Error::SerdeError(error)))?;
+        let namespace = event.metadata.namespace.clone().unwrap_or_default();
+        EVENT.api(self.client.clone(), &namespace).create(&PostParams::default(), &event).await.map_err(failed)?;
+        Ok(())
+    }
+}
+
+fn render(object: &Value, action: &str, transition: &Transition, controller: &str, now: Timestamp) -> Value {
+    // Events about cluster-scoped objects live in `default`, as everywhere in Kubernetes.
+    let namespace = Some(meta(object, "namespace")).filter(|namespace| !namespace.is_empty()).unwrap_or("default");
+    json!({
+        "apiVersion": "events.k8s.io/v1", "kind": "Event",
+        "metadata": {"namespace": namespace, "name": name(object, transition, now)},
+        "eventTime": micros(now), "reportingController": controller, "reportingInstance": controller,
+        "action": action, "reason": transition.reason, "note": shortened(&transition.message),
+        "type": if transition.warning { "Warning" } else { "Normal" },
+        "regarding": {
+            "apiVersion": object["apiVersion"], "kind": object["kind"], "namespace": object["metadata"]["namespace"],
+            "name": object["metadata"]["name"], "uid": object["metadata"]["uid"],
+            "resourceVersion": object["metadata"]["resourceVersion"],
+        },
+    })
+}
+
+/// Unique per object, instant and reason: several events may tell about one instant.
+fn name(object: &Value, transition: &Transition, now: Timestamp) -> String {
+    format!("{}.{:x}.{}", meta(object, "name"), now.as_nanosecond(), transition.reason.to_ascii_lowercase())
+}
+
+fn shortened(message: &str) -> &str {
+    let mut end = message.len().min(LONGEST_NOTE);
+    while !message.is_char_boundary(end) {
+        end -= 1;
+    }
+    &message[..end]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_event_names_what_it_is_about() {
+        let object = json!({"apiVersion": "ome.io/v1beta1", "kind": "InferenceService", "metadata": {"name": "a", "namespace": "n", "uid": "u"}});
+        let transition = Transition { warning: true, reason: "Unschedulable".to_owned(), message: "é".repeat(600) };
+        let event = render(&object, "Reconcile", &transition, "ostler.io/operator", Timestamp::from_second(1).unwrap());
+        assert_eq!(event["metadata"], json!({"namespace": "n", "name": "a.3b9aca00.unschedulable"}));
+        assert_eq!(event["regarding"]["uid"], "u");
+        assert_eq!(event["type"], "Warning");
+        assert_eq!(event["note"].as_str().unwrap().len(), 1024);
+    }
+}

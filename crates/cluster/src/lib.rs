@@ -1,0 +1,30 @@
+//! Everything that talks to a Kubernetes API, and knows none of our kinds.
+//!
+//! In come a `kube::Client` and the [`Kind`]s to watch; out go ordered [`stores`], changes, and few writes: the
+//! [`apply::Applier`] sends only differences, [`status`] only changed statuses, [`events`] one event per transition.
+//! Decisions are pure functions of what the stores hold ([`apply::already_applied`], [`prune::doomed`],
+//! [`neighbours::served`]); time comes in through [`clock::Clock`]. Nothing here decides what should exist.
+
+pub mod apply;
+pub mod clock;
+pub mod conditions;
+pub mod error;
+pub mod events;
+pub mod kind;
+pub mod managed;
+pub mod neighbours;
+pub mod object;
+pub mod prune;
+pub mod queue;
+pub mod status;
+pub mod stores;
+pub mod watch;
+
+pub use apply::{Applier, Outcome};
+pub use clock::{Clock, SystemClock};
+pub use conditions::{Condition, State};
+pub use error::Error;
+pub use kind::Kind;
+pub use queue::Queue;
+pub use stores::{Change, Key, Stores};
+pub use watch::Watches;

@@ -1,0 +1,144 @@
+//! What is to be looked at next: first in, first out; each key once; some keys only later.
+//!
+//! Synchronous and without a clock of its own, so that the same adds give the same order in every run.
+
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+
+use jiff::{SignedDuration, Timestamp};
+
+/// First delay after a failure; doubles with each further one.
+const FIRST_RETRY: SignedDuration = SignedDuration::from_millis(200);
+/// Longest delay between two tries.
+const LONGEST_RETRY: SignedDuration = SignedDuration::from_secs(60);
+
+/// An ordered, deduplicating queue with delayed adds.
+#[derive(Clone, Debug)]
+pub struct Queue<K> {
+    ready: VecDeque<K>,
+    /// The content of `ready`.
+    waiting: BTreeSet<K>,
+    /// When each delayed key is due; at most one entry per key, the earliest.
+    due: BTreeMap<K, Timestamp>,
+    /// Consecutive failures per key.
+    failures: BTreeMap<K, u32>,
+}
+
+impl<K> Default for Queue<K> {
+    fn default() -> Self {
+        Queue { ready: VecDeque::new(), waiting: BTreeSet::new(), due: BTreeMap::new(), failures: BTreeMap::new() }
+    }
+}
+
+impl<K: Ord + Clone> Queue<K> {
+    /// Adds `key` at the end, unless it waits already. A planned later visit is then superfluous.
+    pub fn add(&mut self, key: K) {
+        self.due.remove(&key);
+        if self.waiting.insert(key.clone()) {
+            self.ready.push_back(key);
+        }
+    }
+
+    /// Adds `key` at the instant `at`, or earlier if it is already planned earlier.
+    pub fn add_at(&mut self, key: K, at: Timestamp) {
+        if self.waiting.contains(&key) {
+            return;
+        }
+        let due = self.due.entry(key).or_insert(at);
+        *due = at.min(*due);
+    }
+
+    /// The visit of `key` failed: visit it again after a delay that doubles with each failure (200 ms … 60 s).
+    pub fn retry(&mut self, key: K, now: Timestamp) {
+        let failures = self.failures.entry(key.clone()).or_default();
+        let delay = FIRST_RETRY.saturating_mul(1 << (*failures).min(16)).min(LONGEST_RETRY);
+        *failures = failures.saturating_add(1);
+        self.add_at(key, now.checked_add(delay).unwrap_or(now));
+    }
+
+    /// The visit of `key` succeeded: forget its failures.
+    pub fn done(&mut self, key: &K) {
+        self.failures.remove(key);
+    }
+
+    /// The next key to visit, with everything due by `now` moved to the end first, in order of due time, then key.
+    pub fn pop(&mut self, now: Timestamp) -> Option<K> {
+        let mut due: Vec<(Timestamp, K)> =
+            self.due.iter().filter(|(_, at)| **at <= now).map(|(key, at)| (*at, key.clone())).collect();
+        due.sort();
+        due.into_iter().for_each(|(_, key)| self.add(key));
+        let key = self.ready.pop_front()?;
+        self.waiting.remove(&key);
+        Some(key)
+    }
+
+    /// When the next delayed key is due.
+    #[must_use]
+    pub fn next_due(&self) -> Option<Timestamp> {
+        self.due.values().min().copied()
+    }
+
+    /// Nothing waits and nothing is planned.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.ready.is_empty() && self.due.is_empty()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn at(milliseconds: i64) -> Timestamp {
+        Timestamp::from_millisecond(milliseconds).unwrap()
+    }
+
+    fn drain(queue: &mut Queue<&'static str>, now: Timestamp) -> Vec<&'static str> {
+        std::iter::from_fn(|| queue.pop(now)).collect()
+    }
+
+    #[test]
+    fn first_in_first_out_each_once() {
+        let mut queue = Queue::default();
+        ["b", "a", "b", "c"].into_iter().for_each(|key| queue.add(key));
+        assert_eq!(drain(&mut queue, at(0)), ["b", "a", "c"]);
+        assert!(queue.is_empty());
+    }
+
+    #[test]
+    fn delayed_keys_come_in_order_of_time_then_key() {
+        let mut queue = Queue::default();
+        queue.add_at("z", at(5));
+        queue.add_at("b", at(10));
+        queue.add_at("a", at(10));
+        queue.add_at("late", at(11));
+        assert_eq!(queue.next_due(), Some(at(5)));
+        assert_eq!(drain(&mut queue, at(10)), ["z", "a", "b"]);
+        assert_eq!(queue.next_due(), Some(at(11)));
+    }
+
+    #[test]
+    fn the_earliest_plan_wins_and_an_add_replaces_it() {
+        let mut queue = Queue::default();
+        queue.add_at("a", at(10));
+        queue.add_at("a", at(20));
+        assert_eq!(queue.next_due(), Some(at(10)));
+        queue.add("a");
+        assert_eq!(drain(&mut queue, at(100)), ["a"]);
+        assert!(queue.is_empty());
+    }
+
+    #[test]
+    fn failures_double_the_delay_up_to_a_minute() {
+        let mut queue = Queue::default();
+        let mut delays = Vec::new();
+        for _ in 0..11 {
+            queue.retry("a", at(0));
+            delays.push(queue.next_due().unwrap().as_millisecond());
+            assert_eq!(queue.pop(at(100_000)), Some("a"));
+        }
+        assert_eq!(delays, [200, 400, 800, 1600, 3200, 6400, 12_800, 25_600, 51_200, 60_000, 60_000]);
+        queue.done(&"a");
+        queue.retry("a", at(0));
+        assert_eq!(queue.next_due(), Some(at(200)));
+    }
+}

@@ -1,0 +1,115 @@
+//! Keeps the stores fed: one watch per kind, started when the kind is served and ended when it is not.
+
+use std::collections::BTreeMap;
+use std::pin::pin;
+
+use futures::StreamExt;
+use kube::Client;
+use kube::core::DynamicObject;
+use kube::runtime::{WatchStreamExt, watcher};
+use serde_json::Value;
+use tokio::sync::mpsc;
+use tokio_util::sync::CancellationToken;
+
+use crate::stores::{Change, Stores};
+use crate::Kind;
+
+/// Changes that wait for the reader; a slow reader slows the watches down, nothing is lost.
+const BUFFER: usize = 256;
+
+/// The running watches.
+pub struct Watches {
+    client: Client,
+    stores: Stores,
+    changes: mpsc::Sender<Change>,
+    running: BTreeMap<Kind, CancellationToken>,
+    stop: CancellationToken,
+}
+
+// === impl Watches ===
+
+impl Watches {
+    /// No watch runs yet; changes will arrive at the receiver after the stores hold them.
+    #[must_use]
+    pub fn new(client: Client, stores: Stores, stop: CancellationToken) -> (Watches, mpsc::Receiver<Change>) {
+        let (changes, receiver) = mpsc::channel(BUFFER);
+        (Watches { client, stores, changes, running: BTreeMap::new(), stop }, receiver)
+    }
+
+    /// Starts the watch of `kind` unless it runs. Returns whether it was started.
+    pub fn start(&mut self, kind: Kind) -> bool {
+        if self.running.contains_key(&kind) {
+            return false;
+        }
+        let stop = self.stop.child_token();
+        self.running.insert(kind, stop.clone());
+        tokio::spawn(feed(self.client.clone(), kind, self.stores.clone(), self.changes.clone(), stop));
+        true
+    }
+
+    /// Ends the watch of `kind` and empties its store; what it held is returned as gone.
+    #[must_use]
+    pub fn end(&mut self, kind: Kind) -> Vec<Change> {
+        let Some(stop) = self.running.remove(&kind) else { return Vec::new() };
+        stop.cancel();
+        self.stores.forget(kind)
+    }
+
+    /// Whether every running watch has its first list.
+    #[must_use]
+    pub fn synced(&self) -> bool {
+        self.running.keys().all(|kind| self.stores.synced(*kind))
+    }
+
+    /// Whether `kind` is being watched.
+    #[must_use]
+    pub fn runs(&self, kind: Kind) -> bool {
+        self.running.contains_key(&kind)
+    }
+}
+
+impl Drop for Watches {
+    fn drop(&mut self) {
+        self.running.values().for_each(CancellationToken::cancel);
+    }
+}
+
+async fn feed(client: Client, kind: Kind, stores: Stores, changes: mpsc::Sender<Change>, stop: CancellationToken) {
+    let api = kube::Api::<DynamicObject>::all_with(client, &kind.api_resource());
+    let mut events = pin!(watcher(api, watcher::Config::default()).default_backoff());
+    loop {
+        let event = tokio::select! {
+            biased;
+            () = stop.cancelled() => return,
+            event = events.next() => event,
+        };
+        match event {
+            Some(Ok(event)) => {
+                for change in accept(&stores, kind, event) {
+                    if changes.send(change).await.is_err() {
+                        return;
+                    }
+                }
+            }
+            Some(Err(error)) => tracing::warn!(resource = kind.resource(), %error, "watch interrupted, trying again"),
+            None => return,
+        }
+    }
+}
+
+fn accept(stores: &Stores, kind: Kind, event: watcher::Event<DynamicObject>) -> Vec<Change> {
+    use watcher::Event;
+    let event = match event {
+        Event::Apply(object) => Event::Apply(json(object)),
+        Event::Delete(object) => Event::Delete(json(object)),
+        Event::InitApply(object) => Event::InitApply(json(object)),
+        Event::Init => Event::Init,
+        Event::InitDone => Event::InitDone,
+    };
+    stores.accept(kind, event)
+}
+
+/// Metadata are typed on the way in, everything else stays the JSON it was.
+fn json(object: DynamicObject) -> Value {
+    serde_json::to_value(object).unwrap_or_default()
+}
