@@ -1,0 +1,1 @@
+//! CRDs of neighbours, compact.
