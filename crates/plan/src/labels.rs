@@ -1,0 +1,61 @@
+//! Labels and annotations: which keys we set, and how they meet the user's.
+
+use std::collections::BTreeMap;
+
+use serde_json::{Value, json};
+
+pub const MANAGED_BY: &str = "app.kubernetes.io/managed-by";
+pub const OSTLER: &str = "ostler";
+
+pub const OME_SERVICE: &str = "ome.io/inferenceservice";
+/// Upstream's bare key.
+pub const COMPONENT: &str = "component";
+
+pub const SERVICE: &str = "fusioninfer.io/service";
+pub const COMPONENT_TYPE: &str = "fusioninfer.io/component-type";
+pub const ROLE_NAME: &str = "fusioninfer.io/role-name";
+pub const REPLICA_INDEX: &str = "fusioninfer.io/replica-index";
+pub const REVISION: &str = "fusioninfer.io/revision";
+
+/// Set by LeaderWorkerSet on every pod; leaders have `0`.
+pub const WORKER_INDEX: &str = "leaderworkerset.sigs.k8s.io/worker-index";
+
+/// Label on a service that its workloads carry too, so that Kueue queues them.
+pub const KUEUE_QUEUE: &str = "kueue.x-k8s.io/queue-name";
+
+/// Prefixes that a user's pod template may not use: their keys are how pods are found.
+pub const RESERVED: &[&str] = &["fusioninfer.io/", "leaderworkerset.sigs.k8s.io/"];
+
+pub type Labels = BTreeMap<String, String>;
+
+/// `pairs` as labels.
+pub fn of<const N: usize>(pairs: [(&str, &str); N]) -> Labels {
+    pairs.into_iter().map(|(key, value)| (key.to_owned(), value.to_owned())).collect()
+}
+
+/// `labels` and the mark of who wrote the object.
+pub fn managed(labels: &Labels) -> Labels {
+    let mut all = labels.clone();
+    all.insert(MANAGED_BY.to_owned(), OSTLER.to_owned());
+    all
+}
+
+/// Puts `ours` over the user's `template.metadata.FIELD` (`labels` or `annotations`). Ours win.
+pub fn onto_template(template: &mut Value, field: &str, ours: &Labels) {
+    if ours.is_empty() {
+        return;
+    }
+    for (key, value) in ours {
+        template["metadata"][field][key] = json!(value);
+    }
+}
+
+/// The first key of a user's template metadata that is reserved, with the field it stands in.
+pub fn reserved(template: &Value) -> Option<(&'static str, String)> {
+    ["labels", "annotations"].into_iter().find_map(|field| {
+        let keys = template["metadata"][field].as_object()?.keys();
+        let taken = |key: &&String| RESERVED.iter().any(|prefix| key.starts_with(prefix));
+        let key = keys.into_iter().find(taken)?;
+        Some((field, key.clone()))
+    })
+}

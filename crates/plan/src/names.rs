@@ -1,0 +1,84 @@
+//! Names of what we make: composed from the service's name, and cut to what Kubernetes takes.
+
+/// Longest name of a Service and longest label value.
+pub const LABEL_LENGTH: usize = 63;
+/// Longest name of a LeaderWorkerSet: its StatefulSets append indices and a revision hash to it in labels.
+pub const LEADER_WORKER_SET_LENGTH: usize = 50;
+
+/// `{service}-{component}`, at most 63 characters.
+pub fn component(service: &str, component: &str) -> String {
+    fit(&format!("{service}-{component}"), LABEL_LENGTH)
+}
+
+/// `{service}-{role}-{index}`, the LeaderWorkerSet of one replica. Never cut: two cut names could be one.
+pub fn replica(service: &str, role: &str, index: u32) -> String {
+    format!("{service}-{role}-{index}")
+}
+
+/// `name` itself where it fits, else its beginning and eight hex digits of the whole, so that two long names stay two.
+pub fn fit(name: &str, length: usize) -> String {
+    if name.len() <= length {
+        return name.to_owned();
+    }
+    let kept: String = name.chars().take(length - 9).collect();
+    format!("{}-{:08x}", kept.trim_end_matches(['-', '.', '_']), fnv1a(name))
+}
+
+/// Any text as a label value: other characters become `-`, ends are alphanumeric, at most 63 characters.
+pub fn label_value(text: &str) -> String {
+    let allowed = |c: char| c.is_ascii_alphanumeric() || ['-', '_', '.'].contains(&c);
+    let clean: String = text.chars().map(|c| if allowed(c) { c } else { '-' }).collect();
+    fit(clean.trim_matches(|c: char| !c.is_ascii_alphanumeric()), LABEL_LENGTH)
+}
+
+/// Whether `name` is a DNS-1035 label: what a Service and a LeaderWorkerSet must be called.
+pub fn is_dns_1035(name: &str) -> bool {
+    let inner = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '-';
+    name.len() <= LABEL_LENGTH
+        && name.starts_with(|c: char| c.is_ascii_lowercase())
+        && !name.ends_with('-')
+        && name.chars().all(inner)
+}
+
+fn fnv1a(text: &str) -> u32 {
+    text.bytes().fold(0x811c_9dc5, |hash, byte| (hash ^ u32::from(byte)).wrapping_mul(0x0100_0193))
+}
+
+#[cfg(test)]
+mod tests {
+    use rstest::rstest;
+
+    use super::*;
+
+    #[test]
+    fn long_names_are_cut_and_stay_apart() {
+        let (one, two) = ("a".repeat(70), format!("{}b", "a".repeat(69)));
+        assert_eq!(component("chat", "engine"), "chat-engine");
+        assert_eq!(component(&one, "engine").len(), 63);
+        assert_ne!(component(&one, "engine"), component(&two, "engine"));
+    }
+
+    // spec: TOP-40
+    #[test]
+    fn the_index_is_there_even_with_one_replica() {
+        assert_eq!(replica("qwen-inference", "inference", 0), "qwen-inference-inference-0");
+    }
+
+    #[rstest]
+    #[case("meta llama/3", "meta-llama-3")]
+    #[case("-x-", "x")]
+    #[case("", "")]
+    fn label_values(#[case] text: &str, #[case] expect: &str) {
+        assert_eq!(label_value(text), expect);
+    }
+
+    #[rstest]
+    #[case("chat", true)]
+    #[case("7b-chat", false)]
+    #[case("chat-", false)]
+    #[case("Chat", false)]
+    #[case("a.b", false)]
+    fn dns_1035(#[case] name: &str, #[case] expect: bool) {
+        assert_eq!(is_dns_1035(name), expect);
+    }
+}

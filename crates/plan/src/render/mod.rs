@@ -1,0 +1,35 @@
+//! From the topology to whole Kubernetes objects, in apply order. Pure and stable to the byte: no generation, time or
+//! resourceVersion in any pod template.
+
+mod autoscaling;
+mod deployment;
+mod leader_worker_set;
+mod pool;
+mod service;
+
+use serde_json::Value;
+
+use crate::topology::{Topology, Workload};
+
+/// Workloads role by role, then what routes requests to them.
+pub fn objects(topology: &Topology) -> Vec<Value> {
+    let owner = &topology.owner;
+    let mut objects = Vec::new();
+    for role in &topology.roles {
+        match role.workload {
+            Workload::Deployment => {
+                objects.push(deployment::render(owner, role));
+                objects.push(service::render(owner, role));
+                objects.extend(autoscaling::render(owner, role));
+            }
+            Workload::LeaderWorkerSetPerReplica => {
+                objects.extend((0..role.replicas.min).map(|index| leader_worker_set::render(owner, role, index)));
+            }
+        }
+    }
+    if let Some(routing) = &topology.routing {
+        objects.push(pool::backend_pool(owner, routing));
+        objects.push(pool::use_case_set(owner, routing));
+    }
+    objects
+}

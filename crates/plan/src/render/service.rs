@@ -1,0 +1,20 @@
+//! The stable address of one component.
+
+use serde_json::{Value, json};
+
+use crate::labels;
+use crate::names;
+use crate::topology::{Owner, Role};
+
+/// ClusterIP Service of the component's name, on the engine's own port: one number in URLs, probes and flags.
+pub fn render(owner: &Owner, role: &Role) -> Value {
+    json!({
+        "apiVersion": "v1",
+        "kind": "Service",
+        "metadata": owner.metadata(&names::component(&owner.name, &role.name), &labels::managed(&role.labels)),
+        "spec": {
+            "selector": role.selector,
+            "ports": [{"name": "http", "port": role.port, "targetPort": role.port, "protocol": "TCP"}],
+        },
+    })
+}

@@ -1,0 +1,143 @@
+//! The one internal shape between a service and its objects. Both InferenceService kinds become it, one renderer reads it.
+
+use std::collections::BTreeMap;
+
+use serde_json::{Map, Value, json};
+
+/// The service that everything rendered belongs to.
+#[derive(Debug, Clone, PartialEq, Default)]
+pub struct Owner {
+    pub api_version: String,
+    pub kind: String,
+    pub namespace: String,
+    pub name: String,
+    /// None before the service exists in a cluster (offline plan).
+    pub uid: Option<String>,
+    /// Only ever on objects, never in a pod template: a template that held it would restart pods on every edit.
+    pub generation: Option<i64>,
+    pub labels: BTreeMap<String, String>,
+    pub annotations: BTreeMap<String, String>,
+}
+
+/// What a service runs.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Topology {
+    pub owner: Owner,
+    /// In declaration order; names are unique.
+    pub roles: Vec<Role>,
+    /// How requests reach it; None where the service brings its own router.
+    pub routing: Option<Routing>,
+}
+
+/// One set of equal replicas.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Role {
+    pub name: String,
+    pub workload: Workload,
+    pub replicas: Replicas,
+    /// Pods per replica, at least 1.
+    pub nodes: u32,
+    /// Pod template (`metadata`, `spec`), as the user wrote it and completed by the rules; JSON, so unknown fields survive.
+    pub template: Value,
+    /// Labels that tell the pods of this role from all others; a subset of the template's labels.
+    pub selector: BTreeMap<String, String>,
+    /// Labels of the workload object.
+    pub labels: BTreeMap<String, String>,
+    /// Port on which the engine answers HTTP.
+    pub port: u16,
+    /// The user's Deployment strategy.
+    pub strategy: Option<Value>,
+}
+
+/// The kind of object that keeps the replicas.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Workload {
+    /// One Deployment for all replicas, with a Service.
+    Deployment,
+    /// One LeaderWorkerSet of `replicas: 1` for each replica.
+    LeaderWorkerSetPerReplica,
+}
+
+/// How many replicas, and what moves the number.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Replicas {
+    pub min: u32,
+    /// At least `min`; equal means no autoscaler.
+    pub max: u32,
+    pub metric: ScaleMetric,
+    /// Utilization in percent of the request.
+    pub target: u32,
+}
+
+impl Replicas {
+    /// A number that nothing moves.
+    pub fn fixed(count: u32) -> Self {
+        Self { min: count, max: count, metric: ScaleMetric::Cpu, target: 80 }
+    }
+
+    /// Whether an autoscaler owns the number.
+    pub fn scaled(&self) -> bool {
+        self.max > self.min
+    }
+}
+
+/// Metrics that a HorizontalPodAutoscaler reads by itself.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ScaleMetric {
+    Cpu,
+    Memory,
+}
+
+/// Pool and use case of the service.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Routing {
+    /// Picks exactly the pods that answer requests.
+    pub selector: BTreeMap<String, String>,
+    pub ports: Vec<u16>,
+    /// `vllm`, `sglang`, `trtllm` or `triton`.
+    pub model_server: &'static str,
+    /// What clients send as `model`.
+    pub model_name: String,
+    /// What the engine calls it; None where it is the same.
+    pub target_model: Option<String>,
+    pub labels: BTreeMap<String, String>,
+}
+
+impl Owner {
+    /// Reads apiVersion, kind and metadata of a service object; the namespace is `default` where absent.
+    pub fn of(service: &Value) -> Self {
+        let text = |pointer: &str| service.pointer(pointer).and_then(Value::as_str).map(str::to_owned);
+        Self {
+            api_version: text("/apiVersion").unwrap_or_default(),
+            kind: text("/kind").unwrap_or_default(),
+            namespace: text("/metadata/namespace").filter(|n| !n.is_empty()).unwrap_or_else(|| "default".to_owned()),
+            name: text("/metadata/name").unwrap_or_default(),
+            uid: text("/metadata/uid").filter(|uid| !uid.is_empty()),
+            generation: service.pointer("/metadata/generation").and_then(Value::as_i64),
+            labels: strings(service.pointer("/metadata/labels")),
+            annotations: strings(service.pointer("/metadata/annotations")),
+        }
+    }
+
+    /// Metadata of an object that belongs to this service.
+    pub fn metadata(&self, name: &str, labels: &BTreeMap<String, String>) -> Value {
+        let mut metadata = Map::new();
+        metadata.insert("name".to_owned(), json!(name));
+        metadata.insert("namespace".to_owned(), json!(self.namespace));
+        metadata.insert("labels".to_owned(), json!(labels));
+        if let Some(uid) = &self.uid {
+            let reference = json!({
+                "apiVersion": self.api_version, "kind": self.kind, "name": self.name, "uid": uid,
+                "controller": true, "blockOwnerDeletion": true,
+            });
+            metadata.insert("ownerReferences".to_owned(), json!([reference]));
+        }
+        Value::Object(metadata)
+    }
+}
+
+/// A JSON map of strings; other values are left out.
+pub fn strings(map: Option<&Value>) -> BTreeMap<String, String> {
+    let entries = map.and_then(Value::as_object).into_iter().flatten();
+    entries.filter_map(|(key, value)| Some((key.clone(), value.as_str()?.to_owned()))).collect()
+}
