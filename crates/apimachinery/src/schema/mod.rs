@@ -1,37 +1,62 @@
-//! Structural schemas of custom resources.
+//! Structural schemas of custom resources: default, prune, validate, CEL rules. A write runs them in the order
+//! prune, default, validate, rules.
+
+mod defaults;
+mod formats;
+mod node;
+mod parse;
+mod prune;
+mod rules;
+mod validate;
 
 use serde_json::Value;
 
 use crate::status::Cause;
+use node::Node;
+use rules::Rules;
 
-/// A compiled `openAPIV3Schema`.
-#[derive(Debug)]
-pub struct Schema {}
+/// A compiled `openAPIV3Schema`; cheap to share, made once per version of a resource.
+#[derive(Clone, Debug)]
+pub struct Schema {
+    root: Node,
+    rules: Rules,
+}
 
 impl Schema {
     /// Compiles an `openAPIV3Schema`.
     ///
     /// # Errors
-    /// What is not structural, in one sentence.
-    pub fn from_json(_schema: &Value) -> Result<Self, String> {
-        Ok(Self {})
+    /// What is not structural or does not compile, in one sentence that starts with the place.
+    pub fn from_json(schema: &Value) -> Result<Self, String> {
+        let root = parse::root(schema)?;
+        Ok(Self { root, rules: Rules::compile(schema)? })
     }
 
-    /// Fills in defaults.
-    pub fn default(&self, _object: &mut Value) {}
-
-    /// Drops unknown fields; returns their paths.
-    pub fn prune(&self, _object: &mut Value) -> Vec<String> {
-        Vec::new()
+    /// Fills in defaults; drops null where the schema does not allow it, as the API server does before defaulting.
+    pub fn default(&self, object: &mut Value) {
+        defaults::apply(&self.root, object);
     }
 
-    /// Types, required fields, enums, ranges, patterns, list types.
-    pub fn validate(&self, _object: &Value) -> Vec<Cause> {
-        Vec::new()
+    /// Drops what the schema does not know; returns the paths, e.g. `spec.items[0].foo`, sorted.
+    pub fn prune(&self, object: &mut Value) -> Vec<String> {
+        prune::apply(&self.root, object)
     }
 
-    /// `x-kubernetes-validations`.
-    pub fn check_rules(&self, _new: &Value, _old: Option<&Value>) -> Vec<Cause> {
-        Vec::new()
+    /// Types, required fields, enums, ranges, patterns, list types. No CEL.
+    pub fn validate(&self, object: &Value) -> Vec<Cause> {
+        validate::check(&self.root, object)
+    }
+
+    /// `x-kubernetes-validations`; `old` is the stored object of an update, for rules with `oldSelf`.
+    pub fn check_rules(&self, new: &Value, old: Option<&Value>) -> Vec<Cause> {
+        self.rules.check(new, old)
     }
 }
+
+/// `path.field`, or `field` at the root.
+fn join(path: &str, field: &str) -> String {
+    if path.is_empty() { field.to_owned() } else { format!("{path}.{field}") }
+}
+
+/// What every object has beside its schema.
+const OBJECT_FIELDS: [&str; 3] = ["apiVersion", "kind", "metadata"];

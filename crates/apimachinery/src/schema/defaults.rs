@@ -1,0 +1,60 @@
+//! Defaulting.
+
+use serde_json::Value;
+
+use super::node::{Additional, Node};
+
+pub(super) fn apply(node: &Node, value: &mut Value) {
+    match value {
+        Value::Object(map) => {
+            for (name, child) in &node.properties {
+                let is_forbidden_null = !child.nullable && map.get(name).is_some_and(Value::is_null);
+                if is_forbidden_null {
+                    map.remove(name);
+                }
+                if let (false, Some(default)) = (map.contains_key(name), &child.default) {
+                    map.insert(name.clone(), default.clone());
+                }
+                if let Some(value) = map.get_mut(name) {
+                    apply(child, value);
+                }
+            }
+            if let Additional::Schema(child) = &node.additional {
+                let extra = map.iter_mut().filter(|(name, _)| !node.properties.contains_key(*name));
+                extra.for_each(|(_, value)| apply(child, value));
+            }
+        }
+        Value::Array(list) => {
+            if let Some(child) = &node.items {
+                list.iter_mut().for_each(|value| apply(child, value));
+            }
+        }
+        _ => {}
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use crate::schema::Schema;
+
+    #[test]
+    fn fills_nested_and_drops_forbidden_null() {
+        let schema = Schema::from_json(&json!({"type": "object", "properties": {"spec": {
+            "type": "object", "default": {}, "properties": {
+                "replicas": {"type": "integer", "default": 1},
+                "note": {"type": "string"},
+                "maybe": {"type": "string", "nullable": true, "default": "x"},
+                "ports": {"type": "array", "items": {"type": "object", "properties": {
+                    "protocol": {"type": "string", "default": "TCP"}}}},
+            }}}}))
+        .unwrap();
+        let mut empty = json!({});
+        schema.default(&mut empty);
+        assert_eq!(empty, json!({"spec": {"replicas": 1, "maybe": "x"}}));
+        let mut object = json!({"spec": {"replicas": null, "note": null, "maybe": null, "ports": [{}]}});
+        schema.default(&mut object);
+        assert_eq!(object, json!({"spec": {"replicas": 1, "maybe": null, "ports": [{"protocol": "TCP"}]}}));
+    }
+}
