@@ -59,8 +59,7 @@ impl Cause {
     pub fn wrong_type(field: impl Into<String>, expected: &str, value: &Value) -> Self {
         let field = field.into();
         let actual = type_name(value);
-        let message =
-            format!("Invalid value: \"{actual}\": {field} in body must be of type {expected}: \"{actual}\"");
+        let message = format!("Invalid value: \"{actual}\": {field} in body must be of type {expected}: \"{actual}\"");
         Self::new(field, "FieldValueTypeInvalid", message)
     }
 

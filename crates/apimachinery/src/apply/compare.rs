@@ -18,12 +18,10 @@ pub(super) struct Changes {
 
 pub(super) fn compare(structure: &Structure, old: &Value, new: &Value) -> Changes {
     match (view(structure, old), view(structure, new)) {
-        (View::Object(old), View::Object(new)) => {
-            children(&fields(old), &fields(new), |step| match step {
-                Step::Field(name) => structure.field(name),
-                _ => structure.item(),
-            })
-        }
+        (View::Object(old), View::Object(new)) => children(&fields(old), &fields(new), |step| match step {
+            Step::Field(name) => structure.field(name),
+            _ => structure.item(),
+        }),
         (View::List(old), View::List(new)) => {
             children(&old.into_iter().collect(), &new.into_iter().collect(), |_| structure.item())
         }
@@ -43,11 +41,7 @@ fn fields(map: &Map<String, Value>) -> Parts<'_> {
     map.iter().map(|(name, value)| (Step::Field(name.clone()), value)).collect()
 }
 
-fn children<'s>(
-    old: &Parts<'_>,
-    new: &Parts<'_>,
-    structure_of: impl Fn(&Step) -> &'s Structure,
-) -> Changes {
+fn children<'s>(old: &Parts<'_>, new: &Parts<'_>, structure_of: impl Fn(&Step) -> &'s Structure) -> Changes {
     let mut changes = Changes::default();
     for (step, value) in new {
         let structure = structure_of(step);

@@ -172,10 +172,16 @@ mod tests {
         let set = FieldSet::from_json(&json);
         assert_eq!(set.to_json(), json);
         let paths = set.common(&set);
-        assert_eq!(paths, [
-            ".metadata.finalizers", ".metadata.finalizers[=\"a\"]",
-            ".spec.ports[port=80,protocol=\"TCP\"]", ".spec.ports[port=80,protocol=\"TCP\"].port", ".spec.replicas",
-        ]);
+        assert_eq!(
+            paths,
+            [
+                ".metadata.finalizers",
+                ".metadata.finalizers[=\"a\"]",
+                ".spec.ports[port=80,protocol=\"TCP\"]",
+                ".spec.ports[port=80,protocol=\"TCP\"].port",
+                ".spec.replicas",
+            ]
+        );
     }
 
     #[test]

@@ -26,7 +26,11 @@ pub(super) fn merge(structure: &Structure, live: Option<&Value>, applied: &Value
     }
 }
 
-fn merge_object(structure: &Structure, live: Option<&Map<String, Value>>, applied: &Map<String, Value>) -> Map<String, Value> {
+fn merge_object(
+    structure: &Structure,
+    live: Option<&Map<String, Value>>,
+    applied: &Map<String, Value>,
+) -> Map<String, Value> {
     let mut result = live.cloned().unwrap_or_default();
     for (name, value) in applied {
         let child = structure.field(name);

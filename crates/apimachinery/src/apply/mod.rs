@@ -39,8 +39,14 @@ pub struct ApplyOptions {
 
 /// Metadata that only the server writes; nobody owns it and nobody applies it.
 const SERVER_METADATA: [&str; 8] = [
-    "creationTimestamp", "deletionTimestamp", "deletionGracePeriodSeconds", "generation", "managedFields",
-    "resourceVersion", "selfLink", "uid",
+    "creationTimestamp",
+    "deletionTimestamp",
+    "deletionGracePeriodSeconds",
+    "generation",
+    "managedFields",
+    "resourceVersion",
+    "selfLink",
+    "uid",
 ];
 
 /// The object after `applied` is laid over `live`, with its managedFields. Equal to `live` if nothing changes.
@@ -109,9 +115,8 @@ fn admit(structure: &Structure, applied: &Value, options: &ApplyOptions) -> Resu
             metadata.retain(|name, _| matches!(name.as_str(), "name" | "namespace"));
         }
     }
-    view::check(structure, &applied, "").map_err(|error| {
-        Status::bad_request(format!("failed to create typed patch object: {error}"))
-    })?;
+    view::check(structure, &applied, "")
+        .map_err(|error| Status::bad_request(format!("failed to create typed patch object: {error}")))?;
     Ok(applied)
 }
 

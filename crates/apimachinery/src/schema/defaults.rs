@@ -42,13 +42,13 @@ mod tests {
     #[test]
     fn fills_nested_and_drops_forbidden_null() {
         let schema = Schema::from_json(&json!({"type": "object", "properties": {"spec": {
-            "type": "object", "default": {}, "properties": {
-                "replicas": {"type": "integer", "default": 1},
-                "note": {"type": "string"},
-                "maybe": {"type": "string", "nullable": true, "default": "x"},
-                "ports": {"type": "array", "items": {"type": "object", "properties": {
-                    "protocol": {"type": "string", "default": "TCP"}}}},
-            }}}}))
+        "type": "object", "default": {}, "properties": {
+            "replicas": {"type": "integer", "default": 1},
+            "note": {"type": "string"},
+            "maybe": {"type": "string", "nullable": true, "default": "x"},
+            "ports": {"type": "array", "items": {"type": "object", "properties": {
+                "protocol": {"type": "string", "default": "TCP"}}}},
+        }}}}))
         .unwrap();
         let mut empty = json!({});
         schema.default(&mut empty);

@@ -50,13 +50,14 @@ mod tests {
 
     #[test]
     fn drops_the_unknown_and_keeps_what_is_preserved() {
-        let schema = Schema::from_json(&json!({"type": "object", "properties": {"spec": {"type": "object", "properties": {
-            "list": {"type": "array", "items": {"type": "object", "properties": {"a": {"type": "string"}}}},
-            "labels": {"type": "object", "additionalProperties": {"type": "string"}},
-            "template": {"type": "object", "x-kubernetes-preserve-unknown-fields": true, "properties": {
-                "typed": {"type": "object", "properties": {"b": {"type": "string"}}}}},
-        }}}}))
-        .unwrap();
+        let schema =
+            Schema::from_json(&json!({"type": "object", "properties": {"spec": {"type": "object", "properties": {
+                "list": {"type": "array", "items": {"type": "object", "properties": {"a": {"type": "string"}}}},
+                "labels": {"type": "object", "additionalProperties": {"type": "string"}},
+                "template": {"type": "object", "x-kubernetes-preserve-unknown-fields": true, "properties": {
+                    "typed": {"type": "object", "properties": {"b": {"type": "string"}}}}},
+            }}}}))
+            .unwrap();
         let mut object = json!({
             "apiVersion": "x/v1", "kind": "X", "metadata": {"name": "x"}, "extra": 1,
             "spec": {"list": [{"a": "", "z": 1}], "labels": {"k": "v"}, "nope": {},

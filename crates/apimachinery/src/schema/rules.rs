@@ -49,7 +49,9 @@ fn first_error(schema: &CompiledSchema, path: &str) -> Option<String> {
     let mut properties: Vec<_> = schema.properties.iter().collect();
     properties.sort_by_key(|(name, _)| name.as_str());
     here.or_else(|| {
-        properties.iter().find_map(|(name, child)| first_error(child, &super::join(path, &format!("properties[{name}]"))))
+        properties
+            .iter()
+            .find_map(|(name, child)| first_error(child, &super::join(path, &format!("properties[{name}]"))))
     })
     .or_else(|| first_error(schema.items.as_deref()?, &super::join(path, "items")))
     .or_else(|| first_error(schema.additional_properties.as_deref()?, &super::join(path, "additionalProperties")))

@@ -143,10 +143,7 @@ fn combinations(node: &Node, value: &Value, path: &str, causes: &mut Vec<Cause>)
             causes.push(says(path, &json!(crate::status::type_name(value)), what));
         }
     };
-    unless(
-        combined.any.is_empty() || combined.any.iter().any(holds),
-        "must validate at least one schema (anyOf)",
-    );
+    unless(combined.any.is_empty() || combined.any.iter().any(holds), "must validate at least one schema (anyOf)");
     unless(
         combined.one.is_empty() || combined.one.iter().filter(|node| holds(node)).count() == 1,
         "must validate one and only one schema (oneOf)",

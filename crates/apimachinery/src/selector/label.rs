@@ -41,10 +41,8 @@ impl LabelSelector {
     /// # Errors
     /// The text is not of that form.
     pub fn parse(text: &str) -> Result<Self, SelectorError> {
-        let requirements = split_outside_parentheses(text)?
-            .into_iter()
-            .map(parse_requirement)
-            .collect::<Result<_, _>>()?;
+        let requirements =
+            split_outside_parentheses(text)?.into_iter().map(parse_requirement).collect::<Result<_, _>>()?;
         Ok(Self { requirements })
     }
 

@@ -19,7 +19,9 @@ pub(super) fn of(group: &str, kind: &str) -> Structure {
         ("", "PersistentVolumeClaim") => {
             (object([("selector", atomic()), ("dataSource", atomic())]), with_conditions())
         }
-        ("apps", "Deployment" | "ReplicaSet" | "StatefulSet" | "DaemonSet") | ("batch", "Job") => (workload_spec(), with_conditions()),
+        ("apps", "Deployment" | "ReplicaSet" | "StatefulSet" | "DaemonSet") | ("batch", "Job") => {
+            (workload_spec(), with_conditions())
+        }
         ("batch", "CronJob") => {
             let job = object([("spec", workload_spec()), ("metadata", metadata())]);
             (object([("jobTemplate", job)]), object([("active", atomic())]))

@@ -76,4 +76,3 @@ pub(super) fn pod_status() -> Structure {
         ("resourceClaimStatuses", map_by(&["name"], plain())),
     ])
 }
-

@@ -57,7 +57,10 @@ mod tests {
             "labels": {"type": "object", "additionalProperties": {"type": "string"}},
         }}}}));
         let spec = structure.field("spec");
-        assert_eq!(spec.field("ports").merge, Merge::Map(vec![builtin::key("port"), builtin::key_or("protocol", "TCP")]));
+        assert_eq!(
+            spec.field("ports").merge,
+            Merge::Map(vec![builtin::key("port"), builtin::key_or("protocol", "TCP")])
+        );
         assert_eq!(spec.field("selector").merge, Merge::Atomic);
         assert!(spec.field("labels").is_map_key("any"));
         assert_eq!(structure.field("metadata").field("finalizers").merge, Merge::Set);
