@@ -1,22 +1,125 @@
 //! The CRDs of our kinds, from the Rust types.
 
-use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
-use kube::CustomResourceExt as _;
+use std::collections::BTreeMap;
+use std::sync::LazyLock;
+
+use kube::CustomResourceExt;
+use serde_json::Value;
 
 use crate::{fusioninfer, inference, ome};
 
 /// Every CRD that ostler serves, in the order to install them.
-pub fn crds() -> Vec<CustomResourceDefinition> {
+pub fn crds() -> Vec<Value> {
     vec![
-        ome::AcceleratorClass::crd(),
-        ome::BaseModel::crd(),
-        ome::ClusterBaseModel::crd(),
-        ome::ServingRuntime::crd(),
-        ome::ClusterServingRuntime::crd(),
-        ome::InferenceService::crd(),
-        fusioninfer::InferenceService::crd(),
-        inference::BackendPool::crd(),
-        inference::LLMUseCaseSet::crd(),
-        inference::LLMUseCase::crd(),
+        crd::<ome::AcceleratorClass>(),
+        crd::<ome::BaseModel>(),
+        crd::<ome::ClusterBaseModel>(),
+        crd::<ome::ServingRuntime>(),
+        crd::<ome::ClusterServingRuntime>(),
+        crd::<ome::InferenceService>(),
+        crd::<fusioninfer::InferenceService>(),
+        crd::<inference::BackendPool>(),
+        crd::<inference::LLMUseCaseSet>(),
+        crd::<inference::LLMUseCase>(),
     ]
+}
+
+/// The `openAPIV3Schema` of one of our kinds.
+pub(crate) fn schema(api_version: &str, kind: &str) -> Option<&'static Value> {
+    static SCHEMAS: LazyLock<BTreeMap<(String, String), Value>> = LazyLock::new(schemas);
+    SCHEMAS.get(&(api_version.to_owned(), kind.to_owned()))
+}
+
+fn schemas() -> BTreeMap<(String, String), Value> {
+    let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
+    let mut schemas = BTreeMap::new();
+    for crd in crds() {
+        let spec = &crd["spec"];
+        let version = &spec["versions"][0];
+        let api_version = format!("{}/{}", text(&spec["group"]), text(&version["name"]));
+        let schema = version["schema"]["openAPIV3Schema"].clone();
+        schemas.insert((api_version, text(&spec["names"]["kind"])), schema);
+    }
+    schemas
+}
+
+fn crd<K: CustomResourceExt>() -> Value {
+    // The generated struct holds only JSON-compatible values, so this cannot fail; `schemas_are_structural` would show it.
+    let mut crd = serde_json::to_value(K::crd()).unwrap_or_default();
+    crd["spec"]["names"]["listKind"] = Value::from(format!("{}List", K::crd().spec.names.kind));
+    crd
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use apimachinery::schema::Schema;
+    use rstest::rstest;
+    use serde_json::json;
+
+    #[test]
+    fn schemas_are_structural() {
+        for crd in crds() {
+            let name = &crd["metadata"]["name"];
+            let schema = &crd["spec"]["versions"][0]["schema"]["openAPIV3Schema"];
+            Schema::from_json(schema).unwrap_or_else(|error| panic!("{name}: {error}"));
+            assert!(crd["spec"]["names"]["categories"].as_array().unwrap().contains(&json!("inference")));
+            assert!(!crd["spec"]["versions"][0]["additionalPrinterColumns"].as_array().unwrap().is_empty());
+        }
+    }
+
+    /// Client-side `kubectl apply` keeps the object in an annotation of at most 256 KiB.
+    #[test]
+    fn small_enough_for_kubectl_apply() {
+        for crd in crds() {
+            let bytes = crd.to_string().len();
+            assert!(bytes < 250_000, "{}: {bytes} bytes", crd["metadata"]["name"]);
+        }
+    }
+
+    fn compiled(api_version: &str, kind: &str) -> Schema {
+        Schema::from_json(schema(api_version, kind).unwrap()).unwrap()
+    }
+
+    // spec: ACC-129
+    #[test]
+    fn strategy_and_quantity_have_defaults() {
+        let mut service = json!({"spec": {"acceleratorSelector": {"preferredClasses": ["a"]}}});
+        compiled(ome::API_VERSION, "InferenceService").default(&mut service);
+        assert_eq!(service["spec"]["acceleratorSelector"]["strategy"], "balanced");
+        let mut class = json!({"spec": {"resources": [{"name": "nvidia.com/gpu"}]}});
+        compiled(ome::API_VERSION, "AcceleratorClass").default(&mut class);
+        assert_eq!(class["spec"]["resources"][0]["quantity"], "1");
+    }
+
+    // spec: ACC-129
+    #[rstest]
+    #[case(json!({"discovery": {}}), "spec.capabilities")]
+    #[case(json!({"discovery": {}, "capabilities": {}, "cost": {"tier": "huge"}}), "spec.cost.tier")]
+    #[case(json!({"discovery": {}, "capabilities": {}, "resources": [{}]}), "spec.resources[0].name")]
+    fn class_refusals_name_the_field(#[case] spec: Value, #[case] field: &str) {
+        let class = json!({"apiVersion": ome::API_VERSION, "kind": "AcceleratorClass", "metadata": {"name": "a"}, "spec": spec});
+        let causes = compiled(ome::API_VERSION, "AcceleratorClass").validate(&class);
+        let fields: Vec<&str> = causes.iter().map(|cause| cause.field.as_str()).collect();
+        assert_eq!(fields, [field]);
+    }
+
+    // spec: TOP-13
+    #[rstest]
+    #[case::fits("svc", json!([{"name": "a", "componentType": "worker", "template": {}}]), 0)]
+    #[case::two_routers("svc", json!([{"name": "a", "componentType": "router"}, {"name": "b", "componentType": "router"}]), 1)]
+    #[case::too_long("a-service-name-of-forty-five-characters-xxxxx", json!([{"name": "abc", "componentType": "worker", "template": {}}]), 1)]
+    #[case::starts_with_digit("7b", json!([{"name": "a", "componentType": "worker", "template": {}}]), 1)]
+    #[case::no_template("svc", json!([{"name": "a", "componentType": "worker"}]), 1)]
+    fn role_rules(#[case] name: &str, #[case] roles: Value, #[case] faults: usize) {
+        let service = json!({
+            "apiVersion": fusioninfer::API_VERSION,
+            "kind": "InferenceService",
+            "metadata": {"name": name},
+            "spec": {"roles": roles},
+        });
+        let schema = compiled(fusioninfer::API_VERSION, "InferenceService");
+        assert_eq!(schema.validate(&service), []);
+        assert_eq!(schema.check_rules(&service, None).len(), faults);
+    }
 }

@@ -251,3 +251,6 @@ fn hint_for(cause: &str) -> Option<String> {
     let missing = cause.strip_prefix("missing field `").and_then(|rest| rest.split('`').next());
     missing.map(|field| format!("add `{field}`"))
 }
+
+#[cfg(test)]
+mod tests;

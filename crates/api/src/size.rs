@@ -62,11 +62,11 @@ fn fraction_of(fraction: &str, exponent: u32) -> u128 {
 }
 
 impl fmt::Display for ParameterCount {
-    /// The largest unit that leaves at most three decimals, else the plain count: `7B`, `7.242B`, `1500`.
+    /// The largest unit that leaves at most three decimals, else the plain count: `7B`, `7.242B`, `999`.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         for (suffix, exponent) in [('T', 12u32), ('B', 9), ('M', 6), ('K', 3)] {
             let unit = 10u64.pow(exponent);
-            if self.0 >= unit && self.0.is_multiple_of(unit / 1000) {
+            if self.0 >= unit && self.0.is_multiple_of((unit / 1000).max(1)) {
                 let thousandths = (self.0 % unit) / (unit / 1000);
                 let decimals = format!("{thousandths:03}");
                 let decimals = decimals.trim_end_matches('0');
@@ -156,7 +156,8 @@ mod tests {
     #[rstest]
     #[case(7_000_000_000, "7B")]
     #[case(7_240_000_000, "7.24B")]
-    #[case(7_241_732_096, "7241732096")]
+    #[case(7_241_732_096, "7241732.096K")]
+    #[case(1_500, "1.5K")]
     #[case(1_030_000_000_000, "1.03T")]
     #[case(999, "999")]
     #[case(0, "0")]

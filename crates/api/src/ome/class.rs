@@ -30,6 +30,13 @@ use crate::{Quantity, condition::Condition, memory::AcceleratorMemory, openapi};
     printcolumn = r#"{"name":"Age","type":"date","jsonPath":".metadata.creationTimestamp"}"#
 )]
 #[serde(rename_all = "camelCase")]
+#[schemars(
+    transform = required,
+    extend("x-kubernetes-validations" = [{
+        "rule": "has(self.discovery) || has(self.nodeSelector)",
+        "message": "discovery is required",
+    }])
+)]
 pub struct AcceleratorClassSpec {
     /// nvidia, amd, intel, …
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -153,7 +160,7 @@ pub struct AcceleratorResource {
     pub name: String,
     /// Per accelerator; 1 if unset.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schemars(schema_with = "openapi::int_or_string")]
+    #[schemars(schema_with = "openapi::int_or_string", extend("default" = "1"))]
     pub quantity: Option<Quantity>,
     /// Whether the resource is a fraction of the accelerator.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -188,6 +195,7 @@ pub struct AcceleratorCost {
     #[schemars(schema_with = "openapi::number_or_string")]
     pub spot_per_hour: Option<Quantity>,
     /// low, medium or high.
+    #[schemars(extend("enum" = ["low", "medium", "high"]))]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub tier: Option<String>,
 }
@@ -212,4 +220,14 @@ pub struct AcceleratorClassStatus {
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(schema_with = "openapi::conditions")]
     pub conditions: Vec<Condition>,
+}
+
+/// Seed 000 requires `capabilities`; offline they default to nothing known, so no default may reach the API server.
+fn required(schema: &mut schemars::Schema) {
+    for field in ["capabilities", "discovery"] {
+        if let Some(field) = schema.pointer_mut(&format!("/properties/{field}")).and_then(Value::as_object_mut) {
+            field.remove("default");
+        }
+    }
+    schema.insert("required".to_owned(), serde_json::json!(["capabilities"]));
 }

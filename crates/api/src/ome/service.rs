@@ -39,6 +39,7 @@ pub struct InferenceServiceSpec {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub runtime: Option<ServingRuntimeRef>,
     #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(transform = balanced)]
     pub accelerator_selector: Option<AcceleratorSelector>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub engine: Option<Component>,
@@ -138,4 +139,11 @@ pub struct SelectedAccelerator {
     pub node_selector: BTreeMap<String, String>,
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub resource_requests: BTreeMap<String, String>,
+}
+
+/// The strategy's default, stated where the service selects; a component's override inherits the service's instead.
+fn balanced(selector: &mut schemars::Schema) {
+    if let Some(strategy) = selector.pointer_mut("/properties/strategy").and_then(Value::as_object_mut) {
+        strategy.insert("default".to_owned(), Value::from("balanced"));
+    }
 }

@@ -1,0 +1,129 @@
+use super::*;
+use crate::ome;
+
+fn error(text: &str) -> String {
+    let error = read("bad.yaml", text).unwrap_err();
+    format!("{error}\nhint: {}", error.hint.unwrap_or_default())
+}
+
+#[test]
+fn documents_are_counted_as_written() {
+    let text = "# licence\n---\napiVersion: v1\nkind: A\n---\n# only a comment\n---\napiVersion: v1\nkind: B\nmetadata: {name: b, namespace: n}\n";
+    let read = read("f.yaml", text).unwrap();
+    let shown: Vec<_> = read.iter().map(|document| (document.index, document.object())).collect();
+    assert_eq!(shown, [(1, "A ".to_owned()), (3, "B n/b".to_owned())]);
+}
+
+#[test]
+fn windows_files_and_json_and_lists_read() {
+    let text = "\u{feff}apiVersion: v1\r\nkind: List\r\nitems:\r\n- {apiVersion: v1, kind: A, metadata: {name: a}}\r\n- {apiVersion: v1, kind: B, metadata: {name: b}}\r\n";
+    let names: Vec<_> = read("f.yaml", text).unwrap().iter().map(|document| document.name().to_owned()).collect();
+    assert_eq!(names, ["a", "b"]);
+    let json = r#"{"apiVersion": "v1", "kind": "A", "metadata": {"name": "a"}, "x": "a\nb"}"#;
+    assert_eq!(read("f.json", json).unwrap()[0].value["x"], "a\nb");
+}
+
+#[test]
+fn separators_inside_block_scalars_of_a_config_map_stay() {
+    let text = "apiVersion: v1\nkind: ConfigMap\ndata:\n  x: |\n    ---\n    a: b\n";
+    assert_eq!(read("f.yaml", text).unwrap()[0].value["data"]["x"], "---\na: b\n");
+}
+
+#[test]
+fn broken_yaml_says_where() {
+    let text = "apiVersion: v1\nkind: A\n---\napiVersion: v1\nkind: B\nspec:\n  a: [1, 2\n";
+    insta::assert_snapshot!(error(text), @"");
+}
+
+#[test]
+fn duplicate_keys_are_refused() {
+    insta::assert_snapshot!(error("apiVersion: v1\nkind: A\nspec: {a: 1, a: 2}\n"), @"");
+}
+
+#[test]
+fn what_is_no_object_says_so() {
+    insta::assert_snapshot!(error("- a\n- b\n"), @r"
+    bad.yaml, document 1: not a Kubernetes object
+    hint: a manifest starts with apiVersion, kind and metadata
+    ");
+    insta::assert_snapshot!(error("apiVersion: v1\nmetadata: {name: a}\n"), @r"
+    bad.yaml, document 1: `kind` is missing
+    hint: add `kind:` at the top of the document
+    ");
+}
+
+#[test]
+fn a_field_that_does_not_fit_has_its_path() {
+    let text = r#"
+apiVersion: ome.io/v1beta1
+kind: InferenceService
+metadata: {name: llama, namespace: default}
+spec:
+  engine:
+    acceleratorConfigurations:
+    - selector: {acceleratorClass: 80}
+"#;
+    let error = read("bad.yaml", text).unwrap()[0].parse::<ome::InferenceService>().unwrap_err();
+    insta::assert_snapshot!(format!("{error}\nhint: {}", error.hint.clone().unwrap()), @"");
+}
+
+// spec: ACC-50
+#[test]
+fn story_3_class_as_printed() {
+    let text = r#"
+apiVersion: ome.io/v1beta1
+kind: AcceleratorClass
+metadata:
+  name: gpu-nvidia-a100
+  annotations: {ome.io/kueue-resource-flavor: "gpu-nvidia-a100"}
+spec:
+  nodeSelector: {nvidia.com/gpu.product: "A100-SXM4-40GB"}
+  capabilities: {memoryGB: 40, computeCapability: "8.0"}
+"#;
+    let documents = read("f.yaml", text).unwrap();
+    let class: ome::AcceleratorClass = documents[0].parse().unwrap();
+    assert_eq!(class.spec.selector()["nvidia.com/gpu.product"], "A100-SXM4-40GB");
+    assert_eq!(class.spec.capabilities.memory, Some(crate::memory::AcceleratorMemory::from_gib(40)));
+    assert_eq!(crate::lint::check(&documents[0]), []);
+}
+
+// spec: ACC-25
+#[test]
+fn capabilities_under_their_other_names() {
+    let text = "apiVersion: ome.io/v1beta1\nkind: ServingRuntime\nmetadata: {name: r}\nspec: {acceleratorRequirements: {requiredCapabilities: {minComputeCapability: \"8.0\", requiredFeatures: [tensor-cores]}}}\n";
+    let runtime: ome::ServingRuntime = read("f.yaml", text).unwrap()[0].parse().unwrap();
+    let need = runtime.spec.accelerator_requirements.unwrap().required_capabilities.unwrap();
+    assert_eq!(need.compute_capability.as_deref(), Some("8.0"));
+    assert_eq!(need.features, ["tensor-cores"]);
+    let written = serde_json::to_value(&need).unwrap();
+    assert_eq!(written, serde_json::json!({"computeCapability": "8.0", "features": ["tensor-cores"]}));
+}
+
+// spec: ACC-23
+#[test]
+fn performance_keeps_decimals_under_either_spelling() {
+    let read = |text: &str| serde_json::from_str::<ome::AcceleratorPerformance>(text).unwrap();
+    let ours = read(r#"{"fp16TFLOPS": 383, "fp32TFLOPS": 47.9, "int8TOPS": 624, "fp8TFLOPS": 3958}"#);
+    let deployed = read(r#"{"fp16Tflops": 383, "fp32Tflops": 47.9, "int8Tops": 624, "fp8Tflops": 3958}"#);
+    assert_eq!(ours, deployed);
+    assert_eq!(ours.fp32, Some(47.9));
+}
+
+#[test]
+fn pod_fields_survive() {
+    let text = r#"
+apiVersion: ome.io/v1beta1
+kind: InferenceService
+metadata: {name: a}
+spec:
+  engine:
+    minReplicas: 2
+    hostNetwork: true
+    futureField: {a: 1}
+    runner: {image: x, newerThanUs: true}
+"#;
+    let service: ome::InferenceService = read("f.yaml", text).unwrap()[0].parse().unwrap();
+    let engine = serde_json::to_value(service.spec.engine.unwrap()).unwrap();
+    let expect = serde_json::json!({"minReplicas": 2, "hostNetwork": true, "futureField": {"a": 1}, "runner": {"image": "x", "newerThanUs": true}});
+    assert_eq!(engine, expect);
+}
