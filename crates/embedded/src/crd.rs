@@ -1,0 +1,187 @@
+//! Custom resource definitions: what they say becomes resources before anyone can read that they are established.
+//!
+//! Versions convert by renaming (`strategy: None`); conversion webhooks are refused.
+
+use std::sync::Arc;
+
+use apimachinery::schema::Schema;
+use apimachinery::status::{Cause, Status};
+use apimachinery::structure::Structure;
+use serde_json::{Map, Value, json};
+
+use crate::object;
+use crate::resources::{Resource, ScalePaths};
+use crate::server::Server;
+use crate::table::PrinterColumn;
+
+/// Storage name of the definitions themselves.
+pub(crate) const STORAGE: &str = "customresourcedefinitions.apiextensions.k8s.io";
+
+/// Holds a definition until its objects are gone.
+pub(crate) const CLEANUP: &str = "customresourcecleanup.apiextensions.k8s.io";
+
+/// Fills in what a definition leaves out.
+pub(crate) fn default(definition: &mut Value) {
+    let Some(spec) = definition.get_mut("spec").map(object::members) else { return };
+    spec.entry("conversion").or_insert_with(|| json!({"strategy": "None"}));
+    let Some(names) = spec.get_mut("names").map(object::members) else { return };
+    let kind = names.get("kind").and_then(Value::as_str).unwrap_or_default().to_owned();
+    names.entry("singular").or_insert_with(|| json!(kind.to_lowercase()));
+    names.entry("listKind").or_insert_with(|| json!(format!("{kind}List")));
+}
+
+/// Checks a definition and writes that its names are accepted and it is established.
+///
+/// # Errors
+/// 422 for what cannot be served.
+pub(crate) fn establish(server: &Server, definition: &mut Value) -> Result<(), Status> {
+    let causes = check(definition);
+    if !causes.is_empty() {
+        let kind = "CustomResourceDefinition.apiextensions.k8s.io";
+        return Err(Status::invalid(kind, object::name(definition), causes));
+    }
+    if !object::is_deleting(definition) {
+        let mut finalizers: Vec<String> =
+            object::finalizers(definition).into_iter().map(str::to_owned).collect();
+        if !finalizers.iter().any(|name| name == CLEANUP) {
+            finalizers.push(CLEANUP.to_owned());
+            object::set_metadata(definition, "finalizers", Some(json!(finalizers)));
+        }
+    }
+    let now = object::time(server.now());
+    let names = definition.pointer("/spec/names").cloned().unwrap_or_default();
+    let stored = versions(definition).find(|version| version["storage"] == true).map(|version| version["name"].clone());
+    let status = object::members(object::members(definition).entry("status").or_insert_with(|| json!({})));
+    status.insert("acceptedNames".to_owned(), names);
+    let known = object::strings(status.get("storedVersions")).into_iter().map(str::to_owned).collect::<Vec<_>>();
+    let mut all: Vec<Value> = known.iter().map(|name| json!(name)).collect();
+    all.extend(stored.filter(|stored| !known.iter().any(|name| stored == name)));
+    status.insert("storedVersions".to_owned(), json!(all));
+    status.entry("conditions").or_insert_with(|| {
+        json!([
+            {"type": "NamesAccepted", "status": "True", "lastTransitionTime": now,
+             "reason": "NoConflicts", "message": "no conflicts found"},
+            {"type": "Established", "status": "True", "lastTransitionTime": now,
+             "reason": "InitialNamesAccepted", "message": "the initial names have been accepted"},
+        ])
+    });
+    Ok(())
+}
+
+/// Serves what the definition says, instead of what it said before.
+pub(crate) fn install(server: &Server, definition: &Value) {
+    let resources: Vec<Resource> = resources(definition).collect();
+    server.change_registry(|registry| {
+        registry.remove(object::name(definition));
+        for resource in resources {
+            registry.insert(resource);
+        }
+    });
+}
+
+/// Serves it no longer.
+pub(crate) fn uninstall(server: &Server, definition: &Value) {
+    server.change_registry(|registry| registry.remove(object::name(definition)));
+}
+
+fn versions(definition: &Value) -> impl Iterator<Item = &Value> {
+    definition.pointer("/spec/versions").and_then(Value::as_array).into_iter().flatten()
+}
+
+fn check(definition: &Value) -> Vec<Cause> {
+    let mut causes = Vec::new();
+    let text = |pointer: &str| object::text(definition, pointer);
+    for field in ["group", "names/plural", "names/kind", "scope"] {
+        if text(&format!("/spec/{field}")).is_empty() {
+            causes.push(Cause::required(format!("spec.{}", field.replace('/', ".")), ""));
+        }
+    }
+    let expected = format!("{}.{}", text("/spec/names/plural"), text("/spec/group"));
+    if causes.is_empty() && text("/metadata/name") != expected {
+        let hint = "must be spec.names.plural+\".\"+spec.group";
+        causes.push(Cause::invalid("metadata.name", &json!(text("/metadata/name")), hint));
+    }
+    if versions(definition).filter(|version| version["storage"] == true).count() != 1 {
+        let value = definition.pointer("/spec/versions").unwrap_or(&Value::Null);
+        causes.push(Cause::invalid("spec.versions", value, "must have exactly one version marked as storage version"));
+    }
+    if text("/spec/conversion/strategy") == "Webhook" {
+        causes.push(Cause::not_supported("spec.conversion.strategy", &json!("Webhook"), &[json!("None")]));
+    }
+    for (index, version) in versions(definition).enumerate() {
+        let field = format!("spec.versions[{index}].schema.openAPIV3Schema");
+        match version.pointer("/schema/openAPIV3Schema") {
+            None => causes.push(Cause::required(field, "schemas are required")),
+            Some(schema) => {
+                if let Err(error) = Schema::from_json(schema) {
+                    causes.push(Cause::invalid(field, &json!("schema"), &error));
+                }
+            }
+        }
+    }
+    causes
+}
+
+/// One resource for each served version.
+fn resources(definition: &Value) -> impl Iterator<Item = Resource> {
+    versions(definition).filter(|version| version["served"] == true).map(|version| resource(definition, version))
+}
+
+fn resource(definition: &Value, version: &Value) -> Resource {
+    let text = |pointer: &str| object::text(definition, pointer);
+    let group = text("/spec/group");
+    let mut resource = Resource::new_custom(
+        group,
+        object::text(version, "/name"),
+        text("/spec/names/plural"),
+        text("/spec/names/kind"),
+    );
+    let owned = |values: Vec<&str>| values.into_iter().map(str::to_owned).collect();
+    resource.singular = text("/spec/names/singular").to_owned();
+    resource.list_kind = text("/spec/names/listKind").to_owned();
+    resource.short_names = owned(object::strings(definition.pointer("/spec/names/shortNames")));
+    resource.categories = owned(object::strings(definition.pointer("/spec/names/categories")));
+    resource.namespaced = text("/spec/scope") == "Namespaced";
+    resource.status = version.pointer("/subresources/status").is_some();
+    resource.scale = version.pointer("/subresources/scale").map(scale_paths);
+    resource.columns = columns(version);
+    let selectable = version.get("selectableFields").and_then(Value::as_array).into_iter().flatten();
+    resource.selectable =
+        selectable.map(|field| object::text(field, "/jsonPath").trim_start_matches('.').to_owned()).collect();
+    if let Some(storage) = versions(definition).find(|version| version["storage"] == true) {
+        resource.storage_api_version = format!("{group}/{}", object::text(storage, "/name"));
+    }
+    if let Some(raw) = version.pointer("/schema/openAPIV3Schema") {
+        resource.structure = Arc::new(Structure::from_schema(raw));
+        match Schema::from_json(raw) {
+            Ok(schema) => resource.set_custom_schema(schema, raw.clone()),
+            Err(error) => tracing::error!(kind = resource.kind, error, "an accepted schema does not read"),
+        }
+    }
+    resource
+}
+
+fn scale_paths(scale: &Value) -> ScalePaths {
+    let pointer = |field: &str| object::text(scale, &format!("/{field}")).replace('.', "/");
+    ScalePaths {
+        spec_replicas: pointer("specReplicasPath"),
+        status_replicas: pointer("statusReplicasPath"),
+        selector: Some(pointer("labelSelectorPath")).filter(|path| !path.is_empty()),
+    }
+}
+
+fn columns(version: &Value) -> Vec<PrinterColumn> {
+    let columns = version.get("additionalPrinterColumns").and_then(Value::as_array).into_iter().flatten();
+    let column = |column: &Map<String, Value>| {
+        let text = |field: &str| column.get(field).and_then(Value::as_str).unwrap_or_default().to_owned();
+        PrinterColumn {
+            name: text("name"),
+            kind: text("type"),
+            format: text("format"),
+            description: text("description"),
+            priority: column.get("priority").and_then(Value::as_i64).unwrap_or_default(),
+            path: text("jsonPath"),
+        }
+    };
+    columns.filter_map(Value::as_object).map(column).collect()
+}

@@ -1,0 +1,33 @@
+//! A single-machine Kubernetes: API server, workload controllers, scheduler and node agent in one process.
+//!
+//! In: [`ports::Ports`] (clock, randomness, admission, how a container runs, how sockets are opened) and the Node
+//! objects. Out: [`server::Server`], reachable by function call, through [`kube::Client`](https://docs.rs/kube) over
+//! [`server::Server::router`], and by kubectl over [`serve`]. What it accepts and answers is what a real
+//! kube-apiserver would. It knows Kubernetes and no kind of ours: custom resources arrive as definitions, like
+//! anywhere else.
+//!
+//! Invariants: objects are JSON values and never pass through generated structs, so no field is lost; every stage of
+//! a write is a pure function and [`store`] is the only state; a write that changes nothing has no revision and no
+//! event; a quiet cluster does no work.
+
+pub mod cluster;
+pub mod collect;
+pub mod crd;
+pub mod discovery;
+pub mod events;
+pub mod http;
+pub mod node;
+pub mod object;
+pub mod openapi;
+pub mod ports;
+pub mod resources;
+pub mod scheduler;
+pub mod serve;
+pub mod server;
+pub mod store;
+pub mod table;
+pub mod watch;
+pub mod workloads;
+pub mod write;
+
+pub use server::Server;

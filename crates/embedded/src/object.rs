@@ -1,0 +1,102 @@
+//! Reading and writing the metadata of an object that is only JSON.
+
+use serde_json::{Map, Value, json};
+
+/// A string anywhere in the object, or "".
+#[must_use]
+pub fn text<'a>(object: &'a Value, pointer: &str) -> &'a str {
+    object.pointer(pointer).and_then(Value::as_str).unwrap_or_default()
+}
+
+#[must_use]
+pub fn name(object: &Value) -> &str {
+    text(object, "/metadata/name")
+}
+
+/// Empty for cluster-scoped objects.
+#[must_use]
+pub fn namespace(object: &Value) -> &str {
+    text(object, "/metadata/namespace")
+}
+
+#[must_use]
+pub fn uid(object: &Value) -> &str {
+    text(object, "/metadata/uid")
+}
+
+#[must_use]
+pub fn resource_version(object: &Value) -> &str {
+    text(object, "/metadata/resourceVersion")
+}
+
+#[must_use]
+pub fn is_deleting(object: &Value) -> bool {
+    object.pointer("/metadata/deletionTimestamp").is_some_and(|at| !at.is_null())
+}
+
+#[must_use]
+pub fn finalizers(object: &Value) -> Vec<&str> {
+    strings(object.pointer("/metadata/finalizers"))
+}
+
+/// The entries of `ownerReferences`, none when absent.
+pub fn owner_references(object: &Value) -> impl Iterator<Item = &Value> {
+    object.pointer("/metadata/ownerReferences").and_then(Value::as_array).into_iter().flatten()
+}
+
+/// The strings of an array, none when it is something else.
+#[must_use]
+pub fn strings(value: Option<&Value>) -> Vec<&str> {
+    value.and_then(Value::as_array).into_iter().flatten().filter_map(Value::as_str).collect()
+}
+
+/// The object's members; an object that is no JSON object becomes an empty one, as it was never stored as anything else.
+pub fn members(value: &mut Value) -> &mut Map<String, Value> {
+    if !value.is_object() {
+        *value = Value::Object(Map::new());
+    }
+    match value {
+        Value::Object(map) => map,
+        _ => unreachable!("just made an object"),
+    }
+}
+
+/// `metadata`, created when absent.
+pub fn metadata(object: &mut Value) -> &mut Map<String, Value> {
+    members(members(object).entry("metadata").or_insert_with(|| json!({})))
+}
+
+/// Sets or, with `None`, removes one field of `metadata`.
+pub fn set_metadata(object: &mut Value, field: &str, value: Option<Value>) {
+    let metadata = metadata(object);
+    match value {
+        Some(value) => {
+            metadata.insert(field.to_owned(), value);
+        }
+        None => {
+            metadata.remove(field);
+        }
+    }
+}
+
+/// Sets one field of `metadata` to what `from` has there, absence included.
+pub fn copy_metadata(object: &mut Value, field: &str, from: &Value) {
+    let value = from.get("metadata").and_then(|metadata| metadata.get(field)).cloned();
+    set_metadata(object, field, value);
+}
+
+pub fn set_resource_version(object: &mut Value, revision: u64) {
+    set_metadata(object, "resourceVersion", Some(Value::String(revision.to_string())));
+}
+
+/// Kubernetes writes times with seconds (`metav1.Time`).
+#[must_use]
+pub fn time(at: jiff::Timestamp) -> String {
+    at.strftime("%Y-%m-%dT%H:%M:%SZ").to_string()
+}
+
+/// Times with microseconds (`metav1.MicroTime`), as Leases and newer Events have.
+#[must_use]
+pub fn micro_time(at: jiff::Timestamp) -> String {
+    at.strftime("%Y-%m-%dT%H:%M:%S%.6fZ").to_string()
+}

@@ -1,0 +1,141 @@
+//! The kinds that are there without any definition.
+
+use std::sync::{Arc, OnceLock};
+
+use apimachinery::structure::Structure;
+use k8s_openapi::api;
+use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
+
+use schemars::JsonSchema;
+use serde_json::Value;
+
+use super::{Document, Resource, ScalePaths, SchemaSource};
+use crate::openapi::{definitions, generate};
+
+/// What differs between built-in kinds.
+#[derive(Clone, Copy)]
+struct Row {
+    group: &'static str,
+    version: &'static str,
+    plural: &'static str,
+    kind: &'static str,
+    short: &'static [&'static str],
+    traits: &'static [Trait],
+    selectable: &'static [&'static str],
+    schema: SchemaKind,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Trait {
+    Namespaced,
+    Status,
+    Scale,
+    Generation,
+    /// In the category `all` of `kubectl get all`.
+    All,
+    Virtual,
+}
+
+/// The schema of one type, for validation and for documents.
+#[derive(Clone, Copy)]
+struct SchemaKind {
+    /// Recursive schemas do not inline; definitions are checked by [`crate::crd`].
+    inline: Option<fn() -> Value>,
+    document: Document,
+}
+
+const fn typed<T: JsonSchema>() -> SchemaKind {
+    SchemaKind { inline: Some(generate::<T>), document: definitions::<T> }
+}
+
+const fn recursive<T: JsonSchema>() -> SchemaKind {
+    SchemaKind { inline: None, document: definitions::<T> }
+}
+
+use Trait::{All, Generation, Namespaced, Scale, Status, Virtual};
+
+const NONE: &[&str] = &[];
+
+#[rustfmt::skip]
+const ROWS: &[Row] = &[
+    row("", "v1", "namespaces", "Namespace", &["ns"], &[Status], &["status.phase"], typed::<api::core::v1::Namespace>()),
+    row("", "v1", "nodes", "Node", &["no"], &[Status], &["spec.unschedulable"], typed::<api::core::v1::Node>()),
+    row("", "v1", "pods", "Pod", &["po"], &[Namespaced, Status, All], &["spec.nodeName", "spec.restartPolicy", "spec.schedulerName", "spec.serviceAccountName", "spec.hostNetwork", "status.phase", "status.podIP", "status.nominatedNodeName"], typed::<api::core::v1::Pod>()),
+    row("", "v1", "services", "Service", &["svc"], &[Namespaced, Status, All], &["spec.clusterIP", "spec.type"], typed::<api::core::v1::Service>()),
+    row("", "v1", "endpoints", "Endpoints", &["ep"], &[Namespaced], NONE, typed::<api::core::v1::Endpoints>()),
+    row("", "v1", "configmaps", "ConfigMap", &["cm"], &[Namespaced], NONE, typed::<api::core::v1::ConfigMap>()),
+    row("", "v1", "secrets", "Secret", NONE, &[Namespaced], &["type"], typed::<api::core::v1::Secret>()),
+    row("", "v1", "serviceaccounts", "ServiceAccount", &["sa"], &[Namespaced], NONE, typed::<api::core::v1::ServiceAccount>()),
+    row("", "v1", "events", "Event", &["ev"], &[Namespaced], &["involvedObject.kind", "involvedObject.namespace", "involvedObject.name", "involvedObject.uid", "involvedObject.apiVersion", "involvedObject.resourceVersion", "involvedObject.fieldPath", "reason", "reportingComponent", "source", "type"], typed::<api::core::v1::Event>()),
+    row("", "v1", "persistentvolumeclaims", "PersistentVolumeClaim", &["pvc"], &[Namespaced, Status], NONE, typed::<api::core::v1::PersistentVolumeClaim>()),
+    row("", "v1", "persistentvolumes", "PersistentVolume", &["pv"], &[Status], NONE, typed::<api::core::v1::PersistentVolume>()),
+    row("apps", "v1", "deployments", "Deployment", &["deploy"], &[Namespaced, Status, Scale, Generation, All], NONE, typed::<api::apps::v1::Deployment>()),
+    row("apps", "v1", "replicasets", "ReplicaSet", &["rs"], &[Namespaced, Status, Scale, Generation, All], &["status.replicas"], typed::<api::apps::v1::ReplicaSet>()),
+    row("apps", "v1", "statefulsets", "StatefulSet", &["sts"], &[Namespaced, Status, Scale, Generation, All], NONE, typed::<api::apps::v1::StatefulSet>()),
+    row("apps", "v1", "controllerrevisions", "ControllerRevision", NONE, &[Namespaced], NONE, typed::<api::apps::v1::ControllerRevision>()),
+    row("batch", "v1", "jobs", "Job", NONE, &[Namespaced, Status, Generation, All], &["status.successful"], typed::<api::batch::v1::Job>()),
+    row("coordination.k8s.io", "v1", "leases", "Lease", NONE, &[Namespaced], NONE, typed::<api::coordination::v1::Lease>()),
+    row("rbac.authorization.k8s.io", "v1", "roles", "Role", NONE, &[Namespaced], NONE, typed::<api::rbac::v1::Role>()),
+    row("rbac.authorization.k8s.io", "v1", "rolebindings", "RoleBinding", NONE, &[Namespaced], NONE, typed::<api::rbac::v1::RoleBinding>()),
+    row("rbac.authorization.k8s.io", "v1", "clusterroles", "ClusterRole", NONE, &[], NONE, typed::<api::rbac::v1::ClusterRole>()),
+    row("rbac.authorization.k8s.io", "v1", "clusterrolebindings", "ClusterRoleBinding", NONE, &[], NONE, typed::<api::rbac::v1::ClusterRoleBinding>()),
+    row("networking.k8s.io", "v1", "ingresses", "Ingress", &["ing"], &[Namespaced, Status, Generation], NONE, typed::<api::networking::v1::Ingress>()),
+    row("discovery.k8s.io", "v1", "endpointslices", "EndpointSlice", NONE, &[Namespaced], NONE, typed::<api::discovery::v1::EndpointSlice>()),
+    row("autoscaling", "v2", "horizontalpodautoscalers", "HorizontalPodAutoscaler", &["hpa"], &[Namespaced, Status, All], NONE, typed::<api::autoscaling::v2::HorizontalPodAutoscaler>()),
+    row("policy", "v1", "poddisruptionbudgets", "PodDisruptionBudget", &["pdb"], &[Namespaced, Status, Generation], NONE, typed::<api::policy::v1::PodDisruptionBudget>()),
+    row("events.k8s.io", "v1", "events", "Event", &["ev"], &[Namespaced], &["regarding.kind", "regarding.namespace", "regarding.name", "regarding.uid", "regarding.apiVersion", "reason", "reportingController", "type"], typed::<api::events::v1::Event>()),
+    row("storage.k8s.io", "v1", "storageclasses", "StorageClass", &["sc"], &[], NONE, typed::<api::storage::v1::StorageClass>()),
+    row("scheduling.k8s.io", "v1", "priorityclasses", "PriorityClass", &["pc"], &[], NONE, typed::<api::scheduling::v1::PriorityClass>()),
+    row("apiextensions.k8s.io", "v1", "customresourcedefinitions", "CustomResourceDefinition", &["crd", "crds"], &[Status, Generation], NONE, recursive::<CustomResourceDefinition>()),
+    row("authorization.k8s.io", "v1", "selfsubjectaccessreviews", "SelfSubjectAccessReview", NONE, &[Virtual], NONE, typed::<api::authorization::v1::SelfSubjectAccessReview>()),
+];
+
+#[rustfmt::skip]
+#[allow(clippy::too_many_arguments)] // A table row; every call is one line above.
+const fn row(
+    group: &'static str, version: &'static str, plural: &'static str, kind: &'static str,
+    short: &'static [&'static str], traits: &'static [Trait], selectable: &'static [&'static str], schema: SchemaKind,
+) -> Row {
+    Row { group, version, plural, kind, short, traits, selectable, schema }
+}
+
+/// Every built-in resource.
+pub(super) fn all() -> impl Iterator<Item = Resource> {
+    ROWS.iter().map(resource)
+}
+
+fn resource(row: &Row) -> Resource {
+    let has = |wanted: Trait| row.traits.contains(&wanted);
+    let mut resource = Resource::new_custom(row.group, row.version, row.plural, row.kind);
+    resource.custom = false;
+    resource.short_names = row.short.iter().map(ToString::to_string).collect();
+    resource.categories = if has(All) { vec!["all".to_owned()] } else { Vec::new() };
+    resource.namespaced = has(Namespaced);
+    resource.status = has(Status);
+    resource.generation = has(Generation);
+    resource.virtual_only = has(Virtual);
+    resource.scale = has(Scale).then(scale_paths);
+    resource.selectable = row.selectable.iter().map(ToString::to_string).collect();
+    resource.storage_api_version = resource.api_version();
+    resource.storage = resource.qualified();
+    if row.group == "events.k8s.io" {
+        // One storage, two faces: clients write the new one and kubectl reads the old one.
+        resource.storage = "events".to_owned();
+        resource.storage_api_version = "v1".to_owned();
+    }
+    resource.structure = Arc::new(Structure::builtin(row.group, row.kind));
+    resource.schema = SchemaSource::Builtin {
+        generate: row.schema.inline,
+        document: row.schema.document,
+        made: Arc::new(OnceLock::new()),
+    };
+    resource
+}
+
+fn scale_paths() -> ScalePaths {
+    ScalePaths {
+        spec_replicas: "/spec/replicas".to_owned(),
+        status_replicas: "/status/replicas".to_owned(),
+        selector: Some("/spec/selector".to_owned()),
+    }
+}

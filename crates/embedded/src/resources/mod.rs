@@ -1,0 +1,274 @@
+//! Which resources exist: the built-in kinds and what definitions add.
+//!
+//! One [`Resource`] is one served version of one kind. Several can share a storage name: versions of a custom
+//! resource, and the two faces of events.
+
+mod builtin;
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, OnceLock};
+
+use apimachinery::schema::Schema;
+use apimachinery::structure::Structure;
+use serde_json::{Map, Value, json};
+
+use crate::table::PrinterColumn;
+
+/// One served version of one kind.
+#[derive(Clone)]
+pub struct Resource {
+    /// Empty for the core group.
+    pub group: String,
+    pub version: String,
+    pub plural: String,
+    pub singular: String,
+    pub kind: String,
+    pub list_kind: String,
+    pub short_names: Vec<String>,
+    pub categories: Vec<String>,
+    pub namespaced: bool,
+    /// `pods`, `deployments.apps`: under what its objects are kept.
+    pub storage: String,
+    /// `apps/v1`: with which version they are kept.
+    pub storage_api_version: String,
+    pub status: bool,
+    pub scale: Option<ScalePaths>,
+    /// Whether `metadata.generation` counts changes of the specification.
+    pub generation: bool,
+    pub custom: bool,
+    /// Neither stored nor listed: create answers and forgets (`SelfSubjectAccessReview`).
+    pub virtual_only: bool,
+    pub structure: Arc<Structure>,
+    /// `additionalPrinterColumns`; built-in kinds have their own in [`crate::table`].
+    pub columns: Vec<PrinterColumn>,
+    /// JSON paths beyond `metadata.name` and `metadata.namespace` that field selectors may name.
+    pub selectable: Vec<String>,
+    schema: SchemaSource,
+}
+
+/// Where the replica counts of a scalable kind are, as JSON pointers.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ScalePaths {
+    pub spec_replicas: String,
+    pub status_replicas: String,
+    /// Where the selector is; a string for custom resources, an object for the built-in kinds.
+    pub selector: Option<String>,
+}
+
+#[derive(Clone)]
+enum SchemaSource {
+    /// `x-kubernetes-preserve-unknown-fields` over everything.
+    Open,
+    Custom { schema: Arc<Schema>, raw: Arc<Value> },
+    /// Generated from the type at first use: most kinds are never written.
+    Builtin { generate: Option<fn() -> Value>, document: Document, made: Arc<OnceLock<Option<Arc<Schema>>>> },
+}
+
+/// Makes the name of a schema and every schema it refers to.
+type Document = fn() -> (String, Map<String, Value>);
+
+/// All resources at one moment.
+#[derive(Clone, Default)]
+pub struct Registry {
+    /// By group, version and plural.
+    resources: BTreeMap<(String, String, String), Arc<Resource>>,
+}
+
+// === impl Resource ===
+
+impl Resource {
+    /// `v1`, `apps/v1`.
+    #[must_use]
+    pub fn api_version(&self) -> String {
+        if self.group.is_empty() { self.version.clone() } else { format!("{}/{}", self.group, self.version) }
+    }
+
+    /// `pods`, `deployments.apps`: how messages name it.
+    #[must_use]
+    pub fn qualified(&self) -> String {
+        if self.group.is_empty() { self.plural.clone() } else { format!("{}.{}", self.plural, self.group) }
+    }
+
+    /// `Pod`, `Deployment.apps`: how `Invalid` names it.
+    #[must_use]
+    pub fn qualified_kind(&self) -> String {
+        if self.group.is_empty() { self.kind.clone() } else { format!("{}.{}", self.kind, self.group) }
+    }
+
+    /// What objects must look like; `None` where anything goes.
+    #[must_use]
+    pub fn schema(&self) -> Option<Arc<Schema>> {
+        match &self.schema {
+            SchemaSource::Open => None,
+            SchemaSource::Custom { schema, .. } => Some(Arc::clone(schema)),
+            SchemaSource::Builtin { generate: None, .. } => None,
+            SchemaSource::Builtin { generate: Some(generate), made, .. } => made
+                .get_or_init(|| match Schema::from_json(&generate()) {
+                    Ok(schema) => Some(Arc::new(schema)),
+                    Err(error) => {
+                        tracing::error!(kind = self.kind, error, "the schema of a built-in kind does not read");
+                        None
+                    }
+                })
+                .clone(),
+        }
+    }
+
+    pub(crate) fn set_custom_schema(&mut self, schema: Schema, raw: Value) {
+        self.schema = SchemaSource::Custom { schema: Arc::new(schema), raw: Arc::new(raw) };
+    }
+
+    pub(crate) fn new_custom(group: &str, version: &str, plural: &str, kind: &str) -> Self {
+        Self {
+            group: group.to_owned(),
+            version: version.to_owned(),
+            plural: plural.to_owned(),
+            singular: kind.to_lowercase(),
+            kind: kind.to_owned(),
+            list_kind: format!("{kind}List"),
+            short_names: Vec::new(),
+            categories: Vec::new(),
+            namespaced: true,
+            storage: format!("{plural}.{group}"),
+            storage_api_version: format!("{group}/{version}"),
+            status: false,
+            scale: None,
+            generation: true,
+            custom: true,
+            virtual_only: false,
+            structure: Arc::new(Structure::builtin("", "")),
+            columns: Vec::new(),
+            selectable: Vec::new(),
+            schema: SchemaSource::Open,
+        }
+    }
+}
+
+/// The schema of a resource for its document: its name, and all named schemas.
+pub(crate) fn document_schema(resource: &Resource) -> (String, Map<String, Value>) {
+    let reversed: Vec<&str> = resource.group.split('.').rev().collect();
+    let name = format!("{}.{}.{}", reversed.join("."), resource.version, resource.kind);
+    match &resource.schema {
+        SchemaSource::Builtin { document, .. } => document(),
+        SchemaSource::Open => (name.clone(), Map::from_iter([(name, json!({"type": "object"}))])),
+        SchemaSource::Custom { raw, .. } => {
+            let mut schema = Value::clone(raw);
+            let properties = schema.pointer_mut("/properties").and_then(Value::as_object_mut);
+            if let Some(properties) = properties {
+                properties.insert("metadata".to_owned(), json!({"type": "object", "description": "Standard object's metadata."}));
+                properties.entry("apiVersion").or_insert_with(|| json!({"type": "string"}));
+                properties.entry("kind").or_insert_with(|| json!({"type": "string"}));
+            }
+            (name.clone(), Map::from_iter([(name, schema)]))
+        }
+    }
+}
+
+// === impl Registry ===
+
+impl Registry {
+    /// The built-in kinds.
+    #[must_use]
+    pub fn builtin() -> Self {
+        let mut registry = Self::default();
+        for resource in builtin::all() {
+            registry.insert(resource);
+        }
+        registry
+    }
+
+    #[must_use]
+    pub fn get(&self, group: &str, version: &str, plural: &str) -> Option<Arc<Resource>> {
+        self.resources.get(&(group.to_owned(), version.to_owned(), plural.to_owned())).cloned()
+    }
+
+    /// The storage version of `pods`, `deployments.apps`.
+    #[must_use]
+    pub fn by_name(&self, name: &str) -> Option<Arc<Resource>> {
+        let (plural, group) = name.split_once('.').unwrap_or((name, ""));
+        self.resources
+            .values()
+            .find(|resource| {
+                resource.plural == plural
+                    && resource.group == group
+                    && resource.storage_api_version == resource.api_version()
+            })
+            .cloned()
+    }
+
+    #[must_use]
+    pub fn by_kind(&self, api_version: &str, kind: &str) -> Option<Arc<Resource>> {
+        self.resources
+            .values()
+            .find(|resource| resource.kind == kind && resource.api_version() == api_version)
+            .cloned()
+    }
+
+    /// In order of group, version and plural.
+    pub fn iter(&self) -> impl Iterator<Item = &Arc<Resource>> {
+        self.resources.values()
+    }
+
+    /// Groups with their versions, the preferred one first.
+    #[must_use]
+    pub fn groups(&self) -> BTreeMap<String, Vec<String>> {
+        let mut groups: BTreeMap<String, Vec<String>> = BTreeMap::new();
+        for resource in self.iter() {
+            let versions = groups.entry(resource.group.clone()).or_default();
+            if !versions.contains(&resource.version) {
+                versions.push(resource.version.clone());
+            }
+        }
+        for versions in groups.values_mut() {
+            versions.sort_by(|a, b| version_rank(b).cmp(&version_rank(a)).then_with(|| a.cmp(b)));
+        }
+        groups
+    }
+
+    pub(crate) fn insert(&mut self, resource: Resource) {
+        let key = (resource.group.clone(), resource.version.clone(), resource.plural.clone());
+        self.resources.insert(key, Arc::new(resource));
+    }
+
+    /// Takes away every version of `deployments.apps`.
+    pub(crate) fn remove(&mut self, name: &str) {
+        self.resources.retain(|_, resource| resource.qualified() != name);
+    }
+}
+
+/// Stable before beta before alpha, higher numbers first (`k8s.io/apimachinery/pkg/version`).
+fn version_rank(version: &str) -> (u8, u32, u32) {
+    let Some(rest) = version.strip_prefix('v') else { return (0, 0, 0) };
+    let digits = rest.find(|c: char| !c.is_ascii_digit()).unwrap_or(rest.len());
+    let Ok(major) = rest[..digits].parse() else { return (0, 0, 0) };
+    let stage = &rest[digits..];
+    if stage.is_empty() {
+        return (3, major, 0);
+    }
+    let (rank, minor) = match (stage.strip_prefix("beta"), stage.strip_prefix("alpha")) {
+        (Some(minor), _) => (2, minor),
+        (_, Some(minor)) => (1, minor),
+        _ => return (0, 0, 0),
+    };
+    (rank, major, minor.parse().unwrap_or_default())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn versions_rank_by_stability() {
+        let mut versions = vec!["v1alpha1", "v1beta1", "v2", "v1", "v1beta2", "foo"];
+        versions.sort_by_key(|version| std::cmp::Reverse(version_rank(version)));
+        assert_eq!(versions, ["v2", "v1", "v1beta2", "v1beta1", "v1alpha1", "foo"]);
+    }
+
+    #[test]
+    fn names_find_the_storage_version() {
+        let registry = Registry::builtin();
+        assert_eq!(registry.by_name("deployments.apps").map(|found| found.api_version()), Some("apps/v1".into()));
+        assert_eq!(registry.by_name("events").map(|found| found.api_version()), Some("v1".into()));
+        assert!(registry.by_name("events.events.k8s.io").is_none());
+    }
+}

@@ -1,0 +1,207 @@
+//! The API server by function call: what controllers in this process use, and what [`crate::http`] is built on.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, PoisonError, RwLock};
+
+use apimachinery::status::Status;
+use serde_json::{Value, json};
+
+use crate::collect::{DeleteOptions, Propagation};
+use crate::object;
+use crate::ports::{Admission, Clock, PodLogs, Ports, Random};
+use crate::resources::{Registry, Resource};
+use crate::store::{Key, Store};
+use crate::watch::Subscription;
+use crate::write::{Face, Options, Proposal};
+
+/// The version that clients are told; kubectl 1.32 to 1.34 are within its skew.
+pub const VERSION: &str = "v1.33.4";
+
+/// Field manager of what the controllers here write, as in a real cluster.
+const CONTROLLERS: &str = "kube-controller-manager";
+
+/// One API server. Clones are the same server.
+#[derive(Clone)]
+pub struct Server {
+    pub(crate) inner: Arc<Inner>,
+}
+
+pub(crate) struct Inner {
+    pub(crate) store: Store,
+    pub(crate) clock: Arc<dyn Clock>,
+    pub(crate) random: Arc<dyn Random>,
+    pub(crate) admission: Arc<dyn Admission>,
+    registry: RwLock<Arc<Registry>>,
+    logs: RwLock<Option<Arc<dyn PodLogs>>>,
+}
+
+// === impl Server ===
+
+impl Server {
+    /// An empty cluster with the namespaces that every cluster has.
+    #[must_use]
+    pub fn new(ports: &Ports) -> Self {
+        let server = Self {
+            inner: Arc::new(Inner {
+                store: Store::default(),
+                clock: Arc::clone(&ports.clock),
+                random: Arc::clone(&ports.random),
+                admission: Arc::clone(&ports.admission),
+                registry: RwLock::new(Arc::new(Registry::builtin())),
+                logs: RwLock::new(None),
+            }),
+        };
+        for name in ["default", "kube-node-lease", "kube-public", "kube-system"] {
+            if let Err(error) = server.create("namespaces", json!({"metadata": {"name": name}})) {
+                tracing::error!(name, %error, "a namespace of every cluster was refused");
+            }
+        }
+        server
+    }
+
+    /// The object, or `None` when it or its resource does not exist. `namespace` is empty for cluster scope.
+    #[must_use]
+    pub fn get(&self, resource: &str, namespace: &str, name: &str) -> Option<Arc<Value>> {
+        let resource = self.registry().by_name(resource)?;
+        self.inner.store.get(&key(&resource, namespace, name))
+    }
+
+    /// Every object of a resource, by namespace and name; empty if the resource does not exist.
+    #[must_use]
+    pub fn list(&self, resource: &str) -> Vec<Arc<Value>> {
+        let Some(resource) = self.registry().by_name(resource) else { return Vec::new() };
+        self.inner.store.list(&resource.storage, None).objects.into_values().collect()
+    }
+
+    /// # Errors
+    /// As the API answers: 404 for the resource or namespace, 409, 422.
+    pub fn create(&self, resource: &str, object: Value) -> Result<Arc<Value>, Status> {
+        let resource = self.resource(resource)?;
+        let namespace = object::namespace(&object).to_owned();
+        Ok(self.create_object(&resource, &namespace, Proposal::Written(object), &controllers())?.object)
+    }
+
+    /// Replaces all but the status. A `resourceVersion` in the object must be the current one.
+    ///
+    /// # Errors
+    /// As the API answers: 404, 409, 422.
+    pub fn update(&self, resource: &str, object: Value) -> Result<Arc<Value>, Status> {
+        self.replace(resource, Face::Main, &object)
+    }
+
+    /// Replaces the status only. A `resourceVersion` in the object must be the current one.
+    ///
+    /// # Errors
+    /// As the API answers: 404, 409, 422.
+    pub fn update_status(&self, resource: &str, object: Value) -> Result<Arc<Value>, Status> {
+        self.replace(resource, Face::Status, &object)
+    }
+
+    /// Deletes with background propagation. A Pod on a node is only marked; its node removes it.
+    ///
+    /// # Errors
+    /// 404; 409 when `uid` is not the uid of the object.
+    pub fn delete(&self, resource: &str, namespace: &str, name: &str, uid: Option<&str>) -> Result<(), Status> {
+        self.delete_by_name(resource, namespace, name, uid, None)
+    }
+
+    /// The last step of a Pod's deletion, by its node: no grace.
+    ///
+    /// # Errors
+    /// 404; 409 when `uid` is not the uid of the object.
+    pub fn remove(&self, resource: &str, namespace: &str, name: &str, uid: Option<&str>) -> Result<(), Status> {
+        self.delete_by_name(resource, namespace, name, uid, Some(0))
+    }
+
+    /// Every change from now on.
+    #[must_use]
+    pub fn subscribe(&self) -> Subscription {
+        Subscription::new(&self.inner.store)
+    }
+
+    /// Records an Event about `about`; repeats are counted in one Event. `kind` is `Normal` or `Warning`.
+    pub fn event(&self, about: &Value, kind: &str, reason: &str, message: &str, component: &str) {
+        crate::events::record(self, about, kind, reason, message, component);
+    }
+
+    /// Tells where `kubectl logs` reads.
+    pub fn set_logs(&self, logs: Arc<dyn PodLogs>) {
+        *self.inner.logs.write().unwrap_or_else(PoisonError::into_inner) = Some(logs);
+    }
+
+    /// The whole API over HTTP, without TLS or authentication: the service for `kube::Client::new`.
+    #[must_use]
+    pub fn router(&self) -> axum::Router {
+        crate::http::router(self.clone())
+    }
+
+    /// The resources served at this moment.
+    #[must_use]
+    pub fn registry(&self) -> Arc<Registry> {
+        Arc::clone(&self.inner.registry.read().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    pub(crate) fn change_registry(&self, change: impl FnOnce(&mut Registry)) {
+        let mut current = self.inner.registry.write().unwrap_or_else(PoisonError::into_inner);
+        let mut next = Registry::clone(&current);
+        change(&mut next);
+        *current = Arc::new(next);
+    }
+
+    pub(crate) fn logs(&self) -> Option<Arc<dyn PodLogs>> {
+        self.inner.logs.read().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    pub(crate) fn store(&self) -> &Store {
+        &self.inner.store
+    }
+
+    pub(crate) fn now(&self) -> jiff::Timestamp {
+        self.inner.clock.now()
+    }
+
+    fn resource(&self, name: &str) -> Result<Arc<Resource>, Status> {
+        self.registry().by_name(name).ok_or_else(Status::no_such_path)
+    }
+
+    fn replace(&self, resource: &str, face: Face, object: &Value) -> Result<Arc<Value>, Status> {
+        let resource = self.resource(resource)?;
+        let (namespace, name) = (object::namespace(object), object::name(object));
+        let propose = |_: Option<&Value>| Ok(Proposal::Written(object.clone()));
+        Ok(self.modify(&resource, face, namespace, name, &controllers(), &propose)?.object)
+    }
+
+    fn delete_by_name(
+        &self,
+        resource: &str,
+        namespace: &str,
+        name: &str,
+        uid: Option<&str>,
+        grace: Option<i64>,
+    ) -> Result<(), Status> {
+        let resource = self.resource(resource)?;
+        let options = DeleteOptions {
+            propagation: Propagation::Background,
+            uid: uid.map(str::to_owned),
+            grace,
+            ..DeleteOptions::default()
+        };
+        self.delete_object(&resource, namespace, name, &options).map(|_| ())
+    }
+}
+
+/// Where an object of `resource` is kept.
+pub(crate) fn key(resource: &Resource, namespace: &str, name: &str) -> Key {
+    let namespace = if resource.namespaced { namespace } else { "" };
+    Key { resource: resource.storage.clone(), namespace: namespace.to_owned(), name: name.to_owned() }
+}
+
+/// The labels of an object.
+pub(crate) fn labels(object: &Value) -> BTreeMap<String, String> {
+    let labels = object.pointer("/metadata/labels").and_then(Value::as_object).into_iter().flatten();
+    labels.filter_map(|(key, value)| Some((key.clone(), value.as_str()?.to_owned()))).collect()
+}
+
+fn controllers() -> Options {
+    Options { manager: CONTROLLERS.to_owned(), ..Options::default() }
+}

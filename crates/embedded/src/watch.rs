@@ -1,0 +1,113 @@
+//! Following the history of the store.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+
+use serde_json::Value;
+
+use crate::store::{Compacted, Record, Store};
+
+/// One change, as the controllers in this process see it. Objects are shared, not copied.
+#[derive(Debug, Clone)]
+pub struct Change {
+    /// Storage name of the resource: `pods`, `deployments.apps`.
+    pub resource: String,
+    /// Empty for cluster scope.
+    pub namespace: String,
+    pub name: String,
+    /// Absent when the object was created.
+    pub old: Option<Arc<Value>>,
+    /// Absent when the object was removed.
+    pub new: Option<Arc<Value>>,
+}
+
+/// Changes were missed: list again. The subscription goes on from now.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[error("changes were missed; list again")]
+pub struct Lagged;
+
+/// Every change after the moment of subscribing, in order.
+pub struct Subscription {
+    cursor: Cursor,
+    pending: VecDeque<Arc<Record>>,
+}
+
+/// A position in the history; waits without polling.
+pub(crate) struct Cursor {
+    store: Store,
+    latest: tokio::sync::watch::Receiver<u64>,
+    position: u64,
+}
+
+// === impl Subscription ===
+
+impl Subscription {
+    pub(crate) fn new(store: &Store) -> Self {
+        Self { cursor: Cursor::new(store, store.revision()), pending: VecDeque::new() }
+    }
+
+    /// Waits for the next change. Cancel-safe.
+    ///
+    /// # Errors
+    /// [`Lagged`] when this subscriber fell behind the history.
+    pub async fn next(&mut self) -> Result<Change, Lagged> {
+        loop {
+            if let Some(record) = self.pending.pop_front() {
+                return Ok(Change::from(record.as_ref()));
+            }
+            match self.cursor.next().await {
+                Ok(records) => self.pending.extend(records),
+                Err(Compacted { .. }) => {
+                    self.cursor.skip_to_now();
+                    return Err(Lagged);
+                }
+            }
+        }
+    }
+}
+
+// === impl Cursor ===
+
+impl Cursor {
+    pub(crate) fn new(store: &Store, position: u64) -> Self {
+        Self { store: store.clone(), latest: store.latest(), position }
+    }
+
+    /// The next records, at least one. Cancel-safe.
+    pub(crate) async fn next(&mut self) -> Result<Vec<Arc<Record>>, Compacted> {
+        loop {
+            self.latest.borrow_and_update();
+            let records = self.store.since(self.position)?;
+            if let Some(last) = records.last() {
+                self.position = last.revision;
+                return Ok(records);
+            }
+            if self.latest.changed().await.is_err() {
+                // The sender lives in the store that this cursor holds.
+                std::future::pending::<()>().await;
+            }
+        }
+    }
+
+    pub(crate) fn position(&self) -> u64 {
+        self.position
+    }
+
+    fn skip_to_now(&mut self) {
+        self.position = self.store.revision();
+    }
+}
+
+// === impl Change ===
+
+impl From<&Record> for Change {
+    fn from(record: &Record) -> Self {
+        Self {
+            resource: record.key.resource.clone(),
+            namespace: record.key.namespace.clone(),
+            name: record.key.name.clone(),
+            old: record.old.clone(),
+            new: record.new.clone(),
+        }
+    }
+}

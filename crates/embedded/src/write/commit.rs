@@ -1,0 +1,204 @@
+//! Runs the stages and writes the result, again from the start when another write came between.
+
+use std::sync::Arc;
+
+use apimachinery::apply::{self, UpdateOptions};
+use apimachinery::status::{Cause, Status};
+use serde_json::Value;
+
+use super::{Face, Options, Outcome, Proposal, Propose, admit, cel, default, metadata, prune, validate};
+use crate::resources::Resource;
+use crate::server::{Server, key};
+use crate::{collect, crd, object};
+
+/// Tries for a free generated name, and against concurrent writers.
+const TRIES: usize = 8;
+
+impl Server {
+    /// Creates what `proposal` holds; a `generateName` gets its suffix here.
+    pub(crate) fn create_object(
+        &self,
+        resource: &Resource,
+        namespace: &str,
+        proposal: Proposal,
+        options: &Options,
+    ) -> Result<Outcome, Status> {
+        let (object, applied) = proposal.into_parts();
+        let generated = object::name(&object).is_empty();
+        let mut last = Status::internal("no name tried");
+        for _ in 0..TRIES {
+            match self.create_once(resource, namespace, object.clone(), applied, options) {
+                Err(status) if generated && status.reason == "AlreadyExists" => last = status,
+                result => return result,
+            }
+        }
+        Err(last)
+    }
+
+    fn create_once(
+        &self,
+        resource: &Resource,
+        namespace: &str,
+        mut object: Value,
+        applied: bool,
+        options: &Options,
+    ) -> Result<Outcome, Status> {
+        metadata::address(resource, namespace, &mut object)?;
+        metadata::generate_name(&mut object, self.inner.random.as_ref());
+        let mut warnings = self.shape(resource, Face::Main, &mut object, None, options)?;
+        metadata::birth(resource, &mut object, &self.inner.random.uuid(), self.now());
+        validate::create(resource, &object)?;
+        self.namespace_accepts(resource, namespace, &object)?;
+        cel::check(resource, &object, None)?;
+        if !applied {
+            self.track(resource, Face::Main, None, &mut object, options);
+        }
+        let place = key(resource, namespace, object::name(&object));
+        let taken = || Status::already_exists(&resource.qualified(), &place.name);
+        if self.store().get(&place).is_some() {
+            return Err(taken());
+        }
+        warnings.extend(admit::check(self, resource, "CREATE", Some(&object), None)?);
+        if resource.storage == crd::STORAGE {
+            crd::establish(self, &mut object)?;
+        }
+        if options.dry_run || resource.virtual_only {
+            return Ok(Outcome { object: Arc::new(object), warnings, created: true });
+        }
+        let object = self.store().commit(&place, None, Some(object)).map_err(|_| taken())?;
+        if resource.storage == crd::STORAGE {
+            crd::install(self, &object);
+        }
+        collect::after_create(self, &place, &object);
+        Ok(Outcome { object, warnings, created: true })
+    }
+
+    /// Changes one object. `propose` sees the current one and may see it again.
+    ///
+    /// # Errors
+    /// 404 unless `propose` makes something of nothing (apply creates), 409, 422, and what `propose` says.
+    pub(crate) fn modify(
+        &self,
+        resource: &Resource,
+        face: Face,
+        namespace: &str,
+        name: &str,
+        options: &Options,
+        propose: Propose<'_>,
+    ) -> Result<Outcome, Status> {
+        for _ in 0..TRIES {
+            if let Some(outcome) = self.modify_once(resource, face, namespace, name, options, propose)? {
+                return Ok(outcome);
+            }
+        }
+        Err(Status::modified(&resource.qualified(), name))
+    }
+
+    /// `None` when another write came between.
+    fn modify_once(
+        &self,
+        resource: &Resource,
+        face: Face,
+        namespace: &str,
+        name: &str,
+        options: &Options,
+        propose: Propose<'_>,
+    ) -> Result<Option<Outcome>, Status> {
+        let place = key(resource, namespace, name);
+        let Some(current) = self.store().get(&place) else {
+            return match propose(None)? {
+                Proposal::Applied(object) if face == Face::Main => {
+                    self.create_object(resource, namespace, Proposal::Applied(object), options).map(Some)
+                }
+                _ => Err(Status::not_found(&resource.qualified(), name)),
+            };
+        };
+        let (mut object, applied) = propose(Some(&current))?.into_parts();
+        metadata::preconditions(resource, name, &current, &object)?;
+        metadata::address(resource, namespace, &mut object)?;
+        metadata::same_name(&current, &object)?;
+        metadata::keep(face, resource, &current, &mut object);
+        let mut warnings = self.shape(resource, face, &mut object, Some(&current), options)?;
+        if !applied {
+            self.track(resource, face, Some(&current), &mut object, options);
+        }
+        metadata::count_generation(resource, &current, &mut object);
+        if object == *current {
+            return Ok(Some(Outcome { object: current, warnings, created: false }));
+        }
+        validate::update(resource, face, &current, &object)?;
+        cel::check(resource, &object, Some(&current))?;
+        warnings.extend(admit::check(self, resource, "UPDATE", Some(&object), Some(&current))?);
+        if resource.storage == crd::STORAGE && face == Face::Main {
+            crd::establish(self, &mut object)?;
+        }
+        if options.dry_run {
+            return Ok(Some(Outcome { object: Arc::new(object), warnings, created: false }));
+        }
+        let finished = object::is_deleting(&object) && collect::may_go(resource, &object);
+        let written = if finished { None } else { Some(object) };
+        let Ok(object) = self.store().commit(&place, Some(&current), written) else { return Ok(None) };
+        if finished {
+            collect::after_removal(self, resource, &object);
+        } else if resource.storage == crd::STORAGE {
+            crd::install(self, &object);
+        } else {
+            collect::after_update(self, &place, &current, &object);
+        }
+        Ok(Some(Outcome { object, warnings, created: false }))
+    }
+
+    /// The stages that make an object what the resource says it looks like.
+    fn shape(
+        &self,
+        resource: &Resource,
+        face: Face,
+        object: &mut Value,
+        current: Option<&Value>,
+        options: &Options,
+    ) -> Result<Vec<String>, Status> {
+        let warnings = prune::unknown_fields(resource, object, options.field_validation)?;
+        if current.is_none() {
+            default::initial_status(resource, object);
+        }
+        // What a status write leaves alone has its defaults already.
+        if face == Face::Main || resource.custom {
+            default::fill(resource, object);
+        }
+        Ok(warnings)
+    }
+
+    fn track(&self, resource: &Resource, face: Face, before: Option<&Value>, after: &mut Value, options: &Options) {
+        let options = UpdateOptions {
+            manager: if options.manager.is_empty() { "unknown".to_owned() } else { options.manager.clone() },
+            api_version: resource.api_version(),
+            subresource: face.subresource(),
+            now: object::time(self.now()),
+        };
+        apply::track_update(&resource.structure, before, after, &options);
+    }
+
+    /// 404 for a namespace that is not there, 403 for one that is going.
+    fn namespace_accepts(&self, resource: &Resource, namespace: &str, object: &Value) -> Result<(), Status> {
+        if !resource.namespaced || resource.virtual_only {
+            return Ok(());
+        }
+        let found = self.get("namespaces", "", namespace);
+        let Some(found) = found else { return Err(Status::not_found("namespaces", namespace)) };
+        if !object::is_deleting(&found) {
+            return Ok(());
+        }
+        let why = format!(
+            "unable to create new content in namespace {namespace} because it is being terminated"
+        );
+        let mut status = Status::forbidden(&resource.qualified(), object::name(object), &why);
+        if let Some(details) = status.details.as_mut().and_then(Value::as_object_mut) {
+            let cause = Cause::new("metadata.namespace", "NamespaceTerminating", format!("namespace {namespace} is being terminated"));
+            details.insert(
+                "causes".to_owned(),
+                serde_json::json!([{"reason": cause.reason, "message": cause.message, "field": cause.field}]),
+            );
+        }
+        Err(status)
+    }
+}

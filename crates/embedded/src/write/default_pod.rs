@@ -1,0 +1,152 @@
+//! The defaults of a Pod's specification, in Pods and in templates.
+
+use apimachinery::quantity::Quantity;
+use serde_json::{Map, Value, json};
+
+use super::default::{child, set};
+use crate::object;
+
+/// Fills in a `PodSpec`.
+pub(super) fn specification(spec: &mut Map<String, Value>) {
+    set(spec, "restartPolicy", json!("Always"));
+    set(spec, "terminationGracePeriodSeconds", json!(30));
+    set(spec, "dnsPolicy", json!("ClusterFirst"));
+    set(spec, "schedulerName", json!("default-scheduler"));
+    child(spec, "securityContext");
+    let account = spec.get("serviceAccountName").or_else(|| spec.get("serviceAccount")).cloned();
+    if let Some(account) = account {
+        set(spec, "serviceAccount", account.clone());
+        set(spec, "serviceAccountName", account);
+    }
+    for list in ["initContainers", "containers"] {
+        items(spec.get_mut(list)).for_each(container);
+    }
+    items(spec.get_mut("volumes")).for_each(volume);
+}
+
+/// `Guaranteed`, `Burstable` or `BestEffort`, by the requests and limits of the containers.
+pub(super) fn quality(pod: &Value) -> &'static str {
+    let containers = || {
+        ["/spec/containers", "/spec/initContainers"]
+            .into_iter()
+            .filter_map(|list| pod.pointer(list).and_then(Value::as_array))
+            .flatten()
+    };
+    let counted = ["cpu", "memory"];
+    let value = |container: &Value, part: &str, name: &str| {
+        container.pointer(&format!("/resources/{part}/{name}")).cloned()
+    };
+    let any = containers().any(|container| {
+        counted.iter().any(|name| {
+            value(container, "requests", name).is_some() || value(container, "limits", name).is_some()
+        })
+    });
+    if !any {
+        return "BestEffort";
+    }
+    let guaranteed = containers().all(|container| {
+        counted.iter().all(|name| {
+            let limit = value(container, "limits", name);
+            limit.is_some() && value(container, "requests", name).is_none_or(|request| Some(request) == limit)
+        })
+    });
+    if guaranteed { "Guaranteed" } else { "Burstable" }
+}
+
+fn items(list: Option<&mut Value>) -> impl Iterator<Item = &mut Map<String, Value>> {
+    list.and_then(Value::as_array_mut).into_iter().flatten().map(object::members)
+}
+
+fn container(container: &mut Map<String, Value>) {
+    let image = container.get("image").and_then(Value::as_str).unwrap_or_default();
+    let untagged = !image.contains('@') && !image.rsplit('/').next().unwrap_or_default().contains(':');
+    let policy = if untagged || image.ends_with(":latest") { "Always" } else { "IfNotPresent" };
+    set(container, "imagePullPolicy", json!(policy));
+    set(container, "terminationMessagePath", json!("/dev/termination-log"));
+    set(container, "terminationMessagePolicy", json!("File"));
+    resources(child(container, "resources"));
+    for port in items(container.get_mut("ports")) {
+        set(port, "protocol", json!("TCP"));
+    }
+    for env in items(container.get_mut("env")) {
+        if let Some(field) = env.get_mut("valueFrom").and_then(|from| from.get_mut("fieldRef")) {
+            set(object::members(field), "apiVersion", json!("v1"));
+        }
+    }
+    for name in ["livenessProbe", "readinessProbe", "startupProbe"] {
+        if let Some(found) = container.get_mut(name) {
+            probe(object::members(found));
+        }
+    }
+}
+
+/// Limits are requests unless said otherwise, and quantities are strings in their canonical form.
+fn resources(resources: &mut Map<String, Value>) {
+    for part in ["limits", "requests"] {
+        for quantity in resources.get_mut(part).and_then(Value::as_object_mut).into_iter().flat_map(Map::values_mut) {
+            canonical(quantity);
+        }
+    }
+    let Some(limits) = resources.get("limits").and_then(Value::as_object).cloned() else { return };
+    if limits.is_empty() {
+        return;
+    }
+    let requests = child(resources, "requests");
+    for (name, limit) in limits {
+        set(requests, &name, limit);
+    }
+}
+
+fn canonical(quantity: &mut Value) {
+    let written = match &*quantity {
+        Value::String(text) => text.clone(),
+        Value::Number(number) => number.to_string(),
+        _ => return,
+    };
+    // A text that is no quantity stays, for validation to name it.
+    if let Ok(parsed) = written.parse::<Quantity>() {
+        *quantity = json!(parsed.to_string());
+    }
+}
+
+fn probe(probe: &mut Map<String, Value>) {
+    set(probe, "timeoutSeconds", json!(1));
+    set(probe, "periodSeconds", json!(10));
+    set(probe, "successThreshold", json!(1));
+    set(probe, "failureThreshold", json!(3));
+    if let Some(get) = probe.get_mut("httpGet") {
+        let get = object::members(get);
+        set(get, "path", json!("/"));
+        set(get, "scheme", json!("HTTP"));
+    }
+}
+
+fn volume(volume: &mut Map<String, Value>) {
+    for name in ["configMap", "secret", "downwardAPI", "projected"] {
+        if let Some(source) = volume.get_mut(name) {
+            set(object::members(source), "defaultMode", json!(0o644));
+        }
+    }
+    if let Some(source) = volume.get_mut("hostPath") {
+        set(object::members(source), "type", json!(""));
+    }
+    if volume.len() == 1 {
+        set(volume, "emptyDir", json!({}));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn limits_become_requests_in_canonical_form() {
+        let mut spec = json!({"containers": [{"name": "c", "image": "vllm/vllm-openai:v0.9",
+            "resources": {"limits": {"nvidia.com/gpu": 1, "memory": "1024Mi"}}}]});
+        specification(object::members(&mut spec));
+        let container = &spec["containers"][0];
+        assert_eq!(container["resources"]["requests"], json!({"nvidia.com/gpu": "1", "memory": "1Gi"}));
+        assert_eq!(container["imagePullPolicy"], "IfNotPresent");
+        assert_eq!(spec["restartPolicy"], "Always");
+    }
+}

@@ -1,0 +1,178 @@
+//! What of an object's metadata belongs to the server.
+
+use apimachinery::status::{Cause, Status};
+use serde_json::{Value, json};
+
+use super::Face;
+use crate::object;
+use crate::ports::Random;
+use crate::resources::Resource;
+
+/// Longest generated name (`maxNameLength`), less the suffix.
+const GENERATED_PREFIX: usize = 63 - 5;
+
+/// Fields that only the server writes.
+const SERVER_OWNED: [&str; 6] =
+    ["uid", "creationTimestamp", "deletionTimestamp", "deletionGracePeriodSeconds", "generation", "selfLink"];
+
+/// Puts the object where the request went, in the storage version.
+pub(super) fn address(resource: &Resource, namespace: &str, object: &mut Value) -> Result<(), Status> {
+    let members = object::members(object);
+    members.insert("apiVersion".to_owned(), json!(resource.storage_api_version));
+    members.insert("kind".to_owned(), json!(resource.kind));
+    drop_nulls(object::metadata(object));
+    if !resource.namespaced {
+        object::set_metadata(object, "namespace", None);
+        return Ok(());
+    }
+    let written = object::namespace(object);
+    if !written.is_empty() && written != namespace {
+        return Err(Status::bad_request(
+            "the namespace of the provided object does not match the namespace sent on the request",
+        ));
+    }
+    object::set_metadata(object, "namespace", Some(json!(namespace)));
+    Ok(())
+}
+
+/// `generateName` and five characters, when there is no name.
+pub(super) fn generate_name(object: &mut Value, random: &dyn Random) {
+    if !object::name(object).is_empty() {
+        return;
+    }
+    let prefix = object::text(object, "/metadata/generateName");
+    if !prefix.is_empty() {
+        let prefix: String = prefix.chars().take(GENERATED_PREFIX).collect();
+        let name = format!("{prefix}{}", random.suffix(5));
+        object::set_metadata(object, "name", Some(json!(name)));
+    }
+}
+
+/// A new object's uid, time and generation.
+pub(super) fn birth(resource: &Resource, object: &mut Value, uid: &str, now: jiff::Timestamp) {
+    for field in SERVER_OWNED {
+        object::set_metadata(object, field, None);
+    }
+    object::set_metadata(object, "resourceVersion", None);
+    object::set_metadata(object, "uid", Some(json!(uid)));
+    object::set_metadata(object, "creationTimestamp", Some(json!(object::time(now))));
+    if resource.generation {
+        object::set_metadata(object, "generation", Some(json!(1)));
+    }
+}
+
+/// The revision and the uid that the client says it changes.
+pub(super) fn preconditions(
+    resource: &Resource,
+    name: &str,
+    current: &Value,
+    object: &Value,
+) -> Result<(), Status> {
+    let uid = object::uid(object);
+    if !uid.is_empty() && uid != object::uid(current) {
+        let why = format!(
+            "Precondition failed: UID in precondition: {uid}, UID in object meta: {}",
+            object::uid(current)
+        );
+        return Err(Status::conflict(&resource.qualified(), name, &why));
+    }
+    let revision = object::resource_version(object);
+    if !revision.is_empty() && revision != object::resource_version(current) {
+        return Err(Status::modified(&resource.qualified(), name));
+    }
+    Ok(())
+}
+
+/// A body that names another object than the path does is a mistake.
+pub(super) fn same_name(current: &Value, object: &Value) -> Result<(), Status> {
+    let (name, written) = (object::name(current), object::name(object));
+    if written.is_empty() || written == name {
+        return Ok(());
+    }
+    Err(Status::bad_request(format!(
+        "the name of the object ({written}) does not match the name on the URL ({name})"
+    )))
+}
+
+/// Takes from the current object what this write may not change.
+pub(super) fn keep(face: Face, resource: &Resource, current: &Value, object: &mut Value) {
+    let managed = object.pointer("/metadata/managedFields").cloned();
+    match face {
+        Face::Main => {
+            for field in SERVER_OWNED {
+                object::copy_metadata(object, field, current);
+            }
+            object::copy_metadata(object, "name", current);
+            if resource.status {
+                copy_member(object, "status", current);
+            }
+        }
+        Face::Status => {
+            let status = object.get("status").cloned();
+            *object = current.clone();
+            set_member(object, "status", status);
+        }
+    }
+    object::copy_metadata(object, "resourceVersion", current);
+    // No owners mentioned means no change of owners; an empty list resets them (kubectl's migration uses both).
+    match managed {
+        Some(managed) => object::set_metadata(object, "managedFields", Some(managed)),
+        None => object::copy_metadata(object, "managedFields", current),
+    }
+}
+
+/// A change of anything but metadata and status is a new generation.
+pub(super) fn count_generation(resource: &Resource, current: &Value, object: &mut Value) {
+    if !resource.generation {
+        return;
+    }
+    let specification = |object: &Value| {
+        let mut object = object.clone();
+        let members = object::members(&mut object);
+        members.remove("metadata");
+        if resource.status {
+            members.remove("status");
+        }
+        object
+    };
+    if specification(current) != specification(object) {
+        let generation = current.pointer("/metadata/generation").and_then(Value::as_i64).unwrap_or_default();
+        object::set_metadata(object, "generation", Some(json!(generation + 1)));
+    }
+}
+
+/// What may not appear while an object is on its way out.
+pub(super) fn finalizers(current: &Value, object: &Value) -> Option<Cause> {
+    if !object::is_deleting(current) {
+        return None;
+    }
+    let before = object::finalizers(current);
+    let new: Vec<&str> = object::finalizers(object).into_iter().filter(|name| !before.contains(name)).collect();
+    (!new.is_empty()).then(|| {
+        let hint = format!(
+            "no new finalizers can be added if the object is being deleted, found new finalizers []string{{{}}}",
+            new.iter().map(|name| format!("{name:?}")).collect::<Vec<_>>().join(", ")
+        );
+        Cause::forbidden("metadata.finalizers", &hint)
+    })
+}
+
+fn drop_nulls(metadata: &mut serde_json::Map<String, Value>) {
+    metadata.retain(|_, value| !value.is_null());
+}
+
+fn copy_member(object: &mut Value, name: &str, from: &Value) {
+    set_member(object, name, from.get(name).cloned());
+}
+
+fn set_member(object: &mut Value, name: &str, value: Option<Value>) {
+    let members = object::members(object);
+    match value {
+        Some(value) => {
+            members.insert(name.to_owned(), value);
+        }
+        None => {
+            members.remove(name);
+        }
+    }
+}

@@ -1,0 +1,93 @@
+//! How an object gets written: decode → prune → default → validate → CEL → admit → commit.
+//!
+//! Each stage is a pure function of the resource, the old object and the new one; [`commit`] runs them in order and
+//! is the only one that touches the store.
+
+pub mod admit;
+pub mod cel;
+pub mod commit;
+pub mod decode;
+pub mod default;
+pub mod default_pod;
+pub mod metadata;
+pub mod prune;
+pub mod validate;
+
+use std::sync::Arc;
+
+use apimachinery::status::Status;
+use serde_json::Value;
+
+/// What a client asks of a write beyond the object.
+#[derive(Debug, Clone, Default)]
+pub struct Options {
+    /// `fieldManager`; who owns the fields written.
+    pub manager: String,
+    pub field_validation: FieldValidation,
+    /// The whole way without the last step.
+    pub dry_run: bool,
+}
+
+/// What happens to fields that the schema does not know. They are dropped in any case.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum FieldValidation {
+    Ignore,
+    /// Said in a `Warning:` header.
+    #[default]
+    Warn,
+    /// 400.
+    Strict,
+}
+
+/// Which part of an object a write may change.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Face {
+    /// All but the status, where the resource has a status face.
+    Main,
+    /// `/status`.
+    Status,
+}
+
+/// The object a client wants.
+#[derive(Debug, Clone)]
+pub enum Proposal {
+    /// By POST, PUT or a patch; who owns what follows from the difference.
+    Written(Value),
+    /// By server-side apply, which has settled the owners already.
+    Applied(Value),
+}
+
+/// What a write did.
+#[derive(Debug, Clone)]
+pub struct Outcome {
+    pub object: Arc<Value>,
+    pub warnings: Vec<String>,
+    pub created: bool,
+}
+
+/// Computes what the object should become from what it is; run again when another write came between.
+pub type Propose<'a> = &'a dyn Fn(Option<&Value>) -> Result<Proposal, Status>;
+
+// === impl Face ===
+
+impl Face {
+    /// The name in `managedFields`.
+    #[must_use]
+    pub fn subresource(self) -> Option<String> {
+        match self {
+            Self::Main => None,
+            Self::Status => Some("status".to_owned()),
+        }
+    }
+}
+
+// === impl Proposal ===
+
+impl Proposal {
+    pub(crate) fn into_parts(self) -> (Value, bool) {
+        match self {
+            Self::Written(object) => (object, false),
+            Self::Applied(object) => (object, true),
+        }
+    }
+}

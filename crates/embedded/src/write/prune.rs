@@ -1,0 +1,53 @@
+//! Drops the fields that nobody declared, and says so.
+
+use apimachinery::status::Status;
+use serde_json::Value;
+
+use super::FieldValidation;
+use crate::object;
+use crate::resources::Resource;
+
+/// Returns the warnings to show.
+///
+/// # Errors
+/// 400 when the client asked to be strict.
+pub(super) fn unknown_fields(
+    resource: &Resource,
+    object: &mut Value,
+    validation: FieldValidation,
+) -> Result<Vec<String>, Status> {
+    if !resource.custom {
+        drop_nulls(object);
+    }
+    let Some(schema) = resource.schema() else { return Ok(Vec::new()) };
+    // Metadata is the server's own type, whatever a schema says about it.
+    let metadata = object::members(object).remove("metadata");
+    let unknown = schema.prune(object);
+    if let Some(metadata) = metadata {
+        object::members(object).insert("metadata".to_owned(), metadata);
+    }
+    let complaints: Vec<String> = unknown.iter().map(|path| format!("unknown field \"{path}\"")).collect();
+    match validation {
+        FieldValidation::Strict if !complaints.is_empty() => Err(Status::bad_request(format!(
+            "{} in version \"{}\" cannot be handled as a {}: strict decoding error: {}",
+            resource.kind,
+            resource.version,
+            resource.kind,
+            complaints.join(", ")
+        ))),
+        FieldValidation::Warn => Ok(complaints),
+        FieldValidation::Ignore | FieldValidation::Strict => Ok(Vec::new()),
+    }
+}
+
+/// In typed kinds, null and absent are the same (`creationTimestamp: null` is in every generated manifest).
+fn drop_nulls(value: &mut Value) {
+    match value {
+        Value::Object(members) => {
+            members.retain(|_, member| !member.is_null());
+            members.values_mut().for_each(drop_nulls);
+        }
+        Value::Array(items) => items.iter_mut().for_each(drop_nulls),
+        _ => {}
+    }
+}

@@ -1,0 +1,221 @@
+//! Refuses objects that are wrong, in Kubernetes' words.
+
+use apimachinery::status::{Cause, Status};
+use serde_json::{Value, json};
+
+use super::{Face, metadata};
+use crate::object;
+use crate::resources::Resource;
+
+const SUBDOMAIN: &str = "a lowercase RFC 1123 subdomain must consist of lower case alphanumeric characters, '-' or '.', and must start and end with an alphanumeric character (e.g. 'example.com', regex used for validation is '[a-z0-9]([-a-z0-9]*[a-z0-9])?(\\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*')";
+const LABEL: &str = "a lowercase RFC 1123 label must consist of lower case alphanumeric characters or '-', and must start and end with an alphanumeric character (e.g. 'my-name',  or '123-abc', regex used for validation is '[a-z0-9]([-a-z0-9]*[a-z0-9])?')";
+const LABEL_1035: &str = "a DNS-1035 label must consist of lower case alphanumeric characters or '-', start with an alphabetic character, and end with an alphanumeric character (e.g. 'my-name',  or 'abc-123', regex used for validation is '[a-z]([-a-z0-9]*[a-z0-9])?')";
+const QUALIFIED: &str = "name part must consist of alphanumeric characters, '-', '_' or '.', and must start and end with an alphanumeric character (e.g. 'MyName',  or 'my.name',  or '123-abc', regex used for validation is '([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9]')";
+const LABEL_VALUE: &str = "a valid label must be an empty string or consist of alphanumeric characters, '-', '_' or '.', and must start and end with an alphanumeric character (e.g. 'MyValue',  or 'my_value',  or '12345', regex used for validation is '(([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9])?')";
+
+/// Fields of a workload that never change once written.
+const IMMUTABLE: &[(&str, &str)] = &[
+    ("deployments.apps", "/spec/selector"),
+    ("replicasets.apps", "/spec/selector"),
+    ("statefulsets.apps", "/spec/selector"),
+    ("statefulsets.apps", "/spec/serviceName"),
+    ("jobs.batch", "/spec/template"),
+];
+
+/// # Errors
+/// 422 with every cause, 400 for values of the wrong type in built-in kinds.
+pub(super) fn create(resource: &Resource, object: &Value) -> Result<(), Status> {
+    let mut causes = names(resource, object);
+    causes.extend(schema(resource, Face::Main, object)?);
+    causes.extend(selector_matches_template(resource, object));
+    verdict(resource, object, causes)
+}
+
+/// # Errors
+/// 422 with every cause, 400 for values of the wrong type in built-in kinds.
+pub(super) fn update(resource: &Resource, face: Face, current: &Value, object: &Value) -> Result<(), Status> {
+    let mut causes = label_causes(object);
+    causes.extend(metadata::finalizers(current, object));
+    causes.extend(schema(resource, face, object)?);
+    if face == Face::Main {
+        causes.extend(immutable(resource, current, object));
+        causes.extend(pod_update(resource, current, object));
+        causes.extend(selector_matches_template(resource, object));
+    }
+    verdict(resource, object, causes)
+}
+
+fn verdict(resource: &Resource, object: &Value, causes: Vec<Cause>) -> Result<(), Status> {
+    if causes.is_empty() {
+        return Ok(());
+    }
+    Err(Status::invalid(&resource.qualified_kind(), object::name(object), causes))
+}
+
+fn schema(resource: &Resource, face: Face, object: &Value) -> Result<Vec<Cause>, Status> {
+    let Some(schema) = resource.schema() else { return Ok(Vec::new()) };
+    let mut causes = schema.validate(object);
+    // Definitions may restrict only the name of metadata; the rest is the server's own.
+    causes.retain(|cause| !cause.field.starts_with("metadata.") || cause.field == "metadata.name");
+    if resource.custom {
+        return Ok(causes);
+    }
+    // Controllers here write statuses of built-in kinds; their types are wider than what a single machine knows.
+    causes.retain(|cause| !cause.field.starts_with("status") && !cause.field.starts_with("metadata"));
+    if face == Face::Status {
+        return Ok(Vec::new());
+    }
+    let mistyped: Vec<String> =
+        causes.iter().filter(|cause| cause.reason == "FieldValueTypeInvalid").map(Cause::to_string).collect();
+    if mistyped.is_empty() {
+        return Ok(causes);
+    }
+    Err(Status::bad_request(format!(
+        "{} in version \"{}\" cannot be handled as a {}: {}",
+        resource.kind,
+        resource.version,
+        resource.kind,
+        mistyped.join(", ")
+    )))
+}
+
+fn names(resource: &Resource, object: &Value) -> Vec<Cause> {
+    if resource.virtual_only {
+        return Vec::new();
+    }
+    let mut causes = label_causes(object);
+    let name = object::name(object);
+    if name.is_empty() {
+        causes.push(Cause::required("metadata.name", "name or generateName is required"));
+    } else if let Some(hint) = bad_name(resource, name) {
+        causes.push(Cause::invalid("metadata.name", &json!(name), &hint));
+    }
+    causes
+}
+
+fn bad_name(resource: &Resource, name: &str) -> Option<String> {
+    if resource.group == "rbac.authorization.k8s.io" {
+        return ["/", "%"].iter().find(|bad| name.contains(**bad)).map(|bad| format!("may not contain '{bad}'"));
+    }
+    let (longest, rule, well_formed) = match resource.storage.as_str() {
+        "namespaces" => (63, LABEL, is_label(name)),
+        "services" => (63, LABEL_1035, is_label(name) && !name.starts_with(|c: char| c.is_ascii_digit())),
+        _ => (253, SUBDOMAIN, name.split('.').all(is_label)),
+    };
+    if name.len() > longest {
+        return Some(format!("must be no more than {longest} characters"));
+    }
+    (!well_formed).then(|| rule.to_owned())
+}
+
+fn is_label(part: &str) -> bool {
+    let inner = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit();
+    part.starts_with(inner) && part.ends_with(inner) && part.chars().all(|c| inner(c) || c == '-')
+}
+
+fn label_causes(object: &Value) -> Vec<Cause> {
+    let labels = object.pointer("/metadata/labels").and_then(Value::as_object).into_iter().flatten();
+    let mut causes = Vec::new();
+    for (key, value) in labels {
+        let part = key.rsplit_once('/').map_or(key.as_str(), |(_, part)| part);
+        if !is_qualified(part) {
+            causes.push(Cause::invalid("metadata.labels", &json!(key), QUALIFIED));
+        }
+        let Some(value) = value.as_str() else { continue };
+        if value.len() > 63 {
+            causes.push(Cause::invalid("metadata.labels", &json!(value), "must be no more than 63 characters"));
+        } else if !value.is_empty() && !is_qualified(value) {
+            causes.push(Cause::invalid("metadata.labels", &json!(value), LABEL_VALUE));
+        }
+    }
+    causes
+}
+
+fn is_qualified(part: &str) -> bool {
+    let end = |c: char| c.is_ascii_alphanumeric();
+    part.len() <= 63
+        && part.starts_with(end)
+        && part.ends_with(end)
+        && part.chars().all(|c| end(c) || matches!(c, '-' | '_' | '.'))
+}
+
+fn immutable(resource: &Resource, current: &Value, object: &Value) -> Vec<Cause> {
+    let fields = IMMUTABLE.iter().filter(|(storage, _)| *storage == resource.storage);
+    let changed = fields.filter(|(_, pointer)| current.pointer(pointer) != object.pointer(pointer));
+    changed
+        .map(|(_, pointer)| {
+            let value = object.pointer(pointer).unwrap_or(&Value::Null);
+            Cause::invalid(pointer[1..].replace('/', "."), value, "field is immutable")
+        })
+        .collect()
+}
+
+/// A workload that does not select its own pods would create them forever.
+fn selector_matches_template(resource: &Resource, object: &Value) -> Option<Cause> {
+    if resource.group != "apps" || object.pointer("/spec/template").is_none() {
+        return None;
+    }
+    let selector = apimachinery::selector::LabelSelector::from_json(object.pointer("/spec/selector")?).ok()?;
+    let template = object.pointer("/spec/template")?;
+    let labels = template.pointer("/metadata/labels").cloned().unwrap_or_else(|| json!({}));
+    (!selector.matches_object(template))
+        .then(|| Cause::invalid("spec.template.metadata.labels", &labels, "`selector` does not match template `labels`"))
+}
+
+/// What of a Pod's specification may change; everything else is fixed once it exists.
+fn pod_update(resource: &Resource, current: &Value, object: &Value) -> Option<Cause> {
+    if resource.storage != "pods" {
+        return None;
+    }
+    let mut frozen = object.get("spec").cloned().unwrap_or_default();
+    let before = current.get("spec").cloned().unwrap_or_default();
+    let unbound = object::text(current, "/spec/nodeName").is_empty();
+    for field in ["activeDeadlineSeconds", "tolerations", "terminationGracePeriodSeconds", "schedulingGates"] {
+        restore(&mut frozen, &before, field);
+    }
+    if unbound {
+        restore(&mut frozen, &before, "nodeName");
+    }
+    for list in ["containers", "initContainers"] {
+        let old = before.get(list).and_then(Value::as_array).into_iter().flatten();
+        let new = frozen.get_mut(list).and_then(Value::as_array_mut).into_iter().flatten();
+        for (new, old) in new.zip(old) {
+            restore(new, old, "image");
+        }
+    }
+    (frozen != before).then(|| {
+        Cause::forbidden(
+            "spec",
+            "pod updates may not change fields other than `spec.containers[*].image`,`spec.initContainers[*].image`,`spec.activeDeadlineSeconds`,`spec.tolerations` (only additions to existing tolerations),`spec.terminationGracePeriodSeconds` (allow it to be set to 1 if it was previously negative)",
+        )
+    })
+}
+
+fn restore(object: &mut Value, from: &Value, field: &str) {
+    let members = object::members(object);
+    match from.get(field) {
+        Some(value) => members.insert(field.to_owned(), value.clone()),
+        None => members.remove(field),
+    };
+}
+
+#[cfg(test)]
+mod tests {
+    use rstest::rstest;
+
+    use super::*;
+    use crate::resources::Registry;
+
+    #[rstest]
+    #[case::plain("pods", "web-0", true)]
+    #[case::dotted("pods", "web.0", true)]
+    #[case::upper("pods", "Web", false)]
+    #[case::edge("pods", "-web", false)]
+    #[case::dotted_namespace("namespaces", "a.b", false)]
+    #[case::digit_service("services", "0web", false)]
+    #[case::role("clusterroles.rbac.authorization.k8s.io", "system:admin", true)]
+    fn names_follow_the_rules_of_their_kind(#[case] resource: &str, #[case] name: &str, #[case] good: bool) {
+        let resource = Registry::builtin().by_name(resource).unwrap();
+        assert_eq!(bad_name(&resource, name).is_none(), good);
+    }
+}
