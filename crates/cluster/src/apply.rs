@@ -28,6 +28,8 @@ pub enum Outcome {
     Foreign(String),
     /// The cluster does not serve this kind.
     KindMissing,
+    /// The API server does not take it; the text says why.
+    Refused(String),
 }
 
 /// One object and what became of it.
@@ -42,12 +44,14 @@ pub struct Applied {
 }
 
 /// The result of one convergence.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Debug, Default)]
 pub struct Convergence {
     /// One entry per desired object, in the order given.
     pub applied: Vec<Applied>,
     /// `Kind namespace/name` of what was deleted.
     pub pruned: Vec<String>,
+    /// The first refusal: worth another try later, since quota, rights or a webhook may change.
+    pub refusal: Option<Error>,
 }
 
 /// The one writer of objects.
@@ -82,7 +86,8 @@ impl Applier {
     /// Makes the objects that `owner` controls be exactly `desired`, applying in the order given.
     ///
     /// # Errors
-    /// The first refused request; what came before it stays done, and repeating continues.
+    /// The first request that found the server away or the state changed; what came before it stays done, and
+    /// repeating continues. What the server refuses is an outcome of that object and stops nothing.
     pub async fn converge(&self, owner: &Value, desired: Vec<Value>) -> Result<Convergence, Error> {
         let mut result = Convergence::default();
         let mut wanted = BTreeSet::new();
@@ -92,7 +97,8 @@ impl Applier {
             let outcome = match kind {
                 Some(kind) => {
                     wanted.insert((*kind, Key::of(&object)));
-                    self.apply(*kind, owner, &object).await?
+                    let applied = self.apply(*kind, owner, &object).await;
+                    applied.or_else(|error| refused(error, &mut result))?
                 }
                 None => Outcome::KindMissing,
             };
@@ -129,6 +135,17 @@ impl Applier {
             Err(error) if !error.is_not_found() => Err(error),
             _ => Ok(()),
         }
+    }
+}
+
+fn refused(error: Error, result: &mut Convergence) -> Result<Outcome, Error> {
+    let reason = error.refusal().ok_or(()).map(str::to_owned);
+    match reason {
+        Ok(reason) => {
+            result.refusal.get_or_insert(error);
+            Ok(Outcome::Refused(reason))
+        }
+        Err(()) => Err(error),
     }
 }
 

@@ -29,6 +29,16 @@ impl Error {
         self.code() == Some(404)
     }
 
+    /// The API server's words, if it understood the request and will not have it (400, 403, 422).
+    #[must_use]
+    pub fn refusal(&self) -> Option<&str> {
+        let Error::Request { source, .. } = self;
+        match source.as_ref() {
+            kube::Error::Api(status) if matches!(status.code, 400 | 403 | 422) => Some(&status.message),
+            _ => None,
+        }
+    }
+
     fn code(&self) -> Option<u16> {
         let Error::Request { source, .. } = self;
         match source.as_ref() {

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::pin::pin;
+use std::time::Duration;
 
 use futures::StreamExt;
 use kube::Client;
@@ -9,6 +10,7 @@ use kube::core::DynamicObject;
 use kube::runtime::{WatchStreamExt, watcher};
 use serde_json::Value;
 use tokio::sync::mpsc;
+use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use crate::stores::{Change, Stores};
@@ -16,13 +18,20 @@ use crate::Kind;
 
 /// Changes that wait for the reader; a slow reader slows the watches down, nothing is lost.
 const BUFFER: usize = 256;
+/// How long the others wait for a kind's first list: one that may not be read must not stop everything.
+const PATIENCE: Duration = Duration::from_secs(10);
+
+struct Running {
+    since: Instant,
+    stop: CancellationToken,
+}
 
 /// The running watches.
 pub struct Watches {
     client: Client,
     stores: Stores,
     changes: mpsc::Sender<Change>,
-    running: BTreeMap<Kind, CancellationToken>,
+    running: BTreeMap<Kind, Running>,
     stop: CancellationToken,
 }
 
@@ -42,7 +51,7 @@ impl Watches {
             return false;
         }
         let stop = self.stop.child_token();
-        self.running.insert(kind, stop.clone());
+        self.running.insert(kind, Running { since: Instant::now(), stop: stop.clone() });
         tokio::spawn(feed(self.client.clone(), kind, self.stores.clone(), self.changes.clone(), stop));
         true
     }
@@ -50,15 +59,15 @@ impl Watches {
     /// Ends the watch of `kind` and empties its store; what it held is returned as gone.
     #[must_use]
     pub fn end(&mut self, kind: Kind) -> Vec<Change> {
-        let Some(stop) = self.running.remove(&kind) else { return Vec::new() };
-        stop.cancel();
+        let Some(running) = self.running.remove(&kind) else { return Vec::new() };
+        running.stop.cancel();
         self.stores.forget(kind)
     }
 
-    /// Whether every running watch has its first list.
+    /// Whether every running watch has its first list, or has had 10 seconds to get it.
     #[must_use]
-    pub fn synced(&self) -> bool {
-        self.running.keys().all(|kind| self.stores.synced(*kind))
+    pub fn settled(&self) -> bool {
+        self.running.iter().all(|(kind, running)| self.stores.synced(*kind) || running.since.elapsed() >= PATIENCE)
     }
 
     /// Whether `kind` is being watched.
@@ -70,7 +79,7 @@ impl Watches {
 
 impl Drop for Watches {
     fn drop(&mut self) {
-        self.running.values().for_each(CancellationToken::cancel);
+        self.running.values().for_each(|running| running.stop.cancel());
     }
 }
 

@@ -1,0 +1,48 @@
+//! The kinds that the operator reads and makes.
+
+use cluster::Kind;
+
+/// `ome.io` service.
+pub const OME_SERVICE: Kind = Kind::namespaced("ome.io", "v1beta1", "InferenceService", "inferenceservices");
+/// Runtime of one namespace.
+pub const RUNTIME: Kind = Kind::namespaced("ome.io", "v1beta1", "ServingRuntime", "servingruntimes");
+/// Runtime of the cluster.
+pub const CLUSTER_RUNTIME: Kind = Kind::cluster("ome.io", "v1beta1", "ClusterServingRuntime", "clusterservingruntimes");
+/// Model of one namespace.
+pub const MODEL: Kind = Kind::namespaced("ome.io", "v1beta1", "BaseModel", "basemodels");
+/// Model of the cluster.
+pub const CLUSTER_MODEL: Kind = Kind::cluster("ome.io", "v1beta1", "ClusterBaseModel", "clusterbasemodels");
+/// Accelerator class.
+pub const CLASS: Kind = Kind::cluster("ome.io", "v1beta1", "AcceleratorClass", "acceleratorclasses");
+/// Role-based service.
+pub const ROLES_SERVICE: Kind = Kind::namespaced("fusioninfer.io", "v1alpha1", "InferenceService", "inferenceservices");
+/// Pool of engines.
+pub const POOL: Kind = Kind::namespaced("inference.networking.x-k8s.io", "v1alpha1", "BackendPool", "backendpools");
+/// Model names on pools.
+pub const USE_CASES: Kind = Kind::namespaced("inference.networking.x-k8s.io", "v1alpha1", "LLMUseCaseSet", "llmusecasesets");
+/// Groups of Pods over several nodes.
+pub const LEADER_WORKER_SET: Kind = Kind::namespaced("leaderworkerset.x-k8s.io", "v1", "LeaderWorkerSet", "leaderworkersets");
+/// Volcano's gang.
+pub const POD_GROUP: Kind = Kind::namespaced("scheduling.volcano.sh", "v1beta1", "PodGroup", "podgroups");
+/// Deployment.
+pub const DEPLOYMENT: Kind = Kind::namespaced("apps", "v1", "Deployment", "deployments");
+/// Service of Kubernetes.
+pub const SERVICE: Kind = Kind::namespaced("", "v1", "Service", "services");
+/// Autoscaler.
+pub const AUTOSCALER: Kind =
+    Kind::namespaced("autoscaling", "v2", "HorizontalPodAutoscaler", "horizontalpodautoscalers");
+/// Pod.
+pub const POD: Kind = Kind::namespaced("", "v1", "Pod", "pods");
+/// Node.
+pub const NODE: Kind = Kind::cluster("", "v1", "Node", "nodes");
+
+/// Served by every cluster: watched from the start.
+pub const BUILTIN: &[Kind] = &[DEPLOYMENT, SERVICE, AUTOSCALER, POD, NODE];
+
+/// Kinds by CustomResourceDefinition, ours and the neighbours': watched as soon as they are served.
+pub const DEFINED: &[Kind] = &[
+    OME_SERVICE, RUNTIME, CLUSTER_RUNTIME, MODEL, CLUSTER_MODEL, CLASS, ROLES_SERVICE, POOL, USE_CASES, LEADER_WORKER_SET, POD_GROUP,
+];
+
+/// Everything that a service may own, in the order of pruning: what routes requests goes before what answers them.
+pub const MADE: &[Kind] = &[USE_CASES, POOL, AUTOSCALER, SERVICE, DEPLOYMENT, LEADER_WORKER_SET, POD_GROUP];

@@ -1,0 +1,164 @@
+//! The loop: changes go in, one reconcile after the other comes out.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use cluster::conditions::transitions;
+use cluster::events::Recorder;
+use cluster::neighbours::{DEFINITIONS, served};
+use cluster::status::StatusWriter;
+use cluster::{Applier, Change, Clock, Condition, Error, Kind, Queue, Stores, Watches};
+use kube::Client;
+use serde_json::Value;
+use tokio::sync::mpsc;
+use tokio_util::sync::CancellationToken;
+
+use crate::kinds::{BUILTIN, CLASS, DEFINED, MADE};
+use crate::wake::{self, Item};
+use crate::{MANAGER, Options};
+
+/// Name under which events are reported.
+const CONTROLLER: &str = "ostler.io/operator";
+/// How often the first lists are waited for at start.
+const SETTLING: Duration = Duration::from_millis(500);
+
+/// What reconcilers work with.
+pub struct Operator {
+    pub(crate) stores: Stores,
+    pub(crate) applier: Applier,
+    pub(crate) clock: Arc<dyn Clock>,
+    pub(crate) accelerator_aware: bool,
+    statuses: StatusWriter,
+    events: Recorder,
+}
+
+/// Runs until `stop` is cancelled.
+///
+/// # Errors
+/// None at present: what the API server refuses is tried again. The type leaves room for start-up checks.
+pub async fn run(client: Client, options: Options, stop: CancellationToken) -> Result<(), Error> {
+    let stores = Stores::new(MANAGER);
+    let (mut watches, mut changes) = Watches::new(client.clone(), stores.clone(), stop.clone());
+    watches.start(DEFINITIONS);
+    for kind in BUILTIN {
+        watches.start(*kind);
+    }
+    let operator = Operator::new(client, stores, &options);
+    let mut queue = Queue::default();
+    while !stop.is_cancelled() {
+        operator.take_changes(&mut watches, &mut changes, &mut queue);
+        let next = if watches.settled() { queue.pop(operator.clock.now()) } else { None };
+        match next {
+            Some(item) => operator.visit(item, &mut queue).await,
+            None => operator.wait(&mut watches, &mut changes, &mut queue, &stop).await,
+        }
+    }
+    Ok(())
+}
+
+// === impl Operator ===
+
+impl Operator {
+    fn new(client: Client, stores: Stores, options: &Options) -> Operator {
+        Operator {
+            applier: Applier::new(client.clone(), stores.clone(), MADE, MANAGER),
+            statuses: StatusWriter::new(client.clone(), stores.clone(), MANAGER),
+            events: Recorder::new(client, options.clock.clone(), CONTROLLER),
+            clock: options.clock.clone(),
+            accelerator_aware: options.accelerator_aware,
+            stores,
+        }
+    }
+
+    /// Takes every change that has arrived, so that a reconcile sees the newest state.
+    fn take_changes(&self, watches: &mut Watches, changes: &mut mpsc::Receiver<Change>, queue: &mut Queue<Item>) {
+        while let Ok(change) = changes.try_recv() {
+            self.take(&change, watches, queue);
+        }
+    }
+
+    fn take(&self, change: &Change, watches: &mut Watches, queue: &mut Queue<Item>) {
+        match change {
+            Change::Synced(kind) => self.appeared(*kind, queue),
+            Change::Object { kind: DEFINITIONS, .. } => self.follow_definitions(watches, queue),
+            Change::Object { .. } => wake::items(&self.stores, change).into_iter().for_each(|item| queue.add(item)),
+        }
+    }
+
+    /// A kind can be used from now on: services that waited for it go on.
+    fn appeared(&self, kind: Kind, queue: &mut Queue<Item>) {
+        if kind == CLASS {
+            queue.add(Item::Classes);
+        }
+        if MADE.contains(&kind) {
+            wake::all_services(&self.stores).into_iter().for_each(|item| queue.add(item));
+        }
+    }
+
+    fn follow_definitions(&self, watches: &mut Watches, queue: &mut Queue<Item>) {
+        for kind in DEFINED {
+            if served(&self.stores, *kind) {
+                watches.start(*kind);
+            } else {
+                for gone in watches.end(*kind) {
+                    wake::items(&self.stores, &gone).into_iter().for_each(|item| queue.add(item));
+                }
+            }
+        }
+    }
+
+    async fn wait(&self, watches: &mut Watches, changes: &mut mpsc::Receiver<Change>, queue: &mut Queue<Item>, stop: &CancellationToken) {
+        let delay = match queue.next_due() {
+            _ if !watches.settled() => Some(SETTLING),
+            due => due.and_then(|due| due.duration_since(self.clock.now()).max(jiff::SignedDuration::ZERO).try_into().ok()),
+        };
+        tokio::select! {
+            () = stop.cancelled() => {}
+            () = sleep(delay) => {}
+            Some(change) = changes.recv() => self.take(&change, watches, queue),
+        }
+    }
+
+    async fn visit(&self, item: Item, queue: &mut Queue<Item>) {
+        let result = match &item {
+            Item::Classes => self.reconcile_classes().await,
+            Item::Service(kind, key) => self.reconcile_service(*kind, key).await,
+        };
+        match result {
+            Ok(()) => queue.done(&item),
+            Err(error) => {
+                if !error.is_conflict() {
+                    tracing::warn!(?item, error = %chain(&error), "reconcile failed, trying again");
+                }
+                queue.retry(item, self.clock.now());
+            }
+        }
+    }
+
+    /// Writes the status if it says something new, and then one event per condition that turned.
+    pub(crate) async fn tell(&self, kind: Kind, object: &Value, conditions: &[Condition], status: Value) -> Result<(), Error> {
+        if !self.statuses.publish(kind, object, status).await? {
+            return Ok(());
+        }
+        for transition in transitions(&object["status"]["conditions"], conditions) {
+            if let Err(error) = self.events.publish(object, "Reconcile", &transition).await {
+                tracing::warn!(error = %chain(&error), "event was lost");
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Sleeps for `delay`, or for ever.
+async fn sleep(delay: Option<Duration>) {
+    match delay {
+        Some(delay) => tokio::time::sleep(delay).await,
+        None => std::future::pending().await,
+    }
+}
+
+/// An error with its causes in one line.
+fn chain(error: &dyn std::error::Error) -> String {
+    let causes = std::iter::successors(Some(error), |error| error.source()).map(ToString::to_string);
+    causes.collect::<Vec<_>>().join(": ")
+}

@@ -1,0 +1,198 @@
+//! Which reconcile a change asks for; pure. A heartbeat asks for none.
+
+use cluster::object::{controller, meta};
+use cluster::{Change, Key, Kind, Stores};
+use serde_json::Value;
+
+use crate::kinds::{
+    CLASS, CLUSTER_MODEL, CLUSTER_RUNTIME, MODEL, NODE, OME_SERVICE, POD, ROLES_SERVICE, RUNTIME,
+};
+
+/// One thing to reconcile.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Item {
+    /// The status of every accelerator class.
+    Classes,
+    /// One service of either kind.
+    Service(Kind, Key),
+}
+
+/// Label on the Pods of each kind of service that names it.
+const POD_LABELS: [(&str, Kind); 2] = [("ome.io/inferenceservice", OME_SERVICE), ("fusioninfer.io/service", ROLES_SERVICE)];
+
+/// What `change` asks for, in order.
+#[must_use]
+pub fn items(stores: &Stores, change: &Change) -> Vec<Item> {
+    let Change::Object { kind, key, old, new } = change else { return Vec::new() };
+    let (old, new) = (old.as_deref(), new.as_deref());
+    match *kind {
+        OME_SERVICE | ROLES_SERVICE => service(stores, *kind, key, old, new),
+        POD => pod(old, new),
+        NODE if differ(old, new, node_facts) => [vec![Item::Classes], services(stores, waiting)].concat(),
+        CLASS if differ(old, new, written) => [vec![Item::Classes], services(stores, |_| true)].concat(),
+        CLASS if differ(old, new, free) => services(stores, waiting),
+        RUNTIME | CLUSTER_RUNTIME | MODEL | CLUSTER_MODEL if differ(old, new, written) => services(stores, |_| true),
+        NODE | CLASS | RUNTIME | CLUSTER_RUNTIME | MODEL | CLUSTER_MODEL => Vec::new(),
+        _ => [old, new].into_iter().flatten().filter_map(owner).take(1).collect(),
+    }
+}
+
+/// Every service of both kinds.
+#[must_use]
+pub fn all_services(stores: &Stores) -> Vec<Item> {
+    let roles = stores.list(ROLES_SERVICE).into_iter().map(|object| Item::Service(ROLES_SERVICE, Key::of(&object)));
+    services(stores, |_| true).into_iter().chain(roles).collect()
+}
+
+/// A service that goes frees what it was to get; its own status is our own news.
+fn service(stores: &Stores, kind: Kind, key: &Key, old: Option<&Value>, new: Option<&Value>) -> Vec<Item> {
+    match new {
+        None => services(stores, waiting),
+        Some(_) if differ(old, new, written) => vec![Item::Service(kind, key.clone())],
+        Some(_) => Vec::new(),
+    }
+}
+
+/// A Pod that begins or ends to occupy a node moves the classes; any change of it may move its service.
+fn pod(old: Option<&Value>, new: Option<&Value>) -> Vec<Item> {
+    let moved = differ(old, new, occupies).then_some(Item::Classes);
+    let object = new.or(old);
+    let named = object.and_then(|pod| {
+        POD_LABELS.iter().find_map(|(label, kind)| {
+            let name = pod["metadata"]["labels"][label].as_str()?;
+            Some(Item::Service(*kind, Key::new(meta(pod, "namespace"), name)))
+        })
+    });
+    moved.into_iter().chain(named).collect()
+}
+
+/// The service that controls `object`, if one does.
+fn owner(object: &Value) -> Option<Item> {
+    let reference = controller(object)?;
+    let kind = [OME_SERVICE, ROLES_SERVICE].into_iter().find(|kind| {
+        reference["kind"] == kind.kind && reference["apiVersion"].as_str().is_some_and(|version| version.starts_with(kind.group))
+    })?;
+    Some(Item::Service(kind, Key::new(meta(object, "namespace"), reference["name"].as_str()?)))
+}
+
+/// The `ome.io` services for which `which` holds: only these choose among runtimes and classes.
+fn services(stores: &Stores, which: impl Fn(&Value) -> bool) -> Vec<Item> {
+    let found = stores.list(OME_SERVICE).into_iter().filter(|object| which(object));
+    found.map(|object| Item::Service(OME_SERVICE, Key::of(&object))).collect()
+}
+
+/// Not ready: a better or a first choice may have become possible.
+fn waiting(service: &Value) -> bool {
+    cluster::conditions::find(&service["status"]["conditions"], "Ready").is_none_or(|ready| ready["status"] != "True")
+}
+
+fn differ<T: PartialEq>(old: Option<&Value>, new: Option<&Value>, facts: impl Fn(&Value) -> T) -> bool {
+    old.map(&facts) != new.map(&facts)
+}
+
+/// What a person writes: everything but status and bookkeeping.
+fn written(object: &Value) -> [Value; 5] {
+    let metadata = &object["metadata"];
+    ["uid", "labels", "annotations", "deletionTimestamp"]
+        .map(|name| metadata[name].clone())
+        .into_iter()
+        .chain([object["spec"].clone()])
+        .collect::<Vec<_>>()
+        .try_into()
+        .unwrap_or_default()
+}
+
+fn free(class: &Value) -> [Value; 3] {
+    ["nodes", "totalAccelerators", "availableAccelerators"].map(|name| class["status"][name].clone())
+}
+
+/// Everything of a node that the inventory reads; the kubelet's heartbeat is not among it.
+fn node_facts(node: &Value) -> [Value; 5] {
+    let ready = cluster::conditions::find(&node["status"]["conditions"], "Ready").map(|ready| ready["status"].clone());
+    [
+        node["metadata"]["labels"].clone(),
+        node["spec"]["unschedulable"].clone(),
+        node["spec"]["taints"].clone(),
+        node["status"]["allocatable"].clone(),
+        ready.unwrap_or_default(),
+    ]
+}
+
+/// The node that the Pod occupies, until it has ended.
+fn occupies(pod: &Value) -> Option<String> {
+    let ended = matches!(pod["status"]["phase"].as_str(), Some("Succeeded" | "Failed"));
+    pod["spec"]["nodeName"].as_str().filter(|_| !ended).map(str::to_owned)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use kube::runtime::watcher::Event;
+    use serde_json::json;
+    use std::sync::Arc;
+
+    fn change(kind: Kind, old: Value, new: Value) -> Change {
+        let some = |value: Value| (!value.is_null()).then(|| Arc::new(value));
+        let key = Key::of(if new.is_null() { &old } else { &new });
+        Change::Object { kind, key, old: some(old), new: some(new) }
+    }
+
+    /// One ready and one waiting service.
+    fn stores() -> Stores {
+        let stores = Stores::new("us");
+        for (name, ready) in [("done", "True"), ("waits", "False")] {
+            let object = json!({"metadata": {"namespace": "n", "name": name}, "status": {"conditions": [{"type": "Ready", "status": ready}]}});
+            let _ = stores.accept(OME_SERVICE, Event::Apply(object));
+        }
+        stores
+    }
+
+    fn names(items: &[Item]) -> Vec<&str> {
+        let name = |item: &'static str| item;
+        items.iter().map(|item| match item {
+            Item::Classes => name("classes"),
+            Item::Service(_, key) => key.name.as_str(),
+        }).collect()
+    }
+
+    fn node(labels: Value, beat: &str) -> Value {
+        json!({"metadata": {"name": "x", "labels": labels, "resourceVersion": beat},
+            "status": {"conditions": [{"type": "Ready", "status": "True", "lastHeartbeatTime": beat}]}})
+    }
+
+    #[test]
+    fn a_heartbeat_asks_for_nothing() {
+        let beat = change(NODE, node(json!({"gpu": "a"}), "1"), node(json!({"gpu": "a"}), "2"));
+        assert!(items(&stores(), &beat).is_empty());
+        let label = change(NODE, node(json!({"gpu": "a"}), "1"), node(json!({"gpu": "b"}), "2"));
+        assert_eq!(names(&items(&stores(), &label)), ["classes", "waits"]);
+    }
+
+    #[test]
+    fn capacity_wakes_those_that_wait_and_content_wakes_all() {
+        let class = |free: i64, spec: &str| json!({"metadata": {"name": "h100"}, "spec": {"vendor": spec}, "status": {"availableAccelerators": free}});
+        assert_eq!(names(&items(&stores(), &change(CLASS, class(1, "a"), class(2, "a")))), ["waits"]);
+        assert_eq!(names(&items(&stores(), &change(CLASS, class(1, "a"), class(1, "b")))), ["classes", "done", "waits"]);
+        let runtime = |spec: &str| json!({"metadata": {"name": "r"}, "spec": {"image": spec}});
+        assert_eq!(names(&items(&stores(), &change(CLUSTER_RUNTIME, Value::Null, runtime("a")))), ["done", "waits"]);
+    }
+
+    #[test]
+    fn our_own_status_asks_for_nothing() {
+        let service = |phase: &str| json!({"metadata": {"namespace": "n", "name": "done", "resourceVersion": phase}, "status": {"p": phase}});
+        assert!(items(&stores(), &change(OME_SERVICE, service("1"), service("2"))).is_empty());
+        assert_eq!(names(&items(&stores(), &change(OME_SERVICE, service("1"), Value::Null))), ["waits"]);
+    }
+
+    #[test]
+    fn pods_and_owned_objects_wake_their_service() {
+        let pod = |node: Value, phase: &str| json!({"metadata": {"namespace": "n", "name": "p", "labels": {"ome.io/inferenceservice": "done"}},
+            "spec": {"nodeName": node}, "status": {"phase": phase}});
+        assert_eq!(names(&items(&stores(), &change(POD, pod(json!("x"), "Pending"), pod(json!("x"), "Running")))), ["done"]);
+        assert_eq!(names(&items(&stores(), &change(POD, pod(json!("x"), "Running"), pod(json!("x"), "Failed")))), ["classes", "done"]);
+        let owned = json!({"metadata": {"namespace": "n", "name": "d", "ownerReferences":
+            [{"controller": true, "apiVersion": "fusioninfer.io/v1alpha1", "kind": "InferenceService", "name": "r"}]}});
+        let woken = items(&stores(), &change(crate::kinds::DEPLOYMENT, Value::Null, owned));
+        assert_eq!(woken, [Item::Service(ROLES_SERVICE, Key::new("n", "r"))]);
+    }
+}
