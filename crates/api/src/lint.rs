@@ -87,7 +87,9 @@ fn refusals(schema: &Value, document: &Document) -> Vec<Finding> {
 
 fn refusal(cause: apimachinery::status::Cause) -> Finding {
     let text = cause.message.contains("must be of type string");
-    let finding = Finding::error(cause.field, cause.message);
+    // The API server repeats the path, which a finding has already.
+    let message = cause.message.split_once(" in body ").map_or(cause.message.as_str(), |(_, short)| short);
+    let finding = Finding::error(cause.field, message);
     if text { finding.hint("put the value in quotes") } else { finding }
 }
 

@@ -229,7 +229,9 @@ fn is_blank(text: &str) -> bool {
 /// The parser's own position, which counts from the document and not from the source.
 fn strip_position(message: &str) -> &str {
     let start = message.strip_prefix("error: ").unwrap_or(message);
-    let cut = start.find(" at line ").unwrap_or(start.len());
+    // The reader's advice to programmers is cut too.
+    let ends = [" at line ", ", set "].iter().filter_map(|mark| start.find(mark));
+    let cut = ends.min().unwrap_or(start.len());
     start[..cut].trim_end_matches(':')
 }
 

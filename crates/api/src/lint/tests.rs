@@ -70,7 +70,7 @@ spec:
   model: {name: llama}
   engine: {minReplicas: one}
 "#;
-    insta::assert_snapshot!(lint(text), @"");
+    insta::assert_snapshot!(lint(text), @r#"error: f.yaml, document 1 (InferenceService llama), spec.engine.minReplicas: must be of type integer: "string""#);
 }
 
 // spec: RT-20

@@ -3,15 +3,15 @@ use crate::ome;
 
 fn error(text: &str) -> String {
     let error = read("bad.yaml", text).unwrap_err();
-    format!("{error}\nhint: {}", error.hint.unwrap_or_default())
+    format!("{error}\nhint: {}", error.hint.as_deref().unwrap_or_default())
 }
 
 #[test]
 fn documents_are_counted_as_written() {
-    let text = "# licence\n---\napiVersion: v1\nkind: A\n---\n# only a comment\n---\napiVersion: v1\nkind: B\nmetadata: {name: b, namespace: n}\n";
+    let text = "# licence\n---\napiVersion: v1\nkind: A\n---\n# only a comment\n---\napiVersion: v1\nkind: B\nmetadata: {name: b, namespace: ns}\n";
     let read = read("f.yaml", text).unwrap();
     let shown: Vec<_> = read.iter().map(|document| (document.index, document.object())).collect();
-    assert_eq!(shown, [(1, "A ".to_owned()), (3, "B n/b".to_owned())]);
+    assert_eq!(shown, [(1, "A ".to_owned()), (3, "B ns/b".to_owned())]);
 }
 
 #[test]
@@ -32,12 +32,18 @@ fn separators_inside_block_scalars_of_a_config_map_stay() {
 #[test]
 fn broken_yaml_says_where() {
     let text = "apiVersion: v1\nkind: A\n---\napiVersion: v1\nkind: B\nspec:\n  a: [1, 2\n";
-    insta::assert_snapshot!(error(text), @"");
+    insta::assert_snapshot!(error(text), @r"
+    bad.yaml, document 2, line 7: not valid YAML: unclosed bracket '['
+    hint: check the indentation and quoting around that line
+    ");
 }
 
 #[test]
 fn duplicate_keys_are_refused() {
-    insta::assert_snapshot!(error("apiVersion: v1\nkind: A\nspec: {a: 1, a: 2}\n"), @"");
+    insta::assert_snapshot!(error("apiVersion: v1\nkind: A\nspec: {a: 1, a: 2}\n"), @r"
+    bad.yaml, document 1, line 3: not valid YAML: duplicate mapping key: a
+    hint: a key may stand only once in a map; remove one of the two
+    ");
 }
 
 #[test]
@@ -64,7 +70,10 @@ spec:
     - selector: {acceleratorClass: 80}
 "#;
     let error = read("bad.yaml", text).unwrap()[0].parse::<ome::InferenceService>().unwrap_err();
-    insta::assert_snapshot!(format!("{error}\nhint: {}", error.hint.clone().unwrap()), @"");
+    insta::assert_snapshot!(format!("{error}\nhint: {}", error.hint.clone().unwrap()), @r"
+    bad.yaml, document 1 (InferenceService default/llama), spec.engine.acceleratorConfigurations[0].selector.acceleratorClass: invalid type: integer `80`, expected a string
+    hint: put the value in quotes
+    ");
 }
 
 // spec: ACC-50
@@ -126,4 +135,34 @@ spec:
     let engine = serde_json::to_value(service.spec.engine.unwrap()).unwrap();
     let expect = serde_json::json!({"minReplicas": 2, "hostNetwork": true, "futureField": {"a": 1}, "runner": {"image": "x", "newerThanUs": true}});
     assert_eq!(engine, expect);
+}
+
+// spec: ACC-32
+// spec: ACC-33
+// spec: ACC-34
+#[test]
+fn example_classes_are_valid_as_printed() {
+    let documents = read("classes.yaml", include_str!("example_classes.yaml")).unwrap();
+    assert_eq!(documents.len(), 4);
+    for document in &documents {
+        assert_eq!(crate::lint::check(document), [], "{}", document.name());
+    }
+    let classes: Vec<ome::AcceleratorClass> = documents.iter().map(|document| document.parse().unwrap()).collect();
+    let a100 = &classes[0].spec;
+    assert_eq!(a100.capabilities.memory_bandwidth.unwrap().as_f64(), 1555.0);
+    assert_eq!(a100.cost.as_ref().unwrap().per_hour.unwrap().to_string(), "2210m");
+    assert_eq!(a100.resources[1].divisible, Some(true));
+    assert_eq!(classes[2].spec.capabilities.performance.as_ref().unwrap().fp32, Some(47.9));
+    assert_eq!(classes[3].spec.capabilities.level_zero_version.as_deref(), Some("1.3"));
+}
+
+// spec: ACC-19
+#[test]
+fn memory_as_number_or_text() {
+    for (written, gib) in [("80Gi", 80), ("80GB", 80), ("\"80\"", 80), ("80", 80), ("40", 40), ("80.0", 80)] {
+        let text = format!("apiVersion: ome.io/v1beta1\nkind: AcceleratorClass\nmetadata: {{name: c}}\nspec: {{discovery: {{}}, capabilities: {{memoryGB: {written}}}}}\n");
+        let documents = read("f.yaml", &text).unwrap();
+        let class: ome::AcceleratorClass = documents[0].parse().unwrap();
+        assert_eq!(class.spec.capabilities.memory, Some(crate::memory::AcceleratorMemory::from_gib(gib)), "{written}");
+    }
 }
