@@ -254,7 +254,13 @@ pub(crate) fn role_event(head: &Head, usage: Option<Usage>) -> String {
 }
 
 /// The event of one token. `last` says that no event but `[DONE]` follows.
-pub(crate) fn token_event(head: &Head, text: &str, finish: Option<&Finish>, usage: Option<Usage>, last: bool) -> String {
+pub(crate) fn token_event(
+    head: &Head,
+    text: &str,
+    finish: Option<&Finish>,
+    usage: Option<Usage>,
+    last: bool,
+) -> String {
     let finish_reason = finish.map(|finish| finish.reason);
     let stop_reason = finish.map(|finish| finish.stop.as_deref());
     let system_fingerprint = last.then_some(head.fingerprint.as_str());

@@ -3,9 +3,12 @@
 use fastrand::Rng;
 use xxhash_rust::xxh64::xxh64;
 
-const SUBJECTS: &[&str] = &["cluster", "model", "engine", "gateway", "prompt", "answer", "scheduler", "cache", "node", "batch"];
-const VERBS: &[&str] = &["serves", "follows", "shares", "holds", "finds", "keeps", "routes", "measures", "warms", "returns"];
-const ADJECTIVES: &[&str] = &["quiet", "small", "steady", "simulated", "shared", "bright", "early", "warm", "plain", "careful"];
+const SUBJECTS: &[&str] =
+    &["cluster", "model", "engine", "gateway", "prompt", "answer", "scheduler", "cache", "node", "batch"];
+const VERBS: &[&str] =
+    &["serves", "follows", "shares", "holds", "finds", "keeps", "routes", "measures", "warms", "returns"];
+const ADJECTIVES: &[&str] =
+    &["quiet", "small", "steady", "simulated", "shared", "bright", "early", "warm", "plain", "careful"];
 
 /// Sentences of made-up text, one token (a word with its space, or a full stop) at a time.
 pub(crate) struct Words {

@@ -64,7 +64,8 @@ fn started(words: &[String], bare: bool) -> Option<(Server, Vec<String>)> {
 }
 
 fn read(server: Server, flags: &Flags, env: &[(String, String)]) -> Option<LaunchLine> {
-    let variable = |name: &str| env.iter().find(|(key, value)| key == name && !value.is_empty()).map(|(_, value)| value.clone());
+    let variable =
+        |name: &str| env.iter().find(|(key, value)| key == name && !value.is_empty()).map(|(_, value)| value.clone());
     let (model_flags, length, seats, port): (&[&str], _, _, _) = match server {
         Server::Vllm => (&["model"], "max-model-len", "max-num-seqs", 8000),
         Server::Sglang => (&["model-path", "model"], "context-length", "max-running-requests", 30_000),
@@ -203,7 +204,8 @@ mod tests {
 
     #[test]
     fn a_shell_script_is_searched_for_the_server() {
-        let script = "ray start --head --port=6379 && vllm serve $MODEL_PATH --served-model-name \"my model\" --port 8080";
+        let script =
+            "ray start --head --port=6379 && vllm serve $MODEL_PATH --served-model-name \"my model\" --port 8080";
         let command = ["sh", "-c", script].map(str::to_owned);
         let env = [("MODEL_PATH".to_owned(), "/mnt/llama".to_owned())];
         let line = parse(&command, &[], &env).unwrap();
@@ -213,7 +215,8 @@ mod tests {
 
     #[test]
     fn names_come_from_the_environment_if_the_line_has_none() {
-        let env = [("MODEL_PATH", "/m"), ("SERVED_MODEL_NAME", "llama")].map(|(key, value)| (key.to_owned(), value.to_owned()));
+        let env = [("MODEL_PATH", "/m"), ("SERVED_MODEL_NAME", "llama")]
+            .map(|(key, value)| (key.to_owned(), value.to_owned()));
         let line = parse(&words("python3 -m sglang.launch_server"), &[], &env).unwrap();
         assert_eq!((line.model.as_str(), line.served_model_names), ("/m", vec!["llama".to_owned()]));
     }

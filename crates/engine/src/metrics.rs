@@ -177,7 +177,9 @@ impl Page<'_> {
         let batch = &self.engine.batch;
         match (name, label) {
             ("vllm:num_requests_running", _) => batch.running() as f64,
-            ("vllm:num_requests_waiting", _) | ("vllm:num_requests_waiting_by_reason", "capacity") => batch.waiting() as f64,
+            ("vllm:num_requests_waiting", _) | ("vllm:num_requests_waiting_by_reason", "capacity") => {
+                batch.waiting() as f64
+            }
             ("vllm:kv_cache_usage_perc", _) => self.engine.kv_cache_usage(),
             ("vllm:engine_sleep_state", "awake") => 1.0,
             _ => 0.0,
@@ -222,7 +224,11 @@ mod tests {
     fn shape(page: &str) -> BTreeSet<String> {
         let ours = page.lines().filter(|line| line.contains("vllm:") && !line.contains("# HELP"));
         ours.filter(|line| !line.contains("cache_config_info{") && !line.contains("lora_requests_info"))
-            .map(|line| if line.starts_with('#') { line.to_owned() } else { line.rsplit_once(' ').unwrap().0.to_owned() })
+            .map(
+                |line| {
+                    if line.starts_with('#') { line.to_owned() } else { line.rsplit_once(' ').unwrap().0.to_owned() }
+                },
+            )
             .collect()
     }
 

@@ -45,7 +45,8 @@ fn texts(content: &Value) -> Vec<&str> {
 }
 
 fn completion(prompt: &Value) -> Result<Vec<u32>, Failure> {
-    let ids = |items: &[Value]| items.iter().map(|item| item.as_u64().map(|id| id as u32)).collect::<Option<Vec<u32>>>();
+    let ids =
+        |items: &[Value]| items.iter().map(|item| item.as_u64().map(|id| id as u32)).collect::<Option<Vec<u32>>>();
     let found = match prompt {
         Value::String(text) => Some(tokens::encode(text)),
         Value::Array(items) => match items.as_slice() {

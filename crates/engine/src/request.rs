@@ -99,7 +99,8 @@ fn quoted(value: &Value) -> String {
 
 /// Python's words for what is wrong with the text, at its offset.
 fn not_json(body: &[u8], error: &serde_json::Error) -> Failure {
-    let before: usize = body.split_inclusive(|byte| *byte == b'\n').take(error.line().saturating_sub(1)).map(<[u8]>::len).sum();
+    let before: usize =
+        body.split_inclusive(|byte| *byte == b'\n').take(error.line().saturating_sub(1)).map(<[u8]>::len).sum();
     let offset = before + error.column().saturating_sub(1);
     let text = error.to_string();
     let reason = if text.starts_with("key must be a string") || text.starts_with("EOF while parsing an object") {
@@ -113,18 +114,41 @@ fn not_json(body: &[u8], error: &serde_json::Error) -> Failure {
     } else {
         "Expecting value"
     };
-    Failure::validation(&format!("body.{offset}"), "json_invalid", "JSON decode error", "'<dict of 0 items>'", Some(reason))
+    Failure::validation(
+        &format!("body.{offset}"),
+        "json_invalid",
+        "JSON decode error",
+        "'<dict of 0 items>'",
+        Some(reason),
+    )
 }
 
 /// Names the field by trying each one alone: an error path without a path-tracking dependency.
 fn wrong_type(value: &Value, field: impl Fn(&str) -> Option<String>, error: &serde_json::Error) -> Failure {
-    let names = ["model", "messages", "max_tokens", "max_completion_tokens", "min_tokens", "stop", "n", "ignore_eos", "stream", "stream_options"];
+    let names = [
+        "model",
+        "messages",
+        "max_tokens",
+        "max_completion_tokens",
+        "min_tokens",
+        "stop",
+        "n",
+        "ignore_eos",
+        "stream",
+        "stream_options",
+    ];
     let wrong = names.iter().filter_map(|name| field(name)).find(|name| {
         let alone = serde_json::json!({ name.as_str(): value[name] });
         serde_json::from_value::<Request>(alone).is_err()
     });
     let name = wrong.unwrap_or_default();
-    Failure::validation(&format!("body.{name}"), "type_error", &error.to_string().replace('\'', "\\'"), &quoted(&value[&name]), None)
+    Failure::validation(
+        &format!("body.{name}"),
+        "type_error",
+        &error.to_string().replace('\'', "\\'"),
+        &quoted(&value[&name]),
+        None,
+    )
 }
 
 #[cfg(test)]

@@ -53,7 +53,11 @@ impl Simulator {
             id: format!("{prefix}-{}", request_id.map_or_else(own, str::to_owned)),
             created: now(),
             model: model.unwrap_or(self.config.base_name()).to_owned(),
-            fingerprint: format!("vllm-{}-{:08x}", crate::http_api::VERSION, xxh64(self.config.model.as_bytes(), 0) as u32),
+            fingerprint: format!(
+                "vllm-{}-{:08x}",
+                crate::http_api::VERSION,
+                xxh64(self.config.model.as_bytes(), 0) as u32
+            ),
         }
     }
 

@@ -22,7 +22,12 @@ impl Drop for Running {
 
 /// An engine like the recorded one: served name `tiny`, model `/models/base`.
 pub(crate) fn tiny() -> Config {
-    Config { served_names: vec!["tiny".to_owned()], max_model_len: 1024, timing: Timing::instant(), ..Config::new("/models/base") }
+    Config {
+        served_names: vec!["tiny".to_owned()],
+        max_model_len: 1024,
+        timing: Timing::instant(),
+        ..Config::new("/models/base")
+    }
 }
 
 pub(crate) async fn start(config: Config) -> Running {

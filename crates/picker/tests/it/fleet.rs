@@ -1,0 +1,136 @@
+//! Engines, a gateway, and a raw HTTP/1.1 client.
+
+use std::{net::SocketAddr, sync::Arc};
+
+use engine::{Config, Timing};
+use picker::{Endpoint, Pool, PoolKey, Pools, Target, UseCase};
+use tokio::{
+    io::{AsyncReadExt, AsyncWriteExt},
+    net::{TcpListener, TcpStream},
+};
+use tokio_util::sync::CancellationToken;
+
+pub(crate) struct Fleet {
+    pub(crate) gateway: SocketAddr,
+    pub(crate) engines: Vec<SocketAddr>,
+    pub(crate) pools: Arc<Pools>,
+    stop: CancellationToken,
+}
+
+impl Drop for Fleet {
+    fn drop(&mut self) {
+        self.stop.cancel();
+    }
+}
+
+pub(crate) fn engine(names: &[&str]) -> Config {
+    let served_names = names.iter().map(|name| (*name).to_owned()).collect();
+    Config { served_names, timing: Timing::instant(), ..Config::new("/models/base") }
+}
+
+pub(crate) fn key() -> PoolKey {
+    PoolKey { namespace: "ns".to_owned(), name: "pool".to_owned() }
+}
+
+/// A gateway whose one pool `ns/pool` holds `engines` and the use case `chat` with `targets`.
+pub(crate) async fn start(engines: Vec<Config>, targets: &[(&str, u32)]) -> Fleet {
+    let stop = CancellationToken::new();
+    let mut addresses = Vec::new();
+    for config in engines {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        addresses.push(listener.local_addr().unwrap());
+        tokio::spawn(engine::serve(listener, config, stop.clone()));
+    }
+    let pools = Arc::new(Pools::new(1));
+    pools.replace(vec![pool(&pools, &addresses, targets)]);
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let gateway = listener.local_addr().unwrap();
+    tokio::spawn(picker::gateway::serve(listener, Arc::clone(&pools), stop.clone()));
+    Fleet { gateway, engines: addresses, pools, stop }
+}
+
+pub(crate) fn pool(pools: &Pools, addresses: &[SocketAddr], targets: &[(&str, u32)]) -> Pool {
+    let endpoint = |address: &SocketAddr| Endpoint {
+        address: *address,
+        pod: format!("pod-{}", address.port()),
+        load: pools.load(*address),
+    };
+    let targets =
+        targets.iter().map(|(model, weight)| Target { model: (*model).to_owned(), weight: *weight }).collect();
+    let use_case = UseCase { targets, created: "2026-01-01T00:00:00Z".to_owned(), ..UseCase::implicit("chat") };
+    Pool {
+        key: key(),
+        ready: addresses.iter().map(endpoint).collect(),
+        endpoints: addresses.len(),
+        use_cases: [("chat".to_owned(), use_case)].into(),
+        implicit: false,
+        created: String::new(),
+    }
+}
+
+pub(crate) struct Answer {
+    pub(crate) head: String,
+    pub(crate) body: String,
+}
+
+impl Answer {
+    pub(crate) fn status(&self) -> u16 {
+        self.head.split(' ').nth(1).unwrap().parse().unwrap()
+    }
+
+    pub(crate) fn header(&self, name: &str) -> Option<&str> {
+        let mut lines = self.head.lines().filter_map(|line| line.split_once(": "));
+        lines.find(|(found, _)| found.eq_ignore_ascii_case(name)).map(|(_, value)| value)
+    }
+
+    pub(crate) fn json(&self) -> serde_json::Value {
+        serde_json::from_str(&self.body).unwrap()
+    }
+}
+
+pub(crate) async fn post(address: SocketAddr, path: &str, body: &str) -> Answer {
+    receive(send(address, "POST", path, body).await).await
+}
+
+pub(crate) async fn get(address: SocketAddr, path: &str) -> Answer {
+    receive(send(address, "GET", path, "").await).await
+}
+
+pub(crate) async fn send(address: SocketAddr, method: &str, path: &str, body: &str) -> TcpStream {
+    let mut stream = TcpStream::connect(address).await.unwrap();
+    let head = format!(
+        "{method} {path} HTTP/1.1\r\nhost: x\r\nconnection: close\r\ncontent-type: application/json\r\ncontent-length: {}\r\n\r\n",
+        body.len()
+    );
+    stream.write_all(head.as_bytes()).await.unwrap();
+    stream.write_all(body.as_bytes()).await.unwrap();
+    stream
+}
+
+pub(crate) async fn receive(mut stream: TcpStream) -> Answer {
+    let mut text = Vec::new();
+    stream.read_to_end(&mut text).await.unwrap();
+    let text = String::from_utf8(text).unwrap();
+    let (head, body) = text.split_once("\r\n\r\n").unwrap();
+    let body = if head.contains("transfer-encoding: chunked") { dechunk(body) } else { body.to_owned() };
+    Answer { head: head.to_owned(), body }
+}
+
+fn dechunk(mut body: &str) -> String {
+    let mut text = String::new();
+    while let Some((size, rest)) = body.split_once("\r\n") {
+        let size = usize::from_str_radix(size, 16).unwrap();
+        text.push_str(&rest[..size]);
+        body = rest.get(size + 2..).unwrap_or("");
+        if size == 0 {
+            break;
+        }
+    }
+    text
+}
+
+pub(crate) async fn metric(engine: SocketAddr, series: &str) -> f64 {
+    let page = get(engine, "/metrics").await.body;
+    let line = page.lines().find(|line| line.starts_with(series)).unwrap();
+    line.rsplit_once(' ').unwrap().1.parse().unwrap()
+}
