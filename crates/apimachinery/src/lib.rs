@@ -4,6 +4,8 @@
 //! worded as a Kubernetes API server words it. Nothing here reads a clock, a socket or a random number, and no
 //! object is read through a generated struct, so fields newer than this crate survive.
 
+#![cfg_attr(test, allow(clippy::needless_pass_by_value, reason = "tests pass `json!(…)` by value"))]
+
 pub mod apply;
 pub mod patch;
 pub mod quantity;

@@ -241,6 +241,7 @@ fn parse(text: &str) -> Option<Quantity> {
     Some(Quantity::of(if negative { -nanos } else { nanos }, notation))
 }
 
+#[derive(Clone, Copy)]
 enum Scale {
     Ten(i32),
     Two(u32),

@@ -1,6 +1,7 @@
 //! Sets of fields, as `managedFields[].fieldsV1` records them.
 
 use std::collections::BTreeMap;
+use std::collections::btree_map::Entry;
 
 use serde_json::{Map, Value};
 
@@ -82,8 +83,14 @@ impl FieldSet {
 
     /// Adds `set` under `step`, unless it is empty.
     pub(super) fn put(&mut self, step: Step, set: Self) {
-        if !set.is_empty() {
-            self.children.entry(step).or_default().extend(&set);
+        if set.is_empty() {
+            return;
+        }
+        match self.children.entry(step) {
+            Entry::Vacant(place) => {
+                place.insert(set);
+            }
+            Entry::Occupied(mut place) => place.get_mut().extend(&set),
         }
     }
 

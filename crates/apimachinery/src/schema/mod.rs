@@ -9,6 +9,8 @@ mod prune;
 mod rules;
 mod validate;
 
+use std::sync::Arc;
+
 use serde_json::Value;
 
 use crate::status::Cause;
@@ -18,7 +20,7 @@ use rules::Rules;
 /// A compiled `openAPIV3Schema`; cheap to share, made once per version of a resource.
 #[derive(Clone, Debug)]
 pub struct Schema {
-    root: Node,
+    root: Arc<Node>,
     rules: Rules,
 }
 
@@ -28,7 +30,7 @@ impl Schema {
     /// # Errors
     /// What is not structural or does not compile, in one sentence that starts with the place.
     pub fn from_json(schema: &Value) -> Result<Self, String> {
-        let root = parse::root(schema)?;
+        let root = Arc::new(parse::root(schema)?);
         Ok(Self { root, rules: Rules::compile(schema)? })
     }
 
