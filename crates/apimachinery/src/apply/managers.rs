@@ -110,6 +110,22 @@ impl Managers {
     }
 }
 
+/// Gives `after` the times of `before` where only times of managedFields differ, so that a write whose effect was
+/// undone by defaulting or pruning is seen to change nothing.
+pub fn forget_idle_times(before: &Value, after: &mut Value) {
+    let without_times = |object: &Value| {
+        let mut object = object.clone();
+        let entries = object.pointer_mut("/metadata/managedFields").and_then(Value::as_array_mut);
+        for entry in entries.into_iter().flatten().filter_map(Value::as_object_mut) {
+            entry.remove("time");
+        }
+        object
+    };
+    if without_times(before) == without_times(after) {
+        after.clone_from(before);
+    }
+}
+
 fn encode(manager: &Manager, entry: &Entry) -> Value {
     let mut map = Map::new();
     let operation = match manager.operation {

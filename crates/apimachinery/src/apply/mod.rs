@@ -21,6 +21,7 @@ use crate::structure::Structure;
 use field_set::{FieldSet, Step};
 use managers::{Entry, Manager, Managers, without_server_fields};
 
+pub use managers::forget_idle_times;
 pub use update::{UpdateOptions, track_update};
 
 /// Who applies, and how.

@@ -193,6 +193,21 @@ fn an_update_that_changes_nothing_records_nothing() {
 }
 
 #[test]
+fn a_field_that_is_pruned_each_time_does_not_move_the_clock() {
+    let applied = object(json!({"replicas": 1, "pruned": true}));
+    let prune = |mut object: Value| {
+        object["spec"].as_object_mut().unwrap().remove("pruned");
+        object
+    };
+    let live = prune(apply_as("me", None, &applied).unwrap());
+    let later = ApplyOptions { now: "2027-01-01T00:00:00Z".into(), ..options("me", false) };
+    let mut again = prune(apply(&deployment(), Some(&live), &applied, &later).unwrap());
+    assert_ne!(again, live);
+    forget_idle_times(&live, &mut again);
+    assert_eq!(again, live);
+}
+
+#[test]
 fn an_update_takes_what_it_changes() {
     let live = apply_as("a", None, &object(json!({"replicas": 1, "paused": true}))).unwrap();
     let mut after = live.clone();
