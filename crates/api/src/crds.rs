@@ -77,11 +77,28 @@ mod tests {
         }
     }
 
+    /// The API server warns about formats that it does not know.
+    #[test]
+    fn formats_are_known() {
+        fn formats(value: &Value, into: &mut std::collections::BTreeSet<String>) {
+            match value {
+                Value::Object(map) => {
+                    into.extend(map.get("format").and_then(Value::as_str).map(str::to_owned));
+                    map.values().for_each(|value| formats(value, into));
+                }
+                Value::Array(list) => list.iter().for_each(|value| formats(value, into)),
+                _ => {}
+            }
+        }
+        let mut found = std::collections::BTreeSet::new();
+        crds().iter().for_each(|crd| formats(crd, &mut found));
+        assert_eq!(found.into_iter().collect::<Vec<_>>(), ["double", "int32", "int64"]);
+    }
+
     fn compiled(api_version: &str, kind: &str) -> Schema {
         Schema::from_json(schema(api_version, kind).unwrap()).unwrap()
     }
 
-    // spec: ACC-129
     #[test]
     fn strategy_and_quantity_have_defaults() {
         let mut service = json!({"spec": {"acceleratorSelector": {"preferredClasses": ["a"]}}});
@@ -92,7 +109,6 @@ mod tests {
         assert_eq!(class["spec"]["resources"][0]["quantity"], "1");
     }
 
-    // spec: ACC-129
     #[rstest]
     #[case(json!({"discovery": {}}), "spec.capabilities")]
     #[case(json!({"discovery": {}, "capabilities": {}, "cost": {"tier": "huge"}}), "spec.cost.tier")]
@@ -104,7 +120,30 @@ mod tests {
         assert_eq!(fields, [field]);
     }
 
-    // spec: TOP-13
+    #[rstest]
+    #[case(json!({"strategy": "fastest"}), "spec.acceleratorSelector.strategy")]
+    #[case(json!({"policy": "Best"}), "spec.acceleratorSelector.policy")]
+    fn selector_refusals_name_the_field(#[case] selector: Value, #[case] field: &str) {
+        let service = json!({"metadata": {"name": "a"}, "spec": {"acceleratorSelector": selector}});
+        let causes = compiled(ome::API_VERSION, "InferenceService").validate(&service);
+        let fields: Vec<&str> = causes.iter().map(|cause| cause.field.as_str()).collect();
+        assert_eq!(fields, [field]);
+    }
+
+    #[rstest]
+    #[case(json!({"acceleratorRequirements": {"preferenceOrder": [{"class": "a", "score": 101}]}}), "spec.acceleratorRequirements.preferenceOrder[0].score")]
+    #[case(json!({"acceleratorRequirements": {"preferenceOrder": [{"class": "a"}]}}), "spec.acceleratorRequirements.preferenceOrder[0].score")]
+    #[case(json!({"acceleratorConfigurations": [{"env": []}]}), "spec.acceleratorConfigurations[0].selector")]
+    #[case(json!({"supportedModelFormats": [{"priority": 0}]}), "spec.supportedModelFormats[0].priority")]
+    fn runtime_refusals_name_the_field(#[case] spec: Value, #[case] field: &str) {
+        for kind in ["ServingRuntime", "ClusterServingRuntime"] {
+            let runtime = json!({"metadata": {"name": "a"}, "spec": spec});
+            let causes = compiled(ome::API_VERSION, kind).validate(&runtime);
+            let fields: Vec<&str> = causes.iter().map(|cause| cause.field.as_str()).collect();
+            assert_eq!(fields, [field]);
+        }
+    }
+
     #[rstest]
     #[case::fits("svc", json!([{"name": "a", "componentType": "worker", "template": {}}]), 0)]
     #[case::two_routers("svc", json!([{"name": "a", "componentType": "router"}, {"name": "b", "componentType": "router"}]), 1)]

@@ -15,15 +15,8 @@ pub struct Duration(pub std::time::Duration);
 #[error("`{0}` is not a duration; write a number with a unit, such as `60ms` or `1m30s`")]
 pub struct DurationError(String);
 
-const UNITS: [(&str, f64); 7] = [
-    ("ns", 1.0),
-    ("us", 1e3),
-    ("µs", 1e3),
-    ("ms", 1e6),
-    ("s", 1e9),
-    ("m", 60e9),
-    ("h", 3600e9),
-];
+const UNITS: [(&str, f64); 7] =
+    [("ns", 1.0), ("us", 1e3), ("µs", 1e3), ("ms", 1e6), ("s", 1e9), ("m", 60e9), ("h", 3600e9)];
 
 impl FromStr for Duration {
     type Err = DurationError;
@@ -56,7 +49,8 @@ impl fmt::Display for Duration {
     /// The largest unit that divides it: `60ms`, `90s`.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let nanos = self.0.as_nanos();
-        let units = [(3_600_000_000_000, "h"), (60_000_000_000, "m"), (1_000_000_000, "s"), (1_000_000, "ms"), (1_000, "us")];
+        let units =
+            [(3_600_000_000_000, "h"), (60_000_000_000, "m"), (1_000_000_000, "s"), (1_000_000, "ms"), (1_000, "us")];
         for (unit, name) in units {
             if nanos > 0 && nanos.is_multiple_of(unit) {
                 return write!(f, "{}{name}", nanos / unit);

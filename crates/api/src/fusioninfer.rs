@@ -67,7 +67,7 @@ pub enum GangPolicy {
 #[serde(rename_all = "camelCase")]
 pub struct Role {
     /// Chosen by the user, unique in the service.
-    #[schemars(length(min = 1), regex(pattern = r"^[a-z0-9]([-a-z0-9]*[a-z0-9])?$"))]
+    #[schemars(length(min = 1, max = 48), regex(pattern = r"^[a-z0-9]([-a-z0-9]*[a-z0-9])?$"))]
     pub name: String,
     pub component_type: ComponentType,
     /// Router only; `prefix-cache` if unset.
@@ -114,9 +114,7 @@ impl Role {
 }
 
 /// What a role does.
-#[derive(
-    Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema,
-)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub enum ComponentType {
     Router,
@@ -139,9 +137,7 @@ impl ComponentType {
 }
 
 /// How a router picks endpoints.
-#[derive(
-    Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema,
-)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum RoutingStrategy {
     #[default]
@@ -167,9 +163,7 @@ pub struct Multinode {
 }
 
 /// What joins the nodes of a copy.
-#[derive(
-    Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema,
-)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema)]
 pub enum MultinodeBackend {
     #[default]
     Ray,
@@ -207,9 +201,7 @@ pub struct ComponentStatus {
 }
 
 /// Where a role is in its life.
-#[derive(
-    Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema,
-)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema)]
 pub enum ComponentPhase {
     #[default]
     Pending,
@@ -241,4 +233,38 @@ fn roles(generator: &mut schemars::SchemaGenerator) -> schemars::Schema {
             "message": "at most one role may be a router",
         }],
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{lint, manifest};
+
+    // spec: TOP-2
+    #[test]
+    fn every_topology_is_one_kind() {
+        let pod = r#"template: {spec: {containers: [{name: vllm, image: "vllm/vllm-openai:v0.11.0"}]}}"#;
+        let worker = format!("{{name: inference, componentType: worker, {pod}}}");
+        let prefill =
+            format!("{{name: prefill, componentType: prefiller, replicas: 1, multinode: {{nodeCount: 2}}, {pod}}}");
+        let decode =
+            format!("{{name: decode, componentType: decoder, replicas: 2, multinode: {{nodeCount: 4}}, {pod}}}");
+        let router = "{name: router, componentType: router, strategy: pd-disaggregation, httproute: {}}".to_owned();
+        let pair = format!("{prefill}, {decode}");
+        let all = [worker.clone(), pair.clone(), format!("{worker}, {router}"), format!("{pair}, {router}")];
+        for roles in all {
+            let text = format!(
+                "apiVersion: fusioninfer.io/v1alpha1\nkind: InferenceService\nmetadata: {{name: svc}}\nspec: {{roles: [{roles}]}}\n"
+            );
+            let documents = manifest::read("f.yaml", &text).unwrap();
+            assert_eq!(lint::check(&documents[0]), [], "{text}");
+            documents[0].parse::<InferenceService>().unwrap();
+        }
+    }
+
+    #[test]
+    fn unset_counts_are_one() {
+        let role = Role::default();
+        assert_eq!((role.replica_count(), role.node_count()), (1, 1));
+    }
 }

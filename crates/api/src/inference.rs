@@ -31,7 +31,7 @@ pub const API_VERSION: &str = "inference.networking.x-k8s.io/v1alpha1";
 )]
 #[serde(rename_all = "camelCase")]
 pub struct BackendPoolSpec {
-    /// Labels of the Pods, in the pool's namespace.
+    /// Labels that pick the Pods, in the pool's namespace.
     pub selector: BTreeMap<String, String>,
     /// Each port of each Pod is an endpoint.
     #[schemars(schema_with = "ports")]
@@ -84,12 +84,13 @@ pub enum FailureMode {
 pub struct QueueLimits {
     #[schemars(range(min = 0))]
     #[serde(skip_serializing_if = "Option::is_none")]
+    /// Requests that may wait; 1000 if unset.
     pub max_requests: Option<i64>,
-    /// Bodies held, such as `256Mi`.
+    /// Bytes of the waiting bodies; `256Mi` if unset.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(schema_with = "openapi::int_or_string")]
     pub max_bytes: Option<Quantity>,
-    /// Longest wait, such as `30s`.
+    /// Longest wait; `30s` if unset.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub timeout: Option<Duration>,
 }
@@ -99,12 +100,16 @@ pub struct QueueLimits {
 #[serde(rename_all = "camelCase")]
 pub struct BackendPoolStatus {
     #[serde(skip_serializing_if = "Option::is_none")]
+    /// Ports of all selected Pods.
     pub endpoints: Option<i32>,
     #[serde(skip_serializing_if = "Option::is_none")]
+    /// Those of Pods that are ready.
     pub ready_endpoints: Option<i32>,
     #[serde(skip_serializing_if = "Option::is_none")]
+    /// Use cases that refer to the pool.
     pub use_cases: Option<i32>,
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    /// Keyed by type.
     #[schemars(schema_with = "openapi::conditions")]
     pub conditions: Vec<Condition>,
 }
@@ -181,11 +186,13 @@ impl LLMUseCaseSpec {
 #[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct PoolRef {
+    /// Name of the BackendPool.
     pub name: String,
     /// `BackendPool` if unset.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub kind: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
+    /// API version of the pool; that of BackendPool if unset.
     pub api_version: Option<String>,
     /// Accepted as an ObjectReference has it; only the own namespace is served.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -212,7 +219,10 @@ pub struct UseCase {
 #[serde(rename_all = "camelCase")]
 pub struct Objective {
     /// End-to-end time divided by output tokens, P95 over the operator's window.
-    #[serde(rename = "desiredAveragePerOutputTokenLatencyAtP95OverMultipleRequests", skip_serializing_if = "Option::is_none")]
+    #[serde(
+        rename = "desiredAveragePerOutputTokenLatencyAtP95OverMultipleRequests",
+        skip_serializing_if = "Option::is_none"
+    )]
     pub latency_per_output_token: Option<Duration>,
 }
 
@@ -220,9 +230,10 @@ pub struct Objective {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct TargetModel {
+    /// What is sent to the engine as `model`.
     pub target_model_name: String,
     /// Share of the traffic relative to the other targets; 1 if unset.
-    #[schemars(range(min = 0, max = 1_000_000))]
+    #[schemars(range(min = 0, max = 1_000_000), extend("format" = "int32"))]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub weight: Option<u32>,
 }
@@ -232,6 +243,7 @@ pub struct TargetModel {
 #[serde(rename_all = "camelCase")]
 pub struct UseCaseStatus {
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    /// Keyed by type.
     #[schemars(schema_with = "openapi::conditions")]
     pub conditions: Vec<Condition>,
 }
@@ -243,4 +255,49 @@ fn ports(_: &mut schemars::SchemaGenerator) -> schemars::Schema {
         "maxItems": 8,
         "items": {"type": "integer", "minimum": 1, "maximum": 65535},
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{crds, lint, manifest};
+    use serde_json::Value;
+
+    /// Fields below `schema` that say nothing about themselves.
+    fn undescribed(schema: &Value, path: &str, into: &mut Vec<String>) {
+        for (name, field) in schema["properties"].as_object().into_iter().flatten() {
+            let at = format!("{path}.{name}");
+            if field["description"].as_str().is_none_or(str::is_empty) {
+                into.push(at.clone());
+            }
+            undescribed(field, &at, into);
+            undescribed(&field["items"], &at, into);
+        }
+    }
+
+    #[test]
+    fn every_field_has_a_description() {
+        let mut missing = Vec::new();
+        for kind in ["BackendPool", "LLMUseCaseSet", "LLMUseCase"] {
+            let schema = crds::schema(API_VERSION, kind).unwrap();
+            undescribed(&schema["properties"]["spec"], kind, &mut missing);
+        }
+        assert_eq!(missing, Vec::<String>::new());
+    }
+
+    #[test]
+    fn pools_and_use_cases_read_and_lint_clean() {
+        let documents = manifest::read("f.yaml", include_str!("manifest/example_pool.yaml")).unwrap();
+        for document in &documents {
+            assert_eq!(lint::check(document), [], "{}", document.object());
+        }
+        let pool: BackendPool = documents[0].parse().unwrap();
+        assert_eq!(pool.spec.target_ports, [8000]);
+        assert_eq!(pool.spec.queue.unwrap().timeout.unwrap().to_string(), "30s");
+        let set: LLMUseCaseSet = documents[1].parse().unwrap();
+        let objective = set.spec.use_cases[0].objective.clone().unwrap();
+        assert_eq!(objective.latency_per_output_token.unwrap().to_string(), "60ms");
+        let flat: LLMUseCase = documents[2].parse().unwrap();
+        assert_eq!(flat.spec.use_case().model_name, "plain");
+    }
 }

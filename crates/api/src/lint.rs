@@ -141,9 +141,7 @@ fn child<'a>(schema: &'a Value, name: &str) -> Child<'a> {
 
 fn is_open(schema: &Value) -> bool {
     let flag = |name: &str| schema.get(name).and_then(Value::as_bool).unwrap_or(false);
-    flag("x-kubernetes-preserve-unknown-fields")
-        || flag("additionalProperties")
-        || schema.get("properties").is_none()
+    flag("x-kubernetes-preserve-unknown-fields") || flag("additionalProperties") || schema.get("properties").is_none()
 }
 
 fn unknown(schema: &Value, name: &str, path: String) -> Finding {

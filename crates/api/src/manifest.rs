@@ -87,12 +87,7 @@ impl Document {
         serde_path_to_error::deserialize(&self.value).map_err(|error| {
             let path = error.path().to_string();
             let cause = error.into_inner().to_string();
-            ManifestError {
-                hint: hint_for(&cause),
-                path: (path != ".").then_some(path),
-                cause,
-                ..self.error()
-            }
+            ManifestError { hint: hint_for(&cause), path: (path != ".").then_some(path), cause, ..self.error() }
         })
     }
 

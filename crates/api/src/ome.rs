@@ -20,9 +20,7 @@ pub const GROUP: &str = "ome.io";
 pub const API_VERSION: &str = "ome.io/v1beta1";
 
 /// Reads an optional object and refuses lists and scalars where a Kubernetes object belongs.
-pub(crate) fn object<'de, D: serde::Deserializer<'de>>(
-    deserializer: D,
-) -> Result<Option<serde_json::Value>, D::Error> {
+pub(crate) fn object<'de, D: serde::Deserializer<'de>>(deserializer: D) -> Result<Option<serde_json::Value>, D::Error> {
     use serde::Deserialize as _;
     let fields = Option::<serde_json::Map<String, serde_json::Value>>::deserialize(deserializer)?;
     Ok(fields.map(serde_json::Value::Object))

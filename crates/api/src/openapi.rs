@@ -35,9 +35,7 @@ pub(crate) fn conditions(generator: &mut SchemaGenerator) -> Schema {
 }
 
 /// The deployed upstream names of a field, accepted beside ours with the same schema.
-pub(crate) fn accept(
-    names: &'static [(&'static str, &'static [&'static str])],
-) -> impl FnMut(&mut Schema) {
+pub(crate) fn accept(names: &'static [(&'static str, &'static [&'static str])]) -> impl FnMut(&mut Schema) {
     move |schema| {
         let Some(properties) = schema.get_mut("properties").and_then(Value::as_object_mut) else {
             return;
@@ -64,7 +62,10 @@ pub(crate) fn pod_fields(_: &mut SchemaGenerator) -> Schema {
             schema
         }),
         (&POD_LISTS, json!({"type": "array", "nullable": true, "items": open_object()})),
-        (&["overhead"], json!({"type": "object", "nullable": true, "additionalProperties": {"x-kubernetes-int-or-string": true}})),
+        (
+            &["overhead"],
+            json!({"type": "object", "nullable": true, "additionalProperties": {"x-kubernetes-int-or-string": true}}),
+        ),
     ];
     for (names, schema) in groups {
         for name in names {
@@ -102,8 +103,7 @@ const POD_BOOLEANS: [&str; 8] = [
     "setHostnameAsFQDN",
     "shareProcessNamespace",
 ];
-const POD_INTEGERS: [&str; 3] =
-    ["activeDeadlineSeconds", "priority", "terminationGracePeriodSeconds"];
+const POD_INTEGERS: [&str; 3] = ["activeDeadlineSeconds", "priority", "terminationGracePeriodSeconds"];
 const POD_OBJECTS: [&str; 3] = ["dnsConfig", "os", "securityContext"];
 const POD_LISTS: [&str; 9] = [
     "containers",

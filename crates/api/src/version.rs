@@ -125,9 +125,7 @@ fn is_number(part: &str) -> bool {
 }
 
 fn is_identifiers(text: &str) -> bool {
-    let word = |part: &str| {
-        !part.is_empty() && part.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'-')
-    };
+    let word = |part: &str| !part.is_empty() && part.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'-');
     text.split('.').all(word)
 }
 

@@ -27,10 +27,7 @@ pub(super) fn check(document: &Document) -> Vec<Finding> {
 }
 
 /// Findings about the typed resource, or why the document is none: sizes and memory are checked by parsing.
-fn typed<T: serde::de::DeserializeOwned>(
-    document: &Document,
-    rules: impl FnOnce(T) -> Vec<Finding>,
-) -> Vec<Finding> {
+fn typed<T: serde::de::DeserializeOwned>(document: &Document, rules: impl FnOnce(T) -> Vec<Finding>) -> Vec<Finding> {
     match document.parse::<T>() {
         Ok(resource) => rules(resource),
         Err(error) => {
@@ -102,7 +99,8 @@ fn preferences(runtime: &ServingRuntimeSpec) -> Vec<Finding> {
         for (item, condition) in preference.conditions.iter().enumerate() {
             for key in condition.keys().filter(|key| !KNOWN.contains(&key.as_str())) {
                 let path = format!("spec.acceleratorRequirements.preferenceOrder[{index}].conditions[{item}].{key}");
-                findings.push(Finding::error(path, "unknown condition").hint("conditions are modelSize and requestSize"));
+                findings
+                    .push(Finding::error(path, "unknown condition").hint("conditions are modelSize and requestSize"));
             }
         }
     }

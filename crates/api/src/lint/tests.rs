@@ -3,13 +3,15 @@ use crate::manifest;
 
 fn lint(text: &str) -> String {
     let documents = manifest::read("f.yaml", text).unwrap();
-    let findings = documents.iter().flat_map(|document| check(document).into_iter().map(move |finding| finding.render(document)));
+    let findings =
+        documents.iter().flat_map(|document| check(document).into_iter().map(move |finding| finding.render(document)));
     findings.collect::<Vec<_>>().join("\n")
 }
 
 #[test]
 fn a_clean_service_has_no_findings() {
-    let text = "apiVersion: ome.io/v1beta1\nkind: InferenceService\nmetadata: {name: llama}\nspec:\n  model: {name: llama}\n";
+    let text =
+        "apiVersion: ome.io/v1beta1\nkind: InferenceService\nmetadata: {name: llama}\nspec:\n  model: {name: llama}\n";
     assert_eq!(lint(text), "");
 }
 
@@ -73,7 +75,6 @@ spec:
     insta::assert_snapshot!(lint(text), @r#"error: f.yaml, document 1 (InferenceService llama), spec.engine.minReplicas: must be of type integer: "string""#);
 }
 
-// spec: RT-20
 #[test]
 fn a_runtime_that_contradicts_itself() {
     let text = r#"

@@ -104,6 +104,17 @@ fn capabilities_under_their_other_names() {
     let need = runtime.spec.accelerator_requirements.unwrap().required_capabilities.unwrap();
     assert_eq!(need.compute_capability.as_deref(), Some("8.0"));
     assert_eq!(need.features, ["tensor-cores"]);
+    let capabilities = r#"{minComputeCapability: "8.0", requiredFeatures: [tensor-cores]}"#;
+    let class = format!(
+        "apiVersion: ome.io/v1beta1\nkind: AcceleratorClass\nmetadata: {{name: c}}\nspec: {{discovery: {{}}, capabilities: {capabilities}}}\n"
+    );
+    let class: ome::AcceleratorClass = read("f.yaml", &class).unwrap()[0].parse().unwrap();
+    assert_eq!(class.spec.capabilities, need);
+    let service = format!(
+        "apiVersion: ome.io/v1beta1\nkind: InferenceService\nmetadata: {{name: s}}\nspec: {{acceleratorSelector: {{requiredCapabilities: {capabilities}}}}}\n"
+    );
+    let service: ome::InferenceService = read("f.yaml", &service).unwrap()[0].parse().unwrap();
+    assert_eq!(service.spec.accelerator_selector.unwrap().required_capabilities.unwrap(), need);
     let written = serde_json::to_value(&need).unwrap();
     assert_eq!(written, serde_json::json!({"computeCapability": "8.0", "features": ["tensor-cores"]}));
 }
@@ -139,7 +150,6 @@ spec:
 
 // spec: ACC-32
 // spec: ACC-33
-// spec: ACC-34
 #[test]
 fn example_classes_are_valid_as_printed() {
     let documents = read("classes.yaml", include_str!("example_classes.yaml")).unwrap();
@@ -159,8 +169,12 @@ fn example_classes_are_valid_as_printed() {
 // spec: ACC-19
 #[test]
 fn memory_as_number_or_text() {
-    for (written, gib) in [("80Gi", 80), ("80GB", 80), ("\"80\"", 80), ("80", 80), ("40", 40), ("80.0", 80)] {
-        let text = format!("apiVersion: ome.io/v1beta1\nkind: AcceleratorClass\nmetadata: {{name: c}}\nspec: {{discovery: {{}}, capabilities: {{memoryGB: {written}}}}}\n");
+    for (written, gib) in
+        [("80Gi", 80), ("80G", 80), ("80GB", 80), ("\"80\"", 80), ("80", 80), ("40", 40), ("80.0", 80)]
+    {
+        let text = format!(
+            "apiVersion: ome.io/v1beta1\nkind: AcceleratorClass\nmetadata: {{name: c}}\nspec: {{discovery: {{}}, capabilities: {{memoryGB: {written}}}}}\n"
+        );
         let documents = read("f.yaml", &text).unwrap();
         let class: ome::AcceleratorClass = documents[0].parse().unwrap();
         assert_eq!(class.spec.capabilities.memory, Some(crate::memory::AcceleratorMemory::from_gib(gib)), "{written}");

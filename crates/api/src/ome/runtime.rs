@@ -8,10 +8,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
-use super::{
-    AcceleratorConfiguration, AcceleratorModelConfig, AcceleratorRequirements, Component,
-    VersionedName,
-};
+use super::{AcceleratorConfiguration, AcceleratorModelConfig, AcceleratorRequirements, Component, VersionedName};
 use crate::{openapi, size::ParameterCount};
 
 /// A template for engines that serve certain models.
