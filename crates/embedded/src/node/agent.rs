@@ -1,0 +1,153 @@
+//! Which Pods are ours, and what happens to them from outside.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use serde_json::{Value, json};
+use tokio::task::JoinSet;
+use tokio_util::sync::CancellationToken;
+
+use super::addresses::Addresses;
+use super::lifecycle::{self, Signals};
+use super::logs::Logs;
+use crate::Server;
+use crate::object;
+use crate::ports::Ports;
+use crate::workloads::condition::{self, Condition};
+
+/// What every Pod's task uses.
+pub(crate) struct Shared {
+    pub(crate) server: Server,
+    pub(crate) ports: Ports,
+    pub(crate) logs: Logs,
+    pub(crate) addresses: Addresses,
+}
+
+struct Agent {
+    shared: Arc<Shared>,
+    shutdown: CancellationToken,
+    /// By UID.
+    pods: BTreeMap<String, Signals>,
+    tasks: JoinSet<String>,
+}
+
+/// Runs the Pods of all nodes until `stop`, then ends every container and returns.
+pub async fn run(server: Server, ports: Ports, stop: CancellationToken) {
+    let mut changes = server.subscribe();
+    let logs = Logs::default();
+    server.set_logs(Arc::new(logs.clone()));
+    let addresses = Addresses::new(ports.random.as_ref());
+    let shared = Arc::new(Shared { server, ports, logs, addresses });
+    let mut agent =
+        Agent { shared, shutdown: CancellationToken::new(), pods: BTreeMap::new(), tasks: JoinSet::new() };
+    agent.everything();
+    loop {
+        tokio::select! {
+            () = stop.cancelled() => break,
+            Some(ended) = agent.tasks.join_next() => {
+                if let Ok(uid) = ended {
+                    agent.pods.remove(&uid);
+                }
+            }
+            change = changes.next() => match change {
+                Ok(change) if change.resource == "pods" => match (&change.old, &change.new) {
+                    (_, Some(pod)) => agent.note(pod),
+                    (Some(pod), None) => agent.gone(object::uid(pod)),
+                    (None, None) => {}
+                },
+                Ok(change) if change.resource == "nodes" && change.old.is_none() => {
+                    if let Some(node) = &change.new {
+                        agent.join(node);
+                    }
+                }
+                Ok(_) => {}
+                Err(_lagged) => agent.everything(),
+            },
+        }
+    }
+    agent.shutdown.cancel();
+    while agent.tasks.join_next().await.is_some() {}
+}
+
+// === impl Agent ===
+
+impl Agent {
+    /// Looks at every node and Pod; Pods that vanished unseen are ended.
+    fn everything(&mut self) {
+        for node in self.shared.server.list("nodes") {
+            self.join(&node);
+        }
+        let pods = self.shared.server.list("pods");
+        for (uid, signals) in &self.pods {
+            if !pods.iter().any(|pod| object::uid(pod) == uid) {
+                signals.gone.cancel();
+            }
+        }
+        for pod in pods {
+            self.note(&pod);
+        }
+    }
+
+    fn note(&mut self, pod: &Arc<Value>) {
+        if object::text(pod, "/spec/nodeName").is_empty() {
+            return;
+        }
+        let uid = object::uid(pod).to_owned();
+        let deleting = object::is_deleting(pod);
+        if let Some(signals) = self.pods.get(&uid) {
+            if deleting {
+                signals.delete.cancel();
+            }
+            return;
+        }
+        if deleting {
+            // Nothing of it runs here. A Pod that is gone meanwhile needs no removal.
+            let _ = self.shared.server.remove("pods", object::namespace(pod), object::name(pod), Some(&uid));
+        } else if !matches!(object::text(pod, "/status/phase"), "Succeeded" | "Failed") {
+            self.admit(uid, Arc::clone(pod));
+        }
+    }
+
+    fn admit(&mut self, uid: String, pod: Arc<Value>) {
+        let signals = Signals { shutdown: self.shutdown.clone(), ..Signals::default() };
+        self.pods.insert(uid.clone(), signals.clone());
+        let work = lifecycle::run(Arc::clone(&self.shared), pod, signals);
+        self.tasks.spawn(async move {
+            work.await;
+            uid
+        });
+    }
+
+    fn gone(&mut self, uid: &str) {
+        if let Some(signals) = self.pods.get(uid) {
+            signals.gone.cancel();
+        }
+    }
+
+    /// A node whose kubelet has not said so is ready: this agent is its kubelet.
+    fn join(&self, node: &Value) {
+        if condition::is_true(node, "Ready") {
+            return;
+        }
+        let now = object::time(self.shared.ports.clock.now());
+        let mut node = node.clone();
+        let status = object::members(&mut node).entry("status").or_insert_with(|| json!({}));
+        let message = "kubelet is posting ready status";
+        condition::set(status, Condition { kind: "Ready", status: true, reason: "KubeletReady", message }, &now);
+        if let Err(status) = self.shared.server.update_status("nodes", node) {
+            tracing::debug!(%status, "the node's status was not written");
+        }
+    }
+}
+
+// === impl Shared ===
+
+impl Shared {
+    /// The address of a node, 127.0.0.1 when it has none.
+    pub(crate) fn host(&self, node: &str) -> String {
+        let node = self.server.get("nodes", "", node);
+        let addresses = node.as_ref().and_then(|node| node.pointer("/status/addresses")?.as_array());
+        let internal = addresses.into_iter().flatten().find(|a| object::text(a, "/type") == "InternalIP");
+        internal.map_or("127.0.0.1", |a| object::text(a, "/address")).to_owned()
+    }
+}

@@ -1,0 +1,316 @@
+//! One Pod on its node, from the first status to its removal.
+
+use std::net::{IpAddr, Ipv4Addr};
+use std::sync::Arc;
+use std::time::Duration;
+
+use serde_json::Value;
+use tokio::sync::mpsc;
+use tokio::task::JoinSet;
+use tokio_util::sync::CancellationToken;
+
+use super::agent::Shared;
+use super::container::{self, News, Supervisor};
+use super::probes::Finding;
+use super::restart::Policy;
+use super::status::{self, Container, Phase, Place, Role};
+use crate::object;
+
+/// What can happen to a Pod from outside.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Signals {
+    /// It has a deletion timestamp: stop within its grace.
+    pub(crate) delete: CancellationToken,
+    /// It is gone from the API: stop at once.
+    pub(crate) gone: CancellationToken,
+    /// The agent ends: stop, and leave the API alone.
+    pub(crate) shutdown: CancellationToken,
+}
+
+/// When the whole cluster ends, containers get no longer than this.
+const SHUTDOWN_GRACE: Duration = Duration::from_secs(5);
+
+struct Worker {
+    shared: Arc<Shared>,
+    pod: Arc<Value>,
+    place: Place,
+    specs: Vec<Value>,
+    containers: Vec<Container>,
+    stop: CancellationToken,
+    tasks: JoinSet<()>,
+    sender: mpsc::UnboundedSender<(usize, News)>,
+    news: mpsc::UnboundedReceiver<(usize, News)>,
+}
+
+/// Runs one Pod until it is gone or the agent ends.
+pub(crate) async fn run(shared: Arc<Shared>, pod: Arc<Value>, signals: Signals) {
+    let Some(address) = shared.addresses.take() else {
+        shared.server.event(&pod, "Warning", "FailedCreatePodSandBox", "no loopback address is free", "kubelet");
+        return;
+    };
+    let mut worker = Worker::new(shared, pod, address);
+    worker.announce();
+    let grace = tokio::select! {
+        biased;
+        () = signals.gone.cancelled() => Some(Duration::ZERO),
+        () = signals.shutdown.cancelled() => None,
+        () = signals.delete.cancelled() => Some(worker.grace()),
+        never = worker.live() => match never {},
+    };
+    match grace {
+        Some(grace) => {
+            tokio::select! {
+                () = worker.terminate(grace) => {}
+                () = signals.gone.cancelled() => {}
+                () = signals.shutdown.cancelled() => worker.end(SHUTDOWN_GRACE).await,
+            }
+            worker.kill().await;
+            worker.remove();
+        }
+        None => {
+            worker.end(SHUTDOWN_GRACE).await;
+            worker.kill().await;
+        }
+    }
+    worker.shared.addresses.give_back(address);
+}
+
+// === impl Worker ===
+
+impl Worker {
+    fn new(shared: Arc<Shared>, pod: Arc<Value>, address: Ipv4Addr) -> Self {
+        let (sender, news) = mpsc::unbounded_channel();
+        let specs = container_specs(&pod);
+        let initial = |(role, spec): &(Role, Value)| waiting(*role, spec, specs.len() > main_count(&pod));
+        let containers = specs.iter().map(initial).collect();
+        let place = Place {
+            address,
+            host: shared.host(object::text(&pod, "/spec/nodeName")),
+            since: object::time(shared.ports.clock.now()),
+        };
+        Self {
+            shared,
+            pod,
+            place,
+            containers,
+            specs: specs.into_iter().map(|(_, spec)| spec).collect(),
+            stop: CancellationToken::new(),
+            tasks: JoinSet::new(),
+            sender,
+            news,
+        }
+    }
+
+    /// The address and the waiting containers, before anything runs.
+    fn announce(&mut self) {
+        let (namespace, name) = (object::namespace(&self.pod), object::name(&self.pod));
+        // Main containers first: the first is the one whose logs are meant.
+        let of = |main: bool| self.containers.iter().filter(move |c| (c.role == Role::Main) == main);
+        let names: Vec<String> = of(true).chain(of(false)).map(|c| c.name.clone()).collect();
+        self.shared.logs.add(namespace, name, object::uid(&self.pod), &names);
+        self.publish();
+    }
+
+    /// Init containers one after another, then the others together; then whatever they report.
+    async fn live(&mut self) -> std::convert::Infallible {
+        for index in 0..self.containers.len() {
+            let role = self.containers[index].role;
+            self.start(index);
+            while role != Role::Main && !self.past(index) {
+                self.hear().await;
+            }
+            if role == Role::Init && self.failed(index) {
+                self.stop.cancel();
+                break;
+            }
+        }
+        loop {
+            self.hear().await;
+            let finished = self.containers.iter().filter(|c| c.role == Role::Main).all(|c| c.done);
+            if finished {
+                self.stop.cancel(); // sidecars do not keep a Pod alive
+            }
+        }
+    }
+
+    fn past(&self, index: usize) -> bool {
+        let container = &self.containers[index];
+        container.done || container.role == Role::Sidecar && container.started
+    }
+
+    fn failed(&self, index: usize) -> bool {
+        matches!(&self.containers[index].phase, Phase::Ended(ended) if ended.code != 0)
+    }
+
+    fn start(&mut self, index: usize) {
+        let policy = match self.containers[index].role {
+            Role::Main => Policy::of(&self.pod),
+            Role::Init => Policy::of_init(&self.pod),
+            Role::Sidecar => Policy::Always,
+        };
+        let supervisor = Supervisor {
+            shared: Arc::clone(&self.shared),
+            pod: Arc::clone(&self.pod),
+            spec: self.specs[index].clone(),
+            index,
+            policy,
+            address: IpAddr::V4(self.place.address),
+            stop: self.stop.clone(),
+            news: self.sender.clone(),
+        };
+        self.tasks.spawn(supervisor.supervise());
+    }
+
+    /// Takes one piece of news and what else is there, then writes the status once. Cancel-safe.
+    async fn hear(&mut self) {
+        // This worker holds a sender, so the channel never ends.
+        if let Some((index, news)) = self.news.recv().await {
+            self.take(index, news);
+        }
+        self.catch_up();
+        self.publish();
+    }
+
+    fn catch_up(&mut self) {
+        while let Ok((index, news)) = self.news.try_recv() {
+            self.take(index, news);
+        }
+    }
+
+    fn take(&mut self, index: usize, news: News) {
+        let now = object::time(self.shared.ports.clock.now());
+        let phase = news.phase(&now);
+        let container = &mut self.containers[index];
+        let name = container.name.clone();
+        match news {
+            News::Waiting { .. } | News::Running => {
+                if let Phase::Ended(ended) = &container.phase {
+                    container.last = Some(ended.clone());
+                }
+                if matches!(news, News::Running) {
+                    container.restarts += u32::from(container.last.is_some());
+                    self.event("Normal", "Started", &format!("Started container {name}"));
+                }
+            }
+            News::Found(Finding::Started) => container.started = true,
+            News::Found(Finding::Ready) => container.ready = true,
+            News::Found(Finding::Unready) => container.ready = false,
+            News::Found(Finding::Failed { probe, why }) => {
+                self.event("Warning", "Unhealthy", &format!("{probe} probe failed: {why}"));
+            }
+            News::Ended(_) => {
+                container.ready = false;
+                container.started = false;
+            }
+            News::Done => container.done = true,
+        }
+        if let Some(phase) = phase {
+            self.containers[index].phase = phase;
+        }
+    }
+
+    /// The grace that the delete asked for.
+    fn grace(&self) -> Duration {
+        container::grace(&self.current().unwrap_or_else(|| Arc::clone(&self.pod)))
+    }
+
+    /// Asks all containers to stop and waits for them, for at most the grace.
+    async fn terminate(&mut self, grace: Duration) {
+        for name in self.containers.iter().filter(|c| matches!(c.phase, Phase::Running { .. })).map(|c| &c.name) {
+            self.event("Normal", "Killing", &format!("Stopping container {name}"));
+        }
+        self.containers.iter_mut().for_each(|container| container.ready = false);
+        self.publish();
+        self.end(grace).await;
+    }
+
+    async fn end(&mut self, grace: Duration) {
+        self.stop.cancel();
+        let all = async { while self.tasks.join_next().await.is_some() {} };
+        // Whatever is left after the grace is killed by the caller.
+        let _ = tokio::time::timeout(grace, all).await;
+    }
+
+    /// Dropping a container's future kills it.
+    async fn kill(&mut self) {
+        self.tasks.shutdown().await;
+        self.catch_up();
+    }
+
+    /// The last status, then the end of the object and of what belonged to it.
+    fn remove(&mut self) {
+        self.publish();
+        let (namespace, name, uid) = (object::namespace(&self.pod), object::name(&self.pod), object::uid(&self.pod));
+        if self.current().is_some()
+            && let Err(status) = self.shared.server.remove("pods", namespace, name, Some(uid))
+        {
+            tracing::debug!(namespace, name, %status, "the Pod was not removed");
+        }
+        self.shared.logs.remove(namespace, name, uid);
+    }
+
+    /// The Pod as it is stored, unless another one has its name now.
+    fn current(&self) -> Option<Arc<Value>> {
+        let pod = self.shared.server.get("pods", object::namespace(&self.pod), object::name(&self.pod))?;
+        (object::uid(&pod) == object::uid(&self.pod)).then_some(pod)
+    }
+
+    /// Writes the status if it is different. Tried again when somebody else wrote in between.
+    fn publish(&mut self) {
+        for _ in 0..5 {
+            let Some(current) = self.current() else { return };
+            let now = object::time(self.shared.ports.clock.now());
+            let status = status::build(&current, &self.containers, &self.place, &now);
+            if current.get("status") == Some(&status) {
+                self.pod = current;
+                return;
+            }
+            let mut pod = current.as_ref().clone();
+            object::members(&mut pod).insert("status".to_owned(), status);
+            match self.shared.server.update_status("pods", pod) {
+                Ok(stored) => {
+                    self.pod = stored;
+                    return;
+                }
+                Err(status) if status.code == 409 => {}
+                Err(status) => {
+                    tracing::debug!(pod = object::name(&self.pod), %status, "the status was not written");
+                    return;
+                }
+            }
+        }
+    }
+
+    fn event(&self, kind: &str, reason: &str, message: &str) {
+        self.shared.server.event(&self.pod, kind, reason, message, "kubelet");
+    }
+}
+
+/// Init containers first, in order, then the others.
+fn container_specs(pod: &Value) -> Vec<(Role, Value)> {
+    let list = |field: &str| pod.pointer(field).and_then(Value::as_array).cloned().unwrap_or_default();
+    let init = list("/spec/initContainers").into_iter().map(|spec| {
+        let sidecar = object::text(&spec, "/restartPolicy") == "Always";
+        (if sidecar { Role::Sidecar } else { Role::Init }, spec)
+    });
+    init.chain(list("/spec/containers").into_iter().map(|spec| (Role::Main, spec))).collect()
+}
+
+fn main_count(pod: &Value) -> usize {
+    pod.pointer("/spec/containers").and_then(Value::as_array).map_or(0, Vec::len)
+}
+
+fn waiting(role: Role, spec: &Value, has_init: bool) -> Container {
+    let reason = if has_init { "PodInitializing" } else { "ContainerCreating" };
+    Container {
+        name: object::text(spec, "/name").to_owned(),
+        image: object::text(spec, "/image").to_owned(),
+        role,
+        phase: Phase::Waiting { reason: reason.to_owned(), message: String::new() },
+        last: None,
+        restarts: 0,
+        started: false,
+        ready: false,
+        done: false,
+    }
+}

@@ -1,0 +1,167 @@
+//! Containers as local processes.
+
+use std::process::{ExitStatus, Stdio};
+
+use futures::future::BoxFuture;
+use rustix::process::{Pid, Signal};
+use tokio::io::{AsyncBufReadExt, AsyncRead, BufReader};
+use tokio::process::{Child, Command};
+use tokio_util::sync::CancellationToken;
+
+use crate::ports::{Container, Exit, LogSink, Runner};
+
+/// Runs `command` and `args` of a container as a process of this machine, in a process group of its own; images are not
+/// looked at. `stop` sends SIGTERM to the group; when the main process ends, or the future is dropped, SIGKILL goes to
+/// whatever is left of it. The environment is the container's, with `PATH` and `HOME` of this process beneath.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct ProcessRunner;
+
+/// What a shell answers when there is no such command.
+const NOT_FOUND: i32 = 127;
+
+/// Kills the process group on drop.
+struct Group(Option<Pid>);
+
+impl Runner for ProcessRunner {
+    fn run(&self, container: Container, stop: CancellationToken) -> BoxFuture<'static, Exit> {
+        Box::pin(run(container, stop))
+    }
+}
+
+async fn run(container: Container, stop: CancellationToken) -> Exit {
+    let mut words = container.command.iter().chain(&container.args);
+    let Some(program) = words.next() else {
+        let message = format!("image {} has no command here; set `command`", container.image);
+        return Exit { code: NOT_FOUND, message };
+    };
+    let mut command = Command::new(program);
+    command.args(words).env_clear();
+    command.envs(["PATH", "HOME"].into_iter().filter_map(|name| Some((name, std::env::var_os(name)?))));
+    command.envs(container.env.iter().map(|(name, value)| (name, value)));
+    if let Some(directory) = &container.working_dir {
+        command.current_dir(directory);
+    }
+    command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped()).process_group(0).kill_on_drop(true);
+    let mut child = match command.spawn() {
+        Ok(child) => child,
+        Err(error) => return Exit { code: NOT_FOUND, message: format!("cannot start {program}: {error}") },
+    };
+    let group = Group::of(&child);
+    let output = [
+        child.stdout.take().map(|out| tokio::spawn(copy(out, container.log.clone()))),
+        child.stderr.take().map(|err| tokio::spawn(copy(err, container.log.clone()))),
+    ];
+    let status = wait(&mut child, &group, &stop).await;
+    drop(group);
+    for copying in output.into_iter().flatten() {
+        // The pipes close with the group; what fails to copy is lost output only.
+        let _ = copying.await;
+    }
+    exit(status)
+}
+
+async fn wait(child: &mut Child, group: &Group, stop: &CancellationToken) -> std::io::Result<ExitStatus> {
+    tokio::select! {
+        status = child.wait() => return status,
+        () = stop.cancelled() => group.signal(Signal::TERM),
+    }
+    child.wait().await
+}
+
+fn exit(status: std::io::Result<ExitStatus>) -> Exit {
+    use std::os::unix::process::ExitStatusExt;
+    match status {
+        Ok(status) => {
+            let code = status.code().or_else(|| status.signal().map(|signal| 128 + signal)).unwrap_or(1);
+            Exit { code, message: String::new() }
+        }
+        Err(error) => Exit { code: 1, message: format!("cannot wait for the process: {error}") },
+    }
+}
+
+/// Copies lines as they come; bytes that are no UTF-8 are replaced.
+async fn copy(from: impl AsyncRead + Unpin, to: LogSink) {
+    let mut reader = BufReader::new(from);
+    let mut line = Vec::new();
+    while let Ok(1..) = reader.read_until(b'\n', &mut line).await {
+        let text = line.strip_suffix(b"\n").unwrap_or(&line);
+        to.write_line(&String::from_utf8_lossy(text));
+        line.clear();
+    }
+}
+
+// === impl Group ===
+
+impl Group {
+    fn of(child: &Child) -> Self {
+        Self(child.id().and_then(|id| i32::try_from(id).ok()).and_then(Pid::from_raw))
+    }
+
+    /// A group that is gone already needs no signal.
+    fn signal(&self, signal: Signal) {
+        if let Some(pid) = self.0 {
+            let _ = rustix::process::kill_process_group(pid, signal);
+        }
+    }
+}
+
+impl Drop for Group {
+    fn drop(&mut self) {
+        self.signal(Signal::KILL);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+    use std::net::{IpAddr, Ipv4Addr};
+
+    use super::*;
+
+    fn shell(script: &str) -> Container {
+        Container {
+            namespace: "n".to_owned(),
+            pod: "p".to_owned(),
+            pod_uid: "u".to_owned(),
+            name: "c".to_owned(),
+            image: "none".to_owned(),
+            command: ["sh", "-c", script].map(str::to_owned).to_vec(),
+            args: Vec::new(),
+            env: vec![("GREETING".to_owned(), "hello".to_owned())],
+            address: IpAddr::V4(Ipv4Addr::LOCALHOST),
+            working_dir: None,
+            labels: BTreeMap::new(),
+            resources: serde_json::Value::Null,
+            log: LogSink::default(),
+        }
+    }
+
+    #[tokio::test]
+    async fn output_and_code_are_the_process_own() {
+        let container = shell("echo $GREETING; echo oops >&2; exit 3");
+        let log = container.log.clone();
+        let exit = ProcessRunner.run(container, CancellationToken::new()).await;
+        assert_eq!(exit.code, 3);
+        let mut lines = log.lines(None);
+        lines.sort();
+        assert_eq!(lines, ["hello\n", "oops\n"]);
+    }
+
+    #[tokio::test]
+    async fn stop_asks_politely() {
+        let stop = CancellationToken::new();
+        stop.cancel();
+        // exec: the shell itself would wait for its child before the trap.
+        let exit = ProcessRunner.run(shell("exec sleep 1000"), stop).await;
+        assert_eq!(exit.code, 128 + 15);
+    }
+
+    #[tokio::test]
+    async fn no_such_program_is_an_exit() {
+        let mut container = shell("");
+        container.command = vec!["/no/such/program".to_owned()];
+        let exit = ProcessRunner.run(container, CancellationToken::new()).await;
+        assert_eq!(exit.code, NOT_FOUND);
+        assert!(exit.message.contains("/no/such/program"), "{}", exit.message);
+    }
+}

@@ -1,0 +1,307 @@
+//! The scheduler: binds Pods to nodes, or says why it cannot, once per reason.
+//!
+//! A turn is a pure function of Pods and nodes ([`assign`]); it runs after something changed that could make a
+//! difference, and otherwise not at all. `schedulerName` `default-scheduler` and `volcano` are both served here. Pods of a
+//! Volcano PodGroup are bound only when `spec.minMember` of them fit at once; `minTaskMember` and `subGroupPolicy` are
+//! not read yet. Preemption, pod affinity and topology spread are not done.
+
+mod filter;
+mod score;
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use serde_json::{Value, json};
+use tokio_util::sync::CancellationToken;
+
+use crate::Server;
+use crate::object;
+use crate::ports::Ports;
+use crate::watch::Change;
+use crate::workloads::condition::{self, Condition};
+use filter::{Candidate, Unfit};
+
+const POD_GROUPS: &str = "podgroups.scheduling.volcano.sh";
+const GROUP_NAME: &str = "scheduling.k8s.io/group-name";
+
+/// What became of one pending Pod.
+#[derive(Debug)]
+struct Verdict {
+    pod: Arc<Value>,
+    outcome: Outcome,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+enum Outcome {
+    Bind { node: String },
+    Wait { reason: &'static str, message: String },
+}
+
+/// Runs the scheduler until `stop`.
+pub async fn run(server: Server, ports: Ports, stop: CancellationToken) {
+    let mut changes = server.subscribe();
+    loop {
+        turn(&server, &ports);
+        loop {
+            let change = tokio::select! {
+                () = stop.cancelled() => return,
+                change = changes.next() => change,
+            };
+            match change {
+                Ok(change) if !matters(&change) => {}
+                _ => break,
+            }
+        }
+    }
+}
+
+/// Whether a change could let a Pod be placed: a new Pod or group, room that came free, a node that is different.
+fn matters(change: &Change) -> bool {
+    let spec = |object: &Option<Arc<Value>>| object.as_ref().and_then(|o| o.get("spec").cloned());
+    match change.resource.as_str() {
+        "pods" => {
+            let finished = |pod: &Option<Arc<Value>>| pod.as_ref().is_none_or(|pod| is_finished(pod));
+            change.old.is_none() || finished(&change.new) || spec(&change.old) != spec(&change.new)
+        }
+        "nodes" => {
+            let facts = |node: &Option<Arc<Value>>| {
+                let node = node.as_ref()?;
+                Some((node.pointer("/metadata/labels").cloned(), filter::allocatable(node)))
+            };
+            spec(&change.old) != spec(&change.new) || facts(&change.old) != facts(&change.new)
+        }
+        POD_GROUPS => spec(&change.old) != spec(&change.new),
+        _ => false,
+    }
+}
+
+fn turn(server: &Server, ports: &Ports) {
+    let pods = server.list("pods");
+    let verdicts = assign(&pods, &server.list("nodes"), &server.list(POD_GROUPS));
+    for verdict in verdicts {
+        let now = object::time(ports.clock.now());
+        let result = match &verdict.outcome {
+            Outcome::Bind { node } => bind(server, &verdict.pod, node, &now),
+            Outcome::Wait { reason, message } => refuse(server, &verdict.pod, reason, message, &now),
+        };
+        if let Err(status) = result {
+            // Somebody changed the Pod meanwhile; that change starts the next turn.
+            tracing::debug!(pod = object::name(&verdict.pod), %status, "not scheduled");
+        }
+    }
+}
+
+fn bind(server: &Server, pod: &Value, node: &str, now: &str) -> Result<(), apimachinery::status::Status> {
+    let mut bound = pod.clone();
+    bound["spec"]["nodeName"] = json!(node);
+    let stored = server.update("pods", bound)?;
+    let mut scheduled = stored.as_ref().clone();
+    let status = object::members(&mut scheduled).entry("status").or_insert_with(|| json!({}));
+    condition::set(status, Condition { kind: "PodScheduled", status: true, reason: "", message: "" }, now);
+    server.update_status("pods", scheduled)?;
+    let (namespace, name) = (object::namespace(pod), object::name(pod));
+    let message = format!("Successfully assigned {namespace}/{name} to {node}");
+    server.event(&stored, "Normal", "Scheduled", &message, "default-scheduler");
+    Ok(())
+}
+
+/// Writes the reason where it is new; the same reason again writes nothing and tells nobody.
+fn refuse(
+    server: &Server,
+    pod: &Value,
+    reason: &str,
+    message: &str,
+    now: &str,
+) -> Result<(), apimachinery::status::Status> {
+    let mut refused = pod.clone();
+    let status = object::members(&mut refused).entry("status").or_insert_with(|| json!({}));
+    condition::set(status, Condition { kind: "PodScheduled", status: false, reason, message }, now);
+    if refused == *pod {
+        return Ok(());
+    }
+    let stored = server.update_status("pods", refused)?;
+    if reason == "Unschedulable" {
+        server.event(&stored, "Warning", "FailedScheduling", message, "default-scheduler");
+    }
+    Ok(())
+}
+
+/// What to do with every pending Pod, given everything: highest priority first, then oldest, then by name.
+fn assign(pods: &[Arc<Value>], nodes: &[Arc<Value>], groups: &[Arc<Value>]) -> Vec<Verdict> {
+    let mut candidates = candidates(pods, nodes);
+    let mut pending: Vec<&Arc<Value>> = pods.iter().filter(|pod| is_pending(pod)).collect();
+    pending.sort_by_key(|pod| {
+        let priority = pod.pointer("/spec/priority").and_then(Value::as_i64).unwrap_or(0);
+        let created = object::text(pod, "/metadata/creationTimestamp");
+        (std::cmp::Reverse(priority), created, object::namespace(pod), object::name(pod))
+    });
+    let mut verdicts = Vec::new();
+    let mut gangs: BTreeMap<(String, String), Vec<&Arc<Value>>> = BTreeMap::new();
+    for pod in pending {
+        match group_of(pod) {
+            Some(group) => gangs.entry(group).or_default().push(pod),
+            None => verdicts.push(Verdict { pod: Arc::clone(pod), outcome: place(pod, &mut candidates) }),
+        }
+    }
+    for (group, members) in gangs {
+        let bound = pods.iter().filter(|pod| is_bound(pod) && group_of(pod).as_ref() == Some(&group)).count();
+        let found = groups.iter().find(|g| object::namespace(g) == group.0 && object::name(g) == group.1);
+        let minimum = found.map(|g| g.pointer("/spec/minMember").and_then(Value::as_u64).unwrap_or(1));
+        verdicts.extend(gang(&members, bound, minimum, &group.1, &mut candidates));
+    }
+    verdicts
+}
+
+/// All members that fit, if with those already bound they are at least the minimum; otherwise none.
+fn gang(
+    members: &[&Arc<Value>],
+    bound: usize,
+    minimum: Option<u64>,
+    group: &str,
+    candidates: &mut Vec<Candidate>,
+) -> Vec<Verdict> {
+    let verdict = |pod: &&Arc<Value>, outcome| Verdict { pod: Arc::clone(pod), outcome };
+    let Some(minimum) = minimum else {
+        let message = format!("pod group {group} is not found");
+        let wait = Outcome::Wait { reason: "Unschedulable", message };
+        return members.iter().map(|pod| verdict(pod, wait.clone())).collect();
+    };
+    let mut trial = candidates.clone();
+    let outcomes: Vec<Outcome> = members.iter().map(|pod| place(pod, &mut trial)).collect();
+    let fitting = outcomes.iter().filter(|outcome| matches!(outcome, Outcome::Bind { .. })).count();
+    if u64::try_from(fitting + bound).unwrap_or(u64::MAX) >= minimum {
+        *candidates = trial;
+        return members.iter().zip(outcomes).map(|(pod, outcome)| verdict(pod, outcome)).collect();
+    }
+    let why = outcomes.iter().find_map(|outcome| match outcome {
+        Outcome::Wait { message, .. } => Some(format!("; {message}")),
+        Outcome::Bind { .. } => None,
+    });
+    let message = format!(
+        "pod group is not ready, {fitting} of {} pending pods fit, {bound} are bound, {minimum} minAvailable{}",
+        members.len(),
+        why.unwrap_or_default()
+    );
+    let wait = Outcome::Wait { reason: "Unschedulable", message };
+    members.iter().map(|pod| verdict(pod, wait.clone())).collect()
+}
+
+/// The best node for one Pod, whose requests are then taken from it.
+fn place(pod: &Arc<Value>, candidates: &mut [Candidate]) -> Outcome {
+    let gates = pod.pointer("/spec/schedulingGates").and_then(Value::as_array);
+    if gates.is_some_and(|gates| !gates.is_empty()) {
+        let message = "Scheduling is blocked due to non-empty scheduling gates".to_owned();
+        return Outcome::Wait { reason: "SchedulingGated", message };
+    }
+    let mut refusals: Vec<Unfit> = Vec::new();
+    let mut best: Option<((i64, i64, i64), usize)> = None;
+    for (index, candidate) in candidates.iter().enumerate() {
+        match filter::unfit(pod, candidate) {
+            Some(unfit) => refusals.push(unfit),
+            None => {
+                let score = score::score(pod, candidate);
+                if best.is_none_or(|(highest, _)| score > highest) {
+                    best = Some((score, index));
+                }
+            }
+        }
+    }
+    let Some(candidate) = best.and_then(|(_, index)| candidates.get_mut(index)) else {
+        return Outcome::Wait { reason: "Unschedulable", message: filter::explain(&refusals) };
+    };
+    filter::add(&mut candidate.used, &filter::requests(pod));
+    Outcome::Bind { node: object::name(&candidate.node).to_owned() }
+}
+
+/// Nodes by name, each with what its Pods request.
+fn candidates(pods: &[Arc<Value>], nodes: &[Arc<Value>]) -> Vec<Candidate> {
+    let mut all: Vec<Candidate> = nodes
+        .iter()
+        .filter(|node| !object::is_deleting(node))
+        .map(|node| Candidate { node: Arc::clone(node), used: BTreeMap::new() })
+        .collect();
+    all.sort_by(|a, b| object::name(&a.node).cmp(object::name(&b.node)));
+    for pod in pods.iter().filter(|pod| is_bound(pod)) {
+        let name = object::text(pod, "/spec/nodeName");
+        if let Some(candidate) = all.iter_mut().find(|candidate| object::name(&candidate.node) == name) {
+            filter::add(&mut candidate.used, &filter::requests(pod));
+        }
+    }
+    all
+}
+
+fn is_finished(pod: &Value) -> bool {
+    matches!(object::text(pod, "/status/phase"), "Succeeded" | "Failed")
+}
+
+fn is_bound(pod: &Value) -> bool {
+    !object::text(pod, "/spec/nodeName").is_empty() && !is_finished(pod)
+}
+
+fn is_pending(pod: &Value) -> bool {
+    object::text(pod, "/spec/nodeName").is_empty()
+        && !object::is_deleting(pod)
+        && !is_finished(pod)
+        && matches!(object::text(pod, "/spec/schedulerName"), "" | "default-scheduler" | "volcano")
+}
+
+/// The Volcano PodGroup of a Pod, by namespace and name.
+fn group_of(pod: &Value) -> Option<(String, String)> {
+    if object::text(pod, "/spec/schedulerName") != "volcano" {
+        return None;
+    }
+    let name = pod.pointer("/metadata/annotations")?.get(GROUP_NAME)?.as_str()?;
+    Some((object::namespace(pod).to_owned(), name.to_owned()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn node(name: &str, gpus: i64) -> Arc<Value> {
+        let allocatable = json!({"cpu": "64", "memory": "512Gi", "nvidia.com/gpu": gpus.to_string()});
+        Arc::new(json!({"metadata": {"name": name}, "status": {"allocatable": allocatable}}))
+    }
+
+    fn pod(name: &str, gpus: i64, group: Option<&str>) -> Arc<Value> {
+        let mut pod = json!({
+            "metadata": {"name": name, "namespace": "n"},
+            "spec": {"containers": [{"resources": {"limits": {"nvidia.com/gpu": gpus}}}]},
+        });
+        if let Some(group) = group {
+            pod["metadata"]["annotations"] = json!({GROUP_NAME: group});
+            pod["spec"]["schedulerName"] = json!("volcano");
+        }
+        Arc::new(pod)
+    }
+
+    fn bound(verdicts: &[Verdict]) -> Vec<(&str, Option<&str>)> {
+        let node = |verdict: &Verdict| match &verdict.outcome {
+            Outcome::Bind { node } => Some(node.clone()),
+            Outcome::Wait { .. } => None,
+        };
+        verdicts
+            .iter()
+            .map(|v| (object::name(&v.pod), node(v).map(|n| &*Box::leak(n.into_boxed_str()))))
+            .collect()
+    }
+
+    #[test]
+    fn one_turn_does_not_give_a_gpu_twice() {
+        let pods = [pod("a", 8, None), pod("b", 8, None), pod("c", 8, None)];
+        let verdicts = assign(&pods, &[node("y", 8), node("x", 8)], &[]);
+        assert_eq!(bound(&verdicts), [("a", Some("x")), ("b", Some("y")), ("c", None)]);
+        let Outcome::Wait { message, .. } = &verdicts[2].outcome else { panic!() };
+        assert!(message.starts_with("0/2 nodes are available: 2 Insufficient nvidia.com/gpu. preemption: "), "{message}");
+    }
+
+    #[test]
+    fn a_gang_is_placed_together_or_not_at_all() {
+        let group = |minimum: u64| Arc::new(json!({"metadata": {"name": "g", "namespace": "n"}, "spec": {"minMember": minimum}}));
+        let pods = [pod("a", 8, Some("g")), pod("b", 8, Some("g"))];
+        let none = assign(&pods, &[node("x", 8)], &[group(2)]);
+        assert_eq!(bound(&none), [("a", None), ("b", None)]);
+        let both = assign(&pods, &[node("x", 8), node("y", 8)], &[group(2)]);
+        assert_eq!(bound(&both), [("a", Some("x")), ("b", Some("y"))]);
+    }
+}
