@@ -9,7 +9,7 @@ use std::{io, sync::Arc, time::Duration};
 
 use hyper::service::service_fn;
 use hyper_util::{
-    rt::{TokioExecutor, TokioIo},
+    rt::{TokioExecutor, TokioIo, TokioTimer},
     server::conn::auto::Builder,
 };
 use tokio::{
@@ -21,6 +21,9 @@ use tokio_util::sync::CancellationToken;
 
 use crate::pool::Pools;
 use proxy::Proxy;
+
+/// Idle client connections, and heads that do not end, are closed after this.
+const IDLE: Duration = Duration::from_secs(60);
 
 /// How long running answers may go on after `stop`.
 const DRAIN: Duration = Duration::from_secs(2);
@@ -62,7 +65,8 @@ async fn connection(stream: TcpStream, proxy: Arc<Proxy>, stop: CancellationToke
         let proxy = Arc::clone(&proxy);
         async move { Ok::<_, std::convert::Infallible>(proxy.answer(request).await) }
     });
-    let server = Builder::new(TokioExecutor::new());
+    let mut server = Builder::new(TokioExecutor::new());
+    server.http1().timer(TokioTimer::new()).header_read_timeout(IDLE);
     let connection = server.serve_connection(TokioIo::new(stream), service);
     let mut connection = std::pin::pin!(connection);
     let ended = tokio::select! {

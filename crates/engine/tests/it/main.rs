@@ -1,4 +1,5 @@
 //! The engine over real sockets: recordings of vLLM replayed, and time that follows load.
+#![allow(clippy::unwrap_used, reason = "a test that cannot go on should say where")]
 
 mod client;
 mod load;

@@ -178,11 +178,15 @@ fn end_to_end(headers: &HeaderMap) -> HeaderMap {
     let named: Vec<String> =
         named.flat_map(|list| list.split(',')).map(|name| name.trim().to_ascii_lowercase()).collect();
     let ours = |name: &str| ["x-gateway-", "x-llm-d-", "x-ostler-"].iter().any(|prefix| name.starts_with(prefix));
-    let kept = headers.iter().filter(|(name, _)| {
-        let name = name.as_str();
-        !HOP_BY_HOP.contains(&name) && !ours(name) && !named.iter().any(|other| other == name)
-    });
-    kept.map(|(name, value)| (name.clone(), value.clone())).collect()
+    let mut kept = HeaderMap::with_capacity(headers.len());
+    for (name, value) in headers {
+        let text = name.as_str();
+        if !HOP_BY_HOP.contains(&text) && !ours(text) && !named.iter().any(|other| other == text) {
+            // A header may stand several times; all of them go on.
+            kept.append(name, value.clone());
+        }
+    }
+    kept
 }
 
 /// The engine's answer as the client receives it; `restore` holds the engine's and the client's model name.
@@ -236,10 +240,13 @@ mod tests {
             ("x-ostler-pod", "p"),
             ("authorization", "Bearer t"),
             ("x-request-id", "abc"),
+            ("accept", "a/b"),
+            ("accept", "c/d"),
         ] {
             headers.append(name, HeaderValue::from_static(value));
         }
-        let kept: Vec<String> = end_to_end(&headers).keys().map(ToString::to_string).collect();
-        assert_eq!(kept, ["authorization", "x-request-id"]);
+        let kept = end_to_end(&headers);
+        let names: Vec<&str> = kept.iter().map(|(name, _)| name.as_str()).collect();
+        assert_eq!(names, ["authorization", "x-request-id", "accept", "accept"]);
     }
 }
