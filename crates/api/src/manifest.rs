@@ -21,7 +21,7 @@ pub struct ManifestError {
     pub source_name: String,
     pub document: usize,
     /// `Kind namespace/name` where known.
-    pub object: Option<String>,
+    pub object: Option<Box<str>>,
     /// Field path where known.
     pub path: Option<String>,
     pub cause: String,
@@ -104,7 +104,7 @@ impl Document {
         ManifestError {
             source_name: self.source.clone(),
             document: self.index,
-            object: Some(self.object()),
+            object: Some(self.object().into()),
             path: None,
             cause: String::new(),
             hint: None,
