@@ -7,11 +7,14 @@ const RUNNERS_UP: usize = 10;
 /// Rejected candidates that are kept.
 const REJECTED: usize = 20;
 
-/// The record to keep: `recorded` if `fresh` (a service's entry of `ostler plan -o json`) makes the same choice.
+/// The record to keep: the service's own unless `plan` (its entry of `ostler plan -o json`) chooses otherwise, or the
+/// service was edited, which asks for a new decision.
 #[must_use]
-pub fn record(recorded: &Value, fresh: &Value) -> Value {
-    let bounded = bounded(fresh);
-    if recorded.is_object() && choice(recorded) == choice(&bounded) { recorded.clone() } else { bounded }
+pub fn record(service: &Value, plan: &Value) -> Value {
+    let recorded = &service["status"]["decision"];
+    let edited = service["status"]["observedGeneration"] != service["metadata"]["generation"];
+    let bounded = bounded(plan);
+    if recorded.is_object() && !edited && choice(recorded) == choice(&bounded) { recorded.clone() } else { bounded }
 }
 
 /// The plan's record without its objects, its candidates limited, the rest counted.
@@ -33,8 +36,12 @@ fn bounded(plan: &Value) -> Value {
     Value::Object(decision)
 }
 
-/// What makes two records one choice: the outcome and who was refused why; no scores, no free numbers.
+/// What makes two records one choice: the winner and its layout; or, without one, who was refused why. No scores, no
+/// free numbers, and not whether the winner was selected or kept.
 fn choice(decision: &Value) -> Value {
+    if decision["feasible"] == true {
+        return json!([decision["runtime"], decision["components"]]);
+    }
     let candidates = decision["candidates"].as_array().map(Vec::as_slice).unwrap_or_default();
     let mut refused: Vec<Value> = candidates
         .iter()
@@ -42,7 +49,7 @@ fn choice(decision: &Value) -> Value {
         .map(|one| json!([one["runtime"], one["scope"], one["rejected"]["code"]]))
         .collect();
     refused.sort_by_key(Value::to_string);
-    json!([decision["feasible"], decision["reason"], decision["runtime"], decision["components"], refused])
+    json!([decision["reason"], refused])
 }
 
 #[cfg(test)]
@@ -56,12 +63,17 @@ mod tests {
                 {"runtime": "loser", "rejected": {"code": "SizeOutOfRange", "message": "m"}}]})
     }
 
+    fn service(generation: i64, decision: &Value) -> Value {
+        json!({"metadata": {"generation": generation}, "status": {"observedGeneration": 1, "decision": decision}})
+    }
+
     #[test]
     fn the_record_stays_while_the_choice_stays() {
         let first = record(&Value::Null, &plan("a", 0.5));
         assert!(first["objects"].is_null());
-        assert_eq!(record(&first, &plan("a", 0.7)), first);
-        assert_eq!(record(&first, &plan("b", 0.7))["runtime"]["name"], "b");
+        assert_eq!(record(&service(1, &first), &plan("a", 0.7)), first);
+        assert_ne!(record(&service(2, &first), &plan("a", 0.7)), first);
+        assert_eq!(record(&service(1, &first), &plan("b", 0.7))["runtime"]["name"], "b");
     }
 
     #[test]

@@ -42,7 +42,7 @@ pub fn status(findings: &Findings<'_>, conditions: &[Condition], now: Timestamp)
     let mut status = json!({
         "observedGeneration": generation,
         "conditions": render(&service["status"]["conditions"], conditions, generation, now),
-        "decision": decision::record(&service["status"]["decision"], plan),
+        "decision": decision::record(service, plan),
     });
     let components = components(findings);
     if let Some(url) = ["router", "engine"].iter().find_map(|name| components.get(*name)?.get("url")) {
@@ -77,7 +77,7 @@ fn runtime_resolved(plan: &Value) -> Condition {
     if plan["feasible"] == true {
         let name = plan["runtime"]["name"].as_str();
         let message = name.map_or_else(|| "the service brings its own engine".to_owned(), |name| format!("runtime {name}"));
-        return Condition::new("RuntimeResolved", true, reason, message);
+        return Condition::new("RuntimeResolved", true, "Selected", message);
     }
     if about_accelerators(plan) && plan["runtime"]["name"].is_string() {
         return Condition::new("RuntimeResolved", true, "Selected", "a runtime fits; its accelerators do not");
