@@ -1,0 +1,184 @@
+//! What was decided: the winner, every candidate with its rank or its reason, and warnings. The same record goes to
+//! `plan -o json`, to status and to events.
+
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
+
+use crate::fit::Shape;
+use crate::reason::{ClassRejection, Rejection, Told, Warning};
+use crate::supply::Scope;
+
+/// The outcome for one service.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Decision {
+    pub feasible: bool,
+    /// `Selected`, `Kept`, or why nothing was chosen.
+    pub reason: String,
+    pub message: String,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub runtime: Option<RuntimeRef>,
+    #[serde(default)]
+    pub components: BTreeMap<String, ComponentDecision>,
+    /// Ranked ones first, then rejected ones, the nearest first.
+    #[serde(default)]
+    pub candidates: Vec<Candidate>,
+    #[serde(default)]
+    pub warnings: Vec<Warning>,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct RuntimeRef {
+    pub name: String,
+    pub scope: Scope,
+}
+
+/// What one component gets. Without a class the component runs as runtime and service say.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct ComponentDecision {
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub accelerator_class: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub resource: Option<String>,
+    #[serde(default)]
+    pub accelerators_per_node: u32,
+    pub nodes: u32,
+    pub replicas: u32,
+    /// Dollars for one replica.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cost_per_hour: Option<f64>,
+}
+
+/// One runtime that was looked at.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Candidate {
+    pub runtime: String,
+    pub scope: Scope,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub rank: Option<usize>,
+    #[serde(default, skip_serializing_if = "is_false")]
+    pub selected: bool,
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub accelerators: Vec<AcceleratorCandidate>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub rejected: Option<Rejection>,
+}
+
+#[allow(clippy::trivially_copy_pass_by_ref)] // the signature that serde asks for
+fn is_false(value: &bool) -> bool {
+    !value
+}
+
+/// One class that was looked at for one component of a candidate.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct AcceleratorCandidate {
+    pub component: String,
+    pub class: String,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub rank: Option<usize>,
+    /// Between 0 and 1, by the ranking in force.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub score: Option<f64>,
+    #[serde(flatten)]
+    pub verdict: Verdict,
+}
+
+/// Why a class stands where it stands.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Verdict {
+    Eligible(Eligibility),
+    Rejected(ClassRejection),
+    /// Read back from JSON.
+    Recorded(Told),
+}
+
+/// The numbers of an eligible class.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Eligibility {
+    pub shape: Shape,
+    pub ranking: &'static str,
+    pub score: f64,
+    pub cost: Option<f64>,
+    pub performance: f64,
+    /// Dollars for one replica.
+    pub hourly: Option<f64>,
+    /// Free and total accelerators on nodes that the component may use.
+    pub free: Option<(u32, u32)>,
+    pub enough: bool,
+}
+
+impl Verdict {
+    #[must_use]
+    pub fn code(&self) -> &str {
+        match self {
+            Self::Eligible(_) => "Eligible",
+            Self::Rejected(rejection) => rejection.code(),
+            Self::Recorded(told) => &told.code,
+        }
+    }
+}
+
+impl std::fmt::Display for Verdict {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Eligible(eligibility) => eligibility.fmt(f),
+            Self::Rejected(rejection) => rejection.fmt(f),
+            Self::Recorded(told) => f.write_str(&told.message),
+        }
+    }
+}
+
+impl std::fmt::Display for Eligibility {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{} {:.2}", self.ranking, self.score)?;
+        match self.cost {
+            Some(cost) => write!(f, " (cost {cost:.2}, performance {:.2})", self.performance)?,
+            None => write!(f, " (performance {:.2})", self.performance)?,
+        }
+        write!(f, ", ×{}", self.shape.per_node)?;
+        if self.shape.nodes > 1 {
+            write!(f, " on {} nodes", self.shape.nodes)?;
+        }
+        if let Some(hourly) = self.hourly {
+            write!(f, ", ${hourly:.2}/h")?;
+        }
+        match self.free {
+            None => f.write_str(", availability unknown"),
+            Some((free, total)) if self.enough => write!(f, ", {free} of {total} free"),
+            Some((free, _)) => write!(f, ", no free capacity: needs {}, free {free}", self.shape.accelerators()),
+        }
+    }
+}
+
+impl Serialize for Verdict {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        Told { code: self.code().to_owned(), message: self.to_string() }.serialize(serializer)
+    }
+}
+
+impl<'de> Deserialize<'de> for Verdict {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        Told::deserialize(deserializer).map(Self::Recorded)
+    }
+}
+
+/// The choice in force, read from status or from the workload.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Incumbent {
+    pub runtime: RuntimeRef,
+    /// Class per component, where there is one.
+    pub classes: BTreeMap<String, String>,
+}
+
+impl Incumbent {
+    /// What a recorded decision chose; `None` if it chose nothing.
+    #[must_use]
+    pub fn of(decision: &Decision) -> Option<Self> {
+        let class = |component: &ComponentDecision| component.accelerator_class.clone();
+        let chosen = decision.components.iter().filter_map(|(name, component)| Some((name.clone(), class(component)?)));
+        Some(Self { runtime: decision.runtime.clone()?, classes: chosen.collect() })
+    }
+}

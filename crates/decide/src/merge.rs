@@ -1,0 +1,60 @@
+//! Merging of what runtime, accelerator configuration and service say: later layers win, and warnings say where they did.
+
+pub mod args;
+pub mod env;
+pub mod placement;
+pub mod resources;
+
+use serde_json::{Map, Value};
+
+/// Tuning for one class (`acceleratorConfigurations[]`), from any of the places where it may stand.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Configuration {
+    pub class: String,
+    /// `EnvVar`s.
+    pub env: Vec<Value>,
+    /// `ResourceRequirements`; null if unstated.
+    pub resources: Value,
+    /// Part of a container: image, args, env, resources, volumeMounts.
+    pub runner: Map<String, Value>,
+}
+
+impl Configuration {
+    /// Arguments that the configuration adds to the engine's.
+    #[must_use]
+    pub fn args(&self) -> Vec<String> {
+        let args = self.runner.get("args").and_then(Value::as_array).into_iter().flatten();
+        args.filter_map(|arg| arg.as_str().map(str::to_owned)).collect()
+    }
+
+    /// Tensor × pipeline parallelism that its arguments or environment state.
+    #[must_use]
+    pub fn parallelism(&self) -> Option<u32> {
+        let args = self.args();
+        args::parallelism(args.iter().map(String::as_str)).or_else(|| env::parallelism(&self.env))
+    }
+}
+
+/// The configuration for `class` out of `layers`, weakest first: runtime spec, matching format entry, component of the
+/// runtime, component of the service. Entries for other classes do not count.
+#[must_use]
+pub fn configuration(class: &str, layers: &[&[Configuration]]) -> Configuration {
+    let mut merged = Configuration { class: class.to_owned(), ..Configuration::default() };
+    for layer in layers.iter().flat_map(|layer| layer.iter()).filter(|layer| layer.class == class) {
+        let args = args::replace(&merged.args(), &layer.args());
+        let runner_env = layer.runner.get("env").and_then(Value::as_array).cloned().unwrap_or_default();
+        merged.env = env::overlay(&env::overlay(&merged.env, &runner_env), &layer.env);
+        merged.resources = resources::overlay(&merged.resources, layer.runner.get("resources").unwrap_or(&Value::Null));
+        merged.resources = resources::overlay(&merged.resources, &layer.resources);
+        for (field, value) in &layer.runner {
+            merged.runner.insert(field.clone(), value.clone());
+        }
+        if !args.is_empty() {
+            merged.runner.insert("args".to_owned(), args.into());
+        }
+    }
+    merged.runner.remove("env");
+    merged.runner.remove("resources");
+    merged
+}
+

@@ -1,0 +1,221 @@
+//! Total orders over what may serve: classes of one component, and runtimes. The first difference decides.
+
+use std::cmp::{Ordering, Reverse};
+
+use crate::decision::Eligibility;
+use crate::demand::{Model, Ranking, Selector};
+use crate::eligibility::{self, Case};
+use crate::fit::Shape;
+use crate::strategy::{self, Contender, Score};
+use crate::supply::{Class, Format, Runtime, Scope, SizeRange};
+
+/// One entry of a runtime's `preferenceOrder`.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Preference {
+    pub class: String,
+    /// 0–100.
+    pub score: i32,
+    /// ORed; empty means always.
+    pub conditions: Vec<Condition>,
+}
+
+/// All comparisons of one list item hold.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Condition {
+    /// Against the model's parameter count.
+    pub model_size: Option<Comparison>,
+    /// Against the prompt's tokens: known per request only, so it never decides here.
+    pub request_size: Option<Comparison>,
+}
+
+/// `<30B`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Comparison {
+    pub operator: Operator,
+    pub value: u64,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Operator {
+    Less,
+    LessOrEqual,
+    Equal,
+    GreaterOrEqual,
+    Greater,
+}
+
+impl Comparison {
+    #[must_use]
+    pub fn holds(self, value: u64) -> bool {
+        let order = value.cmp(&self.value);
+        match self.operator {
+            Operator::Less => order.is_lt(),
+            Operator::LessOrEqual => order.is_le(),
+            Operator::Equal => order.is_eq(),
+            Operator::GreaterOrEqual => order.is_ge(),
+            Operator::Greater => order.is_gt(),
+        }
+    }
+}
+
+/// The runtime's liking for `class`: the best score among entries whose conditions hold, 0 without one.
+#[must_use]
+pub fn preference(runtime: &Runtime, class: &str, model: Option<&Model>) -> i32 {
+    let entries = runtime.requirements.preferences.iter().filter(|entry| entry.class == class);
+    entries.filter(|entry| holds(&entry.conditions, model)).map(|entry| entry.score).max().unwrap_or(0)
+}
+
+fn holds(conditions: &[Condition], model: Option<&Model>) -> bool {
+    let size = |comparison: Comparison| {
+        model.and_then(|model| model.parameters).is_some_and(|parameters| comparison.holds(parameters))
+    };
+    conditions.is_empty() || conditions.iter().any(|condition| condition.model_size.is_none_or(size))
+}
+
+/// An eligible class of one component, ranked.
+pub struct RankedClass<'a> {
+    pub class: &'a Class,
+    pub eligibility: Eligibility,
+    pub within_threshold: bool,
+    position: usize,
+    preference: i32,
+    capacity: Capacity,
+    listed: usize,
+    score: Score,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+enum Capacity {
+    Enough,
+    Unknown,
+    TooLittle,
+}
+
+/// Ranks eligible classes, best first. Also returns the score terms that had to be left out.
+#[must_use]
+pub fn classes<'a>(case: &Case<'_>, replicas: u32, eligible: &[(&'a Class, Shape)]) -> (Vec<RankedClass<'a>>, Vec<&'static str>) {
+    let contenders: Vec<Contender<'a>> = eligible.iter().map(|(class, shape)| Contender { class, shape: *shape }).collect();
+    let selector = &case.component.selector;
+    let scores = strategy::scores(selector.ranking, case.model, &contenders);
+    let pairs = contenders.iter().zip(scores.of);
+    let mut ranked: Vec<RankedClass<'a>> = pairs.map(|(contender, score)| standing(case, replicas, contender, score)).collect();
+    ranked.sort_by(|a, b| class_order(selector, a, b));
+    (ranked, scores.dropped)
+}
+
+fn standing<'a>(case: &Case<'_>, replicas: u32, contender: &Contender<'a>, score: Score) -> RankedClass<'a> {
+    let (class, shape) = (contender.class, contender.shape);
+    let selector = &case.component.selector;
+    let nodes = eligibility::usable_nodes(case, class);
+    let wanted = shape.nodes.saturating_mul(replicas.max(1));
+    let capacity = match &nodes {
+        None => Capacity::Unknown,
+        Some(nodes) if nodes.slots(shape.per_node) >= wanted => Capacity::Enough,
+        Some(_) => Capacity::TooLittle,
+    };
+    let hourly = contender.hourly();
+    let place = |names: &[String]| names.iter().position(|name| *name == class.name).unwrap_or(usize::MAX);
+    RankedClass {
+        class,
+        within_threshold: within(selector.cost_threshold, hourly),
+        position: place(&selector.preferred),
+        preference: preference(case.runtime, &class.name, case.model),
+        capacity,
+        listed: case.runtime.requirements.classes.as_deref().map_or(usize::MAX, place),
+        eligibility: Eligibility {
+            shape,
+            ranking: selector.ranking.as_str(),
+            score: rounded(score.total),
+            cost: score.cost.map(rounded),
+            performance: rounded(score.performance),
+            hourly: hourly.map(rounded),
+            free: nodes.map(|nodes| (nodes.free(), nodes.total())),
+            enough: capacity != Capacity::TooLittle,
+        },
+        score,
+    }
+}
+
+fn within(threshold: Option<f64>, hourly: Option<f64>) -> bool {
+    threshold.is_none_or(|threshold| hourly.is_some_and(|price| price <= threshold))
+}
+
+/// An annotation outranks the service's fields, so the threshold comes first. Beyond it, the cheapest is taken.
+fn class_order(selector: &Selector, a: &RankedClass<'_>, b: &RankedClass<'_>) -> Ordering {
+    let beyond = selector.cost_threshold.is_some() && !a.within_threshold && !b.within_threshold;
+    let price = |class: &RankedClass<'_>| class.eligibility.hourly.unwrap_or(f64::INFINITY);
+    let cheapest = if beyond { price(a).total_cmp(&price(b)) } else { Ordering::Equal };
+    let first_listed = match selector.ranking {
+        Ranking::FirstAvailable => a.listed.cmp(&b.listed),
+        _ => Ordering::Equal,
+    };
+    b.within_threshold
+        .cmp(&a.within_threshold)
+        .then(cheapest)
+        .then(a.position.cmp(&b.position))
+        .then(b.preference.cmp(&a.preference))
+        .then(a.capacity.cmp(&b.capacity))
+        .then(first_listed)
+        .then(a.score.unpriced.cmp(&b.score.unpriced))
+        .then(b.score.total.total_cmp(&a.score.total))
+        .then_with(|| a.class.name.cmp(&b.class.name))
+}
+
+/// Four decimals: scores are shown, compared in tests, and equal on every machine.
+fn rounded(value: f64) -> f64 {
+    (value * 10_000.0).round() / 10_000.0
+}
+
+/// What a runtime is ranked by before classes count.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Suitability {
+    scope: Scope,
+    architecture_unstated: bool,
+    size: SizeFit,
+    /// Stated before unstated, higher first.
+    priority: Reverse<Option<i32>>,
+}
+
+/// The whole order of runtimes; the last terms make it total.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct RuntimeOrder {
+    pub suitability: Suitability,
+    pub no_capacity: bool,
+    newest: Reverse<Option<String>>,
+    name: String,
+}
+
+/// Narrowest first.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum SizeFit {
+    TwoSided(u64),
+    OneSided(u64),
+    Unbounded,
+    /// The model states no size: all are equal.
+    Unknown,
+}
+
+#[must_use]
+pub fn runtime(runtime: &Runtime, entry: Option<&Format>, model: Option<&Model>, no_capacity: bool) -> RuntimeOrder {
+    let priority = entry.filter(|entry| entry.auto_select).and_then(|entry| entry.priority);
+    RuntimeOrder {
+        suitability: Suitability {
+            scope: runtime.scope,
+            architecture_unstated: entry.is_none_or(|entry| entry.architecture.is_none()),
+            size: size_fit(runtime.size, model),
+            priority: Reverse(priority),
+        },
+        no_capacity,
+        newest: Reverse(runtime.created.clone()),
+        name: runtime.name.clone(),
+    }
+}
+
+fn size_fit(range: SizeRange, model: Option<&Model>) -> SizeFit {
+    let Some(size) = model.and_then(|model| model.parameters) else { return SizeFit::Unknown };
+    match (range.min, range.max) {
+        (Some(min), Some(max)) => SizeFit::TwoSided(size.abs_diff(min).saturating_add(size.abs_diff(max))),
+        (Some(bound), None) | (None, Some(bound)) => SizeFit::OneSided(size.abs_diff(bound)),
+        (None, None) => SizeFit::Unbounded,
+    }
+}

@@ -1,0 +1,107 @@
+//! From API objects to what `decide` works on. A value that cannot be understood is an error with its field path, never a zero.
+
+mod class;
+mod runtime;
+mod service;
+
+use std::collections::BTreeMap;
+
+use api::capability::ComputeCapability;
+use api::ome::{AcceleratorCapabilities, AcceleratorConfiguration, Component as ComponentSpec, VersionedName};
+use api::version::Version;
+use serde_json::Value;
+
+use crate::demand::{Capabilities, Named, Performance};
+use crate::inventory;
+use crate::merge::{Configuration, args};
+
+/// A field that cannot be understood.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{path}: {cause}")]
+pub struct ReadError {
+    /// Such as `spec.modelFormat.version` or `metadata.annotations[ome.io/cost-threshold]`.
+    pub path: String,
+    pub cause: String,
+}
+
+impl ReadError {
+    pub(crate) fn new(path: impl Into<String>, cause: impl ToString) -> Self {
+        Self { path: path.into(), cause: cause.to_string() }
+    }
+}
+
+fn named(path: &str, versioned: &VersionedName) -> Result<Named, ReadError> {
+    let parse = |text: &String| text.parse::<Version>().map_err(|error| ReadError::new(format!("{path}.version"), error));
+    Ok(Named { name: versioned.name.clone(), version: versioned.version.as_ref().map(parse).transpose()? })
+}
+
+fn compute_capability(path: &str, text: Option<&String>) -> Result<Option<ComputeCapability>, ReadError> {
+    text.map(|text| text.parse().map_err(|error| ReadError::new(path, error))).transpose()
+}
+
+fn capabilities(path: &str, stated: &AcceleratorCapabilities) -> Result<Capabilities, ReadError> {
+    let performance = stated.performance.clone().unwrap_or_default();
+    Ok(Capabilities {
+        memory: stated.memory.map(|memory| memory.0),
+        max_memory: None,
+        compute: compute_capability(&format!("{path}.computeCapability"), stated.compute_capability.as_ref())?,
+        features: stated.features.iter().map(|feature| feature.to_lowercase()).collect(),
+        bandwidth: stated.memory_bandwidth.as_ref().map(api::Quantity::as_f64),
+        performance: Performance {
+            fp8: performance.fp8,
+            fp16: performance.fp16,
+            fp32: performance.fp32,
+            int8: performance.int8,
+            int4: performance.int4,
+        },
+    })
+}
+
+fn configurations(stated: &[AcceleratorConfiguration]) -> Vec<Configuration> {
+    let read = |one: &AcceleratorConfiguration| Configuration {
+        class: one.selector.accelerator_class.clone(),
+        env: one.env.clone(),
+        resources: one.resources.clone().unwrap_or(Value::Null),
+        runner: one.runner.as_ref().and_then(Value::as_object).cloned().unwrap_or_default(),
+    };
+    stated.iter().map(read).collect()
+}
+
+/// The container that a component runs: `runner`, else the leader's, else the first of `containers`.
+fn runner(component: &ComponentSpec) -> Option<&Value> {
+    let leader = component.leader.as_ref().and_then(|leader| leader.runner.as_ref());
+    component.runner.as_ref().or(leader).or_else(|| component.pod.get("containers")?.get(0))
+}
+
+fn has_image(component: &ComponentSpec) -> bool {
+    runner(component).and_then(|runner| runner["image"].as_str()).is_some_and(|image| !image.is_empty())
+}
+
+/// Accelerators and the like that the component asks for, wherever it writes them.
+fn resources(component: &ComponentSpec) -> BTreeMap<String, u32> {
+    let of_runner = runner(component).and_then(|runner| runner.get("resources"));
+    let mut most: BTreeMap<String, u32> = BTreeMap::new();
+    for (name, units) in of_runner.into_iter().chain(&component.resources).flat_map(inventory::extended_resources) {
+        let known = most.entry(name).or_default();
+        *known = units.max(*known);
+    }
+    most
+}
+
+/// Tensor × pipeline parallelism that the component's launch line or environment states.
+fn parallelism(component: &ComponentSpec) -> Option<u32> {
+    let runner = runner(component)?;
+    let words = ["command", "args"].iter().flat_map(|field| runner[*field].as_array().into_iter().flatten());
+    let env = runner["env"].as_array().map(Vec::as_slice).unwrap_or_default();
+    args::parallelism(words.filter_map(Value::as_str)).or_else(|| crate::merge::env::parallelism(env))
+}
+
+/// Pods of one replica, where leader and worker state them.
+fn nodes(component: &ComponentSpec) -> Option<u32> {
+    let size = component.worker.as_ref()?.size?;
+    u32::try_from(size).ok()?.checked_add(1)
+}
+
+fn count(replicas: Option<i32>) -> Option<u32> {
+    replicas.and_then(|replicas| u32::try_from(replicas).ok())
+}

@@ -1,0 +1,185 @@
+//! ServingRuntime and ClusterServingRuntime → [`Runtime`].
+
+use std::collections::BTreeMap;
+
+use api::memory::AcceleratorMemory;
+use api::ome::{
+    AcceleratorModelConfig, AcceleratorPreference, AcceleratorRequirements, Component as ComponentSpec, ServingRuntimeSpec,
+    SupportedModelFormat,
+};
+use api::size::ParameterCount;
+use serde_json::{Map, Value, json};
+
+use super::{ReadError, capabilities, compute_capability, configurations, named};
+use crate::demand::{Capabilities, Component, Performance};
+use crate::merge::Configuration;
+use crate::ranking::{Comparison, Condition, Operator, Preference};
+use crate::supply::{Format, Requirements, Runtime, RuntimeComponent, Scope, SizeRange};
+
+impl Runtime {
+    /// Reads a runtime of either kind. `created` is its creationTimestamp in RFC 3339.
+    ///
+    /// # Errors
+    /// A version, condition or capability that cannot be understood.
+    pub fn from_api(
+        name: &str,
+        scope: Scope,
+        namespace: &str,
+        created: Option<String>,
+        spec: &ServingRuntimeSpec,
+    ) -> Result<Self, ReadError> {
+        let formats = spec.supported_model_formats.iter().enumerate();
+        let range = spec.model_size_range.unwrap_or_default();
+        Ok(Self {
+            name: name.to_owned(),
+            scope,
+            namespace: namespace.to_owned(),
+            created,
+            disabled: spec.disabled.unwrap_or(false),
+            formats: formats.map(|(index, entry)| format(index, entry)).collect::<Result<_, _>>()?,
+            size: SizeRange { min: range.min.map(|size| size.0), max: range.max.map(|size| size.0) },
+            protocols: spec.protocol_versions.clone(),
+            requirements: requirements(spec.accelerator_requirements.as_ref())?,
+            configurations: configurations(&spec.accelerator_configurations),
+            components: components(spec),
+        })
+    }
+}
+
+fn format(index: usize, entry: &SupportedModelFormat) -> Result<Format, ReadError> {
+    let path = format!("spec.supportedModelFormats[{index}]");
+    let stated = entry.format().unwrap_or_default();
+    let framework = entry.model_framework.as_ref();
+    Ok(Format {
+        format: named(&format!("{path}.modelFormat"), &stated)?,
+        format_operator: stated.operator.unwrap_or_default(),
+        framework: framework.map(|framework| named(&format!("{path}.modelFramework"), framework)).transpose()?,
+        framework_operator: framework.and_then(|framework| framework.operator).unwrap_or_default(),
+        architecture: entry.model_architecture.clone(),
+        quantization: entry.quantization.clone(),
+        pipeline: entry.diffusion_pipeline.clone(),
+        auto_select: entry.auto_select.unwrap_or(false),
+        priority: entry.priority,
+        configurations: entry.accelerator_config.iter().map(|(class, config)| deployed(class, config)).collect(),
+    })
+}
+
+/// The deployed per-format tuning means the same as an `acceleratorConfigurations` entry.
+fn deployed(class: &str, config: &AcceleratorModelConfig) -> Configuration {
+    let parallel = config.tensor_parallelism_override.clone().unwrap_or_default();
+    let flag = |name: &str, size: Option<i64>| size.map(|size| format!("--{name}={size}"));
+    let sizes = [
+        flag("tensor-parallel-size", parallel.tensor_parallel_size),
+        flag("pipeline-parallel-size", parallel.pipeline_parallel_size),
+        flag("data-parallel-size", parallel.data_parallel_size),
+    ];
+    let args: Vec<String> = config.runtime_args_override.iter().cloned().chain(sizes.into_iter().flatten()).collect();
+    let mut runner = Map::new();
+    if !args.is_empty() {
+        runner.insert("args".to_owned(), args.into());
+    }
+    let env = config.environment_override.iter().map(|(name, value)| json!({"name": name, "value": value}));
+    Configuration { class: class.to_owned(), env: env.collect(), resources: Value::Null, runner }
+}
+
+fn requirements(stated: Option<&AcceleratorRequirements>) -> Result<Requirements, ReadError> {
+    let Some(stated) = stated else { return Ok(Requirements::default()) };
+    let path = "spec.acceleratorRequirements";
+    let specified = match &stated.required_capabilities {
+        Some(required) => capabilities(&format!("{path}.requiredCapabilities"), required)?,
+        None => Capabilities::default(),
+    };
+    let classes: Vec<String> = stated.classes().map(str::to_owned).collect();
+    let preferences = stated.preference_order.iter().enumerate();
+    Ok(Requirements {
+        stated: true,
+        classes: (!classes.is_empty()).then_some(classes),
+        required: specified.and(&deployed_limits(stated, path)?),
+        preferences: preferences.map(|(index, entry)| preference(&format!("{path}.preferenceOrder[{index}]"), entry)).collect::<Result<_, _>>()?,
+    })
+}
+
+fn deployed_limits(stated: &AcceleratorRequirements, path: &str) -> Result<Capabilities, ReadError> {
+    Ok(Capabilities {
+        memory: stated.min_memory.map(gibibytes),
+        compute: compute_capability(&format!("{path}.minArchitectureVersion"), stated.min_architecture_version.as_ref())?,
+        features: stated.required_features.iter().map(|feature| feature.to_lowercase()).collect(),
+        performance: Performance { fp16: stated.min_compute_performance_tflops.map(tflops), ..Performance::default() },
+        ..Capabilities::default()
+    })
+}
+
+pub(super) fn gibibytes(number: i64) -> u64 {
+    AcceleratorMemory::from_gib(u64::try_from(number).unwrap_or(0)).0
+}
+
+#[allow(clippy::cast_precision_loss)]
+pub(super) fn tflops(number: i64) -> f64 {
+    number as f64
+}
+
+fn preference(path: &str, entry: &AcceleratorPreference) -> Result<Preference, ReadError> {
+    let read = |(index, item): (usize, &BTreeMap<String, String>)| condition(&format!("{path}.conditions[{index}]"), item);
+    let conditions = entry.conditions.iter().enumerate().map(read).collect::<Result<_, _>>()?;
+    Ok(Preference { class: entry.class.clone(), score: entry.score, conditions })
+}
+
+fn condition(path: &str, item: &BTreeMap<String, String>) -> Result<Condition, ReadError> {
+    let mut condition = Condition::default();
+    for (key, text) in item {
+        let path = format!("{path}.{key}");
+        match key.as_str() {
+            "modelSize" => condition.model_size = Some(comparison(&path, text)?),
+            "requestSize" => condition.request_size = Some(comparison(&path, text)?),
+            _ => return Err(ReadError::new(path, "is not a condition; one of modelSize, requestSize")),
+        }
+    }
+    Ok(condition)
+}
+
+fn comparison(path: &str, text: &str) -> Result<Comparison, ReadError> {
+    const OPERATORS: [(&str, Operator); 6] = [
+        ("<=", Operator::LessOrEqual),
+        (">=", Operator::GreaterOrEqual),
+        ("==", Operator::Equal),
+        ("<", Operator::Less),
+        (">", Operator::Greater),
+        ("=", Operator::Equal),
+    ];
+    let text = text.trim();
+    let read = OPERATORS.iter().find_map(|(sign, operator)| Some((*operator, text.strip_prefix(sign)?)));
+    let (operator, rest) = read.ok_or_else(|| ReadError::new(path, format!("\"{text}\" is not a comparison; write one like \"<30B\"")))?;
+    let value = rest.trim().parse::<ParameterCount>().map_err(|error| ReadError::new(path, error))?;
+    Ok(Comparison { operator, value: value.0 })
+}
+
+fn components(spec: &ServingRuntimeSpec) -> BTreeMap<Component, RuntimeComponent> {
+    let engine = spec.engine_config.clone().unwrap_or_default();
+    let mut components = BTreeMap::from([(Component::Engine, component(spec, &engine))]);
+    if let Some(decoder) = &spec.decoder_config {
+        components.insert(Component::Decoder, component(spec, decoder));
+    }
+    components
+}
+
+/// A component with what the runtime says for all of them beneath it.
+fn component(spec: &ServingRuntimeSpec, stated: &ComponentSpec) -> RuntimeComponent {
+    let mut own = stated.clone();
+    if super::runner(&own).is_none() {
+        own.runner = spec.containers.first().cloned();
+    }
+    let mut node_selector = spec.node_selector.clone();
+    node_selector.extend(own.node_selector.clone());
+    RuntimeComponent {
+        resources: super::resources(&own),
+        parallelism: super::parallelism(&own),
+        multi_node: own.leader.is_some() && own.worker.is_some(),
+        nodes: super::nodes(&own),
+        min_replicas: super::count(own.min_replicas),
+        max_replicas: super::count(own.max_replicas),
+        node_selector,
+        affinity: own.affinity.clone().or_else(|| spec.affinity.clone()),
+        has_image: super::has_image(&own),
+        configurations: configurations(&own.accelerator_configurations),
+    }
+}

@@ -1,0 +1,196 @@
+//! InferenceService (`ome.io`) and its model → [`Demand`].
+
+use std::collections::BTreeMap;
+
+use api::ome::{
+    AcceleratorConstraints, AcceleratorSelector, BaseModelSpec, Component as ComponentSpec, InferenceService, SelectionPolicy,
+    SelectionStrategy,
+};
+
+use super::runtime::{gibibytes, tflops};
+use super::{ReadError, capabilities, compute_capability, configurations, named};
+use crate::demand::{Capabilities, Component, ComponentDemand, Demand, Model, ModelDemand, Performance, Ranking, Selector};
+use crate::reason::Warning;
+
+// Annotations of a service that outrank its fields.
+const CLASS: &str = "ome.io/accelerator-class";
+const STRATEGY: &str = "ome.io/selection-strategy";
+const COST_THRESHOLD: &str = "ome.io/cost-threshold";
+
+impl Demand {
+    /// Reads a service. `model` is the name and spec of the model it refers to, if that exists.
+    ///
+    /// # Errors
+    /// A version, capability or annotation that cannot be understood, with its path.
+    pub fn of(service: &InferenceService, model: Option<(&str, &BaseModelSpec)>) -> Result<Self, ReadError> {
+        let spec = &service.spec;
+        let mut warnings = Vec::new();
+        let annotations = annotations(service, &mut warnings);
+        let engine = engine(service, &mut warnings);
+        let mut components = BTreeMap::new();
+        components.insert(Component::Engine, component(service, engine.as_ref(), &annotations)?);
+        if spec.decoder.is_some() {
+            components.insert(Component::Decoder, component(service, spec.decoder.as_ref(), &annotations)?);
+        }
+        let protocol = spec.model.as_ref().and_then(|model| model.protocol_version.clone());
+        let tuned = [&engine, &spec.decoder].into_iter().flatten();
+        let tuned = tuned.into_iter().any(|c| c.accelerator_override.is_some() || !c.accelerator_configurations.is_empty());
+        let annotated = [CLASS, STRATEGY, COST_THRESHOLD].iter().any(|name| annotations.contains_key(*name));
+        Ok(Self {
+            namespace: service.metadata.namespace.clone().unwrap_or_else(|| "default".to_owned()),
+            name: service.metadata.name.clone().unwrap_or_default(),
+            model: model_demand(service, model)?,
+            runtime: spec.runtime.as_ref().map(|runtime| runtime.name.clone()),
+            protocol: protocol.unwrap_or_else(|| "openAI".to_owned()),
+            components,
+            uses_accelerators: spec.accelerator_selector.is_some() || tuned || annotated,
+            warnings,
+        })
+    }
+}
+
+impl Model {
+    /// Reads a model's facts.
+    ///
+    /// # Errors
+    /// A version that cannot be understood.
+    pub fn from_api(name: &str, spec: &BaseModelSpec) -> Result<Self, ReadError> {
+        let format = spec.model_format.as_ref().map(|format| named("spec.modelFormat", format)).transpose()?;
+        Ok(Self {
+            name: name.to_owned(),
+            format: format.unwrap_or_default(),
+            framework: spec.model_framework.as_ref().map(|framework| named("spec.modelFramework", framework)).transpose()?,
+            architecture: spec.model_architecture.clone(),
+            quantization: spec.quantization.clone(),
+            parameters: spec.model_parameter_size.map(|size| size.0),
+            pipeline: spec.diffusion_pipeline.clone(),
+        })
+    }
+}
+
+fn model_demand(service: &InferenceService, model: Option<(&str, &BaseModelSpec)>) -> Result<ModelDemand, ReadError> {
+    Ok(match (&service.spec.model, model) {
+        (_, Some((name, spec))) => ModelDemand::Known(Model::from_api(name, spec)?),
+        (Some(missing), None) => ModelDemand::Missing(missing.name.clone()),
+        (None, None) => ModelDemand::Unstated,
+    })
+}
+
+/// Those of the metadata win over those that Story 6 writes into the spec.
+fn annotations(service: &InferenceService, warnings: &mut Vec<Warning>) -> BTreeMap<String, String> {
+    let mut all = service.spec.annotations.clone();
+    for (name, value) in service.metadata.annotations.iter().flatten() {
+        let before = all.insert(name.clone(), value.clone());
+        if before.is_some_and(|before| before != *value) {
+            warnings.push(Warning::new("AnnotationOverridden", format!("{name}: metadata.annotations win over spec.annotations")));
+        }
+    }
+    all
+}
+
+/// `predictor` is the engine's old name.
+fn engine(service: &InferenceService, warnings: &mut Vec<Warning>) -> Option<ComponentSpec> {
+    let spec = &service.spec;
+    if spec.predictor.is_some() {
+        warnings.push(Warning::new("DeprecatedField", "spec.predictor is read as spec.engine; rename it"));
+    }
+    spec.engine.clone().or_else(|| spec.predictor.clone())
+}
+
+fn component(
+    service: &InferenceService,
+    stated: Option<&ComponentSpec>,
+    annotations: &BTreeMap<String, String>,
+) -> Result<ComponentDemand, ReadError> {
+    let own = stated.cloned().unwrap_or_default();
+    let fallback = service.spec.accelerator_selector.as_ref();
+    Ok(ComponentDemand {
+        selector: selector(fallback, own.accelerator_override.as_ref(), annotations)?,
+        resources: super::resources(&own),
+        parallelism: super::parallelism(&own),
+        nodes: super::nodes(&own),
+        min_replicas: super::count(own.min_replicas),
+        max_replicas: super::count(own.max_replicas),
+        node_selector: own.node_selector.clone(),
+        affinity: own.affinity.clone(),
+        has_image: super::has_image(&own),
+        configurations: configurations(&own.accelerator_configurations),
+    })
+}
+
+/// Service < component < annotation. Non-empty preferences and strategies replace, capabilities are united.
+fn selector(
+    service: Option<&AcceleratorSelector>,
+    component: Option<&AcceleratorSelector>,
+    annotations: &BTreeMap<String, String>,
+) -> Result<Selector, ReadError> {
+    let mut merged = Selector::default();
+    let layers = [(service, "spec.acceleratorSelector"), (component, "acceleratorOverride")];
+    for (layer, path) in layers.into_iter().filter_map(|(layer, path)| Some((layer?, path))) {
+        let wanted = layer.wanted_classes();
+        if !wanted.is_empty() {
+            merged.preferred = wanted.into_iter().map(str::to_owned).collect();
+        }
+        merged.excluded.extend(layer.refused_classes().map(str::to_owned));
+        merged.node_selector.extend(layer.node_selector.clone());
+        if let Some(required) = &layer.required_capabilities {
+            merged.required = merged.required.and(&capabilities(&format!("{path}.requiredCapabilities"), required)?);
+        }
+        if let Some(constraints) = &layer.constraints {
+            merged.required = merged.required.and(&limits(constraints, &format!("{path}.constraints"))?);
+            merged.families.extend(constraints.architecture_families.iter().cloned());
+        }
+        merged.ranking = ranking(layer).unwrap_or(merged.ranking);
+    }
+    annotate(&mut merged, annotations)?;
+    Ok(merged)
+}
+
+/// An explicit policy outranks the default strategy, which the API server may have filled in.
+fn ranking(layer: &AcceleratorSelector) -> Option<Ranking> {
+    match (layer.strategy, layer.policy) {
+        (Some(SelectionStrategy::Performance), _) => Some(Ranking::Performance),
+        (Some(SelectionStrategy::Cost), _) => Some(Ranking::Cost),
+        (_, Some(SelectionPolicy::BestFit)) => Some(Ranking::TightestFit),
+        (_, Some(SelectionPolicy::Cheapest)) => Some(Ranking::Cost),
+        (_, Some(SelectionPolicy::MostCapable)) => Some(Ranking::Performance),
+        (_, Some(SelectionPolicy::FirstAvailable)) => Some(Ranking::FirstAvailable),
+        (Some(SelectionStrategy::Balanced), None) => Some(Ranking::Balanced),
+        (None, None) => None,
+    }
+}
+
+fn limits(stated: &AcceleratorConstraints, path: &str) -> Result<Capabilities, ReadError> {
+    Ok(Capabilities {
+        memory: stated.min_memory.map(gibibytes),
+        max_memory: stated.max_memory.map(gibibytes),
+        compute: compute_capability(&format!("{path}.minArchitectureVersion"), stated.min_architecture_version.as_ref())?,
+        features: stated.required_features.iter().map(|feature| feature.to_lowercase()).collect(),
+        bandwidth: None,
+        performance: Performance { fp16: stated.min_compute_performance_tflops.map(tflops), ..Performance::default() },
+    })
+}
+
+fn annotate(selector: &mut Selector, annotations: &BTreeMap<String, String>) -> Result<(), ReadError> {
+    let path = |name: &str| format!("metadata.annotations[{name}]");
+    if let Some(class) = annotations.get(CLASS).filter(|class| !class.is_empty()) {
+        selector.preferred = vec![class.clone()];
+    }
+    if let Some(strategy) = annotations.get(STRATEGY) {
+        selector.ranking = match strategy.as_str() {
+            "balanced" => Ranking::Balanced,
+            "cost" => Ranking::Cost,
+            "performance" => Ranking::Performance,
+            other => {
+                let cause = format!("\"{other}\" is not a strategy; one of balanced, cost, performance");
+                return Err(ReadError::new(path(STRATEGY), cause));
+            }
+        };
+    }
+    if let Some(text) = annotations.get(COST_THRESHOLD) {
+        let dollars = text.trim().trim_start_matches('$').parse::<f64>().ok().filter(|price| price.is_finite() && *price > 0.0);
+        let cause = || format!("\"{text}\" is not a price; write dollars per hour, such as \"2.50\"");
+        selector.cost_threshold = Some(dollars.ok_or_else(|| ReadError::new(path(COST_THRESHOLD), cause()))?);
+    }
+    Ok(())
+}

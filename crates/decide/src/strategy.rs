@@ -1,0 +1,144 @@
+//! How good an eligible class is: cost, speed, or both. Every term is relative to the best eligible class.
+
+use crate::demand::{Model, Ranking};
+use crate::fit::Shape;
+use crate::supply::{Class, Tier};
+
+/// One eligible class in the shape that would carry the component.
+#[derive(Clone, Copy)]
+pub struct Contender<'a> {
+    pub class: &'a Class,
+    pub shape: Shape,
+}
+
+impl Contender<'_> {
+    fn count(&self) -> f64 {
+        f64::from(self.shape.accelerators())
+    }
+
+    /// Dollars per hour of one replica.
+    #[must_use]
+    pub fn hourly(&self) -> Option<f64> {
+        self.class.cost.hourly().map(|price| price * self.count())
+    }
+}
+
+/// Scores in the contenders' order; greater is better.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Scores {
+    pub of: Vec<Score>,
+    /// Terms that were left out for all because a class does not state them.
+    pub dropped: Vec<&'static str>,
+}
+
+/// A score between 0 and 1 with the terms behind it.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Score {
+    pub total: f64,
+    /// `None`: unpriced while others are priced; comes after them.
+    pub cost: Option<f64>,
+    pub performance: f64,
+    pub unpriced: bool,
+}
+
+/// Scores all contenders by `ranking`.
+#[must_use]
+pub fn scores(ranking: Ranking, model: Option<&Model>, contenders: &[Contender<'_>]) -> Scores {
+    let mut dropped = Vec::new();
+    let costs = cost_terms(contenders);
+    let memory = match ranking {
+        Ranking::Balanced | Ranking::TightestFit => tightness(contenders),
+        _ => relative(contenders.iter().map(memory)),
+    };
+    let compute = relative(contenders.iter().map(|c| Some(compute(model, c.class)? * c.count())));
+    let bandwidth = relative(contenders.iter().map(|c| Some(c.class.bandwidth? * c.count())));
+    let terms = [("compute", 0.4, compute), ("bandwidth", 0.4, bandwidth), ("memory", 0.2, memory.clone())];
+    for (name, _, term) in &terms {
+        if term.is_none() {
+            dropped.push(*name);
+        }
+    }
+    let of = (0..contenders.len())
+        .map(|index| {
+            let performance = weighted(&terms, index);
+            let cost = costs.as_ref().map(|costs| costs.get(index).copied().flatten());
+            score(ranking, performance, cost, memory.as_ref().and_then(|all| all.get(index)).copied())
+        })
+        .collect();
+    Scores { of, dropped }
+}
+
+/// `cost`: outer `None` if nobody states a price, inner if this class does not.
+fn score(ranking: Ranking, performance: f64, cost: Option<Option<f64>>, tightness: Option<f64>) -> Score {
+    let unpriced = matches!(cost, Some(None)) && matches!(ranking, Ranking::Cost | Ranking::Balanced);
+    let priced = cost.flatten();
+    let total = match ranking {
+        Ranking::Performance => performance,
+        Ranking::Cost => priced.unwrap_or(0.0),
+        Ranking::Balanced => priced.map_or(performance, |cost| (cost * performance).sqrt()),
+        Ranking::TightestFit => tightness.unwrap_or(0.0),
+        Ranking::FirstAvailable => 0.0,
+    };
+    Score { total, cost: priced, performance, unpriced }
+}
+
+fn weighted(terms: &[(&str, f64, Option<Vec<f64>>)], index: usize) -> f64 {
+    let stated = terms.iter().filter_map(|(_, weight, values)| Some((*weight, *values.as_ref()?.get(index)?)));
+    let (sum, weights) = stated.fold((0.0, 0.0), |(sum, all), (weight, value)| (sum + weight * value, all + weight));
+    if weights > 0.0 { sum / weights } else { 0.0 }
+}
+
+/// Each value relative to the greatest; `None` if any class lacks it, since kinds are never mixed silently.
+fn relative(values: impl Iterator<Item = Option<f64>>) -> Option<Vec<f64>> {
+    let values: Vec<f64> = values.collect::<Option<_>>()?;
+    let best = values.iter().copied().fold(0.0, f64::max);
+    (best > 0.0).then(|| values.iter().map(|value| value / best).collect())
+}
+
+/// The least memory that still fits is the best: a 7B model belongs on the smaller class, a 70B one on the larger.
+fn tightness(contenders: &[Contender<'_>]) -> Option<Vec<f64>> {
+    let totals: Vec<f64> = contenders.iter().map(memory).collect::<Option<_>>()?;
+    let least = totals.iter().copied().fold(f64::INFINITY, f64::min);
+    Some(totals.iter().map(|total| if *total > 0.0 { least / total } else { 0.0 }).collect())
+}
+
+#[allow(clippy::cast_precision_loss)]
+fn memory(contender: &Contender<'_>) -> Option<f64> {
+    contender.class.memory.map(|bytes| bytes as f64 * contender.count())
+}
+
+/// Throughput at the model's precision; a device without fp8 or int8 units computes such models in 16 bit.
+fn compute(model: Option<&Model>, class: &Class) -> Option<f64> {
+    let quantization = model.and_then(|model| model.quantization.as_deref()).unwrap_or_default().to_ascii_lowercase();
+    let throughput = &class.performance;
+    let wide = throughput.fp16.or(throughput.fp32);
+    if quantization.contains("fp8") {
+        return throughput.fp8.or(wide);
+    }
+    if quantization.contains("int8") {
+        return throughput.int8.or(wide);
+    }
+    wide
+}
+
+/// Cheapest relative to each, in the first kind of price that any class states: hourly, per million tokens, tier.
+fn cost_terms(contenders: &[Contender<'_>]) -> Option<Vec<Option<f64>>> {
+    let kinds: [fn(&Contender<'_>) -> Option<f64>; 3] = [|contender| contender.hourly(), per_million_tokens, tier];
+    let prices = kinds.iter().map(|kind| contenders.iter().map(kind).collect::<Vec<_>>());
+    let prices = prices.into_iter().find(|prices| prices.iter().any(Option::is_some))?;
+    let cheapest = prices.iter().flatten().copied().fold(f64::INFINITY, f64::min);
+    let relative = |price: f64| if price > 0.0 { cheapest / price } else { 1.0 };
+    Some(prices.into_iter().map(|price| price.map(relative)).collect())
+}
+
+fn per_million_tokens(contender: &Contender<'_>) -> Option<f64> {
+    contender.class.cost.per_million_tokens
+}
+
+fn tier(contender: &Contender<'_>) -> Option<f64> {
+    contender.class.cost.tier.map(|tier| match tier {
+        Tier::Low => 1.0,
+        Tier::Medium => 2.0,
+        Tier::High => 3.0,
+    })
+}

@@ -1,0 +1,228 @@
+//! What is on offer: runtimes, and accelerator classes with the nodes that belong to them.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use api::capability::ComputeCapability;
+pub use api::ome::VersionOperator;
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+use crate::demand::{Component, Named, Performance};
+use crate::merge::Configuration;
+
+/// Everything that may serve.
+#[derive(Clone, Debug, Default)]
+pub struct Supply {
+    /// Runtimes of any namespace; `decide` sees only those of the service's namespace and the cluster's.
+    pub runtimes: Vec<Runtime>,
+    pub classes: Vec<Class>,
+    /// Feature gate `AcceleratorAwareScheduling`: off means that runtimes are chosen without classes.
+    pub accelerator_aware: bool,
+}
+
+impl Supply {
+    #[must_use]
+    pub fn class(&self, name: &str) -> Option<&Class> {
+        self.classes.iter().find(|class| class.name == name)
+    }
+
+    /// Every resource name that stands for accelerators: what classes say, and the names that device plugins use.
+    #[must_use]
+    pub fn accelerator_resources(&self) -> BTreeSet<String> {
+        let of_classes = self.classes.iter().flat_map(|class| class.resources.iter().map(|r| r.name.clone()));
+        of_classes.chain(KNOWN_RESOURCES.iter().map(|name| (*name).to_owned())).collect()
+    }
+}
+
+/// Names that vendors' device plugins advertise whole accelerators under; classes may add any other.
+pub const KNOWN_RESOURCES: [&str; 9] = [
+    "amd.com/gpu",
+    "aws.amazon.com/neuron",
+    "google.com/tpu",
+    "gpu.intel.com/i915",
+    "gpu.intel.com/xe",
+    "habana.ai/gaudi",
+    "huawei.com/Ascend910",
+    "intel.com/gpu",
+    "nvidia.com/gpu",
+];
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+pub enum Scope {
+    Namespace,
+    Cluster,
+}
+
+/// A serving runtime of either scope.
+#[derive(Clone, Debug)]
+pub struct Runtime {
+    pub name: String,
+    pub scope: Scope,
+    /// Empty for cluster scope.
+    pub namespace: String,
+    /// `metadata.creationTimestamp` in RFC 3339 (UTC), so that text order is time order.
+    pub created: Option<String>,
+    pub disabled: bool,
+    pub formats: Vec<Format>,
+    pub size: SizeRange,
+    /// Empty means `openAI`.
+    pub protocols: Vec<String>,
+    pub requirements: Requirements,
+    /// `spec.acceleratorConfigurations`.
+    pub configurations: Vec<Configuration>,
+    pub components: BTreeMap<Component, RuntimeComponent>,
+}
+
+impl Runtime {
+    /// Stands for a service that brings its own engine: accepts everything, states nothing.
+    #[must_use]
+    pub fn own() -> Self {
+        Self {
+            name: String::new(),
+            scope: Scope::Namespace,
+            namespace: String::new(),
+            created: None,
+            disabled: false,
+            formats: Vec::new(),
+            size: SizeRange::default(),
+            protocols: Vec::new(),
+            requirements: Requirements::default(),
+            configurations: Vec::new(),
+            components: BTreeMap::new(),
+        }
+    }
+
+    /// Whether this is [`Self::own`]; no object has an empty name.
+    #[must_use]
+    pub fn is_own(&self) -> bool {
+        self.name.is_empty()
+    }
+}
+
+/// One entry of `supportedModelFormats`. It must match as a whole.
+#[derive(Clone, Debug, Default)]
+pub struct Format {
+    pub format: Named,
+    pub format_operator: VersionOperator,
+    pub framework: Option<Named>,
+    pub framework_operator: VersionOperator,
+    pub architecture: Option<String>,
+    pub quantization: Option<String>,
+    pub pipeline: Option<Value>,
+    pub auto_select: bool,
+    pub priority: Option<i32>,
+    /// The entry's own `acceleratorConfig`.
+    pub configurations: Vec<Configuration>,
+}
+
+/// Parameter counts, both bounds inclusive.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct SizeRange {
+    pub min: Option<u64>,
+    pub max: Option<u64>,
+}
+
+/// `acceleratorRequirements` of a runtime.
+#[derive(Clone, Debug, Default)]
+pub struct Requirements {
+    /// The runtime says something about accelerators at all.
+    pub stated: bool,
+    /// `supportedClasses` or the deployed `acceleratorClasses`; `None` means any class.
+    pub classes: Option<Vec<String>>,
+    pub required: crate::demand::Capabilities,
+    pub preferences: Vec<crate::ranking::Preference>,
+}
+
+/// What a runtime states for one component.
+#[derive(Clone, Debug, Default)]
+pub struct RuntimeComponent {
+    /// Whole units per extended resource name, the greater of request and limit.
+    pub resources: BTreeMap<String, u32>,
+    /// Tensor × pipeline parallelism stated by a flag or an environment variable.
+    pub parallelism: Option<u32>,
+    /// The component has leader and worker.
+    pub multi_node: bool,
+    /// `worker.size + 1` where the size is stated.
+    pub nodes: Option<u32>,
+    pub min_replicas: Option<u32>,
+    pub max_replicas: Option<u32>,
+    pub node_selector: BTreeMap<String, String>,
+    pub affinity: Option<Value>,
+    pub has_image: bool,
+    pub configurations: Vec<Configuration>,
+}
+
+/// An accelerator class: one kind of device and the nodes that carry it.
+#[derive(Clone, Debug, Default)]
+pub struct Class {
+    pub name: String,
+    pub vendor: Option<String>,
+    pub family: Option<String>,
+    pub discovery: crate::inventory::Discovery,
+    /// Bytes per accelerator.
+    pub memory: Option<u64>,
+    pub compute: Option<ComputeCapability>,
+    /// GB/s.
+    pub bandwidth: Option<f64>,
+    /// Lower case.
+    pub features: BTreeSet<String>,
+    pub performance: Performance,
+    pub resources: Vec<ClassResource>,
+    pub cost: Cost,
+    /// `None`: nothing is known about nodes (a plan without a cluster snapshot).
+    pub availability: Option<crate::inventory::Availability>,
+}
+
+impl Class {
+    /// The resource that Pods request: the first that is not a fraction of a device.
+    #[must_use]
+    pub fn resource(&self) -> Option<&ClassResource> {
+        self.resources.iter().find(|resource| !resource.divisible).or(self.resources.first())
+    }
+
+    /// Resource name of the class, or the name its vendor's device plugin uses.
+    #[must_use]
+    pub fn resource_name(&self) -> &str {
+        self.resource().map_or_else(|| vendor_resource(self.vendor.as_deref()), |resource| &resource.name)
+    }
+}
+
+fn vendor_resource(vendor: Option<&str>) -> &'static str {
+    match vendor.map(str::to_ascii_lowercase).as_deref() {
+        Some("amd") => "amd.com/gpu",
+        Some("intel") => "gpu.intel.com/i915",
+        _ => "nvidia.com/gpu",
+    }
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ClassResource {
+    pub name: String,
+    /// Units per accelerator.
+    pub quantity: u32,
+    pub divisible: bool,
+}
+
+/// Dollars; nothing is invented for a class that states no price.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Cost {
+    pub per_hour: Option<f64>,
+    pub spot_per_hour: Option<f64>,
+    pub per_million_tokens: Option<f64>,
+    pub tier: Option<Tier>,
+}
+
+impl Cost {
+    /// Hourly price of one accelerator. The spot price counts only where no other is stated.
+    #[must_use]
+    pub fn hourly(&self) -> Option<f64> {
+        self.per_hour.or(self.spot_per_hour)
+    }
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Tier {
+    Low,
+    Medium,
+    High,
+}
