@@ -1,1 +1,143 @@
-//! (being written)
+//! Which resources there are, told in the old way (group by group) and in the new one (all at once).
+
+use serde_json::{Value, json};
+
+use crate::resources::{Registry, Resource};
+
+const VERBS: [&str; 8] = ["create", "delete", "deletecollection", "get", "list", "patch", "update", "watch"];
+
+/// `/api`
+pub(crate) fn core_versions() -> Value {
+    json!({
+        "kind": "APIVersions", "versions": ["v1"],
+        "serverAddressByClientCIDRs": [{"clientCIDR": "0.0.0.0/0", "serverAddress": ""}],
+    })
+}
+
+/// `/apis`
+pub(crate) fn groups(registry: &Registry) -> Value {
+    let names = registry.groups().into_keys().filter(|group| !group.is_empty());
+    let groups: Vec<Value> = names.filter_map(|name| group(registry, &name)).collect();
+    json!({"kind": "APIGroupList", "apiVersion": "v1", "groups": groups})
+}
+
+/// `/apis/GROUP`
+pub(crate) fn group(registry: &Registry, name: &str) -> Option<Value> {
+    let groups = registry.groups();
+    let versions: Vec<Value> = groups
+        .get(name)?
+        .iter()
+        .map(|version| json!({"groupVersion": format!("{name}/{version}"), "version": version}))
+        .collect();
+    Some(json!({
+        "kind": "APIGroup", "apiVersion": "v1", "name": name, "versions": versions, "preferredVersion": versions.first(),
+    }))
+}
+
+/// `/api/v1`, `/apis/GROUP/VERSION`
+pub(crate) fn resources(registry: &Registry, group: &str, version: &str) -> Option<Value> {
+    let here = here(registry, group, version);
+    if here.is_empty() {
+        return None;
+    }
+    let resources: Vec<Value> = here.iter().flat_map(|resource| entries(resource)).collect();
+    let group_version = here.first().map(|resource| resource.api_version());
+    Some(json!({
+        "kind": "APIResourceList", "apiVersion": "v1", "groupVersion": group_version, "resources": resources,
+    }))
+}
+
+/// `/api` and `/apis` for clients that read `APIGroupDiscoveryList`.
+pub(crate) fn aggregated(registry: &Registry, core: bool, version: &str) -> Value {
+    let groups = registry.groups().into_iter().filter(|(group, _)| group.is_empty() == core);
+    let items: Vec<Value> = groups
+        .map(|(group, versions)| {
+            let versions: Vec<Value> = versions
+                .iter()
+                .map(|version| {
+                    let resources: Vec<Value> =
+                        here(registry, &group, version).into_iter().map(aggregated_entry).collect();
+                    json!({"version": version, "freshness": "Current", "resources": resources})
+                })
+                .collect();
+            let metadata = if core { json!({"creationTimestamp": null}) } else { json!({"name": group, "creationTimestamp": null}) };
+            json!({"metadata": metadata, "versions": versions})
+        })
+        .collect();
+    json!({
+        "kind": "APIGroupDiscoveryList", "apiVersion": format!("apidiscovery.k8s.io/{version}"),
+        "metadata": {}, "items": items,
+    })
+}
+
+fn here<'a>(registry: &'a Registry, group: &str, version: &str) -> Vec<&'a Resource> {
+    registry
+        .iter()
+        .map(AsRef::as_ref)
+        .filter(|resource| resource.group == group && resource.version == version)
+        .collect()
+}
+
+fn verbs(resource: &Resource) -> &'static [&'static str] {
+    if resource.virtual_only { &VERBS[..1] } else { &VERBS }
+}
+
+/// Name, verbs and kind (group, version, kind) of the faces of a resource beside the main one.
+fn subresources(resource: &Resource) -> Vec<(&'static str, &'static [&'static str], [String; 3])> {
+    let own = [resource.group.clone(), resource.version.clone(), resource.kind.clone()];
+    let mut faces: Vec<(&str, &[&str], _)> = Vec::new();
+    if resource.status {
+        faces.push(("status", &["get", "patch", "update"], own.clone()));
+    }
+    if resource.scale.is_some() {
+        let scale = ["autoscaling", "v1", "Scale"].map(str::to_owned);
+        faces.push(("scale", &["get", "patch", "update"], scale));
+    }
+    if resource.storage == "pods" {
+        faces.push(("log", &["get"], own));
+        faces.push(("binding", &["create"], [String::new(), "v1".to_owned(), "Binding".to_owned()]));
+    }
+    faces
+}
+
+fn entries(resource: &Resource) -> Vec<Value> {
+    let mut main = json!({
+        "name": resource.plural, "singularName": resource.singular, "namespaced": resource.namespaced,
+        "kind": resource.kind, "verbs": verbs(resource),
+    });
+    if !resource.short_names.is_empty() {
+        main["shortNames"] = json!(resource.short_names);
+    }
+    if !resource.categories.is_empty() {
+        main["categories"] = json!(resource.categories);
+    }
+    let faces = subresources(resource).into_iter().map(|(name, verbs, [group, version, kind])| {
+        json!({
+            "name": format!("{}/{name}", resource.plural), "singularName": "", "namespaced": resource.namespaced,
+            "group": group, "version": version, "kind": kind, "verbs": verbs,
+        })
+    });
+    std::iter::once(main).chain(faces).collect()
+}
+
+fn aggregated_entry(resource: &Resource) -> Value {
+    let kind = |[group, version, kind]: [String; 3]| json!({"group": group, "version": version, "kind": kind});
+    let faces: Vec<Value> = subresources(resource)
+        .into_iter()
+        .map(|(name, verbs, gvk)| json!({"subresource": name, "responseKind": kind(gvk), "verbs": verbs}))
+        .collect();
+    let mut entry = json!({
+        "resource": resource.plural, "singularResource": resource.singular, "verbs": verbs(resource),
+        "responseKind": kind([resource.group.clone(), resource.version.clone(), resource.kind.clone()]),
+        "scope": if resource.namespaced { "Namespaced" } else { "Cluster" },
+    });
+    for (field, values) in [("shortNames", &resource.short_names), ("categories", &resource.categories)] {
+        if !values.is_empty() {
+            entry[field] = json!(values);
+        }
+    }
+    if !faces.is_empty() {
+        entry["subresources"] = json!(faces);
+    }
+    entry
+}

@@ -1,1 +1,184 @@
-//! (being written)
+//! The API for kubectl: TLS on loopback, one credential, kept in a kubeconfig that only its owner can read.
+
+use std::io;
+use std::net::TcpListener;
+use std::path::Path;
+use std::sync::Arc;
+
+use apimachinery::status::Status;
+use axum::Router;
+use axum::extract::{Request, State};
+use axum::middleware::{self, Next};
+use axum::response::Response;
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use hyper_util::rt::{TokioExecutor, TokioIo};
+use hyper_util::service::TowerToHyperService;
+use http::header;
+use rustls::pki_types::{PrivateKeyDer, PrivatePkcs8KeyDer};
+use tokio_rustls::TlsAcceptor;
+use tokio_util::sync::CancellationToken;
+
+use crate::server::Server;
+
+/// Names that the certificate is for and the `Host` header may have.
+const HOSTS: [&str; 4] = ["localhost", "127.0.0.1", "[::1]", "kubernetes.default.svc"];
+
+/// A self-signed certificate and a bearer token, made for one server.
+pub struct Credentials {
+    certificate_pem: String,
+    certificate: rustls::pki_types::CertificateDer<'static>,
+    key: PrivatePkcs8KeyDer<'static>,
+    token: String,
+}
+
+/// What may go wrong before the first request.
+#[derive(Debug, thiserror::Error)]
+pub enum ServeError {
+    #[error("the certificate could not be made")]
+    Certificate(#[from] rcgen::Error),
+    #[error("TLS could not be set up")]
+    Tls(#[from] rustls::Error),
+    #[error("the listener could not be used")]
+    Listen(#[from] io::Error),
+}
+
+// === impl Credentials ===
+
+impl Credentials {
+    /// Makes a new certificate, valid for the names of this machine itself only, and a new token.
+    ///
+    /// # Errors
+    /// When the machine has no randomness to give.
+    pub fn generate() -> Result<Self, ServeError> {
+        let names = ["localhost", "127.0.0.1", "::1", "kubernetes.default.svc"].map(str::to_owned);
+        let made = rcgen::generate_simple_self_signed(names)?;
+        // A key is drawn only for its bytes: the token then comes from the same generator as the certificate's key.
+        let secret = rcgen::KeyPair::generate()?.serialize_der();
+        let token = base64::engine::general_purpose::URL_SAFE_NO_PAD.encode(&secret[secret.len().saturating_sub(96)..]);
+        Ok(Self {
+            certificate_pem: made.cert.pem(),
+            certificate: made.cert.der().clone(),
+            key: PrivatePkcs8KeyDer::from(made.signing_key.serialize_der()),
+            token,
+        })
+    }
+}
+
+/// A kubeconfig for `url`, with the certificate to trust and the token.
+#[must_use]
+pub fn kubeconfig(credentials: &Credentials, url: &str) -> String {
+    let ca = STANDARD.encode(&credentials.certificate_pem);
+    let token = &credentials.token;
+    format!(
+        "apiVersion: v1\nkind: Config\ncurrent-context: ostler\nclusters:\n- name: ostler\n  cluster:\n    server: {url}\n    certificate-authority-data: {ca}\nusers:\n- name: ostler\n  user:\n    token: {token}\ncontexts:\n- name: ostler\n  context:\n    cluster: ostler\n    user: ostler\n    namespace: default\n"
+    )
+}
+
+/// Writes a kubeconfig that only its owner can read, replacing what was there.
+///
+/// # Errors
+/// When the file cannot be written.
+pub fn write_kubeconfig(path: &Path, text: &str) -> io::Result<()> {
+    use std::io::Write as _;
+    let partial = path.with_extension("partial");
+    if partial.exists() {
+        std::fs::remove_file(&partial)?;
+    }
+    let mut options = std::fs::OpenOptions::new();
+    options.write(true).create_new(true);
+    #[cfg(unix)]
+    std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
+    options.open(&partial)?.write_all(text.as_bytes())?;
+    std::fs::rename(&partial, path)
+}
+
+/// Serves until `stop`. The listener should be bound to a loopback address.
+///
+/// # Errors
+/// When TLS cannot be set up or the listener is unusable.
+pub async fn serve(
+    server: Server,
+    listener: TcpListener,
+    credentials: &Credentials,
+    stop: CancellationToken,
+) -> Result<(), ServeError> {
+    listener.set_nonblocking(true)?;
+    let listener = tokio::net::TcpListener::from_std(listener)?;
+    let acceptor = TlsAcceptor::from(Arc::new(tls(credentials)?));
+    let token: Arc<str> = format!("Bearer {}", credentials.token).into();
+    let router = server.router().layer(middleware::from_fn_with_state(token, guard));
+    loop {
+        let accepted = tokio::select! {
+            () = stop.cancelled() => return Ok(()),
+            accepted = listener.accept() => accepted,
+        };
+        match accepted {
+            Ok((stream, _)) => {
+                let (acceptor, router, stop) = (acceptor.clone(), router.clone(), stop.clone());
+                tokio::spawn(async move {
+                    tokio::select! {
+                        () = stop.cancelled() => {}
+                        () = connection(stream, acceptor, router) => {}
+                    }
+                });
+            }
+            // Out of descriptors, say: wait for some connection to end.
+            Err(error) => {
+                tracing::warn!(%error, "a connection was not accepted");
+                tokio::time::sleep(std::time::Duration::from_millis(100)).await;
+            }
+        }
+    }
+}
+
+fn tls(credentials: &Credentials) -> Result<rustls::ServerConfig, rustls::Error> {
+    let provider = Arc::new(rustls::crypto::ring::default_provider());
+    let mut config = rustls::ServerConfig::builder_with_provider(provider)
+        .with_safe_default_protocol_versions()?
+        .with_no_client_auth()
+        .with_single_cert(
+            vec![credentials.certificate.clone()],
+            PrivateKeyDer::Pkcs8(credentials.key.clone_key()),
+        )?;
+    config.alpn_protocols = vec![b"h2".to_vec(), b"http/1.1".to_vec()];
+    Ok(config)
+}
+
+async fn connection(stream: tokio::net::TcpStream, acceptor: TlsAcceptor, router: Router) {
+    let stream = match acceptor.accept(stream).await {
+        Ok(stream) => stream,
+        Err(error) => return tracing::debug!(%error, "no TLS"),
+    };
+    let service = TowerToHyperService::new(router);
+    let builder = hyper_util::server::conn::auto::Builder::new(TokioExecutor::new());
+    if let Err(error) = builder.serve_connection(TokioIo::new(stream), service).await {
+        tracing::debug!(%error, "a connection ended badly");
+    }
+}
+
+/// Lets in who knows the token, and no web page: a browser sends `Origin`, and a rebound name is in `Host`.
+async fn guard(State(token): State<Arc<str>>, request: Request, next: Next) -> Response {
+    let headers = request.headers();
+    let known = headers.get(header::AUTHORIZATION).is_some_and(|sent| same(sent.as_bytes(), token.as_bytes()));
+    if !known {
+        return crate::http::refuse(&Status::unauthorized());
+    }
+    let host = request.uri().host().map(str::to_owned).or_else(|| {
+        let host = headers.get(header::HOST)?.to_str().ok()?;
+        Some(host.rsplit_once(':').map_or(host, |(name, _)| name).to_owned())
+    });
+    let ours = host.is_some_and(|host| HOSTS.contains(&host.as_str()));
+    if !ours || headers.contains_key(header::ORIGIN) {
+        let mut status = Status::unauthorized();
+        (status.code, status.reason) = (403, "Forbidden");
+        status.message = "requests from web pages or for other hosts are not served".to_owned();
+        return crate::http::refuse(&status);
+    }
+    next.run(request).await
+}
+
+/// Takes the same time wherever the difference is.
+fn same(a: &[u8], b: &[u8]) -> bool {
+    a.len() == b.len() && a.iter().zip(b).fold(0, |difference, (a, b)| difference | (a ^ b)) == 0
+}

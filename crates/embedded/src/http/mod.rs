@@ -1,10 +1,147 @@
-//! The API over HTTP.
+//! The API over HTTP: one handler that reads the path as kube-apiserver does, one file for each family of verbs.
 
+mod delete;
+mod list;
+mod logs;
+mod patch;
+mod path;
+mod query;
+mod respond;
+mod scale;
+mod watch;
+mod write;
+
+use apimachinery::status::Status;
 use axum::Router;
+use axum::body::Body;
+use axum::extract::{Request, State};
+use axum::response::Response;
+use http::{Method, header};
+use http_body_util::{BodyExt, Limited};
+use serde_json::{Value, json};
 
-use crate::server::Server;
+use crate::server::{Server, VERSION};
+use crate::{discovery, openapi};
+use path::{Path, Target};
+use query::Query;
+use respond::{Shape, object, text};
+
+/// Largest request body in bytes, as kube-apiserver's.
+const LARGEST_BODY: usize = 3 * 1024 * 1024;
+
+/// One request, read as far as the kinds do not matter.
+pub(crate) struct Call {
+    pub(crate) method: Method,
+    pub(crate) query: Query,
+    pub(crate) shape: Shape,
+    /// Without its parameters.
+    pub(crate) content_type: String,
+    /// The default of `fieldManager`: the first word of the user agent.
+    pub(crate) agent: String,
+    pub(crate) body: bytes::Bytes,
+}
 
 /// The whole API, without TLS or authentication.
-pub fn router(_server: Server) -> Router {
-    Router::new()
+pub fn router(server: Server) -> Router {
+    Router::new().fallback(handle).with_state(server)
+}
+
+async fn handle(State(server): State<Server>, request: Request) -> Response {
+    match answer(&server, request).await {
+        Ok(response) => response,
+        Err(status) => respond::failure(&status),
+    }
+}
+
+async fn answer(server: &Server, request: Request) -> Result<Response, Status> {
+    let path = Path::parse(request.uri().path());
+    let accept = header_text(&request, header::ACCEPT);
+    match path {
+        Path::Version => Ok(object(&version())),
+        Path::Health => Ok(text("ok")),
+        Path::Core => Ok(respond::discovery(&accept, &server.registry(), true)),
+        Path::Groups => Ok(respond::discovery(&accept, &server.registry(), false)),
+        Path::Group { group } => {
+            discovery::group(&server.registry(), &group).map(|found| object(&found)).ok_or_else(Status::no_such_path)
+        }
+        Path::GroupVersion { group, version } => discovery::resources(&server.registry(), &group, &version)
+            .map(|found| object(&found))
+            .ok_or_else(Status::no_such_path),
+        Path::OpenApiIndex => Ok(object(&openapi::index(&server.registry()))),
+        Path::OpenApi { group, version } => {
+            discovery::resources(&server.registry(), &group, &version).ok_or_else(Status::no_such_path)?;
+            Ok(object(&openapi::group_version(&server.registry(), &group, &version)))
+        }
+        Path::Unknown => Err(Status::no_such_path()),
+        Path::Resource(asked) => {
+            let target = asked.find(&server.registry())?;
+            let call = read(request, &accept).await?;
+            serve(server, &target, &call)
+        }
+    }
+}
+
+fn serve(server: &Server, target: &Target, call: &Call) -> Result<Response, Status> {
+    match target.subresource.as_deref() {
+        None => {}
+        Some("status") if target.resource.status => {}
+        Some("finalize") if target.resource.plural == "namespaces" => {}
+        Some("scale") if target.resource.scale.is_some() => return scale::serve(server, target, call),
+        Some("log") if target.resource.storage == "pods" && call.method == Method::GET => {
+            return logs::serve(server, target, &call.query);
+        }
+        Some("binding") if target.resource.storage == "pods" && call.method == Method::POST => {
+            return write::bind(server, target, call);
+        }
+        Some(_) => return Err(Status::no_such_path()),
+    }
+    match (&call.method, target.name.is_some()) {
+        (&Method::GET, _) if call.query.flag("watch") => watch::serve(server, target, call),
+        (&Method::GET, false) => list::serve(server, target, call),
+        (&Method::GET, true) => list::one(server, target, call),
+        (&Method::POST, false) => write::create(server, target, call),
+        (&Method::PUT, true) => write::replace(server, target, call),
+        (&Method::PATCH, true) => patch::serve(server, target, call),
+        (&Method::DELETE, true) => delete::one(server, target, call),
+        (&Method::DELETE, false) => delete::collection(server, target, call),
+        _ => Err(Status::method_not_allowed()),
+    }
+}
+
+async fn read(request: Request, accept: &str) -> Result<Call, Status> {
+    let content_type = header_text(&request, header::CONTENT_TYPE);
+    let content_type = content_type.split(';').next().unwrap_or_default().trim().to_owned();
+    let agent = header_text(&request, header::USER_AGENT);
+    let agent = agent.split(['/', ' ']).next().unwrap_or_default().to_owned();
+    let query = Query::parse(request.uri())?;
+    let shape = Shape::negotiate(accept)?;
+    let method = request.method().clone();
+    let body: Body = request.into_body();
+    let body = Limited::new(body, LARGEST_BODY).collect().await.map_err(|error| {
+        if error.downcast_ref::<http_body_util::LengthLimitError>().is_some() {
+            Status::too_large(format!("limit is {LARGEST_BODY} bytes"))
+        } else {
+            Status::bad_request(format!("the body could not be read: {error}"))
+        }
+    })?;
+    Ok(Call { method, query, shape, content_type, agent, body: body.to_bytes() })
+}
+
+fn header_text(request: &Request, name: header::HeaderName) -> String {
+    let values = request.headers().get_all(name);
+    values.iter().filter_map(|value| value.to_str().ok()).collect::<Vec<_>>().join(",")
+}
+
+fn version() -> Value {
+    let mut parts = VERSION.trim_start_matches('v').split('.');
+    json!({
+        "major": parts.next(), "minor": parts.next(), "gitVersion": VERSION,
+        "gitCommit": "", "gitTreeState": "clean", "buildDate": "1970-01-01T00:00:00Z",
+        "goVersion": "", "compiler": "rustc", "platform": "linux/amd64",
+    })
+}
+
+/// A failure from before the API, in its own shape.
+pub(crate) fn refuse(status: &Status) -> Response {
+    respond::failure(status)
 }

@@ -1,0 +1,74 @@
+//! DELETE of one object and of collections.
+
+use apimachinery::status::Status;
+use axum::response::Response;
+use serde_json::{Value, json};
+
+use super::path::Target;
+use super::{Call, respond};
+use crate::collect::{DeleteOptions, Deleted, Propagation};
+use crate::object;
+use crate::resources::Resource;
+use crate::server::Server;
+use crate::write::decode;
+
+pub(super) fn one(server: &Server, target: &Target, call: &Call) -> Result<Response, Status> {
+    let resource = &target.resource;
+    match server.delete_object(resource, target.namespace(), target.name(), &options(call)?)? {
+        Deleted::Gone(last) if resource.storage != "pods" => Ok(respond::object(&success(resource, &last))),
+        Deleted::Gone(last) | Deleted::Going(last) => Ok(respond::object(&respond::present(resource, &last))),
+    }
+}
+
+pub(super) fn collection(server: &Server, target: &Target, call: &Call) -> Result<Response, Status> {
+    let resource = &target.resource;
+    let selection = call.query.selection(resource)?;
+    let options = options(call)?;
+    let snapshot = server.store().list(&resource.storage, target.namespace.as_deref());
+    let mut items = Vec::new();
+    for object in snapshot.objects.values().filter(|object| selection.matches(object)) {
+        match server.delete_object(resource, object::namespace(object), object::name(object), &options) {
+            Err(status) if status.reason != "NotFound" => return Err(status),
+            _ => items.push(respond::present(resource, object)),
+        }
+    }
+    let metadata = json!({"resourceVersion": snapshot.revision.to_string()});
+    let items: Vec<&Value> = items.iter().map(AsRef::as_ref).collect();
+    Ok(respond::object(&json!({
+        "kind": resource.list_kind, "apiVersion": resource.api_version(), "metadata": metadata, "items": items,
+    })))
+}
+
+/// The body's `DeleteOptions`, else the query's.
+fn options(call: &Call) -> Result<DeleteOptions, Status> {
+    let body = if call.body.is_empty() { json!({}) } else { decode::body(&call.content_type, &call.body)? };
+    let owned = |pointer: &str| body.pointer(pointer).and_then(Value::as_str).map(str::to_owned);
+    let policy = owned("/propagationPolicy").or_else(|| call.query.get("propagationPolicy").map(str::to_owned));
+    let propagation = match policy.as_deref() {
+        Some("Foreground") => Propagation::Foreground,
+        Some("Orphan") => Propagation::Orphan,
+        None | Some("Background") => Propagation::Background,
+        Some(other) => {
+            return Err(Status::bad_request(format!("propagationPolicy: Unsupported value: {other:?}")));
+        }
+    };
+    let grace = match body.get("gracePeriodSeconds").and_then(Value::as_i64) {
+        Some(grace) => Some(grace),
+        None => call.query.number("gracePeriodSeconds")?,
+    };
+    let dry_run = call.query.dry_run()? || body.pointer("/dryRun/0").is_some();
+    Ok(DeleteOptions {
+        propagation,
+        grace,
+        uid: owned("/preconditions/uid"),
+        resource_version: owned("/preconditions/resourceVersion"),
+        dry_run,
+    })
+}
+
+fn success(resource: &Resource, last: &Value) -> Value {
+    json!({
+        "kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success",
+        "details": {"name": object::name(last), "group": resource.group, "kind": resource.plural, "uid": object::uid(last)},
+    })
+}

@@ -1,0 +1,110 @@
+//! PATCH: JSON patch, merge patch, strategic merge patch and server-side apply.
+
+use std::sync::Arc;
+
+use apimachinery::apply::{self, ApplyOptions};
+use apimachinery::patch;
+use apimachinery::status::{Cause, Status};
+use axum::response::Response;
+use serde_json::Value;
+
+use super::path::Target;
+use super::write::{face, stored};
+use super::{Call, respond};
+use crate::object;
+use crate::server::Server;
+use crate::write::{Proposal, decode};
+
+const APPLY: &str = "application/apply-patch+yaml";
+const STRATEGIC: &str = "application/strategic-merge-patch+json";
+
+pub(super) fn serve(server: &Server, target: &Target, call: &Call) -> Result<Response, Status> {
+    let propose: Box<dyn Fn(Option<&Value>) -> Result<Proposal, Status>> = match call.content_type.as_str() {
+        APPLY => Box::new(applied(server, target, call)?),
+        _ => Box::new(patched(target, call)?),
+    };
+    let options = call.query.write_options(&call.agent)?;
+    let outcome =
+        server.modify(&target.resource, face(target), target.namespace(), target.name(), &options, &propose)?;
+    Ok(respond::written(&target.resource, &outcome))
+}
+
+fn patched<'a>(
+    target: &'a Target,
+    call: &'a Call,
+) -> Result<impl Fn(Option<&Value>) -> Result<Proposal, Status> + 'a, Status> {
+    let resource = &target.resource;
+    let change = reader(target, call)?;
+    Ok(move |current: Option<&Value>| {
+        let current =
+            current.ok_or_else(|| Status::not_found(&resource.qualified(), target.name()))?;
+        let shown = respond::present(resource, &Arc::new(current.clone()));
+        Ok(Proposal::Written(stored(resource, change(&shown)?)))
+    })
+}
+
+type Change<'a> = Box<dyn Fn(&Value) -> Result<Value, Status> + 'a>;
+
+/// What the patch does to an object, by its content type.
+pub(super) fn reader<'a>(target: &'a Target, call: &'a Call) -> Result<Change<'a>, Status> {
+    let kind = call.content_type.as_str();
+    let document = || decode::body("application/json", &call.body);
+    Ok(match kind {
+        "application/json-patch+json" => {
+            let patch = document()?;
+            Box::new(move |object| patch::json::apply(object, &patch))
+        }
+        "application/merge-patch+json" => {
+            let patch = document()?;
+            Box::new(move |object| Ok(patch::merge::apply(object, &patch)))
+        }
+        STRATEGIC if !target.resource.custom => {
+            let patch = document()?;
+            let structure = &target.resource.structure;
+            Box::new(move |object| patch::strategic::apply(structure, object, &patch))
+        }
+        _ => {
+            return Err(Status::unsupported_media_type(
+                "the body of the request was in an unknown format - accepted media types include: application/json-patch+json, application/merge-patch+json, application/apply-patch+yaml",
+            ));
+        }
+    })
+}
+
+fn applied<'a>(
+    server: &'a Server,
+    target: &'a Target,
+    call: &'a Call,
+) -> Result<impl Fn(Option<&Value>) -> Result<Proposal, Status> + 'a, Status> {
+    let resource = &target.resource;
+    let Some(manager) = call.query.get("fieldManager") else {
+        let cause = Cause::required("fieldManager", "is required for apply patch");
+        return Err(Status::invalid("PatchOptions.meta.k8s.io", "", vec![cause]));
+    };
+    let applied = decode::typed(resource, decode::body(APPLY, &call.body)?)?;
+    if applied.pointer("/metadata/managedFields").is_some_and(|fields| !fields.is_null()) {
+        return Err(Status::bad_request("metadata.managedFields must be nil"));
+    }
+    let options = ApplyOptions {
+        manager: manager.to_owned(),
+        force: call.query.flag("force"),
+        api_version: resource.api_version(),
+        subresource: face(target).subresource(),
+        now: object::time(server.now()),
+    };
+    Ok(move |current: Option<&Value>| {
+        let revision = object::resource_version(&applied);
+        let is = current.map(object::resource_version).unwrap_or("0");
+        // "0" means that there must be none yet; leases are taken this way.
+        if !revision.is_empty() && revision != is {
+            return Err(Status::modified(&resource.qualified(), target.name()));
+        }
+        let mut applied = applied.clone();
+        object::set_metadata(&mut applied, "resourceVersion", None);
+        if object::name(&applied).is_empty() {
+            object::set_metadata(&mut applied, "name", Some(target.name().into()));
+        }
+        let live = current.map(|current| respond::present(resource, &Arc::new(current.clone())));
+        apply::apply(&resource.structure, live.as_deref(), &applied, &options).map(Proposal::Applied)
+    })
+}

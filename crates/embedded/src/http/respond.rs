@@ -1,0 +1,154 @@
+//! Answers: plain objects, metadata only, or tables; failures as Status.
+
+use std::sync::Arc;
+
+use apimachinery::status::Status;
+use axum::body::Body;
+use axum::response::Response;
+use http::{HeaderValue, StatusCode, header};
+use serde_json::{Value, json};
+
+use crate::resources::{Registry, Resource};
+use crate::table::Table;
+use crate::write::Outcome;
+use crate::{discovery, events, object};
+
+/// What the client wants to see of objects.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Shape {
+    Full,
+    /// `as=Table`
+    Table,
+    /// `as=PartialObjectMetadata` and its list.
+    Metadata,
+}
+
+// === impl Shape ===
+
+impl Shape {
+    /// The first entry of `Accept` that can be served.
+    pub(crate) fn negotiate(accept: &str) -> Result<Self, Status> {
+        if accept.trim().is_empty() {
+            return Ok(Self::Full);
+        }
+        let entries = accept.split(',').map(|entry| entry.split(';').map(str::trim).collect::<Vec<_>>());
+        for entry in entries {
+            let Some((media, parameters)) = entry.split_first() else { continue };
+            if !matches!(*media, "application/json" | "*/*" | "application/*" | "application/yaml" | "text/plain") {
+                continue;
+            }
+            let kind = parameters.iter().find_map(|parameter| parameter.strip_prefix("as="));
+            let version = parameters.iter().find_map(|parameter| parameter.strip_prefix("v="));
+            match kind {
+                None => return Ok(Self::Full),
+                Some("Table") if version == Some("v1") => return Ok(Self::Table),
+                Some("PartialObjectMetadata" | "PartialObjectMetadataList") if version == Some("v1") => {
+                    return Ok(Self::Metadata);
+                }
+                Some(_) => {}
+            }
+        }
+        Err(Status::not_acceptable("only the following media types are accepted: application/json"))
+    }
+}
+
+/// The object as this version of the resource shows it.
+pub(crate) fn present(resource: &Resource, object: &Arc<Value>) -> Arc<Value> {
+    let version = resource.api_version();
+    if version == resource.storage_api_version {
+        return Arc::clone(object);
+    }
+    if resource.group == "events.k8s.io" {
+        return Arc::new(events::from_core(object));
+    }
+    let mut shown = Value::clone(object);
+    object::members(&mut shown).insert("apiVersion".to_owned(), json!(version));
+    Arc::new(shown)
+}
+
+/// Only the metadata.
+pub(crate) fn partial(object: &Value) -> Value {
+    json!({"kind": "PartialObjectMetadata", "apiVersion": "meta.k8s.io/v1", "metadata": object["metadata"]})
+}
+
+/// One object in the shape asked for.
+pub(crate) fn one(shape: Shape, resource: &Resource, found: &Arc<Value>, table: &Table) -> Response {
+    let shown = present(resource, found);
+    match shape {
+        Shape::Full => object(&shown),
+        Shape::Metadata => object(&partial(&shown)),
+        Shape::Table => {
+            let revision = object::resource_version(found);
+            object(&table.render(&[shown], json!({"resourceVersion": revision}), true))
+        }
+    }
+}
+
+/// What a write answers.
+pub(crate) fn written(resource: &Resource, outcome: &Outcome) -> Response {
+    let code = if outcome.created { StatusCode::CREATED } else { StatusCode::OK };
+    let mut response = json_body(code, &present(resource, &outcome.object));
+    for warning in &outcome.warnings {
+        let quoted = warning.replace('\\', "\\\\").replace('"', "\\\"");
+        if let Ok(value) = HeaderValue::from_str(&format!("299 - \"{quoted}\"")) {
+            response.headers_mut().append(header::WARNING, value);
+        }
+    }
+    response
+}
+
+pub(crate) fn object(value: &Value) -> Response {
+    json_body(StatusCode::OK, value)
+}
+
+pub(crate) fn text(text: &'static str) -> Response {
+    Response::new(Body::from(text))
+}
+
+pub(crate) fn failure(status: &Status) -> Response {
+    let code = StatusCode::from_u16(status.code).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
+    json_body(code, &status.to_json())
+}
+
+/// `/api` and `/apis`: everything at once for clients that ask for it, group by group for the others.
+pub(crate) fn discovery(accept: &str, registry: &Registry, core: bool) -> Response {
+    let aggregated = accept
+        .split(',')
+        .find(|entry| entry.contains("as=APIGroupDiscoveryList") && entry.contains("g=apidiscovery.k8s.io"));
+    let version = aggregated.and_then(|entry| ["v2", "v2beta1"].into_iter().find(|version| {
+        entry.split(';').any(|part| part.trim() == format!("v={version}"))
+    }));
+    let Some(version) = version else {
+        return object(&if core { discovery::core_versions() } else { discovery::groups(registry) });
+    };
+    let mut response = object(&discovery::aggregated(registry, core, version));
+    let kind = format!("application/json;g=apidiscovery.k8s.io;v={version};as=APIGroupDiscoveryList");
+    if let Ok(kind) = HeaderValue::from_str(&kind) {
+        response.headers_mut().insert(header::CONTENT_TYPE, kind);
+    }
+    response
+}
+
+fn json_body(code: StatusCode, value: &Value) -> Response {
+    let mut response = Response::new(Body::from(value.to_string()));
+    *response.status_mut() = code;
+    response.headers_mut().insert(header::CONTENT_TYPE, HeaderValue::from_static("application/json"));
+    response
+}
+
+#[cfg(test)]
+mod tests {
+    use rstest::rstest;
+
+    use super::*;
+
+    #[rstest]
+    #[case::none("", Some(Shape::Full))]
+    #[case::kubectl_get("application/json;as=Table;v=v1;g=meta.k8s.io,application/json;as=Table;v=v1beta1;g=meta.k8s.io,application/json", Some(Shape::Table))]
+    #[case::kubectl_describe("application/vnd.kubernetes.protobuf,application/json", Some(Shape::Full))]
+    #[case::owns("application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1", Some(Shape::Metadata))]
+    #[case::protobuf("application/vnd.kubernetes.protobuf", None)]
+    fn accept(#[case] accept: &str, #[case] expected: Option<Shape>) {
+        assert_eq!(Shape::negotiate(accept).ok(), expected);
+    }
+}

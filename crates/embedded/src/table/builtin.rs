@@ -1,0 +1,212 @@
+//! The columns of the built-in kinds (`k8s.io/kubernetes/pkg/printers/internalversion`).
+
+use apimachinery::selector::LabelSelector;
+use serde_json::{Value, json};
+
+use super::{Column, since};
+use crate::object;
+
+/// All columns after the name.
+pub(super) fn columns(storage: &str) -> Vec<Column> {
+    let age = || Column::made("Age", "string", 0, age);
+    let column = Column::made;
+    match storage {
+        "pods" => vec![
+            column("Ready", "string", 0, |pod, _| json!(pod_ready(pod))),
+            column("Status", "string", 0, |pod, _| json!(pod_status(pod))),
+            column("Restarts", "string", 0, |pod, _| json!(restarts(pod).to_string())),
+            age(),
+            column("IP", "string", 1, |pod, _| or_none(object::text(pod, "/status/podIP"))),
+            column("Node", "string", 1, |pod, _| or_none(object::text(pod, "/spec/nodeName"))),
+            column("Nominated Node", "string", 1, |pod, _| or_none(object::text(pod, "/status/nominatedNodeName"))),
+            column("Readiness Gates", "string", 1, |_, _| or_none("")),
+        ],
+        "deployments.apps" => vec![
+            column("Ready", "string", 0, |object, _| {
+                json!(format!("{}/{}", number(object, "/status/readyReplicas"), number(object, "/spec/replicas")))
+            }),
+            column("Up-to-date", "string", 0, |object, _| json!(number(object, "/status/updatedReplicas"))),
+            column("Available", "string", 0, |object, _| json!(number(object, "/status/availableReplicas"))),
+            age(),
+            column("Containers", "string", 1, |object, _| json!(containers(object, "name"))),
+            column("Images", "string", 1, |object, _| json!(containers(object, "image"))),
+            column("Selector", "string", 1, |object, _| json!(selector(object))),
+        ],
+        "replicasets.apps" => vec![
+            column("Desired", "integer", 0, |object, _| json!(number(object, "/spec/replicas"))),
+            column("Current", "integer", 0, |object, _| json!(number(object, "/status/replicas"))),
+            column("Ready", "integer", 0, |object, _| json!(number(object, "/status/readyReplicas"))),
+            age(),
+            column("Containers", "string", 1, |object, _| json!(containers(object, "name"))),
+            column("Images", "string", 1, |object, _| json!(containers(object, "image"))),
+            column("Selector", "string", 1, |object, _| json!(selector(object))),
+        ],
+        "statefulsets.apps" => vec![
+            column("Ready", "string", 0, |object, _| {
+                json!(format!("{}/{}", number(object, "/status/readyReplicas"), number(object, "/spec/replicas")))
+            }),
+            age(),
+        ],
+        "nodes" => vec![
+            column("Status", "string", 0, |node, _| json!(node_status(node))),
+            column("Roles", "string", 0, |node, _| or_none(&node_roles(node))),
+            age(),
+            column("Version", "string", 0, |node, _| json!(object::text(node, "/status/nodeInfo/kubeletVersion"))),
+            column("Internal-IP", "string", 1, |node, _| or_none(internal_address(node))),
+        ],
+        "services" => vec![
+            column("Type", "string", 0, |service, _| json!(object::text(service, "/spec/type"))),
+            column("Cluster-IP", "string", 0, |service, _| or_none(object::text(service, "/spec/clusterIP"))),
+            column("External-IP", "string", 0, |_, _| or_none("")),
+            column("Port(s)", "string", 0, |service, _| or_none(&service_ports(service))),
+            age(),
+            column("Selector", "string", 1, |service, _| {
+                or_none(&pairs(service.pointer("/spec/selector")))
+            }),
+        ],
+        "events" => vec![
+            column("Last Seen", "string", 0, |event, now| json!(last_seen(event, now))),
+            column("Type", "string", 0, |event, _| json!(object::text(event, "/type"))),
+            column("Reason", "string", 0, |event, _| json!(object::text(event, "/reason"))),
+            column("Object", "string", 0, |event, _| json!(event_object(event))),
+            column("Message", "string", 0, |event, _| {
+                json!(first(event, &["/message", "/note"]).trim())
+            }),
+            column("Count", "integer", 1, |event, _| json!(number(event, "/count"))),
+        ],
+        "namespaces" => vec![
+            column("Status", "string", 0, |object, _| json!(object::text(object, "/status/phase"))),
+            age(),
+        ],
+        "configmaps" | "secrets" => vec![
+            column("Data", "string", 0, |object, _| {
+                json!(object.get("data").and_then(Value::as_object).map_or(0, serde_json::Map::len))
+            }),
+            age(),
+        ],
+        "customresourcedefinitions.apiextensions.k8s.io" => vec![column("Created At", "date", 0, |object, _| {
+            json!(object::text(object, "/metadata/creationTimestamp"))
+        })],
+        "leases.coordination.k8s.io" => vec![
+            column("Holder", "string", 0, |object, _| json!(object::text(object, "/spec/holderIdentity"))),
+            age(),
+        ],
+        _ => vec![age()],
+    }
+}
+
+fn age(object: &Value, now: jiff::Timestamp) -> Value {
+    json!(since(object::text(object, "/metadata/creationTimestamp"), now))
+}
+
+fn or_none(text: &str) -> Value {
+    json!(if text.is_empty() { "<none>" } else { text })
+}
+
+fn number(object: &Value, pointer: &str) -> i64 {
+    object.pointer(pointer).and_then(Value::as_i64).unwrap_or_default()
+}
+
+fn first<'a>(object: &'a Value, pointers: &[&str]) -> &'a str {
+    pointers.iter().map(|pointer| object::text(object, pointer)).find(|text| !text.is_empty()).unwrap_or_default()
+}
+
+fn items<'a>(object: &'a Value, pointer: &str) -> impl Iterator<Item = &'a Value> {
+    object.pointer(pointer).and_then(Value::as_array).into_iter().flatten()
+}
+
+fn pod_ready(pod: &Value) -> String {
+    let ready = items(pod, "/status/containerStatuses").filter(|status| status["ready"] == true).count();
+    format!("{ready}/{}", items(pod, "/spec/containers").count())
+}
+
+fn restarts(pod: &Value) -> i64 {
+    items(pod, "/status/containerStatuses").map(|status| number(status, "/restartCount")).sum()
+}
+
+/// What `kubectl get pods` calls the status: the reason of the container that is in the way, else the phase.
+fn pod_status(pod: &Value) -> String {
+    if object::is_deleting(pod) {
+        return "Terminating".to_owned();
+    }
+    let phase = first(pod, &["/status/reason", "/status/phase"]);
+    let waiting = items(pod, "/status/containerStatuses").find_map(|status| {
+        let reason = first(status, &["/state/waiting/reason", "/state/terminated/reason"]);
+        let code = status.pointer("/state/terminated/exitCode").and_then(Value::as_i64);
+        match (reason, code) {
+            ("", Some(code)) => Some(format!("ExitCode:{code}")),
+            ("", None) => None,
+            (reason, _) => Some(reason.to_owned()),
+        }
+    });
+    let gated = items(pod, "/status/conditions")
+        .any(|condition| condition["type"] == "PodScheduled" && condition["reason"] == "SchedulingGated");
+    waiting.unwrap_or_else(|| if gated { "SchedulingGated".to_owned() } else { phase.to_owned() })
+}
+
+fn node_status(node: &Value) -> String {
+    let ready = items(node, "/status/conditions").find(|condition| condition["type"] == "Ready");
+    let mut status = match ready.map(|ready| object::text(ready, "/status")) {
+        Some("True") => "Ready",
+        Some(_) => "NotReady",
+        None => "Unknown",
+    }
+    .to_owned();
+    if node.pointer("/spec/unschedulable") == Some(&json!(true)) {
+        status.push_str(",SchedulingDisabled");
+    }
+    status
+}
+
+fn node_roles(node: &Value) -> String {
+    let labels = node.pointer("/metadata/labels").and_then(Value::as_object).into_iter().flatten();
+    let roles: Vec<&str> =
+        labels.filter_map(|(label, _)| label.strip_prefix("node-role.kubernetes.io/")).collect();
+    roles.join(",")
+}
+
+fn internal_address(node: &Value) -> &str {
+    items(node, "/status/addresses")
+        .find(|address| address["type"] == "InternalIP")
+        .map(|address| object::text(address, "/address"))
+        .unwrap_or_default()
+}
+
+fn service_ports(service: &Value) -> String {
+    let ports: Vec<String> = items(service, "/spec/ports")
+        .map(|port| format!("{}/{}", number(port, "/port"), object::text(port, "/protocol")))
+        .collect();
+    ports.join(",")
+}
+
+fn containers(workload: &Value, field: &str) -> String {
+    let names: Vec<&str> = items(workload, "/spec/template/spec/containers")
+        .filter_map(|container| container.get(field)?.as_str())
+        .collect();
+    names.join(",")
+}
+
+fn selector(workload: &Value) -> String {
+    workload
+        .pointer("/spec/selector")
+        .and_then(|selector| LabelSelector::from_json(selector).ok())
+        .map(|selector| selector.to_string())
+        .unwrap_or_default()
+}
+
+fn pairs(labels: Option<&Value>) -> String {
+    let labels = labels.and_then(Value::as_object).into_iter().flatten();
+    let pairs: Vec<String> =
+        labels.map(|(key, value)| format!("{key}={}", value.as_str().unwrap_or_default())).collect();
+    pairs.join(",")
+}
+
+fn last_seen(event: &Value, now: jiff::Timestamp) -> String {
+    let times = ["/series/lastObservedTime", "/lastTimestamp", "/deprecatedLastTimestamp", "/eventTime"];
+    since(first(event, &times), now)
+}
+
+fn event_object(event: &Value) -> String {
+    let kind = first(event, &["/involvedObject/kind", "/regarding/kind"]).to_lowercase();
+    format!("{kind}/{}", first(event, &["/involvedObject/name", "/regarding/name"]))
+}
