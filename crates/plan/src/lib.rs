@@ -1,8 +1,29 @@
-//! A decision or roles become a topology, a topology becomes Kubernetes objects; pure.
+//! From services to Kubernetes objects.
+//!
+//! In: a [`Snapshot`] of services, runtimes, classes, models, nodes and pods. Out: for each service a [`ServicePlan`] with
+//! the decision, its reasons, and every object in apply order. Both InferenceService kinds become one internal topology
+//! ([`topology`]), which one renderer ([`render`]) writes. `ostler plan` and the operator call the same function.
+//!
+//! Never: a client, a clock, a random number or an environment variable; never generation, time or resourceVersion in a pod
+//! template. The same snapshot gives the same bytes.
 
+pub use service_plan::{Plan, ServicePlan, plan, plan_service, remedies};
+pub use snapshot::{Model, Runtime, Service, Snapshot};
+
+pub mod components;
 pub mod labels;
 pub mod launch;
+pub mod model_files;
 pub mod names;
+mod pod;
+mod probe;
 pub mod render;
+pub mod roles;
+pub mod runner;
+mod service_plan;
+mod snapshot;
 pub mod template;
 pub mod topology;
+
+#[cfg(test)]
+mod tests;

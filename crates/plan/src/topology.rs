@@ -141,3 +141,21 @@ pub fn strings(map: Option<&Value>) -> BTreeMap<String, String> {
     let entries = map.and_then(Value::as_object).into_iter().flatten();
     entries.filter_map(|(key, value)| Some((key.clone(), value.as_str()?.to_owned()))).collect()
 }
+
+/// Why a service cannot be laid out: a stable code and a sentence that says what to do.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Refusal {
+    pub code: &'static str,
+    pub message: String,
+}
+
+impl Refusal {
+    pub fn new(code: &'static str, message: impl Into<String>) -> Self {
+        Self { code, message: message.into() }
+    }
+
+    /// A shape of service that this version does not lay out.
+    pub fn not_supported(what: impl std::fmt::Display) -> Self {
+        Self::new("TopologyNotSupported", format!("{what} is not supported yet; use single-node engines without a router"))
+    }
+}

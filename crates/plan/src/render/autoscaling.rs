@@ -7,7 +7,7 @@ use crate::names;
 use crate::topology::{Owner, Role, ScaleMetric};
 
 /// A HorizontalPodAutoscaler on a resource metric, only if max > min.
-pub fn render(owner: &Owner, role: &Role) -> Option<Value> {
+pub(crate) fn render(owner: &Owner, role: &Role) -> Option<Value> {
     if !role.replicas.scaled() {
         return None;
     }

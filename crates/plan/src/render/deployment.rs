@@ -7,7 +7,7 @@ use crate::names;
 use crate::topology::{Owner, Role};
 
 /// `{service}-{component}`. Where an autoscaler owns the number of replicas, we do not state one: two writers would fight.
-pub fn render(owner: &Owner, role: &Role) -> Value {
+pub(crate) fn render(owner: &Owner, role: &Role) -> Value {
     let mut spec = json!({
         "selector": {"matchLabels": role.selector},
         // A new engine is up before the old one goes; where GPUs are scarce the user states another strategy.

@@ -7,7 +7,7 @@ use crate::names;
 use crate::topology::{Owner, Role};
 
 /// `{service}-{role}-{index}`. What we do not state (restart policy, network, rollout numbers) LeaderWorkerSet defaults.
-pub fn render(owner: &Owner, role: &Role, index: u32) -> Value {
+pub(crate) fn render(owner: &Owner, role: &Role, index: u32) -> Value {
     let replica = labels::of([(labels::REPLICA_INDEX, index.to_string().as_str())]);
     let mut object_labels = role.labels.clone();
     object_labels.extend(replica.clone());

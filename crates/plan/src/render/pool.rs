@@ -8,7 +8,7 @@ use crate::topology::{Owner, Routing};
 const API_VERSION: &str = "inference.networking.x-k8s.io/v1alpha1";
 
 /// What is not stated here the kind defaults (queue, failure mode, implicit use cases).
-pub fn backend_pool(owner: &Owner, routing: &Routing) -> Value {
+pub(crate) fn backend_pool(owner: &Owner, routing: &Routing) -> Value {
     json!({
         "apiVersion": API_VERSION,
         "kind": "BackendPool",
@@ -18,7 +18,7 @@ pub fn backend_pool(owner: &Owner, routing: &Routing) -> Value {
 }
 
 /// Clients say the service's name; the engine hears the name it knows.
-pub fn use_case_set(owner: &Owner, routing: &Routing) -> Value {
+pub(crate) fn use_case_set(owner: &Owner, routing: &Routing) -> Value {
     let mut use_case = json!({"modelName": routing.model_name});
     if let Some(target) = &routing.target_model {
         use_case["targetModels"] = json!([{"targetModelName": target, "weight": 1}]);

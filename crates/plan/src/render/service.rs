@@ -7,7 +7,7 @@ use crate::names;
 use crate::topology::{Owner, Role};
 
 /// ClusterIP Service of the component's name, on the engine's own port: one number in URLs, probes and flags.
-pub fn render(owner: &Owner, role: &Role) -> Value {
+pub(crate) fn render(owner: &Owner, role: &Role) -> Value {
     json!({
         "apiVersion": "v1",
         "kind": "Service",

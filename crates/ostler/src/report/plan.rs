@@ -1,0 +1,125 @@
+//! `ostler plan` as a person reads it: first what comes of a service, then why, then what else to know.
+
+use decide::decision::{AcceleratorCandidate, Candidate, ComponentDecision, Verdict};
+use plan::{Plan, ServicePlan};
+use serde_json::Value;
+
+use crate::report::fleet::table;
+
+/// Rejected candidates that are shown unless all are asked for.
+const SHOWN: usize = 3;
+/// Width of the column that says what a block is about.
+const TITLE: usize = 21;
+
+/// One section per service. `all` shows every rejected candidate.
+pub fn render(plan: &Plan, all: bool) -> String {
+    let sections: Vec<String> = plan.services.iter().map(|service| section(service, all)).collect();
+    sections.join("\n")
+}
+
+fn section(service: &ServicePlan, all: bool) -> String {
+    let outcome = if service.feasible { "feasible".to_owned() } else { format!("not feasible: {}", service.reason) };
+    let mut lines = vec![format!("inferenceservice {}/{} — {outcome}", service.namespace, service.name)];
+    if !service.feasible {
+        lines.push(format!("  {}", service.message));
+    }
+    lines.push(String::new());
+    if !service.components.is_empty() {
+        lines.extend(components(service).lines().map(|line| format!("  {line}")));
+        lines.push(String::new());
+    }
+    lines.extend(block("Why this runtime", runtimes(service, all)));
+    lines.extend(block("Why this class", classes(service, all)));
+    let warnings = service.warnings.iter().map(|warning| format!("{}: {}", warning.code, warning.message));
+    lines.extend(block("Warnings", warnings.collect()));
+    lines.extend(block("Objects", objects(service)));
+    lines.push(String::new());
+    lines.join("\n")
+}
+
+fn components(service: &ServicePlan) -> String {
+    let runtime = service.runtime.as_ref().map_or("–", |runtime| runtime.name.as_str());
+    let row = |(name, component): (&String, &ComponentDecision)| {
+        let accelerators = Some(component.accelerators_per_node).filter(|count| *count > 0);
+        vec![
+            name.clone(),
+            runtime.to_owned(),
+            component.accelerator_class.clone().unwrap_or_else(|| "–".to_owned()),
+            accelerators.map_or_else(|| "–".to_owned(), |count| count.to_string()),
+            component.nodes.to_string(),
+            component.replicas.to_string(),
+            component.cost_per_hour.map_or_else(|| "–".to_owned(), |cost| format!("{cost:.2}")),
+            free(service, name, component).unwrap_or_else(|| "–".to_owned()),
+        ]
+    };
+    let rows: Vec<Vec<String>> = service.components.iter().map(row).collect();
+    table(&["COMPONENT", "RUNTIME", "CLASS", "GPUS", "NODES", "REPLICAS", "$/HOUR", "FREE"], &rows)
+}
+
+/// `6 of 8`, as far as nodes are known.
+fn free(service: &ServicePlan, name: &str, component: &ComponentDecision) -> Option<String> {
+    let selected = service.candidates.iter().find(|candidate| candidate.selected)?;
+    let is_it = |one: &&AcceleratorCandidate| one.component == name && Some(&one.class) == component.accelerator_class.as_ref();
+    match &selected.accelerators.iter().find(is_it)?.verdict {
+        Verdict::Eligible(eligibility) => eligibility.free.map(|(free, total)| format!("{free} of {total}")),
+        Verdict::Rejected(_) | Verdict::Recorded(_) => None,
+    }
+}
+
+/// Ranked runtimes, then the nearest rejected ones.
+fn runtimes(service: &ServicePlan, all: bool) -> Vec<String> {
+    let why = |candidate: &Candidate| match &candidate.rejected {
+        Some(rejection) => format!("{}: {rejection}", rejection.code()),
+        None => {
+            let best = candidate.accelerators.iter().find(|one| one.rank == Some(1));
+            best.map_or_else(|| "compatible".to_owned(), |best| format!("compatible, on {}", best.class))
+        }
+    };
+    let rows = service.candidates.iter().map(|candidate| (candidate.rank, candidate.runtime.clone(), why(candidate)));
+    ranking(rows.collect(), all)
+}
+
+/// The classes of the selected runtime, or of the nearest one.
+fn classes(service: &ServicePlan, all: bool) -> Vec<String> {
+    let selected = service.candidates.iter().find(|candidate| candidate.selected);
+    let nearest = || service.candidates.first().filter(|candidate| !candidate.accelerators.is_empty());
+    let Some(candidate) = selected.or_else(nearest) else { return Vec::new() };
+    let row = |one: &AcceleratorCandidate| match &one.verdict {
+        Verdict::Eligible(eligibility) => (one.rank, format!("{} ×{}", one.class, eligibility.shape.per_node), eligibility.to_string()),
+        other => (one.rank, one.class.clone(), format!("{}: {other}", other.code())),
+    };
+    ranking(candidate.accelerators.iter().map(row).collect(), all)
+}
+
+/// `1  name  why` for ranked ones, `–  name  why` for the others, of which the first few are shown.
+fn ranking(rows: Vec<(Option<usize>, String, String)>, all: bool) -> Vec<String> {
+    let (ranked, rejected): (Vec<_>, Vec<_>) = rows.into_iter().partition(|(rank, ..)| rank.is_some());
+    let shown = if all { rejected.len() } else { rejected.len().min(SHOWN) };
+    let more = rejected.len() - shown;
+    let rows: Vec<_> = ranked.into_iter().chain(rejected.into_iter().take(shown)).collect();
+    let width = rows.iter().map(|(_, name, _)| name.chars().count()).max().unwrap_or(0);
+    let mark = |rank: Option<usize>| rank.map_or_else(|| "–".to_owned(), |rank| rank.to_string());
+    let line = |(rank, name, why): (Option<usize>, String, String)| format!("{}  {name:<width$}  {why}", mark(rank));
+    let mut lines: Vec<String> = rows.into_iter().map(line).collect();
+    if more > 0 {
+        lines.push(format!("–  … {more} more (--all)"));
+    }
+    lines
+}
+
+fn objects(service: &ServicePlan) -> Vec<String> {
+    let name = |object: &Value| {
+        let (kind, name) = (object["kind"].as_str().unwrap_or_default(), object["metadata"]["name"].as_str().unwrap_or_default());
+        format!("{kind} {name}")
+    };
+    if service.objects.is_empty() {
+        return Vec::new();
+    }
+    vec![format!("{}  (-o yaml prints them)", service.objects.iter().map(name).collect::<Vec<_>>().join(", "))]
+}
+
+/// The title before the first line, blanks before the others; nothing for an empty block.
+fn block(title: &str, lines: Vec<String>) -> Vec<String> {
+    let titled = |(index, line): (usize, String)| format!("  {:<TITLE$}{line}", if index == 0 { title } else { "" });
+    lines.into_iter().enumerate().map(titled).collect()
+}

@@ -1,0 +1,115 @@
+//! Pod templates as JSON: laying one specification over another, and the containers in it.
+//! Unknown fields take part like known ones, so that fields newer than ostler survive.
+
+use serde_json::{Map, Value};
+
+/// `over` on `base`: maps are merged key by key, lists by the key their Kubernetes type has, everything else is replaced.
+pub(crate) fn overlay(base: &mut Value, over: &Value) {
+    match (base, over) {
+        (Value::Object(base), Value::Object(over)) => overlay_map(base, over),
+        (base, over) => *base = over.clone(),
+    }
+}
+
+/// [`overlay`] of two maps.
+pub(crate) fn overlay_map(base: &mut Map<String, Value>, over: &Map<String, Value>) {
+    for (field, value) in over {
+        match (base.get_mut(field), value, list_of(field)) {
+            (Some(Value::Array(items)), Value::Array(more), List::ByKey(key)) => overlay_items(items, more, key),
+            (Some(Value::Array(items)), Value::Array(more), List::Set) => {
+                items.extend(more.iter().filter(|item| !items.contains(item)).cloned().collect::<Vec<_>>());
+            }
+            (Some(there), _, _) => overlay(there, value),
+            (None, _, _) => {
+                base.insert(field.clone(), value.clone());
+            }
+        }
+    }
+}
+
+enum List {
+    /// Items with the same value of this field are one.
+    ByKey(&'static str),
+    /// Items add up.
+    Set,
+    /// The later list replaces the earlier.
+    Atomic,
+}
+
+/// How the list fields of Pods and Containers merge.
+fn list_of(field: &str) -> List {
+    match field {
+        "containers" | "initContainers" | "ephemeralContainers" | "volumes" | "env" | "imagePullSecrets" => List::ByKey("name"),
+        "volumeMounts" => List::ByKey("mountPath"),
+        "volumeDevices" => List::ByKey("devicePath"),
+        "ports" => List::ByKey("containerPort"),
+        "tolerations" | "topologySpreadConstraints" | "envFrom" | "readinessGates" => List::Set,
+        _ => List::Atomic,
+    }
+}
+
+fn overlay_items(items: &mut Vec<Value>, more: &[Value], key: &str) {
+    for item in more {
+        match items.iter_mut().find(|there| !item[key].is_null() && there[key] == item[key]) {
+            // A variable has a value or a source, never both.
+            Some(there) if item.get("value").is_some() || item.get("valueFrom").is_some() => *there = item.clone(),
+            // A volume has one source.
+            Some(there) if key == "name" && item.get("image").is_none() && there.get("image").is_none() => *there = item.clone(),
+            Some(there) => overlay(there, item),
+            None => items.push(item.clone()),
+        }
+    }
+}
+
+/// The container that answers requests: the one with a port named `http`, else the first.
+pub(crate) fn engine_container(template: &Value) -> Option<&Value> {
+    let containers = template.pointer("/spec/containers")?.as_array()?;
+    let serves = |container: &&Value| container["ports"].as_array().is_some_and(|ports| ports.iter().any(|port| port["name"] == "http"));
+    containers.iter().find(serves).or_else(|| containers.first())
+}
+
+/// Adds an item to a list field unless one with the same `key` is there: what a user wrote is never overwritten.
+pub(crate) fn add_if_absent(object: &mut Value, field: &str, key: &str, item: Value) {
+    let Some(map) = object.as_object_mut() else { return };
+    let list = map.entry(field).or_insert_with(|| Value::Array(Vec::new()));
+    let Some(items) = list.as_array_mut() else { return };
+    if !items.iter().any(|there| there[key] == item[key]) {
+        items.push(item);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn lists_merge_by_their_keys_and_unknown_fields_stay() {
+        let mut base = json!({
+            "volumes": [{"name": "shm", "emptyDir": {"medium": "Memory"}}],
+            "tolerations": [{"key": "a"}],
+            "containers": [{"name": "sidecar", "image": "x", "future": {"a": 1}}],
+            "dnsPolicy": "Default",
+        });
+        overlay(&mut base, &json!({
+            "volumes": [{"name": "shm", "hostPath": {"path": "/dev/shm"}}, {"name": "more", "emptyDir": {}}],
+            "tolerations": [{"key": "a"}, {"key": "b"}],
+            "containers": [{"name": "sidecar", "image": "y"}],
+            "dnsPolicy": "None",
+        }));
+        assert_eq!(base, json!({
+            "volumes": [{"name": "shm", "hostPath": {"path": "/dev/shm"}}, {"name": "more", "emptyDir": {}}],
+            "tolerations": [{"key": "a"}, {"key": "b"}],
+            "containers": [{"name": "sidecar", "image": "y", "future": {"a": 1}}],
+            "dnsPolicy": "None",
+        }));
+    }
+
+    #[test]
+    fn a_value_replaces_a_source() {
+        let mut base = json!({"env": [{"name": "A", "valueFrom": {"fieldRef": {"fieldPath": "x"}}}]});
+        overlay(&mut base, &json!({"env": [{"name": "A", "value": "1"}]}));
+        assert_eq!(base, json!({"env": [{"name": "A", "value": "1"}]}));
+    }
+}

@@ -1,0 +1,157 @@
+//! A role-based service (`fusioninfer.io`, seed 002) becomes a topology.
+
+use std::collections::BTreeSet;
+
+use api::fusioninfer::{ComponentType, InferenceService, Role as ApiRole};
+use decide::reason::Warning;
+use serde_json::{Value, json};
+
+use crate::labels;
+use crate::launch;
+use crate::names;
+use crate::pod;
+use crate::topology::{Owner, Refusal, Replicas, Role, Routing, Topology, Workload};
+
+/// Port of an engine whose template names none (topology.md).
+const PORT: u16 = 8000;
+
+/// The layout of `service`, with remarks. Behaviour follows the component type, never the role's name.
+///
+/// # Errors
+/// The first thing that keeps the service from being laid out.
+pub fn topology(owner: Owner, service: &InferenceService) -> Result<(Topology, Vec<Warning>), Refusal> {
+    let spec = &service.spec;
+    check_names(&owner, &spec.roles)?;
+    let mut warnings = Vec::new();
+    let scheduler = spec.scheduling_strategy.as_ref().and_then(|strategy| strategy.scheduler_name.as_deref());
+    let mut roles = Vec::new();
+    for role in &spec.roles {
+        warnings.extend(ignored_fields(role));
+        roles.push(worker(&owner, role, scheduler)?);
+    }
+    let routing = routing(&owner, &roles, &mut warnings);
+    Ok((Topology { owner, roles, routing }, warnings))
+}
+
+fn check_names(owner: &Owner, roles: &[ApiRole]) -> Result<(), Refusal> {
+    if roles.is_empty() {
+        return Err(Refusal::new("NoRoles", "spec.roles is empty: state at least one role"));
+    }
+    let mut seen = BTreeSet::new();
+    for (at, role) in roles.iter().enumerate() {
+        if !seen.insert(&role.name) {
+            return Err(Refusal::new("DuplicateRole", format!("spec.roles[{at}].name: there are two roles named {}", role.name)));
+        }
+        let last = role.replica_count().max(1).unsigned_abs() - 1;
+        let name = names::replica(&owner.name, &role.name, last);
+        if name.len() > names::LEADER_WORKER_SET_LENGTH || !names::is_dns_1035(&name) {
+            let limit = names::LEADER_WORKER_SET_LENGTH;
+            let rule = format!("at most {limit} characters a-z, 0-9 and -, beginning with a letter");
+            return Err(Refusal::new("InvalidName", format!("spec.roles[{at}].name: LeaderWorkerSet {name} needs {rule}")));
+        }
+    }
+    Ok(())
+}
+
+/// One single-node worker role.
+fn worker(owner: &Owner, role: &ApiRole, scheduler: Option<&str>) -> Result<Role, Refusal> {
+    if role.component_type != ComponentType::Worker {
+        return Err(Refusal::not_supported(format_args!("role {} ({})", role.name, role.component_type.as_str())));
+    }
+    if role.node_count() > 1 {
+        return Err(Refusal::not_supported(format_args!("role {} over {} nodes", role.name, role.node_count())));
+    }
+    let invalid = |cause: &str| Refusal::new("InvalidTemplate", format!("role {}, {cause}", role.name));
+    let mut template = role.template.clone().ok_or_else(|| invalid("template: a worker needs one"))?;
+    let container = pod::engine_container(&template).ok_or_else(|| invalid("template.spec.containers: needs at least one container"))?;
+    if container["image"].as_str().is_none_or(str::is_empty) {
+        return Err(invalid("template.spec.containers[0].image: needs an image"));
+    }
+    let port = launch::port(container, PORT);
+    if let Some((field, key)) = labels::reserved(&template) {
+        let message = format!("role {}, template.metadata.{field}[{key}]: the prefix is reserved; use another key", role.name);
+        return Err(Refusal::new("ReservedMetadata", message));
+    }
+    schedule(&mut template, role, scheduler)?;
+    let own = labels::of([
+        (labels::SERVICE, owner.name.as_str()),
+        (labels::COMPONENT_TYPE, role.component_type.as_str()),
+        (labels::ROLE_NAME, role.name.as_str()),
+    ]);
+    labels::onto_template(&mut template, "labels", &own);
+    let mut object_labels = own.clone();
+    object_labels.extend(queue_name(owner));
+    Ok(Role {
+        name: role.name.clone(),
+        workload: Workload::LeaderWorkerSetPerReplica,
+        replicas: Replicas::fixed(role.replica_count().max(0).unsigned_abs()),
+        nodes: 1,
+        template,
+        selector: own,
+        labels: object_labels,
+        port,
+        strategy: None,
+    })
+}
+
+/// The service's Kueue queue is its workloads' queue.
+pub(crate) fn queue_name(owner: &Owner) -> Option<(String, String)> {
+    let queue = owner.labels.get(labels::KUEUE_QUEUE)?;
+    Some((labels::KUEUE_QUEUE.to_owned(), queue.clone()))
+}
+
+/// A scheduler that the service states goes on every engine pod; a template that names another contradicts it.
+fn schedule(template: &mut Value, role: &ApiRole, scheduler: Option<&str>) -> Result<(), Refusal> {
+    let Some(scheduler) = scheduler.filter(|name| !name.is_empty()) else { return Ok(()) };
+    match template["spec"]["schedulerName"].as_str() {
+        Some(other) if other != scheduler => Err(Refusal::new(
+            "SchedulerConflict",
+            format!(
+                "role {}, template.spec.schedulerName: {other} contradicts schedulingStrategy.schedulerName {scheduler}; remove one",
+                role.name
+            ),
+        )),
+        _ => {
+            template["spec"]["schedulerName"] = json!(scheduler);
+            Ok(())
+        }
+    }
+}
+
+/// Router fields on a role that is none (TOP-10).
+fn ignored_fields(role: &ApiRole) -> Vec<Warning> {
+    let fields = [
+        ("strategy", role.strategy.is_some()),
+        ("httproute", role.httproute.is_some()),
+        ("gateway", role.gateway.is_some()),
+        ("endpointPickerConfig", role.endpoint_picker_config.is_some()),
+    ];
+    let ignored = fields.into_iter().filter(|(_, stated)| *stated && role.component_type != ComponentType::Router);
+    ignored
+        .map(|(field, _)| {
+            let kind = role.component_type.as_str();
+            Warning::new("FieldIgnored", format!("role {}: {field} has no effect on a {kind}; it belongs to a router role", role.name))
+        })
+        .collect()
+}
+
+/// Leaders answer. Roles on another port than the first one's are left out: a pool has one set of ports for all its pods.
+fn routing(owner: &Owner, roles: &[Role], warnings: &mut Vec<Warning>) -> Option<Routing> {
+    let first = roles.first()?;
+    let container = pod::engine_container(&first.template)?;
+    let launch = launch::read(container);
+    let mut selector = labels::of([(labels::SERVICE, owner.name.as_str()), (labels::WORKER_INDEX, "0")]);
+    if roles.iter().any(|role| role.port != first.port) {
+        selector.insert(labels::ROLE_NAME.to_owned(), first.name.clone());
+        let message = format!("roles answer on different ports: requests go to role {} (port {}) only", first.name, first.port);
+        warnings.push(Warning::new("PortsDiffer", message));
+    }
+    Some(Routing {
+        selector,
+        ports: vec![first.port],
+        model_server: launch.engine.unwrap_or("vllm"),
+        model_name: owner.name.clone(),
+        target_model: launch.served_model.filter(|served| *served != owner.name),
+        labels: labels::of([(labels::SERVICE, owner.name.as_str())]),
+    })
+}

@@ -1,0 +1,186 @@
+//! Everything a plan depends on, read once: services to plan, and runtimes, classes, models, nodes and pods to plan with.
+
+use api::manifest::{Document, ManifestError};
+use api::ome::{AcceleratorClass, BaseModel, BaseModelSpec, ClusterBaseModel, ClusterServingRuntime, ServingRuntime, ServingRuntimeSpec};
+use api::{fusioninfer, ome};
+use decide::supply::Scope;
+use serde_json::Value;
+
+const OME: &str = "ome.io/v1beta1";
+const ROLES: &str = "fusioninfer.io/v1alpha1";
+
+/// A service of either group.
+#[derive(Debug, Clone)]
+pub enum Service {
+    Ome(Box<ome::InferenceService>),
+    Roles(Box<fusioninfer::InferenceService>),
+}
+
+/// What is given; nothing else is looked at.
+#[derive(Debug, Clone)]
+pub struct Snapshot {
+    /// In input order.
+    pub services: Vec<Service>,
+    pub runtimes: Vec<Runtime>,
+    pub classes: Vec<AcceleratorClass>,
+    pub models: Vec<Model>,
+    /// Node objects. None are known offline, unless a cluster snapshot is given.
+    pub nodes: Vec<Value>,
+    /// Pod objects; they hold accelerators.
+    pub pods: Vec<Value>,
+    /// Feature gate `AcceleratorAwareScheduling`.
+    pub accelerator_aware: bool,
+}
+
+impl Default for Snapshot {
+    fn default() -> Self {
+        Self {
+            services: Vec::new(),
+            runtimes: Vec::new(),
+            classes: Vec::new(),
+            models: Vec::new(),
+            nodes: Vec::new(),
+            pods: Vec::new(),
+            accelerator_aware: true,
+        }
+    }
+}
+
+/// A runtime of either scope, whole: `decide` reads facts of it, rendering its templates.
+#[derive(Debug, Clone)]
+pub struct Runtime {
+    pub name: String,
+    pub scope: Scope,
+    /// Empty for cluster scope.
+    pub namespace: String,
+    /// RFC 3339.
+    pub created: Option<String>,
+    pub spec: ServingRuntimeSpec,
+}
+
+/// A model of either scope.
+#[derive(Debug, Clone)]
+pub struct Model {
+    pub name: String,
+    /// None for cluster scope.
+    pub namespace: Option<String>,
+    /// Annotation `models.ome.io/category`.
+    pub category: Option<String>,
+    pub spec: BaseModelSpec,
+}
+
+impl Service {
+    /// The service that `document` holds; None if it holds something else.
+    ///
+    /// # Errors
+    /// The field that does not fit its type.
+    pub fn read(document: &Document) -> Result<Option<Self>, ManifestError> {
+        Ok(match (document.api_version(), document.kind()) {
+            (OME, "InferenceService") => Some(Self::Ome(Box::new(document.parse()?))),
+            (ROLES, "InferenceService") => Some(Self::Roles(Box::new(document.parse()?))),
+            _ => None,
+        })
+    }
+}
+
+impl Snapshot {
+    /// Services of `given`, to be planned with what `given` and `supply` hold. Of two objects of one kind and name the later
+    /// counts, and `given` is later than `supply`; kinds that no plan depends on are left out.
+    ///
+    /// # Errors
+    /// The first field that does not fit its type.
+    pub fn from_documents(given: &[Document], supply: &[Document]) -> Result<Self, ManifestError> {
+        let mut snapshot = Self::default();
+        for document in supply {
+            snapshot.add_supply(document)?;
+        }
+        for document in given {
+            match Service::read(document)? {
+                Some(service) => snapshot.services.push(service),
+                None => snapshot.add_supply(document)?,
+            }
+        }
+        Ok(snapshot)
+    }
+
+    /// Adds a runtime, class, model, node or pod, in place of one of the same name.
+    ///
+    /// # Errors
+    /// The field that does not fit its type; the snapshot is then unchanged.
+    pub fn add_supply(&mut self, document: &Document) -> Result<(), ManifestError> {
+        match (document.api_version(), document.kind()) {
+            (OME, "ServingRuntime") => {
+                let runtime: ServingRuntime = document.parse()?;
+                self.add_runtime(document, Scope::Namespace, runtime.spec);
+            }
+            (OME, "ClusterServingRuntime") => {
+                let runtime: ClusterServingRuntime = document.parse()?;
+                self.add_runtime(document, Scope::Cluster, runtime.spec.0);
+            }
+            (OME, "BaseModel") => {
+                let model: BaseModel = document.parse()?;
+                self.add_model(document, Some(namespace(document)), model.spec);
+            }
+            (OME, "ClusterBaseModel") => {
+                let model: ClusterBaseModel = document.parse()?;
+                self.add_model(document, None, model.spec.0);
+            }
+            (OME, "AcceleratorClass") => {
+                let class: AcceleratorClass = document.parse()?;
+                put(&mut self.classes, class, |one, other| one.metadata.name == other.metadata.name);
+            }
+            ("v1", "Node") => put(&mut self.nodes, document.value.clone(), same_object),
+            ("v1", "Pod") => put(&mut self.pods, document.value.clone(), same_object),
+            _ => {}
+        }
+        Ok(())
+    }
+
+    fn add_runtime(&mut self, document: &Document, scope: Scope, spec: ServingRuntimeSpec) {
+        let runtime = Runtime {
+            name: document.name().to_owned(),
+            scope,
+            namespace: if scope == Scope::Namespace { namespace(document) } else { String::new() },
+            created: text(&document.value, "/metadata/creationTimestamp"),
+            spec,
+        };
+        let same = |one: &Runtime, other: &Runtime| (one.scope, &one.namespace, &one.name) == (other.scope, &other.namespace, &other.name);
+        put(&mut self.runtimes, runtime, same);
+    }
+
+    fn add_model(&mut self, document: &Document, namespace: Option<String>, spec: BaseModelSpec) {
+        let category = document.value["metadata"]["annotations"]["models.ome.io/category"].as_str();
+        let model = Model { name: document.name().to_owned(), namespace, category: category.map(str::to_owned), spec };
+        put(&mut self.models, model, |one, other| (&one.namespace, &one.name) == (&other.namespace, &other.name));
+    }
+
+    /// The model of that name: the namespace's before the cluster's, unless `kind` says which.
+    pub fn model(&self, namespace: &str, name: &str, kind: Option<&str>) -> Option<&Model> {
+        let find = |wanted: Option<&str>| self.models.iter().find(|model| model.name == name && model.namespace.as_deref() == wanted);
+        match kind {
+            Some("BaseModel") => find(Some(namespace)),
+            // Upstream defaults the kind to ClusterBaseModel in stored objects, so it does not exclude a namespaced one.
+            _ => find(Some(namespace)).or_else(|| find(None)),
+        }
+    }
+}
+
+fn namespace(document: &Document) -> String {
+    document.namespace().filter(|namespace| !namespace.is_empty()).unwrap_or("default").to_owned()
+}
+
+fn text(value: &Value, pointer: &str) -> Option<String> {
+    value.pointer(pointer).and_then(Value::as_str).map(str::to_owned)
+}
+
+fn same_object(one: &Value, other: &Value) -> bool {
+    let key = |object: &Value| (text(object, "/metadata/namespace"), text(object, "/metadata/name"));
+    key(one) == key(other)
+}
+
+fn put<T>(items: &mut Vec<T>, item: T, same: impl Fn(&T, &T) -> bool) {
+    match items.iter_mut().find(|there| same(there, &item)) {
+        Some(there) => *there = item,
+        None => items.push(item),
+    }
+}
