@@ -58,7 +58,7 @@ impl Assessed<'_> {
 
 /// Viable ones by rank, then rejected ones: the furthest first, then by scope and name.
 pub(crate) fn order(a: &Assessed<'_>, b: &Assessed<'_>) -> std::cmp::Ordering {
-    let stage = |one: &Assessed<'_>| one.rejection().map(|rejection| std::cmp::Reverse(rejection.stage()));
+    let stage = |one: &Assessed<'_>| one.rejection().map(|rejection| (std::cmp::Reverse(rejection.stage()), rejection.distance()));
     let last = |one: &Assessed<'_>| (one.runtime.scope, one.runtime.name.clone());
     match (a.order(), b.order()) {
         (Some(a), Some(b)) => a.cmp(b),

@@ -26,6 +26,7 @@ pub struct Demand {
 
 /// The model as the service refers to it.
 #[derive(Clone, Debug, Default)]
+#[allow(clippy::large_enum_variant)] // one per service, and nearly always known
 pub enum ModelDemand {
     /// No model is named: format, size and fit are not checked.
     #[default]

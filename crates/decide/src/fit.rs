@@ -1,6 +1,7 @@
 //! How many accelerators a component takes, and whether the model's weights fit into them.
 
 use crate::demand::{ComponentDemand, Model};
+use crate::inventory::Availability;
 use crate::merge::Configuration;
 use crate::reason::{ClassRejection, CountLimit};
 use crate::supply::{Class, RuntimeComponent};
@@ -56,7 +57,7 @@ fn shapes(fixed: Option<u32>, nodes: Option<u32>, multi_node: bool, class: &Clas
     if let Some(per_node) = fixed {
         return (vec![Shape { per_node, nodes: nodes.unwrap_or(1) }], CountLimit::Fixed);
     }
-    let largest = class.availability.as_ref().and_then(|known| known.largest_node()).filter(|most| *most > 0);
+    let largest = class.availability.as_ref().and_then(Availability::largest_node).filter(|most| *most > 0);
     let per_node = PER_NODE.iter().copied().filter(|count| largest.is_none_or(|most| *count <= most));
     let per_node: Vec<u32> = per_node.collect();
     let most = per_node.last().copied().unwrap_or(1);

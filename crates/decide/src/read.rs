@@ -25,8 +25,8 @@ pub struct ReadError {
 }
 
 impl ReadError {
-    pub(crate) fn new(path: impl Into<String>, cause: impl ToString) -> Self {
-        Self { path: path.into(), cause: cause.to_string() }
+    pub(crate) fn new(path: impl Into<String>, cause: impl std::fmt::Display) -> Self {
+        Self { path: path.into(), cause: format!("{cause}") }
     }
 }
 

@@ -53,6 +53,19 @@ impl Rejection {
         }
     }
 
+    /// Among failures of one check, the smaller the nearer: parameters between model and range.
+    #[must_use]
+    pub fn distance(&self) -> u64 {
+        match self {
+            Self::SizeOutOfRange { parameters, range } => {
+                let below = range.min.map_or(0, |min| min.saturating_sub(*parameters));
+                let above = range.max.map_or(0, |max| parameters.saturating_sub(max));
+                below.max(above)
+            }
+            _ => 0,
+        }
+    }
+
     #[must_use]
     pub fn code(&self) -> &str {
         match self {

@@ -86,7 +86,8 @@ fn of_runtimes(supply: &Supply, now: &Decision, demand: &Demand) -> Vec<Change> 
         let runtime = candidate.runtime.clone();
         match &candidate.rejected {
             Some(Rejection::AutoSelectDisabled) => changes.push(Change::NameRuntime(runtime)),
-            Some(Rejection::SizeOutOfRange { parameters, .. }) => {
+            // Rejections stand nearest first: one proposal for the size is enough.
+            Some(Rejection::SizeOutOfRange { parameters, .. }) if !proposes_size(&changes) => {
                 changes.push(Change::WidenSizeRange { runtime, parameters: *parameters });
             }
             Some(Rejection::NoEligibleAccelerator { .. }) => {
@@ -105,6 +106,10 @@ fn of_runtimes(supply: &Supply, now: &Decision, demand: &Demand) -> Vec<Change> 
     changes
 }
 
+fn proposes_size(changes: &[Change]) -> bool {
+    changes.iter().any(|change| matches!(change, Change::WidenSizeRange { .. }))
+}
+
 fn of_model(demand: &Demand) -> Vec<Change> {
     let plain = demand.model.known().is_some_and(|model| model.quantization.is_none() && model.parameters.is_some());
     if plain { vec![Change::Quantize("fp8"), Change::Quantize("int4")] } else { Vec::new() }
@@ -118,7 +123,11 @@ fn with(demand: &Demand, supply: &Supply, change: &Change) -> (Demand, Supply) {
         Change::SpeakOpenAi => "openAI".clone_into(&mut demand.protocol),
         Change::Quantize(kind) => quantize(&mut demand, &mut supply, kind),
         Change::WidenSizeRange { runtime, .. } => {
-            each_runtime(&mut supply, runtime, |runtime| runtime.size = SizeRange::default());
+            // A new runtime may as well have leader and worker, if the model needs them.
+            each_runtime(&mut supply, runtime, |runtime| {
+                runtime.size = SizeRange::default();
+                runtime.components.values_mut().for_each(|component| component.multi_node = true);
+            });
         }
         Change::FreeAcceleratorCount { runtime } => each_runtime(&mut supply, runtime, |runtime| {
             for component in runtime.components.values_mut() {
@@ -169,7 +178,9 @@ fn quantize(demand: &mut Demand, supply: &mut Supply, kind: &str) {
 
 impl fmt::Display for Remedy {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}: {}", self.change, self.outcome.message)
+        write!(f, "{}: {}", self.change, self.outcome.message)?;
+        let waits = self.outcome.warnings.iter().find(|warning| warning.code == "NoFreeCapacity");
+        waits.map_or(Ok(()), |waits| write!(f, " — but {}", waits.message))
     }
 }
 
@@ -184,7 +195,7 @@ impl fmt::Display for Change {
             Self::NameRuntime(name) => write!(f, "set spec.runtime.name to {name}"),
             Self::SpeakOpenAi => f.write_str("remove spec.model.protocolVersion"),
             Self::WidenSizeRange { runtime, parameters } => {
-                write!(f, "add a runtime for {} models, such as a copy of {runtime} with a wider modelSizeRange", Count(*parameters))
+                write!(f, "add a runtime for {} models, such as a copy of {runtime} with a wider modelSizeRange and, for several nodes, leader and worker", Count(*parameters))
             }
             Self::FreeAcceleratorCount { runtime } => {
                 write!(f, "do not fix the number of accelerators in {runtime}")

@@ -1,1 +1,410 @@
+//! Tables of the acceptance rows; the fleet is the demo's: 8×H100-80G, 8×A100-40G, 4×L40S.
 
+use std::collections::BTreeMap;
+
+use rstest::rstest;
+use serde_json::{Value, json};
+
+use super::*;
+use crate::inventory::{Availability, NodeFacts};
+
+fn documents(text: &str) -> Vec<Value> {
+    api::manifest::read("catalogue", text).unwrap().into_iter().map(|document| document.value).collect()
+}
+
+fn node(name: &str, product: &str, count: u32) -> Value {
+    json!({
+        "metadata": {"name": name, "labels": {"nvidia.com/gpu.product": product}},
+        "status": {"allocatable": {"nvidia.com/gpu": count.to_string(), "cpu": "64"}}
+    })
+}
+
+fn fleet() -> Vec<NodeFacts> {
+    let nodes = [
+        node("big-0", "NVIDIA-H100-80GB-HBM3", 8),
+        node("mid-0", "NVIDIA-A100-SXM4-40GB", 8),
+        node("small-0", "NVIDIA-L40S", 4),
+    ];
+    inventory::observe(&nodes, &[])
+}
+
+fn runtime(value: &Value) -> Runtime {
+    let namespace = value["metadata"]["namespace"].as_str().unwrap_or_default();
+    let scope = if value["kind"] == "ServingRuntime" { Scope::Namespace } else { Scope::Cluster };
+    let created = value["metadata"]["creationTimestamp"].as_str().map(str::to_owned);
+    let spec = serde_json::from_value(value["spec"].clone()).unwrap();
+    Runtime::from_api(value["metadata"]["name"].as_str().unwrap(), scope, namespace, created, &spec).unwrap()
+}
+
+fn class(value: &Value, nodes: Option<&[NodeFacts]>) -> Class {
+    let object: api::ome::AcceleratorClass = serde_json::from_value(value.clone()).unwrap();
+    let mut class = Class::from_api(&object, None).unwrap();
+    class.availability = nodes.map(|nodes| inventory::availability(&class, nodes));
+    class
+}
+
+fn catalogue(nodes: Option<&[NodeFacts]>) -> Supply {
+    Supply {
+        runtimes: documents(include_str!("../../../catalog/runtimes.yaml")).iter().map(runtime).collect(),
+        classes: documents(include_str!("../../../catalog/classes.yaml")).iter().map(|value| class(value, nodes)).collect(),
+        accelerator_aware: true,
+    }
+}
+
+#[allow(clippy::needless_pass_by_value)] // cases read better
+fn demand(model: &str, spec: Value) -> Demand {
+    let models = documents(include_str!("../../../catalog/models.yaml"));
+    let found = models.iter().find(|value| value["metadata"]["name"] == model);
+    let model_spec = found.map(|value| serde_json::from_value(value["spec"].clone()).unwrap());
+    let mut service = json!({"apiVersion": "ome.io/v1beta1", "kind": "InferenceService", "metadata": {"name": "s", "namespace": "default"}, "spec": spec});
+    service["spec"]["model"] = json!({"name": model});
+    let service: api::ome::InferenceService = serde_json::from_value(service).unwrap();
+    Demand::of(&service, model_spec.as_ref().map(|spec| (model, spec))).unwrap()
+}
+
+fn chosen(decision: &Decision) -> (&str, &str, u32, u32) {
+    let engine = &decision.components["engine"];
+    let runtime = decision.runtime.as_ref().map_or("", |runtime| runtime.name.as_str());
+    (runtime, engine.accelerator_class.as_deref().unwrap_or(""), engine.accelerators_per_node, engine.nodes)
+}
+
+fn code(decision: &Decision, runtime: &str) -> String {
+    let candidate = decision.candidates.iter().find(|candidate| candidate.runtime == runtime).unwrap();
+    candidate.rejected.as_ref().map_or("", |rejection| rejection.code()).to_owned()
+}
+
+fn class_code(decision: &Decision, class: &str) -> String {
+    let all = decision.candidates.iter().flat_map(|candidate| &candidate.accelerators);
+    all.filter(|one| one.class == class).map(|one| one.verdict.code().to_owned()).next().unwrap_or_default()
+}
+
+#[rstest]
+// spec: ACC-81
+#[case::by_cost("llama-3-2-3b-instruct", "srt-llama-3-2-3b-instruct", "nvidia-l40s", 1)]
+#[case::by_size("llama-3-3-70b-instruct", "srt-llama-3-3-70b-instruct", "nvidia-h100-80gb", 4)]
+#[case::mistral("mistral-7b-instruct", "srt-mistral-7b-instruct", "nvidia-l40s", 1)]
+fn the_demo(#[case] model: &str, #[case] runtime: &str, #[case] class: &str, #[case] count: u32) {
+    let nodes = fleet();
+    let decision = decide(&demand(model, json!({})), &catalogue(Some(&nodes)), None);
+    assert_eq!(chosen(&decision), (runtime, class, count, 1), "{decision:#?}");
+    assert!(decision.warnings.is_empty(), "{:?}", decision.warnings);
+}
+
+// spec: RT-51
+// spec: ACC-98
+#[test]
+fn every_candidate_is_reported() {
+    let nodes = fleet();
+    let decision = decide(&demand("llama-3-2-3b-instruct", json!({})), &catalogue(Some(&nodes)), None);
+    insta::assert_snapshot!(serde_json::to_string_pretty(&decision).unwrap());
+}
+
+#[test]
+fn a_decision_read_back_is_written_alike() {
+    let nodes = fleet();
+    let decision = decide(&demand("llama-3-3-70b-instruct", json!({})), &catalogue(Some(&nodes)), None);
+    let written = serde_json::to_value(&decision).unwrap();
+    let read: Decision = serde_json::from_value(written.clone()).unwrap();
+    assert_eq!(serde_json::to_value(&read).unwrap(), written);
+}
+
+// spec: RT-48
+#[test]
+fn an_unknown_runtime() {
+    let decision = decide(&demand("mistral-7b-instruct", json!({"runtime": {"name": "nope"}})), &catalogue(None), None);
+    assert_eq!((decision.feasible, decision.reason.as_str()), (false, "RuntimeNotFound"));
+    assert!(decision.message.contains("nope"));
+}
+
+#[test]
+fn an_unknown_model() {
+    let decision = decide(&demand("nope", json!({})), &catalogue(None), None);
+    assert_eq!((decision.feasible, decision.reason.as_str()), (false, "ModelNotFound"));
+}
+
+// spec: RT-49
+#[test]
+fn a_named_runtime_is_still_checked() {
+    let named = json!({"runtime": {"name": "srt-mistral-7b-instruct"}});
+    let decision = decide(&demand("llama-3-2-3b-instruct", named), &catalogue(None), None);
+    assert_eq!((decision.feasible, decision.reason.as_str()), (false, "ArchitectureMismatch"));
+}
+
+// spec: ACC-85
+#[test]
+fn without_nodes_the_availability_is_unknown() {
+    let decision = decide(&demand("mistral-7b-instruct", json!({})), &catalogue(None), None);
+    assert!(decision.feasible);
+    assert_eq!(decision.warnings[0].code, "AvailabilityUnknown");
+}
+
+fn with_free(mut supply: Supply, class: &str, free: u32) -> Supply {
+    let known = supply.classes.iter_mut().find(|known| known.name == class).unwrap();
+    known.availability.as_mut().unwrap().nodes.iter_mut().for_each(|node| node.free = free);
+    supply
+}
+
+// spec: ACC-6
+// spec: ACC-85
+#[test]
+fn free_capacity_comes_before_the_score() {
+    let nodes = fleet();
+    let supply = with_free(catalogue(Some(&nodes)), "nvidia-l40s", 0);
+    let decision = decide(&demand("mistral-7b-instruct", json!({})), &supply, None);
+    assert_eq!(chosen(&decision).1, "nvidia-a100-40gb");
+    let wanted = json!({"acceleratorSelector": {"preferredClasses": ["nvidia-l40s"]}});
+    let decision = decide(&demand("mistral-7b-instruct", wanted), &supply, None);
+    assert_eq!((chosen(&decision).1, decision.warnings[0].code.as_str()), ("nvidia-l40s", "NoFreeCapacity"));
+}
+
+#[rstest]
+// spec: ACC-68
+#[case::preferred(json!({"preferredClasses": ["nvidia-a100-40gb"]}), "nvidia-a100-40gb", "nvidia-l40s", "NotPreferred")]
+// spec: ACC-59
+#[case::deployed_name(json!({"acceleratorClass": "nvidia-a100-40gb"}), "nvidia-a100-40gb", "nvidia-l40s", "NotPreferred")]
+// spec: ACC-69
+// spec: ACC-75
+#[case::fallback(json!({"preferredClasses": ["gone", "nvidia-h100-80gb"]}), "nvidia-h100-80gb", "gone", "UnknownClass")]
+#[case::excluded(json!({"excludedClasses": ["nvidia-l40s"]}), "nvidia-a100-40gb", "nvidia-l40s", "ExcludedClass")]
+#[case::memory(json!({"requiredCapabilities": {"memoryGB": 80}}), "nvidia-h100-80gb", "nvidia-l40s", "InsufficientMemory")]
+// spec: ACC-20
+#[case::capability(json!({"requiredCapabilities": {"computeCapability": "8.9"}}), "nvidia-l40s", "nvidia-a100-40gb", "ComputeCapabilityTooLow")]
+// spec: ACC-22
+#[case::feature(json!({"requiredCapabilities": {"features": ["NVLink"]}}), "nvidia-a100-40gb", "nvidia-l40s", "MissingFeature")]
+// spec: ACC-21
+#[case::bandwidth(json!({"requiredCapabilities": {"memoryBandwidthGBps": "3000"}}), "nvidia-h100-80gb", "nvidia-l40s", "BandwidthTooLow")]
+#[case::performance(json!({"requiredCapabilities": {"performance": {"fp16TFLOPS": 900}}}), "nvidia-h100-80gb", "nvidia-l40s", "PerformanceTooLow")]
+// spec: ACC-58
+#[case::nodes(json!({"nodeSelector": {"nvidia.com/gpu.product": "NVIDIA-H100-80GB-HBM3"}}), "nvidia-h100-80gb", "nvidia-l40s", "NoMatchingNodes")]
+// spec: ACC-77
+#[case::performance_strategy(json!({"strategy": "performance"}), "nvidia-h100-80gb", "nvidia-l40s", "Eligible")]
+#[case::tightest(json!({"policy": "BestFit"}), "nvidia-a100-40gb", "nvidia-l40s", "Eligible")]
+fn a_selector(#[case] selector: Value, #[case] expect: &str, #[case] other: &str, #[case] reason: &str) {
+    let nodes = fleet();
+    let demand = demand("mistral-7b-instruct", json!({"acceleratorSelector": selector}));
+    let decision = decide(&demand, &catalogue(Some(&nodes)), None);
+    assert_eq!(chosen(&decision).1, expect);
+    assert_eq!(class_code(&decision, other), reason);
+}
+
+// spec: ACC-71
+#[test]
+fn a_runtime_without_a_class_is_rejected() {
+    let nodes = fleet();
+    let demand = demand("llama-3-3-70b-instruct", json!({"acceleratorSelector": {"preferredClasses": ["nvidia-l40s"]}}));
+    let decision = decide(&demand, &catalogue(Some(&nodes)), None);
+    assert_eq!((decision.feasible, decision.reason.as_str()), (false, "NoEligibleAccelerator"));
+    assert_eq!(code(&decision, "srt-llama-3-3-70b-instruct"), "NoEligibleAccelerator");
+    assert_eq!(class_code(&decision, "nvidia-l40s"), "MissingFeature");
+    let helps: Vec<String> = remedy::remedies(&demand, &catalogue(Some(&nodes))).iter().map(ToString::to_string).collect();
+    assert!(helps[0].starts_with("ask for more classes than nvidia-l40s: srt-llama-3-3-70b-instruct on 4 × nvidia-h100-80gb"), "{helps:?}");
+}
+
+#[test]
+fn a_model_for_which_there_is_no_runtime() {
+    let nodes = fleet();
+    let mut demand = demand("llama-3-3-70b-instruct", json!({}));
+    if let ModelDemand::Known(model) = &mut demand.model {
+        model.parameters = Some(405_000_000_000);
+    }
+    let helps: Vec<String> = remedy::remedies(&demand, &catalogue(Some(&nodes))).iter().map(ToString::to_string).collect();
+    let first = helps.first().unwrap();
+    assert!(first.starts_with("add a runtime for 405B models") && first.contains("16 × nvidia-h100-80gb"), "{helps:?}");
+}
+
+// spec: ACC-83
+#[test]
+fn a_fixed_count_is_only_checked() {
+    let fixed = |count: u32| json!({"engine": {"runner": {"resources": {"limits": {"nvidia.com/gpu": count}}}}});
+    let one = decide(&demand("llama-3-3-70b-instruct", fixed(1)), &catalogue(None), None);
+    assert_eq!(class_code(&one, "nvidia-h100-80gb"), "ModelDoesNotFit");
+    let eight = decide(&demand("llama-3-3-70b-instruct", fixed(8)), &catalogue(None), None);
+    assert_eq!(eight.components["engine"].accelerators_per_node, 8);
+}
+
+#[rstest]
+// spec: ACC-80
+#[case(3_200_000_000, None, 7_680_000_000)]
+#[case(70_000_000_000, None, 168_000_000_000)]
+#[case(70_000_000_000, Some("fp8"), 84_000_000_000)]
+#[case(70_000_000_000, Some("awq"), 42_000_000_000)]
+fn weights_of_a_model(#[case] parameters: u64, #[case] quantization: Option<&str>, #[case] bytes: u64) {
+    let model = Model { parameters: Some(parameters), quantization: quantization.map(str::to_owned), ..Model::default() };
+    assert_eq!(fit::weights(&model), Some(bytes));
+}
+
+/// Runtimes for a 7B safetensors model, differing as the case says.
+fn runtimes(specs: &[(&str, Value)]) -> Supply {
+    let object = |(name, spec): &(&str, Value)| {
+        let base = json!({"modelFormat": {"name": "safetensors"}, "autoSelect": true});
+        let mut value = json!({"kind": spec.get("kind").cloned().unwrap_or(json!("ClusterServingRuntime")),
+            "metadata": {"name": name, "namespace": "default", "creationTimestamp": spec.get("created")},
+            "spec": {"supportedModelFormats": [base], "modelSizeRange": spec.get("range"), "disabled": spec.get("disabled")}});
+        if let Some(formats) = spec.get("formats") {
+            value["spec"]["supportedModelFormats"] = formats.clone();
+        }
+        for (key, field) in spec.get("format").and_then(Value::as_object).into_iter().flatten() {
+            value["spec"]["supportedModelFormats"][0][key] = field.clone();
+        }
+        runtime(&value)
+    };
+    Supply { runtimes: specs.iter().map(object).collect(), classes: Vec::new(), accelerator_aware: true }
+}
+
+fn plain_7b() -> Demand {
+    let mut demand = demand("mistral-7b-instruct", json!({}));
+    if let ModelDemand::Known(model) = &mut demand.model {
+        model.parameters = Some(7_000_000_000);
+    }
+    demand
+}
+
+#[rstest]
+// spec: RT-52
+#[case::namespaced_first(&[("a", json!({"format": {"priority": 9}})), ("b", json!({"kind": "ServingRuntime"}))], "b")]
+#[case::architecture_stated(&[("a", json!({})), ("b", json!({"format": {"modelArchitecture": "MistralForCausalLM"}}))], "b")]
+// spec: RT-61
+#[case::closest_range(&[("a", json!({"range": {"min": "1B", "max": "70B"}})), ("b", json!({"range": {"min": "5B", "max": "9B"}}))], "b")]
+// spec: RT-62
+#[case::two_sided_before_one_sided(&[("a", json!({"range": {"min": "7B"}})), ("b", json!({"range": {"min": "1B", "max": "99B"}}))], "b")]
+#[case::range_before_none(&[("a", json!({})), ("b", json!({"range": {"max": "99B"}}))], "b")]
+// spec: RT-69
+#[case::size_before_priority(&[("a", json!({"format": {"priority": 9}})), ("b", json!({"range": {"max": "99B"}}))], "b")]
+// spec: RT-68
+#[case::priority(&[("a", json!({"format": {"priority": 1}})), ("b", json!({"format": {"priority": 2}}))], "b")]
+// spec: RT-71
+#[case::stated_priority(&[("a", json!({})), ("b", json!({"format": {"priority": 1}}))], "b")]
+// spec: RT-75
+#[case::newest(&[("a", json!({"created": "2026-01-01T00:00:00Z"})), ("b", json!({"created": "2026-02-01T00:00:00Z"}))], "b")]
+// spec: RT-76
+#[case::name(&[("b", json!({})), ("a", json!({}))], "a")]
+// spec: RT-10
+// spec: RT-66
+#[case::priority_never_leaks(&[
+    ("a", json!({"formats": [{"modelFormat": {"name": "safetensors"}, "autoSelect": false, "priority": 1}, {"modelFormat": {"name": "ONNX"}, "autoSelect": true, "priority": 9}]})),
+    ("b", json!({}))], "b")]
+fn runtime_order(#[case] specs: &[(&str, Value)], #[case] expect: &str) {
+    let decision = decide(&plain_7b(), &runtimes(specs), None);
+    assert_eq!(chosen(&decision).0, expect);
+}
+
+// spec: RT-77
+#[test]
+fn a_tie_is_warned_about() {
+    let decision = decide(&plain_7b(), &runtimes(&[("a", json!({})), ("b", json!({}))]), None);
+    let codes: Vec<&str> = decision.warnings.iter().map(|warning| warning.code.as_str()).collect();
+    assert_eq!(codes, ["AmbiguousRuntimes", "AcceleratorNotConsidered"]);
+}
+
+#[test]
+fn an_incumbent_stays() {
+    let supply = runtimes(&[("a", json!({})), ("b", json!({"format": {"priority": 5}}))]);
+    let first = decide(&plain_7b(), &runtimes(&[("a", json!({}))]), None);
+    let again = decide(&plain_7b(), &supply, Incumbent::of(&first).as_ref());
+    assert_eq!((chosen(&again).0, again.reason.as_str()), ("a", "Kept"));
+    assert_eq!(chosen(&decide(&plain_7b(), &supply, None)).0, "b");
+}
+
+#[rstest]
+// spec: RT-9
+#[case(json!({"disabled": true}), "Disabled")]
+// spec: RT-53
+#[case(json!({"format": {"modelFormat": {"name": "ONNX"}}}), "FormatMismatch")]
+// spec: RT-55
+#[case(json!({"format": {"modelFormat": {"name": "safetensors", "version": "1.0.1"}}}), "FormatVersionMismatch")]
+#[case(json!({"format": {"modelFormat": {"name": "safetensors", "version": "1"}}}), "")]
+#[case(json!({"format": {"modelFramework": {"name": "PyTorch"}}}), "FrameworkMismatch")]
+#[case(json!({"format": {"modelFramework": {"name": "transformers", "version": "4.35"}}}), "FrameworkVersionMismatch")]
+// spec: RT-56
+#[case(json!({"format": {"modelFramework": {"name": "transformers", "version": "4.45", "operator": "GreaterThanOrEqual"}}}), "")]
+#[case(json!({"format": {"modelArchitecture": "LlamaForCausalLM"}}), "ArchitectureMismatch")]
+// spec: RT-58
+#[case(json!({"format": {"quantization": "fp8"}}), "QuantizationMismatch")]
+// spec: RT-59
+#[case(json!({"range": {"min": "7.1B", "max": "9B"}}), "SizeOutOfRange")]
+#[case(json!({"range": {"min": "7B", "max": "7B"}}), "")]
+// spec: RT-65
+// spec: RT-17
+#[case(json!({"format": {"autoSelect": false}}), "AutoSelectDisabled")]
+fn incompatible(#[case] spec: Value, #[case] expect: &str) {
+    let decision = decide(&plain_7b(), &runtimes(&[("a", spec)]), None);
+    assert_eq!(code(&decision, "a"), expect);
+}
+
+// spec: RT-63
+#[test]
+fn another_protocol() {
+    let demand = Demand { protocol: "openInference-v2".to_owned(), ..plain_7b() };
+    assert_eq!(code(&decide(&demand, &runtimes(&[("a", json!({}))]), None), "a"), "ProtocolUnsupported");
+}
+
+// spec: ACC-29
+#[test]
+fn pods_that_ended_give_their_accelerators_back() {
+    let pod = |phase: &str, count: u32| {
+        let resources = json!({"limits": {"nvidia.com/gpu": count}});
+        json!({"spec": {"nodeName": "n", "containers": [{"resources": resources}]}, "status": {"phase": phase}})
+    };
+    let mut cordoned = node("c", "NVIDIA-L40S", 4);
+    cordoned["spec"] = json!({"unschedulable": true});
+    let nodes = [node("n", "NVIDIA-L40S", 4), cordoned];
+    let seen = inventory::observe(&nodes, &[pod("Running", 1), pod("Succeeded", 2)]);
+    let l40s = catalogue(Some(&seen)).class("nvidia-l40s").unwrap().availability.clone().unwrap();
+    assert_eq!((l40s.nodes.len(), l40s.available_nodes(), l40s.total(), l40s.free()), (2, 1, 8, 3));
+}
+
+#[rstest]
+// spec: ACC-37
+#[case("Gte", "80Gi", "81559", true)]
+#[case("Lt", "80Gi", "81559", false)]
+#[case("Lt", "80Gi", "40960", true)]
+// spec: ACC-36
+#[case("Lt", "24Gi", "15360", true)]
+#[case("Gt", "5", "7", true)]
+fn memory_labels(#[case] operator: &str, #[case] value: &str, #[case] label: &str, #[case] expect: bool) {
+    let term = json!({"matchExpressions": [{"key": "nvidia.com/gpu.memory", "operator": operator, "values": [value]}]});
+    let labels = BTreeMap::from([("nvidia.com/gpu.memory".to_owned(), label.to_owned())]);
+    assert_eq!(inventory::term_matches(&term, &labels), expect);
+    // spec: ACC-38
+    let discovery = inventory::Discovery { terms: vec![term], ..Default::default() };
+    let class = Class { discovery, ..Class::default() };
+    let placement = merge::placement::merge(&class, &Default::default(), &Default::default());
+    assert_eq!(placement.accepts(&labels), expect, "{placement:?}");
+    let operators = placement.affinity.unwrap().to_string();
+    assert!(!operators.contains("Gte") && !operators.contains("Lte"));
+}
+
+// spec: ACC-87
+// spec: ACC-88
+#[test]
+fn node_selectors_merge_by_layer() {
+    let map = |pairs: &[(&str, &str)]| pairs.iter().map(|(k, v)| ((*k).to_owned(), (*v).to_owned())).collect::<BTreeMap<_, _>>();
+    let mut class = Class::default();
+    class.discovery.node_selector = map(&[("gpu", "A100"), ("pool", "x")]);
+    let runtime = supply::RuntimeComponent { node_selector: map(&[("pool", "gpu-pool")]), ..Default::default() };
+    let component = demand::ComponentDemand { node_selector: map(&[("dedicated", "team-alpha")]), ..Default::default() };
+    let placement = merge::placement::merge(&class, &runtime, &component);
+    assert_eq!(placement.node_selector, map(&[("dedicated", "team-alpha"), ("gpu", "A100"), ("pool", "gpu-pool")]));
+    assert_eq!(placement.warnings.len(), 1);
+}
+
+// spec: ACC-89
+#[test]
+fn affinities_are_multiplied_out() {
+    let terms = |keys: &[&str]| {
+        let terms: Vec<Value> = keys.iter().map(|key| json!({"matchExpressions": [{"key": key, "operator": "Exists"}]})).collect();
+        json!({"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": terms}}})
+    };
+    let runtime = supply::RuntimeComponent { affinity: Some(terms(&["a", "b"])), ..Default::default() };
+    let component = demand::ComponentDemand { affinity: Some(terms(&["x", "y", "z"])), ..Default::default() };
+    let affinity = merge::placement::merge(&Class::default(), &runtime, &component).affinity.unwrap();
+    let merged = affinity.pointer("/nodeAffinity/requiredDuringSchedulingIgnoredDuringExecution/nodeSelectorTerms").unwrap();
+    assert_eq!(merged.as_array().unwrap().len(), 6);
+    assert_eq!(merged[0]["matchExpressions"].as_array().unwrap().len(), 2);
+}
+
+#[test]
+fn slots_are_counted_per_node() {
+    let nodes = [3, 3].map(|free| inventory::ClassNode { free, ..Default::default() });
+    assert_eq!(Availability { nodes: nodes.to_vec() }.slots(2), 2);
+}

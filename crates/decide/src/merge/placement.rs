@@ -36,7 +36,7 @@ pub fn merge(class: &Class, runtime: &RuntimeComponent, component: &ComponentDem
     overlay(&mut placement, &runtime.node_selector, "the runtime");
     overlay(&mut placement, &component.selector.node_selector, "acceleratorSelector.nodeSelector");
     overlay(&mut placement, &component.node_selector, "the service");
-    let of_class = (!class_terms.is_empty()).then(|| required(class_terms));
+    let of_class = (!class_terms.is_empty()).then(|| required(&class_terms));
     let affinities = [of_class.as_ref(), runtime.affinity.as_ref(), component.affinity.as_ref()];
     placement.affinity = affinities.into_iter().flatten().fold(None, |merged, affinity| Some(and(merged, affinity)));
     placement
@@ -104,7 +104,7 @@ fn bounds(key: &str, text: &str) -> Option<(bool, i64, i64)> {
     Some((false, (value * (1.0 - TOLERANCE)).ceil() as i64, (value * (1.0 + TOLERANCE)).floor() as i64))
 }
 
-fn required(terms: Vec<Value>) -> Value {
+fn required(terms: &[Value]) -> Value {
     json!({"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": terms}}})
 }
 
