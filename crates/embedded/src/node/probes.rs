@@ -302,13 +302,14 @@ async fn get(
         request = request.header(name, value);
     }
     let request = request.body(Empty::<Bytes>::new()).map_err(|e| broken(&e))?;
-    let response = async { sender.send_request(request).await };
+    // The connection only has to be driven: how it ends, the response tells.
+    let drive = async {
+        let _ = connection.await;
+        std::future::pending::<std::convert::Infallible>().await
+    };
     let status = tokio::select! {
-        response = response => response.map_err(|e| broken(&e))?.status(),
-        result = connection => match result {
-            Ok(()) => return Err(broken(&"connection closed")),
-            Err(error) => return Err(broken(&error)),
-        },
+        response = sender.send_request(request) => response.map_err(|e| broken(&e))?.status(),
+        never = drive => match never {},
     };
     if (200..400).contains(&status.as_u16()) {
         return Ok(());
