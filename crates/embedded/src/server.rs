@@ -1,6 +1,5 @@
 //! The API server by function call: what controllers in this process use, and what [`crate::http`] is built on.
 
-use std::collections::BTreeMap;
 use std::sync::{Arc, PoisonError, RwLock};
 
 use apimachinery::status::Status;
@@ -194,12 +193,6 @@ impl Server {
 pub(crate) fn key(resource: &Resource, namespace: &str, name: &str) -> Key {
     let namespace = if resource.namespaced { namespace } else { "" };
     Key { resource: resource.storage.clone(), namespace: namespace.to_owned(), name: name.to_owned() }
-}
-
-/// The labels of an object.
-pub(crate) fn labels(object: &Value) -> BTreeMap<String, String> {
-    let labels = object.pointer("/metadata/labels").and_then(Value::as_object).into_iter().flatten();
-    labels.filter_map(|(key, value)| Some((key.clone(), value.as_str()?.to_owned()))).collect()
 }
 
 fn controllers() -> Options {

@@ -34,7 +34,9 @@ fn wrap_references(value: &mut Value) {
     match value {
         Value::Object(members) => {
             members.values_mut().for_each(wrap_references);
+            // A property may be called `$ref` (definitions of definitions have one).
             if members.len() > 1
+                && members.get("$ref").is_some_and(Value::is_string)
                 && let Some(reference) = members.remove("$ref")
             {
                 members.insert("allOf".to_owned(), json!([{"$ref": reference}]));

@@ -136,7 +136,10 @@ fn service(spec: &mut Map<String, Value>) {
 
 fn namespace(object: &mut Value) {
     let name = object::name(object).to_owned();
-    set(spec(object), "finalizers", json!(["kubernetes"]));
+    // Without it a namespace that is going may go.
+    if !object::is_deleting(object) {
+        set(spec(object), "finalizers", json!(["kubernetes"]));
+    }
     let labels = object::members(object::metadata(object).entry("labels").or_insert_with(|| json!({})));
     labels.insert("kubernetes.io/metadata.name".to_owned(), json!(name));
 }

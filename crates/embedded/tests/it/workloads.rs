@@ -5,7 +5,7 @@
 use std::collections::BTreeSet;
 use std::io;
 use std::net::SocketAddr;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use embedded::Server;
@@ -28,14 +28,17 @@ impl Clock for Paused {
 }
 
 /// Image `crash` fails at once, `stubborn` ignores being stopped, anything else runs until it is.
-struct Pretend;
+#[derive(Clone, Default)]
+struct Pretend {
+    /// Pod and environment of every start.
+    started: Arc<Mutex<Vec<(String, String)>>>,
+}
 
 impl Runner for Pretend {
     fn run(&self, container: Container, stop: CancellationToken) -> BoxFuture<'static, Exit> {
+        let started = container.env.iter().map(|(name, value)| (container.pod.clone(), format!("{name}={value}")));
+        self.started.lock().unwrap().extend(started);
         Box::pin(async move {
-            for (name, value) in &container.env {
-                container.log.write_line(&format!("{name}={value}"));
-            }
             match container.image.as_str() {
                 "crash" => return Exit { code: 1, message: "it crashed".to_owned() },
                 "job" => return Exit { code: 0, message: String::new() },
@@ -68,6 +71,7 @@ impl Network for Healthy {
 
 struct World {
     server: Server,
+    runner: Pretend,
     stop: CancellationToken,
     tasks: Vec<tokio::task::JoinHandle<()>>,
 }
@@ -75,11 +79,12 @@ struct World {
 impl World {
     /// Nodes `n0`, `n1`… with so many GPUs each.
     fn new(gpus: &[i64]) -> Self {
+        let runner = Pretend::default();
         let ports = Ports {
             clock: Arc::new(Paused { base: "2026-01-01T00:00:00Z".parse().unwrap(), start: Instant::now() }),
             random: Arc::new(SystemRandom),
             admission: Arc::new(AdmitAll),
-            runner: Arc::new(Pretend),
+            runner: Arc::new(runner.clone()),
             network: Arc::new(Healthy),
         };
         let server = Server::new(&ports);
@@ -100,7 +105,7 @@ impl World {
             tokio::spawn(embedded::scheduler::run(server.clone(), ports.clone(), stop.clone())),
             tokio::spawn(embedded::node::run(server.clone(), ports, stop.clone())),
         ];
-        Self { server, stop, tasks }
+        Self { server, runner, stop, tasks }
     }
 
     async fn end(self) {
@@ -316,5 +321,49 @@ async fn init_containers_come_first_and_a_missing_secret_is_named() {
     });
     world.server.create("secrets", secret).unwrap();
     world.until("it is done", |s| s.list("pods")[0]["status"]["phase"] == "Succeeded").await;
+    world.end().await;
+}
+
+const SETS: &str = "leaderworkersets.leaderworkerset.x-k8s.io";
+
+fn leader_worker_sets() -> Value {
+    json!({
+        "apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition",
+        "metadata": {"name": "leaderworkersets.leaderworkerset.x-k8s.io"},
+        "spec": {
+            "group": "leaderworkerset.x-k8s.io", "scope": "Namespaced",
+            "names": {"plural": "leaderworkersets", "singular": "leaderworkerset", "kind": "LeaderWorkerSet", "listKind": "LeaderWorkerSetList"},
+            "versions": [{
+                "name": "v1", "served": true, "storage": true, "subresources": {"status": {}},
+                "schema": {"openAPIV3Schema": {"type": "object", "x-kubernetes-preserve-unknown-fields": true}},
+            }],
+        },
+    })
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_leader_worker_set_gives_workers_the_leaders_address() {
+    let world = World::new(&[0]);
+    world.server.create("customresourcedefinitions.apiextensions.k8s.io", leader_worker_sets()).unwrap();
+    let set = json!({
+        "apiVersion": "leaderworkerset.x-k8s.io/v1", "kind": "LeaderWorkerSet",
+        "metadata": {"name": "llama", "namespace": "default"},
+        "spec": {"replicas": 1, "leaderWorkerTemplate": {"size": 2, "workerTemplate": {"spec": {"containers": [{"name": "c", "image": "x"}]}}}},
+    });
+    world.server.create(SETS, set).unwrap();
+    world
+        .until("the group is ready", |s| condition(&s.get(SETS, "default", "llama").unwrap(), "Available")["status"] == "True")
+        .await;
+    let set = world.server.get(SETS, "default", "llama").unwrap();
+    assert_eq!((&set["status"]["replicas"], &set["status"]["readyReplicas"]), (&json!(1), &json!(1)));
+    let pods = world.pods();
+    let names: Vec<_> = pods.iter().map(|p| p["metadata"]["name"].as_str().unwrap()).collect();
+    assert_eq!(names, ["llama-0", "llama-0-1"]);
+    let leader = pods[0]["status"]["podIP"].as_str().unwrap();
+    let expect = ("llama-0-1".to_owned(), format!("LWS_LEADER_ADDRESS={leader}"));
+    let started = world.runner.started.lock().unwrap().clone();
+    assert!(started.contains(&expect), "{started:?}");
+    world.server.delete(SETS, "default", "llama", None).unwrap();
+    world.until("nothing left", |s| s.list("pods").is_empty() && s.list("services").is_empty()).await;
     world.end().await;
 }
