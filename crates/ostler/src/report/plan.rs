@@ -85,7 +85,7 @@ fn classes(service: &ServicePlan, all: bool) -> Vec<String> {
     let nearest = || service.candidates.first().filter(|candidate| !candidate.accelerators.is_empty());
     let Some(candidate) = selected.or_else(nearest) else { return Vec::new() };
     let row = |one: &AcceleratorCandidate| match &one.verdict {
-        Verdict::Eligible(eligibility) => (one.rank, format!("{} ×{}", one.class, eligibility.shape.per_node), eligibility.to_string()),
+        Verdict::Eligible(eligibility) => (one.rank, one.class.clone(), eligibility.to_string()),
         other => (one.rank, one.class.clone(), format!("{}: {other}", other.code())),
     };
     ranking(candidate.accelerators.iter().map(row).collect(), all)
@@ -122,4 +122,34 @@ fn objects(service: &ServicePlan) -> Vec<String> {
 fn block(title: &str, lines: Vec<String>) -> Vec<String> {
     let titled = |(index, line): (usize, String)| format!("  {:<TITLE$}{line}", if index == 0 { title } else { "" });
     lines.into_iter().enumerate().map(titled).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use api::manifest;
+    use plan::Snapshot;
+
+    use super::*;
+
+    fn planned(manifest: &str) -> String {
+        let given = manifest::read("given.yaml", manifest).unwrap();
+        let supply = manifest::read("supply.yaml", SUPPLY).unwrap();
+        render(&plan::plan(&Snapshot::from_documents(&given, &supply).unwrap()), false)
+    }
+
+    const SUPPLY: &str = include_str!("../../../plan/src/tests/supply.yaml");
+
+    #[test]
+    fn a_feasible_service() {
+        insta::assert_snapshot!(planned(
+            "{apiVersion: ome.io/v1beta1, kind: InferenceService, metadata: {name: chat}, spec: {model: {name: llama-3-3-70b}}}"
+        ));
+    }
+
+    #[test]
+    fn one_that_is_not() {
+        insta::assert_snapshot!(planned(
+            "{apiVersion: ome.io/v1beta1, kind: InferenceService, metadata: {name: chat}, spec: {model: {name: llama-3-2-3b}, acceleratorSelector: {preferredClasses: [tpu]}}}"
+        ));
+    }
 }
