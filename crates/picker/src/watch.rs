@@ -75,13 +75,13 @@ async fn tell(writer: &StatusWriter, stores: &Stores, index: &Index) -> Result<(
             "useCases": pool.use_cases.len(),
             "conditions": rendered(&live, found),
         });
-        told = writer.publish(POOLS, &live, status).await.map(drop).and(told);
+        told = writer.publish(POOLS, &live, &status).await.map(drop).and(told);
     }
     for (object, found) in &index.declarations {
         let kind = if object["kind"] == USE_CASES.kind { USE_CASES } else { SETS };
         let live = stores.get(kind, &cluster::Key::of(object)).unwrap_or_else(|| Arc::clone(object));
         let status = json!({"conditions": rendered(&live, found)});
-        told = writer.publish(kind, &live, status).await.map(drop).and(told);
+        told = writer.publish(kind, &live, &status).await.map(drop).and(told);
     }
     told
 }

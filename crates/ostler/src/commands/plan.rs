@@ -91,7 +91,12 @@ fn accelerator_aware(gates: &[String]) -> Result<bool> {
         aware = match gate.split_once('=') {
             Some((ACCELERATOR_AWARE, "true")) => true,
             Some((ACCELERATOR_AWARE, "false")) => false,
-            _ => return Err(hinted(format!("--feature-gates {gate}: not a gate"), format!("{ACCELERATOR_AWARE}=true or =false"))),
+            _ => {
+                return Err(hinted(
+                    format!("--feature-gates {gate}: not a gate"),
+                    format!("{ACCELERATOR_AWARE}=true or =false"),
+                ));
+            }
         };
     }
     Ok(aware)

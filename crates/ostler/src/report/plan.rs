@@ -59,7 +59,8 @@ fn components(service: &ServicePlan) -> String {
 /// `6 of 8`, as far as nodes are known.
 fn free(service: &ServicePlan, name: &str, component: &ComponentDecision) -> Option<String> {
     let selected = service.candidates.iter().find(|candidate| candidate.selected)?;
-    let is_it = |one: &&AcceleratorCandidate| one.component == name && Some(&one.class) == component.accelerator_class.as_ref();
+    let is_it =
+        |one: &&AcceleratorCandidate| one.component == name && Some(&one.class) == component.accelerator_class.as_ref();
     match &selected.accelerators.iter().find(is_it)?.verdict {
         Verdict::Eligible(eligibility) => eligibility.free.map(|(free, total)| format!("{free} of {total}")),
         Verdict::Rejected(_) | Verdict::Recorded(_) => None,
@@ -109,7 +110,8 @@ fn ranking(rows: Vec<(Option<usize>, String, String)>, all: bool) -> Vec<String>
 
 fn objects(service: &ServicePlan) -> Vec<String> {
     let name = |object: &Value| {
-        let (kind, name) = (object["kind"].as_str().unwrap_or_default(), object["metadata"]["name"].as_str().unwrap_or_default());
+        let (kind, name) =
+            (object["kind"].as_str().unwrap_or_default(), object["metadata"]["name"].as_str().unwrap_or_default());
         format!("{kind} {name}")
     };
     if service.objects.is_empty() {

@@ -1,0 +1,87 @@
+//! Subcommands, one file each.
+
+mod catalog;
+mod crds;
+mod engine;
+mod explain;
+mod gateway;
+mod lint;
+mod operator;
+mod plan;
+mod up;
+
+use std::io;
+use std::net::SocketAddr;
+use std::process::ExitCode;
+
+use anyhow::Result;
+use clap::Subcommand;
+use tokio::signal::unix::{SignalKind, signal};
+use tokio_util::sync::CancellationToken;
+
+use crate::report::errors::hinted;
+
+#[derive(Subcommand)]
+pub enum Command {
+    /// Run a whole cluster on this machine: Kubernetes API, controllers and gateway
+    Up(up::UpArgs),
+    /// Show what would be decided and made, without a cluster or against one
+    Plan(plan::PlanArgs),
+    /// Why a live object is not ready, and what would help
+    Explain(explain::ExplainArgs),
+    /// Check manifests without a cluster
+    Lint(lint::LintArgs),
+    /// Print the custom resource definitions as YAML
+    Crds,
+    /// What is shipped: runtimes, accelerator classes, models
+    Catalog(catalog::CatalogArgs),
+    /// Run the controllers against a Kubernetes cluster
+    Operator(operator::OperatorArgs),
+    /// Run the gateway against a Kubernetes cluster
+    Gateway(gateway::GatewayArgs),
+    /// Run one simulated OpenAI engine
+    Engine(engine::EngineArgs),
+}
+
+pub async fn run(command: Command) -> Result<ExitCode> {
+    match command {
+        Command::Up(args) => up::run(args).await,
+        Command::Plan(args) => plan::run(args),
+        Command::Explain(args) => explain::run(args).await,
+        Command::Lint(args) => lint::run(args),
+        Command::Crds => crds::run(),
+        Command::Catalog(args) => catalog::run(args),
+        Command::Operator(args) => operator::run(args).await,
+        Command::Gateway(args) => gateway::run(args).await,
+        Command::Engine(args) => engine::run(args).await,
+    }
+}
+
+/// Cancelled by Ctrl-C and by SIGTERM.
+fn interrupted() -> CancellationToken {
+    let stop = CancellationToken::new();
+    let cancel = stop.clone();
+    tokio::spawn(async move {
+        let terminated = async {
+            match signal(SignalKind::terminate()) {
+                Ok(mut signal) => signal.recv().await,
+                Err(_) => std::future::pending().await,
+            }
+        };
+        tokio::select! {
+            _ = tokio::signal::ctrl_c() => {}
+            _ = terminated => {}
+        }
+        cancel.cancel();
+    });
+    stop
+}
+
+/// Says who wanted which address, and which flag chooses another.
+fn bind_error(address: SocketAddr, flag: &str, error: &io::Error) -> anyhow::Error {
+    let hint = match error.kind() {
+        io::ErrorKind::AddrInUse => format!("another process listens there: choose another with {flag} 127.0.0.1:0"),
+        _ => format!("choose another address with {flag}"),
+    };
+    hinted(format!("cannot listen on {address}: {error}"), hint)
+}

@@ -1,0 +1,20 @@
+//! `ostler operator`: the controllers, against any Kubernetes cluster.
+
+use std::process::ExitCode;
+
+use anyhow::Result;
+
+use super::interrupted;
+use crate::connect::{self, ConnectArgs};
+
+#[derive(clap::Args)]
+pub struct OperatorArgs {
+    #[command(flatten)]
+    connect: ConnectArgs,
+}
+
+pub async fn run(args: OperatorArgs) -> Result<ExitCode> {
+    let client = connect::client(&args.connect).await?;
+    operator::run(client, operator::Options::default(), interrupted()).await?;
+    Ok(ExitCode::SUCCESS)
+}

@@ -1,0 +1,140 @@
+//! `ostler up`: a whole cluster on this machine, until Ctrl-C.
+
+use std::io::Write;
+use std::net::{SocketAddr, TcpListener};
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+use std::time::Instant;
+
+use anyhow::{Context, Result};
+use api::manifest::{self, Document};
+use clap::ValueEnum;
+use serde_json::Value;
+
+use super::{bind_error, interrupted};
+use crate::machine::{Listeners, Machine};
+use crate::report::errors::hinted;
+use crate::{apply, connect, demo, files, fleet, home, progress, report};
+
+#[derive(clap::Args)]
+pub struct UpArgs {
+    /// Files and folders of manifests to apply
+    #[arg(short, long = "filename", num_args = 1..)]
+    filenames: Vec<PathBuf>,
+    /// Simulated nodes: a file of shorthand (`8×H100-80G ×2`), or of Node manifests
+    #[arg(long)]
+    nodes: Option<PathBuf>,
+    /// Folder for the kubeconfig; a private one of the user without it
+    #[arg(long)]
+    data_dir: Option<PathBuf>,
+    /// Address of the Kubernetes API
+    #[arg(long, default_value = "127.0.0.1:6443")]
+    api: SocketAddr,
+    /// Address of the gateway
+    #[arg(long, default_value = "127.0.0.1:8080")]
+    gateway: SocketAddr,
+    /// Apply a sample fleet, send one request and show why it was answered as it was
+    #[arg(long)]
+    demo: bool,
+    /// End after the demo's answer
+    #[arg(long, requires = "demo")]
+    once: bool,
+    /// How the demo's outcome is printed
+    #[arg(short, long, value_enum, default_value_t = Output::Text)]
+    output: Output,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum Output {
+    Text,
+    Json,
+}
+
+pub async fn run(args: UpArgs) -> Result<ExitCode> {
+    let started = Instant::now();
+    let stop = interrupted();
+    // Everything that can be wrong with the input is found before anything starts.
+    let documents = files::read_all(&args.filenames)?;
+    let nodes = nodes(&args)?;
+    let listeners = Listeners { api: bind(args.api, "--api")?, gateway: bind(args.gateway, "--gateway")? };
+    let folder = home::prepare(args.data_dir.clone().unwrap_or_else(connect::runtime_directory))?;
+    let kubeconfig = folder.join("kubeconfig");
+
+    let (machine, mut parts) = Machine::start(nodes, listeners, &kubeconfig).await?;
+    let session = async {
+        serve(&args, &machine, &documents, &kubeconfig, started).await?;
+        if !args.once {
+            std::future::pending::<()>().await;
+        }
+        Ok(())
+    };
+    let outcome = tokio::select! {
+        outcome = session => outcome,
+        () = stop.cancelled() => Ok(()),
+        error = parts.failed() => Err(error),
+    };
+    machine.stop(parts).await;
+    std::fs::remove_file(&kubeconfig).ok();
+    outcome.map(|()| ExitCode::SUCCESS)
+}
+
+async fn serve(
+    args: &UpArgs,
+    machine: &Machine,
+    documents: &[Document],
+    kubeconfig: &Path,
+    started: Instant,
+) -> Result<()> {
+    eprintln!("ostler {} · embedded Kubernetes · data in memory\n", env!("CARGO_PKG_VERSION"));
+    eprintln!("  nodes     {}\n", report::fleet::nodes(&machine.cluster.server().list("nodes")));
+    apply::documents(&machine.client, documents).await?;
+    if args.demo {
+        apply::documents(&machine.client, &demo::manifests()?).await?;
+        progress::until_ready(machine.cluster.server()).await;
+    }
+    let (api, gateway) = (machine.api, machine.gateway);
+    if args.output == Output::Text {
+        say(&format!("ready: api=https://{api} gateway=http://{gateway} kubeconfig={}", kubeconfig.display()))?;
+    }
+    if args.demo {
+        let outcome = demo::ask(machine, started).await?;
+        match args.output {
+            Output::Json => say(&serde_json::to_string(&outcome)?)?,
+            Output::Text => say(&report::demo::render(&outcome, &format!("http://{gateway}"), kubeconfig, args.once))?,
+        }
+    }
+    Ok(())
+}
+
+/// stdout may be a pipe whose reader wants each line at once.
+fn say(text: &str) -> Result<()> {
+    let mut out = std::io::stdout().lock();
+    writeln!(out, "{text}").and_then(|()| out.flush()).context("standard output")
+}
+
+fn bind(address: SocketAddr, flag: &str) -> Result<TcpListener> {
+    if !address.ip().is_loopback() {
+        return Err(hinted(
+            format!("{address} is not a loopback address"),
+            format!("`ostler up` serves this machine only: {flag} 127.0.0.1:{}", address.port()),
+        ));
+    }
+    let listener = TcpListener::bind(address).map_err(|error| bind_error(address, flag, &error))?;
+    listener.set_nonblocking(true)?;
+    Ok(listener)
+}
+
+/// Node objects from `--nodes`, the demo's fleet, or one small default.
+fn nodes(args: &UpArgs) -> Result<Vec<Value>> {
+    let Some(path) = &args.nodes else {
+        return Ok(fleet::nodes(&fleet::parse(demo::FLEET)?));
+    };
+    let shown = path.display().to_string();
+    let text = std::fs::read_to_string(path).with_context(|| shown.clone())?;
+    if text.contains("kind:") {
+        return Ok(manifest::read(&shown, &text)?.into_iter().map(|document| document.value).collect());
+    }
+    let groups =
+        fleet::parse(&text).map_err(|error| hinted(format!("{shown}: {error}"), "one group per line or comma"))?;
+    Ok(fleet::nodes(&groups))
+}

@@ -1,0 +1,172 @@
+//! Fleet shorthand (`8×H100-80G ×2, 4×L40S`) becomes Node objects with the labels that GPU feature discovery would put.
+
+use serde_json::{Value, json};
+use thiserror::Error;
+
+/// What a simulated node has besides accelerators.
+const CPU: &str = "192";
+const MEMORY: &str = "2Ti";
+const PODS: &str = "250";
+
+/// A product as people write it, and as its node labels say it.
+struct Product {
+    names: &'static [&'static str],
+    label: &'static str,
+    /// `nvidia.com/gpu.memory`, in MiB.
+    memory_mib: u32,
+    compute: (u8, u8),
+    family: &'static str,
+}
+
+/// Label values of GPU feature discovery; memory as the driver reports it.
+const PRODUCTS: &[Product] = &[
+    product(&["H200", "H200-141G"], "NVIDIA-H200", 143_771, (9, 0), "hopper"),
+    product(&["H100", "H100-80G"], "NVIDIA-H100-80GB-HBM3", 81_559, (9, 0), "hopper"),
+    product(&["A100", "A100-80G"], "NVIDIA-A100-SXM4-80GB", 81_920, (8, 0), "ampere"),
+    product(&["A100-40", "A100-40G"], "NVIDIA-A100-SXM4-40GB", 40_960, (8, 0), "ampere"),
+    product(&["L40S", "L40S-48G"], "NVIDIA-L40S", 46_068, (8, 9), "ada-lovelace"),
+    product(&["L4", "L4-24G"], "NVIDIA-L4", 23_034, (8, 9), "ada-lovelace"),
+    product(&["A10", "A10-24G"], "NVIDIA-A10", 23_028, (8, 6), "ampere"),
+    product(&["T4", "T4-16G"], "Tesla-T4", 15_360, (7, 5), "turing"),
+];
+
+const fn product(
+    names: &'static [&'static str],
+    label: &'static str,
+    memory_mib: u32,
+    compute: (u8, u8),
+    family: &'static str,
+) -> Product {
+    Product { names, label, memory_mib, compute, family }
+}
+
+/// `8×H100-80G ×2` or, named, `big=8×H100-80G`.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Group {
+    pub name: String,
+    pub accelerators: u32,
+    pub product: String,
+    pub nodes: u32,
+}
+
+/// The shorthand is not one.
+#[derive(Debug, Error, PartialEq, Eq)]
+pub enum FleetError {
+    #[error("`{0}` is not `[NAME=]COUNT×PRODUCT [×NODES]`, for example `8×H100-80G ×2`")]
+    Shape(String),
+    #[error("`{0}` is not a product known here; one of {known}", known = known_products())]
+    UnknownProduct(String),
+}
+
+/// Reads comma- or line-separated groups; `#` starts a comment.
+pub fn parse(text: &str) -> Result<Vec<Group>, FleetError> {
+    let lines = text.lines().map(|line| line.split('#').next().unwrap_or(""));
+    lines.flat_map(|line| line.split(',')).map(str::trim).filter(|item| !item.is_empty()).map(group).collect()
+}
+
+fn group(item: &str) -> Result<Group, FleetError> {
+    let shape = || FleetError::Shape(item.to_owned());
+    let (name, rest) = match item.split_once('=') {
+        Some((name, rest)) => (Some(name.trim()), rest.trim()),
+        None => (None, item),
+    };
+    let (count, rest) = rest.split_once(['×', 'x', '*']).ok_or_else(shape)?;
+    let (product, nodes) = match rest.trim().split_once(char::is_whitespace) {
+        Some((product, nodes)) => (product, nodes.trim().trim_start_matches(['×', 'x', '*'])),
+        None => (rest.trim(), "1"),
+    };
+    let known = find(product).ok_or_else(|| FleetError::UnknownProduct(product.to_owned()))?;
+    Ok(Group {
+        name: name.map_or_else(|| known.names[0].to_ascii_lowercase(), str::to_owned),
+        accelerators: count.trim().parse().map_err(|_| shape())?,
+        product: product.to_owned(),
+        nodes: nodes.trim().parse().map_err(|_| shape())?,
+    })
+}
+
+/// Node objects `{name}-0`, `{name}-1`, … of all groups; the numbers go on where two groups share a name.
+pub fn nodes(groups: &[Group]) -> Vec<Value> {
+    let mut made = Vec::new();
+    let mut next = std::collections::BTreeMap::<&str, u32>::new();
+    for group in groups {
+        let Some(product) = find(&group.product) else { continue };
+        let number = next.entry(&group.name).or_default();
+        for _ in 0..group.nodes {
+            made.push(node(&format!("{}-{number}", group.name), group.accelerators, product));
+            *number += 1;
+        }
+    }
+    made
+}
+
+fn node(name: &str, accelerators: u32, product: &Product) -> Value {
+    let resources = json!({
+        "cpu": CPU, "memory": MEMORY, "pods": PODS, "nvidia.com/gpu": accelerators.to_string(),
+    });
+    json!({
+        "apiVersion": "v1",
+        "kind": "Node",
+        "metadata": {
+            "name": name,
+            "labels": {
+                "kubernetes.io/hostname": name,
+                "kubernetes.io/os": "linux",
+                "kubernetes.io/arch": "amd64",
+                "nvidia.com/gpu.present": "true",
+                "nvidia.com/gpu.product": product.label,
+                "nvidia.com/gpu.count": accelerators.to_string(),
+                "nvidia.com/gpu.memory": product.memory_mib.to_string(),
+                "nvidia.com/gpu.family": product.family,
+                "nvidia.com/gpu.compute.major": product.compute.0.to_string(),
+                "nvidia.com/gpu.compute.minor": product.compute.1.to_string(),
+            },
+            "annotations": {"ostler.dev/simulated": "true"},
+        },
+        "spec": {},
+        "status": {"capacity": resources, "allocatable": resources},
+    })
+}
+
+fn find(name: &str) -> Option<&'static Product> {
+    PRODUCTS.iter().find(|product| product.names.iter().any(|known| known.eq_ignore_ascii_case(name)))
+}
+
+fn known_products() -> String {
+    PRODUCTS.iter().filter_map(|product| product.names.last().copied()).collect::<Vec<_>>().join(", ")
+}
+
+#[cfg(test)]
+mod tests {
+    use rstest::rstest;
+
+    use super::*;
+
+    #[rstest]
+    #[case::plain("8×H100", "h100", 8, 1)]
+    #[case::repeated("8×H100-80G ×2", "h100", 8, 2)]
+    #[case::ascii("4xL40S x3", "l40s", 4, 3)]
+    #[case::named("big=8*A100-40G", "big", 8, 1)]
+    fn groups(#[case] text: &str, #[case] name: &str, #[case] accelerators: u32, #[case] count: u32) {
+        let group = parse(text).unwrap().remove(0);
+        assert_eq!((group.name.as_str(), group.accelerators, group.nodes), (name, accelerators, count));
+    }
+
+    #[rstest]
+    #[case::no_count("H100", "`H100` is not `[NAME=]COUNT×PRODUCT [×NODES]`, for example `8×H100-80G ×2`")]
+    #[case::unknown(
+        "8×H900",
+        "`H900` is not a product known here; one of H200-141G, H100-80G, A100-80G, A100-40G, L40S-48G, L4-24G, A10-24G, T4-16G"
+    )]
+    fn mistakes(#[case] text: &str, #[case] message: &str) {
+        assert_eq!(parse(text).unwrap_err().to_string(), message);
+    }
+
+    #[test]
+    fn nodes_are_numbered_per_name() {
+        let names: Vec<_> = nodes(&parse("8×H100 ×2, 4×H100").unwrap())
+            .iter()
+            .map(|node| node["metadata"]["name"].as_str().unwrap().to_owned())
+            .collect();
+        assert_eq!(names, ["h100-0", "h100-1", "h100-2"]);
+    }
+}

@@ -1,0 +1,127 @@
+//! A whole cluster on this machine: embedded Kubernetes, operator and gateway, wired together in one process.
+
+use std::net::SocketAddr;
+use std::path::Path;
+use std::sync::Arc;
+
+use anyhow::{Context, Result};
+use embedded::cluster::Cluster;
+use embedded::ports::{AdmitAll, Loopback, Ports, SystemClock, SystemRandom};
+use embedded::serve::{self, Credentials};
+use kube::Client;
+use serde_json::Value;
+use tokio::net::TcpListener;
+use tokio::task::JoinSet;
+use tokio_util::sync::CancellationToken;
+
+use crate::runner::SimulatedRunner;
+
+/// Where the two servers listen; bound before anything starts, so that a busy port ends nothing half-way.
+pub struct Listeners {
+    pub api: std::net::TcpListener,
+    pub gateway: std::net::TcpListener,
+}
+
+/// The running parts.
+pub struct Machine {
+    pub cluster: Cluster,
+    /// Talks to the API server by function call.
+    pub client: Client,
+    pub api: SocketAddr,
+    pub gateway: SocketAddr,
+    stop: CancellationToken,
+}
+
+/// The tasks behind a [`Machine`]; none ends before it is stopped, unless it fails.
+pub struct Parts(JoinSet<Result<()>>);
+
+impl Machine {
+    /// Starts everything and installs our definitions and the shipped catalogue. Writes `kubeconfig`.
+    pub async fn start(nodes: Vec<Value>, listeners: Listeners, kubeconfig: &Path) -> Result<(Self, Parts)> {
+        let cluster = Cluster::start(ports(), nodes);
+        let server = cluster.server().clone();
+        let client = Client::new(server.router(), "default");
+        install(&server)?;
+
+        let (api, gateway) = (listeners.api.local_addr()?, listeners.gateway.local_addr()?);
+        let credentials = Credentials::generate()?;
+        let text = serve::kubeconfig(&credentials, &format!("https://{api}"));
+        serve::write_kubeconfig(kubeconfig, &text).with_context(|| kubeconfig.display().to_string())?;
+
+        let stop = CancellationToken::new();
+        let mut tasks = JoinSet::new();
+        let pools = Arc::new(picker::Pools::new(fastrand::u64(..)));
+        tasks.spawn({
+            let (server, stop) = (server.clone(), stop.clone());
+            async move { serve::serve(server, listeners.api, &credentials, stop).await.context("API server") }
+        });
+        tasks.spawn({
+            let (client, stop) = (client.clone(), stop.clone());
+            async move { operator::run(client, operator::Options::default(), stop).await.context("operator") }
+        });
+        tasks.spawn({
+            let (client, pools, stop) = (client.clone(), Arc::clone(&pools), stop.clone());
+            async move {
+                picker::watch::run(client, pools, stop).await;
+                Ok(())
+            }
+        });
+        tasks.spawn({
+            let (listener, stop) = (TcpListener::from_std(listeners.gateway)?, stop.clone());
+            async move { picker::gateway::serve(listener, pools, stop).await.context("gateway") }
+        });
+        Ok((Self { cluster, client, api, gateway, stop }, Parts(tasks)))
+    }
+
+    /// Ends every container and every task that was started.
+    pub async fn stop(self, mut parts: Parts) {
+        self.stop.cancel();
+        self.cluster.stop().await;
+        while parts.0.join_next().await.is_some() {}
+    }
+}
+
+impl Parts {
+    /// Waits until a part fails, which none should.
+    pub async fn failed(&mut self) -> anyhow::Error {
+        loop {
+            match self.0.join_next().await {
+                Some(Ok(Err(error))) => return error,
+                Some(Err(error)) => return anyhow::Error::new(error).context("a part of ostler ended"),
+                Some(Ok(Ok(()))) => {}
+                None => return anyhow::anyhow!("every part of ostler ended"),
+            }
+        }
+    }
+}
+
+fn ports() -> Ports {
+    Ports {
+        clock: Arc::new(SystemClock),
+        random: Arc::new(SystemRandom),
+        admission: Arc::new(AdmitAll),
+        runner: Arc::new(SimulatedRunner),
+        network: Arc::new(Loopback),
+    }
+}
+
+/// Definitions first: the catalogue's kinds are among them.
+fn install(server: &embedded::Server) -> Result<()> {
+    const DEFINITIONS: &str = "customresourcedefinitions.apiextensions.k8s.io";
+    for crd in api::crds().into_iter().chain(api::neighbours::crds()) {
+        server.create(DEFINITIONS, serde_json::to_value(crd)?).context("installing definitions")?;
+    }
+    for document in crate::catalog::documents()? {
+        let resource = format!("{}.ome.io", plural(document.kind()));
+        server.create(&resource, document.value).with_context(|| format!("catalogue: {resource}"))?;
+    }
+    Ok(())
+}
+
+/// The catalogue's three kinds.
+fn plural(kind: &str) -> String {
+    match kind {
+        "AcceleratorClass" => "acceleratorclasses".to_owned(),
+        kind => format!("{}s", kind.to_ascii_lowercase()),
+    }
+}

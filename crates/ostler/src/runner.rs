@@ -1,0 +1,53 @@
+//! How `ostler up` runs containers: every engine command line becomes a simulated engine inside this process.
+
+use std::io;
+use std::net::SocketAddr;
+
+use embedded::ports::{Container, Exit, Runner};
+use engine::launch_line::{self, LaunchLine};
+use futures::future::{BoxFuture, FutureExt};
+use tokio_util::sync::CancellationToken;
+
+/// Exit code of a process that SIGTERM ended, as a shell reports it.
+const TERMINATED: i32 = 143;
+
+/// Runs engines as simulated ones; any other container does nothing until it is stopped, and its log says so.
+pub struct SimulatedRunner;
+
+impl Runner for SimulatedRunner {
+    fn run(&self, container: Container, stop: CancellationToken) -> BoxFuture<'static, Exit> {
+        match launch_line::parse(&container.command, &container.args, &container.env) {
+            Some(line) => serve(container, line, stop).boxed(),
+            None => idle(container, stop).boxed(),
+        }
+    }
+}
+
+async fn serve(container: Container, line: LaunchLine, stop: CancellationToken) -> Exit {
+    let config = engine::Config::from_launch_line(&line, container.address);
+    let address = SocketAddr::new(config.address, config.port);
+    container.log.write_line(&format!(
+        "simulated engine for image {}: serving {} on {address}",
+        container.image,
+        config.base_name()
+    ));
+    match engine::run(config, stop).await {
+        Ok(()) => Exit { code: 0, message: String::new() },
+        Err(error) if error.kind() == io::ErrorKind::AddrInUse => failed(&container, &format!("PortInUse: {address}")),
+        Err(error) => failed(&container, &format!("{address}: {error}")),
+    }
+}
+
+async fn idle(container: Container, stop: CancellationToken) -> Exit {
+    let image = &container.image;
+    container
+        .log
+        .write_line(&format!("image {image} is not an engine known here: simulated, does nothing until stopped"));
+    stop.cancelled().await;
+    Exit { code: TERMINATED, message: String::new() }
+}
+
+fn failed(container: &Container, message: &str) -> Exit {
+    container.log.write_line(message);
+    Exit { code: 1, message: message.to_owned() }
+}

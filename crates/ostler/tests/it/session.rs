@@ -1,0 +1,99 @@
+//! Starting `ostler`, and `ostler up` until it says that it is ready.
+
+use std::io::{BufRead, BufReader};
+use std::path::PathBuf;
+use std::process::{Child, ChildStdout, Command, Output, Stdio};
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+pub fn ostler(args: &[&str]) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_ostler"));
+    command.args(args).env_remove("KUBECONFIG");
+    command
+}
+
+/// stdout, stderr and the exit code, as text.
+pub fn outcome(output: &Output) -> (String, String, Option<i32>) {
+    let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+    (text(&output.stdout), text(&output.stderr), output.status.code())
+}
+
+/// A folder of this test's own, removed at the end.
+pub struct Folder(pub PathBuf);
+
+/// A running `ostler up`; SIGTERM at the end.
+pub struct Session {
+    child: Child,
+    stdout: BufReader<ChildStdout>,
+    pub folder: Folder,
+    pub gateway: String,
+    pub kubeconfig: String,
+}
+
+// === impl Folder ===
+
+impl Folder {
+    pub fn new() -> Self {
+        static NEXT: AtomicUsize = AtomicUsize::new(0);
+        let number = NEXT.fetch_add(1, Ordering::Relaxed);
+        let path = std::env::temp_dir().join(format!("ostler-it-{}-{number}", std::process::id()));
+        std::fs::create_dir_all(&path).unwrap();
+        use std::os::unix::fs::PermissionsExt;
+        std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o700)).unwrap();
+        Self(path)
+    }
+
+    pub fn file(&self, name: &str, text: &str) -> String {
+        let path = self.0.join(name);
+        std::fs::write(&path, text).unwrap();
+        path.display().to_string()
+    }
+}
+
+impl Drop for Folder {
+    fn drop(&mut self) {
+        std::fs::remove_dir_all(&self.0).ok();
+    }
+}
+
+// === impl Session ===
+
+impl Session {
+    /// `ostler up` with ports of its own and `args`, once it has printed its line.
+    pub fn start(args: &[&str]) -> Self {
+        let folder = Folder::new();
+        let data = folder.0.display().to_string();
+        let mut child = ostler(&["up", "--api", "127.0.0.1:0", "--gateway", "127.0.0.1:0", "--data-dir", &data])
+            .args(args)
+            .stdout(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let mut stdout = BufReader::new(child.stdout.take().unwrap());
+        let mut line = String::new();
+        stdout.read_line(&mut line).unwrap();
+        let word = |key: &str| {
+            let found = line.split_whitespace().find_map(|word| word.strip_prefix(key));
+            found.unwrap_or_else(|| panic!("{key} is missing in {line:?}")).to_owned()
+        };
+        let (gateway, kubeconfig) = (word("gateway="), word("kubeconfig="));
+        Self { child, stdout, folder, gateway, kubeconfig }
+    }
+
+    /// Sends SIGTERM and returns what else was printed, and the exit code.
+    pub fn terminate(mut self) -> (String, Option<i32>) {
+        self.signal();
+        let mut rest = String::new();
+        std::io::Read::read_to_string(&mut self.stdout, &mut rest).unwrap();
+        (rest, self.child.wait().unwrap().code())
+    }
+
+    fn signal(&self) {
+        Command::new("kill").args(["-TERM", &self.child.id().to_string()]).status().ok();
+    }
+}
+
+impl Drop for Session {
+    fn drop(&mut self) {
+        self.signal();
+        self.child.wait().ok();
+    }
+}

@@ -1,0 +1,64 @@
+//! `ostler up`: from manifest to answer, and to the end of everything that was started.
+
+use serde_json::Value;
+
+use crate::session::{Folder, Session, ostler, outcome};
+
+#[test]
+fn the_demo_answers_and_says_why() {
+    let folder = Folder::new();
+    let data = folder.0.display().to_string();
+    let output = ostler(&["up", "--demo", "--once", "-o", "json", "--data-dir", &data])
+        .args(["--api", "127.0.0.1:0", "--gateway", "127.0.0.1:0"])
+        .output()
+        .unwrap();
+    let (stdout, stderr, code) = outcome(&output);
+    assert_eq!(code, Some(0), "{stderr}");
+    let demo: Value = serde_json::from_str(&stdout).unwrap();
+
+    let chat = service(&demo, "chat");
+    assert_eq!(chat["runtime"], "srt-llama-3-2-3b-instruct");
+    assert_eq!(chat["acceleratorClass"], "nvidia-l40s");
+    assert!(chat["runnerUp"]["code"].is_string(), "{chat}");
+    assert_eq!(service(&demo, "summarise")["acceleratorClass"], "nvidia-h100-80gb");
+    assert!(!demo["request"]["answer"].as_str().unwrap().is_empty());
+    assert!(demo["request"]["endpoint"].as_str().unwrap().starts_with("chat-engine-"), "{demo}");
+    assert!(demo["request"]["completionTokens"].as_u64().unwrap() > 0);
+}
+
+#[test]
+fn sigterm_ends_everything_with_exit_code_0() {
+    let session = Session::start(&[]);
+    let kubeconfig = session.kubeconfig.clone();
+    assert!(std::path::Path::new(&kubeconfig).is_file());
+    assert_eq!(session.terminate().1, Some(0));
+    assert!(!std::path::Path::new(&kubeconfig).exists());
+}
+
+#[test]
+fn a_model_that_fits_nowhere_is_explained() {
+    let folder = Folder::new();
+    let manifest = folder.file(
+        "large.yaml",
+        "apiVersion: ome.io/v1beta1\nkind: ClusterBaseModel\nmetadata: {name: huge}\nspec:\n  modelFormat: {name: safetensors}\n  modelFramework: {name: transformers, version: 4.45.2}\n  modelArchitecture: LlamaForCausalLM\n  modelParameterSize: 900B\n---\napiVersion: ome.io/v1beta1\nkind: InferenceService\nmetadata: {name: huge}\nspec:\n  model: {name: huge}\n",
+    );
+    let session = Session::start(&["-f", &manifest]);
+    let explained = retry(|| {
+        let output =
+            ostler(&["explain", "inferenceservice/huge", "--kubeconfig", &session.kubeconfig]).output().unwrap();
+        let (stdout, _, code) = outcome(&output);
+        (code == Some(0) && stdout.contains("SizeOutOfRange")).then_some(stdout)
+    });
+    assert!(explained.starts_with("default/huge is not ready"), "{explained}");
+    assert!(explained.contains("What would help"), "{explained}");
+}
+
+fn service<'a>(demo: &'a Value, name: &str) -> &'a Value {
+    let services = demo["services"].as_array().unwrap();
+    services.iter().find(|service| service["name"] == name).unwrap()
+}
+
+/// Asks again until there is an answer; each try is a process of its own, which takes its time.
+fn retry<T>(mut ask: impl FnMut() -> Option<T>) -> T {
+    (0..200).find_map(|_| ask()).expect("an answer within 200 tries")
+}
