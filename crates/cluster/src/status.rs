@@ -31,7 +31,7 @@ impl StatusWriter {
     ///
     /// # Errors
     /// The refused request.
-    pub async fn publish(&self, kind: Kind, live: &Value, status: Value) -> Result<bool, Error> {
+    pub async fn publish(&self, kind: Kind, live: &Value, status: &Value) -> Result<bool, Error> {
         let desired = applied(kind, live, status);
         if status_already_applied(live, &desired, self.manager) {
             return Ok(false);
@@ -51,7 +51,7 @@ impl StatusWriter {
 }
 
 /// The body: the UID pins it to this incarnation (a successor of the same name answers 409).
-fn applied(kind: Kind, live: &Value, status: Value) -> Value {
+fn applied(kind: Kind, live: &Value, status: &Value) -> Value {
     let mut metadata = json!({"name": meta(live, "name"), "uid": meta(live, "uid")});
     if kind.namespaced {
         metadata["namespace"] = meta(live, "namespace").into();

@@ -18,7 +18,7 @@ impl Operator {
         let facts = decide::inventory::observe(&values(NODE), &values(POD));
         for class in self.stores.list(CLASS) {
             let (conditions, status) = think(&class, &facts, self.clock.now());
-            self.tell(CLASS, &class, &conditions, status).await?;
+            self.tell(CLASS, &class, &conditions, &status).await?;
         }
         Ok(())
     }
@@ -26,17 +26,19 @@ impl Operator {
 
 /// Conditions and status of one class; a class that cannot be read says so.
 fn think(class: &Value, facts: &[NodeFacts], now: Timestamp) -> (Vec<Condition>, Value) {
-    match api::ome::AcceleratorClass::deserialize(class) {
-        Ok(typed) => {
-            let class_facts = decide::supply::Class::from_api(&typed, None);
-            available(class, &decide::inventory::availability(&class_facts, facts), now)
-        }
-        Err(error) => {
-            let conditions = vec![Condition::new("Ready", false, "InvalidSpec", format!("the class cannot be read: {error}"))];
+    match read(class) {
+        Ok(read) => available(class, &decide::inventory::availability(&read, facts), now),
+        Err(problem) => {
+            let conditions = vec![Condition::new("Ready", false, "InvalidSpec", format!("the class cannot be read: {problem}"))];
             let status = json!({"conditions": render(&class["status"]["conditions"], &conditions, generation(class), now)});
             (conditions, status)
         }
     }
+}
+
+fn read(class: &Value) -> Result<decide::Class, String> {
+    let typed = api::ome::AcceleratorClass::deserialize(class).map_err(|error| error.to_string())?;
+    decide::Class::from_api(&typed, None).map_err(|error| error.to_string())
 }
 
 fn available(class: &Value, availability: &Availability, now: Timestamp) -> (Vec<Condition>, Value) {

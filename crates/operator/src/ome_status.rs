@@ -168,7 +168,7 @@ fn component(findings: &Findings<'_>, name: &str, choice: &Value) -> Value {
         "readyReplicas": progress.iter().map(|one| one.ready).sum::<i64>(),
     });
     if let Some(class) = choice["acceleratorClass"].as_str() {
-        component["selectedAccelerator"] = json!({"acceleratorClass": class, "reason": findings.plan["reason"]});
+        component["selectedAccelerator"] = json!({"acceleratorClass": class, "reason": "Selected"});
     }
     let objects = findings.plan["objects"].as_array().into_iter().flatten();
     if let Some(url) = objects.filter(|object| object["kind"] == "Service" && label(object)).find_map(url) {

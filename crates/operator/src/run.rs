@@ -136,7 +136,7 @@ impl Operator {
     }
 
     /// Writes the status if it says something new, and then one event per condition that turned.
-    pub(crate) async fn tell(&self, kind: Kind, object: &Value, conditions: &[Condition], status: Value) -> Result<(), Error> {
+    pub(crate) async fn tell(&self, kind: Kind, object: &Value, conditions: &[Condition], status: &Value) -> Result<(), Error> {
         if !self.statuses.publish(kind, object, status).await? {
             return Ok(());
         }

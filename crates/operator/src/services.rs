@@ -17,12 +17,12 @@ impl Operator {
             Ok(plan) => plan,
             Err(problem) => {
                 let (conditions, status) = ome_status::unreadable(&service, &problem, self.clock.now());
-                return self.tell(kind, &service, &conditions, status).await;
+                return self.tell(kind, &service, &conditions, &status).await;
             }
         };
         let outcome = self.act(&service, &plan).await?;
         let (conditions, status) = self.findings(kind, &service, &plan, &outcome);
-        self.tell(kind, &service, &conditions, status).await?;
+        self.tell(kind, &service, &conditions, &status).await?;
         outcome.refusal.map_or(Ok(()), Err)
     }
 

@@ -1,5 +1,8 @@
 //! What really goes over the wire: a recording service stands where the API server would.
 
+// Helpers of tests are tests too.
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
+
 use std::sync::{Arc, Mutex};
 
 use bytes::Bytes;
@@ -128,11 +131,11 @@ async fn a_status_is_written_only_if_it_says_something_new() {
     let (client, journal) = client(200);
     let writer = StatusWriter::new(client, stores(vec![]), MANAGER);
     let mut live = applied();
-    assert!(writer.publish(SERVICE, &live, json!({"phase": "Up"})).await.unwrap());
+    assert!(writer.publish(SERVICE, &live, &json!({"phase": "Up"})).await.unwrap());
     assert!(journal.lock().unwrap()[0].0.starts_with("PATCH /api/v1/namespaces/n/services/a/status?"));
     live["status"] = json!({"phase": "Up"});
     live["metadata"]["managedFields"] = json!([{"manager": MANAGER, "operation": "Apply", "apiVersion": "v1", "subresource": "status",
         "fieldsV1": {"f:status": {"f:phase": {}}}}]);
-    assert!(!writer.publish(SERVICE, &live, json!({"phase": "Up"})).await.unwrap());
+    assert!(!writer.publish(SERVICE, &live, &json!({"phase": "Up"})).await.unwrap());
     assert_eq!(journal.lock().unwrap().len(), 1);
 }

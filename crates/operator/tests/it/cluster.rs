@@ -1,0 +1,130 @@
+//! An embedded API server with our kinds, the shipped catalogue and one node, and the operator at work on it.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use embedded::Server;
+use embedded::ports::{AdmitAll, Container, Exit, Loopback, Ports, Runner, SystemClock, SystemRandom};
+use futures::future::BoxFuture;
+use serde_json::{Value, json};
+use tokio_util::sync::{CancellationToken, DropGuard};
+
+pub(crate) const SERVICES: &str = "inferenceservices.ome.io";
+pub(crate) const ROLES: &str = "inferenceservices.fusioninfer.io";
+pub(crate) const CATALOGUE: [(&str, &str); 3] = [
+    ("acceleratorclasses.ome.io", include_str!("../../../../catalog/classes.yaml")),
+    ("clusterservingruntimes.ome.io", include_str!("../../../../catalog/runtimes.yaml")),
+    ("clusterbasemodels.ome.io", include_str!("../../../../catalog/models.yaml")),
+];
+
+/// Nothing is run here: these tests end at the workloads' objects.
+struct NoRunner;
+
+impl Runner for NoRunner {
+    fn run(&self, _: Container, _: CancellationToken) -> BoxFuture<'static, Exit> {
+        Box::pin(async { Exit { code: 1, message: String::new() } })
+    }
+}
+
+pub(crate) struct World {
+    pub(crate) server: Server,
+    _stop: DropGuard,
+}
+
+impl World {
+    /// Our kinds, the catalogue, one H100 node, and the operator; LeaderWorkerSet only if asked for.
+    pub(crate) async fn start(leader_worker_set: bool) -> World {
+        let ports = Ports {
+            clock: Arc::new(SystemClock),
+            random: Arc::new(SystemRandom),
+            admission: Arc::new(AdmitAll),
+            runner: Arc::new(NoRunner),
+            network: Arc::new(Loopback),
+        };
+        let server = Server::new(&ports);
+        for definition in api::crds() {
+            server.create("customresourcedefinitions.apiextensions.k8s.io", definition).unwrap();
+        }
+        server.create("nodes", node()).unwrap();
+        for (resource, text) in CATALOGUE {
+            for document in api::manifest::read("catalogue", text).unwrap() {
+                server.create(resource, document.value).unwrap();
+            }
+        }
+        let stop = CancellationToken::new();
+        let world = World { server, _stop: stop.clone().drop_guard() };
+        if leader_worker_set {
+            world.install_leader_worker_set();
+        }
+        tokio::spawn(operator::run(world.client(), operator::Options::default(), stop));
+        world
+    }
+
+    pub(crate) fn install_leader_worker_set(&self) {
+        let definition = api::neighbours::leader_worker_set_crd();
+        self.server.create("customresourcedefinitions.apiextensions.k8s.io", definition).unwrap();
+    }
+
+    fn client(&self) -> kube::Client {
+        let service = tower::util::MapRequest::new(self.server.router(), |request: http::Request<kube::client::Body>| {
+            request.map(axum::body::Body::new)
+        });
+        kube::Client::new(service, "default")
+    }
+
+    /// Waits until `probe` finds what it looks for; looks again after every change.
+    pub(crate) async fn until<T>(&self, what: &str, probe: impl Fn(&Server) -> Option<T>) -> T {
+        let mut changes = self.server.subscribe();
+        let found = async {
+            loop {
+                if let Some(found) = probe(&self.server) {
+                    return found;
+                }
+                let _ = changes.next().await;
+            }
+        };
+        match tokio::time::timeout(Duration::from_secs(20), found).await {
+            Ok(found) => found,
+            Err(_) => panic!("waited in vain for {what}: {:#?}", self.server.list(SERVICES)),
+        }
+    }
+
+    /// Waits for a condition of a service and returns the service.
+    pub(crate) async fn condition(&self, resource: &str, name: &str, kind: &str, status: &str) -> Arc<Value> {
+        self.until(&format!("{kind}={status} of {name}"), |server| {
+            let service = server.get(resource, "default", name)?;
+            let holds = cluster::conditions::find(&service["status"]["conditions"], kind)?["status"] == status;
+            holds.then_some(service)
+        })
+        .await
+    }
+
+    /// Changes the spec as a person would.
+    pub(crate) fn edit(&self, resource: &str, name: &str, change: impl Fn(&mut Value)) {
+        let mut object = (*self.server.get(resource, "default", name).unwrap()).clone();
+        change(&mut object);
+        self.server.update(resource, object).unwrap();
+    }
+
+    /// Plays the Deployment controller: everything wanted is there and ready.
+    pub(crate) fn ready(&self, deployment: &str) {
+        let mut object = (*self.server.get("deployments.apps", "default", deployment).unwrap()).clone();
+        let replicas = object["spec"]["replicas"].as_i64().unwrap_or(1);
+        object["status"] = json!({"observedGeneration": object["metadata"]["generation"], "replicas": replicas,
+            "updatedReplicas": replicas, "readyReplicas": replicas, "availableReplicas": replicas});
+        self.server.update_status("deployments.apps", object).unwrap();
+    }
+}
+
+fn node() -> Value {
+    json!({"apiVersion": "v1", "kind": "Node",
+        "metadata": {"name": "gpu-a", "labels": {"nvidia.com/gpu.product": "NVIDIA-H100-80GB-HBM3", "nvidia.com/gpu.memory": "81559",
+            "nvidia.com/gpu.count": "8", "nvidia.com/gpu.compute.major": "9", "nvidia.com/gpu.compute.minor": "0"}},
+        "status": {"allocatable": {"nvidia.com/gpu": "8", "cpu": "96", "memory": "1Ti"},
+            "capacity": {"nvidia.com/gpu": "8"}, "conditions": [{"type": "Ready", "status": "True"}]}})
+}
+
+pub(crate) fn five_lines(name: &str, model: &str) -> Value {
+    json!({"apiVersion": "ome.io/v1beta1", "kind": "InferenceService", "metadata": {"name": name, "namespace": "default"},
+        "spec": {"model": {"name": model}}})
+}
