@@ -1,6 +1,7 @@
 //! An embedded API server with our kinds, the shipped catalogue and one node, and the operator at work on it.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use embedded::Server;
@@ -28,6 +29,8 @@ impl Runner for NoRunner {
 
 pub(crate) struct World {
     pub(crate) server: Server,
+    /// Requests of the operator that are not reads.
+    pub(crate) writes: Arc<AtomicUsize>,
     _stop: DropGuard,
 }
 
@@ -52,7 +55,7 @@ impl World {
             }
         }
         let stop = CancellationToken::new();
-        let world = World { server, _stop: stop.clone().drop_guard() };
+        let world = World { server, writes: Arc::default(), _stop: stop.clone().drop_guard() };
         if leader_worker_set {
             world.install_leader_worker_set();
         }
@@ -66,7 +69,11 @@ impl World {
     }
 
     fn client(&self) -> kube::Client {
-        let service = tower::util::MapRequest::new(self.server.router(), |request: http::Request<kube::client::Body>| {
+        let writes = self.writes.clone();
+        let service = tower::util::MapRequest::new(self.server.router(), move |request: http::Request<kube::client::Body>| {
+            if request.method() != http::Method::GET {
+                writes.fetch_add(1, Ordering::Relaxed);
+            }
             request.map(axum::body::Body::new)
         });
         kube::Client::new(service, "default")
