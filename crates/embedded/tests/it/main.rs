@@ -1,5 +1,7 @@
 //! The server as clients see it: a `kube::Client` over the router, in this process.
 
+mod workloads;
+
 use std::sync::Arc;
 
 use embedded::Server;
