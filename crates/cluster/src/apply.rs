@@ -70,7 +70,8 @@ impl Convergence {
     /// Whether anything was sent.
     #[must_use]
     pub fn changed(&self) -> bool {
-        !self.pruned.is_empty() || self.applied.iter().any(|one| matches!(one.outcome, Outcome::Created | Outcome::Updated))
+        !self.pruned.is_empty()
+            || self.applied.iter().any(|one| matches!(one.outcome, Outcome::Created | Outcome::Updated))
     }
 }
 
@@ -93,7 +94,10 @@ impl Applier {
         let mut wanted = BTreeSet::new();
         for mut object in desired {
             object["metadata"]["ownerReferences"] = json!([owner_reference(owner)]);
-            let kind = self.makes.iter().find(|kind| object["kind"] == kind.kind && object["apiVersion"] == kind.api_version());
+            let kind = self
+                .makes
+                .iter()
+                .find(|kind| object["kind"] == kind.kind && object["apiVersion"] == kind.api_version());
             let outcome = match kind {
                 Some(kind) => {
                     wanted.insert((*kind, Key::of(&object)));
@@ -102,7 +106,11 @@ impl Applier {
                 }
                 None => Outcome::KindMissing,
             };
-            result.applied.push(Applied { object: describe(&object), kind: object["kind"].as_str().unwrap_or_default().to_owned(), outcome });
+            result.applied.push(Applied {
+                object: describe(&object),
+                kind: object["kind"].as_str().unwrap_or_default().to_owned(),
+                outcome,
+            });
         }
         for doomed in prune::doomed(&self.stores, self.makes, meta(owner, "uid"), &wanted) {
             self.delete(&doomed).await?;
@@ -122,16 +130,25 @@ impl Applier {
         let api = kind.api(self.client.clone(), meta(object, "namespace"));
         let params = PatchParams::apply(self.manager).force();
         let sent = api.patch(meta(object, "name"), &params, &Patch::Apply(object)).await;
-        let answer = sent.map_err(|source| Error::Request { action: "apply", what: describe(object), source: Box::new(source) })?;
+        let answer = sent.map_err(|source| Error::Request {
+            action: "apply",
+            what: describe(object),
+            source: Box::new(source),
+        })?;
         self.stores.observe(kind, serde_json::to_value(answer).unwrap_or_default());
         Ok(if live.is_some() { Outcome::Updated } else { Outcome::Created })
     }
 
     async fn delete(&self, doomed: &Doomed) -> Result<(), Error> {
-        let preconditions = Preconditions { uid: Some(doomed.uid.clone()), resource_version: Some(doomed.resource_version.clone()) };
+        let preconditions =
+            Preconditions { uid: Some(doomed.uid.clone()), resource_version: Some(doomed.resource_version.clone()) };
         let params = DeleteParams::background().preconditions(preconditions);
         let sent = doomed.kind.api(self.client.clone(), &doomed.key.namespace).delete(&doomed.key.name, &params).await;
-        match sent.map_err(|source| Error::Request { action: "delete", what: doomed.what.clone(), source: Box::new(source) }) {
+        match sent.map_err(|source| Error::Request {
+            action: "delete",
+            what: doomed.what.clone(),
+            source: Box::new(source),
+        }) {
             Err(error) if !error.is_not_found() => Err(error),
             _ => Ok(()),
         }

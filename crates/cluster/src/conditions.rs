@@ -65,7 +65,12 @@ impl From<bool> for State {
 impl Condition {
     /// A condition from its parts.
     #[must_use]
-    pub fn new(kind: &'static str, state: impl Into<State>, reason: impl Into<String>, message: impl Into<String>) -> Condition {
+    pub fn new(
+        kind: &'static str,
+        state: impl Into<State>,
+        reason: impl Into<String>,
+        message: impl Into<String>,
+    ) -> Condition {
         Condition { kind, state: state.into(), reason: reason.into(), message: message.into() }
     }
 }
@@ -75,7 +80,8 @@ impl Condition {
 pub fn render(old: &Value, conditions: &[Condition], generation: i64, now: Timestamp) -> Value {
     let one = |condition: &Condition| {
         let before = find(old, condition.kind).filter(|before| before["status"] == condition.state.as_str());
-        let since = before.and_then(|before| before["lastTransitionTime"].as_str()).map_or_else(|| seconds(now), str::to_owned);
+        let since =
+            before.and_then(|before| before["lastTransitionTime"].as_str()).map_or_else(|| seconds(now), str::to_owned);
         json!({
             "type": condition.kind, "status": condition.state.as_str(), "reason": condition.reason,
             "message": condition.message, "observedGeneration": generation, "lastTransitionTime": since,
@@ -89,8 +95,9 @@ pub fn render(old: &Value, conditions: &[Condition], generation: i64, now: Times
 pub fn transitions(old: &Value, new: &[Condition]) -> Vec<Transition> {
     let mut found: Vec<Transition> = Vec::new();
     for condition in new {
-        let same = find(old, condition.kind)
-            .is_some_and(|before| before["status"] == condition.state.as_str() && before["reason"] == *condition.reason);
+        let same = find(old, condition.kind).is_some_and(|before| {
+            before["status"] == condition.state.as_str() && before["reason"] == *condition.reason
+        });
         let told = found.iter().any(|told| told.reason == condition.reason);
         if !same && !told {
             found.push(Transition {

@@ -42,7 +42,8 @@ impl Recorder {
     pub async fn publish(&self, object: &Value, action: &str, transition: &Transition) -> Result<(), Error> {
         let event = render(object, action, transition, self.controller, self.clock.now());
         let failed = |source| Error::Request { action: "event for", what: describe(object), source: Box::new(source) };
-        let event: DynamicObject = serde_json::from_value(event).map_err(|error| failed(kube::Error::SerdeError(error)))?;
+        let event: DynamicObject =
+            serde_json::from_value(event).map_err(|error| failed(kube::Error::SerdeError(error)))?;
         let namespace = event.metadata.namespace.clone().unwrap_or_default();
         EVENT.api(self.client.clone(), &namespace).create(&PostParams::default(), &event).await.map_err(failed)?;
         Ok(())

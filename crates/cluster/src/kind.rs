@@ -20,7 +20,12 @@ pub struct Kind {
 impl Kind {
     /// A namespaced kind.
     #[must_use]
-    pub const fn namespaced(group: &'static str, version: &'static str, kind: &'static str, plural: &'static str) -> Kind {
+    pub const fn namespaced(
+        group: &'static str,
+        version: &'static str,
+        kind: &'static str,
+        plural: &'static str,
+    ) -> Kind {
         Kind { group, version, kind, plural, namespaced: true }
     }
 

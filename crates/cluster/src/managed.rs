@@ -28,7 +28,9 @@ pub fn status_already_applied(live: &Value, desired: &Value, manager: &str) -> b
 #[must_use]
 pub fn manages(live: &Value, manager: &str) -> bool {
     let entries = live["metadata"]["managedFields"].as_array();
-    entries.is_some_and(|entries| entries.iter().any(|entry| entry["manager"] == manager && entry["subresource"].is_null()))
+    entries.is_some_and(|entries| {
+        entries.iter().any(|entry| entry["manager"] == manager && entry["subresource"].is_null())
+    })
 }
 
 fn entry<'a>(live: &'a Value, desired: &Value, manager: &str, subresource: Option<&str>) -> Option<&'a Value> {
@@ -50,7 +52,8 @@ fn same_object(fields: &Value, desired: &Value, live: &Value) -> bool {
     let mut outer = fields.clone();
     remove_all(&mut outer, &["f:metadata"]);
     same(&outer, &rest, live, Reading::Plain)
-        && (same(&fields["f:metadata"], &metadata, &live["metadata"], Reading::Plain) || none(&metadata, &fields["f:metadata"]))
+        && (same(&fields["f:metadata"], &metadata, &live["metadata"], Reading::Plain)
+            || none(&metadata, &fields["f:metadata"]))
 }
 
 fn none(metadata: &Value, fields: &Value) -> bool {
@@ -87,7 +90,9 @@ fn same(fields: &Value, desired: &Value, live: &Value, reading: Reading) -> bool
     }
     match desired {
         Value::Object(desired) => same_map(fields, desired, live, reading),
-        Value::Array(desired) if fields.keys().any(|field| field.starts_with("k:")) => same_by_key(fields, desired, live, reading),
+        Value::Array(desired) if fields.keys().any(|field| field.starts_with("k:")) => {
+            same_by_key(fields, desired, live, reading)
+        }
         Value::Array(desired) => same_set(fields, desired, live),
         _ => false,
     }
@@ -111,7 +116,9 @@ fn same_by_key(fields: &Map<String, Value>, desired: &[Value], live: &Value, rea
     let live = live.as_array().map(Vec::as_slice).unwrap_or_default();
     keys.len() == desired.len()
         && desired.iter().all(|item| {
-            let named = keys.iter().find(|(key, _)| key.iter().all(|(name, value)| item[name.as_str()] == *value || item[name.as_str()].is_null()));
+            let named = keys.iter().find(|(key, _)| {
+                key.iter().all(|(name, value)| item[name.as_str()] == *value || item[name.as_str()].is_null())
+            });
             named.is_some_and(|(key, below)| {
                 let held = live.iter().find(|held| key.iter().all(|(name, value)| held[name.as_str()] == *value));
                 held.is_some_and(|held| same_item(key, below, item, held, reading))
@@ -132,20 +139,27 @@ fn same_item(key: &Map<String, Value>, below: &Value, item: &Value, held: &Value
 
 fn same_set(fields: &Map<String, Value>, desired: &[Value], live: &Value) -> bool {
     let live = live.as_array().map(Vec::as_slice).unwrap_or_default();
-    let owned: Vec<Value> = fields.keys().filter_map(|field| serde_json::from_str(field.strip_prefix("v:")?).ok()).collect();
+    let owned: Vec<Value> =
+        fields.keys().filter_map(|field| serde_json::from_str(field.strip_prefix("v:")?).ok()).collect();
     owned.len() == desired.len() && desired.iter().all(|item| owned.contains(item) && live.contains(item))
 }
 
 /// A value owned as a whole: the live one may only have defaults more.
 fn contained(desired: &Value, live: &Value, reading: Reading) -> bool {
     match (desired, live) {
-        (Value::Object(desired), Value::Object(live)) => desired.iter().filter(|(_, value)| !value.is_null()).all(|(name, value)| {
-            live.get(name).is_some_and(|live| contained(value, live, reading.below(name)))
-        }),
+        (Value::Object(desired), Value::Object(live)) => desired
+            .iter()
+            .filter(|(_, value)| !value.is_null())
+            .all(|(name, value)| live.get(name).is_some_and(|live| contained(value, live, reading.below(name)))),
         (Value::Array(desired), Value::Array(live)) => {
-            desired.len() == live.len() && desired.iter().zip(live).all(|(desired, live)| contained(desired, live, reading))
+            desired.len() == live.len()
+                && desired.iter().zip(live).all(|(desired, live)| contained(desired, live, reading))
         }
-        _ => desired == live || (reading == Reading::Quantities && same_quantity(desired, live)) || same_number(desired, live),
+        _ => {
+            desired == live
+                || (reading == Reading::Quantities && same_quantity(desired, live))
+                || same_number(desired, live)
+        }
     }
 }
 

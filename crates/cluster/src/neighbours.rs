@@ -21,7 +21,8 @@ pub fn served(stores: &Stores, kind: Kind) -> bool {
 }
 
 fn serves(definition: &Value, version: &str) -> bool {
-    let established = find(&definition["status"]["conditions"], "Established").is_some_and(|found| found["status"] == "True");
+    let established =
+        find(&definition["status"]["conditions"], "Established").is_some_and(|found| found["status"] == "True");
     let versions = definition["spec"]["versions"].as_array();
     established && versions.is_some_and(|all| all.iter().any(|one| one["name"] == version && one["served"] == true))
 }

@@ -2,9 +2,9 @@
 
 use std::collections::BTreeSet;
 
+use crate::Kind;
 use crate::object::{controller_uid, describe, meta, terminating};
 use crate::stores::{Key, Stores};
-use crate::Kind;
 
 /// An object to delete, pinned to the very incarnation that was looked at.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -66,7 +66,8 @@ mod tests {
             let _ = stores.accept(SERVICE, Event::Apply(object));
         }
         let wanted = BTreeSet::from([(SERVICE, Key::new("n", "kept"))]);
-        let names: Vec<_> = doomed(&stores, &[SERVICE], "me", &wanted).into_iter().map(|one| (one.key.name, one.uid)).collect();
+        let names: Vec<_> =
+            doomed(&stores, &[SERVICE], "me", &wanted).into_iter().map(|one| (one.key.name, one.uid)).collect();
         assert_eq!(names, [("old".to_owned(), "uid-old".to_owned())]);
         assert!(doomed(&stores, &[SERVICE], "", &wanted).is_empty());
     }

@@ -39,7 +39,11 @@ impl StatusWriter {
         let api = kind.api(self.client.clone(), meta(live, "namespace"));
         let params = PatchParams::apply(self.manager).force();
         let sent = api.patch_status(meta(live, "name"), &params, &Patch::Apply(&desired)).await;
-        match sent.map_err(|source| Error::Request { action: "status of", what: describe(live), source: Box::new(source) }) {
+        match sent.map_err(|source| Error::Request {
+            action: "status of",
+            what: describe(live),
+            source: Box::new(source),
+        }) {
             Err(error) if error.is_not_found() => Ok(false),
             Err(error) => Err(error),
             Ok(answer) => {

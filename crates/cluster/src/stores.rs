@@ -118,7 +118,10 @@ impl Stores {
     #[must_use]
     pub fn list(&self, kind: Kind) -> Vec<Arc<Value>> {
         let stores = self.stores.read().unwrap_or_else(PoisonError::into_inner);
-        stores.get(&kind).map(|store| store.objects.keys().filter_map(|key| store.get(key).cloned()).collect()).unwrap_or_default()
+        stores
+            .get(&kind)
+            .map(|store| store.objects.keys().filter_map(|key| store.get(key).cloned()).collect())
+            .unwrap_or_default()
     }
 
     /// The objects of a kind in one namespace, in name order.
@@ -164,7 +167,8 @@ impl Store {
 
     fn observe(&mut self, object: Value) {
         let key = Key::of(&object);
-        let newer = |known: &Arc<Value>| meta(known, "uid") == meta(&object, "uid") && version(known) < version(&object);
+        let newer =
+            |known: &Arc<Value>| meta(known, "uid") == meta(&object, "uid") && version(known) < version(&object);
         if self.get(&key).is_some_and(newer) {
             self.ahead.insert(key, Arc::new(object));
         }
@@ -186,7 +190,11 @@ impl Store {
 
     fn put(&mut self, kind: Kind, object: Arc<Value>) -> Option<Change> {
         let key = Key::of(&object);
-        if self.ahead.get(&key).is_some_and(|ahead| version(ahead) <= version(&object) || meta(ahead, "uid") != meta(&object, "uid")) {
+        if self
+            .ahead
+            .get(&key)
+            .is_some_and(|ahead| version(ahead) <= version(&object) || meta(ahead, "uid") != meta(&object, "uid"))
+        {
             self.ahead.remove(&key);
         }
         let old = self.objects.insert(key.clone(), object.clone());

@@ -13,8 +13,8 @@ use tokio::sync::mpsc;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
-use crate::stores::{Change, Stores};
 use crate::Kind;
+use crate::stores::{Change, Stores};
 
 /// Changes that wait for the reader; a slow reader slows the watches down, nothing is lost.
 const BUFFER: usize = 256;

@@ -58,7 +58,9 @@ impl Assessed<'_> {
 
 /// Viable ones by rank, then rejected ones: the furthest first, then by scope and name.
 pub(crate) fn order(a: &Assessed<'_>, b: &Assessed<'_>) -> std::cmp::Ordering {
-    let stage = |one: &Assessed<'_>| one.rejection().map(|rejection| (std::cmp::Reverse(rejection.stage()), rejection.distance()));
+    let stage = |one: &Assessed<'_>| {
+        one.rejection().map(|rejection| (std::cmp::Reverse(rejection.stage()), rejection.distance()))
+    };
     let last = |one: &Assessed<'_>| (one.runtime.scope, one.runtime.name.clone());
     match (a.order(), b.order()) {
         (Some(a), Some(b)) => a.cmp(b),
@@ -71,7 +73,9 @@ pub(crate) fn order(a: &Assessed<'_>, b: &Assessed<'_>) -> std::cmp::Ordering {
 pub(crate) fn assess<'a>(demand: &Demand, runtime: &'a Runtime, supply: &'a Supply) -> Assessed<'a> {
     let entry = match compatibility::compatible(demand, runtime) {
         Ok(entry) => entry,
-        Err(rejection) => return Assessed { runtime, outcome: Outcome::Rejected { rejection, components: Vec::new() } },
+        Err(rejection) => {
+            return Assessed { runtime, outcome: Outcome::Rejected { rejection, components: Vec::new() } };
+        }
     };
     let components: Vec<ComponentOutcome<'a>> = in_use(demand, runtime)
         .into_iter()
@@ -89,7 +93,8 @@ pub(crate) fn assess<'a>(demand: &Demand, runtime: &'a Runtime, supply: &'a Supp
 
 /// The engine always; the decoder if the runtime or the service has one.
 fn in_use(demand: &Demand, runtime: &Runtime) -> Vec<Component> {
-    let stated = |component: &Component| demand.components.contains_key(component) || runtime.components.contains_key(component);
+    let stated =
+        |component: &Component| demand.components.contains_key(component) || runtime.components.contains_key(component);
     Component::ALL.into_iter().filter(|component| *component == Component::Engine || stated(component)).collect()
 }
 
@@ -130,13 +135,16 @@ fn considered(demand: &Demand, runtime: &Runtime, supply: &Supply) -> bool {
     let tuned = !runtime.configurations.is_empty()
         || runtime.components.values().any(|component| !component.configurations.is_empty())
         || runtime.formats.iter().any(|format| !format.configurations.is_empty());
-    supply.accelerator_aware && !supply.classes.is_empty() && (demand.uses_accelerators || runtime.requirements.stated || tuned)
+    supply.accelerator_aware
+        && !supply.classes.is_empty()
+        && (demand.uses_accelerators || runtime.requirements.stated || tuned)
 }
 
 /// The runtime's component with every layer of its tuning, weakest first.
 fn offer(runtime: &Runtime, entry: Option<&Format>, component: Component) -> RuntimeComponent {
     let mut offer = runtime.components.get(&component).cloned().unwrap_or_default();
-    let below = runtime.configurations.iter().chain(entry.map(|entry| entry.configurations.as_slice()).unwrap_or_default());
+    let below =
+        runtime.configurations.iter().chain(entry.map(|entry| entry.configurations.as_slice()).unwrap_or_default());
     offer.configurations = below.chain(&offer.configurations).cloned().collect();
     offer
 }

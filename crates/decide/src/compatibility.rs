@@ -24,7 +24,8 @@ pub fn compatible<'a>(demand: &Demand, runtime: &'a Runtime) -> Result<Option<&'
     }
     protocol_spoken(demand, runtime)?;
     let named = demand.runtime.is_some();
-    let best = matching.iter().copied().filter(|entry| named || entry.auto_select).min_by_key(|entry| entry_order(entry));
+    let best =
+        matching.iter().copied().filter(|entry| named || entry.auto_select).min_by_key(|entry| entry_order(entry));
     match best {
         None if demand.model.known().is_some() => Err(Rejection::AutoSelectDisabled),
         best => Ok(best),
@@ -69,10 +70,8 @@ fn mismatch(model: &Model, entry: &Format) -> Option<Rejection> {
 }
 
 fn format(model: &Model, entry: &Format) -> Option<Rejection> {
-    (entry.format.name != model.format.name).then(|| Rejection::FormatMismatch {
-        wanted: model.format.name.clone(),
-        offered: entry.format.name.clone(),
-    })
+    (entry.format.name != model.format.name)
+        .then(|| Rejection::FormatMismatch { wanted: model.format.name.clone(), offered: entry.format.name.clone() })
 }
 
 fn format_version(model: &Model, entry: &Format) -> Option<Rejection> {

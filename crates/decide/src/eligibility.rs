@@ -82,7 +82,11 @@ fn no_matching_nodes(component: &ComponentDemand, class: &Class) -> Option<Class
         return Some(ClassRejection::NoMatchingNodes { selector: None });
     }
     let selector = &component.selector.node_selector;
-    known.narrowed(selector).nodes.is_empty().then(|| ClassRejection::NoMatchingNodes { selector: Some(written(selector)) })
+    known
+        .narrowed(selector)
+        .nodes
+        .is_empty()
+        .then(|| ClassRejection::NoMatchingNodes { selector: Some(written(selector)) })
 }
 
 fn written(selector: &BTreeMap<String, String>) -> String {
@@ -129,9 +133,8 @@ fn performance_too_low(need: &Capabilities, class: &Class) -> Option<ClassReject
 fn node_selector_conflict(case: &Case<'_>, class: &Class) -> Option<ClassRejection> {
     let known = class.availability.as_ref()?;
     let placement = placement::merge(class, case.offer, case.component);
-    let fits = |labels: &Option<BTreeMap<String, String>>| {
-        labels.as_ref().is_none_or(|labels| placement.accepts(labels))
-    };
+    let fits =
+        |labels: &Option<BTreeMap<String, String>>| labels.as_ref().is_none_or(|labels| placement.accepts(labels));
     let none = !known.nodes.iter().any(|node| fits(&node.labels));
     none.then_some(ClassRejection::NodeSelectorConflict { nodes: known.nodes.len() })
 }

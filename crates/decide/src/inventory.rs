@@ -210,7 +210,8 @@ pub fn label_unit(key: &str) -> f64 {
 fn pci_matches(discovery: &Discovery, labels: &BTreeMap<String, String>) -> bool {
     let Some(vendor) = discovery.pci_vendor.as_deref().map(str::to_ascii_lowercase) else { return false };
     let pci = labels.iter().filter(|(_, value)| *value == "true");
-    let mut ids = pci.filter_map(|(key, _)| key.strip_prefix("feature.node.kubernetes.io/pci-")?.strip_suffix(".present"));
+    let mut ids =
+        pci.filter_map(|(key, _)| key.strip_prefix("feature.node.kubernetes.io/pci-")?.strip_suffix(".present"));
     ids.any(|id| {
         let parts: Vec<String> = id.split('_').map(str::to_ascii_lowercase).collect();
         let known = |device: &String| parts.contains(&device.to_ascii_lowercase());
@@ -219,7 +220,8 @@ fn pci_matches(discovery: &Discovery, labels: &BTreeMap<String, String>) -> bool
 }
 
 fn node_facts(node: &Value) -> NodeFacts {
-    let conditions = node.pointer("/status/conditions").and_then(Value::as_array).map(Vec::as_slice).unwrap_or_default();
+    let conditions =
+        node.pointer("/status/conditions").and_then(Value::as_array).map(Vec::as_slice).unwrap_or_default();
     let not_ready = conditions.iter().any(|condition| condition["type"] == "Ready" && condition["status"] != "True");
     let cordoned = node.pointer("/spec/unschedulable").and_then(Value::as_bool).unwrap_or(false);
     // A snapshot written by hand often has capacity only.

@@ -21,7 +21,9 @@ pub mod supply;
 mod assess;
 mod tell;
 
-pub use decision::{AcceleratorCandidate, Candidate, ComponentDecision, Decision, Eligibility, Incumbent, RuntimeRef, Verdict};
+pub use decision::{
+    AcceleratorCandidate, Candidate, ComponentDecision, Decision, Eligibility, Incumbent, RuntimeRef, Verdict,
+};
 pub use demand::{Component, Demand, Model, ModelDemand};
 pub use supply::{Class, Runtime, Scope, Supply};
 
@@ -35,7 +37,8 @@ pub fn decide(demand: &Demand, supply: &Supply, incumbent: Option<&Incumbent>) -
         Ok(runtimes) => runtimes,
         Err(unknown) => return *unknown,
     };
-    let mut assessed: Vec<Assessed<'_>> = runtimes.iter().map(|runtime| assess::assess(demand, runtime, supply)).collect();
+    let mut assessed: Vec<Assessed<'_>> =
+        runtimes.iter().map(|runtime| assess::assess(demand, runtime, supply)).collect();
     assessed.sort_by(assess::order);
     let kept = incumbent.and_then(|incumbent| keep(&mut assessed, incumbent));
     let chosen = kept.or_else(|| assessed.iter().position(|one| one.order().is_some()));
@@ -54,10 +57,14 @@ fn in_question(demand: &Demand, supply: &Supply) -> Result<Vec<Runtime>, Box<Dec
     if let Some(name) = &demand.runtime {
         // Namespaced before cluster; a runtime of another namespace never.
         let named = visible().filter(|runtime| runtime.name == *name).min_by_key(|runtime| runtime.scope);
-        return named.map(|runtime| vec![runtime.clone()]).ok_or_else(|| Box::new(tell::runtime_not_found(demand, name, visible())));
+        return named
+            .map(|runtime| vec![runtime.clone()])
+            .ok_or_else(|| Box::new(tell::runtime_not_found(demand, name, visible())));
     }
     if matches!(demand.model, ModelDemand::Unstated) {
-        return own_runtime(demand).map(|runtime| vec![runtime]).ok_or_else(|| Box::new(tell::no_engine_container(demand)));
+        return own_runtime(demand)
+            .map(|runtime| vec![runtime])
+            .ok_or_else(|| Box::new(tell::no_engine_container(demand)));
     }
     Ok(visible().cloned().collect())
 }
@@ -74,7 +81,8 @@ fn own_runtime(demand: &Demand) -> Option<Runtime> {
 
 /// The incumbent's index if it may still serve; its class becomes the first of each component.
 fn keep(assessed: &mut [Assessed<'_>], incumbent: &Incumbent) -> Option<usize> {
-    let is_it = |one: &Assessed<'_>| one.runtime.name == incumbent.runtime.name && one.runtime.scope == incumbent.runtime.scope;
+    let is_it =
+        |one: &Assessed<'_>| one.runtime.name == incumbent.runtime.name && one.runtime.scope == incumbent.runtime.scope;
     let index = assessed.iter().position(|one| one.order().is_some() && is_it(one))?;
     let one = assessed.get_mut(index)?;
     let Outcome::Viable { components, .. } = &mut one.outcome else { return None };

@@ -57,4 +57,3 @@ pub fn configuration(class: &str, layers: &[&[Configuration]]) -> Configuration 
     merged.runner.remove("resources");
     merged
 }
-

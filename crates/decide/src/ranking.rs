@@ -93,12 +93,18 @@ enum Capacity {
 
 /// Ranks eligible classes, best first. Also returns the score terms that had to be left out.
 #[must_use]
-pub fn classes<'a>(case: &Case<'_>, replicas: u32, eligible: &[(&'a Class, Shape)]) -> (Vec<RankedClass<'a>>, Vec<&'static str>) {
-    let contenders: Vec<Contender<'a>> = eligible.iter().map(|(class, shape)| Contender { class, shape: *shape }).collect();
+pub fn classes<'a>(
+    case: &Case<'_>,
+    replicas: u32,
+    eligible: &[(&'a Class, Shape)],
+) -> (Vec<RankedClass<'a>>, Vec<&'static str>) {
+    let contenders: Vec<Contender<'a>> =
+        eligible.iter().map(|(class, shape)| Contender { class, shape: *shape }).collect();
     let selector = &case.component.selector;
     let scores = strategy::scores(selector.ranking, case.model, &contenders);
     let pairs = contenders.iter().zip(scores.of);
-    let mut ranked: Vec<RankedClass<'a>> = pairs.map(|(contender, score)| standing(case, replicas, contender, score)).collect();
+    let mut ranked: Vec<RankedClass<'a>> =
+        pairs.map(|(contender, score)| standing(case, replicas, contender, score)).collect();
     ranked.sort_by(|a, b| class_order(selector, a, b));
     (ranked, scores.dropped)
 }

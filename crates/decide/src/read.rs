@@ -31,7 +31,8 @@ impl ReadError {
 }
 
 fn named(path: &str, versioned: &VersionedName) -> Result<Named, ReadError> {
-    let parse = |text: &String| text.parse::<Version>().map_err(|error| ReadError::new(format!("{path}.version"), error));
+    let parse =
+        |text: &String| text.parse::<Version>().map_err(|error| ReadError::new(format!("{path}.version"), error));
     Ok(Named { name: versioned.name.clone(), version: versioned.version.as_ref().map(parse).transpose()? })
 }
 

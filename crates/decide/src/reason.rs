@@ -91,7 +91,9 @@ impl fmt::Display for Rejection {
         match self {
             Self::Disabled => f.write_str("the runtime is disabled"),
             Self::FormatMismatch { wanted, offered } => write!(f, "model format {wanted}, runtime {offered}"),
-            Self::FormatVersionMismatch { wanted, offered } => write!(f, "model format version {wanted}, runtime {offered}"),
+            Self::FormatVersionMismatch { wanted, offered } => {
+                write!(f, "model format version {wanted}, runtime {offered}")
+            }
             Self::FrameworkMismatch { wanted, offered } => write!(f, "model framework {wanted}, runtime {offered}"),
             Self::FrameworkVersionMismatch { wanted, offered } => {
                 write!(f, "model framework version {wanted}, runtime {offered}")
@@ -105,7 +107,9 @@ impl fmt::Display for Rejection {
                 or_unstated(wanted.as_deref()),
                 or_unstated(offered.as_deref())
             ),
-            Self::PipelineMismatch { offered } => write!(f, "the model's diffusion pipeline is not the runtime's {offered}"),
+            Self::PipelineMismatch { offered } => {
+                write!(f, "the model's diffusion pipeline is not the runtime's {offered}")
+            }
             Self::SizeOutOfRange { parameters, range } => write!(f, "model {}, runtime {range}", Count(*parameters)),
             Self::ProtocolUnsupported { wanted, offered } => {
                 write!(f, "protocol {wanted}, runtime speaks {}", offered.join(", "))

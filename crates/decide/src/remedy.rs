@@ -25,11 +25,18 @@ pub enum Change {
     NameRuntime(String),
     SpeakOpenAi,
     /// The runtime would serve the model if its range allowed the size.
-    WidenSizeRange { runtime: String, parameters: u64 },
+    WidenSizeRange {
+        runtime: String,
+        parameters: u64,
+    },
     /// The runtime fixes the number of accelerators.
-    FreeAcceleratorCount { runtime: String },
+    FreeAcceleratorCount {
+        runtime: String,
+    },
     /// The runtime runs on one node only.
-    AddLeaderAndWorker { runtime: String },
+    AddLeaderAndWorker {
+        runtime: String,
+    },
     /// The model's weights are too large as they are.
     Quantize(&'static str),
 }
@@ -91,7 +98,8 @@ fn of_runtimes(supply: &Supply, now: &Decision, demand: &Demand) -> Vec<Change> 
                 changes.push(Change::WidenSizeRange { runtime, parameters: *parameters });
             }
             Some(Rejection::NoEligibleAccelerator { .. }) => {
-                let known = supply.runtimes.iter().find(|known| known.name == runtime && known.scope == candidate.scope);
+                let known =
+                    supply.runtimes.iter().find(|known| known.name == runtime && known.scope == candidate.scope);
                 let stated = known.into_iter().flat_map(|known| known.components.values());
                 if stated.clone().any(|one| !one.resources.is_empty() || one.parallelism.is_some()) {
                     changes.push(Change::FreeAcceleratorCount { runtime: runtime.clone() });
@@ -171,7 +179,9 @@ fn quantize(demand: &mut Demand, supply: &mut Supply, kind: &str) {
     if let ModelDemand::Known(model) = &mut demand.model {
         model.quantization = Some(kind.to_owned());
     }
-    for entry in supply.runtimes.iter_mut().flat_map(|runtime| &mut runtime.formats).filter(|entry| entry.quantization.is_none()) {
+    for entry in
+        supply.runtimes.iter_mut().flat_map(|runtime| &mut runtime.formats).filter(|entry| entry.quantization.is_none())
+    {
         entry.quantization = Some(kind.to_owned());
     }
 }
@@ -195,7 +205,11 @@ impl fmt::Display for Change {
             Self::NameRuntime(name) => write!(f, "set spec.runtime.name to {name}"),
             Self::SpeakOpenAi => f.write_str("remove spec.model.protocolVersion"),
             Self::WidenSizeRange { runtime, parameters } => {
-                write!(f, "add a runtime for {} models, such as a copy of {runtime} with a wider modelSizeRange and, for several nodes, leader and worker", Count(*parameters))
+                write!(
+                    f,
+                    "add a runtime for {} models, such as a copy of {runtime} with a wider modelSizeRange and, for several nodes, leader and worker",
+                    Count(*parameters)
+                )
             }
             Self::FreeAcceleratorCount { runtime } => {
                 write!(f, "do not fix the number of accelerators in {runtime}")

@@ -10,7 +10,13 @@ use crate::reason::{Rejection, Warning};
 use crate::supply::{Runtime, Supply};
 use crate::warn;
 
-pub(crate) fn selected(demand: &Demand, supply: &Supply, assessed: &[Assessed<'_>], index: usize, kept: bool) -> Decision {
+pub(crate) fn selected(
+    demand: &Demand,
+    supply: &Supply,
+    assessed: &[Assessed<'_>],
+    index: usize,
+    kept: bool,
+) -> Decision {
     let Some(winner) = assessed.get(index) else { return infeasible(demand, assessed) };
     let components = outcomes(winner);
     let mut warnings = demand.warnings.clone();
@@ -49,7 +55,10 @@ pub(crate) fn infeasible(demand: &Demand, assessed: &[Assessed<'_>]) -> Decision
                 _ => "NoCompatibleRuntime",
             };
             let (count, code) = (assessed.len(), rejection.code());
-            (reason.to_owned(), format!("none of {count} runtimes serves {model}; nearest: {} — {code}: {rejection}", runtime.name))
+            (
+                reason.to_owned(),
+                format!("none of {count} runtimes serves {model}; nearest: {} — {code}: {rejection}", runtime.name),
+            )
         }
     };
     Decision { candidates: candidates(assessed, None), ..refused(demand, &reason, message) }
@@ -57,7 +66,8 @@ pub(crate) fn infeasible(demand: &Demand, assessed: &[Assessed<'_>]) -> Decision
 
 pub(crate) fn model_not_found(demand: &Demand, name: &str) -> Decision {
     let namespace = &demand.namespace;
-    let message = format!("there is no BaseModel {name} in namespace {namespace} and no ClusterBaseModel {name}; apply one");
+    let message =
+        format!("there is no BaseModel {name} in namespace {namespace} and no ClusterBaseModel {name}; apply one");
     refused(demand, "ModelNotFound", message)
 }
 
@@ -66,13 +76,18 @@ pub(crate) fn no_engine_container(demand: &Demand) -> Decision {
     refused(demand, "NoEngineContainer", message.to_owned())
 }
 
-pub(crate) fn runtime_not_found<'a>(demand: &Demand, name: &str, visible: impl Iterator<Item = &'a Runtime>) -> Decision {
+pub(crate) fn runtime_not_found<'a>(
+    demand: &Demand,
+    name: &str,
+    visible: impl Iterator<Item = &'a Runtime>,
+) -> Decision {
     let mut known: Vec<&str> = visible.map(|runtime| runtime.name.as_str()).collect();
     known.sort_unstable();
     known.truncate(5);
     let hint = if known.is_empty() { String::new() } else { format!("; there are {}", known.join(", ")) };
     let namespace = &demand.namespace;
-    let message = format!("there is no ServingRuntime {name} in namespace {namespace} and no ClusterServingRuntime {name}{hint}");
+    let message =
+        format!("there is no ServingRuntime {name} in namespace {namespace} and no ClusterServingRuntime {name}{hint}");
     refused(demand, "RuntimeNotFound", message)
 }
 
@@ -188,20 +203,28 @@ fn about(warnings: &mut Vec<Warning>, demand: &Demand, runtime: &Runtime, outcom
         None => warn(warnings, "AvailabilityUnknown", format!("nothing is known of the nodes of {}", class.name)),
         Some((free, total)) if !eligibility.enough => {
             let wanted = eligibility.shape.accelerators().saturating_mul(outcome.replicas.max(1));
-            let message = format!("{component} needs {wanted} × {}, {free} of {total} are free where it may run; it waits", class.name);
+            let message = format!(
+                "{component} needs {wanted} × {}, {free} of {total} are free where it may run; it waits",
+                class.name
+            );
             warn(warnings, "NoFreeCapacity", message);
         }
         Some(_) => {}
     }
     let need = demand.components.get(&outcome.component);
     if let Some(threshold) = need.and_then(|need| need.selector.cost_threshold).filter(|_| !chosen.within_threshold) {
-        let price = eligibility.hourly.map_or_else(|| "has no price".to_owned(), |price| format!("costs ${price:.2}/h"));
+        let price =
+            eligibility.hourly.map_or_else(|| "has no price".to_owned(), |price| format!("costs ${price:.2}/h"));
         let message = format!("no class is within ${threshold}/h per replica; {} {price}", class.name);
         warn(warnings, "CostThresholdExceeded", message);
     }
     if !outcome.dropped.is_empty() && outcome.ranked.len() > 1 {
         let terms = outcome.dropped.join(", ");
-        warn(warnings, "ScoreTermDropped", format!("{component}: not every eligible class states its {terms}; left out for all"));
+        warn(
+            warnings,
+            "ScoreTermDropped",
+            format!("{component}: not every eligible class states its {terms}; left out for all"),
+        );
     }
     let offer = runtime.components.get(&outcome.component);
     placement_warnings(warnings, class, offer, need);

@@ -46,7 +46,10 @@ fn class(value: &Value, nodes: Option<&[NodeFacts]>) -> Class {
 fn catalogue(nodes: Option<&[NodeFacts]>) -> Supply {
     Supply {
         runtimes: documents(include_str!("../../../catalog/runtimes.yaml")).iter().map(runtime).collect(),
-        classes: documents(include_str!("../../../catalog/classes.yaml")).iter().map(|value| class(value, nodes)).collect(),
+        classes: documents(include_str!("../../../catalog/classes.yaml"))
+            .iter()
+            .map(|value| class(value, nodes))
+            .collect(),
         accelerator_aware: true,
     }
 }
@@ -191,13 +194,19 @@ fn a_selector(#[case] selector: Value, #[case] expect: &str, #[case] other: &str
 #[test]
 fn a_runtime_without_a_class_is_rejected() {
     let nodes = fleet();
-    let demand = demand("llama-3-3-70b-instruct", json!({"acceleratorSelector": {"preferredClasses": ["nvidia-l40s"]}}));
+    let demand =
+        demand("llama-3-3-70b-instruct", json!({"acceleratorSelector": {"preferredClasses": ["nvidia-l40s"]}}));
     let decision = decide(&demand, &catalogue(Some(&nodes)), None);
     assert_eq!((decision.feasible, decision.reason.as_str()), (false, "NoEligibleAccelerator"));
     assert_eq!(code(&decision, "srt-llama-3-3-70b-instruct"), "NoEligibleAccelerator");
     assert_eq!(class_code(&decision, "nvidia-l40s"), "MissingFeature");
-    let helps: Vec<String> = remedy::remedies(&demand, &catalogue(Some(&nodes))).iter().map(ToString::to_string).collect();
-    assert!(helps[0].starts_with("ask for more classes than nvidia-l40s: srt-llama-3-3-70b-instruct on 4 × nvidia-h100-80gb"), "{helps:?}");
+    let helps: Vec<String> =
+        remedy::remedies(&demand, &catalogue(Some(&nodes))).iter().map(ToString::to_string).collect();
+    assert!(
+        helps[0]
+            .starts_with("ask for more classes than nvidia-l40s: srt-llama-3-3-70b-instruct on 4 × nvidia-h100-80gb"),
+        "{helps:?}"
+    );
 }
 
 #[test]
@@ -207,7 +216,8 @@ fn a_model_for_which_there_is_no_runtime() {
     if let ModelDemand::Known(model) = &mut demand.model {
         model.parameters = Some(405_000_000_000);
     }
-    let helps: Vec<String> = remedy::remedies(&demand, &catalogue(Some(&nodes))).iter().map(ToString::to_string).collect();
+    let helps: Vec<String> =
+        remedy::remedies(&demand, &catalogue(Some(&nodes))).iter().map(ToString::to_string).collect();
     let first = helps.first().unwrap();
     assert!(first.starts_with("add a runtime for 405B models") && first.contains("16 × nvidia-h100-80gb"), "{helps:?}");
 }
@@ -229,7 +239,8 @@ fn a_fixed_count_is_only_checked() {
 #[case(70_000_000_000, Some("fp8"), 84_000_000_000)]
 #[case(70_000_000_000, Some("awq"), 42_000_000_000)]
 fn weights_of_a_model(#[case] parameters: u64, #[case] quantization: Option<&str>, #[case] bytes: u64) {
-    let model = Model { parameters: Some(parameters), quantization: quantization.map(str::to_owned), ..Model::default() };
+    let model =
+        Model { parameters: Some(parameters), quantization: quantization.map(str::to_owned), ..Model::default() };
     assert_eq!(fit::weights(&model), Some(bytes));
 }
 
@@ -378,11 +389,14 @@ fn memory_labels(#[case] operator: &str, #[case] value: &str, #[case] label: &st
 // spec: ACC-88
 #[test]
 fn node_selectors_merge_by_layer() {
-    let map = |pairs: &[(&str, &str)]| pairs.iter().map(|(k, v)| ((*k).to_owned(), (*v).to_owned())).collect::<BTreeMap<_, _>>();
+    let map = |pairs: &[(&str, &str)]| {
+        pairs.iter().map(|(k, v)| ((*k).to_owned(), (*v).to_owned())).collect::<BTreeMap<_, _>>()
+    };
     let mut class = Class::default();
     class.discovery.node_selector = map(&[("gpu", "A100"), ("pool", "x")]);
     let runtime = supply::RuntimeComponent { node_selector: map(&[("pool", "gpu-pool")]), ..Default::default() };
-    let component = demand::ComponentDemand { node_selector: map(&[("dedicated", "team-alpha")]), ..Default::default() };
+    let component =
+        demand::ComponentDemand { node_selector: map(&[("dedicated", "team-alpha")]), ..Default::default() };
     let placement = merge::placement::merge(&class, &runtime, &component);
     assert_eq!(placement.node_selector, map(&[("dedicated", "team-alpha"), ("gpu", "A100"), ("pool", "gpu-pool")]));
     assert_eq!(placement.warnings.len(), 1);
@@ -392,13 +406,15 @@ fn node_selectors_merge_by_layer() {
 #[test]
 fn affinities_are_multiplied_out() {
     let terms = |keys: &[&str]| {
-        let terms: Vec<Value> = keys.iter().map(|key| json!({"matchExpressions": [{"key": key, "operator": "Exists"}]})).collect();
+        let terms: Vec<Value> =
+            keys.iter().map(|key| json!({"matchExpressions": [{"key": key, "operator": "Exists"}]})).collect();
         json!({"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": terms}}})
     };
     let runtime = supply::RuntimeComponent { affinity: Some(terms(&["a", "b"])), ..Default::default() };
     let component = demand::ComponentDemand { affinity: Some(terms(&["x", "y", "z"])), ..Default::default() };
     let affinity = merge::placement::merge(&Class::default(), &runtime, &component).affinity.unwrap();
-    let merged = affinity.pointer("/nodeAffinity/requiredDuringSchedulingIgnoredDuringExecution/nodeSelectorTerms").unwrap();
+    let merged =
+        affinity.pointer("/nodeAffinity/requiredDuringSchedulingIgnoredDuringExecution/nodeSelectorTerms").unwrap();
     assert_eq!(merged.as_array().unwrap().len(), 6);
     assert_eq!(merged[0]["matchExpressions"].as_array().unwrap().len(), 2);
 }

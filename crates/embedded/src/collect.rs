@@ -257,9 +257,8 @@ fn release_owner(server: &Server, uid: &str) {
         return;
     }
     let blocked = server.store().dependents(uid).iter().any(|(_, dependent)| {
-        object::owner_references(dependent).any(|reference| {
-            object::text(reference, "/uid") == uid && reference["blockOwnerDeletion"] == json!(true)
-        })
+        object::owner_references(dependent)
+            .any(|reference| object::text(reference, "/uid") == uid && reference["blockOwnerDeletion"] == json!(true))
     });
     if !blocked {
         drop_finalizer(server, &place, FOREGROUND);
@@ -278,11 +277,15 @@ fn release_namespace(server: &Server, namespace: &str) {
     if !object::is_deleting(&found) || !server.store().in_namespace(namespace).is_empty() {
         return;
     }
-    change(server, &Key { resource: "namespaces".into(), namespace: String::new(), name: namespace.into() }, |object| {
-        if let Some(spec) = object.get_mut("spec") {
-            object::members(spec).remove("finalizers");
-        }
-    });
+    change(
+        server,
+        &Key { resource: "namespaces".into(), namespace: String::new(), name: namespace.into() },
+        |object| {
+            if let Some(spec) = object.get_mut("spec") {
+                object::members(spec).remove("finalizers");
+            }
+        },
+    );
 }
 
 /// Lets a definition go when its last object is gone.

@@ -41,8 +41,7 @@ pub(crate) fn establish(server: &Server, definition: &mut Value) -> Result<(), S
         return Err(Status::invalid(kind, object::name(definition), causes));
     }
     if !object::is_deleting(definition) {
-        let mut finalizers: Vec<String> =
-            object::finalizers(definition).into_iter().map(str::to_owned).collect();
+        let mut finalizers: Vec<String> = object::finalizers(definition).into_iter().map(str::to_owned).collect();
         if !finalizers.iter().any(|name| name == CLEANUP) {
             finalizers.push(CLEANUP.to_owned());
             object::set_metadata(definition, "finalizers", Some(json!(finalizers)));

@@ -79,14 +79,20 @@ pub(crate) fn expire(server: &Server) {
 /// The same happening gets the same name, so that repeats meet. The hash only has to tell neighbours apart.
 fn event_name(about: &Value, kind: &str, reason: &str, message: &str, component: &str) -> String {
     let identity = [object::uid(about), kind, reason, message, component].join("\0");
-    let hash = identity.bytes().fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| {
-        (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3)
-    });
+    let hash = identity
+        .bytes()
+        .fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3));
     let name: String = object::name(about).chars().take(230).collect();
     format!("{name}.{hash:016x}")
 }
 
-fn event(about: &Value, namespace: &str, name: &str, now: &str, [kind, reason, message, component]: [&str; 4]) -> Value {
+fn event(
+    about: &Value,
+    namespace: &str,
+    name: &str,
+    now: &str,
+    [kind, reason, message, component]: [&str; 4],
+) -> Value {
     json!({
         "metadata": {"namespace": namespace, "name": name},
         "involvedObject": {

@@ -172,9 +172,7 @@ impl Random for SystemRandom {
     }
 
     fn suffix(&self, len: usize) -> String {
-        (0..len)
-            .map(|_| char::from(SUFFIX_ALPHABET[fastrand::usize(..SUFFIX_ALPHABET.len())]))
-            .collect()
+        (0..len).map(|_| char::from(SUFFIX_ALPHABET[fastrand::usize(..SUFFIX_ALPHABET.len())])).collect()
     }
 }
 

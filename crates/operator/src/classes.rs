@@ -29,8 +29,10 @@ fn think(class: &Value, facts: &[NodeFacts], now: Timestamp) -> (Vec<Condition>,
     match read(class) {
         Ok(read) => available(class, &decide::inventory::availability(&read, facts), now),
         Err(problem) => {
-            let conditions = vec![Condition::new("Ready", false, "InvalidSpec", format!("the class cannot be read: {problem}"))];
-            let status = json!({"conditions": render(&class["status"]["conditions"], &conditions, generation(class), now)});
+            let conditions =
+                vec![Condition::new("Ready", false, "InvalidSpec", format!("the class cannot be read: {problem}"))];
+            let status =
+                json!({"conditions": render(&class["status"]["conditions"], &conditions, generation(class), now)});
             (conditions, status)
         }
     }
@@ -63,7 +65,9 @@ fn available(class: &Value, availability: &Availability, now: Timestamp) -> (Vec
 fn conditions(name: &str, availability: &Availability) -> Vec<Condition> {
     let (nodes, usable) = (availability.nodes.len(), availability.available_nodes());
     let matched = match nodes {
-        0 => Condition::new("NodesMatched", false, "NoMatchingNodes", format!("no node matches the discovery of {name}")),
+        0 => {
+            Condition::new("NodesMatched", false, "NoMatchingNodes", format!("no node matches the discovery of {name}"))
+        }
         _ => Condition::new("NodesMatched", true, "NodesMatched", count(nodes, "matches", "match")),
     };
     let ready = match (nodes, usable) {
@@ -103,7 +107,9 @@ mod tests {
 
     #[test]
     fn why_a_class_is_not_ready() {
-        let reasons = |availability: &Availability| conditions("h100", availability).into_iter().map(|one| one.reason).collect::<Vec<_>>();
+        let reasons = |availability: &Availability| {
+            conditions("h100", availability).into_iter().map(|one| one.reason).collect::<Vec<_>>()
+        };
         assert_eq!(reasons(&Availability::default()), ["NoMatchingNodes", "NoMatchingNodes"]);
         assert_eq!(reasons(&availability(0, false)), ["NodesMatched", "NoAvailableNodes"]);
         assert_eq!(reasons(&availability(0, true)), ["NodesMatched", "Available"]);

@@ -19,9 +19,11 @@ pub const ROLES_SERVICE: Kind = Kind::namespaced("fusioninfer.io", "v1alpha1", "
 /// Pool of engines.
 pub const POOL: Kind = Kind::namespaced("inference.networking.x-k8s.io", "v1alpha1", "BackendPool", "backendpools");
 /// Model names on pools.
-pub const USE_CASES: Kind = Kind::namespaced("inference.networking.x-k8s.io", "v1alpha1", "LLMUseCaseSet", "llmusecasesets");
+pub const USE_CASES: Kind =
+    Kind::namespaced("inference.networking.x-k8s.io", "v1alpha1", "LLMUseCaseSet", "llmusecasesets");
 /// Groups of Pods over several nodes.
-pub const LEADER_WORKER_SET: Kind = Kind::namespaced("leaderworkerset.x-k8s.io", "v1", "LeaderWorkerSet", "leaderworkersets");
+pub const LEADER_WORKER_SET: Kind =
+    Kind::namespaced("leaderworkerset.x-k8s.io", "v1", "LeaderWorkerSet", "leaderworkersets");
 /// Volcano's gang.
 pub const POD_GROUP: Kind = Kind::namespaced("scheduling.volcano.sh", "v1beta1", "PodGroup", "podgroups");
 /// Deployment.
@@ -41,7 +43,17 @@ pub const BUILTIN: &[Kind] = &[DEPLOYMENT, SERVICE, AUTOSCALER, POD, NODE];
 
 /// Kinds by CustomResourceDefinition, ours and the neighbours': watched as soon as they are served.
 pub const DEFINED: &[Kind] = &[
-    OME_SERVICE, RUNTIME, CLUSTER_RUNTIME, MODEL, CLUSTER_MODEL, CLASS, ROLES_SERVICE, POOL, USE_CASES, LEADER_WORKER_SET, POD_GROUP,
+    OME_SERVICE,
+    RUNTIME,
+    CLUSTER_RUNTIME,
+    MODEL,
+    CLUSTER_MODEL,
+    CLASS,
+    ROLES_SERVICE,
+    POOL,
+    USE_CASES,
+    LEADER_WORKER_SET,
+    POD_GROUP,
 ];
 
 /// Everything that a service may own, in the order of pruning: what routes requests goes before what answers them.

@@ -8,8 +8,8 @@ use jiff::Timestamp;
 use serde_json::{Map, Value, json};
 
 use crate::decision;
-use crate::readings::{Wanted, Workload};
 use crate::readiness::{Progress, Trouble, trouble};
+use crate::readings::{Wanted, Workload};
 
 /// What a reconcile of one service found out.
 pub struct Findings<'a> {
@@ -68,15 +68,26 @@ pub fn unreadable(service: &Value, problem: &str, now: Timestamp) -> (Vec<Condit
 
 /// Reasons that are about classes although a runtime may be named.
 const ACCELERATOR_REASONS: [&str; 12] = [
-    "NoEligibleAccelerator", "UnknownClass", "NotSupportedByRuntime", "NotPreferred", "ExcludedClass", "NoMatchingNodes",
-    "InsufficientMemory", "ComputeCapabilityTooLow", "MissingFeature", "BandwidthTooLow", "PerformanceTooLow", "ModelDoesNotFit",
+    "NoEligibleAccelerator",
+    "UnknownClass",
+    "NotSupportedByRuntime",
+    "NotPreferred",
+    "ExcludedClass",
+    "NoMatchingNodes",
+    "InsufficientMemory",
+    "ComputeCapabilityTooLow",
+    "MissingFeature",
+    "BandwidthTooLow",
+    "PerformanceTooLow",
+    "ModelDoesNotFit",
 ];
 
 fn runtime_resolved(plan: &Value) -> Condition {
     let (reason, message) = told(plan);
     if plan["feasible"] == true {
         let name = plan["runtime"]["name"].as_str();
-        let message = name.map_or_else(|| "the service brings its own engine".to_owned(), |name| format!("runtime {name}"));
+        let message =
+            name.map_or_else(|| "the service brings its own engine".to_owned(), |name| format!("runtime {name}"));
         return Condition::new("RuntimeResolved", true, "Selected", message);
     }
     if about_accelerators(plan) && plan["runtime"]["name"].is_string() {
@@ -98,7 +109,12 @@ fn accelerator_resolved(plan: &Value) -> Condition {
         .filter_map(|(name, component)| Some(format!("{name} on {}", component["acceleratorClass"].as_str()?)))
         .collect();
     if classes.is_empty() {
-        return Condition::new("AcceleratorResolved", true, "NotRequired", "no component asks for an accelerator class");
+        return Condition::new(
+            "AcceleratorResolved",
+            true,
+            "NotRequired",
+            "no component asks for an accelerator class",
+        );
     }
     Condition::new("AcceleratorResolved", true, "Selected", classes.join(", "))
 }
@@ -129,10 +145,13 @@ fn workloads_ready(findings: &Findings<'_>) -> Condition {
 #[must_use]
 pub fn obstacle(applied: &[Applied]) -> Option<(&'static str, String)> {
     applied.iter().find_map(|one| match &one.outcome {
-        Outcome::Foreign(holder) => {
-            Some(("ObjectNotOurs", format!("{} belongs to {holder}; rename the service or delete that object", one.object)))
+        Outcome::Foreign(holder) => Some((
+            "ObjectNotOurs",
+            format!("{} belongs to {holder}; rename the service or delete that object", one.object),
+        )),
+        Outcome::KindMissing => {
+            Some(("KindMissing", format!("the cluster does not serve {}; install it to run this service", one.kind)))
         }
-        Outcome::KindMissing => Some(("KindMissing", format!("the cluster does not serve {}; install it to run this service", one.kind))),
         Outcome::Refused(message) => Some(("ObjectRefused", format!("{}: {message}", one.object))),
         _ => None,
     })
@@ -160,8 +179,12 @@ fn components(findings: &Findings<'_>) -> Map<String, Value> {
 
 fn component(findings: &Findings<'_>, name: &str, choice: &Value) -> Value {
     let label = |object: &Value| object["metadata"]["labels"]["component"] == name;
-    let live: Vec<&Workload> =
-        findings.workloads.iter().filter(|wanted| label(&wanted.planned)).filter_map(|wanted| wanted.live.as_ref()).collect();
+    let live: Vec<&Workload> = findings
+        .workloads
+        .iter()
+        .filter(|wanted| label(&wanted.planned))
+        .filter_map(|wanted| wanted.live.as_ref())
+        .collect();
     let progress: Vec<Progress> = live.iter().map(|workload| Progress::of(&workload.object)).collect();
     let mut component = json!({
         "replicas": progress.iter().map(|one| one.desired).sum::<i64>(),
@@ -205,7 +228,10 @@ mod tests {
         let mut object = planned.clone();
         object["spec"] = json!({"replicas": 1});
         object["status"] = json!({"readyReplicas": ready, "updatedReplicas": 1});
-        Wanted { planned, live: Some(Workload { object: Arc::new(object), pods: pods.into_iter().map(Arc::new).collect() }) }
+        Wanted {
+            planned,
+            live: Some(Workload { object: Arc::new(object), pods: pods.into_iter().map(Arc::new).collect() }),
+        }
     }
 
     fn short(conditions: &[Condition]) -> Vec<String> {
@@ -217,7 +243,15 @@ mod tests {
         let (service, plan, workloads) = (service(), plan(), [wanted(1, vec![])]);
         let findings = Findings { service: &service, plan: &plan, workloads: &workloads, applied: &[] };
         let conditions = conditions(&findings);
-        assert_eq!(short(&conditions), ["RuntimeResolved=True Selected", "AcceleratorResolved=True Selected", "WorkloadsReady=True AllReady", "Ready=True Ready"]);
+        assert_eq!(
+            short(&conditions),
+            [
+                "RuntimeResolved=True Selected",
+                "AcceleratorResolved=True Selected",
+                "WorkloadsReady=True AllReady",
+                "Ready=True Ready"
+            ]
+        );
         let status = status(&findings, &conditions, Timestamp::UNIX_EPOCH);
         assert_eq!(status["url"], "http://chat-engine.n.svc.cluster.local:8080");
         assert_eq!(status["components"]["engine"]["readyReplicas"], 1);
@@ -233,7 +267,10 @@ mod tests {
         let (service, plan, workloads) = (service(), plan(), [wanted(0, vec![pod])]);
         let conditions = conditions(&Findings { service: &service, plan: &plan, workloads: &workloads, applied: &[] });
         let ready = &conditions[3];
-        assert_eq!((ready.reason.as_str(), ready.message.as_str()), ("Unschedulable", "Pod p: 0/3 nodes are available"));
+        assert_eq!(
+            (ready.reason.as_str(), ready.message.as_str()),
+            ("Unschedulable", "Pod p: 0/3 nodes are available")
+        );
     }
 
     // spec: RT-67
@@ -247,8 +284,13 @@ mod tests {
 
     #[test]
     fn an_obstacle_names_the_object() {
-        let applied = [Applied { object: "Deployment n/chat-engine".to_owned(), kind: "Deployment".to_owned(), outcome: Outcome::Foreign("Job j".to_owned()) }];
-        let conditions = conditions(&Findings { service: &service(), plan: &plan(), workloads: &[], applied: &applied });
+        let applied = [Applied {
+            object: "Deployment n/chat-engine".to_owned(),
+            kind: "Deployment".to_owned(),
+            outcome: Outcome::Foreign("Job j".to_owned()),
+        }];
+        let conditions =
+            conditions(&Findings { service: &service(), plan: &plan(), workloads: &[], applied: &applied });
         assert_eq!(conditions[3].reason, "ObjectNotOurs");
         assert!(conditions[3].message.starts_with("Deployment n/chat-engine belongs to Job j"));
     }

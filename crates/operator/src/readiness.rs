@@ -69,7 +69,8 @@ impl Progress {
         let count = |name: &str| status[name].as_i64().unwrap_or_default();
         Progress {
             // LeaderWorkerSet before 0.7 does not say which generation it saw.
-            current: status.is_object() && observed.is_none_or(|observed| observed >= cluster::object::generation(workload)),
+            current: status.is_object()
+                && observed.is_none_or(|observed| observed >= cluster::object::generation(workload)),
             desired: workload["spec"]["replicas"].as_i64().unwrap_or(1),
             updated: count("updatedReplicas"),
             ready: count("readyReplicas"),
@@ -137,8 +138,10 @@ type Finding = (Code, String, bool);
 
 fn failed_phase(pod: &Value) -> Option<Finding> {
     let status = &pod["status"];
-    let told = [&status["reason"], &status["message"]].into_iter().filter_map(Value::as_str).collect::<Vec<_>>().join(": ");
-    (status["phase"] == "Failed").then(|| (Code::PodFailed, if told.is_empty() { "the Pod failed".to_owned() } else { told }, true))
+    let told =
+        [&status["reason"], &status["message"]].into_iter().filter_map(Value::as_str).collect::<Vec<_>>().join(": ");
+    (status["phase"] == "Failed")
+        .then(|| (Code::PodFailed, if told.is_empty() { "the Pod failed".to_owned() } else { told }, true))
 }
 
 fn containers(pod: &Value) -> impl Iterator<Item = &Value> {
@@ -167,7 +170,8 @@ fn crash_loop(container: &Value, name: &str) -> Finding {
     let restarts = container["restartCount"].as_i64().unwrap_or_default();
     let last = &container["lastState"]["terminated"];
     let code = last["exitCode"].as_i64().map(|code| format!(" with exit code {code}")).unwrap_or_default();
-    let reason = last["message"].as_str().or(last["reason"].as_str()).map(|text| format!(" ({text})")).unwrap_or_default();
+    let reason =
+        last["message"].as_str().or(last["reason"].as_str()).map(|text| format!(" ({text})")).unwrap_or_default();
     let message = format!("container {name} ended{code}{reason} and was restarted {restarts} times; see its logs");
     (Code::CrashLoop, message, restarts >= RESTARTS_TO_FAIL)
 }
@@ -229,12 +233,37 @@ mod tests {
     }
 
     #[rstest]
-    #[case::image(waiting_container("ImagePullBackOff", "not found", 0), "ImagePullFailed", "image img of container main cannot be pulled: not found", true)]
-    #[case::first_crashes(waiting_container("CrashLoopBackOff", "", 1), "CrashLoop", "container main ended with exit code 1 (Error) and was restarted 1 times; see its logs", false)]
-    #[case::many_crashes(waiting_container("CrashLoopBackOff", "", 5), "CrashLoop", "container main ended with exit code 1 (Error) and was restarted 5 times; see its logs", true)]
-    #[case::config(waiting_container("CreateContainerConfigError", "no secret", 0), "ContainerCreateFailed", "container main: CreateContainerConfigError: no secret", true)]
+    #[case::image(
+        waiting_container("ImagePullBackOff", "not found", 0),
+        "ImagePullFailed",
+        "image img of container main cannot be pulled: not found",
+        true
+    )]
+    #[case::first_crashes(
+        waiting_container("CrashLoopBackOff", "", 1),
+        "CrashLoop",
+        "container main ended with exit code 1 (Error) and was restarted 1 times; see its logs",
+        false
+    )]
+    #[case::many_crashes(
+        waiting_container("CrashLoopBackOff", "", 5),
+        "CrashLoop",
+        "container main ended with exit code 1 (Error) and was restarted 5 times; see its logs",
+        true
+    )]
+    #[case::config(
+        waiting_container("CreateContainerConfigError", "no secret", 0),
+        "ContainerCreateFailed",
+        "container main: CreateContainerConfigError: no secret",
+        true
+    )]
     #[case::creating(waiting_container("ContainerCreating", "", 0), "Starting", "the Pod is being started", false)]
-    #[case::unschedulable(unschedulable_pod(), "Unschedulable", "0/3 nodes are available: 3 Insufficient nvidia.com/gpu.", false)]
+    #[case::unschedulable(
+        unschedulable_pod(),
+        "Unschedulable",
+        "0/3 nodes are available: 3 Insufficient nvidia.com/gpu.",
+        false
+    )]
     #[case::evicted(json!({"phase": "Failed", "reason": "Evicted", "message": "disk"}), "PodFailed", "Evicted: disk", true)]
     #[case::probing(json!({"phase": "Running", "containerStatuses": [{"name": "main", "ready": false, "state": {"running": {}}}]}),
         "NotReadyYet", "main runs and does not answer its readiness probe yet", false)]

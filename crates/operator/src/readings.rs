@@ -65,5 +65,7 @@ fn belongs(pod: &Value, kind: Kind, workload: &Value) -> bool {
         return labels[LEADER_WORKER_SET_NAME] == workload["metadata"]["name"];
     }
     let selector = workload["spec"]["selector"]["matchLabels"].as_object();
-    selector.is_some_and(|selector| !selector.is_empty() && selector.iter().all(|(key, value)| labels[key.as_str()] == *value))
+    selector.is_some_and(|selector| {
+        !selector.is_empty() && selector.iter().all(|(key, value)| labels[key.as_str()] == *value)
+    })
 }

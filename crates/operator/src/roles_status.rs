@@ -8,8 +8,8 @@ use jiff::Timestamp;
 use serde_json::{Map, Value, json};
 
 use crate::ome_status::{obstacle, why_not};
-use crate::readings::Wanted;
 use crate::readiness::{Trouble, pod_ready};
+use crate::readings::Wanted;
 
 /// Label that names the role of a workload and its Pods.
 const ROLE_NAME: &str = "fusioninfer.io/role-name";
@@ -68,8 +68,10 @@ pub fn status(findings: &Findings<'_>, now: Timestamp) -> (Vec<Condition>, Value
     let conditions = conditions(findings, &states);
     let generation = generation(service);
     let old = &service["status"];
-    let components: Map<String, Value> =
-        states.into_iter().map(|state| (state.name.clone(), dated(&old["components"][&state.name], state.status, now))).collect();
+    let components: Map<String, Value> = states
+        .into_iter()
+        .map(|state| (state.name.clone(), dated(&old["components"][&state.name], state.status, now)))
+        .collect();
     let mut status = json!({
         "observedGeneration": generation,
         "conditions": render(&old["conditions"], &conditions, generation, now),
@@ -83,7 +85,8 @@ pub fn status(findings: &Findings<'_>, now: Timestamp) -> (Vec<Condition>, Value
 fn state(findings: &Findings<'_>, role: &Role) -> RoleState {
     let of_role = |wanted: &&Wanted| wanted.planned["metadata"]["labels"][ROLE_NAME] == *role.name;
     let workloads: Vec<&Wanted> = findings.workloads.iter().filter(of_role).collect();
-    let ready_pods = |wanted: &Wanted| wanted.live.iter().flat_map(|live| live.pods()).filter(|pod| pod_ready(pod)).count() as i64;
+    let ready_pods =
+        |wanted: &Wanted| wanted.live.iter().flat_map(|live| live.pods()).filter(|pod| pod_ready(pod)).count() as i64;
     // A replica is ready only when all its nodes are: 3 of 4 is none (seed 002, ComponentStatus).
     let ready = workloads.iter().filter(|wanted| ready_pods(wanted) >= role.nodes).count() as i64;
     let pods = workloads.iter().map(|wanted| ready_pods(wanted)).sum::<i64>();
@@ -121,7 +124,11 @@ fn dated(old: &Value, mut status: Value, now: Timestamp) -> Value {
 fn conditions(findings: &Findings<'_>, states: &[RoleState]) -> Vec<Condition> {
     let initialized = initialized(findings);
     let made = initialized.state == State::True;
-    let counts = states.iter().map(|one| format!("{} {} of {}", one.name, one.ready, one.desired)).collect::<Vec<_>>().join(", ");
+    let counts = states
+        .iter()
+        .map(|one| format!("{} {} of {}", one.name, one.ready, one.desired))
+        .collect::<Vec<_>>()
+        .join(", ");
     let active = made && states.iter().all(|one| one.ready >= one.desired.min(1));
     let ready = made && states.iter().all(|one| one.ready >= one.desired);
     let worst = states.iter().filter_map(|one| one.trouble.as_ref()).min();
@@ -134,14 +141,22 @@ fn conditions(findings: &Findings<'_>, states: &[RoleState]) -> Vec<Condition> {
     let plan_failed = findings.plan["feasible"] == false;
     vec![
         initialized,
-        if active { Condition::new("Active", true, "MinimumReady", format!("ready replicas: {counts}")) } else { Condition::new("Active", false, reason.clone(), message.clone()) },
+        if active {
+            Condition::new("Active", true, "MinimumReady", format!("ready replicas: {counts}"))
+        } else {
+            Condition::new("Active", false, reason.clone(), message.clone())
+        },
         match failed {
             // Positive polarity does not hold here: the name is upstream's.
             Some(_) => Condition::new("Failed", true, reason.clone(), message.clone()),
             None if plan_failed => Condition::new("Failed", true, reason.clone(), message.clone()),
             None => Condition::new("Failed", false, "NoFailure", "no component has failed"),
         },
-        if ready { Condition::new("Ready", true, "Ready", format!("ready replicas: {counts}")) } else { Condition::new("Ready", false, reason, message) },
+        if ready {
+            Condition::new("Ready", true, "Ready", format!("ready replicas: {counts}"))
+        } else {
+            Condition::new("Ready", false, reason, message)
+        },
     ]
 }
 
@@ -165,7 +180,9 @@ mod tests {
 
     fn pod(name: &str, ready: bool) -> Arc<Value> {
         let ready = if ready { "True" } else { "False" };
-        Arc::new(json!({"metadata": {"name": name}, "status": {"phase": "Running", "conditions": [{"type": "Ready", "status": ready}]}}))
+        Arc::new(
+            json!({"metadata": {"name": name}, "status": {"phase": "Running", "conditions": [{"type": "Ready", "status": ready}]}}),
+        )
     }
 
     fn replica(ready: usize, nodes: usize) -> Wanted {
@@ -180,7 +197,8 @@ mod tests {
     fn run(old: Value, workloads: &[Wanted], at: i64) -> (Vec<Condition>, Value) {
         let service = json!({"metadata": {"name": "s", "generation": 1}, "status": old});
         let roles = [Role { name: "w".to_owned(), replicas: 2, nodes: 4 }];
-        let findings = Findings { service: &service, plan: &json!({"feasible": true}), roles: &roles, workloads, applied: &[] };
+        let findings =
+            Findings { service: &service, plan: &json!({"feasible": true}), roles: &roles, workloads, applied: &[] };
         status(&findings, Timestamp::from_second(at).unwrap())
     }
 
@@ -189,8 +207,11 @@ mod tests {
     #[test]
     fn three_of_four_pods_are_no_replica_but_are_seen() {
         let (conditions, status) = run(Value::Null, &[replica(4, 4), replica(3, 4)], 0);
-        assert_eq!(status["components"]["w"], json!({"desiredReplicas": 2, "readyReplicas": 1, "nodesPerReplica": 4, "totalPods": 8,
-            "readyPods": 7, "phase": "Deploying", "lastUpdateTime": "1970-01-01T00:00:00Z"}));
+        assert_eq!(
+            status["components"]["w"],
+            json!({"desiredReplicas": 2, "readyReplicas": 1, "nodesPerReplica": 4, "totalPods": 8,
+            "readyPods": 7, "phase": "Deploying", "lastUpdateTime": "1970-01-01T00:00:00Z"})
+        );
         let states: Vec<_> = conditions.iter().map(|one| (one.kind, one.state.as_str())).collect();
         assert_eq!(states, [("Initialized", "True"), ("Active", "True"), ("Failed", "False"), ("Ready", "False")]);
     }
@@ -213,7 +234,13 @@ mod tests {
     #[case::all(2, 2, true, false, "Running")]
     #[case::zero(0, 0, false, false, "Running")]
     #[case::failed(1, 0, true, true, "Failed")]
-    fn phases(#[case] desired: i64, #[case] ready: i64, #[case] exists: bool, #[case] failed: bool, #[case] expect: &str) {
+    fn phases(
+        #[case] desired: i64,
+        #[case] ready: i64,
+        #[case] exists: bool,
+        #[case] failed: bool,
+        #[case] expect: &str,
+    ) {
         assert_eq!(phase(desired, ready, exists, failed), expect);
     }
 }

@@ -107,10 +107,18 @@ impl Operator {
         }
     }
 
-    async fn wait(&self, watches: &mut Watches, changes: &mut mpsc::Receiver<Change>, queue: &mut Queue<Item>, stop: &CancellationToken) {
+    async fn wait(
+        &self,
+        watches: &mut Watches,
+        changes: &mut mpsc::Receiver<Change>,
+        queue: &mut Queue<Item>,
+        stop: &CancellationToken,
+    ) {
         let delay = match queue.next_due() {
             _ if !watches.settled() => Some(SETTLING),
-            due => due.and_then(|due| due.duration_since(self.clock.now()).max(jiff::SignedDuration::ZERO).try_into().ok()),
+            due => {
+                due.and_then(|due| due.duration_since(self.clock.now()).max(jiff::SignedDuration::ZERO).try_into().ok())
+            }
         };
         tokio::select! {
             () = stop.cancelled() => {}
@@ -136,7 +144,13 @@ impl Operator {
     }
 
     /// Writes the status if it says something new, and then one event per condition that turned.
-    pub(crate) async fn tell(&self, kind: Kind, object: &Value, conditions: &[Condition], status: &Value) -> Result<(), Error> {
+    pub(crate) async fn tell(
+        &self,
+        kind: Kind,
+        object: &Value,
+        conditions: &[Condition],
+        status: &Value,
+    ) -> Result<(), Error> {
         if !self.statuses.publish(kind, object, status).await? {
             return Ok(());
         }

@@ -41,7 +41,10 @@ impl Operator {
         let (applied, now) = (outcome.applied.as_slice(), self.clock.now());
         if kind == ROLES_SERVICE {
             let roles = roles_status::roles(service);
-            return roles_status::status(&roles_status::Findings { service, plan, roles: &roles, workloads: &workloads, applied }, now);
+            return roles_status::status(
+                &roles_status::Findings { service, plan, roles: &roles, workloads: &workloads, applied },
+                now,
+            );
         }
         let findings = ome_status::Findings { service, plan, workloads: &workloads, applied };
         let conditions = ome_status::conditions(&findings);

@@ -4,9 +4,7 @@ use cluster::object::{controller, meta};
 use cluster::{Change, Key, Kind, Stores};
 use serde_json::Value;
 
-use crate::kinds::{
-    CLASS, CLUSTER_MODEL, CLUSTER_RUNTIME, MODEL, NODE, OME_SERVICE, POD, ROLES_SERVICE, RUNTIME,
-};
+use crate::kinds::{CLASS, CLUSTER_MODEL, CLUSTER_RUNTIME, MODEL, NODE, OME_SERVICE, POD, ROLES_SERVICE, RUNTIME};
 
 /// One thing to reconcile.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -18,7 +16,8 @@ pub enum Item {
 }
 
 /// Label on the Pods of each kind of service that names it.
-const POD_LABELS: [(&str, Kind); 2] = [("ome.io/inferenceservice", OME_SERVICE), ("fusioninfer.io/service", ROLES_SERVICE)];
+const POD_LABELS: [(&str, Kind); 2] =
+    [("ome.io/inferenceservice", OME_SERVICE), ("fusioninfer.io/service", ROLES_SERVICE)];
 
 /// What `change` asks for, in order.
 #[must_use]
@@ -70,7 +69,8 @@ fn pod(old: Option<&Value>, new: Option<&Value>) -> Vec<Item> {
 fn owner(object: &Value) -> Option<Item> {
     let reference = controller(object)?;
     let kind = [OME_SERVICE, ROLES_SERVICE].into_iter().find(|kind| {
-        reference["kind"] == kind.kind && reference["apiVersion"].as_str().is_some_and(|version| version.starts_with(kind.group))
+        reference["kind"] == kind.kind
+            && reference["apiVersion"].as_str().is_some_and(|version| version.starts_with(kind.group))
     })?;
     Some(Item::Service(kind, Key::new(meta(object, "namespace"), reference["name"].as_str()?)))
 }
@@ -149,10 +149,13 @@ mod tests {
 
     fn names(items: &[Item]) -> Vec<&str> {
         let name = |item: &'static str| item;
-        items.iter().map(|item| match item {
-            Item::Classes => name("classes"),
-            Item::Service(_, key) => key.name.as_str(),
-        }).collect()
+        items
+            .iter()
+            .map(|item| match item {
+                Item::Classes => name("classes"),
+                Item::Service(_, key) => key.name.as_str(),
+            })
+            .collect()
     }
 
     fn node(labels: Value, beat: &str) -> Value {
@@ -172,7 +175,10 @@ mod tests {
     fn capacity_wakes_those_that_wait_and_content_wakes_all() {
         let class = |free: i64, spec: &str| json!({"metadata": {"name": "h100"}, "spec": {"vendor": spec}, "status": {"availableAccelerators": free}});
         assert_eq!(names(&items(&stores(), &change(CLASS, class(1, "a"), class(2, "a")))), ["waits"]);
-        assert_eq!(names(&items(&stores(), &change(CLASS, class(1, "a"), class(1, "b")))), ["classes", "done", "waits"]);
+        assert_eq!(
+            names(&items(&stores(), &change(CLASS, class(1, "a"), class(1, "b")))),
+            ["classes", "done", "waits"]
+        );
         let runtime = |spec: &str| json!({"metadata": {"name": "r"}, "spec": {"image": spec}});
         assert_eq!(names(&items(&stores(), &change(CLUSTER_RUNTIME, Value::Null, runtime("a")))), ["done", "waits"]);
     }
@@ -186,10 +192,18 @@ mod tests {
 
     #[test]
     fn pods_and_owned_objects_wake_their_service() {
-        let pod = |node: Value, phase: &str| json!({"metadata": {"namespace": "n", "name": "p", "labels": {"ome.io/inferenceservice": "done"}},
-            "spec": {"nodeName": node}, "status": {"phase": phase}});
-        assert_eq!(names(&items(&stores(), &change(POD, pod(json!("x"), "Pending"), pod(json!("x"), "Running")))), ["done"]);
-        assert_eq!(names(&items(&stores(), &change(POD, pod(json!("x"), "Running"), pod(json!("x"), "Failed")))), ["classes", "done"]);
+        let pod = |node: Value, phase: &str| {
+            json!({"metadata": {"namespace": "n", "name": "p", "labels": {"ome.io/inferenceservice": "done"}},
+            "spec": {"nodeName": node}, "status": {"phase": phase}})
+        };
+        assert_eq!(
+            names(&items(&stores(), &change(POD, pod(json!("x"), "Pending"), pod(json!("x"), "Running")))),
+            ["done"]
+        );
+        assert_eq!(
+            names(&items(&stores(), &change(POD, pod(json!("x"), "Running"), pod(json!("x"), "Failed")))),
+            ["classes", "done"]
+        );
         let owned = json!({"metadata": {"namespace": "n", "name": "d", "ownerReferences":
             [{"controller": true, "apiVersion": "fusioninfer.io/v1alpha1", "kind": "InferenceService", "name": "r"}]}});
         let woken = items(&stores(), &change(crate::kinds::DEPLOYMENT, Value::Null, owned));

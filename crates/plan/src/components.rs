@@ -57,7 +57,8 @@ pub struct NamedModel<'a> {
 /// The first thing that keeps the service from being laid out.
 pub fn topology(owner: Owner, decided: &Decided<'_>) -> Result<(Topology, Vec<Warning>), Refusal> {
     if !names::is_dns_1035(&owner.name) {
-        let message = format!("metadata.name: Service {} needs a name of a-z, 0-9 and -, beginning with a letter", owner.name);
+        let message =
+            format!("metadata.name: Service {} needs a name of a-z, 0-9 and -, beginning with a letter", owner.name);
         return Err(Refusal::new("InvalidName", message));
     }
     let (base, over) = layers(decided);
@@ -81,7 +82,8 @@ fn runtime_engine(spec: &ServingRuntimeSpec) -> Component {
     if let Some(engine) = &spec.engine_config {
         return engine.clone();
     }
-    let main = spec.containers.iter().find(|container| container["name"] == CONTAINER).or_else(|| spec.containers.first());
+    let main =
+        spec.containers.iter().find(|container| container["name"] == CONTAINER).or_else(|| spec.containers.first());
     let others: Vec<Value> = spec.containers.iter().filter(|container| Some(*container) != main).cloned().collect();
     let mut pod = spec.pod.clone();
     if !others.is_empty() {
@@ -145,7 +147,8 @@ fn engine(
     mount_model(&mut spec, &mut container, decided);
     put_first(&mut spec, container);
     substitute_sidecars(&mut spec, owner, warnings);
-    let selector = labels::of([(labels::OME_SERVICE, names::label_value(&owner.name).as_str()), (labels::COMPONENT, ENGINE)]);
+    let selector =
+        labels::of([(labels::OME_SERVICE, names::label_value(&owner.name).as_str()), (labels::COMPONENT, ENGINE)]);
     let mut object_labels = selector.clone();
     object_labels.extend(queue_name(owner));
     Ok(Role {
@@ -180,7 +183,8 @@ fn complete_container(
     warnings: &mut Vec<Warning>,
 ) -> Result<(), Refusal> {
     if container["image"].as_str().is_none_or(str::is_empty) {
-        let message = "neither runtime nor service gives the engine an image: set engine.runner.image, or name a runtime";
+        let message =
+            "neither runtime nor service gives the engine an image: set engine.runner.image, or name a runtime";
         return Err(Refusal::new("NoEngineContainer", message));
     }
     if container["name"].as_str().is_none_or(str::is_empty) {
@@ -215,7 +219,12 @@ fn mount_model(spec: &mut Value, container: &mut Value, decided: &Decided<'_>) {
     let name = model_files::volume_name(model.name);
     volume["name"] = json!(name);
     pod::add_if_absent(spec, "volumes", "name", volume);
-    pod::add_if_absent(container, "volumeMounts", "mountPath", json!({"name": name, "mountPath": path, "readOnly": true}));
+    pod::add_if_absent(
+        container,
+        "volumeMounts",
+        "mountPath",
+        json!({"name": name, "mountPath": path, "readOnly": true}),
+    );
 }
 
 /// The engine first, sidecars after it. A sidecar of the engine's name is the engine seen twice (upstream's habit).
@@ -237,7 +246,12 @@ fn substitute_sidecars(spec: &mut Value, owner: &Owner, warnings: &mut Vec<Warni
 fn substitute(container: &mut Value, owner: &Owner, warnings: &mut Vec<Warning>) {
     let mut missing = Vec::new();
     template::substitute(container, owner, &mut missing);
-    let told = |key| Warning::new("TemplateValueMissing", format!("metadata.{key} is not set on the service; the template variable is empty"));
+    let told = |key| {
+        Warning::new(
+            "TemplateValueMissing",
+            format!("metadata.{key} is not set on the service; the template variable is empty"),
+        )
+    };
     warnings.extend(missing.into_iter().map(told));
 }
 
@@ -264,7 +278,8 @@ fn metadata(decided: &Decided<'_>, base: &Component, over: &Component, selector:
             ("format", format.map(|format| format.name.clone())),
             ("format-version", format.and_then(|format| format.version.clone())),
         ];
-        annotations.extend(facts.into_iter().filter_map(|(key, value)| Some((format!("ome.io/base-model-{key}"), value?))));
+        annotations
+            .extend(facts.into_iter().filter_map(|(key, value)| Some((format!("ome.io/base-model-{key}"), value?))));
     }
     labels.extend(selector.clone());
     let mut metadata = json!({"labels": labels});
@@ -279,7 +294,10 @@ fn replicas(base: &Component, over: &Component, warnings: &mut Vec<Warning>) -> 
     let count = |value: Option<i32>| value.map(|value| value.max(0).unsigned_abs());
     let mut min = count(over.min_replicas.or(base.min_replicas)).unwrap_or(1);
     if min == 0 {
-        warnings.push(Warning::new("ScaleToZeroUnavailable", "minReplicas 0: nothing here wakes an engine yet, one replica stays"));
+        warnings.push(Warning::new(
+            "ScaleToZeroUnavailable",
+            "minReplicas 0: nothing here wakes an engine yet, one replica stays",
+        ));
         min = 1;
     }
     let mut max = count(over.max_replicas.or(base.max_replicas)).unwrap_or(min).max(min);

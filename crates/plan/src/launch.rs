@@ -111,7 +111,12 @@ mod tests {
         Some("vllm"), Some(8080), Some("/models/a"))]
     #[case::unknown_variable(json!({"args": ["--model", "$(WHAT)"]}), None, None, None)]
     #[case::vllm_of_an_sglang_named_model(json!({"image": "vllm/vllm-openai", "args": ["--model", "sglang/x"]}), Some("vllm"), None, Some("sglang/x"))]
-    fn lines(#[case] container: Value, #[case] engine: Option<&'static str>, #[case] port: Option<u16>, #[case] served: Option<&str>) {
+    fn lines(
+        #[case] container: Value,
+        #[case] engine: Option<&'static str>,
+        #[case] port: Option<u16>,
+        #[case] served: Option<&str>,
+    ) {
         assert_eq!(read(&container), Launch { engine, port, served_model: served.map(str::to_owned) });
     }
 }

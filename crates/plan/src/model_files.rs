@@ -24,7 +24,8 @@ pub fn of(storage: Option<&ModelStorage>) -> Option<ModelFiles> {
     if let Some(rest) = uri.strip_prefix("pvc://") {
         return Some(claim(rest));
     }
-    let on_node = storage.path.as_deref().or_else(|| uri.strip_prefix("file://").or_else(|| uri.strip_prefix("local://")));
+    let on_node =
+        storage.path.as_deref().or_else(|| uri.strip_prefix("file://").or_else(|| uri.strip_prefix("local://")));
     if let Some(path) = on_node {
         let source = json!({"hostPath": {"path": path, "type": "DirectoryOrCreate"}});
         return Some(ModelFiles { path: path.to_owned(), volume: Some((source, path.to_owned())) });

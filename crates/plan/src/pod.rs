@@ -39,7 +39,9 @@ enum List {
 /// How the list fields of Pods and Containers merge.
 fn list_of(field: &str) -> List {
     match field {
-        "containers" | "initContainers" | "ephemeralContainers" | "volumes" | "env" | "imagePullSecrets" => List::ByKey("name"),
+        "containers" | "initContainers" | "ephemeralContainers" | "volumes" | "env" | "imagePullSecrets" => {
+            List::ByKey("name")
+        }
         "volumeMounts" => List::ByKey("mountPath"),
         "volumeDevices" => List::ByKey("devicePath"),
         "ports" => List::ByKey("containerPort"),
@@ -54,7 +56,9 @@ fn overlay_items(items: &mut Vec<Value>, more: &[Value], key: &str) {
             // A variable has a value or a source, never both.
             Some(there) if item.get("value").is_some() || item.get("valueFrom").is_some() => *there = item.clone(),
             // A volume has one source.
-            Some(there) if key == "name" && item.get("image").is_none() && there.get("image").is_none() => *there = item.clone(),
+            Some(there) if key == "name" && item.get("image").is_none() && there.get("image").is_none() => {
+                *there = item.clone()
+            }
             Some(there) => overlay(there, item),
             None => items.push(item.clone()),
         }
@@ -64,7 +68,9 @@ fn overlay_items(items: &mut Vec<Value>, more: &[Value], key: &str) {
 /// The container that answers requests: the one with a port named `http`, else the first.
 pub(crate) fn engine_container(template: &Value) -> Option<&Value> {
     let containers = template.pointer("/spec/containers")?.as_array()?;
-    let serves = |container: &&Value| container["ports"].as_array().is_some_and(|ports| ports.iter().any(|port| port["name"] == "http"));
+    let serves = |container: &&Value| {
+        container["ports"].as_array().is_some_and(|ports| ports.iter().any(|port| port["name"] == "http"))
+    };
     containers.iter().find(serves).or_else(|| containers.first())
 }
 
@@ -92,18 +98,24 @@ mod tests {
             "containers": [{"name": "sidecar", "image": "x", "future": {"a": 1}}],
             "dnsPolicy": "Default",
         });
-        overlay(&mut base, &json!({
-            "volumes": [{"name": "shm", "hostPath": {"path": "/dev/shm"}}, {"name": "more", "emptyDir": {}}],
-            "tolerations": [{"key": "a"}, {"key": "b"}],
-            "containers": [{"name": "sidecar", "image": "y"}],
-            "dnsPolicy": "None",
-        }));
-        assert_eq!(base, json!({
-            "volumes": [{"name": "shm", "hostPath": {"path": "/dev/shm"}}, {"name": "more", "emptyDir": {}}],
-            "tolerations": [{"key": "a"}, {"key": "b"}],
-            "containers": [{"name": "sidecar", "image": "y", "future": {"a": 1}}],
-            "dnsPolicy": "None",
-        }));
+        overlay(
+            &mut base,
+            &json!({
+                "volumes": [{"name": "shm", "hostPath": {"path": "/dev/shm"}}, {"name": "more", "emptyDir": {}}],
+                "tolerations": [{"key": "a"}, {"key": "b"}],
+                "containers": [{"name": "sidecar", "image": "y"}],
+                "dnsPolicy": "None",
+            }),
+        );
+        assert_eq!(
+            base,
+            json!({
+                "volumes": [{"name": "shm", "hostPath": {"path": "/dev/shm"}}, {"name": "more", "emptyDir": {}}],
+                "tolerations": [{"key": "a"}, {"key": "b"}],
+                "containers": [{"name": "sidecar", "image": "y", "future": {"a": 1}}],
+                "dnsPolicy": "None",
+            })
+        );
     }
 
     #[test]

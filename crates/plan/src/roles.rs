@@ -40,14 +40,20 @@ fn check_names(owner: &Owner, roles: &[ApiRole]) -> Result<(), Refusal> {
     let mut seen = BTreeSet::new();
     for (at, role) in roles.iter().enumerate() {
         if !seen.insert(&role.name) {
-            return Err(Refusal::new("DuplicateRole", format!("spec.roles[{at}].name: there are two roles named {}", role.name)));
+            return Err(Refusal::new(
+                "DuplicateRole",
+                format!("spec.roles[{at}].name: there are two roles named {}", role.name),
+            ));
         }
         let last = role.replica_count().max(1).unsigned_abs() - 1;
         let name = names::replica(&owner.name, &role.name, last);
         if name.len() > names::LEADER_WORKER_SET_LENGTH || !names::is_dns_1035(&name) {
             let limit = names::LEADER_WORKER_SET_LENGTH;
             let rule = format!("at most {limit} characters a-z, 0-9 and -, beginning with a letter");
-            return Err(Refusal::new("InvalidName", format!("spec.roles[{at}].name: LeaderWorkerSet {name} needs {rule}")));
+            return Err(Refusal::new(
+                "InvalidName",
+                format!("spec.roles[{at}].name: LeaderWorkerSet {name} needs {rule}"),
+            ));
         }
     }
     Ok(())
@@ -63,13 +69,15 @@ fn worker(owner: &Owner, role: &ApiRole, scheduler: Option<&str>) -> Result<Role
     }
     let invalid = |cause: &str| Refusal::new("InvalidTemplate", format!("role {}, {cause}", role.name));
     let mut template = role.template.clone().ok_or_else(|| invalid("template: a worker needs one"))?;
-    let container = pod::engine_container(&template).ok_or_else(|| invalid("template.spec.containers: needs at least one container"))?;
+    let container = pod::engine_container(&template)
+        .ok_or_else(|| invalid("template.spec.containers: needs at least one container"))?;
     if container["image"].as_str().is_none_or(str::is_empty) {
         return Err(invalid("template.spec.containers[0].image: needs an image"));
     }
     let port = launch::port(container, PORT);
     if let Some((field, key)) = labels::reserved(&template) {
-        let message = format!("role {}, template.metadata.{field}[{key}]: the prefix is reserved; use another key", role.name);
+        let message =
+            format!("role {}, template.metadata.{field}[{key}]: the prefix is reserved; use another key", role.name);
         return Err(Refusal::new("ReservedMetadata", message));
     }
     schedule(&mut template, role, scheduler)?;
@@ -130,7 +138,10 @@ fn ignored_fields(role: &ApiRole) -> Vec<Warning> {
     ignored
         .map(|(field, _)| {
             let kind = role.component_type.as_str();
-            Warning::new("FieldIgnored", format!("role {}: {field} has no effect on a {kind}; it belongs to a router role", role.name))
+            Warning::new(
+                "FieldIgnored",
+                format!("role {}: {field} has no effect on a {kind}; it belongs to a router role", role.name),
+            )
         })
         .collect()
 }
@@ -143,7 +154,8 @@ fn routing(owner: &Owner, roles: &[Role], warnings: &mut Vec<Warning>) -> Option
     let mut selector = labels::of([(labels::SERVICE, owner.name.as_str()), (labels::WORKER_INDEX, "0")]);
     if roles.iter().any(|role| role.port != first.port) {
         selector.insert(labels::ROLE_NAME.to_owned(), first.name.clone());
-        let message = format!("roles answer on different ports: requests go to role {} (port {}) only", first.name, first.port);
+        let message =
+            format!("roles answer on different ports: requests go to role {} (port {}) only", first.name, first.port);
         warnings.push(Warning::new("PortsDiffer", message));
     }
     Some(Routing {

@@ -59,7 +59,8 @@ pub fn container(layers: &Layers<'_>, warnings: &mut Vec<Warning>) -> Value {
         ("resources", resources_of(layers, &runtime, &service)),
     ];
     let stated = |value: &Value| !value.is_null() && value.as_array().is_none_or(|items| !items.is_empty());
-    merged.extend(fields.into_iter().filter(|(_, value)| stated(value)).map(|(field, value)| (field.to_owned(), value)));
+    merged
+        .extend(fields.into_iter().filter(|(_, value)| stated(value)).map(|(field, value)| (field.to_owned(), value)));
     Value::Object(merged)
 }
 
@@ -100,7 +101,9 @@ fn resources_of(layers: &Layers<'_>, runtime: &Map<String, Value>, service: &Map
     let sources = [component(layers.runtime), stated(runtime), component(layers.service), stated(service)];
     let base = sources.iter().fold(Value::Null, |merged, upper| resources::overlay(&merged, upper));
     match layers.accelerators {
-        Some(chosen) => resources::merge(&base, &chosen.configuration.resources, &chosen.class, chosen.shape, &chosen.names),
+        Some(chosen) => {
+            resources::merge(&base, &chosen.configuration.resources, &chosen.class, chosen.shape, &chosen.names)
+        }
         None => base,
     }
 }

@@ -149,7 +149,8 @@ fn describe_stated(component: &mut ComponentDecision, template: &Value) {
         return;
     }
     let containers = template.pointer("/spec/containers").and_then(Value::as_array).into_iter().flatten();
-    let asked: Vec<(String, u32)> = containers.filter_map(|container| runner::requested(&container["resources"])).collect();
+    let asked: Vec<(String, u32)> =
+        containers.filter_map(|container| runner::requested(&container["resources"])).collect();
     if let Some((name, _)) = asked.first() {
         component.accelerators_per_node = asked.iter().filter(|(other, _)| other == name).map(|(_, count)| count).sum();
         component.resource = Some(name.clone());
@@ -176,7 +177,8 @@ fn ome_service(snapshot: &Snapshot, service: &ome::InferenceService) -> ServiceP
     let demand = match Demand::of(service, model.map(|model| (model.name.as_str(), &model.spec))) {
         Ok(demand) => demand,
         Err(error) => {
-            let code = if error.path.starts_with("metadata.annotations") { "InvalidAnnotation" } else { "InvalidService" };
+            let code =
+                if error.path.starts_with("metadata.annotations") { "InvalidAnnotation" } else { "InvalidService" };
             return plan.refused(Refusal::new(code, error.to_string()));
         }
     };
@@ -293,7 +295,11 @@ impl<'a> Chosen<'a> {
         Decided {
             service: &service.spec,
             runtime: self.runtime.map(|runtime| NamedRuntime { name: &runtime.name, spec: &runtime.spec }),
-            model: model.map(|model| NamedModel { name: &model.name, spec: &model.spec, category: model.category.as_deref() }),
+            model: model.map(|model| NamedModel {
+                name: &model.name,
+                spec: &model.spec,
+                category: model.category.as_deref(),
+            }),
             offer: &self.offer,
             demand: &self.need,
             accelerators: self.accelerators.clone(),

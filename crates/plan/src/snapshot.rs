@@ -1,7 +1,10 @@
 //! Everything a plan depends on, read once: services to plan, and runtimes, classes, models, nodes and pods to plan with.
 
 use api::manifest::{Document, ManifestError};
-use api::ome::{AcceleratorClass, BaseModel, BaseModelSpec, ClusterBaseModel, ClusterServingRuntime, ServingRuntime, ServingRuntimeSpec};
+use api::ome::{
+    AcceleratorClass, BaseModel, BaseModelSpec, ClusterBaseModel, ClusterServingRuntime, ServingRuntime,
+    ServingRuntimeSpec,
+};
 use api::{fusioninfer, ome};
 use decide::supply::Scope;
 use serde_json::Value;
@@ -144,7 +147,9 @@ impl Snapshot {
             created: text(&document.value, "/metadata/creationTimestamp"),
             spec,
         };
-        let same = |one: &Runtime, other: &Runtime| (one.scope, &one.namespace, &one.name) == (other.scope, &other.namespace, &other.name);
+        let same = |one: &Runtime, other: &Runtime| {
+            (one.scope, &one.namespace, &one.name) == (other.scope, &other.namespace, &other.name)
+        };
         put(&mut self.runtimes, runtime, same);
     }
 
@@ -156,7 +161,9 @@ impl Snapshot {
 
     /// The model of that name: the namespace's before the cluster's, unless `kind` says which.
     pub fn model(&self, namespace: &str, name: &str, kind: Option<&str>) -> Option<&Model> {
-        let find = |wanted: Option<&str>| self.models.iter().find(|model| model.name == name && model.namespace.as_deref() == wanted);
+        let find = |wanted: Option<&str>| {
+            self.models.iter().find(|model| model.name == name && model.namespace.as_deref() == wanted)
+        };
         match kind {
             Some("BaseModel") => find(Some(namespace)),
             // Upstream defaults the kind to ClusterBaseModel in stored objects, so it does not exclude a namespaced one.

@@ -105,7 +105,10 @@ mod tests {
     #[case::annotation("{{ .Annotations.note }}", "hi")]
     #[case::missing("[{{.Labels.none}}]", "[]")]
     // spec: RT-43
-    #[case::jinja("{% for m in messages %}{{ m['content'] }}{{ bos_token }}{% endfor %}", "{% for m in messages %}{{ m['content'] }}{{ bos_token }}{% endfor %}")]
+    #[case::jinja(
+        "{% for m in messages %}{{ m['content'] }}{{ bos_token }}{% endfor %}",
+        "{% for m in messages %}{{ m['content'] }}{{ bos_token }}{% endfor %}"
+    )]
     #[case::field_of_jinja("{{ message.Name }}", "{{ message.Name }}")]
     #[case::open("{{.Name", "{{.Name")]
     #[case::json("{\"a\":{\"b\":{{.Name}}}}", "{\"a\":{\"b\":chat}}")]

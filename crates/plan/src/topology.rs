@@ -156,6 +156,9 @@ impl Refusal {
 
     /// A shape of service that this version does not lay out.
     pub fn not_supported(what: impl std::fmt::Display) -> Self {
-        Self::new("TopologyNotSupported", format!("{what} is not supported yet; use single-node engines without a router"))
+        Self::new(
+            "TopologyNotSupported",
+            format!("{what} is not supported yet; use single-node engines without a router"),
+        )
     }
 }

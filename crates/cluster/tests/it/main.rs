@@ -40,7 +40,9 @@ fn client(code: u16) -> (kube::Client, Journal) {
                 200 => body,
                 _ => failure,
             };
-            Ok::<_, kube::Error>(Response::builder().status(code).body(Full::new(Bytes::from(answer.to_string()))).unwrap())
+            Ok::<_, kube::Error>(
+                Response::builder().status(code).body(Full::new(Bytes::from(answer.to_string()))).unwrap(),
+            )
         }
     });
     (kube::Client::new(service, "default"), journal)

@@ -51,22 +51,25 @@ pub fn parallelism<'a>(words: impl IntoIterator<Item = &'a str>) -> Option<u32> 
         last.value()?.parse::<u32>().ok().filter(|count| *count > 0)
     };
     let (tensor, pipeline) = (number("tensor-parallel-size"), number("pipeline-parallel-size"));
-    (tensor.is_some() || pipeline.is_some())
-        .then(|| tensor.unwrap_or(1).saturating_mul(pipeline.unwrap_or(1)))
+    (tensor.is_some() || pipeline.is_some()).then(|| tensor.unwrap_or(1).saturating_mul(pipeline.unwrap_or(1)))
 }
 
 /// `sh -c "…"` and the like: the words belong to the shell, not to the engine.
 #[must_use]
 pub fn is_shell(command: &[String]) -> bool {
     let shell = command.first().and_then(|program| program.rsplit('/').next());
-    matches!(shell, Some("sh" | "bash" | "ash" | "dash" | "zsh")) && command.iter().any(|word| word.starts_with('-') && word.ends_with('c'))
+    matches!(shell, Some("sh" | "bash" | "ash" | "dash" | "zsh"))
+        && command.iter().any(|word| word.starts_with('-') && word.ends_with('c'))
 }
 
 fn not_applied(accelerator: &[String], because: &str) -> Vec<Warning> {
     if accelerator.is_empty() {
         return Vec::new();
     }
-    let message = format!("{because}; these arguments of the accelerator configuration are not applied: {}", accelerator.join(" "));
+    let message = format!(
+        "{because}; these arguments of the accelerator configuration are not applied: {}",
+        accelerator.join(" ")
+    );
     vec![Warning::new("AcceleratorArgsNotApplied", message)]
 }
 
@@ -106,7 +109,8 @@ fn flags(words: &[String]) -> BTreeSet<String> {
 }
 
 fn without(words: &[String], dropped: &BTreeSet<String>) -> Vec<String> {
-    let kept = segments(words).into_iter().filter(|segment| segment.flag.as_ref().is_none_or(|flag| !dropped.contains(flag)));
+    let kept =
+        segments(words).into_iter().filter(|segment| segment.flag.as_ref().is_none_or(|flag| !dropped.contains(flag)));
     kept.flat_map(|segment| segment.words).cloned().collect()
 }
 
@@ -160,7 +164,8 @@ fn canonical(name: &str, bare: &str) -> String {
     if short {
         return format!("-{bare}");
     }
-    if let Some((whole, _)) = ALIASES.iter().find(|(whole, aliases)| *whole == bare || aliases.contains(&bare.as_str())) {
+    if let Some((whole, _)) = ALIASES.iter().find(|(whole, aliases)| *whole == bare || aliases.contains(&bare.as_str()))
+    {
         return (*whole).to_owned();
     }
     let mut longer = WHOLE.iter().filter(|whole| bare.len() > 3 && whole.starts_with(&bare));
@@ -196,13 +201,28 @@ mod tests {
         "--host=0.0.0.0 --port=8080 --model-path=${MODEL_PATH} --tp-size=8 --trust-remote-code --enable-prefix-caching --enable-cuda-graph --enable-chunked-prefill --num-speculative-tokens=5"
     )]
     // spec: ACC-91
-    #[case::a_repeated_flag_loses_all_its_values("--cuda-graph-bs 1 2 4 --port 80", "--cuda-graph-bs 8 16", "", "--port 80 --cuda-graph-bs 8 16")]
-    #[case::repeated_flags_survive("--lora-modules a --lora-modules b", "--port 80", "", "--lora-modules a --lora-modules b --port 80")]
+    #[case::a_repeated_flag_loses_all_its_values(
+        "--cuda-graph-bs 1 2 4 --port 80",
+        "--cuda-graph-bs 8 16",
+        "",
+        "--port 80 --cuda-graph-bs 8 16"
+    )]
+    #[case::repeated_flags_survive(
+        "--lora-modules a --lora-modules b",
+        "--port 80",
+        "",
+        "--lora-modules a --lora-modules b --port 80"
+    )]
     #[case::negative_values("--seed -1 --port 80", "--seed -5", "", "--port 80 --seed -5")]
     // spec: ACC-92
     #[case::aliases("--port 80", "--tp 4", "--tensor-parallel-size=8 --x", "--port 80 --tp 4 --x")]
     #[case::prefix("", "--mem-frac=0.8", "--mem-fraction-static 0.95", "--mem-frac=0.8")]
-    #[case::not_aliases("", "--mem-fraction-static=0.8", "--gpu-memory-utilization=0.9", "--mem-fraction-static=0.8 --gpu-memory-utilization=0.9")]
+    #[case::not_aliases(
+        "",
+        "--mem-fraction-static=0.8",
+        "--gpu-memory-utilization=0.9",
+        "--mem-fraction-static=0.8 --gpu-memory-utilization=0.9"
+    )]
     // spec: ACC-90
     #[case::accelerator_over_runtime("--tp-size 1 --x", "", "--tp 2", "--x --tp 2")]
     fn merged(#[case] runtime: &str, #[case] service: &str, #[case] accelerator: &str, #[case] expect: &str) {
@@ -213,7 +233,12 @@ mod tests {
     }
 
     #[rstest]
-    #[case::list("python3 -m sglang.launch_server --tp-size 1 --host 0.0.0.0", "python3 -m sglang.launch_server --host 0.0.0.0", "--tp 2", false)]
+    #[case::list(
+        "python3 -m sglang.launch_server --tp-size 1 --host 0.0.0.0",
+        "python3 -m sglang.launch_server --host 0.0.0.0",
+        "--tp 2",
+        false
+    )]
     #[case::shell("sh -c exec", "sh -c exec", "", true)]
     fn a_command_of_the_runtime(#[case] command: &str, #[case] expect: &str, #[case] args: &str, #[case] warned: bool) {
         let runtime = Line { command: words(command), args: Vec::new() };
@@ -225,7 +250,8 @@ mod tests {
     #[test]
     fn a_command_of_the_service_switches_accelerator_args_off() {
         let service = Line { command: words("my-engine"), args: Vec::new() };
-        let (merged, warnings) = merge(&Line { command: words("other"), args: words("--a") }, &service, &words("--tp 2"));
+        let (merged, warnings) =
+            merge(&Line { command: words("other"), args: words("--a") }, &service, &words("--tp 2"));
         assert_eq!(merged, service);
         assert_eq!(warnings[0].code, "AcceleratorArgsNotApplied");
     }

@@ -60,7 +60,8 @@ fn of_class(class: &Class) -> (BTreeMap<String, String>, Vec<Value>) {
     }
     let mut terms: Vec<Value> = Vec::new();
     if !discovery.node_selector.is_empty() {
-        let equals = discovery.node_selector.iter().map(|(key, value)| json!({"key": key, "operator": "In", "values": [value]}));
+        let equals =
+            discovery.node_selector.iter().map(|(key, value)| json!({"key": key, "operator": "In", "values": [value]}));
         terms.push(json!({"matchExpressions": equals.collect::<Vec<_>>()}));
     }
     terms.extend(discovery.terms.iter().map(schedulable_term));
@@ -120,7 +121,8 @@ fn and(merged: Option<Value>, affinity: &Value) -> Value {
     let mut joined = concatenated(merged, affinity);
     if !ours.is_empty() && !theirs.is_empty() {
         let product = ours.iter().flat_map(|one| theirs.iter().map(|other| both(one, other))).collect::<Vec<_>>();
-        joined["nodeAffinity"]["requiredDuringSchedulingIgnoredDuringExecution"] = json!({"nodeSelectorTerms": product});
+        joined["nodeAffinity"]["requiredDuringSchedulingIgnoredDuringExecution"] =
+            json!({"nodeSelectorTerms": product});
     }
     joined
 }

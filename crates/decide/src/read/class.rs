@@ -73,7 +73,10 @@ fn cost(stated: Option<&api::ome::AcceleratorCost>) -> Result<Cost, ReadError> {
         Some("medium") => Some(Tier::Medium),
         Some("high") => Some(Tier::High),
         Some(other) => {
-            return Err(ReadError::new("spec.cost.tier", format!("\"{other}\" is not a tier; one of low, medium, high")));
+            return Err(ReadError::new(
+                "spec.cost.tier",
+                format!("\"{other}\" is not a tier; one of low, medium, high"),
+            ));
         }
     };
     Ok(Cost {

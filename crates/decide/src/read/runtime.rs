@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 
 use api::memory::AcceleratorMemory;
 use api::ome::{
-    AcceleratorModelConfig, AcceleratorPreference, AcceleratorRequirements, Component as ComponentSpec, ServingRuntimeSpec,
-    SupportedModelFormat,
+    AcceleratorModelConfig, AcceleratorPreference, AcceleratorRequirements, Component as ComponentSpec,
+    ServingRuntimeSpec, SupportedModelFormat,
 };
 use api::size::ParameterCount;
 use serde_json::{Map, Value, json};
@@ -95,14 +95,19 @@ fn requirements(stated: Option<&AcceleratorRequirements>) -> Result<Requirements
         stated: true,
         classes: (!classes.is_empty()).then_some(classes),
         required: specified.and(&deployed_limits(stated, path)?),
-        preferences: preferences.map(|(index, entry)| preference(&format!("{path}.preferenceOrder[{index}]"), entry)).collect::<Result<_, _>>()?,
+        preferences: preferences
+            .map(|(index, entry)| preference(&format!("{path}.preferenceOrder[{index}]"), entry))
+            .collect::<Result<_, _>>()?,
     })
 }
 
 fn deployed_limits(stated: &AcceleratorRequirements, path: &str) -> Result<Capabilities, ReadError> {
     Ok(Capabilities {
         memory: stated.min_memory.map(gibibytes),
-        compute: compute_capability(&format!("{path}.minArchitectureVersion"), stated.min_architecture_version.as_ref())?,
+        compute: compute_capability(
+            &format!("{path}.minArchitectureVersion"),
+            stated.min_architecture_version.as_ref(),
+        )?,
         features: stated.required_features.iter().map(|feature| feature.to_lowercase()).collect(),
         performance: Performance { fp16: stated.min_compute_performance_tflops.map(tflops), ..Performance::default() },
         ..Capabilities::default()
@@ -119,7 +124,8 @@ pub(super) fn tflops(number: i64) -> f64 {
 }
 
 fn preference(path: &str, entry: &AcceleratorPreference) -> Result<Preference, ReadError> {
-    let read = |(index, item): (usize, &BTreeMap<String, String>)| condition(&format!("{path}.conditions[{index}]"), item);
+    let read =
+        |(index, item): (usize, &BTreeMap<String, String>)| condition(&format!("{path}.conditions[{index}]"), item);
     let conditions = entry.conditions.iter().enumerate().map(read).collect::<Result<_, _>>()?;
     Ok(Preference { class: entry.class.clone(), score: entry.score, conditions })
 }
@@ -148,7 +154,8 @@ fn comparison(path: &str, text: &str) -> Result<Comparison, ReadError> {
     ];
     let text = text.trim();
     let read = OPERATORS.iter().find_map(|(sign, operator)| Some((*operator, text.strip_prefix(sign)?)));
-    let (operator, rest) = read.ok_or_else(|| ReadError::new(path, format!("\"{text}\" is not a comparison; write one like \"<30B\"")))?;
+    let (operator, rest) =
+        read.ok_or_else(|| ReadError::new(path, format!("\"{text}\" is not a comparison; write one like \"<30B\"")))?;
     let value = rest.trim().parse::<ParameterCount>().map_err(|error| ReadError::new(path, error))?;
     Ok(Comparison { operator, value: value.0 })
 }

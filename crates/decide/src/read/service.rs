@@ -3,13 +3,15 @@
 use std::collections::BTreeMap;
 
 use api::ome::{
-    AcceleratorConstraints, AcceleratorSelector, BaseModelSpec, Component as ComponentSpec, InferenceService, SelectionPolicy,
-    SelectionStrategy,
+    AcceleratorConstraints, AcceleratorSelector, BaseModelSpec, Component as ComponentSpec, InferenceService,
+    SelectionPolicy, SelectionStrategy,
 };
 
 use super::runtime::{gibibytes, tflops};
 use super::{ReadError, capabilities, compute_capability, configurations, named};
-use crate::demand::{Capabilities, Component, ComponentDemand, Demand, Model, ModelDemand, Performance, Ranking, Selector};
+use crate::demand::{
+    Capabilities, Component, ComponentDemand, Demand, Model, ModelDemand, Performance, Ranking, Selector,
+};
 use crate::reason::Warning;
 
 // Annotations of a service that outrank its fields.
@@ -34,7 +36,8 @@ impl Demand {
         }
         let protocol = spec.model.as_ref().and_then(|model| model.protocol_version.clone());
         let tuned = [&engine, &spec.decoder].into_iter().flatten();
-        let tuned = tuned.into_iter().any(|c| c.accelerator_override.is_some() || !c.accelerator_configurations.is_empty());
+        let tuned =
+            tuned.into_iter().any(|c| c.accelerator_override.is_some() || !c.accelerator_configurations.is_empty());
         let annotated = [CLASS, STRATEGY, COST_THRESHOLD].iter().any(|name| annotations.contains_key(*name));
         Ok(Self {
             namespace: service.metadata.namespace.clone().unwrap_or_else(|| "default".to_owned()),
@@ -59,7 +62,11 @@ impl Model {
         Ok(Self {
             name: name.to_owned(),
             format: format.unwrap_or_default(),
-            framework: spec.model_framework.as_ref().map(|framework| named("spec.modelFramework", framework)).transpose()?,
+            framework: spec
+                .model_framework
+                .as_ref()
+                .map(|framework| named("spec.modelFramework", framework))
+                .transpose()?,
             architecture: spec.model_architecture.clone(),
             quantization: spec.quantization.clone(),
             parameters: spec.model_parameter_size.map(|size| size.0),
@@ -82,7 +89,10 @@ fn annotations(service: &InferenceService, warnings: &mut Vec<Warning>) -> BTree
     for (name, value) in service.metadata.annotations.iter().flatten() {
         let before = all.insert(name.clone(), value.clone());
         if before.is_some_and(|before| before != *value) {
-            warnings.push(Warning::new("AnnotationOverridden", format!("{name}: metadata.annotations win over spec.annotations")));
+            warnings.push(Warning::new(
+                "AnnotationOverridden",
+                format!("{name}: metadata.annotations win over spec.annotations"),
+            ));
         }
     }
     all
@@ -164,7 +174,10 @@ fn limits(stated: &AcceleratorConstraints, path: &str) -> Result<Capabilities, R
     Ok(Capabilities {
         memory: stated.min_memory.map(gibibytes),
         max_memory: stated.max_memory.map(gibibytes),
-        compute: compute_capability(&format!("{path}.minArchitectureVersion"), stated.min_architecture_version.as_ref())?,
+        compute: compute_capability(
+            &format!("{path}.minArchitectureVersion"),
+            stated.min_architecture_version.as_ref(),
+        )?,
         features: stated.required_features.iter().map(|feature| feature.to_lowercase()).collect(),
         bandwidth: None,
         performance: Performance { fp16: stated.min_compute_performance_tflops.map(tflops), ..Performance::default() },
@@ -188,7 +201,8 @@ fn annotate(selector: &mut Selector, annotations: &BTreeMap<String, String>) -> 
         };
     }
     if let Some(text) = annotations.get(COST_THRESHOLD) {
-        let dollars = text.trim().trim_start_matches('$').parse::<f64>().ok().filter(|price| price.is_finite() && *price > 0.0);
+        let dollars =
+            text.trim().trim_start_matches('$').parse::<f64>().ok().filter(|price| price.is_finite() && *price > 0.0);
         let cause = || format!("\"{text}\" is not a price; write dollars per hour, such as \"2.50\"");
         selector.cost_threshold = Some(dollars.ok_or_else(|| ReadError::new(path(COST_THRESHOLD), cause()))?);
     }

@@ -9,9 +9,9 @@ use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use serde_json::{Value, json};
 
+use super::Call;
 use super::path::Target;
 use super::respond::{self, Shape};
-use super::Call;
 use crate::server::{Server, key};
 use crate::store::{Compacted, Place, Snapshot};
 use crate::table::Table;

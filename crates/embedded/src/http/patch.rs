@@ -36,8 +36,7 @@ fn patched<'a>(
     let resource = &target.resource;
     let change = reader(target, call)?;
     Ok(move |current: Option<&Value>| {
-        let current =
-            current.ok_or_else(|| Status::not_found(&resource.qualified(), target.name()))?;
+        let current = current.ok_or_else(|| Status::not_found(&resource.qualified(), target.name()))?;
         let shown = respond::present(resource, &Arc::new(current.clone()));
         Ok(Proposal::Written(stored(resource, change(&shown)?)))
     })

@@ -15,10 +15,18 @@ pub(crate) enum Path {
     Core,
     /// `/apis`
     Groups,
-    Group { group: String },
-    GroupVersion { group: String, version: String },
+    Group {
+        group: String,
+    },
+    GroupVersion {
+        group: String,
+        version: String,
+    },
     OpenApiIndex,
-    OpenApi { group: String, version: String },
+    OpenApi {
+        group: String,
+        version: String,
+    },
     Resource(Asked),
     Unknown,
 }
@@ -59,9 +67,7 @@ impl Path {
             ["apis", group, version] => Self::GroupVersion { group: owned(group), version: owned(version) },
             ["openapi", "v3"] => Self::OpenApiIndex,
             ["openapi", "v3", "api", version] => Self::OpenApi { group: String::new(), version: owned(version) },
-            ["openapi", "v3", "apis", group, version] => {
-                Self::OpenApi { group: owned(group), version: owned(version) }
-            }
+            ["openapi", "v3", "apis", group, version] => Self::OpenApi { group: owned(group), version: owned(version) },
             ["api", version, rest @ ..] => Self::resource("", version, rest),
             ["apis", group, version, rest @ ..] => Self::resource(group, version, rest),
             _ => Self::Unknown,
@@ -73,12 +79,9 @@ impl Path {
         let owned = |text: &&str| Some((*text).to_owned());
         let core = group.is_empty();
         Self::Resource(match rest {
-            ["namespaces", name, subresource @ ("status" | "finalize")] if core => Asked {
-                plural: "namespaces".to_owned(),
-                name: owned(name),
-                subresource: owned(subresource),
-                ..asked
-            },
+            ["namespaces", name, subresource @ ("status" | "finalize")] if core => {
+                Asked { plural: "namespaces".to_owned(), name: owned(name), subresource: owned(subresource), ..asked }
+            }
             ["namespaces", name] if core => Asked { plural: "namespaces".to_owned(), name: owned(name), ..asked },
             ["namespaces", namespace, plural, rest @ ..] if rest.len() <= 2 => Asked {
                 plural: (*plural).to_owned(),
@@ -102,8 +105,7 @@ impl Path {
 
 impl Asked {
     pub(crate) fn find(self, registry: &Registry) -> Result<Target, Status> {
-        let resource =
-            registry.get(&self.group, &self.version, &self.plural).ok_or_else(Status::no_such_path)?;
+        let resource = registry.get(&self.group, &self.version, &self.plural).ok_or_else(Status::no_such_path)?;
         let scoped = self.namespace.is_some();
         if resource.namespaced != scoped && (scoped || self.name.is_some()) {
             return Err(Status::no_such_path());

@@ -54,7 +54,9 @@ impl Query {
         match self.get("dryRun") {
             None => Ok(false),
             Some("All") => Ok(true),
-            Some(other) => Err(Status::bad_request(format!("dryRun: Unsupported value: {other:?}: supported values: \"All\""))),
+            Some(other) => {
+                Err(Status::bad_request(format!("dryRun: Unsupported value: {other:?}: supported values: \"All\"")))
+            }
         }
     }
 

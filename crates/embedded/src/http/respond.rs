@@ -115,9 +115,9 @@ pub(crate) fn discovery(accept: &str, registry: &Registry, core: bool) -> Respon
     let aggregated = accept
         .split(',')
         .find(|entry| entry.contains("as=APIGroupDiscoveryList") && entry.contains("g=apidiscovery.k8s.io"));
-    let version = aggregated.and_then(|entry| ["v2", "v2beta1"].into_iter().find(|version| {
-        entry.split(';').any(|part| part.trim() == format!("v={version}"))
-    }));
+    let version = aggregated.and_then(|entry| {
+        ["v2", "v2beta1"].into_iter().find(|version| entry.split(';').any(|part| part.trim() == format!("v={version}")))
+    });
     let Some(version) = version else {
         return object(&if core { discovery::core_versions() } else { discovery::groups(registry) });
     };
@@ -144,11 +144,14 @@ mod tests {
 
     #[rstest]
     #[case::none("", Some(Shape::Full))]
-    #[case::kubectl_get("application/json;as=Table;v=v1;g=meta.k8s.io,application/json;as=Table;v=v1beta1;g=meta.k8s.io,application/json", Some(Shape::Table))]
+    #[case::kubectl_get(
+        "application/json;as=Table;v=v1;g=meta.k8s.io,application/json;as=Table;v=v1beta1;g=meta.k8s.io,application/json",
+        Some(Shape::Table)
+    )]
     #[case::kubectl_describe("application/vnd.kubernetes.protobuf,application/json", Some(Shape::Full))]
     #[case::owns("application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1", Some(Shape::Metadata))]
     #[case::protobuf("application/vnd.kubernetes.protobuf", None)]
-    fn accept(#[case] accept: &str, #[case] expected: Option<Shape>) {
+    fn the_first_served_type_wins(#[case] accept: &str, #[case] expected: Option<Shape>) {
         assert_eq!(Shape::negotiate(accept).ok(), expected);
     }
 }

@@ -33,8 +33,7 @@ pub(super) fn serve(server: &Server, target: &Target, call: &Call) -> Result<Res
         Ok(Proposal::Written(object))
     };
     let options = call.query.write_options(&call.agent)?;
-    let outcome =
-        server.modify(resource, Face::Main, target.namespace(), target.name(), &options, &propose)?;
+    let outcome = server.modify(resource, Face::Main, target.namespace(), target.name(), &options, &propose)?;
     Ok(respond::object(&view(resource, paths, &outcome.object)))
 }
 
@@ -50,9 +49,9 @@ fn view(resource: &Resource, paths: &ScalePaths, object: &Value) -> Value {
     let selector = paths.selector.as_ref().and_then(|path| object.pointer(path));
     let selector = match selector {
         Some(Value::String(text)) => text.clone(),
-        Some(selector) if !resource.custom => LabelSelector::from_json(selector)
-            .map(|selector| selector.to_string())
-            .unwrap_or_default(),
+        Some(selector) if !resource.custom => {
+            LabelSelector::from_json(selector).map(|selector| selector.to_string()).unwrap_or_default()
+        }
         _ => String::new(),
     };
     let metadata = &object["metadata"];

@@ -110,9 +110,7 @@ impl Watch {
 
     fn record(&mut self, record: &Record) {
         let key = &record.key;
-        if key.resource != self.resource.storage
-            || self.namespace.as_ref().is_some_and(|only| *only != key.namespace)
-        {
+        if key.resource != self.resource.storage || self.namespace.as_ref().is_some_and(|only| *only != key.namespace) {
             return;
         }
         let (old, new) = (self.wanted(record.old.as_ref()), self.wanted(record.new.as_ref()));
@@ -178,8 +176,12 @@ impl Watch {
             metadata["annotations"] = json!({"k8s.io/initial-events-end": "true"});
         }
         let object = match self.shape {
-            Shape::Table => json!({"kind": "Table", "apiVersion": "meta.k8s.io/v1", "metadata": metadata, "columnDefinitions": null, "rows": []}),
-            Shape::Metadata => json!({"kind": "PartialObjectMetadata", "apiVersion": "meta.k8s.io/v1", "metadata": metadata}),
+            Shape::Table => {
+                json!({"kind": "Table", "apiVersion": "meta.k8s.io/v1", "metadata": metadata, "columnDefinitions": null, "rows": []})
+            }
+            Shape::Metadata => {
+                json!({"kind": "PartialObjectMetadata", "apiVersion": "meta.k8s.io/v1", "metadata": metadata})
+            }
             Shape::Full => {
                 json!({"kind": self.resource.kind, "apiVersion": self.resource.api_version(), "metadata": metadata})
             }

@@ -40,8 +40,7 @@ pub(super) fn replace(server: &Server, target: &Target, call: &Call) -> Result<R
     }
     let options = call.query.write_options(&call.agent)?;
     let propose = |_: Option<&Value>| Ok(Proposal::Written(object.clone()));
-    let outcome =
-        server.modify(resource, face(target), target.namespace(), target.name(), &options, &propose)?;
+    let outcome = server.modify(resource, face(target), target.namespace(), target.name(), &options, &propose)?;
     Ok(respond::written(resource, &outcome))
 }
 

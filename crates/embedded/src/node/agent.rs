@@ -38,8 +38,7 @@ pub async fn run(server: Server, ports: Ports, stop: CancellationToken) {
     server.set_logs(Arc::new(logs.clone()));
     let addresses = Addresses::new(ports.random.as_ref());
     let shared = Arc::new(Shared { server, ports, logs, addresses });
-    let mut agent =
-        Agent { shared, shutdown: CancellationToken::new(), pods: BTreeMap::new(), tasks: JoinSet::new() };
+    let mut agent = Agent { shared, shutdown: CancellationToken::new(), pods: BTreeMap::new(), tasks: JoinSet::new() };
     agent.everything();
     loop {
         tokio::select! {

@@ -22,7 +22,10 @@ use crate::workloads::ownership;
 /// What a container tells its Pod.
 #[derive(Debug)]
 pub(crate) enum News {
-    Waiting { reason: &'static str, message: String },
+    Waiting {
+        reason: &'static str,
+        message: String,
+    },
     Running,
     Found(Finding),
     Ended(Ended),

@@ -160,7 +160,8 @@ fn host_address(value: String, pod: &Value, sources: &dyn Sources) -> Result<Str
     if !service || namespace != object::namespace(pod) {
         return Ok(value);
     }
-    let is_host = |p: &Value| object::text(p, "/spec/hostname") == host && object::text(p, "/spec/subdomain") == subdomain;
+    let is_host =
+        |p: &Value| object::text(p, "/spec/hostname") == host && object::text(p, "/spec/subdomain") == subdomain;
     if is_host(pod) {
         return Ok(object::text(pod, "/status/podIP").to_owned());
     }
@@ -273,13 +274,15 @@ mod tests {
     fn missing_sources_name_themselves() {
         let error = env(json!([{"name": "V", "valueFrom": {"secretKeyRef": {"name": "nope", "key": "k"}}}]));
         assert_eq!(error.unwrap_err().to_string(), "secret \"nope\" not found");
-        let optional = json!([{"name": "V", "valueFrom": {"secretKeyRef": {"name": "nope", "key": "k", "optional": true}}}]);
+        let optional =
+            json!([{"name": "V", "valueFrom": {"secretKeyRef": {"name": "nope", "key": "k", "optional": true}}}]);
         assert_eq!(env(optional).unwrap(), []);
     }
 
     #[test]
     fn a_host_name_becomes_an_address() {
-        let all = env(json!([{"name": "LEADER", "value": "l-0.l.n"}, {"name": "URL", "value": "$(LEADER):80"}])).unwrap();
+        let all =
+            env(json!([{"name": "LEADER", "value": "l-0.l.n"}, {"name": "URL", "value": "$(LEADER):80"}])).unwrap();
         assert_eq!(all[0].1, "127.16.0.9");
         assert_eq!(all[1].1, "127.16.0.9:80");
         assert_eq!(env(json!([{"name": "IMAGE", "value": "a.b.c"}])).unwrap()[0].1, "a.b.c");

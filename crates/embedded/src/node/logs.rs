@@ -214,10 +214,8 @@ impl Pod {
             (None, [only]) => Some(only),
             (None, all) => {
                 let names: Vec<&str> = all.iter().map(|c| c.name.as_str()).collect();
-                let message = format!(
-                    "a container name must be specified for pod {pod}, choose one of: [{}]",
-                    names.join(" ")
-                );
+                let message =
+                    format!("a container name must be specified for pod {pod}, choose one of: [{}]", names.join(" "));
                 return Err(Status::bad_request(message));
             }
         };

@@ -54,7 +54,10 @@ pub(crate) enum Finding {
     Ready,
     Unready,
     /// The first failure of a row: which probe, and why.
-    Failed { probe: &'static str, why: String },
+    Failed {
+        probe: &'static str,
+        why: String,
+    },
 }
 
 /// Who is asked, and by what means.
@@ -261,8 +264,12 @@ impl Question {
             }
             Self::Exec { command } => {
                 let log = LogSink::default();
-                let container =
-                    Container { command: command.clone(), args: Vec::new(), log: log.clone(), ..target.container.clone() };
+                let container = Container {
+                    command: command.clone(),
+                    args: Vec::new(),
+                    log: log.clone(),
+                    ..target.container.clone()
+                };
                 let exit = target.runner.run(container, CancellationToken::new()).await;
                 let output: Vec<u8> = log.lines(None).iter().flat_map(|line| line.to_vec()).collect();
                 let why = || format!("exit code {}: {}", exit.code, String::from_utf8_lossy(&output).trim_end());

@@ -114,9 +114,8 @@ fn conditions(pod: &Value, status: &mut Value, containers: &[Container], phase: 
         (false, false) => "ContainersNotReady",
     };
     let message = if finished { "" } else { message.as_str() };
-    let gates_open = gates(pod).all(|gate| {
-        condition::find(status, gate).is_some_and(|c| object::text(c, "/status") == "True")
-    });
+    let gates_open =
+        gates(pod).all(|gate| condition::find(status, gate).is_some_and(|c| object::text(c, "/status") == "True"));
     condition::set(status, Condition { kind: "ContainersReady", status: ready, reason, message }, now);
     let condition = if ready && !gates_open {
         let message = "the status of pod readiness gate is not \"True\"";

@@ -59,9 +59,16 @@ pub struct ScalePaths {
 enum SchemaSource {
     /// `x-kubernetes-preserve-unknown-fields` over everything.
     Open,
-    Custom { schema: Arc<Schema>, raw: Arc<Value> },
+    Custom {
+        schema: Arc<Schema>,
+        raw: Arc<Value>,
+    },
     /// Generated from the type at first use: most kinds are never written.
-    Builtin { generate: Option<fn() -> Value>, document: Document, made: Arc<OnceLock<Option<Arc<Schema>>>> },
+    Builtin {
+        generate: Option<fn() -> Value>,
+        document: Document,
+        made: Arc<OnceLock<Option<Arc<Schema>>>>,
+    },
 }
 
 /// Makes the name of a schema and every schema it refers to.
@@ -155,7 +162,10 @@ pub(crate) fn document_schema(resource: &Resource) -> (String, Map<String, Value
             let mut schema = Value::clone(raw);
             let properties = schema.pointer_mut("/properties").and_then(Value::as_object_mut);
             if let Some(properties) = properties {
-                properties.insert("metadata".to_owned(), json!({"type": "object", "description": "Standard object's metadata."}));
+                properties.insert(
+                    "metadata".to_owned(),
+                    json!({"type": "object", "description": "Standard object's metadata."}),
+                );
                 properties.entry("apiVersion").or_insert_with(|| json!({"type": "string"}));
                 properties.entry("kind").or_insert_with(|| json!({"type": "string"}));
             }
@@ -198,10 +208,7 @@ impl Registry {
 
     #[must_use]
     pub fn by_kind(&self, api_version: &str, kind: &str) -> Option<Arc<Resource>> {
-        self.resources
-            .values()
-            .find(|resource| resource.kind == kind && resource.api_version() == api_version)
-            .cloned()
+        self.resources.values().find(|resource| resource.kind == kind && resource.api_version() == api_version).cloned()
     }
 
     /// In order of group, version and plural.

@@ -228,7 +228,11 @@ mod tests {
     #[test]
     fn the_message_is_the_schedulers_own() {
         let unfit = |reason: &str, preemptable| Unfit { reasons: vec![reason.to_owned()], preemptable };
-        let text = explain(&[unfit("Insufficient cpu", true), unfit("node(s) were unschedulable", false), unfit("Insufficient cpu", true)]);
+        let text = explain(&[
+            unfit("Insufficient cpu", true),
+            unfit("node(s) were unschedulable", false),
+            unfit("Insufficient cpu", true),
+        ]);
         assert_eq!(
             text,
             "0/3 nodes are available: 1 node(s) were unschedulable, 2 Insufficient cpu. preemption: 0/3 nodes are available: 1 Preemption is not helpful for scheduling, 2 No preemption victims found for incoming pod."

@@ -280,10 +280,7 @@ mod tests {
             Outcome::Bind { node } => Some(node.clone()),
             Outcome::Wait { .. } => None,
         };
-        verdicts
-            .iter()
-            .map(|v| (object::name(&v.pod), node(v).map(|n| &*Box::leak(n.into_boxed_str()))))
-            .collect()
+        verdicts.iter().map(|v| (object::name(&v.pod), node(v).map(|n| &*Box::leak(n.into_boxed_str())))).collect()
     }
 
     #[test]
@@ -292,12 +289,17 @@ mod tests {
         let verdicts = assign(&pods, &[node("y", 8), node("x", 8)], &[]);
         assert_eq!(bound(&verdicts), [("a", Some("x")), ("b", Some("y")), ("c", None)]);
         let Outcome::Wait { message, .. } = &verdicts[2].outcome else { panic!() };
-        assert!(message.starts_with("0/2 nodes are available: 2 Insufficient nvidia.com/gpu. preemption: "), "{message}");
+        assert!(
+            message.starts_with("0/2 nodes are available: 2 Insufficient nvidia.com/gpu. preemption: "),
+            "{message}"
+        );
     }
 
     #[test]
     fn a_gang_is_placed_together_or_not_at_all() {
-        let group = |minimum: u64| Arc::new(json!({"metadata": {"name": "g", "namespace": "n"}, "spec": {"minMember": minimum}}));
+        let group = |minimum: u64| {
+            Arc::new(json!({"metadata": {"name": "g", "namespace": "n"}, "spec": {"minMember": minimum}}))
+        };
         let pods = [pod("a", 8, Some("g")), pod("b", 8, Some("g"))];
         let none = assign(&pods, &[node("x", 8)], &[group(2)]);
         assert_eq!(bound(&none), [("a", None), ("b", None)]);

@@ -60,24 +60,19 @@ pub(super) fn columns(storage: &str) -> Vec<Column> {
             column("External-IP", "string", 0, |_, _| or_none("")),
             column("Port(s)", "string", 0, |service, _| or_none(&service_ports(service))),
             age(),
-            column("Selector", "string", 1, |service, _| {
-                or_none(&pairs(service.pointer("/spec/selector")))
-            }),
+            column("Selector", "string", 1, |service, _| or_none(&pairs(service.pointer("/spec/selector")))),
         ],
         "events" => vec![
             column("Last Seen", "string", 0, |event, now| json!(last_seen(event, now))),
             column("Type", "string", 0, |event, _| json!(object::text(event, "/type"))),
             column("Reason", "string", 0, |event, _| json!(object::text(event, "/reason"))),
             column("Object", "string", 0, |event, _| json!(event_object(event))),
-            column("Message", "string", 0, |event, _| {
-                json!(first(event, &["/message", "/note"]).trim())
-            }),
+            column("Message", "string", 0, |event, _| json!(first(event, &["/message", "/note"]).trim())),
             column("Count", "integer", 1, |event, _| json!(number(event, "/count"))),
         ],
-        "namespaces" => vec![
-            column("Status", "string", 0, |object, _| json!(object::text(object, "/status/phase"))),
-            age(),
-        ],
+        "namespaces" => {
+            vec![column("Status", "string", 0, |object, _| json!(object::text(object, "/status/phase"))), age()]
+        }
         "configmaps" | "secrets" => vec![
             column("Data", "string", 0, |object, _| {
                 json!(object.get("data").and_then(Value::as_object).map_or(0, serde_json::Map::len))
@@ -87,10 +82,9 @@ pub(super) fn columns(storage: &str) -> Vec<Column> {
         "customresourcedefinitions.apiextensions.k8s.io" => vec![column("Created At", "date", 0, |object, _| {
             json!(object::text(object, "/metadata/creationTimestamp"))
         })],
-        "leases.coordination.k8s.io" => vec![
-            column("Holder", "string", 0, |object, _| json!(object::text(object, "/spec/holderIdentity"))),
-            age(),
-        ],
+        "leases.coordination.k8s.io" => {
+            vec![column("Holder", "string", 0, |object, _| json!(object::text(object, "/spec/holderIdentity"))), age()]
+        }
         _ => vec![age()],
     }
 }
@@ -160,8 +154,7 @@ fn node_status(node: &Value) -> String {
 
 fn node_roles(node: &Value) -> String {
     let labels = node.pointer("/metadata/labels").and_then(Value::as_object).into_iter().flatten();
-    let roles: Vec<&str> =
-        labels.filter_map(|(label, _)| label.strip_prefix("node-role.kubernetes.io/")).collect();
+    let roles: Vec<&str> = labels.filter_map(|(label, _)| label.strip_prefix("node-role.kubernetes.io/")).collect();
     roles.join(",")
 }
 

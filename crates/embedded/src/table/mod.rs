@@ -82,12 +82,7 @@ impl Table {
 // === impl Column ===
 
 impl Column {
-    pub(crate) fn made(
-        name: &str,
-        kind: &str,
-        priority: i64,
-        cell: fn(&Value, jiff::Timestamp) -> Value,
-    ) -> Self {
+    pub(crate) fn made(name: &str, kind: &str, priority: i64, cell: fn(&Value, jiff::Timestamp) -> Value) -> Self {
         Self { name: name.to_owned(), kind: kind.to_owned(), priority, cell: Cell::Made(cell) }
     }
 

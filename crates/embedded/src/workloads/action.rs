@@ -67,12 +67,9 @@ impl Action {
             Self::Create { resource, object } => server.create(resource, object).map(drop),
             Self::Update { resource, object } => server.update(resource, object).map(drop),
             Self::Status { resource, object } => server.update_status(resource, object).map(drop),
-            Self::Delete { resource, object } => server.delete(
-                resource,
-                object::namespace(&object),
-                object::name(&object),
-                Some(object::uid(&object)),
-            ),
+            Self::Delete { resource, object } => {
+                server.delete(resource, object::namespace(&object), object::name(&object), Some(object::uid(&object)))
+            }
             Self::Event { about, kind, reason, message } => {
                 server.event(&about, kind, reason, &message, component);
                 Ok(())

@@ -73,9 +73,6 @@ mod tests {
         assert_eq!(status["conditions"][0]["lastTransitionTime"], "1");
         assert_eq!(status["conditions"][0]["reason"], "B");
         set(&mut status, ready(true, ""), "3");
-        assert_eq!(
-            status,
-            json!({"conditions": [{"type": "Ready", "status": "True", "lastTransitionTime": "3"}]})
-        );
+        assert_eq!(status, json!({"conditions": [{"type": "Ready", "status": "True", "lastTransitionTime": "3"}]}));
     }
 }

@@ -84,7 +84,11 @@ fn roll(plan: &mut Plan, deployment: &Value, family: &mut Family, pods: &[Arc<Va
         return;
     }
     let strategy = rolling::Strategy::of(deployment);
-    let step = rolling::step(&strategy, &rolling::Counts::of(new), &family.old.iter().map(rolling::Counts::of).collect::<Vec<_>>());
+    let step = rolling::step(
+        &strategy,
+        &rolling::Counts::of(new),
+        &family.old.iter().map(rolling::Counts::of).collect::<Vec<_>>(),
+    );
     scale(plan, deployment, new, step.new);
     for (set, target) in family.old.iter().zip(step.old) {
         scale(plan, deployment, set, target);
@@ -276,16 +280,16 @@ fn progress(plan: &mut Plan, deployment: &Value, family: &Family, status: &mut V
         && field(status, "availableReplicas") == desired;
     let name = object::name(new);
     let before = deployment.get("status").unwrap_or(&Value::Null);
-    let moved = ["updatedReplicas", "readyReplicas", "availableReplicas"]
-        .iter()
-        .any(|f| field(status, f) > field(before, f))
-        || (field(status, "replicas") - field(status, "updatedReplicas"))
-            < (field(before, "replicas") - field(before, "updatedReplicas"));
+    let moved =
+        ["updatedReplicas", "readyReplicas", "availableReplicas"].iter().any(|f| field(status, f) > field(before, f))
+            || (field(status, "replicas") - field(status, "updatedReplicas"))
+                < (field(before, "replicas") - field(before, "updatedReplicas"));
     let current = condition::find(status, "Progressing").cloned();
     let reason = current.as_ref().map(|c| object::text(c, "/reason").to_owned());
     if complete {
         let message = format!("ReplicaSet \"{name}\" has successfully progressed.");
-        let condition = Condition { kind: "Progressing", status: true, reason: "NewReplicaSetAvailable", message: &message };
+        let condition =
+            Condition { kind: "Progressing", status: true, reason: "NewReplicaSetAvailable", message: &message };
         set_condition(status, condition, &at, reason.as_deref() != Some("NewReplicaSetAvailable"));
         return;
     }
@@ -331,10 +335,11 @@ fn set_condition(status: &mut Value, condition: Condition<'_>, now: &str, touch:
     let before = condition::find(status, condition.kind).cloned();
     condition::set(status, condition, now);
     let Some(mut entry) = condition::find(status, condition.kind).cloned() else { return };
-    let same = before.as_ref().is_some_and(|before| {
-        ["/status", "/reason", "/message"].iter().all(|p| before.pointer(p) == entry.pointer(p))
-    });
-    let since = before.as_ref().filter(|_| same && !touch).map_or(now, |b| object::text(b, "/lastUpdateTime")).to_owned();
+    let same = before
+        .as_ref()
+        .is_some_and(|before| ["/status", "/reason", "/message"].iter().all(|p| before.pointer(p) == entry.pointer(p)));
+    let since =
+        before.as_ref().filter(|_| same && !touch).map_or(now, |b| object::text(b, "/lastUpdateTime")).to_owned();
     entry["lastUpdateTime"] = json!(since);
     condition::put(status, condition.kind, entry);
 }
@@ -345,7 +350,9 @@ impl Family {
     fn of(deployment: &Value, owned: &[Arc<Value>]) -> Self {
         let template = deployment.pointer("/spec/template").unwrap_or(&Value::Null);
         let mut sets: Vec<Value> = owned.iter().map(|set| set.as_ref().clone()).collect();
-        sets.sort_by_key(|set| (object::text(set, "/metadata/creationTimestamp").to_owned(), object::name(set).to_owned()));
+        sets.sort_by_key(|set| {
+            (object::text(set, "/metadata/creationTimestamp").to_owned(), object::name(set).to_owned())
+        });
         let new = sets.iter().position(|set| same_template(template, set)).map(|at| sets.remove(at));
         Self { new, old: sets }
     }

@@ -149,9 +149,7 @@ fn restarted(pod: &Value) -> bool {
 
 /// Replaces groups of an older template, highest index first, down to the partition.
 fn update(plan: &mut Plan, spec: &Spec<'_>, groups: &[Group]) {
-    let rolling = |field: &str| {
-        spec.set.pointer(&format!("/spec/rolloutStrategy/rollingUpdateConfiguration/{field}"))
-    };
+    let rolling = |field: &str| spec.set.pointer(&format!("/spec/rolloutStrategy/rollingUpdateConfiguration/{field}"));
     let partition = rolling("partition").and_then(Value::as_i64).unwrap_or(0);
     let allowed = rolling("maxUnavailable").map_or(1, |v| rolling::amount(Some(v), spec.replicas, false)).max(1);
     let current = || groups.iter().filter(|group| group.index < spec.replicas);

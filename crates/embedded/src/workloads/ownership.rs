@@ -100,7 +100,9 @@ mod tests {
         let selector = LabelSelector::from_json(&json!({"matchLabels": {"app": "a"}})).unwrap();
         let pod = |name: &str, app: &str, owner: Option<&Value>| {
             let owners = owner.map_or(json!([]), |owner| json!([reference(owner)]));
-            Arc::new(json!({"metadata": {"name": name, "namespace": "n", "labels": {"app": app}, "ownerReferences": owners}}))
+            Arc::new(
+                json!({"metadata": {"name": name, "namespace": "n", "labels": {"app": app}, "ownerReferences": owners}}),
+            )
         };
         let other = json!({"kind": "ReplicaSet", "metadata": {"name": "b", "uid": "2"}});
         let pods = [

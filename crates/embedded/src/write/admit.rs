@@ -19,14 +19,8 @@ pub(crate) fn check(
     let about = object.or(old).unwrap_or(&Value::Null);
     let name = object::name(about);
     let qualified = resource.qualified();
-    let request = AdmissionRequest {
-        operation,
-        resource: &qualified,
-        namespace: object::namespace(about),
-        name,
-        object,
-        old,
-    };
+    let request =
+        AdmissionRequest { operation, resource: &qualified, namespace: object::namespace(about), name, object, old };
     let response = server.inner.admission.review(&request);
     if response.allowed {
         return Ok(response.warnings);

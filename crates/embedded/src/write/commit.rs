@@ -188,12 +188,14 @@ impl Server {
         if !object::is_deleting(&found) {
             return Ok(());
         }
-        let why = format!(
-            "unable to create new content in namespace {namespace} because it is being terminated"
-        );
+        let why = format!("unable to create new content in namespace {namespace} because it is being terminated");
         let mut status = Status::forbidden(&resource.qualified(), object::name(object), &why);
         if let Some(details) = status.details.as_mut().and_then(Value::as_object_mut) {
-            let cause = Cause::new("metadata.namespace", "NamespaceTerminating", format!("namespace {namespace} is being terminated"));
+            let cause = Cause::new(
+                "metadata.namespace",
+                "NamespaceTerminating",
+                format!("namespace {namespace} is being terminated"),
+            );
             details.insert(
                 "causes".to_owned(),
                 serde_json::json!([{"reason": cause.reason, "message": cause.message, "field": cause.field}]),

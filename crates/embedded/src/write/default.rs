@@ -4,8 +4,8 @@
 use serde_json::{Map, Value, json};
 
 use super::default_pod;
-use crate::{crd, object};
 use crate::resources::Resource;
+use crate::{crd, object};
 
 /// Fills in everything but the status of a new object.
 pub(super) fn fill(resource: &Resource, object: &mut Value) {

@@ -33,13 +33,12 @@ pub(super) fn quality(pod: &Value) -> &'static str {
             .flatten()
     };
     let counted = ["cpu", "memory"];
-    let value = |container: &Value, part: &str, name: &str| {
-        container.pointer(&format!("/resources/{part}/{name}")).cloned()
-    };
+    let value =
+        |container: &Value, part: &str, name: &str| container.pointer(&format!("/resources/{part}/{name}")).cloned();
     let any = containers().any(|container| {
-        counted.iter().any(|name| {
-            value(container, "requests", name).is_some() || value(container, "limits", name).is_some()
-        })
+        counted
+            .iter()
+            .any(|name| value(container, "requests", name).is_some() || value(container, "limits", name).is_some())
     });
     if !any {
         return "BestEffort";

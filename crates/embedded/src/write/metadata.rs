@@ -62,18 +62,11 @@ pub(super) fn birth(resource: &Resource, object: &mut Value, uid: &str, now: jif
 }
 
 /// The revision and the uid that the client says it changes.
-pub(super) fn preconditions(
-    resource: &Resource,
-    name: &str,
-    current: &Value,
-    object: &Value,
-) -> Result<(), Status> {
+pub(super) fn preconditions(resource: &Resource, name: &str, current: &Value, object: &Value) -> Result<(), Status> {
     let uid = object::uid(object);
     if !uid.is_empty() && uid != object::uid(current) {
-        let why = format!(
-            "Precondition failed: UID in precondition: {uid}, UID in object meta: {}",
-            object::uid(current)
-        );
+        let why =
+            format!("Precondition failed: UID in precondition: {uid}, UID in object meta: {}", object::uid(current));
         return Err(Status::conflict(&resource.qualified(), name, &why));
     }
     let revision = object::resource_version(object);
@@ -89,9 +82,7 @@ pub(super) fn same_name(current: &Value, object: &Value) -> Result<(), Status> {
     if written.is_empty() || written == name {
         return Ok(());
     }
-    Err(Status::bad_request(format!(
-        "the name of the object ({written}) does not match the name on the URL ({name})"
-    )))
+    Err(Status::bad_request(format!("the name of the object ({written}) does not match the name on the URL ({name})")))
 }
 
 /// Takes from the current object what this write may not change.

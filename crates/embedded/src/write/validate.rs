@@ -158,8 +158,9 @@ fn selector_matches_template(resource: &Resource, object: &Value) -> Option<Caus
     let selector = apimachinery::selector::LabelSelector::from_json(object.pointer("/spec/selector")?).ok()?;
     let template = object.pointer("/spec/template")?;
     let labels = template.pointer("/metadata/labels").cloned().unwrap_or_else(|| json!({}));
-    (!selector.matches_object(template))
-        .then(|| Cause::invalid("spec.template.metadata.labels", &labels, "`selector` does not match template `labels`"))
+    (!selector.matches_object(template)).then(|| {
+        Cause::invalid("spec.template.metadata.labels", &labels, "`selector` does not match template `labels`")
+    })
 }
 
 /// What of a Pod's specification may change; everything else is fixed once it exists.

@@ -9,7 +9,9 @@ use embedded::ports::{AdmitAll, Container, Exit, Loopback, Ports, Runner, System
 use futures::future::BoxFuture;
 use futures::{StreamExt, TryStreamExt};
 use k8s_openapi::api::core::v1::ConfigMap;
-use kube::api::{Api, DeleteParams, DynamicObject, ListParams, Patch, PatchParams, PostParams, WatchEvent, WatchParams};
+use kube::api::{
+    Api, DeleteParams, DynamicObject, ListParams, Patch, PatchParams, PostParams, WatchEvent, WatchParams,
+};
 use kube::core::{ApiResource, GroupVersionKind};
 use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
@@ -55,8 +57,10 @@ fn widgets(server: &Server) -> Api<DynamicObject> {
 }
 
 fn widget(spec: Value) -> DynamicObject {
-    serde_json::from_value(json!({"apiVersion": "example.com/v1", "kind": "Widget", "metadata": {"name": "a"}, "spec": spec}))
-        .unwrap()
+    serde_json::from_value(
+        json!({"apiVersion": "example.com/v1", "kind": "Widget", "metadata": {"name": "a"}, "spec": spec}),
+    )
+    .unwrap()
 }
 
 #[tokio::test]
@@ -136,7 +140,8 @@ async fn lists_page_through_the_world_of_the_first_page() {
 fn dependents_go_with_their_owner_and_only_with_that_one() {
     let server = server();
     let owner = server.create("configmaps", json!({"metadata": {"name": "owner", "namespace": "default"}})).unwrap();
-    let reference = json!([{"apiVersion": "v1", "kind": "ConfigMap", "name": "owner", "uid": owner["metadata"]["uid"]}]);
+    let reference =
+        json!([{"apiVersion": "v1", "kind": "ConfigMap", "name": "owner", "uid": owner["metadata"]["uid"]}]);
     let child = json!({"metadata": {"name": "child", "namespace": "default", "ownerReferences": reference}});
     server.create("configmaps", child.clone()).unwrap();
     server.delete("configmaps", "default", "owner", None).unwrap();

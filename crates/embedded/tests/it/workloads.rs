@@ -89,7 +89,8 @@ impl World {
         };
         let server = Server::new(&ports);
         for (index, gpus) in gpus.iter().enumerate() {
-            let allocatable = json!({"cpu": "64", "memory": "512Gi", "pods": "110", "nvidia.com/gpu": gpus.to_string()});
+            let allocatable =
+                json!({"cpu": "64", "memory": "512Gi", "pods": "110", "nvidia.com/gpu": gpus.to_string()});
             let node = json!({
                 "apiVersion": "v1", "kind": "Node", "metadata": {"name": format!("n{index}")},
                 "status": {"allocatable": allocatable, "capacity": allocatable},
@@ -127,7 +128,9 @@ impl World {
             let statuses: Vec<String> = ["deployments.apps", "replicasets.apps", "pods"]
                 .iter()
                 .flat_map(|resource| self.server.list(resource))
-                .map(|object| format!("{} {} {}", object["metadata"]["name"], object["metadata"]["generation"], object["status"]))
+                .map(|object| {
+                    format!("{} {} {}", object["metadata"]["name"], object["metadata"]["generation"], object["status"])
+                })
                 .collect();
             panic!("never: {what}\n{}", statuses.join("\n"));
         }
@@ -268,7 +271,8 @@ async fn a_crashing_container_backs_off() {
     let world = World::new(&[0]);
     let begun = Instant::now();
     world.server.create("pods", pod("bad", json!({"containers": [{"name": "c", "image": "crash"}]}))).unwrap();
-    let restarted = |times: i64| move |s: &Server| s.list("pods")[0]["status"]["containerStatuses"][0]["restartCount"] == times;
+    let restarted =
+        |times: i64| move |s: &Server| s.list("pods")[0]["status"]["containerStatuses"][0]["restartCount"] == times;
     world.until("the first restart", restarted(1)).await;
     world
         .until("back-off", |s| {
@@ -352,7 +356,9 @@ async fn a_leader_worker_set_gives_workers_the_leaders_address() {
     });
     world.server.create(SETS, set).unwrap();
     world
-        .until("the group is ready", |s| condition(&s.get(SETS, "default", "llama").unwrap(), "Available")["status"] == "True")
+        .until("the group is ready", |s| {
+            condition(&s.get(SETS, "default", "llama").unwrap(), "Available")["status"] == "True"
+        })
         .await;
     let set = world.server.get(SETS, "default", "llama").unwrap();
     assert_eq!((&set["status"]["replicas"], &set["status"]["readyReplicas"]), (&json!(1), &json!(1)));

@@ -70,12 +70,13 @@ impl World {
 
     fn client(&self) -> kube::Client {
         let writes = self.writes.clone();
-        let service = tower::util::MapRequest::new(self.server.router(), move |request: http::Request<kube::client::Body>| {
-            if request.method() != http::Method::GET {
-                writes.fetch_add(1, Ordering::Relaxed);
-            }
-            request.map(axum::body::Body::new)
-        });
+        let service =
+            tower::util::MapRequest::new(self.server.router(), move |request: http::Request<kube::client::Body>| {
+                if request.method() != http::Method::GET {
+                    writes.fetch_add(1, Ordering::Relaxed);
+                }
+                request.map(axum::body::Body::new)
+            });
         kube::Client::new(service, "default")
     }
 

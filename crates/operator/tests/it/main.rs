@@ -12,12 +12,21 @@ use serde_json::{Value, json};
 use crate::cluster::{ROLES, SERVICES, World, five_lines};
 
 const MODEL: &str = "llama-3-2-3b-instruct";
-const MADE: [&str; 4] = ["deployments.apps", "services", "backendpools.inference.networking.x-k8s.io", "llmusecasesets.inference.networking.x-k8s.io"];
+const MADE: [&str; 4] = [
+    "deployments.apps",
+    "services",
+    "backendpools.inference.networking.x-k8s.io",
+    "llmusecasesets.inference.networking.x-k8s.io",
+];
 
 /// Names of what exists of the kinds that a service owns.
 fn made(server: &embedded::Server) -> Vec<String> {
     let name = |object: &Value| object["metadata"]["name"].as_str().unwrap_or_default().to_owned();
-    MADE.iter().flat_map(|resource| server.list(resource).into_iter().map(move |object| format!("{resource} {}", name(&object)))).collect()
+    MADE.iter()
+        .flat_map(|resource| {
+            server.list(resource).into_iter().map(move |object| format!("{resource} {}", name(&object)))
+        })
+        .collect()
 }
 
 #[tokio::test]
@@ -26,11 +35,19 @@ async fn five_lines_become_objects_and_a_decision() {
     world.server.create(SERVICES, five_lines("chat", MODEL)).unwrap();
     let service = world.condition(SERVICES, "chat", "RuntimeResolved", "True").await;
     assert_eq!(service["status"]["decision"]["feasible"], true);
-    assert_eq!(service["status"]["components"]["engine"]["selectedAccelerator"]["acceleratorClass"], "nvidia-h100-80gb");
-    assert_eq!(made(&world.server), [
-        "deployments.apps chat-engine", "services chat-engine",
-        "backendpools.inference.networking.x-k8s.io chat", "llmusecasesets.inference.networking.x-k8s.io chat",
-    ]);
+    assert_eq!(
+        service["status"]["components"]["engine"]["selectedAccelerator"]["acceleratorClass"],
+        "nvidia-h100-80gb"
+    );
+    assert_eq!(
+        made(&world.server),
+        [
+            "deployments.apps chat-engine",
+            "services chat-engine",
+            "backendpools.inference.networking.x-k8s.io chat",
+            "llmusecasesets.inference.networking.x-k8s.io chat",
+        ]
+    );
     world.ready("chat-engine");
     let decided = service["status"]["decision"].clone();
     let service = world.condition(SERVICES, "chat", "Ready", "True").await;
@@ -42,11 +59,15 @@ async fn an_edit_changes_the_pods_and_deletion_leaves_nothing() {
     let world = World::start(true).await;
     world.server.create(SERVICES, five_lines("chat", MODEL)).unwrap();
     world.condition(SERVICES, "chat", "RuntimeResolved", "True").await;
-    world.edit(SERVICES, "chat", |service| service["spec"]["engine"] = json!({"runner": {"image": "example.com/engine:2"}}));
-    world.until("the new image", |server| {
-        let deployment = server.get("deployments.apps", "default", "chat-engine")?;
-        (deployment["spec"]["template"]["spec"]["containers"][0]["image"] == "example.com/engine:2").then_some(())
-    }).await;
+    world.edit(SERVICES, "chat", |service| {
+        service["spec"]["engine"] = json!({"runner": {"image": "example.com/engine:2"}})
+    });
+    world
+        .until("the new image", |server| {
+            let deployment = server.get("deployments.apps", "default", "chat-engine")?;
+            (deployment["spec"]["template"]["spec"]["containers"][0]["image"] == "example.com/engine:2").then_some(())
+        })
+        .await;
     world.server.delete(SERVICES, "default", "chat", None).unwrap();
     world.until("nothing left", |server| made(server).is_empty().then_some(())).await;
 }
@@ -111,5 +132,9 @@ async fn a_missing_neighbour_is_named_and_its_arrival_noticed() {
     assert_eq!(initialized["reason"], "KindMissing");
     assert!(initialized["message"].as_str().unwrap().contains("LeaderWorkerSet"));
     world.install_leader_worker_set();
-    world.until("the LeaderWorkerSet", |server| server.get("leaderworkersets.leaderworkerset.x-k8s.io", "default", "r-w-0")).await;
+    world
+        .until("the LeaderWorkerSet", |server| {
+            server.get("leaderworkersets.leaderworkerset.x-k8s.io", "default", "r-w-0")
+        })
+        .await;
 }

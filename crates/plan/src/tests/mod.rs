@@ -32,7 +32,9 @@ fn shown(plan: &ServicePlan) -> String {
 }
 
 fn kinds(plan: &ServicePlan) -> Vec<String> {
-    let name = |object: &Value| format!("{} {}", object["kind"].as_str().unwrap(), object["metadata"]["name"].as_str().unwrap());
+    let name = |object: &Value| {
+        format!("{} {}", object["kind"].as_str().unwrap(), object["metadata"]["name"].as_str().unwrap())
+    };
     plan.objects.iter().map(name).collect()
 }
 

@@ -13,7 +13,9 @@ spec: {model: {name: llama-3-2-3b}}
 ";
 
 fn service(spec: &str) -> String {
-    format!("{{apiVersion: ome.io/v1beta1, kind: InferenceService, metadata: {{name: chat, namespace: team-a, uid: 7f}}, spec: {spec}}}")
+    format!(
+        "{{apiVersion: ome.io/v1beta1, kind: InferenceService, metadata: {{name: chat, namespace: team-a, uid: 7f}}, spec: {spec}}}"
+    )
 }
 
 // spec: RT-2
@@ -43,7 +45,10 @@ fn the_same_snapshot_gives_the_same_bytes() {
 #[test]
 fn the_services_numbers_win_over_the_runtimes() {
     let plan = plan_one(&service("{model: {name: llama-3-3-70b}, engine: {minReplicas: 2, maxReplicas: 2}}"));
-    assert_eq!(kinds(&plan), ["Deployment chat-engine", "Service chat-engine", "BackendPool chat", "LLMUseCaseSet chat"]);
+    assert_eq!(
+        kinds(&plan),
+        ["Deployment chat-engine", "Service chat-engine", "BackendPool chat", "LLMUseCaseSet chat"]
+    );
     assert_eq!(plan.objects[0]["spec"]["replicas"], 2);
     assert_eq!(plan.components["engine"].replicas, 2);
 }

@@ -43,10 +43,13 @@ fn story_1_is_one_leader_worker_set() {
     assert_eq!((&spec["replicas"], &spec["leaderWorkerTemplate"]["size"]), (&json!(1), &json!(1)));
     assert!(spec["leaderWorkerTemplate"].get("leaderTemplate").is_none());
     let pod = &spec["leaderWorkerTemplate"]["workerTemplate"]["spec"];
-    assert_eq!(pod, &json!({"containers": [{
-        "name": "vllm", "image": "vllm/vllm-openai:v0.11.0", "args": ["--model", "Qwen/Qwen3-8B"],
-        "ports": [{"containerPort": 8000, "name": "http"}], "resources": {"limits": {"nvidia.com/gpu": "1"}},
-    }]}));
+    assert_eq!(
+        pod,
+        &json!({"containers": [{
+            "name": "vllm", "image": "vllm/vllm-openai:v0.11.0", "args": ["--model", "Qwen/Qwen3-8B"],
+            "ports": [{"containerPort": 8000, "name": "http"}], "resources": {"limits": {"nvidia.com/gpu": "1"}},
+        }]})
+    );
 }
 
 // spec: TOP-31
@@ -87,7 +90,10 @@ fn a_field_on_the_wrong_role_is_told() {
 #[test]
 fn a_stated_scheduler_is_every_engine_pods() {
     let plan = plan_one(&story_1("", "  schedulingStrategy: {schedulerName: volcano}\n"));
-    assert_eq!(plan.objects[0].pointer("/spec/leaderWorkerTemplate/workerTemplate/spec/schedulerName"), Some(&json!("volcano")));
+    assert_eq!(
+        plan.objects[0].pointer("/spec/leaderWorkerTemplate/workerTemplate/spec/schedulerName"),
+        Some(&json!("volcano"))
+    );
 }
 
 #[rstest]
