@@ -129,7 +129,6 @@ impl Server {
     }
 
     /// The whole API over HTTP, without TLS or authentication: the service for `kube::Client::new`.
-    #[must_use]
     pub fn router(&self) -> axum::Router {
         crate::http::router(self.clone())
     }

@@ -85,8 +85,9 @@ pub fn status(findings: &Findings<'_>, now: Timestamp) -> (Vec<Condition>, Value
 fn state(findings: &Findings<'_>, role: &Role) -> RoleState {
     let of_role = |wanted: &&Wanted| wanted.planned["metadata"]["labels"][ROLE_NAME] == *role.name;
     let workloads: Vec<&Wanted> = findings.workloads.iter().filter(of_role).collect();
-    let ready_pods =
-        |wanted: &Wanted| wanted.live.iter().flat_map(|live| live.pods()).filter(|pod| pod_ready(pod)).count() as i64;
+    let ready_pods = |wanted: &Wanted| {
+        wanted.live.iter().flat_map(super::readings::Workload::pods).filter(|pod| pod_ready(pod)).count() as i64
+    };
     // A replica is ready only when all its nodes are: 3 of 4 is none (seed 002, ComponentStatus).
     let ready = workloads.iter().filter(|wanted| ready_pods(wanted) >= role.nodes).count() as i64;
     let pods = workloads.iter().map(|wanted| ready_pods(wanted)).sum::<i64>();

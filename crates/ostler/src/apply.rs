@@ -12,7 +12,7 @@ use crate::report::errors::hinted;
 const MANAGER: &str = "ostler-up";
 
 /// Applies every document in order; the first refusal ends it, naming file and document.
-pub async fn documents(client: &Client, documents: &[Document]) -> Result<()> {
+pub(crate) async fn documents(client: &Client, documents: &[Document]) -> Result<()> {
     for document in documents {
         apply(client, document).await.with_context(|| format!("{}, document {}", document.source, document.index))?;
     }

@@ -10,7 +10,7 @@ const FILES: &[(&str, &str)] = &[
 ];
 
 /// Every shipped object, in file order.
-pub fn documents() -> Result<Vec<Document>> {
+pub(crate) fn documents() -> Result<Vec<Document>> {
     let mut documents = Vec::new();
     for (name, text) in FILES {
         documents.extend(manifest::read(name, text)?);

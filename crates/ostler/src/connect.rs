@@ -8,7 +8,7 @@ use kube::config::{KubeConfigOptions, Kubeconfig};
 use crate::report::errors::hinted;
 
 #[derive(clap::Args, Clone, Default)]
-pub struct ConnectArgs {
+pub(crate) struct ConnectArgs {
     /// Path of the kubeconfig
     #[arg(long, env = "KUBECONFIG")]
     pub kubeconfig: Option<PathBuf>,
@@ -18,7 +18,7 @@ pub struct ConnectArgs {
 }
 
 /// A client for the cluster that the arguments and the environment name.
-pub async fn client(args: &ConnectArgs) -> Result<kube::Client> {
+pub(crate) async fn client(args: &ConnectArgs) -> Result<kube::Client> {
     let options = KubeConfigOptions { context: args.context.clone(), ..Default::default() };
     let config = match kubeconfig(args) {
         Some(path) => {
@@ -38,7 +38,7 @@ fn kubeconfig(args: &ConnectArgs) -> Option<PathBuf> {
 }
 
 /// Where `ostler up` keeps its kubeconfig without `--data-dir`: private to the user, gone after a reboot.
-pub fn runtime_directory() -> PathBuf {
+pub(crate) fn runtime_directory() -> PathBuf {
     match std::env::var_os("XDG_RUNTIME_DIR") {
         Some(folder) => Path::new(&folder).join("ostler"),
         None => std::env::temp_dir().join(format!("ostler-{}", user())),

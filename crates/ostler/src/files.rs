@@ -10,7 +10,7 @@ use api::manifest::{self, Document};
 use crate::report::errors::hinted;
 
 /// The manifest files that `paths` name: files as they are, folders with every YAML and JSON file below them, sorted.
-pub fn manifests(paths: &[PathBuf]) -> Result<Vec<PathBuf>> {
+pub(crate) fn manifests(paths: &[PathBuf]) -> Result<Vec<PathBuf>> {
     let mut found = Vec::new();
     for path in paths {
         if path.is_dir() {
@@ -27,7 +27,7 @@ pub fn manifests(paths: &[PathBuf]) -> Result<Vec<PathBuf>> {
 }
 
 /// Every document of one file; `-` is standard input.
-pub fn read(path: &Path) -> Result<Vec<Document>> {
+pub(crate) fn read(path: &Path) -> Result<Vec<Document>> {
     let name = path.display().to_string();
     let text = if name == "-" {
         let mut text = String::new();
@@ -40,7 +40,7 @@ pub fn read(path: &Path) -> Result<Vec<Document>> {
 }
 
 /// Every document of every file.
-pub fn read_all(paths: &[PathBuf]) -> Result<Vec<Document>> {
+pub(crate) fn read_all(paths: &[PathBuf]) -> Result<Vec<Document>> {
     let mut documents = Vec::new();
     for path in manifests(paths)? {
         documents.extend(read(&path)?);

@@ -42,7 +42,7 @@ const fn product(
 
 /// `8×H100-80G ×2` or, named, `big=8×H100-80G`.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Group {
+pub(crate) struct Group {
     pub name: String,
     pub accelerators: u32,
     pub product: String,
@@ -51,7 +51,7 @@ pub struct Group {
 
 /// The shorthand is not one.
 #[derive(Debug, Error, PartialEq, Eq)]
-pub enum FleetError {
+pub(crate) enum FleetError {
     #[error("`{0}` is not `[NAME=]COUNT×PRODUCT [×NODES]`, for example `8×H100-80G ×2`")]
     Shape(String),
     #[error("`{0}` is not a product known here; one of {known}", known = known_products())]
@@ -59,7 +59,7 @@ pub enum FleetError {
 }
 
 /// Reads comma- or line-separated groups; `#` starts a comment.
-pub fn parse(text: &str) -> Result<Vec<Group>, FleetError> {
+pub(crate) fn parse(text: &str) -> Result<Vec<Group>, FleetError> {
     let lines = text.lines().map(|line| line.split('#').next().unwrap_or(""));
     lines.flat_map(|line| line.split(',')).map(str::trim).filter(|item| !item.is_empty()).map(group).collect()
 }
@@ -85,7 +85,7 @@ fn group(item: &str) -> Result<Group, FleetError> {
 }
 
 /// Node objects `{name}-0`, `{name}-1`, … of all groups; the numbers go on where two groups share a name.
-pub fn nodes(groups: &[Group]) -> Vec<Value> {
+pub(crate) fn nodes(groups: &[Group]) -> Vec<Value> {
     let mut made = Vec::new();
     let mut next = std::collections::BTreeMap::<&str, u32>::new();
     for group in groups {

@@ -9,7 +9,7 @@ use anyhow::{Context, Result};
 use crate::report::errors::hinted;
 
 /// The folder, made private if it is new; one that others can write to is refused.
-pub fn prepare(folder: PathBuf) -> Result<PathBuf> {
+pub(crate) fn prepare(folder: PathBuf) -> Result<PathBuf> {
     let shown = folder.display().to_string();
     fs::DirBuilder::new().recursive(true).mode(0o700).create(&folder).with_context(|| shown.clone())?;
     let metadata = fs::symlink_metadata(&folder).with_context(|| shown.clone())?;

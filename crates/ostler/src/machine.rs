@@ -17,13 +17,13 @@ use tokio_util::sync::CancellationToken;
 use crate::runner::SimulatedRunner;
 
 /// Where the two servers listen; bound before anything starts, so that a busy port ends nothing half-way.
-pub struct Listeners {
+pub(crate) struct Listeners {
     pub api: std::net::TcpListener,
     pub gateway: std::net::TcpListener,
 }
 
 /// The running parts.
-pub struct Machine {
+pub(crate) struct Machine {
     pub cluster: Cluster,
     /// Talks to the API server by function call.
     pub client: Client,
@@ -33,11 +33,11 @@ pub struct Machine {
 }
 
 /// The tasks behind a [`Machine`]; none ends before it is stopped, unless it fails.
-pub struct Parts(JoinSet<Result<()>>);
+pub(crate) struct Parts(JoinSet<Result<()>>);
 
 impl Machine {
     /// Starts everything and installs our definitions and the shipped catalogue. Writes `kubeconfig`.
-    pub async fn start(nodes: Vec<Value>, listeners: Listeners, kubeconfig: &Path) -> Result<(Self, Parts)> {
+    pub(crate) async fn start(nodes: Vec<Value>, listeners: Listeners, kubeconfig: &Path) -> Result<(Self, Parts)> {
         let cluster = Cluster::start(ports(), nodes);
         let server = cluster.server().clone();
         let client = Client::new(server.router(), "default");
@@ -74,7 +74,7 @@ impl Machine {
     }
 
     /// Ends every container and every task that was started.
-    pub async fn stop(self, mut parts: Parts) {
+    pub(crate) async fn stop(self, mut parts: Parts) {
         self.stop.cancel();
         self.cluster.stop().await;
         while parts.0.join_next().await.is_some() {}
@@ -83,7 +83,7 @@ impl Machine {
 
 impl Parts {
     /// Waits until a part fails, which none should.
-    pub async fn failed(&mut self) -> anyhow::Error {
+    pub(crate) async fn failed(&mut self) -> anyhow::Error {
         loop {
             match self.0.join_next().await {
                 Some(Ok(Err(error))) => return error,

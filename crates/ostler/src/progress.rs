@@ -9,15 +9,15 @@ use serde_json::Value;
 use crate::report::fleet::{self, Row};
 
 /// Both kinds of InferenceService.
-pub const SERVICES: [&str; 2] = ["inferenceservices.ome.io", "inferenceservices.fusioninfer.io"];
+pub(crate) const SERVICES: [&str; 2] = ["inferenceservices.ome.io", "inferenceservices.fusioninfer.io"];
 
 /// Every InferenceService, in the order of the table.
-pub fn services(server: &Server) -> Vec<Arc<Value>> {
+pub(crate) fn services(server: &Server) -> Vec<Arc<Value>> {
     SERVICES.iter().flat_map(|resource| server.list(resource)).collect()
 }
 
 /// Redraws the table until every service is ready. On a terminal in place; elsewhere only when it changed.
-pub async fn until_ready(server: &Server) {
+pub(crate) async fn until_ready(server: &Server) {
     let mut changes = server.subscribe();
     let mut drawn = String::new();
     loop {
@@ -30,7 +30,8 @@ pub async fn until_ready(server: &Server) {
         if !rows.is_empty() && rows.iter().all(|row| row.ready) {
             return;
         }
-        changes.next().await;
+        // Lagging is no loss: the next look reads everything again.
+        changes.next().await.ok();
     }
 }
 

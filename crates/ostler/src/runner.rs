@@ -12,7 +12,7 @@ use tokio_util::sync::CancellationToken;
 const TERMINATED: i32 = 143;
 
 /// Runs engines as simulated ones; any other container does nothing until it is stopped, and its log says so.
-pub struct SimulatedRunner;
+pub(crate) struct SimulatedRunner;
 
 impl Runner for SimulatedRunner {
     fn run(&self, container: Container, stop: CancellationToken) -> BoxFuture<'static, Exit> {

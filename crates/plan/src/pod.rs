@@ -57,7 +57,7 @@ fn overlay_items(items: &mut Vec<Value>, more: &[Value], key: &str) {
             Some(there) if item.get("value").is_some() || item.get("valueFrom").is_some() => *there = item.clone(),
             // A volume has one source.
             Some(there) if key == "name" && item.get("image").is_none() && there.get("image").is_none() => {
-                *there = item.clone()
+                *there = item.clone();
             }
             Some(there) => overlay(there, item),
             None => items.push(item.clone()),

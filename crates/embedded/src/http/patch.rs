@@ -18,8 +18,11 @@ use crate::write::{Proposal, decode};
 const APPLY: &str = "application/apply-patch+yaml";
 const STRATEGIC: &str = "application/strategic-merge-patch+json";
 
+/// What becomes of the object as it is; called again when another write came first.
+type Propose<'a> = Box<dyn Fn(Option<&Value>) -> Result<Proposal, Status> + 'a>;
+
 pub(super) fn serve(server: &Server, target: &Target, call: &Call) -> Result<Response, Status> {
-    let propose: Box<dyn Fn(Option<&Value>) -> Result<Proposal, Status>> = match call.content_type.as_str() {
+    let propose: Propose<'_> = match call.content_type.as_str() {
         APPLY => Box::new(applied(server, target, call)?),
         _ => Box::new(patched(target, call)?),
     };

@@ -1,4 +1,10 @@
 //! The server as clients see it: a `kube::Client` over the router, in this process.
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    reason = "clippy exempts test functions only, and these are helpers of tests"
+)]
 
 mod workloads;
 

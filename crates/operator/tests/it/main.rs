@@ -60,7 +60,7 @@ async fn an_edit_changes_the_pods_and_deletion_leaves_nothing() {
     world.server.create(SERVICES, five_lines("chat", MODEL)).unwrap();
     world.condition(SERVICES, "chat", "RuntimeResolved", "True").await;
     world.edit(SERVICES, "chat", |service| {
-        service["spec"]["engine"] = json!({"runner": {"image": "example.com/engine:2"}})
+        service["spec"]["engine"] = json!({"runner": {"image": "example.com/engine:2"}});
     });
     world
         .until("the new image", |server| {

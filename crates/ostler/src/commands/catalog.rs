@@ -10,7 +10,7 @@ use crate::report::errors::hinted;
 use crate::report::fleet::table;
 
 #[derive(clap::Args)]
-pub struct CatalogArgs {
+pub(crate) struct CatalogArgs {
     #[command(subcommand)]
     action: Action,
 }
@@ -23,7 +23,7 @@ enum Action {
     Show { name: String },
 }
 
-pub fn run(args: CatalogArgs) -> Result<ExitCode> {
+pub(super) fn run(args: CatalogArgs) -> Result<ExitCode> {
     let documents = crate::catalog::documents()?;
     let mut out = std::io::stdout().lock();
     match args.action {

@@ -5,7 +5,7 @@ use std::process::ExitCode;
 
 use anyhow::Result;
 
-pub fn run() -> Result<ExitCode> {
+pub(super) fn run() -> Result<ExitCode> {
     let mut out = std::io::stdout().lock();
     for crd in api::crds() {
         writeln!(out, "---\n{}", serde_saphyr::to_string(&crd)?.trim_end())?;

@@ -9,7 +9,7 @@ use tokio::net::TcpListener;
 use super::{bind_error, interrupted};
 
 #[derive(clap::Args)]
-pub struct EngineArgs {
+pub(crate) struct EngineArgs {
     /// Model that the engine claims to serve
     model: String,
     /// Names that clients may use; the model's own name if none is given
@@ -20,7 +20,7 @@ pub struct EngineArgs {
     listen: SocketAddr,
 }
 
-pub async fn run(args: EngineArgs) -> Result<ExitCode> {
+pub(super) async fn run(args: EngineArgs) -> Result<ExitCode> {
     let listener = TcpListener::bind(args.listen).await.map_err(|error| bind_error(args.listen, "--listen", &error))?;
     eprintln!("simulated engine for {} on http://{}", args.model, listener.local_addr()?);
     let config = engine::Config { served_names: args.served_model_name, ..engine::Config::new(args.model) };

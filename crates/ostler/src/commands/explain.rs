@@ -16,7 +16,7 @@ use crate::report::errors::hinted;
 use crate::report::explain::{Explanation, render};
 
 #[derive(clap::Args)]
-pub struct ExplainArgs {
+pub(crate) struct ExplainArgs {
     /// `inferenceservice/NAME`; `inferenceservice.ome.io/NAME` where two kinds share the name
     object: String,
     #[arg(short, long, default_value = "default")]
@@ -58,7 +58,7 @@ const SUPPLY: [(&str, &str, &str); 7] = [
     ("", "v1", "Pod"),
 ];
 
-pub async fn run(args: ExplainArgs) -> Result<ExitCode> {
+pub(super) async fn run(args: ExplainArgs) -> Result<ExitCode> {
     let client = connect::client(&args.connect).await?;
     let (kind, name) = parse(&args.object)?;
     let (kind, service) = find(&client, &args.namespace, &kind, name).await?;

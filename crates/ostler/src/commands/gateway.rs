@@ -11,7 +11,7 @@ use super::{bind_error, interrupted};
 use crate::connect::{self, ConnectArgs};
 
 #[derive(clap::Args)]
-pub struct GatewayArgs {
+pub(crate) struct GatewayArgs {
     #[command(flatten)]
     connect: ConnectArgs,
     /// Address to listen on
@@ -19,7 +19,7 @@ pub struct GatewayArgs {
     listen: SocketAddr,
 }
 
-pub async fn run(args: GatewayArgs) -> Result<ExitCode> {
+pub(super) async fn run(args: GatewayArgs) -> Result<ExitCode> {
     let client = connect::client(&args.connect).await?;
     let listener = TcpListener::bind(args.listen).await.map_err(|error| bind_error(args.listen, "--listen", &error))?;
     let pools = Arc::new(picker::Pools::new(fastrand::u64(..)));

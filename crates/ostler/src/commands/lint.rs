@@ -10,14 +10,14 @@ use api::lint::{self, Severity};
 use crate::files;
 
 #[derive(clap::Args)]
-pub struct LintArgs {
+pub(crate) struct LintArgs {
     /// Files and folders of manifests; `-` reads standard input
     #[arg(short, long = "filename", required = true, num_args = 1..)]
     filenames: Vec<PathBuf>,
 }
 
 /// Exit code 1 if any finding is an error; warnings alone are 0.
-pub fn run(args: LintArgs) -> Result<ExitCode> {
+pub(super) fn run(args: LintArgs) -> Result<ExitCode> {
     let mut out = std::io::stdout().lock();
     let (mut documents, mut errors, mut warnings) = (0, 0, 0);
     for file in files::manifests(&args.filenames)? {

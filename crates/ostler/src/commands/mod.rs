@@ -22,7 +22,7 @@ use tokio_util::sync::CancellationToken;
 use crate::report::errors::hinted;
 
 #[derive(Subcommand)]
-pub enum Command {
+pub(crate) enum Command {
     /// Run a whole cluster on this machine: Kubernetes API, controllers and gateway
     Up(up::UpArgs),
     /// Show what would be decided and made, without a cluster or against one
@@ -43,7 +43,7 @@ pub enum Command {
     Engine(engine::EngineArgs),
 }
 
-pub async fn run(command: Command) -> Result<ExitCode> {
+pub(crate) async fn run(command: Command) -> Result<ExitCode> {
     match command {
         Command::Up(args) => up::run(args).await,
         Command::Plan(args) => plan::run(args),

@@ -8,12 +8,12 @@ use super::interrupted;
 use crate::connect::{self, ConnectArgs};
 
 #[derive(clap::Args)]
-pub struct OperatorArgs {
+pub(crate) struct OperatorArgs {
     #[command(flatten)]
     connect: ConnectArgs,
 }
 
-pub async fn run(args: OperatorArgs) -> Result<ExitCode> {
+pub(super) async fn run(args: OperatorArgs) -> Result<ExitCode> {
     let client = connect::client(&args.connect).await?;
     operator::run(client, operator::Options::default(), interrupted()).await?;
     Ok(ExitCode::SUCCESS)

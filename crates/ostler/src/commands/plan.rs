@@ -16,7 +16,7 @@ const INFEASIBLE: u8 = 2;
 const ACCELERATOR_AWARE: &str = "AcceleratorAwareScheduling";
 
 #[derive(clap::Args)]
-pub struct PlanArgs {
+pub(crate) struct PlanArgs {
     /// Files and folders with services, and runtimes, models and classes of your own; `-` reads standard input
     #[arg(short, long = "filename", required = true, num_args = 1.., value_name = "FILES")]
     filenames: Vec<PathBuf>,
@@ -44,7 +44,7 @@ enum Output {
     Yaml,
 }
 
-pub fn run(args: PlanArgs) -> Result<ExitCode> {
+pub(super) fn run(args: PlanArgs) -> Result<ExitCode> {
     let mut supply = if args.no_catalog { Vec::new() } else { catalog::documents()? };
     supply.extend(files::read_all(&args.cluster)?);
     let given = files::read_all(&args.filenames)?;

@@ -17,7 +17,7 @@ use crate::report::errors::hinted;
 use crate::{apply, connect, demo, files, fleet, home, progress, report};
 
 #[derive(clap::Args)]
-pub struct UpArgs {
+pub(crate) struct UpArgs {
     /// Files and folders of manifests to apply
     #[arg(short, long = "filename", num_args = 1..)]
     filenames: Vec<PathBuf>,
@@ -50,7 +50,7 @@ enum Output {
     Json,
 }
 
-pub async fn run(args: UpArgs) -> Result<ExitCode> {
+pub(super) async fn run(args: UpArgs) -> Result<ExitCode> {
     let started = Instant::now();
     let stop = interrupted();
     // Everything that can be wrong with the input is found before anything starts.

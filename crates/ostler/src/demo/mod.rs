@@ -15,19 +15,19 @@ use crate::machine::Machine;
 use crate::progress;
 
 /// Three nodes of three sizes, so that there is something to decide.
-pub const FLEET: &str = "big=8×H100-80G, mid=8×A100-40G, small=4×L40S";
+pub(crate) const FLEET: &str = "big=8×H100-80G, mid=8×A100-40G, small=4×L40S";
 
 const MODEL: &str = "chat";
 const QUESTION: &str = "Why do horses sleep standing?";
 
-pub fn manifests() -> Result<Vec<Document>> {
+pub(crate) fn manifests() -> Result<Vec<Document>> {
     Ok(manifest::read("demo/fleet.yaml", include_str!("fleet.yaml"))?)
 }
 
 /// What `--demo -o json` prints; scripts rely on it.
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
-pub struct Outcome {
+pub(crate) struct Outcome {
     pub services: Vec<ServiceOutcome>,
     pub request: RequestOutcome,
     /// Milliseconds from the start of the process.
@@ -36,7 +36,7 @@ pub struct Outcome {
 
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
-pub struct ServiceOutcome {
+pub(crate) struct ServiceOutcome {
     pub kind: String,
     pub name: String,
     pub runtime: Option<String>,
@@ -48,7 +48,7 @@ pub struct ServiceOutcome {
 
 /// The candidate that came nearest without being chosen.
 #[derive(Debug, Serialize)]
-pub struct RunnerUp {
+pub(crate) struct RunnerUp {
     pub runtime: String,
     pub code: String,
     pub message: String,
@@ -56,7 +56,7 @@ pub struct RunnerUp {
 
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
-pub struct RequestOutcome {
+pub(crate) struct RequestOutcome {
     pub model: String,
     pub question: String,
     pub endpoint: String,
@@ -70,7 +70,7 @@ pub struct RequestOutcome {
 }
 
 /// Sends the question through the gateway and gathers why it went where it went.
-pub async fn ask(machine: &Machine, started: Instant) -> Result<Outcome> {
+pub(crate) async fn ask(machine: &Machine, started: Instant) -> Result<Outcome> {
     let (request, first_token) = stream(&format!("http://{}", machine.gateway)).await.context("the demo's request")?;
     Ok(Outcome {
         services: progress::services(machine.cluster.server()).iter().map(|service| outcome(service)).collect(),

@@ -5,7 +5,7 @@ use std::path::Path;
 use crate::demo::Outcome;
 
 /// `stays` adds the lines to try while it is up.
-pub fn render(outcome: &Outcome, gateway: &str, kubeconfig: &Path, once: bool) -> String {
+pub(crate) fn render(outcome: &Outcome, gateway: &str, kubeconfig: &Path, once: bool) -> String {
     let request = &outcome.request;
     let mut lines = vec![String::new(), format!("A question for {:?}:  {}", request.model, request.question)];
     lines.push(format!("  answer    {}   (simulated engine)", request.answer.trim()));

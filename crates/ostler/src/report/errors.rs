@@ -4,7 +4,7 @@ use std::fmt;
 
 /// An error with a remedy.
 #[derive(Debug)]
-pub struct Hinted {
+pub(crate) struct Hinted {
     pub cause: String,
     pub hint: String,
 }
@@ -18,12 +18,12 @@ impl fmt::Display for Hinted {
 impl std::error::Error for Hinted {}
 
 /// `cause`, with what to do about it.
-pub fn hinted(cause: impl Into<String>, hint: impl Into<String>) -> anyhow::Error {
+pub(crate) fn hinted(cause: impl Into<String>, hint: impl Into<String>) -> anyhow::Error {
     Hinted { cause: cause.into(), hint: hint.into() }.into()
 }
 
 /// `error: …` and, where known, `hint: …`.
-pub fn render(error: &anyhow::Error) -> String {
+pub(crate) fn render(error: &anyhow::Error) -> String {
     let line = format!("error: {error:#}");
     match error.chain().find_map(|cause| cause.downcast_ref::<Hinted>()) {
         Some(hinted) => format!("{line}\nhint: {}", hinted.hint),

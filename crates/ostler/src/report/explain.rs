@@ -6,7 +6,7 @@ use serde_json::Value;
 /// What was read of a live service.
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
-pub struct Explanation {
+pub(crate) struct Explanation {
     pub kind: String,
     pub namespace: String,
     pub name: String,
@@ -22,7 +22,7 @@ pub struct Explanation {
 }
 
 #[derive(Debug, Serialize)]
-pub struct PodProblem {
+pub(crate) struct PodProblem {
     pub name: String,
     pub reason: String,
     pub message: String,
@@ -30,7 +30,7 @@ pub struct PodProblem {
 
 impl Explanation {
     /// `service` and the Pods that belong to it.
-    pub fn of(service: &Value, pods: &[Value], remedies: Vec<String>) -> Self {
+    pub(crate) fn of(service: &Value, pods: &[Value], remedies: Vec<String>) -> Self {
         let text = |pointer: &str| service.pointer(pointer).and_then(Value::as_str).unwrap_or_default().to_owned();
         let conditions = service.pointer("/status/conditions").and_then(Value::as_array).cloned().unwrap_or_default();
         let ready = conditions.iter().find(|condition| condition["type"] == "Ready");
@@ -70,7 +70,7 @@ fn string(value: &Value) -> String {
     value.as_str().unwrap_or_default().to_owned()
 }
 
-pub fn render(explanation: &Explanation) -> String {
+pub(crate) fn render(explanation: &Explanation) -> String {
     let Explanation { namespace, name, ready, message, .. } = explanation;
     let state = if *ready { "ready" } else { "not ready" };
     let mut lines = vec![format!("{namespace}/{name} is {state}: {message}")];

@@ -6,7 +6,7 @@ use serde_json::Value;
 
 /// One service, as its status tells it.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Row {
+pub(crate) struct Row {
     pub name: String,
     pub model: String,
     pub runtime: String,
@@ -17,7 +17,7 @@ pub struct Row {
 }
 
 /// Reads an InferenceService of either group.
-pub fn row(service: &Value) -> Row {
+pub(crate) fn row(service: &Value) -> Row {
     let text = |pointer: &str| service.pointer(pointer).and_then(Value::as_str).map(str::to_owned);
     let ready = condition(service, "Ready");
     let is_ready = ready.is_some_and(|condition| condition["status"] == "True");
@@ -49,7 +49,7 @@ fn condition<'a>(object: &'a Value, kind: &str) -> Option<&'a Value> {
 }
 
 /// `big-0 8×NVIDIA-H100-80GB-HBM3 (simulated)` for every node.
-pub fn nodes(nodes: &[Arc<Value>]) -> String {
+pub(crate) fn nodes(nodes: &[Arc<Value>]) -> String {
     let node = |node: &Arc<Value>| {
         let metadata = &node["metadata"];
         let product = metadata["labels"]["nvidia.com/gpu.product"].as_str().unwrap_or("no accelerator");
@@ -61,7 +61,7 @@ pub fn nodes(nodes: &[Arc<Value>]) -> String {
 }
 
 /// Columns as wide as their widest cell, two blanks apart.
-pub fn table(header: &[&str], rows: &[Vec<String>]) -> String {
+pub(crate) fn table(header: &[&str], rows: &[Vec<String>]) -> String {
     let width = |column: usize| {
         let cells = rows.iter().filter_map(|row| row.get(column)).map(|cell| cell.chars().count());
         cells.chain([header[column].chars().count()]).max().unwrap_or(0)
@@ -77,7 +77,7 @@ pub fn table(header: &[&str], rows: &[Vec<String>]) -> String {
 }
 
 /// The services' table, ready or not.
-pub fn render(rows: &[Row]) -> String {
+pub(crate) fn render(rows: &[Row]) -> String {
     let cells: Vec<Vec<String>> = rows
         .iter()
         .map(|row| {

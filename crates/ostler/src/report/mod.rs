@@ -1,7 +1,7 @@
 //! What people read: pure functions from records to text.
 
-pub mod demo;
-pub mod errors;
-pub mod explain;
-pub mod fleet;
-pub mod plan;
+pub(crate) mod demo;
+pub(crate) mod errors;
+pub(crate) mod explain;
+pub(crate) mod fleet;
+pub(crate) mod plan;

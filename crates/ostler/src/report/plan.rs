@@ -12,7 +12,7 @@ const SHOWN: usize = 3;
 const TITLE: usize = 21;
 
 /// One section per service. `all` shows every rejected candidate.
-pub fn render(plan: &Plan, all: bool) -> String {
+pub(crate) fn render(plan: &Plan, all: bool) -> String {
     let sections: Vec<String> = plan.services.iter().map(|service| section(service, all)).collect();
     sections.join("\n")
 }

@@ -1,4 +1,10 @@
 //! The binary as its users start it.
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    reason = "clippy exempts test functions only, and these are helpers of tests"
+)]
 
 mod bad_input;
 mod session;

@@ -5,23 +5,23 @@ use std::path::PathBuf;
 use std::process::{Child, ChildStdout, Command, Output, Stdio};
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-pub fn ostler(args: &[&str]) -> Command {
+pub(crate) fn ostler(args: &[&str]) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_ostler"));
     command.args(args).env_remove("KUBECONFIG");
     command
 }
 
 /// stdout, stderr and the exit code, as text.
-pub fn outcome(output: &Output) -> (String, String, Option<i32>) {
+pub(crate) fn outcome(output: &Output) -> (String, String, Option<i32>) {
     let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
     (text(&output.stdout), text(&output.stderr), output.status.code())
 }
 
 /// A folder of this test's own, removed at the end.
-pub struct Folder(pub PathBuf);
+pub(crate) struct Folder(pub PathBuf);
 
 /// A running `ostler up`; SIGTERM at the end.
-pub struct Session {
+pub(crate) struct Session {
     child: Child,
     stdout: BufReader<ChildStdout>,
     pub folder: Folder,
@@ -32,7 +32,7 @@ pub struct Session {
 // === impl Folder ===
 
 impl Folder {
-    pub fn new() -> Self {
+    pub(crate) fn new() -> Self {
         static NEXT: AtomicUsize = AtomicUsize::new(0);
         let number = NEXT.fetch_add(1, Ordering::Relaxed);
         let path = std::env::temp_dir().join(format!("ostler-it-{}-{number}", std::process::id()));
@@ -42,7 +42,7 @@ impl Folder {
         Self(path)
     }
 
-    pub fn file(&self, name: &str, text: &str) -> String {
+    pub(crate) fn file(&self, name: &str, text: &str) -> String {
         let path = self.0.join(name);
         std::fs::write(&path, text).unwrap();
         path.display().to_string()
@@ -59,7 +59,7 @@ impl Drop for Folder {
 
 impl Session {
     /// `ostler up` with ports of its own and `args`, once it has printed its line.
-    pub fn start(args: &[&str]) -> Self {
+    pub(crate) fn start(args: &[&str]) -> Self {
         let folder = Folder::new();
         let data = folder.0.display().to_string();
         let mut child = ostler(&["up", "--api", "127.0.0.1:0", "--gateway", "127.0.0.1:0", "--data-dir", &data])
@@ -79,7 +79,7 @@ impl Session {
     }
 
     /// Sends SIGTERM and returns what else was printed, and the exit code.
-    pub fn terminate(mut self) -> (String, Option<i32>) {
+    pub(crate) fn terminate(mut self) -> (String, Option<i32>) {
         self.signal();
         let mut rest = String::new();
         std::io::Read::read_to_string(&mut self.stdout, &mut rest).unwrap();
