@@ -86,8 +86,11 @@ impl Session {
         (rest, self.child.wait().unwrap().code())
     }
 
-    fn signal(&self) {
-        Command::new("kill").args(["-TERM", &self.child.id().to_string()]).status().ok();
+    /// A process that was waited for has no number any more, or another's.
+    fn signal(&mut self) {
+        if let Ok(None) = self.child.try_wait() {
+            Command::new("kill").args(["-TERM", &self.child.id().to_string()]).status().ok();
+        }
     }
 }
 

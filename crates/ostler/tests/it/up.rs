@@ -40,7 +40,7 @@ fn a_model_that_fits_nowhere_is_explained() {
     let folder = Folder::new();
     let manifest = folder.file(
         "large.yaml",
-        "apiVersion: ome.io/v1beta1\nkind: ClusterBaseModel\nmetadata: {name: huge}\nspec:\n  modelFormat: {name: safetensors}\n  modelFramework: {name: transformers, version: 4.45.2}\n  modelArchitecture: LlamaForCausalLM\n  modelParameterSize: 900B\n---\napiVersion: ome.io/v1beta1\nkind: InferenceService\nmetadata: {name: huge}\nspec:\n  model: {name: huge}\n",
+        "apiVersion: ome.io/v1beta1\nkind: ClusterBaseModel\nmetadata: {name: huge}\nspec:\n  modelFormat: {name: safetensors, version: 1.0.0}\n  modelFramework: {name: transformers, version: 4.45.2}\n  modelArchitecture: LlamaForCausalLM\n  modelParameterSize: 900B\n---\napiVersion: ome.io/v1beta1\nkind: InferenceService\nmetadata: {name: huge}\nspec:\n  model: {name: huge}\n",
     );
     let session = Session::start(&["-f", &manifest]);
     let explained = retry(|| {
