@@ -1,5 +1,6 @@
 //! The native gateway: HTTP/1.1 and 2 in, HTTP/1.1 to the engines, no sidecar.
 
+mod engines;
 mod openai;
 mod path;
 mod proxy;

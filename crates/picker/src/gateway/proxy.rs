@@ -1,17 +1,14 @@
 //! One request: read, route, pick, send, relay.
 
-use std::{sync::Arc, time::Duration};
+use std::sync::Arc;
 
 use bytes::Bytes;
 use http::{HeaderMap, HeaderName, HeaderValue, Method, Request, Response, StatusCode, Uri, header};
 use http_body_util::{BodyExt, Full, LengthLimitError, Limited};
 use hyper::body::Incoming;
-use hyper_util::{
-    client::legacy::{Client, connect::HttpConnector},
-    rt::{TokioExecutor, TokioTimer},
-};
 
 use super::{
+    engines::Engines,
     openai,
     path::{Place, place},
     relay::Body,
@@ -25,12 +22,6 @@ use crate::{
 
 /// Endpoints tried for one request.
 const ATTEMPTS: usize = 3;
-
-/// vLLM closes idle connections after five seconds; ours must be gone before.
-const IDLE: Duration = Duration::from_secs(4);
-
-/// Time to reach an endpoint.
-const CONNECT: Duration = Duration::from_secs(2);
 
 /// Headers that belong to one connection (RFC 9110 §7.6.1).
 const HOP_BY_HOP: &[&str] = &[
@@ -48,7 +39,7 @@ const HOP_BY_HOP: &[&str] = &[
 /// The proxy behind every connection.
 pub(super) struct Proxy {
     pools: Arc<Pools>,
-    client: Client<HttpConnector, Full<Bytes>>,
+    engines: Engines,
 }
 
 /// A call that is ready to be sent.
@@ -63,14 +54,7 @@ struct Call {
 
 impl Proxy {
     pub(super) fn new(pools: Arc<Pools>) -> Self {
-        let mut connector = HttpConnector::new();
-        connector.set_nodelay(true);
-        connector.set_connect_timeout(Some(CONNECT));
-        let client = Client::builder(TokioExecutor::new())
-            .pool_timer(TokioTimer::new())
-            .pool_idle_timeout(IDLE)
-            .build(connector);
-        Self { pools, client }
+        Self { pools, engines: Engines::new() }
     }
 
     pub(super) async fn answer(&self, request: Request<Incoming>) -> Response<Body> {
@@ -105,7 +89,7 @@ impl Proxy {
             tried.push(pick.endpoint.address);
             let in_flight = pick.endpoint.load.begin(call.facts.tokens());
             let more = tried.len() < ATTEMPTS && tried.len() < route.pool.ready.len();
-            let sent = self.client.request(upstream(&call, &body, &pick, rewritten)).await;
+            let sent = self.engines.send(upstream(&call, &body, &pick, rewritten)).await;
             match sent {
                 Ok(answer) if more && elsewhere(answer.status()) => {
                     tracing::debug!(endpoint = %pick.endpoint.address, status = %answer.status(), "trying another endpoint");

@@ -4,7 +4,10 @@ use std::time::{Duration, Instant};
 
 use crate::fleet::{Answer, engine, get, metric, pool, post, receive, send, start};
 use engine::{Config, Timing};
-use tokio::{io::AsyncReadExt, net::TcpListener};
+use tokio::{
+    io::{AsyncReadExt, AsyncWriteExt},
+    net::TcpListener,
+};
 
 const CHAT: &str = r#"{"model":"chat","messages":[{"role":"user","content":"hi"}],"max_tokens":4,"ignore_eos":true}"#;
 const STREAM: &str = r#"{"model":"chat","messages":[{"role":"user","content":"hi"}],"max_tokens":4,"ignore_eos":true,"stream":true,"stream_options":{"include_usage":true}}"#;
@@ -129,6 +132,43 @@ async fn an_endpoint_that_cannot_be_reached_is_passed_over() {
             (200, Some(fleet.engines[0].to_string().as_str()))
         );
     }
+}
+
+/// Answers `answers` requests on each connection and closes it on reading the next, as an engine does whose idle time
+/// ends just then.
+async fn closing(listener: TcpListener, answers: usize) {
+    while let Ok((mut stream, _)) = listener.accept().await {
+        for answered in 0.. {
+            let mut seen = Vec::new();
+            while !seen.ends_with(b"}") && stream.read_buf(&mut seen).await.unwrap() > 0 {}
+            if answered == answers || seen.is_empty() {
+                break;
+            }
+            stream.write_all(b"HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\n{}").await.unwrap();
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_kept_connection_that_closes_under_a_request_is_replaced() {
+    let fleet = start(vec![], &[]).await;
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    fleet.pools.replace(vec![pool(&fleet.pools, &[listener.local_addr().unwrap()], &[])]);
+    tokio::spawn(closing(listener, 1));
+    for _ in 0..5 {
+        let answer = post(fleet.gateway, "/v1/chat/completions", CHAT).await;
+        assert_eq!((answer.status(), answer.body.as_str()), (200, "{}"));
+    }
+}
+
+#[tokio::test]
+async fn a_new_connection_that_closes_is_not_tried_again() {
+    let fleet = start(vec![], &[]).await;
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    fleet.pools.replace(vec![pool(&fleet.pools, &[listener.local_addr().unwrap()], &[])]);
+    tokio::spawn(closing(listener, 0));
+    let answer = post(fleet.gateway, "/v1/chat/completions", CHAT).await;
+    assert_eq!((answer.status(), answer.header("retry-after")), (503, Some("1")));
 }
 
 #[tokio::test]
