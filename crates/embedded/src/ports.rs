@@ -76,6 +76,17 @@ pub trait Runner: Send + Sync {
     fn run(&self, container: Container, stop: CancellationToken) -> BoxFuture<'static, Exit>;
 }
 
+/// What a container is run for: some have to end by themselves.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Purpose {
+    /// Runs until it is stopped.
+    Serve,
+    /// An init container: the Pod waits for its end.
+    Initialise,
+    /// The command of an exec probe; exit code 0 is success.
+    Probe,
+}
+
 /// One container, ready to start.
 #[derive(Clone)]
 pub struct Container {
@@ -84,6 +95,7 @@ pub struct Container {
     pub pod_uid: String,
     pub name: String,
     pub image: String,
+    pub purpose: Purpose,
     pub command: Vec<String>,
     /// `$(VAR)` is expanded.
     pub args: Vec<String>,

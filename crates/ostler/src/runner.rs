@@ -3,9 +3,9 @@
 use std::io;
 use std::net::SocketAddr;
 
-use embedded::ports::{Container, Exit, Runner};
+use embedded::ports::{Container, Exit, Purpose, Runner};
 use engine::launch_line::{self, LaunchLine};
-use futures::future::{BoxFuture, FutureExt};
+use futures::future::{BoxFuture, FutureExt, ready};
 use tokio_util::sync::CancellationToken;
 
 /// Exit code of a process that SIGTERM ended, as a shell reports it.
@@ -16,9 +16,16 @@ pub(crate) struct SimulatedRunner;
 
 impl Runner for SimulatedRunner {
     fn run(&self, container: Container, stop: CancellationToken) -> BoxFuture<'static, Exit> {
-        match launch_line::parse(&container.command, &container.args, &container.env) {
-            Some(line) => serve(container, line, stop).boxed(),
-            None => idle(container, stop).boxed(),
+        let line = launch_line::parse(&container.command, &container.args, &container.env);
+        match (container.purpose, line) {
+            (Purpose::Serve, Some(line)) => serve(container, line, stop).boxed(),
+            (Purpose::Serve, None) => idle(container, stop).boxed(),
+            (Purpose::Initialise, _) => {
+                container.log.write_line(&format!("image {}: simulated, nothing to prepare", container.image));
+                ready(Exit { code: 0, message: String::new() }).boxed()
+            }
+            // A simulated engine that runs is well; one that does not has no probe asked.
+            (Purpose::Probe, _) => ready(Exit { code: 0, message: String::new() }).boxed(),
         }
     }
 }

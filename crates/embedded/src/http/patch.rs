@@ -9,7 +9,7 @@ use axum::response::Response;
 use serde_json::Value;
 
 use super::path::Target;
-use super::write::{face, stored};
+use super::write::{face, kept, stored};
 use super::{Call, respond};
 use crate::object;
 use crate::server::Server;
@@ -27,8 +27,14 @@ pub(super) fn serve(server: &Server, target: &Target, call: &Call) -> Result<Res
         _ => Box::new(patched(target, call)?),
     };
     let options = call.query.write_options(&call.agent)?;
-    let outcome =
-        server.modify(&target.resource, face(target), target.namespace(), target.name(), &options, &propose)?;
+    let outcome = server.modify(
+        &kept(server, &target.resource),
+        face(target),
+        target.namespace(),
+        target.name(),
+        &options,
+        &propose,
+    )?;
     Ok(respond::written(&target.resource, &outcome))
 }
 

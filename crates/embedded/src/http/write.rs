@@ -1,5 +1,7 @@
 //! POST and PUT.
 
+use std::sync::Arc;
+
 use apimachinery::status::Status;
 use axum::response::Response;
 use serde_json::{Value, json};
@@ -23,7 +25,7 @@ pub(super) fn create(server: &Server, target: &Target, call: &Call) -> Result<Re
         _ => target.namespace(),
     };
     let options = call.query.write_options(&call.agent)?;
-    let outcome = server.create_object(resource, namespace, Proposal::Written(object), &options)?;
+    let outcome = server.create_object(&kept(server, resource), namespace, Proposal::Written(object), &options)?;
     Ok(respond::written(resource, &outcome))
 }
 
@@ -40,7 +42,8 @@ pub(super) fn replace(server: &Server, target: &Target, call: &Call) -> Result<R
     }
     let options = call.query.write_options(&call.agent)?;
     let propose = |_: Option<&Value>| Ok(Proposal::Written(object.clone()));
-    let outcome = server.modify(resource, face(target), target.namespace(), target.name(), &options, &propose)?;
+    let outcome =
+        server.modify(&kept(server, resource), face(target), target.namespace(), target.name(), &options, &propose)?;
     Ok(respond::written(resource, &outcome))
 }
 
@@ -67,6 +70,12 @@ pub(super) fn bind(server: &Server, target: &Target, call: &Call) -> Result<Resp
 /// Which part of the object the path is about.
 pub(super) fn face(target: &Target) -> Face {
     if target.subresource.as_deref() == Some("status") { Face::Status } else { Face::Main }
+}
+
+/// The resource whose schema rules what is stored: the two faces of events are kept as one.
+pub(super) fn kept(server: &Server, resource: &Arc<Resource>) -> Arc<Resource> {
+    let core = (resource.group == "events.k8s.io").then(|| server.registry().get("", "v1", "events")).flatten();
+    core.unwrap_or_else(|| Arc::clone(resource))
 }
 
 /// From what clients of this version write to what is stored.

@@ -16,7 +16,7 @@ use super::restart::{BackOff, Policy};
 use super::status::{Ended, Phase};
 use crate::Server;
 use crate::object;
-use crate::ports::{Container, Exit};
+use crate::ports::{Container, Exit, Purpose};
 use crate::workloads::ownership;
 
 /// What a container tells its Pod.
@@ -41,6 +41,7 @@ pub(crate) struct Supervisor {
     pub(crate) spec: Value,
     pub(crate) index: usize,
     pub(crate) policy: Policy,
+    pub(crate) purpose: Purpose,
     pub(crate) address: IpAddr,
     pub(crate) stop: CancellationToken,
     pub(crate) news: mpsc::UnboundedSender<(usize, News)>,
@@ -158,6 +159,7 @@ impl Supervisor {
             pod_uid: object::uid(&self.pod).to_owned(),
             name: name.to_owned(),
             image: object::text(&self.spec, "/image").to_owned(),
+            purpose: self.purpose,
             command: words("command"),
             args: words("args"),
             address: self.address,

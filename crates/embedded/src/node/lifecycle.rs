@@ -15,6 +15,7 @@ use super::probes::Finding;
 use super::restart::Policy;
 use super::status::{self, Container, Phase, Place, Role};
 use crate::object;
+use crate::ports::Purpose;
 
 /// What can happen to a Pod from outside.
 #[derive(Debug, Clone, Default)]
@@ -143,10 +144,10 @@ impl Worker {
     }
 
     fn start(&mut self, index: usize) {
-        let policy = match self.containers[index].role {
-            Role::Main => Policy::of(&self.pod),
-            Role::Init => Policy::of_init(&self.pod),
-            Role::Sidecar => Policy::Always,
+        let (policy, purpose) = match self.containers[index].role {
+            Role::Main => (Policy::of(&self.pod), Purpose::Serve),
+            Role::Init => (Policy::of_init(&self.pod), Purpose::Initialise),
+            Role::Sidecar => (Policy::Always, Purpose::Serve),
         };
         let supervisor = Supervisor {
             shared: Arc::clone(&self.shared),
@@ -154,6 +155,7 @@ impl Worker {
             spec: self.specs[index].clone(),
             index,
             policy,
+            purpose,
             address: IpAddr::V4(self.place.address),
             stop: self.stop.clone(),
             news: self.sender.clone(),

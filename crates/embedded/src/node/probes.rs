@@ -17,7 +17,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::logs::LogSink;
 use crate::object;
-use crate::ports::{Container, Network, Runner};
+use crate::ports::{Container, Network, Purpose, Runner};
 
 /// One probe, with Kubernetes' defaults filled in.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -265,6 +265,7 @@ impl Question {
             Self::Exec { command } => {
                 let log = LogSink::default();
                 let container = Container {
+                    purpose: Purpose::Probe,
                     command: command.clone(),
                     args: Vec::new(),
                     log: log.clone(),

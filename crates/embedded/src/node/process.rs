@@ -117,6 +117,7 @@ mod tests {
     use std::net::{IpAddr, Ipv4Addr};
 
     use super::*;
+    use crate::ports::Purpose;
 
     fn shell(script: &str) -> Container {
         Container {
@@ -125,6 +126,7 @@ mod tests {
             pod_uid: "u".to_owned(),
             name: "c".to_owned(),
             image: "none".to_owned(),
+            purpose: Purpose::Serve,
             command: ["sh", "-c", script].map(str::to_owned).to_vec(),
             args: Vec::new(),
             env: vec![("GREETING".to_owned(), "hello".to_owned())],

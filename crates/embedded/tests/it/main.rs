@@ -173,3 +173,23 @@ fn a_namespace_empties_and_goes() {
     server.update("configmaps", held).unwrap();
     assert!(server.get("namespaces", "", "n").is_none());
 }
+
+#[tokio::test]
+async fn an_event_of_the_new_group_is_whole_in_both_faces() {
+    let server = server();
+    let faces = [("events.k8s.io", "v1"), ("", "v1")].map(|(group, version)| {
+        let kind = ApiResource::from_gvk(&GroupVersionKind::gvk(group, version, "Event"));
+        Api::<DynamicObject>::namespaced_with(client(&server), "default", &kind)
+    });
+    let event = json!({
+        "apiVersion": "events.k8s.io/v1", "kind": "Event", "metadata": {"name": "e"},
+        "eventTime": "2026-01-01T00:00:00.000000Z", "type": "Normal", "reason": "Selected", "action": "Decide",
+        "note": "chosen", "reportingController": "ostler", "reportingInstance": "ostler-0",
+        "regarding": {"kind": "InferenceService", "name": "chat", "namespace": "default"},
+    });
+    faces[0].create(&PostParams::default(), &serde_json::from_value(event).unwrap()).await.unwrap();
+    let [new, core] = [faces[0].get("e").await.unwrap(), faces[1].get("e").await.unwrap()];
+    assert_eq!((&new.data["note"], &new.data["regarding"]["name"]), (&json!("chosen"), &json!("chat")));
+    assert_eq!((&core.data["message"], &core.data["involvedObject"]["name"]), (&json!("chosen"), &json!("chat")));
+    assert_eq!(core.data["reportingComponent"], "ostler");
+}

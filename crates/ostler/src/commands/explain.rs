@@ -138,7 +138,11 @@ async fn remedies(client: &Client, service: &Value) -> Result<Vec<String>> {
     for (group, version, kind) in SUPPLY {
         supply.extend(list(client, group, version, kind, "", None).await?.into_iter().map(document));
     }
-    let snapshot = plan::Snapshot::from_documents(&[document(service.clone())], &supply)?;
+    let mut snapshot = plan::Snapshot::from_documents(&[document(service.clone())], &[])?;
+    for object in &supply {
+        // What cannot be read takes no part in decisions; a broken neighbour must not hide why this service waits.
+        snapshot.add_supply(object).ok();
+    }
     let remedies = snapshot.services.iter().flat_map(|service| plan::remedies(&snapshot, service));
     Ok(remedies.map(|remedy| remedy.to_string()).collect())
 }
