@@ -26,9 +26,15 @@ pub fn crds() -> Vec<Value> {
 
 /// The `openAPIV3Schema` of one of our kinds.
 pub(crate) fn schema(api_version: &str, kind: &str) -> Option<&'static Value> {
-    static SCHEMAS: LazyLock<BTreeMap<(String, String), Value>> = LazyLock::new(schemas);
     SCHEMAS.get(&(api_version.to_owned(), kind.to_owned()))
 }
+
+/// `apiVersion` and kind of each of ours.
+pub(crate) fn kinds() -> impl Iterator<Item = (&'static str, &'static str)> {
+    SCHEMAS.keys().map(|(api_version, kind)| (api_version.as_str(), kind.as_str()))
+}
+
+static SCHEMAS: LazyLock<BTreeMap<(String, String), Value>> = LazyLock::new(schemas);
 
 fn schemas() -> BTreeMap<(String, String), Value> {
     let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();

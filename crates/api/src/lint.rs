@@ -5,8 +5,10 @@ use serde_json::Value;
 use apimachinery::schema::Schema;
 
 use crate::crds;
-use crate::manifest::Document;
+use crate::manifest::{Document, ManifestError};
 
+mod amounts;
+mod kinds;
 mod names;
 mod rules;
 
@@ -30,9 +32,13 @@ pub struct Finding {
 /// Findings in the order of their paths. Kinds that are not ours have none.
 pub fn check(document: &Document) -> Vec<Finding> {
     let Some(schema) = crds::schema(document.api_version(), document.kind()) else {
-        return Vec::new();
+        return kinds::check(document).into_iter().collect();
     };
     let mut findings = Vec::new();
+    if document.name().is_empty() && document.value.pointer("/metadata/generateName").is_none() {
+        findings.push(Finding::error("metadata.name", "an object needs a name").hint("add `name:` under `metadata:`"));
+    }
+    findings.extend(amounts::check(&document.value));
     unknown_fields(schema, &document.value, "", &mut findings);
     let refused = refusals(schema, document);
     if refused.is_empty() {
@@ -56,17 +62,19 @@ impl Finding {
         Self { hint: Some(hint.into()), ..self }
     }
 
+    /// The finding as the reason why `document` is not used.
+    pub fn refuse(self, document: &Document) -> ManifestError {
+        let path = Some(self.path).filter(|path| !path.is_empty());
+        ManifestError { path, cause: self.message, hint: self.hint, ..document.error() }
+    }
+
     /// `warning: f.yaml, document 1 (Kind ns/name), spec.x: unknown field; did you mean …`.
     pub fn render(&self, document: &Document) -> String {
         let severity = match self.severity {
             Severity::Error => "error",
             Severity::Warning => "warning",
         };
-        let place = crate::manifest::ManifestError {
-            path: Some(self.path.clone()).filter(|path| !path.is_empty()),
-            cause: self.message.clone(),
-            ..document.error()
-        };
+        let place = self.clone().refuse(document);
         let hint = self.hint.iter().map(|hint| format!("\n  hint: {hint}")).collect::<String>();
         format!("{severity}: {place}{hint}")
     }
@@ -90,7 +98,20 @@ fn refusal(cause: apimachinery::status::Cause) -> Finding {
     // The API server repeats the path, which a finding has already.
     let message = cause.message.split_once(" in body ").map_or(cause.message.as_str(), |(_, short)| short);
     let finding = Finding::error(cause.field, message);
-    if text { finding.hint("put the value in quotes") } else { finding }
+    match advice(&finding.message) {
+        Some(_) if text => finding.hint("put the value in quotes"),
+        Some(advice) => finding.hint(advice),
+        None => finding,
+    }
+}
+
+/// What to do about a value that the schema refuses.
+fn advice(message: &str) -> Option<String> {
+    if let Some((_, known)) = message.split_once("supported values: ") {
+        return Some(format!("write one of {}", known.trim_end_matches(", null").replace('"', "")));
+    }
+    let kind = message.split_once("must be of type ")?.1;
+    Some(format!("the field takes a value of type {}", kind.split(':').next().unwrap_or(kind)))
 }
 
 /// Warns about fields that the schema does not have and so would be dropped.

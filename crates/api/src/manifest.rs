@@ -233,6 +233,8 @@ fn strip_position(message: &str) -> &str {
 fn hint_for_yaml(cause: &str) -> Option<String> {
     let known = [
         ("duplicate", "a key may stand only once in a map; remove one of the two"),
+        ("recursion", "the document is nested too deeply to be a manifest"),
+        ("budget", "the document expands to too much; remove nested aliases (`*name`) and split the file"),
         ("tab", "YAML is indented with blanks, not tabs"),
     ];
     let found = known.iter().find(|(word, _)| cause.to_lowercase().contains(word));
@@ -244,6 +246,9 @@ fn hint_for(cause: &str) -> Option<String> {
     let wants_text = cause.contains("expected a string");
     if wants_text && (cause.contains("integer") || cause.contains("floating") || cause.contains("boolean")) {
         return Some("put the value in quotes".to_owned());
+    }
+    if let Some((_, known)) = cause.split_once("expected one of ") {
+        return Some(format!("write one of {}", known.replace('`', "")));
     }
     let missing = cause.strip_prefix("missing field `").and_then(|rest| rest.split('`').next());
     missing.map(|field| format!("add `{field}`"))

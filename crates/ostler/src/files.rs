@@ -5,6 +5,7 @@ use std::io::Read;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result};
+use api::lint::{self, Severity};
 use api::manifest::{self, Document};
 
 use crate::report::errors::hinted;
@@ -39,7 +40,20 @@ pub(crate) fn read(path: &Path) -> Result<Vec<Document>> {
     Ok(manifest::read(&name, &text)?)
 }
 
-/// Every document of every file.
+/// Every document of every file, for use: what `lint` calls an error is refused here.
+///
+/// The first such finding ends it, with file, document and field.
+pub(crate) fn read_valid(paths: &[PathBuf]) -> Result<Vec<Document>> {
+    let documents = read_all(paths)?;
+    for document in &documents {
+        if let Some(finding) = lint::check(document).into_iter().find(|finding| finding.severity == Severity::Error) {
+            return Err(finding.refuse(document).into());
+        }
+    }
+    Ok(documents)
+}
+
+/// Every document of every file, whatever it says.
 pub(crate) fn read_all(paths: &[PathBuf]) -> Result<Vec<Document>> {
     let mut documents = Vec::new();
     for path in manifests(paths)? {

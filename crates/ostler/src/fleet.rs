@@ -8,6 +8,9 @@ const CPU: &str = "192";
 const MEMORY: &str = "2Ti";
 const PODS: &str = "250";
 
+/// Of one group. More is a typing error: Kubernetes itself ends at 5000 nodes.
+const MOST_NODES: u32 = 10_000;
+
 /// A product as people write it, and as its node labels say it.
 struct Product {
     names: &'static [&'static str],
@@ -54,6 +57,8 @@ pub(crate) struct Group {
 pub(crate) enum FleetError {
     #[error("`{0}` is not `[NAME=]COUNT×PRODUCT [×NODES]`, for example `8×H100-80G ×2`")]
     Shape(String),
+    #[error("`{0}`: a node's name has a-z, 0-9 and - only")]
+    Name(String),
     #[error("`{0}` is not a product known here; one of {known}", known = known_products())]
     UnknownProduct(String),
 }
@@ -76,11 +81,14 @@ fn group(item: &str) -> Result<Group, FleetError> {
         None => (rest.trim(), "1"),
     };
     let known = find(product).ok_or_else(|| FleetError::UnknownProduct(product.to_owned()))?;
+    if name.is_some_and(|name| !is_name(name)) {
+        return Err(FleetError::Name(item.to_owned()));
+    }
     Ok(Group {
         name: name.map_or_else(|| known.names[0].to_ascii_lowercase(), str::to_owned),
         accelerators: count.trim().parse().map_err(|_| shape())?,
         product: product.to_owned(),
-        nodes: nodes.trim().parse().map_err(|_| shape())?,
+        nodes: nodes.trim().parse().ok().filter(|nodes| *nodes <= MOST_NODES).ok_or_else(shape)?,
     })
 }
 
@@ -129,6 +137,11 @@ fn node(name: &str, accelerators: u32, product: &Product) -> Value {
 
 fn find(name: &str) -> Option<&'static Product> {
     PRODUCTS.iter().find(|product| product.names.iter().any(|known| known.eq_ignore_ascii_case(name)))
+}
+
+fn is_name(name: &str) -> bool {
+    let inside = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '-';
+    !name.is_empty() && name.len() <= 50 && name.chars().all(inside) && !name.starts_with('-')
 }
 
 fn known_products() -> String {

@@ -72,7 +72,10 @@ spec:
   model: {name: llama}
   engine: {minReplicas: one}
 "#;
-    insta::assert_snapshot!(lint(text), @r#"error: f.yaml, document 1 (InferenceService llama), spec.engine.minReplicas: must be of type integer: "string""#);
+    insta::assert_snapshot!(lint(text), @r#"
+    error: f.yaml, document 1 (InferenceService llama), spec.engine.minReplicas: must be of type integer: "string"
+      hint: the field takes a value of type integer
+    "#);
 }
 
 #[test]

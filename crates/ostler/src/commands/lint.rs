@@ -7,7 +7,7 @@ use std::process::ExitCode;
 use anyhow::Result;
 use api::lint::{self, Severity};
 
-use crate::files;
+use crate::{files, report};
 
 #[derive(clap::Args)]
 pub(crate) struct LintArgs {
@@ -25,7 +25,7 @@ pub(super) fn run(args: LintArgs) -> Result<ExitCode> {
             Ok(read) => read,
             Err(error) => {
                 errors += 1;
-                writeln!(out, "error: {error:#}")?;
+                writeln!(out, "{}", report::errors::render(&error).replace("\nhint:", "\n  hint:"))?;
                 continue;
             }
         };

@@ -47,7 +47,7 @@ enum Output {
 pub(super) fn run(args: PlanArgs) -> Result<ExitCode> {
     let mut supply = if args.no_catalog { Vec::new() } else { catalog::documents()? };
     supply.extend(files::read_all(&args.cluster)?);
-    let given = files::read_all(&args.filenames)?;
+    let given = files::read_valid(&args.filenames)?;
     let mut snapshot = Snapshot::from_documents(&given, &supply)?;
     snapshot.accelerator_aware = accelerator_aware(&args.feature_gates)?;
     if snapshot.services.is_empty() {

@@ -7,7 +7,7 @@ use std::process::ExitCode;
 use std::time::Instant;
 
 use anyhow::{Context, Result};
-use api::manifest::{self, Document};
+use api::manifest::{self, Document, ManifestError};
 use clap::ValueEnum;
 use serde_json::Value;
 
@@ -54,7 +54,7 @@ pub(super) async fn run(args: UpArgs) -> Result<ExitCode> {
     let started = Instant::now();
     let stop = interrupted();
     // Everything that can be wrong with the input is found before anything starts.
-    let documents = files::read_all(&args.filenames)?;
+    let documents = files::read_valid(&args.filenames)?;
     let nodes = nodes(&args)?;
     let listeners = Listeners { api: bind(args.api, "--api")?, gateway: bind(args.gateway, "--gateway")? };
     let folder = home::prepare(args.data_dir.clone().unwrap_or_else(connect::runtime_directory))?;
@@ -131,10 +131,24 @@ fn nodes(args: &UpArgs) -> Result<Vec<Value>> {
     };
     let shown = path.display().to_string();
     let text = std::fs::read_to_string(path).with_context(|| shown.clone())?;
-    if text.contains("kind:") {
-        return Ok(manifest::read(&shown, &text)?.into_iter().map(|document| document.value).collect());
+    let nodes = if text.contains("kind:") {
+        manifest::read(&shown, &text)?.into_iter().map(node).collect::<Result<_>>()?
+    } else {
+        let groups =
+            fleet::parse(&text).map_err(|error| hinted(format!("{shown}: {error}"), "one group per line or comma"))?;
+        fleet::nodes(&groups)
+    };
+    if nodes.is_empty() {
+        return Err(hinted(format!("{shown}: no nodes"), "write one group per line, for example `8×H100-80G ×2`"));
     }
-    let groups =
-        fleet::parse(&text).map_err(|error| hinted(format!("{shown}: {error}"), "one group per line or comma"))?;
-    Ok(fleet::nodes(&groups))
+    Ok(nodes)
+}
+
+fn node(document: Document) -> Result<Value> {
+    if document.is("v1", "Node") && !document.name().is_empty() {
+        return Ok(document.value);
+    }
+    let cause = "not a Node with a name".to_owned();
+    let hint = Some("--nodes takes Node manifests or shorthand; other objects go to -f".to_owned());
+    Err(ManifestError { cause, hint, ..document.error() }.into())
 }

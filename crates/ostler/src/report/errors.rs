@@ -1,6 +1,9 @@
 //! One line with the cause, and a `hint:` line where there is a remedy.
 
 use std::fmt;
+use std::io;
+
+use api::manifest::ManifestError;
 
 /// An error with a remedy.
 #[derive(Debug)]
@@ -24,10 +27,50 @@ pub(crate) fn hinted(cause: impl Into<String>, hint: impl Into<String>) -> anyho
 
 /// `error: …` and, where known, `hint: …`.
 pub(crate) fn render(error: &anyhow::Error) -> String {
-    let line = format!("error: {error:#}");
-    match error.chain().find_map(|cause| cause.downcast_ref::<Hinted>()) {
-        Some(hinted) => format!("{line}\nhint: {}", hinted.hint),
+    let line = format!("error: {}", chain(error).replace('\n', " "));
+    match error.chain().find_map(remedy) {
+        Some(hint) => format!("{line}\nhint: {hint}"),
         None => line,
+    }
+}
+
+/// The causes, outermost first. Libraries repeat a cause inside the message above it; it is said once.
+fn chain(error: &anyhow::Error) -> String {
+    let mut said: Vec<String> = Vec::new();
+    for cause in error.chain() {
+        let text = match cause.downcast_ref::<kube::Error>() {
+            Some(kube::Error::Api(status)) => status.message.clone(),
+            _ => cause.to_string(),
+        };
+        if !said.last().is_some_and(|before| before.contains(&text)) {
+            said.push(text);
+        }
+    }
+    said.join(": ")
+}
+
+fn remedy(cause: &(dyn std::error::Error + 'static)) -> Option<String> {
+    if let Some(hinted) = cause.downcast_ref::<Hinted>() {
+        return Some(hinted.hint.clone());
+    }
+    if let Some(manifest) = cause.downcast_ref::<ManifestError>() {
+        return manifest.hint.clone();
+    }
+    match cause.downcast_ref::<kube::config::KubeconfigError>() {
+        Some(_) => Some("name a kubeconfig with --kubeconfig, or start a cluster with `ostler up`".to_owned()),
+        None => cause.downcast_ref::<io::Error>().and_then(|error| io_remedy(error.kind())).map(str::to_owned),
+    }
+}
+
+fn io_remedy(kind: io::ErrorKind) -> Option<&'static str> {
+    match kind {
+        io::ErrorKind::InvalidData => Some("manifests are text in UTF-8; is this another kind of file?"),
+        io::ErrorKind::PermissionDenied => Some("you may not read or write there: `ls -l` shows who may"),
+        io::ErrorKind::NotFound => Some("check the path"),
+        io::ErrorKind::IsADirectory => Some("name a file, not a folder"),
+        io::ErrorKind::NotADirectory | io::ErrorKind::AlreadyExists => Some("name a folder, not a file"),
+        io::ErrorKind::StorageFull => Some("free some space, or write elsewhere"),
+        _ => None,
     }
 }
 

@@ -7,6 +7,9 @@
 )]
 
 mod bad_input;
+mod catalog;
+mod lint;
+mod plan;
 mod session;
 mod suites;
 mod up;
