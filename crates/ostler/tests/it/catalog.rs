@@ -78,7 +78,7 @@ fn crds_are_yaml_of_every_kind() {
     let (stdout, _, code) = outcome(&ostler(&["crds"]).output().unwrap());
     assert_eq!(code, Some(0));
     let documents = api::manifest::read("crds", &stdout).unwrap();
-    let names: Vec<_> = documents.iter().map(|document| document.name()).collect();
+    let names: Vec<_> = documents.iter().map(api::manifest::Document::name).collect();
     insta::assert_snapshot!(names.join("\n"), @r"
     acceleratorclasses.ome.io
     basemodels.ome.io
