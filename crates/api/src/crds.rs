@@ -1,8 +1,9 @@
 //! The CRDs of our kinds, from the Rust types.
 
 use std::collections::BTreeMap;
-use std::sync::LazyLock;
+use std::sync::{LazyLock, OnceLock};
 
+use apimachinery::schema::Schema;
 use kube::CustomResourceExt;
 use serde_json::Value;
 
@@ -24,8 +25,22 @@ pub fn crds() -> Vec<Value> {
     ]
 }
 
-/// The `openAPIV3Schema` of one of our kinds.
-pub(crate) fn schema(api_version: &str, kind: &str) -> Option<&'static Value> {
+/// The schema of one of our kinds, as written and compiled; compiling takes longer than checking a document.
+pub(crate) struct KindSchema {
+    /// `openAPIV3Schema`.
+    pub(crate) json: Value,
+    compiled: OnceLock<Option<Schema>>,
+}
+
+impl KindSchema {
+    /// None for a schema that does not compile: a bug that `schemas_are_structural` shows.
+    pub(crate) fn compiled(&self) -> Option<&Schema> {
+        self.compiled.get_or_init(|| Schema::from_json(&self.json).ok()).as_ref()
+    }
+}
+
+/// The schema of one of our kinds.
+pub(crate) fn schema(api_version: &str, kind: &str) -> Option<&'static KindSchema> {
     SCHEMAS.get(&(api_version.to_owned(), kind.to_owned()))
 }
 
@@ -34,16 +49,17 @@ pub(crate) fn kinds() -> impl Iterator<Item = (&'static str, &'static str)> {
     SCHEMAS.keys().map(|(api_version, kind)| (api_version.as_str(), kind.as_str()))
 }
 
-static SCHEMAS: LazyLock<BTreeMap<(String, String), Value>> = LazyLock::new(schemas);
+static SCHEMAS: LazyLock<BTreeMap<(String, String), KindSchema>> = LazyLock::new(schemas);
 
-fn schemas() -> BTreeMap<(String, String), Value> {
+fn schemas() -> BTreeMap<(String, String), KindSchema> {
     let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
     let mut schemas = BTreeMap::new();
     for crd in crds() {
         let spec = &crd["spec"];
         let version = &spec["versions"][0];
         let api_version = format!("{}/{}", text(&spec["group"]), text(&version["name"]));
-        let schema = version["schema"]["openAPIV3Schema"].clone();
+        let json = version["schema"]["openAPIV3Schema"].clone();
+        let schema = KindSchema { json, compiled: OnceLock::new() };
         schemas.insert((api_version, text(&spec["names"]["kind"])), schema);
     }
     schemas
@@ -59,7 +75,6 @@ fn crd<K: CustomResourceExt>() -> Value {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use apimachinery::schema::Schema;
     use rstest::rstest;
     use serde_json::json;
 
@@ -102,7 +117,7 @@ mod tests {
     }
 
     fn compiled(api_version: &str, kind: &str) -> Schema {
-        Schema::from_json(schema(api_version, kind).unwrap()).unwrap()
+        Schema::from_json(&schema(api_version, kind).unwrap().json).unwrap()
     }
 
     #[test]

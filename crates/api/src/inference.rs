@@ -280,7 +280,7 @@ mod tests {
         let mut missing = Vec::new();
         for kind in ["BackendPool", "LLMUseCaseSet", "LLMUseCase"] {
             let schema = crds::schema(API_VERSION, kind).unwrap();
-            undescribed(&schema["properties"]["spec"], kind, &mut missing);
+            undescribed(&schema.json["properties"]["spec"], kind, &mut missing);
         }
         assert_eq!(missing, Vec::<String>::new());
     }

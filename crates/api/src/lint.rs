@@ -2,9 +2,7 @@
 
 use serde_json::Value;
 
-use apimachinery::schema::Schema;
-
-use crate::crds;
+use crate::crds::{self, KindSchema};
 use crate::manifest::{Document, ManifestError};
 
 mod amounts;
@@ -39,7 +37,7 @@ pub fn check(document: &Document) -> Vec<Finding> {
         findings.push(Finding::error("metadata.name", "an object needs a name").hint("add `name:` under `metadata:`"));
     }
     findings.extend(amounts::check(&document.value));
-    unknown_fields(schema, &document.value, "", &mut findings);
+    unknown_fields(&schema.json, &document.value, "", &mut findings);
     let refused = refusals(schema, document);
     if refused.is_empty() {
         findings.extend(rules::check(document));
@@ -81,9 +79,8 @@ impl Finding {
 }
 
 /// What the schema and its CEL rules refuse.
-fn refusals(schema: &Value, document: &Document) -> Vec<Finding> {
-    // A schema of ours that does not compile is a bug that `crds::tests::schemas_are_structural` shows.
-    let Ok(schema) = Schema::from_json(schema) else { return Vec::new() };
+fn refusals(schema: &KindSchema, document: &Document) -> Vec<Finding> {
+    let Some(schema) = schema.compiled() else { return Vec::new() };
     let mut value = document.value.clone();
     schema.default(&mut value);
     let mut causes = schema.validate(&value);
