@@ -70,7 +70,6 @@ impl Quantity {
     }
 
     /// In units, approximately.
-    #[allow(clippy::cast_precision_loss, reason = "the caller asks for an approximation")]
     pub fn as_f64(&self) -> f64 {
         self.nanos as f64 / NANO as f64
     }

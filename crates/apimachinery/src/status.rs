@@ -108,7 +108,6 @@ impl Status {
     }
 
     /// 422. `kind` carries its group: `Deployment.apps`, `Pod`.
-    #[allow(clippy::needless_pass_by_value, reason = "callers build the causes for this call")]
     pub fn invalid(kind: &str, name: &str, causes: Vec<Cause>) -> Self {
         let list = match causes.as_slice() {
             [one] => one.to_string(),

@@ -67,7 +67,6 @@ pub struct Candidate {
     pub rejected: Option<Rejection>,
 }
 
-#[allow(clippy::trivially_copy_pass_by_ref)] // the signature that serde asks for
 fn is_false(value: &bool) -> bool {
     !value
 }

@@ -153,7 +153,6 @@ pub fn usable_nodes(case: &Case<'_>, class: &Class) -> Option<Availability> {
     })
 }
 
-#[allow(clippy::cast_precision_loss, clippy::cast_possible_truncation, clippy::cast_sign_loss)]
 fn scaled(bytes: u64, factor: f64) -> u64 {
     (bytes as f64 * factor) as u64
 }

@@ -292,7 +292,6 @@ pub struct Count(pub u64);
 
 impl fmt::Display for Count {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        #[allow(clippy::cast_precision_loss)] // shown with two digits only
         let count = self.0 as f64;
         let (scale, suffix) = match self.0 {
             1_000_000_000_000.. => (1e12, "T"),
@@ -310,7 +309,6 @@ struct Gibibytes(u64);
 
 impl fmt::Display for Gibibytes {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        #[allow(clippy::cast_precision_loss)]
         let gibibytes = self.0 as f64 / f64::from(1 << 30);
         write!(f, "{} GiB", (gibibytes * 10.0).round() / 10.0)
     }
@@ -320,7 +318,6 @@ struct Gigabytes(u64);
 
 impl fmt::Display for Gigabytes {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        #[allow(clippy::cast_precision_loss)]
         let gigabytes = self.0 as f64 / 1e9;
         write!(f, "{} GB", (gigabytes * 10.0).round() / 10.0)
     }

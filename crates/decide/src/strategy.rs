@@ -102,7 +102,6 @@ fn tightness(contenders: &[Contender<'_>]) -> Option<Vec<f64>> {
     Some(totals.iter().map(|total| if *total > 0.0 { least / total } else { 0.0 }).collect())
 }
 
-#[allow(clippy::cast_precision_loss)]
 fn memory(contender: &Contender<'_>) -> Option<f64> {
     contender.class.memory.map(|bytes| bytes as f64 * contender.count())
 }

@@ -54,7 +54,6 @@ fn catalogue(nodes: Option<&[NodeFacts]>) -> Supply {
     }
 }
 
-#[allow(clippy::needless_pass_by_value)] // cases read better
 fn demand(model: &str, spec: Value) -> Demand {
     let models = documents(include_str!("../../../catalog/models.yaml"));
     let found = models.iter().find(|value| value["metadata"]["name"] == model);

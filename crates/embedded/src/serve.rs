@@ -24,6 +24,9 @@ use crate::server::Server;
 /// Names that the certificate is for and the `Host` header may have.
 const HOSTS: [&str; 4] = ["localhost", "127.0.0.1", "[::1]", "kubernetes.default.svc"];
 
+/// 256 bits, as much as the certificate's key has.
+const TOKEN_BYTES: usize = 32;
+
 /// A self-signed certificate and a bearer token, made for one server.
 pub struct Credentials {
     certificate_pem: String,
@@ -53,9 +56,10 @@ impl Credentials {
     pub fn generate() -> Result<Self, ServeError> {
         let names = ["localhost", "127.0.0.1", "::1", "kubernetes.default.svc"].map(str::to_owned);
         let made = rcgen::generate_simple_self_signed(names)?;
-        // A key is drawn only for its bytes: the token then comes from the same generator as the certificate's key.
-        let secret = rcgen::KeyPair::generate()?.serialize_der();
-        let token = base64::engine::general_purpose::URL_SAFE_NO_PAD.encode(&secret[secret.len().saturating_sub(96)..]);
+        let mut secret = [0; TOKEN_BYTES];
+        let random = rustls::crypto::ring::default_provider().secure_random;
+        random.fill(&mut secret).map_err(rustls::Error::from)?;
+        let token = base64::engine::general_purpose::URL_SAFE_NO_PAD.encode(secret);
         Ok(Self {
             certificate_pem: made.cert.pem(),
             certificate: made.cert.der().clone(),

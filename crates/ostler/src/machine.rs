@@ -112,16 +112,9 @@ fn install(server: &embedded::Server) -> Result<()> {
         server.create(DEFINITIONS, serde_json::to_value(crd)?).context("installing definitions")?;
     }
     for document in crate::catalog::documents()? {
-        let resource = format!("{}.ome.io", plural(document.kind()));
+        let kind = server.registry().by_kind(document.api_version(), document.kind());
+        let resource = kind.with_context(|| format!("catalogue: {} is not defined", document.kind()))?.qualified();
         server.create(&resource, document.value).with_context(|| format!("catalogue: {resource}"))?;
     }
     Ok(())
-}
-
-/// The catalogue's three kinds.
-fn plural(kind: &str) -> String {
-    match kind {
-        "AcceleratorClass" => "acceleratorclasses".to_owned(),
-        kind => format!("{}s", kind.to_ascii_lowercase()),
-    }
 }

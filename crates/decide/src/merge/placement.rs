@@ -96,7 +96,6 @@ fn as_integer_bound(expression: &Value) -> Option<Value> {
 }
 
 /// Least and greatest label value that count as equal to `text`; a plain integer only itself.
-#[allow(clippy::cast_possible_truncation)]
 fn bounds(key: &str, text: &str) -> Option<(bool, i64, i64)> {
     if let Ok(exact) = text.parse::<i64>() {
         return Some((true, exact, exact));

@@ -118,7 +118,6 @@ pub(super) fn gibibytes(number: i64) -> u64 {
     AcceleratorMemory::from_gib(u64::try_from(number).unwrap_or(0)).0
 }
 
-#[allow(clippy::cast_precision_loss)]
 pub(super) fn tflops(number: i64) -> f64 {
     number as f64
 }
