@@ -18,7 +18,7 @@ pub(crate) fn run(names: &str) -> Result<()> {
     Ok(())
 }
 
-/// Reads every manifest of other projects, with `ostler lint`.
+/// Reads every manifest of other projects, and lints those of our kinds.
 fn corpus() -> Result<()> {
     let folder =
         std::env::var_os("OSTLER_CORPUS").map_or_else(|| crate::root().join("../shared/corpus"), PathBuf::from);

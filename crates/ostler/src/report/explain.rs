@@ -33,7 +33,7 @@ impl Explanation {
     pub(crate) fn of(service: &Value, pods: &[Value], remedies: Vec<String>) -> Self {
         let text = |pointer: &str| service.pointer(pointer).and_then(Value::as_str).unwrap_or_default().to_owned();
         let conditions = service.pointer("/status/conditions").and_then(Value::as_array).cloned().unwrap_or_default();
-        let ready = conditions.iter().find(|condition| condition["type"] == "Ready");
+        let ready = cluster::conditions::find(&service["status"]["conditions"], "Ready");
         Self {
             kind: text("/kind"),
             namespace: text("/metadata/namespace"),

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use cluster::conditions;
 use serde_json::Value;
 
 /// One service, as its status tells it.
@@ -19,7 +20,7 @@ pub(crate) struct Row {
 /// Reads an InferenceService of either group.
 pub(crate) fn row(service: &Value) -> Row {
     let text = |pointer: &str| service.pointer(pointer).and_then(Value::as_str).map(str::to_owned);
-    let ready = condition(service, "Ready");
+    let ready = conditions::find(&service["status"]["conditions"], "Ready");
     let is_ready = ready.is_some_and(|condition| condition["status"] == "True");
     let decision = &service["status"]["decision"];
     Row {
@@ -42,10 +43,6 @@ fn roles(service: &Value) -> String {
     let role =
         |role: &Value| format!("{}×{}", role["name"].as_str().unwrap_or("?"), role["replicas"].as_u64().unwrap_or(1));
     roles.iter().map(role).collect::<Vec<_>>().join(" ")
-}
-
-fn condition<'a>(object: &'a Value, kind: &str) -> Option<&'a Value> {
-    object["status"]["conditions"].as_array()?.iter().find(|condition| condition["type"] == kind)
 }
 
 /// `big-0 8×NVIDIA-H100-80GB-HBM3 (simulated)` for every node.
