@@ -8,6 +8,7 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use crate::fit::Shape;
 use crate::reason::{ClassRejection, Rejection, Told, Warning};
 use crate::supply::Scope;
+use crate::variants::Variant;
 
 /// The outcome for one service.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -49,6 +50,9 @@ pub struct ComponentDecision {
     /// Dollars for one replica.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cost_per_hour: Option<f64>,
+    /// Replica sets by request size, the best class first; empty where one serves requests of any size.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub variants: Vec<Variant>,
 }
 
 /// One runtime that was looked at.
@@ -168,16 +172,14 @@ impl<'de> Deserialize<'de> for Verdict {
 #[derive(Clone, Debug, PartialEq)]
 pub struct Incumbent {
     pub runtime: RuntimeRef,
-    /// Class per component, where there is one.
-    pub classes: BTreeMap<String, String>,
+    /// What each component runs on, as it was recorded.
+    pub components: BTreeMap<String, ComponentDecision>,
 }
 
 impl Incumbent {
     /// What a recorded decision chose; `None` if it chose nothing.
     #[must_use]
     pub fn of(decision: &Decision) -> Option<Self> {
-        let class = |component: &ComponentDecision| component.accelerator_class.clone();
-        let chosen = decision.components.iter().filter_map(|(name, component)| Some((name.clone(), class(component)?)));
-        Some(Self { runtime: decision.runtime.clone()?, classes: chosen.collect() })
+        Some(Self { runtime: decision.runtime.clone()?, components: decision.components.clone() })
     }
 }

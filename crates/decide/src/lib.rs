@@ -17,6 +17,7 @@ pub mod reason;
 pub mod remedy;
 pub mod strategy;
 pub mod supply;
+pub mod variants;
 
 mod assess;
 mod tell;
@@ -26,6 +27,7 @@ pub use decision::{
 };
 pub use demand::{Component, Demand, Model, ModelDemand};
 pub use supply::{Class, Runtime, Scope, Supply};
+pub use variants::{TokenRange, Variant};
 
 use assess::{Assessed, Outcome};
 use reason::Warning;
@@ -87,13 +89,18 @@ fn keep(assessed: &mut [Assessed<'_>], incumbent: &Incumbent) -> Option<usize> {
     let one = assessed.get_mut(index)?;
     let Outcome::Viable { components, .. } = &mut one.outcome else { return None };
     for component in components.iter_mut() {
-        let Some(class) = incumbent.classes.get(component.component.as_str()) else {
+        let recorded = incumbent.components.get(component.component.as_str());
+        let Some((recorded, class)) = recorded.and_then(|one| Some((one, one.accelerator_class.as_ref()?))) else {
             // Decided without a class before: a class that appears since does not move a ready service.
             component.ranked.clear();
             continue;
         };
-        let place = component.ranked.iter().position(|ranked| ranked.class.name == *class)?;
-        component.kept = place;
+        component.kept = component.ranked.iter().position(|ranked| ranked.class.name == *class)?;
+        // A class that the runtime prefers since for some requests does not split a ready service either.
+        for ranked in &mut component.ranked {
+            let was = |variant: &variants::Variant| variant.accelerator_class == ranked.class.name;
+            ranked.request_tokens = ranked.request_tokens.filter(|_| recorded.variants.iter().any(was));
+        }
     }
     Some(index)
 }

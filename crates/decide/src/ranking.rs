@@ -8,6 +8,7 @@ use crate::eligibility::{self, Case};
 use crate::fit::Shape;
 use crate::strategy::{self, Contender, Score};
 use crate::supply::{Class, Format, Runtime, Scope, SizeRange};
+use crate::variants::{self, TokenRange};
 
 /// One entry of a runtime's `preferenceOrder`.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -66,10 +67,16 @@ pub fn preference(runtime: &Runtime, class: &str, model: Option<&Model>) -> i32 
 }
 
 fn holds(conditions: &[Condition], model: Option<&Model>) -> bool {
-    let size = |comparison: Comparison| {
-        model.and_then(|model| model.parameters).is_some_and(|parameters| comparison.holds(parameters))
-    };
-    conditions.is_empty() || conditions.iter().any(|condition| condition.model_size.is_none_or(size))
+    conditions.is_empty() || conditions.iter().any(|condition| condition.holds_for(model))
+}
+
+impl Condition {
+    /// As far as the model goes; a model without a size satisfies no comparison.
+    #[must_use]
+    pub fn holds_for(&self, model: Option<&Model>) -> bool {
+        let parameters = model.and_then(|model| model.parameters);
+        self.model_size.is_none_or(|comparison| parameters.is_some_and(|parameters| comparison.holds(parameters)))
+    }
 }
 
 /// An eligible class of one component, ranked.
@@ -77,6 +84,8 @@ pub struct RankedClass<'a> {
     pub class: &'a Class,
     pub eligibility: Eligibility,
     pub within_threshold: bool,
+    /// Request sizes that the runtime prefers the class for.
+    pub request_tokens: Option<TokenRange>,
     position: usize,
     preference: i32,
     capacity: Capacity,
@@ -106,7 +115,18 @@ pub fn classes<'a>(
     let mut ranked: Vec<RankedClass<'a>> =
         pairs.map(|(contender, score)| standing(case, replicas, contender, score)).collect();
     ranked.sort_by(|a, b| class_order(selector, a, b));
+    by_request_size(&mut ranked);
     (ranked, scores.dropped)
+}
+
+/// Classes that the runtime prefers for requests of differing sizes are used together, so they come before those that would
+/// be used alone, unless the service itself asks for another one first.
+fn by_request_size(ranked: &mut [RankedClass<'_>]) {
+    let places = variants::differing(ranked);
+    let asked_first = ranked.first().map(|first| first.position);
+    if places.iter().any(|(place, _)| ranked.get(*place).map(|class| class.position) == asked_first) {
+        ranked.sort_by_key(|class| class.request_tokens.is_none());
+    }
 }
 
 fn standing<'a>(case: &Case<'_>, replicas: u32, contender: &Contender<'a>, score: Score) -> RankedClass<'a> {
@@ -124,6 +144,7 @@ fn standing<'a>(case: &Case<'_>, replicas: u32, contender: &Contender<'a>, score
     RankedClass {
         class,
         within_threshold: within(selector.cost_threshold, hourly),
+        request_tokens: variants::request_tokens(case.runtime, &class.name, case.model),
         position: place(&selector.preferred),
         preference: preference(case.runtime, &class.name, case.model),
         capacity,

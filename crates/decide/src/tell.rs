@@ -8,6 +8,7 @@ use crate::demand::{Component, Demand};
 use crate::ranking::RankedClass;
 use crate::reason::{Rejection, Warning};
 use crate::supply::{Runtime, Supply};
+use crate::variants::{self, TokenRange, Variant};
 use crate::warn;
 
 pub(crate) fn selected(
@@ -122,8 +123,23 @@ fn granted(outcome: &ComponentOutcome<'_>) -> ComponentDecision {
         accelerators_per_node: chosen.eligibility.shape.per_node,
         nodes: chosen.eligibility.shape.nodes,
         cost_per_hour: chosen.eligibility.hourly,
+        variants: variants::places(&outcome.ranked, outcome.kept)
+            .iter()
+            .filter_map(|at| variant(outcome, at))
+            .collect(),
         ..base
     }
+}
+
+fn variant(outcome: &ComponentOutcome<'_>, (place, request_tokens): &(usize, TokenRange)) -> Option<Variant> {
+    let ranked = outcome.ranked.get(*place)?;
+    Some(Variant {
+        accelerator_class: ranked.class.name.clone(),
+        accelerators_per_node: ranked.eligibility.shape.per_node,
+        nodes: ranked.eligibility.shape.nodes,
+        replicas: outcome.replicas,
+        request_tokens: *request_tokens,
+    })
 }
 
 fn candidates(assessed: &[Assessed<'_>], chosen: Option<usize>) -> Vec<Candidate> {
