@@ -8,6 +8,7 @@
 
 pub mod apply;
 pub mod patch;
+pub mod pod;
 pub mod quantity;
 pub mod schema;
 pub mod selector;

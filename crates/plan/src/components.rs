@@ -66,7 +66,7 @@ pub fn topology(owner: Owner, decided: &Decided<'_>) -> Result<(Topology, Vec<Wa
     let mut warnings = Vec::new();
     let role = engine(&owner, decided, &base, &over, &mut warnings)?;
     let routing = routing(&owner, &role);
-    Ok((Topology { owner, roles: vec![role], routing }, warnings))
+    Ok((Topology { owner, roles: vec![role], gang: None, routing }, warnings))
 }
 
 /// The runtime's engine and the service's; a service without one takes the runtime's as it is (Story 1).
@@ -156,6 +156,9 @@ fn engine(
         workload: Workload::Deployment,
         replicas: replicas(base, over, warnings),
         nodes: 1,
+        worker: None,
+        gang: false,
+        spread: false,
         template: json!({"metadata": metadata(decided, base, over, &selector), "spec": spec}),
         selector,
         labels: object_labels,

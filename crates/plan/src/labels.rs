@@ -17,6 +17,11 @@ pub const ROLE_NAME: &str = "fusioninfer.io/role-name";
 pub const REPLICA_INDEX: &str = "fusioninfer.io/replica-index";
 pub const REVISION: &str = "fusioninfer.io/revision";
 
+/// Annotation by which Volcano finds a Pod's PodGroup.
+pub const GROUP_NAME: &str = "scheduling.k8s.io/group-name";
+/// Annotation by which Volcano finds a Pod's task.
+pub const TASK_SPEC: &str = "volcano.sh/task-spec";
+
 /// Set by LeaderWorkerSet on every pod; leaders have `0`.
 pub const WORKER_INDEX: &str = "leaderworkerset.sigs.k8s.io/worker-index";
 

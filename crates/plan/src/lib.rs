@@ -11,9 +11,11 @@ pub use service_plan::{Plan, ServicePlan, plan, plan_service, remedies};
 pub use snapshot::{Model, Runtime, Service, Snapshot};
 
 pub mod components;
+pub mod gang;
 pub mod labels;
 pub mod launch;
 pub mod model_files;
+pub mod multinode;
 pub mod names;
 mod pod;
 mod probe;

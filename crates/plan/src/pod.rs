@@ -74,6 +74,13 @@ pub(crate) fn engine_container(template: &Value) -> Option<&Value> {
     containers.iter().find(serves).or_else(|| containers.first())
 }
 
+/// [`engine_container`], to be changed.
+pub(crate) fn engine_container_mut(template: &mut Value) -> Option<&mut Value> {
+    let name = engine_container(template)?.get("name").cloned();
+    let containers = template.pointer_mut("/spec/containers")?.as_array_mut()?;
+    containers.iter_mut().find(|container| container.get("name") == name.as_ref())
+}
+
 /// Adds an item to a list field unless one with the same `key` is there: what a user wrote is never overwritten.
 pub(crate) fn add_if_absent(object: &mut Value, field: &str, key: &str, item: Value) {
     let Some(map) = object.as_object_mut() else { return };

@@ -7,11 +7,19 @@ use crate::launch::Launch;
 /// The readiness probe of a component whose runtime and service state none: HTTP where the engine is known to answer
 /// `/health` only when it can serve, else TCP, as upstream has it.
 pub(crate) fn readiness(launch: &Launch, port: u16) -> Value {
-    let mut probe = match launch.engine {
-        Some("vllm" | "sglang") => json!({"httpGet": {"path": "/health", "port": port}}),
-        _ => json!({"tcpSocket": {"port": port}}),
-    };
-    probe["periodSeconds"] = json!(5);
-    probe["failureThreshold"] = json!(3);
-    probe
+    match launch.engine {
+        Some("vllm" | "sglang") => health(port),
+        _ => probe(json!({"tcpSocket": {"port": port}})),
+    }
+}
+
+/// HTTP on the serving port.
+pub(crate) fn health(port: u16) -> Value {
+    probe(json!({"httpGet": {"path": "/health", "port": port}}))
+}
+
+fn probe(mut handler: Value) -> Value {
+    handler["periodSeconds"] = json!(5);
+    handler["failureThreshold"] = json!(3);
+    handler
 }

@@ -6,11 +6,16 @@ use api::fusioninfer::{ComponentType, InferenceService, Role as ApiRole};
 use decide::reason::Warning;
 use serde_json::{Value, json};
 
+use crate::gang::{self, PodGroupSchema};
 use crate::labels;
 use crate::launch;
+use crate::multinode;
 use crate::names;
 use crate::pod;
 use crate::topology::{Owner, Refusal, Replicas, Role, Routing, Topology, Workload};
+
+/// The scheduler that places gangs.
+const VOLCANO: &str = "volcano";
 
 /// Port of an engine whose template names none (topology.md).
 const PORT: u16 = 8000;
@@ -19,18 +24,37 @@ const PORT: u16 = 8000;
 ///
 /// # Errors
 /// The first thing that keeps the service from being laid out.
-pub fn topology(owner: Owner, service: &InferenceService) -> Result<(Topology, Vec<Warning>), Refusal> {
+pub fn topology(
+    owner: Owner,
+    service: &InferenceService,
+    schema: PodGroupSchema,
+) -> Result<(Topology, Vec<Warning>), Refusal> {
     let spec = &service.spec;
     check_names(&owner, &spec.roles)?;
     let mut warnings = Vec::new();
-    let scheduler = spec.scheduling_strategy.as_ref().and_then(|strategy| strategy.scheduler_name.as_deref());
+    let strategy = spec.scheduling_strategy.clone().unwrap_or_default();
+    let disaggregated = is_disaggregated(&spec.roles);
     let mut roles = Vec::new();
     for role in &spec.roles {
         warnings.extend(ignored_fields(role));
-        roles.push(worker(&owner, role, scheduler)?);
+        roles.push(engine(&owner, role, gang_member(role, disaggregated), strategy.scheduler_name.as_deref())?);
     }
-    let routing = routing(&owner, &roles, &mut warnings);
-    Ok((Topology { owner, roles, routing }, warnings))
+    let (gang, weaker) = gang::of(&roles, strategy.gang_policy, schema);
+    warnings.extend(weaker);
+    let routing = routing(&owner, &roles, disaggregated, &mut warnings);
+    Ok((Topology { owner, roles, gang, routing }, warnings))
+}
+
+/// Whether prefill and decode are roles of their own.
+fn is_disaggregated(roles: &[ApiRole]) -> bool {
+    let has = |kind| roles.iter().any(|role| role.component_type == kind);
+    has(ComponentType::Prefiller) && has(ComponentType::Decoder)
+}
+
+/// Prefill and decode need each other, and a replica over several nodes needs all of them.
+fn gang_member(role: &ApiRole, disaggregated: bool) -> bool {
+    let half = matches!(role.component_type, ComponentType::Prefiller | ComponentType::Decoder);
+    disaggregated && half || role.node_count() > 1
 }
 
 fn check_names(owner: &Owner, roles: &[ApiRole]) -> Result<(), Refusal> {
@@ -59,13 +83,10 @@ fn check_names(owner: &Owner, roles: &[ApiRole]) -> Result<(), Refusal> {
     Ok(())
 }
 
-/// One single-node worker role.
-fn worker(owner: &Owner, role: &ApiRole, scheduler: Option<&str>) -> Result<Role, Refusal> {
-    if role.component_type != ComponentType::Worker {
-        return Err(Refusal::not_supported(format_args!("role {} ({})", role.name, role.component_type.as_str())));
-    }
-    if role.node_count() > 1 {
-        return Err(Refusal::not_supported(format_args!("role {} over {} nodes", role.name, role.node_count())));
+/// One role that runs engines.
+fn engine(owner: &Owner, role: &ApiRole, gang: bool, scheduler: Option<&str>) -> Result<Role, Refusal> {
+    if role.component_type == ComponentType::Router {
+        return Err(Refusal::not_supported(format_args!("role {} (router)", role.name)));
     }
     let invalid = |cause: &str| Refusal::new("InvalidTemplate", format!("role {}, {cause}", role.name));
     let mut template = role.template.clone().ok_or_else(|| invalid("template: a worker needs one"))?;
@@ -80,7 +101,7 @@ fn worker(owner: &Owner, role: &ApiRole, scheduler: Option<&str>) -> Result<Role
             format!("role {}, template.metadata.{field}[{key}]: the prefix is reserved; use another key", role.name);
         return Err(Refusal::new("ReservedMetadata", message));
     }
-    schedule(&mut template, role, scheduler)?;
+    schedule(&mut template, role, scheduler.or(gang.then_some(VOLCANO)))?;
     let own = labels::of([
         (labels::SERVICE, owner.name.as_str()),
         (labels::COMPONENT_TYPE, role.component_type.as_str()),
@@ -89,12 +110,24 @@ fn worker(owner: &Owner, role: &ApiRole, scheduler: Option<&str>) -> Result<Role
     labels::onto_template(&mut template, "labels", &own);
     let mut object_labels = own.clone();
     object_labels.extend(queue_name(owner));
+    let nodes = role.node_count().max(1).unsigned_abs();
+    let multinode = role.multinode.clone().unwrap_or_default();
+    let (template, worker) = if nodes == 1 {
+        (template, None)
+    } else {
+        let templates = multinode::spread(&template, nodes, multinode.backend, port)
+            .map_err(|refusal| Refusal { message: format!("role {}, {}", role.name, refusal.message), ..refusal })?;
+        (templates.leader, Some(templates.worker))
+    };
     Ok(Role {
         name: role.name.clone(),
         workload: Workload::LeaderWorkerSetPerReplica,
         replicas: Replicas::fixed(role.replica_count().max(0).unsigned_abs()),
-        nodes: 1,
+        nodes,
         template,
+        worker,
+        gang,
+        spread: nodes > 1 && multinode.spread == Some(true),
         selector: own,
         labels: object_labels,
         port,
@@ -108,14 +141,15 @@ pub(crate) fn queue_name(owner: &Owner) -> Option<(String, String)> {
     Some((labels::KUEUE_QUEUE.to_owned(), queue.clone()))
 }
 
-/// A scheduler that the service states goes on every engine pod; a template that names another contradicts it.
+/// A scheduler that the service states goes on every engine pod, Volcano on those of a gang; a template that names
+/// another contradicts it.
 fn schedule(template: &mut Value, role: &ApiRole, scheduler: Option<&str>) -> Result<(), Refusal> {
     let Some(scheduler) = scheduler.filter(|name| !name.is_empty()) else { return Ok(()) };
     match template["spec"]["schedulerName"].as_str() {
         Some(other) if other != scheduler => Err(Refusal::new(
             "SchedulerConflict",
             format!(
-                "role {}, template.spec.schedulerName: {other} contradicts schedulingStrategy.schedulerName {scheduler}; remove one",
+                "role {}, template.spec.schedulerName: {other} contradicts {scheduler}, which schedulingStrategy.schedulerName or the gang asks for; remove it",
                 role.name
             ),
         )),
@@ -146,12 +180,19 @@ fn ignored_fields(role: &ApiRole) -> Vec<Warning> {
         .collect()
 }
 
-/// Leaders answer. Roles on another port than the first one's are left out: a pool has one set of ports for all its pods.
-fn routing(owner: &Owner, roles: &[Role], warnings: &mut Vec<Warning>) -> Option<Routing> {
-    let first = roles.first()?;
+/// Leaders answer; of a pair the decoders do, which can do a whole request by themselves. Roles on another port than the
+/// first one's are left out: a pool has one set of ports for all its pods.
+fn routing(owner: &Owner, roles: &[Role], disaggregated: bool, warnings: &mut Vec<Warning>) -> Option<Routing> {
+    let decoder = ComponentType::Decoder.as_str();
+    let answers = |role: &&Role| !disaggregated || role.selector[labels::COMPONENT_TYPE] == decoder;
+    let roles: Vec<&Role> = roles.iter().filter(answers).collect();
+    let first = *roles.first()?;
     let container = pod::engine_container(&first.template)?;
     let launch = launch::read(container);
     let mut selector = labels::of([(labels::SERVICE, owner.name.as_str()), (labels::WORKER_INDEX, "0")]);
+    if disaggregated {
+        selector.insert(labels::COMPONENT_TYPE.to_owned(), decoder.to_owned());
+    }
     if roles.iter().any(|role| role.port != first.port) {
         selector.insert(labels::ROLE_NAME.to_owned(), first.name.clone());
         let message =

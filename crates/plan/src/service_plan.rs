@@ -73,7 +73,7 @@ pub fn plan(snapshot: &Snapshot) -> Plan {
 pub fn plan_service(snapshot: &Snapshot, service: &Service) -> ServicePlan {
     match service {
         Service::Ome(service) => ome_service(snapshot, service),
-        Service::Roles(service) => role_service(service),
+        Service::Roles(service) => role_service(snapshot, service),
     }
 }
 
@@ -157,12 +157,12 @@ fn describe_stated(component: &mut ComponentDecision, template: &Value) {
     }
 }
 
-fn role_service(service: &fusioninfer::InferenceService) -> ServicePlan {
+fn role_service(snapshot: &Snapshot, service: &fusioninfer::InferenceService) -> ServicePlan {
     let owner = owner(service, fusioninfer::API_VERSION);
     let mut plan = ServicePlan::of(&owner);
     plan.feasible = true;
     plan.reason = "Rendered".to_owned();
-    plan = plan.laid_out(roles::topology(owner, service));
+    plan = plan.laid_out(roles::topology(owner, service, snapshot.pod_groups));
     if plan.feasible {
         let replicas: u32 = plan.components.values().map(|component| component.replicas).sum();
         plan.message = format!("{replicas} replicas in {} roles", plan.components.len());

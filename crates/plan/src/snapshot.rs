@@ -9,6 +9,8 @@ use api::{fusioninfer, ome};
 use decide::supply::Scope;
 use serde_json::Value;
 
+use crate::gang::PodGroupSchema;
+
 const OME: &str = "ome.io/v1beta1";
 const ROLES: &str = "fusioninfer.io/v1alpha1";
 
@@ -33,6 +35,8 @@ pub struct Snapshot {
     pub pods: Vec<Value>,
     /// Feature gate `AcceleratorAwareScheduling`.
     pub accelerator_aware: bool,
+    /// What the cluster's PodGroups can say; Volcano 1.15 where nothing is known.
+    pub pod_groups: PodGroupSchema,
 }
 
 impl Default for Snapshot {
@@ -45,6 +49,7 @@ impl Default for Snapshot {
             nodes: Vec::new(),
             pods: Vec::new(),
             accelerator_aware: true,
+            pod_groups: PodGroupSchema::default(),
         }
     }
 }

@@ -4,6 +4,8 @@ use std::collections::BTreeMap;
 
 use serde_json::{Map, Value, json};
 
+use crate::gang::Gang;
+
 /// The service that everything rendered belongs to.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct Owner {
@@ -25,6 +27,8 @@ pub struct Topology {
     pub owner: Owner,
     /// In declaration order; names are unique.
     pub roles: Vec<Role>,
+    /// What must be placed together; None where every replica stands alone.
+    pub gang: Option<Gang>,
     /// How requests reach it; None where the service brings its own router.
     pub routing: Option<Routing>,
 }
@@ -38,7 +42,14 @@ pub struct Role {
     /// Pods per replica, at least 1.
     pub nodes: u32,
     /// Pod template (`metadata`, `spec`), as the user wrote it and completed by the rules; JSON, so unknown fields survive.
+    /// The leader's where a replica has several Pods.
     pub template: Value,
+    /// Pod template of all Pods of a replica but the first; None where a replica is one Pod.
+    pub worker: Option<Value>,
+    /// Whether its Pods are placed together with those of the other roles.
+    pub gang: bool,
+    /// Keep the Pods of one replica on different hosts.
+    pub spread: bool,
     /// Labels that tell the pods of this role from all others; a subset of the template's labels.
     pub selector: BTreeMap<String, String>,
     /// Labels of the workload object.

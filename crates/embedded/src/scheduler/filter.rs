@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use apimachinery::pod::{Amounts, amounts};
 use apimachinery::quantity::Quantity;
 use apimachinery::selector::node_matches;
 use serde_json::Value;
@@ -9,8 +10,6 @@ use serde_json::Value;
 use crate::object;
 use crate::workloads::ownership::string_map;
 
-/// Amounts by resource name; `pods` counts as one.
-pub(crate) type Amounts = BTreeMap<String, Quantity>;
 
 /// A node with what its Pods request already.
 #[derive(Debug, Clone)]
@@ -98,59 +97,11 @@ pub(crate) fn allocatable(node: &Value) -> Amounts {
     amounts
 }
 
-/// What a Pod asks for: the sum over its containers, or the largest init container where that is more (sidecars are
-/// summed), plus the overhead, and one Pod. A limit without a request is a request.
+/// What a Pod asks for, itself included.
 pub(crate) fn requests(pod: &Value) -> Amounts {
-    let mut total = Amounts::new();
-    for container in containers(pod, "containers") {
-        add(&mut total, &container_requests(container));
-    }
-    let mut sidecars = Amounts::new();
-    let mut peak = Amounts::new();
-    for container in containers(pod, "initContainers") {
-        let own = container_requests(container);
-        if object::text(container, "/restartPolicy") == "Always" {
-            add(&mut sidecars, &own);
-            continue;
-        }
-        let mut during = sidecars.clone();
-        add(&mut during, &own);
-        raise(&mut peak, &during);
-    }
-    add(&mut total, &sidecars);
-    raise(&mut total, &peak);
-    add(&mut total, &amounts(pod.pointer("/spec/overhead")));
+    let mut total = apimachinery::pod::requests(pod);
     total.insert("pods".to_owned(), Quantity::from_units(1));
     total
-}
-
-fn containers<'a>(pod: &'a Value, list: &str) -> impl Iterator<Item = &'a Value> {
-    pod.get("spec").and_then(|spec| spec.get(list)?.as_array()).into_iter().flatten()
-}
-
-fn container_requests(container: &Value) -> Amounts {
-    let mut own = amounts(container.pointer("/resources/limits"));
-    own.extend(amounts(container.pointer("/resources/requests")));
-    own
-}
-
-fn amounts(map: Option<&Value>) -> Amounts {
-    let members = map.and_then(Value::as_object).into_iter().flatten();
-    members.filter_map(|(name, value)| Some((name.clone(), serde_json::from_value(value.clone()).ok()?))).collect()
-}
-
-/// Adds amounts, name by name.
-pub(crate) fn add(total: &mut Amounts, more: &Amounts) {
-    for (name, amount) in more {
-        *total.entry(name.clone()).or_insert(Quantity::ZERO) += *amount;
-    }
-}
-
-fn raise(total: &mut Amounts, floor: &Amounts) {
-    for (name, amount) in floor {
-        let slot = total.entry(name.clone()).or_insert(Quantity::ZERO);
-        *slot = (*slot).max(*amount);
-    }
 }
 
 /// `0/3 nodes are available: 1 Insufficient cpu, 2 node(s) …`, as `FitError` and the default preemption write it.

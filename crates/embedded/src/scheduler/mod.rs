@@ -19,6 +19,7 @@ use crate::object;
 use crate::ports::Ports;
 use crate::watch::Change;
 use crate::workloads::condition::{self, Condition};
+use apimachinery::pod::add;
 use filter::{Candidate, Unfit};
 
 const POD_GROUPS: &str = "podgroups.scheduling.volcano.sh";
@@ -209,7 +210,7 @@ fn place(pod: &Arc<Value>, candidates: &mut [Candidate]) -> Outcome {
     let Some(candidate) = best.and_then(|(_, index)| candidates.get_mut(index)) else {
         return Outcome::Wait { reason: "Unschedulable", message: filter::explain(&refusals) };
     };
-    filter::add(&mut candidate.used, &filter::requests(pod));
+    add(&mut candidate.used, &filter::requests(pod));
     Outcome::Bind { node: object::name(&candidate.node).to_owned() }
 }
 
@@ -224,7 +225,7 @@ fn candidates(pods: &[Arc<Value>], nodes: &[Arc<Value>]) -> Vec<Candidate> {
     for pod in pods.iter().filter(|pod| is_bound(pod)) {
         let name = object::text(pod, "/spec/nodeName");
         if let Some(candidate) = all.iter_mut().find(|candidate| object::name(&candidate.node) == name) {
-            filter::add(&mut candidate.used, &filter::requests(pod));
+            add(&mut candidate.used, &filter::requests(pod));
         }
     }
     all

@@ -5,6 +5,7 @@ use apimachinery::selector::node_matches;
 use serde_json::{Value, json};
 
 use super::filter::{self, Candidate};
+use apimachinery::pod::add;
 use crate::object;
 
 /// Higher is better, compared from the front: fewer soft taints that the Pod does not tolerate, more weight of preferred
@@ -31,7 +32,7 @@ fn preference(pod: &Value, node: &Value) -> i64 {
 fn free(pod: &Value, candidate: &Candidate) -> i64 {
     let total = filter::allocatable(&candidate.node);
     let mut used = candidate.used.clone();
-    filter::add(&mut used, &filter::requests(pod));
+    add(&mut used, &filter::requests(pod));
     let percent = |name: &str| {
         let total = total.get(name).map_or(0.0, Quantity::as_f64);
         let used = used.get(name).map_or(0.0, Quantity::as_f64);

@@ -2,7 +2,9 @@
 
 use serde_json::{Value, json};
 
-use crate::labels;
+use crate::gang;
+use crate::labels::{self, Labels};
+use crate::multinode;
 use crate::names;
 use crate::topology::{Owner, Role};
 
@@ -14,8 +16,15 @@ pub(crate) fn render(owner: &Owner, role: &Role, index: u32) -> Value {
     if let Some(generation) = owner.generation {
         object_labels.insert(labels::REVISION.to_owned(), generation.to_string());
     }
-    let mut template = role.template.clone();
-    labels::onto_template(&mut template, "labels", &replica);
+    let mut group = json!({"size": role.nodes});
+    match &role.worker {
+        Some(worker) => {
+            group["leaderTemplate"] = template(owner, role, &role.template, index, &replica);
+            group["workerTemplate"] = template(owner, role, worker, index, &replica);
+        }
+        // LeaderWorkerSet makes the only Pod from the worker template.
+        None => group["workerTemplate"] = template(owner, role, &role.template, index, &replica),
+    }
     json!({
         "apiVersion": "leaderworkerset.x-k8s.io/v1",
         "kind": "LeaderWorkerSet",
@@ -24,7 +33,24 @@ pub(crate) fn render(owner: &Owner, role: &Role, index: u32) -> Value {
             "replicas": 1,
             "startupPolicy": "LeaderCreated",
             "rolloutStrategy": {"type": "RollingUpdate"},
-            "leaderWorkerTemplate": {"size": role.nodes, "workerTemplate": template},
+            "leaderWorkerTemplate": group,
         },
     })
+}
+
+/// A pod template with what only this replica has: its index, its task, and its hosts.
+fn template(owner: &Owner, role: &Role, of: &Value, index: u32, replica: &Labels) -> Value {
+    let mut template = of.clone();
+    labels::onto_template(&mut template, "labels", replica);
+    if role.gang {
+        let (task, group) = (gang::task(&role.name, index), owner.name.as_str());
+        let annotations = labels::of([(labels::GROUP_NAME, group), (labels::TASK_SPEC, task.as_str())]);
+        labels::onto_template(&mut template, "annotations", &annotations);
+    }
+    if role.spread {
+        let mut own = role.selector.clone();
+        own.extend(replica.clone());
+        multinode::on_different_hosts(&mut template, &own);
+    }
+    template
 }

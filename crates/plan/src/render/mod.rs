@@ -4,6 +4,7 @@
 mod autoscaling;
 mod deployment;
 mod leader_worker_set;
+mod pod_group;
 mod pool;
 mod service;
 
@@ -11,10 +12,10 @@ use serde_json::Value;
 
 use crate::topology::{Topology, Workload};
 
-/// Workloads role by role, then what routes requests to them.
+/// The gang before the first of its Pods, workloads role by role, then what routes requests to them.
 pub fn objects(topology: &Topology) -> Vec<Value> {
     let owner = &topology.owner;
-    let mut objects = Vec::new();
+    let mut objects: Vec<Value> = topology.gang.iter().map(|gang| pod_group::render(owner, gang)).collect();
     for role in &topology.roles {
         match role.workload {
             Workload::Deployment => {

@@ -1,6 +1,8 @@
 //! Whole services, from manifests to objects.
 
 mod ome;
+mod gangs;
+mod launch_lines;
 mod roles;
 
 use api::manifest;
@@ -10,11 +12,15 @@ use crate::{Plan, ServicePlan, Snapshot};
 
 const SUPPLY: &str = include_str!("supply.yaml");
 
-/// Plans the services of `given` with the runtimes, models and classes of `supply.yaml`.
-fn plan_all(given: &str) -> Plan {
+/// The services of `given` with the runtimes, models and classes of `supply.yaml`.
+fn snapshot_of(given: &str) -> Snapshot {
     let given = manifest::read("given.yaml", given).unwrap();
     let supply = manifest::read("supply.yaml", SUPPLY).unwrap();
-    crate::plan(&Snapshot::from_documents(&given, &supply).unwrap())
+    Snapshot::from_documents(&given, &supply).unwrap()
+}
+
+fn plan_all(given: &str) -> Plan {
+    crate::plan(&snapshot_of(given))
 }
 
 fn plan_one(given: &str) -> ServicePlan {

@@ -97,8 +97,6 @@ fn a_stated_scheduler_is_every_engine_pods() {
 }
 
 #[rstest]
-#[case::many_nodes(story_1("", "    multinode: {nodeCount: 4}\n"), "TopologyNotSupported")]
-#[case::prefill(story_1("", "").replace("componentType: worker", "componentType: prefiller"), "TopologyNotSupported")]
 #[case::router(story_1("", "").replace("componentType: worker", "componentType: router"), "TopologyNotSupported")]
 // spec: TOP-9
 #[case::no_container(story_1("", "").replace("containers:", "initContainers:"), "InvalidTemplate")]

@@ -1,6 +1,10 @@
 //! What a container's launch line says: which engine it is, where it answers, and what it calls its model.
 //! Reads `command`, `args` and plain `env` values; `sh -c` strings are read as blank-separated words.
 
+pub(crate) mod native;
+pub(crate) mod ray;
+pub(crate) mod shell;
+
 use std::collections::BTreeMap;
 
 use serde_json::Value;
@@ -66,6 +70,11 @@ fn value_of(words: &[String], flag: &str) -> Option<String> {
         "" => words.get(at + 1).filter(|next| !next.starts_with("--")).cloned(),
         rest => rest.strip_prefix('=').map(str::to_owned),
     })
+}
+
+/// Whether `words` state `flag`, as `--flag v` or `--flag=v`; argparse takes `_` for `-`.
+pub(crate) fn has_flag(words: &[String], flag: &str) -> bool {
+    words.iter().any(|word| word.split('=').next().is_some_and(|name| name.replace('_', "-") == flag))
 }
 
 /// A shell string is several words, an argument is one. Continuation backslashes are no words.

@@ -1,0 +1,199 @@
+//! Gangs and replicas over several nodes: Stories 2 to 4 of seed 002.
+
+use rstest::rstest;
+use serde_json::{Value, json};
+
+use super::{code, kinds, plan_one};
+use crate::ServicePlan;
+use crate::gang::PodGroupSchema;
+
+/// A role in one line: name, component type, replicas, nodes, GPUs of a Pod.
+fn role(name: &str, kind: &str, replicas: u32, nodes: u32, gpus: u32) -> String {
+    format!(
+        r#"
+  - name: {name}
+    componentType: {kind}
+    replicas: {replicas}
+    multinode: {{nodeCount: {nodes}}}
+    template:
+      spec:
+        containers:
+        - name: vllm
+          image: vllm/vllm-openai:v0.8.5
+          args: ["--model", "deepseek-ai/DeepSeek-R1", "--tensor-parallel-size", "32"]
+          ports: [{{containerPort: 8000, name: http}}]
+          resources: {{limits: {{nvidia.com/gpu: "{gpus}"}}}}"#
+    )
+}
+
+fn service(name: &str, strategy: &str, roles: &[String]) -> String {
+    format!(
+        "apiVersion: fusioninfer.io/v1alpha1\nkind: InferenceService\nmetadata: {{name: {name}}}\nspec:\n  schedulingStrategy: {{{strategy}}}\n  roles:{}\n",
+        roles.concat()
+    )
+}
+
+fn story_2(strategy: &str) -> String {
+    service("qwen-inference-service", strategy, &[role("prefill", "prefiller", 2, 1, 1), role("decode", "decoder", 4, 1, 1)])
+}
+
+fn story_3(strategy: &str) -> String {
+    service("deepseek-r1-inference", strategy, &[role("inference", "worker", 2, 4, 8)])
+}
+
+fn story_4(strategy: &str) -> String {
+    service("deepseek-r1-disagg", strategy, &[role("prefill", "prefiller", 1, 2, 8), role("decode", "decoder", 2, 4, 8)])
+}
+
+fn pod_group(plan: &ServicePlan) -> &Value {
+    assert_eq!(plan.objects[0]["kind"], "PodGroup", "the group exists before the first of its Pods");
+    &plan.objects[0]
+}
+
+// spec: TOP-21
+// spec: TOP-22
+// spec: TOP-51
+// spec: TOP-53
+#[test]
+fn story_2_all_or_nothing() {
+    let plan = plan_one(&story_2("gangPolicy: All"));
+    let sets = ["prefill-0", "prefill-1", "decode-0", "decode-1", "decode-2", "decode-3"];
+    let sets = sets.map(|set| format!("LeaderWorkerSet qwen-inference-service-{set}"));
+    assert_eq!(kinds(&plan)[0], "PodGroup qwen-inference-service");
+    assert_eq!(kinds(&plan)[1..7], sets);
+    assert_eq!(
+        pod_group(&plan)["spec"],
+        json!({"minMember": 6, "minResources": {"nvidia.com/gpu": "6"},
+               "minTaskMember": {"prefill-0": 1, "prefill-1": 1, "decode-0": 1, "decode-1": 1, "decode-2": 1, "decode-3": 1}})
+    );
+}
+
+// spec: TOP-54
+// spec: TOP-55
+// spec: TOP-23
+#[test]
+fn pods_of_a_gang_name_their_group_and_task() {
+    let plan = plan_one(&story_2(""));
+    let set = &plan.objects[2];
+    assert_eq!(set["spec"]["leaderWorkerTemplate"]["size"], 1);
+    let template = &set["spec"]["leaderWorkerTemplate"]["workerTemplate"];
+    assert_eq!(
+        template["metadata"]["annotations"],
+        json!({"scheduling.k8s.io/group-name": "qwen-inference-service", "volcano.sh/task-spec": "prefill-1"})
+    );
+    assert_eq!(template["spec"]["schedulerName"], "volcano");
+    assert_eq!(template["spec"]["containers"][0].get("command"), None);
+}
+
+// spec: TOP-24
+// spec: TOP-25
+// spec: TOP-32
+// spec: TOP-34
+// spec: TOP-44
+#[test]
+fn story_3_is_two_sets_of_four() {
+    let plan = plan_one(&story_3("gangPolicy: All"));
+    let spec = &pod_group(&plan)["spec"];
+    assert_eq!((&spec["minMember"], &spec["minTaskMember"]), (&json!(8), &json!({"inference-0": 4, "inference-1": 4})));
+    assert_eq!(spec["minResources"], json!({"nvidia.com/gpu": "64"}));
+    let group = &plan.objects[1]["spec"]["leaderWorkerTemplate"];
+    assert_eq!(group["size"], 4);
+    let (leader, worker) = (&group["leaderTemplate"]["spec"]["containers"][0], &group["workerTemplate"]["spec"]["containers"][0]);
+    assert_eq!(
+        leader["args"],
+        json!(["ray start --head --port=6379 && vllm serve --model deepseek-ai/DeepSeek-R1 --tensor-parallel-size 32 --distributed-executor-backend ray"])
+    );
+    for container in [leader, worker] {
+        assert_eq!(container["image"], "vllm/vllm-openai:v0.8.5");
+        assert_eq!(container["resources"], json!({"limits": {"nvidia.com/gpu": "8"}}));
+    }
+}
+
+#[rstest]
+// spec: TOP-28
+// spec: TOP-58
+#[case::all("gangPolicy: All", 10, "80")]
+// spec: TOP-65
+#[case::minimum("gangPolicy: MinimumAvailable", 6, "48")]
+#[case::by_default("", 6, "48")]
+fn story_4_counts(#[case] strategy: &str, #[case] min_member: u32, #[case] gpus: &str) {
+    let plan = plan_one(&story_4(strategy));
+    let spec = &pod_group(&plan)["spec"];
+    assert_eq!(spec["minMember"], min_member);
+    assert_eq!(spec["minResources"], json!({"nvidia.com/gpu": gpus}));
+}
+
+// spec: TOP-27
+// spec: TOP-65
+#[test]
+fn story_4_needs_one_replica_of_each_role() {
+    let plan = plan_one(&story_4(""));
+    let sizes: Vec<&Value> = plan.objects[1..4].iter().map(|set| &set["spec"]["leaderWorkerTemplate"]["size"]).collect();
+    assert_eq!(sizes, [&json!(2), &json!(4), &json!(4)]);
+    let subgroup = |role: &str, size: u32| {
+        json!({"name": role, "subGroupSize": size, "minSubGroups": 1, "matchLabelKeys": ["fusioninfer.io/replica-index"],
+               "labelSelector": {"matchLabels": {"fusioninfer.io/service": "deepseek-r1-disagg", "fusioninfer.io/role-name": role}}})
+    };
+    let spec = &pod_group(&plan)["spec"];
+    assert_eq!(spec["subGroupPolicy"], json!([subgroup("prefill", 2), subgroup("decode", 4)]));
+    assert_eq!(spec.get("minTaskMember"), None);
+}
+
+// spec: TOP-65
+#[test]
+fn an_old_volcano_has_all_or_nothing_and_says_so() {
+    let mut snapshot = super::snapshot_of(&story_4(""));
+    snapshot.pod_groups = PodGroupSchema::Tasks;
+    let plan = crate::plan(&snapshot).services.remove(0);
+    assert_eq!(plan.objects[0]["spec"]["minMember"], 10);
+    assert_eq!(plan.warnings[0].code, "GangAllOrNothing");
+}
+
+#[rstest]
+// spec: TOP-50
+#[case::single_nodes(service("a", "", &[role("inference", "worker", 4, 1, 1)]), false)]
+#[case::decoders_alone(service("a", "", &[role("decode", "decoder", 4, 1, 1)]), false)]
+#[case::pair(story_2(""), true)]
+#[case::many_nodes(story_3(""), true)]
+#[case::no_replica(service("a", "", &[role("inference", "worker", 0, 4, 8)]), false)]
+fn who_needs_a_gang(#[case] manifest: String, #[case] expect: bool) {
+    let plan = plan_one(&manifest);
+    assert!(plan.feasible, "{}", plan.message);
+    assert_eq!(kinds(&plan).iter().any(|kind| kind.starts_with("PodGroup")), expect);
+}
+
+// spec: TOP-5
+#[test]
+fn behaviour_follows_the_type_and_not_the_name() {
+    let plan = plan_one(&service("a", "gangPolicy: All", &[role("foo", "prefiller", 1, 1, 1), role("prefill", "decoder", 1, 1, 1)]));
+    assert_eq!(pod_group(&plan)["spec"]["minTaskMember"], json!({"foo-0": 1, "prefill-0": 1}));
+}
+
+#[test]
+fn a_single_node_worker_stays_outside_the_gang() {
+    let roles = [role("prefill", "prefiller", 1, 1, 1), role("decode", "decoder", 1, 1, 1), role("extra", "worker", 1, 1, 1)];
+    let plan = plan_one(&service("a", "", &roles));
+    assert_eq!(pod_group(&plan)["spec"]["minMember"], 2);
+    let extra = plan.objects.iter().find(|object| object["metadata"]["name"] == "a-extra-0").unwrap();
+    assert_eq!(extra["spec"]["leaderWorkerTemplate"]["workerTemplate"]["spec"].get("schedulerName"), None);
+}
+
+// spec: TOP-14
+#[test]
+fn changing_one_role_changes_no_byte_of_another() {
+    let before = plan_one(&story_4(""));
+    let edited = story_4("").replace("replicas: 2", "replicas: 3");
+    let after = plan_one(&edited);
+    assert_eq!(before.objects[1], after.objects[1], "prefill-0");
+    assert_eq!(code(&after), (true, "Rendered"));
+}
+
+#[test]
+fn pods_of_a_replica_spread_over_hosts_when_asked() {
+    let manifest = story_3("").replace("{nodeCount: 4}", "{nodeCount: 4, spread: true}");
+    let plan = plan_one(&manifest);
+    let worker = &plan.objects[2]["spec"]["leaderWorkerTemplate"]["workerTemplate"]["spec"];
+    let rule = &worker["affinity"]["podAntiAffinity"]["requiredDuringSchedulingIgnoredDuringExecution"][0];
+    assert_eq!(rule["labelSelector"]["matchLabels"]["fusioninfer.io/replica-index"], "1");
+    assert_eq!(rule["topologyKey"], "kubernetes.io/hostname");
+}
