@@ -65,10 +65,8 @@ pub fn of(roles: &[Role], stated: Option<GangPolicy>, schema: PodGroupSchema) ->
             "this Volcano has no subGroupPolicy: all replicas start together or none does; with Volcano 1.14 or newer one replica of each role is enough",
         )
     });
-    let priority_class = in_gang
-        .iter()
-        .find_map(|role| role.template.pointer("/spec/priorityClassName")?.as_str())
-        .map(str::to_owned);
+    let priority_class =
+        in_gang.iter().find_map(|role| role.template.pointer("/spec/priorityClassName")?.as_str()).map(str::to_owned);
     let members = in_gang.into_iter().map(member).collect();
     (Some(Gang { policy, members, priority_class }), warning)
 }

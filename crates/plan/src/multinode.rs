@@ -110,7 +110,8 @@ mod tests {
     #[test]
     fn workers_lose_network_probes_and_the_leader_has_one() {
         let http = json!({"httpGet": {"path": "/health", "port": 8000}});
-        let given = template(json!({"image": "vllm", "livenessProbe": http, "startupProbe": {"exec": {"command": ["x"]}}}));
+        let given =
+            template(json!({"image": "vllm", "livenessProbe": http, "startupProbe": {"exec": {"command": ["x"]}}}));
         let Templates { leader, worker } = spread(&given, 2, None, 8000).unwrap();
         let (leader, worker) = (&leader["spec"]["containers"][0], &worker["spec"]["containers"][0]);
         assert_eq!(leader["readinessProbe"]["httpGet"]["port"], 8000);
@@ -124,7 +125,8 @@ mod tests {
     fn no_ray_appears_where_the_engine_joins_nodes_itself() {
         let vllm = template(json!({"image": "vllm", "args": ["--model", "m"]}));
         let native = spread(&vllm, 2, Some(MultinodeBackend::Native), 8000).unwrap();
-        let sglang = spread(&template(json!({"image": "lmsysorg/sglang:v1", "args": ["--tp", "16"]})), 2, None, 30000).unwrap();
+        let sglang =
+            spread(&template(json!({"image": "lmsysorg/sglang:v1", "args": ["--tp", "16"]})), 2, None, 30000).unwrap();
         for Templates { leader, worker } in [native, sglang] {
             let text = format!("{leader}{worker}");
             assert!(!text.contains("ray"), "{text}");

@@ -10,7 +10,6 @@ use serde_json::Value;
 use crate::object;
 use crate::workloads::ownership::string_map;
 
-
 /// A node with what its Pods request already.
 #[derive(Debug, Clone)]
 pub(crate) struct Candidate {

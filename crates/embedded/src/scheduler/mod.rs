@@ -1,11 +1,11 @@
 //! The scheduler: binds Pods to nodes, or says why it cannot, once per reason.
 //!
 //! A turn is a pure function of Pods and nodes ([`assign`]); it runs after something changed that could make a
-//! difference, and otherwise not at all. `schedulerName` `default-scheduler` and `volcano` are both served here. Pods of a
-//! Volcano PodGroup are bound only when `spec.minMember` of them fit at once; `minTaskMember` and `subGroupPolicy` are
-//! not read yet. Preemption, pod affinity and topology spread are not done.
+//! difference, and otherwise not at all. `schedulerName` `default-scheduler` and `volcano` are both served here; Pods of a
+//! Volcano PodGroup are placed together ([`gang`]). Preemption, pod affinity and topology spread are not done.
 
 mod filter;
+mod gang;
 mod score;
 
 use std::collections::BTreeMap;
@@ -136,55 +136,26 @@ fn assign(pods: &[Arc<Value>], nodes: &[Arc<Value>], groups: &[Arc<Value>]) -> V
         let created = object::text(pod, "/metadata/creationTimestamp");
         (std::cmp::Reverse(priority), created, object::namespace(pod), object::name(pod))
     });
-    let mut verdicts = Vec::new();
-    let mut gangs: BTreeMap<(String, String), Vec<&Arc<Value>>> = BTreeMap::new();
-    for pod in pending {
-        match group_of(pod) {
-            Some(group) => gangs.entry(group).or_default().push(pod),
-            None => verdicts.push(Verdict { pod: Arc::clone(pod), outcome: place(pod, &mut candidates) }),
+    let mut gangs: BTreeMap<(String, String), Vec<Arc<Value>>> = BTreeMap::new();
+    for pod in &pending {
+        if let Some(group) = group_of(pod) {
+            gangs.entry(group).or_default().push(Arc::clone(pod));
         }
     }
-    for (group, members) in gangs {
-        let bound = pods.iter().filter(|pod| is_bound(pod) && group_of(pod).as_ref() == Some(&group)).count();
-        let found = groups.iter().find(|g| object::namespace(g) == group.0 && object::name(g) == group.1);
-        let minimum = found.map(|g| g.pointer("/spec/minMember").and_then(Value::as_u64).unwrap_or(1));
-        verdicts.extend(gang(&members, bound, minimum, &group.1, &mut candidates));
+    let mut verdicts = Vec::new();
+    for pod in pending {
+        let Some(key) = group_of(pod) else {
+            verdicts.push(Verdict { pod: Arc::clone(pod), outcome: place(pod, &mut candidates) });
+            continue;
+        };
+        // The whole gang has the place of its first Pod.
+        let Some(members) = gangs.remove(&key) else { continue };
+        let is_member = |pod: &&Arc<Value>| is_bound(pod) && group_of(pod).as_ref() == Some(&key);
+        let bound: Vec<Arc<Value>> = pods.iter().filter(is_member).cloned().collect();
+        let group = groups.iter().find(|g| object::namespace(g) == key.0 && object::name(g) == key.1);
+        verdicts.extend(gang::assign(&key.1, group.map(Arc::as_ref), &members, &bound, &mut candidates));
     }
     verdicts
-}
-
-/// All members that fit, if with those already bound they are at least the minimum; otherwise none.
-fn gang(
-    members: &[&Arc<Value>],
-    bound: usize,
-    minimum: Option<u64>,
-    group: &str,
-    candidates: &mut Vec<Candidate>,
-) -> Vec<Verdict> {
-    let verdict = |pod: &&Arc<Value>, outcome| Verdict { pod: Arc::clone(pod), outcome };
-    let Some(minimum) = minimum else {
-        let message = format!("pod group {group} is not found");
-        let wait = Outcome::Wait { reason: "Unschedulable", message };
-        return members.iter().map(|pod| verdict(pod, wait.clone())).collect();
-    };
-    let mut trial = candidates.clone();
-    let outcomes: Vec<Outcome> = members.iter().map(|pod| place(pod, &mut trial)).collect();
-    let fitting = outcomes.iter().filter(|outcome| matches!(outcome, Outcome::Bind { .. })).count();
-    if u64::try_from(fitting + bound).unwrap_or(u64::MAX) >= minimum {
-        *candidates = trial;
-        return members.iter().zip(outcomes).map(|(pod, outcome)| verdict(pod, outcome)).collect();
-    }
-    let why = outcomes.iter().find_map(|outcome| match outcome {
-        Outcome::Wait { message, .. } => Some(format!("; {message}")),
-        Outcome::Bind { .. } => None,
-    });
-    let message = format!(
-        "pod group is not ready, {fitting} of {} pending pods fit, {bound} are bound, {minimum} minAvailable{}",
-        members.len(),
-        why.unwrap_or_default()
-    );
-    let wait = Outcome::Wait { reason: "Unschedulable", message };
-    members.iter().map(|pod| verdict(pod, wait.clone())).collect()
 }
 
 /// The best node for one Pod, whose requests are then taken from it.

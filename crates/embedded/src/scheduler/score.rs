@@ -1,11 +1,11 @@
 //! Which of the nodes that fit is best.
 
+use apimachinery::pod::add;
 use apimachinery::quantity::Quantity;
 use apimachinery::selector::node_matches;
 use serde_json::{Value, json};
 
 use super::filter::{self, Candidate};
-use apimachinery::pod::add;
 use crate::object;
 
 /// Higher is better, compared from the front: fewer soft taints that the Pod does not tolerate, more weight of preferred

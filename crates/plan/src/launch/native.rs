@@ -47,11 +47,7 @@ pub(crate) fn join(container: &mut Value, engine: Engine, nodes: u32, place: Pla
 }
 
 fn missing(stated: &[String], engine: Engine, nodes: u32, place: Place) -> Vec<String> {
-    flags(engine, nodes, place)
-        .into_iter()
-        .filter(|flag| !has_flag(stated, flag[0].as_str()))
-        .flatten()
-        .collect()
+    flags(engine, nodes, place).into_iter().filter(|flag| !has_flag(stated, flag[0].as_str())).flatten().collect()
 }
 
 fn flags(engine: Engine, nodes: u32, place: Place) -> Vec<Vec<String>> {

@@ -19,9 +19,7 @@ pub(crate) fn leader(container: &mut Value) {
     let engine = match Line::of(container) {
         Line::Script { script, .. } if script.contains("ray start") => return,
         Line::Script { shell: _, script, parameters } if parameters.is_empty() => with_backend(script),
-        Line::Script { shell, script, parameters } => {
-            shell::join(&[shell, vec![script], parameters].concat())
-        }
+        Line::Script { shell, script, parameters } => shell::join(&[shell, vec![script], parameters].concat()),
         Line::EntryPoint(arguments) => words([entry_point(&arguments), arguments].concat()),
         Line::Words(line) => words(line),
     };

@@ -34,7 +34,11 @@ fn service(name: &str, strategy: &str, roles: &[String]) -> String {
 }
 
 fn story_2(strategy: &str) -> String {
-    service("qwen-inference-service", strategy, &[role("prefill", "prefiller", 2, 1, 1), role("decode", "decoder", 4, 1, 1)])
+    service(
+        "qwen-inference-service",
+        strategy,
+        &[role("prefill", "prefiller", 2, 1, 1), role("decode", "decoder", 4, 1, 1)],
+    )
 }
 
 fn story_3(strategy: &str) -> String {
@@ -42,7 +46,11 @@ fn story_3(strategy: &str) -> String {
 }
 
 fn story_4(strategy: &str) -> String {
-    service("deepseek-r1-disagg", strategy, &[role("prefill", "prefiller", 1, 2, 8), role("decode", "decoder", 2, 4, 8)])
+    service(
+        "deepseek-r1-disagg",
+        strategy,
+        &[role("prefill", "prefiller", 1, 2, 8), role("decode", "decoder", 2, 4, 8)],
+    )
 }
 
 fn pod_group(plan: &ServicePlan) -> &Value {
@@ -98,10 +106,13 @@ fn story_3_is_two_sets_of_four() {
     assert_eq!(spec["minResources"], json!({"nvidia.com/gpu": "64"}));
     let group = &plan.objects[1]["spec"]["leaderWorkerTemplate"];
     assert_eq!(group["size"], 4);
-    let (leader, worker) = (&group["leaderTemplate"]["spec"]["containers"][0], &group["workerTemplate"]["spec"]["containers"][0]);
+    let (leader, worker) =
+        (&group["leaderTemplate"]["spec"]["containers"][0], &group["workerTemplate"]["spec"]["containers"][0]);
     assert_eq!(
         leader["args"],
-        json!(["ray start --head --port=6379 && vllm serve --model deepseek-ai/DeepSeek-R1 --tensor-parallel-size 32 --distributed-executor-backend ray"])
+        json!([
+            "ray start --head --port=6379 && vllm serve --model deepseek-ai/DeepSeek-R1 --tensor-parallel-size 32 --distributed-executor-backend ray"
+        ])
     );
     for container in [leader, worker] {
         assert_eq!(container["image"], "vllm/vllm-openai:v0.8.5");
@@ -128,7 +139,8 @@ fn story_4_counts(#[case] strategy: &str, #[case] min_member: u32, #[case] gpus:
 #[test]
 fn story_4_needs_one_replica_of_each_role() {
     let plan = plan_one(&story_4(""));
-    let sizes: Vec<&Value> = plan.objects[1..4].iter().map(|set| &set["spec"]["leaderWorkerTemplate"]["size"]).collect();
+    let sizes: Vec<&Value> =
+        plan.objects[1..4].iter().map(|set| &set["spec"]["leaderWorkerTemplate"]["size"]).collect();
     assert_eq!(sizes, [&json!(2), &json!(4), &json!(4)]);
     let subgroup = |role: &str, size: u32| {
         json!({"name": role, "subGroupSize": size, "minSubGroups": 1, "matchLabelKeys": ["fusioninfer.io/replica-index"],
@@ -165,13 +177,18 @@ fn who_needs_a_gang(#[case] manifest: String, #[case] expect: bool) {
 // spec: TOP-5
 #[test]
 fn behaviour_follows_the_type_and_not_the_name() {
-    let plan = plan_one(&service("a", "gangPolicy: All", &[role("foo", "prefiller", 1, 1, 1), role("prefill", "decoder", 1, 1, 1)]));
+    let plan = plan_one(&service(
+        "a",
+        "gangPolicy: All",
+        &[role("foo", "prefiller", 1, 1, 1), role("prefill", "decoder", 1, 1, 1)],
+    ));
     assert_eq!(pod_group(&plan)["spec"]["minTaskMember"], json!({"foo-0": 1, "prefill-0": 1}));
 }
 
 #[test]
 fn a_single_node_worker_stays_outside_the_gang() {
-    let roles = [role("prefill", "prefiller", 1, 1, 1), role("decode", "decoder", 1, 1, 1), role("extra", "worker", 1, 1, 1)];
+    let roles =
+        [role("prefill", "prefiller", 1, 1, 1), role("decode", "decoder", 1, 1, 1), role("extra", "worker", 1, 1, 1)];
     let plan = plan_one(&service("a", "", &roles));
     assert_eq!(pod_group(&plan)["spec"]["minMember"], 2);
     let extra = plan.objects.iter().find(|object| object["metadata"]["name"] == "a-extra-0").unwrap();

@@ -69,14 +69,33 @@ fn spread(args: &[&str]) -> multinode::Templates {
 fn the_engine_receives_what_the_template_says() {
     let stubs = Stubs::new("leader");
     let connector = r#"{"kv_connector":"PyNcclConnector","kv_role":"kv_producer"}"#;
-    let given = ["--kv-transfer-config", connector, "--chat-template", "{% if x %}it's $HOME{% endif %}", "--port", "$(PORT)", "a  b", ""];
+    let given = [
+        "--kv-transfer-config",
+        connector,
+        "--chat-template",
+        "{% if x %}it's $HOME{% endif %}",
+        "--port",
+        "$(PORT)",
+        "a  b",
+        "",
+    ];
     let leader = spread(&given).leader;
     for shell in shells() {
         let commands = stubs.run(shell, &leader["spec"]["containers"][0]);
         assert_eq!(commands[0], ["ray", "start", "--head", "--port=6379"], "{shell}");
         let expect = [
-            "vllm", "serve", "--kv-transfer-config", connector, "--chat-template", "{% if x %}it's $HOME{% endif %}",
-            "--port", "8123", "a  b", "", "--distributed-executor-backend", "ray",
+            "vllm",
+            "serve",
+            "--kv-transfer-config",
+            connector,
+            "--chat-template",
+            "{% if x %}it's $HOME{% endif %}",
+            "--port",
+            "8123",
+            "a  b",
+            "",
+            "--distributed-executor-backend",
+            "ray",
         ];
         assert_eq!(commands[1], expect, "{shell}");
     }

@@ -1,8 +1,8 @@
 //! Whole services, from manifests to objects.
 
-mod ome;
 mod gangs;
 mod launch_lines;
+mod ome;
 mod roles;
 
 use api::manifest;
