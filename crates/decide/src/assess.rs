@@ -1,11 +1,18 @@
 //! One runtime against one demand: compatible, and with which classes?
 
+use std::cmp::{Ordering, Reverse};
+use std::collections::BTreeSet;
+use std::sync::LazyLock;
+
 use crate::compatibility;
 use crate::demand::{Component, ComponentDemand, Demand};
 use crate::eligibility::{self, Case};
+use crate::fit::{self, Stated};
+use crate::fleet::{Fleet, Held};
+use crate::merge::Configuration;
 use crate::ranking::{self, RankedClass, RuntimeOrder};
 use crate::reason::{ClassRejection, Rejection};
-use crate::supply::{Format, Runtime, RuntimeComponent, Supply};
+use crate::supply::{Class, Format, Runtime, RuntimeComponent, Supply};
 
 /// A runtime with what came of it.
 pub(crate) struct Assessed<'a> {
@@ -14,7 +21,7 @@ pub(crate) struct Assessed<'a> {
 }
 
 pub(crate) enum Outcome<'a> {
-    Viable { order: RuntimeOrder, components: Vec<ComponentOutcome<'a>> },
+    Viable { order: RuntimeOrder<'a>, components: Vec<ComponentOutcome<'a>> },
     Rejected { rejection: Rejection, components: Vec<ComponentOutcome<'a>> },
 }
 
@@ -24,12 +31,15 @@ pub(crate) struct ComponentOutcome<'a> {
     pub(crate) replicas: u32,
     /// Shape where no class is involved.
     pub(crate) nodes: u32,
+    /// What is stated of accelerators where no class is involved.
+    pub(crate) stated: Stated,
     pub(crate) ranked: Vec<RankedClass<'a>>,
+    /// Nearest first.
     pub(crate) rejected: Vec<(String, ClassRejection)>,
     /// Index of the class in use: the best one, or the incumbent's.
     pub(crate) kept: usize,
-    /// Score terms left out because a class lacks them.
-    pub(crate) dropped: Vec<&'static str>,
+    /// Terms of the score that were left out because a class lacks them.
+    pub(crate) notes: ranking::Notes,
     /// The accelerator step ran.
     pub(crate) considered: bool,
 }
@@ -40,8 +50,8 @@ impl<'a> ComponentOutcome<'a> {
     }
 }
 
-impl Assessed<'_> {
-    pub(crate) fn order(&self) -> Option<&RuntimeOrder> {
+impl<'a> Assessed<'a> {
+    pub(crate) fn order(&self) -> Option<&RuntimeOrder<'a>> {
         match &self.outcome {
             Outcome::Viable { order, .. } => Some(order),
             Outcome::Rejected { .. } => None,
@@ -54,41 +64,120 @@ impl Assessed<'_> {
             Outcome::Rejected { rejection, .. } => Some(rejection),
         }
     }
-}
 
-/// Viable ones by rank, then rejected ones: the furthest first, then by scope and name.
-pub(crate) fn order(a: &Assessed<'_>, b: &Assessed<'_>) -> std::cmp::Ordering {
-    let stage = |one: &Assessed<'_>| {
-        one.rejection().map(|rejection| (std::cmp::Reverse(rejection.stage()), rejection.distance()))
-    };
-    let last = |one: &Assessed<'_>| (one.runtime.scope, one.runtime.name.clone());
-    match (a.order(), b.order()) {
-        (Some(a), Some(b)) => a.cmp(b),
-        (Some(_), None) => std::cmp::Ordering::Less,
-        (None, Some(_)) => std::cmp::Ordering::Greater,
-        (None, None) => stage(a).cmp(&stage(b)).then_with(|| last(a).cmp(&last(b))),
+    pub(crate) fn components(&self) -> &[ComponentOutcome<'a>] {
+        match &self.outcome {
+            Outcome::Viable { components, .. } | Outcome::Rejected { components, .. } => components,
+        }
     }
 }
 
-pub(crate) fn assess<'a>(demand: &Demand, runtime: &'a Runtime, supply: &'a Supply) -> Assessed<'a> {
-    let entry = match compatibility::compatible(demand, runtime) {
-        Ok(entry) => entry,
-        Err(rejection) => {
-            return Assessed { runtime, outcome: Outcome::Rejected { rejection, components: Vec::new() } };
+/// Viable ones by rank, then rejected ones: the furthest first, then by scope and name.
+pub(crate) fn order(a: &Assessed<'_>, b: &Assessed<'_>) -> Ordering {
+    let stage = |rejection: &Rejection| (Reverse(rejection.stage()), rejection.distance());
+    let last = |one: &Assessed<'_>| one.runtime.scope;
+    match (&a.outcome, &b.outcome) {
+        (Outcome::Viable { order: a, .. }, Outcome::Viable { order: b, .. }) => a.cmp(b),
+        (Outcome::Viable { .. }, _) => Ordering::Less,
+        (_, Outcome::Viable { .. }) => Ordering::Greater,
+        (Outcome::Rejected { rejection: x, .. }, Outcome::Rejected { rejection: y, .. }) => {
+            stage(x).cmp(&stage(y)).then(last(a).cmp(&last(b))).then_with(|| a.runtime.name.cmp(&b.runtime.name))
         }
-    };
-    let components: Vec<ComponentOutcome<'a>> = in_use(demand, runtime)
-        .into_iter()
-        .map(|component| assess_component(demand, component, runtime, entry, supply))
-        .collect();
-    let outcome = match without_class(&components) {
-        Some(rejection) => Outcome::Rejected { rejection, components },
-        None => {
-            let no_capacity = components.iter().any(|one| one.chosen().is_some_and(|best| !best.eligibility.enough));
-            Outcome::Viable { order: ranking::runtime(runtime, entry, demand.model.known(), no_capacity), components }
+    }
+}
+
+/// What all runtimes of one decision are assessed with.
+pub(crate) struct Assessor<'a> {
+    demand: &'a Demand,
+    supply: &'a Supply,
+    resources: BTreeSet<String>,
+    fleets: Vec<(Component, Fleet<'a>)>,
+}
+
+impl<'a> Assessor<'a> {
+    pub(crate) fn new(demand: &'a Demand, supply: &'a Supply) -> Self {
+        let fleets = Component::ALL.map(|component| (component, Fleet::new(supply, Vec::new())));
+        Self { demand, supply, resources: supply.accelerator_resources(), fleets: fleets.into() }
+    }
+
+    pub(crate) fn assess(&self, runtime: &'a Runtime) -> Assessed<'a> {
+        let entry = match compatibility::compatible(self.demand, runtime) {
+            Ok(entry) => entry,
+            Err(rejection) => {
+                return Assessed { runtime, outcome: Outcome::Rejected { rejection, components: Vec::new() } };
+            }
+        };
+        let mut components: Vec<ComponentOutcome<'a>> = Vec::new();
+        for component in in_use(self.demand, runtime) {
+            let held = components.iter().filter_map(held).collect();
+            components.push(self.component(component, runtime, entry, held));
         }
-    };
-    Assessed { runtime, outcome }
+        let outcome = match without_class(&components) {
+            Some(rejection) => Outcome::Rejected { rejection, components },
+            None => {
+                let order = ranking::runtime(runtime, entry, self.demand.model.known(), &components);
+                Outcome::Viable { order, components }
+            }
+        };
+        Assessed { runtime, outcome }
+    }
+
+    fn component(
+        &self,
+        component: Component,
+        runtime: &'a Runtime,
+        entry: Option<&Format>,
+        held: Vec<Held<'a>>,
+    ) -> ComponentOutcome<'a> {
+        let need = self.demand.components.get(&component).unwrap_or(&NO_DEMAND);
+        let offer = runtime.components.get(&component).unwrap_or(&NO_OFFER);
+        let shared = self.fleets.iter().find(|(of, _)| *of == component && held.is_empty()).map(|(_, fleet)| fleet);
+        let own;
+        let fleet = match shared {
+            Some(fleet) => fleet,
+            None => {
+                own = Fleet::new(self.supply, held);
+                &own
+            }
+        };
+        let case = Case {
+            // A service that brings its own engine says itself what fits (Story 8).
+            model: self.demand.model.known().filter(|_| !runtime.is_own()),
+            component: need,
+            runtime,
+            offer,
+            configurations: layers(runtime, entry, offer, need),
+            need: runtime.requirements.required.and(&need.selector.required),
+            resources: &self.resources,
+            fleet,
+        };
+        let mut outcome = ComponentOutcome {
+            component,
+            replicas: need.min_replicas.or(offer.min_replicas).unwrap_or(1),
+            nodes: need.nodes.or(offer.nodes).unwrap_or(1),
+            stated: fit::stated(&case, None),
+            ranked: Vec::new(),
+            rejected: Vec::new(),
+            kept: 0,
+            notes: ranking::Notes::default(),
+            considered: considered(self.demand, runtime, self.supply),
+        };
+        if outcome.considered {
+            classes(&case, self.supply, &mut outcome);
+        }
+        outcome
+    }
+}
+
+static NO_DEMAND: LazyLock<ComponentDemand> = LazyLock::new(ComponentDemand::default);
+static NO_OFFER: LazyLock<RuntimeComponent> = LazyLock::new(RuntimeComponent::default);
+
+/// What the component's class would take from those that are decided after it.
+fn held<'a>(outcome: &ComponentOutcome<'a>) -> Option<Held<'a>> {
+    let chosen = outcome.chosen()?;
+    let shape = chosen.eligibility.shape;
+    let pods = shape.nodes.saturating_mul(outcome.replicas);
+    Some(Held { class: &chosen.class.name, per_node: shape.per_node, pods })
 }
 
 /// The engine always; the decoder if the runtime or the service has one.
@@ -103,73 +192,48 @@ fn without_class(components: &[ComponentOutcome<'_>]) -> Option<Rejection> {
     Some(Rejection::NoEligibleAccelerator { component: barren.component.as_str(), classes: barren.rejected.clone() })
 }
 
-fn assess_component<'a>(
-    demand: &Demand,
-    component: Component,
-    runtime: &'a Runtime,
-    entry: Option<&Format>,
-    supply: &'a Supply,
-) -> ComponentOutcome<'a> {
-    let need = demand.components.get(&component).cloned().unwrap_or_default();
-    let offer = offer(runtime, entry, component);
-    let case = Case { model: demand.model.known(), component: &need, runtime, offer: &offer, supply };
-    let replicas = need.min_replicas.or(offer.min_replicas).unwrap_or(1);
-    let mut outcome = ComponentOutcome {
-        component,
-        replicas,
-        nodes: need.nodes.or(offer.nodes).unwrap_or(1),
-        ranked: Vec::new(),
-        rejected: Vec::new(),
-        kept: 0,
-        dropped: Vec::new(),
-        considered: considered(demand, runtime, supply),
-    };
-    if outcome.considered {
-        classes(&case, supply, &mut outcome);
-    }
-    outcome
-}
-
-/// The step runs if classes exist and runtime or service use any accelerator field.
+/// The step runs if classes exist and runtime or service use any accelerator field. A service that names a class means it,
+/// whether there are classes or not.
 fn considered(demand: &Demand, runtime: &Runtime, supply: &Supply) -> bool {
     let tuned = !runtime.configurations.is_empty()
         || runtime.components.values().any(|component| !component.configurations.is_empty())
         || runtime.formats.iter().any(|format| !format.configurations.is_empty());
-    supply.accelerator_aware
-        && !supply.classes.is_empty()
-        && (demand.uses_accelerators || runtime.requirements.stated || tuned)
+    let used = demand.uses_accelerators || runtime.requirements.stated || tuned;
+    let named = demand.components.values().any(|component| !component.selector.preferred.is_empty());
+    supply.accelerator_aware && (named || used && !supply.classes.is_empty())
 }
 
-/// The runtime's component with every layer of its tuning, weakest first.
-fn offer(runtime: &Runtime, entry: Option<&Format>, component: Component) -> RuntimeComponent {
-    let mut offer = runtime.components.get(&component).cloned().unwrap_or_default();
-    let below =
-        runtime.configurations.iter().chain(entry.map(|entry| entry.configurations.as_slice()).unwrap_or_default());
-    offer.configurations = below.chain(&offer.configurations).cloned().collect();
-    offer
+/// Every layer of tuning, weakest first.
+fn layers<'b>(
+    runtime: &'b Runtime,
+    entry: Option<&'b Format>,
+    offer: &'b RuntimeComponent,
+    need: &'b ComponentDemand,
+) -> [&'b [Configuration]; 4] {
+    let of_entry = entry.map(|entry| entry.configurations.as_slice()).unwrap_or_default();
+    [&runtime.configurations, of_entry, &offer.configurations, &need.configurations]
 }
 
 fn classes<'a>(case: &Case<'_>, supply: &'a Supply, outcome: &mut ComponentOutcome<'a>) {
     let mut eligible = Vec::new();
-    for class in &supply.classes {
-        match eligibility::eligible(case, class) {
-            Ok(shape) => eligible.push((class, shape)),
+    for (index, class) in supply.classes.iter().enumerate() {
+        let class: &Class = class;
+        match eligibility::eligible(case, index, class) {
+            Ok((fit, usable)) => eligible.push((class, fit, usable)),
             Err(rejection) => outcome.rejected.push((class.name.clone(), rejection)),
         }
     }
-    for name in named(case.component, case.runtime) {
-        let unknown = supply.class(name).is_none() && outcome.rejected.iter().all(|(known, _)| known != name);
-        if unknown {
-            outcome.rejected.push((name.to_owned(), ClassRejection::UnknownClass));
-        }
-    }
-    outcome.rejected.sort_by(|(a, _), (b, _)| a.cmp(b));
-    let (ranked, dropped) = ranking::classes(case, outcome.replicas, &eligible);
+    let known: BTreeSet<&str> = supply.classes.iter().map(|class| class.name.as_str()).collect();
+    let unknown: BTreeSet<&str> = named(case.component, case.runtime).filter(|name| !known.contains(name)).collect();
+    outcome.rejected.extend(unknown.into_iter().map(|name| (name.to_owned(), ClassRejection::UnknownClass)));
+    outcome.rejected.sort_by(|(a, x), (b, y)| y.stage().cmp(&x.stage()).then_with(|| a.cmp(b)));
+    let (ranked, notes) = ranking::classes(case, outcome.replicas, eligible);
     outcome.ranked = ranked;
-    outcome.dropped = dropped;
+    outcome.notes = notes;
 }
 
 fn named<'b>(component: &'b ComponentDemand, runtime: &'b Runtime) -> impl Iterator<Item = &'b str> {
     let of_runtime = runtime.requirements.classes.iter().flatten();
-    component.selector.preferred.iter().chain(of_runtime).map(String::as_str)
+    let selector = &component.selector;
+    selector.preferred.iter().chain(of_runtime).map(String::as_str)
 }

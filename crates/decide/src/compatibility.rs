@@ -7,6 +7,9 @@ use crate::demand::{Demand, Model, Named};
 use crate::reason::Rejection;
 use crate::supply::{Format, Runtime, VersionOperator};
 
+/// What a service asks for, and a runtime speaks, where neither says anything.
+pub const DEFAULT_PROTOCOL: &str = "openAI";
+
 /// The entry of `runtime` that serves `demand`, or why none does. Without a known model no entry is looked for.
 ///
 /// # Errors
@@ -24,8 +27,8 @@ pub fn compatible<'a>(demand: &Demand, runtime: &'a Runtime) -> Result<Option<&'
     }
     protocol_spoken(demand, runtime)?;
     let named = demand.runtime.is_some();
-    let best =
-        matching.iter().copied().filter(|entry| named || entry.auto_select).min_by_key(|entry| entry_order(entry));
+    let usable = matching.into_iter().filter(|entry| named || entry.auto_select);
+    let best = usable.min_by_key(|entry| entry_order(entry));
     match best {
         None if demand.model.known().is_some() => Err(Rejection::AutoSelectDisabled),
         best => Ok(best),
@@ -53,13 +56,13 @@ fn matching_entries<'a>(model: &Model, runtime: &'a Runtime) -> Result<Vec<&'a F
         return Ok(matching);
     }
     Err(furthest.unwrap_or_else(|| Rejection::FormatMismatch {
-        wanted: model.format.name.clone(),
-        offered: "none (supportedModelFormats is empty)".to_owned(),
+        wanted: model.format.as_ref().map(|format| format.name.clone()),
+        offered: None,
     }))
 }
 
 /// Why one entry does not match as a whole, or `None`. Order is the contract.
-fn mismatch(model: &Model, entry: &Format) -> Option<Rejection> {
+pub(crate) fn mismatch(model: &Model, entry: &Format) -> Option<Rejection> {
     format(model, entry)
         .or_else(|| format_version(model, entry))
         .or_else(|| framework(model, entry))
@@ -70,16 +73,18 @@ fn mismatch(model: &Model, entry: &Format) -> Option<Rejection> {
 }
 
 fn format(model: &Model, entry: &Format) -> Option<Rejection> {
-    (entry.format.name != model.format.name)
-        .then(|| Rejection::FormatMismatch { wanted: model.format.name.clone(), offered: entry.format.name.clone() })
+    let offered = &entry.format.as_ref()?.name;
+    let wanted = model.format.as_ref().map(|format| &format.name);
+    (wanted != Some(offered))
+        .then(|| Rejection::FormatMismatch { wanted: wanted.cloned(), offered: Some(offered.clone()) })
 }
 
 fn format_version(model: &Model, entry: &Format) -> Option<Rejection> {
-    let (wanted, offered) = version_mismatch(&model.format, &entry.format, entry.format_operator)?;
+    let (offered, wanted) = (entry.format.as_ref()?, model.format.as_ref()?);
+    let (wanted, offered) = version_mismatch(wanted, offered, entry.format_operator)?;
     Some(Rejection::FormatVersionMismatch { wanted, offered })
 }
 
-/// What the runtime leaves unstated accepts any.
 fn framework(model: &Model, entry: &Format) -> Option<Rejection> {
     let offered = entry.framework.as_ref()?;
     let wanted = model.framework.as_ref().map(|framework| framework.name.as_str());
@@ -136,19 +141,17 @@ fn quantization(model: &Model, entry: &Format) -> Option<Rejection> {
 /// A pipeline constrains only where the runtime states it, and only in the parts that it states.
 fn pipeline(model: &Model, entry: &Format) -> Option<Rejection> {
     let offered = entry.pipeline.as_ref()?;
-    let wanted = model.pipeline.as_ref()?;
-    (!contains(wanted, offered)).then(|| Rejection::PipelineMismatch {
-        offered: offered.get("className").and_then(Value::as_str).unwrap_or("pipeline").to_owned(),
-    })
+    let name = |pipeline: &Value| pipeline.get("className").and_then(Value::as_str).map(str::to_owned);
+    (!contains(model.pipeline.as_ref(), offered))
+        .then(|| Rejection::PipelineMismatch { wanted: model.pipeline.as_ref().and_then(name), offered: name(offered) })
 }
 
-fn contains(whole: &Value, part: &Value) -> bool {
-    match (whole, part) {
-        (Value::Object(whole), Value::Object(part)) => {
-            part.iter().all(|(key, value)| whole.get(key).is_some_and(|other| contains(other, value)))
-        }
-        (_, Value::String(text)) if text.is_empty() => true,
-        (whole, part) => whole == part,
+fn contains(whole: Option<&Value>, part: &Value) -> bool {
+    match part {
+        Value::Null => true,
+        Value::String(text) if text.is_empty() => true,
+        Value::Object(part) => part.iter().all(|(key, value)| contains(whole.and_then(|whole| whole.get(key)), value)),
+        part => whole == Some(part),
     }
 }
 
@@ -164,9 +167,17 @@ fn size_in_range(model: &Model, runtime: &Runtime) -> Result<(), Rejection> {
 }
 
 fn protocol_spoken(demand: &Demand, runtime: &Runtime) -> Result<(), Rejection> {
-    let offered = if runtime.protocols.is_empty() { vec!["openAI".to_owned()] } else { runtime.protocols.clone() };
-    if offered.contains(&demand.protocol) {
-        return Ok(());
+    let spoken = match runtime.protocols.as_slice() {
+        [] => demand.protocol == DEFAULT_PROTOCOL,
+        protocols => protocols.contains(&demand.protocol),
+    };
+    let offered = || match runtime.protocols.as_slice() {
+        [] => vec![DEFAULT_PROTOCOL.to_owned()],
+        protocols => protocols.to_vec(),
+    };
+    if spoken {
+        Ok(())
+    } else {
+        Err(Rejection::ProtocolUnsupported { wanted: demand.protocol.clone(), offered: offered() })
     }
-    Err(Rejection::ProtocolUnsupported { wanted: demand.protocol.clone(), offered })
 }

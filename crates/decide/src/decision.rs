@@ -6,7 +6,9 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 use crate::fit::Shape;
+use crate::outranked::{ClassStep, RuntimeStep};
 use crate::reason::{ClassRejection, Rejection, Told, Warning};
+use crate::status::Omitted;
 use crate::supply::Scope;
 use crate::variants::Variant;
 
@@ -27,6 +29,9 @@ pub struct Decision {
     pub candidates: Vec<Candidate>,
     #[serde(default)]
     pub warnings: Vec<Warning>,
+    /// What was left out to keep the record small; only in status.
+    #[serde(default, skip_serializing_if = "Omitted::is_nothing")]
+    pub omitted: Omitted,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -69,6 +74,9 @@ pub struct Candidate {
     pub accelerators: Vec<AcceleratorCandidate>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub rejected: Option<Rejection>,
+    /// The step by which a compatible runtime lost to the selected one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub outranked: Option<RuntimeStep>,
 }
 
 fn is_false(value: &bool) -> bool {
@@ -87,6 +95,9 @@ pub struct AcceleratorCandidate {
     pub score: Option<f64>,
     #[serde(flatten)]
     pub verdict: Verdict,
+    /// The step by which an eligible class lost to the one in use.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub outranked: Option<ClassStep>,
 }
 
 /// Why a class stands where it stands.
@@ -171,7 +182,8 @@ impl<'de> Deserialize<'de> for Verdict {
 /// The choice in force, read from status or from the workload.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Incumbent {
-    pub runtime: RuntimeRef,
+    /// `None`: the service's own engine.
+    pub runtime: Option<RuntimeRef>,
     /// What each component runs on, as it was recorded.
     pub components: BTreeMap<String, ComponentDecision>,
 }
@@ -180,6 +192,7 @@ impl Incumbent {
     /// What a recorded decision chose; `None` if it chose nothing.
     #[must_use]
     pub fn of(decision: &Decision) -> Option<Self> {
-        Some(Self { runtime: decision.runtime.clone()?, components: decision.components.clone() })
+        let chosen = || Self { runtime: decision.runtime.clone(), components: decision.components.clone() };
+        decision.feasible.then(chosen)
     }
 }

@@ -33,6 +33,8 @@ pub enum ModelDemand {
     Unstated,
     /// A model is named that nobody defines.
     Missing(String),
+    /// The model is switched off.
+    Disabled(Model),
     Known(Model),
 }
 
@@ -41,7 +43,7 @@ impl ModelDemand {
     pub fn known(&self) -> Option<&Model> {
         match self {
             Self::Known(model) => Some(model),
-            Self::Unstated | Self::Missing(_) => None,
+            Self::Unstated | Self::Missing(_) | Self::Disabled(_) => None,
         }
     }
 }
@@ -50,7 +52,8 @@ impl ModelDemand {
 #[derive(Clone, Debug, Default)]
 pub struct Model {
     pub name: String,
-    pub format: Named,
+    /// `None` if the model does not say how its weights are stored.
+    pub format: Option<Named>,
     pub framework: Option<Named>,
     pub architecture: Option<String>,
     pub quantization: Option<String>,
@@ -95,14 +98,27 @@ pub struct ComponentDemand {
     pub parallelism: Option<u32>,
     /// `worker.size + 1` if the service states leader and worker.
     pub nodes: Option<u32>,
+    /// The service states leader and worker.
+    pub multi_node: bool,
     pub min_replicas: Option<u32>,
     pub max_replicas: Option<u32>,
     /// The component's own placement, strongest of all layers.
     pub node_selector: BTreeMap<String, String>,
     pub affinity: Option<Value>,
-    /// The service brings an image of its own.
-    pub has_image: bool,
+    pub container: OwnContainer,
     pub configurations: Vec<crate::merge::Configuration>,
+}
+
+/// How much of a container the service states itself.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub enum OwnContainer {
+    /// No image: a runtime is needed.
+    #[default]
+    None,
+    /// An image, started as it comes.
+    Image,
+    /// An image and how to start it.
+    Complete,
 }
 
 /// How a component's class is to be chosen, all layers above the runtime already merged.
@@ -110,6 +126,7 @@ pub struct ComponentDemand {
 pub struct Selector {
     /// Restricts and orders; empty means any class.
     pub preferred: Vec<String>,
+    pub preferred_in: PreferredIn,
     pub excluded: BTreeSet<String>,
     /// Accepted families (`hopper` or `nvidia-hopper`); empty means any.
     pub families: BTreeSet<String>,
@@ -119,6 +136,26 @@ pub struct Selector {
     pub node_selector: BTreeMap<String, String>,
     /// Dollars per hour and replica (`ome.io/cost-threshold`): a preference, never a rejection.
     pub cost_threshold: Option<f64>,
+}
+
+/// Where the preferred classes are written.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum PreferredIn {
+    #[default]
+    Selector,
+    Override,
+    Annotation,
+}
+
+impl PreferredIn {
+    #[must_use]
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Selector => "spec.acceleratorSelector.preferredClasses",
+            Self::Override => "acceleratorOverride.preferredClasses",
+            Self::Annotation => "annotation ome.io/accelerator-class",
+        }
+    }
 }
 
 /// What classes are ranked by after preference and free capacity.

@@ -1,13 +1,14 @@
 //! May this class carry this component? The first check that fails is the reason shown.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use crate::demand::{Capabilities, ComponentDemand, Model};
-use crate::fit::{self, Shape};
-use crate::inventory::{Availability, TOLERANCE};
-use crate::merge::placement;
+use crate::fit::{self, Fit};
+use crate::fleet::{Fleet, Usable};
+use crate::inventory::TOLERANCE;
+use crate::merge::Configuration;
 use crate::reason::{ClassRejection, Exclusion};
-use crate::supply::{Class, Runtime, RuntimeComponent, Supply};
+use crate::supply::{Class, Runtime, RuntimeComponent};
 
 /// One component of a service on one runtime, about to be matched with classes.
 pub struct Case<'a> {
@@ -15,32 +16,38 @@ pub struct Case<'a> {
     pub component: &'a ComponentDemand,
     pub runtime: &'a Runtime,
     pub offer: &'a RuntimeComponent,
-    pub supply: &'a Supply,
+    /// Tuning per class, weakest layer first: runtime, matching format entry, its component, the service's component.
+    pub configurations: [&'a [Configuration]; 4],
+    /// What runtime and service require together.
+    pub need: Capabilities,
+    /// Resource names that stand for accelerators.
+    pub resources: &'a BTreeSet<String>,
+    pub fleet: &'a Fleet<'a>,
 }
 
-/// The class and the shape in which it carries the component, or why it cannot. Order is the contract.
+/// The fit of a class, and the nodes that the component may use, or why the class cannot carry it. Order is the contract.
 ///
 /// # Errors
 /// The first check that fails.
-pub fn eligible(case: &Case<'_>, class: &Class) -> Result<Shape, ClassRejection> {
-    let need = case.runtime.requirements.required.and(&case.component.selector.required);
+pub fn eligible(case: &Case<'_>, index: usize, class: &Class) -> Result<(Fit, Usable), ClassRejection> {
+    let need = &case.need;
     let refused = not_supported_by(case.runtime, class)
         .or_else(|| not_preferred(case.component, class))
-        .or_else(|| excluded(case.component, &need, class))
+        .or_else(|| excluded(case.component, need, class))
         .or_else(|| no_matching_nodes(case.component, class))
-        .or_else(|| insufficient_memory(&need, class))
-        .or_else(|| compute_capability_too_low(&need, class))
-        .or_else(|| missing_feature(&need, class))
-        .or_else(|| bandwidth_too_low(&need, class))
-        .or_else(|| performance_too_low(&need, class));
+        .or_else(|| insufficient_memory(need, class))
+        .or_else(|| compute_capability_too_low(need, class))
+        .or_else(|| missing_feature(need, class))
+        .or_else(|| bandwidth_too_low(need, class))
+        .or_else(|| performance_too_low(need, class));
     if let Some(rejection) = refused {
         return Err(rejection);
     }
-    let names = case.supply.accelerator_resources();
-    let shape = fit::shape(case.model, case.component, case.offer, class, &names)?;
-    match node_selector_conflict(case, class) {
+    let fit = fit::fit(case, class)?;
+    let usable = case.fleet.usable(case, index, class);
+    match node_selector_conflict(&usable, class) {
         Some(rejection) => Err(rejection),
-        None => Ok(shape),
+        None => Ok((fit, usable)),
     }
 }
 
@@ -130,27 +137,10 @@ fn performance_too_low(need: &Capabilities, class: &Class) -> Option<ClassReject
 }
 
 /// Only if no node of the class satisfies the merged placement; otherwise the stronger layer simply wins.
-fn node_selector_conflict(case: &Case<'_>, class: &Class) -> Option<ClassRejection> {
-    let known = class.availability.as_ref()?;
-    let placement = placement::merge(class, case.offer, case.component);
-    let fits =
-        |labels: &Option<BTreeMap<String, String>>| labels.as_ref().is_none_or(|labels| placement.accepts(labels));
-    let none = !known.nodes.iter().any(|node| fits(&node.labels));
-    none.then_some(ClassRejection::NodeSelectorConflict { nodes: known.nodes.len() })
-}
-
-/// Nodes of the class that the component may use, as far as they are known.
-#[must_use]
-pub fn usable_nodes(case: &Case<'_>, class: &Class) -> Option<Availability> {
-    let placement = placement::merge(class, case.offer, case.component);
-    class.availability.as_ref().map(|known| Availability {
-        nodes: known
-            .nodes
-            .iter()
-            .filter(|node| node.labels.as_ref().is_none_or(|labels| placement.accepts(labels)))
-            .cloned()
-            .collect(),
-    })
+fn node_selector_conflict(usable: &Usable, class: &Class) -> Option<ClassRejection> {
+    let nodes = class.availability.as_ref()?.nodes.len();
+    let none = usable.as_ref().is_some_and(|usable| usable.nodes.is_empty());
+    none.then_some(ClassRejection::NodeSelectorConflict { nodes })
 }
 
 fn scaled(bytes: u64, factor: f64) -> u64 {

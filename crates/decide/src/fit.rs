@@ -1,10 +1,11 @@
 //! How many accelerators a component takes, and whether the model's weights fit into them.
 
-use crate::demand::{ComponentDemand, Model};
+use crate::demand::Model;
+use crate::eligibility::Case;
 use crate::inventory::Availability;
 use crate::merge::Configuration;
 use crate::reason::{ClassRejection, CountLimit};
-use crate::supply::{Class, RuntimeComponent};
+use crate::supply::Class;
 
 /// Accelerators of one replica.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -20,6 +21,37 @@ impl Shape {
     }
 }
 
+/// A shape, and what the manifests say about it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Fit {
+    pub shape: Shape,
+    pub stated: Stated,
+}
+
+/// What runtime and service state of the number of accelerators.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Stated {
+    /// Tensor × pipeline parallelism of one replica, by a flag or a variable.
+    pub parallelism: Option<u32>,
+    /// Accelerators per node, by resources: the maximum of all layers.
+    pub resources: Option<u32>,
+}
+
+impl Stated {
+    /// Whether anything fixes the number.
+    #[must_use]
+    pub fn fixes(&self) -> bool {
+        self.parallelism.is_some() || self.resources.is_some()
+    }
+
+    /// Parallelism and resources where they disagree on `nodes` nodes: (parallelism, accelerators by resources).
+    #[must_use]
+    pub fn mismatch(&self, nodes: u32) -> Option<(u32, u32)> {
+        let pair = (self.parallelism?, self.resources?.saturating_mul(nodes));
+        (pair.0 != pair.1).then_some(pair)
+    }
+}
+
 const PER_NODE: [u32; 4] = [1, 2, 4, 8];
 const NODES: [u32; 4] = [1, 2, 4, 8];
 
@@ -27,76 +59,79 @@ const NODES: [u32; 4] = [1, 2, 4, 8];
 ///
 /// # Errors
 /// `ModelDoesNotFit` with the numbers of the largest shape that was tried.
-pub fn shape(
-    model: Option<&Model>,
-    demand: &ComponentDemand,
-    runtime: &RuntimeComponent,
-    class: &Class,
-    accelerator_resources: &std::collections::BTreeSet<String>,
-) -> Result<Shape, ClassRejection> {
-    let nodes = demand.nodes.or(runtime.nodes);
-    let fixed = fixed_per_node(demand, runtime, class, accelerator_resources, nodes.unwrap_or(1));
-    let needed = model.and_then(weights);
-    let usable = class.memory.map(usable_memory);
-    let (Some(needed), Some(usable)) = (needed, usable) else {
-        return Ok(Shape { per_node: fixed.unwrap_or(1), nodes: nodes.unwrap_or(1) });
-    };
-    let (shapes, limit) = shapes(fixed, nodes, runtime.multi_node, class);
-    let holds = |shape: &Shape| u64::from(shape.accelerators()).saturating_mul(usable) >= needed;
+pub fn fit(case: &Case<'_>, class: &Class) -> Result<Fit, ClassRejection> {
+    let stated = stated(case, Some(class));
+    let (shapes, limit) = shapes(case, stated, class);
     let largest = shapes.last().copied().unwrap_or(Shape { per_node: 1, nodes: 1 });
-    shapes.iter().copied().find(holds).ok_or(ClassRejection::ModelDoesNotFit {
+    let (Some(needed), Some(usable)) = (case.model.and_then(weights), class.memory.map(usable_memory)) else {
+        let shape = shapes.first().copied().unwrap_or(largest);
+        return Ok(Fit { shape, stated });
+    };
+    let holds = |shape: &Shape| u64::from(shape.accelerators()).saturating_mul(usable) >= needed;
+    let shape = shapes.iter().copied().find(holds).ok_or(ClassRejection::ModelDoesNotFit {
         needed,
         per_accelerator: usable,
         accelerators: largest.accelerators(),
         limit,
-    })
+    })?;
+    Ok(Fit { shape, stated })
 }
 
 /// Shapes to try, smallest first.
-fn shapes(fixed: Option<u32>, nodes: Option<u32>, multi_node: bool, class: &Class) -> (Vec<Shape>, CountLimit) {
-    if let Some(per_node) = fixed {
-        return (vec![Shape { per_node, nodes: nodes.unwrap_or(1) }], CountLimit::Fixed);
-    }
+fn shapes(case: &Case<'_>, stated: Stated, class: &Class) -> (Vec<Shape>, CountLimit) {
+    let nodes = case.component.nodes.or(case.offer.nodes);
+    let several = nodes.is_none() && (case.component.multi_node || case.offer.multi_node);
+    let nodes_to_try = if several { &NODES[..] } else { &[1] };
     let largest = class.availability.as_ref().and_then(Availability::largest_node).filter(|most| *most > 0);
-    let per_node = PER_NODE.iter().copied().filter(|count| largest.is_none_or(|most| *count <= most));
-    let per_node: Vec<u32> = per_node.collect();
+    if let Some(parallelism) = stated.parallelism {
+        let most = largest.unwrap_or(8).max(1);
+        let enough = |nodes: &&u32| parallelism.div_ceil(**nodes) <= most;
+        let spread = nodes_to_try.iter().find(enough).or(nodes_to_try.last()).copied().unwrap_or(1);
+        let nodes = nodes.unwrap_or(spread).max(1);
+        return (vec![Shape { per_node: parallelism.div_ceil(nodes), nodes }], CountLimit::Fixed);
+    }
+    if let Some(per_node) = stated.resources {
+        let shapes = |nodes: u32| Shape { per_node, nodes };
+        return match nodes {
+            Some(nodes) => (vec![shapes(nodes)], CountLimit::Fixed),
+            None => (nodes_to_try.iter().copied().map(shapes).collect(), CountLimit::Fixed),
+        };
+    }
+    let per_node: Vec<u32> = PER_NODE.into_iter().filter(|count| largest.is_none_or(|most| *count <= most)).collect();
     let most = per_node.last().copied().unwrap_or(1);
     let limit = if most < 8 { CountLimit::LargestNode } else { CountLimit::Most };
     let single = per_node.iter().map(|count| Shape { per_node: *count, nodes: nodes.unwrap_or(1) });
-    let several = NODES.iter().skip(1).map(|nodes| Shape { per_node: most, nodes: *nodes });
-    let several = several.filter(|_| multi_node && nodes.is_none());
-    (single.chain(several).collect(), limit)
+    let more = nodes_to_try.iter().skip(1).map(|nodes| Shape { per_node: most, nodes: *nodes });
+    (single.chain(more).collect(), limit)
 }
 
-/// Accelerators per node as runtime or service state them: a parallelism flag first, then resources (the maximum of both).
-fn fixed_per_node(
-    demand: &ComponentDemand,
-    runtime: &RuntimeComponent,
-    class: &Class,
-    names: &std::collections::BTreeSet<String>,
-    nodes: u32,
-) -> Option<u32> {
-    let tuned = |configurations: &[Configuration]| {
-        let ours = configurations.iter().rev().filter(|configuration| configuration.class == class.name);
-        ours.into_iter().find_map(Configuration::parallelism)
+/// What is stated of the number of accelerators of `class`, or without one. A parallelism of the service outranks one of
+/// the runtime, and tuning for the class what stands in the runtime's own launch line.
+#[must_use]
+pub fn stated(case: &Case<'_>, class: Option<&Class>) -> Stated {
+    let ours = |layers: &[&[Configuration]]| -> Option<u32> {
+        let all = layers.iter().rev().flat_map(|layer| layer.iter().rev());
+        let for_class = all.filter(|one| class.is_some_and(|class| one.class == class.name));
+        for_class.into_iter().find_map(Configuration::parallelism)
     };
-    let stated = demand.parallelism.or_else(|| tuned(&demand.configurations));
-    let stated = stated.or_else(|| tuned(&runtime.configurations)).or(runtime.parallelism);
-    if let Some(parallelism) = stated {
-        return Some(parallelism.div_ceil(nodes.max(1)));
-    }
-    let stated = [&demand.resources, &runtime.resources].into_iter().flatten();
-    let counted = stated.filter(|(name, count)| names.contains(*name) && **count > 0);
+    let [runtime @ .., service] = &case.configurations;
+    let parallelism = case.component.parallelism.or_else(|| ours(&[service])).or_else(|| ours(runtime));
+    Stated { parallelism: parallelism.or(case.offer.parallelism), resources: by_resources(case, class) }
+}
+
+fn by_resources(case: &Case<'_>, class: Option<&Class>) -> Option<u32> {
+    let stated = [&case.component.resources, &case.offer.resources].into_iter().flatten();
+    let counted = stated.filter(|(name, count)| case.resources.contains(*name) && **count > 0);
     // Each vendor's name means one concept; only the class's own name may stand for several units of one accelerator.
-    let unit = class.resource().map_or(1, |resource| resource.quantity.max(1));
-    let configured = demand
-        .configurations
-        .iter()
-        .chain(&runtime.configurations)
-        .filter(|configuration| configuration.class == class.name)
-        .filter_map(|configuration| crate::merge::resources::accelerators(&configuration.resources, names));
+    let unit = class.and_then(Class::resource).map_or(1, |resource| resource.quantity.max(1));
+    let own = class.map_or("", Class::resource_name);
+    let configured = case.configurations.iter().flat_map(|layer| layer.iter());
+    let configured = configured
+        .filter(|one| class.is_some_and(|class| one.class == class.name))
+        .flat_map(|one| [Some(&one.resources), one.runner.get("resources")])
+        .filter_map(|resources| crate::merge::resources::accelerators(resources?, case.resources));
     counted
-        .map(|(name, count)| if *name == class.resource_name() { count.div_ceil(unit) } else { *count })
+        .map(|(name, count)| if name == own { count.div_ceil(unit) } else { *count })
         .chain(configured.map(|count| count.div_ceil(unit)))
         .max()
 }

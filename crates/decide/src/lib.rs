@@ -9,18 +9,24 @@ pub mod decision;
 pub mod demand;
 pub mod eligibility;
 pub mod fit;
+pub mod fleet;
 pub mod inventory;
 pub mod merge;
+pub mod nearest;
+pub mod outranked;
 pub mod ranking;
 pub mod read;
 pub mod reason;
 pub mod remedy;
+pub mod status;
 pub mod strategy;
 pub mod supply;
 pub mod variants;
 
 mod assess;
+mod incumbency;
 mod tell;
+mod warnings;
 
 pub use decision::{
     AcceleratorCandidate, Candidate, ComponentDecision, Decision, Eligibility, Incumbent, RuntimeRef, Verdict,
@@ -29,20 +35,25 @@ pub use demand::{Component, Demand, Model, ModelDemand};
 pub use supply::{Class, Runtime, Scope, Supply};
 pub use variants::{TokenRange, Variant};
 
-use assess::{Assessed, Outcome};
-use reason::Warning;
+use assess::{Assessed, Assessor};
+use demand::OwnContainer;
 
 /// Decides for one service. An incumbent that still may serve is kept, whatever ranks higher.
 #[must_use]
 pub fn decide(demand: &Demand, supply: &Supply, incumbent: Option<&Incumbent>) -> Decision {
-    let runtimes = match in_question(demand, supply) {
+    let own = own_runtime(demand);
+    let runtimes = match in_question(demand, supply, &own) {
         Ok(runtimes) => runtimes,
         Err(unknown) => return *unknown,
     };
-    let mut assessed: Vec<Assessed<'_>> =
-        runtimes.iter().map(|runtime| assess::assess(demand, runtime, supply)).collect();
+    let assessor = Assessor::new(demand, supply);
+    let mut assessed: Vec<Assessed<'_>> = runtimes.into_iter().map(|runtime| assessor.assess(runtime)).collect();
     assessed.sort_by(assess::order);
-    let kept = incumbent.and_then(|incumbent| keep(&mut assessed, incumbent));
+    let nothing = assessed.first().is_none_or(|first| first.order().is_none());
+    if nothing && demand.runtime.is_none() && runs_by_itself(demand) && demand.model.known().is_some() {
+        assessed.insert(0, assessor.assess(&own));
+    }
+    let kept = incumbent.and_then(|incumbent| incumbency::keep(&mut assessed, incumbent));
     let chosen = kept.or_else(|| assessed.iter().position(|one| one.order().is_some()));
     match chosen {
         Some(index) => tell::selected(demand, supply, &assessed, index, kept.is_some()),
@@ -51,66 +62,43 @@ pub fn decide(demand: &Demand, supply: &Supply, incumbent: Option<&Incumbent>) -
 }
 
 /// The runtimes that may be chosen from: the named one, or all of the namespace and the cluster.
-fn in_question(demand: &Demand, supply: &Supply) -> Result<Vec<Runtime>, Box<Decision>> {
-    if let ModelDemand::Missing(name) = &demand.model {
-        return Err(Box::new(tell::model_not_found(demand, name)));
+fn in_question<'a>(demand: &Demand, supply: &'a Supply, own: &'a Runtime) -> Result<Vec<&'a Runtime>, Box<Decision>> {
+    match &demand.model {
+        ModelDemand::Missing(name) => return Err(Box::new(tell::model_not_found(demand, name))),
+        ModelDemand::Disabled(model) => return Err(Box::new(tell::model_disabled(demand, &model.name))),
+        ModelDemand::Unstated | ModelDemand::Known(_) => {}
     }
-    let visible = || supply.runtimes.iter().filter(|runtime| visible(demand, runtime));
+    let visible = || supply.runtimes.iter().map(AsRef::as_ref).filter(|runtime| visible(demand, runtime));
     if let Some(name) = &demand.runtime {
         // Namespaced before cluster; a runtime of another namespace never.
         let named = visible().filter(|runtime| runtime.name == *name).min_by_key(|runtime| runtime.scope);
         return named
-            .map(|runtime| vec![runtime.clone()])
+            .map(|runtime| vec![runtime])
             .ok_or_else(|| Box::new(tell::runtime_not_found(demand, name, visible())));
     }
-    if matches!(demand.model, ModelDemand::Unstated) {
-        return own_runtime(demand)
-            .map(|runtime| vec![runtime])
-            .ok_or_else(|| Box::new(tell::no_engine_container(demand)));
+    if demand.model.known().is_some() {
+        return Ok(visible().collect());
     }
-    Ok(visible().cloned().collect())
+    let has_image = container(demand) >= OwnContainer::Image;
+    if has_image { Ok(vec![own]) } else { Err(Box::new(tell::no_engine_container(demand))) }
 }
 
-fn visible(demand: &Demand, runtime: &Runtime) -> bool {
+pub(crate) fn visible(demand: &Demand, runtime: &Runtime) -> bool {
     runtime.scope == Scope::Cluster || runtime.namespace == demand.namespace
 }
 
-/// A service that names neither model nor runtime brings its own engine (Story 8).
-fn own_runtime(demand: &Demand) -> Option<Runtime> {
-    let complete = demand.components.get(&Component::Engine).is_some_and(|engine| engine.has_image);
-    complete.then(|| Runtime { protocols: vec![demand.protocol.clone()], ..Runtime::own() })
+/// A service may bring its own engine (Story 8): it needs no runtime then.
+fn own_runtime(demand: &Demand) -> Runtime {
+    Runtime { protocols: vec![demand.protocol.clone()], ..Runtime::own() }
 }
 
-/// The incumbent's index if it may still serve; its class becomes the first of each component.
-fn keep(assessed: &mut [Assessed<'_>], incumbent: &Incumbent) -> Option<usize> {
-    let is_it =
-        |one: &Assessed<'_>| one.runtime.name == incumbent.runtime.name && one.runtime.scope == incumbent.runtime.scope;
-    let index = assessed.iter().position(|one| one.order().is_some() && is_it(one))?;
-    let one = assessed.get_mut(index)?;
-    let Outcome::Viable { components, .. } = &mut one.outcome else { return None };
-    for component in components.iter_mut() {
-        let recorded = incumbent.components.get(component.component.as_str());
-        let Some((recorded, class)) = recorded.and_then(|one| Some((one, one.accelerator_class.as_ref()?))) else {
-            // Decided without a class before: a class that appears since does not move a ready service.
-            component.ranked.clear();
-            continue;
-        };
-        component.kept = component.ranked.iter().position(|ranked| ranked.class.name == *class)?;
-        // A class that the runtime prefers since for some requests does not split a ready service either.
-        for ranked in &mut component.ranked {
-            let was = |variant: &variants::Variant| variant.accelerator_class == ranked.class.name;
-            ranked.request_tokens = ranked.request_tokens.filter(|_| recorded.variants.iter().any(was));
-        }
-    }
-    Some(index)
+/// With a model, an image alone only replaces that of a runtime; one that is told how to start stands for itself.
+fn runs_by_itself(demand: &Demand) -> bool {
+    container(demand) == OwnContainer::Complete
 }
 
-/// A warning about what was left to chance or overridden.
-pub(crate) fn warn(warnings: &mut Vec<Warning>, code: &str, message: String) {
-    let warning = Warning::new(code, message);
-    if !warnings.contains(&warning) {
-        warnings.push(warning);
-    }
+fn container(demand: &Demand) -> OwnContainer {
+    demand.components.get(&Component::Engine).map(|engine| engine.container).unwrap_or_default()
 }
 
 #[cfg(test)]

@@ -2,10 +2,13 @@
 
 use std::cmp::{Ordering, Reverse};
 
+use crate::assess::ComponentOutcome;
 use crate::decision::Eligibility;
 use crate::demand::{Model, Ranking, Selector};
-use crate::eligibility::{self, Case};
-use crate::fit::Shape;
+use crate::eligibility::Case;
+use crate::fit::{Fit, Stated};
+use crate::fleet::Usable;
+use crate::outranked::{ClassStep, RuntimeStep, SizeFit};
 use crate::strategy::{self, Contender, Score};
 use crate::supply::{Class, Format, Runtime, Scope, SizeRange};
 use crate::variants::{self, TokenRange};
@@ -83,6 +86,7 @@ impl Condition {
 pub struct RankedClass<'a> {
     pub class: &'a Class,
     pub eligibility: Eligibility,
+    pub stated: Stated,
     pub within_threshold: bool,
     /// Request sizes that the runtime prefers the class for.
     pub request_tokens: Option<TokenRange>,
@@ -100,23 +104,32 @@ enum Capacity {
     TooLittle,
 }
 
-/// Ranks eligible classes, best first. Also returns the score terms that had to be left out.
+/// What the scores had to do without.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Notes {
+    /// Terms that were left out for all because a class does not state them.
+    pub dropped: Vec<&'static str>,
+    /// Classes with a price of another kind than the one compared: (kind, how many).
+    pub other_prices: Option<(&'static str, usize)>,
+}
+
+/// Ranks eligible classes, best first, with remarks on the scores.
 #[must_use]
 pub fn classes<'a>(
     case: &Case<'_>,
     replicas: u32,
-    eligible: &[(&'a Class, Shape)],
-) -> (Vec<RankedClass<'a>>, Vec<&'static str>) {
+    eligible: Vec<(&'a Class, Fit, Usable)>,
+) -> (Vec<RankedClass<'a>>, Notes) {
     let contenders: Vec<Contender<'a>> =
-        eligible.iter().map(|(class, shape)| Contender { class, shape: *shape }).collect();
+        eligible.iter().map(|(class, fit, _)| Contender { class, shape: fit.shape }).collect();
     let selector = &case.component.selector;
     let scores = strategy::scores(selector.ranking, case.model, &contenders);
-    let pairs = contenders.iter().zip(scores.of);
+    let standings = eligible.into_iter().zip(scores.of);
     let mut ranked: Vec<RankedClass<'a>> =
-        pairs.map(|(contender, score)| standing(case, replicas, contender, score)).collect();
+        standings.map(|((class, fit, usable), score)| standing(case, replicas, class, fit, usable, score)).collect();
     ranked.sort_by(|a, b| class_order(selector, a, b));
     by_request_size(&mut ranked);
-    (ranked, scores.dropped)
+    (ranked, scores.notes)
 }
 
 /// Classes that the runtime prefers for requests of differing sizes are used together, so they come before those that would
@@ -129,20 +142,26 @@ fn by_request_size(ranked: &mut [RankedClass<'_>]) {
     }
 }
 
-fn standing<'a>(case: &Case<'_>, replicas: u32, contender: &Contender<'a>, score: Score) -> RankedClass<'a> {
-    let (class, shape) = (contender.class, contender.shape);
-    let selector = &case.component.selector;
-    let nodes = eligibility::usable_nodes(case, class);
+fn standing<'a>(
+    case: &Case<'_>,
+    replicas: u32,
+    class: &'a Class,
+    fit: Fit,
+    usable: Usable,
+    score: Score,
+) -> RankedClass<'a> {
+    let (shape, selector) = (fit.shape, &case.component.selector);
     let wanted = shape.nodes.saturating_mul(replicas.max(1));
-    let capacity = match &nodes {
+    let capacity = match &usable {
         None => Capacity::Unknown,
         Some(nodes) if nodes.slots(shape.per_node) >= wanted => Capacity::Enough,
         Some(_) => Capacity::TooLittle,
     };
-    let hourly = contender.hourly();
+    let hourly = Contender { class, shape }.hourly();
     let place = |names: &[String]| names.iter().position(|name| *name == class.name).unwrap_or(usize::MAX);
     RankedClass {
         class,
+        stated: fit.stated,
         within_threshold: within(selector.cost_threshold, hourly),
         request_tokens: variants::request_tokens(case.runtime, &class.name, case.model),
         position: place(&selector.preferred),
@@ -156,7 +175,7 @@ fn standing<'a>(case: &Case<'_>, replicas: u32, contender: &Contender<'a>, score
             cost: score.cost.map(rounded),
             performance: rounded(score.performance),
             hourly: hourly.map(rounded),
-            free: nodes.map(|nodes| (nodes.free(), nodes.total())),
+            free: usable.map(|nodes| (nodes.free(), nodes.total())),
             enough: capacity != Capacity::TooLittle,
         },
         score,
@@ -188,13 +207,54 @@ fn class_order(selector: &Selector, a: &RankedClass<'_>, b: &RankedClass<'_>) ->
         .then_with(|| a.class.name.cmp(&b.class.name))
 }
 
+/// The first step of the order by which `loser` comes after `winner`; `None` if it does not.
+#[must_use]
+pub fn class_step(selector: &Selector, loser: &RankedClass<'_>, winner: &RankedClass<'_>) -> ClassStep {
+    let both = |of: fn(&RankedClass<'_>) -> Option<f64>| of(loser).zip(of(winner));
+    let prices = both(|class| class.eligibility.hourly);
+    if loser.request_tokens.is_none() && winner.request_tokens.is_some() && class_order(selector, loser, winner).is_le()
+    {
+        return ClassStep::RequestSize;
+    }
+    if class_order(selector, loser, winner).is_le() {
+        return ClassStep::Kept;
+    }
+    if loser.within_threshold != winner.within_threshold {
+        return ClassStep::CostThreshold { threshold: selector.cost_threshold.unwrap_or_default() };
+    }
+    if selector.cost_threshold.is_some() && !loser.within_threshold && prices.is_some_and(|(a, b)| a > b) {
+        let (own, winner) = prices.unwrap_or_default();
+        return ClassStep::Price { own, winner };
+    }
+    if loser.position != winner.position {
+        return ClassStep::Preferred { own: loser.position.saturating_add(1), winner: winner.position + 1 };
+    }
+    if loser.preference != winner.preference {
+        return ClassStep::Preference { own: loser.preference, winner: winner.preference };
+    }
+    if loser.capacity != winner.capacity {
+        return ClassStep::Capacity { free: loser.eligibility.free.map(|(free, _)| free) };
+    }
+    if selector.ranking == Ranking::FirstAvailable && loser.listed != winner.listed {
+        return ClassStep::Listed;
+    }
+    if loser.score.unpriced != winner.score.unpriced {
+        return ClassStep::Unpriced;
+    }
+    let (own, best) = (loser.score.total, winner.score.total);
+    if own.total_cmp(&best).is_ne() {
+        return ClassStep::Score { ranking: selector.ranking.as_str(), own: rounded(own), winner: rounded(best) };
+    }
+    ClassStep::Name
+}
+
 /// Four decimals: scores are shown, compared in tests, and equal on every machine.
 fn rounded(value: f64) -> f64 {
     (value * 10_000.0).round() / 10_000.0
 }
 
 /// What a runtime is ranked by before classes count.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Suitability {
     scope: Scope,
     architecture_unstated: bool,
@@ -204,26 +264,21 @@ pub struct Suitability {
 }
 
 /// The whole order of runtimes; the last terms make it total.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub struct RuntimeOrder {
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct RuntimeOrder<'a> {
     pub suitability: Suitability,
     pub no_capacity: bool,
-    newest: Reverse<Option<String>>,
-    name: String,
-}
-
-/// Narrowest first.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-enum SizeFit {
-    TwoSided(u64),
-    OneSided(u64),
-    Unbounded,
-    /// The model states no size: all are equal.
-    Unknown,
+    newest: Reverse<Option<&'a str>>,
+    name: &'a str,
 }
 
 #[must_use]
-pub fn runtime(runtime: &Runtime, entry: Option<&Format>, model: Option<&Model>, no_capacity: bool) -> RuntimeOrder {
+pub(crate) fn runtime<'a>(
+    runtime: &'a Runtime,
+    entry: Option<&Format>,
+    model: Option<&Model>,
+    components: &[ComponentOutcome<'_>],
+) -> RuntimeOrder<'a> {
     let priority = entry.filter(|entry| entry.auto_select).and_then(|entry| entry.priority);
     RuntimeOrder {
         suitability: Suitability {
@@ -232,10 +287,41 @@ pub fn runtime(runtime: &Runtime, entry: Option<&Format>, model: Option<&Model>,
             size: size_fit(runtime.size, model),
             priority: Reverse(priority),
         },
-        no_capacity,
-        newest: Reverse(runtime.created.clone()),
-        name: runtime.name.clone(),
+        no_capacity: components.iter().any(|one| one.chosen().is_some_and(|best| !best.eligibility.enough)),
+        newest: Reverse(runtime.created.as_deref()),
+        name: &runtime.name,
     }
+}
+
+/// The first step of the order by which `loser` comes after `winner`.
+#[must_use]
+pub fn runtime_step(loser: &RuntimeOrder<'_>, winner: &RuntimeOrder<'_>) -> RuntimeStep {
+    let (own, best) = (&loser.suitability, &winner.suitability);
+    if loser <= winner {
+        return RuntimeStep::Kept;
+    }
+    if own.scope != best.scope {
+        return RuntimeStep::Scope;
+    }
+    if own.architecture_unstated != best.architecture_unstated {
+        return RuntimeStep::ArchitectureUnstated;
+    }
+    if own.size != best.size {
+        return RuntimeStep::Size { own: own.size, winner: best.size };
+    }
+    if own.priority != best.priority {
+        return RuntimeStep::Priority { own: own.priority.0, winner: best.priority.0 };
+    }
+    if loser.no_capacity != winner.no_capacity {
+        return RuntimeStep::NoFreeCapacity;
+    }
+    if loser.newest != winner.newest {
+        return RuntimeStep::Older {
+            own: loser.newest.0.map(str::to_owned),
+            winner: winner.newest.0.map(str::to_owned),
+        };
+    }
+    RuntimeStep::Name
 }
 
 fn size_fit(range: SizeRange, model: Option<&Model>) -> SizeFit {

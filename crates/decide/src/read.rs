@@ -11,7 +11,7 @@ use api::ome::{AcceleratorCapabilities, AcceleratorConfiguration, Component as C
 use api::version::Version;
 use serde_json::Value;
 
-use crate::demand::{Capabilities, Named, Performance};
+use crate::demand::{Capabilities, Named, OwnContainer, Performance};
 use crate::inventory;
 use crate::merge::{Configuration, args};
 
@@ -74,8 +74,24 @@ fn runner(component: &ComponentSpec) -> Option<&Value> {
     component.runner.as_ref().or(leader).or_else(|| component.pod.get("containers")?.get(0))
 }
 
-fn has_image(component: &ComponentSpec) -> bool {
-    runner(component).and_then(|runner| runner["image"].as_str()).is_some_and(|image| !image.is_empty())
+fn own_container(component: &ComponentSpec) -> OwnContainer {
+    let Some(runner) = runner(component) else { return OwnContainer::None };
+    let started =
+        ["command", "args"].iter().any(|field| runner[*field].as_array().is_some_and(|line| !line.is_empty()));
+    match runner["image"].as_str() {
+        None | Some("") => OwnContainer::None,
+        Some(_) if started => OwnContainer::Complete,
+        Some(_) => OwnContainer::Image,
+    }
+}
+
+fn multi_node(component: &ComponentSpec) -> bool {
+    component.leader.is_some() && component.worker.is_some()
+}
+
+/// Text that says nothing counts as unstated.
+fn stated(text: Option<&String>) -> Option<String> {
+    text.filter(|text| !text.trim().is_empty()).cloned()
 }
 
 /// Accelerators and the like that the component asks for, wherever it writes them.

@@ -19,17 +19,48 @@ pub struct Told {
 #[derive(Clone, Debug, PartialEq)]
 pub enum Rejection {
     Disabled,
-    FormatMismatch { wanted: String, offered: String },
-    FormatVersionMismatch { wanted: String, offered: String },
-    FrameworkMismatch { wanted: String, offered: String },
-    FrameworkVersionMismatch { wanted: String, offered: String },
-    ArchitectureMismatch { wanted: Option<String>, offered: String },
-    QuantizationMismatch { wanted: Option<String>, offered: Option<String> },
-    PipelineMismatch { offered: String },
-    SizeOutOfRange { parameters: u64, range: SizeRange },
-    ProtocolUnsupported { wanted: String, offered: Vec<String> },
+    FormatMismatch {
+        wanted: Option<String>,
+        offered: Option<String>,
+    },
+    FormatVersionMismatch {
+        wanted: String,
+        offered: String,
+    },
+    FrameworkMismatch {
+        wanted: String,
+        offered: String,
+    },
+    FrameworkVersionMismatch {
+        wanted: String,
+        offered: String,
+    },
+    ArchitectureMismatch {
+        wanted: Option<String>,
+        offered: String,
+    },
+    QuantizationMismatch {
+        wanted: Option<String>,
+        offered: Option<String>,
+    },
+    PipelineMismatch {
+        wanted: Option<String>,
+        offered: Option<String>,
+    },
+    SizeOutOfRange {
+        parameters: u64,
+        range: SizeRange,
+    },
+    ProtocolUnsupported {
+        wanted: String,
+        offered: Vec<String>,
+    },
     AutoSelectDisabled,
-    NoEligibleAccelerator { component: &'static str, classes: Vec<(String, ClassRejection)> },
+    /// The classes stand nearest first.
+    NoEligibleAccelerator {
+        component: &'static str,
+        classes: Vec<(String, ClassRejection)>,
+    },
     Recorded(Told),
 }
 
@@ -53,10 +84,15 @@ impl Rejection {
         }
     }
 
-    /// Among failures of one check, the smaller the nearer: parameters between model and range.
+    /// Among failures of one check, the smaller the nearer: parameters between model and range, or checks that the
+    /// nearest class still had before it.
     #[must_use]
     pub fn distance(&self) -> u64 {
         match self {
+            Self::NoEligibleAccelerator { classes, .. } => {
+                let furthest = classes.iter().map(|(_, rejection)| rejection.stage()).max().unwrap_or(0);
+                u64::from(ClassRejection::STAGES - furthest)
+            }
             Self::SizeOutOfRange { parameters, range } => {
                 let below = range.min.map_or(0, |min| min.saturating_sub(*parameters));
                 let above = range.max.map_or(0, |max| parameters.saturating_sub(max));
@@ -90,7 +126,13 @@ impl fmt::Display for Rejection {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Disabled => f.write_str("the runtime is disabled"),
-            Self::FormatMismatch { wanted, offered } => write!(f, "model format {wanted}, runtime {offered}"),
+            Self::FormatMismatch { offered: None, .. } => f.write_str("the runtime lists no supportedModelFormats"),
+            Self::FormatMismatch { wanted, offered } => write!(
+                f,
+                "model format {}, runtime {}",
+                or_unstated(wanted.as_deref()),
+                or_unstated(offered.as_deref())
+            ),
             Self::FormatVersionMismatch { wanted, offered } => {
                 write!(f, "model format version {wanted}, runtime {offered}")
             }
@@ -107,12 +149,15 @@ impl fmt::Display for Rejection {
                 or_unstated(wanted.as_deref()),
                 or_unstated(offered.as_deref())
             ),
-            Self::PipelineMismatch { offered } => {
-                write!(f, "the model's diffusion pipeline is not the runtime's {offered}")
-            }
+            Self::PipelineMismatch { wanted, offered } => write!(
+                f,
+                "model diffusion pipeline {}, runtime {}",
+                or_unstated(wanted.as_deref()),
+                or_unstated(offered.as_deref())
+            ),
             Self::SizeOutOfRange { parameters, range } => write!(f, "model {}, runtime {range}", Count(*parameters)),
             Self::ProtocolUnsupported { wanted, offered } => {
-                write!(f, "protocol {wanted}, runtime speaks {}", offered.join(", "))
+                write!(f, "protocol {wanted}, runtime speaks {}", Listed(offered))
             }
             Self::AutoSelectDisabled => {
                 f.write_str("matches, but autoSelect is off; name it in spec.runtime.name to use it")
@@ -123,12 +168,32 @@ impl fmt::Display for Rejection {
     }
 }
 
+/// Members of a list that a sentence names before it only counts.
+const SHOWN: usize = 5;
+
+/// `a, b, c and 7 more`: a sentence stays a sentence, however long the list.
+struct Listed<'a>(&'a [String]);
+
+impl fmt::Display for Listed<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let shown = self.0.get(..SHOWN).unwrap_or(self.0);
+        f.write_str(&shown.join(", "))?;
+        match self.0.len() - shown.len() {
+            0 => Ok(()),
+            more => write!(f, " and {more} more"),
+        }
+    }
+}
+
 fn no_eligible(f: &mut fmt::Formatter<'_>, component: &str, classes: &[(String, ClassRejection)]) -> fmt::Result {
     write!(f, "no class fits the {component}")?;
-    for (index, (class, rejection)) in classes.iter().enumerate() {
+    for (index, (class, rejection)) in classes.iter().take(SHOWN).enumerate() {
         write!(f, "{}{class} {}: {rejection}", if index == 0 { ": " } else { "; " }, rejection.code())?;
     }
-    Ok(())
+    match classes.len().saturating_sub(SHOWN) {
+        0 => Ok(()),
+        more => write!(f, "; and {more} more"),
+    }
 }
 
 /// Why a class cannot carry a component, in the order of the checks. Memory is in bytes.
@@ -168,6 +233,28 @@ pub enum CountLimit {
 }
 
 impl ClassRejection {
+    /// Number of checks.
+    pub const STAGES: u8 = 12;
+
+    /// Position of the check that failed: the greater, the nearer the class came.
+    #[must_use]
+    pub fn stage(&self) -> u8 {
+        match self {
+            Self::UnknownClass => 0,
+            Self::NotSupportedByRuntime { .. } => 1,
+            Self::NotPreferred { .. } => 2,
+            Self::ExcludedClass { .. } => 3,
+            Self::NoMatchingNodes { .. } => 4,
+            Self::InsufficientMemory { .. } => 5,
+            Self::ComputeCapabilityTooLow { .. } => 6,
+            Self::MissingFeature { .. } => 7,
+            Self::BandwidthTooLow { .. } => 8,
+            Self::PerformanceTooLow { .. } => 9,
+            Self::ModelDoesNotFit { .. } => 10,
+            Self::NodeSelectorConflict { .. } => 11,
+        }
+    }
+
     #[must_use]
     pub fn code(&self) -> &'static str {
         match self {
@@ -191,8 +278,8 @@ impl fmt::Display for ClassRejection {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::UnknownClass => f.write_str("there is no AcceleratorClass of this name"),
-            Self::NotSupportedByRuntime { supported } => write!(f, "the runtime supports {}", supported.join(", ")),
-            Self::NotPreferred { preferred } => write!(f, "the service asks for {}", preferred.join(", ")),
+            Self::NotSupportedByRuntime { supported } => write!(f, "the runtime supports {}", Listed(supported)),
+            Self::NotPreferred { preferred } => write!(f, "the service asks for {}", Listed(preferred)),
             Self::ExcludedClass { because } => because.fmt(f),
             Self::NoMatchingNodes { selector: None } => f.write_str("no node belongs to the class"),
             Self::NoMatchingNodes { selector: Some(selector) } => {
@@ -204,7 +291,7 @@ impl fmt::Display for ClassRejection {
             Self::ComputeCapabilityTooLow { needed, offered } => {
                 write!(f, "needs compute capability {needed}, has {}", Offered(offered.as_deref()))
             }
-            Self::MissingFeature { missing } => write!(f, "lacks {}", missing.join(", ")),
+            Self::MissingFeature { missing } => write!(f, "lacks {}", Listed(missing)),
             Self::BandwidthTooLow { needed, offered } => {
                 write!(f, "needs {needed} GB/s memory bandwidth, has {}", Offered(*offered))
             }

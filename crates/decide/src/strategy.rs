@@ -2,6 +2,7 @@
 
 use crate::demand::{Model, Ranking};
 use crate::fit::Shape;
+use crate::ranking::Notes;
 use crate::supply::{Class, Tier};
 
 /// One eligible class in the shape that would carry the component.
@@ -27,8 +28,7 @@ impl Contender<'_> {
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Scores {
     pub of: Vec<Score>,
-    /// Terms that were left out for all because a class does not state them.
-    pub dropped: Vec<&'static str>,
+    pub notes: Notes,
 }
 
 /// A score between 0 and 1 with the terms behind it.
@@ -44,8 +44,15 @@ pub struct Score {
 /// Scores all contenders by `ranking`.
 #[must_use]
 pub fn scores(ranking: Ranking, model: Option<&Model>, contenders: &[Contender<'_>]) -> Scores {
-    let mut dropped = Vec::new();
     let costs = cost_terms(contenders);
+    let ranking = match (ranking, &costs) {
+        (Ranking::Balanced, None) => Ranking::Performance,
+        (ranking, _) => ranking,
+    };
+    let mut notes = Notes { dropped: Vec::new(), other_prices: costs.as_ref().and_then(|costs| costs.others) };
+    if costs.is_none() && ranking == Ranking::Cost {
+        notes.dropped.push("price");
+    }
     let memory = match ranking {
         Ranking::Balanced | Ranking::TightestFit => tightness(contenders),
         _ => relative(contenders.iter().map(memory)),
@@ -53,19 +60,20 @@ pub fn scores(ranking: Ranking, model: Option<&Model>, contenders: &[Contender<'
     let compute = relative(contenders.iter().map(|c| Some(compute(model, c.class)? * c.count())));
     let bandwidth = relative(contenders.iter().map(|c| Some(c.class.bandwidth? * c.count())));
     let terms = [("compute", 0.4, compute), ("bandwidth", 0.4, bandwidth), ("memory", 0.2, memory.clone())];
-    for (name, _, term) in &terms {
-        if term.is_none() {
-            dropped.push(*name);
-        }
+    let missing = terms.iter().filter(|(_, _, term)| term.is_none()).map(|(name, ..)| *name);
+    match ranking {
+        Ranking::Balanced | Ranking::Performance => notes.dropped.extend(missing),
+        Ranking::TightestFit => notes.dropped.extend(missing.filter(|name| *name == "memory")),
+        Ranking::Cost | Ranking::FirstAvailable => {}
     }
     let of = (0..contenders.len())
         .map(|index| {
             let performance = weighted(&terms, index);
-            let cost = costs.as_ref().map(|costs| costs.get(index).copied().flatten());
+            let cost = costs.as_ref().map(|costs| costs.of.get(index).copied().flatten());
             score(ranking, performance, cost, memory.as_ref().and_then(|all| all.get(index)).copied())
         })
         .collect();
-    Scores { of, dropped }
+    Scores { of, notes }
 }
 
 /// `cost`: outer `None` if nobody states a price, inner if this class does not.
@@ -120,14 +128,31 @@ fn compute(model: Option<&Model>, class: &Class) -> Option<f64> {
     wide
 }
 
-/// Cheapest relative to each, in the first kind of price that any class states: hourly, per million tokens, tier.
-fn cost_terms(contenders: &[Contender<'_>]) -> Option<Vec<Option<f64>>> {
-    let kinds: [fn(&Contender<'_>) -> Option<f64>; 3] = [|contender| contender.hourly(), per_million_tokens, tier];
-    let prices = kinds.iter().map(|kind| contenders.iter().map(kind).collect::<Vec<_>>());
-    let prices = prices.into_iter().find(|prices| prices.iter().any(Option::is_some))?;
+/// A way to state a price: hourly, per million tokens, tier.
+type PriceKind = (&'static str, fn(&Contender<'_>) -> Option<f64>);
+const PRICE_KINDS: [PriceKind; 3] = [
+    ("cost.perHour", |contender| contender.hourly()),
+    ("cost.perMillionTokens", per_million_tokens),
+    ("cost.tier", tier),
+];
+
+struct CostTerms {
+    of: Vec<Option<f64>>,
+    /// The kind compared, and how many classes state a price of another kind only.
+    others: Option<(&'static str, usize)>,
+}
+
+/// Cheapest relative to each, in the first kind of price that any class states. Kinds are never mixed: a class that states
+/// another one only counts as unpriced.
+fn cost_terms(contenders: &[Contender<'_>]) -> Option<CostTerms> {
+    let by_kind = PRICE_KINDS.iter().map(|(kind, of)| (*kind, contenders.iter().map(of).collect::<Vec<_>>()));
+    let (kind, prices) = by_kind.into_iter().find(|(_, prices)| prices.iter().any(Option::is_some))?;
     let cheapest = prices.iter().flatten().copied().fold(f64::INFINITY, f64::min);
     let relative = |price: f64| if price > 0.0 { cheapest / price } else { 1.0 };
-    Some(prices.into_iter().map(|price| price.map(relative)).collect())
+    let priced_otherwise = |contender: &Contender<'_>| PRICE_KINDS.iter().any(|(_, of)| of(contender).is_some());
+    let others = contenders.iter().zip(&prices).filter(|(one, price)| price.is_none() && priced_otherwise(one)).count();
+    let of = prices.iter().map(|price| price.map(relative)).collect();
+    Some(CostTerms { of, others: (others > 0).then_some((kind, others)) })
 }
 
 fn per_million_tokens(contender: &Contender<'_>) -> Option<f64> {

@@ -1,6 +1,7 @@
 //! What is on offer: runtimes, and accelerator classes with the nodes that belong to them.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 
 use api::capability::ComputeCapability;
 pub use api::ome::VersionOperator;
@@ -10,12 +11,12 @@ use serde_json::Value;
 use crate::demand::{Component, Named, Performance};
 use crate::merge::Configuration;
 
-/// Everything that may serve.
+/// Everything that may serve, read once and shared by the decisions of many services.
 #[derive(Clone, Debug, Default)]
 pub struct Supply {
     /// Runtimes of any namespace; `decide` sees only those of the service's namespace and the cluster's.
-    pub runtimes: Vec<Runtime>,
-    pub classes: Vec<Class>,
+    pub runtimes: Vec<Arc<Runtime>>,
+    pub classes: Vec<Arc<Class>>,
     /// Feature gate `AcceleratorAwareScheduling`: off means that runtimes are chosen without classes.
     pub accelerator_aware: bool,
 }
@@ -23,7 +24,7 @@ pub struct Supply {
 impl Supply {
     #[must_use]
     pub fn class(&self, name: &str) -> Option<&Class> {
-        self.classes.iter().find(|class| class.name == name)
+        self.classes.iter().find(|class| class.name == name).map(Arc::as_ref)
     }
 
     /// Every resource name that stands for accelerators: what classes say, and the names that device plugins use.
@@ -99,10 +100,10 @@ impl Runtime {
     }
 }
 
-/// One entry of `supportedModelFormats`. It must match as a whole.
+/// One entry of `supportedModelFormats`. It must match as a whole; what it leaves unstated accepts any.
 #[derive(Clone, Debug, Default)]
 pub struct Format {
-    pub format: Named,
+    pub format: Option<Named>,
     pub format_operator: VersionOperator,
     pub framework: Option<Named>,
     pub framework_operator: VersionOperator,
@@ -148,7 +149,6 @@ pub struct RuntimeComponent {
     pub max_replicas: Option<u32>,
     pub node_selector: BTreeMap<String, String>,
     pub affinity: Option<Value>,
-    pub has_image: bool,
     pub configurations: Vec<Configuration>,
 }
 

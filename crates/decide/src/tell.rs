@@ -2,14 +2,15 @@
 
 use std::collections::BTreeMap;
 
-use crate::assess::{Assessed, ComponentOutcome, Outcome};
+use crate::assess::{Assessed, ComponentOutcome};
 use crate::decision::{AcceleratorCandidate, Candidate, ComponentDecision, Decision, RuntimeRef, Verdict};
-use crate::demand::{Component, Demand};
-use crate::ranking::RankedClass;
-use crate::reason::{Rejection, Warning};
+use crate::demand::{Component, Demand, Selector};
+use crate::ranking::{self, RankedClass};
+use crate::reason::Rejection;
+use crate::status::Omitted;
 use crate::supply::{Runtime, Supply};
 use crate::variants::{self, TokenRange, Variant};
-use crate::warn;
+use crate::warnings;
 
 pub(crate) fn selected(
     demand: &Demand,
@@ -19,25 +20,16 @@ pub(crate) fn selected(
     kept: bool,
 ) -> Decision {
     let Some(winner) = assessed.get(index) else { return infeasible(demand, assessed) };
-    let components = outcomes(winner);
-    let mut warnings = demand.warnings.clone();
-    ambiguous(&mut warnings, assessed, index);
-    for component in components {
-        about(&mut warnings, demand, winner.runtime, component);
-    }
-    let skipped = components.iter().all(|component| !component.considered);
-    if skipped && supply.accelerator_aware {
-        let why = "no accelerator class was considered: neither the runtime nor the service uses an accelerator field, or no class exists";
-        warn(&mut warnings, "AcceleratorNotConsidered", why.to_owned());
-    }
+    let components = winner.components();
     Decision {
         feasible: true,
         reason: if kept { "Kept" } else { "Selected" }.to_owned(),
         message: sentence(winner, components),
         runtime: (!winner.runtime.is_own()).then(|| reference(winner.runtime)),
         components: components.iter().map(|one| (one.component.as_str().to_owned(), granted(one))).collect(),
-        candidates: candidates(assessed, Some(index)),
-        warnings,
+        candidates: candidates(demand, assessed, Some(index)),
+        warnings: warnings::all(demand, supply, assessed, index),
+        omitted: Omitted::default(),
     }
 }
 
@@ -62,7 +54,7 @@ pub(crate) fn infeasible(demand: &Demand, assessed: &[Assessed<'_>]) -> Decision
             )
         }
     };
-    Decision { candidates: candidates(assessed, None), ..refused(demand, &reason, message) }
+    Decision { candidates: candidates(demand, assessed, None), ..refused(demand, &reason, message) }
 }
 
 pub(crate) fn model_not_found(demand: &Demand, name: &str) -> Decision {
@@ -70,6 +62,10 @@ pub(crate) fn model_not_found(demand: &Demand, name: &str) -> Decision {
     let message =
         format!("there is no BaseModel {name} in namespace {namespace} and no ClusterBaseModel {name}; apply one");
     refused(demand, "ModelNotFound", message)
+}
+
+pub(crate) fn model_disabled(demand: &Demand, name: &str) -> Decision {
+    refused(demand, "ModelDisabled", format!("model {name} is disabled; remove spec.disabled from it"))
 }
 
 pub(crate) fn no_engine_container(demand: &Demand) -> Decision {
@@ -82,10 +78,8 @@ pub(crate) fn runtime_not_found<'a>(
     name: &str,
     visible: impl Iterator<Item = &'a Runtime>,
 ) -> Decision {
-    let mut known: Vec<&str> = visible.map(|runtime| runtime.name.as_str()).collect();
-    known.sort_unstable();
-    known.truncate(5);
-    let hint = if known.is_empty() { String::new() } else { format!("; there are {}", known.join(", ")) };
+    let near = crate::nearest::nearest(name, visible.map(|runtime| runtime.name.as_str()));
+    let hint = near.map(|near| format!("; did you mean {near}?")).unwrap_or_default();
     let namespace = &demand.namespace;
     let message =
         format!("there is no ServingRuntime {name} in namespace {namespace} and no ClusterServingRuntime {name}{hint}");
@@ -101,12 +95,7 @@ fn refused(demand: &Demand, reason: &str, message: String) -> Decision {
         components: BTreeMap::new(),
         candidates: Vec::new(),
         warnings: demand.warnings.clone(),
-    }
-}
-
-fn outcomes<'b, 'a>(assessed: &'b Assessed<'a>) -> &'b [ComponentOutcome<'a>] {
-    match &assessed.outcome {
-        Outcome::Viable { components, .. } | Outcome::Rejected { components, .. } => components,
+        omitted: Omitted::default(),
     }
 }
 
@@ -142,28 +131,43 @@ fn variant(outcome: &ComponentOutcome<'_>, (place, request_tokens): &(usize, Tok
     })
 }
 
-fn candidates(assessed: &[Assessed<'_>], chosen: Option<usize>) -> Vec<Candidate> {
-    let others = assessed.iter().enumerate().filter(|(_, one)| !one.runtime.is_own());
+fn candidates(demand: &Demand, assessed: &[Assessed<'_>], chosen: Option<usize>) -> Vec<Candidate> {
+    let winner = chosen.and_then(|index| assessed.get(index)?.order());
+    let others = assessed.iter().filter(|one| !one.runtime.is_own());
+    let selected =
+        |one: &Assessed<'_>| chosen.and_then(|index| assessed.get(index)).is_some_and(|it| std::ptr::eq(it, one));
     others
-        .map(|(index, one)| Candidate {
+        .enumerate()
+        .map(|(place, one)| Candidate {
             runtime: one.runtime.name.clone(),
             scope: one.runtime.scope,
-            rank: one.order().map(|_| index + 1),
-            selected: chosen == Some(index),
-            accelerators: outcomes(one).iter().flat_map(accelerators).collect(),
+            rank: one.order().map(|_| place + 1),
+            selected: selected(one),
+            accelerators: one.components().iter().flat_map(|outcome| accelerators(demand, outcome)).collect(),
             rejected: one.rejection().cloned(),
+            outranked: one
+                .order()
+                .zip(winner)
+                .filter(|_| !selected(one))
+                .map(|(own, best)| ranking::runtime_step(own, best)),
         })
         .collect()
 }
 
-fn accelerators(outcome: &ComponentOutcome<'_>) -> Vec<AcceleratorCandidate> {
+fn accelerators(demand: &Demand, outcome: &ComponentOutcome<'_>) -> Vec<AcceleratorCandidate> {
     let component = outcome.component.as_str();
-    let ranked = outcome.ranked.iter().enumerate().map(|(index, ranked)| AcceleratorCandidate {
+    let selector = demand.components.get(&outcome.component).map(|need| &need.selector);
+    let step = |place: usize, ranked: &RankedClass<'_>| {
+        let used = outcome.chosen().filter(|_| place != outcome.kept)?;
+        Some(ranking::class_step(selector.unwrap_or(&Selector::default()), ranked, used))
+    };
+    let ranked = outcome.ranked.iter().enumerate().map(|(place, ranked)| AcceleratorCandidate {
         component: component.to_owned(),
         class: ranked.class.name.clone(),
-        rank: Some(index + 1),
+        rank: Some(place + 1),
         score: Some(ranked.eligibility.score),
         verdict: Verdict::Eligible(ranked.eligibility.clone()),
+        outranked: step(place, ranked),
     });
     let rejected = outcome.rejected.iter().map(|(class, rejection)| AcceleratorCandidate {
         component: component.to_owned(),
@@ -171,6 +175,7 @@ fn accelerators(outcome: &ComponentOutcome<'_>) -> Vec<AcceleratorCandidate> {
         rank: None,
         score: None,
         verdict: Verdict::Rejected(rejection.clone()),
+        outranked: None,
     });
     ranked.chain(rejected).collect()
 }
@@ -195,65 +200,4 @@ fn brief(ranked: &RankedClass<'_>) -> String {
     let eligibility = &ranked.eligibility;
     let price = eligibility.hourly.map(|price| format!(", ${price:.2}/h")).unwrap_or_default();
     format!("{} {:.2}{price}", eligibility.ranking, eligibility.score)
-}
-
-/// Two that tie up to and including priority: a choice that nobody made.
-fn ambiguous(warnings: &mut Vec<Warning>, assessed: &[Assessed<'_>], index: usize) {
-    let Some((winner, order)) = assessed.get(index).and_then(|one| Some((one, one.order()?))) else { return };
-    let equal = |one: &&Assessed<'_>| one.order().is_some_and(|other| other.suitability == order.suitability);
-    let mut others = assessed.iter().filter(equal).filter(|one| one.runtime.name != winner.runtime.name);
-    if let Some(other) = others.next() {
-        let message = format!(
-            "{} and {} fit equally well and have equal priority; give one a higher priority or name one in spec.runtime.name",
-            winner.runtime.name, other.runtime.name
-        );
-        warn(warnings, "AmbiguousRuntimes", message);
-    }
-}
-
-fn about(warnings: &mut Vec<Warning>, demand: &Demand, runtime: &Runtime, outcome: &ComponentOutcome<'_>) {
-    let Some(chosen) = outcome.chosen() else { return };
-    let (class, eligibility) = (chosen.class, &chosen.eligibility);
-    let component = outcome.component.as_str();
-    match eligibility.free {
-        None => warn(warnings, "AvailabilityUnknown", format!("nothing is known of the nodes of {}", class.name)),
-        Some((free, total)) if !eligibility.enough => {
-            let wanted = eligibility.shape.accelerators().saturating_mul(outcome.replicas.max(1));
-            let message = format!(
-                "{component} needs {wanted} × {}, {free} of {total} are free where it may run; it waits",
-                class.name
-            );
-            warn(warnings, "NoFreeCapacity", message);
-        }
-        Some(_) => {}
-    }
-    let need = demand.components.get(&outcome.component);
-    if let Some(threshold) = need.and_then(|need| need.selector.cost_threshold).filter(|_| !chosen.within_threshold) {
-        let price =
-            eligibility.hourly.map_or_else(|| "has no price".to_owned(), |price| format!("costs ${price:.2}/h"));
-        let message = format!("no class is within ${threshold}/h per replica; {} {price}", class.name);
-        warn(warnings, "CostThresholdExceeded", message);
-    }
-    if !outcome.dropped.is_empty() && outcome.ranked.len() > 1 {
-        let terms = outcome.dropped.join(", ");
-        warn(
-            warnings,
-            "ScoreTermDropped",
-            format!("{component}: not every eligible class states its {terms}; left out for all"),
-        );
-    }
-    let offer = runtime.components.get(&outcome.component);
-    placement_warnings(warnings, class, offer, need);
-}
-
-fn placement_warnings(
-    warnings: &mut Vec<Warning>,
-    class: &crate::supply::Class,
-    offer: Option<&crate::supply::RuntimeComponent>,
-    need: Option<&crate::demand::ComponentDemand>,
-) {
-    let (offer, need) = (offer.cloned().unwrap_or_default(), need.cloned().unwrap_or_default());
-    for warning in crate::merge::placement::merge(class, &offer, &need).warnings {
-        warn(warnings, &warning.code, warning.message);
-    }
 }

@@ -48,10 +48,13 @@ fn class(value: &Value, nodes: Option<&[NodeFacts]>) -> Class {
 
 fn catalogue(nodes: Option<&[NodeFacts]>) -> Supply {
     Supply {
-        runtimes: documents(include_str!("../../../catalog/runtimes.yaml")).iter().map(runtime).collect(),
+        runtimes: documents(include_str!("../../../catalog/runtimes.yaml"))
+            .iter()
+            .map(|value| runtime(value).into())
+            .collect(),
         classes: documents(include_str!("../../../catalog/classes.yaml"))
             .iter()
-            .map(|value| class(value, nodes))
+            .map(|value| class(value, nodes).into())
             .collect(),
         accelerator_aware: true,
     }
@@ -145,6 +148,7 @@ fn without_nodes_the_availability_is_unknown() {
 
 fn with_free(mut supply: Supply, class: &str, free: u32) -> Supply {
     let known = supply.classes.iter_mut().find(|known| known.name == class).unwrap();
+    let known = std::sync::Arc::make_mut(known);
     known.availability.as_mut().unwrap().nodes.iter_mut().for_each(|node| node.free = free);
     supply
 }
@@ -206,7 +210,7 @@ fn a_runtime_without_a_class_is_rejected() {
         remedy::remedies(&demand, &catalogue(Some(&nodes))).iter().map(ToString::to_string).collect();
     assert!(
         helps[0]
-            .starts_with("ask for more classes than nvidia-l40s: srt-llama-3-3-70b-instruct on 4 × nvidia-h100-80gb"),
+            .starts_with("add nvidia-h100-80gb to spec.acceleratorSelector.preferredClasses: srt-llama-3-3-70b-instruct on 4 × nvidia-h100-80gb"),
         "{helps:?}"
     );
 }
@@ -261,7 +265,11 @@ fn runtimes(specs: &[(&str, Value)]) -> Supply {
         }
         runtime(&value)
     };
-    Supply { runtimes: specs.iter().map(object).collect(), classes: Vec::new(), accelerator_aware: true }
+    Supply {
+        runtimes: specs.iter().map(|spec| object(spec).into()).collect(),
+        classes: Vec::new(),
+        accelerator_aware: true,
+    }
 }
 
 fn plain_7b() -> Demand {

@@ -1,11 +1,7 @@
 //! `status.decision`: the record of a choice, rewritten when a choice is taken and never because a number moved.
 
-use serde_json::{Map, Value, json};
-
-/// Candidates that could have served, kept beside the winner.
-const RUNNERS_UP: usize = 10;
-/// Rejected candidates that are kept.
-const REJECTED: usize = 20;
+use decide::Decision;
+use serde_json::{Value, json};
 
 /// The record to keep: the service's own unless `plan` (its entry of `ostler plan -o json`) chooses otherwise, or the
 /// service was edited, which asks for a new decision.
@@ -17,23 +13,12 @@ pub fn record(service: &Value, plan: &Value) -> Value {
     if recorded.is_object() && !edited && choice(recorded) == choice(&bounded) { recorded.clone() } else { bounded }
 }
 
-/// The plan's record without its objects, its candidates limited, the rest counted.
+/// The plan's decision without its objects, limited in size, the rest counted.
 fn bounded(plan: &Value) -> Value {
-    let mut decision = Map::new();
-    for field in ["feasible", "reason", "message", "runtime", "components", "warnings"] {
-        if !plan[field].is_null() {
-            decision.insert(field.to_owned(), plan[field].clone());
-        }
-    }
-    let candidates = plan["candidates"].as_array().map(Vec::as_slice).unwrap_or_default();
-    let (rejected, able): (Vec<&Value>, Vec<&Value>) = candidates.iter().partition(|one| !one["rejected"].is_null());
-    let kept = able.iter().take(1 + RUNNERS_UP).chain(rejected.iter().take(REJECTED));
-    decision.insert("candidates".to_owned(), kept.copied().cloned().collect());
-    let omitted = json!({"eligible": able.len().saturating_sub(1 + RUNNERS_UP), "rejected": rejected.len().saturating_sub(REJECTED)});
-    if omitted != json!({"eligible": 0, "rejected": 0}) {
-        decision.insert("omitted".to_owned(), omitted);
-    }
-    Value::Object(decision)
+    let decision = serde_json::from_value::<Decision>(plan.clone()).map(|decision| decision.for_status());
+    let written = decision.and_then(serde_json::to_value);
+    // Only an entry that no plan of ours wrote cannot be read as one.
+    written.unwrap_or_else(|_| json!({"feasible": false, "reason": plan["reason"], "message": plan["message"]}))
 }
 
 /// What makes two records one choice: the winner and its layout; or, without one, who was refused why. No scores, no
@@ -58,9 +43,10 @@ mod tests {
 
     fn plan(runtime: &str, score: f64) -> Value {
         json!({"kind": "InferenceService", "feasible": true, "reason": "Selected", "message": format!("score {score}"),
-            "runtime": {"name": runtime}, "components": {"engine": {"acceleratorClass": "h100"}}, "objects": [{}],
-            "candidates": [{"runtime": runtime, "rank": 1, "accelerators": [{"score": score}]},
-                {"runtime": "loser", "rejected": {"code": "SizeOutOfRange", "message": "m"}}]})
+            "runtime": {"name": runtime, "scope": "Cluster"}, "objects": [{}],
+            "components": {"engine": {"acceleratorClass": "h100", "nodes": 1, "replicas": 1}},
+            "candidates": [{"runtime": runtime, "scope": "Cluster", "rank": 1, "selected": true},
+                {"runtime": "loser", "scope": "Cluster", "rejected": {"code": "SizeOutOfRange", "message": "m"}}]})
     }
 
     fn service(generation: i64, decision: &Value) -> Value {
@@ -79,12 +65,12 @@ mod tests {
     #[test]
     fn the_record_is_bounded_and_says_what_it_leaves_out() {
         let mut large = plan("a", 0.5);
-        large["candidates"] = (0..15)
-            .map(|n| json!({"runtime": format!("r{n}")}))
-            .chain((0..25).map(|n| json!({"runtime": format!("x{n}"), "rejected": {"code": "Disabled"}})))
-            .collect();
+        let able = |n| json!({"runtime": format!("r{n}"), "scope": "Cluster", "rank": n + 1, "selected": n == 0});
+        let rejected = json!({"code": "Disabled", "message": "m"});
+        let refused = |n| json!({"runtime": format!("x{n}"), "scope": "Cluster", "rejected": rejected});
+        large["candidates"] = (0..15).map(able).chain((0..25).map(refused)).collect();
         let kept = record(&Value::Null, &large);
         assert_eq!(kept["candidates"].as_array().unwrap().len(), 31);
-        assert_eq!(kept["omitted"], json!({"eligible": 4, "rejected": 5}));
+        assert_eq!(kept["omitted"], json!({"runnersUp": 4, "rejections": 5}));
     }
 }

@@ -217,8 +217,8 @@ mod tests {
     }
 
     fn plan() -> Value {
-        json!({"feasible": true, "reason": "Selected", "message": "m", "runtime": {"name": "srt"},
-            "components": {"engine": {"acceleratorClass": "h100"}},
+        json!({"feasible": true, "reason": "Selected", "message": "m", "runtime": {"name": "srt", "scope": "Cluster"},
+            "components": {"engine": {"acceleratorClass": "h100", "nodes": 1, "replicas": 1}},
             "objects": [{"kind": "Service", "metadata": {"name": "chat-engine", "namespace": "n", "labels": {"component": "engine"}},
                 "spec": {"ports": [{"port": 8080}]}}]})
     }

@@ -226,7 +226,7 @@ fn supply(snapshot: &Snapshot, owner: &Owner) -> (Supply, Vec<Warning>) {
     for runtime in &snapshot.runtimes {
         let (name, created) = (&runtime.name, runtime.created.clone());
         match supply::Runtime::from_api(name, runtime.scope, &runtime.namespace, created, &runtime.spec) {
-            Ok(runtime) => supply.runtimes.push(runtime),
+            Ok(runtime) => supply.runtimes.push(runtime.into()),
             Err(error) => warnings.push(Warning::new("InvalidRuntime", format!("runtime {name} is left out: {error}"))),
         }
     }
@@ -239,7 +239,7 @@ fn supply(snapshot: &Snapshot, owner: &Owner) -> (Supply, Vec<Warning>) {
                 if !snapshot.nodes.is_empty() {
                     class.availability = Some(inventory::availability(&class, &facts));
                 }
-                supply.classes.push(class);
+                supply.classes.push(class.into());
             }
             Err(error) => {
                 let name = class.metadata.name.as_deref().unwrap_or_default();
@@ -271,7 +271,12 @@ impl<'a> Chosen<'a> {
         });
         let facts = decision.runtime.as_ref().and_then(|chosen| {
             let visible = |one: &&supply::Runtime| one.namespace.is_empty() || one.namespace == owner.namespace;
-            supply.runtimes.iter().filter(visible).find(|one| one.name == chosen.name && one.scope == chosen.scope)
+            supply
+                .runtimes
+                .iter()
+                .map(AsRef::as_ref)
+                .filter(visible)
+                .find(|one| one.name == chosen.name && one.scope == chosen.scope)
         });
         let offer = facts.and_then(|facts| facts.components.get(&Component::Engine)).cloned().unwrap_or_default();
         let need = demand.components.get(&Component::Engine).cloned().unwrap_or_default();

@@ -48,15 +48,15 @@ impl Runtime {
 
 fn format(index: usize, entry: &SupportedModelFormat) -> Result<Format, ReadError> {
     let path = format!("spec.supportedModelFormats[{index}]");
-    let stated = entry.format().unwrap_or_default();
+    let stated = entry.format();
     let framework = entry.model_framework.as_ref();
     Ok(Format {
-        format: named(&format!("{path}.modelFormat"), &stated)?,
-        format_operator: stated.operator.unwrap_or_default(),
+        format: stated.as_ref().map(|stated| named(&format!("{path}.modelFormat"), stated)).transpose()?,
+        format_operator: stated.as_ref().and_then(|stated| stated.operator).unwrap_or_default(),
         framework: framework.map(|framework| named(&format!("{path}.modelFramework"), framework)).transpose()?,
         framework_operator: framework.and_then(|framework| framework.operator).unwrap_or_default(),
-        architecture: entry.model_architecture.clone(),
-        quantization: entry.quantization.clone(),
+        architecture: super::stated(entry.model_architecture.as_ref()),
+        quantization: super::stated(entry.quantization.as_ref()),
         pipeline: entry.diffusion_pipeline.clone(),
         auto_select: entry.auto_select.unwrap_or(false),
         priority: entry.priority,
@@ -179,13 +179,12 @@ fn component(spec: &ServingRuntimeSpec, stated: &ComponentSpec) -> RuntimeCompon
     RuntimeComponent {
         resources: super::resources(&own),
         parallelism: super::parallelism(&own),
-        multi_node: own.leader.is_some() && own.worker.is_some(),
+        multi_node: super::multi_node(&own),
         nodes: super::nodes(&own),
         min_replicas: super::count(own.min_replicas),
         max_replicas: super::count(own.max_replicas),
         node_selector,
         affinity: own.affinity.clone().or_else(|| spec.affinity.clone()),
-        has_image: super::has_image(&own),
         configurations: configurations(&own.accelerator_configurations),
     }
 }

@@ -10,7 +10,7 @@ use api::ome::{
 use super::runtime::{gibibytes, tflops};
 use super::{ReadError, capabilities, compute_capability, configurations, named};
 use crate::demand::{
-    Capabilities, Component, ComponentDemand, Demand, Model, ModelDemand, Performance, Ranking, Selector,
+    Capabilities, Component, ComponentDemand, Demand, Model, ModelDemand, Performance, PreferredIn, Ranking, Selector,
 };
 use crate::reason::Warning;
 
@@ -61,14 +61,14 @@ impl Model {
         let format = spec.model_format.as_ref().map(|format| named("spec.modelFormat", format)).transpose()?;
         Ok(Self {
             name: name.to_owned(),
-            format: format.unwrap_or_default(),
+            format,
             framework: spec
                 .model_framework
                 .as_ref()
                 .map(|framework| named("spec.modelFramework", framework))
                 .transpose()?,
-            architecture: spec.model_architecture.clone(),
-            quantization: spec.quantization.clone(),
+            architecture: super::stated(spec.model_architecture.as_ref()),
+            quantization: super::stated(spec.quantization.as_ref()),
             parameters: spec.model_parameter_size.map(|size| size.0),
             pipeline: spec.diffusion_pipeline.clone(),
         })
@@ -77,6 +77,7 @@ impl Model {
 
 fn model_demand(service: &InferenceService, model: Option<(&str, &BaseModelSpec)>) -> Result<ModelDemand, ReadError> {
     Ok(match (&service.spec.model, model) {
+        (_, Some((name, spec))) if spec.disabled == Some(true) => ModelDemand::Disabled(Model::from_api(name, spec)?),
         (_, Some((name, spec))) => ModelDemand::Known(Model::from_api(name, spec)?),
         (Some(missing), None) => ModelDemand::Missing(missing.name.clone()),
         (None, None) => ModelDemand::Unstated,
@@ -123,7 +124,8 @@ fn component(
         max_replicas: super::count(own.max_replicas),
         node_selector: own.node_selector.clone(),
         affinity: own.affinity.clone(),
-        has_image: super::has_image(&own),
+        multi_node: super::multi_node(&own),
+        container: super::own_container(&own),
         configurations: configurations(&own.accelerator_configurations),
     })
 }
@@ -135,11 +137,15 @@ fn selector(
     annotations: &BTreeMap<String, String>,
 ) -> Result<Selector, ReadError> {
     let mut merged = Selector::default();
-    let layers = [(service, "spec.acceleratorSelector"), (component, "acceleratorOverride")];
-    for (layer, path) in layers.into_iter().filter_map(|(layer, path)| Some((layer?, path))) {
+    let layers = [
+        (service, "spec.acceleratorSelector", PreferredIn::Selector),
+        (component, "acceleratorOverride", PreferredIn::Override),
+    ];
+    for (layer, path, place) in layers.into_iter().filter_map(|(layer, path, place)| Some((layer?, path, place))) {
         let wanted = layer.wanted_classes();
         if !wanted.is_empty() {
             merged.preferred = wanted.into_iter().map(str::to_owned).collect();
+            merged.preferred_in = place;
         }
         merged.excluded.extend(layer.refused_classes().map(str::to_owned));
         merged.node_selector.extend(layer.node_selector.clone());
@@ -188,6 +194,7 @@ fn annotate(selector: &mut Selector, annotations: &BTreeMap<String, String>) -> 
     let path = |name: &str| format!("metadata.annotations[{name}]");
     if let Some(class) = annotations.get(CLASS).filter(|class| !class.is_empty()) {
         selector.preferred = vec![class.clone()];
+        selector.preferred_in = PreferredIn::Annotation;
     }
     if let Some(strategy) = annotations.get(STRATEGY) {
         selector.ranking = match strategy.as_str() {

@@ -23,8 +23,8 @@ pub(super) fn world(texts: &[&str]) -> World {
     let runtimes = [of("ServingRuntime"), of("ClusterServingRuntime")].concat();
     let classes = of("AcceleratorClass").into_iter().map(|value| class(value, (!nodes.is_empty()).then_some(&facts)));
     let supply = Supply {
-        runtimes: runtimes.into_iter().map(runtime).collect(),
-        classes: classes.collect(),
+        runtimes: runtimes.into_iter().map(|value| runtime(value).into()).collect(),
+        classes: classes.map(Into::into).collect(),
         accelerator_aware: true,
     };
     let services = of("InferenceService");

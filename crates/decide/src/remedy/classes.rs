@@ -1,0 +1,288 @@
+//! What would let a class carry the service, or spare it the wait.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use super::change::{Change, Layer, Requirement};
+use super::{Case, chosen_classes, lift};
+use crate::decision::{AcceleratorCandidate, Candidate, ComponentDecision, Decision, Verdict};
+use crate::demand::{Capabilities, Component, Demand};
+use crate::inventory::Availability;
+use crate::nearest::nearest;
+use crate::reason::ClassRejection;
+use crate::supply::{Class, Runtime, Supply};
+
+/// A class that has enough free, how many to free, or nodes to add.
+pub(super) fn for_capacity(case: &Case<'_>) -> Vec<Change> {
+    let Some(selected) = case.now.candidates.iter().find(|candidate| candidate.selected) else { return Vec::new() };
+    let mut changes = Vec::new();
+    for (name, component) in &case.now.components {
+        let of_component = || selected.accelerators.iter().filter(|one| one.component == *name);
+        let used = of_component().find(|one| component.accelerator_class.as_ref() == Some(&one.class));
+        if used.is_none_or(enough) {
+            continue;
+        }
+        let free = of_component().find(|one| one.rank.is_some() && enough(one));
+        changes.extend(free.map(|one| Change::UseClass { class: one.class.clone() }));
+        changes.extend(to_free(case.supply, component));
+    }
+    changes
+}
+
+fn enough(one: &AcceleratorCandidate) -> bool {
+    matches!(&one.verdict, Verdict::Eligible(eligibility) if eligibility.enough)
+}
+
+/// The least number of accelerators that must become free, or the nodes that are missing.
+fn to_free(supply: &Supply, component: &ComponentDecision) -> Option<Change> {
+    let class = supply.class(component.accelerator_class.as_deref()?)?;
+    let (per_node, pods) = (component.accelerators_per_node, component.nodes.saturating_mul(component.replicas.max(1)));
+    let known = class.availability.clone().unwrap_or_default();
+    let missing = pods.saturating_sub(known.slots(per_node));
+    let mut costs: Vec<u32> = known.nodes.iter().flat_map(|node| costs(node.free, node.total, per_node)).collect();
+    costs.sort_unstable();
+    let class = class.name.clone();
+    let enough = usize::try_from(missing).is_ok_and(|missing| missing <= costs.len());
+    if !enough {
+        let nodes = missing.saturating_sub(u32::try_from(costs.len()).unwrap_or(u32::MAX));
+        return Some(Change::AddNodes { class, nodes, per_node });
+    }
+    let count = costs.iter().take(usize::try_from(missing).unwrap_or(usize::MAX)).sum();
+    Some(Change::FreeAccelerators { class, count })
+}
+
+/// Accelerators to free on one node for its next place, and for each one after.
+fn costs(free: u32, total: u32, per_node: u32) -> Vec<u32> {
+    let per_node = per_node.max(1);
+    let first = (free / per_node + 1).saturating_mul(per_node);
+    let places = (first..=total).step_by(usize::try_from(per_node).unwrap_or(1));
+    places.enumerate().map(|(index, at)| if index == 0 { at - free } else { per_node }).collect()
+}
+
+/// One constraint lifted wherever it stands, cheapest first.
+pub(super) fn for_infeasible(case: &Case<'_>) -> Vec<Change> {
+    let mut changes = names(case);
+    changes.extend(preferences(case));
+    changes.extend(requirements(case, &Layer::Selector));
+    changes.extend(placement(case));
+    changes.extend(counts(case, &Layer::Service));
+    for runtime in compatible(case) {
+        changes.extend(of_runtime(case, runtime));
+    }
+    if rejections(case).any(|rejection| matches!(rejection, ClassRejection::ModelDoesNotFit { .. })) {
+        let plain = case.demand.model.known().is_some_and(|model| model.quantization.is_none());
+        changes.extend(["fp8", "int4"].into_iter().filter(|_| plain).map(Change::Quantize));
+    }
+    changes.extend(nodes(case));
+    changes
+}
+
+/// Runtimes that only lack a class, nearest first; a few are enough to learn from.
+fn compatible<'a>(case: &'a Case<'_>) -> impl Iterator<Item = &'a Runtime> {
+    let lacking =
+        case.now.candidates.iter().filter(|one| !one.accelerators.is_empty() && one.rejected.is_some()).take(3);
+    lacking.filter_map(|one| known(case, one))
+}
+
+fn known<'a>(case: &'a Case<'_>, candidate: &Candidate) -> Option<&'a Runtime> {
+    let it = |one: &&Arc<Runtime>| one.name == candidate.runtime && one.scope == candidate.scope;
+    case.supply.runtimes.iter().find(it).map(Arc::as_ref)
+}
+
+fn rejections<'a>(case: &'a Case<'_>) -> impl Iterator<Item = &'a ClassRejection> {
+    let all = case.now.candidates.iter().flat_map(|candidate| &candidate.accelerators);
+    all.filter_map(|one| match &one.verdict {
+        Verdict::Rejected(rejection) => Some(rejection),
+        Verdict::Eligible(_) | Verdict::Recorded(_) => None,
+    })
+}
+
+/// Preferred classes that do not exist, and what may have been meant.
+fn names(case: &Case<'_>) -> Vec<Change> {
+    let mut changes = Vec::new();
+    for component in case.demand.components.values() {
+        let unknown = component.selector.preferred.iter().filter(|name| case.supply.class(name).is_none());
+        for from in unknown {
+            let near = nearest(from, case.supply.classes.iter().map(|class| class.name.as_str()));
+            let source = component.selector.preferred_in.as_str().to_owned();
+            changes.extend(near.map(|to| Change::ClassName { from: from.clone(), to: to.to_owned(), source }));
+        }
+    }
+    changes
+}
+
+fn preferences(case: &Case<'_>) -> Vec<Change> {
+    let mut changes = Vec::new();
+    let selectors = || case.demand.components.values().map(|component| &component.selector);
+    if let Some(wanted) = selectors().find(|selector| !selector.preferred.is_empty()) {
+        let outcome = case.try_with(|demand, _| each_selector(demand, |selector| selector.preferred.clear()));
+        let source = wanted.preferred_in.as_str().to_owned();
+        changes.extend(outcome.map(|outcome| Change::PreferClasses { classes: chosen_classes(&outcome), source }));
+    }
+    if selectors().any(|selector| !selector.excluded.is_empty()) {
+        let outcome = case.try_with(|demand, _| each_selector(demand, |selector| selector.excluded.clear()));
+        let excluded: BTreeSet<&String> = selectors().flat_map(|selector| &selector.excluded).collect();
+        let chosen = outcome.map(|outcome| chosen_classes(&outcome)).unwrap_or_default();
+        let chosen: Vec<String> = chosen.into_iter().filter(|class| excluded.contains(class)).collect();
+        changes.extend((!chosen.is_empty()).then_some(Change::AllowClasses(chosen)));
+    }
+    if selectors().any(|selector| !selector.families.is_empty()) {
+        let outcome = case.try_with(|demand, _| each_selector(demand, |selector| selector.families.clear()));
+        let families = outcome.iter().flat_map(chosen_classes);
+        let families: BTreeSet<String> =
+            families.filter_map(|class| case.supply.class(&class)?.family.clone()).collect();
+        changes.extend((!families.is_empty()).then(|| Change::AllowFamilies(families.into_iter().collect())));
+    }
+    changes
+}
+
+fn each_selector(demand: &mut Demand, edit: impl Fn(&mut crate::demand::Selector)) {
+    demand.components.values_mut().for_each(|component| edit(&mut component.selector));
+}
+
+/// Each required capability lowered to what the class has that would be chosen without it.
+fn requirements(case: &Case<'_>, layer: &Layer) -> Vec<Change> {
+    let stated = match layer {
+        Layer::Runtime(name) => {
+            let runtime = case.supply.runtimes.iter().find(|one| one.name == *name);
+            runtime.map(|runtime| runtime.requirements.required.clone()).unwrap_or_default()
+        }
+        Layer::Selector | Layer::Service => {
+            let all = case.demand.components.values().map(|component| &component.selector.required);
+            all.fold(Capabilities::default(), |united, one| united.and(one))
+        }
+    };
+    let dropped = dropped(&stated);
+    let lowered = dropped.into_iter().filter_map(|without| {
+        let outcome = case.try_with(|demand, supply| {
+            lift::each_requirement(demand, supply, layer, |required| lift::require(required, &without));
+        })?;
+        let class = case.supply.class(chosen_classes(&outcome).first()?)?;
+        Some(Change::Require { layer: layer.clone(), requirement: lowered(without, &stated, class) })
+    });
+    lowered.collect()
+}
+
+/// One requirement each, dropped.
+fn dropped(stated: &Capabilities) -> Vec<Requirement> {
+    let mut all = Vec::new();
+    all.extend(stated.memory.map(|_| Requirement::Memory(None)));
+    all.extend(stated.max_memory.map(|_| Requirement::MaxMemory(None)));
+    all.extend(stated.compute.as_ref().map(|_| Requirement::Compute(None)));
+    let features: Vec<String> = stated.features.iter().cloned().collect();
+    all.extend((!features.is_empty()).then_some(Requirement::Features(features)));
+    all.extend(stated.bandwidth.map(|_| Requirement::Bandwidth(None)));
+    let stated = stated.performance.by_precision().into_iter().filter(|(_, tflops)| tflops.is_some());
+    all.extend(stated.map(|(precision, _)| Requirement::Performance { precision, tflops: None }));
+    all
+}
+
+/// The same, as low as `class` needs it.
+fn lowered(dropped: Requirement, stated: &Capabilities, class: &Class) -> Requirement {
+    match dropped {
+        Requirement::Memory(_) => Requirement::Memory(class.memory),
+        Requirement::MaxMemory(_) => Requirement::MaxMemory(class.memory),
+        Requirement::Compute(_) => Requirement::Compute(class.compute.as_ref().map(ToString::to_string)),
+        Requirement::Features(_) => {
+            Requirement::Features(stated.features.difference(&class.features).cloned().collect())
+        }
+        Requirement::Bandwidth(_) => Requirement::Bandwidth(class.bandwidth),
+        Requirement::Performance { precision, .. } => {
+            let of_class = class.performance.by_precision().into_iter().find(|(name, _)| *name == precision);
+            Requirement::Performance { precision, tflops: of_class.and_then(|(_, tflops)| tflops) }
+        }
+    }
+}
+
+/// Each key of the service's node selectors, and its affinity.
+fn placement(case: &Case<'_>) -> Vec<Change> {
+    let mut changes = Vec::new();
+    for component in case.demand.components.values() {
+        changes.extend(keys(&Layer::Selector, &component.selector.node_selector));
+        changes.extend(keys(&Layer::Service, &component.node_selector));
+        changes.extend(component.affinity.as_ref().map(|_| Change::DropAffinity(Layer::Service)));
+    }
+    changes
+}
+
+fn keys(layer: &Layer, selector: &BTreeMap<String, String>) -> Vec<Change> {
+    let of_key = |(key, value): (&String, &String)| Change::DropNodeSelector {
+        layer: layer.clone(),
+        key: key.clone(),
+        value: value.clone(),
+    };
+    selector.iter().map(of_key).collect()
+}
+
+/// The number of accelerators or nodes that the layer fixes, as the model needs it.
+fn counts(case: &Case<'_>, layer: &Layer) -> Vec<Change> {
+    let free = Change::SetCount { layer: layer.clone(), per_node: 0 };
+    let freed = case.try_with(|demand, supply| lift::apply(demand, supply, &free));
+    let of_engine = |outcome: Decision| Some(outcome.components.get(Component::Engine.as_str())?.accelerators_per_node);
+    let count = freed.and_then(of_engine).map(|per_node| Change::SetCount { layer: layer.clone(), per_node });
+    let nodes = [1, 2, 4, 8].map(|nodes| Change::SetNodes { layer: layer.clone(), nodes });
+    count.into_iter().chain(nodes.into_iter().filter(|_| fixes_nodes(case, layer))).collect()
+}
+
+fn fixes_nodes(case: &Case<'_>, layer: &Layer) -> bool {
+    match layer {
+        Layer::Runtime(name) => {
+            let named = case.supply.runtimes.iter().filter(|one| one.name == *name);
+            named.flat_map(|one| one.components.values()).any(|one| one.nodes.is_some())
+        }
+        Layer::Selector | Layer::Service => case.demand.components.values().any(|one| one.nodes.is_some()),
+    }
+}
+
+fn of_runtime(case: &Case<'_>, runtime: &Runtime) -> Vec<Change> {
+    let layer = Layer::Runtime(runtime.name.clone());
+    let mut changes = requirements(case, &layer);
+    if runtime.requirements.classes.is_some() {
+        let outcome = case.try_with(|demand, supply| {
+            lift::each_runtime(demand, supply, &runtime.name, |runtime| runtime.requirements.classes = None);
+        });
+        changes.extend(outcome.map(|outcome| Change::SupportClasses {
+            runtime: runtime.name.clone(),
+            classes: chosen_classes(&outcome),
+        }));
+    }
+    for component in runtime.components.values() {
+        changes.extend(keys(&layer, &component.node_selector));
+        changes.extend(component.affinity.as_ref().map(|_| Change::DropAffinity(layer.clone())));
+    }
+    changes.extend(counts(case, &layer));
+    if runtime.components.values().all(|one| !one.multi_node) {
+        let outcome = case.try_with(|demand, supply| {
+            lift::each_runtime(demand, supply, &runtime.name, lift::several_nodes);
+        });
+        let nodes = outcome.and_then(|outcome| Some(outcome.components.get(Component::Engine.as_str())?.nodes));
+        let add = |nodes| Change::AddLeaderAndWorker { runtime: runtime.name.clone(), nodes };
+        changes.extend(nodes.filter(|nodes| *nodes > 1).map(add));
+    }
+    changes
+}
+
+/// Nodes of the class that would be chosen if every class had some.
+fn nodes(case: &Case<'_>) -> Option<Change> {
+    let lacks = |rejection: &ClassRejection| {
+        matches!(rejection, ClassRejection::NoMatchingNodes { .. } | ClassRejection::NodeSelectorConflict { .. })
+    };
+    // Larger nodes may be what is missing, too.
+    let small = |rejection: &ClassRejection| {
+        matches!(rejection, ClassRejection::ModelDoesNotFit { limit: crate::reason::CountLimit::LargestNode, .. })
+    };
+    if !rejections(case).any(|rejection| lacks(rejection) || small(rejection)) {
+        return None;
+    }
+    let outcome = case.try_with(|_, supply| {
+        supply.classes.iter_mut().for_each(|class| unknown(Arc::make_mut(class)));
+    })?;
+    let engine = outcome.components.get(Component::Engine.as_str())?;
+    let class = engine.accelerator_class.clone()?;
+    let nodes = engine.nodes.saturating_mul(engine.replicas.max(1));
+    Some(Change::AddNodes { class, nodes, per_node: engine.accelerators_per_node })
+}
+
+fn unknown(class: &mut Class) {
+    class.availability = None::<Availability>;
+}

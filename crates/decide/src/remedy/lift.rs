@@ -1,0 +1,312 @@
+//! Applies one change to what is decided with.
+
+use std::sync::Arc;
+
+use super::change::{Change, Field, Layer, Requirement};
+use crate::demand::{Capabilities, ComponentDemand, Demand, Model, ModelDemand, Named};
+use crate::inventory::{Availability, ClassNode};
+use crate::supply::{Format, Runtime, Supply};
+use crate::{compatibility, visible};
+
+pub(super) fn apply(demand: &mut Demand, supply: &mut Supply, change: &Change) {
+    match change {
+        Change::RuntimeName { to: name, .. } | Change::NameRuntime(name) => demand.runtime = Some(name.clone()),
+        Change::DropRuntimeName(_) => demand.runtime = None,
+        Change::SpeakProtocol(protocol) => demand.protocol.clone_from(protocol),
+        Change::ClassName { .. }
+        | Change::PreferClasses { .. }
+        | Change::UseClass { .. }
+        | Change::AllowClasses(_)
+        | Change::AllowFamilies(_) => demand.components.values_mut().for_each(|component| prefer(component, change)),
+        Change::Require { layer, requirement } => {
+            each_requirement(demand, supply, layer, |required| require(required, requirement));
+        }
+        Change::DropNodeSelector { layer, key, .. } => drop_node_selector(demand, supply, layer, key),
+        Change::DropAffinity(layer) => drop_affinity(demand, supply, layer),
+        Change::SetCount { layer, .. } => free_count(demand, supply, layer),
+        Change::SetNodes { layer, nodes } => set_nodes(demand, supply, layer, *nodes),
+        Change::EnableRuntime(name) => each_runtime(demand, supply, name, |runtime| runtime.disabled = false),
+        Change::SupportClasses { runtime, classes } => each_runtime(demand, supply, runtime, |runtime| {
+            runtime.requirements.classes.get_or_insert_default().extend(classes.iter().cloned());
+        }),
+        Change::Adapt { runtime, field, .. } => {
+            if let Some(model) = demand.model.known().cloned() {
+                each_runtime(demand, supply, runtime, |runtime| adapt(runtime, &model, field));
+            }
+        }
+        Change::AddLeaderAndWorker { runtime, .. } => each_runtime(demand, supply, runtime, several_nodes),
+        Change::EnableModel(_) => {
+            if let ModelDemand::Disabled(model) = &demand.model {
+                demand.model = ModelDemand::Known(model.clone());
+            }
+        }
+        Change::StateInModel { field, .. } => {
+            if let ModelDemand::Known(model) = &mut demand.model {
+                state(model, field);
+            }
+        }
+        Change::Quantize(kind) => quantize(demand, supply, kind),
+        Change::AddNodes { class, nodes, per_node } => add_nodes(supply, class, *nodes, *per_node),
+        Change::FreeAccelerators { class, count } => each_class(supply, class, |nodes| free(nodes, *count)),
+        // Another model has other facts: whoever knows them decides again.
+        Change::ModelName { .. } => {}
+    }
+}
+
+fn prefer(component: &mut ComponentDemand, change: &Change) {
+    let selector = &mut component.selector;
+    match change {
+        Change::ClassName { from, to, .. } => {
+            selector.preferred.iter_mut().filter(|name| *name == from).for_each(|name| name.clone_from(to));
+        }
+        Change::PreferClasses { classes, .. } if !selector.preferred.is_empty() => {
+            selector.preferred.extend(classes.iter().cloned());
+        }
+        Change::UseClass { class } => selector.preferred = vec![class.clone()],
+        Change::AllowClasses(classes) => selector.excluded.retain(|name| !classes.contains(name)),
+        Change::AllowFamilies(families) if !selector.families.is_empty() => {
+            selector.families.extend(families.iter().cloned());
+        }
+        _ => {}
+    }
+}
+
+pub(super) fn each_requirement(
+    demand: &mut Demand,
+    supply: &mut Supply,
+    layer: &Layer,
+    edit: impl Fn(&mut Capabilities),
+) {
+    match layer {
+        Layer::Runtime(name) => each_runtime(demand, supply, name, |runtime| edit(&mut runtime.requirements.required)),
+        Layer::Selector | Layer::Service => {
+            demand.components.values_mut().for_each(|component| edit(&mut component.selector.required));
+        }
+    }
+}
+
+pub(super) fn require(required: &mut Capabilities, requirement: &Requirement) {
+    match requirement {
+        Requirement::Memory(bytes) => required.memory = *bytes,
+        Requirement::MaxMemory(bytes) => required.max_memory = *bytes,
+        Requirement::Compute(version) => {
+            required.compute = version.as_ref().and_then(|version| version.parse().ok());
+        }
+        Requirement::Features(names) => required.features.retain(|name| !names.contains(name)),
+        Requirement::Bandwidth(speed) => required.bandwidth = *speed,
+        Requirement::Performance { precision, tflops } => {
+            let performance = &mut required.performance;
+            let of = match *precision {
+                "fp8" => &mut performance.fp8,
+                "fp16" => &mut performance.fp16,
+                "fp32" => &mut performance.fp32,
+                "int8" => &mut performance.int8,
+                _ => &mut performance.int4,
+            };
+            *of = *tflops;
+        }
+    }
+}
+
+fn drop_node_selector(demand: &mut Demand, supply: &mut Supply, layer: &Layer, key: &str) {
+    match layer {
+        Layer::Selector => demand.components.values_mut().for_each(|one| {
+            one.selector.node_selector.remove(key);
+        }),
+        Layer::Service => demand.components.values_mut().for_each(|one| {
+            one.node_selector.remove(key);
+        }),
+        Layer::Runtime(name) => each_runtime(demand, supply, name, |runtime| {
+            runtime.components.values_mut().for_each(|one| {
+                one.node_selector.remove(key);
+            });
+        }),
+    }
+}
+
+fn drop_affinity(demand: &mut Demand, supply: &mut Supply, layer: &Layer) {
+    match layer {
+        Layer::Selector | Layer::Service => demand.components.values_mut().for_each(|one| one.affinity = None),
+        Layer::Runtime(name) => each_runtime(demand, supply, name, |runtime| {
+            runtime.components.values_mut().for_each(|one| one.affinity = None);
+        }),
+    }
+}
+
+/// Nothing of the layer fixes the number of accelerators any more.
+fn free_count(demand: &mut Demand, supply: &mut Supply, layer: &Layer) {
+    match layer {
+        Layer::Selector | Layer::Service => demand.components.values_mut().for_each(|one| {
+            one.resources.clear();
+            one.parallelism = None;
+            one.configurations.clear();
+        }),
+        Layer::Runtime(name) => each_runtime(demand, supply, name, |runtime| {
+            runtime.configurations.clear();
+            runtime.formats.iter_mut().for_each(|entry| entry.configurations.clear());
+            runtime.components.values_mut().for_each(|one| {
+                one.resources.clear();
+                one.parallelism = None;
+                one.configurations.clear();
+            });
+            // Tuning is a use of an accelerator field: the step still runs.
+            runtime.requirements.stated = true;
+        }),
+    }
+}
+
+fn set_nodes(demand: &mut Demand, supply: &mut Supply, layer: &Layer, nodes: u32) {
+    match layer {
+        Layer::Selector | Layer::Service => {
+            demand.components.values_mut().filter(|one| one.nodes.is_some()).for_each(|one| one.nodes = Some(nodes));
+        }
+        Layer::Runtime(name) => each_runtime(demand, supply, name, |runtime| {
+            runtime.components.values_mut().filter(|one| one.nodes.is_some()).for_each(|one| one.nodes = Some(nodes));
+        }),
+    }
+}
+
+pub(super) fn several_nodes(runtime: &mut Runtime) {
+    for component in runtime.components.values_mut() {
+        component.multi_node = true;
+        component.nodes = None;
+    }
+}
+
+/// Makes the runtime match where `field` kept it from matching, and only there.
+pub(super) fn adapt(runtime: &mut Runtime, model: &Model, field: &Field) {
+    match field {
+        Field::Size { range, several_nodes: more, .. } => {
+            runtime.size = *range;
+            if *more {
+                several_nodes(runtime);
+            }
+        }
+        Field::Protocol(protocol) => {
+            if runtime.protocols.is_empty() {
+                runtime.protocols.push(compatibility::DEFAULT_PROTOCOL.to_owned());
+            }
+            runtime.protocols.push(protocol.clone());
+        }
+        of_entry => {
+            let code = of_entry.code();
+            let failing = |entry: &&mut Format| {
+                compatibility::mismatch(model, entry).is_some_and(|rejection| rejection.code() == code)
+            };
+            runtime.formats.iter_mut().filter(failing).for_each(|entry| adapt_entry(entry, model, of_entry));
+        }
+    }
+}
+
+fn adapt_entry(entry: &mut Format, model: &Model, field: &Field) {
+    match field {
+        Field::Format(_) => entry.format.clone_from(&model.format),
+        Field::FormatVersion(_) => {
+            if let (Some(offered), Some(wanted)) = (&mut entry.format, &model.format) {
+                offered.version.clone_from(&wanted.version);
+                entry.format_operator = crate::supply::VersionOperator::Equal;
+            }
+        }
+        Field::Framework(_) => entry.framework.clone_from(&model.framework),
+        Field::FrameworkVersion(_) => {
+            if let (Some(offered), Some(wanted)) = (&mut entry.framework, &model.framework) {
+                offered.version.clone_from(&wanted.version);
+                entry.framework_operator = crate::supply::VersionOperator::Equal;
+            }
+        }
+        Field::Architecture(_) => entry.architecture.clone_from(&model.architecture),
+        Field::Quantization(_) => entry.quantization.clone_from(&model.quantization),
+        Field::Pipeline => entry.pipeline.clone_from(&model.pipeline),
+        Field::Size { .. } | Field::Protocol(_) => {}
+    }
+}
+
+impl Field {
+    /// The rejection that the field lifts.
+    pub(super) fn code(&self) -> &'static str {
+        match self {
+            Self::Format(_) => "FormatMismatch",
+            Self::FormatVersion(_) => "FormatVersionMismatch",
+            Self::Framework(_) => "FrameworkMismatch",
+            Self::FrameworkVersion(_) => "FrameworkVersionMismatch",
+            Self::Architecture(_) => "ArchitectureMismatch",
+            Self::Quantization(_) => "QuantizationMismatch",
+            Self::Pipeline => "PipelineMismatch",
+            Self::Size { .. } => "SizeOutOfRange",
+            Self::Protocol(_) => "ProtocolUnsupported",
+        }
+    }
+}
+
+/// The model says what it left unstated.
+fn state(model: &mut Model, field: &Field) {
+    let named = |known: &mut Option<Named>, name: &str| known.get_or_insert_default().name = name.to_owned();
+    match field {
+        Field::Format(name) => named(&mut model.format, name),
+        Field::Framework(name) => named(&mut model.framework, name),
+        Field::FormatVersion(version) => {
+            model.format.get_or_insert_default().version = version.parse().ok();
+        }
+        Field::FrameworkVersion(version) => {
+            model.framework.get_or_insert_default().version = version.parse().ok();
+        }
+        Field::Architecture(name) => model.architecture = Some(name.clone()),
+        Field::Quantization(name) => model.quantization.clone_from(name),
+        Field::Pipeline | Field::Size { .. } | Field::Protocol(_) => {}
+    }
+}
+
+/// A quantized variant needs a runtime that says so; only what the weights change is asked here.
+fn quantize(demand: &mut Demand, supply: &mut Supply, kind: &str) {
+    if let ModelDemand::Known(model) = &mut demand.model {
+        model.quantization = Some(kind.to_owned());
+    }
+    let plain = |runtime: &Runtime| runtime.formats.iter().any(|entry| entry.quantization.is_none());
+    for runtime in supply.runtimes.iter_mut().filter(|runtime| plain(runtime)) {
+        let entries = Arc::make_mut(runtime).formats.iter_mut();
+        entries
+            .filter(|entry| entry.quantization.is_none())
+            .for_each(|entry| entry.quantization = Some(kind.to_owned()));
+    }
+}
+
+fn add_nodes(supply: &mut Supply, class: &str, nodes: u32, per_node: u32) {
+    each_class(supply, class, |known| {
+        // Whatever a new node must be labelled with, it can be.
+        let new = |index: u32| ClassNode {
+            name: format!("new-{index}"),
+            labels: None,
+            schedulable: true,
+            total: per_node,
+            free: per_node,
+        };
+        known.nodes.extend((0..nodes.min(MOST_NODES)).map(new));
+    });
+}
+
+/// Nodes that a remedy would add; more is no remedy.
+const MOST_NODES: u32 = 64;
+
+/// `count` more are free, on the nodes that are nearest to being free.
+fn free(availability: &mut Availability, count: u32) {
+    let mut left = count;
+    let mut nodes: Vec<&mut ClassNode> = availability.nodes.iter_mut().collect();
+    nodes.sort_by_key(|node| std::cmp::Reverse(node.free));
+    for node in nodes {
+        let freed = left.min(node.total.saturating_sub(node.free));
+        node.free += freed;
+        left -= freed;
+    }
+}
+
+fn each_class(supply: &mut Supply, name: &str, edit: impl Fn(&mut Availability)) {
+    for class in supply.classes.iter_mut().filter(|class| class.name == name) {
+        edit(Arc::make_mut(class).availability.get_or_insert_default());
+    }
+}
+
+pub(super) fn each_runtime(demand: &Demand, supply: &mut Supply, name: &str, mut edit: impl FnMut(&mut Runtime)) {
+    for runtime in supply.runtimes.iter_mut().filter(|runtime| runtime.name == name && visible(demand, runtime)) {
+        edit(Arc::make_mut(runtime));
+    }
+}

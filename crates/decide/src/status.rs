@@ -1,0 +1,128 @@
+//! The decision as status carries it: bounded, however many runtimes and classes there are.
+
+use serde::{Deserialize, Serialize};
+
+use crate::decision::Verdict;
+use crate::decision::{AcceleratorCandidate, Candidate, Decision};
+use crate::outranked::{ClassStep, RuntimeStep};
+use crate::reason::{Rejection, Told, Warning};
+
+/// Compatible runtimes kept beside the selected one.
+const RUNNERS_UP: usize = 10;
+/// Rejected runtimes kept, the nearest first; also rejected classes of the one runtime whose classes are kept.
+const REJECTIONS: usize = 20;
+const WARNINGS: usize = 20;
+/// Characters of one sentence.
+const SENTENCE: usize = 512;
+
+/// Counts of what the status form leaves out.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Omitted {
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub runners_up: usize,
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub rejections: usize,
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub classes: usize,
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub warnings: usize,
+}
+
+fn is_zero(count: &usize) -> bool {
+    *count == 0
+}
+
+impl Omitted {
+    #[must_use]
+    pub fn is_nothing(&self) -> bool {
+        *self == Self::default()
+    }
+}
+
+impl Decision {
+    /// Winner, up to 10 runners-up, up to 20 rejections, counts of the rest. The winner keeps its classes, or the nearest
+    /// runtime where nothing won; the others keep the class that they would get.
+    #[must_use]
+    pub fn for_status(&self) -> Self {
+        let mut omitted = Omitted::default();
+        let (mut runners_up, mut rejections) = (0, 0);
+        let mut candidates = Vec::new();
+        for (index, candidate) in self.candidates.iter().enumerate() {
+            let detailed = candidate.selected || !self.feasible && index == 0;
+            let (count, most, left_out) = if candidate.rejected.is_some() {
+                (&mut rejections, REJECTIONS, &mut omitted.rejections)
+            } else {
+                (&mut runners_up, RUNNERS_UP, &mut omitted.runners_up)
+            };
+            if !candidate.selected {
+                *count += 1;
+                if *count > most {
+                    *left_out += 1;
+                    continue;
+                }
+            }
+            candidates.push(if detailed { with_classes(candidate, &mut omitted.classes) } else { brief(candidate) });
+        }
+        omitted.warnings = self.warnings.len().saturating_sub(WARNINGS);
+        let warnings = self.warnings.iter().take(WARNINGS);
+        Self {
+            message: cut(&self.message),
+            candidates,
+            warnings: warnings.map(|one| Warning { code: one.code.clone(), message: cut(&one.message) }).collect(),
+            omitted,
+            ..self.clone()
+        }
+    }
+}
+
+fn with_classes(candidate: &Candidate, omitted: &mut usize) -> Candidate {
+    let (mut ranked, mut rejected) = (0, 0);
+    let mut accelerators = Vec::new();
+    for one in &candidate.accelerators {
+        let (count, most) = if one.rank.is_some() { (&mut ranked, RUNNERS_UP) } else { (&mut rejected, REJECTIONS) };
+        *count += 1;
+        if *count > most {
+            *omitted += 1;
+        } else {
+            accelerators.push(shortened(one));
+        }
+    }
+    Candidate { accelerators, ..brief(candidate) }
+}
+
+fn brief(candidate: &Candidate) -> Candidate {
+    let best = candidate.accelerators.iter().filter(|one| one.rank == Some(1)).take(2);
+    let rejected = candidate.rejected.as_ref().map(|rejection| Rejection::Recorded(told(rejection.code(), rejection)));
+    Candidate {
+        runtime: candidate.runtime.clone(),
+        scope: candidate.scope,
+        rank: candidate.rank,
+        selected: candidate.selected,
+        accelerators: best.map(shortened).collect(),
+        rejected,
+        outranked: candidate
+            .outranked
+            .as_ref()
+            .map(|step| RuntimeStep::Recorded(told(crate::outranked::OUTRANKED, step))),
+    }
+}
+
+fn shortened(one: &AcceleratorCandidate) -> AcceleratorCandidate {
+    AcceleratorCandidate {
+        verdict: Verdict::Recorded(told(one.verdict.code(), &one.verdict)),
+        outranked: one.outranked.as_ref().map(|step| ClassStep::Recorded(told(crate::outranked::OUTRANKED, step))),
+        ..one.clone()
+    }
+}
+
+fn told(code: &str, what: &impl std::fmt::Display) -> Told {
+    Told { code: code.to_owned(), message: cut(&what.to_string()) }
+}
+
+fn cut(text: &str) -> String {
+    match text.char_indices().nth(SENTENCE) {
+        None => text.to_owned(),
+        Some((end, _)) => format!("{}…", text.get(..end).unwrap_or_default()),
+    }
+}
