@@ -48,11 +48,11 @@ fn class(value: &Value, nodes: Option<&[NodeFacts]>) -> Class {
 
 fn catalogue(nodes: Option<&[NodeFacts]>) -> Supply {
     Supply {
-        runtimes: documents(include_str!("../../../catalog/runtimes.yaml"))
+        runtimes: documents(include_str!("tests/small/runtimes.yaml"))
             .iter()
             .map(|value| runtime(value).into())
             .collect(),
-        classes: documents(include_str!("../../../catalog/classes.yaml"))
+        classes: documents(include_str!("tests/small/classes.yaml"))
             .iter()
             .map(|value| class(value, nodes).into())
             .collect(),
@@ -61,7 +61,7 @@ fn catalogue(nodes: Option<&[NodeFacts]>) -> Supply {
 }
 
 fn demand(model: &str, spec: Value) -> Demand {
-    let models = documents(include_str!("../../../catalog/models.yaml"));
+    let models = documents(include_str!("tests/small/models.yaml"));
     let found = models.iter().find(|value| value["metadata"]["name"] == model);
     let model_spec = found.map(|value| serde_json::from_value(value["spec"].clone()).unwrap());
     let mut service = json!({"apiVersion": "ome.io/v1beta1", "kind": "InferenceService", "metadata": {"name": "s", "namespace": "default"}, "spec": spec});

@@ -13,9 +13,9 @@ use tokio_util::sync::{CancellationToken, DropGuard};
 pub(crate) const SERVICES: &str = "inferenceservices.ome.io";
 pub(crate) const ROLES: &str = "inferenceservices.fusioninfer.io";
 pub(crate) const CATALOGUE: [(&str, &str); 3] = [
-    ("acceleratorclasses.ome.io", include_str!("../../../../catalog/classes.yaml")),
-    ("clusterservingruntimes.ome.io", include_str!("../../../../catalog/runtimes.yaml")),
-    ("clusterbasemodels.ome.io", include_str!("../../../../catalog/models.yaml")),
+    ("acceleratorclasses.ome.io", include_str!("../../../decide/src/tests/small/classes.yaml")),
+    ("clusterservingruntimes.ome.io", include_str!("../../../decide/src/tests/small/runtimes.yaml")),
+    ("clusterbasemodels.ome.io", include_str!("../../../decide/src/tests/small/models.yaml")),
 ];
 
 /// Nothing is run here: these tests end at the workloads' objects.
