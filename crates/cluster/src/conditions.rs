@@ -1,4 +1,4 @@
-//! Conditions: positive polarity, stable times, and which of them turned.
+//! Conditions: stable times, which of them turned, and how that is told.
 
 use jiff::Timestamp;
 use serde_json::{Value, json};
@@ -16,6 +16,17 @@ pub enum State {
     Unknown,
 }
 
+/// How a condition that turned is told.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Tone {
+    /// Things go as they should: a `Normal` event, once per status.
+    News,
+    /// Somebody should look: a `Warning` event, once per reason.
+    Problem,
+    /// It follows from another condition, which is told: no event of its own.
+    Consequence,
+}
+
 /// One condition as the core says it, without times.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Condition {
@@ -27,12 +38,14 @@ pub struct Condition {
     pub reason: String,
     /// One sentence that says what is and what to do.
     pub message: String,
+    /// How it is told when it turns.
+    pub tone: Tone,
 }
 
-/// A condition that turned: it is worth an event.
+/// Something that turned: it is worth an event.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Transition {
-    /// Whether it turned to something bad.
+    /// `Warning` rather than `Normal`.
     pub warning: bool,
     /// The new reason.
     pub reason: String,
@@ -63,7 +76,7 @@ impl From<bool> for State {
 // === impl Condition ===
 
 impl Condition {
-    /// A condition from its parts.
+    /// A condition from its parts. `False` is a problem unless [`Self::told_as`] says otherwise.
     #[must_use]
     pub fn new(
         kind: &'static str,
@@ -71,7 +84,15 @@ impl Condition {
         reason: impl Into<String>,
         message: impl Into<String>,
     ) -> Condition {
-        Condition { kind, state: state.into(), reason: reason.into(), message: message.into() }
+        let state = state.into();
+        let tone = if state == State::False { Tone::Problem } else { Tone::News };
+        Condition { kind, state, reason: reason.into(), message: message.into(), tone }
+    }
+
+    /// The same condition, told as `tone`.
+    #[must_use]
+    pub fn told_as(self, tone: Tone) -> Condition {
+        Condition { tone, ..self }
     }
 }
 
@@ -90,24 +111,32 @@ pub fn render(old: &Value, conditions: &[Condition], generation: i64, now: Times
     conditions.iter().map(one).collect()
 }
 
-/// Which conditions turned (status or reason) between `old` JSON and `new`; equal news are told once.
+/// What of `new` is worth an event after `old` JSON: a status that turned, and a problem whose reason is another one.
+/// A reason that only tells how far things have come is none, so that many Pods in turn make one event. Equal news are
+/// told once.
 #[must_use]
 pub fn transitions(old: &Value, new: &[Condition]) -> Vec<Transition> {
     let mut found: Vec<Transition> = Vec::new();
-    for condition in new {
-        let same = find(old, condition.kind).is_some_and(|before| {
-            before["status"] == condition.state.as_str() && before["reason"] == *condition.reason
-        });
-        let told = found.iter().any(|told| told.reason == condition.reason);
-        if !same && !told {
+    for condition in new.iter().filter(|condition| turned(old, condition)) {
+        if found.iter().all(|told| told.reason != condition.reason) {
             found.push(Transition {
-                warning: condition.state == State::False,
+                warning: condition.tone == Tone::Problem,
                 reason: condition.reason.clone(),
                 message: condition.message.clone(),
             });
         }
     }
     found
+}
+
+fn turned(old: &Value, condition: &Condition) -> bool {
+    let Some(before) = find(old, condition.kind) else { return condition.tone != Tone::Consequence };
+    let (status, reason) = (before["status"] != condition.state.as_str(), before["reason"] != *condition.reason);
+    match condition.tone {
+        Tone::Consequence => false,
+        Tone::News => status,
+        Tone::Problem => status || reason,
+    }
 }
 
 /// The condition of type `kind` in a JSON list.
@@ -146,5 +175,19 @@ mod tests {
         let told = transitions(&old, &both);
         assert_eq!(told.len(), 1);
         assert!(told[0].warning);
+    }
+
+    #[test]
+    fn progress_is_told_once_per_status_and_consequences_never() {
+        let starting = |reason| ready(false, reason).told_as(Tone::News);
+        let told =
+            |old: &Value, new: Condition| transitions(old, &[new]).iter().map(|one| one.warning).collect::<Vec<_>>();
+        let now = at("2026-01-01T00:00:00Z");
+        assert_eq!(told(&Value::Null, starting("Starting")), [false]);
+        let old = render(&Value::Null, &[starting("Starting")], 1, now);
+        assert!(told(&old, starting("NotReadyYet")).is_empty());
+        assert_eq!(told(&old, ready(false, "CrashLoop")), [true]);
+        assert_eq!(told(&old, ready(true, "Ready")), [false]);
+        assert!(told(&Value::Null, ready(false, "NotPlanned").told_as(Tone::Consequence)).is_empty());
     }
 }

@@ -40,7 +40,25 @@ impl Recorder {
     /// # Errors
     /// The refused request; events are news, so callers log it and go on.
     pub async fn publish(&self, object: &Value, action: &str, transition: &Transition) -> Result<(), Error> {
-        let event = render(object, action, transition, self.controller, self.clock.now());
+        let now = self.clock.now();
+        self.send(object, action, transition, name(object, transition, &format!("{:x}", now.as_nanosecond()))).await
+    }
+
+    /// One event about this content of `object`, however often and by however many replicas it is published.
+    ///
+    /// # Errors
+    /// As [`Self::publish`]; that it was told before is none.
+    pub async fn publish_once(&self, object: &Value, action: &str, transition: &Transition) -> Result<(), Error> {
+        let content = format!("{}{}{}", meta(object, "uid"), object["spec"], transition.message);
+        let name = name(object, transition, &format!("{:016x}", fingerprint(&content)));
+        match self.send(object, action, transition, name).await {
+            Err(error) if error.is_conflict() => Ok(()),
+            sent => sent,
+        }
+    }
+
+    async fn send(&self, object: &Value, action: &str, transition: &Transition, name: String) -> Result<(), Error> {
+        let event = render(object, action, transition, self.controller, self.clock.now(), name);
         let failed = |source| Error::Request { action: "event for", what: describe(object), source: Box::new(source) };
         let event: DynamicObject =
             serde_json::from_value(event).map_err(|error| failed(kube::Error::SerdeError(error)))?;
@@ -50,12 +68,19 @@ impl Recorder {
     }
 }
 
-fn render(object: &Value, action: &str, transition: &Transition, controller: &str, now: Timestamp) -> Value {
+fn render(
+    object: &Value,
+    action: &str,
+    transition: &Transition,
+    controller: &str,
+    now: Timestamp,
+    name: String,
+) -> Value {
     // Events about cluster-scoped objects live in `default`, as everywhere in Kubernetes.
     let namespace = Some(meta(object, "namespace")).filter(|namespace| !namespace.is_empty()).unwrap_or("default");
     json!({
         "apiVersion": "events.k8s.io/v1", "kind": "Event",
-        "metadata": {"namespace": namespace, "name": name(object, transition, now)},
+        "metadata": {"namespace": namespace, "name": name},
         "eventTime": micros(now), "reportingController": controller, "reportingInstance": controller,
         "action": action, "reason": transition.reason, "note": shortened(&transition.message),
         "type": if transition.warning { "Warning" } else { "Normal" },
@@ -67,9 +92,15 @@ fn render(object: &Value, action: &str, transition: &Transition, controller: &st
     })
 }
 
-/// Unique per object, instant and reason: several events may tell about one instant.
-fn name(object: &Value, transition: &Transition, now: Timestamp) -> String {
-    format!("{}.{:x}.{}", meta(object, "name"), now.as_nanosecond(), transition.reason.to_ascii_lowercase())
+/// Unique per object, reason and what `apart` tells them apart by: several events may tell about one instant.
+fn name(object: &Value, transition: &Transition, apart: &str) -> String {
+    format!("{}.{apart}.{}", meta(object, "name"), transition.reason.to_ascii_lowercase())
+}
+
+/// FNV-1a: the same in every process, as the standard library's hasher is not.
+fn fingerprint(text: &str) -> u64 {
+    let step = |hash: u64, byte: u8| (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3);
+    text.bytes().fold(0xcbf2_9ce4_8422_2325, step)
 }
 
 fn shortened(message: &str) -> &str {
@@ -88,7 +119,9 @@ mod tests {
     fn an_event_names_what_it_is_about() {
         let object = json!({"apiVersion": "ome.io/v1beta1", "kind": "InferenceService", "metadata": {"name": "a", "namespace": "n", "uid": "u"}});
         let transition = Transition { warning: true, reason: "Unschedulable".to_owned(), message: "é".repeat(600) };
-        let event = render(&object, "Reconcile", &transition, "ostler.io/operator", Timestamp::from_second(1).unwrap());
+        let now = Timestamp::from_second(1).unwrap();
+        let name = name(&object, &transition, "3b9aca00");
+        let event = render(&object, "Reconcile", &transition, "ostler.io/operator", now, name);
         assert_eq!(event["metadata"], json!({"namespace": "n", "name": "a.3b9aca00.unschedulable"}));
         assert_eq!(event["regarding"]["uid"], "u");
         assert_eq!(event["type"], "Warning");

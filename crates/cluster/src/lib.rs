@@ -3,7 +3,7 @@
 //! In come a `kube::Client` and the [`Kind`]s to watch; out go ordered [`stores`], changes, and few writes: the
 //! [`apply::Applier`] sends only differences, [`status`] only changed statuses, [`events`] one event per transition.
 //! Decisions are pure functions of what the stores hold ([`apply::already_applied`], [`prune::doomed`],
-//! [`neighbours::served`]); time comes in through [`clock::Clock`]. Nothing here decides what should exist.
+//! [`neighbours::served`]); time comes in through [`clock::Clock`]. [`lease`] lets one of several replicas work. Nothing here decides what should exist.
 
 pub mod apply;
 pub mod clock;
@@ -11,6 +11,7 @@ pub mod conditions;
 pub mod error;
 pub mod events;
 pub mod kind;
+pub mod lease;
 pub mod managed;
 pub mod neighbours;
 pub mod object;
@@ -22,9 +23,10 @@ pub mod watch;
 
 pub use apply::{Applier, Outcome};
 pub use clock::{Clock, SystemClock};
-pub use conditions::{Condition, State};
+pub use conditions::{Condition, State, Tone};
 pub use error::Error;
 pub use kind::Kind;
+pub use lease::Election;
 pub use queue::Queue;
 pub use stores::{Change, Key, Stores};
 pub use watch::Watches;
