@@ -56,5 +56,9 @@ pub const DEFINED: &[Kind] = &[
     POD_GROUP,
 ];
 
+/// Kinds that only we bring: without them there is nothing to do.
+pub const OURS: &[Kind] =
+    &[OME_SERVICE, RUNTIME, CLUSTER_RUNTIME, MODEL, CLUSTER_MODEL, CLASS, ROLES_SERVICE, POOL, USE_CASES];
+
 /// Everything that a service may own, in the order of pruning: what routes requests goes before what answers them.
 pub const MADE: &[Kind] = &[USE_CASES, POOL, AUTOSCALER, SERVICE, DEPLOYMENT, LEADER_WORKER_SET, POD_GROUP];

@@ -8,8 +8,10 @@ use jiff::Timestamp;
 use serde_json::{Map, Value, json};
 
 use crate::decision;
-use crate::readiness::{Progress, Trouble, trouble};
+use crate::readiness::{Code, Progress, Trouble, trouble};
 use crate::readings::{Wanted, Workload};
+use crate::reason::Reason;
+use crate::report::Report;
 
 /// What a reconcile of one service found out.
 pub struct Findings<'a> {
@@ -17,35 +19,64 @@ pub struct Findings<'a> {
     pub service: &'a Value,
     /// Its entry of `ostler plan -o json`.
     pub plan: &'a Value,
+    /// What would be chosen if nothing were, where that is another choice than the one in force.
+    pub better: Option<&'a Value>,
     /// Its workloads.
     pub workloads: &'a [Wanted],
     /// What became of its objects.
     pub applied: &'a [Applied],
 }
 
-/// The conditions, leaves first, then `Ready`.
+/// Everything to tell about the service: status and events are of one record.
 #[must_use]
-pub fn conditions(findings: &Findings<'_>) -> Vec<Condition> {
-    let leaves = [runtime_resolved(findings.plan), accelerator_resolved(findings.plan), workloads_ready(findings)];
+pub fn report(findings: &Findings<'_>, now: Timestamp) -> Report {
+    let service = findings.service;
+    let conditions = conditions(findings);
+    let ready = conditions.last().is_some_and(|ready| ready.state == State::True);
+    let decision = decision::record(service, findings.plan, ready);
+    let news = decision::news(&service["status"]["decision"], &decision);
+    let status = status(findings, &conditions, decision, now);
+    Report { conditions, status, news }
+}
+
+/// The conditions, leaves first, `Ready` last. `DecisionStale` is there only while it holds.
+fn conditions(findings: &Findings<'_>) -> Vec<Condition> {
+    let mut leaves = vec![runtime_resolved(findings.plan), accelerator_resolved(findings.plan)];
+    leaves.push(workloads_ready(findings, "WorkloadsReady", |component| component != ROUTER));
+    if findings.plan["components"][ROUTER].is_object() {
+        leaves.push(workloads_ready(findings, "RouterReady", |component| component == ROUTER));
+    }
     let ready = match leaves.iter().find(|leaf| leaf.state != State::True) {
-        Some(leaf) => Condition::new("Ready", false, leaf.reason.clone(), leaf.message.clone()),
-        None => Condition::new("Ready", true, "Ready", "every component is ready"),
+        Some(leaf) => Condition::new("Ready", false, leaf.reason.clone(), leaf.message.clone()).told_as(leaf.tone),
+        None => Reason::Ready.condition("Ready", true, "every component is ready"),
     };
-    leaves.into_iter().chain([ready]).collect()
+    leaves.into_iter().chain(decision_stale(findings)).chain([ready]).collect()
+}
+
+/// The component whose Pods only pass requests on.
+const ROUTER: &str = "router";
+
+fn decision_stale(findings: &Findings<'_>) -> Option<Condition> {
+    let better = findings.better?;
+    let name = meta(findings.service, "name");
+    let message = format!(
+        "now {} would be chosen; `ostler redecide inferenceservice/{name}` accepts it",
+        better["message"].as_str().unwrap_or("another runtime or class")
+    );
+    Some(Reason::BetterChoice.condition("DecisionStale", true, message))
 }
 
 /// The whole status that the operator writes.
-#[must_use]
-pub fn status(findings: &Findings<'_>, conditions: &[Condition], now: Timestamp) -> Value {
-    let Findings { service, plan, .. } = findings;
+fn status(findings: &Findings<'_>, conditions: &[Condition], decision: Value, now: Timestamp) -> Value {
+    let service = findings.service;
     let generation = generation(service);
+    let components = components(findings, &decision["reason"]);
     let mut status = json!({
         "observedGeneration": generation,
         "conditions": render(&service["status"]["conditions"], conditions, generation, now),
-        "decision": decision::record(service, plan),
+        "decision": decision,
     });
-    let components = components(findings);
-    if let Some(url) = ["router", "engine"].iter().find_map(|name| components.get(*name)?.get("url")) {
+    if let Some(url) = [ROUTER, "engine"].iter().find_map(|name| components.get(*name)?.get("url")) {
         status["url"] = url.clone();
     }
     if !components.is_empty() {
@@ -54,16 +85,20 @@ pub fn status(findings: &Findings<'_>, conditions: &[Condition], now: Timestamp)
     status
 }
 
-/// The status of a service that cannot even be read.
+/// What is told of a service that cannot be decided on: everything else in its status stays.
 #[must_use]
-pub fn unreadable(service: &Value, problem: &str, now: Timestamp) -> (Vec<Condition>, Value) {
-    let conditions = vec![Condition::new("Ready", false, "InvalidSpec", problem)];
+pub fn undecidable(service: &Value, reason: Reason, problem: &str, now: Timestamp) -> Report {
+    let conditions = vec![reason.condition("Ready", false, problem)];
+    let mut status = service["status"].clone();
     let generation = generation(service);
-    let status = json!({
-        "observedGeneration": generation,
-        "conditions": render(&service["status"]["conditions"], &conditions, generation, now),
-    });
-    (conditions, status)
+    if !status.is_object() {
+        status = json!({});
+    }
+    status["conditions"] = render(&service["status"]["conditions"], &conditions, generation, now);
+    if reason == Reason::InvalidSpec {
+        status["observedGeneration"] = generation.into();
+    }
+    Report { conditions, status, news: Vec::new() }
 }
 
 /// Reasons that are about classes although a runtime may be named.
@@ -83,40 +118,37 @@ const ACCELERATOR_REASONS: [&str; 12] = [
 ];
 
 fn runtime_resolved(plan: &Value) -> Condition {
-    let (reason, message) = told(plan);
+    let resolved = |message: String| Reason::Selected.condition("RuntimeResolved", true, message);
+    let name = plan["runtime"]["name"].as_str();
     if plan["feasible"] == true {
-        let name = plan["runtime"]["name"].as_str();
-        let message =
-            name.map_or_else(|| "the service brings its own engine".to_owned(), |name| format!("runtime {name}"));
-        return Condition::new("RuntimeResolved", true, "Selected", message);
+        return resolved(
+            name.map_or_else(|| "the service brings its own engine".to_owned(), |name| format!("runtime {name}")),
+        );
     }
-    if about_accelerators(plan) && plan["runtime"]["name"].is_string() {
-        return Condition::new("RuntimeResolved", true, "Selected", "a runtime fits; its accelerators do not");
+    if about_accelerators(plan) && name.is_some() {
+        return resolved("a runtime fits; its accelerators do not".to_owned());
     }
+    let (reason, message) = told(plan);
     Condition::new("RuntimeResolved", false, reason, message)
 }
 
 fn accelerator_resolved(plan: &Value) -> Condition {
+    const KIND: &str = "AcceleratorResolved";
     let (reason, message) = told(plan);
     if plan["feasible"] != true {
-        let code = if about_accelerators(plan) { reason } else { "RuntimeNotResolved" };
-        return Condition::new("AcceleratorResolved", false, code, message);
+        return match about_accelerators(plan) {
+            true => Condition::new(KIND, false, reason, message),
+            false => Reason::RuntimeNotResolved.condition(KIND, false, message),
+        };
     }
-    let classes: Vec<String> = plan["components"]
-        .as_object()
-        .into_iter()
-        .flatten()
+    let components = plan["components"].as_object().into_iter().flatten();
+    let classes: Vec<String> = components
         .filter_map(|(name, component)| Some(format!("{name} on {}", component["acceleratorClass"].as_str()?)))
         .collect();
-    if classes.is_empty() {
-        return Condition::new(
-            "AcceleratorResolved",
-            true,
-            "NotRequired",
-            "no component asks for an accelerator class",
-        );
+    match classes.is_empty() {
+        true => Reason::NotRequired.condition(KIND, true, "no component asks for an accelerator class"),
+        false => Reason::Selected.condition(KIND, true, classes.join(", ")),
     }
-    Condition::new("AcceleratorResolved", true, "Selected", classes.join(", "))
 }
 
 fn about_accelerators(plan: &Value) -> bool {
@@ -127,32 +159,37 @@ fn told(plan: &Value) -> (&str, &str) {
     (plan["reason"].as_str().unwrap_or("Undecided"), plan["message"].as_str().unwrap_or_default())
 }
 
-fn workloads_ready(findings: &Findings<'_>) -> Condition {
-    let not = |reason: &str, message: String| Condition::new("WorkloadsReady", false, reason, message);
+/// Of the workloads whose component `which` picks.
+fn workloads_ready(findings: &Findings<'_>, kind: &'static str, which: impl Fn(&str) -> bool) -> Condition {
     if findings.plan["feasible"] != true {
-        return not("NotPlanned", "nothing runs until a runtime and its accelerators are found".to_owned());
+        let message = "nothing runs until a runtime and its accelerators are found";
+        return Reason::NotPlanned.condition(kind, false, message);
     }
     if let Some((reason, message)) = obstacle(findings.applied) {
-        return not(reason, message);
+        return reason.condition(kind, false, message);
     }
-    match findings.workloads.iter().filter_map(why_not).min() {
-        Some(worst) => not(worst.code.as_str(), format!("{}: {}", worst.object, worst.message)),
-        None => Condition::new("WorkloadsReady", true, "AllReady", "every workload is ready"),
+    let component =
+        |wanted: &Wanted| wanted.planned["metadata"]["labels"]["component"].as_str().unwrap_or_default().to_owned();
+    let workloads = findings.workloads.iter().filter(|wanted| which(&component(wanted)));
+    match workloads.filter_map(why_not).min() {
+        Some(worst) => worst.reason().condition(kind, false, format!("{}: {}", worst.object, worst.message)),
+        None => Reason::AllReady.condition(kind, true, "every workload is ready"),
     }
 }
 
 /// An object that could not be made as planned.
 #[must_use]
-pub fn obstacle(applied: &[Applied]) -> Option<(&'static str, String)> {
+pub fn obstacle(applied: &[Applied]) -> Option<(Reason, String)> {
     applied.iter().find_map(|one| match &one.outcome {
         Outcome::Foreign(holder) => Some((
-            "ObjectNotOurs",
+            Reason::ObjectNotOurs,
             format!("{} belongs to {holder}; rename the service or delete that object", one.object),
         )),
-        Outcome::KindMissing => {
-            Some(("KindMissing", format!("the cluster does not serve {}; install it to run this service", one.kind)))
-        }
-        Outcome::Refused(message) => Some(("ObjectRefused", format!("{}: {message}", one.object))),
+        Outcome::KindMissing => Some((
+            Reason::KindMissing,
+            format!("the cluster does not serve {}; install it to run this service", one.kind),
+        )),
+        Outcome::Refused(message) => Some((Reason::ObjectRefused, format!("{}: {message}", one.object))),
         _ => None,
     })
 }
@@ -163,7 +200,7 @@ pub fn why_not(wanted: &Wanted) -> Option<Trouble> {
     match &wanted.live {
         Some(live) => trouble(&live.object, live.pods()),
         None => Some(Trouble {
-            code: crate::readiness::Code::Starting,
+            code: Code::Starting,
             object: cluster::object::describe(&wanted.planned),
             message: "not made yet".to_owned(),
             failed: false,
@@ -172,12 +209,12 @@ pub fn why_not(wanted: &Wanted) -> Option<Trouble> {
 }
 
 /// `status.components`: counts from the workloads, the class from the plan, the address from the planned Service.
-fn components(findings: &Findings<'_>) -> Map<String, Value> {
+fn components(findings: &Findings<'_>, reason: &Value) -> Map<String, Value> {
     let planned = findings.plan["components"].as_object().into_iter().flatten();
-    planned.map(|(name, choice)| (name.clone(), component(findings, name, choice))).collect()
+    planned.map(|(name, choice)| (name.clone(), component(findings, name, choice, reason))).collect()
 }
 
-fn component(findings: &Findings<'_>, name: &str, choice: &Value) -> Value {
+fn component(findings: &Findings<'_>, name: &str, choice: &Value, reason: &Value) -> Value {
     let label = |object: &Value| object["metadata"]["labels"]["component"] == name;
     let live: Vec<&Workload> = findings
         .workloads
@@ -191,13 +228,22 @@ fn component(findings: &Findings<'_>, name: &str, choice: &Value) -> Value {
         "readyReplicas": progress.iter().map(|one| one.ready).sum::<i64>(),
     });
     if let Some(class) = choice["acceleratorClass"].as_str() {
-        component["selectedAccelerator"] = json!({"acceleratorClass": class, "reason": "Selected"});
+        component["selectedAccelerator"] = selected(class, choice, reason);
     }
     let objects = findings.plan["objects"].as_array().into_iter().flatten();
     if let Some(url) = objects.filter(|object| object["kind"] == "Service" && label(object)).find_map(url) {
         component["url"] = url.into();
     }
     component
+}
+
+/// The class with what its Pods request, and the reason that the decision has.
+fn selected(class: &str, choice: &Value, reason: &Value) -> Value {
+    let mut selected = json!({"acceleratorClass": class, "reason": reason});
+    if let (Some(resource), Some(count)) = (choice["resource"].as_str(), choice["acceleratorsPerNode"].as_u64()) {
+        selected["resourceRequests"] = json!({resource: count.to_string()});
+    }
+    selected
 }
 
 /// The address of a Service inside the cluster.
@@ -241,8 +287,8 @@ mod tests {
     #[test]
     fn a_ready_service() {
         let (service, plan, workloads) = (service(), plan(), [wanted(1, vec![])]);
-        let findings = Findings { service: &service, plan: &plan, workloads: &workloads, applied: &[] };
-        let conditions = conditions(&findings);
+        let findings = Findings { service: &service, plan: &plan, better: None, workloads: &workloads, applied: &[] };
+        let Report { conditions, status, .. } = report(&findings, Timestamp::UNIX_EPOCH);
         assert_eq!(
             short(&conditions),
             [
@@ -252,7 +298,6 @@ mod tests {
                 "Ready=True Ready"
             ]
         );
-        let status = status(&findings, &conditions, Timestamp::UNIX_EPOCH);
         assert_eq!(status["url"], "http://chat-engine.n.svc.cluster.local:8080");
         assert_eq!(status["components"]["engine"]["readyReplicas"], 1);
         assert_eq!(status["components"]["engine"]["selectedAccelerator"]["acceleratorClass"], "h100");
@@ -260,12 +305,58 @@ mod tests {
         assert_eq!(status["observedGeneration"], 3);
     }
 
+    fn events(service: &Value, plan: &Value, workloads: &[Wanted]) -> (Vec<String>, Value) {
+        let report = report(&Findings { service, plan, better: None, workloads, applied: &[] }, Timestamp::UNIX_EPOCH);
+        let told = report.events(service);
+        let kind = |warning| if warning { "Warning" } else { "Normal" };
+        (told.iter().map(|one| format!("{} {}", kind(one.warning), one.reason)).collect(), report.status)
+    }
+
+    #[test]
+    fn a_normal_start_is_three_normal_events() {
+        let pod = |status: Value| json!({"metadata": {"name": "p"}, "status": status});
+        let starting = pod(json!({"phase": "Pending"}));
+        let probing = pod(json!({"phase": "Running", "containerStatuses": [{"name": "main", "ready": false}]}));
+        let (mut service, mut told) = (service(), Vec::new());
+        for (ready, pods) in
+            [(0, vec![]), (0, vec![starting.clone()]), (0, vec![probing]), (0, vec![starting]), (1, vec![])]
+        {
+            let (events, status) = events(&service, &plan(), &[wanted(ready, pods)]);
+            told.extend(events);
+            service["status"] = status;
+        }
+        assert_eq!(told, ["Normal Selected", "Normal Starting", "Normal Ready"]);
+    }
+
+    #[test]
+    fn what_cannot_be_served_is_one_warning_and_its_recovery_is_told() {
+        let refused = json!({"feasible": false, "reason": "NoCompatibleRuntime", "message": "none of 4"});
+        let mut service = service();
+        let (told, status) = events(&service, &refused, &[]);
+        assert_eq!(told, ["Warning NoCompatibleRuntime"]);
+        service["status"] = status;
+        assert_eq!(events(&service, &refused, &[]).0, [""; 0]);
+        assert_eq!(events(&service, &plan(), &[wanted(1, vec![])]).0, ["Normal Selected", "Normal Ready"]);
+    }
+
+    #[test]
+    fn a_better_choice_is_shown_while_there_is_one() {
+        let (service, plan, better) = (service(), plan(), json!({"message": "x on 1 × l40s"}));
+        let workloads = [wanted(1, vec![])];
+        let findings =
+            Findings { service: &service, plan: &plan, better: Some(&better), workloads: &workloads, applied: &[] };
+        let conditions = conditions(&findings);
+        assert_eq!(short(&conditions)[3..], ["DecisionStale=True BetterChoice", "Ready=True Ready"]);
+        assert!(conditions[3].message.contains("x on 1 × l40s") && conditions[3].message.contains("ostler redecide"));
+    }
+
     #[test]
     fn the_schedulers_words_reach_ready() {
         let pod = json!({"metadata": {"name": "p"}, "status": {"phase": "Pending", "conditions": [
             {"type": "PodScheduled", "status": "False", "message": "0/3 nodes are available"}]}});
         let (service, plan, workloads) = (service(), plan(), [wanted(0, vec![pod])]);
-        let conditions = conditions(&Findings { service: &service, plan: &plan, workloads: &workloads, applied: &[] });
+        let conditions =
+            conditions(&Findings { service: &service, plan: &plan, better: None, workloads: &workloads, applied: &[] });
         let ready = &conditions[3];
         assert_eq!(
             (ready.reason.as_str(), ready.message.as_str()),
@@ -277,7 +368,8 @@ mod tests {
     #[test]
     fn no_runtime() {
         let plan = json!({"feasible": false, "reason": "NoCompatibleRuntime", "message": "none of 4"});
-        let conditions = conditions(&Findings { service: &service(), plan: &plan, workloads: &[], applied: &[] });
+        let conditions =
+            conditions(&Findings { service: &service(), plan: &plan, better: None, workloads: &[], applied: &[] });
         assert_eq!(short(&conditions)[0], "RuntimeResolved=False NoCompatibleRuntime");
         assert_eq!(short(&conditions)[3], "Ready=False NoCompatibleRuntime");
     }
@@ -289,8 +381,13 @@ mod tests {
             kind: "Deployment".to_owned(),
             outcome: Outcome::Foreign("Job j".to_owned()),
         }];
-        let conditions =
-            conditions(&Findings { service: &service(), plan: &plan(), workloads: &[], applied: &applied });
+        let conditions = conditions(&Findings {
+            service: &service(),
+            plan: &plan(),
+            better: None,
+            workloads: &[],
+            applied: &applied,
+        });
         assert_eq!(conditions[3].reason, "ObjectNotOurs");
         assert!(conditions[3].message.starts_with("Deployment n/chat-engine belongs to Job j"));
     }

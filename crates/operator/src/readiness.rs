@@ -3,8 +3,11 @@
 //! Of many troubles the one that a person must act on first is told: an image that cannot be pulled before a crash,
 //! a crash before a Pod that finds no node, and plain starting last. Ties go to the first Pod by name.
 
+use cluster::Tone;
 use cluster::object::{describe, meta};
 use serde_json::Value;
+
+use crate::reason::Reason;
 
 /// Restarts after which a crashing Pod counts as failed rather than starting.
 const RESTARTS_TO_FAIL: i64 = 3;
@@ -102,6 +105,58 @@ impl Code {
             Code::RollingOut => "RollingOut",
         }
     }
+
+    /// A start that goes as it should is news; what a person must look at is a problem.
+    #[must_use]
+    pub fn tone(self) -> Tone {
+        match self {
+            Code::NotReadyYet | Code::Starting | Code::RollingOut => Tone::News,
+            Code::ImagePullFailed
+            | Code::ContainerCreateFailed
+            | Code::CrashLoop
+            | Code::PodFailed
+            | Code::PodsNotCreated
+            | Code::Unschedulable => Tone::Problem,
+        }
+    }
+
+    /// What it means, and what to do about it.
+    #[must_use]
+    pub fn explained(self) -> (&'static str, &'static str) {
+        match self {
+            Code::ImagePullFailed => (
+                "An image cannot be pulled.",
+                "Correct the image of runtime or service, or give the Pods a pull secret.",
+            ),
+            Code::ContainerCreateFailed => (
+                "A container cannot be made from its description.",
+                "The message names what is missing, often a ConfigMap or a Secret.",
+            ),
+            Code::CrashLoop => ("A container keeps ending.", "`kubectl logs POD --previous` tells why."),
+            Code::PodFailed => {
+                ("A Pod ended in failure.", "`kubectl describe pod POD` tells why; evictions pass by themselves.")
+            }
+            Code::PodsNotCreated => {
+                ("The workload's controller cannot make Pods.", "The message has its words, often a quota.")
+            }
+            Code::Unschedulable => {
+                ("No node takes a Pod.", "`ostler explain KIND/NAME` says what each node lacks and what would help.")
+            }
+            Code::NotReadyYet => ("A container runs and its probe does not succeed yet.", ""),
+            Code::Starting => ("A Pod is being set up.", ""),
+            Code::RollingOut => ("A new revision is being rolled out.", ""),
+        }
+    }
+}
+
+// === impl Trouble ===
+
+impl Trouble {
+    /// As the reason of a condition.
+    #[must_use]
+    pub fn reason(&self) -> Reason {
+        Reason::Workload(self.code)
+    }
 }
 
 /// Whether the Pod's `Ready` condition holds.
@@ -153,7 +208,11 @@ fn container_trouble(container: &Value) -> Option<Finding> {
     let waiting = &container["state"]["waiting"];
     let name = container["name"].as_str().unwrap_or_default();
     let detail = waiting["message"].as_str().map(|text| format!(": {text}")).unwrap_or_default();
-    match waiting["reason"].as_str()? {
+    let Some(reason) = waiting["reason"].as_str() else {
+        // Between two crashes it runs for a while: that is no recovery before it is ready.
+        return crashed_before(container).then(|| crash_loop(container, name));
+    };
+    match reason {
         "ErrImagePull" | "ImagePullBackOff" | "InvalidImageName" | "ErrImageNeverPull" => {
             let image = container["image"].as_str().unwrap_or_default();
             Some((Code::ImagePullFailed, format!("image {image} of container {name} cannot be pulled{detail}"), true))
@@ -164,6 +223,11 @@ fn container_trouble(container: &Value) -> Option<Finding> {
         }
         _ => None,
     }
+}
+
+fn crashed_before(container: &Value) -> bool {
+    let failed = |state: &Value| state["terminated"]["exitCode"].as_i64().is_some_and(|code| code != 0);
+    container["ready"] != true && (failed(&container["lastState"]) || failed(&container["state"]))
 }
 
 fn crash_loop(container: &Value, name: &str) -> Finding {
@@ -265,6 +329,9 @@ mod tests {
         false
     )]
     #[case::evicted(json!({"phase": "Failed", "reason": "Evicted", "message": "disk"}), "PodFailed", "Evicted: disk", true)]
+    #[case::up_again_after_a_crash(json!({"phase": "Running", "containerStatuses": [{"name": "main", "ready": false, "restartCount": 1,
+        "state": {"running": {}}, "lastState": {"terminated": {"exitCode": 1, "reason": "Error"}}}]}),
+        "CrashLoop", "container main ended with exit code 1 (Error) and was restarted 1 times; see its logs", false)]
     #[case::probing(json!({"phase": "Running", "containerStatuses": [{"name": "main", "ready": false, "state": {"running": {}}}]}),
         "NotReadyYet", "main runs and does not answer its readiness probe yet", false)]
     fn why_a_pod_is_not_ready(#[case] status: Value, #[case] code: &str, #[case] message: &str, #[case] failed: bool) {

@@ -3,13 +3,15 @@
 use cluster::apply::Applied;
 use cluster::conditions::render;
 use cluster::object::generation;
-use cluster::{Condition, State};
+use cluster::{Condition, State, Tone};
 use jiff::Timestamp;
 use serde_json::{Map, Value, json};
 
 use crate::ome_status::{obstacle, why_not};
-use crate::readiness::{Trouble, pod_ready};
+use crate::readiness::{Code, Trouble, pod_ready};
 use crate::readings::Wanted;
+use crate::reason::Reason;
+use crate::report::Report;
 
 /// Label that names the role of a workload and its Pods.
 const ROLE_NAME: &str = "fusioninfer.io/role-name";
@@ -60,9 +62,9 @@ pub fn roles(service: &Value) -> Vec<Role> {
     declared.filter(|role| role["componentType"] != "router").map(role).collect()
 }
 
-/// The conditions and the whole status.
+/// Everything to tell about the service.
 #[must_use]
-pub fn status(findings: &Findings<'_>, now: Timestamp) -> (Vec<Condition>, Value) {
+pub fn report(findings: &Findings<'_>, now: Timestamp) -> Report {
     let service = findings.service;
     let states: Vec<RoleState> = findings.roles.iter().map(|role| state(findings, role)).collect();
     let conditions = conditions(findings, &states);
@@ -79,7 +81,7 @@ pub fn status(findings: &Findings<'_>, now: Timestamp) -> (Vec<Condition>, Value
     if !components.is_empty() {
         status["components"] = Value::Object(components);
     }
-    (conditions, status)
+    Report { conditions, status, news: Vec::new() }
 }
 
 fn state(findings: &Findings<'_>, role: &Role) -> RoleState {
@@ -134,30 +136,25 @@ fn conditions(findings: &Findings<'_>, states: &[RoleState]) -> Vec<Condition> {
     let ready = made && states.iter().all(|one| one.ready >= one.desired);
     let worst = states.iter().filter_map(|one| one.trouble.as_ref()).min();
     let failed = worst.filter(|worst| worst.failed);
-    let (reason, message) = match worst {
-        _ if !made => (initialized.reason.clone(), initialized.message.clone()),
-        Some(worst) => (worst.code.as_str().to_owned(), format!("{}: {}", worst.object, worst.message)),
-        None => ("Starting".to_owned(), format!("ready replicas: {counts}")),
+    let (reason, message, tone) = match worst {
+        _ if !made => (initialized.reason.clone(), initialized.message.clone(), initialized.tone),
+        Some(worst) => {
+            (worst.code.as_str().to_owned(), format!("{}: {}", worst.object, worst.message), worst.code.tone())
+        }
+        None => (Code::Starting.as_str().to_owned(), format!("ready replicas: {counts}"), Tone::News),
     };
-    let plan_failed = findings.plan["feasible"] == false;
+    let unmet = |kind| Condition::new(kind, false, reason.clone(), message.clone()).told_as(tone);
+    let met = |kind, reason: &str| Condition::new(kind, true, reason, format!("ready replicas: {counts}"));
+    let ready = if ready { met("Ready", Reason::Ready.as_str()) } else { unmet("Ready") };
     vec![
         initialized,
-        if active {
-            Condition::new("Active", true, "MinimumReady", format!("ready replicas: {counts}"))
-        } else {
-            Condition::new("Active", false, reason.clone(), message.clone())
-        },
-        match failed {
+        if active { met("Active", "MinimumReady") } else { unmet("Active") },
+        match failed.is_some() || findings.plan["feasible"] == false {
             // Positive polarity does not hold here: the name is upstream's.
-            Some(_) => Condition::new("Failed", true, reason.clone(), message.clone()),
-            None if plan_failed => Condition::new("Failed", true, reason.clone(), message.clone()),
-            None => Condition::new("Failed", false, "NoFailure", "no component has failed"),
+            true => Condition::new("Failed", true, reason.clone(), message.clone()).told_as(Tone::Problem),
+            false => Condition::new("Failed", false, "NoFailure", "no component has failed").told_as(Tone::Consequence),
         },
-        if ready {
-            Condition::new("Ready", true, "Ready", format!("ready replicas: {counts}"))
-        } else {
-            Condition::new("Ready", false, reason, message)
-        },
+        ready,
     ]
 }
 
@@ -167,8 +164,9 @@ fn initialized(findings: &Findings<'_>) -> Condition {
         return Condition::new("Initialized", false, text("reason"), text("message"));
     }
     match obstacle(findings.applied) {
-        Some((reason, message)) => Condition::new("Initialized", false, reason, message),
-        None => Condition::new("Initialized", true, "ObjectsApplied", "every object of the service is applied"),
+        Some((reason, message)) => reason.condition("Initialized", false, message),
+        None => Condition::new("Initialized", true, "ObjectsApplied", "every object of the service is applied")
+            .told_as(Tone::Consequence),
     }
 }
 
@@ -200,7 +198,8 @@ mod tests {
         let roles = [Role { name: "w".to_owned(), replicas: 2, nodes: 4 }];
         let findings =
             Findings { service: &service, plan: &json!({"feasible": true}), roles: &roles, workloads, applied: &[] };
-        status(&findings, Timestamp::from_second(at).unwrap())
+        let Report { conditions, status, .. } = report(&findings, Timestamp::from_second(at).unwrap());
+        (conditions, status)
     }
 
     // spec: TOP-80

@@ -1,9 +1,8 @@
 //! The loop: changes go in, one reconcile after the other comes out.
 
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use cluster::conditions::transitions;
 use cluster::events::Recorder;
 use cluster::neighbours::{DEFINITIONS, served};
 use cluster::status::StatusWriter;
@@ -13,7 +12,9 @@ use serde_json::Value;
 use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 
-use crate::kinds::{BUILTIN, CLASS, DEFINED, MADE};
+use crate::kinds::{BUILTIN, CLASS, DEFINED, MADE, OURS};
+use crate::offer::{LeftOut, OFFERED, Offer};
+use crate::report::Report;
 use crate::wake::{self, Item};
 use crate::{MANAGER, Options};
 
@@ -28,22 +29,35 @@ pub struct Operator {
     pub(crate) applier: Applier,
     pub(crate) clock: Arc<dyn Clock>,
     pub(crate) accelerator_aware: bool,
+    pub(crate) events: Recorder,
+    pub(crate) offer: Mutex<Option<Arc<Offer>>>,
+    pub(crate) left_out: Mutex<Vec<LeftOut>>,
     statuses: StatusWriter,
-    events: Recorder,
 }
 
-/// Runs until `stop` is cancelled.
+/// Runs until `stop` is cancelled; with an election, whenever it is won.
 ///
 /// # Errors
 /// None at present: what the API server refuses is tried again. The type leaves room for start-up checks.
 pub async fn run(client: Client, options: Options, stop: CancellationToken) -> Result<(), Error> {
+    match &options.seat {
+        None => operate(client, &options, stop).await,
+        Some(seat) => {
+            let election = seat.election(client.clone(), options.clock.clone());
+            let led = election.lead(stop, |term| operate(client.clone(), &options, term)).await;
+            led.unwrap_or(Ok(()))
+        }
+    }
+}
+
+async fn operate(client: Client, options: &Options, stop: CancellationToken) -> Result<(), Error> {
     let stores = Stores::new(MANAGER);
     let (mut watches, mut changes) = Watches::new(client.clone(), stores.clone(), stop.clone());
     watches.start(DEFINITIONS);
     for kind in BUILTIN {
         watches.start(*kind);
     }
-    let operator = Operator::new(client, stores, &options);
+    let operator = Operator::new(client, stores, options);
     let mut queue = Queue::default();
     while !stop.is_cancelled() {
         operator.take_changes(&mut watches, &mut changes, &mut queue);
@@ -66,6 +80,8 @@ impl Operator {
             events: Recorder::new(client, options.clock.clone(), CONTROLLER),
             clock: options.clock.clone(),
             accelerator_aware: options.accelerator_aware,
+            offer: Mutex::default(),
+            left_out: Mutex::default(),
             stores,
         }
     }
@@ -78,7 +94,11 @@ impl Operator {
     }
 
     fn take(&self, change: &Change, watches: &mut Watches, queue: &mut Queue<Item>) {
+        if wake::alters_offer(change) {
+            self.forget_offer();
+        }
         match change {
+            Change::Synced(DEFINITIONS) => self.name_missing(),
             Change::Synced(kind) => self.appeared(*kind, queue),
             Change::Object { kind: DEFINITIONS, .. } => self.follow_definitions(watches, queue),
             Change::Object { .. } => wake::items(&self.stores, change).into_iter().for_each(|item| queue.add(item)),
@@ -90,16 +110,32 @@ impl Operator {
         if kind == CLASS {
             queue.add(Item::Classes);
         }
-        if MADE.contains(&kind) {
+        if MADE.contains(&kind) || OFFERED.contains(&kind) || BUILTIN.contains(&kind) {
             wake::all_services(&self.stores).into_iter().for_each(|item| queue.add(item));
+        }
+    }
+
+    /// Without our own definitions there is nothing to do; they may come any time.
+    fn name_missing(&self) {
+        let missing: Vec<String> =
+            OURS.iter().filter(|kind| !served(&self.stores, **kind)).map(Kind::resource).collect();
+        if !missing.is_empty() {
+            tracing::warn!(
+                "the cluster does not serve {}; apply the definitions: ostler crds | kubectl apply --server-side -f -",
+                missing.join(", ")
+            );
         }
     }
 
     fn follow_definitions(&self, watches: &mut Watches, queue: &mut Queue<Item>) {
         for kind in DEFINED {
             if served(&self.stores, *kind) {
-                watches.start(*kind);
-            } else {
+                if watches.start(*kind) && self.stores.synced(DEFINITIONS) {
+                    tracing::info!("{} is served now", kind.resource());
+                }
+            } else if watches.runs(*kind) {
+                tracing::warn!("{} is no longer served; what needs it waits", kind.resource());
+                self.forget_offer();
                 for gone in watches.end(*kind) {
                     wake::items(&self.stores, &gone).into_iter().for_each(|item| queue.add(item));
                 }
@@ -130,6 +166,7 @@ impl Operator {
     async fn visit(&self, item: Item, queue: &mut Queue<Item>) {
         let result = match &item {
             Item::Classes => self.reconcile_classes().await,
+            Item::Offer => self.tell_left_out().await,
             Item::Service(kind, key) => self.reconcile_service(*kind, key).await,
         };
         match result {
@@ -151,10 +188,16 @@ impl Operator {
         conditions: &[Condition],
         status: &Value,
     ) -> Result<(), Error> {
-        if !self.statuses.publish(kind, object, status).await? {
+        let report = Report { conditions: conditions.to_vec(), status: status.clone(), news: Vec::new() };
+        self.tell_all(kind, object, &report).await
+    }
+
+    /// Likewise, with what else is worth an event.
+    pub(crate) async fn tell_all(&self, kind: Kind, object: &Value, report: &Report) -> Result<(), Error> {
+        if !self.statuses.publish(kind, object, &report.status).await? {
             return Ok(());
         }
-        for transition in transitions(&object["status"]["conditions"], conditions) {
+        for transition in report.events(object) {
             if let Err(error) = self.events.publish(object, "Reconcile", &transition).await {
                 tracing::warn!(error = %chain(&error), "event was lost");
             }

@@ -1,11 +1,18 @@
 //! Services of both kinds: read, think, act, tell.
 
+use std::sync::Arc;
+
 use cluster::apply::Convergence;
 use cluster::object::terminating;
-use cluster::{Condition, Error, Key, Kind};
+use cluster::{Error, Key, Kind};
+use plan::{Service, Snapshot};
 use serde_json::Value;
 
+use crate::choice::{self, Choice};
 use crate::kinds::ROLES_SERVICE;
+use crate::offer::document;
+use crate::reason::Reason;
+use crate::report::Report;
 use crate::{Operator, ome_status, readings, roles_status};
 
 impl Operator {
@@ -13,17 +20,52 @@ impl Operator {
     /// nothing: everything it owned is collected with it.
     pub(crate) async fn reconcile_service(&self, kind: Kind, key: &Key) -> Result<(), Error> {
         let Some(service) = self.stores.get(kind, key).filter(|service| !terminating(service)) else { return Ok(()) };
-        let plan = match self.plan(kind, &service) {
-            Ok(plan) => plan,
+        let unread = if kind == ROLES_SERVICE { Vec::new() } else { self.not_read() };
+        if !unread.is_empty() {
+            return self.wait_for_cluster(kind, &service, &unread).await;
+        }
+        let choice = match self.choose(kind, &service) {
+            Ok(choice) => choice,
             Err(problem) => {
-                let (conditions, status) = ome_status::unreadable(&service, &problem, self.clock.now());
-                return self.tell(kind, &service, &conditions, &status).await;
+                let report = ome_status::undecidable(&service, Reason::InvalidSpec, &problem, self.clock.now());
+                return self.tell_all(kind, &service, &report).await;
             }
         };
-        let outcome = self.act(&service, &plan).await?;
-        let (conditions, status) = self.findings(kind, &service, &plan, &outcome);
-        self.tell(kind, &service, &conditions, &status).await?;
+        let outcome = self.act(&service, &choice.plan).await?;
+        let report = self.report(kind, &service, &choice, &outcome);
+        self.tell_all(kind, &service, &report).await?;
         outcome.refusal.map_or(Ok(()), Err)
+    }
+
+    /// Deciding on half a cluster would end engines that work. What was told before stays; a new service hears why.
+    async fn wait_for_cluster(&self, kind: Kind, service: &Value, unread: &[String]) -> Result<(), Error> {
+        if service["status"]["conditions"].is_array() {
+            return Ok(());
+        }
+        let problem = format!("{} cannot be read yet, and decisions depend on them", unread.join(", "));
+        let report = ome_status::undecidable(service, Reason::ClusterNotRead, &problem, self.clock.now());
+        self.tell_all(kind, service, &report).await
+    }
+
+    /// The plan to follow.
+    ///
+    /// # Errors
+    /// What makes the service unreadable, in words for a condition.
+    fn choose(&self, kind: Kind, service: &Arc<Value>) -> Result<Choice, String> {
+        let read = Service::read(&document(kind, service)).map_err(|error| match &error.path {
+            Some(path) => format!("{path}: {}", error.cause),
+            None => error.cause.clone(),
+        })?;
+        let read = read.ok_or_else(|| format!("{} is not a service", service["kind"]))?;
+        // Role-based services choose nothing: what is on offer plays no part.
+        if kind == ROLES_SERVICE {
+            return choice::choose(&Snapshot::default(), service, &read).map_err(|error| error.to_string());
+        }
+        let offer = self.offer();
+        let choice = choice::choose(&offer.snapshot, service, &read);
+        let mut choice = choice.map_err(|error| error.to_string())?;
+        offer.account(service, &mut choice.plan);
+        Ok(choice)
     }
 
     /// A service that cannot be planned keeps what it runs: a mistake in an edit must not end a working engine.
@@ -35,20 +77,17 @@ impl Operator {
         self.applier.converge(service, objects).await
     }
 
-    fn findings(&self, kind: Kind, service: &Value, plan: &Value, outcome: &Convergence) -> (Vec<Condition>, Value) {
+    fn report(&self, kind: Kind, service: &Value, choice: &Choice, outcome: &Convergence) -> Report {
+        let plan = &choice.plan;
         let planned = plan["objects"].as_array().map(Vec::as_slice).unwrap_or_default();
         let workloads = readings::workloads(&self.stores, service, planned);
         let (applied, now) = (outcome.applied.as_slice(), self.clock.now());
         if kind == ROLES_SERVICE {
             let roles = roles_status::roles(service);
-            return roles_status::status(
-                &roles_status::Findings { service, plan, roles: &roles, workloads: &workloads, applied },
-                now,
-            );
+            let findings = roles_status::Findings { service, plan, roles: &roles, workloads: &workloads, applied };
+            return roles_status::report(&findings, now);
         }
-        let findings = ome_status::Findings { service, plan, workloads: &workloads, applied };
-        let conditions = ome_status::conditions(&findings);
-        let status = ome_status::status(&findings, &conditions, now);
-        (conditions, status)
+        let better = choice.better.as_ref();
+        ome_status::report(&ome_status::Findings { service, plan, better, workloads: &workloads, applied }, now)
     }
 }

@@ -11,6 +11,8 @@ use crate::kinds::{CLASS, CLUSTER_MODEL, CLUSTER_RUNTIME, MODEL, NODE, OME_SERVI
 pub enum Item {
     /// The status of every accelerator class.
     Classes,
+    /// News of objects that cannot be read.
+    Offer,
     /// One service of either kind.
     Service(Kind, Key),
 }
@@ -27,10 +29,12 @@ pub fn items(stores: &Stores, change: &Change) -> Vec<Item> {
     match *kind {
         OME_SERVICE | ROLES_SERVICE => service(stores, *kind, key, old, new),
         POD => pod(old, new),
-        NODE if differ(old, new, node_facts) => [vec![Item::Classes], services(stores, waiting)].concat(),
-        CLASS if differ(old, new, written) => [vec![Item::Classes], services(stores, |_| true)].concat(),
-        CLASS if differ(old, new, free) => services(stores, waiting),
-        RUNTIME | CLUSTER_RUNTIME | MODEL | CLUSTER_MODEL if differ(old, new, written) => services(stores, |_| true),
+        NODE if differ(old, new, node_facts) => [vec![Item::Classes], services(stores, |_| true)].concat(),
+        CLASS if differ(old, new, written) => [vec![Item::Classes, Item::Offer], services(stores, |_| true)].concat(),
+        CLASS if freed(old, new) => services(stores, waiting),
+        RUNTIME | CLUSTER_RUNTIME | MODEL | CLUSTER_MODEL if differ(old, new, written) => {
+            [vec![Item::Offer], services(stores, |_| true)].concat()
+        }
         NODE | CLASS | RUNTIME | CLUSTER_RUNTIME | MODEL | CLUSTER_MODEL => Vec::new(),
         _ => [old, new].into_iter().flatten().filter_map(owner).take(1).collect(),
     }
@@ -43,11 +47,29 @@ pub fn all_services(stores: &Stores) -> Vec<Item> {
     services(stores, |_| true).into_iter().chain(roles).collect()
 }
 
-/// A service that goes frees what it was to get; its own status is our own news.
+/// Whether `change` may alter what services choose from.
+#[must_use]
+pub fn alters_offer(change: &Change) -> bool {
+    let Change::Object { kind, old, new, .. } = change else { return true };
+    let (old, new) = (old.as_deref(), new.as_deref());
+    match *kind {
+        NODE => differ(old, new, node_facts),
+        POD => differ(old, new, occupies),
+        CLASS | RUNTIME | CLUSTER_RUNTIME | MODEL | CLUSTER_MODEL => differ(old, new, written),
+        _ => false,
+    }
+}
+
+/// A service that goes, or chooses otherwise, lets go of what it was promised; the rest of its status is our own news.
 fn service(stores: &Stores, kind: Kind, key: &Key, old: Option<&Value>, new: Option<&Value>) -> Vec<Item> {
+    let own = Item::Service(kind, key.clone());
+    let others = || services(stores, waiting).into_iter().filter(|item| *item != own).collect::<Vec<_>>();
+    let promised = |service: &Value| service["status"]["decision"]["components"].clone();
+    let let_go = old.is_some_and(|old| promised(old).is_object()) && differ(old, new, promised);
     match new {
         None => services(stores, waiting),
-        Some(_) if differ(old, new, written) => vec![Item::Service(kind, key.clone())],
+        Some(_) if differ(old, new, written) => vec![own],
+        Some(_) if let_go => others(),
         Some(_) => Vec::new(),
     }
 }
@@ -75,14 +97,17 @@ fn owner(object: &Value) -> Option<Item> {
     Some(Item::Service(kind, Key::new(meta(object, "namespace"), reference["name"].as_str()?)))
 }
 
-/// The `ome.io` services for which `which` holds: only these choose among runtimes and classes.
+/// The `ome.io` services for which `which` holds, the oldest first: only these choose among runtimes and classes, and
+/// who has waited longest chooses first.
 fn services(stores: &Stores, which: impl Fn(&Value) -> bool) -> Vec<Item> {
-    let found = stores.list(OME_SERVICE).into_iter().filter(|object| which(object));
-    found.map(|object| Item::Service(OME_SERVICE, Key::of(&object))).collect()
+    let mut found: Vec<_> = stores.list(OME_SERVICE).into_iter().filter(|object| which(object)).collect();
+    found.sort_by(|one, other| meta(one, "creationTimestamp").cmp(meta(other, "creationTimestamp")));
+    found.iter().map(|object| Item::Service(OME_SERVICE, Key::of(object))).collect()
 }
 
 /// Not ready: a better or a first choice may have become possible.
-fn waiting(service: &Value) -> bool {
+#[must_use]
+pub fn waiting(service: &Value) -> bool {
     cluster::conditions::find(&service["status"]["conditions"], "Ready").is_none_or(|ready| ready["status"] != "True")
 }
 
@@ -102,8 +127,11 @@ fn written(object: &Value) -> [Value; 5] {
         .unwrap_or_default()
 }
 
-fn free(class: &Value) -> [Value; 3] {
-    ["nodes", "totalAccelerators", "availableAccelerators"].map(|name| class["status"][name].clone())
+/// Whether a class has more to give than before, or other nodes. What is taken concerns nobody who waits.
+fn freed(old: Option<&Value>, new: Option<&Value>) -> bool {
+    let number = |class: Option<&Value>| class.and_then(|class| class["status"]["availableAccelerators"].as_i64());
+    let rest = |class: &Value| ["nodes", "totalAccelerators"].map(|name| class["status"][name].clone());
+    number(new) > number(old) || differ(old, new, rest)
 }
 
 /// Everything of a node that the inventory reads; the kubelet's heartbeat is not among it.
@@ -119,7 +147,8 @@ fn node_facts(node: &Value) -> [Value; 5] {
 }
 
 /// The node that the Pod occupies, until it has ended.
-fn occupies(pod: &Value) -> Option<String> {
+#[must_use]
+pub fn occupies(pod: &Value) -> Option<String> {
     let ended = matches!(pod["status"]["phase"].as_str(), Some("Succeeded" | "Failed"));
     pod["spec"]["nodeName"].as_str().filter(|_| !ended).map(str::to_owned)
 }
@@ -153,6 +182,7 @@ mod tests {
             .iter()
             .map(|item| match item {
                 Item::Classes => name("classes"),
+                Item::Offer => name("offer"),
                 Item::Service(_, key) => key.name.as_str(),
             })
             .collect()
@@ -168,7 +198,7 @@ mod tests {
         let beat = change(NODE, node(json!({"gpu": "a"}), "1"), node(json!({"gpu": "a"}), "2"));
         assert!(items(&stores(), &beat).is_empty());
         let label = change(NODE, node(json!({"gpu": "a"}), "1"), node(json!({"gpu": "b"}), "2"));
-        assert_eq!(names(&items(&stores(), &label)), ["classes", "waits"]);
+        assert_eq!(names(&items(&stores(), &label)), ["classes", "done", "waits"]);
     }
 
     #[test]
@@ -177,10 +207,15 @@ mod tests {
         assert_eq!(names(&items(&stores(), &change(CLASS, class(1, "a"), class(2, "a")))), ["waits"]);
         assert_eq!(
             names(&items(&stores(), &change(CLASS, class(1, "a"), class(1, "b")))),
-            ["classes", "done", "waits"]
+            ["classes", "offer", "done", "waits"]
         );
+        // What is taken concerns nobody who waits.
+        assert!(items(&stores(), &change(CLASS, class(2, "a"), class(1, "a"))).is_empty());
         let runtime = |spec: &str| json!({"metadata": {"name": "r"}, "spec": {"image": spec}});
-        assert_eq!(names(&items(&stores(), &change(CLUSTER_RUNTIME, Value::Null, runtime("a")))), ["done", "waits"]);
+        assert_eq!(
+            names(&items(&stores(), &change(CLUSTER_RUNTIME, Value::Null, runtime("a")))),
+            ["offer", "done", "waits"]
+        );
     }
 
     #[test]
@@ -188,6 +223,27 @@ mod tests {
         let service = |phase: &str| json!({"metadata": {"namespace": "n", "name": "done", "resourceVersion": phase}, "status": {"p": phase}});
         assert!(items(&stores(), &change(OME_SERVICE, service("1"), service("2"))).is_empty());
         assert_eq!(names(&items(&stores(), &change(OME_SERVICE, service("1"), Value::Null))), ["waits"]);
+    }
+
+    #[test]
+    fn a_service_that_chooses_otherwise_lets_go_of_what_it_was_promised() {
+        let service = |class: &str| {
+            json!({"metadata": {"namespace": "n", "name": "done"},
+            "status": {"decision": {"components": {"engine": {"acceleratorClass": class}}}}})
+        };
+        assert_eq!(names(&items(&stores(), &change(OME_SERVICE, service("a"), service("b")))), ["waits"]);
+        let undecided = json!({"metadata": {"namespace": "n", "name": "done"}});
+        assert!(items(&stores(), &change(OME_SERVICE, undecided, service("b"))).is_empty());
+    }
+
+    #[test]
+    fn who_has_waited_longest_chooses_first() {
+        let stores = Stores::new("us");
+        for (name, created) in [("a", "2026-01-02T00:00:00Z"), ("b", "2026-01-01T00:00:00Z")] {
+            let object = json!({"metadata": {"namespace": "n", "name": name, "creationTimestamp": created}});
+            let _ = stores.accept(OME_SERVICE, Event::Apply(object));
+        }
+        assert_eq!(names(&all_services(&stores)), ["b", "a"]);
     }
 
     #[test]

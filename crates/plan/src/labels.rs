@@ -28,6 +28,13 @@ pub const WORKER_INDEX: &str = "leaderworkerset.sigs.k8s.io/worker-index";
 /// Label on a service that its workloads carry too, so that Kueue queues them.
 pub const KUEUE_QUEUE: &str = "kueue.x-k8s.io/queue-name";
 
+/// Annotation on a service: its choice is to be taken again, once for each value.
+pub const REDECIDE: &str = "ome.io/redecide";
+/// Field of `status.decision`: the value of [`REDECIDE`] that it answers.
+pub const REDECIDED: &str = "redecided";
+/// Field of `status.decision`: the service has been ready by this choice, so it stays in force.
+pub const SERVED: &str = "served";
+
 /// Prefixes that a user's pod template may not use: their keys are how pods are found.
 pub const RESERVED: &[&str] = &["fusioninfer.io/", "leaderworkerset.sigs.k8s.io/"];
 

@@ -69,10 +69,19 @@ pub fn plan(snapshot: &Snapshot) -> Plan {
     Plan { kind: "Plan", services: snapshot.services.iter().map(|service| plan_service(snapshot, service)).collect() }
 }
 
-/// Plans one service. Pure: the same snapshot gives the same bytes, offline and in the operator.
+/// Plans one service. Pure: the same snapshot gives the same bytes, offline and in the operator. The choice in force is
+/// kept.
 pub fn plan_service(snapshot: &Snapshot, service: &Service) -> ServicePlan {
     match service {
-        Service::Ome(service) => ome_service(snapshot, service),
+        Service::Ome(service) => ome_service(snapshot, service, incumbent(service).as_ref()),
+        Service::Roles(service) => role_service(snapshot, service),
+    }
+}
+
+/// Plans one service as if nothing were chosen yet.
+pub fn plan_service_anew(snapshot: &Snapshot, service: &Service) -> ServicePlan {
+    match service {
+        Service::Ome(service) => ome_service(snapshot, service, None),
         Service::Roles(service) => role_service(snapshot, service),
     }
 }
@@ -170,7 +179,7 @@ fn role_service(snapshot: &Snapshot, service: &fusioninfer::InferenceService) ->
     plan
 }
 
-fn ome_service(snapshot: &Snapshot, service: &ome::InferenceService) -> ServicePlan {
+fn ome_service(snapshot: &Snapshot, service: &ome::InferenceService, incumbent: Option<&Incumbent>) -> ServicePlan {
     let owner = owner(service, ome::API_VERSION);
     let plan = ServicePlan::of(&owner);
     let model = model_of(snapshot, service, &owner);
@@ -183,7 +192,7 @@ fn ome_service(snapshot: &Snapshot, service: &ome::InferenceService) -> ServiceP
         }
     };
     let (supply, unreadable) = supply(snapshot, &owner);
-    let mut decision = decide::decide(&demand, &supply, incumbent(service).as_ref());
+    let mut decision = decide::decide(&demand, &supply, incumbent);
     decision.warnings.extend(unreadable);
     let plan = plan.decided(&decision);
     if !decision.feasible {
@@ -208,14 +217,18 @@ fn model_of<'s>(snapshot: &'s Snapshot, service: &ome::InferenceService, owner: 
     snapshot.model(&owner.namespace, &model.name, model.kind.as_deref())
 }
 
-/// The choice in force: a ready service keeps it, whatever ranks higher now.
+/// The choice in force: a service that serves, or has served, by its choice keeps it, whatever ranks higher now. An edit
+/// of the service asks for a new decision, and so does a person by the annotation [`labels::REDECIDE`].
 fn incumbent(service: &ome::InferenceService) -> Option<Incumbent> {
     let status = service.status.as_ref()?;
+    let recorded = status.decision.as_ref()?;
     let ready = status.conditions.iter().any(|condition| condition.type_ == "Ready" && condition.status == "True");
-    // An edit of the service asks for a new decision.
+    let served = recorded[labels::SERVED] == true;
     let current = status.observed_generation == service.metadata.generation;
-    let recorded = || serde_json::from_value::<Decision>(status.decision.clone()?).ok();
-    (ready && current).then(recorded).flatten().as_ref().and_then(Incumbent::of)
+    let asked = service.metadata.annotations.as_ref().and_then(|all| all.get(labels::REDECIDE));
+    let answered = asked.is_none_or(|asked| recorded[labels::REDECIDED] == asked.as_str());
+    let decision = || serde_json::from_value::<Decision>(recorded.clone()).ok();
+    ((ready || served) && current && answered).then(decision).flatten().as_ref().and_then(Incumbent::of)
 }
 
 /// Everything on offer, and what is left out because it cannot be read: one broken runtime does not stop the others.

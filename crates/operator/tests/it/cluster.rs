@@ -37,29 +37,25 @@ pub(crate) struct World {
 impl World {
     /// Our kinds, the catalogue, one H100 node, and the operator; LeaderWorkerSet only if asked for.
     pub(crate) async fn start(leader_worker_set: bool) -> World {
-        let ports = Ports {
-            clock: Arc::new(SystemClock),
-            random: Arc::new(SystemRandom),
-            admission: Arc::new(AdmitAll),
-            runner: Arc::new(NoRunner),
-            network: Arc::new(Loopback),
-        };
-        let server = Server::new(&ports);
-        for definition in api::crds() {
-            server.create("customresourcedefinitions.apiextensions.k8s.io", definition).unwrap();
-        }
+        let server = bare();
         server.create("nodes", node()).unwrap();
         for (resource, text) in CATALOGUE {
             for document in api::manifest::read("catalogue", text).unwrap() {
                 server.create(resource, document.value).unwrap();
             }
         }
-        let stop = CancellationToken::new();
-        let world = World { server, writes: Arc::default(), _stop: stop.clone().drop_guard() };
+        let world = World::on(server, operator::Options::default());
         if leader_worker_set {
             world.install_leader_worker_set();
         }
-        tokio::spawn(operator::run(world.client(), operator::Options::default(), stop));
+        world
+    }
+
+    /// Our kinds and the operator, and what `server` holds already.
+    pub(crate) fn on(server: Server, options: operator::Options) -> World {
+        let stop = CancellationToken::new();
+        let world = World { server, writes: Arc::default(), _stop: stop.clone().drop_guard() };
+        tokio::spawn(operator::run(world.client(), options, stop));
         world
     }
 
@@ -122,6 +118,27 @@ impl World {
             "updatedReplicas": replicas, "readyReplicas": replicas, "availableReplicas": replicas});
         self.server.update_status("deployments.apps", object).unwrap();
     }
+}
+
+/// An API server with our kinds and nothing else.
+pub(crate) fn bare() -> Server {
+    with_definitions(api::crds())
+}
+
+/// An API server with these definitions.
+pub(crate) fn with_definitions(definitions: Vec<Value>) -> Server {
+    let ports = Ports {
+        clock: Arc::new(SystemClock),
+        random: Arc::new(SystemRandom),
+        admission: Arc::new(AdmitAll),
+        runner: Arc::new(NoRunner),
+        network: Arc::new(Loopback),
+    };
+    let server = Server::new(&ports);
+    for definition in definitions {
+        server.create("customresourcedefinitions.apiextensions.k8s.io", definition).unwrap();
+    }
+    server
 }
 
 fn node() -> Value {

@@ -4,6 +4,11 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
 mod cluster;
+mod election;
+mod fleet;
+mod redecision;
+mod selection;
+mod telling;
 
 use std::sync::atomic::Ordering;
 
@@ -51,7 +56,10 @@ async fn five_lines_become_objects_and_a_decision() {
     world.ready("chat-engine");
     let decided = service["status"]["decision"].clone();
     let service = world.condition(SERVICES, "chat", "Ready", "True").await;
-    assert_eq!(service["status"]["decision"], decided);
+    for kept in ["message", "runtime", "components", "candidates"] {
+        assert_eq!(service["status"]["decision"][kept], decided[kept]);
+    }
+    assert_eq!(service["status"]["decision"]["served"], true);
 }
 
 #[tokio::test]

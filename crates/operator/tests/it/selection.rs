@@ -1,0 +1,110 @@
+//! Which runtime and which class, in a cluster.
+
+use std::sync::Arc;
+
+use rstest::rstest;
+use serde_json::{Value, json};
+
+use crate::cluster::{SERVICES, World, bare, five_lines};
+use crate::fleet::{self, NAMESPACED_RUNTIMES, RUNTIMES, class_of, furnish};
+
+async fn decided(world: &World, service: Value) -> Arc<Value> {
+    let name = service["metadata"]["name"].as_str().unwrap().to_owned();
+    world.server.create(SERVICES, service).unwrap();
+    world.condition(SERVICES, &name, "RuntimeResolved", "True").await
+}
+
+fn runtime_of(service: &Value) -> (&Value, &Value) {
+    let runtime = &service["status"]["decision"]["runtime"];
+    (&runtime["name"], &runtime["scope"])
+}
+
+/// Story 1: nothing but a model, with and without the runtime's name.
+// spec: ACC-98
+// spec: RT-51
+#[rstest]
+#[case::automatic(None)]
+#[case::named(Some("any"))]
+#[tokio::test]
+async fn a_model_is_enough(#[case] runtime: Option<&str>) {
+    let server = bare();
+    furnish(&server, &[("big", "80Gi", "5")]);
+    let world = World::on(server, operator::Options::default());
+    let mut service = five_lines("llama-7b", "small");
+    if let Some(name) = runtime {
+        service["spec"]["runtime"] = json!({"name": name});
+    }
+    let service = decided(&world, service).await;
+    assert_eq!((runtime_of(&service).0, class_of(&service)), (&json!("any"), &json!("big")));
+    let deployment = world.server.get("deployments.apps", "default", "llama-7b-engine").unwrap();
+    assert_eq!(deployment["spec"]["template"]["spec"]["containers"][0]["image"], "example.com/any:1");
+    let accelerator = &service["status"]["components"]["engine"]["selectedAccelerator"];
+    assert_eq!(accelerator["resourceRequests"], json!({"nvidia.com/gpu": "1"}));
+}
+
+// spec: RT-46
+// spec: RT-47
+#[tokio::test]
+async fn a_named_runtime_is_of_the_namespace_before_the_cluster_and_never_of_another() {
+    let server = bare();
+    furnish(&server, &[("big", "80Gi", "5")]);
+    server
+        .create("namespaces", json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "other"}}))
+        .unwrap();
+    server.create(NAMESPACED_RUNTIMES, fleet::namespaced("any", "other")).unwrap();
+    let world = World::on(server, operator::Options::default());
+    let named = |name: &str| {
+        let mut service = five_lines(name, "small");
+        service["spec"]["runtime"] = json!({"name": "any"});
+        service
+    };
+    assert_eq!(runtime_of(decided(&world, named("one")).await.as_ref()), (&json!("any"), &json!("Cluster")));
+    world.server.create(NAMESPACED_RUNTIMES, fleet::namespaced("any", "default")).unwrap();
+    assert_eq!(runtime_of(decided(&world, named("two")).await.as_ref()), (&json!("any"), &json!("Namespace")));
+}
+
+// spec: RT-75
+#[tokio::test]
+async fn of_equal_runtimes_the_newest_is_taken() {
+    let server = bare();
+    furnish(&server, &[("big", "80Gi", "5")]);
+    server.delete(RUNTIMES, "", "any", None).unwrap();
+    for name in ["one", "two", "three"] {
+        server.create(RUNTIMES, fleet::runtime(name)).unwrap();
+    }
+    // All were made within one second or so: by time, then by name, and the same again for the next service.
+    let world = World::on(server, operator::Options::default());
+    let first = decided(&world, five_lines("one", "small")).await;
+    let second = decided(&world, five_lines("two", "small")).await;
+    assert_eq!(runtime_of(&first), runtime_of(&second));
+    let newest = world.server.list(RUNTIMES).into_iter().max_by_key(|runtime| {
+        let text = |field: &str| runtime["metadata"][field].as_str().unwrap_or_default().to_owned();
+        (text("creationTimestamp"), std::cmp::Reverse(text("name")))
+    });
+    assert_eq!(runtime_of(&first).0, &newest.unwrap()["metadata"]["name"]);
+}
+
+/// Each layer names another class; taking the upper one away reveals the next.
+// spec: ACC-67
+#[tokio::test]
+async fn annotation_over_service_over_runtime() {
+    let server = bare();
+    furnish(&server, &[("a", "80Gi", "1"), ("b", "80Gi", "2"), ("c", "80Gi", "3")]);
+    let mut runtime = (*server.get(RUNTIMES, "", "any").unwrap()).clone();
+    runtime["spec"]["acceleratorRequirements"]["preferenceOrder"] = json!([{"class": "c", "score": 90}]);
+    server.update(RUNTIMES, runtime).unwrap();
+    let world = World::on(server, operator::Options::default());
+    let mut service = fleet::service("chat", "small");
+    service["metadata"]["annotations"] = json!({"ome.io/accelerator-class": "a"});
+    service["spec"]["acceleratorSelector"]["preferredClasses"] = json!(["b"]);
+    assert_eq!(class_of(decided(&world, service).await.as_ref()), "a");
+    let on = |class: &'static str| {
+        world.until(class, move |server| {
+            server.get(SERVICES, "default", "chat").filter(|found| class_of(found) == class)
+        })
+    };
+    world.edit(SERVICES, "chat", |service| service["metadata"]["annotations"] = json!({}));
+    on("b").await;
+    world.edit(SERVICES, "chat", |service| service["spec"]["acceleratorSelector"] = json!({"strategy": "cost"}));
+    on("c").await;
+}
