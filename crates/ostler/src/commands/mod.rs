@@ -8,6 +8,7 @@ mod gateway;
 mod lint;
 mod operator;
 mod plan;
+mod redecide;
 mod up;
 
 use std::io;
@@ -29,6 +30,8 @@ pub(crate) enum Command {
     Plan(plan::PlanArgs),
     /// Why a live object is not ready, and what would help
     Explain(explain::ExplainArgs),
+    /// Accept what would be chosen today for a service that keeps its choice
+    Redecide(redecide::RedecideArgs),
     /// Check manifests without a cluster
     Lint(lint::LintArgs),
     /// Print the custom resource definitions as YAML
@@ -48,6 +51,7 @@ pub(crate) async fn run(command: Command) -> Result<ExitCode> {
         Command::Up(args) => up::run(args).await,
         Command::Plan(args) => plan::run(args),
         Command::Explain(args) => explain::run(args).await,
+        Command::Redecide(args) => redecide::run(args).await,
         Command::Lint(args) => lint::run(args),
         Command::Crds => crds::run(),
         Command::Catalog(args) => catalog::run(args),
