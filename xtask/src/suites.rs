@@ -18,7 +18,7 @@ pub(crate) fn run(names: &str) -> Result<()> {
     Ok(())
 }
 
-/// Reads every manifest of other projects, and lints those of our kinds.
+/// Reads every manifest of other projects, lints those of our kinds, and plans with upstream's runtimes and models.
 fn corpus() -> Result<()> {
     let folder =
         std::env::var_os("OSTLER_CORPUS").map_or_else(|| crate::root().join("../shared/corpus"), PathBuf::from);
@@ -29,9 +29,10 @@ fn corpus() -> Result<()> {
         );
     }
     let folder = folder.canonicalize()?;
-    process::run(
-        cargo(&["test", "--package", "api", "--test", "corpus", "--", "--ignored"]).env("OSTLER_CORPUS", folder),
-    )
+    let lint = ["test", "--package", "api", "--test", "corpus", "--", "--ignored"];
+    let plan = ["test", "--package", "ostler", "--test", "it", "--", "--ignored", "corpus::"];
+    process::run(cargo(&lint).env("OSTLER_CORPUS", &folder))?;
+    process::run(cargo(&plan).env("OSTLER_CORPUS", &folder))
 }
 
 /// The journeys of a user with `kubectl`, once for every version that is found.

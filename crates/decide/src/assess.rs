@@ -10,6 +10,7 @@ use crate::eligibility::{self, Case};
 use crate::fit::{self, Stated};
 use crate::fleet::{Fleet, Held};
 use crate::merge::Configuration;
+use crate::naming;
 use crate::ranking::{self, RankedClass, RuntimeOrder};
 use crate::reason::{ClassRejection, Rejection};
 use crate::supply::{Class, Format, Runtime, RuntimeComponent, Supply};
@@ -17,6 +18,8 @@ use crate::supply::{Class, Format, Runtime, RuntimeComponent, Supply};
 /// A runtime with what came of it.
 pub(crate) struct Assessed<'a> {
     pub(crate) runtime: &'a Runtime,
+    /// The runtime carries the model's name.
+    pub(crate) namesake: bool,
     pub(crate) outcome: Outcome<'a>,
 }
 
@@ -72,10 +75,10 @@ impl<'a> Assessed<'a> {
     }
 }
 
-/// Viable ones by rank, then rejected ones: the furthest first, then by scope and name.
+/// Viable ones by rank, then rejected ones: the furthest first, then the model's namesake, then by scope and name.
 pub(crate) fn order(a: &Assessed<'_>, b: &Assessed<'_>) -> Ordering {
     let stage = |rejection: &Rejection| (Reverse(rejection.stage()), rejection.distance());
-    let last = |one: &Assessed<'_>| one.runtime.scope;
+    let last = |one: &Assessed<'_>| (!one.namesake, one.runtime.scope);
     match (&a.outcome, &b.outcome) {
         (Outcome::Viable { order: a, .. }, Outcome::Viable { order: b, .. }) => a.cmp(b),
         (Outcome::Viable { .. }, _) => Ordering::Less,
@@ -101,10 +104,15 @@ impl<'a> Assessor<'a> {
     }
 
     pub(crate) fn assess(&self, runtime: &'a Runtime) -> Assessed<'a> {
+        let namesake = self.demand.model.known().is_some_and(|model| naming::is_namesake(&runtime.name, &model.name));
         let entry = match compatibility::compatible(self.demand, runtime) {
             Ok(entry) => entry,
             Err(rejection) => {
-                return Assessed { runtime, outcome: Outcome::Rejected { rejection, components: Vec::new() } };
+                return Assessed {
+                    runtime,
+                    namesake,
+                    outcome: Outcome::Rejected { rejection, components: Vec::new() },
+                };
             }
         };
         let mut components: Vec<ComponentOutcome<'a>> = Vec::new();
@@ -119,7 +127,7 @@ impl<'a> Assessor<'a> {
                 Outcome::Viable { order, components }
             }
         };
-        Assessed { runtime, outcome }
+        Assessed { runtime, namesake, outcome }
     }
 
     fn component(

@@ -4,8 +4,9 @@ use api::version::Version;
 use serde_json::Value;
 
 use crate::demand::{Demand, Model, Named};
+use crate::naming;
 use crate::reason::Rejection;
-use crate::supply::{Format, Runtime, VersionOperator};
+use crate::supply::{Format, Runtime, SizeRange, VersionOperator};
 
 /// What a service asks for, and a runtime speaks, where neither says anything.
 pub const DEFAULT_PROTOCOL: &str = "openAI";
@@ -23,7 +24,7 @@ pub fn compatible<'a>(demand: &Demand, runtime: &'a Runtime) -> Result<Option<&'
         None => Vec::new(),
     };
     if let Some(model) = demand.model.known() {
-        size_in_range(model, runtime)?;
+        size_in_range(demand, model, runtime)?;
     }
     protocol_spoken(demand, runtime)?;
     let named = demand.runtime.is_some();
@@ -155,7 +156,8 @@ fn contains(whole: Option<&Value>, part: &Value) -> bool {
     }
 }
 
-fn size_in_range(model: &Model, runtime: &Runtime) -> Result<(), Rejection> {
+/// Without a range any size is taken, but not by itself where the runtime's name says another: 72B on `…-qwen-14b`.
+fn size_in_range(demand: &Demand, model: &Model, runtime: &Runtime) -> Result<(), Rejection> {
     let Some(parameters) = model.parameters else { return Ok(()) };
     let range = runtime.size;
     let below = range.min.is_some_and(|min| parameters < min);
@@ -163,7 +165,11 @@ fn size_in_range(model: &Model, runtime: &Runtime) -> Result<(), Rejection> {
     if below || above {
         return Err(Rejection::SizeOutOfRange { parameters, range });
     }
-    Ok(())
+    let unstated = range == SizeRange::default() && demand.runtime.is_none();
+    match naming::contradicts(&runtime.name, parameters).filter(|_| unstated) {
+        Some(size) => Err(Rejection::NamedForAnotherSize { parameters, size }),
+        None => Ok(()),
+    }
 }
 
 fn protocol_spoken(demand: &Demand, runtime: &Runtime) -> Result<(), Rejection> {

@@ -97,6 +97,9 @@ fn shapes(case: &Case<'_>, stated: Stated, class: &Class) -> (Vec<Shape>, CountL
             None => (nodes_to_try.iter().copied().map(shapes).collect(), CountLimit::Fixed),
         };
     }
+    if class.is_fraction() {
+        return (vec![Shape { per_node: 1, nodes: nodes.unwrap_or(1) }], CountLimit::Fraction);
+    }
     let per_node: Vec<u32> = PER_NODE.into_iter().filter(|count| largest.is_none_or(|most| *count <= most)).collect();
     let most = per_node.last().copied().unwrap_or(1);
     let limit = if most < 8 { CountLimit::LargestNode } else { CountLimit::Most };

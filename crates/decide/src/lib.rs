@@ -12,6 +12,7 @@ pub mod fit;
 pub mod fleet;
 pub mod inventory;
 pub mod merge;
+pub mod naming;
 pub mod nearest;
 pub mod outranked;
 pub mod ranking;

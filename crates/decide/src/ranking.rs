@@ -8,6 +8,7 @@ use crate::demand::{Model, Ranking, Selector};
 use crate::eligibility::Case;
 use crate::fit::{Fit, Stated};
 use crate::fleet::Usable;
+use crate::naming;
 use crate::outranked::{ClassStep, RuntimeStep, SizeFit};
 use crate::strategy::{self, Contender, Score};
 use crate::supply::{Class, Format, Runtime, Scope, SizeRange};
@@ -269,6 +270,8 @@ pub struct RuntimeOrder<'a> {
     pub suitability: Suitability,
     pub no_capacity: bool,
     newest: Reverse<Option<&'a str>>,
+    /// The runtime does not carry the model's name.
+    stranger: bool,
     name: &'a str,
 }
 
@@ -289,6 +292,7 @@ pub(crate) fn runtime<'a>(
         },
         no_capacity: components.iter().any(|one| one.chosen().is_some_and(|best| !best.eligibility.enough)),
         newest: Reverse(runtime.created.as_deref()),
+        stranger: !model.is_some_and(|model| naming::is_namesake(&runtime.name, &model.name)),
         name: &runtime.name,
     }
 }

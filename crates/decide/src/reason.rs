@@ -51,6 +51,11 @@ pub enum Rejection {
         parameters: u64,
         range: SizeRange,
     },
+    /// The runtime states no range; its name states another size.
+    NamedForAnotherSize {
+        parameters: u64,
+        size: u64,
+    },
     ProtocolUnsupported {
         wanted: String,
         offered: Vec<String>,
@@ -77,7 +82,7 @@ impl Rejection {
             Self::ArchitectureMismatch { .. } => 5,
             Self::QuantizationMismatch { .. } => 6,
             Self::PipelineMismatch { .. } => 7,
-            Self::SizeOutOfRange { .. } => 8,
+            Self::SizeOutOfRange { .. } | Self::NamedForAnotherSize { .. } => 8,
             Self::ProtocolUnsupported { .. } => 9,
             Self::AutoSelectDisabled => 10,
             Self::NoEligibleAccelerator { .. } => 11,
@@ -93,6 +98,7 @@ impl Rejection {
                 let furthest = classes.iter().map(|(_, rejection)| rejection.stage()).max().unwrap_or(0);
                 u64::from(ClassRejection::STAGES - furthest)
             }
+            Self::NamedForAnotherSize { parameters, size } => parameters.abs_diff(*size),
             Self::SizeOutOfRange { parameters, range } => {
                 let below = range.min.map_or(0, |min| min.saturating_sub(*parameters));
                 let above = range.max.map_or(0, |max| parameters.saturating_sub(max));
@@ -113,7 +119,7 @@ impl Rejection {
             Self::ArchitectureMismatch { .. } => "ArchitectureMismatch",
             Self::QuantizationMismatch { .. } => "QuantizationMismatch",
             Self::PipelineMismatch { .. } => "PipelineMismatch",
-            Self::SizeOutOfRange { .. } => "SizeOutOfRange",
+            Self::SizeOutOfRange { .. } | Self::NamedForAnotherSize { .. } => "SizeOutOfRange",
             Self::ProtocolUnsupported { .. } => "ProtocolUnsupported",
             Self::AutoSelectDisabled => "AutoSelectDisabled",
             Self::NoEligibleAccelerator { .. } => "NoEligibleAccelerator",
@@ -156,6 +162,10 @@ impl fmt::Display for Rejection {
                 or_unstated(offered.as_deref())
             ),
             Self::SizeOutOfRange { parameters, range } => write!(f, "model {}, runtime {range}", Count(*parameters)),
+            Self::NamedForAnotherSize { parameters, size } => {
+                let (model, size) = (Count(*parameters), Count(*size));
+                write!(f, "model {model}; the runtime states no range, and its name says {size}")
+            }
             Self::ProtocolUnsupported { wanted, offered } => {
                 write!(f, "protocol {wanted}, runtime speaks {}", Listed(offered))
             }
@@ -228,6 +238,8 @@ pub enum CountLimit {
     Fixed,
     /// The largest node of the class has no more.
     LargestNode,
+    /// Slices of a device cannot be joined.
+    Fraction,
     /// The largest number that is ever tried.
     Most,
 }
@@ -328,6 +340,7 @@ impl fmt::Display for CountLimit {
         f.write_str(match self {
             Self::Fixed => "the number is fixed by runtime or service",
             Self::LargestNode => "its largest node has no more",
+            Self::Fraction => "slices of a device cannot be joined",
             Self::Most => "no more are tried",
         })
     }

@@ -180,6 +180,12 @@ impl Class {
         self.resources.iter().find(|resource| !resource.divisible).or(self.resources.first())
     }
 
+    /// Whether what Pods request is a slice of a device (MIG): an engine uses one, slices cannot be joined.
+    #[must_use]
+    pub fn is_fraction(&self) -> bool {
+        self.resource().is_some_and(|resource| resource.divisible)
+    }
+
     /// Resource name of the class, or the name its vendor's device plugin uses.
     #[must_use]
     pub fn resource_name(&self) -> &str {

@@ -1,5 +1,6 @@
 //! Tables of the acceptance rows; the fleet is the demo's: 8×H100-80G, 8×A100-40G, 4×L40S.
 
+mod names;
 mod sizes_of_requests;
 mod world;
 

@@ -121,6 +121,12 @@ fn field(runtime: &Runtime, model: &Model, demand: &Demand, rejection: &Rejectio
             },
             several_nodes: more,
         },
+        // A stated range counts before the name.
+        Rejection::NamedForAnotherSize { parameters, .. } => Field::Size {
+            parameters: *parameters,
+            range: SizeRange { min: None, max: Some(*parameters) },
+            several_nodes: more,
+        },
         Rejection::ProtocolUnsupported { .. } => Field::Protocol(demand.protocol.clone()),
         _ => return None,
     })

@@ -8,6 +8,7 @@
 
 mod bad_input;
 mod catalog;
+mod corpus;
 mod lint;
 mod plan;
 mod session;
