@@ -3,7 +3,7 @@
 //! `cargo xtask test`            everything the README promises; needs this repository and Rust only
 //! `cargo xtask test --with S,S` suites that need somebody else's part: corpus, kubectl, openai
 //! `cargo xtask lint`            rustfmt and clippy
-//! `cargo xtask bench`           figures of a running `ostler up`
+//! `cargo xtask bench`           figures of a running `ostler up`, then every `crates/*/examples/bench_*.rs`
 //! `cargo xtask spec`            which rows of docs/conformance have a test
 
 mod bench;

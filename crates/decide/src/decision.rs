@@ -74,6 +74,9 @@ pub struct Candidate {
     pub accelerators: Vec<AcceleratorCandidate>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub rejected: Option<Rejection>,
+    /// What its rank rests on, such as `size 3.2B in 2B–4B, priority 2`; none for a rejected one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub standing: Option<String>,
     /// The step by which a compatible runtime lost to the selected one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub outranked: Option<RuntimeStep>,

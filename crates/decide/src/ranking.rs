@@ -261,7 +261,7 @@ pub struct Suitability {
     architecture_unstated: bool,
     size: SizeFit,
     /// Stated before unstated, higher first.
-    priority: Reverse<Option<i32>>,
+    pub(crate) priority: Reverse<Option<i32>>,
 }
 
 /// The whole order of runtimes; the last terms make it total.

@@ -101,6 +101,7 @@ fn brief(candidate: &Candidate) -> Candidate {
         selected: candidate.selected,
         accelerators: best.map(shortened).collect(),
         rejected,
+        standing: candidate.standing.clone(),
         outranked: candidate
             .outranked
             .as_ref()

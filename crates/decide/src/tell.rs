@@ -6,7 +6,7 @@ use crate::assess::{Assessed, ComponentOutcome};
 use crate::decision::{AcceleratorCandidate, Candidate, ComponentDecision, Decision, RuntimeRef, Verdict};
 use crate::demand::{Component, Demand, Selector};
 use crate::ranking::{self, RankedClass};
-use crate::reason::Rejection;
+use crate::reason::{Count, Rejection};
 use crate::status::Omitted;
 use crate::supply::{Runtime, Supply};
 use crate::variants::{self, TokenRange, Variant};
@@ -145,6 +145,7 @@ fn candidates(demand: &Demand, assessed: &[Assessed<'_>], chosen: Option<usize>)
             selected: selected(one),
             accelerators: one.components().iter().flat_map(|outcome| accelerators(demand, outcome)).collect(),
             rejected: one.rejection().cloned(),
+            standing: standing(demand, one),
             outranked: one
                 .order()
                 .zip(winner)
@@ -152,6 +153,16 @@ fn candidates(demand: &Demand, assessed: &[Assessed<'_>], chosen: Option<usize>)
                 .map(|(own, best)| ranking::runtime_step(own, best)),
         })
         .collect()
+}
+
+fn standing(demand: &Demand, one: &Assessed<'_>) -> Option<String> {
+    let order = one.order()?;
+    let (range, size) = (one.runtime.size, demand.model.known().and_then(|model| model.parameters));
+    let bounded = range.min.is_some() || range.max.is_some();
+    let size = size.filter(|_| bounded).map(|size| format!("size {} in {range}", Count(size)));
+    let priority = order.suitability.priority.0.map(|priority| format!("priority {priority}"));
+    let parts: Vec<String> = size.into_iter().chain(priority).collect();
+    (!parts.is_empty()).then(|| parts.join(", "))
 }
 
 fn accelerators(demand: &Demand, outcome: &ComponentOutcome<'_>) -> Vec<AcceleratorCandidate> {

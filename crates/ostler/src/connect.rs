@@ -3,38 +3,73 @@
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result};
+use kube::Client;
 use kube::config::{KubeConfigOptions, Kubeconfig};
 
 use crate::report::errors::hinted;
 
 #[derive(clap::Args, Clone, Default)]
 pub(crate) struct ConnectArgs {
-    /// Path of the kubeconfig
-    #[arg(long, env = "KUBECONFIG")]
+    /// Kubeconfig of the cluster; otherwise $KUBECONFIG, a running `ostler up`, ~/.kube/config
+    #[arg(long, value_name = "FILE")]
     pub kubeconfig: Option<PathBuf>,
     /// Context of the kubeconfig
-    #[arg(long)]
+    #[arg(long, value_name = "NAME")]
     pub context: Option<String>,
 }
 
-/// A client for the cluster that the arguments and the environment name.
-pub(crate) async fn client(args: &ConnectArgs) -> Result<kube::Client> {
-    let options = KubeConfigOptions { context: args.context.clone(), ..Default::default() };
-    let config = match kubeconfig(args) {
-        Some(path) => {
-            let file = Kubeconfig::read_from(&path).with_context(|| format!("kubeconfig {}", path.display()))?;
-            kube::Config::from_custom_kubeconfig(file, &options).await.context("kubeconfig")?
-        }
-        None => kube::Config::infer().await.map_err(|_| {
-            hinted("no cluster to talk to", "name one with --kubeconfig, or start one with `ostler up`")
-        })?,
-    };
-    Ok(kube::Client::try_from(config)?)
+/// A cluster, and the namespace that its context names.
+pub(crate) struct Connection {
+    pub client: Client,
+    pub namespace: String,
 }
 
-fn kubeconfig(args: &ConnectArgs) -> Option<PathBuf> {
-    let running = || runtime_directory().join("kubeconfig");
-    args.kubeconfig.clone().or_else(|| Some(running()).filter(|path| path.is_file()))
+/// The cluster that the arguments and the environment name.
+pub(crate) async fn connect(args: &ConnectArgs) -> Result<Connection> {
+    let config = config(args).await?;
+    let namespace = config.default_namespace.clone();
+    Ok(Connection { client: Client::try_from(config)?, namespace })
+}
+
+/// A client for that cluster.
+pub(crate) async fn client(args: &ConnectArgs) -> Result<Client> {
+    Ok(connect(args).await?.client)
+}
+
+async fn config(args: &ConnectArgs) -> Result<kube::Config> {
+    let options = KubeConfigOptions { context: args.context.clone(), ..Default::default() };
+    let file = match (&args.kubeconfig, from_environment()) {
+        (Some(path), _) => read(path)?,
+        (None, true) => Kubeconfig::from_env().context("$KUBECONFIG")?.unwrap_or_default(),
+        (None, false) => match running() {
+            Some(path) => read(&path)?,
+            None => return nowhere(&options).await,
+        },
+    };
+    kube::Config::from_custom_kubeconfig(file, &options).await.context("kubeconfig")
+}
+
+fn read(path: &Path) -> Result<Kubeconfig> {
+    Kubeconfig::read_from(path).with_context(|| format!("kubeconfig {}", path.display()))
+}
+
+/// `$KUBECONFIG` set to nothing is not set, as for kubectl.
+fn from_environment() -> bool {
+    std::env::var_os("KUBECONFIG").is_some_and(|paths| !paths.is_empty())
+}
+
+/// What kube finds by itself: the user's file, or the account of the Pod that we run in.
+async fn nowhere(options: &KubeConfigOptions) -> Result<kube::Config> {
+    if options.context.is_some() {
+        return kube::Config::from_kubeconfig(options).await.context("kubeconfig");
+    }
+    kube::Config::infer()
+        .await
+        .map_err(|_| hinted("no cluster to talk to", "name one with --kubeconfig, or start one with `ostler up`"))
+}
+
+fn running() -> Option<PathBuf> {
+    Some(runtime_directory().join("kubeconfig")).filter(|path| path.is_file())
 }
 
 /// Where `ostler up` keeps its kubeconfig without `--data-dir`: private to the user, gone after a reboot.

@@ -135,6 +135,12 @@ fn node(name: &str, accelerators: u32, product: &Product) -> Value {
     })
 }
 
+/// The product as people write it, for the value of `nvidia.com/gpu.product`; the label itself where it is not known.
+pub(crate) fn spoken(label: &str) -> &str {
+    let known = PRODUCTS.iter().find(|product| product.label == label);
+    known.and_then(|product| product.names.last()).copied().unwrap_or(label)
+}
+
 fn find(name: &str) -> Option<&'static Product> {
     PRODUCTS.iter().find(|product| product.names.iter().any(|known| known.eq_ignore_ascii_case(name)))
 }

@@ -11,7 +11,9 @@ use crate::report::errors::hinted;
 /// The folder, made private if it is new; one that others can write to is refused.
 pub(crate) fn prepare(folder: PathBuf) -> Result<PathBuf> {
     let shown = folder.display().to_string();
-    fs::DirBuilder::new().recursive(true).mode(0o700).create(&folder).with_context(|| shown.clone())?;
+    fs::DirBuilder::new().recursive(true).mode(0o700).create(&folder).map_err(|error| {
+        hinted(format!("{shown}: cannot make this folder: {error}"), "choose another with --data-dir")
+    })?;
     let metadata = fs::symlink_metadata(&folder).with_context(|| shown.clone())?;
     if !metadata.is_dir() || metadata.permissions().mode() & 0o022 != 0 {
         return Err(hinted(

@@ -37,7 +37,12 @@ pub(crate) struct Parts(JoinSet<Result<()>>);
 
 impl Machine {
     /// Starts everything and installs our definitions and the shipped catalogue. Writes `kubeconfig`.
-    pub(crate) async fn start(nodes: Vec<Value>, listeners: Listeners, kubeconfig: &Path) -> Result<(Self, Parts)> {
+    pub(crate) async fn start(
+        nodes: Vec<Value>,
+        options: operator::Options,
+        listeners: Listeners,
+        kubeconfig: &Path,
+    ) -> Result<(Self, Parts)> {
         let cluster = Cluster::start(ports(), nodes);
         let server = cluster.server().clone();
         let client = Client::new(server.router(), "default");
@@ -57,7 +62,7 @@ impl Machine {
         });
         tasks.spawn({
             let (client, stop) = (client.clone(), stop.clone());
-            async move { operator::run(client, operator::Options::default(), stop).await.context("operator") }
+            async move { operator::run(client, options, stop).await.context("operator") }
         });
         tasks.spawn({
             let (client, pools, stop) = (client.clone(), Arc::clone(&pools), stop.clone());

@@ -10,45 +10,78 @@ mod demo;
 mod files;
 mod fleet;
 mod home;
+mod live;
 mod machine;
+mod output;
 mod progress;
 mod report;
 mod runner;
 
+use std::ffi::OsStr;
+use std::path::Path;
 use std::process::ExitCode;
 
-use clap::Parser;
+use clap::error::ErrorKind;
+use clap::{CommandFactory, FromArgMatches, Parser};
 use tracing_subscriber::EnvFilter;
 
 use commands::Command;
 
 /// Matches models to runtimes and accelerators, lays engines out, and routes requests to them.
 #[derive(Parser)]
-#[command(name = "ostler", version)]
+#[command(name = "ostler", version, after_help = EXAMPLES)]
 struct Cli {
     #[command(subcommand)]
     command: Command,
 }
 
+const EXAMPLES: &str = "\
+Examples:
+  ostler up --demo                         a cluster on this machine, a small fleet, one answer and why
+  ostler up -f service.yaml                the same cluster with a service of yours
+  ostler plan -f service.yaml              what would be decided and made; nothing is changed anywhere
+  ostler explain inferenceservice/chat     why it is not ready, and what would help
+
+Every command talks to the cluster of --kubeconfig, $KUBECONFIG or a running `ostler up`, in this order.
+As `kubectl-ostler` on PATH, the same binary answers to `kubectl ostler`.";
+
 #[tokio::main]
 async fn main() -> ExitCode {
-    let cli = match Cli::try_parse() {
-        Ok(cli) => cli,
-        Err(usage) => {
-            usage.print().ok();
-            // 2 says "infeasible" here, so a wrong flag is 1 like any other bad input; --help is no error.
-            return if usage.use_stderr() { ExitCode::FAILURE } else { ExitCode::SUCCESS };
-        }
+    let command = match parse() {
+        Ok(cli) => cli.command,
+        Err(usage) => return refuse(&usage),
     };
     let filter = EnvFilter::try_from_env("OSTLER_LOG").unwrap_or_else(|_| EnvFilter::new("warn"));
-    tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr).init();
+    let log = tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr);
+    log.log_internal_errors(false).init();
     // The first provider wins; nothing else in this process installs one.
     rustls::crypto::ring::default_provider().install_default().ok();
-    match commands::run(cli.command).await {
+    match commands::run(command).await {
         Ok(code) => code,
+        Err(error) if output::is_closed(&error) => ExitCode::SUCCESS,
         Err(error) => {
-            eprintln!("{}", report::errors::render(&error));
+            output::tell(&report::errors::render(&error));
             ExitCode::FAILURE
         }
     }
+}
+
+fn parse() -> Result<Cli, clap::Error> {
+    let called = std::env::args_os().next().unwrap_or_default();
+    let plugin = Path::new(&called).file_stem() == Some(OsStr::new("kubectl-ostler"));
+    let name = if plugin { "kubectl ostler" } else { "ostler" };
+    Cli::from_arg_matches(&Cli::command().bin_name(name).try_get_matches()?)
+}
+
+/// Help and version are data and no error. 2 says "infeasible" here, so a wrong flag is 1 like any other bad input.
+fn refuse(usage: &clap::Error) -> ExitCode {
+    let asked =
+        [ErrorKind::DisplayHelp, ErrorKind::DisplayVersion, ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand];
+    if asked.contains(&usage.kind()) {
+        output::print(&usage.to_string()).ok();
+        return ExitCode::SUCCESS;
+    }
+    let words: Vec<String> = std::env::args().skip(1).collect();
+    output::tell(&report::usage::render(usage, &words));
+    ExitCode::FAILURE
 }

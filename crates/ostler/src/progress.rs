@@ -1,11 +1,13 @@
 //! The live table of services, redrawn when the cluster changes.
 
+use std::collections::BTreeMap;
 use std::io::{IsTerminal, Write};
 use std::sync::Arc;
 
 use embedded::Server;
 use serde_json::Value;
 
+use crate::output;
 use crate::report::fleet::{self, Row};
 
 /// Both kinds of InferenceService.
@@ -16,18 +18,15 @@ pub(crate) fn services(server: &Server) -> Vec<Arc<Value>> {
     SERVICES.iter().flat_map(|resource| server.list(resource)).collect()
 }
 
-/// Redraws the table until every service is ready. On a terminal in place; elsewhere only when it changed.
-pub(crate) async fn until_ready(server: &Server) {
+/// Shows the table until the services called `names` are ready; the last one stays on the screen.
+pub(crate) async fn until_ready(server: &Server, names: &[String]) {
     let mut changes = server.subscribe();
-    let mut drawn = String::new();
+    let mut screen = Screen::of_stderr();
     loop {
-        let rows: Vec<Row> = services(server).iter().map(|service| fleet::row(service)).collect();
-        let table = indent(&fleet::render(&rows));
-        if table != drawn {
-            draw(&table, &drawn);
-            drawn = table;
-        }
-        if !rows.is_empty() && rows.iter().all(|row| row.ready) {
+        let rows = rows(server);
+        screen.show(&rows);
+        if names.iter().all(|name| rows.iter().any(|row| row.ready && row.name == *name)) {
+            screen.finish(&rows);
             return;
         }
         // Lagging is no loss: the next look reads everything again.
@@ -35,13 +34,68 @@ pub(crate) async fn until_ready(server: &Server) {
     }
 }
 
-fn draw(table: &str, before: &str) {
-    let mut err = std::io::stderr().lock();
-    if err.is_terminal() && !before.is_empty() {
-        // Up over the old table, then clear to the end of the screen.
-        write!(err, "\x1b[{}A\x1b[J", before.lines().count()).ok();
+/// Shows the table for ever.
+pub(crate) async fn follow(server: &Server) {
+    let mut changes = server.subscribe();
+    let mut screen = Screen::of_stderr();
+    loop {
+        screen.show(&rows(server));
+        changes.next().await.ok();
     }
-    writeln!(err, "{table}").ok();
+}
+
+fn rows(server: &Server) -> Vec<Row> {
+    services(server).iter().map(|service| fleet::row(service)).collect()
+}
+
+/// Where the table goes, and what stands there.
+enum Screen {
+    /// Drawn in place: the text that stands there.
+    Terminal(String),
+    /// One line per service that turned: what was last said of each.
+    Lines(BTreeMap<String, String>),
+}
+
+impl Screen {
+    fn of_stderr() -> Self {
+        if std::io::stderr().is_terminal() { Self::Terminal(String::new()) } else { Self::Lines(BTreeMap::new()) }
+    }
+
+    fn show(&mut self, rows: &[Row]) {
+        match self {
+            Self::Terminal(drawn) => {
+                let table = indent(&fleet::render(rows));
+                if table != *drawn {
+                    redraw(&table, drawn);
+                    *drawn = table;
+                }
+            }
+            Self::Lines(said) => rows.iter().for_each(|row| say(row, said)),
+        }
+    }
+
+    /// A log keeps the table once.
+    fn finish(&self, rows: &[Row]) {
+        if let Self::Lines(_) = self {
+            output::tell(&format!("\n{}", indent(&fleet::render(rows))));
+        }
+    }
+}
+
+/// A message that changes from second to second is one state: its reason's.
+fn say(row: &Row, said: &mut BTreeMap<String, String>) {
+    if !row.reason.is_empty() && said.get(&row.key) != Some(&row.reason) {
+        said.insert(row.key.clone(), row.reason.clone());
+        let state = if row.ready { "ready".to_owned() } else { format!("not ready: {}", row.why_not) };
+        output::tell(&format!("  {}: {state}", row.name));
+    }
+}
+
+/// Up over the old table, then clear to the end of the screen; a line that is too wide is cut, not wrapped.
+fn redraw(table: &str, before: &str) {
+    let up = before.lines().count();
+    let over = if up == 0 { String::new() } else { format!("\x1b[{up}A\x1b[J") };
+    writeln!(std::io::stderr().lock(), "{over}\x1b[?7l{table}\x1b[?7h").ok();
 }
 
 fn indent(table: &str) -> String {

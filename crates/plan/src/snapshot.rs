@@ -102,13 +102,20 @@ impl Snapshot {
         for document in supply {
             snapshot.add_supply(document)?;
         }
-        for document in given {
-            match Service::read(document)? {
-                Some(service) => snapshot.services.push(service),
-                None => snapshot.add_supply(document)?,
-            }
-        }
+        given.iter().try_for_each(|document| snapshot.add(document))?;
         Ok(snapshot)
+    }
+
+    /// Adds a service to be planned, or something to plan it with.
+    ///
+    /// # Errors
+    /// The field that does not fit its type; the snapshot is then unchanged.
+    pub fn add(&mut self, document: &Document) -> Result<(), ManifestError> {
+        match Service::read(document)? {
+            Some(service) => self.services.push(service),
+            None => self.add_supply(document)?,
+        }
+        Ok(())
     }
 
     /// Adds a runtime, class, model, node or pod, in place of one of the same name.

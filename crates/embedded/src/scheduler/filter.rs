@@ -1,6 +1,7 @@
-//! Which nodes a Pod can run on, and why not the others, in the words of kube-scheduler's plugins.
+//! Which nodes a Pod can run on, and why not the others; shown in the words of kube-scheduler's plugins.
 
 use std::collections::BTreeMap;
+use std::fmt;
 
 use apimachinery::pod::{Amounts, amounts};
 use apimachinery::quantity::Quantity;
@@ -9,6 +10,41 @@ use serde_json::Value;
 
 use crate::object;
 use crate::workloads::ownership::string_map;
+
+/// Why a node does not take a Pod, with its numbers. `Display` is kube-scheduler's phrase, which has none.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Reason {
+    /// The node is cordoned.
+    Unschedulable,
+    UntoleratedTaint {
+        key: String,
+        value: String,
+    },
+    /// `nodeSelector` or the required node affinity.
+    NotSelected,
+    /// The node takes so many Pods and has them.
+    TooManyPods {
+        most: Quantity,
+    },
+    Insufficient {
+        resource: String,
+        needs: Quantity,
+        free: Quantity,
+        total: Quantity,
+    },
+}
+
+impl fmt::Display for Reason {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Unschedulable => f.write_str("node(s) were unschedulable"),
+            Self::UntoleratedTaint { key, value } => write!(f, "node(s) had untolerated taint {{{key}: {value}}}"),
+            Self::NotSelected => f.write_str("node(s) didn't match Pod's node affinity/selector"),
+            Self::TooManyPods { .. } => f.write_str("Too many pods"),
+            Self::Insufficient { resource, .. } => write!(f, "Insufficient {resource}"),
+        }
+    }
+}
 
 /// A node with what its Pods request already.
 #[derive(Debug, Clone)]
@@ -21,7 +57,7 @@ pub(crate) struct Candidate {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Unfit {
     /// One or more reasons of the first plugin that refused.
-    pub(crate) reasons: Vec<String>,
+    pub(crate) reasons: Vec<Reason>,
     /// Whether the node would fit if other Pods left it.
     pub(crate) preemptable: bool,
 }
@@ -36,18 +72,18 @@ pub(crate) fn unfit(pod: &Value, candidate: &Candidate) -> Option<Unfit> {
         .or_else(|| insufficient(pod, candidate))
 }
 
-fn unschedulable(pod: &Value, node: &Value) -> Option<String> {
+fn unschedulable(pod: &Value, node: &Value) -> Option<Reason> {
     let taint = serde_json::json!({"key": "node.kubernetes.io/unschedulable", "effect": "NoSchedule"});
     (node.pointer("/spec/unschedulable") == Some(&Value::Bool(true)) && !tolerated(pod, &taint))
-        .then(|| "node(s) were unschedulable".to_owned())
+        .then_some(Reason::Unschedulable)
 }
 
-fn tainted(pod: &Value, node: &Value) -> Option<String> {
+fn tainted(pod: &Value, node: &Value) -> Option<Reason> {
     let taints = node.pointer("/spec/taints").and_then(Value::as_array)?;
     let hard = |taint: &&Value| matches!(object::text(taint, "/effect"), "NoSchedule" | "NoExecute");
     let taint = taints.iter().filter(hard).find(|taint| !tolerated(pod, taint))?;
-    let (key, value) = (object::text(taint, "/key"), object::text(taint, "/value"));
-    Some(format!("node(s) had untolerated taint {{{key}: {value}}}"))
+    let part = |pointer: &str| object::text(taint, pointer).to_owned();
+    Some(Reason::UntoleratedTaint { key: part("/key"), value: part("/value") })
 }
 
 /// Whether any toleration of the Pod covers the taint.
@@ -63,13 +99,13 @@ pub(crate) fn tolerated(pod: &Value, taint: &Value) -> bool {
 }
 
 /// `nodeSelector` and the required node affinity.
-fn not_selected(pod: &Value, node: &Value) -> Option<String> {
+fn not_selected(pod: &Value, node: &Value) -> Option<Reason> {
     let labels = string_map(node.pointer("/metadata/labels"));
     let selector = string_map(pod.pointer("/spec/nodeSelector"));
     let selected = selector.iter().all(|(key, value)| labels.get(key) == Some(value));
     let required = "/spec/affinity/nodeAffinity/requiredDuringSchedulingIgnoredDuringExecution/nodeSelectorTerms";
     let affine = pod.pointer(required).is_none_or(|terms| node_matches(terms, node));
-    (!selected || !affine).then(|| "node(s) didn't match Pod's node affinity/selector".to_owned())
+    (!selected || !affine).then_some(Reason::NotSelected)
 }
 
 fn insufficient(pod: &Value, candidate: &Candidate) -> Option<Unfit> {
@@ -78,12 +114,16 @@ fn insufficient(pod: &Value, candidate: &Candidate) -> Option<Unfit> {
     let mut unfit = Unfit { reasons: Vec::new(), preemptable: true };
     for (name, wanted) in requests(pod) {
         let total = of(&allocatable, &name);
-        if wanted.is_zero() || wanted + of(&candidate.used, &name) <= total {
+        let used = of(&candidate.used, &name);
+        if wanted.is_zero() || wanted + used <= total {
             continue;
         }
         unfit.preemptable &= wanted <= total;
-        let reason = if name == "pods" { "Too many pods".to_owned() } else { format!("Insufficient {name}") };
-        unfit.reasons.push(reason);
+        let free = (total - used).max(Quantity::ZERO);
+        unfit.reasons.push(match name.as_str() {
+            "pods" => Reason::TooManyPods { most: total },
+            _ => Reason::Insufficient { resource: name, needs: wanted, free, total },
+        });
     }
     (!unfit.reasons.is_empty()).then_some(unfit)
 }
@@ -109,7 +149,7 @@ pub(crate) fn explain(refusals: &[Unfit]) -> String {
         return "no nodes available to schedule pods".to_owned();
     }
     let total = refusals.len();
-    let reasons = histogram(refusals.iter().flat_map(|unfit| unfit.reasons.iter().cloned()));
+    let reasons = histogram(refusals.iter().flat_map(|unfit| unfit.reasons.iter().map(ToString::to_string)));
     let preemption = histogram(refusals.iter().map(|unfit| {
         let why = if unfit.preemptable {
             "No preemption victims found for incoming pod"
@@ -164,8 +204,18 @@ mod tests {
             spec["tolerations"] = serde_json::from_str(TOLERANT).unwrap();
         }
         let found = unfit(&json!({"spec": spec}), &candidate());
-        let expect = expect.map(|(reason, preemptable)| Unfit { reasons: vec![reason.to_owned()], preemptable });
-        assert_eq!(found, expect);
+        let found = found.map(|unfit| (unfit.reasons.iter().map(ToString::to_string).collect(), unfit.preemptable));
+        assert_eq!(found, expect.map(|(reason, preemptable)| (vec![reason.to_owned()], preemptable)));
+    }
+
+    #[test]
+    fn a_shortage_has_its_numbers() {
+        let spec = json!({"tolerations": serde_json::from_str::<Value>(TOLERANT).unwrap(),
+            "containers": [{"resources": {"requests": {"cpu": "2"}}}]});
+        let units = Quantity::from_units;
+        let shortage =
+            Reason::Insufficient { resource: "cpu".to_owned(), needs: units(2), free: units(1), total: units(4) };
+        assert_eq!(unfit(&json!({"spec": spec}), &candidate()).unwrap().reasons, [shortage]);
     }
 
     #[test]
@@ -177,12 +227,10 @@ mod tests {
 
     #[test]
     fn the_message_is_the_schedulers_own() {
-        let unfit = |reason: &str, preemptable| Unfit { reasons: vec![reason.to_owned()], preemptable };
-        let text = explain(&[
-            unfit("Insufficient cpu", true),
-            unfit("node(s) were unschedulable", false),
-            unfit("Insufficient cpu", true),
-        ]);
+        let (zero, resource) = (Quantity::ZERO, "cpu".to_owned());
+        let shortage = Reason::Insufficient { resource, needs: zero, free: zero, total: zero };
+        let unfit = |reason: &Reason, preemptable| Unfit { reasons: vec![reason.clone()], preemptable };
+        let text = explain(&[unfit(&shortage, true), unfit(&Reason::Unschedulable, false), unfit(&shortage, true)]);
         assert_eq!(
             text,
             "0/3 nodes are available: 1 node(s) were unschedulable, 2 Insufficient cpu. preemption: 0/3 nodes are available: 1 Preemption is not helpful for scheduling, 2 No preemption victims found for incoming pod."

@@ -8,6 +8,8 @@ mod filter;
 mod gang;
 mod score;
 
+pub use filter::Reason;
+
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
@@ -200,6 +202,17 @@ fn candidates(pods: &[Arc<Value>], nodes: &[Arc<Value>]) -> Vec<Candidate> {
         }
     }
     all
+}
+
+/// For every node, in order of their names: why it does not take `pod`; nothing where it would. Pods hold what they
+/// request on the node they are bound to.
+#[must_use]
+pub fn fits(pod: &Value, nodes: &[Arc<Value>], pods: &[Arc<Value>]) -> BTreeMap<String, Vec<Reason>> {
+    let verdict = |candidate: Candidate| {
+        let reasons = filter::unfit(pod, &candidate).map(|unfit| unfit.reasons).unwrap_or_default();
+        (object::name(&candidate.node).to_owned(), reasons)
+    };
+    candidates(pods, nodes).into_iter().map(verdict).collect()
 }
 
 fn is_finished(pod: &Value) -> bool {

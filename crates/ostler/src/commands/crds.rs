@@ -1,14 +1,17 @@
 //! `ostler crds`: our custom resource definitions as YAML, ready for `kubectl apply -f -`.
 
-use std::io::Write;
 use std::process::ExitCode;
 
 use anyhow::Result;
 
+use crate::output;
+
 pub(super) fn run() -> Result<ExitCode> {
-    let mut out = std::io::stdout().lock();
+    let mut text = String::new();
     for crd in api::crds() {
-        writeln!(out, "---\n{}", serde_saphyr::to_string(&crd)?.trim_end())?;
+        text.push_str("---\n");
+        text.push_str(&serde_saphyr::to_string(&crd)?);
     }
+    output::print(&text)?;
     Ok(ExitCode::SUCCESS)
 }

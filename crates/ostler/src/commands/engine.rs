@@ -22,8 +22,8 @@ pub(crate) struct EngineArgs {
 
 pub(super) async fn run(args: EngineArgs) -> Result<ExitCode> {
     let listener = TcpListener::bind(args.listen).await.map_err(|error| bind_error(args.listen, "--listen", &error))?;
-    eprintln!("simulated engine for {} on http://{}", args.model, listener.local_addr()?);
+    crate::output::tell(&format!("simulated engine for {} on http://{}", args.model, listener.local_addr()?));
     let config = engine::Config { served_names: args.served_model_name, ..engine::Config::new(args.model) };
-    engine::serve(listener, config, interrupted()).await?;
+    engine::serve(listener, config, interrupted()?).await?;
     Ok(ExitCode::SUCCESS)
 }

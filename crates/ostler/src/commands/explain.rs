@@ -1,27 +1,29 @@
-//! `ostler explain KIND/NAME`: the recorded decision and the why-not-ready tree of a live service.
+//! `ostler explain KIND/NAME`: why a live object is as it is, and what would help.
 
-use std::io::Write;
 use std::process::ExitCode;
 
-use anyhow::{Context, Result};
-use api::manifest::Document;
+use anyhow::Result;
 use clap::ValueEnum;
+use jiff::Timestamp;
 use kube::Client;
-use kube::api::{Api, DynamicObject, ListParams};
-use kube::core::{ApiResource, GroupVersionKind};
 use serde_json::Value;
 
 use crate::connect::{self, ConnectArgs};
+use crate::live::{self, Live};
+use crate::output;
 use crate::report::errors::hinted;
-use crate::report::explain::{Explanation, render};
+use crate::report::explain::{Explanation, class, render, runtime, service};
 
 #[derive(clap::Args)]
 pub(crate) struct ExplainArgs {
-    /// `inferenceservice/NAME`; `inferenceservice.ome.io/NAME` where two kinds share the name
+    /// What to explain: inferenceservice/NAME, acceleratorclass/NAME, runtime/NAME or model/NAME
+    #[arg(value_name = "KIND/NAME")]
     object: String,
-    #[arg(short, long, default_value = "default")]
-    namespace: String,
-    #[arg(short, long, value_enum, default_value_t = Output::Text)]
+    /// Namespace of the object; the context's own without it
+    #[arg(short, long, value_name = "NAME")]
+    namespace: Option<String>,
+    /// text for people, json for programs
+    #[arg(short, long, value_enum, value_name = "FORM", default_value_t = Output::Text)]
     output: Output,
     #[command(flatten)]
     connect: ConnectArgs,
@@ -34,121 +36,159 @@ enum Output {
 }
 
 /// A kind that can be explained.
+#[derive(Debug)]
 struct Kind {
-    group: &'static str,
-    version: &'static str,
-    short: &'static str,
-    /// Label that names the service on its Pods.
-    label: &'static str,
+    kind: live::Kind,
+    /// Plural and short names, and the family that it belongs to, in lower case.
+    names: &'static [&'static str],
+    namespaced: bool,
+    what: What,
 }
 
-const KINDS: [Kind; 2] = [
-    Kind { group: "ome.io", version: "v1beta1", short: "isvc", label: "ome.io/inferenceservice" },
-    Kind { group: "fusioninfer.io", version: "v1alpha1", short: "fisvc", label: "fusioninfer.io/service" },
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum What {
+    Service,
+    Class,
+    Runtime,
+    Model,
+}
+
+const KINDS: [Kind; 7] = [
+    Kind {
+        kind: live::OME_SERVICE,
+        names: &["inferenceservices", "isvc", "service", "inference"],
+        namespaced: true,
+        what: What::Service,
+    },
+    Kind {
+        kind: live::ROLES_SERVICE,
+        names: &["inferenceservices", "fisvc", "service", "inference"],
+        namespaced: true,
+        what: What::Service,
+    },
+    Kind {
+        kind: ("ome.io", "v1beta1", "AcceleratorClass"),
+        names: &["acceleratorclasses", "aclass", "class"],
+        namespaced: false,
+        what: What::Class,
+    },
+    Kind {
+        kind: ("ome.io", "v1beta1", "ServingRuntime"),
+        names: &["servingruntimes", "srt", "runtime"],
+        namespaced: true,
+        what: What::Runtime,
+    },
+    Kind {
+        kind: ("ome.io", "v1beta1", "ClusterServingRuntime"),
+        names: &["clusterservingruntimes", "csrt", "runtime"],
+        namespaced: false,
+        what: What::Runtime,
+    },
+    Kind {
+        kind: ("ome.io", "v1beta1", "BaseModel"),
+        names: &["basemodels", "model"],
+        namespaced: true,
+        what: What::Model,
+    },
+    Kind {
+        kind: ("ome.io", "v1beta1", "ClusterBaseModel"),
+        names: &["clusterbasemodels", "model"],
+        namespaced: false,
+        what: What::Model,
+    },
 ];
 
-/// What a decision is made of.
-const SUPPLY: [(&str, &str, &str); 7] = [
-    ("ome.io", "v1beta1", "ServingRuntime"),
-    ("ome.io", "v1beta1", "ClusterServingRuntime"),
-    ("ome.io", "v1beta1", "BaseModel"),
-    ("ome.io", "v1beta1", "ClusterBaseModel"),
-    ("ome.io", "v1beta1", "AcceleratorClass"),
-    ("", "v1", "Node"),
-    ("", "v1", "Pod"),
-];
+impl Kind {
+    /// Whether `name`, in lower case, means this kind.
+    fn is_called(&self, name: &str) -> bool {
+        self.names.contains(&name) || self.kind.2.to_lowercase() == name
+    }
+
+    /// The spelling that means this kind only.
+    fn spelling(&self, name: &str) -> String {
+        format!("{}.{}/{name}", self.kind.2.to_lowercase(), self.kind.0)
+    }
+}
 
 pub(super) async fn run(args: ExplainArgs) -> Result<ExitCode> {
-    let client = connect::client(&args.connect).await?;
-    let (kind, name) = parse(&args.object)?;
-    let (kind, service) = find(&client, &args.namespace, &kind, name).await?;
-    let pods = list(&client, "", "v1", "Pod", &args.namespace, Some(&format!("{}={name}", kind.label))).await?;
-    let remedies = remedies(&client, &service).await?;
-    let explanation = Explanation::of(&service, &pods, remedies);
+    let (kinds, name) = parse(&args.object)?;
+    let connection = connect::connect(&args.connect).await?;
+    let namespace = args.namespace.clone().unwrap_or(connection.namespace);
+    let (kind, object) = find(&connection.client, &namespace, &kinds, name).await?;
+    let live = Live::read(&connection.client).await?;
+    let explanation = explain(kind, &object, &live);
     let text = match args.output {
         Output::Text => render(&explanation),
         Output::Json => serde_json::to_string_pretty(&explanation)?,
     };
-    writeln!(std::io::stdout(), "{text}")?;
+    output::print_line(&text)?;
     Ok(ExitCode::SUCCESS)
+}
+
+fn explain(kind: &Kind, object: &Value, live: &Live) -> Explanation {
+    let now = Timestamp::now();
+    match kind.what {
+        What::Service => service::explain(object, service::Around { live, remedies: remedies(live, object), now }),
+        What::Class => class::explain(object, live, now),
+        What::Runtime => runtime::runtime(object, live, now),
+        What::Model => runtime::model(object, live, now),
+    }
 }
 
 /// The kinds that `KIND/NAME` may mean.
 fn parse(object: &str) -> Result<(Vec<&'static Kind>, &str)> {
     let wrong = || {
-        hinted(format!("{object:?} is not KIND/NAME of a kind that can be explained"), "write inferenceservice/NAME")
+        let hint = "write inferenceservice/NAME, acceleratorclass/NAME, runtime/NAME or model/NAME";
+        hinted(format!("`{object}` is not KIND/NAME of a kind that can be explained"), hint)
     };
-    let (kind, name) = object.split_once('/').ok_or_else(wrong)?;
-    let (kind, group) = kind.split_once('.').map_or((kind, None), |(kind, group)| (kind, Some(group)));
-    let named = |candidate: &&Kind| {
-        let spelt = ["inferenceservice", "inferenceservices"].iter().any(|known| kind.eq_ignore_ascii_case(known));
-        (spelt || kind == candidate.short) && group.is_none_or(|group| group == candidate.group)
-    };
+    let (kind, name) = object.split_once('/').filter(|(_, name)| !name.is_empty()).ok_or_else(wrong)?;
+    let kind = kind.to_lowercase();
+    let (kind, group) = kind.split_once('.').map_or((kind.as_str(), None), |(kind, group)| (kind, Some(group)));
+    let named = |known: &&Kind| known.is_called(kind) && group.is_none_or(|group| group == known.kind.0);
     let kinds: Vec<_> = KINDS.iter().filter(named).collect();
-    if kinds.is_empty() || name.is_empty() { Err(wrong()) } else { Ok((kinds, name)) }
+    if kinds.is_empty() { Err(wrong()) } else { Ok((kinds, name)) }
 }
 
 async fn find<'k>(client: &Client, namespace: &str, kinds: &[&'k Kind], name: &str) -> Result<(&'k Kind, Value)> {
     let mut found = Vec::new();
     for kind in kinds {
-        let resource = resource(kind.group, kind.version, "InferenceService");
-        let api: Api<DynamicObject> = Api::namespaced_with(client.clone(), namespace, &resource);
-        if let Some(service) =
-            api.get_opt(name).await.with_context(|| format!("inferenceservice.{}/{name}", kind.group))?
-        {
-            found.push((*kind, serde_json::to_value(service)?));
+        if let Some(object) = live::get(client, kind.kind, kind.namespaced.then_some(namespace), name).await? {
+            found.push((*kind, object));
         }
     }
     match found.len() {
-        0 => Err(hinted(
-            format!("no InferenceService {name:?} in namespace {namespace:?}"),
-            "`kubectl get inference -A` lists them; choose the namespace with -n",
-        )),
+        0 => Err(missing(kinds, namespace, name)),
         1 => Ok(found.remove(0)),
-        _ => Err(hinted(
-            format!("{name:?} is an InferenceService of two groups"),
-            format!("write inferenceservice.ome.io/{name} or inferenceservice.fusioninfer.io/{name}"),
-        )),
+        _ => {
+            let spellings: Vec<String> = found.iter().map(|(kind, _)| kind.spelling(name)).collect();
+            Err(hinted(format!("`{name}` is the name of two objects"), format!("write {}", spellings.join(" or "))))
+        }
     }
 }
 
-async fn list(
-    client: &Client,
-    group: &str,
-    version: &str,
-    kind: &str,
-    namespace: &str,
-    labels: Option<&str>,
-) -> Result<Vec<Value>> {
-    let resource = resource(group, version, kind);
-    let api: Api<DynamicObject> = if namespace.is_empty() {
-        Api::all_with(client.clone(), &resource)
+fn missing(kinds: &[&Kind], namespace: &str, name: &str) -> anyhow::Error {
+    let mut names: Vec<&str> = kinds.iter().map(|kind| kind.kind.2).collect();
+    names.dedup();
+    let namespaced = kinds.iter().any(|kind| kind.namespaced);
+    let place = if namespaced { format!(" in namespace `{namespace}`") } else { String::new() };
+    let plural = kinds.first().map(|kind| kind.names[0]).unwrap_or_default();
+    let hint = if namespaced {
+        format!("`kubectl get {plural} -A` lists them; choose the namespace with -n")
     } else {
-        Api::namespaced_with(client.clone(), namespace, &resource)
+        format!("`kubectl get {plural}` lists them")
     };
-    let params = labels.map_or_else(ListParams::default, |labels| ListParams::default().labels(labels));
-    let objects = api.list(&params).await.with_context(|| format!("listing {kind}"))?;
-    objects.items.into_iter().map(|object| Ok(serde_json::to_value(object)?)).collect()
+    hinted(format!("there is no {} `{name}`{place}", names.join(" or ")), hint)
 }
 
-/// Decides again, with the cluster as it is and one constraint lifted at a time.
-async fn remedies(client: &Client, service: &Value) -> Result<Vec<String>> {
-    let document = |value: Value| Document { source: "cluster".into(), index: 1, value };
-    let mut supply = Vec::new();
-    for (group, version, kind) in SUPPLY {
-        supply.extend(list(client, group, version, kind, "", None).await?.into_iter().map(document));
+/// Decides again, with the cluster as it is and one constraint lifted at a time; if none helps, with another model.
+fn remedies(live: &Live, object: &Value) -> Vec<String> {
+    let snapshot = live.snapshot();
+    let Ok(Some(service)) = plan::Service::read(&live::document(object.clone())) else { return Vec::new() };
+    let remedies: Vec<String> = plan::remedies(&snapshot, &service).iter().map(ToString::to_string).collect();
+    if remedies.is_empty() && !plan::plan_service(&snapshot, &service).feasible {
+        return runtime::other_models(&snapshot, object).into_iter().collect();
     }
-    let mut snapshot = plan::Snapshot::from_documents(&[document(service.clone())], &[])?;
-    for object in &supply {
-        // What cannot be read takes no part in decisions; a broken neighbour must not hide why this service waits.
-        snapshot.add_supply(object).ok();
-    }
-    let remedies = snapshot.services.iter().flat_map(|service| plan::remedies(&snapshot, service));
-    Ok(remedies.map(|remedy| remedy.to_string()).collect())
-}
-
-fn resource(group: &str, version: &str, kind: &str) -> ApiResource {
-    ApiResource::from_gvk(&GroupVersionKind::gvk(group, version, kind))
+    remedies
 }
 
 #[cfg(test)]
@@ -158,19 +198,21 @@ mod tests {
     use super::*;
 
     #[rstest]
-    #[case::both("inferenceservice/chat", &["ome.io", "fusioninfer.io"])]
-    #[case::one_group("InferenceService.ome.io/chat", &["ome.io"])]
-    #[case::short("fisvc/chat", &["fusioninfer.io"])]
-    fn kinds(#[case] object: &str, #[case] groups: &[&str]) {
+    #[case::both("inferenceservice/chat", &["inferenceservice.ome.io/chat", "inferenceservice.fusioninfer.io/chat"])]
+    #[case::one_group("InferenceService.ome.io/chat", &["inferenceservice.ome.io/chat"])]
+    #[case::short("fisvc/chat", &["inferenceservice.fusioninfer.io/chat"])]
+    #[case::family("runtime/chat", &["servingruntime.ome.io/chat", "clusterservingruntime.ome.io/chat"])]
+    #[case::plural("acceleratorclasses/chat", &["acceleratorclass.ome.io/chat"])]
+    fn kinds(#[case] object: &str, #[case] spellings: &[&str]) {
         let (kinds, name) = parse(object).unwrap();
-        assert_eq!(kinds.iter().map(|kind| kind.group).collect::<Vec<_>>(), groups);
-        assert_eq!(name, "chat");
+        assert_eq!(kinds.iter().map(|kind| kind.spelling(name)).collect::<Vec<_>>(), spellings);
     }
 
     #[rstest]
     #[case("chat")]
     #[case("pod/chat")]
     #[case("inferenceservice/")]
+    #[case("inferenceservice.apps/chat")]
     fn other_things_are_refused(#[case] object: &str) {
         assert!(parse(object).is_err());
     }

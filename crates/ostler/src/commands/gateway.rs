@@ -23,7 +23,7 @@ pub(super) async fn run(args: GatewayArgs) -> Result<ExitCode> {
     let client = connect::client(&args.connect).await?;
     let listener = TcpListener::bind(args.listen).await.map_err(|error| bind_error(args.listen, "--listen", &error))?;
     let pools = Arc::new(picker::Pools::new(fastrand::u64(..)));
-    let stop = interrupted();
+    let stop = interrupted()?;
     let watch = tokio::spawn(picker::watch::run(client, Arc::clone(&pools), stop.clone()));
     picker::gateway::serve(listener, pools, stop).await?;
     watch.await?;

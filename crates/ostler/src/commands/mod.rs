@@ -4,6 +4,7 @@ mod catalog;
 mod crds;
 mod engine;
 mod explain;
+mod gates;
 mod gateway;
 mod lint;
 mod operator;
@@ -15,7 +16,7 @@ use std::io;
 use std::net::SocketAddr;
 use std::process::ExitCode;
 
-use anyhow::Result;
+use anyhow::{Context, Result};
 use clap::Subcommand;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio_util::sync::CancellationToken;
@@ -26,18 +27,18 @@ use crate::report::errors::hinted;
 pub(crate) enum Command {
     /// Run a whole cluster on this machine: Kubernetes API, controllers and gateway
     Up(up::UpArgs),
-    /// Show what would be decided and made, without a cluster or against one
+    /// Show what would be decided and made, offline or against a cluster; changes nothing
     Plan(plan::PlanArgs),
-    /// Why a live object is not ready, and what would help
+    /// Why an object is as it is: a service not ready, a class empty, a runtime never chosen
     Explain(explain::ExplainArgs),
     /// Accept what would be chosen today for a service that keeps its choice
     Redecide(redecide::RedecideArgs),
     /// Check manifests without a cluster
     Lint(lint::LintArgs),
-    /// Print the custom resource definitions as YAML
-    Crds,
     /// What is shipped: runtimes, accelerator classes, models
     Catalog(catalog::CatalogArgs),
+    /// Print the custom resource definitions as YAML
+    Crds,
     /// Run the controllers against a Kubernetes cluster
     Operator(operator::OperatorArgs),
     /// Run the gateway against a Kubernetes cluster
@@ -49,7 +50,7 @@ pub(crate) enum Command {
 pub(crate) async fn run(command: Command) -> Result<ExitCode> {
     match command {
         Command::Up(args) => up::run(args).await,
-        Command::Plan(args) => plan::run(args),
+        Command::Plan(args) => plan::run(args).await,
         Command::Explain(args) => explain::run(args).await,
         Command::Redecide(args) => redecide::run(args).await,
         Command::Lint(args) => lint::run(args),
@@ -61,24 +62,29 @@ pub(crate) async fn run(command: Command) -> Result<ExitCode> {
     }
 }
 
-/// Cancelled by Ctrl-C and by SIGTERM.
-fn interrupted() -> CancellationToken {
+/// Exit code of a process that Ctrl-C ended, as a shell reports it.
+const INTERRUPTED: i32 = 130;
+
+/// Cancelled by Ctrl-C and by SIGTERM. Who asks a second time does not want to wait.
+fn interrupted() -> Result<CancellationToken> {
+    // Registered before anything starts, so that no signal finds us unprepared.
+    let mut interrupt = signal(SignalKind::interrupt()).context("signals")?;
+    let mut terminate = signal(SignalKind::terminate()).context("signals")?;
     let stop = CancellationToken::new();
     let cancel = stop.clone();
     tokio::spawn(async move {
-        let terminated = async {
-            match signal(SignalKind::terminate()) {
-                Ok(mut signal) => signal.recv().await,
-                Err(_) => std::future::pending().await,
+        let mut either = async || {
+            tokio::select! {
+                _ = interrupt.recv() => {}
+                _ = terminate.recv() => {}
             }
         };
-        tokio::select! {
-            _ = tokio::signal::ctrl_c() => {}
-            _ = terminated => {}
-        }
+        either().await;
         cancel.cancel();
+        either().await;
+        std::process::exit(INTERRUPTED);
     });
-    stop
+    Ok(stop)
 }
 
 /// Says who wanted which address, and which flag chooses another.

@@ -5,6 +5,7 @@ use std::process::ExitCode;
 use anyhow::{Context, Result};
 use operator::{Options, Seat};
 
+use super::gates::FeatureGates;
 use super::interrupted;
 use crate::connect::{self, ConnectArgs};
 
@@ -18,6 +19,8 @@ pub(crate) struct OperatorArgs {
     leader_elect_namespace: Option<String>,
     #[command(flatten)]
     connect: ConnectArgs,
+    #[command(flatten)]
+    gates: FeatureGates,
 }
 
 pub(super) async fn run(args: OperatorArgs) -> Result<ExitCode> {
@@ -25,8 +28,8 @@ pub(super) async fn run(args: OperatorArgs) -> Result<ExitCode> {
     client.apiserver_version().await.context("the Kubernetes API does not answer")?;
     let namespace = args.leader_elect_namespace.unwrap_or_else(|| client.default_namespace().to_owned());
     let seat = Seat { namespace, identity: identity(), terms: Default::default() };
-    let options = Options { seat: args.leader_elect.then_some(seat), ..Options::default() };
-    operator::run(client, options, interrupted()).await?;
+    let options = Options { seat: args.leader_elect.then_some(seat), ..args.gates.options() };
+    operator::run(client, options, interrupted()?).await?;
     Ok(ExitCode::SUCCESS)
 }
 

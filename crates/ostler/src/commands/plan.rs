@@ -1,40 +1,53 @@
-//! `ostler plan`: the decision and the objects of every service in the files, without a cluster.
+//! `ostler plan`: the decision and the objects of every service in the files, offline or against a cluster.
 
-use std::io::Write;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
 use anyhow::Result;
+use api::manifest::Document;
+use plan::gang::PodGroupSchema;
 use plan::{Plan, Snapshot};
 use serde_json::Value;
 
+use super::gates::FeatureGates;
+use crate::connect::{self, ConnectArgs};
+use crate::live::Live;
 use crate::report::errors::hinted;
-use crate::{catalog, files, report};
+use crate::{catalog, files, output, report};
 
 /// Every service is feasible: 0; one is not: 2; bad input: 1.
 const INFEASIBLE: u8 = 2;
-const ACCELERATOR_AWARE: &str = "AcceleratorAwareScheduling";
+/// Kinds that live in a namespace, of those that a plan reads.
+const NAMESPACED: [&str; 3] = ["InferenceService", "ServingRuntime", "BaseModel"];
 
+/// Without --kubeconfig, --context or --cluster nothing is known of nodes: then every class counts, with a warning.
 #[derive(clap::Args)]
 pub(crate) struct PlanArgs {
     /// Files and folders with services, and runtimes, models and classes of your own; `-` reads standard input
     #[arg(short, long = "filename", required = true, num_args = 1.., value_name = "FILES")]
     filenames: Vec<PathBuf>,
-    /// A cluster as it is: `kubectl get nodes,pods,… -o yaml`; its services are not planned
-    #[arg(long, num_args = 1.., value_name = "FILES")]
+    /// A cluster as files: `kubectl get nodes,pods,… -A -o yaml`; its services are not planned
+    #[arg(long, num_args = 1.., value_name = "FILES", conflicts_with_all = ["kubeconfig", "context"])]
     cluster: Vec<PathBuf>,
+    #[command(flatten)]
+    connect: ConnectArgs,
+    /// Namespace of the objects in the files that state none
+    #[arg(short, long, value_name = "NAME")]
+    namespace: Option<String>,
     /// Leave out the shipped runtimes, models and classes
     #[arg(long)]
     no_catalog: bool,
     /// table for people, json for programs, yaml for `kubectl apply -f -` (the objects only)
-    #[arg(short, long, value_enum, default_value_t = Output::Table)]
+    #[arg(short, long, value_enum, value_name = "FORM", default_value_t = Output::Table)]
     output: Output,
     /// Show every rejected candidate
     #[arg(long)]
     all: bool,
-    /// Switches such as AcceleratorAwareScheduling=false
-    #[arg(long, value_name = "GATE=BOOL,…", value_delimiter = ',')]
-    feature_gates: Vec<String>,
+    /// Volcano of the cluster, for services that are scheduled as gangs
+    #[arg(long, value_name = "VERSION", value_parser = volcano)]
+    volcano: Option<PodGroupSchema>,
+    #[command(flatten)]
+    gates: FeatureGates,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
@@ -44,30 +57,79 @@ enum Output {
     Yaml,
 }
 
-pub(super) fn run(args: PlanArgs) -> Result<ExitCode> {
-    let mut supply = if args.no_catalog { Vec::new() } else { catalog::documents()? };
-    supply.extend(files::read_all(&args.cluster)?);
+fn volcano(version: &str) -> Result<PodGroupSchema, String> {
+    PodGroupSchema::of_version(version).ok_or_else(|| "a version is written 1.14 or v1.15.1".to_owned())
+}
+
+/// What services are planned with, and the namespace of those that state none.
+struct Surroundings {
+    supply: Vec<Document>,
+    /// Read from a cluster: what cannot be read there is nobody's input, and takes no part.
+    live: Option<Live>,
+    namespace: Option<String>,
+}
+
+pub(super) async fn run(args: PlanArgs) -> Result<ExitCode> {
     let given = files::read_valid(&args.filenames)?;
-    let mut snapshot = Snapshot::from_documents(&given, &supply)?;
-    snapshot.accelerator_aware = accelerator_aware(&args.feature_gates)?;
-    if snapshot.services.is_empty() {
-        let names: Vec<String> = args.filenames.iter().map(|path| path.display().to_string()).collect();
-        let hint = "a plan needs an InferenceService of ome.io/v1beta1 or fusioninfer.io/v1alpha1";
-        return Err(hinted(format!("{}: no InferenceService among {} documents", names.join(", "), given.len()), hint));
-    }
-    let plan = plan::plan(&snapshot);
+    let around = surroundings(&args).await?;
+    let plan = plan::plan(&snapshot(&args, given, &around)?);
     print(&plan, &args)?;
     Ok(if plan.feasible() { ExitCode::SUCCESS } else { ExitCode::from(INFEASIBLE) })
 }
 
+async fn surroundings(args: &PlanArgs) -> Result<Surroundings> {
+    let shipped = || if args.no_catalog { Ok(Vec::new()) } else { catalog::documents() };
+    if args.connect.kubeconfig.is_none() && args.connect.context.is_none() {
+        let mut supply = shipped()?;
+        supply.extend(files::read_all(&args.cluster)?);
+        return Ok(Surroundings { supply, live: None, namespace: args.namespace.clone() });
+    }
+    let connection = connect::connect(&args.connect).await?;
+    let live = Live::read(&connection.client).await?;
+    // A cluster that has what is on offer says itself what is on offer; one without us gets what we would bring.
+    let supply = if live.offered.is_empty() { shipped()? } else { Vec::new() };
+    Ok(Surroundings { supply, live: Some(live), namespace: args.namespace.clone().or(Some(connection.namespace)) })
+}
+
+fn snapshot(args: &PlanArgs, given: Vec<Document>, around: &Surroundings) -> Result<Snapshot> {
+    let count = given.len();
+    let mut snapshot = Snapshot::from_documents(&[], &around.supply)?;
+    for document in around.live.iter().flat_map(Live::documents) {
+        if let Err(problem) = snapshot.add_supply(&document) {
+            output::tell(&format!("warning: left out: {problem}"));
+        }
+    }
+    for document in given {
+        snapshot.add(&in_namespace(document, around.namespace.as_deref()))?;
+    }
+    snapshot.accelerator_aware = args.gates.accelerator_aware();
+    snapshot.pod_groups = args.volcano.unwrap_or_default();
+    if snapshot.services.is_empty() {
+        let names: Vec<String> = args.filenames.iter().map(|path| path.display().to_string()).collect();
+        let hint = "a plan needs an InferenceService of ome.io/v1beta1 or fusioninfer.io/v1alpha1";
+        let documents = if count == 1 { "1 document".to_owned() } else { format!("{count} documents") };
+        return Err(hinted(format!("{}: no InferenceService in {documents}", names.join(", ")), hint));
+    }
+    Ok(snapshot)
+}
+
+/// The document with a namespace, where its kind has one and it states none.
+fn in_namespace(mut document: Document, namespace: Option<&str>) -> Document {
+    if let Some(namespace) = namespace
+        && NAMESPACED.contains(&document.kind())
+        && document.namespace().is_none_or(str::is_empty)
+    {
+        document.value["metadata"]["namespace"] = namespace.into();
+    }
+    document
+}
+
 fn print(plan: &Plan, args: &PlanArgs) -> Result<()> {
-    let text = match args.output {
+    output::print(&match args.output {
         Output::Table => report::plan::render(plan, args.all),
         Output::Json => format!("{}\n", serde_json::to_string_pretty(plan)?),
         Output::Yaml => yaml(plan)?,
-    };
-    std::io::stdout().lock().write_all(text.as_bytes())?;
-    Ok(())
+    })
 }
 
 /// One document per object, in apply order; why a service has none stands as a comment in its place.
@@ -83,21 +145,4 @@ fn yaml(plan: &Plan) -> Result<String> {
         }
     }
     Ok(documents.join("---\n"))
-}
-
-fn accelerator_aware(gates: &[String]) -> Result<bool> {
-    let mut aware = true;
-    for gate in gates {
-        aware = match gate.split_once('=') {
-            Some((ACCELERATOR_AWARE, "true")) => true,
-            Some((ACCELERATOR_AWARE, "false")) => false,
-            _ => {
-                return Err(hinted(
-                    format!("--feature-gates {gate}: not a gate"),
-                    format!("{ACCELERATOR_AWARE}=true or =false"),
-                ));
-            }
-        };
-    }
-    Ok(aware)
 }

@@ -1,37 +1,37 @@
 //! `ostler up`: a whole cluster on this machine, until Ctrl-C.
 
-use std::io::Write;
 use std::net::{SocketAddr, TcpListener};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::Instant;
 
-use anyhow::{Context, Result};
+use anyhow::Result;
 use api::manifest::{self, Document, ManifestError};
 use clap::ValueEnum;
 use serde_json::Value;
 
+use super::gates::FeatureGates;
 use super::{bind_error, interrupted};
 use crate::machine::{Listeners, Machine};
 use crate::report::errors::hinted;
-use crate::{apply, connect, demo, files, fleet, home, progress, report};
+use crate::{apply, connect, demo, files, fleet, home, output, progress, report};
 
 #[derive(clap::Args)]
 pub(crate) struct UpArgs {
     /// Files and folders of manifests to apply
-    #[arg(short, long = "filename", num_args = 1..)]
+    #[arg(short, long = "filename", num_args = 1.., value_name = "FILES")]
     filenames: Vec<PathBuf>,
     /// Simulated nodes: a file of shorthand (`8×H100-80G ×2`), or of Node manifests
-    #[arg(long)]
+    #[arg(long, value_name = "FILE")]
     nodes: Option<PathBuf>,
     /// Folder for the kubeconfig; a private one of the user without it
-    #[arg(long)]
+    #[arg(long, value_name = "DIR")]
     data_dir: Option<PathBuf>,
     /// Address of the Kubernetes API
-    #[arg(long, default_value = "127.0.0.1:6443")]
+    #[arg(long, value_name = "HOST:PORT", default_value = "127.0.0.1:6443")]
     api: SocketAddr,
     /// Address of the gateway
-    #[arg(long, default_value = "127.0.0.1:8080")]
+    #[arg(long, value_name = "HOST:PORT", default_value = "127.0.0.1:8080")]
     gateway: SocketAddr,
     /// Apply a sample fleet, send one request and show why it was answered as it was
     #[arg(long)]
@@ -40,8 +40,10 @@ pub(crate) struct UpArgs {
     #[arg(long, requires = "demo")]
     once: bool,
     /// How the demo's outcome is printed
-    #[arg(short, long, value_enum, default_value_t = Output::Text)]
+    #[arg(short, long, value_enum, value_name = "FORM", default_value_t = Output::Text)]
     output: Output,
+    #[command(flatten)]
+    gates: FeatureGates,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
@@ -52,7 +54,7 @@ enum Output {
 
 pub(super) async fn run(args: UpArgs) -> Result<ExitCode> {
     let started = Instant::now();
-    let stop = interrupted();
+    let stop = interrupted()?;
     // Everything that can be wrong with the input is found before anything starts.
     let documents = files::read_valid(&args.filenames)?;
     let nodes = nodes(&args)?;
@@ -60,7 +62,7 @@ pub(super) async fn run(args: UpArgs) -> Result<ExitCode> {
     let folder = home::prepare(args.data_dir.clone().unwrap_or_else(connect::runtime_directory))?;
     let kubeconfig = folder.join("kubeconfig");
 
-    let (machine, mut parts) = Machine::start(nodes, listeners, &kubeconfig).await?;
+    let (machine, mut parts) = Machine::start(nodes, args.gates.options(), listeners, &kubeconfig).await?;
     let session = async {
         serve(&args, &machine, &documents, &kubeconfig, started).await?;
         if !args.once {
@@ -85,31 +87,36 @@ async fn serve(
     kubeconfig: &Path,
     started: Instant,
 ) -> Result<()> {
-    eprintln!("ostler {} · embedded Kubernetes · data in memory\n", env!("CARGO_PKG_VERSION"));
-    eprintln!("  nodes     {}\n", report::fleet::nodes(&machine.cluster.server().list("nodes")));
+    output::tell(&format!("ostler {} · embedded Kubernetes · data in memory\n", env!("CARGO_PKG_VERSION")));
+    output::tell(&format!("  nodes     {}\n", report::fleet::nodes(&machine.cluster.server().list("nodes"))));
     apply::documents(&machine.client, documents).await?;
     if args.demo {
-        apply::documents(&machine.client, &demo::manifests()?).await?;
-        progress::until_ready(machine.cluster.server()).await;
+        let manifests = demo::manifests()?;
+        apply::documents(&machine.client, &manifests).await?;
+        let services = manifests.iter().filter(|document| document.kind() == "InferenceService");
+        let names: Vec<String> = services.map(|document| document.name().to_owned()).collect();
+        progress::until_ready(machine.cluster.server(), &names).await;
     }
     let (api, gateway) = (machine.api, machine.gateway);
     if args.output == Output::Text {
-        say(&format!("ready: api=https://{api} gateway=http://{gateway} kubeconfig={}", kubeconfig.display()))?;
+        output::print_line(&format!(
+            "ready: api=https://{api} gateway=http://{gateway} kubeconfig={}",
+            kubeconfig.display()
+        ))?;
     }
     if args.demo {
         let outcome = demo::ask(machine, started).await?;
         match args.output {
-            Output::Json => say(&serde_json::to_string(&outcome)?)?,
-            Output::Text => say(&report::demo::render(&outcome, &format!("http://{gateway}"), kubeconfig, args.once))?,
+            Output::Json => output::print_line(&serde_json::to_string(&outcome)?)?,
+            Output::Text => output::print_line(&report::demo::render(&outcome, gateway, kubeconfig, args.once))?,
         }
+        return Ok(());
+    }
+    output::tell(&report::demo::invitation(gateway, kubeconfig));
+    if !documents.is_empty() {
+        progress::follow(machine.cluster.server()).await;
     }
     Ok(())
-}
-
-/// stdout may be a pipe whose reader wants each line at once.
-fn say(text: &str) -> Result<()> {
-    let mut out = std::io::stdout().lock();
-    writeln!(out, "{text}").and_then(|()| out.flush()).context("standard output")
 }
 
 fn bind(address: SocketAddr, flag: &str) -> Result<TcpListener> {
@@ -130,7 +137,7 @@ fn nodes(args: &UpArgs) -> Result<Vec<Value>> {
         return Ok(fleet::nodes(&fleet::parse(demo::FLEET)?));
     };
     let shown = path.display().to_string();
-    let text = std::fs::read_to_string(path).with_context(|| shown.clone())?;
+    let text = files::text_of(path)?;
     let nodes = if text.contains("kind:") {
         manifest::read(&shown, &text)?.into_iter().map(node).collect::<Result<_>>()?
     } else {

@@ -13,6 +13,7 @@ use serde_json::{Value, json};
 
 use crate::machine::Machine;
 use crate::progress;
+use crate::report::explain::service::left_out;
 
 /// Three nodes of three sizes, so that there is something to decide.
 pub(crate) const FLEET: &str = "big=8×H100-80G, mid=8×A100-40G, small=4×L40S";
@@ -41,17 +42,24 @@ pub(crate) struct ServiceOutcome {
     pub name: String,
     pub runtime: Option<String>,
     pub accelerator_class: Option<String>,
-    pub runner_up: Option<RunnerUp>,
+    /// The candidate that came nearest without being chosen.
+    pub runner_up: Option<Loser>,
+    /// The one of those that could not serve at all.
+    pub nearest_rejected: Option<Loser>,
+    /// How many could not.
+    pub rejected: usize,
     /// The sentence of the decision.
     pub message: String,
 }
 
-/// The candidate that came nearest without being chosen.
-#[derive(Debug, Serialize)]
-pub(crate) struct RunnerUp {
+/// A candidate that was not chosen, with its reason.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub(crate) struct Loser {
     pub runtime: String,
     pub code: String,
     pub message: String,
+    #[serde(skip)]
+    pub rejected: bool,
 }
 
 #[derive(Debug, Serialize)]
@@ -140,27 +148,39 @@ fn millis(from: Instant, to: Instant) -> u64 {
 fn outcome(service: &Value) -> ServiceOutcome {
     let decision = &service["status"]["decision"];
     let text = |value: &Value| value.as_str().map(str::to_owned);
+    let losers = losers(decision);
+    let nearest_rejected = losers.iter().find(|loser| loser.rejected).cloned();
+    let recorded = losers.iter().filter(|loser| loser.rejected).count();
     ServiceOutcome {
         kind: text(&service["kind"]).unwrap_or_default(),
         name: text(&service["metadata"]["name"]).unwrap_or_default(),
         runtime: text(&decision["runtime"]["name"]),
         accelerator_class: text(&decision["components"]["engine"]["acceleratorClass"]),
-        runner_up: runner_up(decision),
+        runner_up: losers.into_iter().next(),
+        nearest_rejected,
+        rejected: recorded + left_out(decision),
         message: text(&decision["message"]).unwrap_or_default(),
     }
 }
 
-/// The best candidate that was not selected: one that was only outranked before one that was rejected.
-fn runner_up(decision: &Value) -> Option<RunnerUp> {
-    let candidates = decision["candidates"].as_array()?;
-    let losers = || candidates.iter().filter(|candidate| candidate["selected"] != true);
-    let loser = losers().find(|candidate| candidate["rejected"].is_null()).or_else(|| losers().next())?;
-    let text = |value: &Value, or: &str| value.as_str().unwrap_or(or).to_owned();
-    Some(RunnerUp {
-        runtime: text(&loser["runtime"], ""),
-        code: text(&loser["rejected"]["code"], "Outranked"),
-        message: text(&loser["rejected"]["message"], "compatible, ranked lower"),
-    })
+/// Those that could serve and were outranked, then those that were rejected, the nearest first.
+fn losers(decision: &Value) -> Vec<Loser> {
+    let candidates = decision["candidates"].as_array().map(Vec::as_slice).unwrap_or_default();
+    let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
+    let loser = |candidate: &Value| {
+        let rejected = candidate["rejected"].is_object();
+        let why = &candidate[if rejected { "rejected" } else { "outranked" }];
+        Loser {
+            runtime: text(&candidate["runtime"]),
+            code: text(&why["code"]),
+            message: text(&why["message"]),
+            rejected,
+        }
+    };
+    let mut losers: Vec<Loser> =
+        candidates.iter().filter(|candidate| candidate["selected"] != true).map(loser).collect();
+    losers.sort_by_key(|loser| loser.rejected);
+    losers
 }
 
 /// Server-sent events, cut out of chunks that may end anywhere.

@@ -1,42 +1,58 @@
 //! The demo's answer and why, for people.
 
+use std::net::SocketAddr;
 use std::path::Path;
 
-use crate::demo::Outcome;
+use crate::demo::{Loser, Outcome, ServiceOutcome};
 
-/// `stays` adds the lines to try while it is up.
-pub(crate) fn render(outcome: &Outcome, gateway: &str, kubeconfig: &Path, once: bool) -> String {
+/// `once` leaves out what to try while it is up.
+pub(crate) fn render(outcome: &Outcome, gateway: SocketAddr, kubeconfig: &Path, once: bool) -> String {
     let request = &outcome.request;
     let mut lines = vec![String::new(), format!("A question for {:?}:  {}", request.model, request.question)];
     lines.push(format!("  answer    {}   (simulated engine)", request.answer.trim()));
     if let Some(service) = outcome.services.iter().find(|service| service.name == request.model) {
-        lines.push(format!("  decided   {}", service.message));
-        if let Some(loser) = &service.runner_up {
-            lines.push(format!("            nearest loser: {} — {}: {}", loser.runtime, loser.code, loser.message));
-        }
+        lines.extend(decided(service));
     }
     lines.push(format!("  routed    {}: {}", request.endpoint, request.decision));
     lines.push(format!(
-        "  took      first token {} ms, {} tokens in {} ms ({} prompt tokens); {} ms since the start",
+        "  took      first token {} ms, {} tokens in {:.2} s ({} prompt tokens); {} ms since the start",
         request.ttft_ms,
         request.completion_tokens,
-        request.total_ms,
+        request.total_ms as f64 / 1000.0,
         request.prompt_tokens,
         outcome.start_to_first_token_ms
     ));
     if !once {
-        lines.extend(invitation(&request.model, gateway, kubeconfig));
+        lines.push(String::new());
+        lines.push(attempts(&request.model, gateway, kubeconfig, Some("ostler explain inferenceservice/summarise")));
     }
     lines.join("\n")
 }
 
-fn invitation(model: &str, gateway: &str, kubeconfig: &Path) -> Vec<String> {
+/// The choice; then who came next, and who was refused nearest, each with the reason.
+fn decided(service: &ServiceOutcome) -> Vec<String> {
+    let line = |title: &str, loser: &Loser| {
+        format!("            {title}: {} — {}: {}", loser.runtime, loser.code, loser.message)
+    };
+    let mut lines = vec![format!("  decided   {}", service.message)];
+    lines.extend(service.runner_up.iter().filter(|one| !one.rejected).map(|one| line("next", one)));
+    let title = format!("rejected {} runtimes, nearest", service.rejected);
+    lines.extend(service.nearest_rejected.iter().map(|one| line(&title, one)));
+    lines
+}
+
+/// What to try with a cluster that has no demo in it.
+pub(crate) fn invitation(gateway: SocketAddr, kubeconfig: &Path) -> String {
+    attempts("NAME", gateway, kubeconfig, None)
+}
+
+fn attempts(model: &str, gateway: SocketAddr, kubeconfig: &Path, last: Option<&str>) -> String {
     let body = format!(r#"{{"model":"{model}","messages":[{{"role":"user","content":"hi"}}]}}"#);
-    vec![
-        String::new(),
+    let mut lines = vec![
         format!("Try:  kubectl --kubeconfig {} get inference -A", kubeconfig.display()),
-        format!("      curl {gateway}/v1/chat/completions -H 'content-type: application/json' -d '{body}'"),
-        "      ostler explain inferenceservice/summarise".to_owned(),
-        "Ctrl-C ends everything that was started here.".to_owned(),
-    ]
+        format!("      curl http://{gateway}/v1/chat/completions -H 'content-type: application/json' -d '{body}'"),
+    ];
+    lines.extend(last.map(|line| format!("      {line}")));
+    lines.push("Ctrl-C ends everything that was started here.".to_owned());
+    lines.join("\n")
 }

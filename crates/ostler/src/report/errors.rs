@@ -40,6 +40,8 @@ fn chain(error: &anyhow::Error) -> String {
     for cause in error.chain() {
         let text = match cause.downcast_ref::<kube::Error>() {
             Some(kube::Error::Api(status)) => status.message.clone(),
+            // Followed by an excerpt of the file, which may hold credentials.
+            _ if cause.is::<kube::config::KubeconfigError>() => first_line(cause),
             _ => cause.to_string(),
         };
         if !said.last().is_some_and(|before| before.contains(&text)) {
@@ -49,12 +51,19 @@ fn chain(error: &anyhow::Error) -> String {
     said.join(": ")
 }
 
+fn first_line(cause: &(dyn std::error::Error + 'static)) -> String {
+    cause.to_string().lines().next().unwrap_or_default().to_owned()
+}
+
 fn remedy(cause: &(dyn std::error::Error + 'static)) -> Option<String> {
     if let Some(hinted) = cause.downcast_ref::<Hinted>() {
         return Some(hinted.hint.clone());
     }
     if let Some(manifest) = cause.downcast_ref::<ManifestError>() {
         return manifest.hint.clone();
+    }
+    if let Some(kube::Error::Service(_) | kube::Error::HyperError(_)) = cause.downcast_ref() {
+        return Some("the cluster does not answer: is it running, and is this its kubeconfig?".to_owned());
     }
     match cause.downcast_ref::<kube::config::KubeconfigError>() {
         Some(_) => Some("name a kubeconfig with --kubeconfig, or start a cluster with `ostler up`".to_owned()),

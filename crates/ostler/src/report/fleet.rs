@@ -5,14 +5,22 @@ use std::sync::Arc;
 use cluster::conditions;
 use serde_json::Value;
 
+use crate::fleet::spoken;
+
 /// One service, as its status tells it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Row {
+    /// Group, namespace and name: what no other service shares.
+    pub key: String,
     pub name: String,
     pub model: String,
     pub runtime: String,
     pub accelerator: String,
     pub ready: bool,
+    /// Replicas that are ready, of those wanted; `–` until something was made.
+    pub replicas: String,
+    /// Reason code of the `Ready` condition.
+    pub reason: String,
     /// Message of the `Ready` condition while it is not true.
     pub why_not: String,
 }
@@ -23,18 +31,33 @@ pub(crate) fn row(service: &Value) -> Row {
     let ready = conditions::find(&service["status"]["conditions"], "Ready");
     let is_ready = ready.is_some_and(|condition| condition["status"] == "True");
     let decision = &service["status"]["decision"];
+    let key = ["/apiVersion", "/metadata/namespace", "/metadata/name"].map(|part| text(part).unwrap_or_default());
     Row {
+        key: key.join("/"),
         name: text("/metadata/name").unwrap_or_default(),
         model: text("/spec/model/name").unwrap_or_else(|| "(roles)".to_owned()),
         runtime: decision["runtime"]["name"].as_str().map_or_else(|| roles(service), str::to_owned),
         accelerator: decision["components"]["engine"]["acceleratorClass"].as_str().unwrap_or("–").to_owned(),
         ready: is_ready,
+        replicas: replicas(&service["status"]["components"]),
+        reason: ready.and_then(|ready| ready["reason"].as_str()).unwrap_or_default().to_owned(),
         why_not: match ready {
             Some(condition) if !is_ready => condition["message"].as_str().unwrap_or_default().to_owned(),
             Some(_) => String::new(),
             None => "not seen by the operator yet".to_owned(),
         },
     }
+}
+
+/// `1/1`: over all components, or roles, which name the number wanted differently.
+fn replicas(components: &Value) -> String {
+    let components = components.as_object().into_iter().flatten().map(|(_, component)| component);
+    let (mut ready, mut wanted) = (0, 0);
+    for component in components {
+        ready += component["readyReplicas"].as_i64().unwrap_or(0);
+        wanted += component["replicas"].as_i64().or_else(|| component["desiredReplicas"].as_i64()).unwrap_or(0);
+    }
+    if wanted == 0 { "–".to_owned() } else { format!("{ready}/{wanted}") }
 }
 
 /// `prefill×2 decode×1` of a role-based service.
@@ -45,16 +68,21 @@ fn roles(service: &Value) -> String {
     roles.iter().map(role).collect::<Vec<_>>().join(" ")
 }
 
-/// `big-0 8×NVIDIA-H100-80GB-HBM3 (simulated)` for every node.
+/// `big-0 8×H100-80G   mid-0 8×A100-40G   (simulated)`.
 pub(crate) fn nodes(nodes: &[Arc<Value>]) -> String {
-    let node = |node: &Arc<Value>| {
-        let metadata = &node["metadata"];
-        let product = metadata["labels"]["nvidia.com/gpu.product"].as_str().unwrap_or("no accelerator");
-        let count = metadata["labels"]["nvidia.com/gpu.count"].as_str().unwrap_or("0");
-        let simulated = if metadata["annotations"]["ostler.dev/simulated"] == "true" { " (simulated)" } else { "" };
-        format!("{} {count}×{product}{simulated}", metadata["name"].as_str().unwrap_or("?"))
-    };
-    nodes.iter().map(node).collect::<Vec<_>>().join("   ")
+    let is_simulated = |node: &&Arc<Value>| node["metadata"]["annotations"]["ostler.dev/simulated"] == "true";
+    let mut words: Vec<String> = nodes.iter().map(|node| accelerators(node)).collect();
+    words.extend(nodes.iter().find(is_simulated).map(|_| "(simulated)".to_owned()));
+    words.join("   ")
+}
+
+fn accelerators(node: &Value) -> String {
+    let label = |name: &str| node["metadata"]["labels"][name].as_str();
+    let name = node["metadata"]["name"].as_str().unwrap_or("?");
+    match label("nvidia.com/gpu.product") {
+        Some(product) => format!("{name} {}×{}", label("nvidia.com/gpu.count").unwrap_or("?"), spoken(product)),
+        None => name.to_owned(),
+    }
 }
 
 /// Columns as wide as their widest cell, two blanks apart.
@@ -78,13 +106,12 @@ pub(crate) fn render(rows: &[Row]) -> String {
     let cells: Vec<Vec<String>> = rows
         .iter()
         .map(|row| {
-            let ready = if row.ready { "yes" } else { "no" };
             vec![
                 row.name.clone(),
                 row.model.clone(),
                 row.runtime.clone(),
                 row.accelerator.clone(),
-                ready.into(),
+                row.replicas.clone(),
                 row.why_not.clone(),
             ]
         })
@@ -105,6 +132,7 @@ mod tests {
             "spec": {"model": {"name": "llama-3-2-3b"}},
             "status": {
                 "decision": {"runtime": {"name": "srt-llama"}, "components": {"engine": {"acceleratorClass": "nvidia-l40s"}}},
+                "components": {"engine": {"replicas": 2, "readyReplicas": 2}},
                 "conditions": [{"type": "Ready", "status": "True", "message": "x"}],
             },
         });
@@ -115,8 +143,8 @@ mod tests {
         });
         insta::assert_snapshot!(render(&[row(&decided), row(&roles)]), @r"
         NAME  MODEL         RUNTIME             ACCELERATOR  READY  WHY NOT
-        chat  llama-3-2-3b  srt-llama           nvidia-l40s  yes
-        pd    (roles)       prefill×2 decode×1  –            no     0 of 3 pods are ready
+        chat  llama-3-2-3b  srt-llama           nvidia-l40s  2/2
+        pd    (roles)       prefill×2 decode×1  –            –      0 of 3 pods are ready
         ");
     }
 }

@@ -5,3 +5,5 @@ pub(crate) mod errors;
 pub(crate) mod explain;
 pub(crate) mod fleet;
 pub(crate) mod plan;
+pub(crate) mod tree;
+pub(crate) mod usage;

@@ -1,12 +1,14 @@
 //! `ostler plan` as a person reads it: first what comes of a service, then why, then what else to know.
 
+use decide::Variant;
 use decide::decision::{AcceleratorCandidate, Candidate, ComponentDecision, Verdict};
+use decide::outranked::ClassStep;
 use plan::{Plan, ServicePlan};
 use serde_json::Value;
 
 use crate::report::fleet::table;
 
-/// Rejected candidates that are shown unless all are asked for.
+/// Ranked and rejected candidates that are shown unless all are asked for; of each so many.
 const SHOWN: usize = 3;
 /// Width of the column that says what a block is about.
 const TITLE: usize = 21;
@@ -19,7 +21,7 @@ pub(crate) fn render(plan: &Plan, all: bool) -> String {
 
 fn section(service: &ServicePlan, all: bool) -> String {
     let outcome = if service.feasible { "feasible".to_owned() } else { format!("not feasible: {}", service.reason) };
-    let mut lines = vec![format!("inferenceservice {}/{} — {outcome}", service.namespace, service.name)];
+    let mut lines = vec![format!("{} {}/{} — {outcome}", kind(service), service.namespace, service.name)];
     if !service.feasible {
         lines.push(format!("  {}", service.message));
     }
@@ -29,12 +31,20 @@ fn section(service: &ServicePlan, all: bool) -> String {
         lines.push(String::new());
     }
     lines.extend(block("Why this runtime", runtimes(service, all)));
-    lines.extend(block("Why this class", classes(service, all)));
+    for (title, lines_of) in classes(service, all) {
+        lines.extend(block(&title, lines_of));
+    }
     let warnings = service.warnings.iter().map(|warning| format!("{}: {}", warning.code, warning.message));
     lines.extend(block("Warnings", warnings.collect()));
     lines.extend(block("Objects", objects(service)));
     lines.push(String::new());
     lines.join("\n")
+}
+
+/// The kind as it is spelt on the command line; the group only where it is not the first one thought of.
+fn kind(service: &ServicePlan) -> String {
+    let group = service.api_version.split('/').next().unwrap_or_default();
+    if group == "ome.io" { "inferenceservice".to_owned() } else { format!("inferenceservice.{group}") }
 }
 
 fn components(service: &ServicePlan) -> String {
@@ -52,8 +62,35 @@ fn components(service: &ServicePlan) -> String {
             free(service, name, component).unwrap_or_else(|| "–".to_owned()),
         ]
     };
-    let rows: Vec<Vec<String>> = service.components.iter().map(row).collect();
+    let rows: Vec<Vec<String>> = service
+        .components
+        .iter()
+        .flat_map(|named| {
+            [vec![row(named)], named.1.variants.iter().map(|one| variant(named.0, runtime, one)).collect()]
+        })
+        .flatten()
+        .collect();
     table(&["COMPONENT", "RUNTIME", "CLASS", "GPUS", "NODES", "REPLICAS", "$/HOUR", "FREE"], &rows)
+}
+
+/// A replica set for requests of some size, below the component that it belongs to.
+fn variant(component: &str, runtime: &str, variant: &Variant) -> Vec<String> {
+    let sizes = match (variant.request_tokens.min, variant.request_tokens.max) {
+        (Some(min), Some(max)) => format!("{min}–{max} tokens"),
+        (Some(min), None) => format!("{min} tokens or more"),
+        (None, Some(max)) => format!("up to {max} tokens"),
+        (None, None) => "any size".to_owned(),
+    };
+    vec![
+        format!("{component}, {sizes}"),
+        runtime.to_owned(),
+        variant.accelerator_class.clone(),
+        variant.accelerators_per_node.to_string(),
+        variant.nodes.to_string(),
+        variant.replicas.to_string(),
+        "–".to_owned(),
+        "–".to_owned(),
+    ]
 }
 
 /// `6 of 8`, as far as nodes are known.
@@ -67,37 +104,64 @@ fn free(service: &ServicePlan, name: &str, component: &ComponentDecision) -> Opt
     }
 }
 
-/// Ranked runtimes, then the nearest rejected ones.
+/// Ranked runtimes, then the nearest rejected ones. What the headline said already is not said again.
 fn runtimes(service: &ServicePlan, all: bool) -> Vec<String> {
-    let why = |candidate: &Candidate| match &candidate.rejected {
-        Some(rejection) => format!("{}: {rejection}", rejection.code()),
-        None => {
-            let best = candidate.accelerators.iter().find(|one| one.rank == Some(1));
-            best.map_or_else(|| "compatible".to_owned(), |best| format!("compatible, on {}", best.class))
-        }
+    let headline = if service.feasible { "" } else { service.message.as_str() };
+    let why = |candidate: &Candidate| match (&candidate.rejected, &candidate.outranked) {
+        (Some(rejection), _) if headline.contains(&rejection.to_string()) => rejection.code().to_owned(),
+        (Some(rejection), _) => format!("{}: {rejection}", rejection.code()),
+        (None, Some(step)) => step.to_string(),
+        (None, None) => candidate.standing.clone().unwrap_or_else(|| "compatible".to_owned()),
     };
     let rows = service.candidates.iter().map(|candidate| (candidate.rank, candidate.runtime.clone(), why(candidate)));
     ranking(rows.collect(), all)
 }
 
-/// The classes of the selected runtime, or of the nearest one.
-fn classes(service: &ServicePlan, all: bool) -> Vec<String> {
+/// The classes of the selected runtime, or of the nearest one: one block per component.
+fn classes(service: &ServicePlan, all: bool) -> Vec<(String, Vec<String>)> {
     let selected = service.candidates.iter().find(|candidate| candidate.selected);
     let nearest = || service.candidates.first().filter(|candidate| !candidate.accelerators.is_empty());
     let Some(candidate) = selected.or_else(nearest) else { return Vec::new() };
     let row = |one: &AcceleratorCandidate| match &one.verdict {
-        Verdict::Eligible(eligibility) => (one.rank, one.class.clone(), eligibility.to_string()),
+        Verdict::Eligible(eligibility) => (one.rank, one.class.clone(), format!("{eligibility}{}", step(one))),
         other => (one.rank, one.class.clone(), format!("{}: {other}", other.code())),
     };
-    ranking(candidate.accelerators.iter().map(row).collect(), all)
+    let mut components: Vec<&str> = candidate.accelerators.iter().map(|one| one.component.as_str()).collect();
+    components.dedup();
+    let several = components.len() > 1;
+    let block = |component: &str| {
+        let title = if several { format!("Why this ({component})") } else { "Why this class".to_owned() };
+        let mut of_it: Vec<_> = candidate.accelerators.iter().filter(|one| one.component == component).collect();
+        // The sort keeps the order of the ranked ones, and of those that failed at the same check.
+        of_it.sort_by_key(|one| std::cmp::Reverse(nearness(&one.verdict)));
+        (title, ranking(of_it.into_iter().map(row).collect(), all))
+    };
+    components.into_iter().map(block).collect()
 }
 
-/// `1  name  why` for ranked ones, `–  name  why` for the others, of which the first few are shown.
+/// By what an eligible class lost, unless it is the score, which stands there already.
+fn step(one: &AcceleratorCandidate) -> String {
+    match &one.outranked {
+        None | Some(ClassStep::Score { .. }) => String::new(),
+        Some(step) => format!("; {step}"),
+    }
+}
+
+/// How far a class came; eligible ones furthest.
+fn nearness(verdict: &Verdict) -> u8 {
+    match verdict {
+        Verdict::Eligible(_) => u8::MAX,
+        Verdict::Rejected(rejection) => rejection.stage(),
+        Verdict::Recorded(_) => 0,
+    }
+}
+
+/// `1  name  why` for ranked ones, `–  name  why` for the others; the first few of each.
 fn ranking(rows: Vec<(Option<usize>, String, String)>, all: bool) -> Vec<String> {
+    let limit = if all { usize::MAX } else { SHOWN };
     let (ranked, rejected): (Vec<_>, Vec<_>) = rows.into_iter().partition(|(rank, ..)| rank.is_some());
-    let shown = if all { rejected.len() } else { rejected.len().min(SHOWN) };
-    let more = rejected.len() - shown;
-    let rows: Vec<_> = ranked.into_iter().chain(rejected.into_iter().take(shown)).collect();
+    let more = ranked.len().saturating_sub(limit) + rejected.len().saturating_sub(limit);
+    let rows: Vec<_> = ranked.into_iter().take(limit).chain(rejected.into_iter().take(limit)).collect();
     let width = rows.iter().map(|(_, name, _)| name.chars().count()).max().unwrap_or(0);
     let mark = |rank: Option<usize>| rank.map_or_else(|| "–".to_owned(), |rank| rank.to_string());
     let line = |(rank, name, why): (Option<usize>, String, String)| format!("{}  {name:<width$}  {why}", mark(rank));

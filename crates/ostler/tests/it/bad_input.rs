@@ -24,20 +24,86 @@ fn up_refuses(#[case] manifest: &str, #[case] expected: &str) {
     assert!(error.contains(expected), "{error}");
 }
 
-#[test]
-fn a_busy_port_names_the_flag() {
+#[rstest]
+#[case("--api", "--gateway")]
+#[case("--gateway", "--api")]
+fn a_busy_port_names_the_flag(#[case] flag: &str, #[case] other: &str) {
     let busy = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let address = busy.local_addr().unwrap().to_string();
-    let output = ostler(&["up", "--api", "127.0.0.1:0", "--gateway", &address]).output().unwrap();
-    let (_, stderr, code) = outcome(&output);
-    assert_eq!(code, Some(1));
-    assert!(stderr.contains(&format!("error: cannot listen on {address}")), "{stderr}");
-    assert!(stderr.contains("hint: another process listens there: choose another with --gateway"), "{stderr}");
+    let output = ostler(&["up", flag, &address, other, "127.0.0.1:0"]).output().unwrap();
+    let (stdout, stderr, code) = outcome(&output);
+    assert_eq!((stdout.as_str(), code), ("", Some(1)));
+    let cause = format!("error: cannot listen on {address}: Address already in use (os error 98)");
+    let hint = format!("hint: another process listens there: choose another with {flag} 127.0.0.1:0");
+    assert_eq!(stderr.lines().collect::<Vec<_>>(), [cause, hint]);
 }
 
+/// Every mistake on the command line and with files: one line, a hint, exit code 1, nothing on stdout.
 #[test]
-fn a_missing_file_is_named() {
-    let (_, stderr, code) = outcome(&ostler(&["plan", "-f", "no-such-file.yaml"]).output().unwrap());
-    assert_eq!(code, Some(1));
-    assert!(stderr.starts_with("error: no-such-file.yaml"), "{stderr}");
+fn every_error_is_one_line_with_a_hint() {
+    let folder = Folder::new();
+    folder.file("empty.yaml", "");
+    folder.file("service.yaml", SERVICE);
+    folder.file("size.yaml", MODEL);
+    folder.file("replicas.yaml", &SERVICE.replace("{name: m}", "{name: m}\n  engine: {minReplicas: -1}"));
+    folder.file("kubeconfig", "password: secret\n- x");
+    std::fs::write(folder.0.join("binary.yaml"), [0x7f, b'E', b'L', b'F', 0xff, 0xfe]).unwrap();
+    std::fs::create_dir(folder.0.join("nothing")).unwrap();
+    let mut said = String::new();
+    for line in MISTAKES.trim().lines() {
+        let args: Vec<&str> = line.split_whitespace().collect();
+        let output = ostler(&args).current_dir(&folder.0).env("XDG_RUNTIME_DIR", &folder.0).output().unwrap();
+        let (stdout, stderr, code) = outcome(&output);
+        assert_eq!((stdout.as_str(), code), ("", Some(1)), "{line}: {stderr}");
+        said.push_str(&format!("$ ostler {line}\n{stderr}"));
+    }
+    insta::assert_snapshot!(said);
+}
+
+const SERVICE: &str =
+    "apiVersion: ome.io/v1beta1\nkind: InferenceService\nmetadata: {name: x}\nspec:\n  model: {name: m}\n";
+const MODEL: &str =
+    "apiVersion: ome.io/v1beta1\nkind: BaseModel\nmetadata: {name: x}\nspec: {modelParameterSize: 7Bx}\n";
+
+const MISTAKES: &str = "
+pln
+plan
+plan --clutser x
+plan -f service.yaml -o xml
+plan -f service.yaml --volcano soon
+plan -f service.yaml --feature-gates Fast=true
+plan -f service.yaml --cluster service.yaml --context x
+plan -f missing.yaml
+plan -f empty.yaml
+plan -f binary.yaml
+plan -f nothing
+plan -f size.yaml
+plan -f replicas.yaml
+plan -f /dev/zero
+up --api here
+up --api 0.0.0.0:6443
+up --once
+up --nodes nothing
+up -f missing.yaml
+up -f empty.yaml
+up -f replicas.yaml
+up --api 127.0.0.1:0 --gateway 127.0.0.1:0 --data-dir /proc/ostler
+explain
+explain chat
+explain pod/chat
+explain isvc/x --kubeconfig missing
+explain isvc/x --kubeconfig kubeconfig
+catalog shw
+";
+
+/// `ostler crds | head -1`: the reader leaves, and that is all.
+#[test]
+fn a_reader_that_leaves_is_no_error() {
+    use std::io::{BufRead, BufReader};
+    let mut child =
+        ostler(&["crds"]).stdout(std::process::Stdio::piped()).stderr(std::process::Stdio::piped()).spawn().unwrap();
+    let mut line = String::new();
+    BufReader::with_capacity(16, child.stdout.take().unwrap()).read_line(&mut line).unwrap();
+    let (_, stderr, code) = outcome(&child.wait_with_output().unwrap());
+    assert_eq!((line.as_str(), stderr.as_str(), code), ("---\n", "", Some(0)));
 }

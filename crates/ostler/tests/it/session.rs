@@ -78,25 +78,25 @@ impl Session {
         Self { child, stdout, folder, gateway, kubeconfig }
     }
 
-    /// Sends SIGTERM and returns what else was printed, and the exit code.
-    pub(crate) fn terminate(mut self) -> (String, Option<i32>) {
-        self.signal();
+    /// Sends a signal (`-TERM`) and returns what else was printed, and the exit code.
+    pub(crate) fn end(mut self, signal: &str) -> (String, Option<i32>) {
+        self.signal(signal);
         let mut rest = String::new();
         std::io::Read::read_to_string(&mut self.stdout, &mut rest).unwrap();
         (rest, self.child.wait().unwrap().code())
     }
 
     /// A process that was waited for has no number any more, or another's.
-    fn signal(&mut self) {
+    fn signal(&mut self, signal: &str) {
         if let Ok(None) = self.child.try_wait() {
-            Command::new("kill").args(["-TERM", &self.child.id().to_string()]).status().ok();
+            Command::new("kill").args([signal, &self.child.id().to_string()]).status().ok();
         }
     }
 }
 
 impl Drop for Session {
     fn drop(&mut self) {
-        self.signal();
+        self.signal("-TERM");
         self.child.wait().ok();
     }
 }

@@ -1,5 +1,6 @@
 //! `ostler up`: from manifest to answer, and to the end of everything that was started.
 
+use rstest::rstest;
 use serde_json::Value;
 
 use crate::session::{Folder, Session, ostler, outcome};
@@ -26,12 +27,42 @@ fn the_demo_answers_and_says_why() {
     assert!(demo["request"]["completionTokens"].as_u64().unwrap() > 0);
 }
 
+/// What the demo prints for people, without times, ports, addresses and the suffixes of names.
 #[test]
-fn sigterm_ends_everything_with_exit_code_0() {
+fn the_demo_in_words() {
+    let folder = Folder::new();
+    let data = folder.0.display().to_string();
+    let session = ["--api", "127.0.0.1:0", "--gateway", "127.0.0.1:0", "--data-dir", &data];
+    let (stdout, stderr, code) = outcome(&ostler(&["up", "--demo", "--once"]).args(session).output().unwrap());
+    assert_eq!(code, Some(0), "{stderr}");
+    let mut shown: String = stdout.replace(&data, "DIR").lines().map(|line| format!("{}\n", normal(line))).collect();
+    shown = shown.replace("# × ", "N × ");
+    insta::assert_snapshot!(shown);
+}
+
+/// Every word that holds a number becomes `#`, but for names; random answers and Pods are cut.
+fn normal(line: &str) -> String {
+    if line.starts_with("  answer") {
+        return "  answer    TEXT".to_owned();
+    }
+    let digits = |word: &str| word.chars().filter(char::is_ascii_digit).count();
+    let word = |word: &str| match word {
+        word if word.starts_with("chat-engine-") => "chat-engine-POD".to_owned(),
+        word if word.contains("127.") => word.split(['=', '1']).next().unwrap_or_default().to_owned() + "ADDRESS",
+        word if word.chars().all(|c| c.is_ascii_digit() || c == '.') && digits(word) > 0 => "#".to_owned(),
+        word => word.to_owned(),
+    };
+    line.split(' ').map(word).collect::<Vec<_>>().join(" ")
+}
+
+#[rstest]
+#[case("-TERM")]
+#[case("-INT")]
+fn a_signal_ends_everything_with_exit_code_0(#[case] signal: &str) {
     let session = Session::start(&[]);
     let kubeconfig = session.kubeconfig.clone();
     assert!(std::path::Path::new(&kubeconfig).is_file());
-    assert_eq!(session.terminate().1, Some(0));
+    assert_eq!(session.end(signal).1, Some(0));
     assert!(!std::path::Path::new(&kubeconfig).exists());
 }
 
