@@ -135,6 +135,7 @@ fn declaration(object: &Arc<Value>, pool_refs: Vec<PoolRef>, use_cases: Vec<ApiU
 /// Puts the use cases of one object onto its pools, and says what became of them.
 fn declare(pools: &mut BTreeMap<PoolKey, Pool>, declaration: &Declaration) -> Vec<Condition> {
     let (mut missing, mut conflicts, mut weightless) = (BTreeSet::new(), BTreeSet::new(), BTreeSet::new());
+    let mut found = BTreeSet::new();
     for reference in &declaration.pool_refs {
         let ours = reference.kind.as_deref().is_none_or(|kind| kind == "BackendPool");
         let key = PoolKey { namespace: declaration.namespace.clone(), name: reference.name.clone() };
@@ -142,6 +143,7 @@ fn declare(pools: &mut BTreeMap<PoolKey, Pool>, declaration: &Declaration) -> Ve
             missing.insert(reference.name.clone());
             continue;
         };
+        found.insert(reference.name.clone());
         for use_case in &declaration.use_cases {
             if !use_case.target_models.is_empty()
                 && use_case.target_models.iter().all(|target| target.weight == Some(0))
@@ -154,7 +156,7 @@ fn declare(pools: &mut BTreeMap<PoolKey, Pool>, declaration: &Declaration) -> Ve
             }
         }
     }
-    vec![accepted(&conflicts, &weightless), resolved(&missing)]
+    vec![accepted(&conflicts, &weightless, &found, &missing), resolved(&missing)]
 }
 
 fn active(use_case: &ApiUseCase, created: &str) -> UseCase {
@@ -170,7 +172,12 @@ fn active(use_case: &ApiUseCase, created: &str) -> UseCase {
     }
 }
 
-fn accepted(conflicts: &BTreeSet<String>, weightless: &BTreeSet<String>) -> Condition {
+fn accepted(
+    conflicts: &BTreeSet<String>,
+    weightless: &BTreeSet<String>,
+    found: &BTreeSet<String>,
+    missing: &BTreeSet<String>,
+) -> Condition {
     if !conflicts.is_empty() {
         let message = format!("An older object holds {}; those use cases are inactive.", joined(conflicts));
         return Condition::new("Accepted", false, "ModelNameConflict", message);
@@ -180,7 +187,17 @@ fn accepted(conflicts: &BTreeSet<String>, weightless: &BTreeSet<String>) -> Cond
             format!("All target weights of {} are 0; give at least one a positive weight.", joined(weightless));
         return Condition::new("Accepted", false, "InvalidWeights", message);
     }
-    Condition::new("Accepted", true, "Accepted", "All use cases are active.")
+    match (found.is_empty(), missing.is_empty()) {
+        (_, true) => Condition::new("Accepted", true, "Accepted", "All use cases are active."),
+        (false, false) => {
+            let message = format!("All use cases are active on {}; other pools are missing.", joined(found));
+            Condition::new("Accepted", true, "Accepted", message)
+        }
+        (true, false) => {
+            let message = format!("No use case is active until there is a BackendPool {}.", joined(missing));
+            Condition::new("Accepted", false, "PoolNotFound", message)
+        }
+    }
 }
 
 fn resolved(missing: &BTreeSet<String>) -> Condition {
@@ -287,7 +304,25 @@ mod tests {
         let sets = vec![set("s", "2026-01-01T00:00:00Z", &["p", "gone"], &["m"])];
         let index = index(&Objects { pools: vec![pool("p", &[1])], sets, ..Objects::default() });
         assert!(index.pools[0].use_cases.contains_key("m"));
-        assert_eq!(index.declarations[0].1[1].reason, "PoolNotFound");
+        let told = |index: &Index| {
+            let conditions = &index.declarations[0].1;
+            conditions.iter().map(|one| format!("{}: {}", one.reason, one.message)).collect::<Vec<_>>()
+        };
+        assert_eq!(
+            told(&index),
+            [
+                "Accepted: All use cases are active on p; other pools are missing.",
+                "PoolNotFound: No BackendPool gone in this namespace."
+            ]
+        );
+        let sets = vec![set("s", "2026-01-01T00:00:00Z", &["gone"], &["m"])];
+        assert_eq!(
+            told(&super::build(&Objects { sets, ..Objects::default() }, |_| Arc::default())),
+            [
+                "PoolNotFound: No use case is active until there is a BackendPool gone.",
+                "PoolNotFound: No BackendPool gone in this namespace."
+            ]
+        );
     }
 
     // spec: GW-2

@@ -45,6 +45,10 @@ pub(super) fn too_large() -> Response<Body> {
     error(StatusCode::PAYLOAD_TOO_LARGE, &message, None, Some("request_too_large"))
 }
 
+pub(super) fn too_slow() -> Response<Body> {
+    error(StatusCode::REQUEST_TIMEOUT, "The request body stopped coming.", None, Some("request_timeout"))
+}
+
 pub(super) fn unreadable(message: &str) -> Response<Body> {
     error(StatusCode::BAD_REQUEST, message, None, None)
 }

@@ -1,11 +1,12 @@
 //! One request: read, route, pick, send, relay.
 
-use std::sync::Arc;
+use std::{sync::Arc, time::Duration};
 
-use bytes::Bytes;
+use bytes::{Bytes, BytesMut};
 use http::{HeaderMap, HeaderName, HeaderValue, Method, Request, Response, StatusCode, Uri, header};
 use http_body_util::{BodyExt, Full, LengthLimitError, Limited};
 use hyper::body::Incoming;
+use tokio::time::timeout;
 
 use super::{
     engines::Engines,
@@ -19,6 +20,9 @@ use crate::{
     schedule::{self, Pick, Question, Refusal},
     splice::{self, Restorer},
 };
+
+/// A client that sends nothing of its body for so long is given up.
+const STALL: Duration = Duration::from_secs(30);
 
 /// Endpoints tried for one request.
 const ATTEMPTS: usize = 3;
@@ -120,11 +124,7 @@ async fn read(request: Request<Incoming>, pool: Option<PoolKey>, path: &str) -> 
     if http_body::Body::size_hint(&body).lower() > MAX_BODY as u64 {
         return Err(openai::too_large());
     }
-    let body = match Limited::new(body, MAX_BODY).collect().await {
-        Ok(body) => body.to_bytes(),
-        Err(error) if error.is::<LengthLimitError>() => return Err(openai::too_large()),
-        Err(_) => return Err(openai::unreadable("The request body ended early.")),
-    };
+    let body = whole(body).await?;
     let mut facts = request::scan(&body).map_err(openai::not_scanned)?;
     let model = facts.model.take().filter(|model| !model.name.is_empty()).ok_or_else(openai::no_model)?;
     let path = match head.uri.query() {
@@ -132,6 +132,32 @@ async fn read(request: Request<Incoming>, pool: Option<PoolKey>, path: &str) -> 
         None => path.to_owned(),
     };
     Ok(Call { path, pool, headers: head.headers, body, facts, model })
+}
+
+/// All of a body that ends, is not too large, and keeps coming.
+async fn whole(body: Incoming) -> Result<Bytes, Response<Body>> {
+    let mut body = Limited::new(body, MAX_BODY);
+    let (mut first, mut rest) = (Bytes::new(), BytesMut::new());
+    loop {
+        let frame = match timeout(STALL, body.frame()).await {
+            Ok(Some(Ok(frame))) => frame,
+            Ok(Some(Err(error))) if error.is::<LengthLimitError>() => return Err(openai::too_large()),
+            Ok(Some(Err(_))) => return Err(openai::unreadable("The request body ended early.")),
+            Ok(None) => break,
+            Err(_) => return Err(openai::too_slow()),
+        };
+        let Ok(data) = frame.into_data() else { continue };
+        match (first.is_empty(), rest.is_empty()) {
+            // Most bodies are one piece, and that is not copied.
+            (true, true) => first = data,
+            (_, true) => {
+                rest.extend_from_slice(&first);
+                rest.extend_from_slice(&data);
+            }
+            _ => rest.extend_from_slice(&data),
+        }
+    }
+    Ok(if rest.is_empty() { first } else { rest.freeze() })
 }
 
 /// The request as the engine receives it.

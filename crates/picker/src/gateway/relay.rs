@@ -9,12 +9,20 @@ use bytes::Bytes;
 use http_body::{Body as _, Frame, SizeHint};
 use hyper::body::Incoming;
 
+use super::idle::Busy;
 use crate::{pool::InFlight, splice::Restorer};
 
-/// What clients receive. Dropping it (a client that went away) drops the engine's answer, and that closes the
+/// What clients receive, and that their connection is in use until they have it.
+#[derive(Debug)]
+pub(super) struct Body {
+    content: Content,
+    _busy: Option<Busy>,
+}
+
+/// Dropping it (a client that went away) drops the engine's answer, and that closes the
 /// connection to the engine, which ends the work there.
 #[derive(Debug)]
-pub(super) enum Body {
+enum Content {
     Whole(Option<Bytes>),
     Relayed(Relay),
 }
@@ -29,11 +37,16 @@ pub(super) struct Relay {
 
 impl Body {
     pub(super) fn whole(bytes: Bytes) -> Self {
-        Self::Whole(Some(bytes).filter(|bytes| !bytes.is_empty()))
+        Self { content: Content::Whole(Some(bytes).filter(|bytes| !bytes.is_empty())), _busy: None }
+    }
+
+    /// Ends `busy` with itself.
+    pub(super) fn while_busy(self, busy: Busy) -> Self {
+        Self { _busy: Some(busy), ..self }
     }
 
     pub(super) fn relayed(incoming: Incoming, restorer: Option<Restorer>, in_flight: InFlight) -> Self {
-        Self::Relayed(Relay { incoming, restorer, _in_flight: in_flight })
+        Self { content: Content::Relayed(Relay { incoming, restorer, _in_flight: in_flight }), _busy: None }
     }
 }
 
@@ -42,24 +55,24 @@ impl http_body::Body for Body {
     type Error = hyper::Error;
 
     fn poll_frame(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, hyper::Error>>> {
-        match self.get_mut() {
-            Self::Whole(bytes) => Poll::Ready(bytes.take().map(|bytes| Ok(Frame::data(bytes)))),
-            Self::Relayed(relay) => relay.poll(context),
+        match &mut self.get_mut().content {
+            Content::Whole(bytes) => Poll::Ready(bytes.take().map(|bytes| Ok(Frame::data(bytes)))),
+            Content::Relayed(relay) => relay.poll(context),
         }
     }
 
     fn is_end_stream(&self) -> bool {
-        match self {
-            Self::Whole(bytes) => bytes.is_none(),
-            Self::Relayed(relay) => relay.restorer.is_none() && relay.incoming.is_end_stream(),
+        match &self.content {
+            Content::Whole(bytes) => bytes.is_none(),
+            Content::Relayed(relay) => relay.restorer.is_none() && relay.incoming.is_end_stream(),
         }
     }
 
     fn size_hint(&self) -> SizeHint {
-        match self {
-            Self::Whole(bytes) => SizeHint::with_exact(bytes.as_ref().map_or(0, Bytes::len) as u64),
-            Self::Relayed(relay) if relay.restorer.is_none() => relay.incoming.size_hint(),
-            Self::Relayed(_) => SizeHint::default(),
+        match &self.content {
+            Content::Whole(bytes) => SizeHint::with_exact(bytes.as_ref().map_or(0, Bytes::len) as u64),
+            Content::Relayed(relay) if relay.restorer.is_none() => relay.incoming.size_hint(),
+            Content::Relayed(_) => SizeHint::default(),
         }
     }
 }

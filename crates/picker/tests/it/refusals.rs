@@ -57,6 +57,18 @@ async fn a_body_above_the_cap_is_413() {
     assert_eq!(&answer, b"HTTP/1.1 413");
 }
 
+#[tokio::test]
+async fn a_head_above_the_cap_is_431() {
+    let fleet = start(Vec::new(), &[]).await;
+    let mut stream = tokio::net::TcpStream::connect(fleet.gateway).await.unwrap();
+    let head = format!("GET /v1/models HTTP/1.1\r\nhost: x\r\nx-long: {}\r\n\r\n", "a".repeat(80 * 1024));
+    // The gateway may answer and close before all of it is sent.
+    stream.write_all(head.as_bytes()).await.ok();
+    let mut answer = [0; 12];
+    stream.read_exact(&mut answer).await.unwrap();
+    assert_eq!(&answer, b"HTTP/1.1 431");
+}
+
 #[rstest]
 #[case("/health", 200)]
 #[case("/", 404)]
