@@ -143,7 +143,8 @@ pub fn has_all(labels: &BTreeMap<String, String>, selector: &BTreeMap<String, St
     selector.iter().all(|(key, value)| labels.get(key).is_some_and(|label| same_value(key, label, value)))
 }
 
-fn same_value(key: &str, label: &str, wanted: &str) -> bool {
+/// Whether a label's value means `wanted`.
+pub(crate) fn same_value(key: &str, label: &str, wanted: &str) -> bool {
     let bare = |text: &str| text.trim_start_matches("NVIDIA-").to_owned();
     label == wanted || (key == "nvidia.com/gpu.product" && bare(label) == bare(wanted))
 }

@@ -1,7 +1,11 @@
-//! Merging of what runtime, accelerator configuration and service say: later layers win, and warnings say where they did.
+//! Merging of what runtime, accelerator configuration and service say: later layers win, every value keeps the name of
+//! who stated it, and warnings say where somebody lost.
 
+pub mod affinity;
 pub mod args;
 pub mod env;
+mod flags;
+pub mod origin;
 pub mod placement;
 pub mod resources;
 
@@ -15,7 +19,7 @@ pub struct Configuration {
     pub env: Vec<Value>,
     /// `ResourceRequirements`; null if unstated.
     pub resources: Value,
-    /// Part of a container: image, args, env, resources, volumeMounts.
+    /// Part of a container: image, command, args, env, resources, volumeMounts.
     pub runner: Map<String, Value>,
 }
 
@@ -23,11 +27,17 @@ impl Configuration {
     /// Arguments that the configuration adds to the engine's.
     #[must_use]
     pub fn args(&self) -> Vec<String> {
-        let args = self.runner.get("args").and_then(Value::as_array).into_iter().flatten();
-        args.filter_map(|arg| arg.as_str().map(str::to_owned)).collect()
+        self.words("args")
     }
 
-    /// Tensor × pipeline parallelism that its arguments or environment state.
+    /// `command` or `args`.
+    #[must_use]
+    pub fn words(&self, field: &str) -> Vec<String> {
+        let words = self.runner.get(field).and_then(Value::as_array).into_iter().flatten();
+        words.filter_map(|word| word.as_str().map(str::to_owned)).collect()
+    }
+
+    /// Accelerators of one replica that its arguments or environment state.
     #[must_use]
     pub fn parallelism(&self) -> Option<u32> {
         let args = self.args();
@@ -47,7 +57,8 @@ pub fn configuration(class: &str, layers: &[&[Configuration]]) -> Configuration 
         merged.resources = resources::overlay(&merged.resources, layer.runner.get("resources").unwrap_or(&Value::Null));
         merged.resources = resources::overlay(&merged.resources, &layer.resources);
         for (field, value) in &layer.runner {
-            merged.runner.insert(field.clone(), value.clone());
+            let merged = merged.runner.entry(field.clone()).or_default();
+            *merged = if field == "volumeMounts" { mounts(merged, value) } else { value.clone() };
         }
         if !args.is_empty() {
             merged.runner.insert("args".to_owned(), args.into());
@@ -56,4 +67,14 @@ pub fn configuration(class: &str, layers: &[&[Configuration]]) -> Configuration 
     merged.runner.remove("env");
     merged.runner.remove("resources");
     merged
+}
+
+/// Mounts at other paths stay.
+fn mounts(lower: &Value, upper: &Value) -> Value {
+    let items = |value: &Value| value.as_array().cloned().unwrap_or_default();
+    let upper = items(upper);
+    let mut merged = items(lower);
+    merged.retain(|mount| upper.iter().all(|other| other["mountPath"] != mount["mountPath"]));
+    merged.extend(upper);
+    Value::Array(merged)
 }

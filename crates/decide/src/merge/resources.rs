@@ -1,31 +1,57 @@
 //! Requests and limits: the maximum of both sides per resource name, accelerators under the class's own name only.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use apimachinery::quantity::Quantity;
 use serde_json::{Map, Value, json};
 
+use super::origin::{Origin, Setting, Sources};
 use crate::fit::Shape;
 use crate::supply::Class;
 
-/// Merges what runtime or service state (`base`) with the accelerator configuration (`tuning`), and requests the class.
-/// Any other vendor's accelerators in either are dropped: they are the same concept under another name.
+/// What Pods request of a class.
+#[derive(Clone, Copy, Debug)]
+pub struct Grant<'a> {
+    pub class: &'a Class,
+    pub shape: Shape,
+    /// Every resource name that stands for accelerators, whichever vendor's.
+    pub names: &'a BTreeSet<String>,
+}
+
+/// `ResourceRequirements`, and who stated each quantity.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Merged {
+    /// Null if nobody states anything.
+    pub resources: Value,
+    pub settings: Vec<Setting>,
+}
+
+const SIDES: [&str; 2] = ["requests", "limits"];
+
+/// Per name: the service's or else the runtime's, and the accelerator configuration's if that is more. With a grant
+/// accelerators are the class's alone: any other vendor's name is the same concept under another name.
 #[must_use]
-pub fn merge(base: &Value, tuning: &Value, class: &Class, shape: Shape, accelerators: &BTreeSet<String>) -> Value {
-    let mut merged = Map::new();
-    for side in ["requests", "limits"] {
-        let mut quantities = maximum(&base[side], &tuning[side]);
-        quantities.retain(|name, _| !accelerators.contains(name));
-        // Extended resources must be equal on both sides to be valid in a Pod.
-        let unit = class.resource().map_or(1, |resource| resource.quantity.max(1));
-        let count = shape.per_node.saturating_mul(unit);
-        quantities.insert(class.resource_name().to_owned(), json!(count.to_string()));
-        merged.insert(side.to_owned(), Value::Object(quantities));
+pub fn merge(sources: &Sources<Value>, grant: Option<&Grant<'_>>) -> Merged {
+    let [mut requests, mut limits] = SIDES.map(|side| quantities(sources, side));
+    if let Some(grant) = grant {
+        grant_class(&mut requests, "requests", grant);
+        grant_class(&mut limits, "limits", grant);
     }
-    for (field, value) in base.as_object().into_iter().flatten() {
-        merged.entry(field.clone()).or_insert_with(|| value.clone());
+    reconcile(&mut requests, &mut limits);
+    let stated = overlay(&sources.runtime, &sources.service);
+    let mut resources = stated.as_object().cloned().unwrap_or_default();
+    let mut settings = Vec::new();
+    for (side, quantities) in SIDES.into_iter().zip([requests, limits]) {
+        if quantities.is_empty() {
+            resources.remove(side);
+            continue;
+        }
+        let written = quantities.iter().map(|(name, setting)| (name.clone(), json!(setting.value)));
+        resources.insert(side.to_owned(), Value::Object(written.collect()));
+        settings.extend(quantities.into_values());
     }
-    Value::Object(merged)
+    let resources = if resources.is_empty() { Value::Null } else { Value::Object(resources) };
+    Merged { resources, settings }
 }
 
 /// `upper` over `lower`, per side and name.
@@ -49,19 +75,79 @@ pub fn accelerators(resources: &Value, names: &BTreeSet<String>) -> Option<u32> 
     units.into_iter().filter(|(name, count)| names.contains(name) && *count > 0).map(|(_, count)| count).max()
 }
 
-fn maximum(one: &Value, other: &Value) -> Map<String, Value> {
-    let mut merged = one.as_object().cloned().unwrap_or_default();
-    for (name, value) in other.as_object().into_iter().flatten() {
-        let greater = merged.get(name).is_none_or(|known| quantity(known) < quantity(value));
-        if greater {
-            merged.insert(name.clone(), value.clone());
+/// One side, by resource name.
+fn quantities(sources: &Sources<Value>, side: &str) -> BTreeMap<String, Setting> {
+    let mut merged: BTreeMap<String, Setting> = BTreeMap::new();
+    for (origin, source) in [(Origin::Runtime, &sources.runtime), (Origin::Service, &sources.service)] {
+        for (name, value) in side_of(source, side) {
+            match merged.get_mut(name) {
+                Some(known) => known.override_with(text(value), origin),
+                None => drop(merged.insert(name.clone(), Setting::new(format!("{side} {name}"), text(value), origin))),
+            }
+        }
+    }
+    for (name, value) in side_of(&sources.configuration, side) {
+        match merged.get_mut(name) {
+            Some(known) if quantity(&known.value) < quantity(&text(value)) => {
+                known.override_with(text(value), Origin::Configuration);
+            }
+            Some(_) => {}
+            None => {
+                let setting = Setting::new(format!("{side} {name}"), text(value), Origin::Configuration);
+                merged.insert(name.clone(), setting);
+            }
         }
     }
     merged
 }
 
-fn quantity(value: &Value) -> Option<Quantity> {
-    let text = value.as_str().map_or_else(|| value.to_string(), str::to_owned);
+/// Extended resources must be equal on both sides to be valid in a Pod, so both get the class's.
+fn grant_class(quantities: &mut BTreeMap<String, Setting>, side: &str, grant: &Grant<'_>) {
+    let unit = grant.class.resource().map_or(1, |resource| resource.quantity.max(1));
+    let count = grant.shape.per_node.saturating_mul(unit);
+    let mut granted = Setting::new(
+        format!("{side} {}", grant.class.resource_name()),
+        count.to_string(),
+        Origin::Class,
+    );
+    let (replaced, kept): (BTreeMap<_, _>, BTreeMap<_, _>) =
+        std::mem::take(quantities).into_iter().partition(|(name, _)| grant.names.contains(name));
+    for (name, before) in replaced {
+        if name != grant.class.resource_name() || before.value != granted.value {
+            let value = format!("{name}: {}", before.value);
+            granted.overridden.push(super::origin::Said { origin: before.origin, value });
+        }
+    }
+    *quantities = kept;
+    quantities.insert(grant.class.resource_name().to_owned(), granted);
+}
+
+/// A request above its limit is no valid Pod: the side that the weaker source stated follows the other one. Where one
+/// source states both, the contradiction is its own and stays visible.
+fn reconcile(requests: &mut BTreeMap<String, Setting>, limits: &mut BTreeMap<String, Setting>) {
+    for (name, request) in requests.iter_mut() {
+        let Some(limit) = limits.get_mut(name) else { continue };
+        if quantity(&request.value) <= quantity(&limit.value) {
+            continue;
+        }
+        match request.origin.cmp(&limit.origin) {
+            std::cmp::Ordering::Less => request.override_with(limit.value.clone(), limit.origin),
+            std::cmp::Ordering::Greater => limit.override_with(request.value.clone(), request.origin),
+            std::cmp::Ordering::Equal => {}
+        }
+    }
+}
+
+fn side_of<'a>(source: &'a Value, side: &str) -> impl Iterator<Item = (&'a String, &'a Value)> {
+    source.get(side).and_then(Value::as_object).map(Map::iter).into_iter().flatten()
+}
+
+/// Numbers and strings mean the same and are written alike.
+fn text(value: &Value) -> String {
+    value.as_str().map_or_else(|| value.to_string(), str::to_owned)
+}
+
+fn quantity(text: &str) -> Option<Quantity> {
     text.parse().ok()
 }
 
@@ -69,10 +155,11 @@ fn quantity(value: &Value) -> Option<Quantity> {
 mod tests {
     use super::*;
     use crate::supply::ClassResource;
+    use proptest::prelude::*;
     use rstest::rstest;
 
-    fn class(resource: &str) -> Class {
-        let resource = ClassResource { name: resource.to_owned(), quantity: 1, divisible: false };
+    fn class(resource: &str, quantity: u32) -> Class {
+        let resource = ClassResource { name: resource.to_owned(), quantity, divisible: false };
         Class { name: "c".to_owned(), resources: vec![resource], ..Class::default() }
     }
 
@@ -80,26 +167,89 @@ mod tests {
         ["nvidia.com/gpu", "amd.com/gpu"].map(str::to_owned).into()
     }
 
+    fn granted(sources: &Sources<Value>, class: &Class, per_node: u32) -> Merged {
+        merge(sources, Some(&Grant { class, shape: Shape { per_node, nodes: 1 }, names: &names() }))
+    }
+
     // spec: ACC-96
     #[rstest]
     #[case("4", "2")]
     #[case("2", "4")]
     fn the_maximum_of_both(#[case] base: &str, #[case] tuning: &str) {
-        let merged = merge(
-            &json!({"limits": {"cpu": base, "memory": "1Gi"}}),
-            &json!({"limits": {"cpu": tuning, "hugepages-2Mi": "4Mi"}}),
-            &class("nvidia.com/gpu"),
-            Shape { per_node: 2, nodes: 1 },
-            &names(),
-        );
+        let sources = Sources {
+            runtime: json!({"limits": {"cpu": base, "memory": "1Gi"}}),
+            configuration: json!({"limits": {"cpu": tuning, "hugepages-2Mi": "4Mi"}}),
+            service: Value::Null,
+        };
         let limits = json!({"cpu": "4", "memory": "1Gi", "hugepages-2Mi": "4Mi", "nvidia.com/gpu": "2"});
-        assert_eq!(merged, json!({"limits": limits, "requests": {"nvidia.com/gpu": "2"}}));
+        let merged = granted(&sources, &class("nvidia.com/gpu", 1), 2);
+        assert_eq!(merged.resources, json!({"limits": limits, "requests": {"nvidia.com/gpu": "2"}}));
     }
 
-    #[test]
-    fn other_vendors_are_replaced() {
+    // spec: ACC-2
+    // spec: ACC-3
+    #[rstest]
+    #[case::amd("amd.com/gpu", 1, "2")]
+    #[case::a_vendor_that_nobody_knows("acme.com/npu", 1, "2")]
+    // spec: ACC-26
+    #[case::several_units_each("amd.com/gpu", 2, "4")]
+    fn other_vendors_are_replaced(#[case] name: &str, #[case] quantity: u32, #[case] expect: &str) {
         let base = json!({"limits": {"nvidia.com/gpu": 2}, "requests": {"nvidia.com/gpu": 2}});
-        let merged = merge(&base, &Value::Null, &class("amd.com/gpu"), Shape { per_node: 2, nodes: 1 }, &names());
-        assert_eq!(merged, json!({"limits": {"amd.com/gpu": "2"}, "requests": {"amd.com/gpu": "2"}}));
+        let sources = Sources { runtime: base, ..Sources::default() };
+        let merged = granted(&sources, &class(name, quantity), 2);
+        assert_eq!(merged.resources, json!({"limits": {name: expect}, "requests": {name: expect}}));
+        assert_eq!(merged.settings[0].overridden[0].value, "nvidia.com/gpu: 2");
+    }
+
+    // spec: RT-7
+    #[test]
+    fn numbers_and_strings_are_written_alike() {
+        let write = |cpu: Value| merge(&Sources { runtime: json!({"limits": {"cpu": cpu}}), ..Sources::default() }, None);
+        assert_eq!(write(json!(10)), write(json!("10")));
+        assert_eq!(write(json!(10)).resources, json!({"limits": {"cpu": "10"}}));
+    }
+
+    #[rstest]
+    #[case::the_services_limit_lowers_the_request(json!({"limits": {"cpu": 4}}), "4", "4")]
+    #[case::the_services_request_lifts_the_limit(json!({"requests": {"cpu": 16}}), "16", "16")]
+    #[case::its_own_contradiction_stays(json!({"requests": {"cpu": 8}, "limits": {"cpu": 4}}), "8", "4")]
+    fn a_request_above_its_limit(#[case] service: Value, #[case] request: &str, #[case] limit: &str) {
+        let runtime = json!({"requests": {"cpu": 10}, "limits": {"cpu": 10}});
+        let merged = merge(&Sources { runtime, service, ..Sources::default() }, None);
+        assert_eq!(merged.resources, json!({"requests": {"cpu": request}, "limits": {"cpu": limit}}));
+    }
+
+    fn side() -> impl Strategy<Value = Value> {
+        let name = prop::sample::select(vec!["cpu", "memory", "nvidia.com/gpu", "amd.com/gpu", "rdma/hca"]);
+        prop::collection::btree_map(name, 1_u32..9, 0..4).prop_map(|side| json!(side))
+    }
+
+    fn source() -> impl Strategy<Value = Value> {
+        (side(), side()).prop_map(|(requests, limits)| json!({"requests": requests, "limits": limits}))
+    }
+
+    proptest! {
+        #[test]
+        fn merging_twice_is_merging_once(runtime in source(), configuration in source(), service in source()) {
+            let class = class("amd.com/gpu", 1);
+            let sources = Sources { runtime, configuration, service };
+            let once = granted(&sources, &class, 2).resources;
+            let twice = granted(&Sources { runtime: once.clone(), ..sources }, &class, 2).resources;
+            prop_assert_eq!(once, twice);
+        }
+
+        #[test]
+        fn a_users_quantity_is_there_or_more(runtime in source(), configuration in source(), service in source()) {
+            let merged = merge(&Sources { runtime, configuration, service: service.clone() }, None).resources;
+            for side in SIDES {
+                for (name, value) in side_of(&service, side) {
+                    let own = |side: &str| service[side][name].as_u64();
+                    // Its own limit may bind its own request; nobody else's does.
+                    let contradiction = own("requests") > own("limits") && own("limits").is_some();
+                    let told = quantity(&text(&merged[side][name]));
+                    prop_assert!(contradiction || told >= quantity(&text(value)), "{} {}", side, name);
+                }
+            }
+        }
     }
 }
