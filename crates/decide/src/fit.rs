@@ -118,8 +118,20 @@ pub fn stated(case: &Case<'_>, class: Option<&Class>) -> Stated {
         for_class.into_iter().find_map(Configuration::parallelism)
     };
     let [runtime @ .., service] = &case.configurations;
-    let parallelism = case.component.parallelism.or_else(|| ours(&[service])).or_else(|| ours(runtime));
-    Stated { parallelism: parallelism.or(case.offer.parallelism), resources: by_resources(case, class) }
+    let parallelism = case.component.parallelism.or_else(|| ours(&[service]));
+    let weaker = || ours(runtime).or(case.offer.parallelism);
+    // What the service asks for in numbers outranks what weaker sources imply by their parallelism (seed 000, Story 5).
+    let parallelism = parallelism.or_else(|| if asks(case, class) { None } else { weaker() });
+    Stated { parallelism, resources: by_resources(case, class) }
+}
+
+/// Whether the service itself, or its own tuning for the class, asks for accelerators by resources.
+fn asks(case: &Case<'_>, class: Option<&Class>) -> bool {
+    let [.., tuning] = &case.configurations;
+    let ours = tuning.iter().filter(|one| class.is_some_and(|class| one.class == class.name));
+    let tuned = |one: &Configuration| crate::merge::resources::accelerators(&one.resources, case.resources).is_some();
+    let named = |(name, count): (&String, &u32)| case.resources.contains(name) && *count > 0;
+    ours.into_iter().any(tuned) || case.component.resources.iter().any(named)
 }
 
 fn by_resources(case: &Case<'_>, class: Option<&Class>) -> Option<u32> {

@@ -57,7 +57,7 @@ pub fn configuration(class: &str, layers: &[&[Configuration]]) -> Configuration 
         merged.resources = resources::overlay(&merged.resources, layer.runner.get("resources").unwrap_or(&Value::Null));
         merged.resources = resources::overlay(&merged.resources, &layer.resources);
         for (field, value) in &layer.runner {
-            let merged = merged.runner.entry(field.clone()).or_default();
+            let merged = merged.runner.entry(field.clone()).or_insert(Value::Null);
             *merged = if field == "volumeMounts" { mounts(merged, value) } else { value.clone() };
         }
         if !args.is_empty() {

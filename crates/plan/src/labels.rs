@@ -11,6 +11,13 @@ pub const OME_SERVICE: &str = "ome.io/inferenceservice";
 /// Upstream's bare key.
 pub const COMPONENT: &str = "component";
 
+/// Class of a pod's accelerators.
+pub const ACCELERATOR_CLASS: &str = "ome.io/accelerator-class";
+/// Annotations of pods that are for prompts of some sizes: tokens, both bounds inclusive, an absent one is none. The
+/// gateway routes by them.
+pub const PROMPT_TOKENS_MIN: &str = "ome.io/prompt-tokens-min";
+pub const PROMPT_TOKENS_MAX: &str = "ome.io/prompt-tokens-max";
+
 pub const SERVICE: &str = "fusioninfer.io/service";
 pub const COMPONENT_TYPE: &str = "fusioninfer.io/component-type";
 pub const ROLE_NAME: &str = "fusioninfer.io/role-name";

@@ -7,9 +7,11 @@
 //! Never: a client, a clock, a random number or an environment variable; never generation, time or resourceVersion in a pod
 //! template. The same snapshot gives the same bytes.
 
+pub use claims::Claim;
 pub use service_plan::{Plan, ServicePlan, plan, plan_service, plan_service_anew, remedies};
 pub use snapshot::{Model, Runtime, Service, Snapshot};
 
+pub mod claims;
 pub mod components;
 pub mod gang;
 pub mod labels;

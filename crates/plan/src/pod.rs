@@ -1,7 +1,11 @@
 //! Pod templates as JSON: laying one specification over another, and the containers in it.
 //! Unknown fields take part like known ones, so that fields newer than ostler survive.
 
+use decide::reason::Warning;
 use serde_json::{Map, Value};
+
+use crate::template;
+use crate::topology::Owner;
 
 /// `over` on `base`: maps are merged key by key, lists by the key their Kubernetes type has, everything else is replaced.
 pub(crate) fn overlay(base: &mut Value, over: &Value) {
@@ -81,13 +85,45 @@ pub(crate) fn engine_container_mut(template: &mut Value) -> Option<&mut Value> {
     containers.iter_mut().find(|container| container.get("name") == name.as_ref())
 }
 
-/// Adds an item to a list field unless one with the same `key` is there: what a user wrote is never overwritten.
-pub(crate) fn add_if_absent(object: &mut Value, field: &str, key: &str, item: Value) {
-    let Some(map) = object.as_object_mut() else { return };
+/// Adds an item to a list field unless one with the same `key` is there: what a user wrote is never overwritten. Whether
+/// it was added.
+pub(crate) fn add_if_absent(object: &mut Value, field: &str, key: &str, item: Value) -> bool {
+    let Some(map) = object.as_object_mut() else { return false };
     let list = map.entry(field).or_insert_with(|| Value::Array(Vec::new()));
-    let Some(items) = list.as_array_mut() else { return };
-    if !items.iter().any(|there| there[key] == item[key]) {
+    let Some(items) = list.as_array_mut() else { return false };
+    let absent = !items.iter().any(|there| there[key] == item[key]);
+    if absent {
         items.push(item);
+    }
+    absent
+}
+
+/// The main container first, sidecars after it. A sidecar of its name is the container seen twice (upstream's habit).
+pub(crate) fn put_first(spec: &mut Value, container: Value) {
+    let sidecars = spec["containers"].as_array().cloned().unwrap_or_default();
+    let others = sidecars.into_iter().filter(|sidecar| sidecar["name"] != container["name"]).collect::<Vec<_>>();
+    spec["containers"] = Value::Array([vec![container], others].concat());
+}
+
+/// Template variables of one container.
+pub(crate) fn substitute(container: &mut Value, owner: &Owner, warnings: &mut Vec<Warning>) {
+    let mut missing = Vec::new();
+    template::substitute(container, owner, &mut missing);
+    let told = |key| {
+        Warning::new(
+            "TemplateValueMissing",
+            format!("metadata.{key} is not set on the service; the template variable is empty"),
+        )
+    };
+    warnings.extend(missing.into_iter().map(told));
+}
+
+/// Template variables of sidecars and init containers; the first container was done before, and its remaining braces are
+/// not ours and stay.
+pub(crate) fn substitute_others(spec: &mut Value, owner: &Owner, warnings: &mut Vec<Warning>) {
+    for (field, done) in [("containers", 1), ("initContainers", 0)] {
+        let containers = spec.get_mut(field).and_then(Value::as_array_mut);
+        containers.into_iter().flatten().skip(done).for_each(|container| substitute(container, owner, warnings));
     }
 }
 

@@ -9,13 +9,18 @@ use crate::launch::Launch;
 pub(crate) fn readiness(launch: &Launch, port: u16) -> Value {
     match launch.engine {
         Some("vllm" | "sglang") => health(port),
-        _ => probe(json!({"tcpSocket": {"port": port}})),
+        _ => tcp(port),
     }
 }
 
 /// HTTP on the serving port.
 pub(crate) fn health(port: u16) -> Value {
     probe(json!({"httpGet": {"path": "/health", "port": port}}))
+}
+
+/// Something listens.
+pub(crate) fn tcp(port: u16) -> Value {
+    probe(json!({"tcpSocket": {"port": port}}))
 }
 
 fn probe(mut handler: Value) -> Value {

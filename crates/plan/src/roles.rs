@@ -10,7 +10,6 @@ use crate::gang::{self, PodGroupSchema};
 use crate::labels;
 use crate::launch;
 use crate::multinode;
-use crate::names;
 use crate::pod;
 use crate::topology::{Owner, Refusal, Replicas, Role, Routing, Topology, Workload};
 
@@ -30,7 +29,7 @@ pub fn topology(
     schema: PodGroupSchema,
 ) -> Result<(Topology, Vec<Warning>), Refusal> {
     let spec = &service.spec;
-    check_names(&owner, &spec.roles)?;
+    check_names(&spec.roles)?;
     let mut warnings = Vec::new();
     let strategy = spec.scheduling_strategy.clone().unwrap_or_default();
     let disaggregated = is_disaggregated(&spec.roles);
@@ -57,7 +56,7 @@ fn gang_member(role: &ApiRole, disaggregated: bool) -> bool {
     disaggregated && half || role.node_count() > 1
 }
 
-fn check_names(owner: &Owner, roles: &[ApiRole]) -> Result<(), Refusal> {
+fn check_names(roles: &[ApiRole]) -> Result<(), Refusal> {
     if roles.is_empty() {
         return Err(Refusal::new("NoRoles", "spec.roles is empty: state at least one role"));
     }
@@ -67,16 +66,6 @@ fn check_names(owner: &Owner, roles: &[ApiRole]) -> Result<(), Refusal> {
             return Err(Refusal::new(
                 "DuplicateRole",
                 format!("spec.roles[{at}].name: there are two roles named {}", role.name),
-            ));
-        }
-        let last = role.replica_count().max(1).unsigned_abs() - 1;
-        let name = names::replica(&owner.name, &role.name, last);
-        if name.len() > names::LEADER_WORKER_SET_LENGTH || !names::is_dns_1035(&name) {
-            let limit = names::LEADER_WORKER_SET_LENGTH;
-            let rule = format!("at most {limit} characters a-z, 0-9 and -, beginning with a letter");
-            return Err(Refusal::new(
-                "InvalidName",
-                format!("spec.roles[{at}].name: LeaderWorkerSet {name} needs {rule}"),
             ));
         }
     }
@@ -121,6 +110,7 @@ fn engine(owner: &Owner, role: &ApiRole, gang: bool, scheduler: Option<&str>) ->
     };
     Ok(Role {
         name: role.name.clone(),
+        component: role.name.clone(),
         workload: Workload::LeaderWorkerSetPerReplica,
         replicas: Replicas::fixed(role.replica_count().max(0).unsigned_abs()),
         nodes,
@@ -130,8 +120,10 @@ fn engine(owner: &Owner, role: &ApiRole, gang: bool, scheduler: Option<&str>) ->
         spread: nodes > 1 && multinode.spread == Some(true),
         selector: own,
         labels: object_labels,
+        service: None,
         port,
         strategy: None,
+        settings: Vec::new(),
     })
 }
 

@@ -1,6 +1,7 @@
 //! What comes of one service: the decision, and every object in apply order.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use api::{fusioninfer, ome};
 use decide::compatibility;
@@ -9,19 +10,21 @@ use decide::demand::{Component, Demand};
 use decide::fit::Shape;
 use decide::inventory::{self, Availability};
 use decide::merge;
+use decide::merge::origin::{Origin, Said, Setting};
 use decide::reason::Warning;
 use decide::remedy::{self, Remedy};
-use decide::supply::{self, Class, RuntimeComponent, Supply};
+use decide::supply::{self, Class, Supply};
 use serde::Serialize;
 use serde_json::Value;
 
-use crate::components::{self, Decided, NamedModel, NamedRuntime};
+use crate::claims::{self, Claim};
+use crate::components::{self, Decided, Granted, NamedModel, NamedRuntime, ReplicaSet};
 use crate::labels;
 use crate::render;
 use crate::roles;
 use crate::runner::{self, Accelerators};
 use crate::snapshot::{Model, Runtime, Service, Snapshot};
-use crate::topology::{Owner, Refusal, Topology};
+use crate::topology::{Owner, Refusal, Role, Topology};
 
 /// `ostler plan -o json`.
 #[derive(Debug, Clone, Serialize)]
@@ -57,6 +60,9 @@ pub struct ServicePlan {
     pub components: BTreeMap<String, ComponentDecision>,
     pub candidates: Vec<Candidate>,
     pub warnings: Vec<Warning>,
+    /// By replica set (`engine`, or `engine-{class}`): who stated what of its pods, and what was overridden.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    pub settings: BTreeMap<String, Vec<Setting>>,
     /// Whole Kubernetes objects in apply order; empty unless feasible.
     pub objects: Vec<Value>,
     /// The decision as it goes to status; None for roles, which state everything themselves.
@@ -64,16 +70,30 @@ pub struct ServicePlan {
     pub decision: Option<Decision>,
 }
 
-/// Plans every service of the snapshot.
+/// Plans every service of the snapshot. What an earlier one takes is not free for a later one.
 pub fn plan(snapshot: &Snapshot) -> Plan {
-    Plan { kind: "Plan", services: snapshot.services.iter().map(|service| plan_service(snapshot, service)).collect() }
+    let mut claims = snapshot.claims.clone();
+    let mut services = Vec::new();
+    for service in &snapshot.services {
+        let plan = plan_with(snapshot, &claims, service);
+        if plan.api_version == ome::API_VERSION {
+            claims.retain(|claim| !claim.is_of(&plan.namespace, &plan.name));
+            claims.extend(Claim::new(&plan.namespace, &plan.name, &plan.components).filter(|_| plan.feasible));
+        }
+        services.push(plan);
+    }
+    Plan { kind: "Plan", services }
 }
 
 /// Plans one service. Pure: the same snapshot gives the same bytes, offline and in the operator. The choice in force is
 /// kept.
 pub fn plan_service(snapshot: &Snapshot, service: &Service) -> ServicePlan {
+    plan_with(snapshot, &snapshot.claims, service)
+}
+
+fn plan_with(snapshot: &Snapshot, claims: &[Claim], service: &Service) -> ServicePlan {
     match service {
-        Service::Ome(service) => ome_service(snapshot, service, incumbent(service).as_ref()),
+        Service::Ome(own) => ome_service(snapshot, claims, own, incumbent(own).as_ref()),
         Service::Roles(service) => role_service(snapshot, service),
     }
 }
@@ -81,7 +101,7 @@ pub fn plan_service(snapshot: &Snapshot, service: &Service) -> ServicePlan {
 /// Plans one service as if nothing were chosen yet.
 pub fn plan_service_anew(snapshot: &Snapshot, service: &Service) -> ServicePlan {
     match service {
-        Service::Ome(service) => ome_service(snapshot, service, None),
+        Service::Ome(service) => ome_service(snapshot, &snapshot.claims, service, None),
         Service::Roles(service) => role_service(snapshot, service),
     }
 }
@@ -100,6 +120,7 @@ impl ServicePlan {
             components: BTreeMap::new(),
             candidates: Vec::new(),
             warnings: Vec::new(),
+            settings: BTreeMap::new(),
             objects: Vec::new(),
             decision: None,
         }
@@ -130,15 +151,25 @@ impl ServicePlan {
             Ok((topology, warnings)) => {
                 self.warn(warnings);
                 self.objects = render::objects(&topology);
-                for role in &topology.roles {
-                    let component = self.components.entry(role.name.clone()).or_default();
-                    component.replicas = role.replicas.min;
-                    component.nodes = component.nodes.max(role.nodes);
-                    describe_stated(component, &role.template);
+                for role in topology.roles {
+                    self.describe(&role);
+                    if !role.settings.is_empty() {
+                        self.settings.entry(role.name).or_default().extend(role.settings);
+                    }
                 }
                 self
             }
             Err(refusal) => self.refused(refusal),
+        }
+    }
+
+    /// Numbers of what was laid out; those of several replica sets are in the decision's variants.
+    fn describe(&mut self, role: &Role) {
+        let component = self.components.entry(role.component.clone()).or_default();
+        if component.variants.is_empty() {
+            component.replicas = role.replicas.min;
+            component.nodes = component.nodes.max(role.nodes);
+            describe_stated(component, &role.template);
         }
     }
 
@@ -179,7 +210,12 @@ fn role_service(snapshot: &Snapshot, service: &fusioninfer::InferenceService) ->
     plan
 }
 
-fn ome_service(snapshot: &Snapshot, service: &ome::InferenceService, incumbent: Option<&Incumbent>) -> ServicePlan {
+fn ome_service(
+    snapshot: &Snapshot,
+    claims: &[Claim],
+    service: &ome::InferenceService,
+    incumbent: Option<&Incumbent>,
+) -> ServicePlan {
     let owner = owner(service, ome::API_VERSION);
     let plan = ServicePlan::of(&owner);
     let model = model_of(snapshot, service, &owner);
@@ -191,14 +227,15 @@ fn ome_service(snapshot: &Snapshot, service: &ome::InferenceService, incumbent: 
             return plan.refused(Refusal::new(code, error.to_string()));
         }
     };
-    let (supply, unreadable) = supply(snapshot, &owner);
+    let (supply, unreadable) = supply(snapshot, claims, &owner);
     let mut decision = decide::decide(&demand, &supply, incumbent);
     decision.warnings.extend(unreadable);
-    let plan = plan.decided(&decision);
+    let mut plan = plan.decided(&decision);
     if !decision.feasible {
         return plan;
     }
     let chosen = Chosen::of(snapshot, &supply, &owner, &demand, &decision);
+    plan.settings = chosen.class_settings(service, &demand, &decision);
     plan.laid_out(components::topology(owner, &chosen.decided(service, model)))
 }
 
@@ -209,7 +246,7 @@ pub fn remedies(snapshot: &Snapshot, service: &Service) -> Vec<Remedy> {
     let owner = owner(service.as_ref(), ome::API_VERSION);
     let model = model_of(snapshot, service, &owner);
     let demand = Demand::of(service, model.map(|model| (model.name.as_str(), &model.spec)));
-    demand.map(|demand| remedy::remedies(&demand, &supply(snapshot, &owner).0)).unwrap_or_default()
+    demand.map(|demand| remedy::remedies(&demand, &supply(snapshot, &snapshot.claims, &owner).0)).unwrap_or_default()
 }
 
 fn model_of<'s>(snapshot: &'s Snapshot, service: &ome::InferenceService, owner: &Owner) -> Option<&'s Model> {
@@ -232,8 +269,8 @@ fn incumbent(service: &ome::InferenceService) -> Option<Incumbent> {
 }
 
 /// Everything on offer, and what is left out because it cannot be read: one broken runtime does not stop the others.
-/// The service's own pods do not count against it.
-fn supply(snapshot: &Snapshot, owner: &Owner) -> (Supply, Vec<Warning>) {
+/// The service's own pods and claim do not count against it; what others claim does, whether it runs yet or not.
+fn supply(snapshot: &Snapshot, claims: &[Claim], owner: &Owner) -> (Supply, Vec<Warning>) {
     let mut warnings = Vec::new();
     let mut supply = Supply { accelerator_aware: snapshot.accelerator_aware, ..Supply::default() };
     for runtime in &snapshot.runtimes {
@@ -243,24 +280,33 @@ fn supply(snapshot: &Snapshot, owner: &Owner) -> (Supply, Vec<Warning>) {
             Err(error) => warnings.push(Warning::new("InvalidRuntime", format!("runtime {name} is left out: {error}"))),
         }
     }
-    let others: Vec<Value> = snapshot.pods.iter().filter(|pod| !is_own(pod, owner)).cloned().collect();
-    let facts = inventory::observe(&snapshot.nodes, &others);
+    let mut classes = Vec::new();
     for class in &snapshot.classes {
-        let from_status = class.status.as_ref().map(Availability::from_status);
-        match Class::from_api(class, from_status) {
-            Ok(mut class) => {
-                if !snapshot.nodes.is_empty() {
-                    class.availability = Some(inventory::availability(&class, &facts));
-                }
-                supply.classes.push(class.into());
-            }
+        match Class::from_api(class, class.status.as_ref().map(Availability::from_status)) {
+            Ok(class) => classes.push(class),
             Err(error) => {
                 let name = class.metadata.name.as_deref().unwrap_or_default();
                 warnings.push(Warning::new("InvalidClass", format!("class {name} is left out: {error}")));
             }
         }
     }
+    count_free(snapshot, claims, owner, &mut classes);
+    supply.classes = classes.into_iter().map(Arc::new).collect();
     (supply, warnings)
+}
+
+fn count_free(snapshot: &Snapshot, claims: &[Claim], owner: &Owner, classes: &mut [Class]) {
+    let others: Vec<&Claim> = claims.iter().filter(|claim| !claim.is_of(&owner.namespace, &owner.name)).collect();
+    if snapshot.nodes.is_empty() {
+        classes.iter_mut().for_each(|class| claims::book_on_status(&others, class));
+        return;
+    }
+    let pods: Vec<Value> = snapshot.pods.iter().filter(|pod| !is_own(pod, owner)).cloned().collect();
+    let mut facts = inventory::observe(&snapshot.nodes, &pods);
+    claims::book(&others, classes, &pods, &mut facts);
+    for class in classes {
+        class.availability = Some(inventory::availability(class, &facts));
+    }
 }
 
 fn is_own(pod: &Value, owner: &Owner) -> bool {
@@ -271,42 +317,25 @@ fn is_own(pod: &Value, owner: &Owner) -> bool {
 /// The winner, with what rendering needs of it.
 struct Chosen<'a> {
     runtime: Option<&'a Runtime>,
-    offer: RuntimeComponent,
-    need: decide::demand::ComponentDemand,
-    accelerators: Option<Accelerators>,
+    facts: Option<&'a supply::Runtime>,
+    components: BTreeMap<Component, Granted>,
 }
 
 impl<'a> Chosen<'a> {
-    fn of(snapshot: &'a Snapshot, supply: &Supply, owner: &Owner, demand: &Demand, decision: &Decision) -> Self {
-        let runtime = decision.runtime.as_ref().and_then(|chosen| {
-            let visible = |one: &&Runtime| one.namespace.is_empty() || one.namespace == owner.namespace;
-            snapshot.runtimes.iter().filter(visible).find(|one| one.name == chosen.name && one.scope == chosen.scope)
+    fn of(snapshot: &'a Snapshot, supply: &'a Supply, owner: &Owner, demand: &Demand, decision: &Decision) -> Self {
+        let visible = |namespace: &str| namespace.is_empty() || namespace == owner.namespace;
+        let chosen = decision.runtime.as_ref();
+        let runtime = chosen.and_then(|chosen| {
+            let mut all = snapshot.runtimes.iter().filter(|one| visible(&one.namespace));
+            all.find(|one| one.name == chosen.name && one.scope == chosen.scope)
         });
-        let facts = decision.runtime.as_ref().and_then(|chosen| {
-            let visible = |one: &&supply::Runtime| one.namespace.is_empty() || one.namespace == owner.namespace;
-            supply
-                .runtimes
-                .iter()
-                .map(AsRef::as_ref)
-                .filter(visible)
-                .find(|one| one.name == chosen.name && one.scope == chosen.scope)
+        let facts = chosen.and_then(|chosen| {
+            let mut all = supply.runtimes.iter().map(AsRef::as_ref).filter(|one| visible(&one.namespace));
+            all.find(|one| one.name == chosen.name && one.scope == chosen.scope)
         });
-        let offer = facts.and_then(|facts| facts.components.get(&Component::Engine)).cloned().unwrap_or_default();
-        let need = demand.components.get(&Component::Engine).cloned().unwrap_or_default();
-        let accelerators = decision.components.get("engine").and_then(|engine| {
-            let class = supply.class(engine.accelerator_class.as_deref()?)?;
-            let entry = facts.and_then(|facts| compatibility::compatible(demand, facts).ok().flatten());
-            let of_runtime = facts.map(|facts| facts.configurations.as_slice()).unwrap_or_default();
-            let of_entry = entry.map(|entry| entry.configurations.as_slice()).unwrap_or_default();
-            let layers = [of_runtime, of_entry, offer.configurations.as_slice(), need.configurations.as_slice()];
-            Some(Accelerators {
-                class: class.clone(),
-                shape: Shape { per_node: engine.accelerators_per_node, nodes: engine.nodes },
-                configuration: merge::configuration(&class.name, &layers),
-                names: supply.accelerator_resources(),
-            })
-        });
-        Self { runtime, offer, need, accelerators }
+        let decided = Component::ALL.into_iter().filter(|one| decision.components.contains_key(one.as_str()));
+        let granted = |component: Component| (component, granted(component, supply, facts, demand, decision));
+        Self { runtime, facts, components: decided.map(granted).collect() }
     }
 
     fn decided<'b>(&'b self, service: &'b ome::InferenceService, model: Option<&'b Model>) -> Decided<'b> {
@@ -318,11 +347,107 @@ impl<'a> Chosen<'a> {
                 spec: &model.spec,
                 category: model.category.as_deref(),
             }),
-            offer: &self.offer,
-            demand: &self.need,
-            accelerators: self.accelerators.clone(),
+            components: self.components.clone(),
         }
     }
+
+    /// Who chose the class of each component: the annotation over the service's fields over the runtime's wishes.
+    fn class_settings(
+        &self,
+        service: &ome::InferenceService,
+        demand: &Demand,
+        decision: &Decision,
+    ) -> BTreeMap<String, Vec<Setting>> {
+        let wish = |component: &Component| {
+            let class = decision.components.get(component.as_str())?.accelerator_class.clone()?;
+            let mut said = class_wishes(service, *component, demand, self.facts);
+            let mut setting = Setting::new("acceleratorClass", class, Origin::Ostler);
+            if let Some(strongest) = said.first() {
+                setting.origin = strongest.origin;
+                setting.overridden = said.split_off(1);
+            }
+            Some((component.as_str().to_owned(), vec![setting]))
+        };
+        self.components.keys().filter_map(wish).collect()
+    }
+}
+
+/// What annotation, service and runtime say about the class, the strongest first.
+fn class_wishes(
+    service: &ome::InferenceService,
+    component: Component,
+    demand: &Demand,
+    runtime: Option<&supply::Runtime>,
+) -> Vec<Said> {
+    let own = match component {
+        Component::Engine => service.spec.engine.as_ref().or(service.spec.predictor.as_ref()),
+        Component::Decoder => service.spec.decoder.as_ref(),
+    };
+    let selectors = [own.and_then(|own| own.accelerator_override.as_ref()), service.spec.accelerator_selector.as_ref()];
+    let stated: Vec<String> = selectors
+        .into_iter()
+        .flatten()
+        .map(|selector| selector.wanted_classes().join(", "))
+        .filter(|classes| !classes.is_empty())
+        .collect();
+    let merged = demand.components.get(&component).map(|need| need.selector.preferred.join(", ")).unwrap_or_default();
+    let service_says = stated.first().cloned().unwrap_or_default();
+    let requirements = runtime.map(|runtime| &runtime.requirements);
+    let listed = requirements.and_then(|required| Some(required.classes.as_ref()?.join(", ")));
+    let preferred = || {
+        let all = requirements?.preferences.iter().map(|entry| entry.class.clone()).collect::<Vec<_>>();
+        Some(all.join(", "))
+    };
+    let annotated = Some(merged.clone()).filter(|merged| *merged != service_says);
+    let wishes = [
+        (Origin::Annotation, annotated),
+        (Origin::Service, Some(service_says)),
+        (Origin::Runtime, listed.or_else(preferred)),
+    ];
+    let said = |(origin, value): (Origin, Option<String>)| {
+        Some(Said { origin, value: value.filter(|value| !value.is_empty())? })
+    };
+    wishes.into_iter().filter_map(said).collect()
+}
+
+fn granted(
+    component: Component,
+    supply: &Supply,
+    runtime: Option<&supply::Runtime>,
+    demand: &Demand,
+    decision: &Decision,
+) -> Granted {
+    let offer = runtime.and_then(|runtime| runtime.components.get(&component)).cloned().unwrap_or_default();
+    let mut need = demand.components.get(&component).cloned().unwrap_or_default();
+    if !supply.accelerator_aware {
+        // With the gate off pods are as before it: the accelerator selector does not exist.
+        need.selector.node_selector.clear();
+    }
+    let chosen = decision.components.get(component.as_str()).cloned().unwrap_or_default();
+    let entry = runtime.and_then(|runtime| compatibility::compatible(demand, runtime).ok().flatten());
+    let of_runtime = runtime.map(|runtime| runtime.configurations.as_slice()).unwrap_or_default();
+    let of_entry = entry.map(|entry| entry.configurations.as_slice()).unwrap_or_default();
+    let accelerators = |class: &str, per_node: u32, nodes: u32| {
+        let class = supply.class(class)?;
+        let layers = [of_runtime, of_entry, offer.configurations.as_slice(), need.configurations.as_slice()];
+        Some(Accelerators {
+            class: class.clone(),
+            shape: Shape { per_node, nodes },
+            configuration: merge::configuration(&class.name, &layers),
+            names: supply.accelerator_resources(),
+        })
+    };
+    let variants = chosen.variants.iter().map(|one| ReplicaSet {
+        accelerators: accelerators(&one.accelerator_class, one.accelerators_per_node, one.nodes),
+        request_tokens: Some(one.request_tokens),
+    });
+    let mut sets: Vec<ReplicaSet> = variants.collect();
+    if sets.is_empty() {
+        let class = chosen.accelerator_class.as_deref();
+        let accelerators = class.and_then(|class| accelerators(class, chosen.accelerators_per_node, chosen.nodes));
+        sets.push(ReplicaSet { accelerators, request_tokens: None });
+    }
+    Granted { offer, demand: need, sets }
 }
 
 /// The service as owner of what is made for it; objects read through a client carry no kind of their own.

@@ -9,7 +9,9 @@ use api::{fusioninfer, ome};
 use decide::supply::Scope;
 use serde_json::Value;
 
+use crate::claims::Claim;
 use crate::gang::PodGroupSchema;
+use crate::names;
 
 const OME: &str = "ome.io/v1beta1";
 const ROLES: &str = "fusioninfer.io/v1alpha1";
@@ -33,6 +35,8 @@ pub struct Snapshot {
     pub nodes: Vec<Value>,
     /// Pod objects; they hold accelerators.
     pub pods: Vec<Value>,
+    /// What services that are decided already will take, whether their pods run yet or not.
+    pub claims: Vec<Claim>,
     /// Feature gate `AcceleratorAwareScheduling`.
     pub accelerator_aware: bool,
     /// What the cluster's PodGroups can say; Volcano 1.15 where nothing is known.
@@ -48,6 +52,7 @@ impl Default for Snapshot {
             models: Vec::new(),
             nodes: Vec::new(),
             pods: Vec::new(),
+            claims: Vec::new(),
             accelerator_aware: true,
             pod_groups: PodGroupSchema::default(),
         }
@@ -81,11 +86,19 @@ impl Service {
     /// The service that `document` holds; None if it holds something else.
     ///
     /// # Errors
-    /// The field that does not fit its type.
+    /// The field that does not fit its type, or a name that nothing can be called after.
     pub fn read(document: &Document) -> Result<Option<Self>, ManifestError> {
         Ok(match (document.api_version(), document.kind()) {
-            (OME, "InferenceService") => Some(Self::Ome(Box::new(document.parse()?))),
-            (ROLES, "InferenceService") => Some(Self::Roles(Box::new(document.parse()?))),
+            (OME, "InferenceService") => {
+                named(document)?;
+                Some(Self::Ome(Box::new(document.parse()?)))
+            }
+            (ROLES, "InferenceService") => {
+                named(document)?;
+                let service: fusioninfer::InferenceService = document.parse()?;
+                roles_named(document, &service)?;
+                Some(Self::Roles(Box::new(service)))
+            }
             _ => None,
         })
     }
@@ -182,6 +195,38 @@ impl Snapshot {
             _ => find(Some(namespace)).or_else(|| find(None)),
         }
     }
+}
+
+/// Services and workloads are called after it, so it must be a DNS-1035 label.
+fn named(document: &Document) -> Result<(), ManifestError> {
+    if names::is_dns_1035(document.name()) {
+        return Ok(());
+    }
+    let limit = names::LABEL_LENGTH;
+    let cause = format!("\"{}\" cannot name a Service", document.name());
+    let hint = format!("use at most {limit} characters a-z, 0-9 and -, beginning with a letter, ending with none of -");
+    Err(misnamed(document, "metadata.name".to_owned(), cause, hint))
+}
+
+/// `{service}-{role}-{index}` names a LeaderWorkerSet, which is shorter than other names.
+fn roles_named(document: &Document, service: &fusioninfer::InferenceService) -> Result<(), ManifestError> {
+    for (at, role) in service.spec.roles.iter().enumerate() {
+        let last = role.replica_count().max(1).unsigned_abs() - 1;
+        let name = names::replica(document.name(), &role.name, last);
+        if name.len() > names::LEADER_WORKER_SET_LENGTH || !names::is_dns_1035(&name) {
+            let limit = names::LEADER_WORKER_SET_LENGTH;
+            let cause = format!("LeaderWorkerSet {name} cannot have this name");
+            let hint = format!(
+                "service, role and index together: at most {limit} characters a-z, 0-9 and -, beginning with a letter"
+            );
+            return Err(misnamed(document, format!("spec.roles[{at}].name"), cause, hint));
+        }
+    }
+    Ok(())
+}
+
+fn misnamed(document: &Document, path: String, cause: String, hint: String) -> ManifestError {
+    ManifestError { path: Some(path), cause, hint: Some(hint), ..document.error() }
 }
 
 fn namespace(document: &Document) -> String {

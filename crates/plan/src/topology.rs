@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use decide::merge::origin::Setting;
 use serde_json::{Map, Value, json};
 
 use crate::gang::Gang;
@@ -36,7 +37,10 @@ pub struct Topology {
 /// One set of equal replicas.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Role {
+    /// Unique within the service: `engine`, `engine-nvidia-l40s`, or the user's name of it.
     pub name: String,
+    /// What it is a replica set of; the same as `name` unless a component has several.
+    pub component: String,
     pub workload: Workload,
     pub replicas: Replicas,
     /// Pods per replica, at least 1.
@@ -54,10 +58,15 @@ pub struct Role {
     pub selector: BTreeMap<String, String>,
     /// Labels of the workload object.
     pub labels: BTreeMap<String, String>,
+    /// Selector of the component's Service; None for further replica sets of the same component, and where no Service is
+    /// made.
+    pub service: Option<BTreeMap<String, String>>,
     /// Port on which the engine answers HTTP.
     pub port: u16,
     /// The user's Deployment strategy.
     pub strategy: Option<Value>,
+    /// Who stated what of the template.
+    pub settings: Vec<Setting>,
 }
 
 /// The kind of object that keeps the replicas.
@@ -167,9 +176,6 @@ impl Refusal {
 
     /// A shape of service that this version does not lay out.
     pub fn not_supported(what: impl std::fmt::Display) -> Self {
-        Self::new(
-            "TopologyNotSupported",
-            format!("{what} is not supported yet; use single-node engines without a router"),
-        )
+        Self::new("TopologyNotSupported", format!("{what} is not supported yet; use replicas of one Pod"))
     }
 }

@@ -18,7 +18,9 @@ pub struct Affinity {
 
 /// The multiplied terms are too many to be written into a Pod.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("node affinities of class, runtime and service multiply to {terms} terms; at most {MOST_TERMS} are written to Pods")]
+#[error(
+    "node affinities of class, runtime and service multiply to {terms} terms; at most {MOST_TERMS} are written to Pods"
+)]
 pub struct TooManyTerms {
     pub terms: usize,
 }
@@ -28,7 +30,9 @@ impl Affinity {
     pub fn add(&mut self, other: &Value) {
         let mut rest = other.clone();
         let terms = rest.pointer_mut("/nodeAffinity/requiredDuringSchedulingIgnoredDuringExecution/nodeSelectorTerms");
-        if let Some(terms) = terms.and_then(|terms| terms.as_array_mut()).map(std::mem::take).filter(|terms| !terms.is_empty()) {
+        if let Some(terms) =
+            terms.and_then(|terms| terms.as_array_mut()).map(std::mem::take).filter(|terms| !terms.is_empty())
+        {
             self.add_terms(terms);
         }
         if let Some(node) = rest.get_mut("nodeAffinity").and_then(Value::as_object_mut) {

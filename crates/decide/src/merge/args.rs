@@ -34,7 +34,10 @@ pub fn merge(sources: &Sources<Line>) -> Merged {
     if !tuning.command.is_empty() {
         // As in a container: another command comes without the first one's arguments.
         let tuned = Line { command: tuning.command.clone(), args: tuning.args.clone() };
-        return by_flag(&Sources { runtime: tuned, configuration: Line::default(), service: service.clone() }, Origin::Configuration);
+        return by_flag(
+            &Sources { runtime: tuned, configuration: Line::default(), service: service.clone() },
+            Origin::Configuration,
+        );
     }
     match script(&sources.runtime) {
         Some(script) => behind_script(sources, &script),
@@ -119,9 +122,16 @@ fn shell(command: &[String]) -> Option<usize> {
         matches!(word.rsplit('/').next(), Some("sh" | "bash" | "ash" | "dash" | "zsh" | "busybox" | "ksh"))
     };
     let program = command.iter().position(is_one)?;
-    let options = command.iter().enumerate().skip(program + 1).skip_while(|(_, word)| is_one(word));
-    let mut options = options.take_while(|(_, word)| word.starts_with(['-', '+']));
-    options.find(|(_, word)| !word.starts_with("--") && word.contains('c')).map(|(at, _)| at + 1)
+    let mut at = program + 1 + command.iter().skip(program + 1).take_while(|word| is_one(word)).count();
+    while let Some(option) = command.get(at).filter(|word| word.starts_with(['-', '+'])) {
+        let letters = if option.starts_with("--") { "" } else { option.as_str() };
+        if letters.contains('c') {
+            return Some(at + 1);
+        }
+        // `-o pipefail`
+        at += if letters.ends_with(['o', 'O']) { 2 } else { 1 };
+    }
+    None
 }
 
 /// A script is left alone. Arguments after it are its parameters, which it reads only if it says so.

@@ -24,8 +24,7 @@ pub(super) fn is_truth(word: &str) -> bool {
     matches!(word.to_ascii_lowercase().as_str(), "true" | "false" | "0" | "1")
 }
 
-const SWITCHES: [&str; 5] =
-    ["trust-remote-code", "is-embedding", "enforce-eager", "async-scheduling", "log-requests"];
+const SWITCHES: [&str; 5] = ["trust-remote-code", "is-embedding", "enforce-eager", "async-scheduling", "log-requests"];
 
 /// Names that an engine accepts for one setting, the whole name first.
 const ALIASES: [(&str, &[&str]); 9] = [

@@ -17,7 +17,7 @@ use crate::supply::{Class, RuntimeComponent};
 pub struct Placement {
     pub node_selector: BTreeMap<String, String>,
     pub affinity: Affinity,
-    /// One per key of the selector, in its order.
+    /// One per key of the selector, in its order; then one per affinity, all of which hold.
     pub settings: Vec<Setting>,
     pub warnings: Vec<Warning>,
 }
@@ -48,8 +48,16 @@ pub fn merge(class: &Class, runtime: &RuntimeComponent, component: &ComponentDem
     }
     placement.node_selector = keys.iter().map(|(key, setting)| (key.clone(), setting.value.clone())).collect();
     placement.settings = keys.into_values().collect();
-    placement.affinity.add_terms(class_terms);
-    [&runtime.affinity, &component.affinity].into_iter().flatten().for_each(|layer| placement.affinity.add(layer));
+    placement.affinity.add_terms(class_terms.clone());
+    if !class_terms.is_empty() {
+        placement.settings.push(Setting::new("affinity", Value::Array(class_terms).to_string(), Origin::Class));
+    }
+    for (origin, layer) in [(Origin::Runtime, &runtime.affinity), (Origin::Service, &component.affinity)] {
+        if let Some(affinity) = layer {
+            placement.affinity.add(affinity);
+            placement.settings.push(Setting::new("affinity", affinity.to_string(), origin));
+        }
+    }
     placement
 }
 
@@ -188,9 +196,11 @@ mod tests {
     fn the_seeds_example_and_an_override() {
         let class = class(product("A100-SXM4-40GB"), &[]);
         let runtime = RuntimeComponent { node_selector: labels(&[("node-pool", "gpu-pool")]), ..Default::default() };
-        let mut service = ComponentDemand { node_selector: labels(&[("dedicated", "team-alpha")]), ..Default::default() };
+        let mut service =
+            ComponentDemand { node_selector: labels(&[("dedicated", "team-alpha")]), ..Default::default() };
         let merged = merge(&class, &runtime, &service);
-        let expect = [("dedicated", "team-alpha"), ("node-pool", "gpu-pool"), ("nvidia.com/gpu.product", "A100-SXM4-40GB")];
+        let expect =
+            [("dedicated", "team-alpha"), ("node-pool", "gpu-pool"), ("nvidia.com/gpu.product", "A100-SXM4-40GB")];
         assert_eq!(merged.node_selector, labels(&expect));
         assert!(merged.warnings.is_empty());
         let origins: Vec<Origin> = merged.settings.iter().map(|setting| setting.origin).collect();
@@ -219,8 +229,11 @@ mod tests {
 
     #[test]
     fn a_class_known_by_pci_ids_selects_by_them() {
-        let discovery =
-            Discovery { pci_vendor: Some("10DE".to_owned()), device_ids: vec!["2330".to_owned()], ..Default::default() };
+        let discovery = Discovery {
+            pci_vendor: Some("10DE".to_owned()),
+            device_ids: vec!["2330".to_owned()],
+            ..Default::default()
+        };
         let merged = merge(&class(discovery, &[]), &Default::default(), &Default::default());
         assert!(merged.accepts(&labels(&[("feature.node.kubernetes.io/pci-0302_10de_2330.present", "true")])));
         assert!(!merged.accepts(&labels(&[("feature.node.kubernetes.io/pci-0302_10de_20b0.present", "true")])));
@@ -238,7 +251,8 @@ mod tests {
         #[case] expect: &str,
         #[case] bound: &str,
     ) {
-        let written = as_integer_bound(&json!({"key": "nvidia.com/gpu.memory", "operator": operator, "values": [value]}));
+        let written =
+            as_integer_bound(&json!({"key": "nvidia.com/gpu.memory", "operator": operator, "values": [value]}));
         let expect = json!({"key": "nvidia.com/gpu.memory", "operator": expect, "values": [bound]});
         assert_eq!(written, Some(expect));
     }

@@ -20,7 +20,7 @@ pub fn objects(topology: &Topology) -> Vec<Value> {
         match role.workload {
             Workload::Deployment => {
                 objects.push(deployment::render(owner, role));
-                objects.push(service::render(owner, role));
+                objects.extend(service::render(owner, role));
                 objects.extend(autoscaling::render(owner, role));
             }
             Workload::LeaderWorkerSetPerReplica => {

@@ -6,15 +6,17 @@ use crate::labels;
 use crate::names;
 use crate::topology::{Owner, Role};
 
-/// ClusterIP Service of the component's name, on the engine's own port: one number in URLs, probes and flags.
-pub(crate) fn render(owner: &Owner, role: &Role) -> Value {
-    json!({
+/// ClusterIP Service of the component's name over all its replica sets, on the engine's own port: one number in URLs,
+/// probes and flags.
+pub(crate) fn render(owner: &Owner, role: &Role) -> Option<Value> {
+    let selector = role.service.as_ref()?;
+    Some(json!({
         "apiVersion": "v1",
         "kind": "Service",
-        "metadata": owner.metadata(&names::component(&owner.name, &role.name), &labels::managed(&role.labels)),
+        "metadata": owner.metadata(&names::component(&owner.name, &role.component), &labels::managed(selector)),
         "spec": {
-            "selector": role.selector,
+            "selector": selector,
             "ports": [{"name": "http", "port": role.port, "targetPort": role.port, "protocol": "TCP"}],
         },
-    })
+    }))
 }

@@ -59,8 +59,6 @@ fn the_services_numbers_win_over_the_runtimes() {
 #[case::runtime("{model: {name: llama-3-2-3b}, runtime: {name: nobody}}", "RuntimeNotFound")]
 // spec: RT-67
 #[case::size("{model: {name: llama-3-3-70b}, runtime: {name: srt-small}}", "SizeOutOfRange")]
-#[case::decoder("{model: {name: llama-3-2-3b}, decoder: {}}", "TopologyNotSupported")]
-#[case::router("{model: {name: llama-3-2-3b}, router: {}}", "TopologyNotSupported")]
 #[case::multi_node("{model: {name: llama-3-2-3b}, engine: {leader: {}, worker: {size: 1}}}", "TopologyNotSupported")]
 fn not_feasible(#[case] spec: &str, #[case] expect: &str) {
     let plan = plan_one(&service(spec));

@@ -107,7 +107,6 @@ fn a_stated_scheduler_is_every_engine_pods() {
     story_1("", "  schedulingStrategy: {schedulerName: volcano}\n").replace("        containers:", "        schedulerName: other\n        containers:"),
     "SchedulerConflict"
 )]
-#[case::long_name(story_1("", "").replace("qwen-inference}", "a-service-with-a-name-of-more-than-forty-characters}"), "InvalidName")]
 fn refused(#[case] manifest: String, #[case] expect: &str) {
     let plan = plan_one(&manifest);
     assert_eq!(code(&plan), (false, expect), "{}", plan.message);
@@ -124,4 +123,13 @@ fn the_users_metadata_and_unknown_fields_stay() {
     assert_eq!(template["metadata"]["labels"]["team"], "a");
     assert_eq!(template["metadata"]["annotations"], json!({"note": "b"}));
     assert_eq!(template["spec"]["futureField"], json!({"a": [1]}));
+}
+
+// spec: TOP-9
+#[test]
+fn a_name_that_no_leader_worker_set_can_have_is_bad_input() {
+    let manifest = story_1("", "").replace("qwen-inference}", "a-service-with-a-name-of-more-than-forty-characters}");
+    let documents = api::manifest::read("given.yaml", &manifest).unwrap();
+    let error = crate::Service::read(&documents[0]).unwrap_err();
+    assert_eq!((error.path.as_deref(), error.hint.is_some()), (Some("spec.roles[0].name"), true));
 }

@@ -42,12 +42,7 @@ fn lines(runtime: &str, service: &str, accelerator: &str) -> Sources<Line> {
     "",
     "org/model --x 1 --trust-remote-code"
 )]
-#[case::a_word_after_a_value_is_not_a_second(
-    "--port=80 org/model",
-    "--port 81",
-    "",
-    "org/model --port 81"
-)]
+#[case::a_word_after_a_value_is_not_a_second("--port=80 org/model", "--port 81", "", "org/model --port 81")]
 // spec: ACC-92
 #[case::aliases("--port 80", "--tp 4", "--tensor-parallel-size=8 --x", "--port 80 --tp 4 --x")]
 #[case::prefix("", "--mem-frac=0.8", "--mem-fraction-static 0.95", "--mem-frac=0.8")]
@@ -143,10 +138,7 @@ fn every_flag_says_where_it_comes_from() {
         .collect();
     assert_eq!(
         told,
-        [
-            "args --tensor-parallel-size 2 accelerator configuration [\"1\"]",
-            "args --port 81 service [\"82\", \"80\"]"
-        ]
+        ["args --tensor-parallel-size 2 accelerator configuration [\"1\"]", "args --port 81 service [\"82\", \"80\"]"]
     );
 }
 
@@ -165,8 +157,19 @@ fn stated_parallelism(#[case] line: &str, #[case] expect: Option<u32>) {
 /// A flag with its values, as a person may write it: several spellings of few settings, so that sources meet.
 fn flag() -> impl Strategy<Value = Vec<String>> {
     let name = prop::sample::select(vec![
-        "--tp", "--tp-size", "--tensor-parallel-size", "--mem-frac", "--mem-fraction-static", "--port",
-        "--cuda-graph-bs", "--lora-modules", "--enable-x", "--no-enable-x", "--seed", "-q", "--quantization",
+        "--tp",
+        "--tp-size",
+        "--tensor-parallel-size",
+        "--mem-frac",
+        "--mem-fraction-static",
+        "--port",
+        "--cuda-graph-bs",
+        "--lora-modules",
+        "--enable-x",
+        "--no-enable-x",
+        "--seed",
+        "-q",
+        "--quantization",
     ]);
     let value = prop::sample::select(vec!["1", "-1", "0.5", "a=b", "{\"k\": \"--v\"}", "$(X)", "{{ x }}"]);
     (name, prop::collection::vec(value, 0..3), any::<bool>()).prop_map(|(name, values, joined)| {

@@ -1,0 +1,134 @@
+//! Accelerators that decided services will take although their pods do not run yet: two services do not choose the same
+//! ones. `plan` counts the services before one in its input, the operator those whose status holds a decision.
+
+use std::collections::BTreeMap;
+
+use api::ome::InferenceService;
+use decide::decision::{ComponentDecision, Decision};
+use decide::inventory::{self, NodeFacts};
+use decide::supply::Class;
+use serde_json::Value;
+
+use crate::labels;
+use crate::names;
+
+/// What one decided service needs.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Claim {
+    pub namespace: String,
+    pub service: String,
+    pub sets: Vec<ClaimedSet>,
+}
+
+/// Equal pods of one component on one class.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ClaimedSet {
+    pub component: String,
+    pub class: String,
+    /// Accelerators of one pod.
+    pub per_node: u32,
+    /// Pods of all replicas.
+    pub pods: u32,
+}
+
+impl Claim {
+    /// What a decision about a service takes; None if that is nothing.
+    pub fn new(namespace: &str, service: &str, components: &BTreeMap<String, ComponentDecision>) -> Option<Self> {
+        let sets: Vec<ClaimedSet> = components.iter().flat_map(|(name, decision)| sets(name, decision)).collect();
+        let claim = Self { namespace: namespace.to_owned(), service: service.to_owned(), sets };
+        (!claim.sets.is_empty()).then_some(claim)
+    }
+
+    /// The claim of a service whose status records a decision for what it asks for now.
+    pub fn recorded(service: &InferenceService) -> Option<Self> {
+        let status = service.status.as_ref()?;
+        let decision: Decision = serde_json::from_value(status.decision.clone()?).ok()?;
+        let current = status.observed_generation == service.metadata.generation;
+        let namespace = service.metadata.namespace.as_deref().unwrap_or("default");
+        let name = service.metadata.name.as_deref()?;
+        (decision.feasible && current).then(|| Self::new(namespace, name, &decision.components)).flatten()
+    }
+
+    /// Whether it is the claim of that service.
+    pub fn is_of(&self, namespace: &str, service: &str) -> bool {
+        self.namespace == namespace && self.service == service
+    }
+}
+
+fn sets(component: &str, decision: &ComponentDecision) -> Vec<ClaimedSet> {
+    let set = |class: &str, per_node: u32, pods: u32| ClaimedSet {
+        component: component.to_owned(),
+        class: class.to_owned(),
+        per_node,
+        pods,
+    };
+    if !decision.variants.is_empty() {
+        let variants = decision.variants.iter();
+        return variants
+            .map(|one| set(&one.accelerator_class, one.accelerators_per_node, one.nodes.saturating_mul(one.replicas)))
+            .collect();
+    }
+    let Some(class) = &decision.accelerator_class else { return Vec::new() };
+    vec![set(class, decision.accelerators_per_node, decision.nodes.saturating_mul(decision.replicas.max(1)))]
+}
+
+/// Books what claims still lack onto `nodes`. `pods` are those that already count there.
+pub(crate) fn book(claims: &[&Claim], classes: &[Class], pods: &[Value], nodes: &mut [NodeFacts]) {
+    let missing = claims.iter().flat_map(|claim| claim.sets.iter().map(|set| (set, missing(claim, set, pods))));
+    for (set, count) in missing {
+        let Some(class) = classes.iter().find(|class| class.name == set.class) else { continue };
+        for _ in 0..count {
+            if !book_one(class, set.per_node, nodes) {
+                break;
+            }
+        }
+    }
+}
+
+/// The emptiest node of the class that holds the pod, as schedulers spread; what fits nowhere takes nothing.
+fn book_one(class: &Class, per_node: u32, nodes: &mut [NodeFacts]) -> bool {
+    let resource = class.resource_name();
+    let units = class.resource().map_or(1, |resource| resource.quantity.max(1)).saturating_mul(per_node);
+    let free = |node: &NodeFacts| {
+        let held = node.requested.get(resource).copied().unwrap_or(0);
+        node.allocatable.get(resource).copied().unwrap_or(0).saturating_sub(held)
+    };
+    let fits = nodes
+        .iter_mut()
+        .filter(|node| node.schedulable && free(node) >= units && inventory::belongs(&class.discovery, &node.labels));
+    // Of equally empty ones the first by name.
+    let Some(node) = fits.reduce(|best, node| if free(node) > free(best) { node } else { best }) else { return false };
+    *node.requested.entry(resource.to_owned()).or_default() += units;
+    true
+}
+
+/// The same without nodes to look at: what a class's status counts as free is less by what is claimed of it.
+pub(crate) fn book_on_status(claims: &[&Claim], class: &mut Class) {
+    let Some(known) = class.availability.as_mut() else { return };
+    let ours = claims.iter().flat_map(|claim| &claim.sets).filter(|set| set.class == class.name);
+    for set in ours {
+        for _ in 0..set.pods {
+            let fits = known.nodes.iter_mut().filter(|node| node.free >= set.per_node);
+            let Some(node) = fits.reduce(|best, node| if node.free > best.free { node } else { best }) else { break };
+            node.free -= set.per_node;
+        }
+    }
+}
+
+/// Pods of the set that no node runs yet.
+fn missing(claim: &Claim, set: &ClaimedSet, pods: &[Value]) -> u32 {
+    let service = names::label_value(&claim.service);
+    let class = names::label_value(&set.class);
+    let is_one = |pod: &&Value| {
+        let labels = &pod["metadata"]["labels"];
+        let on_class = labels[labels::ACCELERATOR_CLASS].as_str().is_none_or(|label| label == class);
+        pod["metadata"]["namespace"] == claim.namespace.as_str()
+            && labels[labels::OME_SERVICE] == service.as_str()
+            && labels[labels::COMPONENT] == set.component.as_str()
+            && on_class
+            && pod["spec"]["nodeName"].is_string()
+            && !matches!(pod["status"]["phase"].as_str(), Some("Succeeded" | "Failed"))
+    };
+    let running = u32::try_from(pods.iter().filter(is_one).count()).unwrap_or(u32::MAX);
+    set.pods.saturating_sub(running)
+}

@@ -1,0 +1,296 @@
+//! What runtime, accelerator configuration, service and annotation say, from manifest to pod.
+
+use rstest::rstest;
+use serde_json::json;
+
+use super::{args, class, code, codes, container, env, only, service, setting, snapshot, strings, template, variable};
+
+const CLASSES: &str = include_str!("stories/classes.yaml");
+const ACME: &str = "
+apiVersion: ome.io/v1beta1
+kind: AcceleratorClass
+metadata: {name: acme-npu}
+spec:
+  vendor: acme
+  discovery: {nodeSelector: {acme.com/npu.model: x1}}
+  capabilities: {memoryGB: 64Gi}
+  resources: [{name: acme.com/npu}]
+";
+
+/// A runtime whose engine and spec hold `engine` and `spec`.
+fn runtime(spec: &str, engine: &str) -> String {
+    format!(
+        "{{apiVersion: ome.io/v1beta1, kind: ClusterServingRuntime, metadata: {{name: rt}}, \
+         spec: {{supportedModelFormats: [{{name: safetensors}}], engineConfig: {{{engine}}}, {spec}}}}}"
+    )
+}
+
+fn tuning(class: &str, what: &str) -> String {
+    format!("acceleratorConfigurations: [{{selector: {{acceleratorClass: {class}}}, {what}}}]")
+}
+
+fn on(class: &str, engine: &str) -> String {
+    service(
+        "chat",
+        &format!(
+            "{{runtime: {{name: rt}}, acceleratorSelector: {{preferredClasses: [{class}]}}, engine: {{{engine}}}}}"
+        ),
+    )
+}
+
+// spec: ACC-3
+// spec: ACC-2
+#[rstest]
+#[case("amd-mi250x", "amd.com/gpu")]
+#[case("acme-npu", "acme.com/npu")]
+fn pods_request_the_classs_resource_and_no_others(#[case] class: &str, #[case] resource: &str) {
+    let engine = "runner: {image: x, resources: {limits: {nvidia.com/gpu: 2}, requests: {nvidia.com/gpu: 2}}}";
+    let plan = only(&[CLASSES, ACME, &runtime("acceleratorRequirements: {}", engine), &on(class, "")]);
+    let resources = json!({"limits": {resource: "2"}, "requests": {resource: "2"}});
+    assert_eq!(container(&plan, "-engine")["resources"], resources, "{}", plan.message);
+}
+
+// spec: ACC-4
+// spec: ACC-5
+// spec: ACC-125
+#[test]
+fn without_accelerator_fields_nothing_changes() {
+    let runtime =
+        runtime("nodeSelector: {pool: a}", "runner: {image: x, args: [--a], resources: {limits: {nvidia.com/gpu: 2}}}");
+    let manifest = service("chat", "{runtime: {name: rt}}");
+    let with_classes = snapshot(&[CLASSES, &runtime, &manifest]);
+    let without_classes = snapshot(&[&runtime, &manifest]);
+    let mut gate_off = with_classes.clone();
+    gate_off.accelerator_aware = false;
+    let objects = |snapshot| crate::plan(snapshot).services.remove(0).objects;
+    assert_eq!(objects(&with_classes), objects(&gate_off));
+    assert_eq!(objects(&with_classes), objects(&without_classes));
+    assert!(!objects(&with_classes).is_empty());
+}
+
+// spec: ACC-125
+#[test]
+fn with_the_gate_off_there_is_no_class_and_no_tuning() {
+    let runtime = runtime(
+        &tuning("nvidia-h100-80gb", "env: [{name: A, value: b}], runner: {args: [--tuned]}"),
+        "runner: {image: x}",
+    );
+    let manifest = service(
+        "chat",
+        "{runtime: {name: rt}, acceleratorSelector: {preferredClasses: [nvidia-h100-80gb], nodeSelector: {zone: a}},
+          engine: {runner: {args: [--mine]}}}",
+    );
+    let mut gate = snapshot(&[CLASSES, &runtime, &manifest]);
+    let on = crate::plan(&gate).services.remove(0);
+    assert_eq!((class(&on), args(&on).as_str()), (Some("nvidia-h100-80gb"), "--mine --tuned"));
+    gate.accelerator_aware = false;
+    let off = crate::plan(&gate).services.remove(0);
+    assert_eq!((class(&off), args(&off).as_str(), env(&off, "-engine").as_str()), (None, "--mine", ""));
+    assert!(template(&off, "-engine")["spec"].get("nodeSelector").is_none());
+    assert!(template(&off, "-engine")["metadata"]["labels"].get("ome.io/accelerator-class").is_none());
+}
+
+// spec: ACC-60
+#[test]
+fn configurations_count_wherever_they_stand() {
+    let entry = |name: &str| {
+        tuning("nvidia-h100-80gb", &format!("env: [{{name: {name}, value: x}}, {{name: LAST, value: {name}}}]"))
+    };
+    let runtime = runtime(&entry("SPEC"), &format!("runner: {{image: x}}, {}", entry("COMPONENT")));
+    let plan = only(&[CLASSES, &runtime, &on("nvidia-h100-80gb", &entry("SERVICE"))]);
+    assert_eq!(env(&plan, "-engine"), "SPEC=x LAST=SERVICE COMPONENT=x SERVICE=x");
+}
+
+#[test]
+fn a_configurations_runner_merges_image_mounts_and_resources_below_the_services() {
+    let what = "runner: {image: tuned, command: [tuned], volumeMounts: [{name: a, mountPath: /a}], resources: {limits: {cpu: 8}}}";
+    let runtime = runtime(
+        &tuning("nvidia-h100-80gb", what),
+        "runner: {image: x, command: [other], args: [--old], volumeMounts: [{name: b, mountPath: /b}], resources: {limits: {cpu: 4}}}",
+    );
+    let plan = only(&[CLASSES, &runtime, &on("nvidia-h100-80gb", "")]);
+    let one = container(&plan, "-engine");
+    assert_eq!((&one["image"], strings(&one["command"])), (&json!("tuned"), vec!["tuned".to_owned()]));
+    assert!(one.get("args").is_none());
+    assert_eq!(one["volumeMounts"], json!([{"name": "b", "mountPath": "/b"}, {"name": "a", "mountPath": "/a"}]));
+    assert_eq!(one["resources"]["limits"], json!({"cpu": "8", "nvidia.com/gpu": "1"}));
+    let mine = only(&[CLASSES, &runtime, &on("nvidia-h100-80gb", "runner: {image: mine}")]);
+    assert_eq!(container(&mine, "-engine")["image"], "mine");
+    assert_eq!(setting(&mine, "image"), ("mine".to_owned(), "service", vec!["tuned".to_owned(), "x".to_owned()]));
+}
+
+// spec: ACC-86
+#[rstest]
+#[case::all(true, true, "service", "service", &["accelerator", "runtime"])]
+#[case::without_the_service(false, true, "accelerator", "accelerator configuration", &["runtime"])]
+#[case::the_runtime_alone(false, false, "runtime", "runtime", &[])]
+fn each_layer_taken_away_shows_the_next(
+    #[case] service: bool,
+    #[case] tuned: bool,
+    #[case] value: &str,
+    #[case] origin: &str,
+    #[case] overridden: &[&str],
+) {
+    let stated = |who: &str| format!("env: [{{name: LEVEL, value: {who}}}]");
+    let class = if tuned { "nvidia-h100-80gb" } else { "nvidia-a100-40gb" };
+    let runtime = runtime(
+        &tuning("nvidia-h100-80gb", &stated("accelerator")),
+        &format!("runner: {{image: x, {}}}", stated("runtime")),
+    );
+    let own = if service { format!("runner: {{{}}}", stated("service")) } else { String::new() };
+    let plan = only(&[CLASSES, &runtime, &on(class, &own)]);
+    assert_eq!(variable(&plan, "LEVEL"), value);
+    let expect = (value.to_owned(), origin, overridden.iter().map(|said| (*said).to_owned()).collect::<Vec<_>>());
+    let (value, origin, overridden) = setting(&plan, "env LEVEL");
+    assert_eq!((value, origin, overridden), (expect.0, expect.1, expect.2));
+}
+
+// spec: ACC-86
+#[test]
+fn an_annotation_over_the_service_over_the_runtime() {
+    let runtime = runtime(
+        "acceleratorRequirements: {supportedClasses: [nvidia-a100-40gb, nvidia-h100-80gb, amd-mi250x]}",
+        "runner: {image: x}",
+    );
+    let own = on("nvidia-h100-80gb", "");
+    let annotated = own.replace("{name: chat}", "{name: chat, annotations: {ome.io/accelerator-class: amd-mi250x}}");
+    let plain = service("chat", "{runtime: {name: rt}}");
+    let class_of = |manifest: &str| setting(&only(&[CLASSES, &runtime, manifest]), "acceleratorClass");
+    let listed = "nvidia-a100-40gb, nvidia-h100-80gb, amd-mi250x".to_owned();
+    let (value, origin, overridden) = class_of(&annotated);
+    assert_eq!((value.as_str(), origin), ("amd-mi250x", "annotation"));
+    assert_eq!(overridden, ["nvidia-h100-80gb".to_owned(), listed.clone()]);
+    assert_eq!(class_of(&own), ("nvidia-h100-80gb".to_owned(), "service", vec![listed]));
+    assert_eq!(class_of(&plain).1, "runtime");
+}
+
+// spec: ACC-93
+#[test]
+fn a_command_of_the_service_keeps_the_rest_of_the_tuning() {
+    let what = "env: [{name: A, value: b}], resources: {limits: {cpu: 3}}, runner: {args: [--tuned]}";
+    let runtime = runtime(&tuning("nvidia-h100-80gb", what), "runner: {image: x, command: [theirs], args: [--theirs]}");
+    let plan = only(&[CLASSES, &runtime, &on("nvidia-h100-80gb", "runner: {command: [mine]}")]);
+    let one = container(&plan, "-engine");
+    assert_eq!((strings(&one["command"]), one.get("args")), (vec!["mine".to_owned()], None));
+    assert_eq!(env(&plan, "-engine"), "A=b");
+    assert_eq!(one["resources"]["limits"], json!({"cpu": "3", "nvidia.com/gpu": "1"}));
+    assert_eq!(template(&plan, "-engine")["spec"]["nodeSelector"]["nvidia.com/gpu.product"], "NVIDIA-H100-80GB-HBM3");
+    assert!(codes(&plan).contains(&"AcceleratorArgsNotApplied"));
+}
+
+// spec: ACC-94
+#[rstest]
+#[case::a_list("[python3, -m, engine, --tp, \"4\", --x]", "python3 -m engine --x", "--tp-size 2", false)]
+#[case::a_script("[sh, -c, exec engine --tp 4]", "sh -c exec engine --tp 4", "", true)]
+fn a_command_of_the_runtime(
+    #[case] command: &str,
+    #[case] expect: &str,
+    #[case] arguments: &str,
+    #[case] warned: bool,
+) {
+    let runtime = runtime(
+        &tuning("nvidia-h100-80gb", "runner: {args: [--tp-size, \"2\"]}"),
+        &format!("runner: {{image: x, command: {command}}}"),
+    );
+    let plan = only(&[CLASSES, &runtime, &on("nvidia-h100-80gb", "")]);
+    assert_eq!(
+        (strings(&container(&plan, "-engine")["command"]).join(" ").as_str(), args(&plan).as_str()),
+        (expect, arguments)
+    );
+    assert_eq!(codes(&plan).contains(&"AcceleratorArgsNotApplied"), warned);
+}
+
+// spec: ACC-90
+// spec: ACC-91
+// spec: ACC-92
+#[test]
+fn arguments_of_all_three() {
+    let runtime = runtime(
+        &tuning("nvidia-h100-80gb", "runner: {args: [--tensor-parallel-size=8, --tuned]}"),
+        "runner: {image: x, args: [--r1, a, b, --port, \"80\", --chat-template, \"{{ bos }}{% x %}\", '--json={\"a\": [1, 2]}']}",
+    );
+    let plan = only(&[CLASSES, &runtime, &on("nvidia-h100-80gb", "runner: {args: [--port=81, --tp, \"4\"]}")]);
+    assert_eq!(
+        strings(&container(&plan, "-engine")["args"]),
+        [
+            "--r1",
+            "a",
+            "b",
+            "--chat-template",
+            "{{ bos }}{% x %}",
+            "--json={\"a\": [1, 2]}",
+            "--port=81",
+            "--tp",
+            "4",
+            "--tuned"
+        ]
+    );
+}
+
+// spec: ACC-87
+// spec: ACC-88
+// spec: ACC-89
+#[test]
+fn placement_of_all_three() {
+    let affinity = |key: &str| {
+        format!(
+            "affinity: {{nodeAffinity: {{requiredDuringSchedulingIgnoredDuringExecution: {{nodeSelectorTerms: [{{matchExpressions: [{{key: {key}, operator: Exists}}]}}]}}}}}}"
+        )
+    };
+    let runtime = runtime(
+        "acceleratorRequirements: {}, nodeSelector: {node-pool: gpu-pool}",
+        &format!("runner: {{image: x}}, nodeSelector: {{tier: runtime}}, {}", affinity("a")),
+    );
+    let manifest =
+        on("nvidia-h100-80gb", &format!("nodeSelector: {{dedicated: team-alpha, tier: service}}, {}", affinity("b")));
+    let plan = only(&[CLASSES, &runtime, &manifest]);
+    let spec = &template(&plan, "-engine")["spec"];
+    let expect = json!({
+        "nvidia.com/gpu.product": "NVIDIA-H100-80GB-HBM3", "node-pool": "gpu-pool", "dedicated": "team-alpha", "tier": "service",
+    });
+    assert_eq!(spec["nodeSelector"], expect);
+    let both =
+        "/affinity/nodeAffinity/requiredDuringSchedulingIgnoredDuringExecution/nodeSelectorTerms/0/matchExpressions";
+    assert_eq!(spec.pointer(both).unwrap().as_array().unwrap().len(), 2);
+    assert_eq!(codes(&plan).iter().filter(|code| **code == "NodeSelectorOverridden").count(), 1);
+    assert_eq!(setting(&plan, "nodeSelector tier"), ("service".to_owned(), "service", vec!["runtime".to_owned()]));
+}
+
+// spec: ACC-95
+// spec: ACC-96
+#[test]
+fn variables_and_resources_of_all_three() {
+    let runtime = runtime(
+        &tuning(
+            "nvidia-h100-80gb",
+            "env: [{name: B, value: accelerator}, {name: C, value: accelerator}], resources: {limits: {memory: 20Gi, cpu: 2}}",
+        ),
+        "runner: {image: x, env: [{name: A, value: runtime}, {name: B, value: runtime}], resources: {limits: {memory: 10Gi, cpu: 4}}}",
+    );
+    let plan = only(&[
+        CLASSES,
+        &runtime,
+        &on("nvidia-h100-80gb", "runner: {env: [{name: D, value: s}, {name: C, value: s}]}"),
+    ]);
+    assert_eq!(env(&plan, "-engine"), "A=runtime B=accelerator C=s D=s");
+    let limits = json!({"memory": "20Gi", "cpu": "4", "nvidia.com/gpu": "1"});
+    assert_eq!(
+        container(&plan, "-engine")["resources"],
+        json!({"limits": limits, "requests": {"nvidia.com/gpu": "1"}})
+    );
+}
+
+#[test]
+fn affinities_out_of_proportion_are_refused() {
+    let terms = |letter: char| {
+        let term = |n: usize| format!("{{matchExpressions: [{{key: {letter}{n}, operator: Exists}}]}}");
+        let terms: Vec<String> = (0..30).map(term).collect();
+        format!(
+            "affinity: {{nodeAffinity: {{requiredDuringSchedulingIgnoredDuringExecution: {{nodeSelectorTerms: [{}]}}}}}}",
+            terms.join(", ")
+        )
+    };
+    let runtime = runtime("acceleratorRequirements: {}", &format!("runner: {{image: x}}, {}", terms('a')));
+    let plan = only(&[CLASSES, &runtime, &on("nvidia-h100-80gb", &terms('b'))]);
+    assert_eq!(code(&plan), (false, "AffinityTooLarge"), "{}", plan.message);
+}

@@ -1,0 +1,358 @@
+//! The stories of seed 000 and the examples of seed 001, planned from the very manifests they print.
+
+use rstest::rstest;
+use serde_json::json;
+
+use super::{
+    args, class, code, codes, container, env, kinds, node, only, service, snapshot, template, variable, verdicts,
+};
+
+const CLASSES: &str = include_str!("stories/classes.yaml");
+const MORE_CLASSES: &str = include_str!("stories/more-classes.yaml");
+const MODELS: &str = include_str!("stories/models.yaml");
+const UNIVERSAL: &str = include_str!("stories/story-2.yaml");
+const COST_OPTIMIZED: &str = include_str!("stories/story-6.yaml");
+const PERFORMANCE_OPTIMIZED: &str = include_str!("stories/story-7.yaml");
+const EXAMPLE_RUNTIME: &str = include_str!("stories/runtime-example.yaml");
+const EXAMPLE_SERVICE: &str = include_str!("stories/runtime-example-service.yaml");
+
+/// A service of that model on that runtime, and on that class only.
+fn on(class: &str, model: &str, runtime: &str) -> String {
+    service(
+        "chat",
+        &format!(
+            "{{model: {{name: {model}}}, runtime: {{name: {runtime}}}, acceleratorSelector: {{preferredClasses: [{class}]}}}}"
+        ),
+    )
+}
+
+// spec: ACC-98
+#[rstest]
+#[case::named(include_str!("stories/story-1.yaml"))]
+#[case::by_the_model_alone(include_str!("stories/story-1-before.yaml"))]
+fn story_1_alice_says_only_what_she_needs(#[case] manifest: &str) {
+    let plan = only(&[CLASSES, MODELS, UNIVERSAL, manifest]);
+    assert_eq!(code(&plan), (true, "Selected"), "{}", plan.message);
+    assert_eq!(plan.runtime.as_ref().unwrap().name, "sglang-universal");
+    assert!(class(&plan).unwrap().starts_with("nvidia-"));
+    assert_eq!(container(&plan, "-engine")["image"], "lmsysorg/sglang:v0.4.6.post6");
+}
+
+// spec: ACC-99
+#[test]
+fn story_2_before_one_conservative_runtime() {
+    let manifest = service("chat", "{model: {name: llama-7b}, runtime: {name: sglang-all-gpus}}");
+    let plan = only(&[CLASSES, MODELS, include_str!("stories/story-2-before.yaml"), &manifest]);
+    assert_eq!((class(&plan), code(&plan).0), (None, true));
+    assert_eq!(env(&plan, "-engine"), "GPU_MEMORY_UTILIZATION=0.85 MAX_MODEL_LEN=16384");
+    assert_eq!(container(&plan, "-engine")["name"], "sglang");
+}
+
+// spec: ACC-1
+#[rstest]
+#[case("NVIDIA-A100-SXM4-40GB", "nvidia-a100-40gb")]
+#[case("NVIDIA-H100-80GB-HBM3", "nvidia-h100-80gb")]
+#[case("NVIDIA-H200-96GB", "nvidia-h200-96gb")]
+fn story_2_one_runtime_on_whatever_there_is(#[case] product: &str, #[case] expect: &str) {
+    let manifest = include_str!("stories/story-1.yaml");
+    let plan = only(&[CLASSES, MORE_CLASSES, MODELS, UNIVERSAL, manifest, &node("n", product)]);
+    assert_eq!((class(&plan), code(&plan)), (Some(expect), (true, "Selected")));
+}
+
+// spec: ACC-100
+#[test]
+fn story_2_capabilities_decide() {
+    let plan = only(&[CLASSES, MORE_CLASSES, MODELS, UNIVERSAL, include_str!("stories/story-1.yaml")]);
+    let verdicts = verdicts(&plan);
+    for eligible in ["nvidia-a100-40gb", "nvidia-a100-80gb", "nvidia-h100-80gb", "nvidia-h200-96gb"] {
+        assert_eq!(verdicts[eligible], "Eligible", "{eligible}");
+    }
+    assert_eq!(verdicts["nvidia-t4-16gb"], "ComputeCapabilityTooLow");
+    assert_eq!(verdicts["without-tensor-cores"], "MissingFeature");
+}
+
+// spec: ACC-101
+// spec: RT-3
+#[test]
+fn story_2_one_runtime_for_several_architectures() {
+    let manifests = ["llama-7b", "mistral-7b"].map(|model| service(model, &format!("{{model: {{name: {model}}}}}")));
+    let plan = crate::plan(&snapshot(&[CLASSES, MODELS, UNIVERSAL, &manifests[0], &manifests[1]]));
+    for service in &plan.services {
+        assert_eq!(service.runtime.as_ref().unwrap().name, "sglang-universal", "{}", service.message);
+        assert_eq!(kinds(service)[0], format!("Deployment {}-engine", service.name));
+    }
+}
+
+#[rstest]
+// spec: ACC-102
+#[case(
+    "nvidia-a100-40gb",
+    "TENSOR_PARALLEL_SIZE=2 GPU_MEMORY_UTILIZATION=0.90 MAX_MODEL_LEN=16384",
+    "--enable-prefix-caching",
+    "2"
+)]
+// spec: ACC-103
+#[case(
+    "nvidia-h100-80gb",
+    "TENSOR_PARALLEL_SIZE=1 ENABLE_FP8=true GPU_MEMORY_UTILIZATION=0.95 MAX_MODEL_LEN=32768",
+    "--enable-prefix-caching --enable-chunked-prefill --speculative-model=llama-68m",
+    "1"
+)]
+fn story_2_each_class_has_its_tuning(
+    #[case] class: &str,
+    #[case] variables: &str,
+    #[case] arguments: &str,
+    #[case] count: &str,
+) {
+    let plan = only(&[CLASSES, MODELS, UNIVERSAL, &on(class, "llama-7b", "sglang-universal")]);
+    assert_eq!((env(&plan, "-engine").as_str(), args(&plan).as_str()), (variables, arguments));
+    // spec: ACC-26
+    let resources = json!({"limits": {"nvidia.com/gpu": count}, "requests": {"nvidia.com/gpu": count}});
+    assert_eq!(container(&plan, "-engine")["resources"], resources);
+}
+
+// spec: ACC-105
+#[test]
+fn story_4_node_selectors_add_up() {
+    let plan = only(&[MODELS, UNIVERSAL, include_str!("stories/story-4.yaml")]);
+    let expect = json!({
+        "nvidia.com/gpu.product": "H100-SXM5-80GB",
+        "topology.kubernetes.io/zone": "us-west-2a",
+        "compliance": "pci",
+    });
+    assert_eq!(template(&plan, "-engine")["spec"]["nodeSelector"], expect);
+    assert!(!codes(&plan).contains(&"NodeSelectorOverridden"));
+}
+
+// spec: ACC-107
+// spec: ACC-123
+#[test]
+fn story_5_the_router_stays_on_cpu_nodes() {
+    let plan = only(&[CLASSES, MODELS, UNIVERSAL, include_str!("stories/story-5.yaml")]);
+    let router = template(&plan, "-router");
+    let spec = &router["spec"];
+    assert_eq!(spec["nodeSelector"], json!({"node-type": "cpu-only", "instance-type": "spot"}));
+    assert!(spec.get("affinity").is_none());
+    let container = &spec["containers"][0];
+    let resources = json!({"requests": {"cpu": "2", "memory": "4Gi"}, "limits": {"cpu": "4", "memory": "8Gi"}});
+    assert_eq!(container["resources"], resources);
+    assert_eq!((container.get("args"), env(&plan, "-router").as_str()), (None, ""));
+    assert!(router["metadata"]["labels"].get("ome.io/accelerator-class").is_none());
+    assert!(!plan.components["router"].accelerator_class.is_some());
+    let pool = plan.objects.iter().find(|object| object["kind"] == "BackendPool").unwrap();
+    assert_eq!(pool["spec"]["selector"]["component"], "router");
+}
+
+// spec: ACC-108
+#[test]
+fn story_5_the_engine_takes_the_services_own_tuning() {
+    let plan = only(&[CLASSES, MODELS, UNIVERSAL, include_str!("stories/story-5.yaml")]);
+    let engine = template(&plan, "-engine");
+    assert_eq!(engine["metadata"]["labels"]["ome.io/accelerator-class"], "nvidia-a100-40gb");
+    assert_eq!(container(&plan, "-engine")["resources"]["limits"], json!({"nvidia.com/gpu": "1"}));
+    // The printed class has terms beside its selector, so its nodes are an affinity.
+    let affinity = engine["spec"]["affinity"].to_string();
+    assert!(affinity.contains("NVIDIA-A100-PCIE-40GB"), "{affinity}");
+    assert!(engine["spec"].get("nodeSelector").is_none());
+    // The runtime's tuning for this class says two.
+    assert!(codes(&plan).contains(&"ParallelismMismatch"));
+}
+
+// spec: ACC-109
+// spec: ACC-110
+#[test]
+fn story_6_one_replica_set_per_class() {
+    let plan = only(&[CLASSES, MODELS, COST_OPTIMIZED]);
+    assert_eq!(code(&plan), (true, "Selected"), "{}", plan.message);
+    let variants = &plan.components["engine"].variants;
+    let classes: Vec<&str> = variants.iter().map(|variant| variant.accelerator_class.as_str()).collect();
+    assert_eq!(classes.len(), 2, "{variants:?}");
+    assert_eq!(env(&plan, "-engine-nvidia-a100-40gb"), "MAX_BATCH_SIZE=32 QUANTIZATION=awq");
+    assert_eq!(env(&plan, "-engine-nvidia-h100-80gb"), "MAX_BATCH_SIZE=256 QUANTIZATION=fp8");
+    let annotation = |end: &str, bound: &str| {
+        template(&plan, end)["metadata"]["annotations"][format!("ome.io/prompt-tokens-{bound}")].clone()
+    };
+    assert_eq!(annotation("-a100-40gb", "max"), "2047");
+    assert_eq!(annotation("-h100-80gb", "min"), "4097");
+    assert_eq!((annotation("-a100-40gb", "min"), annotation("-h100-80gb", "max")), (json!(null), json!(null)));
+}
+
+#[test]
+fn replica_sets_share_a_service_and_a_pool_but_no_pod() {
+    let plan = only(&[CLASSES, MODELS, COST_OPTIMIZED]);
+    let mut kinds = kinds(&plan);
+    kinds.sort();
+    assert_eq!(
+        kinds,
+        [
+            "BackendPool cost-sensitive-deployment",
+            "Deployment cost-sensitive-deployment-engine-nvidia-a100-40gb",
+            "Deployment cost-sensitive-deployment-engine-nvidia-h100-80gb",
+            "LLMUseCaseSet cost-sensitive-deployment",
+            "Service cost-sensitive-deployment-engine",
+        ]
+    );
+    let selector = |kind: &str, name: &str| {
+        let is_it = |object: &&serde_json::Value| {
+            object["kind"] == kind && object["metadata"]["name"].as_str().unwrap().ends_with(name)
+        };
+        plan.objects.iter().find(is_it).unwrap()["spec"]["selector"].clone()
+    };
+    let shared = json!({"component": "engine", "ome.io/inferenceservice": "cost-sensitive-deployment"});
+    assert_eq!((selector("Service", ""), selector("BackendPool", "")), (shared.clone(), shared));
+    for class in ["nvidia-a100-40gb", "nvidia-h100-80gb"] {
+        assert_eq!(selector("Deployment", class)["matchLabels"]["ome.io/accelerator-class"], class);
+    }
+}
+
+#[rstest]
+// spec: ACC-114
+#[case(
+    "nvidia-a100-40gb",
+    "QUANTIZATION_METHOD=awq ENABLE_LORA=true KV_CACHE_DTYPE=fp16",
+    "--enable-prefix-caching --enable-cuda-graph"
+)]
+// spec: ACC-115
+#[case(
+    "nvidia-h100-80gb",
+    "QUANTIZATION_METHOD=fp8 ENABLE_SPECULATIVE_DECODING=true DRAFT_MODEL=llama-68m SPECULATION_LENGTH=5 KV_CACHE_DTYPE=fp8",
+    "--enable-prefix-caching --enable-cuda-graph --enable-chunked-prefill --num-speculative-tokens=5 --spec-decoding-acceptance-method=typical"
+)]
+// spec: ACC-116
+#[case(
+    "nvidia-h200-96gb",
+    "QUANTIZATION_METHOD=fp8 ENABLE_SPECULATIVE_DECODING=true DRAFT_MODEL=llama-160m TENSOR_PARALLEL_SIZE=1 MAX_MODEL_LEN=65536",
+    "--enable-prefix-caching --enable-cuda-graph --enable-chunked-prefill --num-speculative-tokens=7 --enable-flashinfer"
+)]
+fn story_7_grace_tunes_each_class(#[case] class: &str, #[case] variables: &str, #[case] arguments: &str) {
+    let manifest = on(class, "llama-13b", "sglang-performance-optimized");
+    let plan = only(&[CLASSES, MORE_CLASSES, MODELS, PERFORMANCE_OPTIMIZED, &manifest]);
+    assert_eq!((env(&plan, "-engine").as_str(), args(&plan).as_str()), (variables, arguments));
+}
+
+// spec: ACC-117
+// spec: ACC-118
+#[test]
+fn story_8_a_command_of_ones_own_is_left_alone() {
+    let manifest = include_str!("stories/story-8-command.yaml");
+    let plan = only(&[CLASSES, manifest]);
+    assert_eq!((class(&plan), code(&plan).0), (Some("nvidia-h100-80gb"), true), "{}", plan.message);
+    let container = container(&plan, "-engine");
+    let script = "python3 -m sglang.launch_server --host 0.0.0.0 --port 8080 --model-path ${MODEL_PATH} --tp-size 16 \
+                  --nccl-init $(LWS_LEADER_ADDRESS):5000 --nnodes ${LWS_GROUP_SIZE} --node-rank ${LWS_WORKER_INDEX} \
+                  --trust-remote-code --enable-torch-compile --torch-compile-max-bs 1 --reasoning-parser deepseek-r1 \
+                  --enable-metrics\n";
+    assert_eq!(container["command"], json!(["sh", "-c", script]));
+    assert!(container.get("args").is_none());
+    let product = &template(&plan, "-engine")["spec"]["nodeSelector"]["nvidia.com/gpu.product"];
+    assert_eq!(product, "NVIDIA-H100-80GB-HBM3");
+    assert!(codes(&plan).contains(&"AcceleratorArgsNotApplied"));
+}
+
+// spec: ACC-119
+// spec: ACC-84
+#[test]
+fn story_8_arguments_are_followed_by_the_accelerators() {
+    let plan = only(&[CLASSES, PERFORMANCE_OPTIMIZED, include_str!("stories/story-8-args.yaml")]);
+    assert_eq!(
+        args(&plan),
+        "--host=0.0.0.0 --port=8080 --model-path=${MODEL_PATH} --tp-size=8 --trust-remote-code \
+         --enable-prefix-caching --enable-cuda-graph --enable-chunked-prefill --num-speculative-tokens=5 \
+         --spec-decoding-acceptance-method=typical"
+    );
+    assert_eq!(container(&plan, "-engine")["resources"]["limits"]["nvidia.com/gpu"], "8");
+    assert_eq!(variable(&plan, "PARALLELISM_SIZE"), "8");
+}
+
+// spec: ACC-121
+#[test]
+fn story_8_variables_merge_with_the_named_runtimes() {
+    let plan = only(&[CLASSES, PERFORMANCE_OPTIMIZED, include_str!("stories/story-8-env.yaml")]);
+    assert_eq!(
+        env(&plan, "-engine"),
+        "QUANTIZATION_METHOD=fp8 ENABLE_SPECULATIVE_DECODING=true DRAFT_MODEL=llama-68m SPECULATION_LENGTH=5 \
+         KV_CACHE_DTYPE=fp8 TENSOR_PARALLEL_SIZE=4 CUSTOM_SETTING=user-value"
+    );
+}
+
+// spec: ACC-120
+#[test]
+fn story_8_variables_merge_with_those_of_story_2() {
+    let manifest = include_str!("stories/story-8-env.yaml").replace("sglang-performance-optimized", "sglang-universal");
+    let plan = only(&[CLASSES, UNIVERSAL, &manifest]);
+    assert_eq!(
+        env(&plan, "-engine"),
+        "TENSOR_PARALLEL_SIZE=4 ENABLE_FP8=true GPU_MEMORY_UTILIZATION=0.95 MAX_MODEL_LEN=32768 CUSTOM_SETTING=user-value"
+    );
+    assert_eq!(container(&plan, "-engine")["resources"]["limits"]["nvidia.com/gpu"], "4");
+}
+
+// spec: ACC-130
+#[rstest]
+#[case("nvidia-a100-40gb", "nvidia.com/gpu")]
+#[case("nvidia-h100-80gb", "nvidia.com/gpu")]
+#[case("amd-mi250x", "amd.com/gpu")]
+#[case("intel-max-1550", "gpu.intel.com/i915")]
+fn the_four_example_classes_are_planned(#[case] class: &str, #[case] resource: &str) {
+    let manifest = on(class, "llama-7b", "sglang-performance-optimized");
+    let plan = only(&[CLASSES, MODELS, PERFORMANCE_OPTIMIZED, &manifest]);
+    assert_eq!(code(&plan), (true, "Selected"), "{}", plan.message);
+    assert_eq!(container(&plan, "-engine")["resources"]["limits"], json!({resource: "1"}));
+}
+
+// spec: RT-6
+// spec: RT-45
+#[test]
+fn the_example_runtime() {
+    let manifest =
+        EXAMPLE_SERVICE.replace("    minReplicas: 1\n    maxReplicas: 1\n", "    terminationGracePeriodSeconds: 5\n");
+    let plan = only(&[EXAMPLE_RUNTIME, &manifest]);
+    let runtime = plan.runtime.clone().unwrap();
+    assert_eq!((runtime.name.as_str(), runtime.scope), ("srt-mistral-7b-instruct", decide::Scope::Cluster));
+    let container = container(&plan, "-engine");
+    assert_eq!(container["image"], "lmsysorg/sglang:v0.4.6.post6");
+    let amounts = json!({"cpu": "10", "memory": "30Gi", "nvidia.com/gpu": "2"});
+    assert_eq!(container["resources"], json!({"requests": amounts, "limits": amounts}));
+    let scaler = plan.objects.iter().find(|object| object["kind"] == "HorizontalPodAutoscaler").unwrap();
+    assert_eq!((&scaler["spec"]["minReplicas"], &scaler["spec"]["maxReplicas"]), (&json!(1), &json!(3)));
+}
+
+// spec: RT-39
+#[test]
+fn the_example_service_fixes_the_number_of_replicas() {
+    let plan = only(&[EXAMPLE_RUNTIME, EXAMPLE_SERVICE]);
+    assert!(!kinds(&plan).iter().any(|kind| kind.starts_with("HorizontalPodAutoscaler")));
+    assert_eq!(plan.objects[0]["spec"]["replicas"], 1);
+}
+
+// spec: RT-51
+#[test]
+fn the_example_service_without_a_runtime() {
+    let manifest = EXAMPLE_SERVICE.replace("  runtime:\n    name: srt-mistral-7b-instruct\n", "");
+    let plan = only(&[EXAMPLE_RUNTIME, &manifest]);
+    assert_eq!(plan.runtime.unwrap().name, "srt-mistral-7b-instruct");
+}
+
+// spec: RT-68
+#[test]
+fn the_example_of_priorities() {
+    let runtime = EXAMPLE_RUNTIME.split("---\n").next().unwrap();
+    let second = runtime
+        .replace("  name: srt-mistral-7b-instruct\n", "  name: srt-mistral-7b-instruct-2\n")
+        .replace("priority: 1", "priority: 2");
+    let manifest = EXAMPLE_SERVICE.replace("  runtime:\n    name: srt-mistral-7b-instruct\n", "");
+    let plan = only(&[EXAMPLE_RUNTIME, &second, &manifest]);
+    let ranks: Vec<(&str, Option<usize>)> =
+        plan.candidates.iter().map(|one| (one.runtime.as_str(), one.rank)).collect();
+    assert_eq!(ranks, [("srt-mistral-7b-instruct-2", Some(1)), ("srt-mistral-7b-instruct", Some(2))]);
+}
+
+// spec: RT-63
+#[test]
+fn a_protocol_that_the_runtime_does_not_speak() {
+    let manifest = service(
+        "chat",
+        "{model: {name: mistral-7b-instruct, protocolVersion: openInference-v2}, runtime: {name: srt-mistral-7b-instruct}}",
+    );
+    assert_eq!(code(&only(&[EXAMPLE_RUNTIME, &manifest])), (false, "ProtocolUnsupported"));
+}
