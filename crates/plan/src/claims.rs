@@ -3,8 +3,7 @@
 
 use std::collections::BTreeMap;
 
-use api::ome::InferenceService;
-use decide::decision::{ComponentDecision, Decision};
+use decide::decision::ComponentDecision;
 use decide::inventory::{self, NodeFacts};
 use decide::supply::Class;
 use serde_json::Value;
@@ -39,14 +38,15 @@ impl Claim {
         (!claim.sets.is_empty()).then_some(claim)
     }
 
-    /// The claim of a service whose status records a decision for what it asks for now.
-    pub fn recorded(service: &InferenceService) -> Option<Self> {
-        let status = service.status.as_ref()?;
-        let decision: Decision = serde_json::from_value(status.decision.clone()?).ok()?;
-        let current = status.observed_generation == service.metadata.generation;
-        let namespace = service.metadata.namespace.as_deref().unwrap_or("default");
-        let name = service.metadata.name.as_deref()?;
-        (decision.feasible && current).then(|| Self::new(namespace, name, &decision.components)).flatten()
+    /// The claim of a service object whose status records a decision for what it asks for now.
+    pub fn recorded(service: &Value) -> Option<Self> {
+        let (metadata, status) = (&service["metadata"], &service["status"]);
+        let decision = &status["decision"];
+        if decision["feasible"] != true || status["observedGeneration"] != metadata["generation"] {
+            return None;
+        }
+        let components = serde_json::from_value(decision["components"].clone()).ok()?;
+        Self::new(metadata["namespace"].as_str()?, metadata["name"].as_str()?, &components)
     }
 
     /// Whether it is the claim of that service.

@@ -138,7 +138,7 @@ fn story_5_the_router_stays_on_cpu_nodes() {
     assert_eq!(container["resources"], resources);
     assert_eq!((container.get("args"), env(&plan, "-router").as_str()), (None, ""));
     assert!(router["metadata"]["labels"].get("ome.io/accelerator-class").is_none());
-    assert!(!plan.components["router"].accelerator_class.is_some());
+    assert!(plan.components["router"].accelerator_class.is_none());
     let pool = plan.objects.iter().find(|object| object["kind"] == "BackendPool").unwrap();
     assert_eq!(pool["spec"]["selector"]["component"], "router");
 }
