@@ -311,21 +311,21 @@ fn every_runtime_serves_what_it_was_made_for() {
     srt-llama-3-2-11b-vision-instruct              1×nvidia-h100-80gb, $5.12      feasible
     srt-llama-3-2-90b-vision-instruct              4×nvidia-h100-80gb, $20.48     feasible
     srt-llama-3-1-70b-instruct                     4×nvidia-h100-80gb, $20.48     feasible
-    srt-llama-3-1-70b-instruct-pd                  4×nvidia-h100-80gb, $20.48     TopologyNotSupported
+    srt-llama-3-1-70b-instruct-pd                  4×nvidia-h100-80gb, $20.48     feasible
     srt-llama-3-2-1b-instruct                      1×nvidia-h100-80gb, $5.12      feasible
-    srt-llama-3-2-1b-instruct-pd                   1×nvidia-h100-80gb, $5.12      TopologyNotSupported
+    srt-llama-3-2-1b-instruct-pd                   1×nvidia-h100-80gb, $5.12      feasible
     srt-llama-3-2-3b-instruct                      1×nvidia-h100-80gb, $5.12      feasible
-    srt-llama-3-2-3b-instruct-pd                   1×nvidia-h100-80gb, $5.12      TopologyNotSupported
+    srt-llama-3-2-3b-instruct-pd                   1×nvidia-h100-80gb, $5.12      feasible
     srt-llama-3-3-70b-instruct                     4×nvidia-h100-80gb, $20.48     feasible
-    srt-llama-3-3-70b-instruct-pd                  4×nvidia-h100-80gb, $20.48     TopologyNotSupported
+    srt-llama-3-3-70b-instruct-pd                  4×nvidia-h100-80gb, $20.48     feasible
     srt-llama-4-maverick-17b-128e-instruct-fp8     8×nvidia-h100-80gb, $40.96     feasible
-    srt-llama-4-maverick-17b-128e-instruct-fp8-pd  8×nvidia-h100-80gb, $40.96     TopologyNotSupported
+    srt-llama-4-maverick-17b-128e-instruct-fp8-pd  8×nvidia-h100-80gb, $40.96     feasible
     srt-llama-4-scout-17b-16e-instruct             4×nvidia-h100-80gb, $20.48     feasible
-    srt-llama-4-scout-17b-16e-instruct-pd          4×nvidia-h100-80gb, $20.48     TopologyNotSupported
+    srt-llama-4-scout-17b-16e-instruct-pd          4×nvidia-h100-80gb, $20.48     feasible
     srt-mistral-7b-instruct                        1×nvidia-h100-80gb, $5.12      feasible
-    srt-mistral-7b-instruct-pd                     1×nvidia-h100-80gb, $5.12      TopologyNotSupported
+    srt-mistral-7b-instruct-pd                     1×nvidia-h100-80gb, $5.12      feasible
     srt-mixtral-8x7b-instruct                      2×nvidia-h100-80gb, $10.24     feasible
-    srt-mixtral-8x7b-instruct-pd                   2×nvidia-h100-80gb, $10.24     TopologyNotSupported
+    srt-mixtral-8x7b-instruct-pd                   2×nvidia-h100-80gb, $10.24     feasible
     vllm-e5-mistral-7b-instruct                    1×nvidia-h100-80gb, $5.12      feasible
     vllm-llama-3-2-11b-vision-instruct             1×nvidia-h100-80gb, $5.12      feasible
     vllm-llama-3-1-405b-instruct-fp8               8×nvidia-h100-80gb, $40.96     feasible
