@@ -1,7 +1,7 @@
 //! Project tasks. Depends on no crate of ours, so that it builds in seconds.
 //!
 //! `cargo xtask test`            everything the README promises; needs this repository and Rust only
-//! `cargo xtask test --with S,S` suites that need somebody else's part: corpus, kubectl, openai
+//! `cargo xtask test --with S,S` suites that need somebody else's part: corpus, kubectl, openai, realcluster
 //! `cargo xtask lint`            rustfmt and clippy
 //! `cargo xtask bench`           figures of a running `ostler up`, then every `crates/*/examples/bench_*.rs`
 //! `cargo xtask spec`            which rows of docs/conformance have a test
@@ -18,7 +18,7 @@ use std::process::ExitCode;
 
 use anyhow::{Result, bail};
 
-const USAGE: &str = "usage: cargo xtask test [--with corpus,kubectl,openai] | lint | bench | spec";
+const USAGE: &str = "usage: cargo xtask test [--with corpus,kubectl,openai,realcluster] | lint | bench | spec";
 
 fn main() -> ExitCode {
     match run(std::env::args().skip(1).collect()) {

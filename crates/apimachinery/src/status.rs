@@ -87,7 +87,9 @@ impl Status {
 
     /// 404 for a path that no resource is served under.
     pub fn no_such_path() -> Self {
-        Self::plain(404, "NotFound", "the server could not find the requested resource")
+        let mut status = Self::plain(404, "NotFound", "the server could not find the requested resource");
+        status.details = Some(json!({}));
+        status
     }
 
     /// 409 for a create of a name that is taken.
@@ -134,6 +136,11 @@ impl Status {
         Self::plain(405, "MethodNotAllowed", "the server does not allow this method on the requested resource")
     }
 
+    /// 501, with what to do instead.
+    pub fn not_implemented(message: impl Into<String>) -> Self {
+        Self::plain(501, "NotImplemented", message)
+    }
+
     /// 406.
     pub fn not_acceptable(message: impl Into<String>) -> Self {
         Self::plain(406, "NotAcceptable", message)
@@ -164,6 +171,11 @@ impl Status {
         Self::plain(500, "InternalError", format!("Internal error occurred: {message}"))
     }
 
+    /// 500 with the cause alone: an error that the API server passes on as it is.
+    pub fn unexplained(message: impl Into<String>) -> Self {
+        Self::plain(500, "", message)
+    }
+
     /// 409 of server-side apply; the causes name managers and fields.
     pub fn apply_conflict(message: String, causes: &[Cause]) -> Self {
         let mut status = Self::plain(409, "Conflict", message);
@@ -171,11 +183,10 @@ impl Status {
         status
     }
 
-    /// 422 for a patch that does not fit the object, in the API server's own words.
-    pub fn unprocessable(why: &str) -> Self {
-        let message = "the server rejected our request due to an error in our request";
-        let mut status = Self::plain(422, "Invalid", message);
-        status.set_causes(vec![json!({"reason": "UnexpectedServerResponse", "message": why})]);
+    /// 422 for a patch that does not fit the object, in the API server's own words: it does not say which operation.
+    pub fn unprocessable() -> Self {
+        let mut status = Self::plain(422, "Invalid", "the server rejected our request due to an error in our request");
+        status.details = Some(json!({}));
         status
     }
 
@@ -183,8 +194,11 @@ impl Status {
     pub fn to_json(&self) -> Value {
         let mut object = json!({
             "kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Failure",
-            "message": self.message, "reason": self.reason, "code": self.code,
+            "message": self.message, "code": self.code,
         });
+        if !self.reason.is_empty() {
+            object["reason"] = json!(self.reason);
+        }
         if let (Some(details), Some(map)) = (&self.details, object.as_object_mut()) {
             map.insert("details".into(), details.clone());
         }

@@ -1,5 +1,7 @@
 //! The whole: server, controllers, scheduler and node agent as tasks of this process.
 
+use std::path::PathBuf;
+
 use serde_json::Value;
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
@@ -18,9 +20,15 @@ pub struct Cluster {
 // === impl Cluster ===
 
 impl Cluster {
-    /// Starts everything; `nodes` are Node objects. Must be called inside a tokio runtime.
+    /// Starts everything; `nodes` are Node objects. Logs are kept in memory. Must be called inside a tokio runtime.
     #[must_use]
     pub fn start(ports: Ports, nodes: Vec<Value>) -> Self {
+        Self::start_with_logs(ports, nodes, None)
+    }
+
+    /// The same with the containers' logs as files under a folder.
+    #[must_use]
+    pub fn start_with_logs(ports: Ports, nodes: Vec<Value>, logs: Option<PathBuf>) -> Self {
         let server = Server::new(&ports);
         for node in nodes {
             if let Err(error) = server.create("nodes", node) {
@@ -31,7 +39,7 @@ impl Cluster {
         let mut tasks = JoinSet::new();
         tasks.spawn(workloads::run(server.clone(), ports.clone(), stop.clone()));
         tasks.spawn(scheduler::run(server.clone(), ports.clone(), stop.clone()));
-        tasks.spawn(node::run(server.clone(), ports, stop.clone()));
+        tasks.spawn(node::run(server.clone(), ports, logs, stop.clone()));
         Self { server, stop, tasks }
     }
 

@@ -79,16 +79,17 @@ impl Server {
             if !gone && object == *current {
                 return Ok(Deleted::Going(current));
             }
-            let written = if gone { None } else { Some(object) };
-            let Ok(object) = self.store().commit(&place, Some(&current), written) else { continue };
+            let written = if gone { None } else { Some(object.clone()) };
+            let Ok(committed) = self.store().commit(&place, Some(&current), written) else { continue };
             if gone {
-                after_removal(self, resource, &object);
-                return Ok(Deleted::Gone(object));
+                after_removal(self, resource, &committed);
+                object::copy_metadata(&mut object, "resourceVersion", &committed);
+                return Ok(Deleted::Gone(Arc::new(object)));
             }
-            after_mark(self, resource, &place, &object);
+            after_mark(self, resource, &place, &committed);
             return Ok(match self.store().get(&place) {
                 Some(still) => Deleted::Going(still),
-                None => Deleted::Gone(object),
+                None => Deleted::Gone(committed),
             });
         }
     }
@@ -121,6 +122,10 @@ pub(crate) fn after_update(server: &Server, place: &Key, old: &Value, new: &Valu
 pub(crate) fn after_removal(server: &Server, resource: &Resource, last: &Value) {
     if resource.storage == crd::STORAGE {
         crd::uninstall(server, last);
+        // Its names are free now.
+        for other in server.list(crd::STORAGE) {
+            crd::settle(server, object::name(&other));
+        }
     }
     for (place, dependent) in server.store().dependents(object::uid(last)) {
         collect_if_orphaned(server, &place, &dependent);
@@ -141,15 +146,17 @@ fn check_preconditions(
     options: &DeleteOptions,
 ) -> Result<(), Status> {
     let checks = [
-        ("UID", options.uid.as_deref(), object::uid(current)),
-        ("ResourceVersion", options.resource_version.as_deref(), object::resource_version(current)),
+        ("UID", "deleted and then recreated", options.uid.as_deref(), object::uid(current)),
+        ("ResourceVersion", "modified", options.resource_version.as_deref(), object::resource_version(current)),
     ];
-    for (what, wanted, is) in checks {
+    for (what, happened, wanted, is) in checks {
         if let Some(wanted) = wanted
             && wanted != is
         {
-            let why = format!("Precondition failed: {what} in precondition: {wanted}, {what} in object meta: {is}");
-            return Err(Status::conflict(&resource.qualified(), name, &why));
+            let why = format!(
+                "the {what} in the precondition ({wanted}) does not match the {what} in record ({is}). The object might have been {happened}"
+            );
+            return Err(Status::conflict(&resource.qualified_kind(), name, &why));
         }
     }
     Ok(())
@@ -165,6 +172,9 @@ fn mark(server: &Server, resource: &Resource, object: &mut Value, options: &Dele
         Propagation::Orphan => Some(ORPHAN),
     };
     finalizers.extend(propagation.map(str::to_owned));
+    if resource.storage == crd::STORAGE && !finalizers.iter().any(|name| name == crd::CLEANUP) {
+        finalizers.push(crd::CLEANUP.to_owned());
+    }
     object::set_metadata(object, "finalizers", (!finalizers.is_empty()).then(|| json!(finalizers)));
 
     let grace = grace(resource, object, options);

@@ -4,6 +4,8 @@ use serde_json::{Value, json};
 
 use crate::resources::{Registry, Resource};
 
+/// In the order in which kube-apiserver names them, for its own kinds and for others.
+const CUSTOM_VERBS: [&str; 8] = ["delete", "deletecollection", "get", "list", "patch", "create", "update", "watch"];
 const VERBS: [&str; 8] = ["create", "delete", "deletecollection", "get", "list", "patch", "update", "watch"];
 
 /// `/api`
@@ -83,7 +85,11 @@ fn here<'a>(registry: &'a Registry, group: &str, version: &str) -> Vec<&'a Resou
 }
 
 fn verbs(resource: &Resource) -> &'static [&'static str] {
-    if resource.virtual_only { &VERBS[..1] } else { &VERBS }
+    match (resource.virtual_only, resource.custom) {
+        (true, _) => &VERBS[..1],
+        (_, true) => &CUSTOM_VERBS,
+        _ => &VERBS,
+    }
 }
 
 /// Name, verbs and kind (group, version, kind) of the faces of a resource beside the main one.
@@ -116,10 +122,15 @@ fn entries(resource: &Resource) -> Vec<Value> {
         main["categories"] = json!(resource.categories);
     }
     let faces = subresources(resource).into_iter().map(|(name, verbs, [group, version, kind])| {
-        json!({
+        let mut face = json!({
             "name": format!("{}/{name}", resource.plural), "singularName": "", "namespaced": resource.namespaced,
-            "group": group, "version": version, "kind": kind, "verbs": verbs,
-        })
+            "kind": kind, "verbs": verbs,
+        });
+        if (&group, &version) != (&resource.group, &resource.version) {
+            face["group"] = json!(group);
+            face["version"] = json!(version);
+        }
+        face
     });
     std::iter::once(main).chain(faces).collect()
 }

@@ -35,6 +35,7 @@ pub fn to_core(event: &Value) -> Value {
 #[must_use]
 pub fn from_core(event: &Value) -> Value {
     let mut new = renamed(event, RENAMED.iter().map(|(new, old)| (*old, *new)));
+    new.retain(|field, value| !field.starts_with("reporting") || *value != "");
     new.insert("apiVersion".to_owned(), json!("events.k8s.io/v1"));
     if let Some(count) = new.remove("count") {
         new.insert("deprecatedCount".to_owned(), count);

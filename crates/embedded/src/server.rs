@@ -1,5 +1,6 @@
 //! The API server by function call: what controllers in this process use, and what [`crate::http`] is built on.
 
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, PoisonError, RwLock};
 
 use apimachinery::status::Status;
@@ -32,6 +33,8 @@ pub(crate) struct Inner {
     pub(crate) admission: Arc<dyn Admission>,
     registry: RwLock<Arc<Registry>>,
     logs: RwLock<Option<Arc<dyn PodLogs>>>,
+    /// How many Service addresses were handed out.
+    addresses: AtomicU32,
 }
 
 // === impl Server ===
@@ -48,6 +51,7 @@ impl Server {
                 admission: Arc::clone(&ports.admission),
                 registry: RwLock::new(Arc::new(Registry::builtin())),
                 logs: RwLock::new(None),
+                addresses: AtomicU32::new(0),
             }),
         };
         for name in ["default", "kube-node-lease", "kube-public", "kube-system"] {
@@ -156,6 +160,10 @@ impl Server {
 
     pub(crate) fn now(&self) -> jiff::Timestamp {
         self.inner.clock.now()
+    }
+
+    pub(crate) fn count_address(&self) -> u32 {
+        self.inner.addresses.fetch_add(1, Ordering::Relaxed)
     }
 
     fn resource(&self, name: &str) -> Result<Arc<Resource>, Status> {

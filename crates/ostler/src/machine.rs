@@ -1,7 +1,7 @@
 //! A whole cluster on this machine: embedded Kubernetes, operator and gateway, wired together in one process.
 
 use std::net::SocketAddr;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use anyhow::{Context, Result};
@@ -36,14 +36,16 @@ pub(crate) struct Machine {
 pub(crate) struct Parts(JoinSet<Result<()>>);
 
 impl Machine {
-    /// Starts everything and installs our definitions and the shipped catalogue. Writes `kubeconfig`.
+    /// Starts everything and installs our definitions and the shipped catalogue. Writes `kubeconfig`; containers' logs
+    /// are files under `logs`, or in memory without it.
     pub(crate) async fn start(
         nodes: Vec<Value>,
         options: operator::Options,
         listeners: Listeners,
         kubeconfig: &Path,
+        logs: Option<PathBuf>,
     ) -> Result<(Self, Parts)> {
-        let cluster = Cluster::start(ports(), nodes);
+        let cluster = Cluster::start_with_logs(ports(), nodes, logs);
         let server = cluster.server().clone();
         let client = Client::new(server.router(), "default");
         install(&server)?;

@@ -26,6 +26,10 @@ pub(super) fn compare(structure: &Structure, old: &Value, new: &Value) -> Change
             children(&old.into_iter().collect(), &new.into_iter().collect(), |_| structure.item())
         }
         _ if old == new => Changes::default(),
+        // A list that is null is there, without elements.
+        (View::Leaf, View::List(new)) if old.is_null() => {
+            children(&Parts::new(), &new.into_iter().collect(), |_| structure.item())
+        }
         _ => {
             let mut removed = all_fields(structure, old);
             let set = all_fields(structure, new);

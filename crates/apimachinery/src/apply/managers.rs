@@ -6,6 +6,10 @@ use serde_json::{Map, Value, json};
 
 use super::field_set::{FieldSet, Step};
 
+/// How many managers that update are told apart (`DefaultMaxUpdateManagers`), and the name of the others.
+const MOST_UPDATERS: usize = 10;
+const ANCIENT: &str = "ancient-changes";
+
 /// One manager in one role. Appliers are told apart by name alone, updaters by the version they wrote, too.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Manager {
@@ -103,6 +107,36 @@ impl Managers {
     pub(super) fn take(&mut self, fields: &FieldSet, except: Option<&Manager>) {
         let others = self.0.iter_mut().filter(|(manager, _)| Some(*manager) != except);
         others.for_each(|(_, entry)| entry.fields.subtract(fields));
+    }
+
+    /// Keeps at most [`MOST_UPDATERS`]: the oldest of one version become one entry, as `managedFields` would else grow
+    /// with every new client.
+    pub(super) fn merge_oldest_updates(&mut self) {
+        let updaters = self.0.iter().filter(|(manager, _)| manager.operation == Operation::Update);
+        let mut oldest: Vec<(Option<String>, Manager)> =
+            updaters.map(|(manager, entry)| (entry.time.clone(), manager.clone())).collect();
+        oldest.sort();
+        let mut left = oldest.len();
+        let mut first: BTreeMap<String, Manager> = BTreeMap::new();
+        for (time, manager) in oldest {
+            if left <= MOST_UPDATERS {
+                return;
+            }
+            let Some(earlier) = first.get(&manager.api_version) else {
+                first.insert(manager.api_version.clone(), manager);
+                continue;
+            };
+            let bucket = Manager::updater(ANCIENT, &manager.api_version, None);
+            if let Some(entry) = self.0.remove(earlier).filter(|_| *earlier != bucket) {
+                self.0.insert(bucket.clone(), entry);
+            }
+            first.insert(manager.api_version.clone(), bucket.clone());
+            if let (Some(merged), Some(entry)) = (self.0.remove(&manager), self.0.get_mut(&bucket)) {
+                entry.fields.extend(&merged.fields);
+                entry.time = time;
+                left -= 1;
+            }
+        }
     }
 
     pub(super) fn drop_empty(&mut self) {

@@ -65,7 +65,7 @@ pub fn apply(
 ) -> Result<Value, Status> {
     let applied = admit(structure, applied, options)?;
     let base = live.map_or_else(|| Value::Object(Map::new()), without_managed_fields);
-    let mut managers = live.map(|live| managers_of(structure, live)).unwrap_or_default();
+    let mut managers = live.map(|live| managers_of(structure, live, &options.now)).unwrap_or_default();
 
     let me = Manager::applier(&options.manager, options.subresource.as_deref());
     let previous = managers.0.remove(&me);
@@ -117,12 +117,25 @@ fn admit(structure: &Structure, applied: &Value, options: &ApplyOptions) -> Resu
         }
     }
     view::check(structure, &applied, "")
-        .map_err(|error| Status::bad_request(format!("failed to create typed patch object: {error}")))?;
+        .map_err(|error| untyped(&applied, &error))?;
     Ok(applied)
 }
 
+/// 500, as the API server answers a configuration that does not fit the type of its kind; `error` begins with the field.
+pub fn untyped(applied: &Value, error: &str) -> Status {
+    let text = |pointer: &str| applied.pointer(pointer).and_then(Value::as_str).unwrap_or_default();
+    let version = text("/apiVersion");
+    let slash = if version.contains('/') { "" } else { "/" };
+    Status::unexplained(format!(
+        "failed to create typed patch object ({}/{}; {slash}{version}, Kind={}): {error}",
+        text("/metadata/namespace"),
+        text("/metadata/name"),
+        text("/kind")
+    ))
+}
+
 /// The managers of a stored object. One that nobody is recorded for belongs to `before-first-apply`.
-fn managers_of(structure: &Structure, live: &Value) -> Managers {
+fn managers_of(structure: &Structure, live: &Value, now: &str) -> Managers {
     let managers = Managers::decode(&live["metadata"]["managedFields"]).unwrap_or_default();
     if !managers.0.is_empty() {
         return managers;
@@ -130,7 +143,7 @@ fn managers_of(structure: &Structure, live: &Value) -> Managers {
     let api_version = live["apiVersion"].as_str().unwrap_or_default().to_owned();
     let fields = without_server_fields(view::all_fields(structure, &without_managed_fields(live)));
     let first = Manager::updater("before-first-apply", &api_version, None);
-    Managers([(first, Entry { api_version, time: None, fields })].into())
+    Managers([(first, Entry { api_version, time: Some(now.to_owned()), fields })].into())
 }
 
 fn refuse_conflicts(managers: &Managers, changed: &FieldSet) -> Result<(), Status> {

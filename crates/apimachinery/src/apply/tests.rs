@@ -16,7 +16,7 @@ fn options(manager: &str, force: bool) -> ApplyOptions {
 }
 
 fn update_options(manager: &str, now: &str) -> UpdateOptions {
-    UpdateOptions { manager: manager.into(), api_version: "v1".into(), subresource: None, now: now.into() }
+    UpdateOptions { manager: manager.into(), api_version: "v1".into(), subresource: None, now: now.into(), blank: json!({}) }
 }
 
 fn deployment() -> Structure {

@@ -16,6 +16,8 @@ pub struct UpdateOptions {
     pub subresource: Option<String>,
     /// RFC 3339, whole seconds, UTC.
     pub now: String,
+    /// What an empty object of the kind looks like: what is in it needs no owner.
+    pub blank: Value,
 }
 
 /// Writes into `after` who owns what, once it replaced `before` (None on create). The managedFields that `after`
@@ -27,7 +29,7 @@ pub fn track_update(structure: &Structure, before: Option<&Value>, after: &mut V
         set_managed_fields(after, &managers);
         return;
     }
-    let old = before.map_or_else(|| Value::Object(Map::new()), without_managed_fields);
+    let old = before.map_or_else(|| options.blank.clone(), without_managed_fields);
     let Changes { set, removed } = compare(structure, &old, &without_managed_fields(after));
     let set = without_server_fields(set);
     let me = Manager::updater(&options.manager, &options.api_version, options.subresource.as_deref());
@@ -40,6 +42,7 @@ pub fn track_update(structure: &Structure, before: Option<&Value>, after: &mut V
         mine.time = Some(options.now.clone());
     }
     managers.drop_empty();
+    managers.merge_oldest_updates();
     set_managed_fields(after, &managers);
 }
 

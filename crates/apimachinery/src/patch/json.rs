@@ -10,6 +10,11 @@ use crate::status::Status;
 /// # Errors
 /// 400 if `patch` is no JSON patch, 422 if an operation does not fit the object.
 pub fn apply(target: &Value, patch: &Value) -> Result<Value, Status> {
+    if !patch.is_array() {
+        return Err(Status::bad_request(
+            "error decoding patch: json: cannot unmarshal object into Go value of type []handlers.jsonPatchOp",
+        ));
+    }
     let Patch(operations) = serde_json::from_value(patch.clone())
         .map_err(|error| Status::bad_request(format!("error decoding patch: {error}")))?;
     let mut result = target.clone();
@@ -17,7 +22,7 @@ pub fn apply(target: &Value, patch: &Value) -> Result<Value, Status> {
         if is_test_of_absence(&operation, &result) {
             continue;
         }
-        json_patch::patch(&mut result, &[operation]).map_err(|error| Status::unprocessable(&error.to_string()))?;
+        json_patch::patch(&mut result, &[operation]).map_err(|_| Status::unprocessable())?;
     }
     Ok(result)
 }

@@ -18,7 +18,7 @@ type Object = Map<String, Value>;
 /// `target` with `patch` merged over it, lists by their merge keys.
 ///
 /// # Errors
-/// 400 if a directive is unknown or malformed, or an element of a merging list lacks its merge key.
+/// 500 if a directive is unknown, 400 if one is malformed, or an element of a merging list lacks its merge key.
 pub fn apply(structure: &Structure, target: &Value, patch: &Value) -> Result<Value, Status> {
     match (target, patch) {
         (Value::Object(target), Value::Object(patch)) => merge_object(structure, target, patch).map(Value::Object),
@@ -40,7 +40,7 @@ fn directive(patch: &Object) -> Result<Directive, Status> {
         None | Some("merge") => Ok(Directive::Merge),
         Some("replace") => Ok(Directive::Replace),
         Some("delete") => Ok(Directive::Delete),
-        Some(other) => Err(Status::bad_request(format!("unknown patch type found: {other}"))),
+        Some(other) => Err(Status::unexplained(format!("unknown patch type: {other} in map: map[$patch:{other}]"))),
     }
 }
 
@@ -96,8 +96,14 @@ fn merge_value(
         Value::Array(patch) => {
             let target = target.and_then(Value::as_array).map_or(&[][..], Vec::as_slice);
             let merged = merge_list(structure, target, patch)?;
-            let Some(order) = order else { return Ok(Some(Value::Array(merged))) };
-            let order = as_list(order, ORDER)?;
+            let is_merging = matches!(structure.strategic, Strategic::MergeBy(_) | Strategic::MergeValues);
+            // Without a word about the order, the patch's own counts for what it names.
+            let named: Vec<Value> = patch.iter().filter(|item| item.get(PATCH).is_none()).cloned().collect();
+            let order = match order {
+                Some(order) => as_list(order, ORDER)?,
+                None if is_merging && !named.is_empty() => &named,
+                None => return Ok(Some(Value::Array(merged))),
+            };
             Ok(Some(Value::Array(reorder(&structure.strategic, &merged, target, order))))
         }
         scalar => Ok(Some(scalar.clone())),
@@ -268,7 +274,7 @@ mod tests {
     #[case::replaces_the_list(json!([{"name": "a"}]), json!([{"$patch": "replace"}, {"name": "b"}]), json!([{"name": "b"}]))]
     #[case::env_by_name(json!([{"name": "a", "env": [{"name": "X", "value": "1"}, {"name": "Y", "value": "2"}]}]),
         json!([{"name": "a", "env": [{"name": "X", "value": "3"}, {"name": "Z", "value": "4"}]}]),
-        json!([{"name": "a", "env": [{"name": "X", "value": "3"}, {"name": "Y", "value": "2"}, {"name": "Z", "value": "4"}]}]))]
+        json!([{"name": "a", "env": [{"name": "X", "value": "3"}, {"name": "Z", "value": "4"}, {"name": "Y", "value": "2"}]}]))]
     #[case::ports_by_number(json!([{"name": "a", "ports": [{"containerPort": 80}]}]),
         json!([{"name": "a", "ports": [{"containerPort": 80, "name": "http"}]}]),
         json!([{"name": "a", "ports": [{"containerPort": 80, "name": "http"}]}]))]
@@ -320,7 +326,7 @@ mod tests {
     }
 
     #[rstest]
-    #[case(json!({"spec": {"$patch": "odd"}}), "unknown patch type found: odd")]
+    #[case(json!({"spec": {"$patch": "odd"}}), "unknown patch type: odd in map")]
     #[case(containers(json!([{"image": "x"}])), "does not contain declared merge key: name")]
     #[case(json!({"spec": {"$retainKeys": ["a"], "b": 1}}), "$retainKeys")]
     #[case(json!({"spec": {"$setElementOrder/containers": 1, "containers": []}}), "must be a list")]

@@ -11,6 +11,9 @@ pub(super) fn of(group: &str, kind: &str) -> Structure {
         ("", "Pod") => (pod_spec(), pod_status()),
         ("", "PodTemplate") => return kind_with(&[("template", template())]),
         ("", "Service") => (service_spec(), object([("conditions", conditions())])),
+        ("", "Event") => {
+            return kind_with(&[("involvedObject", atomic()), ("related", atomic())]);
+        }
         ("", "Node") => (node_spec(), node_status()),
         ("", "ServiceAccount") => {
             return kind_with(&[("secrets", strategic_by("name")), ("imagePullSecrets", map_by(&["name"], plain()))]);

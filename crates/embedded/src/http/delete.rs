@@ -1,13 +1,13 @@
 //! DELETE of one object and of collections.
 
-use apimachinery::status::Status;
+use apimachinery::status::{Cause, Status};
 use axum::response::Response;
 use serde_json::{Value, json};
 
 use super::path::Target;
 use super::{Call, respond};
 use crate::collect::{DeleteOptions, Deleted, Propagation};
-use crate::object;
+use crate::{crd, object};
 use crate::resources::Resource;
 use crate::server::Server;
 use crate::write::decode;
@@ -15,7 +15,7 @@ use crate::write::decode;
 pub(super) fn one(server: &Server, target: &Target, call: &Call) -> Result<Response, Status> {
     let resource = &target.resource;
     match server.delete_object(resource, target.namespace(), target.name(), &options(call)?)? {
-        Deleted::Gone(last) if resource.storage != "pods" => Ok(respond::object(&success(resource, &last))),
+        Deleted::Gone(last) if !matches!(resource.storage.as_str(), "pods" | crd::STORAGE) => Ok(respond::object(&success(resource, &last))),
         Deleted::Gone(last) | Deleted::Going(last) => Ok(respond::object(&respond::present(resource, &last))),
     }
 }
@@ -33,7 +33,7 @@ pub(super) fn collection(server: &Server, target: &Target, call: &Call) -> Resul
         }
     }
     let metadata = json!({"resourceVersion": snapshot.revision.to_string()});
-    let items: Vec<&Value> = items.iter().map(AsRef::as_ref).collect();
+    let items: Vec<Value> = items.iter().map(|item| respond::listed(resource, item)).collect();
     Ok(respond::object(&json!({
         "kind": resource.list_kind, "apiVersion": resource.api_version(), "metadata": metadata, "items": items,
     })))
@@ -49,7 +49,9 @@ fn options(call: &Call) -> Result<DeleteOptions, Status> {
         Some("Orphan") => Propagation::Orphan,
         None | Some("Background") => Propagation::Background,
         Some(other) => {
-            return Err(Status::bad_request(format!("propagationPolicy: Unsupported value: {other:?}")));
+            let known = ["Foreground", "Background", "Orphan", "nil"].map(Value::from);
+            let cause = Cause::not_supported("propagationPolicy", &json!(other), &known);
+            return Err(Status::invalid("DeleteOptions.meta.k8s.io", "", vec![cause]));
         }
     };
     let grace = match body.get("gracePeriodSeconds").and_then(Value::as_i64) {
@@ -67,8 +69,12 @@ fn options(call: &Call) -> Result<DeleteOptions, Status> {
 }
 
 fn success(resource: &Resource, last: &Value) -> Value {
+    let mut details = json!({"name": object::name(last), "kind": resource.plural, "uid": object::uid(last)});
+    if !resource.group.is_empty() {
+        details["group"] = json!(resource.group);
+    }
     json!({
         "kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success",
-        "details": {"name": object::name(last), "group": resource.group, "kind": resource.plural, "uid": object::uid(last)},
+        "details": details,
     })
 }

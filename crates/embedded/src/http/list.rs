@@ -14,7 +14,7 @@ use super::path::Target;
 use super::respond::{self, Shape};
 use crate::server::{Server, key};
 use crate::store::{Compacted, Place, Snapshot};
-use crate::table::Table;
+use crate::table::{Include, Table};
 
 /// Where the next page starts, in the world of the first one.
 struct Continue {
@@ -26,7 +26,8 @@ pub(super) fn one(server: &Server, target: &Target, call: &Call) -> Result<Respo
     let place = key(&target.resource, target.namespace(), target.name());
     let found = server.store().get(&place);
     let found = found.ok_or_else(|| Status::not_found(&target.resource.qualified(), target.name()))?;
-    Ok(respond::one(call.shape, &target.resource, &found, &Table::new(&target.resource, server.now())))
+    let table = Table::new(&target.resource, server.now()).including(call.query.include()?);
+    Ok(respond::one(call.shape, &target.resource, &found, &table))
 }
 
 pub(super) fn serve(server: &Server, target: &Target, call: &Call) -> Result<Response, Status> {
@@ -34,6 +35,7 @@ pub(super) fn serve(server: &Server, target: &Target, call: &Call) -> Result<Res
         return Err(Status::method_not_allowed());
     }
     let selection = call.query.selection(&target.resource)?;
+    call.query.check_list_versions()?;
     let limit = call.query.number::<usize>("limit")?.filter(|limit| *limit > 0).unwrap_or(usize::MAX);
     let from = call.query.get("continue").map(Continue::read).transpose()?;
     let snapshot = snapshot(server, target, call, from.as_ref())?;
@@ -53,6 +55,9 @@ pub(super) fn serve(server: &Server, target: &Target, call: &Call) -> Result<Res
         items.push(shown);
     }
     let mut metadata = json!({"resourceVersion": snapshot.revision.to_string()});
+    if target.resource.custom {
+        metadata["continue"] = json!("");
+    }
     if let (Some(_), Some(after)) = (rest.peek(), last) {
         let token = Continue { revision: snapshot.revision, after: after.clone() };
         metadata["continue"] = json!(token.write());
@@ -60,21 +65,27 @@ pub(super) fn serve(server: &Server, target: &Target, call: &Call) -> Result<Res
             metadata["remainingItemCount"] = json!(rest.count());
         }
     }
-    Ok(respond::object(&body(server, target, call.shape, &items, metadata)))
+    Ok(respond::object(&body(server, target, (call.shape, call.query.include()?), &items, metadata)))
 }
 
-fn body(server: &Server, target: &Target, shape: Shape, items: &[Arc<Value>], metadata: Value) -> Value {
+fn body(
+    server: &Server,
+    target: &Target,
+    (shape, include): (Shape, Include),
+    items: &[Arc<Value>],
+    metadata: Value,
+) -> Value {
     let resource = &target.resource;
     match shape {
         Shape::Full => {
-            let items: Vec<&Value> = items.iter().map(AsRef::as_ref).collect();
+            let items: Vec<Value> = items.iter().map(|item| respond::listed(resource, item)).collect();
             json!({"kind": resource.list_kind, "apiVersion": resource.api_version(), "metadata": metadata, "items": items})
         }
         Shape::Metadata => {
             let items: Vec<Value> = items.iter().map(|item| respond::partial(item)).collect();
             json!({"kind": "PartialObjectMetadataList", "apiVersion": "meta.k8s.io/v1", "metadata": metadata, "items": items})
         }
-        Shape::Table => Table::new(resource, server.now()).render(items, metadata, true),
+        Shape::Table => Table::new(resource, server.now()).including(include).render(items, metadata, true),
     }
 }
 
@@ -102,7 +113,7 @@ impl Continue {
     }
 
     fn read(token: &str) -> Result<Self, Status> {
-        let invalid = || Status::bad_request("continue key is not valid");
+        let invalid = || Status::bad_request("invalid continue token: continue key is not valid");
         let bytes = URL_SAFE_NO_PAD.decode(token).map_err(|_| invalid())?;
         let (revision, namespace, name) = serde_json::from_slice(&bytes).map_err(|_| invalid())?;
         Ok(Self { revision, after: (namespace, name) })

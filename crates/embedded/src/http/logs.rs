@@ -10,6 +10,7 @@ use http::{HeaderValue, header};
 
 use super::path::Target;
 use super::query::Query;
+use crate::ports::LogQuery;
 use crate::server::Server;
 
 pub(super) fn serve(server: &Server, target: &Target, query: &Query) -> Result<Response, Status> {
@@ -18,14 +19,20 @@ pub(super) fn serve(server: &Server, target: &Target, query: &Query) -> Result<R
         return Err(Status::not_found("pods", pod));
     }
     let Some(logs) = server.logs() else { return Err(Status::internal("no node keeps logs")) };
-    let lines = logs.open(
-        namespace,
-        pod,
-        query.get("container"),
-        query.flag("follow"),
-        query.number("tailLines")?,
-        query.flag("previous"),
-    )?;
+    let since = match query.number::<i64>("sinceSeconds")? {
+        Some(seconds) => Some(server.now() - jiff::SignedDuration::from_secs(seconds)),
+        None => query.get("sinceTime").and_then(|at| at.parse().ok()),
+    };
+    let query = LogQuery {
+        container: query.get("container").map(str::to_owned),
+        follow: query.flag("follow"),
+        tail: query.number("tailLines")?,
+        previous: query.flag("previous"),
+        since,
+        timestamps: query.flag("timestamps"),
+        limit_bytes: query.number("limitBytes")?,
+    };
+    let lines = logs.open(namespace, pod, query)?;
     let mut response = Response::new(Body::from_stream(lines.map(Ok::<_, Infallible>)));
     response.headers_mut().insert(header::CONTENT_TYPE, HeaderValue::from_static("text/plain"));
     Ok(response)

@@ -72,7 +72,8 @@ async fn answer(server: &Server, request: Request) -> Result<Response, Status> {
             discovery::resources(&server.registry(), &group, &version).ok_or_else(Status::no_such_path)?;
             Ok(object(&openapi::group_version(&server.registry(), &group, &version)))
         }
-        Path::Unknown => Err(Status::no_such_path()),
+        Path::Unknown => Ok(respond::no_page()),
+        Path::Resource(asked) if !server.registry().serves(&asked.group, &asked.version) => Ok(respond::no_page()),
         Path::Resource(asked) => {
             let target = asked.find(&server.registry())?;
             let call = read(request, &accept).await?;
@@ -93,6 +94,12 @@ fn serve(server: &Server, target: &Target, call: &Call) -> Result<Response, Stat
         Some("binding") if target.resource.storage == "pods" && call.method == Method::POST => {
             return write::bind(server, target, call);
         }
+        Some("exec" | "attach" | "portforward") if target.resource.storage == "pods" => {
+            return Err(unavailable(target));
+        }
+        Some(_) if target.resource.custom => {
+            return Err(Status::not_found(&target.resource.qualified(), target.name()));
+        }
         Some(_) => return Err(Status::no_such_path()),
     }
     match (&call.method, target.name.is_some()) {
@@ -108,12 +115,22 @@ fn serve(server: &Server, target: &Target, call: &Call) -> Result<Response, Stat
     }
 }
 
+/// Nothing here speaks the streaming protocols of these.
+fn unavailable(target: &Target) -> Status {
+    let what = match target.subresource.as_deref() {
+        Some("portforward") => "port-forward is not available here: the Pod's own address is reachable from this machine",
+        Some("attach") => "attach is not available here: read the container's output with `kubectl logs -f`",
+        _ => "exec is not available here: containers are processes of this machine",
+    };
+    Status::not_implemented(format!("pod {}: {what}", target.name()))
+}
+
 async fn read(request: Request, accept: &str) -> Result<Call, Status> {
     let content_type = header_text(&request, header::CONTENT_TYPE);
     let content_type = content_type.split(';').next().unwrap_or_default().trim().to_owned();
     let agent = header_text(&request, header::USER_AGENT);
     let agent = agent.split(['/', ' ']).next().unwrap_or_default().to_owned();
-    let query = Query::parse(request.uri())?;
+    let query = Query::parse(request.method(), request.uri())?;
     let shape = Shape::negotiate(accept)?;
     let method = request.method().clone();
     let body: Body = request.into_body();

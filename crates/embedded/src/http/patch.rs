@@ -12,6 +12,7 @@ use super::path::Target;
 use super::write::{face, kept, stored};
 use super::{Call, respond};
 use crate::object;
+use crate::resources::Resource;
 use crate::server::Server;
 use crate::write::{Proposal, decode};
 
@@ -26,6 +27,10 @@ pub(super) fn serve(server: &Server, target: &Target, call: &Call) -> Result<Res
         APPLY => Box::new(applied(server, target, call)?),
         _ => Box::new(patched(target, call)?),
     };
+    if call.content_type != APPLY && call.query.get("force").is_some() {
+        let cause = Cause::forbidden("force", "may not be specified for non-apply patch");
+        return Err(Status::invalid("PatchOptions.meta.k8s.io", "", vec![cause]));
+    }
     let options = call.query.write_options(&call.agent)?;
     let outcome = server.modify(
         &kept(server, &target.resource),
@@ -35,7 +40,7 @@ pub(super) fn serve(server: &Server, target: &Target, call: &Call) -> Result<Res
         &options,
         &propose,
     )?;
-    Ok(respond::written(&target.resource, &outcome))
+    Ok(respond::written(call, server.now(), &target.resource, &outcome))
 }
 
 fn patched<'a>(
@@ -56,14 +61,24 @@ type Change<'a> = Box<dyn Fn(&Value) -> Result<Value, Status> + 'a>;
 /// What the patch does to an object, by its content type.
 pub(super) fn reader<'a>(target: &'a Target, call: &'a Call) -> Result<Change<'a>, Status> {
     let kind = call.content_type.as_str();
-    let document = || decode::body("application/json", &call.body);
+    let document = || {
+        serde_json::from_slice::<Value>(&call.body)
+            .map_err(|error| Status::bad_request(format!("error decoding patch: {error}")))
+    };
+    let object = || match document() {
+        Err(_) => Err(Status::bad_request("invalid JSON patch")),
+        Ok(patch) if patch.is_object() => Ok(patch),
+        Ok(_) => Err(Status::bad_request(
+            "error decoding patch: json: cannot unmarshal array into Go value of type map[string]interface {}",
+        )),
+    };
     Ok(match kind {
         "application/json-patch+json" => {
             let patch = document()?;
             Box::new(move |object| patch::json::apply(object, &patch))
         }
         "application/merge-patch+json" => {
-            let patch = document()?;
+            let patch = object()?;
             Box::new(move |object| Ok(patch::merge::apply(object, &patch)))
         }
         STRATEGIC if !target.resource.custom => {
@@ -72,9 +87,9 @@ pub(super) fn reader<'a>(target: &'a Target, call: &'a Call) -> Result<Change<'a
             Box::new(move |object| patch::strategic::apply(structure, object, &patch))
         }
         _ => {
-            return Err(Status::unsupported_media_type(
-                "the body of the request was in an unknown format - accepted media types include: application/json-patch+json, application/merge-patch+json, application/apply-patch+yaml",
-            ));
+            let mut status = Status::unsupported_media_type("415: Unsupported Media Type");
+            status.details = Some(serde_json::json!({}));
+            return Err(status);
         }
     })
 }
@@ -89,10 +104,18 @@ fn applied<'a>(
         let cause = Cause::required("fieldManager", "is required for apply patch");
         return Err(Status::invalid("PatchOptions.meta.k8s.io", "", vec![cause]));
     };
-    let applied = decode::typed(resource, decode::body(APPLY, &call.body)?)?;
+    let applied = decode::body(APPLY, &call.body)?;
+    let kind = object::text(&applied, "/kind");
+    if !kind.is_empty() && kind != resource.kind {
+        let version = object::text(&applied, "/apiVersion");
+        let slash = if version.contains('/') { "" } else { "/" };
+        return Err(Status::bad_request(format!("invalid object type: {slash}{version}, Kind={kind}")));
+    }
+    let applied = decode::typed(resource, applied)?;
     if applied.pointer("/metadata/managedFields").is_some_and(|fields| !fields.is_null()) {
         return Err(Status::bad_request("metadata.managedFields must be nil"));
     }
+    known_fields(resource, &applied)?;
     let options = ApplyOptions {
         manager: manager.to_owned(),
         force: call.query.flag("force"),
@@ -100,19 +123,31 @@ fn applied<'a>(
         subresource: face(target).subresource(),
         now: object::time(server.now()),
     };
+    let revision = object::resource_version(&applied).to_owned();
     Ok(move |current: Option<&Value>| {
-        let revision = object::resource_version(&applied);
-        let is = current.map(object::resource_version).unwrap_or("0");
-        // "0" means that there must be none yet; leases are taken this way.
-        if !revision.is_empty() && revision != is {
-            return Err(Status::modified(&resource.qualified(), target.name()));
-        }
         let mut applied = applied.clone();
         object::set_metadata(&mut applied, "resourceVersion", None);
         if object::name(&applied).is_empty() {
             object::set_metadata(&mut applied, "name", Some(target.name().into()));
         }
         let live = current.map(|current| respond::present(resource, &Arc::new(current.clone())));
-        apply::apply(&resource.structure, live.as_deref(), &applied, &options).map(Proposal::Applied)
+        let result = apply::apply(&resource.structure, live.as_deref(), &applied, &options)?;
+        // "0" means that there must be none yet; leases are taken this way.
+        let is = current.map(object::resource_version).unwrap_or("0");
+        if !revision.is_empty() && revision != is {
+            return Err(Status::modified(&resource.qualified(), target.name()));
+        }
+        Ok(Proposal::Applied(result))
     })
+}
+
+/// What is applied has to fit the type: a field that nobody declared cannot be owned.
+fn known_fields(resource: &Resource, applied: &Value) -> Result<(), Status> {
+    let Some(schema) = resource.schema() else { return Ok(()) };
+    let mut object = applied.clone();
+    object::members(&mut object).remove("metadata");
+    match schema.prune(&mut object).first() {
+        Some(field) => Err(apply::untyped(applied, &format!(".{field}: field not declared in schema"))),
+        None => Ok(()),
+    }
 }

@@ -8,9 +8,10 @@ use axum::response::Response;
 use http::{HeaderValue, StatusCode, header};
 use serde_json::{Value, json};
 
+use super::Call;
 use crate::resources::{Registry, Resource};
 use crate::table::Table;
-use crate::write::Outcome;
+use crate::write::{Outcome, default};
 use crate::{discovery, events, object};
 
 /// What the client wants to see of objects.
@@ -52,10 +53,10 @@ impl Shape {
     }
 }
 
-/// The object as this version of the resource shows it.
+/// The object as this version of the resource shows it; a default that came after the object shows too.
 pub(crate) fn present(resource: &Resource, object: &Arc<Value>) -> Arc<Value> {
     let version = resource.api_version();
-    if version == resource.storage_api_version {
+    if version == resource.storage_api_version && !resource.has_defaults {
         return Arc::clone(object);
     }
     if resource.group == "events.k8s.io" {
@@ -63,7 +64,19 @@ pub(crate) fn present(resource: &Resource, object: &Arc<Value>) -> Arc<Value> {
     }
     let mut shown = Value::clone(object);
     object::members(&mut shown).insert("apiVersion".to_owned(), json!(version));
+    default::fill(resource, &mut shown);
     Arc::new(shown)
+}
+
+/// As an item of a list: the items of typed lists do not repeat their kind.
+pub(crate) fn listed(resource: &Resource, shown: &Value) -> Value {
+    let mut item = shown.clone();
+    if !resource.custom {
+        let members = object::members(&mut item);
+        members.remove("kind");
+        members.remove("apiVersion");
+    }
+    item
 }
 
 /// Only the metadata.
@@ -84,10 +97,11 @@ pub(crate) fn one(shape: Shape, resource: &Resource, found: &Arc<Value>, table: 
     }
 }
 
-/// What a write answers.
-pub(crate) fn written(resource: &Resource, outcome: &Outcome) -> Response {
+/// What a write answers, in the shape asked for.
+pub(crate) fn written(call: &Call, now: jiff::Timestamp, resource: &Resource, outcome: &Outcome) -> Response {
     let code = if outcome.created { StatusCode::CREATED } else { StatusCode::OK };
-    let mut response = json_body(code, &present(resource, &outcome.object));
+    let mut response = one(call.shape, resource, &outcome.object, &Table::new(resource, now));
+    *response.status_mut() = code;
     for warning in &outcome.warnings {
         let quoted = warning.replace('\\', "\\\\").replace('"', "\\\"");
         if let Ok(value) = HeaderValue::from_str(&format!("299 - \"{quoted}\"")) {
@@ -101,8 +115,20 @@ pub(crate) fn object(value: &Value) -> Response {
     json_body(StatusCode::OK, value)
 }
 
+/// An answer of 201 that is no stored object.
+pub(crate) fn created(value: &Value) -> Response {
+    json_body(StatusCode::CREATED, value)
+}
+
 pub(crate) fn text(text: &'static str) -> Response {
     Response::new(Body::from(text))
+}
+
+/// A path outside of every API group.
+pub(crate) fn no_page() -> Response {
+    let mut response = text("404 page not found\n");
+    *response.status_mut() = StatusCode::NOT_FOUND;
+    response
 }
 
 pub(crate) fn failure(status: &Status) -> Response {

@@ -1,7 +1,7 @@
 //! `/scale`: the replica counts of any scalable kind, as `autoscaling/v1` Scale.
 
 use apimachinery::selector::LabelSelector;
-use apimachinery::status::Status;
+use apimachinery::status::{Cause, Status};
 use axum::response::Response;
 use http::Method;
 use serde_json::{Value, json};
@@ -11,7 +11,7 @@ use super::{Call, patch, respond};
 use crate::object;
 use crate::resources::{Resource, ScalePaths};
 use crate::server::{Server, key};
-use crate::write::{Face, Proposal, decode};
+use crate::write::{Face, Options, Proposal, decode, rules};
 
 pub(super) fn serve(server: &Server, target: &Target, call: &Call) -> Result<Response, Status> {
     let Some(paths) = &target.resource.scale else { return Err(Status::no_such_path()) };
@@ -29,10 +29,15 @@ pub(super) fn serve(server: &Server, target: &Target, call: &Call) -> Result<Res
         if !revision.is_empty() {
             object::set_metadata(&mut object, "resourceVersion", Some(json!(revision)));
         }
-        put(&mut object, &paths.spec_replicas, wanted.pointer("/spec/replicas").cloned().unwrap_or(json!(0)));
+        let replicas = wanted.pointer("/spec/replicas").cloned().unwrap_or(json!(0));
+        if replicas.as_i64().is_some_and(|count| count < 0) {
+            let cause = Cause::invalid("spec.replicas", &replicas, rules::NOT_NEGATIVE);
+            return Err(Status::invalid("Scale.autoscaling", target.name(), vec![cause]));
+        }
+        put(&mut object, &paths.spec_replicas, replicas);
         Ok(Proposal::Written(object))
     };
-    let options = call.query.write_options(&call.agent)?;
+    let options = Options { subresource: Some("scale"), ..call.query.write_options(&call.agent)? };
     let outcome = server.modify(resource, Face::Main, target.namespace(), target.name(), &options, &propose)?;
     Ok(respond::object(&view(resource, paths, &outcome.object)))
 }

@@ -24,6 +24,7 @@ use crate::server::Server;
 use crate::store::Record;
 use crate::table::Table;
 use crate::watch::Cursor;
+use crate::write::typed;
 
 /// How often a client that asked for it learns the revision it may resume from.
 const BOOKMARK: Duration = Duration::from_secs(60);
@@ -52,7 +53,8 @@ pub(super) fn serve(server: &Server, target: &Target, call: &Call) -> Result<Res
         return Err(Status::method_not_allowed());
     }
     let seconds = call.query.number::<u64>("timeoutSeconds")?.unwrap_or(LONGEST);
-    let from = call.query.number::<u64>("resourceVersion")?.unwrap_or(0);
+    call.query.check_watch_versions()?;
+    let from = call.query.revision()?.unwrap_or(0);
     let initial = from == 0 || call.query.flag("sendInitialEvents");
     let now = server.store().list(&target.resource.storage, target.namespace.as_deref());
     let start = if initial { now.revision } else { from };
@@ -183,7 +185,11 @@ impl Watch {
                 json!({"kind": "PartialObjectMetadata", "apiVersion": "meta.k8s.io/v1", "metadata": metadata})
             }
             Shape::Full => {
-                json!({"kind": self.resource.kind, "apiVersion": self.resource.api_version(), "metadata": metadata})
+                let mut object = typed::blank(&self.resource);
+                object["kind"] = json!(self.resource.kind);
+                object["apiVersion"] = json!(self.resource.api_version());
+                object["metadata"] = metadata;
+                object
             }
         };
         self.line("BOOKMARK", &object);

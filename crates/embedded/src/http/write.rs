@@ -2,49 +2,51 @@
 
 use std::sync::Arc;
 
-use apimachinery::status::Status;
+use apimachinery::status::{Cause, Status};
 use axum::response::Response;
+use http::Method;
 use serde_json::{Value, json};
 
 use super::path::Target;
 use super::{Call, respond};
 use crate::resources::Resource;
 use crate::server::Server;
-use crate::write::{Face, Outcome, Proposal, decode};
+use crate::write::decode::{self, Written};
+use crate::write::{Face, Options, Proposal};
 use crate::{events, object};
 
 pub(super) fn create(server: &Server, target: &Target, call: &Call) -> Result<Response, Status> {
     let resource = &target.resource;
-    let object = read(resource, call)?;
+    let Written { object, complaints } = read(resource, call)?;
     if !object::resource_version(&object).is_empty() {
-        return Err(Status::bad_request("resourceVersion should not be set on objects to be created"));
+        return Err(Status::unexplained("resourceVersion should not be set on objects to be created"));
     }
     let object = if resource.virtual_only { allow(object) } else { object };
     let namespace = match (resource.namespaced, &target.namespace) {
         (true, None) => return Err(Status::method_not_allowed()),
         _ => target.namespace(),
     };
-    let options = call.query.write_options(&call.agent)?;
+    let options = Options { complaints, ..call.query.write_options(&call.agent)? };
     let outcome = server.create_object(&kept(server, resource), namespace, Proposal::Written(object), &options)?;
-    Ok(respond::written(resource, &outcome))
+    Ok(respond::written(call, server.now(), resource, &outcome))
 }
 
 pub(super) fn replace(server: &Server, target: &Target, call: &Call) -> Result<Response, Status> {
     let resource = &target.resource;
-    let object = read(resource, call)?;
+    let Written { object, complaints } = read(resource, call)?;
     if resource.custom && object::resource_version(&object).is_empty() {
-        let cause = apimachinery::status::Cause::invalid(
+        let cause = Cause::invalid(
             "metadata.resourceVersion",
             &json!(0),
             "must be specified for an update",
         );
-        return Err(Status::invalid(&resource.qualified_kind(), target.name(), vec![cause]));
+        return Err(Status::invalid(&resource.qualified(), target.name(), vec![cause]));
     }
-    let options = call.query.write_options(&call.agent)?;
+    let options = Options { complaints, ..call.query.write_options(&call.agent)? };
     let propose = |_: Option<&Value>| Ok(Proposal::Written(object.clone()));
     let outcome =
         server.modify(&kept(server, resource), face(target), target.namespace(), target.name(), &options, &propose)?;
-    Ok(respond::written(resource, &outcome))
+    Ok(respond::written(call, server.now(), resource, &outcome))
 }
 
 /// `pods/NAME/binding`: puts a Pod on a node.
@@ -64,7 +66,7 @@ pub(super) fn bind(server: &Server, target: &Target, call: &Call) -> Result<Resp
     let options = call.query.write_options(&call.agent)?;
     server.modify(&target.resource, Face::Main, target.namespace(), target.name(), &options, &propose)?;
     let done = json!({"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success", "code": 201});
-    Ok(respond::written(&target.resource, &Outcome { object: done.into(), warnings: Vec::new(), created: true }))
+    Ok(respond::created(&done))
 }
 
 /// Which part of the object the path is about.
@@ -83,9 +85,13 @@ pub(super) fn stored(resource: &Resource, object: Value) -> Value {
     if resource.group == "events.k8s.io" { events::to_core(&object) } else { object }
 }
 
-fn read(resource: &Resource, call: &Call) -> Result<Value, Status> {
-    let object = decode::typed(resource, decode::body(&call.content_type, &call.body)?)?;
-    Ok(stored(resource, object))
+fn read(resource: &Resource, call: &Call) -> Result<Written, Status> {
+    let written = decode::written(resource, &call.content_type, &call.body)?;
+    if resource.group == "events.k8s.io" && call.method == Method::POST && written.object["eventTime"].is_null() {
+        let cause = Cause::required("eventTime", "");
+        return Err(Status::invalid("Event", object::name(&written.object), vec![cause]));
+    }
+    Ok(Written { object: stored(resource, written.object), ..written })
 }
 
 /// Whoever reaches this server may do everything: it listens on loopback and asks for its one credential.

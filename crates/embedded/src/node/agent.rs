@@ -1,6 +1,7 @@
 //! Which Pods are ours, and what happens to them from outside.
 
 use std::collections::BTreeMap;
+use std::path::PathBuf;
 use std::sync::Arc;
 
 use serde_json::{Value, json};
@@ -31,10 +32,11 @@ struct Agent {
     tasks: JoinSet<String>,
 }
 
-/// Runs the Pods of all nodes until `stop`, then ends every container and returns.
-pub async fn run(server: Server, ports: Ports, stop: CancellationToken) {
+/// Runs the Pods of all nodes until `stop`, then ends every container and returns. `folder` keeps the containers' logs;
+/// without one they are in memory.
+pub async fn run(server: Server, ports: Ports, folder: Option<PathBuf>, stop: CancellationToken) {
     let mut changes = server.subscribe();
-    let logs = Logs::default();
+    let logs = Logs::new(folder, Arc::clone(&ports.clock));
     server.set_logs(Arc::new(logs.clone()));
     let addresses = Addresses::new(ports.random.as_ref());
     let shared = Arc::new(Shared { server, ports, logs, addresses });
@@ -129,14 +131,39 @@ impl Agent {
             return;
         }
         let now = object::time(self.shared.ports.clock.now());
+        let name = object::name(node).to_owned();
         let mut node = node.clone();
         let status = object::members(&mut node).entry("status").or_insert_with(|| json!({}));
+        let info = object::members(status).entry("nodeInfo").or_insert_with(|| json!({}));
+        for (field, value) in node_info() {
+            object::members(info).entry(field).or_insert_with(|| json!(value));
+        }
+        let addresses = json!([{"type": "InternalIP", "address": HOST}, {"type": "Hostname", "address": name}]);
+        object::members(status).entry("addresses").or_insert(addresses);
         let message = "kubelet is posting ready status";
         condition::set(status, Condition { kind: "Ready", status: true, reason: "KubeletReady", message }, &now);
         if let Err(status) = self.shared.server.update_status("nodes", node) {
             tracing::debug!(%status, "the node's status was not written");
         }
     }
+}
+
+/// The machine that all nodes share.
+const HOST: &str = "127.0.0.1";
+
+/// What `kubectl get nodes -o wide` shows of this machine.
+fn node_info() -> [(&'static str, String); 6] {
+    let read = |path: &str| std::fs::read_to_string(path).unwrap_or_default();
+    let release = read("/etc/os-release");
+    let pretty = release.lines().find_map(|line| line.strip_prefix("PRETTY_NAME="));
+    [
+        ("kubeletVersion", crate::server::VERSION.to_owned()),
+        ("kernelVersion", read("/proc/sys/kernel/osrelease").trim().to_owned()),
+        ("osImage", pretty.unwrap_or(std::env::consts::OS).trim_matches('"').to_owned()),
+        ("operatingSystem", std::env::consts::OS.to_owned()),
+        ("architecture", std::env::consts::ARCH.replace("x86_64", "amd64").replace("aarch64", "arm64")),
+        ("containerRuntimeVersion", format!("processes://{}", env!("CARGO_PKG_VERSION"))),
+    ]
 }
 
 // === impl Shared ===
@@ -147,6 +174,6 @@ impl Shared {
         let node = self.server.get("nodes", "", node);
         let addresses = node.as_ref().and_then(|node| node.pointer("/status/addresses")?.as_array());
         let internal = addresses.into_iter().flatten().find(|a| object::text(a, "/type") == "InternalIP");
-        internal.map_or("127.0.0.1", |a| object::text(a, "/address")).to_owned()
+        internal.map_or(HOST, |a| object::text(a, "/address")).to_owned()
     }
 }

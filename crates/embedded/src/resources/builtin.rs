@@ -60,7 +60,7 @@ const NONE: &[&str] = &[];
 const ROWS: &[Row] = &[
     row("", "v1", "namespaces", "Namespace", &["ns"], &[Status], &["status.phase"], typed::<api::core::v1::Namespace>()),
     row("", "v1", "nodes", "Node", &["no"], &[Status], &["spec.unschedulable"], typed::<api::core::v1::Node>()),
-    row("", "v1", "pods", "Pod", &["po"], &[Namespaced, Status, All], &["spec.nodeName", "spec.restartPolicy", "spec.schedulerName", "spec.serviceAccountName", "spec.hostNetwork", "status.phase", "status.podIP", "status.nominatedNodeName"], typed::<api::core::v1::Pod>()),
+    row("", "v1", "pods", "Pod", &["po"], &[Namespaced, Status, Generation, All], &["spec.nodeName", "spec.restartPolicy", "spec.schedulerName", "spec.serviceAccountName", "spec.hostNetwork", "status.phase", "status.podIP", "status.nominatedNodeName"], typed::<api::core::v1::Pod>()),
     row("", "v1", "services", "Service", &["svc"], &[Namespaced, Status, All], &["spec.clusterIP", "spec.type"], typed::<api::core::v1::Service>()),
     row("", "v1", "endpoints", "Endpoints", &["ep"], &[Namespaced], NONE, typed::<api::core::v1::Endpoints>()),
     row("", "v1", "configmaps", "ConfigMap", &["cm"], &[Namespaced], NONE, typed::<api::core::v1::ConfigMap>()),
@@ -81,7 +81,7 @@ const ROWS: &[Row] = &[
     row("rbac.authorization.k8s.io", "v1", "clusterrolebindings", "ClusterRoleBinding", NONE, &[], NONE, typed::<api::rbac::v1::ClusterRoleBinding>()),
     row("networking.k8s.io", "v1", "ingresses", "Ingress", &["ing"], &[Namespaced, Status, Generation], NONE, typed::<api::networking::v1::Ingress>()),
     row("discovery.k8s.io", "v1", "endpointslices", "EndpointSlice", NONE, &[Namespaced], NONE, typed::<api::discovery::v1::EndpointSlice>()),
-    row("autoscaling", "v2", "horizontalpodautoscalers", "HorizontalPodAutoscaler", &["hpa"], &[Namespaced, Status, All], NONE, typed::<api::autoscaling::v2::HorizontalPodAutoscaler>()),
+    row("autoscaling", "v2", "horizontalpodautoscalers", "HorizontalPodAutoscaler", &["hpa"], &[Namespaced, Status, Generation, All], NONE, typed::<api::autoscaling::v2::HorizontalPodAutoscaler>()),
     row("policy", "v1", "poddisruptionbudgets", "PodDisruptionBudget", &["pdb"], &[Namespaced, Status, Generation], NONE, typed::<api::policy::v1::PodDisruptionBudget>()),
     row("events.k8s.io", "v1", "events", "Event", &["ev"], &[Namespaced], &["regarding.kind", "regarding.namespace", "regarding.name", "regarding.uid", "regarding.apiVersion", "reason", "reportingController", "type"], typed::<api::events::v1::Event>()),
     row("storage.k8s.io", "v1", "storageclasses", "StorageClass", &["sc"], &[], NONE, typed::<api::storage::v1::StorageClass>()),

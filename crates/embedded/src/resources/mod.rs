@@ -36,6 +36,10 @@ pub struct Resource {
     /// Whether `metadata.generation` counts changes of the specification.
     pub generation: bool,
     pub custom: bool,
+    /// Whether the schema fills anything in; what is read is then filled in, too.
+    pub has_defaults: bool,
+    /// Whether the schema has CEL rules.
+    pub has_rules: bool,
     /// Neither stored nor listed: create answers and forgets (`SelfSubjectAccessReview`).
     pub virtual_only: bool,
     pub structure: Arc<Structure>,
@@ -142,6 +146,8 @@ impl Resource {
             scale: None,
             generation: true,
             custom: true,
+            has_defaults: false,
+            has_rules: false,
             virtual_only: false,
             structure: Arc::new(Structure::builtin("", "")),
             columns: Vec::new(),
@@ -214,6 +220,12 @@ impl Registry {
     /// In order of group, version and plural.
     pub fn iter(&self) -> impl Iterator<Item = &Arc<Resource>> {
         self.resources.values()
+    }
+
+    /// Whether any resource of the group version is served.
+    #[must_use]
+    pub fn serves(&self, group: &str, version: &str) -> bool {
+        self.iter().any(|resource| resource.group == group && resource.version == version)
     }
 
     /// Groups with their versions, the preferred one first.

@@ -46,13 +46,37 @@ pub(super) fn columns(storage: &str) -> Vec<Column> {
                 json!(format!("{}/{}", number(object, "/status/readyReplicas"), number(object, "/spec/replicas")))
             }),
             age(),
+            column("Containers", "string", 1, |object, _| json!(containers(object, "name"))),
+            column("Images", "string", 1, |object, _| json!(containers(object, "image"))),
+        ],
+        "jobs.batch" => vec![
+            column("Status", "string", 0, |job, _| json!(job_status(job))),
+            column("Completions", "string", 0, |job, _| json!(job_completions(job))),
+            column("Duration", "string", 0, |job, now| json!(job_duration(job, now))),
+            age(),
+            column("Containers", "string", 1, |job, _| json!(containers(job, "name"))),
+            column("Images", "string", 1, |job, _| json!(containers(job, "image"))),
+            column("Selector", "string", 1, |job, _| json!(selector(job))),
+        ],
+        "secrets" => vec![
+            column("Type", "string", 0, |secret, _| json!(object::text(secret, "/type"))),
+            column("Data", "string", 0, |secret, _| json!(entries(secret))),
+            age(),
         ],
         "nodes" => vec![
             column("Status", "string", 0, |node, _| json!(node_status(node))),
             column("Roles", "string", 0, |node, _| or_none(&node_roles(node))),
             age(),
             column("Version", "string", 0, |node, _| json!(object::text(node, "/status/nodeInfo/kubeletVersion"))),
-            column("Internal-IP", "string", 1, |node, _| or_none(internal_address(node))),
+            column("Internal-IP", "string", 1, |node, _| or_none(address(node, "InternalIP"))),
+            column("External-IP", "string", 1, |node, _| or_none(address(node, "ExternalIP"))),
+            column("OS-Image", "string", 1, |node, _| or_unknown(object::text(node, "/status/nodeInfo/osImage"))),
+            column("Kernel-Version", "string", 1, |node, _| {
+                or_unknown(object::text(node, "/status/nodeInfo/kernelVersion"))
+            }),
+            column("Container-Runtime", "string", 1, |node, _| {
+                or_unknown(object::text(node, "/status/nodeInfo/containerRuntimeVersion"))
+            }),
         ],
         "services" => vec![
             column("Type", "string", 0, |service, _| json!(object::text(service, "/spec/type"))),
@@ -73,12 +97,7 @@ pub(super) fn columns(storage: &str) -> Vec<Column> {
         "namespaces" => {
             vec![column("Status", "string", 0, |object, _| json!(object::text(object, "/status/phase"))), age()]
         }
-        "configmaps" | "secrets" => vec![
-            column("Data", "string", 0, |object, _| {
-                json!(object.get("data").and_then(Value::as_object).map_or(0, serde_json::Map::len))
-            }),
-            age(),
-        ],
+        "configmaps" => vec![column("Data", "string", 0, |object, _| json!(entries(object))), age()],
         "customresourcedefinitions.apiextensions.k8s.io" => vec![column("Created At", "date", 0, |object, _| {
             json!(object::text(object, "/metadata/creationTimestamp"))
         })],
@@ -97,6 +116,10 @@ fn or_none(text: &str) -> Value {
     json!(if text.is_empty() { "<none>" } else { text })
 }
 
+fn or_unknown(text: &str) -> Value {
+    json!(if text.is_empty() { "<unknown>" } else { text })
+}
+
 fn number(object: &Value, pointer: &str) -> i64 {
     object.pointer(pointer).and_then(Value::as_i64).unwrap_or_default()
 }
@@ -107,6 +130,41 @@ fn first<'a>(object: &'a Value, pointers: &[&str]) -> &'a str {
 
 fn items<'a>(object: &'a Value, pointer: &str) -> impl Iterator<Item = &'a Value> {
     object.pointer(pointer).and_then(Value::as_array).into_iter().flatten()
+}
+
+fn entries(object: &Value) -> usize {
+    object.get("data").and_then(Value::as_object).map_or(0, serde_json::Map::len)
+}
+
+fn job_status(job: &Value) -> &'static str {
+    let is = |kind: &str| {
+        items(job, "/status/conditions").any(|condition| condition["type"] == kind && condition["status"] == "True")
+    };
+    let states = [("Complete", "Complete"), ("Failed", "Failed")];
+    let over = states.into_iter().find(|(kind, _)| is(kind)).map(|(_, state)| state);
+    let going = if object::is_deleting(job) { Some("Terminating") } else { None };
+    let suspended = is("Suspended").then_some("Suspended");
+    let ending = is("FailureTarget").then_some("FailureTarget").or(is("SuccessCriteriaMet").then_some("SuccessCriteriaMet"));
+    over.or(going).or(suspended).or(ending).unwrap_or("Running")
+}
+
+fn job_completions(job: &Value) -> String {
+    let succeeded = number(job, "/status/succeeded");
+    match job.pointer("/spec/completions").and_then(Value::as_i64) {
+        Some(completions) => format!("{succeeded}/{completions}"),
+        None if number(job, "/spec/parallelism") > 1 => {
+            format!("{succeeded}/1 of {}", number(job, "/spec/parallelism"))
+        }
+        None => format!("{succeeded}/1"),
+    }
+}
+
+fn job_duration(job: &Value, now: jiff::Timestamp) -> String {
+    let start = object::text(job, "/status/startTime");
+    if start.is_empty() {
+        return String::new();
+    }
+    since(start, object::text(job, "/status/completionTime").parse().unwrap_or(now))
 }
 
 fn pod_ready(pod: &Value) -> String {
@@ -158,9 +216,9 @@ fn node_roles(node: &Value) -> String {
     roles.join(",")
 }
 
-fn internal_address(node: &Value) -> &str {
+fn address<'a>(node: &'a Value, kind: &str) -> &'a str {
     items(node, "/status/addresses")
-        .find(|address| address["type"] == "InternalIP")
+        .find(|address| address["type"] == kind)
         .map(|address| object::text(address, "/address"))
         .unwrap_or_default()
 }

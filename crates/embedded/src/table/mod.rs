@@ -28,6 +28,15 @@ pub struct PrinterColumn {
 pub struct Table {
     columns: Vec<Column>,
     now: jiff::Timestamp,
+    include: Include,
+}
+
+/// What of each object its row carries along.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Include {
+    Nothing,
+    Metadata,
+    Object,
 }
 
 /// One column: its head, and how a cell is made of an object.
@@ -56,7 +65,13 @@ impl Table {
         } else {
             columns.extend(builtin::columns(&resource.storage));
         }
-        Self { columns, now }
+        Self { columns, now, include: Include::Metadata }
+    }
+
+    /// With more or less of each object along.
+    #[must_use]
+    pub(crate) fn including(self, include: Include) -> Self {
+        Self { include, ..self }
     }
 
     /// A `meta.k8s.io/v1` Table. The heads are left out of all but the first event of a watch.
@@ -72,10 +87,14 @@ impl Table {
 
     fn row(&self, object: &Value) -> Value {
         let cells: Vec<Value> = self.columns.iter().map(|column| column.cell.of(object, self.now)).collect();
-        let metadata = json!({
-            "kind": "PartialObjectMetadata", "apiVersion": "meta.k8s.io/v1", "metadata": object["metadata"],
-        });
-        json!({"cells": cells, "object": metadata})
+        let along = match self.include {
+            Include::Metadata => json!({
+                "kind": "PartialObjectMetadata", "apiVersion": "meta.k8s.io/v1", "metadata": object["metadata"],
+            }),
+            Include::Object => object.clone(),
+            Include::Nothing => Value::Null,
+        };
+        json!({"cells": cells, "object": along})
     }
 }
 

@@ -1,4 +1,4 @@
-//! Workload controllers: Deployment, ReplicaSet, LeaderWorkerSet and the EndpointSlices of Services.
+//! Workload controllers: Deployment, ReplicaSet, StatefulSet, Job, LeaderWorkerSet and the EndpointSlices of Services.
 //!
 //! Each is a pure function from what exists to [`action::Action`]s; this file is the shell that knows when to call which.
 //! Reads and writes are direct calls into the store, so a plan never works with objects older than its own writes and
@@ -9,11 +9,13 @@ pub(crate) mod condition;
 mod deployment;
 pub(crate) mod endpoints;
 mod hash;
+mod job;
 mod leader_worker_set;
 pub(crate) mod ownership;
 pub(crate) mod pod;
 mod replica_set;
 mod rolling;
+mod stateful_set;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -43,11 +45,14 @@ struct Key {
 enum Kind {
     Deployment,
     ReplicaSet,
+    StatefulSet,
+    Job,
     LeaderWorkerSet,
     Service,
 }
 
-const KINDS: [Kind; 4] = [Kind::Deployment, Kind::ReplicaSet, Kind::LeaderWorkerSet, Kind::Service];
+const KINDS: [Kind; 6] =
+    [Kind::Deployment, Kind::ReplicaSet, Kind::StatefulSet, Kind::Job, Kind::LeaderWorkerSet, Kind::Service];
 
 /// What to look at, and when.
 struct Controller {
@@ -117,6 +122,8 @@ impl Controller {
 
     fn note_pod(&mut self, pod: &Value, gone: bool) {
         self.note_owner(pod, Kind::ReplicaSet, "ReplicaSet");
+        self.note_owner(pod, Kind::StatefulSet, "StatefulSet");
+        self.note_owner(pod, Kind::Job, "Job");
         let namespace = object::namespace(pod);
         let labels = ownership::labels(pod);
         if let Some(name) = labels.get(leader_worker_set::NAME) {
@@ -174,6 +181,11 @@ impl Controller {
         match kind {
             Kind::Deployment => deployment::plan(subject, &self.server.list(replica_set::RESOURCE), &pods, now),
             Kind::ReplicaSet => replica_set::plan(subject, &pods, random, now),
+            Kind::StatefulSet => {
+                let revisions = self.server.list(stateful_set::REVISIONS);
+                stateful_set::plan(subject, &pods, &revisions, &self.server.list(stateful_set::CLAIMS), now)
+            }
+            Kind::Job => job::plan(subject, &pods, random, now),
             Kind::LeaderWorkerSet => leader_worker_set::plan(subject, &pods, &self.server.list("services"), now),
             Kind::Service => endpoints::plan(subject, &pods, &self.server.list(endpoints::RESOURCE), random),
         }
@@ -231,6 +243,8 @@ impl Kind {
         match self {
             Self::Deployment => deployment::RESOURCE,
             Self::ReplicaSet => replica_set::RESOURCE,
+            Self::StatefulSet => stateful_set::RESOURCE,
+            Self::Job => job::RESOURCE,
             Self::LeaderWorkerSet => leader_worker_set::RESOURCE,
             Self::Service => "services",
         }
@@ -240,6 +254,8 @@ impl Kind {
         match self {
             Self::Deployment => "deployment-controller",
             Self::ReplicaSet => "replicaset-controller",
+            Self::StatefulSet => "statefulset-controller",
+            Self::Job => "job-controller",
             Self::LeaderWorkerSet => "leaderworkerset",
             Self::Service => "endpoint-slice-controller",
         }

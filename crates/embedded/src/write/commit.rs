@@ -6,10 +6,17 @@ use apimachinery::apply::{self, UpdateOptions};
 use apimachinery::status::{Cause, Status};
 use serde_json::Value;
 
-use super::{Face, Options, Outcome, Proposal, Propose, admit, cel, default, metadata, prune, validate};
+use super::{Face, Options, Outcome, Proposal, Propose, admit, allocate, cel, default, default_pod, metadata, prune, typed, validate};
 use crate::resources::Resource;
 use crate::server::{Server, key};
 use crate::{collect, crd, object};
+
+/// With the defaults of its schema.
+fn filled(resource: &Resource, object: &Value) -> Arc<Value> {
+    let mut object = object.clone();
+    default::fill(resource, &mut object);
+    Arc::new(object)
+}
 
 /// Tries for a free generated name, and against concurrent writers.
 const TRIES: usize = 8;
@@ -44,15 +51,20 @@ impl Server {
         options: &Options,
     ) -> Result<Outcome, Status> {
         metadata::address(resource, namespace, &mut object)?;
+        default::no_status(resource, &mut object);
         metadata::generate_name(&mut object, self.inner.random.as_ref());
-        let mut warnings = self.shape(resource, Face::Main, &mut object, None, options)?;
-        metadata::birth(resource, &mut object, &self.inner.random.uuid(), self.now());
-        validate::create(resource, &object)?;
-        self.namespace_accepts(resource, namespace, &object)?;
-        cel::check(resource, &object, None)?;
+        let mut warnings = self.shape(resource, Face::Main, &mut object, options)?;
+        // What the server adds from here on has no owner.
         if !applied {
             self.track(resource, Face::Main, None, &mut object, options);
         }
+        metadata::birth(resource, &mut object, &self.inner.random.uuid(), self.now());
+        default::born(resource, &mut object);
+        typed::form(resource, &mut object);
+        validate::create(resource, &object)?;
+        self.namespace_accepts(resource, namespace, &object)?;
+        cel::check(resource, &object, None)?;
+        allocate::cluster_address(self, resource, None, &mut object)?;
         let place = key(resource, namespace, object::name(&object));
         let taken = || Status::already_exists(&resource.qualified(), &place.name);
         if self.store().get(&place).is_some() {
@@ -60,14 +72,14 @@ impl Server {
         }
         warnings.extend(admit::check(self, resource, "CREATE", Some(&object), None)?);
         if resource.storage == crd::STORAGE {
-            crd::establish(self, &mut object)?;
+            crd::accept(&mut object)?;
         }
         if options.dry_run || resource.virtual_only {
             return Ok(Outcome { object: Arc::new(object), warnings, created: true });
         }
         let object = self.store().commit(&place, None, Some(object)).map_err(|_| taken())?;
         if resource.storage == crd::STORAGE {
-            crd::install(self, &object);
+            crd::settle(self, &place.name);
         }
         collect::after_create(self, &place, &object);
         Ok(Outcome { object, warnings, created: true })
@@ -105,7 +117,7 @@ impl Server {
         propose: Propose<'_>,
     ) -> Result<Option<Outcome>, Status> {
         let place = key(resource, namespace, name);
-        let Some(current) = self.store().get(&place) else {
+        let Some(stored) = self.store().get(&place) else {
             return match propose(None)? {
                 Proposal::Applied(object) if face == Face::Main => {
                     self.create_object(resource, namespace, Proposal::Applied(object), options).map(Some)
@@ -113,39 +125,43 @@ impl Server {
                 _ => Err(Status::not_found(&resource.qualified(), name)),
             };
         };
+        // What came as a default since then counts as written.
+        let current = if resource.has_defaults { filled(resource, &stored) } else { Arc::clone(&stored) };
         let (mut object, applied) = propose(Some(&current))?.into_parts();
         metadata::preconditions(resource, name, &current, &object)?;
         metadata::address(resource, namespace, &mut object)?;
         metadata::same_name(&current, &object)?;
         metadata::keep(face, resource, &current, &mut object);
-        let mut warnings = self.shape(resource, face, &mut object, Some(&current), options)?;
+        let mut warnings = self.shape(resource, face, &mut object, options)?;
         if !applied {
             self.track(resource, face, Some(&current), &mut object, options);
         }
+        allocate::cluster_address(self, resource, Some(&current), &mut object)?;
         metadata::count_generation(resource, &current, &mut object);
-        if object == *current {
-            return Ok(Some(Outcome { object: current, warnings, created: false }));
+        if object == *stored {
+            return Ok(Some(Outcome { object: stored, warnings, created: false }));
         }
         validate::update(resource, face, &current, &object)?;
         cel::check(resource, &object, Some(&current))?;
         warnings.extend(admit::check(self, resource, "UPDATE", Some(&object), Some(&current))?);
         if resource.storage == crd::STORAGE && face == Face::Main {
-            crd::establish(self, &mut object)?;
+            crd::accept(&mut object)?;
         }
         if options.dry_run {
             return Ok(Some(Outcome { object: Arc::new(object), warnings, created: false }));
         }
         let finished = object::is_deleting(&object) && collect::may_go(resource, &object);
+        let last = finished.then(|| Arc::new(object.clone()));
         let written = if finished { None } else { Some(object) };
-        let Ok(object) = self.store().commit(&place, Some(&current), written) else { return Ok(None) };
+        let Ok(object) = self.store().commit(&place, Some(&stored), written) else { return Ok(None) };
         if finished {
             collect::after_removal(self, resource, &object);
-        } else if resource.storage == crd::STORAGE {
-            crd::install(self, &object);
+        } else if resource.storage == crd::STORAGE && face == Face::Main {
+            crd::settle(self, &place.name);
         } else {
             collect::after_update(self, &place, &current, &object);
         }
-        Ok(Some(Outcome { object, warnings, created: false }))
+        Ok(Some(Outcome { object: last.unwrap_or(object), warnings, created: false }))
     }
 
     /// The stages that make an object what the resource says it looks like.
@@ -154,26 +170,28 @@ impl Server {
         resource: &Resource,
         face: Face,
         object: &mut Value,
-        current: Option<&Value>,
         options: &Options,
     ) -> Result<Vec<String>, Status> {
-        let warnings = prune::unknown_fields(resource, object, options.field_validation)?;
-        if current.is_none() {
-            default::initial_status(resource, object);
-        }
+        let warnings = prune::unknown_fields(resource, object, options)?;
         // What a status write leaves alone has its defaults already.
         if face == Face::Main || resource.custom {
             default::fill(resource, object);
         }
+        if resource.storage == "pods" {
+            default_pod::addresses(object);
+        }
+        typed::form(resource, object);
         Ok(warnings)
     }
 
     fn track(&self, resource: &Resource, face: Face, before: Option<&Value>, after: &mut Value, options: &Options) {
+        let face = options.subresource.map(str::to_owned).or_else(|| face.subresource());
         let options = UpdateOptions {
             manager: if options.manager.is_empty() { "unknown".to_owned() } else { options.manager.clone() },
             api_version: resource.api_version(),
-            subresource: face.subresource(),
+            subresource: face,
             now: object::time(self.now()),
+            blank: typed::blank(resource),
         };
         apply::track_update(&resource.structure, before, after, &options);
     }

@@ -3,9 +3,35 @@
 use apimachinery::status::Status;
 use serde_json::Value;
 
+use super::duplicates;
+use crate::protobuf::{self, ProtobufError};
 use crate::resources::Resource;
 
-/// Reads JSON or YAML by its content type.
+/// What a client sent for an object, and what it should not have sent.
+#[derive(Debug, Clone)]
+pub struct Written {
+    pub object: Value,
+    /// Members that are given twice, `duplicate field "data.k"`.
+    pub complaints: Vec<String>,
+}
+
+/// Reads the object of a write to `resource`.
+///
+/// # Errors
+/// As [`body`] and [`typed`].
+pub fn written(resource: &Resource, content_type: &str, bytes: &[u8]) -> Result<Written, Status> {
+    let object = body(content_type, bytes)?;
+    if resource.custom {
+        says_what_it_is(resource, &object)?;
+    }
+    let object = typed(resource, object)?;
+    let is_json = matches!(content_type, "" | "application/json");
+    let doubled = if is_json { duplicates::find(bytes) } else { Vec::new() };
+    let complaints = doubled.iter().map(|path| format!("duplicate field \"{path}\"")).collect();
+    Ok(Written { object, complaints })
+}
+
+/// Reads JSON, YAML or protobuf by its content type.
 ///
 /// # Errors
 /// 415 for other types, 400 for what does not parse.
@@ -13,6 +39,10 @@ pub fn body(content_type: &str, bytes: &[u8]) -> Result<Value, Status> {
     match content_type {
         "" | "application/json" => json(bytes),
         "application/yaml" | "application/x-yaml" | "text/yaml" | "application/apply-patch+yaml" => yaml(bytes),
+        protobuf::CONTENT_TYPE => protobuf::read(bytes).map_err(|error| match error {
+            ProtobufError::Unknown { .. } => Status::unsupported_media_type(error.to_string()),
+            _ => Status::bad_request(error.to_string()),
+        }),
         other => Err(Status::unsupported_media_type(format!(
             "the body of the request was in an unknown format - accepted media types include: application/json, application/yaml; got {other}"
         ))),
@@ -37,6 +67,21 @@ pub fn typed(resource: &Resource, object: Value) -> Result<Value, Status> {
         )));
     }
     Ok(object)
+}
+
+/// A custom resource has to name its type: there is none to assume.
+fn says_what_it_is(resource: &Resource, object: &Value) -> Result<(), Status> {
+    for (field, shown) in [("kind", "Kind"), ("apiVersion", "apiVersion")] {
+        if object.get(field).and_then(Value::as_str).unwrap_or_default().is_empty() {
+            let text = object.to_string();
+            let start: String = text.chars().take(30).collect();
+            return Err(Status::bad_request(format!(
+                "the object provided is unrecognized (must be of type {}): Object '{shown}' is missing in '{text}' ({start} ...)",
+                resource.kind
+            )));
+        }
+    }
+    Ok(())
 }
 
 fn json(bytes: &[u8]) -> Result<Value, Status> {

@@ -1,6 +1,7 @@
 //! Fills in what the client left out: schema defaults of custom resources, and the defaults of the built-in kinds
 //! (`k8s.io/kubernetes/pkg/apis/*/v1/defaults.go`).
 
+use base64::Engine as _;
 use serde_json::{Map, Value, json};
 
 use super::default_pod;
@@ -8,7 +9,7 @@ use crate::resources::Resource;
 use crate::{crd, object};
 
 /// Fills in everything but the status of a new object.
-pub(super) fn fill(resource: &Resource, object: &mut Value) {
+pub(crate) fn fill(resource: &Resource, object: &mut Value) {
     if resource.custom {
         if let Some(schema) = resource.schema() {
             let metadata = object::members(object).remove("metadata");
@@ -20,38 +21,72 @@ pub(super) fn fill(resource: &Resource, object: &mut Value) {
         return;
     }
     match resource.storage.as_str() {
-        "pods" => default_pod::specification(spec(object)),
+        "pods" => {
+            default_pod::specification(spec(object));
+            set(spec(object), "enableServiceLinks", json!(true));
+        }
         "services" => service(spec(object)),
         "deployments.apps" => deployment(spec(object)),
         "replicasets.apps" => replica_set(spec(object)),
         "statefulsets.apps" => stateful_set(spec(object)),
         "jobs.batch" => job(spec(object)),
         "namespaces" => namespace(object),
-        "secrets" => set(object::members(object), "type", json!("Opaque")),
+        "secrets" => secret(object),
         crd::STORAGE => crd::default(object),
         "persistentvolumeclaims" => set(spec(object), "volumeMode", json!("Filesystem")),
         _ => {}
     }
 }
 
-/// The status an object is born with; clients have no say, except about Nodes, which register themselves with it.
-pub(super) fn initial_status(resource: &Resource, object: &mut Value) {
-    if !resource.status || resource.storage == "nodes" {
+/// Clients have no say about the status of a new object, except about Nodes, which register themselves with it.
+pub(super) fn no_status(resource: &Resource, object: &mut Value) {
+    if resource.status && resource.storage != "nodes" {
+        object::members(object).remove("status");
+    }
+}
+
+/// What the server itself writes into a new object, once it has its uid.
+pub(super) fn born(resource: &Resource, object: &mut Value) {
+    match resource.storage.as_str() {
+        "pods" => {
+            default_pod::admitted(spec(object));
+            let status = json!({"phase": "Pending", "qosClass": default_pod::quality(object)});
+            object::members(object).insert("status".to_owned(), status);
+        }
+        "namespaces" => status(object, json!({"phase": "Active"})),
+        "persistentvolumeclaims" => {
+            status(object, json!({"phase": "Pending"}));
+            object::set_metadata(object, "finalizers", Some(json!(["kubernetes.io/pvc-protection"])));
+        }
+        "persistentvolumes" => status(object, json!({"phase": "Pending"})),
+        "jobs.batch" => job_selector(object),
+        _ => {}
+    }
+}
+
+fn status(object: &mut Value, status: Value) {
+    object::members(object).insert("status".to_owned(), status);
+}
+
+/// A Job selects its Pods by its own uid, unless it selects by hand.
+fn job_selector(job: &mut Value) {
+    let (uid, name) = (object::uid(job).to_owned(), object::name(job).to_owned());
+    let spec = spec(job);
+    set(spec, "manualSelector", json!(false));
+    if spec["manualSelector"] == true {
         return;
     }
-    let status = match resource.storage.as_str() {
-        "pods" => Some(json!({"phase": "Pending", "qosClass": default_pod::quality(object)})),
-        "namespaces" => Some(json!({"phase": "Active"})),
-        "persistentvolumeclaims" | "persistentvolumes" => Some(json!({"phase": "Pending"})),
-        "services" => Some(json!({"loadBalancer": {}})),
-        _ if resource.custom => None,
-        _ => Some(json!({})),
-    };
-    let members = object::members(object);
-    match status {
-        Some(status) => members.insert("status".to_owned(), status),
-        None => members.remove("status"),
-    };
+    let labels = child(child(child(spec, "template"), "metadata"), "labels");
+    for prefix in ["", "batch.kubernetes.io/"] {
+        labels.insert(format!("{prefix}controller-uid"), json!(uid));
+        labels.insert(format!("{prefix}job-name"), json!(name));
+    }
+    let labels = Value::Object(labels.clone());
+    set(spec, "selector", json!({"matchLabels": {"batch.kubernetes.io/controller-uid": uid}}));
+    let own = object::members(object::metadata(job).entry("labels").or_insert_with(|| json!({})));
+    for (label, value) in labels.as_object().into_iter().flatten() {
+        set(own, label, value.clone());
+    }
 }
 
 /// Sets a field that is absent.
@@ -114,10 +149,11 @@ fn job(spec: &mut Map<String, Value>) {
     set(spec, "parallelism", json!(1));
     set(spec, "backoffLimit", json!(6));
     set(spec, "completionMode", json!("NonIndexed"));
+    set(spec, "podReplacementPolicy", json!("TerminatingOrFailed"));
+    set(spec, "manualSelector", json!(false));
     set(spec, "suspend", json!(false));
 }
 
-/// No cluster address is handed out: nothing on a single machine would answer there.
 fn service(spec: &mut Map<String, Value>) {
     set(spec, "type", json!("ClusterIP"));
     set(spec, "sessionAffinity", json!("None"));
@@ -131,6 +167,18 @@ fn service(spec: &mut Map<String, Value>) {
         if let Some(number) = port.get("port").cloned() {
             set(port, "targetPort", number);
         }
+    }
+}
+
+/// `stringData` is written into `data` and never read back.
+fn secret(object: &mut Value) {
+    let members = object::members(object);
+    set(members, "type", json!("Opaque"));
+    let Some(texts) = members.remove("stringData") else { return };
+    let data = child(members, "data");
+    for (key, text) in texts.as_object().into_iter().flatten() {
+        let encoded = base64::engine::general_purpose::STANDARD.encode(text.as_str().unwrap_or_default());
+        data.insert(key.clone(), json!(encoded));
     }
 }
 

@@ -24,6 +24,36 @@ pub(super) fn specification(spec: &mut Map<String, Value>) {
     items(spec.get_mut("volumes")).for_each(volume);
 }
 
+/// A Pod's address is also the first of its addresses.
+pub(super) fn addresses(pod: &mut Value) {
+    let address = object::text(pod, "/status/podIP").to_owned();
+    if let Some(status) = pod.get_mut("status").filter(|_| !address.is_empty()) {
+        set(object::members(status), "podIPs", json!([{"ip": address}]));
+    }
+}
+
+/// What admission gives every Pod: how long it stays on a node that is lost, and its priority.
+pub(super) fn admitted(spec: &mut Map<String, Value>) {
+    let lost = ["node.kubernetes.io/not-ready", "node.kubernetes.io/unreachable"];
+    let tolerations = spec.entry("tolerations").or_insert_with(|| json!([]));
+    if let Some(list) = tolerations.as_array_mut() {
+        for key in lost {
+            let tolerated = list.iter().any(|it| {
+                let (all, effect) = (it["key"].is_null() && it["operator"] == "Exists", &it["effect"]);
+                (it["key"] == key || all) && (effect == "NoExecute" || effect.is_null())
+            });
+            if !tolerated {
+                let seconds = 300;
+                list.push(json!({"key": key, "operator": "Exists", "effect": "NoExecute", "tolerationSeconds": seconds}));
+            }
+        }
+    }
+    if !spec.contains_key("priorityClassName") {
+        set(spec, "priority", json!(0));
+    }
+    set(spec, "preemptionPolicy", json!("PreemptLowerPriority"));
+}
+
 /// `Guaranteed`, `Burstable` or `BestEffort`, by the requests and limits of the containers.
 pub(super) fn quality(pod: &Value) -> &'static str {
     let containers = || {

@@ -50,7 +50,7 @@ pub(super) fn generate_name(object: &mut Value, random: &dyn Random) {
 
 /// A new object's uid, time and generation.
 pub(super) fn birth(resource: &Resource, object: &mut Value, uid: &str, now: jiff::Timestamp) {
-    for field in SERVER_OWNED {
+    for field in SERVER_OWNED.into_iter().filter(|field| resource.generation || *field != "generation") {
         object::set_metadata(object, field, None);
     }
     object::set_metadata(object, "resourceVersion", None);
@@ -126,7 +126,10 @@ pub(super) fn count_generation(resource: &Resource, current: &Value, object: &mu
         }
         object
     };
-    if specification(current) != specification(object) {
+    // Deployments hand their annotations on to their ReplicaSets.
+    let annotated = resource.storage == "deployments.apps"
+        && current.pointer("/metadata/annotations") != object.pointer("/metadata/annotations");
+    if annotated || specification(current) != specification(object) {
         let generation = current.pointer("/metadata/generation").and_then(Value::as_i64).unwrap_or_default();
         object::set_metadata(object, "generation", Some(json!(generation + 1)));
     }

@@ -1,16 +1,20 @@
-//! How an object gets written: decode → prune → default → validate → CEL → admit → commit.
+//! How an object gets written: decode → prune → default → typed form → validate → CEL → allocate → admit → commit.
 //!
 //! Each stage is a pure function of the resource, the old object and the new one; [`commit`] runs them in order and
 //! is the only one that touches the store.
 
 pub mod admit;
+mod allocate;
 pub mod cel;
 pub mod commit;
 pub mod decode;
 pub mod default;
 pub mod default_pod;
+mod duplicates;
 pub mod metadata;
 pub mod prune;
+pub(crate) mod rules;
+pub mod typed;
 pub mod validate;
 
 use std::sync::Arc;
@@ -24,11 +28,16 @@ pub struct Options {
     /// `fieldManager`; who owns the fields written.
     pub manager: String,
     pub field_validation: FieldValidation,
+    /// Through which face other than [`Face`] the object is written; for `managedFields`.
+    pub subresource: Option<&'static str>,
+    /// What was wrong with the body already: members given twice.
+    pub complaints: Vec<String>,
     /// The whole way without the last step.
     pub dry_run: bool,
 }
 
-/// What happens to fields that the schema does not know. They are dropped in any case.
+/// What happens to fields that the schema does not know, which are dropped in any case, and to doubled ones, of which
+/// the last counts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum FieldValidation {
     Ignore,

@@ -3,7 +3,7 @@
 use apimachinery::status::Status;
 use serde_json::Value;
 
-use super::FieldValidation;
+use super::{FieldValidation, Options};
 use crate::object;
 use crate::resources::Resource;
 
@@ -14,20 +14,14 @@ use crate::resources::Resource;
 pub(super) fn unknown_fields(
     resource: &Resource,
     object: &mut Value,
-    validation: FieldValidation,
+    options: &Options,
 ) -> Result<Vec<String>, Status> {
     if !resource.custom {
         drop_nulls(object);
     }
-    let Some(schema) = resource.schema() else { return Ok(Vec::new()) };
-    // Metadata is the server's own type, whatever a schema says about it.
-    let metadata = object::members(object).remove("metadata");
-    let unknown = schema.prune(object);
-    if let Some(metadata) = metadata {
-        object::members(object).insert("metadata".to_owned(), metadata);
-    }
-    let complaints: Vec<String> = unknown.iter().map(|path| format!("unknown field \"{path}\"")).collect();
-    match validation {
+    let mut complaints = options.complaints.clone();
+    complaints.extend(dropped(resource, object).iter().map(|path| format!("unknown field \"{path}\"")));
+    match options.field_validation {
         FieldValidation::Strict if !complaints.is_empty() => Err(Status::bad_request(format!(
             "{} in version \"{}\" cannot be handled as a {}: strict decoding error: {}",
             resource.kind,
@@ -40,8 +34,20 @@ pub(super) fn unknown_fields(
     }
 }
 
+/// Drops what the schema does not know and returns the paths.
+fn dropped(resource: &Resource, object: &mut Value) -> Vec<String> {
+    let Some(schema) = resource.schema() else { return Vec::new() };
+    // Metadata is the server's own type, whatever a schema says about it.
+    let metadata = object::members(object).remove("metadata");
+    let unknown = schema.prune(object);
+    if let Some(metadata) = metadata {
+        object::members(object).insert("metadata".to_owned(), metadata);
+    }
+    unknown
+}
+
 /// In typed kinds, null and absent are the same (`creationTimestamp: null` is in every generated manifest).
-fn drop_nulls(value: &mut Value) {
+pub(super) fn drop_nulls(value: &mut Value) {
     match value {
         Value::Object(members) => {
             members.retain(|_, member| !member.is_null());

@@ -3,7 +3,7 @@
 use apimachinery::status::{Cause, Status};
 use serde_json::{Value, json};
 
-use super::{Face, metadata};
+use super::{Face, metadata, prune, rules};
 use crate::object;
 use crate::resources::Resource;
 
@@ -26,7 +26,9 @@ const IMMUTABLE: &[(&str, &str)] = &[
 /// 422 with every cause, 400 for values of the wrong type in built-in kinds.
 pub(super) fn create(resource: &Resource, object: &Value) -> Result<(), Status> {
     let mut causes = names(resource, object);
+    rules::quantities(resource, object)?;
     causes.extend(schema(resource, Face::Main, object)?);
+    causes.extend(rules::causes(resource, object));
     causes.extend(selector_matches_template(resource, object));
     verdict(resource, object, causes)
 }
@@ -38,9 +40,13 @@ pub(super) fn update(resource: &Resource, face: Face, current: &Value, object: &
     causes.extend(metadata::finalizers(current, object));
     causes.extend(schema(resource, face, object)?);
     if face == Face::Main {
+        rules::quantities(resource, object)?;
+        causes.extend(rules::causes(resource, object));
+        causes.extend(rules::update_causes(resource, current, object));
+        causes.extend(selector_matches_template(resource, object));
         causes.extend(immutable(resource, current, object));
         causes.extend(pod_update(resource, current, object));
-        causes.extend(selector_matches_template(resource, object));
+        causes.extend(service_address(resource, current, object));
     }
     verdict(resource, object, causes)
 }
@@ -54,14 +60,17 @@ fn verdict(resource: &Resource, object: &Value, causes: Vec<Cause>) -> Result<()
 
 fn schema(resource: &Resource, face: Face, object: &Value) -> Result<Vec<Cause>, Status> {
     let Some(schema) = resource.schema() else { return Ok(Vec::new()) };
-    let mut causes = schema.validate(object);
-    // Definitions may restrict only the name of metadata; the rest is the server's own.
-    causes.retain(|cause| !cause.field.starts_with("metadata.") || cause.field == "metadata.name");
     if resource.custom {
-        return Ok(causes);
+        return Ok(custom(resource, &schema.validate(object)));
     }
-    // Controllers here write statuses of built-in kinds; their types are wider than what a single machine knows.
+    // In typed kinds, null is absence.
+    let mut object = object.clone();
+    prune::drop_nulls(&mut object);
+    let mut causes = schema.validate(&object);
+    // Controllers here write statuses of built-in kinds; their types are wider than what a single machine knows. What is
+    // required of a specification is in the rules, in the words of kube-apiserver.
     causes.retain(|cause| !cause.field.starts_with("status") && !cause.field.starts_with("metadata"));
+    causes.retain(|cause| !(cause.reason == "FieldValueRequired" && cause.field.ends_with("selector")));
     if face == Face::Status {
         return Ok(Vec::new());
     }
@@ -79,11 +88,28 @@ fn schema(resource: &Resource, face: Face, object: &Value) -> Result<Vec<Cause>,
     )))
 }
 
+/// Definitions may restrict only the name of metadata; the rest is the server's own. Where something is wrong already,
+/// the rules have not been looked at, and that is said.
+fn custom(resource: &Resource, causes: &[Cause]) -> Vec<Cause> {
+    let ours = |cause: &&Cause| !cause.field.starts_with("metadata.") || cause.field == "metadata.name";
+    let mut causes: Vec<Cause> = causes.iter().filter(ours).cloned().collect();
+    let blocks = |cause: &Cause| {
+        let reasons = ["Required", "TypeInvalid", "NotSupported", "TooLong", "TooMany"];
+        reasons.iter().any(|reason| cause.reason == format!("FieldValue{reason}"))
+    };
+    if causes.iter().any(blocks) && resource.has_rules {
+        let hint = "some validation rules were not checked because the object was invalid; correct the existing errors to complete validation";
+        causes.push(Cause::invalid("<nil>", &Value::Null, hint));
+    }
+    causes
+}
+
 fn names(resource: &Resource, object: &Value) -> Vec<Cause> {
     if resource.virtual_only {
         return Vec::new();
     }
     let mut causes = label_causes(object);
+    causes.extend(finalizer_causes(resource, object));
     let name = object::name(object);
     if name.is_empty() {
         causes.push(Cause::required("metadata.name", "name or generateName is required"));
@@ -131,6 +157,19 @@ fn label_causes(object: &Value) -> Vec<Cause> {
     causes
 }
 
+/// Those of built-in kinds belong to somebody's domain.
+fn finalizer_causes(resource: &Resource, object: &Value) -> Vec<Cause> {
+    const STANDARD: [&str; 3] = ["kubernetes", "orphan", "foregroundDeletion"];
+    let finalizers = object::finalizers(object).into_iter().enumerate();
+    let loose = finalizers.filter(|(_, name)| !resource.custom && !name.contains('/') && !STANDARD.contains(name));
+    loose
+        .map(|(index, name)| {
+            let hint = "name is neither a standard finalizer name nor is it fully qualified";
+            Cause::invalid(format!("metadata.finalizers[{index}]"), &json!(name), hint)
+        })
+        .collect()
+}
+
 fn is_qualified(part: &str) -> bool {
     let end = |c: char| c.is_ascii_alphanumeric();
     part.len() <= 63
@@ -150,15 +189,27 @@ fn immutable(resource: &Resource, current: &Value, object: &Value) -> Vec<Cause>
         .collect()
 }
 
+/// The address of a Service stays as it is.
+fn service_address(resource: &Resource, current: &Value, object: &Value) -> Option<Cause> {
+    let address = |service: &Value| object::text(service, "/spec/clusterIP").to_owned();
+    let (before, after) = (address(current), address(object));
+    let is_fixed = resource.storage == "services" && !before.is_empty() && !after.is_empty();
+    (is_fixed && before != after).then(|| {
+        Cause::invalid("spec.clusterIPs[0]", &json!([after]), "may not change once set")
+    })
+}
+
 /// A workload that does not select its own pods would create them forever.
 fn selector_matches_template(resource: &Resource, object: &Value) -> Option<Cause> {
     if resource.group != "apps" || object.pointer("/spec/template").is_none() {
         return None;
     }
-    let selector = apimachinery::selector::LabelSelector::from_json(object.pointer("/spec/selector")?).ok()?;
+    let selector = object.pointer("/spec/selector").filter(|selector| !selector.is_null());
+    let selector = selector.map(apimachinery::selector::LabelSelector::from_json).transpose().ok()?;
     let template = object.pointer("/spec/template")?;
     let labels = template.pointer("/metadata/labels").cloned().unwrap_or_else(|| json!({}));
-    (!selector.matches_object(template)).then(|| {
+    // None selects nothing.
+    (!selector.is_some_and(|selector| selector.matches_object(template))).then(|| {
         Cause::invalid("spec.template.metadata.labels", &labels, "`selector` does not match template `labels`")
     })
 }

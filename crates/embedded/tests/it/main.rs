@@ -6,6 +6,7 @@
     reason = "clippy exempts test functions only, and these are helpers of tests"
 )]
 
+mod differential;
 mod workloads;
 
 use std::sync::Arc;

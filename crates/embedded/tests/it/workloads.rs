@@ -104,7 +104,7 @@ impl World {
         let tasks = vec![
             tokio::spawn(embedded::workloads::run(server.clone(), ports.clone(), stop.clone())),
             tokio::spawn(embedded::scheduler::run(server.clone(), ports.clone(), stop.clone())),
-            tokio::spawn(embedded::node::run(server.clone(), ports, stop.clone())),
+            tokio::spawn(embedded::node::run(server.clone(), ports, None, stop.clone())),
         ];
         Self { server, runner, stop, tasks }
     }

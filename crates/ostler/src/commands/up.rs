@@ -24,7 +24,7 @@ pub(crate) struct UpArgs {
     /// Simulated nodes: a file of shorthand (`8×H100-80G ×2`), or of Node manifests
     #[arg(long, value_name = "FILE")]
     nodes: Option<PathBuf>,
-    /// Folder for the kubeconfig; a private one of the user without it
+    /// Folder for the kubeconfig and containers' logs; a private one of the user, and logs in memory, without it
     #[arg(long, value_name = "DIR")]
     data_dir: Option<PathBuf>,
     /// Address of the Kubernetes API
@@ -61,8 +61,9 @@ pub(super) async fn run(args: UpArgs) -> Result<ExitCode> {
     let listeners = Listeners { api: bind(args.api, "--api")?, gateway: bind(args.gateway, "--gateway")? };
     let folder = home::prepare(args.data_dir.clone().unwrap_or_else(connect::runtime_directory))?;
     let kubeconfig = folder.join("kubeconfig");
+    let logs = args.data_dir.is_some().then(|| folder.join("pod-logs"));
 
-    let (machine, mut parts) = Machine::start(nodes, args.gates.options(), listeners, &kubeconfig).await?;
+    let (machine, mut parts) = Machine::start(nodes, args.gates.options(), listeners, &kubeconfig, logs).await?;
     let session = async {
         serve(&args, &machine, &documents, &kubeconfig, started).await?;
         if !args.once {

@@ -2,6 +2,8 @@
 //!
 //! Versions convert by renaming (`strategy: None`); conversion webhooks are refused.
 
+mod names;
+
 use std::sync::Arc;
 
 use apimachinery::schema::Schema;
@@ -13,6 +15,8 @@ use crate::object;
 use crate::resources::{Resource, ScalePaths};
 use crate::server::Server;
 use crate::table::PrinterColumn;
+use crate::workloads::condition;
+use crate::write::{Face, Options, Proposal};
 
 /// Storage name of the definitions themselves.
 pub(crate) const STORAGE: &str = "customresourcedefinitions.apiextensions.k8s.io";
@@ -30,45 +34,52 @@ pub(crate) fn default(definition: &mut Value) {
     names.entry("listKind").or_insert_with(|| json!(format!("{kind}List")));
 }
 
-/// Checks a definition and writes that its names are accepted and it is established.
+/// Checks a definition, and writes which versions may be stored.
 ///
 /// # Errors
 /// 422 for what cannot be served.
-pub(crate) fn establish(server: &Server, definition: &mut Value) -> Result<(), Status> {
+pub(crate) fn accept(definition: &mut Value) -> Result<(), Status> {
     let causes = check(definition);
     if !causes.is_empty() {
         let kind = "CustomResourceDefinition.apiextensions.k8s.io";
         return Err(Status::invalid(kind, object::name(definition), causes));
     }
-    if !object::is_deleting(definition) {
-        let mut finalizers: Vec<String> = object::finalizers(definition).into_iter().map(str::to_owned).collect();
-        if !finalizers.iter().any(|name| name == CLEANUP) {
-            finalizers.push(CLEANUP.to_owned());
-            object::set_metadata(definition, "finalizers", Some(json!(finalizers)));
-        }
-    }
-    let now = object::time(server.now());
-    let names = definition.pointer("/spec/names").cloned().unwrap_or_default();
     let stored = versions(definition).find(|version| version["storage"] == true).map(|version| version["name"].clone());
-    let status = object::members(object::members(definition).entry("status").or_insert_with(|| json!({})));
-    status.insert("acceptedNames".to_owned(), names);
-    let known = object::strings(status.get("storedVersions")).into_iter().map(str::to_owned).collect::<Vec<_>>();
-    let mut all: Vec<Value> = known.iter().map(|name| json!(name)).collect();
-    all.extend(stored.filter(|stored| !known.iter().any(|name| stored == name)));
-    status.insert("storedVersions".to_owned(), json!(all));
-    status.entry("conditions").or_insert_with(|| {
-        json!([
-            {"type": "NamesAccepted", "status": "True", "lastTransitionTime": now,
-             "reason": "NoConflicts", "message": "no conflicts found"},
-            {"type": "Established", "status": "True", "lastTransitionTime": now,
-             "reason": "InitialNamesAccepted", "message": "the initial names have been accepted"},
-        ])
-    });
+    let status = object::members(object::members(definition).entry("status").or_insert_with(|| {
+        json!({"acceptedNames": {"kind": "", "plural": ""}, "conditions": null})
+    }));
+    let versions = status.entry("storedVersions").or_insert_with(|| json!([]));
+    if let (Some(all), Some(stored)) = (versions.as_array_mut(), stored)
+        && !all.contains(&stored)
+    {
+        all.push(stored);
+    }
     Ok(())
 }
 
+/// Says in the status whether the names are free, and serves the definition if they are.
+pub(crate) fn settle(server: &Server, name: &str) {
+    let Some(resource) = server.registry().by_name(STORAGE) else { return };
+    let options = Options { manager: "kube-apiserver".to_owned(), ..Options::default() };
+    let propose = |current: Option<&Value>| {
+        let mut definition = current.cloned().unwrap_or_default();
+        let status = names::settled(server, &definition, &object::time(server.now()));
+        object::members(&mut definition).insert("status".to_owned(), status);
+        Ok(Proposal::Written(definition))
+    };
+    match server.modify(&resource, Face::Status, "", name, &options, &propose) {
+        Ok(outcome) if is_established(&outcome.object) => install(server, &outcome.object),
+        Ok(_) => {}
+        Err(error) => tracing::warn!(name, %error, "the status of a definition was not written"),
+    }
+}
+
+fn is_established(definition: &Value) -> bool {
+    condition::is_true(definition, "Established")
+}
+
 /// Serves what the definition says, instead of what it said before.
-pub(crate) fn install(server: &Server, definition: &Value) {
+fn install(server: &Server, definition: &Value) {
     let resources: Vec<Resource> = resources(definition).collect();
     server.change_registry(|registry| {
         registry.remove(object::name(definition));
@@ -152,12 +163,25 @@ fn resource(definition: &Value, version: &Value) -> Resource {
     }
     if let Some(raw) = version.pointer("/schema/openAPIV3Schema") {
         resource.structure = Arc::new(Structure::from_schema(raw));
+        resource.has_defaults = mentions(raw, "default");
+        resource.has_rules = mentions(raw, "x-kubernetes-validations");
         match Schema::from_json(raw) {
             Ok(schema) => resource.set_custom_schema(schema, raw.clone()),
             Err(error) => tracing::error!(kind = resource.kind, error, "an accepted schema does not read"),
         }
     }
     resource
+}
+
+/// Whether a schema or one inside it has the keyword.
+fn mentions(schema: &Value, keyword: &str) -> bool {
+    match schema {
+        Value::Object(members) => {
+            members.contains_key(keyword) || members.values().any(|inner| mentions(inner, keyword))
+        }
+        Value::Array(items) => items.iter().any(|inner| mentions(inner, keyword)),
+        _ => false,
+    }
 }
 
 fn scale_paths(scale: &Value) -> ScalePaths {

@@ -1,0 +1,85 @@
+//! What the server hands out from a bounded supply: the addresses of Services.
+//!
+//! They are loopback addresses, beside those of Pods, so that a request to one never leaves the machine.
+
+use std::net::Ipv4Addr;
+
+use apimachinery::status::{Cause, Status};
+use serde_json::{Value, json};
+
+use crate::object;
+use crate::resources::Resource;
+use crate::server::Server;
+
+/// 127.12.0.0/16; Pods have what lies above 127.16.0.0.
+const FIRST: u32 = 0x7f0c_0001;
+const LAST: u32 = 0x7f0c_fffe;
+
+/// Gives a Service its address, or keeps the one it has.
+///
+/// # Errors
+/// 422 for an address that is taken or none, and when the supply is exhausted.
+pub(super) fn cluster_address(
+    server: &Server,
+    resource: &Resource,
+    current: Option<&Value>,
+    service: &mut Value,
+) -> Result<(), Status> {
+    if resource.storage != "services" || service["spec"]["type"] == "ExternalName" {
+        return Ok(());
+    }
+    let spec = object::members(service).entry("spec").or_insert_with(|| json!({}));
+    let spec = object::members(spec);
+    if let Some(current) = current {
+        for field in ["clusterIP", "clusterIPs", "ipFamilies", "ipFamilyPolicy"] {
+            if let Some(kept) = current["spec"].get(field) {
+                spec.entry(field).or_insert_with(|| kept.clone());
+            }
+        }
+    }
+    let wanted = spec.get("clusterIP").and_then(Value::as_str).unwrap_or_default().to_owned();
+    let first = spec.get("clusterIPs").and_then(|all| all.get(0)?.as_str()).unwrap_or_default().to_owned();
+    let wanted = if wanted.is_empty() { first } else { wanted };
+    let address = match wanted.as_str() {
+        "None" => wanted,
+        "" => free(server)?.to_string(),
+        _ if current.is_some_and(|current| object::text(current, "/spec/clusterIP") == wanted) => wanted,
+        _ => claimed(server, service, wanted)?,
+    };
+    let spec = object::members(&mut service["spec"]);
+    spec.insert("clusterIP".to_owned(), json!(address));
+    spec.entry("clusterIPs").or_insert_with(|| json!([address]));
+    spec.entry("ipFamilies").or_insert_with(|| json!(["IPv4"]));
+    spec.entry("ipFamilyPolicy").or_insert_with(|| json!("SingleStack"));
+    Ok(())
+}
+
+/// An address that the client chose.
+fn claimed(server: &Server, service: &Value, wanted: String) -> Result<String, Status> {
+    let invalid = |why: &str| {
+        let cause = Cause::invalid("spec.clusterIPs", &json!([wanted]), why);
+        Status::invalid("Service", object::name(service), vec![cause])
+    };
+    if wanted.parse::<Ipv4Addr>().is_err() {
+        return Err(invalid("must be a valid IP address, (e.g. 10.9.8.7 or 2001:db8::ffff)"));
+    }
+    if taken(server, &wanted) {
+        return Err(invalid(&format!("failed to allocate IP {wanted}: provided IP is already allocated")));
+    }
+    Ok(wanted)
+}
+
+/// Counts on from the last one handed out, so that an address is not soon used again and no two writers get the same.
+fn free(server: &Server) -> Result<Ipv4Addr, Status> {
+    for _ in FIRST..=LAST {
+        let address = Ipv4Addr::from_bits(FIRST + server.count_address() % (LAST - FIRST + 1));
+        if !taken(server, &address.to_string()) {
+            return Ok(address);
+        }
+    }
+    Err(Status::internal("failed to allocate a serviceIP: range is full"))
+}
+
+fn taken(server: &Server, address: &str) -> bool {
+    server.list("services").iter().any(|service| object::text(service, "/spec/clusterIP") == address)
+}

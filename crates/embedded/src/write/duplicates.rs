@@ -1,0 +1,102 @@
+//! Finds members that a JSON document gives twice; the last one counts.
+
+use std::cell::RefCell;
+use std::fmt;
+
+use serde::de::{DeserializeSeed, Deserializer, MapAccess, SeqAccess, Visitor};
+
+/// The paths of doubled members, as `data.k` or `spec.containers[0].name`, in the order in which they come. None for
+/// what is no JSON.
+pub(super) fn find(bytes: &[u8]) -> Vec<String> {
+    let found = RefCell::new(Vec::new());
+    let mut reader = serde_json::Deserializer::from_slice(bytes);
+    // What is no JSON has been refused by the reader of the object itself.
+    let _ = Place { path: String::new(), found: &found }.deserialize(&mut reader);
+    found.into_inner()
+}
+
+struct Place<'a> {
+    path: String,
+    found: &'a RefCell<Vec<String>>,
+}
+
+impl<'de> DeserializeSeed<'de> for Place<'_> {
+    type Value = ();
+
+    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<(), D::Error> {
+        deserializer.deserialize_any(self)
+    }
+}
+
+impl<'de> Visitor<'de> for Place<'_> {
+    type Value = ();
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("JSON")
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<(), A::Error> {
+        let mut seen = std::collections::BTreeSet::new();
+        while let Some(name) = map.next_key::<String>()? {
+            let path = if self.path.is_empty() { name.clone() } else { format!("{}.{name}", self.path) };
+            if !seen.insert(name) {
+                self.found.borrow_mut().push(path.clone());
+            }
+            map.next_value_seed(Place { path, found: self.found })?;
+        }
+        Ok(())
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(self, mut items: A) -> Result<(), A::Error> {
+        let mut index = 0;
+        while items.next_element_seed(Place { path: format!("{}[{index}]", self.path), found: self.found })?.is_some() {
+            index += 1;
+        }
+        Ok(())
+    }
+
+    fn visit_bool<E>(self, _: bool) -> Result<(), E> {
+        Ok(())
+    }
+
+    fn visit_i64<E>(self, _: i64) -> Result<(), E> {
+        Ok(())
+    }
+
+    fn visit_u64<E>(self, _: u64) -> Result<(), E> {
+        Ok(())
+    }
+
+    fn visit_f64<E>(self, _: f64) -> Result<(), E> {
+        Ok(())
+    }
+
+    fn visit_str<E>(self, _: &str) -> Result<(), E> {
+        Ok(())
+    }
+
+    fn visit_unit<E>(self) -> Result<(), E> {
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    #[test]
+    fn doubled_members_are_named_by_their_paths() {
+        let text = br#"{"a": 1, "b": [{"c": 1, "c": {"d": null}}, true], "a": {"x": 1.5, "x": -2}}"#;
+        assert_eq!(find(text), ["b[0].c", "a", "a.x"]);
+        assert!(find(b"{\"a\": {\"b\": 1}, \"b\": 1}").is_empty());
+    }
+
+    proptest! {
+        #[test]
+        fn any_bytes_end(bytes: Vec<u8>) {
+            find(&bytes);
+        }
+    }
+}

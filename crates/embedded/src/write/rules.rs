@@ -1,0 +1,202 @@
+//! Rules of the built-in kinds beyond their types (`k8s.io/kubernetes/pkg/apis/*/validation`), those that people meet.
+
+use std::collections::BTreeSet;
+
+use apimachinery::quantity::Quantity;
+use apimachinery::status::{Cause, Status};
+use serde_json::{Value, json};
+
+use crate::object;
+use crate::resources::Resource;
+
+const KEY: &str = "a valid config key must consist of alphanumeric characters, '-', '_' or '.' (e.g. 'key.name',  or 'KEY_NAME',  or 'key-name', regex used for validation is '[-._a-zA-Z0-9]+')";
+const QUANTITY: &str = "quantities must match the regular expression '^([+-]?[0-9.]+)([eEinumkKMGTP]*[-+]?[0-9]*)$'";
+const SERVICE_TYPES: [&str; 4] = ["ClusterIP", "ExternalName", "LoadBalancer", "NodePort"];
+
+/// What is wrong with an object, whatever it was before.
+pub(super) fn causes(resource: &Resource, object: &Value) -> Vec<Cause> {
+    match resource.storage.as_str() {
+        "configmaps" | "secrets" => keys(object),
+        "services" => service(object),
+        "pods" => pod(object.get("spec").unwrap_or(&Value::Null), "spec"),
+        "events" => event(object),
+        "deployments.apps" | "replicasets.apps" | "statefulsets.apps" => {
+            let mut causes = not_negative(object, "spec.replicas");
+            causes.extend(required_selector(object));
+            causes.extend(pod(object.pointer("/spec/template/spec").unwrap_or(&Value::Null), "spec.template.spec"));
+            causes
+        }
+        "jobs.batch" => pod(object.pointer("/spec/template/spec").unwrap_or(&Value::Null), "spec.template.spec"),
+        _ => Vec::new(),
+    }
+}
+
+/// What may not change.
+pub(super) fn update_causes(resource: &Resource, current: &Value, object: &Value) -> Vec<Cause> {
+    if !matches!(resource.storage.as_str(), "configmaps" | "secrets") || current["immutable"] != true {
+        return Vec::new();
+    }
+    let changed = |field: &str| current.get(field) != object.get(field);
+    let mut causes = Vec::new();
+    if object["immutable"] != true {
+        causes.push(Cause::forbidden("immutable", "field is immutable when `immutable` is set"));
+    }
+    for field in ["data", "binaryData"].into_iter().filter(|field| changed(field)) {
+        causes.push(Cause::forbidden(field, "field is immutable when `immutable` is set"));
+    }
+    causes
+}
+
+/// # Errors
+/// 400 for a quantity that is none: it does not even decode.
+pub(super) fn quantities(resource: &Resource, object: &Value) -> Result<(), Status> {
+    let spec = match resource.storage.as_str() {
+        "pods" => object.get("spec"),
+        "deployments.apps" | "replicasets.apps" | "statefulsets.apps" | "jobs.batch" => {
+            object.pointer("/spec/template/spec")
+        }
+        _ => None,
+    };
+    let containers = ["containers", "initContainers"].into_iter().flat_map(|list| items(spec.and_then(|it| it.get(list))));
+    for container in containers {
+        for part in ["limits", "requests"] {
+            let all = container.pointer(&format!("/resources/{part}")).and_then(Value::as_object).into_iter().flatten();
+            if all.into_iter().any(|(_, quantity)| parse(quantity).is_none()) {
+                let (kind, version) = (&resource.kind, &resource.version);
+                return Err(Status::bad_request(format!(
+                    "{kind} in version \"{version}\" cannot be handled as a {kind}: {QUANTITY}"
+                )));
+            }
+        }
+    }
+    Ok(())
+}
+
+fn keys(object: &Value) -> Vec<Cause> {
+    let data = object.get("data").and_then(Value::as_object).into_iter().flatten();
+    let well_formed =
+        |key: &str| !key.is_empty() && key.chars().all(|c| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.'));
+    data.filter(|(key, _)| !well_formed(key))
+        .map(|(key, _)| Cause::invalid(format!("data[{key}]"), &json!(key), KEY))
+        .collect()
+}
+
+fn service(service: &Value) -> Vec<Cause> {
+    let spec = service.get("spec").unwrap_or(&Value::Null);
+    let kind = object::text(spec, "/type");
+    let ports: Vec<&Value> = items(spec.get("ports")).collect();
+    let mut causes = Vec::new();
+    if ports.is_empty() && spec["clusterIP"] != "None" && kind != "ExternalName" {
+        causes.push(Cause::required("spec.ports", ""));
+    }
+    for (index, port) in ports.iter().enumerate() {
+        let field = format!("spec.ports[{index}]");
+        if ports.len() > 1 && object::text(port, "/name").is_empty() {
+            causes.push(Cause::required(format!("{field}.name"), ""));
+        }
+        for name in ["port", "targetPort"] {
+            let outside = port[name].as_i64().filter(|number| !(1..=65535).contains(number));
+            if outside.is_some() {
+                let hint = "must be between 1 and 65535, inclusive";
+                causes.push(Cause::invalid(format!("{field}.{name}"), &port[name], hint));
+            }
+        }
+    }
+    if !SERVICE_TYPES.contains(&kind) {
+        causes.push(Cause::not_supported("spec.type", &json!(kind), &SERVICE_TYPES.map(Value::from)));
+    }
+    causes
+}
+
+fn event(event: &Value) -> Vec<Cause> {
+    let mut causes = Vec::new();
+    let about = object::text(event, "/involvedObject/namespace");
+    let own = object::namespace(event);
+    // What has no namespace is reported in `default`.
+    let fits = about == own || about.is_empty() && own == "default";
+    if !fits && !about.is_empty() {
+        causes.push(Cause::invalid("involvedObject.namespace", &json!(about), "does not match event.namespace"));
+    }
+    causes
+}
+
+fn pod(spec: &Value, at: &str) -> Vec<Cause> {
+    let mut causes = Vec::new();
+    let volumes: BTreeSet<&str> = items(spec.get("volumes")).map(|volume| object::text(volume, "/name")).collect();
+    let mut names = BTreeSet::new();
+    if items(spec.get("containers")).next().is_none() {
+        causes.push(Cause::required(format!("{at}.containers"), ""));
+    }
+    for list in ["initContainers", "containers"] {
+        for (index, it) in items(spec.get(list)).enumerate() {
+            let field = format!("{at}.{list}[{index}]");
+            let name = object::text(it, "/name");
+            if name.is_empty() {
+                causes.push(Cause::required(format!("{field}.name"), ""));
+            } else if !names.insert(name) {
+                causes.push(Cause::duplicate(format!("{field}.name"), &json!(name)));
+            }
+            causes.extend(mounts(it, &field, &volumes));
+            causes.extend(resources(it, &field));
+        }
+    }
+    let policy = object::text(spec, "/restartPolicy");
+    let policies = ["Always", "OnFailure", "Never"];
+    if !policies.contains(&policy) {
+        let field = format!("{at}.restartPolicy");
+        causes.push(Cause::not_supported(field, &json!(policy), &policies.map(Value::from)));
+    }
+    causes
+}
+
+fn mounts(container: &Value, field: &str, volumes: &BTreeSet<&str>) -> Vec<Cause> {
+    let mounts = items(container.get("volumeMounts")).enumerate();
+    let missing = mounts.filter(|(_, mount)| !volumes.contains(object::text(mount, "/name")));
+    missing
+        .map(|(index, mount)| {
+            let message = format!("Not found: {}", mount["name"]);
+            Cause::new(format!("{field}.volumeMounts[{index}].name"), "FieldValueNotFound", message)
+        })
+        .collect()
+}
+
+fn resources(container: &Value, field: &str) -> Vec<Cause> {
+    let part = |name: &str| container.pointer(&format!("/resources/{name}")).and_then(Value::as_object);
+    let mut causes = Vec::new();
+    for (name, request) in part("requests").into_iter().flatten() {
+        let Some(limit) = part("limits").and_then(|limits| limits.get(name)) else { continue };
+        if let (Some(asked), Some(most)) = (parse(request), parse(limit))
+            && asked > most
+        {
+            let hint = format!("must be less than or equal to {name} limit of {most}");
+            causes.push(Cause::invalid(format!("{field}.resources.requests"), request, &hint));
+        }
+    }
+    causes
+}
+
+fn required_selector(object: &Value) -> Option<Cause> {
+    let selector = object.pointer("/spec/selector").filter(|selector| !selector.is_null());
+    selector.is_none().then(|| Cause::required("spec.selector", ""))
+}
+
+fn not_negative(object: &Value, field: &str) -> Vec<Cause> {
+    let value = object.pointer(&format!("/{}", field.replace('.', "/"))).and_then(Value::as_i64);
+    let negative = value.filter(|value| *value < 0);
+    negative.map(|value| Cause::invalid(field, &json!(value), NOT_NEGATIVE)).into_iter().collect()
+}
+
+/// What is said of a negative count.
+pub(crate) const NOT_NEGATIVE: &str = "must be greater than or equal to 0";
+
+fn parse(quantity: &Value) -> Option<Quantity> {
+    match quantity {
+        Value::String(text) => text.parse().ok(),
+        Value::Number(number) => number.to_string().parse().ok(),
+        _ => None,
+    }
+}
+
+fn items(list: Option<&Value>) -> impl Iterator<Item = &Value> {
+    list.and_then(Value::as_array).into_iter().flatten()
+}

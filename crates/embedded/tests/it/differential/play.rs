@@ -1,0 +1,116 @@
+//! Plays a script against a server, through a `kube::Client`: in this process, or anywhere on the network.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use http_body_util::BodyExt;
+use kube::client::Body;
+use serde::{Deserialize, Serialize};
+use serde_json::{Value, json};
+
+use super::normal::Normal;
+use super::script::Step;
+
+/// What came back, comparable.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub(super) struct Answer {
+    pub(super) does: String,
+    pub(super) code: u16,
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub(super) warnings: Vec<String>,
+    /// An object; the events of a watch; a text.
+    pub(super) body: Value,
+}
+
+/// How often a question is asked again, and how long apart.
+const TRIES: usize = 150;
+const APART: Duration = Duration::from_millis(100);
+
+/// Every answer to a script, played in `namespace`.
+pub(super) async fn play(client: &kube::Client, steps: &[Step], namespace: &str) -> Vec<Answer> {
+    let mut saved = BTreeMap::from([("ns".to_owned(), namespace.to_owned())]);
+    let mut normal = Normal::new(namespace);
+    let mut answers = Vec::new();
+    for step in steps {
+        let raw = answer(client, step, &saved).await;
+        for (name, pointer) in &step.save {
+            let value = raw.body.pointer(pointer).unwrap_or_else(|| panic!("{}: no {pointer}: {}", step.does, raw.body));
+            saved.insert(name.clone(), value.as_str().map_or_else(|| value.to_string(), str::to_owned));
+        }
+        answers.push(Answer {
+            warnings: raw.warnings.iter().map(|warning| normal.text(warning)).collect(),
+            body: normal.value(&raw.body),
+            ..raw
+        });
+    }
+    answers
+}
+
+async fn answer(client: &kube::Client, step: &Step, saved: &BTreeMap<String, String>) -> Answer {
+    let mut last = once(client, step, saved).await;
+    let Some(until) = &step.until else { return last };
+    for _ in 0..TRIES {
+        if until.holds(last.code, &last.body) {
+            return last;
+        }
+        tokio::time::sleep(APART).await;
+        last = once(client, step, saved).await;
+    }
+    panic!("{}: {until:?} never held: {} {}", step.does, last.code, last.body);
+}
+
+async fn once(client: &kube::Client, step: &Step, saved: &BTreeMap<String, String>) -> Answer {
+    let (method, path) = step.request();
+    let body = match (&step.text, &step.body) {
+        (Some(text), _) => fill(text, saved),
+        (None, Some(body)) => fill_value(body, saved).to_string(),
+        (None, None) => String::new(),
+    };
+    let mut request = http::Request::builder()
+        .method(method)
+        .uri(fill(path, saved).replace(' ', "%20"))
+        .header("Accept", step.accept.media_type())
+        .header("User-Agent", "script");
+    if !body.is_empty() {
+        request = request.header("Content-Type", step.kind.content_type());
+    }
+    let response = client.send(request.body(Body::from(body.into_bytes())).unwrap()).await.unwrap();
+    let code = response.status().as_u16();
+    let warnings = response.headers().get_all("warning").iter().map(|w| w.to_str().unwrap().to_owned()).collect();
+    let does = step.does.clone();
+    let wanted = (step.is_watch() && code == 200).then(|| step.events.unwrap_or(usize::MAX));
+    let text = read(response.into_body(), wanted.unwrap_or(usize::MAX)).await;
+    let body = match wanted {
+        Some(wanted) => text.lines().take(wanted).map(|line| serde_json::from_str::<Value>(line).unwrap()).collect(),
+        None => serde_json::from_str(&text).unwrap_or_else(|_| json!(text)),
+    };
+    Answer { does, code, warnings, body }
+}
+
+/// The body, up to so many lines.
+async fn read(mut body: Body, lines: usize) -> String {
+    let mut bytes = Vec::new();
+    while let Some(frame) = body.frame().await {
+        let Ok(data) = frame.unwrap().into_data() else { continue };
+        bytes.extend_from_slice(&data);
+        if bytes.iter().filter(|byte| **byte == b'\n').count() >= lines {
+            break;
+        }
+    }
+    String::from_utf8(bytes).unwrap()
+}
+
+fn fill(text: &str, saved: &BTreeMap<String, String>) -> String {
+    saved.iter().fold(text.to_owned(), |text, (name, value)| text.replace(&format!("{{{name}}}"), value))
+}
+
+fn fill_value(value: &Value, saved: &BTreeMap<String, String>) -> Value {
+    match value {
+        Value::String(text) => json!(fill(text, saved)),
+        Value::Array(items) => items.iter().map(|item| fill_value(item, saved)).collect(),
+        Value::Object(members) => {
+            members.iter().map(|(name, value)| (fill(name, saved), fill_value(value, saved))).collect()
+        }
+        other => other.clone(),
+    }
+}
