@@ -133,7 +133,10 @@ impl Status {
 
     /// 405.
     pub fn method_not_allowed() -> Self {
-        Self::plain(405, "MethodNotAllowed", "the server does not allow this method on the requested resource")
+        let message = "the server does not allow this method on the requested resource";
+        let mut status = Self::plain(405, "MethodNotAllowed", message);
+        status.details = Some(json!({}));
+        status
     }
 
     /// 501, with what to do instead.

@@ -1,4 +1,5 @@
-//! The API for kubectl: TLS on loopback, one credential, kept in a kubeconfig that only its owner can read.
+//! The API for kubectl: TLS on loopback, a client certificate and a token, kept in a kubeconfig that only its owner can
+//! read. Either of them is enough.
 
 use std::io;
 use std::net::TcpListener;
@@ -6,16 +7,21 @@ use std::path::Path;
 use std::sync::Arc;
 
 use apimachinery::status::Status;
-use axum::Router;
 use axum::extract::{Request, State};
 use axum::middleware::{self, Next};
 use axum::response::Response;
+use axum::{Extension, Router};
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use http::header;
 use hyper_util::rt::{TokioExecutor, TokioIo};
 use hyper_util::service::TowerToHyperService;
-use rustls::pki_types::{PrivateKeyDer, PrivatePkcs8KeyDer};
+use rcgen::{
+    BasicConstraints, CertificateParams, DistinguishedName, DnType, ExtendedKeyUsagePurpose, IsCa, Issuer, KeyPair,
+};
+use rustls::RootCertStore;
+use rustls::pki_types::{CertificateDer, PrivateKeyDer, PrivatePkcs8KeyDer};
+use rustls::server::WebPkiClientVerifier;
 use tokio_rustls::TlsAcceptor;
 use tokio_util::sync::CancellationToken;
 
@@ -27,13 +33,20 @@ const HOSTS: [&str; 4] = ["localhost", "127.0.0.1", "[::1]", "kubernetes.default
 /// 256 bits, as much as the certificate's key has.
 const TOKEN_BYTES: usize = 32;
 
-/// A self-signed certificate and a bearer token, made for one server.
+/// An authority, what it signed for the server and for one client, and a bearer token; made for one server.
 pub struct Credentials {
-    certificate_pem: String,
-    certificate: rustls::pki_types::CertificateDer<'static>,
+    authority: CertificateDer<'static>,
+    authority_pem: String,
+    certificate: CertificateDer<'static>,
     key: PrivatePkcs8KeyDer<'static>,
+    client_pem: String,
+    client_key_pem: String,
     token: String,
 }
+
+/// The client showed a certificate of the authority.
+#[derive(Debug, Clone, Copy)]
+struct Certified;
 
 /// What may go wrong before the first request.
 #[derive(Debug, thiserror::Error)]
@@ -44,38 +57,74 @@ pub enum ServeError {
     Tls(#[from] rustls::Error),
     #[error("the listener could not be used")]
     Listen(#[from] io::Error),
+    #[error("client certificates could not be set up")]
+    Clients(#[from] rustls::server::VerifierBuilderError),
 }
 
 // === impl Credentials ===
 
 impl Credentials {
-    /// Makes a new certificate, valid for the names of this machine itself only, and a new token.
+    /// Makes a new authority, a certificate for the names of this machine itself only, one for its user, and a token.
+    /// The authority's key is forgotten: nobody else gets a certificate.
     ///
     /// # Errors
     /// When the machine has no randomness to give.
     pub fn generate() -> Result<Self, ServeError> {
         let names = ["localhost", "127.0.0.1", "::1", "kubernetes.default.svc"].map(str::to_owned);
-        let made = rcgen::generate_simple_self_signed(names)?;
+        let mut authority = CertificateParams::new(Vec::new())?;
+        authority.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
+        authority.distinguished_name = named("ostler", None);
+        let authority_key = KeyPair::generate()?;
+        let made = authority.self_signed(&authority_key)?;
+        let issuer = Issuer::new(authority, authority_key);
+        let (key, client_key) = (KeyPair::generate()?, KeyPair::generate()?);
+        let server = leaf(names.to_vec(), named("kube-apiserver", None), ExtendedKeyUsagePurpose::ServerAuth)?;
+        let client = leaf(Vec::new(), named("ostler", Some("system:masters")), ExtendedKeyUsagePurpose::ClientAuth)?;
+        let (server, client) = (server.signed_by(&key, &issuer)?, client.signed_by(&client_key, &issuer)?);
         let mut secret = [0; TOKEN_BYTES];
         let random = rustls::crypto::ring::default_provider().secure_random;
         random.fill(&mut secret).map_err(rustls::Error::from)?;
         let token = base64::engine::general_purpose::URL_SAFE_NO_PAD.encode(secret);
         Ok(Self {
-            certificate_pem: made.cert.pem(),
-            certificate: made.cert.der().clone(),
-            key: PrivatePkcs8KeyDer::from(made.signing_key.serialize_der()),
+            authority: made.der().clone(),
+            authority_pem: made.pem(),
+            certificate: server.der().clone(),
+            key: PrivatePkcs8KeyDer::from(key.serialize_der()),
+            client_pem: client.pem(),
+            client_key_pem: client_key.serialize_pem(),
             token,
         })
     }
 }
 
-/// A kubeconfig for `url`, with the certificate to trust and the token.
+fn leaf(
+    names: Vec<String>,
+    subject: DistinguishedName,
+    usage: ExtendedKeyUsagePurpose,
+) -> Result<CertificateParams, rcgen::Error> {
+    let mut params = CertificateParams::new(names)?;
+    params.distinguished_name = subject;
+    params.extended_key_usages = vec![usage];
+    Ok(params)
+}
+
+fn named(name: &str, organization: Option<&str>) -> DistinguishedName {
+    let mut subject = DistinguishedName::new();
+    subject.push(DnType::CommonName, name);
+    if let Some(organization) = organization {
+        subject.push(DnType::OrganizationName, organization);
+    }
+    subject
+}
+
+/// A kubeconfig for `url`, with the authority to trust, the client's certificate and the token.
 #[must_use]
 pub fn kubeconfig(credentials: &Credentials, url: &str) -> String {
-    let ca = STANDARD.encode(&credentials.certificate_pem);
+    let ca = STANDARD.encode(&credentials.authority_pem);
+    let (certificate, key) = (STANDARD.encode(&credentials.client_pem), STANDARD.encode(&credentials.client_key_pem));
     let token = &credentials.token;
     format!(
-        "apiVersion: v1\nkind: Config\ncurrent-context: ostler\nclusters:\n- name: ostler\n  cluster:\n    server: {url}\n    certificate-authority-data: {ca}\nusers:\n- name: ostler\n  user:\n    token: {token}\ncontexts:\n- name: ostler\n  context:\n    cluster: ostler\n    user: ostler\n    namespace: default\n"
+        "apiVersion: v1\nkind: Config\ncurrent-context: ostler\nclusters:\n- name: ostler\n  cluster:\n    server: {url}\n    certificate-authority-data: {ca}\nusers:\n- name: ostler\n  user:\n    client-certificate-data: {certificate}\n    client-key-data: {key}\n    token: {token}\ncontexts:\n- name: ostler\n  context:\n    cluster: ostler\n    user: ostler\n    namespace: default\n"
     )
 }
 
@@ -136,11 +185,16 @@ pub async fn serve(
     }
 }
 
-fn tls(credentials: &Credentials) -> Result<rustls::ServerConfig, rustls::Error> {
+fn tls(credentials: &Credentials) -> Result<rustls::ServerConfig, ServeError> {
     let provider = Arc::new(rustls::crypto::ring::default_provider());
+    let mut roots = RootCertStore::empty();
+    roots.add(credentials.authority.clone())?;
+    let clients = WebPkiClientVerifier::builder_with_provider(Arc::new(roots), Arc::clone(&provider))
+        .allow_unauthenticated()
+        .build()?;
     let mut config = rustls::ServerConfig::builder_with_provider(provider)
         .with_safe_default_protocol_versions()?
-        .with_no_client_auth()
+        .with_client_cert_verifier(clients)
         .with_single_cert(vec![credentials.certificate.clone()], PrivateKeyDer::Pkcs8(credentials.key.clone_key()))?;
     config.alpn_protocols = vec![b"h2".to_vec(), b"http/1.1".to_vec()];
     Ok(config)
@@ -151,6 +205,10 @@ async fn connection(stream: tokio::net::TcpStream, acceptor: TlsAcceptor, router
         Ok(stream) => stream,
         Err(error) => return tracing::debug!(%error, "no TLS"),
     };
+    let router = match stream.get_ref().1.peer_certificates() {
+        Some(_) => router.layer(Extension(Certified)),
+        None => router,
+    };
     let service = TowerToHyperService::new(router);
     let builder = hyper_util::server::conn::auto::Builder::new(TokioExecutor::new());
     if let Err(error) = builder.serve_connection(TokioIo::new(stream), service).await {
@@ -158,11 +216,12 @@ async fn connection(stream: tokio::net::TcpStream, acceptor: TlsAcceptor, router
     }
 }
 
-/// Lets in who knows the token, and no web page: a browser sends `Origin`, and a rebound name is in `Host`.
+/// Lets in who has the certificate or knows the token, and no web page: a browser sends `Origin`, and a rebound name is in `Host`.
 async fn guard(State(token): State<Arc<str>>, request: Request, next: Next) -> Response {
     let headers = request.headers();
     let known = headers.get(header::AUTHORIZATION).is_some_and(|sent| same(sent.as_bytes(), token.as_bytes()));
-    if !known {
+    let certified = request.extensions().get::<Certified>().is_some();
+    if !known && !certified {
         return crate::http::refuse(&Status::unauthorized());
     }
     let host = request.uri().host().map(str::to_owned).or_else(|| {

@@ -116,8 +116,7 @@ fn admit(structure: &Structure, applied: &Value, options: &ApplyOptions) -> Resu
             metadata.retain(|name, _| matches!(name.as_str(), "name" | "namespace"));
         }
     }
-    view::check(structure, &applied, "")
-        .map_err(|error| untyped(&applied, &error))?;
+    view::check(structure, &applied, "").map_err(|error| untyped(&applied, &error))?;
     Ok(applied)
 }
 

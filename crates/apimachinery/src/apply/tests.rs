@@ -16,7 +16,13 @@ fn options(manager: &str, force: bool) -> ApplyOptions {
 }
 
 fn update_options(manager: &str, now: &str) -> UpdateOptions {
-    UpdateOptions { manager: manager.into(), api_version: "v1".into(), subresource: None, now: now.into(), blank: json!({}) }
+    UpdateOptions {
+        manager: manager.into(),
+        api_version: "v1".into(),
+        subresource: None,
+        now: now.into(),
+        blank: json!({}),
+    }
 }
 
 fn deployment() -> Structure {

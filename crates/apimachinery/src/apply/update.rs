@@ -39,7 +39,9 @@ pub fn track_update(structure: &Structure, before: Option<&Value>, after: &mut V
         let nothing = Entry { api_version: options.api_version.clone(), time: None, fields: Default::default() };
         let mine = managers.0.entry(me).or_insert(nothing);
         mine.fields.extend(&set);
-        mine.time = Some(options.now.clone());
+        // As kube-apiserver, which loses the time on the way through the scale.
+        let is_scale = options.subresource.as_deref() == Some("scale");
+        mine.time = (!is_scale).then(|| options.now.clone());
     }
     managers.drop_empty();
     managers.merge_oldest_updates();

@@ -45,9 +45,11 @@ pub(crate) fn accept(definition: &mut Value) -> Result<(), Status> {
         return Err(Status::invalid(kind, object::name(definition), causes));
     }
     let stored = versions(definition).find(|version| version["storage"] == true).map(|version| version["name"].clone());
-    let status = object::members(object::members(definition).entry("status").or_insert_with(|| {
-        json!({"acceptedNames": {"kind": "", "plural": ""}, "conditions": null})
-    }));
+    let status = object::members(
+        object::members(definition)
+            .entry("status")
+            .or_insert_with(|| json!({"acceptedNames": {"kind": "", "plural": ""}, "conditions": null})),
+    );
     let versions = status.entry("storedVersions").or_insert_with(|| json!([]));
     if let (Some(all), Some(stored)) = (versions.as_array_mut(), stored)
         && !all.contains(&stored)

@@ -7,15 +7,17 @@ use serde_json::{Value, json};
 use super::path::Target;
 use super::{Call, respond};
 use crate::collect::{DeleteOptions, Deleted, Propagation};
-use crate::{crd, object};
 use crate::resources::Resource;
 use crate::server::Server;
 use crate::write::decode;
+use crate::{crd, object};
 
 pub(super) fn one(server: &Server, target: &Target, call: &Call) -> Result<Response, Status> {
     let resource = &target.resource;
     match server.delete_object(resource, target.namespace(), target.name(), &options(call)?)? {
-        Deleted::Gone(last) if !matches!(resource.storage.as_str(), "pods" | crd::STORAGE) => Ok(respond::object(&success(resource, &last))),
+        Deleted::Gone(last) if !matches!(resource.storage.as_str(), "pods" | crd::STORAGE) => {
+            Ok(respond::object(&success(resource, &last)))
+        }
         Deleted::Gone(last) | Deleted::Going(last) => Ok(respond::object(&respond::present(resource, &last))),
     }
 }

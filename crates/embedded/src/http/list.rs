@@ -55,7 +55,7 @@ pub(super) fn serve(server: &Server, target: &Target, call: &Call) -> Result<Res
         items.push(shown);
     }
     let mut metadata = json!({"resourceVersion": snapshot.revision.to_string()});
-    if target.resource.custom {
+    if target.resource.custom && call.shape == Shape::Full {
         metadata["continue"] = json!("");
     }
     if let (Some(_), Some(after)) = (rest.peek(), last) {

@@ -118,7 +118,9 @@ fn serve(server: &Server, target: &Target, call: &Call) -> Result<Response, Stat
 /// Nothing here speaks the streaming protocols of these.
 fn unavailable(target: &Target) -> Status {
     let what = match target.subresource.as_deref() {
-        Some("portforward") => "port-forward is not available here: the Pod's own address is reachable from this machine",
+        Some("portforward") => {
+            "port-forward is not available here: the Pod's own address is reachable from this machine"
+        }
         Some("attach") => "attach is not available here: read the container's output with `kubectl logs -f`",
         _ => "exec is not available here: containers are processes of this machine",
     };

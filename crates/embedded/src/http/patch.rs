@@ -86,6 +86,11 @@ pub(super) fn reader<'a>(target: &'a Target, call: &'a Call) -> Result<Change<'a
             let structure = &target.resource.structure;
             Box::new(move |object| patch::strategic::apply(structure, object, &patch))
         }
+        STRATEGIC => {
+            return Err(Status::unsupported_media_type(
+                "the body of the request was in an unknown format - accepted media types include: application/json-patch+json, application/merge-patch+json, application/apply-patch+yaml",
+            ));
+        }
         _ => {
             let mut status = Status::unsupported_media_type("415: Unsupported Media Type");
             status.details = Some(serde_json::json!({}));

@@ -68,9 +68,7 @@ impl Query {
         match self.get("dryRun") {
             None => Ok(false),
             Some("All") => Ok(true),
-            Some(other) => {
-                Err(self.unsupported("dryRun", &json!([other]), &["All"]))
-            }
+            Some(other) => Err(self.unsupported("dryRun", &json!([other]), &["All"])),
         }
     }
 
@@ -145,7 +143,8 @@ impl Query {
     pub(crate) fn check_watch_versions(&self) -> Result<(), Status> {
         const FIELD: &str = "resourceVersionMatch";
         let streamed = self.get("sendInitialEvents").is_some();
-        let required = || Cause::forbidden(FIELD, "sendInitialEvents requires setting resourceVersionMatch to NotOlderThan");
+        let required =
+            || Cause::forbidden(FIELD, "sendInitialEvents requires setting resourceVersionMatch to NotOlderThan");
         let causes = match (self.get(FIELD), streamed) {
             (None, true) => vec![required()],
             (Some(_), false) => {
@@ -176,9 +175,7 @@ impl Query {
         if let Some(unknown) = fields.fields().find(|field| !known(field)) {
             // Kinds with no fields of their own know the two of all metadata, and say so.
             let message = if resource.selectable.is_empty() {
-                format!(
-                    "{unknown:?} is not a known field selector: only \"metadata.name\", \"metadata.namespace\""
-                )
+                format!("{unknown:?} is not a known field selector: only \"metadata.name\", \"metadata.namespace\"")
             } else {
                 format!("field label not supported: {unknown}")
             };

@@ -173,7 +173,7 @@ impl Watch {
     }
 
     fn bookmark(&mut self, revision: u64, end_of_initial: bool) {
-        let mut metadata = json!({"resourceVersion": revision.to_string(), "creationTimestamp": null});
+        let mut metadata = json!({"resourceVersion": revision.to_string()});
         if end_of_initial {
             metadata["annotations"] = json!({"k8s.io/initial-events-end": "true"});
         }

@@ -35,11 +35,7 @@ pub(super) fn replace(server: &Server, target: &Target, call: &Call) -> Result<R
     let resource = &target.resource;
     let Written { object, complaints } = read(resource, call)?;
     if resource.custom && object::resource_version(&object).is_empty() {
-        let cause = Cause::invalid(
-            "metadata.resourceVersion",
-            &json!(0),
-            "must be specified for an update",
-        );
+        let cause = Cause::invalid("metadata.resourceVersion", &json!(0), "must be specified for an update");
         return Err(Status::invalid(&resource.qualified(), target.name(), vec![cause]));
     }
     let options = Options { complaints, ..call.query.write_options(&call.agent)? };

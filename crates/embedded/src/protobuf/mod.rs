@@ -41,7 +41,8 @@ pub(crate) fn read(bytes: &[u8]) -> Result<Value, ProtobufError> {
     }
     let name = types::name(&api_version, &kind);
     let fields = types::fields(&name);
-    let fields = fields.ok_or_else(|| ProtobufError::Unknown { api_version: api_version.clone(), kind: kind.clone() })?;
+    let fields =
+        fields.ok_or_else(|| ProtobufError::Unknown { api_version: api_version.clone(), kind: kind.clone() })?;
     let mut object = message(fields, raw)?;
     object.insert("apiVersion".to_owned(), json!(api_version));
     object.insert("kind".to_owned(), json!(kind));
@@ -109,9 +110,7 @@ fn one(kind: &str, wire: Wire<'_>) -> Result<Value, Malformed> {
         ("util.intstr.IntOrString", Wire::Bytes(bytes)) => int_or_string(bytes),
         ("meta.v1.Time" | "meta.v1.MicroTime", Wire::Bytes(bytes)) => time(kind, bytes),
         ("meta.v1.FieldsV1" | "runtime.RawExtension", Wire::Bytes(bytes)) => raw(bytes),
-        (_, Wire::Bytes(bytes)) => {
-            message(types::fields(kind).ok_or(Malformed)?, bytes).map(Value::Object)
-        }
+        (_, Wire::Bytes(bytes)) => message(types::fields(kind).ok_or(Malformed)?, bytes).map(Value::Object),
         _ => Err(Malformed),
     }
 }

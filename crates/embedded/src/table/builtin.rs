@@ -144,7 +144,8 @@ fn job_status(job: &Value) -> &'static str {
     let over = states.into_iter().find(|(kind, _)| is(kind)).map(|(_, state)| state);
     let going = if object::is_deleting(job) { Some("Terminating") } else { None };
     let suspended = is("Suspended").then_some("Suspended");
-    let ending = is("FailureTarget").then_some("FailureTarget").or(is("SuccessCriteriaMet").then_some("SuccessCriteriaMet"));
+    let ending =
+        is("FailureTarget").then_some("FailureTarget").or(is("SuccessCriteriaMet").then_some("SuccessCriteriaMet"));
     over.or(going).or(suspended).or(ending).unwrap_or("Running")
 }
 

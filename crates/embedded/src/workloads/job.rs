@@ -73,7 +73,8 @@ enum End {
 }
 
 fn ended(job: &Value) -> Option<End> {
-    let reason = |kind: &str| condition::find(job.get("status")?, kind).map(|it| object::text(it, "/reason").to_owned());
+    let reason =
+        |kind: &str| condition::find(job.get("status")?, kind).map(|it| object::text(it, "/reason").to_owned());
     if condition::is_true(job, "Complete") {
         return Some(End::Complete);
     }
@@ -128,7 +129,8 @@ fn scale(plan: &mut Plan, job: &Value, tally: &Tally, random: &dyn Random, now: 
     if let Some(at) = held_back(tally).filter(|at| *at > now) {
         return plan.wake_at(at);
     }
-    let mut taken: BTreeSet<i64> = tally.active.iter().filter_map(|pod| index(pod)).chain(tally.done.iter().copied()).collect();
+    let mut taken: BTreeSet<i64> =
+        tally.active.iter().filter_map(|pod| index(pod)).chain(tally.done.iter().copied()).collect();
     for _ in active..wanted {
         let free = (0..).find(|index| !taken.contains(index)).unwrap_or_default();
         taken.insert(free);
@@ -139,7 +141,12 @@ fn scale(plan: &mut Plan, job: &Value, tally: &Tally, random: &dyn Random, now: 
 /// When the next Pod may start after failures.
 fn held_back(tally: &Tally) -> Option<Timestamp> {
     let failures = tally.failed + count(&tally.uncounted[1]);
-    let last = tally.finished.iter().filter(|pod| object::text(pod, "/status/phase") == "Failed").filter_map(|pod| ended_at(pod)).max()?;
+    let last = tally
+        .finished
+        .iter()
+        .filter(|pod| object::text(pod, "/status/phase") == "Failed")
+        .filter_map(|pod| ended_at(pod))
+        .max()?;
     let doubled = u32::try_from(failures - 1).ok().and_then(|n| BACK_OFF.checked_mul(2_i64.checked_pow(n)?));
     Some(last + SignedDuration::from_secs(doubled.unwrap_or(LONGEST_BACK_OFF).min(LONGEST_BACK_OFF)))
 }
@@ -274,7 +281,9 @@ fn outcome(pod: &Value) -> Option<usize> {
     match object::text(pod, "/status/phase") {
         "Succeeded" => Some(0),
         "Failed" => Some(1),
-        _ if object::is_deleting(pod) && pod.pointer("/metadata/deletionGracePeriodSeconds") == Some(&json!(0)) => Some(1),
+        _ if object::is_deleting(pod) && pod.pointer("/metadata/deletionGracePeriodSeconds") == Some(&json!(0)) => {
+            Some(1)
+        }
         _ => None,
     }
 }

@@ -191,11 +191,7 @@ impl<'a> Spec<'a> {
             self.claim(plan, template, ordinal, &mut pod, claims);
         }
         plan.push(Action::Create { resource: "pods", object: pod });
-        plan.event(
-            self.set,
-            "SuccessfulCreate",
-            format!("create Pod {name} in StatefulSet {set} successful"),
-        );
+        plan.event(self.set, "SuccessfulCreate", format!("create Pod {name} in StatefulSet {set} successful"));
     }
 
     /// A claim that outlives its Pod, and the volume that names it.
@@ -254,7 +250,8 @@ impl<'a> Spec<'a> {
         status.insert("currentRevision".to_owned(), json!(current));
         status.insert("replicas".to_owned(), json!(live.len()));
         status.insert("updateRevision".to_owned(), json!(self.update));
-        for (field, count) in [("currentReplicas", of(current)), ("readyReplicas", ready), ("updatedReplicas", updated)] {
+        for (field, count) in [("currentReplicas", of(current)), ("readyReplicas", ready), ("updatedReplicas", updated)]
+        {
             if count > 0 {
                 status.insert(field.to_owned(), json!(count));
             }

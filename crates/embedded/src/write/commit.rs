@@ -6,7 +6,10 @@ use apimachinery::apply::{self, UpdateOptions};
 use apimachinery::status::{Cause, Status};
 use serde_json::Value;
 
-use super::{Face, Options, Outcome, Proposal, Propose, admit, allocate, cel, default, default_pod, metadata, prune, typed, validate};
+use super::{
+    Face, Options, Outcome, Proposal, Propose, admit, allocate, cel, default, default_pod, metadata, prune, typed,
+    validate,
+};
 use crate::resources::Resource;
 use crate::server::{Server, key};
 use crate::{collect, crd, object};

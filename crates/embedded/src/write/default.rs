@@ -32,6 +32,7 @@ pub(crate) fn fill(resource: &Resource, object: &mut Value) {
         "jobs.batch" => job(spec(object)),
         "namespaces" => namespace(object),
         "secrets" => secret(object),
+        "horizontalpodautoscalers.autoscaling" => autoscaler(spec(object)),
         crd::STORAGE => crd::default(object),
         "persistentvolumeclaims" => set(spec(object), "volumeMode", json!("Filesystem")),
         _ => {}
@@ -168,6 +169,12 @@ fn service(spec: &mut Map<String, Value>) {
             set(port, "targetPort", number);
         }
     }
+}
+
+fn autoscaler(spec: &mut Map<String, Value>) {
+    set(spec, "minReplicas", json!(1));
+    let target = json!({"type": "Utilization", "averageUtilization": 80});
+    set(spec, "metrics", json!([{"type": "Resource", "resource": {"name": "cpu", "target": target}}]));
 }
 
 /// `stringData` is written into `data` and never read back.

@@ -44,7 +44,9 @@ pub(super) fn admitted(spec: &mut Map<String, Value>) {
             });
             if !tolerated {
                 let seconds = 300;
-                list.push(json!({"key": key, "operator": "Exists", "effect": "NoExecute", "tolerationSeconds": seconds}));
+                list.push(
+                    json!({"key": key, "operator": "Exists", "effect": "NoExecute", "tolerationSeconds": seconds}),
+                );
             }
         }
     }

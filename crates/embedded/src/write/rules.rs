@@ -57,7 +57,8 @@ pub(super) fn quantities(resource: &Resource, object: &Value) -> Result<(), Stat
         }
         _ => None,
     };
-    let containers = ["containers", "initContainers"].into_iter().flat_map(|list| items(spec.and_then(|it| it.get(list))));
+    let containers =
+        ["containers", "initContainers"].into_iter().flat_map(|list| items(spec.and_then(|it| it.get(list))));
     for container in containers {
         for part in ["limits", "requests"] {
             let all = container.pointer(&format!("/resources/{part}")).and_then(Value::as_object).into_iter().flatten();

@@ -194,9 +194,8 @@ fn service_address(resource: &Resource, current: &Value, object: &Value) -> Opti
     let address = |service: &Value| object::text(service, "/spec/clusterIP").to_owned();
     let (before, after) = (address(current), address(object));
     let is_fixed = resource.storage == "services" && !before.is_empty() && !after.is_empty();
-    (is_fixed && before != after).then(|| {
-        Cause::invalid("spec.clusterIPs[0]", &json!([after]), "may not change once set")
-    })
+    (is_fixed && before != after)
+        .then(|| Cause::invalid("spec.clusterIPs[0]", &json!([after]), "may not change once set"))
 }
 
 /// A workload that does not select its own pods would create them forever.

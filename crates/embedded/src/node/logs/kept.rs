@@ -194,7 +194,8 @@ impl Files {
         loop {
             let chunk = self.chunk(position).unwrap_or_default();
             let whole = chunk.iter().rposition(|byte| *byte == b'\n').map_or(0, |end| end + 1);
-            let lines: Vec<Line> = chunk[..whole].split_inclusive(|byte| *byte == b'\n').filter_map(Line::decode).collect();
+            let lines: Vec<Line> =
+                chunk[..whole].split_inclusive(|byte| *byte == b'\n').filter_map(Line::decode).collect();
             position.at += whole as u64;
             if whole > 0 || position.file >= self.current {
                 return (lines, position);

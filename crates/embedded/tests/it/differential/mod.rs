@@ -15,7 +15,20 @@ use rstest::rstest;
 use script::Step;
 use serde_json::Value;
 
-const TOPICS: &[&str] = &["apply", "custom", "defaults", "deletion", "events", "lists", "patches", "tables", "validation", "watches", "workloads", "writes"];
+const TOPICS: &[&str] = &[
+    "apply",
+    "custom",
+    "defaults",
+    "deletion",
+    "events",
+    "lists",
+    "patches",
+    "tables",
+    "validation",
+    "watches",
+    "workloads",
+    "writes",
+];
 
 #[rstest]
 #[case::apply("apply")]
@@ -117,14 +130,15 @@ fn compare(topic: &str, steps: &[Step], recorded: &[Answer], answers: &[Answer])
             open.insert(step.does.clone(), found.keys().cloned().collect());
         }
         let known = known(topic).remove(&step.does).unwrap_or_default();
-        let lines: Vec<String> = found
-            .iter()
-            .filter(|(place, _)| !known.contains(*place))
-            .map(|(place, line)| format!("{place}: {line}"))
-            .chain(known.iter().filter(|place| !found.contains_key(*place)).map(|place| {
-                format!("{place}: differs no more: take it out of tests/differential/open/{topic}.json")
-            }))
-            .collect();
+        let lines: Vec<String> =
+            found
+                .iter()
+                .filter(|(place, _)| !known.contains(*place))
+                .map(|(place, line)| format!("{place}: {line}"))
+                .chain(known.iter().filter(|place| !found.contains_key(*place)).map(|place| {
+                    format!("{place}: differs no more: take it out of tests/differential/open/{topic}.json")
+                }))
+                .collect();
         if !lines.is_empty() {
             report += &format!("\n{topic}: {}:\n    {}", step.does, lines.join("\n    "));
         }
@@ -153,9 +167,8 @@ fn differences_of(step: &Step, expected: &Answer, answer: &Answer) -> BTreeMap<S
         found.insert("warnings".to_owned(), format!("{:?} are {:?}", expected.warnings, answer.warnings));
     }
     differences("", &expected.body, &answer.body, &mut found);
-    let is_except = |place: &str| {
-        step.except.keys().any(|pointer| place == pointer || place.starts_with(&format!("{pointer}/")))
-    };
+    let is_except =
+        |place: &str| step.except.keys().any(|pointer| place == pointer || place.starts_with(&format!("{pointer}/")));
     found.retain(|place, _| !is_except(place));
     found
 }

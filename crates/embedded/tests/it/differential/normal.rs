@@ -124,7 +124,8 @@ impl Normal {
     fn managers(&mut self, value: &Value) -> Value {
         let mut entries: Vec<Value> = value.as_array().into_iter().flatten().map(|entry| self.walk(entry)).collect();
         entries.sort_by_key(|entry| {
-            ["operation", "manager", "subresource", "apiVersion"].map(|field| entry[field].as_str().unwrap_or_default().to_owned())
+            ["operation", "manager", "subresource", "apiVersion"]
+                .map(|field| entry[field].as_str().unwrap_or_default().to_owned())
         });
         Value::Array(entries)
     }
@@ -145,7 +146,15 @@ impl Normal {
 
     /// Ages and addresses in cells; descriptions of columns are prose.
     fn table(&mut self, members: &Map<String, Value>) -> Value {
-        let mut table = Value::Object(self.members(&members.iter().filter(|(name, _)| *name != "columnDefinitions").map(|(n, v)| (n.clone(), v.clone())).collect()));
+        let mut table = Value::Object(
+            self.members(
+                &members
+                    .iter()
+                    .filter(|(name, _)| *name != "columnDefinitions")
+                    .map(|(n, v)| (n.clone(), v.clone()))
+                    .collect(),
+            ),
+        );
         let mut columns = members["columnDefinitions"].clone();
         for column in columns.as_array_mut().into_iter().flatten() {
             column.as_object_mut().unwrap().remove("description");
@@ -156,7 +165,9 @@ impl Normal {
                 .into_iter()
                 .flatten()
                 .enumerate()
-                .filter(|(_, column)| matches!(column["name"].as_str(), Some("Age" | "Last Seen" | "First Seen" | "Cluster-IP")))
+                .filter(|(_, column)| {
+                    matches!(column["name"].as_str(), Some("Age" | "Last Seen" | "First Seen" | "Cluster-IP"))
+                })
                 .map(|(index, _)| index)
                 .collect();
         }
