@@ -93,7 +93,7 @@ async fn a_reconcile_that_changes_nothing_sends_nothing() {
     let before = world.writes.load(Ordering::Relaxed);
     // A label on the Deployment that is not ours wakes the service; nothing differs, so ours is the only change.
     let mut deployment = (*world.server.get("deployments.apps", "default", "chat-engine").unwrap()).clone();
-    deployment["metadata"]["annotations"]["example.com/touched"] = json!("yes");
+    deployment["metadata"]["labels"]["example.com/touched"] = json!("yes");
     world.server.update("deployments.apps", deployment).unwrap();
     let mut seen = Vec::new();
     while let Ok(Ok(change)) = tokio::time::timeout(std::time::Duration::from_secs(1), changes.next()).await {
