@@ -136,7 +136,10 @@ impl Agent {
         let status = object::members(&mut node).entry("status").or_insert_with(|| json!({}));
         let info = object::members(status).entry("nodeInfo").or_insert_with(|| json!({}));
         for (field, value) in node_info() {
-            object::members(info).entry(field).or_insert_with(|| json!(value));
+            let slot = object::members(info).entry(field).or_insert_with(|| json!(""));
+            if *slot == "" {
+                *slot = json!(value);
+            }
         }
         let addresses = json!([{"type": "InternalIP", "address": HOST}, {"type": "Hostname", "address": name}]);
         object::members(status).entry("addresses").or_insert(addresses);
