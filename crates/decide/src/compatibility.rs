@@ -19,19 +19,17 @@ pub fn compatible<'a>(demand: &Demand, runtime: &'a Runtime) -> Result<Option<&'
     if runtime.disabled {
         return Err(Rejection::Disabled);
     }
-    let matching = match demand.model.known() {
-        Some(model) => matching_entries(model, runtime)?,
-        None => Vec::new(),
-    };
-    if let Some(model) = demand.model.known() {
+    // A service's own engine says nothing of models: what it runs is its own affair (Story 8).
+    let model = demand.model.known().filter(|_| !runtime.is_own());
+    let matching = model.map(|model| matching_entries(model, runtime)).transpose()?.unwrap_or_default();
+    if let Some(model) = model {
         size_in_range(demand, model, runtime)?;
     }
     protocol_spoken(demand, runtime)?;
     let named = demand.runtime.is_some();
     let usable = matching.into_iter().filter(|entry| named || entry.auto_select);
-    let best = usable.min_by_key(|entry| entry_order(entry));
-    match best {
-        None if demand.model.known().is_some() => Err(Rejection::AutoSelectDisabled),
+    match usable.min_by_key(|entry| entry_order(entry)) {
+        None if model.is_some() => Err(Rejection::AutoSelectDisabled),
         best => Ok(best),
     }
 }

@@ -1,7 +1,11 @@
 //! Tables of the acceptance rows; the fleet is the demo's: 8×H100-80G, 8×A100-40G, 4×L40S.
 
+mod choice;
+mod help;
 mod names;
+mod properties;
 mod sizes_of_requests;
+mod upstream;
 mod world;
 
 use std::collections::BTreeMap;

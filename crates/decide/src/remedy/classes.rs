@@ -158,7 +158,7 @@ fn requirements(case: &Case<'_>, layer: &Layer) -> Vec<Change> {
             lift::each_requirement(demand, supply, layer, |required| lift::require(required, &without));
         })?;
         let class = case.supply.class(chosen_classes(&outcome).first()?)?;
-        Some(Change::Require { layer: layer.clone(), requirement: lowered(without, &stated, class) })
+        Some(Change::Require { layer: layer.clone(), requirement: lowered(without, class) })
     });
     lowered.collect()
 }
@@ -169,8 +169,10 @@ fn dropped(stated: &Capabilities) -> Vec<Requirement> {
     all.extend(stated.memory.map(|_| Requirement::Memory(None)));
     all.extend(stated.max_memory.map(|_| Requirement::MaxMemory(None)));
     all.extend(stated.compute.as_ref().map(|_| Requirement::Compute(None)));
+    // One feature at a time; all of them only after that.
+    all.extend(stated.features.iter().map(|feature| Requirement::Features(vec![feature.clone()])));
     let features: Vec<String> = stated.features.iter().cloned().collect();
-    all.extend((!features.is_empty()).then_some(Requirement::Features(features)));
+    all.extend((features.len() > 1).then_some(Requirement::Features(features)));
     all.extend(stated.bandwidth.map(|_| Requirement::Bandwidth(None)));
     let stated = stated.performance.by_precision().into_iter().filter(|(_, tflops)| tflops.is_some());
     all.extend(stated.map(|(precision, _)| Requirement::Performance { precision, tflops: None }));
@@ -178,13 +180,14 @@ fn dropped(stated: &Capabilities) -> Vec<Requirement> {
 }
 
 /// The same, as low as `class` needs it.
-fn lowered(dropped: Requirement, stated: &Capabilities, class: &Class) -> Requirement {
+fn lowered(dropped: Requirement, class: &Class) -> Requirement {
     match dropped {
         Requirement::Memory(_) => Requirement::Memory(class.memory),
         Requirement::MaxMemory(_) => Requirement::MaxMemory(class.memory),
         Requirement::Compute(_) => Requirement::Compute(class.compute.as_ref().map(ToString::to_string)),
-        Requirement::Features(_) => {
-            Requirement::Features(stated.features.difference(&class.features).cloned().collect())
+        Requirement::Features(dropped) => {
+            let needless = dropped.into_iter().filter(|feature| !class.features.contains(feature));
+            Requirement::Features(needless.collect())
         }
         Requirement::Bandwidth(_) => Requirement::Bandwidth(class.bandwidth),
         Requirement::Performance { precision, .. } => {
