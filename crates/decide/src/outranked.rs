@@ -39,6 +39,8 @@ pub enum RuntimeStep {
         own: Option<String>,
         winner: Option<String>,
     },
+    /// The selected one carries the model's name.
+    Stranger,
     Name,
     /// It would come first, but the service keeps what it has.
     Kept,
@@ -114,6 +116,7 @@ impl fmt::Display for RuntimeStep {
                 write!(f, "created {own}, the selected one {winner}")
             }
             Self::Older { .. } => f.write_str("not created yet, the selected one is"),
+            Self::Stranger => f.write_str("the selected one carries the model's name"),
             Self::Name => f.write_str("equal in everything but the name, which comes later"),
             Self::Kept => f.write_str("would come first; the service keeps its choice"),
             Self::Recorded(told) => f.write_str(&told.message),

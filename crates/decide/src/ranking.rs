@@ -325,6 +325,9 @@ pub fn runtime_step(loser: &RuntimeOrder<'_>, winner: &RuntimeOrder<'_>) -> Runt
             winner: winner.newest.0.map(str::to_owned),
         };
     }
+    if loser.stranger != winner.stranger {
+        return RuntimeStep::Stranger;
+    }
     RuntimeStep::Name
 }
 
