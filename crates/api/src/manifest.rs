@@ -46,14 +46,26 @@ impl fmt::Display for ManifestError {
 /// # Errors
 /// The first document that is not YAML, or is no Kubernetes object.
 pub fn read(source_name: &str, text: &str) -> Result<Vec<Document>, ManifestError> {
+    read_each(source_name, text).into_iter().try_fold(Vec::new(), |mut documents, read| {
+        documents.extend(read?);
+        Ok(documents)
+    })
+}
+
+/// Reads every document of `text` by itself, so that one that is broken does not take the others with it. Empty
+/// documents hold no resource, a `List` holds several.
+#[must_use]
+pub fn read_each(source_name: &str, text: &str) -> Vec<Result<Vec<Document>, ManifestError>> {
     let text = normalised(text);
-    let mut documents = Vec::new();
-    for (index, chunk) in split(&text).into_iter().enumerate() {
+    let read = |(index, chunk): (usize, Chunk)| {
         let place = Place { source: source_name, index: index + 1, first_line: chunk.first_line };
-        let Some(value) = place.parse(&chunk.text)? else { continue };
-        place.flatten(value, &mut documents)?;
-    }
-    Ok(documents)
+        let mut documents = Vec::new();
+        if let Some(value) = place.parse(&chunk.text)? {
+            place.flatten(value, &mut documents)?;
+        }
+        Ok(documents)
+    };
+    split(&text).into_iter().enumerate().map(read).collect()
 }
 
 impl Document {

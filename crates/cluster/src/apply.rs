@@ -57,11 +57,11 @@ pub struct Convergence {
 /// The one writer of objects.
 #[derive(Clone)]
 pub struct Applier {
-    client: Client,
-    stores: Stores,
+    pub(crate) client: Client,
+    pub(crate) stores: Stores,
     /// Every kind that is ever made; pruning looks through these.
     makes: &'static [Kind],
-    manager: &'static str,
+    pub(crate) manager: &'static str,
 }
 
 // === impl Convergence ===
@@ -139,7 +139,7 @@ impl Applier {
         Ok(if live.is_some() { Outcome::Updated } else { Outcome::Created })
     }
 
-    async fn delete(&self, doomed: &Doomed) -> Result<(), Error> {
+    pub(crate) async fn delete(&self, doomed: &Doomed) -> Result<(), Error> {
         let preconditions =
             Preconditions { uid: Some(doomed.uid.clone()), resource_version: Some(doomed.resource_version.clone()) };
         let params = DeleteParams::background().preconditions(preconditions);

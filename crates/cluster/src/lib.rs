@@ -19,6 +19,7 @@ pub mod prune;
 pub mod queue;
 pub mod status;
 pub mod stores;
+pub mod unowned;
 pub mod watch;
 
 pub use apply::{Applier, Outcome};

@@ -14,7 +14,7 @@ use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use crate::Kind;
-use crate::stores::{Change, Stores};
+use crate::stores::{Change, Key, Stores};
 
 /// Changes that wait for the reader; a slow reader slows the watches down, nothing is lost.
 const BUFFER: usize = 256;
@@ -47,12 +47,24 @@ impl Watches {
 
     /// Starts the watch of `kind` unless it runs. Returns whether it was started.
     pub fn start(&mut self, kind: Kind) -> bool {
+        let api = kube::Api::all_with(self.client.clone(), &kind.api_resource());
+        self.spawn(kind, api, watcher::Config::default())
+    }
+
+    /// Starts the watch of one object of a namespaced `kind` unless it runs: of kinds that a cluster has very many of,
+    /// or that hold what is not ours to read. Returns whether it was started.
+    pub fn start_one(&mut self, kind: Kind, key: &Key) -> bool {
+        let api = kind.api(self.client.clone(), &key.namespace);
+        self.spawn(kind, api, watcher::Config::default().fields(&format!("metadata.name={}", key.name)))
+    }
+
+    fn spawn(&mut self, kind: Kind, api: kube::Api<DynamicObject>, config: watcher::Config) -> bool {
         if self.running.contains_key(&kind) {
             return false;
         }
         let stop = self.stop.child_token();
         self.running.insert(kind, Running { since: Instant::now(), stop: stop.clone() });
-        tokio::spawn(feed(self.client.clone(), kind, self.stores.clone(), self.changes.clone(), stop));
+        tokio::spawn(feed(api, config, kind, self.stores.clone(), self.changes.clone(), stop));
         true
     }
 
@@ -83,9 +95,15 @@ impl Drop for Watches {
     }
 }
 
-async fn feed(client: Client, kind: Kind, stores: Stores, changes: mpsc::Sender<Change>, stop: CancellationToken) {
-    let api = kube::Api::<DynamicObject>::all_with(client, &kind.api_resource());
-    let mut events = pin!(watcher(api, watcher::Config::default()).default_backoff());
+async fn feed(
+    api: kube::Api<DynamicObject>,
+    config: watcher::Config,
+    kind: Kind,
+    stores: Stores,
+    changes: mpsc::Sender<Change>,
+    stop: CancellationToken,
+) {
+    let mut events = pin!(watcher(api, config).default_backoff());
     loop {
         let event = tokio::select! {
             biased;

@@ -87,7 +87,7 @@ fn class(index: usize) -> Result<Arc<Class>, Box<dyn std::error::Error>> {
         "resources": [{"name": "nvidia.com/gpu"}], "cost": {"perHour": format!("{}.5", 1 + index % 7)}}});
     let node = |n: usize| ClassNode {
         name: format!("node-{index}-{n}"),
-        labels: Some([("nvidia.com/gpu.product".to_owned(), product.clone())].into()),
+        labels: Some(std::collections::BTreeMap::from([("nvidia.com/gpu.product".to_owned(), product.clone())]).into()),
         schedulable: true,
         total: 8,
         free: 8,

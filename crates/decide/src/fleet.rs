@@ -4,7 +4,7 @@ use std::cell::OnceCell;
 use std::rc::Rc;
 
 use crate::eligibility::Case;
-use crate::inventory::Availability;
+use crate::inventory::{Availability, ClassNode};
 use crate::merge::placement;
 use crate::supply::{Class, Supply};
 
@@ -45,8 +45,8 @@ impl<'a> Fleet<'a> {
     fn placed(&self, case: &Case<'_>, class: &Class) -> Usable {
         let known = class.availability.as_ref()?;
         let placement = placement::merge(class, case.offer, case.component);
-        let fits = |labels: &Option<_>| labels.as_ref().is_none_or(|labels| placement.accepts(labels));
-        let nodes = known.nodes.iter().filter(|node| fits(&node.labels)).cloned().collect();
+        let fits = |node: &&ClassNode| node.labels.as_ref().is_none_or(|labels| placement.accepts(labels));
+        let nodes = known.nodes.iter().filter(fits).cloned().collect();
         let mut usable = Availability { nodes };
         for held in self.held.iter().filter(|held| held.class == class.name) {
             hold(&mut usable, held.per_node, held.pods);

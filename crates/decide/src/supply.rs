@@ -169,6 +169,8 @@ pub struct Class {
     pub performance: Performance,
     pub resources: Vec<ClassResource>,
     pub cost: Cost,
+    /// Made from node labels and not edited: it gives way on nodes whose product another class names.
+    pub yields: bool,
     /// `None`: nothing is known about nodes (a plan without a cluster snapshot).
     pub availability: Option<crate::inventory::Availability>,
 }

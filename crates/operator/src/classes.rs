@@ -1,81 +1,105 @@
-//! The status of accelerator classes: their nodes, and what is free of them. Written only when a number changes.
+//! The status of an accelerator class: its nodes, and what is free of them. Written only when a number changes.
 
 use cluster::conditions::render;
-use cluster::object::{generation, meta};
-use cluster::{Condition, Error};
-use decide::inventory::{Availability, NodeFacts};
+use cluster::object::generation;
+use cluster::{Condition, Error, Key};
+use decide::inventory::Numbers;
 use jiff::Timestamp;
-use serde::Deserialize as _;
 use serde_json::{Value, json};
 
-use crate::Operator;
+use crate::accounting::read;
 use crate::kinds::{CLASS, NODE, POD};
+use crate::{Operator, flavors};
+
+/// Names in `status.nodes`; the numbers count all. A status of 5,000 names would be sent with every Pod that moves.
+const MOST_NAMES: usize = 500;
 
 impl Operator {
-    /// Reads nodes and Pods once and tells every class what it has.
-    pub(crate) async fn reconcile_classes(&self) -> Result<(), Error> {
-        let values = |kind| self.stores.list(kind).iter().map(|object| (**object).clone()).collect::<Vec<Value>>();
-        let facts = decide::inventory::observe(&values(NODE), &values(POD));
-        for class in self.stores.list(CLASS) {
-            let (conditions, status) = think(&class, &facts, self.clock.now());
-            self.tell(CLASS, &class, &conditions, &status).await?;
+    /// Tells one class what it has. Numbers from incomplete lists would be wrong, and are not told.
+    pub(crate) async fn reconcile_class(&self, name: &str) -> Result<(), Error> {
+        if !self.accounts.complete(&[CLASS, NODE, POD]) {
+            return Ok(());
         }
-        Ok(())
+        let index = self.accounts.index();
+        let numbers = index.numbers_of(name);
+        let Some(class) = self.stores.get(CLASS, &Key::new("", name)) else {
+            self.metrics.forget_class(name);
+            return Ok(());
+        };
+        let now = self.clock.now();
+        let (conditions, status) = match read(&class) {
+            Ok(_) => {
+                self.metrics.count_class(name, numbers);
+                let nodes = index.node_names(name, MOST_NAMES).collect();
+                let mut conditions = conditions(name, numbers);
+                conditions.extend(flavors::condition(&self.stores, &class));
+                available(&class, Counted { nodes, numbers }, conditions, now)
+            }
+            Err(problem) => unreadable(&class, &problem, now),
+        };
+        self.tell(CLASS, &class, &conditions, &status).await
     }
 }
 
-/// Conditions and status of one class; a class that cannot be read says so.
-fn think(class: &Value, facts: &[NodeFacts], now: Timestamp) -> (Vec<Condition>, Value) {
-    match read(class) {
-        Ok(read) => available(class, &decide::inventory::availability(&read, facts), now),
-        Err(problem) => {
-            let conditions =
-                vec![Condition::new("Ready", false, "InvalidSpec", format!("the class cannot be read: {problem}"))];
-            let status =
-                json!({"conditions": render(&class["status"]["conditions"], &conditions, generation(class), now)});
-            (conditions, status)
-        }
-    }
+struct Counted<'a> {
+    nodes: Vec<&'a str>,
+    numbers: Numbers,
 }
 
-fn read(class: &Value) -> Result<decide::Class, String> {
-    let typed = api::ome::AcceleratorClass::deserialize(class).map_err(|error| error.to_string())?;
-    decide::Class::from_api(&typed, None).map_err(|error| error.to_string())
-}
-
-fn available(class: &Value, availability: &Availability, now: Timestamp) -> (Vec<Condition>, Value) {
-    let conditions = conditions(meta(class, "name"), availability);
-    let old = &class["status"];
-    let mut status = json!({
-        "nodes": availability.nodes.iter().map(|node| node.name.clone()).collect::<Vec<_>>(),
-        "availableNodes": availability.available_nodes(),
-        "totalAccelerators": availability.total(),
-        "availableAccelerators": availability.free(),
-        "conditions": render(&old["conditions"], &conditions, generation(class), now),
-    });
-    let mut before = old.clone();
-    let time = before.as_object_mut().and_then(|before| before.remove("lastUpdated"));
-    let same = ["nodes", "availableNodes", "totalAccelerators", "availableAccelerators", "conditions"]
-        .iter()
-        .all(|field| before[field] == status[field] || (before[field].is_null() && status[field] == json!([])));
-    status["lastUpdated"] = time.filter(|_| same).unwrap_or_else(|| cluster::clock::seconds(now).into());
+fn unreadable(class: &Value, problem: &str, now: Timestamp) -> (Vec<Condition>, Value) {
+    let message = format!("the class cannot be read: {problem}");
+    let conditions = vec![Condition::new("Ready", false, "InvalidSpec", message)];
+    let status = json!({"conditions": render(&class["status"]["conditions"], &conditions, generation(class), now)});
     (conditions, status)
 }
 
-fn conditions(name: &str, availability: &Availability) -> Vec<Condition> {
-    let (nodes, usable) = (availability.nodes.len(), availability.available_nodes());
-    let matched = match nodes {
+fn available(
+    class: &Value,
+    counted: Counted<'_>,
+    conditions: Vec<Condition>,
+    now: Timestamp,
+) -> (Vec<Condition>, Value) {
+    let old = &class["status"];
+    let numbers = counted.numbers;
+    let mut status = json!({
+        "nodes": counted.nodes,
+        "availableNodes": small(numbers.available_nodes as u64),
+        "totalAccelerators": small(numbers.total),
+        "availableAccelerators": small(numbers.free),
+        "conditions": render(&old["conditions"], &conditions, generation(class), now),
+    });
+    let same = ["nodes", "availableNodes", "totalAccelerators", "availableAccelerators", "conditions"]
+        .iter()
+        .all(|field| old[field] == status[field] || (old[field].is_null() && status[field] == json!([])));
+    let time = old["lastUpdated"].as_str().filter(|_| same).map(str::to_owned);
+    status["lastUpdated"] = time.unwrap_or_else(|| cluster::clock::seconds(now)).into();
+    (conditions, status)
+}
+
+/// The fields are `int32`.
+fn small(number: u64) -> i32 {
+    i32::try_from(number).unwrap_or(i32::MAX)
+}
+
+fn conditions(name: &str, numbers: Numbers) -> Vec<Condition> {
+    let matched = match numbers.nodes {
         0 => {
             Condition::new("NodesMatched", false, "NoMatchingNodes", format!("no node matches the discovery of {name}"))
         }
-        _ => Condition::new("NodesMatched", true, "NodesMatched", count(nodes, "matches", "match")),
+        nodes => {
+            Condition::new("NodesMatched", true, "NodesMatched", count(nodes, "matches", "match") + &listed(nodes))
+        }
     };
-    let ready = match (nodes, usable) {
+    let ready = match (numbers.nodes, numbers.available_nodes) {
         (0, _) => Condition::new("Ready", false, "NoMatchingNodes", matched.message.clone()),
         (_, 0) => Condition::new("Ready", false, "NoAvailableNodes", "every node of the class is unready or cordoned"),
-        _ => Condition::new("Ready", true, "Available", count(usable, "is available", "are available")),
+        (_, usable) => Condition::new("Ready", true, "Available", count(usable, "is available", "are available")),
     };
     vec![matched, ready]
+}
+
+fn listed(nodes: usize) -> String {
+    if nodes > MOST_NAMES { format!("; status.nodes lists the first {MOST_NAMES}") } else { String::new() }
 }
 
 fn count(nodes: usize, one: &str, many: &str) -> String {
@@ -85,33 +109,37 @@ fn count(nodes: usize, one: &str, many: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use decide::inventory::ClassNode;
 
-    fn availability(free: u32, schedulable: bool) -> Availability {
-        Availability { nodes: vec![ClassNode { name: "a".to_owned(), labels: None, schedulable, total: 8, free }] }
+    fn numbers(nodes: usize, available_nodes: usize, free: u64) -> Numbers {
+        Numbers { nodes, available_nodes, total: 8 * nodes as u64, free }
     }
 
-    fn at(second: i64) -> Timestamp {
-        Timestamp::from_second(second).unwrap()
+    fn status(class: &Value, numbers: Numbers, second: i64) -> Value {
+        let now = Timestamp::from_second(second).unwrap();
+        available(class, Counted { nodes: vec!["a"], numbers }, conditions("h100", numbers), now).1
     }
 
     // spec: ACC-30
     #[test]
     fn last_updated_moves_only_with_the_numbers() {
         let mut class = json!({"metadata": {"name": "h100", "generation": 1}});
-        class["status"] = available(&class, &availability(8, true), at(0)).1;
+        class["status"] = status(&class, numbers(1, 1, 8), 0);
         assert_eq!(class["status"]["availableAccelerators"], 8);
-        assert_eq!(available(&class, &availability(8, true), at(60)).1, class["status"]);
-        assert_eq!(available(&class, &availability(7, true), at(60)).1["lastUpdated"], "1970-01-01T00:01:00Z");
+        assert_eq!(status(&class, numbers(1, 1, 8), 60), class["status"]);
+        assert_eq!(status(&class, numbers(1, 1, 7), 60)["lastUpdated"], "1970-01-01T00:01:00Z");
     }
 
     #[test]
     fn why_a_class_is_not_ready() {
-        let reasons = |availability: &Availability| {
-            conditions("h100", availability).into_iter().map(|one| one.reason).collect::<Vec<_>>()
-        };
-        assert_eq!(reasons(&Availability::default()), ["NoMatchingNodes", "NoMatchingNodes"]);
-        assert_eq!(reasons(&availability(0, false)), ["NodesMatched", "NoAvailableNodes"]);
-        assert_eq!(reasons(&availability(0, true)), ["NodesMatched", "Available"]);
+        let reasons = |numbers| conditions("h100", numbers).into_iter().map(|one| one.reason).collect::<Vec<_>>();
+        assert_eq!(reasons(Numbers::default()), ["NoMatchingNodes", "NoMatchingNodes"]);
+        assert_eq!(reasons(numbers(1, 0, 0)), ["NodesMatched", "NoAvailableNodes"]);
+        assert_eq!(reasons(numbers(1, 1, 0)), ["NodesMatched", "Available"]);
+    }
+
+    #[test]
+    fn a_large_class_says_how_many_nodes_it_names() {
+        let matched = &conditions("h100", numbers(5000, 5000, 40_000))[0];
+        assert_eq!(matched.message, "5000 nodes match; status.nodes lists the first 500");
     }
 }

@@ -38,6 +38,14 @@ pub const POD: Kind = Kind::namespaced("", "v1", "Pod", "pods");
 /// Node.
 pub const NODE: Kind = Kind::cluster("", "v1", "Node", "nodes");
 
+/// ConfigMap; only the base set is watched.
+pub const CONFIG_MAP: Kind = Kind::namespaced("", "v1", "ConfigMap", "configmaps");
+/// Kueue's ResourceFlavor, the preferred version first; one of them is watched.
+pub const FLAVORS: [Kind; 2] = [
+    Kind::cluster("kueue.x-k8s.io", "v1beta2", "ResourceFlavor", "resourceflavors"),
+    Kind::cluster("kueue.x-k8s.io", "v1beta1", "ResourceFlavor", "resourceflavors"),
+];
+
 /// Served by every cluster: watched from the start.
 pub const BUILTIN: &[Kind] = &[DEPLOYMENT, SERVICE, AUTOSCALER, POD, NODE];
 

@@ -5,10 +5,15 @@
 //! decides by itself what should exist, never waits, and sends nothing when nothing is different. Kinds that the
 //! cluster does not serve are watched as soon as it does; only the services that need them wait.
 
+mod accounting;
+mod base_set;
 pub mod choice;
 mod classes;
 pub mod decision;
+mod discovery;
+mod flavors;
 pub mod kinds;
+pub mod metrics;
 mod offer;
 pub mod ome_status;
 pub mod readiness;
@@ -24,12 +29,17 @@ pub mod wake;
 use std::sync::Arc;
 
 use cluster::{Clock, SystemClock};
+use serde_json::Value;
 
+pub use metrics::Metrics;
 pub use run::{Operator, run};
 pub use seat::Seat;
 
 /// The field manager of every write.
 pub const MANAGER: &str = "ostler-operator";
+
+/// Where the operator runs unless told otherwise (seed 000).
+pub const NAMESPACE: &str = "ome-system";
 
 /// How the operator runs.
 #[derive(Clone)]
@@ -40,10 +50,26 @@ pub struct Options {
     pub clock: Arc<dyn Clock>,
     /// Several replicas run: only the one that wins the election works. `None`: this is the only one.
     pub seat: Option<Seat>,
+    /// Whether classes are made from the labels of nodes.
+    pub discovery: bool,
+    /// The operator's own namespace: the base set of classes is read there.
+    pub namespace: String,
+    /// Shipped AcceleratorClasses: facts for discovery. They are not applied here.
+    pub known_classes: Vec<Value>,
+    /// What is counted.
+    pub metrics: Arc<Metrics>,
 }
 
 impl Default for Options {
     fn default() -> Options {
-        Options { accelerator_aware: true, clock: Arc::new(SystemClock), seat: None }
+        Options {
+            accelerator_aware: true,
+            clock: Arc::new(SystemClock),
+            seat: None,
+            discovery: true,
+            namespace: NAMESPACE.to_owned(),
+            known_classes: Vec::new(),
+            metrics: Arc::default(),
+        }
     }
 }

@@ -108,10 +108,8 @@ impl Operator {
     }
 
     fn read_offer(&self) -> Offer {
-        let all = |kind: Kind| self.stores.list(kind).iter().map(|object| (**object).clone()).collect();
         let snapshot = Snapshot {
-            nodes: all(NODE),
-            pods: all(POD),
+            inventory: self.accounts.index(),
             accelerator_aware: self.accelerator_aware,
             ..Snapshot::default()
         };
@@ -130,7 +128,11 @@ impl Operator {
     pub(crate) fn not_read(&self) -> Vec<String> {
         let builtin = BUILTIN.iter().filter(|kind| [NODE, POD].contains(kind)).copied();
         let defined = OFFERED.into_iter().filter(|kind| served(&self.stores, *kind));
-        let unread = builtin.chain(defined).filter(|kind| !self.stores.synced(*kind));
+        // The inventory may still be taking in what the stores hold already.
+        let counted = |kind: Kind| {
+            !self.accelerator_aware || ![NODE, POD, CLASS].contains(&kind) || self.accounts.complete(&[kind])
+        };
+        let unread = builtin.chain(defined).filter(|kind| !(self.stores.synced(*kind) && counted(*kind)));
         unread.map(|kind| kind.resource()).collect()
     }
 

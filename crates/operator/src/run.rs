@@ -3,20 +3,23 @@
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use cluster::conditions::Transition;
 use cluster::events::Recorder;
 use cluster::neighbours::{DEFINITIONS, served};
 use cluster::status::StatusWriter;
-use cluster::{Applier, Change, Clock, Condition, Error, Kind, Queue, Stores, Watches};
+use cluster::{Applier, Change, Clock, Condition, Error, Key, Kind, Queue, Stores, Watches};
 use kube::Client;
 use serde_json::Value;
 use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 
-use crate::kinds::{BUILTIN, CLASS, DEFINED, MADE, OURS};
+use crate::accounting::{self, Accounts};
+use crate::kinds::{BUILTIN, CONFIG_MAP, DEFINED, FLAVORS, MADE, OURS};
+use crate::metrics::Metrics;
 use crate::offer::{LeftOut, OFFERED, Offer};
 use crate::report::Report;
 use crate::wake::{self, Item};
-use crate::{MANAGER, Options};
+use crate::{MANAGER, Options, base_set};
 
 /// Name under which events are reported.
 const CONTROLLER: &str = "ostler.io/operator";
@@ -32,6 +35,13 @@ pub struct Operator {
     pub(crate) events: Recorder,
     pub(crate) offer: Mutex<Option<Arc<Offer>>>,
     pub(crate) left_out: Mutex<Vec<LeftOut>>,
+    pub(crate) accounts: Accounts,
+    pub(crate) discovery: bool,
+    pub(crate) known: Vec<(decide::Class, Value)>,
+    pub(crate) namespace: String,
+    pub(crate) metrics: Arc<Metrics>,
+    /// What was last said about the base set: the ConfigMap's UID and the problems.
+    pub(crate) told: Mutex<Option<(String, Vec<String>)>>,
     statuses: StatusWriter,
 }
 
@@ -56,6 +66,9 @@ async fn operate(client: Client, options: &Options, stop: CancellationToken) -> 
     watches.start(DEFINITIONS);
     for kind in BUILTIN {
         watches.start(*kind);
+    }
+    if options.accelerator_aware {
+        watches.start_one(CONFIG_MAP, &Key::new(&options.namespace, base_set::NAME));
     }
     let operator = Operator::new(client, stores, options);
     let mut queue = Queue::default();
@@ -82,6 +95,12 @@ impl Operator {
             accelerator_aware: options.accelerator_aware,
             offer: Mutex::default(),
             left_out: Mutex::default(),
+            accounts: Accounts::default(),
+            discovery: options.discovery,
+            known: accounting::known(&options.known_classes),
+            namespace: options.namespace.clone(),
+            metrics: Arc::clone(&options.metrics),
+            told: Mutex::default(),
             stores,
         }
     }
@@ -101,14 +120,29 @@ impl Operator {
             Change::Synced(DEFINITIONS) => self.name_missing(),
             Change::Synced(kind) => self.appeared(*kind, queue),
             Change::Object { kind: DEFINITIONS, .. } => self.follow_definitions(watches, queue),
-            Change::Object { .. } => wake::items(&self.stores, change).into_iter().for_each(|item| queue.add(item)),
+            Change::Object { kind, .. } => {
+                self.account(*kind, change, queue);
+                wake::items(&self.stores, change).into_iter().for_each(|item| queue.add(item));
+            }
         }
+    }
+
+    /// With the gate off nothing is done about classes.
+    fn account(&self, kind: Kind, change: &Change, queue: &mut Queue<Item>) {
+        if !self.accelerator_aware {
+            return;
+        }
+        let mut asked = self.accounts.take(change);
+        if FLAVORS.contains(&kind) {
+            asked.extend(self.linked_classes());
+        }
+        asked.into_iter().for_each(|item| queue.add(item));
     }
 
     /// A kind can be used from now on: services that waited for it go on.
     fn appeared(&self, kind: Kind, queue: &mut Queue<Item>) {
-        if kind == CLASS {
-            queue.add(Item::Classes);
+        if self.accelerator_aware {
+            self.accounts.completed(kind).into_iter().for_each(|item| queue.add(item));
         }
         if MADE.contains(&kind) || OFFERED.contains(&kind) || BUILTIN.contains(&kind) {
             wake::all_services(&self.stores).into_iter().for_each(|item| queue.add(item));
@@ -136,10 +170,33 @@ impl Operator {
             } else if watches.runs(*kind) {
                 tracing::warn!("{} is no longer served; what needs it waits", kind.resource());
                 self.forget_offer();
+                self.accounts.ended(*kind);
                 for gone in watches.end(*kind) {
-                    wake::items(&self.stores, &gone).into_iter().for_each(|item| queue.add(item));
+                    self.take(&gone, watches, queue);
                 }
             }
+        }
+        if self.accelerator_aware {
+            self.follow_flavors(watches, queue);
+        }
+    }
+
+    /// Of the versions of Kueue's flavors the preferred one that is served. Flavors that go with their definition were
+    /// deleted by nobody: what was made from them stays.
+    fn follow_flavors(&self, watches: &mut Watches, queue: &mut Queue<Item>) {
+        let preferred = FLAVORS.into_iter().find(|kind| served(&self.stores, *kind));
+        let mut changed = false;
+        for kind in FLAVORS {
+            if Some(kind) == preferred {
+                changed |= watches.start(kind);
+            } else if watches.runs(kind) {
+                drop(watches.end(kind));
+                self.accounts.ended(kind);
+                changed = true;
+            }
+        }
+        if changed {
+            self.linked_classes().into_iter().for_each(|item| queue.add(item));
         }
     }
 
@@ -165,7 +222,10 @@ impl Operator {
 
     async fn visit(&self, item: Item, queue: &mut Queue<Item>) {
         let result = match &item {
-            Item::Classes => self.reconcile_classes().await,
+            Item::Class(name) => self.reconcile_class(name).await,
+            Item::Discovery => self.reconcile_discovery().await,
+            Item::BaseSet => self.reconcile_base_set().await,
+            Item::Flavors => self.reconcile_flavors().await,
             Item::Offer => self.tell_left_out().await,
             Item::Service(kind, key) => self.reconcile_service(*kind, key).await,
         };
@@ -198,11 +258,16 @@ impl Operator {
             return Ok(());
         }
         for transition in report.events(object) {
-            if let Err(error) = self.events.publish(object, "Reconcile", &transition).await {
-                tracing::warn!(error = %chain(&error), "event was lost");
-            }
+            self.announce(object, &transition).await;
         }
         Ok(())
+    }
+
+    /// One event; news that get lost stop nothing.
+    pub(crate) async fn announce(&self, object: &Value, transition: &Transition) {
+        if let Err(error) = self.events.publish(object, "Reconcile", transition).await {
+            tracing::warn!(error = %chain(&error), "event was lost");
+        }
     }
 }
 

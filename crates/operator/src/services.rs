@@ -1,6 +1,7 @@
 //! Services of both kinds: read, think, act, tell.
 
 use std::sync::Arc;
+use std::time::Instant;
 
 use cluster::apply::Convergence;
 use cluster::object::terminating;
@@ -62,8 +63,11 @@ impl Operator {
             return choice::choose(&Snapshot::default(), service, &read).map_err(|error| error.to_string());
         }
         let offer = self.offer();
+        let began = Instant::now();
         let choice = choice::choose(&offer.snapshot, service, &read);
+        let took = began.elapsed();
         let mut choice = choice.map_err(|error| error.to_string())?;
+        self.metrics.count_decision(choice.plan["reason"].as_str().unwrap_or_default(), took);
         offer.account(service, &mut choice.plan);
         Ok(choice)
     }

@@ -1,4 +1,4 @@
-//! Which reconcile a change asks for; pure. A heartbeat asks for none.
+//! Which services a change asks for; pure. A heartbeat asks for none. Work on classes is asked for by `accounting`.
 
 use cluster::object::{controller, meta};
 use cluster::{Change, Key, Kind, Stores};
@@ -9,8 +9,14 @@ use crate::kinds::{CLASS, CLUSTER_MODEL, CLUSTER_RUNTIME, MODEL, NODE, OME_SERVI
 /// One thing to reconcile.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Item {
-    /// The status of every accelerator class.
-    Classes,
+    /// The status of one accelerator class.
+    Class(String),
+    /// Classes from the labels of nodes.
+    Discovery,
+    /// Classes from the base-set ConfigMap.
+    BaseSet,
+    /// Kueue's flavors and classes.
+    Flavors,
     /// News of objects that cannot be read.
     Offer,
     /// One service of either kind.
@@ -29,8 +35,8 @@ pub fn items(stores: &Stores, change: &Change) -> Vec<Item> {
     match *kind {
         OME_SERVICE | ROLES_SERVICE => service(stores, *kind, key, old, new),
         POD => pod(old, new),
-        NODE if differ(old, new, node_facts) => [vec![Item::Classes], services(stores, |_| true)].concat(),
-        CLASS if differ(old, new, written) => [vec![Item::Classes, Item::Offer], services(stores, |_| true)].concat(),
+        NODE if differ(old, new, node_facts) => services(stores, |_| true),
+        CLASS if differ(old, new, written) => [vec![Item::Offer], services(stores, |_| true)].concat(),
         CLASS if freed(old, new) => services(stores, waiting),
         RUNTIME | CLUSTER_RUNTIME | MODEL | CLUSTER_MODEL if differ(old, new, written) => {
             [vec![Item::Offer], services(stores, |_| true)].concat()
@@ -74,17 +80,15 @@ fn service(stores: &Stores, kind: Kind, key: &Key, old: Option<&Value>, new: Opt
     }
 }
 
-/// A Pod that begins or ends to occupy a node moves the classes; any change of it may move its service.
+/// Any change of a Pod may move its service.
 fn pod(old: Option<&Value>, new: Option<&Value>) -> Vec<Item> {
-    let moved = differ(old, new, occupies).then_some(Item::Classes);
-    let object = new.or(old);
-    let named = object.and_then(|pod| {
+    let named = new.or(old).and_then(|pod| {
         POD_LABELS.iter().find_map(|(label, kind)| {
             let name = pod["metadata"]["labels"][label].as_str()?;
             Some(Item::Service(*kind, Key::new(meta(pod, "namespace"), name)))
         })
     });
-    moved.into_iter().chain(named).collect()
+    named.into_iter().collect()
 }
 
 /// The service that controls `object`, if one does.
@@ -111,12 +115,12 @@ pub fn waiting(service: &Value) -> bool {
     cluster::conditions::find(&service["status"]["conditions"], "Ready").is_none_or(|ready| ready["status"] != "True")
 }
 
-fn differ<T: PartialEq>(old: Option<&Value>, new: Option<&Value>, facts: impl Fn(&Value) -> T) -> bool {
+pub(crate) fn differ<T: PartialEq>(old: Option<&Value>, new: Option<&Value>, facts: impl Fn(&Value) -> T) -> bool {
     old.map(&facts) != new.map(&facts)
 }
 
 /// What a person writes: everything but status and bookkeeping.
-fn written(object: &Value) -> [Value; 5] {
+pub(crate) fn written(object: &Value) -> [Value; 5] {
     let metadata = &object["metadata"];
     ["uid", "labels", "annotations", "deletionTimestamp"]
         .map(|name| metadata[name].clone())
@@ -135,7 +139,7 @@ fn freed(old: Option<&Value>, new: Option<&Value>) -> bool {
 }
 
 /// Everything of a node that the inventory reads; the kubelet's heartbeat is not among it.
-fn node_facts(node: &Value) -> [Value; 5] {
+pub(crate) fn node_facts(node: &Value) -> [Value; 5] {
     let ready = cluster::conditions::find(&node["status"]["conditions"], "Ready").map(|ready| ready["status"].clone());
     [
         node["metadata"]["labels"].clone(),
@@ -181,9 +185,9 @@ mod tests {
         items
             .iter()
             .map(|item| match item {
-                Item::Classes => name("classes"),
                 Item::Offer => name("offer"),
                 Item::Service(_, key) => key.name.as_str(),
+                _ => name("class"),
             })
             .collect()
     }
@@ -198,17 +202,14 @@ mod tests {
         let beat = change(NODE, node(json!({"gpu": "a"}), "1"), node(json!({"gpu": "a"}), "2"));
         assert!(items(&stores(), &beat).is_empty());
         let label = change(NODE, node(json!({"gpu": "a"}), "1"), node(json!({"gpu": "b"}), "2"));
-        assert_eq!(names(&items(&stores(), &label)), ["classes", "done", "waits"]);
+        assert_eq!(names(&items(&stores(), &label)), ["done", "waits"]);
     }
 
     #[test]
     fn capacity_wakes_those_that_wait_and_content_wakes_all() {
         let class = |free: i64, spec: &str| json!({"metadata": {"name": "h100"}, "spec": {"vendor": spec}, "status": {"availableAccelerators": free}});
         assert_eq!(names(&items(&stores(), &change(CLASS, class(1, "a"), class(2, "a")))), ["waits"]);
-        assert_eq!(
-            names(&items(&stores(), &change(CLASS, class(1, "a"), class(1, "b")))),
-            ["classes", "offer", "done", "waits"]
-        );
+        assert_eq!(names(&items(&stores(), &change(CLASS, class(1, "a"), class(1, "b")))), ["offer", "done", "waits"]);
         // What is taken concerns nobody who waits.
         assert!(items(&stores(), &change(CLASS, class(2, "a"), class(1, "a"))).is_empty());
         let runtime = |spec: &str| json!({"metadata": {"name": "r"}, "spec": {"image": spec}});
@@ -258,7 +259,7 @@ mod tests {
         );
         assert_eq!(
             names(&items(&stores(), &change(POD, pod(json!("x"), "Running"), pod(json!("x"), "Failed")))),
-            ["classes", "done"]
+            ["done"]
         );
         let owned = json!({"metadata": {"namespace": "n", "name": "d", "ownerReferences":
             [{"controller": true, "apiVersion": "fusioninfer.io/v1alpha1", "kind": "InferenceService", "name": "r"}]}});

@@ -5,6 +5,7 @@ mod list;
 
 use anyhow::Result;
 use api::manifest::{self, Document};
+use serde_json::Value;
 
 pub(crate) use find::find;
 pub(crate) use list::tables;
@@ -74,6 +75,12 @@ impl Kind {
                 Self::Models => "ClusterBaseModel",
             }
     }
+}
+
+/// The shipped accelerator classes: what is known of products that nodes name.
+pub(crate) fn classes() -> Result<Vec<Value>> {
+    let classes = documents()?.into_iter().filter(|document| document.kind() == "AcceleratorClass");
+    Ok(classes.map(|document| document.value).collect())
 }
 
 #[cfg(test)]

@@ -16,10 +16,11 @@ use tokio_util::sync::CancellationToken;
 
 use crate::runner::SimulatedRunner;
 
-/// Where the two servers listen; bound before anything starts, so that a busy port ends nothing half-way.
+/// Where the servers listen; bound before anything starts, so that a busy port ends nothing half-way.
 pub(crate) struct Listeners {
     pub api: std::net::TcpListener,
     pub gateway: std::net::TcpListener,
+    pub metrics: std::net::TcpListener,
 }
 
 /// The running parts.
@@ -29,6 +30,7 @@ pub(crate) struct Machine {
     pub client: Client,
     pub api: SocketAddr,
     pub gateway: SocketAddr,
+    pub metrics: SocketAddr,
     stop: CancellationToken,
 }
 
@@ -51,6 +53,8 @@ impl Machine {
         install(&server)?;
 
         let (api, gateway) = (listeners.api.local_addr()?, listeners.gateway.local_addr()?);
+        let metrics = listeners.metrics.local_addr()?;
+        let options = operator::Options { known_classes: crate::catalog::classes()?, ..options };
         let credentials = Credentials::generate()?;
         let text = serve::kubeconfig(&credentials, &format!("https://{api}"));
         serve::write_kubeconfig(kubeconfig, &text).with_context(|| kubeconfig.display().to_string())?;
@@ -61,6 +65,11 @@ impl Machine {
         tasks.spawn({
             let (server, stop) = (server.clone(), stop.clone());
             async move { serve::serve(server, listeners.api, &credentials, stop).await.context("API server") }
+        });
+        tasks.spawn({
+            let (listener, stop) = (TcpListener::from_std(listeners.metrics)?, stop.clone());
+            let metrics = Arc::clone(&options.metrics);
+            async move { operator::metrics::serve(listener, metrics, stop).await.context("metrics") }
         });
         tasks.spawn({
             let (client, stop) = (client.clone(), stop.clone());
@@ -77,7 +86,7 @@ impl Machine {
             let (listener, stop) = (TcpListener::from_std(listeners.gateway)?, stop.clone());
             async move { picker::gateway::serve(listener, pools, stop).await.context("gateway") }
         });
-        Ok((Self { cluster, client, api, gateway, stop }, Parts(tasks)))
+        Ok((Self { cluster, client, api, gateway, metrics, stop }, Parts(tasks)))
     }
 
     /// Ends every container and every task that was started.
@@ -118,6 +127,10 @@ fn install(server: &embedded::Server) -> Result<()> {
     for crd in api::crds().into_iter().chain(api::neighbours::crds()) {
         server.create(DEFINITIONS, serde_json::to_value(crd)?).context("installing definitions")?;
     }
+    // Where the base set of classes is written.
+    server
+        .create("namespaces", serde_json::json!({"metadata": {"name": operator::NAMESPACE}}))
+        .context("namespaces")?;
     for document in crate::catalog::documents()? {
         let kind = server.registry().by_kind(document.api_version(), document.kind());
         let resource = kind.with_context(|| format!("catalogue: {} is not defined", document.kind()))?.qualified();

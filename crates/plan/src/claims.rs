@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 
 use decide::decision::ComponentDecision;
-use decide::inventory::{self, NodeFacts};
+use decide::inventory::{self, Holdings, Index, NodeFacts};
 use decide::supply::Class;
 use serde_json::Value;
 
@@ -72,17 +72,24 @@ fn sets(component: &str, decision: &ComponentDecision) -> Vec<ClaimedSet> {
     vec![set(class, decision.accelerators_per_node, decision.nodes.saturating_mul(decision.replicas.max(1)))]
 }
 
-/// Books what claims still lack onto `nodes`. `pods` are those that already count there.
-pub(crate) fn book(claims: &[&Claim], classes: &[Class], pods: &[Value], nodes: &mut [NodeFacts]) {
-    let missing = claims.iter().flat_map(|claim| claim.sets.iter().map(|set| (set, missing(claim, set, pods))));
+/// The nodes of `inventory` with `own` given back and what claims still lack booked onto them; None if they lack
+/// nothing.
+pub(crate) fn book(claims: &[&Claim], classes: &[Class], inventory: &Index, own: &Holdings) -> Option<Vec<NodeFacts>> {
+    let all = claims.iter().flat_map(|claim| claim.sets.iter().map(|set| (set, missing(claim, set, inventory))));
+    let missing: Vec<(&ClaimedSet, u32)> = all.filter(|(_, count)| *count > 0).collect();
+    if missing.is_empty() {
+        return None;
+    }
+    let mut nodes = inventory.nodes_without(own);
     for (set, count) in missing {
         let Some(class) = classes.iter().find(|class| class.name == set.class) else { continue };
         for _ in 0..count {
-            if !book_one(class, set.per_node, nodes) {
+            if !book_one(class, set.per_node, &mut nodes) {
                 break;
             }
         }
     }
+    Some(nodes)
 }
 
 /// The emptiest node of the class that holds the pod, as schedulers spread; what fits nowhere takes nothing.
@@ -116,19 +123,13 @@ pub(crate) fn book_on_status(claims: &[&Claim], class: &mut Class) {
 }
 
 /// Pods of the set that no node runs yet.
-fn missing(claim: &Claim, set: &ClaimedSet, pods: &[Value]) -> u32 {
-    let service = names::label_value(&claim.service);
+fn missing(claim: &Claim, set: &ClaimedSet, inventory: &Index) -> u32 {
     let class = names::label_value(&set.class);
-    let is_one = |pod: &&Value| {
-        let labels = &pod["metadata"]["labels"];
-        let on_class = labels[labels::ACCELERATOR_CLASS].as_str().is_none_or(|label| label == class);
-        pod["metadata"]["namespace"] == claim.namespace.as_str()
-            && labels[labels::OME_SERVICE] == service.as_str()
-            && labels[labels::COMPONENT] == set.component.as_str()
-            && on_class
-            && pod["spec"]["nodeName"].is_string()
-            && !matches!(pod["status"]["phase"].as_str(), Some("Succeeded" | "Failed"))
+    let is_one = |pod: &&BTreeMap<String, String>| {
+        let on_class = pod.get(labels::ACCELERATOR_CLASS).is_none_or(|label| *label == class);
+        pod.get(labels::COMPONENT) == Some(&set.component) && on_class
     };
-    let running = u32::try_from(pods.iter().filter(is_one).count()).unwrap_or(u32::MAX);
-    set.pods.saturating_sub(running)
+    let service = names::label_value(&claim.service);
+    let pods = inventory.pods_of(&claim.namespace, &service);
+    set.pods.saturating_sub(u32::try_from(pods.filter(is_one).count()).unwrap_or(u32::MAX))
 }

@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 pub const MANAGED_BY: &str = "app.kubernetes.io/managed-by";
 pub const OSTLER: &str = "ostler";
 
-pub const OME_SERVICE: &str = "ome.io/inferenceservice";
+pub const OME_SERVICE: &str = decide::inventory::SERVICE_LABEL;
 /// Upstream's bare key.
 pub const COMPONENT: &str = "component";
 

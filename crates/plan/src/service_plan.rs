@@ -8,7 +8,7 @@ use decide::compatibility;
 use decide::decision::{Candidate, ComponentDecision, Decision, Incumbent, RuntimeRef};
 use decide::demand::{Component, Demand};
 use decide::fit::Shape;
-use decide::inventory::{self, Availability};
+use decide::inventory::Availability;
 use decide::merge;
 use decide::merge::origin::{Origin, Said, Setting};
 use decide::reason::Warning;
@@ -297,21 +297,19 @@ fn supply(snapshot: &Snapshot, claims: &[Claim], owner: &Owner) -> (Supply, Vec<
 
 fn count_free(snapshot: &Snapshot, claims: &[Claim], owner: &Owner, classes: &mut [Class]) {
     let others: Vec<&Claim> = claims.iter().filter(|claim| !claim.is_of(&owner.namespace, &owner.name)).collect();
-    if snapshot.nodes.is_empty() {
+    let inventory = &snapshot.inventory;
+    if !inventory.has_nodes() {
         classes.iter_mut().for_each(|class| claims::book_on_status(&others, class));
         return;
     }
-    let pods: Vec<Value> = snapshot.pods.iter().filter(|pod| !is_own(pod, owner)).cloned().collect();
-    let mut facts = inventory::observe(&snapshot.nodes, &pods);
-    claims::book(&others, classes, &pods, &mut facts);
+    let own = inventory.holdings(&owner.namespace, &crate::names::label_value(&owner.name));
+    let booked = claims::book(&others, classes, inventory, &own);
     for class in classes {
-        class.availability = Some(inventory::availability(class, &facts));
+        class.availability = Some(match &booked {
+            Some(nodes) => inventory.availability_on(class, nodes),
+            None => inventory.availability(class, &own),
+        });
     }
-}
-
-fn is_own(pod: &Value, owner: &Owner) -> bool {
-    pod["metadata"]["namespace"] == owner.namespace.as_str()
-        && pod["metadata"]["labels"][labels::OME_SERVICE] == crate::names::label_value(&owner.name).as_str()
 }
 
 /// The winner, with what rendering needs of it.

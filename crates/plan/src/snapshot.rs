@@ -1,11 +1,15 @@
 //! Everything a plan depends on, read once: services to plan, and runtimes, classes, models, nodes and pods to plan with.
 
+use std::sync::Arc;
+
 use api::manifest::{Document, ManifestError};
 use api::ome::{
     AcceleratorClass, BaseModel, BaseModelSpec, ClusterBaseModel, ClusterServingRuntime, ServingRuntime,
     ServingRuntimeSpec,
 };
 use api::{fusioninfer, ome};
+use decide::Class;
+use decide::inventory::Index;
 use decide::supply::Scope;
 use serde_json::Value;
 
@@ -31,10 +35,9 @@ pub struct Snapshot {
     pub runtimes: Vec<Runtime>,
     pub classes: Vec<AcceleratorClass>,
     pub models: Vec<Model>,
-    /// Node objects. None are known offline, unless a cluster snapshot is given.
-    pub nodes: Vec<Value>,
-    /// Pod objects; they hold accelerators.
-    pub pods: Vec<Value>,
+    /// Nodes, the Pods on them, and what classes have there. Nothing is known offline, unless a cluster snapshot is
+    /// given.
+    pub inventory: Arc<Index>,
     /// What services that are decided already will take, whether their pods run yet or not.
     pub claims: Vec<Claim>,
     /// Feature gate `AcceleratorAwareScheduling`.
@@ -50,8 +53,7 @@ impl Default for Snapshot {
             runtimes: Vec::new(),
             classes: Vec::new(),
             models: Vec::new(),
-            nodes: Vec::new(),
-            pods: Vec::new(),
+            inventory: Arc::default(),
             claims: Vec::new(),
             accelerator_aware: true,
             pod_groups: PodGroupSchema::default(),
@@ -155,13 +157,28 @@ impl Snapshot {
             }
             (OME, "AcceleratorClass") => {
                 let class: AcceleratorClass = document.parse()?;
+                self.count_class(&class);
                 put(&mut self.classes, class, |one, other| one.metadata.name == other.metadata.name);
             }
-            ("v1", "Node") => put(&mut self.nodes, document.value.clone(), same_object),
-            ("v1", "Pod") => put(&mut self.pods, document.value.clone(), same_object),
+            ("v1", "Node") => {
+                Arc::make_mut(&mut self.inventory).set_node(document.name(), Some(&document.value));
+            }
+            ("v1", "Pod") => {
+                let inventory = Arc::make_mut(&mut self.inventory);
+                inventory.set_pod(&namespace(document), document.name(), Some(&document.value));
+            }
             _ => {}
         }
         Ok(())
+    }
+
+    /// An inventory that is kept elsewhere knows its classes already, and is not copied for nothing. A class that cannot
+    /// be read counts nowhere, and a plan says so.
+    fn count_class(&mut self, class: &AcceleratorClass) {
+        let Ok(class) = Class::from_api(class, None) else { return };
+        if !self.inventory.knows(&class) {
+            Arc::make_mut(&mut self.inventory).set_class(&class.name.clone(), Some(class));
+        }
     }
 
     fn add_runtime(&mut self, document: &Document, scope: Scope, spec: ServingRuntimeSpec) {
@@ -235,11 +252,6 @@ fn namespace(document: &Document) -> String {
 
 fn text(value: &Value, pointer: &str) -> Option<String> {
     value.pointer(pointer).and_then(Value::as_str).map(str::to_owned)
-}
-
-fn same_object(one: &Value, other: &Value) -> bool {
-    let key = |object: &Value| (text(object, "/metadata/namespace"), text(object, "/metadata/name"));
-    key(one) == key(other)
 }
 
 fn put<T>(items: &mut Vec<T>, item: T, same: impl Fn(&T, &T) -> bool) {

@@ -179,7 +179,7 @@ mod tests {
 
     fn class(discovery: Discovery, nodes: &[&str]) -> Class {
         let node = |product: &&str| ClassNode {
-            labels: Some(labels(&[("nvidia.com/gpu.product", product)])),
+            labels: Some(labels(&[("nvidia.com/gpu.product", product)]).into()),
             ..ClassNode::default()
         };
         let availability = Some(Availability { nodes: nodes.iter().map(node).collect() });

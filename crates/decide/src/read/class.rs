@@ -1,9 +1,10 @@
 //! AcceleratorClass → [`Class`].
 
-use api::ome::{AcceleratorClass, AcceleratorResource};
+use api::ome::{AcceleratorClass, AcceleratorDiscovery, AcceleratorResource};
+use serde_json::Value;
 
 use super::{ReadError, capabilities};
-use crate::inventory::{Availability, ClassNode, Discovery};
+use crate::inventory::{self, Availability, ClassNode, Discovery};
 use crate::supply::{Class, ClassResource, Cost, Tier};
 
 impl Class {
@@ -20,7 +21,7 @@ impl Class {
             family: spec.family.clone(),
             discovery: Discovery {
                 node_selector: spec.selector(),
-                terms: spec.discovery.node_selector_terms.clone(),
+                terms: terms(&spec.discovery),
                 pci_vendor: spec.discovery.pci_vendor_id.clone(),
                 device_ids: spec.discovery.device_ids.clone(),
             },
@@ -31,9 +32,27 @@ impl Class {
             performance: able.performance,
             resources: spec.resources.iter().map(resource).collect(),
             cost: cost(spec.cost.as_ref())?,
+            yields: yields(class),
             availability,
         })
     }
+}
+
+/// The deployed field `affinity` says what `nodeSelectorTerms` say.
+fn terms(discovery: &AcceleratorDiscovery) -> Vec<Value> {
+    const REQUIRED: &str = "/nodeAffinity/requiredDuringSchedulingIgnoredDuringExecution/nodeSelectorTerms";
+    let of_affinity = discovery.affinity.as_ref().and_then(|affinity| affinity.pointer(REQUIRED)?.as_array());
+    discovery.node_selector_terms.iter().chain(of_affinity.into_iter().flatten()).cloned().collect()
+}
+
+fn yields(class: &AcceleratorClass) -> bool {
+    let labels = class.metadata.labels.as_ref();
+    let discovered = labels.is_some_and(|labels| labels.get(inventory::AUTO_DISCOVERED).is_some_and(|is| is == "true"));
+    discovered
+        && serde_json::to_value(class).is_ok_and(|mut class| {
+            class["kind"] = "AcceleratorClass".into();
+            inventory::unedited(&class)
+        })
 }
 
 impl Availability {
@@ -41,7 +60,8 @@ impl Availability {
     #[must_use]
     pub fn from_status(status: &api::ome::AcceleratorClassStatus) -> Self {
         let count = |number: Option<i32>| number.and_then(|number| u32::try_from(number).ok()).unwrap_or(0);
-        let nodes = u32::try_from(status.nodes.len()).unwrap_or(u32::MAX).max(1);
+        // The list of names is bounded; more nodes than it names are available in a large class.
+        let nodes = u32::try_from(status.nodes.len()).unwrap_or(u32::MAX).max(count(status.available_nodes)).max(1);
         let share = |sum: u32, index: u32| sum / nodes + u32::from(index < sum % nodes);
         let (total, free) = (count(status.total_accelerators), count(status.available_accelerators));
         let node = |(index, name): (u32, &String)| ClassNode {
@@ -51,7 +71,10 @@ impl Availability {
             total: share(total, index),
             free: share(free, index),
         };
-        Self { nodes: (0..).zip(&status.nodes).map(node).collect() }
+        let unnamed = String::new();
+        let names = status.nodes.iter().chain(std::iter::repeat(&unnamed));
+        let known = if status.nodes.is_empty() { 0 } else { nodes };
+        Self { nodes: (0..known).zip(names).map(node).collect() }
     }
 }
 

@@ -31,32 +31,64 @@ pub(crate) struct World {
     pub(crate) server: Server,
     /// Requests of the operator that are not reads.
     pub(crate) writes: Arc<AtomicUsize>,
+    /// Its reads: the first lists and watches.
+    reads: Arc<AtomicUsize>,
+    stop: CancellationToken,
     _stop: DropGuard,
 }
 
 impl World {
     /// Our kinds, the catalogue, one H100 node, and the operator; LeaderWorkerSet only if asked for.
     pub(crate) async fn start(leader_worker_set: bool) -> World {
-        let server = bare();
-        server.create("nodes", node()).unwrap();
-        for (resource, text) in CATALOGUE {
-            for document in api::manifest::read("catalogue", text).unwrap() {
-                server.create(resource, document.value).unwrap();
-            }
-        }
-        let world = World::on(server, operator::Options::default());
+        let world = World::of(bare());
+        world.server.create("nodes", node()).unwrap();
+        CATALOGUE.iter().for_each(|(resource, text)| world.create_all(resource, text));
         if leader_worker_set {
             world.install_leader_worker_set();
         }
+        world.operate(operator::Options::default());
         world
     }
 
     /// Our kinds and the operator, and what `server` holds already.
     pub(crate) fn on(server: Server, options: operator::Options) -> World {
-        let stop = CancellationToken::new();
-        let world = World { server, writes: Arc::default(), _stop: stop.clone().drop_guard() };
-        tokio::spawn(operator::run(world.client(), options, stop));
+        let world = World::of(server);
+        world.operate(options);
         world
+    }
+
+    /// Our kinds, and nobody at work.
+    pub(crate) fn empty() -> World {
+        World::of(bare())
+    }
+
+    fn of(server: Server) -> World {
+        let stop = CancellationToken::new();
+        let _stop = stop.clone().drop_guard();
+        World { server, writes: Arc::default(), reads: Arc::default(), stop, _stop }
+    }
+
+    /// Starts the operator.
+    pub(crate) fn operate(&self, options: operator::Options) {
+        tokio::spawn(operator::run(self.client(), options, self.stop.clone()));
+    }
+
+    /// Creates every document of `text`.
+    pub(crate) fn create_all(&self, resource: &str, text: &str) {
+        for document in api::manifest::read("test", text).unwrap() {
+            self.server.create(resource, document.value).unwrap();
+        }
+    }
+
+    /// Waits until nothing has changed for a while.
+    pub(crate) async fn quiet(&self) {
+        let mut changes = self.server.subscribe();
+        while tokio::time::timeout(Duration::from_millis(300), changes.next()).await.is_ok() {}
+    }
+
+    /// How many requests the operator has sent: writes and reads.
+    pub(crate) fn requests(&self) -> (usize, usize) {
+        (self.writes.load(Ordering::Relaxed), self.reads.load(Ordering::Relaxed))
     }
 
     pub(crate) fn install_leader_worker_set(&self) {
@@ -65,12 +97,11 @@ impl World {
     }
 
     fn client(&self) -> kube::Client {
-        let writes = self.writes.clone();
+        let (writes, reads) = (self.writes.clone(), self.reads.clone());
         let service =
             tower::util::MapRequest::new(self.server.router(), move |request: http::Request<kube::client::Body>| {
-                if request.method() != http::Method::GET {
-                    writes.fetch_add(1, Ordering::Relaxed);
-                }
+                let counter = if request.method() == http::Method::GET { &reads } else { &writes };
+                counter.fetch_add(1, Ordering::Relaxed);
                 request.map(axum::body::Body::new)
             });
         kube::Client::new(service, "default")

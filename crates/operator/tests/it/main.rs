@@ -3,9 +3,12 @@
 // Helpers of tests are tests too.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
+mod accelerators;
+mod base_set;
 mod cluster;
 mod election;
 mod fleet;
+mod kueue;
 mod redecision;
 mod selection;
 mod telling;

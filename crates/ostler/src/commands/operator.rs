@@ -1,12 +1,16 @@
 //! `ostler operator`: the controllers, against any Kubernetes cluster.
 
+use std::net::SocketAddr;
 use std::process::ExitCode;
+use std::sync::Arc;
 
 use anyhow::{Context, Result};
 use operator::{Options, Seat};
+use tokio::net::TcpListener;
 
 use super::gates::FeatureGates;
-use super::interrupted;
+use super::{bind_error, interrupted};
+use crate::catalog;
 use crate::connect::{self, ConnectArgs};
 
 #[derive(clap::Args)]
@@ -21,15 +25,37 @@ pub(crate) struct OperatorArgs {
     connect: ConnectArgs,
     #[command(flatten)]
     gates: FeatureGates,
+    /// Namespace of the operator: the base set of accelerator classes is read there
+    #[arg(long, env = "POD_NAMESPACE", default_value = operator::NAMESPACE)]
+    operator_namespace: String,
+    /// Make no accelerator classes from the labels of nodes
+    #[arg(long)]
+    no_discovery: bool,
+    /// Address of the metrics
+    #[arg(long, default_value = "127.0.0.1:9464")]
+    metrics: SocketAddr,
 }
 
 pub(super) async fn run(args: OperatorArgs) -> Result<ExitCode> {
+    let stop = interrupted()?;
+    let listener =
+        TcpListener::bind(args.metrics).await.map_err(|error| bind_error(args.metrics, "--metrics", &error))?;
     let client = connect::client(&args.connect).await?;
     client.apiserver_version().await.context("the Kubernetes API does not answer")?;
     let namespace = args.leader_elect_namespace.unwrap_or_else(|| client.default_namespace().to_owned());
     let seat = Seat { namespace, identity: identity(), terms: Default::default() };
-    let options = Options { seat: args.leader_elect.then_some(seat), ..args.gates.options() };
-    operator::run(client, options, interrupted()?).await?;
+    let options = Options {
+        seat: args.leader_elect.then_some(seat),
+        namespace: args.operator_namespace,
+        discovery: !args.no_discovery,
+        known_classes: catalog::classes()?,
+        ..args.gates.options()
+    };
+    let scrapes = operator::metrics::serve(listener, Arc::clone(&options.metrics), stop.clone());
+    tokio::select! {
+        ended = operator::run(client, options, stop) => ended.context("operator")?,
+        ended = scrapes => ended.context("metrics")?,
+    }
     Ok(ExitCode::SUCCESS)
 }
 

@@ -33,6 +33,12 @@ pub(crate) struct UpArgs {
     /// Address of the gateway
     #[arg(long, value_name = "HOST:PORT", default_value = "127.0.0.1:8080")]
     gateway: SocketAddr,
+    /// Address of the operator's metrics; port 0 is any free one
+    #[arg(long, default_value = "127.0.0.1:0")]
+    metrics: SocketAddr,
+    /// Make no accelerator classes from the labels of nodes
+    #[arg(long)]
+    no_discovery: bool,
     /// Apply a sample fleet, send one request and show why it was answered as it was
     #[arg(long)]
     demo: bool,
@@ -58,12 +64,17 @@ pub(super) async fn run(args: UpArgs) -> Result<ExitCode> {
     // Everything that can be wrong with the input is found before anything starts.
     let documents = files::read_valid(&args.filenames)?;
     let nodes = nodes(&args)?;
-    let listeners = Listeners { api: bind(args.api, "--api")?, gateway: bind(args.gateway, "--gateway")? };
+    let listeners = Listeners {
+        api: bind(args.api, "--api")?,
+        gateway: bind(args.gateway, "--gateway")?,
+        metrics: bind(args.metrics, "--metrics")?,
+    };
     let folder = home::prepare(args.data_dir.clone().unwrap_or_else(connect::runtime_directory))?;
     let kubeconfig = folder.join("kubeconfig");
     let logs = args.data_dir.is_some().then(|| folder.join("pod-logs"));
 
-    let (machine, mut parts) = Machine::start(nodes, args.gates.options(), listeners, &kubeconfig, logs).await?;
+    let options = operator::Options { discovery: !args.no_discovery, ..args.gates.options() };
+    let (machine, mut parts) = Machine::start(nodes, options, listeners, &kubeconfig, logs).await?;
     let session = async {
         serve(&args, &machine, &documents, &kubeconfig, started).await?;
         if !args.once {
@@ -98,11 +109,11 @@ async fn serve(
         let names: Vec<String> = services.map(|document| document.name().to_owned()).collect();
         progress::until_ready(machine.cluster.server(), &names).await;
     }
-    let (api, gateway) = (machine.api, machine.gateway);
+    let (api, gateway, metrics) = (machine.api, machine.gateway, machine.metrics);
     if args.output == Output::Text {
+        let kubeconfig = kubeconfig.display();
         output::print_line(&format!(
-            "ready: api=https://{api} gateway=http://{gateway} kubeconfig={}",
-            kubeconfig.display()
+            "ready: api=https://{api} gateway=http://{gateway} metrics=http://{metrics}/metrics kubeconfig={kubeconfig}"
         ))?;
     }
     if args.demo {

@@ -53,7 +53,8 @@ fn claims_become_pods(#[case] pod: Option<Value>, #[case] expect: Option<&str>) 
     let mut given = snapshot(&[CLASSES, RUNTIME, &two_nodes(), &cheap("one"), &cheap("two")]);
     let first = crate::plan_service(&given, &given.services[0]);
     given.claims = Claim::new("default", "one", &first.components).into_iter().collect();
-    given.pods = pod.into_iter().map(|node| running(&first.objects[0], &node)).collect();
+    let pod = pod.map(|node| running(&first.objects[0], &node));
+    std::sync::Arc::make_mut(&mut given.inventory).set_pod("default", "one-0", pod.as_ref());
     let second = crate::plan_service(&given, &given.services[1]);
     assert_eq!(class(&second), expect);
     // The other class is free, whichever way the first one counts.

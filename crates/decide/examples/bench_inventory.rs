@@ -1,0 +1,120 @@
+//! Figures for the inventory: 5,000 nodes, 40,000 Pods, 50 classes, 15 of them discovered.
+//!
+//! `cargo run --release -p decide --example bench_inventory`
+
+// The figures are the point.
+#![allow(clippy::print_stdout)]
+
+use std::collections::BTreeMap;
+use std::time::{Duration, Instant};
+
+use decide::Class;
+use decide::inventory::{Holdings, Index, availability, discover, observe};
+use serde_json::{Value, json};
+
+const NODES: usize = 5000;
+const PODS_PER_NODE: usize = 8;
+const CLASSES: usize = 50;
+
+fn main() {
+    let nodes: Vec<Value> = (0..NODES).map(|number| node(number, 8, false)).collect();
+    let pods: Vec<Value> = (0..NODES * PODS_PER_NODE).map(|number| pod(number, "Running")).collect();
+    let mut index = Index::default();
+    say("first list of nodes", NODES, || set_nodes(&mut index, &nodes));
+    say("first list of pods", pods.len(), || set_pods(&mut index, &pods));
+    say("classes", CLASSES, || set_classes(&mut index, CLASSES));
+    let beats: Vec<Value> = (0..NODES).map(|number| node(number, 8, true)).collect();
+    say("heartbeat", NODES, || set_nodes(&mut index, &beats));
+    let ended: Vec<Value> = (0..1000).map(|number| pod(number, "Succeeded")).collect();
+    say("pod that ends", ended.len(), || set_pods(&mut index, &ended));
+    let fewer: Vec<Value> = (0..1000).map(|number| node(number, 7, false)).collect();
+    say("node whose capacity changes", fewer.len(), || set_nodes(&mut index, &fewer));
+    say("class that is edited", 10, || set_classes(&mut index, 10));
+    say("availability of one class, for a plan", CLASSES, || {
+        for number in 0..CLASSES {
+            drop(index.availability(&class(number), &Holdings::default()));
+        }
+    });
+    say("discovery over all nodes", 1, || drop(discover(&index, std::iter::empty(), &[])));
+    say("full recount of 50 classes, for comparison", 1, || {
+        let facts = observe(&nodes, &pods);
+        for number in 0..CLASSES {
+            drop(availability(&class(number), &facts));
+        }
+    });
+}
+
+fn set_nodes(index: &mut Index, nodes: &[Value]) {
+    for node in nodes {
+        index.set_node(name(node), Some(node));
+    }
+}
+
+fn set_pods(index: &mut Index, pods: &[Value]) {
+    for pod in pods {
+        index.set_pod("default", name(pod), Some(pod));
+    }
+}
+
+fn set_classes(index: &mut Index, count: usize) {
+    for number in 0..count {
+        let class = class(number);
+        index.set_class(&class.name.clone(), Some(class));
+    }
+}
+
+fn say(what: &str, times: usize, work: impl FnOnce()) {
+    let began = Instant::now();
+    work();
+    let took = began.elapsed();
+    let each = took / u32::try_from(times).unwrap_or(1).max(1);
+    println!("{what:<45} {times:>6} × {:>10} = {:>10}", shown(each), shown(took));
+}
+
+fn shown(time: Duration) -> String {
+    format!("{:.1} µs", time.as_secs_f64() * 1e6)
+}
+
+fn name(object: &Value) -> &str {
+    object["metadata"]["name"].as_str().unwrap_or_default()
+}
+
+fn node(number: usize, count: u32, beat: bool) -> Value {
+    let mut labels: BTreeMap<String, String> =
+        (0..30).map(|label| (format!("example.com/label-{label}"), number.to_string())).collect();
+    labels.insert("nvidia.com/gpu.product".to_owned(), format!("NVIDIA-X{}", number % CLASSES));
+    labels.insert("nvidia.com/gpu.memory".to_owned(), "81559".to_owned());
+    json!({
+        "metadata": {"name": format!("n{number:04}"), "labels": labels},
+        "status": {
+            "allocatable": {"nvidia.com/gpu": count.to_string(), "cpu": "96", "memory": "1Ti"},
+            "conditions": [{"type": "Ready", "status": "True", "lastHeartbeatTime": if beat { "b" } else { "a" }}],
+        },
+    })
+}
+
+fn pod(number: usize, phase: &str) -> Value {
+    json!({
+        "metadata": {"name": format!("p{number}"), "namespace": "default"},
+        "spec": {
+            "nodeName": format!("n{:04}", number / PODS_PER_NODE),
+            "containers": [{"name": "c", "resources": {"limits": {"nvidia.com/gpu": "1"}}}],
+        },
+        "status": {"phase": phase},
+    })
+}
+
+/// Selectors, lists of values and ranges, as classes have them.
+fn class(number: usize) -> Class {
+    let yields = number.is_multiple_of(3);
+    let mut class = Class { name: format!("class-{number:02}"), yields, ..Class::default() };
+    let product = format!("NVIDIA-X{number}");
+    let memory = json!({"key": "nvidia.com/gpu.memory", "operator": "Gte", "values": ["80Gi"]});
+    let either = json!({"key": "nvidia.com/gpu.product", "operator": "In", "values": [product, "NVIDIA-OTHER"]});
+    match number % 5 {
+        0 => class.discovery.terms.push(json!({"matchExpressions": [memory]})),
+        1 | 2 => class.discovery.terms.push(json!({"matchExpressions": [either]})),
+        _ => class.discovery.node_selector = [("nvidia.com/gpu.product".to_owned(), product)].into(),
+    }
+    class
+}

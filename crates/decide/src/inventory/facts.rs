@@ -1,0 +1,128 @@
+//! Reading Node and Pod objects: what a node has, what a Pod holds.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use apimachinery::quantity::Quantity;
+use serde_json::Value;
+
+/// Label of a Pod that names the `ome.io` service it belongs to.
+pub const SERVICE_LABEL: &str = "ome.io/inferenceservice";
+
+/// One node as accelerator accounting sees it.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct NodeFacts {
+    pub name: String,
+    pub labels: Arc<BTreeMap<String, String>>,
+    /// Ready and not cordoned.
+    pub schedulable: bool,
+    /// Whole units per resource name.
+    pub allocatable: BTreeMap<String, u32>,
+    /// Requests of the Pods on it that have not ended.
+    pub requested: BTreeMap<String, u32>,
+}
+
+impl NodeFacts {
+    pub(super) fn free(&self, resource: &str) -> u32 {
+        let total = self.allocatable.get(resource).copied().unwrap_or(0);
+        if !self.schedulable {
+            return 0;
+        }
+        total.saturating_sub(self.requested.get(resource).copied().unwrap_or(0))
+    }
+}
+
+/// Reads nodes and what runs on them. Pods that should not count (the service's own) are left out by the caller.
+#[must_use]
+pub fn observe(nodes: &[Value], pods: &[Value]) -> Vec<NodeFacts> {
+    let mut facts: BTreeMap<String, NodeFacts> = BTreeMap::new();
+    for node in nodes {
+        let fact = node_facts(node);
+        facts.insert(fact.name.clone(), fact);
+    }
+    for pod in pods.iter().filter(|pod| !ended(pod)) {
+        let Some(node) = pod.pointer("/spec/nodeName").and_then(Value::as_str) else { continue };
+        let Some(fact) = facts.get_mut(node) else { continue };
+        for (name, units) in pod_requests(pod) {
+            let requested = fact.requested.entry(name).or_default();
+            *requested = requested.saturating_add(units);
+        }
+    }
+    facts.into_values().collect()
+}
+
+/// What accounting needs of a Node; nothing is requested of it yet.
+pub(super) fn node_facts(node: &Value) -> NodeFacts {
+    let conditions =
+        node.pointer("/status/conditions").and_then(Value::as_array).map(Vec::as_slice).unwrap_or_default();
+    let not_ready = conditions.iter().any(|condition| condition["type"] == "Ready" && condition["status"] != "True");
+    let cordoned = node.pointer("/spec/unschedulable").and_then(Value::as_bool).unwrap_or(false);
+    // A snapshot written by hand often has capacity only.
+    let allocatable = node.pointer("/status/allocatable").or_else(|| node.pointer("/status/capacity"));
+    NodeFacts {
+        name: node.pointer("/metadata/name").and_then(Value::as_str).unwrap_or_default().to_owned(),
+        labels: Arc::new(labels_of(node)),
+        schedulable: !not_ready && !cordoned,
+        allocatable: allocatable.map(whole_units).unwrap_or_default(),
+        requested: BTreeMap::new(),
+    }
+}
+
+pub(super) fn labels_of(object: &Value) -> BTreeMap<String, String> {
+    let labels = object.pointer("/metadata/labels").and_then(Value::as_object);
+    labels.map(|labels| labels.iter().map(|(key, value)| (key.clone(), text_of(value))).collect()).unwrap_or_default()
+}
+
+pub(super) fn ended(pod: &Value) -> bool {
+    matches!(pod.pointer("/status/phase").and_then(Value::as_str), Some("Succeeded" | "Failed"))
+}
+
+/// What a Pod holds: the sum over its containers, or the largest init container if that is more.
+pub(super) fn pod_requests(pod: &Value) -> BTreeMap<String, u32> {
+    let mut held = BTreeMap::new();
+    for (name, units) in containers(pod, "containers").flat_map(container_requests) {
+        let sum: &mut u32 = held.entry(name).or_default();
+        *sum = sum.saturating_add(units);
+    }
+    for (name, units) in containers(pod, "initContainers").flat_map(container_requests) {
+        let most: &mut u32 = held.entry(name).or_default();
+        *most = units.max(*most);
+    }
+    held
+}
+
+fn containers<'a>(pod: &'a Value, field: &str) -> impl Iterator<Item = &'a Value> {
+    pod.get("spec").and_then(|spec| spec.get(field)).and_then(Value::as_array).into_iter().flatten()
+}
+
+fn container_requests(container: &Value) -> BTreeMap<String, u32> {
+    container.get("resources").map(extended_resources).unwrap_or_default()
+}
+
+/// Whole units per extended resource name of a `resources` object: the greater of request and limit.
+#[must_use]
+pub fn extended_resources(resources: &Value) -> BTreeMap<String, u32> {
+    let mut units: BTreeMap<String, u32> = BTreeMap::new();
+    for side in ["limits", "requests"] {
+        for (name, count) in resources.get(side).map(whole_units).unwrap_or_default() {
+            let most = units.entry(name).or_default();
+            *most = count.max(*most);
+        }
+    }
+    units
+}
+
+/// Extended resources are named `domain/name` and counted in whole units.
+fn whole_units(quantities: &Value) -> BTreeMap<String, u32> {
+    let pairs = quantities.as_object().into_iter().flatten().filter(|(name, _)| name.contains('/'));
+    pairs.filter_map(|(name, value)| Some((name.clone(), units(value)?))).collect()
+}
+
+fn units(value: &Value) -> Option<u32> {
+    let quantity = text_of(value).parse::<Quantity>().ok()?;
+    u32::try_from(quantity.value()).ok()
+}
+
+pub(super) fn text_of(value: &Value) -> String {
+    value.as_str().map_or_else(|| value.to_string(), str::to_owned)
+}

@@ -1,0 +1,408 @@
+//! What every class has, kept right by deltas of nodes, Pods and classes.
+//!
+//! A change costs what it touches: a heartbeat nothing, a Pod the classes of its node, a label one look at each class.
+//! Nodes, Pods and classes may come in any order. A test compares with a full recount after random changes.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use serde_json::Value;
+
+use super::facts::{self, SERVICE_LABEL};
+use super::{Availability, ClassNode, NodeFacts, belongs, count};
+use crate::supply::Class;
+
+/// Units per extended resource.
+type Units = BTreeMap<String, u32>;
+/// Namespace and name.
+type PodKey = (String, String);
+
+/// Nodes, the Pods on them, and the classes that they belong to.
+#[derive(Clone, Debug, Default)]
+pub struct Index {
+    nodes: BTreeMap<String, Node>,
+    pods: BTreeMap<PodKey, Held>,
+    /// What Pods hold per node name, also of nodes that are not known (yet).
+    loads: BTreeMap<String, BTreeMap<String, u64>>,
+    classes: BTreeMap<String, Members>,
+    changed: BTreeSet<String>,
+}
+
+#[derive(Clone, Debug, Default)]
+struct Node {
+    facts: NodeFacts,
+    classes: BTreeSet<String>,
+}
+
+/// What one Pod holds.
+#[derive(Clone, Debug, PartialEq)]
+struct Held {
+    node: String,
+    units: Units,
+    labels: BTreeMap<String, String>,
+}
+
+#[derive(Clone, Debug)]
+struct Members {
+    class: Class,
+    nodes: BTreeMap<String, ClassNode>,
+    numbers: Numbers,
+}
+
+/// The sums of one class.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Numbers {
+    pub nodes: usize,
+    /// Ready and not cordoned.
+    pub available_nodes: usize,
+    pub total: u64,
+    pub free: u64,
+}
+
+/// What the Pods of one service hold, per node: it does not count against the service itself.
+#[derive(Clone, Debug, Default)]
+pub struct Holdings(BTreeMap<String, Units>);
+
+// === impl Index ===
+
+impl Index {
+    /// Takes a node in, or out with `None`. Returns whether anything that counts has changed.
+    pub fn set_node(&mut self, name: &str, node: Option<&Value>) -> bool {
+        let Some(node) = node else { return self.remove_node(name) };
+        let mut facts = facts::node_facts(node);
+        facts.requested = self.requested(name);
+        let known = self.nodes.get(name);
+        if known.is_some_and(|known| known.facts == facts) {
+            return false;
+        }
+        let same_labels = known.is_some_and(|known| known.facts.labels == facts.labels);
+        self.nodes.entry(name.to_owned()).or_default().facts = facts;
+        if same_labels {
+            self.recount(name);
+        } else {
+            self.rematch(name);
+        }
+        true
+    }
+
+    /// Takes a Pod in, or out with `None`. One that has ended or has no node holds nothing.
+    pub fn set_pod(&mut self, namespace: &str, name: &str, pod: Option<&Value>) {
+        let key = (namespace.to_owned(), name.to_owned());
+        let held = pod.and_then(Held::read);
+        if self.pods.get(&key) == held.as_ref() {
+            return;
+        }
+        let before = self.pods.remove(&key);
+        let nodes: BTreeSet<String> = before.iter().chain(&held).map(|held| held.node.clone()).collect();
+        if let Some(before) = &before {
+            self.load(before, u64::saturating_sub);
+        }
+        if let Some(held) = held {
+            self.load(&held, u64::saturating_add);
+            self.pods.insert(key, held);
+        }
+        for node in nodes {
+            let requested = self.requested(&node);
+            if let Some(known) = self.nodes.get_mut(&node) {
+                known.facts.requested = requested;
+                self.recount(&node);
+            }
+        }
+    }
+
+    /// Takes a class in, or out with `None`.
+    pub fn set_class(&mut self, name: &str, class: Option<Class>) {
+        let mut touched = self.drop_class(name);
+        if let Some(class) = class {
+            touched.extend(self.add_class(name, class));
+        }
+        self.changed.insert(name.to_owned());
+        self.settle(name, &touched);
+    }
+
+    /// Names of the classes whose numbers may have moved since the last call, gone ones included.
+    pub fn take_changed(&mut self) -> BTreeSet<String> {
+        std::mem::take(&mut self.changed)
+    }
+
+    /// Whether nothing has moved since [`Self::take_changed`].
+    #[must_use]
+    pub fn is_settled(&self) -> bool {
+        self.changed.is_empty()
+    }
+
+    /// Whether any node is known.
+    #[must_use]
+    pub fn has_nodes(&self) -> bool {
+        !self.nodes.is_empty()
+    }
+
+    /// Whether this very class has been taken in.
+    #[must_use]
+    pub fn knows(&self, class: &Class) -> bool {
+        self.classes.get(&class.name).is_some_and(|members| {
+            let known = &members.class;
+            known.discovery == class.discovery && known.resources == class.resources && known.yields == class.yields
+        })
+    }
+
+    /// Every node, by name.
+    pub fn nodes(&self) -> impl Iterator<Item = &NodeFacts> {
+        self.nodes.values().map(|node| &node.facts)
+    }
+
+    /// Classes of a node, by name.
+    pub fn classes_of(&self, node: &str) -> impl Iterator<Item = &Class> {
+        let names = self.nodes.get(node).into_iter().flat_map(|node| &node.classes);
+        names.filter_map(|name| self.classes.get(name)).map(|members| &members.class)
+    }
+
+    /// The sums of every class, by name.
+    pub fn numbers(&self) -> impl Iterator<Item = (&str, Numbers)> {
+        self.classes.iter().map(|(name, members)| (name.as_str(), members.numbers))
+    }
+
+    /// The sums of a class; zero for one that is not known.
+    #[must_use]
+    pub fn numbers_of(&self, class: &str) -> Numbers {
+        self.classes.get(class).map(|members| members.numbers).unwrap_or_default()
+    }
+
+    /// The first `most` names of a class's nodes.
+    pub fn node_names(&self, class: &str, most: usize) -> impl Iterator<Item = &str> {
+        self.classes.get(class).into_iter().flat_map(|members| members.nodes.keys()).take(most).map(String::as_str)
+    }
+
+    /// What the Pods of a service hold.
+    #[must_use]
+    pub fn holdings(&self, namespace: &str, service: &str) -> Holdings {
+        let mut holdings = Holdings::default();
+        for held in self.of_service(namespace, service) {
+            let units = holdings.0.entry(held.node.clone()).or_default();
+            for (resource, count) in &held.units {
+                let sum = units.entry(resource.clone()).or_default();
+                *sum = sum.saturating_add(*count);
+            }
+        }
+        holdings
+    }
+
+    /// Labels of the Pods of a service that hold accelerators on a node.
+    pub fn pods_of<'a>(
+        &'a self,
+        namespace: &'a str,
+        service: &'a str,
+    ) -> impl Iterator<Item = &'a BTreeMap<String, String>> {
+        self.of_service(namespace, service).map(|held| &held.labels)
+    }
+
+    fn of_service<'a>(&'a self, namespace: &'a str, service: &'a str) -> impl Iterator<Item = &'a Held> {
+        let from = (namespace.to_owned(), String::new());
+        let of_namespace = self.pods.range(from..).take_while(move |((within, _), _)| within == namespace);
+        let of_service = move |held: &&Held| held.labels.get(SERVICE_LABEL).is_some_and(|name| name == service);
+        of_namespace.map(|(_, held)| held).filter(of_service)
+    }
+
+    /// Every node with `own` given back, by name.
+    #[must_use]
+    pub fn nodes_without(&self, own: &Holdings) -> Vec<NodeFacts> {
+        self.nodes().map(|node| own.given_back(node)).collect()
+    }
+
+    /// What `class` has on `nodes`, which are this index's with other requests.
+    #[must_use]
+    pub fn availability_on(&self, class: &Class, nodes: &[NodeFacts]) -> Availability {
+        let Some(members) = self.classes.get(&class.name).filter(|_| self.knows(class)) else {
+            return super::availability(class, nodes);
+        };
+        let counted = nodes.iter().filter(|node| members.nodes.contains_key(&node.name));
+        Availability { nodes: counted.map(|node| count(class, node)).collect() }
+    }
+
+    /// What `class` has if `own` is given back. A class that was not taken in is counted from scratch.
+    #[must_use]
+    pub fn availability(&self, class: &Class, own: &Holdings) -> Availability {
+        let Some(members) = self.classes.get(&class.name).filter(|_| self.knows(class)) else {
+            let members = self.nodes().filter(|node| belongs(&class.discovery, &node.labels));
+            return Availability { nodes: members.map(|node| count(class, &own.given_back(node))).collect() };
+        };
+        let counted = |(name, known): (&String, &ClassNode)| match own.0.get(name).and(self.nodes.get(name)) {
+            Some(node) => count(class, &own.given_back(&node.facts)),
+            None => known.clone(),
+        };
+        Availability { nodes: members.nodes.iter().map(counted).collect() }
+    }
+
+    fn remove_node(&mut self, name: &str) -> bool {
+        let Some(gone) = self.nodes.remove(name) else { return false };
+        for class in gone.classes {
+            self.put_member(&class, name, None);
+        }
+        true
+    }
+
+    fn requested(&self, node: &str) -> Units {
+        let small = |units: &u64| u32::try_from(*units).unwrap_or(u32::MAX);
+        self.loads.get(node).into_iter().flatten().map(|(name, units)| (name.clone(), small(units))).collect()
+    }
+
+    fn load(&mut self, held: &Held, change: impl Fn(u64, u64) -> u64) {
+        let load = self.loads.entry(held.node.clone()).or_default();
+        for (resource, units) in &held.units {
+            let sum = load.entry(resource.clone()).or_default();
+            *sum = change(*sum, u64::from(*units));
+        }
+        load.retain(|_, units| *units > 0);
+        if load.is_empty() {
+            self.loads.remove(&held.node);
+        }
+    }
+
+    /// Counts a node again in the classes it is in.
+    fn recount(&mut self, name: &str) {
+        let Some(node) = self.nodes.get(name) else { return };
+        let counted: Vec<(String, ClassNode)> = node
+            .classes
+            .iter()
+            .filter_map(|class| Some((class.clone(), count(&self.classes.get(class)?.class, &node.facts))))
+            .collect();
+        for (class, counted) in counted {
+            self.put_member(&class, name, Some(counted));
+        }
+    }
+
+    /// Finds the classes of a node anew.
+    fn rematch(&mut self, name: &str) {
+        let Some(node) = self.nodes.get(name) else { return };
+        let labels = Arc::clone(&node.facts.labels);
+        let all = self.classes.iter().filter(|(_, members)| belongs(&members.class.discovery, &labels));
+        let found: BTreeSet<String> = all.map(|(class, _)| class.clone()).collect();
+        let remaining = self.without_yielding(found, &labels);
+        self.place(name, remaining);
+    }
+
+    /// Where a person's class pins the product, a discovered one that nobody edited gives way.
+    fn without_yielding(&self, mut found: BTreeSet<String>, labels: &BTreeMap<String, String>) -> BTreeSet<String> {
+        let class = |name: &String| self.classes.get(name).map(|members| &members.class);
+        let yielding: Vec<String> =
+            found.iter().filter(|name| class(name).is_some_and(|one| one.yields)).cloned().collect();
+        for name in yielding {
+            let resource = class(&name).map(|one| one.resource_name().to_owned());
+            let pinned = found.iter().filter_map(class).any(|other| {
+                !other.yields
+                    && Some(other.resource_name()) == resource.as_deref()
+                    && super::products::pins(other, labels)
+            });
+            if pinned {
+                found.remove(&name);
+            }
+        }
+        found
+    }
+
+    /// Makes the node's classes be `found`, and counts it in each.
+    fn place(&mut self, name: &str, found: BTreeSet<String>) {
+        let Some(node) = self.nodes.get_mut(name) else { return };
+        let before = std::mem::replace(&mut node.classes, found.clone());
+        for class in before.difference(&found) {
+            self.put_member(class, name, None);
+        }
+        self.recount(name);
+    }
+
+    fn put_member(&mut self, class: &str, node: &str, counted: Option<ClassNode>) {
+        let Some(members) = self.classes.get_mut(class) else { return };
+        let before = match &counted {
+            Some(counted) => members.nodes.insert(node.to_owned(), counted.clone()),
+            None => members.nodes.remove(node),
+        };
+        if before == counted {
+            return;
+        }
+        before.iter().for_each(|before| members.numbers.subtract(before));
+        counted.iter().for_each(|counted| members.numbers.add(counted));
+        self.changed.insert(class.to_owned());
+    }
+
+    fn drop_class(&mut self, name: &str) -> BTreeSet<String> {
+        let Some(gone) = self.classes.remove(name) else { return BTreeSet::new() };
+        for node in gone.nodes.keys() {
+            if let Some(node) = self.nodes.get_mut(node) {
+                node.classes.remove(name);
+            }
+        }
+        gone.nodes.into_keys().collect()
+    }
+
+    fn add_class(&mut self, name: &str, class: Class) -> BTreeSet<String> {
+        let fits = |node: &&Node| belongs(&class.discovery, &node.facts.labels);
+        let nodes: BTreeSet<String> = self.nodes.values().filter(fits).map(|node| node.facts.name.clone()).collect();
+        let members = Members { class, nodes: BTreeMap::new(), numbers: Numbers::default() };
+        self.classes.insert(name.to_owned(), members);
+        nodes
+    }
+
+    /// After `name` came, changed or went on `touched` nodes: who gives way there is found anew.
+    fn settle(&mut self, name: &str, touched: &BTreeSet<String>) {
+        let yielding = self.classes.values().any(|members| members.class.yields);
+        for node in touched {
+            if yielding {
+                self.rematch(node);
+                continue;
+            }
+            let Some(known) = self.nodes.get(node) else { continue };
+            let mut classes = known.classes.clone();
+            let fits = |members: &Members| belongs(&members.class.discovery, &known.facts.labels);
+            if self.classes.get(name).is_some_and(fits) {
+                classes.insert(name.to_owned());
+            }
+            self.place(node, classes);
+        }
+    }
+}
+
+// === impl Held ===
+
+impl Held {
+    fn read(pod: &Value) -> Option<Self> {
+        let node = pod.pointer("/spec/nodeName")?.as_str().filter(|_| !facts::ended(pod))?;
+        let units: Units = facts::pod_requests(pod).into_iter().filter(|(_, units)| *units > 0).collect();
+        (!units.is_empty()).then(|| Self { node: node.to_owned(), units, labels: facts::labels_of(pod) })
+    }
+}
+
+// === impl Numbers ===
+
+impl Numbers {
+    fn add(&mut self, node: &ClassNode) {
+        self.nodes += 1;
+        self.available_nodes += usize::from(node.schedulable);
+        self.total += u64::from(node.total);
+        self.free += u64::from(node.free);
+    }
+
+    fn subtract(&mut self, node: &ClassNode) {
+        self.nodes -= 1;
+        self.available_nodes -= usize::from(node.schedulable);
+        self.total -= u64::from(node.total);
+        self.free -= u64::from(node.free);
+    }
+}
+
+// === impl Holdings ===
+
+impl Holdings {
+    fn given_back(&self, node: &NodeFacts) -> NodeFacts {
+        let mut node = node.clone();
+        for (resource, units) in self.0.get(&node.name).into_iter().flatten() {
+            if let Some(requested) = node.requested.get_mut(resource) {
+                *requested = requested.saturating_sub(*units);
+            }
+        }
+        node
+    }
+}
+
+#[cfg(test)]
+#[path = "index_tests.rs"]
+mod tests;

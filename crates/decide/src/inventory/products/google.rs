@@ -1,0 +1,18 @@
+//! Google: TPU node pools of GKE.
+
+use super::{NodeFacts, Product, label, one, own_labels, sanitised};
+
+const PRODUCT: &str = "cloud.google.com/gke-tpu-accelerator";
+
+pub(super) fn products(node: &NodeFacts) -> Vec<Product> {
+    let tpu = |product: &str| Product {
+        name: sanitised(product),
+        vendor: "google",
+        family: Some("tpu".to_owned()),
+        selectors: one(&[(PRODUCT, product)]),
+        resource: "google.com/tpu".to_owned(),
+        whole: own_labels(node),
+        ..Product::default()
+    };
+    label(node, PRODUCT).map(tpu).into_iter().collect()
+}
