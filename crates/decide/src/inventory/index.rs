@@ -1,6 +1,7 @@
 //! What every class has, kept right by deltas of nodes, Pods and classes.
 //!
-//! A change costs what it touches: a heartbeat nothing, a Pod the classes of its node, a label one look at each class.
+//! A change costs what it touches: a heartbeat nothing, a Pod the classes of its node, a label one look at each class, a
+//! class its nodes.
 //! Nodes, Pods and classes may come in any order. A test compares with a full recount after random changes.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -110,14 +111,19 @@ impl Index {
         }
     }
 
-    /// Takes a class in, or out with `None`.
+    /// Takes a class in, or out with `None`. Costs the nodes that it had or has, times the classes that yield to it.
     pub fn set_class(&mut self, name: &str, class: Option<Class>) {
+        let before = self.classes.get(name).map(|members| members.class.clone());
+        let mut reconsidered = self.yielding_to([before.as_ref(), class.as_ref()]);
+        reconsidered.insert(name.to_owned());
         let mut touched = self.drop_class(name);
         if let Some(class) = class {
             touched.extend(self.add_class(name, class));
         }
         self.changed.insert(name.to_owned());
-        self.settle(name, &touched);
+        for node in &touched {
+            self.reconsider(node, &reconsidered);
+        }
     }
 
     /// Names of the classes whose numbers may have moved since the last call, gone ones included.
@@ -261,14 +267,15 @@ impl Index {
     /// Counts a node again in the classes it is in.
     fn recount(&mut self, name: &str) {
         let Some(node) = self.nodes.get(name) else { return };
-        let counted: Vec<(String, ClassNode)> = node
-            .classes
-            .iter()
-            .filter_map(|class| Some((class.clone(), count(&self.classes.get(class)?.class, &node.facts))))
-            .collect();
-        for (class, counted) in counted {
-            self.put_member(&class, name, Some(counted));
+        for class in node.classes.clone() {
+            self.recount_in(name, &class);
         }
+    }
+
+    fn recount_in(&mut self, name: &str, class: &str) {
+        let (Some(node), Some(members)) = (self.nodes.get(name), self.classes.get(class)) else { return };
+        let counted = count(&members.class, &node.facts);
+        self.put_member(class, name, Some(counted));
     }
 
     /// Finds the classes of a node anew.
@@ -278,7 +285,12 @@ impl Index {
         let all = self.classes.iter().filter(|(_, members)| belongs(&members.class.discovery, &labels));
         let found: BTreeSet<String> = all.map(|(class, _)| class.clone()).collect();
         let remaining = self.without_yielding(found, &labels);
-        self.place(name, remaining);
+        let Some(node) = self.nodes.get_mut(name) else { return };
+        let before = std::mem::replace(&mut node.classes, remaining.clone());
+        for class in before.difference(&remaining) {
+            self.put_member(class, name, None);
+        }
+        self.recount(name);
     }
 
     /// Where a person's class pins the product, a discovered one that nobody edited gives way.
@@ -298,16 +310,6 @@ impl Index {
             }
         }
         found
-    }
-
-    /// Makes the node's classes be `found`, and counts it in each.
-    fn place(&mut self, name: &str, found: BTreeSet<String>) {
-        let Some(node) = self.nodes.get_mut(name) else { return };
-        let before = std::mem::replace(&mut node.classes, found.clone());
-        for class in before.difference(&found) {
-            self.put_member(class, name, None);
-        }
-        self.recount(name);
     }
 
     fn put_member(&mut self, class: &str, node: &str, counted: Option<ClassNode>) {
@@ -342,21 +344,34 @@ impl Index {
         nodes
     }
 
-    /// After `name` came, changed or went on `touched` nodes: who gives way there is found anew.
-    fn settle(&mut self, name: &str, touched: &BTreeSet<String>) {
-        let yielding = self.classes.values().any(|members| members.class.yields);
-        for node in touched {
-            if yielding {
-                self.rematch(node);
-                continue;
-            }
-            let Some(known) = self.nodes.get(node) else { continue };
-            let mut classes = known.classes.clone();
-            let fits = |members: &Members| belongs(&members.class.discovery, &known.facts.labels);
-            if self.classes.get(name).is_some_and(fits) {
-                classes.insert(name.to_owned());
-            }
-            self.place(node, classes);
+    /// Classes that may come or go on a node where one of `rivals` came or went: those that yield, for the same resource.
+    fn yielding_to(&self, rivals: [Option<&Class>; 2]) -> BTreeSet<String> {
+        let resources: Vec<&str> =
+            rivals.into_iter().flatten().filter(|rival| !rival.yields).map(Class::resource_name).collect();
+        let yielding = self
+            .classes
+            .iter()
+            .filter(|(_, members)| members.class.yields && resources.contains(&members.class.resource_name()));
+        yielding.map(|(name, _)| name.clone()).collect()
+    }
+
+    /// Finds anew which of `reconsidered` have the node; all its other classes stay.
+    fn reconsider(&mut self, name: &str, reconsidered: &BTreeSet<String>) {
+        let Some(node) = self.nodes.get(name) else { return };
+        let labels = Arc::clone(&node.facts.labels);
+        let fits = |class: &&String| {
+            self.classes.get(*class).is_some_and(|members| belongs(&members.class.discovery, &labels))
+        };
+        let fitting = reconsidered.iter().filter(fits);
+        let found = node.classes.iter().chain(fitting).cloned().collect();
+        let remaining = self.without_yielding(found, &labels);
+        let Some(node) = self.nodes.get_mut(name) else { return };
+        let before = std::mem::replace(&mut node.classes, remaining.clone());
+        for class in reconsidered.intersection(&before).filter(|class| !remaining.contains(*class)) {
+            self.put_member(class, name, None);
+        }
+        for class in reconsidered.intersection(&remaining) {
+            self.recount_in(name, class);
         }
     }
 }
