@@ -33,7 +33,12 @@ pub struct ClaimedSet {
 impl Claim {
     /// What a decision about a service takes; None if that is nothing.
     pub fn new(namespace: &str, service: &str, components: &BTreeMap<String, ComponentDecision>) -> Option<Self> {
-        let sets: Vec<ClaimedSet> = components.iter().flat_map(|(name, decision)| sets(name, decision)).collect();
+        // A record that somebody wrote may name a class and ask for nothing of it.
+        let sets: Vec<ClaimedSet> = components
+            .iter()
+            .flat_map(|(name, decision)| sets(name, decision))
+            .filter(|set| set.per_node > 0 && set.pods > 0)
+            .collect();
         let claim = Self { namespace: namespace.to_owned(), service: service.to_owned(), sets };
         (!claim.sets.is_empty()).then_some(claim)
     }
@@ -96,13 +101,9 @@ pub(crate) fn book(claims: &[&Claim], classes: &[Class], inventory: &Index, own:
 fn book_one(class: &Class, per_node: u32, nodes: &mut [NodeFacts]) -> bool {
     let resource = class.resource_name();
     let units = class.resource().map_or(1, |resource| resource.quantity.max(1)).saturating_mul(per_node);
-    let free = |node: &NodeFacts| {
-        let held = node.requested.get(resource).copied().unwrap_or(0);
-        node.allocatable.get(resource).copied().unwrap_or(0).saturating_sub(held)
-    };
-    let fits = nodes
-        .iter_mut()
-        .filter(|node| node.schedulable && free(node) >= units && inventory::belongs(&class.discovery, &node.labels));
+    let free = |node: &NodeFacts| node.free(resource);
+    let fits =
+        nodes.iter_mut().filter(|node| free(node) >= units && inventory::belongs(&class.discovery, &node.labels));
     // Of equally empty ones the first by name.
     let Some(node) = fits.reduce(|best, node| if free(node) > free(best) { node } else { best }) else { return false };
     *node.requested.entry(resource.to_owned()).or_default() += units;

@@ -19,6 +19,9 @@ const VOLCANO: &str = "volcano";
 /// Port of an engine whose template names none (topology.md).
 const PORT: u16 = 8000;
 
+/// Pods of one service at most: two for each node of the largest cluster that Kubernetes supports.
+const MOST_PODS: u64 = 10_000;
+
 /// The layout of `service`, with remarks. Behaviour follows the component type, never the role's name.
 ///
 /// # Errors
@@ -30,6 +33,7 @@ pub fn topology(
 ) -> Result<(Topology, Vec<Warning>), Refusal> {
     let spec = &service.spec;
     check_names(&spec.roles)?;
+    check_size(&spec.roles)?;
     let mut warnings = Vec::new();
     let strategy = spec.scheduling_strategy.clone().unwrap_or_default();
     let disaggregated = is_disaggregated(&spec.roles);
@@ -68,6 +72,22 @@ fn check_names(roles: &[ApiRole]) -> Result<(), Refusal> {
                 format!("spec.roles[{at}].name: there are two roles named {}", role.name),
             ));
         }
+    }
+    Ok(())
+}
+
+/// Every replica is an object of its own, so their number bounds the time that a plan takes.
+fn check_size(roles: &[ApiRole]) -> Result<(), Refusal> {
+    let count = |number: i32| u64::from(number.max(0).unsigned_abs());
+    let pods = roles.iter().map(|role| count(role.replica_count()).saturating_mul(count(role.node_count())));
+    let pods = pods.fold(0, u64::saturating_add);
+    if pods > MOST_PODS {
+        return Err(Refusal::new(
+            "TooManyPods",
+            format!(
+                "spec.roles: replicas × nodeCount are {pods} Pods, at most {MOST_PODS} are laid out for one service; split it"
+            ),
+        ));
     }
     Ok(())
 }

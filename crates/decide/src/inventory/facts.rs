@@ -23,11 +23,13 @@ pub struct NodeFacts {
 }
 
 impl NodeFacts {
-    pub(super) fn free(&self, resource: &str) -> u32 {
-        let total = self.allocatable.get(resource).copied().unwrap_or(0);
+    /// Units that are free to Pods: none on a node that takes no Pods.
+    #[must_use]
+    pub fn free(&self, resource: &str) -> u32 {
         if !self.schedulable {
             return 0;
         }
+        let total = self.allocatable.get(resource).copied().unwrap_or(0);
         total.saturating_sub(self.requested.get(resource).copied().unwrap_or(0))
     }
 }

@@ -111,18 +111,22 @@ impl Index {
         }
     }
 
-    /// Takes a class in, or out with `None`. Costs the nodes that it had or has, times the classes that yield to it.
+    /// Takes a class in, or out with `None`. Costs the nodes that it had or has; where it names their product, also one look
+    /// at each class that yields to it.
     pub fn set_class(&mut self, name: &str, class: Option<Class>) {
         let before = self.classes.get(name).map(|members| members.class.clone());
-        let mut reconsidered = self.yielding_to([before.as_ref(), class.as_ref()]);
-        reconsidered.insert(name.to_owned());
+        let rivals: Vec<Class> = before.into_iter().chain(class.clone()).filter(|one| !one.yields).collect();
+        let itself = BTreeSet::from([name.to_owned()]);
+        let with_yielding = &self.yielding_to(&rivals) | &itself;
         let mut touched = self.drop_class(name);
         if let Some(class) = class {
             touched.extend(self.add_class(name, class));
         }
         self.changed.insert(name.to_owned());
         for node in &touched {
-            self.reconsider(node, &reconsidered);
+            let Some(labels) = self.nodes.get(node).map(|node| Arc::clone(&node.facts.labels)) else { continue };
+            let contested = rivals.iter().any(|rival| super::products::pins(rival, &labels));
+            self.reconsider(node, if contested { &with_yielding } else { &itself });
         }
     }
 
@@ -344,14 +348,10 @@ impl Index {
         nodes
     }
 
-    /// Classes that may come or go on a node where one of `rivals` came or went: those that yield, for the same resource.
-    fn yielding_to(&self, rivals: [Option<&Class>; 2]) -> BTreeSet<String> {
-        let resources: Vec<&str> =
-            rivals.into_iter().flatten().filter(|rival| !rival.yields).map(Class::resource_name).collect();
-        let yielding = self
-            .classes
-            .iter()
-            .filter(|(_, members)| members.class.yields && resources.contains(&members.class.resource_name()));
+    /// Classes that may come or go where one of `rivals` comes or goes: those that yield, for the same resource.
+    fn yielding_to(&self, rivals: &[Class]) -> BTreeSet<String> {
+        let contested = |class: &Class| rivals.iter().any(|rival| rival.resource_name() == class.resource_name());
+        let yielding = self.classes.iter().filter(|(_, members)| members.class.yields && contested(&members.class));
         yielding.map(|(name, _)| name.clone()).collect()
     }
 

@@ -7,7 +7,7 @@ use super::change::{Change, Layer, Requirement};
 use super::{Case, chosen_classes, lift};
 use crate::decision::{AcceleratorCandidate, Candidate, ComponentDecision, Decision, Verdict};
 use crate::demand::{Capabilities, Component, Demand};
-use crate::inventory::Availability;
+use crate::inventory::{Availability, ClassNode};
 use crate::nearest::nearest;
 use crate::reason::ClassRejection;
 use crate::supply::{Class, Runtime, Supply};
@@ -39,24 +39,27 @@ fn to_free(supply: &Supply, component: &ComponentDecision) -> Option<Change> {
     let (per_node, pods) = (component.accelerators_per_node, component.nodes.saturating_mul(component.replicas.max(1)));
     let known = class.availability.clone().unwrap_or_default();
     let missing = pods.saturating_sub(known.slots(per_node));
-    let mut costs: Vec<u32> = known.nodes.iter().flat_map(|node| costs(node.free, node.total, per_node)).collect();
-    costs.sort_unstable();
     let class = class.name.clone();
-    let enough = usize::try_from(missing).is_ok_and(|missing| missing <= costs.len());
-    if !enough {
-        let nodes = missing.saturating_sub(u32::try_from(costs.len()).unwrap_or(u32::MAX));
-        return Some(Change::AddNodes { class, nodes, per_node });
-    }
-    let count = costs.iter().take(usize::try_from(missing).unwrap_or(usize::MAX)).sum();
-    Some(Change::FreeAccelerators { class, count })
+    Some(match cheapest(&known, per_node.max(1), missing) {
+        Ok(count) => Change::FreeAccelerators { class, count },
+        Err(lacking) => Change::AddNodes { class, nodes: lacking, per_node },
+    })
 }
 
-/// Accelerators to free on one node for its next place, and for each one after.
-fn costs(free: u32, total: u32, per_node: u32) -> Vec<u32> {
-    let per_node = per_node.max(1);
-    let first = (free / per_node + 1).saturating_mul(per_node);
-    let places = (first..=total).step_by(usize::try_from(per_node).unwrap_or(1));
-    places.enumerate().map(|(index, at)| if index == 0 { at - free } else { per_node }).collect()
+/// Accelerators to free for `missing` more places of `per_node`, where that is cheapest; or how many places there can never
+/// be. The next place of a node costs what its free accelerators lack, each one after it a whole place.
+fn cheapest(known: &Availability, per_node: u32, missing: u32) -> Result<u32, u32> {
+    let more = |node: &ClassNode| (node.total / per_node).saturating_sub(node.free / per_node);
+    let places = known.nodes.iter().map(more).fold(0, u32::saturating_add);
+    if places < missing {
+        return Err(missing - places);
+    }
+    let with_more = known.nodes.iter().filter(|node| more(node) > 0);
+    let mut next: Vec<u32> = with_more.map(|node| per_node - node.free % per_node).collect();
+    next.sort_unstable();
+    next.truncate(usize::try_from(missing).unwrap_or(usize::MAX));
+    let after = missing.saturating_sub(u32::try_from(next.len()).unwrap_or(u32::MAX));
+    Ok(next.into_iter().fold(after.saturating_mul(per_node), u32::saturating_add))
 }
 
 /// One constraint lifted wherever it stands, cheapest first.
@@ -288,4 +291,30 @@ fn nodes(case: &Case<'_>) -> Option<Change> {
 
 fn unknown(class: &mut Class) {
     class.availability = None::<Availability>;
+}
+
+#[cfg(test)]
+mod tests {
+    use rstest::rstest;
+
+    use super::*;
+
+    #[rstest]
+    #[case::the_emptiest_first(&[(3, 8), (1, 8)], 4, 1, Ok(1))]
+    #[case::then_the_next(&[(3, 8), (1, 8)], 4, 2, Ok(1 + 3))]
+    #[case::then_whole_places(&[(3, 8), (1, 8)], 4, 4, Ok(1 + 3 + 4 + 4))]
+    #[case::more_than_there_can_be(&[(3, 8), (1, 8)], 4, 7, Err(3))]
+    #[case::too_small(&[(2, 2)], 4, 1, Err(1))]
+    #[case::cordoned(&[(0, 4)], 4, 1, Ok(4))]
+    #[case::absurd(&[(0, u32::MAX), (0, u32::MAX)], 1, u32::MAX, Ok(u32::MAX))]
+    fn what_must_become_free(
+        #[case] nodes: &[(u32, u32)],
+        #[case] per_node: u32,
+        #[case] missing: u32,
+        #[case] expect: Result<u32, u32>,
+    ) {
+        let node = |(free, total): &(u32, u32)| ClassNode { free: *free, total: *total, ..ClassNode::default() };
+        let known = Availability { nodes: nodes.iter().map(node).collect() };
+        assert_eq!(cheapest(&known, per_node, missing), expect);
+    }
 }

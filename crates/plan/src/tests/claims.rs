@@ -89,3 +89,17 @@ fn a_recorded_decision_is_a_claim(#[case] generation: i64, #[case] feasible: boo
         assert_eq!((claim.sets[0].per_node, claim.sets[0].pods), (4, 6));
     }
 }
+
+/// Somebody may write any status: accelerators that nobody asks for are no claim, however many Pods ask for none.
+#[rstest]
+#[case::none_each(0, 1)]
+#[case::no_nodes(4, 0)]
+fn nothing_claimed_is_no_claim(#[case] per_node: u32, #[case] nodes: u32) {
+    let service = json!({
+        "metadata": {"name": "chat", "namespace": "n", "generation": 1},
+        "status": {"observedGeneration": 1, "decision": {"feasible": true, "components": {"engine": {
+            "acceleratorClass": "h100", "acceleratorsPerNode": per_node, "nodes": nodes, "replicas": u32::MAX,
+        }}}},
+    });
+    assert_eq!(Claim::recorded(&service), None);
+}

@@ -133,3 +133,13 @@ fn a_name_that_no_leader_worker_set_can_have_is_bad_input() {
     let error = crate::Service::read(&documents[0]).unwrap_err();
     assert_eq!((error.path.as_deref(), error.hint.is_some()), (Some("spec.roles[0].name"), true));
 }
+
+#[rstest]
+#[case::replicas("    replicas: 2000000000")]
+#[case::nodes("    multinode: {nodeCount: 2000000000}")]
+#[case::both("    multinode: {nodeCount: 200}\n    replicas: 51")]
+fn a_service_larger_than_any_cluster_is_refused_at_once(#[case] size: &str) {
+    let plan = plan_one(&story_1("", size));
+    assert_eq!(code(&plan), (false, "TooManyPods"), "{}", plan.message);
+    assert!(plan.objects.is_empty());
+}
