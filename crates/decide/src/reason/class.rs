@@ -1,0 +1,145 @@
+//! Why an accelerator class cannot carry a component.
+
+use std::fmt;
+
+use super::words::{Gibibytes, Gigabytes, Listed, Offered, or_unstated};
+
+/// Why a class cannot carry a component, in the order of the checks. Memory is in bytes.
+#[derive(Clone, Debug, PartialEq)]
+pub enum ClassRejection {
+    UnknownClass,
+    NotSupportedByRuntime { supported: Vec<String> },
+    NotPreferred { preferred: Vec<String> },
+    ExcludedClass { because: Exclusion },
+    NoMatchingNodes { selector: Option<String> },
+    InsufficientMemory { needed: u64, offered: Option<u64> },
+    ComputeCapabilityTooLow { needed: String, offered: Option<String> },
+    MissingFeature { missing: Vec<String> },
+    BandwidthTooLow { needed: f64, offered: Option<f64> },
+    PerformanceTooLow { precision: &'static str, needed: f64, offered: Option<f64> },
+    ModelDoesNotFit { needed: u64, per_accelerator: u64, accelerators: u32, limit: CountLimit },
+    NodeSelectorConflict { nodes: usize },
+}
+
+/// What excluded a class.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Exclusion {
+    ByName,
+    ByFamily { family: Option<String> },
+    TooMuchMemory { allowed: u64, offered: u64 },
+}
+
+/// Why no more accelerators than these were tried.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum CountLimit {
+    /// Runtime or service state the number.
+    Fixed,
+    /// The largest node of the class has no more.
+    LargestNode,
+    /// Slices of a device cannot be joined.
+    Fraction,
+    /// The largest number that is ever tried.
+    Most,
+}
+
+impl ClassRejection {
+    /// Number of checks.
+    pub const STAGES: u8 = 12;
+
+    /// Position of the check that failed: the greater, the nearer the class came.
+    #[must_use]
+    pub fn stage(&self) -> u8 {
+        match self {
+            Self::UnknownClass => 0,
+            Self::NotSupportedByRuntime { .. } => 1,
+            Self::NotPreferred { .. } => 2,
+            Self::ExcludedClass { .. } => 3,
+            Self::NoMatchingNodes { .. } => 4,
+            Self::InsufficientMemory { .. } => 5,
+            Self::ComputeCapabilityTooLow { .. } => 6,
+            Self::MissingFeature { .. } => 7,
+            Self::BandwidthTooLow { .. } => 8,
+            Self::PerformanceTooLow { .. } => 9,
+            Self::ModelDoesNotFit { .. } => 10,
+            Self::NodeSelectorConflict { .. } => 11,
+        }
+    }
+
+    #[must_use]
+    pub fn code(&self) -> &'static str {
+        match self {
+            Self::UnknownClass => "UnknownClass",
+            Self::NotSupportedByRuntime { .. } => "NotSupportedByRuntime",
+            Self::NotPreferred { .. } => "NotPreferred",
+            Self::ExcludedClass { .. } => "ExcludedClass",
+            Self::NoMatchingNodes { .. } => "NoMatchingNodes",
+            Self::InsufficientMemory { .. } => "InsufficientMemory",
+            Self::ComputeCapabilityTooLow { .. } => "ComputeCapabilityTooLow",
+            Self::MissingFeature { .. } => "MissingFeature",
+            Self::BandwidthTooLow { .. } => "BandwidthTooLow",
+            Self::PerformanceTooLow { .. } => "PerformanceTooLow",
+            Self::ModelDoesNotFit { .. } => "ModelDoesNotFit",
+            Self::NodeSelectorConflict { .. } => "NodeSelectorConflict",
+        }
+    }
+}
+
+impl fmt::Display for ClassRejection {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::UnknownClass => f.write_str("there is no AcceleratorClass of this name"),
+            Self::NotSupportedByRuntime { supported } => write!(f, "the runtime supports {}", Listed(supported)),
+            Self::NotPreferred { preferred } => write!(f, "the service asks for {}", Listed(preferred)),
+            Self::ExcludedClass { because } => because.fmt(f),
+            Self::NoMatchingNodes { selector: None } => f.write_str("no node belongs to the class"),
+            Self::NoMatchingNodes { selector: Some(selector) } => {
+                write!(f, "no node of the class has {selector} (acceleratorSelector.nodeSelector)")
+            }
+            Self::InsufficientMemory { needed, offered } => {
+                write!(f, "needs {} per accelerator, has {}", Gibibytes(*needed), Offered(offered.map(Gibibytes)))
+            }
+            Self::ComputeCapabilityTooLow { needed, offered } => {
+                write!(f, "needs compute capability {needed}, has {}", Offered(offered.as_deref()))
+            }
+            Self::MissingFeature { missing } => write!(f, "lacks {}", Listed(missing)),
+            Self::BandwidthTooLow { needed, offered } => {
+                write!(f, "needs {needed} GB/s memory bandwidth, has {}", Offered(*offered))
+            }
+            Self::PerformanceTooLow { precision, needed, offered } => {
+                write!(f, "needs {needed} {precision} TFLOPS, has {}", Offered(*offered))
+            }
+            Self::ModelDoesNotFit { needed, per_accelerator, accelerators, limit } => write!(
+                f,
+                "needs {}, {accelerators} × {} usable ({limit})",
+                Gigabytes(*needed),
+                Gigabytes(*per_accelerator)
+            ),
+            Self::NodeSelectorConflict { nodes } => {
+                write!(f, "none of its {nodes} nodes satisfies the merged node selector and affinity")
+            }
+        }
+    }
+}
+
+impl fmt::Display for Exclusion {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::ByName => f.write_str("the service excludes it"),
+            Self::ByFamily { family } => write!(f, "family {} is not asked for", or_unstated(family.as_deref())),
+            Self::TooMuchMemory { allowed, offered } => {
+                write!(f, "has {}, at most {} are asked for", Gibibytes(*offered), Gibibytes(*allowed))
+            }
+        }
+    }
+}
+
+impl fmt::Display for CountLimit {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Fixed => "the number is fixed by runtime or service",
+            Self::LargestNode => "its largest node has no more",
+            Self::Fraction => "slices of a device cannot be joined",
+            Self::Most => "no more are tried",
+        })
+    }
+}
