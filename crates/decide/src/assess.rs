@@ -9,7 +9,6 @@ use crate::demand::{Component, ComponentDemand, Demand};
 use crate::eligibility::{self, Case};
 use crate::fit::{self, Stated};
 use crate::fleet::{Fleet, Held};
-use crate::merge::Configuration;
 use crate::naming;
 use crate::ranking::{self, RankedClass, RuntimeOrder};
 use crate::reason::{ClassRejection, Rejection};
@@ -154,7 +153,7 @@ impl<'a> Assessor<'a> {
             component: need,
             runtime,
             offer,
-            configurations: layers(runtime, entry, offer, need),
+            configurations: runtime.tuning(entry, offer, need),
             need: runtime.requirements.required.and(&need.selector.required),
             resources: &self.resources,
             fleet,
@@ -209,17 +208,6 @@ fn considered(demand: &Demand, runtime: &Runtime, supply: &Supply) -> bool {
     let used = demand.uses_accelerators || runtime.requirements.stated || tuned;
     let named = demand.components.values().any(|component| !component.selector.preferred.is_empty());
     supply.accelerator_aware && (named || used && !supply.classes.is_empty())
-}
-
-/// Every layer of tuning, weakest first.
-fn layers<'b>(
-    runtime: &'b Runtime,
-    entry: Option<&'b Format>,
-    offer: &'b RuntimeComponent,
-    need: &'b ComponentDemand,
-) -> [&'b [Configuration]; 4] {
-    let of_entry = entry.map(|entry| entry.configurations.as_slice()).unwrap_or_default();
-    [&runtime.configurations, of_entry, &offer.configurations, &need.configurations]
 }
 
 fn classes<'a>(case: &Case<'_>, supply: &'a Supply, outcome: &mut ComponentOutcome<'a>) {

@@ -27,6 +27,15 @@ pub struct Warning {
 }
 
 impl Warning {
+    /// The choice waits until others let accelerators go.
+    pub const NO_FREE_CAPACITY: &str = "NoFreeCapacity";
+    /// A runtime that cannot be read is left out of the choice.
+    pub const INVALID_RUNTIME: &str = "InvalidRuntime";
+    /// Likewise a class.
+    pub const INVALID_CLASS: &str = "InvalidClass";
+    /// Likewise a model.
+    pub const INVALID_MODEL: &str = "InvalidModel";
+
     #[must_use]
     pub fn new(code: &str, message: impl Into<String>) -> Self {
         Self { code: code.to_owned(), message: message.into() }

@@ -12,7 +12,7 @@ pub use change::{Change, Field, Layer, Requirement};
 
 use crate::decision::Decision;
 use crate::demand::{Component, Demand, ModelDemand};
-use crate::reason::Rejection;
+use crate::reason::{Rejection, Warning};
 use crate::supply::Supply;
 
 /// One change that helps, and what the service would then get.
@@ -67,7 +67,7 @@ impl Case<'_> {
 
 /// Components that wait for accelerators.
 fn waits(decision: &Decision) -> usize {
-    decision.warnings.iter().filter(|warning| warning.code == "NoFreeCapacity").count()
+    decision.warnings.iter().filter(|warning| warning.code == Warning::NO_FREE_CAPACITY).count()
 }
 
 fn for_infeasible(case: &Case<'_>) -> Vec<Change> {

@@ -8,7 +8,7 @@ pub use api::ome::VersionOperator;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use crate::demand::{Component, Named, Performance};
+use crate::demand::{Component, ComponentDemand, Named, Performance};
 use crate::merge::Configuration;
 
 /// Everything that may serve, read once and shared by the decisions of many services.
@@ -97,6 +97,19 @@ impl Runtime {
     #[must_use]
     pub fn is_own(&self) -> bool {
         self.name.is_empty()
+    }
+
+    /// Every layer of tuning of one component, weakest first: runtime, format entry that serves the model, the runtime's
+    /// component (`offer`), the service's (`need`).
+    #[must_use]
+    pub fn tuning<'a>(
+        &'a self,
+        entry: Option<&'a Format>,
+        offer: &'a RuntimeComponent,
+        need: &'a ComponentDemand,
+    ) -> [&'a [Configuration]; 4] {
+        let of_entry = entry.map(|entry| entry.configurations.as_slice()).unwrap_or_default();
+        [&self.configurations, of_entry, &offer.configurations, &need.configurations]
     }
 }
 

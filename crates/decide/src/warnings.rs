@@ -119,7 +119,7 @@ fn capacity(outcome: &ComponentOutcome<'_>, chosen: &RankedClass<'_>) -> Option<
         "{component} needs {wanted} × {}, {free} of {total} are free where it may run{scattered}; it waits",
         class.name
     );
-    Some(Warning::new("NoFreeCapacity", message))
+    Some(Warning::new(Warning::NO_FREE_CAPACITY, message))
 }
 
 fn beyond_threshold(need: &ComponentDemand, chosen: &RankedClass<'_>) -> Option<Warning> {

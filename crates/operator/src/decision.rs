@@ -4,13 +4,12 @@ use std::collections::BTreeSet;
 
 use cluster::conditions::Transition;
 use decide::Decision;
+use decide::reason::Warning;
 use plan::labels::{REDECIDE, REDECIDED, SERVED};
 use serde_json::{Value, json};
 
 /// Warnings about objects that are left out of the choice.
-const OF_OTHERS: [&str; 3] = ["InvalidRuntime", "InvalidClass", "InvalidModel"];
-/// The warning of a choice that waits until others let go.
-const NO_FREE_CAPACITY: &str = "NoFreeCapacity";
+const OF_OTHERS: [&str; 3] = [Warning::INVALID_RUNTIME, Warning::INVALID_CLASS, Warning::INVALID_MODEL];
 
 /// The record to keep: the service's own unless `plan` (its entry of `ostler plan -o json`) chooses otherwise, or the
 /// service was edited, or a person asked, which calls for a new decision. `ready` is remembered: a choice that has served
@@ -64,7 +63,7 @@ pub fn same_choice(one: &Value, other: &Value) -> bool {
 /// Whether a plan waits for accelerators that others hold.
 #[must_use]
 pub fn waits_for_capacity(decision: &Value) -> bool {
-    codes(decision).contains(NO_FREE_CAPACITY)
+    codes(decision).contains(Warning::NO_FREE_CAPACITY)
 }
 
 fn codes(decision: &Value) -> BTreeSet<String> {
@@ -152,8 +151,8 @@ mod tests {
         assert_eq!(told(&first, &other), [(false, "Selected".to_owned())]);
         assert!(told(&first, &first).is_empty());
         let mut waiting = other.clone();
-        waiting["warnings"] = json!([{"code": NO_FREE_CAPACITY, "message": "needs 8"}]);
-        assert_eq!(told(&other, &waiting), [(true, NO_FREE_CAPACITY.to_owned())]);
+        waiting["warnings"] = json!([{"code": Warning::NO_FREE_CAPACITY, "message": "needs 8"}]);
+        assert_eq!(told(&other, &waiting), [(true, Warning::NO_FREE_CAPACITY.to_owned())]);
         assert!(waits_for_capacity(&waiting) && !waits_for_capacity(&other));
         assert_eq!(record(&service(1, &waiting), &other, false)["warnings"], json!([]));
     }

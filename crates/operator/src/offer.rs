@@ -7,6 +7,7 @@ use cluster::conditions::Transition;
 use cluster::neighbours::served;
 use cluster::object::meta;
 use cluster::{Error, Key, Kind};
+use decide::reason::Warning;
 use plan::Snapshot;
 use serde_json::Value;
 
@@ -81,9 +82,9 @@ impl Offer {
 
 fn warn(plan: &mut Value, left_out: &LeftOut) {
     let code = match left_out.kind {
-        RUNTIME | CLUSTER_RUNTIME => "InvalidRuntime",
-        MODEL | CLUSTER_MODEL => "InvalidModel",
-        _ => "InvalidClass",
+        RUNTIME | CLUSTER_RUNTIME => Warning::INVALID_RUNTIME,
+        MODEL | CLUSTER_MODEL => Warning::INVALID_MODEL,
+        _ => Warning::INVALID_CLASS,
     };
     let Some(warnings) = plan["warnings"].as_array_mut() else { return };
     let told = |warning: &Value| {

@@ -11,9 +11,11 @@ pub use claims::Claim;
 pub use service_plan::{Plan, ServicePlan, plan, plan_service, plan_service_anew, remedies};
 pub use snapshot::{Model, Runtime, Service, Snapshot};
 
+mod chosen;
 pub mod claims;
 pub mod components;
 pub mod gang;
+mod incumbent;
 pub mod labels;
 pub mod launch;
 pub mod model_files;
@@ -26,6 +28,7 @@ pub mod roles;
 pub mod runner;
 mod service_plan;
 mod snapshot;
+mod supply;
 pub mod template;
 pub mod topology;
 

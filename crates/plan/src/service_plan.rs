@@ -1,29 +1,25 @@
 //! What comes of one service: the decision, and every object in apply order.
 
 use std::collections::BTreeMap;
-use std::sync::Arc;
 
 use api::{fusioninfer, ome};
-use decide::compatibility;
 use decide::decision::{Candidate, ComponentDecision, Decision, Incumbent, RuntimeRef};
-use decide::demand::{Component, Demand};
-use decide::fit::Shape;
-use decide::inventory::Availability;
-use decide::merge;
-use decide::merge::origin::{Origin, Said, Setting};
+use decide::demand::Demand;
+use decide::merge::origin::Setting;
 use decide::reason::Warning;
 use decide::remedy::{self, Remedy};
-use decide::supply::{self, Class, Supply};
 use serde::Serialize;
 use serde_json::Value;
 
-use crate::claims::{self, Claim};
-use crate::components::{self, Decided, Granted, NamedModel, NamedRuntime, ReplicaSet};
-use crate::labels;
+use crate::chosen::Chosen;
+use crate::claims::Claim;
+use crate::components;
+use crate::incumbent::incumbent;
 use crate::render;
 use crate::roles;
-use crate::runner::{self, Accelerators};
-use crate::snapshot::{Model, Runtime, Service, Snapshot};
+use crate::runner;
+use crate::snapshot::{Model, Service, Snapshot};
+use crate::supply::supply;
 use crate::topology::{Owner, Refusal, Role, Topology};
 
 /// `ostler plan -o json`.
@@ -173,7 +169,7 @@ impl ServicePlan {
         }
     }
 
-    /// The decision that goes to status carries the same warnings and components.
+    /// Adds what laying out found; the decision's own warnings come first, and each is told once.
     fn warn(&mut self, warnings: Vec<Warning>) {
         for warning in warnings {
             if !self.warnings.contains(&warning) {
@@ -252,200 +248,6 @@ pub fn remedies(snapshot: &Snapshot, service: &Service) -> Vec<Remedy> {
 fn model_of<'s>(snapshot: &'s Snapshot, service: &ome::InferenceService, owner: &Owner) -> Option<&'s Model> {
     let model = service.spec.model.as_ref()?;
     snapshot.model(&owner.namespace, &model.name, model.kind.as_deref())
-}
-
-/// The choice in force: a service that serves, or has served, by its choice keeps it, whatever ranks higher now. An edit
-/// of the service asks for a new decision, and so does a person by the annotation [`labels::REDECIDE`].
-fn incumbent(service: &ome::InferenceService) -> Option<Incumbent> {
-    let status = service.status.as_ref()?;
-    let recorded = status.decision.as_ref()?;
-    let ready = status.conditions.iter().any(|condition| condition.type_ == "Ready" && condition.status == "True");
-    let served = recorded[labels::SERVED] == true;
-    let current = status.observed_generation == service.metadata.generation;
-    let asked = service.metadata.annotations.as_ref().and_then(|all| all.get(labels::REDECIDE));
-    let answered = asked.is_none_or(|asked| recorded[labels::REDECIDED] == asked.as_str());
-    let decision = || serde_json::from_value::<Decision>(recorded.clone()).ok();
-    ((ready || served) && current && answered).then(decision).flatten().as_ref().and_then(Incumbent::of)
-}
-
-/// Everything on offer, and what is left out because it cannot be read: one broken runtime does not stop the others.
-/// The service's own pods and claim do not count against it; what others claim does, whether it runs yet or not.
-fn supply(snapshot: &Snapshot, claims: &[Claim], owner: &Owner) -> (Supply, Vec<Warning>) {
-    let mut warnings = Vec::new();
-    let mut supply = Supply { accelerator_aware: snapshot.accelerator_aware, ..Supply::default() };
-    for runtime in &snapshot.runtimes {
-        let (name, created) = (&runtime.name, runtime.created.clone());
-        match supply::Runtime::from_api(name, runtime.scope, &runtime.namespace, created, &runtime.spec) {
-            Ok(runtime) => supply.runtimes.push(runtime.into()),
-            Err(error) => warnings.push(Warning::new("InvalidRuntime", format!("runtime {name} is left out: {error}"))),
-        }
-    }
-    let mut classes = Vec::new();
-    for class in &snapshot.classes {
-        match Class::from_api(class, class.status.as_ref().map(Availability::from_status)) {
-            Ok(class) => classes.push(class),
-            Err(error) => {
-                let name = class.metadata.name.as_deref().unwrap_or_default();
-                warnings.push(Warning::new("InvalidClass", format!("class {name} is left out: {error}")));
-            }
-        }
-    }
-    count_free(snapshot, claims, owner, &mut classes);
-    supply.classes = classes.into_iter().map(Arc::new).collect();
-    (supply, warnings)
-}
-
-fn count_free(snapshot: &Snapshot, claims: &[Claim], owner: &Owner, classes: &mut [Class]) {
-    let others: Vec<&Claim> = claims.iter().filter(|claim| !claim.is_of(&owner.namespace, &owner.name)).collect();
-    let inventory = &snapshot.inventory;
-    if !inventory.has_nodes() {
-        classes.iter_mut().for_each(|class| claims::book_on_status(&others, class));
-        return;
-    }
-    let own = inventory.holdings(&owner.namespace, &crate::names::label_value(&owner.name));
-    let booked = claims::book(&others, classes, inventory, &own);
-    for class in classes {
-        class.availability = Some(match &booked {
-            Some(nodes) => inventory.availability_on(class, nodes),
-            None => inventory.availability(class, &own),
-        });
-    }
-}
-
-/// The winner, with what rendering needs of it.
-struct Chosen<'a> {
-    runtime: Option<&'a Runtime>,
-    facts: Option<&'a supply::Runtime>,
-    components: BTreeMap<Component, Granted>,
-}
-
-impl<'a> Chosen<'a> {
-    fn of(snapshot: &'a Snapshot, supply: &'a Supply, owner: &Owner, demand: &Demand, decision: &Decision) -> Self {
-        let visible = |namespace: &str| namespace.is_empty() || namespace == owner.namespace;
-        let chosen = decision.runtime.as_ref();
-        let runtime = chosen.and_then(|chosen| {
-            let mut all = snapshot.runtimes.iter().filter(|one| visible(&one.namespace));
-            all.find(|one| one.name == chosen.name && one.scope == chosen.scope)
-        });
-        let facts = chosen.and_then(|chosen| {
-            let mut all = supply.runtimes.iter().map(AsRef::as_ref).filter(|one| visible(&one.namespace));
-            all.find(|one| one.name == chosen.name && one.scope == chosen.scope)
-        });
-        let decided = Component::ALL.into_iter().filter(|one| decision.components.contains_key(one.as_str()));
-        let granted = |component: Component| (component, granted(component, supply, facts, demand, decision));
-        Self { runtime, facts, components: decided.map(granted).collect() }
-    }
-
-    fn decided<'b>(&'b self, service: &'b ome::InferenceService, model: Option<&'b Model>) -> Decided<'b> {
-        Decided {
-            service: &service.spec,
-            runtime: self.runtime.map(|runtime| NamedRuntime { name: &runtime.name, spec: &runtime.spec }),
-            model: model.map(|model| NamedModel {
-                name: &model.name,
-                spec: &model.spec,
-                category: model.category.as_deref(),
-            }),
-            components: self.components.clone(),
-        }
-    }
-
-    /// Who chose the class of each component: the annotation over the service's fields over the runtime's wishes.
-    fn class_settings(
-        &self,
-        service: &ome::InferenceService,
-        demand: &Demand,
-        decision: &Decision,
-    ) -> BTreeMap<String, Vec<Setting>> {
-        let wish = |component: &Component| {
-            let class = decision.components.get(component.as_str())?.accelerator_class.clone()?;
-            let mut said = class_wishes(service, *component, demand, self.facts);
-            let mut setting = Setting::new("acceleratorClass", class, Origin::Ostler);
-            if let Some(strongest) = said.first() {
-                setting.origin = strongest.origin;
-                setting.overridden = said.split_off(1);
-            }
-            Some((component.as_str().to_owned(), vec![setting]))
-        };
-        self.components.keys().filter_map(wish).collect()
-    }
-}
-
-/// What annotation, service and runtime say about the class, the strongest first.
-fn class_wishes(
-    service: &ome::InferenceService,
-    component: Component,
-    demand: &Demand,
-    runtime: Option<&supply::Runtime>,
-) -> Vec<Said> {
-    let own = match component {
-        Component::Engine => service.spec.engine.as_ref().or(service.spec.predictor.as_ref()),
-        Component::Decoder => service.spec.decoder.as_ref(),
-    };
-    let selectors = [own.and_then(|own| own.accelerator_override.as_ref()), service.spec.accelerator_selector.as_ref()];
-    let stated: Vec<String> = selectors
-        .into_iter()
-        .flatten()
-        .map(|selector| selector.wanted_classes().join(", "))
-        .filter(|classes| !classes.is_empty())
-        .collect();
-    let merged = demand.components.get(&component).map(|need| need.selector.preferred.join(", ")).unwrap_or_default();
-    let service_says = stated.first().cloned().unwrap_or_default();
-    let requirements = runtime.map(|runtime| &runtime.requirements);
-    let listed = requirements.and_then(|required| Some(required.classes.as_ref()?.join(", ")));
-    let preferred = || {
-        let all = requirements?.preferences.iter().map(|entry| entry.class.clone()).collect::<Vec<_>>();
-        Some(all.join(", "))
-    };
-    let annotated = Some(merged.clone()).filter(|merged| *merged != service_says);
-    let wishes = [
-        (Origin::Annotation, annotated),
-        (Origin::Service, Some(service_says)),
-        (Origin::Runtime, listed.or_else(preferred)),
-    ];
-    let said = |(origin, value): (Origin, Option<String>)| {
-        Some(Said { origin, value: value.filter(|value| !value.is_empty())? })
-    };
-    wishes.into_iter().filter_map(said).collect()
-}
-
-fn granted(
-    component: Component,
-    supply: &Supply,
-    runtime: Option<&supply::Runtime>,
-    demand: &Demand,
-    decision: &Decision,
-) -> Granted {
-    let offer = runtime.and_then(|runtime| runtime.components.get(&component)).cloned().unwrap_or_default();
-    let mut need = demand.components.get(&component).cloned().unwrap_or_default();
-    if !supply.accelerator_aware {
-        // With the gate off pods are as before it: the accelerator selector does not exist.
-        need.selector.node_selector.clear();
-    }
-    let chosen = decision.components.get(component.as_str()).cloned().unwrap_or_default();
-    let entry = runtime.and_then(|runtime| compatibility::compatible(demand, runtime).ok().flatten());
-    let of_runtime = runtime.map(|runtime| runtime.configurations.as_slice()).unwrap_or_default();
-    let of_entry = entry.map(|entry| entry.configurations.as_slice()).unwrap_or_default();
-    let accelerators = |class: &str, per_node: u32, nodes: u32| {
-        let class = supply.class(class)?;
-        let layers = [of_runtime, of_entry, offer.configurations.as_slice(), need.configurations.as_slice()];
-        Some(Accelerators {
-            class: class.clone(),
-            shape: Shape { per_node, nodes },
-            configuration: merge::configuration(&class.name, &layers),
-            names: supply.accelerator_resources(),
-        })
-    };
-    let variants = chosen.variants.iter().map(|one| ReplicaSet {
-        accelerators: accelerators(&one.accelerator_class, one.accelerators_per_node, one.nodes),
-        request_tokens: Some(one.request_tokens),
-    });
-    let mut sets: Vec<ReplicaSet> = variants.collect();
-    if sets.is_empty() {
-        let class = chosen.accelerator_class.as_deref();
-        let accelerators = class.and_then(|class| accelerators(class, chosen.accelerators_per_node, chosen.nodes));
-        sets.push(ReplicaSet { accelerators, request_tokens: None });
-    }
-    Granted { offer, demand: need, sets }
 }
 
 /// The service as owner of what is made for it; objects read through a client carry no kind of their own.

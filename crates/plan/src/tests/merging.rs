@@ -162,6 +162,9 @@ fn an_annotation_over_the_service_over_the_runtime() {
     assert_eq!(overridden, ["nvidia-h100-80gb".to_owned(), listed.clone()]);
     assert_eq!(class_of(&own), ("nvidia-h100-80gb".to_owned(), "service", vec![listed]));
     assert_eq!(class_of(&plain).1, "runtime");
+    // An annotation that says the same is still who decided: without it an edit of the spec would count.
+    let same = annotated.replace("amd-mi250x", "nvidia-h100-80gb");
+    assert_eq!(class_of(&same).1, "annotation");
 }
 
 // spec: ACC-93
