@@ -37,6 +37,7 @@ pub struct InferenceServiceSpec {
     /// At least one; names are unique, at most one is a router.
     #[schemars(schema_with = "roles")]
     pub roles: Vec<Role>,
+    /// How the Pods of all engine roles are scheduled.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub scheduling_strategy: Option<SchedulingStrategy>,
 }
@@ -69,6 +70,7 @@ pub struct Role {
     /// Chosen by the user, unique in the service.
     #[schemars(length(min = 1, max = 48), regex(pattern = r"^[a-z0-9]([-a-z0-9]*[a-z0-9])?$"))]
     pub name: String,
+    /// What the role does.
     pub component_type: ComponentType,
     /// Router only; `prefix-cache` if unset.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -93,7 +95,7 @@ pub struct Role {
     pub multinode: Option<Multinode>,
     /// A Kubernetes PodTemplateSpec.
     #[serde(default, skip_serializing_if = "Option::is_none", deserialize_with = "crate::ome::object")]
-    #[schemars(schema_with = "openapi::object")]
+    #[schemars(schema_with = "openapi::pod_template")]
     pub template: Option<Value>,
     /// Copies that may be down during a rollout; 1 if unset.
     #[schemars(range(min = 1))]
@@ -152,6 +154,7 @@ pub enum RoutingStrategy {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Multinode {
+    /// Nodes, and so Pods, of one copy.
     #[schemars(range(min = 1))]
     pub node_count: i32,
     /// How the nodes find each other; `Ray` if unset.
@@ -174,8 +177,10 @@ pub enum MultinodeBackend {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct InferenceServiceStatus {
+    /// The generation of the spec that the status is about.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub observed_generation: Option<i64>,
+    /// One `Ready`, and a condition per stage.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(schema_with = "openapi::conditions")]
     pub conditions: Vec<Condition>,
@@ -188,12 +193,17 @@ pub struct InferenceServiceStatus {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct ComponentStatus {
+    /// Copies wanted.
     pub desired_replicas: i32,
     /// A copy is ready when all its nodes are.
     pub ready_replicas: i32,
+    /// Nodes of one copy.
     pub nodes_per_replica: i32,
+    /// Pods of all copies.
     pub total_pods: i32,
+    /// Those that are ready.
     pub ready_pods: i32,
+    /// Where the role is in its life.
     pub phase: ComponentPhase,
     /// RFC 3339; moves only with the content.
     #[serde(skip_serializing_if = "Option::is_none")]

@@ -6,6 +6,8 @@ use std::str::FromStr;
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
 
+use crate::openapi;
+
 /// Memory of one accelerator, in bytes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct AcceleratorMemory(pub u64);
@@ -117,7 +119,7 @@ impl JsonSchema for AcceleratorMemory {
     }
 
     fn json_schema(_: &mut SchemaGenerator) -> Schema {
-        json_schema!({"x-kubernetes-int-or-string": true})
+        json_schema!({"x-kubernetes-int-or-string": true, "pattern": openapi::MEMORY.pattern, "minimum": 0})
     }
 }
 

@@ -19,6 +19,13 @@ pub const GROUP: &str = "ome.io";
 /// The one version served.
 pub const API_VERSION: &str = "ome.io/v1beta1";
 
+/// Annotation that replaces a service's preferred classes by one.
+pub const CLASS_ANNOTATION: &str = "ome.io/accelerator-class";
+/// Annotation that replaces a service's strategy.
+pub const STRATEGY_ANNOTATION: &str = "ome.io/selection-strategy";
+/// Annotation with the dollars per hour and replica that a class should not exceed.
+pub const COST_THRESHOLD_ANNOTATION: &str = "ome.io/cost-threshold";
+
 /// Reads an optional object and refuses lists and scalars where a Kubernetes object belongs.
 pub(crate) fn object<'de, D: serde::Deserializer<'de>>(deserializer: D) -> Result<Option<serde_json::Value>, D::Error> {
     use serde::Deserialize as _;

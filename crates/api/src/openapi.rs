@@ -1,7 +1,13 @@
 //! Schemas for fields whose Rust type says less than the CRD must: user templates, quantities, aliases.
 
 use schemars::{Schema, SchemaGenerator, json_schema};
-use serde_json::{Map, Value, json};
+use serde_json::{Value, json};
+
+mod form;
+mod pod;
+
+pub(crate) use form::{CAPABILITY, DURATION, Form, MEMORY, SIZE, VERSION};
+pub(crate) use pod::{container, containers, pod_fields, pod_template, resources};
 
 /// An object whose inside belongs to the user or to Kubernetes.
 pub(crate) fn object(_: &mut SchemaGenerator) -> Schema {
@@ -13,14 +19,65 @@ pub(crate) fn objects(_: &mut SchemaGenerator) -> Schema {
     json_schema!({"type": "array", "items": open_object()})
 }
 
-/// A quantity, a count or a percentage: a number or a string.
+/// A count or a percentage: a number or a string.
 pub(crate) fn int_or_string(_: &mut SchemaGenerator) -> Schema {
     json_schema!({"x-kubernetes-int-or-string": true})
 }
 
-/// A number that people also write as text, with or without a fraction: `2.21`, `"2.21"`, `40`.
+/// A whole number of at least one, as a number or as text.
+pub(crate) fn count(_: &mut SchemaGenerator) -> Schema {
+    json_schema!({"x-kubernetes-int-or-string": true, "pattern": form::COUNT.pattern, "minimum": 1})
+}
+
+/// Bytes and the like: a quantity that is not negative.
+pub(crate) fn amount(_: &mut SchemaGenerator) -> Schema {
+    json_schema!({"x-kubernetes-int-or-string": true, "pattern": form::AMOUNT.pattern, "minimum": 0})
+}
+
+/// A number that people also write as text, with or without a fraction: `2.21`, `"2.21"`, `40`. Never negative.
 pub(crate) fn number_or_string(_: &mut SchemaGenerator) -> Schema {
-    json_schema!({"x-kubernetes-preserve-unknown-fields": true})
+    json_schema!({"x-kubernetes-preserve-unknown-fields": true, "pattern": form::NUMBER.pattern, "minimum": 0})
+}
+
+/// A version, refused with a sentence where it is none.
+pub(crate) fn version(_: &mut SchemaGenerator) -> Schema {
+    VERSION.schema(64)
+}
+
+/// A compute capability, refused with a sentence where it is none.
+pub(crate) fn capability(_: &mut SchemaGenerator) -> Schema {
+    CAPABILITY.schema(32)
+}
+
+/// Protocols that clients and engines may speak.
+pub(crate) fn protocol(_: &mut SchemaGenerator) -> Schema {
+    protocols()
+}
+
+/// A list of them.
+pub(crate) fn protocol_list(_: &mut SchemaGenerator) -> Schema {
+    json_schema!({"type": "array", "maxItems": 16, "items": protocols()})
+}
+
+fn protocols() -> Schema {
+    json_schema!({"type": "string", "enum": ["openAI", "cohere", "openInference-v1", "openInference-v2"]})
+}
+
+/// `preferenceOrder[].conditions`: maps from what is compared to a comparison.
+pub(crate) fn preference_conditions(_: &mut SchemaGenerator) -> Schema {
+    json_schema!({
+        "type": "array",
+        "maxItems": 16,
+        "items": {
+            "type": "object",
+            "maxProperties": 8,
+            "additionalProperties": form::COMPARISON.schema(32),
+            "x-kubernetes-validations": [{
+                "rule": "self.all(name, name in ['modelSize', 'requestSize'])",
+                "message": "unknown condition; conditions are modelSize and requestSize",
+            }],
+        },
+    })
 }
 
 /// `status.conditions`: a list that several managers share, keyed by type.
@@ -49,70 +106,19 @@ pub(crate) fn accept(names: &'static [(&'static str, &'static [&'static str])]) 
     }
 }
 
-/// The fields of a Kubernetes PodSpec that no rule of ours reads, so that they are kept and misspellings are found.
-pub(crate) fn pod_fields(_: &mut SchemaGenerator) -> Schema {
-    let mut properties = Map::new();
-    let groups: [(&[&str], Value); 6] = [
-        (&POD_STRINGS, json!({"type": "string", "nullable": true})),
-        (&POD_BOOLEANS, json!({"type": "boolean", "nullable": true})),
-        (&POD_INTEGERS, json!({"type": "integer", "nullable": true})),
-        (&POD_OBJECTS, {
-            let mut schema = open_object();
-            schema["nullable"] = Value::Bool(true);
-            schema
-        }),
-        (&POD_LISTS, json!({"type": "array", "nullable": true, "items": open_object()})),
-        (
-            &["overhead"],
-            json!({"type": "object", "nullable": true, "additionalProperties": {"x-kubernetes-int-or-string": true}}),
-        ),
-    ];
-    for (names, schema) in groups {
-        for name in names {
-            properties.insert((*name).to_owned(), schema.clone());
+/// A rule over the object itself: CEL, and the sentence for who breaks it.
+pub(crate) fn rule(rule: &'static str, message: &'static str) -> impl FnMut(&mut Schema) {
+    move |schema| {
+        let stated = json!({"rule": rule, "message": message});
+        match schema.get_mut("x-kubernetes-validations").and_then(Value::as_array_mut) {
+            Some(rules) => rules.push(stated),
+            None => {
+                schema.insert("x-kubernetes-validations".to_owned(), json!([stated]));
+            }
         }
     }
-    json_schema!({"type": "object", "properties": properties})
 }
 
 fn open_object() -> Value {
     json!({"type": "object", "x-kubernetes-preserve-unknown-fields": true})
 }
-
-const POD_STRINGS: [&str; 12] = [
-    "dnsPolicy",
-    "hostname",
-    "hostnameOverride",
-    "nodeName",
-    "preemptionPolicy",
-    "priorityClassName",
-    "restartPolicy",
-    "runtimeClassName",
-    "schedulerName",
-    "serviceAccount",
-    "serviceAccountName",
-    "subdomain",
-];
-const POD_BOOLEANS: [&str; 8] = [
-    "automountServiceAccountToken",
-    "enableServiceLinks",
-    "hostIPC",
-    "hostNetwork",
-    "hostPID",
-    "hostUsers",
-    "setHostnameAsFQDN",
-    "shareProcessNamespace",
-];
-const POD_INTEGERS: [&str; 3] = ["activeDeadlineSeconds", "priority", "terminationGracePeriodSeconds"];
-const POD_OBJECTS: [&str; 3] = ["dnsConfig", "os", "securityContext"];
-const POD_LISTS: [&str; 9] = [
-    "containers",
-    "ephemeralContainers",
-    "hostAliases",
-    "imagePullSecrets",
-    "initContainers",
-    "readinessGates",
-    "resourceClaims",
-    "schedulingGates",
-    "topologySpreadConstraints",
-];

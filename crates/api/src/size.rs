@@ -6,6 +6,8 @@ use std::str::FromStr;
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
 
+use crate::openapi;
+
 /// A number of parameters. K, M, B and T in any case, an optional blank, decimals; without a suffix a plain count.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct ParameterCount(pub u64);
@@ -122,7 +124,7 @@ impl JsonSchema for ParameterCount {
     }
 
     fn json_schema(_: &mut SchemaGenerator) -> Schema {
-        json_schema!({"x-kubernetes-int-or-string": true})
+        json_schema!({"x-kubernetes-int-or-string": true, "pattern": openapi::SIZE.pattern, "minimum": 0})
     }
 }
 

@@ -8,6 +8,7 @@
 pub mod apply;
 pub mod clock;
 pub mod conditions;
+pub mod direct;
 pub mod error;
 pub mod events;
 pub mod kind;

@@ -6,6 +6,7 @@
 //! cluster does not serve are watched as soon as it does; only the services that need them wait.
 
 mod accounting;
+pub mod admission;
 mod base_set;
 pub mod choice;
 mod classes;
@@ -58,6 +59,8 @@ pub struct Options {
     pub known_classes: Vec<Value>,
     /// What is counted.
     pub metrics: Arc<Metrics>,
+    /// Where a cluster's API server asks about writes; none where admission is by function call.
+    pub webhook: Option<admission::webhook::Webhook>,
 }
 
 impl Default for Options {
@@ -70,6 +73,7 @@ impl Default for Options {
             namespace: NAMESPACE.to_owned(),
             known_classes: Vec::new(),
             metrics: Arc::default(),
+            webhook: None,
         }
     }
 }

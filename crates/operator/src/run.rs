@@ -14,7 +14,7 @@ use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 
 use crate::accounting::{self, Accounts};
-use crate::kinds::{BUILTIN, CONFIG_MAP, DEFINED, FLAVORS, MADE, OURS};
+use crate::kinds::{BUILTIN, CLASS, CLUSTER_RUNTIME, CONFIG_MAP, DEFINED, FLAVORS, MADE, OURS, RUNTIME};
 use crate::metrics::Metrics;
 use crate::offer::{LeftOut, OFFERED, Offer};
 use crate::report::Report;
@@ -50,6 +50,9 @@ pub struct Operator {
 /// # Errors
 /// None at present: what the API server refuses is tried again. The type leaves room for start-up checks.
 pub async fn run(client: Client, options: Options, stop: CancellationToken) -> Result<(), Error> {
+    if let Some(webhook) = options.webhook.clone() {
+        tokio::spawn(admit(client.clone(), options.clock.clone(), webhook, stop.clone()));
+    }
     match &options.seat {
         None => operate(client, &options, stop).await,
         Some(seat) => {
@@ -57,6 +60,27 @@ pub async fn run(client: Client, options: Options, stop: CancellationToken) -> R
             let led = election.lead(stop, |term| operate(client.clone(), &options, term)).await;
             led.unwrap_or(Ok(()))
         }
+    }
+}
+
+/// Serves the admission webhook, on every replica and so with stores of its own. Without it the operator works, and
+/// tells in conditions what it could have refused.
+async fn admit(
+    client: Client,
+    clock: Arc<dyn Clock>,
+    webhook: crate::admission::webhook::Webhook,
+    stop: CancellationToken,
+) {
+    let stores = Stores::new(MANAGER);
+    let (mut watches, mut changes) = Watches::new(client.clone(), stores.clone(), stop.clone());
+    for kind in [CLASS, RUNTIME, CLUSTER_RUNTIME] {
+        watches.start(kind);
+    }
+    let follow = async { while changes.recv().await.is_some() {} };
+    let serve = crate::admission::webhook::run(client, stores, clock, webhook, stop.clone());
+    let (served, ()) = tokio::join!(serve, follow);
+    if let Err(error) = served {
+        tracing::error!(error = %chain(&error), "the admission webhook ended");
     }
 }
 
@@ -280,7 +304,7 @@ async fn sleep(delay: Option<Duration>) {
 }
 
 /// An error with its causes in one line.
-fn chain(error: &dyn std::error::Error) -> String {
+pub(crate) fn chain(error: &dyn std::error::Error) -> String {
     let causes = std::iter::successors(Some(error), |error| error.source()).map(ToString::to_string);
     causes.collect::<Vec<_>>().join(": ")
 }

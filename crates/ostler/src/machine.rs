@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use anyhow::{Context, Result};
 use embedded::cluster::Cluster;
-use embedded::ports::{AdmitAll, Loopback, Ports, SystemClock, SystemRandom};
+use embedded::ports::{Loopback, Ports, SystemClock, SystemRandom};
 use embedded::serve::{self, Credentials};
 use kube::Client;
 use serde_json::Value;
@@ -14,6 +14,7 @@ use tokio::net::TcpListener;
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
+use crate::gate::Gate;
 use crate::runner::SimulatedRunner;
 
 /// Where the servers listen; bound before anything starts, so that a busy port ends nothing half-way.
@@ -47,8 +48,10 @@ impl Machine {
         kubeconfig: &Path,
         logs: Option<PathBuf>,
     ) -> Result<(Self, Parts)> {
-        let cluster = Cluster::start_with_logs(ports(), nodes, logs);
+        let admission = Arc::new(Gate::default());
+        let cluster = Cluster::start_with_logs(ports(admission.clone()), nodes, logs);
         let server = cluster.server().clone();
+        admission.open(server.clone());
         let client = Client::new(server.router(), "default");
         install(&server)?;
 
@@ -111,11 +114,11 @@ impl Parts {
     }
 }
 
-fn ports() -> Ports {
+fn ports(admission: Arc<Gate>) -> Ports {
     Ports {
         clock: Arc::new(SystemClock),
         random: Arc::new(SystemRandom),
-        admission: Arc::new(AdmitAll),
+        admission,
         runner: Arc::new(SimulatedRunner),
         network: Arc::new(Loopback),
     }

@@ -9,6 +9,7 @@ mod connect;
 mod demo;
 mod files;
 mod fleet;
+mod gate;
 mod home;
 mod live;
 mod machine;

@@ -1,48 +1,56 @@
-//! Amounts in container resources, which the schema leaves open because containers are the user's.
+//! Container resources that no Pod can have: requests above limits.
 
 use apimachinery::quantity::Quantity;
 use serde_json::Value;
 
 use super::Finding;
 
-/// Requests and limits anywhere below `spec` that are no quantity, or are negative.
+/// Requests anywhere below `spec` that are above the limit beside them.
 pub(super) fn check(document: &Value) -> Vec<Finding> {
     let mut findings = Vec::new();
-    walk(&document["spec"], "spec", &mut findings);
+    walk(&document["spec"], &mut "spec".to_owned(), &mut findings);
     findings
 }
 
-fn walk(value: &Value, path: &str, findings: &mut Vec<Finding>) {
+fn walk(value: &Value, path: &mut String, findings: &mut Vec<Finding>) {
+    let own = path.len();
     match value {
         Value::Object(fields) => {
             for (name, field) in fields {
-                let at = format!("{path}.{name}");
+                path.push('.');
+                path.push_str(name);
                 if name == "resources" {
-                    ["requests", "limits"].iter().for_each(|of| amounts(&field[of], &format!("{at}.{of}"), findings));
+                    compare(field, path, findings);
                 }
-                walk(field, &at, findings);
+                walk(field, path, findings);
+                path.truncate(own);
             }
         }
         Value::Array(items) => {
-            items.iter().enumerate().for_each(|(index, item)| walk(item, &format!("{path}[{index}]"), findings));
+            for (index, item) in items.iter().enumerate() {
+                path.push_str(&format!("[{index}]"));
+                walk(item, path, findings);
+                path.truncate(own);
+            }
         }
         _ => {}
     }
 }
 
-fn amounts(stated: &Value, path: &str, findings: &mut Vec<Finding>) {
-    for (name, amount) in stated.as_object().into_iter().flatten() {
-        let text = amount.as_str().map_or_else(|| amount.to_string(), str::to_owned);
-        // A template's expression is filled in later.
-        if text.contains("{{") || text.contains("$(") {
-            continue;
+fn compare(resources: &Value, path: &str, findings: &mut Vec<Finding>) {
+    for (name, request) in resources["requests"].as_object().into_iter().flatten() {
+        let (Some(requested), Some(limit)) = (amount(request), amount(&resources["limits"][name])) else { continue };
+        if requested > limit {
+            let message = format!("{name}: the request {request} is above the limit {}", resources["limits"][name]);
+            findings.push(
+                Finding::error(format!("{path}.requests"), message).hint("raise the limit, or lower the request"),
+            );
         }
-        let wrong = match text.parse::<Quantity>() {
-            Ok(_) if text.starts_with('-') => "is negative",
-            Ok(_) => continue,
-            Err(_) => "is not a quantity",
-        };
-        let finding = Finding::error(format!("{path}.{name}"), format!("`{text}` {wrong}"));
-        findings.push(finding.hint("write an amount such as `4Gi`, `500m` or `8`"));
     }
+}
+
+/// None where there is no amount yet, such as in a template.
+fn amount(stated: &Value) -> Option<Quantity> {
+    let text = stated.as_str().map_or_else(|| stated.to_string(), str::to_owned);
+    text.parse().ok()
 }

@@ -22,7 +22,8 @@ apiVersion: ome.io/v1beta1
 kind: InferenceService
 metadata: {name: llama, namespace: default}
 spec:
-  model: {name: llama}
+  runtime: {name: llama}
+  modle: {name: llama}
   egnine:
     minReplicas: 1
   acceleratorSelector: {preferedClasses: [a]}
@@ -37,6 +38,8 @@ spec:
       hint: did you mean `serviceAccountName`?
     warning: f.yaml, document 1 (InferenceService default/llama), spec.egnine: unknown field `egnine`, which would be dropped
       hint: did you mean `engine`?
+    warning: f.yaml, document 1 (InferenceService default/llama), spec.modle: unknown field `modle`, which would be dropped
+      hint: did you mean `model`?
     ");
 }
 
@@ -89,19 +92,19 @@ spec:
   supportedModelFormats:
   - modelFormat: {name: safetensors, version: "1"}
     priority: 1
-  - modelFormat: {name: safetensors, version: newest}
+  - modelFormat: {name: safetensors, version: "2"}
     priority: 2
   acceleratorRequirements:
+    supportedClasses: [b]
     preferenceOrder:
-    - {class: a, score: 10, conditions: [{modelsize: "<7B"}]}
+    - {class: a, score: 10}
 "#;
     insta::assert_snapshot!(lint(text), @r"
-    error: f.yaml, document 1 (ServingRuntime r), spec.acceleratorRequirements.preferenceOrder[0].conditions[0].modelsize: unknown condition
-      hint: conditions are modelSize and requestSize
+    warning: f.yaml, document 1 (ServingRuntime r), spec.acceleratorRequirements.preferenceOrder[0].class: prefers a class that supportedClasses leaves out, so it is never used
+      hint: add the class to supportedClasses, or drop the preference
     error: f.yaml, document 1 (ServingRuntime r), spec.modelSizeRange: min 9B is above max 5B, so no model fits
       hint: swap the two bounds
-    error: f.yaml, document 1 (ServingRuntime r), spec.supportedModelFormats[1].modelFormat.version: `newest` is not a version; write major[.minor[.patch]], such as `4.36.2`
-    error: f.yaml, document 1 (ServingRuntime r), spec.supportedModelFormats[1].priority: differs from that of entry 0, which is another version of the same model
+    error: f.yaml, document 1 (ServingRuntime r), spec.supportedModelFormats[1].priority: priority 2 differs from the 1 of entry 0, which is another version of the same model
       hint: give all versions of one model the same priority
     ");
 }
@@ -109,7 +112,10 @@ spec:
 #[test]
 fn an_unreadable_size_is_an_error_and_never_zero() {
     let text = "apiVersion: ome.io/v1beta1\nkind: BaseModel\nmetadata: {name: m}\nspec: {modelParameterSize: huge}\n";
-    insta::assert_snapshot!(lint(text), @"error: f.yaml, document 1 (BaseModel m), spec.modelParameterSize: `huge` is not a model size; write a number with K, M, B or T, such as `7B`");
+    insta::assert_snapshot!(lint(text), @r"
+    error: f.yaml, document 1 (BaseModel m), spec.modelParameterSize: `huge` is not a model size
+      hint: write a number with K, M, B or T, such as `7B`
+    ");
 }
 
 #[test]

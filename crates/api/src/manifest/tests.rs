@@ -148,8 +148,71 @@ spec:
     assert_eq!(engine, expect);
 }
 
+// spec: RT-5
+#[test]
+fn the_example_runtime_round_trips() {
+    let documents = read("runtime.yaml", include_str!("example_runtime.yaml")).unwrap();
+    assert_eq!(crate::lint::check(&documents[0]), []);
+    let runtime: ome::ClusterServingRuntime = documents[0].parse().unwrap();
+    let entry = &runtime.spec.supported_model_formats[0];
+    let versioned =
+        |of: &Option<ome::VersionedName>| of.as_ref().map(|of| (of.name.clone(), of.version.clone().unwrap()));
+    assert_eq!(versioned(&entry.model_format), Some(("safetensors".to_owned(), "1.0.0".to_owned())));
+    assert_eq!(versioned(&entry.model_framework), Some(("transformers".to_owned(), "4.36.2".to_owned())));
+    assert_eq!(entry.model_architecture.as_deref(), Some("MistralForCausalLM"));
+    assert_eq!((entry.auto_select, entry.priority), (Some(true), Some(1)));
+    let range = runtime.spec.model_size_range.unwrap();
+    assert_eq!((range.min.unwrap().0, range.max.unwrap().0), (5_000_000_000, 9_000_000_000));
+    assert_eq!(runtime.spec.protocol_versions, ["openAI"]);
+    assert_eq!(serde_json::to_value(&runtime).unwrap(), documents[0].value);
+}
+
+// spec: ACC-24
+#[test]
+fn vendor_versions_and_integration_round_trip() {
+    let text = r#"
+apiVersion: ome.io/v1beta1
+kind: AcceleratorClass
+metadata: {name: a}
+spec:
+  discovery: {}
+  capabilities: {rocmVersion: "5.7", levelZeroVersion: "1.3"}
+  integration: {kueueResourceFlavor: flavor, volcanoGPUType: a100}
+"#;
+    let document = &read("f.yaml", text).unwrap()[0];
+    let class: ome::AcceleratorClass = document.parse().unwrap();
+    assert_eq!(serde_json::to_value(&class).unwrap(), document.value);
+    let without = "apiVersion: ome.io/v1beta1\nkind: AcceleratorClass\nmetadata: {name: a}\nspec: {discovery: {}, capabilities: {}}\n";
+    assert_eq!(crate::lint::check(&read("f.yaml", without).unwrap()[0]), []);
+}
+
+// spec: ACC-27
+#[test]
+fn prices_are_exact() {
+    let cost: ome::AcceleratorCost = serde_json::from_str(
+        r#"{"perHour": "2.21", "spotPerHour": 0.88, "perMillionTokens": "0.003", "tier": "medium"}"#,
+    )
+    .unwrap();
+    let shown = |price: Option<crate::Quantity>| price.unwrap().to_string();
+    assert_eq!(
+        [shown(cost.per_hour), shown(cost.spot_per_hour), shown(cost.per_million_tokens)],
+        ["2210m", "880m", "3m"]
+    );
+}
+
+// spec: RT-7
+#[test]
+fn amounts_as_numbers_and_as_text_are_the_same() {
+    for (number, text) in [("10", "\"10\""), ("2", "\"2\""), ("30", "\"30\"")] {
+        let read = |text: &str| serde_json::from_str::<crate::Quantity>(text).unwrap();
+        assert_eq!(read(number), read(text));
+        assert_eq!(serde_json::to_string(&read(number)).unwrap(), serde_json::to_string(&read(text)).unwrap());
+    }
+}
+
 // spec: ACC-32
 // spec: ACC-33
+// spec: ACC-34
 #[test]
 fn example_classes_are_valid_as_printed() {
     let documents = read("classes.yaml", include_str!("example_classes.yaml")).unwrap();
@@ -164,6 +227,14 @@ fn example_classes_are_valid_as_printed() {
     assert_eq!(a100.resources[1].divisible, Some(true));
     assert_eq!(classes[2].spec.capabilities.performance.as_ref().unwrap().fp32, Some(47.9));
     assert_eq!(classes[3].spec.capabilities.level_zero_version.as_deref(), Some("1.3"));
+    let amd = &classes[2].spec.capabilities;
+    assert_eq!(
+        (amd.memory, amd.compute_capability.as_deref()),
+        (Some(crate::memory::AcceleratorMemory::from_gib(128)), None)
+    );
+    let intel = &classes[3].spec;
+    assert_eq!(intel.resources[0].name, "gpu.intel.com/i915");
+    assert!(intel.cost.is_none() && intel.capabilities.performance.is_none());
 }
 
 // spec: ACC-19

@@ -79,20 +79,32 @@ pub enum SelectionPolicy {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct AcceleratorConstraints {
+    /// Least memory, GiB.
+    #[schemars(range(min = 0))]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub min_memory: Option<i64>,
+    /// Most memory, GiB.
+    #[schemars(range(min = 0))]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub max_memory: Option<i64>,
+    /// Least half-precision throughput, TFLOPS.
+    #[schemars(range(min = 0))]
     #[serde(rename = "minComputePerformanceTFLOPS", skip_serializing_if = "Option::is_none")]
     pub min_compute_performance_tflops: Option<i64>,
-    #[serde(skip_serializing_if = "Option::is_none")]
+    /// Least compute capability, such as `8.0`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(schema_with = "openapi::capability")]
     pub min_architecture_version: Option<String>,
+    /// Features that the accelerator must have.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub required_features: Vec<String>,
+    /// Classes that must not be used.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub excluded_classes: Vec<String>,
+    /// Accepted families, such as `hopper`; empty: any.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub architecture_families: Vec<String>,
+    /// Kept, without effect.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub preferred_precisions: Vec<String>,
 }
@@ -108,20 +120,28 @@ pub struct AcceleratorRequirements {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub required_capabilities: Option<AcceleratorCapabilities>,
     /// Classes this runtime prefers, with the conditions under which it does.
+    #[schemars(length(max = 128))]
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub preference_order: Vec<AcceleratorPreference>,
     /// Deployed upstream name of `supportedClasses`; read through [`Self::classes`].
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub accelerator_classes: Vec<String>,
     /// Deployed upstream field, GiB.
+    #[schemars(range(min = 0))]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub min_memory: Option<i64>,
+    /// Deployed upstream field: least half-precision throughput, TFLOPS.
+    #[schemars(range(min = 0))]
     #[serde(rename = "minComputePerformanceTFLOPS", skip_serializing_if = "Option::is_none")]
     pub min_compute_performance_tflops: Option<i64>,
-    #[serde(skip_serializing_if = "Option::is_none")]
+    /// Deployed upstream field: least compute capability, such as `8.0`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(schema_with = "openapi::capability")]
     pub min_architecture_version: Option<String>,
+    /// Deployed upstream field: features that the accelerator must have.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub required_features: Vec<String>,
+    /// Deployed upstream field, without effect.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub preferred_precisions: Vec<String>,
 }
@@ -138,6 +158,7 @@ impl AcceleratorRequirements {
 #[serde(rename_all = "camelCase")]
 pub struct AcceleratorPreference {
     /// Name of an AcceleratorClass.
+    #[schemars(length(min = 1, max = 253))]
     pub class: String,
     /// Higher is better, 0 to 100.
     #[schemars(range(min = 0, max = 100))]
@@ -145,6 +166,7 @@ pub struct AcceleratorPreference {
     /// Items are ORed, keys inside one item ANDed: `modelSize: "<30B"`, `requestSize: "<2048"` (prompt tokens).
     /// Kept as text, so that an unknown key is reported and not dropped.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(schema_with = "openapi::preference_conditions")]
     pub conditions: Vec<BTreeMap<String, String>>,
 }
 
@@ -152,6 +174,7 @@ pub struct AcceleratorPreference {
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct AcceleratorConfiguration {
+    /// Which class this tuning is for.
     pub selector: AcceleratorConfigSelector,
     /// Kubernetes EnvVars.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
@@ -159,11 +182,11 @@ pub struct AcceleratorConfiguration {
     pub env: Vec<Value>,
     /// Kubernetes ResourceRequirements.
     #[serde(default, skip_serializing_if = "Option::is_none", deserialize_with = "super::object")]
-    #[schemars(schema_with = "openapi::object")]
+    #[schemars(schema_with = "openapi::resources")]
     pub resources: Option<Value>,
     /// Overrides of the runner container: image, args, env, resources, mounts.
     #[serde(default, skip_serializing_if = "Option::is_none", deserialize_with = "super::object")]
-    #[schemars(schema_with = "openapi::object")]
+    #[schemars(schema_with = "openapi::container")]
     pub runner: Option<Value>,
 }
 
@@ -172,6 +195,7 @@ pub struct AcceleratorConfiguration {
 #[serde(rename_all = "camelCase")]
 pub struct AcceleratorConfigSelector {
     /// Name of an AcceleratorClass.
+    #[schemars(length(min = 1, max = 253))]
     pub accelerator_class: String,
 }
 
@@ -179,12 +203,17 @@ pub struct AcceleratorConfigSelector {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct AcceleratorModelConfig {
+    /// GiB per billion parameters; kept, without effect.
+    #[schemars(range(min = 0))]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub min_memory_per_billion_params: Option<i64>,
+    /// Sizes of the parallel dimensions on this class.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub tensor_parallelism_override: Option<ParallelismOverride>,
+    /// Arguments for the engine on this class.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub runtime_args_override: Vec<String>,
+    /// Environment of the engine on this class.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub environment_override: BTreeMap<String, String>,
 }
@@ -193,10 +222,13 @@ pub struct AcceleratorModelConfig {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct ParallelismOverride {
+    /// Tensor parallelism.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub tensor_parallel_size: Option<i64>,
+    /// Pipeline parallelism.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub pipeline_parallel_size: Option<i64>,
+    /// Data parallelism.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub data_parallel_size: Option<i64>,
 }

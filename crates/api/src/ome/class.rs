@@ -34,7 +34,7 @@ use crate::{Quantity, condition::Condition, memory::AcceleratorMemory, openapi};
     transform = required,
     extend("x-kubernetes-validations" = [{
         "rule": "has(self.discovery) || has(self.nodeSelector)",
-        "message": "discovery is required",
+        "message": "discovery is required; say which nodes have the accelerator, such as `discovery: {nodeSelector: {nvidia.com/gpu.product: …}}`",
     }])
 )]
 pub struct AcceleratorClassSpec {
@@ -56,8 +56,10 @@ pub struct AcceleratorClassSpec {
     /// Extended resources that expose it; the first that is not a fraction is requested.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub resources: Vec<AcceleratorResource>,
+    /// Names of this class in other systems.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub integration: Option<AcceleratorIntegration>,
+    /// What it costs, in dollars.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub cost: Option<AcceleratorCost>,
     /// Story 3 of seed 000 writes the selector here; read through [`Self::selector`].
@@ -78,6 +80,7 @@ impl AcceleratorClassSpec {
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct AcceleratorDiscovery {
+    /// A node matches when it has every one of these labels.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub node_selector: BTreeMap<String, String>,
     /// NodeSelectorTerms; `Gte`, `Lte`, `Gt`, `Lt` may carry quantities (`24Gi`).
@@ -91,6 +94,7 @@ pub struct AcceleratorDiscovery {
     /// PCI vendor, such as `10de` for NVIDIA.
     #[serde(rename = "pciVendorID", skip_serializing_if = "Option::is_none")]
     pub pci_vendor_id: Option<String>,
+    /// PCI devices of that vendor, such as `20b0`; matched on nodes that publish PCI ids.
     #[serde(default, rename = "deviceIDs", skip_serializing_if = "Vec::is_empty")]
     pub device_ids: Vec<String>,
 }
@@ -107,8 +111,11 @@ pub struct AcceleratorCapabilities {
     #[serde(default, rename = "memoryGB", skip_serializing_if = "Option::is_none")]
     pub memory: Option<AcceleratorMemory>,
     /// Dotted number, such as `9.0`; also read as `minComputeCapability`.
-    #[serde(alias = "minComputeCapability", skip_serializing_if = "Option::is_none")]
+    #[serde(default, alias = "minComputeCapability", skip_serializing_if = "Option::is_none")]
+    #[schemars(schema_with = "openapi::capability")]
     pub compute_capability: Option<String>,
+    /// Clock of the device, in MHz.
+    #[schemars(range(min = 0))]
     #[serde(rename = "clockSpeedMHz", skip_serializing_if = "Option::is_none")]
     pub clock_speed_mhz: Option<i32>,
     /// GB/s.
@@ -118,10 +125,13 @@ pub struct AcceleratorCapabilities {
     /// Also read as `requiredFeatures`; compared without case.
     #[serde(default, alias = "requiredFeatures", skip_serializing_if = "Vec::is_empty")]
     pub features: Vec<String>,
+    /// Peak throughput by number format.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub performance: Option<AcceleratorPerformance>,
+    /// AMD only: version of ROCm, such as `5.7`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub rocm_version: Option<String>,
+    /// Intel only: version of Level Zero, such as `1.3`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub level_zero_version: Option<String>,
 }
@@ -136,14 +146,24 @@ pub struct AcceleratorCapabilities {
     ("int4TOPS", &["int4Tops"]),
 ]))]
 pub struct AcceleratorPerformance {
+    /// Single precision, TFLOPS.
+    #[schemars(range(min = 0))]
     #[serde(rename = "fp32TFLOPS", alias = "fp32Tflops", skip_serializing_if = "Option::is_none")]
     pub fp32: Option<f64>,
+    /// Half precision, TFLOPS.
+    #[schemars(range(min = 0))]
     #[serde(rename = "fp16TFLOPS", alias = "fp16Tflops", skip_serializing_if = "Option::is_none")]
     pub fp16: Option<f64>,
+    /// 8-bit floating point, TFLOPS.
+    #[schemars(range(min = 0))]
     #[serde(rename = "fp8TFLOPS", alias = "fp8Tflops", skip_serializing_if = "Option::is_none")]
     pub fp8: Option<f64>,
+    /// 8-bit integers, TOPS.
+    #[schemars(range(min = 0))]
     #[serde(rename = "int8TOPS", alias = "int8Tops", skip_serializing_if = "Option::is_none")]
     pub int8: Option<f64>,
+    /// 4-bit integers, TOPS.
+    #[schemars(range(min = 0))]
     #[serde(rename = "int4TOPS", alias = "int4Tops", skip_serializing_if = "Option::is_none")]
     pub int4: Option<f64>,
     /// Deployed upstream field, without effect.
@@ -157,12 +177,14 @@ pub struct AcceleratorPerformance {
 #[serde(rename_all = "camelCase")]
 pub struct AcceleratorResource {
     /// Such as `nvidia.com/gpu`.
+    #[schemars(length(min = 1, max = 317))]
     pub name: String,
     /// Per accelerator; 1 if unset.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schemars(schema_with = "openapi::int_or_string", extend("default" = "1"))]
+    #[schemars(schema_with = "openapi::count", extend("default" = "1"))]
     pub quantity: Option<Quantity>,
     /// Whether the resource is a fraction of the accelerator.
+    #[schemars(extend("default" = false))]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub divisible: Option<bool>,
 }
@@ -187,6 +209,7 @@ pub struct AcceleratorCost {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(schema_with = "openapi::number_or_string")]
     pub per_hour: Option<Quantity>,
+    /// One million tokens; used where no hourly price is known.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(schema_with = "openapi::number_or_string")]
     pub per_million_tokens: Option<Quantity>,
@@ -204,11 +227,13 @@ pub struct AcceleratorCost {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct AcceleratorClassStatus {
+    /// Names of the nodes that match, sorted.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub nodes: Vec<String>,
     /// Ready, schedulable nodes.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub available_nodes: Option<i32>,
+    /// Accelerators of all matching nodes.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub total_accelerators: Option<i32>,
     /// Allocatable less the requests of Pods that have not ended.
@@ -217,6 +242,7 @@ pub struct AcceleratorClassStatus {
     /// RFC 3339; moves only with the content.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub last_updated: Option<String>,
+    /// `Ready` and `NodesMatched`.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(schema_with = "openapi::conditions")]
     pub conditions: Vec<Condition>,

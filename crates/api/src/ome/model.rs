@@ -33,12 +33,16 @@ use crate::{openapi, size::ParameterCount};
 )]
 #[serde(rename_all = "camelCase")]
 pub struct BaseModelSpec {
+    /// What people call the model.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub display_name: Option<String>,
+    /// Who made it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub vendor: Option<String>,
+    /// The vendor's version of the model.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub version: Option<String>,
+    /// A disabled model is kept, and not served.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub disabled: Option<bool>,
     /// How the weights are stored, such as `safetensors`.
@@ -50,6 +54,7 @@ pub struct BaseModelSpec {
     /// Such as `LlamaForCausalLM`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub model_architecture: Option<String>,
+    /// The `model_type` of the model's `config.json`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub model_type: Option<String>,
     /// Such as `fp8`, `fbgemm_fp8`, `int4`.
@@ -58,25 +63,34 @@ pub struct BaseModelSpec {
     /// Number of parameters, such as `7.24B`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub model_parameter_size: Option<ParameterCount>,
+    /// Such as TEXT_GENERATION or EMBEDDING.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub model_capabilities: Vec<String>,
+    /// Such as CHAT or COMPLETION.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub api_capabilities: Vec<String>,
+    /// The model's `config.json`, verbatim.
     #[serde(default, skip_serializing_if = "Option::is_none", deserialize_with = "super::object")]
     #[schemars(schema_with = "openapi::object")]
     pub model_configuration: Option<Value>,
+    /// The parts of a diffusion model; must be equal to those that the runtime states.
     #[serde(default, skip_serializing_if = "Option::is_none", deserialize_with = "super::object")]
     #[schemars(schema_with = "openapi::object")]
     pub diffusion_pipeline: Option<Value>,
+    /// Where the files are.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub storage: Option<ModelStorage>,
+    /// Such as On-demand or Dedicated; kept, without effect.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub serving_mode: Vec<String>,
     /// Longest context, in tokens.
+    #[schemars(range(min = 1))]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub max_tokens: Option<i64>,
+    /// Kept, without effect.
     #[serde(rename = "compartmentID", skip_serializing_if = "Option::is_none")]
     pub compartment_id: Option<String>,
+    /// Anything else worth keeping.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub additional_metadata: BTreeMap<String, String>,
 }
@@ -115,9 +129,11 @@ impl Deref for ClusterBaseModelSpec {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct VersionedName {
+    /// Compared as a whole, such as `safetensors` or `TensorFlow SavedModel`.
     pub name: String,
-    /// `major[.minor[.patch]]`, kept as written; parse it with [`crate::version::Version`].
-    #[serde(skip_serializing_if = "Option::is_none")]
+    /// `major[.minor[.patch]]`, kept as written.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(schema_with = "openapi::version")]
     pub version: Option<String>,
     /// Read as "runtime's version OP model's version"; `Equal` if unset.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -146,18 +162,23 @@ pub struct ModelStorage {
     /// Directory on the node.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub path: Option<String>,
+    /// Kept, without effect.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub schema_path: Option<String>,
     /// Name of the Secret key with credentials.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub key: Option<String>,
+    /// Parameters of the storage.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub parameters: BTreeMap<String, String>,
+    /// Labels of the nodes that hold the files.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub node_selector: BTreeMap<String, String>,
+    /// A Kubernetes NodeAffinity of the nodes that hold the files.
     #[serde(default, skip_serializing_if = "Option::is_none", deserialize_with = "super::object")]
     #[schemars(schema_with = "openapi::object")]
     pub node_affinity: Option<Value>,
+    /// When the files are fetched.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub download_policy: Option<DownloadPolicy>,
 }
@@ -176,10 +197,13 @@ pub struct BaseModelStatus {
     /// Creating, Importing, In_Transit, In_Training, Ready or Failed.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub state: Option<String>,
+    /// Such as Public, Deprecated or Experimental.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub lifecycle: Option<String>,
+    /// Nodes that have the files.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub nodes_ready: Vec<String>,
+    /// Nodes that could not get them.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub nodes_failed: Vec<String>,
 }

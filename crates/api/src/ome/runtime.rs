@@ -36,6 +36,8 @@ pub struct ServingRuntimeSpec {
     /// A disabled runtime is never used.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub disabled: Option<bool>,
+    /// The models that this runtime serves; one entry must match as a whole.
+    #[schemars(length(max = 256))]
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub supported_model_formats: Vec<SupportedModelFormat>,
     /// Model sizes this runtime serves, in parameters.
@@ -43,13 +45,19 @@ pub struct ServingRuntimeSpec {
     pub model_size_range: Option<ModelSizeRange>,
     /// openAI, cohere, openInference-v1, openInference-v2; openAI if empty.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(schema_with = "openapi::protocol_list")]
     pub protocol_versions: Vec<String>,
+    /// The engine.
+    #[schemars(transform = one_replica)]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub engine_config: Option<Component>,
+    /// The decoder of prefill/decode disaggregated serving.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub decoder_config: Option<Component>,
+    /// The router in front of the engines.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub router_config: Option<Component>,
+    /// Which accelerators it needs and prefers.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub accelerator_requirements: Option<AcceleratorRequirements>,
     /// Tuning per class, below that of the matching format and of the components.
@@ -57,24 +65,31 @@ pub struct ServingRuntimeSpec {
     pub accelerator_configurations: Vec<AcceleratorConfiguration>,
     /// Deprecated: containers of the engine; `engineConfig.runner` replaces it.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    #[schemars(schema_with = "openapi::objects")]
+    #[schemars(schema_with = "openapi::containers")]
     pub containers: Vec<Value>,
+    /// Deprecated: workers of a multi-node engine; `engineConfig.worker` replaces it.
     #[serde(default, skip_serializing_if = "Option::is_none", deserialize_with = "super::object")]
     #[schemars(schema_with = "openapi::object")]
     pub workers: Option<Value>,
+    /// Labels that the Pods' nodes must have, below those of the components.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub node_selector: BTreeMap<String, String>,
+    /// A Kubernetes Affinity, ANDed with those of the other layers.
     #[serde(default, skip_serializing_if = "Option::is_none", deserialize_with = "super::object")]
     #[schemars(schema_with = "openapi::object")]
     pub affinity: Option<Value>,
+    /// Kubernetes Tolerations of the Pods.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(schema_with = "openapi::objects")]
     pub tolerations: Vec<Value>,
+    /// Kubernetes Volumes that the containers may mount.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(schema_with = "openapi::objects")]
     pub volumes: Vec<Value>,
+    /// Labels of the Pods.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub labels: BTreeMap<String, String>,
+    /// Annotations of the Pods.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub annotations: BTreeMap<String, String>,
     /// Every other PodSpec field, untouched.
@@ -120,10 +135,13 @@ pub struct SupportedModelFormat {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub name: Option<String>,
     /// Deprecated: read when `modelFormat` is absent.
-    #[serde(skip_serializing_if = "Option::is_none")]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(schema_with = "openapi::version")]
     pub version: Option<String>,
+    /// How the weights are stored.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub model_format: Option<VersionedName>,
+    /// The library that the model was made with; unstated accepts any.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub model_framework: Option<VersionedName>,
     /// Such as `LlamaForCausalLM`; unstated accepts any.
@@ -135,10 +153,12 @@ pub struct SupportedModelFormat {
     /// Deprecated upstream field, without effect.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub model_type: Option<String>,
+    /// The parts of a diffusion model; must be equal to the model's.
     #[serde(default, skip_serializing_if = "Option::is_none", deserialize_with = "super::object")]
     #[schemars(schema_with = "openapi::object")]
     pub diffusion_pipeline: Option<Value>,
     /// Whether a service that names no runtime may get this one.
+    #[schemars(extend("default" = false))]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub auto_select: Option<bool>,
     /// Higher wins among runtimes that fit equally; greater than zero.
@@ -167,8 +187,17 @@ impl SupportedModelFormat {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct ModelSizeRange {
+    /// Smallest model in parameters, such as `5B`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub min: Option<ParameterCount>,
+    /// Largest model in parameters, such as `9B`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub max: Option<ParameterCount>,
+}
+
+/// The engine's default, stated where it starts: a service's component inherits the runtime's number instead.
+fn one_replica(component: &mut schemars::Schema) {
+    if let Some(replicas) = component.pointer_mut("/properties/minReplicas").and_then(Value::as_object_mut) {
+        replicas.insert("default".to_owned(), Value::from(1));
+    }
 }

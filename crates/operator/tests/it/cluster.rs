@@ -1,11 +1,14 @@
 //! An embedded API server with our kinds, the shipped catalogue and one node, and the operator at work on it.
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use embedded::Server;
-use embedded::ports::{AdmitAll, Container, Exit, Loopback, Ports, Runner, SystemClock, SystemRandom};
+use embedded::ports::{
+    Admission, AdmissionRequest, AdmissionResponse, AdmitAll, Container, Exit, Loopback, Ports, Runner, SystemClock,
+    SystemRandom,
+};
 use futures::future::BoxFuture;
 use serde_json::{Value, json};
 use tokio_util::sync::{CancellationToken, DropGuard};
@@ -27,6 +30,32 @@ impl Runner for NoRunner {
     }
 }
 
+/// The review that a cluster asks the webhook for.
+#[derive(Default)]
+struct Gate(OnceLock<Server>);
+
+struct Objects<'a>(&'a Server);
+
+impl Admission for Gate {
+    fn review(&self, request: &AdmissionRequest<'_>) -> AdmissionResponse {
+        let asked = operator::admission::Request { object: request.object, old: request.old };
+        let verdict =
+            self.0.get().map(|server| operator::admission::review(&asked, &Objects(server))).unwrap_or_default();
+        AdmissionResponse {
+            allowed: verdict.allowed(),
+            message: String::new(),
+            causes: verdict.causes(),
+            warnings: verdict.warnings,
+        }
+    }
+}
+
+impl operator::admission::View for Objects<'_> {
+    fn list(&self, kind: ::cluster::Kind) -> Vec<Arc<Value>> {
+        self.0.list(&kind.resource())
+    }
+}
+
 pub(crate) struct World {
     pub(crate) server: Server,
     /// Requests of the operator that are not reads.
@@ -40,13 +69,19 @@ pub(crate) struct World {
 impl World {
     /// Our kinds, the catalogue, one H100 node, and the operator; LeaderWorkerSet only if asked for.
     pub(crate) async fn start(leader_worker_set: bool) -> World {
-        let world = World::of(bare());
-        world.server.create("nodes", node()).unwrap();
-        CATALOGUE.iter().for_each(|(resource, text)| world.create_all(resource, text));
+        let world = World::stocked();
         if leader_worker_set {
             world.install_leader_worker_set();
         }
         world.operate(operator::Options::default());
+        world
+    }
+
+    /// Our kinds, the catalogue and one H100 node, and nobody at work.
+    pub(crate) fn stocked() -> World {
+        let world = World::empty();
+        world.server.create("nodes", node()).unwrap();
+        CATALOGUE.iter().for_each(|(resource, text)| world.create_all(resource, text));
         world
     }
 
@@ -151,17 +186,24 @@ impl World {
     }
 }
 
-/// An API server with our kinds and nothing else.
+/// An API server with our kinds and their admission, and nothing else.
 pub(crate) fn bare() -> Server {
-    with_definitions(api::crds())
+    let admission = Arc::new(Gate::default());
+    let server = server(api::crds(), admission.clone());
+    admission.0.set(server.clone()).ok();
+    server
 }
 
-/// An API server with these definitions.
+/// An API server with these definitions, whose writes nobody reviews.
 pub(crate) fn with_definitions(definitions: Vec<Value>) -> Server {
+    server(definitions, Arc::new(AdmitAll))
+}
+
+fn server(definitions: Vec<Value>, admission: Arc<dyn Admission>) -> Server {
     let ports = Ports {
         clock: Arc::new(SystemClock),
         random: Arc::new(SystemRandom),
-        admission: Arc::new(AdmitAll),
+        admission,
         runner: Arc::new(NoRunner),
         network: Arc::new(Loopback),
     };

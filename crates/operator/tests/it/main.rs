@@ -4,6 +4,7 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
 mod accelerators;
+mod admission;
 mod base_set;
 mod cluster;
 mod election;

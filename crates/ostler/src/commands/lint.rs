@@ -1,43 +1,77 @@
 //! `ostler lint`: manifests checked without a cluster.
 
+use std::collections::BTreeSet;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
 use anyhow::Result;
 use api::lint::{self, Severity};
+use api::manifest::Document;
+use api::ome;
+use operator::admission::Landscape;
 
-use crate::{files, output, report};
+use crate::{catalog, files, output, report};
 
 #[derive(clap::Args)]
 pub(crate) struct LintArgs {
     /// Files and folders of manifests; `-` reads standard input
     #[arg(short, long = "filename", required = true, num_args = 1.., value_name = "FILES")]
     filenames: Vec<PathBuf>,
+    /// Compare with the given files only, not with the shipped runtimes and classes
+    #[arg(long)]
+    no_catalog: bool,
 }
 
 /// Exit code 1 if any finding is an error; warnings alone are 0.
 pub(super) fn run(args: LintArgs) -> Result<ExitCode> {
-    let (mut documents, mut errors, mut warnings) = (0, 0, 0);
+    let (mut documents, mut errors, mut warnings) = (Vec::new(), 0, 0);
     for file in files::manifests(&args.filenames)? {
-        let read = match files::read(&file) {
-            Ok(read) => read,
+        match files::read(&file) {
+            Ok(read) => documents.extend(read),
             Err(error) => {
                 errors += 1;
                 output::print_line(&report::errors::render(&error).replace("\nhint:", "\n  hint:"))?;
-                continue;
-            }
-        };
-        for document in read {
-            documents += 1;
-            for finding in lint::check(&document) {
-                match finding.severity {
-                    Severity::Error => errors += 1,
-                    Severity::Warning => warnings += 1,
-                }
-                output::print_line(&finding.render(&document))?;
             }
         }
     }
-    output::tell(&format!("{documents} documents: {errors} errors, {warnings} warnings"));
+    let mut landscape = landscape(&args, &documents)?;
+    for document in &documents {
+        for finding in lint::check(document).into_iter().chain(landscape.check(document)) {
+            match finding.severity {
+                Severity::Error => errors += 1,
+                Severity::Warning => warnings += 1,
+            }
+            output::print_line(&finding.render(document))?;
+        }
+        // In the order of `kubectl apply`: the second of two that clash is the one that is refused.
+        if !document.is(ome::API_VERSION, CLASS) {
+            landscape.add(&document.value);
+        }
+    }
+    output::tell(&format!("{}: {errors} errors, {warnings} warnings", count(documents.len())));
     Ok(if errors == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+}
+
+const CLASS: &str = "AcceleratorClass";
+
+/// What the documents will meet: the shipped objects, less those that they replace, and every class given.
+fn landscape(args: &LintArgs, given: &[Document]) -> Result<Landscape> {
+    let mut landscape = Landscape::default();
+    let name = |document: &Document| {
+        (
+            document.api_version().to_owned(),
+            document.kind().to_owned(),
+            document.namespace().map(str::to_owned),
+            document.name().to_owned(),
+        )
+    };
+    let replaced: BTreeSet<_> = given.iter().map(name).collect();
+    let shipped = if args.no_catalog { Vec::new() } else { catalog::documents()? };
+    shipped.iter().filter(|one| !replaced.contains(&name(one))).for_each(|one| landscape.add(&one.value));
+    given.iter().filter(|one| one.is(ome::API_VERSION, CLASS)).for_each(|class| landscape.add(&class.value));
+    Ok(landscape)
+}
+
+fn count(documents: usize) -> String {
+    if documents == 1 { "1 document".to_owned() } else { format!("{documents} documents") }
 }

@@ -5,6 +5,7 @@ use std::process::ExitCode;
 use std::sync::Arc;
 
 use anyhow::{Context, Result};
+use operator::admission::webhook::{Target, Webhook};
 use operator::{Options, Seat};
 use tokio::net::TcpListener;
 
@@ -12,6 +13,7 @@ use super::gates::FeatureGates;
 use super::{bind_error, interrupted};
 use crate::catalog;
 use crate::connect::{self, ConnectArgs};
+use crate::report::errors::hinted;
 
 #[derive(clap::Args)]
 pub(crate) struct OperatorArgs {
@@ -21,6 +23,12 @@ pub(crate) struct OperatorArgs {
     /// Namespace of that lease; the context's, or the Pod's own, without it
     #[arg(long, value_name = "NAMESPACE")]
     leader_elect_namespace: Option<String>,
+    /// Serve the admission webhook at this address, and configure the cluster to ask it
+    #[arg(long, value_name = "ADDRESS")]
+    webhook: Option<SocketAddr>,
+    /// The Service that leads to the webhook; without it the cluster calls the address itself
+    #[arg(long, value_name = "NAMESPACE/NAME", requires = "webhook")]
+    webhook_service: Option<String>,
     #[command(flatten)]
     connect: ConnectArgs,
     #[command(flatten)]
@@ -38,6 +46,7 @@ pub(crate) struct OperatorArgs {
 
 pub(super) async fn run(args: OperatorArgs) -> Result<ExitCode> {
     let stop = interrupted()?;
+    let webhook = args.webhook.map(|address| webhook(address, args.webhook_service.as_deref())).transpose()?;
     let listener =
         TcpListener::bind(args.metrics).await.map_err(|error| bind_error(args.metrics, "--metrics", &error))?;
     let client = connect::client(&args.connect).await?;
@@ -49,6 +58,7 @@ pub(super) async fn run(args: OperatorArgs) -> Result<ExitCode> {
         namespace: args.operator_namespace,
         discovery: !args.no_discovery,
         known_classes: catalog::classes()?,
+        webhook,
         ..args.gates.options()
     };
     let scrapes = operator::metrics::serve(listener, Arc::clone(&options.metrics), stop.clone());
@@ -63,4 +73,25 @@ pub(super) async fn run(args: OperatorArgs) -> Result<ExitCode> {
 fn identity() -> String {
     let host = std::env::var("HOSTNAME").unwrap_or_else(|_| "ostler".to_owned());
     format!("{host}_{:016x}", fastrand::u64(..))
+}
+
+fn webhook(address: SocketAddr, service: Option<&str>) -> Result<Webhook> {
+    let listener = std::net::TcpListener::bind(address).map_err(|error| bind_error(address, "--webhook", &error))?;
+    let target = match service {
+        Some(service) => {
+            let (namespace, name) = service
+                .split_once('/')
+                .filter(|(a, b)| !a.is_empty() && !b.is_empty())
+                .ok_or_else(|| hinted(format!("--webhook-service {service}: not a Service"), "write NAMESPACE/NAME"))?;
+            Target::Service { namespace: namespace.to_owned(), name: name.to_owned() }
+        }
+        None if address.ip().is_unspecified() => {
+            return Err(hinted(
+                format!("--webhook {address}: no address that a cluster can call"),
+                "name the Service that leads here with --webhook-service, or one address of this machine",
+            ));
+        }
+        None => Target::Url(listener.local_addr()?),
+    };
+    Ok(Webhook { listener: Arc::new(listener), target })
 }

@@ -6,9 +6,11 @@
     reason = "clippy exempts test functions only, and these are helpers of tests"
 )]
 
+mod admission;
 mod bad_input;
 mod catalog;
 mod corpus;
+mod fields;
 mod lint;
 mod plan;
 mod session;

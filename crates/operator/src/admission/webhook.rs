@@ -1,0 +1,158 @@
+//! The webhook that a cluster asks before it stores an object of ours: HTTPS with a certificate of our own making.
+//!
+//! It cannot stop a cluster: the configuration says `failurePolicy: Ignore`, since what it refuses is also found, and
+//! said in a condition, when the object is used.
+
+mod certificate;
+mod configuration;
+mod exchange;
+
+use std::net::{SocketAddr, TcpListener};
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::Router;
+use axum::extract::{DefaultBodyLimit, State};
+use axum::routing::post;
+use cluster::{Clock, Stores};
+use hyper_util::rt::{TokioExecutor, TokioIo};
+use hyper_util::service::TowerToHyperService;
+use kube::Client;
+use rustls::ServerConfig;
+use serde_json::Value;
+use tokio::sync::watch;
+use tokio_rustls::TlsAcceptor;
+use tokio_util::sync::CancellationToken;
+
+pub use certificate::{Certificate, Keeper};
+pub use configuration::configuration;
+pub use exchange::answer;
+
+use super::View;
+use crate::run::chain;
+
+/// Where the API server sends its reviews.
+pub const PATH: &str = "/validate";
+/// An API server takes 3 MiB, and an update carries the object twice.
+const LONGEST_BODY: usize = 8 << 20;
+/// How often the certificate is looked at.
+const CARE: Duration = Duration::from_secs(3600);
+/// How soon after a failure.
+const AGAIN: Duration = Duration::from_secs(10);
+/// Longest handshake.
+const HANDSHAKE: Duration = Duration::from_secs(10);
+
+/// Where the webhook listens, and how the cluster finds it.
+#[derive(Clone, Debug)]
+pub struct Webhook {
+    /// Bound already, so that a busy port is said before anything starts.
+    pub listener: Arc<TcpListener>,
+    pub target: Target,
+}
+
+/// What the cluster calls.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Target {
+    /// The operator outside of the cluster, at one address; its certificate lives as long as the process.
+    Url(SocketAddr),
+    /// The operator behind a Service; its replicas share a certificate in a Secret of that namespace.
+    Service { namespace: String, name: String },
+}
+
+/// Why the webhook is not served.
+#[derive(Debug, thiserror::Error)]
+pub enum WebhookError {
+    #[error("the certificate could not be made")]
+    Certificate(#[from] rcgen::Error),
+    #[error("the certificate could not be used")]
+    Tls(#[from] rustls::Error),
+    #[error("the listener could not be used")]
+    Listen(#[from] std::io::Error),
+    #[error(transparent)]
+    Cluster(#[from] cluster::Error),
+    #[error("the Secret {0} holds no usable certificate; delete it, and another is made")]
+    Secret(String),
+}
+
+/// Serves until `stop`, and keeps certificate and configuration in step. What the cluster refuses is tried again.
+///
+/// # Errors
+/// When the listener is unusable.
+pub async fn run(
+    client: Client,
+    stores: Stores,
+    clock: Arc<dyn Clock>,
+    webhook: Webhook,
+    stop: CancellationToken,
+) -> Result<(), WebhookError> {
+    let keeper = Keeper::new(client, clock, webhook.target);
+    let (publish, certificates) = watch::channel(None);
+    let care = async {
+        loop {
+            let pause = match keeper.care().await.and_then(|certificate| certificate.server_config()) {
+                Ok(config) => {
+                    publish.send_replace(Some(Arc::new(config)));
+                    CARE
+                }
+                Err(error) => {
+                    tracing::warn!(error = %chain(&error), "the admission webhook is not configured, trying again");
+                    AGAIN
+                }
+            };
+            tokio::time::sleep(pause).await;
+        }
+    };
+    tokio::select! {
+        () = care => Ok(()),
+        served = serve(webhook.listener.try_clone()?, certificates, Arc::new(stores), stop) => served,
+    }
+}
+
+/// Answers reviews until `stop`; before there is a certificate, connections are closed.
+///
+/// # Errors
+/// When the listener is unusable.
+pub async fn serve(
+    listener: TcpListener,
+    certificates: watch::Receiver<Option<Arc<ServerConfig>>>,
+    view: Arc<dyn View + Send + Sync>,
+    stop: CancellationToken,
+) -> Result<(), WebhookError> {
+    listener.set_nonblocking(true)?;
+    let listener = tokio::net::TcpListener::from_std(listener)?;
+    let router = Router::new().route(PATH, post(review)).layer(DefaultBodyLimit::max(LONGEST_BODY)).with_state(view);
+    loop {
+        let accepted = tokio::select! {
+            () = stop.cancelled() => return Ok(()),
+            accepted = listener.accept() => accepted,
+        };
+        let current = certificates.borrow().clone();
+        match (accepted, current) {
+            (Ok((stream, _)), Some(config)) => {
+                tokio::spawn(connection(stream, TlsAcceptor::from(config), router.clone(), stop.clone()));
+            }
+            (Ok(_), None) => {}
+            (Err(error), _) => {
+                tracing::warn!(%error, "a connection was not accepted");
+                tokio::time::sleep(Duration::from_millis(100)).await;
+            }
+        }
+    }
+}
+
+async fn connection(stream: tokio::net::TcpStream, acceptor: TlsAcceptor, router: Router, stop: CancellationToken) {
+    let Ok(Ok(stream)) = tokio::time::timeout(HANDSHAKE, acceptor.accept(stream)).await else { return };
+    let builder = hyper_util::server::conn::auto::Builder::new(TokioExecutor::new());
+    tokio::select! {
+        () = stop.cancelled() => {}
+        ended = builder.serve_connection(TokioIo::new(stream), TowerToHyperService::new(router)) => {
+            if let Err(error) = ended {
+                tracing::debug!(%error, "a connection ended badly");
+            }
+        }
+    }
+}
+
+async fn review(State(view): State<Arc<dyn View + Send + Sync>>, body: axum::Json<Value>) -> axum::Json<Value> {
+    axum::Json(answer(&body.0, view.as_ref()))
+}

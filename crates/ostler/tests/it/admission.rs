@@ -1,0 +1,113 @@
+//! What is refused before it is stored: by a running cluster, and by `ostler lint` without one, in the same words.
+
+use crate::session::{Folder, ostler, outcome};
+
+/// Two runtimes for one model, equal in everything that decides.
+const RIVALS: &str = "apiVersion: ome.io/v1beta1
+kind: ClusterServingRuntime
+metadata: {name: first}
+spec:
+  supportedModelFormats:
+  - {modelFormat: {name: safetensors, version: 1.0.0}, modelArchitecture: AcmeForCausalLM, autoSelect: true, priority: 3}
+  engineConfig: {runner: {image: example.com/engine:1}}
+---
+apiVersion: ome.io/v1beta1
+kind: ClusterServingRuntime
+metadata: {name: second}
+spec:
+  supportedModelFormats:
+  - {modelFormat: {name: safetensors, version: 1.0.0}, modelArchitecture: AcmeForCausalLM, autoSelect: true, priority: 3}
+  engineConfig: {runner: {image: example.com/engine:2}}
+";
+
+fn lint(manifest: &str, args: &[&str]) -> (String, Option<i32>) {
+    let folder = Folder::new();
+    folder.file("f.yaml", manifest);
+    let output = ostler(&["lint", "-f", "f.yaml"]).args(args).current_dir(&folder.0).output().unwrap();
+    let (stdout, _, code) = outcome(&output);
+    (stdout, code)
+}
+
+// spec: RT-73
+#[test]
+fn a_running_cluster_refuses_the_second_of_two_equal_runtimes() {
+    let folder = Folder::new();
+    let file = folder.file("f.yaml", RIVALS);
+    let data = folder.0.display().to_string();
+    let output = ostler(&["up", "-f", &file, "--api", "127.0.0.1:0", "--gateway", "127.0.0.1:0", "--data-dir", &data])
+        .output()
+        .unwrap();
+    let (_, stderr, code) = outcome(&output);
+    assert_eq!(code, Some(1), "{stderr}");
+    let error = stderr.lines().find(|line| line.starts_with("error: ")).unwrap_or_else(|| panic!("{stderr}"));
+    assert!(error.contains("ClusterServingRuntime.ome.io \"second\" is invalid: spec.supportedModelFormats[0].priority: `second` and `first` are selected for the same models with the same priority 3"), "{error}");
+}
+
+#[test]
+fn lint_refuses_it_too() {
+    let (stdout, code) = lint(RIVALS, &[]);
+    assert_eq!(code, Some(1));
+    insta::assert_snapshot!(stdout, @r"
+    error: f.yaml, document 2 (ClusterServingRuntime second), spec.supportedModelFormats[0].priority: `second` and `first` are selected for the same models with the same priority 3
+      hint: give one of them another priority, or set autoSelect: false
+    ");
+}
+
+// spec: RT-77
+#[test]
+fn lint_warns_of_a_tie() {
+    let (stdout, code) = lint(&RIVALS.replace(", priority: 3", ""), &[]);
+    assert_eq!(code, Some(0));
+    insta::assert_snapshot!(stdout, @r"
+    warning: f.yaml, document 2 (ClusterServingRuntime second), spec.supportedModelFormats[0]: AmbiguousRuntimes: `second` and `first` fit the same models equally and none has a priority, so the newest is selected
+      hint: give one of them another priority, or set autoSelect: false
+    ");
+}
+
+#[test]
+fn lint_knows_the_shipped_classes_and_those_beside() {
+    let manifest = "apiVersion: ome.io/v1beta1\nkind: AcceleratorClass\nmetadata: {name: mine}\nspec: {discovery: {}, capabilities: {}}\n---\napiVersion: ome.io/v1beta1\nkind: InferenceService\nmetadata: {name: x}\nspec:\n  model: {name: m}\n  acceleratorSelector: {preferredClasses: [mine, nvidia-h100-80bg]}\n";
+    let (stdout, code) = lint(manifest, &[]);
+    assert_eq!(code, Some(0));
+    insta::assert_snapshot!(stdout, @r"
+    warning: f.yaml, document 2 (InferenceService x), spec.acceleratorSelector.preferredClasses[1]: no AcceleratorClass `nvidia-h100-80bg`
+      hint: did you mean `nvidia-h100-80gb`?
+    ");
+    let alone = manifest.split("---\n").nth(1).unwrap();
+    assert_eq!(lint(alone, &["--no-catalog"]).0, "");
+}
+
+#[test]
+fn two_letters_swapped_are_one_mistake() {
+    let (stdout, code) = lint(
+        "apiVersion: ome.io/v1beta1\nkind: InferenceService\nmetadata: {name: x}\nspec: {modle: {name: m}, runtime: {name: r}}\n",
+        &[],
+    );
+    assert_eq!(code, Some(0));
+    insta::assert_snapshot!(stdout, @r"
+    warning: f.yaml, document 1 (InferenceService x), spec.modle: unknown field `modle`, which would be dropped
+      hint: did you mean `model`?
+    ");
+}
+
+/// A file of a megabyte, and a thousand runtimes for the same models.
+#[test]
+fn large_files_are_linted_in_bounded_output() {
+    let runtime = |n: usize| {
+        format!(
+            "apiVersion: ome.io/v1beta1\nkind: ClusterServingRuntime\nmetadata: {{name: r{n}}}\nspec:\n  supportedModelFormats: [{{modelFormat: {{name: a}}, modelArchitecture: AcmeForCausalLM, autoSelect: true, priority: 1}}]\n  engineConfig: {{runner: {{image: i}}}}\n---\n"
+        )
+    };
+    let (stdout, code) = lint(&(0..1000).map(runtime).collect::<String>(), &[]);
+    assert_eq!((code, stdout.matches("error: ").count()), (Some(1), 999));
+    assert!(stdout.contains("`r999` and `r0` and 998 more"), "{}", &stdout[stdout.len() - 400..]);
+    let long = "x".repeat(1 << 20);
+    let (stdout, code) = lint(
+        &format!(
+            "apiVersion: ome.io/v1beta1\nkind: BaseModel\nmetadata: {{name: m}}\nspec: {{modelParameterSize: {long}, {long}: 1}}\n"
+        ),
+        &[],
+    );
+    assert_eq!(code, Some(1));
+    assert!(stdout.len() < 1000, "{} bytes", stdout.len());
+}
