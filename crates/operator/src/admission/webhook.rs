@@ -156,3 +156,69 @@ async fn connection(stream: tokio::net::TcpStream, acceptor: TlsAcceptor, router
 async fn review(State(view): State<Arc<dyn View + Send + Sync>>, body: axum::Json<Value>) -> axum::Json<Value> {
     axum::Json(answer(&body.0, view.as_ref()))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use rustls::pki_types::pem::PemObject as _;
+    use rustls::pki_types::{CertificateDer, ServerName};
+    use rustls::{ClientConfig, RootCertStore};
+    use serde_json::json;
+    use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+
+    struct Nothing;
+
+    impl View for Nothing {
+        fn list(&self, _: cluster::Kind) -> Vec<Arc<Value>> {
+            Vec::new()
+        }
+    }
+
+    /// A client that trusts what the configuration tells the cluster to trust, and nothing else.
+    fn connector(trusted: &str) -> tokio_rustls::TlsConnector {
+        let mut roots = RootCertStore::empty();
+        for certificate in CertificateDer::pem_slice_iter(trusted.as_bytes()) {
+            roots.add(certificate.unwrap()).unwrap();
+        }
+        let provider = Arc::new(rustls::crypto::ring::default_provider());
+        let config = ClientConfig::builder_with_provider(provider).with_safe_default_protocol_versions().unwrap();
+        Arc::new(config.with_root_certificates(roots).with_no_client_auth()).into()
+    }
+
+    async fn ask(address: SocketAddr, trusted: &str, body: &str) -> std::io::Result<String> {
+        let stream = tokio::net::TcpStream::connect(address).await?;
+        let name = ServerName::try_from("127.0.0.1").unwrap();
+        let mut stream = connector(trusted).connect(name, stream).await?;
+        let head =
+            format!("POST {PATH} HTTP/1.1\r\nhost: x\r\nconnection: close\r\ncontent-type: application/json\r\n");
+        stream.write_all(format!("{head}content-length: {}\r\n\r\n{body}", body.len()).as_bytes()).await?;
+        let mut answer = String::new();
+        stream.read_to_string(&mut answer).await?;
+        Ok(answer)
+    }
+
+    #[tokio::test]
+    async fn reviews_are_answered_over_tls_also_after_a_rotation() {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let address = listener.local_addr().unwrap();
+        let make = |previous| Certificate::new(vec!["127.0.0.1".to_owned()], jiff::Timestamp::now(), previous).unwrap();
+        let (first, stop) = (make(None), CancellationToken::new());
+        let config = |certificate: &Certificate| Some(Arc::new(certificate.server_config().unwrap()));
+        let (publish, certificates) = watch::channel(config(&first));
+        let served = tokio::spawn(serve(listener, certificates, Arc::new(Nothing), stop.clone()));
+
+        let class = json!({"apiVersion": "ome.io/v1beta1", "kind": "ServingRuntime", "metadata": {"name": "a"},
+            "spec": {"modelSizeRange": {"min": "9B", "max": "5B"}}});
+        let review = json!({"request": {"uid": "u", "name": "a", "kind": {"kind": "ServingRuntime", "group": "ome.io"}, "object": class}});
+        let answer = ask(address, &first.trusted(), &review.to_string()).await.unwrap();
+        assert!(answer.starts_with("HTTP/1.1 200") && answer.contains("min 9B is above max 5B"), "{answer}");
+        assert!(ask(address, &first.trusted(), "{").await.unwrap().starts_with("HTTP/1.1 400"));
+
+        let second = make(Some(first.certificate.clone()));
+        publish.send_replace(config(&second));
+        assert!(ask(address, &second.trusted(), &review.to_string()).await.is_ok());
+        assert!(ask(address, &first.trusted(), &review.to_string()).await.is_err());
+        stop.cancel();
+        served.await.unwrap().unwrap();
+    }
+}
