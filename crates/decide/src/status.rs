@@ -45,7 +45,8 @@ impl Decision {
     /// runtime where nothing won; the others keep the class that they would get.
     #[must_use]
     pub fn for_status(&self) -> Self {
-        let mut omitted = Omitted::default();
+        // What was left out before stays counted: shortening twice is shortening once.
+        let mut omitted = self.omitted;
         let (mut runners_up, mut rejections) = (0, 0);
         let mut candidates = Vec::new();
         for (index, candidate) in self.candidates.iter().enumerate() {
@@ -64,7 +65,7 @@ impl Decision {
             }
             candidates.push(if detailed { with_classes(candidate, &mut omitted.classes) } else { brief(candidate) });
         }
-        omitted.warnings = self.warnings.len().saturating_sub(WARNINGS);
+        omitted.warnings += self.warnings.len().saturating_sub(WARNINGS);
         let warnings = self.warnings.iter().take(WARNINGS);
         Self {
             message: cut(&self.message),

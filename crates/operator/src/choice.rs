@@ -1,6 +1,6 @@
 //! Which plan of a service holds: the one that keeps its choice, or one that chooses anew.
 
-use plan::{Service, Snapshot};
+use plan::{Claim, Incumbency, Service, Snapshot};
 use serde_json::Value;
 
 use crate::decision::{same_choice, waits_for_capacity};
@@ -14,17 +14,43 @@ pub struct Choice {
     pub better: Option<Value>,
 }
 
-/// Plans `service`; `object` is the same as JSON.
+/// Plans `service` beside those that made `claims`; `object` is the same as JSON.
 ///
 /// # Errors
 /// What cannot be written as JSON.
-pub fn choose(snapshot: &Snapshot, object: &Value, service: &Service) -> Result<Choice, serde_json::Error> {
-    let plan = serde_json::to_value(plan::plan_service(snapshot, service))?;
+pub fn choose(
+    snapshot: &Snapshot,
+    claims: &[Claim],
+    object: &Value,
+    service: &Service,
+) -> Result<Choice, serde_json::Error> {
+    let plan = planned(snapshot, claims, service, Incumbency::Kept)?;
     if plan["reason"] != "Kept" {
         return Ok(Choice { plan, better: None });
     }
-    let anew = serde_json::to_value(plan::plan_service_anew(snapshot, service))?;
+    let anew = planned(snapshot, claims, service, Incumbency::Ignored)?;
     Ok(weigh(object, plan, anew))
+}
+
+/// As JSON, with no more candidates than a status holds.
+fn planned(
+    snapshot: &Snapshot,
+    claims: &[Claim],
+    service: &Service,
+    incumbency: Incumbency,
+) -> Result<Value, serde_json::Error> {
+    let mut plan = plan::plan_service_beside(snapshot, claims, service, incumbency);
+    let brief = plan.decision.take().map(|decision| decision.for_status());
+    let omitted = brief.as_ref().map(|brief| brief.omitted);
+    if let Some(brief) = brief {
+        plan.candidates = brief.candidates;
+    }
+    let mut plan = serde_json::to_value(plan)?;
+    if let Some(omitted) = omitted {
+        // Warnings are counted where the record is made: layout adds some.
+        plan["omitted"] = serde_json::to_value(decide::status::Omitted { warnings: 0, ..omitted })?;
+    }
+    Ok(plan)
 }
 
 /// A service keeps its choice while anything of it runs; one of which nothing is left does not wait for accelerators
@@ -42,7 +68,7 @@ fn weigh(service: &Value, kept: Value, anew: Value) -> Choice {
 }
 
 /// Whether any replica of any component is ready.
-fn runs(service: &Value) -> bool {
+pub(crate) fn runs(service: &Value) -> bool {
     let components = service["status"]["components"].as_object().into_iter().flatten();
     components
         .map(|(_, component)| &component["readyReplicas"])

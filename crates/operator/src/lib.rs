@@ -7,8 +7,10 @@
 
 mod accounting;
 pub mod admission;
+mod answers;
 mod base_set;
 pub mod choice;
+mod claims;
 mod classes;
 pub mod decision;
 mod discovery;

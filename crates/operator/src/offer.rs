@@ -1,6 +1,6 @@
 //! What is on offer, read from the stores once per change of it and shared by every reconcile.
 
-use std::sync::{Arc, PoisonError};
+use std::sync::{Arc, MutexGuard, PoisonError};
 
 use api::manifest::Document;
 use cluster::conditions::Transition;
@@ -19,11 +19,22 @@ use crate::reason::Reason;
 pub(crate) const OFFERED: [Kind; 5] = [CLUSTER_RUNTIME, RUNTIME, CLUSTER_MODEL, MODEL, CLASS];
 
 /// Everything that services choose from.
-#[derive(Default)]
+#[derive(Clone, Default)]
 pub(crate) struct Offer {
     pub(crate) snapshot: Snapshot,
     /// One broken runtime must not stop the services of others.
     pub(crate) left_out: Vec<LeftOut>,
+}
+
+/// The offer as it was last read. Runtimes, models and classes are read anew when one of them changes; nodes and Pods
+/// are only looked up.
+#[derive(Default)]
+pub(crate) struct LastOffer {
+    offer: Option<Arc<Offer>>,
+    /// Whether the offer holds the inventory of this moment.
+    counted: bool,
+    /// Moves with every change: what was decided at one epoch holds while it lasts.
+    epoch: u64,
 }
 
 /// An object that cannot be read.
@@ -97,15 +108,41 @@ fn warn(plan: &mut Value, left_out: &LeftOut) {
 }
 
 impl Operator {
-    /// What is on offer now; read anew only if it has changed.
-    pub(crate) fn offer(&self) -> Arc<Offer> {
-        let mut offer = self.offer.lock().unwrap_or_else(PoisonError::into_inner);
-        Arc::clone(offer.get_or_insert_with(|| Arc::new(self.read_offer())))
+    /// What is on offer now, and the epoch that it belongs to.
+    pub(crate) fn offer(&self) -> (Arc<Offer>, u64) {
+        let mut last = self.last_offer();
+        let offer = match last.offer.take() {
+            Some(offer) if last.counted => offer,
+            Some(mut offer) => {
+                Arc::make_mut(&mut offer).snapshot.inventory = self.accounts.index();
+                offer
+            }
+            None => Arc::new(self.read_offer()),
+        };
+        last.counted = true;
+        (Arc::clone(last.offer.insert(offer)), last.epoch)
     }
 
-    /// Something on offer has changed.
+    /// A runtime, model or class has changed.
     pub(crate) fn forget_offer(&self) {
-        *self.offer.lock().unwrap_or_else(PoisonError::into_inner) = None;
+        let mut last = self.last_offer();
+        last.offer = None;
+        last.epoch += 1;
+    }
+
+    /// A node or Pod is about to change: the inventory is let go, so that it is changed in place and not copied.
+    pub(crate) fn release_inventory(&self) {
+        let mut last = self.last_offer();
+        last.epoch += 1;
+        if std::mem::take(&mut last.counted)
+            && let Some(offer) = &mut last.offer
+        {
+            Arc::make_mut(offer).snapshot.inventory = Arc::default();
+        }
+    }
+
+    fn last_offer(&self) -> MutexGuard<'_, LastOffer> {
+        self.offer.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn read_offer(&self) -> Offer {
@@ -139,7 +176,7 @@ impl Operator {
 
     /// Tells about every object that has become unreadable or readable, on the object itself.
     pub(crate) async fn tell_left_out(&self) -> Result<(), Error> {
-        let now: Vec<LeftOut> = self.offer().left_out.clone();
+        let now: Vec<LeftOut> = self.offer().0.left_out.clone();
         let before = std::mem::replace(&mut *self.left_out.lock().unwrap_or_else(PoisonError::into_inner), now.clone());
         let mended = before.iter().filter(|old| now.iter().all(|new| (new.kind, &new.key) != (old.kind, &old.key)));
         let told = now.iter().filter(|new| !before.contains(new)).map(|one| (one, Reason::LeftOut, one.sentence()));

@@ -3,7 +3,7 @@
 use cluster::apply::{Applied, Outcome};
 use cluster::conditions::render;
 use cluster::object::{generation, meta};
-use cluster::{Condition, State};
+use cluster::{Condition, State, Tone};
 use jiff::Timestamp;
 use serde_json::{Map, Value, json};
 
@@ -39,7 +39,8 @@ pub fn report(findings: &Findings<'_>, now: Timestamp) -> Report {
     Report { conditions, status, news }
 }
 
-/// The conditions, leaves first, `Ready` last. `DecisionStale` is there only while it holds.
+/// The conditions, leaves first, `Ready` last. `AutoscalerUnavailable` and `DecisionStale` are there only while they hold
+/// and keep nothing from being ready.
 fn conditions(findings: &Findings<'_>) -> Vec<Condition> {
     let mut leaves = vec![runtime_resolved(findings.plan), accelerator_resolved(findings.plan)];
     leaves.push(workloads_ready(findings, "WorkloadsReady", |component| component != ROUTER));
@@ -50,11 +51,26 @@ fn conditions(findings: &Findings<'_>) -> Vec<Condition> {
         Some(leaf) => Condition::new("Ready", false, leaf.reason.clone(), leaf.message.clone()).told_as(leaf.tone),
         None => Reason::Ready.condition("Ready", true, "every component is ready"),
     };
-    leaves.into_iter().chain(decision_stale(findings)).chain([ready]).collect()
+    let remarks = autoscaler_unavailable(findings.plan).into_iter().chain(decision_stale(findings));
+    leaves.into_iter().chain(remarks).chain([ready]).collect()
 }
 
 /// The component whose Pods only pass requests on.
 const ROUTER: &str = "router";
+
+/// What the service asks for that only an autoscaler of a kind the cluster lacks could do. The warning has the event.
+fn autoscaler_unavailable(plan: &Value) -> Option<Condition> {
+    let warnings = plan["warnings"].as_array().into_iter().flatten();
+    let told = warnings.filter(|warning| warning["code"] == AUTOSCALER_UNAVAILABLE);
+    let messages: Vec<&str> = told.filter_map(|warning| warning["message"].as_str()).collect();
+    (!messages.is_empty()).then(|| {
+        let condition = Condition::new(AUTOSCALER_UNAVAILABLE, true, AUTOSCALER_UNAVAILABLE, messages.join("; "));
+        condition.told_as(Tone::Consequence)
+    })
+}
+
+/// Condition, and code of the warning that it repeats.
+const AUTOSCALER_UNAVAILABLE: &str = "AutoscalerUnavailable";
 
 fn decision_stale(findings: &Findings<'_>) -> Option<Condition> {
     let better = findings.better?;
@@ -348,6 +364,31 @@ mod tests {
         let conditions = conditions(&findings);
         assert_eq!(short(&conditions)[3..], ["DecisionStale=True BetterChoice", "Ready=True Ready"]);
         assert!(conditions[3].message.contains("x on 1 × l40s") && conditions[3].message.contains("ostler redecide"));
+    }
+
+    #[test]
+    fn what_only_another_autoscaler_could_do_is_a_condition_and_one_event() {
+        let (service, mut plan, workloads) = (service(), plan(), [wanted(1, vec![])]);
+        plan["warnings"] = json!([{"code": "AutoscalerUnavailable", "message": "engine: rps needs KEDA"}]);
+        let findings = Findings { service: &service, plan: &plan, better: None, workloads: &workloads, applied: &[] };
+        let told = conditions(&findings);
+        assert_eq!(short(&told)[3..], ["AutoscalerUnavailable=True AutoscalerUnavailable", "Ready=True Ready"]);
+        assert_eq!(told[3].message, "engine: rps needs KEDA");
+        let events = events(&service, &plan, &workloads).0;
+        assert_eq!(events, ["Normal Selected", "Warning AutoscalerUnavailable", "Normal Ready"]);
+    }
+
+    #[test]
+    fn a_router_that_is_not_ready_is_told_apart_from_the_engines() {
+        let (service, mut plan) = (service(), plan());
+        plan["components"]["router"] = json!({"nodes": 1, "replicas": 1});
+        let mut router = wanted(0, vec![]);
+        router.planned["metadata"] =
+            json!({"name": "chat-router", "namespace": "n", "labels": {"component": "router"}});
+        let workloads = [wanted(1, vec![]), router];
+        let findings = Findings { service: &service, plan: &plan, better: None, workloads: &workloads, applied: &[] };
+        let told = short(&conditions(&findings));
+        assert_eq!(told[2..], ["WorkloadsReady=True AllReady", "RouterReady=False Starting", "Ready=False Starting"]);
     }
 
     #[test]

@@ -14,9 +14,11 @@ use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 
 use crate::accounting::{self, Accounts};
-use crate::kinds::{BUILTIN, CLASS, CLUSTER_RUNTIME, CONFIG_MAP, DEFINED, FLAVORS, MADE, OURS, RUNTIME};
+use crate::answers::Answers;
+use crate::claims::Claims;
+use crate::kinds::{BUILTIN, CLASS, CLUSTER_RUNTIME, CONFIG_MAP, DEFINED, FLAVORS, MADE, OME_SERVICE, OURS, RUNTIME};
 use crate::metrics::Metrics;
-use crate::offer::{LeftOut, OFFERED, Offer};
+use crate::offer::{LastOffer, LeftOut, OFFERED};
 use crate::report::Report;
 use crate::wake::{self, Item};
 use crate::{MANAGER, Options, base_set};
@@ -33,7 +35,9 @@ pub struct Operator {
     pub(crate) clock: Arc<dyn Clock>,
     pub(crate) accelerator_aware: bool,
     pub(crate) events: Recorder,
-    pub(crate) offer: Mutex<Option<Arc<Offer>>>,
+    pub(crate) offer: Mutex<LastOffer>,
+    pub(crate) claims: Claims,
+    pub(crate) answers: Answers,
     pub(crate) left_out: Mutex<Vec<LeftOut>>,
     pub(crate) accounts: Accounts,
     pub(crate) discovery: bool,
@@ -118,6 +122,8 @@ impl Operator {
             clock: options.clock.clone(),
             accelerator_aware: options.accelerator_aware,
             offer: Mutex::default(),
+            claims: Claims::default(),
+            answers: Answers::default(),
             left_out: Mutex::default(),
             accounts: Accounts::default(),
             discovery: options.discovery,
@@ -139,12 +145,17 @@ impl Operator {
     fn take(&self, change: &Change, watches: &mut Watches, queue: &mut Queue<Item>) {
         if wake::alters_offer(change) {
             self.forget_offer();
+        } else if wake::alters_inventory(change) {
+            self.release_inventory();
         }
         match change {
             Change::Synced(DEFINITIONS) => self.name_missing(),
             Change::Synced(kind) => self.appeared(*kind, queue),
             Change::Object { kind: DEFINITIONS, .. } => self.follow_definitions(watches, queue),
-            Change::Object { kind, .. } => {
+            Change::Object { kind, key, new, .. } => {
+                if (*kind, new) == (OME_SERVICE, &None) {
+                    self.answers.forget(key);
+                }
                 self.account(*kind, change, queue);
                 wake::items(&self.stores, change).into_iter().for_each(|item| queue.add(item));
             }

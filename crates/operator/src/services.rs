@@ -9,9 +9,10 @@ use cluster::{Error, Key, Kind};
 use plan::{Service, Snapshot};
 use serde_json::Value;
 
+use crate::answers::Question;
 use crate::choice::{self, Choice};
 use crate::kinds::ROLES_SERVICE;
-use crate::offer::document;
+use crate::offer::{Offer, document};
 use crate::reason::Reason;
 use crate::report::Report;
 use crate::{Operator, ome_status, readings, roles_status};
@@ -52,19 +53,29 @@ impl Operator {
     ///
     /// # Errors
     /// What makes the service unreadable, in words for a condition.
-    fn choose(&self, kind: Kind, service: &Arc<Value>) -> Result<Choice, String> {
-        let read = Service::read(&document(kind, service)).map_err(|error| match &error.path {
-            Some(path) => format!("{path}: {}", error.cause),
-            None => error.cause.clone(),
-        })?;
-        let read = read.ok_or_else(|| format!("{} is not a service", service["kind"]))?;
+    fn choose(&self, kind: Kind, service: &Arc<Value>) -> Result<Arc<Choice>, String> {
         // Role-based services choose nothing: what is on offer plays no part.
         if kind == ROLES_SERVICE {
-            return choice::choose(&Snapshot::default(), service, &read).map_err(|error| error.to_string());
+            let read = read(kind, service)?;
+            let choice = choice::choose(&Snapshot::default(), &[], service, &read);
+            return choice.map(Arc::new).map_err(|error| error.to_string());
         }
-        let offer = self.offer();
+        let (key, (offer, epoch)) = (Key::of(service), self.offer());
+        let claims = self.claims.of_others(&self.stores, &key);
+        let question = Question { service: Arc::clone(service), epoch, claims };
+        if let Some(answer) = self.answers.find(&key, &question) {
+            return Ok(answer);
+        }
+        let choice = Arc::new(self.decide(kind, &question, &offer)?);
+        self.answers.keep(&key, question, &choice);
+        Ok(choice)
+    }
+
+    fn decide(&self, kind: Kind, question: &Question, offer: &Offer) -> Result<Choice, String> {
+        let service = &question.service;
+        let read = read(kind, service)?;
         let began = Instant::now();
-        let choice = choice::choose(&offer.snapshot, service, &read);
+        let choice = choice::choose(&offer.snapshot, &question.claims, service, &read);
         let took = began.elapsed();
         let mut choice = choice.map_err(|error| error.to_string())?;
         self.metrics.count_decision(choice.plan["reason"].as_str().unwrap_or_default(), took);
@@ -94,4 +105,16 @@ impl Operator {
         let better = choice.better.as_ref();
         ome_status::report(&ome_status::Findings { service, plan, better, workloads: &workloads, applied }, now)
     }
+}
+
+/// The service as plans read it.
+///
+/// # Errors
+/// What makes it unreadable, in words for a condition.
+fn read(kind: Kind, service: &Value) -> Result<Service, String> {
+    let read = Service::read(&document(kind, service)).map_err(|error| match &error.path {
+        Some(path) => format!("{path}: {}", error.cause),
+        None => error.cause.clone(),
+    })?;
+    read.ok_or_else(|| format!("{} is not a service", service["kind"]))
 }

@@ -4,6 +4,7 @@ use cluster::object::{controller, meta};
 use cluster::{Change, Key, Kind, Stores};
 use serde_json::Value;
 
+use crate::decision::waits_for_capacity;
 use crate::kinds::{CLASS, CLUSTER_MODEL, CLUSTER_RUNTIME, MODEL, NODE, OME_SERVICE, POD, ROLES_SERVICE, RUNTIME};
 
 /// One thing to reconcile.
@@ -53,15 +54,25 @@ pub fn all_services(stores: &Stores) -> Vec<Item> {
     services(stores, |_| true).into_iter().chain(roles).collect()
 }
 
-/// Whether `change` may alter what services choose from.
+/// Whether `change` may alter which runtimes, models and classes services choose from.
 #[must_use]
 pub fn alters_offer(change: &Change) -> bool {
     let Change::Object { kind, old, new, .. } = change else { return true };
     let (old, new) = (old.as_deref(), new.as_deref());
     match *kind {
+        CLASS | RUNTIME | CLUSTER_RUNTIME | MODEL | CLUSTER_MODEL => differ(old, new, written),
+        _ => false,
+    }
+}
+
+/// Whether `change` may alter what is free on nodes.
+#[must_use]
+pub fn alters_inventory(change: &Change) -> bool {
+    let Change::Object { kind, old, new, .. } = change else { return true };
+    let (old, new) = (old.as_deref(), new.as_deref());
+    match *kind {
         NODE => differ(old, new, node_facts),
         POD => differ(old, new, occupies),
-        CLASS | RUNTIME | CLUSTER_RUNTIME | MODEL | CLUSTER_MODEL => differ(old, new, written),
         _ => false,
     }
 }
@@ -70,8 +81,9 @@ pub fn alters_offer(change: &Change) -> bool {
 fn service(stores: &Stores, kind: Kind, key: &Key, old: Option<&Value>, new: Option<&Value>) -> Vec<Item> {
     let own = Item::Service(kind, key.clone());
     let others = || services(stores, waiting).into_iter().filter(|item| *item != own).collect::<Vec<_>>();
-    let promised = |service: &Value| service["status"]["decision"]["components"].clone();
-    let let_go = old.is_some_and(|old| promised(old).is_object()) && differ(old, new, promised);
+    let chosen = |service: &Value| service["status"]["decision"]["components"].clone();
+    let promised = |service: &Value| (chosen(service), waits_for_capacity(&service["status"]["decision"]));
+    let let_go = old.is_some_and(|old| chosen(old).is_object()) && differ(old, new, promised);
     match new {
         None => services(stores, waiting),
         Some(_) if differ(old, new, written) => vec![own],

@@ -60,6 +60,7 @@ impl Live {
         for document in self.documents() {
             snapshot.add_supply(&document).ok();
         }
+        snapshot.claims = self.services.iter().filter_map(plan::Claim::recorded).collect();
         snapshot
     }
 }

@@ -3,13 +3,17 @@
 
 use std::collections::BTreeMap;
 
-use decide::decision::ComponentDecision;
+use decide::decision::{ComponentDecision, Decision};
 use decide::inventory::{self, Holdings, Index, NodeFacts};
+use decide::reason::Warning;
 use decide::supply::Class;
 use serde_json::Value;
 
 use crate::labels;
 use crate::names;
+
+/// The warning of a decision that waits until others let go.
+const NO_FREE_CAPACITY: &str = "NoFreeCapacity";
 
 /// What one decided service needs.
 #[derive(Debug, Clone, PartialEq)]
@@ -43,11 +47,14 @@ impl Claim {
         (!claim.sets.is_empty()).then_some(claim)
     }
 
-    /// The claim of a service object whose status records a decision for what it asks for now.
+    /// The claim of a service object whose status records a decision for what it asks for now. One that waits for
+    /// others claims nothing: two that wait for each other would swap places for ever.
     pub fn recorded(service: &Value) -> Option<Self> {
         let (metadata, status) = (&service["metadata"], &service["status"]);
         let decision = &status["decision"];
-        if decision["feasible"] != true || status["observedGeneration"] != metadata["generation"] {
+        let mut warnings = decision["warnings"].as_array().into_iter().flatten();
+        let waits = warnings.any(|warning| warning["code"] == NO_FREE_CAPACITY);
+        if decision["feasible"] != true || waits || status["observedGeneration"] != metadata["generation"] {
             return None;
         }
         let components = serde_json::from_value(decision["components"].clone()).ok()?;
@@ -75,6 +82,35 @@ fn sets(component: &str, decision: &ComponentDecision) -> Vec<ClaimedSet> {
     }
     let Some(class) = &decision.accelerator_class else { return Vec::new() };
     vec![set(class, decision.accelerators_per_node, decision.nodes.saturating_mul(decision.replicas.max(1)))]
+}
+
+/// Whether a decision with these warnings waits for accelerators that others hold.
+pub(crate) fn waits(warnings: &[Warning]) -> bool {
+    warnings.iter().any(|warning| warning.code == NO_FREE_CAPACITY)
+}
+
+/// Says in the warning of a decision that waits who was promised what looks free.
+pub(crate) fn explain(decision: &mut Decision, claims: &[Claim], inventory: &Index, own: (&str, &str)) {
+    for (name, component) in &decision.components {
+        let about = format!("{name} needs ");
+        let warning = decision
+            .warnings
+            .iter_mut()
+            .find(|warning| warning.code == NO_FREE_CAPACITY && warning.message.starts_with(&about));
+        let (Some(warning), Some(class)) = (warning, &component.accelerator_class) else { continue };
+        let others = claims.iter().filter(|claim| !claim.is_of(own.0, own.1));
+        let promised: Vec<String> = others.filter_map(|claim| promised(claim, class, inventory)).collect();
+        if !promised.is_empty() {
+            warning.message = format!("{} ({})", warning.message, promised.join(", "));
+        }
+    }
+}
+
+/// `8 promised to default/one`: what a claim still lacks of a class.
+fn promised(claim: &Claim, class: &str, inventory: &Index) -> Option<String> {
+    let sets = claim.sets.iter().filter(|set| set.class == class);
+    let units: u32 = sets.map(|set| missing(claim, set, inventory).saturating_mul(set.per_node)).sum();
+    (units > 0).then(|| format!("{units} promised to {}/{}", claim.namespace, claim.service))
 }
 
 /// The nodes of `inventory` with `own` given back and what claims still lack booked onto them; None if they lack

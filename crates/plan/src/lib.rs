@@ -8,7 +8,7 @@
 //! template. The same snapshot gives the same bytes.
 
 pub use claims::Claim;
-pub use service_plan::{Plan, ServicePlan, plan, plan_service, plan_service_anew, remedies};
+pub use service_plan::{Incumbency, Plan, ServicePlan, plan, plan_service, plan_service_beside, remedies};
 pub use snapshot::{Model, Runtime, Service, Snapshot};
 
 mod chosen;

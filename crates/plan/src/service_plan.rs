@@ -12,7 +12,7 @@ use serde::Serialize;
 use serde_json::Value;
 
 use crate::chosen::Chosen;
-use crate::claims::Claim;
+use crate::claims::{self, Claim};
 use crate::components;
 use crate::incumbent::incumbent;
 use crate::render;
@@ -71,10 +71,11 @@ pub fn plan(snapshot: &Snapshot) -> Plan {
     let mut claims = snapshot.claims.clone();
     let mut services = Vec::new();
     for service in &snapshot.services {
-        let plan = plan_with(snapshot, &claims, service);
+        let plan = plan_service_beside(snapshot, &claims, service, Incumbency::Kept);
         if plan.api_version == ome::API_VERSION {
             claims.retain(|claim| !claim.is_of(&plan.namespace, &plan.name));
-            claims.extend(Claim::new(&plan.namespace, &plan.name, &plan.components).filter(|_| plan.feasible));
+            let claim = Claim::new(&plan.namespace, &plan.name, &plan.components);
+            claims.extend(claim.filter(|_| plan.feasible && !claims::waits(&plan.warnings)));
         }
         services.push(plan);
     }
@@ -84,20 +85,31 @@ pub fn plan(snapshot: &Snapshot) -> Plan {
 /// Plans one service. Pure: the same snapshot gives the same bytes, offline and in the operator. The choice in force is
 /// kept.
 pub fn plan_service(snapshot: &Snapshot, service: &Service) -> ServicePlan {
-    plan_with(snapshot, &snapshot.claims, service)
+    plan_service_beside(snapshot, &snapshot.claims, service, Incumbency::Kept)
 }
 
-fn plan_with(snapshot: &Snapshot, claims: &[Claim], service: &Service) -> ServicePlan {
-    match service {
-        Service::Ome(own) => ome_service(snapshot, claims, own, incumbent(own).as_ref()),
-        Service::Roles(service) => role_service(snapshot, service),
-    }
+/// What the choice in force counts for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Incumbency {
+    /// It is kept as long as it is possible.
+    Kept,
+    /// The service is planned as if nothing were chosen yet.
+    Ignored,
 }
 
-/// Plans one service as if nothing were chosen yet.
-pub fn plan_service_anew(snapshot: &Snapshot, service: &Service) -> ServicePlan {
+/// Plans one service beside those that made `claims`, which stand in for the snapshot's: what is on offer can be shared
+/// by plans of many services, what others claim is news for each.
+pub fn plan_service_beside(
+    snapshot: &Snapshot,
+    claims: &[Claim],
+    service: &Service,
+    incumbency: Incumbency,
+) -> ServicePlan {
     match service {
-        Service::Ome(service) => ome_service(snapshot, &snapshot.claims, service, None),
+        Service::Ome(own) => {
+            let incumbent = incumbent(own).filter(|_| incumbency == Incumbency::Kept);
+            ome_service(snapshot, claims, own, incumbent.as_ref())
+        }
         Service::Roles(service) => role_service(snapshot, service),
     }
 }
@@ -226,6 +238,7 @@ fn ome_service(
     let (supply, unreadable) = supply(snapshot, claims, &owner);
     let mut decision = decide::decide(&demand, &supply, incumbent);
     decision.warnings.extend(unreadable);
+    claims::explain(&mut decision, claims, &snapshot.inventory, (&owner.namespace, &owner.name));
     let mut plan = plan.decided(&decision);
     if !decision.feasible {
         return plan;

@@ -152,6 +152,7 @@ async fn labels_of_the_gpu_operator_suffice() {
 }
 
 /// The gate is off: no class is made or counted, and services are decided without them.
+// spec: ACC-125
 #[tokio::test]
 async fn with_the_gate_off_nothing_is_done_about_classes() {
     let world = World::empty();
@@ -164,6 +165,9 @@ async fn with_the_gate_off_nothing_is_done_about_classes() {
     let service = world.condition(SERVICES, "chat", "RuntimeResolved", "True").await;
     world.quiet().await;
     assert!(service["status"]["components"]["engine"]["selectedAccelerator"].is_null());
+    let deployment = world.server.get("deployments.apps", "default", "chat-engine").unwrap();
+    let pod = &deployment["spec"]["template"]["spec"];
+    assert!(pod["nodeSelector"].is_null() && pod["containers"][0]["resources"]["limits"].is_null(), "{pod}");
     assert_eq!(names(&world.server, CLASSES), ["mine"]);
     assert!(world.server.get(CLASSES, "", "mine").unwrap()["status"].is_null());
 }

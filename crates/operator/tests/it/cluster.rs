@@ -6,8 +6,8 @@ use std::time::Duration;
 
 use embedded::Server;
 use embedded::ports::{
-    Admission, AdmissionRequest, AdmissionResponse, AdmitAll, Container, Exit, Loopback, Ports, Runner, SystemClock,
-    SystemRandom,
+    Admission, AdmissionRequest, AdmissionResponse, AdmitAll, Clock, Container, Exit, Loopback, Ports, Runner,
+    SystemClock, SystemRandom,
 };
 use futures::future::BoxFuture;
 use serde_json::{Value, json};
@@ -189,19 +189,24 @@ impl World {
 /// An API server with our kinds and their admission, and nothing else.
 pub(crate) fn bare() -> Server {
     let admission = Arc::new(Gate::default());
-    let server = server(api::crds(), admission.clone());
+    let server = server(Arc::new(SystemClock), api::crds(), admission.clone());
     admission.0.set(server.clone()).ok();
     server
 }
 
 /// An API server with these definitions, whose writes nobody reviews.
 pub(crate) fn with_definitions(definitions: Vec<Value>) -> Server {
-    server(definitions, Arc::new(AdmitAll))
+    server(Arc::new(SystemClock), definitions, Arc::new(AdmitAll))
 }
 
-fn server(definitions: Vec<Value>, admission: Arc<dyn Admission>) -> Server {
+/// One whose objects are created when `clock` says.
+pub(crate) fn with_clock(clock: Arc<dyn Clock>, definitions: Vec<Value>) -> Server {
+    server(clock, definitions, Arc::new(AdmitAll))
+}
+
+fn server(clock: Arc<dyn Clock>, definitions: Vec<Value>, admission: Arc<dyn Admission>) -> Server {
     let ports = Ports {
-        clock: Arc::new(SystemClock),
+        clock,
         random: Arc::new(SystemRandom),
         admission,
         runner: Arc::new(NoRunner),

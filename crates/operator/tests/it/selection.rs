@@ -1,11 +1,14 @@
 //! Which runtime and which class, in a cluster.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicI64, Ordering};
 
+use embedded::ports::Clock;
+use jiff::Timestamp;
 use rstest::rstest;
 use serde_json::{Value, json};
 
-use crate::cluster::{SERVICES, World, bare, five_lines};
+use crate::cluster::{SERVICES, World, bare, five_lines, with_clock};
 use crate::fleet::{self, NAMESPACED_RUNTIMES, RUNTIMES, class_of, furnish};
 
 async fn decided(world: &World, service: Value) -> Arc<Value> {
@@ -63,25 +66,39 @@ async fn a_named_runtime_is_of_the_namespace_before_the_cluster_and_never_of_ano
     assert_eq!(runtime_of(decided(&world, named("two")).await.as_ref()), (&json!("any"), &json!("Namespace")));
 }
 
+/// A clock that a test sets.
+struct Set(AtomicI64);
+
+impl Clock for Set {
+    fn now(&self) -> Timestamp {
+        Timestamp::from_second(self.0.load(Ordering::Relaxed)).unwrap()
+    }
+}
+
+/// Creation times are those that the API server writes; neither names nor the order of lists agree with them.
 // spec: RT-75
 #[tokio::test]
 async fn of_equal_runtimes_the_newest_is_taken() {
-    let server = bare();
+    let clock = Arc::new(Set(AtomicI64::new(1_700_000_000)));
+    let server = with_clock(clock.clone(), api::crds());
     furnish(&server, &[("big", "80Gi", "5")]);
     server.delete(RUNTIMES, "", "any", None).unwrap();
-    for name in ["one", "two", "three"] {
+    for (name, at) in [("c", 100), ("b", 200), ("a", 50)] {
+        clock.0.store(1_700_000_000 + at, Ordering::Relaxed);
         server.create(RUNTIMES, fleet::runtime(name)).unwrap();
     }
-    // All were made within one second or so: by time, then by name, and the same again for the next service.
     let world = World::on(server, operator::Options::default());
-    let first = decided(&world, five_lines("one", "small")).await;
-    let second = decided(&world, five_lines("two", "small")).await;
-    assert_eq!(runtime_of(&first), runtime_of(&second));
-    let newest = world.server.list(RUNTIMES).into_iter().max_by_key(|runtime| {
-        let text = |field: &str| runtime["metadata"][field].as_str().unwrap_or_default().to_owned();
-        (text("creationTimestamp"), std::cmp::Reverse(text("name")))
-    });
-    assert_eq!(runtime_of(&first).0, &newest.unwrap()["metadata"]["name"]);
+    assert_eq!(runtime_of(decided(&world, five_lines("one", "small")).await.as_ref()).0, "b");
+    // Made again, an old name is new.
+    clock.0.store(1_700_000_300, Ordering::Relaxed);
+    world.server.delete(RUNTIMES, "", "c", None).unwrap();
+    world.server.create(RUNTIMES, fleet::runtime("c")).unwrap();
+    world
+        .until("the newest", |server| {
+            let service = server.get(SERVICES, "default", "one")?;
+            (runtime_of(&service).0 == "c").then_some(())
+        })
+        .await;
 }
 
 /// Each layer names another class; taking the upper one away reveals the next.

@@ -34,6 +34,21 @@ fn two_services_do_not_choose_the_same_accelerators() {
     assert_eq!(classes, [Some("nvidia-a100-40gb"), Some("nvidia-h100-80gb"), Some("nvidia-a100-40gb")]);
     let waits: Vec<bool> = plan.services.iter().map(|service| codes(service).contains(&"NoFreeCapacity")).collect();
     assert_eq!(waits, [false, false, true]);
+    let told = &plan.services[2].warnings.iter().find(|one| one.code == "NoFreeCapacity").unwrap().message;
+    assert!(told.ends_with("it waits (8 promised to default/one)"), "{told}");
+}
+
+/// One that waits does not keep what is left from a smaller one that fits.
+#[test]
+fn what_waits_claims_nothing() {
+    let small = "{runtime: {name: rt}, acceleratorSelector: {preferredClasses: [nvidia-a100-40gb]}}";
+    let only = |name: &str| service(name, small);
+    let given = snapshot(&[CLASSES, RUNTIME, &two_nodes(), &only("one"), &only("two"), &cheap("three")]);
+    let plan = crate::plan(&given);
+    let waits: Vec<bool> = plan.services.iter().map(|service| codes(service).contains(&"NoFreeCapacity")).collect();
+    assert_eq!((waits, class(&plan.services[2])), (vec![false, true, false], Some("nvidia-h100-80gb")));
+    let told = &plan.services[1].warnings.iter().find(|one| one.code == "NoFreeCapacity").unwrap().message;
+    assert!(told.ends_with("(8 promised to default/one)"), "{told}");
 }
 
 #[test]
@@ -71,12 +86,20 @@ fn running(deployment: &Value, node: &Value) -> Value {
 }
 
 #[rstest]
-#[case::decided(1, true, true)]
-#[case::edited_since(2, true, false)]
-#[case::refused(1, false, false)]
-fn a_recorded_decision_is_a_claim(#[case] generation: i64, #[case] feasible: bool, #[case] claims: bool) {
+#[case::decided(1, true, None, true)]
+#[case::edited_since(2, true, None, false)]
+#[case::refused(1, false, None, false)]
+#[case::waits(1, true, Some("NoFreeCapacity"), false)]
+#[case::warned_of_something_else(1, true, Some("NodeSelectorOverridden"), true)]
+fn a_recorded_decision_is_a_claim(
+    #[case] generation: i64,
+    #[case] feasible: bool,
+    #[case] warning: Option<&str>,
+    #[case] claims: bool,
+) {
     let decision = json!({
         "feasible": feasible, "reason": "Selected", "message": "",
+        "warnings": warning.map(|code| json!([{"code": code, "message": ""}])),
         "components": {"engine": {"acceleratorClass": "h100", "acceleratorsPerNode": 4, "nodes": 2, "replicas": 3}},
     });
     let claim = Claim::recorded(&json!({
