@@ -36,7 +36,7 @@ fn corpus() -> Result<()> {
     process::run(cargo(&plan).env("OSTLER_CORPUS", &folder))
 }
 
-/// The journeys of a user with `kubectl`, once for every version that is found.
+/// The journeys of a user with `kubectl`, for every version that is found at the same time.
 fn kubectl() -> Result<()> {
     let found = kubectls();
     if found.is_empty() {
@@ -44,11 +44,9 @@ fn kubectl() -> Result<()> {
             "suite kubectl: none of version 1.29 or newer on PATH\nhint: install kubectl, or name binaries in OSTLER_KUBECTL (separated by `:`)"
         );
     }
-    for path in found {
-        eprintln!("suite kubectl: {}", path.file_name().unwrap_or_default().to_string_lossy());
-        process::run(ostler_suite("kubectl").env("OSTLER_KUBECTL", path))?;
-    }
-    Ok(())
+    let names: Vec<_> = found.iter().filter_map(|path| path.file_name()).map(|name| name.to_string_lossy()).collect();
+    eprintln!("suite kubectl: {}", names.join(", "));
+    process::run(ostler_suite("kubectl::journeys").env("OSTLER_KUBECTL", std::env::join_paths(found)?))
 }
 
 fn kubectls() -> Vec<PathBuf> {
@@ -96,7 +94,7 @@ fn openai() -> Result<()> {
         }
     }
     process::run(&mut process::command(&python, &["-m", "pip", "install", "--quiet", "openai==3.54.0"]))?;
-    process::run(ostler_suite("openai").env("OSTLER_PYTHON", python))
+    process::run(ostler_suite("suites::openai").env("OSTLER_PYTHON", python))
 }
 
 /// The scripts of the embedded server's tests against a living kube-apiserver: what it answers is what was recorded.
@@ -111,5 +109,5 @@ fn realcluster() -> Result<()> {
 }
 
 fn ostler_suite(name: &str) -> std::process::Command {
-    cargo(&["test", "--package", "ostler", "--test", "it", "--", "--ignored", "--exact", &format!("suites::{name}")])
+    cargo(&["test", "--package", "ostler", "--test", "it", "--", "--ignored", "--exact", name])
 }

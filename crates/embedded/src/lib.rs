@@ -22,6 +22,7 @@ pub mod openapi;
 pub mod ports;
 mod protobuf;
 pub mod resources;
+mod reviews;
 pub mod scheduler;
 pub mod serve;
 pub mod server;

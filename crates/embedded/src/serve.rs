@@ -25,6 +25,7 @@ use rustls::server::WebPkiClientVerifier;
 use tokio_rustls::TlsAcceptor;
 use tokio_util::sync::CancellationToken;
 
+use crate::reviews;
 use crate::server::Server;
 
 /// Names that the certificate is for and the `Host` header may have.
@@ -79,7 +80,7 @@ impl Credentials {
         let issuer = Issuer::new(authority, authority_key);
         let (key, client_key) = (KeyPair::generate()?, KeyPair::generate()?);
         let server = leaf(names.to_vec(), named("kube-apiserver", None), ExtendedKeyUsagePurpose::ServerAuth)?;
-        let client = leaf(Vec::new(), named("ostler", Some("system:masters")), ExtendedKeyUsagePurpose::ClientAuth)?;
+        let client = leaf(Vec::new(), named(reviews::USER, Some(reviews::GROUP)), ExtendedKeyUsagePurpose::ClientAuth)?;
         let (server, client) = (server.signed_by(&key, &issuer)?, client.signed_by(&client_key, &issuer)?);
         let mut secret = [0; TOKEN_BYTES];
         let random = rustls::crypto::ring::default_provider().secure_random;

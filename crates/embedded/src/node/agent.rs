@@ -145,6 +145,10 @@ impl Agent {
         object::members(status).entry("addresses").or_insert(addresses);
         let message = "kubelet is posting ready status";
         condition::set(status, Condition { kind: "Ready", status: true, reason: "KubeletReady", message }, &now);
+        let conditions = status.get_mut("conditions").and_then(Value::as_array_mut).into_iter().flatten();
+        for condition in conditions.filter(|condition| condition["type"] == "Ready") {
+            condition["lastHeartbeatTime"] = json!(now);
+        }
         if let Err(status) = self.shared.server.update_status("nodes", node) {
             tracing::debug!(%status, "the node's status was not written");
         }

@@ -87,6 +87,8 @@ const ROWS: &[Row] = &[
     row("storage.k8s.io", "v1", "storageclasses", "StorageClass", &["sc"], &[], NONE, typed::<api::storage::v1::StorageClass>()),
     row("scheduling.k8s.io", "v1", "priorityclasses", "PriorityClass", &["pc"], &[], NONE, typed::<api::scheduling::v1::PriorityClass>()),
     row("apiextensions.k8s.io", "v1", "customresourcedefinitions", "CustomResourceDefinition", &["crd", "crds"], &[Status, Generation], NONE, recursive::<CustomResourceDefinition>()),
+    row("authentication.k8s.io", "v1", "selfsubjectreviews", "SelfSubjectReview", NONE, &[Virtual], NONE, typed::<api::authentication::v1::SelfSubjectReview>()),
+    row("authorization.k8s.io", "v1", "selfsubjectrulesreviews", "SelfSubjectRulesReview", NONE, &[Virtual], NONE, typed::<api::authorization::v1::SelfSubjectRulesReview>()),
     row("authorization.k8s.io", "v1", "selfsubjectaccessreviews", "SelfSubjectAccessReview", NONE, &[Virtual], NONE, typed::<api::authorization::v1::SelfSubjectAccessReview>()),
 ];
 

@@ -40,7 +40,7 @@ pub struct Resource {
     pub has_defaults: bool,
     /// Whether the schema has CEL rules.
     pub has_rules: bool,
-    /// Neither stored nor listed: create answers and forgets (`SelfSubjectAccessReview`).
+    /// Neither stored nor listed: create answers ([`crate::reviews`]) and forgets.
     pub virtual_only: bool,
     pub structure: Arc<Structure>,
     /// `additionalPrinterColumns`; built-in kinds have their own in [`crate::table`].

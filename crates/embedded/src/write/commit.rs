@@ -12,7 +12,7 @@ use super::{
 };
 use crate::resources::Resource;
 use crate::server::{Server, key};
-use crate::{collect, crd, object};
+use crate::{collect, crd, object, reviews};
 
 /// With the defaults of its schema.
 fn filled(resource: &Resource, object: &Value) -> Arc<Value> {
@@ -61,6 +61,11 @@ impl Server {
         if !applied {
             self.track(resource, Face::Main, None, &mut object, options);
         }
+        if resource.virtual_only {
+            validate::create(resource, &object)?;
+            reviews::answer(resource, &mut object);
+            return Ok(Outcome { object: Arc::new(object), warnings, created: true });
+        }
         metadata::birth(resource, &mut object, &self.inner.random.uuid(), self.now());
         default::born(resource, &mut object);
         typed::form(resource, &mut object);
@@ -77,7 +82,7 @@ impl Server {
         if resource.storage == crd::STORAGE {
             crd::accept(&mut object)?;
         }
-        if options.dry_run || resource.virtual_only {
+        if options.dry_run {
             return Ok(Outcome { object: Arc::new(object), warnings, created: true });
         }
         let object = self.store().commit(&place, None, Some(object)).map_err(|_| taken())?;
@@ -201,7 +206,7 @@ impl Server {
 
     /// 404 for a namespace that is not there, 403 for one that is going.
     fn namespace_accepts(&self, resource: &Resource, namespace: &str, object: &Value) -> Result<(), Status> {
-        if !resource.namespaced || resource.virtual_only {
+        if !resource.namespaced {
             return Ok(());
         }
         let found = self.get("namespaces", "", namespace);

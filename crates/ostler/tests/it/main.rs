@@ -11,6 +11,7 @@ mod bad_input;
 mod catalog;
 mod corpus;
 mod fields;
+mod kubectl;
 mod lint;
 mod plan;
 mod session;

@@ -1,0 +1,295 @@
+//! What a user does with `kubectl`, with every version of it, each against a server of its own: started by
+//! `cargo xtask test --with kubectl`.
+
+use std::io::{BufRead, BufReader};
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+use crate::session::{Session, outcome};
+use crate::suites::part;
+
+const SERVICE: &str = "
+apiVersion: ome.io/v1beta1
+kind: InferenceService
+metadata: {name: chat}
+spec:
+  model: {name: llama-3-2-3b-instruct}
+";
+
+const DEPLOYMENT: &str = "
+apiVersion: apps/v1
+kind: Deployment
+metadata: {name: web, labels: {app: web}}
+spec:
+  replicas: 2
+  selector: {matchLabels: {app: web}}
+  template:
+    metadata: {labels: {app: web}}
+    spec:
+      containers:
+      - name: main
+        image: vllm/vllm-openai:v0.9.0
+        args: [--model, m, --port, \"8080\"]
+        readinessProbe: {httpGet: {path: /health, port: 8080}}
+";
+
+/// Every `kubectl` of `$OSTLER_KUBECTL`, at the same time.
+#[test]
+#[ignore = "needs kubectl: cargo xtask test --with kubectl"]
+fn journeys() {
+    let paths = part("OSTLER_KUBECTL");
+    std::thread::scope(|scope| {
+        for path in std::env::split_paths(&paths) {
+            scope.spawn(move || {
+                let kubectl = Kubectl { path, session: Session::start(&[]) };
+                a_service(&kubectl);
+                reading(&kubectl);
+                changing(&kubectl);
+                rolling_out(&kubectl);
+                asking(&kubectl);
+                not_there(&kubectl);
+                deleting(&kubectl);
+            });
+        }
+    });
+}
+
+/// One manifest of ours, from `apply` to nothing left.
+fn a_service(kubectl: &Kubectl) {
+    let file = kubectl.file("chat.yaml", SERVICE);
+    kubectl.says(&["apply", "-f", &file], "inferenceservice.ome.io/chat created");
+    kubectl.says(&["apply", "-f", &file], "unchanged");
+    kubectl.run(&["wait", "--for=condition=Ready", "inferenceservice.ome.io/chat", "--timeout=60s"]);
+    let shown = kubectl.run(&["get", "inference,acceleratorclasses,pods"]);
+    assert!(shown.contains("chat-engine-") && shown.contains("nvidia-l40s"), "{shown}");
+    kubectl.says(&["describe", "inferenceservice.ome.io", "chat"], "Ready");
+    let pod = kubectl.run(&["get", "pods", "-o", "name"]);
+    kubectl.says(&["logs", pod.trim()], "simulated engine");
+    kubectl.says(&["explain", "inferenceservices.ome.io.spec.model"], "FIELD: model <Object>");
+
+    let two = kubectl.file("two.yaml", &SERVICE.replace("spec:", "spec:\n  engine: {minReplicas: 2}"));
+    kubectl.says(&["apply", "-f", &two], "configured");
+    kubectl.run(&["wait", "--for=jsonpath={.status.readyReplicas}=2", "deployment/chat-engine", "--timeout=60s"]);
+    kubectl.says(&["apply", "--server-side", "--force-conflicts", "-f", &file], "serverside-applied");
+
+    kubectl.run(&["delete", "inferenceservice.ome.io", "chat", "--timeout=60s"]);
+    kubectl.run(&["wait", "--for=delete", "pods", "--all", "--timeout=60s"]);
+    let left = kubectl.run(&["get", "deployments,services,backendpools,llmusecasesets,pods", "-o", "name"]);
+    assert_eq!(left.trim(), "", "deleting leaves nothing behind");
+}
+
+/// Both ways of applying, and every way of showing.
+fn reading(kubectl: &Kubectl) {
+    let file = kubectl.file("web.yaml", DEPLOYMENT);
+    kubectl.says(&["apply", "-f", &file], "deployment.apps/web created");
+    kubectl.says(&["rollout", "status", "deployment/web", "--timeout=60s"], "successfully rolled out");
+    kubectl.says(&["get", "pods", "-o", "wide"], "NOMINATED NODE");
+    let nodes = kubectl.run(&["get", "nodes", "-o", "wide"]);
+    assert!(nodes.contains("INTERNAL-IP") && !nodes.contains("<unknown>"), "{nodes}");
+    kubectl.says(&["get", "deployment", "web", "-o", "yaml"], "kubectl.kubernetes.io/last-applied-configuration");
+    kubectl.prints(&["get", "pods", "-o", "jsonpath={.items[*].metadata.labels.app}"], "web web");
+    kubectl.prints(
+        &["get", "pods", "--no-headers", "-o", "custom-columns=A:.metadata.labels.app,P:.status.phase"],
+        "web   Running\nweb   Running",
+    );
+    kubectl.says(&["get", "deployments", "-l", "app=web", "--show-labels"], "app=web");
+    kubectl.says(&["get", "pods", "--field-selector", "status.phase=Running", "-o", "name"], "pod/web-");
+    kubectl.says(&["get", "all", "-A"], "deployment.apps/web");
+    kubectl.prints(&["get", "--raw", "/readyz"], "ok");
+
+    let three = kubectl.file("three.yaml", &DEPLOYMENT.replace("replicas: 2", "replicas: 3"));
+    let (difference, _) = kubectl.fails(&["diff", "-f", &three]);
+    assert!(difference.contains("-  replicas: 2\n+  replicas: 3"), "{difference}");
+    let (_, conflict) = kubectl.fails(&["apply", "--server-side", "-f", &three]);
+    assert!(conflict.contains("conflict with \"kubectl-client-side-apply\"") && conflict.contains(".spec.replicas"));
+    kubectl.says(&["apply", "--server-side", "--force-conflicts", "-f", &three], "serverside-applied");
+    kubectl.prints(&["diff", "--server-side", "--force-conflicts", "-f", &three], "");
+}
+
+/// Every way of changing.
+fn changing(kubectl: &Kubectl) {
+    let replicas = || kubectl.run(&["get", "deployment", "web", "-o", "jsonpath={.spec.replicas}"]);
+    kubectl.edits(&["edit", "deployment", "web"], "s/replicas: 3/replicas: 1/");
+    assert_eq!(replicas(), "1", "edited");
+    for (kind, patch, expected) in [
+        ("strategic", r#"{"spec":{"replicas":2}}"#, "2"),
+        ("merge", r#"{"spec":{"replicas":3}}"#, "3"),
+        ("json", r#"[{"op":"replace","path":"/spec/replicas","value":1}]"#, "1"),
+    ] {
+        kubectl.says(&["patch", "deployment", "web", "--type", kind, "-p", patch], "patched");
+        assert_eq!(replicas(), expected, "{kind}");
+    }
+    let wrong = ["patch", "deployment", "web", "-p", r#"{"spec":{"replicas":"many"}}"#];
+    assert!(kubectl.fails(&wrong).1.contains("Invalid value"), "a patch of the wrong type is an invalid object");
+
+    kubectl.says(&["label", "deployment", "web", "tier=front"], "labeled");
+    assert!(kubectl.fails(&["label", "deployment", "web", "tier=back"]).1.contains("already has a value"));
+    kubectl.says(&["label", "deployment", "web", "tier=back", "--overwrite"], "labeled");
+    kubectl.says(&["label", "deployment", "web", "tier-"], "unlabeled");
+    kubectl.says(&["annotate", "deployment", "web", "note=hello"], "annotated");
+    kubectl.prints(&["get", "deployment", "web", "-o", "jsonpath={.metadata.annotations.note}"], "hello");
+    assert!(kubectl.fails(&["scale", "deployment", "web", "--replicas=2", "--current-replicas=5"]).1.contains("was 1"));
+    kubectl.says(&["scale", "deployment", "web", "--replicas=2"], "scaled");
+    assert_eq!(replicas(), "2", "scaled");
+    kubectl.says(&["cordon", "small-0"], "cordoned");
+    kubectl.says(&["taint", "node", "small-0", "a=b:NoSchedule"], "tainted");
+    kubectl.says(&["taint", "node", "small-0", "a-"], "untainted");
+    kubectl.says(&["uncordon", "small-0"], "uncordoned");
+}
+
+fn rolling_out(kubectl: &Kubectl) {
+    let done = || kubectl.says(&["rollout", "status", "deployment/web", "--timeout=60s"], "successfully rolled out");
+    let image =
+        || kubectl.run(&["get", "deployment", "web", "-o", "jsonpath={.spec.template.spec.containers[0].image}"]);
+    kubectl.says(&["set", "image", "deployment/web", "main=vllm/vllm-openai:v0.9.1"], "image updated");
+    done();
+    kubectl.says(&["rollout", "history", "deployment/web"], "REVISION");
+    kubectl.says(&["rollout", "undo", "deployment/web"], "rolled back");
+    assert_eq!(image(), "vllm/vllm-openai:v0.9.0");
+    kubectl.says(&["rollout", "restart", "deployment/web"], "restarted");
+    done();
+    kubectl.says(&["wait", "--for=condition=Available", "deployment/web", "--timeout=60s"], "condition met");
+    kubectl.says(&["describe", "deployment", "web"], "ScalingReplicaSet");
+    kubectl.says(&["describe", "pods", "-l", "app=web"], "Successfully assigned");
+    kubectl.says(&["describe", "node", "big-0"], "nvidia.com/gpu");
+    kubectl.follows();
+}
+
+/// What the server says of itself and of the user.
+fn asking(kubectl: &Kubectl) {
+    kubectl.prints(&["auth", "can-i", "create", "pods"], "yes");
+    kubectl.says(&["auth", "can-i", "--list"], "*.*");
+    let me = kubectl.run(&["auth", "whoami"]);
+    assert!(me.contains("Username") && me.contains("ostler") && me.contains("system:masters"), "{me}");
+    let kinds = kubectl.run(&["api-resources"]);
+    assert!(["deployments", "inferenceservices", "selfsubjectreviews"].iter().all(|kind| kinds.contains(kind)));
+    kubectl.says(&["api-versions"], "apps/v1");
+    kubectl.says(&["explain", "deployment.spec.strategy"], "FIELD: strategy <DeploymentStrategy>");
+    kubectl.says(&["explain", "pods.spec.containers", "--recursive"], "imagePullPolicy");
+    kubectl.says(&["events", "--for", "deployment/web"], "ScalingReplicaSet");
+    kubectl.says(&["get", "events"], "Scheduled");
+    kubectl.says(&["cluster-info"], "Kubernetes control plane");
+    kubectl.says(&["version"], "Server Version");
+}
+
+/// What does not exist here says so, and what to do instead.
+fn not_there(kubectl: &Kubectl) {
+    let pod = kubectl.pod();
+    let refused: [(&[&str], &str); 5] = [
+        (&["exec", &pod, "--", "ls"], "exec is not available here"),
+        (&["attach", &pod], "read the container's output with `kubectl logs -f`"),
+        (&["port-forward", &pod, ":8080"], "the Pod's own address is reachable from this machine"),
+        (&["top", "pods"], "Metrics API not available"),
+        (&["top", "nodes"], "Metrics API not available"),
+    ];
+    for (args, why) in refused {
+        let (_, error) = kubectl.fails(args);
+        assert!(error.contains(why), "{args:?}: {error}");
+    }
+    let (_, missing) = kubectl.fails(&["get", "deployment", "nobody"]);
+    assert!(missing.contains("deployments.apps \"nobody\" not found"), "{missing}");
+}
+
+/// The imperative commands, and every way of deleting.
+fn deleting(kubectl: &Kubectl) {
+    kubectl.says(&["create", "namespace", "other"], "namespace/other created");
+    kubectl.says(&["create", "configmap", "settings", "--from-literal=a=b"], "created");
+    kubectl.says(&["create", "deployment", "orphaned", "--image=vllm/vllm-openai:v0.9.0"], "created");
+    kubectl.says(&["rollout", "status", "deployment/orphaned", "--timeout=60s"], "successfully rolled out");
+    kubectl.says(&["run", "alone", "--image=vllm/vllm-openai:v0.9.0"], "pod/alone created");
+    kubectl.says(&["expose", "deployment", "web", "--port=80"], "service/web exposed");
+
+    kubectl.says(&["delete", "deployment", "orphaned", "--cascade=orphan"], "deleted");
+    kubectl.says(&["get", "replicasets", "-l", "app=orphaned", "-o", "name"], "replicaset.apps/orphaned-");
+    kubectl.says(&["delete", "replicasets", "-l", "app=orphaned", "--cascade=background"], "deleted");
+    kubectl.says(&["delete", "deployment", "web", "--cascade=foreground", "--timeout=60s"], "deleted");
+    kubectl.prints(&["get", "deployments,replicasets,pods", "-l", "app=web", "-o", "name"], "");
+    kubectl.says(&["delete", "pod", "alone", "--now"], "deleted");
+    kubectl.says(&["delete", "configmap", "settings", "--dry-run=server"], "deleted (server dry run)");
+    kubectl.says(&["delete", "configmap", "settings"], "deleted");
+    kubectl.says(&["delete", "namespace", "other", "--timeout=60s"], "deleted");
+    kubectl.run(&["wait", "--for=delete", "pods", "--all", "--timeout=60s"]);
+}
+
+struct Kubectl {
+    path: PathBuf,
+    session: Session,
+}
+
+// === impl Kubectl ===
+
+impl Kubectl {
+    fn command(&self, args: &[&str]) -> Command {
+        let mut command = Command::new(&self.path);
+        command.args(["--kubeconfig", &self.session.kubeconfig, "--cache-dir"]).arg(self.folder().join("cache"));
+        command.args(args).stdin(Stdio::null());
+        command
+    }
+
+    /// Its name for messages.
+    fn name(&self) -> String {
+        self.path.file_name().unwrap_or_default().to_string_lossy().into_owned()
+    }
+
+    #[track_caller]
+    fn run(&self, args: &[&str]) -> String {
+        let (stdout, stderr, code) = outcome(&self.command(args).output().unwrap());
+        assert_eq!(code, Some(0), "{} {args:?}: {stdout}{stderr}", self.name());
+        stdout
+    }
+
+    #[track_caller]
+    fn says(&self, args: &[&str], expected: &str) {
+        let stdout = self.run(args);
+        assert!(stdout.contains(expected), "{} {args:?} does not say {expected:?}: {stdout}", self.name());
+    }
+
+    #[track_caller]
+    fn prints(&self, args: &[&str], expected: &str) {
+        assert_eq!(self.run(args).trim(), expected, "{} {args:?}", self.name());
+    }
+
+    /// stdout and stderr of what has to fail.
+    #[track_caller]
+    fn fails(&self, args: &[&str]) -> (String, String) {
+        let (stdout, stderr, code) = outcome(&self.command(args).output().unwrap());
+        assert_eq!(code, Some(1), "{} {args:?}: {stdout}{stderr}", self.name());
+        (stdout, stderr)
+    }
+
+    /// Runs what opens an editor, which changes the file as `sed` does.
+    #[track_caller]
+    fn edits(&self, args: &[&str], change: &str) {
+        let editor = format!("sed -i '{change}'");
+        let (stdout, stderr, code) = outcome(&self.command(args).env("KUBE_EDITOR", editor).output().unwrap());
+        assert!(code == Some(0) && stdout.contains("edited"), "{}: {stdout}{stderr}", self.name());
+    }
+
+    /// `logs -f` shows what was said and goes on until the container ends: here by deleting its Pod.
+    fn follows(&self) {
+        let pod = self.pod();
+        let mut child = self.command(&["logs", "-f", &pod]).stdout(Stdio::piped()).spawn().unwrap();
+        let mut line = String::new();
+        BufReader::new(child.stdout.take().unwrap()).read_line(&mut line).unwrap();
+        assert!(line.contains("simulated engine"), "{} logs -f: {line}", self.name());
+        self.run(&["delete", &pod, "--timeout=60s"]);
+        assert_eq!(child.wait().unwrap().code(), Some(0), "{} logs -f ends with its container", self.name());
+        self.run(&["rollout", "status", "deployment/web", "--timeout=60s"]);
+    }
+
+    /// Some Pod of `web` that is to stay, as `pod/NAME`.
+    fn pod(&self) -> String {
+        let template =
+            r"go-template={{range .items}}{{if not .metadata.deletionTimestamp}}pod/{{.metadata.name}} {{end}}{{end}}";
+        let names = self.run(&["get", "pods", "-l", "app=web", "-o", template]);
+        names.split_whitespace().next().unwrap_or_default().to_owned()
+    }
+
+    fn file(&self, name: &str, text: &str) -> String {
+        self.session.folder.file(name, text)
+    }
+
+    fn folder(&self) -> &Path {
+        &self.session.folder.0
+    }
+}
