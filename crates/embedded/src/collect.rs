@@ -181,7 +181,10 @@ fn mark(server: &Server, resource: &Resource, object: &mut Value, options: &Dele
     if !object::is_deleting(object) {
         let at = server.now() + jiff::SignedDuration::from_secs(grace);
         object::set_metadata(object, "deletionTimestamp", Some(json!(object::time(at))));
-        object::set_metadata(object, "deletionGracePeriodSeconds", Some(json!(grace)));
+        // A namespace takes the time it needs.
+        if resource.storage != "namespaces" {
+            object::set_metadata(object, "deletionGracePeriodSeconds", Some(json!(grace)));
+        }
         if resource.generation {
             let generation = object.pointer("/metadata/generation").and_then(Value::as_i64).unwrap_or_default();
             object::set_metadata(object, "generation", Some(json!(generation + 1)));

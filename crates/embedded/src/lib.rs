@@ -10,6 +10,7 @@
 //! a write is a pure function and [`store`] is the only state; a write that changes nothing has no revision and no
 //! event; a quiet cluster does no work.
 
+mod binding;
 pub mod cluster;
 pub mod collect;
 pub mod crd;

@@ -10,7 +10,7 @@ use crate::collect::{DeleteOptions, Propagation};
 use crate::object;
 use crate::ports::{Admission, Clock, PodLogs, Ports, Random};
 use crate::resources::{Registry, Resource};
-use crate::store::{Key, Store};
+use crate::store::{HISTORY, Key, Store};
 use crate::watch::Subscription;
 use crate::write::{Face, Options, Proposal};
 
@@ -43,9 +43,15 @@ impl Server {
     /// An empty cluster with the namespaces that every cluster has.
     #[must_use]
     pub fn new(ports: &Ports) -> Self {
+        Self::with_history(ports, HISTORY)
+    }
+
+    /// As [`Self::new`], with a history of so many revisions: who falls behind further has to list again.
+    #[must_use]
+    pub fn with_history(ports: &Ports, revisions: usize) -> Self {
         let server = Self {
             inner: Arc::new(Inner {
-                store: Store::default(),
+                store: Store::new(revisions),
                 clock: Arc::clone(&ports.clock),
                 random: Arc::clone(&ports.random),
                 admission: Arc::clone(&ports.admission),

@@ -11,9 +11,9 @@ use tokio::sync::watch;
 
 use crate::object;
 
-/// How many revisions a watch may fall behind. A record is two pointers into objects that mostly live anyway; this is
+/// How many revisions a watch may fall behind, unless said otherwise. A record is two pointers into objects that mostly live anyway; this is
 /// hours of a busy small cluster, and a watch lasts ten minutes at most before kube clients renew it.
-const HISTORY: usize = 50_000;
+pub const HISTORY: usize = 50_000;
 
 /// Namespace (empty for cluster scope) and name, in the order of lists.
 pub type Place = (String, String);
@@ -72,11 +72,17 @@ struct State {
     /// Owner uid → who names it in `ownerReferences`.
     dependents: BTreeMap<String, BTreeSet<Key>>,
     history: VecDeque<Arc<Record>>,
+    /// How many records the history keeps.
+    kept: usize,
     latest: watch::Sender<u64>,
 }
 
-impl Default for Store {
-    fn default() -> Self {
+// === impl Store ===
+
+impl Store {
+    /// An empty store whose history keeps `kept` revisions.
+    #[must_use]
+    pub fn new(kept: usize) -> Self {
         let (sender, latest) = watch::channel(0);
         let state = State {
             revision: 0,
@@ -85,15 +91,12 @@ impl Default for Store {
             by_uid: BTreeMap::new(),
             dependents: BTreeMap::new(),
             history: VecDeque::new(),
+            kept,
             latest: sender,
         };
         Self { state: Arc::new(Mutex::new(state)), latest }
     }
-}
 
-// === impl Store ===
-
-impl Store {
     fn state(&self) -> MutexGuard<'_, State> {
         // A panic while holding the lock can only come from allocation; the state is consistent between statements.
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
@@ -262,7 +265,7 @@ impl State {
     fn publish(&mut self, record: Record) {
         let revision = record.revision;
         self.history.push_back(Arc::new(record));
-        if self.history.len() > HISTORY
+        if self.history.len() > self.kept
             && let Some(oldest) = self.history.pop_front()
         {
             self.compacted = oldest.revision;
@@ -287,7 +290,7 @@ mod tests {
 
     #[test]
     fn a_list_at_an_old_revision_shows_the_old_world() {
-        let store = Store::default();
+        let store = Store::new(HISTORY);
         let a = store.commit(&key("a"), None, Some(config_map("a", "1"))).unwrap();
         let b = store.commit(&key("b"), None, Some(config_map("b", "1"))).unwrap();
         store.commit(&key("a"), Some(&a), Some(config_map("a", "2"))).unwrap();
@@ -302,7 +305,7 @@ mod tests {
 
     #[test]
     fn a_removal_carries_its_own_revision() {
-        let store = Store::default();
+        let store = Store::new(HISTORY);
         let a = store.commit(&key("a"), None, Some(config_map("a", "1"))).unwrap();
         let gone = store.commit(&key("a"), Some(&a), None).unwrap();
         assert_eq!(object::resource_version(&a), "1");
@@ -312,7 +315,7 @@ mod tests {
 
     #[test]
     fn a_write_over_a_stale_object_loses() {
-        let store = Store::default();
+        let store = Store::new(HISTORY);
         let first = store.commit(&key("a"), None, Some(config_map("a", "1"))).unwrap();
         store.commit(&key("a"), Some(&first), Some(config_map("a", "2"))).unwrap();
         assert_eq!(store.commit(&key("a"), Some(&first), Some(config_map("a", "3"))), Err(Raced));

@@ -91,7 +91,9 @@ pub fn apply(
     if let Some(live) = live.filter(|_| is_same && result == base) {
         return Ok(live.clone());
     }
-    let entry = Entry { api_version: options.api_version.clone(), time: Some(options.now.clone()), fields };
+    // Whoever applies what is there already shares it, and has no time of its own.
+    let time = if result == base { previous.and_then(|previous| previous.time) } else { Some(options.now.clone()) };
+    let entry = Entry { api_version: options.api_version.clone(), time, fields };
     managers.0.insert(me, entry);
     set_managed_fields(&mut result, &managers);
     Ok(result)

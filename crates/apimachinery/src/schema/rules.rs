@@ -5,7 +5,7 @@ use std::sync::Arc;
 use kube_cel::{CompiledSchema, ValidationError, Validator};
 use serde_json::Value;
 
-use crate::status::{Cause, type_name};
+use crate::status::Cause;
 
 /// The compiled rules of a schema, if it has any.
 #[derive(Clone, Debug)]
@@ -59,12 +59,16 @@ fn first_error(schema: &CompiledSchema, path: &str) -> Option<String> {
 
 fn cause(error: &ValidationError, object: &Value) -> Cause {
     let field = error.field_path.trim_start_matches('.');
-    let shown = value_at(object, field).map_or("object", type_name);
+    let value = value_at(object, field).unwrap_or(&Value::Null);
     match error.reason.as_deref() {
         Some("FieldValueRequired") => Cause::required(field, &error.message),
         Some("FieldValueForbidden") => Cause::forbidden(field, &error.message),
-        Some("FieldValueDuplicate") => Cause::duplicate(field, &Value::from(shown)),
-        _ => Cause::invalid(field, &Value::from(shown), &error.message),
+        Some("FieldValueDuplicate") => Cause::duplicate(field, value),
+        // What is no single value would hide the message.
+        _ if value.is_object() || value.is_array() || value.is_null() => {
+            Cause::new(field, "FieldValueInvalid", format!("Invalid value: {}", error.message))
+        }
+        _ => Cause::invalid(field, value, &error.message),
     }
 }
 
@@ -103,7 +107,7 @@ mod tests {
     #[test]
     fn rule_and_message() {
         let broken = json!({"spec": {"min": 2, "max": 1, "name": "a"}});
-        assert_eq!(texts(broken, None), [r#"spec: Invalid value: "object": min must not exceed max"#]);
+        assert_eq!(texts(broken, None), [r#"spec: Invalid value: min must not exceed max"#]);
         assert!(texts(json!({"spec": {"min": 1, "max": 1, "name": "a"}}), None).is_empty());
     }
 
@@ -113,7 +117,7 @@ mod tests {
         let new = json!({"spec": {"min": 4, "max": 9, "name": "b"}});
         assert_eq!(
             texts(new, Some(old)),
-            [r#"spec: Invalid value: "object": min was 5"#, "spec.name: Forbidden: name is immutable"],
+            [r#"spec: Invalid value: min was 5"#, "spec.name: Forbidden: name is immutable"],
         );
     }
 

@@ -183,6 +183,10 @@ fn parse_requirement(text: &str) -> Result<Requirement, SelectorError> {
         return parse_set(key, values, text);
     }
     let Some(at) = text.find(['=', '!', '<', '>']) else {
+        let mut words = text.split_whitespace().skip(1);
+        if let (Some("in" | "notin"), Some(value)) = (words.next(), words.next()) {
+            return Err(SelectorError::Syntax(format!("found '{value}' expected: '('")));
+        }
         return requirement(text, Operator::Exists, text);
     };
     let (key, rest) = text.split_at(at);

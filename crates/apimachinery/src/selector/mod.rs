@@ -19,7 +19,7 @@ pub enum SelectorError {
     NoValues,
     #[error("for 'Gt', 'Lt' operators, exactly one integer value is required")]
     NoInteger,
-    #[error("invalid selector: '{0}'; can't understand it")]
+    #[error("invalid selector: '{0}'; can't understand '{0}'")]
     Field(String),
 }
 

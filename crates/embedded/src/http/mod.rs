@@ -20,9 +20,10 @@ use http::{Method, header};
 use http_body_util::{BodyExt, Limited};
 use serde_json::{Value, json};
 
+use crate::resources::Registry;
 use crate::server::{Server, VERSION};
 use crate::{discovery, openapi};
-use path::{Path, Target};
+use path::{Asked, Path, Target};
 use query::Query;
 use respond::{Shape, object, text};
 
@@ -73,13 +74,19 @@ async fn answer(server: &Server, request: Request) -> Result<Response, Status> {
             Ok(object(&openapi::group_version(&server.registry(), &group, &version)))
         }
         Path::Unknown => Ok(respond::no_page()),
-        Path::Resource(asked) if !server.registry().serves(&asked.group, &asked.version) => Ok(respond::no_page()),
+        Path::Resource(asked) if is_nowhere(&server.registry(), &asked) => Ok(respond::no_page()),
         Path::Resource(asked) => {
             let target = asked.find(&server.registry())?;
             let call = read(request, &accept).await?;
             serve(server, &target, &call)
         }
     }
+}
+
+/// Whether nobody feels responsible: for groups that are not there, and for what no definition adds to its group.
+fn is_nowhere(registry: &Registry, asked: &Asked) -> bool {
+    !registry.serves(&asked.group, &asked.version)
+        || registry.is_custom(&asked.group) && registry.get(&asked.group, &asked.version, &asked.plural).is_none()
 }
 
 fn serve(server: &Server, target: &Target, call: &Call) -> Result<Response, Status> {

@@ -14,7 +14,7 @@ use super::{Call, respond};
 use crate::object;
 use crate::resources::Resource;
 use crate::server::Server;
-use crate::write::{Proposal, decode};
+use crate::write::{Body, Options, Proposal, decode};
 
 const APPLY: &str = "application/apply-patch+yaml";
 const STRATEGIC: &str = "application/strategic-merge-patch+json";
@@ -31,7 +31,8 @@ pub(super) fn serve(server: &Server, target: &Target, call: &Call) -> Result<Res
         let cause = Cause::forbidden("force", "may not be specified for non-apply patch");
         return Err(Status::invalid("PatchOptions.meta.k8s.io", "", vec![cause]));
     }
-    let options = call.query.write_options(&call.agent)?;
+    let body = if call.content_type == APPLY { Body::Object } else { Body::Patch };
+    let options = Options { body, ..call.query.write_options(&call.agent)? };
     let outcome = server.modify(
         &kept(server, &target.resource),
         face(target),

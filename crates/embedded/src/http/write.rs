@@ -48,18 +48,9 @@ pub(super) fn replace(server: &Server, target: &Target, call: &Call) -> Result<R
 pub(super) fn bind(server: &Server, target: &Target, call: &Call) -> Result<Response, Status> {
     let binding = decode::body(&call.content_type, &call.body)?;
     let node = object::text(&binding, "/target/name").to_owned();
-    let propose = |current: Option<&Value>| {
-        let mut pod = current.cloned().unwrap_or_default();
-        let bound = object::text(&pod, "/spec/nodeName");
-        if !bound.is_empty() {
-            let why = format!("pod {} is already assigned to node {bound:?}", target.name());
-            return Err(Status::conflict("pods/binding", target.name(), &why));
-        }
-        object::members(&mut pod["spec"]).insert("nodeName".to_owned(), json!(node));
-        Ok(Proposal::Written(pod))
-    };
-    let options = call.query.write_options(&call.agent)?;
-    server.modify(&target.resource, Face::Main, target.namespace(), target.name(), &options, &propose)?;
+    if !call.query.dry_run()? {
+        server.bind(target.namespace(), target.name(), &node)?;
+    }
     let done = json!({"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success", "code": 201});
     Ok(respond::created(&done))
 }

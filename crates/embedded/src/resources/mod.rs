@@ -228,6 +228,12 @@ impl Registry {
         self.iter().any(|resource| resource.group == group && resource.version == version)
     }
 
+    /// Whether definitions made the group.
+    #[must_use]
+    pub fn is_custom(&self, group: &str) -> bool {
+        self.iter().any(|resource| resource.group == group && resource.custom)
+    }
+
     /// Groups with their versions, the preferred one first.
     #[must_use]
     pub fn groups(&self) -> BTreeMap<String, Vec<String>> {

@@ -68,6 +68,16 @@ pub(super) fn assign(
     all_wait(pending, &message)
 }
 
+/// What `status.phase` says of a group: `Running` while its minimum is bound.
+pub(super) fn phase(group: &Value, bound: &[Arc<Value>]) -> &'static str {
+    let minimum = Minimum::of(group);
+    let (subgroups, _) = subgroups(&minimum.policies, &[], bound);
+    let together: Vec<&Arc<Value>> = bound.iter().collect();
+    let nothing = Trial { candidates: Vec::new(), outcomes: BTreeMap::new() };
+    let is_running = !bound.is_empty() && minimum.is_met(&together, &subgroups, &nothing);
+    if is_running { "Running" } else { "Pending" }
+}
+
 /// What must be placed before anything is.
 struct Minimum {
     members: u64,
@@ -341,6 +351,16 @@ mod tests {
     fn a_replica_that_lacks_a_pod_is_not_bound_and_does_not_block_the_others() {
         let pods: Vec<_> = story_4(2).into_iter().filter(|pod| object::name(pod) != "decode-0-3").collect();
         assert_eq!(placed(&minimum_available(), &pods, &[], 80), "decode-1 4, prefill-0 2");
+    }
+
+    #[rstest]
+    #[case::nobody(0..0, "Pending")]
+    #[case::only_one_role(0..2, "Pending")]
+    #[case::a_replica_lacks_a_pod(0..5, "Pending")]
+    #[case::the_minimum(0..6, "Running")]
+    #[case::more(0..10, "Running")]
+    fn the_phase_follows_what_is_bound(#[case] bound: std::ops::Range<usize>, #[case] expect: &str) {
+        assert_eq!(phase(&minimum_available(), &story_4(2)[bound]), expect);
     }
 
     #[test]

@@ -79,12 +79,15 @@ fn matters(change: &Change) -> bool {
 }
 
 fn turn(server: &Server, ports: &Ports) {
-    let pods = server.list("pods");
-    let verdicts = assign(&pods, &server.list("nodes"), &server.list(POD_GROUPS));
+    let (pods, groups) = (server.list("pods"), server.list(POD_GROUPS));
+    for group in &groups {
+        show_phase(server, group, &pods);
+    }
+    let verdicts = assign(&pods, &server.list("nodes"), &groups);
     for verdict in verdicts {
         let now = object::time(ports.clock.now());
         let result = match &verdict.outcome {
-            Outcome::Bind { node } => bind(server, &verdict.pod, node, &now),
+            Outcome::Bind { node } => bind(server, &verdict.pod, node),
             Outcome::Wait { reason, message } => refuse(server, &verdict.pod, reason, message, &now),
         };
         if let Err(status) = result {
@@ -94,15 +97,29 @@ fn turn(server: &Server, ports: &Ports) {
     }
 }
 
-fn bind(server: &Server, pod: &Value, node: &str, now: &str) -> Result<(), apimachinery::status::Status> {
-    let mut bound = pod.clone();
-    bound["spec"]["nodeName"] = json!(node);
-    let stored = server.update("pods", bound)?;
-    let mut scheduled = stored.as_ref().clone();
-    let status = object::members(&mut scheduled).entry("status").or_insert_with(|| json!({}));
-    condition::set(status, Condition { kind: "PodScheduled", status: true, reason: "", message: "" }, now);
-    server.update_status("pods", scheduled)?;
+/// Writes the phase of a group where it is new. PodGroups have no status face.
+fn show_phase(server: &Server, group: &Value, pods: &[Arc<Value>]) {
+    let key = (object::namespace(group).to_owned(), object::name(group).to_owned());
+    let phase = gang::phase(group, &bound_of(&key, pods));
+    if object::text(group, "/status/phase") == phase {
+        return;
+    }
+    let mut shown = group.clone();
+    let status = object::members(&mut shown).entry("status").or_insert_with(|| json!({}));
+    object::members(status).insert("phase".to_owned(), json!(phase));
+    if let Err(status) = server.update(POD_GROUPS, shown) {
+        tracing::debug!(group = key.1, %status, "the phase was not written");
+    }
+}
+
+/// The Pods of a group that have a node.
+fn bound_of(group: &(String, String), pods: &[Arc<Value>]) -> Vec<Arc<Value>> {
+    pods.iter().filter(|pod| is_bound(pod) && group_of(pod).as_ref() == Some(group)).cloned().collect()
+}
+
+fn bind(server: &Server, pod: &Value, node: &str) -> Result<(), apimachinery::status::Status> {
     let (namespace, name) = (object::namespace(pod), object::name(pod));
+    let stored = server.bind(namespace, name, node)?;
     let message = format!("Successfully assigned {namespace}/{name} to {node}");
     server.event(&stored, "Normal", "Scheduled", &message, "default-scheduler");
     Ok(())
@@ -152,8 +169,7 @@ fn assign(pods: &[Arc<Value>], nodes: &[Arc<Value>], groups: &[Arc<Value>]) -> V
         };
         // The whole gang has the place of its first Pod.
         let Some(members) = gangs.remove(&key) else { continue };
-        let is_member = |pod: &&Arc<Value>| is_bound(pod) && group_of(pod).as_ref() == Some(&key);
-        let bound: Vec<Arc<Value>> = pods.iter().filter(is_member).cloned().collect();
+        let bound = bound_of(&key, pods);
         let group = groups.iter().find(|g| object::namespace(g) == key.0 && object::name(g) == key.1);
         verdicts.extend(gang::assign(&key.1, group.map(Arc::as_ref), &members, &bound, &mut candidates));
     }

@@ -40,6 +40,30 @@ pub(crate) fn fields(name: &str) -> Option<&'static [Field]> {
     TYPES.get_or_init(read).get(name).map(Vec::as_slice)
 }
 
+/// Drops the members that the type does not have, here and below, and returns their paths.
+pub(crate) fn retain_known(name: &str, value: &mut serde_json::Value, path: &str) -> Vec<String> {
+    let (Some(fields), Some(members)) = (fields(name), value.as_object_mut()) else { return Vec::new() };
+    let mut unknown = Vec::new();
+    members.retain(|member, value| {
+        let inner = format!("{path}.{member}");
+        let Some(field) = fields.iter().find(|field| field.name == member) else {
+            unknown.push(inner);
+            return false;
+        };
+        match value {
+            serde_json::Value::Array(items) if field.shape == Shape::List => {
+                for (index, item) in items.iter_mut().enumerate() {
+                    unknown.extend(retain_known(field.kind, item, &format!("{inner}[{index}]")));
+                }
+            }
+            value if field.shape == Shape::One => unknown.extend(retain_known(field.kind, value, &inner)),
+            _ => {}
+        }
+        true
+    });
+    unknown
+}
+
 /// `apps/v1`, `Deployment` → `apps.v1.Deployment`; options belong to every group.
 pub(crate) fn name(api_version: &str, kind: &str) -> String {
     if kind.ends_with("Options") {

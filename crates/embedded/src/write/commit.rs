@@ -140,7 +140,8 @@ impl Server {
         metadata::address(resource, namespace, &mut object)?;
         metadata::same_name(&current, &object)?;
         metadata::keep(face, resource, &current, &mut object);
-        let mut warnings = self.shape(resource, face, &mut object, options)?;
+        let unfit = |status| options.body.unfit(status);
+        let mut warnings = self.shape(resource, face, &mut object, options).map_err(unfit)?;
         if !applied {
             self.track(resource, face, Some(&current), &mut object, options);
         }
@@ -149,7 +150,7 @@ impl Server {
         if object == *stored {
             return Ok(Some(Outcome { object: stored, warnings, created: false }));
         }
-        validate::update(resource, face, &current, &object)?;
+        validate::update(resource, face, &current, &object).map_err(unfit)?;
         cel::check(resource, &object, Some(&current))?;
         warnings.extend(admit::check(self, resource, "UPDATE", Some(&object), Some(&current))?);
         if resource.storage == crd::STORAGE && face == Face::Main {

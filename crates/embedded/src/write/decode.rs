@@ -43,9 +43,9 @@ pub fn body(content_type: &str, bytes: &[u8]) -> Result<Value, Status> {
             ProtobufError::Unknown { .. } => Status::unsupported_media_type(error.to_string()),
             _ => Status::bad_request(error.to_string()),
         }),
-        other => Err(Status::unsupported_media_type(format!(
-            "the body of the request was in an unknown format - accepted media types include: application/json, application/yaml; got {other}"
-        ))),
+        _ => Err(Status::unsupported_media_type(
+            "the body of the request was in an unknown format - accepted media types include: application/json, application/yaml, application/vnd.kubernetes.protobuf",
+        )),
     }
 }
 

@@ -54,7 +54,10 @@ pub(super) fn born(resource: &Resource, object: &mut Value) {
             let status = json!({"phase": "Pending", "qosClass": default_pod::quality(object)});
             object::members(object).insert("status".to_owned(), status);
         }
-        "namespaces" => status(object, json!({"phase": "Active"})),
+        "namespaces" => {
+            namespace(object);
+            status(object, json!({"phase": "Active"}));
+        }
         "persistentvolumeclaims" => {
             status(object, json!({"phase": "Pending"}));
             object::set_metadata(object, "finalizers", Some(json!(["kubernetes.io/pvc-protection"])));
@@ -137,7 +140,9 @@ fn stateful_set(spec: &mut Map<String, Value>) {
     let strategy = child(spec, "updateStrategy");
     set(strategy, "type", json!("RollingUpdate"));
     if strategy["type"] == "RollingUpdate" {
-        set(child(strategy, "rollingUpdate"), "partition", json!(0));
+        let rolling = child(strategy, "rollingUpdate");
+        set(rolling, "partition", json!(0));
+        set(rolling, "maxUnavailable", json!(1));
     }
     let retention = child(spec, "persistentVolumeClaimRetentionPolicy");
     set(retention, "whenDeleted", json!("Retain"));
@@ -191,8 +196,8 @@ fn secret(object: &mut Value) {
 
 fn namespace(object: &mut Value) {
     let name = object::name(object).to_owned();
-    // Without it a namespace that is going may go.
-    if !object::is_deleting(object) {
+    // Without it a namespace that is going may go. A new one gets it at its birth, from nobody.
+    if !object::is_deleting(object) && !object::uid(object).is_empty() {
         set(spec(object), "finalizers", json!(["kubernetes"]));
     }
     let labels = object::members(object::metadata(object).entry("labels").or_insert_with(|| json!({})));

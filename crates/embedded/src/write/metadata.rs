@@ -65,8 +65,11 @@ pub(super) fn birth(resource: &Resource, object: &mut Value, uid: &str, now: jif
 pub(super) fn preconditions(resource: &Resource, name: &str, current: &Value, object: &Value) -> Result<(), Status> {
     let uid = object::uid(object);
     if !uid.is_empty() && uid != object::uid(current) {
-        let why =
-            format!("Precondition failed: UID in precondition: {uid}, UID in object meta: {}", object::uid(current));
+        let why = format!(
+            "StorageError: invalid object, Code: 4, Key: {}, ResourceVersion: 0, AdditionalErrorMsg: Precondition failed: UID in precondition: {uid}, UID in object meta: {}",
+            storage_key(resource, current),
+            object::uid(current)
+        );
         return Err(Status::conflict(&resource.qualified(), name, &why));
     }
     let revision = object::resource_version(object);
@@ -74,6 +77,14 @@ pub(super) fn preconditions(resource: &Resource, name: &str, current: &Value, ob
         return Err(Status::modified(&resource.qualified(), name));
     }
     Ok(())
+}
+
+/// Where etcd would keep it.
+fn storage_key(resource: &Resource, object: &Value) -> String {
+    let group = if resource.custom { format!("{}/", resource.group) } else { String::new() };
+    let namespace = object::namespace(object);
+    let slash = if namespace.is_empty() { "" } else { "/" };
+    format!("/registry/{group}{}/{namespace}{slash}{}", resource.plural, object::name(object))
 }
 
 /// A body that names another object than the path does is a mistake.

@@ -19,7 +19,7 @@ pub mod validate;
 
 use std::sync::Arc;
 
-use apimachinery::status::Status;
+use apimachinery::status::{Cause, Status};
 use serde_json::Value;
 
 /// What a client asks of a write beyond the object.
@@ -32,8 +32,20 @@ pub struct Options {
     pub subresource: Option<&'static str>,
     /// What was wrong with the body already: members given twice.
     pub complaints: Vec<String>,
+    /// What the client sent.
+    pub body: Body,
     /// The whole way without the last step.
     pub dry_run: bool,
+}
+
+/// What a client sends: it is told otherwise when the result does not fit the type.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Body {
+    /// A bad request.
+    #[default]
+    Object,
+    /// The patch is invalid.
+    Patch,
 }
 
 /// What happens to fields that the schema does not know, which are dropped in any case, and to doubled ones, of which
@@ -76,6 +88,20 @@ pub struct Outcome {
 
 /// Computes what the object should become from what it is; run again when another write came between.
 pub type Propose<'a> = &'a dyn Fn(Option<&Value>) -> Result<Proposal, Status>;
+
+// === impl Body ===
+
+impl Body {
+    /// The refusal of an object that does not fit its type.
+    fn unfit(self, status: Status) -> Status {
+        if self == Self::Object || status.code != 400 {
+            return status;
+        }
+        let why = status.message.split_once(" cannot be handled as a ").and_then(|(_, rest)| rest.split_once(": "));
+        let why = why.map_or(status.message.as_str(), |(_, why)| why);
+        Status::invalid("", "", vec![Cause::invalid("patch", &"object".into(), why)])
+    }
+}
 
 // === impl Face ===
 

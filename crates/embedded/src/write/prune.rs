@@ -6,6 +6,7 @@ use serde_json::Value;
 use super::{FieldValidation, Options};
 use crate::object;
 use crate::resources::Resource;
+use crate::types;
 
 /// Returns the warnings to show.
 ///
@@ -34,12 +35,17 @@ pub(super) fn unknown_fields(
     }
 }
 
-/// Drops what the schema does not know and returns the paths.
+/// Drops what the type does not know and returns the paths.
 fn dropped(resource: &Resource, object: &mut Value) -> Vec<String> {
-    let Some(schema) = resource.schema() else { return Vec::new() };
+    let mut unknown = Vec::new();
     // Metadata is the server's own type, whatever a schema says about it.
-    let metadata = object::members(object).remove("metadata");
-    let unknown = schema.prune(object);
+    let metadata = object::members(object).remove("metadata").map(|mut metadata| {
+        unknown.extend(types::retain_known("meta.v1.ObjectMeta", &mut metadata, "metadata"));
+        metadata
+    });
+    if let Some(schema) = resource.schema() {
+        unknown.extend(schema.prune(object));
+    }
     if let Some(metadata) = metadata {
         object::members(object).insert("metadata".to_owned(), metadata);
     }

@@ -8,7 +8,7 @@ use crate::resources::Resource;
 use crate::types::{self, Field, Shape};
 
 /// Custom resources have a type for their metadata only.
-pub(super) fn form(resource: &Resource, object: &mut Value) {
+pub(crate) fn form(resource: &Resource, object: &mut Value) {
     let Value::Object(members) = object else { return };
     match of(resource) {
         Some(fields) => normalise(fields, members),

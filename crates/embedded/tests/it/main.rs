@@ -8,6 +8,8 @@
 
 mod credentials;
 mod differential;
+mod hostile;
+mod watching;
 mod workloads;
 
 use std::sync::Arc;
@@ -32,14 +34,18 @@ impl Runner for Nothing {
     }
 }
 
-fn server() -> Server {
-    Server::new(&Ports {
+fn ports() -> Ports {
+    Ports {
         clock: Arc::new(SystemClock),
         random: Arc::new(SystemRandom),
         admission: Arc::new(AdmitAll),
         runner: Arc::new(Nothing),
         network: Arc::new(Loopback),
-    })
+    }
+}
+
+fn server() -> Server {
+    Server::new(&ports())
 }
 
 fn client(server: &Server) -> kube::Client {
