@@ -36,7 +36,7 @@ pub(crate) struct ComponentOutcome<'a> {
     /// What is stated of accelerators where no class is involved.
     pub(crate) stated: Stated,
     pub(crate) ranked: Vec<RankedClass<'a>>,
-    /// Nearest first.
+    /// Those that the service names, then the nearest first.
     pub(crate) rejected: Vec<(String, ClassRejection)>,
     /// Index of the class in use: the best one, or the incumbent's.
     pub(crate) kept: usize,
@@ -222,7 +222,9 @@ fn classes<'a>(case: &Case<'_>, supply: &'a Supply, outcome: &mut ComponentOutco
     let known: BTreeSet<&str> = supply.classes.iter().map(|class| class.name.as_str()).collect();
     let unknown: BTreeSet<&str> = named(case.component, case.runtime).filter(|name| !known.contains(name)).collect();
     outcome.rejected.extend(unknown.into_iter().map(|name| (name.to_owned(), ClassRejection::UnknownClass)));
-    outcome.rejected.sort_by(|(a, x), (b, y)| y.stage().cmp(&x.stage()).then_with(|| a.cmp(b)));
+    // What the service asks for by name is told first: a bounded record must not lose it behind the others' `NotPreferred`.
+    let asked = |name: &String| case.component.selector.preferred.contains(name);
+    outcome.rejected.sort_by_cached_key(|(name, why)| (!asked(name), Reverse(why.stage()), name.clone()));
     let (ranked, notes) = ranking::classes(case, outcome.replicas, eligible);
     outcome.ranked = ranked;
     outcome.notes = notes;

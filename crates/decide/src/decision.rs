@@ -122,6 +122,8 @@ pub struct Eligibility {
     pub performance: f64,
     /// Dollars for one replica.
     pub hourly: Option<f64>,
+    /// That the service starts with, at least 1.
+    pub replicas: u32,
     /// Free and total accelerators on nodes that the component may use.
     pub free: Option<(u32, u32)>,
     pub enough: bool,
@@ -165,7 +167,11 @@ impl std::fmt::Display for Eligibility {
         match self.free {
             None => f.write_str(", availability unknown"),
             Some((free, total)) if self.enough => write!(f, ", {free} of {total} free"),
-            Some((free, _)) => write!(f, ", no free capacity: needs {}, free {free}", self.shape.accelerators()),
+            Some((free, _)) => {
+                let needed = self.shape.accelerators().saturating_mul(self.replicas);
+                let scattered = if free >= needed { ", but not so many on one node" } else { "" };
+                write!(f, ", no free capacity: needs {needed}, free {free}{scattered}")
+            }
         }
     }
 }

@@ -176,6 +176,7 @@ fn standing<'a>(
             cost: score.cost.map(rounded),
             performance: rounded(score.performance),
             hourly: hourly.map(rounded),
+            replicas: replicas.max(1),
             free: usable.map(|nodes| (nodes.free(), nodes.total())),
             enough: capacity != Capacity::TooLittle,
         },

@@ -212,6 +212,9 @@ fn vendor_resource(vendor: Option<&str>) -> &'static str {
     match vendor.map(str::to_ascii_lowercase).as_deref() {
         Some("amd") => "amd.com/gpu",
         Some("intel") => "gpu.intel.com/i915",
+        Some("google") => "google.com/tpu",
+        Some("aws") => "aws.amazon.com/neuron",
+        Some("huawei") => "huawei.com/Ascend910",
         _ => "nvidia.com/gpu",
     }
 }

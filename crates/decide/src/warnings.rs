@@ -16,7 +16,7 @@ pub(crate) fn all(demand: &Demand, supply: &Supply, assessed: &[Assessed<'_>], i
     all.extend(own_engine(demand, assessed, winner));
     all.extend(stale(assessed, winner));
     for component in components {
-        all.extend(about(demand, winner.runtime, component));
+        all.extend(about(demand, supply, winner.runtime, component));
     }
     let skipped = components.iter().all(|component| !component.considered);
     if skipped && supply.accelerator_aware {
@@ -76,13 +76,14 @@ fn stale(assessed: &[Assessed<'_>], winner: &Assessed<'_>) -> Option<Warning> {
     Some(Warning::new("DecisionStale", message))
 }
 
-fn about(demand: &Demand, runtime: &Runtime, outcome: &ComponentOutcome<'_>) -> Vec<Warning> {
+fn about(demand: &Demand, supply: &Supply, runtime: &Runtime, outcome: &ComponentOutcome<'_>) -> Vec<Warning> {
     let mut all = Vec::new();
     all.extend(parallelism(outcome));
     let Some(chosen) = outcome.chosen() else { return all };
     let need = demand.components.get(&outcome.component);
     all.extend(capacity(outcome, chosen));
     all.extend(need.and_then(|need| beyond_threshold(need, chosen)));
+    all.extend(need.and_then(|need| another_resource(need, supply, outcome, chosen)));
     all.extend(left_out(outcome));
     let default = (ComponentDemand::default(), RuntimeComponent::default());
     let offer = runtime.components.get(&outcome.component).unwrap_or(&default.1);
@@ -120,6 +121,26 @@ fn capacity(outcome: &ComponentOutcome<'_>, chosen: &RankedClass<'_>) -> Option<
         class.name
     );
     Some(Warning::new(Warning::NO_FREE_CAPACITY, message))
+}
+
+/// Every class's resource is one concept, so a service that writes another vendor's gets the class's: it should know.
+fn another_resource(
+    need: &ComponentDemand,
+    supply: &Supply,
+    outcome: &ComponentOutcome<'_>,
+    chosen: &RankedClass<'_>,
+) -> Option<Warning> {
+    let (component, class) = (outcome.component.as_str(), chosen.class);
+    let (own, per_node) = (class.resource_name(), chosen.eligibility.shape.per_node);
+    let mut others = need.resources.iter().filter(|(name, count)| **count > 0 && *name != own).peekable();
+    others.peek()?;
+    let accelerators = supply.accelerator_resources();
+    let (name, count) = others.find(|(name, _)| accelerators.contains(*name))?;
+    let message = format!(
+        "{component}: the service asks for {count} × {name}; {} is requested as {own}, {per_node} accelerators per Pod; to choose the vendor, name a class in spec.acceleratorSelector.preferredClasses",
+        class.name
+    );
+    Some(Warning::new("AcceleratorResourceReplaced", message))
 }
 
 fn beyond_threshold(need: &ComponentDemand, chosen: &RankedClass<'_>) -> Option<Warning> {

@@ -7,7 +7,7 @@ use decide::decision::{Candidate, ComponentDecision, Decision, Incumbent, Runtim
 use decide::demand::Demand;
 use decide::merge::origin::Setting;
 use decide::reason::Warning;
-use decide::remedy::{self, Remedy};
+use decide::remedy::{self, Change, Remedy};
 use serde::Serialize;
 use serde_json::Value;
 
@@ -230,8 +230,9 @@ fn ome_service(
     let demand = match Demand::of(service, model.map(|model| (model.name.as_str(), &model.spec))) {
         Ok(demand) => demand,
         Err(error) => {
-            let code =
-                if error.path.starts_with("metadata.annotations") { "InvalidAnnotation" } else { "InvalidService" };
+            let annotation =
+                ["metadata.annotations[", "spec.annotations["].iter().any(|place| error.path.starts_with(place));
+            let code = if annotation { "InvalidAnnotation" } else { "InvalidService" };
             return plan.refused(Refusal::new(code, error.to_string()));
         }
     };
@@ -239,6 +240,9 @@ fn ome_service(
     let mut decision = decide::decide(&demand, &supply, incumbent);
     decision.warnings.extend(unreadable);
     claims::explain(&mut decision, claims, &snapshot.inventory, (&owner.namespace, &owner.name));
+    if let Some(meant) = meant(snapshot, service, &owner).filter(|_| model.is_none()) {
+        decision.message = format!("{}; did you mean {}?", decision.message, meant.name);
+    }
     let mut plan = plan.decided(&decision);
     if !decision.feasible {
         return plan;
@@ -254,8 +258,26 @@ pub fn remedies(snapshot: &Snapshot, service: &Service) -> Vec<Remedy> {
     let Service::Ome(service) = service else { return Vec::new() };
     let owner = owner(service.as_ref(), ome::API_VERSION);
     let model = model_of(snapshot, service, &owner);
-    let demand = Demand::of(service, model.map(|model| (model.name.as_str(), &model.spec)));
-    demand.map(|demand| remedy::remedies(&demand, &supply(snapshot, &snapshot.claims, &owner).0)).unwrap_or_default()
+    let supply = supply(snapshot, &snapshot.claims, &owner).0;
+    let demand_with = |model: Option<&Model>| Demand::of(service, model.map(|one| (one.name.as_str(), &one.spec)));
+    let Ok(demand) = demand_with(model) else { return Vec::new() };
+    // A name that nobody has: decided again with the facts of the model that may have been meant.
+    let meant = meant(snapshot, service, &owner).filter(|_| model.is_none());
+    let renamed = meant.and_then(|meant| {
+        let outcome = decide::decide(&demand_with(Some(meant)).ok()?, &supply, None);
+        let change = Change::ModelName { from: service.spec.model.as_ref()?.name.clone(), to: meant.name.clone() };
+        outcome.feasible.then_some(Remedy { change, outcome })
+    });
+    renamed.into_iter().chain(remedy::remedies(&demand, &supply)).collect()
+}
+
+/// The model in reach whose name is nearest to the one that the service states.
+fn meant<'s>(snapshot: &'s Snapshot, service: &ome::InferenceService, owner: &Owner) -> Option<&'s Model> {
+    let wanted = &service.spec.model.as_ref()?.name;
+    let in_reach = |model: &&Model| model.namespace.as_ref().is_none_or(|namespace| *namespace == owner.namespace);
+    let models: Vec<&Model> = snapshot.models.iter().filter(in_reach).collect();
+    let name = decide::nearest::nearest(wanted, models.iter().map(|model| model.name.as_str()))?;
+    models.into_iter().find(|model| model.name == name)
 }
 
 fn model_of<'s>(snapshot: &'s Snapshot, service: &ome::InferenceService, owner: &Owner) -> Option<&'s Model> {

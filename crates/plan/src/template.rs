@@ -21,7 +21,9 @@ fn expand(text: &str, owner: &Owner, missing: &mut Vec<String>) -> String {
     while let Some(start) = rest.find("{{") {
         out.push_str(&rest[..start]);
         rest = &rest[start..];
-        let found = rest.find("}}").and_then(|end| Some((end, lookup(rest[2..end].trim(), owner)?)));
+        // No form of ours holds a brace, so the next one ends it: a megabyte of open braces is read once.
+        let end = rest[2..].find(['{', '}']).map(|at| at + 2).filter(|at| rest[*at..].starts_with("}}"));
+        let found = end.and_then(|end| Some((end, lookup(rest[2..end].trim(), owner)?)));
         let Some((end, value)) = found else {
             // Not ours: step over the braces only, so that a variable inside foreign braces is still seen.
             out.push_str("{{");
@@ -113,6 +115,8 @@ mod tests {
     #[case::open("{{.Name", "{{.Name")]
     #[case::json("{\"a\":{\"b\":{{.Name}}}}", "{\"a\":{\"b\":chat}}")]
     #[case::inside_foreign("{{ x {{.Name}} }}", "{{ x chat }}")]
+    #[case::one_brace_between("{{ } {{.Name}}", "{{ } chat")]
+    #[case::only_braces(&"{".repeat(1 << 20), &"{".repeat(1 << 20))]
     fn forms(#[case] text: &str, #[case] expect: &str) {
         assert_eq!(expand(text, &owner(), &mut Vec::new()), expect);
     }

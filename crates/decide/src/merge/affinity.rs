@@ -59,7 +59,9 @@ impl Affinity {
     /// The product of the terms is out of all proportion.
     pub fn written(&self) -> Result<Option<Value>, TooManyTerms> {
         let mut affinity = self.rest.clone();
-        let terms = self.required.iter().try_fold(Vec::new(), |product, terms| multiplied(product, terms))?;
+        let all = self.required.iter().fold(1_usize, |product, terms| product.saturating_mul(terms.len()));
+        let product = |product, terms: &Vec<Value>| multiplied(product, terms).ok_or(TooManyTerms { terms: all });
+        let terms = self.required.iter().try_fold(Vec::new(), product)?;
         if !terms.is_empty() {
             affinity["nodeAffinity"]["requiredDuringSchedulingIgnoredDuringExecution"] =
                 json!({"nodeSelectorTerms": terms});
@@ -68,17 +70,18 @@ impl Affinity {
     }
 }
 
-/// `(a or b) and (c or d)` = `ac or ad or bc or bd`. A term that another one already implies is left out.
-fn multiplied(product: Vec<Value>, terms: &[Value]) -> Result<Vec<Value>, TooManyTerms> {
+/// `(a or b) and (c or d)` = `ac or ad or bc or bd`. A term that another one already implies is left out. `None` beyond
+/// [`MOST_TERMS`].
+fn multiplied(product: Vec<Value>, terms: &[Value]) -> Option<Vec<Value>> {
     if product.is_empty() {
-        return Ok(terms.to_vec());
+        return Some(terms.to_vec());
     }
     let count = product.len().saturating_mul(terms.len());
     if count > MOST_TERMS {
-        return Err(TooManyTerms { terms: count });
+        return None;
     }
     let all: Vec<Value> = product.iter().flat_map(|one| terms.iter().map(|other| both(one, other))).collect();
-    Ok(without_implied(all))
+    Some(without_implied(all))
 }
 
 /// One term with the expressions and fields of two, each once.
@@ -192,5 +195,8 @@ mod tests {
         let other: Vec<String> = (0..100).map(|n| format!("l{n}")).collect();
         let names = |many: &[String]| required(&many.iter().map(String::as_str).collect::<Vec<_>>());
         assert_eq!(all(&[names(&many), names(&other)]).written(), Err(TooManyTerms { terms: 10_000 }));
+        // The first two are too many already; what is told is what all of them come to.
+        let layers = [names(&many[..1]), names(&many), names(&other[..50]), names(&other)];
+        assert_eq!(all(&layers).written(), Err(TooManyTerms { terms: 500_000 }));
     }
 }

@@ -114,9 +114,8 @@ fn component(
     annotations: &BTreeMap<String, String>,
 ) -> Result<ComponentDemand, ReadError> {
     let own = stated.cloned().unwrap_or_default();
-    let fallback = service.spec.accelerator_selector.as_ref();
     Ok(ComponentDemand {
-        selector: selector(fallback, own.accelerator_override.as_ref(), annotations)?,
+        selector: selector(service, own.accelerator_override.as_ref(), annotations)?,
         resources: super::resources(&own),
         parallelism: super::parallelism(&own),
         nodes: super::nodes(&own),
@@ -132,13 +131,13 @@ fn component(
 
 /// Service < component < annotation. Non-empty preferences and strategies replace, capabilities are united.
 fn selector(
-    service: Option<&AcceleratorSelector>,
+    service: &InferenceService,
     component: Option<&AcceleratorSelector>,
     annotations: &BTreeMap<String, String>,
 ) -> Result<Selector, ReadError> {
     let mut merged = Selector::default();
     let layers = [
-        (service, "spec.acceleratorSelector", PreferredIn::Selector),
+        (service.spec.accelerator_selector.as_ref(), "spec.acceleratorSelector", PreferredIn::Selector),
         (component, "acceleratorOverride", PreferredIn::Override),
     ];
     for (layer, path, place) in layers.into_iter().filter_map(|(layer, path, place)| Some((layer?, path, place))) {
@@ -158,7 +157,7 @@ fn selector(
         }
         merged.ranking = ranking(layer).unwrap_or(merged.ranking);
     }
-    annotate(&mut merged, annotations)?;
+    annotate(&mut merged, annotations, service)?;
     Ok(merged)
 }
 
@@ -190,8 +189,13 @@ fn limits(stated: &AcceleratorConstraints, path: &str) -> Result<Capabilities, R
     })
 }
 
-fn annotate(selector: &mut Selector, annotations: &BTreeMap<String, String>) -> Result<(), ReadError> {
-    let path = |name: &str| format!("metadata.annotations[{name}]");
+fn annotate(
+    selector: &mut Selector,
+    annotations: &BTreeMap<String, String>,
+    service: &InferenceService,
+) -> Result<(), ReadError> {
+    let in_metadata = |name: &str| service.metadata.annotations.as_ref().is_some_and(|all| all.contains_key(name));
+    let path = |name: &str| format!("{}.annotations[{name}]", if in_metadata(name) { "metadata" } else { "spec" });
     if let Some(class) = annotations.get(CLASS).filter(|class| !class.is_empty()) {
         selector.preferred = vec![class.clone()];
         selector.preferred_in = PreferredIn::Annotation;

@@ -127,7 +127,7 @@ impl fmt::Display for Change {
             Self::StateInModel { model, field, runtime } => {
                 write!(f, "state it in model {model} if it is so: {field} ({runtime} wants it)")
             }
-            Self::Quantize(kind) => write!(f, "serve a {kind} variant of the model, with a runtime for it"),
+            Self::Quantize(kind) => write!(f, "serve the model quantized to {kind}, with a runtime for it"),
             Self::AddNodes { class, nodes, per_node } => write!(f, "add {nodes} × node with {per_node} × {class}"),
             Self::FreeAccelerators { class, count } => write!(f, "free {count} more × {class}"),
         }

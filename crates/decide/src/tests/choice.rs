@@ -365,3 +365,40 @@ fn a_loser_says_by_what_it_lost(
     assert_eq!(chosen(&decision).0, "b");
     assert_eq!(decision.candidates[1].outranked.as_ref().unwrap().to_string(), expect);
 }
+
+// What the service asks for by name is told before all others, so that a bounded record keeps it.
+// spec: ACC-75
+#[test]
+fn classes_that_the_service_names_are_told_first() {
+    let spec = "acceleratorSelector: {preferredClasses: [nvidia-h1000]}";
+    let decision = printed("13B", "", spec, "");
+    let told = &decision.candidates[0].accelerators;
+    let codes: Vec<_> = told.iter().map(|one| (one.class.as_str(), one.verdict.code())).take(2).collect();
+    assert_eq!(codes[0], ("nvidia-h1000", "UnknownClass"));
+    assert_eq!(codes[1].1, "NotPreferred");
+}
+
+#[rstest]
+#[case::replicas("minReplicas: 3, runner: {args: [--tp=8]}", "needs 24, free 8")]
+#[case::scattered("runner: {args: [--tp=16]}", "needs 16, free 16, but not so many on one node")]
+fn too_little_is_told_in_numbers_that_agree(#[case] engine: &str, #[case] expect: &str) {
+    let second = NODES.replace("name: h", "name: h2").replace("name: a", "name: a2");
+    let nodes = if engine.contains("tp=16") { format!("{NODES}\n---{second}") } else { NODES.to_owned() };
+    let spec = format!("acceleratorSelector: {{preferredClasses: [nvidia-h100-80gb]}}, engine: {{{engine}}}");
+    let decision = case(&[&model("13B", ""), RUNTIME, &nodes, &service(&spec, "")]).decide();
+    let told = decision.candidates[0].accelerators[0].verdict.to_string();
+    assert!(told.ends_with(&format!("no free capacity: {expect}")), "{told}");
+}
+
+// spec: ACC-3
+#[rstest]
+#[case::of_another_vendor("amd.com/gpu", true)]
+#[case::the_classs_own("nvidia.com/gpu", false)]
+#[case::no_accelerator("rdma/hca", false)]
+fn a_resource_that_is_replaced_is_told(#[case] name: &str, #[case] warns: bool) {
+    let spec = format!(
+        "engine: {{runner: {{resources: {{limits: {{{name}: 8}}}}}}}}, acceleratorSelector: {{preferredClasses: [nvidia-h100-80gb]}}"
+    );
+    let decision = printed("13B", "", &spec, "");
+    assert_eq!(warnings(&decision).contains(&"AcceleratorResourceReplaced"), warns, "{:?}", decision.warnings);
+}

@@ -150,7 +150,7 @@ fn by_the_service(#[case] spec: &str, #[case] expect: &str) {
 )]
 #[case::quantized(
     "engine: {runner: {resources: {limits: {nvidia.com/gpu: 1}}}}, acceleratorSelector: {preferredClasses: [nvidia-a100-40gb]}",
-    "serve a int4 variant of the model, with a runtime for it: srt on 1 × nvidia-a100-40gb"
+    "serve the model quantized to int4, with a runtime for it: srt on 1 × nvidia-a100-40gb"
 )]
 fn also_by_the_service(#[case] spec: &str, #[case] expect: &str) {
     let service = SERVICE.replace("model: {name: m}", &format!("model: {{name: m}}, {spec}"));

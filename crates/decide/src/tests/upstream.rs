@@ -193,8 +193,8 @@ fn a_named_class_is_checked() {
     assert_eq!(
         codes,
         [
-            ("nvidia-a100-40gb", "NotPreferred"),
             ("nvidia-h100-80gb", "NotSupportedByRuntime"),
+            ("nvidia-a100-40gb", "NotPreferred"),
             ("nvidia-t4", "NotSupportedByRuntime"),
             ("gone", "UnknownClass"),
         ]

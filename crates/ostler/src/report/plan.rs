@@ -131,10 +131,8 @@ fn classes(service: &ServicePlan, all: bool) -> Vec<(String, Vec<String>)> {
     let several = components.len() > 1;
     let block = |component: &str| {
         let title = if several { format!("Why this ({component})") } else { "Why this class".to_owned() };
-        let mut of_it: Vec<_> = candidate.accelerators.iter().filter(|one| one.component == component).collect();
-        // The sort keeps the order of the ranked ones, and of those that failed at the same check.
-        of_it.sort_by_key(|one| std::cmp::Reverse(nearness(&one.verdict)));
-        (title, ranking(of_it.into_iter().map(row).collect(), all))
+        let of_it = candidate.accelerators.iter().filter(|one| one.component == component);
+        (title, ranking(of_it.map(row).collect(), all))
     };
     components.into_iter().map(block).collect()
 }
@@ -144,15 +142,6 @@ fn step(one: &AcceleratorCandidate) -> String {
     match &one.outranked {
         None | Some(ClassStep::Score { .. }) => String::new(),
         Some(step) => format!("; {step}"),
-    }
-}
-
-/// How far a class came; eligible ones furthest.
-fn nearness(verdict: &Verdict) -> u8 {
-    match verdict {
-        Verdict::Eligible(_) => u8::MAX,
-        Verdict::Rejected(rejection) => rejection.stage(),
-        Verdict::Recorded(_) => 0,
     }
 }
 

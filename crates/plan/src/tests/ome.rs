@@ -3,7 +3,7 @@
 use rstest::rstest;
 use serde_json::json;
 
-use super::{code, kinds, plan_all, plan_one, shown};
+use super::{code, kinds, plan_all, plan_one, shown, snapshot_of};
 
 const FIVE_LINES: &str = "
 apiVersion: ome.io/v1beta1
@@ -59,6 +59,10 @@ fn the_services_numbers_win_over_the_runtimes() {
 #[case::runtime("{model: {name: llama-3-2-3b}, runtime: {name: nobody}}", "RuntimeNotFound")]
 // spec: RT-67
 #[case::size("{model: {name: llama-3-3-70b}, runtime: {name: srt-small}}", "SizeOutOfRange")]
+#[case::annotation(
+    "{model: {name: llama-3-2-3b}, annotations: {ome.io/selection-strategy: cheap}}",
+    "InvalidAnnotation"
+)]
 #[case::multi_node("{model: {name: llama-3-2-3b}, engine: {leader: {}, worker: {size: 1}}}", "TopologyNotSupported")]
 fn not_feasible(#[case] spec: &str, #[case] expect: &str) {
     let plan = plan_one(&service(spec));
@@ -94,4 +98,24 @@ fn an_engine_of_ones_own_needs_no_model() {
     assert_eq!(code(&plan), (true, "Selected"), "{}", plan.message);
     let use_case = &plan.objects.last().unwrap()["spec"]["useCases"][0];
     assert_eq!(use_case, &json!({"modelName": "chat", "targetModels": [{"targetModelName": "a/b", "weight": 1}]}));
+}
+
+// A slip in the model's name is told with the name that was meant, and what would come of it is decided.
+#[test]
+fn a_slip_in_the_models_name() {
+    let given = service("{model: {name: lama-3-2-3b}}");
+    let plan = plan_one(&given);
+    assert!(plan.message.ends_with("; did you mean llama-3-2-3b?"), "{}", plan.message);
+    let snapshot = snapshot_of(&given);
+    let remedies = crate::remedies(&snapshot, &snapshot.services[0]);
+    let text = remedies.iter().map(ToString::to_string).next().unwrap_or_default();
+    assert!(text.starts_with("set spec.model.name to llama-3-2-3b (not lama-3-2-3b): srt-"), "{text}");
+}
+
+// What stands in the spec is named where it stands.
+// spec: ACC-113
+#[test]
+fn an_annotation_in_the_spec_keeps_its_path() {
+    let plan = plan_one(&service("{model: {name: llama-3-2-3b}, annotations: {ome.io/cost-threshold: much}}"));
+    assert!(plan.message.starts_with("spec.annotations[ome.io/cost-threshold]: "), "{}", plan.message);
 }

@@ -125,6 +125,8 @@ fn infeasible(decision: &Value) -> String {
         candidates.iter().filter(|one| is_without_class(one)).map(|one| text(one, "/runtime")).collect();
     match (candidates, candidates.len() + omitted, without_class.as_slice()) {
         ([], ..) => text_of(&decision["message"]),
+        // One would do, and what follows from it cannot be made.
+        _ if candidates.iter().any(|one| one["selected"] == true) => text_of(&decision["message"]),
         (_, _, [runtime]) => format!("{runtime} could serve it, but no accelerator class fits"),
         (_, _, [_, _, ..]) => {
             format!("{} runtimes could serve it, but no accelerator class fits", without_class.len())
@@ -213,8 +215,12 @@ fn refused(decision: &Value) -> Vec<Branch> {
         tree.push(Branch::new(line, refused_classes(classes(nearest))));
     }
     let row = |one: &&Value| {
-        let rejected = &one["rejected"];
-        (text(one, "/runtime").to_owned(), format!("{}: {}", text(rejected, "/code"), text(rejected, "/message")))
+        let (why, name) = (&one["rejected"], text(one, "/runtime").to_owned());
+        match (text(why, "/code"), text(&one["outranked"], "/message")) {
+            ("", "") => (name, "would serve it".to_owned()),
+            ("", lost) => (name, format!("could serve it, ranked lower: {lost}")),
+            (code, _) => (name, format!("{code}: {}", text(why, "/message"))),
+        }
     };
     let others =
         without_class.iter().skip(1).map(|one| (text(one, "/runtime").to_owned(), format!("{NO_CLASS} either")));

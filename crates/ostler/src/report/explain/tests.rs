@@ -128,6 +128,28 @@ fn a_class_that_does_not_exist() {
     insta::assert_snapshot!(explained(&service, &live));
 }
 
+// A runtime would do, and its topology cannot be made: the winner is no row without a reason, and nobody is said to refuse.
+#[test]
+fn a_choice_that_cannot_be_made() {
+    let live = cluster();
+    let terms = |letter: char| {
+        let terms: Vec<Value> = (0..30)
+            .map(|n| json!({"matchExpressions": [{"key": format!("{letter}{n}"), "operator": "Exists"}]}))
+            .collect();
+        json!({"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": terms}}})
+    };
+    let mut live = live;
+    live.offered.iter_mut().filter(|one| one["kind"] == "ClusterServingRuntime").for_each(|runtime| {
+        runtime["spec"]["engineConfig"]["affinity"] = terms('a');
+    });
+    live.nodes.clear();
+    let spec = json!({"model": {"name": "llama-3-2-3b-instruct"}, "engine": {"affinity": terms('b')}});
+    let service = service(spec, &live, &[("RuntimeResolved", "False", "AffinityTooLarge", "(decision)")]);
+    let text = explained(&service, &live);
+    assert!(text.contains("multiply to 900 terms"), "{text}");
+    assert!(text.contains("would serve it") && !text.contains("  :") && !text.contains("none of"), "{text}");
+}
+
 #[test]
 fn a_model_that_is_too_big_for_every_runtime() {
     let mut live = cluster();
