@@ -45,7 +45,7 @@ impl<'a> Fleet<'a> {
     fn placed(&self, case: &Case<'_>, class: &Class) -> Usable {
         let known = class.availability.as_ref()?;
         let placement = placement::merge(class, case.offer, case.component);
-        let fits = |node: &&ClassNode| node.labels.as_ref().is_none_or(|labels| placement.accepts(labels));
+        let fits = |node: &&ClassNode| node.labels.as_ref().is_none_or(|labels| placement.accepts(&node.name, labels));
         let nodes = known.nodes.iter().filter(fits).cloned().collect();
         let mut usable = Availability { nodes };
         for held in self.held.iter().filter(|held| held.class == class.name) {

@@ -24,7 +24,7 @@ pub use flavor::{Linked, NotExpressible, class_of_flavor, flavor_of_class, flavo
 pub use index::{Holdings, Index, Numbers};
 pub use made::{Maker, maker, mark, unedited};
 pub(crate) use matching::same_value;
-pub use matching::{Discovery, TOLERANCE, belongs, has_all, label_unit, term_matches};
+pub use matching::{Discovery, TOLERANCE, belongs, has_all, label_unit, term_matches, term_matches_node};
 pub use products::{Product, products};
 
 /// A node of a class, counted in accelerators.

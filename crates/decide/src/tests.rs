@@ -1,6 +1,7 @@
 //! Tables of the acceptance rows; the fleet is the demo's: 8×H100-80G, 8×A100-40G, 4×L40S.
 
 mod choice;
+mod formats;
 mod help;
 mod names;
 mod properties;
@@ -395,7 +396,7 @@ fn memory_labels(#[case] operator: &str, #[case] value: &str, #[case] label: &st
     let discovery = inventory::Discovery { terms: vec![term], ..Default::default() };
     let class = Class { discovery, ..Class::default() };
     let placement = merge::placement::merge(&class, &Default::default(), &Default::default());
-    assert_eq!(placement.accepts(&labels), expect, "{placement:?}");
+    assert_eq!(placement.accepts("n", &labels), expect, "{placement:?}");
     let operators = placement.affinity.written().unwrap().unwrap().to_string();
     assert!(!operators.contains("Gte") && !operators.contains("Lte"));
 }

@@ -39,8 +39,24 @@ pub(crate) fn same_value(key: &str, label: &str, wanted: &str) -> bool {
 /// All expressions of the term hold; a term without expressions matches nothing, as in Kubernetes.
 #[must_use]
 pub fn term_matches(term: &Value, labels: &BTreeMap<String, String>) -> bool {
-    let expressions = term.get("matchExpressions").and_then(Value::as_array).map(Vec::as_slice).unwrap_or_default();
+    let expressions = list(term, "matchExpressions");
     !expressions.is_empty() && expressions.iter().all(|expression| expression_matches(expression, labels))
+}
+
+/// The same of a node whose name is known: `matchFields` speak of `metadata.name`, and of nothing else in Kubernetes.
+#[must_use]
+pub fn term_matches_node(term: &Value, name: &str, labels: &BTreeMap<String, String>) -> bool {
+    let fields = list(term, "matchFields");
+    if fields.is_empty() {
+        return term_matches(term, labels);
+    }
+    let of_node = BTreeMap::from([("metadata.name".to_owned(), name.to_owned())]);
+    fields.iter().all(|field| expression_matches(field, &of_node))
+        && list(term, "matchExpressions").iter().all(|expression| expression_matches(expression, labels))
+}
+
+fn list<'a>(term: &'a Value, name: &str) -> &'a [Value] {
+    term.get(name).and_then(Value::as_array).map(Vec::as_slice).unwrap_or_default()
 }
 
 fn expression_matches(expression: &Value, labels: &BTreeMap<String, String>) -> bool {
@@ -101,4 +117,85 @@ fn pci_matches(discovery: &Discovery, labels: &BTreeMap<String, String>) -> bool
         let known = |device: &String| parts.contains(&device.to_ascii_lowercase());
         parts.contains(&vendor) && discovery.device_ids.iter().any(known)
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use rstest::rstest;
+    use serde_json::json;
+
+    use super::*;
+
+    fn labels(pairs: &[(&str, &str)]) -> BTreeMap<String, String> {
+        pairs.iter().map(|(key, value)| ((*key).to_owned(), (*value).to_owned())).collect()
+    }
+
+    // spec: ACC-15
+    #[rstest]
+    #[case::every_label(&[("gpu", "a100"), ("zone", "x"), ("more", "1")], true)]
+    #[case::one_is_missing(&[("gpu", "a100")], false)]
+    #[case::another_value(&[("gpu", "a100"), ("zone", "y")], false)]
+    fn a_selector_wants_every_label(#[case] node: &[(&str, &str)], #[case] expect: bool) {
+        let node_selector = labels(&[("gpu", "a100"), ("zone", "x")]);
+        assert_eq!(belongs(&Discovery { node_selector, ..Discovery::default() }, &labels(node)), expect);
+    }
+
+    // spec: ACC-16
+    #[rstest]
+    #[case("In", json!(["a", "7"]), true)]
+    #[case("In", json!(["a"]), false)]
+    #[case("NotIn", json!(["a"]), true)]
+    #[case("NotIn", json!(["7"]), false)]
+    #[case("Exists", json!([]), true)]
+    #[case("DoesNotExist", json!([]), false)]
+    #[case("Gt", json!(["6"]), true)]
+    #[case("Gt", json!(["7"]), false)]
+    #[case("Lt", json!(["8"]), true)]
+    #[case("Lt", json!(["7"]), false)]
+    #[case("Gte", json!(["7"]), true)]
+    #[case("Gte", json!(["8"]), false)]
+    #[case("Lte", json!(["7"]), true)]
+    #[case("Lte", json!(["6"]), false)]
+    #[case("Near", json!(["7"]), false)]
+    fn operators(#[case] operator: &str, #[case] values: Value, #[case] expect: bool) {
+        let holds = json!({"matchExpressions": [{"key": "n", "operator": operator, "values": values}]});
+        assert_eq!(term_matches(&holds, &labels(&[("n", "7")])), expect);
+        // Within a term all hold, of the terms one suffices.
+        let never = json!({"key": "m", "operator": "Exists"});
+        let mut both = holds.clone();
+        both["matchExpressions"].as_array_mut().unwrap().push(never.clone());
+        assert!(!term_matches(&both, &labels(&[("n", "7")])));
+        let terms = vec![json!({"matchExpressions": [never]}), holds];
+        assert_eq!(belongs(&Discovery { terms, ..Discovery::default() }, &labels(&[("n", "7")])), expect);
+    }
+
+    // spec: ACC-17
+    #[rstest]
+    #[case::by_the_selector("nvidia.com/gpu.product", "NVIDIA-A100-SXM4-40GB", true)]
+    #[case::by_a_term("nvidia.com/gpu.product", "NVIDIA-A100-PCIE-40GB", true)]
+    #[case::by_neither("nvidia.com/gpu.product", "NVIDIA-A100-SXM4-80GB", false)]
+    fn selector_and_terms_are_alternatives(#[case] key: &str, #[case] value: &str, #[case] expect: bool) {
+        let pcie = json!({"key": key, "operator": "In", "values": ["NVIDIA-A100-PCIE-40GB"]});
+        let discovery = Discovery {
+            node_selector: labels(&[(key, "NVIDIA-A100-SXM4-40GB")]),
+            terms: vec![json!({"matchExpressions": [pcie]})],
+            ..Discovery::default()
+        };
+        assert_eq!(belongs(&discovery, &labels(&[(key, value)])), expect);
+        assert!(!belongs(&Discovery::default(), &labels(&[(key, value)])), "an empty discovery matches no node");
+    }
+
+    // spec: ACC-18
+    #[rstest]
+    #[case::present("pci-0302_10de_20b0.present", "true", true)]
+    #[case::second_device("pci-0302_10DE_20B2.present", "true", true)]
+    #[case::absent("pci-0302_10de_20b0.present", "false", false)]
+    #[case::another_device("pci-0302_10de_2330.present", "true", false)]
+    #[case::another_vendor("pci-0302_1002_20b0.present", "true", false)]
+    fn pci_ids(#[case] key: &str, #[case] value: &str, #[case] expect: bool) {
+        let device_ids = vec!["20b0".to_owned(), "20b2".to_owned()];
+        let discovery = Discovery { pci_vendor: Some("10de".to_owned()), device_ids, ..Discovery::default() };
+        let key = format!("feature.node.kubernetes.io/{key}");
+        assert_eq!(belongs(&discovery, &labels(&[(&key, value)])), expect);
+    }
 }

@@ -23,10 +23,10 @@ pub struct Placement {
 }
 
 impl Placement {
-    /// Would a node with these labels be allowed?
+    /// Would the node of this name with these labels be allowed?
     #[must_use]
-    pub fn accepts(&self, labels: &BTreeMap<String, String>) -> bool {
-        let within = |terms: &Vec<Value>| terms.iter().any(|term| inventory::term_matches(term, labels));
+    pub fn accepts(&self, name: &str, labels: &BTreeMap<String, String>) -> bool {
+        let within = |terms: &Vec<Value>| terms.iter().any(|term| inventory::term_matches_node(term, name, labels));
         inventory::has_all(labels, &self.node_selector) && self.affinity.required.iter().all(within)
     }
 }
@@ -235,8 +235,8 @@ mod tests {
             ..Default::default()
         };
         let merged = merge(&class(discovery, &[]), &Default::default(), &Default::default());
-        assert!(merged.accepts(&labels(&[("feature.node.kubernetes.io/pci-0302_10de_2330.present", "true")])));
-        assert!(!merged.accepts(&labels(&[("feature.node.kubernetes.io/pci-0302_10de_20b0.present", "true")])));
+        assert!(merged.accepts("n", &labels(&[("feature.node.kubernetes.io/pci-0302_10de_2330.present", "true")])));
+        assert!(!merged.accepts("n", &labels(&[("feature.node.kubernetes.io/pci-0302_10de_20b0.present", "true")])));
     }
 
     // spec: ACC-38

@@ -402,3 +402,17 @@ fn a_resource_that_is_replaced_is_told(#[case] name: &str, #[case] warns: bool) 
     let decision = printed("13B", "", &spec, "");
     assert_eq!(warnings(&decision).contains(&"AcceleratorResourceReplaced"), warns, "{:?}", decision.warnings);
 }
+
+// A service may name the node it wants.
+#[rstest]
+#[case::the_node("h", true)]
+#[case::another("a", false)]
+fn a_node_by_its_name(#[case] name: &str, #[case] feasible: bool) {
+    let term = format!("{{matchFields: [{{key: metadata.name, operator: In, values: [{name}]}}]}}");
+    let required = format!("requiredDuringSchedulingIgnoredDuringExecution: {{nodeSelectorTerms: [{term}]}}");
+    let spec = format!(
+        "acceleratorSelector: {{preferredClasses: [nvidia-h100-80gb]}}, engine: {{affinity: {{nodeAffinity: {{{required}}}}}}}"
+    );
+    let decision = case(&[&model("13B", ""), RUNTIME, NODES, &service(&spec, "")]).decide();
+    assert_eq!(decision.feasible, feasible, "{}", decision.message);
+}
