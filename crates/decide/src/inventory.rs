@@ -19,7 +19,7 @@ use crate::supply::Class;
 
 pub use base_set::BaseSet;
 pub use discover::{AUTO_DISCOVERED, discover};
-pub use facts::{NodeFacts, SERVICE_LABEL, extended_resources, observe};
+pub use facts::{NodeFacts, SERVICE_LABEL, ended, extended_resources, node_facts, observe};
 pub use flavor::{Linked, NotExpressible, class_of_flavor, flavor_of_class, flavor_reference, selects_accelerators};
 pub use index::{Holdings, Index, Numbers};
 pub use made::{Maker, maker, mark, unedited};

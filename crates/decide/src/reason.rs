@@ -9,7 +9,7 @@ mod words;
 use serde::{Deserialize, Serialize};
 
 pub use class::{ClassRejection, CountLimit, Exclusion};
-pub use runtime::Rejection;
+pub use runtime::{NO_ELIGIBLE_ACCELERATOR, Rejection};
 pub use words::Count;
 
 /// Code and sentence of a rejection or a warning, as JSON carries them.

@@ -6,7 +6,7 @@ use crate::assess::{Assessed, ComponentOutcome};
 use crate::decision::{AcceleratorCandidate, Candidate, ComponentDecision, Decision, RuntimeRef, Verdict};
 use crate::demand::{Component, Demand, Selector};
 use crate::ranking::{self, RankedClass};
-use crate::reason::{Count, Rejection};
+use crate::reason::{Count, NO_ELIGIBLE_ACCELERATOR, Rejection};
 use crate::status::Omitted;
 use crate::supply::{Runtime, Supply};
 use crate::variants::{self, TokenRange, Variant};
@@ -44,7 +44,7 @@ pub(crate) fn infeasible(demand: &Demand, assessed: &[Assessed<'_>]) -> Decision
         }
         Some((runtime, rejection)) => {
             let reason = match rejection {
-                Rejection::NoEligibleAccelerator { .. } => "NoEligibleAccelerator",
+                Rejection::NoEligibleAccelerator { .. } => NO_ELIGIBLE_ACCELERATOR,
                 _ => "NoCompatibleRuntime",
             };
             let (count, code) = (assessed.len(), rejection.code());

@@ -5,12 +5,12 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use cluster::object::meta;
 use cluster::{Change, Key, Kind};
-use decide::inventory::Index;
+use decide::inventory::{Index, node_facts};
 use serde::Deserialize as _;
 use serde_json::Value;
 
 use crate::kinds::{CLASS, CONFIG_MAP, FLAVORS, NODE, POD};
-use crate::wake::{Item, differ, node_facts, occupies, written};
+use crate::wake::{Item, differ, occupies, written};
 
 /// What is known of nodes, Pods and classes at this moment, shared with plans without a copy.
 #[derive(Debug, Default)]

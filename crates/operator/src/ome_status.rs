@@ -4,7 +4,9 @@ use cluster::apply::{Applied, Outcome};
 use cluster::conditions::render;
 use cluster::object::{generation, meta};
 use cluster::{Condition, State, Tone};
+use decide::reason::NO_ELIGIBLE_ACCELERATOR;
 use jiff::Timestamp;
+use plan::labels::COMPONENT;
 use serde_json::{Map, Value, json};
 
 use crate::decision;
@@ -117,22 +119,6 @@ pub fn undecidable(service: &Value, reason: Reason, problem: &str, now: Timestam
     Report { conditions, status, news: Vec::new() }
 }
 
-/// Reasons that are about classes although a runtime may be named.
-const ACCELERATOR_REASONS: [&str; 12] = [
-    "NoEligibleAccelerator",
-    "UnknownClass",
-    "NotSupportedByRuntime",
-    "NotPreferred",
-    "ExcludedClass",
-    "NoMatchingNodes",
-    "InsufficientMemory",
-    "ComputeCapabilityTooLow",
-    "MissingFeature",
-    "BandwidthTooLow",
-    "PerformanceTooLow",
-    "ModelDoesNotFit",
-];
-
 fn runtime_resolved(plan: &Value) -> Condition {
     let resolved = |message: String| Reason::Selected.condition("RuntimeResolved", true, message);
     let name = plan["runtime"]["name"].as_str();
@@ -140,9 +126,6 @@ fn runtime_resolved(plan: &Value) -> Condition {
         return resolved(
             name.map_or_else(|| "the service brings its own engine".to_owned(), |name| format!("runtime {name}")),
         );
-    }
-    if about_accelerators(plan) && name.is_some() {
-        return resolved("a runtime fits; its accelerators do not".to_owned());
     }
     let (reason, message) = told(plan);
     Condition::new("RuntimeResolved", false, reason, message)
@@ -167,8 +150,9 @@ fn accelerator_resolved(plan: &Value) -> Condition {
     }
 }
 
+/// Whether the nearest runtime lacked nothing but a class.
 fn about_accelerators(plan: &Value) -> bool {
-    plan["reason"].as_str().is_some_and(|reason| ACCELERATOR_REASONS.contains(&reason))
+    plan["reason"] == NO_ELIGIBLE_ACCELERATOR
 }
 
 fn told(plan: &Value) -> (&str, &str) {
@@ -185,7 +169,7 @@ fn workloads_ready(findings: &Findings<'_>, kind: &'static str, which: impl Fn(&
         return reason.condition(kind, false, message);
     }
     let component =
-        |wanted: &Wanted| wanted.planned["metadata"]["labels"]["component"].as_str().unwrap_or_default().to_owned();
+        |wanted: &Wanted| wanted.planned["metadata"]["labels"][COMPONENT].as_str().unwrap_or_default().to_owned();
     let workloads = findings.workloads.iter().filter(|wanted| which(&component(wanted)));
     match workloads.filter_map(why_not).min() {
         Some(worst) => worst.reason().condition(kind, false, format!("{}: {}", worst.object, worst.message)),
@@ -231,7 +215,7 @@ fn components(findings: &Findings<'_>, reason: &Value) -> Map<String, Value> {
 }
 
 fn component(findings: &Findings<'_>, name: &str, choice: &Value, reason: &Value) -> Value {
-    let label = |object: &Value| object["metadata"]["labels"]["component"] == name;
+    let label = |object: &Value| object["metadata"]["labels"][COMPONENT] == name;
     let live: Vec<&Workload> = findings
         .workloads
         .iter()

@@ -5,6 +5,7 @@ use cluster::conditions::render;
 use cluster::object::generation;
 use cluster::{Condition, State, Tone};
 use jiff::Timestamp;
+use plan::labels::ROLE_NAME;
 use serde_json::{Map, Value, json};
 
 use crate::ome_status::{obstacle, why_not};
@@ -12,9 +13,6 @@ use crate::readiness::{Code, Trouble, pod_ready};
 use crate::readings::Wanted;
 use crate::reason::Reason;
 use crate::report::Report;
-
-/// Label that names the role of a workload and its Pods.
-const ROLE_NAME: &str = "fusioninfer.io/role-name";
 
 /// One role as declared.
 #[derive(Clone, Debug, PartialEq, Eq)]

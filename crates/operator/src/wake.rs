@@ -2,6 +2,8 @@
 
 use cluster::object::{controller, meta};
 use cluster::{Change, Key, Kind, Stores};
+use decide::inventory::{ended, node_facts};
+use plan::labels;
 use serde_json::Value;
 
 use crate::decision::waits_for_capacity;
@@ -25,8 +27,7 @@ pub enum Item {
 }
 
 /// Label on the Pods of each kind of service that names it.
-const POD_LABELS: [(&str, Kind); 2] =
-    [("ome.io/inferenceservice", OME_SERVICE), ("fusioninfer.io/service", ROLES_SERVICE)];
+const POD_LABELS: [(&str, Kind); 2] = [(labels::OME_SERVICE, OME_SERVICE), (labels::SERVICE, ROLES_SERVICE)];
 
 /// What `change` asks for, in order.
 #[must_use]
@@ -150,23 +151,10 @@ fn freed(old: Option<&Value>, new: Option<&Value>) -> bool {
     number(new) > number(old) || differ(old, new, rest)
 }
 
-/// Everything of a node that the inventory reads; the kubelet's heartbeat is not among it.
-pub(crate) fn node_facts(node: &Value) -> [Value; 5] {
-    let ready = cluster::conditions::find(&node["status"]["conditions"], "Ready").map(|ready| ready["status"].clone());
-    [
-        node["metadata"]["labels"].clone(),
-        node["spec"]["unschedulable"].clone(),
-        node["spec"]["taints"].clone(),
-        node["status"]["allocatable"].clone(),
-        ready.unwrap_or_default(),
-    ]
-}
-
 /// The node that the Pod occupies, until it has ended.
 #[must_use]
 pub fn occupies(pod: &Value) -> Option<String> {
-    let ended = matches!(pod["status"]["phase"].as_str(), Some("Succeeded" | "Failed"));
-    pod["spec"]["nodeName"].as_str().filter(|_| !ended).map(str::to_owned)
+    pod["spec"]["nodeName"].as_str().filter(|_| !ended(pod)).map(str::to_owned)
 }
 
 #[cfg(test)]

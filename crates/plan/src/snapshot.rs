@@ -17,8 +17,8 @@ use crate::claims::Claim;
 use crate::gang::PodGroupSchema;
 use crate::names;
 
-const OME: &str = "ome.io/v1beta1";
-const ROLES: &str = "fusioninfer.io/v1alpha1";
+const OME: &str = ome::API_VERSION;
+const ROLES: &str = fusioninfer::API_VERSION;
 
 /// A service of either group.
 #[derive(Debug, Clone)]

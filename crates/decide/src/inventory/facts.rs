@@ -53,8 +53,9 @@ pub fn observe(nodes: &[Value], pods: &[Value]) -> Vec<NodeFacts> {
     facts.into_values().collect()
 }
 
-/// What accounting needs of a Node; nothing is requested of it yet.
-pub(super) fn node_facts(node: &Value) -> NodeFacts {
+/// What accounting needs of a Node; nothing is requested of it yet. Two equal ones are one to every decision.
+#[must_use]
+pub fn node_facts(node: &Value) -> NodeFacts {
     let conditions =
         node.pointer("/status/conditions").and_then(Value::as_array).map(Vec::as_slice).unwrap_or_default();
     let not_ready = conditions.iter().any(|condition| condition["type"] == "Ready" && condition["status"] != "True");
@@ -75,7 +76,9 @@ pub(super) fn labels_of(object: &Value) -> BTreeMap<String, String> {
     labels.map(|labels| labels.iter().map(|(key, value)| (key.clone(), text_of(value))).collect()).unwrap_or_default()
 }
 
-pub(super) fn ended(pod: &Value) -> bool {
+/// Whether the Pod has run to its end, and so holds nothing any more.
+#[must_use]
+pub fn ended(pod: &Value) -> bool {
     matches!(pod.pointer("/status/phase").and_then(Value::as_str), Some("Succeeded" | "Failed"))
 }
 

@@ -105,25 +105,20 @@ fn record(settings: &mut Vec<Setting>, words: &[String], origin: Origin) {
 
 /// The words of a shell's script, where the line is a shell's: they belong to the shell, not to the engine.
 fn script(line: &Line) -> Option<String> {
-    let at = shell(&line.command)?;
-    let words = line.command.iter().skip(at).chain(&line.args);
-    Some(words.cloned().collect::<Vec<_>>().join(" "))
+    let words = [line.command.as_slice(), &line.args].concat();
+    let script = words.get(script_at(&words)?..)?;
+    Some(script.join(" "))
 }
 
-/// `sh -c "…"` and the like, behind `env` or an init too.
+/// Where the script stands in `sh -c SCRIPT`, whichever shell with whichever other options (`bash -lc`), behind `env` or an
+/// init too; it may be the position after the last word. `None` where no shell is told to run one.
 #[must_use]
-pub fn is_shell(command: &[String]) -> bool {
-    shell(command).is_some()
-}
-
-/// Position of the word after `-c` of a shell.
-fn shell(command: &[String]) -> Option<usize> {
-    let is_one = |word: &String| {
-        matches!(word.rsplit('/').next(), Some("sh" | "bash" | "ash" | "dash" | "zsh" | "busybox" | "ksh"))
-    };
-    let program = command.iter().position(is_one)?;
-    let mut at = program + 1 + command.iter().skip(program + 1).take_while(|word| is_one(word)).count();
-    while let Some(option) = command.get(at).filter(|word| word.starts_with(['-', '+'])) {
+pub fn script_at(words: &[String]) -> Option<usize> {
+    // An engine's own flags may have values that look like shells.
+    let launchers = words.iter().take_while(|word| !(word.starts_with("--") && word.len() > 2));
+    let program = launchers.enumerate().find(|(_, word)| is_shell(word)).map(|(at, _)| at)?;
+    let mut at = program + 1 + words.iter().skip(program + 1).take_while(|word| is_shell(word)).count();
+    while let Some(option) = words.get(at).filter(|word| word.starts_with(['-', '+'])) {
         let letters = if option.starts_with("--") { "" } else { option.as_str() };
         if letters.contains('c') {
             return Some(at + 1);
@@ -132,6 +127,12 @@ fn shell(command: &[String]) -> Option<usize> {
         at += if letters.ends_with(['o', 'O']) { 2 } else { 1 };
     }
     None
+}
+
+/// Whether a word names a shell, with or without its path.
+#[must_use]
+pub fn is_shell(word: &str) -> bool {
+    matches!(word.rsplit('/').next(), Some("sh" | "bash" | "ash" | "dash" | "zsh" | "busybox" | "ksh"))
 }
 
 /// A script is left alone. Arguments after it are its parameters, which it reads only if it says so.

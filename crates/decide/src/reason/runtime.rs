@@ -8,6 +8,9 @@ use super::words::{Listed, SHOWN, or_unstated};
 use super::{ClassRejection, Count, Told};
 use crate::supply::SizeRange;
 
+/// Code of a runtime that only lacks a class, and of a decision whose nearest runtime is such a one.
+pub const NO_ELIGIBLE_ACCELERATOR: &str = "NoEligibleAccelerator";
+
 /// Why a runtime cannot serve, in the order of the checks.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Rejection {
@@ -115,7 +118,7 @@ impl Rejection {
             Self::SizeOutOfRange { .. } | Self::NamedForAnotherSize { .. } => "SizeOutOfRange",
             Self::ProtocolUnsupported { .. } => "ProtocolUnsupported",
             Self::AutoSelectDisabled => "AutoSelectDisabled",
-            Self::NoEligibleAccelerator { .. } => "NoEligibleAccelerator",
+            Self::NoEligibleAccelerator { .. } => NO_ELIGIBLE_ACCELERATOR,
             Self::Recorded(told) => &told.code,
         }
     }

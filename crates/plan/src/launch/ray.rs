@@ -1,6 +1,7 @@
 //! One engine over several nodes with Ray (seed 002, Example 2): the leader starts the head and then the engine, workers
 //! join and wait.
 
+use decide::merge::args;
 use serde_json::{Value, json};
 
 use super::has_flag;
@@ -18,8 +19,7 @@ const PATIENCE: u32 = 600;
 pub(crate) fn leader(container: &mut Value) {
     let engine = match Line::of(container) {
         Line::Script { script, .. } if script.contains("ray start") => return,
-        Line::Script { shell: _, script, parameters } if parameters.is_empty() => with_backend(script),
-        Line::Script { shell, script, parameters } => shell::join(&[shell, vec![script], parameters].concat()),
+        Line::Script { shell, script, parameters } => in_script(shell, script, parameters),
         Line::EntryPoint(arguments) => words([entry_point(&arguments), arguments].concat()),
         Line::Words(line) => words(line),
     };
@@ -54,6 +54,17 @@ fn words(line: Vec<String>) -> String {
     let chosen = has_flag(&line, BACKEND);
     let line = shell::join(&line);
     if chosen { line } else { format!("{line} {BACKEND} ray") }
+}
+
+/// The script itself where nothing but a shell runs it: ours does as well. Variables and an init before it stay, and so do
+/// its parameters, which may bring the flags.
+fn in_script(shell: Vec<String>, script: String, parameters: Vec<String>) -> String {
+    let bare = shell.first().is_some_and(|program| args::is_shell(program));
+    if !parameters.is_empty() {
+        return shell::join(&[shell, vec![script], parameters].concat());
+    }
+    let script = with_backend(script);
+    if bare { script } else { shell::join(&[shell, vec![script]].concat()) }
 }
 
 /// A script of several commands chooses its backend itself: nothing can be put behind it safely.
@@ -100,6 +111,7 @@ mod tests {
     )]
     #[case::shell(json!({"command": ["sh", "-c", "exec vllm serve m"]}), "ray start --head --port=6379 && exec vllm serve m --distributed-executor-backend ray")]
     #[case::script(json!({"command": ["sh", "-c", "cd /x && vllm serve m"]}), "ray start --head --port=6379 && cd /x && vllm serve m")]
+    #[case::behind_env(json!({"command": ["env", "A=b", "sh", "-c", "vllm serve m"]}), "ray start --head --port=6379 && env A=b sh -c 'vllm serve m --distributed-executor-backend ray'")]
     #[case::own_ray(json!({"command": ["sh", "-c"], "args": ["ray start --head; vllm serve m"]}), "ray start --head; vllm serve m")]
     fn leaders(#[case] container: Value, #[case] expect: &str) {
         assert_eq!(script(container), expect);

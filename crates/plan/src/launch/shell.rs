@@ -1,5 +1,6 @@
 //! Writing command lines for a POSIX shell, and recognising containers that bring their own.
 
+use decide::merge::args;
 use serde_json::Value;
 
 /// A container's launch line as it stands in the manifest.
@@ -9,7 +10,7 @@ pub(crate) enum Line {
     EntryPoint(Vec<String>),
     /// A program and its arguments.
     Words(Vec<String>),
-    /// The script of `sh -c SCRIPT`; whatever follows it are the script's own parameters.
+    /// The script of `sh -c SCRIPT`; what comes before it, and the script's own parameters after it.
     Script { shell: Vec<String>, script: String, parameters: Vec<String> },
 }
 
@@ -19,10 +20,10 @@ impl Line {
         let command = strings(&container["command"]);
         let entry_point = command.is_empty();
         let words = [command, strings(&container["args"])].concat();
-        match script_at(&words) {
-            Some(at) => Self::Script {
+        match args::script_at(&words).and_then(|at| Some((at, words.get(at)?))) {
+            Some((at, script)) => Self::Script {
                 shell: words[..at].to_vec(),
-                script: words[at].clone(),
+                script: script.clone(),
                 parameters: words[at + 1..].to_vec(),
             },
             None if entry_point => Self::EntryPoint(words),
@@ -33,16 +34,6 @@ impl Line {
 
 fn strings(list: &Value) -> Vec<String> {
     list.as_array().into_iter().flatten().filter_map(Value::as_str).map(str::to_owned).collect()
-}
-
-/// Where the script stands in `sh -c SCRIPT`, whichever shell and whichever other flags (`bash -lc`).
-fn script_at(words: &[String]) -> Option<usize> {
-    let shell = words.first()?.rsplit('/').next()?;
-    if !matches!(shell, "sh" | "bash" | "dash" | "ash" | "zsh") {
-        return None;
-    }
-    let flag = words.iter().position(|word| word.starts_with('-') && !word.starts_with("--") && word.ends_with('c'))?;
-    (flag + 1 < words.len()).then_some(flag + 1)
 }
 
 /// `words` as one shell command that hands over exactly these words.
@@ -103,6 +94,11 @@ mod tests {
         json!({"command": ["/bin/bash", "-lc"], "args": ["vllm serve m", "x"]}),
         Line::Script { shell: vec!["/bin/bash".into(), "-lc".into()], script: "vllm serve m".into(), parameters: vec!["x".into()] }
     )]
+    #[case(
+        json!({"command": ["/usr/bin/env", "A=b", "sh", "-c"], "args": ["serve"]}),
+        Line::Script { shell: ["/usr/bin/env", "A=b", "sh", "-c"].map(String::from).into(), script: "serve".into(), parameters: vec![] }
+    )]
+    #[case(json!({"command": ["sh", "-c"]}), Line::Words(vec!["sh".into(), "-c".into()]))]
     fn lines(#[case] container: Value, #[case] expect: Line) {
         assert_eq!(Line::of(&container), expect);
     }

@@ -96,6 +96,19 @@ fn a_command_of_the_runtime(#[case] command: &str, #[case] expect: &str, #[case]
     assert_eq!(codes, if warned { vec!["AcceleratorArgsNotApplied"] } else { vec![] });
 }
 
+/// Manifests write a script in either field; a shell is one all the same.
+#[rstest]
+#[case::in_args("bash", "-c exec", true)]
+#[case::all_in_args("", "sh -c exec", true)]
+#[case::behind_an_init("tini --", "bash -ec exec", true)]
+#[case::a_value_that_looks_like_one("serve", "--chat-template /bin/sh -c", false)]
+fn a_script_in_the_arguments(#[case] command: &str, #[case] own: &str, #[case] script: bool) {
+    let runtime = Line { command: words(command), args: words(own) };
+    let sources = Sources { runtime: runtime.clone(), configuration: args("--tp 2"), service: Line::default() };
+    let merged = merge(&sources);
+    assert_eq!((merged.line == runtime, merged.warnings.len()), (script, usize::from(script)));
+}
+
 // spec: ACC-93
 #[test]
 fn a_command_of_the_service_switches_accelerator_args_off() {
