@@ -3,6 +3,7 @@
 
 mod engine;
 mod metadata;
+mod pod_spec;
 mod replicas;
 mod router;
 

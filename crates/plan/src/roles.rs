@@ -97,8 +97,42 @@ fn engine(owner: &Owner, role: &ApiRole, gang: bool, scheduler: Option<&str>) ->
     if role.component_type == ComponentType::Router {
         return Err(Refusal::not_supported(format_args!("role {} (router)", role.name)));
     }
+    let (mut template, port) = stated_template(role)?;
+    schedule(&mut template, role, scheduler.or(gang.then_some(VOLCANO)))?;
+    let own = labels::of([
+        (labels::SERVICE, owner.name.as_str()),
+        (labels::COMPONENT_TYPE, role.component_type.as_str()),
+        (labels::ROLE_NAME, role.name.as_str()),
+    ]);
+    labels::onto_template(&mut template, "labels", &own);
+    let mut object_labels = own.clone();
+    object_labels.extend(queue_name(owner));
+    let nodes = role.node_count().max(1).unsigned_abs();
+    let (template, worker) = over_nodes(template, nodes, role, port)?;
+    let stated_spread = role.multinode.as_ref().and_then(|multinode| multinode.spread);
+    Ok(Role {
+        name: role.name.clone(),
+        component: role.name.clone(),
+        workload: Workload::LeaderWorkerSetPerReplica,
+        replicas: Replicas::fixed(role.replica_count().max(0).unsigned_abs()),
+        nodes,
+        template,
+        worker,
+        gang,
+        spread: nodes > 1 && stated_spread == Some(true),
+        selector: own,
+        labels: object_labels,
+        service: None,
+        port,
+        strategy: None,
+        settings: Vec::new(),
+    })
+}
+
+/// The template as the user wrote it, and the port on which its engine answers.
+fn stated_template(role: &ApiRole) -> Result<(Value, u16), Refusal> {
     let invalid = |cause: &str| Refusal::new("InvalidTemplate", format!("role {}, {cause}", role.name));
-    let mut template = role.template.clone().ok_or_else(|| invalid("template: a worker needs one"))?;
+    let template = role.template.clone().ok_or_else(|| invalid("template: a worker needs one"))?;
     let container = pod::engine_container(&template)
         .ok_or_else(|| invalid("template.spec.containers: needs at least one container"))?;
     if container["image"].as_str().is_none_or(str::is_empty) {
@@ -110,41 +144,18 @@ fn engine(owner: &Owner, role: &ApiRole, gang: bool, scheduler: Option<&str>) ->
             format!("role {}, template.metadata.{field}[{key}]: the prefix is reserved; use another key", role.name);
         return Err(Refusal::new("ReservedMetadata", message));
     }
-    schedule(&mut template, role, scheduler.or(gang.then_some(VOLCANO)))?;
-    let own = labels::of([
-        (labels::SERVICE, owner.name.as_str()),
-        (labels::COMPONENT_TYPE, role.component_type.as_str()),
-        (labels::ROLE_NAME, role.name.as_str()),
-    ]);
-    labels::onto_template(&mut template, "labels", &own);
-    let mut object_labels = own.clone();
-    object_labels.extend(queue_name(owner));
-    let nodes = role.node_count().max(1).unsigned_abs();
-    let multinode = role.multinode.clone().unwrap_or_default();
-    let (template, worker) = if nodes == 1 {
-        (template, None)
-    } else {
-        let templates = multinode::spread(&template, nodes, multinode.backend, port)
-            .map_err(|refusal| Refusal { message: format!("role {}, {}", role.name, refusal.message), ..refusal })?;
-        (templates.leader, Some(templates.worker))
-    };
-    Ok(Role {
-        name: role.name.clone(),
-        component: role.name.clone(),
-        workload: Workload::LeaderWorkerSetPerReplica,
-        replicas: Replicas::fixed(role.replica_count().max(0).unsigned_abs()),
-        nodes,
-        template,
-        worker,
-        gang,
-        spread: nodes > 1 && multinode.spread == Some(true),
-        selector: own,
-        labels: object_labels,
-        service: None,
-        port,
-        strategy: None,
-        settings: Vec::new(),
-    })
+    Ok((template, port))
+}
+
+/// The template of a replica's first Pod, and that of all others where it has several.
+fn over_nodes(template: Value, nodes: u32, role: &ApiRole, port: u16) -> Result<(Value, Option<Value>), Refusal> {
+    if nodes == 1 {
+        return Ok((template, None));
+    }
+    let backend = role.multinode.as_ref().and_then(|multinode| multinode.backend);
+    let templates = multinode::spread(&template, nodes, backend, port)
+        .map_err(|refusal| Refusal { message: format!("role {}, {}", role.name, refusal.message), ..refusal })?;
+    Ok((templates.leader, Some(templates.worker)))
 }
 
 /// The service's Kueue queue is its workloads' queue.

@@ -3,9 +3,9 @@
 use decide::demand;
 use decide::merge::origin::{Origin, Setting};
 use decide::reason::Warning;
-use serde_json::{Map, Value, json};
+use serde_json::{Value, json};
 
-use super::{Decided, Granted, PORT, ReplicaSet, Stated, metadata, replicas, selector};
+use super::{Decided, Granted, ReplicaSet, Stated, metadata, pod_spec, replicas, selector};
 use crate::labels;
 use crate::launch;
 use crate::model_files::{self, ModelFiles};
@@ -51,26 +51,14 @@ struct Part<'a> {
 impl Part<'_> {
     fn role(&self, warnings: &mut Vec<Warning>) -> Result<Role, Refusal> {
         let Self { owner, stated, set, .. } = self;
-        let mut spec = pod_fields(&stated.runtime);
-        pod::overlay_map(&mut spec, &pod_fields(&stated.service));
         let layers = self.layers();
         let merged = runner::container(&layers, warnings);
         let (mut container, mut settings) = (merged.container, merged.settings);
         self.complete(&mut container, &mut settings, warnings)?;
-        let port = launch::port(&container, PORT);
-        if container["ports"].as_array().is_none_or(Vec::is_empty) {
-            container["ports"] = json!([{"containerPort": port, "name": "http", "protocol": "TCP"}]);
-        }
-        if container.get("readinessProbe").is_none() {
-            container["readinessProbe"] = probe::readiness(&launch::read(&container), port);
-        }
-        let placement = runner::placement(&layers, warnings)?;
-        spec.extend(placement.fields);
-        settings.extend(placement.settings);
-        let mut spec = Value::Object(spec);
-        self.mount_model(&mut spec, &mut container);
-        pod::put_first(&mut spec, container);
-        pod::substitute_others(&mut spec, owner, warnings);
+        let port = pod_spec::answer(&mut container, |container, port| probe::readiness(&launch::read(container), port));
+        let mut placed = pod_spec::placed(&layers, &mut settings, warnings)?;
+        self.mount_model(&mut placed, &mut container);
+        let spec = pod_spec::around(container, placed, owner, warnings);
         let shared = selector(owner, self.component);
         let mut own = shared.clone();
         own.extend(self.variant_class().map(|class| (labels::ACCELERATOR_CLASS.to_owned(), class)));
@@ -172,15 +160,4 @@ impl Part<'_> {
         let mount = json!({"name": name, "mountPath": path, "readOnly": true});
         pod::add_if_absent(container, "volumeMounts", "mountPath", mount);
     }
-}
-
-/// The fields of a component that are a PodSpec's; everything else of it is ours.
-pub(super) fn pod_fields(component: &api::ome::Component) -> Map<String, Value> {
-    let mut fields = component.pod.clone();
-    for (name, list) in [("tolerations", &component.tolerations), ("volumes", &component.volumes)] {
-        if !list.is_empty() {
-            fields.insert(name.to_owned(), Value::Array(list.clone()));
-        }
-    }
-    fields
 }

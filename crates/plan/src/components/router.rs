@@ -9,9 +9,7 @@ use decide::reason::Warning;
 use decide::supply::RuntimeComponent;
 use serde_json::{Value, json};
 
-use super::engine::pod_fields;
-use super::{Decided, PORT, ROUTER, ReplicaSet, metadata, replicas, selector};
-use crate::launch;
+use super::{Decided, ROUTER, ReplicaSet, metadata, pod_spec, replicas, selector};
 use crate::pod;
 use crate::probe;
 use crate::roles::queue_name;
@@ -31,21 +29,9 @@ pub(super) fn role(owner: &Owner, decided: &Decided<'_>, warnings: &mut Vec<Warn
     let merged = runner::container(&layers, warnings);
     let (mut container, mut settings) = (merged.container, merged.settings);
     complete(&mut container, owner, &mut settings, warnings)?;
-    let port = launch::port(&container, PORT);
-    if container["ports"].as_array().is_none_or(Vec::is_empty) {
-        container["ports"] = json!([{"containerPort": port, "name": "http", "protocol": "TCP"}]);
-    }
-    if container.get("readinessProbe").is_none() {
-        container["readinessProbe"] = probe::tcp(port);
-    }
-    let placement = runner::placement(&layers, warnings)?;
-    let mut spec = pod_fields(&runtime);
-    pod::overlay_map(&mut spec, &pod_fields(&service));
-    spec.extend(placement.fields);
-    settings.extend(placement.settings);
-    let mut spec = Value::Object(spec);
-    pod::put_first(&mut spec, container);
-    pod::substitute_others(&mut spec, owner, warnings);
+    let port = pod_spec::answer(&mut container, |_, port| probe::tcp(port));
+    let placed = pod_spec::placed(&layers, &mut settings, warnings)?;
+    let spec = pod_spec::around(container, placed, owner, warnings);
     let selector = selector(owner, ROUTER);
     let mut labels = selector.clone();
     labels.extend(queue_name(owner));
