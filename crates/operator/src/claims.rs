@@ -63,7 +63,7 @@ mod tests {
 
     fn service(name: &str, class: &str, deleted: bool) -> Value {
         let mut service = json!({"metadata": {"namespace": "n", "name": name, "generation": 1}, "status": {"observedGeneration": 1,
-            "decision": {"feasible": true, "components": {"engine": {"acceleratorClass": class, "nodes": 1, "replicas": 1}}}}});
+            "decision": {"feasible": true, "components": {"engine": {"acceleratorClass": class, "acceleratorsPerNode": 8, "nodes": 1, "replicas": 1}}}}});
         if deleted {
             service["metadata"]["deletionTimestamp"] = json!("2026-01-01T00:00:00Z");
         }
