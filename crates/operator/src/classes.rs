@@ -2,7 +2,7 @@
 
 use cluster::conditions::render;
 use cluster::object::generation;
-use cluster::{Condition, Error, Key};
+use cluster::{Condition, Error, Key, Tone};
 use decide::inventory::Numbers;
 use jiff::Timestamp;
 use serde_json::{Value, json};
@@ -31,7 +31,7 @@ impl Operator {
             Ok(_) => {
                 self.metrics.count_class(name, numbers);
                 let nodes = index.node_names(name, MOST_NAMES).collect();
-                let mut conditions = conditions(name, numbers);
+                let mut conditions = first_told(&class["status"], conditions(name, numbers));
                 conditions.extend(flavors::condition(&self.stores, &class));
                 available(&class, Counted { nodes, numbers }, conditions, now)
             }
@@ -98,6 +98,15 @@ fn conditions(name: &str, numbers: Numbers) -> Vec<Condition> {
     vec![matched, ready]
 }
 
+/// A class that never had a node is no problem, most of the shipped ones have none: its condition says so, no event does.
+fn first_told(old: &Value, conditions: Vec<Condition>) -> Vec<Condition> {
+    let is_new = old["conditions"].as_array().is_none_or(Vec::is_empty);
+    let quiet = |one: Condition| {
+        if is_new && one.reason == "NoMatchingNodes" { one.told_as(Tone::Consequence) } else { one }
+    };
+    conditions.into_iter().map(quiet).collect()
+}
+
 fn listed(nodes: usize) -> String {
     if nodes > MOST_NAMES { format!("; status.nodes lists the first {MOST_NAMES}") } else { String::new() }
 }
@@ -135,6 +144,18 @@ mod tests {
         assert_eq!(reasons(Numbers::default()), ["NoMatchingNodes", "NoMatchingNodes"]);
         assert_eq!(reasons(numbers(1, 0, 0)), ["NodesMatched", "NoAvailableNodes"]);
         assert_eq!(reasons(numbers(1, 1, 0)), ["NodesMatched", "Available"]);
+    }
+
+    #[test]
+    fn a_class_that_lost_its_nodes_is_told_and_one_that_never_had_any_is_not() {
+        let told = |old: &Value| {
+            let conditions = first_told(old, conditions("h100", Numbers::default()));
+            cluster::conditions::transitions(&old["conditions"], &conditions).len()
+        };
+        assert_eq!(told(&Value::Null), 0);
+        let class = json!({"metadata": {"name": "h100", "generation": 1}});
+        assert_eq!(told(&status(&class, numbers(1, 1, 8), 0)), 1);
+        assert_eq!(told(&status(&class, Numbers::default(), 0)), 0);
     }
 
     #[test]

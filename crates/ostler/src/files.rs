@@ -8,6 +8,7 @@ use anyhow::{Context, Result};
 use api::lint::{self, Severity};
 use api::manifest::{self, Document};
 
+use crate::output;
 use crate::report::errors::hinted;
 
 /// More is no manifest: all of Kubernetes' own objects of a large cluster are smaller.
@@ -60,15 +61,18 @@ fn text(name: &str, source: impl Read) -> Result<String> {
     Ok(text)
 }
 
-/// Every document of every file, for use: what `lint` calls an error is refused here.
+/// Every document of every file, for use: what `lint` calls an error is refused here, what it warns of is told.
 ///
-/// The first such finding ends it, with file, document and field.
+/// The first error ends it, with file, document and field.
 pub(crate) fn read_valid(paths: &[PathBuf]) -> Result<Vec<Document>> {
     let documents = read_all(paths)?;
     for document in &documents {
-        if let Some(finding) = lint::check(document).into_iter().find(|finding| finding.severity == Severity::Error) {
-            return Err(finding.refuse(document).into());
+        let (errors, warnings): (Vec<_>, Vec<_>) =
+            lint::check(document).into_iter().partition(|finding| finding.severity == Severity::Error);
+        if let Some(error) = errors.into_iter().next() {
+            return Err(error.refuse(document).into());
         }
+        warnings.iter().for_each(|warning| output::tell(&warning.render(document)));
     }
     Ok(documents)
 }

@@ -10,6 +10,8 @@ const PODS: &str = "250";
 
 /// Of one group. More is a typing error: Kubernetes itself ends at 5000 nodes.
 const MOST_NODES: u32 = 10_000;
+/// Of one node.
+const MOST_ACCELERATORS: u32 = 1_000;
 
 /// A product as people write it, and as its node labels say it.
 struct Product {
@@ -57,6 +59,8 @@ pub(crate) struct Group {
 pub(crate) enum FleetError {
     #[error("`{0}` is not `[NAME=]COUNT×PRODUCT [×NODES]`, for example `8×H100-80G ×2`")]
     Shape(String),
+    #[error("`{item}`: {number} {what}; one to {most} are possible")]
+    Number { item: String, number: String, what: &'static str, most: u32 },
     #[error("`{0}`: a node's name has a-z, 0-9 and - only")]
     Name(String),
     #[error("`{0}` is not a product known here; one of {known}", known = known_products())]
@@ -71,6 +75,11 @@ pub(crate) fn parse(text: &str) -> Result<Vec<Group>, FleetError> {
 
 fn group(item: &str) -> Result<Group, FleetError> {
     let shape = || FleetError::Shape(item.to_owned());
+    let number = |what, text: &str, most: u32| {
+        let number = text.trim().to_owned();
+        let possible = number.parse().ok().filter(|number| (1..=most).contains(number));
+        possible.ok_or(FleetError::Number { item: item.to_owned(), number, what, most })
+    };
     let (name, rest) = match item.split_once('=') {
         Some((name, rest)) => (Some(name.trim()), rest.trim()),
         None => (None, item),
@@ -86,9 +95,9 @@ fn group(item: &str) -> Result<Group, FleetError> {
     }
     Ok(Group {
         name: name.map_or_else(|| known.names[0].to_ascii_lowercase(), str::to_owned),
-        accelerators: count.trim().parse().map_err(|_| shape())?,
+        accelerators: number("accelerators", count, MOST_ACCELERATORS)?,
         product: product.to_owned(),
-        nodes: nodes.trim().parse().ok().filter(|nodes| *nodes <= MOST_NODES).ok_or_else(shape)?,
+        nodes: number("nodes", nodes, MOST_NODES)?,
     })
 }
 
@@ -176,6 +185,9 @@ mod tests {
         "8×H900",
         "`H900` is not a product known here; one of H200-141G, H100-80G, A100-80G, A100-40G, L40S-48G, L4-24G, A10-24G, T4-16G"
     )]
+    #[case::no_accelerators("0×H100", "`0×H100`: 0 accelerators; one to 1000 are possible")]
+    #[case::too_many_nodes("8×H100 ×20000", "`8×H100 ×20000`: 20000 nodes; one to 10000 are possible")]
+    #[case::negative("8×H100 ×-3", "`8×H100 ×-3`: -3 nodes; one to 10000 are possible")]
     fn mistakes(#[case] text: &str, #[case] message: &str) {
         assert_eq!(parse(text).unwrap_err().to_string(), message);
     }

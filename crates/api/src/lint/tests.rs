@@ -119,6 +119,14 @@ fn an_unreadable_size_is_an_error_and_never_zero() {
 }
 
 #[test]
+fn another_kind_of_our_groups_is_said_to_be_unchecked() {
+    insta::assert_snapshot!(lint("apiVersion: fusioninfer.io/v1alpha1\nkind: ModelLoader\nmetadata: {name: x}\n"), @"
+    warning: f.yaml, document 1 (ModelLoader x), kind: `ModelLoader` of fusioninfer.io is not known here: nothing of it was checked
+      hint: known are InferenceService
+    ");
+}
+
+#[test]
 fn other_kinds_are_left_alone() {
     assert_eq!(lint("apiVersion: v1\nkind: ConfigMap\nmetadata: {name: x}\nfoo: bar\n"), "");
 }

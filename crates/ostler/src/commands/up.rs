@@ -69,9 +69,9 @@ pub(super) async fn run(args: UpArgs) -> Result<ExitCode> {
         gateway: bind(args.gateway, "--gateway")?,
         metrics: bind(args.metrics, "--metrics")?,
     };
-    let folder = home::prepare(args.data_dir.clone().unwrap_or_else(connect::runtime_directory))?;
-    let kubeconfig = folder.join("kubeconfig");
-    let logs = args.data_dir.is_some().then(|| folder.join("pod-logs"));
+    let home = home::prepare(args.data_dir.clone().unwrap_or_else(connect::runtime_directory))?;
+    let kubeconfig = home.folder.join("kubeconfig");
+    let logs = args.data_dir.is_some().then(|| home.folder.join("pod-logs"));
 
     let options = operator::Options { discovery: !args.no_discovery, ..args.gates.options() };
     let (machine, mut parts) = Machine::start(nodes, options, listeners, &kubeconfig, logs).await?;
@@ -109,22 +109,23 @@ async fn serve(
         let names: Vec<String> = services.map(|document| document.name().to_owned()).collect();
         progress::until_ready(machine.cluster.server(), &names).await;
     }
-    let (api, gateway, metrics) = (machine.api, machine.gateway, machine.metrics);
+    let (api, gateway) = (machine.api, machine.gateway);
+    output::tell(&format!("  metrics   http://{}/metrics\n", machine.metrics));
     if args.output == Output::Text {
         let kubeconfig = kubeconfig.display();
-        output::print_line(&format!(
-            "ready: api=https://{api} gateway=http://{gateway} metrics=http://{metrics}/metrics kubeconfig={kubeconfig}"
-        ))?;
+        output::print_line(&format!("ready: api=https://{api} gateway=http://{gateway} kubeconfig={kubeconfig}"))?;
     }
+    let program = std::env::args().next().unwrap_or_else(|| "ostler".to_owned());
+    let here = report::demo::Here { program: &program, gateway, kubeconfig };
     if args.demo {
         let outcome = demo::ask(machine, started).await?;
         match args.output {
             Output::Json => output::print_line(&serde_json::to_string(&outcome)?)?,
-            Output::Text => output::print_line(&report::demo::render(&outcome, gateway, kubeconfig, args.once))?,
+            Output::Text => output::print_line(&report::demo::render(&outcome, here, args.once))?,
         }
         return Ok(());
     }
-    output::tell(&report::demo::invitation(gateway, kubeconfig));
+    output::tell(&report::demo::invitation(here));
     if !documents.is_empty() {
         progress::follow(machine.cluster.server()).await;
     }

@@ -5,8 +5,17 @@ use std::path::Path;
 
 use crate::demo::{Loser, Outcome, ServiceOutcome};
 
+/// What the lines to try are made of, so that they work as they stand.
+#[derive(Clone, Copy)]
+pub(crate) struct Here<'a> {
+    /// As it was called: after `cargo run` it is not on PATH.
+    pub program: &'a str,
+    pub gateway: SocketAddr,
+    pub kubeconfig: &'a Path,
+}
+
 /// `once` leaves out what to try while it is up.
-pub(crate) fn render(outcome: &Outcome, gateway: SocketAddr, kubeconfig: &Path, once: bool) -> String {
+pub(crate) fn render(outcome: &Outcome, here: Here<'_>, once: bool) -> String {
     let request = &outcome.request;
     let mut lines = vec![String::new(), format!("A question for {:?}:  {}", request.model, request.question)];
     lines.push(format!("  answer    {}   (simulated engine)", request.answer.trim()));
@@ -24,7 +33,7 @@ pub(crate) fn render(outcome: &Outcome, gateway: SocketAddr, kubeconfig: &Path, 
     ));
     if !once {
         lines.push(String::new());
-        lines.push(attempts(&request.model, gateway, kubeconfig, Some("ostler explain inferenceservice/summarise")));
+        lines.push(attempts(&request.model, here, Some("summarise")));
     }
     lines.join("\n")
 }
@@ -42,17 +51,22 @@ fn decided(service: &ServiceOutcome) -> Vec<String> {
 }
 
 /// What to try with a cluster that has no demo in it.
-pub(crate) fn invitation(gateway: SocketAddr, kubeconfig: &Path) -> String {
-    attempts("NAME", gateway, kubeconfig, None)
+pub(crate) fn invitation(here: Here<'_>) -> String {
+    attempts("NAME", here, None)
 }
 
-fn attempts(model: &str, gateway: SocketAddr, kubeconfig: &Path, last: Option<&str>) -> String {
+/// `explained` is a service that there is something to say of.
+fn attempts(model: &str, here: Here<'_>, explained: Option<&str>) -> String {
+    let Here { program, gateway, .. } = here;
+    let kubeconfig = here.kubeconfig.display();
     let body = format!(r#"{{"model":"{model}","messages":[{{"role":"user","content":"hi"}}]}}"#);
     let mut lines = vec![
-        format!("Try:  kubectl --kubeconfig {} get inference -A", kubeconfig.display()),
+        format!("Try:  kubectl --kubeconfig {kubeconfig} get inference -A"),
         format!("      curl http://{gateway}/v1/chat/completions -H 'content-type: application/json' -d '{body}'"),
     ];
-    lines.extend(last.map(|line| format!("      {line}")));
+    // Without the kubeconfig, $KUBECONFIG would be asked first.
+    let explain = |name| format!("      {program} explain inferenceservice/{name} --kubeconfig {kubeconfig}");
+    lines.extend(explained.map(explain));
     lines.push("Ctrl-C ends everything that was started here.".to_owned());
     lines.join("\n")
 }

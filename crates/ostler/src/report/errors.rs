@@ -44,7 +44,9 @@ fn chain(error: &anyhow::Error) -> String {
             _ if cause.is::<kube::config::KubeconfigError>() => first_line(cause),
             _ => cause.to_string(),
         };
-        if !said.last().is_some_and(|before| before.contains(&text)) {
+        // A status says the message again, and its reason.
+        let is_said = said.last().is_some_and(|before| before.contains(&text) || text.starts_with(before.as_str()));
+        if !is_said {
             said.push(text);
         }
     }
@@ -61,6 +63,11 @@ fn remedy(cause: &(dyn std::error::Error + 'static)) -> Option<String> {
     }
     if let Some(manifest) = cause.downcast_ref::<ManifestError>() {
         return manifest.hint.clone();
+    }
+    if let Some(kube::Error::Api(status)) = cause.downcast_ref()
+        && status.message.contains("field not declared in schema")
+    {
+        return Some("remove or correct the field: `ostler lint -f` names the nearest known one".to_owned());
     }
     if let Some(kube::Error::Service(_) | kube::Error::HyperError(_)) = cause.downcast_ref() {
         return Some("the cluster does not answer: is it running, and is this its kubeconfig?".to_owned());
@@ -86,6 +93,19 @@ fn io_remedy(kind: io::ErrorKind) -> Option<&'static str> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_a_cluster_refuses_is_said_once() {
+        let message = "failed to create typed patch object: .spec.modle: field not declared in schema";
+        let status = kube::core::Status { message: message.to_owned(), code: 500, ..Default::default() };
+        let error = anyhow::Error::new(kube::Error::Api(Box::new(status))).context("f.yaml, document 1");
+        assert_eq!(
+            render(&error),
+            format!(
+                "error: f.yaml, document 1: {message}\nhint: remove or correct the field: `ostler lint -f` names the nearest known one"
+            )
+        );
+    }
 
     #[test]
     fn cause_first_then_the_remedy() {

@@ -54,7 +54,8 @@ pub(crate) fn model(object: &Value, live: &Live, now: Timestamp) -> Explanation 
         return found;
     };
     found.ready = plan.feasible;
-    found.message = if plan.feasible { plan.message.clone() } else { "no runtime serves it".to_owned() };
+    let is_decided = plan.feasible || plan.candidates.iter().any(|one| one.selected);
+    found.message = if is_decided { plan.message.clone() } else { "no runtime serves it".to_owned() };
     let row = |one: &Candidate| (one.runtime.clone(), place(one));
     found.tree.extend(branch("runtimes", plan.candidates.iter().map(row).collect()));
     let users = live.services.iter().filter(|service| service["spec"]["model"]["name"] == *found.name);

@@ -151,6 +151,24 @@ fn a_choice_that_cannot_be_made() {
 }
 
 #[test]
+fn a_runtime_that_was_chosen_and_cannot_be_laid_out() {
+    let live = cluster();
+    let told = "an engine of this shape is not supported yet";
+    let mut service = service(
+        json!({"model": {"name": "llama-3-2-3b-instruct"}}),
+        &live,
+        &[("RuntimeResolved", "False", "TopologyNotSupported", told), ("Ready", "False", "TopologyNotSupported", told)],
+    );
+    let decision = &mut service["status"]["decision"];
+    decision["feasible"] = json!(false);
+    decision["reason"] = json!("TopologyNotSupported");
+    decision["message"] = json!(told);
+    let text = explained(&service, &live);
+    assert!(text.starts_with(&format!("default/chat is not ready: {told} (2 minutes)")), "{text}");
+    assert!(text.contains("  would serve it"), "{text}");
+}
+
+#[test]
 fn a_model_that_is_too_big_for_every_runtime() {
     let mut live = cluster();
     live.offered.iter_mut().filter(|one| one["kind"] == "ClusterBaseModel").for_each(|model| {
