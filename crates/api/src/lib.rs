@@ -5,6 +5,7 @@
 //! Fields that the deployed upstream projects use are read beside the specified ones.
 
 pub mod capability;
+pub mod code;
 pub mod condition;
 pub mod crds;
 pub mod duration;

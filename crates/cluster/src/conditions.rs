@@ -1,5 +1,6 @@
 //! Conditions: stable times, which of them turned, and how that is told.
 
+use api::code::Code;
 use jiff::Timestamp;
 use serde_json::{Value, json};
 
@@ -78,7 +79,13 @@ impl From<bool> for State {
 impl Condition {
     /// A condition from its parts. `False` is a problem unless [`Self::told_as`] says otherwise.
     #[must_use]
-    pub fn new(
+    pub fn new(kind: &'static str, state: impl Into<State>, reason: Code, message: impl Into<String>) -> Condition {
+        Condition::relayed(kind, state, reason, message)
+    }
+
+    /// A condition that passes on the reason of another record: a decision's, or another condition's.
+    #[must_use]
+    pub fn relayed(
         kind: &'static str,
         state: impl Into<State>,
         reason: impl Into<String>,
@@ -154,7 +161,7 @@ mod tests {
     }
 
     fn ready(state: bool, reason: &str) -> Condition {
-        Condition::new("Ready", state, reason, "m")
+        Condition::relayed("Ready", state, reason, "m")
     }
 
     #[test]
@@ -171,7 +178,7 @@ mod tests {
     fn a_transition_is_told_once() {
         let old = render(&Value::Null, &[ready(false, "Starting")], 1, at("2026-01-01T00:00:00Z"));
         assert!(transitions(&old, &[ready(false, "Starting")]).is_empty());
-        let both = [Condition::new("WorkloadsReady", false, "Unschedulable", "a"), ready(false, "Unschedulable")];
+        let both = [Condition::relayed("WorkloadsReady", false, "Unschedulable", "a"), ready(false, "Unschedulable")];
         let told = transitions(&old, &both);
         assert_eq!(told.len(), 1);
         assert!(told[0].warning);

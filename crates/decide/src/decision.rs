@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
+use crate::code;
 use crate::fit::Shape;
 use crate::outranked::{ClassStep, RuntimeStep};
 use crate::reason::{ClassRejection, Rejection, Told, Warning};
@@ -133,8 +134,8 @@ impl Verdict {
     #[must_use]
     pub fn code(&self) -> &str {
         match self {
-            Self::Eligible(_) => "Eligible",
-            Self::Rejected(rejection) => rejection.code(),
+            Self::Eligible(_) => code::class::ELIGIBLE.as_str(),
+            Self::Rejected(rejection) => rejection.code().as_str(),
             Self::Recorded(told) => &told.code,
         }
     }

@@ -4,6 +4,7 @@
 //! reason for every loser. Nothing here sees a client, a clock, a random number or an environment variable, so `decide`
 //! cannot fail for reasons outside its input, and the same input gives the same bytes.
 
+pub mod code;
 pub mod compatibility;
 pub mod decision;
 pub mod demand;

@@ -6,6 +6,7 @@ mod class;
 mod runtime;
 mod words;
 
+use api::code::Code;
 use serde::{Deserialize, Serialize};
 
 pub use class::{ClassRejection, CountLimit, Exclusion};
@@ -21,23 +22,15 @@ pub struct Told {
 
 /// Something that was done nonetheless, and that the owner should know.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[non_exhaustive]
 pub struct Warning {
     pub code: String,
     pub message: String,
 }
 
 impl Warning {
-    /// The choice waits until others let accelerators go.
-    pub const NO_FREE_CAPACITY: &str = "NoFreeCapacity";
-    /// A runtime that cannot be read is left out of the choice.
-    pub const INVALID_RUNTIME: &str = "InvalidRuntime";
-    /// Likewise a class.
-    pub const INVALID_CLASS: &str = "InvalidClass";
-    /// Likewise a model.
-    pub const INVALID_MODEL: &str = "InvalidModel";
-
     #[must_use]
-    pub fn new(code: &str, message: impl Into<String>) -> Self {
-        Self { code: code.to_owned(), message: message.into() }
+    pub fn new(code: Code, message: impl Into<String>) -> Self {
+        Self { code: code.into(), message: message.into() }
     }
 }

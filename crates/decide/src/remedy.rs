@@ -10,9 +10,10 @@ mod runtimes;
 
 pub use change::{Change, Field, Layer, Requirement};
 
+use crate::code;
 use crate::decision::Decision;
 use crate::demand::{Component, Demand, ModelDemand};
-use crate::reason::{Rejection, Warning};
+use crate::reason::Rejection;
 use crate::supply::Supply;
 
 /// One change that helps, and what the service would then get.
@@ -67,7 +68,7 @@ impl Case<'_> {
 
 /// Components that wait for accelerators.
 fn waits(decision: &Decision) -> usize {
-    decision.warnings.iter().filter(|warning| warning.code == Warning::NO_FREE_CAPACITY).count()
+    decision.warnings.iter().filter(|warning| warning.code == code::warning::NO_FREE_CAPACITY.as_str()).count()
 }
 
 fn for_infeasible(case: &Case<'_>) -> Vec<Change> {

@@ -2,11 +2,14 @@
 
 use std::collections::BTreeMap;
 
+use api::code::Code;
+
 use crate::assess::{Assessed, ComponentOutcome};
+use crate::code;
 use crate::decision::{AcceleratorCandidate, Candidate, ComponentDecision, Decision, RuntimeRef, Verdict};
 use crate::demand::{Component, Demand, Selector};
 use crate::ranking::{self, RankedClass};
-use crate::reason::{Count, NO_ELIGIBLE_ACCELERATOR, Rejection};
+use crate::reason::{Count, Rejection};
 use crate::status::Omitted;
 use crate::supply::{Runtime, Supply};
 use crate::variants::{self, TokenRange, Variant};
@@ -23,7 +26,7 @@ pub(crate) fn selected(
     let components = winner.components();
     Decision {
         feasible: true,
-        reason: if kept { "Kept" } else { "Selected" }.to_owned(),
+        reason: if kept { code::outcome::KEPT } else { code::outcome::SELECTED }.into(),
         message: sentence(winner, components),
         runtime: (!winner.runtime.is_own()).then(|| reference(winner.runtime)),
         components: components.iter().map(|one| (one.component.as_str().to_owned(), granted(one))).collect(),
@@ -38,39 +41,42 @@ pub(crate) fn infeasible(demand: &Demand, assessed: &[Assessed<'_>]) -> Decision
     let nearest = assessed.first().and_then(|one| Some((one.runtime, one.rejection()?)));
     let model = demand.model.known().map_or("the service", |model| model.name.as_str());
     let (reason, message) = match nearest {
-        None => ("NoCompatibleRuntime".to_owned(), "there is no runtime in the namespace or the cluster".to_owned()),
-        Some((runtime, rejection)) if named => {
-            (rejection.code().to_owned(), format!("runtime {} cannot serve {model}: {rejection}", runtime.name))
+        None => {
+            (code::outcome::NO_COMPATIBLE_RUNTIME, "there is no runtime in the namespace or the cluster".to_owned())
         }
+        Some((runtime, rejection)) if named => (
+            rejection.known().unwrap_or(code::outcome::NO_COMPATIBLE_RUNTIME),
+            format!("runtime {} cannot serve {model}: {rejection}", runtime.name),
+        ),
         Some((runtime, rejection)) => {
             let reason = match rejection {
-                Rejection::NoEligibleAccelerator { .. } => NO_ELIGIBLE_ACCELERATOR,
-                _ => "NoCompatibleRuntime",
+                Rejection::NoEligibleAccelerator { .. } => code::runtime::NO_ELIGIBLE_ACCELERATOR,
+                _ => code::outcome::NO_COMPATIBLE_RUNTIME,
             };
             let (count, code) = (assessed.len(), rejection.code());
             (
-                reason.to_owned(),
+                reason,
                 format!("none of {count} runtimes serves {model}; nearest: {} — {code}: {rejection}", runtime.name),
             )
         }
     };
-    Decision { candidates: candidates(demand, assessed, None), ..refused(demand, &reason, message) }
+    Decision { candidates: candidates(demand, assessed, None), ..refused(demand, reason, message) }
 }
 
 pub(crate) fn model_not_found(demand: &Demand, name: &str) -> Decision {
     let namespace = &demand.namespace;
     let message =
         format!("there is no BaseModel {name} in namespace {namespace} and no ClusterBaseModel {name}; apply one");
-    refused(demand, "ModelNotFound", message)
+    refused(demand, code::outcome::MODEL_NOT_FOUND, message)
 }
 
 pub(crate) fn model_disabled(demand: &Demand, name: &str) -> Decision {
-    refused(demand, "ModelDisabled", format!("model {name} is disabled; remove spec.disabled from it"))
+    refused(demand, code::outcome::MODEL_DISABLED, format!("model {name} is disabled; remove spec.disabled from it"))
 }
 
 pub(crate) fn no_engine_container(demand: &Demand) -> Decision {
     let message = "the service names neither model nor runtime, and spec.engine.runner has no image; name a model";
-    refused(demand, "NoEngineContainer", message.to_owned())
+    refused(demand, code::outcome::NO_ENGINE_CONTAINER, message.to_owned())
 }
 
 pub(crate) fn runtime_not_found<'a>(
@@ -83,13 +89,13 @@ pub(crate) fn runtime_not_found<'a>(
     let namespace = &demand.namespace;
     let message =
         format!("there is no ServingRuntime {name} in namespace {namespace} and no ClusterServingRuntime {name}{hint}");
-    refused(demand, "RuntimeNotFound", message)
+    refused(demand, code::outcome::RUNTIME_NOT_FOUND, message)
 }
 
-fn refused(demand: &Demand, reason: &str, message: String) -> Decision {
+fn refused(demand: &Demand, reason: Code, message: String) -> Decision {
     Decision {
         feasible: false,
-        reason: reason.to_owned(),
+        reason: reason.into(),
         message,
         runtime: None,
         components: BTreeMap::new(),

@@ -1,6 +1,7 @@
 //! What was done nonetheless, and that the owner should know.
 
 use crate::assess::{Assessed, ComponentOutcome};
+use crate::code;
 use crate::demand::{ComponentDemand, Demand};
 use crate::merge::placement;
 use crate::ranking::RankedClass;
@@ -21,7 +22,7 @@ pub(crate) fn all(demand: &Demand, supply: &Supply, assessed: &[Assessed<'_>], i
     let skipped = components.iter().all(|component| !component.considered);
     if skipped && supply.accelerator_aware {
         let why = "no accelerator class was considered: neither the runtime nor the service uses an accelerator field, or no class exists";
-        all.push(Warning::new("AcceleratorNotConsidered", why));
+        all.push(Warning::new(code::warning::ACCELERATOR_NOT_CONSIDERED, why));
     }
     let mut once: Vec<Warning> = Vec::new();
     for warning in all {
@@ -46,7 +47,7 @@ fn ambiguous(assessed: &[Assessed<'_>], winner: &Assessed<'_>) -> Option<Warning
         "{} and {}{more} fit equally well and have equal priority; give one a higher priority or name one in spec.runtime.name",
         winner.runtime.name, other.runtime.name
     );
-    Some(Warning::new("AmbiguousRuntimes", message))
+    Some(Warning::new(code::warning::AMBIGUOUS_RUNTIMES, message))
 }
 
 /// The model found no runtime, but the service says itself how to run it.
@@ -59,7 +60,7 @@ fn own_engine(demand: &Demand, assessed: &[Assessed<'_>], winner: &Assessed<'_>)
         model.name,
         nearest.unwrap_or_default()
     );
-    Some(Warning::new("NoCompatibleRuntime", message))
+    Some(Warning::new(code::outcome::NO_COMPATIBLE_RUNTIME, message))
 }
 
 /// The incumbent is kept although something else would be chosen now.
@@ -68,12 +69,12 @@ fn stale(assessed: &[Assessed<'_>], winner: &Assessed<'_>) -> Option<Warning> {
     let accept = "`ostler redecide` accepts it";
     if !std::ptr::eq(best, winner) && best.order().is_some() {
         let message = format!("{} would be chosen now instead of {}; {accept}", best.runtime.name, winner.runtime.name);
-        return Some(Warning::new("DecisionStale", message));
+        return Some(Warning::new(code::warning::DECISION_STALE, message));
     }
     let moved = winner.components().iter().find(|component| component.kept != 0)?;
     let (now, used) = (moved.ranked.first()?, moved.chosen()?);
     let message = format!("{} would be chosen now instead of {}; {accept}", now.class.name, used.class.name);
-    Some(Warning::new("DecisionStale", message))
+    Some(Warning::new(code::warning::DECISION_STALE, message))
 }
 
 fn about(demand: &Demand, supply: &Supply, runtime: &Runtime, outcome: &ComponentOutcome<'_>) -> Vec<Warning> {
@@ -102,13 +103,16 @@ fn parallelism(outcome: &ComponentOutcome<'_>) -> Option<Warning> {
     let message = format!(
         "{component}: flags or variables split the model over {parallelism} accelerators, resources ask for {resources}{taken}"
     );
-    Some(Warning::new("ParallelismMismatch", message))
+    Some(Warning::new(code::warning::PARALLELISM_MISMATCH, message))
 }
 
 fn capacity(outcome: &ComponentOutcome<'_>, chosen: &RankedClass<'_>) -> Option<Warning> {
     let (class, eligibility) = (chosen.class, &chosen.eligibility);
     let Some((free, total)) = eligibility.free else {
-        return Some(Warning::new("AvailabilityUnknown", format!("nothing is known of the nodes of {}", class.name)));
+        return Some(Warning::new(
+            code::warning::AVAILABILITY_UNKNOWN,
+            format!("nothing is known of the nodes of {}", class.name),
+        ));
     };
     if eligibility.enough {
         return None;
@@ -120,7 +124,7 @@ fn capacity(outcome: &ComponentOutcome<'_>, chosen: &RankedClass<'_>) -> Option<
         "{component} needs {wanted} × {}, {free} of {total} are free where it may run{scattered}; it waits",
         class.name
     );
-    Some(Warning::new(Warning::NO_FREE_CAPACITY, message))
+    Some(Warning::new(code::warning::NO_FREE_CAPACITY, message))
 }
 
 /// Every class's resource is one concept, so a service that writes another vendor's gets the class's: it should know.
@@ -140,7 +144,7 @@ fn another_resource(
         "{component}: the service asks for {count} × {name}; {} is requested as {own}, {per_node} accelerators per Pod; to choose the vendor, name a class in spec.acceleratorSelector.preferredClasses",
         class.name
     );
-    Some(Warning::new("AcceleratorResourceReplaced", message))
+    Some(Warning::new(code::warning::ACCELERATOR_RESOURCE_REPLACED, message))
 }
 
 fn beyond_threshold(need: &ComponentDemand, chosen: &RankedClass<'_>) -> Option<Warning> {
@@ -150,7 +154,7 @@ fn beyond_threshold(need: &ComponentDemand, chosen: &RankedClass<'_>) -> Option<
         None => "states no price".to_owned(),
     };
     let message = format!("no class is within ${threshold}/h per replica; {} {price}", chosen.class.name);
-    Some(Warning::new("CostThresholdExceeded", message))
+    Some(Warning::new(code::warning::COST_THRESHOLD_EXCEEDED, message))
 }
 
 fn left_out(outcome: &ComponentOutcome<'_>) -> Vec<Warning> {
@@ -162,13 +166,13 @@ fn left_out(outcome: &ComponentOutcome<'_>) -> Vec<Warning> {
     if !outcome.notes.dropped.is_empty() {
         let terms = outcome.notes.dropped.join(", ");
         let message = format!("{component}: not every eligible class states its {terms}; left out for all");
-        all.push(Warning::new("ScoreTermDropped", message));
+        all.push(Warning::new(code::warning::SCORE_TERM_DROPPED, message));
     }
     if let Some((kind, others)) = outcome.notes.other_prices {
         let message = format!(
             "{component}: compared by {kind}; {others} eligible classes state another kind of price only and come after"
         );
-        all.push(Warning::new("PriceKindsDiffer", message));
+        all.push(Warning::new(code::warning::PRICE_KINDS_DIFFER, message));
     }
     all
 }

@@ -77,7 +77,7 @@ impl Operator {
         }
         for message in problems {
             let transition =
-                Transition { warning: true, reason: "InvalidDocument".to_owned(), message: message.clone() };
+                Transition { warning: true, reason: crate::code::INVALID_DOCUMENT.into(), message: message.clone() };
             self.announce(config_map, &transition).await;
         }
     }

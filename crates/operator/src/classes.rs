@@ -8,7 +8,9 @@ use jiff::Timestamp;
 use serde_json::{Value, json};
 
 use crate::accounting::read;
+use crate::code;
 use crate::kinds::{CLASS, NODE, POD};
+use crate::reason::Reason;
 use crate::{Operator, flavors};
 
 /// Names in `status.nodes`; the numbers count all. A status of 5,000 names would be sent with every Pod that moves.
@@ -48,7 +50,7 @@ struct Counted<'a> {
 
 fn unreadable(class: &Value, problem: &str, now: Timestamp) -> (Vec<Condition>, Value) {
     let message = format!("the class cannot be read: {problem}");
-    let conditions = vec![Condition::new("Ready", false, "InvalidSpec", message)];
+    let conditions = vec![Reason::InvalidSpec.condition("Ready", false, message)];
     let status = json!({"conditions": render(&class["status"]["conditions"], &conditions, generation(class), now)});
     (conditions, status)
 }
@@ -83,17 +85,22 @@ fn small(number: u64) -> i32 {
 
 fn conditions(name: &str, numbers: Numbers) -> Vec<Condition> {
     let matched = match numbers.nodes {
-        0 => {
-            Condition::new("NodesMatched", false, "NoMatchingNodes", format!("no node matches the discovery of {name}"))
-        }
+        0 => Condition::new(
+            "NodesMatched",
+            false,
+            decide::code::class::NO_MATCHING_NODES,
+            format!("no node matches the discovery of {name}"),
+        ),
         nodes => {
-            Condition::new("NodesMatched", true, "NodesMatched", count(nodes, "matches", "match") + &listed(nodes))
+            Condition::new("NodesMatched", true, code::NODES_MATCHED, count(nodes, "matches", "match") + &listed(nodes))
         }
     };
     let ready = match (numbers.nodes, numbers.available_nodes) {
-        (0, _) => Condition::new("Ready", false, "NoMatchingNodes", matched.message.clone()),
-        (_, 0) => Condition::new("Ready", false, "NoAvailableNodes", "every node of the class is unready or cordoned"),
-        (_, usable) => Condition::new("Ready", true, "Available", count(usable, "is available", "are available")),
+        (0, _) => Condition::new("Ready", false, decide::code::class::NO_MATCHING_NODES, matched.message.clone()),
+        (_, 0) => {
+            Condition::new("Ready", false, code::NO_AVAILABLE_NODES, "every node of the class is unready or cordoned")
+        }
+        (_, usable) => Condition::new("Ready", true, code::AVAILABLE, count(usable, "is available", "are available")),
     };
     vec![matched, ready]
 }
@@ -102,7 +109,11 @@ fn conditions(name: &str, numbers: Numbers) -> Vec<Condition> {
 fn first_told(old: &Value, conditions: Vec<Condition>) -> Vec<Condition> {
     let is_new = old["conditions"].as_array().is_none_or(Vec::is_empty);
     let quiet = |one: Condition| {
-        if is_new && one.reason == "NoMatchingNodes" { one.told_as(Tone::Consequence) } else { one }
+        if is_new && one.reason == decide::code::class::NO_MATCHING_NODES.as_str() {
+            one.told_as(Tone::Consequence)
+        } else {
+            one
+        }
     };
     conditions.into_iter().map(quiet).collect()
 }

@@ -4,12 +4,15 @@ use std::collections::BTreeSet;
 
 use cluster::conditions::Transition;
 use decide::Decision;
-use decide::reason::Warning;
 use plan::labels::{REDECIDE, REDECIDED, SERVED};
 use serde_json::{Value, json};
 
 /// Warnings about objects that are left out of the choice.
-const OF_OTHERS: [&str; 3] = [Warning::INVALID_RUNTIME, Warning::INVALID_CLASS, Warning::INVALID_MODEL];
+const OF_OTHERS: [&str; 3] = [
+    decide::code::warning::INVALID_RUNTIME.as_str(),
+    decide::code::warning::INVALID_CLASS.as_str(),
+    decide::code::warning::INVALID_MODEL.as_str(),
+];
 
 /// The record to keep: the service's own unless `plan` (its entry of `ostler plan -o json`) chooses otherwise, or the
 /// service was edited, or a person asked, which calls for a new decision. `ready` is remembered: a choice that has served
@@ -63,7 +66,7 @@ pub fn same_choice(one: &Value, other: &Value) -> bool {
 /// Whether a plan waits for accelerators that others hold.
 #[must_use]
 pub fn waits_for_capacity(decision: &Value) -> bool {
-    codes(decision).contains(Warning::NO_FREE_CAPACITY)
+    codes(decision).contains(decide::code::warning::NO_FREE_CAPACITY.as_str())
 }
 
 fn codes(decision: &Value) -> BTreeSet<String> {
@@ -151,8 +154,8 @@ mod tests {
         assert_eq!(told(&first, &other), [(false, "Selected".to_owned())]);
         assert!(told(&first, &first).is_empty());
         let mut waiting = other.clone();
-        waiting["warnings"] = json!([{"code": Warning::NO_FREE_CAPACITY, "message": "needs 8"}]);
-        assert_eq!(told(&other, &waiting), [(true, Warning::NO_FREE_CAPACITY.to_owned())]);
+        waiting["warnings"] = json!([{"code": decide::code::warning::NO_FREE_CAPACITY.as_str(), "message": "needs 8"}]);
+        assert_eq!(told(&other, &waiting), [(true, decide::code::warning::NO_FREE_CAPACITY.as_str().to_owned())]);
         assert!(waits_for_capacity(&waiting) && !waits_for_capacity(&other));
         assert_eq!(record(&service(1, &waiting), &other, false)["warnings"], json!([]));
     }

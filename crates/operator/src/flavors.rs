@@ -13,6 +13,7 @@ use decide::inventory::{
 use serde_json::Value;
 
 use crate::Operator;
+use crate::code;
 use crate::kinds::{CLASS, FLAVORS};
 use crate::wake::Item;
 
@@ -108,44 +109,47 @@ fn made_by_class(flavor: &Value, class: &str) -> bool {
 
 /// Condition `FlavorSynced` of a class that is linked to a flavor.
 pub(crate) fn condition(stores: &Stores, class: &Value) -> Option<Condition> {
-    let told =
-        |state: State, reason: &str, message: String| Some(Condition::new("FlavorSynced", state, reason, message));
+    let told = |state: State, reason: api::code::Code, message: String| {
+        Some(Condition::new("FlavorSynced", state, reason, message))
+    };
     let (Linked::Wanted(name) | Linked::From(name)) = flavor_reference(class)?;
     let Some(kind) = FLAVORS.into_iter().find(|kind| stores.synced(*kind)) else {
         let message = format!("Kueue is not installed: ResourceFlavor {name} is kept in step as soon as it is");
-        return told(State::Unknown, "KueueMissing", message);
+        return told(State::Unknown, code::KUEUE_MISSING, message);
     };
     let live = stores.get(kind, &Key::new("", name));
     if wants_flavor(class).is_none() {
         return match live {
-            None => {
-                told(State::False, "FlavorGone", format!("ResourceFlavor {name}, that this class stands for, is gone"))
-            }
+            None => told(
+                State::False,
+                code::FLAVOR_GONE,
+                format!("ResourceFlavor {name}, that this class stands for, is gone"),
+            ),
             Some(_) if !unedited(class) => {
                 let message = "the class was edited: changes of the flavor are not taken over";
-                told(State::False, "ClassEdited", message.to_owned())
+                told(State::False, code::CLASS_EDITED, message.to_owned())
             }
-            Some(_) => told(State::True, "FlavorSynced", format!("made from ResourceFlavor {name}")),
+            Some(_) => told(State::True, code::FLAVOR_SYNCED, format!("made from ResourceFlavor {name}")),
         };
     }
     let wanted = match flavor_of_class(class, name, &kind.api_version()) {
-        Err(problem) => return told(State::False, "FlavorNotExpressible", problem.to_string()),
+        Err(problem) => return told(State::False, code::FLAVOR_NOT_EXPRESSIBLE, problem.to_string()),
         Ok(wanted) => wanted,
     };
     match live {
-        None => told(State::False, "FlavorPending", format!("ResourceFlavor {name} is being made")),
+        None => told(State::False, code::FLAVOR_PENDING, format!("ResourceFlavor {name} is being made")),
         Some(live) if live["spec"]["nodeLabels"] == wanted["spec"]["nodeLabels"] => {
-            told(State::True, "FlavorSynced", format!("ResourceFlavor {name} selects the nodes of this class"))
+            told(State::True, code::FLAVOR_SYNCED, format!("ResourceFlavor {name} selects the nodes of this class"))
         }
         Some(live) if made_by_class(&live, meta(class, "name")) => {
-            told(State::False, "FlavorPending", format!("ResourceFlavor {name} is being changed"))
+            told(State::False, code::FLAVOR_PENDING, format!("ResourceFlavor {name} is being changed"))
         }
         Some(_) => {
             let message = format!(
                 "ResourceFlavor {name} selects other nodes and was written or edited by a person; change its nodeLabels or \
                  name another flavor in integration.kueueResourceFlavor"
             );
-            told(State::False, "FlavorDiffers", message)
+            told(State::False, code::FLAVOR_DIFFERS, message)
         }
     }
 }

@@ -12,6 +12,7 @@ mod base_set;
 pub mod choice;
 mod claims;
 mod classes;
+pub mod code;
 pub mod decision;
 mod discovery;
 mod flavors;

@@ -7,7 +7,6 @@ use cluster::conditions::Transition;
 use cluster::neighbours::served;
 use cluster::object::meta;
 use cluster::{Error, Key, Kind};
-use decide::reason::Warning;
 use plan::Snapshot;
 use serde_json::Value;
 
@@ -93,9 +92,9 @@ impl Offer {
 
 fn warn(plan: &mut Value, left_out: &LeftOut) {
     let code = match left_out.kind {
-        RUNTIME | CLUSTER_RUNTIME => Warning::INVALID_RUNTIME,
-        MODEL | CLUSTER_MODEL => Warning::INVALID_MODEL,
-        _ => Warning::INVALID_CLASS,
+        RUNTIME | CLUSTER_RUNTIME => decide::code::warning::INVALID_RUNTIME.as_str(),
+        MODEL | CLUSTER_MODEL => decide::code::warning::INVALID_MODEL.as_str(),
+        _ => decide::code::warning::INVALID_CLASS.as_str(),
     };
     let Some(warnings) = plan["warnings"].as_array_mut() else { return };
     let told = |warning: &Value| {

@@ -50,7 +50,7 @@ fn conditions(findings: &Findings<'_>) -> Vec<Condition> {
         leaves.push(workloads_ready(findings, "RouterReady", |component| component == ROUTER));
     }
     let ready = match leaves.iter().find(|leaf| leaf.state != State::True) {
-        Some(leaf) => Condition::new("Ready", false, leaf.reason.clone(), leaf.message.clone()).told_as(leaf.tone),
+        Some(leaf) => Condition::relayed("Ready", false, leaf.reason.clone(), leaf.message.clone()).told_as(leaf.tone),
         None => Reason::Ready.condition("Ready", true, "every component is ready"),
     };
     let remarks = autoscaler_unavailable(findings.plan).into_iter().chain(decision_stale(findings));
@@ -63,16 +63,17 @@ const ROUTER: &str = "router";
 /// What the service asks for that only an autoscaler of a kind the cluster lacks could do. The warning has the event.
 fn autoscaler_unavailable(plan: &Value) -> Option<Condition> {
     let warnings = plan["warnings"].as_array().into_iter().flatten();
-    let told = warnings.filter(|warning| warning["code"] == AUTOSCALER_UNAVAILABLE);
+    let told = warnings.filter(|warning| warning["code"] == AUTOSCALER_UNAVAILABLE.as_str());
     let messages: Vec<&str> = told.filter_map(|warning| warning["message"].as_str()).collect();
     (!messages.is_empty()).then(|| {
-        let condition = Condition::new(AUTOSCALER_UNAVAILABLE, true, AUTOSCALER_UNAVAILABLE, messages.join("; "));
+        let condition =
+            Condition::new(AUTOSCALER_UNAVAILABLE.as_str(), true, AUTOSCALER_UNAVAILABLE, messages.join("; "));
         condition.told_as(Tone::Consequence)
     })
 }
 
 /// Condition, and code of the warning that it repeats.
-const AUTOSCALER_UNAVAILABLE: &str = "AutoscalerUnavailable";
+const AUTOSCALER_UNAVAILABLE: api::code::Code = plan::code::warning::AUTOSCALER_UNAVAILABLE;
 
 fn decision_stale(findings: &Findings<'_>) -> Option<Condition> {
     let better = findings.better?;
@@ -128,7 +129,7 @@ fn runtime_resolved(plan: &Value) -> Condition {
         );
     }
     let (reason, message) = told(plan);
-    Condition::new("RuntimeResolved", false, reason, message)
+    Condition::relayed("RuntimeResolved", false, reason, message)
 }
 
 fn accelerator_resolved(plan: &Value) -> Condition {
@@ -136,7 +137,7 @@ fn accelerator_resolved(plan: &Value) -> Condition {
     let (reason, message) = told(plan);
     if plan["feasible"] != true {
         return match about_accelerators(plan) {
-            true => Condition::new(KIND, false, reason, message),
+            true => Condition::relayed(KIND, false, reason, message),
             false => Reason::RuntimeNotResolved.condition(KIND, false, message),
         };
     }
@@ -156,7 +157,7 @@ fn about_accelerators(plan: &Value) -> bool {
 }
 
 fn told(plan: &Value) -> (&str, &str) {
-    (plan["reason"].as_str().unwrap_or("Undecided"), plan["message"].as_str().unwrap_or_default())
+    (plan["reason"].as_str().unwrap_or(crate::code::UNDECIDED.as_str()), plan["message"].as_str().unwrap_or_default())
 }
 
 /// Of the workloads whose component `which` picks.

@@ -172,10 +172,17 @@ impl Reason {
         }
     }
 
+    /// The code with its meaning.
+    #[must_use]
+    pub fn code(self) -> api::code::Code {
+        let (cause, remedy) = self.explained();
+        api::code::Code::listed(self.as_str(), cause, remedy)
+    }
+
     /// A condition of type `kind` for this reason.
     #[must_use]
     pub fn condition(self, kind: &'static str, state: impl Into<State>, message: impl Into<String>) -> Condition {
-        Condition::new(kind, state, self.as_str(), message).told_as(self.tone())
+        Condition::new(kind, state, self.code(), message).told_as(self.tone())
     }
 }
 
@@ -183,6 +190,29 @@ impl Reason {
 mod tests {
     use super::*;
     use std::collections::BTreeSet;
+
+    /// The variants, named in a match without a rest: one that is added and not listed does not compile.
+    macro_rules! variants {
+        ($($own:ident)+; $($of_pods:ident)+) => {{
+            fn _none_is_missing(reason: Reason) {
+                match reason {
+                    $(Reason::$own => {})+
+                    $(Reason::Workload(Code::$of_pods) => {})+
+                }
+            }
+            BTreeSet::from([$(Reason::$own,)+ $(Reason::Workload(Code::$of_pods),)+])
+        }};
+    }
+
+    #[test]
+    fn all_is_all() {
+        let variants = variants!(
+            Selected NotRequired RuntimeNotResolved NotPlanned AllReady Ready BetterChoice InvalidSpec RuntimeUnreadable
+            ModelUnreadable LeftOut Readable ClusterNotRead ObjectNotOurs KindMissing ObjectRefused;
+            ImagePullFailed ContainerCreateFailed CrashLoop PodFailed PodsNotCreated Unschedulable NotReadyYet Starting RollingOut
+        );
+        assert_eq!(BTreeSet::from(Reason::ALL), variants);
+    }
 
     #[test]
     fn every_code_is_one_reason_and_problems_have_a_remedy() {

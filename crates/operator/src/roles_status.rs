@@ -8,6 +8,7 @@ use jiff::Timestamp;
 use plan::labels::ROLE_NAME;
 use serde_json::{Map, Value, json};
 
+use crate::code;
 use crate::ome_status::{obstacle, why_not};
 use crate::readiness::{Code, Trouble, pod_ready};
 use crate::readings::Wanted;
@@ -141,16 +142,18 @@ fn conditions(findings: &Findings<'_>, states: &[RoleState]) -> Vec<Condition> {
         }
         None => (Code::Starting.as_str().to_owned(), format!("ready replicas: {counts}"), Tone::News),
     };
-    let unmet = |kind| Condition::new(kind, false, reason.clone(), message.clone()).told_as(tone);
-    let met = |kind, reason: &str| Condition::new(kind, true, reason, format!("ready replicas: {counts}"));
-    let ready = if ready { met("Ready", Reason::Ready.as_str()) } else { unmet("Ready") };
+    let unmet = |kind| Condition::relayed(kind, false, reason.clone(), message.clone()).told_as(tone);
+    let met = |kind, reason: api::code::Code| Condition::new(kind, true, reason, format!("ready replicas: {counts}"));
+    let ready = if ready { met("Ready", Reason::Ready.code()) } else { unmet("Ready") };
     vec![
         initialized,
-        if active { met("Active", "MinimumReady") } else { unmet("Active") },
+        if active { met("Active", code::MINIMUM_READY) } else { unmet("Active") },
         match failed.is_some() || findings.plan["feasible"] == false {
             // Positive polarity does not hold here: the name is upstream's.
-            true => Condition::new("Failed", true, reason.clone(), message.clone()).told_as(Tone::Problem),
-            false => Condition::new("Failed", false, "NoFailure", "no component has failed").told_as(Tone::Consequence),
+            true => Condition::relayed("Failed", true, reason.clone(), message.clone()).told_as(Tone::Problem),
+            false => {
+                Condition::new("Failed", false, code::NO_FAILURE, "no component has failed").told_as(Tone::Consequence)
+            }
         },
         ready,
     ]
@@ -159,11 +162,11 @@ fn conditions(findings: &Findings<'_>, states: &[RoleState]) -> Vec<Condition> {
 fn initialized(findings: &Findings<'_>) -> Condition {
     if findings.plan["feasible"] == false {
         let text = |field: &str| findings.plan[field].as_str().unwrap_or_default().to_owned();
-        return Condition::new("Initialized", false, text("reason"), text("message"));
+        return Condition::relayed("Initialized", false, text("reason"), text("message"));
     }
     match obstacle(findings.applied) {
         Some((reason, message)) => reason.condition("Initialized", false, message),
-        None => Condition::new("Initialized", true, "ObjectsApplied", "every object of the service is applied")
+        None => Condition::new("Initialized", true, code::OBJECTS_APPLIED, "every object of the service is applied")
             .told_as(Tone::Consequence),
     }
 }

@@ -77,10 +77,9 @@ impl Kind {
     }
 }
 
-/// The shipped accelerator classes: what is known of products that nodes name.
-pub(crate) fn classes() -> Result<Vec<Value>> {
-    let classes = documents()?.into_iter().filter(|document| document.kind() == "AcceleratorClass");
-    Ok(classes.map(|document| document.value).collect())
+/// The accelerator classes among `shipped`: what is known of products that nodes name.
+pub(crate) fn classes(shipped: &[Document]) -> Vec<Value> {
+    shipped.iter().filter(|document| Kind::Classes.holds(document)).map(|document| document.value.clone()).collect()
 }
 
 #[cfg(test)]

@@ -18,6 +18,9 @@ pub(crate) struct ConnectArgs {
     pub context: Option<String>,
 }
 
+/// Contexts that a hint names.
+const CONTEXTS: usize = 12;
+
 /// A cluster, and the namespace that its context names.
 pub(crate) struct Connection {
     pub client: Client,
@@ -46,7 +49,25 @@ async fn config(args: &ConnectArgs) -> Result<kube::Config> {
             None => return nowhere(&options).await,
         },
     };
+    if let Some(context) = &args.context {
+        known_context(&file, context)?;
+    }
     kube::Config::from_custom_kubeconfig(file, &options).await.context("kubeconfig")
+}
+
+/// A context that is not there is answered by those that are.
+fn known_context(file: &Kubeconfig, context: &str) -> Result<()> {
+    let mut names: Vec<&str> = file.contexts.iter().map(|known| known.name.as_str()).collect();
+    if names.contains(&context) {
+        return Ok(());
+    }
+    names.sort_unstable();
+    let hint = match names.len() {
+        0 => "the kubeconfig has no context; name another file with --kubeconfig".to_owned(),
+        1..=CONTEXTS => format!("it has {}", names.join(", ")),
+        more => format!("it has {} and {} more", names[..CONTEXTS].join(", "), more - CONTEXTS),
+    };
+    Err(hinted(format!("kubeconfig: there is no context `{context}`"), hint))
 }
 
 fn read(path: &Path) -> Result<Kubeconfig> {
@@ -60,7 +81,9 @@ fn from_environment() -> bool {
 
 /// What kube finds by itself: the user's file, or the account of the Pod that we run in.
 async fn nowhere(options: &KubeConfigOptions) -> Result<kube::Config> {
-    if options.context.is_some() {
+    if let Some(context) = &options.context {
+        let file = Kubeconfig::read().context("kubeconfig")?;
+        known_context(&file, context)?;
         return kube::Config::from_kubeconfig(options).await.context("kubeconfig");
     }
     kube::Config::infer()

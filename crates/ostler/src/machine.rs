@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use anyhow::{Context, Result};
+use api::manifest::Document;
 use embedded::cluster::Cluster;
 use embedded::ports::{Loopback, Ports, SystemClock, SystemRandom};
 use embedded::serve::{self, Credentials};
@@ -53,11 +54,12 @@ impl Machine {
         let server = cluster.server().clone();
         admission.open(server.clone());
         let client = Client::new(server.router(), "default");
-        install(&server)?;
+        let shipped = crate::catalog::documents()?;
+        let options = operator::Options { known_classes: crate::catalog::classes(&shipped), ..options };
+        install(&server, shipped)?;
 
         let (api, gateway) = (listeners.api.local_addr()?, listeners.gateway.local_addr()?);
         let metrics = listeners.metrics.local_addr()?;
-        let options = operator::Options { known_classes: crate::catalog::classes()?, ..options };
         let credentials = Credentials::generate()?;
         let text = serve::kubeconfig(&credentials, &format!("https://{api}"));
         serve::write_kubeconfig(kubeconfig, &text).with_context(|| kubeconfig.display().to_string())?;
@@ -125,7 +127,7 @@ fn ports(admission: Arc<Gate>) -> Ports {
 }
 
 /// Definitions first: the catalogue's kinds are among them.
-fn install(server: &embedded::Server) -> Result<()> {
+fn install(server: &embedded::Server, shipped: Vec<Document>) -> Result<()> {
     const DEFINITIONS: &str = "customresourcedefinitions.apiextensions.k8s.io";
     for crd in api::crds().into_iter().chain(api::neighbours::crds()) {
         server.create(DEFINITIONS, serde_json::to_value(crd)?).context("installing definitions")?;
@@ -134,7 +136,7 @@ fn install(server: &embedded::Server) -> Result<()> {
     server
         .create("namespaces", serde_json::json!({"metadata": {"name": operator::NAMESPACE}}))
         .context("namespaces")?;
-    for document in crate::catalog::documents()? {
+    for document in shipped {
         let kind = server.registry().by_kind(document.api_version(), document.kind());
         let resource = kind.with_context(|| format!("catalogue: {} is not defined", document.kind()))?.qualified();
         server.create(&resource, document.value).with_context(|| format!("catalogue: {resource}"))?;

@@ -10,6 +10,7 @@ use api::inference::{BackendPool, ImplicitUseCases, LLMUseCase, LLMUseCaseSet, P
 use cluster::Condition;
 use serde_json::Value;
 
+use crate::code;
 use crate::{
     pool::{Endpoint, Load, Pool, PoolKey},
     use_case::{Target, UseCase},
@@ -180,33 +181,33 @@ fn accepted(
 ) -> Condition {
     if !conflicts.is_empty() {
         let message = format!("An older object holds {}; those use cases are inactive.", joined(conflicts));
-        return Condition::new("Accepted", false, "ModelNameConflict", message);
+        return Condition::new("Accepted", false, code::MODEL_NAME_CONFLICT, message);
     }
     if !weightless.is_empty() {
         let message =
             format!("All target weights of {} are 0; give at least one a positive weight.", joined(weightless));
-        return Condition::new("Accepted", false, "InvalidWeights", message);
+        return Condition::new("Accepted", false, code::INVALID_WEIGHTS, message);
     }
     match (found.is_empty(), missing.is_empty()) {
-        (_, true) => Condition::new("Accepted", true, "Accepted", "All use cases are active."),
+        (_, true) => Condition::new("Accepted", true, code::ACCEPTED, "All use cases are active."),
         (false, false) => {
             let message = format!("All use cases are active on {}; other pools are missing.", joined(found));
-            Condition::new("Accepted", true, "Accepted", message)
+            Condition::new("Accepted", true, code::ACCEPTED, message)
         }
         (true, false) => {
             let message = format!("No use case is active until there is a BackendPool {}.", joined(missing));
-            Condition::new("Accepted", false, "PoolNotFound", message)
+            Condition::new("Accepted", false, code::POOL_NOT_FOUND, message)
         }
     }
 }
 
 fn resolved(missing: &BTreeSet<String>) -> Condition {
     match missing.is_empty() {
-        true => Condition::new("ResolvedRefs", true, "ResolvedRefs", "All pools exist."),
+        true => Condition::new("ResolvedRefs", true, code::RESOLVED_REFS, "All pools exist."),
         false => Condition::new(
             "ResolvedRefs",
             false,
-            "PoolNotFound",
+            code::POOL_NOT_FOUND,
             format!("No BackendPool {} in this namespace.", joined(missing)),
         ),
     }
@@ -215,13 +216,13 @@ fn resolved(missing: &BTreeSet<String>) -> Condition {
 fn pool_condition(pool: &Pool) -> Condition {
     match pool.ready.len() {
         0 if pool.endpoints == 0 => {
-            Condition::new("Ready", false, "NoEndpoints", "The selector matches no running Pod.")
+            Condition::new("Ready", false, code::NO_ENDPOINTS, "The selector matches no running Pod.")
         }
-        0 => Condition::new("Ready", false, "NoReadyEndpoints", "No selected Pod is ready."),
+        0 => Condition::new("Ready", false, code::NO_READY_ENDPOINTS, "No selected Pod is ready."),
         ready => Condition::new(
             "Ready",
             true,
-            "EndpointsReady",
+            code::ENDPOINTS_READY,
             format!("{ready} of {} endpoints are ready.", pool.endpoints),
         ),
     }

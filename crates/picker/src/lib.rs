@@ -7,6 +7,7 @@
 //! randomness is passed in. The gateway never interprets more of a body than `model`, `stream`, `max_tokens` and the
 //! size of the prompt, and never changes more of it than the bytes of the `model` value.
 
+pub mod code;
 pub mod gateway;
 pub mod index;
 pub mod pool;

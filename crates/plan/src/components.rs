@@ -16,6 +16,7 @@ use decide::supply::RuntimeComponent;
 use decide::variants::TokenRange;
 use serde_json::Value;
 
+use crate::code;
 use crate::labels::{self, Labels};
 use crate::launch;
 use crate::names;
@@ -169,7 +170,7 @@ fn routing(owner: &Owner, roles: &[Role], warnings: &mut Vec<Warning>) -> Option
     let front = first(ROUTER).unwrap_or(engine);
     if front.component == ENGINE && first(DECODER).is_some() {
         let message = "engine and decoder have no router that pairs them; give the service a router, or name a runtime with routerConfig";
-        warnings.push(Warning::new("RouterMissing", message));
+        warnings.push(Warning::new(code::warning::ROUTER_MISSING, message));
     }
     let mut beside = roles.iter().filter(|role| role.component == front.component);
     if let Some(other) = beside.find(|role| role.port != front.port) {
@@ -177,7 +178,7 @@ fn routing(owner: &Owner, roles: &[Role], warnings: &mut Vec<Warning>) -> Option
             "replica sets answer on different ports ({} and {}): requests go to port {} only",
             front.port, other.port, front.port
         );
-        warnings.push(Warning::new("PortsDiffer", message));
+        warnings.push(Warning::new(code::warning::PORTS_DIFFER, message));
     }
     let launch = launch::read(engine.template.pointer("/spec/containers/0")?);
     Some(Routing {

@@ -6,6 +6,7 @@ use api::fusioninfer::GangPolicy;
 use apimachinery::pod::{self, Amounts};
 use decide::reason::Warning;
 
+use crate::code;
 use crate::topology::Role;
 
 /// What the installed PodGroup definition can say.
@@ -61,7 +62,7 @@ pub fn of(roles: &[Role], stated: Option<GangPolicy>, schema: PodGroupSchema) ->
     };
     let warning = (schema == PodGroupSchema::Tasks && stated != Some(GangPolicy::All)).then(|| {
         Warning::new(
-            "GangAllOrNothing",
+            code::warning::GANG_ALL_OR_NOTHING,
             "this Volcano has no subGroupPolicy: all replicas start together or none does; with Volcano 1.14 or newer one replica of each role is enough",
         )
     });

@@ -13,6 +13,7 @@ pub use snapshot::{Model, Runtime, Service, Snapshot};
 
 mod chosen;
 pub mod claims;
+pub mod code;
 pub mod components;
 pub mod gang;
 mod incumbent;

@@ -3,6 +3,7 @@
 use api::fusioninfer::MultinodeBackend;
 use serde_json::{Value, json};
 
+use crate::code;
 use crate::launch::{self, native, ray};
 use crate::pod;
 use crate::topology::Refusal;
@@ -48,7 +49,7 @@ pub(crate) fn spread(
 fn backend_of(engine: native::Engine, stated: Option<MultinodeBackend>) -> Result<MultinodeBackend, Refusal> {
     match (engine, stated) {
         (native::Engine::Sglang, Some(MultinodeBackend::Ray)) => Err(Refusal::new(
-            "BackendUnsupported",
+            code::refusal::BACKEND_UNSUPPORTED,
             "multinode.backend: SGLang does not run on Ray; remove the field or write Native",
         )),
         (native::Engine::Sglang, None) => Ok(MultinodeBackend::Native),
@@ -69,7 +70,7 @@ fn start(
         (MultinodeBackend::Native, place) => {
             if !native::join(container, engine, nodes, place) {
                 return Err(Refusal::new(
-                    "InvalidTemplate",
+                    code::refusal::INVALID_TEMPLATE,
                     "the script is more than one command: state its --nnodes and --node-rank there, or give command and args as lists",
                 ));
             }

@@ -4,6 +4,7 @@
 use decide::reason::Warning;
 use serde_json::{Map, Value};
 
+use crate::code;
 use crate::template;
 use crate::topology::Owner;
 
@@ -111,7 +112,7 @@ pub(crate) fn substitute(container: &mut Value, owner: &Owner, warnings: &mut Ve
     template::substitute(container, owner, &mut missing);
     let told = |key| {
         Warning::new(
-            "TemplateValueMissing",
+            code::warning::TEMPLATE_VALUE_MISSING,
             format!("metadata.{key} is not set on the service; the template variable is empty"),
         )
     };

@@ -6,6 +6,7 @@ use api::fusioninfer::{ComponentType, InferenceService, Role as ApiRole};
 use decide::reason::Warning;
 use serde_json::{Value, json};
 
+use crate::code;
 use crate::gang::{self, PodGroupSchema};
 use crate::labels;
 use crate::launch;
@@ -62,13 +63,13 @@ fn gang_member(role: &ApiRole, disaggregated: bool) -> bool {
 
 fn check_names(roles: &[ApiRole]) -> Result<(), Refusal> {
     if roles.is_empty() {
-        return Err(Refusal::new("NoRoles", "spec.roles is empty: state at least one role"));
+        return Err(Refusal::new(code::refusal::NO_ROLES, "spec.roles is empty: state at least one role"));
     }
     let mut seen = BTreeSet::new();
     for (at, role) in roles.iter().enumerate() {
         if !seen.insert(&role.name) {
             return Err(Refusal::new(
-                "DuplicateRole",
+                code::refusal::DUPLICATE_ROLE,
                 format!("spec.roles[{at}].name: there are two roles named {}", role.name),
             ));
         }
@@ -83,7 +84,7 @@ fn check_size(roles: &[ApiRole]) -> Result<(), Refusal> {
     let pods = pods.fold(0, u64::saturating_add);
     if pods > MOST_PODS {
         return Err(Refusal::new(
-            "TooManyPods",
+            code::refusal::TOO_MANY_PODS,
             format!(
                 "spec.roles: replicas × nodeCount are {pods} Pods, at most {MOST_PODS} are laid out for one service; split it"
             ),
@@ -131,7 +132,7 @@ fn engine(owner: &Owner, role: &ApiRole, gang: bool, scheduler: Option<&str>) ->
 
 /// The template as the user wrote it, and the port on which its engine answers.
 fn stated_template(role: &ApiRole) -> Result<(Value, u16), Refusal> {
-    let invalid = |cause: &str| Refusal::new("InvalidTemplate", format!("role {}, {cause}", role.name));
+    let invalid = |cause: &str| Refusal::new(code::refusal::INVALID_TEMPLATE, format!("role {}, {cause}", role.name));
     let template = role.template.clone().ok_or_else(|| invalid("template: a worker needs one"))?;
     let container = pod::engine_container(&template)
         .ok_or_else(|| invalid("template.spec.containers: needs at least one container"))?;
@@ -142,7 +143,7 @@ fn stated_template(role: &ApiRole) -> Result<(Value, u16), Refusal> {
     if let Some((field, key)) = labels::reserved(&template) {
         let message =
             format!("role {}, template.metadata.{field}[{key}]: the prefix is reserved; use another key", role.name);
-        return Err(Refusal::new("ReservedMetadata", message));
+        return Err(Refusal::new(code::refusal::RESERVED_METADATA, message));
     }
     Ok((template, port))
 }
@@ -170,7 +171,7 @@ fn schedule(template: &mut Value, role: &ApiRole, scheduler: Option<&str>) -> Re
     let Some(scheduler) = scheduler.filter(|name| !name.is_empty()) else { return Ok(()) };
     match template["spec"]["schedulerName"].as_str() {
         Some(other) if other != scheduler => Err(Refusal::new(
-            "SchedulerConflict",
+            code::refusal::SCHEDULER_CONFLICT,
             format!(
                 "role {}, template.spec.schedulerName: {other} contradicts {scheduler}, which schedulingStrategy.schedulerName or the gang asks for; remove it",
                 role.name
@@ -196,7 +197,7 @@ fn ignored_fields(role: &ApiRole) -> Vec<Warning> {
         .map(|(field, _)| {
             let kind = role.component_type.as_str();
             Warning::new(
-                "FieldIgnored",
+                code::warning::FIELD_IGNORED,
                 format!("role {}: {field} has no effect on a {kind}; it belongs to a router role", role.name),
             )
         })
@@ -220,7 +221,7 @@ fn routing(owner: &Owner, roles: &[Role], disaggregated: bool, warnings: &mut Ve
         selector.insert(labels::ROLE_NAME.to_owned(), first.name.clone());
         let message =
             format!("roles answer on different ports: requests go to role {} (port {}) only", first.name, first.port);
-        warnings.push(Warning::new("PortsDiffer", message));
+        warnings.push(Warning::new(code::warning::PORTS_DIFFER, message));
     }
     Some(Routing {
         selector,

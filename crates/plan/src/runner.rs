@@ -12,6 +12,7 @@ use decide::reason::Warning;
 use decide::supply::{Class, RuntimeComponent};
 use serde_json::{Map, Value, json};
 
+use crate::code;
 use crate::pod;
 use crate::topology::Refusal;
 
@@ -72,7 +73,7 @@ pub fn container(layers: &Layers<'_>, warnings: &mut Vec<Warning>) -> Merged {
             "the service states a command of its own; arguments of accelerator configurations for {} are not applied to it",
             chosen.class.name
         );
-        warnings.push(Warning::new("AcceleratorArgsNotApplied", message));
+        warnings.push(Warning::new(decide::code::warning::ACCELERATOR_ARGS_NOT_APPLIED, message));
     }
     warnings.extend(line.warnings);
     settings.extend(line.settings);
@@ -113,8 +114,9 @@ pub fn placement(layers: &Layers<'_>, warnings: &mut Vec<Warning>) -> Result<Pla
         fields.insert("nodeSelector".to_owned(), json!(placement.node_selector));
     }
     let affinity = placement.affinity.written();
-    let affinity =
-        affinity.map_err(|error| Refusal::new("AffinityTooLarge", format!("{error}; state fewer alternatives")))?;
+    let affinity = affinity.map_err(|error| {
+        Refusal::new(code::refusal::AFFINITY_TOO_LARGE, format!("{error}; state fewer alternatives"))
+    })?;
     fields.extend(affinity.map(|affinity| ("affinity".to_owned(), affinity)));
     Ok(Placed { fields, settings: placement.settings })
 }
@@ -148,7 +150,7 @@ fn disagreement(layers: &Layers<'_>, line: &Line, variables: &[Value]) -> Option
     let told = args::parallelism(words).or_else(|| env::parallelism(variables))?;
     (told != requested).then(|| {
         let message = format!("the engine is told to use {told} accelerators, its pods request {requested}");
-        Warning::new("ParallelismMismatch", message)
+        Warning::new(decide::code::warning::PARALLELISM_MISMATCH, message)
     })
 }
 

@@ -13,6 +13,7 @@ use serde_json::Value;
 
 use crate::chosen::Chosen;
 use crate::claims::{self, Claim};
+use crate::code;
 use crate::components;
 use crate::incumbent::incumbent;
 use crate::render;
@@ -136,7 +137,7 @@ impl ServicePlan {
 
     fn refused(mut self, refusal: Refusal) -> Self {
         self.feasible = false;
-        self.reason = refusal.code.to_owned();
+        self.reason = refusal.code.into();
         self.message = refusal.message;
         self.objects = Vec::new();
         self
@@ -232,7 +233,7 @@ fn ome_service(
         Err(error) => {
             let annotation =
                 ["metadata.annotations[", "spec.annotations["].iter().any(|place| error.path.starts_with(place));
-            let code = if annotation { "InvalidAnnotation" } else { "InvalidService" };
+            let code = if annotation { code::refusal::INVALID_ANNOTATION } else { code::refusal::INVALID_SERVICE };
             return plan.refused(Refusal::new(code, error.to_string()));
         }
     };

@@ -22,7 +22,7 @@ pub(crate) fn supply(snapshot: &Snapshot, claims: &[Claim], owner: &Owner) -> (S
             Ok(runtime) => supply.runtimes.push(runtime.into()),
             Err(error) => {
                 let message = format!("runtime {name} is left out: {error}");
-                warnings.push(Warning::new(Warning::INVALID_RUNTIME, message));
+                warnings.push(Warning::new(decide::code::warning::INVALID_RUNTIME, message));
             }
         }
     }
@@ -32,7 +32,10 @@ pub(crate) fn supply(snapshot: &Snapshot, claims: &[Claim], owner: &Owner) -> (S
             Ok(class) => classes.push(class),
             Err(error) => {
                 let name = class.metadata.name.as_deref().unwrap_or_default();
-                warnings.push(Warning::new(Warning::INVALID_CLASS, format!("class {name} is left out: {error}")));
+                warnings.push(Warning::new(
+                    decide::code::warning::INVALID_CLASS,
+                    format!("class {name} is left out: {error}"),
+                ));
             }
         }
     }

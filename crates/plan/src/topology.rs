@@ -2,9 +2,11 @@
 
 use std::collections::BTreeMap;
 
+use api::code::Code;
 use decide::merge::origin::Setting;
 use serde_json::{Map, Value, json};
 
+use crate::code;
 use crate::gang::Gang;
 
 /// The service that everything rendered belongs to.
@@ -165,17 +167,20 @@ pub fn strings(map: Option<&Value>) -> BTreeMap<String, String> {
 /// Why a service cannot be laid out: a stable code and a sentence that says what to do.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Refusal {
-    pub code: &'static str,
+    pub code: Code,
     pub message: String,
 }
 
 impl Refusal {
-    pub fn new(code: &'static str, message: impl Into<String>) -> Self {
+    pub fn new(code: Code, message: impl Into<String>) -> Self {
         Self { code, message: message.into() }
     }
 
     /// A shape of service that this version does not lay out.
     pub fn not_supported(what: impl std::fmt::Display) -> Self {
-        Self::new("TopologyNotSupported", format!("{what} is not supported yet; use replicas of one Pod"))
+        Self::new(
+            code::refusal::TOPOLOGY_NOT_SUPPORTED,
+            format!("{what} is not supported yet; use replicas of one Pod"),
+        )
     }
 }

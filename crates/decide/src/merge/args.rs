@@ -5,6 +5,7 @@ use std::collections::BTreeSet;
 
 use super::flags;
 use super::origin::{Origin, Setting, Sources};
+use crate::code;
 use crate::reason::Warning;
 
 /// `command` and `args` of a container.
@@ -144,7 +145,7 @@ fn behind_script(sources: &Sources<Line>, script: &str) -> Merged {
             "the runtime's command is a shell script that reads no parameters; these arguments of the service have no effect, state engine.runner.command too: {}",
             service.args.join(" ")
         );
-        warnings.push(Warning::new("ServiceArgsNotRead", message));
+        warnings.push(Warning::new(code::warning::SERVICE_ARGS_NOT_READ, message));
     }
     let args = runtime.args.iter().chain(&service.args).cloned().collect();
     let mut merged = alone(&Line { command: runtime.command.clone(), args }, Origin::Runtime);
@@ -161,7 +162,7 @@ fn not_applied(accelerator: &[String], because: &str) -> Vec<Warning> {
         "{because}; these arguments of the accelerator configuration are not applied: {}",
         accelerator.join(" ")
     );
-    vec![Warning::new("AcceleratorArgsNotApplied", message)]
+    vec![Warning::new(code::warning::ACCELERATOR_ARGS_NOT_APPLIED, message)]
 }
 
 /// Accelerators of one replica that a line states in numbers: tensor × pipeline × data parallelism, whichever alias it

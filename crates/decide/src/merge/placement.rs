@@ -7,6 +7,7 @@ use serde_json::{Value, json};
 
 use super::affinity::Affinity;
 use super::origin::{Origin, Setting};
+use crate::code;
 use crate::demand::ComponentDemand;
 use crate::inventory::{self, TOLERANCE};
 use crate::reason::Warning;
@@ -75,7 +76,7 @@ fn overlay(
         };
         if known.value != *value {
             let message = format!("nodeSelector {key}: {} → {value} ({who} wins)", known.value);
-            warnings.push(Warning::new("NodeSelectorOverridden", message));
+            warnings.push(Warning::new(code::warning::NODE_SELECTOR_OVERRIDDEN, message));
         }
         known.override_with(value.clone(), origin);
     }

@@ -9,6 +9,7 @@ use api::ome::{
 
 use super::runtime::{gibibytes, tflops};
 use super::{ReadError, capabilities, compute_capability, configurations, named};
+use crate::code;
 use crate::demand::{
     Capabilities, Component, ComponentDemand, Demand, Model, ModelDemand, Performance, PreferredIn, Ranking, Selector,
 };
@@ -91,7 +92,7 @@ fn annotations(service: &InferenceService, warnings: &mut Vec<Warning>) -> BTree
         let before = all.insert(name.clone(), value.clone());
         if before.is_some_and(|before| before != *value) {
             warnings.push(Warning::new(
-                "AnnotationOverridden",
+                code::warning::ANNOTATION_OVERRIDDEN,
                 format!("{name}: metadata.annotations win over spec.annotations"),
             ));
         }
@@ -103,7 +104,8 @@ fn annotations(service: &InferenceService, warnings: &mut Vec<Warning>) -> BTree
 fn engine(service: &InferenceService, warnings: &mut Vec<Warning>) -> Option<ComponentSpec> {
     let spec = &service.spec;
     if spec.predictor.is_some() {
-        warnings.push(Warning::new("DeprecatedField", "spec.predictor is read as spec.engine; rename it"));
+        warnings
+            .push(Warning::new(code::warning::DEPRECATED_FIELD, "spec.predictor is read as spec.engine; rename it"));
     }
     spec.engine.clone().or_else(|| spec.predictor.clone())
 }

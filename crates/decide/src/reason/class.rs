@@ -2,6 +2,10 @@
 
 use std::fmt;
 
+use api::code::Code;
+
+use crate::code;
+
 use super::words::{Gibibytes, Gigabytes, Listed, Offered, or_unstated};
 
 /// Why a class cannot carry a component, in the order of the checks. Memory is in bytes.
@@ -66,20 +70,20 @@ impl ClassRejection {
     }
 
     #[must_use]
-    pub fn code(&self) -> &'static str {
+    pub fn code(&self) -> Code {
         match self {
-            Self::UnknownClass => "UnknownClass",
-            Self::NotSupportedByRuntime { .. } => "NotSupportedByRuntime",
-            Self::NotPreferred { .. } => "NotPreferred",
-            Self::ExcludedClass { .. } => "ExcludedClass",
-            Self::NoMatchingNodes { .. } => "NoMatchingNodes",
-            Self::InsufficientMemory { .. } => "InsufficientMemory",
-            Self::ComputeCapabilityTooLow { .. } => "ComputeCapabilityTooLow",
-            Self::MissingFeature { .. } => "MissingFeature",
-            Self::BandwidthTooLow { .. } => "BandwidthTooLow",
-            Self::PerformanceTooLow { .. } => "PerformanceTooLow",
-            Self::ModelDoesNotFit { .. } => "ModelDoesNotFit",
-            Self::NodeSelectorConflict { .. } => "NodeSelectorConflict",
+            Self::UnknownClass => code::class::UNKNOWN_CLASS,
+            Self::NotSupportedByRuntime { .. } => code::class::NOT_SUPPORTED_BY_RUNTIME,
+            Self::NotPreferred { .. } => code::class::NOT_PREFERRED,
+            Self::ExcludedClass { .. } => code::class::EXCLUDED_CLASS,
+            Self::NoMatchingNodes { .. } => code::class::NO_MATCHING_NODES,
+            Self::InsufficientMemory { .. } => code::class::INSUFFICIENT_MEMORY,
+            Self::ComputeCapabilityTooLow { .. } => code::class::COMPUTE_CAPABILITY_TOO_LOW,
+            Self::MissingFeature { .. } => code::class::MISSING_FEATURE,
+            Self::BandwidthTooLow { .. } => code::class::BANDWIDTH_TOO_LOW,
+            Self::PerformanceTooLow { .. } => code::class::PERFORMANCE_TOO_LOW,
+            Self::ModelDoesNotFit { .. } => code::class::MODEL_DOES_NOT_FIT,
+            Self::NodeSelectorConflict { .. } => code::class::NODE_SELECTOR_CONFLICT,
         }
     }
 }

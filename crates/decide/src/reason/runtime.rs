@@ -2,14 +2,16 @@
 
 use std::fmt;
 
+use api::code::Code;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 use super::words::{Listed, SHOWN, or_unstated};
 use super::{ClassRejection, Count, Told};
+use crate::code;
 use crate::supply::SizeRange;
 
 /// Code of a runtime that only lacks a class, and of a decision whose nearest runtime is such a one.
-pub const NO_ELIGIBLE_ACCELERATOR: &str = "NoEligibleAccelerator";
+pub const NO_ELIGIBLE_ACCELERATOR: &str = code::runtime::NO_ELIGIBLE_ACCELERATOR.as_str();
 
 /// Why a runtime cannot serve, in the order of the checks.
 #[derive(Clone, Debug, PartialEq)]
@@ -104,23 +106,33 @@ impl Rejection {
         }
     }
 
+    /// The code as it is published.
     #[must_use]
     pub fn code(&self) -> &str {
         match self {
-            Self::Disabled => "Disabled",
-            Self::FormatMismatch { .. } => "FormatMismatch",
-            Self::FormatVersionMismatch { .. } => "FormatVersionMismatch",
-            Self::FrameworkMismatch { .. } => "FrameworkMismatch",
-            Self::FrameworkVersionMismatch { .. } => "FrameworkVersionMismatch",
-            Self::ArchitectureMismatch { .. } => "ArchitectureMismatch",
-            Self::QuantizationMismatch { .. } => "QuantizationMismatch",
-            Self::PipelineMismatch { .. } => "PipelineMismatch",
-            Self::SizeOutOfRange { .. } | Self::NamedForAnotherSize { .. } => "SizeOutOfRange",
-            Self::ProtocolUnsupported { .. } => "ProtocolUnsupported",
-            Self::AutoSelectDisabled => "AutoSelectDisabled",
-            Self::NoEligibleAccelerator { .. } => NO_ELIGIBLE_ACCELERATOR,
             Self::Recorded(told) => &told.code,
+            other => other.known().map_or("", Code::as_str),
         }
+    }
+
+    /// The code with its meaning; `None` for one that was read back.
+    #[must_use]
+    pub fn known(&self) -> Option<Code> {
+        Some(match self {
+            Self::Disabled => code::runtime::DISABLED,
+            Self::FormatMismatch { .. } => code::runtime::FORMAT_MISMATCH,
+            Self::FormatVersionMismatch { .. } => code::runtime::FORMAT_VERSION_MISMATCH,
+            Self::FrameworkMismatch { .. } => code::runtime::FRAMEWORK_MISMATCH,
+            Self::FrameworkVersionMismatch { .. } => code::runtime::FRAMEWORK_VERSION_MISMATCH,
+            Self::ArchitectureMismatch { .. } => code::runtime::ARCHITECTURE_MISMATCH,
+            Self::QuantizationMismatch { .. } => code::runtime::QUANTIZATION_MISMATCH,
+            Self::PipelineMismatch { .. } => code::runtime::PIPELINE_MISMATCH,
+            Self::SizeOutOfRange { .. } | Self::NamedForAnotherSize { .. } => code::runtime::SIZE_OUT_OF_RANGE,
+            Self::ProtocolUnsupported { .. } => code::runtime::PROTOCOL_UNSUPPORTED,
+            Self::AutoSelectDisabled => code::runtime::AUTO_SELECT_DISABLED,
+            Self::NoEligibleAccelerator { .. } => code::runtime::NO_ELIGIBLE_ACCELERATOR,
+            Self::Recorded(_) => return None,
+        })
     }
 }
 

@@ -2,7 +2,8 @@
 
 use std::fmt;
 
-use crate::reason::{Count, Warning};
+use crate::code;
+use crate::reason::Count;
 use crate::supply::SizeRange;
 
 /// A constraint lifted, as the value that would be written.
@@ -230,7 +231,8 @@ impl fmt::Display for Field {
 impl fmt::Display for super::Remedy {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}: {}", self.change, self.outcome.message)?;
-        let waits = self.outcome.warnings.iter().find(|warning| warning.code == Warning::NO_FREE_CAPACITY);
+        let waits =
+            self.outcome.warnings.iter().find(|warning| warning.code == code::warning::NO_FREE_CAPACITY.as_str());
         waits.map_or(Ok(()), |waits| write!(f, " — but {}", waits.message))
     }
 }

@@ -1,9 +1,11 @@
 //! `ostler explain KIND/NAME`: why a live object is as it is, and what would help.
 
+use std::collections::BTreeMap;
 use std::process::ExitCode;
 
 use anyhow::Result;
 use clap::ValueEnum;
+use decide::remedy::Change;
 use jiff::Timestamp;
 use kube::Client;
 use serde_json::Value;
@@ -128,7 +130,7 @@ pub(super) async fn run(args: ExplainArgs) -> Result<ExitCode> {
 fn explain(kind: &Kind, object: &Value, live: &Live) -> Explanation {
     let now = Timestamp::now();
     match kind.what {
-        What::Service => service::explain(object, service::Around { live, remedies: remedies(live, object), now }),
+        What::Service => service::explain(object, around(live, object, now)),
         What::Class => class::explain(object, live, now),
         What::Runtime => runtime::runtime(object, live, now),
         What::Model => runtime::model(object, live, now),
@@ -180,15 +182,23 @@ fn missing(kinds: &[&Kind], namespace: &str, name: &str) -> anyhow::Error {
     hinted(format!("there is no {} `{name}`{place}", names.join(" or ")), hint)
 }
 
-/// Decides again, with the cluster as it is and one constraint lifted at a time; if none helps, with another model.
-fn remedies(live: &Live, object: &Value) -> Vec<String> {
+/// What planning the service again tells: with the cluster as it is and one constraint lifted at a time; if none helps,
+/// with another model.
+pub(crate) fn around<'a>(live: &'a Live, object: &Value, now: Timestamp) -> service::Around<'a> {
+    let mut around =
+        service::Around { live, remedies: Vec::new(), freeing: Vec::new(), settings: BTreeMap::new(), now };
     let snapshot = live.snapshot();
-    let Ok(Some(service)) = plan::Service::read(&live::document(object.clone())) else { return Vec::new() };
-    let remedies: Vec<String> = plan::remedies(&snapshot, &service).iter().map(ToString::to_string).collect();
-    if remedies.is_empty() && !plan::plan_service(&snapshot, &service).feasible {
-        return runtime::other_models(&snapshot, object).into_iter().collect();
+    let Ok(Some(service)) = plan::Service::read(&live::document(object.clone())) else { return around };
+    let planned = plan::plan_service(&snapshot, &service);
+    for remedy in plan::remedies(&snapshot, &service) {
+        let frees = matches!(remedy.change, Change::FreeAccelerators { .. });
+        if frees { &mut around.freeing } else { &mut around.remedies }.push(remedy.to_string());
     }
-    remedies
+    if around.remedies.is_empty() && !planned.feasible {
+        around.remedies.extend(runtime::other_models(&snapshot, object));
+    }
+    around.settings = planned.settings;
+    around
 }
 
 #[cfg(test)]

@@ -3,7 +3,7 @@
 mod catalog;
 mod crds;
 mod engine;
-mod explain;
+pub(crate) mod explain;
 mod gates;
 mod gateway;
 mod lint;

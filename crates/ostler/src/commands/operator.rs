@@ -57,7 +57,7 @@ pub(super) async fn run(args: OperatorArgs) -> Result<ExitCode> {
         seat: args.leader_elect.then_some(seat),
         namespace: args.operator_namespace,
         discovery: !args.no_discovery,
-        known_classes: catalog::classes()?,
+        known_classes: catalog::classes(&catalog::documents()?),
         webhook,
         ..args.gates.options()
     };

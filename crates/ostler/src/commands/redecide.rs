@@ -1,6 +1,5 @@
 //! `ostler redecide KIND/NAME`: accept what would be chosen today.
 
-use std::io::Write;
 use std::process::ExitCode;
 
 use anyhow::{Context, Result};
@@ -9,14 +8,16 @@ use kube::core::{ApiResource, GroupVersionKind};
 use serde_json::{Value, json};
 
 use crate::connect::{self, ConnectArgs};
+use crate::output;
 use crate::report::errors::hinted;
 
 #[derive(clap::Args)]
 pub(crate) struct RedecideArgs {
     /// `inferenceservice/NAME`
     object: String,
-    #[arg(short, long, default_value = "default")]
-    namespace: String,
+    /// Namespace of the service; otherwise the context's
+    #[arg(short, long, value_name = "NAME")]
+    namespace: Option<String>,
     #[command(flatten)]
     connect: ConnectArgs,
 }
@@ -26,13 +27,14 @@ const ANNOTATION: &str = plan::labels::REDECIDE;
 
 pub(super) async fn run(args: RedecideArgs) -> Result<ExitCode> {
     let name = parse(&args.object)?;
-    let client = connect::client(&args.connect).await?;
+    let connection = connect::connect(&args.connect).await?;
+    let namespace = args.namespace.unwrap_or(connection.namespace);
     let resource = ApiResource::from_gvk(&GroupVersionKind::gvk("ome.io", "v1beta1", "InferenceService"));
-    let api: Api<DynamicObject> = Api::namespaced_with(client, &args.namespace, &resource);
+    let api: Api<DynamicObject> = Api::namespaced_with(connection.client, &namespace, &resource);
     let read = api.get_opt(name).await.with_context(|| format!("inferenceservice.ome.io/{name}"))?;
     let service = read.ok_or_else(|| {
         hinted(
-            format!("no InferenceService {name:?} of ome.io in namespace {:?}", args.namespace),
+            format!("there is no InferenceService `{name}` of ome.io in namespace `{namespace}`"),
             "`kubectl get inferenceservices.ome.io -A` lists them; choose the namespace with -n",
         )
     })?;
@@ -40,14 +42,14 @@ pub(super) async fn run(args: RedecideArgs) -> Result<ExitCode> {
     let now = jiff::Timestamp::now().to_string();
     let patch = json!({"metadata": {"annotations": {ANNOTATION: now}}});
     api.patch(name, &PatchParams::default(), &Patch::Merge(&patch)).await.context("asking for a new decision")?;
-    writeln!(std::io::stdout(), "{text}")?;
+    output::print_line(&text)?;
     Ok(ExitCode::SUCCESS)
 }
 
 /// The service's name. Roles state everything themselves, so there is nothing to decide.
 fn parse(object: &str) -> Result<&str> {
     const HINT: &str = "write inferenceservice/NAME";
-    let wrong = || hinted(format!("{object:?} is not KIND/NAME of a service that is decided on"), HINT);
+    let wrong = || hinted(format!("`{object}` is not KIND/NAME of a service that is decided on"), HINT);
     let (kind, name) = object.split_once('/').ok_or_else(wrong)?;
     let (kind, group) = kind.split_once('.').map_or((kind, "ome.io"), |(kind, group)| (kind, group));
     if group == "fusioninfer.io" || kind == "fisvc" {

@@ -86,7 +86,8 @@ fn io_remedy(kind: io::ErrorKind) -> Option<&'static str> {
         io::ErrorKind::IsADirectory => Some("name a file, not a folder"),
         io::ErrorKind::NotADirectory | io::ErrorKind::AlreadyExists => Some("name a folder, not a file"),
         io::ErrorKind::StorageFull => Some("free some space, or write elsewhere"),
-        _ => None,
+        io::ErrorKind::BrokenPipe | io::ErrorKind::UnexpectedEof => None,
+        _ => Some("check the path and its medium: what cannot be read or written there cannot be used"),
     }
 }
 

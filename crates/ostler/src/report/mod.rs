@@ -5,5 +5,8 @@ pub(crate) mod errors;
 pub(crate) mod explain;
 pub(crate) mod fleet;
 pub(crate) mod plan;
+mod settings;
 pub(crate) mod tree;
 pub(crate) mod usage;
+
+pub(crate) use settings::settings;

@@ -2,10 +2,13 @@
 
 use decide::Variant;
 use decide::decision::{AcceleratorCandidate, Candidate, ComponentDecision, Verdict};
+use decide::merge::origin::Setting;
 use decide::outranked::ClassStep;
+use decide::reason::Rejection;
 use plan::{Plan, ServicePlan};
 use serde_json::Value;
 
+use crate::report;
 use crate::report::fleet::table;
 
 /// Ranked and rejected candidates that are shown unless all are asked for; of each so many.
@@ -23,7 +26,7 @@ fn section(service: &ServicePlan, all: bool) -> String {
     let outcome = if service.feasible { "feasible".to_owned() } else { format!("not feasible: {}", service.reason) };
     let mut lines = vec![format!("{} {}/{} — {outcome}", kind(service), service.namespace, service.name)];
     if !service.feasible {
-        lines.push(format!("  {}", service.message));
+        lines.push(format!("  {}", headline(service)));
     }
     lines.push(String::new());
     if !service.components.is_empty() {
@@ -36,9 +39,43 @@ fn section(service: &ServicePlan, all: bool) -> String {
     }
     let warnings = service.warnings.iter().map(|warning| format!("{}: {}", warning.code, warning.message));
     lines.extend(block("Warnings", warnings.collect()));
+    if all {
+        for (title, lines_of) in settings(service) {
+            lines.extend(block(&title, lines_of));
+        }
+    }
     lines.extend(block("Objects", objects(service)));
     lines.push(String::new());
     lines.join("\n")
+}
+
+/// Why not, without the classes that are listed below it.
+fn headline(service: &ServicePlan) -> String {
+    let nearest = service.candidates.first().and_then(|candidate| candidate.rejected.as_ref());
+    match nearest {
+        Some(rejection) if !classes(service, false).is_empty() => {
+            service.message.replace(&rejection.to_string(), &brief(rejection))
+        }
+        _ => service.message.clone(),
+    }
+}
+
+/// A rejection without its list of classes.
+fn brief(rejection: &Rejection) -> String {
+    match rejection {
+        Rejection::NoEligibleAccelerator { component, .. } => format!("no class fits the {component}"),
+        other => other.to_string(),
+    }
+}
+
+/// Every value of the pods' templates with who said it, one block per component.
+fn settings(service: &ServicePlan) -> Vec<(String, Vec<String>)> {
+    let several = service.settings.len() > 1;
+    let block = |(component, settings): (&String, &Vec<Setting>)| {
+        let title = if several { format!("Who says ({component})") } else { "Who says what".to_owned() };
+        (title, report::settings(settings.iter()))
+    };
+    service.settings.iter().map(block).collect()
 }
 
 /// The kind as it is spelt on the command line; the group only where it is not the first one thought of.
@@ -106,10 +143,10 @@ fn free(service: &ServicePlan, name: &str, component: &ComponentDecision) -> Opt
 
 /// Ranked runtimes, then the nearest rejected ones. What the headline said already is not said again.
 fn runtimes(service: &ServicePlan, all: bool) -> Vec<String> {
-    let headline = if service.feasible { "" } else { service.message.as_str() };
+    let headline = if service.feasible { String::new() } else { headline(service) };
     let why = |candidate: &Candidate| match (&candidate.rejected, &candidate.outranked) {
-        (Some(rejection), _) if headline.contains(&rejection.to_string()) => rejection.code().to_owned(),
-        (Some(rejection), _) => format!("{}: {rejection}", rejection.code()),
+        (Some(rejection), _) if headline.contains(&brief(rejection)) => rejection.code().to_owned(),
+        (Some(rejection), _) => format!("{}: {}", rejection.code(), brief(rejection)),
         (None, Some(step)) => step.to_string(),
         (None, None) => candidate.standing.clone().unwrap_or_else(|| "compatible".to_owned()),
     };
@@ -153,7 +190,9 @@ fn ranking(rows: Vec<(Option<usize>, String, String)>, all: bool) -> Vec<String>
     let rows: Vec<_> = ranked.into_iter().take(limit).chain(rejected.into_iter().take(limit)).collect();
     let width = rows.iter().map(|(_, name, _)| name.chars().count()).max().unwrap_or(0);
     let mark = |rank: Option<usize>| rank.map_or_else(|| "–".to_owned(), |rank| rank.to_string());
-    let line = |(rank, name, why): (Option<usize>, String, String)| format!("{}  {name:<width$}  {why}", mark(rank));
+    let marks = rows.iter().map(|(rank, ..)| mark(*rank).chars().count()).max().unwrap_or(0);
+    let line =
+        |(rank, name, why): (Option<usize>, String, String)| format!("{:<marks$}  {name:<width$}  {why}", mark(rank));
     let mut lines: Vec<String> = rows.into_iter().map(line).collect();
     if more > 0 {
         lines.push(format!("–  … {more} more (--all)"));

@@ -11,6 +11,11 @@ pub(crate) fn ostler(args: &[&str]) -> Command {
     command
 }
 
+/// `ostler up` on ports of its own.
+fn up() -> Command {
+    ostler(&["up", "--api", "127.0.0.1:0", "--gateway", "127.0.0.1:0"])
+}
+
 /// stdout, stderr and the exit code, as text.
 pub(crate) fn outcome(output: &Output) -> (String, String, Option<i32>) {
     let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
@@ -62,11 +67,11 @@ impl Session {
     pub(crate) fn start(args: &[&str]) -> Self {
         let folder = Folder::new();
         let data = folder.0.display().to_string();
-        let mut child = ostler(&["up", "--api", "127.0.0.1:0", "--gateway", "127.0.0.1:0", "--data-dir", &data])
-            .args(args)
-            .stdout(Stdio::piped())
-            .spawn()
-            .unwrap();
+        Self::of(up().args(["--data-dir", &data]).args(args), folder)
+    }
+
+    fn of(command: &mut Command, folder: Folder) -> Self {
+        let mut child = command.stdout(Stdio::piped()).spawn().unwrap();
         let mut stdout = BufReader::new(child.stdout.take().unwrap());
         let mut line = String::new();
         stdout.read_line(&mut line).unwrap();

@@ -122,7 +122,7 @@ impl Part<'_> {
             let message = format!(
                 "neither runtime nor service gives the {component} an image: set {component}.runner.image, or name a runtime"
             );
-            return Err(Refusal::new("NoEngineContainer", message));
+            return Err(Refusal::new(decide::code::outcome::NO_ENGINE_CONTAINER, message));
         }
         if container["name"].as_str().is_none_or(str::is_empty) {
             container["name"] = json!(CONTAINER);

@@ -3,6 +3,7 @@
 use api::ome::{Component, ScaleMetric as ApiMetric};
 use decide::reason::Warning;
 
+use crate::code;
 use crate::topology::{Replicas, ScaleMetric};
 
 /// Utilization at which components scale that state no target, in percent of the request.
@@ -12,8 +13,9 @@ const TARGET: u32 = 80;
 /// only KEDA could do is said (`AutoscalerUnavailable`) and left at the least number that serves.
 pub(super) fn of(runtime: &Component, service: &Component, component: &str, warnings: &mut Vec<Warning>) -> Replicas {
     let count = |value: Option<i32>| value.map(|value| value.max(0).unsigned_abs());
-    let mut unavailable =
-        |message: String| warnings.push(Warning::new("AutoscalerUnavailable", format!("{component}: {message}")));
+    let mut unavailable = |message: String| {
+        warnings.push(Warning::new(code::warning::AUTOSCALER_UNAVAILABLE, format!("{component}: {message}")));
+    };
     let mut min = count(service.min_replicas.or(runtime.min_replicas)).unwrap_or(1);
     if min == 0 {
         unavailable("minReplicas 0 needs KEDA or an activator to wake it; one replica stays".to_owned());

@@ -10,6 +10,7 @@ use decide::supply::RuntimeComponent;
 use serde_json::{Value, json};
 
 use super::{Decided, ROUTER, ReplicaSet, metadata, pod_spec, replicas, selector};
+use crate::code;
 use crate::pod;
 use crate::probe;
 use crate::roles::queue_name;
@@ -90,7 +91,7 @@ fn complete(
 ) -> Result<(), Refusal> {
     if container["image"].as_str().is_none_or(str::is_empty) {
         let message = "neither runtime nor service gives the router an image: set router.runner.image, or name a runtime with routerConfig";
-        return Err(Refusal::new("NoRouterContainer", message));
+        return Err(Refusal::new(code::refusal::NO_ROUTER_CONTAINER, message));
     }
     if container["name"].as_str().is_none_or(str::is_empty) {
         container["name"] = json!(ROUTER);

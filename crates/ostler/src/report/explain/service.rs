@@ -1,5 +1,8 @@
 //! Why a service is not ready; or, where it is, what was decided and against whom.
 
+use std::collections::BTreeMap;
+
+use decide::merge::origin::{Origin, Setting};
 use jiff::Timestamp;
 use operator::readiness::{self, Code};
 use serde_json::Value;
@@ -18,11 +21,18 @@ const ADVERSE: [&str; 2] = ["Failed", "DecisionStale"];
 /// Reasons of conditions that only follow from an earlier one.
 const FOLLOWS: [&str; 2] = ["NotPlanned", "RuntimeNotResolved"];
 
+/// Of each component, every value of its Pods.
+pub(crate) type Settings = BTreeMap<String, Vec<Setting>>;
+
 /// What is known around a service.
 pub(crate) struct Around<'a> {
     pub live: &'a Live,
     /// What deciding again with one constraint lifted found.
     pub remedies: Vec<String>,
+    /// Those of them that only count accelerators to free: said where nobody is known who holds them.
+    pub freeing: Vec<String>,
+    /// What the Pods are made of, and who said it.
+    pub settings: Settings,
     pub now: Timestamp,
 }
 
@@ -49,14 +59,37 @@ pub(crate) fn explain(service: &Value, around: Around<'_>) -> Explanation {
         }
     };
     found.tree.extend(adverse(&found, &found.message));
+    found.tree.extend(who_said_what(&around.settings));
     if !found.ready {
         found.remedies = around.remedies;
-        found.remedies.extend(trouble.unplaced.first().into_iter().flat_map(|pod| surroundings.room(pod)));
+        let room: Vec<String> = trouble.unplaced.first().into_iter().flat_map(|pod| surroundings.room(pod)).collect();
+        found.remedies.extend(if room.is_empty() { around.freeing } else { room });
         found.remedies.extend(fewer(&trouble, &own));
     }
     found.pods = trouble.problems();
     found.decision = decision;
     found
+}
+
+/// Values that runtime and ostler do not say alone: what a person, a class or a configuration had a part in.
+fn who_said_what(settings: &Settings) -> Vec<Branch> {
+    let told = |setting: &&Setting| {
+        !matches!(setting.origin, Origin::Runtime | Origin::Ostler) || !setting.overridden.is_empty()
+    };
+    let branch = |(component, all): (&String, &Vec<Setting>)| {
+        // What limits say, requests say once more.
+        let repeated = |setting: &&Setting| {
+            let limit = setting.field.strip_prefix("requests ").map(|resource| format!("limits {resource}"));
+            limit.is_some_and(|limit| all.iter().any(|other| other.field == limit && other.value == setting.value))
+        };
+        let told: Vec<&Setting> = all.iter().filter(told).filter(|setting| !repeated(setting)).collect();
+        let more = told.len().saturating_sub(LINES);
+        let lines = crate::report::settings(told.into_iter().take(LINES)).into_iter();
+        let rest = (more > 0).then(|| format!("… {more} more (`ostler plan --all` shows them)"));
+        let below: Vec<Branch> = lines.chain(rest).map(Branch::leaf).collect();
+        (!below.is_empty()).then(|| Branch::new(format!("settings of {component} beyond the runtime's"), below))
+    };
+    settings.iter().filter_map(branch).collect()
 }
 
 /// Pods that are not ready, each with what is wrong.

@@ -72,9 +72,7 @@ fn pending(name: &str, class_label: &str, accelerators: u32) -> Value {
 }
 
 fn explained(service: &Value, live: &Live) -> String {
-    let read = plan::Service::read(&crate::live::document(service.clone())).unwrap().unwrap();
-    let remedies = plan::remedies(&live.snapshot(), &read).iter().map(ToString::to_string).collect();
-    let text = render(&service::explain(service, service::Around { live, remedies, now: now() }));
+    let text = render(&service::explain(service, crate::commands::explain::around(live, service, now())));
     no_sentence_twice(&text);
     text
 }
@@ -185,6 +183,23 @@ fn a_model_that_is_too_big_for_every_runtime() {
     insta::assert_snapshot!(explained(&service, &live));
 }
 
+/// No change to the service but another model would help; the models that are served are named.
+#[test]
+fn a_model_that_is_too_big_where_others_are_served() {
+    let mut live = cluster();
+    let is_it =
+        |one: &&mut Value| one["kind"] == "ClusterBaseModel" && one["metadata"]["name"] == "llama-3-3-70b-instruct";
+    live.offered.iter_mut().filter(is_it).for_each(|model| model["spec"]["modelParameterSize"] = json!("90T"));
+    // The others use no accelerator, and would take anything.
+    let needs_class = |one: &Value| text(one, "/metadata/name").starts_with("sglang-");
+    live.offered.retain(|one| one["kind"] != "ClusterServingRuntime" || needs_class(one));
+    let told = [("RuntimeResolved", "False", "NoCompatibleRuntime", "(decision)")];
+    let text = explained(&service(json!({"model": {"name": "llama-3-3-70b-instruct"}}), &live, &told), &live);
+    assert!(text.contains("What would help"), "{text}");
+    assert!(text.contains("name another model in spec.model.name; served here: "), "{text}");
+    assert!(!text.contains("served here: llama-3-3-70b-instruct"), "{text}");
+}
+
 #[test]
 fn a_pod_that_crashes() {
     let mut live = cluster();
@@ -225,7 +240,7 @@ fn roles_that_wait() {
         "metadata": {"name": "pd", "namespace": "default", "generation": 1},
         "status": {"observedGeneration": 1, "conditions": [condition("Active"), condition("Failed"), condition("Ready")]},
     });
-    let around = service::Around { live: &live, remedies: Vec::new(), now: now() };
+    let around = crate::commands::explain::around(&live, &service, now());
     insta::assert_snapshot!(render(&service::explain(&service, around)));
 }
 

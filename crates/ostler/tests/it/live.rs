@@ -1,0 +1,75 @@
+//! Commands against a running cluster.
+
+use rstest::rstest;
+
+use crate::session::{Folder, Session, ostler, outcome};
+
+const SERVICE: &str = "apiVersion: ome.io/v1beta1
+kind: InferenceService
+metadata: {name: late}
+spec:
+  model: {name: llama-3-2-3b-instruct}
+";
+
+/// What is on offer and what is free come from the cluster; so does the namespace.
+#[test]
+fn a_plan_of_what_a_cluster_has() {
+    let session = Session::start(&[]);
+    let folder = Folder::new();
+    let file = folder.file("f.yaml", SERVICE);
+    let args = ["--kubeconfig", &session.kubeconfig];
+    let (stdout, stderr, code) = outcome(&ostler(&["plan", "-f", &file]).args(args).output().unwrap());
+    assert_eq!((stderr.as_str(), code), ("", Some(0)), "{stdout}");
+    assert!(stdout.starts_with("inferenceservice default/late — feasible"), "{stdout}");
+    let engine = stdout.lines().find(|line| line.trim_start().starts_with("engine ")).unwrap();
+    let words: Vec<&str> = engine.split_whitespace().collect();
+    assert_eq!(words[2], "nvidia-l40s", "{stdout}");
+    assert_eq!(words[words.len() - 3..], ["4", "of", "4"], "{stdout}");
+    assert!(!stdout.contains("AvailabilityUnknown"), "{stdout}");
+}
+
+#[test]
+fn a_context_that_is_not_there_is_answered_by_those_that_are() {
+    let session = Session::start(&[]);
+    let args = ["explain", "isvc/x", "--kubeconfig", &session.kubeconfig, "--context", "nope"];
+    let (_, stderr, code) = outcome(&ostler(&args).output().unwrap());
+    assert_eq!(code, Some(1));
+    insta::assert_snapshot!(stderr, @r"
+    error: kubeconfig: there is no context `nope`
+    hint: it has ostler
+    ");
+    let (_, stderr, _) =
+        outcome(&ostler(&["redecide", "isvc/x", "--kubeconfig", &session.kubeconfig]).output().unwrap());
+    assert!(stderr.starts_with("error: there is no InferenceService `x` of ome.io in namespace `default`"), "{stderr}");
+}
+
+const GANG: &str = "apiVersion: fusioninfer.io/v1alpha1
+kind: InferenceService
+metadata: {name: large}
+spec:
+  roles:
+  - name: inference
+    componentType: worker
+    replicas: 2
+    multinode: {nodeCount: 2}
+    template:
+      spec:
+        containers:
+        - name: vllm
+          image: vllm/vllm-openai:v0.11.0
+          command: [vllm, serve, Qwen/Qwen3-8B]
+          resources: {limits: {nvidia.com/gpu: 8}}
+";
+
+/// What the cluster's Volcano can say decides how much of a gang must start together.
+#[rstest]
+#[case::old("1.13", true)]
+#[case::new("v1.14.0", false)]
+fn a_volcano_of_some_version(#[case] version: &str, #[case] all_or_nothing: bool) {
+    let folder = Folder::new();
+    let file = folder.file("f.yaml", GANG);
+    let (stdout, stderr, code) = outcome(&ostler(&["plan", "-f", &file, "--volcano", version]).output().unwrap());
+    assert_eq!((stderr.as_str(), code), ("", Some(0)));
+    assert!(stdout.contains("PodGroup "), "{stdout}");
+    assert_eq!(stdout.contains("GangAllOrNothing"), all_or_nothing, "{stdout}");
+}

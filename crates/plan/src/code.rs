@@ -1,0 +1,43 @@
+//! Codes of laying out, beside those of decisions ([`decide::code`]).
+
+/// Why a service is not laid out.
+pub mod refusal {
+    api::codes! {
+        INVALID_SERVICE = "InvalidService": "A value of the service cannot be understood; the message names the field.",
+            "Correct the field; `ostler lint -f FILE` finds it before applying.";
+        INVALID_ANNOTATION = "InvalidAnnotation": "An annotation of the service cannot be understood.", "Correct or remove it.";
+        NO_ROUTER_CONTAINER = "NoRouterContainer": "Neither runtime nor service says which image the router runs.",
+            "Set router.runner.image, or name a runtime with routerConfig.";
+        BACKEND_UNSUPPORTED = "BackendUnsupported": "The engine does not run on the multi-node backend that is asked for.",
+            "Remove multinode.backend, or write the one that the message names.";
+        INVALID_TEMPLATE = "InvalidTemplate": "A Pod template lacks something or cannot be started on several nodes.",
+            "Correct the field that the message names.";
+        TOPOLOGY_NOT_SUPPORTED = "TopologyNotSupported": "This version does not lay out such a service.", "Use replicas of one Pod.";
+        AFFINITY_TOO_LARGE = "AffinityTooLarge": "The affinities of class, runtime and service have too many combinations.",
+            "State fewer alternatives.";
+        NO_ROLES = "NoRoles": "spec.roles is empty.", "State at least one role.";
+        TOO_MANY_PODS = "TooManyPods": "Replicas and nodes of the roles make more Pods than are laid out for one service.",
+            "Split the service.";
+        DUPLICATE_ROLE = "DuplicateRole": "Two roles have one name.", "Rename one.";
+        RESERVED_METADATA = "ReservedMetadata": "A Pod template has a label or annotation with a prefix that is ours.", "Use another key.";
+        SCHEDULER_CONFLICT = "SchedulerConflict": "A Pod template names another scheduler than the service or its gang asks for.",
+            "Remove schedulerName from the template.";
+    }
+}
+
+/// What was laid out nonetheless, and what its owner should know.
+pub mod warning {
+    api::codes! {
+        TEMPLATE_VALUE_MISSING = "TemplateValueMissing": "A template variable refers to metadata that the service does not have; it is empty.",
+            "Set the metadata, or remove the variable.";
+        ROUTER_MISSING = "RouterMissing": "Engine and decoder are there and nothing pairs them.",
+            "Give the service a router, or name a runtime with routerConfig.";
+        PORTS_DIFFER = "PortsDiffer": "Replica sets or roles answer on different ports; requests go to the first one's only.",
+            "Let all answer on one port.";
+        AUTOSCALER_UNAVAILABLE = "AutoscalerUnavailable": "What is asked for needs an autoscaler that is not there; a fixed number of replicas runs.",
+            "Fix the number of replicas, or install the autoscaler that the message names.";
+        GANG_ALL_OR_NOTHING = "GangAllOrNothing": "The Volcano of the cluster cannot start a part of the gang: all replicas start together or none.",
+            "Install Volcano 1.14 or newer, or ask for gangPolicy All.";
+        FIELD_IGNORED = "FieldIgnored": "A field has no effect on a role of this type.", "Remove it, or put it on the role that the message names.";
+    }
+}
