@@ -189,8 +189,9 @@ fn held<'a>(outcome: &ComponentOutcome<'a>) -> Option<Held<'a>> {
 
 /// The engine always; the decoder if the runtime or the service has one.
 fn in_use(demand: &Demand, runtime: &Runtime) -> Vec<Component> {
-    let stated =
-        |component: &Component| demand.components.contains_key(component) || runtime.components.contains_key(component);
+    let stated = |component: &Component| {
+        demand.components.get(component).is_some_and(|need| need.stated) || runtime.components.contains_key(component)
+    };
     Component::ALL.into_iter().filter(|component| *component == Component::Engine || stated(component)).collect()
 }
 

@@ -5,7 +5,7 @@ use serde_json::Value;
 
 use crate::demand::{Demand, Model, Named};
 use crate::naming;
-use crate::reason::Rejection;
+use crate::reason::{ModelField, Rejection, Unstated};
 use crate::supply::{Format, Runtime, SizeRange, VersionOperator};
 
 /// What a service asks for, and a runtime speaks, where neither says anything.
@@ -62,6 +62,34 @@ fn matching_entries<'a>(model: &Model, runtime: &'a Runtime) -> Result<Vec<&'a F
 
 /// Why one entry does not match as a whole, or `None`. Order is the contract.
 pub(crate) fn mismatch(model: &Model, entry: &Format) -> Option<Rejection> {
+    let contradiction = contradiction(model, entry);
+    let unstated = unstated(model, entry);
+    match unstated.first() {
+        Some(first) if contradiction.as_ref().is_none_or(|known| first.field.stage() < known.stage()) => {
+            Some(Rejection::Unstated(unstated))
+        }
+        _ => contradiction,
+    }
+}
+
+/// What the entry states and the model does not.
+fn unstated(model: &Model, entry: &Format) -> Vec<Unstated> {
+    let mut fields = Vec::new();
+    let mut ask = |field: ModelField, known: bool, wanted: Option<String>| {
+        fields.extend(wanted.filter(|_| !known).map(|wanted| Unstated { field, wanted }));
+    };
+    let name = |named: &Option<Named>| named.as_ref().map(|named| named.name.clone());
+    let version = |named: &Option<Named>| Some(named.as_ref()?.version.as_ref()?.to_string());
+    ask(ModelField::Format, model.format.is_some(), name(&entry.format));
+    ask(ModelField::FormatVersion, version(&model.format).is_some(), version(&entry.format));
+    ask(ModelField::Framework, model.framework.is_some(), name(&entry.framework));
+    ask(ModelField::FrameworkVersion, version(&model.framework).is_some(), version(&entry.framework));
+    ask(ModelField::Architecture, model.architecture.is_some(), entry.architecture.clone());
+    fields
+}
+
+/// The first check at which both sides say something, and not the same.
+fn contradiction(model: &Model, entry: &Format) -> Option<Rejection> {
     format(model, entry)
         .or_else(|| format_version(model, entry))
         .or_else(|| framework(model, entry))
@@ -73,9 +101,9 @@ pub(crate) fn mismatch(model: &Model, entry: &Format) -> Option<Rejection> {
 
 fn format(model: &Model, entry: &Format) -> Option<Rejection> {
     let offered = &entry.format.as_ref()?.name;
-    let wanted = model.format.as_ref().map(|format| &format.name);
-    (wanted != Some(offered))
-        .then(|| Rejection::FormatMismatch { wanted: wanted.cloned(), offered: Some(offered.clone()) })
+    let wanted = &model.format.as_ref()?.name;
+    (wanted != offered)
+        .then(|| Rejection::FormatMismatch { wanted: Some(wanted.clone()), offered: Some(offered.clone()) })
 }
 
 fn format_version(model: &Model, entry: &Format) -> Option<Rejection> {
@@ -86,11 +114,9 @@ fn format_version(model: &Model, entry: &Format) -> Option<Rejection> {
 
 fn framework(model: &Model, entry: &Format) -> Option<Rejection> {
     let offered = entry.framework.as_ref()?;
-    let wanted = model.framework.as_ref().map(|framework| framework.name.as_str());
-    (wanted != Some(offered.name.as_str())).then(|| Rejection::FrameworkMismatch {
-        wanted: wanted.unwrap_or("(unstated)").to_owned(),
-        offered: offered.name.clone(),
-    })
+    let wanted = &model.framework.as_ref()?.name;
+    (*wanted != offered.name)
+        .then(|| Rejection::FrameworkMismatch { wanted: wanted.clone(), offered: offered.name.clone() })
 }
 
 fn framework_version(model: &Model, entry: &Format) -> Option<Rejection> {
@@ -100,9 +126,8 @@ fn framework_version(model: &Model, entry: &Format) -> Option<Rejection> {
 }
 
 fn version_mismatch(model: &Named, runtime: &Named, operator: VersionOperator) -> Option<(String, String)> {
-    let offered = runtime.version.as_ref()?;
-    let accepted = model.version.as_ref().is_some_and(|wanted| accepts(offered, operator, wanted));
-    if accepted {
+    let (offered, wanted) = (runtime.version.as_ref()?, model.version.as_ref()?);
+    if accepts(offered, operator, wanted) {
         return None;
     }
     let sign = match operator {
@@ -110,8 +135,7 @@ fn version_mismatch(model: &Named, runtime: &Named, operator: VersionOperator) -
         VersionOperator::GreaterThan => " (accepts older)",
         VersionOperator::GreaterThanOrEqual => " (accepts the same or older)",
     };
-    let wanted = model.version.as_ref().map_or_else(|| "(unstated)".to_owned(), ToString::to_string);
-    Some((wanted, format!("{offered}{sign}")))
+    Some((wanted.to_string(), format!("{offered}{sign}")))
 }
 
 /// Reads "runtime's version OP model's version", over the parts that the runtime states.
@@ -125,9 +149,8 @@ fn accepts(runtime: &Version, operator: VersionOperator, model: &Version) -> boo
 }
 
 fn architecture(model: &Model, entry: &Format) -> Option<Rejection> {
-    let offered = entry.architecture.as_ref()?;
-    (model.architecture.as_ref() != Some(offered))
-        .then(|| Rejection::ArchitectureMismatch { wanted: model.architecture.clone(), offered: offered.clone() })
+    let (offered, wanted) = (entry.architecture.as_ref()?, model.architecture.as_ref()?);
+    (wanted != offered).then(|| Rejection::ArchitectureMismatch { wanted: wanted.clone(), offered: offered.clone() })
 }
 
 fn quantization(model: &Model, entry: &Format) -> Option<Rejection> {

@@ -16,7 +16,7 @@ pub struct Demand {
     pub runtime: Option<String>,
     /// Protocol that clients will speak (`openAI` unless stated).
     pub protocol: String,
-    /// The components that get accelerators; never the router.
+    /// The components that get accelerators, with what the whole service asks for; never the router.
     pub components: BTreeMap<Component, ComponentDemand>,
     /// The service itself uses an accelerator field, so classes are considered whatever the runtime says.
     pub uses_accelerators: bool,
@@ -31,8 +31,11 @@ pub enum ModelDemand {
     /// No model is named: format, size and fit are not checked.
     #[default]
     Unstated,
-    /// A model is named that nobody defines.
-    Missing(String),
+    /// A model is named that nobody defines; `near` is one that may have been meant.
+    Missing {
+        name: String,
+        near: Option<String>,
+    },
     /// The model is switched off.
     Disabled(Model),
     Known(Model),
@@ -43,7 +46,7 @@ impl ModelDemand {
     pub fn known(&self) -> Option<&Model> {
         match self {
             Self::Known(model) => Some(model),
-            Self::Unstated | Self::Missing(_) | Self::Disabled(_) => None,
+            Self::Unstated | Self::Missing { .. } | Self::Disabled(_) => None,
         }
     }
 }
@@ -91,6 +94,8 @@ impl Component {
 /// What one component of the service states itself.
 #[derive(Clone, Debug, Default)]
 pub struct ComponentDemand {
+    /// The service has this component; otherwise it asks for what follows where its runtime has it.
+    pub stated: bool,
     pub selector: Selector,
     /// Whole units per extended resource name, the greater of request and limit.
     pub resources: BTreeMap<String, u32>,

@@ -66,7 +66,9 @@ pub fn decide(demand: &Demand, supply: &Supply, incumbent: Option<&Incumbent>) -
 /// The runtimes that may be chosen from: the named one, or all of the namespace and the cluster.
 fn in_question<'a>(demand: &Demand, supply: &'a Supply, own: &'a Runtime) -> Result<Vec<&'a Runtime>, Box<Decision>> {
     match &demand.model {
-        ModelDemand::Missing(name) => return Err(Box::new(tell::model_not_found(demand, name))),
+        ModelDemand::Missing { name, near } => {
+            return Err(Box::new(tell::model_not_found(demand, name, near.as_deref())));
+        }
         ModelDemand::Disabled(model) => return Err(Box::new(tell::model_disabled(demand, &model.name))),
         ModelDemand::Unstated | ModelDemand::Known(_) => {}
     }

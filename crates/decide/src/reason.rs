@@ -4,6 +4,7 @@
 
 mod class;
 mod runtime;
+mod unstated;
 mod words;
 
 use api::code::Code;
@@ -11,6 +12,8 @@ use serde::{Deserialize, Serialize};
 
 pub use class::{ClassRejection, CountLimit, Exclusion};
 pub use runtime::{NO_ELIGIBLE_ACCELERATOR, Rejection};
+pub(crate) use unstated::to_state;
+pub use unstated::{ModelField, Unstated};
 pub use words::Count;
 
 /// Code and sentence of a rejection or a warning, as JSON carries them.

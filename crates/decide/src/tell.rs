@@ -63,10 +63,11 @@ pub(crate) fn infeasible(demand: &Demand, assessed: &[Assessed<'_>]) -> Decision
     Decision { candidates: candidates(demand, assessed, None), ..refused(demand, reason, message) }
 }
 
-pub(crate) fn model_not_found(demand: &Demand, name: &str) -> Decision {
+pub(crate) fn model_not_found(demand: &Demand, name: &str, near: Option<&str>) -> Decision {
     let namespace = &demand.namespace;
+    let hint = near.map_or_else(|| "apply one".to_owned(), |near| format!("did you mean {near}?"));
     let message =
-        format!("there is no BaseModel {name} in namespace {namespace} and no ClusterBaseModel {name}; apply one");
+        format!("there is no BaseModel {name} in namespace {namespace} and no ClusterBaseModel {name}; {hint}");
     refused(demand, code::outcome::MODEL_NOT_FOUND, message)
 }
 

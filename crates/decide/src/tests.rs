@@ -1,6 +1,8 @@
 //! Tables of the acceptance rows; the fleet is the demo's: 8×H100-80G, 8×A100-40G, 4×L40S.
 
 mod choice;
+mod class_fields;
+mod fields;
 mod formats;
 mod help;
 mod names;

@@ -201,11 +201,7 @@ fn take(snapshot: &mut Snapshot, document: &Document) -> Result<(), String> {
     let written = |name: &str| document.name() == name;
     let newest = snapshot.runtimes.iter().rev().find(|runtime| written(&runtime.name));
     match newest.filter(|_| document.kind().ends_with("ServingRuntime")) {
-        Some(runtime) => {
-            decide::Runtime::from_api(&runtime.name, runtime.scope, &runtime.namespace, None, &runtime.spec)
-                .map(drop)
-                .map_err(|error| error.to_string())
-        }
+        Some(runtime) => runtime.facts().map(drop).map_err(ToString::to_string),
         None => Ok(()),
     }
 }

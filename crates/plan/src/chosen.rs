@@ -12,7 +12,8 @@ use decide::{Variant, compatibility, merge};
 
 use crate::components::{Decided, Granted, NamedModel, NamedRuntime, ReplicaSet};
 use crate::runner::Accelerators;
-use crate::snapshot::{Model, Runtime, Snapshot};
+use crate::snapshot::{Model, Snapshot};
+use crate::supply::Runtime;
 use crate::topology::Owner;
 
 /// The winner, with what rendering needs of it.
@@ -48,7 +49,7 @@ impl<'a> Chosen<'a> {
     pub(crate) fn decided<'b>(&'b self, service: &'b ome::InferenceService, model: Option<&'b Model>) -> Decided<'b> {
         Decided {
             service: &service.spec,
-            runtime: self.runtime.map(|runtime| NamedRuntime { name: &runtime.name, spec: &runtime.spec }),
+            runtime: self.runtime.map(|runtime| NamedRuntime { name: &runtime.name, spec: runtime.spec() }),
             model: model.map(|model| NamedModel {
                 name: &model.name,
                 spec: &model.spec,

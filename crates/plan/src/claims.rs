@@ -2,6 +2,7 @@
 //! ones. `plan` counts the services before one in its input, the operator those whose status holds a decision.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use decide::decision::{ComponentDecision, Decision};
 use decide::inventory::{self, Holdings, Index, NodeFacts};
@@ -115,7 +116,12 @@ fn promised(claim: &Claim, class: &str, inventory: &Index) -> Option<String> {
 
 /// The nodes of `inventory` with `own` given back and what claims still lack booked onto them; None if they lack
 /// nothing.
-pub(crate) fn book(claims: &[&Claim], classes: &[Class], inventory: &Index, own: &Holdings) -> Option<Vec<NodeFacts>> {
+pub(crate) fn book(
+    claims: &[&Claim],
+    classes: &[Arc<Class>],
+    inventory: &Index,
+    own: &Holdings,
+) -> Option<Vec<NodeFacts>> {
     let all = claims.iter().flat_map(|claim| claim.sets.iter().map(|set| (set, missing(claim, set, inventory))));
     let missing: Vec<(&ClaimedSet, u32)> = all.filter(|(_, count)| *count > 0).collect();
     if missing.is_empty() {
@@ -144,6 +150,11 @@ fn book_one(class: &Class, per_node: u32, nodes: &mut [NodeFacts]) -> bool {
     let Some(node) = fits.reduce(|best, node| if free(node) > free(best) { node } else { best }) else { return false };
     *node.requested.entry(resource.to_owned()).or_default() += units;
     true
+}
+
+/// Whether any of them takes accelerators of the class.
+pub(crate) fn takes(claims: &[&Claim], class: &str) -> bool {
+    claims.iter().flat_map(|claim| &claim.sets).any(|set| set.class == class)
 }
 
 /// The same without nodes to look at: what a class's status counts as free is less by what is claimed of it.

@@ -9,8 +9,10 @@
 
 pub use claims::Claim;
 pub use service_plan::{Incumbency, Plan, ServicePlan, plan, plan_service, plan_service_beside, remedies};
-pub use snapshot::{Model, Runtime, Service, Snapshot};
+pub use snapshot::{Model, Service, Snapshot};
+pub use supply::Runtime;
 
+mod asked;
 mod chosen;
 pub mod claims;
 pub mod code;

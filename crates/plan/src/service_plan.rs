@@ -4,13 +4,13 @@ use std::collections::BTreeMap;
 
 use api::{fusioninfer, ome};
 use decide::decision::{Candidate, ComponentDecision, Decision, Incumbent, RuntimeRef};
-use decide::demand::Demand;
 use decide::merge::origin::Setting;
 use decide::reason::Warning;
-use decide::remedy::{self, Change, Remedy};
+use decide::remedy::{self, Remedy};
 use serde::Serialize;
 use serde_json::Value;
 
+use crate::asked;
 use crate::chosen::Chosen;
 use crate::claims::{self, Claim};
 use crate::code;
@@ -19,7 +19,7 @@ use crate::incumbent::incumbent;
 use crate::render;
 use crate::roles;
 use crate::runner;
-use crate::snapshot::{Model, Service, Snapshot};
+use crate::snapshot::{Service, Snapshot};
 use crate::supply::supply;
 use crate::topology::{Owner, Refusal, Role, Topology};
 
@@ -227,8 +227,8 @@ fn ome_service(
 ) -> ServicePlan {
     let owner = owner(service, ome::API_VERSION);
     let plan = ServicePlan::of(&owner);
-    let model = model_of(snapshot, service, &owner);
-    let demand = match Demand::of(service, model.map(|model| (model.name.as_str(), &model.spec))) {
+    let model = asked::model(snapshot, service, &owner);
+    let demand = match asked::demand(snapshot, service, model, &owner) {
         Ok(demand) => demand,
         Err(error) => {
             let annotation =
@@ -241,9 +241,6 @@ fn ome_service(
     let mut decision = decide::decide(&demand, &supply, incumbent);
     decision.warnings.extend(unreadable);
     claims::explain(&mut decision, claims, &snapshot.inventory, (&owner.namespace, &owner.name));
-    if let Some(meant) = meant(snapshot, service, &owner).filter(|_| model.is_none()) {
-        decision.message = format!("{}; did you mean {}?", decision.message, meant.name);
-    }
     let mut plan = plan.decided(&decision);
     if !decision.feasible {
         return plan;
@@ -258,32 +255,11 @@ fn ome_service(
 pub fn remedies(snapshot: &Snapshot, service: &Service) -> Vec<Remedy> {
     let Service::Ome(service) = service else { return Vec::new() };
     let owner = owner(service.as_ref(), ome::API_VERSION);
-    let model = model_of(snapshot, service, &owner);
+    let model = asked::model(snapshot, service, &owner);
+    let Ok(demand) = asked::demand(snapshot, service, model, &owner) else { return Vec::new() };
     let supply = supply(snapshot, &snapshot.claims, &owner).0;
-    let demand_with = |model: Option<&Model>| Demand::of(service, model.map(|one| (one.name.as_str(), &one.spec)));
-    let Ok(demand) = demand_with(model) else { return Vec::new() };
-    // A name that nobody has: decided again with the facts of the model that may have been meant.
-    let meant = meant(snapshot, service, &owner).filter(|_| model.is_none());
-    let renamed = meant.and_then(|meant| {
-        let outcome = decide::decide(&demand_with(Some(meant)).ok()?, &supply, None);
-        let change = Change::ModelName { from: service.spec.model.as_ref()?.name.clone(), to: meant.name.clone() };
-        outcome.feasible.then_some(Remedy { change, outcome })
-    });
-    renamed.into_iter().chain(remedy::remedies(&demand, &supply)).collect()
-}
-
-/// The model in reach whose name is nearest to the one that the service states.
-fn meant<'s>(snapshot: &'s Snapshot, service: &ome::InferenceService, owner: &Owner) -> Option<&'s Model> {
-    let wanted = &service.spec.model.as_ref()?.name;
-    let in_reach = |model: &&Model| model.namespace.as_ref().is_none_or(|namespace| *namespace == owner.namespace);
-    let models: Vec<&Model> = snapshot.models.iter().filter(in_reach).collect();
-    let name = decide::nearest::nearest(wanted, models.iter().map(|model| model.name.as_str()))?;
-    models.into_iter().find(|model| model.name == name)
-}
-
-fn model_of<'s>(snapshot: &'s Snapshot, service: &ome::InferenceService, owner: &Owner) -> Option<&'s Model> {
-    let model = service.spec.model.as_ref()?;
-    snapshot.model(&owner.namespace, &model.name, model.kind.as_deref())
+    let meant = asked::meant(snapshot, service, &demand, &owner, &supply);
+    meant.into_iter().chain(remedy::remedies(&demand, &supply)).collect()
 }
 
 /// The service as owner of what is made for it; objects read through a client carry no kind of their own.

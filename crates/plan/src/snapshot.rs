@@ -8,7 +8,6 @@ use api::ome::{
     ServingRuntimeSpec,
 };
 use api::{fusioninfer, ome};
-use decide::Class;
 use decide::inventory::Index;
 use decide::supply::Scope;
 use serde_json::Value;
@@ -16,6 +15,7 @@ use serde_json::Value;
 use crate::claims::Claim;
 use crate::gang::PodGroupSchema;
 use crate::names;
+use crate::supply::{Class, Runtime};
 
 const OME: &str = ome::API_VERSION;
 const ROLES: &str = fusioninfer::API_VERSION;
@@ -33,7 +33,7 @@ pub struct Snapshot {
     /// In input order.
     pub services: Vec<Service>,
     pub runtimes: Vec<Runtime>,
-    pub classes: Vec<AcceleratorClass>,
+    pub classes: Vec<Class>,
     pub models: Vec<Model>,
     /// Nodes, the Pods on them, and what classes have there. Nothing is known offline, unless a cluster snapshot is
     /// given.
@@ -59,18 +59,6 @@ impl Default for Snapshot {
             pod_groups: PodGroupSchema::default(),
         }
     }
-}
-
-/// A runtime of either scope, whole: `decide` reads facts of it, rendering its templates.
-#[derive(Debug, Clone)]
-pub struct Runtime {
-    pub name: String,
-    pub scope: Scope,
-    /// Empty for cluster scope.
-    pub namespace: String,
-    /// RFC 3339.
-    pub created: Option<String>,
-    pub spec: ServingRuntimeSpec,
 }
 
 /// A model of either scope.
@@ -156,9 +144,9 @@ impl Snapshot {
                 self.add_model(document, None, model.spec.0);
             }
             (OME, "AcceleratorClass") => {
-                let class: AcceleratorClass = document.parse()?;
+                let class = Class::read(&document.parse::<AcceleratorClass>()?);
                 self.count_class(&class);
-                put(&mut self.classes, class, |one, other| one.metadata.name == other.metadata.name);
+                put(&mut self.classes, class, |one, other| one.name == other.name);
             }
             ("v1", "Node") => {
                 Arc::make_mut(&mut self.inventory).set_node(document.name(), Some(&document.value));
@@ -174,21 +162,18 @@ impl Snapshot {
 
     /// An inventory that is kept elsewhere knows its classes already, and is not copied for nothing. A class that cannot
     /// be read counts nowhere, and a plan says so.
-    fn count_class(&mut self, class: &AcceleratorClass) {
-        let Ok(class) = Class::from_api(class, None) else { return };
-        if !self.inventory.knows(&class) {
-            Arc::make_mut(&mut self.inventory).set_class(&class.name.clone(), Some(class));
+    fn count_class(&mut self, class: &Class) {
+        let Ok(facts) = &class.facts else { return };
+        let unknown_nodes = decide::Class { availability: None, ..decide::Class::clone(facts) };
+        if !self.inventory.knows(&unknown_nodes) {
+            Arc::make_mut(&mut self.inventory).set_class(&class.name, Some(unknown_nodes));
         }
     }
 
     fn add_runtime(&mut self, document: &Document, scope: Scope, spec: ServingRuntimeSpec) {
-        let runtime = Runtime {
-            name: document.name().to_owned(),
-            scope,
-            namespace: if scope == Scope::Namespace { namespace(document) } else { String::new() },
-            created: text(&document.value, "/metadata/creationTimestamp"),
-            spec,
-        };
+        let namespace = if scope == Scope::Namespace { namespace(document) } else { String::new() };
+        let created = text(&document.value, "/metadata/creationTimestamp");
+        let runtime = Runtime::read(document.name().to_owned(), scope, namespace, created, spec);
         let same = |one: &Runtime, other: &Runtime| {
             (one.scope, &one.namespace, &one.name) == (other.scope, &other.namespace, &other.name)
         };

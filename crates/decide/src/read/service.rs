@@ -32,9 +32,7 @@ impl Demand {
         let engine = engine(service, &mut warnings);
         let mut components = BTreeMap::new();
         components.insert(Component::Engine, component(service, engine.as_ref(), &annotations)?);
-        if spec.decoder.is_some() {
-            components.insert(Component::Decoder, component(service, spec.decoder.as_ref(), &annotations)?);
-        }
+        components.insert(Component::Decoder, component(service, spec.decoder.as_ref(), &annotations)?);
         let protocol = spec.model.as_ref().and_then(|model| model.protocol_version.clone());
         let tuned = [&engine, &spec.decoder].into_iter().flatten();
         let tuned =
@@ -80,7 +78,7 @@ fn model_demand(service: &InferenceService, model: Option<(&str, &BaseModelSpec)
     Ok(match (&service.spec.model, model) {
         (_, Some((name, spec))) if spec.disabled == Some(true) => ModelDemand::Disabled(Model::from_api(name, spec)?),
         (_, Some((name, spec))) => ModelDemand::Known(Model::from_api(name, spec)?),
-        (Some(missing), None) => ModelDemand::Missing(missing.name.clone()),
+        (Some(missing), None) => ModelDemand::Missing { name: missing.name.clone(), near: None },
         (None, None) => ModelDemand::Unstated,
     })
 }
@@ -117,6 +115,7 @@ fn component(
 ) -> Result<ComponentDemand, ReadError> {
     let own = stated.cloned().unwrap_or_default();
     Ok(ComponentDemand {
+        stated: stated.is_some(),
         selector: selector(service, own.accelerator_override.as_ref(), annotations)?,
         resources: super::resources(&own),
         parallelism: super::parallelism(&own),

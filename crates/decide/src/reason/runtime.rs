@@ -6,7 +6,7 @@ use api::code::Code;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 use super::words::{Listed, SHOWN, or_unstated};
-use super::{ClassRejection, Count, Told};
+use super::{ClassRejection, Count, Told, Unstated, to_state};
 use crate::code;
 use crate::supply::SizeRange;
 
@@ -17,8 +17,11 @@ pub const NO_ELIGIBLE_ACCELERATOR: &str = code::runtime::NO_ELIGIBLE_ACCELERATOR
 #[derive(Clone, Debug, PartialEq)]
 pub enum Rejection {
     Disabled,
+    /// The model leaves unstated what the runtime's entry states: all such fields, the one that was asked first in front.
+    Unstated(Vec<Unstated>),
     FormatMismatch {
         wanted: Option<String>,
+        /// `None`: the runtime lists no entries at all.
         offered: Option<String>,
     },
     FormatVersionMismatch {
@@ -34,7 +37,7 @@ pub enum Rejection {
         offered: String,
     },
     ArchitectureMismatch {
-        wanted: Option<String>,
+        wanted: String,
         offered: String,
     },
     QuantizationMismatch {
@@ -73,6 +76,7 @@ impl Rejection {
     pub fn stage(&self) -> u8 {
         match self {
             Self::Recorded(_) | Self::Disabled => 0,
+            Self::Unstated(fields) => fields.first().map_or(0, |first| first.field.stage()),
             Self::FormatMismatch { .. } => 1,
             Self::FormatVersionMismatch { .. } => 2,
             Self::FrameworkMismatch { .. } => 3,
@@ -120,6 +124,7 @@ impl Rejection {
     pub fn known(&self) -> Option<Code> {
         Some(match self {
             Self::Disabled => code::runtime::DISABLED,
+            Self::Unstated(fields) => fields.first().map_or(code::runtime::FORMAT_MISMATCH, |first| first.field.code()),
             Self::FormatMismatch { .. } => code::runtime::FORMAT_MISMATCH,
             Self::FormatVersionMismatch { .. } => code::runtime::FORMAT_VERSION_MISMATCH,
             Self::FrameworkMismatch { .. } => code::runtime::FRAMEWORK_MISMATCH,
@@ -140,6 +145,9 @@ impl fmt::Display for Rejection {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Disabled => f.write_str("the runtime is disabled"),
+            Self::Unstated(fields) => {
+                write!(f, "the model does not say what the runtime asks for; {}", to_state(fields))
+            }
             Self::FormatMismatch { offered: None, .. } => f.write_str("the runtime lists no supportedModelFormats"),
             Self::FormatMismatch { wanted, offered } => write!(
                 f,
@@ -155,7 +163,7 @@ impl fmt::Display for Rejection {
                 write!(f, "model framework version {wanted}, runtime {offered}")
             }
             Self::ArchitectureMismatch { wanted, offered } => {
-                write!(f, "model architecture {}, runtime {offered}", or_unstated(wanted.as_deref()))
+                write!(f, "model architecture {wanted}, runtime {offered}")
             }
             Self::QuantizationMismatch { wanted, offered } => write!(
                 f,

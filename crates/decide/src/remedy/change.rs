@@ -3,7 +3,7 @@
 use std::fmt;
 
 use crate::code;
-use crate::reason::Count;
+use crate::reason::{Count, Unstated, to_state};
 use crate::supply::SizeRange;
 
 /// A constraint lifted, as the value that would be written.
@@ -33,7 +33,7 @@ pub enum Change {
     // in the model
     ModelName { from: String, to: String },
     EnableModel(String),
-    StateInModel { model: String, field: Field, runtime: String },
+    StateInModel { model: String, fields: Vec<Unstated>, runtime: String },
     Quantize(&'static str),
     // in the cluster
     AddNodes { class: String, nodes: u32, per_node: u32 },
@@ -125,8 +125,9 @@ impl fmt::Display for Change {
             }
             Self::ModelName { from, to } => write!(f, "set spec.model.name to {to} (not {from})"),
             Self::EnableModel(name) => write!(f, "remove spec.disabled from model {name}"),
-            Self::StateInModel { model, field, runtime } => {
-                write!(f, "state it in model {model} if it is so: {field} ({runtime} wants it)")
+            Self::StateInModel { model, fields, runtime } => {
+                let fields = to_state(fields);
+                write!(f, "fill in what model {model} is, if it is what runtime {runtime} is for: {fields}")
             }
             Self::Quantize(kind) => write!(f, "serve the model quantized to {kind}, with a runtime for it"),
             Self::AddNodes { class, nodes, per_node } => write!(f, "add {nodes} × node with {per_node} × {class}"),

@@ -3,8 +3,9 @@
 use std::sync::Arc;
 
 use super::change::{Change, Field, Layer, Requirement};
-use crate::demand::{Capabilities, ComponentDemand, Demand, Model, ModelDemand, Named};
+use crate::demand::{Capabilities, ComponentDemand, Demand, Model, ModelDemand};
 use crate::inventory::{Availability, ClassNode};
+use crate::reason::{ModelField, Unstated};
 use crate::supply::{Format, Runtime, Supply};
 use crate::{compatibility, visible};
 
@@ -40,9 +41,9 @@ pub(super) fn apply(demand: &mut Demand, supply: &mut Supply, change: &Change) {
                 demand.model = ModelDemand::Known(model.clone());
             }
         }
-        Change::StateInModel { field, .. } => {
+        Change::StateInModel { fields, .. } => {
             if let ModelDemand::Known(model) = &mut demand.model {
-                state(model, field);
+                fields.iter().for_each(|unstated| state(model, unstated));
             }
         }
         Change::Quantize(kind) => quantize(demand, supply, kind),
@@ -239,20 +240,14 @@ impl Field {
 }
 
 /// The model says what it left unstated.
-fn state(model: &mut Model, field: &Field) {
-    let named = |known: &mut Option<Named>, name: &str| known.get_or_insert_default().name = name.to_owned();
-    match field {
-        Field::Format(name) => named(&mut model.format, name),
-        Field::Framework(name) => named(&mut model.framework, name),
-        Field::FormatVersion(version) => {
-            model.format.get_or_insert_default().version = version.parse().ok();
-        }
-        Field::FrameworkVersion(version) => {
-            model.framework.get_or_insert_default().version = version.parse().ok();
-        }
-        Field::Architecture(name) => model.architecture = Some(name.clone()),
-        Field::Quantization(name) => model.quantization.clone_from(name),
-        Field::Pipeline | Field::Size { .. } | Field::Protocol(_) => {}
+fn state(model: &mut Model, unstated: &Unstated) {
+    let text = &unstated.wanted;
+    match unstated.field {
+        ModelField::Format => model.format.get_or_insert_default().name.clone_from(text),
+        ModelField::FormatVersion => model.format.get_or_insert_default().version = text.parse().ok(),
+        ModelField::Framework => model.framework.get_or_insert_default().name.clone_from(text),
+        ModelField::FrameworkVersion => model.framework.get_or_insert_default().version = text.parse().ok(),
+        ModelField::Architecture => model.architecture = Some(text.clone()),
     }
 }
 

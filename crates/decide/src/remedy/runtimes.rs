@@ -2,12 +2,12 @@
 
 use super::change::{Change, Field};
 use super::{Case, lift};
-use crate::compatibility::DEFAULT_PROTOCOL;
+use crate::compatibility::{self, DEFAULT_PROTOCOL};
 use crate::decision::{Candidate, Decision};
 use crate::demand::{Demand, Model};
 use crate::nearest::nearest;
 use crate::reason::Rejection;
-use crate::supply::{Runtime, SizeRange, Supply};
+use crate::supply::{Format, Runtime, SizeRange, Supply};
 use crate::visible;
 
 /// The runtime that the service names is another one, or none.
@@ -68,6 +68,9 @@ fn edit_all(demand: &Demand, supply: &mut Supply, edit: impl Fn(&mut Runtime)) {
 /// The nearest check lifted for all runtimes that fail it: the one that then wins is the one to adapt, or to copy.
 pub(super) fn adapted(case: &Case<'_>, nearest: &Rejection) -> Vec<Change> {
     let Some(model) = case.demand.model.known() else { return protocol(case, nearest) };
+    if let Rejection::Unstated(_) = nearest {
+        return unstated(case, model);
+    }
     let failing: Vec<&Candidate> = case.now.candidates.iter().filter(|one| code(one) == nearest.code()).collect();
     let mut changes = protocol(case, nearest);
     for several_nodes in [false, true] {
@@ -84,9 +87,6 @@ pub(super) fn adapted(case: &Case<'_>, nearest: &Rejection) -> Vec<Change> {
         if !changes.is_empty() || !matches!(nearest, Rejection::SizeOutOfRange { .. }) {
             break;
         }
-    }
-    if changes.is_empty() {
-        changes.extend(unstated(model, &failing));
     }
     changes
 }
@@ -132,20 +132,27 @@ fn field(runtime: &Runtime, model: &Model, demand: &Demand, rejection: &Rejectio
     })
 }
 
-/// What the model leaves unstated and the nearest runtime wants to know.
-fn unstated(model: &Model, failing: &[&Candidate]) -> Option<Change> {
-    let (runtime, rejection) = failing.first().and_then(|one| Some((one.runtime.clone(), one.rejected.as_ref()?)))?;
-    let bare = |offered: &str| offered.split_whitespace().next().unwrap_or_default().to_owned();
-    let field = match rejection {
-        Rejection::FormatMismatch { wanted: None, offered: Some(offered) } => Field::Format(offered.clone()),
-        Rejection::FormatVersionMismatch { offered, .. } => Field::FormatVersion(bare(offered)),
-        Rejection::FrameworkMismatch { offered, .. } => Field::Framework(offered.clone()),
-        Rejection::FrameworkVersionMismatch { offered, .. } => Field::FrameworkVersion(bare(offered)),
-        Rejection::ArchitectureMismatch { wanted: None, offered } => Field::Architecture(offered.clone()),
-        _ => return None,
+/// What the model leaves unstated and the nearest runtime asks for, entry by entry.
+fn unstated(case: &Case<'_>, model: &Model) -> Vec<Change> {
+    let nearest = case.now.candidates.first();
+    let is_it = |runtime: &&Runtime| {
+        visible(case.demand, runtime)
+            && nearest.is_some_and(|one| one.runtime == runtime.name && one.scope == runtime.scope)
     };
-    Some(Change::StateInModel { model: model.name.clone(), field, runtime })
+    let runtime = case.supply.runtimes.iter().map(AsRef::as_ref).find(is_it);
+    let fields = |entry: &Format| match compatibility::mismatch(model, entry)? {
+        Rejection::Unstated(fields) => Some(fields),
+        _ => None,
+    };
+    let of = |runtime: &Runtime| {
+        let change = |fields| Change::StateInModel { model: model.name.clone(), fields, runtime: runtime.name.clone() };
+        runtime.formats.iter().filter_map(fields).take(ENTRIES).map(change).collect()
+    };
+    runtime.map(of).unwrap_or_default()
 }
+
+/// Entries of one runtime that are tried; nobody chooses from more.
+const ENTRIES: usize = 8;
 
 /// A protocol that the nearest runtime speaks.
 fn protocol(case: &Case<'_>, nearest: &Rejection) -> Vec<Change> {

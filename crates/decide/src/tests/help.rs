@@ -165,7 +165,9 @@ fn by_the_model() {
     let silent = MODEL.replace(", version: 4.45.0", "");
     let helps = helps(&silent, RUNTIME, SERVICE, NODES);
     assert!(
-        helps[0].starts_with("state it in model m if it is so: set modelFramework.version to \"4.45.0\""),
+        helps[0].starts_with(
+            "fill in what model m is, if it is what runtime srt is for: spec.modelFramework.version: \"4.45.0\": srt on"
+        ),
         "{helps:?}"
     );
 }

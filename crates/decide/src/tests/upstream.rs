@@ -179,6 +179,21 @@ fn components_are_decided_separately() {
     assert_eq!((class("engine").as_str(), class("decoder").as_str()), ("nvidia-h100-80gb", "nvidia-a100-40gb"));
 }
 
+/// A decoder that only the runtime has is asked for as the whole service is.
+// spec: ACC-58
+#[rstest]
+#[case::selector("acceleratorSelector: {preferredClasses: [nvidia-t4]}", "nvidia-t4")]
+#[case::capabilities("acceleratorSelector: {requiredCapabilities: {memoryGB: 80}}", "nvidia-h100-80gb")]
+#[case::annotation("annotations: {ome.io/accelerator-class: nvidia-a100-40gb}", "nvidia-a100-40gb")]
+fn the_runtimes_decoder_heeds_the_service(#[case] spec: &str, #[case] expect: &str) {
+    let pair = runtime("a", &format!("{ON_ANY_CLASS}, decoderConfig: {{runner: {{image: d}}}}"));
+    let decision = decided(&[MODEL, &pair, &service(spec)]);
+    let classes: Vec<_> = decision.components.values().map(|one| one.accelerator_class.as_deref().unwrap()).collect();
+    assert_eq!(classes, [expect, expect]);
+    let engine_alone = decided(&[MODEL, &runtime("a", ON_ANY_CLASS), &service(spec)]);
+    assert_eq!(engine_alone.components.keys().collect::<Vec<_>>(), ["engine"]);
+}
+
 // A named class was not checked against the runtime's list, and an empty result silently ran without accelerators.
 // spec: ACC-74
 // spec: ACC-75

@@ -29,9 +29,9 @@ fn every_model_gets_its_runtime_or_the_furthest_reason() {
     AutoSelectDisabled of srt-vicuna-13b-v1-5: matches, but autoSelect is off; name it in spec.runtime.name to use it ← vicuna-13b-v1-5
     AutoSelectDisabled of srt-vicuna-7b-v1-5: matches, but autoSelect is off; name it in spec.runtime.name to use it ← vicuna-7b-v1-5
     AutoSelectDisabled of srt-xverse-moe-a36b: matches, but autoSelect is off; name it in spec.runtime.name to use it ← xverse-moe-a36b
-    FormatMismatch of all: model format (unstated), runtime safetensors ← 112 models: afm-4-5b-base, baichuan2-13b-chat, …
-    FormatVersionMismatch of all: model format version (unstated), runtime 1.0.0 ← minicpm-v-2-6
-    FrameworkMismatch of all: model framework (unstated), runtime transformers ← xgen-7b-8k-inst
+    FormatMismatch of all: the model does not say what the runtime asks for ← 112 models: afm-4-5b-base, baichuan2-13b-chat, …
+    FormatVersionMismatch of all: the model does not say what the runtime asks for ← minicpm-v-2-6
+    FrameworkMismatch of all: the model does not say what the runtime asks for ← xgen-7b-8k-inst
     srt-falcon3-10b-instruct ← falcon3-10b-instruct
     srt-gpt-oss-120b-grpc (a tie) ← gpt-oss-120b
     srt-gpt-oss-20b (a tie) ← gpt-oss-20b
@@ -107,9 +107,11 @@ fn row(service: &Value) -> (String, String) {
             let nearest = &service["candidates"][0];
             let rejected = &nearest["rejected"];
             let (code, message) = (rejected["code"].as_str().unwrap(), rejected["message"].as_str().unwrap());
-            // Whatever runtime is shown first here, the reason is the model's alone.
-            let runtime = if message.contains("(unstated)") { "all" } else { nearest["runtime"].as_str().unwrap() };
-            format!("{code} of {runtime}: {message}")
+            // Whatever runtime is shown first here, and whatever it asks for, the reason is the model's alone.
+            match message.split_once("; spec.") {
+                Some((silent, _)) => format!("{code} of all: {silent}"),
+                None => format!("{code} of {}: {message}", nearest["runtime"].as_str().unwrap()),
+            }
         }
     };
     (outcome, name)

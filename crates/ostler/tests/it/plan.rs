@@ -76,6 +76,7 @@ fn json_has_the_fields_that_scripts_read() {
     "#);
 }
 
+// spec: RT-67
 #[test]
 fn what_cannot_be_is_exit_code_2() {
     let manifest = FIVE_LINES.replace("spec:\n", "spec:\n  acceleratorSelector: {preferredClasses: [t4]}\n");

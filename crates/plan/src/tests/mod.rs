@@ -7,6 +7,7 @@ mod launch_lines;
 mod merging;
 mod ome;
 mod roles;
+mod selection;
 mod stories;
 
 use std::collections::BTreeMap;

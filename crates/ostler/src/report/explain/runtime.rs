@@ -174,9 +174,9 @@ fn ways(snapshot: &Snapshot, who: &Who) -> Vec<String> {
     let mut ways = Vec::new();
     let is_it = |one: &plan::Runtime| one.name == who.name && one.namespace == who.namespace;
     let mut enabled = snapshot.clone();
-    let disabled = enabled.runtimes.iter_mut().find(|one| is_it(one)).filter(|one| one.spec.disabled == Some(true));
+    let disabled = enabled.runtimes.iter_mut().find(|one| is_it(one)).filter(|one| one.spec().disabled == Some(true));
     let change = if let Some(runtime) = disabled {
-        runtime.spec.disabled = None;
+        runtime.edit(|spec| spec.disabled = None);
         let plans: Vec<_> = questions(&enabled, who, None).iter().filter_map(|one| planned(&enabled, one)).collect();
         let mut models = chosen(who, &plans);
         if !models.is_empty() {
