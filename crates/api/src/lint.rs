@@ -156,10 +156,11 @@ fn refusal(cause: Cause) -> Finding {
     Finding { hint: advice, ..Finding::error(cause.field, message) }
 }
 
-/// What a CEL rule says, without the type of the value that the API server puts before it.
+/// What a CEL rule says, without what the API server puts before it: the kind of fault, and the type of the value.
 fn own_words(message: &str) -> &str {
-    let typed = message.strip_prefix("Invalid value: \"").and_then(|rest| rest.split_once("\": "));
-    typed.map_or(message, |(_, words)| words)
+    let words = message.strip_prefix("Invalid value: ").unwrap_or(message);
+    let typed = words.strip_prefix('"').and_then(|rest| rest.split_once("\": "));
+    typed.map_or(words, |(_, words)| words)
 }
 
 /// Text that lacks the form its field demands.
