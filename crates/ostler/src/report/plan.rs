@@ -95,7 +95,7 @@ fn components(service: &ServicePlan) -> String {
             accelerators.map_or_else(|| "–".to_owned(), |count| count.to_string()),
             component.nodes.to_string(),
             component.replicas.to_string(),
-            component.cost_per_hour.map_or_else(|| "–".to_owned(), |cost| format!("{cost:.2}")),
+            cost(component).map_or_else(|| "–".to_owned(), |cost| format!("{cost:.2}")),
             free(service, name, component).unwrap_or_else(|| "–".to_owned()),
         ]
     };
@@ -108,6 +108,11 @@ fn components(service: &ServicePlan) -> String {
         .flatten()
         .collect();
     table(&["COMPONENT", "RUNTIME", "CLASS", "GPUS", "NODES", "REPLICAS", "$/HOUR", "FREE"], &rows)
+}
+
+/// Dollars per hour of all replicas: the replicas' own cost is per replica.
+fn cost(component: &ComponentDecision) -> Option<f64> {
+    Some(component.cost_per_hour? * f64::from(component.replicas))
 }
 
 /// A replica set for requests of some size, below the component that it belongs to.
