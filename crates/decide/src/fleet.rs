@@ -35,7 +35,7 @@ impl<'a> Fleet<'a> {
     /// Nodes of the class at `index` that the component may use.
     #[must_use]
     pub fn usable(&self, case: &Case<'_>, index: usize, class: &Class) -> Usable {
-        let plain = case.offer.node_selector.is_empty() && case.offer.affinity.is_none();
+        let plain = case.offer.node_selector.is_empty() && case.offer.affinities.is_empty();
         match self.plain.get(index).filter(|_| plain) {
             Some(known) => known.get_or_init(|| self.placed(case, class)).clone(),
             None => self.placed(case, class),

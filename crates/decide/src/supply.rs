@@ -161,7 +161,8 @@ pub struct RuntimeComponent {
     pub min_replicas: Option<u32>,
     pub max_replicas: Option<u32>,
     pub node_selector: BTreeMap<String, String>,
-    pub affinity: Option<Value>,
+    /// The runtime's own and its component's; all of them hold.
+    pub affinities: Vec<Value>,
     pub configurations: Vec<Configuration>,
 }
 

@@ -53,11 +53,10 @@ pub fn merge(class: &Class, runtime: &RuntimeComponent, component: &ComponentDem
     if !class_terms.is_empty() {
         placement.settings.push(Setting::new("affinity", Value::Array(class_terms).to_string(), Origin::Class));
     }
-    for (origin, layer) in [(Origin::Runtime, &runtime.affinity), (Origin::Service, &component.affinity)] {
-        if let Some(affinity) = layer {
-            placement.affinity.add(affinity);
-            placement.settings.push(Setting::new("affinity", affinity.to_string(), origin));
-        }
+    let of_runtime = runtime.affinities.iter().map(|affinity| (Origin::Runtime, affinity));
+    for (origin, affinity) in of_runtime.chain(component.affinity.iter().map(|affinity| (Origin::Service, affinity))) {
+        placement.affinity.add(affinity);
+        placement.settings.push(Setting::new("affinity", affinity.to_string(), origin));
     }
     placement
 }

@@ -184,7 +184,26 @@ fn component(spec: &ServingRuntimeSpec, stated: &ComponentSpec) -> RuntimeCompon
         min_replicas: super::count(own.min_replicas),
         max_replicas: super::count(own.max_replicas),
         node_selector,
-        affinity: own.affinity.clone().or_else(|| spec.affinity.clone()),
+        affinities: spec.affinity.iter().chain(&own.affinity).cloned().collect(),
         configurations: configurations(&own.accelerator_configurations),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::{Value, json};
+
+    use super::*;
+
+    // spec: ACC-89
+    #[test]
+    fn affinities_of_the_runtime_and_of_its_engine_both_hold() {
+        let in_zone = |zone: &str| {
+            let term = json!({"matchExpressions": [{"key": "zone", "operator": "In", "values": [zone]}]});
+            json!({"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": [term]}}})
+        };
+        let spec: Value = json!({"affinity": in_zone("a"), "engineConfig": {"affinity": in_zone("b")}});
+        let spec: ServingRuntimeSpec = serde_json::from_value(spec).unwrap();
+        assert_eq!(components(&spec)[&Component::Engine].affinities, [in_zone("a"), in_zone("b")]);
     }
 }

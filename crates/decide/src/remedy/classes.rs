@@ -254,7 +254,7 @@ fn of_runtime(case: &Case<'_>, runtime: &Runtime) -> Vec<Change> {
     }
     for component in runtime.components.values() {
         changes.extend(keys(&layer, &component.node_selector));
-        changes.extend(component.affinity.as_ref().map(|_| Change::DropAffinity(layer.clone())));
+        changes.extend(component.affinities.first().map(|_| Change::DropAffinity(layer.clone())));
     }
     changes.extend(counts(case, &layer));
     if runtime.components.values().all(|one| !one.multi_node) {

@@ -129,7 +129,7 @@ fn drop_affinity(demand: &mut Demand, supply: &mut Supply, layer: &Layer) {
     match layer {
         Layer::Selector | Layer::Service => demand.components.values_mut().for_each(|one| one.affinity = None),
         Layer::Runtime(name) => each_runtime(demand, supply, name, |runtime| {
-            runtime.components.values_mut().for_each(|one| one.affinity = None);
+            runtime.components.values_mut().for_each(|one| one.affinities.clear());
         }),
     }
 }

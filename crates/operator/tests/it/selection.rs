@@ -8,7 +8,7 @@ use jiff::Timestamp;
 use rstest::rstest;
 use serde_json::{Value, json};
 
-use crate::cluster::{SERVICES, World, bare, definitions, five_lines, with_clock};
+use crate::cluster::{CATALOGUE, SERVICES, World, bare, definitions, five_lines, with_clock};
 use crate::fleet::{self, NAMESPACED_RUNTIMES, RUNTIMES, class_of, furnish};
 
 async fn decided(world: &World, service: Value) -> Arc<Value> {
@@ -43,6 +43,40 @@ async fn a_model_is_enough(#[case] runtime: Option<&str>) {
     assert_eq!(deployment["spec"]["template"]["spec"]["containers"][0]["image"], "example.com/any:1");
     let accelerator = &service["status"]["components"]["engine"]["selectedAccelerator"];
     assert_eq!(accelerator["resourceRequests"], json!({"nvidia.com/gpu": "1"}));
+}
+
+/// Between the rendered objects and what stands in the cluster nobody changes a container or its place.
+// spec: ACC-97
+#[tokio::test]
+async fn what_is_planned_is_what_runs() {
+    let world = World::start(false).await;
+    let mut service = five_lines("chat", "llama-3-2-3b-instruct");
+    service["spec"]["engine"] = json!({
+        "runner": {"args": ["--mem-fraction-static=0.5", "{% raw %}"], "env": [{"name": "MINE", "value": "$(MODEL_PATH)"}]},
+        "nodeSelector": {"nvidia.com/gpu.count": "8"},
+    });
+    decided(&world, service.clone()).await;
+    let live = world.server.get("deployments.apps", "default", "chat-engine").unwrap();
+
+    let read = |text: &str| api::manifest::read("plan", text).unwrap();
+    let mut supply: Vec<_> = CATALOGUE.iter().flat_map(|(_, text)| read(text)).collect();
+    for node in world.server.list("nodes") {
+        supply.extend(read(&node.to_string()));
+    }
+    let plan = plan::plan(&plan::Snapshot::from_documents(&read(&service.to_string()), &supply).unwrap());
+    let planned = plan.services[0].objects.iter().find(|object| object["kind"] == "Deployment").unwrap();
+    for field in [
+        "containers/0/command",
+        "containers/0/args",
+        "containers/0/env",
+        "containers/0/resources",
+        "nodeSelector",
+        "affinity",
+    ] {
+        let pointer = format!("/spec/template/spec/{field}");
+        assert_eq!(live.pointer(&pointer), planned.pointer(&pointer), "{field}");
+    }
+    assert!(planned.to_string().contains("{% raw %}"), "{planned}");
 }
 
 // spec: RT-46

@@ -54,6 +54,14 @@ fn journeys() {
     });
 }
 
+// spec: ACC-13
+fn classes(kubectl: &Kubectl) {
+    let shown = kubectl.run(&["get", "acceleratorclass", "nvidia-l40s"]);
+    let cells: Vec<Vec<&str>> = shown.lines().map(|line| line.split_whitespace().collect()).collect();
+    assert_eq!(cells[0][..5], ["NAME", "VENDOR", "FAMILY", "MEMORY", "NODES"], "{shown}");
+    assert_eq!(cells[1][..5], ["nvidia-l40s", "nvidia", "ada", "48Gi", "1"], "{shown}");
+}
+
 /// One manifest of ours, from `apply` to nothing left.
 fn a_service(kubectl: &Kubectl) {
     let file = kubectl.file("chat.yaml", SERVICE);
@@ -62,6 +70,7 @@ fn a_service(kubectl: &Kubectl) {
     kubectl.run(&["wait", "--for=condition=Ready", "inferenceservice.ome.io/chat", "--timeout=60s"]);
     let shown = kubectl.run(&["get", "inference,acceleratorclasses,pods"]);
     assert!(shown.contains("chat-engine-") && shown.contains("nvidia-l40s"), "{shown}");
+    classes(kubectl);
     kubectl.says(&["describe", "inferenceservice.ome.io", "chat"], "Ready");
     let pod = kubectl.run(&["get", "pods", "-o", "name"]);
     kubectl.says(&["logs", pod.trim()], "simulated engine");

@@ -72,7 +72,7 @@ fn configured(mut router: Component) -> Component {
 fn own_placement(runtime: &Component, service: &Component) -> (RuntimeComponent, ComponentDemand) {
     let offer = RuntimeComponent {
         node_selector: runtime.node_selector.clone(),
-        affinity: runtime.affinity.clone(),
+        affinities: runtime.affinity.iter().cloned().collect(),
         ..RuntimeComponent::default()
     };
     let demand = ComponentDemand {
