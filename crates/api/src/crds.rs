@@ -9,8 +9,14 @@ use serde_json::Value;
 
 use crate::{fusioninfer, inference, ome};
 
-/// Every CRD that ostler serves, in the order to install them.
+/// Every CRD that ostler serves, in the order to install them. Generated once for the life of the process: that takes
+/// longer than everything else a start does.
 pub fn crds() -> Vec<Value> {
+    static CRDS: LazyLock<Vec<Value>> = LazyLock::new(generated);
+    CRDS.clone()
+}
+
+fn generated() -> Vec<Value> {
     vec![
         crd::<ome::AcceleratorClass>(),
         crd::<ome::BaseModel>(),
@@ -73,7 +79,8 @@ fn schemas() -> BTreeMap<(String, String), KindSchema> {
 fn crd<K: CustomResourceExt>() -> Value {
     // The generated struct holds only JSON-compatible values, so this cannot fail; `schemas_are_structural` would show it.
     let mut crd = serde_json::to_value(K::crd()).unwrap_or_default();
-    crd["spec"]["names"]["listKind"] = Value::from(format!("{}List", K::crd().spec.names.kind));
+    let names = &mut crd["spec"]["names"];
+    names["listKind"] = Value::from(format!("{}List", names["kind"].as_str().unwrap_or_default()));
     crd
 }
 

@@ -189,15 +189,9 @@ impl World {
 /// An API server with our kinds and their admission, and nothing else.
 pub(crate) fn bare() -> Server {
     let admission = Arc::new(Gate::default());
-    let server = server(Arc::new(SystemClock), definitions(), admission.clone());
+    let server = server(Arc::new(SystemClock), api::crds(), admission.clone());
     admission.0.set(server.clone()).ok();
     server
-}
-
-/// Our definitions, generated once for all tests.
-pub(crate) fn definitions() -> Vec<Value> {
-    static DEFINITIONS: OnceLock<Vec<Value>> = OnceLock::new();
-    DEFINITIONS.get_or_init(api::crds).clone()
 }
 
 /// An API server with these definitions, whose writes nobody reviews.

@@ -8,7 +8,7 @@ use jiff::Timestamp;
 use rstest::rstest;
 use serde_json::{Value, json};
 
-use crate::cluster::{CATALOGUE, SERVICES, World, bare, definitions, five_lines, with_clock};
+use crate::cluster::{CATALOGUE, SERVICES, World, bare, five_lines, with_clock};
 use crate::fleet::{self, NAMESPACED_RUNTIMES, RUNTIMES, class_of, furnish};
 
 async fn decided(world: &World, service: Value) -> Arc<Value> {
@@ -114,7 +114,7 @@ impl Clock for Set {
 #[tokio::test]
 async fn of_equal_runtimes_the_newest_is_taken() {
     let clock = Arc::new(Set(AtomicI64::new(1_700_000_000)));
-    let server = with_clock(clock.clone(), definitions());
+    let server = with_clock(clock.clone(), api::crds());
     furnish(&server, &[("big", "80Gi", "5")]);
     server.delete(RUNTIMES, "", "any", None).unwrap();
     for (name, at) in [("c", 100), ("b", 200), ("a", 50)] {
