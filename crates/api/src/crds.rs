@@ -9,12 +9,13 @@ use serde_json::Value;
 
 use crate::{fusioninfer, inference, ome};
 
-/// Every CRD that ostler serves, in the order to install them. Generated once for the life of the process: that takes
-/// longer than everything else a start does.
+/// Every CRD that ostler serves, in the order to install them.
 pub fn crds() -> Vec<Value> {
-    static CRDS: LazyLock<Vec<Value>> = LazyLock::new(generated);
     CRDS.clone()
 }
+
+/// Generated once for the life of the process: that takes longer than everything else a start does.
+static CRDS: LazyLock<Vec<Value>> = LazyLock::new(generated);
 
 fn generated() -> Vec<Value> {
     vec![
@@ -34,14 +35,14 @@ fn generated() -> Vec<Value> {
 /// The schema of one of our kinds, as written and compiled; compiling takes longer than checking a document.
 pub(crate) struct KindSchema {
     /// `openAPIV3Schema`.
-    pub(crate) json: Value,
+    pub(crate) json: &'static Value,
     compiled: OnceLock<Option<Schema>>,
 }
 
 impl KindSchema {
     /// None for a schema that does not compile: a bug that `schemas_are_structural` shows.
     pub(crate) fn compiled(&self) -> Option<&Schema> {
-        self.compiled.get_or_init(|| Schema::from_json(&self.json).ok()).as_ref()
+        self.compiled.get_or_init(|| Schema::from_json(self.json).ok()).as_ref()
     }
 }
 
@@ -65,11 +66,11 @@ static SCHEMAS: LazyLock<BTreeMap<(String, String), KindSchema>> = LazyLock::new
 fn schemas() -> BTreeMap<(String, String), KindSchema> {
     let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
     let mut schemas = BTreeMap::new();
-    for crd in crds() {
+    for crd in CRDS.iter() {
         let spec = &crd["spec"];
         let version = &spec["versions"][0];
         let api_version = format!("{}/{}", text(&spec["group"]), text(&version["name"]));
-        let json = version["schema"]["openAPIV3Schema"].clone();
+        let json = &version["schema"]["openAPIV3Schema"];
         let schema = KindSchema { json, compiled: OnceLock::new() };
         schemas.insert((api_version, text(&spec["names"]["kind"])), schema);
     }

@@ -40,7 +40,7 @@ pub fn check(document: &Document) -> Vec<Finding> {
         return kinds::check(document).into_iter().collect();
     };
     let mut findings = metadata::check(document);
-    unknown_fields(&schema.json, &document.value, "", &mut findings);
+    unknown_fields(schema.json, &document.value, "", &mut findings);
     let refused = refusals(schema, document);
     let usable = refused.is_empty() && findings.iter().all(|finding| finding.severity != Severity::Error);
     if usable {
