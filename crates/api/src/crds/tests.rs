@@ -60,7 +60,7 @@ fn both_kinds_differ_in_scope_alone(#[case] namespaced: &str, #[case] cluster: &
 }
 
 fn compiled(api_version: &str, kind: &str) -> Schema {
-    Schema::from_json(&schema(api_version, kind).unwrap().json).unwrap()
+    Schema::from_json(schema(api_version, kind).unwrap().json).unwrap()
 }
 
 // spec: ACC-57
