@@ -10,6 +10,7 @@ mod admission;
 mod bad_input;
 mod catalog;
 mod corpus;
+mod crds;
 mod fields;
 mod kubectl;
 mod lint;

@@ -1,0 +1,57 @@
+//! The shipped models: each selects a runtime that was made for it.
+
+use super::{auto_selected, listed, name, name_of_runtime, planned, service, services, shape, warnings};
+
+/// The review form of the catalogue: what each model gets when nothing is known of a cluster, and what came second.
+// spec: RT-86
+#[test]
+fn each_model_selects_a_runtime_made_for_it() {
+    let (models, runtimes) = (listed("models"), listed("runtimes"));
+    let manifests: String = models.iter().map(|model| service(name(model), name(model), None)).collect();
+    let (stdout, stderr, _) = planned(&manifests, &[]);
+    assert_eq!(stderr, "");
+    let mut rows = Vec::new();
+    for (model, service) in models.iter().zip(services(&stdout)) {
+        let chosen = name_of_runtime(&service);
+        let runtime = runtimes.iter().find(|runtime| name(runtime) == chosen).unwrap();
+        let entries = auto_selected(runtime);
+        assert!(entries.iter().any(|entry| entry["modelArchitecture"] == model["spec"]["modelArchitecture"]));
+        assert!(!warnings(&service).contains(&"AmbiguousRuntimes"), "{}: {service}", name(model));
+        let second = service["candidates"].as_array().unwrap().iter().find(|candidate| candidate["rank"] == 2);
+        let second = second.map_or("–", |candidate| candidate["runtime"].as_str().unwrap());
+        rows.push(format!("{:<40} {chosen:<43} {:<30} {second}", name(model), shape(&service)));
+        if let Some(rival) = second.strip_prefix("vllm-") {
+            assert_eq!(chosen.strip_prefix("srt-"), Some(rival), "SGLang comes first");
+        }
+    }
+    insta::assert_snapshot!(rows.join("\n"), @r"
+    deepseek-v3                              srt-deepseek-rdma                           8×nvidia-h100-80gb ×2, $81.92  –
+    deepseek-v3-0324                         srt-deepseek-rdma                           8×nvidia-h100-80gb ×2, $81.92  –
+    deepseek-r1                              srt-deepseek-rdma                           8×nvidia-h100-80gb ×2, $81.92  –
+    deepseek-r1-0528                         srt-deepseek-rdma                           8×nvidia-h100-80gb ×2, $81.92  –
+    deepseek-r1-distill-llama-8b             vllm-llama-3-1-nemotron-nano-8b-v1          1×nvidia-l4, $0.81             –
+    deepseek-r1-distill-llama-70b            srt-llama-3-3-70b-instruct                  1×nvidia-b200, $14.24          vllm-llama-3-3-70b-instruct
+    e5-mistral-7b-instruct                   srt-e5-mistral-7b-instruct                  1×nvidia-l4, $0.81             vllm-e5-mistral-7b-instruct
+    llama-3-8b-instruct                      vllm-llama-3-1-nemotron-nano-8b-v1          1×nvidia-l4, $0.81             –
+    llama-3-70b-instruct                     srt-llama-3-1-70b-instruct                  1×nvidia-b200, $14.24          srt-llama-3-3-70b-instruct
+    llama-3-1-8b-instruct                    vllm-llama-3-1-nemotron-nano-8b-v1          1×nvidia-l4, $0.81             –
+    llama-3-1-70b-instruct                   srt-llama-3-1-70b-instruct                  1×nvidia-b200, $14.24          srt-llama-3-3-70b-instruct
+    llama-3-1-405b-instruct-fp8              vllm-llama-3-1-405b-instruct-fp8            8×nvidia-h100-80gb, $40.96     –
+    llama-3-2-1b-instruct                    srt-llama-3-2-1b-instruct                   1×nvidia-l4, $0.81             vllm-llama-3-2-1b-instruct
+    llama-3-2-3b-instruct                    srt-llama-3-2-3b-instruct                   1×nvidia-l4, $0.81             vllm-llama-3-2-3b-instruct
+    llama-3-2-11b-vision-instruct            srt-llama-3-2-11b-vision-instruct           1×nvidia-l40s, $1.55           vllm-llama-3-2-11b-vision-instruct
+    llama-3-2-90b-vision-instruct            srt-llama-3-2-90b-vision-instruct           4×nvidia-h100-80gb, $20.48     –
+    llama-3-3-70b-instruct                   srt-llama-3-3-70b-instruct                  1×nvidia-b200, $14.24          vllm-llama-3-3-70b-instruct
+    llama-4-scout-17b-16e-instruct           srt-llama-4-scout-17b-16e-instruct          4×nvidia-h100-80gb, $20.48     vllm-llama-4-scout-17b-16e-instruct
+    llama-4-maverick-17b-128e-instruct-fp8   srt-llama-4-maverick-17b-128e-instruct-fp8  8×nvidia-h100-80gb, $40.96     vllm-llama-4-maverick-17b-128e-instruct-fp8
+    llama-guard-3-1b                         srt-llama-3-2-1b-instruct                   1×nvidia-l4, $0.81             vllm-llama-3-2-1b-instruct
+    llama-guard-3-8b                         vllm-llama-3-1-nemotron-nano-8b-v1          1×nvidia-l4, $0.81             –
+    mistral-7b-instruct                      srt-mistral-7b-instruct                     1×nvidia-l4, $0.81             vllm-mistral-7b-instruct
+    mistral-7b-instruct-v0-3                 srt-mistral-7b-instruct                     1×nvidia-l4, $0.81             vllm-mistral-7b-instruct
+    mixtral-8x7b-instruct                    srt-mixtral-8x7b-instruct                   4×nvidia-l40s, $6.20           vllm-mixtral-8x7b-instruct
+    llama-3-1-nemotron-nano-8b-v1            vllm-llama-3-1-nemotron-nano-8b-v1          1×nvidia-l4, $0.81             –
+    llama-3-1-nemotron-70b-instruct          srt-llama-3-1-70b-instruct                  1×nvidia-b200, $14.24          srt-llama-3-3-70b-instruct
+    llama-3-3-nemotron-super-49b-v1          vllm-llama-3-3-nemotron-super-49b-v1        2×nvidia-h100-80gb, $10.24     –
+    llama-3-1-nemotron-ultra-253b-v1         vllm-llama-3-1-nemotron-ultra-253b-v1       8×nvidia-h100-80gb, $40.96     –
+    ");
+}

@@ -1,0 +1,242 @@
+//! The shipped runtimes: those of specification 001, with flags that their engines know, each on what it was made for.
+
+use std::collections::BTreeSet;
+
+use rstest::rstest;
+use serde_json::{Value, json};
+
+use super::{auto_selected, listed, name, name_of_runtime, service, services, shape};
+use crate::session::{Folder, ostler, outcome};
+
+/// The tables of specification 001: name, architecture.
+const SGLANG: [(&str, &str); 21] = [
+    ("deepseek-rdma-pd-rt", "DeepseekV3ForCausalLM"),
+    ("deepseek-rdma-rt", "DeepseekV3ForCausalLM"),
+    ("e5-mistral-7b-instruct-rt", "MistralModel"),
+    ("llama-3-1-70b-instruct-pd-rt", "LlamaForCausalLM"),
+    ("llama-3-1-70b-instruct-rt", "LlamaForCausalLM"),
+    ("llama-3-2-11b-vision-instruct-rt", "MllamaForConditionalGeneration"),
+    ("llama-3-2-1b-instruct-pd-rt", "LlamaForCausalLM"),
+    ("llama-3-2-1b-instruct-rt", "LlamaForCausalLM"),
+    ("llama-3-2-3b-instruct-pd-rt", "LlamaForCausalLM"),
+    ("llama-3-2-3b-instruct-rt", "LlamaForCausalLM"),
+    ("llama-3-2-90b-vision-instruct-rt", "MllamaForConditionalGeneration"),
+    ("llama-3-3-70b-instruct-pd-rt", "LlamaForCausalLM"),
+    ("llama-3-3-70b-instruct-rt", "LlamaForCausalLM"),
+    ("llama-4-maverick-17b-128e-instruct-fp8-pd-rt", "Llama4ForConditionalGeneration"),
+    ("llama-4-maverick-17b-128e-instruct-fp8-rt", "Llama4ForConditionalGeneration"),
+    ("llama-4-scout-17b-16e-instruct-pd-rt", "Llama4ForConditionalGeneration"),
+    ("llama-4-scout-17b-16e-instruct-rt", "Llama4ForConditionalGeneration"),
+    ("mistral-7b-instruct-pd-rt", "MistralForCausalLM"),
+    ("mistral-7b-instruct-rt", "MistralForCausalLM"),
+    ("mixtral-8x7b-instruct-pd-rt", "MixtralForCausalLM"),
+    ("mixtral-8x7b-instruct-rt", "MixtralForCausalLM"),
+];
+const VLLM: [(&str, &str); 13] = [
+    ("e5-mistral-7b-instruct-rt", "MistralModel"),
+    ("llama-3-1-405b-instruct-fp8-rt", "LlamaForCausalLM"),
+    ("llama-3-1-nemotron-nano-8b-v1-rt", "LlamaForCausalLM"),
+    ("llama-3-1-nemotron-ultra-253b-v1-rt", "DeciLMForCausalLM"),
+    ("llama-3-2-11b-vision-instruct-rt", "MllamaForConditionalGeneration"),
+    ("llama-3-2-1b-instruct-rt", "LlamaForCausalLM"),
+    ("llama-3-2-3b-instruct-rt", "LlamaForCausalLM"),
+    ("llama-3-3-70b-instruct-rt", "LlamaForCausalLM"),
+    ("llama-3-3-nemotron-super-49b-v1-rt", "DeciLMForCausalLM"),
+    ("llama-4-maverick-17b-128e-instruct-fp8-rt", "Llama4ForConditionalGeneration"),
+    ("llama-4-scout-17b-16e-instruct-rt", "Llama4ForConditionalGeneration"),
+    ("mistral-7b-instruct-rt", "MistralForCausalLM"),
+    ("mixtral-8x7b-instruct-rt", "MixtralForCausalLM"),
+];
+
+/// Two nodes of eight H100, as GPU feature discovery labels them.
+const FLEET: &str = "
+apiVersion: v1
+kind: Node
+metadata: {name: a, labels: {nvidia.com/gpu.product: NVIDIA-H100-80GB-HBM3}}
+status: {allocatable: {cpu: '192', memory: 2Ti, pods: '250', nvidia.com/gpu: '8'}}
+---
+apiVersion: v1
+kind: Node
+metadata: {name: b, labels: {nvidia.com/gpu.product: NVIDIA-H100-80GB-HBM3}}
+status: {allocatable: {cpu: '192', memory: 2Ti, pods: '250', nvidia.com/gpu: '8'}}
+";
+
+// spec: RT-78
+#[rstest]
+#[case::sglang("srt-", SGLANG.as_slice(), "lmsysorg/sglang:")]
+// spec: RT-79
+// spec: RT-80
+#[case::vllm("vllm-", VLLM.as_slice(), "vllm/vllm-openai:")]
+fn the_runtimes_of_the_specification_ship(#[case] prefix: &str, #[case] table: &[(&str, &str)], #[case] image: &str) {
+    let shipped = listed("runtimes");
+    let of_engine = shipped.iter().filter(|runtime| name(runtime).starts_with(prefix));
+    let mut named: Vec<_> = of_engine.clone().map(|runtime| name(runtime).replacen(prefix, "", 1) + "-rt").collect();
+    named.sort_unstable();
+    assert_eq!(named, table.iter().map(|(name, _)| *name).collect::<Vec<_>>());
+    for runtime in of_engine {
+        let wanted = table.iter().find(|(table, _)| format!("{prefix}{table}") == format!("{}-rt", name(runtime)));
+        for entry in runtime["spec"]["supportedModelFormats"].as_array().unwrap() {
+            let stated = ["modelFormat", "modelFramework"].map(|field| entry[field]["name"].as_str().unwrap());
+            assert_eq!(stated, ["safetensors", "transformers"], "{}", name(runtime));
+            assert_eq!(entry["modelArchitecture"], wanted.unwrap().1, "{}", name(runtime));
+        }
+        assert!(runners(runtime).iter().all(|runner| runner["image"].as_str().unwrap().contains(image)));
+    }
+}
+
+#[test]
+fn prefill_and_decode_runtimes_have_both_halves_and_wait_to_be_named() {
+    let shipped = listed("runtimes");
+    let pairs: Vec<_> = shipped.iter().filter(|runtime| name(runtime).ends_with("-pd")).collect();
+    assert_eq!(pairs.len(), 9);
+    for runtime in pairs {
+        assert!(auto_selected(runtime).is_empty(), "{}", name(runtime));
+        for (half, mode) in [("engineConfig", "prefill"), ("decoderConfig", "decode")] {
+            let half = &runtime["spec"][half];
+            let line = half.pointer("/runner/args").or(half.pointer("/leader/runner/args")).unwrap();
+            let mode = json!(format!("--disaggregation-mode={mode}"));
+            assert!(line.as_array().unwrap().contains(&mode), "{}: {line}", name(runtime));
+        }
+    }
+}
+
+/// SGLang before vLLM wherever both serve a model, and no two runtimes of one engine are asked for the same models.
+#[test]
+fn priorities_set_the_engines_apart() {
+    for runtime in listed("runtimes") {
+        let expected = if name(&runtime).starts_with("srt-") { 2 } else { 1 };
+        for entry in runtime["spec"]["supportedModelFormats"].as_array().unwrap() {
+            assert_eq!(entry["priority"], expected, "{}", name(&runtime));
+        }
+    }
+}
+
+// spec: RT-85
+#[test]
+fn every_flag_is_one_that_the_engine_of_the_image_accepts() {
+    let mut seen = BTreeSet::new();
+    for runtime in listed("runtimes") {
+        for runner in runners(&runtime) {
+            let image = runner["image"].as_str().unwrap();
+            let known = flags_of(image);
+            let words = ["command", "args"].into_iter().flat_map(|field| runner[field].as_array().unwrap());
+            for flag in words.filter_map(Value::as_str).filter(|word| word.starts_with('-')) {
+                let flag = flag.split('=').next().unwrap();
+                // `python3 -m` starts the module; everything behind it is the engine's.
+                assert!(flag == "-m" || known.contains(flag), "{}: {image} has no {flag}", name(&runtime));
+            }
+            seen.insert(image.to_owned());
+        }
+    }
+    insta::assert_debug_snapshot!(seen, @r#"
+    {
+        "docker.io/lmsysorg/sglang:v0.5.23",
+        "docker.io/vllm/vllm-openai:v0.10.2",
+        "docker.io/vllm/vllm-openai:v0.32.0",
+    }
+    "#);
+}
+
+// spec: RT-84
+#[test]
+fn every_runtime_serves_what_it_was_made_for() {
+    let mut manifests = String::new();
+    for runtime in listed("runtimes") {
+        manifests += &made_for(&runtime);
+    }
+    let folder = Folder::new();
+    folder.file("services.yaml", &manifests);
+    folder.file("nodes.yaml", FLEET);
+    let args = ["plan", "-f", "services.yaml", "--cluster", "nodes.yaml", "-o", "json"];
+    let (stdout, stderr, _) = outcome(&ostler(&args).current_dir(&folder.0).output().unwrap());
+    assert_eq!(stderr, "");
+    let rows = services(&stdout).into_iter().map(|service| {
+        let reason = if service["feasible"] == true { "feasible" } else { service["reason"].as_str().unwrap() };
+        format!("{:<46} {:<30} {reason}", name_of_runtime(&service), shape(&service))
+    });
+    insta::assert_snapshot!(rows.collect::<Vec<_>>().join("\n"), @r"
+    srt-deepseek-rdma                              8×nvidia-h100-80gb ×2, $81.92  TopologyNotSupported
+    srt-deepseek-rdma-pd                           8×nvidia-h100-80gb ×2, $81.92  TopologyNotSupported
+    srt-e5-mistral-7b-instruct                     1×nvidia-h100-80gb, $5.12      feasible
+    srt-llama-3-2-11b-vision-instruct              1×nvidia-h100-80gb, $5.12      feasible
+    srt-llama-3-2-90b-vision-instruct              4×nvidia-h100-80gb, $20.48     feasible
+    srt-llama-3-1-70b-instruct                     4×nvidia-h100-80gb, $20.48     feasible
+    srt-llama-3-1-70b-instruct-pd                  4×nvidia-h100-80gb, $20.48     feasible
+    srt-llama-3-2-1b-instruct                      1×nvidia-h100-80gb, $5.12      feasible
+    srt-llama-3-2-1b-instruct-pd                   1×nvidia-h100-80gb, $5.12      feasible
+    srt-llama-3-2-3b-instruct                      1×nvidia-h100-80gb, $5.12      feasible
+    srt-llama-3-2-3b-instruct-pd                   1×nvidia-h100-80gb, $5.12      feasible
+    srt-llama-3-3-70b-instruct                     4×nvidia-h100-80gb, $20.48     feasible
+    srt-llama-3-3-70b-instruct-pd                  4×nvidia-h100-80gb, $20.48     feasible
+    srt-llama-4-maverick-17b-128e-instruct-fp8     8×nvidia-h100-80gb, $40.96     feasible
+    srt-llama-4-maverick-17b-128e-instruct-fp8-pd  8×nvidia-h100-80gb, $40.96     feasible
+    srt-llama-4-scout-17b-16e-instruct             4×nvidia-h100-80gb, $20.48     feasible
+    srt-llama-4-scout-17b-16e-instruct-pd          4×nvidia-h100-80gb, $20.48     feasible
+    srt-mistral-7b-instruct                        1×nvidia-h100-80gb, $5.12      feasible
+    srt-mistral-7b-instruct-pd                     1×nvidia-h100-80gb, $5.12      feasible
+    srt-mixtral-8x7b-instruct                      2×nvidia-h100-80gb, $10.24     feasible
+    srt-mixtral-8x7b-instruct-pd                   2×nvidia-h100-80gb, $10.24     feasible
+    vllm-e5-mistral-7b-instruct                    1×nvidia-h100-80gb, $5.12      feasible
+    vllm-llama-3-2-11b-vision-instruct             1×nvidia-h100-80gb, $5.12      feasible
+    vllm-llama-3-1-405b-instruct-fp8               8×nvidia-h100-80gb, $40.96     feasible
+    vllm-llama-3-1-405b-instruct-fp8               8×nvidia-h100-80gb, $40.96     feasible
+    vllm-llama-3-2-1b-instruct                     1×nvidia-h100-80gb, $5.12      feasible
+    vllm-llama-3-2-3b-instruct                     1×nvidia-h100-80gb, $5.12      feasible
+    vllm-llama-3-3-70b-instruct                    4×nvidia-h100-80gb, $20.48     feasible
+    vllm-llama-4-maverick-17b-128e-instruct-fp8    8×nvidia-h100-80gb, $40.96     feasible
+    vllm-llama-4-scout-17b-16e-instruct            4×nvidia-h100-80gb, $20.48     feasible
+    vllm-mistral-7b-instruct                       1×nvidia-h100-80gb, $5.12      feasible
+    vllm-mixtral-8x7b-instruct                     2×nvidia-h100-80gb, $10.24     feasible
+    vllm-llama-3-1-nemotron-nano-8b-v1             1×nvidia-h100-80gb, $5.12      feasible
+    vllm-llama-3-3-nemotron-super-49b-v1           2×nvidia-h100-80gb, $10.24     feasible
+    vllm-llama-3-1-nemotron-ultra-253b-v1          8×nvidia-h100-80gb, $40.96     feasible
+    ");
+}
+
+/// A model in the middle of the runtime's range for each of its entries, and a service that names both.
+fn made_for(runtime: &Value) -> String {
+    let spec = &runtime["spec"];
+    let bound =
+        |end: &str| spec["modelSizeRange"][end].as_str().unwrap().parse::<api::size::ParameterCount>().unwrap().0;
+    let parameters = bound("min").midpoint(bound("max"));
+    let entries = spec["supportedModelFormats"].as_array().unwrap().iter().enumerate();
+    let one = |(index, entry): (usize, &Value)| {
+        let model = format!("{}-{index}", name(runtime));
+        let mut facts = json!({
+            "apiVersion": "ome.io/v1beta1",
+            "kind": "ClusterBaseModel",
+            "metadata": {"name": model},
+            "spec": {
+                "modelFormat": {"name": entry["modelFormat"]["name"], "version": entry["modelFormat"]["version"]},
+                "modelFramework": {"name": entry["modelFramework"]["name"], "version": entry["modelFramework"]["version"]},
+                "modelArchitecture": entry["modelArchitecture"],
+                "quantization": entry["quantization"],
+                "modelParameterSize": parameters.to_string(),
+            },
+        });
+        facts["spec"].as_object_mut().unwrap().retain(|_, fact| !fact.is_null());
+        format!("---\n{facts}\n{}", service(&model, &model, Some(name(runtime))))
+    };
+    entries.map(one).collect()
+}
+
+/// Every container of a runtime: of engine and decoder, of leader and worker.
+fn runners(runtime: &Value) -> Vec<&Value> {
+    let halves = ["engineConfig", "decoderConfig"].into_iter().map(|half| &runtime["spec"][half]);
+    halves
+        .flat_map(|half| [half, &half["leader"], &half["worker"]])
+        .map(|part| &part["runner"])
+        .filter(|runner| !runner.is_null())
+        .collect()
+}
+
+/// Flags of the engine release that an image carries, one per line; our own list, from the release itself.
+fn flags_of(image: &str) -> BTreeSet<&'static str> {
+    let text = match image.rsplit_once('/').unwrap().1 {
+        "sglang:v0.5.23" => include_str!("../../data/flags/sglang-0.5.23.txt"),
+        "vllm-openai:v0.32.0" => include_str!("../../data/flags/vllm-0.32.0.txt"),
+        "vllm-openai:v0.10.2" => include_str!("../../data/flags/vllm-0.10.2.txt"),
+        other => panic!("no list of flags for {other}: add tests/data/flags"),
+    };
+    text.lines().filter(|line| !line.starts_with('#')).collect()
+}

@@ -1,0 +1,23 @@
+//! `ostler crds`.
+
+use crate::session::{ostler, outcome};
+
+#[test]
+fn crds_are_yaml_of_every_kind() {
+    let (stdout, _, code) = outcome(&ostler(&["crds"]).output().unwrap());
+    assert_eq!(code, Some(0));
+    let documents = api::manifest::read("crds", &stdout).unwrap();
+    let names: Vec<_> = documents.iter().map(api::manifest::Document::name).collect();
+    insta::assert_snapshot!(names.join("\n"), @r"
+    acceleratorclasses.ome.io
+    basemodels.ome.io
+    clusterbasemodels.ome.io
+    servingruntimes.ome.io
+    clusterservingruntimes.ome.io
+    inferenceservices.ome.io
+    inferenceservices.fusioninfer.io
+    backendpools.inference.networking.x-k8s.io
+    llmusecasesets.inference.networking.x-k8s.io
+    llmusecases.inference.networking.x-k8s.io
+    ");
+}
