@@ -7,6 +7,7 @@
 //! `cargo xtask spec`            which rows of docs/conformance have a test
 
 mod bench;
+mod differential;
 mod lint;
 mod process;
 mod spec;

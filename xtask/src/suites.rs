@@ -4,6 +4,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Result, bail};
 
+use crate::differential;
 use crate::process::{self, cargo};
 
 pub(crate) fn run(names: &str) -> Result<()> {
@@ -12,7 +13,7 @@ pub(crate) fn run(names: &str) -> Result<()> {
             "corpus" => corpus()?,
             "kubectl" => kubectl()?,
             "openai" => openai()?,
-            "realcluster" => realcluster()?,
+            "realcluster" => differential::run()?,
             other => bail!("unknown suite {other:?}; one of corpus, kubectl, openai, realcluster"),
         }
     }
@@ -95,17 +96,6 @@ fn openai() -> Result<()> {
     }
     process::run(&mut process::command(&python, &["-m", "pip", "install", "--quiet", "openai==3.54.0"]))?;
     process::run(ostler_suite("suites::openai").env("OSTLER_PYTHON", python))
-}
-
-/// The scripts of the embedded server's tests against a living kube-apiserver: what it answers is what was recorded.
-fn realcluster() -> Result<()> {
-    if std::env::var_os("OSTLER_REALCLUSTER").is_none() {
-        bail!(
-            "suite realcluster: no kube-apiserver\nhint: set OSTLER_REALCLUSTER to the kubeconfig of one that may be written to"
-        );
-    }
-    let test = ["test", "--package", "embedded", "--test", "it", "--", "--ignored", "--exact", "differential::live"];
-    process::run(&mut cargo(&test))
 }
 
 fn ostler_suite(name: &str) -> std::process::Command {

@@ -1,18 +1,21 @@
 //! The embedded server against recorded answers of a real kube-apiserver, request by request.
 //!
 //! `tests/differential/scripts` says what is asked, `tests/differential/answers` what kube-apiserver answered; the
-//! version is in `answers/version.json`. `cargo xtask test --with realcluster` plays the scripts against a living one
-//! (`OSTLER_REALCLUSTER`, a kubeconfig) and compares; with `OSTLER_RECORD=1` it writes the answers anew.
+//! version is v1.37.0. `cargo xtask test --with realcluster` starts a living one ([`control_plane`]), plays the scripts
+//! against it and compares; with `OSTLER_RECORD=1` it writes the answers anew.
 
+mod compare;
+mod control_plane;
 mod normal;
 mod play;
+mod random;
 mod script;
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 
+use control_plane::ControlPlane;
 use play::Answer;
 use rstest::rstest;
-use script::Step;
 use serde_json::Value;
 
 const TOPICS: &[&str] = &[
@@ -55,7 +58,13 @@ async fn answers_are_those_of_a_real_cluster(#[case] topic: &str) {
     }
     server.create("namespaces", serde_json::json!({"metadata": {"name": namespace}})).unwrap();
     let answers = play::play(&crate::client(&server), &steps, &namespace).await;
-    compare(topic, &steps, &recorded(topic), &answers);
+    let recorded = recorded(topic);
+    if std::env::var_os("OSTLER_OPEN").is_some() {
+        let open = compare::open(&steps, &recorded, &answers);
+        return std::fs::write(compare::open_path(topic), serde_json::to_string_pretty(&open).unwrap() + "\n").unwrap();
+    }
+    let report = compare::report(topic, &steps, &recorded, &answers, &compare::known(topic));
+    assert!(report.is_empty(), "recorded and given answers differ:{report}\n");
 }
 
 #[test]
@@ -80,12 +89,10 @@ fn every_exception_is_explained_in_the_documentation() {
 #[tokio::test]
 #[ignore = "needs a kube-apiserver: cargo xtask test --with realcluster"]
 async fn live() {
-    let path = std::env::var("OSTLER_REALCLUSTER").expect("OSTLER_REALCLUSTER: a kubeconfig");
     let only = std::env::var("OSTLER_TOPIC").ok();
-    let kubeconfig = kube::config::Kubeconfig::read_from(path).unwrap();
-    let mut config = kube::Config::from_custom_kubeconfig(kubeconfig, &Default::default()).await.unwrap();
-    config.proxy_url = None;
-    let client = kube::Client::try_from(config).unwrap();
+    let plane = ControlPlane::start().await;
+    let client = plane.client();
+    let mut report = String::new();
     for topic in TOPICS.iter().filter(|topic| only.as_deref().is_none_or(|only| only == **topic)) {
         let steps = script::read(topic);
         let namespace = format!("{topic}-{:04x}", fastrand::u16(..));
@@ -95,9 +102,10 @@ async fn live() {
         if std::env::var_os("OSTLER_RECORD").is_some() {
             write(topic, &answers);
         } else {
-            compare(topic, &steps, &recorded(topic), &answers);
+            report += &compare::report(topic, &steps, &recorded(topic), &answers, &compare::Open::new());
         }
     }
+    assert!(report.is_empty(), "what was recorded is not what is said today:{report}\n");
 }
 
 async fn namespaced(client: &kube::Client, method: &str, name: &str) {
@@ -117,93 +125,4 @@ fn recorded(topic: &str) -> Vec<Answer> {
 fn write(topic: &str, answers: &[Answer]) {
     let path = script::folder().join("answers").join(format!("{topic}.json"));
     std::fs::write(path, serde_json::to_string_pretty(answers).unwrap() + "\n").unwrap();
-}
-
-/// Places where the answers still differ, by step: known, and to become fewer.
-type Open = BTreeMap<String, BTreeSet<String>>;
-
-/// Fails for a difference that is not known, and for a known one that is gone. `OSTLER_OPEN=1` writes down what differs.
-fn compare(topic: &str, steps: &[Step], recorded: &[Answer], answers: &[Answer]) {
-    let (mut report, mut open) = (String::new(), Open::new());
-    for (step, answer) in steps.iter().zip(answers) {
-        let Some(expected) = recorded.iter().find(|recorded| recorded.does == step.does) else {
-            report += &format!("\n{topic}: {}: never recorded; got {} {}", step.does, answer.code, answer.body);
-            continue;
-        };
-        let found = differences_of(step, expected, answer);
-        if !found.is_empty() {
-            open.insert(step.does.clone(), found.keys().cloned().collect());
-        }
-        let known = known(topic).remove(&step.does).unwrap_or_default();
-        let lines: Vec<String> =
-            found
-                .iter()
-                .filter(|(place, _)| !known.contains(*place))
-                .map(|(place, line)| format!("{place}: {line}"))
-                .chain(known.iter().filter(|place| !found.contains_key(*place)).map(|place| {
-                    format!("{place}: differs no more: take it out of tests/differential/open/{topic}.json")
-                }))
-                .collect();
-        if !lines.is_empty() {
-            report += &format!("\n{topic}: {}:\n    {}", step.does, lines.join("\n    "));
-        }
-    }
-    if std::env::var_os("OSTLER_OPEN").is_some() {
-        return std::fs::write(open_path(topic), serde_json::to_string_pretty(&open).unwrap() + "\n").unwrap();
-    }
-    assert!(report.is_empty(), "recorded and given answers differ:{report}\n");
-}
-
-fn open_path(topic: &str) -> std::path::PathBuf {
-    script::folder().join("open").join(format!("{topic}.json"))
-}
-
-fn known(topic: &str) -> Open {
-    serde_json::from_str(&std::fs::read_to_string(open_path(topic)).unwrap()).unwrap()
-}
-
-/// Place → what was recorded and what was given, without the exceptions of the step.
-fn differences_of(step: &Step, expected: &Answer, answer: &Answer) -> BTreeMap<String, String> {
-    let mut found = BTreeMap::new();
-    if expected.code != answer.code {
-        found.insert("code".to_owned(), format!("{} is {}", expected.code, answer.code));
-    }
-    if expected.warnings != answer.warnings {
-        found.insert("warnings".to_owned(), format!("{:?} are {:?}", expected.warnings, answer.warnings));
-    }
-    differences("", &expected.body, &answer.body, &mut found);
-    let is_except =
-        |place: &str| step.except.keys().any(|pointer| place == pointer || place.starts_with(&format!("{pointer}/")));
-    found.retain(|place, _| !is_except(place));
-    found
-}
-
-/// Each place where two values differ.
-fn differences(pointer: &str, expected: &Value, given: &Value, found: &mut BTreeMap<String, String>) {
-    match (expected, given) {
-        (Value::Object(a), Value::Object(b)) => {
-            for name in a.keys().chain(b.keys()).collect::<BTreeSet<_>>() {
-                let inner = format!("{pointer}/{}", name.replace('/', "~1"));
-                match (a.get(name), b.get(name)) {
-                    (Some(a), Some(b)) => differences(&inner, a, b, found),
-                    (a, b) => {
-                        found.insert(inner, format!("{} is {}", shown(a), shown(b)));
-                    }
-                }
-            }
-        }
-        (Value::Array(a), Value::Array(b)) if a.len() == b.len() => {
-            for (index, (a, b)) in a.iter().zip(b).enumerate() {
-                differences(&format!("{pointer}/{index}"), a, b, found);
-            }
-        }
-        _ if expected == given => {}
-        _ => {
-            found.insert(pointer.to_owned(), format!("{expected} is {given}"));
-        }
-    }
-}
-
-fn shown(value: Option<&Value>) -> String {
-    value.map_or_else(|| "absent".to_owned(), Value::to_string)
 }

@@ -28,7 +28,8 @@ const APART: Duration = Duration::from_millis(100);
 
 /// Every answer to a script, played in `namespace`.
 pub(super) async fn play(client: &kube::Client, steps: &[Step], namespace: &str) -> Vec<Answer> {
-    let mut saved = BTreeMap::from([("ns".to_owned(), namespace.to_owned())]);
+    let start = [("ns", namespace), ("last", "1"), ("continue", "")];
+    let mut saved: BTreeMap<String, String> = start.map(|(name, value)| (name.to_owned(), value.to_owned())).into();
     let mut normal = Normal::new(namespace);
     let mut answers = Vec::new();
     for step in steps {
@@ -38,6 +39,7 @@ pub(super) async fn play(client: &kube::Client, steps: &[Step], namespace: &str)
                 raw.body.pointer(pointer).unwrap_or_else(|| panic!("{}: no {pointer}: {}", step.does, raw.body));
             saved.insert(name.clone(), value.as_str().map_or_else(|| value.to_string(), str::to_owned));
         }
+        remember(&raw.body, &mut saved);
         answers.push(Answer {
             warnings: raw.warnings.iter().map(|warning| normal.text(warning)).collect(),
             // What is not compared says nothing about versions either.
@@ -46,6 +48,17 @@ pub(super) async fn play(client: &kube::Client, steps: &[Step], namespace: &str)
         });
     }
     answers
+}
+
+/// The version of the last object seen is `{last}`, the token of the last page `{continue}`.
+fn remember(body: &Value, saved: &mut BTreeMap<String, String>) {
+    for (name, pointer, sign) in
+        [("last", "/metadata/resourceVersion", "/metadata/uid"), ("continue", "/metadata/continue", "/items")]
+    {
+        if let (Some(value), Some(_)) = (body.pointer(pointer).and_then(Value::as_str), body.pointer(sign)) {
+            saved.insert(name.to_owned(), value.to_owned());
+        }
+    }
 }
 
 async fn answer(client: &kube::Client, step: &Step, saved: &BTreeMap<String, String>) -> Answer {
@@ -81,7 +94,8 @@ async fn once(client: &kube::Client, step: &Step, saved: &BTreeMap<String, Strin
     let warnings = response.headers().get_all("warning").iter().map(|w| w.to_str().unwrap().to_owned()).collect();
     let does = step.does.clone();
     let wanted = (step.is_watch() && code == 200).then(|| step.events.unwrap_or(usize::MAX));
-    let text = read(response.into_body(), wanted.unwrap_or(usize::MAX)).await;
+    let last = step.last.as_ref().map(|name| format!("\"name\":\"{name}\""));
+    let text = read(response.into_body(), wanted.unwrap_or(usize::MAX), last.as_deref()).await;
     let body = match wanted {
         Some(wanted) => text.lines().take(wanted).map(|line| serde_json::from_str::<Value>(line).unwrap()).collect(),
         None => serde_json::from_str(&text).unwrap_or_else(|_| json!(text)),
@@ -89,13 +103,15 @@ async fn once(client: &kube::Client, step: &Step, saved: &BTreeMap<String, Strin
     Answer { does, code, warnings, body }
 }
 
-/// The body, up to so many lines.
-async fn read(mut body: Body, lines: usize) -> String {
+/// The body, up to so many lines, or the one with `last`.
+async fn read(mut body: Body, lines: usize, last: Option<&str>) -> String {
     let mut bytes = Vec::new();
     while let Some(frame) = body.frame().await {
         let Ok(data) = frame.unwrap().into_data() else { continue };
         bytes.extend_from_slice(&data);
-        if bytes.iter().filter(|byte| **byte == b'\n').count() >= lines {
+        let is_last = |line: &[u8]| last.is_some_and(|last| String::from_utf8_lossy(line).contains(last));
+        let whole = bytes.iter().filter(|byte| **byte == b'\n').count();
+        if whole >= lines || bytes.split(|byte| *byte == b'\n').take(whole).any(is_last) {
             break;
         }
     }

@@ -32,6 +32,8 @@ pub(super) struct Step {
     pub(super) accept: Accept,
     /// A watch: how many events to wait for. Without it a watch is read to its end.
     pub(super) events: Option<usize>,
+    /// A watch: the name of the object whose event is the last to be read.
+    pub(super) last: Option<String>,
     /// Ask again until this holds: what a real cluster does a moment later.
     pub(super) until: Option<Until>,
     /// Name → JSON pointer into the answer.

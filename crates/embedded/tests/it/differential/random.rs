@@ -1,0 +1,169 @@
+//! Sequences of requests that nobody thought of, to the embedded server and to a living kube-apiserver at once.
+//!
+//! `cargo xtask test --with realcluster` runs it; `OSTLER_SEQUENCES` says how many. What it finds is printed as a
+//! script: the shortest sequence that is answered differently, to be mended and kept under `tests/differential/scripts`.
+
+mod objects;
+mod requests;
+
+use std::collections::BTreeMap;
+
+use kube::Client;
+use proptest::strategy::{Strategy, ValueTree};
+use proptest::test_runner::{Config, RngAlgorithm, TestRng, TestRunner};
+use serde_json::{Value, json};
+
+use super::compare::differences_of;
+use super::play::{self, Answer};
+use super::script::Step;
+
+/// Where both answered differently, by the number of the step.
+type Found = BTreeMap<usize, String>;
+
+/// Compares random sequences with a living kube-apiserver.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[ignore = "needs a kube-apiserver: cargo xtask test --with realcluster"]
+async fn live() {
+    let number = |name: &str| std::env::var(name).ok().and_then(|text| text.parse::<u64>().ok());
+    let (sequences, seed) = (number("OSTLER_SEQUENCES").unwrap_or(60), number("OSTLER_SEED"));
+    let plane = super::ControlPlane::start().await;
+    let real = plane.client();
+    let embedded = embedded();
+    define(&real).await;
+    define(&embedded).await;
+    let seed = seed.unwrap_or_else(|| fastrand::u64(..));
+    let mut runner = runner(seed);
+    for number in 0..sequences {
+        let mut tree = requests::sequence().new_tree(&mut runner).unwrap();
+        let mut found = differences(&real, &embedded, &tree.current()).await;
+        if found.is_empty() {
+            continue;
+        }
+        let mut worst = tree.current();
+        if std::env::var_os("OSTLER_SURVEY").is_some() {
+            let first = found.keys().next().map_or(0, |first| first + 1);
+            found.retain(|index, _| *index < first);
+            eprintln!("== sequence {number}\n{}", script(&worst[..first], &found));
+            continue;
+        }
+        // Smaller as long as something still differs.
+        let mut is_smaller = tree.simplify();
+        for _ in 0..300 {
+            if !is_smaller {
+                break;
+            }
+            let now = differences(&real, &embedded, &tree.current()).await;
+            if now.is_empty() {
+                is_smaller = tree.complicate();
+            } else {
+                (found, worst) = (now, tree.current());
+                is_smaller = tree.simplify();
+            }
+        }
+        panic!("sequence {number} of OSTLER_SEED={seed} is answered differently:\n{}", script(&worst, &found));
+    }
+}
+
+/// The generator makes what it says: every kind of request, and sequences that change something.
+#[tokio::test]
+async fn sequences_of_requests_are_answered() {
+    let embedded = embedded();
+    define(&embedded).await;
+    let mut runner = runner(1);
+    let mut codes: BTreeMap<u16, usize> = BTreeMap::new();
+    for number in 0..40 {
+        let requests = requests::sequence().new_tree(&mut runner).unwrap().current();
+        let (_, answers) = played(&embedded, &requests, &format!("random-{number}")).await;
+        for answer in &answers {
+            *codes.entry(answer.code).or_default() += 1;
+            assert!(answer.code < 500 || answer.body["reason"].is_null(), "{} {}", answer.does, answer.body);
+        }
+    }
+    for code in [200, 201, 400, 404, 409, 422] {
+        assert!(codes.contains_key(&code), "{code} is never answered: {codes:?}");
+    }
+}
+
+fn runner(seed: u64) -> TestRunner {
+    let bytes: Vec<u8> = seed.to_le_bytes().into_iter().cycle().take(32).collect();
+    TestRunner::new_with_rng(Config::default(), TestRng::from_seed(RngAlgorithm::ChaCha, &bytes))
+}
+
+fn embedded() -> Client {
+    let server = crate::server();
+    for _ in 0..400 {
+        server.create("configmaps", json!({"metadata": {"name": "used", "namespace": "default"}})).unwrap();
+        server.delete("configmaps", "default", "used", None).unwrap();
+    }
+    crate::client(&server)
+}
+
+/// The custom resource of the sequences; one that is there already stays.
+async fn define(client: &Client) {
+    let request = http::Request::post("/apis/apiextensions.k8s.io/v1/customresourcedefinitions");
+    let request = request.header("Content-Type", "application/json");
+    let _ = client.send(request.body(objects::definition().to_string().into_bytes().into()).unwrap()).await.unwrap();
+    for _ in 0..100 {
+        let request = http::Request::get("/apis/random.example.com/v1/widgets").body(Vec::new().into()).unwrap();
+        if client.send(request).await.unwrap().status() == 200 {
+            return;
+        }
+        tokio::time::sleep(std::time::Duration::from_millis(100)).await;
+    }
+    panic!("the definition was never served");
+}
+
+async fn differences(real: &Client, embedded: &Client, requests: &[Value]) -> Found {
+    let namespace = format!("random-{:08x}", fastrand::u32(..));
+    let ((steps, expected), (_, given)) =
+        tokio::join!(played(real, requests, &namespace), played(embedded, requests, &namespace));
+    let mut found = Found::new();
+    for (index, (step, (expected, given))) in steps.iter().zip(expected.iter().zip(&given)).enumerate() {
+        let differences: Vec<String> = differences_of(step, expected, given)
+            .into_iter()
+            .filter(|(place, _)| !is_prose(place, expected, given))
+            .map(|(place, line)| format!("{place}: {line}"))
+            .collect();
+        if !differences.is_empty() {
+            found.insert(index, differences.join("\n#     "));
+        }
+    }
+    found
+}
+
+/// What Go's decoder says in its own words about a body that does not fit its type: that it refuses is compared.
+fn is_prose(place: &str, expected: &Answer, given: &Answer) -> bool {
+    let says = |text: &str| expected.body["message"].as_str().is_some_and(|message| message.contains(text));
+    let is_text = place == "/message" || place.starts_with("/details");
+    is_text && expected.code == given.code && (says("cannot unmarshal") || says("json: ") || says("ReadString"))
+}
+
+async fn played(client: &Client, requests: &[Value], namespace: &str) -> (Vec<Step>, Vec<Answer>) {
+    let steps: Vec<Step> = steps(requests);
+    super::namespaced(client, "POST", namespace).await;
+    let answers = play::play(client, &steps, namespace).await;
+    super::namespaced(client, "DELETE", namespace).await;
+    (steps, answers)
+}
+
+/// Each request with its number as its name.
+fn steps(requests: &[Value]) -> Vec<Step> {
+    let named = requests.iter().enumerate().map(|(index, request)| {
+        let mut request = request.clone();
+        request["does"] = json!(format!("step {index}"));
+        serde_json::from_value(request).unwrap()
+    });
+    named.collect()
+}
+
+/// As a file under `tests/differential/scripts` has it.
+fn script(requests: &[Value], found: &Found) -> String {
+    let mut text = String::new();
+    for (index, request) in requests.iter().enumerate() {
+        text += &format!("- {request}\n");
+        if let Some(difference) = found.get(&index) {
+            text += &format!("#     {difference}\n");
+        }
+    }
+    text
+}
