@@ -2,7 +2,7 @@
 //!
 //! Understood: `vllm serve MODEL …`, `python3 -m vllm.entrypoints.openai.api_server --model MODEL …`,
 //! `python3 -m sglang.launch_server --model-path MODEL …`, any of these inside `sh -c "… && …"`, and bare arguments
-//! (an image whose entry point is vLLM). Names missing on the line come from `MODEL_PATH` and `SERVED_MODEL_NAME`.
+//! (an image whose entry point is vLLM). A line that names no model has it from `MODEL_PATH` and `SERVED_MODEL_NAME`.
 
 mod shell;
 
@@ -70,9 +70,12 @@ fn read(server: Server, flags: &Flags, env: &[(String, String)]) -> Option<Launc
         Server::Vllm => (&["model"], "max-model-len", "max-num-seqs", 8000),
         Server::Sglang => (&["model-path", "model"], "context-length", "max-running-requests", 30_000),
     };
-    let model = flags.first(model_flags).or(flags.positional.as_ref()).cloned().or_else(|| variable("MODEL_PATH"))?;
+    let stated = flags.first(model_flags).or(flags.positional.as_ref()).cloned();
+    // An engine whose line names its model serves it by that name; one that says nothing leaves both to its image.
+    let unsaid = if stated.is_none() { variable("SERVED_MODEL_NAME") } else { None };
+    let model = stated.or_else(|| variable("MODEL_PATH"))?;
     let served = match flags.all("served-model-name") {
-        [] => variable("SERVED_MODEL_NAME").into_iter().collect(),
+        [] => unsaid.into_iter().collect(),
         names => names.to_vec(),
     };
     let parallel = ["tensor-parallel-size", "tp-size", "tp"];

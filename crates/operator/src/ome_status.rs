@@ -95,7 +95,7 @@ fn status(findings: &Findings<'_>, conditions: &[Condition], decision: Value, no
         "conditions": render(&service["status"]["conditions"], conditions, generation, now),
         "decision": decision,
     });
-    if let Some(url) = [ROUTER, "engine"].iter().find_map(|name| components.get(*name)?.get("url")) {
+    if let Some(url) = [ROUTER, "decoder", "engine"].iter().find_map(|name| components.get(*name)?.get("url")) {
         status["url"] = url.clone();
     }
     if !components.is_empty() {

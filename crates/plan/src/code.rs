@@ -34,6 +34,8 @@ pub mod warning {
             "Give the service a router, or name a runtime with routerConfig.";
         PORTS_DIFFER = "PortsDiffer": "Replica sets or roles answer on different ports; requests go to the first one's only.",
             "Let all answer on one port.";
+        NODES_NOT_JOINED = "NodesNotJoined": "Nothing in the launch lines of leader and workers tells them of each other.",
+            "Give the engine its rank and the leader's address ($(LWS_WORKER_INDEX), $(LWS_LEADER_ADDRESS)), or leave the worker's command and args out.";
         AUTOSCALER_UNAVAILABLE = "AutoscalerUnavailable": "What is asked for needs an autoscaler that is not there; a fixed number of replicas runs.",
             "Fix the number of replicas, or install the autoscaler that the message names.";
         GANG_ALL_OR_NOTHING = "GangAllOrNothing": "The Volcano of the cluster cannot start a part of the gang: all replicas start together or none.",

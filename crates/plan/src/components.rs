@@ -3,6 +3,7 @@
 
 mod engine;
 mod metadata;
+mod places;
 mod pod_spec;
 mod replicas;
 mod router;
@@ -16,7 +17,9 @@ use decide::supply::RuntimeComponent;
 use decide::variants::TokenRange;
 use serde_json::Value;
 
+use self::places::Stated;
 use crate::code;
+use crate::gang::{self, PodGroupSchema};
 use crate::labels::{self, Labels};
 use crate::launch;
 use crate::names;
@@ -72,27 +75,96 @@ pub struct ReplicaSet {
     pub request_tokens: Option<TokenRange>,
 }
 
-/// The layout of a service of single-node components, with remarks.
+/// The layout of a service, with remarks. `schema` is what the cluster's PodGroups can say.
 ///
 /// # Errors
 /// The first thing that keeps the service from being laid out.
-pub fn topology(owner: Owner, decided: &Decided<'_>) -> Result<(Topology, Vec<Warning>), Refusal> {
+pub fn topology(
+    owner: Owner,
+    decided: &Decided<'_>,
+    schema: PodGroupSchema,
+) -> Result<(Topology, Vec<Warning>), Refusal> {
     let mut warnings = Vec::new();
+    let parts: Vec<Part<'_>> = decided
+        .components
+        .iter()
+        .map(|(component, granted)| Part { component: *component, stated: layers(decided, *component), granted })
+        .collect();
+    let together = together(&owner, &parts, &mut warnings)?;
     let mut roles = Vec::new();
-    for (component, granted) in &decided.components {
-        let layers = layers(decided, *component);
-        refuse_several_nodes(*component, &layers)?;
-        roles.extend(engine::roles(&owner, decided, *component, &layers, granted, &mut warnings)?);
+    for part in &parts {
+        roles.extend(engine::roles(&owner, decided, part, together.of(part), &mut warnings)?);
     }
     roles.extend(router::role(&owner, decided, &mut warnings)?);
+    let (gang, weaker) = gang::of(&roles, None, schema);
+    warnings.extend(weaker);
     let routing = routing(&owner, &roles, &mut warnings);
-    Ok((Topology { owner, roles, gang: None, routing }, warnings))
+    let labels = labels::of([(labels::OME_SERVICE, names::label_value(&owner.name).as_str())]);
+    Ok((Topology { owner, labels, roles, gang, routing }, warnings))
 }
 
-/// One component as the runtime and as the service state it.
-struct Stated {
-    runtime: Component,
-    service: Component,
+/// One component: what is stated of it, and what it was granted.
+struct Part<'a> {
+    component: demand::Component,
+    stated: Stated,
+    granted: &'a Granted,
+}
+
+impl Part<'_> {
+    /// Pods of one replica of `set`.
+    fn nodes(&self, set: &ReplicaSet) -> u32 {
+        let decided = set.accelerators.as_ref().filter(|_| self.stated.has_workers());
+        decided.map_or_else(|| self.stated.nodes(), |accelerators| accelerators.shape.nodes.max(1))
+    }
+
+    fn over_nodes(&self) -> bool {
+        self.granted.sets.iter().any(|set| self.nodes(set) > 1)
+    }
+}
+
+/// Which components' Pods are placed together.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Together {
+    Nothing,
+    /// The Pods of a replica over several nodes.
+    Replicas,
+    /// Engine and decoder.
+    Pair,
+}
+
+impl Together {
+    fn of(self, part: &Part<'_>) -> bool {
+        match self {
+            Self::Nothing => false,
+            Self::Replicas => part.over_nodes(),
+            Self::Pair => true,
+        }
+    }
+}
+
+/// A replica over several nodes needs all of them, and with it the other half of its pair; whoever says so by
+/// [`labels::GANG`] has a pair of single nodes together too, or nothing at all.
+fn together(owner: &Owner, parts: &[Part<'_>], warnings: &mut Vec<Warning>) -> Result<Together, Refusal> {
+    let (pair, several) = (parts.len() > 1, parts.iter().any(Part::over_nodes));
+    let stated = match owner.annotations.get(labels::GANG).map(String::as_str) {
+        None => None,
+        Some("true") => Some(true),
+        Some("false") => Some(false),
+        Some(other) => {
+            let message = format!("metadata.annotations[{}]: \"{other}\" is neither true nor false", labels::GANG);
+            return Err(Refusal::new(code::refusal::INVALID_ANNOTATION, message));
+        }
+    };
+    if stated == Some(true) && !pair && !several {
+        let message =
+            format!("annotation {} has no effect: one engine of one node has nothing to wait for", labels::GANG);
+        warnings.push(Warning::new(code::warning::FIELD_IGNORED, message));
+    }
+    Ok(match (stated, pair, several) {
+        (Some(false), _, _) | (_, false, false) | (None, true, false) => Together::Nothing,
+        (_, true, _) => Together::Pair,
+        (_, false, true) => Together::Replicas,
+    })
 }
 
 /// A service without an engine takes the runtime's as it is (Story 1).
@@ -138,37 +210,17 @@ fn runtime_engine(spec: &ServingRuntimeSpec) -> Component {
     }
 }
 
-fn refuse_several_nodes(component: demand::Component, stated: &Stated) -> Result<(), Refusal> {
-    let several =
-        [&stated.runtime, &stated.service].iter().any(|layer| layer.leader.is_some() || layer.worker.is_some());
-    if several {
-        return Err(Refusal::not_supported(format_args!(
-            "{} {} of leader and worker",
-            article(component),
-            component.as_str()
-        )));
-    }
-    Ok(())
-}
-
-fn article(component: demand::Component) -> &'static str {
-    match component {
-        demand::Component::Engine => "an",
-        demand::Component::Decoder => "a",
-    }
-}
-
 /// How pods of one component of one service are found.
 fn selector(owner: &Owner, component: &str) -> Labels {
     labels::of([(labels::OME_SERVICE, names::label_value(&owner.name).as_str()), (labels::COMPONENT, component)])
 }
 
-/// The router where there is one, else the engine. Clients say the service's name, the engine hears the name it knows.
+/// The router where there is one, else the decoder, which can do a whole request by itself, else the engine. Clients say the service's name, the engine hears the name it knows.
 fn routing(owner: &Owner, roles: &[Role], warnings: &mut Vec<Warning>) -> Option<Routing> {
     let first = |component: &str| roles.iter().find(|role| role.component == component);
     let engine = first(ENGINE)?;
-    let front = first(ROUTER).unwrap_or(engine);
-    if front.component == ENGINE && first(DECODER).is_some() {
+    let front = first(ROUTER).or_else(|| first(DECODER)).unwrap_or(engine);
+    if front.component == DECODER {
         let message = "engine and decoder have no router that pairs them; give the service a router, or name a runtime with routerConfig";
         warnings.push(Warning::new(code::warning::ROUTER_MISSING, message));
     }
@@ -182,11 +234,10 @@ fn routing(owner: &Owner, roles: &[Role], warnings: &mut Vec<Warning>) -> Option
     }
     let launch = launch::read(engine.template.pointer("/spec/containers/0")?);
     Some(Routing {
-        selector: selector(owner, &front.component),
+        selector: front.workload.answering(selector(owner, &front.component)),
         ports: vec![front.port],
         model_server: launch.engine.unwrap_or("vllm"),
         model_name: owner.name.clone(),
         target_model: launch.served_model.filter(|served| *served != owner.name),
-        labels: labels::of([(labels::OME_SERVICE, names::label_value(&owner.name).as_str())]),
     })
 }

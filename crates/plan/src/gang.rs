@@ -5,9 +5,14 @@ use std::collections::BTreeMap;
 use api::fusioninfer::GangPolicy;
 use apimachinery::pod::{self, Amounts};
 use decide::reason::Warning;
+use serde_json::{Value, json};
 
 use crate::code;
-use crate::topology::Role;
+use crate::labels::{self, Labels};
+use crate::topology::{Role, Workload};
+
+/// The scheduler that places gangs.
+pub(crate) const VOLCANO: &str = "volcano";
 
 /// What the installed PodGroup definition can say.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -42,11 +47,33 @@ pub struct Gang {
 #[derive(Debug, Clone, PartialEq)]
 pub struct Member {
     pub role: String,
+    /// Finds its Pods among those of the service.
+    pub selector: Labels,
+    pub replicas_by: Replica,
     pub replicas: u32,
     /// Pods of one replica.
     pub pods: u32,
     /// What one replica requests.
     pub requests: Amounts,
+}
+
+/// How Pods of one replica are told from those of another.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Replica {
+    /// Every replica is an object of ours, which numbers its Pods.
+    Numbered,
+    /// The replicas are groups of one LeaderWorkerSet, which numbers them.
+    Group,
+}
+
+impl Replica {
+    /// The label whose value is the replica's number.
+    pub fn label(self) -> &'static str {
+        match self {
+            Self::Numbered => labels::REPLICA_INDEX,
+            Self::Group => labels::GROUP_INDEX,
+        }
+    }
 }
 
 /// The gang of `roles`, if any has a share in it and a replica. Without a stated policy it is the strongest one that
@@ -78,7 +105,18 @@ fn member(role: &Role) -> Member {
         let of_worker = pod::requests(worker);
         (1..role.nodes).for_each(|_| pod::add(&mut requests, &of_worker));
     }
-    Member { role: role.name.clone(), replicas: role.replicas.min, pods: role.nodes, requests }
+    let replicas_by = match role.workload {
+        Workload::LeaderWorkerSetPerReplica => Replica::Numbered,
+        Workload::LeaderWorkerSet | Workload::Deployment => Replica::Group,
+    };
+    Member {
+        role: role.name.clone(),
+        selector: role.selector.clone(),
+        replicas_by,
+        replicas: role.replicas.min,
+        pods: role.nodes,
+        requests,
+    }
 }
 
 impl Gang {
@@ -104,13 +142,31 @@ impl Gang {
         total
     }
 
-    /// Pods by task, which is one replica.
+    /// Pods by task: one replica where replicas are numbered, else the whole role, whose Pods share one template.
     pub fn tasks(&self) -> BTreeMap<String, u32> {
         let replicas = |member: &Member| -> Vec<(String, u32)> {
-            (0..member.replicas).map(|index| (task(&member.role, index), member.pods)).collect()
+            match member.replicas_by {
+                Replica::Numbered => {
+                    (0..member.replicas).map(|index| (task(&member.role, index), member.pods)).collect()
+                }
+                Replica::Group => vec![(member.role.clone(), member.replicas * member.pods)],
+            }
         };
         self.members.iter().flat_map(replicas).collect()
     }
+}
+
+/// Puts `scheduler` on the Pods of `template`.
+///
+/// # Errors
+/// The scheduler that the template names, where that is another one.
+pub(crate) fn schedule(template: &mut Value, scheduler: Option<&str>) -> Result<(), String> {
+    let Some(scheduler) = scheduler.filter(|name| !name.is_empty()) else { return Ok(()) };
+    if let Some(other) = template["spec"]["schedulerName"].as_str().filter(|other| *other != scheduler) {
+        return Err(other.to_owned());
+    }
+    template["spec"]["schedulerName"] = json!(scheduler);
+    Ok(())
 }
 
 /// Name of the task that is replica `index` of `role`.

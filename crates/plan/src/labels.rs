@@ -32,6 +32,13 @@ pub const TASK_SPEC: &str = "volcano.sh/task-spec";
 /// Set by LeaderWorkerSet on every pod; leaders have `0`.
 pub const WORKER_INDEX: &str = "leaderworkerset.sigs.k8s.io/worker-index";
 
+/// Set by LeaderWorkerSet on every pod: the number of its group.
+pub const GROUP_INDEX: &str = "leaderworkerset.sigs.k8s.io/group-index";
+
+/// Annotation on a service of `ome.io`: `true` places engine and decoder together even where each is one node, `false`
+/// leaves every Pod to itself.
+pub const GANG: &str = "ome.io/gang";
+
 /// Label on a service that its workloads carry too, so that Kueue queues them.
 pub const KUEUE_QUEUE: &str = "kueue.x-k8s.io/queue-name";
 

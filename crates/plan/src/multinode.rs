@@ -4,6 +4,7 @@ use api::fusioninfer::MultinodeBackend;
 use serde_json::{Value, json};
 
 use crate::code;
+use crate::launch::native::Place;
 use crate::launch::{self, native, ray};
 use crate::pod;
 use crate::topology::Refusal;
@@ -26,21 +27,16 @@ pub(crate) fn spread(
     port: u16,
 ) -> Result<Templates, Refusal> {
     let container = pod::engine_container(template).unwrap_or(&Value::Null);
-    let engine = match launch::read(container).engine {
-        Some("sglang") => native::Engine::Sglang,
-        _ => native::Engine::Vllm,
-    };
-    let backend = backend_of(engine, backend)?;
+    let rendezvous = Rendezvous::of(container, nodes, backend)?;
     let (mut leader, mut worker) = (template.clone(), template.clone());
     if let Some(container) = pod::engine_container_mut(&mut leader) {
-        start(container, backend, engine, nodes, native::Place::Leader)?;
+        rendezvous.start(container, Place::Leader)?;
         if container.get("readinessProbe").is_none() {
             container["readinessProbe"] = crate::probe::health(port);
         }
     }
     if let Some(container) = pod::engine_container_mut(&mut worker) {
-        start(container, backend, engine, nodes, native::Place::Worker)?;
-        without_network_probes(container);
+        rendezvous.start(container, Place::Worker)?;
     }
     Ok(Templates { leader, worker })
 }
@@ -57,26 +53,56 @@ fn backend_of(engine: native::Engine, stated: Option<MultinodeBackend>) -> Resul
     }
 }
 
-fn start(
-    container: &mut Value,
+/// How the Pods of one replica find each other.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Rendezvous {
     backend: MultinodeBackend,
     engine: native::Engine,
     nodes: u32,
-    place: native::Place,
-) -> Result<(), Refusal> {
-    match (backend, place) {
-        (MultinodeBackend::Ray, native::Place::Leader) => ray::leader(container),
-        (MultinodeBackend::Ray, native::Place::Worker) => ray::worker(container),
-        (MultinodeBackend::Native, place) => {
-            if !native::join(container, engine, nodes, place) {
-                return Err(Refusal::new(
-                    code::refusal::INVALID_TEMPLATE,
-                    "the script is more than one command: state its --nnodes and --node-rank there, or give command and args as lists",
-                ));
+}
+
+impl Rendezvous {
+    /// Of the engine that `container` starts, over `nodes` Pods; `backend` is the user's choice, if any.
+    ///
+    /// # Errors
+    /// The engine does not run on that backend.
+    pub(crate) fn of(container: &Value, nodes: u32, backend: Option<MultinodeBackend>) -> Result<Self, Refusal> {
+        let engine = match launch::read(container).engine {
+            Some("sglang") => native::Engine::Sglang,
+            _ => native::Engine::Vllm,
+        };
+        Ok(Self { backend: backend_of(engine, backend)?, engine, nodes })
+    }
+
+    /// Makes `container` start as that Pod of the replica. A worker serves nobody.
+    ///
+    /// # Errors
+    /// The launch line cannot be completed.
+    pub(crate) fn start(self, container: &mut Value, place: Place) -> Result<(), Refusal> {
+        match (self.backend, place) {
+            (MultinodeBackend::Ray, Place::Leader) => ray::leader(container),
+            (MultinodeBackend::Ray, Place::Worker) => ray::worker(container),
+            (MultinodeBackend::Native, place) => {
+                if !native::join(container, self.engine, self.nodes, place) {
+                    return Err(Refusal::new(
+                        code::refusal::INVALID_TEMPLATE,
+                        "the script is more than one command: state its --nnodes and --node-rank there, or give command and args as lists",
+                    ));
+                }
             }
         }
+        if place == Place::Worker {
+            without_network_probes(container);
+        }
+        Ok(())
     }
-    Ok(())
+}
+
+/// Whether the launch line of `container` says by itself how its Pod joins others.
+pub(crate) fn joins(container: &Value) -> bool {
+    const SIGNS: [&str; 6] = ["LWS_", "ray start", "node-rank", "node_rank", "nnodes", "mpirun"];
+    let words = ["command", "args", "env"].map(|field| container[field].to_string());
+    SIGNS.iter().any(|sign| words.iter().any(|text| text.contains(sign)))
 }
 
 /// A worker serves nobody: probes over the network would never pass. What runs inside the container stays.

@@ -1,5 +1,7 @@
 //! Names of what we make: composed from the service's name, and cut to what Kubernetes takes.
 
+use crate::topology::{Owner, Role, Workload};
+
 /// Longest name of a Service and longest label value.
 pub const LABEL_LENGTH: usize = 63;
 /// Longest name of a LeaderWorkerSet: its StatefulSets append indices and a revision hash to it in labels.
@@ -8,6 +10,16 @@ pub const LEADER_WORKER_SET_LENGTH: usize = 50;
 /// `{service}-{component}`, at most 63 characters.
 pub fn component(service: &str, component: &str) -> String {
     fit(&format!("{service}-{component}"), LABEL_LENGTH)
+}
+
+/// `{service}-{role}`: the workload that keeps all replicas of `role`.
+pub fn workload(owner: &Owner, role: &Role) -> String {
+    match role.workload {
+        Workload::Deployment => component(&owner.name, &role.name),
+        Workload::LeaderWorkerSet | Workload::LeaderWorkerSetPerReplica => {
+            fit(&format!("{}-{}", owner.name, role.name), LEADER_WORKER_SET_LENGTH)
+        }
+    }
 }
 
 /// `{service}-{role}-{index}`, the LeaderWorkerSet of one replica. Never cut: two cut names could be one.

@@ -4,18 +4,15 @@ use std::collections::BTreeSet;
 
 use api::fusioninfer::{ComponentType, InferenceService, Role as ApiRole};
 use decide::reason::Warning;
-use serde_json::{Value, json};
+use serde_json::Value;
 
 use crate::code;
-use crate::gang::{self, PodGroupSchema};
+use crate::gang::{self, PodGroupSchema, VOLCANO, schedule};
 use crate::labels;
 use crate::launch;
 use crate::multinode;
 use crate::pod;
 use crate::topology::{Owner, Refusal, Replicas, Role, Routing, Topology, Workload};
-
-/// The scheduler that places gangs.
-const VOLCANO: &str = "volcano";
 
 /// Port of an engine whose template names none (topology.md).
 const PORT: u16 = 8000;
@@ -46,7 +43,8 @@ pub fn topology(
     let (gang, weaker) = gang::of(&roles, strategy.gang_policy, schema);
     warnings.extend(weaker);
     let routing = routing(&owner, &roles, disaggregated, &mut warnings);
-    Ok((Topology { owner, roles, gang, routing }, warnings))
+    let labels = labels::of([(labels::SERVICE, owner.name.as_str())]);
+    Ok((Topology { owner, labels, roles, gang, routing }, warnings))
 }
 
 /// Whether prefill and decode are roles of their own.
@@ -99,14 +97,18 @@ fn engine(owner: &Owner, role: &ApiRole, gang: bool, scheduler: Option<&str>) ->
         return Err(Refusal::not_supported(format_args!("role {} (router)", role.name)));
     }
     let (mut template, port) = stated_template(role)?;
-    schedule(&mut template, role, scheduler.or(gang.then_some(VOLCANO)))?;
-    let own = labels::of([
-        (labels::SERVICE, owner.name.as_str()),
-        (labels::COMPONENT_TYPE, role.component_type.as_str()),
-        (labels::ROLE_NAME, role.name.as_str()),
-    ]);
-    labels::onto_template(&mut template, "labels", &own);
+    schedule(&mut template, scheduler.or(gang.then_some(VOLCANO))).map_err(|other| {
+        let message = format!(
+            "role {}, template.spec.schedulerName: {other} contradicts {}, which schedulingStrategy.schedulerName or the gang asks for; remove it",
+            role.name,
+            scheduler.unwrap_or(VOLCANO)
+        );
+        Refusal::new(code::refusal::SCHEDULER_CONFLICT, message)
+    })?;
+    let own = labels::of([(labels::SERVICE, owner.name.as_str()), (labels::ROLE_NAME, role.name.as_str())]);
     let mut object_labels = own.clone();
+    object_labels.insert(labels::COMPONENT_TYPE.to_owned(), role.component_type.as_str().to_owned());
+    labels::onto_template(&mut template, "labels", &object_labels);
     object_labels.extend(queue_name(owner));
     let nodes = role.node_count().max(1).unsigned_abs();
     let (template, worker) = over_nodes(template, nodes, role, port)?;
@@ -165,25 +167,6 @@ pub(crate) fn queue_name(owner: &Owner) -> Option<(String, String)> {
     Some((labels::KUEUE_QUEUE.to_owned(), queue.clone()))
 }
 
-/// A scheduler that the service states goes on every engine pod, Volcano on those of a gang; a template that names
-/// another contradicts it.
-fn schedule(template: &mut Value, role: &ApiRole, scheduler: Option<&str>) -> Result<(), Refusal> {
-    let Some(scheduler) = scheduler.filter(|name| !name.is_empty()) else { return Ok(()) };
-    match template["spec"]["schedulerName"].as_str() {
-        Some(other) if other != scheduler => Err(Refusal::new(
-            code::refusal::SCHEDULER_CONFLICT,
-            format!(
-                "role {}, template.spec.schedulerName: {other} contradicts {scheduler}, which schedulingStrategy.schedulerName or the gang asks for; remove it",
-                role.name
-            ),
-        )),
-        _ => {
-            template["spec"]["schedulerName"] = json!(scheduler);
-            Ok(())
-        }
-    }
-}
-
 /// Router fields on a role that is none (TOP-10).
 fn ignored_fields(role: &ApiRole) -> Vec<Warning> {
     let fields = [
@@ -208,7 +191,7 @@ fn ignored_fields(role: &ApiRole) -> Vec<Warning> {
 /// first one's are left out: a pool has one set of ports for all its pods.
 fn routing(owner: &Owner, roles: &[Role], disaggregated: bool, warnings: &mut Vec<Warning>) -> Option<Routing> {
     let decoder = ComponentType::Decoder.as_str();
-    let answers = |role: &&Role| !disaggregated || role.selector[labels::COMPONENT_TYPE] == decoder;
+    let answers = |role: &&Role| !disaggregated || role.labels[labels::COMPONENT_TYPE] == decoder;
     let roles: Vec<&Role> = roles.iter().filter(answers).collect();
     let first = *roles.first()?;
     let container = pod::engine_container(&first.template)?;
@@ -229,6 +212,5 @@ fn routing(owner: &Owner, roles: &[Role], disaggregated: bool, warnings: &mut Ve
         model_server: launch.engine.unwrap_or("vllm"),
         model_name: owner.name.clone(),
         target_model: launch.served_model.filter(|served| *served != owner.name),
-        labels: labels::of([(labels::SERVICE, owner.name.as_str())]),
     })
 }

@@ -122,10 +122,10 @@ pub fn placement(layers: &Layers<'_>, warnings: &mut Vec<Warning>) -> Result<Pla
 }
 
 /// Accelerators × nodes; 1 for engines without accelerators, so that `--tp-size $(PARALLELISM_SIZE)` is a number.
-pub fn parallelism(container: &Value, accelerators: Option<&Accelerators>) -> u32 {
+pub fn parallelism(container: &Value, accelerators: Option<&Accelerators>, nodes: u32) -> u32 {
     match accelerators {
         Some(accelerators) => accelerators.shape.accelerators(),
-        None => requested(&container["resources"]).map_or(1, |(_, count)| count),
+        None => requested(&container["resources"]).map_or(1, |(_, count)| count.saturating_mul(nodes)),
     }
 }
 

@@ -247,7 +247,7 @@ fn ome_service(
     }
     let chosen = Chosen::of(snapshot, &supply, &owner, &demand, &decision);
     plan.settings = chosen.class_settings(service, &demand, &decision);
-    plan.laid_out(components::topology(owner, &chosen.decided(service, model)))
+    plan.laid_out(components::topology(owner, &chosen.decided(service, model), snapshot.pod_groups))
 }
 
 /// What would make an infeasible service feasible, computed by deciding again with one constraint lifted. Empty for a

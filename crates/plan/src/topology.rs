@@ -8,6 +8,7 @@ use serde_json::{Map, Value, json};
 
 use crate::code;
 use crate::gang::Gang;
+use crate::labels::{self, Labels};
 
 /// The service that everything rendered belongs to.
 #[derive(Debug, Clone, PartialEq, Default)]
@@ -28,6 +29,8 @@ pub struct Owner {
 #[derive(Debug, Clone, PartialEq)]
 pub struct Topology {
     pub owner: Owner,
+    /// Labels of the objects that belong to the service as a whole.
+    pub labels: BTreeMap<String, String>,
     /// In declaration order; names are unique.
     pub roles: Vec<Role>,
     /// What must be placed together; None where every replica stands alone.
@@ -60,7 +63,7 @@ pub struct Role {
     pub selector: BTreeMap<String, String>,
     /// Labels of the workload object.
     pub labels: BTreeMap<String, String>,
-    /// Selector of the component's Service; None for further replica sets of the same component, and where no Service is
+    /// Labels of the component, by which its Service finds the Pods that answer; None for further replica sets of the same component, and where no Service is
     /// made.
     pub service: Option<BTreeMap<String, String>>,
     /// Port on which the engine answers HTTP.
@@ -74,10 +77,22 @@ pub struct Role {
 /// The kind of object that keeps the replicas.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Workload {
-    /// One Deployment for all replicas, with a Service.
+    /// One Deployment for all replicas.
     Deployment,
+    /// One LeaderWorkerSet for all replicas, each a group of its own.
+    LeaderWorkerSet,
     /// One LeaderWorkerSet of `replicas: 1` for each replica.
     LeaderWorkerSetPerReplica,
+}
+
+impl Workload {
+    /// `selector`, narrowed to the Pods that answer requests: of a replica over several nodes only the first does.
+    pub fn answering(self, mut selector: Labels) -> Labels {
+        if self != Self::Deployment {
+            selector.insert(labels::WORKER_INDEX.to_owned(), "0".to_owned());
+        }
+        selector
+    }
 }
 
 /// How many replicas, and what moves the number.
@@ -122,7 +137,6 @@ pub struct Routing {
     pub model_name: String,
     /// What the engine calls it; None where it is the same.
     pub target_model: Option<String>,
-    pub labels: BTreeMap<String, String>,
 }
 
 impl Owner {

@@ -4,7 +4,7 @@ use serde_json::{Value, json};
 
 use crate::labels;
 use crate::names;
-use crate::topology::{Owner, Role, ScaleMetric};
+use crate::topology::{Owner, Role, ScaleMetric, Workload};
 
 /// A HorizontalPodAutoscaler on a resource metric, only if max > min.
 pub(crate) fn render(owner: &Owner, role: &Role) -> Option<Value> {
@@ -21,7 +21,7 @@ pub(crate) fn render(owner: &Owner, role: &Role) -> Option<Value> {
         "kind": "HorizontalPodAutoscaler",
         "metadata": owner.metadata(&name, &labels::managed(&role.labels)),
         "spec": {
-            "scaleTargetRef": {"apiVersion": "apps/v1", "kind": "Deployment", "name": name},
+            "scaleTargetRef": target(owner, role),
             "minReplicas": role.replicas.min,
             "maxReplicas": role.replicas.max,
             "metrics": [{
@@ -30,4 +30,15 @@ pub(crate) fn render(owner: &Owner, role: &Role) -> Option<Value> {
             }],
         },
     }))
+}
+
+/// Both kinds have the scale subresource; one replica of a LeaderWorkerSet is a group.
+fn target(owner: &Owner, role: &Role) -> Value {
+    let (api_version, kind) = match role.workload {
+        Workload::Deployment => ("apps/v1", "Deployment"),
+        Workload::LeaderWorkerSet | Workload::LeaderWorkerSetPerReplica => {
+            (api::neighbours::LEADER_WORKER_SET, "LeaderWorkerSet")
+        }
+    };
+    json!({"apiVersion": api_version, "kind": kind, "name": names::workload(owner, role)})
 }

@@ -23,7 +23,7 @@ pub(crate) fn render(owner: &Owner, role: &Role) -> Value {
     json!({
         "apiVersion": "apps/v1",
         "kind": "Deployment",
-        "metadata": owner.metadata(&names::component(&owner.name, &role.name), &labels::managed(&role.labels)),
+        "metadata": owner.metadata(&names::workload(owner, role), &labels::managed(&role.labels)),
         "spec": spec,
     })
 }

@@ -10,27 +10,35 @@ mod service;
 
 use serde_json::Value;
 
-use crate::topology::{Topology, Workload};
+use crate::topology::{Owner, Role, Topology, Workload};
 
 /// The gang before the first of its Pods, workloads role by role, then what routes requests to them.
 pub fn objects(topology: &Topology) -> Vec<Value> {
-    let owner = &topology.owner;
-    let mut objects: Vec<Value> = topology.gang.iter().map(|gang| pod_group::render(owner, gang)).collect();
+    let (owner, labels) = (&topology.owner, &topology.labels);
+    let mut objects: Vec<Value> = topology.gang.iter().map(|gang| pod_group::render(owner, labels, gang)).collect();
     for role in &topology.roles {
         match role.workload {
             Workload::Deployment => {
                 objects.push(deployment::render(owner, role));
-                objects.extend(service::render(owner, role));
-                objects.extend(autoscaling::render(owner, role));
+                objects.extend(around(owner, role));
+            }
+            Workload::LeaderWorkerSet => {
+                objects.push(leader_worker_set::whole(owner, role));
+                objects.extend(around(owner, role));
             }
             Workload::LeaderWorkerSetPerReplica => {
-                objects.extend((0..role.replicas.min).map(|index| leader_worker_set::render(owner, role, index)));
+                objects.extend((0..role.replicas.min).map(|index| leader_worker_set::replica(owner, role, index)));
             }
         }
     }
     if let Some(routing) = &topology.routing {
-        objects.push(pool::backend_pool(owner, routing));
-        objects.push(pool::use_case_set(owner, routing));
+        objects.push(pool::backend_pool(owner, labels, routing));
+        objects.push(pool::use_case_set(owner, labels, routing));
     }
     objects
+}
+
+/// What stands beside a workload of many replicas.
+fn around(owner: &Owner, role: &Role) -> impl Iterator<Item = Value> {
+    service::render(owner, role).into_iter().chain(autoscaling::render(owner, role))
 }

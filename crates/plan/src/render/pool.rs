@@ -2,23 +2,23 @@
 
 use serde_json::{Value, json};
 
-use crate::labels;
+use crate::labels::{self, Labels};
 use crate::topology::{Owner, Routing};
 
 const API_VERSION: &str = "inference.networking.x-k8s.io/v1alpha1";
 
 /// What is not stated here the kind defaults (queue, failure mode, implicit use cases).
-pub(crate) fn backend_pool(owner: &Owner, routing: &Routing) -> Value {
+pub(crate) fn backend_pool(owner: &Owner, labels: &Labels, routing: &Routing) -> Value {
     json!({
         "apiVersion": API_VERSION,
         "kind": "BackendPool",
-        "metadata": owner.metadata(&owner.name, &labels::managed(&routing.labels)),
+        "metadata": owner.metadata(&owner.name, &labels::managed(labels)),
         "spec": {"selector": routing.selector, "targetPorts": routing.ports, "modelServer": routing.model_server},
     })
 }
 
 /// Clients say the service's name; the engine hears the name it knows.
-pub(crate) fn use_case_set(owner: &Owner, routing: &Routing) -> Value {
+pub(crate) fn use_case_set(owner: &Owner, labels: &Labels, routing: &Routing) -> Value {
     let mut use_case = json!({"modelName": routing.model_name});
     if let Some(target) = &routing.target_model {
         use_case["targetModels"] = json!([{"targetModelName": target, "weight": 1}]);
@@ -26,7 +26,7 @@ pub(crate) fn use_case_set(owner: &Owner, routing: &Routing) -> Value {
     json!({
         "apiVersion": API_VERSION,
         "kind": "LLMUseCaseSet",
-        "metadata": owner.metadata(&owner.name, &labels::managed(&routing.labels)),
+        "metadata": owner.metadata(&owner.name, &labels::managed(labels)),
         "spec": {"poolRef": [{"name": owner.name}], "useCases": [use_case]},
     })
 }

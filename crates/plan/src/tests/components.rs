@@ -114,10 +114,7 @@ fn a_missing_label_is_empty_and_told() {
 #[rstest]
 #[case::router("{engine: {runner: {image: x}}, router: {}}", "NoRouterContainer")]
 #[case::decoder("{engine: {runner: {image: x}}, decoder: {}}", "NoEngineContainer")]
-#[case::several_nodes(
-    "{engine: {runner: {image: x}}, decoder: {leader: {}, worker: {size: 1}}}",
-    "TopologyNotSupported"
-)]
+#[case::leader("{engine: {runner: {image: x}}, decoder: {leader: {}, worker: {size: 1}}}", "NoEngineContainer")]
 fn what_cannot_be_rendered(#[case] spec: &str, #[case] expect: &str) {
     let plan = only(&[&service("chat", spec)]);
     assert_eq!(code(&plan), (false, expect), "{}", plan.message);

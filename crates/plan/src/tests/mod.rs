@@ -1,9 +1,11 @@
 //! Whole services, from manifests to objects.
 
+mod catalog;
 mod claims;
 mod components;
 mod gangs;
 mod launch_lines;
+mod leader_worker;
 mod merging;
 mod ome;
 mod roles;

@@ -63,7 +63,6 @@ fn the_services_numbers_win_over_the_runtimes() {
     "{model: {name: llama-3-2-3b}, annotations: {ome.io/selection-strategy: cheap}}",
     "InvalidAnnotation"
 )]
-#[case::multi_node("{model: {name: llama-3-2-3b}, engine: {leader: {}, worker: {size: 1}}}", "TopologyNotSupported")]
 fn not_feasible(#[case] spec: &str, #[case] expect: &str) {
     let plan = plan_one(&service(spec));
     assert_eq!(code(&plan), (false, expect), "{}", plan.message);

@@ -155,8 +155,8 @@ fn every_runtime_serves_what_it_was_made_for() {
         format!("{:<46} {:<30} {reason}", name_of_runtime(&service), shape(&service))
     });
     insta::assert_snapshot!(rows.collect::<Vec<_>>().join("\n"), @r"
-    srt-deepseek-rdma                              8×nvidia-h100-80gb ×2, $81.92  TopologyNotSupported
-    srt-deepseek-rdma-pd                           8×nvidia-h100-80gb ×2, $81.92  TopologyNotSupported
+    srt-deepseek-rdma                              8×nvidia-h100-80gb ×2, $81.92  feasible
+    srt-deepseek-rdma-pd                           8×nvidia-h100-80gb ×2, $81.92  feasible
     srt-e5-mistral-7b-instruct                     1×nvidia-h100-80gb, $5.12      feasible
     srt-llama-3-2-11b-vision-instruct              1×nvidia-h100-80gb, $5.12      feasible
     srt-llama-3-2-90b-vision-instruct              4×nvidia-h100-80gb, $20.48     feasible
