@@ -1,11 +1,10 @@
 //! The whole: server, controllers, scheduler and node agent as tasks of this process.
 
-use std::path::PathBuf;
-
 use serde_json::Value;
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
+use crate::node::Folders;
 use crate::ports::Ports;
 use crate::server::Server;
 use crate::{node, scheduler, workloads};
@@ -23,12 +22,12 @@ impl Cluster {
     /// Starts everything; `nodes` are Node objects. Logs are kept in memory. Must be called inside a tokio runtime.
     #[must_use]
     pub fn start(ports: Ports, nodes: Vec<Value>) -> Self {
-        Self::start_with_logs(ports, nodes, None)
+        Self::start_in(ports, nodes, Folders::default())
     }
 
-    /// The same with the containers' logs as files under a folder.
+    /// The same with folders of this machine.
     #[must_use]
-    pub fn start_with_logs(ports: Ports, nodes: Vec<Value>, logs: Option<PathBuf>) -> Self {
+    pub fn start_in(ports: Ports, nodes: Vec<Value>, folders: Folders) -> Self {
         let server = Server::new(&ports);
         for node in nodes {
             if let Err(error) = server.create("nodes", node) {
@@ -39,7 +38,7 @@ impl Cluster {
         let mut tasks = JoinSet::new();
         tasks.spawn(workloads::run(server.clone(), ports.clone(), stop.clone()));
         tasks.spawn(scheduler::run(server.clone(), ports.clone(), stop.clone()));
-        tasks.spawn(node::run(server.clone(), ports, logs, stop.clone()));
+        tasks.spawn(node::run(server.clone(), ports, folders, stop.clone()));
         Self { server, stop, tasks }
     }
 

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::io;
 use std::net::{IpAddr, SocketAddr};
+use std::path::PathBuf;
 use std::sync::Arc;
 
 use apimachinery::status::{Cause, Status};
@@ -74,6 +75,12 @@ pub struct AdmissionResponse {
 /// How a container runs. `stop` is cancelled where a kubelet would send SIGTERM; dropping the future kills.
 pub trait Runner: Send + Sync {
     fn run(&self, container: Container, stop: CancellationToken) -> BoxFuture<'static, Exit>;
+
+    /// Whether containers on `node` see files of this machine: only for those are volumes laid out.
+    fn sees_files(&self, node: &str) -> bool {
+        let _ = node;
+        false
+    }
 }
 
 /// What a container is run for: some have to end by themselves.
@@ -90,6 +97,8 @@ pub enum Purpose {
 /// One container, ready to start.
 #[derive(Clone)]
 pub struct Container {
+    /// The node that its Pod is on.
+    pub node: String,
     pub namespace: String,
     pub pod: String,
     pub pod_uid: String,
@@ -108,7 +117,20 @@ pub struct Container {
     pub labels: BTreeMap<String, String>,
     /// `resources` of the container, as written.
     pub resources: Value,
+    /// A folder of its own to work in, where containers see files of this machine.
+    pub folder: Option<PathBuf>,
+    /// Its volumes, the longest path first.
+    pub mounts: Vec<Mount>,
     pub log: LogSink,
+}
+
+/// A volume of a container.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Mount {
+    /// Where the container looks for it: `mountPath`, without a slash at its end.
+    pub path: String,
+    /// Where it lies on this machine.
+    pub lies: PathBuf,
 }
 
 /// How a container ended.

@@ -1,7 +1,9 @@
-//! Fleet shorthand (`8×H100-80G ×2, 4×L40S`) becomes Node objects with the labels that GPU feature discovery would put.
+//! Fleet shorthand (`this, 8×H100-80G ×2, 4×L40S`) becomes Node objects with the labels that GPU feature discovery would put.
 
 use serde_json::{Value, json};
 use thiserror::Error;
+
+use crate::this_machine;
 
 /// What a simulated node has besides accelerators.
 const CPU: &str = "192";
@@ -54,6 +56,14 @@ pub(crate) struct Group {
     pub nodes: u32,
 }
 
+/// One entry of the shorthand.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Entry {
+    /// `this`: the machine that `ostler up` runs on.
+    ThisMachine,
+    Simulated(Group),
+}
+
 /// The shorthand is not one.
 #[derive(Debug, Error, PartialEq, Eq)]
 pub(crate) enum FleetError {
@@ -68,9 +78,13 @@ pub(crate) enum FleetError {
 }
 
 /// Reads comma- or line-separated groups; `#` starts a comment.
-pub(crate) fn parse(text: &str) -> Result<Vec<Group>, FleetError> {
+pub(crate) fn parse(text: &str) -> Result<Vec<Entry>, FleetError> {
     let lines = text.lines().map(|line| line.split('#').next().unwrap_or(""));
-    lines.flat_map(|line| line.split(',')).map(str::trim).filter(|item| !item.is_empty()).map(group).collect()
+    lines.flat_map(|line| line.split(',')).map(str::trim).filter(|item| !item.is_empty()).map(entry).collect()
+}
+
+fn entry(item: &str) -> Result<Entry, FleetError> {
+    if item == "this" { Ok(Entry::ThisMachine) } else { group(item).map(Entry::Simulated) }
 }
 
 fn group(item: &str) -> Result<Group, FleetError> {
@@ -102,10 +116,14 @@ fn group(item: &str) -> Result<Group, FleetError> {
 }
 
 /// Node objects `{name}-0`, `{name}-1`, … of all groups; the numbers go on where two groups share a name.
-pub(crate) fn nodes(groups: &[Group]) -> Vec<Value> {
+pub(crate) fn nodes(entries: &[Entry]) -> Vec<Value> {
     let mut made = Vec::new();
+    if entries.contains(&Entry::ThisMachine) {
+        made.push(this_machine::node());
+    }
     let mut next = std::collections::BTreeMap::<&str, u32>::new();
-    for group in groups {
+    for entry in entries {
+        let Entry::Simulated(group) = entry else { continue };
         let Some(product) = find(&group.product) else { continue };
         let number = next.entry(&group.name).or_default();
         for _ in 0..group.nodes {
@@ -175,7 +193,7 @@ mod tests {
     #[case::ascii("4xL40S x3", "l40s", 4, 3)]
     #[case::named("big=8*A100-40G", "big", 8, 1)]
     fn groups(#[case] text: &str, #[case] name: &str, #[case] accelerators: u32, #[case] count: u32) {
-        let group = parse(text).unwrap().remove(0);
+        let Entry::Simulated(group) = parse(text).unwrap().remove(0) else { panic!() };
         assert_eq!((group.name.as_str(), group.accelerators, group.nodes), (name, accelerators, count));
     }
 
@@ -190,6 +208,14 @@ mod tests {
     #[case::negative("8×H100 ×-3", "`8×H100 ×-3`: -3 nodes; one to 10000 are possible")]
     fn mistakes(#[case] text: &str, #[case] message: &str) {
         assert_eq!(parse(text).unwrap_err().to_string(), message);
+    }
+
+    #[test]
+    fn this_machine_is_one_node_beside_simulated_ones() {
+        let made = nodes(&parse("this, 8×H100, this").unwrap());
+        let is_simulated = |node: &Value| node["metadata"]["annotations"]["ostler.dev/simulated"] == "true";
+        assert_eq!(made.iter().map(is_simulated).collect::<Vec<_>>(), [false, true]);
+        assert_ne!(made[0]["status"]["allocatable"]["memory"], "0Ki");
     }
 
     #[test]

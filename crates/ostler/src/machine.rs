@@ -1,12 +1,13 @@
 //! A whole cluster on this machine: embedded Kubernetes, operator and gateway, wired together in one process.
 
 use std::net::SocketAddr;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::Arc;
 
 use anyhow::{Context, Result};
 use api::manifest::Document;
 use embedded::cluster::Cluster;
+use embedded::node::Folders;
 use embedded::ports::{Loopback, Ports, SystemClock, SystemRandom};
 use embedded::serve::{self, Credentials};
 use kube::Client;
@@ -16,7 +17,7 @@ use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
 use crate::gate::Gate;
-use crate::runner::SimulatedRunner;
+use crate::runner::MachineRunner;
 
 /// Where the servers listen; bound before anything starts, so that a busy port ends nothing half-way.
 pub(crate) struct Listeners {
@@ -40,17 +41,17 @@ pub(crate) struct Machine {
 pub(crate) struct Parts(JoinSet<Result<()>>);
 
 impl Machine {
-    /// Starts everything and installs our definitions and the shipped catalogue. Writes `kubeconfig`; containers' logs
-    /// are files under `logs`, or in memory without it.
+    /// Starts everything and installs our definitions and the shipped catalogue. Writes `kubeconfig`.
     pub(crate) async fn start(
         nodes: Vec<Value>,
         options: operator::Options,
         listeners: Listeners,
         kubeconfig: &Path,
-        logs: Option<PathBuf>,
+        runner: MachineRunner,
+        folders: Folders,
     ) -> Result<(Self, Parts)> {
         let admission = Arc::new(Gate::default());
-        let cluster = Cluster::start_with_logs(ports(admission.clone()), nodes, logs);
+        let cluster = Cluster::start_in(ports(admission.clone(), runner), nodes, folders);
         let server = cluster.server().clone();
         admission.open(server.clone());
         let client = Client::new(server.router(), "default");
@@ -116,12 +117,12 @@ impl Parts {
     }
 }
 
-fn ports(admission: Arc<Gate>) -> Ports {
+fn ports(admission: Arc<Gate>, runner: MachineRunner) -> Ports {
     Ports {
         clock: Arc::new(SystemClock),
         random: Arc::new(SystemRandom),
         admission,
-        runner: Arc::new(SimulatedRunner),
+        runner: Arc::new(runner),
         network: Arc::new(Loopback),
     }
 }

@@ -11,12 +11,14 @@ mod files;
 mod fleet;
 mod gate;
 mod home;
+mod images;
 mod live;
 mod machine;
 mod output;
 mod progress;
 mod report;
 mod runner;
+mod this_machine;
 
 use std::ffi::OsStr;
 use std::path::Path;
@@ -40,6 +42,7 @@ const EXAMPLES: &str = "\
 Examples:
   ostler up --demo                         a cluster on this machine, a small fleet, one answer and why
   ostler up -f service.yaml                the same cluster with a service of yours
+  ostler up -f service.yaml --nodes this   the same on this machine itself, with engines installed here
   ostler plan -f service.yaml              what would be decided and made; nothing is changed anywhere
   ostler explain inferenceservice/chat     why it is not ready, and what would help
 

@@ -1,32 +1,105 @@
-//! How `ostler up` runs containers: every engine command line becomes a simulated engine inside this process.
+//! How `ostler up` runs containers: as processes on the node that is this machine, where something here stands for the
+//! image, and otherwise every engine command line becomes a simulated engine inside this process.
 
 use std::io;
 use std::net::SocketAddr;
 
+use embedded::node::process::ProcessRunner;
 use embedded::ports::{Container, Exit, Purpose, Runner};
 use engine::launch_line::{self, LaunchLine};
 use futures::future::{BoxFuture, FutureExt, ready};
 use tokio_util::sync::CancellationToken;
 
+use crate::images::{Images, Program};
+
 /// Exit code of a process that SIGTERM ended, as a shell reports it.
 const TERMINATED: i32 = 143;
 
-/// Runs engines as simulated ones; any other container does nothing until it is stopped, and its log says so.
-pub(crate) struct SimulatedRunner;
+/// What runs where.
+#[derive(Default)]
+pub(crate) struct MachineRunner {
+    /// Name of the node that is this machine, if it is one.
+    pub node: Option<String>,
+    pub images: Images,
+}
 
-impl Runner for SimulatedRunner {
+impl Runner for MachineRunner {
     fn run(&self, container: Container, stop: CancellationToken) -> BoxFuture<'static, Exit> {
-        let line = launch_line::parse(&container.command, &container.args, &container.env);
-        match (container.purpose, line) {
-            (Purpose::Serve, Some(line)) => serve(container, line, stop).boxed(),
-            (Purpose::Serve, None) => idle(container, stop).boxed(),
-            (Purpose::Initialise, _) => {
-                container.log.write_line(&format!("image {}: simulated, nothing to prepare", container.image));
-                ready(Exit { code: 0, message: String::new() }).boxed()
-            }
-            // A simulated engine that runs is well; one that does not has no probe asked.
-            (Purpose::Probe, _) => ready(Exit { code: 0, message: String::new() }).boxed(),
+        let program = self.sees_files(&container.node).then(|| self.images.find(&container.image)).flatten();
+        match program {
+            Some(program) => process(container, &program, stop),
+            None => simulated(container, stop),
         }
+    }
+
+    fn sees_files(&self, node: &str) -> bool {
+        self.node.as_deref() == Some(node)
+    }
+}
+
+fn process(mut container: Container, program: &Program, stop: CancellationToken) -> BoxFuture<'static, Exit> {
+    if container.command.is_empty() {
+        container.command.clone_from(&program.entrypoint);
+    }
+    if let Some(folder) = program.folder() {
+        let path = std::env::var_os("PATH").unwrap_or_default();
+        let folders = std::iter::once(folder.to_path_buf()).chain(std::env::split_paths(&path));
+        // A container's own PATH is of its image's folders; those are not here.
+        container.env.retain(|(name, _)| name != "PATH");
+        let path = std::env::join_paths(folders).unwrap_or(path);
+        container.env.push(("PATH".to_owned(), path.to_string_lossy().into_owned()));
+    }
+    if container.purpose == Purpose::Serve {
+        listen_on_own_address(&mut container);
+        let words: Vec<&str> = container.command.iter().chain(&container.args).map(String::as_str).collect();
+        let line = format!("image {} is a process of this machine here: {}", container.image, words.join(" "));
+        container.log.write_line(&line);
+    }
+    ProcessRunner.run(container, stop)
+}
+
+/// Every Pod has an address of its own, and they share one machine: an engine that listened on all addresses would take
+/// the port of all Pods.
+fn listen_on_own_address(container: &mut Container) {
+    if launch_line::parse(&container.command, &container.args, &container.env).is_none() {
+        return;
+    }
+    let address = container.address.to_string();
+    let mut words = container.command.iter_mut().chain(&mut container.args);
+    while let Some(word) = words.next() {
+        if word == "--host" {
+            if let Some(value) = words.next() {
+                *value = address;
+            }
+            return;
+        }
+        if word.starts_with("--host=") {
+            *word = format!("--host={address}");
+            return;
+        }
+        // Inside a script.
+        for all in ["--host 0.0.0.0", "--host=0.0.0.0"] {
+            if word.contains(all) {
+                *word = word.replace(all, &format!("--host {address}"));
+                return;
+            }
+        }
+    }
+    container.args.extend(["--host".to_owned(), address]);
+}
+
+/// Runs engines as simulated ones; any other container does nothing until it is stopped, and its log says so.
+fn simulated(container: Container, stop: CancellationToken) -> BoxFuture<'static, Exit> {
+    let line = launch_line::parse(&container.command, &container.args, &container.env);
+    match (container.purpose, line) {
+        (Purpose::Serve, Some(line)) => serve(container, line, stop).boxed(),
+        (Purpose::Serve, None) => idle(container, stop).boxed(),
+        (Purpose::Initialise, _) => {
+            container.log.write_line(&format!("image {}: simulated, nothing to prepare", container.image));
+            ready(Exit { code: 0, message: String::new() }).boxed()
+        }
+        // A simulated engine that runs is well; one that does not has no probe asked.
+        (Purpose::Probe, _) => ready(Exit { code: 0, message: String::new() }).boxed(),
     }
 }
 
@@ -57,4 +130,49 @@ async fn idle(container: Container, stop: CancellationToken) -> Exit {
 fn failed(container: &Container, message: &str) -> Exit {
     container.log.write_line(message);
     Exit { code: 1, message: message.to_owned() }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+
+    use embedded::ports::LogSink;
+    use rstest::rstest;
+
+    use super::*;
+
+    fn container(words: &[&str]) -> Container {
+        Container {
+            node: "here".to_owned(),
+            namespace: "n".to_owned(),
+            pod: "p".to_owned(),
+            pod_uid: "u".to_owned(),
+            name: "c".to_owned(),
+            image: "vllm/vllm-openai".to_owned(),
+            purpose: Purpose::Serve,
+            command: words.iter().map(|word| (*word).to_owned()).collect(),
+            args: Vec::new(),
+            env: Vec::new(),
+            address: [127, 20, 0, 1].into(),
+            working_dir: None,
+            labels: BTreeMap::new(),
+            resources: serde_json::Value::Null,
+            log: LogSink::default(),
+            folder: None,
+            mounts: Vec::new(),
+        }
+    }
+
+    #[rstest]
+    #[case::stated(&["vllm", "serve", "m", "--host", "0.0.0.0"], "vllm serve m --host 127.20.0.1")]
+    #[case::one_word(&["vllm", "serve", "m", "--host=::", "--port=1"], "vllm serve m --host=127.20.0.1 --port=1")]
+    #[case::not_stated(&["vllm", "serve", "m"], "vllm serve m --host 127.20.0.1")]
+    #[case::a_script(&["sh", "-c", "vllm serve m --host 0.0.0.0 --port 1"], "sh -c vllm serve m --host 127.20.0.1 --port 1")]
+    #[case::no_engine(&["sleep", "9"], "sleep 9")]
+    fn an_engine_listens_on_the_address_of_its_pod(#[case] words: &[&str], #[case] expect: &str) {
+        let mut container = container(words);
+        listen_on_own_address(&mut container);
+        let words: Vec<String> = container.command.into_iter().chain(container.args).collect();
+        assert_eq!(words.join(" "), expect);
+    }
 }

@@ -11,6 +11,7 @@ use tokio_util::sync::CancellationToken;
 use super::addresses::Addresses;
 use super::lifecycle::{self, Signals};
 use super::logs::Logs;
+use super::volumes;
 use crate::Server;
 use crate::object;
 use crate::ports::Ports;
@@ -22,6 +23,16 @@ pub(crate) struct Shared {
     pub(crate) ports: Ports,
     pub(crate) logs: Logs,
     pub(crate) addresses: Addresses,
+    folders: Folders,
+}
+
+/// Where the node agent keeps what is not in the API.
+#[derive(Debug, Clone, Default)]
+pub struct Folders {
+    /// Containers' logs; without it they are in memory.
+    pub logs: Option<PathBuf>,
+    /// A folder for every Pod whose containers see files of this machine.
+    pub pods: Option<PathBuf>,
 }
 
 struct Agent {
@@ -32,15 +43,15 @@ struct Agent {
     tasks: JoinSet<String>,
 }
 
-/// Runs the Pods of all nodes until `stop`, then ends every container and returns. `folder` keeps the containers' logs;
-/// without one they are in memory.
-pub async fn run(server: Server, ports: Ports, folder: Option<PathBuf>, stop: CancellationToken) {
+/// Runs the Pods of all nodes until `stop`, then ends every container and returns.
+pub async fn run(server: Server, ports: Ports, folders: Folders, stop: CancellationToken) {
     let mut changes = server.subscribe();
-    let logs = Logs::new(folder, Arc::clone(&ports.clock));
+    let logs = Logs::new(folders.logs.clone(), Arc::clone(&ports.clock));
     server.set_logs(Arc::new(logs.clone()));
     let addresses = Addresses::new(ports.random.as_ref());
-    let shared = Arc::new(Shared { server, ports, logs, addresses });
+    let shared = Arc::new(Shared { server, ports, logs, addresses, folders });
     let mut agent = Agent { shared, shutdown: CancellationToken::new(), pods: BTreeMap::new(), tasks: JoinSet::new() };
+    agent.shared.sweep();
     agent.everything();
     loop {
         tokio::select! {
@@ -176,6 +187,21 @@ fn node_info() -> [(&'static str, String); 6] {
 // === impl Shared ===
 
 impl Shared {
+    /// The folder of a Pod, where its containers see files of this machine.
+    pub(crate) fn folder(&self, pod: &Value) -> Option<PathBuf> {
+        let sees = self.ports.runner.sees_files(object::text(pod, "/spec/nodeName"));
+        self.folders.pods.as_ref().filter(|_| sees).map(|folder| folder.join(object::uid(pod)))
+    }
+
+    /// Removes the folders of Pods that are gone.
+    fn sweep(&self) {
+        let known: Vec<String> = self.server.list("pods").iter().map(|pod| object::uid(pod).to_owned()).collect();
+        let entries = self.folders.pods.iter().filter_map(|folder| std::fs::read_dir(folder).ok()).flatten().flatten();
+        for entry in entries.filter(|entry| !known.iter().any(|uid| entry.file_name() == uid.as_str())) {
+            volumes::remove(&entry.path());
+        }
+    }
+
     /// The address of a node, 127.0.0.1 when it has none.
     pub(crate) fn host(&self, node: &str) -> String {
         let node = self.server.get("nodes", "", node);

@@ -10,13 +10,16 @@ use tokio::time::{Instant, timeout};
 use tokio_util::sync::CancellationToken;
 
 use super::agent::Shared;
-use super::environment::{self, EnvironmentError, Sources};
+use super::environment::{self, EnvironmentError};
+use super::hooks::Hooks;
 use super::probes::{Finding, Probes, Target};
 use super::restart::{BackOff, Policy};
+use super::sources::{self, InNamespace};
 use super::status::{Ended, Phase};
-use crate::Server;
+use super::volumes;
+use super::volumes::paths;
 use crate::object;
-use crate::ports::{Container, Exit, Purpose};
+use crate::ports::{Container, Exit, Mount, Purpose};
 use crate::workloads::ownership;
 
 /// What a container tells its Pod.
@@ -74,9 +77,9 @@ impl Supervisor {
         self.tell(News::Done);
     }
 
-    /// One run with its probes.
+    /// One run with its hooks and probes.
     async fn once(&self, container: Container) -> Exit {
-        let stop = self.stop.child_token();
+        let stop = CancellationToken::new();
         let ports = &self.shared.ports;
         let target = Target {
             network: Arc::clone(&ports.network),
@@ -84,17 +87,45 @@ impl Supervisor {
             container: container.clone(),
         };
         let mut run = ports.runner.run(container, stop.clone());
-        let probes = Probes::of(&self.spec);
-        let tell = |finding| self.tell(News::Found(finding));
+        let (probes, hooks) = (Probes::of(&self.spec), Hooks::of(&self.spec));
         let failed = tokio::select! {
             exit = &mut run => return exit,
-            probe = probes.watch(&target, &tell) => probe,
+            () = self.stop.cancelled() => false,
+            () = self.watch(&probes, &hooks, &target) => true,
         };
+        let end = async {
+            let asked = async {
+                if let Err(why) = hooks.stopping(&target).await {
+                    self.event("Warning", "FailedPreStopHook", &format!("PreStopHook failed: {why}"));
+                }
+            };
+            tokio::select! {
+                exit = &mut run => return exit,
+                () = asked => stop.cancel(),
+            }
+            run.await
+        };
+        match failed {
+            // Whoever stopped this counts the grace.
+            false => end.await,
+            true => {
+                let killed = Exit { code: KILLED, message: String::new() };
+                timeout(grace(&self.pod), end).await.unwrap_or(killed)
+            }
+        }
+    }
+
+    /// Watches over a run until it has to end, and tells why.
+    async fn watch(&self, probes: &Probes, hooks: &Hooks, target: &Target) {
         let name = object::text(&self.spec, "/name");
+        if let Err(why) = hooks.started(target).await {
+            self.event("Warning", "FailedPostStartHook", &format!("PostStartHook failed: {why}"));
+            self.event("Normal", "Killing", "FailedPostStartHook");
+            return;
+        }
+        let tell = |finding| self.tell(News::Found(finding));
+        let failed = probes.watch(target, &tell).await;
         self.event("Normal", "Killing", &format!("Container {name} failed {failed} probe, will be restarted"));
-        stop.cancel();
-        let killed = Exit { code: KILLED, message: String::new() };
-        timeout(grace(&self.pod), run).await.unwrap_or(killed)
     }
 
     /// The back-off; false when stopped meanwhile.
@@ -117,9 +148,8 @@ impl Supervisor {
             if self.stop.is_cancelled() {
                 return None;
             }
-            let sources = InNamespace { server: &self.shared.server, namespace: object::namespace(&self.pod) };
-            match environment::resolve(&self.spec, &self.pod, &sources) {
-                Ok(env) => return Some(self.container(env)),
+            match self.container() {
+                Ok(container) => return Some(container),
                 Err(EnvironmentError::Missing(message)) => {
                     self.event("Warning", "Failed", &format!("Error: {message}"));
                     self.tell(News::Waiting { reason: "CreateContainerConfigError", message });
@@ -128,32 +158,28 @@ impl Supervisor {
                     self.tell(News::Waiting { reason: "ContainerCreating", message: error.to_string() });
                 }
             }
-            loop {
-                let change = tokio::select! {
-                    () = self.stop.cancelled() => return None,
-                    change = changes.next() => change,
-                };
-                let relevant = change.is_ok_and(|change| {
-                    matches!(change.resource.as_str(), "configmaps" | "secrets" | "pods")
-                        && change.namespace == object::namespace(&self.pod)
-                        && change.name != object::name(&self.pod)
-                });
-                if relevant {
-                    break;
-                }
+            tokio::select! {
+                () = self.stop.cancelled() => return None,
+                () = sources::changed(&mut changes, &self.pod) => {}
             }
         }
     }
 
-    fn container(&self, env: Vec<(String, String)>) -> Container {
+    fn container(&self) -> Result<Container, EnvironmentError> {
+        let (namespace, pod) = (object::namespace(&self.pod), object::name(&self.pod));
+        let sources = InNamespace { server: &self.shared.server, namespace };
+        let env = environment::resolve(&self.spec, &self.pod, &sources)?;
         let variables = env.iter().cloned().collect();
         let words = |field: &str| {
             let list = object::strings(self.spec.get(field));
             list.into_iter().map(|word| environment::expand(word, &variables)).collect()
         };
-        let (namespace, pod) = (object::namespace(&self.pod), object::name(&self.pod));
         let name = object::text(&self.spec, "/name");
-        Container {
+        let folder = self.shared.folder(&self.pod);
+        let mounts = folder.as_deref().map(|folder| volumes::mounts(&self.spec, &self.pod, folder, &variables));
+        let mounts = mounts.transpose().map_err(|error| EnvironmentError::Missing(error.to_string()))?;
+        let container = Container {
+            node: object::text(&self.pod, "/spec/nodeName").to_owned(),
             namespace: namespace.to_owned(),
             pod: pod.to_owned(),
             pod_uid: object::uid(&self.pod).to_owned(),
@@ -167,8 +193,48 @@ impl Supervisor {
             labels: ownership::labels(&self.pod),
             resources: self.spec.get("resources").cloned().unwrap_or_default(),
             log: self.shared.logs.start(namespace, pod, name),
+            folder: folder.map(|folder| folder.join("containers").join(name)),
+            mounts: mounts.unwrap_or_default(),
             env,
+        };
+        self.tell_mounts(&container);
+        Ok(container)
+    }
+
+    /// Says where mounts are, and of which the program cannot know.
+    fn tell_mounts(&self, container: &Container) {
+        let words = || {
+            let values = container.env.iter().map(|(_, value)| value);
+            let all = container.command.iter().chain(&container.args).chain(values).chain(&container.working_dir);
+            all.map(String::as_str)
+        };
+        let elsewhere = container.mounts.iter().filter(|mount| std::path::Path::new(&mount.path) != mount.lies);
+        let (named, hidden): (Vec<&Mount>, Vec<&Mount>) =
+            elsewhere.partition(|mount| paths::is_reachable(mount, words()));
+        for mount in named {
+            let message = format!(
+                "{} of container {} is {} on this machine; its command, arguments and variables say so",
+                mount.path,
+                container.name,
+                mount.lies.display()
+            );
+            self.event("Normal", "MountRewritten", &message);
         }
+        // A scratch folder that this machine has, such as /dev/shm, is as good as the volume.
+        let served = |mount: &&Mount| self.is_scratch(mount) && std::path::Path::new(&mount.path).is_dir();
+        for mount in hidden.into_iter().filter(|mount| !served(mount)) {
+            let message = format!(
+                "container {} does not see its mount {}: no command, argument or variable names that path, and there is no mount namespace; it is {} on this machine",
+                container.name,
+                mount.path,
+                mount.lies.display()
+            );
+            self.event("Warning", "MountHidden", &message);
+        }
+    }
+
+    fn is_scratch(&self, mount: &Mount) -> bool {
+        mount.lies.iter().any(|part| part == "kubernetes.io~empty-dir")
     }
 
     fn event(&self, kind: &str, reason: &str, message: &str) {
@@ -199,25 +265,6 @@ fn human(duration: Duration) -> String {
     match (duration.as_secs() / 60, duration.as_secs() % 60) {
         (0, seconds) => format!("{seconds}s"),
         (minutes, seconds) => format!("{minutes}m{seconds}s"),
-    }
-}
-
-struct InNamespace<'a> {
-    server: &'a Server,
-    namespace: &'a str,
-}
-
-impl Sources for InNamespace<'_> {
-    fn config_map(&self, name: &str) -> Option<Arc<Value>> {
-        self.server.get("configmaps", self.namespace, name)
-    }
-
-    fn secret(&self, name: &str) -> Option<Arc<Value>> {
-        self.server.get("secrets", self.namespace, name)
-    }
-
-    fn pod(&self, name: &str) -> Option<Arc<Value>> {
-        self.server.get("pods", self.namespace, name)
     }
 }
 

@@ -92,7 +92,7 @@ fn referenced(
     sources: &dyn Sources,
 ) -> Result<Option<String>, EnvironmentError> {
     if let Some(field) = from.get("fieldRef") {
-        return Ok(Some(pod_field(object::text(field, "/fieldPath"), pod)));
+        return Ok(Some(downward(object::text(field, "/fieldPath"), pod)));
     }
     if let Some(field) = from.get("resourceFieldRef") {
         return Ok(Some(resource_field(field, container, pod)));
@@ -121,13 +121,18 @@ fn decoded(value: &str) -> String {
     String::from_utf8_lossy(&bytes).into_owned()
 }
 
-/// The downward API's fields.
-fn pod_field(path: &str, pod: &Value) -> String {
+/// A field of the downward API; all labels or annotations together are lines of `key="value"`.
+pub(crate) fn downward(path: &str, pod: &Value) -> String {
     if let Some((map, key)) = path.strip_suffix("']").and_then(|p| p.split_once("['")) {
         let pointer = format!("/{}", map.replace('.', "/"));
         return string_map(pod.pointer(&pointer)).remove(key).unwrap_or_default();
     }
     match path {
+        "metadata.labels" | "metadata.annotations" => {
+            let all = string_map(pod.pointer(&format!("/{}", path.replace('.', "/"))));
+            let lines: Vec<String> = all.iter().map(|(key, value)| format!("{key}={value:?}")).collect();
+            lines.join("\n")
+        }
         "status.podIPs" => object::text(pod, "/status/podIP").to_owned(),
         "status.hostIPs" => object::text(pod, "/status/hostIP").to_owned(),
         _ => object::text(pod, &format!("/{}", path.replace('.', "/"))).to_owned(),
@@ -136,7 +141,7 @@ fn pod_field(path: &str, pod: &Value) -> String {
 
 /// `limits.cpu` and the like, rounded up in units of the divisor. Without a limit a real node's allocatable would
 /// follow; here it is 0.
-fn resource_field(field: &Value, container: &Value, pod: &Value) -> String {
+pub(crate) fn resource_field(field: &Value, container: &Value, pod: &Value) -> String {
     let named = object::text(field, "/containerName");
     let other = list(pod.get("spec").unwrap_or(&Value::Null), "containers").find(|c| object::text(c, "/name") == named);
     let container = other.unwrap_or(container);

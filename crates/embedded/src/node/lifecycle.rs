@@ -1,6 +1,7 @@
 //! One Pod on its node, from the first status to its removal.
 
 use std::net::{IpAddr, Ipv4Addr};
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -8,14 +9,18 @@ use serde_json::Value;
 use tokio::sync::mpsc;
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
+use tokio_util::task::AbortOnDropHandle;
 
 use super::agent::Shared;
 use super::container::{self, News, Supervisor};
 use super::probes::Finding;
 use super::restart::Policy;
+use super::sources::{self, InNamespace};
 use super::status::{self, Container, Phase, Place, Role};
+use super::volumes::{self, VolumeError};
 use crate::object;
 use crate::ports::Purpose;
+use crate::watch::Subscription;
 
 /// What can happen to a Pod from outside.
 #[derive(Debug, Clone, Default)]
@@ -37,11 +42,26 @@ struct Worker {
     place: Place,
     specs: Vec<Value>,
     containers: Vec<Container>,
+    /// Where its containers see files of this machine.
+    folder: Option<PathBuf>,
     stop: CancellationToken,
     tasks: JoinSet<()>,
+    /// In the order of their start.
+    sidecars: Vec<Sidecar>,
+    /// Brings volumes up to date.
+    follower: Option<AbortOnDropHandle<()>>,
     sender: mpsc::UnboundedSender<(usize, News)>,
     news: mpsc::UnboundedReceiver<(usize, News)>,
 }
+
+/// A running init container with `restartPolicy: Always`.
+struct Sidecar {
+    stop: CancellationToken,
+    task: AbortOnDropHandle<()>,
+}
+
+/// What is not told by a change of some object, such as a folder of this machine, is looked at again so often.
+const LOOK_AGAIN: Duration = Duration::from_secs(10);
 
 /// Runs one Pod until it is gone or the agent ends.
 pub(crate) async fn run(shared: Arc<Shared>, pod: Arc<Value>, signals: Signals) {
@@ -90,6 +110,7 @@ impl Worker {
             since: object::time(shared.ports.clock.now()),
         };
         Self {
+            folder: shared.folder(&pod),
             shared,
             pod,
             place,
@@ -97,6 +118,8 @@ impl Worker {
             specs: specs.into_iter().map(|(_, spec)| spec).collect(),
             stop: CancellationToken::new(),
             tasks: JoinSet::new(),
+            sidecars: Vec::new(),
+            follower: None,
             sender,
             news,
         }
@@ -112,8 +135,9 @@ impl Worker {
         self.publish();
     }
 
-    /// Init containers one after another, then the others together; then whatever they report.
+    /// Volumes, then init containers one after another, then the others together; then whatever they report.
     async fn live(&mut self) -> std::convert::Infallible {
+        self.mount().await;
         for index in 0..self.containers.len() {
             let role = self.containers[index].role;
             self.start(index);
@@ -122,6 +146,7 @@ impl Worker {
             }
             if role == Role::Init && self.failed(index) {
                 self.stop.cancel();
+                self.stop_sidecars();
                 break;
             }
         }
@@ -129,9 +154,42 @@ impl Worker {
             self.hear().await;
             let finished = self.containers.iter().filter(|c| c.role == Role::Main).all(|c| c.done);
             if finished {
-                self.stop.cancel(); // sidecars do not keep a Pod alive
+                self.stop_sidecars(); // they do not keep a Pod alive
             }
         }
+    }
+
+    /// Waits until everything that the Pod mounts is there.
+    async fn mount(&mut self) {
+        let mut changes = self.shared.server.subscribe();
+        let mut told = String::new();
+        while let Err(error) = self.lay_out() {
+            let message = error.to_string();
+            if message != told {
+                self.event("Warning", "FailedMount", &message);
+                told = message;
+            }
+            tokio::select! {
+                () = sources::changed(&mut changes, &self.pod) => {}
+                () = tokio::time::sleep(LOOK_AGAIN), if self.folder.is_some() => {}
+            }
+        }
+        if let Some(folder) = self.folder.clone().filter(|_| volumes::follow_objects(&self.pod)) {
+            let work = follow(Arc::clone(&self.shared), Arc::clone(&self.pod), folder, changes);
+            self.follower = Some(AbortOnDropHandle::new(tokio::spawn(work)));
+        }
+    }
+
+    fn lay_out(&self) -> Result<(), VolumeError> {
+        let sources = InNamespace { server: &self.shared.server, namespace: object::namespace(&self.pod) };
+        match &self.folder {
+            Some(folder) => volumes::lay_out(&self.pod, &sources, folder),
+            None => volumes::check(&self.pod, &sources),
+        }
+    }
+
+    fn stop_sidecars(&self) {
+        self.sidecars.iter().for_each(|sidecar| sidecar.stop.cancel());
     }
 
     fn past(&self, index: usize) -> bool {
@@ -149,6 +207,8 @@ impl Worker {
             Role::Init => (Policy::of_init(&self.pod), Purpose::Initialise),
             Role::Sidecar => (Policy::Always, Purpose::Serve),
         };
+        let sidecar = self.containers[index].role == Role::Sidecar;
+        let stop = if sidecar { CancellationToken::new() } else { self.stop.clone() };
         let supervisor = Supervisor {
             shared: Arc::clone(&self.shared),
             pod: Arc::clone(&self.pod),
@@ -157,10 +217,15 @@ impl Worker {
             policy,
             purpose,
             address: IpAddr::V4(self.place.address),
-            stop: self.stop.clone(),
+            stop: stop.clone(),
             news: self.sender.clone(),
         };
-        self.tasks.spawn(supervisor.supervise());
+        if sidecar {
+            let task = AbortOnDropHandle::new(tokio::spawn(supervisor.supervise()));
+            self.sidecars.push(Sidecar { stop, task });
+        } else {
+            self.tasks.spawn(supervisor.supervise());
+        }
     }
 
     /// Takes one piece of news and what else is there, then writes the status once. Cancel-safe.
@@ -228,7 +293,14 @@ impl Worker {
 
     async fn end(&mut self, grace: Duration) {
         self.stop.cancel();
-        let all = async { while self.tasks.join_next().await.is_some() {} };
+        let all = async {
+            while self.tasks.join_next().await.is_some() {}
+            // Sidecars outlive whom they serve; the last that started ends first.
+            for sidecar in self.sidecars.iter_mut().rev() {
+                sidecar.stop.cancel();
+                let _ = (&mut sidecar.task).await;
+            }
+        };
         // Whatever is left after the grace is killed by the caller.
         let _ = tokio::time::timeout(grace, all).await;
     }
@@ -236,6 +308,11 @@ impl Worker {
     /// Dropping a container's future kills it.
     async fn kill(&mut self) {
         self.tasks.shutdown().await;
+        for sidecar in self.sidecars.drain(..).filter(|sidecar| !sidecar.task.is_finished()) {
+            sidecar.task.abort();
+            let _ = sidecar.task.await;
+        }
+        self.follower = None;
         self.catch_up();
     }
 
@@ -249,6 +326,9 @@ impl Worker {
             tracing::debug!(namespace, name, %status, "the Pod was not removed");
         }
         self.shared.logs.remove(namespace, name, uid);
+        if let Some(folder) = &self.folder {
+            volumes::remove(folder);
+        }
     }
 
     /// The Pod as it is stored, unless another one has its name now.
@@ -285,6 +365,29 @@ impl Worker {
 
     fn event(&self, kind: &str, reason: &str, message: &str) {
         self.shared.server.event(&self.pod, kind, reason, message, "kubelet");
+    }
+}
+
+/// Brings what is mounted up to date with the objects it comes from, and with the Pod's own labels and annotations.
+async fn follow(shared: Arc<Shared>, pod: Arc<Value>, folder: PathBuf, mut changes: Subscription) {
+    let (namespace, name) = (object::namespace(&pod), object::name(&pod));
+    let sources = InNamespace { server: &shared.server, namespace };
+    loop {
+        match changes.next().await {
+            Ok(change) if change.namespace != namespace => continue,
+            Ok(change) => match change.resource.as_str() {
+                "configmaps" | "secrets" => {}
+                "pods" if change.name == name => {}
+                _ => continue,
+            },
+            Err(_missed) => {}
+        }
+        let current = shared.server.get("pods", namespace, name).filter(|it| object::uid(it) == object::uid(&pod));
+        let Some(current) = current else { return };
+        // What is gone now stays as it was, as a kubelet leaves it.
+        if let Err(error) = volumes::lay_out(&current, &sources, &folder) {
+            tracing::debug!(name, %error, "a volume was not brought up to date");
+        }
     }
 }
 

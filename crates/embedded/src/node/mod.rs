@@ -1,18 +1,22 @@
 //! The node agent: one for all Nodes of the process, in the place of their kubelets.
 //!
 //! Every Pod bound to a node gets a loopback address and a task ([`lifecycle`]) that runs its containers through the
-//! [`Runner`](crate::ports::Runner), probes them and writes the Pod's status when it changed. Not done: volumes, hooks
-//! (`preStop`, `postStart`), ephemeral containers, node leases and pressure.
+//! [`Runner`](crate::ports::Runner), probes them and writes the Pod's status when it changed. Where containers see files
+//! of this machine, the Pod gets a folder with its [`volumes`]. Not done: ephemeral containers, node leases and pressure.
 
 mod addresses;
 mod agent;
 mod container;
 mod environment;
+mod grpc;
+mod hooks;
 mod lifecycle;
 pub mod logs;
 mod probes;
 pub mod process;
 mod restart;
+mod sources;
 mod status;
+mod volumes;
 
-pub use agent::run;
+pub use agent::{Folders, run};

@@ -2,7 +2,7 @@
 //!
 //! As a kubelet does them, with one difference: until a container has been ready once, it is also asked between the
 //! regular turns, after 50 ms and then at doubling distances. A failure of such an early question does not count, a success
-//! does, so an engine is ready when it answers and not up to `periodSeconds` later. HTTPS and gRPC probes only connect.
+//! does, so an engine is ready when it answers and not up to `periodSeconds` later. HTTPS probes only connect.
 
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
@@ -32,10 +32,12 @@ pub(crate) struct Probe {
     question: Question,
 }
 
+/// What is asked of a container; hooks ask the same things.
 #[derive(Debug, Clone, PartialEq, Eq)]
-enum Question {
+pub(super) enum Question {
     Http { host: Option<String>, port: u16, path: String, headers: Vec<(String, String)> },
     Connect { port: u16 },
+    Grpc { port: u16, service: String },
     Exec { command: Vec<String> },
 }
 
@@ -228,7 +230,8 @@ fn turn_now(probe: &Probe, born: Instant) -> u32 {
 }
 
 impl Question {
-    fn of(spec: &Value, container: &Value) -> Option<Self> {
+    /// Reads a handler: `httpGet`, `tcpSocket`, `grpc` or `exec`.
+    pub(super) fn of(spec: &Value, container: &Value) -> Option<Self> {
         if let Some(get) = spec.get("httpGet") {
             let port = port(get, container)?;
             if object::text(get, "/scheme") == "HTTPS" {
@@ -244,14 +247,20 @@ impl Question {
             let host = get.get("host").and_then(Value::as_str).map(str::to_owned);
             return Some(Self::Http { host, port, path, headers: headers.map(pair).collect() });
         }
-        if let Some(connect) = spec.get("tcpSocket").or_else(|| spec.get("grpc")) {
+        if let Some(grpc) = spec.get("grpc") {
+            return Some(Self::Grpc {
+                port: port(grpc, container)?,
+                service: object::text(grpc, "/service").to_owned(),
+            });
+        }
+        if let Some(connect) = spec.get("tcpSocket") {
             return Some(Self::Connect { port: port(connect, container)? });
         }
         let command = spec.pointer("/exec/command")?.as_array()?;
         Some(Self::Exec { command: command.iter().filter_map(|w| w.as_str().map(str::to_owned)).collect() })
     }
 
-    async fn put(&self, target: &Target) -> Result<(), String> {
+    pub(super) async fn put(&self, target: &Target) -> Result<(), String> {
         let address = target.container.address;
         match self {
             Self::Http { host, port, path, headers } => {
@@ -261,6 +270,9 @@ impl Question {
             Self::Connect { port } => {
                 let connected = target.network.connect(SocketAddr::new(address, *port)).await;
                 connected.map(drop).map_err(|error| format!("dial tcp {address}:{port}: {error}"))
+            }
+            Self::Grpc { port, service } => {
+                super::grpc::check(target.network.as_ref(), SocketAddr::new(address, *port), service).await
             }
             Self::Exec { command } => {
                 let log = LogSink::default();

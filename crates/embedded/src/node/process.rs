@@ -1,17 +1,19 @@
 //! Containers as local processes.
 
+use std::path::PathBuf;
 use std::process::{ExitStatus, Stdio};
 
 use futures::future::BoxFuture;
 use rustix::process::{Pid, Signal};
-use tokio::io::{AsyncBufReadExt, AsyncRead, BufReader};
+use tokio::io::{AsyncBufReadExt, AsyncRead, AsyncReadExt, BufReader};
 use tokio::process::{Child, Command};
 use tokio_util::sync::CancellationToken;
 
+use super::volumes::{paths, private};
 use crate::ports::{Container, Exit, LogSink, Runner};
 
 /// Runs `command` and `args` of a container as a process of this machine, in a process group of its own; images are not
-/// looked at. `stop` sends SIGTERM to the group; when the main process ends, or the future is dropped, SIGKILL goes to
+/// looked at. Mount paths are rewritten to where the volumes lie. `stop` sends SIGTERM to the group; when the main process ends, or the future is dropped, SIGKILL goes to
 /// whatever is left of it. The environment is the container's, with `PATH` and `HOME` of this process beneath.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct ProcessRunner;
@@ -26,21 +28,27 @@ impl Runner for ProcessRunner {
     fn run(&self, container: Container, stop: CancellationToken) -> BoxFuture<'static, Exit> {
         Box::pin(run(container, stop))
     }
+
+    fn sees_files(&self, _node: &str) -> bool {
+        true
+    }
 }
 
 async fn run(container: Container, stop: CancellationToken) -> Exit {
-    let mut words = container.command.iter().chain(&container.args);
+    let here = |text: &String| paths::rewrite(text, &container.mounts);
+    let mut words = container.command.iter().chain(&container.args).map(here);
     let Some(program) = words.next() else {
         let message = format!("image {} has no command here; set `command`", container.image);
         return Exit { code: NOT_FOUND, message };
     };
-    let mut command = Command::new(program);
+    let mut command = Command::new(&program);
     command.args(words).env_clear();
     command.envs(["PATH", "HOME"].into_iter().filter_map(|name| Some((name, std::env::var_os(name)?))));
-    command.envs(container.env.iter().map(|(name, value)| (name, value)));
-    if let Some(directory) = &container.working_dir {
-        command.current_dir(directory);
-    }
+    command.envs(container.env.iter().map(|(name, value)| (name, here(value))));
+    match folder(&container) {
+        Ok(folder) => folder.map(|folder| command.current_dir(folder)),
+        Err(message) => return Exit { code: NOT_FOUND, message },
+    };
     command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped()).process_group(0).kill_on_drop(true);
     let mut child = match command.spawn() {
         Ok(child) => child,
@@ -58,6 +66,20 @@ async fn run(container: Container, stop: CancellationToken) -> Exit {
         let _ = copying.await;
     }
     exit(status)
+}
+
+/// Where the process works: `workingDir`, else a folder of its own, which is made.
+fn folder(container: &Container) -> Result<Option<PathBuf>, String> {
+    if let Some(stated) = &container.working_dir {
+        let folder = PathBuf::from(paths::rewrite(stated, &container.mounts));
+        return match folder.is_dir() {
+            true => Ok(Some(folder)),
+            false => Err(format!("workingDir {stated} is no folder of this machine")),
+        };
+    }
+    let made = container.folder.as_deref().map(private).transpose();
+    made.map_err(|error| format!("cannot make the container's folder: {error}"))?;
+    Ok(container.folder.clone())
 }
 
 async fn wait(child: &mut Child, group: &Group, stop: &CancellationToken) -> std::io::Result<ExitStatus> {
@@ -79,11 +101,14 @@ fn exit(status: std::io::Result<ExitStatus>) -> Exit {
     }
 }
 
+/// A line that is longer is logged in pieces.
+const LONGEST_LINE: u64 = 256 << 10;
+
 /// Copies lines as they come; bytes that are no UTF-8 are replaced.
 async fn copy(from: impl AsyncRead + Unpin, to: LogSink) {
     let mut reader = BufReader::new(from);
     let mut line = Vec::new();
-    while let Ok(1..) = reader.read_until(b'\n', &mut line).await {
+    while let Ok(1..) = (&mut reader).take(LONGEST_LINE).read_until(b'\n', &mut line).await {
         let text = line.strip_suffix(b"\n").unwrap_or(&line);
         to.write_line(&String::from_utf8_lossy(text));
         line.clear();
@@ -117,10 +142,11 @@ mod tests {
     use std::net::{IpAddr, Ipv4Addr};
 
     use super::*;
-    use crate::ports::Purpose;
+    use crate::ports::{Mount, Purpose};
 
     fn shell(script: &str) -> Container {
         Container {
+            node: "here".to_owned(),
             namespace: "n".to_owned(),
             pod: "p".to_owned(),
             pod_uid: "u".to_owned(),
@@ -135,6 +161,8 @@ mod tests {
             labels: BTreeMap::new(),
             resources: serde_json::Value::Null,
             log: LogSink::default(),
+            folder: None,
+            mounts: Vec::new(),
         }
     }
 
@@ -156,6 +184,20 @@ mod tests {
         // exec: the shell itself would wait for its child before the trap.
         let exit = ProcessRunner.run(shell("exec sleep 1000"), stop).await;
         assert_eq!(exit.code, 128 + 15);
+    }
+
+    #[tokio::test]
+    async fn a_mount_is_where_the_volume_lies() {
+        let folder = std::env::temp_dir().join(format!("embedded-process-{}", std::process::id()));
+        std::fs::create_dir_all(&folder).unwrap();
+        std::fs::write(folder.join("level"), "high\n").unwrap();
+        let mut container = shell("cat /etc/app/level; cat $FILE");
+        container.env = vec![("FILE".to_owned(), "/etc/app/level".to_owned())];
+        container.mounts = vec![Mount { path: "/etc/app".to_owned(), lies: folder.clone() }];
+        let log = container.log.clone();
+        assert_eq!(ProcessRunner.run(container, CancellationToken::new()).await.code, 0);
+        assert_eq!(log.lines(None), ["high\n", "high\n"]);
+        std::fs::remove_dir_all(folder).unwrap();
     }
 
     #[tokio::test]

@@ -9,6 +9,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use embedded::Server;
+use embedded::node::Folders;
 use embedded::ports::{AdmitAll, Clock, Container, Exit, Network, Ports, Runner, Stream, SystemRandom};
 use futures::future::BoxFuture;
 use serde_json::{Value, json};
@@ -104,7 +105,7 @@ impl World {
         let tasks = vec![
             tokio::spawn(embedded::workloads::run(server.clone(), ports.clone(), stop.clone())),
             tokio::spawn(embedded::scheduler::run(server.clone(), ports.clone(), stop.clone())),
-            tokio::spawn(embedded::node::run(server.clone(), ports, None, stop.clone())),
+            tokio::spawn(embedded::node::run(server.clone(), ports, Folders::default(), stop.clone())),
         ];
         Self { server, runner, stop, tasks }
     }

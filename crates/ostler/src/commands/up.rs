@@ -8,12 +8,15 @@ use std::time::Instant;
 use anyhow::Result;
 use api::manifest::{self, Document, ManifestError};
 use clap::ValueEnum;
+use embedded::node::Folders;
 use serde_json::Value;
 
 use super::gates::FeatureGates;
 use super::{bind_error, interrupted};
+use crate::images::Images;
 use crate::machine::{Listeners, Machine};
 use crate::report::errors::hinted;
+use crate::runner::MachineRunner;
 use crate::{apply, connect, demo, files, fleet, home, output, progress, report};
 
 #[derive(clap::Args)]
@@ -21,9 +24,13 @@ pub(crate) struct UpArgs {
     /// Files and folders of manifests to apply
     #[arg(short, long = "filename", num_args = 1.., value_name = "FILES")]
     filenames: Vec<PathBuf>,
-    /// Simulated nodes: a file of shorthand (`8×H100-80G ×2`), or of Node manifests
-    #[arg(long, value_name = "FILE")]
+    /// Nodes: shorthand (`this` for this machine, `8×H100-80G ×2` for simulated ones), or a file of it or of Node manifests
+    #[arg(long, value_name = "NODES")]
     nodes: Option<PathBuf>,
+    /// What stands for images on this machine: `images: {vllm/vllm-openai: {entrypoint: [/opt/vllm/bin/vllm, serve]}}`; a
+    /// `vllm` on PATH, or of $OSTLER_VLLM, is found without it
+    #[arg(long, value_name = "FILE")]
+    config: Option<PathBuf>,
     /// Folder for the kubeconfig and containers' logs; a private one of the user, and logs in memory, without it
     #[arg(long, value_name = "DIR")]
     data_dir: Option<PathBuf>,
@@ -64,6 +71,9 @@ pub(super) async fn run(args: UpArgs) -> Result<ExitCode> {
     // Everything that can be wrong with the input is found before anything starts.
     let documents = files::read_valid(&args.filenames)?;
     let nodes = nodes(&args)?;
+    let here = nodes.iter().find(|node| node["metadata"]["annotations"]["ostler.dev/this-machine"] == "true");
+    let node = here.and_then(|node| node["metadata"]["name"].as_str()).map(str::to_owned);
+    let runner = MachineRunner { node, images: Images::read(args.config.as_deref())? };
     let listeners = Listeners {
         api: bind(args.api, "--api")?,
         gateway: bind(args.gateway, "--gateway")?,
@@ -71,12 +81,17 @@ pub(super) async fn run(args: UpArgs) -> Result<ExitCode> {
     };
     let home = home::prepare(args.data_dir.clone().unwrap_or_else(connect::runtime_directory))?;
     let kubeconfig = home.folder.join("kubeconfig");
-    let logs = args.data_dir.is_some().then(|| home.folder.join("pod-logs"));
+    let folders = Folders {
+        logs: args.data_dir.is_some().then(|| home.folder.join("pod-logs")),
+        pods: Some(home.folder.join("pods")),
+    };
+    let engines = runner.node.is_some().then(|| engines(&runner.images));
 
     let options = operator::Options { discovery: !args.no_discovery, ..args.gates.options() };
-    let (machine, mut parts) = Machine::start(nodes, options, listeners, &kubeconfig, logs).await?;
+    let (machine, mut parts) = Machine::start(nodes, options, listeners, &kubeconfig, runner, folders).await?;
     let session = async {
-        serve(&args, &machine, &documents, &kubeconfig, started).await?;
+        let engines = engines.unwrap_or_default();
+        serve(&args, &machine, &documents, &kubeconfig, &engines, started).await?;
         if !args.once {
             std::future::pending::<()>().await;
         }
@@ -97,10 +112,12 @@ async fn serve(
     machine: &Machine,
     documents: &[Document],
     kubeconfig: &Path,
+    engines: &str,
     started: Instant,
 ) -> Result<()> {
     output::tell(&format!("ostler {} · embedded Kubernetes · data in memory\n", env!("CARGO_PKG_VERSION")));
     output::tell(&format!("  nodes     {}\n", report::fleet::nodes(&machine.cluster.server().list("nodes"))));
+    output::tell(engines);
     apply::documents(&machine.client, documents).await?;
     if args.demo {
         let manifests = demo::manifests()?;
@@ -144,19 +161,30 @@ fn bind(address: SocketAddr, flag: &str) -> Result<TcpListener> {
     Ok(listener)
 }
 
-/// Node objects from `--nodes`, the demo's fleet, or one small default.
+/// What runs for real on this machine.
+fn engines(images: &Images) -> String {
+    match images.vllm() {
+        Some(path) => format!("  engines   vLLM: {}; others are simulated unless --config names a program\n", path.display()),
+        None => "  engines   no `vllm` on PATH (or in $OSTLER_VLLM): engines are simulated unless --config names a program\n"
+            .to_owned(),
+    }
+}
+
+/// Node objects from `--nodes`, or the demo's fleet.
 fn nodes(args: &UpArgs) -> Result<Vec<Value>> {
     let Some(path) = &args.nodes else {
         return Ok(fleet::nodes(&fleet::parse(demo::FLEET)?));
     };
     let shown = path.display().to_string();
-    let text = files::text_of(path)?;
+    // What is no file can only be shorthand; a path that is wrong is told as a path.
+    let is_file = path.exists() || shown.contains(['/', '.']);
+    let text = if is_file { files::text_of(path)? } else { shown.clone() };
     let nodes = if text.contains("kind:") {
         manifest::read(&shown, &text)?.into_iter().map(node).collect::<Result<_>>()?
     } else {
-        let groups =
-            fleet::parse(&text).map_err(|error| hinted(format!("{shown}: {error}"), "one group per line or comma"))?;
-        fleet::nodes(&groups)
+        let hint = "`this` is this machine; simulated nodes are written `8×H100-80G ×2`; one group per line or comma";
+        let source = if is_file { shown.as_str() } else { "--nodes" };
+        fleet::nodes(&fleet::parse(&text).map_err(|error| hinted(format!("{source}: {error}"), hint))?)
     };
     if nodes.is_empty() {
         return Err(hinted(format!("{shown}: no nodes"), "write one group per line, for example `8×H100-80G ×2`"));

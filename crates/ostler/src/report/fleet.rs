@@ -68,12 +68,25 @@ fn roles(service: &Value) -> String {
     roles.iter().map(role).collect::<Vec<_>>().join(" ")
 }
 
-/// `big-0 8×H100-80G   mid-0 8×A100-40G   (simulated)`.
+/// `vm 2 CPUs 24Gi (this machine)   big-0 8×H100-80G   mid-0 8×A100-40G   (simulated)`.
 pub(crate) fn nodes(nodes: &[Arc<Value>]) -> String {
-    let is_simulated = |node: &&Arc<Value>| node["metadata"]["annotations"]["ostler.dev/simulated"] == "true";
-    let mut words: Vec<String> = nodes.iter().map(|node| accelerators(node)).collect();
-    words.extend(nodes.iter().find(is_simulated).map(|_| "(simulated)".to_owned()));
+    let is = |node: &Arc<Value>, what: &str| node["metadata"]["annotations"][what] == "true";
+    let (simulated, others): (Vec<_>, Vec<_>) = nodes.iter().partition(|node| is(node, "ostler.dev/simulated"));
+    let machine = |node: &&Arc<Value>| {
+        let name = accelerators(node);
+        if is(node, "ostler.dev/this-machine") { format!("{name} {} (this machine)", size(node)) } else { name }
+    };
+    let mut words: Vec<String> = others.iter().map(machine).collect();
+    words.extend(simulated.iter().map(|node| accelerators(node)));
+    words.extend(simulated.first().map(|_| "(simulated)".to_owned()));
     words.join("   ")
+}
+
+fn size(node: &Value) -> String {
+    let capacity = &node["status"]["capacity"];
+    let kib = capacity["memory"].as_str().and_then(|text| text.strip_suffix("Ki")?.parse::<f64>().ok());
+    let memory = kib.map_or_else(String::new, |kib| format!(" {:.0}Gi", kib / f64::from(1 << 20)));
+    format!("{} CPUs{memory}", capacity["cpu"].as_str().unwrap_or("?"))
 }
 
 fn accelerators(node: &Value) -> String {

@@ -1,0 +1,47 @@
+//! The objects of a Pod's namespace that it refers to.
+
+use std::sync::Arc;
+
+use serde_json::Value;
+
+use super::environment::Sources;
+use crate::Server;
+use crate::object;
+use crate::watch::Subscription;
+
+/// Reads the API server.
+pub(super) struct InNamespace<'a> {
+    pub(super) server: &'a Server,
+    pub(super) namespace: &'a str,
+}
+
+impl Sources for InNamespace<'_> {
+    fn config_map(&self, name: &str) -> Option<Arc<Value>> {
+        self.server.get("configmaps", self.namespace, name)
+    }
+
+    fn secret(&self, name: &str) -> Option<Arc<Value>> {
+        self.server.get("secrets", self.namespace, name)
+    }
+
+    fn pod(&self, name: &str) -> Option<Arc<Value>> {
+        self.server.get("pods", self.namespace, name)
+    }
+}
+
+/// Waits until something changed that the Pod could refer to. Cancel-safe.
+pub(super) async fn changed(changes: &mut Subscription, pod: &Value) {
+    loop {
+        // Whoever missed changes looks again.
+        let Ok(change) = changes.next().await else { return };
+        let of_namespace = change.namespace == object::namespace(pod);
+        let relevant = match change.resource.as_str() {
+            "configmaps" | "secrets" => true,
+            "pods" => change.name != object::name(pod),
+            _ => false,
+        };
+        if of_namespace && relevant {
+            return;
+        }
+    }
+}

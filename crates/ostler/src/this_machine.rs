@@ -1,0 +1,45 @@
+//! This machine as a node.
+
+use serde_json::{Value, json};
+
+/// Of a kubelet.
+const PODS: &str = "110";
+
+/// The Node object: processors and memory as they are, under the machine's own name.
+pub(crate) fn node() -> Value {
+    let name = name();
+    let cpu = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
+    let resources = json!({"cpu": cpu.to_string(), "memory": memory(), "pods": PODS});
+    json!({
+        "apiVersion": "v1",
+        "kind": "Node",
+        "metadata": {
+            "name": name,
+            "labels": {
+                "kubernetes.io/hostname": name,
+                "kubernetes.io/os": std::env::consts::OS,
+                "kubernetes.io/arch": std::env::consts::ARCH.replace("x86_64", "amd64").replace("aarch64", "arm64"),
+            },
+            "annotations": {"ostler.dev/this-machine": "true"},
+        },
+        "spec": {},
+        "status": {"capacity": resources, "allocatable": resources},
+    })
+}
+
+/// The host's name as a node may be called.
+fn name() -> String {
+    let host = std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
+    let letter = |c: char| if c.is_ascii_alphanumeric() || c == '.' { c.to_ascii_lowercase() } else { '-' };
+    let name: String = host.trim().chars().take(63).map(letter).collect();
+    let name = name.trim_matches(['-', '.']);
+    if name.is_empty() { "this-machine".to_owned() } else { name.to_owned() }
+}
+
+/// `MemTotal` in `Ki`; a machine that does not tell has none to give.
+fn memory() -> String {
+    let text = std::fs::read_to_string("/proc/meminfo").unwrap_or_default();
+    let total = text.lines().find_map(|line| line.strip_prefix("MemTotal:"));
+    let kib = total.and_then(|rest| rest.split_whitespace().next()?.parse::<u64>().ok());
+    format!("{}Ki", kib.unwrap_or(0))
+}
