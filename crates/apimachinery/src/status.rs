@@ -174,6 +174,11 @@ impl Status {
         Self::plain(500, "InternalError", format!("Internal error occurred: {message}"))
     }
 
+    /// 507: there is no room to store what was sent.
+    pub fn insufficient_storage(message: impl Into<String>) -> Self {
+        Self::plain(507, "InsufficientStorage", message)
+    }
+
     /// 500 with the cause alone: an error that the API server passes on as it is.
     pub fn unexplained(message: impl Into<String>) -> Self {
         Self::plain(500, "", message)

@@ -34,7 +34,7 @@ impl Server {
             let scheduled = Condition { kind: "PodScheduled", status: true, reason: "", message: "" };
             condition::set(status, scheduled, &object::time(self.now()));
             typed::form(&pods, &mut pod);
-            if let Ok(bound) = self.store().commit(&place, Some(&current), Some(pod)) {
+            if let Some(bound) = self.store().attempt(&place, Some(&current), Some(pod))? {
                 return Ok(bound);
             }
         }

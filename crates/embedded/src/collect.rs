@@ -80,7 +80,7 @@ impl Server {
                 return Ok(Deleted::Going(current));
             }
             let written = if gone { None } else { Some(object.clone()) };
-            let Ok(committed) = self.store().commit(&place, Some(&current), written) else { continue };
+            let Some(committed) = self.store().attempt(&place, Some(&current), written)? else { continue };
             if gone {
                 after_removal(self, resource, &committed);
                 object::copy_metadata(&mut object, "resourceVersion", &committed);
@@ -115,6 +115,19 @@ pub(crate) fn after_update(server: &Server, place: &Key, old: &Value, new: &Valu
     collect_if_orphaned(server, place, new);
     for owner in object::owner_references(old) {
         release_owner(server, object::text(owner, "/uid"));
+    }
+}
+
+/// Goes on with what was begun when the process ended, or when a write was undone: owners that are gone, deletions that
+/// wait for others.
+pub(crate) fn resume(server: &Server) {
+    for (place, object) in server.store().everything() {
+        let Some(resource) = server.registry().by_name(&place.resource) else { continue };
+        if object::is_deleting(&object) {
+            after_mark(server, &resource, &place, &object);
+        } else {
+            collect_if_orphaned(server, &place, &object);
+        }
     }
 }
 

@@ -14,6 +14,7 @@ mod binding;
 pub mod cluster;
 pub mod collect;
 pub mod crd;
+pub mod data_directory;
 pub mod discovery;
 pub mod events;
 pub mod http;

@@ -1,6 +1,8 @@
 //! The API for kubectl: TLS on loopback, a client certificate and a token, kept in a kubeconfig that only its owner can
 //! read. Either of them is enough.
 
+pub mod kept;
+
 use std::io;
 use std::net::TcpListener;
 use std::path::Path;
@@ -34,7 +36,8 @@ const HOSTS: [&str; 4] = ["localhost", "127.0.0.1", "[::1]", "kubernetes.default
 /// 256 bits, as much as the certificate's key has.
 const TOKEN_BYTES: usize = 32;
 
-/// An authority, what it signed for the server and for one client, and a bearer token; made for one server.
+/// An authority, what it signed for the server and for one client, and a bearer token; of one server, or of one
+/// [data directory](crate::data_directory::DataDirectory).
 pub struct Credentials {
     authority: CertificateDer<'static>,
     authority_pem: String,
@@ -134,6 +137,11 @@ pub fn kubeconfig(credentials: &Credentials, url: &str) -> String {
 /// # Errors
 /// When the file cannot be written.
 pub fn write_kubeconfig(path: &Path, text: &str) -> io::Result<()> {
+    write_private(path, text)
+}
+
+/// Writes a file that only its owner can read; there is the old one or the new one, never a part.
+fn write_private(path: &Path, text: &str) -> io::Result<()> {
     use std::io::Write as _;
     let partial = path.with_extension("partial");
     if partial.exists() {
@@ -143,7 +151,9 @@ pub fn write_kubeconfig(path: &Path, text: &str) -> io::Result<()> {
     options.write(true).create_new(true);
     #[cfg(unix)]
     std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
-    options.open(&partial)?.write_all(text.as_bytes())?;
+    let mut file = options.open(&partial)?;
+    file.write_all(text.as_bytes())?;
+    file.sync_all()?;
     std::fs::rename(&partial, path)
 }
 

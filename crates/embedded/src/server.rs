@@ -6,13 +6,13 @@ use std::sync::{Arc, PoisonError, RwLock};
 use apimachinery::status::Status;
 use serde_json::{Value, json};
 
-use crate::collect::{DeleteOptions, Propagation};
-use crate::object;
+use crate::collect::{self, DeleteOptions, Propagation};
 use crate::ports::{Admission, Clock, PodLogs, Ports, Random};
 use crate::resources::{Registry, Resource};
-use crate::store::{HISTORY, Key, Store};
+use crate::store::{Failure, HISTORY, Key, Store};
 use crate::watch::Subscription;
 use crate::write::{Face, Options, Proposal};
+use crate::{crd, object};
 
 /// The version that clients are told; kubectl 1.32 to 1.34 are within its skew.
 pub const VERSION: &str = "v1.33.4";
@@ -49,9 +49,15 @@ impl Server {
     /// As [`Self::new`], with a history of so many revisions: who falls behind further has to list again.
     #[must_use]
     pub fn with_history(ports: &Ports, revisions: usize) -> Self {
+        Self::on(ports, Store::new(revisions))
+    }
+
+    /// The cluster that a store holds; the namespaces that every cluster has are made if they are not there.
+    #[must_use]
+    pub fn on(ports: &Ports, store: Store) -> Self {
         let server = Self {
             inner: Arc::new(Inner {
-                store: Store::new(revisions),
+                store,
                 clock: Arc::clone(&ports.clock),
                 random: Arc::clone(&ports.random),
                 admission: Arc::clone(&ports.admission),
@@ -60,12 +66,30 @@ impl Server {
                 addresses: AtomicU32::new(0),
             }),
         };
+        server.resume();
         for name in ["default", "kube-node-lease", "kube-public", "kube-system"] {
-            if let Err(error) = server.create("namespaces", json!({"metadata": {"name": name}})) {
+            if server.get("namespaces", "", name).is_none()
+                && let Err(error) = server.create("namespaces", json!({"metadata": {"name": name}}))
+            {
                 tracing::error!(name, %error, "a namespace of every cluster was refused");
             }
         }
         server
+    }
+
+    /// Makes what is not stored fit what is: the resources that are served, and deletions that were begun. To be done
+    /// after everything that undoes writes.
+    pub fn resume(&self) {
+        crd::reload(self);
+        collect::resume(self);
+    }
+
+    /// Waits until every write is durable.
+    ///
+    /// # Errors
+    /// When the newest could not be written.
+    pub async fn flush(&self) -> Result<(), Arc<Failure>> {
+        self.inner.store.durable(self.inner.store.since_now()).await
     }
 
     /// The object, or `None` when it or its resource does not exist. `namespace` is empty for cluster scope.

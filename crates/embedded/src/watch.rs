@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use serde_json::Value;
 
-use crate::store::{Compacted, Record, Store};
+use crate::store::{Compacted, Record, Since, Store};
 
 /// One change, as the controllers in this process see it. Objects are shared, not copied.
 #[derive(Debug, Clone)]
@@ -36,6 +36,8 @@ pub struct Subscription {
 pub(crate) struct Cursor {
     store: Store,
     latest: tokio::sync::watch::Receiver<u64>,
+    /// Whoever reads more than the history wants to know when something was undone.
+    since: Option<Since>,
     position: u64,
 }
 
@@ -43,13 +45,14 @@ pub(crate) struct Cursor {
 
 impl Subscription {
     pub(crate) fn new(store: &Store) -> Self {
-        Self { cursor: Cursor::new(store, store.revision()), pending: VecDeque::new() }
+        let since = Some(store.since_now());
+        Self { cursor: Cursor { since, ..Cursor::new(store, store.revision()) }, pending: VecDeque::new() }
     }
 
     /// Waits for the next change. Cancel-safe.
     ///
     /// # Errors
-    /// [`Lagged`] when this subscriber fell behind the history.
+    /// [`Lagged`] when this subscriber fell behind the history, or what it may have read was undone.
     pub async fn next(&mut self) -> Result<Change, Lagged> {
         loop {
             if let Some(record) = self.pending.pop_front() {
@@ -70,14 +73,14 @@ impl Subscription {
 
 impl Cursor {
     pub(crate) fn new(store: &Store, position: u64) -> Self {
-        Self { store: store.clone(), latest: store.latest(), position }
+        Self { store: store.clone(), latest: store.latest(), since: None, position }
     }
 
     /// The next records, at least one. Cancel-safe.
     pub(crate) async fn next(&mut self) -> Result<Vec<Arc<Record>>, Compacted> {
         loop {
             self.latest.borrow_and_update();
-            let records = self.store.since(self.position)?;
+            let records = self.store.after(self.position, self.since)?;
             if let Some(last) = records.last() {
                 self.position = last.revision;
                 return Ok(records);
@@ -94,6 +97,7 @@ impl Cursor {
     }
 
     fn skip_to_now(&mut self) {
+        self.since = self.since.map(|_| self.store.since_now());
         self.position = self.store.revision();
     }
 }

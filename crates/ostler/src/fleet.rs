@@ -5,6 +5,9 @@ use thiserror::Error;
 
 use crate::this_machine;
 
+/// Annotation of nodes that were made here.
+pub(crate) const SIMULATED: &str = "ostler.dev/simulated";
+
 /// What a simulated node has besides accelerators.
 const CPU: &str = "192";
 const MEMORY: &str = "2Ti";
@@ -155,7 +158,7 @@ fn node(name: &str, accelerators: u32, product: &Product) -> Value {
                 "nvidia.com/gpu.compute.major": product.compute.0.to_string(),
                 "nvidia.com/gpu.compute.minor": product.compute.1.to_string(),
             },
-            "annotations": {"ostler.dev/simulated": "true"},
+            "annotations": {SIMULATED: "true"},
         },
         "spec": {},
         "status": {"capacity": resources, "allocatable": resources},

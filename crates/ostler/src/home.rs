@@ -1,23 +1,39 @@
-//! The folder that a running `ostler up` keeps: its kubeconfig, readable by its user alone.
+//! The folder that a running `ostler up` keeps: its kubeconfig, readable by its user alone, and with `--data-dir`
+//! everything that outlives it.
 
-use std::fs::{self, File, OpenOptions, TryLockError};
-use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt, PermissionsExt};
+use std::fs;
+use std::os::unix::fs::{DirBuilderExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result};
+use embedded::data_directory::{DataDirectory, Lock, LockError};
+use embedded::node::Folders;
+use embedded::serve::Credentials;
+use embedded::serve::kept::KeptError;
+use embedded::store::{HISTORY, OpenError, Settings, Store};
 
+use crate::connect;
 use crate::report::errors::hinted;
 
 /// The folder, of one process as long as this lives: two would write, and remove, each other's kubeconfig.
 #[derive(Debug)]
-pub(crate) struct Home {
-    pub folder: PathBuf,
-    /// The system lets go of it however the process ends.
-    _lock: File,
+pub(crate) enum Home {
+    /// Of the user; the cluster is in memory.
+    Runtime(Lock),
+    /// Of `--data-dir`; the cluster is in it.
+    Data(DataDirectory),
+}
+
+/// The folder of `--data-dir`, or the user's.
+pub(crate) fn of(data_dir: Option<PathBuf>) -> Result<Home> {
+    Ok(match data_dir {
+        Some(folder) => Home::Data(DataDirectory::of(prepare(folder)?)),
+        None => Home::Runtime(prepare(connect::runtime_directory())?),
+    })
 }
 
 /// The folder, made private if it is new; one that others can write to is refused, and one that is in use.
-pub(crate) fn prepare(folder: PathBuf) -> Result<Home> {
+fn prepare(folder: PathBuf) -> Result<Lock> {
     let shown = folder.display().to_string();
     fs::DirBuilder::new().recursive(true).mode(0o700).create(&folder).map_err(|error| {
         hinted(format!("{shown}: cannot make this folder: {error}"), "choose another with --data-dir")
@@ -29,22 +45,84 @@ pub(crate) fn prepare(folder: PathBuf) -> Result<Home> {
             "choose another with --data-dir, or `chmod go-w` it",
         ));
     }
-    let lock = lock(&folder)?;
-    Ok(Home { folder, _lock: lock })
+    Lock::take(&folder).map_err(|error| match &error {
+        LockError::Held { .. } => {
+            hinted(error.to_string(), "give this one a folder of its own with --data-dir, or end the other")
+        }
+        LockError::Io { .. } => error.into(),
+    })
 }
 
-fn lock(folder: &Path) -> Result<File> {
-    let path = folder.join("up.lock");
-    let file = OpenOptions::new().write(true).create(true).truncate(false).mode(0o600).open(&path);
-    let file = file.with_context(|| path.display().to_string())?;
-    match file.try_lock() {
-        Ok(()) => Ok(file),
-        Err(TryLockError::WouldBlock) => Err(hinted(
-            format!("{}: another `ostler up` is running there", folder.display()),
-            "give this one a folder of its own with --data-dir, or end the other",
-        )),
-        Err(TryLockError::Error(error)) => Err(error).with_context(|| path.display().to_string()),
+// === impl Home ===
+
+impl Home {
+    fn folder(&self) -> &Path {
+        match self {
+            Self::Runtime(lock) => lock.folder(),
+            Self::Data(directory) => directory.folder(),
+        }
     }
+
+    pub(crate) fn kubeconfig(&self) -> PathBuf {
+        self.folder().join("kubeconfig")
+    }
+
+    /// The objects of the cluster.
+    pub(crate) fn store(&self) -> Result<Store> {
+        match self {
+            Self::Runtime(_) => Ok(Store::new(HISTORY)),
+            Self::Data(directory) => directory.store(Settings::default()).map_err(|error| unusable(&error)),
+        }
+    }
+
+    pub(crate) fn credentials(&self) -> Result<Credentials> {
+        let Self::Data(directory) = self else { return Ok(Credentials::generate()?) };
+        directory.credentials().map_err(|error| match &error {
+            KeptError::Exposed { file, .. } => hinted(
+                error.to_string(),
+                format!("`chmod 600 {file}`; if it was read, remove it: the next start makes new ones"),
+            ),
+            KeptError::Damaged { file, .. } => hinted(
+                error.to_string(),
+                format!("remove {file}: the next start makes new ones, and kubeconfigs copied before are void"),
+            ),
+            _ => error.into(),
+        })
+    }
+
+    /// Where the node agent keeps what is not in the API.
+    pub(crate) fn folders(&self) -> Folders {
+        let logs = match self {
+            Self::Runtime(_) => None,
+            Self::Data(directory) => Some(directory.logs()),
+        };
+        Folders { logs, pods: Some(self.folder().join("pods")) }
+    }
+
+    /// What becomes of the objects, in a few words.
+    pub(crate) fn describe(&self) -> String {
+        match self {
+            Self::Runtime(_) => "in memory".to_owned(),
+            Self::Data(_) => format!("in {}", self.folder().display()),
+        }
+    }
+}
+
+/// Why there are no objects to serve, and what to do about it.
+fn unusable(error: &OpenError) -> anyhow::Error {
+    let hint = match error {
+        OpenError::Damaged { file, .. } => format!(
+            "put a copy of {file} in its place; without one, move it away and apply your manifests again: the next start begins an empty cluster"
+        ),
+        OpenError::Newer { .. } => {
+            "start the version that wrote it, or choose another folder with --data-dir".to_owned()
+        }
+        OpenError::Foreign { .. } => "choose another folder with --data-dir, or move the file away".to_owned(),
+        OpenError::Io { .. } => {
+            "make room or set its permissions right, or choose another folder with --data-dir".to_owned()
+        }
+    };
+    hinted(error.to_string(), hint)
 }
 
 #[cfg(test)]
@@ -69,7 +147,8 @@ mod tests {
         let folder = folder("used");
         let first = prepare(folder.clone()).unwrap();
         let refused = prepare(folder.clone()).unwrap_err().to_string();
-        assert!(refused.ends_with("another `ostler up` is running there"), "{refused}");
+        let expected = format!("{}: in use by process {}", folder.display(), std::process::id());
+        assert_eq!(refused, expected);
         drop(first);
         prepare(folder.clone()).unwrap();
         fs::remove_dir_all(folder).unwrap();

@@ -1,22 +1,24 @@
 //! A whole cluster on this machine: embedded Kubernetes, operator and gateway, wired together in one process.
 
+use std::collections::BTreeSet;
 use std::net::SocketAddr;
-use std::path::Path;
 use std::sync::Arc;
 
 use anyhow::{Context, Result};
 use api::manifest::Document;
+use apimachinery::status::Status;
 use embedded::cluster::Cluster;
-use embedded::node::Folders;
 use embedded::ports::{Loopback, Ports, SystemClock, SystemRandom};
-use embedded::serve::{self, Credentials};
+use embedded::serve;
 use kube::Client;
 use serde_json::Value;
 use tokio::net::TcpListener;
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
+use crate::fleet;
 use crate::gate::Gate;
+use crate::home::Home;
 use crate::runner::MachineRunner;
 
 /// Where the servers listen; bound before anything starts, so that a busy port ends nothing half-way.
@@ -41,18 +43,21 @@ pub(crate) struct Machine {
 pub(crate) struct Parts(JoinSet<Result<()>>);
 
 impl Machine {
-    /// Starts everything and installs our definitions and the shipped catalogue. Writes `kubeconfig`.
+    /// Starts everything on what the folder keeps, and installs our definitions and the shipped catalogue. Writes the
+    /// kubeconfig.
     pub(crate) async fn start(
         nodes: Vec<Value>,
         options: operator::Options,
         listeners: Listeners,
-        kubeconfig: &Path,
+        home: &Home,
         runner: MachineRunner,
-        folders: Folders,
     ) -> Result<(Self, Parts)> {
+        let (store, credentials) = (home.store()?, home.credentials()?);
+        let fleet: BTreeSet<String> = nodes.iter().map(name).collect();
         let admission = Arc::new(Gate::default());
-        let cluster = Cluster::start_in(ports(admission.clone(), runner), nodes, folders);
+        let cluster = Cluster::start_on(store, ports(admission.clone(), runner), nodes, home.folders());
         let server = cluster.server().clone();
+        dismiss(&server, &fleet);
         admission.open(server.clone());
         let client = Client::new(server.router(), "default");
         let shipped = crate::catalog::documents()?;
@@ -61,9 +66,9 @@ impl Machine {
 
         let (api, gateway) = (listeners.api.local_addr()?, listeners.gateway.local_addr()?);
         let metrics = listeners.metrics.local_addr()?;
-        let credentials = Credentials::generate()?;
+        let kubeconfig = home.kubeconfig();
         let text = serve::kubeconfig(&credentials, &format!("https://{api}"));
-        serve::write_kubeconfig(kubeconfig, &text).with_context(|| kubeconfig.display().to_string())?;
+        serve::write_kubeconfig(&kubeconfig, &text).with_context(|| kubeconfig.display().to_string())?;
 
         let stop = CancellationToken::new();
         let mut tasks = JoinSet::new();
@@ -127,20 +132,44 @@ fn ports(admission: Arc<Gate>, runner: MachineRunner) -> Ports {
     }
 }
 
-/// Definitions first: the catalogue's kinds are among them.
+/// Simulated nodes of an earlier start that this one does not have are gone.
+fn dismiss(server: &embedded::Server, fleet: &BTreeSet<String>) {
+    let is_simulated = |node: &Value| node["metadata"]["annotations"][fleet::SIMULATED] == "true";
+    for node in server.list("nodes").iter().filter(|node| is_simulated(node) && !fleet.contains(&name(node))) {
+        if let Err(error) = server.delete("nodes", "", &name(node), None) {
+            tracing::warn!(%error, "a node of an earlier start stays");
+        }
+    }
+}
+
+fn name(object: &Value) -> String {
+    object["metadata"]["name"].as_str().unwrap_or_default().to_owned()
+}
+
+/// Definitions first: the catalogue's kinds are among them. What is there from an earlier start is replaced.
 fn install(server: &embedded::Server, shipped: Vec<Document>) -> Result<()> {
     const DEFINITIONS: &str = "customresourcedefinitions.apiextensions.k8s.io";
     for crd in api::crds().into_iter().chain(api::neighbours::crds()) {
-        server.create(DEFINITIONS, serde_json::to_value(crd)?).context("installing definitions")?;
+        put(server, DEFINITIONS, serde_json::to_value(crd)?).context("installing definitions")?;
     }
     // Where the base set of classes is written.
-    server
-        .create("namespaces", serde_json::json!({"metadata": {"name": operator::NAMESPACE}}))
-        .context("namespaces")?;
+    if server.get("namespaces", "", operator::NAMESPACE).is_none() {
+        let namespace = serde_json::json!({"metadata": {"name": operator::NAMESPACE}});
+        server.create("namespaces", namespace).context("namespaces")?;
+    }
     for document in shipped {
         let kind = server.registry().by_kind(document.api_version(), document.kind());
         let resource = kind.with_context(|| format!("catalogue: {} is not defined", document.kind()))?.qualified();
-        server.create(&resource, document.value).with_context(|| format!("catalogue: {resource}"))?;
+        put(server, &resource, document.value).with_context(|| format!("catalogue: {resource}"))?;
     }
     Ok(())
+}
+
+fn put(server: &embedded::Server, resource: &str, object: Value) -> Result<(), Status> {
+    let [namespace, name] = ["namespace", "name"].map(|field| object["metadata"][field].as_str().unwrap_or(""));
+    match server.get(resource, namespace, name) {
+        Some(_) => server.update(resource, object),
+        None => server.create(resource, object),
+    }
+    .map(|_| ())
 }

@@ -12,7 +12,7 @@ use apimachinery::structure::Structure;
 use serde_json::{Map, Value, json};
 
 use crate::object;
-use crate::resources::{Resource, ScalePaths};
+use crate::resources::{Registry, Resource, ScalePaths};
 use crate::server::Server;
 use crate::table::PrinterColumn;
 use crate::workloads::condition;
@@ -78,6 +78,20 @@ pub(crate) fn settle(server: &Server, name: &str) {
 
 fn is_established(definition: &Value) -> bool {
     condition::is_true(definition, "Established")
+}
+
+/// Serves the stored definitions and no others.
+pub(crate) fn reload(server: &Server) {
+    let definitions = server.list(STORAGE);
+    server.change_registry(|registry| {
+        *registry = Registry::builtin();
+        for definition in definitions.iter().filter(|definition| is_established(definition)) {
+            resources(definition).for_each(|resource| registry.insert(resource));
+        }
+    });
+    for definition in definitions.iter().filter(|definition| !is_established(definition)) {
+        settle(server, object::name(definition));
+    }
 }
 
 /// Serves what the definition says, instead of what it said before.

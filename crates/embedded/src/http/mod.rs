@@ -48,9 +48,15 @@ pub fn router(server: Server) -> Router {
 }
 
 async fn handle(State(server): State<Server>, request: Request) -> Response {
-    match answer(&server, request).await {
+    let begun = server.store().since_now();
+    let response = match answer(&server, request).await {
         Ok(response) => response,
         Err(status) => respond::failure(&status),
+    };
+    // Nobody is told what a crash could undo.
+    match server.store().durable(begun).await {
+        Ok(()) => response,
+        Err(failure) => respond::failure(&failure.status()),
     }
 }
 

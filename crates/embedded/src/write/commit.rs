@@ -85,7 +85,7 @@ impl Server {
         if options.dry_run {
             return Ok(Outcome { object: Arc::new(object), warnings, created: true });
         }
-        let object = self.store().commit(&place, None, Some(object)).map_err(|_| taken())?;
+        let object = self.store().attempt(&place, None, Some(object))?.ok_or_else(taken)?;
         if resource.storage == crd::STORAGE {
             crd::settle(self, &place.name);
         }
@@ -162,7 +162,7 @@ impl Server {
         let finished = object::is_deleting(&object) && collect::may_go(resource, &object);
         let last = finished.then(|| Arc::new(object.clone()));
         let written = if finished { None } else { Some(object) };
-        let Ok(object) = self.store().commit(&place, Some(&stored), written) else { return Ok(None) };
+        let Some(object) = self.store().attempt(&place, Some(&stored), written)? else { return Ok(None) };
         if finished {
             collect::after_removal(self, resource, &object);
         } else if resource.storage == crd::STORAGE && face == Face::Main {

@@ -1,23 +1,23 @@
 //! `ostler up`: a whole cluster on this machine, until Ctrl-C.
 
 use std::net::{SocketAddr, TcpListener};
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::Instant;
 
 use anyhow::Result;
 use api::manifest::{self, Document, ManifestError};
 use clap::ValueEnum;
-use embedded::node::Folders;
 use serde_json::Value;
 
 use super::gates::FeatureGates;
 use super::{bind_error, interrupted};
+use crate::home::{self, Home};
 use crate::images::Images;
 use crate::machine::{Listeners, Machine};
 use crate::report::errors::hinted;
 use crate::runner::MachineRunner;
-use crate::{apply, connect, demo, files, fleet, home, output, progress, report};
+use crate::{apply, demo, files, fleet, output, progress, report};
 
 #[derive(clap::Args)]
 pub(crate) struct UpArgs {
@@ -31,7 +31,7 @@ pub(crate) struct UpArgs {
     /// `vllm` on PATH, or of $OSTLER_VLLM, is found without it
     #[arg(long, value_name = "FILE")]
     config: Option<PathBuf>,
-    /// Folder for the kubeconfig and containers' logs; a private one of the user, and logs in memory, without it
+    /// Folder that keeps the cluster over restarts; without it everything is in memory
     #[arg(long, value_name = "DIR")]
     data_dir: Option<PathBuf>,
     /// Address of the Kubernetes API
@@ -74,24 +74,20 @@ pub(super) async fn run(args: UpArgs) -> Result<ExitCode> {
     let here = nodes.iter().find(|node| node["metadata"]["annotations"]["ostler.dev/this-machine"] == "true");
     let node = here.and_then(|node| node["metadata"]["name"].as_str()).map(str::to_owned);
     let runner = MachineRunner { node, images: Images::read(args.config.as_deref())? };
+    let home = home::of(args.data_dir.clone())?;
     let listeners = Listeners {
         api: bind(args.api, "--api")?,
         gateway: bind(args.gateway, "--gateway")?,
         metrics: bind(args.metrics, "--metrics")?,
     };
-    let home = home::prepare(args.data_dir.clone().unwrap_or_else(connect::runtime_directory))?;
-    let kubeconfig = home.folder.join("kubeconfig");
-    let folders = Folders {
-        logs: args.data_dir.is_some().then(|| home.folder.join("pod-logs")),
-        pods: Some(home.folder.join("pods")),
-    };
+    let kubeconfig = home.kubeconfig();
     let engines = runner.node.is_some().then(|| engines(&runner.images));
 
     let options = operator::Options { discovery: !args.no_discovery, ..args.gates.options() };
-    let (machine, mut parts) = Machine::start(nodes, options, listeners, &kubeconfig, runner, folders).await?;
+    let (machine, mut parts) = Machine::start(nodes, options, listeners, &home, runner).await?;
     let session = async {
         let engines = engines.unwrap_or_default();
-        serve(&args, &machine, &documents, &kubeconfig, &engines, started).await?;
+        serve(&args, &machine, &documents, &home, &engines, started).await?;
         if !args.once {
             std::future::pending::<()>().await;
         }
@@ -111,11 +107,13 @@ async fn serve(
     args: &UpArgs,
     machine: &Machine,
     documents: &[Document],
-    kubeconfig: &Path,
+    home: &Home,
     engines: &str,
     started: Instant,
 ) -> Result<()> {
-    output::tell(&format!("ostler {} · embedded Kubernetes · data in memory\n", env!("CARGO_PKG_VERSION")));
+    let kubeconfig = &home.kubeconfig();
+    let version = env!("CARGO_PKG_VERSION");
+    output::tell(&format!("ostler {version} · embedded Kubernetes · data {}\n", home.describe()));
     output::tell(&format!("  nodes     {}\n", report::fleet::nodes(&machine.cluster.server().list("nodes"))));
     output::tell(engines);
     apply::documents(&machine.client, documents).await?;

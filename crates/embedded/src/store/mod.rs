@@ -2,18 +2,41 @@
 //!
 //! Every write is one revision, and becomes visible and part of the history under the same lock, so readers see
 //! revisions in order. Writers never wait for readers: who falls behind the bounded history starts again from a list.
+//!
+//! A store is in memory, or [opened](Store::open) on a folder: then a [`journal`] writes behind it, and nothing leaves
+//! the process before it is durable. Watches are shown durable revisions only; whoever answers a client waits for
+//! [`Store::durable`] first. What could not be written is undone, and writes are refused until they can be again.
 
-use std::collections::{BTreeMap, BTreeSet, VecDeque};
+#[cfg(test)]
+mod crash_tests;
+#[cfg(test)]
+mod faults;
+mod format;
+mod journal;
+mod recovery;
+mod state;
+pub mod storage;
+
+use std::collections::BTreeMap;
+use std::io;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
+use apimachinery::status::Status;
 use serde_json::Value;
 use tokio::sync::watch;
 
-use crate::object;
+use journal::Journal;
+pub use recovery::OpenError;
+use state::State;
+use storage::Storage;
 
 /// How many revisions a watch may fall behind, unless said otherwise. A record is two pointers into objects that mostly live anyway; this is
 /// hours of a busy small cluster, and a watch lasts ten minutes at most before kube clients renew it.
 pub const HISTORY: usize = 50_000;
+
+/// How deep an object may be nested that is written to disk; deeper JSON is not read back.
+const DEEPEST: usize = 120;
 
 /// Namespace (empty for cluster scope) and name, in the order of lists.
 pub type Place = (String, String);
@@ -39,9 +62,41 @@ pub struct Record {
     pub removed: Option<Arc<Value>>,
 }
 
-/// Someone else wrote the object first; read again.
+/// Why a write was not made.
+#[derive(Debug, Clone)]
+pub enum Rejected {
+    /// Someone else wrote the object first; read again.
+    Raced,
+    /// Nothing can be written at present.
+    Refused(Arc<Failure>),
+    /// The object is nested too deep to be written to disk.
+    TooDeep,
+}
+
+/// Why writes do not become durable.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{file}: {cause}")]
+pub struct Failure {
+    file: String,
+    cause: String,
+    /// There is no room, rather than something broken.
+    full: bool,
+}
+
+/// What a store keeps, and how.
+#[derive(Debug, Clone, Copy)]
+pub struct Settings {
+    /// Revisions in the history.
+    pub history: usize,
+    /// Bytes of writes behind the base before the file is begun anew; more when the base is larger.
+    pub rewrite_after: u64,
+    /// How long after a failure the first try is made to write again; the others take longer.
+    pub retry: Duration,
+}
+
+/// Since when a request has looked at the store: what it saw may be undone later.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Raced;
+pub struct Since(u64);
 
 /// The revision asked for is older than the history.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -60,41 +115,34 @@ pub struct Snapshot {
 #[derive(Clone)]
 pub struct Store {
     state: Arc<Mutex<State>>,
+    /// The newest durable revision.
     latest: watch::Receiver<u64>,
-}
-
-struct State {
-    revision: u64,
-    /// Revisions up to this one are no longer in the history.
-    compacted: u64,
-    objects: BTreeMap<String, BTreeMap<Place, Arc<Value>>>,
-    by_uid: BTreeMap<String, Key>,
-    /// Owner uid → who names it in `ownerReferences`.
-    dependents: BTreeMap<String, BTreeSet<Key>>,
-    history: VecDeque<Arc<Record>>,
-    /// How many records the history keeps.
-    kept: usize,
-    latest: watch::Sender<u64>,
+    /// Absent in memory. The last handle to go waits for what is still to be written.
+    journal: Option<Arc<Journal>>,
 }
 
 // === impl Store ===
 
 impl Store {
-    /// An empty store whose history keeps `kept` revisions.
+    /// An empty store in memory whose history keeps `kept` revisions.
     #[must_use]
     pub fn new(kept: usize) -> Self {
         let (sender, latest) = watch::channel(0);
-        let state = State {
-            revision: 0,
-            compacted: 0,
-            objects: BTreeMap::new(),
-            by_uid: BTreeMap::new(),
-            dependents: BTreeMap::new(),
-            history: VecDeque::new(),
-            kept,
-            latest: sender,
-        };
-        Self { state: Arc::new(Mutex::new(state)), latest }
+        Self { state: Arc::new(Mutex::new(State::new(kept, sender))), latest, journal: None }
+    }
+
+    /// What is kept in a folder; it is begun if there is nothing.
+    ///
+    /// # Errors
+    /// When the folder cannot be read or written, and when what is there is damaged or of a newer version.
+    pub fn open(storage: Arc<dyn Storage>, settings: Settings) -> Result<Self, OpenError> {
+        let (sender, latest) = watch::channel(0);
+        let mut state = State::new(settings.history, sender);
+        let found = recovery::load(storage.as_ref())?;
+        let lengths = found.map(|found| state.restore(found));
+        let state = Arc::new(Mutex::new(state));
+        let journal = Journal::start(storage, Arc::clone(&state), settings, lengths)?;
+        Ok(Self { state, latest, journal: Some(Arc::new(journal)) })
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
@@ -102,7 +150,35 @@ impl Store {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Wakes at every new revision.
+    /// Where a request begins; see [`Self::durable`].
+    #[must_use]
+    pub fn since_now(&self) -> Since {
+        Since(if self.journal.is_some() { self.state().losses } else { 0 })
+    }
+
+    /// Waits until everything that can be seen now is durable. Costs nothing in memory.
+    ///
+    /// # Errors
+    /// When something was undone since then: what the caller saw, or wrote, may not have happened.
+    pub async fn durable(&self, since: Since) -> Result<(), Arc<Failure>> {
+        if self.journal.is_none() {
+            return Ok(());
+        }
+        let seen = self.revision();
+        let mut latest = self.latest.clone();
+        loop {
+            latest.borrow_and_update();
+            if self.state().is_durable(seen, since)? {
+                return Ok(());
+            }
+            if latest.changed().await.is_err() {
+                // The sender lives in the state that this handle holds.
+                std::future::pending::<()>().await;
+            }
+        }
+    }
+
+    /// Wakes at every new durable revision.
     #[must_use]
     pub fn latest(&self) -> watch::Receiver<u64> {
         self.latest.clone()
@@ -166,6 +242,12 @@ impl Store {
         Ok(Snapshot { revision, objects })
     }
 
+    /// Every object, by resource.
+    #[must_use]
+    pub fn everything(&self) -> Vec<(Key, Arc<Value>)> {
+        self.state().base().objects
+    }
+
     /// What lives in a namespace, by resource.
     #[must_use]
     pub fn in_namespace(&self, namespace: &str) -> Vec<(Key, Arc<Value>)> {
@@ -182,95 +264,91 @@ impl Store {
             .collect()
     }
 
-    /// The records after `revision`, oldest first.
+    /// The durable records after `revision`, oldest first.
     ///
     /// # Errors
-    /// [`Compacted`] when some of them are gone.
-    pub fn since(&self, revision: u64) -> Result<Vec<Arc<Record>>, Compacted> {
-        let state = self.state();
-        state.reachable(revision)?;
-        let from = state.history.partition_point(|record| record.revision <= revision);
-        Ok(state.history.range(from..).cloned().collect())
+    /// [`Compacted`] when some of them are gone, and when something was undone since `since`.
+    pub fn after(&self, revision: u64, since: Option<Since>) -> Result<Vec<Arc<Record>>, Compacted> {
+        self.state().after(revision, since)
     }
 
     /// Writes `new` (removes with `None`) if the object is still `expected`, and stamps it with the new revision.
     ///
     /// # Errors
-    /// [`Raced`] when it is not.
-    pub fn commit(&self, key: &Key, expected: Option<&Arc<Value>>, new: Option<Value>) -> Result<Arc<Value>, Raced> {
+    /// [`Rejected`] when it is not, or when nothing can be written.
+    pub fn commit(&self, key: &Key, expected: Option<&Arc<Value>>, new: Option<Value>) -> Result<Arc<Value>, Rejected> {
+        if self.journal.is_some() && new.as_ref().is_some_and(|new| is_deeper(new, DEEPEST)) {
+            return Err(Rejected::TooDeep);
+        }
         let mut state = self.state();
-        let unchanged = match (state.get(key), expected) {
-            (Some(current), Some(expected)) => Arc::ptr_eq(current, expected),
-            (None, None) => true,
-            _ => false,
-        };
-        if unchanged { state.write(key, expected.cloned(), new) } else { Err(Raced) }
+        let record = state.write(key, expected, new)?;
+        match &self.journal {
+            // Under the lock, so that the file has the order of the revisions.
+            Some(journal) => journal.write(Arc::clone(&record)),
+            None => state.settle(record.revision),
+        }
+        record.new.clone().or_else(|| record.removed.clone()).ok_or(Rejected::Raced)
+    }
+
+    /// As [`Self::commit`]; `None` when someone else wrote the object first.
+    ///
+    /// # Errors
+    /// When nothing can be written.
+    pub fn attempt(
+        &self,
+        key: &Key,
+        expected: Option<&Arc<Value>>,
+        new: Option<Value>,
+    ) -> Result<Option<Arc<Value>>, Status> {
+        match self.commit(key, expected, new) {
+            Ok(written) => Ok(Some(written)),
+            Err(Rejected::Raced) => Ok(None),
+            Err(Rejected::Refused(failure)) => Err(failure.status()),
+            Err(Rejected::TooDeep) => {
+                Err(Status::bad_request(format!("{} is nested deeper than {DEEPEST} levels", key.name)))
+            }
+        }
     }
 }
 
-// === impl State ===
+/// Whether a value has more than `levels` levels.
+fn is_deeper(value: &Value, levels: usize) -> bool {
+    let inside = |value: &Value| levels == 0 || is_deeper(value, levels - 1);
+    match value {
+        Value::Object(members) => members.values().any(inside),
+        Value::Array(items) => items.iter().any(inside),
+        _ => false,
+    }
+}
 
-impl State {
-    fn get(&self, key: &Key) -> Option<&Arc<Value>> {
-        // A tuple of borrowed strings cannot look up a tuple of owned ones.
-        self.objects.get(&key.resource)?.get(&(key.namespace.clone(), key.name.clone()))
+// === impl Failure ===
+
+impl Failure {
+    fn new(file: String, error: &io::Error) -> Self {
+        let full = matches!(
+            error.kind(),
+            io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded | io::ErrorKind::FileTooLarge
+        );
+        Self { file, cause: error.to_string(), full }
     }
 
-    fn reachable(&self, revision: u64) -> Result<(), Compacted> {
-        if revision < self.compacted { Err(Compacted { oldest: self.compacted }) } else { Ok(()) }
-    }
-
-    fn write(&mut self, key: &Key, old: Option<Arc<Value>>, new: Option<Value>) -> Result<Arc<Value>, Raced> {
-        self.revision += 1;
-        let revision = self.revision;
-        let stamp = |mut object: Value| {
-            object::set_resource_version(&mut object, revision);
-            Arc::new(object)
-        };
-        let removed = if new.is_none() { old.as_deref().cloned().map(stamp) } else { None };
-        let new = new.map(stamp);
-        self.index(key, old.as_deref(), new.as_deref());
-        let place = (key.namespace.clone(), key.name.clone());
-        let objects = self.objects.entry(key.resource.clone()).or_default();
-        match &new {
-            Some(new) => objects.insert(place, Arc::clone(new)),
-            None => objects.remove(&place),
-        };
-        let written = new.clone().or_else(|| removed.clone()).ok_or(Raced)?;
-        self.publish(Record { revision, key: key.clone(), old, new, removed });
-        Ok(written)
-    }
-
-    fn index(&mut self, key: &Key, old: Option<&Value>, new: Option<&Value>) {
-        if let Some(old) = old {
-            self.by_uid.remove(object::uid(old));
-            for owner in object::owner_references(old) {
-                let uid = object::text(owner, "/uid");
-                if let Some(keys) = self.dependents.get_mut(uid) {
-                    keys.remove(key);
-                    if keys.is_empty() {
-                        self.dependents.remove(uid);
-                    }
-                }
-            }
+    /// As a client is told: 507 where there is no room, 500 otherwise.
+    #[must_use]
+    pub fn status(&self) -> Status {
+        const AFTER: &str = "what is stored can be read, and writes are accepted again by themselves";
+        if self.full {
+            let message = format!("not stored: {self}; {AFTER} when there is room");
+            return Status::insufficient_storage(message);
         }
-        if let Some(new) = new {
-            self.by_uid.insert(object::uid(new).to_owned(), key.clone());
-            for owner in object::owner_references(new) {
-                self.dependents.entry(object::text(owner, "/uid").to_owned()).or_default().insert(key.clone());
-            }
-        }
+        Status::internal(format!("not stored: {self}; {AFTER} when the file can be written anew"))
     }
+}
 
-    fn publish(&mut self, record: Record) {
-        let revision = record.revision;
-        self.history.push_back(Arc::new(record));
-        if self.history.len() > self.kept
-            && let Some(oldest) = self.history.pop_front()
-        {
-            self.compacted = oldest.revision;
-        }
-        self.latest.send_replace(revision);
+// === impl Settings ===
+
+impl Default for Settings {
+    fn default() -> Self {
+        Self { history: HISTORY, rewrite_after: 8 * 1024 * 1024, retry: Duration::from_secs(1) }
     }
 }
 
@@ -279,6 +357,7 @@ mod tests {
     use serde_json::json;
 
     use super::*;
+    use crate::object;
 
     fn key(name: &str) -> Key {
         Key { resource: "configmaps".into(), namespace: "default".into(), name: name.into() }
@@ -318,7 +397,8 @@ mod tests {
         let store = Store::new(HISTORY);
         let first = store.commit(&key("a"), None, Some(config_map("a", "1"))).unwrap();
         store.commit(&key("a"), Some(&first), Some(config_map("a", "2"))).unwrap();
-        assert_eq!(store.commit(&key("a"), Some(&first), Some(config_map("a", "3"))), Err(Raced));
-        assert_eq!(store.commit(&key("a"), None, Some(config_map("a", "3"))), Err(Raced));
+        let third = || Some(config_map("a", "3"));
+        assert!(matches!(store.commit(&key("a"), Some(&first), third()), Err(Rejected::Raced)));
+        assert!(matches!(store.commit(&key("a"), None, third()), Err(Rejected::Raced)));
     }
 }
