@@ -10,7 +10,7 @@ use base64::engine::general_purpose::STANDARD;
 use rustls::pki_types::{CertificateDer, PrivatePkcs8KeyDer};
 use serde::{Deserialize, Serialize};
 
-use super::{Credentials, ServeError, tls, write_private};
+use super::{Credentials, ServeError, private, tls};
 
 /// Version of the file; another one is refused.
 const FORMAT: u32 = 1;
@@ -65,7 +65,7 @@ fn make(path: &Path) -> Result<Credentials, KeptError> {
     let credentials = Credentials::generate()?;
     let failed = |error| KeptError::Io { file: path.display().to_string(), error };
     let text = serde_json::to_string_pretty(&Kept::from(&credentials)).map_err(|error| failed(error.into()))?;
-    write_private(path, &text).map_err(failed)?;
+    private::write(path, &text).map_err(failed)?;
     Ok(credentials)
 }
 
@@ -85,7 +85,7 @@ fn read(text: &str) -> Result<Credentials, String> {
         token: kept.token,
     };
     // What does not serve now is found now.
-    tls(&credentials).map_err(|error| error.to_string())?;
+    tls::config(&credentials).map_err(|error| error.to_string())?;
     Ok(credentials)
 }
 
