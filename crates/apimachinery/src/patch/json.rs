@@ -5,10 +5,15 @@ use serde_json::Value;
 
 use crate::status::Status;
 
+/// Most operations of one patch, and most bytes that its copies may make together; as kube-apiserver.
+const OPERATIONS: usize = 10_000;
+const COPIED: usize = 3 * 1024 * 1024;
+
 /// `target` after every operation of `patch`.
 ///
 /// # Errors
-/// 400 if `patch` is no JSON patch, 422 if an operation does not fit the object.
+/// 400 if `patch` is no JSON patch, 422 if an operation does not fit the object, 413 for too many operations or copies
+/// that grow too large.
 pub fn apply(target: &Value, patch: &Value) -> Result<Value, Status> {
     if !patch.is_array() {
         return Err(Status::bad_request(
@@ -17,8 +22,23 @@ pub fn apply(target: &Value, patch: &Value) -> Result<Value, Status> {
     }
     let Patch(operations) = serde_json::from_value(patch.clone())
         .map_err(|error| Status::bad_request(format!("error decoding patch: {error}")))?;
+    if operations.len() > OPERATIONS {
+        let count = operations.len();
+        return Err(Status::too_large(format!(
+            "The allowed maximum operations in a JSON patch is {OPERATIONS}, got {count}"
+        )));
+    }
     let mut result = target.clone();
+    let mut copied = 0;
     for operation in operations {
+        if let PatchOperation::Copy(copy) = &operation {
+            copied += result.pointer(&copy.from.to_string()).map_or(0, |value| value.to_string().len());
+            if copied > COPIED {
+                return Err(Status::too_large(format!(
+                    "Unable to complete the copy, the accumulated size increase of copy is {copied}, exceeding the limit {COPIED}"
+                )));
+            }
+        }
         if is_test_of_absence(&operation, &result) {
             continue;
         }
@@ -56,6 +76,15 @@ mod tests {
         let patch = json!([{"op": "test", "path": "/a", "value": null}, {"op": "add", "path": "/b", "value": 1}]);
         let error = apply(&json!({"a": 1}), &patch).unwrap_err();
         assert_eq!((error.code, error.reason), (422, "Invalid"));
+    }
+
+    #[test]
+    fn copies_have_a_bound() {
+        let doubling = json!({"op": "copy", "from": "", "path": "/a/-"});
+        let patch = Value::from(vec![doubling; 64]);
+        assert_eq!(apply(&json!({"a": [], "k": "some text"}), &patch).unwrap_err().code, 413);
+        let many = Value::from(vec![json!({"op": "test", "path": "/k", "value": 1}); OPERATIONS + 1]);
+        assert_eq!(apply(&json!({"k": 1}), &many).unwrap_err().code, 413);
     }
 
     #[test]

@@ -1,6 +1,7 @@
 //! Structural schemas of custom resources: default, prune, validate, CEL rules. A write runs them in the order
 //! prune, default, validate, rules.
 
+mod cost;
 mod defaults;
 mod formats;
 mod node;

@@ -79,4 +79,3 @@ fn named(name: &str, organization: Option<&str>) -> DistinguishedName {
     }
     subject
 }
-

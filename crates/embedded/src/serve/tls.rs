@@ -9,8 +9,7 @@ use rustls::server::WebPkiClientVerifier;
 use super::{Credentials, ServeError};
 
 /// What is said to a client that speaks plain HTTP, in the words of Go's server.
-pub(super) const PLAIN: &[u8] =
-    b"HTTP/1.0 400 Bad Request\r\n\r\nClient sent an HTTP request to an HTTPS server.\n";
+pub(super) const PLAIN: &[u8] = b"HTTP/1.0 400 Bad Request\r\n\r\nClient sent an HTTP request to an HTTPS server.\n";
 
 /// Whether a connection that begins with this byte speaks TLS: its first record is a handshake.
 pub(super) fn is_tls(first: u8) -> bool {

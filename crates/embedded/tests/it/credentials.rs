@@ -144,7 +144,9 @@ async fn what_another_server_gave_opens_nothing() {
 
 /// A GET that asks to close afterwards.
 fn get(host: &str, token: &str, more: &str) -> String {
-    format!("GET /api/v1/namespaces HTTP/1.1\r\nHost: {host}\r\nAuthorization: Bearer {token}\r\n{more}Connection: close\r\n\r\n")
+    format!(
+        "GET /api/v1/namespaces HTTP/1.1\r\nHost: {host}\r\nAuthorization: Bearer {token}\r\n{more}Connection: close\r\n\r\n"
+    )
 }
 
 #[rstest]
@@ -172,7 +174,8 @@ async fn bodies_have_a_bound(#[case] size: usize, #[case] code: &str) {
     let served = Served::start();
     let frame = r#"{"metadata":{"name":"large"},"data":{"k":""}}"#;
     let body = frame.replace("\"\"", &format!("\"{}\"", "x".repeat(size - frame.len())));
-    let head = "POST /api/v1/namespaces/default/configmaps HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n";
+    let head =
+        "POST /api/v1/namespaces/default/configmaps HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n";
     let token = served.field("token");
     let rest = format!("Content-Length: {size}\r\nAuthorization: Bearer {token}\r\nConnection: close\r\n\r\n{body}");
     let answer = served.says(format!("{head}{rest}")).await;

@@ -8,6 +8,7 @@
 
 mod credentials;
 mod differential;
+mod fuzz;
 mod hostile;
 mod watching;
 mod workloads;
