@@ -5,6 +5,8 @@ use serde_json::{Value, json};
 
 /// API version of LeaderWorkerSet.
 pub const LEADER_WORKER_SET: &str = "leaderworkerset.x-k8s.io/v1";
+/// API version of KEDA's ScaledObject.
+pub const SCALED_OBJECT: &str = "keda.sh/v1alpha1";
 /// API version of Volcano's PodGroup.
 pub const POD_GROUP: &str = "scheduling.volcano.sh/v1beta1";
 

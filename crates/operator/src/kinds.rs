@@ -33,6 +33,10 @@ pub const SERVICE: Kind = Kind::namespaced("", "v1", "Service", "services");
 /// Autoscaler.
 pub const AUTOSCALER: Kind =
     Kind::namespaced("autoscaling", "v2", "HorizontalPodAutoscaler", "horizontalpodautoscalers");
+/// What drains leave of Pods.
+pub const DISRUPTION: Kind = Kind::namespaced("policy", "v1", "PodDisruptionBudget", "poddisruptionbudgets");
+/// KEDA's autoscaler.
+pub const SCALED_OBJECT: Kind = Kind::namespaced("keda.sh", "v1alpha1", "ScaledObject", "scaledobjects");
 /// Pod.
 pub const POD: Kind = Kind::namespaced("", "v1", "Pod", "pods");
 /// Node.
@@ -47,7 +51,7 @@ pub const FLAVORS: [Kind; 2] = [
 ];
 
 /// Served by every cluster: watched from the start.
-pub const BUILTIN: &[Kind] = &[DEPLOYMENT, SERVICE, AUTOSCALER, POD, NODE];
+pub const BUILTIN: &[Kind] = &[DEPLOYMENT, SERVICE, AUTOSCALER, DISRUPTION, POD, NODE];
 
 /// Kinds by CustomResourceDefinition, ours and the neighbours': watched as soon as they are served.
 pub const DEFINED: &[Kind] = &[
@@ -62,6 +66,7 @@ pub const DEFINED: &[Kind] = &[
     USE_CASES,
     LEADER_WORKER_SET,
     POD_GROUP,
+    SCALED_OBJECT,
 ];
 
 /// Kinds that only we bring: without them there is nothing to do.
@@ -69,4 +74,5 @@ pub const OURS: &[Kind] =
     &[OME_SERVICE, RUNTIME, CLUSTER_RUNTIME, MODEL, CLUSTER_MODEL, CLASS, ROLES_SERVICE, POOL, USE_CASES];
 
 /// Everything that a service may own, in the order of pruning: what routes requests goes before what answers them.
-pub const MADE: &[Kind] = &[USE_CASES, POOL, AUTOSCALER, SERVICE, DEPLOYMENT, LEADER_WORKER_SET, POD_GROUP];
+pub const MADE: &[Kind] =
+    &[USE_CASES, POOL, SCALED_OBJECT, AUTOSCALER, DISRUPTION, SERVICE, DEPLOYMENT, LEADER_WORKER_SET, POD_GROUP];

@@ -8,10 +8,11 @@ use cluster::neighbours::served;
 use cluster::object::meta;
 use cluster::{Error, Key, Kind};
 use plan::Snapshot;
+use plan::topology::Autoscalers;
 use serde_json::Value;
 
 use crate::Operator;
-use crate::kinds::{BUILTIN, CLASS, CLUSTER_MODEL, CLUSTER_RUNTIME, MODEL, NODE, POD, RUNTIME};
+use crate::kinds::{BUILTIN, CLASS, CLUSTER_MODEL, CLUSTER_RUNTIME, MODEL, NODE, POD, RUNTIME, SCALED_OBJECT};
 use crate::reason::Reason;
 
 /// Kinds by definition that decisions depend on.
@@ -148,6 +149,7 @@ impl Operator {
         let snapshot = Snapshot {
             inventory: self.accounts.index(),
             accelerator_aware: self.accelerator_aware,
+            autoscalers: if served(&self.stores, SCALED_OBJECT) { Autoscalers::Keda } else { Autoscalers::Resources },
             ..Snapshot::default()
         };
         let mut offer = Offer { snapshot, left_out: Vec::new() };

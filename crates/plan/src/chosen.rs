@@ -6,21 +6,25 @@ use api::ome;
 use decide::decision::{ComponentDecision, Decision};
 use decide::demand::{Component, Demand, PreferredIn};
 use decide::fit::Shape;
+use decide::inventory::Index;
 use decide::merge::origin::{Origin, Said, Setting};
 use decide::supply::{self, Supply};
 use decide::{Variant, compatibility, merge};
 
 use crate::components::{Decided, Granted, NamedModel, NamedRuntime, ReplicaSet};
+use crate::model_files::{self, READY};
 use crate::runner::Accelerators;
 use crate::snapshot::{Model, Snapshot};
 use crate::supply::Runtime;
-use crate::topology::Owner;
+use crate::topology::{Autoscalers, Owner};
 
 /// The winner, with what rendering needs of it.
 pub(crate) struct Chosen<'a> {
     runtime: Option<&'a Runtime>,
     facts: Option<&'a supply::Runtime>,
     components: BTreeMap<Component, Granted>,
+    autoscalers: Autoscalers,
+    inventory: &'a Index,
 }
 
 impl<'a> Chosen<'a> {
@@ -43,7 +47,13 @@ impl<'a> Chosen<'a> {
         });
         let decided = Component::ALL.into_iter().filter(|one| decision.components.contains_key(one.as_str()));
         let granted = |component: Component| (component, granted(component, supply, facts, demand, decision));
-        Self { runtime, facts, components: decided.map(granted).collect() }
+        Self {
+            runtime,
+            facts,
+            components: decided.map(granted).collect(),
+            autoscalers: snapshot.autoscalers,
+            inventory: &snapshot.inventory,
+        }
     }
 
     pub(crate) fn decided<'b>(&'b self, service: &'b ome::InferenceService, model: Option<&'b Model>) -> Decided<'b> {
@@ -54,7 +64,11 @@ impl<'a> Chosen<'a> {
                 name: &model.name,
                 spec: &model.spec,
                 category: model.category.as_deref(),
+                ready_nodes: model_files::agent_label(model.namespace.as_deref(), &model.name).filter(|label| {
+                    self.inventory.nodes().any(|node| node.labels.get(label).is_some_and(|state| state == READY))
+                }),
             }),
+            autoscalers: self.autoscalers,
             components: self.components.clone(),
         }
     }

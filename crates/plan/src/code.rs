@@ -18,6 +18,7 @@ pub mod refusal {
         NO_ROLES = "NoRoles": "spec.roles is empty.", "State at least one role.";
         TOO_MANY_PODS = "TooManyPods": "Replicas and nodes of the roles make more Pods than are laid out for one service.",
             "Split the service.";
+        TWO_ROUTERS = "TwoRouters": "Two roles are routers, and one service has one.", "Keep one router.";
         DUPLICATE_ROLE = "DuplicateRole": "Two roles have one name.", "Rename one.";
         RESERVED_METADATA = "ReservedMetadata": "A Pod template has a label or annotation with a prefix that is ours.", "Use another key.";
         SCHEDULER_CONFLICT = "SchedulerConflict": "A Pod template names another scheduler than the service or its gang asks for.",
@@ -38,6 +39,8 @@ pub mod warning {
             "Give the engine its rank and the leader's address ($(LWS_WORKER_INDEX), $(LWS_LEADER_ADDRESS)), or leave the worker's command and args out.";
         AUTOSCALER_UNAVAILABLE = "AutoscalerUnavailable": "What is asked for needs an autoscaler that is not there; a fixed number of replicas runs.",
             "Fix the number of replicas, or install the autoscaler that the message names.";
+        PAIR_INCOMPLETE = "PairIncomplete": "A prefiller has no decoder, or a decoder no prefiller.",
+            "Add the other role, or make this one a worker.";
         GANG_ALL_OR_NOTHING = "GangAllOrNothing": "The Volcano of the cluster cannot start a part of the gang: all replicas start together or none.",
             "Install Volcano 1.14 or newer, or ask for gangPolicy All.";
         FIELD_IGNORED = "FieldIgnored": "A field has no effect on a role of this type.", "Remove it, or put it on the role that the message names.";

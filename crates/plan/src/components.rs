@@ -24,7 +24,7 @@ use crate::labels::{self, Labels};
 use crate::launch;
 use crate::names;
 use crate::runner;
-use crate::topology::{Owner, Refusal, Role, Routing, Topology};
+use crate::topology::{Autoscalers, Owner, Refusal, Role, Routing, Topology};
 
 /// Port of a component that says nothing about it: upstream's.
 const PORT: u16 = 8080;
@@ -38,6 +38,8 @@ pub struct Decided<'a> {
     pub service: &'a InferenceServiceSpec,
     pub runtime: Option<NamedRuntime<'a>>,
     pub model: Option<NamedModel<'a>>,
+    /// Which autoscalers the cluster has.
+    pub autoscalers: Autoscalers,
     /// The engine, and the decoder where there is one.
     pub components: BTreeMap<demand::Component, Granted>,
 }
@@ -48,12 +50,14 @@ pub struct NamedRuntime<'a> {
     pub spec: &'a ServingRuntimeSpec,
 }
 
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone)]
 pub struct NamedModel<'a> {
     pub name: &'a str,
     pub spec: &'a api::ome::BaseModelSpec,
     /// Annotation `models.ome.io/category`.
     pub category: Option<&'a str>,
+    /// Label by which a model agent says that a node holds the files; None where no node says so.
+    pub ready_nodes: Option<String>,
 }
 
 /// What one component runs on.

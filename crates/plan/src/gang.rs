@@ -79,7 +79,7 @@ impl Replica {
 /// The gang of `roles`, if any has a share in it and a replica. Without a stated policy it is the strongest one that
 /// `schema` can say; where a stated one cannot be said, a warning tells what holds instead.
 pub fn of(roles: &[Role], stated: Option<GangPolicy>, schema: PodGroupSchema) -> (Option<Gang>, Option<Warning>) {
-    let in_gang: Vec<&Role> = roles.iter().filter(|role| role.gang && role.replicas.min > 0).collect();
+    let in_gang: Vec<&Role> = roles.iter().filter(|role| role.gang && role.replicas.max > 0).collect();
     if in_gang.is_empty() {
         return (None, None);
     }
@@ -113,7 +113,8 @@ fn member(role: &Role) -> Member {
         role: role.name.clone(),
         selector: role.selector.clone(),
         replicas_by,
-        replicas: role.replicas.min,
+        // One that sleeps has its place in the gang when it wakes.
+        replicas: role.replicas.min.max(1),
         pods: role.nodes,
         requests,
     }

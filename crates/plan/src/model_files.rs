@@ -41,6 +41,18 @@ fn claim(rest: &str) -> ModelFiles {
     ModelFiles { path, volume: Some((source, CLAIM_MOUNT.to_owned())) }
 }
 
+/// What a model agent says of a node that holds the files of a model.
+pub(crate) const READY: &str = "Ready";
+
+/// The node label of a model agent for one model; None for a name too long to stand in it as it is.
+pub(crate) fn agent_label(namespace: Option<&str>, model: &str) -> Option<String> {
+    let name = match namespace {
+        Some(namespace) => format!("{namespace}.basemodel.{model}"),
+        None => format!("clusterbasemodel.{model}"),
+    };
+    (name.len() <= names::LABEL_LENGTH).then(|| format!("models.ome.io/{name}"))
+}
+
 /// Name of the volume of a model: a DNS label made of the model's name.
 pub fn volume_name(model: &str) -> String {
     names::fit(&model.to_ascii_lowercase().replace(['.', '_', '/'], "-"), names::LABEL_LENGTH)

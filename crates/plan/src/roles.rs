@@ -32,7 +32,7 @@ pub fn topology(
     let spec = &service.spec;
     check_names(&spec.roles)?;
     check_size(&spec.roles)?;
-    let mut warnings = Vec::new();
+    let mut warnings: Vec<Warning> = half_a_pair(&spec.roles).into_iter().collect();
     let strategy = spec.scheduling_strategy.clone().unwrap_or_default();
     let disaggregated = is_disaggregated(&spec.roles);
     let mut roles = Vec::new();
@@ -72,7 +72,28 @@ fn check_names(roles: &[ApiRole]) -> Result<(), Refusal> {
             ));
         }
     }
-    Ok(())
+    let routers = roles.iter().enumerate().filter(|(_, role)| role.component_type == ComponentType::Router);
+    match routers.map(|(at, _)| at).nth(1) {
+        None => Ok(()),
+        Some(at) => Err(Refusal::new(
+            code::refusal::TWO_ROUTERS,
+            format!("spec.roles[{at}].componentType: there is a router already, and one service has one"),
+        )),
+    }
+}
+
+/// Half a pair serves, but not as its name says.
+fn half_a_pair(roles: &[ApiRole]) -> Option<Warning> {
+    let first = |kind| roles.iter().find(|role| role.component_type == kind);
+    let (role, missing) = match (first(ComponentType::Prefiller), first(ComponentType::Decoder)) {
+        (Some(role), None) => (role, ComponentType::Decoder),
+        (None, Some(role)) => (role, ComponentType::Prefiller),
+        _ => return None,
+    };
+    let (kind, missing) = (role.component_type.as_str(), missing.as_str());
+    let message =
+        format!("role {}: a {kind} without a {missing}; add a role of type {missing}, or make it a worker", role.name);
+    Some(Warning::new(code::warning::PAIR_INCOMPLETE, message))
 }
 
 /// Every replica is an object of its own, so their number bounds the time that a plan takes.
@@ -126,6 +147,7 @@ fn engine(owner: &Owner, role: &ApiRole, gang: bool, scheduler: Option<&str>) ->
         selector: own,
         labels: object_labels,
         service: None,
+        disruption: None,
         port,
         strategy: None,
         settings: Vec::new(),

@@ -16,6 +16,7 @@ use crate::claims::Claim;
 use crate::gang::PodGroupSchema;
 use crate::names;
 use crate::supply::{Class, Runtime};
+use crate::topology::Autoscalers;
 
 const OME: &str = ome::API_VERSION;
 const ROLES: &str = fusioninfer::API_VERSION;
@@ -44,6 +45,8 @@ pub struct Snapshot {
     pub accelerator_aware: bool,
     /// What the cluster's PodGroups can say; Volcano 1.15 where nothing is known.
     pub pod_groups: PodGroupSchema,
+    /// Which autoscalers the cluster has.
+    pub autoscalers: Autoscalers,
 }
 
 impl Default for Snapshot {
@@ -57,6 +60,7 @@ impl Default for Snapshot {
             claims: Vec::new(),
             accelerator_aware: true,
             pod_groups: PodGroupSchema::default(),
+            autoscalers: Autoscalers::default(),
         }
     }
 }

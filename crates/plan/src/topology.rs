@@ -68,6 +68,8 @@ pub struct Role {
     pub service: Option<BTreeMap<String, String>>,
     /// Port on which the engine answers HTTP.
     pub port: u16,
+    /// None where disruptions are nobody's business.
+    pub disruption: Option<Disruption>,
     /// The user's Deployment strategy.
     pub strategy: Option<Value>,
     /// Who stated what of the template.
@@ -98,18 +100,17 @@ impl Workload {
 /// How many replicas, and what moves the number.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Replicas {
+    /// 0 only where something can wake the first one.
     pub min: u32,
     /// At least `min`; equal means no autoscaler.
     pub max: u32,
-    pub metric: ScaleMetric,
-    /// Utilization in percent of the request.
-    pub target: u32,
+    pub scaler: Scaler,
 }
 
 impl Replicas {
     /// A number that nothing moves.
     pub fn fixed(count: u32) -> Self {
-        Self { min: count, max: count, metric: ScaleMetric::Cpu, target: 80 }
+        Self { min: count, max: count, scaler: Scaler::Utilization { metric: ScaleMetric::Cpu, target: 80 } }
     }
 
     /// Whether an autoscaler owns the number.
@@ -118,11 +119,37 @@ impl Replicas {
     }
 }
 
+/// What an autoscaler looks at.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Scaler {
+    /// A HorizontalPodAutoscaler by itself; `target` in percent of the request.
+    Utilization { metric: ScaleMetric, target: u32 },
+    /// KEDA, by what a Prometheus says: `threshold` is a replica's share of what `query` counts.
+    Prometheus { server: String, query: String, threshold: String },
+}
+
 /// Metrics that a HorizontalPodAutoscaler reads by itself.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ScaleMetric {
     Cpu,
     Memory,
+}
+
+/// Which autoscalers the cluster has.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum Autoscalers {
+    /// HorizontalPodAutoscalers on cpu and memory only.
+    #[default]
+    Resources,
+    /// KEDA as well.
+    Keda,
+}
+
+/// What drains and other disruptions leave of a role's Pods: a number or a percentage.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Disruption {
+    MinAvailable(Value),
+    MaxUnavailable(Value),
 }
 
 /// Pool and use case of the service.

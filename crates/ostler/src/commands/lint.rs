@@ -5,10 +5,12 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use anyhow::Result;
-use api::lint::{self, Severity};
+use api::code::Code;
+use api::lint::{self, Finding, Severity};
 use api::manifest::Document;
 use api::ome;
 use operator::admission::Landscape;
+use plan::{Service, Snapshot};
 
 use crate::{catalog, files, output, report};
 
@@ -36,7 +38,11 @@ pub(super) fn run(args: LintArgs) -> Result<ExitCode> {
     }
     let mut landscape = landscape(&args, &documents)?;
     for document in &documents {
-        for finding in lint::check(document).into_iter().chain(landscape.check(document)) {
+        let mut findings: Vec<Finding> = lint::check(document).into_iter().chain(landscape.check(document)).collect();
+        if findings.iter().all(|finding| finding.severity != Severity::Error) {
+            findings.extend(layout(document));
+        }
+        for finding in findings {
             match finding.severity {
                 Severity::Error => errors += 1,
                 Severity::Warning => warnings += 1,
@@ -50,6 +56,19 @@ pub(super) fn run(args: LintArgs) -> Result<ExitCode> {
     }
     output::tell(&format!("{}: {errors} errors, {warnings} warnings", count(documents.len())));
     Ok(if errors == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+}
+
+/// A role-based service states its whole layout: what keeps it from being laid out, or does nothing, is seen without a
+/// cluster. Types and names are the schema's to tell.
+fn layout(document: &Document) -> Vec<Finding> {
+    const NOT_WRONG: Code = plan::code::refusal::TOPOLOGY_NOT_SUPPORTED;
+    let Ok(Some(service @ Service::Roles(_))) = Service::read(document) else { return Vec::new() };
+    let plan = plan::plan_service(&Snapshot::default(), &service);
+    let hint = plan::code::refusal::ALL.iter().find(|code| **code == plan.reason.as_str()).map(|code| code.remedy());
+    let refused = (!plan.feasible && NOT_WRONG != plan.reason.as_str())
+        .then(|| Finding { hint: hint.map(str::to_owned), ..Finding::error("spec.roles", plan.message.clone()) });
+    let warnings = plan.warnings.iter().map(|warning| Finding::warning("spec.roles", warning.message.clone()));
+    refused.into_iter().chain(warnings).collect()
 }
 
 const CLASS: &str = "AcceleratorClass";

@@ -6,6 +6,7 @@ use std::process::ExitCode;
 use anyhow::Result;
 use api::manifest::Document;
 use plan::gang::PodGroupSchema;
+use plan::topology::Autoscalers;
 use plan::{Plan, Snapshot};
 use serde_json::Value;
 
@@ -46,6 +47,9 @@ pub(crate) struct PlanArgs {
     /// Volcano of the cluster, for services that are scheduled as gangs
     #[arg(long, value_name = "VERSION", value_parser = volcano)]
     volcano: Option<PodGroupSchema>,
+    /// The cluster has KEDA, for services that scale by requests
+    #[arg(long)]
+    keda: bool,
     #[command(flatten)]
     gates: FeatureGates,
 }
@@ -104,6 +108,9 @@ fn snapshot(args: &PlanArgs, given: Vec<Document>, around: &Surroundings) -> Res
     }
     snapshot.accelerator_aware = args.gates.accelerator_aware();
     snapshot.pod_groups = args.volcano.unwrap_or_default();
+    if args.keda {
+        snapshot.autoscalers = Autoscalers::Keda;
+    }
     if snapshot.services.is_empty() {
         let names: Vec<String> = args.filenames.iter().map(|path| path.display().to_string()).collect();
         let hint = "a plan needs an InferenceService of ome.io/v1beta1 or fusioninfer.io/v1alpha1";

@@ -48,3 +48,57 @@ fn wrong_values_are_errors(#[case] kind: &str, #[case] spec: &str, #[case] expec
     assert_eq!(code, Some(1), "{stdout}");
     assert!(stdout.contains(expected), "{stdout}");
 }
+
+/// Story 1 of seed 002, of which `from` is `to`.
+fn roles(from: &str, to: &str) -> String {
+    let story = "apiVersion: fusioninfer.io/v1alpha1
+kind: InferenceService
+metadata: {name: qwen}
+spec:
+  roles:
+  - name: inference
+    componentType: worker
+    template:
+      metadata: {labels: {team: a}}
+      spec: {containers: [{name: vllm, image: vllm/vllm-openai}]}
+";
+    assert!(story.contains(from), "{from}");
+    story.replace(from, to)
+}
+
+// spec: TOP-13
+#[rstest]
+#[case::duplicate(
+    "  roles:\n",
+    "  roles:\n  - {name: inference, componentType: router}\n",
+    "spec.roles[1]: Duplicate value"
+)]
+#[case::routers(
+    "  roles:\n",
+    "  roles:\n  - {name: r, componentType: router}\n  - {name: q, componentType: router}\n",
+    "spec.roles: at most one role may be a router"
+)]
+#[case::long(
+    "name: qwen",
+    "name: a-service-whose-name-leaves-no-room-for-roles",
+    "must not be longer than 50 characters"
+)]
+// spec: TOP-39
+#[case::reserved("team: a", "fusioninfer.io/service: a", "labels[fusioninfer.io/service]: the prefix is reserved")]
+// spec: TOP-3
+#[case::no_type("    componentType: worker\n", "", "spec.roles[0].componentType: is missing")]
+// spec: TOP-4
+// spec: TOP-17
+#[case::no_such_type("worker", "cook", "write one of router, prefiller, decoder, worker")]
+fn roles_that_cannot_be_laid_out_are_errors(#[case] from: &str, #[case] to: &str, #[case] expected: &str) {
+    let (stdout, code) = lint(&roles(from, to));
+    assert_eq!(code, Some(1), "{stdout}");
+    assert!(stdout.contains(expected), "{stdout}");
+}
+
+#[test]
+fn half_a_pair_is_a_warning() {
+    let (stdout, code) = lint(&roles("worker", "prefiller"));
+    assert_eq!(code, Some(0));
+    assert!(stdout.contains("warning") && stdout.contains("a prefiller without a decoder"), "{stdout}");
+}

@@ -4,7 +4,8 @@ use decide::merge::origin::{Origin, Setting};
 use decide::reason::Warning;
 use serde_json::{Value, json};
 
-use super::{Decided, Part, ReplicaSet, metadata, pod_spec, replicas, selector};
+use super::replicas::Scaling;
+use super::{Decided, Part, ReplicaSet, metadata, pod_spec, selector};
 use crate::code;
 use crate::gang::{self, VOLCANO};
 use crate::labels::{self, Labels};
@@ -74,11 +75,13 @@ impl Replicas<'_> {
         let own = self.selector();
         let mut object_labels = own.clone();
         object_labels.extend(queue_name(self.owner));
+        let scaling = self.scaling(&leader.template);
         Ok(Role {
             name: self.name(),
             component: self.component().to_owned(),
             workload: if self.gang || stated.has_workers() { Workload::LeaderWorkerSet } else { Workload::Deployment },
-            replicas: replicas::of(&stated.runtime, &stated.service, self.component(), warnings),
+            replicas: scaling.replicas(warnings),
+            disruption: Some(scaling.disruption()),
             nodes: self.nodes,
             worker,
             gang: self.gang,
@@ -91,6 +94,19 @@ impl Replicas<'_> {
             strategy: stated.service.deployment_strategy.clone().or_else(|| stated.runtime.deployment_strategy.clone()),
             settings,
         })
+    }
+
+    fn scaling(&self, leader: &Value) -> Scaling<'_> {
+        Scaling {
+            owner: self.owner,
+            spec: self.decided.service,
+            runtime: &self.part.stated.runtime,
+            service: &self.part.stated.service,
+            component: self.component(),
+            workload: names::component(&self.owner.name, &self.name()),
+            engine: launch::read(&leader["spec"]["containers"][0]).engine,
+            autoscalers: self.decided.autoscalers,
+        }
     }
 
     fn component(&self) -> &'static str {
@@ -223,13 +239,17 @@ impl Replicas<'_> {
     }
 
     fn model(&self) -> Option<ModelFiles> {
-        model_files::of(self.decided.model?.spec.storage.as_ref())
+        model_files::of(self.decided.model.as_ref()?.spec.storage.as_ref())
     }
 
-    /// The model's directory, read-only, unless the user mounts something there.
+    /// The model's directory, read-only, unless the user mounts something there. Where an agent says which nodes hold it,
+    /// the Pods go to these.
     fn mount_model(&self, spec: &mut Value, container: &mut Value) {
-        let Some(model) = self.decided.model else { return };
+        let Some(model) = &self.decided.model else { return };
         let Some((mut volume, path)) = self.model().and_then(|files| files.volume) else { return };
+        if let (Some(label), false) = (&model.ready_nodes, volume["hostPath"].is_null()) {
+            spec["nodeSelector"][label] = json!(model_files::READY);
+        }
         let name = model_files::volume_name(model.name);
         volume["name"] = json!(name);
         pod::add_if_absent(spec, "volumes", "name", volume);

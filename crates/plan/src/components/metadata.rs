@@ -40,7 +40,7 @@ pub(super) fn of(
 }
 
 fn describe_model(decided: &Decided<'_>, labels: &mut Labels, annotations: &mut Labels) {
-    let Some(model) = decided.model else { return };
+    let Some(model) = &decided.model else { return };
     let vendor = model.spec.vendor.as_deref();
     labels.insert("base-model-name".to_owned(), names::label_value(model.name));
     labels.insert("base-model-size".to_owned(), names::label_value(model.category.unwrap_or("SMALL")));

@@ -9,8 +9,10 @@ use decide::reason::Warning;
 use decide::supply::RuntimeComponent;
 use serde_json::{Value, json};
 
-use super::{Decided, ROUTER, ReplicaSet, metadata, pod_spec, replicas, selector};
+use super::replicas::Scaling;
+use super::{Decided, ROUTER, ReplicaSet, metadata, pod_spec, selector};
 use crate::code;
+use crate::names;
 use crate::pod;
 use crate::probe;
 use crate::roles::queue_name;
@@ -37,11 +39,22 @@ pub(super) fn role(owner: &Owner, decided: &Decided<'_>, warnings: &mut Vec<Warn
     let mut labels = selector.clone();
     labels.extend(queue_name(owner));
     let nothing = ReplicaSet::default();
+    let scaling = Scaling {
+        owner,
+        spec: decided.service,
+        runtime: &runtime,
+        service: &service,
+        component: ROUTER,
+        workload: names::component(&owner.name, ROUTER),
+        engine: None,
+        autoscalers: decided.autoscalers,
+    };
     Ok(Some(Role {
         name: ROUTER.to_owned(),
         component: ROUTER.to_owned(),
         workload: Workload::Deployment,
-        replicas: replicas::of(&runtime, &service, ROUTER, warnings),
+        replicas: scaling.replicas(warnings),
+        disruption: Some(scaling.disruption()),
         nodes: 1,
         worker: None,
         gang: false,

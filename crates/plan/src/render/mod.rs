@@ -3,6 +3,7 @@
 
 mod autoscaling;
 mod deployment;
+mod disruption;
 mod leader_worker_set;
 mod pod_group;
 mod pool;
@@ -40,5 +41,6 @@ pub fn objects(topology: &Topology) -> Vec<Value> {
 
 /// What stands beside a workload of many replicas.
 fn around(owner: &Owner, role: &Role) -> impl Iterator<Item = Value> {
-    service::render(owner, role).into_iter().chain(autoscaling::render(owner, role))
+    let beside = [service::render, autoscaling::render, disruption::render];
+    beside.into_iter().filter_map(|render: fn(&Owner, &Role) -> Option<Value>| render(owner, role))
 }

@@ -48,9 +48,11 @@ fn every_component_of_the_runtime_is_rendered() {
             "Deployment chat-decoder",
             "Service chat-decoder",
             "HorizontalPodAutoscaler chat-decoder",
+            "PodDisruptionBudget chat-decoder",
             "Deployment chat-router",
             "Service chat-router",
             "HorizontalPodAutoscaler chat-router",
+            "PodDisruptionBudget chat-router",
             "BackendPool chat",
             "LLMUseCaseSet chat",
         ]

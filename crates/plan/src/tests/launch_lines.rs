@@ -7,6 +7,7 @@ use std::process::Command;
 
 use api::fusioninfer::MultinodeBackend;
 use proptest::prelude::*;
+use rstest::rstest;
 use serde_json::{Value, json};
 
 use crate::multinode;
@@ -18,25 +19,36 @@ impl Stubs {
     fn new(name: &str) -> Self {
         let folder = std::env::temp_dir().join(format!("ostler-launch-{name}-{}", std::process::id()));
         std::fs::create_dir_all(&folder).unwrap();
-        for program in ["ray", "vllm"] {
-            let path = folder.join(program);
-            std::fs::write(&path, format!("#!/bin/sh\nprintf '\\036'\nprintf '%s\\0' {program} \"$@\"\n")).unwrap();
-            std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o755)).unwrap();
+        let stubs = Self(folder);
+        for program in ["ray", "vllm", "sglang"] {
+            stubs.put(program, &format!("printf '\\036'\nprintf '%s\\0' {program} \"$@\""));
         }
-        Self(folder)
+        stubs
+    }
+
+    fn put(&self, program: &str, script: &str) {
+        let path = self.0.join(program);
+        std::fs::write(&path, format!("#!/bin/sh\n{script}\n")).unwrap();
+        std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o755)).unwrap();
+    }
+
+    /// Likewise for a container that need not start a shell.
+    fn started(&self, container: &Value) -> Vec<Vec<String>> {
+        let words = ["command", "args"].map(|field| container[field].as_array().cloned().unwrap_or_default()).concat();
+        let words: Vec<String> = words.iter().map(|word| kubelet(word.as_str().unwrap())).collect();
+        self.outcome(Command::new("/usr/bin/env").args(&words))
     }
 
     /// Every command that the container runs, as words. `shell` stands in for the image's `/bin/sh`.
     fn run(&self, shell: &str, container: &Value) -> Vec<Vec<String>> {
         let script = kubelet(container["args"][0].as_str().unwrap());
+        self.outcome(Command::new(shell).args(["-c", &script]))
+    }
+
+    fn outcome(&self, command: &mut Command) -> Vec<Vec<String>> {
         let path = format!("{}:/usr/bin:/bin", self.0.display());
-        let output = Command::new(shell)
-            .args(["-c", &script])
-            .env("PATH", path)
-            .env("LWS_LEADER_ADDRESS", "leader.svc")
-            .output()
-            .unwrap();
-        assert!(output.status.success(), "{script}: {}", String::from_utf8_lossy(&output.stderr));
+        let output = command.env("PATH", path).env("LWS_LEADER_ADDRESS", "leader.svc").output().unwrap();
+        assert!(output.status.success(), "{command:?}: {}", String::from_utf8_lossy(&output.stderr));
         let text = String::from_utf8(output.stdout).unwrap();
         let commands = text.split('\x1e').skip(1);
         commands.map(|command| command.split_terminator('\0').map(str::to_owned).collect()).collect()
@@ -51,7 +63,8 @@ impl Drop for Stubs {
 
 /// What the kubelet puts in before a shell sees the line.
 fn kubelet(script: &str) -> String {
-    script.replace("$(PORT)", "8123")
+    let variables = [("PORT", "8123"), ("LWS_LEADER_ADDRESS", "leader.svc"), ("LWS_WORKER_INDEX", "1")];
+    variables.iter().fold(script.to_owned(), |text, (name, value)| text.replace(&format!("$({name})"), value))
 }
 
 fn shells() -> Vec<&'static str> {
@@ -110,6 +123,56 @@ fn a_worker_asks_for_the_head_and_joins_it() {
         let commands = stubs.run(shell, &worker["spec"]["containers"][0]);
         // The question's answer goes nowhere; what is left is the join.
         assert_eq!(commands, [["ray", "start", "--address=leader.svc:6379", "--block"]], "{shell}");
+    }
+}
+
+// The stand-in for Ray refuses twice before a head answers; the pause between is the image's `sleep`.
+// spec: TOP-46
+#[test]
+fn a_worker_that_is_there_first_waits_for_the_head() {
+    let stubs = Stubs::new("early");
+    let asked = stubs.0.join("asked");
+    let ray = format!(
+        "if [ $1 = health-check ]; then echo x >> {0}; [ $(wc -l < {0}) -ge 3 ]; exit; fi; printf '\\036'; printf '%s\\0' ray \"$@\"",
+        asked.display()
+    );
+    stubs.put("ray", &ray);
+    stubs.put("sleep", "exit 0");
+    let worker = spread(&[]).worker;
+    let container = &worker["spec"]["containers"][0];
+    let commands = stubs.run("/bin/sh", container);
+    assert_eq!(commands, [["ray", "start", "--address=leader.svc:6379", "--block"]]);
+    assert_eq!(std::fs::read_to_string(asked).unwrap().lines().count(), 3);
+    // The address is LeaderWorkerSet's to say.
+    assert!(!container["env"].to_string().contains("LWS_LEADER_ADDRESS"));
+}
+
+/// The same words on leader and worker, but for what each is told of its place.
+#[rstest]
+#[case::vllm("vllm", &["serve", "m"], &["--distributed-executor-backend", "mp", "--nnodes", "2", "--node-rank", "1", "--master-addr", "leader.svc"])]
+#[case::sglang("sglang", &["serve", "m"], &["--dist-init-addr", "leader.svc:20000", "--nnodes", "2", "--node-rank", "1"])]
+fn the_engines_own_rendezvous_keeps_every_argument(
+    #[case] program: &str,
+    #[case] words: &[&str],
+    #[case] joined: &[&str],
+) {
+    const ODD: [&str; 5] = ["--json", r#"{"a":"it's","b":["$HOME"]}"#, "$(PORT)", "a  b", ""];
+    let kept = [words, &["--json", r#"{"a":"it's","b":["$HOME"]}"#, "8123", "a  b", ""]].concat();
+    let stubs = Stubs::new(program);
+    let words = [&[program], words, &ODD].concat();
+    let script = words.iter().map(|word| crate::launch::shell::quote(word)).collect::<Vec<_>>().join(" ");
+    let lists = json!({"name": "engine", "image": "x", "command": [program], "args": words[1..]});
+    let shell =
+        json!({"name": "engine", "image": "x", "command": ["/bin/sh", "-c"], "args": [format!("exec {script}")]});
+    for container in [lists, shell] {
+        let template = json!({"spec": {"containers": [container]}});
+        let templates = multinode::spread(&template, 2, Some(MultinodeBackend::Native), 8000).unwrap();
+        for (template, headless) in [(templates.leader, false), (templates.worker, program == "vllm")] {
+            let commands = stubs.started(&template["spec"]["containers"][0]);
+            let mut expect = [&[program][..], &kept, joined].concat();
+            expect.extend(headless.then_some("--headless"));
+            assert_eq!(commands, [expect]);
+        }
     }
 }
 

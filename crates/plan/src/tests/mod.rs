@@ -9,8 +9,10 @@ mod leader_worker;
 mod merging;
 mod ome;
 mod roles;
+mod scaling;
 mod selection;
 mod stories;
+mod topologies;
 
 use std::collections::BTreeMap;
 

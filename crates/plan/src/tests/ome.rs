@@ -47,7 +47,13 @@ fn the_services_numbers_win_over_the_runtimes() {
     let plan = plan_one(&service("{model: {name: llama-3-3-70b}, engine: {minReplicas: 2, maxReplicas: 2}}"));
     assert_eq!(
         kinds(&plan),
-        ["Deployment chat-engine", "Service chat-engine", "BackendPool chat", "LLMUseCaseSet chat"]
+        [
+            "Deployment chat-engine",
+            "Service chat-engine",
+            "PodDisruptionBudget chat-engine",
+            "BackendPool chat",
+            "LLMUseCaseSet chat"
+        ]
     );
     assert_eq!(plan.objects[0]["spec"]["replicas"], 2);
     assert_eq!(plan.components["engine"].replicas, 2);

@@ -28,6 +28,7 @@ spec:
     )
 }
 
+// spec: TOP-16
 // spec: TOP-18
 // spec: TOP-19
 // spec: TOP-30
@@ -50,6 +51,24 @@ fn story_1_is_one_leader_worker_set() {
             "ports": [{"containerPort": 8000, "name": "http"}], "resources": {"limits": {"nvidia.com/gpu": "1"}},
         }]})
     );
+}
+
+// Example 1, as the service and the role whose names it composes.
+// spec: TOP-33
+#[test]
+fn example_1_is_two_sets_of_one() {
+    let manifest = story_1("", "    replicas: 2\n")
+        .replace("qwen-inference", "qwen")
+        .replace(r#"args: ["--model", "Qwen/Qwen3-8B"]"#, r#"args: ["vllm", "serve", "Qwen/Qwen3-8B"]"#);
+    let plan = plan_one(&manifest);
+    assert_eq!(kinds(&plan)[..2], ["LeaderWorkerSet qwen-inference-0", "LeaderWorkerSet qwen-inference-1"]);
+    for set in &plan.objects[..2] {
+        let group = &set["spec"]["leaderWorkerTemplate"];
+        assert_eq!((&set["spec"]["replicas"], &group["size"]), (&json!(1), &json!(1)));
+        let container = &group["workerTemplate"]["spec"]["containers"][0];
+        assert_eq!(container["args"], json!(["vllm", "serve", "Qwen/Qwen3-8B"]));
+        assert_eq!(container.get("command"), None);
+    }
 }
 
 // spec: TOP-31
@@ -86,6 +105,16 @@ fn a_field_on_the_wrong_role_is_told() {
     assert_eq!(plan.warnings[0].code, "FieldIgnored");
 }
 
+#[rstest]
+#[case::prefiller("prefiller", true)]
+#[case::decoder("decoder", true)]
+#[case::worker("worker", false)]
+fn half_a_pair_is_told(#[case] kind: &str, #[case] told: bool) {
+    let plan = plan_one(&story_1("", "").replace("componentType: worker", &format!("componentType: {kind}")));
+    assert!(plan.feasible);
+    assert_eq!(plan.warnings.iter().any(|warning| warning.code == "PairIncomplete"), told);
+}
+
 // spec: TOP-12
 #[test]
 fn a_stated_scheduler_is_every_engine_pods() {
@@ -103,6 +132,11 @@ fn a_stated_scheduler_is_every_engine_pods() {
 // spec: TOP-39
 #[case::reserved(story_1("", "").replace("    template:\n", "    template:\n      metadata: {labels: {fusioninfer.io/service: x}}\n"), "ReservedMetadata")]
 // spec: TOP-56
+#[case::two_routers(
+    story_1("", "  - {name: r, componentType: router}\n  - {name: q, componentType: router}\n"),
+    "TwoRouters"
+)]
+#[case::two_names(story_1("", "  - {name: inference, componentType: router}\n"), "DuplicateRole")]
 #[case::scheduler(
     story_1("", "  schedulingStrategy: {schedulerName: volcano}\n").replace("        containers:", "        schedulerName: other\n        containers:"),
     "SchedulerConflict"

@@ -1,0 +1,22 @@
+//! What drains of nodes leave of a role.
+
+use serde_json::{Value, json};
+
+use crate::labels;
+use crate::names;
+use crate::topology::{Disruption, Owner, Role};
+
+/// A PodDisruptionBudget where there can be a second replica: of a single one it would only block every drain.
+pub(crate) fn render(owner: &Owner, role: &Role) -> Option<Value> {
+    let disruption = role.disruption.as_ref().filter(|_| role.replicas.max > 1)?;
+    let (field, amount) = match disruption {
+        Disruption::MinAvailable(amount) => ("minAvailable", amount),
+        Disruption::MaxUnavailable(amount) => ("maxUnavailable", amount),
+    };
+    Some(json!({
+        "apiVersion": "policy/v1",
+        "kind": "PodDisruptionBudget",
+        "metadata": owner.metadata(&names::component(&owner.name, &role.name), &labels::managed(&role.labels)),
+        "spec": {"selector": {"matchLabels": role.selector}, field: amount},
+    }))
+}

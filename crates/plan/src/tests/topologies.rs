@@ -1,0 +1,300 @@
+//! What holds of every topology, whatever it is made of: two services of one namespace are planned side by side, and
+//! every object of either is looked at.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use api::manifest;
+use proptest::prelude::*;
+use serde_json::{Value, json};
+
+use crate::gang::PodGroupSchema;
+use crate::topology::Autoscalers;
+use crate::{Plan, Snapshot, names};
+
+type Labels = BTreeMap<String, String>;
+
+/// A pod that a workload will make: which workload, and its labels with those that controllers add.
+#[derive(Debug)]
+struct Made {
+    service: String,
+    workload: String,
+    replica: String,
+    answers: bool,
+    labels: Labels,
+    annotations: Value,
+    gang: Option<String>,
+}
+
+/// Names, component type, replicas and nodes of roles.
+fn roles() -> impl Strategy<Value = Value> {
+    let kind = prop_oneof![Just("worker"), Just("prefiller"), Just("decoder")];
+    let role = ("[a-z][a-z0-9]{0,8}", kind, 0u32..4, 1u32..4, any::<bool>());
+    let role = role.prop_map(|(name, kind, replicas, nodes, spread)| {
+        let container = json!({"name": "e", "image": "vllm/vllm-openai", "args": ["--model", "m"],
+            "resources": {"limits": {"nvidia.com/gpu": "8"}}});
+        json!({"name": name, "componentType": kind, "replicas": replicas, "multinode": {"nodeCount": nodes, "spread": spread},
+            "template": {"metadata": {"labels": {"team": "a"}}, "spec": {"containers": [container]}}})
+    });
+    let policy = prop_oneof![
+        Just(json!({})),
+        Just(json!({"gangPolicy": "All"})),
+        Just(json!({"gangPolicy": "MinimumAvailable"}))
+    ];
+    (prop::collection::vec(role, 1..4), policy).prop_map(|(mut roles, policy)| {
+        let mut seen = BTreeSet::new();
+        roles.retain(|role| seen.insert(role["name"].to_string()));
+        json!({"apiVersion": "fusioninfer.io/v1alpha1", "spec": {"roles": roles, "schedulingStrategy": policy}})
+    })
+}
+
+/// Engine, and perhaps decoder and router, of one node or several.
+fn components() -> impl Strategy<Value = Value> {
+    let component = (0u32..4, 0u32..4, prop::option::of(0u32..3), any::<bool>()).prop_map(|(min, more, workers, own)| {
+        let runner = json!({"image": "vllm/vllm-openai", "args": ["--model", "m"], "resources": {"limits": {"nvidia.com/gpu": "8"}}});
+        let mut component = json!({"minReplicas": min, "maxReplicas": min + more, "runner": runner});
+        if let Some(size) = workers {
+            component["worker"] = json!({"size": size});
+            if own {
+                component["leader"] = json!({"runner": {"command": ["vllm", "serve", "--node-rank", "$(LWS_WORKER_INDEX)"]}});
+                component["worker"]["runner"] = json!({"command": ["vllm", "serve", "--node-rank", "$(LWS_WORKER_INDEX)"]});
+            }
+        }
+        component
+    });
+    let router = Just(json!({"runner": {"image": "router"}, "minReplicas": 2}));
+    let gang = prop_oneof![Just(None), Just(Some("true")), Just(Some("false"))];
+    (component.clone(), prop::option::of(component), prop::option::of(router), gang).prop_map(
+        |(engine, decoder, router, gang)| {
+            let mut service = json!({"apiVersion": "ome.io/v1beta1", "spec": {"engine": engine}});
+            for (name, part) in [("decoder", decoder), ("router", router)] {
+                if let Some(part) = part {
+                    service["spec"][name] = part;
+                }
+            }
+            if let Some(gang) = gang {
+                service["metadata"] = json!({"annotations": {"ome.io/gang": gang}});
+            }
+            service
+        },
+    )
+}
+
+fn service() -> impl Strategy<Value = Value> {
+    prop_oneof![roles(), components()]
+}
+
+fn name() -> impl Strategy<Value = String> {
+    "[a-z]([a-z0-9-]{0,30}[a-z0-9])?"
+}
+
+/// The two services, each of its own name, as of `generation`.
+fn planned(services: &[(String, Value)], generation: i64, schema: PodGroupSchema) -> Plan {
+    let mut snapshot = Snapshot::default();
+    for (at, (name, service)) in services.iter().enumerate() {
+        let mut service = service.clone();
+        service["kind"] = json!("InferenceService");
+        for (field, value) in
+            [("name", json!(name)), ("uid", json!(format!("uid-{at}"))), ("generation", json!(generation))]
+        {
+            service["metadata"][field] = value;
+        }
+        for document in manifest::read("given.yaml", &service.to_string()).unwrap() {
+            snapshot.add(&document).unwrap();
+        }
+    }
+    snapshot.pod_groups = schema;
+    snapshot.autoscalers = Autoscalers::Keda;
+    crate::plan(&snapshot)
+}
+
+fn text<'a>(value: &'a Value, pointer: &str) -> &'a str {
+    value.pointer(pointer).and_then(Value::as_str).unwrap_or_default()
+}
+
+fn labels(value: &Value) -> Labels {
+    crate::topology::strings(Some(value))
+}
+
+/// The pod templates of an object, with the index of the first pod made of each and how many are.
+fn templates(object: &Value) -> Vec<(&Value, u64, u64)> {
+    if let Some(template) = object.pointer("/spec/template") {
+        return vec![(template, 0, 1)];
+    }
+    let Some(group) = object.pointer("/spec/leaderWorkerTemplate") else { return Vec::new() };
+    let size = group["size"].as_u64().unwrap();
+    match group.get("leaderTemplate") {
+        Some(leader) => vec![(leader, 0, 1), (&group["workerTemplate"], 1, size - 1)],
+        None => vec![(&group["workerTemplate"], 0, 1)],
+    }
+}
+
+/// Pods of every workload: two replicas of each whose number an autoscaler owns.
+fn pods(plan: &Plan) -> Vec<Made> {
+    let mut made = Vec::new();
+    for service in &plan.services {
+        for object in &service.objects {
+            let group = object["kind"] == "LeaderWorkerSet";
+            let workload = text(object, "/metadata/name").to_owned();
+            for replica in 0..object["spec"]["replicas"].as_u64().unwrap_or(2) {
+                for (template, first, count) in templates(object) {
+                    for index in first..first + count {
+                        let mut labels = labels(&template["metadata"]["labels"]);
+                        if group {
+                            let own = [
+                                ("name", workload.clone()),
+                                ("group-index", replica.to_string()),
+                                ("worker-index", index.to_string()),
+                            ];
+                            labels
+                                .extend(own.map(|(key, value)| (format!("leaderworkerset.sigs.k8s.io/{key}"), value)));
+                        }
+                        let annotations = template["metadata"]["annotations"].clone();
+                        let gang = annotations["scheduling.k8s.io/group-name"].as_str().map(str::to_owned);
+                        let replica = format!("{workload}/{replica}");
+                        made.push(Made {
+                            service: service.name.clone(),
+                            workload: workload.clone(),
+                            replica,
+                            answers: index == 0,
+                            labels,
+                            annotations,
+                            gang,
+                        });
+                    }
+                }
+            }
+        }
+    }
+    made
+}
+
+fn chosen<'a>(pods: &'a [Made], selector: &Value) -> Vec<&'a Made> {
+    let selector = labels(selector);
+    assert!(!selector.is_empty());
+    pods.iter().filter(|pod| selector.iter().all(|(key, value)| pod.labels.get(key) == Some(value))).collect()
+}
+
+fn selectors_pick_their_own(plan: &Plan, pods: &[Made]) -> Result<(), TestCaseError> {
+    for service in &plan.services {
+        for object in &service.objects {
+            let (kind, name) = (text(object, "/kind"), text(object, "/metadata/name"));
+            let spec = &object["spec"];
+            let picked = match kind {
+                "Deployment" | "PodDisruptionBudget" => chosen(pods, &spec["selector"]["matchLabels"]),
+                "Service" | "BackendPool" => chosen(pods, &spec["selector"]),
+                _ => continue,
+            };
+            prop_assert!(
+                picked.iter().all(|pod| pod.service == service.name),
+                "{kind} {name} picks another service's pods"
+            );
+            let own = picked.iter().all(|pod| match kind {
+                "Deployment" | "PodDisruptionBudget" => pod.workload == name,
+                _ => pod.answers,
+            });
+            // A role of no replicas has a pool and no pods.
+            let some = !picked.is_empty() || kind == "BackendPool";
+            prop_assert!(own && some, "{kind} {name} picks {picked:?}");
+        }
+    }
+    Ok(())
+}
+
+fn shown(pod: &Made) -> String {
+    format!("{pod:?}")
+}
+
+/// Every pod of a gang is counted once, and the minimum is the sum of what is counted.
+fn gangs_add_up(plan: &Plan, pods: &[Made]) -> Result<(), TestCaseError> {
+    for service in &plan.services {
+        let members: Vec<&Made> = pods.iter().filter(|pod| pod.service == service.name && pod.gang.is_some()).collect();
+        let group = service.objects.iter().position(|object| object["kind"] == "PodGroup");
+        prop_assert_eq!(group.is_some(), !members.is_empty(), "{}", service.name);
+        let Some(at) = group else { continue };
+        prop_assert_eq!(at, 0, "the group is there before its pods");
+        let object = &service.objects[at];
+        prop_assert!(members.iter().all(|pod| pod.gang.as_deref() == Some(text(object, "/metadata/name"))));
+        let minimum = object["spec"]["minMember"].as_u64().unwrap();
+        let mut counted: BTreeMap<String, u64> = BTreeMap::new();
+        if let Some(policies) = object["spec"]["subGroupPolicy"].as_array() {
+            let number = |policy: &Value, field: &str| policy[field].as_u64().unwrap();
+            prop_assert_eq!(
+                minimum,
+                policies.iter().map(|one| number(one, "subGroupSize") * number(one, "minSubGroups")).sum::<u64>()
+            );
+            for policy in policies {
+                let keys: Vec<&str> =
+                    policy["matchLabelKeys"].as_array().unwrap().iter().map(|key| key.as_str().unwrap()).collect();
+                let mut subgroups: BTreeMap<Vec<&String>, BTreeSet<&String>> = BTreeMap::new();
+                let mut sizes: BTreeMap<Vec<&String>, u64> = BTreeMap::new();
+                for pod in
+                    chosen(pods, &policy["labelSelector"]["matchLabels"]).into_iter().filter(|pod| pod.gang.is_some())
+                {
+                    *counted.entry(shown(pod)).or_default() += 1;
+                    let values: Vec<&String> = keys.iter().map(|key| &pod.labels[*key]).collect();
+                    subgroups.entry(values.clone()).or_default().insert(&pod.replica);
+                    *sizes.entry(values).or_default() += 1;
+                }
+                prop_assert!(!subgroups.is_empty(), "a policy without pods never starts");
+                prop_assert!(subgroups.values().all(|replicas| replicas.len() == 1), "{subgroups:?}");
+                prop_assert!(sizes.values().all(|size| *size == number(policy, "subGroupSize")), "{sizes:?}");
+            }
+            prop_assert!(members.iter().all(|pod| counted.get(&shown(pod)) == Some(&1)));
+        } else {
+            let tasks = object["spec"]["minTaskMember"].as_object().unwrap();
+            prop_assert_eq!(minimum, tasks.values().map(|count| count.as_u64().unwrap()).sum::<u64>());
+            let named: BTreeSet<&str> =
+                members.iter().map(|pod| pod.annotations["volcano.sh/task-spec"].as_str().unwrap()).collect();
+            prop_assert_eq!(named, tasks.keys().map(String::as_str).collect::<BTreeSet<_>>());
+        }
+    }
+    Ok(())
+}
+
+fn objects_are_named_and_owned(plan: &Plan) -> Result<(), TestCaseError> {
+    let mut seen = BTreeSet::new();
+    for (at, service) in plan.services.iter().enumerate() {
+        for object in &service.objects {
+            let (kind, name) = (text(object, "/kind"), text(object, "/metadata/name"));
+            let most = if kind == "LeaderWorkerSet" { names::LEADER_WORKER_SET_LENGTH } else { names::LABEL_LENGTH };
+            prop_assert!(names::is_dns_1035(name) && name.len() <= most, "{kind} {name}");
+            prop_assert!(seen.insert((kind, name)), "{kind} {name} twice");
+            let owner = &object["metadata"]["ownerReferences"];
+            prop_assert_eq!(owner.as_array().map(Vec::len), Some(1));
+            prop_assert_eq!((&owner[0]["uid"], &owner[0]["controller"]), (&json!(format!("uid-{at}")), &json!(true)));
+            prop_assert_eq!(&owner[0]["name"], &json!(service.name));
+        }
+    }
+    Ok(())
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 192, ..ProptestConfig::default() })]
+    // spec: TOP-37
+    // spec: TOP-52
+    #[test]
+    fn every_topology(
+        one in (name(), service()),
+        two in (name(), service()),
+        schema in prop_oneof![Just(PodGroupSchema::SubGroups), Just(PodGroupSchema::Tasks)],
+    ) {
+        // Two services of one kind and name are one service.
+        let services = if one.0 == two.0 { vec![one] } else { vec![one, two] };
+        let plan = planned(&services, 1, schema);
+        prop_assert!(plan.feasible(), "{:?}", plan.services.iter().map(|service| &service.message).collect::<Vec<_>>());
+        let pods = pods(&plan);
+        objects_are_named_and_owned(&plan)?;
+        selectors_pick_their_own(&plan, &pods)?;
+        gangs_add_up(&plan, &pods)?;
+        // The same input, the same bytes; a later generation changes no pod template.
+        let bytes = |plan: &Plan| serde_json::to_string(plan).unwrap();
+        prop_assert_eq!(bytes(&plan), bytes(&planned(&services, 1, schema)));
+        let later = planned(&services, 2, schema);
+        for (service, later) in plan.services.iter().zip(&later.services) {
+            for (object, later) in service.objects.iter().zip(&later.objects) {
+                prop_assert_eq!(templates(object), templates(later));
+                prop_assert_eq!(&object["spec"], &later["spec"]);
+            }
+        }
+    }
+}
