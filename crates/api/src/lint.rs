@@ -9,8 +9,10 @@ use crate::openapi::Form;
 
 mod amounts;
 mod annotations;
+mod classes;
 mod kinds;
 mod metadata;
+mod models;
 mod names;
 mod rules;
 mod runtimes;

@@ -7,7 +7,7 @@ mod form;
 mod pod;
 
 pub(crate) use form::{CAPABILITY, DURATION, Form, MEMORY, SIZE, VERSION};
-pub(crate) use pod::{container, containers, pod_fields, pod_template, resources};
+pub(crate) use pod::{container, containers, pod_fields, pod_template, resources, variables};
 
 /// An object whose inside belongs to the user or to Kubernetes.
 pub(crate) fn object(_: &mut SchemaGenerator) -> Schema {

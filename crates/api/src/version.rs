@@ -92,7 +92,12 @@ impl FromStr for Version {
 fn parse(text: &str) -> Option<Version> {
     let text = text.strip_prefix(['v', 'V']).unwrap_or(text);
     let (text, build) = cut(text, '+')?;
-    let (core, mut pre_release) = cut(text, '-')?;
+    let (core, stated) = cut(text, '-')?;
+    let (core, glued) = python_pre_release(core);
+    let mut pre_release = match (stated, glued) {
+        (Some(_), Some(_)) => return None,
+        (one, other) => one.or(other),
+    };
     let parts: Vec<&str> = core.split('.').collect();
     let stated = parts.iter().take(3).take_while(|part| is_number(part)).count();
     let numbers = parts[..stated].iter().map(|part| part.parse().ok()).collect::<Option<Vec<u64>>>()?;
@@ -109,6 +114,20 @@ fn parse(text: &str) -> Option<Version> {
     let words = |text: &Option<String>| text.as_deref().is_none_or(is_identifiers);
     let version = Version { major, minor, patch, pre_release, build };
     (words(&version.pre_release) && words(&version.build)).then_some(version)
+}
+
+/// Python also writes pre-releases without a mark: `5.0.0rc1`, `4.0a2`.
+fn python_pre_release(core: &str) -> (&str, Option<String>) {
+    let is_one = |text: &str| {
+        let number = ["rc", "a", "b"].iter().find_map(|kind| text.strip_prefix(kind));
+        number.is_some_and(|number| is_number(number.split('.').next().unwrap_or_default()))
+    };
+    let at = core.find(|c: char| c.is_ascii_alphabetic()).unwrap_or(core.len());
+    let (numbers, rest) = core.split_at(at);
+    if numbers.ends_with(|c: char| c.is_ascii_digit()) && is_one(rest) {
+        return (numbers, Some(rest.to_owned()));
+    }
+    (core, None)
 }
 
 /// The text before `mark` and the part after it, which must not be empty.
@@ -160,6 +179,9 @@ mod tests {
     #[case("4.36.0", "4.36.0.dev0", Ordering::Greater)]
     #[case("4.36", "4.36.0.dev0", Ordering::Equal)]
     #[case("4.36.0.dev2", "4.36.0.dev10", Ordering::Less)]
+    #[case("5.0.0rc1", "5.0.0", Ordering::Less)]
+    #[case("5.0.0", "5.0.0rc1", Ordering::Greater)]
+    #[case("5.0.0rc1", "5.0.0-rc1", Ordering::Equal)]
     #[case("1.0.0+cu128", "1.0.0", Ordering::Equal)]
     fn compared(#[case] runtime: &str, #[case] model: &str, #[case] expect: Ordering) {
         let parse = |text: &str| text.parse::<Version>().unwrap();
@@ -172,6 +194,9 @@ mod tests {
     #[case("1.")]
     #[case("1.2.3.4")]
     #[case("1.x")]
+    #[case("1.0xyz")]
+    #[case("1.0rc")]
+    #[case("1.0rc1-rc2")]
     #[case("1.0-")]
     #[case("1.0+")]
     #[case("-1")]
@@ -182,6 +207,7 @@ mod tests {
     #[rstest]
     #[case("v1.2.3-rc.1+build.5", "1.2.3-rc.1+build.5")]
     #[case("4.51.0.dev0", "4.51.0-dev0")]
+    #[case("5.0.0rc1", "5.0.0-rc1")]
     fn shown(#[case] text: &str, #[case] expect: &str) {
         assert_eq!(text.parse::<Version>().unwrap().to_string(), expect);
     }

@@ -16,11 +16,19 @@ const ROUNDS: u32 = 300;
 fn main() -> Result<(), Box<dyn std::error::Error>> {
     let service = demand()?;
     // A catalogue: runtimes for 100 architectures, five of each.
-    let catalogue = supply(|index| format!("Architecture{}", index % 100))?;
-    // The worst case: every runtime may serve the model, on every class that is large enough.
-    let universal = supply(|_| "Architecture7".to_owned())?;
+    let catalogue = supply(|index| (format!("Architecture{}", index % 100), 1))?;
+    // Every runtime may serve the model, on every class that is large enough; as many ways of asking for classes as a
+    // catalogue has, and the worst case, where no two runtimes ask alike.
+    let universal = |ways| supply(move |index| ("Architecture7".to_owned(), 1 + index % ways));
+    let (alike, several, unlike) = (universal(1)?, universal(10)?, universal(RUNTIMES)?);
     let mut out = std::io::stdout().lock();
-    for (name, supply) in [("catalogue", &catalogue), ("all 500 compatible", &universal)] {
+    let cases = [
+        ("catalogue", &catalogue),
+        ("asking alike", &alike),
+        ("ten ways of asking", &several),
+        ("none alike", &unlike),
+    ];
+    for (name, supply) in cases {
         let decision = decide::decide(&service, supply, None);
         let able = decision.candidates.iter().filter(|candidate| candidate.rank.is_some()).count();
         let (median, worst) = measure(|| drop(black_box(decide::decide(&service, supply, None))));
@@ -56,8 +64,8 @@ fn demand() -> Result<Demand, Box<dyn std::error::Error>> {
     Ok(Demand::of(&serde_json::from_value(service)?, Some(("m", &serde_json::from_value(model)?)))?)
 }
 
-fn supply(architecture: impl Fn(usize) -> String) -> Result<Supply, Box<dyn std::error::Error>> {
-    let runtimes = (0..RUNTIMES).map(|index| runtime(index, &architecture(index)));
+fn supply(kind: impl Fn(usize) -> (String, usize)) -> Result<Supply, Box<dyn std::error::Error>> {
+    let runtimes = (0..RUNTIMES).map(|index| runtime(index, kind(index)));
     Ok(Supply {
         runtimes: runtimes.collect::<Result<_, _>>()?,
         classes: (0..CLASSES).map(class).collect::<Result<_, _>>()?,
@@ -65,12 +73,12 @@ fn supply(architecture: impl Fn(usize) -> String) -> Result<Supply, Box<dyn std:
     })
 }
 
-fn runtime(index: usize, architecture: &str) -> Result<Arc<Runtime>, Box<dyn std::error::Error>> {
+fn runtime(index: usize, (architecture, way): (String, usize)) -> Result<Arc<Runtime>, Box<dyn std::error::Error>> {
     let spec = json!({
         "supportedModelFormats": [{"modelFormat": {"name": "safetensors", "version": "1.0.0"}, "modelFramework": {"name": "transformers", "version": "4.45.0"},
             "modelArchitecture": architecture, "autoSelect": true, "priority": 1 + index % 3}],
         "modelSizeRange": {"min": "1B", "max": format!("{}B", 40 + index)},
-        "acceleratorRequirements": {"requiredCapabilities": {"memoryGB": 24, "computeCapability": "8.0", "features": ["tensor-cores"]}},
+        "acceleratorRequirements": {"requiredCapabilities": {"memoryGB": 24, "computeCapability": "8.0", "memoryBandwidthGBps": way, "features": ["tensor-cores"]}},
         "acceleratorConfigurations": [{"selector": {"acceleratorClass": "class-7"}, "env": [{"name": "A", "value": "b"}]}],
         "engineConfig": {"runner": {"image": "i", "args": ["--model", "$(MODEL_PATH)"], "resources": {"limits": {"cpu": 10, "memory": "30Gi"}}}},
     });

@@ -74,6 +74,9 @@ pub mod class {
         NO_MATCHING_NODES = "NoMatchingNodes":
             "No node belongs to the class, or none that the service's node selector takes.",
             "Add a node, correct spec.discovery of the class, or relax the node selector.";
+        RESOURCE_UNKNOWN = "ResourceUnknown":
+            "The class does not say which resource Pods request, and its vendor is none whose device plugin is known.",
+            "State resources of the class, such as `resources: [{name: acme.com/npu}]`; `kubectl describe node` shows the name.";
         INSUFFICIENT_MEMORY = "InsufficientMemory":
             "One accelerator has less memory than is asked for.", "Ask for less, or use a class with more.";
         COMPUTE_CAPABILITY_TOO_LOW = "ComputeCapabilityTooLow":
@@ -85,6 +88,9 @@ pub mod class {
             "The class's memory bandwidth is lower than is asked for, or not stated.", "Lower the requirement, or state the class's bandwidth.";
         PERFORMANCE_TOO_LOW = "PerformanceTooLow":
             "The class computes less than is asked for, or does not state it.", "Lower the requirement, or state the class's performance.";
+        TOO_MANY_PER_NODE = "TooManyPerNode":
+            "Runtime or service fix a number of accelerators per node that no node of the class has; waiting does not help.",
+            "Ask for fewer: --tensor-parallel-size and its like, or resources. Or spread the model over nodes, with leader and worker.";
         MODEL_DOES_NOT_FIT = "ModelDoesNotFit":
             "Weights and cache need more memory than the accelerators have that may be used together.",
             "Allow more accelerators or nodes, use a class with more memory, or a quantized or smaller model.";
@@ -106,8 +112,11 @@ pub mod warning {
         DECISION_STALE = "DecisionStale":
             "The service keeps its choice; another one would be taken today.", "`ostler redecide KIND/NAME` accepts it.";
         ACCELERATOR_RESOURCE_REPLACED = "AcceleratorResourceReplaced":
-            "The service asks for accelerators by another resource name than its class has; the class's is requested.",
+            "Service or runtime ask for accelerators by another resource name than the chosen class has; the class's is requested.",
             "Name a class in spec.acceleratorSelector.preferredClasses to choose the vendor.";
+        MODEL_UNSTATED = "ModelUnstated":
+            "The service names a runtime and no model: format, size and memory were not checked.",
+            "Name the model in spec.model, if there is an object for it.";
         PARALLELISM_MISMATCH = "ParallelismMismatch":
             "Flags or variables split the model over another number of accelerators than the Pods request.",
             "Make --tensor-parallel-size and its like agree with resources.";

@@ -21,16 +21,26 @@ pub fn compatible<'a>(demand: &Demand, runtime: &'a Runtime) -> Result<Option<&'
     }
     // A service's own engine says nothing of models: what it runs is its own affair (Story 8).
     let model = demand.model.known().filter(|_| !runtime.is_own());
-    let matching = model.map(|model| matching_entries(model, runtime)).transpose()?.unwrap_or_default();
-    if let Some(model) = model {
-        size_in_range(demand, model, runtime)?;
-    }
+    let size = model.map_or(Ok(()), |model| size_in_range(demand, model, runtime));
+    let matching = model.map(|model| matching_entries(model, runtime)).transpose();
+    let matching = matching.map_err(|why| before_size(why, size.as_ref().err()))?.unwrap_or_default();
+    size?;
     protocol_spoken(demand, runtime)?;
     let named = demand.runtime.is_some();
     let usable = matching.into_iter().filter(|entry| named || entry.auto_select);
     match usable.min_by_key(|entry| entry_order(entry)) {
         None if model.is_some() => Err(Rejection::AutoSelectDisabled),
         best => Ok(best),
+    }
+}
+
+/// A model that says too little may be of the wrong size as well, which is the next that would be found.
+fn before_size(why: Rejection, size: Option<&Rejection>) -> Rejection {
+    match (why, size) {
+        (Rejection::Unstated { fields, next }, Some(size)) => {
+            Rejection::Unstated { fields, next: next.min(size.stage()) }
+        }
+        (why, _) => why,
     }
 }
 
@@ -45,7 +55,7 @@ fn matching_entries<'a>(model: &Model, runtime: &'a Runtime) -> Result<Vec<&'a F
     for entry in &runtime.formats {
         match mismatch(model, entry) {
             None => matching.push(entry),
-            Some(rejection) if furthest.as_ref().is_none_or(|known| rejection.stage() > known.stage()) => {
+            Some(rejection) if furthest.as_ref().is_none_or(|known| further(&rejection, known)) => {
                 furthest = Some(rejection);
             }
             Some(_) => {}
@@ -60,13 +70,19 @@ fn matching_entries<'a>(model: &Model, runtime: &'a Runtime) -> Result<Vec<&'a F
     }))
 }
 
+/// Whether the entry of `one` came nearer to matching than that of `other`.
+fn further(one: &Rejection, other: &Rejection) -> bool {
+    (one.stage(), other.distance()) > (other.stage(), one.distance())
+}
+
 /// Why one entry does not match as a whole, or `None`. Order is the contract.
 pub(crate) fn mismatch(model: &Model, entry: &Format) -> Option<Rejection> {
     let contradiction = contradiction(model, entry);
     let unstated = unstated(model, entry);
     match unstated.first() {
         Some(first) if contradiction.as_ref().is_none_or(|known| first.field.stage() < known.stage()) => {
-            Some(Rejection::Unstated(unstated))
+            let next = contradiction.as_ref().map_or(Rejection::STAGES, Rejection::stage);
+            Some(Rejection::Unstated { fields: unstated, next })
         }
         _ => contradiction,
     }
@@ -75,16 +91,19 @@ pub(crate) fn mismatch(model: &Model, entry: &Format) -> Option<Rejection> {
 /// What the entry states and the model does not.
 fn unstated(model: &Model, entry: &Format) -> Vec<Unstated> {
     let mut fields = Vec::new();
-    let mut ask = |field: ModelField, known: bool, wanted: Option<String>| {
-        fields.extend(wanted.filter(|_| !known).map(|wanted| Unstated { field, wanted }));
+    let mut named = |name: ModelField, version: ModelField, known: &Option<Named>, wanted: &Option<Named>| {
+        let Some(wanted) = wanted else { return };
+        if known.is_none() {
+            fields.push(Unstated { field: name, wanted: wanted.name.clone() });
+        }
+        let stated = known.as_ref().is_some_and(|known| known.version.is_some());
+        let wanted = wanted.version.as_ref().filter(|_| !stated);
+        fields.extend(wanted.map(|wanted| Unstated { field: version, wanted: wanted.to_string() }));
     };
-    let name = |named: &Option<Named>| named.as_ref().map(|named| named.name.clone());
-    let version = |named: &Option<Named>| Some(named.as_ref()?.version.as_ref()?.to_string());
-    ask(ModelField::Format, model.format.is_some(), name(&entry.format));
-    ask(ModelField::FormatVersion, version(&model.format).is_some(), version(&entry.format));
-    ask(ModelField::Framework, model.framework.is_some(), name(&entry.framework));
-    ask(ModelField::FrameworkVersion, version(&model.framework).is_some(), version(&entry.framework));
-    ask(ModelField::Architecture, model.architecture.is_some(), entry.architecture.clone());
+    named(ModelField::Format, ModelField::FormatVersion, &model.format, &entry.format);
+    named(ModelField::Framework, ModelField::FrameworkVersion, &model.framework, &entry.framework);
+    let wanted = entry.architecture.as_ref().filter(|_| model.architecture.is_none());
+    fields.extend(wanted.map(|wanted| Unstated { field: ModelField::Architecture, wanted: wanted.clone() }));
     fields
 }
 

@@ -2,15 +2,16 @@
 //! `plan -o json`, to status and to events.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 use crate::code;
 use crate::fit::Shape;
 use crate::outranked::{ClassStep, RuntimeStep};
-use crate::reason::{ClassRejection, Rejection, Told, Warning};
+use crate::reason::{ClassRejection, Count, Rejection, Told, Warning};
 use crate::status::Omitted;
-use crate::supply::Scope;
+use crate::supply::{Scope, SizeRange};
 use crate::variants::Variant;
 
 /// The outcome for one service.
@@ -71,16 +72,63 @@ pub struct Candidate {
     pub rank: Option<usize>,
     #[serde(default, skip_serializing_if = "is_false")]
     pub selected: bool,
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub accelerators: Vec<AcceleratorCandidate>,
+    #[serde(default, skip_serializing_if = "Classes::is_empty")]
+    pub accelerators: Classes,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub rejected: Option<Rejection>,
     /// What its rank rests on, such as `size 3.2B in 2B–4B, priority 2`; none for a rejected one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub standing: Option<String>,
+    pub standing: Option<Standing>,
     /// The step by which a compatible runtime lost to the selected one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub outranked: Option<RuntimeStep>,
+}
+
+/// What the rank of a compatible runtime rests on.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Standing {
+    /// The model's parameters within the runtime's range, and the priority of the matching entry.
+    Ranked { size: Option<(u64, SizeRange)>, priority: Option<i32> },
+    /// Read back from JSON.
+    Recorded(String),
+}
+
+/// Classes that were looked at for a candidate, component by component: best first, then those that the service names, then
+/// the nearest. Candidates that ask for the same share one list.
+#[derive(Clone, Debug, Default)]
+pub struct Classes(Vec<Arc<[AcceleratorCandidate]>>);
+
+impl Classes {
+    pub fn iter(&self) -> impl Iterator<Item = &AcceleratorCandidate> {
+        self.0.iter().flat_map(|of_component| of_component.iter())
+    }
+
+    #[must_use]
+    pub fn first(&self) -> Option<&AcceleratorCandidate> {
+        self.iter().next()
+    }
+
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.first().is_none()
+    }
+
+    /// Those of another component follow.
+    pub fn append(&mut self, other: &Self) {
+        self.0.extend(other.0.iter().cloned());
+    }
+}
+
+impl PartialEq for Classes {
+    fn eq(&self, other: &Self) -> bool {
+        self.iter().eq(other.iter())
+    }
+}
+
+impl FromIterator<AcceleratorCandidate> for Classes {
+    fn from_iter<I: IntoIterator<Item = AcceleratorCandidate>>(classes: I) -> Self {
+        Self(vec![classes.into_iter().collect()])
+    }
 }
 
 fn is_false(value: &bool) -> bool {
@@ -174,6 +222,44 @@ impl std::fmt::Display for Eligibility {
                 write!(f, ", no free capacity: needs {needed}, free {free}{scattered}")
             }
         }
+    }
+}
+
+impl std::fmt::Display for Standing {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let (size, priority) = match self {
+            Self::Ranked { size, priority } => (size, priority),
+            Self::Recorded(text) => return f.write_str(text),
+        };
+        if let Some((size, range)) = size {
+            write!(f, "size {} in {range}", Count(*size))?;
+        }
+        let separator = if size.is_some() { ", " } else { "" };
+        priority.map_or(Ok(()), |priority| write!(f, "{separator}priority {priority}"))
+    }
+}
+
+impl Serialize for Standing {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_str(self)
+    }
+}
+
+impl<'de> Deserialize<'de> for Standing {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        String::deserialize(deserializer).map(Self::Recorded)
+    }
+}
+
+impl Serialize for Classes {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_seq(self.iter())
+    }
+}
+
+impl<'de> Deserialize<'de> for Classes {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        Vec::<AcceleratorCandidate>::deserialize(deserializer).map(Self::from_iter)
     }
 }
 

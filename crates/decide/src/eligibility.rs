@@ -8,13 +8,13 @@ use crate::fleet::{Fleet, Usable};
 use crate::inventory::TOLERANCE;
 use crate::merge::Configuration;
 use crate::reason::{ClassRejection, Exclusion};
-use crate::supply::{Class, Runtime, RuntimeComponent};
+use crate::supply::{Class, Requirements, RuntimeComponent};
 
 /// One component of a service on one runtime, about to be matched with classes.
 pub struct Case<'a> {
     pub model: Option<&'a Model>,
     pub component: &'a ComponentDemand,
-    pub runtime: &'a Runtime,
+    pub requirements: &'a Requirements,
     pub offer: &'a RuntimeComponent,
     /// Tuning per class, weakest layer first: runtime, matching format entry, its component, the service's component.
     pub configurations: [&'a [Configuration]; 4],
@@ -31,10 +31,11 @@ pub struct Case<'a> {
 /// The first check that fails.
 pub fn eligible(case: &Case<'_>, index: usize, class: &Class) -> Result<(Fit, Usable), ClassRejection> {
     let need = &case.need;
-    let refused = not_supported_by(case.runtime, class)
+    let refused = not_supported_by(case.requirements, class)
         .or_else(|| not_preferred(case.component, class))
         .or_else(|| excluded(case.component, need, class))
         .or_else(|| no_matching_nodes(case.component, class))
+        .or_else(|| resource_unknown(class))
         .or_else(|| insufficient_memory(need, class))
         .or_else(|| compute_capability_too_low(need, class))
         .or_else(|| missing_feature(need, class))
@@ -43,16 +44,16 @@ pub fn eligible(case: &Case<'_>, index: usize, class: &Class) -> Result<(Fit, Us
     if let Some(rejection) = refused {
         return Err(rejection);
     }
-    let fit = fit::fit(case, class)?;
     let usable = case.fleet.usable(case, index, class);
+    let fit = fit::fit(case, class, &usable)?;
     match node_selector_conflict(&usable, class) {
         Some(rejection) => Err(rejection),
         None => Ok((fit, usable)),
     }
 }
 
-fn not_supported_by(runtime: &Runtime, class: &Class) -> Option<ClassRejection> {
-    let supported = runtime.requirements.classes.as_ref()?;
+fn not_supported_by(runtime: &Requirements, class: &Class) -> Option<ClassRejection> {
+    let supported = runtime.classes.as_ref()?;
     (!supported.contains(&class.name)).then(|| ClassRejection::NotSupportedByRuntime { supported: supported.clone() })
 }
 
@@ -99,6 +100,10 @@ fn no_matching_nodes(component: &ComponentDemand, class: &Class) -> Option<Class
 fn written(selector: &BTreeMap<String, String>) -> String {
     let pairs: Vec<String> = selector.iter().map(|(key, value)| format!("{key}={value}")).collect();
     pairs.join(",")
+}
+
+fn resource_unknown(class: &Class) -> Option<ClassRejection> {
+    class.resource_name().is_none().then(|| ClassRejection::ResourceUnknown { vendor: class.vendor.clone() })
 }
 
 fn insufficient_memory(need: &Capabilities, class: &Class) -> Option<ClassRejection> {

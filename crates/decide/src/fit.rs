@@ -2,8 +2,10 @@
 
 use crate::demand::Model;
 use crate::eligibility::Case;
+use crate::fleet::Usable;
 use crate::inventory::Availability;
 use crate::merge::Configuration;
+use crate::quantization;
 use crate::reason::{ClassRejection, CountLimit};
 use crate::supply::Class;
 
@@ -55,14 +57,16 @@ impl Stated {
 const PER_NODE: [u32; 4] = [1, 2, 4, 8];
 const NODES: [u32; 4] = [1, 2, 4, 8];
 
-/// The stated shape if runtime or service fix one, else the smallest that holds the model.
+/// The stated shape if runtime or service fix one, else the smallest that holds the model. `usable` are the nodes that the
+/// component may use.
 ///
 /// # Errors
-/// `ModelDoesNotFit` with the numbers of the largest shape that was tried.
-pub fn fit(case: &Case<'_>, class: &Class) -> Result<Fit, ClassRejection> {
+/// `TooManyPerNode` where no node has what is fixed; `ModelDoesNotFit` with the numbers of the largest shape that was tried.
+pub fn fit(case: &Case<'_>, class: &Class, usable: &Usable) -> Result<Fit, ClassRejection> {
     let stated = stated(case, Some(class));
-    let (shapes, limit) = shapes(case, stated, class);
-    let largest = shapes.last().copied().unwrap_or(Shape { per_node: 1, nodes: 1 });
+    let known = usable.as_deref().filter(|usable| !usable.nodes.is_empty()).or(class.availability.as_ref());
+    let (shapes, limit) = shapes(case, stated, class, known);
+    let (shapes, largest) = placeable(shapes, known)?;
     let (Some(needed), Some(usable)) = (case.model.and_then(weights), class.memory.map(usable_memory)) else {
         let shape = shapes.first().copied().unwrap_or(largest);
         return Ok(Fit { shape, stated });
@@ -77,18 +81,29 @@ pub fn fit(case: &Case<'_>, class: &Class) -> Result<Fit, ClassRejection> {
     Ok(Fit { shape, stated })
 }
 
+/// Those shapes that some node could carry if it were empty, and the largest of them.
+fn placeable(mut shapes: Vec<Shape>, known: Option<&Availability>) -> Result<(Vec<Shape>, Shape), ClassRejection> {
+    let asked = shapes.iter().map(|shape| shape.per_node).min().unwrap_or(1);
+    // A node without any is one whose device plugin has not spoken yet.
+    let most = known.and_then(Availability::most_on_a_node).filter(|most| *most > 0);
+    if let Some(largest) = most {
+        shapes.retain(|shape| shape.per_node <= largest);
+        if shapes.is_empty() {
+            return Err(ClassRejection::TooManyPerNode { asked, largest });
+        }
+    }
+    let largest = shapes.last().copied().unwrap_or(Shape { per_node: 1, nodes: 1 });
+    Ok((shapes, largest))
+}
+
 /// Shapes to try, smallest first.
-fn shapes(case: &Case<'_>, stated: Stated, class: &Class) -> (Vec<Shape>, CountLimit) {
+fn shapes(case: &Case<'_>, stated: Stated, class: &Class, known: Option<&Availability>) -> (Vec<Shape>, CountLimit) {
     let nodes = case.component.nodes.or(case.offer.nodes);
     let several = nodes.is_none() && (case.component.multi_node || case.offer.multi_node);
     let nodes_to_try = if several { &NODES[..] } else { &[1] };
-    let largest = class.availability.as_ref().and_then(Availability::largest_node).filter(|most| *most > 0);
+    let largest = known.and_then(Availability::largest_node).filter(|most| *most > 0);
     if let Some(parallelism) = stated.parallelism {
-        let most = largest.unwrap_or(8).max(1);
-        let enough = |nodes: &&u32| parallelism.div_ceil(**nodes) <= most;
-        let spread = nodes_to_try.iter().find(enough).or(nodes_to_try.last()).copied().unwrap_or(1);
-        let nodes = nodes.unwrap_or(spread).max(1);
-        return (vec![Shape { per_node: parallelism.div_ceil(nodes), nodes }], CountLimit::Fixed);
+        return (vec![split(parallelism, nodes, nodes_to_try, largest.unwrap_or(8))], CountLimit::Fixed);
     }
     if let Some(per_node) = stated.resources {
         let shapes = |nodes: u32| Shape { per_node, nodes };
@@ -106,6 +121,14 @@ fn shapes(case: &Case<'_>, stated: Stated, class: &Class) -> (Vec<Shape>, CountL
     let single = per_node.iter().map(|count| Shape { per_node: *count, nodes: nodes.unwrap_or(1) });
     let more = nodes_to_try.iter().skip(1).map(|nodes| Shape { per_node: most, nodes: *nodes });
     (single.chain(more).collect(), limit)
+}
+
+/// A stated parallelism over `nodes`, or else over the fewest nodes of `most` accelerators that carry it.
+fn split(parallelism: u32, nodes: Option<u32>, nodes_to_try: &[u32], most: u32) -> Shape {
+    let enough = |nodes: &&u32| parallelism.div_ceil(**nodes) <= most;
+    let spread = nodes_to_try.iter().find(enough).or(nodes_to_try.last()).copied().unwrap_or(1);
+    let nodes = nodes.unwrap_or(spread).max(1);
+    Shape { per_node: parallelism.div_ceil(nodes), nodes }
 }
 
 /// What is stated of the number of accelerators of `class`, or without one. A parallelism of the service outranks one of
@@ -139,14 +162,14 @@ fn by_resources(case: &Case<'_>, class: Option<&Class>) -> Option<u32> {
     let counted = stated.filter(|(name, count)| case.resources.contains(*name) && **count > 0);
     // Each vendor's name means one concept; only the class's own name may stand for several units of one accelerator.
     let unit = class.and_then(Class::resource).map_or(1, |resource| resource.quantity.max(1));
-    let own = class.map_or("", Class::resource_name);
+    let own = class.and_then(Class::resource_name);
     let configured = case.configurations.iter().flat_map(|layer| layer.iter());
     let configured = configured
         .filter(|one| class.is_some_and(|class| one.class == class.name))
         .flat_map(|one| [Some(&one.resources), one.runner.get("resources")])
         .filter_map(|resources| crate::merge::resources::accelerators(resources?, case.resources));
     counted
-        .map(|(name, count)| if name == own { count.div_ceil(unit) } else { *count })
+        .map(|(name, count)| if Some(name.as_str()) == own { count.div_ceil(unit) } else { *count })
         .chain(configured.map(|count| count.div_ceil(unit)))
         .max()
 }
@@ -154,14 +177,9 @@ fn by_resources(case: &Case<'_>, class: Option<&Class>) -> Option<u32> {
 /// Bytes that the weights take, with a fifth more for cache and activations.
 #[must_use]
 pub fn weights(model: &Model) -> Option<u64> {
-    let halves_per_parameter = match model.quantization.as_deref().map(str::to_ascii_lowercase) {
-        None => 4,
-        Some(name) if ["int4", "awq", "gptq", "fp4"].iter().any(|kind| name.contains(kind)) => 1,
-        Some(name) if ["fp8", "int8"].iter().any(|kind| name.contains(kind)) => 2,
-        Some(_) => 4,
-    };
-    // parameters × bytes × 1.2, in integers: bytes = halves / 2.
-    model.parameters.map(|count| count.saturating_mul(halves_per_parameter).saturating_mul(6) / 10)
+    let bits = quantization::bits(model.quantization.as_deref());
+    // parameters × bits / 8 × 1.2, in integers.
+    model.parameters.map(|count| count.saturating_mul(u64::from(bits) * 3) / 20)
 }
 
 /// Engines are left nine tenths of the memory.

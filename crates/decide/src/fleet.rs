@@ -19,7 +19,7 @@ pub struct Fleet<'a> {
 }
 
 /// Accelerators that another component of the same replica set has chosen.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Held<'a> {
     pub class: &'a str,
     pub per_node: u32,

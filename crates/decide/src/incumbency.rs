@@ -1,8 +1,11 @@
 //! A ready service keeps its choice: better offers are told, never taken.
 
-use crate::assess::{Assessed, ComponentOutcome, Outcome};
+use std::rc::Rc;
+
+use crate::assess::{Assessed, Outcome};
 use crate::decision::{ComponentDecision, Incumbent, RuntimeRef};
 use crate::fit::Shape;
+use crate::offers::ComponentOutcome;
 use crate::ranking::RankedClass;
 use crate::variants::Variant;
 
@@ -12,7 +15,7 @@ pub(crate) fn keep(assessed: &mut [Assessed<'_>], incumbent: &Incumbent) -> Opti
     let places: Vec<Option<usize>> =
         assessed.get(index)?.components().iter().map(|component| place(component, incumbent)).collect::<Option<_>>()?;
     let Outcome::Viable { components, .. } = &mut assessed.get_mut(index)?.outcome else { return None };
-    for (component, place) in components.iter_mut().zip(places) {
+    for (component, place) in components.iter_mut().map(Rc::make_mut).zip(places) {
         let recorded = incumbent.components.get(component.component.as_str());
         let Some((place, recorded)) = place.zip(recorded) else {
             // Decided without a class before: a class that appears since does not move a ready service.

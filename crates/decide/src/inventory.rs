@@ -66,6 +66,13 @@ impl Availability {
         self.nodes.iter().map(|node| node.total).max()
     }
 
+    /// The most that one node may have. Where only names and totals are known, nobody knows how these are spread.
+    #[must_use]
+    pub fn most_on_a_node(&self) -> Option<u32> {
+        let seen = self.nodes.iter().all(|node| node.labels.is_some());
+        if seen { self.largest_node() } else { Some(self.total()) }
+    }
+
     /// Nodes that the selector leaves.
     #[must_use]
     pub fn narrowed(&self, selector: &BTreeMap<String, String>) -> Self {
@@ -83,19 +90,19 @@ impl Availability {
 /// The nodes of `class` among `nodes`, counted in accelerators.
 #[must_use]
 pub fn availability(class: &Class, nodes: &[NodeFacts]) -> Availability {
-    let members = nodes.iter().filter(|node| belongs(&class.discovery, &node.labels));
+    let members = nodes.iter().filter(|node| belongs(&class.discovery, &node.name, &node.labels));
     Availability { nodes: members.map(|node| count(class, node)).collect() }
 }
 
 /// What `class` has on a node of its own.
 fn count(class: &Class, node: &NodeFacts) -> ClassNode {
-    let resource = class.resource_name();
     let unit = class.resource().map_or(1, |resource| resource.quantity.max(1));
+    let whole = |of: &dyn Fn(&str) -> u32| class.resource_name().map_or(0, of) / unit;
     ClassNode {
         name: node.name.clone(),
         labels: Some(Arc::clone(&node.labels)),
         schedulable: node.schedulable,
-        total: node.allocatable.get(resource).copied().unwrap_or(0) / unit,
-        free: node.free(resource) / unit,
+        total: whole(&|resource| node.allocatable.get(resource).copied().unwrap_or(0)),
+        free: whole(&|resource| node.free(resource)),
     }
 }

@@ -16,6 +16,8 @@ pub mod merge;
 pub mod naming;
 pub mod nearest;
 pub mod outranked;
+pub mod preference;
+pub mod quantization;
 pub mod ranking;
 pub mod read;
 pub mod reason;
@@ -27,6 +29,7 @@ pub mod variants;
 
 mod assess;
 mod incumbency;
+mod offers;
 mod tell;
 mod warnings;
 
@@ -58,8 +61,8 @@ pub fn decide(demand: &Demand, supply: &Supply, incumbent: Option<&Incumbent>) -
     let kept = incumbent.and_then(|incumbent| incumbency::keep(&mut assessed, incumbent));
     let chosen = kept.or_else(|| assessed.iter().position(|one| one.order().is_some()));
     match chosen {
-        Some(index) => tell::selected(demand, supply, &assessed, index, kept.is_some()),
-        None => tell::infeasible(demand, &assessed),
+        Some(index) => tell::selected(demand, supply, assessed, index, kept.is_some()),
+        None => tell::infeasible(demand, assessed),
     }
 }
 

@@ -67,7 +67,8 @@ impl Case<'_> {
 }
 
 /// Components that wait for accelerators.
-fn waits(decision: &Decision) -> usize {
+#[must_use]
+pub fn waits(decision: &Decision) -> usize {
     decision.warnings.iter().filter(|warning| warning.code == code::warning::NO_FREE_CAPACITY.as_str()).count()
 }
 

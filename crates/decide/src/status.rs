@@ -80,7 +80,7 @@ impl Decision {
 fn with_classes(candidate: &Candidate, omitted: &mut usize) -> Candidate {
     let (mut ranked, mut rejected) = (0, 0);
     let mut accelerators = Vec::new();
-    for one in &candidate.accelerators {
+    for one in candidate.accelerators.iter() {
         let (count, most) = if one.rank.is_some() { (&mut ranked, RUNNERS_UP) } else { (&mut rejected, REJECTIONS) };
         *count += 1;
         if *count > most {
@@ -89,7 +89,7 @@ fn with_classes(candidate: &Candidate, omitted: &mut usize) -> Candidate {
             accelerators.push(shortened(one));
         }
     }
-    Candidate { accelerators, ..brief(candidate) }
+    Candidate { accelerators: accelerators.into_iter().collect(), ..brief(candidate) }
 }
 
 fn brief(candidate: &Candidate) -> Candidate {

@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use api::capability::ComputeCapability;
+use api::ome;
 pub use api::ome::VersionOperator;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -137,18 +138,18 @@ pub struct SizeRange {
 }
 
 /// `acceleratorRequirements` of a runtime.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, PartialEq)]
 pub struct Requirements {
     /// The runtime says something about accelerators at all.
     pub stated: bool,
     /// `supportedClasses` or the deployed `acceleratorClasses`; `None` means any class.
     pub classes: Option<Vec<String>>,
     pub required: crate::demand::Capabilities,
-    pub preferences: Vec<crate::ranking::Preference>,
+    pub preferences: Vec<crate::preference::Preference>,
 }
 
 /// What a runtime states for one component.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, PartialEq)]
 pub struct RuntimeComponent {
     /// Whole units per extended resource name, the greater of request and limit.
     pub resources: BTreeMap<String, u32>,
@@ -202,21 +203,19 @@ impl Class {
         self.resource().is_some_and(|resource| resource.divisible)
     }
 
-    /// Resource name of the class, or the name its vendor's device plugin uses.
+    /// Resource name of the class, or the name that its vendor's device plugin uses; `None` if neither is known.
     #[must_use]
-    pub fn resource_name(&self) -> &str {
-        self.resource().map_or_else(|| vendor_resource(self.vendor.as_deref()), |resource| &resource.name)
+    pub fn resource_name(&self) -> Option<&str> {
+        let stated = self.resource().map(|resource| resource.name.as_str());
+        stated.or_else(|| ome::vendor_resource(self.vendor()))
     }
-}
 
-fn vendor_resource(vendor: Option<&str>) -> &'static str {
-    match vendor.map(str::to_ascii_lowercase).as_deref() {
-        Some("amd") => "amd.com/gpu",
-        Some("intel") => "gpu.intel.com/i915",
-        Some("google") => "google.com/tpu",
-        Some("aws") => "aws.amazon.com/neuron",
-        Some("huawei") => "huawei.com/Ascend910",
-        _ => "nvidia.com/gpu",
+    /// The vendor that is stated, or that the labels of the class's nodes belong to; else the one that most have.
+    fn vendor(&self) -> &str {
+        let of_terms = self.discovery.terms.iter().filter_map(|term| term["matchExpressions"].as_array()).flatten();
+        let keys = self.discovery.node_selector.keys().map(String::as_str);
+        let mut keys = keys.chain(of_terms.filter_map(|expression| expression["key"].as_str()));
+        self.vendor.as_deref().or_else(|| keys.find_map(ome::vendor_of_label)).unwrap_or(ome::USUAL_VENDOR)
     }
 }
 

@@ -1,24 +1,28 @@
 //! Turns what was assessed into the decision's record.
 
 use std::collections::BTreeMap;
+use std::rc::Rc;
 
 use api::code::Code;
 
-use crate::assess::{Assessed, ComponentOutcome};
+use crate::assess::{Assessed, Outcome};
 use crate::code;
-use crate::decision::{AcceleratorCandidate, Candidate, ComponentDecision, Decision, RuntimeRef, Verdict};
-use crate::demand::{Component, Demand, Selector};
-use crate::ranking::{self, RankedClass};
-use crate::reason::{Count, Rejection};
+use crate::decision::{
+    AcceleratorCandidate, Candidate, Classes, ComponentDecision, Decision, RuntimeRef, Standing, Verdict,
+};
+use crate::demand::{Component, Demand};
+use crate::offers::ComponentOutcome;
+use crate::ranking::{self, RankedClass, RuntimeOrder};
+use crate::reason::Rejection;
 use crate::status::Omitted;
-use crate::supply::{Runtime, Supply};
+use crate::supply::{Runtime, SizeRange, Supply};
 use crate::variants::{self, TokenRange, Variant};
 use crate::warnings;
 
 pub(crate) fn selected(
     demand: &Demand,
     supply: &Supply,
-    assessed: &[Assessed<'_>],
+    assessed: Vec<Assessed<'_>>,
     index: usize,
     kept: bool,
 ) -> Decision {
@@ -30,13 +34,13 @@ pub(crate) fn selected(
         message: sentence(winner, components),
         runtime: (!winner.runtime.is_own()).then(|| reference(winner.runtime)),
         components: components.iter().map(|one| (one.component.as_str().to_owned(), granted(one))).collect(),
+        warnings: warnings::all(demand, supply, &assessed, index),
         candidates: candidates(demand, assessed, Some(index)),
-        warnings: warnings::all(demand, supply, assessed, index),
         omitted: Omitted::default(),
     }
 }
 
-pub(crate) fn infeasible(demand: &Demand, assessed: &[Assessed<'_>]) -> Decision {
+pub(crate) fn infeasible(demand: &Demand, assessed: Vec<Assessed<'_>>) -> Decision {
     let named = demand.runtime.is_some() || assessed.iter().all(|one| one.runtime.is_own());
     let nearest = assessed.first().and_then(|one| Some((one.runtime, one.rejection()?)));
     let model = demand.model.known().map_or("the service", |model| model.name.as_str());
@@ -115,7 +119,7 @@ fn granted(outcome: &ComponentOutcome<'_>) -> ComponentDecision {
     let Some(chosen) = outcome.chosen() else { return base };
     ComponentDecision {
         accelerator_class: Some(chosen.class.name.clone()),
-        resource: Some(chosen.class.resource_name().to_owned()),
+        resource: chosen.class.resource_name().map(str::to_owned),
         accelerators_per_node: chosen.eligibility.shape.per_node,
         nodes: chosen.eligibility.shape.nodes,
         cost_per_hour: chosen.eligibility.hourly,
@@ -138,46 +142,47 @@ fn variant(outcome: &ComponentOutcome<'_>, (place, request_tokens): &(usize, Tok
     })
 }
 
-fn candidates(demand: &Demand, assessed: &[Assessed<'_>], chosen: Option<usize>) -> Vec<Candidate> {
-    let winner = chosen.and_then(|index| assessed.get(index)?.order());
-    let others = assessed.iter().filter(|one| !one.runtime.is_own());
-    let selected =
-        |one: &Assessed<'_>| chosen.and_then(|index| assessed.get(index)).is_some_and(|it| std::ptr::eq(it, one));
-    others
-        .enumerate()
-        .map(|(place, one)| Candidate {
+fn candidates(demand: &Demand, assessed: Vec<Assessed<'_>>, chosen: Option<usize>) -> Vec<Candidate> {
+    let winner = chosen.and_then(|index| assessed.get(index)?.order().copied());
+    let told = |(place, selected, one): (usize, bool, Assessed<'_>)| {
+        let order = one.order();
+        let lost = order.zip(winner.as_ref()).filter(|_| !selected);
+        Candidate {
             runtime: one.runtime.name.clone(),
             scope: one.runtime.scope,
-            rank: one.order().map(|_| place + 1),
-            selected: selected(one),
-            accelerators: one.components().iter().flat_map(|outcome| accelerators(demand, outcome)).collect(),
-            rejected: one.rejection().cloned(),
-            standing: standing(demand, one),
-            outranked: one
-                .order()
-                .zip(winner)
-                .filter(|_| !selected(one))
-                .map(|(own, best)| ranking::runtime_step(own, best)),
-        })
-        .collect()
+            rank: order.map(|_| place + 1),
+            selected,
+            accelerators: classes(one.components()),
+            standing: order.and_then(|order| standing(demand, one.runtime, order)),
+            outranked: lost.map(|(own, best)| ranking::runtime_step(own, best)),
+            rejected: match one.outcome {
+                Outcome::Viable { .. } => None,
+                Outcome::Rejected { rejection, .. } => Some(rejection),
+            },
+        }
+    };
+    let others = assessed.into_iter().enumerate().filter(|(_, one)| !one.runtime.is_own());
+    others.enumerate().map(|(place, (index, one))| told((place, chosen == Some(index), one))).collect()
 }
 
-fn standing(demand: &Demand, one: &Assessed<'_>) -> Option<String> {
-    let order = one.order()?;
-    let (range, size) = (one.runtime.size, demand.model.known().and_then(|model| model.parameters));
-    let bounded = range.min.is_some() || range.max.is_some();
-    let size = size.filter(|_| bounded).map(|size| format!("size {} in {range}", Count(size)));
-    let priority = order.suitability.priority.0.map(|priority| format!("priority {priority}"));
-    let parts: Vec<String> = size.into_iter().chain(priority).collect();
-    (!parts.is_empty()).then(|| parts.join(", "))
+fn standing(demand: &Demand, runtime: &Runtime, order: &RuntimeOrder<'_>) -> Option<Standing> {
+    let size = demand.model.known().and_then(|model| model.parameters);
+    let size = size.filter(|_| runtime.size != SizeRange::default()).map(|size| (size, runtime.size));
+    let says = size.is_some() || order.priority.is_some();
+    says.then_some(Standing::Ranked { size, priority: order.priority })
 }
 
-fn accelerators(demand: &Demand, outcome: &ComponentOutcome<'_>) -> Vec<AcceleratorCandidate> {
+fn classes(components: &[Rc<ComponentOutcome<'_>>]) -> Classes {
+    let mut all = Classes::default();
+    components.iter().for_each(|one| all.append(one.told.get_or_init(|| of_component(one))));
+    all
+}
+
+fn of_component(outcome: &ComponentOutcome<'_>) -> Classes {
     let component = outcome.component.as_str();
-    let selector = demand.components.get(&outcome.component).map(|need| &need.selector);
     let step = |place: usize, ranked: &RankedClass<'_>| {
         let used = outcome.chosen().filter(|_| place != outcome.kept)?;
-        Some(ranking::class_step(selector.unwrap_or(&Selector::default()), ranked, used))
+        Some(ranking::class_step(ranked, used))
     };
     let ranked = outcome.ranked.iter().enumerate().map(|(place, ranked)| AcceleratorCandidate {
         component: component.to_owned(),
@@ -199,9 +204,9 @@ fn accelerators(demand: &Demand, outcome: &ComponentOutcome<'_>) -> Vec<Accelera
 }
 
 /// "srt-x on 1 × nvidia-l40s: balanced 0.65 …; next: nvidia-a100-40gb …".
-fn sentence(winner: &Assessed<'_>, components: &[ComponentOutcome<'_>]) -> String {
+fn sentence(winner: &Assessed<'_>, components: &[Rc<ComponentOutcome<'_>>]) -> String {
     let name = if winner.runtime.is_own() { "the service's own engine" } else { &winner.runtime.name };
-    let parts: Vec<String> = components.iter().filter_map(part).collect();
+    let parts: Vec<String> = components.iter().filter_map(|one| part(one)).collect();
     if parts.is_empty() { name.to_owned() } else { format!("{name} on {}", parts.join("; ")) }
 }
 

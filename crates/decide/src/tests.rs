@@ -2,6 +2,7 @@
 
 mod choice;
 mod class_fields;
+mod deployed;
 mod fields;
 mod formats;
 mod help;
@@ -90,7 +91,7 @@ fn code(decision: &Decision, runtime: &str) -> String {
 }
 
 fn class_code(decision: &Decision, class: &str) -> String {
-    let all = decision.candidates.iter().flat_map(|candidate| &candidate.accelerators);
+    let all = decision.candidates.iter().flat_map(|candidate| candidate.accelerators.iter());
     all.filter(|one| one.class == class).map(|one| one.verdict.code().to_owned()).next().unwrap_or_default()
 }
 

@@ -4,8 +4,8 @@
 use serde::{Deserialize, Serialize};
 
 use crate::demand::Model;
-use crate::ranking::{Comparison, Condition, Operator, RankedClass};
-use crate::supply::Runtime;
+use crate::preference::{Comparison, Condition, Operator, Preference};
+use crate::ranking::RankedClass;
 
 /// One replica set of a component, for requests of some sizes.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -67,8 +67,8 @@ impl TokenRange {
 /// Request sizes that the runtime would send to `class`: what the `requestSize` conditions of its entries say, any size for
 /// an entry without one, `None` where no entry applies to the model.
 #[must_use]
-pub fn request_tokens(runtime: &Runtime, class: &str, model: Option<&Model>) -> Option<TokenRange> {
-    let entries = runtime.requirements.preferences.iter().filter(|entry| entry.class == class);
+pub fn request_tokens(preferences: &[Preference], class: &str, model: Option<&Model>) -> Option<TokenRange> {
+    let entries = preferences.iter().filter(|entry| entry.class == class);
     entries.filter_map(|entry| sizes(&entry.conditions, model)).reduce(TokenRange::hull)
 }
 

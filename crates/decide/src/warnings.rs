@@ -1,9 +1,12 @@
 //! What was done nonetheless, and that the owner should know.
 
-use crate::assess::{Assessed, ComponentOutcome};
+use std::collections::BTreeMap;
+
+use crate::assess::Assessed;
 use crate::code;
-use crate::demand::{ComponentDemand, Demand};
+use crate::demand::{ComponentDemand, Demand, ModelDemand};
 use crate::merge::placement;
+use crate::offers::ComponentOutcome;
 use crate::ranking::RankedClass;
 use crate::reason::Warning;
 use crate::supply::{Runtime, RuntimeComponent, Supply};
@@ -16,6 +19,7 @@ pub(crate) fn all(demand: &Demand, supply: &Supply, assessed: &[Assessed<'_>], i
     all.extend(ambiguous(assessed, winner));
     all.extend(own_engine(demand, assessed, winner));
     all.extend(stale(assessed, winner));
+    all.extend(unchecked(demand, winner));
     for component in components {
         all.extend(about(demand, supply, winner.runtime, component));
     }
@@ -36,7 +40,7 @@ pub(crate) fn all(demand: &Demand, supply: &Supply, assessed: &[Assessed<'_>], i
 /// Two that tie up to and including priority: a choice that nobody made.
 fn ambiguous(assessed: &[Assessed<'_>], winner: &Assessed<'_>) -> Option<Warning> {
     let order = winner.order()?;
-    let equal = |one: &&Assessed<'_>| one.order().is_some_and(|other| other.suitability == order.suitability);
+    let equal = |one: &&Assessed<'_>| one.order().is_some_and(|other| other.suits_equally(order));
     let mut others = assessed.iter().filter(|one| !std::ptr::eq(*one, winner)).filter(equal);
     let other = others.next()?;
     let more = match others.count() {
@@ -63,6 +67,14 @@ fn own_engine(demand: &Demand, assessed: &[Assessed<'_>], winner: &Assessed<'_>)
     Some(Warning::new(code::outcome::NO_COMPATIBLE_RUNTIME, message))
 }
 
+/// A named runtime was taken at its word: nobody said what it is to serve.
+fn unchecked(demand: &Demand, winner: &Assessed<'_>) -> Option<Warning> {
+    let unstated = matches!(demand.model, ModelDemand::Unstated) && demand.runtime.is_some();
+    let name = &winner.runtime.name;
+    let message = format!("the service names no model: whether {name} serves it, and whether it fits, was not checked");
+    unstated.then(|| Warning::new(code::warning::MODEL_UNSTATED, message))
+}
+
 /// The incumbent is kept although something else would be chosen now.
 fn stale(assessed: &[Assessed<'_>], winner: &Assessed<'_>) -> Option<Warning> {
     let best = assessed.first()?;
@@ -84,11 +96,12 @@ fn about(demand: &Demand, supply: &Supply, runtime: &Runtime, outcome: &Componen
     let need = demand.components.get(&outcome.component);
     all.extend(capacity(outcome, chosen));
     all.extend(need.and_then(|need| beyond_threshold(need, chosen)));
-    all.extend(need.and_then(|need| another_resource(need, supply, outcome, chosen)));
-    all.extend(left_out(outcome));
     let default = (ComponentDemand::default(), RuntimeComponent::default());
     let offer = runtime.components.get(&outcome.component).unwrap_or(&default.1);
-    all.extend(placement::merge(chosen.class, offer, need.unwrap_or(&default.0)).warnings);
+    let need = need.unwrap_or(&default.0);
+    all.extend(another_resource(need, offer, supply, outcome, chosen));
+    all.extend(left_out(outcome));
+    all.extend(placement::merge(chosen.class, offer, need).warnings);
     all
 }
 
@@ -127,28 +140,36 @@ fn capacity(outcome: &ComponentOutcome<'_>, chosen: &RankedClass<'_>) -> Option<
     Some(Warning::new(code::warning::NO_FREE_CAPACITY, message))
 }
 
-/// Every class's resource is one concept, so a service that writes another vendor's gets the class's: it should know.
+/// Every class's resource is one concept, so who writes another vendor's gets the class's: the owner of the service, or of
+/// an image that may be for one vendor only, should know.
 fn another_resource(
     need: &ComponentDemand,
+    offer: &RuntimeComponent,
     supply: &Supply,
     outcome: &ComponentOutcome<'_>,
     chosen: &RankedClass<'_>,
 ) -> Option<Warning> {
     let (component, class) = (outcome.component.as_str(), chosen.class);
-    let (own, per_node) = (class.resource_name(), chosen.eligibility.shape.per_node);
-    let mut others = need.resources.iter().filter(|(name, count)| **count > 0 && *name != own).peekable();
-    others.peek()?;
+    let (own, per_node) = (class.resource_name()?, chosen.eligibility.shape.per_node);
     let accelerators = supply.accelerator_resources();
-    let (name, count) = others.find(|(name, _)| accelerators.contains(*name))?;
+    let other = |stated: &BTreeMap<String, u32>| {
+        let mut others = stated.iter().filter(|(name, count)| **count > 0 && *name != own);
+        others.find(|(name, _)| accelerators.contains(*name)).map(|(name, count)| format!("{count} × {name}"))
+    };
+    let of_runtime = || other(&offer.resources).filter(|_| need.selector.preferred.is_empty());
+    let (who, asked) = match other(&need.resources) {
+        Some(asked) => ("the service", asked),
+        None => ("the runtime", of_runtime()?),
+    };
     let message = format!(
-        "{component}: the service asks for {count} × {name}; {} is requested as {own}, {per_node} accelerators per Pod; to choose the vendor, name a class in spec.acceleratorSelector.preferredClasses",
+        "{component}: {who} asks for {asked}; {} is requested as {own}, {per_node} accelerators per Pod; to choose the vendor, name a class in spec.acceleratorSelector.preferredClasses",
         class.name
     );
     Some(Warning::new(code::warning::ACCELERATOR_RESOURCE_REPLACED, message))
 }
 
 fn beyond_threshold(need: &ComponentDemand, chosen: &RankedClass<'_>) -> Option<Warning> {
-    let threshold = need.selector.cost_threshold.filter(|_| !chosen.within_threshold)?;
+    let threshold = need.selector.cost_threshold.filter(|_| !chosen.within_threshold())?;
     let price = match chosen.eligibility.hourly {
         Some(price) => format!("costs ${price:.2}/h"),
         None => "states no price".to_owned(),

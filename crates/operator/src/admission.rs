@@ -5,6 +5,7 @@
 //! server, and `ostler lint`, which has files in place of a cluster.
 
 mod classes;
+mod counts;
 mod landscape;
 mod offers;
 pub mod webhook;

@@ -141,11 +141,12 @@ pub(crate) fn book(
 
 /// The emptiest node of the class that holds the pod, as schedulers spread; what fits nowhere takes nothing.
 fn book_one(class: &Class, per_node: u32, nodes: &mut [NodeFacts]) -> bool {
-    let resource = class.resource_name();
+    let Some(resource) = class.resource_name() else { return false };
     let units = class.resource().map_or(1, |resource| resource.quantity.max(1)).saturating_mul(per_node);
     let free = |node: &NodeFacts| node.free(resource);
-    let fits =
-        nodes.iter_mut().filter(|node| free(node) >= units && inventory::belongs(&class.discovery, &node.labels));
+    let fits = nodes
+        .iter_mut()
+        .filter(|node| free(node) >= units && inventory::belongs(&class.discovery, &node.name, &node.labels));
     // Of equally empty ones the first by name.
     let Some(node) = fits.reduce(|best, node| if free(node) > free(best) { node } else { best }) else { return false };
     *node.requested.entry(resource.to_owned()).or_default() += units;

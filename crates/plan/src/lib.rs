@@ -30,6 +30,7 @@ pub mod render;
 pub mod roles;
 pub mod runner;
 mod service_plan;
+mod smaller;
 mod snapshot;
 mod supply;
 pub mod template;

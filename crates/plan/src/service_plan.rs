@@ -19,6 +19,7 @@ use crate::incumbent::incumbent;
 use crate::render;
 use crate::roles;
 use crate::runner;
+use crate::smaller;
 use crate::snapshot::{Service, Snapshot};
 use crate::supply::supply;
 use crate::topology::{Owner, Refusal, Role, Topology};
@@ -250,8 +251,8 @@ fn ome_service(
     plan.laid_out(components::topology(owner, &chosen.decided(service, model), snapshot.pod_groups))
 }
 
-/// What would make an infeasible service feasible, computed by deciding again with one constraint lifted. Empty for a
-/// feasible one, and for roles, which state everything themselves.
+/// What would make an infeasible service feasible, or spare it the wait, computed by deciding again with one constraint
+/// lifted; where every edit would leave it waiting, with a smaller model. Empty for roles, which state everything themselves.
 pub fn remedies(snapshot: &Snapshot, service: &Service) -> Vec<Remedy> {
     let Service::Ome(service) = service else { return Vec::new() };
     let owner = owner(service.as_ref(), ome::API_VERSION);
@@ -259,7 +260,11 @@ pub fn remedies(snapshot: &Snapshot, service: &Service) -> Vec<Remedy> {
     let Ok(demand) = asked::demand(snapshot, service, model, &owner) else { return Vec::new() };
     let supply = supply(snapshot, &snapshot.claims, &owner).0;
     let meant = asked::meant(snapshot, service, &demand, &owner, &supply);
-    meant.into_iter().chain(remedy::remedies(&demand, &supply)).collect()
+    let mut all: Vec<Remedy> = meant.into_iter().chain(remedy::remedies(&demand, &supply)).collect();
+    if !all.iter().any(|remedy| remedy.change.is_an_edit() && remedy::waits(&remedy.outcome) == 0) {
+        all.extend(smaller::models(snapshot, service, &demand, &owner, &supply));
+    }
+    all
 }
 
 /// The service as owner of what is made for it; objects read through a client carry no kind of their own.

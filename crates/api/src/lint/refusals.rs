@@ -94,7 +94,9 @@ fn of_classes(#[case] spec: &str, #[case] expect: &str) {
 // spec: ACC-14
 #[case("{discovery: {}, capabilities: {}}")]
 // spec: ACC-14
-#[case("{vendor: anything at all, family: x, model: 'y z', discovery: {}, capabilities: {}}")]
+#[case(
+    "{vendor: anything at all, resources: [{name: any.thing/at-all}], family: x, model: 'y z', discovery: {}, capabilities: {}}"
+)]
 // spec: ACC-24
 #[case(
     "{discovery: {}, capabilities: {rocmVersion: '5.7', levelZeroVersion: '1.3'}, integration: {kueueResourceFlavor: f, volcanoGPUType: g}}"

@@ -1,6 +1,6 @@
 //! Rules between fields that CEL in a CRD cannot say, because the values are quantities in text.
 
-use super::{Finding, annotations, runtimes};
+use super::{Finding, annotations, classes, models, runtimes};
 use crate::manifest::Document;
 use crate::ome;
 
@@ -14,9 +14,9 @@ pub(super) fn check(document: &Document) -> Vec<Finding> {
         "ClusterServingRuntime" => {
             typed::<ome::ClusterServingRuntime>(document, |runtime| runtimes::check(&runtime.spec))
         }
-        "AcceleratorClass" => typed::<ome::AcceleratorClass>(document, |_| Vec::new()),
-        "BaseModel" => typed::<ome::BaseModel>(document, |model| runtimes::versions(&model.spec)),
-        "ClusterBaseModel" => typed::<ome::ClusterBaseModel>(document, |model| runtimes::versions(&model.spec)),
+        "AcceleratorClass" => typed::<ome::AcceleratorClass>(document, |class| classes::check(&class.spec)),
+        "BaseModel" => typed::<ome::BaseModel>(document, |model| models::check(&model.spec)),
+        "ClusterBaseModel" => typed::<ome::ClusterBaseModel>(document, |model| models::check(&model.spec)),
         "InferenceService" => typed::<ome::InferenceService>(document, |_| annotations::check(document)),
         _ => Vec::new(),
     }

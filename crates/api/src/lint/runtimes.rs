@@ -38,6 +38,10 @@ fn version(name: &Option<VersionedName>, path: &str) -> Option<Finding> {
 
 fn size_range(runtime: &ServingRuntimeSpec) -> Option<Finding> {
     let range = runtime.model_size_range?;
+    if range.max.is_some_and(|max| max.0 == 0) {
+        let finding = Finding::error("spec.modelSizeRange.max", "max 0, so no model fits");
+        return Some(finding.hint("write the largest size that the runtime is for, or leave it out"));
+    }
     let (min, max) = (range.min?, range.max?);
     let message = format!("min {min} is above max {max}, so no model fits");
     (min > max).then(|| Finding::error("spec.modelSizeRange", message).hint("swap the two bounds"))

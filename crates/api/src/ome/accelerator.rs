@@ -178,7 +178,7 @@ pub struct AcceleratorConfiguration {
     pub selector: AcceleratorConfigSelector,
     /// Kubernetes EnvVars.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    #[schemars(schema_with = "openapi::objects")]
+    #[schemars(schema_with = "openapi::variables")]
     pub env: Vec<Value>,
     /// Kubernetes ResourceRequirements.
     #[serde(default, skip_serializing_if = "Option::is_none", deserialize_with = "super::object")]

@@ -76,6 +76,38 @@ impl AcceleratorClassSpec {
     }
 }
 
+/// The resource that a vendor's device plugin advertises whole accelerators under; `None` for a vendor that is not known,
+/// whose classes must state their `resources`.
+pub fn vendor_resource(vendor: &str) -> Option<&'static str> {
+    Some(match vendor.to_ascii_lowercase().as_str() {
+        "nvidia" => "nvidia.com/gpu",
+        "amd" => "amd.com/gpu",
+        "intel" => "gpu.intel.com/i915",
+        "habana" => "habana.ai/gaudi",
+        "google" => "google.com/tpu",
+        "aws" | "amazon" => "aws.amazon.com/neuron",
+        "huawei" => "huawei.com/Ascend910",
+        _ => return None,
+    })
+}
+
+/// The vendor of a class that says nothing of it: a vendor is needed for nothing else.
+pub const USUAL_VENDOR: &str = "nvidia";
+
+/// The vendor whose tools put such a label on nodes.
+pub fn vendor_of_label(key: &str) -> Option<&'static str> {
+    const DOMAINS: [(&str, &str); 6] = [
+        ("nvidia.com/", "nvidia"),
+        ("amd.com/", "amd"),
+        ("habana.ai/", "habana"),
+        ("intel.com/", "intel"),
+        ("cloud.google.com/gke-tpu", "google"),
+        ("huawei.com/", "huawei"),
+    ];
+    let names = |domain: &str| key.strip_prefix(domain).is_some() || key.contains(&format!(".{domain}"));
+    DOMAINS.iter().find(|(domain, _)| names(domain)).map(|(_, vendor)| *vendor)
+}
+
 /// Patterns that identify nodes; selector and terms are ORed, an empty discovery matches no node.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]

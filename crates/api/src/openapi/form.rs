@@ -27,7 +27,7 @@ pub(crate) const MEMORY: Form = Form {
 };
 /// Version of a format or framework.
 pub(crate) const VERSION: Form = Form {
-    pattern: r"^ *[vV]?[0-9]+([.][0-9]+){0,2}(-[0-9A-Za-z.-]+|[.][A-Za-z][0-9A-Za-z.]+)?([+][0-9A-Za-z.-]+)? *$",
+    pattern: r"^ *[vV]?[0-9]+([.][0-9]+){0,2}(-[0-9A-Za-z.-]+|[.][A-Za-z][0-9A-Za-z.]+|(rc|a|b)[0-9]+([.][0-9A-Za-z.]+)?)?([+][0-9A-Za-z.-]+)? *$",
     what: "a version",
     remedy: "write major[.minor[.patch]], such as `4.36.2`",
 };

@@ -15,6 +15,11 @@ pub(crate) fn containers(_: &mut SchemaGenerator) -> Schema {
     json_schema!({"type": "array", "items": container_schema()})
 }
 
+/// Kubernetes EnvVars.
+pub(crate) fn variables(_: &mut SchemaGenerator) -> Schema {
+    json_schema!({"type": "array", "items": environment()})
+}
+
 /// Kubernetes ResourceRequirements.
 pub(crate) fn resources(_: &mut SchemaGenerator) -> Schema {
     Schema::try_from(resources_schema()).unwrap_or_default()

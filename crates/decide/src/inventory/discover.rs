@@ -43,8 +43,9 @@ fn made_here(class: &Value) -> bool {
 
 /// Another class has these accelerators: one on the node that requests the same resource.
 fn matches(class: &Class, product: &Product) -> bool {
-    let requests =
-        |resource: &str| class.resource_name() == resource || class.resources.iter().any(|one| one.name == resource);
+    let requests = |resource: &str| {
+        class.resource_name() == Some(resource) || class.resources.iter().any(|one| one.name == resource)
+    };
     class.name != product.name && requests(&product.resource)
 }
 
@@ -98,13 +99,16 @@ fn class(found: &Found, known: &[(Class, Value)]) -> Value {
     class
 }
 
+/// A product is on no node in particular.
+const NO_NODE: &str = "";
+
 /// The shipped class of these accelerators; of several the one that names the product before one that describes it.
 pub(super) fn known_as<'k>(product: &Product, known: &'k [(Class, Value)]) -> Option<&'k Value> {
     let device =
         |resource: &str| if product.part { resource != product.resource } else { resource == product.resource };
     let fits = |(class, _): &&(Class, Value)| {
-        belongs(&class.discovery, &product.whole)
-            && (device(class.resource_name()) || class.resource_name() == product.resource)
+        belongs(&class.discovery, NO_NODE, &product.whole)
+            && class.resource_name().is_some_and(|resource| device(resource) || resource == product.resource)
     };
     let described = |(class, _): &&(Class, Value)| !products::pins(class, &product.whole);
     known.iter().filter(fits).min_by_key(described).map(|(_, value)| value)

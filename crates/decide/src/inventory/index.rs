@@ -233,7 +233,7 @@ impl Index {
     #[must_use]
     pub fn availability(&self, class: &Class, own: &Holdings) -> Availability {
         let Some(members) = self.classes.get(&class.name).filter(|_| self.knows(class)) else {
-            let members = self.nodes().filter(|node| belongs(&class.discovery, &node.labels));
+            let members = self.nodes().filter(|node| belongs(&class.discovery, &node.name, &node.labels));
             return Availability { nodes: members.map(|node| count(class, &own.given_back(node))).collect() };
         };
         let counted = |(name, known): (&String, &ClassNode)| match own.0.get(name).and(self.nodes.get(name)) {
@@ -286,7 +286,7 @@ impl Index {
     fn rematch(&mut self, name: &str) {
         let Some(node) = self.nodes.get(name) else { return };
         let labels = Arc::clone(&node.facts.labels);
-        let all = self.classes.iter().filter(|(_, members)| belongs(&members.class.discovery, &labels));
+        let all = self.classes.iter().filter(|(_, members)| belongs(&members.class.discovery, name, &labels));
         let found: BTreeSet<String> = all.map(|(class, _)| class.clone()).collect();
         let remaining = self.without_yielding(found, &labels);
         let Some(node) = self.nodes.get_mut(name) else { return };
@@ -303,11 +303,9 @@ impl Index {
         let yielding: Vec<String> =
             found.iter().filter(|name| class(name).is_some_and(|one| one.yields)).cloned().collect();
         for name in yielding {
-            let resource = class(&name).map(|one| one.resource_name().to_owned());
+            let resource = class(&name).and_then(|one| one.resource_name());
             let pinned = found.iter().filter_map(class).any(|other| {
-                !other.yields
-                    && Some(other.resource_name()) == resource.as_deref()
-                    && super::products::pins(other, labels)
+                !other.yields && other.resource_name() == resource && super::products::pins(other, labels)
             });
             if pinned {
                 found.remove(&name);
@@ -341,7 +339,7 @@ impl Index {
     }
 
     fn add_class(&mut self, name: &str, class: Class) -> BTreeSet<String> {
-        let fits = |node: &&Node| belongs(&class.discovery, &node.facts.labels);
+        let fits = |node: &&Node| belongs(&class.discovery, &node.facts.name, &node.facts.labels);
         let nodes: BTreeSet<String> = self.nodes.values().filter(fits).map(|node| node.facts.name.clone()).collect();
         let members = Members { class, nodes: BTreeMap::new(), numbers: Numbers::default() };
         self.classes.insert(name.to_owned(), members);
@@ -360,7 +358,7 @@ impl Index {
         let Some(node) = self.nodes.get(name) else { return };
         let labels = Arc::clone(&node.facts.labels);
         let fits = |class: &&String| {
-            self.classes.get(*class).is_some_and(|members| belongs(&members.class.discovery, &labels))
+            self.classes.get(*class).is_some_and(|members| belongs(&members.class.discovery, name, &labels))
         };
         let fitting = reconsidered.iter().filter(fits);
         let found = node.classes.iter().chain(fitting).cloned().collect();

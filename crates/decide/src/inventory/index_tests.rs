@@ -24,7 +24,7 @@ fn pod(node: &str, count: u32, phase: &str, service: &str) -> Value {
 }
 
 fn class(name: &str, key: &str, value: &str) -> Class {
-    let mut class = Class { name: name.to_owned(), ..Class::default() };
+    let mut class = Class { name: name.to_owned(), vendor: Some("nvidia".to_owned()), ..Class::default() };
     class.discovery.node_selector = BTreeMap::from([(key.to_owned(), value.to_owned())]);
     class
 }
@@ -65,7 +65,7 @@ impl Recount {
             let pinned = self.classes.values().any(|other| {
                 !other.yields
                     && other.discovery.node_selector.contains_key("nvidia.com/gpu.product")
-                    && belongs(&other.discovery, labels)
+                    && belongs(&other.discovery, &node.name, labels)
             });
             !(class.yields && pinned)
         });

@@ -17,11 +17,12 @@ pub struct Discovery {
     pub device_ids: Vec<String>,
 }
 
-/// Does a node with these labels carry the class's accelerators?
+/// Does the node of this name with these labels carry the class's accelerators?
 #[must_use]
-pub fn belongs(discovery: &Discovery, labels: &BTreeMap<String, String>) -> bool {
+pub fn belongs(discovery: &Discovery, name: &str, labels: &BTreeMap<String, String>) -> bool {
     let selected = !discovery.node_selector.is_empty() && has_all(labels, &discovery.node_selector);
-    selected || discovery.terms.iter().any(|term| term_matches(term, labels)) || pci_matches(discovery, labels)
+    let within = |term: &Value| term_matches_node(term, name, labels);
+    selected || discovery.terms.iter().any(within) || pci_matches(discovery, labels)
 }
 
 /// Every key with its value; product names count with or without their `NVIDIA-`.
@@ -137,7 +138,7 @@ mod tests {
     #[case::another_value(&[("gpu", "a100"), ("zone", "y")], false)]
     fn a_selector_wants_every_label(#[case] node: &[(&str, &str)], #[case] expect: bool) {
         let node_selector = labels(&[("gpu", "a100"), ("zone", "x")]);
-        assert_eq!(belongs(&Discovery { node_selector, ..Discovery::default() }, &labels(node)), expect);
+        assert_eq!(belongs(&Discovery { node_selector, ..Discovery::default() }, "n1", &labels(node)), expect);
     }
 
     // spec: ACC-16
@@ -166,7 +167,7 @@ mod tests {
         both["matchExpressions"].as_array_mut().unwrap().push(never.clone());
         assert!(!term_matches(&both, &labels(&[("n", "7")])));
         let terms = vec![json!({"matchExpressions": [never]}), holds];
-        assert_eq!(belongs(&Discovery { terms, ..Discovery::default() }, &labels(&[("n", "7")])), expect);
+        assert_eq!(belongs(&Discovery { terms, ..Discovery::default() }, "n1", &labels(&[("n", "7")])), expect);
     }
 
     // spec: ACC-17
@@ -181,8 +182,8 @@ mod tests {
             terms: vec![json!({"matchExpressions": [pcie]})],
             ..Discovery::default()
         };
-        assert_eq!(belongs(&discovery, &labels(&[(key, value)])), expect);
-        assert!(!belongs(&Discovery::default(), &labels(&[(key, value)])), "an empty discovery matches no node");
+        assert_eq!(belongs(&discovery, "n1", &labels(&[(key, value)])), expect);
+        assert!(!belongs(&Discovery::default(), "n1", &labels(&[(key, value)])), "an empty discovery matches no node");
     }
 
     // spec: ACC-18
@@ -196,6 +197,16 @@ mod tests {
         let device_ids = vec!["20b0".to_owned(), "20b2".to_owned()];
         let discovery = Discovery { pci_vendor: Some("10de".to_owned()), device_ids, ..Discovery::default() };
         let key = format!("feature.node.kubernetes.io/{key}");
-        assert_eq!(belongs(&discovery, &labels(&[(&key, value)])), expect);
+        assert_eq!(belongs(&discovery, "n1", &labels(&[(&key, value)])), expect);
+    }
+
+    #[rstest]
+    #[case::its_name("n1", json!([{"matchFields": [{"key": "metadata.name", "operator": "In", "values": ["n1"]}]}]), true)]
+    #[case::another("n2", json!([{"matchFields": [{"key": "metadata.name", "operator": "In", "values": ["n1"]}]}]), false)]
+    #[case::name_and_label("n1", json!([{"matchFields": [{"key": "metadata.name", "operator": "NotIn", "values": ["n2"]}],
+        "matchExpressions": [{"key": "gpu", "operator": "Exists"}]}]), false)]
+    fn nodes_by_name(#[case] name: &str, #[case] terms: Value, #[case] expect: bool) {
+        let terms = terms.as_array().unwrap().clone();
+        assert_eq!(belongs(&Discovery { terms, ..Discovery::default() }, name, &labels(&[("zone", "x")])), expect);
     }
 }

@@ -47,8 +47,15 @@ impl Affinity {
     }
 
     /// One of `terms` must hold as well.
-    pub fn add_terms(&mut self, terms: Vec<Value>) {
-        if !terms.is_empty() && !self.required.contains(&terms) {
+    pub fn add_terms(&mut self, mut terms: Vec<Value>) {
+        if terms.is_empty() {
+            return;
+        }
+        // An empty term matches no node, in Kubernetes as here; multiplied with another it would match that one's.
+        if terms.iter().any(|term| !is_empty(term)) {
+            terms.retain(|term| !is_empty(term));
+        }
+        if !self.required.contains(&terms) {
             self.required.push(terms);
         }
     }
@@ -84,8 +91,16 @@ fn multiplied(product: Vec<Value>, terms: &[Value]) -> Option<Vec<Value>> {
     Some(without_implied(all))
 }
 
-/// One term with the expressions and fields of two, each once.
+/// Whether the term says nothing.
+fn is_empty(term: &Value) -> bool {
+    ["matchExpressions", "matchFields"].iter().all(|list| term[*list].as_array().is_none_or(Vec::is_empty))
+}
+
+/// One term with the expressions and fields of two, each once; one that matches nothing stays so.
 fn both(one: &Value, other: &Value) -> Value {
+    if is_empty(one) || is_empty(other) {
+        return json!({});
+    }
     let mut term = one.clone();
     for list in ["matchExpressions", "matchFields"] {
         for expression in other[list].as_array().into_iter().flatten() {
@@ -141,7 +156,12 @@ fn concatenated(one: Value, other: &Value) -> Value {
 
 #[cfg(test)]
 mod tests {
+    use std::collections::BTreeMap;
+
+    use proptest::prelude::*;
+
     use super::*;
+    use crate::inventory::term_matches;
 
     fn term(key: &str) -> Value {
         json!({"matchExpressions": [{"key": key, "operator": "Exists"}]})
@@ -198,5 +218,71 @@ mod tests {
         // The first two are too many already; what is told is what all of them come to.
         let layers = [names(&many[..1]), names(&many), names(&other[..50]), names(&other)];
         assert_eq!(all(&layers).written(), Err(TooManyTerms { terms: 500_000 }));
+    }
+
+    fn some_term() -> impl Strategy<Value = Value> {
+        let values = prop::sample::subsequence(vec!["0", "1", "2"], 1..=2);
+        let expression = (prop::sample::select(vec!["a", "b", "c"]), prop::option::of(values));
+        let expression = expression.prop_map(|(key, values)| match values {
+            Some(values) => json!({"key": key, "operator": "In", "values": values}),
+            None => json!({"key": key, "operator": "Exists"}),
+        });
+        prop::collection::vec(expression, 0..3).prop_map(|expressions| json!({"matchExpressions": expressions}))
+    }
+
+    /// What one layer asks for: required terms, and a preference that it must not lose.
+    fn some_affinity() -> impl Strategy<Value = Value> {
+        (prop::collection::vec(some_term(), 0..4), 0..3i32).prop_map(|(terms, weight)| {
+            let mut affinity = json!({});
+            if !terms.is_empty() {
+                affinity["nodeAffinity"]["requiredDuringSchedulingIgnoredDuringExecution"]["nodeSelectorTerms"] =
+                    terms.into();
+            }
+            if weight > 0 {
+                affinity["podAntiAffinity"]["preferredDuringSchedulingIgnoredDuringExecution"] =
+                    json!([{"weight": weight}]);
+            }
+            affinity
+        })
+    }
+
+    fn accepts(affinity: &Value, labels: &BTreeMap<String, String>) -> bool {
+        let terms = affinity
+            .pointer("/nodeAffinity/requiredDuringSchedulingIgnoredDuringExecution/nodeSelectorTerms")
+            .and_then(Value::as_array);
+        terms.is_none_or(|terms| terms.is_empty() || terms.iter().any(|term| term_matches(term, labels)))
+    }
+
+    proptest! {
+        // spec: ACC-89
+        #[test]
+        fn a_node_is_accepted_if_every_layer_accepts_it(
+            layers in prop::collection::vec(some_affinity(), 0..4),
+            labels in prop::collection::btree_map("[abc]", "[012]", 0..4),
+        ) {
+            let written = all(&layers).written().unwrap().unwrap_or_default();
+            let every = layers.iter().all(|layer| accepts(layer, &labels));
+            prop_assert_eq!(accepts(&written, &labels), every, "{}", written);
+        }
+
+        #[test]
+        fn what_was_merged_merges_into_itself(layers in prop::collection::vec(some_affinity(), 0..4)) {
+            let once = all(&layers).written().unwrap();
+            let twice = once.clone().into_iter().chain(layers).collect::<Vec<_>>();
+            prop_assert_eq!(all(&twice).written().unwrap(), once);
+        }
+
+        #[test]
+        fn no_layers_wish_is_lost(layers in prop::collection::vec(some_affinity(), 0..4)) {
+            let written = all(&layers).written().unwrap().unwrap_or_default();
+            let wishes = |of: &Value| {
+                let list = "/podAntiAffinity/preferredDuringSchedulingIgnoredDuringExecution";
+                of.pointer(list).and_then(Value::as_array).cloned().unwrap_or_default()
+            };
+            for wish in layers.iter().flat_map(wishes) {
+                let times = wishes(&written).iter().filter(|other| **other == wish).count();
+                prop_assert_eq!(times, 1, "{}", wish);
+            }
+        }
     }
 }

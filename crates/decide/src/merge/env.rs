@@ -78,6 +78,7 @@ pub fn parallelism(env: &[Value]) -> Option<u32> {
 mod tests {
     use super::*;
     use crate::merge::origin::{Origin, Said};
+    use proptest::prelude::*;
     use serde_json::json;
 
     // spec: ACC-95
@@ -106,5 +107,55 @@ mod tests {
         let merged =
             merge(&Sources { runtime: &runtime, configuration: &[], service: &[json!({"name": "A", "value": "3"})] });
         assert_eq!(merged.variables, [json!({"name": "A", "value": "3"})]);
+    }
+
+    /// What one source states: names may stand twice, and values come from elsewhere too.
+    fn source() -> impl Strategy<Value = Vec<Value>> {
+        let value = prop_oneof![
+            "[a-c]".prop_map(|text| json!({"value": text})),
+            "[a-c]".prop_map(|key| json!({"valueFrom": {"configMapKeyRef": {"name": "m", "key": key}}})),
+        ];
+        let variable = ("[A-E]", value).prop_map(|(name, mut variable)| {
+            variable["name"] = name.into();
+            variable
+        });
+        prop::collection::vec(variable, 0..5)
+    }
+
+    fn of(runtime: &[Value], configuration: &[Value], service: &[Value]) -> Vec<Value> {
+        merge(&Sources { runtime, configuration, service }).variables
+    }
+
+    proptest! {
+        #[test]
+        fn a_users_value_is_never_lost(runtime in source(), tuning in source(), service in source()) {
+            let merged = of(&runtime, &tuning, &service);
+            // Of one name twice the later counts, as for the kubelet.
+            for variable in overlay(&[], &service) {
+                prop_assert!(merged.contains(&variable), "{variable} in {merged:?}");
+            }
+        }
+
+        #[test]
+        fn merging_twice_is_merging_once(runtime in source(), tuning in source(), service in source()) {
+            let once = of(&runtime, &tuning, &service);
+            prop_assert_eq!(&of(&once, &tuning, &service), &once);
+            prop_assert_eq!(&of(&once, &[], &[]), &once);
+        }
+
+        #[test]
+        fn every_name_stands_once_and_says_who_said_it(runtime in source(), tuning in source(), service in source()) {
+            let merged = merge(&Sources { runtime: &runtime, configuration: &tuning, service: &service });
+            let names: Vec<&Value> = merged.variables.iter().map(|variable| &variable["name"]).collect();
+            let stated = [runtime.as_slice(), &tuning, &service].concat();
+            for (name, setting) in names.iter().zip(&merged.settings) {
+                let says = |source: &[Value]| source.iter().any(|variable| variable["name"] == **name);
+                let strongest = [(Origin::Service, &service), (Origin::Configuration, &tuning), (Origin::Runtime, &runtime)];
+                let strongest = strongest.into_iter().find(|(_, source)| says(source)).map(|(origin, _)| origin);
+                prop_assert_eq!(Some(setting.origin), strongest);
+                prop_assert_eq!(names.iter().filter(|other| *other == name).count(), 1);
+            }
+            prop_assert!(stated.iter().all(|variable| names.contains(&&variable["name"])));
+        }
     }
 }

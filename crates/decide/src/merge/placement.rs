@@ -171,6 +171,7 @@ fn bounds(key: &str, text: &str) -> Option<(bool, i64, i64)> {
 mod tests {
     use super::*;
     use crate::inventory::{Availability, ClassNode, Discovery};
+    use proptest::prelude::*;
     use rstest::rstest;
 
     fn labels(pairs: &[(&str, &str)]) -> BTreeMap<String, String> {
@@ -255,5 +256,34 @@ mod tests {
             as_integer_bound(&json!({"key": "nvidia.com/gpu.memory", "operator": operator, "values": [value]}));
         let expect = json!({"key": "nvidia.com/gpu.memory", "operator": expect, "values": [bound]});
         assert_eq!(written, Some(expect));
+    }
+
+    fn some_labels() -> impl Strategy<Value = BTreeMap<String, String>> {
+        prop::collection::btree_map("[a-d]", "[0-2]", 0..4)
+    }
+
+    proptest! {
+        /// Each key has the value of the strongest layer that states it; who lost is told, and nobody else is.
+        #[test]
+        fn the_strongest_layer_has_its_way(of_class in some_labels(), of_runtime in some_labels(), of_selector in some_labels(), own in some_labels()) {
+            let class = class(Discovery { node_selector: of_class.clone(), ..Discovery::default() }, &[]);
+            let runtime = RuntimeComponent { node_selector: of_runtime.clone(), ..Default::default() };
+            let mut service = ComponentDemand { node_selector: own.clone(), ..Default::default() };
+            service.selector.node_selector.clone_from(&of_selector);
+            let merged = merge(&class, &runtime, &service);
+            let layers = [of_class, of_runtime, of_selector, own];
+            let mut expect = BTreeMap::new();
+            layers.iter().for_each(|layer| expect.extend(layer.clone()));
+            prop_assert_eq!(&merged.node_selector, &expect);
+            let mut told = 0;
+            for key in expect.keys() {
+                let said: Vec<&String> = layers.iter().filter_map(|layer| layer.get(key)).collect();
+                told += said.windows(2).filter(|pair| pair[0] != pair[1]).count();
+            }
+            prop_assert_eq!(merged.warnings.len(), told);
+            // What was merged, stated by the runtime instead, merges to the same.
+            let runtime = RuntimeComponent { node_selector: merged.node_selector.clone(), ..Default::default() };
+            prop_assert_eq!(merge(&class, &runtime, &service).node_selector, merged.node_selector);
+        }
     }
 }

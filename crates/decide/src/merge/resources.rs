@@ -105,17 +105,18 @@ fn quantities(sources: &Sources<Value>, side: &str) -> BTreeMap<String, Setting>
 fn grant_class(quantities: &mut BTreeMap<String, Setting>, side: &str, grant: &Grant<'_>) {
     let unit = grant.class.resource().map_or(1, |resource| resource.quantity.max(1));
     let count = grant.shape.per_node.saturating_mul(unit);
-    let mut granted = Setting::new(format!("{side} {}", grant.class.resource_name()), count.to_string(), Origin::Class);
+    let own = grant.class.resource_name().unwrap_or_default();
+    let mut granted = Setting::new(format!("{side} {own}"), count.to_string(), Origin::Class);
     let (replaced, kept): (BTreeMap<_, _>, BTreeMap<_, _>) =
         std::mem::take(quantities).into_iter().partition(|(name, _)| grant.names.contains(name));
     for (name, before) in replaced {
-        if name != grant.class.resource_name() || before.value != granted.value {
+        if name != own || before.value != granted.value {
             let value = format!("{name}: {}", before.value);
             granted.overridden.push(super::origin::Said { origin: before.origin, value });
         }
     }
     *quantities = kept;
-    quantities.insert(grant.class.resource_name().to_owned(), granted);
+    quantities.insert(own.to_owned(), granted);
 }
 
 /// A request above its limit is no valid Pod: the side that the weaker source stated follows the other one. Where one

@@ -13,7 +13,7 @@ use serde_json::{Map, Value, json};
 use super::{ReadError, capabilities, compute_capability, configurations, named};
 use crate::demand::{Capabilities, Component, Performance};
 use crate::merge::Configuration;
-use crate::ranking::{Comparison, Condition, Operator, Preference};
+use crate::preference::{Comparison, Condition, Operator, Preference};
 use crate::supply::{Format, Requirements, Runtime, RuntimeComponent, Scope, SizeRange};
 
 impl Runtime {

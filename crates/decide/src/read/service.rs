@@ -55,7 +55,7 @@ impl Model {
     /// Reads a model's facts.
     ///
     /// # Errors
-    /// A version that cannot be understood.
+    /// A version or size that cannot be understood.
     pub fn from_api(name: &str, spec: &BaseModelSpec) -> Result<Self, ReadError> {
         let format = spec.model_format.as_ref().map(|format| named("spec.modelFormat", format)).transpose()?;
         Ok(Self {
@@ -68,9 +68,19 @@ impl Model {
                 .transpose()?,
             architecture: super::stated(spec.model_architecture.as_ref()),
             quantization: super::stated(spec.quantization.as_ref()),
-            parameters: spec.model_parameter_size.map(|size| size.0),
+            parameters: parameters(spec)?,
             pipeline: spec.diffusion_pipeline.clone(),
         })
+    }
+}
+
+/// A size of nothing is a slip, never a model that fits everywhere.
+fn parameters(spec: &BaseModelSpec) -> Result<Option<u64>, ReadError> {
+    match spec.model_parameter_size {
+        Some(size) if size.0 == 0 => {
+            Err(ReadError::new("spec.modelParameterSize", "no model has 0 parameters; leave it out if it is not known"))
+        }
+        size => Ok(size.map(|size| size.0)),
     }
 }
 

@@ -12,17 +12,56 @@ use super::words::{Gibibytes, Gigabytes, Listed, Offered, or_unstated};
 #[derive(Clone, Debug, PartialEq)]
 pub enum ClassRejection {
     UnknownClass,
-    NotSupportedByRuntime { supported: Vec<String> },
-    NotPreferred { preferred: Vec<String> },
-    ExcludedClass { because: Exclusion },
-    NoMatchingNodes { selector: Option<String> },
-    InsufficientMemory { needed: u64, offered: Option<u64> },
-    ComputeCapabilityTooLow { needed: String, offered: Option<String> },
-    MissingFeature { missing: Vec<String> },
-    BandwidthTooLow { needed: f64, offered: Option<f64> },
-    PerformanceTooLow { precision: &'static str, needed: f64, offered: Option<f64> },
-    ModelDoesNotFit { needed: u64, per_accelerator: u64, accelerators: u32, limit: CountLimit },
-    NodeSelectorConflict { nodes: usize },
+    NotSupportedByRuntime {
+        supported: Vec<String>,
+    },
+    NotPreferred {
+        preferred: Vec<String>,
+    },
+    ExcludedClass {
+        because: Exclusion,
+    },
+    NoMatchingNodes {
+        selector: Option<String>,
+    },
+    /// Neither the class nor its vendor says what Pods are to request.
+    ResourceUnknown {
+        vendor: Option<String>,
+    },
+    InsufficientMemory {
+        needed: u64,
+        offered: Option<u64>,
+    },
+    ComputeCapabilityTooLow {
+        needed: String,
+        offered: Option<String>,
+    },
+    MissingFeature {
+        missing: Vec<String>,
+    },
+    BandwidthTooLow {
+        needed: f64,
+        offered: Option<f64>,
+    },
+    PerformanceTooLow {
+        precision: &'static str,
+        needed: f64,
+        offered: Option<f64>,
+    },
+    /// A number that is fixed, above what any node has: no waiting helps.
+    TooManyPerNode {
+        asked: u32,
+        largest: u32,
+    },
+    ModelDoesNotFit {
+        needed: u64,
+        per_accelerator: u64,
+        accelerators: u32,
+        limit: CountLimit,
+    },
+    NodeSelectorConflict {
+        nodes: usize,
+    },
 }
 
 /// What excluded a class.
@@ -48,7 +87,7 @@ pub enum CountLimit {
 
 impl ClassRejection {
     /// Number of checks.
-    pub const STAGES: u8 = 12;
+    pub const STAGES: u8 = 14;
 
     /// Position of the check that failed: the greater, the nearer the class came.
     #[must_use]
@@ -59,13 +98,15 @@ impl ClassRejection {
             Self::NotPreferred { .. } => 2,
             Self::ExcludedClass { .. } => 3,
             Self::NoMatchingNodes { .. } => 4,
-            Self::InsufficientMemory { .. } => 5,
-            Self::ComputeCapabilityTooLow { .. } => 6,
-            Self::MissingFeature { .. } => 7,
-            Self::BandwidthTooLow { .. } => 8,
-            Self::PerformanceTooLow { .. } => 9,
-            Self::ModelDoesNotFit { .. } => 10,
-            Self::NodeSelectorConflict { .. } => 11,
+            Self::ResourceUnknown { .. } => 5,
+            Self::InsufficientMemory { .. } => 6,
+            Self::ComputeCapabilityTooLow { .. } => 7,
+            Self::MissingFeature { .. } => 8,
+            Self::BandwidthTooLow { .. } => 9,
+            Self::PerformanceTooLow { .. } => 10,
+            Self::TooManyPerNode { .. } => 11,
+            Self::ModelDoesNotFit { .. } => 12,
+            Self::NodeSelectorConflict { .. } => 13,
         }
     }
 
@@ -77,11 +118,13 @@ impl ClassRejection {
             Self::NotPreferred { .. } => code::class::NOT_PREFERRED,
             Self::ExcludedClass { .. } => code::class::EXCLUDED_CLASS,
             Self::NoMatchingNodes { .. } => code::class::NO_MATCHING_NODES,
+            Self::ResourceUnknown { .. } => code::class::RESOURCE_UNKNOWN,
             Self::InsufficientMemory { .. } => code::class::INSUFFICIENT_MEMORY,
             Self::ComputeCapabilityTooLow { .. } => code::class::COMPUTE_CAPABILITY_TOO_LOW,
             Self::MissingFeature { .. } => code::class::MISSING_FEATURE,
             Self::BandwidthTooLow { .. } => code::class::BANDWIDTH_TOO_LOW,
             Self::PerformanceTooLow { .. } => code::class::PERFORMANCE_TOO_LOW,
+            Self::TooManyPerNode { .. } => code::class::TOO_MANY_PER_NODE,
             Self::ModelDoesNotFit { .. } => code::class::MODEL_DOES_NOT_FIT,
             Self::NodeSelectorConflict { .. } => code::class::NODE_SELECTOR_CONFLICT,
         }
@@ -99,6 +142,13 @@ impl fmt::Display for ClassRejection {
             Self::NoMatchingNodes { selector: Some(selector) } => {
                 write!(f, "no node of the class has {selector} (acceleratorSelector.nodeSelector)")
             }
+            Self::ResourceUnknown { vendor } => {
+                let vendor = or_unstated(vendor.as_deref());
+                write!(
+                    f,
+                    "states no resources, and for vendor {vendor} none is known; state spec.resources of the class"
+                )
+            }
             Self::InsufficientMemory { needed, offered } => {
                 write!(f, "needs {} per accelerator, has {}", Gibibytes(*needed), Offered(offered.map(Gibibytes)))
             }
@@ -111,6 +161,9 @@ impl fmt::Display for ClassRejection {
             }
             Self::PerformanceTooLow { precision, needed, offered } => {
                 write!(f, "needs {needed} {precision} TFLOPS, has {}", Offered(*offered))
+            }
+            Self::TooManyPerNode { asked, largest } => {
+                write!(f, "{asked} on one node are asked for, its largest node has {largest}")
             }
             Self::ModelDoesNotFit { needed, per_accelerator, accelerators, limit } => write!(
                 f,

@@ -1,6 +1,7 @@
 //! Why a runtime cannot serve.
 
 use std::fmt;
+use std::sync::Arc;
 
 use api::code::Code;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
@@ -18,7 +19,11 @@ pub const NO_ELIGIBLE_ACCELERATOR: &str = code::runtime::NO_ELIGIBLE_ACCELERATOR
 pub enum Rejection {
     Disabled,
     /// The model leaves unstated what the runtime's entry states: all such fields, the one that was asked first in front.
-    Unstated(Vec<Unstated>),
+    Unstated {
+        fields: Vec<Unstated>,
+        /// Stage of the check that would fail next if the model said them; [`Self::STAGES`] if none would.
+        next: u8,
+    },
     FormatMismatch {
         wanted: Option<String>,
         /// `None`: the runtime lists no entries at all.
@@ -65,18 +70,21 @@ pub enum Rejection {
     /// The classes stand nearest first.
     NoEligibleAccelerator {
         component: &'static str,
-        classes: Vec<(String, ClassRejection)>,
+        classes: Arc<[(String, ClassRejection)]>,
     },
     Recorded(Told),
 }
 
 impl Rejection {
+    /// Number of checks.
+    pub const STAGES: u8 = 12;
+
     /// Position of the check that failed: the greater, the nearer the runtime came.
     #[must_use]
     pub fn stage(&self) -> u8 {
         match self {
             Self::Recorded(_) | Self::Disabled => 0,
-            Self::Unstated(fields) => fields.first().map_or(0, |first| first.field.stage()),
+            Self::Unstated { fields, .. } => fields.first().map_or(0, |first| first.field.stage()),
             Self::FormatMismatch { .. } => 1,
             Self::FormatVersionMismatch { .. } => 2,
             Self::FrameworkMismatch { .. } => 3,
@@ -91,8 +99,8 @@ impl Rejection {
         }
     }
 
-    /// Among failures of one check, the smaller the nearer: parameters between model and range, or checks that the
-    /// nearest class still had before it.
+    /// Among failures of one check, the smaller the nearer: parameters between model and range, or checks that the model
+    /// with what it leaves unstated, or the nearest class, still had before it.
     #[must_use]
     pub fn distance(&self) -> u64 {
         match self {
@@ -100,6 +108,7 @@ impl Rejection {
                 let furthest = classes.iter().map(|(_, rejection)| rejection.stage()).max().unwrap_or(0);
                 u64::from(ClassRejection::STAGES - furthest)
             }
+            Self::Unstated { next, .. } => u64::from(Self::STAGES.saturating_sub(*next)),
             Self::NamedForAnotherSize { parameters, size } => parameters.abs_diff(*size),
             Self::SizeOutOfRange { parameters, range } => {
                 let below = range.min.map_or(0, |min| min.saturating_sub(*parameters));
@@ -124,7 +133,9 @@ impl Rejection {
     pub fn known(&self) -> Option<Code> {
         Some(match self {
             Self::Disabled => code::runtime::DISABLED,
-            Self::Unstated(fields) => fields.first().map_or(code::runtime::FORMAT_MISMATCH, |first| first.field.code()),
+            Self::Unstated { fields, .. } => {
+                fields.first().map_or(code::runtime::FORMAT_MISMATCH, |first| first.field.code())
+            }
             Self::FormatMismatch { .. } => code::runtime::FORMAT_MISMATCH,
             Self::FormatVersionMismatch { .. } => code::runtime::FORMAT_VERSION_MISMATCH,
             Self::FrameworkMismatch { .. } => code::runtime::FRAMEWORK_MISMATCH,
@@ -145,7 +156,7 @@ impl fmt::Display for Rejection {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Disabled => f.write_str("the runtime is disabled"),
-            Self::Unstated(fields) => {
+            Self::Unstated { fields, .. } => {
                 write!(f, "the model does not say what the runtime asks for; {}", to_state(fields))
             }
             Self::FormatMismatch { offered: None, .. } => f.write_str("the runtime lists no supportedModelFormats"),

@@ -10,34 +10,90 @@ use crate::supply::SizeRange;
 #[derive(Clone, Debug, PartialEq)]
 pub enum Change {
     // in the service
-    RuntimeName { from: String, to: String },
+    RuntimeName {
+        from: String,
+        to: String,
+    },
     DropRuntimeName(String),
     NameRuntime(String),
-    ClassName { from: String, to: String, source: String },
-    PreferClasses { classes: Vec<String>, source: String },
-    UseClass { class: String },
+    ClassName {
+        from: String,
+        to: String,
+        source: String,
+    },
+    PreferClasses {
+        classes: Vec<String>,
+        source: String,
+    },
+    UseClass {
+        class: String,
+    },
     AllowClasses(Vec<String>),
     AllowFamilies(Vec<String>),
     SpeakProtocol(String),
     // in the service or a runtime
-    Require { layer: Layer, requirement: Requirement },
-    DropNodeSelector { layer: Layer, key: String, value: String },
+    Require {
+        layer: Layer,
+        requirement: Requirement,
+    },
+    DropNodeSelector {
+        layer: Layer,
+        key: String,
+        value: String,
+    },
     DropAffinity(Layer),
-    SetCount { layer: Layer, per_node: u32 },
-    SetNodes { layer: Layer, nodes: u32 },
+    /// `per_node` accelerators on each of `nodes` instead of what the layer fixes.
+    SetCount {
+        layer: Layer,
+        per_node: u32,
+        nodes: u32,
+    },
+    SetNodes {
+        layer: Layer,
+        nodes: u32,
+    },
     // in a runtime
     EnableRuntime(String),
-    SupportClasses { runtime: String, classes: Vec<String> },
-    Adapt { runtime: String, named: bool, field: Field },
-    AddLeaderAndWorker { runtime: String, nodes: u32 },
+    SupportClasses {
+        runtime: String,
+        classes: Vec<String>,
+    },
+    Adapt {
+        runtime: String,
+        named: bool,
+        field: Field,
+    },
+    AddLeaderAndWorker {
+        runtime: String,
+        nodes: u32,
+    },
     // in the model
-    ModelName { from: String, to: String },
+    ModelName {
+        from: String,
+        to: String,
+    },
+    SmallerModel {
+        to: String,
+        parameters: Option<u64>,
+        quantization: Option<String>,
+    },
     EnableModel(String),
-    StateInModel { model: String, fields: Vec<Unstated>, runtime: String },
+    StateInModel {
+        model: String,
+        fields: Vec<Unstated>,
+        runtime: String,
+    },
     Quantize(&'static str),
     // in the cluster
-    AddNodes { class: String, nodes: u32, per_node: u32 },
-    FreeAccelerators { class: String, count: u32 },
+    AddNodes {
+        class: String,
+        nodes: u32,
+        per_node: u32,
+    },
+    FreeAccelerators {
+        class: String,
+        count: u32,
+    },
 }
 
 /// Who states a constraint.
@@ -87,6 +143,14 @@ pub enum Field {
     Protocol(String),
 }
 
+impl Change {
+    /// Whether an edit of manifests that exist is all there is to do: no hardware, no other weights.
+    #[must_use]
+    pub fn is_an_edit(&self) -> bool {
+        !matches!(self, Self::AddNodes { .. } | Self::FreeAccelerators { .. } | Self::Quantize(_))
+    }
+}
+
 impl fmt::Display for Change {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -106,8 +170,9 @@ impl fmt::Display for Change {
                 write!(f, "remove {key}: {value} from {}, or label nodes so", layer.node_selector())
             }
             Self::DropAffinity(layer) => write!(f, "remove the node affinity of {}", layer.owner()),
-            Self::SetCount { layer, per_node } => {
-                write!(f, "ask for {per_node} accelerators per node in {} (resources or parallelism)", layer.owner())
+            Self::SetCount { layer, per_node, .. } => {
+                let (what, owner) = (counted(*per_node, "accelerator"), layer.owner());
+                write!(f, "ask for {what} per node in {owner} (--tensor-parallel-size and its like, or else resources)")
             }
             Self::SetNodes { layer, nodes } => {
                 write!(f, "set worker.size to {} in {}", nodes.saturating_sub(1), layer.owner())
@@ -124,16 +189,30 @@ impl fmt::Display for Change {
                 write!(f, "add leader and worker (worker.size {}) to {runtime}", nodes.saturating_sub(1))
             }
             Self::ModelName { from, to } => write!(f, "set spec.model.name to {to} (not {from})"),
+            Self::SmallerModel { to, parameters, quantization } => {
+                let facts = [parameters.map(|count| Count(count).to_string()), quantization.clone()];
+                let facts: Vec<String> = facts.into_iter().flatten().collect();
+                write!(f, "serve a smaller model: set spec.model.name to {to} ({})", facts.join(", "))
+            }
             Self::EnableModel(name) => write!(f, "remove spec.disabled from model {name}"),
             Self::StateInModel { model, fields, runtime } => {
                 let fields = to_state(fields);
                 write!(f, "fill in what model {model} is, if it is what runtime {runtime} is for: {fields}")
             }
             Self::Quantize(kind) => write!(f, "serve the model quantized to {kind}, with a runtime for it"),
-            Self::AddNodes { class, nodes, per_node } => write!(f, "add {nodes} × node with {per_node} × {class}"),
+            Self::AddNodes { class, nodes, per_node } => write!(
+                f,
+                "add {} with {per_node} × {class}{}",
+                counted(*nodes, "node"),
+                if *nodes == 1 { "" } else { " each" }
+            ),
             Self::FreeAccelerators { class, count } => write!(f, "free {count} more × {class}"),
         }
     }
+}
+
+fn counted(count: u32, what: &str) -> String {
+    format!("{count} {what}{}", if count == 1 { "" } else { "s" })
 }
 
 impl Layer {

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use super::change::{Change, Layer, Requirement};
 use super::{Case, chosen_classes, lift};
-use crate::decision::{AcceleratorCandidate, Candidate, ComponentDecision, Decision, Verdict};
+use crate::decision::{AcceleratorCandidate, Candidate, ComponentDecision, Verdict};
 use crate::demand::{Capabilities, Component, Demand};
 use crate::inventory::{Availability, ClassNode};
 use crate::nearest::nearest;
@@ -93,7 +93,7 @@ fn known<'a>(case: &'a Case<'_>, candidate: &Candidate) -> Option<&'a Runtime> {
 }
 
 fn rejections<'a>(case: &'a Case<'_>) -> impl Iterator<Item = &'a ClassRejection> {
-    let all = case.now.candidates.iter().flat_map(|candidate| &candidate.accelerators);
+    let all = case.now.candidates.iter().flat_map(|candidate| candidate.accelerators.iter());
     all.filter_map(|one| match &one.verdict {
         Verdict::Rejected(rejection) => Some(rejection),
         Verdict::Eligible(_) | Verdict::Recorded(_) => None,
@@ -220,14 +220,23 @@ fn keys(layer: &Layer, selector: &BTreeMap<String, String>) -> Vec<Change> {
     selector.iter().map(of_key).collect()
 }
 
-/// The number of accelerators or nodes that the layer fixes, as the model needs it.
+/// The number of accelerators or nodes that the layer fixes: as many as the model needs, or as many as a node has.
 fn counts(case: &Case<'_>, layer: &Layer) -> Vec<Change> {
-    let free = Change::SetCount { layer: layer.clone(), per_node: 0 };
-    let freed = case.try_with(|demand, supply| lift::apply(demand, supply, &free));
-    let of_engine = |outcome: Decision| Some(outcome.components.get(Component::Engine.as_str())?.accelerators_per_node);
-    let count = freed.and_then(of_engine).map(|per_node| Change::SetCount { layer: layer.clone(), per_node });
+    let freed = case.try_with(|demand, supply| lift::free_count(demand, supply, layer));
+    let needed = freed.as_ref().and_then(|outcome| {
+        let engine = outcome.components.get(Component::Engine.as_str())?;
+        Some(Change::SetCount { layer: layer.clone(), per_node: engine.accelerators_per_node, nodes: engine.nodes })
+    });
+    // Who fixes more than there is wants many: the most that a node has is the nearest to it.
+    let most = rejections(case).filter_map(|rejection| match rejection {
+        ClassRejection::TooManyPerNode { largest, .. } => Some(*largest),
+        _ => None,
+    });
+    let most = most.max().filter(|_| freed.is_some());
+    let most = most.map(|per_node| Change::SetCount { layer: layer.clone(), per_node, nodes: 1 });
     let nodes = [1, 2, 4, 8].map(|nodes| Change::SetNodes { layer: layer.clone(), nodes });
-    count.into_iter().chain(nodes.into_iter().filter(|_| fixes_nodes(case, layer))).collect()
+    let nodes = nodes.into_iter().filter(|_| fixes_nodes(case, layer));
+    most.into_iter().chain(needed).chain(nodes).collect()
 }
 
 fn fixes_nodes(case: &Case<'_>, layer: &Layer) -> bool {
@@ -275,7 +284,9 @@ fn nodes(case: &Case<'_>) -> Option<Change> {
     };
     // Larger nodes may be what is missing, too.
     let small = |rejection: &ClassRejection| {
-        matches!(rejection, ClassRejection::ModelDoesNotFit { limit: crate::reason::CountLimit::LargestNode, .. })
+        let limit = crate::reason::CountLimit::LargestNode;
+        matches!(rejection, ClassRejection::TooManyPerNode { .. })
+            || matches!(rejection, ClassRejection::ModelDoesNotFit { limit: of, .. } if *of == limit)
     };
     if !rejections(case).any(|rejection| lacks(rejection) || small(rejection)) {
         return None;

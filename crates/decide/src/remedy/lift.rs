@@ -24,7 +24,10 @@ pub(super) fn apply(demand: &mut Demand, supply: &mut Supply, change: &Change) {
         }
         Change::DropNodeSelector { layer, key, .. } => drop_node_selector(demand, supply, layer, key),
         Change::DropAffinity(layer) => drop_affinity(demand, supply, layer),
-        Change::SetCount { layer, .. } => free_count(demand, supply, layer),
+        Change::SetCount { layer, per_node, nodes } => {
+            free_count(demand, supply, layer);
+            fix_count(demand, supply, layer, *per_node, *nodes);
+        }
         Change::SetNodes { layer, nodes } => set_nodes(demand, supply, layer, *nodes),
         Change::EnableRuntime(name) => each_runtime(demand, supply, name, |runtime| runtime.disabled = false),
         Change::SupportClasses { runtime, classes } => each_runtime(demand, supply, runtime, |runtime| {
@@ -50,7 +53,7 @@ pub(super) fn apply(demand: &mut Demand, supply: &mut Supply, change: &Change) {
         Change::AddNodes { class, nodes, per_node } => add_nodes(supply, class, *nodes, *per_node),
         Change::FreeAccelerators { class, count } => each_class(supply, class, |nodes| free(nodes, *count)),
         // Another model has other facts: whoever knows them decides again.
-        Change::ModelName { .. } => {}
+        Change::ModelName { .. } | Change::SmallerModel { .. } => {}
     }
 }
 
@@ -135,7 +138,7 @@ fn drop_affinity(demand: &mut Demand, supply: &mut Supply, layer: &Layer) {
 }
 
 /// Nothing of the layer fixes the number of accelerators any more.
-fn free_count(demand: &mut Demand, supply: &mut Supply, layer: &Layer) {
+pub(super) fn free_count(demand: &mut Demand, supply: &mut Supply, layer: &Layer) {
     match layer {
         Layer::Selector | Layer::Service => demand.components.values_mut().for_each(|one| {
             one.resources.clear();
@@ -152,6 +155,23 @@ fn free_count(demand: &mut Demand, supply: &mut Supply, layer: &Layer) {
             });
             // Tuning is a use of an accelerator field: the step still runs.
             runtime.requirements.stated = true;
+        }),
+    }
+}
+
+/// The layer fixes this number of accelerators.
+fn fix_count(demand: &mut Demand, supply: &mut Supply, layer: &Layer, per_node: u32, nodes: u32) {
+    let (parallelism, nodes) = (Some(per_node.saturating_mul(nodes)), (nodes > 1).then_some(nodes));
+    match layer {
+        Layer::Selector | Layer::Service => demand.components.values_mut().for_each(|one| {
+            one.parallelism = parallelism;
+            one.nodes = nodes.or(one.nodes);
+        }),
+        Layer::Runtime(name) => each_runtime(demand, supply, name, |runtime| {
+            runtime.components.values_mut().for_each(|one| {
+                one.parallelism = parallelism;
+                one.nodes = nodes.or(one.nodes);
+            });
         }),
     }
 }

@@ -68,7 +68,7 @@ fn edit_all(demand: &Demand, supply: &mut Supply, edit: impl Fn(&mut Runtime)) {
 /// The nearest check lifted for all runtimes that fail it: the one that then wins is the one to adapt, or to copy.
 pub(super) fn adapted(case: &Case<'_>, nearest: &Rejection) -> Vec<Change> {
     let Some(model) = case.demand.model.known() else { return protocol(case, nearest) };
-    if let Rejection::Unstated(_) = nearest {
+    if let Rejection::Unstated { .. } = nearest {
         return unstated(case, model);
     }
     let failing: Vec<&Candidate> = case.now.candidates.iter().filter(|one| code(one) == nearest.code()).collect();
@@ -141,7 +141,7 @@ fn unstated(case: &Case<'_>, model: &Model) -> Vec<Change> {
     };
     let runtime = case.supply.runtimes.iter().map(AsRef::as_ref).find(is_it);
     let fields = |entry: &Format| match compatibility::mismatch(model, entry)? {
-        Rejection::Unstated(fields) => Some(fields),
+        Rejection::Unstated { fields, .. } => Some(fields),
         _ => None,
     };
     let of = |runtime: &Runtime| {

@@ -380,13 +380,13 @@ fn classes_that_the_service_names_are_told_first() {
 
 #[rstest]
 #[case::replicas("minReplicas: 3, runner: {args: [--tp=8]}", "needs 24, free 8")]
-#[case::scattered("runner: {args: [--tp=16]}", "needs 16, free 16, but not so many on one node")]
+#[case::scattered("minReplicas: 3, runner: {args: [--tp=5]}", "needs 15, free 16, but not so many on one node")]
 fn too_little_is_told_in_numbers_that_agree(#[case] engine: &str, #[case] expect: &str) {
     let second = NODES.replace("name: h", "name: h2").replace("name: a", "name: a2");
-    let nodes = if engine.contains("tp=16") { format!("{NODES}\n---{second}") } else { NODES.to_owned() };
+    let nodes = if engine.contains("tp=5") { format!("{NODES}\n---{second}") } else { NODES.to_owned() };
     let spec = format!("acceleratorSelector: {{preferredClasses: [nvidia-h100-80gb]}}, engine: {{{engine}}}");
     let decision = case(&[&model("13B", ""), RUNTIME, &nodes, &service(&spec, "")]).decide();
-    let told = decision.candidates[0].accelerators[0].verdict.to_string();
+    let told = decision.candidates[0].accelerators.first().unwrap().verdict.to_string();
     assert!(told.ends_with(&format!("no free capacity: {expect}")), "{told}");
 }
 

@@ -45,7 +45,7 @@ fn labels(pairs: &[(&str, &str)]) -> BTreeMap<String, String> {
     json!({"pciVendorID": "10de"}),
     &[("feature.node.kubernetes.io/pci-0302_10de_20b0.present", "true")], false)]
 fn nodes_of_a_class(#[case] discovery: Value, #[case] node: &[(&str, &str)], #[case] expect: bool) {
-    assert_eq!(belongs(&of(discovery).discovery, &labels(node)), expect);
+    assert_eq!(belongs(&of(discovery).discovery, "n", &labels(node)), expect);
 }
 
 // spec: ACC-16
@@ -75,14 +75,14 @@ fn an_expression(#[case] operator: &str, #[case] values: &[&str], #[case] label:
     let expression = json!({"key": "k", "operator": operator, "values": values});
     let node: Vec<(&str, &str)> = label.map(|label| ("k", label)).into_iter().collect();
     let terms = json!({"nodeSelectorTerms": [{"matchExpressions": [expression]}]});
-    assert_eq!(belongs(&of(terms).discovery, &labels(&node)), expect);
+    assert_eq!(belongs(&of(terms).discovery, "n", &labels(&node)), expect);
     // Within a term all expressions hold; of several terms one suffices.
     let more = |key: &str| json!({"key": key, "operator": "Exists"});
     let both = json!({"nodeSelectorTerms": [{"matchExpressions": [expression, more("absent")]}]});
-    assert!(!belongs(&of(both).discovery, &labels(&node)));
+    assert!(!belongs(&of(both).discovery, "n", &labels(&node)));
     let either =
         json!({"nodeSelectorTerms": [{"matchExpressions": [expression]}, {"matchExpressions": [more("there")]}]});
-    assert!(belongs(&of(either).discovery, &labels(&[&node[..], &[("there", "")]].concat())));
+    assert!(belongs(&of(either).discovery, "n", &labels(&[&node[..], &[("there", "")]].concat())));
 }
 
 /// The example classes as the specification prints them.
@@ -100,7 +100,7 @@ const PRINTED: &str = include_str!("../../../plan/src/tests/stories/classes.yaml
 #[case::not_of_amd("amd-mi250x", &[("amd.com/gpu.product", "MI300X")], false)]
 fn ways_of_discovery_are_alternatives(#[case] name: &str, #[case] node: &[(&str, &str)], #[case] expect: bool) {
     let world = world(&[PRINTED]);
-    assert_eq!(belongs(&world.supply.class(name).unwrap().discovery, &labels(node)), expect);
+    assert_eq!(belongs(&world.supply.class(name).unwrap().discovery, "n", &labels(node)), expect);
 }
 
 // spec: ACC-23
@@ -130,7 +130,7 @@ fn service(spec: &str) -> String {
 
 /// Class and verdict of every class for the only runtime.
 fn verdicts(decision: &Decision) -> BTreeMap<&str, &str> {
-    let all = decision.candidates.iter().flat_map(|candidate| &candidate.accelerators);
+    let all = decision.candidates.iter().flat_map(|candidate| candidate.accelerators.iter());
     all.map(|one| (one.class.as_str(), one.verdict.code())).collect()
 }
 

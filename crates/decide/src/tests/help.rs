@@ -146,7 +146,7 @@ fn by_the_service(#[case] spec: &str, #[case] expect: &str) {
 #[rstest]
 #[case::fixed(
     "engine: {runner: {resources: {limits: {nvidia.com/gpu: 1}}}}, acceleratorSelector: {preferredClasses: [nvidia-a100-40gb]}",
-    "ask for 2 accelerators per node in the service (resources or parallelism): srt on 2 × nvidia-a100-40gb"
+    "ask for 2 accelerators per node in the service (--tensor-parallel-size and its like, or else resources): srt on 2 × nvidia-a100-40gb"
 )]
 #[case::quantized(
     "engine: {runner: {resources: {limits: {nvidia.com/gpu: 1}}}}, acceleratorSelector: {preferredClasses: [nvidia-a100-40gb]}",
@@ -177,7 +177,7 @@ fn by_nodes() {
     let none = "{apiVersion: v1, kind: Node, metadata: {name: cpu}, status: {}}";
     let of_nodes = helps(MODEL, RUNTIME, SERVICE, none);
     assert!(
-        of_nodes[0].starts_with("add 1 × node with 1 × nvidia-h100-80gb: srt on 1 × nvidia-h100-80gb"),
+        of_nodes[0].starts_with("add 1 node with 1 × nvidia-h100-80gb: srt on 1 × nvidia-h100-80gb"),
         "{of_nodes:?}"
     );
 }
@@ -204,4 +204,40 @@ fn by_free_capacity() {
         "{helps:?}"
     );
     assert!(helps[1].starts_with("free 1 more × nvidia-a100-40gb: srt on 2 × nvidia-a100-40gb"), "{helps:?}");
+}
+
+/// A number that no node has is never waited for: it is told as such, with one that a node has.
+#[rstest]
+#[case::by_a_flag("runner: {args: [--tp-size=16]}", "in the service")]
+#[case::by_resources("runner: {resources: {limits: {nvidia.com/gpu: 16}}}", "in the service")]
+#[case::in_the_runtime("", "in runtime srt")]
+fn by_a_number_that_a_node_has(#[case] engine: &str, #[case] place: &str) {
+    let service = SERVICE.replace("model: {name: m}", &format!("model: {{name: m}}, engine: {{{engine}}}"));
+    let fixed = if engine.is_empty() { "runner: {image: i, args: [--tp=16]}" } else { "runner: {image: i}" };
+    let runtime = RUNTIME.replace("runner: {image: i}", fixed);
+    let decision = world(&[CLASSES, &[MODEL, &runtime, &service, NODES].join("\n---\n")]).decide();
+    assert_eq!((decision.feasible, decision.reason.as_str()), (false, "NoEligibleAccelerator"));
+    let told: Vec<String> = decision.candidates[0]
+        .accelerators
+        .iter()
+        .map(|one| format!("{} {}: {}", one.class, one.verdict.code(), one.verdict))
+        .collect();
+    assert_eq!(told[0], "nvidia-a100-40gb TooManyPerNode: 16 on one node are asked for, its largest node has 8");
+    let helps = helps(MODEL, &runtime, &service, NODES);
+    assert!(helps[0].starts_with(&format!("ask for 8 accelerators per node {place} (")), "{helps:#?}");
+}
+
+/// More accelerators than one node has are no obstacle where several nodes may carry the model, or where nobody knows how
+/// many a node has.
+#[test]
+fn a_number_for_several_nodes_is_split() {
+    let engine = "engine: {leader: {runner: {image: i, args: [--tp-size=16]}}, worker: {runner: {image: i}}}";
+    let service = SERVICE.replace("model: {name: m}", &format!("model: {{name: m}}, {engine}"));
+    let with = |nodes: &str| world(&[CLASSES, &[MODEL, RUNTIME, &service, nodes].join("\n---\n")]).decide();
+    let engine = with(NODES).components["engine"].clone();
+    assert_eq!((engine.accelerators_per_node, engine.nodes), (8, 2));
+    let one_node =
+        SERVICE.replace("model: {name: m}", "model: {name: m}, engine: {runner: {image: i, args: [--tp-size=16]}}");
+    let unknown = world(&[CLASSES, &[MODEL, RUNTIME, &one_node].join("\n---\n")]).decide();
+    assert!(unknown.feasible, "{}", unknown.message);
 }

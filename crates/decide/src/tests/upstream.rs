@@ -1,4 +1,28 @@
-//! Defects of the deployed system, as listed in its study: none of them is here.
+//! Defects of the deployed system, as listed in its study: none of them is here. Numbers are the study's sections; what
+//! belongs to other rooms is tested there:
+//!
+//! | defect | shown by |
+//! |---|---|
+//! | 0.2 classes never influence the runtime | `choice`, ACC-71 |
+//! | 0.4, 2.5 no range beats every range | `no_size_range_never_beats_a_fitting_one`; over its catalogue: `ostler`'s `corpus` |
+//! | 0.5 capabilities compared as text | `deployed::capabilities_are_numbers` |
+//! | 0.6 nil dereferences | `one_sided_ranges`, `policies` |
+//! | 0.7, 4 tuning beats the user; random order of variables | `merge::env`, `merge::args`, `deployed::tuning_in_a_stable_order` |
+//! | 0.8, 0.9, 5.7 nothing in status, no condition | `operator`'s suites |
+//! | 2.1 protocols never checked | `protocols_are_compared` |
+//! | 2.2 union of overrides | `components_are_decided_separately` |
+//! | 2.3 versions | `versions` |
+//! | 2.4 sizes that read as zero | `deployed::sizes`, `api`'s `size` |
+//! | 2.5 priority and tuning of another entry; unset autoSelect | `the_matching_entry_alone_counts`, `deployed::unset_is_off` |
+//! | 2.6 one name in two scopes; order of messages; the model's name | `one_name_in_several_scopes`, `properties`, `deployed::the_message_names_model_and_runtime` |
+//! | 3 a named class unchecked; constraints ignored; memory | `a_named_class_is_checked`, `memory_as_gpus_are_sold` |
+//! | 3 fp8 read as int8; spot against on demand; unpriced dropped; ties | `deployed` |
+//! | 3 a class counts host memory, and every node | `deployed::nodes_of_a_class`, `inventory::matching` |
+//! | 4 flags: repeated, several values, negative, aliases, shells, prefixes | `merge::args` |
+//! | 4 one accelerator instead of eight; sizes of parallelism ignored | `deployed::counts` |
+//! | 4 affinity replaced | `merge::affinity` |
+//! | 4 `PARALLELISM_SIZE` only without a class; 5.6 templates | `plan` |
+//! | 5.1 services wait for ever; 5.4 autoscalers; 6 admission | `operator` |
 
 use rstest::rstest;
 
@@ -6,27 +30,27 @@ use super::world::{CLASSES, chosen, warnings, world};
 use crate::*;
 
 /// A 7B model of Llama's architecture.
-const MODEL: &str = "{apiVersion: ome.io/v1beta1, kind: ClusterBaseModel, metadata: {name: m}, spec: {modelFormat: {name: safetensors}, modelArchitecture: LlamaForCausalLM, modelParameterSize: 7B}}";
+pub(super) const MODEL: &str = "{apiVersion: ome.io/v1beta1, kind: ClusterBaseModel, metadata: {name: m}, spec: {modelFormat: {name: safetensors}, modelArchitecture: LlamaForCausalLM, modelParameterSize: 7B}}";
 
-fn runtime(name: &str, rest: &str) -> String {
+pub(super) fn runtime(name: &str, rest: &str) -> String {
     format!("{{apiVersion: ome.io/v1beta1, kind: ClusterServingRuntime, metadata: {{name: {name}}}, spec: {{{rest}}}}}")
 }
 
-fn service(spec: &str) -> String {
+pub(super) fn service(spec: &str) -> String {
     format!(
         "{{apiVersion: ome.io/v1beta1, kind: InferenceService, metadata: {{name: s}}, spec: {{model: {{name: m}}, {spec}}}}}"
     )
 }
 
-const ANY: &str = "supportedModelFormats: [{modelFormat: {name: safetensors}, autoSelect: true}]";
-const ON_ANY_CLASS: &str = "supportedModelFormats: [{modelFormat: {name: safetensors}, autoSelect: true}], acceleratorRequirements: {requiredCapabilities: {features: [tensor-cores]}}";
+pub(super) const ANY: &str = "supportedModelFormats: [{modelFormat: {name: safetensors}, autoSelect: true}]";
+pub(super) const ON_ANY_CLASS: &str = "supportedModelFormats: [{modelFormat: {name: safetensors}, autoSelect: true}], acceleratorRequirements: {requiredCapabilities: {features: [tensor-cores]}}";
 
-fn decided(documents: &[&str]) -> Decision {
+pub(super) fn decided(documents: &[&str]) -> Decision {
     let joined = documents.join("\n---\n");
     world(&[CLASSES, &joined]).decide()
 }
 
-fn rejection(decision: &Decision, runtime: &str) -> String {
+pub(super) fn rejection(decision: &Decision, runtime: &str) -> String {
     let found = decision.candidates.iter().find(|candidate| candidate.runtime == runtime).unwrap();
     found.rejected.as_ref().map_or(String::new(), |rejection| format!("{}: {rejection}", rejection.code()))
 }

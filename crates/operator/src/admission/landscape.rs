@@ -8,7 +8,7 @@ use api::ome;
 use serde_json::Value;
 
 use super::offers::Offers;
-use super::{View, classes};
+use super::{View, classes, counts};
 use crate::kinds::{CLASS, CLUSTER_RUNTIME, RUNTIME};
 
 /// The objects that others are compared with.
@@ -55,6 +55,9 @@ impl Landscape {
     pub fn check(&self, document: &Document) -> Vec<Finding> {
         let mut findings = self.offers.check(&document.value);
         findings.extend(classes::unknown(document, &self.classes));
+        if document.api_version() == ome::API_VERSION {
+            findings.extend(counts::check(document));
+        }
         findings
     }
 }

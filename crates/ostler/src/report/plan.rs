@@ -153,7 +153,7 @@ fn runtimes(service: &ServicePlan, all: bool) -> Vec<String> {
         (Some(rejection), _) if headline.contains(&brief(rejection)) => rejection.code().to_owned(),
         (Some(rejection), _) => format!("{}: {}", rejection.code(), brief(rejection)),
         (None, Some(step)) => step.to_string(),
-        (None, None) => candidate.standing.clone().unwrap_or_else(|| "compatible".to_owned()),
+        (None, None) => candidate.standing.as_ref().map_or_else(|| "compatible".to_owned(), ToString::to_string),
     };
     let rows = service.candidates.iter().map(|candidate| (candidate.rank, candidate.runtime.clone(), why(candidate)));
     ranking(rows.collect(), all)

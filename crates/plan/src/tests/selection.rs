@@ -23,7 +23,7 @@ fn told(plan: &ServicePlan) -> String {
         let rank = candidate.rank.map_or("–".to_owned(), |rank| rank.to_string());
         let rejected = candidate.rejected.as_ref().map_or(String::new(), |one| format!(" {}", one.code()));
         writeln!(text, "{rank} {} ({:?}){rejected}", candidate.runtime, candidate.scope).unwrap();
-        for one in &candidate.accelerators {
+        for one in candidate.accelerators.iter() {
             writeln!(text, "    {} {}: {}", one.component, one.class, one.verdict.code()).unwrap();
         }
     }

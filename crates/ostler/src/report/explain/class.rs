@@ -29,7 +29,7 @@ pub(crate) fn explain(object: &Value, live: &Live, now: Timestamp) -> Explanatio
     };
     let facts = inventory::observe(&live.nodes, &live.pods);
     let availability = inventory::availability(&class, &facts);
-    let resource = class.resource_name().to_owned();
+    let resource = class.resource_name().unwrap_or("accelerator").to_owned();
     if availability.nodes.is_empty() {
         found.subject = format!("{} is empty", found.subject);
         found.message = format!("its discovery matches none of {}", counted(facts.len(), "node"));

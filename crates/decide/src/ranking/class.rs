@@ -1,0 +1,192 @@
+//! Eligible classes of one component, best first.
+
+use super::{Key, compare, rounded, step};
+use crate::decision::Eligibility;
+use crate::demand::Ranking;
+use crate::eligibility::Case;
+use crate::fit::{Fit, Stated};
+use crate::fleet::Usable;
+use crate::outranked::ClassStep;
+use crate::preference::preference;
+use crate::strategy::{self, Contender, Score};
+use crate::supply::Class;
+use crate::variants::{self, TokenRange};
+
+/// An eligible class of one component, ranked.
+#[derive(Clone)]
+pub struct RankedClass<'a> {
+    pub class: &'a Class,
+    pub eligibility: Eligibility,
+    pub stated: Stated,
+    /// Dollars per hour and replica, if the service states a threshold.
+    threshold: Option<f64>,
+    /// Request sizes that the runtime prefers the class for.
+    pub request_tokens: Option<TokenRange>,
+    /// Others are used together, each for requests of some sizes; this one would be used alone.
+    alone: bool,
+    position: usize,
+    preference: i32,
+    capacity: Capacity,
+    /// Place in the runtime's list, where that counts.
+    listed: usize,
+    score: Score,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+enum Capacity {
+    Enough,
+    Unknown,
+    TooLittle,
+}
+
+/// What the scores had to do without.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Notes {
+    /// Terms that were left out for all because a class does not state them.
+    pub dropped: Vec<&'static str>,
+    /// Classes with a price of another kind than the one compared: (kind, how many).
+    pub other_prices: Option<(&'static str, usize)>,
+}
+
+/// Ranks eligible classes, best first, with remarks on the scores.
+#[must_use]
+pub fn classes<'a>(
+    case: &Case<'_>,
+    replicas: u32,
+    eligible: Vec<(&'a Class, Fit, Usable)>,
+) -> (Vec<RankedClass<'a>>, Notes) {
+    let contenders: Vec<Contender<'a>> =
+        eligible.iter().map(|(class, fit, _)| Contender { class, shape: fit.shape }).collect();
+    let scores = strategy::scores(case.component.selector.ranking, case.model, &contenders);
+    let standings = eligible.into_iter().zip(scores.of);
+    let mut ranked: Vec<RankedClass<'a>> =
+        standings.map(|((class, fit, usable), score)| standing(case, replicas, class, fit, usable, score)).collect();
+    sort(&mut ranked);
+    by_request_size(&mut ranked);
+    (ranked, scores.notes)
+}
+
+fn sort(ranked: &mut [RankedClass<'_>]) {
+    let keys = keys();
+    ranked.sort_by(|a, b| compare(&keys, a, b));
+}
+
+/// Classes that the runtime prefers for requests of differing sizes are used together, so they come before those that would
+/// be used alone, unless the service itself asks for another one first.
+fn by_request_size(ranked: &mut [RankedClass<'_>]) {
+    let places = variants::differing(ranked);
+    let asked_first = ranked.first().map(|first| first.position);
+    if places.iter().any(|(place, _)| ranked.get(*place).map(|class| class.position) == asked_first) {
+        ranked.iter_mut().for_each(|class| class.alone = class.request_tokens.is_none());
+        sort(ranked);
+    }
+}
+
+fn standing<'a>(
+    case: &Case<'_>,
+    replicas: u32,
+    class: &'a Class,
+    fit: Fit,
+    usable: Usable,
+    score: Score,
+) -> RankedClass<'a> {
+    let selector = &case.component.selector;
+    let capacity = capacity(&usable, fit, replicas);
+    let hourly = Contender { class, shape: fit.shape }.hourly();
+    let place = |names: &[String]| names.iter().position(|name| *name == class.name).unwrap_or(usize::MAX);
+    let listed = case.requirements.classes.as_deref().map_or(usize::MAX, place);
+    RankedClass {
+        class,
+        stated: fit.stated,
+        threshold: selector.cost_threshold,
+        request_tokens: variants::request_tokens(&case.requirements.preferences, &class.name, case.model),
+        alone: false,
+        position: place(&selector.preferred),
+        preference: preference(&case.requirements.preferences, &class.name, case.model),
+        capacity,
+        listed: if selector.ranking == Ranking::FirstAvailable { listed } else { 0 },
+        eligibility: Eligibility {
+            shape: fit.shape,
+            ranking: selector.ranking.as_str(),
+            score: rounded(score.total),
+            cost: score.cost.map(rounded),
+            performance: rounded(score.performance),
+            hourly: hourly.map(rounded),
+            replicas: replicas.max(1),
+            free: usable.map(|nodes| (nodes.free(), nodes.total())),
+            enough: capacity != Capacity::TooLittle,
+        },
+        score,
+    }
+}
+
+fn capacity(usable: &Usable, fit: Fit, replicas: u32) -> Capacity {
+    let wanted = fit.shape.nodes.saturating_mul(replicas.max(1));
+    match usable {
+        None => Capacity::Unknown,
+        Some(nodes) if nodes.slots(fit.shape.per_node) >= wanted => Capacity::Enough,
+        Some(_) => Capacity::TooLittle,
+    }
+}
+
+impl RankedClass<'_> {
+    /// No threshold is stated, or a replica costs no more.
+    #[must_use]
+    pub fn within_threshold(&self) -> bool {
+        self.threshold.is_none_or(|threshold| self.eligibility.hourly.is_some_and(|price| price <= threshold))
+    }
+
+    /// What a replica costs, where that is more than the threshold: the cheapest of these comes first.
+    fn beyond(&self) -> f64 {
+        if self.within_threshold() { 0.0 } else { self.eligibility.hourly.unwrap_or(f64::INFINITY) }
+    }
+
+    fn beyond_step(&self, winner: &Self) -> ClassStep {
+        match self.eligibility.hourly.zip(winner.eligibility.hourly) {
+            Some((own, winner)) => ClassStep::Price { own, winner },
+            None => ClassStep::Unpriced,
+        }
+    }
+
+    fn score_step(&self, winner: &Self) -> ClassStep {
+        let (own, winner) = (rounded(self.score.total), rounded(winner.score.total));
+        ClassStep::Score { ranking: self.eligibility.ranking, own, winner }
+    }
+}
+
+/// The whole order. An annotation outranks the service's fields, so the threshold comes before the preferred classes.
+fn keys<'a>() -> [Key<RankedClass<'a>, ClassStep>; 10] {
+    [
+        Key { order: |a, b| a.alone.cmp(&b.alone), told: |_, _| ClassStep::RequestSize },
+        Key {
+            order: |a, b| b.within_threshold().cmp(&a.within_threshold()),
+            told: |own, _| ClassStep::CostThreshold { threshold: own.threshold.unwrap_or_default() },
+        },
+        Key { order: |a, b| a.beyond().total_cmp(&b.beyond()), told: RankedClass::beyond_step },
+        Key {
+            order: |a, b| a.position.cmp(&b.position),
+            told: |own, best| ClassStep::Preferred {
+                own: own.position.saturating_add(1),
+                winner: best.position.saturating_add(1),
+            },
+        },
+        Key {
+            order: |a, b| b.preference.cmp(&a.preference),
+            told: |own, best| ClassStep::Preference { own: own.preference, winner: best.preference },
+        },
+        Key {
+            order: |a, b| a.capacity.cmp(&b.capacity),
+            told: |own, _| ClassStep::Capacity { free: own.eligibility.free.map(|(free, _)| free) },
+        },
+        Key { order: |a, b| a.listed.cmp(&b.listed), told: |_, _| ClassStep::Listed },
+        Key { order: |a, b| a.score.unpriced.cmp(&b.score.unpriced), told: |_, _| ClassStep::Unpriced },
+        Key { order: |a, b| b.score.total.total_cmp(&a.score.total), told: RankedClass::score_step },
+        Key { order: |a, b| a.class.name.cmp(&b.class.name), told: |_, _| ClassStep::Name },
+    ]
+}
+
+/// The first key by which `loser` comes after `winner`; one that comes before is only out of use because another is kept.
+#[must_use]
+pub fn class_step<'a>(loser: &RankedClass<'a>, winner: &RankedClass<'a>) -> ClassStep {
+    step(&keys(), loser, winner).unwrap_or(ClassStep::Kept)
+}
