@@ -121,12 +121,15 @@ pub(crate) fn after_update(server: &Server, place: &Key, old: &Value, new: &Valu
 /// Goes on with what was begun when the process ended, or when a write was undone: owners that are gone, deletions that
 /// wait for others.
 pub(crate) fn resume(server: &Server) {
-    for (place, object) in server.store().everything() {
-        let Some(resource) = server.registry().by_name(&place.resource) else { continue };
-        if object::is_deleting(&object) {
-            after_mark(server, &resource, &place, &object);
-        } else {
-            collect_if_orphaned(server, &place, &object);
+    for resource in server.store().resources() {
+        let Some(resource) = server.registry().by_name(&resource) else { continue };
+        for ((namespace, name), object) in server.store().list(&resource.storage, None).objects {
+            let place = Key { resource: resource.storage.clone(), namespace, name };
+            if object::is_deleting(&object) {
+                after_mark(server, &resource, &place, &object);
+            } else {
+                collect_if_orphaned(server, &place, &object);
+            }
         }
     }
 }

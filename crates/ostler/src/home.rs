@@ -8,6 +8,8 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context, Result};
 use embedded::data_directory::{DataDirectory, Lock, LockError};
 use embedded::node::Folders;
+use embedded::node::processes::{LeftBehind, Processes};
+use embedded::ports::{Random, SystemRandom};
 use embedded::serve::Credentials;
 use embedded::serve::kept::KeptError;
 use embedded::store::{HISTORY, OpenError, Settings, Store};
@@ -88,6 +90,12 @@ impl Home {
             ),
             _ => error.into(),
         })
+    }
+
+    /// Kills the processes that an earlier start left behind, and keeps which ones this one starts.
+    pub(crate) fn processes(&self) -> Result<(Processes, LeftBehind)> {
+        let file = self.folder().join("processes.json");
+        Processes::open(file.clone(), SystemRandom.uuid()).with_context(|| file.display().to_string())
     }
 
     /// Where the node agent keeps what is not in the API.

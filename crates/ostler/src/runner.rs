@@ -21,13 +21,42 @@ pub(crate) struct MachineRunner {
     /// Name of the node that is this machine, if it is one.
     pub node: Option<String>,
     pub images: Images,
+    pub processes: ProcessRunner,
+}
+
+impl MachineRunner {
+    fn process(
+        &self,
+        mut container: Container,
+        program: &Program,
+        stop: CancellationToken,
+    ) -> BoxFuture<'static, Exit> {
+        if container.command.is_empty() {
+            container.command.clone_from(&program.entrypoint);
+        }
+        if let Some(folder) = program.folder() {
+            let path = std::env::var_os("PATH").unwrap_or_default();
+            let folders = std::iter::once(folder.to_path_buf()).chain(std::env::split_paths(&path));
+            // A container's own PATH is of its image's folders; those are not here.
+            container.env.retain(|(name, _)| name != "PATH");
+            let path = std::env::join_paths(folders).unwrap_or(path);
+            container.env.push(("PATH".to_owned(), path.to_string_lossy().into_owned()));
+        }
+        if container.purpose == Purpose::Serve {
+            listen_on_own_address(&mut container);
+            let words: Vec<&str> = container.command.iter().chain(&container.args).map(String::as_str).collect();
+            let line = format!("image {} is a process of this machine here: {}", container.image, words.join(" "));
+            container.log.write_line(&line);
+        }
+        self.processes.run(container, stop)
+    }
 }
 
 impl Runner for MachineRunner {
     fn run(&self, container: Container, stop: CancellationToken) -> BoxFuture<'static, Exit> {
         let program = self.sees_files(&container.node).then(|| self.images.find(&container.image)).flatten();
         match program {
-            Some(program) => process(container, &program, stop),
+            Some(program) => self.process(container, &program, stop),
             None => simulated(container, stop),
         }
     }
@@ -35,27 +64,6 @@ impl Runner for MachineRunner {
     fn sees_files(&self, node: &str) -> bool {
         self.node.as_deref() == Some(node)
     }
-}
-
-fn process(mut container: Container, program: &Program, stop: CancellationToken) -> BoxFuture<'static, Exit> {
-    if container.command.is_empty() {
-        container.command.clone_from(&program.entrypoint);
-    }
-    if let Some(folder) = program.folder() {
-        let path = std::env::var_os("PATH").unwrap_or_default();
-        let folders = std::iter::once(folder.to_path_buf()).chain(std::env::split_paths(&path));
-        // A container's own PATH is of its image's folders; those are not here.
-        container.env.retain(|(name, _)| name != "PATH");
-        let path = std::env::join_paths(folders).unwrap_or(path);
-        container.env.push(("PATH".to_owned(), path.to_string_lossy().into_owned()));
-    }
-    if container.purpose == Purpose::Serve {
-        listen_on_own_address(&mut container);
-        let words: Vec<&str> = container.command.iter().chain(&container.args).map(String::as_str).collect();
-        let line = format!("image {} is a process of this machine here: {}", container.image, words.join(" "));
-        container.log.write_line(&line);
-    }
-    ProcessRunner.run(container, stop)
 }
 
 /// Every Pod has an address of its own, and they share one machine: an engine that listened on all addresses would take

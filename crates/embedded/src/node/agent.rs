@@ -46,7 +46,8 @@ struct Agent {
 /// Runs the Pods of all nodes until `stop`, then ends every container and returns.
 pub async fn run(server: Server, ports: Ports, folders: Folders, stop: CancellationToken) {
     let mut changes = server.subscribe();
-    let logs = Logs::new(folders.logs.clone(), Arc::clone(&ports.clock));
+    let pods = server.list("pods").iter().map(|pod| object::uid(pod).to_owned()).collect();
+    let logs = Logs::new(folders.logs.clone(), Arc::clone(&ports.clock), &pods);
     server.set_logs(Arc::new(logs.clone()));
     let addresses = Addresses::new(ports.random.as_ref());
     let shared = Arc::new(Shared { server, ports, logs, addresses, folders });

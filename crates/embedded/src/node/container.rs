@@ -15,7 +15,7 @@ use super::hooks::Hooks;
 use super::probes::{Finding, Probes, Target};
 use super::restart::{BackOff, Policy};
 use super::sources::{self, InNamespace};
-use super::status::{Ended, Phase};
+use super::status::{End, Ended, Phase};
 use super::volumes;
 use super::volumes::paths;
 use crate::object;
@@ -64,7 +64,7 @@ impl Supervisor {
             self.tell(News::Running);
             let exit = self.once(container).await;
             log.close();
-            let ended = Ended { code: exit.code, message: exit.message, started, finished: self.now() };
+            let ended = Ended { code: exit.code, message: exit.message, how: End::Seen, started, finished: self.now() };
             self.tell(News::Ended(ended));
             if self.stop.is_cancelled() || !self.policy.restarts(exit.code) {
                 break;

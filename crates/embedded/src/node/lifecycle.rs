@@ -15,6 +15,7 @@ use super::agent::Shared;
 use super::container::{self, News, Supervisor};
 use super::probes::Finding;
 use super::restart::Policy;
+use super::resume;
 use super::sources::{self, InNamespace};
 use super::status::{self, Container, Phase, Place, Role};
 use super::volumes::{self, VolumeError};
@@ -103,12 +104,11 @@ impl Worker {
         let (sender, news) = mpsc::unbounded_channel();
         let specs = container_specs(&pod);
         let initial = |(role, spec): &(Role, Value)| waiting(*role, spec, specs.len() > main_count(&pod));
-        let containers = specs.iter().map(initial).collect();
-        let place = Place {
-            address,
-            host: shared.host(object::text(&pod, "/spec/nodeName")),
-            since: object::time(shared.ports.clock.now()),
-        };
+        let now = object::time(shared.ports.clock.now());
+        let containers = resume::containers(specs.iter().map(initial).collect(), &pod, &now);
+        let host = shared.host(object::text(&pod, "/spec/nodeName"));
+        let before = Some(object::text(&pod, "/status/startTime").to_owned()).filter(|time| !time.is_empty());
+        let place = Place { address, host, since: before.unwrap_or(now) };
         Self {
             folder: shared.folder(&pod),
             shared,
@@ -137,8 +137,17 @@ impl Worker {
 
     /// Volumes, then init containers one after another, then the others together; then whatever they report.
     async fn live(&mut self) -> std::convert::Infallible {
+        if self.containers.iter().all(|container| container.done) {
+            return std::future::pending().await;
+        }
+        if resume::ran(&self.pod) {
+            self.event("Normal", "SandboxChanged", "Pod sandbox changed, it will be killed and re-created.");
+        }
         self.mount().await;
         for index in 0..self.containers.len() {
+            if self.containers[index].done {
+                continue;
+            }
             let role = self.containers[index].role;
             self.start(index);
             while role != Role::Main && !self.past(index) {

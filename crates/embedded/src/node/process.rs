@@ -9,14 +9,18 @@ use tokio::io::{AsyncBufReadExt, AsyncRead, AsyncReadExt, BufReader};
 use tokio::process::{Child, Command};
 use tokio_util::sync::CancellationToken;
 
+use super::processes::Processes;
 use super::volumes::{paths, private};
 use crate::ports::{Container, Exit, LogSink, Runner};
 
 /// Runs `command` and `args` of a container as a process of this machine, in a process group of its own; images are not
 /// looked at. Mount paths are rewritten to where the volumes lie. `stop` sends SIGTERM to the group; when the main process ends, or the future is dropped, SIGKILL goes to
 /// whatever is left of it. The environment is the container's, with `PATH` and `HOME` of this process beneath.
-#[derive(Debug, Clone, Copy, Default)]
-pub struct ProcessRunner;
+#[derive(Debug, Clone, Default)]
+pub struct ProcessRunner {
+    /// Where the next start finds what this one leaves behind.
+    pub processes: Processes,
+}
 
 /// What a shell answers when there is no such command.
 const NOT_FOUND: i32 = 127;
@@ -26,7 +30,7 @@ struct Group(Option<Pid>);
 
 impl Runner for ProcessRunner {
     fn run(&self, container: Container, stop: CancellationToken) -> BoxFuture<'static, Exit> {
-        Box::pin(run(container, stop))
+        Box::pin(run(container, stop, self.processes.clone()))
     }
 
     fn sees_files(&self, _node: &str) -> bool {
@@ -34,7 +38,7 @@ impl Runner for ProcessRunner {
     }
 }
 
-async fn run(container: Container, stop: CancellationToken) -> Exit {
+async fn run(container: Container, stop: CancellationToken, processes: Processes) -> Exit {
     let here = |text: &String| paths::rewrite(text, &container.mounts);
     let mut words = container.command.iter().chain(&container.args).map(here);
     let Some(program) = words.next() else {
@@ -45,6 +49,7 @@ async fn run(container: Container, stop: CancellationToken) -> Exit {
     command.args(words).env_clear();
     command.envs(["PATH", "HOME"].into_iter().filter_map(|name| Some((name, std::env::var_os(name)?))));
     command.envs(container.env.iter().map(|(name, value)| (name, here(value))));
+    command.envs(processes.variables());
     match folder(&container) {
         Ok(folder) => folder.map(|folder| command.current_dir(folder)),
         Err(message) => return Exit { code: NOT_FOUND, message },
@@ -55,12 +60,13 @@ async fn run(container: Container, stop: CancellationToken) -> Exit {
         Err(error) => return Exit { code: NOT_FOUND, message: format!("cannot start {program}: {error}") },
     };
     let group = Group::of(&child);
+    let noted = processes.started(group.0.map(Pid::as_raw_pid));
     let output = [
         child.stdout.take().map(|out| tokio::spawn(copy(out, container.log.clone()))),
         child.stderr.take().map(|err| tokio::spawn(copy(err, container.log.clone()))),
     ];
     let status = wait(&mut child, &group, &stop).await;
-    drop(group);
+    drop((group, noted));
     for copying in output.into_iter().flatten() {
         // The pipes close with the group; what fails to copy is lost output only.
         let _ = copying.await;
@@ -170,7 +176,7 @@ mod tests {
     async fn output_and_code_are_the_process_own() {
         let container = shell("echo $GREETING; echo oops >&2; exit 3");
         let log = container.log.clone();
-        let exit = ProcessRunner.run(container, CancellationToken::new()).await;
+        let exit = ProcessRunner::default().run(container, CancellationToken::new()).await;
         assert_eq!(exit.code, 3);
         let mut lines = log.lines(None);
         lines.sort();
@@ -182,7 +188,7 @@ mod tests {
         let stop = CancellationToken::new();
         stop.cancel();
         // exec: the shell itself would wait for its child before the trap.
-        let exit = ProcessRunner.run(shell("exec sleep 1000"), stop).await;
+        let exit = ProcessRunner::default().run(shell("exec sleep 1000"), stop).await;
         assert_eq!(exit.code, 128 + 15);
     }
 
@@ -195,7 +201,7 @@ mod tests {
         container.env = vec![("FILE".to_owned(), "/etc/app/level".to_owned())];
         container.mounts = vec![Mount { path: "/etc/app".to_owned(), lies: folder.clone() }];
         let log = container.log.clone();
-        assert_eq!(ProcessRunner.run(container, CancellationToken::new()).await.code, 0);
+        assert_eq!(ProcessRunner::default().run(container, CancellationToken::new()).await.code, 0);
         assert_eq!(log.lines(None), ["high\n", "high\n"]);
         std::fs::remove_dir_all(folder).unwrap();
     }
@@ -204,7 +210,7 @@ mod tests {
     async fn no_such_program_is_an_exit() {
         let mut container = shell("");
         container.command = vec!["/no/such/program".to_owned()];
-        let exit = ProcessRunner.run(container, CancellationToken::new()).await;
+        let exit = ProcessRunner::default().run(container, CancellationToken::new()).await;
         assert_eq!(exit.code, NOT_FOUND);
         assert!(exit.message.contains("/no/such/program"), "{}", exit.message);
     }

@@ -38,11 +38,19 @@ pub(crate) enum Phase {
     Ended(Ended),
 }
 
+/// Whether the agent was there when a run ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum End {
+    Seen,
+    Unseen,
+}
+
 /// One run that is over; times as Kubernetes writes them.
 #[derive(Debug, Clone)]
 pub(crate) struct Ended {
     pub(crate) code: i32,
     pub(crate) message: String,
+    pub(crate) how: End,
     pub(crate) started: String,
     pub(crate) finished: String,
 }
@@ -198,7 +206,11 @@ impl Ended {
     fn state(&self, id: &str) -> Value {
         let mut state = json!({
             "exitCode": self.code,
-            "reason": if self.code == 0 { "Completed" } else { "Error" },
+            "reason": match (self.how, self.code) {
+                (End::Unseen, _) => "Unknown",
+                (End::Seen, 0) => "Completed",
+                (End::Seen, _) => "Error",
+            },
             "startedAt": self.started,
             "finishedAt": self.finished,
             "containerID": id,
@@ -230,7 +242,7 @@ mod tests {
     }
 
     fn ended(code: i32) -> Phase {
-        Phase::Ended(Ended { code, message: String::new(), started: "s".into(), finished: "f".into() })
+        Phase::Ended(Ended { code, message: String::new(), how: End::Seen, started: "s".into(), finished: "f".into() })
     }
 
     #[rstest]

@@ -242,10 +242,10 @@ impl Store {
         Ok(Snapshot { revision, objects })
     }
 
-    /// Every object, by resource.
+    /// The resources that have objects, or had.
     #[must_use]
-    pub fn everything(&self) -> Vec<(Key, Arc<Value>)> {
-        self.state().base().objects
+    pub fn resources(&self) -> Vec<String> {
+        self.state().objects.keys().cloned().collect()
     }
 
     /// What lives in a namespace, by resource.

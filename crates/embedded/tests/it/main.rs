@@ -10,6 +10,7 @@ mod credentials;
 mod differential;
 mod fuzz;
 mod hostile;
+mod killed;
 mod watching;
 mod workloads;
 

@@ -8,6 +8,8 @@ use std::time::Instant;
 use anyhow::Result;
 use api::manifest::{self, Document, ManifestError};
 use clap::ValueEnum;
+use embedded::node::process::ProcessRunner;
+use embedded::node::processes::Processes;
 use serde_json::Value;
 
 use super::gates::FeatureGates;
@@ -73,7 +75,7 @@ pub(super) async fn run(args: UpArgs) -> Result<ExitCode> {
     let nodes = nodes(&args)?;
     let here = nodes.iter().find(|node| node["metadata"]["annotations"]["ostler.dev/this-machine"] == "true");
     let node = here.and_then(|node| node["metadata"]["name"].as_str()).map(str::to_owned);
-    let runner = MachineRunner { node, images: Images::read(args.config.as_deref())? };
+    let images = Images::read(args.config.as_deref())?;
     let home = home::of(args.data_dir.clone())?;
     let listeners = Listeners {
         api: bind(args.api, "--api")?,
@@ -81,6 +83,7 @@ pub(super) async fn run(args: UpArgs) -> Result<ExitCode> {
         metrics: bind(args.metrics, "--metrics")?,
     };
     let kubeconfig = home.kubeconfig();
+    let runner = MachineRunner { node, images, processes: ProcessRunner { processes: processes(&home)? } };
     let engines = runner.node.is_some().then(|| engines(&runner.images));
 
     let options = operator::Options { discovery: !args.no_discovery, ..args.gates.options() };
@@ -157,6 +160,18 @@ fn bind(address: SocketAddr, flag: &str) -> Result<TcpListener> {
     let listener = TcpListener::bind(address).map_err(|error| bind_error(address, flag, &error))?;
     listener.set_nonblocking(true)?;
     Ok(listener)
+}
+
+/// The list of processes, after those that an earlier `ostler up` left behind are ended.
+fn processes(home: &Home) -> Result<Processes> {
+    let (processes, left) = home.processes()?;
+    if left.ended > 0 {
+        output::tell(&format!("ended {} processes that an earlier `ostler up` left behind\n", left.ended));
+    }
+    if left.remain > 0 {
+        output::tell(&format!("warning: {} processes of an earlier `ostler up` could not be ended\n", left.remain));
+    }
+    Ok(processes)
 }
 
 /// What runs for real on this machine.

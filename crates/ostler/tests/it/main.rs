@@ -17,6 +17,7 @@ mod lint;
 mod live;
 mod plan;
 mod reason_codes;
+mod restart;
 mod session;
 mod suites;
 mod up;

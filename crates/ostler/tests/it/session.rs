@@ -30,6 +30,7 @@ pub(crate) struct Session {
     child: Child,
     stdout: BufReader<ChildStdout>,
     pub folder: Folder,
+    pub api: String,
     pub gateway: String,
     pub kubeconfig: String,
 }
@@ -70,6 +71,12 @@ impl Session {
         Self::of(up().args(["--data-dir", &data]).args(args), folder)
     }
 
+    /// On a folder that stays, with the address of its API.
+    pub(crate) fn start_on(data: &str, api: &str, args: &[&str]) -> Self {
+        let mut command = ostler(&["up", "--gateway", "127.0.0.1:0", "--data-dir", data, "--api", api]);
+        Self::of(command.args(args), Folder::new())
+    }
+
     fn of(command: &mut Command, folder: Folder) -> Self {
         let mut child = command.stdout(Stdio::piped()).spawn().unwrap();
         let mut stdout = BufReader::new(child.stdout.take().unwrap());
@@ -80,7 +87,8 @@ impl Session {
             found.unwrap_or_else(|| panic!("{key} is missing in {line:?}")).to_owned()
         };
         let (gateway, kubeconfig) = (word("gateway="), word("kubeconfig="));
-        Self { child, stdout, folder, gateway, kubeconfig }
+        let api = word("api=https://");
+        Self { child, stdout, folder, api, gateway, kubeconfig }
     }
 
     /// Sends a signal (`-TERM`) and returns what else was printed, and the exit code.

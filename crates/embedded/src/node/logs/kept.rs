@@ -1,6 +1,6 @@
 //! Where the lines of one run of a container are kept: in memory, or in files that take turns.
 
-use std::collections::VecDeque;
+use std::collections::{BTreeSet, VecDeque};
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Read, Seek, SeekFrom, Write};
 use std::path::{Path, PathBuf};
@@ -130,6 +130,35 @@ impl Files {
         Ok(Self { folder: folder.to_owned(), run, file, current: 0, size: 0, lines: VecDeque::from([0]) })
     }
 
+    /// The last run that is kept in the folder; what is there of earlier ones is removed. `None` when there is none.
+    ///
+    /// # Errors
+    /// When the folder cannot be read or written to.
+    pub(super) fn last(folder: &Path) -> io::Result<Option<Self>> {
+        if !folder.is_dir() {
+            return Ok(None);
+        }
+        let names = fs::read_dir(folder)?.flatten().filter_map(|entry| numbers(&entry.file_name().to_string_lossy()));
+        let names: BTreeSet<(u64, u64)> = names.collect();
+        let Some((run, current)) = names.last().copied() else { return Ok(None) };
+        let (mut lines, mut size) = (VecDeque::new(), 0);
+        for (of, number) in names {
+            if of != run {
+                fs::remove_file(path(folder, of, number))?;
+                continue;
+            }
+            let bytes = fs::read(path(folder, of, number))?;
+            lines.push_back(bytes.iter().filter(|byte| **byte == b'\n').count() as u64);
+            size = bytes.len() as u64;
+        }
+        let file = open(&path(folder, run, current))?;
+        Ok(Some(Self { folder: folder.to_owned(), run, file, current, size, lines }))
+    }
+
+    pub(super) fn run(&self) -> u64 {
+        self.run
+    }
+
     fn push(&mut self, line: &Line) -> io::Result<()> {
         let bytes = line.encode();
         if self.size + bytes.len() as u64 > FILE_BYTES {
@@ -222,6 +251,12 @@ fn nth_line(chunk: &[u8], number: u64) -> Option<usize> {
 
 fn path(folder: &Path, run: u64, number: u64) -> PathBuf {
     folder.join(format!("{run}.{number}.log"))
+}
+
+/// Run and number of a file by its name.
+fn numbers(name: &str) -> Option<(u64, u64)> {
+    let (run, number) = name.strip_suffix(".log")?.split_once('.')?;
+    Some((run.parse().ok()?, number.parse().ok()?))
 }
 
 fn open(path: &Path) -> io::Result<File> {

@@ -5,7 +5,7 @@ mod kept;
 mod line;
 mod sink;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -43,26 +43,36 @@ struct Container {
 
 impl Default for Logs {
     fn default() -> Self {
-        Self::new(None, Arc::new(SystemClock))
+        Self::new(None, Arc::new(SystemClock), &BTreeSet::new())
     }
 }
 
 // === impl Logs ===
 
 impl Logs {
-    /// Logs of Pods that an earlier process left in the folder are removed: those Pods are gone.
-    pub(crate) fn new(folder: Option<PathBuf>, clock: Arc<dyn Clock>) -> Self {
+    /// Logs that an earlier process left in the folder stay if their Pod, known by its uid, is still there.
+    pub(crate) fn new(folder: Option<PathBuf>, clock: Arc<dyn Clock>, pods: &BTreeSet<String>) -> Self {
         if let Some(folder) = &folder {
-            clear(folder);
+            clear(folder, pods);
         }
         Self { folder, clock, pods: Arc::default() }
     }
 
-    /// A Pod came to a node; nothing runs yet.
+    /// A Pod came to a node; nothing runs yet. What an earlier process kept of its last run can be read.
     pub(crate) fn add(&self, namespace: &str, pod: &str, uid: &str, containers: &[String]) {
-        let fresh = |name: &String| Container { name: name.clone(), runs: 0, current: None, previous: None };
         let folder = self.folder.as_ref().map(|folder| folder.join(format!("{namespace}_{pod}_{uid}")));
-        let entry = Pod { uid: uid.to_owned(), folder, containers: containers.iter().map(fresh).collect() };
+        let fresh = |name: &String| {
+            let kept = folder.as_ref().and_then(|folder| Files::last(&folder.join(name)).ok().flatten());
+            let runs = kept.as_ref().map_or(0, |files| files.run() + 1);
+            let current = kept.map(|files| {
+                let sink = LogSink::new(Kept::Files(files), Arc::clone(&self.clock));
+                sink.close();
+                sink
+            });
+            Container { name: name.clone(), runs, current, previous: None }
+        };
+        let containers = containers.iter().map(fresh).collect();
+        let entry = Pod { uid: uid.to_owned(), folder, containers };
         self.pods().insert((namespace.to_owned(), pod.to_owned()), entry);
     }
 
@@ -148,20 +158,23 @@ fn keep(folder: Option<&Path>, run: u64) -> Kept {
     )
 }
 
-/// Removes the folders of Pods, known by the shape of their names; whatever else is there stays.
-fn clear(folder: &Path) {
+/// Removes the folders of Pods that are gone, known by the shape of their names; whatever else is there stays.
+fn clear(folder: &Path, pods: &BTreeSet<String>) {
+    let is_gone = |name: &str| uid(name).is_some_and(|uid| !pods.contains(uid));
     let entries = fs::read_dir(folder).into_iter().flatten().flatten();
-    for entry in entries.filter(|entry| is_of_pod(&entry.file_name().to_string_lossy())) {
+    for entry in entries.filter(|entry| is_gone(&entry.file_name().to_string_lossy())) {
         if let Err(error) = fs::remove_dir_all(entry.path()) {
             tracing::warn!(folder = %entry.path().display(), %error, "the logs of an earlier Pod stay");
         }
     }
 }
 
-fn is_of_pod(name: &str) -> bool {
+/// The uid of the Pod that a folder is of.
+fn uid(name: &str) -> Option<&str> {
     let mut parts = name.split('_');
-    let uid = parts.nth(2).unwrap_or_default();
-    parts.next().is_none() && uid.len() == 36 && uid.bytes().filter(|byte| *byte == b'-').count() == 4
+    let uid = parts.nth(2)?;
+    let is_of_pod = parts.next().is_none() && uid.len() == 36 && uid.bytes().filter(|byte| *byte == b'-').count() == 4;
+    is_of_pod.then_some(uid)
 }
 
 #[cfg(test)]
@@ -218,10 +231,31 @@ mod tests {
         let folder = folder();
         fs::create_dir_all(folder.join("n_old_11111111-1111-1111-1111-111111111111/c")).unwrap();
         fs::create_dir_all(folder.join("mine")).unwrap();
-        let logs = Logs::new(Some(folder.clone()), Arc::new(SystemClock));
+        let logs = Logs::new(Some(folder.clone()), Arc::new(SystemClock), &BTreeSet::new());
         tail_follow_and_previous(&logs).await;
         let left: Vec<_> = fs::read_dir(&folder).unwrap().map(|entry| entry.unwrap().file_name()).collect();
         assert_eq!(left, ["mine"], "logs go with their Pods, and nothing else does");
+        fs::remove_dir_all(folder).unwrap();
+    }
+
+    #[tokio::test]
+    async fn the_last_run_can_be_read_after_a_restart() {
+        const UID: &str = "11111111-1111-1111-1111-111111111111";
+        let folder = folder();
+        let open = || Logs::new(Some(folder.clone()), Arc::new(SystemClock), &BTreeSet::from([UID.to_owned()]));
+        let logs = open();
+        logs.add("n", "p", UID, &["c".to_owned()]);
+        logs.start("n", "p", "c").write_line("first");
+        logs.start("n", "p", "c").write_line("second");
+        drop(logs);
+
+        let logs = open();
+        logs.add("n", "p", UID, &["c".to_owned()]);
+        assert_eq!(text(logs.open("n", "p", LogQuery::default()).unwrap()).await, "second\n");
+        logs.start("n", "p", "c").write_line("third");
+        let previous = LogQuery { previous: true, ..LogQuery::default() };
+        assert_eq!(text(logs.open("n", "p", previous).unwrap()).await, "second\n");
+        assert_eq!(fs::read_dir(folder.join(format!("n_p_{UID}/c"))).unwrap().count(), 2);
         fs::remove_dir_all(folder).unwrap();
     }
 }

@@ -1,0 +1,74 @@
+//! `ostler up` that was killed, and started again on the same folder.
+
+use std::path::Path;
+
+use k8s_openapi::api::core::v1::Pod;
+use kube::api::Api;
+use kube::config::{KubeConfigOptions, Kubeconfig};
+use kube::runtime::wait::await_condition;
+
+use crate::session::{Folder, Session};
+
+/// A container that is a process of this machine, and starts another one. Kubernetes makes one dollar of two.
+fn manifest(started: &Path) -> String {
+    let file = started.display();
+    format!(
+        "apiVersion: v1\nkind: Pod\nmetadata: {{name: tool, namespace: default}}\nspec:\n  containers:\n  - name: main\n    image: tool\n    command: [sh, -c, 'echo $$$$ > {file}; sleep 1000 & exec sleep 1000']\n    readinessProbe: {{exec: {{command: [test, -s, {file}]}}, periodSeconds: 1}}\n"
+    )
+}
+
+#[tokio::test]
+async fn after_a_kill_the_pods_run_again_and_no_process_is_left() {
+    let folder = Folder::new();
+    let data = folder.0.display().to_string();
+    let started = folder.0.join("started");
+    let (config, pod) =
+        (folder.file("config.yaml", "images: {tool: {}}\n"), folder.file("pod.yaml", &manifest(&started)));
+    let args = ["--nodes", "this", "--config", &config];
+
+    let session = Session::start_on(&data, "127.0.0.1:0", &[args.as_slice(), &["-f", &pod]].concat());
+    let (api, saved) = (session.api.clone(), folder.0.join("saved"));
+    std::fs::copy(&session.kubeconfig, &saved).unwrap();
+    let first = ready(&saved, 0).await;
+    let group = std::fs::read_to_string(&started).unwrap().trim().to_owned();
+    assert_eq!(group_size(&group), 2);
+    session.end("-KILL");
+    assert_eq!(group_size(&group), 2, "a kill leaves them");
+    std::fs::remove_file(&started).unwrap();
+
+    // The kubeconfig that was saved is good for the next one.
+    let session = Session::start_on(&data, &api, &args);
+    let second = ready(&saved, 1).await;
+    assert_eq!(group_size(&group), 0);
+    assert_eq!(second.metadata.uid, first.metadata.uid);
+    let last = &second.status.unwrap().container_statuses.unwrap()[0].last_state.clone().unwrap().terminated.unwrap();
+    assert_eq!((last.exit_code, last.reason.as_deref()), (255, Some("Unknown")));
+
+    assert_eq!(session.end("-TERM").1, Some(0));
+}
+
+/// The Pod, once its container is ready after so many restarts.
+async fn ready(kubeconfig: &Path, restarts: i32) -> Pod {
+    let file = Kubeconfig::read_from(kubeconfig).unwrap();
+    let mut config = kube::Config::from_custom_kubeconfig(file, &KubeConfigOptions::default()).await.unwrap();
+    config.proxy_url = None;
+    rustls::crypto::ring::default_provider().install_default().ok();
+    let api: Api<Pod> = Api::default_namespaced(kube::Client::try_from(config).unwrap());
+    let is_ready = move |pod: Option<&Pod>| {
+        let all = pod.and_then(|pod| pod.status.as_ref()?.container_statuses.as_ref());
+        all.is_some_and(|all| all[0].ready && all[0].restart_count == restarts)
+    };
+    await_condition(api, "tool", is_ready).await.unwrap().unwrap()
+}
+
+/// How many processes of a group run; see proc(5).
+fn group_size(group: &str) -> usize {
+    let stats = std::fs::read_dir("/proc").unwrap().flatten();
+    let stats = stats.filter_map(|entry| std::fs::read_to_string(entry.path().join("stat")).ok());
+    stats
+        .filter(|stat| {
+            let fields: Vec<&str> = stat.rsplit_once(')').unwrap().1.split_whitespace().collect();
+            fields[2] == group && !matches!(fields[0], "Z" | "X")
+        })
+        .count()
+}
