@@ -1,12 +1,13 @@
 //! Project tasks. Depends on no crate of ours, so that it builds in seconds.
 //!
 //! `cargo xtask test`            everything the README promises; needs this repository and Rust only
-//! `cargo xtask test --with S,S` suites that need somebody else's part: corpus, kubectl, openai, realcluster
+//! `cargo xtask test --with S,S` suites that need somebody else's part: client-go, corpus, kubectl, openai, python, realcluster
 //! `cargo xtask lint`            rustfmt and clippy
 //! `cargo xtask bench`           figures of a running `ostler up`, then every `crates/*/examples/bench_*.rs`
 //! `cargo xtask spec`            which rows of docs/conformance have a test
 
 mod bench;
+mod clients;
 mod differential;
 mod lint;
 mod process;
@@ -19,7 +20,8 @@ use std::process::ExitCode;
 
 use anyhow::{Result, bail};
 
-const USAGE: &str = "usage: cargo xtask test [--with corpus,kubectl,openai,realcluster] | lint | bench | spec";
+const USAGE: &str =
+    "usage: cargo xtask test [--with client-go,corpus,kubectl,openai,python,realcluster] | lint | bench | spec";
 
 fn main() -> ExitCode {
     match run(std::env::args().skip(1).collect()) {

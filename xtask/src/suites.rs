@@ -4,17 +4,19 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Result, bail};
 
-use crate::differential;
 use crate::process::{self, cargo};
+use crate::{clients, differential};
 
 pub(crate) fn run(names: &str) -> Result<()> {
     for name in names.split(',') {
         match name {
+            "client-go" => clients::client_go()?,
             "corpus" => corpus()?,
             "kubectl" => kubectl()?,
             "openai" => openai()?,
+            "python" => clients::python()?,
             "realcluster" => differential::run()?,
-            other => bail!("unknown suite {other:?}; one of corpus, kubectl, openai, realcluster"),
+            other => bail!("unknown suite {other:?}; one of client-go, corpus, kubectl, openai, python, realcluster"),
         }
     }
     Ok(())

@@ -6,6 +6,7 @@
     reason = "clippy exempts test functions only, and these are helpers of tests"
 )]
 
+mod clients;
 mod credentials;
 mod differential;
 mod fuzz;
