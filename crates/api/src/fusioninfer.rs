@@ -187,6 +187,21 @@ pub struct InferenceServiceStatus {
     /// By role name.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub components: BTreeMap<String, ComponentStatus>,
+    /// By role name: what is being rolled out now.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub rollouts: BTreeMap<String, RolloutStatus>,
+}
+
+/// How far a role's new template is.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct RolloutStatus {
+    /// Copies wanted.
+    pub replicas: i32,
+    /// Copies that have the new template.
+    pub updated_replicas: i32,
+    /// The most copies that were ready since the rollout began: of these `maxUnavailable` may be down.
+    pub ready_before: i32,
 }
 
 /// State of one role.

@@ -6,12 +6,23 @@ use kube::Client;
 use kube::api::{DeleteParams, Patch, PatchParams, Preconditions};
 use serde_json::{Value, json};
 
-pub use crate::managed::already_applied;
 use crate::managed::manages;
+pub use crate::managed::{already_applied, spec_already_applied};
 use crate::object::{controller, controller_uid, describe, meta, owner_reference, terminating};
 use crate::prune::{self, Doomed};
 use crate::stores::{Key, Stores};
 use crate::{Error, Kind};
+
+/// What an owner wants of one of its objects.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Desired {
+    /// It is to be exactly so.
+    Exactly(Value),
+    /// Likewise, and nothing that comes after it is made or changed before it is in place.
+    First(Value),
+    /// It stays as it is, if it exists: its turn comes later.
+    Later(Value),
+}
 
 /// What became of one desired object.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -30,6 +41,8 @@ pub enum Outcome {
     KindMissing,
     /// The API server does not take it; the text says why.
     Refused(String),
+    /// It was left as it is: its turn comes later, or what must be there before it is not in place.
+    Held,
 }
 
 /// One object and what became of it.
@@ -64,6 +77,33 @@ pub struct Applier {
     pub(crate) manager: &'static str,
 }
 
+// === impl Desired ===
+
+impl Desired {
+    /// The object as it is to be.
+    #[must_use]
+    pub fn object(&self) -> &Value {
+        let (Desired::Exactly(object) | Desired::First(object) | Desired::Later(object)) = self;
+        object
+    }
+}
+
+impl From<Value> for Desired {
+    fn from(object: Value) -> Desired {
+        Desired::Exactly(object)
+    }
+}
+
+// === impl Outcome ===
+
+impl Outcome {
+    /// Whether the object is there as desired.
+    #[must_use]
+    pub fn in_place(&self) -> bool {
+        matches!(self, Outcome::Unchanged | Outcome::Created | Outcome::Updated)
+    }
+}
+
 // === impl Convergence ===
 
 impl Convergence {
@@ -72,6 +112,14 @@ impl Convergence {
     pub fn changed(&self) -> bool {
         !self.pruned.is_empty()
             || self.applied.iter().any(|one| matches!(one.outcome, Outcome::Created | Outcome::Updated))
+    }
+}
+
+// === impl Applied ===
+
+impl Applied {
+    fn of(object: &Value, outcome: Outcome) -> Applied {
+        Applied { object: describe(object), kind: object["kind"].as_str().unwrap_or_default().to_owned(), outcome }
     }
 }
 
@@ -88,35 +136,54 @@ impl Applier {
     ///
     /// # Errors
     /// The first request that found the server away or the state changed; what came before it stays done, and
-    /// repeating continues. What the server refuses is an outcome of that object and stops nothing.
-    pub async fn converge(&self, owner: &Value, desired: Vec<Value>) -> Result<Convergence, Error> {
+    /// repeating continues. What the server refuses is an outcome of that object and stops nothing but what comes after a
+    /// [`Desired::First`].
+    pub async fn converge<D: Into<Desired>>(&self, owner: &Value, desired: Vec<D>) -> Result<Convergence, Error> {
         let mut result = Convergence::default();
-        let mut wanted = BTreeSet::new();
-        for mut object in desired {
-            object["metadata"]["ownerReferences"] = json!([owner_reference(owner)]);
-            let kind = self
-                .makes
-                .iter()
-                .find(|kind| object["kind"] == kind.kind && object["apiVersion"] == kind.api_version());
-            let outcome = match kind {
-                Some(kind) => {
-                    wanted.insert((*kind, Key::of(&object)));
-                    let applied = self.apply(*kind, owner, &object).await;
-                    applied.or_else(|error| refused(error, &mut result))?
-                }
-                None => Outcome::KindMissing,
+        let (mut wanted, mut blocked) = (BTreeSet::new(), None);
+        for desired in desired.into_iter().map(Into::into) {
+            let kind = self.kind_of(desired.object());
+            wanted.extend(kind.map(|kind| (kind, Key::of(desired.object()))));
+            let applied = match blocked {
+                None => self.settle(kind, owner, &desired, &mut result).await?,
+                Some(_) => Applied::of(desired.object(), Outcome::Held),
             };
-            result.applied.push(Applied {
-                object: describe(&object),
-                kind: object["kind"].as_str().unwrap_or_default().to_owned(),
-                outcome,
-            });
+            if matches!(desired, Desired::First(_)) && !applied.outcome.in_place() {
+                blocked.get_or_insert(applied.outcome.clone());
+            }
+            result.applied.push(applied);
+        }
+        // What still counts with the others must have shrunk before they go.
+        if matches!(blocked, Some(Outcome::Refused(_))) {
+            return Ok(result);
         }
         for doomed in prune::doomed(&self.stores, self.makes, meta(owner, "uid"), &wanted) {
             self.delete(&doomed).await?;
             result.pruned.push(doomed.what);
         }
         Ok(result)
+    }
+
+    fn kind_of(&self, object: &Value) -> Option<Kind> {
+        let is = |kind: &&Kind| object["kind"] == kind.kind && object["apiVersion"] == kind.api_version();
+        self.makes.iter().find(is).copied()
+    }
+
+    async fn settle(
+        &self,
+        kind: Option<Kind>,
+        owner: &Value,
+        desired: &Desired,
+        result: &mut Convergence,
+    ) -> Result<Applied, Error> {
+        let mut object = desired.object().clone();
+        object["metadata"]["ownerReferences"] = json!([owner_reference(owner)]);
+        let outcome = match (kind, desired) {
+            (None, _) => Outcome::KindMissing,
+            (_, Desired::Later(_)) => Outcome::Held,
+            (Some(kind), _) => self.apply(kind, owner, &object).await.or_else(|error| refused(error, result))?,
+        };
+        Ok(Applied::of(&object, outcome))
     }
 
     async fn apply(&self, kind: Kind, owner: &Value, object: &Value) -> Result<Outcome, Error> {

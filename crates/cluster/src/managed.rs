@@ -17,6 +17,13 @@ pub fn already_applied(live: &Value, desired: &Value, manager: &str) -> bool {
     entry(live, desired, manager, None).is_some_and(|fields| same_object(fields, desired, live))
 }
 
+/// Whether applying `desired` to the main resource as `manager` would leave `spec` as it is, whatever it does to metadata.
+#[must_use]
+pub fn spec_already_applied(live: &Value, desired: &Value, manager: &str) -> bool {
+    entry(live, desired, manager, None)
+        .is_some_and(|fields| same(&fields["f:spec"], &desired["spec"], &live["spec"], Reading::Plain))
+}
+
 /// Whether applying `desired` to the status subresource as `manager` would change nothing.
 #[must_use]
 pub fn status_already_applied(live: &Value, desired: &Value, manager: &str) -> bool {

@@ -58,6 +58,13 @@ impl Watches {
         self.spawn(kind, api, watcher::Config::default().fields(&format!("metadata.name={}", key.name)))
     }
 
+    /// Starts the watch of the objects of `kind` with these labels (`key=value`) unless it runs: of kinds that others keep
+    /// very many of. Returns whether it was started.
+    pub fn start_labelled(&mut self, kind: Kind, labels: &str) -> bool {
+        let api = kube::Api::all_with(self.client.clone(), &kind.api_resource());
+        self.spawn(kind, api, watcher::Config::default().labels(labels))
+    }
+
     fn spawn(&mut self, kind: Kind, api: kube::Api<DynamicObject>, config: watcher::Config) -> bool {
         if self.running.contains_key(&kind) {
             return false;

@@ -15,5 +15,10 @@ api::codes! {
     OBJECTS_APPLIED = "ObjectsApplied": "Every object of the service is applied.", "";
     MINIMUM_READY = "MinimumReady": "Every role has a ready replica.", "";
     NO_FAILURE = "NoFailure": "No component has failed.", "";
+    FULL_CAPACITY = "FullCapacity": "Every replica of the gang has its nodes.", "";
+    PARTIAL_CAPACITY = "PartialCapacity": "At least one replica of every role of the gang has its nodes; the others wait, each as a whole.", "Add nodes, or scale down; what waits starts by itself.";
+    BLOCKED = "Blocked": "No replica of some role of the gang can be placed, so nothing of it runs.", "Add nodes with as many accelerators as the message says, or make the replicas smaller.";
+    ROLLOUT_PAUSED = "RolloutPaused": "A new revision is being rolled out and was paused.", "`ostler rollout resume KIND/NAME` goes on, `ostler rollout undo KIND/NAME` goes back.";
+    STATE_UNREADABLE = "StateUnreadable": "The operator cannot read a kind that the state is read from; counts are the last known.", "Give its account list and watch on that kind; `kubectl auth can-i list KIND --as …` tells.";
     INVALID_DOCUMENT = "InvalidDocument": "A document of the base set of classes cannot be read and is left out.", "Correct the field of the ConfigMap that the message names.";
 }

@@ -42,6 +42,8 @@ pub const POD: Kind = Kind::namespaced("", "v1", "Pod", "pods");
 /// Node.
 pub const NODE: Kind = Kind::cluster("", "v1", "Node", "nodes");
 
+/// One state of an object's history.
+pub const REVISION: Kind = Kind::namespaced("apps", "v1", "ControllerRevision", "controllerrevisions");
 /// ConfigMap; only the base set is watched.
 pub const CONFIG_MAP: Kind = Kind::namespaced("", "v1", "ConfigMap", "configmaps");
 /// Kueue's ResourceFlavor, the preferred version first; one of them is watched.
@@ -74,5 +76,15 @@ pub const OURS: &[Kind] =
     &[OME_SERVICE, RUNTIME, CLUSTER_RUNTIME, MODEL, CLUSTER_MODEL, CLASS, ROLES_SERVICE, POOL, USE_CASES];
 
 /// Everything that a service may own, in the order of pruning: what routes requests goes before what answers them.
-pub const MADE: &[Kind] =
-    &[USE_CASES, POOL, SCALED_OBJECT, AUTOSCALER, DISRUPTION, SERVICE, DEPLOYMENT, LEADER_WORKER_SET, POD_GROUP];
+pub const MADE: &[Kind] = &[
+    USE_CASES,
+    POOL,
+    SCALED_OBJECT,
+    AUTOSCALER,
+    DISRUPTION,
+    SERVICE,
+    DEPLOYMENT,
+    LEADER_WORKER_SET,
+    POD_GROUP,
+    REVISION,
+];

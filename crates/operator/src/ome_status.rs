@@ -1,17 +1,19 @@
 //! The status of an `ome.io` InferenceService; pure.
 
-use cluster::apply::{Applied, Outcome};
+mod components;
+
+use cluster::apply::Applied;
 use cluster::conditions::render;
 use cluster::object::{generation, meta};
 use cluster::{Condition, State, Tone};
 use decide::reason::NO_ELIGIBLE_ACCELERATOR;
 use jiff::Timestamp;
 use plan::labels::COMPONENT;
-use serde_json::{Map, Value, json};
+use serde_json::{Value, json};
 
 use crate::decision;
-use crate::readiness::{Code, Progress, Trouble, trouble};
-use crate::readings::{Wanted, Workload};
+use crate::obstacles::{obstacle, why_not};
+use crate::readings::Wanted;
 use crate::reason::Reason;
 use crate::report::Report;
 
@@ -89,7 +91,7 @@ fn decision_stale(findings: &Findings<'_>) -> Option<Condition> {
 fn status(findings: &Findings<'_>, conditions: &[Condition], decision: Value, now: Timestamp) -> Value {
     let service = findings.service;
     let generation = generation(service);
-    let components = components(findings, &decision["reason"]);
+    let components = components::components(findings, &decision["reason"]);
     let mut status = json!({
         "observedGeneration": generation,
         "conditions": render(&service["status"]["conditions"], conditions, generation, now),
@@ -166,7 +168,7 @@ fn workloads_ready(findings: &Findings<'_>, kind: &'static str, which: impl Fn(&
         let message = "nothing runs until a runtime and its accelerators are found";
         return Reason::NotPlanned.condition(kind, false, message);
     }
-    if let Some((reason, message)) = obstacle(findings.applied) {
+    if let Some((reason, message)) = obstacle(findings.applied, |_| true) {
         return reason.condition(kind, false, message);
     }
     let component =
@@ -178,243 +180,5 @@ fn workloads_ready(findings: &Findings<'_>, kind: &'static str, which: impl Fn(&
     }
 }
 
-/// An object that could not be made as planned.
-#[must_use]
-pub fn obstacle(applied: &[Applied]) -> Option<(Reason, String)> {
-    applied.iter().find_map(|one| match &one.outcome {
-        Outcome::Foreign(holder) => Some((
-            Reason::ObjectNotOurs,
-            format!("{} belongs to {holder}; rename the service or delete that object", one.object),
-        )),
-        Outcome::KindMissing => Some((
-            Reason::KindMissing,
-            format!("the cluster does not serve {}; install it to run this service", one.kind),
-        )),
-        Outcome::Refused(message) => Some((Reason::ObjectRefused, format!("{}: {message}", one.object))),
-        _ => None,
-    })
-}
-
-/// Why a planned workload is not ready, or `None` if it is.
-#[must_use]
-pub fn why_not(wanted: &Wanted) -> Option<Trouble> {
-    match &wanted.live {
-        Some(live) => trouble(&live.object, live.pods()),
-        None => Some(Trouble {
-            code: Code::Starting,
-            object: cluster::object::describe(&wanted.planned),
-            message: "not made yet".to_owned(),
-            failed: false,
-        }),
-    }
-}
-
-/// `status.components`: counts from the workloads, the class from the plan, the address from the planned Service.
-fn components(findings: &Findings<'_>, reason: &Value) -> Map<String, Value> {
-    let planned = findings.plan["components"].as_object().into_iter().flatten();
-    planned.map(|(name, choice)| (name.clone(), component(findings, name, choice, reason))).collect()
-}
-
-fn component(findings: &Findings<'_>, name: &str, choice: &Value, reason: &Value) -> Value {
-    let label = |object: &Value| object["metadata"]["labels"][COMPONENT] == name;
-    let live: Vec<&Workload> = findings
-        .workloads
-        .iter()
-        .filter(|wanted| label(&wanted.planned))
-        .filter_map(|wanted| wanted.live.as_ref())
-        .collect();
-    let progress: Vec<Progress> = live.iter().map(|workload| Progress::of(&workload.object)).collect();
-    let mut component = json!({
-        "replicas": progress.iter().map(|one| one.desired).sum::<i64>(),
-        "readyReplicas": progress.iter().map(|one| one.ready).sum::<i64>(),
-    });
-    if let Some(class) = choice["acceleratorClass"].as_str() {
-        component["selectedAccelerator"] = selected(class, choice, reason);
-    }
-    let objects = findings.plan["objects"].as_array().into_iter().flatten();
-    if let Some(url) = objects.filter(|object| object["kind"] == "Service" && label(object)).find_map(url) {
-        component["url"] = url.into();
-    }
-    component
-}
-
-/// The class with what its Pods request, and the reason that the decision has.
-fn selected(class: &str, choice: &Value, reason: &Value) -> Value {
-    let mut selected = json!({"acceleratorClass": class, "reason": reason});
-    if let (Some(resource), Some(count)) = (choice["resource"].as_str(), choice["acceleratorsPerNode"].as_u64()) {
-        selected["resourceRequests"] = json!({resource: count.to_string()});
-    }
-    selected
-}
-
-/// The address of a Service inside the cluster.
-fn url(service: &Value) -> Option<String> {
-    let port = service["spec"]["ports"][0]["port"].as_i64()?;
-    let port = if port == 80 { String::new() } else { format!(":{port}") };
-    Some(format!("http://{}.{}.svc.cluster.local{port}", meta(service, "name"), meta(service, "namespace")))
-}
-
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use std::sync::Arc;
-
-    fn service() -> Value {
-        json!({"metadata": {"name": "chat", "namespace": "n", "generation": 3}, "status": {}})
-    }
-
-    fn plan() -> Value {
-        json!({"feasible": true, "reason": "Selected", "message": "m", "runtime": {"name": "srt", "scope": "Cluster"},
-            "components": {"engine": {"acceleratorClass": "h100", "nodes": 1, "replicas": 1}},
-            "objects": [{"kind": "Service", "metadata": {"name": "chat-engine", "namespace": "n", "labels": {"component": "engine"}},
-                "spec": {"ports": [{"port": 8080}]}}]})
-    }
-
-    fn wanted(ready: i64, pods: Vec<Value>) -> Wanted {
-        let planned = json!({"kind": "Deployment", "metadata": {"name": "chat-engine", "namespace": "n", "labels": {"component": "engine"}}});
-        let mut object = planned.clone();
-        object["spec"] = json!({"replicas": 1});
-        object["status"] = json!({"readyReplicas": ready, "updatedReplicas": 1});
-        Wanted {
-            planned,
-            live: Some(Workload { object: Arc::new(object), pods: pods.into_iter().map(Arc::new).collect() }),
-        }
-    }
-
-    fn short(conditions: &[Condition]) -> Vec<String> {
-        conditions.iter().map(|one| format!("{}={} {}", one.kind, one.state.as_str(), one.reason)).collect()
-    }
-
-    #[test]
-    fn a_ready_service() {
-        let (service, plan, workloads) = (service(), plan(), [wanted(1, vec![])]);
-        let findings = Findings { service: &service, plan: &plan, better: None, workloads: &workloads, applied: &[] };
-        let Report { conditions, status, .. } = report(&findings, Timestamp::UNIX_EPOCH);
-        assert_eq!(
-            short(&conditions),
-            [
-                "RuntimeResolved=True Selected",
-                "AcceleratorResolved=True Selected",
-                "WorkloadsReady=True AllReady",
-                "Ready=True Ready"
-            ]
-        );
-        assert_eq!(status["url"], "http://chat-engine.n.svc.cluster.local:8080");
-        assert_eq!(status["components"]["engine"]["readyReplicas"], 1);
-        assert_eq!(status["components"]["engine"]["selectedAccelerator"]["acceleratorClass"], "h100");
-        assert_eq!(status["decision"]["runtime"]["name"], "srt");
-        assert_eq!(status["observedGeneration"], 3);
-    }
-
-    fn events(service: &Value, plan: &Value, workloads: &[Wanted]) -> (Vec<String>, Value) {
-        let report = report(&Findings { service, plan, better: None, workloads, applied: &[] }, Timestamp::UNIX_EPOCH);
-        let told = report.events(service);
-        let kind = |warning| if warning { "Warning" } else { "Normal" };
-        (told.iter().map(|one| format!("{} {}", kind(one.warning), one.reason)).collect(), report.status)
-    }
-
-    #[test]
-    fn a_normal_start_is_three_normal_events() {
-        let pod = |status: Value| json!({"metadata": {"name": "p"}, "status": status});
-        let starting = pod(json!({"phase": "Pending"}));
-        let probing = pod(json!({"phase": "Running", "containerStatuses": [{"name": "main", "ready": false}]}));
-        let (mut service, mut told) = (service(), Vec::new());
-        for (ready, pods) in
-            [(0, vec![]), (0, vec![starting.clone()]), (0, vec![probing]), (0, vec![starting]), (1, vec![])]
-        {
-            let (events, status) = events(&service, &plan(), &[wanted(ready, pods)]);
-            told.extend(events);
-            service["status"] = status;
-        }
-        assert_eq!(told, ["Normal Selected", "Normal Starting", "Normal Ready"]);
-    }
-
-    #[test]
-    fn what_cannot_be_served_is_one_warning_and_its_recovery_is_told() {
-        let refused = json!({"feasible": false, "reason": "NoCompatibleRuntime", "message": "none of 4"});
-        let mut service = service();
-        let (told, status) = events(&service, &refused, &[]);
-        assert_eq!(told, ["Warning NoCompatibleRuntime"]);
-        service["status"] = status;
-        assert_eq!(events(&service, &refused, &[]).0, [""; 0]);
-        assert_eq!(events(&service, &plan(), &[wanted(1, vec![])]).0, ["Normal Selected", "Normal Ready"]);
-    }
-
-    #[test]
-    fn a_better_choice_is_shown_while_there_is_one() {
-        let (service, plan, better) = (service(), plan(), json!({"message": "x on 1 × l40s"}));
-        let workloads = [wanted(1, vec![])];
-        let findings =
-            Findings { service: &service, plan: &plan, better: Some(&better), workloads: &workloads, applied: &[] };
-        let conditions = conditions(&findings);
-        assert_eq!(short(&conditions)[3..], ["DecisionStale=True BetterChoice", "Ready=True Ready"]);
-        assert!(conditions[3].message.contains("x on 1 × l40s") && conditions[3].message.contains("ostler redecide"));
-    }
-
-    #[test]
-    fn what_only_another_autoscaler_could_do_is_a_condition_and_one_event() {
-        let (service, mut plan, workloads) = (service(), plan(), [wanted(1, vec![])]);
-        plan["warnings"] = json!([{"code": "AutoscalerUnavailable", "message": "engine: rps needs KEDA"}]);
-        let findings = Findings { service: &service, plan: &plan, better: None, workloads: &workloads, applied: &[] };
-        let told = conditions(&findings);
-        assert_eq!(short(&told)[3..], ["AutoscalerUnavailable=True AutoscalerUnavailable", "Ready=True Ready"]);
-        assert_eq!(told[3].message, "engine: rps needs KEDA");
-        let events = events(&service, &plan, &workloads).0;
-        assert_eq!(events, ["Normal Selected", "Warning AutoscalerUnavailable", "Normal Ready"]);
-    }
-
-    #[test]
-    fn a_router_that_is_not_ready_is_told_apart_from_the_engines() {
-        let (service, mut plan) = (service(), plan());
-        plan["components"]["router"] = json!({"nodes": 1, "replicas": 1});
-        let mut router = wanted(0, vec![]);
-        router.planned["metadata"] =
-            json!({"name": "chat-router", "namespace": "n", "labels": {"component": "router"}});
-        let workloads = [wanted(1, vec![]), router];
-        let findings = Findings { service: &service, plan: &plan, better: None, workloads: &workloads, applied: &[] };
-        let told = short(&conditions(&findings));
-        assert_eq!(told[2..], ["WorkloadsReady=True AllReady", "RouterReady=False Starting", "Ready=False Starting"]);
-    }
-
-    #[test]
-    fn the_schedulers_words_reach_ready() {
-        let pod = json!({"metadata": {"name": "p"}, "status": {"phase": "Pending", "conditions": [
-            {"type": "PodScheduled", "status": "False", "message": "0/3 nodes are available"}]}});
-        let (service, plan, workloads) = (service(), plan(), [wanted(0, vec![pod])]);
-        let conditions =
-            conditions(&Findings { service: &service, plan: &plan, better: None, workloads: &workloads, applied: &[] });
-        let ready = &conditions[3];
-        assert_eq!(
-            (ready.reason.as_str(), ready.message.as_str()),
-            ("Unschedulable", "Pod p: 0/3 nodes are available")
-        );
-    }
-
-    // spec: RT-67
-    #[test]
-    fn no_runtime() {
-        let plan = json!({"feasible": false, "reason": "NoCompatibleRuntime", "message": "none of 4"});
-        let conditions =
-            conditions(&Findings { service: &service(), plan: &plan, better: None, workloads: &[], applied: &[] });
-        assert_eq!(short(&conditions)[0], "RuntimeResolved=False NoCompatibleRuntime");
-        assert_eq!(short(&conditions)[3], "Ready=False NoCompatibleRuntime");
-    }
-
-    #[test]
-    fn an_obstacle_names_the_object() {
-        let applied = [Applied {
-            object: "Deployment n/chat-engine".to_owned(),
-            kind: "Deployment".to_owned(),
-            outcome: Outcome::Foreign("Job j".to_owned()),
-        }];
-        let conditions = conditions(&Findings {
-            service: &service(),
-            plan: &plan(),
-            better: None,
-            workloads: &[],
-            applied: &applied,
-        });
-        assert_eq!(conditions[3].reason, "ObjectNotOurs");
-        assert!(conditions[3].message.starts_with("Deployment n/chat-engine belongs to Job j"));
-    }
-}
+mod tests;

@@ -10,7 +10,7 @@ use serde_json::Value;
 use crate::reason::Reason;
 
 /// Restarts after which a crashing Pod counts as failed rather than starting.
-const RESTARTS_TO_FAIL: i64 = 3;
+pub const RESTARTS_TO_FAIL: i64 = 3;
 
 /// What a workload wants and has.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -225,6 +225,13 @@ fn container_trouble(container: &Value) -> Option<Finding> {
     }
 }
 
+/// Whether a container of the Pod ended in failure, now or before it was restarted.
+#[must_use]
+pub fn crashed(pod: &Value) -> bool {
+    let failed = |state: &Value| state["terminated"]["exitCode"].as_i64().is_some_and(|code| code != 0);
+    containers(pod).any(|container| failed(&container["lastState"]) || failed(&container["state"]))
+}
+
 fn crashed_before(container: &Value) -> bool {
     let failed = |state: &Value| state["terminated"]["exitCode"].as_i64().is_some_and(|code| code != 0);
     container["ready"] != true && (failed(&container["lastState"]) || failed(&container["state"]))
@@ -264,8 +271,9 @@ fn replica_failure(workload: &Value) -> Option<Trouble> {
 
 fn waiting(workload: &Value, progress: &Progress) -> Trouble {
     let Progress { desired, updated, ready, current } = progress;
+    let paused = if workload["spec"]["paused"] == true { "; the rollout is paused" } else { "" };
     let (code, message) = if *current && updated < desired && ready >= desired {
-        (Code::RollingOut, format!("{updated} of {desired} replicas are of the new revision"))
+        (Code::RollingOut, format!("{updated} of {desired} replicas are of the new revision{paused}"))
     } else {
         (Code::Starting, format!("{ready} of {desired} replicas are ready"))
     };

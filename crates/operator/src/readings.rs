@@ -4,12 +4,14 @@ use std::sync::Arc;
 
 use cluster::object::{controller_uid, meta};
 use cluster::{Key, Kind, Stores};
+use jiff::Timestamp;
 use serde_json::Value;
 
+use crate::crashes::Crashes;
 use crate::kinds::{DEPLOYMENT, LEADER_WORKER_SET, POD};
 
 /// Names its LeaderWorkerSet on every Pod of one.
-const LEADER_WORKER_SET_NAME: &str = "leaderworkerset.sigs.k8s.io/name";
+pub(crate) const LEADER_WORKER_SET_NAME: &str = "leaderworkerset.sigs.k8s.io/name";
 
 /// A live workload and its Pods, both in name order.
 #[derive(Clone, Debug)]
@@ -27,6 +29,28 @@ pub struct Wanted {
     pub planned: Value,
     /// What the cluster holds; `None` before it is made.
     pub live: Option<Workload>,
+    /// Pods of it that crashed lately and were replaced.
+    pub crashes: usize,
+}
+
+/// Where workloads are read.
+#[derive(Clone, Copy)]
+pub(crate) struct Readings<'a> {
+    pub(crate) stores: &'a Stores,
+    pub(crate) crashes: &'a Crashes,
+    pub(crate) now: Timestamp,
+}
+
+// === impl Wanted ===
+
+impl Wanted {
+    /// A planned object and what is there of it.
+    #[must_use]
+    pub fn of(planned: Value, live: Option<Value>, pods: Vec<Value>) -> Wanted {
+        let pods = pods.into_iter().map(Arc::new).collect();
+        let live = live.map(|object| Workload { object: Arc::new(object), pods });
+        Wanted { planned, live, crashes: 0 }
+    }
 }
 
 // === impl Workload ===
@@ -38,20 +62,27 @@ impl Workload {
     }
 }
 
-/// The planned workloads of `service` with what is live of each. Objects of somebody else count as absent.
-#[must_use]
-pub fn workloads(stores: &Stores, service: &Value, planned: &[Value]) -> Vec<Wanted> {
-    let wanted = planned.iter().filter_map(|object| Some((object, workload_kind(object)?)));
-    wanted.map(|(object, kind)| Wanted { planned: object.clone(), live: live(stores, service, kind, object) }).collect()
+// === impl Readings ===
+
+impl Readings<'_> {
+    /// The planned workloads of `service` with what is live of each. Objects of somebody else count as absent.
+    pub(crate) fn workloads(&self, service: &Value, planned: &[Value]) -> Vec<Wanted> {
+        let wanted = planned.iter().filter_map(|object| Some((object, workload_kind(object)?)));
+        let read = |(object, kind): (&Value, Kind)| {
+            let key = Key::new(meta(service, "namespace"), meta(object, "name"));
+            let crashes = if kind == LEADER_WORKER_SET { self.crashes.of(&key, self.now) } else { 0 };
+            Wanted { planned: object.clone(), live: live(self.stores, service, kind, &key), crashes }
+        };
+        wanted.map(read).collect()
+    }
 }
 
 fn workload_kind(object: &Value) -> Option<Kind> {
     [DEPLOYMENT, LEADER_WORKER_SET].into_iter().find(|kind| object["kind"] == kind.kind)
 }
 
-fn live(stores: &Stores, service: &Value, kind: Kind, planned: &Value) -> Option<Workload> {
-    let key = Key::new(meta(service, "namespace"), meta(planned, "name"));
-    let object = stores.get(kind, &key)?;
+fn live(stores: &Stores, service: &Value, kind: Kind, key: &Key) -> Option<Workload> {
+    let object = stores.get(kind, key)?;
     if controller_uid(&object) != Some(meta(service, "uid")) {
         return None;
     }

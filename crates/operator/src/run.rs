@@ -16,12 +16,15 @@ use tokio_util::sync::CancellationToken;
 use crate::accounting::{self, Accounts};
 use crate::answers::Answers;
 use crate::claims::Claims;
-use crate::kinds::{BUILTIN, CLASS, CLUSTER_RUNTIME, CONFIG_MAP, DEFINED, FLAVORS, MADE, OME_SERVICE, OURS, RUNTIME};
+use crate::crashes::Crashes;
+use crate::kinds::{
+    BUILTIN, CLASS, CLUSTER_RUNTIME, CONFIG_MAP, DEFINED, FLAVORS, MADE, OME_SERVICE, OURS, REVISION, RUNTIME,
+};
 use crate::metrics::Metrics;
 use crate::offer::{LastOffer, LeftOut, OFFERED};
 use crate::report::Report;
 use crate::wake::{self, Item};
-use crate::{MANAGER, Options, base_set};
+use crate::{MANAGER, Options, base_set, revisions};
 
 /// Name under which events are reported.
 const CONTROLLER: &str = "ostler.io/operator";
@@ -38,6 +41,7 @@ pub struct Operator {
     pub(crate) offer: Mutex<LastOffer>,
     pub(crate) claims: Claims,
     pub(crate) answers: Answers,
+    pub(crate) crashes: Crashes,
     pub(crate) left_out: Mutex<Vec<LeftOut>>,
     pub(crate) accounts: Accounts,
     pub(crate) discovery: bool,
@@ -95,6 +99,7 @@ async fn operate(client: Client, options: &Options, stop: CancellationToken) -> 
     for kind in BUILTIN {
         watches.start(*kind);
     }
+    watches.start_labelled(REVISION, &revisions::selector());
     if options.accelerator_aware {
         watches.start_one(CONFIG_MAP, &Key::new(&options.namespace, base_set::NAME));
     }
@@ -124,6 +129,7 @@ impl Operator {
             offer: Mutex::default(),
             claims: Claims::default(),
             answers: Answers::default(),
+            crashes: Crashes::default(),
             left_out: Mutex::default(),
             accounts: Accounts::default(),
             discovery: options.discovery,
@@ -153,6 +159,7 @@ impl Operator {
             Change::Synced(kind) => self.appeared(*kind, queue),
             Change::Object { kind: DEFINITIONS, .. } => self.follow_definitions(watches, queue),
             Change::Object { kind, key, new, .. } => {
+                self.crashes.take(change, self.clock.now());
                 if (*kind, new) == (OME_SERVICE, &None) {
                     self.answers.forget(key);
                 }

@@ -3,7 +3,8 @@
 use std::sync::Arc;
 use std::time::Instant;
 
-use cluster::apply::Convergence;
+use cluster::apply::{Convergence, Desired};
+use cluster::neighbours::served;
 use cluster::object::terminating;
 use cluster::{Error, Key, Kind};
 use plan::{Service, Snapshot};
@@ -11,11 +12,13 @@ use serde_json::Value;
 
 use crate::answers::Question;
 use crate::choice::{self, Choice};
-use crate::kinds::ROLES_SERVICE;
+use crate::kinds::{DEPLOYMENT, LEADER_WORKER_SET, POD, POD_GROUP, ROLES_SERVICE};
 use crate::offer::{Offer, document};
+use crate::readings::Readings;
 use crate::reason::Reason;
 use crate::report::Report;
-use crate::{Operator, ome_status, readings, roles_status};
+use crate::rollout::Rollouts;
+use crate::{Operator, ome_status, revisions, roles_status, rollout};
 
 impl Operator {
     /// Makes the objects of one service be what its plan says, and tells how far they are. A service that goes needs
@@ -26,6 +29,10 @@ impl Operator {
         if !unread.is_empty() {
             return self.wait_for_cluster(kind, &service, &unread).await;
         }
+        let unseen = self.unseen_workloads();
+        if kind == ROLES_SERVICE && !unseen.is_empty() {
+            return self.tell_all(kind, &service, &self.blind(&service, &unseen)).await;
+        }
         let choice = match self.choose(kind, &service) {
             Ok(choice) => choice,
             Err(problem) => {
@@ -33,8 +40,8 @@ impl Operator {
                 return self.tell_all(kind, &service, &report).await;
             }
         };
-        let outcome = self.act(&service, &choice.plan).await?;
-        let report = self.report(kind, &service, &choice, &outcome);
+        let (outcome, rollouts) = self.act(&service, &choice.plan).await?;
+        let report = self.report(kind, &service, &choice, &outcome, &rollouts);
         self.tell_all(kind, &service, &report).await?;
         outcome.refusal.map_or(Ok(()), Err)
     }
@@ -83,27 +90,67 @@ impl Operator {
         Ok(choice)
     }
 
-    /// A service that cannot be planned keeps what it runs: a mistake in an edit must not end a working engine.
-    async fn act(&self, service: &Value, plan: &Value) -> Result<Convergence, Error> {
-        if plan["feasible"] != true {
-            return Ok(Convergence::default());
-        }
-        let objects = plan["objects"].as_array().cloned().unwrap_or_default();
-        self.applier.converge(service, objects).await
+    /// Kinds of workloads that the cluster serves and the operator cannot read.
+    fn unseen_workloads(&self) -> Vec<String> {
+        let defined = [LEADER_WORKER_SET, POD_GROUP].into_iter().filter(|kind| served(&self.stores, *kind));
+        let kinds = [POD, DEPLOYMENT].into_iter().chain(defined);
+        kinds.filter(|kind| !self.stores.synced(*kind)).map(|kind| kind.resource()).collect()
     }
 
-    fn report(&self, kind: Kind, service: &Value, choice: &Choice, outcome: &Convergence) -> Report {
+    /// What is told of a role-based service whose state cannot be read: the last that was known.
+    fn blind(&self, service: &Value, unread: &[String]) -> Report {
+        let findings = roles_status::Findings {
+            service,
+            plan: &Value::Null,
+            roles: &roles_status::roles(service),
+            workloads: &[],
+            applied: &[],
+            rollouts: &Rollouts::new(),
+            unread,
+        };
+        roles_status::report(&findings, self.clock.now())
+    }
+
+    /// A service that cannot be planned keeps what it runs: a mistake in an edit must not end a working engine.
+    async fn act(&self, service: &Value, plan: &Value) -> Result<(Convergence, Rollouts), Error> {
+        if plan["feasible"] != true {
+            return Ok((Convergence::default(), Rollouts::new()));
+        }
+        let objects = plan["objects"].as_array().map(Vec::as_slice).unwrap_or_default();
+        let workloads = self.readings().workloads(service, objects);
+        let rollouts = rollout::rollouts(service, &workloads);
+        let history = revisions::history(service, &revisions::held(&self.stores, service));
+        let mut desired: Vec<Desired> = history.into_iter().map(Desired::from).collect();
+        desired.extend(rollout::scheduled(service, objects, &workloads, &rollouts));
+        Ok((self.applier.converge(service, desired).await?, rollouts))
+    }
+
+    fn readings(&self) -> Readings<'_> {
+        Readings { stores: &self.stores, crashes: &self.crashes, now: self.clock.now() }
+    }
+
+    fn report(&self, kind: Kind, service: &Value, choice: &Choice, outcome: &Convergence, before: &Rollouts) -> Report {
         let plan = &choice.plan;
         let planned = plan["objects"].as_array().map(Vec::as_slice).unwrap_or_default();
-        let workloads = readings::workloads(&self.stores, service, planned);
+        let workloads = self.readings().workloads(service, planned);
         let (applied, now) = (outcome.applied.as_slice(), self.clock.now());
-        if kind == ROLES_SERVICE {
-            let roles = roles_status::roles(service);
-            let findings = roles_status::Findings { service, plan, roles: &roles, workloads: &workloads, applied };
-            return roles_status::report(&findings, now);
+        if kind != ROLES_SERVICE {
+            let better = choice.better.as_ref();
+            let findings = ome_status::Findings { service, plan, better, workloads: &workloads, applied };
+            return ome_status::report(&findings, now);
         }
-        let better = choice.better.as_ref();
-        ome_status::report(&ome_status::Findings { service, plan, better, workloads: &workloads, applied }, now)
+        let roles = roles_status::roles(service);
+        let rollouts = rollout::told(service, before, rollout::rollouts(service, &workloads));
+        let findings = roles_status::Findings {
+            service,
+            plan,
+            roles: &roles,
+            workloads: &workloads,
+            applied,
+            rollouts: &rollouts,
+            unread: &[],
+        };
+        roles_status::report(&findings, now)
     }
 }
 

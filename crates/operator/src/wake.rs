@@ -8,6 +8,7 @@ use serde_json::Value;
 
 use crate::decision::waits_for_capacity;
 use crate::kinds::{CLASS, CLUSTER_MODEL, CLUSTER_RUNTIME, MODEL, NODE, OME_SERVICE, POD, ROLES_SERVICE, RUNTIME};
+use crate::reason::Reason;
 
 /// One thing to reconcile.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -44,8 +45,26 @@ pub fn items(stores: &Stores, change: &Change) -> Vec<Item> {
             [vec![Item::Offer], services(stores, |_| true)].concat()
         }
         NODE | CLASS | RUNTIME | CLUSTER_RUNTIME | MODEL | CLUSTER_MODEL => Vec::new(),
-        _ => [old, new].into_iter().flatten().filter_map(owner).take(1).collect(),
+        _ => match [old, new].into_iter().flatten().find_map(owner) {
+            Some(owner) => vec![owner],
+            None if new.is_none() => kept_out(stores, &key.namespace),
+            None => Vec::new(),
+        },
     }
+}
+
+/// The services of `namespace` that could not make an object because one of its name was somebody else's: it may be the
+/// one that has gone.
+fn kept_out(stores: &Stores, namespace: &str) -> Vec<Item> {
+    let is_kept_out = |service: &Value| {
+        let mut conditions = service["status"]["conditions"].as_array().into_iter().flatten();
+        conditions.any(|one| one["reason"] == Reason::ObjectNotOurs.as_str())
+    };
+    let of_kind = |kind: Kind| {
+        let services = stores.list_in(kind, namespace).into_iter().filter(|service| is_kept_out(service));
+        services.map(move |service| Item::Service(kind, Key::of(&service))).collect::<Vec<_>>()
+    };
+    [OME_SERVICE, ROLES_SERVICE].into_iter().flat_map(of_kind).collect()
 }
 
 /// Every service of both kinds.
@@ -245,6 +264,18 @@ mod tests {
             let _ = stores.accept(OME_SERVICE, Event::Apply(object));
         }
         assert_eq!(names(&all_services(&stores)), ["b", "a"]);
+    }
+
+    #[test]
+    fn an_object_of_somebody_else_that_goes_wakes_who_was_kept_out_by_it() {
+        let stores = stores();
+        let kept_out = json!({"metadata": {"namespace": "n", "name": "blocked"},
+            "status": {"conditions": [{"type": "Initialized", "status": "False", "reason": "ObjectNotOurs"}]}});
+        let _ = stores.accept(ROLES_SERVICE, Event::Apply(kept_out));
+        let object = |namespace: &str| json!({"metadata": {"namespace": namespace, "name": "any"}});
+        let gone = |namespace: &str| change(crate::kinds::POD_GROUP, object(namespace), Value::Null);
+        assert_eq!(names(&items(&stores, &gone("n"))), ["blocked"]);
+        assert!(items(&stores, &gone("other")).is_empty());
     }
 
     #[test]

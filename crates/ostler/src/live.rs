@@ -112,6 +112,7 @@ fn typed(mut object: Value, (group, version, kind): Kind) -> Value {
     object
 }
 
-fn resource((group, version, kind): Kind) -> ApiResource {
+/// What a client needs to know of a kind.
+pub(crate) fn resource((group, version, kind): Kind) -> ApiResource {
     ApiResource::from_gvk(&GroupVersionKind::gvk(group, version, kind))
 }

@@ -6,7 +6,7 @@
 use std::sync::{Arc, Mutex};
 
 use bytes::Bytes;
-use cluster::apply::Convergence;
+use cluster::apply::{Convergence, Desired};
 use cluster::status::StatusWriter;
 use cluster::{Applier, Kind, Outcome, Stores};
 use http::{Method, Request, Response};
@@ -119,6 +119,29 @@ async fn somebody_elses_object_is_left_alone() {
     let (result, journal) = converge(200, vec![theirs], vec![desired(81)]).await;
     assert_eq!(result.applied[0].outcome, Outcome::Foreign("Owner o".to_owned()));
     assert!(journal.is_empty());
+}
+
+#[tokio::test]
+async fn what_comes_after_the_first_waits_for_it() {
+    let (mut theirs, mut second) = (applied(), desired(81));
+    theirs["metadata"]["ownerReferences"][0]["uid"] = json!("other");
+    second["metadata"]["name"] = json!("b");
+    let (client, journal) = client(200);
+    let applier = Applier::new(client, stores(vec![theirs]), MADE, MANAGER);
+    let wanted = vec![Desired::First(desired(81)), Desired::Exactly(second)];
+    let outcomes: Vec<Outcome> =
+        applier.converge(&owner(), wanted).await.unwrap().applied.into_iter().map(|one| one.outcome).collect();
+    assert_eq!(outcomes, [Outcome::Foreign("Owner o".to_owned()), Outcome::Held]);
+    assert!(journal.lock().unwrap().is_empty());
+}
+
+#[tokio::test]
+async fn what_has_its_turn_later_is_neither_changed_nor_pruned() {
+    let (client, journal) = client(200);
+    let applier = Applier::new(client, stores(vec![applied()]), MADE, MANAGER);
+    let result = applier.converge(&owner(), vec![Desired::Later(desired(81))]).await.unwrap();
+    assert_eq!(result.applied[0].outcome, Outcome::Held);
+    assert!(result.pruned.is_empty() && journal.lock().unwrap().is_empty());
 }
 
 #[tokio::test]

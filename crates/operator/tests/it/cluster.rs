@@ -103,6 +103,11 @@ impl World {
         World { server, writes: Arc::default(), reads: Arc::default(), stop, _stop }
     }
 
+    /// Cancelled with the world.
+    pub(crate) fn stopped(&self) -> CancellationToken {
+        self.stop.clone()
+    }
+
     /// Starts the operator.
     pub(crate) fn operate(&self, options: operator::Options) {
         tokio::spawn(operator::run(self.client(), options, self.stop.clone()));

@@ -39,7 +39,7 @@ enum Output {
 
 /// A kind that can be explained.
 #[derive(Debug)]
-struct Kind {
+pub(super) struct Kind {
     kind: live::Kind,
     /// Plural and short names, and the family that it belongs to, in lower case.
     names: &'static [&'static str],
@@ -149,6 +149,21 @@ fn parse(object: &str) -> Result<(Vec<&'static Kind>, &str)> {
     let named = |known: &&Kind| known.is_called(kind) && group.is_none_or(|group| group == known.kind.0);
     let kinds: Vec<_> = KINDS.iter().filter(named).collect();
     if kinds.is_empty() { Err(wrong()) } else { Ok((kinds, name)) }
+}
+
+/// The kinds of service that `KIND/NAME` may mean, and the name.
+pub(super) fn service_kinds(object: &str) -> Result<(Vec<&'static Kind>, &str)> {
+    let wrong = || hinted(format!("`{object}` is not KIND/NAME of a service"), "write inferenceservice/NAME");
+    let (kinds, name) = parse(object).map_err(|_| wrong())?;
+    let services: Vec<_> = kinds.into_iter().filter(|kind| kind.what == What::Service).collect();
+    if services.is_empty() { Err(wrong()) } else { Ok((services, name)) }
+}
+
+/// The service that `KIND/NAME` means.
+pub(super) async fn service_named(client: &Client, namespace: &str, object: &str) -> Result<(live::Kind, Value)> {
+    let (kinds, name) = service_kinds(object)?;
+    let (kind, service) = find(client, namespace, &kinds, name).await?;
+    Ok((kind.kind, service))
 }
 
 async fn find<'k>(client: &Client, namespace: &str, kinds: &[&'k Kind], name: &str) -> Result<(&'k Kind, Value)> {

@@ -10,6 +10,9 @@ mod lint;
 mod operator;
 mod plan;
 mod redecide;
+mod rollout;
+mod scale;
+mod target;
 mod up;
 
 use std::io;
@@ -33,6 +36,10 @@ pub(crate) enum Command {
     Explain(explain::ExplainArgs),
     /// Accept what would be chosen today for a service that keeps its choice
     Redecide(redecide::RedecideArgs),
+    /// How far a new revision of a service is; its history; pause, resume, undo
+    Rollout(rollout::RolloutArgs),
+    /// Set how many replicas a role or component of a service has
+    Scale(scale::ScaleArgs),
     /// Check manifests without a cluster
     Lint(lint::LintArgs),
     /// What is shipped: runtimes, accelerator classes, models
@@ -53,6 +60,8 @@ pub(crate) async fn run(command: Command) -> Result<ExitCode> {
         Command::Plan(args) => plan::run(args).await,
         Command::Explain(args) => explain::run(args).await,
         Command::Redecide(args) => redecide::run(args).await,
+        Command::Rollout(args) => rollout::run(args).await,
+        Command::Scale(args) => scale::run(args).await,
         Command::Lint(args) => lint::run(args),
         Command::Crds => crds::run(),
         Command::Catalog(args) => catalog::run(args),

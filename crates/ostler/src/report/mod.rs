@@ -5,6 +5,7 @@ pub(crate) mod errors;
 pub(crate) mod explain;
 pub(crate) mod fleet;
 pub(crate) mod plan;
+pub(crate) mod rollout;
 mod settings;
 pub(crate) mod tree;
 pub(crate) mod usage;

@@ -1,0 +1,104 @@
+//! What keeps a service's objects from being made, and its workloads from being ready; pure.
+
+use cluster::apply::{Applied, Outcome};
+
+use crate::kinds::REVISION;
+use crate::readiness::{Code, RESTARTS_TO_FAIL, Trouble, trouble};
+use crate::readings::Wanted;
+use crate::reason::Reason;
+
+/// Kinds of neighbours, and the project to install for each.
+const NEIGHBOURS: [(&str, &str); 6] = [
+    ("LeaderWorkerSet", "LeaderWorkerSet (leaderworkerset.x-k8s.io)"),
+    ("PodGroup", "Volcano (scheduling.volcano.sh)"),
+    ("InferencePool", "the Gateway API Inference Extension (inference.networking.k8s.io)"),
+    ("HTTPRoute", "the Gateway API (gateway.networking.k8s.io)"),
+    ("ScaledObject", "KEDA (keda.sh)"),
+    ("HTTPScaledObject", "the HTTP add-on of KEDA (http.keda.sh)"),
+];
+
+/// An object that could not be made as planned, the first of those that `which` picks by kind. A history that cannot be
+/// kept keeps nothing from running.
+#[must_use]
+pub fn obstacle(applied: &[Applied], which: impl Fn(&str) -> bool) -> Option<(Reason, String)> {
+    let own = applied.iter().filter(|one| one.kind != REVISION.kind && which(&one.kind));
+    own.into_iter().find_map(|one| match &one.outcome {
+        Outcome::Foreign(holder) => Some((
+            Reason::ObjectNotOurs,
+            format!("{} belongs to {holder}; rename the service or delete that object", one.object),
+        )),
+        Outcome::KindMissing => Some((Reason::KindMissing, missing(&one.kind))),
+        Outcome::Refused(message) => Some((Reason::ObjectRefused, format!("{}: {message}", one.object))),
+        Outcome::Unchanged | Outcome::Created | Outcome::Updated | Outcome::Terminating | Outcome::Held => None,
+    })
+}
+
+fn missing(kind: &str) -> String {
+    let project = NEIGHBOURS.iter().find(|(name, _)| *name == kind).map(|(_, project)| *project);
+    let install = project.map_or_else(|| "it".to_owned(), str::to_owned);
+    format!("the cluster does not serve {kind}; install {install} to run this service")
+}
+
+/// Why a planned workload is not ready, or `None` if it is.
+#[must_use]
+pub fn why_not(wanted: &Wanted) -> Option<Trouble> {
+    let object = || cluster::object::describe(&wanted.planned);
+    let Some(live) = &wanted.live else {
+        let message = "not made yet".to_owned();
+        return Some(Trouble { code: Code::Starting, object: object(), message, failed: false });
+    };
+    let trouble = trouble(&live.object, live.pods())?;
+    let crashes = i64::try_from(wanted.crashes).unwrap_or(i64::MAX);
+    if crashes < RESTARTS_TO_FAIL || trouble.failed || trouble.code == Code::Unschedulable {
+        return Some(trouble);
+    }
+    let message =
+        format!("its Pods crashed {crashes} times in ten minutes and were made anew; see the logs of the last");
+    Some(Trouble { code: Code::CrashLoop, object: object(), message, failed: true })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use rstest::rstest;
+    use serde_json::{Value, json};
+
+    fn applied(kind: &str, outcome: Outcome) -> Applied {
+        Applied { object: format!("{kind} n/s"), kind: kind.to_owned(), outcome }
+    }
+
+    // spec: TOP-71
+    #[rstest]
+    #[case::gang(
+        "PodGroup",
+        "the cluster does not serve PodGroup; install Volcano (scheduling.volcano.sh) to run this service"
+    )]
+    #[case::unknown("Widget", "the cluster does not serve Widget; install it to run this service")]
+    fn a_missing_neighbour_is_named(#[case] kind: &str, #[case] expect: &str) {
+        let found = obstacle(&[applied(kind, Outcome::KindMissing)], |_| true);
+        assert_eq!(found, Some((Reason::KindMissing, expect.to_owned())));
+    }
+
+    #[test]
+    fn what_waits_for_its_turn_and_a_lost_history_are_no_obstacles() {
+        let fine = [applied("LeaderWorkerSet", Outcome::Held), applied("ControllerRevision", Outcome::KindMissing)];
+        assert_eq!(obstacle(&fine, |_| true), None);
+    }
+
+    #[rstest]
+    #[case::a_crash_or_two(2, Value::Null, Code::Starting, false)]
+    #[case::past_the_threshold(3, Value::Null, Code::CrashLoop, true)]
+    #[case::no_room_is_no_crash(3, json!([{"type": "PodScheduled", "status": "False"}]), Code::Unschedulable, false)]
+    fn crashes_of_replaced_pods_count(
+        #[case] crashes: usize,
+        #[case] conditions: Value,
+        #[case] code: Code,
+        #[case] failed: bool,
+    ) {
+        let set = json!({"kind": "LeaderWorkerSet", "metadata": {"name": "s"}, "status": {}});
+        let pod = json!({"metadata": {"name": "s-0"}, "status": {"phase": "Pending", "conditions": conditions}});
+        let wanted = Wanted { crashes, ..Wanted::of(set.clone(), Some(set), vec![pod]) };
+        let trouble = why_not(&wanted).unwrap();
+        assert_eq!((trouble.code, trouble.failed), (code, failed));
+    }
+}

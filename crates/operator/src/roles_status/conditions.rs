@@ -1,0 +1,149 @@
+//! The conditions of a role-based service: what was made, what runs, what failed, and `Ready` last.
+
+use cluster::{Condition, State, Tone};
+
+use super::role::RoleState;
+use super::{Findings, Part, gang};
+use crate::code;
+use crate::obstacles::obstacle;
+use crate::readiness::{Code, Trouble};
+use crate::reason::Reason;
+use crate::rollout::is_paused;
+
+/// Names are upstream's (`Initialized`, `Active`, `Failed`) and ours. `GangScheduled` and `RouterReady` are there where the
+/// service has a gang and a router.
+pub(super) fn conditions(findings: &Findings<'_>, states: &[RoleState]) -> Vec<Condition> {
+    let initialized = initialized(findings);
+    let ready = ready(findings, states, &initialized);
+    let mut all = vec![active(findings, states, &ready), failed(findings, states)];
+    all.extend(gang::condition(findings).filter(|_| findings.unread.is_empty()));
+    all.extend(router_ready(findings, states));
+    all.push(ready);
+    all.insert(0, initialized);
+    all
+}
+
+fn initialized(findings: &Findings<'_>) -> Condition {
+    const KIND: &str = "Initialized";
+    if !findings.unread.is_empty() {
+        return unreadable(findings, KIND);
+    }
+    if !findings.feasible() {
+        let text = |field: &str| findings.plan[field].as_str().unwrap_or_default().to_owned();
+        return Condition::relayed(KIND, false, text("reason"), text("message"));
+    }
+    match obstacle(findings.applied, |_| true) {
+        Some((reason, message)) => reason.condition(KIND, false, message),
+        None => Condition::new(KIND, true, code::OBJECTS_APPLIED, "every object of the service is applied")
+            .told_as(Tone::Consequence),
+    }
+}
+
+/// Nothing is known of the state: neither that it is well nor that it is not.
+fn unreadable(findings: &Findings<'_>, kind: &'static str) -> Condition {
+    let kinds = findings.unread.join(", ");
+    let message = format!("{kinds} cannot be read; counts are the last known");
+    let tone = if kind == "Ready" { Tone::Problem } else { Tone::Consequence };
+    Condition::new(kind, State::Unknown, code::STATE_UNREADABLE, message).told_as(tone)
+}
+
+/// From one ready replica of every role on, requests are answered, whatever else is missing.
+fn active(findings: &Findings<'_>, states: &[RoleState], ready: &Condition) -> Condition {
+    const KIND: &str = "Active";
+    if !findings.unread.is_empty() {
+        return unreadable(findings, KIND);
+    }
+    let mut engines = states.iter().filter(|one| one.part == Part::Engine);
+    match engines.all(|one| one.ready >= one.desired.min(1)) {
+        true => Condition::new(KIND, true, code::MINIMUM_READY, counts(states)),
+        false => Condition::relayed(KIND, false, ready.reason.clone(), ready.message.clone()).told_as(ready.tone),
+    }
+}
+
+/// Positive polarity does not hold here: the name is upstream's.
+fn failed(findings: &Findings<'_>, states: &[RoleState]) -> Condition {
+    const KIND: &str = "Failed";
+    if !findings.unread.is_empty() {
+        return unreadable(findings, KIND);
+    }
+    if !findings.feasible() {
+        let text = |field: &str| findings.plan[field].as_str().unwrap_or_default().to_owned();
+        return Condition::relayed(KIND, true, text("reason"), text("message")).told_as(Tone::Problem);
+    }
+    match worst(states).filter(|worst| worst.failed) {
+        Some(worst) => Condition::relayed(KIND, true, worst.code.as_str(), sentence(worst)).told_as(Tone::Problem),
+        None => Condition::new(KIND, false, code::NO_FAILURE, "no component has failed").told_as(Tone::Consequence),
+    }
+}
+
+/// Of the objects that choose who answers.
+fn router_ready(findings: &Findings<'_>, states: &[RoleState]) -> Option<Condition> {
+    const KIND: &str = "RouterReady";
+    const ENGINES: [&str; 2] = [crate::kinds::LEADER_WORKER_SET.kind, crate::kinds::POD_GROUP.kind];
+    let router = states.iter().find(|one| one.part == Part::Router)?;
+    if !findings.unread.is_empty() {
+        return Some(unreadable(findings, KIND));
+    }
+    if !findings.feasible() {
+        let message = "nothing is made before the service can be laid out";
+        return Some(Reason::NotPlanned.condition(KIND, false, message));
+    }
+    let obstacle = obstacle(findings.applied, |kind| !ENGINES.contains(&kind));
+    Some(match (obstacle, &router.trouble) {
+        (Some((reason, message)), _) => reason.condition(KIND, false, message).told_as(Tone::Consequence),
+        (None, Some(trouble)) => {
+            Condition::relayed(KIND, false, trouble.code.as_str(), sentence(trouble)).told_as(Tone::Consequence)
+        }
+        (None, None) => Reason::AllReady.condition(KIND, true, "the router is ready"),
+    })
+}
+
+/// Everything declared is there, of the present template, and ready.
+fn ready(findings: &Findings<'_>, states: &[RoleState], initialized: &Condition) -> Condition {
+    const KIND: &str = "Ready";
+    if !findings.unread.is_empty() {
+        return unreadable(findings, KIND);
+    }
+    if initialized.state != State::True {
+        let (reason, message) = (initialized.reason.clone(), initialized.message.clone());
+        return Condition::relayed(KIND, false, reason, message).told_as(initialized.tone);
+    }
+    if let Some(worst) = worst(states) {
+        let message = rolling(findings).map_or_else(|| sentence(worst), |at| format!("{at}; {}", sentence(worst)));
+        return Condition::relayed(KIND, false, worst.code.as_str(), message).told_as(worst.code.tone());
+    }
+    if states.iter().any(|one| one.ready < one.desired) {
+        return Reason::Workload(Code::Starting).condition(KIND, false, counts(states));
+    }
+    match rolling(findings) {
+        Some(at) if is_paused(findings.service) => {
+            let message = format!("{at}; it is paused, `ostler rollout resume` goes on");
+            Condition::new(KIND, false, code::ROLLOUT_PAUSED, message).told_as(Tone::News)
+        }
+        Some(at) => Reason::Workload(Code::RollingOut).condition(KIND, false, at),
+        None => Reason::Ready.condition(KIND, true, counts(states)),
+    }
+}
+
+/// `rollout of decode: 1 of 3 replicas are updated`
+fn rolling(findings: &Findings<'_>) -> Option<String> {
+    let rollouts = findings.rollouts.iter().filter(|(_, one)| one.in_progress());
+    let told: Vec<String> = rollouts
+        .map(|(role, one)| format!("rollout of {role}: {} of {} replicas are updated", one.updated, one.replicas))
+        .collect();
+    (!told.is_empty()).then(|| told.join(", "))
+}
+
+fn worst(states: &[RoleState]) -> Option<&Trouble> {
+    states.iter().filter_map(|one| one.trouble.as_ref()).min()
+}
+
+fn sentence(trouble: &Trouble) -> String {
+    format!("{}: {}", trouble.object, trouble.message)
+}
+
+/// `ready replicas: prefill 1 of 1, decode 1 of 2`
+fn counts(states: &[RoleState]) -> String {
+    let one = |state: &RoleState| format!("{} {} of {}", state.name, state.ready, state.desired);
+    format!("ready replicas: {}", states.iter().map(one).collect::<Vec<_>>().join(", "))
+}

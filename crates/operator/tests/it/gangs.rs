@@ -1,0 +1,117 @@
+//! The scheduling table of seed 002, with operator, workload controllers, scheduler and node agent at work.
+
+use embedded::Server;
+use rstest::rstest;
+
+use crate::cluster::ROLES;
+use crate::machine::{Machine, placed, role, roles, story_4};
+
+const NAME: &str = "deepseek-r1-disagg";
+
+/// A replica has all its nodes or none, and nothing runs before one replica of each role can.
+fn nothing_by_halves(server: &Server) {
+    let placed = placed(server);
+    for (replica, count) in &placed {
+        let whole = if replica.starts_with("prefill") { 2 } else { 4 };
+        assert_eq!(*count, whole, "{replica} in {placed:?}");
+    }
+    let has = |role: &str| placed.keys().any(|replica| replica.starts_with(role));
+    assert_eq!(has("prefill"), has("decode"), "{placed:?}");
+}
+
+async fn settles(machine: &Machine, reason: &str) -> String {
+    let probe = |server: &Server| {
+        let told = crate::machine::condition(server, NAME, "GangScheduled")?;
+        (told["reason"] == reason).then(|| told["message"].as_str().unwrap().to_owned())
+    };
+    machine.until_with(&format!("{reason} at {:?}", machine.placed()), &probe, &nothing_by_halves).await
+}
+
+// spec: TOP-15
+// spec: TOP-85
+#[rstest]
+// spec: TOP-60
+#[case::everything(80, "FullCapacity", &["decode-0 4", "decode-1 4", "prefill-0 2"])]
+// spec: TOP-61
+#[case::a_pair_and_two_nodes_left(64, "PartialCapacity", &["decode-0 4", "prefill-0 2"])]
+// spec: TOP-62
+#[case::a_pair(48, "PartialCapacity", &["decode-0 4", "prefill-0 2"])]
+// spec: TOP-63
+#[case::no_pair(32, "Blocked", &[])]
+// spec: TOP-64
+#[case::a_prefill_would_fit(16, "Blocked", &[])]
+#[tokio::test(start_paused = true)]
+async fn the_table_row_by_row(#[case] gpus: usize, #[case] reason: &str, #[case] expect: &[&str]) {
+    let machine = Machine::with_gpus(gpus);
+    machine.server.create(ROLES, story_4()).unwrap();
+    settles(&machine, reason).await;
+    assert_eq!(machine.placed(), expect);
+}
+
+// spec: TOP-69
+#[tokio::test(start_paused = true)]
+async fn it_grows_as_gpus_are_added_and_what_runs_is_not_touched() {
+    let mut machine = Machine::with_gpus(16);
+    machine.server.create(ROLES, story_4()).unwrap();
+    let blocked = settles(&machine, "Blocked").await;
+    assert!(
+        blocked.starts_with("nothing runs before one replica of each role has its nodes; prefill-0 waits: "),
+        "{blocked}"
+    );
+    machine.grow_to(32);
+    settles(&machine, "Blocked").await;
+    machine.grow_to(48);
+    let partial = settles(&machine, "PartialCapacity").await;
+    assert!(partial.starts_with("1 prefill + 1 decode of 1 + 2; decode-1 waits: "), "{partial}");
+    let active = machine.condition(NAME, "Active", "MinimumReady").await;
+    assert_eq!(active["message"], "ready replicas: prefill 1 of 1, decode 1 of 2");
+    let server = machine.server.clone();
+    let running = || {
+        let bound = server.list("pods").into_iter().filter(|pod| pod["spec"]["nodeName"].is_string());
+        bound.map(|pod| pod["metadata"]["uid"].to_string()).collect::<Vec<_>>()
+    };
+    let first = running();
+    machine.grow_to(64);
+    settles(&machine, "PartialCapacity").await;
+    assert_eq!(running(), first);
+    machine.grow_to(80);
+    settles(&machine, "FullCapacity").await;
+    machine.ready(NAME).await;
+    let all = running();
+    assert!(first.iter().all(|uid| all.contains(uid)) && all.len() == 10);
+}
+
+// spec: TOP-26
+// spec: TOP-41
+// spec: TOP-42
+// spec: TOP-68
+#[tokio::test(start_paused = true)]
+async fn one_whole_replica_of_several_nodes_is_better_than_none() {
+    let mut machine = Machine::with_gpus(56);
+    machine.server.create(ROLES, roles("deepseek-r1", vec![role("inference", "worker", 2, 4, 8)])).unwrap();
+    let told = machine.condition("deepseek-r1", "GangScheduled", "PartialCapacity").await;
+    assert!(told["message"].as_str().unwrap().starts_with("1 inference of 2; inference-1 waits: "), "{told}");
+    assert_eq!(machine.placed(), ["inference-0 4"]);
+    machine.grow_to(64);
+    machine.ready("deepseek-r1").await;
+    let names = ["", "-1", "-2", "-3"].map(|worker| format!("deepseek-r1-inference-0-0{worker}"));
+    let others = ["", "-1", "-2", "-3"].map(|worker| format!("deepseek-r1-inference-1-0{worker}"));
+    assert_eq!(machine.names("pods"), [names, others].concat());
+    let mut nodes: Vec<String> =
+        machine.server.list("pods").iter().map(|pod| pod["spec"]["nodeName"].to_string()).collect();
+    nodes.sort();
+    nodes.dedup();
+    assert_eq!(nodes.len(), 8, "each Pod has a node of its own");
+}
+
+// spec: TOP-20
+#[tokio::test(start_paused = true)]
+async fn one_pod_on_one_gpu() {
+    let machine = Machine::with_gpus(8);
+    let mut service = roles("qwen-inference", vec![role("inference", "worker", 1, 1, 1)]);
+    service["spec"]["roles"][0].as_object_mut().unwrap().remove("multinode");
+    machine.server.create(ROLES, service).unwrap();
+    machine.ready("qwen-inference").await;
+    assert_eq!(machine.names("pods"), ["qwen-inference-inference-0-0"]);
+    assert!(crate::machine::condition(&machine.server, "qwen-inference", "GangScheduled").is_none());
+}

@@ -1,0 +1,177 @@
+//! How far a rollout is, and what a service's revisions changed.
+
+use cluster::conditions::find;
+use cluster::object::{generation, meta};
+use operator::revisions::number;
+use operator::rollout::is_paused;
+use serde_json::Value;
+
+use super::fleet::table;
+
+/// Changes that one line names.
+const CHANGES: usize = 3;
+/// Characters of a value that a line shows.
+const VALUE: usize = 60;
+
+/// Reasons of `Ready` that do not pass by themselves; role-based services say it in `Failed`.
+const FINAL: [&str; 7] = [
+    "ImagePullFailed",
+    "ContainerCreateFailed",
+    "PodFailed",
+    "PodsNotCreated",
+    "KindMissing",
+    "ObjectNotOurs",
+    "ObjectRefused",
+];
+
+/// Where a rollout is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Standing {
+    UnderWay,
+    Done,
+    /// Nothing goes on before a person resumes it.
+    Paused,
+    /// Nothing goes on before a person changes something.
+    Stopped,
+}
+
+/// Where the rollout of a service is, and one line about it.
+pub(crate) fn progress(service: &Value) -> (Standing, String) {
+    let status = &service["status"];
+    let now = generation(service);
+    let ready = find(&status["conditions"], "Ready").filter(|ready| ready["observedGeneration"] == now);
+    let Some(ready) = ready else {
+        return (Standing::UnderWay, format!("the operator has not taken in generation {now} yet"));
+    };
+    let failed = find(&status["conditions"], "Failed").is_some_and(|failed| failed["status"] == "True");
+    let text = |field: &str| ready[field].as_str().unwrap_or_default();
+    let message = text("message");
+    match () {
+        () if ready["status"] == "True" => (Standing::Done, format!("rolled out; {message}")),
+        () if failed || FINAL.contains(&text("reason")) => (Standing::Stopped, format!("stopped; {message}")),
+        () if is_paused(service) => (Standing::Paused, format!("paused; {message}")),
+        () => (Standing::UnderWay, message.to_owned()),
+    }
+}
+
+/// One row for each revision, the newest last.
+pub(crate) fn history(revisions: &[Value]) -> String {
+    let before = std::iter::once(None).chain(revisions.iter().map(Some));
+    let row = |(before, one): (Option<&Value>, &Value)| {
+        let what = match before {
+            Some(before) => changes(&before["data"]["spec"], &one["data"]["spec"]),
+            None => "the oldest that is kept".to_owned(),
+        };
+        vec![number(one).to_string(), meta(one, "creationTimestamp").to_owned(), what]
+    };
+    let rows: Vec<Vec<String>> = before.zip(revisions).map(row).collect();
+    table(&["REVISION", "FIRST MADE", "CHANGE"], &rows)
+}
+
+/// What turns one spec into another, in a few words: `roles[decode].template.spec.containers[vllm].image: a → b`.
+pub(crate) fn changes(before: &Value, now: &Value) -> String {
+    let mut found = Vec::new();
+    compare("", before, now, &mut found);
+    let more = found.len().saturating_sub(CHANGES);
+    found.truncate(CHANGES);
+    match (found.is_empty(), more) {
+        (true, _) => "nothing".to_owned(),
+        (false, 0) => found.join(", "),
+        (false, more) => format!("{}, … {more} more", found.join(", ")),
+    }
+}
+
+fn compare(path: &str, before: &Value, now: &Value, found: &mut Vec<String>) {
+    match (before, now) {
+        _ if before == now => {}
+        (Value::Object(old), Value::Object(new)) => {
+            let added = new.keys().filter(|key| !old.contains_key(*key));
+            for key in old.keys().chain(added) {
+                let below = if path.is_empty() { key.clone() } else { format!("{path}.{key}") };
+                compare(&below, &before[key], &now[key], found);
+            }
+        }
+        (Value::Array(old), Value::Array(new)) if named(old) && named(new) => {
+            let added = new.iter().filter(|item| !old.iter().any(|one| one["name"] == item["name"]));
+            for item in old.iter().chain(added) {
+                let of = |list: &[Value]| list.iter().find(|one| one["name"] == item["name"]).cloned();
+                let below = format!("{path}[{}]", item["name"].as_str().unwrap_or_default());
+                compare(&below, &of(old).unwrap_or_default(), &of(new).unwrap_or_default(), found);
+            }
+        }
+        _ => found.push(difference(path, before, now)),
+    }
+}
+
+fn named(list: &[Value]) -> bool {
+    list.iter().all(|item| item["name"].is_string())
+}
+
+fn difference(path: &str, before: &Value, now: &Value) -> String {
+    match (before, now) {
+        (Value::Null, _) => format!("{path} added"),
+        (_, Value::Null) => format!("{path} removed"),
+        (before, now) => format!("{path}: {} → {}", short(before), short(now)),
+    }
+}
+
+fn short(value: &Value) -> String {
+    let text = value.as_str().map_or_else(|| value.to_string(), str::to_owned);
+    if text.chars().count() <= VALUE {
+        return text;
+    }
+    text.chars().take(VALUE - 1).chain(['…']).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use rstest::rstest;
+    use serde_json::json;
+
+    use super::*;
+
+    fn service(observed: i64, status: &str, reason: &str, failed: &str, paused: bool) -> Value {
+        let annotations = if paused { json!({"fusioninfer.io/rollout-paused": "true"}) } else { json!({}) };
+        json!({"apiVersion": "fusioninfer.io/v1alpha1", "metadata": {"generation": 4, "annotations": annotations},
+            "status": {"conditions": [
+                {"type": "Failed", "status": failed},
+                {"type": "Ready", "status": status, "reason": reason, "message": "m", "observedGeneration": observed}]}})
+    }
+
+    #[rstest]
+    #[case::not_seen(
+        service(3, "True", "Ready", "False", false),
+        Standing::UnderWay,
+        "the operator has not taken in generation 4 yet"
+    )]
+    #[case::done(service(4, "True", "Ready", "False", false), Standing::Done, "rolled out; m")]
+    #[case::starting(service(4, "False", "NotReadyYet", "False", false), Standing::UnderWay, "m")]
+    #[case::bad(service(4, "False", "CrashLoop", "True", false), Standing::Stopped, "stopped; m")]
+    #[case::no_kind(service(4, "False", "KindMissing", "False", false), Standing::Stopped, "stopped; m")]
+    #[case::paused(service(4, "False", "RolloutPaused", "False", true), Standing::Paused, "paused; m")]
+    fn standings(#[case] service: Value, #[case] standing: Standing, #[case] line: &str) {
+        assert_eq!(progress(&service), (standing, line.to_owned()));
+    }
+
+    #[rstest]
+    #[case::image(json!({"roles": [{"name": "d", "template": {"image": "a"}}]}), json!({"roles": [{"name": "d", "template": {"image": "b"}}]}),
+        "roles[d].template.image: a → b")]
+    #[case::a_role_more(json!({"roles": [{"name": "d"}]}), json!({"roles": [{"name": "d"}, {"name": "e"}]}), "roles[e] added")]
+    #[case::a_field_less(json!({"a": 1, "b": 2}), json!({"a": 1}), "b removed")]
+    #[case::lists_without_names(json!({"args": ["x"]}), json!({"args": ["x", "y"]}), "args: [\"x\"] → [\"x\",\"y\"]")]
+    #[case::many(json!({"a": 1, "b": 1, "c": 1, "d": 1}), json!({"a": 2, "b": 2, "c": 2, "d": 2}), "a: 1 → 2, b: 1 → 2, c: 1 → 2, … 1 more")]
+    #[case::none(json!({}), json!({}), "nothing")]
+    fn what_changed(#[case] before: Value, #[case] now: Value, #[case] expect: &str) {
+        assert_eq!(changes(&before, &now), expect);
+    }
+
+    #[test]
+    fn a_history() {
+        let revision = |number: i64, image: &str| json!({"metadata": {"creationTimestamp": "2026-01-01T00:00:00Z"}, "revision": number, "data": {"spec": {"image": image}}});
+        insta::assert_snapshot!(history(&[revision(1, "a"), revision(3, "b")]), @r"
+        REVISION  FIRST MADE            CHANGE
+        1         2026-01-01T00:00:00Z  the oldest that is kept
+        3         2026-01-01T00:00:00Z  image: a → b
+        ");
+    }
+}
