@@ -4,6 +4,8 @@
 //! `cargo xtask test --with S,S` suites that need somebody else's part: client-go, corpus, kubectl, openai, python, realcluster
 //! `cargo xtask lint`            rustfmt and clippy
 //! `cargo xtask bench`           figures of a running `ostler up`, then every `crates/*/examples/bench_*.rs`
+//! `cargo xtask bench load`      load on the embedded API server, beside a kube-apiserver with `--beside FOLDER`
+//! `cargo xtask bench scale`     the operator over a large cluster
 //! `cargo xtask spec`            which rows of docs/conformance have a test
 
 mod bench;
@@ -21,7 +23,7 @@ use std::process::ExitCode;
 use anyhow::{Result, bail};
 
 const USAGE: &str =
-    "usage: cargo xtask test [--with client-go,corpus,kubectl,openai,python,realcluster] | lint | bench | spec";
+    "usage: cargo xtask test [--with client-go,corpus,kubectl,openai,python,realcluster] | lint | bench [load|scale] | spec";
 
 fn main() -> ExitCode {
     match run(std::env::args().skip(1).collect()) {
@@ -39,7 +41,7 @@ fn run(args: Vec<String>) -> Result<()> {
         ["test"] => test::all(),
         ["test", "--with", names] => suites::run(names),
         ["lint"] => lint::run(),
-        ["bench"] => bench::run(),
+        ["bench", options @ ..] => bench::run(options),
         ["spec"] => spec::write(),
         [] => bail!("no task given\n{USAGE}"),
         other => bail!("unknown task {other:?}\n{USAGE}"),

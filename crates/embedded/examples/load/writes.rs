@@ -1,0 +1,102 @@
+//! How many writes a second, and how long one takes.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::{Duration, Instant};
+
+use bytes::Bytes;
+use http::Method;
+use tokio::task::JoinSet;
+
+use crate::figures::Figures;
+use crate::reader::revision;
+use crate::target::{JSON, MERGE_PATCH, Target};
+use crate::{Result, Sizes};
+
+/// Bytes of data in one object.
+const DATA: usize = 256;
+
+/// One write, numbered; where and what to send.
+pub(crate) type Write = (Method, String, &'static str, Bytes);
+
+/// A write that was acknowledged.
+pub(crate) struct Acknowledged {
+    pub(crate) number: usize,
+    pub(crate) revision: u64,
+    pub(crate) took: Duration,
+}
+
+/// A name of this run, so that phases may be repeated on one server.
+pub(crate) fn run_name() -> String {
+    let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap_or_default();
+    format!("{:x}", now.as_millis())
+}
+
+pub(crate) fn creation(namespace: &str, name: &str) -> Write {
+    let data = "x".repeat(DATA);
+    let body = format!(r#"{{"metadata":{{"name":"{name}","labels":{{"app":"load"}}}},"data":{{"value":"{data}"}}}}"#);
+    (Method::POST, format!("/api/v1/namespaces/{namespace}/configmaps"), JSON, body.into())
+}
+
+pub(crate) fn patching(namespace: &str, name: &str, value: &str) -> Write {
+    let body = format!(r#"{{"data":{{"state":"{value}"}}}}"#);
+    (Method::PATCH, format!("/api/v1/namespaces/{namespace}/configmaps/{name}"), MERGE_PATCH, body.into())
+}
+
+/// Sends writes `0..count` over `writers` connections, each the next one that nobody has taken.
+pub(crate) async fn send(
+    target: &Target,
+    (count, writers): (usize, usize),
+    write: impl Fn(usize) -> Write + Send + Sync + 'static,
+) -> Result<Vec<Acknowledged>> {
+    let (write, next) = (Arc::new(write), Arc::new(AtomicUsize::new(0)));
+    let mut tasks: JoinSet<Result<Vec<Acknowledged>>> = JoinSet::new();
+    for mut connection in target.connections(writers).await? {
+        let (write, next) = (Arc::clone(&write), Arc::clone(&next));
+        tasks.spawn(async move {
+            let mut done = Vec::new();
+            loop {
+                let number = next.fetch_add(1, Ordering::Relaxed);
+                if number >= count {
+                    return Ok(done);
+                }
+                let (method, path, kind, body) = write(number);
+                let began = Instant::now();
+                let answer = connection.done(method, &path, kind, body).await?;
+                done.push(Acknowledged { number, revision: revision(&answer)?, took: began.elapsed() });
+            }
+        });
+    }
+    let mut all = Vec::with_capacity(count);
+    while let Some(done) = tasks.join_next().await {
+        all.extend(done??);
+    }
+    Ok(all)
+}
+
+pub(crate) async fn create(target: &Target, sizes: &Sizes) -> Result<Figures> {
+    let (count, writers) = (sizes.get("count", 5000), sizes.get("writers", 16));
+    let namespace = target.namespaces("bench", 1).await?.remove(0);
+    let run = run_name();
+    timed("create", send(target, (count, writers), move |n| creation(&namespace, &format!("c{run}-{n}")))).await
+}
+
+/// Patches a tenth as many objects, each ten times.
+pub(crate) async fn patch(target: &Target, sizes: &Sizes) -> Result<Figures> {
+    let (count, writers) = (sizes.get("count", 5000), sizes.get("writers", 16));
+    let namespace = target.namespaces("bench", 1).await?.remove(0);
+    let (run, objects) = (run_name(), (count / 10).max(1));
+    let (home, prefix) = (namespace.clone(), run.clone());
+    send(target, (objects, writers), move |n| creation(&home, &format!("p{prefix}-{n}"))).await?;
+    let write = move |n: usize| patching(&namespace, &format!("p{run}-{}", n % objects), &n.to_string());
+    timed("patch", send(target, (count, writers), write)).await
+}
+
+async fn timed(name: &str, sending: impl Future<Output = Result<Vec<Acknowledged>>>) -> Result<Figures> {
+    let began = Instant::now();
+    let done = sending.await?;
+    let whole = began.elapsed();
+    let mut figures = Figures::default();
+    figures.add_timed(name, done.into_iter().map(|one| one.took).collect(), whole);
+    Ok(figures)
+}
