@@ -22,8 +22,7 @@ use std::process::ExitCode;
 
 use anyhow::{Result, bail};
 
-const USAGE: &str =
-    "usage: cargo xtask test [--with client-go,corpus,kubectl,openai,python,realcluster] | lint | bench [load|scale] | spec";
+const USAGE: &str = "usage: cargo xtask test [--with client-go,corpus,kubectl,openai,python,realcluster] | lint | bench [load|scale] | spec";
 
 fn main() -> ExitCode {
     match run(std::env::args().skip(1).collect()) {

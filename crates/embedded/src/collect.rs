@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 
 use crate::resources::Resource;
 use crate::server::{Server, key};
-use crate::store::Key;
+use crate::store::{Key, Place, Scope};
 use crate::write::{Face, Options, Proposal, admit};
 use crate::{crd, object};
 
@@ -123,7 +123,9 @@ pub(crate) fn after_update(server: &Server, place: &Key, old: &Value, new: &Valu
 pub(crate) fn resume(server: &Server) {
     for resource in server.store().resources() {
         let Some(resource) = server.registry().by_name(&resource) else { continue };
-        for ((namespace, name), object) in server.store().list(&resource.storage, None).objects {
+        let everywhere = Scope { resource: resource.storage.clone(), namespace: None };
+        for (place, kept) in server.store().list(&everywhere, None).objects {
+            let ((namespace, name), object) = (Place::clone(&place), kept.tree());
             let place = Key { resource: resource.storage.clone(), namespace, name };
             if object::is_deleting(&object) {
                 after_mark(server, &resource, &place, &object);

@@ -5,10 +5,12 @@ use serde_json::{Map, Value, json};
 
 use crate::object;
 use crate::server::Server;
-use crate::store::Key;
+use crate::store::{Key, Scope};
 
 /// How long an Event is kept, in seconds; as kube-apiserver's `--event-ttl`.
 const KEEP: i64 = 3600;
+/// Seconds between two looks for old ones.
+const SWEEP: i64 = 60;
 
 /// Names of the same field in `events.k8s.io/v1` and in `v1`.
 const RENAMED: [(&str, &str); 6] = [
@@ -61,15 +63,22 @@ pub(crate) fn record(server: &Server, about: &Value, kind: &str, reason: &str, m
     }
 }
 
-/// Drops what is older than the time Events are kept; runs when a new one comes, so a quiet cluster does nothing.
+/// Drops what is older than the time Events are kept; runs when a new one comes, so a quiet cluster does nothing, and
+/// once a minute at most, so that a busy one does little.
 pub(crate) fn expire(server: &Server) {
+    if !server.is_time_to_sweep(SWEEP) {
+        return;
+    }
     let oldest = object::time(server.now() - jiff::SignedDuration::from_secs(KEEP));
-    for ((namespace, name), event) in server.store().list("events", None).objects {
+    let everywhere = Scope { resource: "events".to_owned(), namespace: None };
+    for (place, kept) in server.store().list(&everywhere, None).objects {
+        let event = kept.tree();
         let last = ["/lastTimestamp", "/metadata/creationTimestamp"]
             .map(|field| object::text(&event, field))
             .into_iter()
             .find(|time| !time.is_empty());
         if last.is_some_and(|last| last < oldest.as_str()) {
+            let (namespace, name) = (place.0.clone(), place.1.clone());
             let place = Key { resource: "events".to_owned(), namespace, name };
             // Someone who writes it right now keeps it alive.
             let _ = server.store().commit(&place, Some(&event), None);

@@ -1,6 +1,6 @@
 //! The API server by function call: what controllers in this process use, and what [`crate::http`] is built on.
 
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::atomic::{AtomicI64, AtomicU32, Ordering};
 use std::sync::{Arc, PoisonError, RwLock};
 
 use apimachinery::status::Status;
@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 use crate::collect::{self, DeleteOptions, Propagation};
 use crate::ports::{Admission, Clock, PodLogs, Ports, Random};
 use crate::resources::{Registry, Resource};
-use crate::store::{Failure, HISTORY, Key, Store};
+use crate::store::{Failure, HISTORY, Key, Scope, Store};
 use crate::watch::Subscription;
 use crate::write::{Face, Options, Proposal};
 use crate::{crd, object};
@@ -35,6 +35,8 @@ pub(crate) struct Inner {
     logs: RwLock<Option<Arc<dyn PodLogs>>>,
     /// How many Service addresses were handed out.
     addresses: AtomicU32,
+    /// When old Events were last looked for, in seconds.
+    swept: AtomicI64,
 }
 
 // === impl Server ===
@@ -64,6 +66,7 @@ impl Server {
                 registry: RwLock::new(Arc::new(Registry::builtin())),
                 logs: RwLock::new(None),
                 addresses: AtomicU32::new(0),
+                swept: AtomicI64::new(0),
             }),
         };
         server.resume();
@@ -103,7 +106,24 @@ impl Server {
     #[must_use]
     pub fn list(&self, resource: &str) -> Vec<Arc<Value>> {
         let Some(resource) = self.registry().by_name(resource) else { return Vec::new() };
-        self.inner.store.list(&resource.storage, None).objects.into_values().collect()
+        self.trees(&resource, None)
+    }
+
+    /// The same of one namespace.
+    #[must_use]
+    pub fn list_in(&self, resource: &str, namespace: &str) -> Vec<Arc<Value>> {
+        let Some(resource) = self.registry().by_name(resource) else { return Vec::new() };
+        self.trees(&resource, Some(namespace.to_owned()))
+    }
+
+    fn trees(&self, resource: &Resource, namespace: Option<String>) -> Vec<Arc<Value>> {
+        let scope = Scope { resource: resource.storage.clone(), namespace };
+        self.inner.store.list(&scope, None).objects.iter().map(|(_, object)| object.tree()).collect()
+    }
+
+    /// Controllers of this process read these resources all the time: they are kept ready to be read.
+    pub(crate) fn keep_ready(&self, resources: &[&str]) {
+        resources.iter().for_each(|resource| self.inner.store.hold(resource));
     }
 
     /// # Errors
@@ -190,6 +210,13 @@ impl Server {
 
     pub(crate) fn now(&self) -> jiff::Timestamp {
         self.inner.clock.now()
+    }
+
+    /// Whether it is so many seconds since this was last true.
+    pub(crate) fn is_time_to_sweep(&self, every: i64) -> bool {
+        let (now, last) = (self.now().as_second(), self.inner.swept.load(Ordering::Relaxed));
+        now - last >= every
+            && self.inner.swept.compare_exchange(last, now, Ordering::Relaxed, Ordering::Relaxed).is_ok()
     }
 
     pub(crate) fn count_address(&self) -> u32 {

@@ -88,10 +88,15 @@ impl Server {
             bail!("{} {arguments:?}: {}", self.name, String::from_utf8_lossy(&output.stderr));
         }
         eprint!("{}", String::from_utf8_lossy(&output.stderr));
-        let text = String::from_utf8_lossy(&output.stdout).into_owned();
-        let pair = |line: &str| Some((line.split_once(' ')?.0.to_owned(), line.split_once(' ')?.1.parse().ok()?));
-        Ok(text.lines().filter_map(pair).collect())
+        Ok(figures(&output.stdout))
     }
+}
+
+/// `name value` lines.
+pub(super) fn figures(output: &[u8]) -> Vec<(String, f64)> {
+    let text = String::from_utf8_lossy(output).into_owned();
+    let pair = |line: &str| Some((line.split_once(' ')?.0.to_owned(), line.split_once(' ')?.1.parse().ok()?));
+    text.lines().filter_map(pair).collect()
 }
 
 fn load(kubeconfig: &Path, arguments: &[&str]) -> Command {

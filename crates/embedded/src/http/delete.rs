@@ -26,12 +26,16 @@ pub(super) fn collection(server: &Server, target: &Target, call: &Call) -> Resul
     let resource = &target.resource;
     let selection = call.query.selection(resource)?;
     let options = options(call)?;
-    let snapshot = server.store().list(&resource.storage, target.namespace.as_deref());
+    let snapshot = server.store().list(&target.scope(), None);
     let mut items = Vec::new();
-    for object in snapshot.objects.values().filter(|object| selection.matches(object)) {
-        match server.delete_object(resource, object::namespace(object), object::name(object), &options) {
+    for (place, kept) in &snapshot.objects {
+        let object = kept.tree();
+        if !selection.matches(&object) {
+            continue;
+        }
+        match server.delete_object(resource, &place.0, &place.1, &options) {
             Err(status) if status.reason != "NotFound" => return Err(status),
-            _ => items.push(respond::present(resource, object)),
+            _ => items.push(respond::present(resource, &object)),
         }
     }
     let metadata = json!({"resourceVersion": snapshot.revision.to_string()});

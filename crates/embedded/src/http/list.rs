@@ -1,20 +1,19 @@
 //! GET of one object and of collections.
 
-use std::ops::Bound;
-use std::sync::Arc;
-
 use apimachinery::status::Status;
 use axum::response::Response;
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+use http::StatusCode;
 use serde_json::{Value, json};
 
 use super::Call;
 use super::path::Target;
 use super::respond::{self, Shape};
+use crate::resources::Resource;
 use crate::server::{Server, key};
-use crate::store::{Compacted, Place, Snapshot};
-use crate::table::{Include, Table};
+use crate::store::{Compacted, Kept, Place, Snapshot};
+use crate::table::Table;
 
 /// Where the next page starts, in the world of the first one.
 struct Continue {
@@ -24,8 +23,12 @@ struct Continue {
 
 pub(super) fn one(server: &Server, target: &Target, call: &Call) -> Result<Response, Status> {
     let place = key(&target.resource, target.namespace(), target.name());
-    let found = server.store().get(&place);
+    let found = server.store().kept(&place);
     let found = found.ok_or_else(|| Status::not_found(&target.resource.qualified(), target.name()))?;
+    if call.shape == Shape::Full && respond::is_shown_as_kept(&target.resource) {
+        return Ok(respond::json_text(StatusCode::OK, found.bytes()));
+    }
+    let found = found.tree();
     let table = Table::new(&target.resource, server.now()).including(call.query.include()?);
     Ok(respond::one(call.shape, &target.resource, &found, &table))
 }
@@ -39,67 +42,74 @@ pub(super) fn serve(server: &Server, target: &Target, call: &Call) -> Result<Res
     let limit = call.query.number::<usize>("limit")?.filter(|limit| *limit > 0).unwrap_or(usize::MAX);
     let from = call.query.get("continue").map(Continue::read).transpose()?;
     let snapshot = snapshot(server, target, call, from.as_ref())?;
-    let after = from.map_or(Bound::Unbounded, |from| Bound::Excluded(from.after));
-    let mut rest = snapshot
-        .objects
-        .range::<Place, _>((after, Bound::Unbounded))
-        .map(|(place, object)| (place, object, respond::present(&target.resource, object)))
-        .filter(|(_, _, shown)| selection.matches(shown))
-        .peekable();
-    let mut items = Vec::new();
-    let mut last = None;
-    while items.len() < limit
-        && let Some((place, _, shown)) = rest.next()
-    {
-        last = Some(place);
-        items.push(shown);
-    }
+    let wanted =
+        |kept: &Kept| selection.is_everything() || selection.matches(&respond::present(&target.resource, &kept.tree()));
+    let mut rest = snapshot.objects.iter().filter(|(_, kept)| wanted(kept));
+    let items: Vec<_> = rest.by_ref().take(limit).collect();
     let mut metadata = json!({"resourceVersion": snapshot.revision.to_string()});
     if target.resource.custom && call.shape == Shape::Full {
         metadata["continue"] = json!("");
     }
-    if let (Some(_), Some(after)) = (rest.peek(), last) {
-        let token = Continue { revision: snapshot.revision, after: after.clone() };
+    if let Some((place, _)) = items.last()
+        && rest.next().is_some()
+    {
+        let token = Continue { revision: snapshot.revision, after: Place::clone(place) };
         metadata["continue"] = json!(token.write());
         if selection.is_everything() {
-            metadata["remainingItemCount"] = json!(rest.count());
+            metadata["remainingItemCount"] = json!(snapshot.objects.len() - items.len());
         }
     }
-    Ok(respond::object(&body(server, target, (call.shape, call.query.include()?), &items, metadata)))
+    let items: Vec<&Kept> = items.into_iter().map(|(_, kept)| kept.as_ref()).collect();
+    body(server, target, call, &items, metadata)
 }
 
-fn body(
-    server: &Server,
-    target: &Target,
-    (shape, include): (Shape, Include),
-    items: &[Arc<Value>],
-    metadata: Value,
-) -> Value {
+fn body(server: &Server, target: &Target, call: &Call, items: &[&Kept], metadata: Value) -> Result<Response, Status> {
     let resource = &target.resource;
-    match shape {
-        Shape::Full => {
-            let items: Vec<Value> = items.iter().map(|item| respond::listed(resource, item)).collect();
-            json!({"kind": resource.list_kind, "apiVersion": resource.api_version(), "metadata": metadata, "items": items})
-        }
+    let include = call.query.include()?;
+    let shown = || items.iter().map(|item| respond::present(resource, &item.tree()));
+    Ok(match call.shape {
+        Shape::Full => respond::json_text(StatusCode::OK, full(resource, items, &metadata)),
         Shape::Metadata => {
-            let items: Vec<Value> = items.iter().map(|item| respond::partial(item)).collect();
-            json!({"kind": "PartialObjectMetadataList", "apiVersion": "meta.k8s.io/v1", "metadata": metadata, "items": items})
+            let items: Vec<Value> = shown().map(|item| respond::partial(&item)).collect();
+            respond::object(
+                &json!({"kind": "PartialObjectMetadataList", "apiVersion": "meta.k8s.io/v1", "metadata": metadata, "items": items}),
+            )
         }
-        Shape::Table => Table::new(resource, server.now()).including(include).render(items, metadata, true),
+        Shape::Table => {
+            let table = Table::new(resource, server.now()).including(include);
+            respond::object(&table.render(&shown().collect::<Vec<_>>(), metadata, true))
+        }
+    })
+}
+
+/// The list as text, from the texts of its items.
+fn full(resource: &Resource, items: &[&Kept], metadata: &Value) -> Vec<u8> {
+    let (kind, version) = (json!(resource.list_kind), json!(resource.api_version()));
+    let length: usize = items.iter().map(|item| item.text().len() + 1).sum();
+    let mut list = Vec::with_capacity(length + 512);
+    list.extend_from_slice(
+        format!(r#"{{"kind":{kind},"apiVersion":{version},"metadata":{metadata},"items":["#).as_bytes(),
+    );
+    for (number, item) in items.iter().enumerate() {
+        if number > 0 {
+            list.push(b',');
+        }
+        respond::write_listed(&mut list, resource, item);
     }
+    list.extend_from_slice(b"]}");
+    list
 }
 
 /// The newest state, or that of an earlier page or of the revision asked for.
 fn snapshot(server: &Server, target: &Target, call: &Call, from: Option<&Continue>) -> Result<Snapshot, Status> {
-    let storage = &target.resource.storage;
-    let namespace = target.namespace.as_deref();
+    let (scope, after) = (target.scope(), from.map(|from| &from.after));
     let exact = match (from, call.query.get("resourceVersionMatch")) {
         (Some(from), _) => Some(from.revision),
         (None, Some("Exact")) => call.query.number("resourceVersion")?,
         (None, _) => None,
     };
-    let Some(revision) = exact else { return Ok(server.store().list(storage, namespace)) };
-    server.store().list_at(storage, namespace, revision).map_err(|Compacted { .. }| {
+    let Some(revision) = exact else { return Ok(server.store().list(&scope, after)) };
+    server.store().list_at(&scope, after, revision).map_err(|Compacted { .. }| {
         Status::expired("The provided continue parameter is too old to display a consistent list result. You can start a new list without the continue parameter.")
     })
 }

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use apimachinery::status::Status;
 
 use crate::resources::{Registry, Resource};
+use crate::store::Scope;
 
 /// A path, before looking at which resources exist.
 #[derive(Debug, PartialEq, Eq)]
@@ -118,6 +119,11 @@ impl Asked {
 // === impl Target ===
 
 impl Target {
+    /// The collection that the path is about.
+    pub(crate) fn scope(&self) -> Scope {
+        Scope { resource: self.resource.storage.clone(), namespace: self.namespace.clone() }
+    }
+
     /// Empty for cluster scope.
     pub(crate) fn namespace(&self) -> &str {
         self.namespace.as_deref().unwrap_or_default()

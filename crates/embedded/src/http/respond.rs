@@ -10,6 +10,7 @@ use serde_json::{Value, json};
 
 use super::Call;
 use crate::resources::{Registry, Resource};
+use crate::store::Kept;
 use crate::table::Table;
 use crate::write::{Outcome, default};
 use crate::{discovery, events, object};
@@ -53,12 +54,17 @@ impl Shape {
     }
 }
 
+/// Whether objects are shown as they are kept.
+pub(crate) fn is_shown_as_kept(resource: &Resource) -> bool {
+    resource.api_version() == resource.storage_api_version && !resource.has_defaults
+}
+
 /// The object as this version of the resource shows it; a default that came after the object shows too.
 pub(crate) fn present(resource: &Resource, object: &Arc<Value>) -> Arc<Value> {
-    let version = resource.api_version();
-    if version == resource.storage_api_version && !resource.has_defaults {
+    if is_shown_as_kept(resource) {
         return Arc::clone(object);
     }
+    let version = resource.api_version();
     if resource.group == "events.k8s.io" {
         return Arc::new(events::from_core(object));
     }
@@ -77,6 +83,20 @@ pub(crate) fn listed(resource: &Resource, shown: &Value) -> Value {
         members.remove("apiVersion");
     }
     item
+}
+
+/// The same, written behind what is there.
+pub(crate) fn write_listed(list: &mut Vec<u8>, resource: &Resource, kept: &Kept) {
+    if !is_shown_as_kept(resource) {
+        let item = listed(resource, &present(resource, &kept.tree()));
+        return list.extend_from_slice(item.to_string().as_bytes());
+    }
+    if resource.custom {
+        list.extend_from_slice(kept.text());
+    } else {
+        list.push(b'{');
+        list.extend_from_slice(kept.rest());
+    }
 }
 
 /// Only the metadata.
@@ -155,11 +175,16 @@ pub(crate) fn discovery(accept: &str, registry: &Registry, core: bool) -> Respon
     response
 }
 
-fn json_body(code: StatusCode, value: &Value) -> Response {
-    let mut response = Response::new(Body::from(value.to_string()));
+/// JSON that is text already.
+pub(crate) fn json_text(code: StatusCode, text: impl Into<Body>) -> Response {
+    let mut response = Response::new(text.into());
     *response.status_mut() = code;
     response.headers_mut().insert(header::CONTENT_TYPE, HeaderValue::from_static("application/json"));
     response
+}
+
+fn json_body(code: StatusCode, value: &Value) -> Response {
+    json_text(code, value.to_string())
 }
 
 #[cfg(test)]

@@ -1,9 +1,9 @@
 //! GET with `watch=true`: one JSON object a line, as long as the client stays.
 
-use std::collections::VecDeque;
 use std::convert::Infallible;
 use std::sync::Arc;
 use std::time::Duration;
+use std::{mem, vec};
 
 use apimachinery::status::Status;
 use axum::body::Body;
@@ -21,9 +21,9 @@ use super::respond::{self, Shape};
 use crate::object;
 use crate::resources::Resource;
 use crate::server::Server;
-use crate::store::Record;
+use crate::store::{Kept, Place, Record, Snapshot};
 use crate::table::Table;
-use crate::watch::Cursor;
+use crate::watch::Follower;
 use crate::write::typed;
 
 /// How often a client that asked for it learns the revision it may resume from.
@@ -32,16 +32,23 @@ const BOOKMARK: Duration = Duration::from_secs(60);
 /// How long a watch lasts that did not say; kube-apiserver draws from 30 to 60 minutes.
 const LONGEST: u64 = 2700;
 
+/// How many records or objects become text at once: a watch that is read slowly holds no more than that as text.
+const AT_ONCE: usize = 64;
+
 struct Watch {
     server: Server,
     resource: Arc<Resource>,
-    namespace: Option<String>,
     name: Option<String>,
     selection: Selection,
     shape: Shape,
     headed: bool,
-    cursor: Cursor,
-    pending: VecDeque<Bytes>,
+    follower: Follower,
+    /// What is still to be shown of the state that the watch begins with.
+    initial: vec::IntoIter<(Arc<Place>, Arc<Kept>)>,
+    /// The revision of that state, where its end is to be told.
+    initial_end: Option<u64>,
+    /// Lines to be sent.
+    pending: Vec<u8>,
     bookmarks: bool,
     next_bookmark: Instant,
     end: Instant,
@@ -56,29 +63,29 @@ pub(super) fn serve(server: &Server, target: &Target, call: &Call) -> Result<Res
     call.query.check_watch_versions()?;
     let from = call.query.revision()?.unwrap_or(0);
     let initial = from == 0 || call.query.flag("sendInitialEvents");
-    let now = server.store().list(&target.resource.storage, target.namespace.as_deref());
-    let start = if initial { now.revision } else { from };
+    let now = if initial {
+        server.store().list(&target.scope(), None)
+    } else {
+        Snapshot { revision: from, objects: Vec::new() }
+    };
+    let start = now.revision;
     let mut watch = Watch {
         server: server.clone(),
         resource: Arc::clone(&target.resource),
-        namespace: target.namespace.clone(),
         name: target.name.clone(),
         selection: call.query.selection(&target.resource)?,
         shape: call.shape,
         headed: false,
-        cursor: Cursor::new(server.store(), start),
-        pending: VecDeque::new(),
+        follower: Follower::new(server.store(), target.scope(), start),
+        initial: now.objects.into_iter(),
+        initial_end: None,
+        pending: Vec::new(),
         bookmarks: call.query.flag("allowWatchBookmarks"),
         next_bookmark: Instant::now() + BOOKMARK,
         end: Instant::now() + Duration::from_secs(seconds),
         over: false,
     };
-    if initial {
-        now.objects.values().for_each(|object| watch.show("ADDED", object));
-    }
-    if call.query.flag("sendInitialEvents") && watch.bookmarks {
-        watch.bookmark(start, true);
-    }
+    watch.initial_end = (call.query.flag("sendInitialEvents") && watch.bookmarks).then_some(start);
     let lines = stream::unfold(watch, |mut watch| async move {
         let line = watch.next().await?;
         Some((Ok::<_, Infallible>(line), watch))
@@ -93,15 +100,18 @@ pub(super) fn serve(server: &Server, target: &Target, call: &Call) -> Result<Res
 impl Watch {
     async fn next(&mut self) -> Option<Bytes> {
         loop {
-            if let Some(line) = self.pending.pop_front() {
-                return Some(line);
+            if !self.pending.is_empty() {
+                return Some(Bytes::from(mem::take(&mut self.pending)));
             }
             if self.over {
                 return None;
             }
+            if self.begin() {
+                continue;
+            }
             let wake = if self.bookmarks { self.next_bookmark.min(self.end) } else { self.end };
             tokio::select! {
-                records = self.cursor.next() => match records {
+                records = self.follower.next(AT_ONCE) => match records {
                     Ok(records) => records.iter().for_each(|record| self.record(record)),
                     Err(gone) => self.expire(gone.oldest),
                 },
@@ -110,66 +120,78 @@ impl Watch {
         }
     }
 
-    fn record(&mut self, record: &Record) {
-        let key = &record.key;
-        if key.resource != self.resource.storage || self.namespace.as_ref().is_some_and(|only| *only != key.namespace) {
-            return;
+    /// Shows more of the state that the watch begins with; false when that is done.
+    fn begin(&mut self) -> bool {
+        let some: Vec<_> = self.initial.by_ref().take(AT_ONCE).collect();
+        for (_, object) in &some {
+            if self.wanted(Some(object)) {
+                self.emit("ADDED", object);
+            }
         }
+        if some.is_empty()
+            && let Some(revision) = self.initial_end.take()
+        {
+            self.bookmark(revision, true);
+            return true;
+        }
+        !some.is_empty()
+    }
+
+    fn record(&mut self, record: &Record) {
         let (old, new) = (self.wanted(record.old.as_ref()), self.wanted(record.new.as_ref()));
-        match (old, new) {
-            (false, true) => self.show_some("ADDED", record.new.as_ref()),
-            (true, true) => self.show_some("MODIFIED", record.new.as_ref()),
-            (true, false) if record.removed.is_some() => self.show_some("DELETED", record.removed.as_ref()),
-            (true, false) => self.left(record),
-            (false, false) => {}
+        let shown = match (old, new) {
+            (false, true) => ("ADDED", record.new.as_ref()),
+            (true, true) => ("MODIFIED", record.new.as_ref()),
+            (true, false) if record.removed.is_some() => ("DELETED", record.removed.as_ref()),
+            (true, false) => return self.left(record),
+            (false, false) => return,
+        };
+        if let (kind, Some(object)) = shown {
+            self.emit(kind, object);
         }
     }
 
     /// It no longer matches: gone for this client, as it was before, at the revision of the change.
     fn left(&mut self, record: &Record) {
         if let Some(old) = &record.old {
-            let mut last = Value::clone(old);
+            let mut last = Value::clone(&old.tree());
             object::set_resource_version(&mut last, record.revision);
-            self.emit("DELETED", &Arc::new(last));
+            self.emit("DELETED", &Arc::new(Kept::new(&Arc::new(last))));
         }
     }
 
-    fn wanted(&self, object: Option<&Arc<Value>>) -> bool {
-        object.is_some_and(|object| {
-            self.name.as_ref().is_none_or(|name| object::name(object) == name)
-                && self.selection.matches(&respond::present(&self.resource, object))
-        })
-    }
-
-    fn show(&mut self, kind: &str, object: &Arc<Value>) {
-        if self.wanted(Some(object)) {
-            self.emit(kind, object);
+    fn wanted(&self, object: Option<&Arc<Kept>>) -> bool {
+        let Some(object) = object else { return false };
+        if self.name.is_none() && self.selection.is_everything() {
+            return true;
         }
+        let tree = object.tree();
+        self.name.as_ref().is_none_or(|name| object::name(&tree) == name)
+            && self.selection.matches(&respond::present(&self.resource, &tree))
     }
 
-    fn show_some(&mut self, kind: &str, object: Option<&Arc<Value>>) {
-        if let Some(object) = object {
-            self.emit(kind, object);
+    fn emit(&mut self, kind: &str, object: &Arc<Kept>) {
+        if self.shape == Shape::Full && respond::is_shown_as_kept(&self.resource) {
+            return self.line(kind, object.text());
         }
-    }
-
-    fn emit(&mut self, kind: &str, object: &Arc<Value>) {
-        let shown = respond::present(&self.resource, object);
+        let shown = respond::present(&self.resource, &object.tree());
         let body = match self.shape {
             Shape::Full => Value::clone(&shown),
             Shape::Metadata => respond::partial(&shown),
             Shape::Table => {
-                let metadata = json!({"resourceVersion": object::resource_version(object)});
+                let metadata = json!({"resourceVersion": object::resource_version(&shown)});
                 let table = Table::new(&self.resource, self.server.now());
                 // Only the first event of a watch carries the columns.
-                table.render(&[shown], metadata, !std::mem::replace(&mut self.headed, true))
+                table.render(&[shown], metadata, !mem::replace(&mut self.headed, true))
             }
         };
-        self.line(kind, &body);
+        self.line(kind, body.to_string().as_bytes());
     }
 
-    fn line(&mut self, kind: &str, object: &Value) {
-        self.pending.push_back(Bytes::from(format!("{}\n", json!({"type": kind, "object": object}))));
+    fn line(&mut self, kind: &str, object: &[u8]) {
+        for part in [br#"{"type":""#, kind.as_bytes(), br#"","object":"#, object, b"}\n"] {
+            self.pending.extend_from_slice(part);
+        }
     }
 
     fn bookmark(&mut self, revision: u64, end_of_initial: bool) {
@@ -192,13 +214,13 @@ impl Watch {
                 object
             }
         };
-        self.line("BOOKMARK", &object);
+        self.line("BOOKMARK", object.to_string().as_bytes());
     }
 
     fn tick(&mut self) {
         let now = Instant::now();
         if self.bookmarks {
-            self.bookmark(self.cursor.position(), false);
+            self.bookmark(self.follower.position(), false);
             self.next_bookmark = now + BOOKMARK;
         }
         self.over = now >= self.end;
@@ -206,8 +228,8 @@ impl Watch {
 
     /// Tells the client to list again, in the stream as kube-apiserver does.
     fn expire(&mut self, oldest: u64) {
-        let message = format!("too old resource version: {} ({oldest})", self.cursor.position());
-        self.line("ERROR", &Status::expired(message).to_json());
+        let message = format!("too old resource version: {} ({oldest})", self.follower.position());
+        self.line("ERROR", Status::expired(message).to_json().to_string().as_bytes());
         self.over = true;
     }
 }

@@ -43,6 +43,7 @@ enum Outcome {
 /// Runs the scheduler until `stop`.
 pub async fn run(server: Server, ports: Ports, stop: CancellationToken) {
     let mut changes = server.subscribe();
+    server.keep_ready(&["pods", "nodes", POD_GROUPS]);
     loop {
         turn(&server, &ports);
         loop {

@@ -69,6 +69,8 @@ pub async fn serve(
         };
         match accepted {
             Ok((stream, _)) => {
+                // An answer in two parts must not wait for the client's word on the first.
+                stream.set_nodelay(true).ok();
                 let (acceptor, router, stop) = (acceptor.clone(), router.clone(), stop.clone());
                 tokio::spawn(async move {
                     tokio::select! {

@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 
 use super::faults::{Disk, Ending, Fault};
 use super::recovery::FILE;
-use super::{Key, OpenError, Rejected, Settings, Store};
+use super::{Key, OpenError, Rejected, Scope, Settings, Store};
 use crate::object;
 
 /// The file is begun anew every few writes, and tried again at once.
@@ -81,8 +81,9 @@ struct Model {
 }
 
 fn world(store: &Store) -> World {
-    let objects = store.list("configmaps", None).objects;
-    objects.into_iter().map(|((_, name), object)| (name, Value::clone(&object))).collect()
+    let everywhere = Scope { resource: "configmaps".to_owned(), namespace: None };
+    let objects = store.list(&everywhere, None).objects;
+    objects.into_iter().map(|(place, object)| (place.1.clone(), Value::clone(&object.tree()))).collect()
 }
 
 fn play(store: &Store, steps: &[Step], model: &mut Model) {
@@ -185,10 +186,11 @@ fn what_was_there_is_there_again_and_watches_go_on() {
     let store = Store::open(Arc::new(disk), settings).unwrap();
     assert_eq!((store.revision(), world(&store).len()), (3, 1));
     assert!(store.by_uid("b").is_some() && store.by_uid("a").is_none());
-    let records = store.after(1, None).unwrap();
+    let records = store.after(1, None, usize::MAX).unwrap();
     let seen: Vec<_> = records.iter().map(|r| (r.revision, r.key.name.as_str(), r.new.is_some())).collect();
     assert_eq!(seen, [(2, "b", true), (3, "a", false)]);
-    assert_eq!(records[1].removed.as_deref().map(object::resource_version), Some("3"));
+    let removed = records[1].removed.as_ref().map(|removed| removed.tree());
+    assert_eq!(removed.as_deref().map(object::resource_version), Some("3"));
 }
 
 #[test]
@@ -210,7 +212,7 @@ fn a_full_disk_refuses_writes_until_there_is_room() {
     assert!(matches!(refused, Err(Rejected::Refused(_))), "{refused:?}");
     let now = store.since_now();
     block_on(store.durable(now)).unwrap();
-    assert!(store.after(1, Some(since)).is_err(), "who may have seen the undone write reads again");
+    assert!(store.after(1, Some(since), 1).is_err(), "who may have seen the undone write reads again");
 
     disk.set_full(false);
     let mut latest = store.latest();

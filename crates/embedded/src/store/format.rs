@@ -15,7 +15,7 @@ use std::io;
 use serde_json::Value;
 use xxhash_rust::xxh64::xxh64;
 
-use super::Key;
+use super::{Kept, Key};
 
 /// Version of the layout; another one is refused.
 pub(super) const VERSION: u32 = 1;
@@ -140,11 +140,11 @@ pub(super) fn write_entry(
     payload: &mut Vec<u8>,
     revision: u64,
     key: &Key,
-    object: Option<&Value>,
+    object: Option<&Kept>,
 ) -> Result<(), io::Error> {
     serde_json::to_writer(&mut *payload, &(revision, &key.resource, &key.namespace, &key.name))?;
     payload.push(b'\n');
-    serde_json::to_writer(&mut *payload, &object)?;
+    payload.extend_from_slice(object.map_or(b"null", Kept::text));
     payload.push(b'\n');
     Ok(())
 }
@@ -193,6 +193,8 @@ impl Kind {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::Arc;
+
     use rstest::rstest;
     use serde_json::json;
 
@@ -206,7 +208,7 @@ mod tests {
     fn entries_read_as_written() {
         let object = json!({"metadata": {"name": "a"}, "data": {"k": "line\nbreak", "n": "ÿþ"}});
         let mut payload = Vec::new();
-        write_entry(&mut payload, 7, &key(), Some(&object)).unwrap();
+        write_entry(&mut payload, 7, &key(), Some(&Kept::new(&Arc::new(object.clone())))).unwrap();
         write_entry(&mut payload, 8, &key(), None).unwrap();
         let read: Vec<Entry> = entries(&payload).map(Result::unwrap).collect();
         assert_eq!(read[0], Entry { revision: 7, key: key(), object: Some(object) });

@@ -11,8 +11,10 @@
 mod crash_tests;
 #[cfg(test)]
 mod faults;
+mod feeds;
 mod format;
 mod journal;
+mod kept;
 mod recovery;
 mod state;
 pub mod storage;
@@ -26,16 +28,18 @@ use apimachinery::status::Status;
 use serde_json::Value;
 use tokio::sync::watch;
 
+pub use feeds::Scope;
 use journal::Journal;
+pub use kept::Kept;
 pub use recovery::OpenError;
 use state::State;
 use storage::Storage;
 
-/// How many revisions a watch may fall behind, unless said otherwise. A record is two pointers into objects that mostly live anyway; this is
+/// How many revisions a watch may fall behind, unless said otherwise. A record holds its object as text; this is
 /// hours of a busy small cluster, and a watch lasts ten minutes at most before kube clients renew it.
 pub const HISTORY: usize = 50_000;
 
-/// How deep an object may be nested that is written to disk; deeper JSON is not read back.
+/// How deep an object may be nested whose text is read back; `serde_json` ends at 128.
 const DEEPEST: usize = 120;
 
 /// Namespace (empty for cluster scope) and name, in the order of lists.
@@ -55,11 +59,11 @@ pub struct Record {
     pub revision: u64,
     pub key: Key,
     /// Absent when the object was created.
-    pub old: Option<Arc<Value>>,
+    pub old: Option<Arc<Kept>>,
     /// Absent when the object was removed.
-    pub new: Option<Arc<Value>>,
+    pub new: Option<Arc<Kept>>,
     /// The removed object carrying the revision of its removal: clients resume watches from there.
-    pub removed: Option<Arc<Value>>,
+    pub removed: Option<Arc<Kept>>,
 }
 
 /// Why a write was not made.
@@ -104,11 +108,11 @@ pub struct Compacted {
     pub oldest: u64,
 }
 
-/// A consistent list.
+/// A consistent list, in the order of places.
 #[derive(Debug, Clone)]
 pub struct Snapshot {
     pub revision: u64,
-    pub objects: BTreeMap<Place, Arc<Value>>,
+    pub objects: Vec<(Arc<Place>, Arc<Kept>)>,
 }
 
 /// A handle; clones share the state.
@@ -189,8 +193,19 @@ impl Store {
         self.state().revision
     }
 
+    /// Keeps the trees of a resource from now on: controllers of this process read it all the time.
+    pub fn hold(&self, resource: &str) {
+        self.state().hold(resource);
+    }
+
     #[must_use]
     pub fn get(&self, key: &Key) -> Option<Arc<Value>> {
+        self.kept(key).map(|kept| kept.tree())
+    }
+
+    /// The same as it is kept.
+    #[must_use]
+    pub fn kept(&self, key: &Key) -> Option<Arc<Kept>> {
         self.state().get(key).cloned()
     }
 
@@ -198,7 +213,7 @@ impl Store {
     pub fn by_uid(&self, uid: &str) -> Option<(Key, Arc<Value>)> {
         let state = self.state();
         let key = state.by_uid.get(uid)?;
-        Some((key.clone(), Arc::clone(state.get(key)?)))
+        Some((key.clone(), state.get(key)?.tree()))
     }
 
     /// Everything that names `uid` as an owner, in order.
@@ -206,39 +221,38 @@ impl Store {
     pub fn dependents(&self, uid: &str) -> Vec<(Key, Arc<Value>)> {
         let state = self.state();
         let keys = state.dependents.get(uid).into_iter().flatten();
-        keys.filter_map(|key| Some((key.clone(), Arc::clone(state.get(key)?)))).collect()
+        keys.filter_map(|key| Some((key.clone(), state.get(key)?.tree()))).collect()
     }
 
-    /// The objects of one resource now, in one namespace or all.
+    /// The objects of one resource now, in one namespace or all, behind a place if one is named.
     #[must_use]
-    pub fn list(&self, resource: &str, namespace: Option<&str>) -> Snapshot {
+    pub fn list(&self, scope: &Scope, after: Option<&Place>) -> Snapshot {
         let state = self.state();
-        let all = state.objects.get(resource).into_iter().flatten();
-        let objects = all
-            .filter(|((at, _), _)| namespace.is_none_or(|namespace| at == namespace))
-            .map(|(place, object)| (place.clone(), Arc::clone(object)))
-            .collect();
-        Snapshot { revision: state.revision, objects }
+        Snapshot { revision: state.revision, objects: state.list(scope, after) }
     }
 
     /// The same list as it was at `revision`: later pages of a list continue in the world of the first one.
     ///
     /// # Errors
     /// [`Compacted`] when the history no longer reaches back so far.
-    pub fn list_at(&self, resource: &str, namespace: Option<&str>, revision: u64) -> Result<Snapshot, Compacted> {
-        let Snapshot { mut objects, .. } = self.list(resource, namespace);
+    pub fn list_at(&self, scope: &Scope, after: Option<&Place>, revision: u64) -> Result<Snapshot, Compacted> {
         let state = self.state();
         state.reachable(revision)?;
+        let now = state.list(scope, after);
+        let mut then = BTreeMap::new();
         for record in state.history.iter().rev().take_while(|record| record.revision > revision) {
-            if record.key.resource != resource || namespace.is_some_and(|only| record.key.namespace != only) {
-                continue;
-            }
             let place = (record.key.namespace.clone(), record.key.name.clone());
-            match &record.old {
-                Some(old) => objects.insert(place, Arc::clone(old)),
-                None => objects.remove(&place),
-            };
+            if scope.holds(record) && after.is_none_or(|after| place > *after) {
+                then.insert(Arc::new(place), record.old.clone());
+            }
         }
+        if then.is_empty() {
+            return Ok(Snapshot { revision, objects: now });
+        }
+        let mut objects: BTreeMap<Arc<Place>, Option<Arc<Kept>>> =
+            now.into_iter().map(|(place, object)| (place, Some(object))).collect();
+        objects.extend(then);
+        let objects = objects.into_iter().filter_map(|(place, object)| Some((place, object?))).collect();
         Ok(Snapshot { revision, objects })
     }
 
@@ -253,23 +267,46 @@ impl Store {
     pub fn in_namespace(&self, namespace: &str) -> Vec<(Key, Arc<Value>)> {
         let state = self.state();
         let everything = state.objects.iter().flat_map(|(resource, objects)| {
-            objects.iter().map(move |((at, name), object)| (resource, at, name, object))
+            objects.iter().map(move |(place, object)| (resource, &place.0, &place.1, object))
         });
         everything
             .filter(|(_, at, _, _)| *at == namespace)
             .map(|(resource, at, name, object)| {
                 let key = Key { resource: resource.clone(), namespace: at.clone(), name: name.clone() };
-                (key, Arc::clone(object))
+                (key, object.tree())
             })
             .collect()
     }
 
-    /// The durable records after `revision`, oldest first.
+    /// The first durable records after `revision`, at most so many, oldest first.
     ///
     /// # Errors
     /// [`Compacted`] when some of them are gone, and when something was undone since `since`.
-    pub fn after(&self, revision: u64, since: Option<Since>) -> Result<Vec<Arc<Record>>, Compacted> {
-        self.state().after(revision, since)
+    pub fn after(&self, revision: u64, since: Option<Since>, most: usize) -> Result<Vec<Arc<Record>>, Compacted> {
+        self.state().after(revision, since, most)
+    }
+
+    /// Wakes at every new durable record of a collection.
+    #[must_use]
+    pub fn follow(&self, scope: &Scope) -> watch::Receiver<u64> {
+        self.state().follow(scope)
+    }
+
+    /// Whether a watch can begin behind `revision`.
+    ///
+    /// # Errors
+    /// [`Compacted`] when records behind it are gone.
+    pub fn reachable(&self, revision: u64) -> Result<(), Compacted> {
+        self.state().reachable(revision)
+    }
+
+    /// The first durable records of a followed collection after `revision`, at most so many, oldest first; and the
+    /// revision up to which nothing is missing then.
+    ///
+    /// # Errors
+    /// [`Compacted`] when some of them are gone.
+    pub fn after_in(&self, scope: &Scope, revision: u64, most: usize) -> Result<(Vec<Arc<Record>>, u64), Compacted> {
+        self.state().after_in(scope, revision, most)
     }
 
     /// Writes `new` (removes with `None`) if the object is still `expected`, and stamps it with the new revision.
@@ -281,13 +318,13 @@ impl Store {
             return Err(Rejected::TooDeep);
         }
         let mut state = self.state();
-        let record = state.write(key, expected, new)?;
+        let (record, written) = state.write(key, expected, new)?;
         match &self.journal {
             // Under the lock, so that the file has the order of the revisions.
-            Some(journal) => journal.write(Arc::clone(&record)),
+            Some(journal) => journal.write(record),
             None => state.settle(record.revision),
         }
-        record.new.clone().or_else(|| record.removed.clone()).ok_or(Rejected::Raced)
+        Ok(written)
     }
 
     /// As [`Self::commit`]; `None` when someone else wrote the object first.
@@ -376,10 +413,13 @@ mod tests {
         store.commit(&key("b"), Some(&b), None).unwrap();
         store.commit(&key("c"), None, Some(config_map("c", "1"))).unwrap();
 
-        let then = store.list_at("configmaps", Some("default"), 2).unwrap();
-        let names: Vec<&str> = then.objects.values().map(|object| object::name(object)).collect();
+        let scope = Scope { resource: "configmaps".into(), namespace: Some("default".into()) };
+        let then = store.list_at(&scope, None, 2).unwrap();
+        let names: Vec<&str> = then.objects.iter().map(|(place, _)| place.1.as_str()).collect();
         assert_eq!(names, ["a", "b"]);
-        assert_eq!(then.objects.values().next().map(|object| &object["data"]["k"]), Some(&json!("1")));
+        assert_eq!(then.objects[0].1.tree()["data"]["k"], json!("1"));
+        let rest = store.list_at(&scope, Some(&("default".into(), "a".into())), 2).unwrap();
+        assert_eq!(rest.objects.len(), 1);
     }
 
     #[test]

@@ -1,14 +1,16 @@
 //! What a store holds, behind its lock.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::ops::Bound;
 use std::sync::Arc;
 
 use serde_json::Value;
 use tokio::sync::watch;
 
+use super::feeds::Feeds;
 use super::format::{BaseEnd, Entry};
 use super::recovery::Recovered;
-use super::{Compacted, Failure, Key, Place, Record, Rejected, Since};
+use super::{Compacted, Failure, Kept, Key, Place, Record, Rejected, Scope, Since};
 use crate::object;
 
 pub(super) struct State {
@@ -26,11 +28,15 @@ pub(super) struct State {
     refusing: bool,
     /// Revisions up to this one are no longer in the history.
     compacted: u64,
-    pub(super) objects: BTreeMap<String, BTreeMap<Place, Arc<Value>>>,
+    pub(super) objects: BTreeMap<String, BTreeMap<Arc<Place>, Arc<Kept>>>,
+    /// Resources whose trees stay.
+    held: BTreeSet<String>,
     pub(super) by_uid: BTreeMap<String, Key>,
     /// Owner uid → who names it in `ownerReferences`.
     pub(super) dependents: BTreeMap<String, BTreeSet<Key>>,
     pub(super) history: VecDeque<Arc<Record>>,
+    /// The durable part of it, by collection.
+    feeds: Feeds,
     /// How many records the history keeps.
     kept: usize,
     /// The newest durable revision; wakes when something was undone, too.
@@ -40,7 +46,7 @@ pub(super) struct State {
 /// Every object at one moment.
 pub(super) struct Base {
     pub(super) end: BaseEnd,
-    pub(super) objects: Vec<(Key, Arc<Value>)>,
+    pub(super) objects: Vec<(Key, Arc<Kept>)>,
 }
 
 /// Parts of a file: all of it, and its base.
@@ -63,9 +69,11 @@ impl State {
             refusing: false,
             compacted: 0,
             objects: BTreeMap::new(),
+            held: BTreeSet::new(),
             by_uid: BTreeMap::new(),
             dependents: BTreeMap::new(),
             history: VecDeque::new(),
+            feeds: Feeds::default(),
             kept,
             latest,
         }
@@ -76,7 +84,7 @@ impl State {
     pub(super) fn restore(&mut self, found: Recovered) -> Lengths {
         let lengths = Lengths { file: found.length as u64, base: found.base_length as u64 };
         for Entry { key, object, .. } in found.base {
-            self.put(&key, None, object.map(Arc::new));
+            self.put(&key, None, object.map(kept).as_ref());
         }
         if let Some(end) = found.end {
             (self.revision, self.issued, self.compacted) = (end.revision, end.issued, end.revision);
@@ -95,27 +103,81 @@ impl State {
     fn replay(&mut self, Entry { revision, key, object }: Entry) {
         self.revision = revision;
         let old = self.get(&key).cloned();
-        self.apply(revision, &key, old, object.map(Arc::new));
+        let removed = if object.is_none() { old.as_ref().map(|old| removal(&old.tree(), revision)) } else { None };
+        self.apply(Record { revision, key, old, new: object.map(kept), removed });
     }
 
-    pub(super) fn get(&self, key: &Key) -> Option<&Arc<Value>> {
+    pub(super) fn get(&self, key: &Key) -> Option<&Arc<Kept>> {
         // A tuple of borrowed strings cannot look up a tuple of owned ones.
         self.objects.get(&key.resource)?.get(&(key.namespace.clone(), key.name.clone()))
+    }
+
+    /// In the order of places.
+    pub(super) fn list(&self, scope: &Scope, after: Option<&Place>) -> Vec<(Arc<Place>, Arc<Kept>)> {
+        let Some(objects) = self.objects.get(&scope.resource) else { return Vec::new() };
+        let first = scope.namespace.as_ref().map(|namespace| (namespace.clone(), String::new()));
+        let from = match (after, &first) {
+            (Some(after), first) if first.as_ref().is_none_or(|first| after >= first) => Bound::Excluded(after),
+            (_, Some(first)) => Bound::Included(first),
+            (_, None) => Bound::Unbounded,
+        };
+        let inside = |place: &Place| scope.namespace.as_ref().is_none_or(|namespace| *namespace == place.0);
+        let found = objects.range::<Place, _>((from, Bound::Unbounded)).take_while(|(place, _)| inside(place));
+        found.map(|(place, object)| (Arc::clone(place), Arc::clone(object))).collect()
+    }
+
+    /// Keeps the trees of a resource from now on.
+    pub(super) fn hold(&mut self, resource: &str) {
+        if self.held.insert(resource.to_owned()) {
+            self.objects.get(resource).into_iter().flatten().for_each(|(_, object)| object.hold());
+        }
     }
 
     pub(super) fn reachable(&self, revision: u64) -> Result<(), Compacted> {
         if revision < self.compacted { Err(Compacted { oldest: self.compacted }) } else { Ok(()) }
     }
 
-    /// The durable records after `revision`.
-    pub(super) fn after(&self, revision: u64, since: Option<Since>) -> Result<Vec<Arc<Record>>, Compacted> {
+    /// The first durable records after `revision`.
+    pub(super) fn after(
+        &self,
+        revision: u64,
+        since: Option<Since>,
+        most: usize,
+    ) -> Result<Vec<Arc<Record>>, Compacted> {
         self.reachable(revision)?;
         if since.is_some_and(|since| since.0 != self.losses) {
             return Err(Compacted { oldest: self.durable });
         }
-        let position = |revision| self.history.partition_point(|record| record.revision <= revision);
-        let (from, to) = (position(revision), position(self.durable));
-        Ok(self.history.range(from..to.max(from)).cloned().collect())
+        let from = self.behind(revision);
+        Ok(self.history.range(from..self.behind(self.durable).max(from)).take(most).cloned().collect())
+    }
+
+    /// Where in the history the records after `revision` begin.
+    fn behind(&self, revision: u64) -> usize {
+        self.history.partition_point(|record| record.revision <= revision)
+    }
+
+    pub(super) fn follow(&mut self, scope: &Scope) -> watch::Receiver<u64> {
+        let durable = self.behind(self.durable);
+        self.feeds.open(scope, self.history.range(..durable))
+    }
+
+    pub(super) fn after_in(
+        &self,
+        scope: &Scope,
+        revision: u64,
+        most: usize,
+    ) -> Result<(Vec<Arc<Record>>, u64), Compacted> {
+        let (records, lost) = self.feeds.after(scope, revision);
+        if lost > revision {
+            return Err(Compacted { oldest: self.compacted });
+        }
+        let records: Vec<_> = records.take(most).cloned().collect();
+        let seen = match records.last() {
+            Some(last) if records.len() == most => last.revision,
+            _ => self.durable.max(revision),
+        };
+        Ok((records, seen))
     }
 
     pub(super) fn is_durable(&self, revision: u64, since: Since) -> Result<bool, Arc<Failure>> {
@@ -125,54 +187,65 @@ impl State {
         }
     }
 
-    /// Makes a write that can be seen, but is not yet durable.
+    /// Makes a write that can be seen, but is not yet durable. Returns the object as written, or as removed.
     pub(super) fn write(
         &mut self,
         key: &Key,
         expected: Option<&Arc<Value>>,
         new: Option<Value>,
-    ) -> Result<Arc<Record>, Rejected> {
+    ) -> Result<(Arc<Record>, Arc<Value>), Rejected> {
         if let (true, Some(failure)) = (self.refusing, &self.failure) {
             return Err(Rejected::Refused(Arc::clone(failure)));
         }
-        let unchanged = match (self.get(key), expected) {
-            (Some(current), Some(expected)) => Arc::ptr_eq(current, expected),
-            (None, None) => new.is_some(),
-            _ => false,
+        let old = match (self.get(key), expected) {
+            (Some(current), Some(expected)) if current.is(expected) => Some(Arc::clone(current)),
+            (None, None) if new.is_some() => None,
+            _ => return Err(Rejected::Raced),
         };
-        if !unchanged {
-            return Err(Rejected::Raced);
-        }
         self.issued += 1;
         self.revision = self.issued;
-        let new = new.map(|mut object| {
-            object::set_resource_version(&mut object, self.issued);
-            Arc::new(object)
-        });
-        Ok(self.apply(self.issued, key, expected.cloned(), new))
+        let revision = self.issued;
+        let record = |new, removed| Record { revision, key: key.clone(), old, new, removed };
+        let (record, written) = match (new, expected) {
+            (Some(mut object), _) => {
+                object::set_resource_version(&mut object, revision);
+                let object = Arc::new(object);
+                (record(Some(Arc::new(Kept::new(&object))), None), object)
+            }
+            (None, Some(last)) => {
+                let removed = removal(last, revision);
+                let last = removed.tree();
+                (record(None, Some(removed)), last)
+            }
+            (None, None) => return Err(Rejected::Raced),
+        };
+        Ok((self.apply(record), written))
     }
 
     /// The object as it is from this revision on, in the history too.
-    fn apply(&mut self, revision: u64, key: &Key, old: Option<Arc<Value>>, new: Option<Arc<Value>>) -> Arc<Record> {
-        let last = if new.is_none() { old.as_deref().cloned() } else { None };
-        let removed = last.map(|mut object| {
-            object::set_resource_version(&mut object, revision);
-            Arc::new(object)
-        });
-        self.put(key, old.as_deref(), new.clone());
-        let record = Arc::new(Record { revision, key: key.clone(), old, new, removed });
+    fn apply(&mut self, record: Record) -> Arc<Record> {
+        self.put(&record.key, record.old.as_ref(), record.new.as_ref());
+        let record = Arc::new(record);
         self.history.push_back(Arc::clone(&record));
         record
     }
 
-    fn put(&mut self, key: &Key, old: Option<&Value>, new: Option<Arc<Value>>) {
-        self.index(key, old, new.as_deref());
+    /// Of what was there only the text is kept.
+    fn put(&mut self, key: &Key, old: Option<&Arc<Kept>>, new: Option<&Arc<Kept>>) {
+        self.index(key, old.map(|old| old.tree()).as_deref(), new.map(|new| new.tree()).as_deref());
         let place = (key.namespace.clone(), key.name.clone());
         let objects = self.objects.entry(key.resource.clone()).or_default();
-        match new {
-            Some(new) => objects.insert(place, new),
-            None => objects.remove(&place),
-        };
+        match (new, objects.get_mut(&place)) {
+            (Some(new), Some(slot)) => *slot = Arc::clone(new),
+            (Some(new), None) => drop(objects.insert(Arc::new(place), Arc::clone(new))),
+            (None, _) => drop(objects.remove(&place)),
+        }
+        if let Some(old) = old {
+            old.release();
+        }
+        if let Some(new) = new.filter(|_| self.held.contains(&key.resource)) {
+            new.hold();
+        }
     }
 
     fn index(&mut self, key: &Key, old: Option<&Value>, new: Option<&Value>) {
@@ -198,12 +271,16 @@ impl State {
 
     /// Everything up to `revision` is durable: it is shown to watches, and may leave the history.
     pub(super) fn settle(&mut self, revision: u64) {
+        for record in self.history.range(self.behind(self.durable)..self.behind(revision)) {
+            self.feeds.push(record);
+        }
         self.durable = self.durable.max(revision);
         while self.history.len() > self.kept
             && self.history.front().is_some_and(|oldest| oldest.revision <= self.durable)
             && let Some(oldest) = self.history.pop_front()
         {
             self.compacted = oldest.revision;
+            self.feeds.forget(&oldest);
         }
         self.latest.send_replace(self.durable);
     }
@@ -213,7 +290,7 @@ impl State {
         while self.history.back().is_some_and(|record| record.revision > self.durable)
             && let Some(record) = self.history.pop_back()
         {
-            self.put(&record.key, record.new.as_deref(), record.old.clone());
+            self.put(&record.key, record.new.as_ref(), record.old.as_ref());
         }
         self.revision = self.durable;
         self.refuse(failure);
@@ -238,11 +315,23 @@ impl State {
     pub(super) fn base(&self) -> Base {
         let end = BaseEnd { revision: self.revision, issued: self.issued };
         let everything = self.objects.iter().flat_map(|(resource, objects)| {
-            objects.iter().map(move |((namespace, name), object)| {
-                let key = Key { resource: resource.clone(), namespace: namespace.clone(), name: name.clone() };
+            objects.iter().map(move |(place, object)| {
+                let (namespace, name) = Place::clone(place);
+                let key = Key { resource: resource.clone(), namespace, name };
                 (key, Arc::clone(object))
             })
         });
         Base { end, objects: everything.collect() }
     }
+}
+
+fn kept(object: Value) -> Arc<Kept> {
+    Arc::new(Kept::new(&Arc::new(object)))
+}
+
+/// A removed object carries the revision of its removal.
+fn removal(last: &Value, revision: u64) -> Arc<Kept> {
+    let mut last = last.clone();
+    object::set_resource_version(&mut last, revision);
+    kept(last)
 }

@@ -65,6 +65,8 @@ struct Controller {
 /// Runs the controllers until `stop`. Sleeps unless something changed or a moment it waits for came.
 pub async fn run(server: Server, ports: Ports, stop: CancellationToken) {
     let mut changes = server.subscribe();
+    server.keep_ready(&KINDS.map(Kind::resource));
+    server.keep_ready(&["pods", endpoints::RESOURCE, stateful_set::REVISIONS, stateful_set::CLAIMS]);
     let mut controller = Controller { server, ports, due: BTreeSet::new(), wakes: BTreeMap::new() };
     controller.everything();
     loop {
@@ -130,10 +132,10 @@ impl Controller {
             let key = Key { kind: Kind::LeaderWorkerSet, namespace: namespace.to_owned(), name: name.clone() };
             self.due.insert(key);
         }
-        for service in self.server.list("services") {
+        for service in self.server.list_in("services", namespace) {
             let selector = ownership::string_map(service.pointer("/spec/selector"));
             let selects = !selector.is_empty() && selector.iter().all(|(key, value)| labels.get(key) == Some(value));
-            if selects && object::namespace(&service) == namespace {
+            if selects {
                 self.due.insert(Key::of(Kind::Service, &service));
             }
         }
@@ -155,9 +157,8 @@ impl Controller {
             }
             Some(_) => {}
             None => {
-                let all = self.server.list(kind.resource());
-                let near = all.iter().filter(|other| object::namespace(other) == namespace);
-                self.due.extend(near.map(|other| Key::of(kind, other)));
+                let near = self.server.list_in(kind.resource(), namespace);
+                self.due.extend(near.iter().map(|other| Key::of(kind, other)));
             }
         }
     }
@@ -177,17 +178,18 @@ impl Controller {
     fn plan(&self, kind: Kind, subject: &Value) -> Plan {
         let now = self.ports.clock.now();
         let random = self.ports.random.as_ref();
-        let pods = self.server.list("pods");
+        let near = |resource: &str| self.server.list_in(resource, object::namespace(subject));
+        let pods = near("pods");
         match kind {
-            Kind::Deployment => deployment::plan(subject, &self.server.list(replica_set::RESOURCE), &pods, now),
+            Kind::Deployment => deployment::plan(subject, &near(replica_set::RESOURCE), &pods, now),
             Kind::ReplicaSet => replica_set::plan(subject, &pods, random, now),
             Kind::StatefulSet => {
-                let revisions = self.server.list(stateful_set::REVISIONS);
-                stateful_set::plan(subject, &pods, &revisions, &self.server.list(stateful_set::CLAIMS), now)
+                let (revisions, claims) = (near(stateful_set::REVISIONS), near(stateful_set::CLAIMS));
+                stateful_set::plan(subject, &pods, &revisions, &claims, now)
             }
             Kind::Job => job::plan(subject, &pods, random, now),
-            Kind::LeaderWorkerSet => leader_worker_set::plan(subject, &pods, &self.server.list("services"), now),
-            Kind::Service => endpoints::plan(subject, &pods, &self.server.list(endpoints::RESOURCE), random),
+            Kind::LeaderWorkerSet => leader_worker_set::plan(subject, &pods, &near("services"), now),
+            Kind::Service => endpoints::plan(subject, &pods, &near(endpoints::RESOURCE), random),
         }
     }
 

@@ -12,6 +12,7 @@ mod differential;
 mod fuzz;
 mod hostile;
 mod killed;
+mod load;
 mod watching;
 mod workloads;
 

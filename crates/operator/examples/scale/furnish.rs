@@ -1,0 +1,48 @@
+//! Definitions, the shipped catalogue, nodes, and Pods of others.
+
+use std::path::{Path, PathBuf};
+
+use api::manifest::{self, Document};
+use cluster::Kind;
+use operator::kinds::{CLASS, CLUSTER_MODEL, CLUSTER_RUNTIME, NODE, POD};
+use serde_json::{Value, json};
+
+use crate::client::Cluster;
+use crate::cluster::{NAMESPACE, NAMESPACES, namespace, node, stranger};
+use crate::{Figures, Result, Sizes};
+
+const DEFINITION: Kind =
+    Kind::cluster("apiextensions.k8s.io", "v1", "CustomResourceDefinition", "customresourcedefinitions");
+
+pub(crate) async fn run(cluster: &Cluster, sizes: &Sizes) -> Result<Figures> {
+    let (nodes, pods) = (sizes.get("nodes", 500), sizes.get("strangers", 8000));
+    cluster.create_all(DEFINITION, api::crds().into_iter().chain(api::neighbours::crds()).collect()).await?;
+    let names = (0..NAMESPACES).map(namespace).chain([operator::NAMESPACE.to_owned()]);
+    cluster.create_all(NAMESPACE, names.map(|name| json!({"metadata": {"name": name}})).collect()).await?;
+    for document in catalogue()? {
+        let kind = [CLASS, CLUSTER_RUNTIME, CLUSTER_MODEL].into_iter().find(|kind| kind.kind == document.kind());
+        cluster.create(kind.ok_or("a kind that the catalogue does not have")?, document.value).await?;
+    }
+    cluster.create_all(NODE, (0..nodes).map(node).collect()).await?;
+    cluster.create_all(POD, (0..pods).map(|number| stranger(number, nodes)).collect()).await?;
+    for number in 0..pods {
+        let running: Value = json!({"phase": "Running"});
+        cluster.patch_status(POD, &namespace(number), &format!("other-{number}"), &running).await?;
+    }
+    Ok(Figures::default())
+}
+
+/// The manifests of `catalog/` in this repository.
+fn catalogue() -> Result<Vec<Document>> {
+    let mut documents = Vec::new();
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../catalog");
+    for folder in ["classes", "runtimes", "models"] {
+        let mut files: Vec<PathBuf> =
+            std::fs::read_dir(root.join(folder))?.map(|entry| Ok(entry?.path())).collect::<std::io::Result<_>>()?;
+        files.sort();
+        for file in files {
+            documents.extend(manifest::read(&file.display().to_string(), &std::fs::read_to_string(&file)?)?);
+        }
+    }
+    Ok(documents)
+}

@@ -1,0 +1,125 @@
+//! A full cluster at rest, and what one event does to it.
+
+use std::time::{Duration, Instant};
+
+use cluster::Kind;
+use cluster::object::meta;
+use operator::kinds::{MADE, NODE, OME_SERVICE, POD};
+use serde_json::json;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::sync::mpsc::UnboundedReceiver;
+
+use crate::client::{Cluster, Seen, next_within};
+use crate::cluster::{EVENT, namespace, node_name};
+use crate::workloads::pod_status;
+use crate::{Figures, Result, Sizes};
+
+/// After so long without a write nothing more will come of an event.
+const SILENCE: Duration = Duration::from_millis(400);
+/// Between two looks at the operator's own count.
+const LOOK: Duration = Duration::from_millis(20);
+
+/// Edits one service after the other: from the edit to the operator's last write for it.
+pub(crate) async fn edits(cluster: &Cluster, sizes: &Sizes) -> Result<Figures> {
+    let (count, services) = (sizes.get("count", 200), sizes.get("services", 2000));
+    let mut seen = followed(cluster).await?;
+    let mut times = Vec::new();
+    for round in 0..count {
+        let number = round * 7 % services;
+        let name = format!("chat-{number:04}");
+        let image = format!("example.com/engine:{round}");
+        let edit = json!({"spec": {"engine": {"runner": {"image": image}}}});
+        let began = Instant::now();
+        cluster.patch(OME_SERVICE, &namespace(number), &name, &edit).await?;
+        // The edit itself is a change of the service.
+        times.extend(last_write(&mut seen, &name, 1).await.map(|at| milliseconds(began, at)));
+    }
+    told("edit", count, times)
+}
+
+/// Makes one Pod unready, and ready again: from that to the operator's last write for its service.
+pub(crate) async fn flips(cluster: &Cluster, sizes: &Sizes) -> Result<Figures> {
+    let (count, services) = (sizes.get("count", 100), sizes.get("services", 2000));
+    let mut seen = followed(cluster).await?;
+    let mut times = Vec::new();
+    for round in 0..count {
+        let number = round * 11 % services;
+        for ready in ["False", "True"] {
+            let began = Instant::now();
+            let pod = format!("chat-{number:04}-engine-0");
+            cluster.patch_status(POD, &namespace(number), &pod, &pod_status(ready)).await?;
+            times
+                .extend(last_write(&mut seen, &format!("chat-{number:04}"), 0).await.map(|at| milliseconds(began, at)));
+        }
+    }
+    told("flip", 2 * count, times)
+}
+
+fn told(name: &str, count: usize, times: Vec<f64>) -> Result<Figures> {
+    let mut figures = Figures::default();
+    figures.add(&format!("{name}s_answered"), times.len() as f64 / count as f64);
+    figures.add_times(name, times);
+    Ok(figures)
+}
+
+async fn followed(cluster: &Cluster) -> Result<UnboundedReceiver<Seen>> {
+    let kinds: Vec<Kind> = MADE.iter().copied().chain([OME_SERVICE, EVENT]).collect();
+    cluster.follow(&kinds).await
+}
+
+/// When the last change of what belongs to a service was seen, after `own` ones that are ours.
+async fn last_write(seen: &mut UnboundedReceiver<Seen>, name: &str, own: usize) -> Option<Instant> {
+    let mut found = Vec::new();
+    while let Some(one) = next_within(seen, SILENCE).await {
+        if meta(&one.object, "name").starts_with(name) {
+            found.push(one.at);
+        }
+    }
+    found.get(own..)?.iter().max().copied()
+}
+
+fn milliseconds(from: Instant, to: Instant) -> f64 {
+    to.saturating_duration_since(from).as_secs_f64() * 1000.0
+}
+
+/// Cordons a node: every service is looked at again. Until the operator decides nothing more.
+pub(crate) async fn cordon(cluster: &Cluster, sizes: &Sizes) -> Result<Figures> {
+    let port = sizes.get("metrics", 9464);
+    let before = decisions(port).await?;
+    let began = Instant::now();
+    cluster.patch(NODE, "", &node_name(0), &json!({"spec": {"unschedulable": true}})).await?;
+    let (mut last, mut changed) = (before, began);
+    while changed.elapsed() < Duration::from_secs(2) {
+        tokio::time::sleep(LOOK).await;
+        let now = decisions(port).await?;
+        if now != last {
+            (last, changed) = (now, Instant::now());
+        }
+    }
+    let mut figures = Figures::default();
+    figures.add("cordon_ms", milliseconds(began, changed));
+    figures.add("cordon_decisions", last - before);
+    Ok(figures)
+}
+
+/// Does nothing, and sees that nothing is done.
+pub(crate) async fn quiet(cluster: &Cluster, sizes: &Sizes) -> Result<Figures> {
+    let port = sizes.get("metrics", 9464);
+    let before = (cluster.revision().await?, decisions(port).await?);
+    tokio::time::sleep(Duration::from_secs(sizes.get("seconds", 60) as u64)).await;
+    let after = (cluster.revision().await?, decisions(port).await?);
+    let mut figures = Figures::default();
+    figures.add("quiet_writes", (after.0 - before.0) as f64);
+    figures.add("quiet_decisions", after.1 - before.1);
+    Ok(figures)
+}
+
+/// How many decisions the operator has taken.
+async fn decisions(port: usize) -> Result<f64> {
+    let mut stream = tokio::net::TcpStream::connect(format!("127.0.0.1:{port}")).await?;
+    stream.write_all(b"GET /metrics HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n").await?;
+    let mut text = String::new();
+    stream.read_to_string(&mut text).await?;
+    let line = text.lines().find_map(|line| line.strip_prefix("ostler_decision_duration_seconds_count "));
+    Ok(line.ok_or("the operator counts no decisions")?.parse()?)
+}
