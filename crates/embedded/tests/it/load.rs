@@ -110,7 +110,7 @@ async fn no_watch_loses_or_reorders_an_event() {
     let mut followers = JoinSet::new();
     for number in 0..WATCHES {
         // Some see one namespace, some all of them.
-        let home = (number % 4 != 0).then(|| number % NAMESPACES);
+        let home = (number % 4 != 0).then_some(number % NAMESPACES);
         let scope = home.map_or_else(String::new, |home| format!("/namespaces/{}", namespace(home)));
         let path = format!("/api/v1{scope}/configmaps?watch=true&resourceVersion={from}");
         let (server, end) = (server.clone(), end.clone());
