@@ -5,17 +5,25 @@
 //! updated at once; and as its place may go to one that waited longer, what is counted is how many are ready: never fewer
 //! than there were at most since the rollout began, less `maxUnavailable`.
 
+mod turns;
+
 use std::collections::{BTreeMap, BTreeSet};
 
 use cluster::apply::{Desired, spec_already_applied};
 use cluster::object::{meta, terminating};
+use jiff::{SignedDuration, Timestamp};
 use plan::labels::{GROUP_NAME, ROLE_NAME};
 use serde_json::{Value, json};
 
 use crate::MANAGER;
 use crate::kinds::{DEPLOYMENT, LEADER_WORKER_SET, POD_GROUP};
 use crate::readiness::{Code, Progress, pod_trouble};
-use crate::readings::Wanted;
+use crate::readings::{Wanted, Workload};
+use turns::{Health, Limits, Replica, Stage, turns};
+
+/// How long an engine without a readiness probe has to run before the next replica is touched: it is ready as soon as it
+/// runs, and a bad one ends soon after.
+const PROVING: SignedDuration = SignedDuration::from_secs(10);
 
 /// Annotation on a service: `"true"` while no running replica may take another template. Its prefix is the service's group.
 const PAUSED: &str = "rollout-paused";
@@ -46,43 +54,12 @@ pub struct Rollout {
     under_way: usize,
     /// Names of the LeaderWorkerSets that may be applied now.
     turns: BTreeSet<String>,
+    /// When a replica will have run for long enough, and nothing else tells.
+    pub(crate) due: Option<Timestamp>,
 }
 
 /// Rollouts by the name of their role.
 pub type Rollouts = BTreeMap<String, Rollout>;
-
-/// What one replica has of the present template.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Stage {
-    Missing,
-    Outdated,
-    Current,
-}
-
-/// How one replica is.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Health {
-    Ready,
-    /// Being made, or broken.
-    Unready,
-    /// The scheduler has no room for it.
-    Waiting,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Replica {
-    stage: Stage,
-    health: Health,
-}
-
-// === impl Replica ===
-
-impl Replica {
-    /// Of the present template and not there yet; what only lacks room is nobody's fault.
-    fn is_under_way(&self) -> bool {
-        self.stage != Stage::Outdated && self.health == Health::Unready
-    }
-}
 
 // === impl Rollout ===
 
@@ -109,6 +86,7 @@ impl Rollout {
             ready_before: ready.max(before).min(replicas.len()),
             under_way: count(&Replica::is_under_way),
             turns: BTreeSet::new(),
+            due: replicas.iter().filter_map(|(_, replica)| replica.due).min(),
         };
         let only: Vec<Replica> = replicas.iter().map(|(_, replica)| *replica).collect();
         let limits = Limits { max_unavailable, ready_before: rollout.ready_before, paused };
@@ -118,51 +96,13 @@ impl Rollout {
     }
 }
 
-/// How careful to be.
-#[derive(Clone, Copy, Debug)]
-struct Limits {
-    max_unavailable: usize,
-    ready_before: usize,
-    paused: bool,
-}
-
-/// Indices of the replicas that may be applied now. What runs nothing costs nothing; then what is broken; then, while
-/// enough others are ready, what is ready.
-fn turns(replicas: &[Replica], limits: Limits) -> BTreeSet<usize> {
-    let outdated = |replica: &Replica| replica.stage == Stage::Outdated;
-    let which = |test: &dyn Fn(&Replica) -> bool| -> Vec<usize> {
-        replicas.iter().enumerate().filter(|(_, replica)| test(replica)).map(|(index, _)| index).collect()
-    };
-    let mut turns: BTreeSet<usize> = which(&|one| !outdated(one)).into_iter().collect();
-    if limits.paused {
-        return turns;
-    }
-    turns.extend(which(&|one| outdated(one) && one.health == Health::Waiting));
-    let mut under_way = which(&Replica::is_under_way).len();
-    let mut ready = which(&|one| one.health == Health::Ready).len();
-    for index in which(&|one| outdated(one) && one.health == Health::Unready) {
-        if under_way < limits.max_unavailable {
-            turns.insert(index);
-            under_way += 1;
-        }
-    }
-    for index in which(&|one| outdated(one) && one.health == Health::Ready) {
-        if under_way < limits.max_unavailable && ready + limits.max_unavailable > limits.ready_before {
-            turns.insert(index);
-            under_way += 1;
-            ready -= 1;
-        }
-    }
-    turns
-}
-
 /// The rollouts of every role, by its name: those in progress and those that have nothing to do.
 #[must_use]
-pub fn rollouts(service: &Value, workloads: &[Wanted]) -> Rollouts {
+pub fn rollouts(service: &Value, workloads: &[Wanted], now: Timestamp) -> Rollouts {
     let mut roles: BTreeMap<String, Vec<(&Wanted, Replica)>> = BTreeMap::new();
     for wanted in workloads {
         if let Some(role) = role_of(&wanted.planned) {
-            roles.entry(role.to_owned()).or_default().push((wanted, replica(wanted)));
+            roles.entry(role.to_owned()).or_default().push((wanted, replica(wanted, now)));
         }
     }
     let paused = is_paused(service);
@@ -201,22 +141,38 @@ fn max_unavailable(service: &Value, role: &str) -> usize {
     stated.and_then(|stated| usize::try_from(stated).ok()).unwrap_or(1).max(1)
 }
 
-fn replica(wanted: &Wanted) -> Replica {
+fn replica(wanted: &Wanted, now: Timestamp) -> Replica {
     let Some(live) = wanted.live.as_ref().filter(|live| !terminating(&live.object)) else {
-        return Replica { stage: Stage::Missing, health: Health::Unready };
+        return Replica { stage: Stage::Missing, health: Health::Unready, due: None };
     };
     let stage = match spec_already_applied(&live.object, &wanted.planned, MANAGER) {
         true => Stage::Current,
         false => Stage::Outdated,
     };
+    let complete = Progress::of(&live.object).complete();
+    let due = proven_at(live).filter(|at| complete && stage == Stage::Current && *at > now);
     let waits = |pod: &Value| pod_trouble(pod).is_some_and(|trouble| trouble.code == Code::Unschedulable);
     let bound = |pod: &Value| pod["spec"]["nodeName"].is_string();
     let health = match () {
-        () if Progress::of(&live.object).complete() => Health::Ready,
+        () if complete && due.is_none() => Health::Ready,
         () if live.pods().any(waits) && !live.pods().any(bound) => Health::Waiting,
         () => Health::Unready,
     };
-    Replica { stage, health }
+    Replica { stage, health, due }
+}
+
+/// When a replica of which no container has a readiness probe is believed to work.
+fn proven_at(live: &Workload) -> Option<Timestamp> {
+    let probed = |pod: &Value| {
+        let mut containers = pod["spec"]["containers"].as_array().into_iter().flatten();
+        containers.any(|container| container["readinessProbe"].is_object())
+    };
+    let since = |pod: &Value| -> Option<Timestamp> {
+        let ready = cluster::conditions::find(&pod["status"]["conditions"], "Ready")?;
+        ready["lastTransitionTime"].as_str()?.parse().ok()
+    };
+    let latest = live.pods().filter_map(since).max().filter(|_| !live.pods().any(probed))?;
+    latest.checked_add(PROVING).ok()
 }
 
 /// `objects` with what is to become of each now. A gang's group comes first and is kept for as long as Pods of an earlier
@@ -277,62 +233,6 @@ mod tests {
     use super::*;
     use rstest::rstest;
 
-    /// `O` outdated, `C` current, `M` missing; then `r` ready, `u` unready, `w` waiting for room.
-    fn replicas(text: &str) -> Vec<Replica> {
-        let one = |word: &str| Replica {
-            stage: match &word[..1] {
-                "O" => Stage::Outdated,
-                "C" => Stage::Current,
-                _ => Stage::Missing,
-            },
-            health: match &word[1..] {
-                "r" => Health::Ready,
-                "w" => Health::Waiting,
-                _ => Health::Unready,
-            },
-        };
-        text.split_whitespace().map(one).collect()
-    }
-
-    /// The indices among the outdated that may go now.
-    fn next(text: &str, max_unavailable: usize, ready_before: usize) -> Vec<usize> {
-        let replicas = replicas(text);
-        let limits = Limits { max_unavailable, ready_before, paused: false };
-        turns(&replicas, limits).into_iter().filter(|index| replicas[*index].stage == Stage::Outdated).collect()
-    }
-
-    // spec: TOP-75
-    #[rstest]
-    #[case::the_first("Or Or Or", 1, 3, &[0])]
-    #[case::one_is_under_way("Cu Or Or", 1, 3, &[])]
-    #[case::it_is_ready("Cr Or Or", 1, 3, &[1])]
-    #[case::two_at_a_time("Or Or Or", 2, 3, &[0, 1])]
-    #[case::one_of_two_is_under_way("Cu Or Or", 2, 3, &[1])]
-    #[case::one_is_enough("Or", 1, 1, &[0])]
-    #[case::done("Cr Cr", 1, 2, &[])]
-    #[case::the_broken_one_first("Or Ou Or", 1, 2, &[1])]
-    #[case::all_broken("Ou Ou", 1, 0, &[0])]
-    #[case::undone_after_the_first_bad_one("Ou Cr Cr", 1, 3, &[0])]
-    #[case::two_broken_ones("Ou Ou Cr", 1, 3, &[0])]
-    #[case::a_new_one_is_tried_first("Or Or Mu", 1, 2, &[])]
-    #[case::a_new_one_is_bad("Or Or Cu", 1, 2, &[])]
-    // What waits for room runs nothing, and keeps nobody waiting.
-    #[case::no_room_for_one("Or Ow", 1, 1, &[0, 1])]
-    #[case::no_room_for_its_successor("Or Cw", 1, 1, &[0])]
-    #[case::its_place_was_taken_by_another("Cw Or Cr", 1, 2, &[1])]
-    // But a template that fits nowhere takes one down and no more.
-    #[case::the_new_one_fits_nowhere("Cw Or", 1, 2, &[])]
-    #[case::nor_does_the_next("Ow Or", 1, 2, &[0])]
-    fn whose_turn_it_is(#[case] state: &str, #[case] most: usize, #[case] before: usize, #[case] expect: &[usize]) {
-        assert_eq!(next(state, most, before), expect);
-    }
-
-    #[test]
-    fn paused_nothing_that_runs_is_touched() {
-        let limits = Limits { max_unavailable: 1, ready_before: 1, paused: true };
-        assert_eq!(turns(&replicas("Or Ow Mu Cr"), limits), BTreeSet::from([2, 3]));
-    }
-
     fn set(name: &str, image: &str, gang: bool) -> Value {
         let metadata = if gang { json!({"annotations": {GROUP_NAME: "s"}}) } else { json!({}) };
         json!({"apiVersion": LEADER_WORKER_SET.api_version(), "kind": LEADER_WORKER_SET.kind,
@@ -371,7 +271,7 @@ mod tests {
         let planned: Vec<Value> = ["s-w-0", "s-w-1"].map(|name| set(name, "new", gang)).to_vec();
         let workloads: Vec<Wanted> =
             planned.iter().map(|one| wanted(meta(one, "name"), one.clone(), live, live_gang)).collect();
-        let rollouts = rollouts(service, &workloads);
+        let rollouts = rollouts(service, &workloads, Timestamp::UNIX_EPOCH);
         fate(&scheduled(service, &planned, &workloads, &rollouts))
     }
 
@@ -384,6 +284,28 @@ mod tests {
             ["exactly s-w-0", "later s-w-1", "later s"],
             "and so is its group"
         );
+    }
+
+    // Ready since the beginning of time.
+    #[rstest]
+    #[case::without_a_probe_it_has_to_run_for_a_while(json!([{}]), 9, Health::Unready, Some(10))]
+    #[case::it_has(json!([{}]), 10, Health::Ready, None)]
+    #[case::a_probe_knows_better(json!([{}, {"readinessProbe": {}}]), 0, Health::Ready, None)]
+    fn an_engine_without_a_probe_has_to_prove_itself(
+        #[case] containers: Value,
+        #[case] now: i64,
+        #[case] health: Health,
+        #[case] due: Option<i64>,
+    ) {
+        let pod = json!({"metadata": {"name": "p"}, "spec": {"containers": containers}, "status": {"conditions":
+            [{"type": "Ready", "status": "True", "lastTransitionTime": "1970-01-01T00:00:00Z"}]}});
+        let mut wanted = wanted("s-w-0", set("s-w-0", "new", false), "new", false);
+        if let Some(live) = &mut wanted.live {
+            live.pods = vec![std::sync::Arc::new(pod)];
+        }
+        let at = |second| Timestamp::from_second(second).unwrap();
+        let found = replica(&wanted, at(now));
+        assert_eq!((found.stage, found.health, found.due), (Stage::Current, health, due.map(at)));
     }
 
     #[test]
@@ -408,7 +330,9 @@ mod tests {
         let told_of = |live: &str, rollouts_before: Value| {
             let service = service(Value::Null, rollouts_before);
             let workloads = [wanted("s-w-0", planned.clone(), live, false)];
-            told(&service, &BTreeMap::new(), rollouts(&service, &workloads)).get("w").map(Rollout::status)
+            told(&service, &BTreeMap::new(), rollouts(&service, &workloads, Timestamp::UNIX_EPOCH))
+                .get("w")
+                .map(Rollout::status)
         };
         assert_eq!(told_of("old", old.clone()), Some(json!({"replicas": 1, "updatedReplicas": 0, "readyBefore": 1})));
         assert_eq!(told_of("new", old), None);

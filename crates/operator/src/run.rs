@@ -263,16 +263,20 @@ impl Operator {
     }
 
     async fn visit(&self, item: Item, queue: &mut Queue<Item>) {
+        let never = |()| None;
         let result = match &item {
-            Item::Class(name) => self.reconcile_class(name).await,
-            Item::Discovery => self.reconcile_discovery().await,
-            Item::BaseSet => self.reconcile_base_set().await,
-            Item::Flavors => self.reconcile_flavors().await,
-            Item::Offer => self.tell_left_out().await,
+            Item::Class(name) => self.reconcile_class(name).await.map(never),
+            Item::Discovery => self.reconcile_discovery().await.map(never),
+            Item::BaseSet => self.reconcile_base_set().await.map(never),
+            Item::Flavors => self.reconcile_flavors().await.map(never),
+            Item::Offer => self.tell_left_out().await.map(never),
             Item::Service(kind, key) => self.reconcile_service(*kind, key).await,
         };
         match result {
-            Ok(()) => queue.done(&item),
+            Ok(again) => {
+                queue.done(&item);
+                again.into_iter().for_each(|at| queue.add_at(item.clone(), at));
+            }
             Err(error) => {
                 if !error.is_conflict() {
                     tracing::warn!(?item, error = %chain(&error), "reconcile failed, trying again");

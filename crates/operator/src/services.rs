@@ -7,6 +7,7 @@ use cluster::apply::{Convergence, Desired};
 use cluster::neighbours::served;
 use cluster::object::terminating;
 use cluster::{Error, Key, Kind};
+use jiff::Timestamp;
 use plan::{Service, Snapshot};
 use serde_json::Value;
 
@@ -22,28 +23,28 @@ use crate::{Operator, ome_status, revisions, roles_status, rollout};
 
 impl Operator {
     /// Makes the objects of one service be what its plan says, and tells how far they are. A service that goes needs
-    /// nothing: everything it owned is collected with it.
-    pub(crate) async fn reconcile_service(&self, kind: Kind, key: &Key) -> Result<(), Error> {
-        let Some(service) = self.stores.get(kind, key).filter(|service| !terminating(service)) else { return Ok(()) };
+    /// nothing: everything it owned is collected with it. Returns when to look again though nothing changes.
+    pub(crate) async fn reconcile_service(&self, kind: Kind, key: &Key) -> Result<Option<Timestamp>, Error> {
+        let Some(service) = self.stores.get(kind, key).filter(|service| !terminating(service)) else { return Ok(None) };
         let unread = if kind == ROLES_SERVICE { Vec::new() } else { self.not_read() };
         if !unread.is_empty() {
-            return self.wait_for_cluster(kind, &service, &unread).await;
+            return self.wait_for_cluster(kind, &service, &unread).await.map(|()| None);
         }
         let unseen = self.unseen_workloads();
         if kind == ROLES_SERVICE && !unseen.is_empty() {
-            return self.tell_all(kind, &service, &self.blind(&service, &unseen)).await;
+            return self.tell_all(kind, &service, &self.blind(&service, &unseen)).await.map(|()| None);
         }
         let choice = match self.choose(kind, &service) {
             Ok(choice) => choice,
             Err(problem) => {
                 let report = ome_status::undecidable(&service, Reason::InvalidSpec, &problem, self.clock.now());
-                return self.tell_all(kind, &service, &report).await;
+                return self.tell_all(kind, &service, &report).await.map(|()| None);
             }
         };
         let (outcome, rollouts) = self.act(&service, &choice.plan).await?;
         let report = self.report(kind, &service, &choice, &outcome, &rollouts);
         self.tell_all(kind, &service, &report).await?;
-        outcome.refusal.map_or(Ok(()), Err)
+        outcome.refusal.map_or(Ok(rollouts.values().filter_map(|rollout| rollout.due).min()), Err)
     }
 
     /// Deciding on half a cluster would end engines that work. What was told before stays; a new service hears why.
@@ -118,7 +119,7 @@ impl Operator {
         }
         let objects = plan["objects"].as_array().map(Vec::as_slice).unwrap_or_default();
         let workloads = self.readings().workloads(service, objects);
-        let rollouts = rollout::rollouts(service, &workloads);
+        let rollouts = rollout::rollouts(service, &workloads, self.clock.now());
         let history = revisions::history(service, &revisions::held(&self.stores, service));
         let mut desired: Vec<Desired> = history.into_iter().map(Desired::from).collect();
         desired.extend(rollout::scheduled(service, objects, &workloads, &rollouts));
@@ -140,7 +141,7 @@ impl Operator {
             return ome_status::report(&findings, now);
         }
         let roles = roles_status::roles(service);
-        let rollouts = rollout::told(service, before, rollout::rollouts(service, &workloads));
+        let rollouts = rollout::told(service, before, rollout::rollouts(service, &workloads, now));
         let findings = roles_status::Findings {
             service,
             plan,

@@ -286,7 +286,7 @@ fn a_rollout_is_not_ready_and_says_how_far_it_is() {
     let mut case = story_4(Pods::Ready(2), [Pods::Ready(4); 2]);
     let service = json!({"apiVersion": "fusioninfer.io/v1alpha1", "spec": case.spec});
     // Nothing of it was ever applied by us, so every replica is to be updated.
-    case.rollouts = rollout::rollouts(&service, &case.workloads);
+    case.rollouts = rollout::rollouts(&service, &case.workloads, Timestamp::UNIX_EPOCH);
     case.rollouts.remove("prefill");
     let ready = case.condition("Ready");
     assert_eq!(

@@ -91,6 +91,21 @@ async fn a_rollout_stops_at_the_first_bad_replica_and_can_be_undone() {
     assert_eq!(revisions.len(), 2);
 }
 
+/// Ready as soon as it runs, it ends a moment later: the next replica is not touched meanwhile.
+#[tokio::test(start_paused = true)]
+async fn an_engine_without_a_probe_has_to_prove_itself() {
+    let machine = Machine::with_gpus(32);
+    machine.server.create(ROLES, roles("chat", vec![role("w", "worker", 3, 1, 8)])).unwrap();
+    machine.ready("chat").await;
+    set_image(&machine, "chat", "bad");
+    let probe = |server: &Server| (condition(server, "chat", "Failed")?["status"] == "True").then_some(());
+    machine.until("the failure", &probe).await;
+    assert_eq!(images(&machine.server).iter().filter(|one| one.ends_with(" bad")).count(), 1);
+    set_image(&machine, "chat", "engine:2");
+    machine.ready("chat").await;
+    assert!(images(&machine.server).iter().all(|one| one.ends_with("engine:2")));
+}
+
 #[tokio::test(start_paused = true)]
 async fn a_paused_rollout_goes_on_when_it_is_resumed() {
     let machine = three_workers().await;
