@@ -216,6 +216,10 @@ impl Operator {
                 for gone in watches.end(*kind) {
                     self.take(&gone, watches, queue);
                 }
+                // Its objects may have gone before their definition: nobody hears of them now.
+                if MADE.contains(kind) {
+                    wake::all_services(&self.stores).into_iter().for_each(|item| queue.add(item));
+                }
             }
         }
         if self.accelerator_aware {

@@ -76,10 +76,16 @@ impl Replicas<'_> {
         let mut object_labels = own.clone();
         object_labels.extend(queue_name(self.owner));
         let scaling = self.scaling(&leader.template);
+        let strategy = stated.service.deployment_strategy.as_ref().or(stated.runtime.deployment_strategy.as_ref());
+        let workload = if self.gang || stated.has_workers() { Workload::LeaderWorkerSet } else { Workload::Deployment };
+        if let (Workload::LeaderWorkerSet, Some(_)) = (workload, strategy) {
+            let message = format!("{}: deploymentStrategy has no effect on a LeaderWorkerSet", self.component());
+            warnings.push(Warning::new(code::warning::FIELD_IGNORED, message));
+        }
         Ok(Role {
             name: self.name(),
             component: self.component().to_owned(),
-            workload: if self.gang || stated.has_workers() { Workload::LeaderWorkerSet } else { Workload::Deployment },
+            workload,
             replicas: scaling.replicas(warnings),
             disruption: Some(scaling.disruption()),
             nodes: self.nodes,
@@ -91,7 +97,7 @@ impl Replicas<'_> {
             labels: object_labels,
             service: Some(selector(self.owner, self.component())),
             port: leader.port,
-            strategy: stated.service.deployment_strategy.clone().or_else(|| stated.runtime.deployment_strategy.clone()),
+            strategy: strategy.cloned(),
             settings,
         })
     }
@@ -141,6 +147,7 @@ impl Replicas<'_> {
         self.mount_model(&mut placed, &mut container);
         let spec = pod_spec::around(container, placed, owner, warnings);
         let metadata = metadata::of(self.decided, &stated.runtime, &stated.service, set, &self.selector());
+        warnings.extend(metadata::taken(&stated.service, self.component(), &metadata));
         let mut template = json!({"metadata": metadata, "spec": spec});
         self.schedule(&mut template)?;
         Ok(Pods { template, port, settings })

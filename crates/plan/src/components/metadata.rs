@@ -1,9 +1,11 @@
 //! Labels and annotations of a component's pods, as upstream sets them.
 
 use api::ome::Component;
+use decide::reason::Warning;
 use serde_json::{Value, json};
 
 use super::{Decided, ReplicaSet};
+use crate::code;
 use crate::labels::{self, Labels};
 use crate::names;
 
@@ -37,6 +39,19 @@ pub(super) fn of(
         metadata["annotations"] = json!(annotations);
     }
     metadata
+}
+
+/// Labels of the service that mean something else here, so that they are not as it says.
+pub(super) fn taken(service: &Component, component: &str, metadata: &Value) -> Option<Warning> {
+    let ours = |(key, value): &(&String, &String)| metadata["labels"][key.as_str()] != **value;
+    let keys: Vec<&str> = service.labels.iter().filter(ours).map(|(key, _)| key.as_str()).collect();
+    (!keys.is_empty()).then(|| {
+        let message = format!(
+            "{component}.labels: {} are how Pods are found and stay as they are; use other keys",
+            keys.join(", ")
+        );
+        Warning::new(code::warning::FIELD_IGNORED, message)
+    })
 }
 
 fn describe_model(decided: &Decided<'_>, labels: &mut Labels, annotations: &mut Labels) {

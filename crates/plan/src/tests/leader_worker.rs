@@ -249,6 +249,18 @@ fn what_a_gang_cannot_be(
     assert_eq!((code(&plan), told(&plan).as_slice()), (expect, warnings), "{}", plan.message);
 }
 
+#[rstest]
+#[case::strategy(
+    "{deploymentStrategy: {type: Recreate}, worker: {size: 1}, runner: {image: vllm/x}}",
+    "deploymentStrategy has no effect"
+)]
+#[case::labels("{labels: {component: mine, team: a}, runner: {image: x}}", "engine.labels: component are how")]
+fn what_has_no_effect_is_told(#[case] engine: &str, #[case] expect: &str) {
+    let plan = only(&[&service("chat", &format!("{{engine: {engine}}}"))]);
+    let message = plan.warnings.iter().find(|warning| warning.code == "FieldIgnored").map(|warning| &warning.message);
+    assert!(message.is_some_and(|message| message.contains(expect)), "{message:?}");
+}
+
 #[test]
 fn a_long_name_is_cut_for_leader_worker_sets() {
     let name = "a-service-of-a-name-that-is-longer-than-any-set-may-be";
