@@ -155,3 +155,27 @@ async fn a_missing_neighbour_is_named_and_its_arrival_noticed() {
         })
         .await;
 }
+
+/// A template is the user's: fields newer than we are, and everything beside the container, reach the workload.
+// spec: TOP-8
+#[tokio::test]
+async fn a_roles_template_arrives_whole() {
+    let world = World::start(true).await;
+    let spec = json!({
+        "futureField": {"deep": [1, {"er": "x"}]},
+        "volumes": [{"name": "shm", "emptyDir": {"medium": "Memory"}}],
+        "tolerations": [{"key": "gpu", "operator": "Exists"}],
+        "initContainers": [{"name": "fetch", "image": "fetch:1", "futureField": 1}],
+        "containers": [{"name": "vllm", "image": "vllm/vllm-openai", "env": [{"name": "A", "value": "b"}], "futureField": [true],
+            "volumeMounts": [{"name": "shm", "mountPath": "/dev/shm"}]}],
+    });
+    let role = json!({"name": "inference", "componentType": "worker", "template": {"spec": spec}});
+    let service = json!({"metadata": {"name": "qwen", "namespace": "default"}, "spec": {"roles": [role]}});
+    world.server.create(ROLES, service).unwrap();
+    let set = world
+        .until("the set", |server| {
+            server.get("leaderworkersets.leaderworkerset.x-k8s.io", "default", "qwen-inference-0")
+        })
+        .await;
+    assert_eq!(set["spec"]["leaderWorkerTemplate"]["workerTemplate"]["spec"], spec);
+}

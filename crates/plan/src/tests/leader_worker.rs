@@ -36,9 +36,9 @@ fn group<'a>(plan: &'a ServicePlan, name: &str) -> &'a Value {
     &object(plan, "LeaderWorkerSet", name)["spec"]["leaderWorkerTemplate"]
 }
 
-/// Warnings, but for that of a template without a class.
+/// Warnings, but for those of a service without a model and a class.
 fn told(plan: &ServicePlan) -> Vec<&str> {
-    codes(plan).into_iter().filter(|code| *code != "AcceleratorNotConsidered").collect()
+    codes(plan).into_iter().filter(|code| !["AcceleratorNotConsidered", "ModelUnstated"].contains(code)).collect()
 }
 
 fn line(template: &Value) -> Vec<String> {
