@@ -41,6 +41,17 @@ impl fmt::Display for ManifestError {
     }
 }
 
+/// A name in a message: one that is no name may be a megabyte.
+fn shown(name: &str) -> String {
+    match name.char_indices().nth(LONGEST_NAME) {
+        Some((end, _)) => format!("{}…", &name[..end]),
+        None => name.to_owned(),
+    }
+}
+
+/// Letters of a Kubernetes name.
+const LONGEST_NAME: usize = 253;
+
 /// Reads every resource of `text`. Empty documents are skipped but counted; `List`s are flattened.
 ///
 /// # Errors
@@ -105,9 +116,10 @@ impl Document {
 
     /// `InferenceService default/llama`.
     pub fn object(&self) -> String {
+        let name = shown(self.name());
         match self.namespace() {
-            Some(namespace) => format!("{} {namespace}/{}", self.kind(), self.name()),
-            None => format!("{} {}", self.kind(), self.name()),
+            Some(namespace) => format!("{} {}/{name}", self.kind(), shown(namespace)),
+            None => format!("{} {name}", self.kind()),
         }
     }
 

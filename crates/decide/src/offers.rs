@@ -67,14 +67,14 @@ struct Terms<'a> {
 }
 
 /// Numbers of terms that are quick to compare; only terms of one sketch are compared in full.
-type Sketch = (Component, Option<u64>, Option<usize>, usize, Option<u32>, u32, [usize; 3]);
+type Sketch = (Component, [Option<u64>; 2], Option<usize>, usize, Option<u32>, u32, [usize; 3]);
 
 impl Terms<'_> {
     fn sketch(&self) -> Sketch {
         let requirements = self.requirements;
         (
             self.component,
-            requirements.required.memory,
+            [requirements.required.memory, requirements.required.bandwidth.map(f64::to_bits)],
             requirements.classes.as_ref().map(Vec::len),
             requirements.preferences.len(),
             self.offer.parallelism,

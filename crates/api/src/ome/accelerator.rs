@@ -15,9 +15,11 @@ use crate::openapi;
 pub struct AcceleratorSelector {
     /// Accelerator classes in order of preference; only these are considered.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(length(max = 256), inner(length(max = 253)))]
     pub preferred_classes: Vec<String>,
     /// Accelerator classes that must not be used.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(length(max = 256), inner(length(max = 253)))]
     pub excluded_classes: Vec<String>,
     /// Capabilities every chosen accelerator must have.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -100,6 +102,7 @@ pub struct AcceleratorConstraints {
     pub required_features: Vec<String>,
     /// Classes that must not be used.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(length(max = 256), inner(length(max = 253)))]
     pub excluded_classes: Vec<String>,
     /// Accepted families, such as `hopper`; empty: any.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
@@ -115,6 +118,7 @@ pub struct AcceleratorConstraints {
 pub struct AcceleratorRequirements {
     /// Accelerator classes this runtime works on; empty: any. Deployed upstream: `acceleratorClasses`.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(length(max = 256), inner(length(max = 253)))]
     pub supported_classes: Vec<String>,
     /// Capabilities that any accelerator must have.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -125,6 +129,7 @@ pub struct AcceleratorRequirements {
     pub preference_order: Vec<AcceleratorPreference>,
     /// Deployed upstream name of `supportedClasses`; read through [`Self::classes`].
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(length(max = 256), inner(length(max = 253)))]
     pub accelerator_classes: Vec<String>,
     /// Deployed upstream field, GiB.
     #[schemars(range(min = 0))]

@@ -1,7 +1,7 @@
 //! Command lines merge by flag: `runtime (minus overridden flags) ++ service ++ accelerator (minus the service's flags)`.
 //! Words are never split, joined or changed, so templates and JSON arguments pass byte for byte.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use super::flags;
 use super::origin::{Origin, Setting, Sources};
@@ -85,19 +85,25 @@ fn alone(line: &Line, origin: Origin) -> Merged {
 
 /// Adds what `words` say, flag by flag, over what weaker sources said.
 fn record(settings: &mut Vec<Setting>, words: &[String], origin: Origin) {
+    let mut places: BTreeMap<String, usize> = BTreeMap::new();
     let mut said: Vec<(String, Vec<String>)> = Vec::new();
     for segment in segments(words) {
         let Key::Flag(name) = &segment.key else { continue };
         let value = segment.values().join(" ");
-        match said.iter_mut().find(|(known, _)| known == name) {
+        match places.get(name).and_then(|place| said.get_mut(*place)) {
             Some((_, values)) => values.push(value),
-            None => said.push((name.clone(), vec![value])),
+            None => {
+                places.insert(name.clone(), said.len());
+                said.push((name.clone(), vec![value]));
+            }
         }
     }
+    let known = settings.iter().enumerate().map(|(place, setting)| (setting.field.clone(), place));
+    let known: BTreeMap<String, usize> = known.collect();
     for (name, values) in said {
         let dashes = if name.starts_with('-') { "" } else { "--" };
         let (field, value) = (format!("args {dashes}{name}"), values.join(", "));
-        match settings.iter_mut().find(|known| known.field == field) {
+        match known.get(&field).and_then(|place| settings.get_mut(*place)) {
             Some(known) => known.override_with(value, origin),
             None => settings.push(Setting::new(field, value, origin)),
         }

@@ -1,5 +1,7 @@
 //! Environment variables merge by name; whole entries are replaced, so `value` never meets `valueFrom`.
 
+use std::collections::BTreeMap;
+
 use serde_json::Value;
 
 use super::origin::{Setting, Sources};
@@ -16,18 +18,19 @@ pub struct Environment {
 #[must_use]
 pub fn merge(sources: &Sources<&[Value]>) -> Environment {
     let mut merged = Environment::default();
+    let mut places: BTreeMap<String, usize> = BTreeMap::new();
     for (origin, variables) in sources.in_order() {
         // Of two entries of one name in one source the later counts, as for the kubelet.
         for variable in overlay(&[], variables) {
             let value = shown(&variable);
-            match merged.variables.iter().position(|known| same_name(known, &variable)) {
+            match places.get(name(&variable)) {
                 Some(at) => {
-                    merged.variables[at] = variable;
-                    merged.settings[at].override_with(value, origin);
+                    merged.variables[*at] = variable;
+                    merged.settings[*at].override_with(value, origin);
                 }
                 None => {
-                    let field = format!("env {}", variable["name"].as_str().unwrap_or_default());
-                    merged.settings.push(Setting::new(field, value, origin));
+                    places.insert(name(&variable).to_owned(), merged.variables.len());
+                    merged.settings.push(Setting::new(format!("env {}", name(&variable)), value, origin));
                     merged.variables.push(variable);
                 }
             }
@@ -40,17 +43,21 @@ pub fn merge(sources: &Sources<&[Value]>) -> Environment {
 #[must_use]
 pub fn overlay(lower: &[Value], upper: &[Value]) -> Vec<Value> {
     let mut merged: Vec<Value> = Vec::with_capacity(lower.len() + upper.len());
+    let mut places: BTreeMap<&str, usize> = BTreeMap::new();
     for entry in lower.iter().chain(upper) {
-        match merged.iter_mut().find(|known| same_name(known, entry)) {
+        match places.get(name(entry)).and_then(|place| merged.get_mut(*place)) {
             Some(known) => known.clone_from(entry),
-            None => merged.push(entry.clone()),
+            None => {
+                places.insert(name(entry), merged.len());
+                merged.push(entry.clone());
+            }
         }
     }
     merged
 }
 
-fn same_name(one: &Value, other: &Value) -> bool {
-    one.get("name") == other.get("name")
+fn name(variable: &Value) -> &str {
+    variable.get("name").and_then(Value::as_str).unwrap_or_default()
 }
 
 /// A plain value as it is, a source as JSON.

@@ -18,16 +18,23 @@ pub(super) fn unknown(document: &Document, known: &BTreeSet<String>) -> Vec<Find
         return Vec::new();
     }
     let lost = named(document).into_iter().filter(|(_, class)| !known.contains(class));
-    lost.map(|(path, class)| {
-        let nearest = lint::nearest(&class, known.iter().map(String::as_str));
-        let hint = match nearest {
-            Some(nearest) => format!("did you mean `{nearest}`?"),
-            None => "define the class, or see `kubectl get acceleratorclasses` and `ostler catalog list`".to_owned(),
-        };
-        Finding::warning(path, format!("no AcceleratorClass `{class}`")).hint(hint)
-    })
-    .collect()
+    lost.take(MOST)
+        .map(|(path, class)| {
+            let nearest = lint::nearest(&class, known.iter().map(String::as_str));
+            let hint = match nearest {
+                Some(nearest) => format!("did you mean `{nearest}`?"),
+                None => {
+                    "define the class, or see `kubectl get acceleratorclasses` and `ostler catalog list`".to_owned()
+                }
+            };
+            let shown: String = class.chars().take(63).collect();
+            Finding::warning(path, format!("no AcceleratorClass `{shown}`")).hint(hint)
+        })
+        .collect()
 }
+
+/// Names told of one object; whoever has more mistakes finds the rest after these.
+const MOST: usize = 50;
 
 fn named(document: &Document) -> Vec<Named> {
     if document.is(ome::API_VERSION, "ServingRuntime") {

@@ -187,13 +187,17 @@ fn step(one: &AcceleratorCandidate) -> String {
     }
 }
 
+/// Letters of a Kubernetes name.
+const LONGEST_NAME: usize = 253;
+
 /// `1  name  why` for ranked ones, `–  name  why` for the others; the first few of each.
 fn ranking(rows: Vec<(Option<usize>, String, String)>, all: bool) -> Vec<String> {
     let limit = if all { usize::MAX } else { SHOWN };
     let (ranked, rejected): (Vec<_>, Vec<_>) = rows.into_iter().partition(|(rank, ..)| rank.is_some());
     let more = ranked.len().saturating_sub(limit) + rejected.len().saturating_sub(limit);
     let rows: Vec<_> = ranked.into_iter().take(limit).chain(rejected.into_iter().take(limit)).collect();
-    let width = rows.iter().map(|(_, name, _)| name.chars().count()).max().unwrap_or(0);
+    // No column is wider than a name may be: what is written may be a megabyte.
+    let width = rows.iter().map(|(_, name, _)| name.chars().count()).max().unwrap_or(0).min(LONGEST_NAME);
     let mark = |rank: Option<usize>| rank.map_or_else(|| "–".to_owned(), |rank| rank.to_string());
     let marks = rows.iter().map(|(rank, ..)| mark(*rank).chars().count()).max().unwrap_or(0);
     let line =

@@ -107,3 +107,36 @@ fn a_reader_that_leaves_is_no_error() {
     let (_, stderr, code) = outcome(&child.wait_with_output().unwrap());
     assert_eq!((line.as_str(), stderr.as_str(), code), ("---\n", "", Some(0)));
 }
+
+/// What is absurdly large is refused or planned, never a panic, and what is said of it stays a screenful.
+#[rstest]
+#[case::a_name(SERVICE.replace("name: x", &format!("name: {}", "x".repeat(1 << 20))), 1, "the name must start with a letter")]
+#[case::a_class(selecting(&"x".repeat(1 << 20)), 1, "may not be more than 253")]
+#[case::many_classes(selecting(&vec!["c"; 50_000].join(", ")), 1, "must have at most 256 items")]
+#[case::many_arguments(running(&format!("args: [{}]", list(|n| format!("--f{n}=1")))), 0, "— feasible")]
+#[case::many_variables(running(&format!("env: [{}]", list(|n| format!("{{name: A{n}, value: \"1\"}}")))), 0, "— feasible")]
+fn large_and_absurd(#[case] manifest: String, #[case] code: i32, #[case] expected: &str) {
+    let folder = Folder::new();
+    let file = folder.file("f.yaml", &manifest);
+    for command in ["plan", "lint"] {
+        let (stdout, stderr, exit) = outcome(&ostler(&[command, "-f", &file]).output().unwrap());
+        assert!(stdout.len() + stderr.len() < 20_000, "{command}: {} bytes", stdout.len() + stderr.len());
+        if command == "plan" {
+            assert_eq!(exit, Some(code), "{stderr}");
+            assert!(format!("{stdout}{stderr}").contains(expected), "{stdout}{stderr}");
+        }
+    }
+}
+
+fn selecting(classes: &str) -> String {
+    format!("{SERVICE}  acceleratorSelector: {{preferredClasses: [{classes}]}}\n")
+}
+
+fn running(runner: &str) -> String {
+    let service = SERVICE.replace("{name: m}", "{name: llama-3-1-8b-instruct}");
+    format!("{service}  engine: {{runner: {{{runner}}}}}\n")
+}
+
+fn list(of: impl Fn(usize) -> String) -> String {
+    (0..20_000).map(of).collect::<Vec<_>>().join(", ")
+}
