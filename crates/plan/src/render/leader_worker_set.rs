@@ -47,7 +47,7 @@ struct PodsOf<'a> {
 }
 
 impl PodsOf<'_> {
-    /// What we do not state (restart policy, rollout numbers) LeaderWorkerSet defaults.
+    /// What we do not state (restart policy, network) LeaderWorkerSet defaults.
     fn set(&self, name: &str, object_labels: &Labels) -> Value {
         let role = self.role;
         let mut group = json!({"size": role.nodes});
@@ -65,7 +65,10 @@ impl PodsOf<'_> {
             "metadata": self.owner.metadata(name, &labels::managed(object_labels)),
             "spec": {
                 "startupPolicy": "LeaderCreated",
-                "rolloutStrategy": {"type": "RollingUpdate"},
+                // Its controller cannot work with one without these numbers, and a set that is made before its webhook
+                // is installed gets no defaults.
+                "rolloutStrategy": {"type": "RollingUpdate",
+                    "rollingUpdateConfiguration": {"partition": 0, "maxUnavailable": 1, "maxSurge": 0}},
                 "leaderWorkerTemplate": group,
             },
         })
