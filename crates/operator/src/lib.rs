@@ -22,6 +22,7 @@ pub mod metrics;
 pub mod obstacles;
 mod offer;
 pub mod ome_status;
+mod pod_groups;
 pub mod readiness;
 pub mod readings;
 pub mod reason;

@@ -11,9 +11,9 @@ use plan::Snapshot;
 use plan::topology::Autoscalers;
 use serde_json::Value;
 
-use crate::Operator;
 use crate::kinds::{BUILTIN, CLASS, CLUSTER_MODEL, CLUSTER_RUNTIME, MODEL, NODE, POD, RUNTIME, SCALED_OBJECT};
 use crate::reason::Reason;
+use crate::{Operator, pod_groups};
 
 /// Kinds by definition that decisions depend on.
 pub(crate) const OFFERED: [Kind; 5] = [CLUSTER_RUNTIME, RUNTIME, CLUSTER_MODEL, MODEL, CLASS];
@@ -150,6 +150,7 @@ impl Operator {
             inventory: self.accounts.index(),
             accelerator_aware: self.accelerator_aware,
             autoscalers: if served(&self.stores, SCALED_OBJECT) { Autoscalers::Keda } else { Autoscalers::Resources },
+            pod_groups: pod_groups::schema(&self.stores),
             ..Snapshot::default()
         };
         let mut offer = Offer { snapshot, left_out: Vec::new() };

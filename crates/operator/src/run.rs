@@ -24,7 +24,7 @@ use crate::metrics::Metrics;
 use crate::offer::{LastOffer, LeftOut, OFFERED};
 use crate::report::Report;
 use crate::wake::{self, Item};
-use crate::{MANAGER, Options, base_set, revisions};
+use crate::{MANAGER, Options, base_set, pod_groups, revisions};
 
 /// Name under which events are reported.
 const CONTROLLER: &str = "ostler.io/operator";
@@ -157,7 +157,13 @@ impl Operator {
         match change {
             Change::Synced(DEFINITIONS) => self.name_missing(),
             Change::Synced(kind) => self.appeared(*kind, queue),
-            Change::Object { kind: DEFINITIONS, .. } => self.follow_definitions(watches, queue),
+            Change::Object { kind: DEFINITIONS, .. } => {
+                self.follow_definitions(watches, queue);
+                if pod_groups::altered(change) {
+                    self.forget_offer();
+                    wake::all_services(&self.stores).into_iter().for_each(|item| queue.add(item));
+                }
+            }
             Change::Object { kind, key, new, .. } => {
                 self.crashes.take(change, self.clock.now());
                 if (*kind, new) == (OME_SERVICE, &None) {

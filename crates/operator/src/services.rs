@@ -19,7 +19,7 @@ use crate::readings::Readings;
 use crate::reason::Reason;
 use crate::report::Report;
 use crate::rollout::Rollouts;
-use crate::{Operator, ome_status, revisions, roles_status, rollout};
+use crate::{Operator, ome_status, pod_groups, revisions, roles_status, rollout};
 
 impl Operator {
     /// Makes the objects of one service be what its plan says, and tells how far they are. A service that goes needs
@@ -65,7 +65,8 @@ impl Operator {
         // Role-based services choose nothing: what is on offer plays no part.
         if kind == ROLES_SERVICE {
             let read = read(kind, service)?;
-            let choice = choice::choose(&Snapshot::default(), &[], service, &read);
+            let snapshot = Snapshot { pod_groups: pod_groups::schema(&self.stores), ..Snapshot::default() };
+            let choice = choice::choose(&snapshot, &[], service, &read);
             return choice.map(Arc::new).map_err(|error| error.to_string());
         }
         let (key, (offer, epoch)) = (Key::of(service), self.offer());
