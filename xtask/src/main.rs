@@ -13,6 +13,7 @@ mod clients;
 mod differential;
 mod lint;
 mod process;
+mod realcluster;
 mod spec;
 mod suites;
 mod test;

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use anyhow::{Result, bail};
 
 use crate::process::{self, cargo};
-use crate::{clients, differential};
+use crate::{clients, realcluster};
 
 pub(crate) fn run(names: &str) -> Result<()> {
     for name in names.split(',') {
@@ -15,7 +15,7 @@ pub(crate) fn run(names: &str) -> Result<()> {
             "kubectl" => kubectl()?,
             "openai" => openai()?,
             "python" => clients::python()?,
-            "realcluster" => differential::run()?,
+            "realcluster" => realcluster::run()?,
             other => bail!("unknown suite {other:?}; one of client-go, corpus, kubectl, openai, python, realcluster"),
         }
     }
@@ -100,6 +100,6 @@ fn openai() -> Result<()> {
     process::run(ostler_suite("suites::openai").env("OSTLER_PYTHON", python))
 }
 
-fn ostler_suite(name: &str) -> std::process::Command {
+pub(crate) fn ostler_suite(name: &str) -> std::process::Command {
     cargo(&["test", "--package", "ostler", "--test", "it", "--", "--ignored", "--exact", name])
 }

@@ -28,6 +28,7 @@ pub mod readings;
 pub mod reason;
 pub mod report;
 pub mod revisions;
+pub mod rights;
 pub mod roles_status;
 pub mod rollout;
 mod run;

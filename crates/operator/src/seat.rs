@@ -7,7 +7,7 @@ use cluster::{Clock, Election};
 use kube::Client;
 
 /// Name of the lease.
-const LEASE: &str = "ostler-operator";
+pub(crate) const LEASE: &str = "ostler-operator";
 
 /// How an operator takes part in the election.
 #[derive(Clone, Debug)]

@@ -24,7 +24,9 @@ use tokio::sync::watch;
 use tokio_rustls::TlsAcceptor;
 use tokio_util::sync::CancellationToken;
 
+pub(crate) use certificate::{CONFIGURATION, SECRET};
 pub use certificate::{Certificate, Keeper};
+pub(crate) use configuration::NAME;
 pub use configuration::configuration;
 pub use exchange::answer;
 

@@ -13,18 +13,18 @@ use rustls::pki_types::pem::PemObject as _;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use serde_json::{Value, json};
 
-use super::{Target, WebhookError, configuration};
+use super::{NAME, Target, WebhookError, configuration};
 use crate::MANAGER;
 
-const SECRET: Kind = Kind::namespaced("", "v1", "Secret", "secrets");
-const CONFIGURATION: Kind = Kind::cluster(
+/// Where replicas share the certificate.
+pub(crate) const SECRET: Kind = Kind::namespaced("", "v1", "Secret", "secrets");
+/// What the cluster is told to ask.
+pub(crate) const CONFIGURATION: Kind = Kind::cluster(
     "admissionregistration.k8s.io",
     "v1",
     "ValidatingWebhookConfiguration",
     "validatingwebhookconfigurations",
 );
-/// Name of the Secret.
-const NAME: &str = "ostler-admission";
 /// Annotation of the Secret: when its certificate ends, so that nobody needs to parse one.
 const EXPIRES: &str = "ostler.io/expires";
 /// How long a certificate is good for.

@@ -8,8 +8,8 @@ use serde_json::{Value, json};
 
 use super::{PATH, Target};
 
-/// Name of the configuration.
-pub(super) const NAME: &str = "ostler-admission";
+/// Name of the configuration, and of the Secret.
+pub(crate) const NAME: &str = "ostler-admission";
 /// Name of its one webhook, which refusals cite.
 const WEBHOOK: &str = "admission.ostler.io";
 /// A review takes milliseconds; nobody waits longer than this for a process that hangs.

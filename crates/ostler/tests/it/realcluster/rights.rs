@@ -1,0 +1,106 @@
+//! The shipped roles against what the operator has asked for: nothing was refused, and nothing is granted in vain.
+
+use std::collections::BTreeSet;
+
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use kube::api::{Patch, PatchParams};
+use operator::rights;
+use realcluster::Access;
+use serde_json::{Value, json};
+
+use super::world::{Objects, World};
+
+const SECRETS: (&str, &str) = ("secrets", "v1");
+const BEHIND_A_SERVICE: [&str; 4] = ["--webhook", "127.0.0.1:0", "--webhook-service", "ome-system/ostler-webhook"];
+/// What nothing here drives: a router of its own in place of pools, a history that grows too long, and objects of KEDA,
+/// which is not installed.
+const NOT_HERE: [(&str, &[&str]); 4] = [
+    ("backendpools", &["delete"]),
+    ("llmusecasesets", &["delete"]),
+    ("controllerrevisions", &["delete"]),
+    ("scaledobjects", &["list", "watch", "create", "patch", "delete"]),
+];
+
+/// Behind a Service the certificate is shared in a Secret, and the cluster is told to trust it; one that ends soon is
+/// replaced, and trusted until then.
+pub(super) async fn the_certificate_of_a_service(world: &mut World) {
+    world.operate("third", &BEHIND_A_SERVICE).await;
+    let first = trusted(world, |_| true).await;
+    let soon = json!({"metadata": {"annotations": {"ostler.io/expires": "2020-01-01T00:00:00Z"}}});
+    let secrets = world.api(SECRETS, operator::NAMESPACE);
+    secrets.patch("ostler-admission", &PatchParams::default(), &Patch::Merge(&soon)).await.unwrap();
+    world.operate("fourth", &BEHIND_A_SERVICE).await;
+    let second = trusted(world, |secret| secret["data"]["previous.crt"] == first["data"]["tls.crt"]).await;
+    assert_ne!(second["data"]["tls.crt"], first["data"]["tls.crt"]);
+}
+
+/// The Secret for which `holds`, once the cluster trusts what is in it.
+async fn trusted(world: &World, holds: impl Fn(&Value) -> bool) -> Value {
+    let is = |found: &Objects| found.get("ostler-admission").is_some_and(&holds);
+    let mut secrets = world.until("the Secret", SECRETS, operator::NAMESPACE, is).await;
+    let secret = secrets.remove("ostler-admission").unwrap();
+    let pem = |text: &Value| String::from_utf8(STANDARD.decode(text.as_str().unwrap_or_default()).unwrap()).unwrap();
+    let bundle = format!("{}{}", pem(&secret["data"]["tls.crt"]), pem(&secret["data"]["previous.crt"]));
+    let configurations = ("validatingwebhookconfigurations.admissionregistration.k8s.io", "v1");
+    world
+        .until("the configuration", configurations, "", |found| {
+            let client = &found["ostler-admission"]["webhooks"][0]["clientConfig"];
+            client["service"]["name"] == "ostler-webhook" && pem(&client["caBundle"]) == bundle
+        })
+        .await;
+    secret
+}
+
+/// One verb on one resource, perhaps of one name.
+type Right = (String, String, String);
+
+fn granted() -> BTreeSet<Right> {
+    let mut rights = BTreeSet::new();
+    for rule in rights::of_cluster().into_iter().chain(rights::of_namespace()) {
+        let texts = |field: &str| -> Vec<String> {
+            rule[field].as_array().into_iter().flatten().map(|one| one.as_str().unwrap().to_owned()).collect()
+        };
+        for verb in texts("verbs") {
+            rights.insert((texts("apiGroups")[0].clone(), texts("resources")[0].clone(), verb));
+        }
+    }
+    rights
+}
+
+/// What the roles have to grant for this request: a patch that makes its object counts as both.
+fn needed(access: &Access) -> Vec<Right> {
+    let right = |verb: &str| (access.group.clone(), access.resource.clone(), verb.to_owned());
+    match (access.verb.as_str(), access.code) {
+        ("patch", 201) => vec![right("patch"), right("create")],
+        (verb, _) => vec![right(verb)],
+    }
+}
+
+/// Owner references ask for it where the plugin of that name is on, as it is here; requests never do.
+fn is_asked_for(right: &Right) -> bool {
+    let (_, resource, verb) = right;
+    let is_here = |(name, verbs): &(&str, &[&str])| name != resource || !verbs.contains(&verb.as_str());
+    !resource.ends_with("/finalizers") && NOT_HERE.iter().all(is_here)
+}
+
+pub(super) async fn granted_is_used_and_used_is_granted(world: &mut World) {
+    let user = world.account.as_ref().unwrap().user.clone();
+    for running in &world.operators {
+        let process = std::sync::Arc::clone(&running.process);
+        process.lock().unwrap().kill().unwrap();
+    }
+    let all = realcluster::accesses(&world.cluster.audit_log(), &user).unwrap();
+    let refused: Vec<&Access> = all.iter().filter(|access| access.code == 403).collect();
+    assert!(refused.is_empty(), "the roles lack: {refused:#?}");
+    let used: BTreeSet<Right> = all.iter().filter(|access| access.code < 400).flat_map(needed).collect();
+    let idle: Vec<Right> = granted().into_iter().filter(|right| is_asked_for(right) && !used.contains(right)).collect();
+    assert!(idle.is_empty(), "granted and never used: {idle:#?}");
+    // By pattern or by name, no Secret but our own was read.
+    let secrets: Vec<&Access> =
+        all.iter().filter(|access| access.resource == "secrets" && access.verb != "create").collect();
+    assert!(
+        secrets.iter().all(|access| access.name == "ostler-admission" && access.namespace == operator::NAMESPACE),
+        "{secrets:?}"
+    );
+}
