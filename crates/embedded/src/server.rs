@@ -69,7 +69,9 @@ impl Server {
                 swept: AtomicI64::new(0),
             }),
         };
-        server.resume();
+        if server.store().revision() > 0 {
+            server.resume();
+        }
         for name in ["default", "kube-node-lease", "kube-public", "kube-system"] {
             if server.get("namespaces", "", name).is_none()
                 && let Err(error) = server.create("namespaces", json!({"metadata": {"name": name}}))

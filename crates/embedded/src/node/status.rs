@@ -173,7 +173,13 @@ impl Container {
     }
 
     fn status(&self, pod_uid: &str) -> Value {
-        let id = format!("embedded://{pod_uid}/{}/{}", self.name, self.restarts);
+        let id_of = |run: u32| format!("embedded://{pod_uid}/{}/{run}", self.name);
+        let id = id_of(self.restarts);
+        // Restarts count runs that began; while it waits, the last run is the one that was counted last.
+        let last_id = match self.phase {
+            Phase::Waiting { .. } => id.clone(),
+            Phase::Running { .. } | Phase::Ended(_) => id_of(self.restarts.saturating_sub(1)),
+        };
         let mut status = json!({
             "name": self.name,
             "image": self.image,
@@ -182,7 +188,7 @@ impl Container {
             "started": self.started && matches!(self.phase, Phase::Running { .. }),
             "ready": self.ready || self.role == Role::Init && self.initialized(),
             "state": self.phase.state(&id),
-            "lastState": self.last.as_ref().map_or_else(|| json!({}), |ended| json!({"terminated": ended.state(&id)})),
+            "lastState": self.last.as_ref().map_or_else(|| json!({}), |ended| json!({"terminated": ended.state(&last_id)})),
         });
         if self.last.is_some() || !matches!(self.phase, Phase::Waiting { .. }) {
             status["containerID"] = json!(id);

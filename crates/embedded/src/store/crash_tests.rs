@@ -2,18 +2,24 @@
 
 use std::collections::BTreeMap;
 use std::io;
+use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
+use axum::body::Body;
 use futures::executor::block_on;
+use futures::poll;
 use proptest::prelude::*;
 use rstest::rstest;
 use serde_json::{Value, json};
+use tower::ServiceExt;
 
 use super::faults::{Disk, Ending, Fault};
 use super::recovery::FILE;
 use super::{Key, OpenError, Rejected, Scope, Settings, Store};
-use crate::object;
+use crate::node::process::ProcessRunner;
+use crate::ports::{AdmitAll, Loopback, Ports, SystemClock, SystemRandom};
+use crate::{Server, object};
 
 /// The file is begun anew every few writes, and tried again at once.
 fn settings() -> Settings {
@@ -224,6 +230,66 @@ fn a_full_disk_refuses_writes_until_there_is_room() {
     block_on(store.durable(store.since_now())).unwrap();
     drop(store);
     assert_eq!(world(&open(&disk).unwrap())["a"]["n"], 3);
+}
+
+/// Answers of writes, of reads that could show them, and watches wait for the disk.
+#[tokio::test]
+async fn nobody_is_told_before_it_is_on_disk() {
+    let disk = Disk::default();
+    let ports = Ports {
+        clock: Arc::new(SystemClock),
+        random: Arc::new(SystemRandom),
+        admission: Arc::new(AdmitAll),
+        runner: Arc::new(ProcessRunner::default()),
+        network: Arc::new(Loopback),
+    };
+    let server = Server::on(&ports, open(&disk).unwrap());
+    server.flush().await.unwrap();
+    let mut changes = server.subscribe();
+    let request = |method: &str, body: &Value| {
+        let request = http::Request::builder().method(method).uri("/api/v1/namespaces/default/configmaps");
+        let request = request.header("content-type", "application/json").body(Body::from(body.to_string())).unwrap();
+        server.router().oneshot(request)
+    };
+
+    disk.set_slow(true);
+    let mut write = pin!(request("POST", &json!({"metadata": {"name": "a"}})));
+    assert!(poll!(&mut write).is_pending());
+    assert!(server.get("configmaps", "default", "a").is_some(), "the next write may build on it");
+    let mut read = pin!(request("GET", &Value::Null));
+    assert!(poll!(&mut read).is_pending());
+    assert!(poll!(pin!(changes.next())).is_pending());
+
+    disk.set_slow(false);
+    assert_eq!(write.await.unwrap().status(), 201);
+    assert_eq!(read.await.unwrap().status(), 200);
+    assert_eq!(changes.next().await.unwrap().name, "a");
+
+    // What cannot be stored is answered so, and nobody sees it.
+    disk.set_full(true);
+    let refused = request("POST", &json!({"metadata": {"name": "b"}})).await.unwrap();
+    assert_eq!(refused.status(), 507);
+    assert!(changes.next().await.is_err(), "who follows the changes looks at everything again");
+    assert!(server.get("configmaps", "default", "b").is_none());
+    assert_eq!(request("GET", &Value::Null).await.unwrap().status(), 200);
+    disk.set_full(false);
+}
+
+#[test]
+fn writes_that_wait_together_cost_one_sync() {
+    let disk = Disk::default();
+    let store = Store::open(Arc::new(disk.clone()), Settings::default()).unwrap();
+    let before = disk.syncs();
+    disk.set_slow(true);
+    let since = store.since_now();
+    for n in 0..64 {
+        let name = format!("c{n}");
+        store.commit(&key(&name), None, Some(config_map(&name, n))).unwrap();
+    }
+    disk.set_slow(false);
+    block_on(store.durable(since)).unwrap();
+    // The first group may be of one write; the second has all that came while it was written.
+    assert!(disk.syncs() - before <= 2, "{}", disk.syncs() - before);
 }
 
 #[test]

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::io;
-use std::sync::{Arc, Mutex, MutexGuard};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard};
 
 use super::storage::{Append, Storage};
 
@@ -26,7 +26,14 @@ pub(super) enum Ending {
 
 /// Clones are the same disk.
 #[derive(Clone, Default)]
-pub(super) struct Disk(Arc<Mutex<Contents>>);
+pub(super) struct Disk(Arc<Mutex<Contents>>, Arc<Gate>);
+
+/// Where syncs wait while the disk is slow.
+#[derive(Default)]
+struct Gate {
+    closed: Mutex<bool>,
+    changed: Condvar,
+}
 
 #[derive(Default)]
 struct Contents {
@@ -38,6 +45,7 @@ struct Contents {
     durable_names: BTreeMap<String, usize>,
     next: usize,
     operations: usize,
+    syncs: usize,
     fault: Option<(usize, Fault)>,
     dead: bool,
     full: bool,
@@ -70,6 +78,17 @@ impl Disk {
         self.contents().full = full;
     }
 
+    /// No sync ends while the disk is slow.
+    pub(super) fn set_slow(&self, slow: bool) {
+        *self.1.closed.lock().unwrap() = slow;
+        self.1.changed.notify_all();
+    }
+
+    /// How many there were.
+    pub(super) fn syncs(&self) -> usize {
+        self.contents().syncs
+    }
+
     pub(super) fn die(&self) {
         self.contents().dead = true;
     }
@@ -98,7 +117,7 @@ impl Disk {
             };
             left.files.insert(*id, File { synced: bytes.len(), bytes });
         }
-        Self(Arc::new(Mutex::new(left)))
+        Self(Arc::new(Mutex::new(left)), Arc::default())
     }
 
     pub(super) fn bytes(&self, name: &str) -> Vec<u8> {
@@ -199,8 +218,11 @@ impl Append for Handle {
     }
 
     fn sync(&mut self) -> io::Result<()> {
+        let gate = &self.disk.1;
+        drop(gate.changed.wait_while(gate.closed.lock().unwrap(), |closed| *closed).unwrap());
         let mut contents = self.disk.contents();
         contents.operate(0).1?;
+        contents.syncs += 1;
         let file = contents.files.entry(self.file).or_default();
         file.synced = file.bytes.len();
         Ok(())
