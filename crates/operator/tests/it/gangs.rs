@@ -2,6 +2,7 @@
 
 use embedded::Server;
 use rstest::rstest;
+use serde_json::json;
 
 use crate::cluster::ROLES;
 use crate::machine::{Machine, placed, role, roles, story_4};
@@ -48,6 +49,8 @@ async fn the_table_row_by_row(#[case] gpus: usize, #[case] reason: &str, #[case]
     assert_eq!(machine.placed(), expect);
 }
 
+// spec: TOP-66
+// spec: TOP-67
 // spec: TOP-69
 #[tokio::test(start_paused = true)]
 async fn it_grows_as_gpus_are_added_and_what_runs_is_not_touched() {
@@ -81,6 +84,21 @@ async fn it_grows_as_gpus_are_added_and_what_runs_is_not_touched() {
     assert!(first.iter().all(|uid| all.contains(uid)) && all.len() == 10);
 }
 
+// spec: TOP-66
+// spec: TOP-67
+#[tokio::test(start_paused = true)]
+async fn all_or_nothing_starts_when_all_of_it_fits() {
+    let mut machine = Machine::with_gpus(64);
+    let mut service = story_4();
+    service["spec"]["schedulingStrategy"] = json!({"gangPolicy": "All"});
+    machine.server.create(ROLES, service).unwrap();
+    settles(&machine, "Blocked").await;
+    assert_eq!(machine.placed(), [""; 0]);
+    machine.grow_to(80);
+    settles(&machine, "FullCapacity").await;
+    assert_eq!(machine.placed(), ["decode-0 4", "decode-1 4", "prefill-0 2"]);
+}
+
 // spec: TOP-26
 // spec: TOP-41
 // spec: TOP-42
@@ -102,6 +120,30 @@ async fn one_whole_replica_of_several_nodes_is_better_than_none() {
     nodes.sort();
     nodes.dedup();
     assert_eq!(nodes.len(), 8, "each Pod has a node of its own");
+}
+
+/// Worker, pair, several nodes, and a pair over several nodes: all four are kept as they were written.
+// spec: TOP-1
+#[test]
+fn every_story_is_accepted_as_it_is() {
+    let server = crate::cluster::bare();
+    let stories = [
+        roles("qwen-inference", vec![role("inference", "worker", 1, 1, 1)]),
+        roles(
+            "qwen-inference-service",
+            vec![role("prefill", "prefiller", 2, 1, 1), role("decode", "decoder", 4, 1, 1)],
+        ),
+        roles("deepseek-r1-inference", vec![role("inference", "worker", 2, 4, 8)]),
+        story_4(),
+    ];
+    for story in stories {
+        let stored = server.create(ROLES, story.clone()).unwrap();
+        assert_eq!(stored["spec"], story["spec"]);
+        let mut told = (*stored).clone();
+        (told["status"]["observedGeneration"], told["spec"]["roles"]) = (json!(1), json!([]));
+        let told = server.update_status(ROLES, told).unwrap();
+        assert_eq!((&told["spec"], &told["status"]["observedGeneration"]), (&story["spec"], &json!(1)));
+    }
 }
 
 // spec: TOP-20
