@@ -1,7 +1,7 @@
 //! Project tasks. Depends on no crate of ours, so that it builds in seconds.
 //!
 //! `cargo xtask test`            everything the README promises; needs this repository and Rust only
-//! `cargo xtask test --with S,S` suites that need somebody else's part: client-go, corpus, kubectl, openai, python, realcluster
+//! `cargo xtask test --with S,S` suites that need somebody else's part: client-go, corpus, kubectl, openai, python, realcluster, vllm
 //! `cargo xtask lint`            rustfmt and clippy
 //! `cargo xtask bench`           figures of a running `ostler up`, then every `crates/*/examples/bench_*.rs`
 //! `cargo xtask bench load`      load on the embedded API server, beside a kube-apiserver with `--beside FOLDER`
@@ -23,7 +23,7 @@ use std::process::ExitCode;
 
 use anyhow::{Result, bail};
 
-const USAGE: &str = "usage: cargo xtask test [--with client-go,corpus,kubectl,openai,python,realcluster] | lint | bench [load|scale] | spec";
+const USAGE: &str = "usage: cargo xtask test [--with client-go,corpus,kubectl,openai,python,realcluster,vllm] | lint | bench [load|scale] | spec";
 
 fn main() -> ExitCode {
     match run(std::env::args().skip(1).collect()) {

@@ -16,7 +16,10 @@ pub(crate) fn run(names: &str) -> Result<()> {
             "openai" => openai()?,
             "python" => clients::python()?,
             "realcluster" => realcluster::run()?,
-            other => bail!("unknown suite {other:?}; one of client-go, corpus, kubectl, openai, python, realcluster"),
+            "vllm" => vllm()?,
+            other => {
+                bail!("unknown suite {other:?}; one of client-go, corpus, kubectl, openai, python, realcluster, vllm")
+            }
         }
     }
     Ok(())
@@ -98,6 +101,20 @@ fn openai() -> Result<()> {
     }
     process::run(&mut process::command(&python, &["-m", "pip", "install", "--quiet", "openai==3.54.0"]))?;
     process::run(ostler_suite("suites::openai").env("OSTLER_PYTHON", python))
+}
+
+/// One manifest with a real engine: the vLLM of `$OSTLER_VLLM` or of PATH, on this machine's processors.
+fn vllm() -> Result<()> {
+    let named = std::env::var_os("OSTLER_VLLM").map(PathBuf::from);
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    let on_path = || std::env::split_paths(&path).map(|folder| folder.join("vllm")).find(|program| program.is_file());
+    let Some(vllm) = named.or_else(on_path).filter(|program| program.is_file()) else {
+        bail!(
+            "suite vllm: no `vllm` on PATH or in OSTLER_VLLM\nhint: install vLLM for processors in a Python environment (about 6 GB) and name its `bin/vllm`"
+        );
+    };
+    eprintln!("suite vllm: {}", vllm.display());
+    process::run(ostler_suite("vllm::a_real_engine_answers").env("OSTLER_VLLM", vllm))
 }
 
 pub(crate) fn ostler_suite(name: &str) -> std::process::Command {

@@ -9,7 +9,7 @@ use crate::node::Folders;
 use crate::ports::Ports;
 use crate::server::Server;
 use crate::store::{HISTORY, Store};
-use crate::{node, object, scheduler, workloads};
+use crate::{node, node_lifecycle, object, scheduler, workloads};
 
 /// A running cluster.
 pub struct Cluster {
@@ -39,6 +39,7 @@ impl Cluster {
         let stop = CancellationToken::new();
         let mut tasks = JoinSet::new();
         tasks.spawn(workloads::run(server.clone(), ports.clone(), stop.clone()));
+        tasks.spawn(node_lifecycle::run(server.clone(), ports.clone(), stop.clone()));
         tasks.spawn(scheduler::run(server.clone(), ports.clone(), stop.clone()));
         tasks.spawn(node::run(server.clone(), ports, folders, stop.clone()));
         tasks.spawn(resume(server.clone(), stop.clone()));

@@ -106,6 +106,7 @@ fn subresources(resource: &Resource) -> Vec<(&'static str, &'static [&'static st
     if resource.storage == "pods" {
         faces.push(("log", &["get"], own));
         faces.push(("binding", &["create"], [String::new(), "v1".to_owned(), "Binding".to_owned()]));
+        faces.push(("eviction", &["create"], ["policy", "v1", "Eviction"].map(str::to_owned)));
     }
     faces
 }

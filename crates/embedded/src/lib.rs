@@ -19,6 +19,7 @@ pub mod discovery;
 pub mod events;
 pub mod http;
 pub mod node;
+pub mod node_lifecycle;
 pub mod object;
 pub mod openapi;
 pub mod ports;

@@ -76,9 +76,9 @@ pub struct AdmissionResponse {
 pub trait Runner: Send + Sync {
     fn run(&self, container: Container, stop: CancellationToken) -> BoxFuture<'static, Exit>;
 
-    /// Whether containers on `node` see files of this machine: only for those are volumes laid out.
-    fn sees_files(&self, node: &str) -> bool {
-        let _ = node;
+    /// Whether a container of `image` on `node` sees files of this machine: only for those are volumes laid out.
+    fn sees_files(&self, node: &str, image: &str) -> bool {
+        let _ = (node, image);
         false
     }
 }

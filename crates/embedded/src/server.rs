@@ -54,7 +54,8 @@ impl Server {
         Self::on(ports, Store::new(revisions))
     }
 
-    /// The cluster that a store holds; the namespaces that every cluster has are made if they are not there.
+    /// The cluster that a store holds; the namespaces and priority classes that every cluster has are made if they are not
+    /// there.
     #[must_use]
     pub fn on(ports: &Ports, store: Store) -> Self {
         let server = Self {
@@ -77,6 +78,14 @@ impl Server {
                 && let Err(error) = server.create("namespaces", json!({"metadata": {"name": name}}))
             {
                 tracing::error!(name, %error, "a namespace of every cluster was refused");
+            }
+        }
+        for class in crate::write::priority::system_classes() {
+            const CLASSES: &str = "priorityclasses.scheduling.k8s.io";
+            if server.get(CLASSES, "", object::name(&class)).is_none()
+                && let Err(error) = server.create(CLASSES, class)
+            {
+                tracing::error!(%error, "a priority class of every cluster was refused");
             }
         }
         server

@@ -3,6 +3,7 @@
 use serde_json::{Value, json};
 use thiserror::Error;
 
+use crate::gpus::Gpus;
 use crate::this_machine;
 
 /// Annotation of nodes that were made here.
@@ -119,10 +120,10 @@ fn group(item: &str) -> Result<Group, FleetError> {
 }
 
 /// Node objects `{name}-0`, `{name}-1`, … of all groups; the numbers go on where two groups share a name.
-pub(crate) fn nodes(entries: &[Entry]) -> Vec<Value> {
+pub(crate) fn nodes(entries: &[Entry], gpus: &Gpus) -> Vec<Value> {
     let mut made = Vec::new();
     if entries.contains(&Entry::ThisMachine) {
-        made.push(this_machine::node());
+        made.push(this_machine::node(gpus));
     }
     let mut next = std::collections::BTreeMap::<&str, u32>::new();
     for entry in entries {
@@ -215,7 +216,7 @@ mod tests {
 
     #[test]
     fn this_machine_is_one_node_beside_simulated_ones() {
-        let made = nodes(&parse("this, 8×H100, this").unwrap());
+        let made = nodes(&parse("this, 8×H100, this").unwrap(), &Gpus::default());
         let is_simulated = |node: &Value| node["metadata"]["annotations"]["ostler.dev/simulated"] == "true";
         assert_eq!(made.iter().map(is_simulated).collect::<Vec<_>>(), [false, true]);
         assert_ne!(made[0]["status"]["allocatable"]["memory"], "0Ki");
@@ -223,7 +224,7 @@ mod tests {
 
     #[test]
     fn nodes_are_numbered_per_name() {
-        let names: Vec<_> = nodes(&parse("8×H100 ×2, 4×H100").unwrap())
+        let names: Vec<_> = nodes(&parse("8×H100 ×2, 4×H100").unwrap(), &Gpus::default())
             .iter()
             .map(|node| node["metadata"]["name"].as_str().unwrap().to_owned())
             .collect();

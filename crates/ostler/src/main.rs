@@ -10,6 +10,7 @@ mod demo;
 mod files;
 mod fleet;
 mod gate;
+mod gpus;
 mod home;
 mod images;
 mod live;

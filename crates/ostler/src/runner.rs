@@ -10,6 +10,7 @@ use engine::launch_line::{self, LaunchLine};
 use futures::future::{BoxFuture, FutureExt, ready};
 use tokio_util::sync::CancellationToken;
 
+use crate::gpus::{self, Gpus};
 use crate::images::{Images, Program};
 
 /// Exit code of a process that SIGTERM ended, as a shell reports it.
@@ -20,50 +21,97 @@ const TERMINATED: i32 = 143;
 pub(crate) struct MachineRunner {
     /// Name of the node that is this machine, if it is one.
     pub node: Option<String>,
+    pub gpus: Gpus,
     pub images: Images,
     pub processes: ProcessRunner,
 }
 
+impl Runner for MachineRunner {
+    fn run(&self, container: Container, stop: CancellationToken) -> BoxFuture<'static, Exit> {
+        match self.program(&container.node, &container.image) {
+            Some(program) => self.process(container, &program, stop),
+            None => {
+                if self.is_here(&container.node) && container.purpose != Purpose::Probe {
+                    let image = &container.image;
+                    let line = format!("no program of this machine stands for image {image}; name one with --config");
+                    container.log.write_line(&line);
+                }
+                simulated(container, stop)
+            }
+        }
+    }
+
+    fn sees_files(&self, node: &str, image: &str) -> bool {
+        self.program(node, image).is_some()
+    }
+}
+
 impl MachineRunner {
+    fn is_here(&self, node: &str) -> bool {
+        self.node.as_deref() == Some(node)
+    }
+
+    fn program(&self, node: &str, image: &str) -> Option<Program> {
+        self.images.find(image).filter(|_| self.is_here(node))
+    }
+
     fn process(
         &self,
         mut container: Container,
         program: &Program,
         stop: CancellationToken,
     ) -> BoxFuture<'static, Exit> {
+        // A probe runs beside the container and has nothing to do with devices.
+        let grant = match container.purpose {
+            Purpose::Probe => None,
+            _ => match self.gpus.take(requested(&container)) {
+                Some(grant) => Some(grant),
+                None => return ready(failed(&container, "the accelerators of this machine are not free yet")).boxed(),
+            },
+        };
+        if let Some(grant) = &grant {
+            container.env.retain(|(name, _)| name != gpus::VISIBLE);
+            container.env.push((gpus::VISIBLE.to_owned(), grant.uuids.join(",")));
+        }
         if container.command.is_empty() {
             container.command.clone_from(&program.entrypoint);
         }
-        if let Some(folder) = program.folder() {
-            let path = std::env::var_os("PATH").unwrap_or_default();
-            let folders = std::iter::once(folder.to_path_buf()).chain(std::env::split_paths(&path));
-            // A container's own PATH is of its image's folders; those are not here.
-            container.env.retain(|(name, _)| name != "PATH");
-            let path = std::env::join_paths(folders).unwrap_or(path);
-            container.env.push(("PATH".to_owned(), path.to_string_lossy().into_owned()));
-        }
+        find_beside(&mut container, program);
         if container.purpose == Purpose::Serve {
             listen_on_own_address(&mut container);
             let words: Vec<&str> = container.command.iter().chain(&container.args).map(String::as_str).collect();
-            let line = format!("image {} is a process of this machine here: {}", container.image, words.join(" "));
+            let line = format!("image {} is a process of this machine: {}", container.image, words.join(" "));
             container.log.write_line(&line);
         }
-        self.processes.run(container, stop)
+        let run = self.processes.run(container, stop);
+        async move {
+            let exit = run.await;
+            drop(grant);
+            exit
+        }
+        .boxed()
     }
 }
 
-impl Runner for MachineRunner {
-    fn run(&self, container: Container, stop: CancellationToken) -> BoxFuture<'static, Exit> {
-        let program = self.sees_files(&container.node).then(|| self.images.find(&container.image)).flatten();
-        match program {
-            Some(program) => self.process(container, &program, stop),
-            None => simulated(container, stop),
-        }
-    }
+/// Programs beside the entry point come first on PATH.
+fn find_beside(container: &mut Container, program: &Program) {
+    let Some(folder) = program.folder() else { return };
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    let folders = std::iter::once(folder.to_path_buf()).chain(std::env::split_paths(&path));
+    // A container's own PATH is of its image's folders; those are not here.
+    container.env.retain(|(name, _)| name != "PATH");
+    let path = std::env::join_paths(folders).unwrap_or(path);
+    container.env.push(("PATH".to_owned(), path.to_string_lossy().into_owned()));
+}
 
-    fn sees_files(&self, node: &str) -> bool {
-        self.node.as_deref() == Some(node)
-    }
+/// How many accelerators the container asks for.
+fn requested(container: &Container) -> usize {
+    let amounts = ["limits", "requests"].map(|kind| &container.resources[kind][gpus::RESOURCE]);
+    let count = |amount: &serde_json::Value| match amount {
+        serde_json::Value::String(text) => text.parse().ok(),
+        other => other.as_u64().and_then(|count| usize::try_from(count).ok()),
+    };
+    amounts.into_iter().find_map(count).unwrap_or(0)
 }
 
 /// Every Pod has an address of its own, and they share one machine: an engine that listened on all addresses would take

@@ -2,15 +2,20 @@
 
 use serde_json::{Value, json};
 
+use crate::gpus::{self, Gpus};
+
 /// Of a kubelet.
 const PODS: &str = "110";
 
-/// The Node object: processors and memory as they are, under the machine's own name.
-pub(crate) fn node() -> Value {
+/// The Node object: processors, memory and accelerators as they are, under the machine's own name.
+pub(crate) fn node(gpus: &Gpus) -> Value {
     let name = name();
     let cpu = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
-    let resources = json!({"cpu": cpu.to_string(), "memory": memory(), "pods": PODS});
-    json!({
+    let mut resources = json!({"cpu": cpu.to_string(), "memory": memory(), "pods": PODS});
+    if !gpus.all().is_empty() {
+        resources[gpus::RESOURCE] = json!(gpus.all().len().to_string());
+    }
+    let mut node = json!({
         "apiVersion": "v1",
         "kind": "Node",
         "metadata": {
@@ -24,7 +29,11 @@ pub(crate) fn node() -> Value {
         },
         "spec": {},
         "status": {"capacity": resources, "allocatable": resources},
-    })
+    });
+    if let Some(labels) = node["metadata"]["labels"].as_object_mut() {
+        labels.extend(gpus.labels());
+    }
+    node
 }
 
 /// The host's name as a node may be called.

@@ -12,7 +12,7 @@ const FILE: &str = "up.lock";
 #[derive(Debug)]
 pub struct Lock {
     folder: PathBuf,
-    _file: File,
+    file: File,
 }
 
 /// The folder cannot be had.
@@ -55,12 +55,20 @@ impl Lock {
         if let Err(error) = write_number(&mut file) {
             tracing::warn!(file = %path.display(), %error, "the number of this process is not kept");
         }
-        Ok(Self { folder: folder.to_owned(), _file: file })
+        Ok(Self { folder: folder.to_owned(), file })
     }
 
     #[must_use]
     pub fn folder(&self) -> &Path {
         &self.folder
+    }
+}
+
+impl Drop for Lock {
+    /// Closing the file is not enough: a container that is just being started shares it until its program runs.
+    fn drop(&mut self) {
+        // The system lets go of it at the latest when the process ends.
+        let _ = self.file.unlock();
     }
 }
 

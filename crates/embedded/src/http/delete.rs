@@ -48,6 +48,11 @@ pub(super) fn collection(server: &Server, target: &Target, call: &Call) -> Resul
 /// The body's `DeleteOptions`, else the query's.
 fn options(call: &Call) -> Result<DeleteOptions, Status> {
     let body = if call.body.is_empty() { json!({}) } else { decode::body(&call.content_type, &call.body)? };
+    stated(&body, call)
+}
+
+/// `DeleteOptions` as they are written somewhere, else the query's.
+pub(super) fn stated(body: &Value, call: &Call) -> Result<DeleteOptions, Status> {
     let owned = |pointer: &str| body.pointer(pointer).and_then(Value::as_str).map(str::to_owned);
     let policy = owned("/propagationPolicy").or_else(|| call.query.get("propagationPolicy").map(str::to_owned));
     let propagation = match policy.as_deref() {

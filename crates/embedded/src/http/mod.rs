@@ -1,6 +1,7 @@
 //! The API over HTTP: one handler that reads the path as kube-apiserver does, one file for each family of verbs.
 
 mod delete;
+mod evict;
 mod list;
 mod logs;
 mod patch;
@@ -106,6 +107,9 @@ fn serve(server: &Server, target: &Target, call: &Call) -> Result<Response, Stat
         }
         Some("binding") if target.resource.storage == "pods" && call.method == Method::POST => {
             return write::bind(server, target, call);
+        }
+        Some("eviction") if target.resource.storage == "pods" && call.method == Method::POST => {
+            return evict::serve(server, target, call);
         }
         Some("exec" | "attach" | "portforward") if target.resource.storage == "pods" => {
             return Err(unavailable(target));

@@ -68,11 +68,11 @@ pub async fn run(server: Server, ports: Ports, folders: Folders, stop: Cancellat
                     (Some(pod), None) => agent.gone(object::uid(pod)),
                     (None, None) => {}
                 },
-                Ok(change) if change.resource == "nodes" && change.old.is_none() => {
-                    if let Some(node) = &change.new {
-                        agent.join(node);
-                    }
-                }
+                Ok(change) if change.resource == "nodes" => match (&change.old, &change.new) {
+                    (None, Some(node)) => agent.join(node),
+                    (Some(old), Some(node)) if is_ready(old) != is_ready(node) => agent.look(object::name(node)),
+                    _ => {}
+                },
                 Ok(_) => {}
                 Err(_lagged) => agent.everything(),
             },
@@ -131,6 +131,17 @@ impl Agent {
         });
     }
 
+    /// The Pods of a node write their status anew.
+    fn look(&self, node: &str) {
+        for pod in self.shared.server.list("pods") {
+            if object::text(&pod, "/spec/nodeName") == node
+                && let Some(signals) = self.pods.get(object::uid(&pod))
+            {
+                signals.look.notify_one();
+            }
+        }
+    }
+
     fn gone(&mut self, uid: &str) {
         if let Some(signals) = self.pods.get(uid) {
             signals.gone.cancel();
@@ -167,6 +178,10 @@ impl Agent {
     }
 }
 
+fn is_ready(node: &Value) -> bool {
+    condition::is_true(node, "Ready")
+}
+
 /// The machine that all nodes share.
 const HOST: &str = "127.0.0.1";
 
@@ -188,10 +203,20 @@ fn node_info() -> [(&'static str, String); 6] {
 // === impl Shared ===
 
 impl Shared {
-    /// The folder of a Pod, where its containers see files of this machine.
-    pub(crate) fn folder(&self, pod: &Value) -> Option<PathBuf> {
-        let sees = self.ports.runner.sees_files(object::text(pod, "/spec/nodeName"));
-        self.folders.pods.as_ref().filter(|_| sees).map(|folder| folder.join(object::uid(pod)))
+    /// A node that nobody knows anything of counts as ready.
+    pub(crate) fn is_node_ready(&self, name: &str) -> bool {
+        let node = self.server.get("nodes", "", name);
+        let status = node.as_ref().and_then(|node| node.get("status"));
+        let ready = status.and_then(|status| condition::find(status, "Ready"));
+        ready.is_none_or(|ready| object::text(ready, "/status") == "True")
+    }
+
+    /// The folder of a Pod, where any of these containers sees files of this machine.
+    pub(crate) fn folder<'a>(&self, pod: &Value, containers: impl IntoIterator<Item = &'a Value>) -> Option<PathBuf> {
+        let node = object::text(pod, "/spec/nodeName");
+        let sees = |container: &Value| self.ports.runner.sees_files(node, object::text(container, "/image"));
+        let folder = self.folders.pods.as_ref().filter(|_| containers.into_iter().any(sees))?;
+        Some(folder.join(object::uid(pod)))
     }
 
     /// Removes the folders of Pods that are gone.

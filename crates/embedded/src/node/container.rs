@@ -12,6 +12,7 @@ use tokio_util::sync::CancellationToken;
 use super::agent::Shared;
 use super::environment::{self, EnvironmentError};
 use super::hooks::Hooks;
+use super::logs::LogSink;
 use super::probes::{Finding, Probes, Target};
 use super::restart::{BackOff, Policy};
 use super::sources::{self, InNamespace};
@@ -64,7 +65,8 @@ impl Supervisor {
             self.tell(News::Running);
             let exit = self.once(container).await;
             log.close();
-            let ended = Ended { code: exit.code, message: exit.message, how: End::Seen, started, finished: self.now() };
+            let message = if exit.message.is_empty() { self.last_words(exit.code, &log) } else { exit.message };
+            let ended = Ended { code: exit.code, message, how: End::Seen, started, finished: self.now() };
             self.tell(News::Ended(ended));
             if self.stop.is_cancelled() || !self.policy.restarts(exit.code) {
                 break;
@@ -75,6 +77,17 @@ impl Supervisor {
             }
         }
         self.tell(News::Done);
+    }
+
+    /// The end of the log of a run that failed, where the container asks for it as its termination message.
+    fn last_words(&self, code: i32, log: &LogSink) -> String {
+        const LINES: usize = 80;
+        const BYTES: usize = 2048;
+        if code == 0 || object::text(&self.spec, "/terminationMessagePolicy") != "FallbackToLogsOnError" {
+            return String::new();
+        }
+        let tail = log.lines(Some(LINES)).concat();
+        String::from_utf8_lossy(&tail[tail.len().saturating_sub(BYTES)..]).into_owned()
     }
 
     /// One run with its hooks and probes.
@@ -167,7 +180,7 @@ impl Supervisor {
 
     fn container(&self) -> Result<Container, EnvironmentError> {
         let (namespace, pod) = (object::namespace(&self.pod), object::name(&self.pod));
-        let sources = InNamespace { server: &self.shared.server, namespace };
+        let sources = InNamespace::of(&self.shared.server, &self.pod);
         let env = environment::resolve(&self.spec, &self.pod, &sources)?;
         let variables = env.iter().cloned().collect();
         let words = |field: &str| {
@@ -175,7 +188,7 @@ impl Supervisor {
             list.into_iter().map(|word| environment::expand(word, &variables)).collect()
         };
         let name = object::text(&self.spec, "/name");
-        let folder = self.shared.folder(&self.pod);
+        let folder = self.shared.folder(&self.pod, [&self.spec]);
         let mounts = folder.as_deref().map(|folder| volumes::mounts(&self.spec, &self.pod, folder, &variables));
         let mounts = mounts.transpose().map_err(|error| EnvironmentError::Missing(error.to_string()))?;
         let container = Container {

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use apimachinery::pod::Amounts;
 use apimachinery::quantity::Quantity;
 use base64::Engine;
 use serde_json::Value;
@@ -15,6 +16,8 @@ pub(crate) trait Sources {
     fn config_map(&self, name: &str) -> Option<Arc<Value>>;
     fn secret(&self, name: &str) -> Option<Arc<Value>>;
     fn pod(&self, name: &str) -> Option<Arc<Value>>;
+    /// What the Pod's node has for Pods; what a container may use that has no limit.
+    fn allocatable(&self) -> Amounts;
 }
 
 /// Why a container cannot start yet.
@@ -95,7 +98,7 @@ fn referenced(
         return Ok(Some(downward(object::text(field, "/fieldPath"), pod)));
     }
     if let Some(field) = from.get("resourceFieldRef") {
-        return Ok(Some(resource_field(field, container, pod)));
+        return Ok(Some(resource_field(field, container, pod, sources)));
     }
     let (reference, kind) = match (from.get("configMapKeyRef"), from.get("secretKeyRef")) {
         (Some(reference), _) => (reference, "configmap"),
@@ -139,16 +142,17 @@ pub(crate) fn downward(path: &str, pod: &Value) -> String {
     }
 }
 
-/// `limits.cpu` and the like, rounded up in units of the divisor. Without a limit a real node's allocatable would
-/// follow; here it is 0.
-pub(crate) fn resource_field(field: &Value, container: &Value, pod: &Value) -> String {
+/// `limits.cpu` and the like, rounded up in units of the divisor. Without a limit of cpu or memory it is what the node
+/// has.
+pub(crate) fn resource_field(field: &Value, container: &Value, pod: &Value, sources: &dyn Sources) -> String {
     let named = object::text(field, "/containerName");
     let other = list(pod.get("spec").unwrap_or(&Value::Null), "containers").find(|c| object::text(c, "/name") == named);
     let container = other.unwrap_or(container);
     let Some((kind, resource)) = object::text(field, "/resource").split_once('.') else { return String::new() };
     let amount = container.get("resources").and_then(|r| r.get(kind)?.get(resource));
     let parse = |value: &Value| serde_json::from_value::<Quantity>(value.clone()).ok();
-    let amount = amount.and_then(parse).unwrap_or(Quantity::ZERO);
+    let of_node = || (kind == "limits").then(|| sources.allocatable().get(resource).copied()).flatten();
+    let amount = amount.and_then(parse).or_else(of_node).unwrap_or(Quantity::ZERO);
     let divisor = field.get("divisor").and_then(parse).filter(|d| !d.is_zero()).unwrap_or(Quantity::from_units(1));
     let ratio = amount.as_f64() / divisor.as_f64();
     format!("{:.0}", ratio.ceil())
@@ -247,6 +251,9 @@ mod tests {
             let pod = json!({"metadata": {"namespace": "n"}, "spec": {"hostname": "l-0", "subdomain": "l"}, "status": {"podIP": "127.16.0.9"}});
             (name == "l-0").then(|| Arc::new(pod))
         }
+        fn allocatable(&self) -> Amounts {
+            Amounts::from([("ephemeral-storage".to_owned(), Quantity::from_units(9))])
+        }
     }
 
     fn pod() -> Value {
@@ -269,6 +276,8 @@ mod tests {
     #[case::config(json!({"configMapKeyRef": {"name": "settings", "key": "level"}}), "high")]
     #[case::secret(json!({"secretKeyRef": {"name": "hf", "key": "token"}}), "secret")]
     #[case::cpu(json!({"resourceFieldRef": {"resource": "limits.cpu"}}), "2")]
+    #[case::of_the_node(json!({"resourceFieldRef": {"resource": "limits.ephemeral-storage"}}), "9")]
+    #[case::not_requested(json!({"resourceFieldRef": {"resource": "requests.ephemeral-storage"}}), "0")]
     #[case::memory(json!({"resourceFieldRef": {"resource": "limits.memory", "divisor": "1Mi"}}), "2048")]
     fn references(#[case] from: Value, #[case] expect: &str) {
         let all = env(json!([{"name": "V", "valueFrom": from}])).unwrap();

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use serde_json::Value;
-use tokio::sync::mpsc;
+use tokio::sync::{Notify, mpsc};
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::AbortOnDropHandle;
@@ -32,6 +32,8 @@ pub(crate) struct Signals {
     pub(crate) gone: CancellationToken,
     /// The agent ends: stop, and leave the API alone.
     pub(crate) shutdown: CancellationToken,
+    /// Something outside the Pod changed what its status says.
+    pub(crate) look: Arc<Notify>,
 }
 
 /// When the whole cluster ends, containers get no longer than this.
@@ -51,6 +53,7 @@ struct Worker {
     sidecars: Vec<Sidecar>,
     /// Brings volumes up to date.
     follower: Option<AbortOnDropHandle<()>>,
+    look: Arc<Notify>,
     sender: mpsc::UnboundedSender<(usize, News)>,
     news: mpsc::UnboundedReceiver<(usize, News)>,
 }
@@ -70,7 +73,7 @@ pub(crate) async fn run(shared: Arc<Shared>, pod: Arc<Value>, signals: Signals) 
         shared.server.event(&pod, "Warning", "FailedCreatePodSandBox", "no loopback address is free", "kubelet");
         return;
     };
-    let mut worker = Worker::new(shared, pod, address);
+    let mut worker = Worker::new(shared, pod, address, Arc::clone(&signals.look));
     worker.announce();
     let grace = tokio::select! {
         biased;
@@ -100,7 +103,7 @@ pub(crate) async fn run(shared: Arc<Shared>, pod: Arc<Value>, signals: Signals) 
 // === impl Worker ===
 
 impl Worker {
-    fn new(shared: Arc<Shared>, pod: Arc<Value>, address: Ipv4Addr) -> Self {
+    fn new(shared: Arc<Shared>, pod: Arc<Value>, address: Ipv4Addr, look: Arc<Notify>) -> Self {
         let (sender, news) = mpsc::unbounded_channel();
         let specs = container_specs(&pod);
         let initial = |(role, spec): &(Role, Value)| waiting(*role, spec, specs.len() > main_count(&pod));
@@ -108,9 +111,9 @@ impl Worker {
         let containers = resume::containers(specs.iter().map(initial).collect(), &pod, &now);
         let host = shared.host(object::text(&pod, "/spec/nodeName"));
         let before = Some(object::text(&pod, "/status/startTime").to_owned()).filter(|time| !time.is_empty());
-        let place = Place { address, host, since: before.unwrap_or(now) };
+        let place = Place { address, host, since: before.unwrap_or(now), node_ready: true };
         Self {
-            folder: shared.folder(&pod),
+            folder: shared.folder(&pod, specs.iter().map(|(_, spec)| spec)),
             shared,
             pod,
             place,
@@ -120,6 +123,7 @@ impl Worker {
             tasks: JoinSet::new(),
             sidecars: Vec::new(),
             follower: None,
+            look,
             sender,
             news,
         }
@@ -190,7 +194,7 @@ impl Worker {
     }
 
     fn lay_out(&self) -> Result<(), VolumeError> {
-        let sources = InNamespace { server: &self.shared.server, namespace: object::namespace(&self.pod) };
+        let sources = InNamespace::of(&self.shared.server, &self.pod);
         match &self.folder {
             Some(folder) => volumes::lay_out(&self.pod, &sources, folder),
             None => volumes::check(&self.pod, &sources),
@@ -239,9 +243,10 @@ impl Worker {
 
     /// Takes one piece of news and what else is there, then writes the status once. Cancel-safe.
     async fn hear(&mut self) {
-        // This worker holds a sender, so the channel never ends.
-        if let Some((index, news)) = self.news.recv().await {
-            self.take(index, news);
+        tokio::select! {
+            // This worker holds a sender, so the channel never ends.
+            Some((index, news)) = self.news.recv() => self.take(index, news),
+            () = self.look.notified() => {}
         }
         self.catch_up();
         self.publish();
@@ -350,6 +355,7 @@ impl Worker {
     fn publish(&mut self) {
         for _ in 0..5 {
             let Some(current) = self.current() else { return };
+            self.place.node_ready = self.shared.is_node_ready(object::text(&current, "/spec/nodeName"));
             let now = object::time(self.shared.ports.clock.now());
             let status = status::build(&current, &self.containers, &self.place, &now);
             if current.get("status") == Some(&status) {
@@ -380,7 +386,7 @@ impl Worker {
 /// Brings what is mounted up to date with the objects it comes from, and with the Pod's own labels and annotations.
 async fn follow(shared: Arc<Shared>, pod: Arc<Value>, folder: PathBuf, mut changes: Subscription) {
     let (namespace, name) = (object::namespace(&pod), object::name(&pod));
-    let sources = InNamespace { server: &shared.server, namespace };
+    let sources = InNamespace::of(&shared.server, &pod);
     loop {
         match changes.next().await {
             Ok(change) if change.namespace != namespace => continue,

@@ -20,6 +20,7 @@ mod restart;
 mod resume;
 mod sources;
 mod status;
+mod unverified;
 mod volumes;
 
 pub use agent::{Folders, run};

@@ -2,9 +2,9 @@
 //!
 //! As a kubelet does them, with one difference: until a container has been ready once, it is also asked between the
 //! regular turns, after 50 ms and then at doubling distances. A failure of such an early question does not count, a success
-//! does, so an engine is ready when it answers and not up to `periodSeconds` later. HTTPS probes only connect.
+//! does, so an engine is ready when it answers and not up to `periodSeconds` later.
 
-use std::net::{IpAddr, SocketAddr};
+use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -16,6 +16,7 @@ use tokio::time::{Instant, sleep_until, timeout};
 use tokio_util::sync::CancellationToken;
 
 use super::logs::LogSink;
+use super::unverified;
 use crate::object;
 use crate::ports::{Container, Network, Purpose, Runner};
 
@@ -35,10 +36,17 @@ pub(crate) struct Probe {
 /// What is asked of a container; hooks ask the same things.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Question {
-    Http { host: Option<String>, port: u16, path: String, headers: Vec<(String, String)> },
+    Http { scheme: Scheme, host: Option<String>, port: u16, path: String, headers: Vec<(String, String)> },
     Connect { port: u16 },
     Grpc { port: u16, service: String },
     Exec { command: Vec<String> },
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Scheme {
+    Http,
+    /// Certificates are not verified.
+    Https,
 }
 
 /// The probes of one container.
@@ -234,9 +242,7 @@ impl Question {
     pub(super) fn of(spec: &Value, container: &Value) -> Option<Self> {
         if let Some(get) = spec.get("httpGet") {
             let port = port(get, container)?;
-            if object::text(get, "/scheme") == "HTTPS" {
-                return Some(Self::Connect { port });
-            }
+            let scheme = if object::text(get, "/scheme") == "HTTPS" { Scheme::Https } else { Scheme::Http };
             let path = match object::text(get, "/path") {
                 "" => "/".to_owned(),
                 path if path.starts_with('/') => path.to_owned(),
@@ -245,7 +251,7 @@ impl Question {
             let headers = get.get("httpHeaders").and_then(Value::as_array).into_iter().flatten();
             let pair = |h: &Value| (object::text(h, "/name").to_owned(), object::text(h, "/value").to_owned());
             let host = get.get("host").and_then(Value::as_str).map(str::to_owned);
-            return Some(Self::Http { host, port, path, headers: headers.map(pair).collect() });
+            return Some(Self::Http { scheme, host, port, path, headers: headers.map(pair).collect() });
         }
         if let Some(grpc) = spec.get("grpc") {
             return Some(Self::Grpc {
@@ -263,9 +269,9 @@ impl Question {
     pub(super) async fn put(&self, target: &Target) -> Result<(), String> {
         let address = target.container.address;
         match self {
-            Self::Http { host, port, path, headers } => {
+            Self::Http { scheme, host, port, path, headers } => {
                 let address = host.as_ref().and_then(|host| host.parse().ok()).unwrap_or(address);
-                get(target.network.as_ref(), address, *port, path, headers).await
+                get(target.network.as_ref(), *scheme, SocketAddr::new(address, *port), path, headers).await
             }
             Self::Connect { port } => {
                 let connected = target.network.connect(SocketAddr::new(address, *port)).await;
@@ -304,19 +310,23 @@ fn port(action: &Value, container: &Value) -> Option<u16> {
 
 async fn get(
     network: &dyn Network,
-    address: IpAddr,
-    port: u16,
+    scheme: Scheme,
+    address: SocketAddr,
     path: &str,
     headers: &[(String, String)],
 ) -> Result<(), String> {
-    let url = format!("http://{address}:{port}{path}");
+    let name = if scheme == Scheme::Https { "https" } else { "http" };
+    let url = format!("{name}://{address}{path}");
     let broken = |error: &dyn std::fmt::Display| format!("Get \"{url}\": {error}");
-    let stream = network.connect(SocketAddr::new(address, port)).await.map_err(|e| broken(&e))?;
+    let mut stream = network.connect(address).await.map_err(|e| broken(&e))?;
+    if scheme == Scheme::Https {
+        stream = unverified::connect(stream, address.ip()).await.map_err(|e| broken(&e))?;
+    }
     let (mut sender, connection) =
         hyper::client::conn::http1::handshake(TokioIo::new(stream)).await.map_err(|e| broken(&e))?;
     let mut request = http::Request::get(path).header("user-agent", "kube-probe/1.33").header("connection", "close");
     if !headers.iter().any(|(name, _)| name.eq_ignore_ascii_case("host")) {
-        request = request.header("host", format!("{address}:{port}"));
+        request = request.header("host", address.to_string());
     }
     for (name, value) in headers {
         request = request.header(name, value);
@@ -351,6 +361,35 @@ mod tests {
     use serde_json::json;
 
     use super::*;
+
+    #[tokio::test]
+    async fn a_probe_over_tls_asks_and_believes_any_certificate() {
+        use tokio::io::{AsyncReadExt, AsyncWriteExt};
+        let made = rcgen::generate_simple_self_signed(["elsewhere.example".to_owned()]).unwrap();
+        let key = rustls::pki_types::PrivatePkcs8KeyDer::from(made.signing_key.serialize_der());
+        let config = rustls::ServerConfig::builder_with_provider(Arc::new(rustls::crypto::ring::default_provider()))
+            .with_safe_default_protocol_versions()
+            .unwrap()
+            .with_no_client_auth()
+            .with_single_cert(vec![made.cert.der().clone()], key.into())
+            .unwrap();
+        let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let address = listener.local_addr().unwrap();
+        tokio::spawn(async move {
+            let acceptor = tokio_rustls::TlsAcceptor::from(Arc::new(config));
+            for answer in ["200 OK", "503 Unavailable"] {
+                let (stream, _) = listener.accept().await.unwrap();
+                let mut stream = acceptor.accept(stream).await.unwrap();
+                let _ = stream.read(&mut [0; 1024]).await;
+                let answer = format!("HTTP/1.1 {answer}\r\ncontent-length: 0\r\n\r\n");
+                stream.write_all(answer.as_bytes()).await.unwrap();
+                stream.shutdown().await.ok();
+            }
+        });
+        let ask = || get(&crate::ports::Loopback, Scheme::Https, address, "/", &[]);
+        assert_eq!(ask().await, Ok(()));
+        assert_eq!(ask().await, Err("HTTP probe failed with statuscode: 503".to_owned()));
+    }
 
     #[test]
     fn defaults_and_named_ports() {

@@ -14,8 +14,8 @@ use super::volumes::{paths, private};
 use crate::ports::{Container, Exit, LogSink, Runner};
 
 /// Runs `command` and `args` of a container as a process of this machine, in a process group of its own; images are not
-/// looked at. Mount paths are rewritten to where the volumes lie. `stop` sends SIGTERM to the group; when the main process ends, or the future is dropped, SIGKILL goes to
-/// whatever is left of it. The environment is the container's, with `PATH` and `HOME` of this process beneath.
+/// looked at. Mount paths are rewritten to where the volumes lie. `stop` sends SIGTERM to the group; when the main process
+/// ends, or the future is dropped, SIGKILL goes to whatever is left of it. The environment is the container's, with `PATH` and `HOME` of this process beneath.
 #[derive(Debug, Clone, Default)]
 pub struct ProcessRunner {
     /// Where the next start finds what this one leaves behind.
@@ -33,7 +33,7 @@ impl Runner for ProcessRunner {
         Box::pin(run(container, stop, self.processes.clone()))
     }
 
-    fn sees_files(&self, _node: &str) -> bool {
+    fn sees_files(&self, _node: &str, _image: &str) -> bool {
         true
     }
 }

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use apimachinery::pod::{Amounts, amounts};
 use serde_json::Value;
 
 use super::environment::Sources;
@@ -13,6 +14,14 @@ use crate::watch::Subscription;
 pub(super) struct InNamespace<'a> {
     pub(super) server: &'a Server,
     pub(super) namespace: &'a str,
+    /// The Pod's node.
+    pub(super) node: &'a str,
+}
+
+impl<'a> InNamespace<'a> {
+    pub(super) fn of(server: &'a Server, pod: &'a Value) -> Self {
+        Self { server, namespace: object::namespace(pod), node: object::text(pod, "/spec/nodeName") }
+    }
 }
 
 impl Sources for InNamespace<'_> {
@@ -26,6 +35,11 @@ impl Sources for InNamespace<'_> {
 
     fn pod(&self, name: &str) -> Option<Arc<Value>> {
         self.server.get("pods", self.namespace, name)
+    }
+
+    fn allocatable(&self) -> Amounts {
+        let node = self.server.get("nodes", "", self.node);
+        amounts(node.as_ref().and_then(|node| node.pointer("/status/allocatable")))
     }
 }
 

@@ -62,6 +62,8 @@ pub(crate) struct Place {
     pub(crate) host: String,
     /// When the agent took the Pod.
     pub(crate) since: String,
+    /// A Pod on a node that is not ready serves nobody.
+    pub(crate) node_ready: bool,
 }
 
 /// The whole `status`, built on the one the Pod has, so that other writers' conditions stay.
@@ -83,6 +85,10 @@ pub(crate) fn build(pod: &Value, containers: &[Container], place: &Place, now: &
         }
     }
     conditions(pod, &mut status, containers, phase, now);
+    if !place.node_ready {
+        let lost = Condition { kind: "Ready", status: false, reason: "", message: "" };
+        condition::set(&mut status, lost, now);
+    }
     status
 }
 
@@ -261,7 +267,8 @@ mod tests {
     #[case::init_failed(vec![container(Role::Init, ended(1), false, true), container(Role::Main, waiting(), false, false)], "Failed", "False")]
     #[case::init_done(vec![container(Role::Init, ended(0), false, true), container(Role::Main, running(), true, false)], "Running", "True")]
     fn phases(#[case] containers: Vec<Container>, #[case] phase: &str, #[case] ready: &str) {
-        let place = Place { address: Ipv4Addr::LOCALHOST, host: "127.0.0.1".into(), since: "s".into() };
+        let place =
+            Place { address: Ipv4Addr::LOCALHOST, host: "127.0.0.1".into(), since: "s".into(), node_ready: true };
         let status = build(&json!({}), &containers, &place, "now");
         assert_eq!(status["phase"], phase);
         assert_eq!(condition::find(&status, "Ready").unwrap()["status"], ready);

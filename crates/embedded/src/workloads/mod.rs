@@ -1,4 +1,5 @@
-//! Workload controllers: Deployment, ReplicaSet, StatefulSet, Job, LeaderWorkerSet and the EndpointSlices of Services.
+//! Workload controllers: Deployment, ReplicaSet, StatefulSet, Job, LeaderWorkerSet, the EndpointSlices of Services and the
+//! counts of PodDisruptionBudgets.
 //!
 //! Each is a pure function from what exists to [`action::Action`]s; this file is the shell that knows when to call which.
 //! Reads and writes are direct calls into the store, so a plan never works with objects older than its own writes and
@@ -7,6 +8,7 @@
 pub(crate) mod action;
 pub(crate) mod condition;
 mod deployment;
+pub(crate) mod disruption;
 pub(crate) mod endpoints;
 mod hash;
 mod job;
@@ -49,10 +51,18 @@ enum Kind {
     Job,
     LeaderWorkerSet,
     Service,
+    DisruptionBudget,
 }
 
-const KINDS: [Kind; 6] =
-    [Kind::Deployment, Kind::ReplicaSet, Kind::StatefulSet, Kind::Job, Kind::LeaderWorkerSet, Kind::Service];
+const KINDS: [Kind; 7] = [
+    Kind::Deployment,
+    Kind::ReplicaSet,
+    Kind::StatefulSet,
+    Kind::Job,
+    Kind::LeaderWorkerSet,
+    Kind::Service,
+    Kind::DisruptionBudget,
+];
 
 /// What to look at, and when.
 struct Controller {
@@ -139,6 +149,9 @@ impl Controller {
                 self.due.insert(Key::of(Kind::Service, &service));
             }
         }
+        let budgets = self.server.list(disruption::BUDGETS);
+        let own = budgets.iter().filter(|budget| disruption::covers(budget, pod));
+        self.due.extend(own.map(|budget| Key::of(Kind::DisruptionBudget, budget)));
         // `Recreate` waits for the last Pod of the old generation.
         if let Some(owner) = ownership::controller(pod).filter(|_| gone)
             && let Some(set) = self.server.get(replica_set::RESOURCE, namespace, object::text(owner, "/name"))
@@ -189,6 +202,9 @@ impl Controller {
             }
             Kind::Job => job::plan(subject, &pods, random, now),
             Kind::LeaderWorkerSet => leader_worker_set::plan(subject, &pods, &near("services"), now),
+            Kind::DisruptionBudget => {
+                disruption::plan(subject, &pods, |pod| disruption::scale(&self.server, pod), &object::time(now))
+            }
             Kind::Service => endpoints::plan(subject, &pods, &near(endpoints::RESOURCE), random),
         }
     }
@@ -249,6 +265,7 @@ impl Kind {
             Self::Job => job::RESOURCE,
             Self::LeaderWorkerSet => leader_worker_set::RESOURCE,
             Self::Service => "services",
+            Self::DisruptionBudget => disruption::BUDGETS,
         }
     }
 
@@ -259,6 +276,7 @@ impl Kind {
             Self::StatefulSet => "statefulset-controller",
             Self::Job => "job-controller",
             Self::LeaderWorkerSet => "leaderworkerset",
+            Self::DisruptionBudget => "controllermanager",
             Self::Service => "endpoint-slice-controller",
         }
     }

@@ -7,8 +7,8 @@ use apimachinery::status::{Cause, Status};
 use serde_json::Value;
 
 use super::{
-    Face, Options, Outcome, Proposal, Propose, admit, allocate, cel, default, default_pod, metadata, prune, typed,
-    validate,
+    Face, Options, Outcome, Proposal, Propose, admit, allocate, cel, default, default_pod, metadata, priority, prune,
+    typed, validate,
 };
 use crate::resources::Resource;
 use crate::server::{Server, key};
@@ -68,6 +68,7 @@ impl Server {
         }
         metadata::birth(resource, &mut object, &self.inner.random.uuid(), self.now());
         default::born(resource, &mut object);
+        priority::admit(self, resource, &mut object)?;
         typed::form(resource, &mut object);
         validate::create(resource, &object)?;
         self.namespace_accepts(resource, namespace, &object)?;

@@ -32,7 +32,7 @@ pub(super) fn addresses(pod: &mut Value) {
     }
 }
 
-/// What admission gives every Pod: how long it stays on a node that is lost, and its priority.
+/// What admission gives every Pod: how long it stays on a node that is lost.
 pub(super) fn admitted(spec: &mut Map<String, Value>) {
     let lost = ["node.kubernetes.io/not-ready", "node.kubernetes.io/unreachable"];
     let tolerations = spec.entry("tolerations").or_insert_with(|| json!([]));
@@ -50,10 +50,6 @@ pub(super) fn admitted(spec: &mut Map<String, Value>) {
             }
         }
     }
-    if !spec.contains_key("priorityClassName") {
-        set(spec, "priority", json!(0));
-    }
-    set(spec, "preemptionPolicy", json!("PreemptLowerPriority"));
 }
 
 /// `Guaranteed`, `Burstable` or `BestEffort`, by the requests and limits of the containers.

@@ -12,6 +12,7 @@ pub mod default;
 pub mod default_pod;
 mod duplicates;
 pub mod metadata;
+pub(crate) mod priority;
 pub mod prune;
 pub(crate) mod rules;
 pub mod typed;

@@ -6,6 +6,7 @@ use apimachinery::quantity::Quantity;
 use apimachinery::status::{Cause, Status};
 use serde_json::{Value, json};
 
+use super::priority;
 use crate::object;
 use crate::resources::Resource;
 
@@ -20,6 +21,7 @@ pub(super) fn causes(resource: &Resource, object: &Value) -> Vec<Cause> {
         "services" => service(object),
         "pods" => pod(object.get("spec").unwrap_or(&Value::Null), "spec"),
         "events" => event(object),
+        "priorityclasses.scheduling.k8s.io" => priority::causes(object),
         "deployments.apps" | "replicasets.apps" | "statefulsets.apps" => {
             let mut causes = not_negative(object, "spec.replicas");
             causes.extend(required_selector(object));
@@ -33,6 +35,9 @@ pub(super) fn causes(resource: &Resource, object: &Value) -> Vec<Cause> {
 
 /// What may not change.
 pub(super) fn update_causes(resource: &Resource, current: &Value, object: &Value) -> Vec<Cause> {
+    if resource.storage == "priorityclasses.scheduling.k8s.io" {
+        return priority::update_causes(current, object);
+    }
     if !matches!(resource.storage.as_str(), "configmaps" | "secrets") || current["immutable"] != true {
         return Vec::new();
     }

@@ -13,6 +13,8 @@ mod fuzz;
 mod hostile;
 mod killed;
 mod load;
+mod nodes;
+mod volumes;
 mod watching;
 mod workloads;
 

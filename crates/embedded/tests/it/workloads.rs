@@ -70,8 +70,8 @@ impl Network for Healthy {
     }
 }
 
-struct World {
-    server: Server,
+pub(crate) struct World {
+    pub(crate) server: Server,
     runner: Pretend,
     stop: CancellationToken,
     tasks: Vec<tokio::task::JoinHandle<()>>,
@@ -79,7 +79,7 @@ struct World {
 
 impl World {
     /// Nodes `n0`, `n1`… with so many GPUs each.
-    fn new(gpus: &[i64]) -> Self {
+    pub(crate) fn new(gpus: &[i64]) -> Self {
         let runner = Pretend::default();
         let ports = Ports {
             clock: Arc::new(Paused { base: "2026-01-01T00:00:00Z".parse().unwrap(), start: Instant::now() }),
@@ -104,13 +104,14 @@ impl World {
         let stop = CancellationToken::new();
         let tasks = vec![
             tokio::spawn(embedded::workloads::run(server.clone(), ports.clone(), stop.clone())),
+            tokio::spawn(embedded::node_lifecycle::run(server.clone(), ports.clone(), stop.clone())),
             tokio::spawn(embedded::scheduler::run(server.clone(), ports.clone(), stop.clone())),
             tokio::spawn(embedded::node::run(server.clone(), ports, Folders::default(), stop.clone())),
         ];
         Self { server, runner, stop, tasks }
     }
 
-    async fn end(self) {
+    pub(crate) async fn end(self) {
         self.stop.cancel();
         for task in self.tasks {
             task.await.unwrap();
@@ -118,7 +119,7 @@ impl World {
     }
 
     /// Waits for something to become true; an hour of paused time is the limit.
-    async fn until(&self, what: &str, holds: impl Fn(&Server) -> bool) {
+    pub(crate) async fn until(&self, what: &str, holds: impl Fn(&Server) -> bool) {
         let mut changes = self.server.subscribe();
         let waiting = async {
             while !holds(&self.server) {
@@ -137,7 +138,7 @@ impl World {
         }
     }
 
-    fn pods(&self) -> Vec<Arc<Value>> {
+    pub(crate) fn pods(&self) -> Vec<Arc<Value>> {
         self.server.list("pods")
     }
 
@@ -146,7 +147,7 @@ impl World {
     }
 }
 
-fn deployment(replicas: i64, image: &str) -> Value {
+pub(crate) fn deployment(replicas: i64, image: &str) -> Value {
     json!({
         "apiVersion": "apps/v1", "kind": "Deployment",
         "metadata": {"name": "web", "namespace": "default"},
@@ -165,20 +166,20 @@ fn deployment(replicas: i64, image: &str) -> Value {
     })
 }
 
-fn pod(name: &str, spec: Value) -> Value {
+pub(crate) fn pod(name: &str, spec: Value) -> Value {
     json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": name, "namespace": "default"}, "spec": spec})
 }
 
-fn condition<'a>(object: &'a Value, kind: &str) -> &'a Value {
+pub(crate) fn condition<'a>(object: &'a Value, kind: &str) -> &'a Value {
     let conditions = object["status"]["conditions"].as_array();
     conditions.and_then(|all| all.iter().find(|c| c["type"] == kind)).unwrap_or(&Value::Null)
 }
 
-fn is_ready(pod: &Value) -> bool {
+pub(crate) fn is_ready(pod: &Value) -> bool {
     condition(pod, "Ready")["status"] == "True"
 }
 
-fn settled(server: &Server, replicas: i64) -> bool {
+pub(crate) fn settled(server: &Server, replicas: i64) -> bool {
     let Some(web) = server.get("deployments.apps", "default", "web") else { return false };
     let status = &web["status"];
     status["observedGeneration"] == web["metadata"]["generation"]

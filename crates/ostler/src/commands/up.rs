@@ -14,6 +14,7 @@ use serde_json::Value;
 
 use super::gates::FeatureGates;
 use super::{bind_error, interrupted};
+use crate::gpus::Gpus;
 use crate::home::{self, Home};
 use crate::images::Images;
 use crate::machine::{Listeners, Machine};
@@ -72,7 +73,7 @@ pub(super) async fn run(args: UpArgs) -> Result<ExitCode> {
     let stop = interrupted()?;
     // Everything that can be wrong with the input is found before anything starts.
     let documents = files::read_valid(&args.filenames)?;
-    let nodes = nodes(&args)?;
+    let (nodes, gpus) = nodes(&args)?;
     let here = nodes.iter().find(|node| node["metadata"]["annotations"]["ostler.dev/this-machine"] == "true");
     let node = here.and_then(|node| node["metadata"]["name"].as_str()).map(str::to_owned);
     let images = Images::read(args.config.as_deref())?;
@@ -83,7 +84,7 @@ pub(super) async fn run(args: UpArgs) -> Result<ExitCode> {
         metrics: bind(args.metrics, "--metrics")?,
     };
     let kubeconfig = home.kubeconfig();
-    let runner = MachineRunner { node, images, processes: ProcessRunner { processes: processes(&home)? } };
+    let runner = MachineRunner { node, gpus, images, processes: ProcessRunner { processes: processes(&home)? } };
     let engines = runner.node.is_some().then(|| engines(&runner.images));
 
     let options = operator::Options { discovery: !args.no_discovery, ..args.gates.options() };
@@ -183,26 +184,29 @@ fn engines(images: &Images) -> String {
     }
 }
 
-/// Node objects from `--nodes`, or the demo's fleet.
-fn nodes(args: &UpArgs) -> Result<Vec<Value>> {
+/// Node objects from `--nodes`, or the demo's fleet; with the accelerators of this machine, where it is one of them.
+fn nodes(args: &UpArgs) -> Result<(Vec<Value>, Gpus)> {
     let Some(path) = &args.nodes else {
-        return Ok(fleet::nodes(&fleet::parse(demo::FLEET)?));
+        return Ok((fleet::nodes(&fleet::parse(demo::FLEET)?, &Gpus::default()), Gpus::default()));
     };
     let shown = path.display().to_string();
     // What is no file can only be shorthand; a path that is wrong is told as a path.
     let is_file = path.exists() || shown.contains(['/', '.']);
     let text = if is_file { files::text_of(path)? } else { shown.clone() };
-    let nodes = if text.contains("kind:") {
-        manifest::read(&shown, &text)?.into_iter().map(node).collect::<Result<_>>()?
+    let (nodes, gpus) = if text.contains("kind:") {
+        (manifest::read(&shown, &text)?.into_iter().map(node).collect::<Result<Vec<_>>>()?, Gpus::default())
     } else {
         let hint = "`this` is this machine; simulated nodes are written `8×H100-80G ×2`; one group per line or comma";
         let source = if is_file { shown.as_str() } else { "--nodes" };
-        fleet::nodes(&fleet::parse(&text).map_err(|error| hinted(format!("{source}: {error}"), hint))?)
+        let entries = fleet::parse(&text).map_err(|error| hinted(format!("{source}: {error}"), hint))?;
+        let here = entries.contains(&fleet::Entry::ThisMachine);
+        let gpus = if here { Gpus::discover() } else { Gpus::default() };
+        (fleet::nodes(&entries, &gpus), gpus)
     };
     if nodes.is_empty() {
         return Err(hinted(format!("{shown}: no nodes"), "write one group per line, for example `8×H100-80G ×2`"));
     }
-    Ok(nodes)
+    Ok((nodes, gpus))
 }
 
 fn node(document: Document) -> Result<Value> {

@@ -30,7 +30,9 @@ fn up_refuses(#[case] manifest: &str, #[case] expected: &str) {
 fn a_busy_port_names_the_flag(#[case] flag: &str, #[case] other: &str) {
     let busy = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let address = busy.local_addr().unwrap().to_string();
-    let output = ostler(&["up", flag, &address, other, "127.0.0.1:0"]).output().unwrap();
+    let folder = Folder::new();
+    let data = folder.0.display().to_string();
+    let output = ostler(&["up", flag, &address, other, "127.0.0.1:0", "--data-dir", &data]).output().unwrap();
     let (stdout, stderr, code) = outcome(&output);
     assert_eq!((stdout.as_str(), code), ("", Some(1)));
     let cause = format!("error: cannot listen on {address}: Address already in use (os error 98)");

@@ -23,3 +23,4 @@ mod restart;
 mod session;
 mod suites;
 mod up;
+mod vllm;

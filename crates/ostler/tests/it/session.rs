@@ -2,7 +2,7 @@
 
 use std::io::{BufRead, BufReader};
 use std::path::PathBuf;
-use std::process::{Child, ChildStdout, Command, Output, Stdio};
+use std::process::{Child, ChildStderr, ChildStdout, Command, Output, Stdio};
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 pub(crate) fn ostler(args: &[&str]) -> Command {
@@ -75,6 +75,15 @@ impl Session {
     pub(crate) fn start_on(data: &str, api: &str, args: &[&str]) -> Self {
         let mut command = ostler(&["up", "--gateway", "127.0.0.1:0", "--data-dir", data, "--api", api]);
         Self::of(command.args(args), Folder::new())
+    }
+
+    /// The same, with what it says on stderr.
+    pub(crate) fn start_with_stderr(args: &[&str]) -> (Self, ChildStderr) {
+        let folder = Folder::new();
+        let data = folder.0.display().to_string();
+        let mut session = Self::of(up().args(["--data-dir", &data]).args(args).stderr(Stdio::piped()), folder);
+        let stderr = session.child.stderr.take().unwrap();
+        (session, stderr)
     }
 
     fn of(command: &mut Command, folder: Folder) -> Self {

@@ -63,7 +63,7 @@ fn part(kind: &str, source: &Value, default: Option<u32>, pod: &Value, sources: 
     match kind {
         "configMap" => keys(source, default, "configmap", |name| sources.config_map(name).map(|map| texts_of(&map))),
         "secret" => keys(source, default, "secret", |name| sources.secret(name).map(|secret| decoded(&secret, "data"))),
-        "downwardAPI" => fields(source, default, pod),
+        "downwardAPI" => fields(source, default, pod, sources),
         other => Err(format!("{other} is not available here")),
     }
 }
@@ -108,12 +108,12 @@ fn no_key(kind: &str, key: &str) -> String {
 }
 
 /// The downward API as files.
-fn fields(source: &Value, default: u32, pod: &Value) -> Result<Files, String> {
+fn fields(source: &Value, default: u32, pod: &Value, sources: &dyn Sources) -> Result<Files, String> {
     let mut files = Files::new();
     for item in list(source, "items") {
         let content = match (item.get("fieldRef"), item.get("resourceFieldRef")) {
             (Some(field), _) => downward(object::text(field, "/fieldPath"), pod),
-            (None, Some(field)) => resource_field(field, &Value::Null, pod),
+            (None, Some(field)) => resource_field(field, &Value::Null, pod, sources),
             (None, None) => continue,
         };
         let file = File { content: content.into_bytes(), mode: mode(item, "mode").unwrap_or(default) };
@@ -172,6 +172,9 @@ mod tests {
         }
         fn pod(&self, _name: &str) -> Option<Arc<Value>> {
             None
+        }
+        fn allocatable(&self) -> apimachinery::pod::Amounts {
+            BTreeMap::new()
         }
     }
 

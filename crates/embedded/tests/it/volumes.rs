@@ -1,0 +1,192 @@
+//! Volumes and hooks of real processes.
+
+#![allow(clippy::unwrap_used, clippy::panic)] // helpers of tests are not marked as tests
+
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+use embedded::Server;
+use embedded::cluster::Cluster;
+use embedded::node::Folders;
+use embedded::node::process::ProcessRunner;
+use embedded::ports::Ports;
+use embedded::store::{HISTORY, Store};
+use serde_json::{Value, json};
+
+struct World {
+    cluster: Cluster,
+    folder: PathBuf,
+}
+
+impl World {
+    fn new(name: &str) -> Self {
+        let folder = std::env::temp_dir().join(format!("embedded-it-{name}-{}", std::process::id()));
+        let ports = Ports { runner: Arc::new(ProcessRunner::default()), ..crate::ports() };
+        let node = json!({"metadata": {"name": "here"}, "status": {"allocatable": {"cpu": "4", "memory": "8Gi"}}});
+        let folders = Folders { logs: Some(folder.join("logs")), pods: Some(folder.join("pods")) };
+        Self { cluster: Cluster::start_on(Store::new(HISTORY), ports, vec![node], folders), folder }
+    }
+
+    fn server(&self) -> &Server {
+        self.cluster.server()
+    }
+
+    /// A Pod that runs once.
+    fn pod(&self, name: &str, spec: Value) {
+        let mut spec = spec;
+        spec["restartPolicy"] = json!("Never");
+        let metadata = json!({"name": name, "namespace": "default", "labels": {"team": "a"}});
+        self.server().create("pods", json!({"metadata": metadata, "spec": spec})).unwrap();
+    }
+
+    fn config_map(&self, level: &str) -> Value {
+        json!({"metadata": {"name": "settings", "namespace": "default"}, "data": {"level": level}})
+    }
+
+    async fn until(&self, what: &str, holds: impl Fn(&Server) -> bool) {
+        let mut changes = self.server().subscribe();
+        let waiting = async {
+            while !holds(self.server()) {
+                let _ = changes.next().await;
+            }
+        };
+        let patience = Duration::from_secs(120);
+        assert!(
+            tokio::time::timeout(patience, waiting).await.is_ok(),
+            "never: {what}\n{:?}",
+            self.server().list("pods")
+        );
+    }
+
+    async fn until_phase(&self, pod: &str, phase: &str) {
+        self.until(phase, |server| server.get("pods", "default", pod).unwrap()["status"]["phase"] == phase).await;
+    }
+
+    /// What the Pod's only container wrote.
+    fn log(&self, pod: &str) -> String {
+        let uid = self.server().get("pods", "default", pod).unwrap()["metadata"]["uid"].as_str().unwrap().to_owned();
+        let folder = self.folder.join("logs").join(format!("default_{pod}_{uid}")).join("c");
+        let mut files: Vec<_> = std::fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path()).collect();
+        files.sort();
+        let lines = files.iter().map(|file| std::fs::read_to_string(file).unwrap()).collect::<String>();
+        lines.lines().filter_map(|line| line.splitn(4, ' ').nth(3)).collect::<Vec<_>>().join("\n")
+    }
+
+    async fn end(self) {
+        self.cluster.stop().await;
+        std::fs::remove_dir_all(self.folder).unwrap();
+    }
+}
+
+fn shell(script: &str, mounts: Value) -> Value {
+    json!({"name": "c", "image": "x", "command": ["sh", "-c", script], "volumeMounts": mounts})
+}
+
+fn is_ready(server: &Server, pod: &str) -> bool {
+    server.get("pods", "default", pod).unwrap()["status"]["containerStatuses"][0]["ready"] == true
+}
+
+#[tokio::test]
+async fn a_pod_waits_for_its_config_map_and_sees_its_updates() {
+    let world = World::new("updates");
+    let script = "cat /etc/app/level; echo; touch /seen/it; until grep -q low /etc/app/level; do sleep 0.02; done; cat /etc/app/level /info/labels";
+    let mounts = json!([
+        {"name": "settings", "mountPath": "/etc/app"}, {"name": "info", "mountPath": "/info"}, {"name": "seen", "mountPath": "/seen"},
+    ]);
+    let mut container = shell(script, mounts);
+    container["readinessProbe"] = json!({"exec": {"command": ["test", "-e", "/seen/it"]}});
+    let spec = json!({
+        "volumes": [
+            {"name": "settings", "configMap": {"name": "settings"}},
+            {"name": "info", "downwardAPI": {"items": [{"path": "labels", "fieldRef": {"fieldPath": "metadata.labels"}}]}},
+            {"name": "seen", "emptyDir": {}},
+        ],
+        "containers": [container],
+    });
+    world.pod("p", spec);
+    let told = |server: &Server, reason: &str| {
+        let found = server.list("events").into_iter().find(|event| event["reason"] == reason);
+        found.map(|event| event["message"].as_str().unwrap().to_owned())
+    };
+    world.until("why it waits", |server| told(server, "FailedMount").is_some()).await;
+    assert_eq!(
+        told(world.server(), "FailedMount").unwrap(),
+        r#"MountVolume.SetUp failed for volume "settings" : configmap "settings" not found"#
+    );
+    let made = world.server().create("configmaps", world.config_map("high")).unwrap();
+    world.until("it has read the first one", |server| is_ready(server, "p")).await;
+    let mut updated = made.as_ref().clone();
+    updated["data"]["level"] = json!("low");
+    world.server().update("configmaps", updated).unwrap();
+    world.until_phase("p", "Succeeded").await;
+    assert_eq!(world.log("p"), "high\nlowteam=\"a\"");
+    assert!(told(world.server(), "MountRewritten").is_some());
+    world.end().await;
+}
+
+#[tokio::test]
+async fn containers_share_a_scratch_folder_that_goes_with_the_pod() {
+    let world = World::new("scratch");
+    let mounts = || json!([{"name": "scratch", "mountPath": "/work/shared", "subPath": "deep"}]);
+    let mut first = shell("echo made > /work/shared/file", mounts());
+    first["name"] = json!("first");
+    let mut main = shell("exec sleep 1000", mounts());
+    main["readinessProbe"] = json!({"exec": {"command": ["grep", "made", "/work/shared/file"]}});
+    world.pod(
+        "p",
+        json!({"volumes": [{"name": "scratch", "emptyDir": {}}], "initContainers": [first], "containers": [main]}),
+    );
+    world.until("the second sees the first one's file", |server| is_ready(server, "p")).await;
+    let pods = world.folder.join("pods");
+    assert_eq!(std::fs::read_dir(&pods).unwrap().count(), 1);
+    world.server().delete("pods", "default", "p", None).unwrap();
+    world.until("it is gone", |server| server.list("pods").is_empty()).await;
+    assert_eq!(std::fs::read_dir(&pods).unwrap().count(), 0);
+    world.end().await;
+}
+
+#[tokio::test]
+async fn hooks_run_around_a_container_and_sidecars_end_last() {
+    let world = World::new("hooks");
+    let file = world.folder.join("order");
+    let note = |word: &str| format!("echo {word} >> {}", file.display());
+    let exec = |word: &str| json!({"exec": {"command": ["sh", "-c", note(word)]}});
+    let mut main = shell(&format!("trap '{}; exit 0' TERM; while true; do sleep 0.02; done", note("main")), json!([]));
+    main["lifecycle"] = json!({"postStart": exec("started"), "preStop": exec("stopping")});
+    let script = format!("trap '{}; exit 0' TERM; while true; do sleep 0.02; done", note("sidecar"));
+    let mut sidecar = shell(&script, json!([]));
+    (sidecar["name"], sidecar["restartPolicy"]) = (json!("s"), json!("Always"));
+    world.pod("p", json!({"initContainers": [sidecar], "containers": [main]}));
+    world.until("it runs", |server| is_ready(server, "p")).await;
+    world.server().delete("pods", "default", "p", None).unwrap();
+    world.until("it is gone", |server| server.list("pods").is_empty()).await;
+    assert_eq!(std::fs::read_to_string(&file).unwrap(), "started\nstopping\nmain\nsidecar\n");
+    world.end().await;
+}
+
+#[tokio::test]
+async fn what_a_program_cannot_find_is_told() {
+    let world = World::new("hidden");
+    world.server().create("configmaps", world.config_map("high")).unwrap();
+    let spec = json!({
+        "volumes": [{"name": "settings", "configMap": {"name": "settings"}}],
+        "containers": [shell("true", json!([{"name": "settings", "mountPath": "/etc/app"}]))],
+    });
+    world.pod("p", spec);
+    world.pod(
+        "q",
+        json!({"volumes": [{"name": "v", "persistentVolumeClaim": {"claimName": "c"}}],
+                          "containers": [shell("true", json!([{"name": "v", "mountPath": "/data"}]))]}),
+    );
+    let messages = |server: &Server| -> Vec<String> {
+        let told = |event: &Value| matches!(event["reason"].as_str(), Some("MountHidden" | "FailedMount"));
+        let events = server.list("events").into_iter().filter(|event| told(event));
+        events.map(|event| event["message"].as_str().unwrap().to_owned()).collect()
+    };
+    world.until("both are told", |server| messages(server).len() == 2).await;
+    let all = messages(world.server()).join("\n");
+    assert!(all.contains("container c does not see its mount /etc/app"), "{all}");
+    assert!(all.contains("volume \"v\": persistentVolumeClaim is not available here"), "{all}");
+    world.end().await;
+}
