@@ -10,6 +10,7 @@ mod gangs;
 mod installing;
 mod pruning;
 mod rights;
+mod rollout;
 mod serving;
 mod watches;
 mod world;
@@ -49,6 +50,8 @@ async fn journeys() {
     chapter("pruning");
     pruning::foreign_objects_are_not_touched(&world).await;
     pruning::what_is_wanted_no_more_goes(&world).await;
+    chapter("rollout");
+    rollout::a_broken_image_stops_and_is_undone(&world).await;
     chapter("Kueue's flavors");
     flavors::carol(&world).await;
     chapter("a leader that is killed");
