@@ -84,8 +84,6 @@ pub(super) fn applied_fields(structure: &Structure, value: &Value) -> FieldSet {
                 set.put(Step::Field(name.clone()), fields);
             }
         }
-        // An empty list is owned as an empty object is, so that it stays.
-        View::List(items) if items.is_empty() => set.member = true,
         View::List(items) => {
             for (step, item) in items {
                 let mut fields = applied_fields(structure.item(), item);

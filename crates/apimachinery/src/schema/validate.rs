@@ -39,7 +39,8 @@ fn any_value(node: &Node, value: &Value, path: &str, causes: &mut Vec<Cause>) {
         causes.push(Cause::not_supported(path, value, &limits.allowed));
     }
     if let Some(format) = limits.format.as_deref().filter(|format| !formats::holds(format, value)) {
-        causes.push(says(path, value, &format!("must be of type {format}: {value}")));
+        let message = format!("Invalid value: {value}: {path} in body must be of type {format}: {value}");
+        causes.push(Cause::new(path, "FieldValueTypeInvalid", message));
     }
 }
 

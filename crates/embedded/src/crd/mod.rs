@@ -50,7 +50,10 @@ pub(crate) fn accept(definition: &mut Value) -> Result<(), Status> {
             .entry("status")
             .or_insert_with(|| json!({"acceptedNames": {"kind": "", "plural": ""}, "conditions": null})),
     );
-    let versions = status.entry("storedVersions").or_insert_with(|| json!([]));
+    let versions = status.entry("storedVersions").or_insert(Value::Null);
+    if versions.is_null() {
+        *versions = json!([]);
+    }
     if let (Some(all), Some(stored)) = (versions.as_array_mut(), stored)
         && !all.contains(&stored)
     {

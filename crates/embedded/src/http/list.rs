@@ -25,6 +25,7 @@ pub(super) fn one(server: &Server, target: &Target, call: &Call) -> Result<Respo
     let place = key(&target.resource, target.namespace(), target.name());
     let found = server.store().kept(&place);
     let found = found.ok_or_else(|| Status::not_found(&target.resource.qualified(), target.name()))?;
+    call.shape.suits(&target.resource, false)?;
     if call.shape == Shape::Full && respond::is_shown_as_kept(&target.resource) {
         return Ok(respond::json_text(StatusCode::OK, found.bytes()));
     }
@@ -37,6 +38,7 @@ pub(super) fn serve(server: &Server, target: &Target, call: &Call) -> Result<Res
     if target.resource.virtual_only {
         return Err(Status::method_not_allowed());
     }
+    call.shape.suits(&target.resource, true)?;
     let selection = call.query.selection(&target.resource)?;
     call.query.check_list_versions()?;
     let limit = call.query.number::<usize>("limit")?.filter(|limit| *limit > 0).unwrap_or(usize::MAX);
@@ -69,7 +71,7 @@ fn body(server: &Server, target: &Target, call: &Call, items: &[&Kept], metadata
     let shown = || items.iter().map(|item| respond::present(resource, &item.tree()));
     Ok(match call.shape {
         Shape::Full => respond::json_text(StatusCode::OK, full(resource, items, &metadata)),
-        Shape::Metadata => {
+        Shape::Metadata | Shape::MetadataList => {
             let items: Vec<Value> = shown().map(|item| respond::partial(&item)).collect();
             respond::object(
                 &json!({"kind": "PartialObjectMetadataList", "apiVersion": "meta.k8s.io/v1", "metadata": metadata, "items": items}),

@@ -13,8 +13,8 @@ use super::write::{face, kept, stored};
 use super::{Call, respond};
 use crate::object;
 use crate::resources::Resource;
-use crate::server::Server;
-use crate::write::{Body, Options, Proposal, decode};
+use crate::server::{Server, key};
+use crate::write::{Body, Options, Proposal, decode, typed};
 
 const APPLY: &str = "application/apply-patch+yaml";
 const STRATEGIC: &str = "application/strategic-merge-patch+json";
@@ -23,6 +23,11 @@ const STRATEGIC: &str = "application/strategic-merge-patch+json";
 type Propose<'a> = Box<dyn Fn(Option<&Value>) -> Result<Proposal, Status> + 'a>;
 
 pub(super) fn serve(server: &Server, target: &Target, call: &Call) -> Result<Response, Status> {
+    if target.subresource.is_some()
+        && server.store().get(&key(&target.resource, target.namespace(), target.name())).is_none()
+    {
+        return Err(Status::not_found(&target.resource.qualified(), target.name()));
+    }
     let propose: Propose<'_> = match call.content_type.as_str() {
         APPLY => Box::new(applied(server, target, call)?),
         _ => Box::new(patched(target, call)?),
@@ -122,6 +127,7 @@ fn applied<'a>(
         return Err(Status::bad_request("metadata.managedFields must be nil"));
     }
     known_fields(resource, &applied)?;
+    let applied = typed::without_nulls(resource, applied);
     let options = ApplyOptions {
         manager: manager.to_owned(),
         force: call.query.flag("force"),
@@ -149,6 +155,7 @@ fn applied<'a>(
 
 /// What is applied has to fit the type: a field that nobody declared cannot be owned.
 fn known_fields(resource: &Resource, applied: &Value) -> Result<(), Status> {
+    typed::fits(resource, applied).map_err(|misfit| apply::untyped(applied, &misfit.untyped()))?;
     let Some(schema) = resource.schema() else { return Ok(()) };
     let mut object = applied.clone();
     object::members(&mut object).remove("metadata");

@@ -21,8 +21,10 @@ pub(crate) enum Shape {
     Full,
     /// `as=Table`
     Table,
-    /// `as=PartialObjectMetadata` and its list.
+    /// `as=PartialObjectMetadata`
     Metadata,
+    /// `as=PartialObjectMetadataList`
+    MetadataList,
 }
 
 // === impl Shape ===
@@ -44,13 +46,37 @@ impl Shape {
             match kind {
                 None => return Ok(Self::Full),
                 Some("Table") if version == Some("v1") => return Ok(Self::Table),
-                Some("PartialObjectMetadata" | "PartialObjectMetadataList") if version == Some("v1") => {
-                    return Ok(Self::Metadata);
-                }
+                Some("PartialObjectMetadata") if version == Some("v1") => return Ok(Self::Metadata),
+                Some("PartialObjectMetadataList") if version == Some("v1") => return Ok(Self::MetadataList),
                 Some(_) => {}
             }
         }
         Err(Status::not_acceptable("only the following media types are accepted: application/json"))
+    }
+
+    /// Refuses the metadata of a list as that of an object, and the other way round.
+    ///
+    /// # Errors
+    /// 406.
+    pub(crate) fn suits(self, resource: &Resource, is_list: bool) -> Result<(), Status> {
+        let group =
+            if resource.group.is_empty() || resource.group == "events.k8s.io" { "core" } else { &resource.group };
+        let package = group.split('.').next().unwrap_or(group);
+        let name = if resource.custom {
+            "unstructured.Unstructured".to_owned()
+        } else {
+            format!("{package}.{}", resource.kind)
+        };
+        let message = match (self, is_list) {
+            (Self::Metadata, true) => {
+                format!("you requested PartialObjectMetadata, but the requested object is a list (*{name}List)")
+            }
+            (Self::MetadataList, false) => {
+                format!("you requested PartialObjectMetadataList, but the requested object is not a list (*{name})")
+            }
+            _ => return Ok(()),
+        };
+        Err(Status::not_acceptable(message))
     }
 }
 
@@ -109,7 +135,7 @@ pub(crate) fn one(shape: Shape, resource: &Resource, found: &Arc<Value>, table: 
     let shown = present(resource, found);
     match shape {
         Shape::Full => object(&shown),
-        Shape::Metadata => object(&partial(&shown)),
+        Shape::Metadata | Shape::MetadataList => object(&partial(&shown)),
         Shape::Table => {
             let revision = object::resource_version(found);
             object(&table.render(&[shown], json!({"resourceVersion": revision}), true))
@@ -122,7 +148,12 @@ pub(crate) fn written(call: &Call, now: jiff::Timestamp, resource: &Resource, ou
     let code = if outcome.created { StatusCode::CREATED } else { StatusCode::OK };
     let mut response = one(call.shape, resource, &outcome.object, &Table::new(resource, now));
     *response.status_mut() = code;
-    for warning in &outcome.warnings {
+    with_warnings(response, &outcome.warnings)
+}
+
+/// The same answer with its `Warning` headers.
+pub(crate) fn with_warnings(mut response: Response, warnings: &[String]) -> Response {
+    for warning in warnings {
         let quoted = warning.replace('\\', "\\\\").replace('"', "\\\"");
         if let Ok(value) = HeaderValue::from_str(&format!("299 - \"{quoted}\"")) {
             response.headers_mut().append(header::WARNING, value);
@@ -200,7 +231,7 @@ mod tests {
         Some(Shape::Table)
     )]
     #[case::kubectl_describe("application/vnd.kubernetes.protobuf,application/json", Some(Shape::Full))]
-    #[case::owns("application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1", Some(Shape::Metadata))]
+    #[case::owns("application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1", Some(Shape::MetadataList))]
     #[case::protobuf("application/vnd.kubernetes.protobuf", None)]
     fn the_first_served_type_wins(#[case] accept: &str, #[case] expected: Option<Shape>) {
         assert_eq!(Shape::negotiate(accept).ok(), expected);

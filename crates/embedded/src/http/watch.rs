@@ -177,7 +177,7 @@ impl Watch {
         let shown = respond::present(&self.resource, &object.tree());
         let body = match self.shape {
             Shape::Full => Value::clone(&shown),
-            Shape::Metadata => respond::partial(&shown),
+            Shape::Metadata | Shape::MetadataList => respond::partial(&shown),
             Shape::Table => {
                 let metadata = json!({"resourceVersion": object::resource_version(&shown)});
                 let table = Table::new(&self.resource, self.server.now());
@@ -203,7 +203,7 @@ impl Watch {
             Shape::Table => {
                 json!({"kind": "Table", "apiVersion": "meta.k8s.io/v1", "metadata": metadata, "columnDefinitions": null, "rows": []})
             }
-            Shape::Metadata => {
+            Shape::Metadata | Shape::MetadataList => {
                 json!({"kind": "PartialObjectMetadata", "apiVersion": "meta.k8s.io/v1", "metadata": metadata})
             }
             Shape::Full => {

@@ -12,7 +12,7 @@ use super::{Call, respond};
 use crate::resources::Resource;
 use crate::server::Server;
 use crate::write::decode::{self, Written};
-use crate::write::{Face, Options, Proposal};
+use crate::write::{Face, Options, Proposal, prune};
 use crate::{events, object};
 
 pub(super) fn create(server: &Server, target: &Target, call: &Call) -> Result<Response, Status> {
@@ -26,22 +26,40 @@ pub(super) fn create(server: &Server, target: &Target, call: &Call) -> Result<Re
         _ => target.namespace(),
     };
     let options = Options { complaints, ..call.query.write_options(&call.agent)? };
-    let outcome = server.create_object(&kept(server, resource), namespace, Proposal::Written(object), &options)?;
-    Ok(respond::written(call, server.now(), resource, &outcome))
+    match server.create_object(&kept(server, resource), namespace, Proposal::Written(object), &options) {
+        Ok(outcome) => Ok(respond::written(call, server.now(), resource, &outcome)),
+        Err(status) => refused(server, target, call, &options, status),
+    }
 }
 
 pub(super) fn replace(server: &Server, target: &Target, call: &Call) -> Result<Response, Status> {
     let resource = &target.resource;
     let Written { object, complaints } = read(resource, call)?;
-    if resource.custom && object::resource_version(&object).is_empty() {
-        let cause = Cause::invalid("metadata.resourceVersion", &json!(0), "must be specified for an update");
-        return Err(Status::invalid(&resource.qualified(), target.name(), vec![cause]));
-    }
     let options = Options { complaints, ..call.query.write_options(&call.agent)? };
-    let propose = |_: Option<&Value>| Ok(Proposal::Written(object.clone()));
-    let outcome =
-        server.modify(&kept(server, resource), face(target), target.namespace(), target.name(), &options, &propose)?;
-    Ok(respond::written(call, server.now(), resource, &outcome))
+    let propose = |current: Option<&Value>| {
+        if current.is_some() && resource.custom && object::resource_version(&object).is_empty() {
+            let cause = Cause::invalid("metadata.resourceVersion", &json!(0), "must be specified for an update");
+            return Err(Status::invalid(&resource.qualified(), target.name(), vec![cause]));
+        }
+        Ok(Proposal::Written(object.clone()))
+    };
+    match server.modify(&kept(server, resource), face(target), target.namespace(), target.name(), &options, &propose) {
+        Ok(outcome) => Ok(respond::written(call, server.now(), resource, &outcome)),
+        Err(status) => refused(server, target, call, &options, status),
+    }
+}
+
+/// Fields that nobody declared are told whatever else is wrong, and first of all when that was asked for.
+fn refused(
+    server: &Server,
+    target: &Target,
+    call: &Call,
+    options: &Options,
+    status: Status,
+) -> Result<Response, Status> {
+    let Ok(Written { mut object, .. }) = read(&target.resource, call) else { return Err(status) };
+    let warnings = prune::unknown_fields(&kept(server, &target.resource), &mut object, options)?;
+    Ok(respond::with_warnings(respond::failure(&status), &warnings))
 }
 
 /// `pods/NAME/binding`: puts a Pod on a node.

@@ -106,6 +106,13 @@ impl Resource {
         if self.group.is_empty() { self.kind.clone() } else { format!("{}.{}", self.kind, self.group) }
     }
 
+    /// Whether a PUT to a name that is free creates the object (`AllowCreateOnUpdate`).
+    pub(crate) fn is_made_by_replacing(&self) -> bool {
+        !self.custom
+            && (self.group == "rbac.authorization.k8s.io"
+                || matches!(self.storage.as_str(), "services" | "endpoints" | "events" | "leases.coordination.k8s.io"))
+    }
+
     /// What objects must look like; `None` where anything goes.
     #[must_use]
     pub fn schema(&self) -> Option<Arc<Schema>> {

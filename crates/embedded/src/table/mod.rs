@@ -62,6 +62,12 @@ impl Table {
         let mut columns = vec![name];
         if resource.custom && !resource.columns.is_empty() {
             columns.extend(resource.columns.iter().map(Column::declared));
+        } else if resource.custom {
+            let path = ".metadata.creationTimestamp".to_owned();
+            columns.push(Column {
+                cell: Cell::Path { path, date: true },
+                ..Column::made("Age", "date", 0, |_, _| Value::Null)
+            });
         } else {
             columns.extend(builtin::columns(&resource.storage));
         }

@@ -4,6 +4,8 @@
 //! A paragraph is a type; a line is `NUMBER NAME KIND`. The name `.` means that the members of the value stand in the
 //! outer object. `?` after a kind: a pointer, absent and zero are different. `!`: JSON always has the field.
 
+pub(crate) mod fit;
+
 use std::collections::BTreeMap;
 use std::sync::OnceLock;
 
@@ -42,10 +44,13 @@ pub(crate) fn fields(name: &str) -> Option<&'static [Field]> {
 
 /// Drops the members that the type does not have, here and below, and returns their paths.
 pub(crate) fn retain_known(name: &str, value: &mut serde_json::Value, path: &str) -> Vec<String> {
-    let (Some(fields), Some(members)) = (fields(name), value.as_object_mut()) else { return Vec::new() };
+    let (Some(fields), Some(members)) = (fields(held(name)), value.as_object_mut()) else { return Vec::new() };
     let mut unknown = Vec::new();
     members.retain(|member, value| {
-        let inner = format!("{path}.{member}");
+        let inner = if path.is_empty() { member.clone() } else { format!("{path}.{member}") };
+        if path.is_empty() && matches!(member.as_str(), "apiVersion" | "kind") {
+            return true;
+        }
         let Some(field) = fields.iter().find(|field| field.name == member) else {
             unknown.push(inner);
             return false;
@@ -56,12 +61,27 @@ pub(crate) fn retain_known(name: &str, value: &mut serde_json::Value, path: &str
                     unknown.extend(retain_known(field.kind, item, &format!("{inner}[{index}]")));
                 }
             }
+            serde_json::Value::Object(entries) if field.shape == Shape::Map => {
+                for (key, entry) in entries {
+                    unknown.extend(retain_known(field.kind, entry, &format!("{inner}.{key}")));
+                }
+            }
             value if field.shape == Shape::One => unknown.extend(retain_known(field.kind, value, &inner)),
             _ => {}
         }
         true
     });
     unknown
+}
+
+/// The type of an object where a type may also be something else: a schema where a schema or a list may stand.
+fn held(name: &str) -> &str {
+    match name {
+        "apiextensions.v1.JSONSchemaPropsOrArray" | "apiextensions.v1.JSONSchemaPropsOrBool" => {
+            "apiextensions.v1.JSONSchemaProps"
+        }
+        other => other,
+    }
 }
 
 /// `apps/v1`, `Deployment` → `apps.v1.Deployment`; options belong to every group.

@@ -49,8 +49,13 @@ pub(super) fn cluster_address(
     let spec = object::members(&mut service["spec"]);
     spec.insert("clusterIP".to_owned(), json!(address));
     spec.entry("clusterIPs").or_insert_with(|| json!([address]));
-    spec.entry("ipFamilies").or_insert_with(|| json!(["IPv4"]));
-    spec.entry("ipFamilyPolicy").or_insert_with(|| json!("SingleStack"));
+    // Where nothing is selected, whoever writes the endpoints may write those of both families.
+    let (families, policy) = match (address.as_str(), spec.get("selector").and_then(Value::as_object)) {
+        ("None", None) => (json!(["IPv4", "IPv6"]), "RequireDualStack"),
+        _ => (json!(["IPv4"]), "SingleStack"),
+    };
+    spec.entry("ipFamilies").or_insert(families);
+    spec.entry("ipFamilyPolicy").or_insert_with(|| json!(policy));
     Ok(())
 }
 

@@ -7,8 +7,8 @@ use apimachinery::status::{Cause, Status};
 use serde_json::Value;
 
 use super::{
-    Face, Options, Outcome, Proposal, Propose, admit, allocate, cel, default, default_pod, metadata, priority, prune,
-    typed, validate,
+    Face, Options, Outcome, Proposal, Propose, admit, allocate, cel, decode, default, default_pod, metadata, priority,
+    prune, typed, validate,
 };
 use crate::resources::Resource;
 use crate::server::{Server, key};
@@ -131,6 +131,10 @@ impl Server {
                 Proposal::Applied(object) if face == Face::Main => {
                     self.create_object(resource, namespace, Proposal::Applied(object), options).map(Some)
                 }
+                Proposal::Written(mut object) if face == Face::Main && resource.is_made_by_replacing() => {
+                    object::set_metadata(&mut object, "resourceVersion", None);
+                    self.create_object(resource, namespace, Proposal::Written(object), options).map(Some)
+                }
                 _ => Err(Status::not_found(&resource.qualified(), name)),
             };
         };
@@ -182,6 +186,7 @@ impl Server {
         object: &mut Value,
         options: &Options,
     ) -> Result<Vec<String>, Status> {
+        decode::fits(resource, object)?;
         let warnings = prune::unknown_fields(resource, object, options)?;
         // What a status write leaves alone has its defaults already.
         if face == Face::Main || resource.custom {

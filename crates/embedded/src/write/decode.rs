@@ -3,7 +3,7 @@
 use apimachinery::status::Status;
 use serde_json::Value;
 
-use super::duplicates;
+use super::{duplicates, typed as form};
 use crate::protobuf::{self, ProtobufError};
 use crate::resources::Resource;
 
@@ -25,6 +25,7 @@ pub fn written(resource: &Resource, content_type: &str, bytes: &[u8]) -> Result<
         says_what_it_is(resource, &object)?;
     }
     let object = typed(resource, object)?;
+    fits(resource, &object)?;
     let is_json = matches!(content_type, "" | "application/json");
     let doubled = if is_json { duplicates::find(bytes) } else { Vec::new() };
     let complaints = doubled.iter().map(|path| format!("duplicate field \"{path}\"")).collect();
@@ -67,6 +68,17 @@ pub fn typed(resource: &Resource, object: Value) -> Result<Value, Status> {
         )));
     }
     Ok(object)
+}
+
+/// Refuses an object whose values do not fit its type.
+///
+/// # Errors
+/// 400 with the first of them.
+pub fn fits(resource: &Resource, object: &Value) -> Result<(), Status> {
+    let (kind, version) = (&resource.kind, &resource.version);
+    form::fits(resource, object).map_err(|misfit| {
+        Status::bad_request(format!("{kind} in version \"{version}\" cannot be handled as a {kind}: {misfit}"))
+    })
 }
 
 /// A custom resource has to name its type: there is none to assume.

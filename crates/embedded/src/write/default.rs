@@ -23,6 +23,7 @@ pub(crate) fn fill(resource: &Resource, object: &mut Value) {
     match resource.storage.as_str() {
         "pods" => {
             default_pod::specification(spec(object));
+            default_pod::only_pods(spec(object));
             set(spec(object), "enableServiceLinks", json!(true));
         }
         "services" => service(spec(object)),
@@ -163,6 +164,9 @@ fn job(spec: &mut Map<String, Value>) {
 fn service(spec: &mut Map<String, Value>) {
     set(spec, "type", json!("ClusterIP"));
     set(spec, "sessionAffinity", json!("None"));
+    if spec["sessionAffinity"] == "ClientIP" {
+        set(child(child(spec, "sessionAffinityConfig"), "clientIP"), "timeoutSeconds", json!(10800));
+    }
     if spec["type"] != "ExternalName" {
         set(spec, "internalTrafficPolicy", json!("Cluster"));
     }

@@ -107,13 +107,27 @@ fn container(container: &mut Map<String, Value>) {
     }
 }
 
-/// Limits are requests unless said otherwise, and quantities are strings in their canonical form.
+/// Quantities are strings in their canonical form.
 fn resources(resources: &mut Map<String, Value>) {
     for part in ["limits", "requests"] {
         for quantity in resources.get_mut(part).and_then(Value::as_object_mut).into_iter().flat_map(Map::values_mut) {
             canonical(quantity);
         }
     }
+}
+
+/// What only Pods get, and templates of Pods do not: limits are requests unless said otherwise.
+pub(super) fn only_pods(spec: &mut Map<String, Value>) {
+    if spec.get("terminationGracePeriodSeconds").and_then(Value::as_i64).is_some_and(|seconds| seconds < 0) {
+        spec.insert("terminationGracePeriodSeconds".to_owned(), json!(1));
+    }
+    for list in ["containers", "initContainers"] {
+        items(spec.get_mut(list)).filter_map(|container| container.get_mut("resources")).for_each(requests);
+    }
+}
+
+fn requests(resources: &mut Value) {
+    let resources = object::members(resources);
     let Some(limits) = resources.get("limits").and_then(Value::as_object).cloned() else { return };
     if limits.is_empty() {
         return;

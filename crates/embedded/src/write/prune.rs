@@ -3,7 +3,7 @@
 use apimachinery::status::Status;
 use serde_json::Value;
 
-use super::{FieldValidation, Options};
+use super::{FieldValidation, Options, typed};
 use crate::object;
 use crate::resources::Resource;
 use crate::types;
@@ -12,11 +12,12 @@ use crate::types;
 ///
 /// # Errors
 /// 400 when the client asked to be strict.
-pub(super) fn unknown_fields(
+pub(crate) fn unknown_fields(
     resource: &Resource,
     object: &mut Value,
     options: &Options,
 ) -> Result<Vec<String>, Status> {
+    *object = typed::without_nulls(resource, object.take());
     if !resource.custom {
         drop_nulls(object);
     }
@@ -43,8 +44,14 @@ fn dropped(resource: &Resource, object: &mut Value) -> Vec<String> {
         unknown.extend(types::retain_known("meta.v1.ObjectMeta", &mut metadata, "metadata"));
         metadata
     });
-    if let Some(schema) = resource.schema() {
-        unknown.extend(schema.prune(object));
+    match resource.schema() {
+        Some(schema) => unknown.extend(schema.prune(object)),
+        // The type of definitions refers to itself, which no schema does.
+        None if !resource.custom => {
+            let name = types::name(&resource.api_version(), &resource.kind);
+            unknown.extend(types::retain_known(&name, object, ""));
+        }
+        None => {}
     }
     if let Some(metadata) = metadata {
         object::members(object).insert("metadata".to_owned(), metadata);

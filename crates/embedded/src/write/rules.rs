@@ -12,6 +12,7 @@ use crate::resources::Resource;
 
 const KEY: &str = "a valid config key must consist of alphanumeric characters, '-', '_' or '.' (e.g. 'key.name',  or 'KEY_NAME',  or 'key-name', regex used for validation is '[-._a-zA-Z0-9]+')";
 const QUANTITY: &str = "quantities must match the regular expression '^([+-]?[0-9.]+)([eEinumkKMGTP]*[-+]?[0-9]*)$'";
+const PULL_POLICIES: [&str; 3] = ["Always", "IfNotPresent", "Never"];
 const SERVICE_TYPES: [&str; 4] = ["ClusterIP", "ExternalName", "LoadBalancer", "NodePort"];
 
 /// What is wrong with an object, whatever it was before.
@@ -22,10 +23,20 @@ pub(super) fn causes(resource: &Resource, object: &Value) -> Vec<Cause> {
         "pods" => pod(object.get("spec").unwrap_or(&Value::Null), "spec"),
         "events" => event(object),
         "priorityclasses.scheduling.k8s.io" => priority::causes(object),
+        "leases.coordination.k8s.io" => lease(object),
         "deployments.apps" | "replicasets.apps" | "statefulsets.apps" => {
             let mut causes = not_negative(object, "spec.replicas");
             causes.extend(required_selector(object));
-            causes.extend(pod(object.pointer("/spec/template/spec").unwrap_or(&Value::Null), "spec.template.spec"));
+            causes.extend(selector_matches_template(object));
+            let template = object.pointer("/spec/template/spec").unwrap_or(&Value::Null);
+            let of_pod = pod(template, "spec.template.spec");
+            let is_sound = of_pod.is_empty();
+            causes.extend(of_pod);
+            if is_sound && template["restartPolicy"] != "Always" {
+                let (field, always) = ("spec.template.spec.restartPolicy", [json!("Always")]);
+                causes.push(Cause::not_supported(field, &template["restartPolicy"], &always));
+            }
+            causes.extend(not_negative(object, "spec.minReadySeconds"));
             causes
         }
         "jobs.batch" => pod(object.pointer("/spec/template/spec").unwrap_or(&Value::Null), "spec.template.spec"),
@@ -100,6 +111,11 @@ fn service(service: &Value) -> Vec<Cause> {
         if ports.len() > 1 && object::text(port, "/name").is_empty() {
             causes.push(Cause::required(format!("{field}.name"), ""));
         }
+        let name = object::text(port, "/name");
+        let is_taken = ports[..index].iter().any(|before| object::text(before, "/name") == name);
+        if !name.is_empty() && is_taken {
+            causes.push(Cause::duplicate(format!("{field}.name"), &json!(name)));
+        }
         for name in ["port", "targetPort"] {
             let outside = port[name].as_i64().filter(|number| !(1..=65535).contains(number));
             if outside.is_some() {
@@ -108,10 +124,22 @@ fn service(service: &Value) -> Vec<Cause> {
             }
         }
     }
+    let affinity = object::text(spec, "/sessionAffinity");
+    let affinities = ["ClientIP", "None"];
+    if !affinities.contains(&affinity) {
+        causes.push(Cause::not_supported("spec.sessionAffinity", &json!(affinity), &affinities.map(Value::from)));
+    }
+    causes.extend(super::validate::labels("spec.selector", spec.get("selector").and_then(Value::as_object)));
     if !SERVICE_TYPES.contains(&kind) {
         causes.push(Cause::not_supported("spec.type", &json!(kind), &SERVICE_TYPES.map(Value::from)));
     }
     causes
+}
+
+fn lease(lease: &Value) -> Vec<Cause> {
+    let duration = lease.pointer("/spec/leaseDurationSeconds").and_then(Value::as_i64).filter(|seconds| *seconds <= 0);
+    let cause = |seconds| Cause::invalid("spec.leaseDurationSeconds", &json!(seconds), "must be greater than 0");
+    duration.map(cause).into_iter().collect()
 }
 
 fn event(event: &Value) -> Vec<Cause> {
@@ -142,16 +170,23 @@ fn pod(spec: &Value, at: &str) -> Vec<Cause> {
             } else if !names.insert(name) {
                 causes.push(Cause::duplicate(format!("{field}.name"), &json!(name)));
             }
+            let policy = object::text(it, "/imagePullPolicy");
+            if !PULL_POLICIES.contains(&policy) {
+                let known = PULL_POLICIES.map(Value::from);
+                causes.push(Cause::not_supported(format!("{field}.imagePullPolicy"), &json!(policy), &known));
+            }
             causes.extend(mounts(it, &field, &volumes));
             causes.extend(resources(it, &field));
         }
     }
     let policy = object::text(spec, "/restartPolicy");
+    let selector = spec.get("nodeSelector").and_then(Value::as_object);
     let policies = ["Always", "OnFailure", "Never"];
     if !policies.contains(&policy) {
         let field = format!("{at}.restartPolicy");
         causes.push(Cause::not_supported(field, &json!(policy), &policies.map(Value::from)));
     }
+    causes.extend(super::validate::labels(&format!("{at}.nodeSelector"), selector));
     causes
 }
 
@@ -184,6 +219,18 @@ fn resources(container: &Value, field: &str) -> Vec<Cause> {
 fn required_selector(object: &Value) -> Option<Cause> {
     let selector = object.pointer("/spec/selector").filter(|selector| !selector.is_null());
     selector.is_none().then(|| Cause::required("spec.selector", ""))
+}
+
+/// A workload that does not select its own pods would create them forever.
+fn selector_matches_template(object: &Value) -> Option<Cause> {
+    let selector = object.pointer("/spec/selector").filter(|selector| !selector.is_null());
+    let selector = selector.map(apimachinery::selector::LabelSelector::from_json).transpose().ok()?;
+    let template = object.pointer("/spec/template").unwrap_or(&Value::Null);
+    let labels = template.pointer("/metadata/labels").cloned().unwrap_or_default();
+    // None selects nothing.
+    (!selector.is_some_and(|selector| selector.matches_object(template))).then(|| {
+        Cause::invalid("spec.template.metadata.labels", &labels, "`selector` does not match template `labels`")
+    })
 }
 
 fn not_negative(object: &Value, field: &str) -> Vec<Cause> {

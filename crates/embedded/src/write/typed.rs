@@ -5,7 +5,31 @@
 use serde_json::{Map, Value, json};
 
 use crate::resources::Resource;
+use crate::types::fit::{self, Misfit};
 use crate::types::{self, Field, Shape};
+
+/// Whether the values of an object fit its type; of a custom resource, those of its metadata.
+///
+/// # Errors
+/// The first that does not.
+pub(crate) fn fits(resource: &Resource, object: &Value) -> Result<(), Box<Misfit>> {
+    if resource.custom {
+        return fit::check_part("meta.v1.ObjectMeta", object.get("metadata").unwrap_or(&Value::Null), "metadata");
+    }
+    fit::check(&types::name(&resource.api_version(), &resource.kind), object)
+}
+
+/// With empty texts for what is null in maps of texts.
+pub(crate) fn without_nulls(resource: &Resource, mut object: Value) -> Value {
+    let Value::Object(members) = &mut object else { return object };
+    if let Some(Value::Object(metadata)) = members.get_mut("metadata") {
+        fit::fill_nulls("meta.v1.ObjectMeta", metadata);
+    }
+    if !resource.custom {
+        fit::fill_nulls(&types::name(&resource.api_version(), &resource.kind), members);
+    }
+    object
+}
 
 /// Custom resources have a type for their metadata only.
 pub(crate) fn form(resource: &Resource, object: &mut Value) {

@@ -29,7 +29,6 @@ pub(super) fn create(resource: &Resource, object: &Value) -> Result<(), Status> 
     rules::quantities(resource, object)?;
     causes.extend(schema(resource, Face::Main, object)?);
     causes.extend(rules::causes(resource, object));
-    causes.extend(selector_matches_template(resource, object));
     verdict(resource, object, causes)
 }
 
@@ -43,7 +42,6 @@ pub(super) fn update(resource: &Resource, face: Face, current: &Value, object: &
         rules::quantities(resource, object)?;
         causes.extend(rules::causes(resource, object));
         causes.extend(rules::update_causes(resource, current, object));
-        causes.extend(selector_matches_template(resource, object));
         causes.extend(immutable(resource, current, object));
         causes.extend(pod_update(resource, current, object));
         causes.extend(service_address(resource, current, object));
@@ -70,7 +68,10 @@ fn schema(resource: &Resource, face: Face, object: &Value) -> Result<Vec<Cause>,
     // Controllers here write statuses of built-in kinds; their types are wider than what a single machine knows. What is
     // required of a specification is in the rules, in the words of kube-apiserver.
     causes.retain(|cause| !cause.field.starts_with("status") && !cause.field.starts_with("metadata"));
-    causes.retain(|cause| !(cause.reason == "FieldValueRequired" && cause.field.ends_with("selector")));
+    causes.retain(|cause| {
+        let is_ruled = cause.field.ends_with("selector") || cause.field.ends_with("containers");
+        !(cause.reason == "FieldValueRequired" && is_ruled)
+    });
     if face == Face::Status {
         return Ok(Vec::new());
     }
@@ -140,18 +141,32 @@ fn is_label(part: &str) -> bool {
 }
 
 fn label_causes(object: &Value) -> Vec<Cause> {
-    let labels = object.pointer("/metadata/labels").and_then(Value::as_object).into_iter().flatten();
+    let members = |field: &str| object.pointer(&format!("/metadata/{field}")).and_then(Value::as_object);
+    let mut causes = labels("metadata.labels", members("labels"));
+    for key in members("annotations").into_iter().flatten().map(|(key, _)| key) {
+        // Whatever letters its domain is written in.
+        let lower = key.to_lowercase();
+        if !is_qualified(lower.rsplit_once('/').map_or(lower.as_str(), |(_, part)| part)) {
+            causes.push(Cause::invalid("metadata.annotations", &json!(key), QUALIFIED));
+        }
+    }
+    causes
+}
+
+/// What is wrong with labels, or with a selector of them, at `field`.
+pub(super) fn labels(field: &str, labels: Option<&serde_json::Map<String, Value>>) -> Vec<Cause> {
     let mut causes = Vec::new();
+    let labels = labels.into_iter().flatten();
     for (key, value) in labels {
         let part = key.rsplit_once('/').map_or(key.as_str(), |(_, part)| part);
         if !is_qualified(part) {
-            causes.push(Cause::invalid("metadata.labels", &json!(key), QUALIFIED));
+            causes.push(Cause::invalid(field, &json!(key), QUALIFIED));
         }
         let Some(value) = value.as_str() else { continue };
         if value.len() > 63 {
-            causes.push(Cause::invalid("metadata.labels", &json!(value), "must be no more than 63 characters"));
+            causes.push(Cause::invalid(field, &json!(value), "must be no more than 63 characters"));
         } else if !value.is_empty() && !is_qualified(value) {
-            causes.push(Cause::invalid("metadata.labels", &json!(value), LABEL_VALUE));
+            causes.push(Cause::invalid(field, &json!(value), LABEL_VALUE));
         }
     }
     causes
@@ -196,21 +211,6 @@ fn service_address(resource: &Resource, current: &Value, object: &Value) -> Opti
     let is_fixed = resource.storage == "services" && !before.is_empty() && !after.is_empty();
     (is_fixed && before != after)
         .then(|| Cause::invalid("spec.clusterIPs[0]", &json!([after]), "may not change once set"))
-}
-
-/// A workload that does not select its own pods would create them forever.
-fn selector_matches_template(resource: &Resource, object: &Value) -> Option<Cause> {
-    if resource.group != "apps" || object.pointer("/spec/template").is_none() {
-        return None;
-    }
-    let selector = object.pointer("/spec/selector").filter(|selector| !selector.is_null());
-    let selector = selector.map(apimachinery::selector::LabelSelector::from_json).transpose().ok()?;
-    let template = object.pointer("/spec/template")?;
-    let labels = template.pointer("/metadata/labels").cloned().unwrap_or_else(|| json!({}));
-    // None selects nothing.
-    (!selector.is_some_and(|selector| selector.matches_object(template))).then(|| {
-        Cause::invalid("spec.template.metadata.labels", &labels, "`selector` does not match template `labels`")
-    })
 }
 
 /// What of a Pod's specification may change; everything else is fixed once it exists.

@@ -23,6 +23,7 @@ import (
 	rbacv1 "k8s.io/api/rbac/v1"
 	schedulingv1 "k8s.io/api/scheduling/v1"
 	storagev1 "k8s.io/api/storage/v1"
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
@@ -30,10 +31,12 @@ import (
 var opaque = map[string]bool{
 	"meta.v1.Time": true, "meta.v1.MicroTime": true, "meta.v1.FieldsV1": true, "resource.Quantity": true,
 	"util.intstr.IntOrString": true, "runtime.RawExtension": true,
+	"apiextensions.v1.JSON": true, "apiextensions.v1.JSONSchemaPropsOrArray": true,
+	"apiextensions.v1.JSONSchemaPropsOrBool": true, "apiextensions.v1.JSONSchemaPropsOrStringArray": true,
 }
 
 var roots = []any{
-	appsv1.ControllerRevision{}, appsv1.Deployment{}, appsv1.ReplicaSet{}, appsv1.StatefulSet{}, authenticationv1.SelfSubjectReview{}, authenticationv1.TokenRequest{},
+	apiextensionsv1.CustomResourceDefinition{}, appsv1.ControllerRevision{}, appsv1.Deployment{}, appsv1.ReplicaSet{}, appsv1.StatefulSet{}, authenticationv1.SelfSubjectReview{}, authenticationv1.TokenRequest{},
 	authorizationv1.SelfSubjectAccessReview{}, authorizationv1.SelfSubjectRulesReview{},
 	autoscalingv2.HorizontalPodAutoscaler{}, batchv1.Job{}, coordinationv1.Lease{}, corev1.ConfigMap{},
 	corev1.Endpoints{}, corev1.Event{}, corev1.Namespace{}, corev1.Node{}, corev1.PersistentVolume{},
@@ -45,7 +48,7 @@ var roots = []any{
 
 func name(t reflect.Type) string {
 	path := t.PkgPath()
-	for _, prefix := range []string{"k8s.io/api/", "k8s.io/apimachinery/pkg/apis/", "k8s.io/apimachinery/pkg/api/", "k8s.io/apimachinery/pkg/"} {
+	for _, prefix := range []string{"k8s.io/api/", "k8s.io/apimachinery/pkg/apis/", "k8s.io/apimachinery/pkg/api/", "k8s.io/apimachinery/pkg/", "k8s.io/apiextensions-apiserver/pkg/apis/"} {
 		path = strings.TrimPrefix(path, prefix)
 	}
 	return strings.ReplaceAll(path, "/", ".") + "." + t.Name()
@@ -75,6 +78,8 @@ func kind(t reflect.Type) string {
 		return "bool"
 	case reflect.Int32, reflect.Int64, reflect.Int:
 		return "int"
+	case reflect.Float64:
+		return "float"
 	}
 	panic(t.String())
 }

@@ -24,6 +24,7 @@ const TOPICS: &[&str] = &[
     "defaults",
     "deletion",
     "events",
+    "found",
     "lists",
     "patches",
     "tables",
@@ -39,6 +40,7 @@ const TOPICS: &[&str] = &[
 #[case::defaults("defaults")]
 #[case::deletion("deletion")]
 #[case::events("events")]
+#[case::found("found")]
 #[case::lists("lists")]
 #[case::patches("patches")]
 #[case::tables("tables")]

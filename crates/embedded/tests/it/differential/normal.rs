@@ -104,6 +104,7 @@ impl Normal {
                 ("clusterIPs", None) => self.addresses(value),
                 ("managedFields", None) => self.managers(value),
                 ("causes", None) => self.causes(value),
+                ("message", Some(text)) => json!(in_order(&self.text(text), members)),
                 _ => self.walk(value),
             };
             shown.insert(self.text(name), value);
@@ -114,7 +115,7 @@ impl Normal {
     /// Conflicts come in any order.
     fn causes(&mut self, value: &Value) -> Value {
         let mut causes: Vec<Value> = value.as_array().into_iter().flatten().map(|cause| self.walk(cause)).collect();
-        if causes.iter().any(|cause| cause["reason"] == "FieldManagerConflict") {
+        if causes.iter().any(comes_in_any_order) {
             causes.sort_by_key(Value::to_string);
         }
         Value::Array(causes)
@@ -180,5 +181,28 @@ impl Normal {
         }
         table["columnDefinitions"] = columns;
         table
+    }
+}
+
+/// Conflicts, and what a schema refuses: a map in Go is walked in any order.
+fn comes_in_any_order(cause: &Value) -> bool {
+    let message = cause["message"].as_str().unwrap_or_default();
+    cause["reason"] == "FieldManagerConflict" || message.contains(" in body ") || cause["field"] == "<nil>"
+}
+
+/// A message that lists such causes, or misfits of an applied configuration, in an order of its own.
+fn in_order(message: &str, status: &Map<String, Value>) -> String {
+    let causes = status.get("details").and_then(|details| details["causes"].as_array()).into_iter().flatten();
+    if causes.clone().count() > 1 && causes.clone().any(comes_in_any_order) && status["reason"] == "Invalid" {
+        let (head, _) = message.split_once(" is invalid: ").unwrap_or((message, ""));
+        return format!("{head} is invalid: <causes>");
+    }
+    match message.split_once(": errors:\n") {
+        Some((head, lines)) => {
+            let mut lines: Vec<&str> = lines.lines().collect();
+            lines.sort_unstable();
+            format!("{head}: errors:\n{}", lines.join("\n"))
+        }
+        None => message.to_owned(),
     }
 }

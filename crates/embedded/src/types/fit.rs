@@ -1,0 +1,224 @@
+//! Whether a JSON value fits its Go type, said as Go's decoder says it: the first place that does not, in the order of
+//! the document.
+
+use serde_json::{Map, Value};
+
+use super::{Field, Shape, fields, held};
+
+/// The first value that does not fit.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Misfit {
+    /// `ObjectMeta`.
+    strukt: String,
+    /// `metadata.annotations`, without indices and keys of maps.
+    field: String,
+    /// `.metadata.annotations.k`, with them.
+    pub(crate) place: String,
+    wanted: String,
+    found: Value,
+}
+
+/// Checks a value of the type `name`, such as `apps.v1.Deployment`. Types that are not known fit anything.
+///
+/// # Errors
+/// The first place that does not fit.
+pub(crate) fn check(name: &str, value: &Value) -> Result<(), Box<Misfit>> {
+    match fields(name) {
+        Some(all) => object(last(name), all, value, "", ""),
+        None => Ok(()),
+    }
+}
+
+/// Checks a part of an object that lies at `at`, as `metadata`.
+pub(crate) fn check_part(name: &str, value: &Value, at: &str) -> Result<(), Box<Misfit>> {
+    match fields(name) {
+        Some(all) if !value.is_null() => object(last(name), all, value, at, &format!(".{at}")),
+        _ => Ok(()),
+    }
+}
+
+fn object(strukt: &str, all: &'static [Field], value: &Value, path: &str, place: &str) -> Result<(), Box<Misfit>> {
+    let Value::Object(members) = value else { return Ok(()) };
+    for (member, value) in members {
+        let Some((owner, field)) = find(strukt, all, member) else { continue };
+        let path = if path.is_empty() { member.clone() } else { format!("{path}.{member}") };
+        one(owner, field, value, &path, &format!("{place}.{member}"))?;
+    }
+    Ok(())
+}
+
+/// A field by its name, here or in an embedded type.
+fn find<'a>(strukt: &'a str, all: &'static [Field], name: &str) -> Option<(&'a str, &'static Field)> {
+    all.iter().find_map(|field| match field.name {
+        "." => find(last(field.kind), fields(field.kind)?, name),
+        own if own == name => Some((strukt, field)),
+        _ => None,
+    })
+}
+
+fn one(strukt: &str, field: &'static Field, value: &Value, path: &str, place: &str) -> Result<(), Box<Misfit>> {
+    let misfit = |wanted: String| {
+        Box::new(Misfit {
+            strukt: strukt.to_owned(),
+            field: path.to_owned(),
+            place: place.to_owned(),
+            wanted,
+            found: value.clone(),
+        })
+    };
+    match (field.shape, value) {
+        (_, Value::Null) => Ok(()),
+        (Shape::One, value) => single(strukt, field, value, path, place),
+        (Shape::List, Value::Array(items)) => items
+            .iter()
+            .enumerate()
+            .try_for_each(|(index, item)| single(strukt, field, item, path, &format!("{place}[{index}]"))),
+        (Shape::Map, Value::Object(entries)) => {
+            entries.iter().try_for_each(|(key, entry)| single(strukt, field, entry, path, &format!("{place}.{key}")))
+        }
+        (Shape::List, _) => Err(misfit(format!("[]{}", go(field.kind)))),
+        (Shape::Map, _) => Err(misfit(format!("map[string]{}", go(field.kind)))),
+    }
+}
+
+fn single(strukt: &str, field: &'static Field, value: &Value, path: &str, place: &str) -> Result<(), Box<Misfit>> {
+    let fits = match (field.kind, value) {
+        (_, Value::Null) => true,
+        ("string" | "bytes", value) => value.is_string(),
+        ("int", value) => value.is_i64() || value.is_u64(),
+        ("float", value) => value.is_number(),
+        ("bool", value) => value.is_boolean(),
+        ("util.intstr.IntOrString", value) => value.is_string() || value.is_number(),
+        ("resource.Quantity", value) => value.is_string() || value.is_number(),
+        ("meta.v1.Time" | "meta.v1.MicroTime", value) => value.is_string(),
+        (kind, Value::Object(_)) => {
+            let kind = held(kind);
+            return fields(kind).map_or(Ok(()), |all| object(last(kind), all, value, path, place));
+        }
+        (kind, _) => fields(kind).is_none(),
+    };
+    if fits {
+        return Ok(());
+    }
+    Err(Box::new(Misfit {
+        strukt: strukt.to_owned(),
+        field: path.to_owned(),
+        place: place.to_owned(),
+        wanted: go(field.kind),
+        found: value.clone(),
+    }))
+}
+
+/// `apps.v1.DeploymentSpec` → `DeploymentSpec`.
+fn last(name: &str) -> &str {
+    name.rsplit('.').next().unwrap_or(name)
+}
+
+/// The name of a type in Go.
+fn go(kind: &str) -> String {
+    match kind {
+        "int" => "int32".to_owned(),
+        "float" => "float64".to_owned(),
+        "bytes" => "[]uint8".to_owned(),
+        other => match other.rsplit_once('.') {
+            Some((package, name)) => format!("{}.{name}", last(package)),
+            None => other.to_owned(),
+        },
+    }
+}
+
+// === impl Misfit ===
+
+impl Misfit {
+    /// As server-side apply says it.
+    pub(crate) fn untyped(&self) -> String {
+        let (place, found) = (&self.place, &self.found);
+        match self.wanted.as_str() {
+            "string" => format!("{place}: expected string, got &value.valueUnstructured{{Value:{found}}}"),
+            "int32" | "float64" => format!("{place}: expected numeric (int or float), got {}", in_go(found)),
+            "bool" => format!("{place}: expected boolean, got &value.valueUnstructured{{Value:{found}}}"),
+            list if list.starts_with("[]") => format!("{place}: expected list, got &{{{found}}}"),
+            _ => format!("{place}: expected map, got &{{{found}}}"),
+        }
+    }
+}
+
+impl std::fmt::Display for Misfit {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let found = match &self.found {
+            Value::Number(number) if self.wanted == "int32" => format!("number {number}"),
+            other => word(other).to_owned(),
+        };
+        let (strukt, field, wanted) = (&self.strukt, &self.field, &self.wanted);
+        write!(f, "json: cannot unmarshal {found} into Go struct field {strukt}.{field} of type {wanted}")
+    }
+}
+
+fn word(value: &Value) -> &'static str {
+    match value {
+        Value::Null => "null",
+        Value::Bool(_) => "bool",
+        Value::Number(_) => "number",
+        Value::String(_) => "string",
+        Value::Array(_) => "array",
+        Value::Object(_) => "object",
+    }
+}
+
+fn in_go(value: &Value) -> &'static str {
+    match value {
+        Value::Array(_) => "[]interface {}",
+        Value::Object(_) => "map[string]interface {}",
+        other => word(other),
+    }
+}
+
+/// What is null in a map of texts is the empty text.
+pub(crate) fn fill_nulls(name: &str, members: &mut Map<String, Value>) {
+    for field in fields(name).into_iter().flatten() {
+        if field.name == "." {
+            fill_nulls(field.kind, members);
+            continue;
+        }
+        match (field.shape, members.get_mut(field.name)) {
+            (Shape::Map, Some(Value::Object(entries))) if field.kind == "string" => {
+                entries.values_mut().filter(|entry| entry.is_null()).for_each(|entry| *entry = Value::from(""));
+            }
+            (Shape::One, Some(Value::Object(inner))) => fill_nulls(held(field.kind), inner),
+            (Shape::List, Some(Value::Array(items))) => {
+                items.iter_mut().filter_map(Value::as_object_mut).for_each(|item| fill_nulls(held(field.kind), item));
+            }
+            _ => {}
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use rstest::rstest;
+    use serde_json::json;
+
+    use super::*;
+
+    #[rstest]
+    #[case("core.v1.ConfigMap", json!({"data": {"k": 1}}), "cannot unmarshal number into Go struct field ConfigMap.data of type string")]
+    #[case("core.v1.ConfigMap", json!({"metadata": {"annotations": {"k": 1}}}), "number into Go struct field ObjectMeta.metadata.annotations of type string")]
+    #[case("core.v1.ConfigMap", json!({"metadata": {"labels": []}}), "array into Go struct field ObjectMeta.metadata.labels of type map[string]string")]
+    #[case("core.v1.Pod", json!({"spec": {"containers": {}}}), "object into Go struct field PodSpec.spec.containers of type []v1.Container")]
+    #[case("apiextensions.v1.CustomResourceDefinition", json!({"spec": {"versions": [{"schema": {"openAPIV3Schema": {"properties": {"a": {"minimum": "1"}}}}}]}}), "string into Go struct field")]
+    #[case("apiextensions.v1.CustomResourceDefinition", json!({"spec": {"versions": [{"schema": {"openAPIV3Schema": {"items": {"type": 1}}}}]}}), "number into Go struct field JSONSchemaProps")]
+    fn the_first_misfit_is_told(#[case] name: &str, #[case] value: Value, #[case] expected: &str) {
+        let told = check(name, &value).unwrap_err().to_string();
+        assert!(told.contains(expected), "{told}");
+    }
+
+    #[test]
+    fn what_fits_is_let_through() {
+        let pod = json!({"metadata": {"creationTimestamp": null, "labels": {"a": null}}, "spec": {
+            "containers": [{"name": "c", "livenessProbe": {"httpGet": {"port": "http"}}, "resources": {"limits": {"cpu": 1}}}]}});
+        assert_eq!(check("core.v1.Pod", &pod), Ok(()));
+        let mut members = pod.as_object().unwrap().clone();
+        fill_nulls("core.v1.Pod", &mut members);
+        assert_eq!(members["metadata"]["labels"]["a"], "");
+    }
+}
