@@ -185,6 +185,7 @@ mod tests {
         let mut spec = json!({"containers": [{"name": "c", "image": "vllm/vllm-openai:v0.9",
             "resources": {"limits": {"nvidia.com/gpu": 1, "memory": "1024Mi"}}}]});
         specification(object::members(&mut spec));
+        only_pods(object::members(&mut spec));
         let container = &spec["containers"][0];
         assert_eq!(container["resources"]["requests"], json!({"nvidia.com/gpu": "1", "memory": "1Gi"}));
         assert_eq!(container["imagePullPolicy"], "IfNotPresent");
