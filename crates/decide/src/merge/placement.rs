@@ -9,7 +9,7 @@ use super::affinity::Affinity;
 use super::origin::{Origin, Setting};
 use crate::code;
 use crate::demand::ComponentDemand;
-use crate::inventory::{self, TOLERANCE};
+use crate::inventory::{self, Discovery, TOLERANCE};
 use crate::reason::Warning;
 use crate::supply::{Class, RuntimeComponent};
 
@@ -81,22 +81,33 @@ fn overlay(
     }
 }
 
-/// With a selector only the Pod gets a nodeSelector (Story 4); with terms one affinity of ORed terms.
+/// With a selector only the Pod gets a nodeSelector (Story 4); with more ways to belong one affinity of ORed terms. PCI ids
+/// are written where nothing else is stated, or where a known node belongs by nothing else.
 fn of_class(class: &Class) -> (BTreeMap<String, String>, Vec<Value>) {
     let discovery = &class.discovery;
     let (equal, several) = as_nodes_spell_it(class);
-    if discovery.terms.is_empty() && several.is_empty() {
-        let terms = if equal.is_empty() { pci_terms(&discovery.pci_vendor, &discovery.device_ids) } else { Vec::new() };
+    let stated = !discovery.node_selector.is_empty() || !discovery.terms.is_empty();
+    let mut terms: Vec<Value> = discovery.terms.iter().map(|term| schedulable_term(class, term)).collect();
+    if !stated || some_node_belongs_by_pci_alone(class) {
+        terms.extend(pci_terms(&discovery.pci_vendor, &discovery.device_ids));
+    }
+    if terms.is_empty() && several.is_empty() {
         return (equal, terms);
     }
-    let mut terms: Vec<Value> = Vec::new();
     if !discovery.node_selector.is_empty() {
         let one = equal.iter().map(|(key, value)| json!({"key": key, "operator": "In", "values": [value]}));
         let some = several.iter().map(|(key, values)| json!({"key": key, "operator": "In", "values": values}));
-        terms.push(json!({"matchExpressions": one.chain(some).collect::<Vec<_>>()}));
+        terms.insert(0, json!({"matchExpressions": one.chain(some).collect::<Vec<_>>()}));
     }
-    terms.extend(discovery.terms.iter().map(schedulable_term));
     (BTreeMap::new(), terms)
+}
+
+fn some_node_belongs_by_pci_alone(class: &Class) -> bool {
+    let stated = Discovery { pci_vendor: None, ..class.discovery.clone() };
+    let nodes = class.availability.iter().flat_map(|known| &known.nodes);
+    nodes.filter_map(|node| Some((&node.name, node.labels.as_ref()?))).any(|(name, labels)| {
+        !inventory::belongs(&stated, name, labels) && inventory::belongs(&class.discovery, name, labels)
+    })
 }
 
 type Spellings = (BTreeMap<String, String>, BTreeMap<String, BTreeSet<String>>);
@@ -106,9 +117,8 @@ type Spellings = (BTreeMap<String, String>, BTreeMap<String, BTreeSet<String>>);
 fn as_nodes_spell_it(class: &Class) -> Spellings {
     let (mut equal, mut several) = Spellings::default();
     for (key, value) in &class.discovery.node_selector {
-        let nodes = class.availability.iter().flat_map(|known| &known.nodes);
-        let labels = nodes.filter_map(|node| node.labels.as_ref()?.get(key));
-        let spelled: BTreeSet<&String> = labels.filter(|label| inventory::same_value(key, label, value)).collect();
+        let spelled: BTreeSet<&String> =
+            values_on_nodes(class, key).filter(|label| inventory::same_value(key, label, value)).collect();
         match (spelled.len(), spelled.first()) {
             (1, Some(only)) => drop(equal.insert(key.clone(), (*only).clone())),
             (0, _) => drop(equal.insert(key.clone(), value.clone())),
@@ -116,6 +126,12 @@ fn as_nodes_spell_it(class: &Class) -> Spellings {
         }
     }
     (equal, several)
+}
+
+/// What the class's known nodes carry under the key.
+fn values_on_nodes<'c>(class: &'c Class, key: &str) -> impl Iterator<Item = &'c String> {
+    let nodes = class.availability.iter().flat_map(|known| &known.nodes);
+    nodes.filter_map(move |node| node.labels.as_ref()?.get(key))
 }
 
 /// PCI classes of accelerators: display controllers, 3D controllers, processing accelerators.
@@ -131,16 +147,29 @@ fn pci_terms(vendor: &Option<String>, devices: &[String]) -> Vec<Value> {
     devices.iter().flat_map(|device| PCI_CLASSES.map(|class| term(label(device, class)))).collect()
 }
 
-/// Writes `Gte`, `Lte` and quantities as the integer `Gt` and `Lt` that schedulers know, in the label's own unit.
-fn schedulable_term(term: &Value) -> Value {
+/// Writes `Gte`, `Lte` and quantities as the integer `Gt` and `Lt` that schedulers know, in the label's own unit, and
+/// listed products also as the class's nodes spell them.
+fn schedulable_term(class: &Class, term: &Value) -> Value {
     let mut term = term.clone();
     let expressions = term.get_mut("matchExpressions").and_then(Value::as_array_mut);
     for expression in expressions.into_iter().flatten() {
         if let Some(written) = as_integer_bound(expression) {
             *expression = written;
+        } else if expression["operator"] == "In" {
+            add_spellings(class, expression);
         }
     }
     term
+}
+
+fn add_spellings(class: &Class, expression: &mut Value) {
+    let Some(key) = expression["key"].as_str().map(str::to_owned) else { return };
+    let Some(values) = expression["values"].as_array_mut() else { return };
+    let listed = values.clone();
+    let meant =
+        |label: &&String| listed.iter().filter_map(Value::as_str).any(|one| inventory::same_value(&key, label, one));
+    let spelled: BTreeSet<&String> = values_on_nodes(class, &key).filter(meant).collect();
+    values.extend(spelled.into_iter().map(|label| json!(label)).filter(|label| !listed.contains(label)));
 }
 
 fn as_integer_bound(expression: &Value) -> Option<Value> {
@@ -170,7 +199,7 @@ fn bounds(key: &str, text: &str) -> Option<(bool, i64, i64)> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::inventory::{Availability, ClassNode, Discovery};
+    use crate::inventory::{Availability, ClassNode};
     use proptest::prelude::*;
     use rstest::rstest;
 
@@ -228,6 +257,21 @@ mod tests {
         assert_eq!((stated, listed), (selector, values));
     }
 
+    #[rstest]
+    #[case::nobody_is_known(&[], &["NVIDIA-A100-SXM4-40GB", "NVIDIA-A100-PCIE-40GB"])]
+    #[case::as_written(&["NVIDIA-A100-PCIE-40GB"], &["NVIDIA-A100-SXM4-40GB", "NVIDIA-A100-PCIE-40GB"])]
+    #[case::without_the_vendor(&["A100-SXM4-40GB"], &["NVIDIA-A100-SXM4-40GB", "NVIDIA-A100-PCIE-40GB", "A100-SXM4-40GB"])]
+    fn listed_products_as_nodes_spell_them(#[case] nodes: &[&str], #[case] expect: &[&str]) {
+        let listed = json!({"key": "nvidia.com/gpu.product", "operator": "In",
+            "values": ["NVIDIA-A100-SXM4-40GB", "NVIDIA-A100-PCIE-40GB"]});
+        let discovery = Discovery { terms: vec![json!({"matchExpressions": [listed]})], ..Discovery::default() };
+        let merged = merge(&class(discovery, nodes), &Default::default(), &Default::default());
+        assert_eq!(merged.affinity.required[0][0]["matchExpressions"][0]["values"], json!(expect));
+        for product in nodes {
+            assert!(merged.accepts("n", &labels(&[("nvidia.com/gpu.product", product)])));
+        }
+    }
+
     #[test]
     fn a_class_known_by_pci_ids_selects_by_them() {
         let discovery = Discovery {
@@ -238,6 +282,24 @@ mod tests {
         let merged = merge(&class(discovery, &[]), &Default::default(), &Default::default());
         assert!(merged.accepts("n", &labels(&[("feature.node.kubernetes.io/pci-0302_10de_2330.present", "true")])));
         assert!(!merged.accepts("n", &labels(&[("feature.node.kubernetes.io/pci-0302_10de_20b0.present", "true")])));
+    }
+
+    #[test]
+    fn a_node_known_by_its_pci_id_alone_is_selected_beside_the_others() {
+        const KEY: &str = "feature.node.kubernetes.io/pci-0302_10de_20b0.present";
+        let by_pci = labels(&[(KEY, "true")]);
+        let discovery = Discovery {
+            pci_vendor: Some("10de".to_owned()),
+            device_ids: vec!["20b0".to_owned()],
+            ..product("NVIDIA-A100")
+        };
+        let mut class = class(discovery, &["NVIDIA-A100"]);
+        let placed = |class: &Class| merge(class, &Default::default(), &Default::default());
+        assert!(!placed(&class).accepts("n", &by_pci), "no such node is known: the selector stands alone");
+        let node = ClassNode { labels: Some(by_pci.clone().into()), ..ClassNode::default() };
+        class.availability.as_mut().unwrap().nodes.push(node);
+        assert!(placed(&class).accepts("n", &by_pci));
+        assert!(placed(&class).accepts("n", &labels(&[("nvidia.com/gpu.product", "NVIDIA-A100")])));
     }
 
     // spec: ACC-38
