@@ -36,13 +36,24 @@ pub(crate) async fn run(cluster: &Cluster, sizes: &Sizes) -> Result<Figures> {
 fn catalogue() -> Result<Vec<Document>> {
     let mut documents = Vec::new();
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../catalog");
-    for folder in ["classes", "runtimes", "models"] {
-        let mut files: Vec<PathBuf> =
-            std::fs::read_dir(root.join(folder))?.map(|entry| Ok(entry?.path())).collect::<std::io::Result<_>>()?;
-        files.sort();
-        for file in files {
-            documents.extend(manifest::read(&file.display().to_string(), &std::fs::read_to_string(&file)?)?);
-        }
+    for file in files(&root)? {
+        documents.extend(manifest::read(&file.display().to_string(), &std::fs::read_to_string(&file)?)?);
     }
     Ok(documents)
+}
+
+/// Every YAML file below a folder, in order.
+fn files(folder: &Path) -> Result<Vec<PathBuf>> {
+    let mut entries: Vec<PathBuf> =
+        std::fs::read_dir(folder)?.map(|entry| Ok(entry?.path())).collect::<std::io::Result<_>>()?;
+    entries.sort();
+    let mut found = Vec::new();
+    for entry in entries {
+        match entry.extension() {
+            _ if entry.is_dir() => found.extend(files(&entry)?),
+            Some(extension) if extension == "yaml" => found.push(entry),
+            _ => {}
+        }
+    }
+    Ok(found)
 }
