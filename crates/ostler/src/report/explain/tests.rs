@@ -71,6 +71,14 @@ fn pending(name: &str, class_label: &str, accelerators: u32) -> Value {
     })
 }
 
+fn running(name: &str, node: &str) -> Value {
+    json!({
+        "apiVersion": "v1", "kind": "Pod", "metadata": {"name": name, "namespace": "default"},
+        "spec": {"nodeName": node, "containers": [{"name": "main", "resources": {"limits": {"nvidia.com/gpu": 1}}}]},
+        "status": {"phase": "Running"},
+    })
+}
+
 fn explained(service: &Value, live: &Live) -> String {
     let text = render(&service::explain(service, crate::commands::explain::around(live, service, now())));
     no_sentence_twice(&text);
@@ -183,9 +191,11 @@ fn a_model_that_is_too_big_for_every_runtime() {
     insta::assert_snapshot!(explained(&service, &live));
 }
 
-/// No change to the service but another model would help; the models that are served are named.
-#[test]
-fn a_model_that_is_too_big_where_others_are_served() {
+/// No change to the service but another model would help: a smaller one that is served at once, else those that wait for room.
+#[rstest]
+#[case::with_room(0, "serve a smaller model: set spec.model.name to llama-3-2-3b-instruct (3.2B)")]
+#[case::without_room(1, "name another model in spec.model.name; served here: llama-3-2-3b-instruct")]
+fn a_model_that_is_too_big_where_others_are_served(#[case] pods_on_every_device: u32, #[case] expect: &str) {
     let mut live = cluster();
     let is_it =
         |one: &&mut Value| one["kind"] == "ClusterBaseModel" && one["metadata"]["name"] == "llama-3-3-70b-instruct";
@@ -193,11 +203,12 @@ fn a_model_that_is_too_big_where_others_are_served() {
     // The others use no accelerator, and would take anything.
     let needs_class = |one: &Value| text(one, "/metadata/name").starts_with("sglang-");
     live.offered.retain(|one| one["kind"] != "ClusterServingRuntime" || needs_class(one));
+    for (node, devices) in [("big-0", 2), ("small-0", 4)] {
+        live.pods.extend((0..devices * pods_on_every_device).map(|index| running(&format!("{node}-{index}"), node)));
+    }
     let told = [("RuntimeResolved", "False", "NoCompatibleRuntime", "(decision)")];
     let text = explained(&service(json!({"model": {"name": "llama-3-3-70b-instruct"}}), &live, &told), &live);
-    assert!(text.contains("What would help"), "{text}");
-    assert!(text.contains("name another model in spec.model.name; served here: "), "{text}");
-    assert!(!text.contains("served here: llama-3-3-70b-instruct"), "{text}");
+    assert!(text.contains("What would help") && text.contains(expect), "{text}");
 }
 
 #[test]
