@@ -58,6 +58,13 @@ impl Watches {
         self.spawn(kind, api, watcher::Config::default().fields(&format!("metadata.name={}", key.name)))
     }
 
+    /// Starts the watch of a namespaced `kind` in one namespace unless it runs: for who may read no other. Returns whether
+    /// it was started.
+    pub fn start_in(&mut self, kind: Kind, namespace: &str) -> bool {
+        let api = kind.api(self.client.clone(), namespace);
+        self.spawn(kind, api, watcher::Config::default())
+    }
+
     /// Starts the watch of the objects of `kind` with these labels (`key=value`) unless it runs: of kinds that others keep
     /// very many of. Returns whether it was started.
     pub fn start_labelled(&mut self, kind: Kind, labels: &str) -> bool {

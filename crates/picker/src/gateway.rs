@@ -2,7 +2,7 @@
 
 mod engines;
 mod idle;
-mod openai;
+pub(crate) mod openai;
 mod path;
 mod proxy;
 mod relay;

@@ -102,11 +102,11 @@ fn pool(object: &Arc<Value>, pods: &[Arc<Value>], load: &impl Fn(SocketAddr) -> 
 }
 
 /// Whether a Pod is, or may become, an endpoint.
-fn lives(pod: &Value) -> bool {
+pub(crate) fn lives(pod: &Value) -> bool {
     pod["metadata"]["deletionTimestamp"].is_null() && !matches!(text(pod, "/status/phase"), "Succeeded" | "Failed")
 }
 
-fn ready_address(pod: &Value) -> Option<IpAddr> {
+pub(crate) fn ready_address(pod: &Value) -> Option<IpAddr> {
     let conditions = pod["status"]["conditions"].as_array()?;
     let ready = conditions.iter().any(|condition| condition["type"] == "Ready" && condition["status"] == "True");
     ready.then(|| text(pod, "/status/podIP").parse().ok())?
@@ -239,7 +239,7 @@ fn read<T: serde::de::DeserializeOwned>(object: &Value) -> Option<T> {
         .ok()
 }
 
-fn text<'a>(object: &'a Value, pointer: &str) -> &'a str {
+pub(crate) fn text<'a>(object: &'a Value, pointer: &str) -> &'a str {
     object.pointer(pointer).and_then(Value::as_str).unwrap_or_default()
 }
 

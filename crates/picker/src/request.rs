@@ -15,8 +15,8 @@ pub struct Facts {
     pub stream: bool,
     /// `max_completion_tokens`, else `max_tokens`.
     pub max_tokens: Option<u64>,
-    /// Bytes of `messages`, `prompt` and `input`, as written.
-    pub prompt_bytes: usize,
+    /// Where the values of `messages`, `prompt` and `input` stand in the body.
+    pub prompt: Vec<Range<usize>>,
 }
 
 /// The `model` value.
@@ -65,7 +65,7 @@ pub fn scan(body: &[u8]) -> Result<Facts, ScanError> {
             Some("stream") => facts.stream = value == b"true",
             Some("max_tokens") => facts.max_tokens = number(value),
             Some("max_completion_tokens") => max_completion_tokens = number(value),
-            Some("messages" | "prompt" | "input") => facts.prompt_bytes += span.len(),
+            Some("messages" | "prompt" | "input") => facts.prompt.push(span),
             _ => {}
         }
         scanner.space();
@@ -80,10 +80,15 @@ pub fn scan(body: &[u8]) -> Result<Facts, ScanError> {
 }
 
 impl Facts {
+    /// Bytes of the prompt, as written.
+    pub fn prompt_bytes(&self) -> usize {
+        self.prompt.iter().map(Range::len).sum()
+    }
+
     /// The tokens a request occupies while it runs: four bytes of prompt to a token, plus the answer it allows
     /// (256 if it names no limit).
     pub fn tokens(&self) -> u64 {
-        self.prompt_bytes as u64 / 4 + self.max_tokens.unwrap_or(256).min(1 << 20) + 1
+        self.prompt_bytes() as u64 / 4 + self.max_tokens.unwrap_or(256).min(1 << 20) + 1
     }
 }
 
@@ -223,7 +228,8 @@ mod tests {
     fn the_other_facts_are_found() {
         let body = br#"{"stream":true,"messages":[{"role":"user","content":"hi"}],"max_tokens":5,"max_completion_tokens":7,"big":123456789012345678901234567890}"#;
         let facts = scan(body).unwrap();
-        assert_eq!((facts.model, facts.stream, facts.max_tokens, facts.prompt_bytes), (None, true, Some(7), 32));
+        let prompt_bytes = facts.prompt_bytes();
+        assert_eq!((facts.model, facts.stream, facts.max_tokens, prompt_bytes), (None, true, Some(7), 32));
         assert_eq!(scan(b"{}").unwrap(), Facts::default());
         assert_eq!(scan(br#"{"stream":"true","max_tokens":null}"#).unwrap(), Facts::default());
     }

@@ -8,6 +8,7 @@ mod gates;
 mod gateway;
 mod lint;
 mod operator;
+mod picker;
 mod plan;
 mod redecide;
 mod rollout;
@@ -50,6 +51,8 @@ pub(crate) enum Command {
     Operator(operator::OperatorArgs),
     /// Run the gateway against a Kubernetes cluster
     Gateway(gateway::GatewayArgs),
+    /// Run the endpoint picker of one InferencePool, for a gateway that asks over ext_proc
+    Picker(picker::PickerArgs),
     /// Run one simulated OpenAI engine
     Engine(engine::EngineArgs),
 }
@@ -67,6 +70,7 @@ pub(crate) async fn run(command: Command) -> Result<ExitCode> {
         Command::Catalog(args) => catalog::run(args),
         Command::Operator(args) => operator::run(args).await,
         Command::Gateway(args) => gateway::run(args).await,
+        Command::Picker(args) => picker::run(args).await,
         Command::Engine(args) => engine::run(args).await,
     }
 }

@@ -20,8 +20,13 @@ pub(super) fn json(status: StatusCode, value: &Value) -> Response<Body> {
 }
 
 fn error(status: StatusCode, message: &str, param: Option<&str>, code: Option<&str>) -> Response<Body> {
+    json(status, &problem(status, message, param, code))
+}
+
+/// The body of an error answer.
+pub(crate) fn problem(status: StatusCode, message: &str, param: Option<&str>, code: Option<&str>) -> Value {
     let kind = if status.is_server_error() { "server_error" } else { "invalid_request_error" };
-    json(status, &json!({"error": {"message": message, "type": kind, "param": param, "code": code}}))
+    json!({"error": {"message": message, "type": kind, "param": param, "code": code}})
 }
 
 /// Empty 200.

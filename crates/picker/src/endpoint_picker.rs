@@ -1,0 +1,123 @@
+//! The endpoint picker: answers a proxy that asks over Envoy's `ext_proc` which endpoint of one InferencePool a request
+//! should go to.
+//!
+//! In: the pool and its Pods ([`watch`]), what engines say of themselves (`scrape`), and requests ([`serve`]). Out: the
+//! choice of a [`Policy`]. `exchange` is the protocol without its transport, a pure state machine.
+
+mod exchange;
+mod fleet;
+pub mod messages;
+mod scrape;
+mod server;
+mod tls;
+mod watch;
+
+use std::{
+    net::SocketAddr,
+    sync::{
+        Arc, Mutex, PoisonError, RwLock,
+        atomic::{AtomicBool, Ordering::Relaxed},
+    },
+};
+
+use fastrand::Rng;
+use serde_json::Value;
+use tokio::time::Instant;
+
+use crate::{
+    member::Member,
+    policy::{Ask, Choice, Policy},
+    pool::PoolKey,
+    score::prefix::Owners,
+};
+use exchange::Asked;
+use fleet::Known;
+use scrape::Scraper;
+
+pub use server::{Face, serve};
+pub use tls::{TlsError, self_signed};
+pub use watch::watch;
+
+/// One pool, the policy for it, and what is known of its endpoints.
+pub struct EndpointPicker {
+    /// Namespace and name of the InferencePool.
+    pub pool: PoolKey,
+    policy: Policy,
+    known: RwLock<Arc<Vec<Known>>>,
+    owners: Mutex<Vec<Owners>>,
+    rng: Mutex<Rng>,
+    scraper: Scraper,
+    /// Whether pool and Pods have been seen.
+    ready: AtomicBool,
+    draining: AtomicBool,
+}
+
+impl EndpointPicker {
+    /// Knows no endpoint yet. `seed` makes the draws repeatable.
+    pub fn new(pool: PoolKey, policy: Policy, seed: u64) -> Self {
+        Self {
+            owners: Mutex::new(policy.memories()),
+            pool,
+            policy,
+            known: RwLock::default(),
+            rng: Mutex::new(Rng::with_seed(seed)),
+            scraper: Scraper::new(),
+            ready: AtomicBool::new(false),
+            draining: AtomicBool::new(false),
+        }
+    }
+
+    /// Whether pool and Pods have been seen, and no end is near.
+    pub fn ready(&self) -> bool {
+        self.ready.load(Relaxed) && !self.draining.load(Relaxed)
+    }
+
+    /// The endpoints that may be chosen now, by address.
+    pub fn endpoints(&self) -> Vec<SocketAddr> {
+        self.known().iter().map(|known| known.endpoint.address).collect()
+    }
+
+    /// Takes in the pool and the Pods of its namespace; endpoints that stay keep what is known of them.
+    fn update(&self, pool: Option<&Value>, pods: &[Arc<Value>]) {
+        let before = self.known();
+        let found = pool.map(|pool| fleet::endpoints(pool, pods)).unwrap_or_default();
+        let now: Vec<Known> = found.into_iter().map(|found| Known::of(found, &before, &self.scraper)).collect();
+        let mut owners = self.owners.lock().unwrap_or_else(PoisonError::into_inner);
+        let stays = |address| {
+            let same = |known: &&Known| known.endpoint.address == address;
+            let uid = |list: &[Known]| list.iter().find(same).map(|known| known.uid.clone());
+            uid(&now).is_some_and(|uid_now| uid(&before) == Some(uid_now))
+        };
+        owners.iter_mut().for_each(|owners| owners.retain(stays));
+        *self.known.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(now);
+        self.ready.store(pool.is_some(), Relaxed);
+    }
+
+    fn known(&self) -> Arc<Vec<Known>> {
+        Arc::clone(&self.known.read().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    /// The choice, and the prompt's chains for [`EndpointPicker::served`].
+    fn choose(&self, asked: &Asked) -> Option<(Choice, Vec<Vec<u64>>)> {
+        let now = Instant::now();
+        let known = self.known();
+        let allowed = known.iter().filter(|known| asked.allows(known.endpoint.address));
+        let members: Vec<Member> = allowed.map(|known| known.member(now)).collect();
+        let members: Vec<&Member> = members.iter().collect();
+        let chains = self.policy.chains(&asked.target, &asked.body, &asked.facts);
+        let ask = Ask { model: &asked.target, prompt_bytes: asked.facts.prompt_bytes(), chains: &chains };
+        let mut rng = self.rng.lock().unwrap_or_else(PoisonError::into_inner).fork();
+        let mut owners = self.owners.lock().unwrap_or_else(PoisonError::into_inner);
+        let choice = self.policy.choose(&ask, &members, &mut owners, &mut rng);
+        drop(owners);
+        choice.map(|choice| (choice, chains))
+    }
+
+    /// Another endpoint than the first served the request: it has the prompt now.
+    fn served(&self, chains: &[Vec<u64>], endpoint: SocketAddr) {
+        if self.known().iter().any(|known| known.endpoint.address == endpoint) {
+            let mut owners = self.owners.lock().unwrap_or_else(PoisonError::into_inner);
+            self.policy.remember(chains, &mut owners, endpoint);
+        }
+    }
+}
