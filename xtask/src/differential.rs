@@ -6,8 +6,12 @@ use anyhow::Result;
 
 use crate::process::{self, cargo};
 
-/// The scripts of requests against a living kube-apiserver of the folder `binaries`, which must answer as recorded.
+/// The scripts of requests against a living kube-apiserver of the folder `binaries`, which must answer as recorded; then
+/// random sequences, which both must answer alike.
 pub(crate) fn run(binaries: &Path) -> Result<()> {
-    let test = ["test", "--package", "embedded", "--test", "it", "--", "--ignored", "--exact", "differential::live"];
-    process::run(cargo(&test).env("OSTLER_KUBERNETES", binaries))
+    for name in ["differential::live", "differential::random::live"] {
+        let test = ["test", "--package", "embedded", "--test", "it", "--", "--ignored", "--exact", name];
+        process::run(cargo(&test).env("OSTLER_KUBERNETES", binaries))?;
+    }
+    Ok(())
 }

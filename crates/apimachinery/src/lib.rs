@@ -7,6 +7,7 @@
 #![cfg_attr(test, allow(clippy::needless_pass_by_value, reason = "tests pass `json!(…)` by value"))]
 
 pub mod apply;
+pub mod go;
 pub mod patch;
 pub mod pod;
 pub mod quantity;

@@ -238,7 +238,7 @@ impl Status {
 
 /// A value inside a message: strings quoted, objects and lists as compact JSON.
 fn shown(value: &Value) -> String {
-    value.to_string()
+    if value.is_f64() { crate::go::plain(value) } else { value.to_string() }
 }
 
 /// The JSON type of `value` in the words of OpenAPI.

@@ -83,6 +83,8 @@ impl Server {
             let Some(committed) = self.store().attempt(&place, Some(&current), written)? else { continue };
             if gone {
                 after_removal(self, resource, &committed);
+                // What had no time to go never showed that it was going.
+                let mut object = if resource.storage == "pods" { object } else { Value::clone(&current) };
                 object::copy_metadata(&mut object, "resourceVersion", &committed);
                 return Ok(Deleted::Gone(Arc::new(object)));
             }

@@ -115,7 +115,7 @@ impl FieldSet {
         }
     }
 
-    /// The paths that both have, in order, written out.
+    /// The paths that both have, written out: at each place those that end there before those that go on.
     pub(super) fn common(&self, other: &Self) -> Vec<String> {
         let mut paths = Vec::new();
         self.collect_common(other, "", &mut paths);
@@ -123,13 +123,10 @@ impl FieldSet {
     }
 
     fn collect_common(&self, other: &Self, path: &str, paths: &mut Vec<String>) {
-        if self.member && other.member {
-            paths.push(path.to_owned());
-        }
-        for (step, child) in &self.children {
-            if let Some(theirs) = other.children.get(step) {
-                child.collect_common(theirs, &format!("{path}{step}"), paths);
-            }
+        let both = || self.children.iter().filter_map(|(step, child)| Some((step, child, other.children.get(step)?)));
+        paths.extend(both().filter(|(_, a, b)| a.member && b.member).map(|(step, _, _)| format!("{path}{step}")));
+        for (step, child, theirs) in both() {
+            child.collect_common(theirs, &format!("{path}{step}"), paths);
         }
     }
 
@@ -184,9 +181,9 @@ mod tests {
             [
                 ".metadata.finalizers",
                 ".metadata.finalizers[=\"a\"]",
+                ".spec.replicas",
                 ".spec.ports[port=80,protocol=\"TCP\"]",
                 ".spec.ports[port=80,protocol=\"TCP\"].port",
-                ".spec.replicas",
             ]
         );
     }

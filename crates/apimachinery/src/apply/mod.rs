@@ -14,6 +14,8 @@ mod view;
 #[cfg(test)]
 mod tests;
 
+use std::collections::BTreeSet;
+
 use serde_json::{Map, Value};
 
 use crate::status::{Cause, Status};
@@ -23,6 +25,7 @@ use managers::{Entry, Manager, Managers, without_server_fields};
 
 pub use managers::forget_idle_times;
 pub use update::{UpdateOptions, track_update};
+pub(crate) use view::element_name;
 
 /// Who applies, and how.
 #[derive(Clone, Debug)]
@@ -122,8 +125,19 @@ fn admit(structure: &Structure, applied: &Value, options: &ApplyOptions) -> Resu
     Ok(applied)
 }
 
-/// 500, as the API server answers a configuration that does not fit the type of its kind; `error` begins with the field.
-pub fn untyped(applied: &Value, error: &str) -> Status {
+/// 500, as the API server answers a configuration that does not fit the type of its kind; `errors` begin with the field.
+pub fn untypable(applied: &Value, errors: &BTreeSet<String>) -> Status {
+    match errors.first() {
+        Some(error) if errors.len() == 1 => untyped(applied, error),
+        _ => {
+            let lines: String = errors.iter().map(|error| format!("\n  {error}")).collect();
+            untyped(applied, &format!("errors:{lines}"))
+        }
+    }
+}
+
+/// The same with one error.
+fn untyped(applied: &Value, error: &str) -> Status {
     let text = |pointer: &str| applied.pointer(pointer).and_then(Value::as_str).unwrap_or_default();
     let version = text("/apiVersion");
     let slash = if version.contains('/') { "" } else { "/" };

@@ -40,19 +40,27 @@ pub(super) fn elements<'v>(structure: &Structure, list: &'v [Value]) -> Result<V
     Ok(result)
 }
 
+/// How an element is named in messages, `[id="x"]`, or what is wrong with it.
+pub(crate) fn element_name(structure: &Structure, index: usize, item: &Value) -> Result<String, String> {
+    Ok(step_to(structure, index, item)?.to_string())
+}
+
+/// The step to an element, or what is wrong with it.
 fn step_to(structure: &Structure, index: usize, item: &Value) -> Result<Step, String> {
     let Merge::Map(keys) = &structure.merge else { return Ok(Step::Value(item.to_string())) };
     let mut fields = BTreeMap::new();
     for key in keys {
         let value = item.get(&key.name).filter(|value| !value.is_null()).or(key.default.as_ref());
-        let value = value.ok_or_else(|| {
-            let name = &key.name;
-            format!(
-                "element {index}: associative list with keys has an element that omits key field {name:?} \
-                 (and doesn't have default value)"
-            )
-        })?;
-        fields.insert(key.name.as_str(), value);
+        if let Some(value) = value {
+            fields.insert(key.name.as_str(), value);
+        }
+    }
+    if fields.is_empty() {
+        let names: Vec<&str> = keys.iter().map(|key| key.name.as_str()).collect();
+        return Err(format!(
+            "element {index}: associative list with keys has an element that omits all key fields {names:?} (and \
+             doesn't have default values for any key fields)"
+        ));
     }
     Ok(Step::key(fields))
 }

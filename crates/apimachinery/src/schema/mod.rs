@@ -4,17 +4,21 @@
 mod cost;
 mod defaults;
 mod formats;
+mod misfits;
 mod node;
 mod parse;
 mod prune;
 mod rules;
 mod validate;
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use serde_json::Value;
 
 use crate::status::Cause;
+use crate::structure::Structure;
+pub use misfits::Depth;
 use node::Node;
 use rules::Rules;
 
@@ -43,6 +47,11 @@ impl Schema {
     /// Drops what the schema does not know; returns the paths, e.g. `spec.items[0].foo`, sorted.
     pub fn prune(&self, object: &mut Value) -> Vec<String> {
         prune::apply(&self.root, object)
+    }
+
+    /// What of an applied configuration cannot be owned, each with its place; metadata is not looked at.
+    pub fn misfits(&self, structure: &Structure, applied: &Value, depth: Depth) -> BTreeSet<String> {
+        misfits::find(&self.root, structure, applied, depth)
     }
 
     /// Types, required fields, enums, ranges, patterns, list types. No CEL.

@@ -229,6 +229,9 @@ fn requirement(key: &str, operator: Operator, text: &str) -> Result<Requirement,
 
 fn label_value(value: &str, text: &str) -> Result<String, SelectorError> {
     let value = value.trim();
+    if let Some(operator) = ["==", "!=", "=", "!", "<", ">"].into_iter().find(|operator| value.starts_with(operator)) {
+        return Err(SelectorError::Syntax(format!("found '{operator}', expected: identifier")));
+    }
     let allowed = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.');
     if !value.chars().all(allowed) {
         return Err(syntax("a value holds letters, digits, '-', '_' and '.'", text));

@@ -12,10 +12,23 @@ use crate::server::Server;
 use crate::write::decode;
 use crate::{crd, object};
 
+/// Of these kinds the answer is the object that was there, not that it went.
+const SHOWN_WHEN_GONE: [&str; 9] = [
+    "namespaces",
+    "persistentvolumeclaims",
+    "persistentvolumes",
+    "pods",
+    "resourcequotas",
+    "serviceaccounts",
+    "services",
+    "storageclasses.storage.k8s.io",
+    crd::STORAGE,
+];
+
 pub(super) fn one(server: &Server, target: &Target, call: &Call) -> Result<Response, Status> {
     let resource = &target.resource;
     match server.delete_object(resource, target.namespace(), target.name(), &options(call)?)? {
-        Deleted::Gone(last) if !matches!(resource.storage.as_str(), "pods" | crd::STORAGE) => {
+        Deleted::Gone(last) if !SHOWN_WHEN_GONE.contains(&resource.storage.as_str()) => {
             Ok(respond::object(&success(resource, &last)))
         }
         Deleted::Gone(last) | Deleted::Going(last) => Ok(respond::object(&respond::present(resource, &last))),
@@ -38,7 +51,10 @@ pub(super) fn collection(server: &Server, target: &Target, call: &Call) -> Resul
             _ => items.push(respond::present(resource, &object)),
         }
     }
-    let metadata = json!({"resourceVersion": snapshot.revision.to_string()});
+    let mut metadata = json!({"resourceVersion": snapshot.revision.to_string()});
+    if resource.custom {
+        metadata["continue"] = json!("");
+    }
     let items: Vec<Value> = items.iter().map(|item| respond::listed(resource, item)).collect();
     Ok(respond::object(&json!({
         "kind": resource.list_kind, "apiVersion": resource.api_version(), "metadata": metadata, "items": items,

@@ -38,8 +38,8 @@ pub(super) fn serve(server: &Server, target: &Target, call: &Call) -> Result<Res
     if target.resource.virtual_only {
         return Err(Status::method_not_allowed());
     }
-    call.shape.suits(&target.resource, true)?;
     let selection = call.query.selection(&target.resource)?;
+    call.shape.suits(&target.resource, true)?;
     call.query.check_list_versions()?;
     let limit = call.query.number::<usize>("limit")?.filter(|limit| *limit > 0).unwrap_or(usize::MAX);
     let from = call.query.get("continue").map(Continue::read).transpose()?;
@@ -73,6 +73,8 @@ fn body(server: &Server, target: &Target, call: &Call, items: &[&Kept], metadata
         Shape::Full => respond::json_text(StatusCode::OK, full(resource, items, &metadata)),
         Shape::Metadata | Shape::MetadataList => {
             let items: Vec<Value> = shown().map(|item| respond::partial(&item)).collect();
+            // A list in Go that nothing was put into.
+            let items = if items.is_empty() { Value::Null } else { Value::from(items) };
             respond::object(
                 &json!({"kind": "PartialObjectMetadataList", "apiVersion": "meta.k8s.io/v1", "metadata": metadata, "items": items}),
             )

@@ -1,9 +1,11 @@
 //! PATCH: JSON patch, merge patch, strategic merge patch and server-side apply.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use apimachinery::apply::{self, ApplyOptions};
 use apimachinery::patch;
+use apimachinery::schema::Depth;
 use apimachinery::status::{Cause, Status};
 use axum::response::Response;
 use serde_json::Value;
@@ -14,7 +16,8 @@ use super::{Call, respond};
 use crate::object;
 use crate::resources::Resource;
 use crate::server::{Server, key};
-use crate::write::{Body, Options, Proposal, decode, typed};
+use crate::types::fit::Misfit;
+use crate::write::{Body, Face, Options, Proposal, decode, typed};
 
 const APPLY: &str = "application/apply-patch+yaml";
 const STRATEGIC: &str = "application/strategic-merge-patch+json";
@@ -127,7 +130,11 @@ fn applied<'a>(
         return Err(Status::bad_request("metadata.managedFields must be nil"));
     }
     known_fields(resource, &applied)?;
-    let applied = typed::without_nulls(resource, applied);
+    let mut applied = typed::without_nulls(resource, applied);
+    // What the main face does not write nobody owns through it.
+    if resource.status && resource.storage != "nodes" && face(target) == Face::Main {
+        object::members(&mut applied).remove("status");
+    }
     let options = ApplyOptions {
         manager: manager.to_owned(),
         force: call.query.flag("force"),
@@ -155,12 +162,11 @@ fn applied<'a>(
 
 /// What is applied has to fit the type: a field that nobody declared cannot be owned.
 fn known_fields(resource: &Resource, applied: &Value) -> Result<(), Status> {
-    typed::fits(resource, applied).map_err(|misfit| apply::untyped(applied, &misfit.untyped()))?;
-    let Some(schema) = resource.schema() else { return Ok(()) };
-    let mut object = applied.clone();
-    object::members(&mut object).remove("metadata");
-    match schema.prune(&mut object).first() {
-        Some(field) => Err(apply::untyped(applied, &format!(".{field}: field not declared in schema"))),
-        None => Ok(()),
+    let mut found: BTreeSet<String> = typed::misfits(resource, applied).iter().map(Misfit::untyped).collect();
+    if let Some(schema) = resource.schema() {
+        // The types of built-in kinds have been looked at.
+        let depth = if resource.custom { Depth::Types } else { Depth::Fields };
+        found.extend(schema.misfits(&resource.structure, applied, depth));
     }
+    if found.is_empty() { Ok(()) } else { Err(apply::untypable(applied, &found)) }
 }

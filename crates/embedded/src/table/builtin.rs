@@ -60,7 +60,7 @@ pub(super) fn columns(storage: &str) -> Vec<Column> {
         ],
         "secrets" => vec![
             column("Type", "string", 0, |secret, _| json!(object::text(secret, "/type"))),
-            column("Data", "string", 0, |secret, _| json!(entries(secret))),
+            column("Data", "string", 0, |secret, _| json!(entries(secret, "data"))),
             age(),
         ],
         "nodes" => vec![
@@ -97,7 +97,9 @@ pub(super) fn columns(storage: &str) -> Vec<Column> {
         "namespaces" => {
             vec![column("Status", "string", 0, |object, _| json!(object::text(object, "/status/phase"))), age()]
         }
-        "configmaps" => vec![column("Data", "string", 0, |object, _| json!(entries(object))), age()],
+        "configmaps" => {
+            vec![column("Data", "string", 0, |map, _| json!(entries(map, "data") + entries(map, "binaryData"))), age()]
+        }
         "customresourcedefinitions.apiextensions.k8s.io" => vec![column("Created At", "date", 0, |object, _| {
             json!(object::text(object, "/metadata/creationTimestamp"))
         })],
@@ -155,8 +157,8 @@ fn items<'a>(object: &'a Value, pointer: &str) -> impl Iterator<Item = &'a Value
     object.pointer(pointer).and_then(Value::as_array).into_iter().flatten()
 }
 
-fn entries(object: &Value) -> usize {
-    object.get("data").and_then(Value::as_object).map_or(0, serde_json::Map::len)
+fn entries(object: &Value, field: &str) -> usize {
+    object.get(field).and_then(Value::as_object).map_or(0, serde_json::Map::len)
 }
 
 fn job_status(job: &Value) -> &'static str {

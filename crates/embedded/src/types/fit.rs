@@ -1,11 +1,12 @@
-//! Whether a JSON value fits its Go type, said as Go's decoder says it: the first place that does not, in the order of
-//! the document.
+//! Whether a JSON value fits its Go type, said as Go's decoder says it of the first place that does not, in the order of
+//! the document, and as server-side apply says it of all.
 
+use apimachinery::go::{kind, plain};
 use serde_json::{Map, Value};
 
 use super::{Field, Shape, fields, held};
 
-/// The first value that does not fit.
+/// A value that does not fit.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Misfit {
     /// `ObjectMeta`.
@@ -18,33 +19,32 @@ pub(crate) struct Misfit {
     found: Value,
 }
 
-/// Checks a value of the type `name`, such as `apps.v1.Deployment`. Types that are not known fit anything.
-///
-/// # Errors
-/// The first place that does not fit.
-pub(crate) fn check(name: &str, value: &Value) -> Result<(), Box<Misfit>> {
-    match fields(name) {
-        Some(all) => object(last(name), all, value, "", ""),
-        None => Ok(()),
+/// Every place of a value of the type `name`, such as `apps.v1.Deployment`, that does not fit. Types that are not known
+/// fit anything.
+pub(crate) fn check(name: &str, value: &Value) -> Vec<Misfit> {
+    let mut found = Vec::new();
+    if let Some(all) = fields(name) {
+        object(last(name), all, value, "", "", &mut found);
     }
+    found
 }
 
 /// Checks a part of an object that lies at `at`, as `metadata`.
-pub(crate) fn check_part(name: &str, value: &Value, at: &str) -> Result<(), Box<Misfit>> {
-    match fields(name) {
-        Some(all) if !value.is_null() => object(last(name), all, value, at, &format!(".{at}")),
-        _ => Ok(()),
+pub(crate) fn check_part(name: &str, value: &Value, at: &str) -> Vec<Misfit> {
+    let mut found = Vec::new();
+    if let Some(all) = fields(name).filter(|_| !value.is_null()) {
+        object(last(name), all, value, at, &format!(".{at}"), &mut found);
     }
+    found
 }
 
-fn object(strukt: &str, all: &'static [Field], value: &Value, path: &str, place: &str) -> Result<(), Box<Misfit>> {
-    let Value::Object(members) = value else { return Ok(()) };
+fn object(strukt: &str, all: &'static [Field], value: &Value, path: &str, place: &str, found: &mut Vec<Misfit>) {
+    let Value::Object(members) = value else { return };
     for (member, value) in members {
         let Some((owner, field)) = find(strukt, all, member) else { continue };
         let path = if path.is_empty() { member.clone() } else { format!("{path}.{member}") };
-        one(owner, field, value, &path, &format!("{place}.{member}"))?;
+        one(owner, field, value, &path, &format!("{place}.{member}"), found);
     }
-    Ok(())
 }
 
 /// A field by its name, here or in an embedded type.
@@ -56,32 +56,30 @@ fn find<'a>(strukt: &'a str, all: &'static [Field], name: &str) -> Option<(&'a s
     })
 }
 
-fn one(strukt: &str, field: &'static Field, value: &Value, path: &str, place: &str) -> Result<(), Box<Misfit>> {
-    let misfit = |wanted: String| {
-        Box::new(Misfit {
-            strukt: strukt.to_owned(),
-            field: path.to_owned(),
-            place: place.to_owned(),
-            wanted,
-            found: value.clone(),
-        })
-    };
-    match (field.shape, value) {
-        (_, Value::Null) => Ok(()),
-        (Shape::One, value) => single(strukt, field, value, path, place),
-        (Shape::List, Value::Array(items)) => items
-            .iter()
-            .enumerate()
-            .try_for_each(|(index, item)| single(strukt, field, item, path, &format!("{place}[{index}]"))),
-        (Shape::Map, Value::Object(entries)) => {
-            entries.iter().try_for_each(|(key, entry)| single(strukt, field, entry, path, &format!("{place}.{key}")))
+fn one(strukt: &str, field: &'static Field, value: &Value, path: &str, place: &str, found: &mut Vec<Misfit>) {
+    let wanted = match (field.shape, value) {
+        (_, Value::Null) => return,
+        (Shape::One, value) => return single(strukt, field, value, path, place, found),
+        (Shape::List, Value::Array(items)) => {
+            for (index, item) in items.iter().enumerate() {
+                single(strukt, field, item, path, &format!("{place}[{index}]"), found);
+            }
+            return;
         }
-        (Shape::List, _) => Err(misfit(format!("[]{}", go(field.kind)))),
-        (Shape::Map, _) => Err(misfit(format!("map[string]{}", go(field.kind)))),
-    }
+        (Shape::Map, Value::Object(entries)) => {
+            for (key, entry) in entries {
+                single(strukt, field, entry, path, &format!("{place}.{key}"), found);
+            }
+            return;
+        }
+        (Shape::List, _) => format!("[]{}", go(field.kind)),
+        (Shape::Map, _) => format!("map[string]{}", go(field.kind)),
+    };
+    let (strukt, field, place) = (strukt.to_owned(), path.to_owned(), place.to_owned());
+    found.push(Misfit { strukt, field, place, wanted, found: value.clone() });
 }
 
-fn single(strukt: &str, field: &'static Field, value: &Value, path: &str, place: &str) -> Result<(), Box<Misfit>> {
+fn single(strukt: &str, field: &'static Field, value: &Value, path: &str, place: &str, found: &mut Vec<Misfit>) {
     let fits = match (field.kind, value) {
         (_, Value::Null) => true,
         ("string" | "bytes", value) => value.is_string(),
@@ -93,20 +91,18 @@ fn single(strukt: &str, field: &'static Field, value: &Value, path: &str, place:
         ("meta.v1.Time" | "meta.v1.MicroTime", value) => value.is_string(),
         (kind, Value::Object(_)) => {
             let kind = held(kind);
-            return fields(kind).map_or(Ok(()), |all| object(last(kind), all, value, path, place));
+            if let Some(all) = fields(kind) {
+                object(last(kind), all, value, path, place, found);
+            }
+            return;
         }
         (kind, _) => fields(kind).is_none(),
     };
     if fits {
-        return Ok(());
+        return;
     }
-    Err(Box::new(Misfit {
-        strukt: strukt.to_owned(),
-        field: path.to_owned(),
-        place: place.to_owned(),
-        wanted: go(field.kind),
-        found: value.clone(),
-    }))
+    let (strukt, wanted, place) = (strukt.to_owned(), go(field.kind), place.to_owned());
+    found.push(Misfit { strukt, field: path.to_owned(), place, wanted, found: value.clone() });
 }
 
 /// `apps.v1.DeploymentSpec` → `DeploymentSpec`.
@@ -134,11 +130,14 @@ impl Misfit {
     pub(crate) fn untyped(&self) -> String {
         let (place, found) = (&self.place, &self.found);
         match self.wanted.as_str() {
-            "string" => format!("{place}: expected string, got &value.valueUnstructured{{Value:{found}}}"),
-            "int32" | "float64" => format!("{place}: expected numeric (int or float), got {}", in_go(found)),
-            "bool" => format!("{place}: expected boolean, got &value.valueUnstructured{{Value:{found}}}"),
-            list if list.starts_with("[]") => format!("{place}: expected list, got &{{{found}}}"),
-            _ => format!("{place}: expected map, got &{{{found}}}"),
+            "string" => {
+                let found = apimachinery::go::literal(found);
+                format!("{place}: expected string, got &value.valueUnstructured{{Value:{found}}}")
+            }
+            "int32" | "float64" => format!("{place}: expected numeric (int or float), got {}", kind(found)),
+            "bool" => format!("{place}: expected boolean, got &{{{}}}", plain(found)),
+            list if list.starts_with("[]") => format!("{place}: expected list, got &{{{}}}", plain(found)),
+            _ => format!("{place}: expected map, got &{{{}}}", plain(found)),
         }
     }
 }
@@ -162,14 +161,6 @@ fn word(value: &Value) -> &'static str {
         Value::String(_) => "string",
         Value::Array(_) => "array",
         Value::Object(_) => "object",
-    }
-}
-
-fn in_go(value: &Value) -> &'static str {
-    match value {
-        Value::Array(_) => "[]interface {}",
-        Value::Object(_) => "map[string]interface {}",
-        other => word(other),
     }
 }
 
@@ -208,7 +199,7 @@ mod tests {
     #[case("apiextensions.v1.CustomResourceDefinition", json!({"spec": {"versions": [{"schema": {"openAPIV3Schema": {"properties": {"a": {"minimum": "1"}}}}}]}}), "string into Go struct field")]
     #[case("apiextensions.v1.CustomResourceDefinition", json!({"spec": {"versions": [{"schema": {"openAPIV3Schema": {"items": {"type": 1}}}}]}}), "number into Go struct field JSONSchemaProps")]
     fn the_first_misfit_is_told(#[case] name: &str, #[case] value: Value, #[case] expected: &str) {
-        let told = check(name, &value).unwrap_err().to_string();
+        let told = check(name, &value)[0].to_string();
         assert!(told.contains(expected), "{told}");
     }
 
@@ -216,7 +207,7 @@ mod tests {
     fn what_fits_is_let_through() {
         let pod = json!({"metadata": {"creationTimestamp": null, "labels": {"a": null}}, "spec": {
             "containers": [{"name": "c", "livenessProbe": {"httpGet": {"port": "http"}}, "resources": {"limits": {"cpu": 1}}}]}});
-        assert_eq!(check("core.v1.Pod", &pod), Ok(()));
+        assert_eq!(check("core.v1.Pod", &pod), []);
         let mut members = pod.as_object().unwrap().clone();
         fill_nulls("core.v1.Pod", &mut members);
         assert_eq!(members["metadata"]["labels"]["a"], "");

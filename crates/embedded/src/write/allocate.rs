@@ -46,6 +46,7 @@ pub(super) fn cluster_address(
         _ if current.is_some_and(|current| object::text(current, "/spec/clusterIP") == wanted) => wanted,
         _ => claimed(server, service, wanted)?,
     };
+    one_family(service, &address)?;
     let spec = object::members(&mut service["spec"]);
     spec.insert("clusterIP".to_owned(), json!(address));
     spec.entry("clusterIPs").or_insert_with(|| json!([address]));
@@ -57,6 +58,17 @@ pub(super) fn cluster_address(
     spec.entry("ipFamilies").or_insert(families);
     spec.entry("ipFamilyPolicy").or_insert_with(|| json!(policy));
     Ok(())
+}
+
+/// Refuses two families where there are addresses of one; a Service without any address or selector may have them.
+fn one_family(service: &Value, address: &str) -> Result<(), Status> {
+    let selects = service.pointer("/spec/selector").and_then(Value::as_object).is_some();
+    let policy = &service["spec"]["ipFamilyPolicy"];
+    if *policy != "RequireDualStack" || address == "None" && !selects {
+        return Ok(());
+    }
+    let cause = Cause::invalid("spec.ipFamilyPolicy", policy, "this cluster is not configured for dual-stack services");
+    Err(Status::invalid("Service", object::name(service), vec![cause]))
 }
 
 /// An address that the client chose.

@@ -8,7 +8,7 @@ use serde_json::Value;
 
 use super::{
     Face, Options, Outcome, Proposal, Propose, admit, allocate, cel, decode, default, default_pod, metadata, priority,
-    prune, typed, validate,
+    prune, typed, validate, warnings,
 };
 use crate::resources::Resource;
 use crate::server::{Server, key};
@@ -54,9 +54,9 @@ impl Server {
         options: &Options,
     ) -> Result<Outcome, Status> {
         metadata::address(resource, namespace, &mut object)?;
-        default::no_status(resource, &mut object);
         metadata::generate_name(&mut object, self.inner.random.as_ref());
         let mut warnings = self.shape(resource, Face::Main, &mut object, options)?;
+        default::no_status(resource, &mut object);
         // What the server adds from here on has no owner.
         if !applied {
             self.track(resource, Face::Main, None, &mut object, options);
@@ -71,6 +71,7 @@ impl Server {
         priority::admit(self, resource, &mut object)?;
         typed::form(resource, &mut object);
         validate::create(resource, &object)?;
+        warnings.extend(warnings::of(resource, None, &object));
         self.namespace_accepts(resource, namespace, &object)?;
         cel::check(resource, &object, None)?;
         allocate::cluster_address(self, resource, None, &mut object)?;
@@ -156,6 +157,7 @@ impl Server {
             return Ok(Some(Outcome { object: stored, warnings, created: false }));
         }
         validate::update(resource, face, &current, &object).map_err(unfit)?;
+        warnings.extend(warnings::of(resource, Some(&current), &object));
         cel::check(resource, &object, Some(&current))?;
         warnings.extend(admit::check(self, resource, "UPDATE", Some(&object), Some(&current))?);
         if resource.storage == crd::STORAGE && face == Face::Main {

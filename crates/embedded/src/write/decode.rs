@@ -76,9 +76,12 @@ pub fn typed(resource: &Resource, object: Value) -> Result<Value, Status> {
 /// 400 with the first of them.
 pub fn fits(resource: &Resource, object: &Value) -> Result<(), Status> {
     let (kind, version) = (&resource.kind, &resource.version);
-    form::fits(resource, object).map_err(|misfit| {
-        Status::bad_request(format!("{kind} in version \"{version}\" cannot be handled as a {kind}: {misfit}"))
-    })
+    match form::misfits(resource, object).first() {
+        Some(misfit) => {
+            Err(Status::bad_request(format!("{kind} in version \"{version}\" cannot be handled as a {kind}: {misfit}")))
+        }
+        None => Ok(()),
+    }
 }
 
 /// A custom resource has to name its type: there is none to assume.

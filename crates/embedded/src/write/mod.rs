@@ -17,6 +17,7 @@ pub mod prune;
 pub(crate) mod rules;
 pub mod typed;
 pub mod validate;
+mod warnings;
 
 use std::sync::Arc;
 

@@ -18,7 +18,8 @@ const SERVICE_TYPES: [&str; 4] = ["ClusterIP", "ExternalName", "LoadBalancer", "
 /// What is wrong with an object, whatever it was before.
 pub(super) fn causes(resource: &Resource, object: &Value) -> Vec<Cause> {
     match resource.storage.as_str() {
-        "configmaps" | "secrets" => keys(object),
+        "configmaps" => config_map(object),
+        "secrets" => keys(object, "data"),
         "services" => service(object),
         "pods" => pod(object.get("spec").unwrap_or(&Value::Null), "spec"),
         "events" => event(object),
@@ -29,10 +30,8 @@ pub(super) fn causes(resource: &Resource, object: &Value) -> Vec<Cause> {
             causes.extend(required_selector(object));
             causes.extend(selector_matches_template(object));
             let template = object.pointer("/spec/template/spec").unwrap_or(&Value::Null);
-            let of_pod = pod(template, "spec.template.spec");
-            let is_sound = of_pod.is_empty();
-            causes.extend(of_pod);
-            if is_sound && template["restartPolicy"] != "Always" {
+            causes.extend(pod(template, "spec.template.spec"));
+            if template["restartPolicy"] != "Always" {
                 let (field, always) = ("spec.template.spec.restartPolicy", [json!("Always")]);
                 causes.push(Cause::not_supported(field, &template["restartPolicy"], &always));
             }
@@ -89,12 +88,27 @@ pub(super) fn quantities(resource: &Resource, object: &Value) -> Result<(), Stat
     Ok(())
 }
 
-fn keys(object: &Value) -> Vec<Cause> {
+fn config_map(object: &Value) -> Vec<Cause> {
+    let binary = object.get("binaryData").and_then(Value::as_object);
     let data = object.get("data").and_then(Value::as_object).into_iter().flatten();
+    let twice = data
+        .filter(|(key, _)| binary.is_some_and(|binary| binary.contains_key(*key)))
+        .map(|(key, _)| Cause::invalid(format!("data[{key}]"), &json!(key), "duplicate of key present in binaryData"));
+    let mut causes = keys(object, "data");
+    causes.extend(twice);
+    // Key by key, as they are looked at.
+    causes.sort_by(|a, b| a.field.cmp(&b.field));
+    causes.extend(keys(object, "binaryData"));
+    causes
+}
+
+/// The keys of a map that are no file names.
+fn keys(object: &Value, field: &str) -> Vec<Cause> {
+    let data = object.get(field).and_then(Value::as_object).into_iter().flatten();
     let well_formed =
         |key: &str| !key.is_empty() && key.chars().all(|c| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.'));
     data.filter(|(key, _)| !well_formed(key))
-        .map(|(key, _)| Cause::invalid(format!("data[{key}]"), &json!(key), KEY))
+        .map(|(key, _)| Cause::invalid(format!("{field}[{key}]"), &json!(key), KEY))
         .collect()
 }
 
@@ -124,14 +138,32 @@ fn service(service: &Value) -> Vec<Cause> {
             }
         }
     }
+    causes.extend(super::validate::labels("spec.selector", spec.get("selector").and_then(Value::as_object)));
     let affinity = object::text(spec, "/sessionAffinity");
     let affinities = ["ClientIP", "None"];
     if !affinities.contains(&affinity) {
         causes.push(Cause::not_supported("spec.sessionAffinity", &json!(affinity), &affinities.map(Value::from)));
     }
-    causes.extend(super::validate::labels("spec.selector", spec.get("selector").and_then(Value::as_object)));
     if !SERVICE_TYPES.contains(&kind) {
         causes.push(Cause::not_supported("spec.type", &json!(kind), &SERVICE_TYPES.map(Value::from)));
+    }
+    causes.extend(doubled_ports(&ports));
+    causes
+}
+
+/// A port is told apart by its number and protocol.
+fn doubled_ports(ports: &[&Value]) -> Vec<Cause> {
+    let mut seen = BTreeSet::new();
+    let mut causes = Vec::new();
+    for (index, port) in ports.iter().enumerate() {
+        let (number, protocol) = (port["port"].as_i64(), object::text(port, "/protocol"));
+        if !seen.insert((number, protocol)) {
+            let number = number.unwrap_or_default();
+            let message = format!(
+                r#"Duplicate value: {{"Name":"","Protocol":"{protocol}","AppProtocol":null,"Port":{number},"TargetPort":0,"NodePort":0}}"#
+            );
+            causes.push(Cause::new(format!("spec.ports[{index}]"), "FieldValueDuplicate", message));
+        }
     }
     causes
 }
@@ -156,7 +188,13 @@ fn event(event: &Value) -> Vec<Cause> {
 
 fn pod(spec: &Value, at: &str) -> Vec<Cause> {
     let mut causes = Vec::new();
-    let volumes: BTreeSet<&str> = items(spec.get("volumes")).map(|volume| object::text(volume, "/name")).collect();
+    let mut volumes = BTreeSet::new();
+    for (index, volume) in items(spec.get("volumes")).enumerate() {
+        let name = object::text(volume, "/name");
+        if !volumes.insert(name) {
+            causes.push(Cause::duplicate(format!("{at}.volumes[{index}].name"), &json!(name)));
+        }
+    }
     let mut names = BTreeSet::new();
     if items(spec.get("containers")).next().is_none() {
         causes.push(Cause::required(format!("{at}.containers"), ""));
@@ -250,6 +288,7 @@ fn parse(quantity: &Value) -> Option<Quantity> {
     }
 }
 
-fn items(list: Option<&Value>) -> impl Iterator<Item = &Value> {
+/// The elements of a list that may not be there.
+pub(super) fn items(list: Option<&Value>) -> impl Iterator<Item = &Value> {
     list.and_then(Value::as_array).into_iter().flatten()
 }

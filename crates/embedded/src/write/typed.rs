@@ -8,11 +8,8 @@ use crate::resources::Resource;
 use crate::types::fit::{self, Misfit};
 use crate::types::{self, Field, Shape};
 
-/// Whether the values of an object fit its type; of a custom resource, those of its metadata.
-///
-/// # Errors
-/// The first that does not.
-pub(crate) fn fits(resource: &Resource, object: &Value) -> Result<(), Box<Misfit>> {
+/// The values of an object that do not fit its type; of a custom resource, those of its metadata.
+pub(crate) fn misfits(resource: &Resource, object: &Value) -> Vec<Misfit> {
     if resource.custom {
         return fit::check_part("meta.v1.ObjectMeta", object.get("metadata").unwrap_or(&Value::Null), "metadata");
     }

@@ -22,6 +22,11 @@ const IMMUTABLE: &[(&str, &str)] = &[
     ("jobs.batch", "/spec/template"),
 ];
 
+/// Kinds whose metadata is looked at on an update as it is on creation.
+const WHOLE_AGAIN: [&str; 5] = ["configmaps", "pods", "secrets", "serviceaccounts", "services"];
+/// Kinds that take any finalizer.
+const LOOSE: [&str; 2] = ["leases.coordination.k8s.io", "leasecandidates.coordination.k8s.io"];
+
 /// # Errors
 /// 422 with every cause, 400 for values of the wrong type in built-in kinds.
 pub(super) fn create(resource: &Resource, object: &Value) -> Result<(), Status> {
@@ -37,14 +42,17 @@ pub(super) fn create(resource: &Resource, object: &Value) -> Result<(), Status> 
 pub(super) fn update(resource: &Resource, face: Face, current: &Value, object: &Value) -> Result<(), Status> {
     let mut causes = label_causes(object);
     causes.extend(metadata::finalizers(current, object));
+    if face == Face::Main && WHOLE_AGAIN.contains(&resource.storage.as_str()) {
+        causes.extend(finalizer_causes(resource, object));
+    }
     causes.extend(schema(resource, face, object)?);
     if face == Face::Main {
         rules::quantities(resource, object)?;
-        causes.extend(rules::causes(resource, object));
+        causes.extend(service_address(resource, current, object));
         causes.extend(rules::update_causes(resource, current, object));
+        causes.extend(rules::causes(resource, object));
         causes.extend(immutable(resource, current, object));
         causes.extend(pod_update(resource, current, object));
-        causes.extend(service_address(resource, current, object));
     }
     verdict(resource, object, causes)
 }
@@ -59,7 +67,9 @@ fn verdict(resource: &Resource, object: &Value, causes: Vec<Cause>) -> Result<()
 fn schema(resource: &Resource, face: Face, object: &Value) -> Result<Vec<Cause>, Status> {
     let Some(schema) = resource.schema() else { return Ok(Vec::new()) };
     if resource.custom {
-        return Ok(custom(resource, &schema.validate(object)));
+        let mut causes = custom(resource, &schema.validate(object));
+        causes.extend(counts(resource, face, object));
+        return Ok(causes);
     }
     // In typed kinds, null is absence.
     let mut object = object.clone();
@@ -101,6 +111,34 @@ fn custom(resource: &Resource, causes: &[Cause]) -> Vec<Cause> {
     if causes.iter().any(blocks) && resource.has_rules {
         let hint = "some validation rules were not checked because the object was invalid; correct the existing errors to complete validation";
         causes.push(Cause::invalid("<nil>", &Value::Null, hint));
+    }
+    causes
+}
+
+/// The counts of a scalable custom resource are whole numbers, whatever its schema says. A status write leaves the
+/// wanted count alone.
+fn counts(resource: &Resource, face: Face, object: &Value) -> Vec<Cause> {
+    let Some(paths) = resource.scale.as_ref().filter(|_| resource.custom) else { return Vec::new() };
+    let wanted = (face == Face::Main).then_some(&paths.spec_replicas);
+    let mut causes = Vec::new();
+    for pointer in wanted.into_iter().chain([&paths.status_replicas]) {
+        let Some(count) = object.pointer(pointer) else { continue };
+        let field = pointer.replace('/', ".");
+        match count.as_i64() {
+            Some(count) if count < 0 => {
+                causes.push(Cause::invalid(field, &json!(count), "should be a non-negative integer"));
+            }
+            Some(count) if count > i64::from(i32::MAX) => {
+                let hint = format!("should be less than or equal to {}", i32::MAX);
+                causes.push(Cause::invalid(field, &json!(count), &hint));
+            }
+            Some(_) => {}
+            None => {
+                let (shown, kind) = (apimachinery::go::plain(count), apimachinery::go::kind(count));
+                let hint = format!("{field} accessor error: {shown} is of the type {kind}, expected int64");
+                causes.push(Cause::invalid(field, &json!(0), &hint));
+            }
+        }
     }
     causes
 }
@@ -176,7 +214,8 @@ pub(super) fn labels(field: &str, labels: Option<&serde_json::Map<String, Value>
 fn finalizer_causes(resource: &Resource, object: &Value) -> Vec<Cause> {
     const STANDARD: [&str; 3] = ["kubernetes", "orphan", "foregroundDeletion"];
     let finalizers = object::finalizers(object).into_iter().enumerate();
-    let loose = finalizers.filter(|(_, name)| !resource.custom && !name.contains('/') && !STANDARD.contains(name));
+    let is_free = resource.custom || LOOSE.contains(&resource.storage.as_str());
+    let loose = finalizers.filter(|(_, name)| !is_free && !name.contains('/') && !STANDARD.contains(name));
     loose
         .map(|(index, name)| {
             let hint = "name is neither a standard finalizer name nor is it fully qualified";
@@ -217,6 +256,11 @@ fn service_address(resource: &Resource, current: &Value, object: &Value) -> Opti
 fn pod_update(resource: &Resource, current: &Value, object: &Value) -> Option<Cause> {
     if resource.storage != "pods" {
         return None;
+    }
+    let count = |pod: &Value, list: &str| pod["spec"][list].as_array().map_or(0, Vec::len);
+    let resized = ["containers", "initContainers"].into_iter().find(|list| count(object, list) != count(current, list));
+    if let Some(list) = resized {
+        return Some(Cause::forbidden(format!("spec.{list}"), "pod updates may not add or remove containers"));
     }
     let mut frozen = object.get("spec").cloned().unwrap_or_default();
     let before = current.get("spec").cloned().unwrap_or_default();

@@ -187,7 +187,8 @@ impl Normal {
 /// Conflicts, and what a schema refuses: a map in Go is walked in any order.
 fn comes_in_any_order(cause: &Value) -> bool {
     let message = cause["message"].as_str().unwrap_or_default();
-    cause["reason"] == "FieldManagerConflict" || message.contains(" in body ") || cause["field"] == "<nil>"
+    let is_key = cause["field"].as_str().is_some_and(|field| field.ends_with(']') && field.contains("ata["));
+    is_key || cause["reason"] == "FieldManagerConflict" || message.contains(" in body ") || cause["field"] == "<nil>"
 }
 
 /// A message that lists such causes, or misfits of an applied configuration, in an order of its own.

@@ -56,7 +56,9 @@ impl Kind {
                 ("data", data(word()).boxed()),
                 ("binaryData", data(Just(json!("AAE="))).boxed()),
                 ("immutable", rarely(any::<bool>().prop_map(Value::from))),
-            ]),
+            ])
+            .prop_map(without_empty_maps)
+            .boxed(),
             Self::Secret => members(vec![
                 ("data", data(Just(json!("b2xk"))).boxed()),
                 ("stringData", data(word()).boxed()),
@@ -72,6 +74,24 @@ impl Kind {
             Self::Widget => widget(),
             Self::Deployment => deployment(),
         }
+    }
+}
+
+/// Go tells a map that is empty from none; an immutable object must not go from one to the other. Nobody writes that.
+fn without_empty_maps(mut content: Map<String, Value>) -> Map<String, Value> {
+    content.retain(|_, value| value.as_object().is_none_or(|map| !map.is_empty()));
+    content
+}
+
+/// Who applies leaves out what he does not want: libraries of clients cannot even say null.
+pub(super) fn leave_out_nulls(value: &mut Value) {
+    match value {
+        Value::Object(members) => {
+            members.retain(|_, member| !member.is_null());
+            members.values_mut().for_each(leave_out_nulls);
+        }
+        Value::Array(items) => items.iter_mut().for_each(leave_out_nulls),
+        _ => {}
     }
 }
 

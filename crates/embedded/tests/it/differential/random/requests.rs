@@ -142,7 +142,8 @@ fn apply(kind: Kind, name: &'static str) -> BoxedStrategy<Value> {
         "force=true",
     ];
     (objects::object(kind, name), options(kind, &MANAGERS))
-        .prop_map(move |(object, options)| {
+        .prop_map(move |(mut object, options)| {
+            objects::leave_out_nulls(&mut object);
             json!({"PATCH": format!("{}/{name}{options}", kind.collection()), "as": "apply", "body": object})
         })
         .boxed()
@@ -222,14 +223,13 @@ fn status(name: &'static str) -> BoxedStrategy<Value> {
 
 fn scale(name: &'static str) -> BoxedStrategy<Value> {
     let path = format!("{}/{name}/scale", Kind::Widget.collection());
-    (-1..5_i64, prop::sample::select(vec!["GET", "PUT", "PATCH", "APPLY"]))
+    (-1..5_i64, prop::sample::select(vec!["GET", "PUT", "PATCH"]))
         .prop_map(move |(replicas, way)| {
             let body = json!({"apiVersion": "autoscaling/v1", "kind": "Scale",
                 "metadata": {"name": name, "namespace": "{ns}"}, "spec": {"replicas": replicas}});
             match way {
                 "GET" => json!({"GET": path}),
                 "PUT" => json!({"PUT": path, "body": body}),
-                "APPLY" => json!({"PATCH": format!("{path}?fieldManager=alice"), "as": "apply", "body": body}),
                 _ => json!({"PATCH": path, "as": "merge", "body": {"spec": {"replicas": replicas}}}),
             }
         })
