@@ -90,8 +90,7 @@ pub(super) async fn run(args: UpArgs) -> Result<ExitCode> {
     let options = operator::Options { discovery: !args.no_discovery, ..args.gates.options() };
     let (machine, mut parts) = Machine::start(nodes, options, listeners, &home, runner).await?;
     let session = async {
-        let engines = engines.unwrap_or_default();
-        serve(&args, &machine, &documents, &home, &engines, started).await?;
+        serve(&args, &machine, &documents, &home, engines.as_deref(), started).await?;
         if !args.once {
             std::future::pending::<()>().await;
         }
@@ -112,14 +111,16 @@ async fn serve(
     machine: &Machine,
     documents: &[Document],
     home: &Home,
-    engines: &str,
+    engines: Option<&str>,
     started: Instant,
 ) -> Result<()> {
     let kubeconfig = &home.kubeconfig();
     let version = env!("CARGO_PKG_VERSION");
     output::tell(&format!("ostler {version} · embedded Kubernetes · data {}\n", home.describe()));
     output::tell(&format!("  nodes     {}\n", report::fleet::nodes(&machine.cluster.server().list("nodes"))));
-    output::tell(engines);
+    if let Some(engines) = engines {
+        output::tell(engines);
+    }
     apply::documents(&machine.client, documents).await?;
     if args.demo {
         let manifests = demo::manifests()?;
