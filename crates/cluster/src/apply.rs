@@ -6,8 +6,8 @@ use kube::Client;
 use kube::api::{DeleteParams, Patch, PatchParams, Preconditions};
 use serde_json::{Value, json};
 
-use crate::managed::manages;
 pub use crate::managed::{already_applied, spec_already_applied};
+use crate::managed::{applied_but_for_more, manages};
 use crate::object::{controller, controller_uid, describe, meta, owner_reference, terminating};
 use crate::prune::{self, Doomed};
 use crate::stores::{Key, Stores};
@@ -191,7 +191,7 @@ impl Applier {
             return Ok(Outcome::KindMissing);
         }
         let live = self.stores.get(kind, &Key::of(object));
-        if let Some(settled) = live.as_deref().and_then(|live| settled(live, owner, object, self.manager)) {
+        if let Some(settled) = live.as_deref().and_then(|live| self.settled(live, owner, object)) {
             return Ok(settled);
         }
         let api = kind.api(self.client.clone(), meta(object, "namespace"));
@@ -202,8 +202,39 @@ impl Applier {
             what: describe(object),
             source: Box::new(source),
         })?;
-        self.stores.observe(kind, serde_json::to_value(answer).unwrap_or_default());
-        Ok(if live.is_some() { Outcome::Updated } else { Outcome::Created })
+        let answer = serde_json::to_value(answer).unwrap_or_default();
+        let outcome = match live.as_deref() {
+            Some(live) if meta(live, "resourceVersion") == meta(&answer, "resourceVersion") => Outcome::Unchanged,
+            Some(_) => Outcome::Updated,
+            None => Outcome::Created,
+        };
+        self.heard(kind, answer, object);
+        Ok(outcome)
+    }
+
+    /// What is known without a request, or `None` if the object must be sent.
+    fn settled(&self, live: &Value, owner: &Value, object: &Value) -> Option<Outcome> {
+        if let Some(holder) = foreign(live, owner, self.manager) {
+            return Some(Outcome::Foreign(holder));
+        }
+        if terminating(live) {
+            return Some(Outcome::Terminating);
+        }
+        self.holds(live, object).then_some(Outcome::Unchanged)
+    }
+
+    /// Takes in what the server made of `wish`.
+    pub(crate) fn heard(&self, kind: Kind, answer: Value, wish: &Value) {
+        if !already_applied(&answer, wish, self.manager) {
+            self.stores.answered().remember(&answer, wish);
+        }
+        self.stores.observe(kind, answer);
+    }
+
+    /// Whether `live` is already what the server makes of `wish`.
+    pub(crate) fn holds(&self, live: &Value, wish: &Value) -> bool {
+        already_applied(live, wish, self.manager)
+            || (applied_but_for_more(live, wish, self.manager) && self.stores.answered().knows(live, wish))
     }
 
     pub(crate) async fn delete(&self, doomed: &Doomed) -> Result<(), Error> {
@@ -231,17 +262,6 @@ fn refused(error: Error, result: &mut Convergence) -> Result<Outcome, Error> {
         }
         Err(()) => Err(error),
     }
-}
-
-/// What is known without a request, or `None` if the object must be sent.
-fn settled(live: &Value, owner: &Value, object: &Value, manager: &str) -> Option<Outcome> {
-    if let Some(holder) = foreign(live, owner, manager) {
-        return Some(Outcome::Foreign(holder));
-    }
-    if terminating(live) {
-        return Some(Outcome::Terminating);
-    }
-    already_applied(live, object, manager).then_some(Outcome::Unchanged)
 }
 
 /// Who holds `live` if it is not ours to touch. An object without a controller is ours only if we wrote it before

@@ -5,6 +5,7 @@
 //! Decisions are pure functions of what the stores hold ([`apply::already_applied`], [`prune::doomed`],
 //! [`neighbours::served`]); time comes in through [`clock::Clock`]. [`lease`] lets one of several replicas work. Nothing here decides what should exist.
 
+mod answered;
 pub mod apply;
 pub mod clock;
 pub mod conditions;

@@ -2,7 +2,8 @@
 //!
 //! Our entry lists the fields we applied last and how the server reads each list (as a whole, as a map by key, as a
 //! set). The answer is yes if exactly those fields are desired now, and each has the desired value. Fields of others
-//! and server defaults play no part.
+//! and server defaults beside them play no part. Inside a value that we own as a whole `managedFields` name nothing, so
+//! there a field more is one that we dropped, unless it is a known default ([`DEFAULTS`]).
 
 use apimachinery::quantity::Quantity;
 use serde_json::{Map, Value};
@@ -11,24 +12,37 @@ use serde_json::{Map, Value};
 const IDENTITY: [&str; 3] = ["apiVersion", "kind", "metadata"];
 const IDENTITY_METADATA: [&str; 2] = ["name", "namespace"];
 
+/// What the API server fills in inside values of built-in kinds that are owned as a whole (`fieldRef`,
+/// `resourceFieldRef`, the sources of projected volumes), per `k8s.io/kubernetes/pkg/apis/core/v1/defaults.go`.
+const DEFAULTS: [(&str, &str); 4] =
+    [("apiVersion", "\"v1\""), ("divisor", "\"0\""), ("expirationSeconds", "3600"), ("name", "\"\"")];
+
 /// Whether applying `desired` to the main resource as `manager` would change nothing.
 #[must_use]
 pub fn already_applied(live: &Value, desired: &Value, manager: &str) -> bool {
-    entry(live, desired, manager, None).is_some_and(|fields| same_object(fields, desired, live))
+    entry(live, desired, manager, None).is_some_and(|fields| same_object(fields, desired, live, Reading::EXACT))
+}
+
+/// Likewise, but for fields more inside values that we own as a whole: the server's defaults, or what `desired` no longer
+/// says. Only an apply tells which.
+#[must_use]
+pub fn applied_but_for_more(live: &Value, desired: &Value, manager: &str) -> bool {
+    let more = Reading { wholes: Wholes::MayHoldMore, ..Reading::EXACT };
+    entry(live, desired, manager, None).is_some_and(|fields| same_object(fields, desired, live, more))
 }
 
 /// Whether applying `desired` to the main resource as `manager` would leave `spec` as it is, whatever it does to metadata.
 #[must_use]
 pub fn spec_already_applied(live: &Value, desired: &Value, manager: &str) -> bool {
     entry(live, desired, manager, None)
-        .is_some_and(|fields| same(&fields["f:spec"], &desired["spec"], &live["spec"], Reading::Plain))
+        .is_some_and(|fields| same(&fields["f:spec"], &desired["spec"], &live["spec"], Reading::EXACT))
 }
 
 /// Whether applying `desired` to the status subresource as `manager` would change nothing.
 #[must_use]
 pub fn status_already_applied(live: &Value, desired: &Value, manager: &str) -> bool {
     let Some(fields) = entry(live, desired, manager, Some("status")) else { return false };
-    same(&fields["f:status"], &desired["status"], &live["status"], Reading::Plain)
+    same(&fields["f:status"], &desired["status"], &live["status"], Reading::EXACT)
 }
 
 /// Whether `manager` has ever applied to the object's main resource.
@@ -52,14 +66,16 @@ fn entry<'a>(live: &'a Value, desired: &Value, manager: &str, subresource: Optio
 }
 
 /// The top of an object: identity is no field.
-fn same_object(fields: &Value, desired: &Value, live: &Value) -> bool {
+fn same_object(fields: &Value, desired: &Value, live: &Value, reading: Reading) -> bool {
     let (mut rest, mut metadata) = (desired.clone(), desired["metadata"].clone());
     remove_all(&mut rest, &IDENTITY);
     remove_all(&mut metadata, &IDENTITY_METADATA);
     let mut outer = fields.clone();
     remove_all(&mut outer, &["f:metadata"]);
-    same(&outer, &rest, live, Reading::Plain)
-        && (same(&fields["f:metadata"], &metadata, &live["metadata"], Reading::Plain)
+    // The object itself is nobody's as a whole: no field of ours is no wish.
+    let nothing = |value: &Value| value.as_object().is_some_and(Map::is_empty);
+    (same(&outer, &rest, live, reading) || (nothing(&outer) && nothing(&rest)))
+        && (same(&fields["f:metadata"], &metadata, &live["metadata"], reading)
             || none(&metadata, &fields["f:metadata"]))
 }
 
@@ -73,18 +89,35 @@ fn remove_all(object: &mut Value, names: &[&str]) {
     }
 }
 
-/// How scalars compare.
+/// How values compare.
+#[derive(Clone, Copy)]
+struct Reading {
+    scalars: Scalars,
+    wholes: Wholes,
+}
+
 #[derive(Clone, Copy, PartialEq)]
-enum Reading {
+enum Scalars {
     Plain,
     /// Below `limits`, `requests` and their like, `1000m` is `1`.
     Quantities,
 }
 
+/// What a value that we own as a whole may hold beside what we wish.
+#[derive(Clone, Copy, PartialEq)]
+enum Wholes {
+    /// Known defaults.
+    Exact,
+    /// Anything.
+    MayHoldMore,
+}
+
 impl Reading {
+    const EXACT: Reading = Reading { scalars: Scalars::Plain, wholes: Wholes::Exact };
+
     fn below(self, name: &str) -> Reading {
         match name {
-            "limits" | "requests" | "minResources" => Reading::Quantities,
+            "limits" | "requests" | "minResources" => Reading { scalars: Scalars::Quantities, ..self },
             _ => self,
         }
     }
@@ -151,23 +184,33 @@ fn same_set(fields: &Map<String, Value>, desired: &[Value], live: &Value) -> boo
     owned.len() == desired.len() && desired.iter().all(|item| owned.contains(item) && live.contains(item))
 }
 
-/// A value owned as a whole: the live one may only have defaults more.
+/// A value owned as a whole.
 fn contained(desired: &Value, live: &Value, reading: Reading) -> bool {
     match (desired, live) {
-        (Value::Object(desired), Value::Object(live)) => desired
-            .iter()
-            .filter(|(_, value)| !value.is_null())
-            .all(|(name, value)| live.get(name).is_some_and(|live| contained(value, live, reading.below(name)))),
+        (Value::Object(desired), Value::Object(live)) => {
+            let wished = desired.iter().filter(|(_, value)| !value.is_null());
+            let holds = |(name, value): (&String, &Value)| {
+                live.get(name).is_some_and(|live| contained(value, live, reading.below(name)))
+            };
+            wished.clone().all(holds) && (reading.wholes == Wholes::MayHoldMore || no_more(desired, live))
+        }
         (Value::Array(desired), Value::Array(live)) => {
             desired.len() == live.len()
                 && desired.iter().zip(live).all(|(desired, live)| contained(desired, live, reading))
         }
         _ => {
             desired == live
-                || (reading == Reading::Quantities && same_quantity(desired, live))
+                || (reading.scalars == Scalars::Quantities && same_quantity(desired, live))
                 || same_number(desired, live)
         }
     }
+}
+
+/// Whether `live` has no field that `desired` lacks and no server fills in. `null` is no field.
+fn no_more(desired: &Map<String, Value>, live: &Map<String, Value>) -> bool {
+    let lacking = |name: &str| desired.get(name).is_none_or(Value::is_null);
+    let default = |name: &str, value: &Value| DEFAULTS.contains(&(name, value.to_string().as_str()));
+    live.iter().filter(|(name, value)| lacking(name) && !value.is_null()).all(|(name, value)| default(name, value))
 }
 
 fn same_quantity(one: &Value, other: &Value) -> bool {
@@ -233,6 +276,23 @@ mod tests {
         let mut desired = desired();
         *desired.pointer_mut(path).unwrap() = value;
         assert!(!already_applied(&live(), &desired, "us"));
+    }
+
+    /// What nobody names inside a value that is ours as a whole is a field that we dropped, not one of somebody else.
+    #[rstest]
+    #[case::dropped("/spec/template/spec/tolerations/0", "effect", json!("NoSchedule"), false)]
+    #[case::not_ours("/spec/template/spec/containers/0", "imagePullPolicy", json!("Never"), true)]
+    #[case::default("/spec/template/spec/tolerations/0", "apiVersion", json!("v1"), true)]
+    fn a_field_dropped_inside_a_whole_is_seen(
+        #[case] path: &str,
+        #[case] name: &str,
+        #[case] value: Value,
+        #[case] applied: bool,
+    ) {
+        let mut live = live();
+        live.pointer_mut(path).unwrap()[name] = value;
+        assert_eq!(already_applied(&live, &desired(), "us"), applied);
+        assert!(applied_but_for_more(&live, &desired(), "us"));
     }
 
     #[test]

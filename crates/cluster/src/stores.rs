@@ -10,6 +10,7 @@ use kube::runtime::watcher::Event;
 use serde_json::Value;
 
 use crate::Kind;
+use crate::answered::Answered;
 use crate::object::meta;
 
 /// Names one object of a kind; `namespace` is empty for cluster-scoped ones.
@@ -67,6 +68,7 @@ struct Store {
 #[derive(Clone, Debug)]
 pub struct Stores {
     stores: Arc<RwLock<BTreeMap<Kind, Store>>>,
+    answered: Answered,
     /// Managed fields of other managers are dropped on entry: nobody here reads them.
     manager: &'static str,
 }
@@ -77,7 +79,7 @@ impl Stores {
     /// Empty stores that keep the managed fields of `manager` only.
     #[must_use]
     pub fn new(manager: &'static str) -> Stores {
-        Stores { stores: Arc::default(), manager }
+        Stores { stores: Arc::default(), answered: Answered::default(), manager }
     }
 
     /// Takes one watch event in; returns what changed, in key order.
@@ -97,6 +99,11 @@ impl Stores {
         if let Some(store) = stores.get_mut(&kind) {
             store.observe(object);
         }
+    }
+
+    /// What applies have been answered with.
+    pub(crate) fn answered(&self) -> &Answered {
+        &self.answered
     }
 
     /// Forgets a kind that is no longer served; what it held is reported as gone.

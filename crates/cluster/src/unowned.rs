@@ -3,7 +3,7 @@
 use kube::api::{Patch, PatchParams};
 use serde_json::{Value, json};
 
-use crate::apply::{Applier, Outcome, already_applied};
+use crate::apply::{Applier, Outcome};
 use crate::object::{describe, meta, terminating};
 use crate::prune::Doomed;
 use crate::stores::Key;
@@ -24,7 +24,7 @@ impl Applier {
         if live.is_some_and(terminating) {
             return Ok(Outcome::Terminating);
         }
-        if live.is_some_and(|live| already_applied(live, object, self.manager)) {
+        if live.is_some_and(|live| self.holds(live, object)) {
             return Ok(Outcome::Unchanged);
         }
         let mut body = object.clone();
@@ -39,7 +39,7 @@ impl Applier {
             sent.map_err(|source| Error::Request { action: "apply", what: describe(object), source: Box::new(source) });
         match sent {
             Ok(answer) => {
-                self.stores.observe(kind, serde_json::to_value(answer).unwrap_or_default());
+                self.heard(kind, serde_json::to_value(answer).unwrap_or_default(), object);
                 Ok(if live.is_some() { Outcome::Updated } else { Outcome::Created })
             }
             // Without force a conflict says that another manager holds a field: somebody was faster.

@@ -1,7 +1,8 @@
 //! What somebody may have meant by a name that nobody has.
 
 /// The known name closest to `wanted`, if it is close enough to be a slip: at most a third of its letters differ, or one is
-/// a part of the other. Equally close ones in order of their names.
+/// a part of the other. A name that goes on where `wanted` ends comes first: it is the same, said in full. Equally close
+/// ones in order of their names.
 #[must_use]
 pub fn nearest<'a>(wanted: &str, known: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
     let wanted: Vec<char> = wanted.to_lowercase().chars().take(LONGEST).collect();
@@ -10,9 +11,15 @@ pub fn nearest<'a>(wanted: &str, known: impl IntoIterator<Item = &'a str>) -> Op
         let distance = distance(&wanted, &letters);
         let part =
             wanted.len() > 3 && (contains(&letters, &wanted) || letters.len() > 3 && contains(&wanted, &letters));
-        (distance * 3 <= wanted.len() || part).then_some((distance, name))
+        (distance * 3 <= wanted.len() || part).then_some((!goes_on(&wanted, &letters), distance, name))
     });
-    close.min().map(|(_, name)| name)
+    close.min().map(|(.., name)| name)
+}
+
+/// Whether `wanted` is the first words of `name`.
+fn goes_on(wanted: &[char], name: &[char]) -> bool {
+    let rest = name.strip_prefix(wanted).filter(|_| wanted.len() > 3);
+    rest.is_some_and(|rest| rest.first().is_none_or(|letter| !letter.is_alphanumeric()))
 }
 
 /// Kubernetes names are no longer; anything beyond is cut before it costs time.
@@ -50,11 +57,12 @@ mod tests {
     #[rstest]
     #[case("nvidia-h100-80g", Some("nvidia-h100-80gb"))]
     #[case("nvidia-l40", Some("nvidia-l40s"))]
+    #[case("nvidia-h100", Some("nvidia-h100-80gb"))]
     #[case("h100", Some("nvidia-h100-80gb"))]
     #[case("NVIDIA-L40S", Some("nvidia-l40s"))]
     #[case("tpu", None)]
     fn a_slip_is_understood(#[case] wanted: &str, #[case] expect: Option<&str>) {
-        assert_eq!(nearest(wanted, ["nvidia-a100-40gb", "nvidia-h100-80gb", "nvidia-l40s"]), expect);
+        assert_eq!(nearest(wanted, ["nvidia-a10", "nvidia-a100-40gb", "nvidia-h100-80gb", "nvidia-l40s"]), expect);
     }
 
     #[rstest]

@@ -1,5 +1,7 @@
 //! The decision as status carries it: bounded, however many runtimes and classes there are.
 
+use std::collections::BTreeMap;
+
 use serde::{Deserialize, Serialize};
 
 use crate::decision::Verdict;
@@ -78,18 +80,22 @@ impl Decision {
 }
 
 fn with_classes(candidate: &Candidate, omitted: &mut usize) -> Candidate {
-    let (mut ranked, mut rejected) = (0, 0);
-    let mut accelerators = Vec::new();
-    for one in candidate.accelerators.iter() {
-        let (count, most) = if one.rank.is_some() { (&mut ranked, RUNNERS_UP) } else { (&mut rejected, REJECTIONS) };
-        *count += 1;
-        if *count > most {
-            *omitted += 1;
-        } else {
-            accelerators.push(shortened(one));
-        }
+    let (ranked, mut rejected): (Vec<_>, Vec<_>) = candidate.accelerators.iter().partition(|one| one.rank.is_some());
+    if rejected.len() > REJECTIONS {
+        rarest_first(&mut rejected);
     }
-    Candidate { accelerators: accelerators.into_iter().collect(), ..brief(candidate) }
+    *omitted += ranked.len().saturating_sub(RUNNERS_UP) + rejected.len().saturating_sub(REJECTIONS);
+    let kept = ranked.into_iter().take(RUNNERS_UP).chain(rejected.into_iter().take(REJECTIONS));
+    Candidate { accelerators: kept.map(shortened).collect(), ..brief(candidate) }
+}
+
+/// The one class that is excluded tells more than the fifty that have no nodes.
+fn rarest_first(rejected: &mut [&AcceleratorCandidate]) {
+    let mut number: BTreeMap<&str, usize> = BTreeMap::new();
+    for one in rejected.iter() {
+        *number.entry(one.verdict.code()).or_default() += 1;
+    }
+    rejected.sort_by_key(|one| number.get(one.verdict.code()).copied());
 }
 
 fn brief(candidate: &Candidate) -> Candidate {

@@ -257,9 +257,37 @@ fn starting(pod: &Value) -> Finding {
     if pod["status"]["phase"] == "Running" {
         let unready = containers(pod).find(|container| container["ready"] == false);
         let name = unready.and_then(|container| container["name"].as_str()).unwrap_or("a container");
-        return (Code::NotReadyYet, format!("{name} runs and does not answer its readiness probe yet"), false);
+        let probe = probed(pod, name).map(|probe| format!(" ({probe})")).unwrap_or_default();
+        return (Code::NotReadyYet, format!("{name} runs and does not answer its readiness probe yet{probe}"), false);
     }
     (Code::Starting, "the Pod is being started".to_owned(), false)
+}
+
+/// What the container's readiness probe asks, and whether the command line says that somebody listens there: an engine on
+/// another port never becomes ready.
+fn probed(pod: &Value, name: &str) -> Option<String> {
+    let mut containers = pod["spec"]["containers"].as_array()?.iter();
+    let container = containers.find(|container| container["name"] == name)?;
+    let probe = &container["readinessProbe"];
+    let (what, port) = match () {
+        () if probe["httpGet"].is_object() => {
+            let get = &probe["httpGet"];
+            (format!("GET {} on port ", get["path"].as_str().unwrap_or("/")), number(container, &get["port"])?)
+        }
+        () if probe["grpc"].is_object() => ("gRPC on port ".to_owned(), number(container, &probe["grpc"]["port"])?),
+        () => ("port ".to_owned(), number(container, &probe["tcpSocket"]["port"])?),
+    };
+    let words = ["command", "args"].into_iter().filter_map(|part| container[part].as_array()).flatten();
+    let words: Vec<&str> = words.filter_map(Value::as_str).collect();
+    let named = words.iter().any(|word| word.contains(port.to_string().as_str()));
+    let hint = if named { "" } else { ", which its command line does not name" };
+    Some(format!("{what}{port}{hint}"))
+}
+
+/// A port, given as such or by the name that the container gives it.
+fn number(container: &Value, port: &Value) -> Option<u64> {
+    let named = |one: &&Value| one["name"] == *port;
+    port.as_u64().or_else(|| container["ports"].as_array()?.iter().find(named)?["containerPort"].as_u64())
 }
 
 /// A Deployment that may not make Pods (quota, admission) says so in a condition.
@@ -345,6 +373,22 @@ mod tests {
     fn why_a_pod_is_not_ready(#[case] status: Value, #[case] code: &str, #[case] message: &str, #[case] failed: bool) {
         let trouble = pod_trouble(&pod("p", status)).unwrap();
         assert_eq!((trouble.code.as_str(), trouble.message.as_str(), trouble.failed), (code, message, failed));
+    }
+
+    #[rstest]
+    #[case::named(json!({"httpGet": {"path": "/health", "port": 8080}}), json!(["--port=8080"]), " (GET /health on port 8080)")]
+    #[case::other(json!({"httpGet": {"path": "/health", "port": "http"}}), json!(["--port", "8000"]),
+        " (GET /health on port 8080, which its command line does not name)")]
+    #[case::unsaid(json!({"tcpSocket": {"port": 8080}}), json!(["serve"]), " (port 8080, which its command line does not name)")]
+    #[case::the_images_own(json!({"grpc": {"port": 8080}}), json!([]), " (gRPC on port 8080, which its command line does not name)")]
+    #[case::a_program(json!({"exec": {"command": ["true"]}}), json!(["serve"]), "")]
+    fn what_is_asked_of_a_container(#[case] probe: Value, #[case] args: Value, #[case] told: &str) {
+        let status = json!({"phase": "Running", "containerStatuses": [{"name": "main", "ready": false, "state": {"running": {}}}]});
+        let mut pod = pod("p", status);
+        pod["spec"]["containers"] = json!([{"name": "main", "args": args, "readinessProbe": probe,
+            "ports": [{"name": "http", "containerPort": 8080}]}]);
+        let message = pod_trouble(&pod).unwrap().message;
+        assert_eq!(message, format!("main runs and does not answer its readiness probe yet{told}"));
     }
 
     #[test]

@@ -12,9 +12,13 @@ use serde_json::Value;
 
 use crate::code;
 use crate::{
-    pool::{Endpoint, Load, Pool, PoolKey},
+    pool::{Endpoint, Load, Pool, PoolKey, Prompts},
     use_case::{Target, UseCase},
 };
+
+/// Annotations of Pods that are for prompts of some sizes: tokens, both bounds inclusive.
+const PROMPT_TOKENS_MIN: &str = "ome.io/prompt-tokens-min";
+const PROMPT_TOKENS_MAX: &str = "ome.io/prompt-tokens-max";
 
 /// The objects the index is made of, as the API server delivers them.
 #[derive(Debug, Clone, Default)]
@@ -94,11 +98,22 @@ fn pool(object: &Arc<Value>, pods: &[Arc<Value>], load: &impl Fn(SocketAddr) -> 
         let Some(ip) = ready_address(pod) else { continue };
         pool.ready.extend(ports.iter().map(|port| {
             let address = SocketAddr::new(ip, *port);
-            Endpoint { address, pod: text(pod, "/metadata/name").to_owned(), load: load(address) }
+            Endpoint {
+                address,
+                pod: text(pod, "/metadata/name").to_owned(),
+                prompts: prompts(pod),
+                load: load(address),
+            }
         }));
     }
     pool.ready.sort_by_key(|endpoint| endpoint.address);
     Some(pool)
+}
+
+/// What the Pod's annotations say of the prompts it is for; a bound that is no number is none.
+pub(crate) fn prompts(pod: &Value) -> Prompts {
+    let bound = |name: &str| pod["metadata"]["annotations"][name].as_str()?.parse().ok();
+    Prompts { min: bound(PROMPT_TOKENS_MIN), max: bound(PROMPT_TOKENS_MAX) }
 }
 
 /// Whether a Pod is, or may become, an endpoint.
@@ -280,6 +295,28 @@ mod tests {
         let pool = &index.pools[0];
         assert_eq!((pool.endpoints, pool.ready.len()), (6, 4));
         assert_eq!(pool.ready[1].address.to_string(), "10.0.0.1:8001");
+    }
+
+    #[test]
+    fn a_pod_says_what_prompts_it_is_for() {
+        let with = |annotations: Value| {
+            let mut pod = (*pod("a", "10.0.0.1", true)).clone();
+            pod["metadata"]["annotations"] = annotations;
+            index(&Objects {
+                pools: vec![super::tests::pool("p", &[1])],
+                pods: vec![Arc::new(pod)],
+                ..Objects::default()
+            })
+            .pools[0]
+                .ready[0]
+                .prompts
+        };
+        assert_eq!(with(json!({PROMPT_TOKENS_MAX: "2047"})), Prompts { min: None, max: Some(2047) });
+        assert_eq!(
+            with(json!({PROMPT_TOKENS_MIN: "4097", PROMPT_TOKENS_MAX: "x"})),
+            Prompts { min: Some(4097), max: None }
+        );
+        assert_eq!(with(Value::Null), Prompts::default());
     }
 
     // spec: GW-33

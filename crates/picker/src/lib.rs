@@ -26,6 +26,6 @@ pub mod use_case;
 pub mod watch;
 
 pub use policy::{Choice, Policy};
-pub use pool::{Endpoint, Pool, PoolKey, Pools, Routing};
+pub use pool::{Endpoint, Pool, PoolKey, Pools, Prompts, Routing};
 pub use schedule::{Pick, Refusal, schedule};
 pub use use_case::{Target, UseCase};

@@ -54,7 +54,12 @@ pub(crate) mod tests {
     pub(crate) fn member(number: u8, read: Option<(Gauges, u64)>) -> Member {
         let address = ([10, 0, 0, number], 8000).into();
         Member {
-            endpoint: Endpoint { address, pod: format!("pod-{number}"), load: Pools::new(0).load(address) },
+            endpoint: Endpoint {
+                address,
+                pod: format!("pod-{number}"),
+                prompts: crate::Prompts::default(),
+                load: Pools::new(0).load(address),
+            },
             labels: BTreeMap::new(),
             reading: read.map(|(gauges, age)| Reading { gauges, age: Duration::from_secs(age) }),
         }

@@ -26,8 +26,17 @@ pub struct PoolKey {
 pub struct Endpoint {
     pub address: SocketAddr,
     pub pod: String,
+    /// The prompts that the Pod is for.
+    pub prompts: Prompts,
     /// Shared by all pools that select the Pod.
     pub load: Arc<Load>,
+}
+
+/// Sizes of prompts in tokens, both bounds inclusive; an absent one is none.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Prompts {
+    pub min: Option<u64>,
+    pub max: Option<u64>,
 }
 
 /// What we sent to an endpoint and have not seen the end of.
@@ -74,6 +83,13 @@ pub struct Pools {
 pub struct InFlight {
     load: Arc<Load>,
     tokens: u64,
+}
+
+impl Prompts {
+    /// Whether a prompt of `tokens` is one of them.
+    pub fn hold(self, tokens: u64) -> bool {
+        self.min.is_none_or(|min| min <= tokens) && self.max.is_none_or(|max| tokens <= max)
+    }
 }
 
 impl Pools {

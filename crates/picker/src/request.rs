@@ -85,10 +85,15 @@ impl Facts {
         self.prompt.iter().map(Range::len).sum()
     }
 
-    /// The tokens a request occupies while it runs: four bytes of prompt to a token, plus the answer it allows
-    /// (256 if it names no limit).
+    /// Tokens of the prompt: four bytes to one.
+    pub fn prompt_tokens(&self) -> u64 {
+        self.prompt_bytes() as u64 / 4
+    }
+
+    /// The tokens a request occupies while it runs: those of its prompt, plus the answer it allows (256 if it names no
+    /// limit).
     pub fn tokens(&self) -> u64 {
-        self.prompt_bytes() as u64 / 4 + self.max_tokens.unwrap_or(256).min(1 << 20) + 1
+        self.prompt_tokens() + self.max_tokens.unwrap_or(256).min(1 << 20) + 1
     }
 }
 

@@ -51,5 +51,5 @@ pub(crate) fn meant(
     let model = snapshot.model(&owner.namespace, to, service.spec.model.as_ref()?.kind.as_deref());
     let outcome = decide::decide(&demand(snapshot, service, model, owner).ok()?, supply, None);
     let change = Change::ModelName { from: from.clone(), to: to.clone() };
-    outcome.feasible.then_some(Remedy { change, outcome })
+    outcome.feasible.then_some(Remedy { first: None, change, outcome })
 }

@@ -261,7 +261,7 @@ pub fn remedies(snapshot: &Snapshot, service: &Service) -> Vec<Remedy> {
     let supply = supply(snapshot, &snapshot.claims, &owner).0;
     let meant = asked::meant(snapshot, service, &demand, &owner, &supply);
     let mut all: Vec<Remedy> = meant.into_iter().chain(remedy::remedies(&demand, &supply)).collect();
-    if !all.iter().any(|remedy| remedy.change.is_an_edit() && remedy::waits(&remedy.outcome) == 0) {
+    if !all.iter().any(|remedy| remedy.is_an_edit() && remedy::waits(&remedy.outcome) == 0) {
         all.extend(smaller::models(snapshot, service, &demand, &owner, &supply));
     }
     all

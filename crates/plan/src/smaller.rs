@@ -34,7 +34,7 @@ pub(crate) fn models(
         let outcome = decide::decide(&asked, supply, None);
         let change =
             Change::SmallerModel { to: facts.name, parameters: facts.parameters, quantization: facts.quantization };
-        (outcome.feasible && remedy::waits(&outcome) == 0).then_some(Remedy { change, outcome })
+        (outcome.feasible && remedy::waits(&outcome) == 0).then_some(Remedy { first: None, change, outcome })
     };
     smaller.into_iter().take(TRIED).filter_map(served).take(SHOWN).collect()
 }

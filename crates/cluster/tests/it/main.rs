@@ -99,6 +99,35 @@ async fn what_is_as_desired_costs_no_request() {
     assert!(!result.changed() && journal.is_empty());
 }
 
+/// A field more inside a list that is ours as a whole: ours and dropped, or the server's own. The answer tells, once.
+#[tokio::test]
+async fn what_the_server_fills_in_is_asked_for_once() {
+    let mut held = applied();
+    held["apiVersion"] = json!("v1");
+    held["kind"] = json!("Service");
+    held["spec"]["ports"][0]["weight"] = json!(1);
+    held["metadata"]["managedFields"][0]["fieldsV1"]["f:spec"]["f:ports"] = json!({});
+    let answer = held.clone();
+    let sent = Arc::new(std::sync::atomic::AtomicUsize::new(0));
+    let count = Arc::clone(&sent);
+    let service = tower::service_fn(move |_: Request<Body>| {
+        count.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
+        let answer = answer.to_string();
+        async move { Ok::<_, kube::Error>(Response::new(Full::new(Bytes::from(answer)))) }
+    });
+    let applier = Applier::new(kube::Client::new(service, "default"), stores(vec![held]), MADE, MANAGER);
+    for wish in [80, 80, 80] {
+        let result = applier.converge(&owner(), vec![desired(wish)]).await.unwrap();
+        assert_eq!(result.applied[0].outcome, Outcome::Unchanged);
+    }
+    assert_eq!(sent.load(std::sync::atomic::Ordering::Relaxed), 1);
+    let mut other = desired(80);
+    other["spec"]["ports"][0]["weight"] = json!(1);
+    other["spec"]["ports"][0]["name"] = json!("http");
+    applier.converge(&owner(), vec![other]).await.unwrap();
+    assert_eq!(sent.load(std::sync::atomic::Ordering::Relaxed), 2);
+}
+
 #[tokio::test]
 async fn a_difference_is_sent_and_the_old_pruned_with_preconditions() {
     let mut old = applied();

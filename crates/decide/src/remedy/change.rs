@@ -310,6 +310,9 @@ impl fmt::Display for Field {
 
 impl fmt::Display for super::Remedy {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if let Some(first) = &self.first {
+            write!(f, "{first}, and then ")?;
+        }
         write!(f, "{}: {}", self.change, self.outcome.message)?;
         let waits =
             self.outcome.warnings.iter().find(|warning| warning.code == code::warning::NO_FREE_CAPACITY.as_str());

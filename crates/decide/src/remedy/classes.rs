@@ -114,6 +114,16 @@ fn names(case: &Case<'_>) -> Vec<Change> {
     changes
 }
 
+/// Names that no class has, classes that are excluded, and placements, whether or not a class would then fit.
+pub(super) fn forbidden(case: &Case<'_>) -> Vec<Change> {
+    let mut changes = names(case);
+    let excluded = case.demand.components.values().flat_map(|component| &component.selector.excluded);
+    let excluded: BTreeSet<&String> = excluded.filter(|name| case.supply.class(name).is_some()).collect();
+    changes.extend((!excluded.is_empty()).then(|| Change::AllowClasses(excluded.into_iter().cloned().collect())));
+    changes.extend(placement(case));
+    changes
+}
+
 fn preferences(case: &Case<'_>) -> Vec<Change> {
     let mut changes = Vec::new();
     let selectors = || case.demand.components.values().map(|component| &component.selector);

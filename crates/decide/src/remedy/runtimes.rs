@@ -44,6 +44,16 @@ pub(super) fn switched_off(case: &Case<'_>) -> Vec<Change> {
     disabled.map(Change::EnableRuntime).into_iter().chain(unselected.map(Change::NameRuntime)).collect()
 }
 
+/// Runtimes that are disabled or not chosen by themselves, nearest first, whether or not they would then serve.
+pub(super) fn forbidden(case: &Case<'_>) -> Vec<Change> {
+    let change = |candidate: &Candidate| match candidate.rejected.as_ref()? {
+        Rejection::Disabled => Some(Change::EnableRuntime(candidate.runtime.clone())),
+        Rejection::AutoSelectDisabled => Some(Change::NameRuntime(candidate.runtime.clone())),
+        _ => None,
+    };
+    case.now.candidates.iter().filter_map(change).take(ENTRIES).collect()
+}
+
 /// The runtime that would win if all were edited, if it is one that the edit changes.
 fn winner_with(case: &Case<'_>, edit: impl Fn(&mut Runtime) -> bool) -> Option<String> {
     let changes = |name: &str, scope| {

@@ -403,6 +403,59 @@ fn a_resource_that_is_replaced_is_told(#[case] name: &str, #[case] warns: bool) 
     assert_eq!(warnings(&decision).contains(&"AcceleratorResourceReplaced"), warns, "{:?}", decision.warnings);
 }
 
+/// Of a runtime likewise; a class that the service names is what it wants, whatever the runtime says.
+#[rstest]
+#[case::of_another_vendor("amd.com/gpu", "", true)]
+#[case::the_classs_own("nvidia.com/gpu", "", false)]
+#[case::the_vendor_is_chosen("amd.com/gpu", "acceleratorSelector: {preferredClasses: [nvidia-h100-80gb]}", false)]
+fn a_runtimes_resource_that_is_replaced_is_told(#[case] name: &str, #[case] spec: &str, #[case] warns: bool) {
+    let runtime = RUNTIME.replace("{image: i}", &format!("{{image: i, resources: {{limits: {{{name}: 1}}}}}}"));
+    let mut world = case(&[&model("13B", ""), &runtime, &service(spec, "")]);
+    world.supply.classes.retain(|class| class.name.starts_with("nvidia-"));
+    let decision = world.decide();
+    assert!(decision.feasible, "{}", decision.message);
+    let told = decision.warnings.iter().find(|warning| warning.code == "AcceleratorResourceReplaced");
+    assert_eq!(
+        told.is_some_and(|told| told.message.contains("the runtime asks for 1 × amd.com/gpu")),
+        warns,
+        "{told:?}"
+    );
+}
+
+#[rstest]
+#[case::a_runtime_is_named("spec: {runtime: {name: srt}}", true)]
+#[case::and_a_model("spec: {model: {name: m}, runtime: {name: srt}}", false)]
+fn a_runtime_taken_at_its_word_is_told(#[case] spec: &str, #[case] warns: bool) {
+    let service = format!("{{apiVersion: ome.io/v1beta1, kind: InferenceService, metadata: {{name: s}}, {spec}}}");
+    let decision = case(&[&model("13B", ""), RUNTIME, &service]).decide();
+    assert!(decision.feasible, "{}", decision.message);
+    assert_eq!(warnings(&decision).contains(&"ModelUnstated"), warns, "{:?}", decision.warnings);
+}
+
+/// Of many rejected classes a bounded record keeps those that are told something of their own.
+#[test]
+fn the_rare_rejection_is_kept() {
+    let spec = "acceleratorSelector: {excludedClasses: [nvidia-t4]}";
+    let mut world = case(&[&model("13B", ""), RUNTIME, &service(spec, "")]);
+    let copy =
+        std::sync::Arc::clone(world.supply.classes.iter().find(|class| class.name == "nvidia-a100-40gb").unwrap());
+    let empty = |number: u32| {
+        let mut class = Class::clone(&copy);
+        class.name = format!("a-{number}");
+        class.availability = Some(crate::inventory::Availability::default());
+        std::sync::Arc::new(class)
+    };
+    world.supply.classes =
+        (0..60).map(empty).chain(world.supply.classes.iter().filter(|one| one.name == "nvidia-t4").cloned()).collect();
+    let told = world.decide().for_status();
+    let accelerators = &told.candidates[0].accelerators;
+    assert_eq!(
+        accelerators.first().map(|one| (one.class.as_str(), one.verdict.code())),
+        Some(("nvidia-t4", "ExcludedClass"))
+    );
+    assert_eq!(accelerators.iter().count() + told.omitted.classes, 61);
+}
+
 // A service may name the node it wants.
 #[rstest]
 #[case::the_node("h", true)]

@@ -158,6 +158,35 @@ fn also_by_the_service(#[case] spec: &str, #[case] expect: &str) {
     assert!(helps.iter().any(|help| help.starts_with(expect)), "{helps:#?}");
 }
 
+/// Two wrongs: neither change helps alone.
+#[rstest]
+#[case::disabled_and_excluded(
+    RUNTIME.replacen("disabled: false", "disabled: true", 1),
+    "acceleratorSelector: {excludedClasses: [nvidia-t4, nvidia-a100-40gb, nvidia-h100-80gb]}",
+    "remove spec.disabled from runtime srt, and then take nvidia-h100-80gb out of excludedClasses: srt on"
+)]
+#[case::disabled_and_misspelt(
+    RUNTIME.replacen("disabled: false", "disabled: true", 1),
+    "runtime: {name: srt}, acceleratorSelector: {preferredClasses: [nvidia-h100]}",
+    "remove spec.disabled from runtime srt, and then write nvidia-h100-80gb instead of nvidia-h100 in"
+)]
+#[case::not_automatic_and_elsewhere(
+    RUNTIME.replacen("autoSelect: true", "autoSelect: false", 1),
+    "engine: {nodeSelector: {zone: moon}}",
+    "set spec.runtime.name to srt, which is not chosen by itself, and then remove zone: moon from"
+)]
+#[case::excluded_and_elsewhere(
+    RUNTIME.to_owned(),
+    "engine: {nodeSelector: {zone: moon}}, acceleratorSelector: {excludedClasses: [nvidia-t4, nvidia-a100-40gb, nvidia-h100-80gb]}",
+    "take nvidia-a100-40gb, nvidia-h100-80gb, nvidia-t4 out of excludedClasses, and then remove zone: moon from"
+)]
+fn by_two_changes(#[case] runtime: String, #[case] spec: &str, #[case] expect: &str) {
+    let service = SERVICE.replace("model: {name: m}", &format!("model: {{name: m}}, {spec}"));
+    let helps = helps(MODEL, &runtime, &service, NODES);
+    assert!(helps.first().is_some_and(|help| help.starts_with(expect)), "{helps:#?}");
+    assert!(helps.len() <= 2, "{helps:#?}");
+}
+
 #[test]
 fn by_the_model() {
     let disabled = MODEL.replace("spec: {", "spec: {disabled: true, ");

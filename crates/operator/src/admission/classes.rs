@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use api::lint::{self, Finding};
+use api::lint::Finding;
 use api::manifest::Document;
 use api::ome::{
     self, AcceleratorConfiguration, AcceleratorSelector, CLASS_ANNOTATION, Component, InferenceServiceSpec,
@@ -20,7 +20,7 @@ pub(super) fn unknown(document: &Document, known: &BTreeSet<String>) -> Vec<Find
     let lost = named(document).into_iter().filter(|(_, class)| !known.contains(class));
     lost.take(MOST)
         .map(|(path, class)| {
-            let nearest = lint::nearest(&class, known.iter().map(String::as_str));
+            let nearest = decide::nearest::nearest(&class, known.iter().map(String::as_str));
             let hint = match nearest {
                 Some(nearest) => format!("did you mean `{nearest}`?"),
                 None => {

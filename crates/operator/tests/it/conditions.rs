@@ -70,15 +70,10 @@ async fn a_scaled_object_while_there_is_keda() {
     furnish(&server, &[("big", "80Gi", "5")]);
     let world = World::on(server, operator::Options::default());
     let mut service = fleet::service("chat", "small");
-    service["spec"]["engine"] = json!({"minReplicas": 1, "maxReplicas": 3, "scaleMetric": "rps",
-        "kedaConfig": {"promServerAddress": "http://prometheus:9090", "customPromQuery": "waiting"}});
+    service["spec"]["engine"] = scaled_by_keda();
     world.server.create(SERVICES, service).unwrap();
     world.condition(SERVICES, "chat", "AutoscalerUnavailable", "True").await;
-    let schema = json!({"openAPIV3Schema": {"type": "object", "x-kubernetes-preserve-unknown-fields": true}});
-    let definition = json!({"metadata": {"name": SCALED}, "spec": {"group": "keda.sh", "scope": "Namespaced",
-        "names": {"kind": "ScaledObject", "listKind": "ScaledObjectList", "plural": "scaledobjects", "singular": "scaledobject"},
-        "versions": [{"name": "v1alpha1", "served": true, "storage": true, "schema": schema}]}});
-    world.server.create(DEFINITIONS, definition).unwrap();
+    world.server.create(DEFINITIONS, keda()).unwrap();
     let scaled = world.until("the ScaledObject", |server| server.get(SCALED, "default", "chat-engine")).await;
     assert_eq!((&scaled["spec"]["minReplicaCount"], &scaled["spec"]["maxReplicaCount"]), (&json!(1), &json!(3)));
     let budget = |server: &embedded::Server| server.get("poddisruptionbudgets.policy", "default", "chat-engine");
@@ -92,4 +87,16 @@ async fn a_scaled_object_while_there_is_keda() {
     world.server.delete(DEFINITIONS, "", SCALED, None).unwrap();
     world.condition(SERVICES, "chat", "AutoscalerUnavailable", "True").await;
     world.until("no budget for one replica", |server| budget(server).is_none().then_some(())).await;
+}
+
+fn scaled_by_keda() -> Value {
+    json!({"minReplicas": 1, "maxReplicas": 3, "scaleMetric": "rps",
+        "kedaConfig": {"promServerAddress": "http://prometheus:9090", "customPromQuery": "waiting"}})
+}
+
+fn keda() -> Value {
+    let schema = json!({"openAPIV3Schema": {"type": "object", "x-kubernetes-preserve-unknown-fields": true}});
+    json!({"metadata": {"name": "scaledobjects.keda.sh"}, "spec": {"group": "keda.sh", "scope": "Namespaced",
+        "names": {"kind": "ScaledObject", "listKind": "ScaledObjectList", "plural": "scaledobjects", "singular": "scaledobject"},
+        "versions": [{"name": "v1alpha1", "served": true, "storage": true, "schema": schema}]}})
 }

@@ -6,7 +6,12 @@ use crate::pool::{Endpoint, Pools};
 
 fn endpoint(number: u8) -> Endpoint {
     let address = ([10, 0, 0, number], 8000).into();
-    Endpoint { address, pod: format!("pod-{number}"), load: Pools::new(0).load(address) }
+    Endpoint {
+        address,
+        pod: format!("pod-{number}"),
+        prompts: crate::Prompts::default(),
+        load: Pools::new(0).load(address),
+    }
 }
 
 fn choice(prefiller: Option<u8>) -> Choice {

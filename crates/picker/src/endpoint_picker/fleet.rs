@@ -12,9 +12,9 @@ use tokio_util::sync::DropGuard;
 
 use super::scrape::Scraper;
 use crate::{
-    index::{lives, ready_address, text},
+    index::{lives, prompts, ready_address, text},
     member::{Member, Reading},
-    pool::{Endpoint, Load},
+    pool::{Endpoint, Load, Prompts},
     reading::Gauges,
 };
 
@@ -26,6 +26,7 @@ pub(super) type Seen = Arc<Mutex<Option<(Gauges, Instant)>>>;
 pub(super) struct Found {
     pub address: SocketAddr,
     pub pod: String,
+    pub prompts: Prompts,
     pub uid: String,
     pub labels: BTreeMap<String, String>,
 }
@@ -62,6 +63,7 @@ pub(super) fn endpoints(pool: &Value, pods: &[Arc<Value>]) -> Vec<Found> {
         found.extend(ports.iter().map(|port| Found {
             address: SocketAddr::new(ip, *port),
             pod: text(pod, "/metadata/name").to_owned(),
+            prompts: prompts(pod),
             uid: text(pod, "/metadata/uid").to_owned(),
             labels: labels.clone(),
         }));
@@ -79,7 +81,7 @@ impl Known {
         }
         let (load, seen): (Arc<Load>, Seen) = (Arc::default(), Arc::default());
         let scraping = Arc::new(scraper.follow(found.address, Arc::clone(&load), Arc::clone(&seen)));
-        let endpoint = Endpoint { address: found.address, pod: found.pod, load };
+        let endpoint = Endpoint { address: found.address, pod: found.pod, prompts: found.prompts, load };
         Self { endpoint, uid: found.uid, labels: found.labels, seen, _scraping: scraping }
     }
 

@@ -80,7 +80,8 @@ impl Proxy {
 
     async fn proxy(&self, call: Call) -> Result<Response<Body>, Refusal> {
         let (routing, mut rng) = (self.pools.routing(), self.pools.rng());
-        let question = Question { model: &call.model.name, pool: call.pool.as_ref() };
+        let prompt_tokens = call.facts.prompt_tokens();
+        let question = Question { model: &call.model.name, pool: call.pool.as_ref(), prompt_tokens };
         let route = schedule::route(question, &routing, &mut rng)?;
         let rewritten = route.target != call.model.name;
         let body = match rewritten {

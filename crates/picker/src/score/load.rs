@@ -18,12 +18,12 @@ pub fn least<'a>(endpoints: &[&'a Endpoint], rng: &mut Rng) -> Option<&'a Endpoi
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::pool::Pools;
+    use crate::pool::{Pools, Prompts};
 
     fn endpoints(pools: &Pools, number: u16) -> Vec<Endpoint> {
         let endpoint = |port| {
             let address = ([127, 0, 0, 1], port).into();
-            Endpoint { address, pod: format!("pod-{port}"), load: pools.load(address) }
+            Endpoint { address, pod: format!("pod-{port}"), prompts: Prompts::default(), load: pools.load(address) }
         };
         (1..=number).map(endpoint).collect()
     }

@@ -3,7 +3,7 @@
 use std::{net::SocketAddr, sync::Arc};
 
 use engine::{Config, Timing};
-use picker::{Endpoint, Pool, PoolKey, Pools, Target, UseCase};
+use picker::{Endpoint, Pool, PoolKey, Pools, Prompts, Target, UseCase};
 use tokio::{
     io::{AsyncReadExt, AsyncWriteExt},
     net::{TcpListener, TcpStream},
@@ -53,6 +53,7 @@ pub(crate) fn pool(pools: &Pools, addresses: &[SocketAddr], targets: &[(&str, u3
     let endpoint = |address: &SocketAddr| Endpoint {
         address: *address,
         pod: format!("pod-{}", address.port()),
+        prompts: Prompts::default(),
         load: pools.load(*address),
     };
     let targets =

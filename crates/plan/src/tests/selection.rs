@@ -85,6 +85,29 @@ fn a_model_that_nobody_has() {
     assert!(crate::remedies(&other, &other.services[0]).is_empty());
 }
 
+/// The largest relatives that are smaller and need not wait, and only where no edit spares the wait.
+#[test]
+fn smaller_models_are_proposed_where_nothing_else_helps() {
+    const CLASS: &str = "{apiVersion: ome.io/v1beta1, kind: AcceleratorClass, metadata: {name: l4}, spec: {vendor: nvidia, discovery: {nodeSelector: {gpu: l4}}, capabilities: {memoryGB: 24Gi}, resources: [{name: nvidia.com/gpu, quantity: 1}]}}";
+    let node = |count: u32| {
+        format!(
+            "{{apiVersion: v1, kind: Node, metadata: {{name: n, labels: {{gpu: l4}}}}, status: {{allocatable: {{nvidia.com/gpu: {count}, cpu: 64, memory: 256Gi, pods: 110}}}}}}"
+        )
+    };
+    let runtime = runtime("universal", "", ", acceleratorRequirements: {requiredCapabilities: {memoryGB: 8}}");
+    let proposed = |model: &str, count: u32| {
+        let snapshot = super::snapshot(&[MODELS, CLASS, &node(count), &runtime, &chat("").replace("llama-7b", model)]);
+        let smaller = |remedy: &decide::remedy::Remedy| match &remedy.change {
+            decide::remedy::Change::SmallerModel { to, .. } => Some(to.clone()),
+            _ => None,
+        };
+        crate::remedies(&snapshot, &snapshot.services[0]).iter().filter_map(smaller).collect::<Vec<_>>()
+    };
+    assert_eq!(proposed("llama-70b", 2), ["llama-13b", "llama-7b"]);
+    assert_eq!(proposed("llama-70b", 1), ["llama-7b", "mistral-7b"]);
+    assert!(proposed("llama-7b", 1).is_empty(), "it is served");
+}
+
 // spec: RT-67
 #[test]
 fn no_runtime_is_left() {
