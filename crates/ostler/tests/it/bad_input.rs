@@ -47,6 +47,7 @@ fn every_error_is_one_line_with_a_hint() {
     folder.file("empty.yaml", "");
     folder.file("service.yaml", SERVICE);
     folder.file("size.yaml", MODEL);
+    folder.file("plugins.yaml", PLUGINS);
     folder.file("replicas.yaml", &SERVICE.replace("{name: m}", "{name: m}\n  engine: {minReplicas: -1}"));
     folder.file("kubeconfig", "password: secret\n- x");
     std::fs::write(folder.0.join("binary.yaml"), [0x7f, b'E', b'L', b'F', 0xff, 0xfe]).unwrap();
@@ -66,6 +67,8 @@ const SERVICE: &str =
     "apiVersion: ome.io/v1beta1\nkind: InferenceService\nmetadata: {name: x}\nspec:\n  model: {name: m}\n";
 const MODEL: &str =
     "apiVersion: ome.io/v1beta1\nkind: BaseModel\nmetadata: {name: x}\nspec: {modelParameterSize: 7Bx}\n";
+
+const PLUGINS: &str = "apiVersion: llm-d.ai/v1alpha1\nkind: EndpointPickerConfig\nplugins: [{type: queue-scorer, parameters: {limit: 5}}]\n";
 
 const MISTAKES: &str = "
 pln
@@ -96,6 +99,10 @@ explain pod/chat
 explain isvc/x --kubeconfig missing
 explain isvc/x --kubeconfig kubeconfig
 catalog shw
+picker
+picker --pool-name p --config-file missing.yaml
+picker --pool-name p --config-file service.yaml
+picker --pool-name p --config-file plugins.yaml
 ";
 
 /// `ostler crds | head -1`: the reader leaves, and that is all.

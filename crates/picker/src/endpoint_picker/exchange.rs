@@ -272,8 +272,8 @@ fn served(metadata: &Metadata) -> Option<SocketAddr> {
     }
 }
 
-/// The answer passes as it is. Where the proxy allows it, its body does not come here at all: a stream of ten thousand
-/// tokens costs no round trip.
+/// The answer passes as it is, and its body need not come here: a proxy that listens sends none of it. Envoy does not
+/// listen where `response_body_mode` is `FULL_DUPLEX_STREAMED`; set to `NONE` there, a long stream costs no round trip.
 fn answer_not_needed() -> ProcessingResponse {
     let mode = ProcessingMode {
         request_header_mode: HeaderSendMode::Send.into(),
