@@ -3,6 +3,7 @@
 use std::sync::atomic::{AtomicI64, AtomicU32, Ordering};
 use std::sync::{Arc, PoisonError, RwLock};
 
+use apimachinery::apply::{self, ApplyOptions};
 use apimachinery::status::Status;
 use serde_json::{Value, json};
 
@@ -151,6 +152,26 @@ impl Server {
     /// As the API answers: 404, 409, 422.
     pub fn update(&self, resource: &str, object: Value) -> Result<Arc<Value>, Status> {
         self.replace(resource, Face::Main, &object)
+    }
+
+    /// Server-side apply without force: makes the object, or of it what `manager` says, and leaves the rest to others.
+    ///
+    /// # Errors
+    /// As the API answers: 404, 422; 409 when somebody else has set one of the fields to another value.
+    pub fn apply(&self, resource: &str, object: &Value, manager: &str) -> Result<Arc<Value>, Status> {
+        let resource = self.resource(resource)?;
+        let (namespace, name) = (object::namespace(object), object::name(object));
+        let options = ApplyOptions {
+            manager: manager.to_owned(),
+            force: false,
+            api_version: resource.api_version(),
+            subresource: None,
+            now: object::time(self.now()),
+        };
+        let propose = |current: Option<&Value>| {
+            Ok(Proposal::Applied(apply::apply(&resource.structure, current, object, &options)?))
+        };
+        Ok(self.modify(&resource, Face::Main, namespace, name, &controllers(), &propose)?.object)
     }
 
     /// Replaces the status only. A `resourceVersion` in the object must be the current one.

@@ -19,7 +19,11 @@ use tokio_util::sync::CancellationToken;
 use crate::fleet;
 use crate::gate::Gate;
 use crate::home::Home;
+use crate::output;
 use crate::runner::MachineRunner;
+
+/// Field manager of the shipped catalogue.
+const CATALOGUE: &str = "ostler-catalogue";
 
 /// Where the servers listen; bound before anything starts, so that a busy port ends nothing half-way.
 pub(crate) struct Listeners {
@@ -146,7 +150,7 @@ fn name(object: &Value) -> String {
     object["metadata"]["name"].as_str().unwrap_or_default().to_owned()
 }
 
-/// Definitions first: the catalogue's kinds are among them. What is there from an earlier start is replaced.
+/// Definitions first: the catalogue's kinds are among them, and they are those of this program.
 fn install(server: &embedded::Server, shipped: Vec<Document>) -> Result<()> {
     const DEFINITIONS: &str = "customresourcedefinitions.apiextensions.k8s.io";
     for crd in api::crds().into_iter().chain(api::neighbours::crds()) {
@@ -160,9 +164,22 @@ fn install(server: &embedded::Server, shipped: Vec<Document>) -> Result<()> {
     for document in shipped {
         let kind = server.registry().by_kind(document.api_version(), document.kind());
         let resource = kind.with_context(|| format!("catalogue: {} is not defined", document.kind()))?.qualified();
-        put(server, &resource, document.value).with_context(|| format!("catalogue: {resource}"))?;
+        offer(server, &resource, &document.value).with_context(|| format!("catalogue: {resource}"))?;
     }
     Ok(())
+}
+
+/// Brings a shipped object up to date, but for what people have changed in the one that is there.
+fn offer(server: &embedded::Server, resource: &str, object: &Value) -> Result<(), Status> {
+    match server.apply(resource, object, CATALOGUE) {
+        Err(status) if status.code == 409 => {
+            let name = name(object);
+            output::tell(&format!("note: {resource}/{name} stays as it was edited: {}", status.message));
+            output::tell(&format!("hint: for the shipped one, `kubectl delete {resource}/{name}` and start again"));
+            Ok(())
+        }
+        applied => applied.map(|_| ()),
+    }
 }
 
 fn put(server: &embedded::Server, resource: &str, object: Value) -> Result<(), Status> {

@@ -17,7 +17,8 @@ pub struct ModelFiles {
     pub volume: Option<(Value, String)>,
 }
 
-/// Reads a model's storage. A `path` is a directory on the node that a model agent or a person filled.
+/// Reads a model's storage. A `path` is a directory on the node that a model agent or a person filled: where it is not,
+/// nothing is made, so that a wrong path is told as `FailedMount` rather than found by an engine as an empty folder.
 pub fn of(storage: Option<&ModelStorage>) -> Option<ModelFiles> {
     let storage = storage?;
     let uri = storage.storage_uri.as_deref().unwrap_or_default();
@@ -27,7 +28,7 @@ pub fn of(storage: Option<&ModelStorage>) -> Option<ModelFiles> {
     let on_node =
         storage.path.as_deref().or_else(|| uri.strip_prefix("file://").or_else(|| uri.strip_prefix("local://")));
     if let Some(path) = on_node {
-        let source = json!({"hostPath": {"path": path, "type": "DirectoryOrCreate"}});
+        let source = json!({"hostPath": {"path": path, "type": "Directory"}});
         return Some(ModelFiles { path: path.to_owned(), volume: Some((source, path.to_owned())) });
     }
     uri.strip_prefix("hf://").map(|name| ModelFiles { path: name.to_owned(), volume: None })
@@ -77,5 +78,13 @@ mod tests {
         };
         let files = of(Some(&storage)).unwrap();
         assert_eq!((files.path.as_str(), files.volume.is_some()), (expect, volume));
+    }
+
+    #[test]
+    fn a_folder_of_the_node_has_to_be_there() {
+        let storage = ModelStorage { path: Some("/models/llama".to_owned()), ..ModelStorage::default() };
+        let (source, mount) = of(Some(&storage)).unwrap().volume.unwrap();
+        assert_eq!(source, json!({"hostPath": {"path": "/models/llama", "type": "Directory"}}));
+        assert_eq!(mount, "/models/llama");
     }
 }

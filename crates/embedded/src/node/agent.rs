@@ -85,7 +85,8 @@ pub async fn run(server: Server, ports: Ports, folders: Folders, stop: Cancellat
 // === impl Agent ===
 
 impl Agent {
-    /// Looks at every node and Pod; Pods that vanished unseen are ended.
+    /// Looks at every node and Pod; Pods that vanished unseen are ended, and the others write their status if it is not
+    /// what is stored: a full disk may have refused it, or a failed write undone it.
     fn everything(&mut self) {
         for node in self.shared.server.list("nodes") {
             self.join(&node);
@@ -95,6 +96,7 @@ impl Agent {
             if !pods.iter().any(|pod| object::uid(pod) == uid) {
                 signals.gone.cancel();
             }
+            signals.look.notify_one();
         }
         for pod in pods {
             self.note(&pod);

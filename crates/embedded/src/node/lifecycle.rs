@@ -13,15 +13,16 @@ use tokio_util::task::AbortOnDropHandle;
 
 use super::agent::Shared;
 use super::container::{self, News, Supervisor};
+use super::mounted;
 use super::probes::Finding;
 use super::restart::Policy;
 use super::resume;
 use super::sources::{self, InNamespace};
+use super::specs::{container_specs, main_count, waiting};
 use super::status::{self, Container, Phase, Place, Role};
 use super::volumes::{self, VolumeError};
 use crate::object;
 use crate::ports::Purpose;
-use crate::watch::Subscription;
 
 /// What can happen to a Pod from outside.
 #[derive(Debug, Clone, Default)]
@@ -188,7 +189,7 @@ impl Worker {
             }
         }
         if let Some(folder) = self.folder.clone().filter(|_| volumes::follow_objects(&self.pod)) {
-            let work = follow(Arc::clone(&self.shared), Arc::clone(&self.pod), folder, changes);
+            let work = mounted::follow(Arc::clone(&self.shared), Arc::clone(&self.pod), folder, changes);
             self.follower = Some(AbortOnDropHandle::new(tokio::spawn(work)));
         }
     }
@@ -380,57 +381,5 @@ impl Worker {
 
     fn event(&self, kind: &str, reason: &str, message: &str) {
         self.shared.server.event(&self.pod, kind, reason, message, "kubelet");
-    }
-}
-
-/// Brings what is mounted up to date with the objects it comes from, and with the Pod's own labels and annotations.
-async fn follow(shared: Arc<Shared>, pod: Arc<Value>, folder: PathBuf, mut changes: Subscription) {
-    let (namespace, name) = (object::namespace(&pod), object::name(&pod));
-    let sources = InNamespace::of(&shared.server, &pod);
-    loop {
-        match changes.next().await {
-            Ok(change) if change.namespace != namespace => continue,
-            Ok(change) => match change.resource.as_str() {
-                "configmaps" | "secrets" => {}
-                "pods" if change.name == name => {}
-                _ => continue,
-            },
-            Err(_missed) => {}
-        }
-        let current = shared.server.get("pods", namespace, name).filter(|it| object::uid(it) == object::uid(&pod));
-        let Some(current) = current else { return };
-        // What is gone now stays as it was, as a kubelet leaves it.
-        if let Err(error) = volumes::lay_out(&current, &sources, &folder) {
-            tracing::debug!(name, %error, "a volume was not brought up to date");
-        }
-    }
-}
-
-/// Init containers first, in order, then the others.
-fn container_specs(pod: &Value) -> Vec<(Role, Value)> {
-    let list = |field: &str| pod.pointer(field).and_then(Value::as_array).cloned().unwrap_or_default();
-    let init = list("/spec/initContainers").into_iter().map(|spec| {
-        let sidecar = object::text(&spec, "/restartPolicy") == "Always";
-        (if sidecar { Role::Sidecar } else { Role::Init }, spec)
-    });
-    init.chain(list("/spec/containers").into_iter().map(|spec| (Role::Main, spec))).collect()
-}
-
-fn main_count(pod: &Value) -> usize {
-    pod.pointer("/spec/containers").and_then(Value::as_array).map_or(0, Vec::len)
-}
-
-fn waiting(role: Role, spec: &Value, has_init: bool) -> Container {
-    let reason = if has_init { "PodInitializing" } else { "ContainerCreating" };
-    Container {
-        name: object::text(spec, "/name").to_owned(),
-        image: object::text(spec, "/image").to_owned(),
-        role,
-        phase: Phase::Waiting { reason: reason.to_owned(), message: String::new() },
-        last: None,
-        restarts: 0,
-        started: false,
-        ready: false,
-        done: false,
     }
 }

@@ -7,7 +7,8 @@
 
 use std::collections::BTreeMap;
 use std::fs;
-use std::io;
+use std::io::{self, Write};
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread;
@@ -126,7 +127,7 @@ fn read(file: &Path) -> io::Result<Option<List>> {
         Ok(bytes) => {
             let list = serde_json::from_slice(&bytes);
             let warn = |error: &serde_json::Error| {
-                tracing::warn!(file = %file.display(), %error, "which processes were left behind is not known");
+                tracing::warn!(file = %file.display(), %error, "not the list of processes: end by hand what is left of an earlier start; it has {MARK} in its environment");
             };
             Ok(list.inspect_err(warn).ok())
         }
@@ -138,7 +139,9 @@ fn read(file: &Path) -> io::Result<Option<List>> {
 /// Not synced: after a power loss no process is left.
 fn write(file: &Path, list: &List) -> io::Result<()> {
     let partial = file.with_extension("partial");
-    fs::write(&partial, serde_json::to_vec(list)?)?;
+    let mut options = fs::OpenOptions::new();
+    let mut new = options.write(true).create(true).truncate(true).mode(0o600).open(&partial)?;
+    new.write_all(&serde_json::to_vec(list)?)?;
     fs::rename(&partial, file)
 }
 

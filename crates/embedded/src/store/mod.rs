@@ -9,6 +9,7 @@
 
 #[cfg(test)]
 mod crash_tests;
+mod failure;
 #[cfg(test)]
 mod faults;
 mod feeds;
@@ -16,11 +17,14 @@ mod format;
 mod journal;
 mod kept;
 mod recovery;
+#[cfg(test)]
+mod served_tests;
 mod state;
 pub mod storage;
+#[cfg(test)]
+mod tests;
 
 use std::collections::BTreeMap;
-use std::io;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -28,6 +32,7 @@ use apimachinery::status::Status;
 use serde_json::Value;
 use tokio::sync::watch;
 
+pub use failure::Failure;
 pub use feeds::Scope;
 use journal::Journal;
 pub use kept::Kept;
@@ -75,16 +80,6 @@ pub enum Rejected {
     Refused(Arc<Failure>),
     /// The object is nested too deep to be written to disk.
     TooDeep,
-}
-
-/// Why writes do not become durable.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("{file}: {cause}")]
-pub struct Failure {
-    file: String,
-    cause: String,
-    /// There is no room, rather than something broken.
-    full: bool,
 }
 
 /// What a store keeps, and how.
@@ -358,87 +353,10 @@ fn is_deeper(value: &Value, levels: usize) -> bool {
     }
 }
 
-// === impl Failure ===
-
-impl Failure {
-    fn new(file: String, error: &io::Error) -> Self {
-        let full = matches!(
-            error.kind(),
-            io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded | io::ErrorKind::FileTooLarge
-        );
-        Self { file, cause: error.to_string(), full }
-    }
-
-    /// As a client is told: 507 where there is no room, 500 otherwise.
-    #[must_use]
-    pub fn status(&self) -> Status {
-        const AFTER: &str = "what is stored can be read, and writes are accepted again by themselves";
-        if self.full {
-            let message = format!("not stored: {self}; {AFTER} when there is room");
-            return Status::insufficient_storage(message);
-        }
-        Status::internal(format!("not stored: {self}; {AFTER} when the file can be written anew"))
-    }
-}
-
 // === impl Settings ===
 
 impl Default for Settings {
     fn default() -> Self {
         Self { history: HISTORY, rewrite_after: 8 * 1024 * 1024, retry: Duration::from_secs(1) }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use serde_json::json;
-
-    use super::*;
-    use crate::object;
-
-    fn key(name: &str) -> Key {
-        Key { resource: "configmaps".into(), namespace: "default".into(), name: name.into() }
-    }
-
-    fn config_map(name: &str, value: &str) -> Value {
-        json!({"metadata": {"name": name, "namespace": "default", "uid": name}, "data": {"k": value}})
-    }
-
-    #[test]
-    fn a_list_at_an_old_revision_shows_the_old_world() {
-        let store = Store::new(HISTORY);
-        let a = store.commit(&key("a"), None, Some(config_map("a", "1"))).unwrap();
-        let b = store.commit(&key("b"), None, Some(config_map("b", "1"))).unwrap();
-        store.commit(&key("a"), Some(&a), Some(config_map("a", "2"))).unwrap();
-        store.commit(&key("b"), Some(&b), None).unwrap();
-        store.commit(&key("c"), None, Some(config_map("c", "1"))).unwrap();
-
-        let scope = Scope { resource: "configmaps".into(), namespace: Some("default".into()) };
-        let then = store.list_at(&scope, None, 2).unwrap();
-        let names: Vec<&str> = then.objects.iter().map(|(place, _)| place.1.as_str()).collect();
-        assert_eq!(names, ["a", "b"]);
-        assert_eq!(then.objects[0].1.tree()["data"]["k"], json!("1"));
-        let rest = store.list_at(&scope, Some(&("default".into(), "a".into())), 2).unwrap();
-        assert_eq!(rest.objects.len(), 1);
-    }
-
-    #[test]
-    fn a_removal_carries_its_own_revision() {
-        let store = Store::new(HISTORY);
-        let a = store.commit(&key("a"), None, Some(config_map("a", "1"))).unwrap();
-        let gone = store.commit(&key("a"), Some(&a), None).unwrap();
-        assert_eq!(object::resource_version(&a), "1");
-        assert_eq!(object::resource_version(&gone), "2");
-        assert!(store.by_uid("a").is_none());
-    }
-
-    #[test]
-    fn a_write_over_a_stale_object_loses() {
-        let store = Store::new(HISTORY);
-        let first = store.commit(&key("a"), None, Some(config_map("a", "1"))).unwrap();
-        store.commit(&key("a"), Some(&first), Some(config_map("a", "2"))).unwrap();
-        let third = || Some(config_map("a", "3"));
-        assert!(matches!(store.commit(&key("a"), Some(&first), third()), Err(Rejected::Raced)));
-        assert!(matches!(store.commit(&key("a"), None, third()), Err(Rejected::Raced)));
     }
 }

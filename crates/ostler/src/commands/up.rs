@@ -116,11 +116,9 @@ async fn serve(
 ) -> Result<()> {
     let kubeconfig = &home.kubeconfig();
     let version = env!("CARGO_PKG_VERSION");
-    output::tell(&format!("ostler {version} · embedded Kubernetes · data {}\n", home.describe()));
-    output::tell(&format!("  nodes     {}\n", report::fleet::nodes(&machine.cluster.server().list("nodes"))));
-    if let Some(engines) = engines {
-        output::tell(engines);
-    }
+    output::tell(&format!("ostler {version} · embedded Kubernetes · data {}", home.describe()));
+    output::tell(&format!("  nodes     {}", report::fleet::nodes(&machine.cluster.server().list("nodes"))));
+    engines.into_iter().for_each(output::tell);
     apply::documents(&machine.client, documents).await?;
     if args.demo {
         let manifests = demo::manifests()?;
@@ -130,7 +128,7 @@ async fn serve(
         progress::until_ready(machine.cluster.server(), &names).await;
     }
     let (api, gateway) = (machine.api, machine.gateway);
-    output::tell(&format!("  metrics   http://{}/metrics\n", machine.metrics));
+    output::tell(&format!("  metrics   http://{}/metrics", machine.metrics));
     if args.output == Output::Text {
         let kubeconfig = kubeconfig.display();
         output::print_line(&format!("ready: api=https://{api} gateway=http://{gateway} kubeconfig={kubeconfig}"))?;
@@ -168,10 +166,10 @@ fn bind(address: SocketAddr, flag: &str) -> Result<TcpListener> {
 fn processes(home: &Home) -> Result<Processes> {
     let (processes, left) = home.processes()?;
     if left.ended > 0 {
-        output::tell(&format!("ended {} processes that an earlier `ostler up` left behind\n", left.ended));
+        output::tell(&format!("ended {} processes that an earlier `ostler up` left behind", left.ended));
     }
     if left.remain > 0 {
-        output::tell(&format!("warning: {} processes of an earlier `ostler up` could not be ended\n", left.remain));
+        output::tell(&format!("warning: {} processes of an earlier `ostler up` could not be ended", left.remain));
     }
     Ok(processes)
 }
@@ -179,9 +177,13 @@ fn processes(home: &Home) -> Result<Processes> {
 /// What runs for real on this machine.
 fn engines(images: &Images) -> String {
     match images.vllm() {
-        Some(path) => format!("  engines   vLLM: {}; others are simulated unless --config names a program\n", path.display()),
-        None => "  engines   no `vllm` on PATH (or in $OSTLER_VLLM): engines are simulated unless --config names a program\n"
-            .to_owned(),
+        Some(path) => {
+            format!("  engines   vLLM: {}; others are simulated unless --config names a program", path.display())
+        }
+        None => {
+            "  engines   no `vllm` on PATH (or in $OSTLER_VLLM): engines are simulated unless --config names a program"
+                .to_owned()
+        }
     }
 }
 

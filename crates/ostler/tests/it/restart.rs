@@ -3,9 +3,11 @@
 use std::path::Path;
 
 use k8s_openapi::api::core::v1::Pod;
-use kube::api::Api;
+use kube::api::{Api, ApiResource, DeleteParams, DynamicObject, Patch, PatchParams};
 use kube::config::{KubeConfigOptions, Kubeconfig};
+use kube::core::GroupVersionKind;
 use kube::runtime::wait::await_condition;
+use serde_json::json;
 
 use crate::session::{Folder, Session};
 
@@ -47,13 +49,50 @@ async fn after_a_kill_the_pods_run_again_and_no_process_is_left() {
     assert_eq!(session.end("-TERM").1, Some(0));
 }
 
-/// The Pod, once its container is ready after so many restarts.
-async fn ready(kubeconfig: &Path, restarts: i32) -> Pod {
+/// Shipped objects are brought up to date at every start, but for what somebody set in them.
+#[tokio::test]
+async fn what_was_edited_in_the_catalogue_stays_over_a_restart() {
+    let folder = Folder::new();
+    let data = folder.0.display().to_string();
+    let class = "nvidia-l4";
+    let session = Session::start_on(&data, "127.0.0.1:0", &[]);
+    let api = classes(Path::new(&session.kubeconfig)).await;
+    let shipped = api.get(class).await.unwrap();
+    let edit = json!({"metadata": {"labels": {"mine": "yes"}}, "spec": {"vendor": "other"}});
+    let edited = api.patch(class, &PatchParams::default(), &Patch::Merge(edit)).await.unwrap();
+    api.delete("nvidia-t4", &DeleteParams::default()).await.unwrap();
+    assert_eq!(session.end("-TERM").1, Some(0));
+
+    let session = Session::start_on(&data, "127.0.0.1:0", &[]);
+    let api = classes(Path::new(&session.kubeconfig)).await;
+    let found = api.get(class).await.unwrap();
+    assert_eq!((&found.metadata.labels, &found.data["spec"]), (&edited.metadata.labels, &edited.data["spec"]));
+    api.get("nvidia-t4").await.expect("what was deleted is shipped again");
+
+    // Without what was changed in it, it is the program's again.
+    api.delete(class, &DeleteParams::default()).await.unwrap();
+    assert_eq!(session.end("-TERM").1, Some(0));
+    let session = Session::start_on(&data, "127.0.0.1:0", &[]);
+    let found = classes(Path::new(&session.kubeconfig)).await.get(class).await.unwrap();
+    assert_eq!((&found.metadata.labels, &found.data["spec"]), (&shipped.metadata.labels, &shipped.data["spec"]));
+}
+
+async fn classes(kubeconfig: &Path) -> Api<DynamicObject> {
+    let kind = GroupVersionKind::gvk("ome.io", "v1beta1", "AcceleratorClass");
+    Api::all_with(client(kubeconfig).await, &ApiResource::from_gvk_with_plural(&kind, "acceleratorclasses"))
+}
+
+async fn client(kubeconfig: &Path) -> kube::Client {
     let file = Kubeconfig::read_from(kubeconfig).unwrap();
     let mut config = kube::Config::from_custom_kubeconfig(file, &KubeConfigOptions::default()).await.unwrap();
     config.proxy_url = None;
     rustls::crypto::ring::default_provider().install_default().ok();
-    let api: Api<Pod> = Api::default_namespaced(kube::Client::try_from(config).unwrap());
+    kube::Client::try_from(config).unwrap()
+}
+
+/// The Pod, once its container is ready after so many restarts.
+async fn ready(kubeconfig: &Path, restarts: i32) -> Pod {
+    let api: Api<Pod> = Api::default_namespaced(client(kubeconfig).await);
     let is_ready = move |pod: Option<&Pod>| {
         let all = pod.and_then(|pod| pod.status.as_ref()?.container_statuses.as_ref());
         all.is_some_and(|all| all[0].ready && all[0].restart_count == restarts)

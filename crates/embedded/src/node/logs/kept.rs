@@ -3,6 +3,7 @@
 use std::collections::{BTreeSet, VecDeque};
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Read, Seek, SeekFrom, Write};
+use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
 use super::line::Line;
@@ -125,7 +126,7 @@ impl Files {
     /// # Errors
     /// When the folder cannot be made or written to.
     pub(super) fn create(folder: &Path, run: u64) -> io::Result<Self> {
-        fs::create_dir_all(folder)?;
+        fs::DirBuilder::new().recursive(true).mode(0o700).create(folder)?;
         let file = open(&path(folder, run, 0))?;
         Ok(Self { folder: folder.to_owned(), run, file, current: 0, size: 0, lines: VecDeque::from([0]) })
     }
@@ -260,11 +261,13 @@ fn numbers(name: &str) -> Option<(u64, u64)> {
 }
 
 fn open(path: &Path) -> io::Result<File> {
-    OpenOptions::new().create(true).append(true).open(path)
+    OpenOptions::new().create(true).append(true).mode(0o600).open(path)
 }
 
 #[cfg(test)]
 mod tests {
+    use std::os::unix::fs::PermissionsExt;
+
     use jiff::Timestamp;
 
     use super::*;
@@ -300,6 +303,9 @@ mod tests {
         let count = 6 * FILE_BYTES / 10_000;
         (0..count).for_each(|n| kept.push(line(&format!("{n} {}", "x".repeat(10_000)))));
         let there = fs::read_dir(&folder).unwrap().count();
+        let mode = |path: &Path| fs::metadata(path).unwrap().permissions().mode() & 0o777;
+        let newest = folder.join(format!("0.{FILES}.log"));
+        assert_eq!([mode(&folder), mode(&newest)], [0o700, 0o600], "whose folder it is may read it");
         assert_eq!(there, FILES);
         let found = all(&kept, None);
         let first: u64 = found[0].split(' ').next().unwrap().parse().unwrap();

@@ -1,0 +1,52 @@
+//! Objects, revisions and lists in memory.
+
+use serde_json::json;
+
+use super::*;
+use crate::object;
+
+fn key(name: &str) -> Key {
+    Key { resource: "configmaps".into(), namespace: "default".into(), name: name.into() }
+}
+
+fn config_map(name: &str, value: &str) -> Value {
+    json!({"metadata": {"name": name, "namespace": "default", "uid": name}, "data": {"k": value}})
+}
+
+#[test]
+fn a_list_at_an_old_revision_shows_the_old_world() {
+    let store = Store::new(HISTORY);
+    let a = store.commit(&key("a"), None, Some(config_map("a", "1"))).unwrap();
+    let b = store.commit(&key("b"), None, Some(config_map("b", "1"))).unwrap();
+    store.commit(&key("a"), Some(&a), Some(config_map("a", "2"))).unwrap();
+    store.commit(&key("b"), Some(&b), None).unwrap();
+    store.commit(&key("c"), None, Some(config_map("c", "1"))).unwrap();
+
+    let scope = Scope { resource: "configmaps".into(), namespace: Some("default".into()) };
+    let then = store.list_at(&scope, None, 2).unwrap();
+    let names: Vec<&str> = then.objects.iter().map(|(place, _)| place.1.as_str()).collect();
+    assert_eq!(names, ["a", "b"]);
+    assert_eq!(then.objects[0].1.tree()["data"]["k"], json!("1"));
+    let rest = store.list_at(&scope, Some(&("default".into(), "a".into())), 2).unwrap();
+    assert_eq!(rest.objects.len(), 1);
+}
+
+#[test]
+fn a_removal_carries_its_own_revision() {
+    let store = Store::new(HISTORY);
+    let a = store.commit(&key("a"), None, Some(config_map("a", "1"))).unwrap();
+    let gone = store.commit(&key("a"), Some(&a), None).unwrap();
+    assert_eq!(object::resource_version(&a), "1");
+    assert_eq!(object::resource_version(&gone), "2");
+    assert!(store.by_uid("a").is_none());
+}
+
+#[test]
+fn a_write_over_a_stale_object_loses() {
+    let store = Store::new(HISTORY);
+    let first = store.commit(&key("a"), None, Some(config_map("a", "1"))).unwrap();
+    store.commit(&key("a"), Some(&first), Some(config_map("a", "2"))).unwrap();
+    let third = || Some(config_map("a", "3"));
+    assert!(matches!(store.commit(&key("a"), Some(&first), third()), Err(Rejected::Raced)));
+    assert!(matches!(store.commit(&key("a"), None, third()), Err(Rejected::Raced)));
+}
