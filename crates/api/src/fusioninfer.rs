@@ -27,7 +27,7 @@ pub const API_VERSION: &str = "fusioninfer.io/v1alpha1";
     derive = "Default",
     validation = Rule::new("self.metadata.name.matches('^[a-z]([-a-z0-9]*[a-z0-9])?$')").message("the name must start with a letter and hold only a-z, 0-9 and -, because Services are named after it"),
     validation = Rule::new("self.spec.roles.all(role, role.componentType == 'router' || size(self.metadata.name) + size(role.name) + size(has(role.replicas) && role.replicas > 0 ? string(role.replicas - 1) : '0') + 2 <= 50)").message("the composed name {service}-{role}-{replica} must not be longer than 50 characters"),
-    printcolumn = r#"{"name":"Roles","type":"string","jsonPath":".spec.roles[*].name"}"#,
+    printcolumn = r#"{"name":"Active","type":"string","jsonPath":".status.conditions[?(@.type=='Active')].status"}"#,
     printcolumn = r#"{"name":"Ready","type":"string","jsonPath":".status.conditions[?(@.type=='Ready')].status"}"#,
     printcolumn = r#"{"name":"Reason","type":"string","jsonPath":".status.conditions[?(@.type=='Ready')].reason"}"#,
     printcolumn = r#"{"name":"Age","type":"date","jsonPath":".metadata.creationTimestamp"}"#

@@ -146,6 +146,10 @@ impl Applier {
             wanted.extend(kind.map(|kind| (kind, Key::of(desired.object()))));
             let applied = match blocked {
                 None => self.settle(kind, owner, &desired, &mut result).await?,
+                // What is missing anyway is told at once, and not when its turn comes.
+                Some(_) if !kind.is_some_and(|kind| self.stores.synced(kind)) => {
+                    Applied::of(desired.object(), Outcome::KindMissing)
+                }
                 Some(_) => Applied::of(desired.object(), Outcome::Held),
             };
             if matches!(desired, Desired::First(_)) && !applied.outcome.in_place() {

@@ -94,7 +94,7 @@ mod tests {
     #[case::edited(1, service(1, "True", "", "b"), false)]
     fn an_answer_holds_for_the_same_question(#[case] epoch: u64, #[case] later: Value, #[case] holds: bool) {
         let (answers, key) = (Answers::default(), Key::new("n", "s"));
-        let answer = Arc::new(Choice { plan: json!({}), better: None });
+        let answer = Arc::new(Choice { plan: plan::ServicePlan::default(), better: None });
         answers.keep(&key, question(1, service(1, "True", "", "a")), &answer);
         assert_eq!(answers.find(&key, &question(epoch, later)).is_some(), holds);
         answers.forget(&key);

@@ -1,70 +1,43 @@
 //! Which plan of a service holds: the one that keeps its choice, or one that chooses anew.
 
-use plan::{Claim, Incumbency, Service, Snapshot};
+use decide::code::outcome::KEPT;
+use plan::claims::waits;
+use plan::{Claim, Incumbency, Service, ServicePlan, Snapshot};
 use serde_json::Value;
 
-use crate::decision::{same_choice, waits_for_capacity};
-
-/// The plan in force, and what would be planned if nothing were chosen yet, where that differs.
+/// The plan in force, and what would be planned if nothing were chosen yet, where that differs. Both have no more
+/// candidates than a status holds.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Choice {
-    /// An entry of `ostler plan -o json`.
-    pub plan: Value,
-    /// Likewise; what `ostler redecide` would take.
-    pub better: Option<Value>,
+    /// What is to be followed.
+    pub plan: ServicePlan,
+    /// What `ostler redecide` would take.
+    pub better: Option<ServicePlan>,
 }
 
 /// Plans `service` beside those that made `claims`; `object` is the same as JSON.
-///
-/// # Errors
-/// What cannot be written as JSON.
-pub fn choose(
-    snapshot: &Snapshot,
-    claims: &[Claim],
-    object: &Value,
-    service: &Service,
-) -> Result<Choice, serde_json::Error> {
-    let plan = planned(snapshot, claims, service, Incumbency::Kept)?;
-    if plan["reason"] != "Kept" {
-        return Ok(Choice { plan, better: None });
+#[must_use]
+pub fn choose(snapshot: &Snapshot, claims: &[Claim], object: &Value, service: &Service) -> Choice {
+    let planned = |incumbency| plan::plan_service_beside(snapshot, claims, service, incumbency).shortened();
+    let plan = planned(Incumbency::Kept);
+    if plan.reason != KEPT.as_str() {
+        return Choice { plan, better: None };
     }
-    let anew = planned(snapshot, claims, service, Incumbency::Ignored)?;
-    Ok(weigh(object, plan, anew))
-}
-
-/// As JSON, with no more candidates than a status holds.
-fn planned(
-    snapshot: &Snapshot,
-    claims: &[Claim],
-    service: &Service,
-    incumbency: Incumbency,
-) -> Result<Value, serde_json::Error> {
-    let mut plan = plan::plan_service_beside(snapshot, claims, service, incumbency);
-    let brief = plan.decision.take().map(|decision| decision.for_status());
-    let omitted = brief.as_ref().map(|brief| brief.omitted);
-    if let Some(brief) = brief {
-        plan.candidates = brief.candidates;
-    }
-    let mut plan = serde_json::to_value(plan)?;
-    if let Some(omitted) = omitted {
-        // Warnings are counted where the record is made: layout adds some.
-        plan["omitted"] = serde_json::to_value(decide::status::Omitted { warnings: 0, ..omitted })?;
-    }
-    Ok(plan)
+    weigh(object, plan, planned(Incumbency::Ignored))
 }
 
 /// A service keeps its choice while anything of it runs; one of which nothing is left does not wait for accelerators
 /// that others have taken meanwhile when there are free ones elsewhere.
-fn weigh(service: &Value, kept: Value, anew: Value) -> Choice {
-    if anew["feasible"] != true || same_choice(&kept, &anew) {
+fn weigh(service: &Value, kept: ServicePlan, anew: ServicePlan) -> Choice {
+    let same = kept.feasible && (&kept.runtime, &kept.components) == (&anew.runtime, &anew.components);
+    if !anew.feasible || same {
         return Choice { plan: kept, better: None };
     }
-    if !runs(service) && waits_for_capacity(&kept) && !waits_for_capacity(&anew) {
+    if !runs(service) && waits(&kept.warnings) && !waits(&anew.warnings) {
         return Choice { plan: anew, better: None };
     }
     // What must wait for others is no better choice today.
-    let better = Some(anew).filter(|anew| !waits_for_capacity(anew));
-    Choice { plan: kept, better }
+    Choice { plan: kept, better: Some(anew).filter(|anew| !waits(&anew.warnings)) }
 }
 
 /// Whether any replica of any component is ready.
@@ -78,12 +51,17 @@ pub(crate) fn runs(service: &Value) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use decide::code::warning::NO_FREE_CAPACITY;
+    use decide::decision::ComponentDecision;
+    use decide::reason::Warning;
     use rstest::rstest;
     use serde_json::json;
 
-    fn plan(class: &str, waits: bool) -> Value {
-        let warnings = if waits { json!([{"code": "NoFreeCapacity"}]) } else { json!([]) };
-        json!({"feasible": true, "components": {"engine": {"acceleratorClass": class}}, "warnings": warnings})
+    fn plan(class: &str, waits: bool) -> ServicePlan {
+        let engine = ComponentDecision { accelerator_class: Some(class.to_owned()), ..ComponentDecision::default() };
+        let warnings = waits.then(|| Warning::new(NO_FREE_CAPACITY, "needs 8")).into_iter().collect();
+        let components = [("engine".to_owned(), engine)].into();
+        ServicePlan { feasible: true, components, warnings, ..ServicePlan::default() }
     }
 
     #[rstest]
@@ -95,17 +73,17 @@ mod tests {
     #[case::no_place_anywhere(0, plan("a", true), plan("b", true), "a", None)]
     fn which_plan_holds(
         #[case] ready: i64,
-        #[case] kept: Value,
-        #[case] anew: Value,
+        #[case] kept: ServicePlan,
+        #[case] anew: ServicePlan,
         #[case] class: &str,
         #[case] better: Option<&str>,
     ) {
         let service = json!({"status": {"components": {"engine": {"readyReplicas": ready}}}});
         let choice = weigh(&service, kept, anew);
-        let of = |plan: &Value| plan["components"]["engine"]["acceleratorClass"].clone();
+        let of = |plan: &ServicePlan| plan.components["engine"].accelerator_class.clone();
         assert_eq!(
             (of(&choice.plan), choice.better.as_ref().map(of)),
-            (json!(class), better.map(|class| json!(class)))
+            (Some(class.to_owned()), better.map(|class| Some(class.to_owned())))
         );
     }
 }

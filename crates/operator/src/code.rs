@@ -1,7 +1,6 @@
 //! Codes of the operator's conditions and events that are not reasons of a service's ([`crate::reason::Reason`]).
 
 api::codes! {
-    UNDECIDED = "Undecided": "No decision has been taken yet.", "";
     NODES_MATCHED = "NodesMatched": "Nodes belong to the class.", "";
     NO_AVAILABLE_NODES = "NoAvailableNodes": "Every node of the class is unready or cordoned.", "`kubectl get nodes` tells which; uncordon or repair one.";
     AVAILABLE = "Available": "The class has nodes that take Pods.", "";

@@ -17,26 +17,45 @@ const NEIGHBOURS: [(&str, &str); 6] = [
     ("HTTPScaledObject", "the HTTP add-on of KEDA (http.keda.sh)"),
 ];
 
-/// An object that could not be made as planned, the first of those that `which` picks by kind. A history that cannot be
-/// kept keeps nothing from running.
+/// An object that could not be made as planned, the first of those that `which` picks by kind; of kinds that the cluster
+/// does not serve, all. A history that cannot be kept keeps nothing from running.
 #[must_use]
 pub fn obstacle(applied: &[Applied], which: impl Fn(&str) -> bool) -> Option<(Reason, String)> {
-    let own = applied.iter().filter(|one| one.kind != REVISION.kind && which(&one.kind));
-    own.into_iter().find_map(|one| match &one.outcome {
+    let own = || applied.iter().filter(|one| one.kind != REVISION.kind && which(&one.kind));
+    own().find_map(|one| match &one.outcome {
         Outcome::Foreign(holder) => Some((
             Reason::ObjectNotOurs,
             format!("{} belongs to {holder}; rename the service or delete that object", one.object),
         )),
-        Outcome::KindMissing => Some((Reason::KindMissing, missing(&one.kind))),
+        Outcome::KindMissing => Some((Reason::KindMissing, missing(own()))),
         Outcome::Refused(message) => Some((Reason::ObjectRefused, format!("{}: {message}", one.object))),
         Outcome::Unchanged | Outcome::Created | Outcome::Updated | Outcome::Terminating | Outcome::Held => None,
     })
 }
 
-fn missing(kind: &str) -> String {
-    let project = NEIGHBOURS.iter().find(|(name, _)| *name == kind).map(|(_, project)| *project);
-    let install = project.map_or_else(|| "it".to_owned(), str::to_owned);
-    format!("the cluster does not serve {kind}; install {install} to run this service")
+fn missing<'a>(applied: impl Iterator<Item = &'a Applied>) -> String {
+    let mut kinds: Vec<&str> = Vec::new();
+    for one in applied.filter(|one| one.outcome == Outcome::KindMissing) {
+        if !kinds.contains(&one.kind.as_str()) {
+            kinds.push(&one.kind);
+        }
+    }
+    let install: Vec<&str> = kinds.iter().map(|kind| project(kind)).collect();
+    format!("the cluster does not serve {}; install {} to run this service", listed(&kinds), listed(&install))
+}
+
+/// What to install for `kind`.
+fn project(kind: &str) -> &str {
+    NEIGHBOURS.iter().find(|(name, _)| *name == kind).map_or(kind, |(_, project)| *project)
+}
+
+/// `a, b and c`
+fn listed(words: &[&str]) -> String {
+    match words {
+        [] => String::new(),
+        [only] => (*only).to_owned(),
+        [first @ .., last] => format!("{} and {last}", first.join(", ")),
+    }
 }
 
 /// Why a planned workload is not ready, or `None` if it is.
@@ -69,14 +88,15 @@ mod tests {
 
     // spec: TOP-71
     #[rstest]
-    #[case::gang(
-        "PodGroup",
-        "the cluster does not serve PodGroup; install Volcano (scheduling.volcano.sh) to run this service"
-    )]
-    #[case::unknown("Widget", "the cluster does not serve Widget; install it to run this service")]
-    fn a_missing_neighbour_is_named(#[case] kind: &str, #[case] expect: &str) {
-        let found = obstacle(&[applied(kind, Outcome::KindMissing)], |_| true);
-        assert_eq!(found, Some((Reason::KindMissing, expect.to_owned())));
+    #[case::gang(&["PodGroup"], "PodGroup; install Volcano (scheduling.volcano.sh)")]
+    #[case::unknown(&["Widget"], "Widget; install Widget")]
+    #[case::each_once(&["PodGroup", "LeaderWorkerSet", "LeaderWorkerSet"],
+        "PodGroup and LeaderWorkerSet; install Volcano (scheduling.volcano.sh) and LeaderWorkerSet (leaderworkerset.x-k8s.io)")]
+    #[case::three(&["A", "B", "C"], "A, B and C; install A, B and C")]
+    fn missing_neighbours_are_named(#[case] kinds: &[&str], #[case] expect: &str) {
+        let all: Vec<Applied> = kinds.iter().map(|kind| applied(kind, Outcome::KindMissing)).collect();
+        let expect = format!("the cluster does not serve {expect} to run this service");
+        assert_eq!(obstacle(&all, |_| true), Some((Reason::KindMissing, expect)));
     }
 
     #[test]

@@ -7,8 +7,9 @@ use cluster::conditions::Transition;
 use cluster::neighbours::served;
 use cluster::object::meta;
 use cluster::{Error, Key, Kind};
-use plan::Snapshot;
+use decide::reason::Warning;
 use plan::topology::Autoscalers;
+use plan::{ServicePlan, Snapshot};
 use serde_json::Value;
 
 use crate::kinds::{BUILTIN, CLASS, CLUSTER_MODEL, CLUSTER_RUNTIME, MODEL, NODE, POD, RUNTIME, SCALED_OBJECT};
@@ -69,7 +70,7 @@ impl LeftOut {
 impl Offer {
     /// Puts what was left out into the plan of a service that it concerns: as the reason where the service names it, as
     /// a warning where it might have been chosen.
-    pub(crate) fn account(&self, service: &Value, plan: &mut Value) {
+    pub(crate) fn account(&self, service: &Value, plan: &mut ServicePlan) {
         for left_out in self.left_out.iter().filter(|left_out| left_out.visible(service)) {
             let spec = &service["spec"];
             let (missing, reason) = match left_out.kind {
@@ -82,28 +83,25 @@ impl Offer {
                 MODEL | CLUSTER_MODEL => continue,
                 _ => ("", Reason::LeftOut),
             };
-            if plan["reason"] == missing {
-                plan["reason"] = reason.as_str().into();
-                plan["message"] = left_out.sentence().into();
+            if plan.reason == missing {
+                plan.reason = reason.as_str().to_owned();
+                plan.message = left_out.sentence();
             }
-            warn(plan, left_out);
+            warn(&mut plan.warnings, left_out);
         }
     }
 }
 
-fn warn(plan: &mut Value, left_out: &LeftOut) {
+fn warn(warnings: &mut Vec<Warning>, left_out: &LeftOut) {
     let code = match left_out.kind {
-        RUNTIME | CLUSTER_RUNTIME => decide::code::warning::INVALID_RUNTIME.as_str(),
-        MODEL | CLUSTER_MODEL => decide::code::warning::INVALID_MODEL.as_str(),
-        _ => decide::code::warning::INVALID_CLASS.as_str(),
+        RUNTIME | CLUSTER_RUNTIME => decide::code::warning::INVALID_RUNTIME,
+        MODEL | CLUSTER_MODEL => decide::code::warning::INVALID_MODEL,
+        _ => decide::code::warning::INVALID_CLASS,
     };
-    let Some(warnings) = plan["warnings"].as_array_mut() else { return };
-    let told = |warning: &Value| {
-        let names = |message: &str| message.contains(&format!(" {} ", left_out.key.name));
-        warning["code"] == code && warning["message"].as_str().is_some_and(names)
-    };
+    let name = format!(" {} ", left_out.key.name);
+    let told = |warning: &Warning| warning.code == code.as_str() && warning.message.contains(&name);
     if !warnings.iter().any(told) {
-        warnings.push(serde_json::json!({"code": code, "message": left_out.sentence()}));
+        warnings.push(Warning::new(code, left_out.sentence()));
     }
 }
 
@@ -225,10 +223,10 @@ mod tests {
 
     fn accounted(offer: &Offer, reason: &str) -> (String, Vec<String>) {
         let service = json!({"metadata": {"namespace": "n", "name": "s"}, "spec": {"model": {"name": "m"}, "runtime": {"name": "r"}}});
-        let mut plan = json!({"reason": reason, "message": "", "warnings": []});
+        let mut plan = ServicePlan { reason: reason.to_owned(), ..ServicePlan::default() };
         offer.account(&service, &mut plan);
-        let codes = plan["warnings"].as_array().unwrap().iter().map(|one| one["code"].as_str().unwrap().to_owned());
-        (plan["reason"].as_str().unwrap().to_owned(), codes.collect())
+        let codes = plan.warnings.into_iter().map(|one| one.code).collect();
+        (plan.reason, codes)
     }
 
     #[test]

@@ -8,23 +8,27 @@ use cluster::object::{generation, meta};
 use cluster::{Condition, State, Tone};
 use decide::reason::NO_ELIGIBLE_ACCELERATOR;
 use jiff::Timestamp;
+use plan::ServicePlan;
 use plan::labels::COMPONENT;
 use serde_json::{Value, json};
 
+use crate::code;
 use crate::decision;
 use crate::obstacles::{obstacle, why_not};
+use crate::readiness::Code;
 use crate::readings::Wanted;
 use crate::reason::Reason;
 use crate::report::Report;
+use crate::rollout::is_paused;
 
 /// What a reconcile of one service found out.
 pub struct Findings<'a> {
     /// The service as it is in the cluster.
     pub service: &'a Value,
-    /// Its entry of `ostler plan -o json`.
-    pub plan: &'a Value,
+    /// What was planned for it.
+    pub plan: &'a ServicePlan,
     /// What would be chosen if nothing were, where that is another choice than the one in force.
-    pub better: Option<&'a Value>,
+    pub better: Option<&'a ServicePlan>,
     /// Its workloads.
     pub workloads: &'a [Wanted],
     /// What became of its objects.
@@ -37,8 +41,9 @@ pub fn report(findings: &Findings<'_>, now: Timestamp) -> Report {
     let service = findings.service;
     let conditions = conditions(findings);
     let ready = conditions.last().is_some_and(|ready| ready.state == State::True);
-    let decision = decision::record(service, findings.plan, ready);
-    let news = decision::news(&service["status"]["decision"], &decision);
+    let fresh = findings.plan.record();
+    let news = decision::news(decision::recorded(service).as_ref(), &fresh);
+    let decision = decision::record(service, &fresh, ready);
     let status = status(findings, &conditions, decision, now);
     Report { conditions, status, news }
 }
@@ -48,7 +53,7 @@ pub fn report(findings: &Findings<'_>, now: Timestamp) -> Report {
 fn conditions(findings: &Findings<'_>) -> Vec<Condition> {
     let mut leaves = vec![runtime_resolved(findings.plan), accelerator_resolved(findings.plan)];
     leaves.push(workloads_ready(findings, "WorkloadsReady", |component| component != ROUTER));
-    if findings.plan["components"][ROUTER].is_object() {
+    if findings.plan.components.contains_key(ROUTER) {
         leaves.push(workloads_ready(findings, "RouterReady", |component| component == ROUTER));
     }
     let ready = match leaves.iter().find(|leaf| leaf.state != State::True) {
@@ -63,10 +68,9 @@ fn conditions(findings: &Findings<'_>) -> Vec<Condition> {
 const ROUTER: &str = "router";
 
 /// What the service asks for that only an autoscaler of a kind the cluster lacks could do. The warning has the event.
-fn autoscaler_unavailable(plan: &Value) -> Option<Condition> {
-    let warnings = plan["warnings"].as_array().into_iter().flatten();
-    let told = warnings.filter(|warning| warning["code"] == AUTOSCALER_UNAVAILABLE.as_str());
-    let messages: Vec<&str> = told.filter_map(|warning| warning["message"].as_str()).collect();
+fn autoscaler_unavailable(plan: &ServicePlan) -> Option<Condition> {
+    let told = plan.warnings.iter().filter(|warning| warning.code == AUTOSCALER_UNAVAILABLE.as_str());
+    let messages: Vec<&str> = told.map(|warning| warning.message.as_str()).collect();
     (!messages.is_empty()).then(|| {
         let condition =
             Condition::new(AUTOSCALER_UNAVAILABLE.as_str(), true, AUTOSCALER_UNAVAILABLE, messages.join("; "));
@@ -80,10 +84,8 @@ const AUTOSCALER_UNAVAILABLE: api::code::Code = plan::code::warning::AUTOSCALER_
 fn decision_stale(findings: &Findings<'_>) -> Option<Condition> {
     let better = findings.better?;
     let name = meta(findings.service, "name");
-    let message = format!(
-        "now {} would be chosen; `ostler redecide inferenceservice/{name}` accepts it",
-        better["message"].as_str().unwrap_or("another runtime or class")
-    );
+    let message =
+        format!("now {} would be chosen; `ostler redecide inferenceservice/{name}` accepts it", better.message);
     Some(Reason::BetterChoice.condition("DecisionStale", true, message))
 }
 
@@ -122,30 +124,28 @@ pub fn undecidable(service: &Value, reason: Reason, problem: &str, now: Timestam
     Report { conditions, status, news: Vec::new() }
 }
 
-fn runtime_resolved(plan: &Value) -> Condition {
-    let resolved = |message: String| Reason::Selected.condition("RuntimeResolved", true, message);
-    let name = plan["runtime"]["name"].as_str();
-    if plan["feasible"] == true {
-        return resolved(
-            name.map_or_else(|| "the service brings its own engine".to_owned(), |name| format!("runtime {name}")),
-        );
+fn runtime_resolved(plan: &ServicePlan) -> Condition {
+    const KIND: &str = "RuntimeResolved";
+    if !plan.feasible {
+        return Condition::relayed(KIND, false, &*plan.reason, &*plan.message);
     }
-    let (reason, message) = told(plan);
-    Condition::relayed("RuntimeResolved", false, reason, message)
+    let own = || "the service brings its own engine".to_owned();
+    let message = plan.runtime.as_ref().map_or_else(own, |runtime| format!("runtime {}", runtime.name));
+    Reason::Selected.condition(KIND, true, message)
 }
 
-fn accelerator_resolved(plan: &Value) -> Condition {
+fn accelerator_resolved(plan: &ServicePlan) -> Condition {
     const KIND: &str = "AcceleratorResolved";
-    let (reason, message) = told(plan);
-    if plan["feasible"] != true {
-        return match about_accelerators(plan) {
-            true => Condition::relayed(KIND, false, reason, message),
-            false => Reason::RuntimeNotResolved.condition(KIND, false, message),
+    if !plan.feasible {
+        // Whether the nearest runtime lacked nothing but a class.
+        return match plan.reason == NO_ELIGIBLE_ACCELERATOR {
+            true => Condition::relayed(KIND, false, &*plan.reason, &*plan.message),
+            false => Reason::RuntimeNotResolved.condition(KIND, false, &*plan.message),
         };
     }
-    let components = plan["components"].as_object().into_iter().flatten();
+    let components = plan.components.iter();
     let classes: Vec<String> = components
-        .filter_map(|(name, component)| Some(format!("{name} on {}", component["acceleratorClass"].as_str()?)))
+        .filter_map(|(name, component)| Some(format!("{name} on {}", component.accelerator_class.as_ref()?)))
         .collect();
     match classes.is_empty() {
         true => Reason::NotRequired.condition(KIND, true, "no component asks for an accelerator class"),
@@ -153,18 +153,9 @@ fn accelerator_resolved(plan: &Value) -> Condition {
     }
 }
 
-/// Whether the nearest runtime lacked nothing but a class.
-fn about_accelerators(plan: &Value) -> bool {
-    plan["reason"] == NO_ELIGIBLE_ACCELERATOR
-}
-
-fn told(plan: &Value) -> (&str, &str) {
-    (plan["reason"].as_str().unwrap_or(crate::code::UNDECIDED.as_str()), plan["message"].as_str().unwrap_or_default())
-}
-
 /// Of the workloads whose component `which` picks.
 fn workloads_ready(findings: &Findings<'_>, kind: &'static str, which: impl Fn(&str) -> bool) -> Condition {
-    if findings.plan["feasible"] != true {
+    if !findings.plan.feasible {
         let message = "nothing runs until a runtime and its accelerators are found";
         return Reason::NotPlanned.condition(kind, false, message);
     }
@@ -175,7 +166,13 @@ fn workloads_ready(findings: &Findings<'_>, kind: &'static str, which: impl Fn(&
         |wanted: &Wanted| wanted.planned["metadata"]["labels"][COMPONENT].as_str().unwrap_or_default().to_owned();
     let workloads = findings.workloads.iter().filter(|wanted| which(&component(wanted)));
     match workloads.filter_map(why_not).min() {
-        Some(worst) => worst.reason().condition(kind, false, format!("{}: {}", worst.object, worst.message)),
+        Some(worst) => {
+            let message = format!("{}: {}", worst.object, worst.message);
+            match worst.code == Code::RollingOut && is_paused(findings.service) {
+                true => Condition::new(kind, false, code::ROLLOUT_PAUSED, message).told_as(Tone::News),
+                false => worst.reason().condition(kind, false, message),
+            }
+        }
         None => Reason::AllReady.condition(kind, true, "every workload is ready"),
     }
 }

@@ -299,7 +299,8 @@ fn replica_failure(workload: &Value) -> Option<Trouble> {
 
 fn waiting(workload: &Value, progress: &Progress) -> Trouble {
     let Progress { desired, updated, ready, current } = progress;
-    let paused = if workload["spec"]["paused"] == true { "; the rollout is paused" } else { "" };
+    let paused =
+        if workload["spec"]["paused"] == true { "; it is paused, `ostler rollout resume` goes on" } else { "" };
     let (code, message) = if *current && updated < desired && ready >= desired {
         (Code::RollingOut, format!("{updated} of {desired} replicas are of the new revision{paused}"))
     } else {

@@ -10,6 +10,7 @@ use cluster::apply::Applied;
 use cluster::conditions::render;
 use cluster::object::generation;
 use jiff::Timestamp;
+use plan::ServicePlan;
 use serde_json::{Map, Value, json};
 
 use crate::readings::Wanted;
@@ -43,8 +44,8 @@ pub enum Part {
 pub struct Findings<'a> {
     /// The service as it is in the cluster.
     pub service: &'a Value,
-    /// Its entry of `ostler plan -o json`.
-    pub plan: &'a Value,
+    /// What was planned for it; `None` where its state cannot be read and nothing was.
+    pub plan: Option<&'a ServicePlan>,
     /// The declared roles.
     pub roles: &'a [Role],
     /// The workloads of all roles.
@@ -60,8 +61,13 @@ pub struct Findings<'a> {
 // === impl Findings ===
 
 impl Findings<'_> {
+    /// The plan that says why nothing can be laid out.
+    fn refusal(&self) -> Option<&ServicePlan> {
+        self.plan.filter(|plan| !plan.feasible)
+    }
+
     fn feasible(&self) -> bool {
-        self.plan["feasible"] != false
+        self.refusal().is_none()
     }
 }
 

@@ -54,8 +54,18 @@ pub struct Rollout {
     under_way: usize,
     /// Names of the LeaderWorkerSets that may be applied now.
     turns: BTreeSet<String>,
+    /// It goes on only when more replicas are ready.
+    pub(crate) floor: Option<Floor>,
     /// When a replica will have run for long enough, and nothing else tells.
     pub(crate) due: Option<Timestamp>,
+}
+
+/// Why no ready replica is taken down, though none is being updated: too many others have lost their place.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Floor {
+    pub(crate) ready: usize,
+    /// From so many ready ones on the next one is taken down.
+    pub(crate) needed: usize,
 }
 
 /// Rollouts by the name of their role.
@@ -86,14 +96,25 @@ impl Rollout {
             ready_before: ready.max(before).min(replicas.len()),
             under_way: count(&Replica::is_under_way),
             turns: BTreeSet::new(),
+            floor: None,
             due: replicas.iter().filter_map(|(_, replica)| replica.due).min(),
         };
         let only: Vec<Replica> = replicas.iter().map(|(_, replica)| *replica).collect();
         let limits = Limits { max_unavailable, ready_before: rollout.ready_before, paused };
         let named = |index: usize| replicas.get(index).map(|(wanted, _)| meta(&wanted.planned, "name").to_owned());
-        rollout.turns = turns(&only, limits).into_iter().filter_map(named).collect();
+        let next = turns(&only, limits);
+        if !paused && rollout.in_progress() && rollout.under_way == 0 && next.iter().all(|at| !outdated(only.get(*at)))
+        {
+            let needed = (rollout.ready_before + 1).saturating_sub(max_unavailable);
+            rollout.floor = Some(Floor { ready, needed });
+        }
+        rollout.turns = next.into_iter().filter_map(named).collect();
         rollout
     }
+}
+
+fn outdated(replica: Option<&Replica>) -> bool {
+    replica.is_some_and(|replica| replica.stage == Stage::Outdated)
 }
 
 /// The rollouts of every role, by its name: those in progress and those that have nothing to do.
@@ -306,6 +327,25 @@ mod tests {
         let at = |second| Timestamp::from_second(second).unwrap();
         let found = replica(&wanted, at(now));
         assert_eq!((found.stage, found.health, found.due), (Stage::Current, health, due.map(at)));
+    }
+
+    /// The updated one has lost its place, and the other is all that answers.
+    #[test]
+    fn a_rollout_whose_room_is_gone_says_what_it_waits_for() {
+        let planned: Vec<Value> = ["s-w-0", "s-w-1"].map(|name| set(name, "new", false)).to_vec();
+        let pod = json!({"metadata": {"name": "p"}, "spec": {"containers": [{}]}, "status": {"conditions":
+            [{"type": "PodScheduled", "status": "False", "reason": "Unschedulable", "message": "no node"}]}});
+        let mut workloads =
+            [wanted("s-w-0", planned[0].clone(), "new", false), wanted("s-w-1", planned[1].clone(), "old", false)];
+        let lost = workloads[0].live.as_mut().unwrap();
+        lost.pods = vec![std::sync::Arc::new(pod)];
+        std::sync::Arc::make_mut(&mut lost.object)["status"] = json!({"readyReplicas": 0, "updatedReplicas": 1});
+        let floor = |annotations: Value| {
+            let service = service(annotations, json!({"w": {"readyBefore": 2}}));
+            rollouts(&service, &workloads, Timestamp::UNIX_EPOCH)["w"].floor
+        };
+        assert_eq!(floor(Value::Null), Some(Floor { ready: 1, needed: 2 }));
+        assert_eq!(floor(json!({"fusioninfer.io/rollout-paused": "true"})), None, "who pauses knows why");
     }
 
     #[test]

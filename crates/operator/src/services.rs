@@ -8,7 +8,7 @@ use cluster::neighbours::served;
 use cluster::object::terminating;
 use cluster::{Error, Key, Kind};
 use jiff::Timestamp;
-use plan::{Service, Snapshot};
+use plan::{Service, ServicePlan, Snapshot};
 use serde_json::Value;
 
 use crate::answers::Question;
@@ -66,8 +66,7 @@ impl Operator {
         if kind == ROLES_SERVICE {
             let read = read(kind, service)?;
             let snapshot = Snapshot { pod_groups: pod_groups::schema(&self.stores), ..Snapshot::default() };
-            let choice = choice::choose(&snapshot, &[], service, &read);
-            return choice.map(Arc::new).map_err(|error| error.to_string());
+            return Ok(Arc::new(choice::choose(&snapshot, &[], service, &read)));
         }
         let (key, (offer, epoch)) = (Key::of(service), self.offer());
         let claims = self.claims.of_others(&self.stores, &key);
@@ -84,10 +83,8 @@ impl Operator {
         let service = &question.service;
         let read = read(kind, service)?;
         let began = Instant::now();
-        let choice = choice::choose(&offer.snapshot, &question.claims, service, &read);
-        let took = began.elapsed();
-        let mut choice = choice.map_err(|error| error.to_string())?;
-        self.metrics.count_decision(choice.plan["reason"].as_str().unwrap_or_default(), took);
+        let mut choice = choice::choose(&offer.snapshot, &question.claims, service, &read);
+        self.metrics.count_decision(&choice.plan.reason, began.elapsed());
         offer.account(service, &mut choice.plan);
         Ok(choice)
     }
@@ -103,7 +100,7 @@ impl Operator {
     fn blind(&self, service: &Value, unread: &[String]) -> Report {
         let findings = roles_status::Findings {
             service,
-            plan: &Value::Null,
+            plan: None,
             roles: &roles_status::roles(service),
             workloads: &[],
             applied: &[],
@@ -114,11 +111,11 @@ impl Operator {
     }
 
     /// A service that cannot be planned keeps what it runs: a mistake in an edit must not end a working engine.
-    async fn act(&self, service: &Value, plan: &Value) -> Result<(Convergence, Rollouts), Error> {
-        if plan["feasible"] != true {
+    async fn act(&self, service: &Value, plan: &ServicePlan) -> Result<(Convergence, Rollouts), Error> {
+        if !plan.feasible {
             return Ok((Convergence::default(), Rollouts::new()));
         }
-        let objects = plan["objects"].as_array().map(Vec::as_slice).unwrap_or_default();
+        let objects = plan.objects.as_slice();
         let workloads = self.readings().workloads(service, objects);
         let rollouts = rollout::rollouts(service, &workloads, self.clock.now());
         let history = revisions::history(service, &revisions::held(&self.stores, service));
@@ -133,8 +130,7 @@ impl Operator {
 
     fn report(&self, kind: Kind, service: &Value, choice: &Choice, outcome: &Convergence, before: &Rollouts) -> Report {
         let plan = &choice.plan;
-        let planned = plan["objects"].as_array().map(Vec::as_slice).unwrap_or_default();
-        let workloads = self.readings().workloads(service, planned);
+        let workloads = self.readings().workloads(service, &plan.objects);
         let (applied, now) = (outcome.applied.as_slice(), self.clock.now());
         if kind != ROLES_SERVICE {
             let better = choice.better.as_ref();
@@ -145,7 +141,7 @@ impl Operator {
         let rollouts = rollout::told(service, before, rollout::rollouts(service, &workloads, now));
         let findings = roles_status::Findings {
             service,
-            plan,
+            plan: Some(plan),
             roles: &roles,
             workloads: &workloads,
             applied,

@@ -6,7 +6,6 @@ use decide::inventory::{ended, node_facts};
 use plan::labels;
 use serde_json::Value;
 
-use crate::decision::waits_for_capacity;
 use crate::kinds::{CLASS, CLUSTER_MODEL, CLUSTER_RUNTIME, MODEL, NODE, OME_SERVICE, POD, ROLES_SERVICE, RUNTIME};
 use crate::reason::Reason;
 
@@ -102,7 +101,7 @@ fn service(stores: &Stores, kind: Kind, key: &Key, old: Option<&Value>, new: Opt
     let own = Item::Service(kind, key.clone());
     let others = || services(stores, waiting).into_iter().filter(|item| *item != own).collect::<Vec<_>>();
     let chosen = |service: &Value| service["status"]["decision"]["components"].clone();
-    let promised = |service: &Value| (chosen(service), waits_for_capacity(&service["status"]["decision"]));
+    let promised = |service: &Value| (chosen(service), plan::claims::recorded_wait(&service["status"]["decision"]));
     let let_go = old.is_some_and(|old| chosen(old).is_object()) && differ(old, new, promised);
     match new {
         None => services(stores, waiting),

@@ -53,9 +53,10 @@ impl Claim {
     pub fn recorded(service: &Value) -> Option<Self> {
         let (metadata, status) = (&service["metadata"], &service["status"]);
         let decision = &status["decision"];
-        let mut warnings = decision["warnings"].as_array().into_iter().flatten();
-        let waits = warnings.any(|warning| warning["code"] == NO_FREE_CAPACITY);
-        if decision["feasible"] != true || waits || status["observedGeneration"] != metadata["generation"] {
+        if decision["feasible"] != true
+            || recorded_wait(decision)
+            || status["observedGeneration"] != metadata["generation"]
+        {
             return None;
         }
         let components = serde_json::from_value(decision["components"].clone()).ok()?;
@@ -86,8 +87,14 @@ fn sets(component: &str, decision: &ComponentDecision) -> Vec<ClaimedSet> {
 }
 
 /// Whether a decision with these warnings waits for accelerators that others hold.
-pub(crate) fn waits(warnings: &[Warning]) -> bool {
+pub fn waits(warnings: &[Warning]) -> bool {
     warnings.iter().any(|warning| warning.code == NO_FREE_CAPACITY)
+}
+
+/// Whether the decision that a status records does.
+pub fn recorded_wait(decision: &Value) -> bool {
+    let mut warnings = decision["warnings"].as_array().into_iter().flatten();
+    warnings.any(|warning| warning["code"] == NO_FREE_CAPACITY)
 }
 
 /// Says in the warning of a decision that waits who was promised what looks free.

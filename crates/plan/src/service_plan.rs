@@ -7,6 +7,7 @@ use decide::decision::{Candidate, ComponentDecision, Decision, Incumbent, Runtim
 use decide::merge::origin::Setting;
 use decide::reason::Warning;
 use decide::remedy::{self, Remedy};
+use decide::status::Omitted;
 use serde::Serialize;
 use serde_json::Value;
 
@@ -41,7 +42,7 @@ impl Plan {
 }
 
 /// One service: what was decided, why, and what it becomes.
-#[derive(Debug, Clone, PartialEq, Serialize)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct ServicePlan {
     pub api_version: String,
@@ -63,9 +64,9 @@ pub struct ServicePlan {
     pub settings: BTreeMap<String, Vec<Setting>>,
     /// Whole Kubernetes objects in apply order; empty unless feasible.
     pub objects: Vec<Value>,
-    /// The decision as it goes to status; None for roles, which state everything themselves.
+    /// What `candidates` leave out; nothing unless the plan was [shortened](Self::shortened).
     #[serde(skip)]
-    pub decision: Option<Decision>,
+    pub omitted: Omitted,
 }
 
 /// Plans every service of the snapshot. What an earlier one takes is not free for a later one.
@@ -123,17 +124,37 @@ impl ServicePlan {
             kind: owner.kind.clone(),
             namespace: owner.namespace.clone(),
             name: owner.name.clone(),
-            feasible: false,
-            reason: String::new(),
-            message: String::new(),
-            runtime: None,
-            components: BTreeMap::new(),
-            candidates: Vec::new(),
-            warnings: Vec::new(),
-            settings: BTreeMap::new(),
-            objects: Vec::new(),
-            decision: None,
+            ..Self::default()
         }
+    }
+
+    /// The decision as a status carries it: with what laying out found, bounded in size, the rest counted.
+    pub fn record(&self) -> Decision {
+        self.record_of(self.candidates.clone())
+    }
+
+    fn record_of(&self, candidates: Vec<Candidate>) -> Decision {
+        let decision = Decision {
+            feasible: self.feasible,
+            reason: self.reason.clone(),
+            message: self.message.clone(),
+            runtime: self.runtime.clone(),
+            components: self.components.clone(),
+            candidates,
+            warnings: self.warnings.clone(),
+            omitted: self.omitted,
+        };
+        decision.for_status()
+    }
+
+    /// The same with no more candidates than a record holds. Warnings stay: more may come before one is made.
+    #[must_use]
+    pub fn shortened(mut self) -> Self {
+        let candidates = std::mem::take(&mut self.candidates);
+        let record = self.record_of(candidates);
+        self.candidates = record.candidates;
+        self.omitted = Omitted { warnings: 0, ..record.omitted };
+        self
     }
 
     fn refused(mut self, refusal: Refusal) -> Self {
@@ -152,7 +173,6 @@ impl ServicePlan {
         self.components.clone_from(&decision.components);
         self.candidates.clone_from(&decision.candidates);
         self.warnings.clone_from(&decision.warnings);
-        self.decision = Some(decision.clone());
         self
     }
 

@@ -55,6 +55,7 @@ fn roll(plan: &mut Plan, deployment: &Value, family: &mut Family, pods: &[Arc<Va
     let paused = deployment.pointer("/spec/paused") == Some(&Value::Bool(true));
     let Some(new) = &family.new else {
         if paused {
+            scale_active(plan, deployment, family);
             return;
         }
         if recreates(deployment) && stop_old(plan, deployment, family, pods) {
@@ -71,14 +72,12 @@ fn roll(plan: &mut Plan, deployment: &Value, family: &mut Family, pods: &[Arc<Va
         plan.push(Action::Update { resource: RESOURCE, object: deployment });
         return;
     }
-    if recreates(deployment) {
-        if !stop_old(plan, deployment, family, pods) {
-            scale(plan, deployment, new, replicas(deployment));
-        }
+    if paused {
+        scale_active(plan, deployment, family);
         return;
     }
-    if paused {
-        if family.old.iter().all(|set| replicas(set) == 0) {
+    if recreates(deployment) {
+        if !stop_old(plan, deployment, family, pods) {
             scale(plan, deployment, new, replicas(deployment));
         }
         return;
@@ -94,6 +93,20 @@ fn roll(plan: &mut Plan, deployment: &Value, family: &mut Family, pods: &[Arc<Va
         scale(plan, deployment, set, target);
     }
     prune(plan, deployment, family);
+}
+
+/// While paused, the one generation that has Pods follows the number that is asked for, or the new one where none has.
+fn scale_active(plan: &mut Plan, deployment: &Value, family: &Family) {
+    let active: Vec<_> = family.new.iter().chain(&family.old).filter(|set| replicas(set) > 0).collect();
+    let chosen = match active.as_slice() {
+        [] => family.new.as_ref(),
+        [only] => Some(*only),
+        // Halfway between two generations both stay as they are.
+        _ => None,
+    };
+    if let Some(set) = chosen {
+        scale(plan, deployment, set, replicas(deployment));
+    }
 }
 
 fn recreates(deployment: &Value) -> bool {

@@ -1,6 +1,7 @@
 //! `status.components` of an `ome.io` service.
 
 use cluster::object::meta;
+use decide::decision::ComponentDecision;
 use plan::labels::COMPONENT;
 use serde_json::{Map, Value, json};
 
@@ -10,11 +11,11 @@ use crate::readings::Workload;
 
 /// Counts from the workloads, the class from the plan, the address from the planned Service.
 pub(super) fn components(findings: &Findings<'_>, reason: &Value) -> Map<String, Value> {
-    let planned = findings.plan["components"].as_object().into_iter().flatten();
+    let planned = findings.plan.components.iter();
     planned.map(|(name, choice)| (name.clone(), component(findings, name, choice, reason))).collect()
 }
 
-fn component(findings: &Findings<'_>, name: &str, choice: &Value, reason: &Value) -> Value {
+fn component(findings: &Findings<'_>, name: &str, choice: &ComponentDecision, reason: &Value) -> Value {
     let label = |object: &Value| object["metadata"]["labels"][COMPONENT] == name;
     let live: Vec<&Workload> = findings
         .workloads
@@ -27,10 +28,10 @@ fn component(findings: &Findings<'_>, name: &str, choice: &Value, reason: &Value
         "replicas": progress.iter().map(|one| one.desired).sum::<i64>(),
         "readyReplicas": progress.iter().map(|one| one.ready).sum::<i64>(),
     });
-    if let Some(class) = choice["acceleratorClass"].as_str() {
+    if let Some(class) = &choice.accelerator_class {
         component["selectedAccelerator"] = selected(class, choice, reason);
     }
-    let objects = findings.plan["objects"].as_array().into_iter().flatten();
+    let objects = findings.plan.objects.iter();
     if let Some(url) = objects.filter(|object| object["kind"] == "Service" && label(object)).find_map(url) {
         component["url"] = url.into();
     }
@@ -38,10 +39,10 @@ fn component(findings: &Findings<'_>, name: &str, choice: &Value, reason: &Value
 }
 
 /// The class with what its Pods request, and the reason that the decision has.
-fn selected(class: &str, choice: &Value, reason: &Value) -> Value {
+fn selected(class: &str, choice: &ComponentDecision, reason: &Value) -> Value {
     let mut selected = json!({"acceleratorClass": class, "reason": reason});
-    if let (Some(resource), Some(count)) = (choice["resource"].as_str(), choice["acceleratorsPerNode"].as_u64()) {
-        selected["resourceRequests"] = json!({resource: count.to_string()});
+    if let Some(resource) = &choice.resource {
+        selected["resourceRequests"] = json!({resource: choice.accelerators_per_node.to_string()});
     }
     selected
 }

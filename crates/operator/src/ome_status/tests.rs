@@ -1,6 +1,8 @@
 use std::sync::Arc;
 
 use cluster::apply::Outcome;
+use decide::decision::{ComponentDecision, RuntimeRef};
+use decide::reason::Warning;
 
 use super::*;
 use crate::readings::Workload;
@@ -9,11 +11,29 @@ fn service() -> Value {
     json!({"metadata": {"name": "chat", "namespace": "n", "generation": 3}, "status": {}})
 }
 
-fn plan() -> Value {
-    json!({"feasible": true, "reason": "Selected", "message": "m", "runtime": {"name": "srt", "scope": "Cluster"},
-        "components": {"engine": {"acceleratorClass": "h100", "nodes": 1, "replicas": 1}},
-        "objects": [{"kind": "Service", "metadata": {"name": "chat-engine", "namespace": "n", "labels": {"component": "engine"}},
-            "spec": {"ports": [{"port": 8080}]}}]})
+fn plan() -> ServicePlan {
+    let engine = ComponentDecision {
+        accelerator_class: Some("h100".to_owned()),
+        nodes: 1,
+        replicas: 1,
+        ..ComponentDecision::default()
+    };
+    let service = json!({"kind": "Service", "metadata": {"name": "chat-engine", "namespace": "n",
+        "labels": {"component": "engine"}}, "spec": {"ports": [{"port": 8080}]}});
+    ServicePlan {
+        feasible: true,
+        reason: "Selected".to_owned(),
+        message: "m".to_owned(),
+        runtime: Some(RuntimeRef { name: "srt".to_owned(), scope: decide::Scope::Cluster }),
+        components: [("engine".to_owned(), engine)].into(),
+        objects: vec![service],
+        ..ServicePlan::default()
+    }
+}
+
+fn refused() -> ServicePlan {
+    let (reason, message) = ("NoCompatibleRuntime".to_owned(), "none of 4".to_owned());
+    ServicePlan { reason, message, ..ServicePlan::default() }
 }
 
 fn wanted(ready: i64, pods: Vec<Value>) -> Wanted {
@@ -53,7 +73,7 @@ fn a_ready_service() {
     assert_eq!(status["observedGeneration"], 3);
 }
 
-fn events(service: &Value, plan: &Value, workloads: &[Wanted]) -> (Vec<String>, Value) {
+fn events(service: &Value, plan: &ServicePlan, workloads: &[Wanted]) -> (Vec<String>, Value) {
     let report = report(&Findings { service, plan, better: None, workloads, applied: &[] }, Timestamp::UNIX_EPOCH);
     let told = report.events(service);
     let kind = |warning| if warning { "Warning" } else { "Normal" };
@@ -78,7 +98,7 @@ fn a_normal_start_is_three_normal_events() {
 
 #[test]
 fn what_cannot_be_served_is_one_warning_and_its_recovery_is_told() {
-    let refused = json!({"feasible": false, "reason": "NoCompatibleRuntime", "message": "none of 4"});
+    let refused = refused();
     let mut service = service();
     let (told, status) = events(&service, &refused, &[]);
     assert_eq!(told, ["Warning NoCompatibleRuntime"]);
@@ -89,7 +109,7 @@ fn what_cannot_be_served_is_one_warning_and_its_recovery_is_told() {
 
 #[test]
 fn a_better_choice_is_shown_while_there_is_one() {
-    let (service, plan, better) = (service(), plan(), json!({"message": "x on 1 × l40s"}));
+    let (service, plan, better) = (service(), plan(), ServicePlan { message: "x on 1 × l40s".to_owned(), ..plan() });
     let workloads = [wanted(1, vec![])];
     let findings =
         Findings { service: &service, plan: &plan, better: Some(&better), workloads: &workloads, applied: &[] };
@@ -101,7 +121,7 @@ fn a_better_choice_is_shown_while_there_is_one() {
 #[test]
 fn what_only_another_autoscaler_could_do_is_a_condition_and_one_event() {
     let (service, mut plan, workloads) = (service(), plan(), [wanted(1, vec![])]);
-    plan["warnings"] = json!([{"code": "AutoscalerUnavailable", "message": "engine: rps needs KEDA"}]);
+    plan.warnings = vec![Warning::new(plan::code::warning::AUTOSCALER_UNAVAILABLE, "engine: rps needs KEDA")];
     let findings = Findings { service: &service, plan: &plan, better: None, workloads: &workloads, applied: &[] };
     let told = conditions(&findings);
     assert_eq!(short(&told)[3..], ["AutoscalerUnavailable=True AutoscalerUnavailable", "Ready=True Ready"]);
@@ -113,7 +133,7 @@ fn what_only_another_autoscaler_could_do_is_a_condition_and_one_event() {
 #[test]
 fn a_router_that_is_not_ready_is_told_apart_from_the_engines() {
     let (service, mut plan) = (service(), plan());
-    plan["components"]["router"] = json!({"nodes": 1, "replicas": 1});
+    plan.components.insert("router".to_owned(), ComponentDecision::default());
     let mut router = wanted(0, vec![]);
     router.planned["metadata"] = json!({"name": "chat-router", "namespace": "n", "labels": {"component": "router"}});
     let workloads = [wanted(1, vec![]), router];
@@ -136,7 +156,7 @@ fn the_schedulers_words_reach_ready() {
 // spec: RT-67
 #[test]
 fn no_runtime() {
-    let plan = json!({"feasible": false, "reason": "NoCompatibleRuntime", "message": "none of 4"});
+    let plan = refused();
     let conditions =
         conditions(&Findings { service: &service(), plan: &plan, better: None, workloads: &[], applied: &[] });
     assert_eq!(short(&conditions)[0], "RuntimeResolved=False NoCompatibleRuntime");

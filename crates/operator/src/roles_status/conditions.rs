@@ -8,7 +8,7 @@ use crate::code;
 use crate::obstacles::obstacle;
 use crate::readiness::{Code, Trouble};
 use crate::reason::Reason;
-use crate::rollout::is_paused;
+use crate::rollout::{Floor, Rollout, is_paused};
 
 /// Names are upstream's (`Initialized`, `Active`, `Failed`) and ours. `GangScheduled` and `RouterReady` are there where the
 /// service has a gang and a router.
@@ -28,9 +28,8 @@ fn initialized(findings: &Findings<'_>) -> Condition {
     if !findings.unread.is_empty() {
         return unreadable(findings, KIND);
     }
-    if !findings.feasible() {
-        let text = |field: &str| findings.plan[field].as_str().unwrap_or_default().to_owned();
-        return Condition::relayed(KIND, false, text("reason"), text("message"));
+    if let Some(refusal) = findings.refusal() {
+        return Condition::relayed(KIND, false, &*refusal.reason, &*refusal.message);
     }
     match obstacle(findings.applied, |_| true) {
         Some((reason, message)) => reason.condition(KIND, false, message),
@@ -66,9 +65,8 @@ fn failed(findings: &Findings<'_>, states: &[RoleState]) -> Condition {
     if !findings.unread.is_empty() {
         return unreadable(findings, KIND);
     }
-    if !findings.feasible() {
-        let text = |field: &str| findings.plan[field].as_str().unwrap_or_default().to_owned();
-        return Condition::relayed(KIND, true, text("reason"), text("message")).told_as(Tone::Problem);
+    if let Some(refusal) = findings.refusal() {
+        return Condition::relayed(KIND, true, &*refusal.reason, &*refusal.message).told_as(Tone::Problem);
     }
     match worst(states).filter(|worst| worst.failed) {
         Some(worst) => Condition::relayed(KIND, true, worst.code.as_str(), sentence(worst)).told_as(Tone::Problem),
@@ -128,10 +126,14 @@ fn ready(findings: &Findings<'_>, states: &[RoleState], initialized: &Condition)
 /// `rollout of decode: 1 of 3 replicas are updated`
 fn rolling(findings: &Findings<'_>) -> Option<String> {
     let rollouts = findings.rollouts.iter().filter(|(_, one)| one.in_progress());
-    let told: Vec<String> = rollouts
-        .map(|(role, one)| format!("rollout of {role}: {} of {} replicas are updated", one.updated, one.replicas))
-        .collect();
+    let told: Vec<String> = rollouts.map(|(role, one)| step(role, one)).collect();
     (!told.is_empty()).then(|| told.join(", "))
+}
+
+fn step(role: &str, rollout: &Rollout) -> String {
+    let step = format!("rollout of {role}: {} of {} replicas are updated", rollout.updated, rollout.replicas);
+    let Some(Floor { ready, needed }) = rollout.floor else { return step };
+    format!("{step}, and no other is taken down before {needed} are ready ({ready} now): give them room, or scale down")
 }
 
 fn worst(states: &[RoleState]) -> Option<&Trouble> {

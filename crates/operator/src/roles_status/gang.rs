@@ -43,12 +43,9 @@ pub(super) fn condition(findings: &Findings<'_>) -> Option<Condition> {
             Condition::new(KIND, true, code::PARTIAL_CAPACITY, message)
         }
         () => match words {
-            Some(words) => Condition::relayed(
-                KIND,
-                false,
-                blocked(findings),
-                format!("nothing runs before one replica of each role has its nodes; {words}"),
-            ),
+            Some(words) => {
+                Condition::relayed(KIND, false, blocked(findings), format!("{}; {words}", standing(&members, &in_gang)))
+            }
             None => {
                 let message = "the scheduler has not placed the Pods yet";
                 Condition::new(KIND, false, crate::reason::Reason::Workload(Code::Starting).code(), message)
@@ -61,8 +58,8 @@ pub(super) fn condition(findings: &Findings<'_>) -> Option<Condition> {
 /// Where the installed Volcano knows nothing but all or nothing, that may be why.
 fn blocked(findings: &Findings<'_>) -> api::code::Code {
     let weaker = plan::code::warning::GANG_ALL_OR_NOTHING;
-    let mut warnings = findings.plan["warnings"].as_array().into_iter().flatten();
-    if warnings.any(|warning| warning["code"] == weaker.as_str()) { weaker } else { code::BLOCKED }
+    let mut warnings = findings.plan.into_iter().flat_map(|plan| &plan.warnings);
+    if warnings.any(|warning| warning.code == weaker.as_str()) { weaker } else { code::BLOCKED }
 }
 
 fn is_in_gang(set: &Value) -> bool {
@@ -80,6 +77,19 @@ fn is_placed(wanted: &Wanted, nodes: i64) -> bool {
     let has_node = |pod: &&Value| pod["spec"]["nodeName"].is_string() && !terminating(pod);
     let placed = wanted.live.iter().flat_map(Workload::pods).filter(has_node).count();
     i64::try_from(placed).is_ok_and(|placed| placed >= nodes)
+}
+
+/// What there is of a gang of which some role has no whole replica.
+fn standing(members: &[Member<'_>], in_gang: &[&Wanted]) -> String {
+    let bound = |wanted: &&&Wanted| is_placed(wanted, 1);
+    match in_gang.iter().find(bound) {
+        None => "nothing runs before one replica of each role has its nodes".to_owned(),
+        // Nodes were lost: what still stands goes on.
+        Some(_) => {
+            let placed = sum(members, |one| one.placed, true);
+            format!("{placed} of {} have all their nodes", sum(members, |one| one.replicas, false))
+        }
+    }
 }
 
 /// `1 prefill + 2 decode`, or the numbers alone.

@@ -1,11 +1,11 @@
 //! What one role has, and what stands in its way.
 
+use api::fusioninfer::ComponentType;
 use jiff::Timestamp;
-use plan::labels::ROLE_NAME;
+use plan::labels::{COMPONENT_TYPE, ROLE_NAME};
 use serde_json::{Value, json};
 
 use super::{Findings, Part, Role};
-use crate::kinds::DEPLOYMENT;
 use crate::obstacles::why_not;
 use crate::readiness::{Progress, Trouble, pod_ready};
 use crate::readings::{Wanted, Workload};
@@ -120,12 +120,13 @@ impl RoleState {
 // === impl Role ===
 
 impl Role {
-    /// A service has one Deployment, which is its router's; every replica of an engine names its role.
+    /// A service has one router, whatever it is called; every replica of an engine names its role.
     fn owns(&self, wanted: &Wanted) -> bool {
-        let is_deployment = wanted.planned["kind"] == DEPLOYMENT.kind;
+        let labels = &wanted.planned["metadata"]["labels"];
+        let routes = labels[COMPONENT_TYPE] == ComponentType::Router.as_str();
         match self.part {
-            Part::Router => is_deployment,
-            Part::Engine => !is_deployment && wanted.planned["metadata"]["labels"][ROLE_NAME] == *self.name,
+            Part::Router => routes,
+            Part::Engine => !routes && labels[ROLE_NAME] == *self.name,
         }
     }
 }

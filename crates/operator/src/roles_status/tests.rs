@@ -1,6 +1,7 @@
 use cluster::Condition;
 use cluster::apply::Outcome;
-use plan::labels::{GROUP_NAME, REPLICA_INDEX, ROLE_NAME};
+use decide::reason::Warning;
+use plan::labels::{COMPONENT_TYPE, GROUP_NAME, REPLICA_INDEX, ROLE_NAME};
 use rstest::rstest;
 
 use super::role::Phase;
@@ -16,7 +17,7 @@ struct Case {
     workloads: Vec<Wanted>,
     applied: Vec<Applied>,
     unread: Vec<String>,
-    plan: Value,
+    plan: ServicePlan,
     rollouts: Rollouts,
 }
 
@@ -25,13 +26,13 @@ impl Case {
         let spec = json!({"roles": [
             {"name": "prefill", "componentType": "prefiller", "multinode": {"nodeCount": 2}},
             {"name": "decode", "componentType": "decoder", "replicas": 2, "multinode": {"nodeCount": 4}}]});
-        Case { spec, plan: json!({"feasible": true}), ..Case::default() }
+        Case { spec, plan: ServicePlan { feasible: true, ..ServicePlan::default() }, ..Case::default() }
     }
 
     fn worker() -> Case {
         let spec =
             json!({"roles": [{"name": "w", "componentType": "worker", "replicas": 2, "multinode": {"nodeCount": 4}}]});
-        Case { spec, plan: json!({"feasible": true}), ..Case::default() }
+        Case { spec, plan: ServicePlan { feasible: true, ..ServicePlan::default() }, ..Case::default() }
     }
 
     fn with(mut self, workloads: Vec<Wanted>) -> Case {
@@ -45,7 +46,7 @@ impl Case {
         let roles = roles(&service);
         let findings = Findings {
             service: &service,
-            plan: &self.plan,
+            plan: Some(&self.plan),
             roles: &roles,
             workloads: &self.workloads,
             applied: &self.applied,
@@ -196,7 +197,7 @@ fn a_gang_that_the_scheduler_has_not_seen_is_no_problem_yet() {
 #[test]
 fn a_volcano_that_knows_all_or_nothing_is_named_as_the_cause() {
     let mut case = story_4(Pods::NoRoom, [Pods::NoRoom; 2]);
-    case.plan["warnings"] = json!([{"code": "GangAllOrNothing", "message": "m"}]);
+    case.plan.warnings = vec![Warning::new(plan::code::warning::GANG_ALL_OR_NOTHING, "m")];
     assert_eq!(case.condition("GangScheduled").reason, "GangAllOrNothing");
 }
 
@@ -246,7 +247,8 @@ fn what_cannot_be_read_is_unknown_and_keeps_its_counts() {
 fn a_router_is_counted_from_its_deployment() {
     let mut case = story_4(Pods::Ready(2), [Pods::Ready(4); 2]);
     case.spec["roles"].as_array_mut().unwrap().push(json!({"name": "entry", "componentType": "router"}));
-    let planned = json!({"kind": "Deployment", "metadata": {"name": "s-epp"}, "spec": {"replicas": 1}});
+    let planned = json!({"kind": "Deployment", "spec": {"replicas": 1},
+        "metadata": {"name": "s-epp", "labels": {COMPONENT_TYPE: "router"}}});
     let stands = |case: &Case| ["RouterReady", "Active", "Ready"].map(|kind| case.condition(kind).state.as_str());
     case.workloads.push(Wanted::of(planned.clone(), Some(planned.clone()), Vec::new()));
     assert_eq!(case.component("entry")["phase"], "Deploying");

@@ -312,6 +312,45 @@ async fn neighbours_come_and_go() {
     machine.ready("deepseek-r1-disagg").await;
 }
 
+/// Whoever installs one is not told of the next only then.
+// spec: TOP-71
+#[tokio::test(start_paused = true)]
+async fn every_missing_neighbour_is_named_at_once() {
+    let machine = Machine::of(80, api::crds());
+    machine.server.create(ROLES, story_4()).unwrap();
+    let told = machine.condition("deepseek-r1-disagg", "Initialized", "KindMissing").await;
+    assert_eq!(
+        told["message"],
+        "the cluster does not serve PodGroup and LeaderWorkerSet; install Volcano (scheduling.volcano.sh) and \
+         LeaderWorkerSet (leaderworkerset.x-k8s.io) to run this service"
+    );
+}
+
+/// Two of three have lost their place for good, one of them with the new image: the last that answers is not taken down,
+/// and the condition says what it would take.
+#[tokio::test(start_paused = true)]
+async fn a_rollout_that_lost_its_room_says_what_it_waits_for() {
+    let mut machine = three_workers().await;
+    set_image(&machine, "chat", "engine:2");
+    let one_done =
+        |server: &Server| (images(server).iter().filter(|one| one.ends_with("engine:2")).count() == 1).then_some(());
+    machine.until("the first replica", &one_done).await;
+    let left = machine.server.get("pods", "default", "chat-w-2-0").unwrap()["spec"]["nodeName"].clone();
+    for node in machine.names("nodes").into_iter().filter(|name| left != **name) {
+        machine.server.delete("nodes", "", &node, None).unwrap();
+    }
+    let floor = |server: &Server| {
+        let ready = condition(server, "chat", "Ready")?;
+        ready["message"].as_str()?.contains("no other is taken down before 3 are ready (1 now)").then_some(ready)
+    };
+    let told = machine.until("the reason", &floor).await;
+    assert_eq!(told["reason"], "Unschedulable", "{told}");
+    assert_eq!(condition(&machine.server, "chat", "Active").unwrap()["status"], "True");
+    machine.grow_again(24);
+    machine.ready("chat").await;
+    assert!(images(&machine.server).iter().all(|one| one.ends_with("engine:2")));
+}
+
 // spec: TOP-74
 // spec: TOP-84
 #[tokio::test(start_paused = true)]

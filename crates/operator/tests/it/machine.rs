@@ -113,6 +113,7 @@ impl Machine {
         let stop = world.stopped();
         tokio::spawn(embedded::workloads::run(server.clone(), ports.clone(), stop.clone()));
         tokio::spawn(embedded::scheduler::run(server.clone(), ports.clone(), stop.clone()));
+        tokio::spawn(embedded::node_lifecycle::run(server.clone(), ports.clone(), stop.clone()));
         tokio::spawn(embedded::node::run(server.clone(), ports, Folders::default(), stop));
         let mut machine = Machine { world, server, nodes: 0 };
         machine.grow_to(gpus);
@@ -131,6 +132,11 @@ impl Machine {
             self.server.update_status("nodes", stored).unwrap();
             self.nodes = index + 1;
         }
+    }
+
+    /// Adds new nodes with so many GPUs.
+    pub(crate) fn grow_again(&mut self, gpus: usize) {
+        self.grow_to(self.nodes * GPUS_PER_NODE + gpus);
     }
 
     /// Waits until `probe` finds what it looks for, and checks after every change that `holds`.

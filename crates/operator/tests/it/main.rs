@@ -14,6 +14,7 @@ mod gangs;
 mod kueue;
 mod lifecycle;
 mod machine;
+mod ome_lifecycle;
 mod racing;
 mod redecision;
 mod selection;

@@ -68,38 +68,74 @@ pub(crate) fn history(revisions: &[Value]) -> String {
     table(&["REVISION", "FIRST MADE", "CHANGE"], &rows)
 }
 
-/// What turns one spec into another, in a few words: `roles[decode].template.spec.containers[vllm].image: a → b`.
+/// What turns one spec into another, in a few words: `roles[decode] … containers[vllm].image: a → b`.
 pub(crate) fn changes(before: &Value, now: &Value) -> String {
     let mut found = Vec::new();
-    compare("", before, now, &mut found);
-    let more = found.len().saturating_sub(CHANGES);
-    found.truncate(CHANGES);
-    match (found.is_empty(), more) {
+    compare(&mut Vec::new(), before, now, &mut found);
+    let (mut told, mut last) = (Vec::new(), "");
+    for Change { path, what } in found.iter().take(CHANGES) {
+        let head = path.first().map_or("", String::as_str);
+        told.push(format!("{}{what}", place(path, if head == last { Head::Told } else { Head::New })));
+        last = head;
+    }
+    match (told.is_empty(), found.len() - told.len()) {
         (true, _) => "nothing".to_owned(),
-        (false, 0) => found.join(", "),
-        (false, more) => format!("{}, … {more} more", found.join(", ")),
+        (false, 0) => told.join(", "),
+        (false, more) => format!("{}, … {more} more", told.join(", ")),
     }
 }
 
-fn compare(path: &str, before: &Value, now: &Value, found: &mut Vec<String>) {
+/// One field, and what became of it.
+struct Change {
+    path: Vec<String>,
+    what: String,
+}
+
+/// Whether the change before began with the same segment.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Head {
+    New,
+    Told,
+}
+
+/// A long path as its first segment, which says whose it is, and its last, with the item of a list that it is of.
+fn place(path: &[String], head: Head) -> String {
+    let [first, below @ ..] = path else { return String::new() };
+    if below.len() <= 2 {
+        return path.join(".");
+    }
+    let item = below.iter().rposition(|segment| segment.ends_with(']'));
+    let from = item.unwrap_or(below.len()).clamp(below.len() - 2, below.len() - 1);
+    let tail = below.get(from..).unwrap_or_default().join(".");
+    match head {
+        Head::New => format!("{first} … {tail}"),
+        Head::Told => format!("… {tail}"),
+    }
+}
+
+fn compare(path: &mut Vec<String>, before: &Value, now: &Value, found: &mut Vec<Change>) {
     match (before, now) {
         _ if before == now => {}
         (Value::Object(old), Value::Object(new)) => {
             let added = new.keys().filter(|key| !old.contains_key(*key));
             for key in old.keys().chain(added) {
-                let below = if path.is_empty() { key.clone() } else { format!("{path}.{key}") };
-                compare(&below, &before[key], &now[key], found);
+                path.push(key.clone());
+                compare(path, &before[key], &now[key], found);
+                path.pop();
             }
         }
         (Value::Array(old), Value::Array(new)) if named(old) && named(new) => {
             let added = new.iter().filter(|item| !old.iter().any(|one| one["name"] == item["name"]));
+            let list = path.pop().unwrap_or_default();
             for item in old.iter().chain(added) {
                 let of = |list: &[Value]| list.iter().find(|one| one["name"] == item["name"]).cloned();
-                let below = format!("{path}[{}]", item["name"].as_str().unwrap_or_default());
-                compare(&below, &of(old).unwrap_or_default(), &of(new).unwrap_or_default(), found);
+                path.push(format!("{list}[{}]", item["name"].as_str().unwrap_or_default()));
+                compare(path, &of(old).unwrap_or_default(), &of(new).unwrap_or_default(), found);
+                path.pop();
             }
+            path.push(list);
         }
-        _ => found.push(difference(path, before, now)),
+        _ => found.push(Change { path: path.clone(), what: difference(before, now) }),
     }
 }
 
@@ -107,11 +143,11 @@ fn named(list: &[Value]) -> bool {
     list.iter().all(|item| item["name"].is_string())
 }
 
-fn difference(path: &str, before: &Value, now: &Value) -> String {
+fn difference(before: &Value, now: &Value) -> String {
     match (before, now) {
-        (Value::Null, _) => format!("{path} added"),
-        (_, Value::Null) => format!("{path} removed"),
-        (before, now) => format!("{path}: {} → {}", short(before), short(now)),
+        (Value::Null, _) => " added".to_owned(),
+        (_, Value::Null) => " removed".to_owned(),
+        (before, now) => format!(": {} → {}", short(before), short(now)),
     }
 }
 
@@ -153,6 +189,11 @@ mod tests {
         assert_eq!(progress(&service), (standing, line.to_owned()));
     }
 
+    fn role(image: &str, gpus: u32) -> Value {
+        let container = json!({"name": "v", "image": image, "resources": {"limits": {"gpu": gpus}}});
+        json!({"roles": [{"name": "d", "template": {"spec": {"containers": [container]}}}]})
+    }
+
     #[rstest]
     #[case::image(json!({"roles": [{"name": "d", "template": {"image": "a"}}]}), json!({"roles": [{"name": "d", "template": {"image": "b"}}]}),
         "roles[d].template.image: a → b")]
@@ -161,6 +202,9 @@ mod tests {
     #[case::lists_without_names(json!({"args": ["x"]}), json!({"args": ["x", "y"]}), "args: [\"x\"] → [\"x\",\"y\"]")]
     #[case::many(json!({"a": 1, "b": 1, "c": 1, "d": 1}), json!({"a": 2, "b": 2, "c": 2, "d": 2}), "a: 1 → 2, b: 1 → 2, c: 1 → 2, … 1 more")]
     #[case::none(json!({}), json!({}), "nothing")]
+    #[case::deep(role("a", 8), role("b", 4), "roles[d] … containers[v].image: a → b, … limits.gpu: 8 → 4")]
+    #[case::of_a_component(json!({"engine": {"runner": {"resources": {"limits": {"gpu": 1}}}}}),
+        json!({"engine": {"runner": {"resources": {"limits": {"gpu": 2}}}}}), "engine … gpu: 1 → 2")]
     fn what_changed(#[case] before: Value, #[case] now: Value, #[case] expect: &str) {
         assert_eq!(changes(&before, &now), expect);
     }

@@ -20,6 +20,7 @@ mod plan;
 mod realcluster;
 mod reason_codes;
 mod restart;
+mod rollout;
 mod session;
 mod suites;
 mod up;
