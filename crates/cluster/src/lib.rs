@@ -19,6 +19,7 @@ pub mod neighbours;
 pub mod object;
 pub mod prune;
 pub mod queue;
+mod slim;
 pub mod status;
 pub mod stores;
 pub mod unowned;

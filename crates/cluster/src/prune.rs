@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use crate::Kind;
-use crate::object::{controller_uid, describe, meta, terminating};
+use crate::object::{describe, meta, terminating};
 use crate::stores::{Key, Stores};
 
 /// An object to delete, pinned to the very incarnation that was looked at.
@@ -27,10 +27,10 @@ pub struct Doomed {
 pub fn doomed(stores: &Stores, kinds: &[Kind], owner_uid: &str, wanted: &BTreeSet<(Kind, Key)>) -> Vec<Doomed> {
     let mut found = Vec::new();
     for kind in kinds {
-        for object in stores.list(*kind) {
+        let owned = if owner_uid.is_empty() { Vec::new() } else { stores.owned(*kind, owner_uid) };
+        for object in owned {
             let key = Key::of(&object);
-            let ours = !owner_uid.is_empty() && controller_uid(&object) == Some(owner_uid);
-            if ours && !terminating(&object) && !wanted.contains(&(*kind, key.clone())) {
+            if !terminating(&object) && !wanted.contains(&(*kind, key.clone())) {
                 found.push(Doomed {
                     kind: *kind,
                     key,

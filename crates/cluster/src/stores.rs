@@ -3,7 +3,7 @@
 //! A store is a plain synchronous struct that watch events go into and changes come out of; tests drive it without a
 //! client. During a (re-)list the old content stays visible and is exchanged at once when the list is complete.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, PoisonError, RwLock};
 
 use kube::runtime::watcher::Event;
@@ -11,7 +11,8 @@ use serde_json::Value;
 
 use crate::Kind;
 use crate::answered::Answered;
-use crate::object::meta;
+use crate::object::{controller_uid, meta};
+use crate::slim::slim;
 
 /// Names one object of a kind; `namespace` is empty for cluster-scoped ones.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -59,6 +60,8 @@ struct Store {
     objects: BTreeMap<Key, Arc<Value>>,
     /// Answers to our own writes that the watch has not delivered yet.
     ahead: BTreeMap<Key, Arc<Value>>,
+    /// Keys of `objects` by the UID of their controller.
+    owned: BTreeMap<String, BTreeSet<Key>>,
     /// Collects a running list.
     listing: Option<BTreeMap<Key, Arc<Value>>>,
     synced: bool,
@@ -141,6 +144,16 @@ impl Stores {
         keys.filter_map(|key| store.get(key).cloned()).collect()
     }
 
+    /// The objects of a kind whose controller has this UID, in key order.
+    #[must_use]
+    pub fn owned(&self, kind: Kind, controller: &str) -> Vec<Arc<Value>> {
+        let stores = self.stores.read().unwrap_or_else(PoisonError::into_inner);
+        let Some(store) = stores.get(&kind) else { return Vec::new() };
+        let keys = store.owned.get(controller).into_iter().flatten();
+        let objects = keys.filter_map(|key| store.get(key));
+        objects.filter(|object| controller_uid(object) == Some(controller)).cloned().collect()
+    }
+
     /// Whether the first list of `kind` is complete.
     #[must_use]
     pub fn synced(&self, kind: Kind) -> bool {
@@ -177,6 +190,8 @@ impl Store {
         let newer =
             |known: &Arc<Value>| meta(known, "uid") == meta(&object, "uid") && version(known) < version(&object);
         if self.get(&key).is_some_and(newer) {
+            // The index may say too much: what it finds is looked at.
+            controller_uid(&object).iter().for_each(|uid| self.own(uid, &key));
             self.ahead.insert(key, Arc::new(object));
         }
     }
@@ -205,6 +220,11 @@ impl Store {
             self.ahead.remove(&key);
         }
         let old = self.objects.insert(key.clone(), object.clone());
+        let (before, now) = (old.as_deref().and_then(controller_uid), controller_uid(&object));
+        if before != now {
+            before.iter().for_each(|uid| self.disown(uid, &key));
+            now.iter().for_each(|uid| self.own(uid, &key));
+        }
         if old.as_ref() == Some(&object) {
             return None;
         }
@@ -214,25 +234,26 @@ impl Store {
     fn remove(&mut self, kind: Kind, key: &Key) -> Option<Change> {
         self.ahead.remove(key);
         let old = self.objects.remove(key)?;
+        controller_uid(&old).iter().for_each(|uid| self.disown(uid, key));
         Some(Change::Object { kind, key: key.clone(), old: Some(old), new: None })
+    }
+
+    fn own(&mut self, controller: &str, key: &Key) {
+        self.owned.entry(controller.to_owned()).or_default().insert(key.clone());
+    }
+
+    fn disown(&mut self, controller: &str, key: &Key) {
+        let Some(keys) = self.owned.get_mut(controller) else { return };
+        keys.remove(key);
+        if keys.is_empty() {
+            self.owned.remove(controller);
+        }
     }
 }
 
 /// Resource versions of one kind count upwards (Kubernetes promises it since 1.35, and etcd always did).
 fn version(object: &Value) -> u64 {
     meta(object, "resourceVersion").parse().unwrap_or_default()
-}
-
-/// Fills in what list items lack (`apiVersion`, `kind`) and drops what nobody reads.
-fn slim(object: &mut Value, kind: Kind, manager: &str) {
-    object["apiVersion"] = kind.api_version().into();
-    object["kind"] = kind.kind.into();
-    let Some(metadata) = object["metadata"].as_object_mut() else { return };
-    let Some(entries) = metadata.get_mut("managedFields").and_then(Value::as_array_mut) else { return };
-    entries.retain(|entry| entry["manager"] == manager);
-    if entries.is_empty() {
-        metadata.remove("managedFields");
-    }
 }
 
 #[cfg(test)]
@@ -321,6 +342,32 @@ mod tests {
         let _ = list(&stores, vec![pod("a", "x", "1"), pod("ab", "y", "1"), pod("b", "z", "1")]);
         let found: Vec<_> = stores.list_in(POD, "ab").iter().map(|object| meta(object, "name").to_owned()).collect();
         assert_eq!(found, ["y"]);
+    }
+
+    #[test]
+    fn objects_are_found_by_their_controller() {
+        let stores = Stores::new("us");
+        let owned = |name: &str, version: &str, owner: &str| {
+            let mut pod = pod("a", name, version);
+            pod["metadata"]["ownerReferences"] = json!([{"controller": true, "uid": owner}]);
+            pod
+        };
+        let found = |owner: &str| -> Vec<String> {
+            stores.owned(POD, owner).iter().map(|object| meta(object, "name").to_owned()).collect()
+        };
+        let _ = list(
+            &stores,
+            vec![owned("x", "1", "me"), owned("y", "1", "me"), owned("z", "1", "them"), pod("a", "w", "1")],
+        );
+        assert_eq!((found("me"), found("them"), found("")), (vec!["x".into(), "y".into()], vec!["z".into()], vec![]));
+        // Handed over, as our own write says before the watch does.
+        stores.observe(POD, owned("x", "2", "them"));
+        assert_eq!(found("me"), ["y"]);
+        let _ = stores.accept(POD, Event::Apply(owned("x", "2", "them")));
+        let _ = stores.accept(POD, Event::Delete(owned("y", "3", "me")));
+        assert_eq!((found("me"), found("them")), (vec![], vec!["x".into(), "z".into()]));
+        let _ = list(&stores, vec![owned("z", "1", "me")]);
+        assert_eq!((found("me"), found("them")), (vec!["z".into()], vec![]));
     }
 
     #[test]

@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use cluster::Key;
 use cluster::conditions::find;
-use plan::Claim;
+use cluster::object::generation;
 use serde_json::Value;
 
 use crate::choice::{Choice, runs};
@@ -18,13 +18,15 @@ pub(crate) struct Answers {
 }
 
 /// Everything that a choice depends on.
-#[derive(Debug)]
+#[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Question {
-    pub(crate) service: Arc<Value>,
+    /// All that a person writes of the service, and of its status what keeps a choice, as text: a tree takes several times
+    /// the room.
+    service: Box<str>,
     /// Of what is on offer.
-    pub(crate) epoch: u64,
-    /// Of the other services.
-    pub(crate) claims: Vec<Claim>,
+    epoch: u64,
+    /// Moves with the claims of other services.
+    claims: u64,
 }
 
 // === impl Answers ===
@@ -33,8 +35,8 @@ impl Answers {
     /// The answer that was given to the same question, if it was the last one.
     pub(crate) fn find(&self, key: &Key, question: &Question) -> Option<Arc<Choice>> {
         let last = self.last.lock().unwrap_or_else(PoisonError::into_inner);
-        let (asked, answer) = last.get(key)?;
-        asked.same(question).then(|| Arc::clone(answer))
+        let (_, answer) = last.get(key).filter(|(asked, _)| asked == question)?;
+        Some(Arc::clone(answer))
     }
 
     pub(crate) fn keep(&self, key: &Key, question: Question, answer: &Arc<Choice>) {
@@ -51,22 +53,14 @@ impl Answers {
 // === impl Question ===
 
 impl Question {
-    fn same(&self, other: &Question) -> bool {
-        self.epoch == other.epoch && self.claims == other.claims && same_service(&self.service, &other.service)
+    pub(crate) fn new(service: &Value, epoch: u64, claims: u64) -> Question {
+        let status = &service["status"];
+        let ready = find(&status["conditions"], "Ready").map(|ready| &ready["status"]);
+        let kept = (written(service), generation(service), runs(service), ready);
+        let record = (&status["decision"], &status["observedGeneration"]);
+        let text = serde_json::to_string(&(kept, record)).unwrap_or_default();
+        Question { service: text.into_boxed_str(), epoch, claims }
     }
-}
-
-/// Whether two states of a service ask the same: all that a person writes, and of its status what keeps a choice.
-fn same_service(one: &Arc<Value>, other: &Arc<Value>) -> bool {
-    let ready = |service: &Value| find(&service["status"]["conditions"], "Ready").map(|ready| ready["status"].clone());
-    let record = |service: &Value| ["decision", "observedGeneration"].map(|field| service["status"][field].clone());
-    let generation = |service: &Value| service["metadata"]["generation"].clone();
-    Arc::ptr_eq(one, other)
-        || (runs(one) == runs(other)
-            && ready(one) == ready(other)
-            && generation(one) == generation(other)
-            && record(one) == record(other)
-            && written(one) == written(other))
 }
 
 #[cfg(test)]
@@ -76,7 +70,7 @@ mod tests {
     use serde_json::json;
 
     fn question(epoch: u64, service: Value) -> Question {
-        Question { service: Arc::new(service), epoch, claims: Vec::new() }
+        Question::new(&service, epoch, 1)
     }
 
     fn service(replicas: i64, ready: &str, message: &str, image: &str) -> Value {
@@ -96,7 +90,7 @@ mod tests {
         let (answers, key) = (Answers::default(), Key::new("n", "s"));
         let answer = Arc::new(Choice { plan: plan::ServicePlan::default(), better: None });
         answers.keep(&key, question(1, service(1, "True", "", "a")), &answer);
-        assert_eq!(answers.find(&key, &question(epoch, later)).is_some(), holds);
+        assert_eq!(answers.find(&key, &question(epoch, later)), holds.then_some(answer));
         answers.forget(&key);
         assert!(answers.last.lock().unwrap().is_empty());
     }

@@ -4,8 +4,8 @@
 
 use std::sync::Arc;
 
-use cluster::object::{controller_uid, meta};
-use cluster::{Key, Stores};
+use cluster::Stores;
+use cluster::object::meta;
 use plan::labels::{self, MANAGED_BY, OME_SERVICE, OSTLER, SERVICE};
 use serde_json::{Map, Value, json};
 
@@ -41,9 +41,7 @@ pub fn history(service: &Value, held: &[Arc<Value>]) -> Vec<Value> {
 /// The ControllerRevisions of `service` that the stores hold.
 #[must_use]
 pub(crate) fn held(stores: &Stores, service: &Value) -> Vec<Arc<Value>> {
-    let Key { namespace, .. } = Key::of(service);
-    let own = |one: &Arc<Value>| controller_uid(one) == Some(meta(service, "uid"));
-    stores.list_in(REVISION, &namespace).into_iter().filter(own).collect()
+    stores.owned(REVISION, meta(service, "uid"))
 }
 
 /// Its place in the history.

@@ -169,6 +169,9 @@ impl Operator {
                 if (*kind, new) == (OME_SERVICE, &None) {
                     self.answers.forget(key);
                 }
+                if *kind == OME_SERVICE {
+                    self.claims.look(&self.stores, key);
+                }
                 self.account(*kind, change, queue);
                 wake::items(&self.stores, change).into_iter().for_each(|item| queue.add(item));
             }
@@ -312,6 +315,9 @@ impl Operator {
     pub(crate) async fn tell_all(&self, kind: Kind, object: &Value, report: &Report) -> Result<(), Error> {
         if !self.statuses.publish(kind, object, &report.status).await? {
             return Ok(());
+        }
+        if kind == OME_SERVICE {
+            self.claims.look(&self.stores, &Key::of(object));
         }
         for transition in report.events(object) {
             self.announce(object, &transition).await;

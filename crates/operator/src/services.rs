@@ -8,7 +8,7 @@ use cluster::neighbours::served;
 use cluster::object::terminating;
 use cluster::{Error, Key, Kind};
 use jiff::Timestamp;
-use plan::{Service, ServicePlan, Snapshot};
+use plan::{Claim, Service, ServicePlan, Snapshot};
 use serde_json::Value;
 
 use crate::answers::Question;
@@ -61,7 +61,7 @@ impl Operator {
     ///
     /// # Errors
     /// What makes the service unreadable, in words for a condition.
-    fn choose(&self, kind: Kind, service: &Arc<Value>) -> Result<Arc<Choice>, String> {
+    fn choose(&self, kind: Kind, service: &Value) -> Result<Arc<Choice>, String> {
         // Role-based services choose nothing: what is on offer plays no part.
         if kind == ROLES_SERVICE {
             let read = read(kind, service)?;
@@ -69,21 +69,20 @@ impl Operator {
             return Ok(Arc::new(choice::choose(&snapshot, &[], service, &read)));
         }
         let (key, (offer, epoch)) = (Key::of(service), self.offer());
-        let claims = self.claims.of_others(&self.stores, &key);
-        let question = Question { service: Arc::clone(service), epoch, claims };
+        let (claims, count) = self.claims.beside(&key);
+        let question = Question::new(service, epoch, count);
         if let Some(answer) = self.answers.find(&key, &question) {
             return Ok(answer);
         }
-        let choice = Arc::new(self.decide(kind, &question, &offer)?);
+        let choice = Arc::new(self.decide(kind, service, &claims, &offer)?);
         self.answers.keep(&key, question, &choice);
         Ok(choice)
     }
 
-    fn decide(&self, kind: Kind, question: &Question, offer: &Offer) -> Result<Choice, String> {
-        let service = &question.service;
+    fn decide(&self, kind: Kind, service: &Value, claims: &[Claim], offer: &Offer) -> Result<Choice, String> {
         let read = read(kind, service)?;
         let began = Instant::now();
-        let mut choice = choice::choose(&offer.snapshot, &question.claims, service, &read);
+        let mut choice = choice::choose(&offer.snapshot, claims, service, &read);
         self.metrics.count_decision(&choice.plan.reason, began.elapsed());
         offer.account(service, &mut choice.plan);
         Ok(choice)

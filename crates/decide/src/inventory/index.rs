@@ -23,6 +23,8 @@ type PodKey = (String, String);
 pub struct Index {
     nodes: BTreeMap<String, Node>,
     pods: BTreeMap<PodKey, Held>,
+    /// Names of the Pods of each service, by namespace.
+    services: BTreeMap<String, BTreeMap<String, BTreeSet<String>>>,
     /// What Pods hold per node name, also of nodes that are not known (yet).
     loads: BTreeMap<String, BTreeMap<String, u64>>,
     classes: BTreeMap<String, Members>,
@@ -94,12 +96,14 @@ impl Index {
             return;
         }
         let before = self.pods.remove(&key);
+        before.iter().for_each(|held| self.leave_service(&key, held));
         let nodes: BTreeSet<String> = before.iter().chain(&held).map(|held| held.node.clone()).collect();
         if let Some(before) = &before {
             self.load(before, u64::saturating_sub);
         }
         if let Some(held) = held {
             self.load(&held, u64::saturating_add);
+            self.join_service(&key, &held);
             self.pods.insert(key, held);
         }
         for node in nodes {
@@ -207,10 +211,29 @@ impl Index {
     }
 
     fn of_service<'a>(&'a self, namespace: &'a str, service: &'a str) -> impl Iterator<Item = &'a Held> {
-        let from = (namespace.to_owned(), String::new());
-        let of_namespace = self.pods.range(from..).take_while(move |((within, _), _)| within == namespace);
-        let of_service = move |held: &&Held| held.labels.get(SERVICE_LABEL).is_some_and(|name| name == service);
-        of_namespace.map(|(_, held)| held).filter(of_service)
+        let names = self.services.get(namespace).and_then(|services| services.get(service));
+        let key = move |name: &String| (namespace.to_owned(), name.clone());
+        names.into_iter().flatten().filter_map(move |name| self.pods.get(&key(name)))
+    }
+
+    fn join_service(&mut self, (namespace, name): &PodKey, held: &Held) {
+        let Some(service) = held.labels.get(SERVICE_LABEL) else { return };
+        let services = self.services.entry(namespace.clone()).or_default();
+        services.entry(service.clone()).or_default().insert(name.clone());
+    }
+
+    fn leave_service(&mut self, (namespace, name): &PodKey, held: &Held) {
+        let (Some(service), Some(services)) = (held.labels.get(SERVICE_LABEL), self.services.get_mut(namespace)) else {
+            return;
+        };
+        let Some(pods) = services.get_mut(service) else { return };
+        pods.remove(name);
+        if pods.is_empty() {
+            services.remove(service);
+        }
+        if services.is_empty() {
+            self.services.remove(namespace);
+        }
     }
 
     /// Every node with `own` given back, by name.

@@ -14,7 +14,7 @@ use tokio::sync::mpsc::{self, UnboundedReceiver, UnboundedSender};
 use crate::Result;
 
 /// Requests at the same time.
-const PARALLEL: usize = 16;
+pub(crate) const PARALLEL: usize = 16;
 
 #[derive(Clone)]
 pub(crate) struct Cluster {

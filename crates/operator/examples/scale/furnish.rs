@@ -4,10 +4,11 @@ use std::path::{Path, PathBuf};
 
 use api::manifest::{self, Document};
 use cluster::Kind;
+use futures::{StreamExt as _, TryStreamExt as _, stream};
 use operator::kinds::{CLASS, CLUSTER_MODEL, CLUSTER_RUNTIME, NODE, POD};
 use serde_json::{Value, json};
 
-use crate::client::Cluster;
+use crate::client::{Cluster, PARALLEL};
 use crate::cluster::{NAMESPACE, NAMESPACES, namespace, node, stranger};
 use crate::{Figures, Result, Sizes};
 
@@ -25,10 +26,12 @@ pub(crate) async fn run(cluster: &Cluster, sizes: &Sizes) -> Result<Figures> {
     }
     cluster.create_all(NODE, (0..nodes).map(node).collect()).await?;
     cluster.create_all(POD, (0..pods).map(|number| stranger(number, nodes)).collect()).await?;
-    for number in 0..pods {
-        let running: Value = json!({"phase": "Running"});
-        cluster.patch_status(POD, &namespace(number), &format!("other-{number}"), &running).await?;
-    }
+    let running: Value = json!({"phase": "Running"});
+    let run = |number: usize| {
+        let (namespace, name, running) = (namespace(number), format!("other-{number}"), &running);
+        async move { cluster.patch_status(POD, &namespace, &name, running).await }
+    };
+    stream::iter(0..pods).map(run).buffer_unordered(PARALLEL).try_collect::<()>().await?;
     Ok(Figures::default())
 }
 

@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 
 use cluster::Kind;
 use cluster::object::meta;
-use operator::kinds::{MADE, NODE, OME_SERVICE, POD};
+use operator::kinds::{DEPLOYMENT, MADE, NODE, OME_SERVICE, POD};
 use serde_json::json;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::sync::mpsc::UnboundedReceiver;
@@ -31,25 +31,30 @@ pub(crate) async fn edits(cluster: &Cluster, sizes: &Sizes) -> Result<Figures> {
         let edit = json!({"spec": {"engine": {"runner": {"image": image}}}});
         let began = Instant::now();
         cluster.patch(OME_SERVICE, &namespace(number), &name, &edit).await?;
-        // The edit itself is a change of the service.
-        times.extend(last_write(&mut seen, &name, 1).await.map(|at| milliseconds(began, at)));
+        times.extend(last_write(&mut seen, &name, OME_SERVICE).await.map(|at| milliseconds(began, at)));
     }
     told("edit", count, times)
 }
 
-/// Makes one Pod unready, and ready again: from that to the operator's last write for its service.
+/// Makes one Pod unready, and ready again, and its Deployment count it: from that to the operator's last write for its
+/// service.
 pub(crate) async fn flips(cluster: &Cluster, sizes: &Sizes) -> Result<Figures> {
     let (count, services) = (sizes.get("count", 100), sizes.get("services", 2000));
     let mut seen = followed(cluster).await?;
     let mut times = Vec::new();
     for round in 0..count {
-        let number = round * 11 % services;
-        for ready in ["False", "True"] {
+        // One after a step that shares no service with the edits: their Deployments wait for a rollout.
+        let number = (round * 11 + 3) % services;
+        let (service, deployment) = (format!("chat-{number:04}"), format!("chat-{number:04}-engine"));
+        for ready in [false, true] {
+            let status = if ready { "True" } else { "False" };
+            let pod = pod_status(status);
+            cluster.patch_status(POD, &namespace(number), &format!("{deployment}-0"), &pod).await?;
+            let counted = json!({"readyReplicas": u8::from(ready), "availableReplicas": u8::from(ready)});
             let began = Instant::now();
-            let pod = format!("chat-{number:04}-engine-0");
-            cluster.patch_status(POD, &namespace(number), &pod, &pod_status(ready)).await?;
-            times
-                .extend(last_write(&mut seen, &format!("chat-{number:04}"), 0).await.map(|at| milliseconds(began, at)));
+            cluster.patch_status(DEPLOYMENT, &namespace(number), &deployment, &counted).await?;
+            let last = last_write(&mut seen, &service, DEPLOYMENT).await;
+            times.extend(last.map(|at| milliseconds(began, at)));
         }
     }
     told("flip", 2 * count, times)
@@ -67,15 +72,17 @@ async fn followed(cluster: &Cluster) -> Result<UnboundedReceiver<Seen>> {
     cluster.follow(&kinds).await
 }
 
-/// When the last change of what belongs to a service was seen, after `own` ones that are ours.
-async fn last_write(seen: &mut UnboundedReceiver<Seen>, name: &str, own: usize) -> Option<Instant> {
-    let mut found = Vec::new();
+/// When the last change of what belongs to a service was seen, after the first one of the kind `own`, which is ours.
+async fn last_write(seen: &mut UnboundedReceiver<Seen>, name: &str, own: Kind) -> Option<Instant> {
+    let (mut ours, mut last) = (false, None);
     while let Some(one) = next_within(seen, SILENCE).await {
-        if meta(&one.object, "name").starts_with(name) {
-            found.push(one.at);
+        match meta(&one.object, "name").starts_with(name) {
+            true if !ours && one.kind == own => ours = true,
+            true => last = last.max(Some(one.at)),
+            false => {}
         }
     }
-    found.get(own..)?.iter().max().copied()
+    last
 }
 
 fn milliseconds(from: Instant, to: Instant) -> f64 {
