@@ -116,7 +116,6 @@ mod tests {
         }
     }
 
-    // spec: ACC-111
     #[rstest]
     #[case::short(10, "short", &[], "short")]
     #[case::last_of_the_short(2047, "short", &[], "short")]
