@@ -119,6 +119,15 @@ fn an_unreadable_size_is_an_error_and_never_zero() {
 }
 
 #[test]
+fn a_size_of_nothing_is_an_error() {
+    let model = "apiVersion: ome.io/v1beta1\nkind: BaseModel\nmetadata: {name: m}\nspec: {modelParameterSize: \"0\"}\n";
+    let runtime =
+        "apiVersion: ome.io/v1beta1\nkind: ServingRuntime\nmetadata: {name: r}\nspec: {modelSizeRange: {max: \"0\"}}\n";
+    assert!(lint(model).contains("spec.modelParameterSize: no model has 0 parameters"), "{}", lint(model));
+    assert!(lint(runtime).contains("spec.modelSizeRange.max: max 0, so no model fits"), "{}", lint(runtime));
+}
+
+#[test]
 fn another_kind_of_our_groups_is_said_to_be_unchecked() {
     insta::assert_snapshot!(lint("apiVersion: fusioninfer.io/v1alpha1\nkind: ModelLoader\nmetadata: {name: x}\n"), @"
     warning: f.yaml, document 1 (ModelLoader x), kind: `ModelLoader` of fusioninfer.io is not known here: nothing of it was checked
