@@ -76,6 +76,8 @@ pub(super) enum Until {
     Code(u16),
     Absent(String),
     Present(String),
+    /// What a JSON pointer shows, and the value it has then.
+    Is(String, Value),
 }
 
 pub(super) fn folder() -> PathBuf {
@@ -148,6 +150,7 @@ impl Until {
             Self::Code(wanted) => code == *wanted,
             Self::Absent(pointer) => body.pointer(pointer).is_none(),
             Self::Present(pointer) => body.pointer(pointer).is_some(),
+            Self::Is(pointer, value) => body.pointer(pointer) == Some(value),
         }
     }
 }
