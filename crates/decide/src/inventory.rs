@@ -10,6 +10,7 @@ mod flavor;
 mod index;
 mod made;
 mod matching;
+mod pods;
 mod products;
 
 use std::collections::BTreeMap;
@@ -21,10 +22,11 @@ pub use base_set::BaseSet;
 pub use discover::{AUTO_DISCOVERED, discover};
 pub use facts::{NodeFacts, SERVICE_LABEL, ended, extended_resources, node_facts, observe};
 pub use flavor::{Linked, NotExpressible, class_of_flavor, flavor_of_class, flavor_reference, selects_accelerators};
-pub use index::{Holdings, Index, Numbers};
+pub use index::{Index, Numbers};
 pub use made::{Maker, maker, mark, unedited};
 pub(crate) use matching::same_value;
 pub use matching::{Discovery, TOLERANCE, belongs, has_all, label_unit, term_matches, term_matches_node};
+pub use pods::Holdings;
 pub use products::{Product, products};
 
 /// A node of a class, counted in accelerators.

@@ -75,33 +75,14 @@ impl Machine {
         serve::write_kubeconfig(&kubeconfig, &text).with_context(|| kubeconfig.display().to_string())?;
 
         let stop = CancellationToken::new();
-        let mut tasks = JoinSet::new();
-        let pools = Arc::new(picker::Pools::new(fastrand::u64(..)));
-        tasks.spawn({
-            let (server, stop) = (server.clone(), stop.clone());
-            async move { serve::serve(server, listeners.api, &credentials, stop).await.context("API server") }
-        });
-        tasks.spawn({
-            let (listener, stop) = (TcpListener::from_std(listeners.metrics)?, stop.clone());
-            let metrics = Arc::clone(&options.metrics);
-            async move { operator::metrics::serve(listener, metrics, stop).await.context("metrics") }
-        });
-        tasks.spawn({
-            let (client, stop) = (client.clone(), stop.clone());
-            async move { operator::run(client, options, stop).await.context("operator") }
-        });
-        tasks.spawn({
-            let (client, pools, stop) = (client.clone(), Arc::clone(&pools), stop.clone());
-            async move {
-                picker::watch::run(client, pools, stop).await;
-                Ok(())
-            }
-        });
-        tasks.spawn({
-            let (listener, stop) = (TcpListener::from_std(listeners.gateway)?, stop.clone());
-            async move { picker::gateway::serve(listener, pools, stop).await.context("gateway") }
-        });
-        Ok((Self { cluster, client, api, gateway, metrics, stop }, Parts(tasks)))
+        let mut parts = Parts(JoinSet::new());
+        let token = stop.clone();
+        parts
+            .0
+            .spawn(async move { serve::serve(server, listeners.api, &credentials, token).await.context("API server") });
+        parts.operator(&client, options, TcpListener::from_std(listeners.metrics)?, &stop);
+        parts.gateway(&client, TcpListener::from_std(listeners.gateway)?, &stop);
+        Ok((Self { cluster, client, api, gateway, metrics, stop }, parts))
     }
 
     /// Ends every container and every task that was started.
@@ -113,6 +94,32 @@ impl Machine {
 }
 
 impl Parts {
+    /// The operator and its metrics.
+    fn operator(
+        &mut self,
+        client: &Client,
+        options: operator::Options,
+        metrics: TcpListener,
+        stop: &CancellationToken,
+    ) {
+        let (counted, token) = (Arc::clone(&options.metrics), stop.clone());
+        self.0.spawn(async move { operator::metrics::serve(metrics, counted, token).await.context("metrics") });
+        let (client, token) = (client.clone(), stop.clone());
+        self.0.spawn(async move { operator::run(client, options, token).await.context("operator") });
+    }
+
+    /// The gateway, and the watch that tells it of engines.
+    fn gateway(&mut self, client: &Client, listener: TcpListener, stop: &CancellationToken) {
+        let pools = Arc::new(picker::Pools::new(fastrand::u64(..)));
+        let (client, known, token) = (client.clone(), Arc::clone(&pools), stop.clone());
+        self.0.spawn(async move {
+            picker::watch::run(client, known, token).await;
+            Ok(())
+        });
+        let token = stop.clone();
+        self.0.spawn(async move { picker::gateway::serve(listener, pools, token).await.context("gateway") });
+    }
+
     /// Waits until a part fails, which none should.
     pub(crate) async fn failed(&mut self) -> anyhow::Error {
         loop {

@@ -9,24 +9,16 @@ use std::sync::Arc;
 
 use serde_json::Value;
 
-use super::facts::{self, SERVICE_LABEL};
+use super::facts;
+use super::pods::{Holdings, Pods};
 use super::{Availability, ClassNode, NodeFacts, belongs, count};
 use crate::supply::Class;
-
-/// Units per extended resource.
-type Units = BTreeMap<String, u32>;
-/// Namespace and name.
-type PodKey = (String, String);
 
 /// Nodes, the Pods on them, and the classes that they belong to.
 #[derive(Clone, Debug, Default)]
 pub struct Index {
     nodes: BTreeMap<String, Node>,
-    pods: BTreeMap<PodKey, Held>,
-    /// Names of the Pods of each service, by namespace.
-    services: BTreeMap<String, BTreeMap<String, BTreeSet<String>>>,
-    /// What Pods hold per node name, also of nodes that are not known (yet).
-    loads: BTreeMap<String, BTreeMap<String, u64>>,
+    pods: Pods,
     classes: BTreeMap<String, Members>,
     changed: BTreeSet<String>,
 }
@@ -35,14 +27,6 @@ pub struct Index {
 struct Node {
     facts: NodeFacts,
     classes: BTreeSet<String>,
-}
-
-/// What one Pod holds.
-#[derive(Clone, Debug, PartialEq)]
-struct Held {
-    node: String,
-    units: Units,
-    labels: BTreeMap<String, String>,
 }
 
 #[derive(Clone, Debug)]
@@ -62,10 +46,6 @@ pub struct Numbers {
     pub free: u64,
 }
 
-/// What the Pods of one service hold, per node: it does not count against the service itself.
-#[derive(Clone, Debug, Default)]
-pub struct Holdings(BTreeMap<String, Units>);
-
 // === impl Index ===
 
 impl Index {
@@ -73,7 +53,7 @@ impl Index {
     pub fn set_node(&mut self, name: &str, node: Option<&Value>) -> bool {
         let Some(node) = node else { return self.remove_node(name) };
         let mut facts = facts::node_facts(node);
-        facts.requested = self.requested(name);
+        facts.requested = self.pods.requested(name);
         let known = self.nodes.get(name);
         if known.is_some_and(|known| known.facts == facts) {
             return false;
@@ -90,24 +70,8 @@ impl Index {
 
     /// Takes a Pod in, or out with `None`. One that has ended or has no node holds nothing.
     pub fn set_pod(&mut self, namespace: &str, name: &str, pod: Option<&Value>) {
-        let key = (namespace.to_owned(), name.to_owned());
-        let held = pod.and_then(Held::read);
-        if self.pods.get(&key) == held.as_ref() {
-            return;
-        }
-        let before = self.pods.remove(&key);
-        before.iter().for_each(|held| self.leave_service(&key, held));
-        let nodes: BTreeSet<String> = before.iter().chain(&held).map(|held| held.node.clone()).collect();
-        if let Some(before) = &before {
-            self.load(before, u64::saturating_sub);
-        }
-        if let Some(held) = held {
-            self.load(&held, u64::saturating_add);
-            self.join_service(&key, &held);
-            self.pods.insert(key, held);
-        }
-        for node in nodes {
-            let requested = self.requested(&node);
+        for node in self.pods.set(namespace, name, pod) {
+            let requested = self.pods.requested(&node);
             if let Some(known) = self.nodes.get_mut(&node) {
                 known.facts.requested = requested;
                 self.recount(&node);
@@ -190,15 +154,7 @@ impl Index {
     /// What the Pods of a service hold.
     #[must_use]
     pub fn holdings(&self, namespace: &str, service: &str) -> Holdings {
-        let mut holdings = Holdings::default();
-        for held in self.of_service(namespace, service) {
-            let units = holdings.0.entry(held.node.clone()).or_default();
-            for (resource, count) in &held.units {
-                let sum = units.entry(resource.clone()).or_default();
-                *sum = sum.saturating_add(*count);
-            }
-        }
-        holdings
+        self.pods.holdings(namespace, service)
     }
 
     /// Labels of the Pods of a service that hold accelerators on a node.
@@ -207,33 +163,7 @@ impl Index {
         namespace: &'a str,
         service: &'a str,
     ) -> impl Iterator<Item = &'a BTreeMap<String, String>> {
-        self.of_service(namespace, service).map(|held| &held.labels)
-    }
-
-    fn of_service<'a>(&'a self, namespace: &'a str, service: &'a str) -> impl Iterator<Item = &'a Held> {
-        let names = self.services.get(namespace).and_then(|services| services.get(service));
-        let key = move |name: &String| (namespace.to_owned(), name.clone());
-        names.into_iter().flatten().filter_map(move |name| self.pods.get(&key(name)))
-    }
-
-    fn join_service(&mut self, (namespace, name): &PodKey, held: &Held) {
-        let Some(service) = held.labels.get(SERVICE_LABEL) else { return };
-        let services = self.services.entry(namespace.clone()).or_default();
-        services.entry(service.clone()).or_default().insert(name.clone());
-    }
-
-    fn leave_service(&mut self, (namespace, name): &PodKey, held: &Held) {
-        let (Some(service), Some(services)) = (held.labels.get(SERVICE_LABEL), self.services.get_mut(namespace)) else {
-            return;
-        };
-        let Some(pods) = services.get_mut(service) else { return };
-        pods.remove(name);
-        if pods.is_empty() {
-            services.remove(service);
-        }
-        if services.is_empty() {
-            self.services.remove(namespace);
-        }
+        self.pods.labels_of(namespace, service)
     }
 
     /// Every node with `own` given back, by name.
@@ -259,7 +189,7 @@ impl Index {
             let members = self.nodes().filter(|node| belongs(&class.discovery, &node.name, &node.labels));
             return Availability { nodes: members.map(|node| count(class, &own.given_back(node))).collect() };
         };
-        let counted = |(name, known): (&String, &ClassNode)| match own.0.get(name).and(self.nodes.get(name)) {
+        let counted = |(name, known): (&String, &ClassNode)| match self.nodes.get(name).filter(|_| own.has_on(name)) {
             Some(node) => count(class, &own.given_back(&node.facts)),
             None => known.clone(),
         };
@@ -272,23 +202,6 @@ impl Index {
             self.put_member(&class, name, None);
         }
         true
-    }
-
-    fn requested(&self, node: &str) -> Units {
-        let small = |units: &u64| u32::try_from(*units).unwrap_or(u32::MAX);
-        self.loads.get(node).into_iter().flatten().map(|(name, units)| (name.clone(), small(units))).collect()
-    }
-
-    fn load(&mut self, held: &Held, change: impl Fn(u64, u64) -> u64) {
-        let load = self.loads.entry(held.node.clone()).or_default();
-        for (resource, units) in &held.units {
-            let sum = load.entry(resource.clone()).or_default();
-            *sum = change(*sum, u64::from(*units));
-        }
-        load.retain(|_, units| *units > 0);
-        if load.is_empty() {
-            self.loads.remove(&held.node);
-        }
     }
 
     /// Counts a node again in the classes it is in.
@@ -397,16 +310,6 @@ impl Index {
     }
 }
 
-// === impl Held ===
-
-impl Held {
-    fn read(pod: &Value) -> Option<Self> {
-        let node = pod.pointer("/spec/nodeName")?.as_str().filter(|_| !facts::ended(pod))?;
-        let units: Units = facts::pod_requests(pod).into_iter().filter(|(_, units)| *units > 0).collect();
-        (!units.is_empty()).then(|| Self { node: node.to_owned(), units, labels: facts::labels_of(pod) })
-    }
-}
-
 // === impl Numbers ===
 
 impl Numbers {
@@ -422,20 +325,6 @@ impl Numbers {
         self.available_nodes -= usize::from(node.schedulable);
         self.total -= u64::from(node.total);
         self.free -= u64::from(node.free);
-    }
-}
-
-// === impl Holdings ===
-
-impl Holdings {
-    fn given_back(&self, node: &NodeFacts) -> NodeFacts {
-        let mut node = node.clone();
-        for (resource, units) in self.0.get(&node.name).into_iter().flatten() {
-            if let Some(requested) = node.requested.get_mut(resource) {
-                *requested = requested.saturating_sub(*units);
-            }
-        }
-        node
     }
 }
 

@@ -1,7 +1,7 @@
 use proptest::prelude::*;
 use serde_json::json;
 
-use super::super::{availability, observe};
+use super::super::{SERVICE_LABEL, availability, observe};
 use super::*;
 
 const RESOURCE: &str = "nvidia.com/gpu";
