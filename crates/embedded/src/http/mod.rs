@@ -75,6 +75,7 @@ async fn answer(server: &Server, request: Request) -> Result<Response, Status> {
         Path::GroupVersion { group, version } => discovery::resources(&server.registry(), &group, &version)
             .map(|found| object(&found))
             .ok_or_else(Status::no_such_path),
+        Path::OpenApiV2 => Ok(respond::openapi_v2(&accept)),
         Path::OpenApiIndex => Ok(object(&openapi::index(&server.registry()))),
         Path::OpenApi { group, version } => {
             discovery::resources(&server.registry(), &group, &version).ok_or_else(Status::no_such_path)?;

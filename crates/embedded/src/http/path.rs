@@ -23,6 +23,7 @@ pub(crate) enum Path {
         group: String,
         version: String,
     },
+    OpenApiV2,
     OpenApiIndex,
     OpenApi {
         group: String,
@@ -66,6 +67,7 @@ impl Path {
             ["api", version] => Self::GroupVersion { group: String::new(), version: owned(version) },
             ["apis", group] => Self::Group { group: owned(group) },
             ["apis", group, version] => Self::GroupVersion { group: owned(group), version: owned(version) },
+            ["openapi", "v2"] => Self::OpenApiV2,
             ["openapi", "v3"] => Self::OpenApiIndex,
             ["openapi", "v3", "api", version] => Self::OpenApi { group: String::new(), version: owned(version) },
             ["openapi", "v3", "apis", group, version] => Self::OpenApi { group: owned(group), version: owned(version) },

@@ -9,6 +9,7 @@ use http::{HeaderValue, StatusCode, header};
 use serde_json::{Value, json};
 
 use super::Call;
+use crate::openapi::v2;
 use crate::resources::{Registry, Resource};
 use crate::store::Kept;
 use crate::table::Table;
@@ -173,6 +174,15 @@ pub(crate) fn created(value: &Value) -> Response {
 
 pub(crate) fn text(text: &'static str) -> Response {
     Response::new(Body::from(text))
+}
+
+pub(crate) fn openapi_v2(accept: &str) -> Response {
+    if !accept.contains(v2::ACCEPTED) {
+        return object(&v2::document());
+    }
+    let mut response = Response::new(Body::from(v2::message()));
+    response.headers_mut().insert(header::CONTENT_TYPE, HeaderValue::from_static(v2::CONTENT_TYPE));
+    response
 }
 
 /// A path outside of every API group.

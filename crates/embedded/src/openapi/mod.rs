@@ -2,6 +2,7 @@
 
 mod document;
 mod typed;
+pub(crate) mod v2;
 
 pub(crate) use document::{group_version, index};
 pub(crate) use typed::{definitions, generate};

@@ -183,12 +183,14 @@ fn asking(kubectl: &Kubectl) {
 
 /// What does not exist here says so, and what to do instead.
 fn not_there(kubectl: &Kubectl) {
+    let cron = kubectl.file("cron.yaml", "{apiVersion: batch/v1, kind: CronJob, metadata: {name: a}, spec: {}}");
     let pod = kubectl.pod();
-    let refused: [(&[&str], &str); 5] = [
+    let refused: [(&[&str], &str); 6] = [
         (&["exec", &pod, "--", "ls"], "exec is not available here"),
         (&["attach", &pod], "read the container's output with `kubectl logs -f`"),
         (&["port-forward", &pod, ":8080"], "the Pod's own address is reachable from this machine"),
         (&["top", "pods"], "Metrics API not available"),
+        (&["apply", "-f", &cron], "no matches for kind \"CronJob\" in version \"batch/v1\""),
         (&["top", "nodes"], "Metrics API not available"),
     ];
     for (args, why) in refused {
