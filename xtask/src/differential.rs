@@ -6,12 +6,12 @@ use anyhow::Result;
 
 use crate::process::{self, cargo};
 
-/// The scripts of requests against a living kube-apiserver of the folder `binaries`, which must answer as recorded; then
+/// The scripts of requests against a living kube-apiserver of `folder`, which must answer as recorded; then
 /// random sequences, which both must answer alike.
-pub(crate) fn run(binaries: &Path) -> Result<()> {
+pub(crate) fn run(folder: &Path) -> Result<()> {
     for name in ["differential::live", "differential::random::live"] {
         let test = ["test", "--package", "embedded", "--test", "it", "--", "--ignored", "--exact", name];
-        process::run(cargo(&test).env("OSTLER_KUBERNETES", binaries))?;
+        process::run(cargo(&test).env("OSTLER_REALCLUSTER", folder))?;
     }
     Ok(())
 }

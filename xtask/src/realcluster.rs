@@ -34,7 +34,7 @@ pub(crate) fn run() -> Result<()> {
         );
         return Ok(());
     }
-    differential::run(&folder.join("bin"))?;
+    differential::run(&folder)?;
     let mut journeys = suites::ostler_suite("realcluster::journeys");
     process::run(journeys.arg("--nocapture").env("OSTLER_REALCLUSTER", &folder))
 }

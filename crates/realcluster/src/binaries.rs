@@ -4,18 +4,10 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context as _, Result, bail};
 
-/// A control plane with all that we add to it.
-const NAMES: [&str; 9] = [
-    "etcd",
-    "kube-apiserver",
-    "kube-controller-manager",
-    "kube-scheduler",
-    "kwok",
-    "lws",
-    "volcano-scheduler",
-    "volcano-controller-manager",
-    "volcano-webhook-manager",
-];
+use crate::parts::Parts;
+
+/// What is added to a whole control plane.
+const ADDONS: [&str; 4] = ["lws", "volcano-scheduler", "volcano-controller-manager", "volcano-webhook-manager"];
 
 /// A folder with `bin/NAME` and `stamps/NAME` (the version), and Go's cache of modules.
 #[derive(Clone, Debug)]
@@ -27,17 +19,30 @@ pub struct Binaries {
 // === impl Binaries ===
 
 impl Binaries {
-    /// In `$OSTLER_REALCLUSTER` (`~/.cache/ostler/realcluster` without it) and `$GOMODCACHE`.
+    /// A whole control plane with all that we add to it, in `$OSTLER_REALCLUSTER` (`~/.cache/ostler/realcluster` without
+    /// it) and `$GOMODCACHE`.
     ///
     /// # Errors
     /// What is not there.
     pub fn find() -> Result<Self> {
+        Self::with(Parts::all().binaries().chain(ADDONS))
+    }
+
+    /// What `parts` need, there.
+    ///
+    /// # Errors
+    /// What is not there.
+    pub fn of(parts: Parts) -> Result<Self> {
+        Self::with(parts.binaries())
+    }
+
+    fn with(names: impl Iterator<Item = &'static str>) -> Result<Self> {
         let root = match std::env::var_os("OSTLER_REALCLUSTER") {
             Some(named) => PathBuf::from(named),
             None => home()?.join(".cache/ostler/realcluster"),
         };
         let found = Self { root, modules: modules()? };
-        let missing: Vec<&str> = NAMES.into_iter().filter(|name| !found.path(name).is_file()).collect();
+        let missing: Vec<&str> = names.filter(|name| !found.path(name).is_file()).collect();
         if !missing.is_empty() {
             bail!("{} not built in {}", missing.join(", "), found.root.display());
         }

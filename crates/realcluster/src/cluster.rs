@@ -14,6 +14,7 @@ use serde_json::{Value, json};
 use crate::binaries::Binaries;
 use crate::certificates::Certificates;
 use crate::objects::{apply, resource};
+use crate::parts::{Controllers, Parts};
 use crate::process::Process;
 
 /// Who may ask for what is enforced, also for owner references; every answer to an account is logged.
@@ -52,11 +53,19 @@ pub struct Account {
 // === impl RealCluster ===
 
 impl RealCluster {
-    /// etcd, API server, controllers, scheduler and kwok, without nodes. State and logs go to `folder`.
+    /// All of [`Parts`], without nodes. State and logs go to `folder`.
     ///
     /// # Errors
     /// What did not start, with its last words.
     pub async fn start(binaries: Binaries, folder: PathBuf) -> Result<Self> {
+        Self::start_parts(Parts::all(), binaries, folder).await
+    }
+
+    /// Some [`Parts`]. State and logs go to `folder`.
+    ///
+    /// # Errors
+    /// What did not start, with its last words.
+    pub async fn start_parts(parts: Parts, binaries: Binaries, folder: PathBuf) -> Result<Self> {
         std::fs::create_dir_all(&folder)?;
         let certificates = Certificates::make(folder.join("pki"))?;
         let [etcd_port, peer_port, port] = free_ports()?;
@@ -68,10 +77,17 @@ impl RealCluster {
         let client = Client::try_from(config)?;
         let mut cluster = Self { client, kubeconfig, binaries, folder, certificates, url, processes: Vec::new() };
         cluster.start_etcd(etcd_port, peer_port).await?;
-        cluster.start_apiserver(port, etcd_port).await?;
-        cluster.start_controllers()?;
-        cluster.start_kwok()?;
-        cluster.wait_for_default_account().await?;
+        cluster.start_apiserver(parts, port, etcd_port).await?;
+        cluster.start_controllers(parts.controllers)?;
+        if parts.scheduler {
+            cluster.start_scheduler()?;
+        }
+        if parts.nodes {
+            cluster.start_kwok()?;
+        }
+        if parts.controllers.make_accounts() {
+            cluster.wait_for_default_account().await?;
+        }
         Ok(cluster)
     }
 
@@ -86,7 +102,7 @@ impl RealCluster {
         self.keep("etcd", &mut command)?.listens(port).await
     }
 
-    async fn start_apiserver(&mut self, port: u16, etcd_port: u16) -> Result<()> {
+    async fn start_apiserver(&mut self, parts: Parts, port: u16, etcd_port: u16) -> Result<()> {
         let policy = self.folder.join("audit-policy.yaml");
         std::fs::write(&policy, AUDIT_POLICY)?;
         let pki = self.certificates.clone();
@@ -100,6 +116,9 @@ impl RealCluster {
         // A loopback address may not stand in Endpoints.
         command.args(["--endpoint-reconciler-type=none", "--allow-privileged"]);
         command.arg("--enable-admission-plugins=OwnerReferencesPermissionEnforcement");
+        if !parts.controllers.make_accounts() {
+            command.arg("--disable-admission-plugins=ServiceAccount");
+        }
         for (flag, file) in [
             ("--tls-cert-file", pki.certificate("apiserver")),
             ("--tls-private-key-file", pki.key("apiserver")),
@@ -125,17 +144,24 @@ impl RealCluster {
         self.keep("kube-apiserver", &mut command)?.until("readiness", ready).await
     }
 
-    fn start_controllers(&mut self) -> Result<()> {
-        let [controllers_port, scheduler_port] = free_ports()?;
+    fn start_controllers(&mut self, controllers: Controllers) -> Result<()> {
+        let [port] = free_ports()?;
         let mut command = self.controller("kube-controller-manager");
         command.args(["--leader-elect=false", "--bind-address=127.0.0.1", "--cluster-cidr=10.244.0.0/16"]);
-        command.arg(format!("--secure-port={controllers_port}"));
+        command.arg(format!("--secure-port={port}"));
+        if let Controllers::Only(names) = controllers {
+            command.arg(format!("--controllers={names}"));
+        }
         command.arg("--service-account-private-key-file").arg(self.certificates.key("sa"));
         command.arg("--root-ca-file").arg(self.certificates.authority());
-        self.keep("kube-controller-manager", &mut command)?;
+        self.keep("kube-controller-manager", &mut command).map(|_| ())
+    }
+
+    fn start_scheduler(&mut self) -> Result<()> {
+        let [port] = free_ports()?;
         let mut command = self.controller("kube-scheduler");
         command.args(["--leader-elect=false", "--bind-address=127.0.0.1"]);
-        command.arg(format!("--secure-port={scheduler_port}"));
+        command.arg(format!("--secure-port={port}"));
         self.keep("kube-scheduler", &mut command).map(|_| ())
     }
 

@@ -1,5 +1,5 @@
 //! A real control plane on one machine, for tests: etcd, kube-apiserver, kube-controller-manager, kube-scheduler, and
-//! LeaderWorkerSet, Volcano and simulated nodes when asked for.
+//! LeaderWorkerSet, Volcano and simulated nodes when asked for ([`Parts`]).
 //!
 //! In go binaries that somebody has built ([`Binaries`]); out comes a [`RealCluster`] with an administrator's client. Nothing
 //! is ever built or downloaded here. What is not real: Pods run nothing (kwok sets them Running), and Services lead
@@ -12,6 +12,7 @@ mod certificates;
 mod cluster;
 mod nodes;
 mod objects;
+mod parts;
 mod process;
 mod proxy;
 mod watching;
@@ -21,6 +22,7 @@ pub use binaries::Binaries;
 pub use cluster::{Account, RealCluster};
 pub use nodes::gpu_nodes;
 pub use objects::{apply, documents, resource};
+pub use parts::Parts;
 pub use process::{Process, SECONDS};
 pub use proxy::{Proxy, Write};
 pub use watching::until;

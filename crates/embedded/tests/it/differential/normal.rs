@@ -18,7 +18,9 @@ pub(super) struct Normal {
     uid: Regex,
     time: Regex,
     address: Regex,
-    number: Regex,
+    /// A version in a sentence, or in an object that a sentence quotes. Other numbers of sentences count things or name
+    /// standards, and a version may happen to be the same.
+    version: Regex,
 }
 
 // === impl Normal ===
@@ -35,7 +37,7 @@ impl Normal {
             uid: regex("[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}"),
             time: regex(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?Z"),
             address: regex(r"^\d+\.\d+\.\d+\.\d+$"),
-            number: regex(r"\b\d+\b"),
+            version: regex(r"(?i)(resource ?version\D{0,40})(\d+)\b"),
         }
     }
 
@@ -51,12 +53,11 @@ impl Normal {
         });
         let text = self.time.replace_all(&text, "<time>");
         let versions = &self.versions;
-        let number = |found: &Captures<'_>| match versions.get(&found[0]) {
-            // Small numbers in messages are counts.
-            Some(known) if found[0].len() > 2 => format!("<version {known}>"),
-            _ => found[0].to_owned(),
+        let version = |found: &Captures<'_>| match versions.get(&found[2]) {
+            Some(known) => format!("{}<version {known}>", &found[1]),
+            None => found[0].to_owned(),
         };
-        self.number.replace_all(&text, number).into_owned()
+        self.version.replace_all(&text, version).into_owned()
     }
 
     pub(super) fn value(&mut self, value: &Value) -> Value {

@@ -29,8 +29,8 @@ type Found = BTreeMap<usize, String>;
 async fn live() {
     let number = |name: &str| std::env::var(name).ok().and_then(|text| text.parse::<u64>().ok());
     let (sequences, seed) = (number("OSTLER_SEQUENCES").unwrap_or(200), number("OSTLER_SEED"));
-    let plane = super::ControlPlane::start().await;
-    let real = plane.client();
+    let living = super::Living::start().await;
+    let real = living.client();
     let embedded = embedded();
     define(&real).await;
     define(&embedded).await;
@@ -93,12 +93,7 @@ fn runner(seed: u64) -> TestRunner {
 }
 
 fn embedded() -> Client {
-    let server = crate::server();
-    for _ in 0..400 {
-        server.create("configmaps", json!({"metadata": {"name": "used", "namespace": "default"}})).unwrap();
-        server.delete("configmaps", "default", "used", None).unwrap();
-    }
-    crate::client(&server)
+    crate::client(&crate::server())
 }
 
 /// The custom resource of the sequences; one that is there already stays.
