@@ -56,7 +56,7 @@ async fn main() -> ExitCode {
         Ok(cli) => cli.command,
         Err(usage) => return refuse(&usage),
     };
-    let filter = EnvFilter::try_from_env("OSTLER_LOG").unwrap_or_else(|_| EnvFilter::new("warn"));
+    let filter = EnvFilter::try_from_env("OSTLER_LOG").unwrap_or_else(|_| EnvFilter::new(command.log()));
     let log = tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr);
     log.log_internal_errors(false).init();
     // The first provider wins; nothing else in this process installs one.

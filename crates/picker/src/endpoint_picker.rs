@@ -7,6 +7,8 @@
 mod exchange;
 mod fleet;
 pub mod messages;
+mod metrics;
+mod page;
 mod scrape;
 mod server;
 mod tls;
@@ -28,15 +30,17 @@ use crate::{
     member::Member,
     policy::{Ask, Choice, Policy},
     pool::PoolKey,
-    score::prefix::Owners,
+    score::Memory,
 };
 use exchange::Asked;
 use fleet::Known;
+use metrics::Metrics;
 use scrape::Scraper;
 
+pub use page::serve_metrics;
 pub use server::{Face, serve};
-pub use tls::{TlsError, self_signed};
-pub use watch::watch;
+pub use tls::{Tls, TlsError};
+pub use watch::{PoolGroup, watch};
 
 /// One pool, the policy for it, and what is known of its endpoints.
 pub struct EndpointPicker {
@@ -44,9 +48,10 @@ pub struct EndpointPicker {
     pub pool: PoolKey,
     policy: Policy,
     known: RwLock<Arc<Vec<Known>>>,
-    owners: Mutex<Vec<Owners>>,
+    memory: Mutex<Memory>,
     rng: Mutex<Rng>,
     scraper: Scraper,
+    metrics: Metrics,
     /// Whether pool and Pods have been seen.
     ready: AtomicBool,
     draining: AtomicBool,
@@ -56,12 +61,13 @@ impl EndpointPicker {
     /// Knows no endpoint yet. `seed` makes the draws repeatable.
     pub fn new(pool: PoolKey, policy: Policy, seed: u64) -> Self {
         Self {
-            owners: Mutex::new(policy.memories()),
+            memory: Mutex::new(policy.memory()),
             pool,
             policy,
             known: RwLock::default(),
             rng: Mutex::new(Rng::with_seed(seed)),
             scraper: Scraper::new(),
+            metrics: Metrics::new(),
             ready: AtomicBool::new(false),
             draining: AtomicBool::new(false),
         }
@@ -70,6 +76,18 @@ impl EndpointPicker {
     /// Whether pool and Pods have been seen, and no end is near.
     pub fn ready(&self) -> bool {
         self.ready.load(Relaxed) && !self.draining.load(Relaxed)
+    }
+
+    /// Tells that the end is near: nobody new should ask, those who do are still answered.
+    pub fn drain(&self) {
+        self.draining.store(true, Relaxed);
+    }
+
+    /// Counters and gauges in the OpenMetrics text format.
+    pub fn metrics_page(&self) -> String {
+        let now = Instant::now();
+        let members: Vec<Member> = self.known().iter().map(|known| known.member(now)).collect();
+        self.metrics.render(&self.pool.name, &members)
     }
 
     /// The endpoints that may be chosen now, by address.
@@ -82,13 +100,14 @@ impl EndpointPicker {
         let before = self.known();
         let found = pool.map(|pool| fleet::endpoints(pool, pods)).unwrap_or_default();
         let now: Vec<Known> = found.into_iter().map(|found| Known::of(found, &before, &self.scraper)).collect();
-        let mut owners = self.owners.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut memory = self.memory.lock().unwrap_or_else(PoisonError::into_inner);
         let stays = |address| {
             let same = |known: &&Known| known.endpoint.address == address;
             let uid = |list: &[Known]| list.iter().find(same).map(|known| known.uid.clone());
             uid(&now).is_some_and(|uid_now| uid(&before) == Some(uid_now))
         };
-        owners.iter_mut().for_each(|owners| owners.retain(stays));
+        memory.retain(stays);
+        drop(memory);
         *self.known.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(now);
         self.ready.store(pool.is_some(), Relaxed);
     }
@@ -107,17 +126,26 @@ impl EndpointPicker {
         let chains = self.policy.chains(&asked.target, &asked.body, &asked.facts);
         let ask = Ask { model: &asked.target, prompt_bytes: asked.facts.prompt_bytes(), chains: &chains };
         let mut rng = self.rng.lock().unwrap_or_else(PoisonError::into_inner).fork();
-        let mut owners = self.owners.lock().unwrap_or_else(PoisonError::into_inner);
-        let choice = self.policy.choose(&ask, &members, &mut owners, &mut rng);
-        drop(owners);
-        choice.map(|choice| (choice, chains))
+        let mut memory = self.memory.lock().unwrap_or_else(PoisonError::into_inner);
+        let choice = self.policy.choose(&ask, &members, &mut memory, &mut rng)?;
+        drop(memory);
+        self.metrics.chosen(now.elapsed(), choice.known_bytes, ask.prompt_bytes);
+        Some((choice, chains))
+    }
+
+    /// Whether `served` is not the endpoint that was chosen. A port that stands for all of its Pod tells nothing of them.
+    fn another(&self, chosen: SocketAddr, served: SocketAddr) -> bool {
+        match self.policy.primary_port {
+            Some(_) => chosen.ip() != served.ip(),
+            None => chosen != served,
+        }
     }
 
     /// Another endpoint than the first served the request: it has the prompt now.
     fn served(&self, chains: &[Vec<u64>], endpoint: SocketAddr) {
         if self.known().iter().any(|known| known.endpoint.address == endpoint) {
-            let mut owners = self.owners.lock().unwrap_or_else(PoisonError::into_inner);
-            self.policy.remember(chains, &mut owners, endpoint);
+            let mut memory = self.memory.lock().unwrap_or_else(PoisonError::into_inner);
+            self.policy.remember(chains, &mut memory, endpoint);
         }
     }
 }

@@ -4,12 +4,13 @@
 //! proxy that asks ([`endpoint_picker`]). Out: the endpoint that answers ([`schedule`], [`policy`]), the `model` bytes
 //! exchanged ([`splice`]), and the status of pools and use cases.
 //!
-//! The core (`request`, `pool`, `member`, `reading`, `use_case`, `index`, `score`, `profile`, `policy`, `policy_file`,
+//! The core (`request`, `pool`, `member`, `reading`, `use_case`, `index`, `score`, `filter`, `profile`, `policy`, `policy_file`,
 //! `splice`, `schedule`) does no I/O and reads no clock; its randomness is passed in. The gateway never interprets more of a body than `model`, `stream`, `max_tokens` and the
 //! size of the prompt, and never changes more of it than the bytes of the `model` value.
 
 pub mod code;
 pub mod endpoint_picker;
+pub mod filter;
 pub mod gateway;
 pub mod index;
 pub mod member;

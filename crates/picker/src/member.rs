@@ -18,6 +18,8 @@ pub struct Member {
     pub labels: BTreeMap<String, String>,
     /// What its engine last said of itself, if it ever did.
     pub reading: Option<Reading>,
+    /// Whether nobody listens at its address, although its Pod is still told to be ready.
+    pub refuses: bool,
 }
 
 /// Gauges, and how long ago they were read.
@@ -62,6 +64,7 @@ pub(crate) mod tests {
             },
             labels: BTreeMap::new(),
             reading: read.map(|(gauges, age)| Reading { gauges, age: Duration::from_secs(age) }),
+            refuses: false,
         }
     }
 

@@ -5,28 +5,20 @@ use std::cmp::Ordering;
 use fastrand::Rng;
 
 use crate::{
+    filter::Filter,
     member::Member,
     policy::Ask,
-    score::{Scorer, load, prefix::Owners},
+    score::{Memory, Scorer, load},
 };
 
 /// Filters, weighted scorers and an order.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Profile {
-    pub filters: Vec<LabelFilter>,
+    pub filters: Vec<Filter>,
     pub scorers: Vec<(Scorer, f64)>,
     pub order: Order,
     /// Endpoints answered at most: the first, and where to go when it fails.
     pub most: usize,
-}
-
-/// Which Pods may be chosen, by one label.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct LabelFilter {
-    pub label: String,
-    pub values: Vec<String>,
-    /// Whether Pods without the label pass.
-    pub without: bool,
 }
 
 /// What the scores mean.
@@ -42,16 +34,9 @@ pub enum Order {
 
 impl Profile {
     /// The endpoints to try, in this order; empty if none may be chosen.
-    pub fn order<'a>(
-        &self,
-        ask: &Ask<'_>,
-        members: &[&'a Member],
-        owners: &[Owners],
-        rng: &mut Rng,
-    ) -> Vec<&'a Member> {
-        let allowed = |member: &&Member| self.filters.iter().all(|filter| filter.passes(member));
-        let members: Vec<&Member> = members.iter().copied().filter(allowed).collect();
-        let totals = self.totals(ask, &members, owners);
+    pub fn order<'a>(&self, ask: &Ask<'_>, members: &[&'a Member], memory: &Memory, rng: &mut Rng) -> Vec<&'a Member> {
+        let members = self.candidates(members);
+        let totals = self.totals(ask, &members, memory);
         let mut scored: Vec<(&Member, f64)> = members.into_iter().zip(totals).collect();
         match self.order {
             Order::Best => best_first(&mut scored, rng),
@@ -61,19 +46,24 @@ impl Profile {
         scored.into_iter().take(self.most.max(1)).map(|(member, _)| member).collect()
     }
 
-    fn totals(&self, ask: &Ask<'_>, members: &[&Member], owners: &[Owners]) -> Vec<f64> {
+    /// Those that pass all filters. One that refuses connections has no queue and would look best, so it is a candidate
+    /// only where all refuse.
+    fn candidates<'a>(&self, members: &[&'a Member]) -> Vec<&'a Member> {
+        let allowed = |member: &&Member| self.filters.iter().all(|filter| filter.passes(&member.labels));
+        let mut members: Vec<&Member> = members.iter().copied().filter(allowed).collect();
+        if members.iter().any(|member| !member.refuses) {
+            members.retain(|member| !member.refuses);
+        }
+        members
+    }
+
+    fn totals(&self, ask: &Ask<'_>, members: &[&Member], memory: &Memory) -> Vec<f64> {
         let mut totals = vec![0.0; members.len()];
         for (scorer, weight) in &self.scorers {
-            let scores = scorer.scores(ask, members, owners);
+            let scores = scorer.scores(ask, members, memory);
             totals.iter_mut().zip(scores).for_each(|(total, score)| *total += weight * score);
         }
         totals
-    }
-}
-
-impl LabelFilter {
-    fn passes(&self, member: &Member) -> bool {
-        member.labels.get(&self.label).map_or(self.without, |value| self.values.contains(value))
     }
 }
 
@@ -126,7 +116,11 @@ mod tests {
     fn ordered(profile: &Profile, members: &[Member], rng: &mut Rng) -> Vec<String> {
         let members: Vec<&Member> = members.iter().collect();
         let ask = Ask { model: "m", prompt_bytes: 0, chains: &[] };
-        profile.order(&ask, &members, &[], rng).iter().map(|member| member.endpoint.pod.clone()).collect()
+        profile
+            .order(&ask, &members, &Memory::default(), rng)
+            .iter()
+            .map(|member| member.endpoint.pod.clone())
+            .collect()
     }
 
     #[test]
@@ -159,9 +153,19 @@ mod tests {
     }
 
     #[test]
+    fn one_that_refuses_is_chosen_only_where_all_do() {
+        let mut members = [waiting(1, 0.0, None), waiting(2, 9.0, None)];
+        members[0].refuses = true;
+        let mut rng = Rng::with_seed(0);
+        assert_eq!(ordered(&profile(Order::Best), &members, &mut rng), ["pod-2"]);
+        members[1].refuses = true;
+        assert_eq!(ordered(&profile(Order::Best), &members, &mut rng), ["pod-1", "pod-2"]);
+    }
+
+    #[test]
     fn filters_hold_by_label() {
         let members = [waiting(1, 0.0, Some("prefill")), waiting(2, 5.0, Some("decode")), waiting(3, 9.0, None)];
-        let filter = |without| LabelFilter { label: "role".to_owned(), values: vec!["decode".to_owned()], without };
+        let filter = |without| Filter::Label { label: "role".to_owned(), values: vec!["decode".to_owned()], without };
         let of = |without| Profile { filters: vec![filter(without)], ..profile(Order::Best) };
         let mut rng = Rng::with_seed(0);
         assert_eq!(ordered(&of(false), &members, &mut rng), ["pod-2"]);

@@ -23,7 +23,7 @@ pub struct Adapters {
     pub waiting: BTreeSet<String>,
 }
 
-/// Reads vLLM's and SGLang's names (Prometheus text). Engines inside one process (`engine="0"`, `engine="1"`) add up;
+/// Reads the names of vLLM, SGLang, TensorRT-LLM and Triton (Prometheus text). Engines inside one process (`engine="0"`, `engine="1"`) add up;
 /// of their KV usage the highest counts.
 pub fn read(page: &str) -> Gauges {
     let mut gauges = Gauges::default();
@@ -31,10 +31,23 @@ pub fn read(page: &str) -> Gauges {
     for line in page.lines() {
         let Some((name, labels, value)) = sample(line) else { continue };
         match name {
-            "vllm:num_requests_waiting" | "sglang:num_queue_reqs" => add(&mut gauges.waiting, value),
-            "vllm:num_requests_running" | "sglang:num_running_reqs" => add(&mut gauges.running, value),
-            "vllm:kv_cache_usage_perc" | "vllm:gpu_cache_usage_perc" | "sglang:token_usage" => {
-                gauges.kv_usage = Some(gauges.kv_usage.unwrap_or(0.0).max(value.clamp(0.0, 1.0)));
+            "vllm:num_requests_waiting" | "sglang:num_queue_reqs" | "trtllm_num_requests_waiting" => {
+                add(&mut gauges.waiting, value);
+            }
+            "vllm:num_requests_running" | "sglang:num_running_reqs" | "trtllm_num_requests_running" => {
+                add(&mut gauges.running, value);
+            }
+            "nv_trt_llm_request_metrics" => match label(labels, "request_type") {
+                Some("waiting") => add(&mut gauges.waiting, value),
+                Some("scheduled") => add(&mut gauges.running, value),
+                _ => {}
+            },
+            "vllm:kv_cache_usage_perc"
+            | "vllm:gpu_cache_usage_perc"
+            | "sglang:token_usage"
+            | "trtllm_kv_cache_utilization" => fuller(&mut gauges.kv_usage, value),
+            "nv_trt_llm_kv_cache_block_metrics" if label(labels, "kv_cache_block_type") == Some("fraction") => {
+                fuller(&mut gauges.kv_usage, value);
             }
             // The value is the time the series was written; old ones stay on the page.
             "vllm:lora_requests_info" if value > newest => {
@@ -47,9 +60,12 @@ pub fn read(page: &str) -> Gauges {
     gauges
 }
 
+/// How the names begin that are looked at at all.
+const ENGINES: [&str; 4] = ["vllm:", "sglang:", "trtllm_", "nv_trt_llm_"];
+
 /// Name, labels (without braces) and value of one line.
 fn sample(line: &str) -> Option<(&str, &str, f64)> {
-    if !(line.starts_with("vllm:") || line.starts_with("sglang:")) {
+    if !ENGINES.iter().any(|engine| line.starts_with(engine)) {
         return None;
     }
     let (name, labels, rest) = match line.split_once('{') {
@@ -68,6 +84,10 @@ fn sample(line: &str) -> Option<(&str, &str, f64)> {
 
 fn add(sum: &mut Option<f64>, value: f64) {
     *sum = Some(sum.unwrap_or(0.0) + value.max(0.0));
+}
+
+fn fuller(usage: &mut Option<f64>, value: f64) {
+    *usage = Some(usage.unwrap_or(0.0).max(value.clamp(0.0, 1.0)));
 }
 
 fn adapters(labels: &str) -> Adapters {
@@ -114,6 +134,13 @@ mod tests {
         Gauges { running: Some(7.0), ..Gauges::default() })]
     #[case::sglang("sglang:num_queue_reqs{model_name=\"m\"} 2.0\nsglang:token_usage{model_name=\"m\"} 0.5",
         Gauges { waiting: Some(2.0), kv_usage: Some(0.5), ..Gauges::default() })]
+    #[case::sglang_running("sglang:num_running_reqs{tp_rank=\"0\"} 5", Gauges { running: Some(5.0), ..Gauges::default() })]
+    #[case::tensorrt("trtllm_num_requests_waiting 1\ntrtllm_num_requests_running 2\ntrtllm_kv_cache_utilization 0.25",
+        Gauges { waiting: Some(1.0), running: Some(2.0), kv_usage: Some(0.25), ..Gauges::default() })]
+    #[case::triton("nv_trt_llm_request_metrics{model=\"m\",request_type=\"waiting\",version=\"1\"} 4\n\
+        nv_trt_llm_request_metrics{request_type=\"scheduled\"} 6\nnv_trt_llm_request_metrics{request_type=\"max\"} 9\n\
+        nv_trt_llm_kv_cache_block_metrics{kv_cache_block_type=\"fraction\"} 0.5",
+        Gauges { waiting: Some(4.0), running: Some(6.0), kv_usage: Some(0.5), ..Gauges::default() })]
     #[case::garbage(
         "vllm:num_requests_waiting{\nvllm:kv_cache_usage_perc NaN\nvllm:num_requests_running x\n# vllm:a 1",
         Gauges::default()

@@ -8,6 +8,14 @@ pub const MAX_BODY: usize = 32 * 1024 * 1024;
 /// Deepest nesting that is followed.
 const MAX_DEPTH: usize = 512;
 
+/// A token is taken for four bytes.
+pub const BYTES_PER_TOKEN: usize = 4;
+
+/// The tokens that `bytes` are taken for.
+pub fn tokens_of(bytes: usize) -> usize {
+    bytes / BYTES_PER_TOKEN
+}
+
 /// What a body says on its top level. A key given twice counts with its last value, as engines read it.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Facts {
@@ -85,9 +93,9 @@ impl Facts {
         self.prompt.iter().map(Range::len).sum()
     }
 
-    /// Tokens of the prompt: four bytes to one.
+    /// Tokens of the prompt, estimated.
     pub fn prompt_tokens(&self) -> u64 {
-        self.prompt_bytes() as u64 / 4
+        tokens_of(self.prompt_bytes()) as u64
     }
 
     /// The tokens a request occupies while it runs: those of its prompt, plus the answer it allows (256 if it names no

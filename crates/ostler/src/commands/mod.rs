@@ -52,9 +52,19 @@ pub(crate) enum Command {
     /// Run the gateway against a Kubernetes cluster
     Gateway(gateway::GatewayArgs),
     /// Run the endpoint picker of one InferencePool, for a gateway that asks over ext_proc
-    Picker(picker::PickerArgs),
+    Picker(Box<picker::PickerArgs>),
     /// Run one simulated OpenAI engine
     Engine(engine::EngineArgs),
+}
+
+impl Command {
+    /// What is logged where `OSTLER_LOG` says nothing.
+    pub(crate) fn log(&self) -> &'static str {
+        match self {
+            Command::Picker(args) => args.log(),
+            _ => "warn",
+        }
+    }
 }
 
 pub(crate) async fn run(command: Command) -> Result<ExitCode> {
@@ -70,7 +80,7 @@ pub(crate) async fn run(command: Command) -> Result<ExitCode> {
         Command::Catalog(args) => catalog::run(args),
         Command::Operator(args) => operator::run(args).await,
         Command::Gateway(args) => gateway::run(args).await,
-        Command::Picker(args) => picker::run(args).await,
+        Command::Picker(args) => picker::run(*args).await,
         Command::Engine(args) => engine::run(args).await,
     }
 }

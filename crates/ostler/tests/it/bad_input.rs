@@ -103,6 +103,12 @@ picker
 picker --pool-name p --config-file missing.yaml
 picker --pool-name p --config-file service.yaml
 picker --pool-name p --config-file plugins.yaml
+picker --pool-name p --config-file plugins.yaml --config-text x
+picker --pool-name p --config-text [
+picker --pool-name p --pool-group v1
+picker --pool-name p --cert-path missing
+picker --pool-name p --metrics-endpoint-auth
+picker --pool-name p --kv-cache-usage-percentage-metric my:usage
 ";
 
 /// `ostler crds | head -1`: the reader leaves, and that is all.

@@ -17,7 +17,7 @@ use super::messages::{
 };
 use crate::{
     gateway::openai::problem,
-    policy::Choice,
+    policy::{Bodies, Choice},
     pool::PoolKey,
     request::{self, Facts, MAX_BODY},
     splice,
@@ -33,11 +33,15 @@ const BALANCER: &str = "envoy.lb";
 const SUBSET: (&str, &str) = ("envoy.lb.subset_hint", "x-gateway-destination-endpoint-subset");
 /// Where a decoder sends the prompt first.
 const PREFILLER: &str = "x-prefiller-host-port";
+/// The engine that is meant where one port of its Pod stands for all.
+const RANK: &str = "x-data-parallel-host-port";
 /// The model to ask the engine for, in place of the body's; the first that is there counts.
 const REWRITE: [&str; 2] = ["x-llm-d-model-name-rewrite", "x-gateway-model-name-rewrite"];
 /// Headers that speak to the picker, not to an engine.
-const CONTROL: [&str; 13] = [
+const CONTROL: [&str; 15] = [
     PREFILLER,
+    RANK,
+    "x-encoder-hosts-ports",
     SERVED,
     "x-gateway-destination-endpoint-subset",
     "x-gateway-inference-objective",
@@ -56,8 +60,9 @@ const CONTROL: [&str; 13] = [
 const CHUNK: usize = 62_000;
 
 /// What is known of one request so far.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(super) struct Exchange {
+    bodies: Bodies,
     headers: BTreeMap<String, String>,
     body: BytesMut,
     subset: Option<Vec<String>>,
@@ -99,6 +104,10 @@ enum End {
 }
 
 impl Exchange {
+    pub(super) fn new(bodies: Bodies) -> Self {
+        Self { bodies, headers: BTreeMap::new(), body: BytesMut::new(), subset: None, served: None }
+    }
+
     /// Takes one message in.
     ///
     /// # Errors
@@ -146,20 +155,28 @@ impl Exchange {
 
     fn complete(&mut self, end: End) -> Step {
         let body = self.body.split().freeze();
-        let facts = match request::scan(&body) {
-            Ok(facts) => facts,
-            Err(reason) => {
-                return Step::End(refusal(StatusCode::BAD_REQUEST, &format!("{reason}."), None, "invalid_body"));
+        let (facts, stated) = match (self.facts(&body), self.bodies) {
+            (Ok(found), _) => found,
+            // Whatever it is, its beginning is one.
+            (Err(_), Bodies::Pass) => {
+                let whole = Facts { prompt: std::iter::once(0..body.len()).collect(), ..Facts::default() };
+                return Step::Choose(self.asked(whole, body, String::new(), end));
             }
-        };
-        let stated = facts.model.as_ref().map(|model| model.name.clone()).filter(|name| !name.is_empty());
-        let Some(stated) = stated else {
-            let message = "You must provide a model parameter.";
-            return Step::End(refusal(StatusCode::BAD_REQUEST, message, Some("model"), "missing_model"));
+            (Err(refused), Bodies::Refused) => return Step::End(*refused),
         };
         let rewrite = REWRITE.iter().find_map(|name| self.headers.get(*name)).filter(|name| !name.is_empty());
         let target = rewrite.cloned().unwrap_or(stated);
         Step::Choose(self.asked(facts, body, target, end))
+    }
+
+    /// What the body says, and the model it names; or why it cannot be scheduled.
+    fn facts(&self, body: &[u8]) -> Result<(Facts, String), Box<ProcessingResponse>> {
+        let bad = |message: &str, param, code| Box::new(refusal(StatusCode::BAD_REQUEST, message, param, code));
+        let facts = request::scan(body).map_err(|reason| bad(&format!("{reason}."), None, "invalid_body"))?;
+        let stated = facts.model.as_ref().map(|model| model.name.clone()).filter(|name| !name.is_empty());
+        let stated =
+            stated.ok_or_else(|| bad("You must provide a model parameter.", Some("model"), "missing_model"))?;
+        Ok((facts, stated))
     }
 
     fn asked(&mut self, facts: Facts, body: Bytes, target: String, end: End) -> Asked {
@@ -176,11 +193,11 @@ impl Asked {
     }
 
     /// The answer once endpoints are chosen: the headers with the choice, then what the proxy waits for.
-    pub(super) fn chosen(&self, choice: &Choice) -> Vec<ProcessingResponse> {
+    pub(super) fn chosen(&self, choice: &Choice, primary_port: Option<u16>) -> Vec<ProcessingResponse> {
         let stated = self.facts.model.as_ref();
         let rewritten = stated.filter(|model| model.name != self.target);
         let body = rewritten.map(|model| splice::replace(&self.body, &model.span, &self.target));
-        let mut said = vec![self.headers(choice, body.as_ref().map(Bytes::len))];
+        let mut said = vec![headers(choice, primary_port, body.as_ref().map(Bytes::len))];
         let body = body.unwrap_or_else(|| self.body.clone());
         if self.end != End::Headers {
             said.extend(chunks(&body, self.end == End::Body).map(Says::RequestBody).map(plain));
@@ -190,27 +207,35 @@ impl Asked {
         }
         said
     }
+}
 
-    fn headers(&self, choice: &Choice, new_length: Option<usize>) -> ProcessingResponse {
-        let endpoints: Vec<String> = choice.endpoints.iter().map(|endpoint| endpoint.address.to_string()).collect();
-        let endpoints = endpoints.join(",");
-        let mut set = vec![set(DESTINATION, &endpoints)];
-        set.extend(choice.prefiller.iter().map(|prefiller| self::set(PREFILLER, &prefiller.address.to_string())));
-        set.extend(new_length.map(|length| self::set("content-length", &length.to_string())));
-        let kept: Vec<String> = set.iter().filter_map(|one| Some(one.header.as_ref()?.key.clone())).collect();
-        let remove_headers = CONTROL.map(str::to_owned).into_iter().filter(|name| !kept.contains(name)).collect();
-        let response = CommonResponse {
-            header_mutation: Some(HeaderMutation { set_headers: set, remove_headers }),
-            // The route may depend on the endpoint.
-            clear_route_cache: true,
-            ..CommonResponse::default()
-        };
-        let metadata = Struct::of(DESTINATION, Kind::Text(endpoints));
-        ProcessingResponse {
-            response: Some(Says::RequestHeaders(HeadersOrBody { response: Some(response) })),
-            dynamic_metadata: Some(Struct::of(BALANCER, Kind::Fields(metadata))),
-            mode_override: None,
-        }
+/// Where the request goes: the first answer, with the choice as a header and as metadata.
+fn headers(choice: &Choice, primary_port: Option<u16>, new_length: Option<usize>) -> ProcessingResponse {
+    let addresses = choice.endpoints.iter().map(|endpoint| endpoint.address);
+    let reached = |mut address: SocketAddr| {
+        address.set_port(primary_port.unwrap_or(address.port()));
+        address
+    };
+    let endpoints: Vec<String> = addresses.clone().map(|address| reached(address).to_string()).collect();
+    let endpoints = endpoints.join(",");
+    let mut set = vec![set(DESTINATION, &endpoints)];
+    let behind = addresses.take(1).filter(|first| reached(*first) != *first);
+    set.extend(behind.map(|rank| self::set(RANK, &rank.to_string())));
+    set.extend(choice.prefiller.iter().map(|prefiller| self::set(PREFILLER, &prefiller.address.to_string())));
+    set.extend(new_length.map(|length| self::set("content-length", &length.to_string())));
+    let kept: Vec<String> = set.iter().filter_map(|one| Some(one.header.as_ref()?.key.clone())).collect();
+    let remove_headers = CONTROL.map(str::to_owned).into_iter().filter(|name| !kept.contains(name)).collect();
+    let response = CommonResponse {
+        header_mutation: Some(HeaderMutation { set_headers: set, remove_headers }),
+        // The route may depend on the endpoint.
+        clear_route_cache: true,
+        ..CommonResponse::default()
+    };
+    let metadata = Struct::of(DESTINATION, Kind::Text(endpoints));
+    ProcessingResponse {
+        response: Some(Says::RequestHeaders(HeadersOrBody { response: Some(response) })),
+        dynamic_metadata: Some(Struct::of(BALANCER, Kind::Fields(metadata))),
+        mode_override: None,
     }
 }
 

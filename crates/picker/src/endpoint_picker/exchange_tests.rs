@@ -15,7 +15,7 @@ fn endpoint(number: u8) -> Endpoint {
 }
 
 fn choice(prefiller: Option<u8>) -> Choice {
-    Choice { endpoints: vec![endpoint(2), endpoint(1)], prefiller: prefiller.map(endpoint) }
+    Choice { endpoints: vec![endpoint(2), endpoint(1)], prefiller: prefiller.map(endpoint), known_bytes: 0 }
 }
 
 fn message(request: Asks) -> ProcessingRequest {
@@ -44,7 +44,7 @@ fn with_subset(mut message: ProcessingRequest, kind: Kind) -> ProcessingRequest 
 
 /// Feeds all messages in; every one but the last has to be followed by another.
 fn asked(messages: Vec<ProcessingRequest>) -> Asked {
-    let mut exchange = Exchange::default();
+    let mut exchange = Exchange::new(Bodies::Refused);
     let mut steps = messages.into_iter().map(|message| exchange.take(message).unwrap()).peekable();
     loop {
         match steps.next() {
@@ -56,7 +56,7 @@ fn asked(messages: Vec<ProcessingRequest>) -> Asked {
 }
 
 fn ended(messages: Vec<ProcessingRequest>) -> (i32, String) {
-    let mut exchange = Exchange::default();
+    let mut exchange = Exchange::new(Bodies::Refused);
     let last = messages.into_iter().map(|message| exchange.take(message).unwrap()).last();
     let Some(Step::End(ProcessingResponse { response: Some(Says::Immediate(said)), .. })) = last else {
         panic!("{last:?}")
@@ -94,7 +94,7 @@ fn the_choice_is_a_header_and_metadata_and_the_body_comes_back_as_it_was() {
     let asked =
         asked(vec![headers(&[(":path", "/v1/completions")], false), body(&BODY[..9], false), body(&BODY[9..], true)]);
     assert_eq!(asked.target, "m");
-    let said = asked.chosen(&choice(None));
+    let said = asked.chosen(&choice(None), None);
     let (set, removed) = mutation(&said[0]);
     assert_eq!(set, [("x-gateway-destination-endpoint".to_owned(), "10.0.0.2:8000,10.0.0.1:8000".to_owned())].into());
     assert!(removed.contains(&"x-prefiller-host-port".to_owned()), "a client must not choose it");
@@ -107,31 +107,53 @@ fn the_choice_is_a_header_and_metadata_and_the_body_comes_back_as_it_was() {
 #[test]
 fn a_long_body_comes_back_in_parts_and_ends_once() {
     let long = format!(r#"{{"model":"m","prompt":"{}"}}"#, "x".repeat(2 * CHUNK));
-    let (text, ends) = given_back(&asked(vec![headers(&[], false), body(&long, true)]).chosen(&choice(None)));
+    let (text, ends) = given_back(&asked(vec![headers(&[], false), body(&long, true)]).chosen(&choice(None), None));
     assert_eq!((text == long, ends), (true, vec![false, false, true]));
 }
 
 #[test]
 fn trailers_end_a_body_too() {
     let trailers = message(Asks::RequestTrailers(HttpTrailers::default()));
-    let said = asked(vec![headers(&[], false), body(BODY, false), trailers]).chosen(&choice(None));
+    let said = asked(vec![headers(&[], false), body(BODY, false), trailers]).chosen(&choice(None), None);
     assert_eq!(given_back(&said), (BODY.to_owned(), vec![false]));
     assert!(matches!(said.last().unwrap().response, Some(Says::RequestTrailers(_))));
 }
 
 #[test]
 fn a_request_without_a_body_is_answered_at_once() {
-    let said = asked(vec![headers(&[(":method", "GET")], true)]).chosen(&choice(None));
+    let said = asked(vec![headers(&[(":method", "GET")], true)]).chosen(&choice(None), None);
     assert_eq!(said.len(), 1);
     assert!(mutation(&said[0]).0.contains_key(DESTINATION));
 }
 
 #[test]
 fn a_pair_names_the_prefiller() {
-    let said = asked(vec![headers(&[], false), body(BODY, true)]).chosen(&choice(Some(7)));
+    let said = asked(vec![headers(&[], false), body(BODY, true)]).chosen(&choice(Some(7)), None);
     let (set, removed) = mutation(&said[0]);
     assert_eq!(set[PREFILLER], "10.0.0.7:8000");
     assert!(!removed.contains(&PREFILLER.to_owned()));
+}
+
+#[test]
+fn a_port_that_stands_for_all_is_told_which_is_meant() {
+    let asked = asked(vec![headers(&[(RANK, "10.9.9.9:1")], false), body(BODY, true)]);
+    let (set, removed) = mutation(&asked.chosen(&choice(None), Some(9000))[0]);
+    assert_eq!((set[DESTINATION].as_str(), set[RANK].as_str()), ("10.0.0.2:9000,10.0.0.1:9000", "10.0.0.2:8000"));
+    assert!(!removed.contains(&RANK.to_owned()));
+    let (set, removed) = mutation(&asked.chosen(&choice(None), Some(8000))[0]);
+    assert_eq!((set[DESTINATION].as_str(), set.get(RANK)), ("10.0.0.2:8000,10.0.0.1:8000", None));
+    assert!(removed.contains(&RANK.to_owned()), "a client must not choose it");
+}
+
+#[rstest]
+#[case::no_json("not json")]
+#[case::no_model(r#"{"prompt":"hi"}"#)]
+fn any_body_passes_where_that_is_asked_for(#[case] text: &str) {
+    let mut exchange = Exchange::new(Bodies::Pass);
+    assert!(matches!(exchange.take(headers(&[], false)).unwrap(), Step::Wait));
+    let Step::Choose(asked) = exchange.take(body(text, true)).unwrap() else { panic!() };
+    assert_eq!((asked.target.as_str(), asked.facts.prompt_bytes()), ("", text.len()));
+    assert_eq!(given_back(&asked.chosen(&choice(None), None)).0, text);
 }
 
 #[rstest]
@@ -141,7 +163,7 @@ fn a_pair_names_the_prefiller() {
 fn a_rewritten_model_changes_its_bytes_and_the_length_only(#[case] header: &str) {
     let asked = asked(vec![headers(&[(header, "tuned-v2")], false), body(BODY, true)]);
     assert_eq!(asked.target, "tuned-v2");
-    let said = asked.chosen(&choice(None));
+    let said = asked.chosen(&choice(None), None);
     let expect = BODY.replace("\"m\"", "\"tuned-v2\"");
     assert_eq!(mutation(&said[0]).0["content-length"], expect.len().to_string());
     assert_eq!(given_back(&said).0, expect);
@@ -198,7 +220,7 @@ fn no_endpoint_is_503_with_the_reason() {
 
 #[test]
 fn answers_pass_and_the_endpoint_that_served_is_heard() {
-    let mut exchange = Exchange::default();
+    let mut exchange = Exchange::new(Bodies::Refused);
     let mut told = message(Asks::ResponseHeaders(HttpHeaders::default()));
     let served = Struct::of(SERVED, Kind::Text("10.0.0.1:8000".to_owned()));
     told.metadata_context = Some(Metadata { filter_metadata: [(BALANCER.to_owned(), served)].into() });
@@ -217,7 +239,7 @@ fn a_mode_that_would_wait_for_ever_is_refused_with_the_remedy() {
     let mut first = headers(&[], false);
     let mode = BodySendMode::Buffered.into();
     first.protocol_config = Some(ProtocolConfiguration { request_body_mode: mode, response_body_mode: 0 });
-    let status = Exchange::default().take(first).unwrap_err();
+    let status = Exchange::new(Bodies::Refused).take(first).unwrap_err();
     assert_eq!(status.code(), tonic::Code::FailedPrecondition);
     assert!(status.message().contains("set FULL_DUPLEX_STREAMED"), "{status}");
 }

@@ -3,7 +3,10 @@
 use std::{
     collections::{BTreeMap, BTreeSet},
     net::SocketAddr,
-    sync::{Arc, Mutex, PoisonError},
+    sync::{
+        Arc, Mutex, PoisonError,
+        atomic::{AtomicBool, Ordering::Relaxed},
+    },
 };
 
 use serde_json::Value;
@@ -18,8 +21,14 @@ use crate::{
     reading::Gauges,
 };
 
-/// The last gauges and when they were read.
-pub(super) type Seen = Arc<Mutex<Option<(Gauges, Instant)>>>;
+/// What scraping found.
+#[derive(Debug, Default)]
+pub(super) struct Seen {
+    /// The last gauges and when they were read.
+    pub last: Mutex<Option<(Gauges, Instant)>>,
+    /// Nobody listens there.
+    pub refuses: AtomicBool,
+}
 
 /// A port of a ready Pod, as the cluster tells it.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -37,18 +46,18 @@ pub(super) struct Known {
     pub endpoint: Endpoint,
     pub uid: String,
     labels: BTreeMap<String, String>,
-    seen: Seen,
+    seen: Arc<Seen>,
     /// Ends the scraping with the last that knows the endpoint.
     _scraping: Arc<DropGuard>,
 }
 
 /// The endpoints of an InferencePool, by address: every target port of every ready Pod that it selects.
 pub(super) fn endpoints(pool: &Value, pods: &[Arc<Value>]) -> Vec<Found> {
-    let selector = pool["spec"]["selector"]["matchLabels"].as_object();
+    let selector = &pool["spec"]["selector"];
+    // The version before had the labels themselves here.
+    let selector = selector["matchLabels"].as_object().or(selector.as_object());
     let Some(selector) = selector.filter(|selector| !selector.is_empty()) else { return Vec::new() };
-    let ports = pool["spec"]["targetPorts"].as_array().into_iter().flatten();
-    let ports: BTreeSet<u16> =
-        ports.filter_map(|port| port["number"].as_u64().and_then(|number| u16::try_from(number).ok())).collect();
+    let ports = ports(&pool["spec"]);
     let selected = |pod: &&Arc<Value>| {
         let labels = &pod["metadata"]["labels"];
         text(pod, "/metadata/namespace") == text(pool, "/metadata/namespace")
@@ -72,6 +81,13 @@ pub(super) fn endpoints(pool: &Value, pods: &[Arc<Value>]) -> Vec<Found> {
     found
 }
 
+/// The target ports; the version before had one.
+fn ports(spec: &Value) -> BTreeSet<u16> {
+    let listed = spec["targetPorts"].as_array().into_iter().flatten().map(|port| &port["number"]);
+    let numbers = listed.chain([&spec["targetPortNumber"]]);
+    numbers.filter_map(|number| u16::try_from(number.as_u64()?).ok()).collect()
+}
+
 impl Known {
     /// What `before` knows of the same Pod's port is kept; another Pod at its address begins anew.
     pub(super) fn of(found: Found, before: &[Known], scraper: &Scraper) -> Self {
@@ -79,7 +95,7 @@ impl Known {
         if let Some(known) = same {
             return Self { labels: found.labels, ..known.clone() };
         }
-        let (load, seen): (Arc<Load>, Seen) = (Arc::default(), Arc::default());
+        let (load, seen): (Arc<Load>, Arc<Seen>) = (Arc::default(), Arc::default());
         let scraping = Arc::new(scraper.follow(found.address, Arc::clone(&load), Arc::clone(&seen)));
         let endpoint = Endpoint { address: found.address, pod: found.pod, prompts: found.prompts, load };
         Self { endpoint, uid: found.uid, labels: found.labels, seen, _scraping: scraping }
@@ -87,9 +103,10 @@ impl Known {
 
     /// As the policy sees it at `now`.
     pub(super) fn member(&self, now: Instant) -> Member {
-        let seen = self.seen.lock().unwrap_or_else(PoisonError::into_inner).clone();
-        let reading = seen.map(|(gauges, read)| Reading { gauges, age: now.saturating_duration_since(read) });
-        Member { endpoint: self.endpoint.clone(), labels: self.labels.clone(), reading }
+        let last = self.seen.last.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        let reading = last.map(|(gauges, read)| Reading { gauges, age: now.saturating_duration_since(read) });
+        let refuses = self.seen.refuses.load(Relaxed);
+        Member { endpoint: self.endpoint.clone(), labels: self.labels.clone(), reading, refuses }
     }
 }
 
@@ -118,6 +135,10 @@ mod tests {
         ];
         let found: Vec<String> = endpoints(&pool, &pods).iter().map(|found| found.address.to_string()).collect();
         assert_eq!(found, ["10.0.0.1:8000", "10.0.0.1:8001", "10.0.0.2:8000", "10.0.0.2:8001"]);
+        let older =
+            json!({"metadata": {"namespace": "ns"}, "spec": {"selector": {"app": "qwen"}, "targetPortNumber": 9000}});
+        let found: Vec<String> = endpoints(&older, &pods).iter().map(|found| found.address.to_string()).collect();
+        assert_eq!(found, ["10.0.0.5:9000"]);
         let nothing = json!({"metadata": {"namespace": "ns"}, "spec": {"targetPorts": [{"number": 8000}]}});
         assert!(endpoints(&nothing, &pods).is_empty());
     }

@@ -1,8 +1,10 @@
 //! Reads the metrics page of every endpoint: often while it works, seldom while it is idle.
 
 use std::{
+    error::Error,
+    io,
     net::SocketAddr,
-    sync::{Arc, PoisonError},
+    sync::{Arc, PoisonError, atomic::Ordering::Relaxed},
     time::Duration,
 };
 
@@ -28,6 +30,9 @@ const BUSY: Duration = Duration::from_millis(200);
 /// Between two readings of an idle engine, and of one that cannot be read.
 const IDLE: Duration = Duration::from_secs(2);
 
+/// Between two attempts where nobody listens: whoever comes back is to be found soon, and costs little until then.
+const GONE: Duration = Duration::from_millis(500);
+
 /// An engine that does not answer for so long is not read this time.
 const PATIENCE: Duration = Duration::from_secs(1);
 
@@ -50,18 +55,15 @@ impl Scraper {
     }
 
     /// Keeps `seen` up to date until the result is dropped.
-    pub(super) fn follow(&self, address: SocketAddr, load: Arc<Load>, seen: Seen) -> DropGuard {
+    pub(super) fn follow(&self, address: SocketAddr, load: Arc<Load>, seen: Arc<Seen>) -> DropGuard {
         let (client, stop) = (self.client.clone(), CancellationToken::new());
         let ended = stop.clone();
         tokio::spawn(async move {
             let reading = async {
                 loop {
-                    let gauges = timeout(PATIENCE, read(&client, address)).await.ok().flatten();
-                    let busy = gauges.as_ref().is_some_and(|gauges| load.requests() > 0 || works(gauges));
-                    if let Some(gauges) = gauges {
-                        *seen.lock().unwrap_or_else(PoisonError::into_inner) = Some((gauges, Instant::now()));
-                    }
-                    let pause = if busy { BUSY } else { IDLE };
+                    let answer = timeout(PATIENCE, read(&client, address)).await.unwrap_or(Answer::Nothing);
+                    let pause = pause(&answer, &load);
+                    seen.take(answer, address);
                     // So that the readings of many engines spread.
                     sleep(pause.mul_f64(0.8 + 0.4 * fastrand::f64())).await;
                 }
@@ -72,19 +74,62 @@ impl Scraper {
     }
 }
 
+/// What became of one reading.
+enum Answer {
+    Gauges(Gauges),
+    /// Nobody listens.
+    Refused,
+    /// Too late, or no page: an engine may be too busy to say more.
+    Nothing,
+}
+
+impl Seen {
+    fn take(&self, answer: Answer, address: SocketAddr) {
+        let refuses = matches!(answer, Answer::Refused);
+        if self.refuses.swap(refuses, Relaxed) != refuses {
+            let told = if refuses { "nobody listens: others are chosen" } else { "answers again" };
+            tracing::info!(%address, "{told}");
+        }
+        if let Answer::Gauges(gauges) = answer {
+            *self.last.lock().unwrap_or_else(PoisonError::into_inner) = Some((gauges, Instant::now()));
+        }
+    }
+}
+
+fn pause(answer: &Answer, load: &Load) -> Duration {
+    match answer {
+        Answer::Gauges(gauges) if load.requests() > 0 || works(gauges) => BUSY,
+        Answer::Gauges(_) | Answer::Nothing => IDLE,
+        Answer::Refused => GONE,
+    }
+}
+
 fn works(gauges: &Gauges) -> bool {
     gauges.running.unwrap_or(0.0) + gauges.waiting.unwrap_or(0.0) > 0.0
 }
 
-async fn read(client: &Client<HttpConnector, Empty<Bytes>>, address: SocketAddr) -> Option<Gauges> {
-    let uri = Uri::builder().scheme("http").authority(address.to_string()).path_and_query("/metrics").build().ok()?;
-    let request = Request::get(uri).body(Empty::new()).ok()?;
-    let answer = client.request(request).await;
-    let answer = answer.inspect_err(|error| tracing::debug!(%address, %error, "metrics not read")).ok()?;
-    if !answer.status().is_success() {
-        tracing::debug!(%address, status = %answer.status(), "metrics not read");
-        return None;
+async fn read(client: &Client<HttpConnector, Empty<Bytes>>, address: SocketAddr) -> Answer {
+    let uri = Uri::builder().scheme("http").authority(address.to_string()).path_and_query("/metrics").build();
+    let Ok(request) = Request::get(uri.unwrap_or_default()).body(Empty::new()) else { return Answer::Nothing };
+    let answer = match client.request(request).await {
+        Ok(answer) if answer.status().is_success() => answer,
+        Ok(answer) => {
+            tracing::debug!(%address, status = %answer.status(), "metrics not read");
+            return Answer::Nothing;
+        }
+        Err(error) => {
+            tracing::debug!(%address, %error, "metrics not read");
+            return if refused(&error) { Answer::Refused } else { Answer::Nothing };
+        }
+    };
+    match Limited::new(answer.into_body(), LONGEST_PAGE).collect().await {
+        Ok(page) => Answer::Gauges(reading::read(&String::from_utf8_lossy(&page.to_bytes()))),
+        Err(_) => Answer::Nothing,
     }
-    let page = Limited::new(answer.into_body(), LONGEST_PAGE).collect().await.ok()?.to_bytes();
-    Some(reading::read(&String::from_utf8_lossy(&page)))
+}
+
+/// Whether the machine said that nobody listens there.
+fn refused(error: &(dyn Error + 'static)) -> bool {
+    let told = error.downcast_ref::<io::Error>().map(io::Error::kind);
+    told == Some(io::ErrorKind::ConnectionRefused) || error.source().is_some_and(refused)
 }

@@ -1,17 +1,10 @@
 //! The gRPC server: `ext_proc` and health over HTTP/2, with or without TLS.
 
-use std::{
-    convert::Infallible,
-    io,
-    net::SocketAddr,
-    sync::{Arc, atomic::Ordering::Relaxed},
-    time::Duration,
-};
+use std::{convert::Infallible, io, net::SocketAddr, sync::Arc, time::Duration};
 
 use http::{Request, Response};
 use hyper::{body::Incoming, server::conn::http2, service::service_fn};
 use hyper_util::rt::{TokioExecutor, TokioIo};
-use rustls::ServerConfig;
 use tokio::{
     io::{AsyncRead, AsyncWrite},
     net::{TcpListener, TcpStream},
@@ -27,8 +20,10 @@ use tonic_prost::ProstCodec;
 
 use super::{
     EndpointPicker,
-    exchange::{self, Exchange, Step},
-    messages::{HealthCheckRequest, HealthCheckResponse, ProcessingRequest, ProcessingResponse, ServingStatus},
+    exchange::{self, Asked, Exchange, Step},
+    messages::{HealthCheckRequest, HealthCheckResponse, ProcessingRequest, ProcessingResponse, Says, ServingStatus},
+    metrics::Running,
+    tls::Tls,
 };
 use crate::{pool::InFlight, request::MAX_BODY};
 
@@ -52,7 +47,7 @@ const HANDSHAKE: Duration = Duration::from_secs(10);
 #[derive(Clone)]
 pub enum Face {
     /// Proxies ask, and may ask for health: in TLS, or in clear text.
-    Picks(Option<Arc<ServerConfig>>),
+    Picks(Option<Arc<Tls>>),
     /// Probes ask, in clear text.
     Health,
 }
@@ -84,7 +79,7 @@ pub async fn serve(
             }
         }
     }
-    picker.draining.store(true, Relaxed);
+    picker.drain();
     drop(listener);
     let _ = timeout(DRAIN, async { while connections.join_next().await.is_some() {} }).await;
     Ok(())
@@ -95,7 +90,7 @@ async fn accept(stream: TcpStream, face: Face, picker: Arc<EndpointPicker>, stop
         tracing::debug!(%error, "TCP_NODELAY");
     }
     let Face::Picks(Some(tls)) = &face else { return connection(stream, face, picker, stop).await };
-    match timeout(HANDSHAKE, TlsAcceptor::from(Arc::clone(tls)).accept(stream)).await {
+    match timeout(HANDSHAKE, TlsAcceptor::from(tls.config()).accept(stream)).await {
         Ok(Ok(stream)) => connection(stream, face, picker, stop).await,
         Ok(Err(error)) => tracing::debug!(%error, "TLS handshake"),
         Err(_) => tracing::debug!("no TLS handshake"),
@@ -180,6 +175,7 @@ struct Sent {
     chains: Vec<Vec<u64>>,
     /// Counts until the proxy ends the stream, with the answer.
     _in_flight: InFlight,
+    _running: Running,
 }
 
 async fn converse(
@@ -187,27 +183,26 @@ async fn converse(
     picker: &EndpointPicker,
     says: &mpsc::Sender<Result<ProcessingResponse, Status>>,
 ) -> Result<(), Status> {
-    let mut exchange = Exchange::default();
+    let mut exchange = Exchange::new(picker.policy.bodies);
     let mut sent: Option<Sent> = None;
     while let Some(message) = messages.message().await? {
         let (said, last) = match exchange.take(message)? {
             Step::Wait => (Vec::new(), false),
             Step::Say(said) => (said, false),
-            Step::End(said) => (vec![said], true),
-            Step::Choose(asked) => match picker.choose(&asked) {
-                None => (vec![exchange::refused(&picker.pool)], true),
-                Some((choice, chains)) => {
-                    sent = choice.endpoints.first().map(|first| Sent {
-                        first: first.address,
-                        chains,
-                        _in_flight: first.load.begin(asked.facts.tokens()),
-                    });
-                    (asked.chosen(&choice), false)
+            Step::End(said) => {
+                picker.metrics.refused("", "", status_of(&said));
+                (vec![said], true)
+            }
+            Step::Choose(asked) => match choose(picker, &asked) {
+                Ok((said, chosen)) => {
+                    sent = chosen;
+                    (said, false)
                 }
+                Err(refused) => (vec![*refused], true),
             },
         };
         if let (Some(served), Some(sent)) = (exchange.served.take(), &sent)
-            && served != sent.first
+            && picker.another(sent.first, served)
         {
             picker.served(&sent.chains, served);
         }
@@ -222,4 +217,31 @@ async fn converse(
         }
     }
     Ok(())
+}
+
+/// The answer to a whole request, and what is to be known of it until it ends.
+fn choose(
+    picker: &EndpointPicker,
+    asked: &Asked,
+) -> Result<(Vec<ProcessingResponse>, Option<Sent>), Box<ProcessingResponse>> {
+    let model = asked.facts.model.as_ref().map_or("", |model| model.name.as_str());
+    let Some((choice, chains)) = picker.choose(asked) else {
+        let refused = exchange::refused(&picker.pool);
+        picker.metrics.refused(model, &asked.target, status_of(&refused));
+        return Err(Box::new(refused));
+    };
+    let sent = choice.endpoints.first().map(|first| Sent {
+        first: first.address,
+        chains,
+        _in_flight: first.load.begin(asked.facts.tokens()),
+        _running: picker.metrics.sent(model, &asked.target, asked.body.len()),
+    });
+    Ok((asked.chosen(&choice, picker.policy.primary_port), sent))
+}
+
+fn status_of(said: &ProcessingResponse) -> i32 {
+    match &said.response {
+        Some(Says::Immediate(answer)) => answer.status.map_or(0, |status| status.code),
+        _ => 0,
+    }
 }

@@ -11,6 +11,14 @@ pub fn scores(members: &[&Member]) -> Vec<f64> {
     }))
 }
 
+/// Half of the share of `threshold` that is free; an endpoint where none waits has half too, and so never outweighs a
+/// prompt that is known elsewhere.
+pub fn below(member: &Member, threshold: f64) -> f64 {
+    let ours = member.endpoint.load.requests() as f64;
+    let waiting = member.believed(|gauges| gauges.waiting, ours);
+    0.5 * (1.0 - (waiting / threshold).min(1.0))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -34,6 +42,14 @@ mod tests {
             .map(|(number, read)| member(number, read.map(|(queue, age)| (waiting(queue), age))))
             .collect();
         assert_eq!(scores(&members.iter().collect::<Vec<_>>()), expect);
+    }
+
+    #[rstest]
+    #[case::none(0.0, 0.5)]
+    #[case::some(32.0, 0.375)]
+    #[case::many(500.0, 0.0)]
+    fn against_a_number_that_is_many(#[case] queue: f64, #[case] expect: f64) {
+        assert!((below(&member(1, Some((waiting(queue), 0))), 128.0) - expect).abs() < 1e-9);
     }
 
     #[test]

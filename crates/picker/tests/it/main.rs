@@ -4,6 +4,8 @@
 mod cluster;
 mod endpoint_picker;
 mod fleet;
+mod picker_world;
 mod proxy;
 mod refusals;
+mod strategies;
 mod watch;
