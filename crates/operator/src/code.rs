@@ -17,6 +17,7 @@ api::codes! {
     FULL_CAPACITY = "FullCapacity": "Every replica of the gang has its nodes.", "";
     PARTIAL_CAPACITY = "PartialCapacity": "At least one replica of every role of the gang has its nodes; the others wait, each as a whole.", "Add nodes, or scale down; what waits starts by itself.";
     BLOCKED = "Blocked": "No replica of some role of the gang can be placed, so nothing of it runs.", "Add nodes with as many accelerators as the message says, or make the replicas smaller.";
+    BELOW_MINIMUM = "BelowMinimum": "A role of the gang has no replica with all its nodes any more; what has its nodes goes on.", "Bring the nodes back or add others; the message says how many accelerators are missing.";
     ROLLOUT_PAUSED = "RolloutPaused": "A new revision is being rolled out and was paused.", "`ostler rollout resume KIND/NAME` goes on, `ostler rollout undo KIND/NAME` goes back.";
     STATE_UNREADABLE = "StateUnreadable": "The operator cannot read a kind that the state is read from; counts are the last known.", "Give its account list and watch on that kind; `kubectl auth can-i list KIND --as …` tells.";
     INVALID_DOCUMENT = "InvalidDocument": "A document of the base set of classes cannot be read and is left out.", "Correct the field of the ConfigMap that the message names.";

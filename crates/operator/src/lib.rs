@@ -17,6 +17,7 @@ mod crashes;
 pub mod decision;
 mod discovery;
 mod flavors;
+mod gang;
 pub mod kinds;
 pub mod metrics;
 pub mod obstacles;

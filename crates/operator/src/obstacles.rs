@@ -76,6 +76,15 @@ pub fn why_not(wanted: &Wanted) -> Option<Trouble> {
     Some(Trouble { code: Code::CrashLoop, object: object(), message, failed: true })
 }
 
+/// A workload that is as it was: what the service asks for now has not reached it.
+#[must_use]
+pub fn held(applied: &[Applied], wanted: &Wanted) -> Option<Trouble> {
+    let object = cluster::object::describe(&wanted.planned);
+    let own = applied.iter().find(|one| one.object == object)?;
+    let message = "its template is still the one before".to_owned();
+    (own.outcome == Outcome::Held).then_some(Trouble { code: Code::RollingOut, object, message, failed: false })
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -12,14 +12,13 @@ use plan::ServicePlan;
 use plan::labels::COMPONENT;
 use serde_json::{Value, json};
 
-use crate::code;
-use crate::decision;
-use crate::obstacles::{obstacle, why_not};
+use crate::obstacles::{held, obstacle, why_not};
 use crate::readiness::Code;
 use crate::readings::Wanted;
 use crate::reason::Reason;
 use crate::report::Report;
 use crate::rollout::is_paused;
+use crate::{code, decision, gang};
 
 /// What a reconcile of one service found out.
 pub struct Findings<'a> {
@@ -48,8 +47,8 @@ pub fn report(findings: &Findings<'_>, now: Timestamp) -> Report {
     Report { conditions, status, news }
 }
 
-/// The conditions, leaves first, `Ready` last. `AutoscalerUnavailable` and `DecisionStale` are there only while they hold
-/// and keep nothing from being ready.
+/// The conditions, leaves first, `Ready` last. `GangScheduled` is there where Pods are placed together,
+/// `AutoscalerUnavailable` and `DecisionStale` only while they hold; none of them keeps anything from being ready.
 fn conditions(findings: &Findings<'_>) -> Vec<Condition> {
     let mut leaves = vec![runtime_resolved(findings.plan), accelerator_resolved(findings.plan)];
     leaves.push(workloads_ready(findings, "WorkloadsReady", |component| component != ROUTER));
@@ -60,7 +59,8 @@ fn conditions(findings: &Findings<'_>) -> Vec<Condition> {
         Some(leaf) => Condition::relayed("Ready", false, leaf.reason.clone(), leaf.message.clone()).told_as(leaf.tone),
         None => Reason::Ready.condition("Ready", true, "every component is ready"),
     };
-    let remarks = autoscaler_unavailable(findings.plan).into_iter().chain(decision_stale(findings));
+    let gang = gang::condition(findings.workloads, findings.applied, Some(findings.plan));
+    let remarks = gang.into_iter().chain(autoscaler_unavailable(findings.plan)).chain(decision_stale(findings));
     leaves.into_iter().chain(remarks).chain([ready]).collect()
 }
 
@@ -165,7 +165,8 @@ fn workloads_ready(findings: &Findings<'_>, kind: &'static str, which: impl Fn(&
     let component =
         |wanted: &Wanted| wanted.planned["metadata"]["labels"][COMPONENT].as_str().unwrap_or_default().to_owned();
     let workloads = findings.workloads.iter().filter(|wanted| which(&component(wanted)));
-    match workloads.filter_map(why_not).min() {
+    let held = |wanted: &Wanted| held(findings.applied, wanted);
+    match workloads.filter_map(|wanted| why_not(wanted).or_else(|| held(wanted))).min() {
         Some(worst) => {
             let message = format!("{}: {}", worst.object, worst.message);
             match worst.code == Code::RollingOut && is_paused(findings.service) {

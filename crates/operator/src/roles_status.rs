@@ -1,7 +1,6 @@
 //! The status of a `fusioninfer.io` InferenceService; pure.
 
 mod conditions;
-mod gang;
 mod role;
 #[cfg(test)]
 mod tests;

@@ -3,12 +3,12 @@
 use cluster::{Condition, State, Tone};
 
 use super::role::RoleState;
-use super::{Findings, Part, gang};
-use crate::code;
+use super::{Findings, Part};
 use crate::obstacles::obstacle;
 use crate::readiness::{Code, Trouble};
 use crate::reason::Reason;
 use crate::rollout::{Floor, Rollout, is_paused};
+use crate::{code, gang};
 
 /// Names are upstream's (`Initialized`, `Active`, `Failed`) and ours. `GangScheduled` and `RouterReady` are there where the
 /// service has a gang and a router.
@@ -16,7 +16,8 @@ pub(super) fn conditions(findings: &Findings<'_>, states: &[RoleState]) -> Vec<C
     let initialized = initialized(findings);
     let ready = ready(findings, states, &initialized);
     let mut all = vec![active(findings, states, &ready), failed(findings, states)];
-    all.extend(gang::condition(findings).filter(|_| findings.unread.is_empty()));
+    let gang = || gang::condition(findings.workloads, findings.applied, findings.plan);
+    all.extend(findings.unread.is_empty().then(gang).flatten());
     all.extend(router_ready(findings, states));
     all.push(ready);
     all.insert(0, initialized);

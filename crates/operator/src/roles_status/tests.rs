@@ -83,7 +83,7 @@ fn replica(role: &str, index: usize, nodes: usize, state: Pods) -> Wanted {
     let name = format!("s-{role}-{index}");
     let planned = json!({"kind": "LeaderWorkerSet",
         "metadata": {"name": name, "labels": {ROLE_NAME: role, REPLICA_INDEX: index.to_string()}},
-        "spec": {"leaderWorkerTemplate": {"workerTemplate": {"metadata": {"annotations": {GROUP_NAME: "s"}}}}}});
+        "spec": {"leaderWorkerTemplate": {"size": nodes, "workerTemplate": {"metadata": {"annotations": {GROUP_NAME: "s"}}}}}});
     let pod = |at: usize| {
         let (spec, status) = match state {
             Pods::Ready(ready) => {
@@ -174,6 +174,8 @@ fn phases(#[case] desired: i64, #[case] ready: i64, #[case] exists: bool, #[case
     "1 prefill + 1 decode of 1 + 2; decode-1 waits: 8 more GPUs are needed")]
 #[case::blocked(Pods::NoRoom, [Pods::NoRoom; 2], "False Blocked",
     "nothing runs before one replica of each role has its nodes; prefill-0 waits: 8 more GPUs are needed")]
+#[case::a_role_is_lost(Pods::NoRoom, [Pods::Ready(4), Pods::NoRoom], "False BelowMinimum",
+    "0 prefill + 1 decode of 1 + 2 have all their nodes; prefill-0 waits: 8 more GPUs are needed")]
 fn how_much_of_a_gang_is_placed(
     #[case] prefill: Pods,
     #[case] decode: [Pods; 2],

@@ -111,6 +111,20 @@ async fn a_broken_image_ends_nothing_that_answers_and_is_undone() {
     assert_eq!(kept, [2, 3], "the first one is the newest again");
 }
 
+/// The ready one is the old one for a while: that is not what was asked for.
+#[tokio::test(start_paused = true)]
+async fn nothing_is_ready_while_a_pod_of_the_old_revision_runs() {
+    let machine = running().await;
+    set_image(&machine, "engine:2");
+    let probe = |server: &Server| (ready_condition(server)?["status"] == "True").then_some(());
+    let holds = |server: &Server| {
+        if probe(server).is_some() {
+            assert_eq!(images(server), ["engine:2"; 2]);
+        }
+    };
+    machine.until_with("the new revision", &probe, &holds).await;
+}
+
 #[tokio::test(start_paused = true)]
 async fn scaling_replaces_no_pod_and_is_no_revision() {
     let machine = running().await;

@@ -1,6 +1,9 @@
 //! `ostler rollout`: how far a new revision is, what was there before, and back to it.
 
+use std::collections::BTreeSet;
+use std::fmt::{Display, Formatter};
 use std::process::ExitCode;
+use std::str::FromStr;
 use std::time::Duration;
 
 use anyhow::{Context, Result};
@@ -11,6 +14,7 @@ use kube::runtime::watcher::watch_object;
 use operator::revisions::{content, number, restored};
 use operator::rollout::{is_paused, pause_annotation};
 use serde_json::{Value, json};
+use tokio::time::Instant;
 
 use super::target::{Target, TargetArgs};
 use crate::report::errors::hinted;
@@ -26,7 +30,7 @@ pub(crate) struct RolloutArgs {
 
 const EXAMPLES: &str = "\
 Examples:
-  ostler rollout status inferenceservice/chat                   waits until the new revision is there, or stopped
+  ostler rollout status inferenceservice/chat                   waits until the new revision is there, stopped, or stuck
   ostler rollout undo inferenceservice/chat                     back to the revision before
   ostler rollout undo inferenceservice/chat --to-revision 3
 
@@ -53,9 +57,48 @@ struct StatusArgs {
     /// Tell once and do not wait
     #[arg(long)]
     no_wait: bool,
-    /// Seconds to wait at most
-    #[arg(long, value_name = "SECONDS")]
-    timeout: Option<u64>,
+    /// How long to wait at most, such as 90s or 15m; 0 is no limit
+    #[arg(long, value_name = "DURATION", default_value = "0")]
+    timeout: Patience,
+    /// How long to wait where nothing moves or something is wrong that may pass, such as a lack of room; 0 is no limit
+    #[arg(long, value_name = "DURATION", default_value = "10m")]
+    progress_deadline: Patience,
+}
+
+/// `90`, `90s`, `15m`, `2h`; nothing for 0.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Patience(Option<Duration>);
+
+impl FromStr for Patience {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        const UNITS: [(char, u64); 3] = [('s', 1), ('m', 60), ('h', 3600)];
+        let unit = UNITS.iter().find_map(|(unit, seconds)| Some((text.strip_suffix(*unit)?, *seconds)));
+        let (number, seconds) = unit.unwrap_or((text, 1));
+        let number = number.parse::<u64>().ok().and_then(|number| number.checked_mul(seconds));
+        let seconds = number.ok_or_else(|| "write a duration such as 90s or 15m".to_owned())?;
+        Ok(Self((seconds > 0).then(|| Duration::from_secs(seconds))))
+    }
+}
+
+impl Display for Patience {
+    fn fmt(&self, f: &mut Formatter<'_>) -> std::fmt::Result {
+        match self.0.map_or(0, |limit| limit.as_secs()) {
+            seconds if seconds % 60 == 0 => write!(f, "{} min", seconds / 60),
+            seconds => write!(f, "{seconds} s"),
+        }
+    }
+}
+
+impl Patience {
+    /// What comes of `future`, or nothing if it does not come by the end that counts from `since`.
+    async fn bound<F: Future>(self, since: Instant, future: F) -> Option<F::Output> {
+        match self.0.and_then(|limit| since.checked_add(limit)) {
+            Some(end) => tokio::time::timeout_at(end, future).await.ok(),
+            None => Some(future.await),
+        }
+    }
 }
 
 #[derive(clap::Args)]
@@ -85,34 +128,37 @@ async fn status(args: StatusArgs) -> Result<ExitCode> {
         output::print_line(&format!("{}: {line}", target.title))?;
         return Ok(code(standing));
     }
-    let followed = follow(&target);
-    let Some(seconds) = args.timeout else { return followed.await };
-    tokio::time::timeout(Duration::from_secs(seconds), followed).await.unwrap_or_else(|_| {
+    let followed = follow(&target, args.progress_deadline);
+    args.timeout.bound(Instant::now(), followed).await.unwrap_or_else(|| {
         Err(hinted(
-            format!("{}: not rolled out after {seconds} s", target.title),
-            format!("`ostler explain {}` says what it waits for", target.title),
+            format!("{}: not rolled out after {}", target.title, args.timeout),
+            format!("it goes on in the cluster; `ostler explain {}` says what it waits for", target.title),
         ))
     })
 }
 
-/// One line for each step, until nothing more will happen by itself.
-async fn follow(target: &Target) -> Result<ExitCode> {
+/// One line for each step, until nothing more will happen by itself, or nothing has happened for as long as `deadline`. A
+/// line that came before is no step: an engine that starts and crashes in turn gets nowhere.
+async fn follow(target: &Target, deadline: Patience) -> Result<ExitCode> {
     let states = watch_object(target.api.clone(), &target.name);
     pin_mut!(states);
-    let mut told = String::new();
-    while let Some(state) = states.next().await {
+    let (mut last, mut told, mut moved) = (String::new(), BTreeSet::new(), Instant::now());
+    while let Some(state) = deadline.bound(moved, states.next()).await.ok_or_else(|| stuck(target, deadline, &last))? {
         // An interrupted watch goes on by itself.
         let Ok(state) = state else { continue };
         let Some(service) = state else {
             return Err(hinted(format!("{} is gone", target.title), "somebody deleted it meanwhile"));
         };
         let (standing, line) = progress(&serde_json::to_value(&service)?);
-        if line != told {
+        if line != last {
             output::print_line(&format!("{}: {line}", target.title))?;
-            told = line;
         }
+        if told.insert(line.clone()) && standing == Standing::UnderWay {
+            moved = Instant::now();
+        }
+        last = line;
         match standing {
-            Standing::UnderWay => {}
+            Standing::UnderWay | Standing::Troubled => {}
             Standing::Stopped => {
                 output::tell(&format!("hint: `ostler rollout undo {}` goes back", target.title));
                 return Ok(code(standing));
@@ -123,10 +169,20 @@ async fn follow(target: &Target) -> Result<ExitCode> {
     Ok(ExitCode::FAILURE)
 }
 
+fn stuck(target: &Target, deadline: Patience, last: &str) -> anyhow::Error {
+    let title = &target.title;
+    hinted(
+        format!("{title}: has not moved for {deadline}; {last}"),
+        format!(
+            "`ostler explain {title}` says what would help, `ostler rollout undo {title}` goes back; --progress-deadline waits longer"
+        ),
+    )
+}
+
 fn code(standing: Standing) -> ExitCode {
     match standing {
         Standing::Stopped => ExitCode::FAILURE,
-        Standing::Done | Standing::Paused | Standing::UnderWay => ExitCode::SUCCESS,
+        Standing::Done | Standing::Paused | Standing::UnderWay | Standing::Troubled => ExitCode::SUCCESS,
     }
 }
 
@@ -218,4 +274,26 @@ fn chosen<'a>(target: &Target, revisions: &'a [Value], to: Option<i64>) -> Resul
         }
         (None, _) => hinted(format!("{} has nothing to go back to", target.title), "there is one revision only"),
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use rstest::rstest;
+
+    use super::*;
+
+    #[rstest]
+    #[case("0", Some(0), "0 min")]
+    #[case("60", Some(60), "1 min")]
+    #[case("90s", Some(90), "90 s")]
+    #[case("15m", Some(900), "15 min")]
+    #[case("2h", Some(7200), "120 min")]
+    #[case("soon", None, "")]
+    #[case("-1s", None, "")]
+    #[case("99999999999999999h", None, "")]
+    fn durations(#[case] text: &str, #[case] seconds: Option<u64>, #[case] shown: &str) {
+        let read = text.parse::<Patience>().ok();
+        assert_eq!(read.map(|one| one.0.map_or(0, |limit| limit.as_secs())), seconds);
+        assert_eq!(read.map(|one| one.to_string()).unwrap_or_default(), shown);
+    }
 }

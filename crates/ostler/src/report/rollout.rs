@@ -13,8 +13,9 @@ const CHANGES: usize = 3;
 /// Characters of a value that a line shows.
 const VALUE: usize = 60;
 
-/// Reasons of `Ready` that do not pass by themselves; role-based services say it in `Failed`.
-const FINAL: [&str; 7] = [
+/// Reasons of `Ready` that do not pass by themselves, beside those of decisions and layouts; role-based services say it
+/// in `Failed`.
+const FINAL: [&str; 10] = [
     "ImagePullFailed",
     "ContainerCreateFailed",
     "PodFailed",
@@ -22,12 +23,28 @@ const FINAL: [&str; 7] = [
     "KindMissing",
     "ObjectNotOurs",
     "ObjectRefused",
+    "InvalidSpec",
+    "RuntimeUnreadable",
+    "ModelUnreadable",
 ];
+/// What decisions end with where only a person can help; room for a class may come by itself.
+const UNDECIDED: [api::code::Code; 5] = [
+    decide::code::outcome::NO_COMPATIBLE_RUNTIME,
+    decide::code::outcome::MODEL_NOT_FOUND,
+    decide::code::outcome::MODEL_DISABLED,
+    decide::code::outcome::RUNTIME_NOT_FOUND,
+    decide::code::outcome::NO_ENGINE_CONTAINER,
+];
+
+/// Reasons of `Ready` while things go as they should.
+const GOING_ON: [&str; 4] = ["Starting", "NotReadyYet", "RollingOut", "RolloutPaused"];
 
 /// Where a rollout is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Standing {
     UnderWay,
+    /// Something is wrong that may pass: room that comes back, an engine that starts in the end.
+    Troubled,
     Done,
     /// Nothing goes on before a person resumes it.
     Paused,
@@ -48,10 +65,16 @@ pub(crate) fn progress(service: &Value) -> (Standing, String) {
     let message = text("message");
     match () {
         () if ready["status"] == "True" => (Standing::Done, format!("rolled out; {message}")),
-        () if failed || FINAL.contains(&text("reason")) => (Standing::Stopped, format!("stopped; {message}")),
+        () if failed || is_final(text("reason")) => (Standing::Stopped, format!("stopped; {message}")),
         () if is_paused(service) => (Standing::Paused, format!("paused; {message}")),
-        () => (Standing::UnderWay, message.to_owned()),
+        () if GOING_ON.contains(&text("reason")) => (Standing::UnderWay, message.to_owned()),
+        () => (Standing::Troubled, message.to_owned()),
     }
+}
+
+fn is_final(reason: &str) -> bool {
+    let mut codes = UNDECIDED.iter().chain(plan::code::refusal::ALL);
+    FINAL.contains(&reason) || codes.any(|code| code.as_str() == reason)
 }
 
 /// One row for each revision, the newest last.
@@ -184,6 +207,11 @@ mod tests {
     #[case::starting(service(4, "False", "NotReadyYet", "False", false), Standing::UnderWay, "m")]
     #[case::bad(service(4, "False", "CrashLoop", "True", false), Standing::Stopped, "stopped; m")]
     #[case::no_kind(service(4, "False", "KindMissing", "False", false), Standing::Stopped, "stopped; m")]
+    #[case::no_room(service(4, "False", "Unschedulable", "False", false), Standing::Troubled, "m")]
+    #[case::a_crash_or_two(service(4, "False", "CrashLoop", "False", false), Standing::Troubled, "m")]
+    #[case::no_class_has_room(service(4, "False", "NoEligibleAccelerator", "False", false), Standing::Troubled, "m")]
+    #[case::no_runtime(service(4, "False", "NoCompatibleRuntime", "False", false), Standing::Stopped, "stopped; m")]
+    #[case::no_layout(service(4, "False", "SchedulerConflict", "False", false), Standing::Stopped, "stopped; m")]
     #[case::paused(service(4, "False", "RolloutPaused", "False", true), Standing::Paused, "paused; m")]
     fn standings(#[case] service: Value, #[case] standing: Standing, #[case] line: &str) {
         assert_eq!(progress(&service), (standing, line.to_owned()));

@@ -1,0 +1,84 @@
+//! What is wrong with a container of a Pod.
+
+use serde_json::Value;
+
+use super::{Code, RESTARTS_TO_FAIL};
+
+/// What kind of trouble, in words, and whether it will not pass by itself.
+pub(super) type Finding = (Code, String, bool);
+
+/// Init containers first.
+pub(super) fn containers(pod: &Value) -> impl Iterator<Item = &Value> {
+    let lists = ["initContainerStatuses", "containerStatuses"];
+    lists.into_iter().filter_map(|list| pod["status"][list].as_array()).flatten()
+}
+
+pub(super) fn container_trouble(container: &Value) -> Option<Finding> {
+    let waiting = &container["state"]["waiting"];
+    let name = container["name"].as_str().unwrap_or_default();
+    let detail = waiting["message"].as_str().map(|text| format!(": {text}")).unwrap_or_default();
+    let Some(reason) = waiting["reason"].as_str() else {
+        // Between two crashes it runs for a while: that is no recovery before it is ready.
+        return crashed_before(container).then(|| crash_loop(container, name));
+    };
+    match reason {
+        "ErrImagePull" | "ImagePullBackOff" | "InvalidImageName" | "ErrImageNeverPull" => {
+            let image = container["image"].as_str().unwrap_or_default();
+            Some((Code::ImagePullFailed, format!("image {image} of container {name} cannot be pulled{detail}"), true))
+        }
+        "CrashLoopBackOff" => Some(crash_loop(container, name)),
+        reason @ ("CreateContainerConfigError" | "CreateContainerError" | "RunContainerError") => {
+            Some((Code::ContainerCreateFailed, format!("container {name}: {reason}{detail}"), true))
+        }
+        _ => None,
+    }
+}
+
+/// Whether a container of the Pod ended in failure, now or before it was restarted.
+#[must_use]
+pub fn crashed(pod: &Value) -> bool {
+    let failed = |state: &Value| state["terminated"]["exitCode"].as_i64().is_some_and(|code| code != 0);
+    containers(pod).any(|container| failed(&container["lastState"]) || failed(&container["state"]))
+}
+
+fn crashed_before(container: &Value) -> bool {
+    let failed = |state: &Value| state["terminated"]["exitCode"].as_i64().is_some_and(|code| code != 0);
+    container["ready"] != true && (failed(&container["lastState"]) || failed(&container["state"]))
+}
+
+fn crash_loop(container: &Value, name: &str) -> Finding {
+    let restarts = container["restartCount"].as_i64().unwrap_or_default();
+    let last = &container["lastState"]["terminated"];
+    let code = last["exitCode"].as_i64().map(|code| format!(" with exit code {code}")).unwrap_or_default();
+    let reason =
+        last["message"].as_str().or(last["reason"].as_str()).map(|text| format!(" ({text})")).unwrap_or_default();
+    let message = format!("container {name} ended{code}{reason} and was restarted {restarts} times; see its logs");
+    (Code::CrashLoop, message, restarts >= RESTARTS_TO_FAIL)
+}
+
+/// What the container's readiness probe asks, and whether the command line says that somebody listens there: an engine on
+/// another port never becomes ready.
+pub(super) fn probed(pod: &Value, name: &str) -> Option<String> {
+    let mut containers = pod["spec"]["containers"].as_array()?.iter();
+    let container = containers.find(|container| container["name"] == name)?;
+    let probe = &container["readinessProbe"];
+    let (what, port) = match () {
+        () if probe["httpGet"].is_object() => {
+            let get = &probe["httpGet"];
+            (format!("GET {} on port ", get["path"].as_str().unwrap_or("/")), number(container, &get["port"])?)
+        }
+        () if probe["grpc"].is_object() => ("gRPC on port ".to_owned(), number(container, &probe["grpc"]["port"])?),
+        () => ("port ".to_owned(), number(container, &probe["tcpSocket"]["port"])?),
+    };
+    let words = ["command", "args"].into_iter().filter_map(|part| container[part].as_array()).flatten();
+    let words: Vec<&str> = words.filter_map(Value::as_str).collect();
+    let named = words.iter().any(|word| word.contains(port.to_string().as_str()));
+    let hint = if named { "" } else { ", which its command line does not name" };
+    Some(format!("{what}{port}{hint}"))
+}
+
+/// A port, given as such or by the name that the container gives it.
+fn number(container: &Value, port: &Value) -> Option<u64> {
+    let named = |one: &&Value| one["name"] == *port;
+    port.as_u64().or_else(|| container["ports"].as_array()?.iter().find(named)?["containerPort"].as_u64())
+}
