@@ -8,6 +8,7 @@ mod classes;
 mod counts;
 mod landscape;
 mod offers;
+mod set_names;
 pub mod webhook;
 
 use std::collections::BTreeSet;

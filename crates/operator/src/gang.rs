@@ -48,11 +48,11 @@ pub(crate) fn condition(workloads: &[Wanted], applied: &[Applied], plan: Option<
         return Some(reason.condition(KIND, false, message).told_as(Tone::Consequence));
     }
     let words = members.iter().find_map(Member::waits);
-    let counted = || format!("{} of {}", sum(&members, |one| one.placed()), numbers(&members));
+    let counted = || format!("{} of {}", sum(&members, placed), numbers(&members));
     let with = |text: String, words: Option<String>| words.map_or(text.clone(), |words| format!("{text}; {words}"));
     Some(match () {
-        () if members.iter().all(|one| one.placed() == one.replicas.len()) => {
-            let message = format!("every replica has its nodes: {}", sum(&members, |one| one.replicas.len()));
+        () if members.iter().all(|one| placed(&one.replicas) == one.replicas.len()) => {
+            let message = format!("every replica has its nodes: {}", sum(&members, <[_]>::len));
             Condition::new(KIND, true, code::FULL_CAPACITY, message).told_as(Tone::Consequence)
         }
         () if members.iter().all(Member::has_its_minimum) => {
@@ -120,9 +120,13 @@ fn replicas(wanted: &Wanted) -> Vec<Replica> {
     (0..count).map(|index| group(index.to_string())).collect()
 }
 
+fn placed(replicas: &[Replica]) -> usize {
+    replicas.iter().filter(|one| one.standing == Standing::Placed).count()
+}
+
 /// `1 prefill + 2 decode`
-fn sum(members: &[Member<'_>], count: impl Fn(&Member<'_>) -> usize) -> String {
-    members.iter().map(|one| format!("{} {}", count(one), one.role)).collect::<Vec<_>>().join(" + ")
+fn sum(members: &[Member<'_>], count: fn(&[Replica]) -> usize) -> String {
+    members.iter().map(|one| format!("{} {}", count(&one.replicas), one.role)).collect::<Vec<_>>().join(" + ")
 }
 
 /// `1 + 2`
@@ -133,13 +137,9 @@ fn numbers(members: &[Member<'_>]) -> String {
 // === impl Member ===
 
 impl Member<'_> {
-    fn placed(&self) -> usize {
-        self.replicas.iter().filter(|one| one.standing == Standing::Placed).count()
-    }
-
     /// One that sleeps has no replica to place.
     fn has_its_minimum(&self) -> bool {
-        self.placed() > 0 || self.replicas.is_empty()
+        placed(&self.replicas) > 0 || self.replicas.is_empty()
     }
 
     fn holds_a_node(&self) -> bool {

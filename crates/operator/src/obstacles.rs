@@ -23,14 +23,23 @@ const NEIGHBOURS: [(&str, &str); 6] = [
 pub fn obstacle(applied: &[Applied], which: impl Fn(&str) -> bool) -> Option<(Reason, String)> {
     let own = || applied.iter().filter(|one| one.kind != REVISION.kind && which(&one.kind));
     own().find_map(|one| match &one.outcome {
-        Outcome::Foreign(holder) => Some((
-            Reason::ObjectNotOurs,
-            format!("{} belongs to {holder}; rename the service or delete that object", one.object),
-        )),
+        Outcome::Foreign(holder) => Some((Reason::ObjectNotOurs, foreign(&one.object, holder))),
         Outcome::KindMissing => Some((Reason::KindMissing, missing(own()))),
         Outcome::Refused(message) => Some((Reason::ObjectRefused, format!("{}: {message}", one.object))),
         Outcome::Unchanged | Outcome::Created | Outcome::Updated | Outcome::Terminating | Outcome::Held => None,
     })
+}
+
+/// Another service is not told to let go: both have composed one name.
+fn foreign(object: &str, holder: &str) -> String {
+    match holder.strip_prefix("InferenceService ") {
+        Some(other) => {
+            format!(
+                "{object} is made for InferenceService {other} already, whose names compose to the same; rename one of the two, or the role"
+            )
+        }
+        None => format!("{object} belongs to {holder}; rename the service or delete that object"),
+    }
 }
 
 fn missing<'a>(applied: impl Iterator<Item = &'a Applied>) -> String {

@@ -18,7 +18,8 @@ use crate::answers::Answers;
 use crate::claims::Claims;
 use crate::crashes::Crashes;
 use crate::kinds::{
-    BUILTIN, CLASS, CLUSTER_RUNTIME, CONFIG_MAP, DEFINED, FLAVORS, MADE, OME_SERVICE, OURS, REVISION, RUNTIME,
+    BUILTIN, CLASS, CLUSTER_RUNTIME, CONFIG_MAP, DEFINED, FLAVORS, MADE, OME_SERVICE, OURS, REVISION, ROLES_SERVICE,
+    RUNTIME,
 };
 use crate::metrics::Metrics;
 use crate::offer::{LastOffer, LeftOut, OFFERED};
@@ -81,7 +82,7 @@ async fn admit(
 ) {
     let stores = Stores::new(MANAGER);
     let (mut watches, mut changes) = Watches::new(client.clone(), stores.clone(), stop.clone());
-    for kind in [CLASS, RUNTIME, CLUSTER_RUNTIME] {
+    for kind in [CLASS, RUNTIME, CLUSTER_RUNTIME, ROLES_SERVICE] {
         watches.start(kind);
     }
     let follow = async { while changes.recv().await.is_some() {} };
@@ -345,4 +346,43 @@ async fn sleep(delay: Option<Duration>) {
 pub(crate) fn chain(error: &dyn std::error::Error) -> String {
     let causes = std::iter::successors(Some(error), |error| error.source()).map(ToString::to_string);
     causes.collect::<Vec<_>>().join(": ")
+}
+
+#[cfg(test)]
+mod tests {
+    use kube::runtime::watcher::Event;
+    use serde_json::json;
+
+    use super::*;
+    use crate::kinds::SCALED_OBJECT;
+
+    /// A ScaledObject is deleted before the definition of its kind is, and its service reconciled in between: nobody else
+    /// tells that there is no KEDA any more.
+    // spec: RT-28
+    #[tokio::test]
+    async fn services_are_looked_at_again_when_a_kind_goes_whose_objects_went_before() {
+        let client = Client::try_from(kube::Config::new("http://127.0.0.1:9".parse().unwrap())).unwrap();
+        let (stores, options, stop) = (Stores::new(MANAGER), Options::default(), CancellationToken::new());
+        let (mut watches, _changes) = Watches::new(client.clone(), stores.clone(), stop.clone());
+        let operator = Operator::new(client, stores.clone(), &options);
+        let mut queue = Queue::default();
+        let service = json!({"apiVersion": "ome.io/v1beta1", "kind": "InferenceService", "metadata": {"name": "chat", "namespace": "n"}});
+        let definition = json!({"metadata": {"name": SCALED_OBJECT.resource()},
+            "spec": {"versions": [{"name": SCALED_OBJECT.version, "served": true}]},
+            "status": {"conditions": [{"type": "Established", "status": "True"}]}});
+        let mut hear = |kind: Kind, event: Event<Value>, queue: &mut Queue<Item>| {
+            for change in stores.accept(kind, event) {
+                operator.take(&change, &mut watches, queue);
+            }
+        };
+        hear(OME_SERVICE, Event::Apply(service), &mut queue);
+        hear(DEFINITIONS, Event::Apply(definition.clone()), &mut queue);
+        while let Some(item) = queue.pop(jiff::Timestamp::now()) {
+            queue.done(&item);
+        }
+        hear(DEFINITIONS, Event::Delete(definition), &mut queue);
+        let asked = std::iter::from_fn(|| queue.pop(jiff::Timestamp::now()));
+        assert_eq!(asked.collect::<Vec<_>>(), [Item::Service(OME_SERVICE, Key::new("n", "chat"))]);
+        stop.cancel();
+    }
 }

@@ -20,6 +20,7 @@ pub mod refusal {
             "Split the service.";
         TWO_ROUTERS = "TwoRouters": "Two roles are routers, and one service has one.", "Keep one router.";
         DUPLICATE_ROLE = "DuplicateRole": "Two roles have one name.", "Rename one.";
+        NAME_CLASH = "NameClash": "Two roles make objects of one name.", "Rename one of the roles; one is the other's with a number at its end.";
         RESERVED_METADATA = "ReservedMetadata": "A Pod template has a label or annotation with a prefix that is ours.", "Use another key.";
         SCHEDULER_CONFLICT = "SchedulerConflict": "A Pod template names another scheduler than the service or its gang asks for.",
             "Remove schedulerName from the template.";

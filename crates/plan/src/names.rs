@@ -27,6 +27,41 @@ pub fn replica(service: &str, role: &str, index: u32) -> String {
     format!("{service}-{role}-{index}")
 }
 
+/// The LeaderWorkerSets that one role of a role-based service makes.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ReplicaSets {
+    /// Their name without the index.
+    stem: String,
+    replicas: u32,
+    /// A replica is more than its leader.
+    several: bool,
+}
+
+impl ReplicaSets {
+    pub fn of(service: &str, role: &api::fusioninfer::Role) -> Self {
+        Self {
+            stem: format!("{service}-{}", role.name),
+            replicas: role.replica_count().max(0).unsigned_abs(),
+            several: role.node_count() > 1,
+        }
+    }
+
+    /// An object that would be made for both. Roles that can scale into each other's names clash already.
+    ///
+    /// LeaderWorkerSet makes a StatefulSet of the set's name for the leaders, and one for each group's workers that has
+    /// the leader's name, which is the set's with `-0`.
+    pub fn clash(&self, other: &Self) -> Option<String> {
+        if self.stem == other.stem {
+            return Some(format!("LeaderWorkerSet {}-0", self.stem));
+        }
+        let workers = |many: &Self, one: &Self| {
+            let index: u32 = one.stem.strip_prefix(&format!("{}-", many.stem))?.parse().ok()?;
+            (many.several && index < many.replicas.max(1)).then(|| format!("StatefulSet {}-0", one.stem))
+        };
+        workers(self, other).or_else(|| workers(other, self))
+    }
+}
+
 /// `name` itself where it fits, else its beginning and eight hex digits of the whole, so that two long names stay two.
 pub fn fit(name: &str, length: usize) -> String {
     if name.len() <= length {
@@ -74,6 +109,23 @@ mod tests {
     #[test]
     fn the_index_is_there_even_with_one_replica() {
         assert_eq!(replica("qwen-inference", "inference", 0), "qwen-inference-inference-0");
+    }
+
+    fn sets(service: &str, role: &str, replicas: i32, nodes: i32) -> ReplicaSets {
+        let role = serde_json::json!({"name": role, "componentType": "worker", "replicas": replicas,
+            "multinode": {"nodeCount": nodes}});
+        ReplicaSets::of(service, &serde_json::from_value(role).unwrap())
+    }
+
+    #[rstest]
+    #[case::one_name(sets("a", "b-c", 1, 1), sets("a-b", "c", 1, 1), Some("LeaderWorkerSet a-b-c-0"))]
+    #[case::asleep(sets("a", "b-c", 0, 1), sets("a-b", "c", 0, 1), Some("LeaderWorkerSet a-b-c-0"))]
+    #[case::workers(sets("s", "x", 2, 2), sets("s", "x-1", 1, 1), Some("StatefulSet s-x-1-0"))]
+    #[case::no_such_replica(sets("s", "x", 1, 2), sets("s", "x-1", 1, 1), None)]
+    #[case::no_workers(sets("s", "x", 2, 1), sets("s", "x-1", 1, 1), None)]
+    #[case::apart(sets("s", "x", 2, 2), sets("s", "y", 2, 2), None)]
+    fn names_that_compose_alike(#[case] one: ReplicaSets, #[case] other: ReplicaSets, #[case] expect: Option<&str>) {
+        assert_eq!((one.clash(&other).as_deref(), other.clash(&one).as_deref()), (expect, expect));
     }
 
     #[rstest]

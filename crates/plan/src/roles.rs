@@ -11,6 +11,7 @@ use crate::gang::{self, PodGroupSchema, VOLCANO, schedule};
 use crate::labels;
 use crate::launch;
 use crate::multinode;
+use crate::names::ReplicaSets;
 use crate::pod;
 use crate::topology::{Owner, Refusal, Replicas, Role, Routing, Topology, Workload};
 
@@ -31,6 +32,7 @@ pub fn topology(
 ) -> Result<(Topology, Vec<Warning>), Refusal> {
     let spec = &service.spec;
     check_names(&spec.roles)?;
+    check_composed_names(&owner.name, &spec.roles)?;
     check_size(&spec.roles)?;
     let mut warnings: Vec<Warning> = half_a_pair(&spec.roles).into_iter().collect();
     let strategy = spec.scheduling_strategy.clone().unwrap_or_default();
@@ -80,6 +82,21 @@ fn check_names(roles: &[ApiRole]) -> Result<(), Refusal> {
             format!("spec.roles[{at}].componentType: there is a router already, and one service has one"),
         )),
     }
+}
+
+/// Each role has names of its own; those of two may still compose to one.
+fn check_composed_names(service: &str, roles: &[ApiRole]) -> Result<(), Refusal> {
+    let engines = roles.iter().filter(|role| role.component_type != ComponentType::Router);
+    let mut before: Vec<(&str, ReplicaSets)> = Vec::new();
+    for role in engines {
+        let sets = ReplicaSets::of(service, role);
+        if let Some((other, name)) = before.iter().find_map(|(other, known)| Some((*other, sets.clash(known)?))) {
+            let message = format!("spec.roles: {name} would be made for role {other} and for role {}", role.name);
+            return Err(Refusal::new(code::refusal::NAME_CLASH, message));
+        }
+        before.push((&role.name, sets));
+    }
+    Ok(())
 }
 
 /// Half a pair serves, but not as its name says.

@@ -4,12 +4,14 @@ use std::collections::BTreeSet;
 
 use api::lint::Finding;
 use api::manifest::Document;
-use api::ome;
+use api::{fusioninfer, ome};
+use cluster::object::meta;
 use serde_json::Value;
 
 use super::offers::Offers;
+use super::set_names::SetNames;
 use super::{View, classes, counts};
-use crate::kinds::{CLASS, CLUSTER_RUNTIME, RUNTIME};
+use crate::kinds::{CLASS, CLUSTER_RUNTIME, ROLES_SERVICE, RUNTIME};
 
 /// The objects that others are compared with.
 #[derive(Clone, Debug, Default)]
@@ -17,6 +19,7 @@ pub struct Landscape {
     /// Names of the accelerator classes.
     classes: BTreeSet<String>,
     offers: Offers,
+    set_names: SetNames,
 }
 
 impl Landscape {
@@ -24,6 +27,12 @@ impl Landscape {
     pub(super) fn around(object: &Value, view: &dyn View) -> Self {
         let kind = object["kind"].as_str().unwrap_or_default();
         let mut landscape = Self::default();
+        if object["apiVersion"] == fusioninfer::API_VERSION {
+            let beside = view.list(ROLES_SERVICE).into_iter().filter(|one| {
+                one["apiVersion"] == fusioninfer::API_VERSION && meta(one, "namespace") == meta(object, "namespace")
+            });
+            beside.for_each(|service| landscape.add(&service));
+        }
         if object["apiVersion"] != ome::API_VERSION {
             return landscape;
         }
@@ -38,6 +47,7 @@ impl Landscape {
 
     /// Takes an object in; one that no rule asks for is passed over.
     pub fn add(&mut self, object: &Value) {
+        self.set_names.add(object);
         if object["apiVersion"] != ome::API_VERSION {
             return;
         }
@@ -54,6 +64,7 @@ impl Landscape {
     #[must_use]
     pub fn check(&self, document: &Document) -> Vec<Finding> {
         let mut findings = self.offers.check(&document.value);
+        findings.extend(self.set_names.check(&document.value));
         findings.extend(classes::unknown(document, &self.classes));
         if document.api_version() == ome::API_VERSION {
             findings.extend(counts::check(document));

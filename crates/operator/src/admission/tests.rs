@@ -185,3 +185,25 @@ fn the_configuration_never_stops_a_cluster() {
     assert_eq!(resources.len(), api::crds().len());
     assert!(resources.iter().all(|resource| !resource.contains(['/', '*'])));
 }
+
+fn roles(namespace: &str, name: &str, role: &str) -> Value {
+    let template = json!({"spec": {"containers": [{"name": "e", "image": "i"}]}});
+    json!({"apiVersion": "fusioninfer.io/v1alpha1", "kind": "InferenceService",
+        "metadata": {"name": name, "namespace": namespace},
+        "spec": {"roles": [{"name": role, "componentType": "worker", "template": template}]}})
+}
+
+#[rstest]
+#[case::one_name(roles("n", "a-b", "c"), true)]
+#[case::elsewhere(roles("m", "a-b", "c"), false)]
+#[case::another_name(roles("n", "a-b", "d"), false)]
+#[case::itself(roles("n", "a", "b-c"), false)]
+fn names_that_another_service_composes_too(#[case] service: Value, #[case] refused: bool) {
+    let verdict = verdict(&service, vec![roles("n", "a", "b-c")]);
+    let told: Vec<String> = verdict.causes().into_iter().map(|cause| format!("{cause:?}")).collect();
+    assert_eq!(!verdict.allowed(), refused, "{told:?}");
+    if refused {
+        let words = "role c makes LeaderWorkerSet a-b-c-0, and so does role b-c of InferenceService a; rename the service or the role";
+        assert!(told[0].contains(words) && told[0].contains("spec.roles[0].name"), "{told:?}");
+    }
+}

@@ -8,7 +8,7 @@ use anyhow::Result;
 use api::code::Code;
 use api::lint::{self, Finding, Severity};
 use api::manifest::Document;
-use api::ome;
+use api::{fusioninfer, ome};
 use operator::admission::Landscape;
 use plan::{Service, Snapshot};
 
@@ -87,7 +87,8 @@ fn landscape(args: &LintArgs, given: &[Document]) -> Result<Landscape> {
     let replaced: BTreeSet<_> = given.iter().map(name).collect();
     let shipped = if args.no_catalog { Vec::new() } else { catalog::documents()? };
     shipped.iter().filter(|one| !replaced.contains(&name(one))).for_each(|one| landscape.add(&one.value));
-    given.iter().filter(|one| one.is(ome::API_VERSION, CLASS)).for_each(|class| landscape.add(&class.value));
+    let beside = |one: &&Document| one.is(ome::API_VERSION, CLASS) || one.api_version() == fusioninfer::API_VERSION;
+    given.iter().filter(beside).for_each(|one| landscape.add(&one.value));
     Ok(landscape)
 }
 
