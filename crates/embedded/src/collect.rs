@@ -126,7 +126,7 @@ pub(crate) fn resume(server: &Server) {
     for resource in server.store().resources() {
         let Some(resource) = server.registry().by_name(&resource) else { continue };
         let everywhere = Scope { resource: resource.storage.clone(), namespace: None };
-        for (place, kept) in server.store().list(&everywhere, None).objects {
+        for (place, kept) in server.store().list(&everywhere).objects {
             let ((namespace, name), object) = (Place::clone(&place), kept.tree());
             let place = Key { resource: resource.storage.clone(), namespace, name };
             if object::is_deleting(&object) {

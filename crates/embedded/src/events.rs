@@ -71,7 +71,7 @@ pub(crate) fn expire(server: &Server) {
     }
     let oldest = object::time(server.now() - jiff::SignedDuration::from_secs(KEEP));
     let everywhere = Scope { resource: "events".to_owned(), namespace: None };
-    for (place, kept) in server.store().list(&everywhere, None).objects {
+    for (place, kept) in server.store().list(&everywhere).objects {
         let event = kept.tree();
         let last = ["/lastTimestamp", "/metadata/creationTimestamp"]
             .map(|field| object::text(&event, field))

@@ -2,10 +2,23 @@
 
 use serde_json::{Map, Value, json};
 
+/// What is at a JSON pointer; names without `~` are looked up as they stand, where [`Value::pointer`] copies them.
+#[must_use]
+pub fn at<'a>(object: &'a Value, pointer: &str) -> Option<&'a Value> {
+    if pointer.contains('~') {
+        return object.pointer(pointer);
+    }
+    pointer.split('/').skip(1).try_fold(object, |value, name| match value {
+        Value::Object(members) => members.get(name),
+        Value::Array(items) => items.get(name.parse::<usize>().ok()?),
+        _ => None,
+    })
+}
+
 /// A string anywhere in the object, or "".
 #[must_use]
 pub fn text<'a>(object: &'a Value, pointer: &str) -> &'a str {
-    object.pointer(pointer).and_then(Value::as_str).unwrap_or_default()
+    at(object, pointer).and_then(Value::as_str).unwrap_or_default()
 }
 
 #[must_use]
@@ -31,17 +44,17 @@ pub fn resource_version(object: &Value) -> &str {
 
 #[must_use]
 pub fn is_deleting(object: &Value) -> bool {
-    object.pointer("/metadata/deletionTimestamp").is_some_and(|at| !at.is_null())
+    at(object, "/metadata/deletionTimestamp").is_some_and(|at| !at.is_null())
 }
 
 #[must_use]
 pub fn finalizers(object: &Value) -> Vec<&str> {
-    strings(object.pointer("/metadata/finalizers"))
+    strings(at(object, "/metadata/finalizers"))
 }
 
 /// The entries of `ownerReferences`, none when absent.
 pub fn owner_references(object: &Value) -> impl Iterator<Item = &Value> {
-    object.pointer("/metadata/ownerReferences").and_then(Value::as_array).into_iter().flatten()
+    at(object, "/metadata/ownerReferences").and_then(Value::as_array).into_iter().flatten()
 }
 
 /// The strings of an array, none when it is something else.
@@ -99,4 +112,25 @@ pub fn time(at: jiff::Timestamp) -> String {
 #[must_use]
 pub fn micro_time(at: jiff::Timestamp) -> String {
     at.strftime("%Y-%m-%dT%H:%M:%S%.6fZ").to_string()
+}
+
+#[cfg(test)]
+mod tests {
+    use rstest::rstest;
+
+    use super::*;
+
+    #[rstest]
+    #[case::whole("")]
+    #[case::member("/a")]
+    #[case::inner("/a/b")]
+    #[case::item("/list/1")]
+    #[case::no_item("/list/2")]
+    #[case::no_number("/list/x")]
+    #[case::absent("/a/c/d")]
+    #[case::escaped("/with~1slash")]
+    fn a_pointer_means_what_it_means_elsewhere(#[case] pointer: &str) {
+        let object = json!({"a": {"b": 1}, "list": [1, {"x": 2}], "with/slash": 3});
+        assert_eq!(at(&object, pointer), object.pointer(pointer));
+    }
 }

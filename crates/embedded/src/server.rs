@@ -71,6 +71,8 @@ impl Server {
                 swept: AtomicI64::new(0),
             }),
         };
+        // Every write looks at its namespace.
+        server.keep_ready(&["namespaces"]);
         if server.store().revision() > 0 {
             server.resume();
         }
@@ -130,7 +132,7 @@ impl Server {
 
     fn trees(&self, resource: &Resource, namespace: Option<String>) -> Vec<Arc<Value>> {
         let scope = Scope { resource: resource.storage.clone(), namespace };
-        self.inner.store.list(&scope, None).objects.iter().map(|(_, object)| object.tree()).collect()
+        self.inner.store.list(&scope).objects.iter().map(|(_, object)| object.tree()).collect()
     }
 
     /// Controllers of this process read these resources all the time: they are kept ready to be read.

@@ -32,6 +32,12 @@ const FIGURES: &[(&str, &str, Better)] = &[
     ("soak_events_per_s", "/s", Better::More),
     ("list_ms", "ms", Better::Less),
     ("list_paged_ms", "ms", Better::Less),
+    // Of the server alone, so that neither the generator nor other programs of the machine count.
+    ("create_cpu_s", "s", Better::Less),
+    ("patch_cpu_s", "s", Better::Less),
+    ("fanout_cpu_s", "s", Better::Less),
+    ("soak_cpu_s", "s", Better::Less),
+    ("list_cpu_s", "s", Better::Less),
     ("resident_mib", "MiB", Better::Less),
     ("peak_mib", "MiB", Better::Less),
 ];
@@ -81,7 +87,9 @@ fn phases(options: &Options, servers: &[Server], measured: &mut [Measured]) -> R
     turns.extend([vec!["soak", &objects, &watches], vec!["list"]]);
     for arguments in turns {
         for (server, measured) in servers.iter().zip(&mut *measured) {
-            let figures = server.phase(&arguments)?;
+            let (before, mut figures) = (server.cpu_seconds()?, server.phase(&arguments)?);
+            let name = arguments.first().copied().unwrap_or_default();
+            figures.push((format!("{name}_cpu_s"), server.cpu_seconds()? - before));
             eprintln!("{:<22} {}", server.name, told(&figures));
             note(measured, figures);
         }

@@ -6,7 +6,7 @@ use std::time::Instant;
 
 use anyhow::{Context, Result, bail};
 
-use super::process::{Running, peak_mib, resident_mib};
+use super::process::{Running, cpu_seconds, peak_mib, resident_mib};
 use super::{folder, target};
 
 /// Ports of the kube-apiserver, and of etcd for clients and peers.
@@ -75,6 +75,11 @@ impl Server {
 
     pub(super) fn resident_mib(&self) -> Result<f64> {
         self.processes.iter().map(|process| resident_mib(process.pid())).sum()
+    }
+
+    /// User plus system time so far.
+    pub(super) fn cpu_seconds(&self) -> Result<f64> {
+        self.processes.iter().map(|process| cpu_seconds(process.pid())).sum()
     }
 
     pub(super) fn peak_mib(&self) -> Result<f64> {

@@ -17,6 +17,10 @@ pub(super) struct Changes {
 }
 
 pub(super) fn compare(structure: &Structure, old: &Value, new: &Value) -> Changes {
+    // Most of an object stays as it is.
+    if old == new {
+        return Changes::default();
+    }
     match (view(structure, old), view(structure, new)) {
         (View::Object(old), View::Object(new)) => children(&fields(old), &fields(new), |step| match step {
             Step::Field(name) => structure.field(name),
@@ -25,7 +29,6 @@ pub(super) fn compare(structure: &Structure, old: &Value, new: &Value) -> Change
         (View::List(old), View::List(new)) => {
             children(&old.into_iter().collect(), &new.into_iter().collect(), |_| structure.item())
         }
-        _ if old == new => Changes::default(),
         // A list that is null is there, without elements.
         (View::Leaf, View::List(new)) if old.is_null() => {
             children(&Parts::new(), &new.into_iter().collect(), |_| structure.item())

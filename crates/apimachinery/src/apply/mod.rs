@@ -199,11 +199,22 @@ fn keep_identity(kept: &mut FieldSet) {
 }
 
 fn without_managed_fields(object: &Value) -> Value {
-    let mut object = object.clone();
-    if let Some(metadata) = object.get_mut("metadata").and_then(Value::as_object_mut) {
-        metadata.remove("managedFields");
+    // They are often the larger part: left out rather than copied and dropped.
+    let but = |members: &Map<String, Value>, left_out: &str| -> Map<String, Value> {
+        members
+            .iter()
+            .filter(|(name, _)| *name != left_out)
+            .map(|(name, value)| (name.clone(), value.clone()))
+            .collect()
+    };
+    match (object, object.get("metadata")) {
+        (Value::Object(members), Some(Value::Object(metadata))) => {
+            let mut copy = but(members, "metadata");
+            copy.insert("metadata".to_owned(), Value::Object(but(metadata, "managedFields")));
+            Value::Object(copy)
+        }
+        _ => object.clone(),
     }
-    object
 }
 
 fn set_managed_fields(object: &mut Value, managers: &Managers) {

@@ -3,11 +3,13 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use memchr::memchr_iter;
 use tokio::sync::Barrier;
 use tokio::task::JoinSet;
 
+use crate::connection::Body;
 use crate::figures::Figures;
-use crate::reader::{Lines, revision};
+use crate::reader::revision;
 use crate::target::Target;
 use crate::writes::{creation, patching, run_name, send};
 use crate::{Result, Sizes};
@@ -16,8 +18,7 @@ pub(crate) async fn run(target: &Target, sizes: &Sizes) -> Result<Figures> {
     let (watches, count, writers) = (sizes.get("watches", 500), sizes.get("count", 500), sizes.get("writers", 16));
     let namespace = target.namespaces("fanout", 1).await?.remove(0);
     let run = run_name();
-    let (method, path, kind, body) = creation(&namespace, &run);
-    let from = revision(&target.connect().await?.done(method, &path, kind, body).await?)?;
+    let from = revision(&target.connect().await?.done(&creation(&namespace, &run)).await?)?;
 
     let ready = Arc::new(Barrier::new(watches + 1));
     let mut tasks: JoinSet<Result<Instant>> = JoinSet::new();
@@ -27,13 +28,13 @@ pub(crate) async fn run(target: &Target, sizes: &Sizes) -> Result<Figures> {
         tasks.spawn(async move {
             let opened = target.connect().await?.open(&path).await;
             ready.wait().await;
-            let (body, _connection) = opened?;
-            follow(Lines::new(body), count).await
+            follow(opened?, count).await
         });
     }
+    let connections = target.connections(writers).await?;
     ready.wait().await;
     let began = Instant::now();
-    send(target, (count, writers), move |n| patching(&namespace, &run, &n.to_string())).await?;
+    send(connections, count, move |n| patching(&namespace, &run, &n.to_string())).await?;
     let mut whole = Duration::ZERO;
     while let Some(ended) = tasks.join_next().await {
         whole = whole.max(ended??.duration_since(began));
@@ -43,11 +44,13 @@ pub(crate) async fn run(target: &Target, sizes: &Sizes) -> Result<Figures> {
     Ok(figures)
 }
 
-/// When the last of `count` events came.
-async fn follow(mut lines: Lines, count: usize) -> Result<Instant> {
-    for seen in 0..count {
-        if lines.next().await?.is_none() {
-            return Err(format!("a watch ended after {seen} of {count} events").into());
+/// When the last of `count` events came; each is a line.
+async fn follow(mut body: Body, count: usize) -> Result<Instant> {
+    let mut seen = 0;
+    while seen < count {
+        match body.piece().await? {
+            Some(piece) => seen += memchr_iter(b'\n', &piece).count(),
+            None => return Err(format!("a watch ended after {seen} of {count} events").into()),
         }
     }
     Ok(Instant::now())

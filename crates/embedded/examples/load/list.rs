@@ -2,12 +2,11 @@
 
 use std::time::Instant;
 
-use bytes::Bytes;
-use http::Method;
+use memchr::{memchr, memmem};
 
+use crate::connection::{Connection, Request};
 use crate::figures::Figures;
-use crate::reader::find;
-use crate::target::{Connection, Target};
+use crate::target::Target;
 use crate::{Result, Sizes};
 
 const TOKEN: &[u8] = b"\"continue\":\"";
@@ -20,7 +19,7 @@ pub(crate) async fn run(target: &Target, sizes: &Sizes) -> Result<Figures> {
     let mut bytes = 0;
     for _ in 0..rounds {
         let began = Instant::now();
-        bytes = get(&mut connection, PATH).await?.len();
+        bytes = connection.measure(&Request::get(PATH)).await?;
         whole.push(began.elapsed());
     }
     let mut pages = Vec::new();
@@ -41,7 +40,7 @@ pub(crate) async fn run(target: &Target, sizes: &Sizes) -> Result<Figures> {
 async fn paged(connection: &mut Connection, page: usize) -> Result<()> {
     let mut path = format!("{PATH}?limit={page}");
     loop {
-        let answer = get(connection, &path).await?;
+        let answer = connection.done(&Request::get(path)).await?;
         let Some(token) = token(&answer) else { return Ok(()) };
         path = format!("{PATH}?limit={page}&continue={token}");
     }
@@ -49,11 +48,6 @@ async fn paged(connection: &mut Connection, page: usize) -> Result<()> {
 
 /// Tokens are in the URL-safe alphabet.
 fn token(answer: &[u8]) -> Option<&str> {
-    let rest = &answer[find(answer, TOKEN)? + TOKEN.len()..];
-    let end = rest.iter().position(|byte| *byte == b'"')?;
-    std::str::from_utf8(&rest[..end]).ok().filter(|token| !token.is_empty())
-}
-
-async fn get(connection: &mut Connection, path: &str) -> Result<Bytes> {
-    connection.done(Method::GET, path, "", Bytes::new()).await
+    let rest = &answer[memmem::find(answer, TOKEN)? + TOKEN.len()..];
+    std::str::from_utf8(&rest[..memchr(b'"', rest)?]).ok().filter(|token| !token.is_empty())
 }

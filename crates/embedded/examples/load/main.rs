@@ -3,8 +3,10 @@
 //!
 //! `load KUBECONFIG PHASE [name=value…]`, the phases: `create`, `patch`, `list`, `fanout`, `soak`.
 
+mod connection;
 mod fanout;
 mod figures;
+mod framing;
 mod list;
 mod reader;
 mod soak;
@@ -36,7 +38,8 @@ impl Sizes {
     }
 }
 
-#[tokio::main]
+// One thread: what runs beside the server takes as little of the machine as it can.
+#[tokio::main(flavor = "current_thread")]
 async fn main() -> Result<()> {
     rustls::crypto::ring::default_provider().install_default().ok();
     let mut words = std::env::args().skip(1);

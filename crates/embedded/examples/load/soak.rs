@@ -4,16 +4,13 @@
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
-use bytes::Bytes;
-use http::Method;
-use http_body_util::Full;
-use hyper::body::Incoming;
-use hyper::client::conn::http1::SendRequest;
+use memchr::memmem;
 use tokio::sync::watch;
 use tokio::task::JoinSet;
 
+use crate::connection::{Body, Request};
 use crate::figures::Figures;
-use crate::reader::{Lines, find, revision};
+use crate::reader::{Lines, revision};
 use crate::target::Target;
 use crate::writes::{Acknowledged, creation, patching, run_name, send};
 use crate::{Result, Sizes};
@@ -43,8 +40,8 @@ pub(crate) async fn run(target: &Target, sizes: &Sizes) -> Result<Figures> {
     for number in 0..watches {
         let home = number % NAMESPACES;
         let path = format!("/api/v1/namespaces/{}/configmaps?watch=true&resourceVersion={from}", homes[home]);
-        let (body, connection) = target.connect().await?.open(&path).await?;
-        followers.spawn(follow(home, Lines::new(body), connection, reached.clone()));
+        let body = target.connect().await?.open(&path).await?;
+        followers.spawn(follow(home, Lines::new(body), reached.clone()));
     }
     let mut sleepers = Vec::new();
     for _ in 0..slow {
@@ -53,8 +50,7 @@ pub(crate) async fn run(target: &Target, sizes: &Sizes) -> Result<Figures> {
     }
 
     let began = Instant::now();
-    let run = run_name();
-    let mut told = write(target, &homes, &run, (objects, writers)).await?;
+    let mut told = write(target, &homes, (objects, writers)).await?;
     let whole = began.elapsed();
     let mut figures = Figures::default();
     figures.add_timed("soak_writes", told.iter().map(|one| one.took).collect(), whole);
@@ -79,11 +75,11 @@ pub(crate) async fn run(target: &Target, sizes: &Sizes) -> Result<Figures> {
 async fn latest(target: &Target) -> Result<u64> {
     let mut connection = target.connect().await?;
     let path = "/api/v1/namespaces/soak-0/configmaps?limit=1";
-    let list = connection.done(Method::GET, path, "", Bytes::new()).await?;
+    let list = connection.done(&Request::get(path)).await?;
     // The list's own revision follows its items in one server and precedes them in the other; the largest is the list's.
     let mut newest = 0;
     let mut rest: &[u8] = &list;
-    while let Some(at) = find(rest, b"\"resourceVersion\":\"") {
+    while let Some(at) = memmem::find(rest, b"\"resourceVersion\":\"") {
         newest = newest.max(revision(&rest[at..])?);
         rest = &rest[at + 1..];
     }
@@ -91,24 +87,28 @@ async fn latest(target: &Target) -> Result<u64> {
 }
 
 /// Creates `objects`, then patches half of them.
-async fn write(
-    target: &Target,
-    homes: &[String],
-    run: &str,
-    (objects, writers): (usize, usize),
-) -> Result<Vec<Acknowledged>> {
-    let home = |homes: &[String], n: usize| homes[n % NAMESPACES].clone();
-    let (places, name) = (homes.to_vec(), run.to_owned());
-    let mut told =
-        send(target, (objects, writers), move |n| creation(&home(&places, n), &format!("s{name}-{n}"))).await?;
-    let (places, name) = (homes.to_vec(), run.to_owned());
-    let patches =
-        send(target, (objects / 2, writers), move |n| patching(&home(&places, n), &format!("s{name}-{n}"), "on"));
-    told.extend(patches.await?);
+async fn write(target: &Target, homes: &[String], (objects, writers): (usize, usize)) -> Result<Vec<Acknowledged>> {
+    let place = {
+        let (homes, run) = (homes.to_vec(), run_name());
+        move |n: usize| (homes[n % NAMESPACES].clone(), format!("s{run}-{n}"))
+    };
+    let create = {
+        let place = place.clone();
+        move |n| {
+            let (home, name) = place(n);
+            creation(&home, &name)
+        }
+    };
+    let patch = move |n| {
+        let (home, name) = place(n);
+        patching(&home, &name, "on")
+    };
+    let mut told = send(target.connections(writers).await?, objects, create).await?;
+    told.extend(send(target.connections(writers).await?, objects / 2, patch).await?);
     Ok(told)
 }
 
-async fn follow(home: usize, mut lines: Lines, _connection: SendRequest<Full<Bytes>>, mut goal: Goal) -> Follower {
+async fn follow(home: usize, mut lines: Lines, mut goal: Goal) -> Follower {
     let mut follower = Follower { home, seen: Vec::new(), problem: None };
     let mut deadline = None;
     loop {
@@ -156,13 +156,13 @@ async fn compare(mut followers: JoinSet<Follower>, expected: &[Vec<u64>]) -> Res
 }
 
 /// What became of those that never read: told to list again, closed without a word, or still served.
-async fn slow_ends(sleepers: Vec<(Incoming, SendRequest<Full<Bytes>>)>) -> Result<BTreeMap<&'static str, usize>> {
+async fn slow_ends(sleepers: Vec<Body>) -> Result<BTreeMap<&'static str, usize>> {
     let mut ends = BTreeMap::new();
-    for (body, _connection) in sleepers {
+    for body in sleepers {
         let mut lines = Lines::new(body);
         let end = loop {
             match tokio::time::timeout(Duration::from_secs(2), lines.next()).await {
-                Ok(Ok(Some(line))) if find(&line, b"\"code\":410").is_some() => break "soak_slow_told_410",
+                Ok(Ok(Some(line))) if memmem::find(&line, b"\"code\":410").is_some() => break "soak_slow_told_410",
                 Ok(Ok(Some(_))) => {}
                 Ok(Ok(None) | Err(_)) => break "soak_slow_closed",
                 Err(_) => break "soak_slow_caught_up",

@@ -1,40 +1,34 @@
-//! The server under load, and one connection to it. HTTP/1.1, nothing pooled and nothing parsed: what is measured is the
-//! server.
+//! The server under load: where it is, and how to get in.
 
 use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
-use http::{Method, Request, StatusCode, header};
-use http_body_util::{BodyExt, Full};
-use hyper::body::Incoming;
-use hyper::client::conn::http1::{self, SendRequest};
-use hyper_util::rt::TokioIo;
 use kube::client::ConfigExt as _;
 use kube::config::{KubeConfigOptions, Kubeconfig};
 use rustls::pki_types::ServerName;
+use tokio::io::BufReader;
 use tokio::net::TcpStream;
 use tokio_rustls::TlsConnector;
 
 use crate::Result;
+use crate::connection::{Connection, Request};
 use crate::figures::Figures;
 
 /// How long a server has to come up.
 const PATIENCE: Duration = Duration::from_secs(60);
+
+/// What is taken from a socket at once; TLS by itself would ask for 4 KiB at a time.
+const RECEIVED: usize = 64 * 1024;
 
 #[derive(Clone)]
 pub(crate) struct Target {
     address: String,
     name: ServerName<'static>,
     tls: TlsConnector,
-    token: Option<String>,
-}
-
-pub(crate) struct Connection {
-    sender: SendRequest<Full<Bytes>>,
-    host: String,
-    token: Option<String>,
+    /// Lines of every request.
+    headers: Arc<str>,
 }
 
 // === impl Target ===
@@ -46,24 +40,24 @@ impl Target {
         let mut tls = config.rustls_client_config()?;
         tls.alpn_protocols = vec![b"http/1.1".to_vec()];
         let host = config.cluster_url.host().ok_or("a kubeconfig without a server")?.to_owned();
-        let port = config.cluster_url.port_u16().unwrap_or(443);
+        let address = format!("{host}:{}", config.cluster_url.port_u16().unwrap_or(443));
         // The token is secret to `Debug` only.
         let user = serde_json::to_value(&config.auth_info)?;
-        let token = user["token"].as_str().map(|token| format!("Bearer {token}"));
-        let name = ServerName::try_from(host.clone())?;
-        Ok(Self { address: format!("{host}:{port}"), name, tls: TlsConnector::from(Arc::new(tls)), token })
+        let token = user["token"].as_str().map(|token| format!("authorization: Bearer {token}\r\n"));
+        let headers =
+            format!("host: {address}\r\naccept: application/json\r\nuser-agent: load\r\n{}", token.unwrap_or_default());
+        let (name, tls) = (ServerName::try_from(host)?, TlsConnector::from(Arc::new(tls)));
+        Ok(Self { address, name, tls, headers: headers.into() })
     }
 
     pub(crate) async fn connect(&self) -> Result<Connection> {
         let stream = TcpStream::connect(&self.address).await?;
         stream.set_nodelay(true)?;
-        let stream = self.tls.connect(self.name.clone(), stream).await?;
-        let (sender, connection) = http1::handshake(TokioIo::new(stream)).await?;
-        tokio::spawn(connection);
-        Ok(Connection { sender, host: self.address.clone(), token: self.token.clone() })
+        let stream = self.tls.connect(self.name.clone(), BufReader::with_capacity(RECEIVED, stream)).await?;
+        Ok(Connection::new(stream, Arc::clone(&self.headers)))
     }
 
-    /// So many connections, opened a few at a time.
+    /// So many connections, one after the other.
     pub(crate) async fn connections(&self, count: usize) -> Result<Vec<Connection>> {
         let mut made = Vec::with_capacity(count);
         for _ in 0..count {
@@ -77,7 +71,7 @@ impl Target {
         let began = Instant::now();
         while began.elapsed() < PATIENCE {
             if let Ok(mut connection) = self.connect().await
-                && let Ok((StatusCode::OK, _)) = connection.send(Method::GET, "/readyz", "", Bytes::new()).await
+                && let Ok((200, _)) = connection.send(&Request::get("/readyz")).await
             {
                 return Ok(Figures::default());
             }
@@ -88,73 +82,18 @@ impl Target {
 
     /// Creates namespaces `PREFIX-0`, `PREFIX-1`, …; those that are there stay.
     pub(crate) async fn namespaces(&self, prefix: &str, count: usize) -> Result<Vec<String>> {
+        const CONFLICT: u16 = 409;
         let mut connection = self.connect().await?;
         let mut names = Vec::with_capacity(count);
         for number in 0..count {
             let name = format!("{prefix}-{number}");
-            let body = format!(r#"{{"metadata":{{"name":"{name}"}}}}"#);
-            let (code, answer) = connection.send(Method::POST, "/api/v1/namespaces", JSON, body.into()).await?;
-            if code != StatusCode::CREATED && code != StatusCode::CONFLICT {
+            let body = Bytes::from(format!(r#"{{"metadata":{{"name":"{name}"}}}}"#));
+            let (code, answer) = connection.send(&Request::post("/api/v1/namespaces", body)).await?;
+            if code != CONFLICT && !(200..300).contains(&code) {
                 return Err(format!("namespace {name}: {}", String::from_utf8_lossy(&answer)).into());
             }
             names.push(name);
         }
         Ok(names)
-    }
-}
-
-pub(crate) const JSON: &str = "application/json";
-pub(crate) const MERGE_PATCH: &str = "application/merge-patch+json";
-
-// === impl Connection ===
-
-impl Connection {
-    pub(crate) async fn send(
-        &mut self,
-        method: Method,
-        path: &str,
-        content_type: &str,
-        body: Bytes,
-    ) -> Result<(StatusCode, Bytes)> {
-        let response = self.request(method, path, content_type, body).await?;
-        Ok((response.status(), response.into_body().collect().await?.to_bytes()))
-    }
-
-    /// As [`Self::send`], for what must succeed.
-    pub(crate) async fn done(&mut self, method: Method, path: &str, kind: &str, body: Bytes) -> Result<Bytes> {
-        let (code, answer) = self.send(method, path, kind, body).await?;
-        if code.is_success() { Ok(answer) } else { Err(format!("{path}: {code} {answer:?}").into()) }
-    }
-
-    /// A body that does not end: a watch. The connection is used up.
-    pub(crate) async fn open(mut self, path: &str) -> Result<(Incoming, SendRequest<Full<Bytes>>)> {
-        let response = self.request(Method::GET, path, "", Bytes::new()).await?;
-        if !response.status().is_success() {
-            return Err(format!("{path}: {}", response.status()).into());
-        }
-        Ok((response.into_body(), self.sender))
-    }
-
-    async fn request(
-        &mut self,
-        method: Method,
-        path: &str,
-        content_type: &str,
-        body: Bytes,
-    ) -> Result<http::Response<Incoming>> {
-        let mut request = Request::builder()
-            .method(method)
-            .uri(path)
-            .header(header::HOST, &self.host)
-            .header(header::ACCEPT, JSON)
-            .header(header::USER_AGENT, "load");
-        if !content_type.is_empty() {
-            request = request.header(header::CONTENT_TYPE, content_type);
-        }
-        if let Some(token) = &self.token {
-            request = request.header(header::AUTHORIZATION, token);
-        }
-        self.sender.ready().await?;
-        Ok(self.sender.send_request(request.body(Full::new(body))?).await?)
     }
 }

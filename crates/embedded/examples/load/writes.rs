@@ -4,20 +4,16 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
-use bytes::Bytes;
-use http::Method;
 use tokio::task::JoinSet;
 
+use crate::connection::{Connection, Request};
 use crate::figures::Figures;
 use crate::reader::revision;
-use crate::target::{JSON, MERGE_PATCH, Target};
+use crate::target::Target;
 use crate::{Result, Sizes};
 
 /// Bytes of data in one object.
 const DATA: usize = 256;
-
-/// One write, numbered; where and what to send.
-pub(crate) type Write = (Method, String, &'static str, Bytes);
 
 /// A write that was acknowledged.
 pub(crate) struct Acknowledged {
@@ -32,26 +28,26 @@ pub(crate) fn run_name() -> String {
     format!("{:x}", now.as_millis())
 }
 
-pub(crate) fn creation(namespace: &str, name: &str) -> Write {
+pub(crate) fn creation(namespace: &str, name: &str) -> Request {
     let data = "x".repeat(DATA);
     let body = format!(r#"{{"metadata":{{"name":"{name}","labels":{{"app":"load"}}}},"data":{{"value":"{data}"}}}}"#);
-    (Method::POST, format!("/api/v1/namespaces/{namespace}/configmaps"), JSON, body.into())
+    Request::post(format!("/api/v1/namespaces/{namespace}/configmaps"), body.into())
 }
 
-pub(crate) fn patching(namespace: &str, name: &str, value: &str) -> Write {
+pub(crate) fn patching(namespace: &str, name: &str, value: &str) -> Request {
     let body = format!(r#"{{"data":{{"state":"{value}"}}}}"#);
-    (Method::PATCH, format!("/api/v1/namespaces/{namespace}/configmaps/{name}"), MERGE_PATCH, body.into())
+    Request::merge_patch(format!("/api/v1/namespaces/{namespace}/configmaps/{name}"), body.into())
 }
 
-/// Sends writes `0..count` over `writers` connections, each the next one that nobody has taken.
+/// Sends writes `0..count` over the connections, each the next one that nobody has taken.
 pub(crate) async fn send(
-    target: &Target,
-    (count, writers): (usize, usize),
-    write: impl Fn(usize) -> Write + Send + Sync + 'static,
+    connections: Vec<Connection>,
+    count: usize,
+    write: impl Fn(usize) -> Request + Send + Sync + 'static,
 ) -> Result<Vec<Acknowledged>> {
     let (write, next) = (Arc::new(write), Arc::new(AtomicUsize::new(0)));
     let mut tasks: JoinSet<Result<Vec<Acknowledged>>> = JoinSet::new();
-    for mut connection in target.connections(writers).await? {
+    for mut connection in connections {
         let (write, next) = (Arc::clone(&write), Arc::clone(&next));
         tasks.spawn(async move {
             let mut done = Vec::new();
@@ -60,9 +56,9 @@ pub(crate) async fn send(
                 if number >= count {
                     return Ok(done);
                 }
-                let (method, path, kind, body) = write(number);
+                let request = write(number);
                 let began = Instant::now();
-                let answer = connection.done(method, &path, kind, body).await?;
+                let answer = connection.done(&request).await?;
                 done.push(Acknowledged { number, revision: revision(&answer)?, took: began.elapsed() });
             }
         });
@@ -77,8 +73,8 @@ pub(crate) async fn send(
 pub(crate) async fn create(target: &Target, sizes: &Sizes) -> Result<Figures> {
     let (count, writers) = (sizes.get("count", 5000), sizes.get("writers", 16));
     let namespace = target.namespaces("bench", 1).await?.remove(0);
-    let run = run_name();
-    timed("create", send(target, (count, writers), move |n| creation(&namespace, &format!("c{run}-{n}")))).await
+    let (run, connections) = (run_name(), target.connections(writers).await?);
+    timed("create", send(connections, count, move |n| creation(&namespace, &format!("c{run}-{n}")))).await
 }
 
 /// Patches a tenth as many objects, each ten times.
@@ -87,9 +83,11 @@ pub(crate) async fn patch(target: &Target, sizes: &Sizes) -> Result<Figures> {
     let namespace = target.namespaces("bench", 1).await?.remove(0);
     let (run, objects) = (run_name(), (count / 10).max(1));
     let (home, prefix) = (namespace.clone(), run.clone());
-    send(target, (objects, writers), move |n| creation(&home, &format!("p{prefix}-{n}"))).await?;
+    let made = target.connections(writers).await?;
+    send(made, objects, move |n| creation(&home, &format!("p{prefix}-{n}"))).await?;
     let write = move |n: usize| patching(&namespace, &format!("p{run}-{}", n % objects), &n.to_string());
-    timed("patch", send(target, (count, writers), write)).await
+    let connections = target.connections(writers).await?;
+    timed("patch", send(connections, count, write)).await
 }
 
 async fn timed(name: &str, sending: impl Future<Output = Result<Vec<Acknowledged>>>) -> Result<Figures> {

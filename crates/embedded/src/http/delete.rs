@@ -39,7 +39,7 @@ pub(super) fn collection(server: &Server, target: &Target, call: &Call) -> Resul
     let resource = &target.resource;
     let selection = call.query.selection(resource)?;
     let options = options(call)?;
-    let snapshot = server.store().list(&target.scope(), None);
+    let snapshot = server.store().list(&target.scope());
     let mut items = Vec::new();
     for (place, kept) in &snapshot.objects {
         let object = kept.tree();

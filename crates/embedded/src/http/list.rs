@@ -1,5 +1,7 @@
 //! GET of one object and of collections.
 
+use std::sync::Arc;
+
 use apimachinery::status::Status;
 use axum::response::Response;
 use base64::Engine as _;
@@ -8,9 +10,9 @@ use http::StatusCode;
 use serde_json::{Value, json};
 
 use super::Call;
+use super::listing;
 use super::path::Target;
 use super::respond::{self, Shape};
-use crate::resources::Resource;
 use crate::server::{Server, key};
 use crate::store::{Compacted, Kept, Place, Snapshot};
 use crate::table::Table;
@@ -43,34 +45,42 @@ pub(super) fn serve(server: &Server, target: &Target, call: &Call) -> Result<Res
     call.query.check_list_versions()?;
     let limit = call.query.number::<usize>("limit")?.filter(|limit| *limit > 0).unwrap_or(usize::MAX);
     let from = call.query.get("continue").map(Continue::read).transpose()?;
-    let snapshot = snapshot(server, target, call, from.as_ref())?;
+    // What is selected is only known by looking at each.
+    let most = if selection.is_everything() { limit } else { usize::MAX };
+    let Snapshot { revision, objects, rest } = snapshot(server, target, call, (from.as_ref(), most))?;
     let wanted =
         |kept: &Kept| selection.is_everything() || selection.matches(&respond::present(&target.resource, &kept.tree()));
-    let mut rest = snapshot.objects.iter().filter(|(_, kept)| wanted(kept));
-    let items: Vec<_> = rest.by_ref().take(limit).collect();
-    let mut metadata = json!({"resourceVersion": snapshot.revision.to_string()});
+    let mut selected = objects.into_iter().filter(|(_, kept)| wanted(kept));
+    let items: Vec<_> = selected.by_ref().take(limit).collect();
+    let mut metadata = json!({"resourceVersion": revision.to_string()});
     if target.resource.custom && call.shape == Shape::Full {
         metadata["continue"] = json!("");
     }
     if let Some((place, _)) = items.last()
-        && rest.next().is_some()
+        && (rest > 0 || selected.next().is_some())
     {
-        let token = Continue { revision: snapshot.revision, after: Place::clone(place) };
+        let token = Continue { revision, after: Place::clone(place) };
         metadata["continue"] = json!(token.write());
         if selection.is_everything() {
-            metadata["remainingItemCount"] = json!(snapshot.objects.len() - items.len());
+            metadata["remainingItemCount"] = json!(rest);
         }
     }
-    let items: Vec<&Kept> = items.into_iter().map(|(_, kept)| kept.as_ref()).collect();
-    body(server, target, call, &items, metadata)
+    let items: Vec<Arc<Kept>> = items.into_iter().map(|(_, kept)| kept).collect();
+    body(server, target, call, items, metadata)
 }
 
-fn body(server: &Server, target: &Target, call: &Call, items: &[&Kept], metadata: Value) -> Result<Response, Status> {
+fn body(
+    server: &Server,
+    target: &Target,
+    call: &Call,
+    items: Vec<Arc<Kept>>,
+    metadata: Value,
+) -> Result<Response, Status> {
     let resource = &target.resource;
     let include = call.query.include()?;
     let shown = || items.iter().map(|item| respond::present(resource, &item.tree()));
     Ok(match call.shape {
-        Shape::Full => respond::json_text(StatusCode::OK, full(resource, items, &metadata)),
+        Shape::Full => listing::respond(resource, items, &metadata),
         Shape::Metadata | Shape::MetadataList => {
             let items: Vec<Value> = shown().map(|item| respond::partial(&item)).collect();
             // A list in Go that nothing was put into.
@@ -86,34 +96,20 @@ fn body(server: &Server, target: &Target, call: &Call, items: &[&Kept], metadata
     })
 }
 
-/// The list as text, from the texts of its items.
-fn full(resource: &Resource, items: &[&Kept], metadata: &Value) -> Vec<u8> {
-    let (kind, version) = (json!(resource.list_kind), json!(resource.api_version()));
-    let length: usize = items.iter().map(|item| item.text().len() + 1).sum();
-    let mut list = Vec::with_capacity(length + 512);
-    list.extend_from_slice(
-        format!(r#"{{"kind":{kind},"apiVersion":{version},"metadata":{metadata},"items":["#).as_bytes(),
-    );
-    for (number, item) in items.iter().enumerate() {
-        if number > 0 {
-            list.push(b',');
-        }
-        respond::write_listed(&mut list, resource, item);
-    }
-    list.extend_from_slice(b"]}");
-    list
-}
-
-/// The newest state, or that of an earlier page or of the revision asked for.
-fn snapshot(server: &Server, target: &Target, call: &Call, from: Option<&Continue>) -> Result<Snapshot, Status> {
-    let (scope, after) = (target.scope(), from.map(|from| &from.after));
+/// The newest state, or that of an earlier page or of the revision asked for; of it so many objects.
+fn snapshot(
+    server: &Server,
+    target: &Target,
+    call: &Call,
+    (from, most): (Option<&Continue>, usize),
+) -> Result<Snapshot, Status> {
+    let after = from.map(|from| &from.after);
     let exact = match (from, call.query.get("resourceVersionMatch")) {
         (Some(from), _) => Some(from.revision),
         (None, Some("Exact")) => call.query.number("resourceVersion")?,
         (None, _) => None,
     };
-    let Some(revision) = exact else { return Ok(server.store().list(&scope, after)) };
-    server.store().list_at(&scope, after, revision).map_err(|Compacted { .. }| {
+    server.store().page(&target.scope(), after, exact, most).map_err(|Compacted { .. }| {
         Status::expired("The provided continue parameter is too old to display a consistent list result. You can start a new list without the continue parameter.")
     })
 }

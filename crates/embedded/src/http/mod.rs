@@ -3,6 +3,7 @@
 mod delete;
 mod evict;
 mod list;
+mod listing;
 mod logs;
 mod patch;
 mod path;

@@ -49,7 +49,7 @@ pub(super) fn serve(server: &Server, target: &Target, call: &Call) -> Result<Res
         &options,
         &propose,
     )?;
-    Ok(respond::written(call, server.now(), &target.resource, &outcome))
+    Ok(respond::written(call, server, &target.resource, &outcome))
 }
 
 fn patched<'a>(
@@ -60,6 +60,9 @@ fn patched<'a>(
     let change = reader(target, call)?;
     Ok(move |current: Option<&Value>| {
         let current = current.ok_or_else(|| Status::not_found(&resource.qualified(), target.name()))?;
+        if respond::is_shown_as_kept(resource) {
+            return Ok(Proposal::Written(change(current)?));
+        }
         let shown = respond::present(resource, &Arc::new(current.clone()));
         Ok(Proposal::Written(stored(resource, change(&shown)?)))
     })

@@ -5,12 +5,14 @@ use std::sync::Arc;
 use apimachinery::status::Status;
 use axum::body::Body;
 use axum::response::Response;
+use bytes::Bytes;
 use http::{HeaderValue, StatusCode, header};
 use serde_json::{Value, json};
 
 use super::Call;
 use crate::openapi::v2;
 use crate::resources::{Registry, Resource};
+use crate::server::{Server, key};
 use crate::store::Kept;
 use crate::table::Table;
 use crate::write::{Outcome, default};
@@ -145,11 +147,23 @@ pub(crate) fn one(shape: Shape, resource: &Resource, found: &Arc<Value>, table: 
 }
 
 /// What a write answers, in the shape asked for.
-pub(crate) fn written(call: &Call, now: jiff::Timestamp, resource: &Resource, outcome: &Outcome) -> Response {
+pub(crate) fn written(call: &Call, server: &Server, resource: &Resource, outcome: &Outcome) -> Response {
     let code = if outcome.created { StatusCode::CREATED } else { StatusCode::OK };
-    let mut response = one(call.shape, resource, &outcome.object, &Table::new(resource, now));
+    let mut response = match stored_text(call.shape, server, resource, &outcome.object) {
+        Some(text) => json_text(StatusCode::OK, text),
+        None => one(call.shape, resource, &outcome.object, &Table::new(resource, server.now())),
+    };
     *response.status_mut() = code;
     with_warnings(response, &outcome.warnings)
+}
+
+/// What was just stored is text already, and mostly what is to be shown.
+fn stored_text(shape: Shape, server: &Server, resource: &Resource, object: &Arc<Value>) -> Option<Bytes> {
+    if shape != Shape::Full || !is_shown_as_kept(resource) {
+        return None;
+    }
+    let place = key(resource, object::namespace(object), object::name(object));
+    server.store().kept(&place).filter(|kept| kept.is(object)).map(|kept| kept.bytes())
 }
 
 /// The same answer with its `Warning` headers.

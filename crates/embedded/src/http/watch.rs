@@ -1,6 +1,7 @@
 //! GET with `watch=true`: one JSON object a line, as long as the client stays.
 
 use std::convert::Infallible;
+use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
 use std::{mem, vec};
@@ -12,7 +13,7 @@ use bytes::Bytes;
 use futures::stream;
 use http::{HeaderValue, header};
 use serde_json::{Value, json};
-use tokio::time::Instant;
+use tokio::time::{Instant, Sleep};
 
 use super::Call;
 use super::path::Target;
@@ -21,7 +22,7 @@ use super::respond::{self, Shape};
 use crate::object;
 use crate::resources::Resource;
 use crate::server::Server;
-use crate::store::{Kept, Place, Record, Snapshot};
+use crate::store::{Compacted, Kept, Place, Record, Snapshot};
 use crate::table::Table;
 use crate::watch::Follower;
 use crate::write::typed;
@@ -34,6 +35,10 @@ const LONGEST: u64 = 2700;
 
 /// How many records or objects become text at once: a watch that is read slowly holds no more than that as text.
 const AT_ONCE: usize = 64;
+
+/// After a change was sent, those that come within this time are sent together: with many watches of one collection,
+/// most of the work is in sending, whether it is one line or fifty. A change that comes alone is sent at once.
+const GATHER: Duration = Duration::from_millis(5);
 
 struct Watch {
     server: Server,
@@ -49,9 +54,13 @@ struct Watch {
     initial_end: Option<u64>,
     /// Lines to be sent.
     pending: Vec<u8>,
+    /// When more may be sent.
+    gathered: Instant,
     bookmarks: bool,
     next_bookmark: Instant,
     end: Instant,
+    /// Rings at the earlier of the two; set when it is first waited for.
+    alarm: Option<Pin<Box<Sleep>>>,
     over: bool,
 }
 
@@ -64,11 +73,12 @@ pub(super) fn serve(server: &Server, target: &Target, call: &Call) -> Result<Res
     let from = call.query.revision()?.unwrap_or(0);
     let initial = from == 0 || call.query.flag("sendInitialEvents");
     let now = if initial {
-        server.store().list(&target.scope(), None)
+        server.store().list(&target.scope())
     } else {
-        Snapshot { revision: from, objects: Vec::new() }
+        Snapshot { revision: from, objects: Vec::new(), rest: 0 }
     };
     let start = now.revision;
+    let end = Instant::now() + Duration::from_secs(seconds);
     let mut watch = Watch {
         server: server.clone(),
         resource: Arc::clone(&target.resource),
@@ -80,9 +90,11 @@ pub(super) fn serve(server: &Server, target: &Target, call: &Call) -> Result<Res
         initial: now.objects.into_iter(),
         initial_end: None,
         pending: Vec::new(),
+        gathered: Instant::now(),
         bookmarks: call.query.flag("allowWatchBookmarks"),
         next_bookmark: Instant::now() + BOOKMARK,
-        end: Instant::now() + Duration::from_secs(seconds),
+        end,
+        alarm: None,
         over: false,
     };
     watch.initial_end = (call.query.flag("sendInitialEvents") && watch.bookmarks).then_some(start);
@@ -110,12 +122,13 @@ impl Watch {
                 continue;
             }
             let wake = if self.bookmarks { self.next_bookmark.min(self.end) } else { self.end };
+            let alarm = self.alarm.get_or_insert_with(|| Box::pin(tokio::time::sleep_until(wake)));
             tokio::select! {
-                records = self.follower.next(AT_ONCE) => match records {
-                    Ok(records) => records.iter().for_each(|record| self.record(record)),
+                records = Self::gather(&mut self.follower, self.gathered) => match records {
+                    Ok(records) => self.records(&records),
                     Err(gone) => self.expire(gone.oldest),
                 },
-                () = tokio::time::sleep_until(wake) => self.tick(),
+                () = alarm => self.tick(),
             }
         }
     }
@@ -135,6 +148,22 @@ impl Watch {
             return true;
         }
         !some.is_empty()
+    }
+
+    /// The next records, once their time has come. Cancel-safe.
+    async fn gather(follower: &mut Follower, from: Instant) -> Result<Vec<Arc<Record>>, Compacted> {
+        if from > Instant::now() {
+            tokio::time::sleep_until(from).await;
+        }
+        follower.next(AT_ONCE).await
+    }
+
+    fn records(&mut self, records: &[Arc<Record>]) {
+        records.iter().for_each(|record| self.record(record));
+        // Who is behind does not wait.
+        if records.len() < AT_ONCE {
+            self.gathered = Instant::now() + GATHER;
+        }
     }
 
     fn record(&mut self, record: &Record) {
@@ -224,6 +253,7 @@ impl Watch {
             self.next_bookmark = now + BOOKMARK;
         }
         self.over = now >= self.end;
+        self.alarm = None;
     }
 
     /// Tells the client to list again, in the stream as kube-apiserver does.

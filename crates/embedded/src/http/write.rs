@@ -27,7 +27,7 @@ pub(super) fn create(server: &Server, target: &Target, call: &Call) -> Result<Re
     };
     let options = Options { complaints, ..call.query.write_options(&call.agent)? };
     match server.create_object(&kept(server, resource), namespace, Proposal::Written(object), &options) {
-        Ok(outcome) => Ok(respond::written(call, server.now(), resource, &outcome)),
+        Ok(outcome) => Ok(respond::written(call, server, resource, &outcome)),
         Err(status) => refused(server, target, call, &options, status),
     }
 }
@@ -44,7 +44,7 @@ pub(super) fn replace(server: &Server, target: &Target, call: &Call) -> Result<R
         Ok(Proposal::Written(object.clone()))
     };
     match server.modify(&kept(server, resource), face(target), target.namespace(), target.name(), &options, &propose) {
-        Ok(outcome) => Ok(respond::written(call, server.now(), resource, &outcome)),
+        Ok(outcome) => Ok(respond::written(call, server, resource, &outcome)),
         Err(status) => refused(server, target, call, &options, status),
     }
 }

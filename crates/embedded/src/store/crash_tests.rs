@@ -96,7 +96,7 @@ struct Model {
 
 fn world(store: &Store) -> World {
     let everywhere = Scope { resource: "configmaps".to_owned(), namespace: None };
-    let objects = store.list(&everywhere, None).objects;
+    let objects = store.list(&everywhere).objects;
     objects.into_iter().map(|(place, object)| (place.1.clone(), Value::clone(&object.tree()))).collect()
 }
 

@@ -24,7 +24,6 @@ pub mod storage;
 #[cfg(test)]
 mod tests;
 
-use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -108,6 +107,8 @@ pub struct Compacted {
 pub struct Snapshot {
     pub revision: u64,
     pub objects: Vec<(Arc<Place>, Arc<Kept>)>,
+    /// How many more there are behind them.
+    pub rest: usize,
 }
 
 /// A handle; clones share the state.
@@ -219,36 +220,29 @@ impl Store {
         keys.filter_map(|key| Some((key.clone(), state.get(key)?.tree()))).collect()
     }
 
-    /// The objects of one resource now, in one namespace or all, behind a place if one is named.
+    /// The objects of one resource now, in one namespace or all.
     #[must_use]
-    pub fn list(&self, scope: &Scope, after: Option<&Place>) -> Snapshot {
-        let state = self.state();
-        Snapshot { revision: state.revision, objects: state.list(scope, after) }
+    pub fn list(&self, scope: &Scope) -> Snapshot {
+        self.state().list(scope, None, usize::MAX)
     }
 
-    /// The same list as it was at `revision`: later pages of a list continue in the world of the first one.
+    /// At most so many of them, behind a place if one is named; as they were at a revision if one is: later pages of a
+    /// list continue in the world of the first one.
     ///
     /// # Errors
     /// [`Compacted`] when the history no longer reaches back so far.
-    pub fn list_at(&self, scope: &Scope, after: Option<&Place>, revision: u64) -> Result<Snapshot, Compacted> {
+    pub fn page(
+        &self,
+        scope: &Scope,
+        after: Option<&Place>,
+        at: Option<u64>,
+        most: usize,
+    ) -> Result<Snapshot, Compacted> {
         let state = self.state();
-        state.reachable(revision)?;
-        let now = state.list(scope, after);
-        let mut then = BTreeMap::new();
-        for record in state.history.iter().rev().take_while(|record| record.revision > revision) {
-            let place = (record.key.namespace.clone(), record.key.name.clone());
-            if scope.holds(record) && after.is_none_or(|after| place > *after) {
-                then.insert(Arc::new(place), record.old.clone());
-            }
+        match at {
+            Some(revision) => state.list_at(scope, after, revision, most),
+            None => Ok(state.list(scope, after, most)),
         }
-        if then.is_empty() {
-            return Ok(Snapshot { revision, objects: now });
-        }
-        let mut objects: BTreeMap<Arc<Place>, Option<Arc<Kept>>> =
-            now.into_iter().map(|(place, object)| (place, Some(object))).collect();
-        objects.extend(then);
-        let objects = objects.into_iter().filter_map(|(place, object)| Some((place, object?))).collect();
-        Ok(Snapshot { revision, objects })
     }
 
     /// The resources that have objects, or had.

@@ -10,7 +10,7 @@ use tokio::sync::watch;
 use super::feeds::Feeds;
 use super::format::{BaseEnd, Entry};
 use super::recovery::Recovered;
-use super::{Compacted, Failure, Kept, Key, Place, Record, Rejected, Scope, Since};
+use super::{Compacted, Failure, Kept, Key, Place, Record, Rejected, Scope, Since, Snapshot};
 use crate::object;
 
 pub(super) struct State {
@@ -112,18 +112,60 @@ impl State {
         self.objects.get(&key.resource)?.get(&(key.namespace.clone(), key.name.clone()))
     }
 
-    /// In the order of places.
-    pub(super) fn list(&self, scope: &Scope, after: Option<&Place>) -> Vec<(Arc<Place>, Arc<Kept>)> {
-        let Some(objects) = self.objects.get(&scope.resource) else { return Vec::new() };
+    /// In the order of places; so many.
+    pub(super) fn list(&self, scope: &Scope, after: Option<&Place>, most: usize) -> Snapshot {
+        let mut found = self.range(scope, after);
+        let objects =
+            found.by_ref().take(most).map(|(place, object)| (Arc::clone(place), Arc::clone(object))).collect();
+        Snapshot { revision: self.revision, objects, rest: found.count() }
+    }
+
+    /// The same as it was at `revision`.
+    pub(super) fn list_at(
+        &self,
+        scope: &Scope,
+        after: Option<&Place>,
+        revision: u64,
+        most: usize,
+    ) -> Result<Snapshot, Compacted> {
+        self.reachable(revision)?;
+        let since = self.history.iter().rev().take_while(|record| record.revision > revision);
+        let mut changed: BTreeMap<Place, Option<&Arc<Kept>>> = BTreeMap::new();
+        for record in since.filter(|record| scope.holds(record)) {
+            let place = (record.key.namespace.clone(), record.key.name.clone());
+            if after.is_none_or(|after| place > *after) {
+                changed.insert(place, record.old.as_ref());
+            }
+        }
+        if changed.is_empty() {
+            return Ok(Snapshot { revision, ..self.list(scope, after, most) });
+        }
+        let same = self.range(scope, after).filter(|(place, _)| !changed.contains_key(place.as_ref()));
+        let mut then: BTreeMap<Arc<Place>, &Arc<Kept>> =
+            same.map(|(place, object)| (Arc::clone(place), object)).collect();
+        let before = changed.iter().filter_map(|(place, object)| Some((Arc::new(place.clone()), (*object)?)));
+        then.extend(before);
+        let rest = then.len().saturating_sub(most);
+        let objects = then.into_iter().take(most).map(|(place, object)| (place, Arc::clone(object))).collect();
+        Ok(Snapshot { revision, objects, rest })
+    }
+
+    fn range<'a>(
+        &'a self,
+        scope: &'a Scope,
+        after: Option<&Place>,
+    ) -> impl Iterator<Item = (&'a Arc<Place>, &'a Arc<Kept>)> {
         let first = scope.namespace.as_ref().map(|namespace| (namespace.clone(), String::new()));
-        let from = match (after, &first) {
-            (Some(after), first) if first.as_ref().is_none_or(|first| after >= first) => Bound::Excluded(after),
+        let from = match (after, first) {
+            (Some(after), first) if first.as_ref().is_none_or(|first| after >= first) => Bound::Excluded(after.clone()),
             (_, Some(first)) => Bound::Included(first),
             (_, None) => Bound::Unbounded,
         };
         let inside = |place: &Place| scope.namespace.as_ref().is_none_or(|namespace| *namespace == place.0);
-        let found = objects.range::<Place, _>((from, Bound::Unbounded)).take_while(|(place, _)| inside(place));
-        found.map(|(place, object)| (Arc::clone(place), Arc::clone(object))).collect()
+        let objects = self.objects.get(&scope.resource).into_iter();
+        objects
+            .flat_map(move |objects| objects.range::<Place, _>((from.clone(), Bound::Unbounded)))
+            .take_while(move |(place, _)| inside(place))
     }
 
     /// Keeps the trees of a resource from now on.
@@ -271,7 +313,10 @@ impl State {
 
     /// Everything up to `revision` is durable: it is shown to watches, and may leave the history.
     pub(super) fn settle(&mut self, revision: u64) {
-        for record in self.history.range(self.behind(self.durable)..self.behind(revision)) {
+        // From the end, as little of a long history is new.
+        let newer = |than: u64| self.history.iter().rev().take_while(move |record| record.revision > than).count();
+        let (from, to) = (self.history.len() - newer(self.durable), self.history.len() - newer(revision));
+        for record in self.history.range(from..to.max(from)) {
             self.feeds.push(record);
         }
         self.durable = self.durable.max(revision);

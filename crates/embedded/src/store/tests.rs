@@ -23,12 +23,36 @@ fn a_list_at_an_old_revision_shows_the_old_world() {
     store.commit(&key("c"), None, Some(config_map("c", "1"))).unwrap();
 
     let scope = Scope { resource: "configmaps".into(), namespace: Some("default".into()) };
-    let then = store.list_at(&scope, None, 2).unwrap();
+    let then = store.page(&scope, None, Some(2), usize::MAX).unwrap();
     let names: Vec<&str> = then.objects.iter().map(|(place, _)| place.1.as_str()).collect();
     assert_eq!(names, ["a", "b"]);
     assert_eq!(then.objects[0].1.tree()["data"]["k"], json!("1"));
-    let rest = store.list_at(&scope, Some(&("default".into(), "a".into())), 2).unwrap();
+    let rest = store.page(&scope, Some(&("default".into(), "a".into())), Some(2), usize::MAX).unwrap();
     assert_eq!(rest.objects.len(), 1);
+    let first = store.page(&scope, None, Some(2), 1).unwrap();
+    assert_eq!((first.objects[0].0.1.as_str(), first.objects.len(), first.rest), ("a", 1, 1));
+}
+
+#[test]
+fn a_page_knows_how_much_is_behind_it() {
+    let store = Store::new(HISTORY);
+    for name in ["a", "b", "c", "d"] {
+        store.commit(&key(name), None, Some(config_map(name, "1"))).unwrap();
+    }
+    let elsewhere = Key { namespace: "other".into(), ..key("e") };
+    store.commit(&elsewhere, None, Some(config_map("e", "1"))).unwrap();
+    let scope = Scope { resource: "configmaps".into(), namespace: Some("default".into()) };
+    let page = |after: Option<&str>, most| {
+        let after = after.map(|name| ("default".to_owned(), name.to_owned()));
+        let Snapshot { objects, rest, .. } = store.page(&scope, after.as_ref(), None, most).unwrap();
+        (objects.iter().map(|(place, _)| place.1.clone()).collect::<Vec<_>>().concat(), rest)
+    };
+    assert_eq!(page(None, 2), ("ab".to_owned(), 2));
+    assert_eq!(page(Some("b"), 2), ("cd".to_owned(), 0));
+    assert_eq!(page(Some("b"), 1), ("c".to_owned(), 1));
+    assert_eq!(page(Some("d"), 1), (String::new(), 0));
+    let everywhere = Scope { namespace: None, ..scope.clone() };
+    assert_eq!(store.page(&everywhere, None, None, 3).unwrap().rest, 2);
 }
 
 #[test]

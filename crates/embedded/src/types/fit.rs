@@ -4,6 +4,7 @@
 use apimachinery::go::{kind, plain};
 use serde_json::{Map, Value};
 
+use super::place::{Fields, Place};
 use super::{Field, Shape, fields, held};
 
 /// A value that does not fit.
@@ -24,7 +25,7 @@ pub(crate) struct Misfit {
 pub(crate) fn check(name: &str, value: &Value) -> Vec<Misfit> {
     let mut found = Vec::new();
     if let Some(all) = fields(name) {
-        object(last(name), all, value, "", "", &mut found);
+        object(last(name), all, value, &Place::Top, &mut found);
     }
     found
 }
@@ -33,17 +34,16 @@ pub(crate) fn check(name: &str, value: &Value) -> Vec<Misfit> {
 pub(crate) fn check_part(name: &str, value: &Value, at: &str) -> Vec<Misfit> {
     let mut found = Vec::new();
     if let Some(all) = fields(name).filter(|_| !value.is_null()) {
-        object(last(name), all, value, at, &format!(".{at}"), &mut found);
+        object(last(name), all, value, &Place::Member(&Place::Top, at), &mut found);
     }
     found
 }
 
-fn object(strukt: &str, all: &'static [Field], value: &Value, path: &str, place: &str, found: &mut Vec<Misfit>) {
+fn object(strukt: &str, all: &'static [Field], value: &Value, place: &Place<'_>, found: &mut Vec<Misfit>) {
     let Value::Object(members) = value else { return };
     for (member, value) in members {
         let Some((owner, field)) = find(strukt, all, member) else { continue };
-        let path = if path.is_empty() { member.clone() } else { format!("{path}.{member}") };
-        one(owner, field, value, &path, &format!("{place}.{member}"), found);
+        one(owner, field, value, &Place::Member(place, member), found);
     }
 }
 
@@ -56,30 +56,29 @@ fn find<'a>(strukt: &'a str, all: &'static [Field], name: &str) -> Option<(&'a s
     })
 }
 
-fn one(strukt: &str, field: &'static Field, value: &Value, path: &str, place: &str, found: &mut Vec<Misfit>) {
+fn one(strukt: &str, field: &'static Field, value: &Value, place: &Place<'_>, found: &mut Vec<Misfit>) {
     let wanted = match (field.shape, value) {
         (_, Value::Null) => return,
-        (Shape::One, value) => return single(strukt, field, value, path, place, found),
+        (Shape::One, value) => return single(strukt, field, value, place, found),
         (Shape::List, Value::Array(items)) => {
             for (index, item) in items.iter().enumerate() {
-                single(strukt, field, item, path, &format!("{place}[{index}]"), found);
+                single(strukt, field, item, &Place::Item(place, index), found);
             }
             return;
         }
         (Shape::Map, Value::Object(entries)) => {
             for (key, entry) in entries {
-                single(strukt, field, entry, path, &format!("{place}.{key}"), found);
+                single(strukt, field, entry, &Place::Entry(place, key), found);
             }
             return;
         }
         (Shape::List, _) => format!("[]{}", go(field.kind)),
         (Shape::Map, _) => format!("map[string]{}", go(field.kind)),
     };
-    let (strukt, field, place) = (strukt.to_owned(), path.to_owned(), place.to_owned());
-    found.push(Misfit { strukt, field, place, wanted, found: value.clone() });
+    found.push(Misfit::new(strukt, place, wanted, value));
 }
 
-fn single(strukt: &str, field: &'static Field, value: &Value, path: &str, place: &str, found: &mut Vec<Misfit>) {
+fn single(strukt: &str, field: &'static Field, value: &Value, place: &Place<'_>, found: &mut Vec<Misfit>) {
     let fits = match (field.kind, value) {
         (_, Value::Null) => true,
         ("string" | "bytes", value) => value.is_string(),
@@ -92,17 +91,15 @@ fn single(strukt: &str, field: &'static Field, value: &Value, path: &str, place:
         (kind, Value::Object(_)) => {
             let kind = held(kind);
             if let Some(all) = fields(kind) {
-                object(last(kind), all, value, path, place, found);
+                object(last(kind), all, value, place, found);
             }
             return;
         }
         (kind, _) => fields(kind).is_none(),
     };
-    if fits {
-        return;
+    if !fits {
+        found.push(Misfit::new(strukt, place, go(field.kind), value));
     }
-    let (strukt, wanted, place) = (strukt.to_owned(), go(field.kind), place.to_owned());
-    found.push(Misfit { strukt, field: path.to_owned(), place, wanted, found: value.clone() });
 }
 
 /// `apps.v1.DeploymentSpec` → `DeploymentSpec`.
@@ -126,6 +123,11 @@ fn go(kind: &str) -> String {
 // === impl Misfit ===
 
 impl Misfit {
+    fn new(strukt: &str, place: &Place<'_>, wanted: String, found: &Value) -> Self {
+        let (field, place) = (Fields(place).to_string(), format!(".{place}"));
+        Self { strukt: strukt.to_owned(), field, place, wanted, found: found.clone() }
+    }
+
     /// As server-side apply says it.
     pub(crate) fn untyped(&self) -> String {
         let (place, found) = (&self.place, &self.found);

@@ -5,9 +5,12 @@
 //! outer object. `?` after a kind: a pointer, absent and zero are different. `!`: JSON always has the field.
 
 pub(crate) mod fit;
+pub(crate) mod place;
 
-use std::collections::BTreeMap;
+use std::collections::HashMap;
 use std::sync::OnceLock;
+
+use place::Place;
 
 /// One field of a type.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -32,7 +35,8 @@ pub(crate) enum Shape {
     Map,
 }
 
-type Types = BTreeMap<&'static str, Vec<Field>>;
+/// Only looked up, and that often.
+type Types = HashMap<&'static str, Vec<Field>>;
 
 const TEXT: &str = include_str!("messages.txt");
 
@@ -43,27 +47,27 @@ pub(crate) fn fields(name: &str) -> Option<&'static [Field]> {
 }
 
 /// Drops the members that the type does not have, here and below, and returns their paths.
-pub(crate) fn retain_known(name: &str, value: &mut serde_json::Value, path: &str) -> Vec<String> {
+pub(crate) fn retain_known(name: &str, value: &mut serde_json::Value, place: &Place<'_>) -> Vec<String> {
     let (Some(fields), Some(members)) = (fields(held(name)), value.as_object_mut()) else { return Vec::new() };
     let mut unknown = Vec::new();
     members.retain(|member, value| {
-        let inner = if path.is_empty() { member.clone() } else { format!("{path}.{member}") };
-        if path.is_empty() && matches!(member.as_str(), "apiVersion" | "kind") {
+        if matches!((place, member.as_str()), (Place::Top, "apiVersion" | "kind")) {
             return true;
         }
+        let inner = Place::Member(place, member);
         let Some(field) = fields.iter().find(|field| field.name == member) else {
-            unknown.push(inner);
+            unknown.push(inner.to_string());
             return false;
         };
         match value {
             serde_json::Value::Array(items) if field.shape == Shape::List => {
                 for (index, item) in items.iter_mut().enumerate() {
-                    unknown.extend(retain_known(field.kind, item, &format!("{inner}[{index}]")));
+                    unknown.extend(retain_known(field.kind, item, &Place::Item(&inner, index)));
                 }
             }
             serde_json::Value::Object(entries) if field.shape == Shape::Map => {
                 for (key, entry) in entries {
-                    unknown.extend(retain_known(field.kind, entry, &format!("{inner}.{key}")));
+                    unknown.extend(retain_known(field.kind, entry, &Place::Entry(&inner, key)));
                 }
             }
             value if field.shape == Shape::One => unknown.extend(retain_known(field.kind, value, &inner)),

@@ -34,11 +34,13 @@ impl Server {
         options: &Options,
     ) -> Result<Outcome, Status> {
         let (object, applied) = proposal.into_parts();
-        let generated = object::name(&object).is_empty();
+        if !object::name(&object).is_empty() {
+            return self.create_once(resource, namespace, object, applied, options);
+        }
         let mut last = Status::internal("no name tried");
         for _ in 0..TRIES {
             match self.create_once(resource, namespace, object.clone(), applied, options) {
-                Err(status) if generated && status.reason == "AlreadyExists" => last = status,
+                Err(status) if status.reason == "AlreadyExists" => last = status,
                 result => return result,
             }
         }

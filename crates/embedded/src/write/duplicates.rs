@@ -1,9 +1,14 @@
 //! Finds members that a JSON document gives twice; the last one counts.
 
+use std::borrow::Cow;
 use std::cell::RefCell;
+use std::collections::BTreeSet;
 use std::fmt;
 
+use serde::Deserialize;
 use serde::de::{DeserializeSeed, Deserializer, MapAccess, SeqAccess, Visitor};
+
+use crate::types::place::Place;
 
 /// The paths of doubled members, as `data.k` or `spec.containers[0].name`, in the order in which they come. None for
 /// what is no JSON.
@@ -11,16 +16,20 @@ pub(super) fn find(bytes: &[u8]) -> Vec<String> {
     let found = RefCell::new(Vec::new());
     let mut reader = serde_json::Deserializer::from_slice(bytes);
     // What is no JSON has been refused by the reader of the object itself.
-    let _ = Place { path: String::new(), found: &found }.deserialize(&mut reader);
+    let _ = Inside { place: &Place::Top, found: &found }.deserialize(&mut reader);
     found.into_inner()
 }
 
-struct Place<'a> {
-    path: String,
+/// A name that is not copied where it stands in the text as it is.
+#[derive(Deserialize)]
+struct Name<'a>(#[serde(borrow)] Cow<'a, str>);
+
+struct Inside<'a> {
+    place: &'a Place<'a>,
     found: &'a RefCell<Vec<String>>,
 }
 
-impl<'de> DeserializeSeed<'de> for Place<'_> {
+impl<'de> DeserializeSeed<'de> for Inside<'_> {
     type Value = ();
 
     fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<(), D::Error> {
@@ -28,7 +37,7 @@ impl<'de> DeserializeSeed<'de> for Place<'_> {
     }
 }
 
-impl<'de> Visitor<'de> for Place<'_> {
+impl<'de> Visitor<'de> for Inside<'_> {
     type Value = ();
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -36,21 +45,24 @@ impl<'de> Visitor<'de> for Place<'_> {
     }
 
     fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<(), A::Error> {
-        let mut seen = std::collections::BTreeSet::new();
-        while let Some(name) = map.next_key::<String>()? {
-            let path = if self.path.is_empty() { name.clone() } else { format!("{}.{name}", self.path) };
-            if !seen.insert(name) {
-                self.found.borrow_mut().push(path.clone());
+        let mut seen = BTreeSet::new();
+        while let Some(Name(name)) = map.next_key()? {
+            let place = Place::Member(self.place, &name);
+            if seen.contains(&name) {
+                self.found.borrow_mut().push(place.to_string());
             }
-            map.next_value_seed(Place { path, found: self.found })?;
+            map.next_value_seed(Inside { place: &place, found: self.found })?;
+            seen.insert(name);
         }
         Ok(())
     }
 
     fn visit_seq<A: SeqAccess<'de>>(self, mut items: A) -> Result<(), A::Error> {
-        let mut index = 0;
-        while items.next_element_seed(Place { path: format!("{}[{index}]", self.path), found: self.found })?.is_some() {
-            index += 1;
+        for index in 0.. {
+            let place = Place::Item(self.place, index);
+            if items.next_element_seed(Inside { place: &place, found: self.found })?.is_none() {
+                break;
+            }
         }
         Ok(())
     }

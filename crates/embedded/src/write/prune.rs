@@ -6,7 +6,9 @@ use serde_json::Value;
 use super::{FieldValidation, Options, typed};
 use crate::object;
 use crate::resources::Resource;
-use crate::types;
+use crate::types::{self, place::Place};
+
+const METADATA: Place<'_> = Place::Member(&Place::Top, "metadata");
 
 /// Returns the warnings to show.
 ///
@@ -41,7 +43,7 @@ fn dropped(resource: &Resource, object: &mut Value) -> Vec<String> {
     let mut unknown = Vec::new();
     // Metadata is the server's own type, whatever a schema says about it.
     let metadata = object::members(object).remove("metadata").map(|mut metadata| {
-        unknown.extend(types::retain_known("meta.v1.ObjectMeta", &mut metadata, "metadata"));
+        unknown.extend(types::retain_known("meta.v1.ObjectMeta", &mut metadata, &METADATA));
         metadata
     });
     match resource.schema() {
@@ -49,7 +51,7 @@ fn dropped(resource: &Resource, object: &mut Value) -> Vec<String> {
         // The type of definitions refers to itself, which no schema does.
         None if !resource.custom => {
             let name = types::name(&resource.api_version(), &resource.kind);
-            unknown.extend(types::retain_known(&name, object, ""));
+            unknown.extend(types::retain_known(&name, object, &Place::Top));
         }
         None => {}
     }

@@ -71,8 +71,9 @@ fn schema(resource: &Resource, face: Face, object: &Value) -> Result<Vec<Cause>,
         causes.extend(counts(resource, face, object));
         return Ok(causes);
     }
-    // In typed kinds, null is absence.
-    let mut object = object.clone();
+    // In typed kinds, null is absence. Metadata is the server's own.
+    let members = object.as_object().into_iter().flatten().filter(|(name, _)| *name != "metadata");
+    let mut object: Value = members.map(|(name, value)| (name.clone(), value.clone())).collect();
     prune::drop_nulls(&mut object);
     let mut causes = schema.validate(&object);
     // Controllers here write statuses of built-in kinds; their types are wider than what a single machine knows. What is
