@@ -22,6 +22,7 @@ mod runner;
 mod this_machine;
 
 use std::ffi::OsStr;
+use std::io::IsTerminal as _;
 use std::path::Path;
 use std::process::ExitCode;
 
@@ -58,7 +59,7 @@ async fn main() -> ExitCode {
     };
     let filter = EnvFilter::try_from_env("OSTLER_LOG").unwrap_or_else(|_| EnvFilter::new(command.log()));
     let log = tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr);
-    log.log_internal_errors(false).init();
+    log.with_ansi(std::io::stderr().is_terminal()).log_internal_errors(false).init();
     // The first provider wins; nothing else in this process installs one.
     rustls::crypto::ring::default_provider().install_default().ok();
     match commands::run(command).await {

@@ -141,6 +141,14 @@ impl EndpointPicker {
         }
     }
 
+    /// A request to `endpoint` failed: whoever is dead fails fastest, and would get the more requests the longer that is
+    /// not seen.
+    fn doubt(&self, endpoint: SocketAddr) {
+        if let Some(known) = self.known().iter().find(|known| known.endpoint.address == endpoint) {
+            known.look();
+        }
+    }
+
     /// Another endpoint than the first served the request: it has the prompt now.
     fn served(&self, chains: &[Vec<u64>], endpoint: SocketAddr) {
         if self.known().iter().any(|known| known.endpoint.address == endpoint) {

@@ -1,7 +1,5 @@
 //! One way to choose: who may, who is best, how many.
 
-use std::cmp::Ordering;
-
 use fastrand::Rng;
 
 use crate::{
@@ -10,6 +8,10 @@ use crate::{
     policy::Ask,
     score::{Memory, Scorer, load},
 };
+
+/// Scores that differ by less than this share of all weights are alike. Readings are some moments old: without it a
+/// thousandth of a cache decides, and until the next reading one endpoint gets every request.
+const ALIKE: f64 = 0.01;
 
 /// Filters, weighted scorers and an order.
 #[derive(Debug, Clone, PartialEq)]
@@ -38,8 +40,9 @@ impl Profile {
         let members = self.candidates(members);
         let totals = self.totals(ask, &members, memory);
         let mut scored: Vec<(&Member, f64)> = members.into_iter().zip(totals).collect();
+        let alike = ALIKE * self.scorers.iter().map(|(_, weight)| weight).sum::<f64>();
         match self.order {
-            Order::Best => best_first(&mut scored, rng),
+            Order::Best => best_first(&mut scored, alike, rng),
             Order::Random => rng.shuffle(&mut scored),
             Order::Drawn => draw_first(&mut scored, rng),
         }
@@ -67,8 +70,8 @@ impl Profile {
     }
 }
 
-/// By score, then by the tokens under way; the first of equals is the better of two drawn.
-fn best_first(scored: &mut [(&Member, f64)], rng: &mut Rng) {
+/// By score, then by the tokens under way. Of those that are `alike` the best the first is the less loaded of two drawn.
+fn best_first(scored: &mut [(&Member, f64)], alike: f64, rng: &mut Rng) {
     let rank = |(member, total): &(&Member, f64)| (*total, member.endpoint.load.tokens(), member.endpoint.address);
     let mut ranked: Vec<_> = scored.iter().map(|one| (rank(one), *one)).collect();
     ranked.sort_by(|((one, load, address), _), ((other, their_load, their_address), _)| {
@@ -76,7 +79,7 @@ fn best_first(scored: &mut [(&Member, f64)], rng: &mut Rng) {
     });
     scored.iter_mut().zip(ranked).for_each(|(place, (_, one))| *place = one);
     let Some((_, highest)) = scored.first().copied() else { return };
-    let equal = scored.iter().take_while(|(_, total)| total.total_cmp(&highest) == Ordering::Equal);
+    let equal = scored.iter().take_while(|(_, total)| *total >= highest - alike);
     let equal: Vec<_> = equal.map(|(member, _)| &member.endpoint).collect();
     let least = load::least(&equal, rng).map(|endpoint| endpoint.address);
     if let Some(at) = scored.iter().position(|(member, _)| Some(member.endpoint.address) == least) {
@@ -86,7 +89,7 @@ fn best_first(scored: &mut [(&Member, f64)], rng: &mut Rng) {
 
 /// One drawn by weight comes first, the rest by score.
 fn draw_first(scored: &mut [(&Member, f64)], rng: &mut Rng) {
-    best_first(scored, rng);
+    best_first(scored, 0.0, rng);
     let sum: f64 = scored.iter().map(|(_, total)| total.max(0.0)).sum();
     let mut left = rng.f64() * sum;
     let drawn = scored.iter().position(|(_, total)| {
@@ -139,6 +142,20 @@ mod tests {
         assert!((120..280).contains(&ones), "{ones}");
         let _busy = members[0].endpoint.load.begin(100);
         assert!((0..50).all(|_| first(&mut rng) == "pod-2"));
+    }
+
+    #[test]
+    fn a_thousandth_of_a_cache_decides_nothing() {
+        let used = |number, share| member(number, Some((Gauges { kv_usage: Some(share), ..Gauges::default() }, 0)));
+        let profile = Profile { scorers: vec![(Scorer::KvCache, 100.0)], ..profile(Order::Best) };
+        let mut rng = Rng::with_seed(1);
+        let first = |members: &[Member], rng: &mut Rng| ordered(&profile, members, rng)[0].clone();
+        let members = [used(1, 0.500), used(2, 0.501)];
+        let _busy = members[0].endpoint.load.begin(100);
+        assert!((0..50).all(|_| first(&members, &mut rng) == "pod-2"));
+        let members = [used(1, 0.50), used(2, 0.52)];
+        let _busy = members[0].endpoint.load.begin(100);
+        assert!((0..50).all(|_| first(&members, &mut rng) == "pod-1"));
     }
 
     #[test]

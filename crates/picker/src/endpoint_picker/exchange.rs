@@ -68,6 +68,8 @@ pub(super) struct Exchange {
     subset: Option<Vec<String>>,
     /// The endpoint that answered, as the proxy told.
     pub served: Option<SocketAddr>,
+    /// The answer is a failure of the server's side: the engine's, or the proxy's that did not reach it.
+    pub failed: bool,
 }
 
 /// What is to be done.
@@ -105,7 +107,7 @@ enum End {
 
 impl Exchange {
     pub(super) fn new(bodies: Bodies) -> Self {
-        Self { bodies, headers: BTreeMap::new(), body: BytesMut::new(), subset: None, served: None }
+        Self { bodies, headers: BTreeMap::new(), body: BytesMut::new(), subset: None, served: None, failed: false }
     }
 
     /// Takes one message in.
@@ -120,8 +122,9 @@ impl Exchange {
             Some(Asks::RequestHeaders(headers)) => Ok(self.request_headers(headers, mode)),
             Some(Asks::RequestBody(body)) => Ok(self.request_body(&body)),
             Some(Asks::RequestTrailers(_)) => Ok(self.complete(End::Trailers)),
-            Some(Asks::ResponseHeaders(_)) => {
+            Some(Asks::ResponseHeaders(told)) => {
                 self.served = served(&metadata);
+                self.failed = status(&told).is_some_and(|status| status >= 500);
                 Ok(Step::Say(vec![answer_not_needed()]))
             }
             Some(Asks::ResponseBody(body)) => {
@@ -290,6 +293,11 @@ fn subset(metadata: &Metadata) -> Option<Vec<String>> {
     })
 }
 
+fn status(told: &HttpHeaders) -> Option<u16> {
+    let headers = told.headers.as_ref()?.headers.iter();
+    headers.filter(|header| header.key == ":status").find_map(|header| header.text().parse().ok())
+}
+
 fn served(metadata: &Metadata) -> Option<SocketAddr> {
     match &metadata.filter_metadata.get(BALANCER)?.fields.get(SERVED)?.kind {
         Some(Kind::Text(address)) => address.parse().ok(),
@@ -299,6 +307,7 @@ fn served(metadata: &Metadata) -> Option<SocketAddr> {
 
 /// The answer passes as it is, and its body need not come here: a proxy that listens sends none of it. Envoy does not
 /// listen where `response_body_mode` is `FULL_DUPLEX_STREAMED`; set to `NONE` there, a long stream costs no round trip.
+/// With `response_trailer_mode: SEND` beside it the proxy stays until the answer's end.
 fn answer_not_needed() -> ProcessingResponse {
     let mode = ProcessingMode {
         request_header_mode: HeaderSendMode::Send.into(),
@@ -306,7 +315,8 @@ fn answer_not_needed() -> ProcessingResponse {
         request_body_mode: BodySendMode::FullDuplexStreamed.into(),
         response_body_mode: BodySendMode::None.into(),
         request_trailer_mode: HeaderSendMode::Send.into(),
-        response_trailer_mode: HeaderSendMode::Skip.into(),
+        // Until trailers or the end: the request counts as long as its answer comes.
+        response_trailer_mode: HeaderSendMode::Send.into(),
     };
     let response = Some(Says::ResponseHeaders(HeadersOrBody::default()));
     ProcessingResponse { response, dynamic_metadata: None, mode_override: Some(mode) }

@@ -234,6 +234,18 @@ fn answers_pass_and_the_endpoint_that_served_is_heard() {
     assert_eq!((&part.body[..], part.end_of_stream), (&b"data: x\n\n"[..], false));
 }
 
+#[rstest]
+#[case::well("200", false)]
+#[case::too_many("429", false)]
+#[case::not_reached("503", true)]
+#[case::nonsense("x", false)]
+fn failures_are_heard(#[case] status: &str, #[case] expect: bool) {
+    let mut exchange = Exchange::new(Bodies::Refused);
+    let Some(Asks::RequestHeaders(told)) = headers(&[(":status", status)], false).request else { panic!() };
+    exchange.take(message(Asks::ResponseHeaders(told))).unwrap();
+    assert_eq!(exchange.failed, expect);
+}
+
 #[test]
 fn a_mode_that_would_wait_for_ever_is_refused_with_the_remedy() {
     let mut first = headers(&[], false);

@@ -10,7 +10,7 @@ use std::{
 };
 
 use serde_json::Value;
-use tokio::time::Instant;
+use tokio::{sync::Notify, time::Instant};
 use tokio_util::sync::DropGuard;
 
 use super::scrape::Scraper;
@@ -28,6 +28,8 @@ pub(super) struct Seen {
     pub last: Mutex<Option<(Gauges, Instant)>>,
     /// Nobody listens there.
     pub refuses: AtomicBool,
+    /// Asks for a reading before the next is due.
+    pub look: Notify,
 }
 
 /// A port of a ready Pod, as the cluster tells it.
@@ -99,6 +101,11 @@ impl Known {
         let scraping = Arc::new(scraper.follow(found.address, Arc::clone(&load), Arc::clone(&seen)));
         let endpoint = Endpoint { address: found.address, pod: found.pod, prompts: found.prompts, load };
         Self { endpoint, uid: found.uid, labels: found.labels, seen, _scraping: scraping }
+    }
+
+    /// Has it read soon.
+    pub(super) fn look(&self) {
+        self.seen.look.notify_one();
     }
 
     /// As the policy sees it at `now`.

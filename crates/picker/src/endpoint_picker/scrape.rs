@@ -33,6 +33,9 @@ const IDLE: Duration = Duration::from_secs(2);
 /// Between two attempts where nobody listens: whoever comes back is to be found soon, and costs little until then.
 const GONE: Duration = Duration::from_millis(500);
 
+/// Between two readings at least, however many requests fail.
+const SOON: Duration = Duration::from_millis(20);
+
 /// An engine that does not answer for so long is not read this time.
 const PATIENCE: Duration = Duration::from_secs(1);
 
@@ -64,8 +67,9 @@ impl Scraper {
                     let answer = timeout(PATIENCE, read(&client, address)).await.unwrap_or(Answer::Nothing);
                     let pause = pause(&answer, &load);
                     seen.take(answer, address);
+                    sleep(SOON).await;
                     // So that the readings of many engines spread.
-                    sleep(pause.mul_f64(0.8 + 0.4 * fastrand::f64())).await;
+                    timeout(pause.mul_f64(0.8 + 0.4 * fastrand::f64()), seen.look.notified()).await.ok();
                 }
             };
             ended.run_until_cancelled(reading).await;

@@ -206,6 +206,9 @@ async fn converse(
         {
             picker.served(&sent.chains, served);
         }
+        if let (true, Some(sent)) = (std::mem::take(&mut exchange.failed), &sent) {
+            picker.doubt(sent.first);
+        }
         for said in said {
             // Nobody listens any more: the client or the proxy is gone.
             if says.send(Ok(said)).await.is_err() {

@@ -99,8 +99,9 @@ impl ElsewhereArgs {
     pub(super) fn log(&self) -> &'static str {
         match self.verbosity {
             0 => "warn",
-            1..=3 => "warn,picker=info,ostler=info",
-            4 => "warn,picker=debug,ostler=debug",
+            // What kube says of a watch, `cluster` says again.
+            1..=3 => "warn,kube_runtime=error,picker=info,ostler=info",
+            4 => "warn,kube_runtime=error,picker=debug,ostler=debug",
             _ => "debug",
         }
     }
