@@ -112,6 +112,8 @@ pub struct Container {
     pub env: Vec<(String, String)>,
     /// The Pod's own address.
     pub address: IpAddr,
+    /// TCP ports that it declares.
+    pub ports: Vec<u16>,
     pub working_dir: Option<String>,
     /// The Pod's labels.
     pub labels: BTreeMap<String, String>,

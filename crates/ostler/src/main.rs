@@ -12,6 +12,7 @@ mod fleet;
 mod gate;
 mod gpus;
 mod home;
+mod idle;
 mod images;
 mod live;
 mod machine;

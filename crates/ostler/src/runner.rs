@@ -11,10 +11,11 @@ use futures::future::{BoxFuture, FutureExt, ready};
 use tokio_util::sync::CancellationToken;
 
 use crate::gpus::{self, Gpus};
+use crate::idle;
 use crate::images::{Images, Program};
 
 /// Exit code of a process that SIGTERM ended, as a shell reports it.
-const TERMINATED: i32 = 143;
+pub(crate) const TERMINATED: i32 = 143;
 
 /// What runs where.
 #[derive(Default)]
@@ -144,12 +145,12 @@ fn listen_on_own_address(container: &mut Container) {
     container.args.extend(["--host".to_owned(), address]);
 }
 
-/// Runs engines as simulated ones; any other container does nothing until it is stopped, and its log says so.
+/// Runs engines as simulated ones; any other container answers its probes and nothing else.
 fn simulated(container: Container, stop: CancellationToken) -> BoxFuture<'static, Exit> {
     let line = launch_line::parse(&container.command, &container.args, &container.env);
     match (container.purpose, line) {
         (Purpose::Serve, Some(line)) => serve(container, line, stop).boxed(),
-        (Purpose::Serve, None) => idle(container, stop).boxed(),
+        (Purpose::Serve, None) => idle::run(container, stop).boxed(),
         (Purpose::Initialise, _) => {
             container.log.write_line(&format!("image {}: simulated, nothing to prepare", container.image));
             ready(Exit { code: 0, message: String::new() }).boxed()
@@ -174,15 +175,6 @@ async fn serve(container: Container, line: LaunchLine, stop: CancellationToken) 
     }
 }
 
-async fn idle(container: Container, stop: CancellationToken) -> Exit {
-    let image = &container.image;
-    container
-        .log
-        .write_line(&format!("image {image} is not an engine known here: simulated, does nothing until stopped"));
-    stop.cancelled().await;
-    Exit { code: TERMINATED, message: String::new() }
-}
-
 fn failed(container: &Container, message: &str) -> Exit {
     container.log.write_line(message);
     Exit { code: 1, message: message.to_owned() }
@@ -194,6 +186,9 @@ mod tests {
 
     use embedded::ports::LogSink;
     use rstest::rstest;
+    use std::net::IpAddr;
+    use tokio::io::{AsyncReadExt, AsyncWriteExt};
+    use tokio::net::TcpStream;
 
     use super::*;
 
@@ -210,6 +205,7 @@ mod tests {
             args: Vec::new(),
             env: Vec::new(),
             address: [127, 20, 0, 1].into(),
+            ports: Vec::new(),
             working_dir: None,
             labels: BTreeMap::new(),
             resources: serde_json::Value::Null,
@@ -230,5 +226,30 @@ mod tests {
         listen_on_own_address(&mut container);
         let words: Vec<String> = container.command.into_iter().chain(container.args).collect();
         assert_eq!(words.join(" "), expect);
+    }
+
+    #[rstest]
+    #[case::a_probe("GET", "HTTP/1.1 200 OK")]
+    #[case::a_question("POST", "HTTP/1.1 501 Not Implemented")]
+    #[tokio::test]
+    async fn what_is_no_engine_answers_its_probes_only(#[case] method: &str, #[case] expect: &str) {
+        let port = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+        let stop = CancellationToken::new();
+        let address: IpAddr = [127, 0, 0, 1].into();
+        let running =
+            tokio::spawn(simulated(Container { address, ports: vec![port], ..container(&["nginx"]) }, stop.clone()));
+        let mut stream = loop {
+            match TcpStream::connect((address, port)).await {
+                Ok(stream) => break stream,
+                Err(_) => tokio::task::yield_now().await,
+            }
+        };
+        let request = format!("{method} / HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n");
+        stream.write_all(request.as_bytes()).await.unwrap();
+        let mut answer = String::new();
+        stream.read_to_string(&mut answer).await.unwrap();
+        assert!(answer.starts_with(expect), "{answer}");
+        stop.cancel();
+        assert_eq!(running.await.unwrap().code, TERMINATED);
     }
 }

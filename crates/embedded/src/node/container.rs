@@ -202,6 +202,7 @@ impl Supervisor {
             command: words("command"),
             args: words("args"),
             address: self.address,
+            ports: tcp_ports(&self.spec),
             working_dir: self.spec.get("workingDir").and_then(Value::as_str).map(str::to_owned),
             labels: ownership::labels(&self.pod),
             resources: self.spec.get("resources").cloned().unwrap_or_default(),
@@ -293,4 +294,11 @@ impl News {
             Self::Found(_) | Self::Done => None,
         }
     }
+}
+
+/// Those without a protocol are TCP.
+fn tcp_ports(container: &Value) -> Vec<u16> {
+    let ports = container.get("ports").and_then(Value::as_array).into_iter().flatten();
+    let tcp = ports.filter(|port| matches!(object::text(port, "/protocol"), "" | "TCP"));
+    tcp.filter_map(|port| u16::try_from(port.get("containerPort")?.as_u64()?).ok()).collect()
 }

@@ -163,6 +163,7 @@ mod tests {
             args: Vec::new(),
             env: vec![("GREETING".to_owned(), "hello".to_owned())],
             address: IpAddr::V4(Ipv4Addr::LOCALHOST),
+            ports: Vec::new(),
             working_dir: None,
             labels: BTreeMap::new(),
             resources: serde_json::Value::Null,
