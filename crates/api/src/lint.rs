@@ -14,10 +14,12 @@ mod kinds;
 mod metadata;
 mod models;
 mod names;
+mod routes;
 mod rules;
 mod runtimes;
 
 pub use names::nearest;
+pub use routes::route_fault;
 
 /// How bad a finding is: an error is refused on `apply`, a warning is not.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]

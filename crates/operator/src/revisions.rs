@@ -112,13 +112,7 @@ fn labels_value(text: &str) -> String {
 
 /// `{service}-{hash of the content}`.
 fn name(service: &Value, data: &Value) -> String {
-    format!("{}-{:016x}", meta(service, "name"), fingerprint(&data.to_string()))
-}
-
-/// FNV-1a: the same in every process.
-fn fingerprint(text: &str) -> u64 {
-    let step = |hash: u64, byte: u8| (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3);
-    text.bytes().fold(0xcbf2_9ce4_8422_2325, step)
+    format!("{}-{:016x}", meta(service, "name"), plan::names::fingerprint(&data.to_string()))
 }
 
 /// What the watch of ControllerRevisions asks for: other controllers keep many.

@@ -12,12 +12,14 @@ pub mod refusal {
             "Remove multinode.backend, or write the one that the message names.";
         INVALID_TEMPLATE = "InvalidTemplate": "A Pod template lacks something or cannot be started on several nodes.",
             "Correct the field that the message names.";
-        TOPOLOGY_NOT_SUPPORTED = "TopologyNotSupported": "This version does not lay out such a service.", "Use replicas of one Pod.";
         AFFINITY_TOO_LARGE = "AffinityTooLarge": "The affinities of class, runtime and service have too many combinations.",
             "State fewer alternatives.";
         NO_ROLES = "NoRoles": "spec.roles is empty.", "State at least one role.";
         TOO_MANY_PODS = "TooManyPods": "Replicas and nodes of the roles make more Pods than are laid out for one service.",
             "Split the service.";
+        NO_ENGINES = "NoEngines": "The service has a router and no role that runs engines.", "Add a worker, or a prefiller and a decoder.";
+        INVALID_ROUTE = "InvalidRoute": "The router's httproute is not the spec of an HTTPRoute; the message names the field.",
+            "Correct the field; `ostler lint -f FILE` finds it before applying.";
         TWO_ROUTERS = "TwoRouters": "Two roles are routers, and one service has one.", "Keep one router.";
         DUPLICATE_ROLE = "DuplicateRole": "Two roles have one name.", "Rename one.";
         NAME_CLASH = "NameClash": "Two roles make objects of one name.", "Rename one of the roles; one is the other's with a number at its end.";
@@ -44,6 +46,10 @@ pub mod warning {
             "Add the other role, or make this one a worker.";
         GANG_ALL_OR_NOTHING = "GangAllOrNothing": "The Volcano of the cluster cannot start a part of the gang: all replicas start together or none.",
             "Install Volcano 1.14 or newer, or ask for gangPolicy All.";
+        STRATEGY_NOT_APPLICABLE = "StrategyNotApplicable": "The strategy needs roles that the service does not have; the default is used.",
+            "Add the roles that the message names, or state another strategy.";
+        ROUTE_WITHOUT_GATEWAY = "RouteWithoutGateway": "The router's httproute names no Gateway, so no request comes by it.",
+            "Name one in httproute.parentRefs.";
         FIELD_IGNORED = "FieldIgnored": "A field has no effect on a role of this type.", "Remove it, or put it on the role that the message names.";
     }
 }

@@ -104,7 +104,7 @@ pub fn topology(
     warnings.extend(weaker);
     let routing = routing(&owner, &roles, &mut warnings);
     let labels = labels::of([(labels::OME_SERVICE, names::label_value(&owner.name).as_str())]);
-    Ok((Topology { owner, labels, roles, gang, routing }, warnings))
+    Ok((Topology { owner, labels, roles, gang, routing, router: None }, warnings))
 }
 
 /// One component: what is stated of it, and what it was granted.

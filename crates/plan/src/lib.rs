@@ -9,7 +9,7 @@
 
 pub use claims::Claim;
 pub use service_plan::{Incumbency, Plan, ServicePlan, plan, plan_service, plan_service_beside, remedies};
-pub use snapshot::{Model, Service, Snapshot};
+pub use snapshot::{Model, PICKER_IMAGE, Service, Snapshot};
 pub use supply::Runtime;
 
 mod asked;
@@ -28,6 +28,7 @@ mod pod;
 mod probe;
 pub mod render;
 pub mod roles;
+pub mod router;
 pub mod runner;
 mod service_plan;
 mod smaller;

@@ -13,6 +13,7 @@ use crate::launch;
 use crate::multinode;
 use crate::names::ReplicaSets;
 use crate::pod;
+use crate::router;
 use crate::topology::{Owner, Refusal, Replicas, Role, Routing, Topology, Workload};
 
 /// Port of an engine whose template names none (topology.md).
@@ -21,7 +22,8 @@ const PORT: u16 = 8000;
 /// Pods of one service at most: two for each node of the largest cluster that Kubernetes supports.
 const MOST_PODS: u64 = 10_000;
 
-/// The layout of `service`, with remarks. Behaviour follows the component type, never the role's name.
+/// The layout of `service`, with remarks. Behaviour follows the component type, never the role's name. `picker_image` is
+/// what a router runs.
 ///
 /// # Errors
 /// The first thing that keeps the service from being laid out.
@@ -29,6 +31,7 @@ pub fn topology(
     owner: Owner,
     service: &InferenceService,
     schema: PodGroupSchema,
+    picker_image: &str,
 ) -> Result<(Topology, Vec<Warning>), Refusal> {
     let spec = &service.spec;
     check_names(&spec.roles)?;
@@ -40,13 +43,17 @@ pub fn topology(
     let mut roles = Vec::new();
     for role in &spec.roles {
         warnings.extend(ignored_fields(role));
-        roles.push(engine(&owner, role, gang_member(role, disaggregated), strategy.scheduler_name.as_deref())?);
+        if role.component_type != ComponentType::Router {
+            roles.push(engine(&owner, role, gang_member(role, disaggregated), strategy.scheduler_name.as_deref())?);
+        }
     }
     let (gang, weaker) = gang::of(&roles, strategy.gang_policy, schema);
     warnings.extend(weaker);
+    let stated = spec.roles.iter().find(|role| role.component_type == ComponentType::Router);
+    let router = stated.map(|role| router::of(&owner, role, &roles, picker_image, &mut warnings)).transpose()?;
     let routing = routing(&owner, &roles, disaggregated, &mut warnings);
     let labels = labels::of([(labels::SERVICE, owner.name.as_str())]);
-    Ok((Topology { owner, labels, roles, gang, routing }, warnings))
+    Ok((Topology { owner, labels, roles, gang, routing, router }, warnings))
 }
 
 /// Whether prefill and decode are roles of their own.
@@ -131,9 +138,6 @@ fn check_size(roles: &[ApiRole]) -> Result<(), Refusal> {
 
 /// One role that runs engines.
 fn engine(owner: &Owner, role: &ApiRole, gang: bool, scheduler: Option<&str>) -> Result<Role, Refusal> {
-    if role.component_type == ComponentType::Router {
-        return Err(Refusal::not_supported(format_args!("role {} (router)", role.name)));
-    }
     let (mut template, port) = stated_template(role)?;
     schedule(&mut template, scheduler.or(gang.then_some(VOLCANO))).map_err(|other| {
         let message = format!(
@@ -206,50 +210,85 @@ pub(crate) fn queue_name(owner: &Owner) -> Option<(String, String)> {
     Some((labels::KUEUE_QUEUE.to_owned(), queue.clone()))
 }
 
-/// Router fields on a role that is none (TOP-10).
+/// Fields on a role that they are not for (TOP-10).
 fn ignored_fields(role: &ApiRole) -> Vec<Warning> {
+    let kind = role.component_type.as_str();
+    let told = |field: &str, cause: &str| {
+        Warning::new(code::warning::FIELD_IGNORED, format!("role {}: {field} has no effect{cause}", role.name))
+    };
+    if role.component_type != ComponentType::Router {
+        let fields = [
+            ("strategy", role.strategy.is_some()),
+            ("httproute", role.httproute.is_some()),
+            ("gateway", role.gateway.is_some()),
+            ("endpointPickerConfig", role.endpoint_picker_config.is_some()),
+        ];
+        let ignored = fields.into_iter().filter(|(_, stated)| *stated);
+        return ignored.map(|(field, _)| told(field, &format!(" on a {kind}; it belongs to a router role"))).collect();
+    }
     let fields = [
-        ("strategy", role.strategy.is_some()),
-        ("httproute", role.httproute.is_some()),
-        ("gateway", role.gateway.is_some()),
-        ("endpointPickerConfig", role.endpoint_picker_config.is_some()),
+        ("replicas", role.replicas.is_some()),
+        ("multinode", role.multinode.is_some()),
+        ("template", role.template.is_some()),
+        ("maxUnavailable", role.max_unavailable.is_some()),
     ];
-    let ignored = fields.into_iter().filter(|(_, stated)| *stated && role.component_type != ComponentType::Router);
+    let ignored = fields.into_iter().filter(|(_, stated)| *stated);
+    let gateway =
+        role.gateway.is_some().then(|| told("gateway", ": no Gateway is made; name one in httproute.parentRefs"));
     ignored
-        .map(|(field, _)| {
-            let kind = role.component_type.as_str();
-            Warning::new(
-                code::warning::FIELD_IGNORED,
-                format!("role {}: {field} has no effect on a {kind}; it belongs to a router role", role.name),
-            )
-        })
+        .map(|(field, _)| told(field, " on a router; it belongs to the roles that run engines"))
+        .chain(gateway)
         .collect()
 }
 
-/// Leaders answer; of a pair the decoders do, which can do a whole request by themselves. Roles on another port than the
-/// first one's are left out: a pool has one set of ports for all its pods.
+/// Leaders answer; of a pair the decoders do, which can do a whole request by themselves.
 fn routing(owner: &Owner, roles: &[Role], disaggregated: bool, warnings: &mut Vec<Warning>) -> Option<Routing> {
-    let decoder = ComponentType::Decoder.as_str();
-    let answers = |role: &&Role| !disaggregated || role.labels[labels::COMPONENT_TYPE] == decoder;
-    let roles: Vec<&Role> = roles.iter().filter(answers).collect();
-    let first = *roles.first()?;
-    let container = pod::engine_container(&first.template)?;
-    let launch = launch::read(container);
-    let mut selector = labels::of([(labels::SERVICE, owner.name.as_str()), (labels::WORKER_INDEX, "0")]);
-    if disaggregated {
-        selector.insert(labels::COMPONENT_TYPE.to_owned(), decoder.to_owned());
-    }
-    if roles.iter().any(|role| role.port != first.port) {
-        selector.insert(labels::ROLE_NAME.to_owned(), first.name.clone());
-        let message =
-            format!("roles answer on different ports: requests go to role {} (port {}) only", first.name, first.port);
-        warnings.push(Warning::new(code::warning::PORTS_DIFFER, message));
-    }
+    let only = disaggregated.then_some(ComponentType::Decoder);
+    let Target { selector, port } = Target::of(owner, roles, only, warnings)?;
+    let launch = launch::read(pod::engine_container(&Target::roles(roles, only).next()?.template)?);
     Some(Routing {
         selector,
-        ports: vec![first.port],
+        ports: vec![port],
         model_server: launch.engine.unwrap_or("vllm"),
         model_name: owner.name.clone(),
         target_model: launch.served_model.filter(|served| *served != owner.name),
     })
+}
+
+/// Pods that requests go to, and where they answer.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Target {
+    /// Picks leaders only.
+    pub selector: labels::Labels,
+    pub port: u16,
+}
+
+impl Target {
+    fn roles(roles: &[Role], only: Option<ComponentType>) -> impl Iterator<Item = &Role> {
+        roles.iter().filter(move |role| only.is_none_or(|only| role.labels[labels::COMPONENT_TYPE] == only.as_str()))
+    }
+
+    /// The leaders of `roles`, of `only` this type if one is given. Roles on another port than the first one's are left out: a
+    /// pool has one set of ports for all its Pods. None without any role.
+    pub(crate) fn of(
+        owner: &Owner,
+        roles: &[Role],
+        only: Option<ComponentType>,
+        warnings: &mut Vec<Warning>,
+    ) -> Option<Self> {
+        let first = Self::roles(roles, only).next()?;
+        let mut selector = labels::of([(labels::SERVICE, owner.name.as_str()), (labels::WORKER_INDEX, "0")]);
+        if let Some(only) = only {
+            selector.insert(labels::COMPONENT_TYPE.to_owned(), only.as_str().to_owned());
+        }
+        if Self::roles(roles, only).any(|role| role.port != first.port) {
+            selector.insert(labels::ROLE_NAME.to_owned(), first.name.clone());
+            let message = format!(
+                "roles answer on different ports: requests go to role {} (port {}) only",
+                first.name, first.port
+            );
+            warnings.push(Warning::new(code::warning::PORTS_DIFFER, message));
+        }
+        Some(Self { selector, port: first.port })
+    }
 }

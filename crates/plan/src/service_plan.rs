@@ -181,6 +181,10 @@ impl ServicePlan {
             Ok((topology, warnings)) => {
                 self.warn(warnings);
                 self.objects = render::objects(&topology);
+                if let Some(router) = &topology.router {
+                    let picker = ComponentDecision { replicas: 1, nodes: 1, ..ComponentDecision::default() };
+                    self.components.insert(router.role.clone(), picker);
+                }
                 for role in topology.roles {
                     self.describe(&role);
                     if !role.settings.is_empty() {
@@ -232,7 +236,7 @@ fn role_service(snapshot: &Snapshot, service: &fusioninfer::InferenceService) ->
     let mut plan = ServicePlan::of(&owner);
     plan.feasible = true;
     plan.reason = "Rendered".to_owned();
-    plan = plan.laid_out(roles::topology(owner, service, snapshot.pod_groups));
+    plan = plan.laid_out(roles::topology(owner, service, snapshot.pod_groups, &snapshot.picker_image));
     if plan.feasible {
         let replicas: u32 = plan.components.values().map(|component| component.replicas).sum();
         plan.message = format!("{replicas} replicas in {} roles", plan.components.len());

@@ -47,7 +47,12 @@ pub struct Snapshot {
     pub pod_groups: PodGroupSchema,
     /// Which autoscalers the cluster has.
     pub autoscalers: Autoscalers,
+    /// Image of the endpoint pickers of routers: this program's.
+    pub picker_image: String,
 }
+
+/// What this program is called as an image, unless it is told otherwise.
+pub const PICKER_IMAGE: &str = concat!("ostler:", env!("CARGO_PKG_VERSION"));
 
 impl Default for Snapshot {
     fn default() -> Self {
@@ -61,6 +66,7 @@ impl Default for Snapshot {
             accelerator_aware: true,
             pod_groups: PodGroupSchema::default(),
             autoscalers: Autoscalers::default(),
+            picker_image: PICKER_IMAGE.to_owned(),
         }
     }
 }
@@ -214,9 +220,10 @@ fn named(document: &Document) -> Result<(), ManifestError> {
     Err(misnamed(document, "metadata.name".to_owned(), cause, hint))
 }
 
-/// `{service}-{role}-{index}` names a LeaderWorkerSet, which is shorter than other names.
+/// `{service}-{role}-{index}` names a LeaderWorkerSet, which is shorter than other names. A router has none.
 fn roles_named(document: &Document, service: &fusioninfer::InferenceService) -> Result<(), ManifestError> {
-    for (at, role) in service.spec.roles.iter().enumerate() {
+    let is_engine = |role: &fusioninfer::Role| role.component_type != fusioninfer::ComponentType::Router;
+    for (at, role) in service.spec.roles.iter().enumerate().filter(|(_, role)| is_engine(role)) {
         let last = role.replica_count().max(1).unsigned_abs() - 1;
         let name = names::replica(document.name(), &role.name, last);
         if name.len() > names::LEADER_WORKER_SET_LENGTH || !names::is_dns_1035(&name) {

@@ -6,9 +6,9 @@ use api::code::Code;
 use decide::merge::origin::Setting;
 use serde_json::{Map, Value, json};
 
-use crate::code;
 use crate::gang::Gang;
 use crate::labels::{self, Labels};
+use crate::router::Router;
 
 /// The service that everything rendered belongs to.
 #[derive(Debug, Clone, PartialEq, Default)]
@@ -37,6 +37,8 @@ pub struct Topology {
     pub gang: Option<Gang>,
     /// How requests reach it; None where the service brings its own router.
     pub routing: Option<Routing>,
+    /// The endpoint picker for gateways of others; only role-based services have one.
+    pub router: Option<Router>,
 }
 
 /// One set of equal replicas.
@@ -215,13 +217,5 @@ pub struct Refusal {
 impl Refusal {
     pub fn new(code: Code, message: impl Into<String>) -> Self {
         Self { code, message: message.into() }
-    }
-
-    /// A shape of service that this version does not lay out.
-    pub fn not_supported(what: impl std::fmt::Display) -> Self {
-        Self::new(
-            code::refusal::TOPOLOGY_NOT_SUPPORTED,
-            format!("{what} is not supported yet; use replicas of one Pod"),
-        )
     }
 }

@@ -5,7 +5,6 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use anyhow::Result;
-use api::code::Code;
 use api::lint::{self, Finding, Severity};
 use api::manifest::Document;
 use api::{fusioninfer, ome};
@@ -61,11 +60,10 @@ pub(super) fn run(args: LintArgs) -> Result<ExitCode> {
 /// A role-based service states its whole layout: what keeps it from being laid out, or does nothing, is seen without a
 /// cluster. Types and names are the schema's to tell.
 fn layout(document: &Document) -> Vec<Finding> {
-    const NOT_WRONG: Code = plan::code::refusal::TOPOLOGY_NOT_SUPPORTED;
     let Ok(Some(service @ Service::Roles(_))) = Service::read(document) else { return Vec::new() };
     let plan = plan::plan_service(&Snapshot::default(), &service);
     let hint = plan::code::refusal::ALL.iter().find(|code| **code == plan.reason.as_str()).map(|code| code.remedy());
-    let refused = (!plan.feasible && NOT_WRONG != plan.reason.as_str())
+    let refused = (!plan.feasible)
         .then(|| Finding { hint: hint.map(str::to_owned), ..Finding::error("spec.roles", plan.message.clone()) });
     let warnings = plan.warnings.iter().map(|warning| Finding::warning("spec.roles", warning.message.clone()));
     refused.into_iter().chain(warnings).collect()

@@ -7,6 +7,7 @@ mod disruption;
 mod leader_worker_set;
 mod pod_group;
 mod pool;
+mod router;
 mod service;
 
 use serde_json::Value;
@@ -32,6 +33,7 @@ pub fn objects(topology: &Topology) -> Vec<Value> {
             }
         }
     }
+    objects.extend(topology.router.iter().flat_map(|router| router::render(owner, router)));
     if let Some(routing) = &topology.routing {
         objects.push(pool::backend_pool(owner, labels, routing));
         objects.push(pool::use_case_set(owner, labels, routing));

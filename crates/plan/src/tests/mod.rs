@@ -9,6 +9,7 @@ mod leader_worker;
 mod merging;
 mod ome;
 mod roles;
+mod router;
 mod scaling;
 mod selection;
 mod stories;

@@ -126,7 +126,7 @@ fn a_stated_scheduler_is_every_engine_pods() {
 }
 
 #[rstest]
-#[case::router(story_1("", "").replace("componentType: worker", "componentType: router"), "TopologyNotSupported")]
+#[case::router(story_1("", "").replace("componentType: worker", "componentType: router"), "NoEngines")]
 // spec: TOP-9
 #[case::no_container(story_1("", "").replace("containers:", "initContainers:"), "InvalidTemplate")]
 // spec: TOP-39

@@ -40,10 +40,26 @@ fn roles() -> impl Strategy<Value = Value> {
         Just(json!({"gangPolicy": "All"})),
         Just(json!({"gangPolicy": "MinimumAvailable"}))
     ];
-    (prop::collection::vec(role, 1..4), policy).prop_map(|(mut roles, policy)| {
+    (prop::collection::vec(role, 1..4), policy, prop::option::of(router())).prop_map(|(mut roles, policy, router)| {
         let mut seen = BTreeSet::new();
+        roles.extend(router);
         roles.retain(|role| seen.insert(role["name"].to_string()));
         json!({"apiVersion": "fusioninfer.io/v1alpha1", "spec": {"roles": roles, "schedulingStrategy": policy}})
+    })
+}
+
+/// A router of any strategy, with a route or without.
+fn router() -> impl Strategy<Value = Value> {
+    const STRATEGIES: [&str; 5] =
+        ["prefix-cache", "kv-cache-utilization", "queue-size", "lora-affinity", "pd-disaggregation"];
+    let rules = prop_oneof![Just(json!([])), Just(json!([{}, {"backendRefs": [{"name": "own"}]}]))];
+    let route = prop::option::of(rules.prop_map(|rules| json!({"parentRefs": [{"name": "g"}], "rules": rules})));
+    ("[a-z][a-z0-9]{0,40}", prop::sample::select(&STRATEGIES), route).prop_map(|(name, strategy, route)| {
+        let mut router = json!({"name": name, "componentType": "router", "strategy": strategy});
+        if let Some(route) = route {
+            router["httproute"] = route;
+        }
+        router
     })
 }
 
@@ -182,6 +198,7 @@ fn selectors_pick_their_own(plan: &Plan, pods: &[Made]) -> Result<(), TestCaseEr
             let picked = match kind {
                 "Deployment" | "PodDisruptionBudget" => chosen(pods, &spec["selector"]["matchLabels"]),
                 "Service" | "BackendPool" => chosen(pods, &spec["selector"]),
+                "InferencePool" => chosen(pods, &spec["selector"]["matchLabels"]),
                 _ => continue,
             };
             prop_assert!(
@@ -190,10 +207,11 @@ fn selectors_pick_their_own(plan: &Plan, pods: &[Made]) -> Result<(), TestCaseEr
             );
             let own = picked.iter().all(|pod| match kind {
                 "Deployment" | "PodDisruptionBudget" => pod.workload == name,
+                "InferencePool" => pod.answers && !pod.workload.ends_with("-epp"),
                 _ => pod.answers,
             });
             // A role of no replicas has a pool and no pods.
-            let some = !picked.is_empty() || kind == "BackendPool";
+            let some = !picked.is_empty() || ["BackendPool", "InferencePool"].contains(&kind);
             prop_assert!(own && some, "{kind} {name} picks {picked:?}");
         }
     }

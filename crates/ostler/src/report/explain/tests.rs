@@ -163,11 +163,11 @@ fn a_runtime_that_was_chosen_and_cannot_be_laid_out() {
     let mut service = service(
         json!({"model": {"name": "llama-3-2-3b-instruct"}}),
         &live,
-        &[("RuntimeResolved", "False", "TopologyNotSupported", told), ("Ready", "False", "TopologyNotSupported", told)],
+        &[("RuntimeResolved", "False", "InvalidTemplate", told), ("Ready", "False", "InvalidTemplate", told)],
     );
     let decision = &mut service["status"]["decision"];
     decision["feasible"] = json!(false);
-    decision["reason"] = json!("TopologyNotSupported");
+    decision["reason"] = json!("InvalidTemplate");
     decision["message"] = json!(told);
     let text = explained(&service, &live);
     assert!(text.starts_with(&format!("default/chat is not ready: {told} (2 minutes)")), "{text}");

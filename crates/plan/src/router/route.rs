@@ -1,0 +1,72 @@
+//! The user's HTTPRoute, led to the pool wherever it leads nowhere.
+
+use serde_json::{Value, json};
+
+/// A filter that answers by itself: with it a rule must not have a backend.
+const REDIRECT: &str = "RequestRedirect";
+
+/// `stated` with `pool` as the backend of every rule that states none, and one rule if there is none. Everything else stays
+/// as it is.
+pub(super) fn completed(stated: &Value, pool: &str) -> Value {
+    let backend = json!([{"group": "inference.networking.k8s.io", "kind": "InferencePool", "name": pool}]);
+    let mut route = stated.clone();
+    if is_empty(&route["rules"]) {
+        route["rules"] = json!([{"backendRefs": backend}]);
+        return route;
+    }
+    for rule in route["rules"].as_array_mut().into_iter().flatten() {
+        if is_empty(&rule["backendRefs"]) && !redirects(rule) {
+            rule["backendRefs"] = backend.clone();
+        }
+    }
+    route
+}
+
+fn is_empty(list: &Value) -> bool {
+    list.as_array().map_or(list.is_null(), Vec::is_empty)
+}
+
+fn redirects(rule: &Value) -> bool {
+    rule["filters"].as_array().into_iter().flatten().any(|filter| filter["type"] == REDIRECT)
+}
+
+#[cfg(test)]
+mod tests {
+    use rstest::rstest;
+
+    use super::*;
+
+    const TO_POOL: &str = r#"[{"group": "inference.networking.k8s.io", "kind": "InferencePool", "name": "s-pool"}]"#;
+
+    // spec: TOP-89
+    #[rstest]
+    #[case::nothing_stated("{}", r#"{"rules": [{"backendRefs": POOL}]}"#)]
+    #[case::no_rules(r#"{"rules": []}"#, r#"{"rules": [{"backendRefs": POOL}]}"#)]
+    #[case::null(r#"{"rules": null}"#, r#"{"rules": [{"backendRefs": POOL}]}"#)]
+    #[case::parents_and_hosts(
+        r#"{"parentRefs": [{"name": "g", "sectionName": "https"}], "hostnames": ["a.example"]}"#,
+        r#"{"parentRefs": [{"name": "g", "sectionName": "https"}], "hostnames": ["a.example"], "rules": [{"backendRefs": POOL}]}"#
+    )]
+    #[case::each_rule(
+        r#"{"rules": [{"matches": [{"path": {"value": "/v1"}}], "filters": [{"type": "URLRewrite"}], "timeouts": {"request": "0s"}}, {"backendRefs": []}]}"#,
+        r#"{"rules": [{"matches": [{"path": {"value": "/v1"}}], "filters": [{"type": "URLRewrite"}], "timeouts": {"request": "0s"}, "backendRefs": POOL}, {"backendRefs": POOL}]}"#
+    )]
+    #[case::own_backends(
+        r#"{"rules": [{"backendRefs": [{"name": "canary", "port": 80, "weight": 1}]}, {}]}"#,
+        r#"{"rules": [{"backendRefs": [{"name": "canary", "port": 80, "weight": 1}]}, {"backendRefs": POOL}]}"#
+    )]
+    #[case::a_redirect_has_no_backend(
+        r#"{"rules": [{"filters": [{"type": "RequestRedirect", "requestRedirect": {"scheme": "https"}}]}]}"#,
+        r#"{"rules": [{"filters": [{"type": "RequestRedirect", "requestRedirect": {"scheme": "https"}}]}]}"#
+    )]
+    #[case::newer_fields(
+        r#"{"future": 1, "rules": [{"name": "r"}]}"#,
+        r#"{"future": 1, "rules": [{"name": "r", "backendRefs": POOL}]}"#
+    )]
+    fn only_missing_backends_are_filled_in(#[case] stated: &str, #[case] expect: &str) {
+        let stated: Value = serde_json::from_str(stated).unwrap();
+        let expect: Value = serde_json::from_str(&expect.replace("POOL", TO_POOL)).unwrap();
+        assert_eq!(completed(&stated, "s-pool"), expect);
+        assert_eq!(completed(&expect, "s-pool"), expect, "what is complete stays");
+    }
+}
