@@ -1,8 +1,16 @@
 //! Compact CRDs of the neighbours whose kinds we write, for clusters that do not have the neighbour: the embedded
 //! one, and tests. A real installation brings its own; never install these over it.
 
+mod gateway;
+
 use serde_json::{Value, json};
 
+pub use gateway::{http_route_crd, inference_pool_crd};
+
+/// API version of HTTPRoute.
+pub const HTTP_ROUTE: &str = "gateway.networking.k8s.io/v1";
+/// API version of InferencePool.
+pub const INFERENCE_POOL: &str = "inference.networking.k8s.io/v1";
 /// API version of LeaderWorkerSet.
 pub const LEADER_WORKER_SET: &str = "leaderworkerset.x-k8s.io/v1";
 /// API version of KEDA's ScaledObject.
@@ -12,7 +20,7 @@ pub const POD_GROUP: &str = "scheduling.volcano.sh/v1beta1";
 
 /// Every CRD of this module.
 pub fn crds() -> Vec<Value> {
-    vec![leader_worker_set_crd(), pod_group_crd()]
+    vec![leader_worker_set_crd(), pod_group_crd(), inference_pool_crd(), http_route_crd()]
 }
 
 /// LeaderWorkerSet v1, with the defaults and limits that the upstream CRD has.

@@ -1,6 +1,7 @@
 //! Makes an owner's objects be as desired: applies differences in order, deletes what is no longer desired.
 
 use std::collections::BTreeSet;
+use std::sync::Arc;
 
 use kube::Client;
 use kube::api::{DeleteParams, Patch, PatchParams, Preconditions};
@@ -11,7 +12,7 @@ use crate::managed::{applied_but_for_more, manages};
 use crate::object::{controller, controller_uid, describe, meta, owner_reference, terminating};
 use crate::prune::{self, Doomed};
 use crate::stores::{Key, Stores};
-use crate::{Error, Kind};
+use crate::{Error, Kind, direct};
 
 /// What an owner wants of one of its objects.
 #[derive(Clone, Debug, PartialEq)]
@@ -194,7 +195,10 @@ impl Applier {
         if !self.stores.synced(kind) {
             return Ok(Outcome::KindMissing);
         }
-        let live = self.stores.get(kind, &Key::of(object));
+        let live = match self.stores.get(kind, &Key::of(object)) {
+            None => self.unseen(kind, object).await?,
+            seen => seen,
+        };
         if let Some(settled) = live.as_deref().and_then(|live| self.settled(live, owner, object)) {
             return Ok(settled);
         }
@@ -214,6 +218,15 @@ impl Applier {
         };
         self.heard(kind, answer, object);
         Ok(outcome)
+    }
+
+    /// An object of the same name that the store does not hold because it has other labels: it may be somebody else's.
+    async fn unseen(&self, kind: Kind, object: &Value) -> Result<Option<Arc<Value>>, Error> {
+        if kind.labels.is_empty() {
+            return Ok(None);
+        }
+        let found = direct::read(&self.client, kind, meta(object, "namespace"), meta(object, "name")).await?;
+        Ok(found.map(Arc::new))
     }
 
     /// What is known without a request, or `None` if the object must be sent.

@@ -15,6 +15,8 @@ pub struct Kind {
     pub plural: &'static str,
     /// False for cluster-scoped kinds.
     pub namespaced: bool,
+    /// Which objects of the kind are meant, as a label selector: of kinds that others keep very many of, ours. Empty: all.
+    pub labels: &'static str,
 }
 
 impl Kind {
@@ -26,13 +28,20 @@ impl Kind {
         kind: &'static str,
         plural: &'static str,
     ) -> Kind {
-        Kind { group, version, kind, plural, namespaced: true }
+        Kind { group, version, kind, plural, namespaced: true, labels: "" }
     }
 
     /// A cluster-scoped kind.
     #[must_use]
     pub const fn cluster(group: &'static str, version: &'static str, kind: &'static str, plural: &'static str) -> Kind {
-        Kind { group, version, kind, plural, namespaced: false }
+        Kind { group, version, kind, plural, namespaced: false, labels: "" }
+    }
+
+    /// Of this kind only the objects with these labels (`key=value`). They have a watch and a store of their own; what is not
+    /// among them may still be there.
+    #[must_use]
+    pub const fn labelled(self, labels: &'static str) -> Kind {
+        Kind { labels, ..self }
     }
 
     /// `group/version`, or the version alone for core.

@@ -48,7 +48,8 @@ impl Watches {
     /// Starts the watch of `kind` unless it runs. Returns whether it was started.
     pub fn start(&mut self, kind: Kind) -> bool {
         let api = kube::Api::all_with(self.client.clone(), &kind.api_resource());
-        self.spawn(kind, api, watcher::Config::default())
+        let config = watcher::Config::default();
+        self.spawn(kind, api, if kind.labels.is_empty() { config } else { config.labels(kind.labels) })
     }
 
     /// Starts the watch of one object of a namespaced `kind` unless it runs: of kinds that a cluster has very many of,
@@ -63,13 +64,6 @@ impl Watches {
     pub fn start_in(&mut self, kind: Kind, namespace: &str) -> bool {
         let api = kind.api(self.client.clone(), namespace);
         self.spawn(kind, api, watcher::Config::default())
-    }
-
-    /// Starts the watch of the objects of `kind` with these labels (`key=value`) unless it runs: of kinds that others keep
-    /// very many of. Returns whether it was started.
-    pub fn start_labelled(&mut self, kind: Kind, labels: &str) -> bool {
-        let api = kube::Api::all_with(self.client.clone(), &kind.api_resource());
-        self.spawn(kind, api, watcher::Config::default().labels(labels))
     }
 
     fn spawn(&mut self, kind: Kind, api: kube::Api<DynamicObject>, config: watcher::Config) -> bool {

@@ -9,7 +9,7 @@ use decide::inventory::{Index, node_facts};
 use serde::Deserialize as _;
 use serde_json::Value;
 
-use crate::kinds::{CLASS, CONFIG_MAP, FLAVORS, NODE, POD};
+use crate::kinds::{BASE_SET, CLASS, FLAVORS, NODE, POD};
 use crate::wake::{Item, differ, occupies, written};
 
 /// What is known of nodes, Pods and classes at this moment, shared with plans without a copy.
@@ -48,7 +48,7 @@ impl Accounts {
                 let classes = state.index.numbers().map(|(name, _)| Item::Class(name.to_owned()));
                 classes.chain([Item::Discovery, Item::Flavors, Item::BaseSet]).collect()
             }
-            CONFIG_MAP => vec![Item::BaseSet],
+            BASE_SET => vec![Item::BaseSet],
             _ if FLAVORS.contains(&kind) => vec![Item::Flavors],
             _ => Vec::new(),
         }
@@ -67,7 +67,7 @@ impl Accounts {
             NODE => node(&mut state, key, old.as_deref(), new.as_deref()),
             POD => pod(&mut state, key, old.as_deref(), new.as_deref()),
             CLASS => class(&mut state, key, old.as_deref(), new.as_deref()),
-            CONFIG_MAP => vec![Item::BaseSet],
+            BASE_SET => vec![Item::BaseSet],
             kind if FLAVORS.contains(&kind) => vec![Item::Flavors],
             _ => return Vec::new(),
         };

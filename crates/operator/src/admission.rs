@@ -8,6 +8,7 @@ mod classes;
 mod counts;
 mod landscape;
 mod offers;
+pub mod pickers;
 mod set_names;
 pub mod webhook;
 
@@ -76,6 +77,7 @@ fn findings(object: &Value, landscape: &Landscape) -> Vec<Finding> {
     let document = Document { source: String::new(), index: 1, value: object.clone() };
     let mut findings = api::lint::beyond_schema(&document);
     findings.extend(landscape.check(&document));
+    findings.extend(pickers::check(&document));
     findings
 }
 

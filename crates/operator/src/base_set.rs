@@ -9,7 +9,7 @@ use decide::inventory::{BaseSet, Maker, maker, unedited};
 use serde_json::Value;
 
 use crate::Operator;
-use crate::kinds::{CLASS, CONFIG_MAP};
+use crate::kinds::{BASE_SET, CLASS};
 
 /// The ConfigMap's name.
 pub(crate) const NAME: &str = "accelerator-classes-base";
@@ -18,11 +18,11 @@ impl Operator {
     /// Applies what the documents say, removes what they say no longer, and tells what cannot be applied. A class that
     /// a person made or edited stays as it is.
     pub(crate) async fn reconcile_base_set(&self) -> Result<(), Error> {
-        if !self.accounts.complete(&[CLASS, CONFIG_MAP]) {
+        if !self.accounts.complete(&[CLASS, BASE_SET]) {
             return Ok(());
         }
         let key = Key::new(&self.namespace, NAME);
-        let config_map = self.stores.get(CONFIG_MAP, &key);
+        let config_map = self.stores.get(BASE_SET, &key);
         let set = config_map.as_deref().map(BaseSet::read).unwrap_or_default();
         let maker_here = Maker::ConfigMap(format!("{}/{}", key.namespace, key.name));
         let mut problems: Vec<String> = set.faults.iter().map(with_hint).collect();

@@ -42,10 +42,27 @@ pub const POD: Kind = Kind::namespaced("", "v1", "Pod", "pods");
 /// Node.
 pub const NODE: Kind = Kind::cluster("", "v1", "Node", "nodes");
 
+/// Label of everything that we make: of kinds that a cluster has very many of, the rest is not watched.
+pub const OURS_BY_LABEL: &str = "app.kubernetes.io/managed-by=ostler";
 /// One state of an object's history.
-pub const REVISION: Kind = Kind::namespaced("apps", "v1", "ControllerRevision", "controllerrevisions");
-/// ConfigMap; only the base set is watched.
-pub const CONFIG_MAP: Kind = Kind::namespaced("", "v1", "ConfigMap", "configmaps");
+pub const REVISION: Kind =
+    Kind::namespaced("apps", "v1", "ControllerRevision", "controllerrevisions").labelled(OURS_BY_LABEL);
+/// The ConfigMap of the base set.
+pub const BASE_SET: Kind = Kind::namespaced("", "v1", "ConfigMap", "configmaps");
+/// ConfigMap of a router.
+pub const CONFIG_MAP: Kind = BASE_SET.labelled(OURS_BY_LABEL);
+/// Whom a router's picker is.
+pub const ACCOUNT: Kind = Kind::namespaced("", "v1", "ServiceAccount", "serviceaccounts").labelled(OURS_BY_LABEL);
+/// What it may do.
+pub const ROLE: Kind = Kind::namespaced("rbac.authorization.k8s.io", "v1", "Role", "roles").labelled(OURS_BY_LABEL);
+/// That it may.
+pub const ROLE_BINDING: Kind =
+    Kind::namespaced("rbac.authorization.k8s.io", "v1", "RoleBinding", "rolebindings").labelled(OURS_BY_LABEL);
+/// What gateways of others pick from.
+pub const INFERENCE_POOL: Kind =
+    Kind::namespaced("inference.networking.k8s.io", "v1", "InferencePool", "inferencepools");
+/// What leads requests from a Gateway to a pool.
+pub const HTTP_ROUTE: Kind = Kind::namespaced("gateway.networking.k8s.io", "v1", "HTTPRoute", "httproutes");
 /// Kueue's ResourceFlavor, the preferred version first; one of them is watched.
 pub const FLAVORS: [Kind; 2] = [
     Kind::cluster("kueue.x-k8s.io", "v1beta2", "ResourceFlavor", "resourceflavors"),
@@ -69,7 +86,12 @@ pub const DEFINED: &[Kind] = &[
     LEADER_WORKER_SET,
     POD_GROUP,
     SCALED_OBJECT,
+    INFERENCE_POOL,
+    HTTP_ROUTE,
 ];
+
+/// Kinds of which only our own objects are watched, from the start.
+pub const LABELLED: &[Kind] = &[REVISION, CONFIG_MAP, ACCOUNT, ROLE, ROLE_BINDING];
 
 /// Kinds that only we bring: without them there is nothing to do.
 pub const OURS: &[Kind] =
@@ -77,6 +99,8 @@ pub const OURS: &[Kind] =
 
 /// Everything that a service may own, in the order of pruning: what routes requests goes before what answers them.
 pub const MADE: &[Kind] = &[
+    HTTP_ROUTE,
+    INFERENCE_POOL,
     USE_CASES,
     POOL,
     SCALED_OBJECT,
@@ -84,6 +108,10 @@ pub const MADE: &[Kind] = &[
     DISRUPTION,
     SERVICE,
     DEPLOYMENT,
+    CONFIG_MAP,
+    ROLE_BINDING,
+    ROLE,
+    ACCOUNT,
     LEADER_WORKER_SET,
     POD_GROUP,
     REVISION,

@@ -67,6 +67,8 @@ pub struct Options {
     pub namespace: String,
     /// Shipped AcceleratorClasses: facts for discovery. They are not applied here.
     pub known_classes: Vec<Value>,
+    /// Image of the endpoint pickers of routers: this program's.
+    pub picker_image: String,
     /// What is counted.
     pub metrics: Arc<Metrics>,
     /// Where a cluster's API server asks about writes; none where admission is by function call.
@@ -82,6 +84,7 @@ impl Default for Options {
             discovery: true,
             namespace: NAMESPACE.to_owned(),
             known_classes: Vec::new(),
+            picker_image: plan::PICKER_IMAGE.to_owned(),
             metrics: Arc::default(),
             webhook: None,
         }

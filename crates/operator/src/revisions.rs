@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use cluster::Stores;
 use cluster::object::meta;
-use plan::labels::{self, MANAGED_BY, OME_SERVICE, OSTLER, SERVICE};
+use plan::labels::{MANAGED_BY, OME_SERVICE, OSTLER, SERVICE};
 use serde_json::{Map, Value, json};
 
 use crate::kinds::{REVISION, ROLES_SERVICE};
@@ -113,13 +113,6 @@ fn labels_value(text: &str) -> String {
 /// `{service}-{hash of the content}`.
 fn name(service: &Value, data: &Value) -> String {
     format!("{}-{:016x}", meta(service, "name"), plan::names::fingerprint(&data.to_string()))
-}
-
-/// What the watch of ControllerRevisions asks for: other controllers keep many.
-#[must_use]
-pub(crate) fn selector() -> String {
-    let managed = labels::managed(&labels::Labels::new());
-    managed.iter().map(|(key, value)| format!("{key}={value}")).collect::<Vec<_>>().join(",")
 }
 
 #[cfg(test)]

@@ -6,13 +6,15 @@ use cluster::neighbours::DEFINITIONS;
 use serde_json::{Value, json};
 
 use crate::admission::webhook;
-use crate::kinds::{BUILTIN, CLASS, CONFIG_MAP, DEFINED, FLAVORS, MADE, OME_SERVICE, ROLES_SERVICE};
-use crate::{base_set, seat};
+use crate::kinds::{BUILTIN, CLASS, DEFINED, FLAVORS, MADE, OME_SERVICE, ROLES_SERVICE};
+use crate::seat;
 
 /// The field `rules` of a role.
 pub type Rules = Vec<Value>;
 
 const READ: [&str; 2] = ["list", "watch"];
+/// An object whose labels keep it out of a watch may be there all the same.
+const LOOK: &str = "get";
 /// Server-side apply of an object that is not there asks for `create` too.
 const MAKE: [&str; 3] = ["create", "patch", "delete"];
 
@@ -25,7 +27,10 @@ pub fn of_cluster() -> Rules {
     read.dedup_by_key(|kind| kind.resource());
     for kind in read {
         let made = MADE.contains(&kind) || kind == CLASS || FLAVORS.contains(&kind);
-        let verbs = if made { [&READ[..], &MAKE].concat() } else { READ.to_vec() };
+        let mut verbs = if made { [&READ[..], &MAKE].concat() } else { READ.to_vec() };
+        if !kind.labels.is_empty() {
+            verbs.insert(0, LOOK);
+        }
         rules.push(rule(kind, "", &verbs, &[]));
     }
     for kind in [OME_SERVICE, ROLES_SERVICE, CLASS] {
@@ -44,7 +49,6 @@ pub fn of_cluster() -> Rules {
 #[must_use]
 pub fn of_namespace() -> Rules {
     vec![
-        rule(CONFIG_MAP, "", &READ, &[base_set::NAME]),
         raw("coordination.k8s.io", "leases", &["create"], &[]),
         raw("coordination.k8s.io", "leases", &["get", "update"], &[seat::LEASE]),
         rule(webhook::SECRET, "", &["create"], &[]),
@@ -82,6 +86,22 @@ mod tests {
             assert_eq!(verbs(group, resource), ["list", "watch"], "{resource}");
         }
         assert_eq!(verbs("fusioninfer.io", "inferenceservices/status"), ["patch"]);
+    }
+
+    /// The API server lets nobody give a right that he does not have.
+    #[test]
+    fn what_a_picker_may_do_the_operator_may() {
+        let text = "{apiVersion: fusioninfer.io/v1alpha1, kind: InferenceService, metadata: {name: s}, spec: {roles: [{name: r, componentType: router}, \
+            {name: w, componentType: worker, template: {spec: {containers: [{name: e, image: i}]}}}]}}";
+        let mut snapshot = plan::Snapshot::default();
+        api::manifest::read("s.yaml", text).unwrap().iter().for_each(|one| snapshot.add(one).unwrap());
+        let plan = plan::plan(&snapshot);
+        let role = plan.services[0].objects.iter().find(|object| object["kind"] == "Role").unwrap();
+        for given in role["rules"].as_array().unwrap() {
+            let (group, resource) = (given["apiGroups"][0].as_str().unwrap(), given["resources"][0].as_str().unwrap());
+            let own = verbs(group, resource);
+            assert!(given["verbs"].as_array().unwrap().iter().all(|verb| own.contains(verb)), "{given}");
+        }
     }
 
     #[test]

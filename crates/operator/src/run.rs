@@ -18,14 +18,14 @@ use crate::answers::Answers;
 use crate::claims::Claims;
 use crate::crashes::Crashes;
 use crate::kinds::{
-    BUILTIN, CLASS, CLUSTER_RUNTIME, CONFIG_MAP, DEFINED, FLAVORS, MADE, OME_SERVICE, OURS, REVISION, ROLES_SERVICE,
+    BASE_SET, BUILTIN, CLASS, CLUSTER_RUNTIME, DEFINED, FLAVORS, LABELLED, MADE, OME_SERVICE, OURS, ROLES_SERVICE,
     RUNTIME,
 };
 use crate::metrics::Metrics;
 use crate::offer::{LastOffer, LeftOut, OFFERED};
 use crate::report::Report;
 use crate::wake::{self, Item};
-use crate::{MANAGER, Options, base_set, pod_groups, revisions};
+use crate::{MANAGER, Options, base_set, pod_groups};
 
 /// Name under which events are reported.
 const CONTROLLER: &str = "ostler.io/operator";
@@ -48,6 +48,7 @@ pub struct Operator {
     pub(crate) discovery: bool,
     pub(crate) known: Vec<(decide::Class, Value)>,
     pub(crate) namespace: String,
+    pub(crate) picker_image: String,
     pub(crate) metrics: Arc<Metrics>,
     /// What was last said about the base set: the ConfigMap's UID and the problems.
     pub(crate) told: Mutex<Option<(String, Vec<String>)>>,
@@ -100,9 +101,11 @@ async fn operate(client: Client, options: &Options, stop: CancellationToken) -> 
     for kind in BUILTIN {
         watches.start(*kind);
     }
-    watches.start_labelled(REVISION, &revisions::selector());
+    for kind in LABELLED {
+        watches.start(*kind);
+    }
     if options.accelerator_aware {
-        watches.start_one(CONFIG_MAP, &Key::new(&options.namespace, base_set::NAME));
+        watches.start_one(BASE_SET, &Key::new(&options.namespace, base_set::NAME));
     }
     let operator = Operator::new(client, stores, options);
     let mut queue = Queue::default();
@@ -136,6 +139,7 @@ impl Operator {
             discovery: options.discovery,
             known: accounting::known(&options.known_classes),
             namespace: options.namespace.clone(),
+            picker_image: options.picker_image.clone(),
             metrics: Arc::clone(&options.metrics),
             told: Mutex::default(),
             stores,

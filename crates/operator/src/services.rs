@@ -3,23 +3,26 @@
 use std::sync::Arc;
 use std::time::Instant;
 
-use cluster::apply::{Convergence, Desired};
+use cluster::apply::{Applied, Convergence, Desired, Outcome};
 use cluster::neighbours::served;
 use cluster::object::terminating;
 use cluster::{Error, Key, Kind};
-use jiff::Timestamp;
+use jiff::{SignedDuration, Timestamp};
 use plan::{Claim, Service, ServicePlan, Snapshot};
 use serde_json::Value;
 
 use crate::answers::Question;
 use crate::choice::{self, Choice};
-use crate::kinds::{DEPLOYMENT, LEADER_WORKER_SET, POD, POD_GROUP, ROLES_SERVICE};
+use crate::kinds::{DEPLOYMENT, LABELLED, LEADER_WORKER_SET, POD, POD_GROUP, ROLES_SERVICE};
 use crate::offer::{Offer, document};
 use crate::readings::Readings;
 use crate::reason::Reason;
 use crate::report::Report;
 use crate::rollout::Rollouts;
 use crate::{Operator, ome_status, pod_groups, revisions, roles_status, rollout};
+
+/// How often an object is looked at that is somebody else's and not watched.
+const RECHECK: SignedDuration = SignedDuration::from_secs(30);
 
 impl Operator {
     /// Makes the objects of one service be what its plan says, and tells how far they are. A service that goes needs
@@ -44,7 +47,16 @@ impl Operator {
         let (outcome, rollouts) = self.act(&service, &choice.plan).await?;
         let report = self.report(kind, &service, &choice, &outcome, &rollouts);
         self.tell_all(kind, &service, &report).await?;
-        outcome.refusal.map_or(Ok(rollouts.values().filter_map(|rollout| rollout.due).min()), Err)
+        let due = rollouts.values().filter_map(|rollout| rollout.due).chain(self.recheck(&outcome)).min();
+        outcome.refusal.map_or(Ok(due), Err)
+    }
+
+    /// Of kinds of which only our own objects are watched, nobody tells that somebody else's has gone.
+    fn recheck(&self, outcome: &Convergence) -> Option<Timestamp> {
+        let unwatched = |one: &&Applied| LABELLED.iter().any(|kind| kind.kind == one.kind);
+        let mut applied = outcome.applied.iter().filter(unwatched);
+        let kept_out = applied.any(|one| matches!(one.outcome, Outcome::Foreign(_)));
+        if kept_out { self.clock.now().checked_add(RECHECK).ok() } else { None }
     }
 
     /// Deciding on half a cluster would end engines that work. What was told before stays; a new service hears why.
@@ -65,7 +77,8 @@ impl Operator {
         // Role-based services choose nothing: what is on offer plays no part.
         if kind == ROLES_SERVICE {
             let read = read(kind, service)?;
-            let snapshot = Snapshot { pod_groups: pod_groups::schema(&self.stores), ..Snapshot::default() };
+            let (pod_groups, picker_image) = (pod_groups::schema(&self.stores), self.picker_image.clone());
+            let snapshot = Snapshot { pod_groups, picker_image, ..Snapshot::default() };
             return Ok(Arc::new(choice::choose(&snapshot, &[], service, &read)));
         }
         let (key, (offer, epoch)) = (Key::of(service), self.offer());

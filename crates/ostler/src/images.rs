@@ -30,9 +30,14 @@ pub(crate) struct Program {
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Images {
     stated: BTreeMap<String, Program>,
+    /// This program, for its own image.
+    own: Option<PathBuf>,
     /// The engine that was found, for every image that carries it.
     vllm: Option<PathBuf>,
 }
+
+/// The last part of the name of this program's image.
+const OWN: &str = "ostler";
 
 // === impl Images ===
 
@@ -41,17 +46,27 @@ impl Images {
     pub(crate) fn read(config: Option<&Path>) -> Result<Self> {
         let config = config.map_or_else(|| Ok(Config::default()), read)?;
         let stated = config.images.into_iter().map(|(image, program)| (name(&image).to_owned(), program)).collect();
-        Ok(Self { stated, vllm: vllm()? })
+        Ok(Self { stated, own: std::env::current_exe().ok(), vllm: vllm()? })
     }
 
     /// What runs for `image`; `None` where nothing of this machine does.
     pub(crate) fn find(&self, image: &str) -> Option<Program> {
-        let image = name(image);
-        let stated = self.stated.get(image).or_else(|| self.stated.get(untagged(image)));
-        stated.cloned().or_else(|| {
-            let vllm = self.vllm.as_ref().filter(|_| carries_vllm(image))?;
+        self.stated_for(image).cloned().or_else(|| {
+            let vllm = self.vllm.as_ref().filter(|_| carries_vllm(name(image)))?;
             Some(Program { entrypoint: vec![vllm.display().to_string(), "serve".to_owned()] })
         })
+    }
+
+    /// This program, if `image` is its own and nothing else is stated for it.
+    pub(crate) fn own(&self, image: &str) -> Option<Program> {
+        let is_own = self.stated_for(image).is_none() && untagged(name(image)).rsplit('/').next() == Some(OWN);
+        let program = self.own.as_ref().filter(|_| is_own)?;
+        Some(Program { entrypoint: vec![program.display().to_string()] })
+    }
+
+    fn stated_for(&self, image: &str) -> Option<&Program> {
+        let image = name(image);
+        self.stated.get(image).or_else(|| self.stated.get(untagged(image)))
     }
 
     /// The vLLM that was found.
@@ -124,7 +139,7 @@ mod tests {
         let program = |entrypoint: &str| Program { entrypoint: vec![entrypoint.to_owned()] };
         let stated = [("busybox", ""), ("vllm/vllm-openai:v1", "/a/vllm"), ("host:5000/x", "/b/x")];
         let stated = stated.map(|(image, entrypoint)| (image.to_owned(), program(entrypoint)));
-        Images { stated: stated.into(), vllm: Some("/found/bin/vllm".into()) }
+        Images { stated: stated.into(), own: Some("/here/ostler".into()), vllm: Some("/found/bin/vllm".into()) }
     }
 
     #[rstest]
@@ -138,5 +153,20 @@ mod tests {
     fn found(#[case] image: &str, #[case] expect: Option<&str>) {
         let found = images().find(image);
         assert_eq!(found.as_ref().map(|program| program.entrypoint[0].as_str()), expect);
+    }
+
+    #[rstest]
+    #[case::the_shipped_one("ostler:0.1.0", true)]
+    #[case::of_a_registry("host:5000/team/ostler@sha256:0", true)]
+    #[case::another("ostler-router:1", false)]
+    #[case::stated("busybox", false)]
+    fn own(#[case] image: &str, #[case] expect: bool) {
+        assert_eq!(
+            images().own(image).map(|program| program.entrypoint),
+            expect.then(|| vec!["/here/ostler".to_owned()])
+        );
+        let mut images = images();
+        images.stated.insert("ostler".to_owned(), Program::default());
+        assert_eq!(images.own("ostler:0.1.0"), None, "what is stated counts");
     }
 }

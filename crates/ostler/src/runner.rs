@@ -3,6 +3,7 @@
 
 use std::io;
 use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
 
 use embedded::node::process::ProcessRunner;
 use embedded::ports::{Container, Exit, Purpose, Runner};
@@ -14,6 +15,8 @@ use crate::gpus::{self, Gpus};
 use crate::idle;
 use crate::images::{Images, Program};
 
+const KUBECONFIG: &str = "KUBECONFIG";
+
 /// Exit code of a process that SIGTERM ended, as a shell reports it.
 pub(crate) const TERMINATED: i32 = 143;
 
@@ -24,6 +27,8 @@ pub(crate) struct MachineRunner {
     pub node: Option<String>,
     pub gpus: Gpus,
     pub images: Images,
+    /// Where this program's own image finds the cluster, on whichever node it runs.
+    pub kubeconfig: Option<PathBuf>,
     pub processes: ProcessRunner,
 }
 
@@ -52,8 +57,9 @@ impl MachineRunner {
         self.node.as_deref() == Some(node)
     }
 
+    /// This program is on every node: simulated ones have nothing that it would miss.
     fn program(&self, node: &str, image: &str) -> Option<Program> {
-        self.images.find(image).filter(|_| self.is_here(node))
+        self.images.own(image).or_else(|| self.images.find(image).filter(|_| self.is_here(node)))
     }
 
     fn process(
@@ -78,6 +84,9 @@ impl MachineRunner {
             container.command.clone_from(&program.entrypoint);
         }
         find_beside(&mut container, program);
+        if self.images.own(&container.image).is_some() {
+            connect(&mut container, self.kubeconfig.as_deref());
+        }
         if container.purpose == Purpose::Serve {
             listen_on_own_address(&mut container);
             let words: Vec<&str> = container.command.iter().chain(&container.args).map(String::as_str).collect();
@@ -103,6 +112,14 @@ fn find_beside(container: &mut Container, program: &Program) {
     container.env.retain(|(name, _)| name != "PATH");
     let path = std::env::join_paths(folders).unwrap_or(path);
     container.env.push(("PATH".to_owned(), path.to_string_lossy().into_owned()));
+}
+
+/// There is no account in a file here; what the user named counts more.
+fn connect(container: &mut Container, kubeconfig: Option<&Path>) {
+    let stated = container.env.iter().any(|(name, _)| name == KUBECONFIG);
+    if let Some(path) = kubeconfig.filter(|_| !stated) {
+        container.env.push((KUBECONFIG.to_owned(), path.to_string_lossy().into_owned()));
+    }
 }
 
 /// How many accelerators the container asks for.

@@ -1,5 +1,6 @@
-//! What is added to a control plane: kwok, LeaderWorkerSet, Volcano.
+//! What is added to a control plane: kwok, LeaderWorkerSet, Volcano, and definitions of others.
 
+mod gateway;
 mod kueue;
 mod kwok;
 mod lws;

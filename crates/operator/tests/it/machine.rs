@@ -1,6 +1,7 @@
 //! A cluster whose workloads, scheduler and node agent work too, on paused time and with containers that only pretend.
 
 use std::collections::BTreeMap;
+use std::convert::Infallible;
 use std::io;
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -10,6 +11,8 @@ use embedded::Server;
 use embedded::node::Folders;
 use embedded::ports::{AdmitAll, Container, Exit, Network, Ports, Purpose, Runner, Stream, SystemRandom};
 use futures::future::BoxFuture;
+use hyper_util::rt::{TokioExecutor, TokioIo};
+use hyper_util::service::TowerToHyperService;
 use serde_json::{Value, json};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
@@ -61,22 +64,28 @@ impl Runner for Pretend {
     }
 }
 
-/// Answers every connection as a healthy HTTP server.
+/// Answers every connection as a healthy server, over HTTP and gRPC.
 struct Healthy;
 
 impl Network for Healthy {
     fn connect(&self, _address: SocketAddr) -> BoxFuture<'static, io::Result<Box<dyn Stream>>> {
         Box::pin(async move {
-            let (ours, theirs) = tokio::io::duplex(1024);
+            let (ours, theirs) = tokio::io::duplex(4096);
             tokio::spawn(async move {
-                use tokio::io::{AsyncReadExt, AsyncWriteExt};
-                let (mut stream, mut buffer) = (theirs, [0; 1024]);
-                let _ = stream.read(&mut buffer).await;
-                let _ = stream.write_all(b"HTTP/1.1 200 OK\r\ncontent-length: 0\r\n\r\n").await;
+                let service =
+                    TowerToHyperService::new(tower::service_fn(|_request| async { Ok::<_, Infallible>(well()) }));
+                let server = hyper_util::server::conn::auto::Builder::new(TokioExecutor::new());
+                let _ = server.serve_connection(TokioIo::new(theirs), service).await;
             });
             Ok(Box::new(ours) as Box<dyn Stream>)
         })
     }
+}
+
+/// `SERVING`, as a message of `grpc.health.v1`, to whoever reads it.
+fn well() -> http::Response<axum::body::Body> {
+    let message: &[u8] = &[0, 0, 0, 0, 2, 8, 1];
+    http::Response::builder().header("grpc-status", "0").body(message.into()).unwrap()
 }
 
 /// Everything but a real machine.

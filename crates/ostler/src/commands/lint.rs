@@ -8,7 +8,7 @@ use anyhow::Result;
 use api::lint::{self, Finding, Severity};
 use api::manifest::Document;
 use api::{fusioninfer, ome};
-use operator::admission::Landscape;
+use operator::admission::{Landscape, pickers};
 use plan::{Service, Snapshot};
 
 use crate::{catalog, files, output, report};
@@ -37,7 +37,11 @@ pub(super) fn run(args: LintArgs) -> Result<ExitCode> {
     }
     let mut landscape = landscape(&args, &documents)?;
     for document in &documents {
-        let mut findings: Vec<Finding> = lint::check(document).into_iter().chain(landscape.check(document)).collect();
+        let mut findings: Vec<Finding> = lint::check(document)
+            .into_iter()
+            .chain(landscape.check(document))
+            .chain(pickers::check(document))
+            .collect();
         if findings.iter().all(|finding| finding.severity != Severity::Error) {
             findings.extend(layout(document));
         }

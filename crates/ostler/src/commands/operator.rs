@@ -39,6 +39,9 @@ pub(crate) struct OperatorArgs {
     /// Make no accelerator classes from the labels of nodes
     #[arg(long)]
     no_discovery: bool,
+    /// Image of the endpoint pickers of routers: the one that this operator runs
+    #[arg(long, env = "OSTLER_PICKER_IMAGE", value_name = "IMAGE", default_value = plan::PICKER_IMAGE)]
+    picker_image: String,
     /// Address of the metrics
     #[arg(long, default_value = "127.0.0.1:9464")]
     metrics: SocketAddr,
@@ -58,6 +61,7 @@ pub(super) async fn run(args: OperatorArgs) -> Result<ExitCode> {
         namespace: args.operator_namespace,
         discovery: !args.no_discovery,
         known_classes: catalog::classes(&catalog::documents()?),
+        picker_image: args.picker_image,
         webhook,
         ..args.gates.options()
     };

@@ -84,7 +84,9 @@ pub(super) async fn run(args: UpArgs) -> Result<ExitCode> {
         metrics: bind(args.metrics, "--metrics")?,
     };
     let kubeconfig = home.kubeconfig();
-    let runner = MachineRunner { node, gpus, images, processes: ProcessRunner { processes: processes(&home)? } };
+    let processes = ProcessRunner { processes: processes(&home)? };
+    let found_at = std::path::absolute(&kubeconfig).ok();
+    let runner = MachineRunner { node, gpus, images, kubeconfig: found_at, processes };
     let engines = runner.node.is_some().then(|| engines(&runner.images));
 
     let options = operator::Options { discovery: !args.no_discovery, ..args.gates.options() };

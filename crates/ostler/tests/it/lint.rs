@@ -96,6 +96,35 @@ fn roles_that_cannot_be_laid_out_are_errors(#[case] from: &str, #[case] to: &str
     assert!(stdout.contains(expected), "{stdout}");
 }
 
+#[rstest]
+// spec: TOP-89
+#[case::route(
+    ", httproute: {rules: {}}",
+    1,
+    "error: ",
+    "spec.roles[0].httproute.rules: expected a list of maps\n  hint: httproute takes"
+)]
+#[case::whole_route(
+    ", httproute: {spec: {}}",
+    1,
+    "error: ",
+    "spec.roles[0].httproute.spec: is a field of a whole HTTPRoute"
+)]
+// spec: TOP-87
+#[case::configuration(
+    ", endpointPickerConfig: 'kind: Picker'",
+    0,
+    "warning: ",
+    "spec.roles[0].endpointPickerConfig: apiVersion \"\", kind \"Picker\": expected kind EndpointPickerConfig"
+)]
+#[case::no_gateway(", httproute: {}", 0, "warning: ", "httproute.parentRefs names no Gateway")]
+fn of_a_router(#[case] router: &str, #[case] expect: i32, #[case] severity: &str, #[case] message: &str) {
+    let (stdout, code) =
+        lint(&roles("  roles:\n", &format!("  roles:\n  - {{name: entry, componentType: router{router}}}\n")));
+    assert_eq!(code, Some(expect), "{stdout}");
+    assert!(stdout.starts_with(severity) && stdout.contains(message), "{stdout}");
+}
+
 #[test]
 fn half_a_pair_is_a_warning() {
     let (stdout, code) = lint(&roles("worker", "prefiller"));

@@ -21,6 +21,7 @@ mod realcluster;
 mod reason_codes;
 mod restart;
 mod rollout;
+mod routers;
 mod session;
 mod suites;
 mod up;

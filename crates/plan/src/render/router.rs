@@ -7,7 +7,7 @@ use crate::names;
 use crate::router::{Names, Router};
 use crate::topology::Owner;
 
-/// API version of InferencePool.
+/// API group of InferencePool.
 const POOLS: &str = "inference.networking.k8s.io";
 const RBAC: &str = "rbac.authorization.k8s.io";
 
@@ -109,6 +109,8 @@ impl Picker<'_> {
             "args": [
                 "picker",
                 "--address=$(POD_IP)",
+                format!("--grpc-port={ASK}"),
+                format!("--grpc-health-port={HEALTH}"),
                 format!("--pool-name={}", self.names.pool),
                 format!("--pool-namespace={}", self.owner.namespace),
                 format!("--config-file={FOLDER}/{FILE}"),
@@ -138,7 +140,7 @@ impl Picker<'_> {
     /// Without the picker nobody knows who may answer, so nothing is sent anywhere then.
     fn pool(&self) -> Value {
         let target = &self.router.pool;
-        let mut pool = self.object(&format!("{POOLS}/v1"), "InferencePool", &self.names.pool);
+        let mut pool = self.object(api::neighbours::INFERENCE_POOL, "InferencePool", &self.names.pool);
         pool["spec"] = json!({
             "selector": {"matchLabels": target.selector},
             "targetPorts": [{"number": target.port}],
@@ -148,7 +150,7 @@ impl Picker<'_> {
     }
 
     fn route(&self, spec: &Value) -> Value {
-        let mut route = self.object("gateway.networking.k8s.io/v1", "HTTPRoute", &self.names.route);
+        let mut route = self.object(api::neighbours::HTTP_ROUTE, "HTTPRoute", &self.names.route);
         route["spec"] = spec.clone();
         route
     }

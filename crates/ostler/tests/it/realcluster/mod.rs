@@ -11,6 +11,7 @@ mod installing;
 mod pruning;
 mod rights;
 mod rollout;
+mod routers;
 mod serving;
 mod watches;
 mod world;
@@ -50,6 +51,8 @@ async fn journeys() {
     chapter("pruning");
     pruning::foreign_objects_are_not_touched(&world).await;
     pruning::what_is_wanted_no_more_goes(&world).await;
+    chapter("routers");
+    routers::a_router_comes_up_and_goes(&world).await;
     chapter("rollout");
     rollout::a_broken_image_stops_and_is_undone(&world).await;
     chapter("Kueue's flavors");
