@@ -1,6 +1,6 @@
 //! Role-based services whose names and roles compose to one name: `a` with role `b-c`, and `a-b` with role `c`.
 
-use api::fusioninfer::{self, InferenceService};
+use api::fusioninfer::{self, ComponentType, InferenceService};
 use api::lint::Finding;
 use cluster::object::meta;
 use plan::names::ReplicaSets;
@@ -49,7 +49,8 @@ fn holders(service: &Value) -> Vec<Holder> {
         role: role.name.clone(),
         sets: ReplicaSets::of(meta(service, "name"), role),
     };
-    read.spec.roles.iter().map(holder).collect()
+    let engines = read.spec.roles.iter().filter(|role| role.component_type != ComponentType::Router);
+    engines.map(holder).collect()
 }
 
 fn finding(index: usize, own: &Holder, other: &Holder, name: &str) -> Finding {
