@@ -42,6 +42,13 @@ pub fn literal(value: &Value) -> String {
     }
 }
 
+/// A struct as JSON: its fields come in their own order.
+#[must_use]
+pub fn record(fields: &[(&str, Value)]) -> String {
+    let fields: Vec<String> = fields.iter().map(|(name, value)| format!("{name:?}:{value}")).collect();
+    format!("{{{}}}", fields.join(","))
+}
+
 /// `%T` of a decoded value: `string`, `int64`, `[]interface {}`.
 #[must_use]
 pub fn kind(value: &Value) -> &'static str {

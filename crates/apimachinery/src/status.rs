@@ -14,6 +14,8 @@ pub struct Status {
     pub message: String,
     /// `details` of the Status object (`name`, `group`, `kind`, `uid`, `causes`).
     pub details: Option<Value>,
+    /// `metadata.continue`: where a list that expired may go on.
+    pub next: Option<String>,
 }
 
 /// One field that is wrong.
@@ -36,6 +38,11 @@ impl Cause {
     /// `Invalid value: <value>: hint`.
     pub fn invalid(field: impl Into<String>, value: &Value, hint: &str) -> Self {
         Self::new(field, "FieldValueInvalid", format!("Invalid value: {}: {hint}", shown(value)))
+    }
+
+    /// The same of a value that is JSON already.
+    pub fn invalid_text(field: impl Into<String>, value: &str, hint: &str) -> Self {
+        Self::new(field, "FieldValueInvalid", format!("Invalid value: {value}: {hint}"))
     }
 
     /// `Forbidden: hint`.
@@ -207,6 +214,9 @@ impl Status {
         if !self.reason.is_empty() {
             object["reason"] = json!(self.reason);
         }
+        if let Some(next) = &self.next {
+            object["metadata"]["continue"] = json!(next);
+        }
         if let (Some(details), Some(map)) = (&self.details, object.as_object_mut()) {
             map.insert("details".into(), details.clone());
         }
@@ -214,7 +224,7 @@ impl Status {
     }
 
     fn plain(code: u16, reason: &'static str, message: impl Into<String>) -> Self {
-        Self { code, reason, message: message.into(), details: None }
+        Self { code, reason, message: message.into(), details: None, next: None }
     }
 
     fn about(code: u16, reason: &'static str, message: String, resource: &str, name: &str) -> Self {
@@ -225,7 +235,7 @@ impl Status {
                 details.insert(key.into(), value.into());
             }
         }
-        Self { code, reason, message, details: Some(Value::Object(details)) }
+        Self { code, reason, message, details: Some(Value::Object(details)), next: None }
     }
 
     fn set_causes(&mut self, causes: Vec<Value>) {

@@ -74,7 +74,8 @@ impl Server {
             mark(self, resource, &mut object, options);
             let gone = may_go(resource, &object);
             if options.dry_run {
-                return Ok(if gone { Deleted::Gone(current) } else { Deleted::Going(Arc::new(object)) });
+                let shown = if gone && resource.storage != "pods" { current } else { Arc::new(object) };
+                return Ok(if gone { Deleted::Gone(shown) } else { Deleted::Going(shown) });
             }
             if !gone && object == *current {
                 return Ok(Deleted::Going(current));

@@ -8,7 +8,7 @@ use super::field_set::{FieldSet, Step};
 use super::view::{View, view};
 use crate::structure::Structure;
 
-/// `live` with `applied` over it. Null in `applied` removes a field, unless null is a value there.
+/// `live` with `applied` over it. Null is a value like others, which the type may refuse.
 pub(super) fn merge(structure: &Structure, live: Option<&Value>, applied: &Value) -> Value {
     match view(structure, applied) {
         View::Leaf => applied.clone(),
@@ -34,10 +34,11 @@ fn merge_object(
     let mut result = live.cloned().unwrap_or_default();
     for (name, value) in applied {
         let child = structure.field(name);
-        if value.is_null() && !child.nullable {
-            result.remove(name);
-        } else {
-            result.insert(name.clone(), merge(child, live.and_then(|live| live.get(name)), value));
+        let before = live.and_then(|live| live.get(name));
+        // Null over parts that have owners of their own says nothing of them.
+        let has_parts = before.is_some_and(|before| !matches!(view(child, before), View::Leaf));
+        if !(value.is_null() && has_parts) {
+            result.insert(name.clone(), merge(child, before, value));
         }
     }
     result

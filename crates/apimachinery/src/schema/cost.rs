@@ -42,7 +42,7 @@ pub(super) fn makes_messages(expression: &Expr) -> bool {
     matches!(expression, Expr::Struct(_)) || children(expression).into_iter().any(makes_messages)
 }
 
-fn children(expression: &Expr) -> Vec<&Expr> {
+pub(super) fn children(expression: &Expr) -> Vec<&Expr> {
     match expression {
         Expr::Call(call) => {
             call.target.iter().map(|target| &target.expr).chain(call.args.iter().map(|arg| &arg.expr)).collect()

@@ -4,29 +4,38 @@ use serde_json::Value;
 
 use super::node::{Additional, Node};
 
-pub(super) fn apply(node: &Node, value: &mut Value) {
+/// What happens to null where the schema neither allows it nor has a default.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Nulls {
+    /// As in every body that is decoded.
+    Dropped,
+    /// As in what server-side apply makes.
+    Kept,
+}
+
+pub(super) fn apply(node: &Node, value: &mut Value, nulls: Nulls) {
     match value {
         Value::Object(map) => {
             for (name, child) in &node.properties {
                 let is_forbidden_null = !child.nullable && map.get(name).is_some_and(Value::is_null);
-                if is_forbidden_null {
+                if is_forbidden_null && (nulls == Nulls::Dropped || child.default.is_some()) {
                     map.remove(name);
                 }
                 if let (false, Some(default)) = (map.contains_key(name), &child.default) {
                     map.insert(name.clone(), default.clone());
                 }
                 if let Some(value) = map.get_mut(name) {
-                    apply(child, value);
+                    apply(child, value, nulls);
                 }
             }
             if let Additional::Schema(child) = &node.additional {
                 let extra = map.iter_mut().filter(|(name, _)| !node.properties.contains_key(*name));
-                extra.for_each(|(_, value)| apply(child, value));
+                extra.for_each(|(_, value)| apply(child, value, nulls));
             }
         }
         Value::Array(list) => {
             if let Some(child) = &node.items {
-                list.iter_mut().for_each(|value| apply(child, value));
+                list.iter_mut().for_each(|value| apply(child, value, nulls));
             }
         }
         _ => {}

@@ -3,12 +3,17 @@
 
 mod cost;
 mod defaults;
+mod definition;
 mod formats;
+mod keywords;
 mod misfits;
 mod node;
 mod parse;
+mod paths;
 mod prune;
+mod rule_types;
 mod rules;
+mod structural;
 mod validate;
 
 use std::collections::BTreeSet;
@@ -18,6 +23,7 @@ use serde_json::Value;
 
 use crate::status::Cause;
 use crate::structure::Structure;
+pub use defaults::Nulls;
 pub use misfits::Depth;
 use node::Node;
 use rules::Rules;
@@ -41,7 +47,12 @@ impl Schema {
 
     /// Fills in defaults; drops null where the schema does not allow it, as the API server does before defaulting.
     pub fn default(&self, object: &mut Value) {
-        defaults::apply(&self.root, object);
+        defaults::apply(&self.root, object, Nulls::Dropped);
+    }
+
+    /// Fills in defaults.
+    pub fn default_with(&self, object: &mut Value, nulls: Nulls) {
+        defaults::apply(&self.root, object, nulls);
     }
 
     /// Drops what the schema does not know; returns the paths, e.g. `spec.items[0].foo`, sorted.
@@ -63,6 +74,21 @@ impl Schema {
     pub fn check_rules(&self, new: &Value, old: Option<&Value>) -> Vec<Cause> {
         self.rules.check(new, old)
     }
+}
+
+/// What is wrong with an `openAPIV3Schema` that stands at `path`; nothing of one that [`Schema::from_json`] compiles and
+/// kube-apiserver takes.
+#[must_use]
+pub fn problems(schema: &Value, path: &str) -> Vec<Cause> {
+    definition::problems(schema, path)
+}
+
+/// The `type` of the field at a path as `.spec.color` in an `openAPIV3Schema`.
+///
+/// # Errors
+/// Why there is no such field.
+pub fn kind_at<'s>(schema: &'s Value, path: &str) -> Result<&'s str, &'static str> {
+    definition::kind_at(schema, path)
 }
 
 /// `path.field`, or `field` at the root.

@@ -116,9 +116,3 @@ impl Kind {
 fn is_integer(value: &Value) -> bool {
     value.is_i64() || value.is_u64() || value.as_f64().is_some_and(|n| n.fract() == 0.0)
 }
-
-impl Range {
-    pub(super) fn is_open(self) -> bool {
-        self.min.is_none() && self.max.is_none()
-    }
-}

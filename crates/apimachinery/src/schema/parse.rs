@@ -23,6 +23,11 @@ pub(super) fn root(schema: &Value) -> Parsed<Node> {
     Ok(node)
 }
 
+/// A schema inside another.
+pub(super) fn part(schema: &Value) -> Parsed<Node> {
+    node(schema, "", Place::Structure)
+}
+
 fn node(schema: &Value, path: &str, place: Place) -> Parsed<Node> {
     let map = schema.as_object().ok_or_else(|| format!("{path}: must be a schema object"))?;
     let flag = |key: &str| map.get(key).and_then(Value::as_bool).unwrap_or(false);

@@ -11,6 +11,7 @@ use kube_cel::{CompiledSchema, ValidationError, Validator};
 use serde_json::Value;
 
 use super::cost::{self, Size};
+use super::rule_types;
 use crate::status::Cause;
 
 /// Largest rule in bytes; those of the Gateway API have two thousand.
@@ -90,6 +91,23 @@ impl Rules {
         causes.sort_by(|a, b| (&a.field, &a.message).cmp(&(&b.field, &b.message)));
         causes
     }
+}
+
+/// Whether a rule about a value of `schema` looks at `oldSelf`.
+///
+/// # Errors
+/// It cannot be read or cannot be right, and why.
+pub(super) fn reads_the_past(rule: &Value, schema: &Value, is_root: bool) -> Result<bool, String> {
+    let text = rule.get("rule").and_then(Value::as_str).unwrap_or_default();
+    short_enough(text).map_err(|why| format!("compilation failed: {why}"))?;
+    let read = on_a_large_stack(|| {
+        let program = Program::compile(text).map_err(|error| format!("compilation failed: {error}"))?;
+        match rule_types::refuse(&program.expression().expr, schema, is_root) {
+            Some(why) => Err(why),
+            None => Ok(program.references().has_variable("oldSelf")),
+        }
+    });
+    read.unwrap_or_else(|| Err("compilation failed: it cannot be read".to_owned()))
 }
 
 /// What kube-apiserver says of an object on which its rules cost too much.

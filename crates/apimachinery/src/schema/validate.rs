@@ -20,6 +20,9 @@ fn visit(node: &Node, value: &Value, path: &str, causes: &mut Vec<Cause>) {
     }
     if let Some(kind) = node.kind.filter(|kind| !kind.admits(value)) {
         causes.push(Cause::wrong_type(path, kind.name(), value));
+        if !node.limits.allowed.is_empty() {
+            causes.push(Cause::not_supported(path, value, &node.limits.allowed));
+        }
         return;
     }
     match value {
@@ -91,17 +94,14 @@ fn duplicates(values: impl Iterator<Item = Value>, path: &str, causes: &mut Vec<
 
 fn string(node: &Node, text: &str, path: &str, causes: &mut Vec<Cause>) {
     let limits = &node.limits;
-    if !limits.length.is_open() {
-        let length = text.chars().count() as u64;
-        if let Some(min) = limits.length.min.filter(|min| length < *min) {
-            causes.push(says(path, &json!(text), &format!("should be at least {min} chars long")));
-        }
-        if let Some(max) = limits.length.max.filter(|max| length > *max) {
-            let message = format!("Too long: may not be more than {max} bytes");
-            causes.push(Cause::new(path, "FieldValueTooLong", message));
-        }
-    }
-    if let Some(pattern) = limits.pattern.as_ref().filter(|pattern| !pattern.is_match(text)) {
+    let length = text.chars().count() as u64;
+    // The first thing that is wrong is told, and no other.
+    if let Some(max) = limits.length.max.filter(|max| length > *max) {
+        let message = format!("Too long: may not be more than {max} bytes");
+        causes.push(Cause::new(path, "FieldValueTooLong", message));
+    } else if let Some(min) = limits.length.min.filter(|min| length < *min) {
+        causes.push(says(path, &json!(text), &format!("should be at least {min} chars long")));
+    } else if let Some(pattern) = limits.pattern.as_ref().filter(|pattern| !pattern.is_match(text)) {
         causes.push(says(path, &json!(text), &format!("should match '{pattern}'")));
     }
 }

@@ -2,12 +2,15 @@
 //!
 //! Versions convert by renaming (`strategy: None`); conversion webhooks are refused.
 
+mod check;
+mod deprecation;
 mod names;
+
+pub(crate) use check::causes;
 
 use std::sync::Arc;
 
 use apimachinery::schema::Schema;
-use apimachinery::status::{Cause, Status};
 use apimachinery::structure::Structure;
 use serde_json::{Map, Value, json};
 
@@ -30,20 +33,15 @@ pub(crate) fn default(definition: &mut Value) {
     spec.entry("conversion").or_insert_with(|| json!({"strategy": "None"}));
     let Some(names) = spec.get_mut("names").map(object::members) else { return };
     let kind = names.get("kind").and_then(Value::as_str).unwrap_or_default().to_owned();
+    if kind.is_empty() {
+        return;
+    }
     names.entry("singular").or_insert_with(|| json!(kind.to_lowercase()));
     names.entry("listKind").or_insert_with(|| json!(format!("{kind}List")));
 }
 
-/// Checks a definition, and writes which versions may be stored.
-///
-/// # Errors
-/// 422 for what cannot be served.
-pub(crate) fn accept(definition: &mut Value) -> Result<(), Status> {
-    let causes = check(definition);
-    if !causes.is_empty() {
-        let kind = "CustomResourceDefinition.apiextensions.k8s.io";
-        return Err(Status::invalid(kind, object::name(definition), causes));
-    }
+/// Writes which versions may be stored.
+pub(crate) fn note_stored(definition: &mut Value) {
     let stored = versions(definition).find(|version| version["storage"] == true).map(|version| version["name"].clone());
     let status = object::members(
         object::members(definition)
@@ -59,7 +57,6 @@ pub(crate) fn accept(definition: &mut Value) -> Result<(), Status> {
     {
         all.push(stored);
     }
-    Ok(())
 }
 
 /// Says in the status whether the names are free, and serves the definition if they are.
@@ -117,40 +114,6 @@ fn versions(definition: &Value) -> impl Iterator<Item = &Value> {
     definition.pointer("/spec/versions").and_then(Value::as_array).into_iter().flatten()
 }
 
-fn check(definition: &Value) -> Vec<Cause> {
-    let mut causes = Vec::new();
-    let text = |pointer: &str| object::text(definition, pointer);
-    for field in ["group", "names/plural", "names/kind", "scope"] {
-        if text(&format!("/spec/{field}")).is_empty() {
-            causes.push(Cause::required(format!("spec.{}", field.replace('/', ".")), ""));
-        }
-    }
-    let expected = format!("{}.{}", text("/spec/names/plural"), text("/spec/group"));
-    if causes.is_empty() && text("/metadata/name") != expected {
-        let hint = "must be spec.names.plural+\".\"+spec.group";
-        causes.push(Cause::invalid("metadata.name", &json!(text("/metadata/name")), hint));
-    }
-    if versions(definition).filter(|version| version["storage"] == true).count() != 1 {
-        let value = definition.pointer("/spec/versions").unwrap_or(&Value::Null);
-        causes.push(Cause::invalid("spec.versions", value, "must have exactly one version marked as storage version"));
-    }
-    if text("/spec/conversion/strategy") == "Webhook" {
-        causes.push(Cause::not_supported("spec.conversion.strategy", &json!("Webhook"), &[json!("None")]));
-    }
-    for (index, version) in versions(definition).enumerate() {
-        let field = format!("spec.versions[{index}].schema.openAPIV3Schema");
-        match version.pointer("/schema/openAPIV3Schema") {
-            None => causes.push(Cause::required(field, "schemas are required")),
-            Some(schema) => {
-                if let Err(error) = Schema::from_json(schema) {
-                    causes.push(Cause::invalid(field, &json!("schema"), &error));
-                }
-            }
-        }
-    }
-    causes
-}
-
 /// One resource for each served version.
 fn resources(definition: &Value) -> impl Iterator<Item = Resource> {
     versions(definition).filter(|version| version["served"] == true).map(|version| resource(definition, version))
@@ -175,6 +138,7 @@ fn resource(definition: &Value, version: &Value) -> Resource {
     resource.scale = version.pointer("/subresources/scale").map(scale_paths);
     resource.columns = columns(version);
     let selectable = version.get("selectableFields").and_then(Value::as_array).into_iter().flatten();
+    resource.deprecation = deprecation::warning(definition, version);
     resource.selectable =
         selectable.map(|field| object::text(field, "/jsonPath").trim_start_matches('.').to_owned()).collect();
     if let Some(storage) = versions(definition).find(|version| version["storage"] == true) {

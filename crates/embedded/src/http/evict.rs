@@ -59,5 +59,6 @@ fn allow(server: &Server, pod: &Value) -> Result<(), Status> {
         reason: "TooManyRequests",
         message: "Cannot evict pod as it would violate the pod's disruption budget.".to_owned(),
         details: Some(json!({"causes": [{"reason": "DisruptionBudget", "message": message}]})),
+        next: None,
     })
 }

@@ -17,9 +17,13 @@ use crate::server::{Server, key};
 use crate::store::{Compacted, Kept, Place, Snapshot};
 use crate::table::Table;
 
-/// Where the next page starts, in the world of the first one.
+/// What is said of a page whose world is gone.
+const TOO_OLD: &str = "The provided continue parameter is too old to display a consistent list result. You can start a new list without the continue parameter, or use the continue token in this response to retrieve the remainder of the results. Continuing with the provided token results in an inconsistent list - objects that were created, modified, or deleted between the time the first chunk was returned and now may show up in the list.";
+
+/// Where the next page starts.
 struct Continue {
-    revision: u64,
+    /// In the world of the first page; `None` for the newest one.
+    revision: Option<u64>,
     after: Place,
 }
 
@@ -59,7 +63,7 @@ pub(super) fn serve(server: &Server, target: &Target, call: &Call) -> Result<Res
     if let Some((place, _)) = items.last()
         && (rest > 0 || selected.next().is_some())
     {
-        let token = Continue { revision, after: Place::clone(place) };
+        let token = Continue { revision: Some(revision), after: Place::clone(place) };
         metadata["continue"] = json!(token.write());
         if selection.is_everything() {
             metadata["remainingItemCount"] = json!(rest);
@@ -105,12 +109,16 @@ fn snapshot(
 ) -> Result<Snapshot, Status> {
     let after = from.map(|from| &from.after);
     let exact = match (from, call.query.get("resourceVersionMatch")) {
-        (Some(from), _) => Some(from.revision),
+        (Some(from), _) => from.revision,
         (None, Some("Exact")) => call.query.number("resourceVersion")?,
         (None, _) => None,
     };
-    server.store().page(&target.scope(), after, exact, most).map_err(|Compacted { .. }| {
-        Status::expired("The provided continue parameter is too old to display a consistent list result. You can start a new list without the continue parameter.")
+    server.store().page(&target.scope(), after, exact, most).map_err(|Compacted { .. }| match from {
+        Some(from) => {
+            let token = Continue { revision: None, after: from.after.clone() };
+            Status { next: Some(token.write()), ..Status::expired(TOO_OLD) }
+        }
+        None => Status::expired("The resourceVersion for the provided list is too old."),
     })
 }
 

@@ -87,7 +87,13 @@ async fn answer(server: &Server, request: Request) -> Result<Response, Status> {
         Path::Resource(asked) => {
             let target = asked.find(&server.registry())?;
             let call = read(request, &accept).await?;
-            serve(server, &target, &call)
+            let answer = serve(server, &target, &call);
+            Ok(match &target.resource.deprecation {
+                Some(warning) => {
+                    respond::first_warning(answer.unwrap_or_else(|status| respond::failure(&status)), warning)
+                }
+                None => answer?,
+            })
         }
     }
 }

@@ -17,9 +17,9 @@ use crate::object;
 use crate::resources::Resource;
 use crate::server::{Server, key};
 use crate::types::fit::Misfit;
-use crate::write::{Body, Face, Options, Proposal, decode, typed};
+use crate::write::{Body, Complaints, Face, FieldValidation, Options, Proposal, decode, typed};
 
-const APPLY: &str = "application/apply-patch+yaml";
+pub(super) const APPLY: &str = "application/apply-patch+yaml";
 const STRATEGIC: &str = "application/strategic-merge-patch+json";
 
 /// What becomes of the object as it is; called again when another write came first.
@@ -39,8 +39,11 @@ pub(super) fn serve(server: &Server, target: &Target, call: &Call) -> Result<Res
         let cause = Cause::forbidden("force", "may not be specified for non-apply patch");
         return Err(Status::invalid("PatchOptions.meta.k8s.io", "", vec![cause]));
     }
-    let body = if call.content_type == APPLY { Body::Object } else { Body::Patch };
-    let options = Options { body, ..call.query.write_options(&call.agent)? };
+    let options = call.query.write_options(&call.agent)?;
+    let options = match call.content_type.as_str() {
+        APPLY => Options { complaints: doubled_keys(call, &options)?, ..options },
+        _ => Options { body: Body::Patch, complaints: Complaints::patch(&call.body), ..options },
+    };
     let outcome = server.modify(
         &kept(server, &target.resource),
         face(target),
@@ -50,6 +53,17 @@ pub(super) fn serve(server: &Server, target: &Target, call: &Call) -> Result<Res
         &propose,
     )?;
     Ok(respond::written(call, server, &target.resource, &outcome))
+}
+
+/// Keys that an applied configuration gives twice.
+fn doubled_keys(call: &Call, options: &Options) -> Result<Complaints, Status> {
+    let complaints = Complaints::yaml(&call.body);
+    match complaints.of_keys().filter(|_| options.field_validation == FieldValidation::Strict) {
+        Some(keys) => {
+            Err(Status::bad_request(format!("error strict decoding patch: error converting YAML to JSON: {keys}")))
+        }
+        None => Ok(complaints),
+    }
 }
 
 fn patched<'a>(
@@ -117,10 +131,7 @@ fn applied<'a>(
     call: &'a Call,
 ) -> Result<impl Fn(Option<&Value>) -> Result<Proposal, Status> + 'a, Status> {
     let resource = &target.resource;
-    let Some(manager) = call.query.get("fieldManager") else {
-        let cause = Cause::required("fieldManager", "is required for apply patch");
-        return Err(Status::invalid("PatchOptions.meta.k8s.io", "", vec![cause]));
-    };
+    let manager = manager(call)?;
     let applied = decode::body(APPLY, &call.body)?;
     let kind = object::text(&applied, "/kind");
     if !kind.is_empty() && kind != resource.kind {
@@ -139,7 +150,7 @@ fn applied<'a>(
         object::members(&mut applied).remove("status");
     }
     let options = ApplyOptions {
-        manager: manager.to_owned(),
+        manager,
         force: call.query.flag("force"),
         api_version: resource.api_version(),
         subresource: face(target).subresource(),
@@ -161,6 +172,13 @@ fn applied<'a>(
         }
         Ok(Proposal::Applied(result))
     })
+}
+
+/// Who applies.
+pub(super) fn manager(call: &Call) -> Result<String, Status> {
+    let cause = || Cause::required("fieldManager", "is required for apply patch");
+    let refused = || Status::invalid("PatchOptions.meta.k8s.io", "", vec![cause()]);
+    call.query.get("fieldManager").map(str::to_owned).ok_or_else(refused)
 }
 
 /// What is applied has to fit the type: a field that nobody declared cannot be owned.

@@ -15,7 +15,7 @@ use crate::resources::{Registry, Resource};
 use crate::server::{Server, key};
 use crate::store::Kept;
 use crate::table::Table;
-use crate::write::{Outcome, default};
+use crate::write::{Outcome, default, prune};
 use crate::{discovery, events, object};
 
 /// What the client wants to see of objects.
@@ -99,6 +99,9 @@ pub(crate) fn present(resource: &Resource, object: &Arc<Value>) -> Arc<Value> {
     }
     let mut shown = Value::clone(object);
     object::members(&mut shown).insert("apiVersion".to_owned(), json!(version));
+    if version != resource.storage_api_version {
+        prune::to_schema(resource, &mut shown);
+    }
     default::fill(resource, &mut shown);
     Arc::new(shown)
 }
@@ -169,12 +172,28 @@ fn stored_text(shape: Shape, server: &Server, resource: &Resource, object: &Arc<
 /// The same answer with its `Warning` headers.
 pub(crate) fn with_warnings(mut response: Response, warnings: &[String]) -> Response {
     for warning in warnings {
-        let quoted = warning.replace('\\', "\\\\").replace('"', "\\\"");
-        if let Ok(value) = HeaderValue::from_str(&format!("299 - \"{quoted}\"")) {
+        if let Some(value) = warning_value(warning) {
             response.headers_mut().append(header::WARNING, value);
         }
     }
     response
+}
+
+/// The same answer with one more `Warning` header, before those that it has.
+pub(crate) fn first_warning(mut response: Response, warning: &str) -> Response {
+    let others: Vec<HeaderValue> = response.headers().get_all(header::WARNING).iter().cloned().collect();
+    if let Some(value) = warning_value(warning) {
+        response.headers_mut().insert(header::WARNING, value);
+        for other in others {
+            response.headers_mut().append(header::WARNING, other);
+        }
+    }
+    response
+}
+
+fn warning_value(warning: &str) -> Option<HeaderValue> {
+    let quoted = warning.replace('\\', "\\\\").replace('"', "\\\"");
+    HeaderValue::from_str(&format!("299 - \"{quoted}\"")).ok()
 }
 
 pub(crate) fn object(value: &Value) -> Response {

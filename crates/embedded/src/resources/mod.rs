@@ -47,6 +47,8 @@ pub struct Resource {
     pub columns: Vec<PrinterColumn>,
     /// JSON paths beyond `metadata.name` and `metadata.namespace` that field selectors may name.
     pub selectable: Vec<String>,
+    /// What is said to everybody who uses a version that is no longer recommended.
+    pub deprecation: Option<String>,
     schema: SchemaSource,
 }
 
@@ -113,6 +115,12 @@ impl Resource {
                 || matches!(self.storage.as_str(), "services" | "endpoints" | "events" | "leases.coordination.k8s.io"))
     }
 
+    /// Whether a PUT has to say which version it replaces (no `AllowUnconditionalUpdate`).
+    pub(crate) fn needs_version(&self) -> bool {
+        let wary = ["leases.coordination.k8s.io", "poddisruptionbudgets.policy", crate::crd::STORAGE];
+        self.custom || wary.contains(&self.storage.as_str())
+    }
+
     /// What objects must look like; `None` where anything goes.
     #[must_use]
     pub fn schema(&self) -> Option<Arc<Schema>> {
@@ -159,6 +167,7 @@ impl Resource {
             structure: Arc::new(Structure::builtin("", "")),
             columns: Vec::new(),
             selectable: Vec::new(),
+            deprecation: None,
             schema: SchemaSource::Open,
         }
     }
@@ -269,7 +278,7 @@ impl Registry {
 }
 
 /// Stable before beta before alpha, higher numbers first (`k8s.io/apimachinery/pkg/version`).
-fn version_rank(version: &str) -> (u8, u32, u32) {
+pub(crate) fn version_rank(version: &str) -> (u8, u32, u32) {
     let Some(rest) = version.strip_prefix('v') else { return (0, 0, 0) };
     let digits = rest.find(|c: char| !c.is_ascii_digit()).unwrap_or(rest.len());
     let Ok(major) = rest[..digits].parse() else { return (0, 0, 0) };

@@ -21,6 +21,24 @@ fn filled(resource: &Resource, object: &Value) -> Arc<Value> {
     Arc::new(object)
 }
 
+/// What a client is told of its object as it was sent.
+fn told(resource: &Resource, object: &mut Value, options: &Options) -> Result<Vec<String>, Status> {
+    decode::fits(resource, object)?;
+    prune::unknown_fields(resource, object, options)
+}
+
+/// Makes an object what the resource says it looks like.
+fn shape(resource: &Resource, face: Face, object: &mut Value, applied: bool) {
+    // What a status write leaves alone has its defaults already.
+    if face == Face::Main || resource.custom {
+        default::fill_written(resource, object, applied);
+    }
+    if resource.storage == "pods" {
+        default_pod::addresses(object);
+    }
+    typed::form(resource, object);
+}
+
 /// Tries for a free generated name, and against concurrent writers.
 const TRIES: usize = 8;
 
@@ -57,7 +75,8 @@ impl Server {
     ) -> Result<Outcome, Status> {
         metadata::address(resource, namespace, &mut object)?;
         metadata::generate_name(&mut object, self.inner.random.as_ref());
-        let mut warnings = self.shape(resource, Face::Main, &mut object, options)?;
+        let mut warnings = told(resource, &mut object, options)?;
+        shape(resource, Face::Main, &mut object, applied);
         default::no_status(resource, &mut object);
         // What the server adds from here on has no owner.
         if !applied {
@@ -84,7 +103,7 @@ impl Server {
         }
         warnings.extend(admit::check(self, resource, "CREATE", Some(&object), None)?);
         if resource.storage == crd::STORAGE {
-            crd::accept(&mut object)?;
+            crd::note_stored(&mut object);
         }
         if options.dry_run {
             return Ok(Outcome { object: Arc::new(object), warnings, created: true });
@@ -135,8 +154,14 @@ impl Server {
                     self.create_object(resource, namespace, Proposal::Applied(object), options).map(Some)
                 }
                 Proposal::Written(mut object) if face == Face::Main && resource.is_made_by_replacing() => {
+                    let echo = object.pointer("/metadata/resourceVersion").cloned().filter(|_| options.dry_run);
                     object::set_metadata(&mut object, "resourceVersion", None);
-                    self.create_object(resource, namespace, Proposal::Written(object), options).map(Some)
+                    let mut made = self.create_object(resource, namespace, Proposal::Written(object), options)?;
+                    // Nothing was stored that could have a version of its own.
+                    if echo.is_some() {
+                        object::set_metadata(Arc::make_mut(&mut made.object), "resourceVersion", echo);
+                    }
+                    Ok(Some(made))
                 }
                 _ => Err(Status::not_found(&resource.qualified(), name)),
             };
@@ -144,12 +169,13 @@ impl Server {
         // What came as a default since then counts as written.
         let current = if resource.has_defaults { filled(resource, &stored) } else { Arc::clone(&stored) };
         let (mut object, applied) = propose(Some(&current))?.into_parts();
+        let unfit = |status| options.body.unfit(status);
+        let mut warnings = told(resource, &mut object, options).map_err(unfit)?;
         metadata::preconditions(resource, name, &current, &object)?;
         metadata::address(resource, namespace, &mut object)?;
         metadata::same_name(&current, &object)?;
         metadata::keep(face, resource, &current, &mut object);
-        let unfit = |status| options.body.unfit(status);
-        let mut warnings = self.shape(resource, face, &mut object, options).map_err(unfit)?;
+        shape(resource, face, &mut object, applied);
         if !applied {
             self.track(resource, face, Some(&current), &mut object, options);
         }
@@ -163,7 +189,7 @@ impl Server {
         cel::check(resource, &object, Some(&current))?;
         warnings.extend(admit::check(self, resource, "UPDATE", Some(&object), Some(&current))?);
         if resource.storage == crd::STORAGE && face == Face::Main {
-            crd::accept(&mut object)?;
+            crd::note_stored(&mut object);
         }
         if options.dry_run {
             return Ok(Some(Outcome { object: Arc::new(object), warnings, created: false }));
@@ -180,27 +206,6 @@ impl Server {
             collect::after_update(self, &place, &current, &object);
         }
         Ok(Some(Outcome { object: last.unwrap_or(object), warnings, created: false }))
-    }
-
-    /// The stages that make an object what the resource says it looks like.
-    fn shape(
-        &self,
-        resource: &Resource,
-        face: Face,
-        object: &mut Value,
-        options: &Options,
-    ) -> Result<Vec<String>, Status> {
-        decode::fits(resource, object)?;
-        let warnings = prune::unknown_fields(resource, object, options)?;
-        // What a status write leaves alone has its defaults already.
-        if face == Face::Main || resource.custom {
-            default::fill(resource, object);
-        }
-        if resource.storage == "pods" {
-            default_pod::addresses(object);
-        }
-        typed::form(resource, object);
-        Ok(warnings)
     }
 
     fn track(&self, resource: &Resource, face: Face, before: Option<&Value>, after: &mut Value, options: &Options) {

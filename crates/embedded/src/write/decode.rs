@@ -1,9 +1,10 @@
 //! From the body of a request to an object.
 
 use apimachinery::status::Status;
+use bytes::Bytes;
 use serde_json::Value;
 
-use super::{duplicates, typed as form};
+use super::{Complaints, typed as form};
 use crate::protobuf::{self, ProtobufError};
 use crate::resources::Resource;
 
@@ -11,24 +12,25 @@ use crate::resources::Resource;
 #[derive(Debug, Clone)]
 pub struct Written {
     pub object: Value,
-    /// Members that are given twice, `duplicate field "data.k"`.
-    pub complaints: Vec<String>,
+    pub complaints: Complaints,
 }
 
 /// Reads the object of a write to `resource`.
 ///
 /// # Errors
 /// As [`body`] and [`typed`].
-pub fn written(resource: &Resource, content_type: &str, bytes: &[u8]) -> Result<Written, Status> {
+pub fn written(resource: &Resource, content_type: &str, bytes: &Bytes) -> Result<Written, Status> {
     let object = body(content_type, bytes)?;
     if resource.custom {
         says_what_it_is(resource, &object)?;
     }
     let object = typed(resource, object)?;
     fits(resource, &object)?;
-    let is_json = matches!(content_type, "" | "application/json");
-    let doubled = if is_json { duplicates::find(bytes) } else { Vec::new() };
-    let complaints = doubled.iter().map(|path| format!("duplicate field \"{path}\"")).collect();
+    let complaints = match content_type {
+        "" | "application/json" => Complaints::json(bytes),
+        "application/yaml" | "application/x-yaml" | "text/yaml" => Complaints::yaml(bytes),
+        _ => Complaints::default(),
+    };
     Ok(Written { object, complaints })
 }
 
@@ -111,5 +113,8 @@ fn yaml(bytes: &[u8]) -> Result<Value, Status> {
         return Ok(value);
     }
     let text = std::str::from_utf8(bytes).map_err(|error| Status::bad_request(error.to_string()))?;
-    serde_saphyr::from_str(text).map_err(|error| Status::bad_request(format!("error decoding YAML: {error}")))
+    // The last of doubled keys counts; that they are doubled is said elsewhere.
+    let options = serde_saphyr::options! { duplicate_keys: serde_saphyr::DuplicateKeyPolicy::LastWins };
+    serde_saphyr::from_str_with_options(text, options)
+        .map_err(|error| Status::bad_request(format!("error decoding YAML: {error}")))
 }

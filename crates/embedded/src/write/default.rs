@@ -1,6 +1,7 @@
 //! Fills in what the client left out: schema defaults of custom resources, and the defaults of the built-in kinds
 //! (`k8s.io/kubernetes/pkg/apis/*/v1/defaults.go`).
 
+use apimachinery::schema::Nulls;
 use base64::Engine as _;
 use serde_json::{Map, Value, json};
 
@@ -10,10 +11,15 @@ use crate::{crd, object};
 
 /// Fills in everything but the status of a new object.
 pub(crate) fn fill(resource: &Resource, object: &mut Value) {
+    fill_written(resource, object, false);
+}
+
+/// The same of what is being written; null that was applied is a value, and may be wrong.
+pub(super) fn fill_written(resource: &Resource, object: &mut Value, applied: bool) {
     if resource.custom {
         if let Some(schema) = resource.schema() {
             let metadata = object::members(object).remove("metadata");
-            schema.default(object);
+            schema.default_with(object, if applied { Nulls::Kept } else { Nulls::Dropped });
             if let Some(metadata) = metadata {
                 object::members(object).insert("metadata".to_owned(), metadata);
             }

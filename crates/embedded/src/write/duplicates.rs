@@ -1,4 +1,4 @@
-//! Finds members that a JSON document gives twice; the last one counts.
+//! The members of a JSON document in its order, and those that it gives twice; the last one counts.
 
 use std::borrow::Cow;
 use std::cell::RefCell;
@@ -10,13 +10,35 @@ use serde::de::{DeserializeSeed, Deserializer, MapAccess, SeqAccess, Visitor};
 
 use crate::types::place::Place;
 
-/// The paths of doubled members, as `data.k` or `spec.containers[0].name`, in the order in which they come. None for
-/// what is no JSON.
+/// A member, as `data.k` or `spec.containers[0].name`.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Member {
+    pub(super) path: String,
+    /// Whether it was there before.
+    pub(super) again: bool,
+}
+
+#[derive(Clone, Copy, PartialEq)]
+enum Which {
+    Doubled,
+    All,
+}
+
+/// The paths of doubled members, in the order in which they come. None for what is no JSON.
 pub(super) fn find(bytes: &[u8]) -> Vec<String> {
+    read(bytes, Which::Doubled).into_iter().map(|member| member.path).collect()
+}
+
+/// Every member, in the order in which they come.
+pub(super) fn members(bytes: &[u8]) -> Vec<Member> {
+    read(bytes, Which::All)
+}
+
+fn read(bytes: &[u8], which: Which) -> Vec<Member> {
     let found = RefCell::new(Vec::new());
     let mut reader = serde_json::Deserializer::from_slice(bytes);
     // What is no JSON has been refused by the reader of the object itself.
-    let _ = Inside { place: &Place::Top, found: &found }.deserialize(&mut reader);
+    let _ = Inside { place: &Place::Top, found: &found, which }.deserialize(&mut reader);
     found.into_inner()
 }
 
@@ -26,7 +48,8 @@ struct Name<'a>(#[serde(borrow)] Cow<'a, str>);
 
 struct Inside<'a> {
     place: &'a Place<'a>,
-    found: &'a RefCell<Vec<String>>,
+    found: &'a RefCell<Vec<Member>>,
+    which: Which,
 }
 
 impl<'de> DeserializeSeed<'de> for Inside<'_> {
@@ -48,10 +71,11 @@ impl<'de> Visitor<'de> for Inside<'_> {
         let mut seen = BTreeSet::new();
         while let Some(Name(name)) = map.next_key()? {
             let place = Place::Member(self.place, &name);
-            if seen.contains(&name) {
-                self.found.borrow_mut().push(place.to_string());
+            let again = seen.contains(&name);
+            if again || self.which == Which::All {
+                self.found.borrow_mut().push(Member { path: place.to_string(), again });
             }
-            map.next_value_seed(Inside { place: &place, found: self.found })?;
+            map.next_value_seed(Inside { place: &place, ..self })?;
             seen.insert(name);
         }
         Ok(())
@@ -60,7 +84,7 @@ impl<'de> Visitor<'de> for Inside<'_> {
     fn visit_seq<A: SeqAccess<'de>>(self, mut items: A) -> Result<(), A::Error> {
         for index in 0.. {
             let place = Place::Item(self.place, index);
-            if items.next_element_seed(Inside { place: &place, found: self.found })?.is_none() {
+            if items.next_element_seed(Inside { place: &place, ..self })?.is_none() {
                 break;
             }
         }
@@ -103,6 +127,8 @@ mod tests {
         let text = br#"{"a": 1, "b": [{"c": 1, "c": {"d": null}}, true], "a": {"x": 1.5, "x": -2}}"#;
         assert_eq!(find(text), ["b[0].c", "a", "a.x"]);
         assert!(find(b"{\"a\": {\"b\": 1}, \"b\": 1}").is_empty());
+        let all: Vec<String> = members(text).into_iter().map(|member| member.path).collect();
+        assert_eq!(all, ["a", "b", "b[0].c", "b[0].c", "b[0].c.d", "a", "a.x", "a.x"]);
     }
 
     proptest! {

@@ -62,7 +62,7 @@ pub(super) fn birth(resource: &Resource, object: &mut Value, uid: &str, now: jif
 }
 
 /// The revision and the uid that the client says it changes.
-pub(super) fn preconditions(resource: &Resource, name: &str, current: &Value, object: &Value) -> Result<(), Status> {
+pub(crate) fn preconditions(resource: &Resource, name: &str, current: &Value, object: &Value) -> Result<(), Status> {
     let uid = object::uid(object);
     if !uid.is_empty() && uid != object::uid(current) {
         let why = format!(
@@ -88,7 +88,7 @@ fn storage_key(resource: &Resource, object: &Value) -> String {
 }
 
 /// A body that names another object than the path does is a mistake.
-pub(super) fn same_name(current: &Value, object: &Value) -> Result<(), Status> {
+pub(crate) fn same_name(current: &Value, object: &Value) -> Result<(), Status> {
     let (name, written) = (object::name(current), object::name(object));
     if written.is_empty() || written == name {
         return Ok(());

@@ -7,11 +7,14 @@ pub mod admit;
 mod allocate;
 pub mod cel;
 pub mod commit;
+mod complaints;
 pub mod decode;
 pub mod default;
 pub mod default_pod;
+mod doubled_keys;
 mod duplicates;
 pub mod metadata;
+pub(crate) mod names;
 pub(crate) mod priority;
 pub mod prune;
 pub(crate) mod rules;
@@ -24,6 +27,8 @@ use std::sync::Arc;
 use apimachinery::status::{Cause, Status};
 use serde_json::Value;
 
+pub use complaints::Complaints;
+
 /// What a client asks of a write beyond the object.
 #[derive(Debug, Clone, Default)]
 pub struct Options {
@@ -33,7 +38,7 @@ pub struct Options {
     /// Through which face other than [`Face`] the object is written; for `managedFields`.
     pub subresource: Option<&'static str>,
     /// What was wrong with the body already: members given twice.
-    pub complaints: Vec<String>,
+    pub complaints: Complaints,
     /// What the client sent.
     pub body: Body,
     /// The whole way without the last step.

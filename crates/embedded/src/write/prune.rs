@@ -23,18 +23,18 @@ pub(crate) fn unknown_fields(
     if !resource.custom {
         drop_nulls(object);
     }
-    let mut complaints = options.complaints.clone();
-    complaints.extend(dropped(resource, object).iter().map(|path| format!("unknown field \"{path}\"")));
-    match options.field_validation {
-        FieldValidation::Strict if !complaints.is_empty() => Err(Status::bad_request(format!(
-            "{} in version \"{}\" cannot be handled as a {}: strict decoding error: {}",
-            resource.kind,
-            resource.version,
-            resource.kind,
-            complaints.join(", ")
+    let (unknown, complaints) = (dropped(resource, object), &options.complaints);
+    let refusal = match options.field_validation {
+        FieldValidation::Ignore => return Ok(Vec::new()),
+        FieldValidation::Warn => return Ok(complaints.warnings(!resource.custom, &unknown)),
+        FieldValidation::Strict => complaints.refusal(!resource.custom, &unknown),
+    };
+    let (kind, version) = (&resource.kind, &resource.version);
+    match refusal {
+        Some(refusal) => Err(Status::bad_request(format!(
+            "{kind} in version \"{version}\" cannot be handled as a {kind}: strict decoding error: {refusal}"
         ))),
-        FieldValidation::Warn => Ok(complaints),
-        FieldValidation::Ignore | FieldValidation::Strict => Ok(Vec::new()),
+        None => Ok(Vec::new()),
     }
 }
 
@@ -59,6 +59,13 @@ fn dropped(resource: &Resource, object: &mut Value) -> Vec<String> {
         object::members(object).insert("metadata".to_owned(), metadata);
     }
     unknown
+}
+
+/// Drops what the version that is read does not know.
+pub(crate) fn to_schema(resource: &Resource, object: &mut Value) {
+    if let Some(schema) = resource.schema().filter(|_| resource.custom) {
+        schema.prune(object);
+    }
 }
 
 /// In typed kinds, null and absent are the same (`creationTimestamp: null` is in every generated manifest).

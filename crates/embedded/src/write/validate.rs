@@ -3,15 +3,10 @@
 use apimachinery::status::{Cause, Status};
 use serde_json::{Value, json};
 
+use super::names::{LABEL_VALUE, QUALIFIED, bad_name, is_qualified};
 use super::{Face, metadata, prune, rules};
-use crate::object;
 use crate::resources::Resource;
-
-const SUBDOMAIN: &str = "a lowercase RFC 1123 subdomain must consist of lower case alphanumeric characters, '-' or '.', and must start and end with an alphanumeric character (e.g. 'example.com', regex used for validation is '[a-z0-9]([-a-z0-9]*[a-z0-9])?(\\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*')";
-const LABEL: &str = "a lowercase RFC 1123 label must consist of lower case alphanumeric characters or '-', and must start and end with an alphanumeric character (e.g. 'my-name',  or '123-abc', regex used for validation is '[a-z0-9]([-a-z0-9]*[a-z0-9])?')";
-const LABEL_1035: &str = "a DNS-1035 label must consist of lower case alphanumeric characters or '-', start with an alphabetic character, and end with an alphanumeric character (e.g. 'my-name',  or 'abc-123', regex used for validation is '[a-z]([-a-z0-9]*[a-z0-9])?')";
-const QUALIFIED: &str = "name part must consist of alphanumeric characters, '-', '_' or '.', and must start and end with an alphanumeric character (e.g. 'MyName',  or 'my.name',  or '123-abc', regex used for validation is '([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9]')";
-const LABEL_VALUE: &str = "a valid label must be an empty string or consist of alphanumeric characters, '-', '_' or '.', and must start and end with an alphanumeric character (e.g. 'MyValue',  or 'my_value',  or '12345', regex used for validation is '(([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9])?')";
+use crate::{crd, object};
 
 /// Fields of a workload that never change once written.
 const IMMUTABLE: &[(&str, &str)] = &[
@@ -34,6 +29,9 @@ pub(super) fn create(resource: &Resource, object: &Value) -> Result<(), Status> 
     rules::quantities(resource, object)?;
     causes.extend(schema(resource, Face::Main, object)?);
     causes.extend(rules::causes(resource, object));
+    if resource.storage == crd::STORAGE {
+        causes.extend(crd::causes(None, object));
+    }
     verdict(resource, object, causes)
 }
 
@@ -42,7 +40,7 @@ pub(super) fn create(resource: &Resource, object: &Value) -> Result<(), Status> 
 pub(super) fn update(resource: &Resource, face: Face, current: &Value, object: &Value) -> Result<(), Status> {
     let mut causes = label_causes(object);
     causes.extend(metadata::finalizers(current, object));
-    if face == Face::Main && WHOLE_AGAIN.contains(&resource.storage.as_str()) {
+    if face == Face::Main && (resource.custom || WHOLE_AGAIN.contains(&resource.storage.as_str())) {
         causes.extend(finalizer_causes(resource, object));
     }
     causes.extend(schema(resource, face, object)?);
@@ -53,6 +51,9 @@ pub(super) fn update(resource: &Resource, face: Face, current: &Value, object: &
         causes.extend(rules::causes(resource, object));
         causes.extend(immutable(resource, current, object));
         causes.extend(pod_update(resource, current, object));
+        if resource.storage == crd::STORAGE {
+            causes.extend(crd::causes(Some(current), object));
+        }
     }
     verdict(resource, object, causes)
 }
@@ -68,6 +69,9 @@ fn schema(resource: &Resource, face: Face, object: &Value) -> Result<Vec<Cause>,
     let Some(schema) = resource.schema() else { return Ok(Vec::new()) };
     if resource.custom {
         let mut causes = custom(resource, &schema.validate(object));
+        if face == Face::Status {
+            causes.iter_mut().for_each(named_from_the_status);
+        }
         causes.extend(counts(resource, face, object));
         return Ok(causes);
     }
@@ -98,6 +102,13 @@ fn schema(resource: &Resource, face: Face, object: &Value) -> Result<Vec<Cause>,
         resource.kind,
         mistyped.join(", ")
     )))
+}
+
+/// A write of the status looks at nothing else, and names fields from there.
+fn named_from_the_status(cause: &mut Cause) {
+    if let Some(below) = cause.field.strip_prefix("status.") {
+        cause.message = cause.message.replacen(&format!(": {} in body", cause.field), &format!(": {below} in body"), 1);
+    }
 }
 
 /// Definitions may restrict only the name of metadata; the rest is the server's own. Where something is wrong already,
@@ -159,26 +170,6 @@ fn names(resource: &Resource, object: &Value) -> Vec<Cause> {
     causes
 }
 
-fn bad_name(resource: &Resource, name: &str) -> Option<String> {
-    if resource.group == "rbac.authorization.k8s.io" {
-        return ["/", "%"].iter().find(|bad| name.contains(**bad)).map(|bad| format!("may not contain '{bad}'"));
-    }
-    let (longest, rule, well_formed) = match resource.storage.as_str() {
-        "namespaces" => (63, LABEL, is_label(name)),
-        "services" => (63, LABEL_1035, is_label(name) && !name.starts_with(|c: char| c.is_ascii_digit())),
-        _ => (253, SUBDOMAIN, name.split('.').all(is_label)),
-    };
-    if name.len() > longest {
-        return Some(format!("must be no more than {longest} characters"));
-    }
-    (!well_formed).then(|| rule.to_owned())
-}
-
-fn is_label(part: &str) -> bool {
-    let inner = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit();
-    part.starts_with(inner) && part.ends_with(inner) && part.chars().all(|c| inner(c) || c == '-')
-}
-
 fn label_causes(object: &Value) -> Vec<Cause> {
     let members = |field: &str| object.pointer(&format!("/metadata/{field}")).and_then(Value::as_object);
     let mut causes = labels("metadata.labels", members("labels"));
@@ -214,23 +205,17 @@ pub(super) fn labels(field: &str, labels: Option<&serde_json::Map<String, Value>
 /// Those of built-in kinds belong to somebody's domain.
 fn finalizer_causes(resource: &Resource, object: &Value) -> Vec<Cause> {
     const STANDARD: [&str; 3] = ["kubernetes", "orphan", "foregroundDeletion"];
+    let is_name = |name: &str| is_qualified(name.rsplit_once('/').map_or(name, |(_, part)| part));
+    let malformed = object::finalizers(object).into_iter().filter(|name| !is_name(name));
+    let malformed = malformed.map(|name| Cause::invalid("metadata.finalizers", &json!(name), QUALIFIED));
     let finalizers = object::finalizers(object).into_iter().enumerate();
     let is_free = resource.custom || LOOSE.contains(&resource.storage.as_str());
     let loose = finalizers.filter(|(_, name)| !is_free && !name.contains('/') && !STANDARD.contains(name));
-    loose
-        .map(|(index, name)| {
-            let hint = "name is neither a standard finalizer name nor is it fully qualified";
-            Cause::invalid(format!("metadata.finalizers[{index}]"), &json!(name), hint)
-        })
-        .collect()
-}
-
-fn is_qualified(part: &str) -> bool {
-    let end = |c: char| c.is_ascii_alphanumeric();
-    part.len() <= 63
-        && part.starts_with(end)
-        && part.ends_with(end)
-        && part.chars().all(|c| end(c) || matches!(c, '-' | '_' | '.'))
+    let loose = loose.map(|(index, name)| {
+        let hint = "name is neither a standard finalizer name nor is it fully qualified";
+        Cause::invalid(format!("metadata.finalizers[{index}]"), &json!(name), hint)
+    });
+    malformed.chain(loose).collect()
 }
 
 fn immutable(resource: &Resource, current: &Value, object: &Value) -> Vec<Cause> {
@@ -293,25 +278,4 @@ fn restore(object: &mut Value, from: &Value, field: &str) {
         Some(value) => members.insert(field.to_owned(), value.clone()),
         None => members.remove(field),
     };
-}
-
-#[cfg(test)]
-mod tests {
-    use rstest::rstest;
-
-    use super::*;
-    use crate::resources::Registry;
-
-    #[rstest]
-    #[case::plain("pods", "web-0", true)]
-    #[case::dotted("pods", "web.0", true)]
-    #[case::upper("pods", "Web", false)]
-    #[case::edge("pods", "-web", false)]
-    #[case::dotted_namespace("namespaces", "a.b", false)]
-    #[case::digit_service("services", "0web", false)]
-    #[case::role("clusterroles.rbac.authorization.k8s.io", "system:admin", true)]
-    fn names_follow_the_rules_of_their_kind(#[case] resource: &str, #[case] name: &str, #[case] good: bool) {
-        let resource = Registry::builtin().by_name(resource).unwrap();
-        assert_eq!(bad_name(&resource, name).is_none(), good);
-    }
 }

@@ -18,8 +18,24 @@ pub(super) fn of(resource: &Resource, current: Option<&Value>, object: &Value) -
         "deployments.apps" | "replicasets.apps" | "statefulsets.apps" | "jobs.batch" if is_new => {
             pod(object.pointer("/spec/template/spec").unwrap_or(&Value::Null), "spec.template.spec")
         }
+        _ if resource.custom => finalizers(current, object),
         _ => Vec::new(),
     }
+}
+
+/// New finalizers that belong to nobody's domain.
+fn finalizers(current: Option<&Value>, object: &Value) -> Vec<String> {
+    const STANDARD: [&str; 2] = ["orphan", "foregroundDeletion"];
+    let before = current.map(object::finalizers).unwrap_or_default();
+    let is_told = |name: &&str| !name.contains('/') && !STANDARD.contains(name) && !before.contains(name);
+    let told = object::finalizers(object).into_iter().filter(is_told);
+    told.map(|name| {
+        format!(
+            "metadata.finalizers: {}: prefer a domain-qualified finalizer name to avoid accidental conflicts with other finalizer writers",
+            json!(name)
+        )
+    })
+    .collect()
 }
 
 fn generation(object: &Value) -> Option<&Value> {

@@ -22,6 +22,7 @@ const TOPICS: &[&str] = &[
     "apply",
     "custom",
     "defaults",
+    "definitions",
     "deletion",
     "events",
     "faces",
@@ -39,6 +40,7 @@ const TOPICS: &[&str] = &[
 #[case::apply("apply")]
 #[case::custom("custom")]
 #[case::defaults("defaults")]
+#[case::definitions("definitions")]
 #[case::deletion("deletion")]
 #[case::events("events")]
 #[case::faces("faces")]
