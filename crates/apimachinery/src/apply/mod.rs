@@ -102,6 +102,19 @@ pub fn apply(
     Ok(result)
 }
 
+/// Whether two states of an object differ in nothing but when somebody came to own something.
+#[must_use]
+pub fn is_same_but_for_times(one: &Value, other: &Value) -> bool {
+    let timeless = |object: &Value| {
+        let mut object = object.clone();
+        let entries = object.pointer_mut("/metadata/managedFields").and_then(Value::as_array_mut);
+        let entries = entries.into_iter().flatten().filter_map(Value::as_object_mut);
+        entries.for_each(|entry| drop(entry.remove("time")));
+        object
+    };
+    one == other || timeless(one) == timeless(other)
+}
+
 /// What of `applied` counts.
 fn admit(structure: &Structure, applied: &Value, options: &ApplyOptions) -> Result<Value, Status> {
     let mut applied = applied.clone();

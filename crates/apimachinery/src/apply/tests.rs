@@ -137,12 +137,22 @@ fn labels_are_owned_one_by_one() {
 }
 
 #[test]
-fn null_removes_and_stays_owned() {
+fn null_is_a_value_that_is_owned() {
     let live = created("mgr", json!({"replicas": 1}));
     let forced = apply(&deployment(), Some(&live), &object(json!({"replicas": null})), &options("me", true)).unwrap();
-    assert!(forced["spec"].get("replicas").is_none());
+    assert_eq!(forced["spec"].get("replicas"), Some(&Value::Null));
     let again = apply_as("me", Some(&forced), &object(json!({"replicas": null}))).unwrap();
     assert_eq!(again, forced);
+}
+
+#[test]
+fn a_later_time_alone_is_no_change() {
+    let object = created("mgr", json!({"replicas": 1}));
+    let mut later = object.clone();
+    later["metadata"]["managedFields"][0]["time"] = json!("2036-01-01T00:00:00Z");
+    assert!(super::is_same_but_for_times(&object, &later));
+    later["spec"]["replicas"] = json!(2);
+    assert!(!super::is_same_but_for_times(&object, &later));
 }
 
 #[test]
