@@ -10,9 +10,11 @@
 //! a write is a pure function and [`store`] is the only state; a write that changes nothing has no revision and no
 //! event; a quiet cluster does no work.
 
+mod autoscaling;
 mod binding;
 pub mod cluster;
 pub mod collect;
+mod conversion;
 pub mod crd;
 pub mod data_directory;
 pub mod discovery;

@@ -162,6 +162,12 @@ fn merge_by(item: &Structure, key: &str, target: &[Value], patch: &[Value]) -> R
         let id = element.get(key).ok_or_else(|| missing_key(key, element))?;
         match directive {
             Directive::Delete => result.retain(|value| value.get(key) != Some(id)),
+            // Where nothing was, the patch's elements are taken as they are, doubled ones too.
+            _ if target.is_empty() => {
+                let mut alone = Vec::with_capacity(1);
+                merge_element(item, key, id, element, &mut alone)?;
+                result.extend(alone);
+            }
             _ => merge_element(item, key, id, element, &mut result)?,
         }
     }

@@ -34,6 +34,10 @@ pub(super) fn of(group: &str, kind: &str) -> Structure {
             return kind_with(&[("endpoints", atomic()), ("ports", atomic())]);
         }
         ("autoscaling", "HorizontalPodAutoscaler") => (plain(), with_conditions()),
+        ("autoscaling/v1", "HorizontalPodAutoscaler") => (object([("scaleTargetRef", atomic())]), plain()),
+        ("events.k8s.io", "Event") => {
+            return kind_with(&[("regarding", atomic()), ("related", atomic()), ("deprecatedSource", atomic())]);
+        }
         ("policy", "PodDisruptionBudget") => {
             let mut selector = atomic();
             selector.strategic = Strategic::Replace;

@@ -11,13 +11,13 @@ use axum::response::Response;
 use serde_json::Value;
 
 use super::path::Target;
-use super::write::{face, kept, stored};
+use super::write::{face, kept, options};
 use super::{Call, respond};
-use crate::object;
 use crate::resources::Resource;
 use crate::server::{Server, key};
 use crate::types::fit::Misfit;
 use crate::write::{Body, Complaints, Face, FieldValidation, Options, Proposal, decode, typed};
+use crate::{conversion, object};
 
 pub(super) const APPLY: &str = "application/apply-patch+yaml";
 const STRATEGIC: &str = "application/strategic-merge-patch+json";
@@ -39,7 +39,7 @@ pub(super) fn serve(server: &Server, target: &Target, call: &Call) -> Result<Res
         let cause = Cause::forbidden("force", "may not be specified for non-apply patch");
         return Err(Status::invalid("PatchOptions.meta.k8s.io", "", vec![cause]));
     }
-    let options = call.query.write_options(&call.agent)?;
+    let options = options(&target.resource, call)?;
     let options = match call.content_type.as_str() {
         APPLY => Options { complaints: doubled_keys(call, &options)?, ..options },
         _ => Options { body: Body::Patch, complaints: Complaints::patch(&call.body), ..options },
@@ -78,7 +78,7 @@ fn patched<'a>(
             return Ok(Proposal::Written(change(current)?));
         }
         let shown = respond::present(resource, &Arc::new(current.clone()));
-        Ok(Proposal::Written(stored(resource, change(&shown)?)))
+        Ok(Proposal::Written(conversion::to_kept(resource, change(&shown)?)))
     })
 }
 
@@ -170,7 +170,7 @@ fn applied<'a>(
         if !revision.is_empty() && revision != is {
             return Err(Status::modified(&resource.qualified(), target.name()));
         }
-        Ok(Proposal::Applied(result))
+        Ok(Proposal::Applied(conversion::to_kept(resource, result)))
     })
 }
 

@@ -16,7 +16,7 @@ use crate::server::{Server, key};
 use crate::store::Kept;
 use crate::table::Table;
 use crate::write::{Outcome, default, prune};
-use crate::{discovery, events, object};
+use crate::{conversion, discovery, object};
 
 /// What the client wants to see of objects.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -94,8 +94,8 @@ pub(crate) fn present(resource: &Resource, object: &Arc<Value>) -> Arc<Value> {
         return Arc::clone(object);
     }
     let version = resource.api_version();
-    if resource.group == "events.k8s.io" {
-        return Arc::new(events::from_core(object));
+    if let Some(shown) = conversion::shown(resource, object) {
+        return Arc::new(shown);
     }
     let mut shown = Value::clone(object);
     object::members(&mut shown).insert("apiVersion".to_owned(), json!(version));

@@ -13,7 +13,7 @@ use crate::resources::Resource;
 use crate::server::Server;
 use crate::write::decode::{self, Written};
 use crate::write::{Face, Options, Proposal, metadata, prune};
-use crate::{events, object};
+use crate::{conversion, object};
 
 pub(super) fn create(server: &Server, target: &Target, call: &Call) -> Result<Response, Status> {
     let resource = &target.resource;
@@ -25,7 +25,7 @@ pub(super) fn create(server: &Server, target: &Target, call: &Call) -> Result<Re
         (true, None) => return Err(Status::method_not_allowed()),
         _ => target.namespace(),
     };
-    let options = Options { complaints, ..call.query.write_options(&call.agent)? };
+    let options = Options { complaints, ..options(resource, call)? };
     match server.create_object(&kept(server, resource), namespace, Proposal::Written(object), &options) {
         Ok(outcome) => Ok(respond::written(call, server, resource, &outcome)),
         Err(status) => refused(server, target, call, &options, status),
@@ -35,7 +35,7 @@ pub(super) fn create(server: &Server, target: &Target, call: &Call) -> Result<Re
 pub(super) fn replace(server: &Server, target: &Target, call: &Call) -> Result<Response, Status> {
     let resource = &target.resource;
     let Written { object, complaints } = read(resource, call)?;
-    let options = Options { complaints, ..call.query.write_options(&call.agent)? };
+    let options = Options { complaints, ..options(resource, call)? };
     let propose = |current: Option<&Value>| {
         if let Some(current) =
             current.filter(|_| resource.needs_version() && object::resource_version(&object).is_empty())
@@ -84,13 +84,15 @@ pub(super) fn face(target: &Target) -> Face {
 
 /// The resource whose schema rules what is stored: the two faces of events are kept as one.
 pub(super) fn kept(server: &Server, resource: &Arc<Resource>) -> Arc<Resource> {
-    let core = (resource.group == "events.k8s.io").then(|| server.registry().get("", "v1", "events")).flatten();
-    core.unwrap_or_else(|| Arc::clone(resource))
+    let kept = conversion::kept_as(resource);
+    let kept = kept.and_then(|(group, version, plural)| server.registry().get(group, version, plural));
+    kept.unwrap_or_else(|| Arc::clone(resource))
 }
 
-/// From what clients of this version write to what is stored.
-pub(super) fn stored(resource: &Resource, object: Value) -> Value {
-    if resource.group == "events.k8s.io" { events::to_core(&object) } else { object }
+/// The options of a write to `resource`.
+pub(super) fn options(resource: &Arc<Resource>, call: &Call) -> Result<Options, Status> {
+    let written_as = conversion::kept_as(resource).map(|_| Arc::clone(resource));
+    Ok(Options { written_as, ..call.query.write_options(&call.agent)? })
 }
 
 fn read(resource: &Resource, call: &Call) -> Result<Written, Status> {
@@ -99,5 +101,5 @@ fn read(resource: &Resource, call: &Call) -> Result<Written, Status> {
         let cause = Cause::required("eventTime", "");
         return Err(Status::invalid("Event", object::name(&written.object), vec![cause]));
     }
-    Ok(Written { object: stored(resource, written.object), ..written })
+    Ok(Written { object: conversion::to_kept(resource, written.object), ..written })
 }

@@ -81,6 +81,7 @@ const ROWS: &[Row] = &[
     row("rbac.authorization.k8s.io", "v1", "clusterrolebindings", "ClusterRoleBinding", NONE, &[], NONE, typed::<api::rbac::v1::ClusterRoleBinding>()),
     row("networking.k8s.io", "v1", "ingresses", "Ingress", &["ing"], &[Namespaced, Status, Generation], NONE, typed::<api::networking::v1::Ingress>()),
     row("discovery.k8s.io", "v1", "endpointslices", "EndpointSlice", NONE, &[Namespaced], NONE, typed::<api::discovery::v1::EndpointSlice>()),
+    row("autoscaling", "v1", "horizontalpodautoscalers", "HorizontalPodAutoscaler", &["hpa"], &[Namespaced, Status, Generation, All], NONE, typed::<api::autoscaling::v1::HorizontalPodAutoscaler>()),
     row("autoscaling", "v2", "horizontalpodautoscalers", "HorizontalPodAutoscaler", &["hpa"], &[Namespaced, Status, Generation, All], NONE, typed::<api::autoscaling::v2::HorizontalPodAutoscaler>()),
     row("policy", "v1", "poddisruptionbudgets", "PodDisruptionBudget", &["pdb"], &[Namespaced, Status, Generation], NONE, typed::<api::policy::v1::PodDisruptionBudget>()),
     row("events.k8s.io", "v1", "events", "Event", &["ev"], &[Namespaced], &["regarding.kind", "regarding.namespace", "regarding.name", "regarding.uid", "regarding.apiVersion", "reason", "reportingController", "type"], typed::<api::events::v1::Event>()),
@@ -126,6 +127,10 @@ fn resource(row: &Row) -> Resource {
         resource.storage_api_version = "v1".to_owned();
     }
     resource.structure = Arc::new(Structure::builtin(row.group, row.kind));
+    if (row.group, row.version) == ("autoscaling", "v1") {
+        resource.storage_api_version = "autoscaling/v2".to_owned();
+        resource.structure = Arc::new(Structure::builtin("autoscaling/v1", row.kind));
+    }
     resource.schema = SchemaSource::Builtin {
         generate: row.schema.inline,
         document: row.schema.document,

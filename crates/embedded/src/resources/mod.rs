@@ -15,7 +15,7 @@ use serde_json::{Map, Value, json};
 use crate::table::PrinterColumn;
 
 /// One served version of one kind.
-#[derive(Clone)]
+#[derive(Clone, Debug)]
 pub struct Resource {
     /// Empty for the core group.
     pub group: String,
@@ -61,7 +61,7 @@ pub struct ScalePaths {
     pub selector: Option<String>,
 }
 
-#[derive(Clone)]
+#[derive(Clone, Debug)]
 enum SchemaSource {
     /// `x-kubernetes-preserve-unknown-fields` over everything.
     Open,

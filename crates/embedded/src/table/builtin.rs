@@ -4,7 +4,7 @@ use apimachinery::selector::LabelSelector;
 use serde_json::{Value, json};
 
 use super::{Column, since};
-use crate::object;
+use crate::{autoscaling, object};
 
 /// All columns after the name.
 pub(super) fn columns(storage: &str) -> Vec<Column> {
@@ -117,6 +117,17 @@ pub(super) fn columns(storage: &str) -> Vec<Column> {
             age(),
             column("PreemptionPolicy", "string", 0, |class, _| json!(object::text(class, "/preemptionPolicy"))),
         ],
+        autoscaling::STORAGE => vec![
+            column("Reference", "string", 0, |scaler, _| {
+                let text = |field: &str| object::text(scaler, &format!("/spec/scaleTargetRef/{field}")).to_owned();
+                json!(format!("{}/{}", text("kind"), text("name")))
+            }),
+            column("Targets", "string", 0, |scaler, _| json!(autoscaling::targets(scaler))),
+            column("MinPods", "string", 0, |scaler, _| stated_or(scaler, "/spec/minReplicas", "<unset>")),
+            column("MaxPods", "string", 0, |scaler, _| json!(number(scaler, "/spec/maxReplicas"))),
+            column("Replicas", "string", 0, |scaler, _| json!(number(scaler, "/status/currentReplicas"))),
+            age(),
+        ],
         "leases.coordination.k8s.io" => {
             vec![column("Holder", "string", 0, |object, _| json!(object::text(object, "/spec/holderIdentity"))), age()]
         }
@@ -130,10 +141,14 @@ fn age(object: &Value, now: jiff::Timestamp) -> Value {
 
 /// A count or a percentage.
 fn stated(object: &Value, pointer: &str) -> Value {
+    stated_or(object, pointer, "N/A")
+}
+
+fn stated_or(object: &Value, pointer: &str, otherwise: &str) -> Value {
     match object.pointer(pointer) {
         Some(Value::String(text)) => json!(text),
         Some(number) if number.is_number() => json!(number.to_string()),
-        _ => json!("N/A"),
+        _ => json!(otherwise),
     }
 }
 

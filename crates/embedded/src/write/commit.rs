@@ -12,7 +12,7 @@ use super::{
 };
 use crate::resources::Resource;
 use crate::server::{Server, key};
-use crate::{collect, crd, object, reviews};
+use crate::{collect, conversion, crd, object, reviews};
 
 /// With the defaults of its schema.
 fn filled(resource: &Resource, object: &Value) -> Arc<Value> {
@@ -211,6 +211,8 @@ impl Server {
 
     fn track(&self, resource: &Resource, face: Face, before: Option<&Value>, after: &mut Value, options: &Options) {
         let face = options.subresource.map(str::to_owned).or_else(|| face.subresource());
+        let written_as = options.written_as.clone();
+        let resource = written_as.as_deref().unwrap_or(resource);
         let options = UpdateOptions {
             manager: if options.manager.is_empty() { "unknown".to_owned() } else { options.manager.clone() },
             api_version: resource.api_version(),
@@ -218,7 +220,16 @@ impl Server {
             now: object::time(self.now()),
             blank: typed::blank(resource),
         };
-        apply::track_update(&resource.structure, before, after, &options);
+        let Some(mut shown) = conversion::shown(resource, after) else {
+            return apply::track_update(&resource.structure, before, after, &options);
+        };
+        typed::form(resource, &mut shown);
+        let before = before.and_then(|before| conversion::shown(resource, before)).map(|mut before| {
+            typed::form(resource, &mut before);
+            before
+        });
+        apply::track_update(&resource.structure, before.as_ref(), &mut shown, &options);
+        object::copy_metadata(after, "managedFields", &shown);
     }
 
     /// 404 for a namespace that is not there, 403 for one that is going.

@@ -27,6 +27,8 @@ use std::sync::Arc;
 use apimachinery::status::{Cause, Status};
 use serde_json::Value;
 
+use crate::resources::Resource;
+
 pub use complaints::Complaints;
 
 /// What a client asks of a write beyond the object.
@@ -41,6 +43,8 @@ pub struct Options {
     pub complaints: Complaints,
     /// What the client sent.
     pub body: Body,
+    /// The version that was written, where it is not the one that is kept: owners are noted under its names.
+    pub written_as: Option<Arc<Resource>>,
     /// The whole way without the last step.
     pub dry_run: bool,
 }

@@ -25,6 +25,7 @@ pub(super) fn causes(resource: &Resource, object: &Value) -> Vec<Cause> {
         "events" => event(object),
         "priorityclasses.scheduling.k8s.io" => priority::causes(object),
         "leases.coordination.k8s.io" => lease(object),
+        crate::autoscaling::STORAGE => autoscaler(object),
         "deployments.apps" | "replicasets.apps" | "statefulsets.apps" => {
             let mut causes = not_negative(object, "spec.replicas");
             causes.extend(required_selector(object));
@@ -41,6 +42,25 @@ pub(super) fn causes(resource: &Resource, object: &Value) -> Vec<Cause> {
         "jobs.batch" => pod(object.pointer("/spec/template/spec").unwrap_or(&Value::Null), "spec.template.spec"),
         _ => Vec::new(),
     }
+}
+
+/// Bounds that leave room.
+fn autoscaler(scaler: &Value) -> Vec<Cause> {
+    let count = |name: &str| scaler.pointer(&format!("/spec/{name}")).and_then(Value::as_i64);
+    let (least, most) = (count("minReplicas").unwrap_or(1), count("maxReplicas").unwrap_or(0));
+    let mut causes = Vec::new();
+    if least < 1 {
+        let hint = "must be greater than or equal to 1";
+        causes.push(Cause::invalid("spec.minReplicas", &json!(least), hint));
+    }
+    if most < 1 {
+        causes.push(Cause::invalid("spec.maxReplicas", &json!(most), "must be greater than 0"));
+    }
+    if most < least {
+        let hint = "must be greater than or equal to `minReplicas`";
+        causes.push(Cause::invalid("spec.maxReplicas", &json!(most), hint));
+    }
+    causes
 }
 
 /// What may not change.

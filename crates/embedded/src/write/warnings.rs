@@ -64,6 +64,10 @@ fn pod(spec: &Value, at: &str) -> Vec<String> {
         .collect();
     let mut warnings = doubled_ports(&all);
     warnings.extend(doubled_names(&all));
+    if spec["terminationGracePeriodSeconds"].as_i64().is_some_and(|seconds| seconds < 0) {
+        let hint = "must be >= 0; negative values are invalid and will be treated as 1";
+        warnings.push(format!("{at}.terminationGracePeriodSeconds: {hint}"));
+    }
     warnings
 }
 

@@ -140,6 +140,9 @@ fn changing(kubectl: &Kubectl) {
     assert!(kubectl.fails(&["scale", "deployment", "web", "--replicas=2", "--current-replicas=5"]).1.contains("was 1"));
     kubectl.says(&["scale", "deployment", "web", "--replicas=2"], "scaled");
     assert_eq!(replicas(), "2", "scaled");
+    kubectl.says(&["autoscale", "deployment", "web", "--min=2", "--max=3"], "autoscaled");
+    kubectl.says(&["get", "hpa", "web"], "<unknown>/80%");
+    kubectl.says(&["delete", "hpa", "web"], "deleted");
     kubectl.says(&["cordon", "small-0"], "cordoned");
     kubectl.says(&["taint", "node", "small-0", "a=b:NoSchedule"], "tainted");
     kubectl.says(&["taint", "node", "small-0", "a-"], "untainted");

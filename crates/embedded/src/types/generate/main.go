@@ -13,10 +13,12 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 	authenticationv1 "k8s.io/api/authentication/v1"
 	authorizationv1 "k8s.io/api/authorization/v1"
+	autoscalingv1 "k8s.io/api/autoscaling/v1"
 	autoscalingv2 "k8s.io/api/autoscaling/v2"
 	batchv1 "k8s.io/api/batch/v1"
 	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
+	eventsv1 "k8s.io/api/events/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
 	networkingv1 "k8s.io/api/networking/v1"
 	policyv1 "k8s.io/api/policy/v1"
@@ -38,10 +40,10 @@ var opaque = map[string]bool{
 var roots = []any{
 	apiextensionsv1.CustomResourceDefinition{}, appsv1.ControllerRevision{}, appsv1.Deployment{}, appsv1.ReplicaSet{}, appsv1.StatefulSet{}, authenticationv1.SelfSubjectReview{}, authenticationv1.TokenRequest{},
 	authorizationv1.SelfSubjectAccessReview{}, authorizationv1.SelfSubjectRulesReview{},
-	autoscalingv2.HorizontalPodAutoscaler{}, batchv1.Job{}, coordinationv1.Lease{}, corev1.ConfigMap{},
+	autoscalingv1.HorizontalPodAutoscaler{}, autoscalingv2.HorizontalPodAutoscaler{}, batchv1.Job{}, coordinationv1.Lease{}, corev1.ConfigMap{},
 	corev1.Endpoints{}, corev1.Event{}, corev1.Namespace{}, corev1.Node{}, corev1.PersistentVolume{},
 	corev1.PersistentVolumeClaim{}, corev1.Pod{}, corev1.Secret{}, corev1.Service{}, corev1.ServiceAccount{},
-	discoveryv1.EndpointSlice{}, metav1.DeleteOptions{}, networkingv1.Ingress{},
+	discoveryv1.EndpointSlice{}, eventsv1.Event{}, metav1.DeleteOptions{}, networkingv1.Ingress{},
 	policyv1.Eviction{}, policyv1.PodDisruptionBudget{}, rbacv1.ClusterRole{}, rbacv1.ClusterRoleBinding{},
 	rbacv1.Role{}, rbacv1.RoleBinding{}, schedulingv1.PriorityClass{}, storagev1.StorageClass{},
 }
