@@ -9,6 +9,7 @@ use crate::node::Folders;
 use crate::ports::Ports;
 use crate::server::Server;
 use crate::store::{HISTORY, Store};
+use crate::workloads::volume_claim;
 use crate::{node, node_lifecycle, object, scheduler, workloads};
 
 /// A running cluster.
@@ -36,9 +37,15 @@ impl Cluster {
                 tracing::error!(%error, "a node was refused");
             }
         }
+        if folders.volumes.is_some()
+            && server.list(volume_claim::CLASSES).is_empty()
+            && let Err(error) = server.create(volume_claim::CLASSES, volume_claim::standard_class())
+        {
+            tracing::error!(%error, "the default StorageClass was refused");
+        }
         let stop = CancellationToken::new();
         let mut tasks = JoinSet::new();
-        tasks.spawn(workloads::run(server.clone(), ports.clone(), stop.clone()));
+        tasks.spawn(workloads::run(server.clone(), ports.clone(), folders.volumes.clone(), stop.clone()));
         tasks.spawn(node_lifecycle::run(server.clone(), ports.clone(), stop.clone()));
         tasks.spawn(scheduler::run(server.clone(), ports.clone(), stop.clone()));
         tasks.spawn(node::run(server.clone(), ports, folders, stop.clone()));

@@ -104,7 +104,7 @@ impl Home {
             Self::Runtime(_) => None,
             Self::Data(directory) => Some(directory.logs()),
         };
-        Folders { logs, pods: Some(self.folder().join("pods")) }
+        Folders { logs, pods: Some(self.folder().join("pods")), volumes: Some(self.folder().join("volumes")) }
     }
 
     /// What becomes of the objects, in a few words.

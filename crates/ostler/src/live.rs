@@ -8,6 +8,8 @@ use kube::core::{ApiResource, GroupVersionKind};
 use plan::Snapshot;
 use serde_json::Value;
 
+use crate::report::explain::witness::Witnesses;
+
 /// A kind by group, version and name.
 pub(crate) type Kind = (&'static str, &'static str, &'static str);
 
@@ -36,6 +38,8 @@ pub(crate) struct Live {
     pub offered: Vec<Value>,
     /// `ome.io` services.
     pub services: Vec<Value>,
+    /// What is said of Pods of the one service that is looked at.
+    pub witnesses: Witnesses,
 }
 
 impl Live {
@@ -45,7 +49,8 @@ impl Live {
             offered.extend(list(client, kind).await?);
         }
         let (nodes, pods) = (list(client, NODE).await?, list(client, POD).await?);
-        Ok(Self { nodes, pods, offered, services: list(client, OME_SERVICE).await? })
+        let services = list(client, OME_SERVICE).await?;
+        Ok(Self { nodes, pods, offered, services, witnesses: Witnesses::new() })
     }
 
     /// Everything that a decision depends on, as documents.

@@ -34,6 +34,12 @@ impl Parts {
         Self { controllers: Controllers::Only(deleting), scheduler: false, nodes: false }
     }
 
+    /// The same with the scheduler.
+    #[must_use]
+    pub fn with_scheduler(self) -> Self {
+        Self { scheduler: true, ..self }
+    }
+
     /// What has to be built.
     pub(crate) fn binaries(self) -> impl Iterator<Item = &'static str> {
         let wanted = [

@@ -15,7 +15,9 @@ use super::volumes;
 use crate::Server;
 use crate::object;
 use crate::ports::Ports;
+use crate::watch::Change;
 use crate::workloads::condition::{self, Condition};
+use crate::workloads::volume_claim;
 
 /// What every Pod's task uses.
 pub(crate) struct Shared {
@@ -33,6 +35,8 @@ pub struct Folders {
     pub logs: Option<PathBuf>,
     /// A folder for every Pod whose containers see files of this machine.
     pub pods: Option<PathBuf>,
+    /// Volumes that are made for claims; without it none are.
+    pub volumes: Option<PathBuf>,
 }
 
 struct Agent {
@@ -73,6 +77,9 @@ pub async fn run(server: Server, ports: Ports, folders: Folders, stop: Cancellat
                     (Some(old), Some(node)) if is_ready(old) != is_ready(node) => agent.look(object::name(node)),
                     _ => {}
                 },
+                Ok(Change { resource, old: Some(volume), new: None, .. }) if resource == volume_claim::VOLUMES => {
+                    agent.shared.remove_volume(&volume);
+                }
                 Ok(_) => {}
                 Err(_lagged) => agent.everything(),
             },
@@ -219,6 +226,14 @@ impl Shared {
         let sees = |container: &Value| self.ports.runner.sees_files(node, object::text(container, "/image"));
         let folder = self.folders.pods.as_ref().filter(|_| containers.into_iter().any(sees))?;
         Some(folder.join(object::uid(pod)))
+    }
+
+    /// Removes what was in a volume that was made here, where it says so.
+    fn remove_volume(&self, volume: &Value) {
+        let folder = self.folders.volumes.as_deref().and_then(|all| volume_claim::folder_of(volume, all));
+        if let Some(folder) = folder {
+            volumes::remove(&folder);
+        }
     }
 
     /// Removes the folders of Pods that are gone.

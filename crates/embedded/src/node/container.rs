@@ -12,13 +12,13 @@ use tokio_util::sync::CancellationToken;
 use super::agent::Shared;
 use super::environment::{self, EnvironmentError};
 use super::hooks::Hooks;
-use super::logs::LogSink;
 use super::probes::{Finding, Probes, Target};
 use super::restart::{BackOff, Policy};
 use super::sources::{self, InNamespace};
 use super::status::{End, Ended, Phase};
-use super::volumes;
+use super::termination::Termination;
 use super::volumes::paths;
+use super::volumes::{self, VolumeError};
 use crate::object;
 use crate::ports::{Container, Exit, Mount, Purpose};
 use crate::workloads::ownership;
@@ -65,7 +65,8 @@ impl Supervisor {
             self.tell(News::Running);
             let exit = self.once(container).await;
             log.close();
-            let message = if exit.message.is_empty() { self.last_words(exit.code, &log) } else { exit.message };
+            let message = Some(self.termination().message(exit.code, &log)).filter(|message| !message.is_empty());
+            let message = message.unwrap_or(exit.message);
             let ended = Ended { code: exit.code, message, how: End::Seen, started, finished: self.now() };
             self.tell(News::Ended(ended));
             if self.stop.is_cancelled() || !self.policy.restarts(exit.code) {
@@ -77,17 +78,6 @@ impl Supervisor {
             }
         }
         self.tell(News::Done);
-    }
-
-    /// The end of the log of a run that failed, where the container asks for it as its termination message.
-    fn last_words(&self, code: i32, log: &LogSink) -> String {
-        const LINES: usize = 80;
-        const BYTES: usize = 2048;
-        if code == 0 || object::text(&self.spec, "/terminationMessagePolicy") != "FallbackToLogsOnError" {
-            return String::new();
-        }
-        let tail = log.lines(Some(LINES)).concat();
-        String::from_utf8_lossy(&tail[tail.len().saturating_sub(BYTES)..]).into_owned()
     }
 
     /// One run with its hooks and probes.
@@ -189,8 +179,12 @@ impl Supervisor {
         };
         let name = object::text(&self.spec, "/name");
         let folder = self.shared.folder(&self.pod, [&self.spec]);
-        let mounts = folder.as_deref().map(|folder| volumes::mounts(&self.spec, &self.pod, folder, &variables));
-        let mounts = mounts.transpose().map_err(|error| EnvironmentError::Missing(error.to_string()))?;
+        let missing = |error: VolumeError| EnvironmentError::Missing(error.to_string());
+        let with_claims =
+            folder.as_ref().map(|_| volumes::resolved(&self.pod, &sources)).transpose().map_err(missing)?;
+        let mounts = folder.as_deref().zip(with_claims.as_deref());
+        let mounts = mounts.map(|(folder, pod)| volumes::mounts(&self.spec, pod, folder, &variables));
+        let mounts = mounts.transpose().map_err(missing)?;
         let container = Container {
             node: object::text(&self.pod, "/spec/nodeName").to_owned(),
             namespace: namespace.to_owned(),
@@ -212,7 +206,14 @@ impl Supervisor {
             env,
         };
         self.tell_mounts(&container);
-        Ok(container)
+        // It lies deepest, so it is the first that is looked for.
+        let last_words = self.termination().begin().map_err(EnvironmentError::Missing)?;
+        let mounts = last_words.into_iter().chain(container.mounts).collect();
+        Ok(Container { mounts, ..container })
+    }
+
+    fn termination(&self) -> Termination {
+        Termination::of(&self.spec, self.shared.folder(&self.pod, [&self.spec]).as_deref())
     }
 
     /// Says where mounts are, and of which the program cannot know.

@@ -16,6 +16,8 @@ pub(crate) trait Sources {
     fn config_map(&self, name: &str) -> Option<Arc<Value>>;
     fn secret(&self, name: &str) -> Option<Arc<Value>>;
     fn pod(&self, name: &str) -> Option<Arc<Value>>;
+    /// The PersistentVolume of a claim that is bound.
+    fn volume(&self, claim: &str) -> Option<Arc<Value>>;
     /// What the Pod's node has for Pods; what a container may use that has no limit.
     fn allocatable(&self) -> Amounts;
 }
@@ -250,6 +252,9 @@ mod tests {
         fn pod(&self, name: &str) -> Option<Arc<Value>> {
             let pod = json!({"metadata": {"namespace": "n"}, "spec": {"hostname": "l-0", "subdomain": "l"}, "status": {"podIP": "127.16.0.9"}});
             (name == "l-0").then(|| Arc::new(pod))
+        }
+        fn volume(&self, _claim: &str) -> Option<Arc<Value>> {
+            None
         }
         fn allocatable(&self) -> Amounts {
             Amounts::from([("ephemeral-storage".to_owned(), Quantity::from_units(9))])

@@ -12,7 +12,8 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::AbortOnDropHandle;
 
 use super::agent::Shared;
-use super::container::{self, News, Supervisor};
+use super::container::{News, Supervisor};
+use super::ending::Ending;
 use super::mounted;
 use super::probes::Finding;
 use super::restart::Policy;
@@ -37,32 +38,29 @@ pub(crate) struct Signals {
     pub(crate) look: Arc<Notify>,
 }
 
-/// When the whole cluster ends, containers get no longer than this.
-const SHUTDOWN_GRACE: Duration = Duration::from_secs(5);
-
-struct Worker {
-    shared: Arc<Shared>,
-    pod: Arc<Value>,
-    place: Place,
+pub(super) struct Worker {
+    pub(super) shared: Arc<Shared>,
+    pub(super) pod: Arc<Value>,
+    pub(super) place: Place,
     specs: Vec<Value>,
-    containers: Vec<Container>,
+    pub(super) containers: Vec<Container>,
     /// Where its containers see files of this machine.
-    folder: Option<PathBuf>,
-    stop: CancellationToken,
-    tasks: JoinSet<()>,
+    pub(super) folder: Option<PathBuf>,
+    pub(super) stop: CancellationToken,
+    pub(super) tasks: JoinSet<()>,
     /// In the order of their start.
-    sidecars: Vec<Sidecar>,
+    pub(super) sidecars: Vec<Sidecar>,
     /// Brings volumes up to date.
-    follower: Option<AbortOnDropHandle<()>>,
+    pub(super) follower: Option<AbortOnDropHandle<()>>,
     look: Arc<Notify>,
     sender: mpsc::UnboundedSender<(usize, News)>,
     news: mpsc::UnboundedReceiver<(usize, News)>,
 }
 
 /// A running init container with `restartPolicy: Always`.
-struct Sidecar {
-    stop: CancellationToken,
-    task: AbortOnDropHandle<()>,
+pub(super) struct Sidecar {
+    pub(super) stop: CancellationToken,
+    pub(super) task: AbortOnDropHandle<()>,
 }
 
 /// What is not told by a change of some object, such as a folder of this machine, is looked at again so often.
@@ -76,28 +74,12 @@ pub(crate) async fn run(shared: Arc<Shared>, pod: Arc<Value>, signals: Signals) 
     };
     let mut worker = Worker::new(shared, pod, address, Arc::clone(&signals.look));
     worker.announce();
-    let grace = tokio::select! {
-        biased;
-        () = signals.gone.cancelled() => Some(Duration::ZERO),
-        () = signals.shutdown.cancelled() => None,
-        () = signals.delete.cancelled() => Some(worker.grace()),
-        never = worker.live() => match never {},
-    };
-    match grace {
-        Some(grace) => {
-            tokio::select! {
-                () = worker.terminate(grace) => {}
-                () = signals.gone.cancelled() => {}
-                () = signals.shutdown.cancelled() => worker.end(SHUTDOWN_GRACE).await,
-            }
-            worker.kill().await;
-            worker.remove();
-        }
-        None => {
-            worker.end(SHUTDOWN_GRACE).await;
-            worker.kill().await;
-        }
+    let mut ending = worker.live_until(&signals).await;
+    if matches!(ending, Ending::Overdue) {
+        worker.give_up(&signals).await;
+        ending = worker.asked_to_end(&signals).await;
     }
+    worker.finish(ending, &signals).await;
     worker.shared.addresses.give_back(address);
 }
 
@@ -112,7 +94,7 @@ impl Worker {
         let containers = resume::containers(specs.iter().map(initial).collect(), &pod, &now);
         let host = shared.host(object::text(&pod, "/spec/nodeName"));
         let before = Some(object::text(&pod, "/status/startTime").to_owned()).filter(|time| !time.is_empty());
-        let place = Place { address, host, since: before.unwrap_or(now), node_ready: true };
+        let place = Place { address, host, since: before.unwrap_or(now), node_ready: true, overdue: false };
         Self {
             folder: shared.folder(&pod, specs.iter().map(|(_, spec)| spec)),
             shared,
@@ -141,7 +123,7 @@ impl Worker {
     }
 
     /// Volumes, then init containers one after another, then the others together; then whatever they report.
-    async fn live(&mut self) -> std::convert::Infallible {
+    pub(super) async fn live(&mut self) -> std::convert::Infallible {
         if self.containers.iter().all(|container| container.done) {
             return std::future::pending().await;
         }
@@ -217,8 +199,8 @@ impl Worker {
 
     fn start(&mut self, index: usize) {
         let (policy, purpose) = match self.containers[index].role {
-            Role::Main => (Policy::of(&self.pod), Purpose::Serve),
-            Role::Init => (Policy::of_init(&self.pod), Purpose::Initialise),
+            Role::Main => (Policy::of_container(&self.pod, &self.specs[index]), Purpose::Serve),
+            Role::Init => (Policy::of_init(&self.pod, &self.specs[index]), Purpose::Initialise),
             Role::Sidecar => (Policy::Always, Purpose::Serve),
         };
         let sidecar = self.containers[index].role == Role::Sidecar;
@@ -253,7 +235,7 @@ impl Worker {
         self.publish();
     }
 
-    fn catch_up(&mut self) {
+    pub(super) fn catch_up(&mut self) {
         while let Ok((index, news)) = self.news.try_recv() {
             self.take(index, news);
         }
@@ -291,69 +273,14 @@ impl Worker {
         }
     }
 
-    /// The grace that the delete asked for.
-    fn grace(&self) -> Duration {
-        container::grace(&self.current().unwrap_or_else(|| Arc::clone(&self.pod)))
-    }
-
-    /// Asks all containers to stop and waits for them, for at most the grace.
-    async fn terminate(&mut self, grace: Duration) {
-        for name in self.containers.iter().filter(|c| matches!(c.phase, Phase::Running { .. })).map(|c| &c.name) {
-            self.event("Normal", "Killing", &format!("Stopping container {name}"));
-        }
-        self.containers.iter_mut().for_each(|container| container.ready = false);
-        self.publish();
-        self.end(grace).await;
-    }
-
-    async fn end(&mut self, grace: Duration) {
-        self.stop.cancel();
-        let all = async {
-            while self.tasks.join_next().await.is_some() {}
-            // Sidecars outlive whom they serve; the last that started ends first.
-            for sidecar in self.sidecars.iter_mut().rev() {
-                sidecar.stop.cancel();
-                let _ = (&mut sidecar.task).await;
-            }
-        };
-        // Whatever is left after the grace is killed by the caller.
-        let _ = tokio::time::timeout(grace, all).await;
-    }
-
-    /// Dropping a container's future kills it.
-    async fn kill(&mut self) {
-        self.tasks.shutdown().await;
-        for sidecar in self.sidecars.drain(..).filter(|sidecar| !sidecar.task.is_finished()) {
-            sidecar.task.abort();
-            let _ = sidecar.task.await;
-        }
-        self.follower = None;
-        self.catch_up();
-    }
-
-    /// The last status, then the end of the object and of what belonged to it.
-    fn remove(&mut self) {
-        self.publish();
-        let (namespace, name, uid) = (object::namespace(&self.pod), object::name(&self.pod), object::uid(&self.pod));
-        if self.current().is_some()
-            && let Err(status) = self.shared.server.remove("pods", namespace, name, Some(uid))
-        {
-            tracing::debug!(namespace, name, %status, "the Pod was not removed");
-        }
-        self.shared.logs.remove(namespace, name, uid);
-        if let Some(folder) = &self.folder {
-            volumes::remove(folder);
-        }
-    }
-
     /// The Pod as it is stored, unless another one has its name now.
-    fn current(&self) -> Option<Arc<Value>> {
+    pub(super) fn current(&self) -> Option<Arc<Value>> {
         let pod = self.shared.server.get("pods", object::namespace(&self.pod), object::name(&self.pod))?;
         (object::uid(&pod) == object::uid(&self.pod)).then_some(pod)
     }
 
     /// Writes the status if it is different. Tried again when somebody else wrote in between.
-    fn publish(&mut self) {
+    pub(super) fn publish(&mut self) {
         for _ in 0..5 {
             let Some(current) = self.current() else { return };
             self.place.node_ready = self.shared.is_node_ready(object::text(&current, "/spec/nodeName"));
@@ -379,7 +306,7 @@ impl Worker {
         }
     }
 
-    fn event(&self, kind: &str, reason: &str, message: &str) {
+    pub(super) fn event(&self, kind: &str, reason: &str, message: &str) {
         self.shared.server.event(&self.pod, kind, reason, message, "kubelet");
     }
 }

@@ -7,6 +7,7 @@
 mod addresses;
 mod agent;
 mod container;
+mod ending;
 mod environment;
 mod grpc;
 mod hooks;
@@ -22,6 +23,7 @@ mod resume;
 mod sources;
 mod specs;
 mod status;
+mod termination;
 mod unverified;
 mod volumes;
 

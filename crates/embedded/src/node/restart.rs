@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use crate::object;
 
@@ -33,9 +33,17 @@ impl Policy {
         }
     }
 
-    /// An init container that succeeded is done, whatever the Pod's policy.
-    pub(crate) fn of_init(pod: &Value) -> Self {
-        match Self::of(pod) {
+    /// The policy of one main container, which may have its own.
+    pub(crate) fn of_container(pod: &Value, container: &Value) -> Self {
+        match object::text(container, "/restartPolicy") {
+            "" => Self::of(pod),
+            _ => Self::of(&json!({"spec": container})),
+        }
+    }
+
+    /// An init container that succeeded is done, whatever its policy.
+    pub(crate) fn of_init(pod: &Value, container: &Value) -> Self {
+        match Self::of_container(pod, container) {
             Self::Always => Self::OnFailure,
             other => other,
         }
@@ -64,7 +72,18 @@ impl BackOff {
 
 #[cfg(test)]
 mod tests {
+    use rstest::rstest;
+
     use super::*;
+
+    #[rstest]
+    #[case::of_the_pod("Never", json!({}), Policy::Never)]
+    #[case::the_default("", json!({}), Policy::Always)]
+    #[case::its_own("Never", json!({"restartPolicy": "OnFailure"}), Policy::OnFailure)]
+    fn policies(#[case] pod: &str, #[case] container: Value, #[case] expect: Policy) {
+        let pod = json!({"spec": {"restartPolicy": pod}});
+        assert_eq!(Policy::of_container(&pod, &container), expect);
+    }
 
     #[test]
     fn back_off_doubles_and_forgets() {

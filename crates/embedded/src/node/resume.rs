@@ -15,8 +15,7 @@ const LOST: i32 = 255;
 
 /// The containers as far as the status of their Pod tells of an earlier time; fresh ones where it tells nothing.
 pub(crate) fn containers(fresh: Vec<Container>, pod: &Value, now: &str) -> Vec<Container> {
-    let policy = Policy::of(pod);
-    let mut all: Vec<Container> = fresh.into_iter().map(|container| container.resumed(pod, policy, now)).collect();
+    let mut all: Vec<Container> = fresh.into_iter().map(|container| container.resumed(pod, now)).collect();
     let mains = || all.iter().filter(|container| container.role == Role::Main);
     if mains().count() > 0 && mains().all(|container| container.done) {
         all.iter_mut().for_each(|container| container.done = true);
@@ -54,10 +53,13 @@ fn end(status: &Value, now: &str) -> Option<Ended> {
 }
 
 impl Container {
-    fn resumed(self, pod: &Value, policy: Policy, now: &str) -> Self {
+    fn resumed(self, pod: &Value, now: &str) -> Self {
         let Some(status) = state_of(pod, &self.name) else { return self };
         let Some(ended) = end(status, now) else { return self };
         let restarts = status["restartCount"].as_u64().and_then(|count| u32::try_from(count).ok()).unwrap_or_default();
+        let mains = pod.pointer("/spec/containers").and_then(Value::as_array).into_iter().flatten();
+        let spec = mains.into_iter().find(|spec| object::text(spec, "/name") == self.name);
+        let policy = Policy::of_container(pod, spec.unwrap_or(&Value::Null));
         // Whoever waited for its next run goes on to it.
         let again = self.role != Role::Main || policy.restarts(ended.code) || status["state"].get("waiting").is_some();
         if again {

@@ -9,6 +9,7 @@ use super::environment::Sources;
 use crate::Server;
 use crate::object;
 use crate::watch::Subscription;
+use crate::workloads::volume_claim;
 
 /// Reads the API server.
 pub(super) struct InNamespace<'a> {
@@ -37,6 +38,13 @@ impl Sources for InNamespace<'_> {
         self.server.get("pods", self.namespace, name)
     }
 
+    fn volume(&self, claim: &str) -> Option<Arc<Value>> {
+        let claim = self.server.get(volume_claim::CLAIMS, self.namespace, claim)?;
+        let bound = object::text(&claim, "/status/phase") == "Bound";
+        let name = object::text(&claim, "/spec/volumeName");
+        bound.then(|| self.server.get(volume_claim::VOLUMES, "", name)).flatten()
+    }
+
     fn allocatable(&self) -> Amounts {
         let node = self.server.get("nodes", "", self.node);
         amounts(node.as_ref().and_then(|node| node.pointer("/status/allocatable")))
@@ -50,7 +58,7 @@ pub(super) async fn changed(changes: &mut Subscription, pod: &Value) {
         let Ok(change) = changes.next().await else { return };
         let of_namespace = change.namespace == object::namespace(pod);
         let relevant = match change.resource.as_str() {
-            "configmaps" | "secrets" => true,
+            "configmaps" | "secrets" | volume_claim::CLAIMS => true,
             "pods" => change.name != object::name(pod),
             _ => false,
         };

@@ -64,13 +64,22 @@ pub(crate) struct Place {
     pub(crate) since: String,
     /// A Pod on a node that is not ready serves nobody.
     pub(crate) node_ready: bool,
+    /// `activeDeadlineSeconds` have passed, and it was stopped.
+    pub(crate) overdue: bool,
 }
+
+/// A kubelet's sentence.
+pub(crate) const OVERDUE: &str = "Pod was active on the node longer than the specified deadline";
 
 /// The whole `status`, built on the one the Pod has, so that other writers' conditions stay.
 pub(crate) fn build(pod: &Value, containers: &[Container], place: &Place, now: &str) -> Value {
     let mut status = pod.get("status").cloned().unwrap_or_else(|| json!({}));
-    let phase = phase(containers);
+    let phase = if place.overdue { "Failed" } else { phase(containers) };
     status["phase"] = json!(phase);
+    if place.overdue {
+        status["reason"] = json!("DeadlineExceeded");
+        status["message"] = json!(OVERDUE);
+    }
     status["podIP"] = json!(place.address.to_string());
     status["podIPs"] = json!([{"ip": place.address.to_string()}]);
     status["hostIP"] = json!(place.host);
@@ -267,8 +276,13 @@ mod tests {
     #[case::init_failed(vec![container(Role::Init, ended(1), false, true), container(Role::Main, waiting(), false, false)], "Failed", "False")]
     #[case::init_done(vec![container(Role::Init, ended(0), false, true), container(Role::Main, running(), true, false)], "Running", "True")]
     fn phases(#[case] containers: Vec<Container>, #[case] phase: &str, #[case] ready: &str) {
-        let place =
-            Place { address: Ipv4Addr::LOCALHOST, host: "127.0.0.1".into(), since: "s".into(), node_ready: true };
+        let place = Place {
+            address: Ipv4Addr::LOCALHOST,
+            host: "127.0.0.1".into(),
+            since: "s".into(),
+            node_ready: true,
+            overdue: false,
+        };
         let status = build(&json!({}), &containers, &place, "now");
         assert_eq!(status["phase"], phase);
         assert_eq!(condition::find(&status, "Ready").unwrap()["status"], ready);

@@ -3,11 +3,16 @@
 use std::collections::BTreeMap;
 use std::fmt;
 
-use apimachinery::pod::{Amounts, amounts};
+use apimachinery::pod::Amounts;
 use apimachinery::quantity::Quantity;
 use apimachinery::selector::node_matches;
 use serde_json::Value;
 
+use super::candidate::{Candidate, allocatable, requests};
+use super::claims::{Claims, Obstacle};
+use super::host_ports;
+use super::neighbours::Neighbours;
+use super::world::World;
 use crate::object;
 use crate::workloads::ownership::string_map;
 
@@ -26,31 +31,62 @@ pub enum Reason {
     TooManyPods {
         most: Quantity,
     },
+    /// Another Pod of the node has the `hostPort`.
+    PortTaken {
+        port: i64,
+    },
     Insufficient {
         resource: String,
         needs: Quantity,
         free: Quantity,
         total: Quantity,
     },
+    /// A volume that the Pod uses can only be reached from other nodes.
+    VolumeElsewhere {
+        claim: String,
+    },
+    /// No PersistentVolume fits a claim that waits for its first Pod.
+    NoVolume {
+        claim: String,
+    },
+    /// The node has no label that a topology spread constraint spreads over.
+    NoPlaceToSpread {
+        key: String,
+    },
+    /// A topology spread constraint: the place would have `skew` Pods more than the emptiest.
+    Uneven {
+        key: String,
+        skew: i64,
+        most: i64,
+    },
+    /// Required Pod affinity.
+    NotNear,
+    /// Required Pod anti-affinity.
+    NotFar,
+    /// Required anti-affinity of a Pod that is there.
+    OthersStayFar,
 }
 
 impl fmt::Display for Reason {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Unschedulable => f.write_str("node(s) were unschedulable"),
-            Self::UntoleratedTaint { key, value } => write!(f, "node(s) had untolerated taint {{{key}: {value}}}"),
+            Self::UntoleratedTaint { .. } => f.write_str("node(s) had untolerated taint(s)"),
             Self::NotSelected => f.write_str("node(s) didn't match Pod's node affinity/selector"),
             Self::TooManyPods { .. } => f.write_str("Too many pods"),
+            Self::PortTaken { .. } => f.write_str("node(s) didn't have free ports for the requested pod ports"),
             Self::Insufficient { resource, .. } => write!(f, "Insufficient {resource}"),
+            Self::VolumeElsewhere { .. } => f.write_str("node(s) didn't match PersistentVolume's node affinity"),
+            Self::NoVolume { .. } => f.write_str("node(s) didn't find available persistent volumes to bind"),
+            Self::NoPlaceToSpread { .. } => {
+                f.write_str("node(s) didn't match pod topology spread constraints (missing required label)")
+            }
+            Self::Uneven { .. } => f.write_str("node(s) didn't match pod topology spread constraints"),
+            Self::NotNear => f.write_str("node(s) didn't match pod affinity rules"),
+            Self::NotFar => f.write_str("node(s) didn't match pod anti-affinity rules"),
+            Self::OthersStayFar => f.write_str("node(s) didn't satisfy existing pods anti-affinity rules"),
         }
     }
-}
-
-/// A node with what its Pods request already.
-#[derive(Debug, Clone)]
-pub(crate) struct Candidate {
-    pub(crate) node: std::sync::Arc<Value>,
-    pub(crate) used: Amounts,
 }
 
 /// Why a node is out.
@@ -62,14 +98,44 @@ pub(crate) struct Unfit {
     pub(crate) preemptable: bool,
 }
 
-/// `None` when the Pod fits. Plugins in kube-scheduler's order; the first that refuses decides.
-pub(crate) fn unfit(pod: &Value, candidate: &Candidate) -> Option<Unfit> {
-    let node = &candidate.node;
-    unschedulable(pod, node)
-        .or_else(|| tainted(pod, node))
-        .or_else(|| not_selected(pod, node))
-        .map(|reason| Unfit { reasons: vec![reason], preemptable: false })
-        .or_else(|| insufficient(pod, candidate))
+/// What is asked of nodes for one Pod.
+#[derive(Debug, Clone)]
+pub(super) struct Rules<'a> {
+    pub(super) pod: &'a Value,
+    pub(super) claims: Claims<'a>,
+    pub(super) neighbours: Neighbours<'a>,
+}
+
+impl<'a> Rules<'a> {
+    pub(super) fn of(pod: &'a Value, candidates: &[Candidate], world: &'a World) -> Self {
+        let claims = world.storage.as_ref().map_or_else(Claims::default, |storage| Claims::of(pod, storage));
+        Self { pod, claims, neighbours: Neighbours::of(pod, candidates, &world.namespaces) }
+    }
+
+    /// `None` when the Pod fits. Plugins in kube-scheduler's order; the first that refuses decides.
+    pub(super) fn unfit(&self, candidate: &Candidate) -> Option<Unfit> {
+        let (pod, node) = (self.pod, candidate.node.as_ref());
+        unschedulable(pod, node)
+            .or_else(|| tainted(pod, node))
+            .or_else(|| not_selected(pod, node))
+            .map(Unfit::lasting)
+            .or_else(|| host_ports::taken(pod, candidate).map(|port| Unfit::curable(Reason::PortTaken { port })))
+            .or_else(|| insufficient(pod, candidate))
+            .or_else(|| self.claims.refuse(node).map(Unfit::lasting))
+            .or_else(|| self.neighbours.refuse(node))
+    }
+}
+
+impl Unfit {
+    /// Whoever leaves the node, it does not help.
+    pub(super) fn lasting(reason: Reason) -> Self {
+        Self { reasons: vec![reason], preemptable: false }
+    }
+
+    /// It could help that others leave.
+    pub(super) fn curable(reason: Reason) -> Self {
+        Self { reasons: vec![reason], preemptable: true }
+    }
 }
 
 fn unschedulable(pod: &Value, node: &Value) -> Option<Reason> {
@@ -78,7 +144,7 @@ fn unschedulable(pod: &Value, node: &Value) -> Option<Reason> {
         .then_some(Reason::Unschedulable)
 }
 
-fn tainted(pod: &Value, node: &Value) -> Option<Reason> {
+pub(super) fn tainted(pod: &Value, node: &Value) -> Option<Reason> {
     let taints = node.pointer("/spec/taints").and_then(Value::as_array)?;
     let hard = |taint: &&Value| matches!(object::text(taint, "/effect"), "NoSchedule" | "NoExecute");
     let taint = taints.iter().filter(hard).find(|taint| !tolerated(pod, taint))?;
@@ -102,7 +168,7 @@ pub(crate) fn tolerates(toleration: &Value, taint: &Value) -> bool {
 }
 
 /// `nodeSelector` and the required node affinity.
-fn not_selected(pod: &Value, node: &Value) -> Option<Reason> {
+pub(super) fn not_selected(pod: &Value, node: &Value) -> Option<Reason> {
     let labels = string_map(node.pointer("/metadata/labels"));
     let selector = string_map(pod.pointer("/spec/nodeSelector"));
     let selected = selector.iter().all(|(key, value)| labels.get(key) == Some(value));
@@ -129,21 +195,6 @@ fn insufficient(pod: &Value, candidate: &Candidate) -> Option<Unfit> {
         });
     }
     (!unfit.reasons.is_empty()).then_some(unfit)
-}
-
-/// What a node has for Pods. A node that does not limit the number of Pods takes 110, the kubelet's default.
-pub(crate) fn allocatable(node: &Value) -> Amounts {
-    let status = node.get("status").unwrap_or(&Value::Null);
-    let mut amounts = amounts(status.get("allocatable").or_else(|| status.get("capacity")));
-    amounts.entry("pods".to_owned()).or_insert_with(|| Quantity::from_units(110));
-    amounts
-}
-
-/// What a Pod asks for, itself included.
-pub(crate) fn requests(pod: &Value) -> Amounts {
-    let mut total = apimachinery::pod::requests(pod);
-    total.insert("pods".to_owned(), Quantity::from_units(1));
-    total
 }
 
 /// What came of looking for Pods that could make room.
@@ -173,6 +224,19 @@ pub(crate) fn explain(refusals: &[Unfit], outcome: Preemption) -> String {
         Preemption::Nobody => format!("{available}: {}", helpfulness(refusals)),
     };
     format!("{available}: {reasons}. preemption: {told}.")
+}
+
+/// The same where something stands against every node, so that none was looked at.
+pub(super) fn explain_obstacle(obstacle: &Obstacle, nodes: usize) -> String {
+    let available = format!("0/{nodes} nodes are available");
+    match obstacle {
+        // Preemption looks for the object once more, and repeats what it is told.
+        Obstacle::Missing(object) => format!("{available}: {object} not found. not found"),
+        Obstacle::Unusable(message) => {
+            let told = format!("{nodes} Preemption is not helpful for scheduling");
+            format!("{available}: {message}. preemption: {available}: {told}.")
+        }
+    }
 }
 
 /// Whether other Pods are in the way at all, counted over the nodes.
@@ -211,14 +275,20 @@ mod tests {
             "spec": {"taints": [{"key": "gpu", "value": "yes", "effect": "NoSchedule"}]},
             "status": {"allocatable": {"cpu": "4", "nvidia.com/gpu": "8"}},
         });
-        let used = Amounts::from([("cpu".to_owned(), Quantity::from_units(3))]);
-        Candidate { node: node.into(), used }
+        let mut candidate = Candidate::of(node.into());
+        candidate.used = Amounts::from([("cpu".to_owned(), Quantity::from_units(3))]);
+        candidate
+    }
+
+    fn unfit(pod: &Value) -> Option<Unfit> {
+        let candidates = [candidate()];
+        Rules::of(pod, &candidates, &World::default()).unfit(&candidates[0])
     }
 
     const TOLERANT: &str = r#"[{"key": "gpu", "operator": "Exists"}]"#;
 
     #[rstest]
-    #[case::taint(json!({}), Some(("node(s) had untolerated taint {gpu: yes}", false)))]
+    #[case::taint(json!({}), Some(("node(s) had untolerated taint(s)", false)))]
     #[case::tolerated(json!({"tolerations": "T"}), None)]
     #[case::by_value(json!({"tolerations": [{"key": "gpu", "value": "yes", "effect": "NoSchedule"}]}), None)]
     #[case::selector(json!({"tolerations": "T", "nodeSelector": {"gpu": "a100"}}), Some(("node(s) didn't match Pod's node affinity/selector", false)))]
@@ -229,7 +299,7 @@ mod tests {
         if spec["tolerations"] == "T" {
             spec["tolerations"] = serde_json::from_str(TOLERANT).unwrap();
         }
-        let found = unfit(&json!({"spec": spec}), &candidate());
+        let found = unfit(&json!({"spec": spec}));
         let found = found.map(|unfit| (unfit.reasons.iter().map(ToString::to_string).collect(), unfit.preemptable));
         assert_eq!(found, expect.map(|(reason, preemptable)| (vec![reason.to_owned()], preemptable)));
     }
@@ -241,7 +311,7 @@ mod tests {
         let units = Quantity::from_units;
         let shortage =
             Reason::Insufficient { resource: "cpu".to_owned(), needs: units(2), free: units(1), total: units(4) };
-        assert_eq!(unfit(&json!({"spec": spec}), &candidate()).unwrap().reasons, [shortage]);
+        assert_eq!(unfit(&json!({"spec": spec})).unwrap().reasons, [shortage]);
     }
 
     #[test]

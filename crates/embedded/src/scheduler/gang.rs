@@ -15,7 +15,8 @@ use apimachinery::quantity::Quantity;
 use apimachinery::selector::LabelSelector;
 use serde_json::Value;
 
-use super::filter::Candidate;
+use super::candidate::{Candidate, allocatable};
+use super::world::World;
 use super::{Outcome, Verdict, place};
 use crate::object;
 use crate::workloads::ownership::string_map;
@@ -29,6 +30,7 @@ pub(super) fn assign(
     pending: &[Arc<Value>],
     bound: &[Arc<Value>],
     candidates: &mut Vec<Candidate>,
+    world: &World,
 ) -> Vec<Verdict> {
     let Some(group) = group else {
         return all_wait(pending, &format!("pod group {name} is not found"));
@@ -42,12 +44,12 @@ pub(super) fn assign(
     let pending = pending.as_slice();
     let mut trial = Trial { candidates: candidates.clone(), outcomes: BTreeMap::new() };
     let (subgroups, single) = subgroups(&minimum.policies, pending, bound);
-    trial.place_minimum(&minimum, &subgroups);
+    trial.place_minimum(&minimum, &subgroups, world);
     for subgroup in &subgroups {
-        trial.place_whole(subgroup);
+        trial.place_whole(subgroup, world);
     }
     for pod in &single {
-        trial.place_one(pod);
+        trial.place_one(pod, world);
     }
     let placed: Vec<&Arc<Value>> = pending.iter().filter(|pod| trial.is_placed(pod)).collect();
     let together: Vec<&Arc<Value>> = bound.iter().chain(placed.iter().copied()).collect();
@@ -115,7 +117,7 @@ fn is_enqueued(group: &Value, candidates: &[Candidate]) -> bool {
     let sum = |of: &dyn Fn(&Candidate) -> f64| candidates.iter().map(of).sum::<f64>();
     amounts(group.pointer("/spec/minResources")).iter().all(|(name, wanted)| {
         let units = |of: &Amounts| of.get(name).map_or(0.0, Quantity::as_f64);
-        let total = sum(&|candidate| units(&super::filter::allocatable(&candidate.node)));
+        let total = sum(&|candidate| units(&allocatable(&candidate.node)));
         let used = sum(&|candidate| units(&candidate.used));
         wanted.as_f64() <= total * FACTOR - used
     })
@@ -239,7 +241,7 @@ struct Trial {
 
 impl Trial {
     /// As many subgroups of each policy as it needs, before any surplus takes their room.
-    fn place_minimum(&mut self, minimum: &Minimum, subgroups: &[Subgroup]) {
+    fn place_minimum(&mut self, minimum: &Minimum, subgroups: &[Subgroup], world: &World) {
         for (at, policy) in minimum.policies.iter().enumerate() {
             let own = || subgroups.iter().filter(|subgroup| subgroup.policy == at);
             let mut whole = own().filter(|subgroup| self.is_whole(subgroup)).count();
@@ -247,18 +249,19 @@ impl Trial {
                 if whole >= policy.subgroups {
                     break;
                 }
-                whole += usize::from(!self.is_whole(subgroup) && self.place_whole(subgroup));
+                whole += usize::from(!self.is_whole(subgroup) && self.place_whole(subgroup, world));
             }
         }
     }
 
     /// Places every pending Pod of the subgroup, or none. Whether the subgroup is whole then.
-    fn place_whole(&mut self, subgroup: &Subgroup) -> bool {
+    fn place_whole(&mut self, subgroup: &Subgroup, world: &World) -> bool {
         if self.is_whole(subgroup) || subgroup.bound + subgroup.pending.len() < subgroup.size {
             return self.is_whole(subgroup);
         }
         let before = self.candidates.clone();
-        let outcomes: Vec<Outcome> = subgroup.pending.iter().map(|pod| place(pod, &mut self.candidates)).collect();
+        let outcomes: Vec<Outcome> =
+            subgroup.pending.iter().map(|pod| place(pod, &mut self.candidates, world)).collect();
         let refusal = outcomes.iter().find(|outcome| matches!(outcome, Outcome::Wait { .. })).cloned();
         if refusal.is_some() {
             self.candidates = before;
@@ -270,8 +273,8 @@ impl Trial {
         refusal.is_none()
     }
 
-    fn place_one(&mut self, pod: &Arc<Value>) {
-        let outcome = place(pod, &mut self.candidates);
+    fn place_one(&mut self, pod: &Arc<Value>, world: &World) {
+        let outcome = place(pod, &mut self.candidates, world);
         self.outcomes.insert(object::name(pod).to_owned(), outcome);
     }
 

@@ -3,15 +3,26 @@
 //! A turn is a pure function of Pods and nodes ([`assign`]); it runs after something changed that could make a
 //! difference, and otherwise not at all. `schedulerName` `default-scheduler` and `volcano` are both served here; Pods of a
 //! Volcano PodGroup are placed together ([`gang`]); who fits nowhere may take the room of Pods of lower priority
-//! ([`preempt`]). Pod affinity and topology spread are not done.
+//! ([`preempt`]). One file has the rules of one of kube-scheduler's plugins: [`filter`] what needs no other Pod,
+//! [`host_ports`], [`claims`], [`spread`] and [`affinity`]; [`score`] chooses among the nodes that are left.
 
+mod affinity;
+mod budget;
+mod candidate;
+mod claims;
 mod filter;
 mod gang;
+mod host_ports;
+mod neighbours;
 mod preempt;
 mod score;
+mod spread;
+mod term;
+mod world;
 
 pub use filter::Reason;
 pub(crate) use filter::tolerates;
+pub use world::{Storage, World};
 
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
@@ -25,8 +36,11 @@ use crate::object;
 use crate::ports::Ports;
 use crate::watch::Change;
 use crate::workloads::condition::{self, Condition};
-use apimachinery::pod::add;
-use filter::{Candidate, Preemption, Unfit};
+use crate::workloads::disruption::BUDGETS;
+use crate::workloads::volume_claim;
+use candidate::{Candidate, candidates, named};
+use filter::{Preemption, Rules, Unfit};
+use futures::FutureExt;
 
 const POD_GROUPS: &str = "podgroups.scheduling.volcano.sh";
 const GROUP_NAME: &str = "scheduling.k8s.io/group-name";
@@ -68,56 +82,70 @@ pub async fn run(server: Server, ports: Ports, stop: CancellationToken) {
                 () = stop.cancelled() => return,
                 change = changes.next() => change,
             };
-            match change {
-                Ok(change) if !matters(&change) => {}
-                _ => break,
+            if change.as_ref().map_or(true, matters) {
+                break;
             }
         }
+        // One turn looks at all that has changed by now.
+        while changes.next().now_or_never().is_some() {}
     }
 }
 
 /// Whether a change could let a Pod be placed: a new Pod or group, room that came free, a node that is different.
 fn matters(change: &Change) -> bool {
-    let spec = |object: &Option<Arc<Value>>| object.as_ref().and_then(|o| o.get("spec").cloned());
+    let of = |object: &Option<Arc<Value>>, pointer: &str| object.as_ref().and_then(|o| o.pointer(pointer).cloned());
+    let differs = |pointer: &str| of(&change.old, pointer) != of(&change.new, pointer);
     match change.resource.as_str() {
         "pods" => {
             let finished = |pod: &Option<Arc<Value>>| pod.as_ref().is_none_or(|pod| is_finished(pod));
-            change.old.is_none() || finished(&change.new) || spec(&change.old) != spec(&change.new)
+            change.old.is_none() || finished(&change.new) || differs("/spec") || differs("/metadata/labels")
         }
         "nodes" => {
-            let facts = |node: &Option<Arc<Value>>| {
-                let node = node.as_ref()?;
-                Some((node.pointer("/metadata/labels").cloned(), filter::allocatable(node)))
-            };
-            spec(&change.old) != spec(&change.new) || facts(&change.old) != facts(&change.new)
+            let room = |node: &Option<Arc<Value>>| node.as_ref().map(|node| candidate::allocatable(node));
+            differs("/spec") || differs("/metadata/labels") || room(&change.old) != room(&change.new)
         }
-        POD_GROUPS => spec(&change.old) != spec(&change.new),
+        "namespaces" => differs("/metadata/labels"),
+        POD_GROUPS | volume_claim::VOLUMES | volume_claim::CLASSES => differs("/spec"),
+        volume_claim::CLAIMS => differs("/spec") || differs("/status/phase"),
         _ => false,
     }
 }
 
 fn turn(server: &Server, ports: &Ports) {
-    let (pods, groups) = (server.list("pods"), server.list(POD_GROUPS));
-    for group in &groups {
-        show_phase(server, group, &pods);
+    let world = World {
+        pods: server.list("pods"),
+        nodes: server.list("nodes"),
+        groups: server.list(POD_GROUPS),
+        namespaces: server.list("namespaces"),
+        budgets: server.list(BUDGETS),
+        storage: Some(Storage {
+            claims: server.list(volume_claim::CLAIMS),
+            volumes: server.list(volume_claim::VOLUMES),
+            classes: server.list(volume_claim::CLASSES),
+        }),
+    };
+    for group in &world.groups {
+        show_phase(server, group, &world.pods);
     }
-    let verdicts = assign(&pods, &server.list("nodes"), &groups);
-    for verdict in verdicts {
+    for verdict in assign(&world) {
         let now = object::time(ports.clock.now());
-        let result = match &verdict.outcome {
-            Outcome::Bind { node } => bind(server, &verdict.pod, node),
-            Outcome::Wait { reason, message, keeps_nomination } => {
-                let nominated = object::text(&verdict.pod, "/status/nominatedNodeName");
-                refuse(server, &verdict.pod, reason, message, if *keeps_nomination { nominated } else { "" }, &now)
-            }
-            Outcome::Preempt { node, victims, message } => {
-                victims.iter().for_each(|victim| make_room(server, victim, &verdict.pod, node, &now));
-                refuse(server, &verdict.pod, "Unschedulable", message, node, &now)
-            }
-        };
-        if let Err(status) = result {
+        if let Err(status) = carry_out(server, &verdict, &now) {
             // Somebody changed the Pod meanwhile; that change starts the next turn.
             tracing::debug!(pod = object::name(&verdict.pod), %status, "not scheduled");
+        }
+    }
+}
+
+fn carry_out(server: &Server, verdict: &Verdict, now: &str) -> Result<(), apimachinery::status::Status> {
+    match &verdict.outcome {
+        Outcome::Bind { node } => bind(server, &verdict.pod, node),
+        Outcome::Wait { reason, message, keeps_nomination } => {
+            let nominated = object::text(&verdict.pod, "/status/nominatedNodeName");
+            refuse(server, &verdict.pod, reason, message, if *keeps_nomination { nominated } else { "" }, now)
+        }
+        Outcome::Preempt { node, victims, message } => {
+            victims.iter().for_each(|victim| make_room(server, victim, &verdict.pod, node, now));
+            refuse(server, &verdict.pod, "Unschedulable", message, node, now)
         }
     }
 }
@@ -195,13 +223,12 @@ fn refuse(
 
 /// What to do with every pending Pod, given everything: highest priority first, then oldest, then by name. A gang is as
 /// old as its group.
-fn assign(pods: &[Arc<Value>], nodes: &[Arc<Value>], groups: &[Arc<Value>]) -> Vec<Verdict> {
-    let mut candidates = candidates(pods, nodes);
-    let mut tenants = preempt::Tenants::of(pods, groups);
-    let groups: BTreeMap<(&str, &str), &Value> =
-        groups.iter().map(|group| ((object::namespace(group), object::name(group)), group.as_ref())).collect();
+fn assign(world: &World) -> Vec<Verdict> {
+    let mut candidates = candidates(&world.pods, &world.nodes);
+    let mut tenants = preempt::Tenants::of(world);
+    let groups = world::by_name(&world.groups);
     let group_named = |(namespace, name): &(String, String)| groups.get(&(namespace.as_str(), name.as_str())).copied();
-    let mut pending: Vec<&Arc<Value>> = pods.iter().filter(|pod| is_pending(pod)).collect();
+    let mut pending: Vec<&Arc<Value>> = world.pods.iter().filter(|pod| is_pending(pod)).collect();
     pending.sort_by_cached_key(|pod| {
         let group = group_of(pod).as_ref().and_then(group_named);
         let created = object::text(group.unwrap_or(pod), "/metadata/creationTimestamp").to_owned();
@@ -216,22 +243,27 @@ fn assign(pods: &[Arc<Value>], nodes: &[Arc<Value>], groups: &[Arc<Value>]) -> V
     let mut verdicts = Vec::new();
     for pod in pending {
         let Some(key) = group_of(pod) else {
-            verdicts.push(Verdict { pod: Arc::clone(pod), outcome: single(pod, &mut candidates, &mut tenants) });
+            verdicts.push(Verdict { pod: Arc::clone(pod), outcome: single(pod, &mut candidates, &mut tenants, world) });
             continue;
         };
         // The whole gang has the place of its first Pod.
         let Some(members) = gangs.remove(&key) else { continue };
-        let bound = bound_of(&key, pods);
-        verdicts.extend(gang::assign(&key.1, group_named(&key), &members, &bound, &mut candidates));
+        let bound = bound_of(&key, &world.pods);
+        verdicts.extend(gang::assign(&key.1, group_named(&key), &members, &bound, &mut candidates, world));
     }
     verdicts
 }
 
 /// One Pod by itself; the room that it waits for is nobody else's.
-fn single(pod: &Arc<Value>, candidates: &mut [Candidate], tenants: &mut preempt::Tenants<'_>) -> Outcome {
-    let outcome = match place(pod, candidates) {
+fn single(
+    pod: &Arc<Value>,
+    candidates: &mut [Candidate],
+    tenants: &mut preempt::Tenants<'_>,
+    world: &World,
+) -> Outcome {
+    let outcome = match place(pod, candidates, world) {
         Outcome::Wait { reason: "Unschedulable", message, keeps_nomination } => tenants
-            .instead(pod, candidates)
+            .instead(pod, candidates, world)
             .unwrap_or(Outcome::Wait { reason: "Unschedulable", message, keeps_nomination }),
         outcome => outcome,
     };
@@ -240,8 +272,8 @@ fn single(pod: &Arc<Value>, candidates: &mut [Candidate], tenants: &mut preempt:
         Outcome::Wait { keeps_nomination: true, .. } => object::text(pod, "/status/nominatedNodeName"),
         Outcome::Wait { .. } | Outcome::Bind { .. } => "",
     };
-    if let Some(candidate) = candidates.iter_mut().find(|candidate| object::name(&candidate.node) == promised) {
-        add(&mut candidate.used, &filter::requests(pod));
+    if let Some(candidate) = named(candidates, promised) {
+        candidate.take(pod);
     }
     outcome
 }
@@ -251,60 +283,67 @@ fn priority(pod: &Value) -> i64 {
     pod.pointer("/spec/priority").and_then(Value::as_i64).unwrap_or(0)
 }
 
-/// The best node for one Pod, whose requests are then taken from it.
-fn place(pod: &Arc<Value>, candidates: &mut [Candidate]) -> Outcome {
+/// The best node for one Pod, which then is among its tenants.
+fn place(pod: &Arc<Value>, candidates: &mut [Candidate], world: &World) -> Outcome {
     let gates = pod.pointer("/spec/schedulingGates").and_then(Value::as_array);
     if gates.is_some_and(|gates| !gates.is_empty()) {
         let message = "Scheduling is blocked due to non-empty scheduling gates".to_owned();
         return Outcome::Wait { reason: "SchedulingGated", message, keeps_nomination: false };
     }
-    let mut refusals: Vec<Unfit> = Vec::new();
-    let mut best: Option<((i64, i64, i64), usize)> = None;
-    for (index, candidate) in candidates.iter().enumerate() {
-        match filter::unfit(pod, candidate) {
-            Some(unfit) => refusals.push(unfit),
-            None => {
-                let score = score::score(pod, candidate);
-                if best.is_none_or(|(highest, _)| score > highest) {
-                    best = Some((score, index));
-                }
-            }
-        }
+    let rules = Rules::of(pod, candidates, world);
+    if let Some(obstacle) = rules.claims.obstacle.as_ref().filter(|_| !candidates.is_empty()) {
+        let message = filter::explain_obstacle(obstacle, candidates.len());
+        return Outcome::Wait { reason: "Unschedulable", message, keeps_nomination: false };
     }
-    let Some(candidate) = best.and_then(|(_, index)| candidates.get_mut(index)) else {
+    let (fitting, refusals) = sift(&rules, candidates);
+    let Some(best) = best(pod, &fitting, candidates, world) else {
         let message = filter::explain(&refusals, Preemption::Nobody);
         return Outcome::Wait { reason: "Unschedulable", message, keeps_nomination: false };
     };
-    add(&mut candidate.used, &filter::requests(pod));
-    Outcome::Bind { node: object::name(&candidate.node).to_owned() }
+    match candidates.get_mut(best) {
+        Some(candidate) => {
+            candidate.take(pod);
+            Outcome::Bind { node: candidate.name().to_owned() }
+        }
+        None => Outcome::Wait { reason: "Unschedulable", message: String::new(), keeps_nomination: false },
+    }
 }
 
-/// Nodes by name, each with what its Pods request.
-fn candidates(pods: &[Arc<Value>], nodes: &[Arc<Value>]) -> Vec<Candidate> {
-    let mut all: Vec<Candidate> = nodes
-        .iter()
-        .filter(|node| !object::is_deleting(node))
-        .map(|node| Candidate { node: Arc::clone(node), used: BTreeMap::new() })
-        .collect();
-    all.sort_by(|a, b| object::name(&a.node).cmp(object::name(&b.node)));
-    for pod in pods.iter().filter(|pod| is_bound(pod)) {
-        let name = object::text(pod, "/spec/nodeName");
-        if let Some(candidate) = all.iter_mut().find(|candidate| object::name(&candidate.node) == name) {
-            add(&mut candidate.used, &filter::requests(pod));
+/// Where among the candidates the Pod fits, and why not elsewhere.
+fn sift(rules: &Rules<'_>, candidates: &[Candidate]) -> (Vec<usize>, Vec<Unfit>) {
+    let mut fitting = Vec::new();
+    let mut refusals = Vec::new();
+    for (index, candidate) in candidates.iter().enumerate() {
+        match rules.unfit(candidate) {
+            Some(unfit) => refusals.push(unfit),
+            None => fitting.push(index),
         }
     }
-    all
+    (fitting, refusals)
+}
+
+/// The first of those with the highest score.
+fn best(pod: &Value, fitting: &[usize], candidates: &[Candidate], world: &World) -> Option<usize> {
+    if let [only] = fitting {
+        return Some(*only);
+    }
+    let chosen: Vec<&Candidate> = fitting.iter().filter_map(|index| candidates.get(*index)).collect();
+    let scores = score::scores(pod, &chosen, candidates, &world.namespaces);
+    let highest = fitting.iter().zip(scores).max_by_key(|(index, score)| (*score, Reverse(**index)));
+    highest.map(|(index, _)| *index)
 }
 
 /// For every node, in order of their names: why it does not take `pod`; nothing where it would. Pods hold what they
 /// request on the node they are bound to.
 #[must_use]
-pub fn fits(pod: &Value, nodes: &[Arc<Value>], pods: &[Arc<Value>]) -> BTreeMap<String, Vec<Reason>> {
-    let verdict = |candidate: Candidate| {
-        let reasons = filter::unfit(pod, &candidate).map(|unfit| unfit.reasons).unwrap_or_default();
-        (object::name(&candidate.node).to_owned(), reasons)
+pub fn fits(pod: &Value, world: &World) -> BTreeMap<String, Vec<Reason>> {
+    let candidates = candidates(&world.pods, &world.nodes);
+    let rules = Rules::of(pod, &candidates, world);
+    let verdict = |candidate: &Candidate| {
+        let reasons = rules.unfit(candidate).map(|unfit| unfit.reasons).unwrap_or_default();
+        (candidate.name().to_owned(), reasons)
     };
-    candidates(pods, nodes).into_iter().map(verdict).collect()
+    candidates.iter().map(verdict).collect()
 }
 
 fn is_finished(pod: &Value) -> bool {
@@ -333,6 +372,8 @@ fn group_of(pod: &Value) -> Option<(String, String)> {
 
 #[cfg(test)]
 mod gang_tests;
+#[cfg(test)]
+mod neighbour_tests;
 #[cfg(test)]
 mod preempt_tests;
 #[cfg(test)]
@@ -367,7 +408,8 @@ mod tests {
     #[test]
     fn one_turn_does_not_give_a_gpu_twice() {
         let pods = [pod("a", 8, None), pod("b", 8, None), pod("c", 8, None)];
-        let verdicts = assign(&pods, &[node("y", 8), node("x", 8)], &[]);
+        let world = World { pods: pods.into(), nodes: vec![node("y", 8), node("x", 8)], ..World::default() };
+        let verdicts = assign(&world);
         assert_eq!(bound(&verdicts), [("a", Some("x")), ("b", Some("y")), ("c", None)]);
         let Outcome::Wait { message, .. } = &verdicts[2].outcome else { panic!() };
         assert!(
@@ -382,9 +424,10 @@ mod tests {
             Arc::new(json!({"metadata": {"name": "g", "namespace": "n"}, "spec": {"minMember": minimum}}))
         };
         let pods = [pod("a", 8, Some("g")), pod("b", 8, Some("g"))];
-        let none = assign(&pods, &[node("x", 8)], &[group(2)]);
+        let world = World { pods: pods.into(), nodes: vec![node("x", 8)], groups: vec![group(2)], ..World::default() };
+        let none = assign(&world);
         assert_eq!(bound(&none), [("a", None), ("b", None)]);
-        let both = assign(&pods, &[node("x", 8), node("y", 8)], &[group(2)]);
+        let both = assign(&World { nodes: vec![node("x", 8), node("y", 8)], ..world });
         assert_eq!(bound(&both), [("a", Some("x")), ("b", Some("y"))]);
     }
 }

@@ -3,17 +3,19 @@
 //! On each node that would fit without the Pods of lower priority, those come back in the order of their importance as
 //! long as the Pod still fits; who does not come back is a victim. The node whose victims matter least is taken. A
 //! member of a gang is not taken alone where its gang would fall below its minimum: then all of the gang go, and none
-//! where one of them may not. Budgets are not looked at; Pods of `volcano` take nobody's room, as Volcano's default
-//! actions do not.
+//! where one of them may not. PodDisruptionBudgets are kept where that is possible, as [`budget`] counts them. Pods of
+//! `volcano` take nobody's room, as Volcano's default actions do not.
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use apimachinery::pod::add;
 use serde_json::Value;
 
-use super::filter::{self, Candidate, Preemption};
+use super::budget;
+use super::candidate::Candidate;
+use super::filter::{self, Preemption, Rules};
+use super::world::World;
 use super::{Outcome, gang, group_of, is_bound, priority};
 use crate::object;
 
@@ -22,6 +24,7 @@ pub(super) struct Tenants<'a> {
     /// By node.
     bound: BTreeMap<&'a str, Vec<&'a Arc<Value>>>,
     groups: BTreeMap<(String, String), Gang<'a>>,
+    budgets: &'a [Arc<Value>],
     lowest: i64,
     /// Uids of Pods that this turn sends away already.
     going: BTreeSet<String>,
@@ -39,20 +42,31 @@ struct Unit {
     members: Vec<Arc<Value>>,
 }
 
+/// A node while some of its Pods are thought away.
+struct Without<'a> {
+    rules: Rules<'a>,
+    candidate: Candidate,
+}
+
 // === impl Tenants ===
 
 impl<'a> Tenants<'a> {
-    pub(super) fn of(pods: &'a [Arc<Value>], groups: &'a [Arc<Value>]) -> Self {
-        let mut tenants =
-            Self { bound: BTreeMap::new(), groups: BTreeMap::new(), lowest: i64::MAX, going: BTreeSet::new() };
-        for pod in pods.iter().filter(|pod| is_bound(pod)) {
+    pub(super) fn of(world: &'a World) -> Self {
+        let mut tenants = Self {
+            bound: BTreeMap::new(),
+            groups: BTreeMap::new(),
+            budgets: &world.budgets,
+            lowest: i64::MAX,
+            going: BTreeSet::new(),
+        };
+        for pod in world.pods.iter().filter(|pod| is_bound(pod)) {
             tenants.lowest = tenants.lowest.min(priority(pod));
             tenants.bound.entry(object::text(pod, "/spec/nodeName")).or_default().push(pod);
             if let Some(key) = group_of(pod) {
                 tenants.groups.entry(key).or_default().bound.push(Arc::clone(pod));
             }
         }
-        for group in groups {
+        for group in &world.groups {
             let key = (object::namespace(group).to_owned(), object::name(group).to_owned());
             if let Some(known) = tenants.groups.get_mut(&key) {
                 known.group = Some(group);
@@ -62,8 +76,12 @@ impl<'a> Tenants<'a> {
     }
 
     /// What a Pod that fits nowhere does instead of only waiting.
-    pub(super) fn instead(&mut self, pod: &Value, candidates: &[Candidate]) -> Option<Outcome> {
-        let refusals: Vec<_> = candidates.iter().filter_map(|candidate| filter::unfit(pod, candidate)).collect();
+    pub(super) fn instead(&mut self, pod: &Value, candidates: &[Candidate], world: &World) -> Option<Outcome> {
+        let rules = Rules::of(pod, candidates, world);
+        if rules.claims.obstacle.is_some() {
+            return None;
+        }
+        let refusals: Vec<_> = candidates.iter().filter_map(|candidate| rules.unfit(candidate)).collect();
         let wait = |preemption| Outcome::Wait {
             reason: "Unschedulable",
             message: filter::explain(&refusals, preemption),
@@ -78,7 +96,7 @@ impl<'a> Tenants<'a> {
         if self.is_waiting_for_victims(pod) {
             return Some(wait(Preemption::Going));
         }
-        let (node, victims) = self.best(pod, candidates)?;
+        let (node, victims) = self.best(&rules, candidates)?;
         self.going.extend(victims.iter().map(|victim| object::uid(victim).to_owned()));
         Some(Outcome::Preempt { node, victims, message: filter::explain(&refusals, Preemption::Found) })
     }
@@ -92,46 +110,41 @@ impl<'a> Tenants<'a> {
     }
 
     /// The node whose victims matter least, and those.
-    fn best(&self, pod: &Value, candidates: &[Candidate]) -> Option<(String, Vec<Arc<Value>>)> {
+    fn best(&self, rules: &Rules<'_>, candidates: &[Candidate]) -> Option<(String, Vec<Arc<Value>>)> {
         let mut best: Option<(_, String, Vec<Arc<Value>>)> = None;
         for candidate in candidates {
-            if !filter::unfit(pod, candidate).is_some_and(|unfit| unfit.preemptable) {
+            if !rules.unfit(candidate).is_some_and(|unfit| unfit.preemptable) {
                 continue;
             }
-            let node = object::name(&candidate.node);
-            let Some(victims) = self.victims(pod, candidate, node) else { continue };
-            let cost = cost(&victims);
+            let Some((violations, victims)) = self.victims(rules, candidate) else { continue };
+            let cost = (violations, cost(&victims));
             if best.as_ref().is_none_or(|(least, ..)| cost < *least) {
-                best = Some((cost, node.to_owned(), victims));
+                best = Some((cost, candidate.name().to_owned(), victims));
             }
         }
         best.map(|(_, node, victims)| (node, victims))
     }
 
-    /// The fewest important Pods without whom the node takes `pod`; `None` where there are none such.
-    fn victims(&self, pod: &Value, candidate: &Candidate, node: &str) -> Option<Vec<Arc<Value>>> {
-        let mut units = self.units(node, priority(pod));
+    /// The fewest important Pods without whom the node takes the Pod, and how many of them against a budget; `None` where
+    /// there are none such. Who is protected by a budget is the first to come back.
+    fn victims(&self, rules: &Rules<'_>, candidate: &Candidate) -> Option<(usize, Vec<Arc<Value>>)> {
+        let mut units = self.units(candidate.name(), priority(rules.pod));
         // The most important first; who goes anyway is the first to go.
         units.sort_by_key(Unit::importance);
-        let mut freed = candidate.clone();
-        for unit in &units {
-            unit.leave(&mut freed, node);
-        }
-        if filter::unfit(pod, &freed).is_some() {
+        let mut without = Without { rules: rules.clone(), candidate: candidate.clone() };
+        units.iter().for_each(|unit| without.leave(unit));
+        if without.is_unfit() {
             return None;
         }
-        let mut victims = Vec::new();
-        for unit in units {
-            let mut with = freed.clone();
-            unit.come_back(&mut with, node);
-            if filter::unfit(pod, &with).is_none() {
-                freed = with;
-            } else {
-                victims.extend(unit.members);
-            }
-        }
+        let mut allowance = budget::Allowance::of(self.budgets);
+        let (protected, free): (Vec<Unit>, Vec<Unit>) =
+            units.into_iter().partition(|unit| allowance.is_exceeded_by(&unit.members));
+        let violating = without.give_back(protected);
+        let violations = violating.len();
+        let mut victims = violating;
+        victims.extend(without.give_back(free));
         victims.retain(|victim| !object::is_deleting(victim));
-        (!victims.is_empty()).then_some(victims)
+        (!victims.is_empty()).then_some((violations, victims))
     }
 
     /// Everybody on the node whom a Pod of this priority may send away.
@@ -176,28 +189,49 @@ impl Unit {
         (going, Reverse(highest), since.to_owned())
     }
 
-    fn leave(&self, candidate: &mut Candidate, node: &str) {
-        for member in self.on(node) {
-            for (name, amount) in filter::requests(member) {
-                if let Some(used) = candidate.used.get_mut(&name) {
-                    *used -= amount;
-                }
-            }
-        }
-    }
-
-    fn come_back(&self, candidate: &mut Candidate, node: &str) {
-        for member in self.on(node) {
-            add(&mut candidate.used, &filter::requests(member));
-        }
-    }
-
     fn on(&self, node: &str) -> impl Iterator<Item = &Arc<Value>> {
         self.members.iter().filter(move |member| object::text(member, "/spec/nodeName") == node)
     }
 }
 
-/// What kube-scheduler compares nodes by: the highest priority among the victims, the sum of theirs, how many there are,
+// === impl Without ===
+
+impl Without<'_> {
+    fn is_unfit(&self) -> bool {
+        self.rules.unfit(&self.candidate).is_some()
+    }
+
+    fn leave(&mut self, unit: &Unit) {
+        let node = Arc::clone(&self.candidate.node);
+        for member in unit.on(object::name(&node)) {
+            self.candidate.release(member);
+            self.rules.neighbours.left(member, &node);
+        }
+    }
+
+    fn come_back(&mut self, unit: &Unit) {
+        let node = Arc::clone(&self.candidate.node);
+        for member in unit.on(object::name(&node)) {
+            self.candidate.take(member);
+            self.rules.neighbours.came(member, &node);
+        }
+    }
+
+    /// Brings units back as long as the Pod still fits; who has to stay away is returned.
+    fn give_back(&mut self, units: Vec<Unit>) -> Vec<Arc<Value>> {
+        let mut away = Vec::new();
+        for unit in units {
+            self.come_back(&unit);
+            if self.is_unfit() {
+                self.leave(&unit);
+                away.extend(unit.members);
+            }
+        }
+        away
+    }
+}
+
+/// What kube-scheduler compares nodes by, after the budgets that are broken: the highest priority among the victims, the sum of theirs, how many there are,
 /// and how long the oldest of the most important runs.
 fn cost(victims: &[Arc<Value>]) -> (i64, i64, usize, Reverse<String>) {
     let highest = victims.iter().map(|victim| priority(victim)).max().unwrap_or(i64::MIN);

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use rstest::rstest;
 use serde_json::{Value, json};
 
-use super::{GROUP_NAME, Outcome, assign};
+use super::{GROUP_NAME, Outcome, World, assign};
 use crate::object;
 
 fn node(name: &str, cpu: i64) -> Arc<Value> {
@@ -30,8 +30,12 @@ fn in_group(mut pod: Value) -> Value {
 
 /// `new → a: old-1 old-2`, or why it waits.
 fn outcome(pods: Vec<Value>, nodes: &[Arc<Value>], groups: &[Arc<Value>]) -> String {
-    let pods: Vec<Arc<Value>> = pods.into_iter().map(Arc::new).collect();
-    let verdicts = assign(&pods, nodes, groups);
+    let pods = pods.into_iter().map(Arc::new).collect();
+    shown(&World { pods, nodes: nodes.to_vec(), groups: groups.to_vec(), ..World::default() })
+}
+
+fn shown(world: &World) -> String {
+    let verdicts = assign(world);
     let shown = verdicts.iter().map(|verdict| {
         let name = object::name(&verdict.pod);
         match &verdict.outcome {
@@ -76,6 +80,69 @@ fn on_one_node(#[case] pods: Vec<Value>, #[case] expect: &str) {
 )]
 fn the_node_whose_victims_matter_least(#[case] pods: Vec<Value>, #[case] expect: &str) {
     assert_eq!(outcome(pods, &[node("a", 4), node("b", 4)], &[]), expect);
+}
+
+/// Two Pods of equal weight on one node, of which one has to go; `old-2` is younger.
+#[rstest]
+#[case::without_a_budget(None, "new -> a: old-2")]
+#[case::the_budget_is_kept(Some(("old-2", 0)), "new -> a: old-1")]
+#[case::it_allows_one(Some(("old-2", 1)), "new -> a: old-2")]
+#[case::of_another_pod(Some(("old-1", 0)), "new -> a: old-2")]
+fn budgets(#[case] budget: Option<(&str, i64)>, #[case] expect: &str) {
+    let named = |name: &str, started: &str| {
+        let mut pod = pod(name, 0, 2, "a");
+        pod["metadata"]["labels"] = json!({"app": name});
+        pod["status"]["startTime"] = json!(started);
+        pod
+    };
+    let pods = [named("old-1", "2026-01-01T00:00:00Z"), named("old-2", "2026-01-02T00:00:00Z"), pod("new", 10, 2, "")];
+    let budget = budget.map(|(app, allowed)| {
+        json!({"metadata": {"namespace": "n"}, "spec": {"selector": {"matchLabels": {"app": app}}},
+               "status": {"disruptionsAllowed": allowed}})
+    });
+    let world = World {
+        pods: pods.map(Arc::new).into(),
+        nodes: vec![node("a", 4)],
+        budgets: budget.into_iter().map(Arc::new).collect(),
+        ..World::default()
+    };
+    assert_eq!(shown(&world), expect);
+}
+
+#[test]
+fn a_budget_is_broken_where_nothing_else_helps_and_elsewhere_is_better() {
+    let labelled = |name: &str, node: &str| {
+        let mut pod = pod(name, 0, 4, node);
+        pod["metadata"]["labels"] = json!({"app": name});
+        pod
+    };
+    let budget = json!({"metadata": {"namespace": "n"}, "spec": {"selector": {"matchLabels": {"app": "x"}}},
+                        "status": {"disruptionsAllowed": 0}});
+    let mut world = World {
+        pods: [labelled("x", "a"), pod("y", 5, 4, "b"), pod("new", 10, 4, "")].map(Arc::new).into(),
+        nodes: vec![node("a", 4), node("b", 4)],
+        budgets: vec![Arc::new(budget)],
+        ..World::default()
+    };
+    // A Pod of higher priority goes rather than one that is protected.
+    assert_eq!(shown(&world), "new -> b: y");
+    world.nodes.pop();
+    assert_eq!(shown(&world), "new -> a: x");
+}
+
+#[test]
+fn who_does_not_want_the_pod_makes_room() {
+    let mut old = pod("old", 0, 1, "a");
+    let avoid = json!([{"topologyKey": "host", "labelSelector": {"matchLabels": {"app": "new"}}}]);
+    old["spec"]["affinity"] = json!({"podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": avoid}});
+    let mut new = pod("new", 10, 1, "");
+    new["metadata"]["labels"] = json!({"app": "new"});
+    let mut host = Value::clone(&node("a", 4));
+    host["metadata"]["labels"] = json!({"host": "a"});
+    assert_eq!(
+        outcome(vec![old, new, pod("other", 0, 1, "a")].into_iter().collect(), &[Arc::new(host)], &[]),
+        "new -> a: old"
+    );
 }
 
 #[test]

@@ -1,5 +1,5 @@
-//! Workload controllers: Deployment, ReplicaSet, StatefulSet, Job, LeaderWorkerSet, the EndpointSlices of Services and the
-//! counts of PodDisruptionBudgets.
+//! Workload controllers: Deployment, ReplicaSet, StatefulSet, Job, LeaderWorkerSet, the EndpointSlices of Services, the
+//! counts of PodDisruptionBudgets, and the volumes of PersistentVolumeClaims.
 //!
 //! Each is a pure function from what exists to [`action::Action`]s; this file is the shell that knows when to call which.
 //! Reads and writes are direct calls into the store, so a plan never works with objects older than its own writes and
@@ -18,8 +18,10 @@ pub(crate) mod pod;
 mod replica_set;
 mod rolling;
 mod stateful_set;
+pub(crate) mod volume_claim;
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::path::PathBuf;
 use std::sync::Arc;
 
 use jiff::{SignedDuration, Timestamp};
@@ -52,9 +54,11 @@ enum Kind {
     LeaderWorkerSet,
     Service,
     DisruptionBudget,
+    Claim,
+    Volume,
 }
 
-const KINDS: [Kind; 7] = [
+const KINDS: [Kind; 9] = [
     Kind::Deployment,
     Kind::ReplicaSet,
     Kind::StatefulSet,
@@ -62,22 +66,27 @@ const KINDS: [Kind; 7] = [
     Kind::LeaderWorkerSet,
     Kind::Service,
     Kind::DisruptionBudget,
+    Kind::Claim,
+    Kind::Volume,
 ];
 
 /// What to look at, and when.
 struct Controller {
     server: Server,
     ports: Ports,
+    /// Where volumes are made.
+    volumes: Option<PathBuf>,
     due: BTreeSet<Key>,
     wakes: BTreeMap<Key, Timestamp>,
 }
 
-/// Runs the controllers until `stop`. Sleeps unless something changed or a moment it waits for came.
-pub async fn run(server: Server, ports: Ports, stop: CancellationToken) {
+/// Runs the controllers until `stop`. Sleeps unless something changed or a moment it waits for came. With a folder for
+/// `volumes`, claims that fit none get one there.
+pub async fn run(server: Server, ports: Ports, volumes: Option<PathBuf>, stop: CancellationToken) {
     let mut changes = server.subscribe();
     server.keep_ready(&KINDS.map(Kind::resource));
-    server.keep_ready(&["pods", endpoints::RESOURCE, stateful_set::REVISIONS, stateful_set::CLAIMS]);
-    let mut controller = Controller { server, ports, due: BTreeSet::new(), wakes: BTreeMap::new() };
+    server.keep_ready(&["pods", endpoints::RESOURCE, stateful_set::REVISIONS]);
+    let mut controller = Controller { server, ports, volumes, due: BTreeSet::new(), wakes: BTreeMap::new() };
     controller.everything();
     loop {
         controller.work();
@@ -127,6 +136,9 @@ impl Controller {
                     }
                 }
                 "services" => self.note_owner(object, Kind::LeaderWorkerSet, "LeaderWorkerSet"),
+                volume_claim::CLAIMS => self.note_volumes(object),
+                volume_claim::VOLUMES => self.note_claims(object),
+                volume_claim::CLASSES => self.due.extend(self.open_claims()),
                 _ => {}
             }
         }
@@ -137,6 +149,9 @@ impl Controller {
         self.note_owner(pod, Kind::StatefulSet, "StatefulSet");
         self.note_owner(pod, Kind::Job, "Job");
         let namespace = object::namespace(pod);
+        for claim in volume_claim::used_by(pod) {
+            self.due.insert(Key { kind: Kind::Claim, namespace: namespace.to_owned(), name: claim.to_owned() });
+        }
         let labels = ownership::labels(pod);
         if let Some(name) = labels.get(leader_worker_set::NAME) {
             let key = Key { kind: Kind::LeaderWorkerSet, namespace: namespace.to_owned(), name: name.clone() };
@@ -176,6 +191,34 @@ impl Controller {
         }
     }
 
+    /// The volumes that a claim has, or that say they are its.
+    fn note_volumes(&mut self, claim: &Value) {
+        let named = object::text(claim, "/spec/volumeName");
+        let own = |volume: &&Arc<Value>| {
+            let reference = volume.pointer("/spec/claimRef").unwrap_or(&Value::Null);
+            object::name(volume) == named
+                || object::text(reference, "/name") == object::name(claim)
+                    && object::text(reference, "/namespace") == object::namespace(claim)
+        };
+        let volumes = self.server.list(volume_claim::VOLUMES);
+        self.due.extend(volumes.iter().filter(own).map(|volume| Key::of(Kind::Volume, volume)));
+    }
+
+    /// The claim of a volume, and those that have none yet.
+    fn note_claims(&mut self, volume: &Value) {
+        if let Some(reference) = volume.pointer("/spec/claimRef").filter(|reference| !reference.is_null()) {
+            let text = |field| object::text(reference, field).to_owned();
+            self.due.insert(Key { kind: Kind::Claim, namespace: text("/namespace"), name: text("/name") });
+        }
+        self.due.extend(self.open_claims());
+    }
+
+    fn open_claims(&self) -> Vec<Key> {
+        let claims = self.server.list(volume_claim::CLAIMS);
+        let open = claims.iter().filter(|claim| object::text(claim, "/status/phase") != "Bound");
+        open.map(|claim| Key::of(Kind::Claim, claim)).collect()
+    }
+
     fn work(&mut self) {
         while let Some(key) = self.due.pop_first() {
             self.wakes.remove(&key);
@@ -197,13 +240,27 @@ impl Controller {
             Kind::Deployment => deployment::plan(subject, &near(replica_set::RESOURCE), &pods, now),
             Kind::ReplicaSet => replica_set::plan(subject, &pods, random, now),
             Kind::StatefulSet => {
-                let (revisions, claims) = (near(stateful_set::REVISIONS), near(stateful_set::CLAIMS));
+                let (revisions, claims) = (near(stateful_set::REVISIONS), near(volume_claim::CLAIMS));
                 stateful_set::plan(subject, &pods, &revisions, &claims, now)
             }
             Kind::Job => job::plan(subject, &pods, random, now),
-            Kind::LeaderWorkerSet => leader_worker_set::plan(subject, &pods, &near("services"), now),
+            Kind::LeaderWorkerSet => {
+                let node = |name: &str| self.server.get("nodes", "", name);
+                leader_worker_set::plan(subject, &pods, &near("services"), &node, now)
+            }
             Kind::DisruptionBudget => {
                 disruption::plan(subject, &pods, |pod| disruption::scale(&self.server, pod), &object::time(now))
+            }
+            Kind::Claim => {
+                let (volumes, classes) =
+                    (self.server.list(volume_claim::VOLUMES), self.server.list(volume_claim::CLASSES));
+                volume_claim::plan_claim(subject, &volumes, &classes, &pods, self.volumes.as_deref())
+            }
+            Kind::Volume => {
+                let part = |field| object::text(subject, field);
+                let (namespace, name) = (part("/spec/claimRef/namespace"), part("/spec/claimRef/name"));
+                let claim = self.server.get(volume_claim::CLAIMS, namespace, name);
+                volume_claim::plan_volume(subject, claim.as_deref())
             }
             Kind::Service => endpoints::plan(subject, &pods, &near(endpoints::RESOURCE), random),
         }
@@ -266,6 +323,8 @@ impl Kind {
             Self::LeaderWorkerSet => leader_worker_set::RESOURCE,
             Self::Service => "services",
             Self::DisruptionBudget => disruption::BUDGETS,
+            Self::Claim => volume_claim::CLAIMS,
+            Self::Volume => volume_claim::VOLUMES,
         }
     }
 
@@ -278,6 +337,7 @@ impl Kind {
             Self::LeaderWorkerSet => "leaderworkerset",
             Self::DisruptionBudget => "controllermanager",
             Self::Service => "endpoint-slice-controller",
+            Self::Claim | Self::Volume => "persistentvolume-controller",
         }
     }
 }

@@ -1,7 +1,7 @@
 //! StatefulSet: Pods with names and places that last (`pkg/controller/statefulset/stateful_set_control.go`).
 //!
-//! Claims of `volumeClaimTemplates` are created; nothing binds them on a single machine, where a Pod's claim is a
-//! folder of its own. `maxUnavailable` and retention policies are not used.
+//! Claims of `volumeClaimTemplates` are created; [`super::volume_claim`] binds them. `maxUnavailable` and retention
+//! policies are not used.
 
 use std::sync::Arc;
 
@@ -10,12 +10,12 @@ use jiff::Timestamp;
 use serde_json::{Map, Value, json};
 
 use super::action::{Action, Plan};
+use super::volume_claim::CLAIMS;
 use super::{hash, ownership, pod, replica_set};
 use crate::object;
 
 pub(crate) const RESOURCE: &str = "statefulsets.apps";
 pub(crate) const REVISIONS: &str = "controllerrevisions.apps";
-pub(crate) const CLAIMS: &str = "persistentvolumeclaims";
 
 const REVISION: &str = "controller-revision-hash";
 const POD_NAME: &str = "statefulset.kubernetes.io/pod-name";

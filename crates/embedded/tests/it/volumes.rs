@@ -24,7 +24,11 @@ impl World {
         let folder = std::env::temp_dir().join(format!("embedded-it-{name}-{}", std::process::id()));
         let ports = Ports { runner: Arc::new(ProcessRunner::default()), ..crate::ports() };
         let node = json!({"metadata": {"name": "here"}, "status": {"allocatable": {"cpu": "4", "memory": "8Gi"}}});
-        let folders = Folders { logs: Some(folder.join("logs")), pods: Some(folder.join("pods")) };
+        let folders = Folders {
+            logs: Some(folder.join("logs")),
+            pods: Some(folder.join("pods")),
+            volumes: Some(folder.join("volumes")),
+        };
         Self { cluster: Cluster::start_on(Store::new(HISTORY), ports, vec![node], folders), folder }
     }
 
@@ -176,7 +180,7 @@ async fn what_a_program_cannot_find_is_told() {
     world.pod("p", spec);
     world.pod(
         "q",
-        json!({"volumes": [{"name": "v", "persistentVolumeClaim": {"claimName": "c"}}],
+        json!({"volumes": [{"name": "v", "csi": {"driver": "d"}}],
                           "containers": [shell("true", json!([{"name": "v", "mountPath": "/data"}]))]}),
     );
     let messages = |server: &Server| -> Vec<String> {
@@ -187,6 +191,85 @@ async fn what_a_program_cannot_find_is_told() {
     world.until("both are told", |server| messages(server).len() == 2).await;
     let all = messages(world.server()).join("\n");
     assert!(all.contains("container c does not see its mount /etc/app"), "{all}");
-    assert!(all.contains("volume \"v\": persistentVolumeClaim is not available here"), "{all}");
+    assert!(all.contains("volume \"v\": csi is not available here"), "{all}");
+    world.end().await;
+}
+
+#[tokio::test]
+async fn a_claim_is_a_folder_that_outlives_its_pods_and_goes_with_the_claim() {
+    let world = World::new("claims");
+    let claim = json!({
+        "metadata": {"name": "weights", "namespace": "default"},
+        "spec": {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Gi"}}},
+    });
+    let pod = |name: &str, script: &str| {
+        let spec = json!({
+            "volumes": [{"name": "v", "persistentVolumeClaim": {"claimName": "weights"}}],
+            "containers": [shell(script, json!([{"name": "v", "mountPath": "/models", "subPath": "llama"}]))],
+        });
+        world.pod(name, spec);
+    };
+    let unscheduled = |server: &Server| {
+        let pod = server.get("pods", "default", "writer").unwrap();
+        let conditions = pod["status"]["conditions"].as_array().cloned().unwrap_or_default();
+        conditions.iter().find_map(|condition| Some(condition["message"].as_str()?.to_owned()))
+    };
+    pod("writer", "echo weights > /models/a");
+    world.until("why it waits", |server| unscheduled(server).is_some()).await;
+    assert_eq!(
+        unscheduled(world.server()).unwrap(),
+        "0/1 nodes are available: persistentvolumeclaim \"weights\" not found. not found"
+    );
+    world.server().create("persistentvolumeclaims", claim).unwrap();
+    world.until_phase("writer", "Succeeded").await;
+    let bound = world.server().get("persistentvolumeclaims", "default", "weights").unwrap();
+    assert_eq!(
+        (bound["status"]["phase"].as_str(), &bound["spec"]["storageClassName"]),
+        (Some("Bound"), &json!("standard"))
+    );
+    let folder = world.folder.join("volumes").join(bound["spec"]["volumeName"].as_str().unwrap());
+    assert_eq!(std::fs::read_to_string(folder.join("llama/a")).unwrap(), "weights\n");
+    pod("reader", "cat /models/a");
+    world.until_phase("reader", "Succeeded").await;
+    assert_eq!(world.log("reader"), "weights");
+    world.server().delete("persistentvolumeclaims", "default", "weights", None).unwrap();
+    world.until("the volume is gone", |server| server.list("persistentvolumes").is_empty()).await;
+    let gone = async {
+        while folder.exists() {
+            tokio::task::yield_now().await;
+        }
+    };
+    tokio::time::timeout(Duration::from_secs(60), gone).await.unwrap();
+    world.end().await;
+}
+
+#[tokio::test]
+async fn last_words_are_the_message_of_the_end() {
+    let world = World::new("last-words");
+    let mut container = shell("echo 'no such model' > /dev/termination-log; exit 3", json!([]));
+    world.pod("p", json!({"containers": [container.clone()]}));
+    world.until_phase("p", "Failed").await;
+    let message = |pod: &str| {
+        let pod = world.server().get("pods", "default", pod).unwrap();
+        pod["status"]["containerStatuses"][0]["state"]["terminated"]["message"].as_str().map(str::to_owned)
+    };
+    assert_eq!(message("p").as_deref(), Some("no such model\n"));
+    container["terminationMessagePath"] = json!("/run/last");
+    container["command"][2] = json!("echo again > /run/last");
+    world.pod("elsewhere", json!({"containers": [container]}));
+    world.until_phase("elsewhere", "Succeeded").await;
+    assert_eq!(message("elsewhere").as_deref(), Some("again\n"));
+    world.end().await;
+}
+
+#[tokio::test]
+async fn a_pod_has_its_time_and_no_more() {
+    let world = World::new("deadline");
+    world.pod("p", json!({"activeDeadlineSeconds": 1, "containers": [shell("exec sleep 1000", json!([]))]}));
+    world.until_phase("p", "Failed").await;
+    let pod = world.server().get("pods", "default", "p").unwrap();
+    assert_eq!(pod["status"]["reason"], "DeadlineExceeded");
+    assert_eq!(pod["status"]["message"], "Pod was active on the node longer than the specified deadline");
+    assert_eq!(pod["status"]["containerStatuses"][0]["state"]["terminated"]["exitCode"], 143);
     world.end().await;
 }

@@ -103,7 +103,7 @@ impl World {
         }
         let stop = CancellationToken::new();
         let tasks = vec![
-            tokio::spawn(embedded::workloads::run(server.clone(), ports.clone(), stop.clone())),
+            tokio::spawn(embedded::workloads::run(server.clone(), ports.clone(), None, stop.clone())),
             tokio::spawn(embedded::node_lifecycle::run(server.clone(), ports.clone(), stop.clone())),
             tokio::spawn(embedded::scheduler::run(server.clone(), ports.clone(), stop.clone())),
             tokio::spawn(embedded::node::run(server.clone(), ports, Folders::default(), stop.clone())),

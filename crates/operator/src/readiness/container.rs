@@ -41,6 +41,12 @@ pub fn crashed(pod: &Value) -> bool {
     containers(pod).any(|container| failed(&container["lastState"]) || failed(&container["state"]))
 }
 
+/// The container of the Pod that ended in failure, now or before it was restarted.
+#[must_use]
+pub fn crashed_container(pod: &Value) -> Option<&str> {
+    containers(pod).find(|container| crashed_before(container))?["name"].as_str()
+}
+
 fn crashed_before(container: &Value) -> bool {
     let failed = |state: &Value| state["terminated"]["exitCode"].as_i64().is_some_and(|code| code != 0);
     container["ready"] != true && (failed(&container["lastState"]) || failed(&container["state"]))
@@ -50,8 +56,9 @@ fn crash_loop(container: &Value, name: &str) -> Finding {
     let restarts = container["restartCount"].as_i64().unwrap_or_default();
     let last = &container["lastState"]["terminated"];
     let code = last["exitCode"].as_i64().map(|code| format!(" with exit code {code}")).unwrap_or_default();
-    let reason =
-        last["message"].as_str().or(last["reason"].as_str()).map(|text| format!(" ({text})")).unwrap_or_default();
+    // A message may be many lines of a log, of which the last says what happened.
+    let said = last["message"].as_str().and_then(|text| text.trim_end().lines().next_back());
+    let reason = said.or(last["reason"].as_str()).map(|text| format!(" ({text})")).unwrap_or_default();
     let message = format!("container {name} ended{code}{reason} and was restarted {restarts} times; see its logs");
     (Code::CrashLoop, message, restarts >= RESTARTS_TO_FAIL)
 }

@@ -120,7 +120,7 @@ impl Machine {
         }
         let world = World::on(server.clone(), operator::Options { clock, ..operator::Options::default() });
         let stop = world.stopped();
-        tokio::spawn(embedded::workloads::run(server.clone(), ports.clone(), stop.clone()));
+        tokio::spawn(embedded::workloads::run(server.clone(), ports.clone(), None, stop.clone()));
         tokio::spawn(embedded::scheduler::run(server.clone(), ports.clone(), stop.clone()));
         tokio::spawn(embedded::node_lifecycle::run(server.clone(), ports.clone(), stop.clone()));
         tokio::spawn(embedded::node::run(server.clone(), ports, Folders::default(), stop));

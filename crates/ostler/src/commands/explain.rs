@@ -14,7 +14,7 @@ use crate::connect::{self, ConnectArgs};
 use crate::live::{self, Live};
 use crate::output;
 use crate::report::errors::hinted;
-use crate::report::explain::{Explanation, class, render, runtime, service};
+use crate::report::explain::{Explanation, class, render, runtime, service, witness};
 
 #[derive(clap::Args)]
 pub(crate) struct ExplainArgs {
@@ -117,7 +117,10 @@ pub(super) async fn run(args: ExplainArgs) -> Result<ExitCode> {
     let connection = connect::connect(&args.connect).await?;
     let namespace = args.namespace.clone().unwrap_or(connection.namespace);
     let (kind, object) = find(&connection.client, &namespace, &kinds, name).await?;
-    let live = Live::read(&connection.client).await?;
+    let mut live = Live::read(&connection.client).await?;
+    if kind.what == What::Service {
+        live.witnesses = witness::of(&connection.client, &namespace, &service::pods_of(&object, &live)).await;
+    }
     let explanation = explain(kind, &object, &live);
     let text = match args.output {
         Output::Text => render(&explanation),

@@ -173,6 +173,9 @@ mod tests {
         fn pod(&self, _name: &str) -> Option<Arc<Value>> {
             None
         }
+        fn volume(&self, _claim: &str) -> Option<Arc<Value>> {
+            None
+        }
         fn allocatable(&self) -> apimachinery::pod::Amounts {
             BTreeMap::new()
         }
@@ -219,7 +222,7 @@ mod tests {
     #[case::token(json!({"name": "v", "projected": {"sources": [{"serviceAccountToken": {"path": "t"}}]}}), r#"MountVolume.SetUp failed for volume "v" : serviceAccountToken is not available here"#)]
     #[case::empty(json!({"name": "v", "emptyDir": {}}), "Empty")]
     #[case::host(json!({"name": "v", "hostPath": {"path": "/m", "type": "Directory"}}), r#"Host { path: "/m", kind: "Directory" }"#)]
-    #[case::claim(json!({"name": "v", "persistentVolumeClaim": {"claimName": "c"}}), r#"volume "v": persistentVolumeClaim is not available here; use emptyDir, hostPath, configMap, secret, downwardAPI or projected"#)]
+    #[case::driver(json!({"name": "v", "csi": {"driver": "d"}}), r#"volume "v": csi is not available here; use emptyDir, hostPath, configMap, secret, downwardAPI, projected or a claim of a hostPath or local volume"#)]
     fn volumes(#[case] volume: Value, #[case] expect: &str) {
         assert_eq!(shown(volume), expect);
     }

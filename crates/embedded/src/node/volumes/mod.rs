@@ -5,6 +5,7 @@
 //! pure function of the Pod and the objects it refers to ([`content`]); [`payload`] writes it as a kubelet does, so that
 //! a reader sees an update whole or not at all.
 
+mod claimed;
 mod content;
 mod host_path;
 pub(crate) mod paths;
@@ -20,6 +21,7 @@ use serde_json::Value;
 use super::environment::{Sources, expand};
 use crate::object;
 use crate::ports::Mount;
+pub(crate) use claimed::resolved;
 use content::Content;
 
 /// Why a volume is not there yet, in a kubelet's words.
@@ -29,14 +31,14 @@ pub(crate) enum VolumeError {
     SetUp { volume: String, why: String },
     /// Waiting does not help.
     #[error(
-        "volume \"{volume}\": {what} is not available here; use emptyDir, hostPath, configMap, secret, downwardAPI or projected"
+        "volume \"{volume}\": {what} is not available here; use emptyDir, hostPath, configMap, secret, downwardAPI, projected or a claim of a hostPath or local volume"
     )]
     Unsupported { volume: String, what: String },
 }
 
 /// Looks whether everything the Pod's volumes refer to is there, without writing anything.
 pub(crate) fn check(pod: &Value, sources: &dyn Sources) -> Result<(), VolumeError> {
-    for volume in volumes(pod) {
+    for volume in volumes(pod).filter(|volume| volume.get("persistentVolumeClaim").is_none()) {
         match content::of(volume, pod, sources) {
             // A claim or a driver of a simulated node is as simulated as its containers.
             Ok(_) | Err(VolumeError::Unsupported { .. }) => {}
@@ -48,6 +50,7 @@ pub(crate) fn check(pod: &Value, sources: &dyn Sources) -> Result<(), VolumeErro
 
 /// Makes, or brings up to date, every volume of the Pod below its folder.
 pub(crate) fn lay_out(pod: &Value, sources: &dyn Sources, folder: &Path) -> Result<(), VolumeError> {
+    let pod = &*resolved(pod, sources)?;
     for volume in volumes(pod) {
         let name = object::text(volume, "/name");
         let failed = |why: String| VolumeError::SetUp { volume: name.to_owned(), why };
@@ -67,7 +70,7 @@ pub(crate) fn follow_objects(pod: &Value) -> bool {
     volumes(pod).any(|volume| kinds.iter().any(|kind| volume.get(kind).is_some()))
 }
 
-/// Where a container's mounts lie. `subPath` of a volume that is only a folder is made.
+/// Where a container's mounts lie, for a Pod whose claims are [`resolved`]. `subPath` of a volume that is only a folder is made.
 pub(crate) fn mounts(
     container: &Value,
     pod: &Value,

@@ -6,6 +6,7 @@ pub(crate) mod class;
 mod placement;
 pub(crate) mod runtime;
 pub(crate) mod service;
+pub(crate) mod witness;
 
 use jiff::{SignedDuration, Timestamp};
 use serde::Serialize;

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use apimachinery::quantity::Quantity;
-use embedded::scheduler::{self, Reason};
+use embedded::scheduler::{self, Reason, World};
 use serde_json::Value;
 
 use super::{text, text_of};
@@ -22,8 +22,7 @@ pub(super) const OWNERS: [(&str, &str); 2] = [
 
 /// Nodes, Pods and classes as they are now.
 pub(super) struct Surroundings {
-    nodes: Vec<Arc<Value>>,
-    pods: Vec<Arc<Value>>,
+    world: World,
     /// Classes of each node, by name.
     classes: BTreeMap<String, Vec<String>>,
 }
@@ -46,12 +45,12 @@ impl Surroundings {
                 classes.entry(text_of(node)).or_default().push(text(class, "/metadata/name").to_owned());
             }
         }
-        Self { nodes: shared(nodes), pods: shared(pods), classes }
+        Self { world: World { nodes: shared(nodes), pods: shared(pods), ..World::default() }, classes }
     }
 
     /// One line per node, or per reason that several share; none where a node would take the Pod.
     pub(super) fn refusals(&self, pod: &Value, class: Option<&str>) -> Vec<Branch> {
-        let verdicts = scheduler::fits(pod, &self.nodes, &self.pods);
+        let verdicts = scheduler::fits(pod, &self.world);
         if verdicts.values().any(Vec::is_empty) {
             return Vec::new();
         }
@@ -64,7 +63,7 @@ impl Surroundings {
 
     /// Nodes that there are.
     pub(super) fn count(&self) -> usize {
-        self.nodes.len()
+        self.world.nodes.len()
     }
 
     fn told(&self, reason: &Reason, pod: &Value, node: &str, class: Option<&str>) -> String {
@@ -75,6 +74,16 @@ impl Surroundings {
             Reason::NotSelected => self.not_selected(pod, node, class),
             Reason::TooManyPods { most } => format!("has its {most} Pods"),
             Reason::Insufficient { resource, total, .. } if total.is_zero() => format!("has no {resource}"),
+            Reason::PortTaken { port } => format!("host port {port} is taken"),
+            Reason::VolumeElsewhere { claim } => format!("the volume of claim {claim} is on another node"),
+            Reason::NoVolume { claim } => format!("no volume for claim {claim} can be reached from here"),
+            Reason::NoPlaceToSpread { key } => format!("has no label {key}, over which the Pod is spread"),
+            Reason::Uneven { key, skew, most } => {
+                format!("one more Pod here would be {skew} more than at the emptiest {key}; at most {most}")
+            }
+            Reason::NotNear => "none of the Pods that it wants to be with is here".to_owned(),
+            Reason::NotFar => "a Pod that it keeps away from is here".to_owned(),
+            Reason::OthersStayFar => "a Pod that is here keeps it away".to_owned(),
             Reason::Insufficient { resource, needs, free, .. } => {
                 let holders = if resource.contains('/') { self.held(node, resource) } else { String::new() };
                 format!("{resource}: needs {needs}, free {free}{holders}")
@@ -92,7 +101,7 @@ impl Surroundings {
             };
         }
         let labels =
-            self.nodes.iter().find(|one| one["metadata"]["name"] == node).map(|one| &one["metadata"]["labels"]);
+            self.world.nodes.iter().find(|one| one["metadata"]["name"] == node).map(|one| &one["metadata"]["labels"]);
         let selector = pod["spec"]["nodeSelector"].as_object().into_iter().flatten();
         let differs = selector.filter_map(|(key, wanted)| {
             let label = labels.and_then(|labels| labels[key].as_str());
@@ -118,7 +127,7 @@ impl Surroundings {
     /// Who holds how much on a node, the most first.
     fn holders(&self, node: &str, resource: &str) -> Vec<(Holder, Quantity)> {
         let mut held: BTreeMap<Holder, Quantity> = BTreeMap::new();
-        for pod in self.pods.iter().filter(|pod| is_on(pod, node)) {
+        for pod in self.world.pods.iter().filter(|pod| is_on(pod, node)) {
             if let Some(amount) = apimachinery::pod::requests(pod).get(resource).filter(|amount| !amount.is_zero()) {
                 *held.entry(Holder::of(pod)).or_insert(Quantity::ZERO) += *amount;
             }
@@ -132,7 +141,7 @@ impl Surroundings {
     /// of the largest that together do. Each is tried by placing the Pod again without them.
     pub(super) fn room(&self, pod: &Value) -> Vec<String> {
         let mut ways: Vec<(usize, Quantity, String)> = Vec::new();
-        for (node, reasons) in scheduler::fits(pod, &self.nodes, &self.pods) {
+        for (node, reasons) in scheduler::fits(pod, &self.world) {
             if let [Reason::Insufficient { resource, needs, free, .. }] = reasons.as_slice() {
                 ways.extend(self.way(pod, &node, resource, *needs - *free));
             }
@@ -151,12 +160,14 @@ impl Surroundings {
             None => holders,
         };
         let without: Vec<Arc<Value>> = self
+            .world
             .pods
             .iter()
             .filter(|pod| chosen.iter().all(|(holder, _)| Holder::of(pod) != *holder))
             .cloned()
             .collect();
-        let fits = scheduler::fits(pod, &self.nodes, &without).get(node).is_some_and(Vec::is_empty);
+        let without = World { pods: without, ..self.world.clone() };
+        let fits = scheduler::fits(pod, &without).get(node).is_some_and(Vec::is_empty);
         let freed = chosen.iter().fold(Quantity::ZERO, |sum, (_, amount)| sum + *amount);
         let commands: Vec<String> = chosen.iter().map(|(holder, _)| holder.delete()).collect();
         let words = format!("free {short} × {resource} on {node}: {} (frees {freed})", commands.join(" and "));

@@ -8,6 +8,7 @@ use operator::readiness::{self, Code};
 use serde_json::Value;
 
 use super::placement::{OWNERS, Surroundings};
+use super::witness::Witnesses;
 use super::{Explanation, PodProblem, text, text_of};
 use crate::live::Live;
 use crate::report::tree::{Branch, called, counted, grouped};
@@ -40,9 +41,9 @@ pub(crate) struct Around<'a> {
 pub(crate) fn explain(service: &Value, around: Around<'_>) -> Explanation {
     let mut found = Explanation::of(service, around.now);
     let decision = service.pointer("/status/decision").cloned();
-    let own: Vec<&Value> = around.live.pods.iter().filter(|pod| belongs(pod, service)).collect();
+    let own = pods_of(service, around.live);
     let surroundings = Surroundings::of(&around.live.nodes, &around.live.pods, &around.live.offered);
-    let trouble = Trouble::of(&own);
+    let trouble = Trouble::of(&own, &around.live.witnesses);
 
     found.subject = format!("{} is {}", found.subject, if found.ready { "ready" } else { "not ready" });
     found.message = headline(&found, decision.as_ref(), &trouble, own.len(), is_current(service));
@@ -97,24 +98,38 @@ struct Trouble<'a> {
     unplaced: Vec<&'a Value>,
     others: Vec<(&'a Value, readiness::Trouble)>,
     told: Vec<(&'a Value, readiness::Trouble)>,
+    witnesses: &'a Witnesses,
 }
 
 impl<'a> Trouble<'a> {
-    fn of(pods: &[&'a Value]) -> Self {
+    fn of(pods: &[&'a Value], witnesses: &'a Witnesses) -> Self {
         let told: Vec<_> = pods.iter().filter_map(|pod| Some((*pod, readiness::pod_trouble(pod)?))).collect();
         let (unplaced, others): (Vec<_>, Vec<_>) =
             told.iter().cloned().partition(|(_, trouble)| trouble.code == Code::Unschedulable);
-        Self { unplaced: unplaced.into_iter().map(|(pod, _)| pod).collect(), others, told }
+        Self { unplaced: unplaced.into_iter().map(|(pod, _)| pod).collect(), others, told, witnesses }
+    }
+
+    /// The message, and what the node or the container said.
+    fn with_witness(&self, pod: &Value, message: String) -> String {
+        match self.witnesses.get(text(pod, "/metadata/name")) {
+            Some(witness) => format!("{message}; {witness}"),
+            None => message,
+        }
     }
 
     fn problems(&self) -> Vec<PodProblem> {
         let problem = |(pod, trouble): &(&Value, readiness::Trouble)| PodProblem {
             name: text(pod, "/metadata/name").to_owned(),
             reason: trouble.code.as_str().to_owned(),
-            message: trouble.message.clone(),
+            message: self.with_witness(pod, trouble.message.clone()),
         };
         self.told.iter().map(problem).collect()
     }
+}
+
+/// The Pods of a service.
+pub(crate) fn pods_of<'a>(service: &Value, live: &'a Live) -> Vec<&'a Value> {
+    live.pods.iter().filter(|pod| belongs(pod, service)).collect()
 }
 
 fn belongs(pod: &Value, service: &Value) -> bool {
@@ -309,8 +324,15 @@ fn pods(trouble: &Trouble<'_>, surroundings: &Surroundings, class: Option<&str>,
         };
         tree.push(Branch::new(format!("{}  Unschedulable: {told}", called("pod", &mut names)), why));
     }
-    let unsaid = trouble.others.iter().filter(|(_, trouble)| !headline.contains(&trouble.message));
-    let others = unsaid.map(|(pod, trouble)| (name(pod), format!("{}: {}", trouble.code.as_str(), trouble.message)));
+    let line = |(pod, found): &(&Value, readiness::Trouble)| {
+        let code = found.code.as_str();
+        match (headline.contains(&found.message), trouble.witnesses.get(&name(pod))) {
+            (true, None) => None,
+            (true, Some(witness)) => Some((name(pod), format!("{code}: {witness}"))),
+            (false, _) => Some((name(pod), format!("{code}: {}", trouble.with_witness(pod, found.message.clone())))),
+        }
+    };
+    let others = trouble.others.iter().filter_map(line);
     tree.extend(grouped("pod", others, LINES));
     tree
 }

@@ -4,21 +4,16 @@
 //! regular turns, after 50 ms and then at doubling distances. A failure of such an early question does not count, a success
 //! does, so an engine is ready when it answers and not up to `periodSeconds` later.
 
-use std::net::SocketAddr;
-use std::sync::Arc;
+mod http_get;
+mod question;
+
 use std::time::Duration;
 
-use bytes::Bytes;
-use http_body_util::Empty;
-use hyper_util::rt::TokioIo;
 use serde_json::Value;
 use tokio::time::{Instant, sleep_until, timeout};
-use tokio_util::sync::CancellationToken;
 
-use super::logs::LogSink;
-use super::unverified;
-use crate::object;
-use crate::ports::{Container, Network, Purpose, Runner};
+pub(super) use question::Question;
+pub(crate) use question::Target;
 
 /// One probe, with Kubernetes' defaults filled in.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -31,22 +26,6 @@ pub(crate) struct Probe {
     /// Failures in a row until it fails.
     fails: u32,
     question: Question,
-}
-
-/// What is asked of a container; hooks ask the same things.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) enum Question {
-    Http { scheme: Scheme, host: Option<String>, port: u16, path: String, headers: Vec<(String, String)> },
-    Connect { port: u16 },
-    Grpc { port: u16, service: String },
-    Exec { command: Vec<String> },
-}
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Scheme {
-    Http,
-    /// Certificates are not verified.
-    Https,
 }
 
 /// The probes of one container.
@@ -68,13 +47,6 @@ pub(crate) enum Finding {
         probe: &'static str,
         why: String,
     },
-}
-
-/// Who is asked, and by what means.
-pub(crate) struct Target {
-    pub(crate) network: Arc<dyn Network>,
-    pub(crate) runner: Arc<dyn Runner>,
-    pub(crate) container: Container,
 }
 
 /// Counts answers in a row.
@@ -237,116 +209,6 @@ fn turn_now(probe: &Probe, born: Instant) -> u32 {
     u32::try_from(since.as_millis().div_ceil(probe.period.as_millis().max(1))).unwrap_or(u32::MAX)
 }
 
-impl Question {
-    /// Reads a handler: `httpGet`, `tcpSocket`, `grpc` or `exec`.
-    pub(super) fn of(spec: &Value, container: &Value) -> Option<Self> {
-        if let Some(get) = spec.get("httpGet") {
-            let port = port(get, container)?;
-            let scheme = if object::text(get, "/scheme") == "HTTPS" { Scheme::Https } else { Scheme::Http };
-            let path = match object::text(get, "/path") {
-                "" => "/".to_owned(),
-                path if path.starts_with('/') => path.to_owned(),
-                path => format!("/{path}"),
-            };
-            let headers = get.get("httpHeaders").and_then(Value::as_array).into_iter().flatten();
-            let pair = |h: &Value| (object::text(h, "/name").to_owned(), object::text(h, "/value").to_owned());
-            let host = get.get("host").and_then(Value::as_str).map(str::to_owned);
-            return Some(Self::Http { scheme, host, port, path, headers: headers.map(pair).collect() });
-        }
-        if let Some(grpc) = spec.get("grpc") {
-            return Some(Self::Grpc {
-                port: port(grpc, container)?,
-                service: object::text(grpc, "/service").to_owned(),
-            });
-        }
-        if let Some(connect) = spec.get("tcpSocket") {
-            return Some(Self::Connect { port: port(connect, container)? });
-        }
-        let command = spec.pointer("/exec/command")?.as_array()?;
-        Some(Self::Exec { command: command.iter().filter_map(|w| w.as_str().map(str::to_owned)).collect() })
-    }
-
-    pub(super) async fn put(&self, target: &Target) -> Result<(), String> {
-        let address = target.container.address;
-        match self {
-            Self::Http { scheme, host, port, path, headers } => {
-                let address = host.as_ref().and_then(|host| host.parse().ok()).unwrap_or(address);
-                get(target.network.as_ref(), *scheme, SocketAddr::new(address, *port), path, headers).await
-            }
-            Self::Connect { port } => {
-                let connected = target.network.connect(SocketAddr::new(address, *port)).await;
-                connected.map(drop).map_err(|error| format!("dial tcp {address}:{port}: {error}"))
-            }
-            Self::Grpc { port, service } => {
-                super::grpc::check(target.network.as_ref(), SocketAddr::new(address, *port), service).await
-            }
-            Self::Exec { command } => {
-                let log = LogSink::default();
-                let container = Container {
-                    purpose: Purpose::Probe,
-                    command: command.clone(),
-                    args: Vec::new(),
-                    log: log.clone(),
-                    ..target.container.clone()
-                };
-                let exit = target.runner.run(container, CancellationToken::new()).await;
-                let output: Vec<u8> = log.lines(None).iter().flat_map(|line| line.to_vec()).collect();
-                let why = || format!("exit code {}: {}", exit.code, String::from_utf8_lossy(&output).trim_end());
-                (exit.code == 0).then_some(()).ok_or_else(why)
-            }
-        }
-    }
-}
-
-fn port(action: &Value, container: &Value) -> Option<u16> {
-    let port = action.get("port")?;
-    if let Some(name) = port.as_str() {
-        let ports = container.get("ports").and_then(Value::as_array).into_iter().flatten();
-        let named = ports.filter(|p| object::text(p, "/name") == name).find_map(|p| p.get("containerPort")?.as_u64());
-        return named.and_then(|n| u16::try_from(n).ok()).or_else(|| name.parse().ok());
-    }
-    port.as_u64().and_then(|number| u16::try_from(number).ok())
-}
-
-async fn get(
-    network: &dyn Network,
-    scheme: Scheme,
-    address: SocketAddr,
-    path: &str,
-    headers: &[(String, String)],
-) -> Result<(), String> {
-    let name = if scheme == Scheme::Https { "https" } else { "http" };
-    let url = format!("{name}://{address}{path}");
-    let broken = |error: &dyn std::fmt::Display| format!("Get \"{url}\": {error}");
-    let mut stream = network.connect(address).await.map_err(|e| broken(&e))?;
-    if scheme == Scheme::Https {
-        stream = unverified::connect(stream, address.ip()).await.map_err(|e| broken(&e))?;
-    }
-    let (mut sender, connection) =
-        hyper::client::conn::http1::handshake(TokioIo::new(stream)).await.map_err(|e| broken(&e))?;
-    let mut request = http::Request::get(path).header("user-agent", "kube-probe/1.33").header("connection", "close");
-    if !headers.iter().any(|(name, _)| name.eq_ignore_ascii_case("host")) {
-        request = request.header("host", address.to_string());
-    }
-    for (name, value) in headers {
-        request = request.header(name, value);
-    }
-    let request = request.body(Empty::<Bytes>::new()).map_err(|e| broken(&e))?;
-    // The connection only has to be driven: how it ends, the response tells.
-    let drive = async {
-        let _ = connection.await;
-        std::future::pending::<std::convert::Infallible>().await
-    };
-    let status = tokio::select! {
-        response = sender.send_request(request) => response.map_err(|e| broken(&e))?.status(),
-        never = drive => match never {},
-    };
-    if (200..400).contains(&status.as_u16()) {
-        return Ok(());
-    }
-    Err(format!("HTTP probe failed with statuscode: {}", status.as_u16()))
-}
-
 impl Tally {
     fn count(&mut self, passed: bool) {
         *self = match passed {
@@ -361,35 +223,6 @@ mod tests {
     use serde_json::json;
 
     use super::*;
-
-    #[tokio::test]
-    async fn a_probe_over_tls_asks_and_believes_any_certificate() {
-        use tokio::io::{AsyncReadExt, AsyncWriteExt};
-        let made = rcgen::generate_simple_self_signed(["elsewhere.example".to_owned()]).unwrap();
-        let key = rustls::pki_types::PrivatePkcs8KeyDer::from(made.signing_key.serialize_der());
-        let config = rustls::ServerConfig::builder_with_provider(Arc::new(rustls::crypto::ring::default_provider()))
-            .with_safe_default_protocol_versions()
-            .unwrap()
-            .with_no_client_auth()
-            .with_single_cert(vec![made.cert.der().clone()], key.into())
-            .unwrap();
-        let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
-        let address = listener.local_addr().unwrap();
-        tokio::spawn(async move {
-            let acceptor = tokio_rustls::TlsAcceptor::from(Arc::new(config));
-            for answer in ["200 OK", "503 Unavailable"] {
-                let (stream, _) = listener.accept().await.unwrap();
-                let mut stream = acceptor.accept(stream).await.unwrap();
-                let _ = stream.read(&mut [0; 1024]).await;
-                let answer = format!("HTTP/1.1 {answer}\r\ncontent-length: 0\r\n\r\n");
-                stream.write_all(answer.as_bytes()).await.unwrap();
-                stream.shutdown().await.ok();
-            }
-        });
-        let ask = || get(&crate::ports::Loopback, Scheme::Https, address, "/", &[]);
-        assert_eq!(ask().await, Ok(()));
-        assert_eq!(ask().await, Err("HTTP probe failed with statuscode: 503".to_owned()));
-    }
 
     #[test]
     fn defaults_and_named_ports() {

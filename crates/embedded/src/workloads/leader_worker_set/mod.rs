@@ -9,14 +9,17 @@
 //! between; `maxSurge` is not used (an update takes `maxUnavailable` groups at a time, at least one); sub-groups and
 //! volume claims are not known; `group-key` is an opaque hash of ours.
 
+mod exclusive;
+mod pods;
+mod status;
+
 use std::sync::Arc;
 
 use jiff::{SignedDuration, Timestamp};
-use serde_json::{Map, Value, json};
+use serde_json::{Value, json};
 
 use super::action::{Action, Plan};
-use super::condition::{self, Condition};
-use super::{hash, ownership, pod, rolling};
+use super::{hash, pod, rolling};
 use crate::object;
 
 pub(crate) const RESOURCE: &str = "leaderworkersets.leaderworkerset.x-k8s.io";
@@ -49,8 +52,14 @@ struct Group {
     workers: Vec<Arc<Value>>,
 }
 
-/// What follows from a LeaderWorkerSet, the Pods and the Services around it.
-pub(crate) fn plan(set: &Value, pods: &[Arc<Value>], services: &[Arc<Value>], now: Timestamp) -> Plan {
+/// What follows from a LeaderWorkerSet, the Pods and the Services around it, and the nodes that its Pods have.
+pub(crate) fn plan(
+    set: &Value,
+    pods: &[Arc<Value>],
+    services: &[Arc<Value>],
+    node: &dyn Fn(&str) -> Option<Arc<Value>>,
+    now: Timestamp,
+) -> Plan {
     let mut plan = Plan::default();
     if object::is_deleting(set) {
         return plan;
@@ -64,11 +73,11 @@ pub(crate) fn plan(set: &Value, pods: &[Arc<Value>], services: &[Arc<Value>], no
         if group.index >= spec.replicas {
             delete(&mut plan, group);
         } else if !restart(&mut plan, &spec, group, now) {
-            fill(&mut plan, &spec, group, services);
+            fill(&mut plan, &spec, group, services, node);
         }
     }
     update(&mut plan, &spec, &groups);
-    status(&mut plan, &spec, &groups, now);
+    status::write(&mut plan, &spec, &groups, now);
     plan
 }
 
@@ -82,7 +91,13 @@ fn shares_nothing(set: &Value) -> bool {
 }
 
 /// Creates the Pods of a group that are missing.
-fn fill(plan: &mut Plan, spec: &Spec<'_>, group: &Group, services: &[Arc<Value>]) {
+fn fill(
+    plan: &mut Plan,
+    spec: &Spec<'_>,
+    group: &Group,
+    services: &[Arc<Value>],
+    node: &dyn Fn(&str) -> Option<Arc<Value>>,
+) {
     let Some(leader) = &group.leader else {
         // Workers of an earlier leader go first, so that names are free.
         if group.workers.is_empty() {
@@ -102,10 +117,12 @@ fn fill(plan: &mut Plan, spec: &Spec<'_>, group: &Group, services: &[Arc<Value>]
     if object::text(spec.set, "/spec/startupPolicy") == "LeaderReady" && !pod::is_ready(leader) {
         return;
     }
+    let Some(place) = exclusive::place_of(leader, node) else { return };
     for index in 1..size(leader) {
         let name = format!("{}-{index}", object::name(leader));
         if !group.workers.iter().any(|worker| object::name(worker) == name) {
-            plan.push(Action::Create { resource: "pods", object: spec.worker(leader, group.index, index) });
+            let worker = place.narrow(spec.worker(leader, group.index, index));
+            plan.push(Action::Create { resource: "pods", object: worker });
         }
     }
 }
@@ -166,44 +183,6 @@ fn update(plan: &mut Plan, spec: &Spec<'_>, groups: &[Group]) {
         unavailable += costs;
         delete(plan, group);
     }
-}
-
-fn status(plan: &mut Plan, spec: &Spec<'_>, groups: &[Group], now: Timestamp) {
-    let leaders = groups.iter().filter(|g| g.leader.as_ref().is_some_and(|l| !object::is_deleting(l))).count();
-    let ready = groups.iter().filter(|g| g.is_ready(spec)).count();
-    let updated = groups.iter().filter(|g| g.is_current(spec)).count();
-    let both = groups.iter().filter(|g| g.index < spec.replicas && g.is_current(spec) && g.is_ready(spec)).count();
-    let mut status = Map::new();
-    if let Some(conditions) = spec.set.pointer("/status/conditions") {
-        status.insert("conditions".to_owned(), conditions.clone());
-    }
-    status.insert("hpaPodSelector".to_owned(), json!(format!("{NAME}={},{WORKER_INDEX}=0", spec.name)));
-    if let Some(generation) = spec.set.pointer("/metadata/generation") {
-        status.insert("observedGeneration".to_owned(), generation.clone());
-    }
-    for (field, count) in [("replicas", leaders), ("readyReplicas", ready), ("updatedReplicas", updated)] {
-        status.insert(field.to_owned(), json!(count));
-    }
-    let mut status = Value::Object(status);
-    let done = i64::try_from(both).unwrap_or(0) == spec.replicas;
-    let updating = groups.iter().any(|g| g.leader.is_some() && !g.is_current(spec));
-    let at = object::time(now);
-    for (kind, holds, reason, message) in [
-        ("Available", done, "AllGroupsReady", "All replicas are ready"),
-        ("Progressing", !done, "GroupsProgressing", "Replicas are progressing"),
-        ("UpdateInProgress", !done && updating, "GroupsUpdating", "Rolling Upgrade is in progress"),
-    ] {
-        // A condition that never held is not written as False.
-        if holds || condition::find(&status, kind).is_some() {
-            // An update stays in progress until everything is available.
-            let holds = holds
-                || kind == "UpdateInProgress"
-                    && !done
-                    && condition::find(&status, kind).is_some_and(|c| object::text(c, "/status") == "True");
-            condition::set(&mut status, Condition { kind, status: holds, reason, message }, &at);
-        }
-    }
-    plan.status(RESOURCE, spec.set, status);
 }
 
 fn revision(pod: &Value) -> &str {
@@ -273,90 +252,11 @@ impl<'a> Spec<'a> {
             .filter(|group| group.index < self.replicas || group.leader.is_some() || !group.workers.is_empty())
             .collect()
     }
-
-    fn leader(&self, group: i64) -> Value {
-        let template = self.set.pointer("/spec/leaderWorkerTemplate/leaderTemplate").filter(|t| !t.is_null());
-        let template = template.unwrap_or_else(|| self.worker_template());
-        let name = format!("{}-{group}", self.name);
-        let pod = pod::from_template(template, self.namespace, &name, ownership::reference(self.set));
-        self.dressed(pod, &name, group, 0)
-    }
-
-    fn worker(&self, leader: &Value, group: i64, index: i64) -> Value {
-        let name = format!("{}-{index}", object::name(leader));
-        let owner = ownership::reference(&with_type(leader));
-        let pod = pod::from_template(self.worker_template(), self.namespace, &name, owner);
-        let mut pod = self.dressed(pod, object::name(leader), group, index);
-        pod["metadata"]["annotations"][LEADER_NAME] = json!(object::name(leader));
-        pod
-    }
-
-    fn worker_template(&self) -> &Value {
-        self.set.pointer("/spec/leaderWorkerTemplate/workerTemplate").unwrap_or(&Value::Null)
-    }
-
-    /// What the Pod webhook adds.
-    fn dressed(&self, mut pod: Value, leader: &str, group: i64, index: i64) -> Value {
-        let key = hash::template(&json!(format!("{}/{leader}", self.namespace)), 0);
-        let labels = [
-            (NAME, self.name.to_owned()),
-            (GROUP_INDEX, group.to_string()),
-            (WORKER_INDEX, index.to_string()),
-            (GROUP_KEY, key),
-            (REVISION, self.revision.clone()),
-        ];
-        for (label, value) in labels {
-            pod["metadata"]["labels"][label] = json!(value);
-        }
-        pod["metadata"]["annotations"][SIZE] = json!(self.size.to_string());
-        let subdomain = if shares_nothing(self.set) { leader } else { self.name };
-        pod["spec"]["hostname"] = json!(object::name(&pod));
-        pod["spec"]["subdomain"] = json!(subdomain);
-        let address = format!("{leader}.{subdomain}.{}", self.namespace);
-        let variables = [
-            ("LWS_LEADER_ADDRESS", address),
-            ("LWS_GROUP_SIZE", self.size.to_string()),
-            ("LWS_WORKER_INDEX", index.to_string()),
-        ];
-        for list in ["containers", "initContainers"] {
-            let containers = pod["spec"].get_mut(list).and_then(Value::as_array_mut);
-            for container in containers.into_iter().flatten() {
-                prepend(container, &variables);
-            }
-        }
-        pod
-    }
-
-    /// The headless Service that gives the Pods their names.
-    fn service(&self, name: &str) -> Value {
-        json!({
-            "apiVersion": "v1",
-            "kind": "Service",
-            "metadata": {"name": name, "namespace": self.namespace, "ownerReferences": [ownership::reference(self.set)]},
-            "spec": {"clusterIP": "None", "publishNotReadyAddresses": true, "selector": {NAME: self.name}},
-        })
-    }
-}
-
-fn with_type(pod: &Value) -> Value {
-    let mut pod = pod.clone();
-    pod["apiVersion"] = json!("v1");
-    pod["kind"] = json!("Pod");
-    pod
-}
-
-/// In front, so that the container's own variables can refer to them; a variable that is there already stays.
-fn prepend(container: &mut Value, variables: &[(&str, String)]) {
-    let own = container.get("env").and_then(Value::as_array).cloned().unwrap_or_default();
-    let has = |name: &str| own.iter().any(|entry| object::text(entry, "/name") == name);
-    let mut env: Vec<Value> =
-        variables.iter().filter(|(n, _)| !has(n)).map(|(name, value)| json!({"name": name, "value": value})).collect();
-    env.extend(own.iter().cloned());
-    container["env"] = Value::Array(env);
 }
 
 #[cfg(test)]
 mod tests {
+    use super::super::ownership;
     use super::*;
 
     fn set(replicas: i64, size: i64) -> Value {
@@ -380,7 +280,7 @@ mod tests {
 
     #[test]
     fn a_leader_then_its_workers() {
-        let first = created(&plan(&set(1, 3), &[], &[], Timestamp::UNIX_EPOCH));
+        let first = created(&plan(&set(1, 3), &[], &[], &|_| None, Timestamp::UNIX_EPOCH));
         assert_eq!(first.len(), 1);
         let mut leader = first[0].clone();
         assert_eq!(object::name(&leader), "llama-0");
@@ -394,7 +294,7 @@ mod tests {
             ])
         );
         leader["metadata"]["uid"] = json!("leader");
-        let workers = created(&plan(&set(1, 3), &[Arc::new(leader)], &[], Timestamp::UNIX_EPOCH));
+        let workers = created(&plan(&set(1, 3), &[Arc::new(leader)], &[], &|_| None, Timestamp::UNIX_EPOCH));
         let names: Vec<_> = workers.iter().map(object::name).collect();
         assert_eq!(names, ["llama-0-1", "llama-0-2"]);
         let owner = ownership::controller(&workers[1]).unwrap();
@@ -410,10 +310,11 @@ mod tests {
             pod["status"] = json!({"phase": "Running", "conditions": [{"type": "Ready", "status": "True"}]});
             Arc::new(pod)
         };
-        let pods: Vec<_> = created(&plan(&set(2, 1), &[], &[], Timestamp::UNIX_EPOCH)).into_iter().map(ready).collect();
+        let pods: Vec<_> =
+            created(&plan(&set(2, 1), &[], &[], &|_| None, Timestamp::UNIX_EPOCH)).into_iter().map(ready).collect();
         let mut changed = set(2, 1);
         changed["spec"]["leaderWorkerTemplate"]["workerTemplate"]["spec"]["containers"][0]["image"] = json!("new");
-        let plan = plan(&changed, &pods, &[], Timestamp::UNIX_EPOCH);
+        let plan = plan(&changed, &pods, &[], &|_| None, Timestamp::UNIX_EPOCH);
         let deleted: Vec<_> = plan
             .actions
             .iter()
