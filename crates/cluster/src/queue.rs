@@ -1,4 +1,4 @@
-//! What is to be looked at next: first in, first out; each key once; some keys only later.
+//! What is to be looked at next: first in, first out; each key once; some keys only later; none twice at the same time.
 //!
 //! Synchronous and without a clock of its own, so that the same adds give the same order in every run.
 
@@ -21,26 +21,43 @@ pub struct Queue<K> {
     due: BTreeMap<K, Timestamp>,
     /// Consecutive failures per key.
     failures: BTreeMap<K, u32>,
+    /// Keys whose visit has not ended yet, and whether they were added again meanwhile.
+    visited: BTreeMap<K, Again>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum Again {
+    No,
+    Yes,
 }
 
 impl<K> Default for Queue<K> {
     fn default() -> Self {
-        Queue { ready: VecDeque::new(), waiting: BTreeSet::new(), due: BTreeMap::new(), failures: BTreeMap::new() }
+        Queue {
+            ready: VecDeque::new(),
+            waiting: BTreeSet::new(),
+            due: BTreeMap::new(),
+            failures: BTreeMap::new(),
+            visited: BTreeMap::new(),
+        }
     }
 }
 
 impl<K: Ord + Clone> Queue<K> {
-    /// Adds `key` at the end, unless it waits already. A planned later visit is then superfluous.
+    /// Adds `key` at the end, unless it waits already; one that is being visited, when that visit ends. A planned later visit
+    /// is then superfluous.
     pub fn add(&mut self, key: K) {
         self.due.remove(&key);
-        if self.waiting.insert(key.clone()) {
+        if let Some(again) = self.visited.get_mut(&key) {
+            *again = Again::Yes;
+        } else if self.waiting.insert(key.clone()) {
             self.ready.push_back(key);
         }
     }
 
     /// Adds `key` at the instant `at`, or earlier if it is already planned earlier.
     pub fn add_at(&mut self, key: K, at: Timestamp) {
-        if self.waiting.contains(&key) {
+        if self.waiting.contains(&key) || self.visited.get(&key) == Some(&Again::Yes) {
             return;
         }
         let due = self.due.entry(key).or_insert(at);
@@ -52,15 +69,24 @@ impl<K: Ord + Clone> Queue<K> {
         let failures = self.failures.entry(key.clone()).or_default();
         let delay = FIRST_RETRY.saturating_mul(1 << (*failures).min(16)).min(LONGEST_RETRY);
         *failures = failures.saturating_add(1);
-        self.add_at(key, now.checked_add(delay).unwrap_or(now));
+        self.add_at(key.clone(), now.checked_add(delay).unwrap_or(now));
+        self.end(&key);
     }
 
     /// The visit of `key` succeeded: forget its failures.
     pub fn done(&mut self, key: &K) {
         self.failures.remove(key);
+        self.end(key);
     }
 
-    /// The next key to visit, with everything due by `now` moved to the end first, in order of due time, then key.
+    fn end(&mut self, key: &K) {
+        if self.visited.remove(key) == Some(Again::Yes) {
+            self.add(key.clone());
+        }
+    }
+
+    /// The next key to visit, with everything due by `now` moved to the end first, in order of due time, then key. It is not
+    /// given out again before [`Self::done`] or [`Self::retry`] says that its visit has ended.
     pub fn pop(&mut self, now: Timestamp) -> Option<K> {
         let mut due: Vec<(Timestamp, K)> =
             self.due.iter().filter(|(_, at)| **at <= now).map(|(key, at)| (*at, key.clone())).collect();
@@ -68,6 +94,7 @@ impl<K: Ord + Clone> Queue<K> {
         due.into_iter().for_each(|(_, key)| self.add(key));
         let key = self.ready.pop_front()?;
         self.waiting.remove(&key);
+        self.visited.insert(key.clone(), Again::No);
         Some(key)
     }
 
@@ -140,5 +167,39 @@ mod tests {
         queue.done(&"a");
         queue.retry("a", at(0));
         assert_eq!(queue.next_due(), Some(at(200)));
+    }
+
+    #[test]
+    fn none_is_visited_twice_at_the_same_time() {
+        let mut queue = Queue::default();
+        ["a", "b"].into_iter().for_each(|key| queue.add(key));
+        assert_eq!(queue.pop(at(0)), Some("a"));
+        ["a", "a", "c"].into_iter().for_each(|key| queue.add(key));
+        assert_eq!(drain(&mut queue, at(0)), ["b", "c"]);
+        queue.done(&"b");
+        queue.done(&"a");
+        assert_eq!(drain(&mut queue, at(0)), ["a"]);
+        queue.done(&"a");
+        assert!(queue.is_empty());
+    }
+
+    #[test]
+    fn what_changed_during_a_visit_that_failed_is_looked_at_at_once() {
+        let mut queue = Queue::default();
+        queue.add("a");
+        assert_eq!(queue.pop(at(0)), Some("a"));
+        queue.add("a");
+        queue.retry("a", at(0));
+        assert_eq!((queue.pop(at(0)), queue.next_due()), (Some("a"), None));
+    }
+
+    #[test]
+    fn a_later_visit_may_be_planned_before_the_present_one_ends() {
+        let mut queue = Queue::default();
+        queue.add("a");
+        assert_eq!(queue.pop(at(0)), Some("a"));
+        queue.add_at("a", at(5));
+        queue.done(&"a");
+        assert_eq!((queue.pop(at(4)), queue.pop(at(5))), (None, Some("a")));
     }
 }

@@ -1,6 +1,6 @@
 //! What of an object the stores drop: long parts that nobody here reads. A large cluster has very many Pods.
 
-use serde_json::Value;
+use serde_json::{Map, Value, json};
 
 use crate::Kind;
 
@@ -30,6 +30,7 @@ pub(crate) fn slim(object: &mut Value, kind: Kind, manager: &str) {
     match (kind.group, kind.kind) {
         ("", "Pod") => slim_pod(object),
         ("", "Node") => drop_from(&mut object["status"], &NODE_STATUS),
+        ("apiextensions.k8s.io", "CustomResourceDefinition") => slim_definition(object),
         _ => {}
     }
     let Some(metadata) = object["metadata"].as_object_mut() else { return };
@@ -46,6 +47,21 @@ fn slim_pod(pod: &mut Value) {
     for list in ["containers", "initContainers"] {
         let containers = spec.get_mut(list).and_then(Value::as_array_mut).into_iter().flatten();
         containers.for_each(|container| drop_from(container, &CONTAINER));
+    }
+}
+
+/// Of the schemas stays which fields a `spec` has: that is what versions of a neighbour differ in, and a schema with the
+/// templates of Pods takes megabytes.
+fn slim_definition(definition: &mut Value) {
+    let versions = definition.pointer_mut("/spec/versions").and_then(Value::as_array_mut);
+    for version in versions.into_iter().flatten() {
+        let Some(fields) = version.pointer("/schema/openAPIV3Schema/properties/spec/properties") else {
+            drop_from(version, &["schema"]);
+            continue;
+        };
+        let names: Map<String, Value> =
+            fields.as_object().into_iter().flat_map(Map::keys).map(|name| (name.clone(), json!({}))).collect();
+        version["schema"] = json!({"openAPIV3Schema": {"properties": {"spec": {"properties": names}}}});
     }
 }
 
@@ -72,5 +88,21 @@ mod tests {
                 "resources": {"limits": {"nvidia.com/gpu": "1"}}, "readinessProbe": {"tcpSocket": {"port": 1}}}]},
             "status": {"phase": "Running"}});
         assert_eq!(pod, expect);
+    }
+
+    #[test]
+    fn of_a_definition_stay_the_names_of_the_fields() {
+        let version = |fields: Value| json!({"name": "v1", "served": true, "schema": {"openAPIV3Schema": {"properties": {"spec": {"properties": fields}}}}});
+        let deep = json!({"replicas": {"type": "integer"}, "template": {"properties": {"a": {"properties": {}}}}});
+        let mut definition = json!({"metadata": {"name": "x"}, "spec": {"versions": [version(deep), {"name": "v2", "schema": {"any": 1}}]}});
+        slim(
+            &mut definition,
+            Kind::cluster("apiextensions.k8s.io", "v1", "CustomResourceDefinition", "customresourcedefinitions"),
+            "us",
+        );
+        assert_eq!(
+            definition["spec"]["versions"],
+            json!([version(json!({"replicas": {}, "template": {}})), {"name": "v2"}])
+        );
     }
 }

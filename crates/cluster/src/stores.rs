@@ -3,7 +3,9 @@
 //! A store is a plain synchronous struct that watch events go into and changes come out of; tests drive it without a
 //! client. During a (re-)list the old content stays visible and is exchanged at once when the list is complete.
 
-use std::collections::{BTreeMap, BTreeSet};
+mod index;
+
+use std::collections::BTreeMap;
 use std::sync::{Arc, PoisonError, RwLock};
 
 use kube::runtime::watcher::Event;
@@ -11,8 +13,10 @@ use serde_json::Value;
 
 use crate::Kind;
 use crate::answered::Answered;
+use crate::kept::{Keeping, Kept};
 use crate::object::{controller_uid, meta};
 use crate::slim::slim;
+use index::{Index, labelled, owned, words};
 
 /// Names one object of a kind; `namespace` is empty for cluster-scoped ones.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -55,15 +59,34 @@ pub enum Change {
     },
 }
 
+/// What one event changed, in key order. A change of an object becomes trees when it is asked for: those of a long list are
+/// not all there at once.
+#[derive(Debug)]
+pub struct Changes(std::vec::IntoIter<Noted>);
+
+#[derive(Debug)]
+enum Noted {
+    Synced(Kind),
+    Object {
+        kind: Kind,
+        key: Key,
+        old: Option<Kept>,
+        new: Option<Kept>,
+        /// Trees that are there anyway.
+        held: Vec<Arc<Value>>,
+    },
+}
+
 #[derive(Debug, Default)]
 struct Store {
-    objects: BTreeMap<Key, Arc<Value>>,
+    keeping: Keeping,
+    objects: BTreeMap<Key, Kept>,
     /// Answers to our own writes that the watch has not delivered yet.
-    ahead: BTreeMap<Key, Arc<Value>>,
-    /// Keys of `objects` by the UID of their controller.
-    owned: BTreeMap<String, BTreeSet<Key>>,
+    ahead: BTreeMap<Key, Kept>,
+    /// Of `objects` and of `ahead`: what it finds is looked at.
+    index: Index,
     /// Collects a running list.
-    listing: Option<BTreeMap<Key, Arc<Value>>>,
+    listing: Option<BTreeMap<Key, Kept>>,
     synced: bool,
 }
 
@@ -74,6 +97,41 @@ pub struct Stores {
     answered: Answered,
     /// Managed fields of other managers are dropped on entry: nobody here reads them.
     manager: &'static str,
+    keeping: fn(Kind) -> Keeping,
+}
+
+// === impl Changes ===
+
+impl Iterator for Changes {
+    type Item = Change;
+
+    fn next(&mut self) -> Option<Change> {
+        let told = match self.0.next()? {
+            Noted::Synced(kind) => Change::Synced(kind),
+            Noted::Object { kind, key, old, new, held: _held } => {
+                let tree = |kept: Option<Kept>| kept.map(|kept| kept.tree());
+                Change::Object { kind, key, old: tree(old), new: tree(new) }
+            }
+        };
+        Some(told)
+    }
+
+    fn size_hint(&self) -> (usize, Option<usize>) {
+        self.0.size_hint()
+    }
+}
+
+impl ExactSizeIterator for Changes {}
+
+// === impl Noted ===
+
+impl Noted {
+    fn without_trees(mut self) -> Noted {
+        if let Noted::Object { held, .. } = &mut self {
+            held.clear();
+        }
+        self
+    }
 }
 
 // === impl Stores ===
@@ -82,15 +140,21 @@ impl Stores {
     /// Empty stores that keep the managed fields of `manager` only.
     #[must_use]
     pub fn new(manager: &'static str) -> Stores {
-        Stores { stores: Arc::default(), answered: Answered::default(), manager }
+        Stores::keeping(manager, |_| Keeping::default())
     }
 
-    /// Takes one watch event in; returns what changed, in key order.
+    /// Likewise, each kind kept as `keeping` says.
     #[must_use]
-    pub fn accept(&self, kind: Kind, event: Event<Value>) -> Vec<Change> {
+    pub fn keeping(manager: &'static str, keeping: fn(Kind) -> Keeping) -> Stores {
+        Stores { stores: Arc::default(), answered: Answered::default(), manager, keeping }
+    }
+
+    /// Takes one watch event in; returns what changed.
+    pub fn accept(&self, kind: Kind, event: Event<Value>) -> Changes {
         let event = event.modify(|object| slim(object, kind, self.manager));
         let mut stores = self.stores.write().unwrap_or_else(PoisonError::into_inner);
-        stores.entry(kind).or_default().accept(kind, event)
+        let store = stores.entry(kind).or_insert_with(|| Store { keeping: (self.keeping)(kind), ..Store::default() });
+        Changes(store.accept(kind, event).into_iter())
     }
 
     /// Takes in the answer to our own write, so that the next look does not act on what we know to be outdated. The
@@ -111,143 +175,180 @@ impl Stores {
 
     /// Forgets a kind that is no longer served; what it held is reported as gone.
     #[must_use]
-    pub fn forget(&self, kind: Kind) -> Vec<Change> {
+    pub fn forget(&self, kind: Kind) -> Changes {
         let mut stores = self.stores.write().unwrap_or_else(PoisonError::into_inner);
-        let gone = stores.remove(&kind).unwrap_or_default().objects;
-        gone.into_iter().map(|(key, old)| Change::Object { kind, key, old: Some(old), new: None }).collect()
+        let gone = stores.remove(&kind).unwrap_or_default().objects.into_iter();
+        let noted = gone.map(|(key, old)| Noted::Object { kind, key, old: Some(old), new: None, held: Vec::new() });
+        Changes(noted.collect::<Vec<_>>().into_iter())
     }
 
     /// One object.
     #[must_use]
     pub fn get(&self, kind: Kind, key: &Key) -> Option<Arc<Value>> {
-        let stores = self.stores.read().unwrap_or_else(PoisonError::into_inner);
-        stores.get(&kind)?.get(key).cloned()
+        let kept = self.look(kind, |store| store.get(key).cloned())?;
+        Some(kept.tree())
     }
 
     /// Every object of a kind, in key order.
     #[must_use]
     pub fn list(&self, kind: Kind) -> Vec<Arc<Value>> {
-        let stores = self.stores.read().unwrap_or_else(PoisonError::into_inner);
-        stores
-            .get(&kind)
-            .map(|store| store.objects.keys().filter_map(|key| store.get(key).cloned()).collect())
-            .unwrap_or_default()
+        self.trees(kind, |store| store.objects.keys().filter_map(|key| store.get(key).cloned()).collect())
     }
 
     /// The objects of a kind in one namespace, in name order.
     #[must_use]
     pub fn list_in(&self, kind: Kind, namespace: &str) -> Vec<Arc<Value>> {
-        let stores = self.stores.read().unwrap_or_else(PoisonError::into_inner);
-        let Some(store) = stores.get(&kind) else { return Vec::new() };
-        let from = Key::new(namespace, "");
-        let keys = store.objects.range(from..).map(|(key, _)| key).take_while(|key| key.namespace == namespace);
-        keys.filter_map(|key| store.get(key).cloned()).collect()
+        self.trees(kind, |store| {
+            let from = Key::new(namespace, "");
+            let keys = store.objects.range(from..).map(|(key, _)| key).take_while(|key| key.namespace == namespace);
+            keys.filter_map(|key| store.get(key).cloned()).collect()
+        })
     }
 
     /// The objects of a kind whose controller has this UID, in key order.
     #[must_use]
     pub fn owned(&self, kind: Kind, controller: &str) -> Vec<Arc<Value>> {
-        let stores = self.stores.read().unwrap_or_else(PoisonError::into_inner);
-        let Some(store) = stores.get(&kind) else { return Vec::new() };
-        let keys = store.owned.get(controller).into_iter().flatten();
-        let objects = keys.filter_map(|key| store.get(key));
-        objects.filter(|object| controller_uid(object) == Some(controller)).cloned().collect()
+        let mut found = self.trees(kind, |store| store.found(store.index.find(&owned(controller), "")));
+        found.retain(|object| controller_uid(object) == Some(controller));
+        found
+    }
+
+    /// The objects of a kind in one namespace whose `label` has this value, in name order; the label is one of those by which
+    /// the kind is kept.
+    #[must_use]
+    pub fn labelled(&self, kind: Kind, namespace: &str, label: &str, value: &str) -> Vec<Arc<Value>> {
+        let word = labelled(label, value);
+        let mut found = self.trees(kind, |store| {
+            store.found(store.index.find(&word, namespace).take_while(|key| key.namespace == namespace))
+        });
+        found.retain(|object| object["metadata"]["labels"][label] == value);
+        found
     }
 
     /// Whether the first list of `kind` is complete.
     #[must_use]
     pub fn synced(&self, kind: Kind) -> bool {
+        self.look(kind, |store| Some(store.synced)).unwrap_or_default()
+    }
+
+    fn look<T>(&self, kind: Kind, at: impl FnOnce(&Store) -> Option<T>) -> Option<T> {
         let stores = self.stores.read().unwrap_or_else(PoisonError::into_inner);
-        stores.get(&kind).is_some_and(|store| store.synced)
+        at(stores.get(&kind)?)
+    }
+
+    /// Trees are made after the stores are free again.
+    fn trees(&self, kind: Kind, of: impl FnOnce(&Store) -> Vec<Kept>) -> Vec<Arc<Value>> {
+        let kept = self.look(kind, |store| Some(of(store))).unwrap_or_default();
+        kept.iter().map(Kept::tree).collect()
     }
 }
 
 // === impl Store ===
 
 impl Store {
-    fn accept(&mut self, kind: Kind, event: Event<Value>) -> Vec<Change> {
+    fn accept(&mut self, kind: Kind, event: Event<Value>) -> Vec<Noted> {
         match event {
             Event::Init => {
                 self.listing = Some(BTreeMap::new());
                 Vec::new()
             }
             Event::InitApply(object) => {
-                self.listing.get_or_insert_default().insert(Key::of(&object), Arc::new(object));
+                let tree = Arc::new(object);
+                let kept = Kept::new(self.keeping.form, &tree);
+                self.listing.get_or_insert_default().insert(Key::of(&tree), kept);
                 Vec::new()
             }
             Event::InitDone => self.exchange(kind),
-            Event::Apply(object) => self.put(kind, Arc::new(object)).into_iter().collect(),
+            Event::Apply(object) => {
+                let tree = Arc::new(object);
+                let kept = Kept::new(self.keeping.form, &tree);
+                self.put(kind, Key::of(&tree), kept).into_iter().collect()
+            }
             Event::Delete(object) => self.remove(kind, &Key::of(&object)).into_iter().collect(),
         }
     }
 
-    fn get(&self, key: &Key) -> Option<&Arc<Value>> {
+    fn get(&self, key: &Key) -> Option<&Kept> {
         self.ahead.get(key).or_else(|| self.objects.get(key))
     }
 
+    fn found<'a>(&self, keys: impl Iterator<Item = &'a Key>) -> Vec<Kept> {
+        keys.filter_map(|key| self.get(key).cloned()).collect()
+    }
+
+    /// Under which words the key is found: those of the object as the watch told it, and of what is ahead of that.
+    fn words(&self, key: &Key) -> Vec<String> {
+        let kept = self.objects.get(key).into_iter().chain(self.ahead.get(key));
+        kept.flat_map(|kept| words(&kept.tree(), self.keeping.labels)).collect()
+    }
+
+    /// Changes what is known of one key.
+    fn change<T>(&mut self, key: &Key, change: impl FnOnce(&mut Store) -> T) -> T {
+        let before = self.words(key);
+        let result = change(self);
+        let now = self.words(key);
+        self.index.exchange(key, before, now);
+        result
+    }
+
     fn observe(&mut self, object: Value) {
-        let key = Key::of(&object);
-        let newer =
-            |known: &Arc<Value>| meta(known, "uid") == meta(&object, "uid") && version(known) < version(&object);
+        let tree = Arc::new(object);
+        let key = Key::of(&tree);
+        let newer = |known: &Kept| {
+            let known = known.tree();
+            meta(&known, "uid") == meta(&tree, "uid") && version(&known) < version(&tree)
+        };
         if self.get(&key).is_some_and(newer) {
-            // The index may say too much: what it finds is looked at.
-            controller_uid(&object).iter().for_each(|uid| self.own(uid, &key));
-            self.ahead.insert(key, Arc::new(object));
+            let kept = Kept::new(self.keeping.form, &tree);
+            self.change(&key, |store| drop(store.ahead.insert(key.clone(), kept)));
         }
     }
 
     /// The list is complete: differences to the old content are the changes.
-    fn exchange(&mut self, kind: Kind) -> Vec<Change> {
+    fn exchange(&mut self, kind: Kind) -> Vec<Noted> {
         let listed = self.listing.take().unwrap_or_default();
         self.ahead.clear();
         let gone: Vec<Key> = self.objects.keys().filter(|key| !listed.contains_key(key)).cloned().collect();
-        let mut changes: Vec<Change> = gone.iter().filter_map(|key| self.remove(kind, key)).collect();
-        changes.extend(listed.into_values().filter_map(|object| self.put(kind, object)));
+        let mut changes: Vec<Noted> = gone.iter().filter_map(|key| self.remove(kind, key)).collect();
+        changes
+            .extend(listed.into_iter().filter_map(|(key, kept)| self.put(kind, key, kept)).map(Noted::without_trees));
         if !self.synced {
             self.synced = true;
-            changes.push(Change::Synced(kind));
+            changes.push(Noted::Synced(kind));
         }
         changes
     }
 
-    fn put(&mut self, kind: Kind, object: Arc<Value>) -> Option<Change> {
-        let key = Key::of(&object);
-        if self
+    fn put(&mut self, kind: Kind, key: Key, kept: Kept) -> Option<Noted> {
+        let new = kept.tree();
+        // What is ahead of `new` stays.
+        let caught_up = self
             .ahead
             .get(&key)
-            .is_some_and(|ahead| version(ahead) <= version(&object) || meta(ahead, "uid") != meta(&object, "uid"))
-        {
-            self.ahead.remove(&key);
-        }
-        let old = self.objects.insert(key.clone(), object.clone());
-        let (before, now) = (old.as_deref().and_then(controller_uid), controller_uid(&object));
-        if before != now {
-            before.iter().for_each(|uid| self.disown(uid, &key));
-            now.iter().for_each(|uid| self.own(uid, &key));
-        }
-        if old.as_ref() == Some(&object) {
+            .map(Kept::tree)
+            .is_some_and(|ahead| version(&ahead) <= version(&new) || meta(&ahead, "uid") != meta(&new, "uid"));
+        let known = self.objects.get(&key);
+        if !caught_up && known == Some(&kept) {
             return None;
         }
-        Some(Change::Object { kind, key, old, new: Some(object) })
+        let held = known.map(Kept::tree).into_iter().chain([new]).collect();
+        let old = self.change(&key, |store| {
+            if caught_up {
+                store.ahead.remove(&key);
+            }
+            store.objects.insert(key.clone(), kept.clone())
+        });
+        let is_news = old.as_ref() != Some(&kept);
+        is_news.then_some(Noted::Object { kind, key, old, new: Some(kept), held })
     }
 
-    fn remove(&mut self, kind: Kind, key: &Key) -> Option<Change> {
-        self.ahead.remove(key);
-        let old = self.objects.remove(key)?;
-        controller_uid(&old).iter().for_each(|uid| self.disown(uid, key));
-        Some(Change::Object { kind, key: key.clone(), old: Some(old), new: None })
-    }
-
-    fn own(&mut self, controller: &str, key: &Key) {
-        self.owned.entry(controller.to_owned()).or_default().insert(key.clone());
-    }
-
-    fn disown(&mut self, controller: &str, key: &Key) {
-        let Some(keys) = self.owned.get_mut(controller) else { return };
-        keys.remove(key);
-        if keys.is_empty() {
-            self.owned.remove(controller);
-        }
+    fn remove(&mut self, kind: Kind, key: &Key) -> Option<Noted> {
+        let held = self.objects.get(key).map(Kept::tree).into_iter().collect();
+        let old = self.change(key, |store| {
+            store.ahead.remove(key);
+            store.objects.remove(key)
+        })?;
+        Some(Noted::Object { kind, key: key.clone(), old: Some(old), new: None, held })
     }
 }
 
@@ -268,8 +369,8 @@ mod tests {
             "managedFields": [{"manager": "kubelet"}, {"manager": "us"}]}})
     }
 
-    fn names(changes: &[Change]) -> Vec<String> {
-        let text = |change: &Change| match change {
+    fn names(changes: Changes) -> Vec<String> {
+        let text = |change: Change| match change {
             Change::Synced(kind) => format!("synced {}", kind.plural),
             Change::Object { key, old, new, .. } => {
                 let verb = match (old, new) {
@@ -280,15 +381,15 @@ mod tests {
                 format!("{verb}{}/{}", key.namespace, key.name)
             }
         };
-        changes.iter().map(text).collect()
+        changes.map(text).collect()
     }
 
     fn list(stores: &Stores, objects: Vec<Value>) -> Vec<String> {
         let _ = stores.accept(POD, Event::Init);
         for object in objects {
-            assert!(stores.accept(POD, Event::InitApply(object)).is_empty());
+            assert!(stores.accept(POD, Event::InitApply(object)).len() == 0);
         }
-        names(&stores.accept(POD, Event::InitDone))
+        names(stores.accept(POD, Event::InitDone))
     }
 
     #[test]
@@ -304,10 +405,10 @@ mod tests {
     fn repeated_content_is_no_change() {
         let stores = Stores::new("us");
         let _ = list(&stores, vec![pod("a", "x", "1")]);
-        assert!(stores.accept(POD, Event::Apply(pod("a", "x", "1"))).is_empty());
-        assert_eq!(names(&stores.accept(POD, Event::Apply(pod("a", "x", "2")))), ["~a/x"]);
-        assert_eq!(names(&stores.accept(POD, Event::Delete(pod("a", "x", "3")))), ["-a/x"]);
-        assert!(stores.accept(POD, Event::Delete(pod("a", "x", "3"))).is_empty());
+        assert!(stores.accept(POD, Event::Apply(pod("a", "x", "1"))).len() == 0);
+        assert_eq!(names(stores.accept(POD, Event::Apply(pod("a", "x", "2")))), ["~a/x"]);
+        assert_eq!(names(stores.accept(POD, Event::Delete(pod("a", "x", "3")))), ["-a/x"]);
+        assert!(stores.accept(POD, Event::Delete(pod("a", "x", "3"))).len() == 0);
     }
 
     #[test]
@@ -328,10 +429,10 @@ mod tests {
         assert_eq!(seen(&stores), "5");
         stores.observe(POD, pod("a", "x", "7"));
         assert_eq!(seen(&stores), "7");
-        assert_eq!(names(&stores.accept(POD, Event::Apply(pod("a", "x", "6")))), ["~a/x"]);
+        assert_eq!(names(stores.accept(POD, Event::Apply(pod("a", "x", "6")))), ["~a/x"]);
         assert_eq!(seen(&stores), "7");
-        assert_eq!(names(&stores.accept(POD, Event::Apply(pod("a", "x", "7")))), ["~a/x"]);
-        assert_eq!(names(&stores.accept(POD, Event::Delete(pod("a", "x", "8")))), ["-a/x"]);
+        assert_eq!(names(stores.accept(POD, Event::Apply(pod("a", "x", "7")))), ["~a/x"]);
+        assert_eq!(names(stores.accept(POD, Event::Delete(pod("a", "x", "8")))), ["-a/x"]);
         stores.observe(POD, pod("a", "x", "7"));
         assert!(stores.list(POD).is_empty());
     }
@@ -371,10 +472,34 @@ mod tests {
     }
 
     #[test]
+    fn objects_are_found_by_the_labels_of_their_kind() {
+        let keeping = |_| Keeping { form: crate::Form::Text, labels: &["app"] };
+        let stores = Stores::keeping("us", keeping);
+        let of = |name: &str, version: &str, app: &str| {
+            let mut pod = pod("a", name, version);
+            pod["metadata"]["labels"] = json!({"app": app, "other": "x"});
+            pod
+        };
+        let found = |app: &str| -> Vec<String> {
+            stores.labelled(POD, "a", "app", app).iter().map(|object| meta(object, "name").to_owned()).collect()
+        };
+        let _ = list(&stores, vec![of("x", "1", "one"), of("y", "1", "one"), of("z", "1", "two"), pod("b", "w", "1")]);
+        assert_eq!((found("one"), found("two"), found("on")), (vec!["x".into(), "y".into()], vec!["z".into()], vec![]));
+        assert!(stores.labelled(POD, "b", "app", "one").is_empty());
+        // Our own write is ahead of what the watch still tells.
+        stores.observe(POD, of("x", "5", "two"));
+        assert_eq!((found("one"), found("two")), (vec!["y".to_owned()], vec!["x".into(), "z".into()]));
+        let _ = stores.accept(POD, Event::Apply(of("x", "3", "three")));
+        assert_eq!((found("two"), found("three")), (vec!["x".to_owned(), "z".into()], vec![]));
+        let _ = stores.accept(POD, Event::Delete(of("x", "6", "two")));
+        assert_eq!(found("two"), ["z"]);
+    }
+
+    #[test]
     fn a_forgotten_kind_reports_its_objects_gone() {
         let stores = Stores::new("us");
         let _ = list(&stores, vec![pod("a", "x", "1")]);
-        assert_eq!(names(&stores.forget(POD)), ["-a/x"]);
+        assert_eq!(names(stores.forget(POD)), ["-a/x"]);
         assert!(!stores.synced(POD));
     }
 }

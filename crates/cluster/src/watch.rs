@@ -14,10 +14,15 @@ use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use crate::Kind;
-use crate::stores::{Change, Key, Stores};
+use crate::neighbours::DEFINITIONS;
+use crate::stores::{Change, Changes, Key, Stores};
 
 /// Changes that wait for the reader; a slow reader slows the watches down, nothing is lost.
 const BUFFER: usize = 256;
+/// Objects of one page of a list: a page is in memory as a whole, as trees.
+const PAGE: u32 = 100;
+/// Definitions are hundreds of times as large as other objects.
+const PAGE_OF_DEFINITIONS: u32 = 4;
 /// How long the others wait for a kind's first list: one that may not be read must not stop everything.
 const PATIENCE: Duration = Duration::from_secs(10);
 
@@ -70,6 +75,7 @@ impl Watches {
         if self.running.contains_key(&kind) {
             return false;
         }
+        let config = config.page_size(if kind == DEFINITIONS { PAGE_OF_DEFINITIONS } else { PAGE });
         let stop = self.stop.child_token();
         self.running.insert(kind, Running { since: Instant::now(), stop: stop.clone() });
         tokio::spawn(feed(api, config, kind, self.stores.clone(), self.changes.clone(), stop));
@@ -78,9 +84,10 @@ impl Watches {
 
     /// Ends the watch of `kind` and empties its store; what it held is returned as gone.
     #[must_use]
-    pub fn end(&mut self, kind: Kind) -> Vec<Change> {
-        let Some(running) = self.running.remove(&kind) else { return Vec::new() };
-        running.stop.cancel();
+    pub fn end(&mut self, kind: Kind) -> Changes {
+        if let Some(running) = self.running.remove(&kind) {
+            running.stop.cancel();
+        }
         self.stores.forget(kind)
     }
 
@@ -132,7 +139,7 @@ async fn feed(
     }
 }
 
-fn accept(stores: &Stores, kind: Kind, event: watcher::Event<DynamicObject>) -> Vec<Change> {
+fn accept(stores: &Stores, kind: Kind, event: watcher::Event<DynamicObject>) -> Changes {
     use watcher::Event;
     let event = match event {
         Event::Apply(object) => Event::Apply(json(object)),

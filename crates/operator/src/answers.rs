@@ -1,7 +1,10 @@
 //! Answers to questions already asked: a service whose Pods stir is looked after without being decided again.
+//!
+//! Only the latest are kept. What stirs stirs several times in a row; an answer of long ago has been outdated by what
+//! others took meanwhile, and a plan with its objects takes as much room as its service.
 
-use std::collections::BTreeMap;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::collections::VecDeque;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use cluster::Key;
 use cluster::conditions::find;
@@ -11,10 +14,21 @@ use serde_json::Value;
 use crate::choice::{Choice, runs};
 use crate::wake::written;
 
-/// The last choice for each service.
+/// Services whose answers are kept.
+const MOST: usize = 64;
+
+/// The last choice for each of the services that were decided lately.
 #[derive(Debug, Default)]
 pub(crate) struct Answers {
-    last: Mutex<BTreeMap<Key, (Question, Arc<Choice>)>>,
+    /// The latest at the end.
+    last: Mutex<VecDeque<Answer>>,
+}
+
+#[derive(Debug)]
+struct Answer {
+    key: Key,
+    question: Question,
+    choice: Arc<Choice>,
 }
 
 /// Everything that a choice depends on.
@@ -34,19 +48,27 @@ pub(crate) struct Question {
 impl Answers {
     /// The answer that was given to the same question, if it was the last one.
     pub(crate) fn find(&self, key: &Key, question: &Question) -> Option<Arc<Choice>> {
-        let last = self.last.lock().unwrap_or_else(PoisonError::into_inner);
-        let (_, answer) = last.get(key).filter(|(asked, _)| asked == question)?;
-        Some(Arc::clone(answer))
+        let last = self.lock();
+        let answer = last.iter().find(|answer| answer.key == *key && answer.question == *question)?;
+        Some(Arc::clone(&answer.choice))
     }
 
-    pub(crate) fn keep(&self, key: &Key, question: Question, answer: &Arc<Choice>) {
-        let mut last = self.last.lock().unwrap_or_else(PoisonError::into_inner);
-        last.insert(key.clone(), (question, Arc::clone(answer)));
+    pub(crate) fn keep(&self, key: &Key, question: Question, choice: &Arc<Choice>) {
+        let mut last = self.lock();
+        last.retain(|answer| answer.key != *key);
+        if last.len() >= MOST {
+            last.pop_front();
+        }
+        last.push_back(Answer { key: key.clone(), question, choice: Arc::clone(choice) });
     }
 
     /// The service is gone.
     pub(crate) fn forget(&self, key: &Key) {
-        self.last.lock().unwrap_or_else(PoisonError::into_inner).remove(key);
+        self.lock().retain(|answer| answer.key != *key);
+    }
+
+    fn lock(&self) -> MutexGuard<'_, VecDeque<Answer>> {
+        self.last.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -93,5 +115,19 @@ mod tests {
         assert_eq!(answers.find(&key, &question(epoch, later)), holds.then_some(answer));
         answers.forget(&key);
         assert!(answers.last.lock().unwrap().is_empty());
+    }
+
+    #[test]
+    fn only_the_latest_are_kept() {
+        let answers = Answers::default();
+        let answer = Arc::new(Choice { plan: plan::ServicePlan::default(), better: None });
+        let ask = || question(1, service(1, "True", "", "a"));
+        for number in 0..=MOST {
+            answers.keep(&Key::new("n", &number.to_string()), ask(), &answer);
+            answers.keep(&Key::new("n", "1"), ask(), &answer);
+        }
+        let kept = |name: &str| answers.find(&Key::new("n", name), &ask()).is_some();
+        assert_eq!((kept("0"), kept("1"), kept(&MOST.to_string())), (false, true, true));
+        assert_eq!(answers.last.lock().unwrap().len(), MOST);
     }
 }

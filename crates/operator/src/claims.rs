@@ -1,12 +1,12 @@
 //! What services that are decided will take, whether their Pods run yet or not: two do not choose the same accelerators.
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::collections::BTreeSet;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use cluster::Key;
 use cluster::object::terminating;
-use cluster::{Key, Stores};
 use plan::Claim;
-
-use crate::kinds::OME_SERVICE;
+use serde_json::Value;
 
 /// Claims of services, kept right one service after the other.
 #[derive(Debug, Default)]
@@ -24,49 +24,70 @@ struct State {
     newest: Option<Key>,
     /// The count when that of any other service changed last.
     before: u64,
+    /// Services that are decided and whose status does not say so yet.
+    promised: BTreeSet<Key>,
 }
 
 // === impl Claims ===
 
 impl Claims {
-    /// Looks at one service again, which has changed or gone. The stores hold the answers to our own writes, so a decision
-    /// counts for the very next one.
-    pub(crate) fn look(&self, stores: &Stores, key: &Key) {
-        let service = stores.get(OME_SERVICE, key);
-        // A service that goes takes nothing any more; its Pods count as long as they are there.
-        let claim = service.filter(|service| !terminating(service)).and_then(|service| Claim::recorded(&service));
-        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
-        if state.put(key, claim) {
-            state.count_change(key);
+    /// Takes in what a service, which has changed or gone, records. The stores hold the answers to our own writes.
+    pub(crate) fn look(&self, key: &Key, service: Option<&Value>) {
+        let mut state = self.lock();
+        if !state.promised.contains(key) {
+            state.put(key, recorded(service));
+        }
+    }
+
+    /// What a service was just decided to take: it counts for the very next decision, before any status says so.
+    pub(crate) fn promise(&self, key: &Key, claim: Option<Claim>) {
+        let mut state = self.lock();
+        state.promised.insert(key.clone());
+        state.put(key, claim);
+    }
+
+    /// The status of a service has been written, or could not be: it says what counts again.
+    pub(crate) fn settle(&self, key: &Key, service: Option<&Value>) {
+        let mut state = self.lock();
+        if state.promised.remove(key) {
+            state.put(key, recorded(service));
         }
     }
 
     /// What every service claims now, and a number that moves when that of any but `own` does.
     pub(crate) fn beside(&self, own: &Key) -> (Arc<Vec<Claim>>, u64) {
-        let state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        let state = self.lock();
         let of_others = if state.newest.as_ref() == Some(own) { state.before } else { state.count };
         (Arc::clone(&state.claims), of_others)
     }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// A service that goes takes nothing any more; its Pods count as long as they are there.
+fn recorded(service: Option<&Value>) -> Option<Claim> {
+    service.filter(|service| !terminating(service)).and_then(Claim::recorded)
 }
 
 // === impl State ===
 
 impl State {
-    /// Returns whether that is news.
-    fn put(&mut self, key: &Key, claim: Option<Claim>) -> bool {
+    fn put(&mut self, key: &Key, claim: Option<Claim>) {
         let place = |claim: &Claim| {
             (claim.namespace.as_str(), claim.service.as_str()).cmp(&(key.namespace.as_str(), key.name.as_str()))
         };
         match (self.claims.binary_search_by(place), claim) {
-            (Ok(at), Some(claim)) if self.claims.get(at) == Some(&claim) => return false,
+            (Ok(at), Some(claim)) if self.claims.get(at) == Some(&claim) => return,
             (Ok(at), Some(claim)) => {
                 Arc::make_mut(&mut self.claims).splice(at..=at, [claim]);
             }
             (Ok(at), None) => drop(Arc::make_mut(&mut self.claims).remove(at)),
             (Err(at), Some(claim)) => Arc::make_mut(&mut self.claims).insert(at, claim),
-            (Err(_), None) => return false,
+            (Err(_), None) => return,
         }
-        true
+        self.count_change(key);
     }
 
     fn count_change(&mut self, key: &Key) {
@@ -81,8 +102,7 @@ impl State {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use kube::runtime::watcher::Event;
-    use serde_json::{Value, json};
+    use serde_json::json;
 
     fn service(name: &str, class: &str, deleted: bool) -> Value {
         let mut service = json!({"metadata": {"namespace": "n", "name": name, "generation": 1}, "status": {"observedGeneration": 1,
@@ -95,34 +115,48 @@ mod tests {
 
     #[test]
     fn services_claim_what_they_were_last_promised() {
-        let (stores, claims) = (Stores::new("us"), Claims::default());
-        let accept = |service: Value| {
-            let key = Key::of(&service);
-            let _ = stores.accept(OME_SERVICE, Event::Apply(service));
-            claims.look(&stores, &key);
-        };
+        let claims = Claims::default();
+        let look = |service: Value| claims.look(&Key::of(&service), Some(&service));
         let told = || -> Vec<String> {
             let (found, _) = claims.beside(&Key::new("n", "any"));
             found.iter().map(|claim| format!("{} {}", claim.service, claim.sets[0].class)).collect()
         };
-        accept(service("b", "x", false));
-        accept(service("a", "x", false));
+        look(service("b", "x", false));
+        look(service("a", "x", false));
         assert_eq!(told(), ["a x", "b x"]);
-        accept(service("b", "y", false));
+        look(service("b", "y", false));
         assert_eq!(told(), ["a x", "b y"]);
-        accept(service("b", "y", true));
+        look(service("b", "y", true));
         assert_eq!(told(), ["a x"]);
-        let _ = stores.accept(OME_SERVICE, Event::Delete(service("a", "x", false)));
-        claims.look(&stores, &Key::new("n", "a"));
+        claims.look(&Key::new("n", "a"), None);
         assert_eq!(told(), [""; 0]);
     }
 
     #[test]
+    fn a_decision_counts_before_its_status_is_written() {
+        let claims = Claims::default();
+        let (key, before) = (Key::new("n", "a"), service("a", "x", false));
+        let told = || {
+            claims.beside(&Key::new("n", "any")).0.iter().map(|claim| claim.sets[0].class.clone()).collect::<Vec<_>>()
+        };
+        claims.promise(&key, recorded(Some(&service("a", "y", false))));
+        assert_eq!(told(), ["y"]);
+        // News of the service as it was before.
+        claims.look(&key, Some(&before));
+        assert_eq!(told(), ["y"]);
+        claims.settle(&key, Some(&before));
+        assert_eq!(told(), ["x"], "the status could not be written");
+        claims.promise(&key, None);
+        claims.settle(&key, Some(&service("a", "z", false)));
+        claims.look(&key, None);
+        assert!(told().is_empty());
+    }
+
+    #[test]
     fn the_number_moves_with_the_claims_of_others() {
-        let (stores, claims) = (Stores::new("us"), Claims::default());
+        let claims = Claims::default();
         let accept = |name: &str, class: &str| {
-            let _ = stores.accept(OME_SERVICE, Event::Apply(service(name, class, false)));
-            claims.look(&stores, &Key::new("n", name));
+            claims.look(&Key::new("n", name), Some(&service(name, class, false)));
             ["a", "b", "c"].map(|own| claims.beside(&Key::new("n", own)).1)
         };
         let (first, again, own) = (accept("a", "x"), accept("a", "x"), accept("a", "y"));

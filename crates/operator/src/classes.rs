@@ -22,8 +22,7 @@ impl Operator {
         if !self.accounts.complete(&[CLASS, NODE, POD]) {
             return Ok(());
         }
-        let index = self.accounts.index();
-        let numbers = index.numbers_of(name);
+        let counted = self.counted(name);
         let Some(class) = self.stores.get(CLASS, &Key::new("", name)) else {
             self.metrics.forget_class(name);
             return Ok(());
@@ -31,20 +30,26 @@ impl Operator {
         let now = self.clock.now();
         let (conditions, status) = match read(&class) {
             Ok(_) => {
-                self.metrics.count_class(name, numbers);
-                let nodes = index.node_names(name, MOST_NAMES).collect();
-                let mut conditions = first_told(&class["status"], conditions(name, numbers));
+                self.metrics.count_class(name, counted.numbers);
+                let mut conditions = first_told(&class["status"], conditions(name, counted.numbers));
                 conditions.extend(flavors::condition(&self.stores, &class));
-                available(&class, Counted { nodes, numbers }, conditions, now)
+                available(&class, counted, conditions, now)
             }
             Err(problem) => unreadable(&class, &problem, now),
         };
         self.tell(CLASS, &class, &conditions, &status).await
     }
+
+    /// Copied: whoever holds the inventory while a request is under way has it copied with the next Pod that moves.
+    fn counted(&self, name: &str) -> Counted {
+        let index = self.accounts.index();
+        let nodes = index.node_names(name, MOST_NAMES).map(str::to_owned).collect();
+        Counted { nodes, numbers: index.numbers_of(name) }
+    }
 }
 
-struct Counted<'a> {
-    nodes: Vec<&'a str>,
+struct Counted {
+    nodes: Vec<String>,
     numbers: Numbers,
 }
 
@@ -55,12 +60,7 @@ fn unreadable(class: &Value, problem: &str, now: Timestamp) -> (Vec<Condition>, 
     (conditions, status)
 }
 
-fn available(
-    class: &Value,
-    counted: Counted<'_>,
-    conditions: Vec<Condition>,
-    now: Timestamp,
-) -> (Vec<Condition>, Value) {
+fn available(class: &Value, counted: Counted, conditions: Vec<Condition>, now: Timestamp) -> (Vec<Condition>, Value) {
     let old = &class["status"];
     let numbers = counted.numbers;
     let mut status = json!({
@@ -136,7 +136,7 @@ mod tests {
 
     fn status(class: &Value, numbers: Numbers, second: i64) -> Value {
         let now = Timestamp::from_second(second).unwrap();
-        available(class, Counted { nodes: vec!["a"], numbers }, conditions("h100", numbers), now).1
+        available(class, Counted { nodes: vec!["a".to_owned()], numbers }, conditions("h100", numbers), now).1
     }
 
     // spec: ACC-30

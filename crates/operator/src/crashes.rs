@@ -11,9 +11,8 @@ use cluster::{Change, Key};
 use jiff::{SignedDuration, Timestamp};
 use serde_json::Value;
 
-use crate::kinds::{LEADER_WORKER_SET, POD};
+use crate::kinds::{LEADER_WORKER_SET, LEADER_WORKER_SET_NAME, POD};
 use crate::readiness::crashed;
-use crate::readings::LEADER_WORKER_SET_NAME;
 
 /// A kubelet forgets the restarts of a container that has run for so long, and so do we.
 const LATELY: SignedDuration = SignedDuration::from_mins(10);

@@ -1,6 +1,8 @@
 //! The kinds that the operator reads and makes.
 
-use cluster::Kind;
+use cluster::neighbours::DEFINITIONS;
+use cluster::{Form, Keeping, Kind};
+use plan::labels;
 
 /// `ome.io` service.
 pub const OME_SERVICE: Kind = Kind::namespaced("ome.io", "v1beta1", "InferenceService", "inferenceservices");
@@ -116,3 +118,19 @@ pub const MADE: &[Kind] = &[
     POD_GROUP,
     REVISION,
 ];
+
+/// Label on the Pods of each kind of service that names it.
+pub(crate) const POD_LABELS: [(&str, Kind); 2] = [(labels::OME_SERVICE, OME_SERVICE), (labels::SERVICE, ROLES_SERVICE)];
+/// Names its LeaderWorkerSet on every Pod of one.
+pub(crate) const LEADER_WORKER_SET_NAME: &str = "leaderworkerset.sigs.k8s.io/name";
+
+/// How objects of `kind` are kept: what services choose from is few and read all together, everything else is many and
+/// read one by one.
+pub(crate) fn keeping(kind: Kind) -> Keeping {
+    match kind {
+        POD => Keeping { form: Form::Text, labels: &[labels::OME_SERVICE, labels::SERVICE, LEADER_WORKER_SET_NAME] },
+        RUNTIME | CLUSTER_RUNTIME | MODEL | CLUSTER_MODEL | CLASS | BASE_SET => Keeping::default(),
+        kind if FLAVORS.contains(&kind) || kind == DEFINITIONS => Keeping::default(),
+        _ => Keeping { form: Form::Text, labels: &[] },
+    }
+}

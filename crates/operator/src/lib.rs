@@ -32,9 +32,11 @@ pub mod revisions;
 pub mod rights;
 pub mod roles_status;
 pub mod rollout;
+pub mod roster;
 mod run;
 mod seat;
 mod services;
+mod visits;
 pub mod wake;
 
 use std::sync::Arc;

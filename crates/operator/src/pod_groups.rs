@@ -52,8 +52,8 @@ mod tests {
     fn the_definition_tells(#[case] fields: Option<Value>, #[case] expect: PodGroupSchema) {
         let stores = Stores::new("us");
         if let Some(fields) = fields {
-            let changes = stores.accept(DEFINITIONS, Event::Apply(definition(fields)));
-            assert!(changes.iter().all(altered));
+            let mut changes = stores.accept(DEFINITIONS, Event::Apply(definition(fields)));
+            assert!(changes.all(|change| altered(&change)));
         }
         assert_eq!(schema(&stores), expect);
     }

@@ -8,10 +8,7 @@ use jiff::Timestamp;
 use serde_json::Value;
 
 use crate::crashes::Crashes;
-use crate::kinds::{DEPLOYMENT, LEADER_WORKER_SET, POD};
-
-/// Names its LeaderWorkerSet on every Pod of one.
-pub(crate) const LEADER_WORKER_SET_NAME: &str = "leaderworkerset.sigs.k8s.io/name";
+use crate::kinds::{DEPLOYMENT, LEADER_WORKER_SET, LEADER_WORKER_SET_NAME, POD, POD_LABELS};
 
 /// A live workload and its Pods, both in name order.
 #[derive(Clone, Debug)]
@@ -86,8 +83,23 @@ fn live(stores: &Stores, service: &Value, kind: Kind, key: &Key) -> Option<Workl
     if controller_uid(&object) != Some(meta(service, "uid")) {
         return None;
     }
-    let pods = stores.list_in(POD, &key.namespace).into_iter().filter(|pod| belongs(pod, kind, &object)).collect();
+    let mut pods = near(stores, kind, &object);
+    pods.retain(|pod| belongs(pod, kind, &object));
     Some(Workload { object, pods })
+}
+
+/// Pods that may belong to a workload: found by one label of it, or all of its namespace where no such label is known.
+fn near(stores: &Stores, kind: Kind, workload: &Value) -> Vec<Arc<Value>> {
+    let namespace = meta(workload, "namespace");
+    let selector = &workload["spec"]["selector"]["matchLabels"];
+    let label = match kind {
+        LEADER_WORKER_SET => Some((LEADER_WORKER_SET_NAME, meta(workload, "name"))),
+        _ => POD_LABELS.iter().find_map(|(label, _)| Some((*label, selector[*label].as_str()?))),
+    };
+    match label {
+        Some((label, value)) => stores.labelled(POD, namespace, label, value),
+        None => stores.list_in(POD, namespace),
+    }
 }
 
 fn belongs(pod: &Value, kind: Kind, workload: &Value) -> bool {

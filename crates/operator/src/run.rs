@@ -1,6 +1,7 @@
-//! The loop: changes go in, one reconcile after the other comes out.
+//! The loop: changes go in, reconciles come out. They think one after the other, and a few of them wait for the API server
+//! at the same time.
 
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use cluster::conditions::Transition;
@@ -8,6 +9,7 @@ use cluster::events::Recorder;
 use cluster::neighbours::{DEFINITIONS, served};
 use cluster::status::StatusWriter;
 use cluster::{Applier, Change, Clock, Condition, Error, Key, Kind, Queue, Stores, Watches};
+use futures::FutureExt as _;
 use kube::Client;
 use serde_json::Value;
 use tokio::sync::mpsc;
@@ -19,11 +21,13 @@ use crate::claims::Claims;
 use crate::crashes::Crashes;
 use crate::kinds::{
     BASE_SET, BUILTIN, CLASS, CLUSTER_RUNTIME, DEFINED, FLAVORS, LABELLED, MADE, OME_SERVICE, OURS, ROLES_SERVICE,
-    RUNTIME,
+    RUNTIME, keeping,
 };
 use crate::metrics::Metrics;
 use crate::offer::{LastOffer, LeftOut, OFFERED};
 use crate::report::Report;
+use crate::roster::Roster;
+use crate::visits::{Visited, Visits};
 use crate::wake::{self, Item};
 use crate::{MANAGER, Options, base_set, pod_groups};
 
@@ -41,6 +45,7 @@ pub struct Operator {
     pub(crate) events: Recorder,
     pub(crate) offer: Mutex<LastOffer>,
     pub(crate) claims: Claims,
+    roster: Mutex<Roster>,
     pub(crate) answers: Answers,
     pub(crate) crashes: Crashes,
     pub(crate) left_out: Mutex<Vec<LeftOut>>,
@@ -95,7 +100,7 @@ async fn admit(
 }
 
 async fn operate(client: Client, options: &Options, stop: CancellationToken) -> Result<(), Error> {
-    let stores = Stores::new(MANAGER);
+    let stores = Stores::keeping(MANAGER, keeping);
     let (mut watches, mut changes) = Watches::new(client.clone(), stores.clone(), stop.clone());
     watches.start(DEFINITIONS);
     for kind in BUILTIN {
@@ -108,14 +113,20 @@ async fn operate(client: Client, options: &Options, stop: CancellationToken) -> 
         watches.start_one(BASE_SET, &Key::new(&options.namespace, base_set::NAME));
     }
     let operator = Operator::new(client, stores, options);
-    let mut queue = Queue::default();
+    let (mut queue, mut visits) = (Queue::default(), Visits::default());
     while !stop.is_cancelled() {
         operator.take_changes(&mut watches, &mut changes, &mut queue);
-        let next = if watches.settled() { queue.pop(operator.clock.now()) } else { None };
-        match next {
-            Some(item) => operator.visit(item, &mut queue).await,
-            None => operator.wait(&mut watches, &mut changes, &mut queue, &stop).await,
+        while let Some(visited) = visits.ended().await {
+            operator.finish(visited, &mut queue);
         }
+        let may_begin = watches.settled() && !visits.are_full();
+        match if may_begin { queue.pop(operator.clock.now()) } else { None } {
+            Some(item) => operator.begin(item, &mut visits, &mut queue).await,
+            None => operator.wait(&mut watches, &mut changes, &mut queue, &mut visits, &stop).await,
+        }
+    }
+    while let Some(visited) = visits.next().await {
+        operator.finish(visited, &mut queue);
     }
     Ok(())
 }
@@ -132,6 +143,7 @@ impl Operator {
             accelerator_aware: options.accelerator_aware,
             offer: Mutex::default(),
             claims: Claims::default(),
+            roster: Mutex::default(),
             answers: Answers::default(),
             crashes: Crashes::default(),
             left_out: Mutex::default(),
@@ -166,7 +178,7 @@ impl Operator {
                 self.follow_definitions(watches, queue);
                 if pod_groups::altered(change) {
                     self.forget_offer();
-                    wake::all_services(&self.stores).into_iter().for_each(|item| queue.add(item));
+                    self.roster().all().into_iter().for_each(|item| queue.add(item));
                 }
             }
             Change::Object { kind, key, new, .. } => {
@@ -174,12 +186,26 @@ impl Operator {
                 if (*kind, new) == (OME_SERVICE, &None) {
                     self.answers.forget(key);
                 }
-                if *kind == OME_SERVICE {
-                    self.claims.look(&self.stores, key);
-                }
+                self.look(*kind, key);
                 self.account(*kind, change, queue);
-                wake::items(&self.stores, change).into_iter().for_each(|item| queue.add(item));
+                wake::items(&self.roster(), change).into_iter().for_each(|item| queue.add(item));
             }
+        }
+    }
+
+    fn roster(&self) -> MutexGuard<'_, Roster> {
+        self.roster.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// What everybody goes by of a service that has changed or gone, or that we have just written.
+    fn look(&self, kind: Kind, key: &Key) {
+        if ![OME_SERVICE, ROLES_SERVICE].contains(&kind) {
+            return;
+        }
+        let service = self.stores.get(kind, key);
+        self.roster().look(kind, key, service.as_deref());
+        if kind == OME_SERVICE {
+            self.claims.look(key, service.as_deref());
         }
     }
 
@@ -201,7 +227,7 @@ impl Operator {
             self.accounts.completed(kind).into_iter().for_each(|item| queue.add(item));
         }
         if MADE.contains(&kind) || OFFERED.contains(&kind) || BUILTIN.contains(&kind) {
-            wake::all_services(&self.stores).into_iter().for_each(|item| queue.add(item));
+            self.roster().all().into_iter().for_each(|item| queue.add(item));
         }
     }
 
@@ -232,7 +258,7 @@ impl Operator {
                 }
                 // Its objects may have gone before their definition: nobody hears of them now.
                 if MADE.contains(kind) {
-                    wake::all_services(&self.stores).into_iter().for_each(|item| queue.add(item));
+                    self.roster().all().into_iter().for_each(|item| queue.add(item));
                 }
             }
         }
@@ -265,22 +291,39 @@ impl Operator {
         watches: &mut Watches,
         changes: &mut mpsc::Receiver<Change>,
         queue: &mut Queue<Item>,
+        visits: &mut Visits<'_>,
         stop: &CancellationToken,
     ) {
+        let until = |due: jiff::Timestamp| due.duration_since(self.clock.now()).max(jiff::SignedDuration::ZERO);
         let delay = match queue.next_due() {
             _ if !watches.settled() => Some(SETTLING),
-            due => {
-                due.and_then(|due| due.duration_since(self.clock.now()).max(jiff::SignedDuration::ZERO).try_into().ok())
-            }
+            // What is due begins when another visit has ended.
+            _ if visits.are_full() => None,
+            due => due.and_then(|due| until(due).try_into().ok()),
         };
         tokio::select! {
             () = stop.cancelled() => {}
             () = sleep(delay) => {}
+            Some(visited) = visits.next() => self.finish(visited, queue),
             Some(change) = changes.recv() => self.take(&change, watches, queue),
         }
     }
 
-    async fn visit(&self, item: Item, queue: &mut Queue<Item>) {
+    /// Begins a visit; one that must be alone waits until all others have ended, and they for it.
+    async fn begin<'a>(&'a self, item: Item, visits: &mut Visits<'a>, queue: &mut Queue<Item>) {
+        if item.is_alone() {
+            while let Some(visited) = visits.next().await {
+                self.finish(visited, queue);
+            }
+            self.finish(self.visit(item).await, queue);
+        } else if let Some(visited) = visits.begin(self.visit(item).boxed()).await {
+            self.finish(visited, queue);
+            // Many visits that find nothing to do must not keep everything else on this thread waiting.
+            tokio::task::yield_now().await;
+        }
+    }
+
+    async fn visit(&self, item: Item) -> Visited {
         let never = |()| None;
         let result = match &item {
             Item::Class(name) => self.reconcile_class(name).await.map(never),
@@ -290,10 +333,17 @@ impl Operator {
             Item::Offer => self.tell_left_out().await.map(never),
             Item::Service(kind, key) => self.reconcile_service(*kind, key).await,
         };
+        (item, result)
+    }
+
+    fn finish(&self, (item, result): Visited, queue: &mut Queue<Item>) {
+        if let Item::Service(OME_SERVICE, key) = &item {
+            self.claims.settle(key, self.stores.get(OME_SERVICE, key).as_deref());
+        }
         match result {
             Ok(again) => {
-                queue.done(&item);
                 again.into_iter().for_each(|at| queue.add_at(item.clone(), at));
+                queue.done(&item);
             }
             Err(error) => {
                 if !error.is_conflict() {
@@ -321,9 +371,7 @@ impl Operator {
         if !self.statuses.publish(kind, object, &report.status).await? {
             return Ok(());
         }
-        if kind == OME_SERVICE {
-            self.claims.look(&self.stores, &Key::of(object));
-        }
+        self.look(kind, &Key::of(object));
         for transition in report.events(object) {
             self.announce(object, &transition).await;
         }

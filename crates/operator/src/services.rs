@@ -81,14 +81,21 @@ impl Operator {
             let snapshot = Snapshot { pod_groups, picker_image, ..Snapshot::default() };
             return Ok(Arc::new(choice::choose(&snapshot, &[], service, &read)));
         }
-        let (key, (offer, epoch)) = (Key::of(service), self.offer());
-        let (claims, count) = self.claims.beside(&key);
+        let key = Key::of(service);
+        let choice = self.answer(kind, &key, service)?;
+        self.claims.promise(&key, claim(&key, &choice.plan));
+        Ok(choice)
+    }
+
+    fn answer(&self, kind: Kind, key: &Key, service: &Value) -> Result<Arc<Choice>, String> {
+        let (offer, epoch) = self.offer();
+        let (claims, count) = self.claims.beside(key);
         let question = Question::new(service, epoch, count);
-        if let Some(answer) = self.answers.find(&key, &question) {
+        if let Some(answer) = self.answers.find(key, &question) {
             return Ok(answer);
         }
         let choice = Arc::new(self.decide(kind, service, &claims, &offer)?);
-        self.answers.keep(&key, question, &choice);
+        self.answers.keep(key, question, &choice);
         Ok(choice)
     }
 
@@ -162,6 +169,12 @@ impl Operator {
         };
         roles_status::report(&findings, now)
     }
+}
+
+/// What a service takes by its plan, as its status will say.
+fn claim(key: &Key, plan: &ServicePlan) -> Option<Claim> {
+    let takes = plan.feasible && !plan::claims::waits(&plan.warnings);
+    takes.then(|| Claim::new(&key.namespace, &key.name, &plan.components)).flatten()
 }
 
 /// The service as plans read it.

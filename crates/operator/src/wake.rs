@@ -1,13 +1,14 @@
 //! Which services a change asks for; pure. A heartbeat asks for none. Work on classes is asked for by `accounting`.
 
 use cluster::object::{controller, meta};
-use cluster::{Change, Key, Kind, Stores};
+use cluster::{Change, Key, Kind};
 use decide::inventory::{ended, node_facts};
-use plan::labels;
 use serde_json::Value;
 
-use crate::kinds::{CLASS, CLUSTER_MODEL, CLUSTER_RUNTIME, MODEL, NODE, OME_SERVICE, POD, ROLES_SERVICE, RUNTIME};
-use crate::reason::Reason;
+use crate::kinds::{
+    CLASS, CLUSTER_MODEL, CLUSTER_RUNTIME, MODEL, NODE, OME_SERVICE, POD, POD_LABELS, ROLES_SERVICE, RUNTIME,
+};
+use crate::roster::Roster;
 
 /// One thing to reconcile.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -26,51 +27,41 @@ pub enum Item {
     Service(Kind, Key),
 }
 
-/// Label on the Pods of each kind of service that names it.
-const POD_LABELS: [(&str, Kind); 2] = [(labels::OME_SERVICE, OME_SERVICE), (labels::SERVICE, ROLES_SERVICE)];
+// === impl Item ===
+
+impl Item {
+    /// Whether nothing else may be under way beside it: it makes what others read.
+    #[must_use]
+    pub fn is_alone(&self) -> bool {
+        match self {
+            Item::Discovery | Item::BaseSet | Item::Flavors | Item::Offer => true,
+            Item::Class(_) | Item::Service(..) => false,
+        }
+    }
+}
 
 /// What `change` asks for, in order.
 #[must_use]
-pub fn items(stores: &Stores, change: &Change) -> Vec<Item> {
+pub fn items(roster: &Roster, change: &Change) -> Vec<Item> {
     let Change::Object { kind, key, old, new } = change else { return Vec::new() };
     let (old, new) = (old.as_deref(), new.as_deref());
     match *kind {
-        OME_SERVICE | ROLES_SERVICE => service(stores, *kind, key, old, new),
+        OME_SERVICE | ROLES_SERVICE => service(roster, *kind, key, old, new),
         POD => pod(old, new),
-        NODE if differ(old, new, node_facts) => services(stores, |_| true),
-        CLASS if differ(old, new, written) => [vec![Item::Offer], services(stores, |_| true)].concat(),
-        CLASS if freed(old, new) => services(stores, waiting),
+        NODE if differ(old, new, node_facts) => roster.choosing(),
+        CLASS if differ(old, new, written) => [vec![Item::Offer], roster.choosing()].concat(),
+        CLASS if freed(old, new) => roster.waiting(),
         RUNTIME | CLUSTER_RUNTIME | MODEL | CLUSTER_MODEL if differ(old, new, written) => {
-            [vec![Item::Offer], services(stores, |_| true)].concat()
+            [vec![Item::Offer], roster.choosing()].concat()
         }
         NODE | CLASS | RUNTIME | CLUSTER_RUNTIME | MODEL | CLUSTER_MODEL => Vec::new(),
         _ => match [old, new].into_iter().flatten().find_map(owner) {
             Some(owner) => vec![owner],
-            None if new.is_none() => kept_out(stores, &key.namespace),
+            // It may be the one that kept others out.
+            None if new.is_none() => roster.kept_out(&key.namespace),
             None => Vec::new(),
         },
     }
-}
-
-/// The services of `namespace` that could not make an object because one of its name was somebody else's: it may be the
-/// one that has gone.
-fn kept_out(stores: &Stores, namespace: &str) -> Vec<Item> {
-    let is_kept_out = |service: &Value| {
-        let mut conditions = service["status"]["conditions"].as_array().into_iter().flatten();
-        conditions.any(|one| one["reason"] == Reason::ObjectNotOurs.as_str())
-    };
-    let of_kind = |kind: Kind| {
-        let services = stores.list_in(kind, namespace).into_iter().filter(|service| is_kept_out(service));
-        services.map(move |service| Item::Service(kind, Key::of(&service))).collect::<Vec<_>>()
-    };
-    [OME_SERVICE, ROLES_SERVICE].into_iter().flat_map(of_kind).collect()
-}
-
-/// Every service of both kinds.
-#[must_use]
-pub fn all_services(stores: &Stores) -> Vec<Item> {
-    let roles = stores.list(ROLES_SERVICE).into_iter().map(|object| Item::Service(ROLES_SERVICE, Key::of(&object)));
-    services(stores, |_| true).into_iter().chain(roles).collect()
 }
 
 /// Whether `change` may alter which runtimes, models and classes services choose from.
@@ -97,14 +88,14 @@ pub fn alters_inventory(change: &Change) -> bool {
 }
 
 /// A service that goes, or chooses otherwise, lets go of what it was promised; the rest of its status is our own news.
-fn service(stores: &Stores, kind: Kind, key: &Key, old: Option<&Value>, new: Option<&Value>) -> Vec<Item> {
+fn service(roster: &Roster, kind: Kind, key: &Key, old: Option<&Value>, new: Option<&Value>) -> Vec<Item> {
     let own = Item::Service(kind, key.clone());
-    let others = || services(stores, waiting).into_iter().filter(|item| *item != own).collect::<Vec<_>>();
+    let others = || roster.waiting().into_iter().filter(|item| *item != own).collect::<Vec<_>>();
     let chosen = |service: &Value| service["status"]["decision"]["components"].clone();
     let promised = |service: &Value| (chosen(service), plan::claims::recorded_wait(&service["status"]["decision"]));
     let let_go = old.is_some_and(|old| chosen(old).is_object()) && differ(old, new, promised);
     match new {
-        None => services(stores, waiting),
+        None => roster.waiting(),
         Some(_) if differ(old, new, written) => vec![own],
         Some(_) if let_go => others(),
         Some(_) => Vec::new(),
@@ -130,20 +121,6 @@ fn owner(object: &Value) -> Option<Item> {
             && reference["apiVersion"].as_str().is_some_and(|version| version.starts_with(kind.group))
     })?;
     Some(Item::Service(kind, Key::new(meta(object, "namespace"), reference["name"].as_str()?)))
-}
-
-/// The `ome.io` services for which `which` holds, the oldest first: only these choose among runtimes and classes, and
-/// who has waited longest chooses first.
-fn services(stores: &Stores, which: impl Fn(&Value) -> bool) -> Vec<Item> {
-    let mut found: Vec<_> = stores.list(OME_SERVICE).into_iter().filter(|object| which(object)).collect();
-    found.sort_by(|one, other| meta(one, "creationTimestamp").cmp(meta(other, "creationTimestamp")));
-    found.iter().map(|object| Item::Service(OME_SERVICE, Key::of(object))).collect()
-}
-
-/// Not ready: a better or a first choice may have become possible.
-#[must_use]
-pub fn waiting(service: &Value) -> bool {
-    cluster::conditions::find(&service["status"]["conditions"], "Ready").is_none_or(|ready| ready["status"] != "True")
 }
 
 pub(crate) fn differ<T: PartialEq>(old: Option<&Value>, new: Option<&Value>, facts: impl Fn(&Value) -> T) -> bool {
@@ -178,7 +155,6 @@ pub fn occupies(pod: &Value) -> Option<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use kube::runtime::watcher::Event;
     use serde_json::json;
     use std::sync::Arc;
 
@@ -189,13 +165,13 @@ mod tests {
     }
 
     /// One ready and one waiting service.
-    fn stores() -> Stores {
-        let stores = Stores::new("us");
+    fn roster() -> Roster {
+        let mut roster = Roster::default();
         for (name, ready) in [("done", "True"), ("waits", "False")] {
-            let object = json!({"metadata": {"namespace": "n", "name": name}, "status": {"conditions": [{"type": "Ready", "status": ready}]}});
-            let _ = stores.accept(OME_SERVICE, Event::Apply(object));
+            let object = json!({"status": {"conditions": [{"type": "Ready", "status": ready}]}});
+            roster.look(OME_SERVICE, &Key::new("n", name), Some(&object));
         }
-        stores
+        roster
     }
 
     fn names(items: &[Item]) -> Vec<&str> {
@@ -218,21 +194,21 @@ mod tests {
     #[test]
     fn a_heartbeat_asks_for_nothing() {
         let beat = change(NODE, node(json!({"gpu": "a"}), "1"), node(json!({"gpu": "a"}), "2"));
-        assert!(items(&stores(), &beat).is_empty());
+        assert!(items(&roster(), &beat).is_empty());
         let label = change(NODE, node(json!({"gpu": "a"}), "1"), node(json!({"gpu": "b"}), "2"));
-        assert_eq!(names(&items(&stores(), &label)), ["done", "waits"]);
+        assert_eq!(names(&items(&roster(), &label)), ["done", "waits"]);
     }
 
     #[test]
     fn capacity_wakes_those_that_wait_and_content_wakes_all() {
         let class = |free: i64, spec: &str| json!({"metadata": {"name": "h100"}, "spec": {"vendor": spec}, "status": {"availableAccelerators": free}});
-        assert_eq!(names(&items(&stores(), &change(CLASS, class(1, "a"), class(2, "a")))), ["waits"]);
-        assert_eq!(names(&items(&stores(), &change(CLASS, class(1, "a"), class(1, "b")))), ["offer", "done", "waits"]);
+        assert_eq!(names(&items(&roster(), &change(CLASS, class(1, "a"), class(2, "a")))), ["waits"]);
+        assert_eq!(names(&items(&roster(), &change(CLASS, class(1, "a"), class(1, "b")))), ["offer", "done", "waits"]);
         // What is taken concerns nobody who waits.
-        assert!(items(&stores(), &change(CLASS, class(2, "a"), class(1, "a"))).is_empty());
+        assert!(items(&roster(), &change(CLASS, class(2, "a"), class(1, "a"))).is_empty());
         let runtime = |spec: &str| json!({"metadata": {"name": "r"}, "spec": {"image": spec}});
         assert_eq!(
-            names(&items(&stores(), &change(CLUSTER_RUNTIME, Value::Null, runtime("a")))),
+            names(&items(&roster(), &change(CLUSTER_RUNTIME, Value::Null, runtime("a")))),
             ["offer", "done", "waits"]
         );
     }
@@ -240,8 +216,8 @@ mod tests {
     #[test]
     fn our_own_status_asks_for_nothing() {
         let service = |phase: &str| json!({"metadata": {"namespace": "n", "name": "done", "resourceVersion": phase}, "status": {"p": phase}});
-        assert!(items(&stores(), &change(OME_SERVICE, service("1"), service("2"))).is_empty());
-        assert_eq!(names(&items(&stores(), &change(OME_SERVICE, service("1"), Value::Null))), ["waits"]);
+        assert!(items(&roster(), &change(OME_SERVICE, service("1"), service("2"))).is_empty());
+        assert_eq!(names(&items(&roster(), &change(OME_SERVICE, service("1"), Value::Null))), ["waits"]);
     }
 
     #[test]
@@ -250,31 +226,21 @@ mod tests {
             json!({"metadata": {"namespace": "n", "name": "done"},
             "status": {"decision": {"components": {"engine": {"acceleratorClass": class}}}}})
         };
-        assert_eq!(names(&items(&stores(), &change(OME_SERVICE, service("a"), service("b")))), ["waits"]);
+        assert_eq!(names(&items(&roster(), &change(OME_SERVICE, service("a"), service("b")))), ["waits"]);
         let undecided = json!({"metadata": {"namespace": "n", "name": "done"}});
-        assert!(items(&stores(), &change(OME_SERVICE, undecided, service("b"))).is_empty());
-    }
-
-    #[test]
-    fn who_has_waited_longest_chooses_first() {
-        let stores = Stores::new("us");
-        for (name, created) in [("a", "2026-01-02T00:00:00Z"), ("b", "2026-01-01T00:00:00Z")] {
-            let object = json!({"metadata": {"namespace": "n", "name": name, "creationTimestamp": created}});
-            let _ = stores.accept(OME_SERVICE, Event::Apply(object));
-        }
-        assert_eq!(names(&all_services(&stores)), ["b", "a"]);
+        assert!(items(&roster(), &change(OME_SERVICE, undecided, service("b"))).is_empty());
     }
 
     #[test]
     fn an_object_of_somebody_else_that_goes_wakes_who_was_kept_out_by_it() {
-        let stores = stores();
+        let mut roster = roster();
         let kept_out = json!({"metadata": {"namespace": "n", "name": "blocked"},
             "status": {"conditions": [{"type": "Initialized", "status": "False", "reason": "ObjectNotOurs"}]}});
-        let _ = stores.accept(ROLES_SERVICE, Event::Apply(kept_out));
+        roster.look(ROLES_SERVICE, &Key::of(&kept_out), Some(&kept_out));
         let object = |namespace: &str| json!({"metadata": {"namespace": namespace, "name": "any"}});
         let gone = |namespace: &str| change(crate::kinds::POD_GROUP, object(namespace), Value::Null);
-        assert_eq!(names(&items(&stores, &gone("n"))), ["blocked"]);
-        assert!(items(&stores, &gone("other")).is_empty());
+        assert_eq!(names(&items(&roster, &gone("n"))), ["blocked"]);
+        assert!(items(&roster, &gone("other")).is_empty());
     }
 
     #[test]
@@ -284,16 +250,16 @@ mod tests {
             "spec": {"nodeName": node}, "status": {"phase": phase}})
         };
         assert_eq!(
-            names(&items(&stores(), &change(POD, pod(json!("x"), "Pending"), pod(json!("x"), "Running")))),
+            names(&items(&roster(), &change(POD, pod(json!("x"), "Pending"), pod(json!("x"), "Running")))),
             ["done"]
         );
         assert_eq!(
-            names(&items(&stores(), &change(POD, pod(json!("x"), "Running"), pod(json!("x"), "Failed")))),
+            names(&items(&roster(), &change(POD, pod(json!("x"), "Running"), pod(json!("x"), "Failed")))),
             ["done"]
         );
         let owned = json!({"metadata": {"namespace": "n", "name": "d", "ownerReferences":
             [{"controller": true, "apiVersion": "fusioninfer.io/v1alpha1", "kind": "InferenceService", "name": "r"}]}});
-        let woken = items(&stores(), &change(crate::kinds::DEPLOYMENT, Value::Null, owned));
+        let woken = items(&roster(), &change(crate::kinds::DEPLOYMENT, Value::Null, owned));
         assert_eq!(woken, [Item::Service(ROLES_SERVICE, Key::new("n", "r"))]);
     }
 }

@@ -12,7 +12,8 @@ use anyhow::{Result, bail};
 
 use crate::process::{cargo, run as must};
 
-const USAGE: &str = "usage: cargo xtask bench [up | examples | load [--beside FOLDER] [--small] | scale [--small]]";
+const USAGE: &str =
+    "usage: cargo xtask bench [up | examples | load [--beside FOLDER] [--small] | scale [--small | --half]]";
 
 pub(crate) fn run(args: &[&str]) -> Result<()> {
     match args {

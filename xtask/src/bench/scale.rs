@@ -26,11 +26,21 @@ struct Sizes {
     nodes: usize,
 }
 
+// === impl Sizes ===
+
+impl Sizes {
+    fn divided(&self, by: usize) -> Sizes {
+        Sizes { services: self.services / by, strangers: self.strangers / by, nodes: self.nodes / by }
+    }
+}
+
 pub(super) fn run(words: &[&str]) -> Result<()> {
+    let full = Sizes { services: 2000, strangers: 8000, nodes: 500 };
     let sizes = match words {
-        [] => Sizes { services: 2000, strangers: 8000, nodes: 500 },
-        ["--small"] => Sizes { services: 200, strangers: 800, nodes: 50 },
-        other => bail!("bench scale: {other:?}?\nhint: --small divides the sizes by ten"),
+        [] => full,
+        ["--half"] => full.divided(2),
+        ["--small"] => full.divided(10),
+        other => bail!("bench scale: {other:?}?\nhint: --small divides the sizes by ten, --half by two"),
     };
     must(&mut cargo(&["build", "--release", "--package", "ostler"]))?;
     must(&mut cargo(&["build", "--release", "--package", "embedded", "--example", "serve", "--example", "load"]))?;
@@ -39,11 +49,13 @@ pub(super) fn run(words: &[&str]) -> Result<()> {
     phase(&server, "furnish", &sizes)?;
     let operator = operator(&server)?;
     std::thread::sleep(SETTLE);
+    println!("{:<28} {:.0} MiB", "operator before any service", resident_mib(operator.pid())?);
     let mut figures = Vec::new();
     for name in ["rollout", "edits", "flips", "cordon"] {
         let used = cpu_seconds(operator.pid())?;
         figures.extend(phase(&server, name, &sizes)?);
-        println!("{:<28} {:.1} s", format!("operator CPU in {name}"), cpu_seconds(operator.pid())? - used);
+        let (used, mib) = (cpu_seconds(operator.pid())? - used, resident_mib(operator.pid())?);
+        println!("{:<28} {used:.1} s, then {mib:.0} MiB resident", format!("operator CPU in {name}"));
     }
     let used = cpu_seconds(operator.pid())?;
     figures.extend(phase(&server, "quiet", &sizes)?);
@@ -78,6 +90,8 @@ fn phase(server: &Server, name: &str, sizes: &Sizes) -> Result<Vec<(String, f64)
         ("nodes", sizes.nodes),
         ("metrics", usize::from(METRICS)),
         ("seconds", QUIET_S),
+        ("edits", sizes.services / 10),
+        ("flips", sizes.services / 20),
     ] {
         command.arg(format!("{name}={value}"));
     }

@@ -21,11 +21,11 @@ const LOOK: Duration = Duration::from_millis(20);
 
 /// Edits one service after the other: from the edit to the operator's last write for it.
 pub(crate) async fn edits(cluster: &Cluster, sizes: &Sizes) -> Result<Figures> {
-    let (count, services) = (sizes.get("count", 200), sizes.get("services", 2000));
+    let (count, services) = (sizes.get("edits", 200), sizes.get("services", 2000));
     let mut seen = followed(cluster).await?;
     let mut times = Vec::new();
     for round in 0..count {
-        let number = round * 7 % services;
+        let number = round * 14 % services;
         let name = format!("chat-{number:04}");
         let image = format!("example.com/engine:{round}");
         let edit = json!({"spec": {"engine": {"runner": {"image": image}}}});
@@ -39,12 +39,12 @@ pub(crate) async fn edits(cluster: &Cluster, sizes: &Sizes) -> Result<Figures> {
 /// Makes one Pod unready, and ready again, and its Deployment count it: from that to the operator's last write for its
 /// service.
 pub(crate) async fn flips(cluster: &Cluster, sizes: &Sizes) -> Result<Figures> {
-    let (count, services) = (sizes.get("count", 100), sizes.get("services", 2000));
+    let (count, services) = (sizes.get("flips", 100), sizes.get("services", 2000));
     let mut seen = followed(cluster).await?;
     let mut times = Vec::new();
     for round in 0..count {
-        // One after a step that shares no service with the edits: their Deployments wait for a rollout.
-        let number = (round * 11 + 3) % services;
+        // Odd ones, while edits take even ones: a Deployment that was edited waits here for a rollout.
+        let number = (round * 22 + 3) % services;
         let (service, deployment) = (format!("chat-{number:04}"), format!("chat-{number:04}-engine"));
         for ready in [false, true] {
             let status = if ready { "True" } else { "False" };
