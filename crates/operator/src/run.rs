@@ -20,7 +20,7 @@ use crate::answers::Answers;
 use crate::claims::Claims;
 use crate::crashes::Crashes;
 use crate::kinds::{
-    BASE_SET, BUILTIN, CLASS, CLUSTER_RUNTIME, DEFINED, FLAVORS, LABELLED, MADE, OME_SERVICE, OURS, ROLES_SERVICE,
+    BASE_SET, BUILTIN, CLASS, CLUSTER_RUNTIME, DEFINED, FLAVORS, LABELLED, MADE, OME_SERVICE, OURS, POD, ROLES_SERVICE,
     RUNTIME, keeping,
 };
 use crate::metrics::Metrics;
@@ -181,13 +181,16 @@ impl Operator {
                     self.roster().all().into_iter().for_each(|item| queue.add(item));
                 }
             }
-            Change::Object { kind, key, new, .. } => {
+            Change::Object { kind, key, old, new } => {
                 self.crashes.take(change, self.clock.now());
                 if (*kind, new) == (OME_SERVICE, &None) {
                     self.answers.forget(key);
                 }
                 self.look(*kind, key);
                 self.account(*kind, change, queue);
+                if *kind == POD {
+                    self.recount(old.as_deref(), new.as_deref());
+                }
                 wake::items(&self.roster(), change).into_iter().for_each(|item| queue.add(item));
             }
         }
@@ -205,7 +208,16 @@ impl Operator {
         let service = self.stores.get(kind, key);
         self.roster().look(kind, key, service.as_deref());
         if kind == OME_SERVICE {
-            self.claims.look(key, service.as_deref());
+            self.claims.look(key, service.as_deref(), &self.accounts.index());
+        }
+    }
+
+    /// Claims of which a Pod has come or gone. The inventory has taken it in.
+    fn recount(&self, old: Option<&Value>, new: Option<&Value>) {
+        for item in [old, new].into_iter().flatten().filter_map(wake::service_of_pod) {
+            if let Item::Service(OME_SERVICE, key) = item {
+                self.claims.recount(&key, &self.accounts.index());
+            }
         }
     }
 
@@ -338,7 +350,8 @@ impl Operator {
 
     fn finish(&self, (item, result): Visited, queue: &mut Queue<Item>) {
         if let Item::Service(OME_SERVICE, key) = &item {
-            self.claims.settle(key, self.stores.get(OME_SERVICE, key).as_deref());
+            let service = self.stores.get(OME_SERVICE, key);
+            self.claims.settle(key, service.as_deref(), &self.accounts.index());
         }
         match result {
             Ok(again) => {

@@ -83,13 +83,13 @@ impl Operator {
         }
         let key = Key::of(service);
         let choice = self.answer(kind, &key, service)?;
-        self.claims.promise(&key, claim(&key, &choice.plan));
+        self.claims.promise(&key, claim(&key, &choice.plan), &self.accounts.index());
         Ok(choice)
     }
 
     fn answer(&self, kind: Kind, key: &Key, service: &Value) -> Result<Arc<Choice>, String> {
         let (offer, epoch) = self.offer();
-        let (claims, count) = self.claims.beside(key);
+        let (claims, count) = self.claims.beside(key, &offer.snapshot.inventory);
         let question = Question::new(service, epoch, count);
         if let Some(answer) = self.answers.find(key, &question) {
             return Ok(answer);

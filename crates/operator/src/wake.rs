@@ -104,13 +104,15 @@ fn service(roster: &Roster, kind: Kind, key: &Key, old: Option<&Value>, new: Opt
 
 /// Any change of a Pod may move its service.
 fn pod(old: Option<&Value>, new: Option<&Value>) -> Vec<Item> {
-    let named = new.or(old).and_then(|pod| {
-        POD_LABELS.iter().find_map(|(label, kind)| {
-            let name = pod["metadata"]["labels"][label].as_str()?;
-            Some(Item::Service(*kind, Key::new(meta(pod, "namespace"), name)))
-        })
-    });
-    named.into_iter().collect()
+    new.or(old).and_then(service_of_pod).into_iter().collect()
+}
+
+/// The service that the labels of a Pod name.
+pub(crate) fn service_of_pod(pod: &Value) -> Option<Item> {
+    POD_LABELS.iter().find_map(|(label, kind)| {
+        let name = pod["metadata"]["labels"][label].as_str()?;
+        Some(Item::Service(*kind, Key::new(meta(pod, "namespace"), name)))
+    })
 }
 
 /// The service that controls `object`, if one does.

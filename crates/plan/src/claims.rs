@@ -1,17 +1,20 @@
 //! Accelerators that decided services will take although their pods do not run yet: two services do not choose the same
 //! ones. `plan` counts the services before one in its input, the operator those whose status holds a decision.
 
+mod emptiest;
+
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use decide::decision::{ComponentDecision, Decision};
-use decide::inventory::{self, Holdings, Index, NodeFacts};
+use decide::inventory::{Holdings, Index, NodeFacts};
 use decide::reason::Warning;
 use decide::supply::Class;
 use serde_json::Value;
 
 use crate::labels;
 use crate::names;
+use emptiest::Emptiest;
 
 /// The warning of a decision that waits until others let go.
 const NO_FREE_CAPACITY: &str = "NoFreeCapacity";
@@ -61,6 +64,11 @@ impl Claim {
         }
         let components = serde_json::from_value(decision["components"].clone()).ok()?;
         Self::new(metadata["namespace"].as_str()?, metadata["name"].as_str()?, &components)
+    }
+
+    /// Whether Pods of it are still to come: a claim whose Pods all run takes nothing that nodes do not tell.
+    pub fn is_open(&self, inventory: &Index) -> bool {
+        self.sets.iter().any(|set| missing(self, set, inventory) > 0)
     }
 
     /// Whether it is the claim of that service.
@@ -135,29 +143,14 @@ pub(crate) fn book(
         return None;
     }
     let mut nodes = inventory.nodes_without(own);
+    let mut by_class: BTreeMap<&str, Option<Emptiest>> = BTreeMap::new();
     for (set, count) in missing {
-        let Some(class) = classes.iter().find(|class| class.name == set.class) else { continue };
-        for _ in 0..count {
-            if !book_one(class, set.per_node, &mut nodes) {
-                break;
-            }
-        }
+        let of_class = || Emptiest::of(classes.iter().find(|class| class.name == set.class)?, &nodes);
+        let Some(emptiest) = by_class.entry(&set.class).or_insert_with(of_class) else { continue };
+        let booked = (0..count).take_while(|_| emptiest.book(set.per_node, &mut nodes));
+        booked.for_each(drop);
     }
     Some(nodes)
-}
-
-/// The emptiest node of the class that holds the pod, as schedulers spread; what fits nowhere takes nothing.
-fn book_one(class: &Class, per_node: u32, nodes: &mut [NodeFacts]) -> bool {
-    let Some(resource) = class.resource_name() else { return false };
-    let units = class.resource().map_or(1, |resource| resource.quantity.max(1)).saturating_mul(per_node);
-    let free = |node: &NodeFacts| node.free(resource);
-    let fits = nodes
-        .iter_mut()
-        .filter(|node| free(node) >= units && inventory::belongs(&class.discovery, &node.name, &node.labels));
-    // Of equally empty ones the first by name.
-    let Some(node) = fits.reduce(|best, node| if free(node) > free(best) { node } else { best }) else { return false };
-    *node.requested.entry(resource.to_owned()).or_default() += units;
-    true
 }
 
 /// Whether any of them takes accelerators of the class.
