@@ -112,6 +112,8 @@ pub struct ComponentDemand {
     pub affinity: Option<Value>,
     pub container: OwnContainer,
     pub configurations: Vec<crate::merge::Configuration>,
+    /// What it says for leader and workers alone.
+    pub groups: crate::places::Groups,
 }
 
 /// How much of a container the service states itself.

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use crate::demand::{Capabilities, ComponentDemand, Model};
 use crate::fit::{self, Fit};
-use crate::fleet::{Fleet, Usable};
+use crate::fleet::{self, Fleet, Usable};
 use crate::inventory::TOLERANCE;
 use crate::merge::Configuration;
 use crate::reason::{ClassRejection, Exclusion};
@@ -46,6 +46,7 @@ pub fn eligible(case: &Case<'_>, index: usize, class: &Class) -> Result<(Fit, Us
     }
     let usable = case.fleet.usable(case, index, class);
     let fit = fit::fit(case, class, &usable)?;
+    let usable = fleet::for_replica(usable, fit.shape.nodes);
     match node_selector_conflict(&usable, class) {
         Some(rejection) => Err(rejection),
         None => Ok((fit, usable)),
@@ -144,7 +145,7 @@ fn performance_too_low(need: &Capabilities, class: &Class) -> Option<ClassReject
 /// Only if no node of the class satisfies the merged placement; otherwise the stronger layer simply wins.
 fn node_selector_conflict(usable: &Usable, class: &Class) -> Option<ClassRejection> {
     let nodes = class.availability.as_ref()?.nodes.len();
-    let none = usable.as_ref().is_some_and(|usable| usable.nodes.is_empty());
+    let none = usable.as_ref().is_some_and(|usable| usable.lacks_a_place());
     none.then_some(ClassRejection::NodeSelectorConflict { nodes })
 }
 

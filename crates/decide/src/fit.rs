@@ -2,7 +2,7 @@
 
 use crate::demand::Model;
 use crate::eligibility::Case;
-use crate::fleet::Usable;
+use crate::fleet::{Nodes, Usable};
 use crate::inventory::Availability;
 use crate::merge::Configuration;
 use crate::quantization;
@@ -64,7 +64,8 @@ const NODES: [u32; 4] = [1, 2, 4, 8];
 /// `TooManyPerNode` where no node has what is fixed; `ModelDoesNotFit` with the numbers of the largest shape that was tried.
 pub fn fit(case: &Case<'_>, class: &Class, usable: &Usable) -> Result<Fit, ClassRejection> {
     let stated = stated(case, Some(class));
-    let known = usable.as_deref().filter(|usable| !usable.nodes.is_empty()).or(class.availability.as_ref());
+    let known = usable.as_deref().filter(|usable| !usable.lacks_a_place());
+    let known = known.map(Nodes::smallest).or(class.availability.as_ref());
     let (shapes, limit) = shapes(case, stated, class, known);
     let (shapes, largest) = placeable(shapes, known)?;
     let (Some(needed), Some(usable)) = (case.model.and_then(weights), class.memory.map(usable_memory)) else {

@@ -16,6 +16,7 @@ pub mod merge;
 pub mod naming;
 pub mod nearest;
 pub mod outranked;
+pub mod places;
 pub mod preference;
 pub mod quantization;
 pub mod ranking;

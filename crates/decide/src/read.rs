@@ -7,13 +7,16 @@ mod service;
 use std::collections::BTreeMap;
 
 use api::capability::ComputeCapability;
-use api::ome::{AcceleratorCapabilities, AcceleratorConfiguration, Component as ComponentSpec, VersionedName};
+use api::ome::{
+    AcceleratorCapabilities, AcceleratorConfiguration, Component as ComponentSpec, NodeGroup, VersionedName,
+};
 use api::version::Version;
 use serde_json::Value;
 
 use crate::demand::{Capabilities, Named, OwnContainer, Performance};
 use crate::inventory;
 use crate::merge::{Configuration, args};
+use crate::places::{Group, Groups};
 
 /// A field that cannot be understood.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -96,13 +99,25 @@ fn stated(text: Option<&String>) -> Option<String> {
 
 /// Accelerators and the like that the component asks for, wherever it writes them.
 fn resources(component: &ComponentSpec) -> BTreeMap<String, u32> {
-    let of_runner = runner(component).and_then(|runner| runner.get("resources"));
+    let of_workers = component.worker.as_ref().and_then(|worker| worker.runner.as_ref());
+    let runners = runner(component).into_iter().chain(of_workers).filter_map(|runner| runner.get("resources"));
     let mut most: BTreeMap<String, u32> = BTreeMap::new();
-    for (name, units) in of_runner.into_iter().chain(&component.resources).flat_map(inventory::extended_resources) {
+    for (name, units) in runners.chain(&component.resources).flat_map(inventory::extended_resources) {
         let known = most.entry(name).or_default();
         *known = units.max(*known);
     }
     most
+}
+
+/// What the component states for leader and workers alone.
+fn groups(component: &ComponentSpec) -> Groups {
+    let starts = |runner: &Value| ["command", "args"].iter().any(|line| !runner[*line].is_null());
+    let group = |stated: &NodeGroup| Group {
+        node_selector: stated.node_selector.clone(),
+        affinity: stated.affinity.clone(),
+        starts: stated.runner.as_ref().is_some_and(starts),
+    };
+    Groups { leader: component.leader.as_ref().map(group), worker: component.worker.as_ref().map(group) }
 }
 
 /// Tensor × pipeline parallelism that the component's launch line or environment states.

@@ -11,6 +11,7 @@ use serde_json::Value;
 
 use crate::demand::{Component, ComponentDemand, Named, Performance};
 use crate::merge::Configuration;
+use crate::places::Groups;
 
 /// Everything that may serve, read once and shared by the decisions of many services.
 #[derive(Clone, Debug, Default)]
@@ -165,6 +166,8 @@ pub struct RuntimeComponent {
     /// The runtime's own and its component's; all of them hold.
     pub affinities: Vec<Value>,
     pub configurations: Vec<Configuration>,
+    /// What it says for leader and workers alone.
+    pub groups: Groups,
 }
 
 /// An accelerator class: one kind of device and the nodes that carry it.

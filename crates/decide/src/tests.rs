@@ -7,6 +7,7 @@ mod fields;
 mod formats;
 mod help;
 mod names;
+mod places;
 mod properties;
 mod sizes_of_requests;
 mod upstream;

@@ -73,7 +73,7 @@ pub fn why_not(wanted: &Wanted) -> Option<Trouble> {
     let object = || cluster::object::describe(&wanted.planned);
     let Some(live) = &wanted.live else {
         let message = "not made yet".to_owned();
-        return Some(Trouble { code: Code::Starting, object: object(), message, failed: false });
+        return Some(Trouble { code: Code::Starting, by_others: false, object: object(), message, failed: false });
     };
     let trouble = trouble(&live.object, live.pods())?;
     let crashes = i64::try_from(wanted.crashes).unwrap_or(i64::MAX);
@@ -82,7 +82,7 @@ pub fn why_not(wanted: &Wanted) -> Option<Trouble> {
     }
     let message =
         format!("its Pods crashed {crashes} times in ten minutes and were made anew; see the logs of the last");
-    Some(Trouble { code: Code::CrashLoop, object: object(), message, failed: true })
+    Some(Trouble { code: Code::CrashLoop, by_others: false, object: object(), message, failed: true })
 }
 
 /// A workload that is as it was: what the service asks for now has not reached it.
@@ -91,7 +91,13 @@ pub fn held(applied: &[Applied], wanted: &Wanted) -> Option<Trouble> {
     let object = cluster::object::describe(&wanted.planned);
     let own = applied.iter().find(|one| one.object == object)?;
     let message = "its template is still the one before".to_owned();
-    (own.outcome == Outcome::Held).then_some(Trouble { code: Code::RollingOut, object, message, failed: false })
+    (own.outcome == Outcome::Held).then_some(Trouble {
+        code: Code::RollingOut,
+        by_others: false,
+        object,
+        message,
+        failed: false,
+    })
 }
 
 #[cfg(test)]

@@ -38,6 +38,8 @@ pub struct Progress {
 pub struct Trouble {
     /// What kind of trouble.
     pub code: Code,
+    /// Another Pod is what it waits for: that one is told first.
+    pub by_others: bool,
     /// The Pod or workload it stands on.
     pub object: String,
     /// A sentence, with the scheduler's or the node's own words.
@@ -99,7 +101,13 @@ pub fn trouble<'a>(workload: &'a Value, pods: impl IntoIterator<Item = &'a Value
     let progress = Progress::of(workload);
     if terminating(workload) {
         let message = "it is being deleted and will be made again".to_owned();
-        return Some(Trouble { code: Code::Starting, object: describe(workload), message, failed: false });
+        return Some(Trouble {
+            code: Code::Starting,
+            by_others: false,
+            object: describe(workload),
+            message,
+            failed: false,
+        });
     }
     if progress.complete() {
         return None;
@@ -113,7 +121,7 @@ pub fn trouble<'a>(workload: &'a Value, pods: impl IntoIterator<Item = &'a Value
 fn replica_failure(workload: &Value) -> Option<Trouble> {
     let failure = condition(workload, "ReplicaFailure").filter(|failure| failure["status"] == "True")?;
     let message = failure["message"].as_str().unwrap_or("Pods cannot be created").to_owned();
-    Some(Trouble { code: Code::PodsNotCreated, object: describe(workload), message, failed: true })
+    Some(Trouble { code: Code::PodsNotCreated, by_others: false, object: describe(workload), message, failed: true })
 }
 
 fn waiting(workload: &Value, progress: &Progress) -> Trouble {
@@ -133,7 +141,7 @@ fn waiting(workload: &Value, progress: &Progress) -> Trouble {
             (Code::RollingOut, message)
         }
     };
-    Trouble { code, object: describe(workload), message, failed: false }
+    Trouble { code, by_others: false, object: describe(workload), message, failed: false }
 }
 
 fn condition<'a>(object: &'a Value, kind: &str) -> Option<&'a Value> {

@@ -115,6 +115,8 @@ impl RealCluster {
         ]);
         // A loopback address may not stand in Endpoints.
         command.args(["--endpoint-reconciler-type=none", "--allow-privileged"]);
+        // No node forwards cluster addresses here: Services of webhooks are called at their endpoints.
+        command.arg("--enable-aggregator-routing=true");
         command.arg("--enable-admission-plugins=OwnerReferencesPermissionEnforcement");
         if !parts.controllers.make_accounts() {
             command.arg("--disable-admission-plugins=ServiceAccount");

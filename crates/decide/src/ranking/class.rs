@@ -113,7 +113,7 @@ fn standing<'a>(
             performance: rounded(score.performance),
             hourly: hourly.map(rounded),
             replicas: replicas.max(1),
-            free: usable.map(|nodes| (nodes.free(), nodes.total())),
+            free: usable.map(|nodes| (nodes.all.free(), nodes.all.total())),
             enough: capacity != Capacity::TooLittle,
         },
         score,
@@ -121,10 +121,9 @@ fn standing<'a>(
 }
 
 fn capacity(usable: &Usable, fit: Fit, replicas: u32) -> Capacity {
-    let wanted = fit.shape.nodes.saturating_mul(replicas.max(1));
     match usable {
         None => Capacity::Unknown,
-        Some(nodes) if nodes.slots(fit.shape.per_node) >= wanted => Capacity::Enough,
+        Some(nodes) if nodes.have_room(fit.shape.per_node, fit.shape.nodes, replicas.max(1)) => Capacity::Enough,
         Some(_) => Capacity::TooLittle,
     }
 }

@@ -186,6 +186,7 @@ fn component(spec: &ServingRuntimeSpec, stated: &ComponentSpec) -> RuntimeCompon
         node_selector,
         affinities: spec.affinity.iter().chain(&own.affinity).cloned().collect(),
         configurations: configurations(&own.accelerator_configurations),
+        groups: super::groups(&own),
     }
 }
 

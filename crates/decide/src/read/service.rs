@@ -137,6 +137,7 @@ fn component(
         multi_node: super::multi_node(&own),
         container: super::own_container(&own),
         configurations: configurations(&own.accelerator_configurations),
+        groups: super::groups(&own),
     })
 }
 

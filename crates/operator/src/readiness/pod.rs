@@ -22,7 +22,8 @@ pub fn pod_trouble(pod: &Value) -> Option<Trouble> {
         .or_else(|| containers(pod).filter_map(container_trouble).min())
         .or_else(|| unschedulable(pod))
         .unwrap_or_else(|| starting(pod));
-    Some(Trouble { code, object: format!("Pod {}", meta(pod, "name")), message, failed })
+    let by_others = code == Code::Unschedulable && has_a_node_in_sight(pod);
+    Some(Trouble { code, by_others, object: format!("Pod {}", meta(pod, "name")), message, failed })
 }
 
 fn failed_phase(pod: &Value) -> Option<Finding> {
@@ -37,6 +38,11 @@ fn unschedulable(pod: &Value) -> Option<Finding> {
     let scheduled = condition(pod, "PodScheduled").filter(|scheduled| scheduled["status"] == "False")?;
     let message = scheduled["message"].as_str().unwrap_or("no node takes the Pod");
     Some((Code::Unschedulable, message.to_owned(), false))
+}
+
+/// Volcano says so of a Pod that would fit, if only the others of its group did.
+fn has_a_node_in_sight(pod: &Value) -> bool {
+    condition(pod, "PodScheduled").is_some_and(|scheduled| scheduled["reason"] == "Schedulable")
 }
 
 fn starting(pod: &Value) -> Finding {

@@ -150,3 +150,11 @@ fn the_most_urgent_trouble_is_told_and_ties_go_by_name() {
     ];
     assert_eq!(trouble(&workload, &pods).unwrap().object, "Pod a");
 }
+
+#[test]
+fn whose_room_is_missing_is_told_before_who_waits_for_it() {
+    let mut would_fit = pod("a", unschedulable_pod());
+    would_fit["status"]["conditions"][0]["reason"] = json!("Schedulable");
+    let workload = deployment(1, 2, json!({"observedGeneration": 1}));
+    assert_eq!(trouble(&workload, &[would_fit, pod("b", unschedulable_pod())]).unwrap().object, "Pod b");
+}

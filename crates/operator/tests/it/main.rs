@@ -17,6 +17,7 @@ mod machine;
 mod ome_lifecycle;
 mod racing;
 mod redecision;
+mod roles_input;
 mod routers;
 mod selection;
 mod telling;

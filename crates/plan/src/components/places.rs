@@ -2,6 +2,7 @@
 
 use api::ome::{Component, NodeGroup};
 use decide::demand::ComponentDemand;
+use decide::places;
 use decide::supply::RuntimeComponent;
 use serde_json::{Map, Value, json};
 
@@ -63,16 +64,11 @@ impl Stated {
 
     /// Where the Pods of `place` may run.
     pub(super) fn placement(&self, granted: &Granted, place: Place) -> Placement {
-        let twins = self.workers_are_twins();
-        let (mut offer, mut demand) = (granted.offer.clone(), granted.demand.clone());
-        for group in groups(&self.runtime, place, twins) {
-            offer.node_selector.extend(group.node_selector.clone());
-            offer.affinities.extend(group.affinity.clone());
-        }
-        for group in groups(&self.service, place, twins) {
-            demand.node_selector.extend(group.node_selector.clone());
-            demand.affinity = group.affinity.clone().or(demand.affinity);
-        }
+        let place = match place {
+            Place::Leader => places::Place::Leader,
+            Place::Worker => places::Place::Worker,
+        };
+        let (offer, demand) = places::seen(&granted.offer, &granted.demand, place);
         Placement { offer, demand }
     }
 }

@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 use super::world::{GROUPS, NODES, Objects, PODS, ROLES, SERVICES, SETS, World, condition};
 
 const NAMESPACE: &str = "gangs";
-const NAME: &str = "deepseek-r1-disagg";
+pub(super) const NAME: &str = "deepseek-r1-disagg";
 
 /// Story 4 of the specification: prefill 1 × 2 nodes, decode 2 × 4 nodes, eight GPUs each.
 pub(super) fn disaggregated(namespace: &str, name: &str) -> Value {
@@ -115,7 +115,7 @@ fn gang(pods: &Objects) -> Vec<&Value> {
 }
 
 /// `ROLE-INDEX` of each replica that has bound Pods, and how many.
-fn bound(pods: &Objects) -> BTreeMap<String, usize> {
+pub(super) fn bound(pods: &Objects) -> BTreeMap<String, usize> {
     let mut found = BTreeMap::new();
     for pod in gang(pods).into_iter().filter(|pod| pod["spec"]["nodeName"].is_string()) {
         let label = |name: &str| pod["metadata"]["labels"][name].as_str().unwrap_or_default().to_owned();

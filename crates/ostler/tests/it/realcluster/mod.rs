@@ -4,6 +4,7 @@
 //! as its shipped account, and what the audit log has of it is the last chapter. With `OSTLER_REALCLUSTER_RUN=FOLDER`
 //! state and logs stay there.
 
+mod capacity;
 mod election;
 mod flavors;
 mod gangs;
@@ -14,6 +15,7 @@ mod rollout;
 mod routers;
 mod serving;
 mod watches;
+mod workers;
 mod world;
 
 use std::time::Instant;
@@ -48,6 +50,10 @@ async fn journeys() {
     gangs::neighbours_come_late(&mut world).await;
     chapter("gangs");
     gangs::the_table(&world).await;
+    chapter("nodes that go and come back");
+    capacity::taken_and_given_back(&world).await;
+    chapter("several nodes");
+    workers::every_replica_has_names_of_its_own(&world).await;
     chapter("pruning");
     pruning::foreign_objects_are_not_touched(&world).await;
     pruning::what_is_wanted_no_more_goes(&world).await;
@@ -55,6 +61,7 @@ async fn journeys() {
     routers::a_router_comes_up_and_goes(&world).await;
     chapter("rollout");
     rollout::a_broken_image_stops_and_is_undone(&world).await;
+    rollout::a_paused_one_goes_on_when_it_is_resumed(&world).await;
     chapter("Kueue's flavors");
     flavors::carol(&world).await;
     chapter("a leader that is killed");

@@ -1,6 +1,8 @@
 //! The shipped roles against what the operator has asked for: nothing was refused, and nothing is granted in vain.
 
 use std::collections::BTreeSet;
+use std::net::{IpAddr, TcpListener, UdpSocket};
+use std::time::Duration;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
@@ -12,7 +14,8 @@ use serde_json::{Value, json};
 use super::world::{Objects, World};
 
 const SECRETS: (&str, &str) = ("secrets", "v1");
-const BEHIND_A_SERVICE: [&str; 4] = ["--webhook", "127.0.0.1:0", "--webhook-service", "ome-system/ostler-webhook"];
+/// Without a selector: its endpoints are this machine, where the operators run.
+const SERVICE: &str = "ostler-webhook-here";
 /// What nothing here drives: a router of its own in place of pools, a history that grows too long, and objects of KEDA,
 /// which is not installed.
 const NOT_HERE: [(&str, &[&str]); 4] = [
@@ -23,16 +26,66 @@ const NOT_HERE: [(&str, &[&str]); 4] = [
 ];
 
 /// Behind a Service the certificate is shared in a Secret, and the cluster is told to trust it; one that ends soon is
-/// replaced, and trusted until then.
+/// replaced, and trusted until then. The API server calls both by the Service.
 pub(super) async fn the_certificate_of_a_service(world: &mut World) {
-    world.operate("third", &BEHIND_A_SERVICE).await;
+    let Some(address) = own_address() else { return eprintln!("         left out: no address but loopback") };
+    let port = behind_the_service(world, "third", address).await;
     let first = trusted(world, |_| true).await;
+    route(world, address, port).await;
+    refuses(world, "third").await;
     let soon = json!({"metadata": {"annotations": {"ostler.io/expires": "2020-01-01T00:00:00Z"}}});
     let secrets = world.api(SECRETS, operator::NAMESPACE);
     secrets.patch("ostler-admission", &PatchParams::default(), &Patch::Merge(&soon)).await.unwrap();
-    world.operate("fourth", &BEHIND_A_SERVICE).await;
+    let port = behind_the_service(world, "fourth", address).await;
     let second = trusted(world, |secret| secret["data"]["previous.crt"] == first["data"]["tls.crt"]).await;
     assert_ne!(second["data"]["tls.crt"], first["data"]["tls.crt"]);
+    route(world, address, port).await;
+    refuses(world, "fourth").await;
+}
+
+/// Endpoints may not be loopback addresses. Nothing is sent.
+fn own_address() -> Option<IpAddr> {
+    let socket = UdpSocket::bind("0.0.0.0:0").ok()?;
+    socket.connect("192.0.2.1:9").ok()?;
+    socket.local_addr().ok().map(|address| address.ip()).filter(|address| !address.is_loopback())
+}
+
+/// Starts an operator whose webhook listens at the port that is returned.
+async fn behind_the_service(world: &mut World, name: &str, address: IpAddr) -> u16 {
+    let port = TcpListener::bind((address, 0)).unwrap().local_addr().unwrap().port();
+    let (listen, service) = (format!("{address}:{port}"), format!("{}/{SERVICE}", operator::NAMESPACE));
+    world.operate(name, &["--webhook", &listen, "--webhook-service", &service]).await;
+    port
+}
+
+/// Leads the Service to `port` of this machine.
+async fn route(world: &World, address: IpAddr, port: u16) {
+    let metadata =
+        |name: &str, labels: Value| json!({"name": name, "namespace": operator::NAMESPACE, "labels": labels});
+    let service = json!({"apiVersion": "v1", "kind": "Service", "metadata": metadata(SERVICE, json!({})),
+        "spec": {"ports": [{"name": "webhook", "port": 443, "targetPort": port}]}});
+    let slice = json!({"apiVersion": "discovery.k8s.io/v1", "kind": "EndpointSlice", "addressType": "IPv4",
+        "metadata": metadata(SERVICE, json!({"kubernetes.io/service-name": SERVICE})),
+        "ports": [{"name": "webhook", "port": port, "protocol": "TCP"}],
+        "endpoints": [{"addresses": [address.to_string()], "conditions": {"ready": true}}]});
+    world.cluster.apply(&[service, slice]).await.unwrap();
+}
+
+/// Once the API server has asked the webhook and told what it said. Nothing tells when it has learnt of a configuration.
+async fn refuses(world: &World, name: &str) {
+    let kind = ("clusterservingruntimes.ome.io", "v1beta1");
+    let name = format!("by-{name}");
+    let given = json!({"apiVersion": "ome.io/v1beta1", "kind": "ClusterServingRuntime", "metadata": {"name": name},
+        "spec": {"disabled": true, "modelSizeRange": {"min": "9B", "max": "5B"}}});
+    for _ in 0..600 {
+        if let Some(refusal) = world.refusal(&given).await {
+            assert!(refusal.contains("admission.ostler.io") && refusal.contains("min 9B is above max 5B"), "{refusal}");
+            return;
+        }
+        world.delete(kind, "", &name).await;
+        tokio::time::sleep(Duration::from_millis(100)).await;
+    }
+    panic!("the webhook is not asked");
 }
 
 /// The Secret for which `holds`, once the cluster trusts what is in it.
@@ -46,7 +99,7 @@ async fn trusted(world: &World, holds: impl Fn(&Value) -> bool) -> Value {
     world
         .until("the configuration", configurations, "", |found| {
             let client = &found["ostler-admission"]["webhooks"][0]["clientConfig"];
-            client["service"]["name"] == "ostler-webhook" && pem(&client["caBundle"]) == bundle
+            client["service"]["name"] == SERVICE && pem(&client["caBundle"]) == bundle
         })
         .await;
     secret

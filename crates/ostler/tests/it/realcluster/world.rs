@@ -20,6 +20,8 @@ pub(crate) const DEPLOYMENTS: (&str, &str) = ("deployments.apps", "v1");
 pub(crate) const AUTOSCALERS: (&str, &str) = ("horizontalpodautoscalers.autoscaling", "v2");
 pub(crate) const SERVICES: (&str, &str) = ("services", "v1");
 pub(crate) const PODS: (&str, &str) = ("pods", "v1");
+pub(crate) const REVISIONS: (&str, &str) = ("controllerrevisions.apps", "v1");
+pub(crate) const STATEFUL_SETS: (&str, &str) = ("statefulsets.apps", "v1");
 pub(crate) const NODES: (&str, &str) = ("nodes", "v1");
 
 /// Objects by name.
