@@ -11,9 +11,10 @@ use crate::topology::Owner;
 const POOLS: &str = "inference.networking.k8s.io";
 const RBAC: &str = "rbac.authorization.k8s.io";
 
-/// Ports of the picker: where gateways ask, and where probes do.
+/// Ports of the picker: where gateways ask, where probes do, and the page of its metrics.
 const ASK: u16 = 9002;
 const HEALTH: u16 = 9003;
+const METRICS: u16 = 9090;
 /// Where the picker finds its configuration.
 const FOLDER: &str = "/config";
 const FILE: &str = "config.yaml";
@@ -111,6 +112,7 @@ impl Picker<'_> {
                 "--address=$(POD_IP)",
                 format!("--grpc-port={ASK}"),
                 format!("--grpc-health-port={HEALTH}"),
+                format!("--metrics-port={METRICS}"),
                 format!("--pool-name={}", self.names.pool),
                 format!("--pool-namespace={}", self.owner.namespace),
                 format!("--config-file={FOLDER}/{FILE}"),
@@ -119,6 +121,7 @@ impl Picker<'_> {
             "ports": [
                 {"name": "grpc", "containerPort": ASK, "protocol": "TCP"},
                 {"name": "grpc-health", "containerPort": HEALTH, "protocol": "TCP"},
+                {"name": "metrics", "containerPort": METRICS, "protocol": "TCP"},
             ],
             "livenessProbe": probe("liveness"),
             "readinessProbe": ready,
@@ -133,7 +136,8 @@ impl Picker<'_> {
     fn service(&self) -> Value {
         let port = |name: &str, port: u16| json!({"name": name, "port": port, "targetPort": port, "protocol": "TCP"});
         let mut service = self.object("v1", "Service", &self.names.picker);
-        service["spec"] = json!({"selector": self.router.selector, "ports": [port("grpc-ext-proc", ASK), port("grpc-health", HEALTH)]});
+        let ports = [port("grpc-ext-proc", ASK), port("grpc-health", HEALTH), port("http-metrics", METRICS)];
+        service["spec"] = json!({"selector": self.router.selector, "ports": ports});
         service
     }
 
