@@ -2,7 +2,10 @@
 //! those that do not read keep nobody waiting.
 
 use std::collections::BTreeSet;
+use std::task::Poll;
+use std::time::Duration;
 
+use bytes::Bytes;
 use embedded::Server;
 use futures::StreamExt;
 use http_body_util::BodyExt;
@@ -155,4 +158,27 @@ async fn watches_that_nobody_reads_are_ended_and_writers_go_on() {
             serde_json::from_slice(bytes.trim_ascii_end().rsplit(|byte| *byte == b'\n').next().unwrap()).unwrap();
         assert_eq!((&last["type"], &last["object"]["code"]), (&json!("ERROR"), &json!(410)));
     }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_change_alone_is_sent_at_once_and_those_close_behind_it_together() {
+    let server = prepared(embedded::store::HISTORY);
+    let from = revision(&server.get("namespaces", "", "n2").unwrap());
+    let path = format!("/api/v1/namespaces/n0/configmaps?watch=true&resourceVersion={from}");
+    let response = crate::client(&server).send(http::Request::get(path).body(Body::empty()).unwrap()).await.unwrap();
+    let mut pieces = std::pin::pin!(response.into_body().into_data_stream());
+    let make =
+        |name: &str| server.create("configmaps", json!({"metadata": {"name": name, "namespace": "n0"}})).unwrap();
+    let lines = |piece: Bytes| piece.iter().filter(|byte| **byte == b'\n').count();
+
+    make("first");
+    let Poll::Ready(Some(Ok(piece))) = futures::poll!(pieces.next()) else { panic!("it was not sent") };
+    assert_eq!(lines(piece), 1);
+    for name in ["second", "third"] {
+        make(name);
+        assert!(futures::poll!(pieces.next()).is_pending());
+        tokio::time::advance(Duration::from_millis(1)).await;
+    }
+    let piece = pieces.next().await.unwrap().unwrap();
+    assert_eq!(lines(piece), 2);
 }
