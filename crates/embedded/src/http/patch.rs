@@ -145,6 +145,9 @@ fn applied<'a>(
     }
     known_fields(resource, &applied)?;
     let mut applied = typed::without_nulls(resource, applied);
+    if resource.custom {
+        object::whole_numbers(&mut applied);
+    }
     // What the main face does not write nobody owns through it.
     if resource.status && resource.storage != "nodes" && face(target) == Face::Main {
         object::members(&mut applied).remove("status");

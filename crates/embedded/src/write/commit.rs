@@ -24,6 +24,9 @@ fn filled(resource: &Resource, object: &Value) -> Arc<Value> {
 /// What a client is told of its object as it was sent.
 fn told(resource: &Resource, object: &mut Value, options: &Options) -> Result<Vec<String>, Status> {
     decode::fits(resource, object)?;
+    if resource.custom {
+        object::whole_numbers(object);
+    }
     prune::unknown_fields(resource, object, options)
 }
 

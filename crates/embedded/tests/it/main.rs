@@ -14,6 +14,7 @@ mod hostile;
 mod killed;
 mod load;
 mod nodes;
+mod pages;
 mod scheduling;
 mod volumes;
 mod watching;
