@@ -166,6 +166,11 @@ impl Status {
         Self::plain(413, "RequestEntityTooLarge", message)
     }
 
+    /// 408: the client takes too long to say what it wants.
+    pub fn too_slow(message: impl Into<String>) -> Self {
+        Self::plain(408, "Timeout", message)
+    }
+
     /// 410: a watch or a continue token from a revision that is no longer kept.
     pub fn expired(message: impl Into<String>) -> Self {
         Self::plain(410, "Expired", message)

@@ -13,6 +13,10 @@ mod scale;
 mod watch;
 mod write;
 
+use std::pin::pin;
+use std::task::Poll;
+use std::time::Duration;
+
 use apimachinery::status::Status;
 use axum::Router;
 use axum::body::Body;
@@ -31,6 +35,9 @@ use respond::{Shape, object, text};
 
 /// Largest request body in bytes, as kube-apiserver's.
 const LARGEST_BODY: usize = 3 * 1024 * 1024;
+
+/// How long a body may take to arrive.
+const SLOWEST_BODY: Duration = Duration::from_secs(30);
 
 /// One request, read as far as the kinds do not matter.
 pub(crate) struct Call {
@@ -161,7 +168,16 @@ async fn read(request: Request, accept: &str) -> Result<Call, Status> {
     let shape = Shape::negotiate(accept)?;
     let method = request.method().clone();
     let body: Body = request.into_body();
-    let body = Limited::new(body, LARGEST_BODY).collect().await.map_err(|error| {
+    let mut whole = pin!(Limited::new(body, LARGEST_BODY).collect());
+    // Most bodies are there with their head, and need no clock.
+    let whole = match futures::poll!(&mut whole) {
+        Poll::Ready(whole) => whole,
+        Poll::Pending => tokio::time::timeout(SLOWEST_BODY, whole).await.map_err(|_| {
+            let limit = SLOWEST_BODY.as_secs();
+            Status::too_slow(format!("the body of the request did not arrive within {limit} seconds"))
+        })?,
+    };
+    let body = whole.map_err(|error| {
         if error.downcast_ref::<http_body_util::LengthLimitError>().is_some() {
             Status::too_large(format!("limit is {LARGEST_BODY} bytes"))
         } else {

@@ -222,6 +222,17 @@ async fn who_says_nothing_is_not_waited_for() {
     served.end().await;
 }
 
+#[tokio::test(start_paused = true)]
+async fn a_body_that_does_not_come_is_not_waited_for() {
+    let begun = futures::stream::iter([Ok::<_, std::io::Error>("{")]);
+    let stalled = futures::StreamExt::chain(begun, futures::stream::pending());
+    let request =
+        http::Request::post("/api/v1/namespaces/default/configmaps").header("Content-Type", "application/json");
+    let request = request.body(axum::body::Body::from_stream(stalled)).unwrap();
+    let answer = tower::ServiceExt::oneshot(crate::server().router(), request).await.unwrap();
+    assert_eq!(answer.status(), 408);
+}
+
 #[tokio::test]
 async fn only_this_machine_is_served() {
     let listener = TcpListener::bind("0.0.0.0:0").unwrap();
