@@ -44,6 +44,8 @@ pub(super) struct Worker {
     pub(super) place: Place,
     specs: Vec<Value>,
     pub(super) containers: Vec<Container>,
+    /// Whether it ran before this worker: its first status says nothing of that any more.
+    ran: bool,
     /// Where its containers see files of this machine.
     pub(super) folder: Option<PathBuf>,
     pub(super) stop: CancellationToken,
@@ -97,6 +99,7 @@ impl Worker {
         let place = Place { address, host, since: before.unwrap_or(now), node_ready: true, overdue: false };
         Self {
             folder: shared.folder(&pod, specs.iter().map(|(_, spec)| spec)),
+            ran: resume::ran(&pod),
             shared,
             pod,
             place,
@@ -127,7 +130,7 @@ impl Worker {
         if self.containers.iter().all(|container| container.done) {
             return std::future::pending().await;
         }
-        if resume::ran(&self.pod) {
+        if self.ran {
             self.event("Normal", "SandboxChanged", "Pod sandbox changed, it will be killed and re-created.");
         }
         self.mount().await;

@@ -15,9 +15,10 @@ use apimachinery::quantity::Quantity;
 use apimachinery::selector::LabelSelector;
 use serde_json::Value;
 
+use super::assign::place;
 use super::candidate::{Candidate, allocatable};
 use super::world::World;
-use super::{Outcome, Verdict, place};
+use super::{Outcome, Verdict};
 use crate::object;
 use crate::workloads::ownership::string_map;
 

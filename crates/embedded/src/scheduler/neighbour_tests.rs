@@ -5,7 +5,8 @@ use std::sync::Arc;
 use rstest::rstest;
 use serde_json::{Value, json};
 
-use super::{Outcome, World, assign};
+use super::assign::assign;
+use super::{Outcome, World};
 use crate::object;
 
 /// Three nodes: `a` and `b` in zone 1, `c` in zone 2; `d` has no zone.

@@ -5,7 +5,8 @@ use std::sync::Arc;
 use rstest::rstest;
 use serde_json::{Value, json};
 
-use super::{GROUP_NAME, Outcome, World, assign};
+use super::assign::assign;
+use super::{GROUP_NAME, Outcome, World};
 use crate::object;
 
 fn node(name: &str, cpu: i64) -> Arc<Value> {

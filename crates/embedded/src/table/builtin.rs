@@ -3,8 +3,20 @@
 use apimachinery::selector::LabelSelector;
 use serde_json::{Value, json};
 
-use super::{Column, since};
+use super::pod::{self, Summary};
+use super::{Column, since, storage};
+use crate::workloads::volume_claim;
 use crate::{autoscaling, object};
+
+/// What is said of a whole row, as `conditions` of it: whether a Pod is over.
+pub(super) fn conditions(storage: &str, object: &Value) -> Option<Value> {
+    let (reason, message) = match (storage, object::text(object, "/status/phase")) {
+        ("pods", "Succeeded") => ("Succeeded", "The pod has completed successfully."),
+        ("pods", "Failed") => ("Failed", "The pod failed."),
+        _ => return None,
+    };
+    Some(json!([{"type": "Completed", "status": "True", "reason": reason, "message": message}]))
+}
 
 /// All columns after the name.
 pub(super) fn columns(storage: &str) -> Vec<Column> {
@@ -12,14 +24,49 @@ pub(super) fn columns(storage: &str) -> Vec<Column> {
     let column = Column::made;
     match storage {
         "pods" => vec![
-            column("Ready", "string", 0, |pod, _| json!(pod_ready(pod))),
-            column("Status", "string", 0, |pod, _| json!(pod_status(pod))),
-            column("Restarts", "string", 0, |pod, _| json!(restarts(pod).to_string())),
+            column("Ready", "string", 0, |pod, _| json!(Summary::of(pod).readiness())),
+            column("Status", "string", 0, |pod, _| json!(Summary::of(pod).reason)),
+            column("Restarts", "string", 0, |pod, now| json!(Summary::of(pod).restarts(now))),
             age(),
             column("IP", "string", 1, |pod, _| or_none(object::text(pod, "/status/podIP"))),
             column("Node", "string", 1, |pod, _| or_none(object::text(pod, "/spec/nodeName"))),
             column("Nominated Node", "string", 1, |pod, _| or_none(object::text(pod, "/status/nominatedNodeName"))),
-            column("Readiness Gates", "string", 1, |_, _| or_none("")),
+            column("Readiness Gates", "string", 1, |pod, _| or_none(&pod::readiness_gates(pod))),
+        ],
+        volume_claim::CLAIMS => vec![
+            column("Status", "string", 0, |claim, _| json!(storage::phase(claim))),
+            column("Volume", "string", 0, |claim, _| json!(object::text(claim, "/spec/volumeName"))),
+            column("Capacity", "string", 0, |claim, _| json!(storage::given(claim, "/status/capacity/storage"))),
+            column("Access Modes", "string", 0, |claim, _| json!(storage::given_modes(claim))),
+            column("StorageClass", "string", 0, |claim, _| json!(storage::class(claim))),
+            column("VolumeAttributesClass", "string", 0, |claim, _| {
+                stated_or(claim, "/spec/volumeAttributesClassName", "<unset>")
+            }),
+            age(),
+            column("VolumeMode", "string", 1, |claim, _| stated_or(claim, "/spec/volumeMode", "<unset>")),
+        ],
+        volume_claim::VOLUMES => vec![
+            column("Capacity", "string", 0, |volume, _| json!(object::text(volume, "/spec/capacity/storage"))),
+            column("Access Modes", "string", 0, |volume, _| json!(storage::modes(volume, "/spec/accessModes"))),
+            column("Reclaim Policy", "string", 0, |volume, _| {
+                json!(object::text(volume, "/spec/persistentVolumeReclaimPolicy"))
+            }),
+            column("Status", "string", 0, |volume, _| json!(storage::phase(volume))),
+            column("Claim", "string", 0, |volume, _| json!(storage::claim(volume))),
+            column("StorageClass", "string", 0, |volume, _| json!(storage::class(volume))),
+            column("VolumeAttributesClass", "string", 0, |volume, _| {
+                stated_or(volume, "/spec/volumeAttributesClassName", "<unset>")
+            }),
+            column("Reason", "string", 0, |volume, _| json!(object::text(volume, "/status/reason"))),
+            age(),
+            column("VolumeMode", "string", 1, |volume, _| stated_or(volume, "/spec/volumeMode", "<unset>")),
+        ],
+        volume_claim::CLASSES => vec![
+            column("Provisioner", "string", 0, |class, _| json!(object::text(class, "/provisioner"))),
+            column("ReclaimPolicy", "string", 0, |class, _| stated_or(class, "/reclaimPolicy", "Delete")),
+            column("VolumeBindingMode", "string", 0, |class, _| stated_or(class, "/volumeBindingMode", "Immediate")),
+            column("AllowVolumeExpansion", "string", 0, |class, _| json!(class["allowVolumeExpansion"] == true)),
+            age(),
         ],
         "deployments.apps" => vec![
             column("Ready", "string", 0, |object, _| {
@@ -160,15 +207,15 @@ fn or_unknown(text: &str) -> Value {
     json!(if text.is_empty() { "<unknown>" } else { text })
 }
 
-fn number(object: &Value, pointer: &str) -> i64 {
+pub(super) fn number(object: &Value, pointer: &str) -> i64 {
     object.pointer(pointer).and_then(Value::as_i64).unwrap_or_default()
 }
 
-fn first<'a>(object: &'a Value, pointers: &[&str]) -> &'a str {
+pub(super) fn first<'a>(object: &'a Value, pointers: &[&str]) -> &'a str {
     pointers.iter().map(|pointer| object::text(object, pointer)).find(|text| !text.is_empty()).unwrap_or_default()
 }
 
-fn items<'a>(object: &'a Value, pointer: &str) -> impl Iterator<Item = &'a Value> {
+pub(super) fn items<'a>(object: &'a Value, pointer: &str) -> impl Iterator<Item = &'a Value> {
     object.pointer(pointer).and_then(Value::as_array).into_iter().flatten()
 }
 
@@ -206,35 +253,6 @@ fn job_duration(job: &Value, now: jiff::Timestamp) -> String {
         return String::new();
     }
     since(start, object::text(job, "/status/completionTime").parse().unwrap_or(now))
-}
-
-fn pod_ready(pod: &Value) -> String {
-    let ready = items(pod, "/status/containerStatuses").filter(|status| status["ready"] == true).count();
-    format!("{ready}/{}", items(pod, "/spec/containers").count())
-}
-
-fn restarts(pod: &Value) -> i64 {
-    items(pod, "/status/containerStatuses").map(|status| number(status, "/restartCount")).sum()
-}
-
-/// What `kubectl get pods` calls the status: the reason of the container that is in the way, else the phase.
-fn pod_status(pod: &Value) -> String {
-    if object::is_deleting(pod) {
-        return "Terminating".to_owned();
-    }
-    let phase = first(pod, &["/status/reason", "/status/phase"]);
-    let waiting = items(pod, "/status/containerStatuses").find_map(|status| {
-        let reason = first(status, &["/state/waiting/reason", "/state/terminated/reason"]);
-        let code = status.pointer("/state/terminated/exitCode").and_then(Value::as_i64);
-        match (reason, code) {
-            ("", Some(code)) => Some(format!("ExitCode:{code}")),
-            ("", None) => None,
-            (reason, _) => Some(reason.to_owned()),
-        }
-    });
-    let gated = items(pod, "/status/conditions")
-        .any(|condition| condition["type"] == "PodScheduled" && condition["reason"] == "SchedulingGated");
-    waiting.unwrap_or_else(|| if gated { "SchedulingGated".to_owned() } else { phase.to_owned() })
 }
 
 fn node_status(node: &Value) -> String {

@@ -2,6 +2,8 @@
 
 mod builtin;
 mod path;
+mod pod;
+mod storage;
 
 use std::sync::Arc;
 
@@ -26,6 +28,8 @@ pub struct PrinterColumn {
 
 /// Prints objects of one kind.
 pub struct Table {
+    /// Where the kind is stored, such as `pods`.
+    storage: String,
     columns: Vec<Column>,
     now: jiff::Timestamp,
     include: Include,
@@ -71,7 +75,7 @@ impl Table {
         } else {
             columns.extend(builtin::columns(&resource.storage));
         }
-        Self { columns, now, include: Include::Metadata }
+        Self { storage: resource.storage.clone(), columns, now, include: Include::Metadata }
     }
 
     /// With more or less of each object along.
@@ -100,7 +104,11 @@ impl Table {
             Include::Object => object.clone(),
             Include::Nothing => Value::Null,
         };
-        json!({"cells": cells, "object": along})
+        let mut row = json!({"cells": cells, "object": along});
+        if let Some(conditions) = builtin::conditions(&self.storage, object) {
+            row["conditions"] = conditions;
+        }
+        row
     }
 }
 

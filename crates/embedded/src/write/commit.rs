@@ -184,6 +184,7 @@ impl Server {
         }
         allocate::cluster_address(self, resource, Some(&current), &mut object)?;
         metadata::count_generation(resource, &current, &mut object);
+        default::changed(resource, &current, &mut object, self.now());
         // What was applied may be made of null, and be the same once that has its default.
         if object == *stored || applied && apply::is_same_but_for_times(&object, &stored) {
             return Ok(Some(Outcome { object: stored, warnings, created: false }));

@@ -42,6 +42,11 @@ pub(super) fn fill_written(resource: &Resource, object: &mut Value, applied: boo
         "horizontalpodautoscalers.autoscaling" => autoscaler(spec(object)),
         crd::STORAGE => crd::default(object),
         "persistentvolumeclaims" => set(spec(object), "volumeMode", json!("Filesystem")),
+        "persistentvolumes" => volume(spec(object)),
+        "storageclasses.storage.k8s.io" => {
+            set(object::members(object), "reclaimPolicy", json!("Delete"));
+            set(object::members(object), "volumeBindingMode", json!("Immediate"));
+        }
         _ => {}
     }
 }
@@ -69,9 +74,21 @@ pub(super) fn born(resource: &Resource, object: &mut Value) {
             status(object, json!({"phase": "Pending"}));
             object::set_metadata(object, "finalizers", Some(json!(["kubernetes.io/pvc-protection"])));
         }
-        "persistentvolumes" => status(object, json!({"phase": "Pending"})),
+        "persistentvolumes" => {
+            let now = object::text(object, "/metadata/creationTimestamp").to_owned();
+            status(object, json!({"phase": "Pending", "lastPhaseTransitionTime": now}));
+            object::set_metadata(object, "finalizers", Some(json!(["kubernetes.io/pv-protection"])));
+        }
         "jobs.batch" => job_selector(object),
         _ => {}
+    }
+}
+
+/// What the server itself writes into an object that changes: when a volume came into its phase.
+pub(super) fn changed(resource: &Resource, current: &Value, object: &mut Value, now: jiff::Timestamp) {
+    let same = |pointer: &str| current.pointer(pointer) == object.pointer(pointer);
+    if resource.storage == "persistentvolumes" && !same("/status/phase") && same("/status/lastPhaseTransitionTime") {
+        object["status"]["lastPhaseTransitionTime"] = json!(object::time(now));
     }
 }
 
@@ -199,6 +216,14 @@ fn autoscaler(spec: &mut Map<String, Value>) {
     let down = child(behavior, "scaleDown");
     set(down, "selectPolicy", json!("Max"));
     set(down, "policies", json!([percent]));
+}
+
+fn volume(spec: &mut Map<String, Value>) {
+    set(spec, "persistentVolumeReclaimPolicy", json!("Retain"));
+    set(spec, "volumeMode", json!("Filesystem"));
+    if let Some(source) = spec.get_mut("hostPath") {
+        set(object::members(source), "type", json!(""));
+    }
 }
 
 /// `stringData` is written into `data` and never read back.

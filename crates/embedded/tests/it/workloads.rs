@@ -73,6 +73,7 @@ impl Network for Healthy {
 pub(crate) struct World {
     pub(crate) server: Server,
     runner: Pretend,
+    ports: Ports,
     stop: CancellationToken,
     tasks: Vec<tokio::task::JoinHandle<()>>,
 }
@@ -101,14 +102,25 @@ impl World {
             with_status["status"] = node["status"].clone();
             server.update_status("nodes", with_status).unwrap();
         }
+        Self::around(server, runner, ports)
+    }
+
+    fn around(server: Server, runner: Pretend, ports: Ports) -> Self {
         let stop = CancellationToken::new();
         let tasks = vec![
             tokio::spawn(embedded::workloads::run(server.clone(), ports.clone(), None, stop.clone())),
             tokio::spawn(embedded::node_lifecycle::run(server.clone(), ports.clone(), stop.clone())),
             tokio::spawn(embedded::scheduler::run(server.clone(), ports.clone(), stop.clone())),
-            tokio::spawn(embedded::node::run(server.clone(), ports, Folders::default(), stop.clone())),
+            tokio::spawn(embedded::node::run(server.clone(), ports.clone(), Folders::default(), stop.clone())),
         ];
-        Self { server, runner, stop, tasks }
+        Self { server, runner, ports, stop, tasks }
+    }
+
+    /// All that runs beside the server ends and runs again.
+    async fn again(self) -> Self {
+        let (server, runner, ports) = (self.server.clone(), self.runner.clone(), self.ports.clone());
+        self.end().await;
+        Self::around(server, runner, ports)
     }
 
     pub(crate) async fn end(self) {
@@ -290,6 +302,20 @@ async fn a_crashing_container_backs_off() {
     world.until("the third restart", restarted(3)).await;
     let elapsed = begun.elapsed().as_secs();
     assert!((30..31).contains(&elapsed), "10 s and 20 s, not {elapsed} s");
+    world.end().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn only_a_pod_that_ran_before_has_a_new_sandbox() {
+    let world = World::new(&[0]);
+    world.server.create("pods", pod("p", json!({"containers": [{"name": "c", "image": "serve"}]}))).unwrap();
+    world.until("it runs", |s| is_ready(&s.list("pods")[0])).await;
+    let told = |s: &Server| s.list("events").iter().filter(|event| event["reason"] == "SandboxChanged").count();
+    assert_eq!(told(&world.server), 0);
+    let world = world.again().await;
+    world.until("the event", |s| told(s) == 1).await;
+    world.until("it runs again", |s| is_ready(&s.list("pods")[0])).await;
+    assert_eq!(world.pods()[0]["status"]["containerStatuses"][0]["restartCount"], 1);
     world.end().await;
 }
 

@@ -140,6 +140,7 @@ impl Replicas<'_> {
         let (mut container, mut settings) = (merged.container, merged.settings);
         self.complete(&mut container, &mut settings, warnings)?;
         let port = self.answer(&mut container, place);
+        pod_spec::last_words(&mut container);
         if self.nodes > 1 && part.stated.workers_are_twins() && !multinode::joins(&container) {
             self.join(&mut container, place)?;
         }

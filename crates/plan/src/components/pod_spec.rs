@@ -22,6 +22,14 @@ pub(super) fn answer(container: &mut Value, probe: impl FnOnce(&Value, u16) -> V
     port
 }
 
+/// A container that dies tells in its log why: where nobody states otherwise, the last lines become the message of its
+/// end, and so the cause that a service's status names.
+pub(super) fn last_words(container: &mut Value) {
+    if container.get("terminationMessagePolicy").is_none() {
+        container["terminationMessagePolicy"] = json!("FallbackToLogsOnError");
+    }
+}
+
 /// The PodSpec without its main container: the service's fields over the runtime's, and where the Pod may run.
 ///
 /// # Errors

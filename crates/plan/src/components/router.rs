@@ -33,6 +33,7 @@ pub(super) fn role(owner: &Owner, decided: &Decided<'_>, warnings: &mut Vec<Warn
     let (mut container, mut settings) = (merged.container, merged.settings);
     complete(&mut container, owner, &mut settings, warnings)?;
     let port = pod_spec::answer(&mut container, |_, port| probe::tcp(port));
+    pod_spec::last_words(&mut container);
     let placed = pod_spec::placed(&layers, &mut settings, warnings)?;
     let spec = pod_spec::around(container, placed, owner, warnings);
     let selector = selector(owner, ROUTER);

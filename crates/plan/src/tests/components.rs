@@ -72,6 +72,16 @@ fn every_component_of_the_runtime_is_rendered() {
     assert_eq!((&pool["spec"]["targetPorts"], &pool["spec"]["modelServer"]), (&json!([9000]), &json!("sglang")));
 }
 
+#[rstest]
+#[case::nobody("", "FallbackToLogsOnError")]
+#[case::the_user("terminationMessagePolicy: File", "File")]
+fn a_container_tells_why_it_died(#[case] stated: &str, #[case] expect: &str) {
+    let runner = format!("{{runtime: {{name: pair}}, engine: {{runner: {{{stated}}}}}}}");
+    let plan = only(&[PAIR, &service("chat", &runner)]);
+    assert_eq!(container(&plan, "chat-engine")["terminationMessagePolicy"], expect);
+    assert_eq!(container(&plan, "chat-router")["terminationMessagePolicy"], "FallbackToLogsOnError");
+}
+
 // spec: RT-33
 #[test]
 fn the_routers_configuration_is_its_environment() {

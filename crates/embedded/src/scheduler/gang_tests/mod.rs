@@ -7,7 +7,8 @@ use std::sync::Arc;
 
 use serde_json::{Value, json};
 
-use super::{Outcome, World as Seen, assign, gang};
+use super::assign::assign;
+use super::{Outcome, World as Seen, gang};
 use crate::object;
 
 mod later;
