@@ -12,7 +12,7 @@ use serde_json::Value;
 
 use crate::reason::Reason;
 pub use code::Code;
-pub use container::{crashed, crashed_container};
+pub use container::{crashed, crashed_container, last_line};
 pub use pod::{pod_ready, pod_trouble};
 
 /// Restarts after which a crashing Pod counts as failed rather than starting.

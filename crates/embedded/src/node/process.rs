@@ -6,6 +6,7 @@ use std::process::{ExitStatus, Stdio};
 use futures::future::BoxFuture;
 use rustix::process::{Pid, Signal};
 use tokio::io::{AsyncBufReadExt, AsyncRead, AsyncReadExt, BufReader};
+use tokio::net::unix::pipe;
 use tokio::process::{Child, Command};
 use tokio_util::sync::CancellationToken;
 
@@ -54,24 +55,28 @@ async fn run(container: Container, stop: CancellationToken, processes: Processes
         Ok(folder) => folder.map(|folder| command.current_dir(folder)),
         Err(message) => return Exit { code: NOT_FOUND, message },
     };
-    command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped()).process_group(0).kill_on_drop(true);
-    let mut child = match command.spawn() {
-        Ok(child) => child,
+    command.stdin(Stdio::null()).process_group(0).kill_on_drop(true);
+    let (mut child, output) = match start(command) {
+        Ok(started) => started,
         Err(error) => return Exit { code: NOT_FOUND, message: format!("cannot start {program}: {error}") },
     };
     let group = Group::of(&child);
     let noted = processes.started(group.0.map(Pid::as_raw_pid));
-    let output = [
-        child.stdout.take().map(|out| tokio::spawn(copy(out, container.log.clone()))),
-        child.stderr.take().map(|err| tokio::spawn(copy(err, container.log.clone()))),
-    ];
+    let copying = tokio::spawn(copy(output, container.log.clone()));
     let status = wait(&mut child, &group, &stop).await;
     drop((group, noted));
-    for copying in output.into_iter().flatten() {
-        // The pipes close with the group; what fails to copy is lost output only.
-        let _ = copying.await;
-    }
+    // The pipe closes with the group; what fails to copy is lost output only.
+    let _ = copying.await;
     exit(status)
+}
+
+/// Starts it with one pipe for all that it writes: of two nobody knows what was written last, which is often why it
+/// ended.
+fn start(mut command: Command) -> std::io::Result<(Child, pipe::Receiver)> {
+    let (output, into) = std::io::pipe()?;
+    command.stdout(into.try_clone()?).stderr(into);
+    let child = command.spawn()?;
+    Ok((child, pipe::Receiver::from_owned_fd(output.into())?))
 }
 
 /// Where the process works: `workingDir`, else a folder of its own, which is made.
@@ -179,9 +184,17 @@ mod tests {
         let log = container.log.clone();
         let exit = ProcessRunner::default().run(container, CancellationToken::new()).await;
         assert_eq!(exit.code, 3);
-        let mut lines = log.lines(None);
-        lines.sort();
-        assert_eq!(lines, ["hello\n", "oops\n"]);
+        assert_eq!(log.lines(None), ["hello\n", "oops\n"]);
+    }
+
+    #[tokio::test]
+    async fn output_and_errors_are_in_the_order_in_which_they_were_written() {
+        let script = "i=0; while [ $i -lt 50 ]; do echo $i; echo $((i + 1)) >&2; i=$((i + 2)); done";
+        let container = shell(script);
+        let log = container.log.clone();
+        ProcessRunner::default().run(container, CancellationToken::new()).await;
+        let expected: Vec<String> = (0..50).map(|number| format!("{number}\n")).collect();
+        assert_eq!(log.lines(None), expected.iter().map(String::as_bytes).collect::<Vec<_>>());
     }
 
     #[tokio::test]

@@ -56,11 +56,22 @@ fn crash_loop(container: &Value, name: &str) -> Finding {
     let restarts = container["restartCount"].as_i64().unwrap_or_default();
     let last = &container["lastState"]["terminated"];
     let code = last["exitCode"].as_i64().map(|code| format!(" with exit code {code}")).unwrap_or_default();
-    // A message may be many lines of a log, of which the last says what happened.
-    let said = last["message"].as_str().and_then(|text| text.trim_end().lines().next_back());
-    let reason = said.or(last["reason"].as_str()).map(|text| format!(" ({text})")).unwrap_or_default();
-    let message = format!("container {name} ended{code}{reason} and was restarted {restarts} times; see its logs");
+    let said = last["message"].as_str().and_then(last_line).or(last["reason"].as_str().map(str::to_owned));
+    let reason = said.map(|text| format!(" ({text})")).unwrap_or_default();
+    let often = if restarts == 1 { "once".to_owned() } else { format!("{restarts} times") };
+    let message = format!("container {name} ended{code}{reason} and was restarted {often}; see its logs");
     (Code::CrashLoop, message, restarts >= RESTARTS_TO_FAIL)
+}
+
+/// Characters of a line that is quoted.
+const LONGEST: usize = 200;
+
+/// The last line that says something, cut to a length that can be read: of many lines of a log it tells what happened.
+#[must_use]
+pub fn last_line(text: &str) -> Option<String> {
+    let last = text.lines().rev().map(str::trim).find(|line| line.chars().any(char::is_alphanumeric))?;
+    let cut: String = last.chars().take(LONGEST).collect();
+    Some(if cut.len() < last.len() { format!("{cut}…") } else { cut })
 }
 
 /// What the container's readiness probe asks, and whether the command line says that somebody listens there: an engine on
@@ -88,4 +99,24 @@ pub(super) fn probed(pod: &Value, name: &str) -> Option<String> {
 fn number(container: &Value, port: &Value) -> Option<u64> {
     let named = |one: &&Value| one["name"] == *port;
     port.as_u64().or_else(|| container["ports"].as_array()?.iter().find(named)?["containerPort"].as_u64())
+}
+
+#[cfg(test)]
+mod tests {
+    use rstest::rstest;
+
+    use super::*;
+
+    #[rstest]
+    #[case::the_last("INFO start\nValueError: no such model\n", Some("ValueError: no such model"))]
+    #[case::that_says_something("RuntimeError: out of memory\n^^^^^\n\n", Some("RuntimeError: out of memory"))]
+    #[case::none("\n  \n", None)]
+    fn lines(#[case] log: &str, #[case] expect: Option<&str>) {
+        assert_eq!(last_line(log).as_deref(), expect);
+    }
+
+    #[test]
+    fn a_long_line_is_cut() {
+        assert_eq!(last_line(&"x".repeat(300)).unwrap().chars().count(), LONGEST + 1);
+    }
 }

@@ -26,7 +26,7 @@ fn unschedulable_pod() -> Value {
 #[case::first_crashes(
     waiting_container("CrashLoopBackOff", "", 1),
     "CrashLoop",
-    "container main ended with exit code 1 (Error) and was restarted 1 times; see its logs",
+    "container main ended with exit code 1 (Error) and was restarted once; see its logs",
     false
 )]
 #[case::many_crashes(
@@ -51,7 +51,7 @@ fn unschedulable_pod() -> Value {
 #[case::evicted(json!({"phase": "Failed", "reason": "Evicted", "message": "disk"}), "PodFailed", "Evicted: disk", true)]
 #[case::up_again_after_a_crash(json!({"phase": "Running", "containerStatuses": [{"name": "main", "ready": false, "restartCount": 1,
     "state": {"running": {}}, "lastState": {"terminated": {"exitCode": 1, "reason": "Error"}}}]}),
-    "CrashLoop", "container main ended with exit code 1 (Error) and was restarted 1 times; see its logs", false)]
+    "CrashLoop", "container main ended with exit code 1 (Error) and was restarted once; see its logs", false)]
 #[case::probing(json!({"phase": "Running", "containerStatuses": [{"name": "main", "ready": false, "state": {"running": {}}}]}),
     "NotReadyYet", "main runs and does not answer its readiness probe yet", false)]
 fn why_a_pod_is_not_ready(#[case] status: Value, #[case] code: &str, #[case] message: &str, #[case] failed: bool) {

@@ -168,7 +168,8 @@ fn bind(address: SocketAddr, flag: &str) -> Result<TcpListener> {
 fn processes(home: &Home) -> Result<Processes> {
     let (processes, left) = home.processes()?;
     if left.ended > 0 {
-        output::tell(&format!("ended {} processes that an earlier `ostler up` left behind", left.ended));
+        let those = if left.ended == 1 { "process" } else { "processes" };
+        output::tell(&format!("ended {} {those} that an earlier `ostler up` left behind", left.ended));
     }
     if left.remain > 0 {
         output::tell(&format!("warning: {} processes of an earlier `ostler up` could not be ended", left.remain));

@@ -16,8 +16,6 @@ pub(crate) type Witnesses = BTreeMap<String, String>;
 
 /// Pods that are asked about; a service may have hundreds that fail alike.
 const PODS: usize = 8;
-/// Of a line of a log.
-const LONGEST: usize = 200;
 /// Lines in which to look for one that says something.
 const LINES: i64 = 10;
 
@@ -29,7 +27,7 @@ pub(crate) async fn of(client: &Client, namespace: &str, pods: &[&Value]) -> Wit
         let name = text(pod, "/metadata/name");
         let said = match code {
             Code::Starting => warning(client, namespace, pod).await,
-            Code::CrashLoop => last_line(client, namespace, pod).await,
+            Code::CrashLoop => end_of_log(client, namespace, pod).await,
             _ => None,
         };
         witnesses.extend(said.map(|said| (name.to_owned(), said)));
@@ -47,11 +45,11 @@ async fn warning(client: &Client, namespace: &str, pod: &Value) -> Option<String
         last.or_else(|| event.event_time.as_ref().map(|time| time.0)).or(event.creation_timestamp().map(|time| time.0))
     };
     let last = found.items.into_iter().max_by_key(when)?;
-    Some(format!("{}: {}", last.reason.unwrap_or_default(), line(&last.message.unwrap_or_default())?))
+    Some(format!("{}: {}", last.reason.unwrap_or_default(), readiness::last_line(&last.message.unwrap_or_default())?))
 }
 
 /// What the container that ended in failure wrote last.
-async fn last_line(client: &Client, namespace: &str, pod: &Value) -> Option<String> {
+async fn end_of_log(client: &Client, namespace: &str, pod: &Value) -> Option<String> {
     let container = readiness::crashed_container(pod)?;
     let pods: Api<Pod> = Api::namespaced(client.clone(), namespace);
     let params = |previous| LogParams {
@@ -63,32 +61,5 @@ async fn last_line(client: &Client, namespace: &str, pod: &Value) -> Option<Stri
     let name = text(pod, "/metadata/name");
     let ended = text(pod, "/status/phase") == "Failed";
     let log = pods.logs(name, &params(!ended)).await.ok()?;
-    Some(format!("its log ends with `{}`", line(&log)?))
-}
-
-/// The last line that says something, cut to a length that can be read.
-fn line(text: &str) -> Option<String> {
-    let last = text.lines().rev().map(str::trim).find(|line| line.chars().any(char::is_alphanumeric))?;
-    let cut: String = last.chars().take(LONGEST).collect();
-    Some(if cut.len() < last.len() { format!("{cut}…") } else { cut })
-}
-
-#[cfg(test)]
-mod tests {
-    use rstest::rstest;
-
-    use super::*;
-
-    #[rstest]
-    #[case::the_last("INFO start\nValueError: no such model\n", Some("ValueError: no such model"))]
-    #[case::that_says_something("RuntimeError: out of memory\n^^^^^\n\n", Some("RuntimeError: out of memory"))]
-    #[case::none("\n  \n", None)]
-    fn lines(#[case] log: &str, #[case] expect: Option<&str>) {
-        assert_eq!(line(log).as_deref(), expect);
-    }
-
-    #[test]
-    fn a_long_line_is_cut() {
-        assert_eq!(line(&"x".repeat(300)).unwrap().chars().count(), LONGEST + 1);
-    }
+    Some(format!("its log ends with `{}`", readiness::last_line(&log)?))
 }
