@@ -10,11 +10,11 @@ use http::StatusCode;
 use serde_json::{Value, json};
 
 use super::Call;
-use super::listing;
+use super::listing::{self, Items};
 use super::path::Target;
 use super::respond::{self, Shape};
 use crate::server::{Server, key};
-use crate::store::{Compacted, Kept, Place, Snapshot};
+use crate::store::{Compacted, Kept, Place, Snapshot, Whole};
 use crate::table::Table;
 
 /// What is said of a page whose world is gone.
@@ -49,6 +49,11 @@ pub(super) fn serve(server: &Server, target: &Target, call: &Call) -> Result<Res
     call.query.check_list_versions()?;
     let limit = call.query.number::<usize>("limit")?.filter(|limit| *limit > 0).unwrap_or(usize::MAX);
     let from = call.query.get("continue").map(Continue::read).transpose()?;
+    if limit == usize::MAX && from.is_none() && selection.is_everything() && is_whole(target, call) {
+        let Whole { revision, objects } = server.store().whole(&target.resource.storage);
+        let items = Items::Whole(objects, None);
+        return Ok(listing::respond(&target.resource, items, &metadata(target, call, revision)));
+    }
     // What is selected is only known by looking at each.
     let most = if selection.is_everything() { limit } else { usize::MAX };
     let Snapshot { revision, objects, rest } = snapshot(server, target, call, (from.as_ref(), most))?;
@@ -56,10 +61,7 @@ pub(super) fn serve(server: &Server, target: &Target, call: &Call) -> Result<Res
         |kept: &Kept| selection.is_everything() || selection.matches(&respond::present(&target.resource, &kept.tree()));
     let mut selected = objects.into_iter().filter(|(_, kept)| wanted(kept));
     let items: Vec<_> = selected.by_ref().take(limit).collect();
-    let mut metadata = json!({"resourceVersion": revision.to_string()});
-    if target.resource.custom && call.shape == Shape::Full {
-        metadata["continue"] = json!("");
-    }
+    let mut metadata = metadata(target, call, revision);
     if let Some((place, _)) = items.last()
         && (rest > 0 || selected.next().is_some())
     {
@@ -73,6 +75,21 @@ pub(super) fn serve(server: &Server, target: &Target, call: &Call) -> Result<Res
     body(server, target, call, items, metadata)
 }
 
+/// Whether all of a resource is asked for, in all namespaces, now, and as it is.
+fn is_whole(target: &Target, call: &Call) -> bool {
+    target.scope().namespace.is_none()
+        && call.query.get("resourceVersionMatch") != Some("Exact")
+        && call.shape == Shape::Full
+}
+
+fn metadata(target: &Target, call: &Call, revision: u64) -> Value {
+    let mut metadata = json!({"resourceVersion": revision.to_string()});
+    if target.resource.custom && call.shape == Shape::Full {
+        metadata["continue"] = json!("");
+    }
+    metadata
+}
+
 fn body(
     server: &Server,
     target: &Target,
@@ -84,7 +101,7 @@ fn body(
     let include = call.query.include()?;
     let shown = || items.iter().map(|item| respond::present(resource, &item.tree()));
     Ok(match call.shape {
-        Shape::Full => listing::respond(resource, items, &metadata),
+        Shape::Full => listing::respond(resource, Items::Picked(items.into_iter()), &metadata),
         Shape::Metadata | Shape::MetadataList => {
             let items: Vec<Value> = shown().map(|item| respond::partial(&item)).collect();
             // A list in Go that nothing was put into.

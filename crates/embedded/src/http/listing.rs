@@ -2,6 +2,7 @@
 //! objects, and nobody could read its beginning before its end is there.
 
 use std::convert::Infallible;
+use std::ops::{Bound, ControlFlow};
 use std::sync::Arc;
 use std::{iter, mem, vec};
 
@@ -14,26 +15,46 @@ use serde_json::{Value, json};
 
 use super::respond;
 use crate::resources::Resource;
-use crate::store::Kept;
+use crate::store::{Collection, Kept, Place};
 
-/// Length of a piece in bytes, about.
+/// Length of a piece in bytes, about: what the allocator gives again without asking the system for new pages.
 const PIECE: usize = 64 * 1024;
+
+/// What is still to be listed.
+pub(super) enum Items {
+    Picked(vec::IntoIter<Arc<Kept>>),
+    /// A whole collection, behind a place.
+    Whole(Arc<Collection>, Option<Arc<Place>>),
+}
 
 /// The pieces of a list.
 struct Listing {
     resource: Arc<Resource>,
-    items: vec::IntoIter<Arc<Kept>>,
-    /// What stands before the next item.
-    before: Vec<u8>,
+    form: Form,
+    /// What stands before the first item, until it was written.
+    head: Vec<u8>,
+    items: Items,
+    /// Some item was written.
+    begun: bool,
     over: bool,
 }
 
+/// How the items of a list are made.
+#[derive(Debug, Clone, Copy)]
+enum Form {
+    Text,
+    /// Items of typed lists do not repeat their kind.
+    TextWithoutKind,
+    /// As another version, say, shows them.
+    Tree,
+}
+
 /// A list that is one piece is sent as one, with its length.
-pub(super) fn respond(resource: &Arc<Resource>, items: Vec<Arc<Kept>>, metadata: &Value) -> Response {
+pub(super) fn respond(resource: &Arc<Resource>, items: Items, metadata: &Value) -> Response {
     let (kind, version) = (json!(resource.list_kind), json!(resource.api_version()));
     let head = format!(r#"{{"kind":{kind},"apiVersion":{version},"metadata":{metadata},"items":["#);
-    let resource = Arc::clone(resource);
-    let mut list = Listing { resource, items: items.into_iter(), before: head.into_bytes(), over: false };
+    let (resource, form) = (Arc::clone(resource), Form::of(resource));
+    let mut list = Listing { resource, form, head: head.into_bytes(), items, begun: false, over: false };
     let first = list.piece();
     if list.over {
         return respond::json_text(StatusCode::OK, first);
@@ -42,22 +63,68 @@ pub(super) fn respond(resource: &Arc<Resource>, items: Vec<Arc<Kept>>, metadata:
     respond::json_text(StatusCode::OK, Body::from_stream(stream::iter(pieces)))
 }
 
+// === impl Form ===
+
+impl Form {
+    fn of(resource: &Resource) -> Self {
+        match (respond::is_shown_as_kept(resource), resource.custom) {
+            (true, true) => Self::Text,
+            (true, false) => Self::TextWithoutKind,
+            (false, _) => Self::Tree,
+        }
+    }
+
+    fn write(self, list: &mut Vec<u8>, resource: &Resource, kept: &Kept) {
+        match self {
+            Self::Text => list.extend_from_slice(kept.text()),
+            Self::TextWithoutKind => {
+                list.push(b'{');
+                list.extend_from_slice(kept.rest());
+            }
+            Self::Tree => {
+                let item = respond::listed(resource, &respond::present(resource, &kept.tree()));
+                list.extend_from_slice(item.to_string().as_bytes());
+            }
+        }
+    }
+}
+
+// === impl Items ===
+
+impl Items {
+    /// Passes them on until `take` has enough; whether that was so before their end.
+    fn pass(&mut self, mut take: impl FnMut(&Kept) -> ControlFlow<()>) -> ControlFlow<()> {
+        match self {
+            Self::Picked(items) => items.try_for_each(|item| take(&item)),
+            Self::Whole(objects, after) => {
+                let from = after.as_deref().map_or(Bound::Unbounded, Bound::Excluded);
+                let mut rest = objects.range::<Place, _>((from, Bound::Unbounded));
+                let last = rest.find(|(_, object)| take(object).is_break());
+                let Some((place, _)) = last else { return ControlFlow::Continue(()) };
+                *after = Some(Arc::clone(place));
+                ControlFlow::Break(())
+            }
+        }
+    }
+}
+
 // === impl Listing ===
 
 impl Listing {
     fn piece(&mut self) -> Bytes {
         let mut text = Vec::with_capacity(PIECE + PIECE / 8);
-        while text.len() < PIECE {
-            text.append(&mut mem::take(&mut self.before));
-            let Some(item) = self.items.next() else {
-                self.over = true;
-                text.extend_from_slice(b"]}");
-                break;
-            };
-            respond::write_listed(&mut text, &self.resource, &item);
-            if self.items.len() > 0 {
-                self.before.push(b',');
+        text.append(&mut self.head);
+        let (resource, form, begun) = (&self.resource, self.form, &mut self.begun);
+        let passed = self.items.pass(|item| {
+            if mem::replace(begun, true) {
+                text.push(b',');
             }
+            form.write(&mut text, resource, item);
+            if text.len() < PIECE { ControlFlow::Continue(()) } else { ControlFlow::Break(()) }
+        });
+        if passed.is_continue() {
+            self.over = true;
+            text.extend_from_slice(b"]}");
         }
         Bytes::from(text)
     }
@@ -79,12 +146,25 @@ mod tests {
     use super::*;
     use crate::resources::Registry;
 
+    #[derive(Clone, Copy)]
+    enum Source {
+        Picked,
+        Whole,
+    }
+
     /// The list and its length, where that was told at once.
-    async fn listed(count: usize, length: usize) -> (Value, Option<u64>) {
+    async fn listed(source: Source, count: usize, length: usize) -> (Value, Option<u64>) {
         let resource = Registry::builtin().by_name("configmaps").unwrap();
         let object =
             |number: usize| json!({"kind": "ConfigMap", "data": {"k": format!("{number}{}", "x".repeat(length))}});
-        let items = (0..count).map(|number| Arc::new(Kept::new(&Arc::new(object(number))))).collect();
+        let items = (0..count).map(|number| Arc::new(Kept::new(&Arc::new(object(number)))));
+        let items = match source {
+            Source::Picked => Items::Picked(items.collect::<Vec<_>>().into_iter()),
+            Source::Whole => {
+                let place = |number: usize| Arc::new((String::new(), format!("{number:09}")));
+                Items::Whole(Arc::new(items.enumerate().map(|(number, item)| (place(number), item)).collect()), None)
+            }
+        };
         let body = respond(&resource, items, &json!({"resourceVersion": "7"})).into_body();
         let told = http_body::Body::size_hint(&body).exact();
         let text = body.collect().await.unwrap().to_bytes();
@@ -96,10 +176,14 @@ mod tests {
     #[case::one(1, 10)]
     #[case::in_one_piece(20, 100)]
     #[case::in_many(100, 10_000)]
-    #[case::each_longer_than_a_piece(3, 100_000)]
+    #[case::each_longer_than_a_piece(3, 2 * PIECE)]
     #[tokio::test]
-    async fn a_list_is_whole_however_many_pieces_it_takes(#[case] count: usize, #[case] length: usize) {
-        let (list, told) = listed(count, length).await;
+    async fn a_list_is_whole_however_many_pieces_it_takes(
+        #[values(Source::Picked, Source::Whole)] source: Source,
+        #[case] count: usize,
+        #[case] length: usize,
+    ) {
+        let (list, told) = listed(source, count, length).await;
         assert_eq!((&list["kind"], &list["metadata"]["resourceVersion"]), (&json!("ConfigMapList"), &json!("7")));
         let items = list["items"].as_array().unwrap();
         assert_eq!(items.len(), count);

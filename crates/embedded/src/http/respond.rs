@@ -13,7 +13,6 @@ use super::Call;
 use crate::openapi::v2;
 use crate::resources::{Registry, Resource};
 use crate::server::{Server, key};
-use crate::store::Kept;
 use crate::table::Table;
 use crate::write::{Outcome, default, prune};
 use crate::{conversion, discovery, object};
@@ -115,20 +114,6 @@ pub(crate) fn listed(resource: &Resource, shown: &Value) -> Value {
         members.remove("apiVersion");
     }
     item
-}
-
-/// The same, written behind what is there.
-pub(crate) fn write_listed(list: &mut Vec<u8>, resource: &Resource, kept: &Kept) {
-    if !is_shown_as_kept(resource) {
-        let item = listed(resource, &present(resource, &kept.tree()));
-        return list.extend_from_slice(item.to_string().as_bytes());
-    }
-    if resource.custom {
-        list.extend_from_slice(kept.text());
-    } else {
-        list.push(b'{');
-        list.extend_from_slice(kept.rest());
-    }
 }
 
 /// Only the metadata.

@@ -24,6 +24,7 @@ pub mod storage;
 #[cfg(test)]
 mod tests;
 
+use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -109,6 +110,17 @@ pub struct Snapshot {
     pub objects: Vec<(Arc<Place>, Arc<Kept>)>,
     /// How many more there are behind them.
     pub rest: usize,
+}
+
+/// What a resource has, in the order of places.
+pub type Collection = BTreeMap<Arc<Place>, Arc<Kept>>;
+
+/// A consistent list of all of a resource, which is not copied: to touch each of many objects takes long, and who lists
+/// them does so anyway.
+#[derive(Debug, Clone)]
+pub struct Whole {
+    pub revision: u64,
+    pub objects: Arc<Collection>,
 }
 
 /// A handle; clones share the state.
@@ -224,6 +236,12 @@ impl Store {
     #[must_use]
     pub fn list(&self, scope: &Scope) -> Snapshot {
         self.state().list(scope, None, usize::MAX)
+    }
+
+    /// All objects of one resource now.
+    #[must_use]
+    pub fn whole(&self, resource: &str) -> Whole {
+        self.state().whole(resource)
     }
 
     /// At most so many of them, behind a place if one is named; as they were at a revision if one is: later pages of a

@@ -10,7 +10,7 @@ use tokio::sync::watch;
 use super::feeds::Feeds;
 use super::format::{BaseEnd, Entry};
 use super::recovery::Recovered;
-use super::{Compacted, Failure, Kept, Key, Place, Record, Rejected, Scope, Since, Snapshot};
+use super::{Collection, Compacted, Failure, Kept, Key, Place, Record, Rejected, Scope, Since, Snapshot, Whole};
 use crate::object;
 
 pub(super) struct State {
@@ -28,7 +28,9 @@ pub(super) struct State {
     refusing: bool,
     /// Revisions up to this one are no longer in the history.
     compacted: u64,
-    pub(super) objects: BTreeMap<String, BTreeMap<Arc<Place>, Arc<Kept>>>,
+    /// By resource. A collection that a list still reads is copied for the next write to it, which takes no longer than to
+    /// copy it for the list would have taken.
+    pub(super) objects: BTreeMap<String, Arc<Collection>>,
     /// Resources whose trees stay.
     held: BTreeSet<String>,
     pub(super) by_uid: BTreeMap<String, Key>,
@@ -112,6 +114,11 @@ impl State {
         self.objects.get(&key.resource)?.get(&(key.namespace.clone(), key.name.clone()))
     }
 
+    /// All of a resource, uncopied.
+    pub(super) fn whole(&self, resource: &str) -> Whole {
+        Whole { revision: self.revision, objects: self.objects.get(resource).cloned().unwrap_or_default() }
+    }
+
     /// In the order of places; so many.
     pub(super) fn list(&self, scope: &Scope, after: Option<&Place>, most: usize) -> Snapshot {
         let mut found = self.range(scope, after);
@@ -171,7 +178,11 @@ impl State {
     /// Keeps the trees of a resource from now on.
     pub(super) fn hold(&mut self, resource: &str) {
         if self.held.insert(resource.to_owned()) {
-            self.objects.get(resource).into_iter().flatten().for_each(|(_, object)| object.hold());
+            self.objects
+                .get(resource)
+                .into_iter()
+                .flat_map(|objects| objects.iter())
+                .for_each(|(_, object)| object.hold());
         }
     }
 
@@ -276,7 +287,7 @@ impl State {
     fn put(&mut self, key: &Key, old: Option<&Arc<Kept>>, new: Option<&Arc<Kept>>) {
         self.index(key, old.map(|old| old.tree()).as_deref(), new.map(|new| new.tree()).as_deref());
         let place = (key.namespace.clone(), key.name.clone());
-        let objects = self.objects.entry(key.resource.clone()).or_default();
+        let objects = Arc::make_mut(self.objects.entry(key.resource.clone()).or_default());
         match (new, objects.get_mut(&place)) {
             (Some(new), Some(slot)) => *slot = Arc::clone(new),
             (Some(new), None) => drop(objects.insert(Arc::new(place), Arc::clone(new))),

@@ -34,6 +34,24 @@ fn a_list_at_an_old_revision_shows_the_old_world() {
 }
 
 #[test]
+fn a_whole_list_stays_as_it_was_while_objects_are_written() {
+    let store = Store::new(HISTORY);
+    let a = store.commit(&key("a"), None, Some(config_map("a", "1"))).unwrap();
+    store.commit(&key("b"), None, Some(config_map("b", "1"))).unwrap();
+    let shown = |whole: &Whole| -> Vec<String> {
+        let object = |(place, kept): (&Arc<Place>, &Arc<Kept>)| format!("{}{}", place.1, kept.tree()["data"]["k"]);
+        whole.objects.iter().map(object).collect()
+    };
+    let first = store.whole("configmaps");
+    store.commit(&key("c"), None, Some(config_map("c", "1"))).unwrap();
+    store.commit(&key("a"), Some(&a), None).unwrap();
+    let then = store.whole("configmaps");
+    assert_eq!((first.revision, shown(&first)), (2, vec![r#"a"1""#.to_owned(), r#"b"1""#.to_owned()]));
+    assert_eq!((then.revision, shown(&then)), (4, vec![r#"b"1""#.to_owned(), r#"c"1""#.to_owned()]));
+    assert!(store.whole("secrets").objects.is_empty());
+}
+
+#[test]
 fn a_page_knows_how_much_is_behind_it() {
     let store = Store::new(HISTORY);
     for name in ["a", "b", "c", "d"] {
