@@ -17,9 +17,11 @@ mod names;
 mod routes;
 mod rules;
 mod runtimes;
+mod templates;
 
 pub use names::nearest;
 pub use routes::route_fault;
+pub use templates::reserved_keys;
 
 /// How bad a finding is: an error is refused on `apply`, a warning is not.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]

@@ -47,7 +47,7 @@ pub fn report(findings: &Findings<'_>, now: Timestamp) -> Report {
     Report { conditions, status, news }
 }
 
-/// The conditions, leaves first, `Ready` last. `GangScheduled` is there where Pods are placed together,
+/// The conditions, leaves first, `Ready` last. `GangScheduled` is there where Pods are placed together, `Failed`,
 /// `AutoscalerUnavailable` and `DecisionStale` only while they hold; none of them keeps anything from being ready.
 fn conditions(findings: &Findings<'_>) -> Vec<Condition> {
     let mut leaves = vec![runtime_resolved(findings.plan), accelerator_resolved(findings.plan)];
@@ -60,12 +60,20 @@ fn conditions(findings: &Findings<'_>) -> Vec<Condition> {
         None => Reason::Ready.condition("Ready", true, "every component is ready"),
     };
     let gang = gang::condition(findings.workloads, findings.applied, Some(findings.plan));
-    let remarks = gang.into_iter().chain(autoscaler_unavailable(findings.plan)).chain(decision_stale(findings));
+    let remarks = failed(findings.workloads).into_iter().chain(gang);
+    let remarks = remarks.chain(autoscaler_unavailable(findings.plan)).chain(decision_stale(findings));
     leaves.into_iter().chain(remarks).chain([ready]).collect()
 }
 
 /// The component whose Pods only pass requests on.
 const ROUTER: &str = "router";
+
+/// A workload that will not come right by itself, under the name that role-based services have for it.
+fn failed(workloads: &[Wanted]) -> Option<Condition> {
+    let worst = workloads.iter().filter_map(why_not).filter(|trouble| trouble.failed).min()?;
+    let message = format!("{}: {}", worst.object, worst.message);
+    Some(worst.reason().condition("Failed", true, message).told_as(Tone::Consequence))
+}
 
 /// What the service asks for that only an autoscaler of a kind the cluster lacks could do. The warning has the event.
 fn autoscaler_unavailable(plan: &ServicePlan) -> Option<Condition> {

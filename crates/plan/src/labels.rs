@@ -49,9 +49,6 @@ pub const REDECIDED: &str = "redecided";
 /// Field of `status.decision`: the service has been ready by this choice, so it stays in force.
 pub const SERVED: &str = "served";
 
-/// Prefixes that a user's pod template may not use: their keys are how pods are found.
-pub const RESERVED: &[&str] = &["fusioninfer.io/", "leaderworkerset.sigs.k8s.io/"];
-
 pub type Labels = BTreeMap<String, String>;
 
 /// `pairs` as labels.
@@ -74,14 +71,4 @@ pub fn onto_template(template: &mut Value, field: &str, ours: &Labels) {
     for (key, value) in ours {
         template["metadata"][field][key] = json!(value);
     }
-}
-
-/// The first key of a user's template metadata that is reserved, with the field it stands in.
-pub fn reserved(template: &Value) -> Option<(&'static str, String)> {
-    ["labels", "annotations"].into_iter().find_map(|field| {
-        let keys = template["metadata"][field].as_object()?.keys();
-        let taken = |key: &&String| RESERVED.iter().any(|prefix| key.starts_with(prefix));
-        let key = keys.into_iter().find(taken)?;
-        Some((field, key.clone()))
-    })
 }

@@ -3,6 +3,7 @@
 use std::collections::BTreeSet;
 
 use api::fusioninfer::{ComponentType, InferenceService, Role as ApiRole};
+use api::lint::reserved_keys;
 use decide::reason::Warning;
 use serde_json::Value;
 
@@ -185,7 +186,7 @@ fn stated_template(role: &ApiRole) -> Result<(Value, u16), Refusal> {
         return Err(invalid("template.spec.containers[0].image: needs an image"));
     }
     let port = launch::port(container, PORT);
-    if let Some((field, key)) = labels::reserved(&template) {
+    if let Some((field, key)) = reserved_keys(&template).next() {
         let message =
             format!("role {}, template.metadata.{field}[{key}]: the prefix is reserved; use another key", role.name);
         return Err(Refusal::new(code::refusal::RESERVED_METADATA, message));

@@ -366,9 +366,9 @@ fn rejected_designs_are_unknown_fields_and_kinds() {
 }
 
 #[rstest]
-#[case("7b-chat", "metadata: the name must start")]
+#[case("7b-chat", "metadata: metadata.name must start")]
 #[case("Chat", "metadata.name: `Chat` is not a name")]
-#[case("a.b", "metadata: the name must start")]
+#[case("a.b", "metadata: metadata.name must start")]
 fn names_that_services_cannot_have(#[case] name: &str, #[case] expect: &str) {
     let text = format!(
         "apiVersion: ome.io/v1beta1\nkind: InferenceService\nmetadata: {{name: {name}}}\nspec: {{model: {{name: m}}}}\n"

@@ -1,13 +1,15 @@
 //! Rules between fields that CEL in a CRD cannot say, because the values are quantities in text.
 
-use super::{Finding, annotations, classes, models, routes, runtimes};
+use super::{Finding, annotations, classes, models, routes, runtimes, templates};
 use crate::manifest::Document;
 use crate::{fusioninfer, ome};
 
 /// Findings about an object whose parts contradict each other.
 pub(super) fn check(document: &Document) -> Vec<Finding> {
     if (document.api_version(), document.kind()) == (fusioninfer::API_VERSION, "InferenceService") {
-        return typed::<fusioninfer::InferenceService>(document, |service| routes::check(&service));
+        return typed::<fusioninfer::InferenceService>(document, |service| {
+            routes::check(&service).into_iter().chain(templates::check(&service)).collect()
+        });
     }
     if document.api_version() != ome::API_VERSION {
         return Vec::new();

@@ -68,7 +68,10 @@ pub(crate) fn status(budget: &Value, pods: &[Arc<Value>], scale: impl Fn(&Value)
 
 /// The controller of a Pod and how many Pods it wants.
 pub(crate) fn scale(server: &Server, pod: &Value) -> Option<Scale> {
-    let owner = ownership::controller(pod)?;
+    // A worker of a group belongs to its leader, and both to the set.
+    let leader = ownership::controller(pod).filter(|owner| object::text(owner, "/kind") == "Pod");
+    let leader = leader.and_then(|leader| server.get("pods", object::namespace(pod), object::text(leader, "/name")));
+    let owner = ownership::controller(leader.as_deref().unwrap_or(pod))?;
     let (kind, name) = (object::text(owner, "/kind"), object::text(owner, "/name"));
     let namespace = object::namespace(pod);
     let (object, pods_each) = match kind {

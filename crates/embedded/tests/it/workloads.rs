@@ -373,6 +373,31 @@ fn leader_worker_sets() -> Value {
     })
 }
 
+/// Workers belong to their leaders; a budget expects what the set wants, and no worker twice.
+#[tokio::test(start_paused = true)]
+async fn a_budget_of_groups_counts_each_pod_once() {
+    let world = World::new(&[0]);
+    world.server.create("customresourcedefinitions.apiextensions.k8s.io", leader_worker_sets()).unwrap();
+    let set = json!({
+        "apiVersion": "leaderworkerset.x-k8s.io/v1", "kind": "LeaderWorkerSet",
+        "metadata": {"name": "llama", "namespace": "default"},
+        "spec": {"replicas": 2, "leaderWorkerTemplate": {"size": 2, "workerTemplate": {"spec": {"containers": [{"name": "c", "image": "x"}]}}}},
+    });
+    world.server.create(SETS, set).unwrap();
+    let budget = json!({"metadata": {"name": "llama", "namespace": "default"}, "spec": {"maxUnavailable": 1,
+        "selector": {"matchLabels": {"leaderworkerset.sigs.k8s.io/name": "llama"}}}});
+    world.server.create("poddisruptionbudgets.policy", budget).unwrap();
+    world
+        .until("four of four", |server| {
+            let budget = server.get("poddisruptionbudgets.policy", "default", "llama").unwrap();
+            let counts =
+                ["expectedPods", "currentHealthy", "disruptionsAllowed"].map(|it| budget["status"][it].clone());
+            counts == [json!(4), json!(4), json!(1)]
+        })
+        .await;
+    world.end().await;
+}
+
 #[tokio::test(start_paused = true)]
 async fn a_leader_worker_set_gives_workers_the_leaders_address() {
     let world = World::new(&[0]);

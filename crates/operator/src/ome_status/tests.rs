@@ -131,6 +131,24 @@ fn what_only_another_autoscaler_could_do_is_a_condition_and_one_event() {
 }
 
 #[test]
+fn what_does_not_come_right_by_itself_has_failed_and_is_one_event() {
+    let crashed = |restarts: i64| {
+        json!({"metadata": {"name": "p"}, "status": {"phase": "Running", "containerStatuses": [{
+            "name": "e", "ready": false, "restartCount": restarts, "state": {"waiting": {"reason": "CrashLoopBackOff"}}}]}})
+    };
+    let (service, plan) = (service(), plan());
+    let told = |restarts| {
+        let workloads = [wanted(0, vec![crashed(restarts)])];
+        let findings = Findings { service: &service, plan: &plan, better: None, workloads: &workloads, applied: &[] };
+        (short(&conditions(&findings))[2..].to_vec(), events(&service, &plan, &workloads).0)
+    };
+    let (once, often) = (told(1), told(3));
+    assert_eq!(once.0, ["WorkloadsReady=False CrashLoop", "Ready=False CrashLoop"]);
+    assert_eq!(often.0, ["WorkloadsReady=False CrashLoop", "Failed=True CrashLoop", "Ready=False CrashLoop"]);
+    assert_eq!((once.1, often.1[1..].to_vec()), (often.1.clone(), vec!["Warning CrashLoop".to_owned()]));
+}
+
+#[test]
 fn a_router_that_is_not_ready_is_told_apart_from_the_engines() {
     let (service, mut plan) = (service(), plan());
     plan.components.insert("router".to_owned(), ComponentDecision::default());

@@ -41,10 +41,20 @@ fn counted(field: &str, count: i64) -> Value {
 // spec: TOP-13
 #[case::two_of_one_name(roles("chat", vec![worker("a"), worker("a")]), "spec.roles[1]: Duplicate value")]
 #[case::two_routers(roles("chat", vec![worker("a"), router("b"), router("c")]), "at most one role may be a router")]
-#[case::too_long(roles("a-service-whose-name-leaves-no-room-for-roles", vec![worker("inference")]), "50 characters")]
-#[case::no_dns_label(roles("7b", vec![worker("a")]), "7b")]
+#[case::too_long(roles("a-service-whose-name-leaves-no-room-for-roles", vec![worker("inference")]),
+    "invalid: spec.roles: Invalid value: the composed name {service}-{role}-{replica} must not be longer than 50 characters")]
+#[case::no_dns_label(roles("7b", vec![worker("a")]), "metadata.name must start with a letter")]
 // spec: TOP-9
 #[case::no_template(without("template"), "spec.roles[1]")]
+// spec: TOP-39
+#[case::reserved_label(
+    reserved("labels", "fusioninfer.io/service"),
+    "template.metadata.labels[fusioninfer.io/service]: "
+)]
+#[case::reserved_annotation(
+    reserved("annotations", "leaderworkerset.sigs.k8s.io/size"),
+    "template.metadata.annotations[leaderworkerset.sigs.k8s.io/size]: "
+)]
 #[tokio::test]
 async fn refused_before_anything_is_made(#[case] service: Value, #[case] expect: &str) {
     let world = World::stocked();
@@ -52,6 +62,10 @@ async fn refused_before_anything_is_made(#[case] service: Value, #[case] expect:
     assert_eq!(status.code, 422, "{}", status.message);
     assert!(status.message.contains(expect), "{}", status.message);
     assert_eq!(world.server.list(ROLES).len(), 0);
+}
+
+fn reserved(field: &str, key: &str) -> Value {
+    spoilt(|template| template["metadata"] = json!({field: {key: "x"}}))
 }
 
 fn spoilt(change: impl Fn(&mut Value)) -> Value {

@@ -170,7 +170,28 @@ fn difference(before: &Value, now: &Value) -> String {
     match (before, now) {
         (Value::Null, _) => " added".to_owned(),
         (_, Value::Null) => " removed".to_owned(),
+        (Value::Array(old), Value::Array(new)) if words(old) && words(new) => of_lines(old, new),
         (before, now) => format!(": {} → {}", short(before), short(now)),
+    }
+}
+
+fn words(list: &[Value]) -> bool {
+    list.iter().all(Value::is_string)
+}
+
+/// What one command line has in place of another: words that both begin or end with are left out.
+fn of_lines(old: &[Value], new: &[Value]) -> String {
+    let same = old.iter().zip(new).take_while(|(a, b)| a == b).count();
+    let (old, new) = (&old[same..], &new[same..]);
+    let same = old.iter().rev().zip(new.iter().rev()).take_while(|(a, b)| a == b).count();
+    let line = |list: &[Value]| {
+        let words: Vec<&str> = list[..list.len() - same].iter().filter_map(Value::as_str).collect();
+        short(&Value::from(words.join(" ")))
+    };
+    match (line(old), line(new)) {
+        (old, new) if old.is_empty() => format!(": {new} added"),
+        (old, new) if new.is_empty() => format!(": {old} removed"),
+        (old, new) => format!(": {old} → {new}"),
     }
 }
 
@@ -227,7 +248,11 @@ mod tests {
         "roles[d].template.image: a → b")]
     #[case::a_role_more(json!({"roles": [{"name": "d"}]}), json!({"roles": [{"name": "d"}, {"name": "e"}]}), "roles[e] added")]
     #[case::a_field_less(json!({"a": 1, "b": 2}), json!({"a": 1}), "b removed")]
-    #[case::lists_without_names(json!({"args": ["x"]}), json!({"args": ["x", "y"]}), "args: [\"x\"] → [\"x\",\"y\"]")]
+    #[case::lists_without_names(json!({"args": ["x"]}), json!({"args": ["x", "y"]}), "args: y added")]
+    #[case::a_word_less(json!({"args": ["x", "y", "z"]}), json!({"args": ["x", "z"]}), "args: y removed")]
+    #[case::other_words(json!({"args": ["--a", "1", "--b"]}), json!({"args": ["--a", "2", "3", "--b"]}), "args: 1 → 2 3")]
+    #[case::a_word_twice(json!({"args": ["x", "x"]}), json!({"args": ["x"]}), "args: x removed")]
+    #[case::lists_of_numbers(json!({"ports": [1]}), json!({"ports": [1, 2]}), "ports: [1] → [1,2]")]
     #[case::many(json!({"a": 1, "b": 1, "c": 1, "d": 1}), json!({"a": 2, "b": 2, "c": 2, "d": 2}), "a: 1 → 2, b: 1 → 2, c: 1 → 2, … 1 more")]
     #[case::none(json!({}), json!({}), "nothing")]
     #[case::deep(role("a", 8), role("b", 4), "roles[d] … containers[v].image: a → b, … limits.gpu: 8 → 4")]

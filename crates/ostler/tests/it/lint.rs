@@ -81,10 +81,14 @@ spec:
 #[case::long(
     "name: qwen",
     "name: a-service-whose-name-leaves-no-room-for-roles",
-    "must not be longer than 50 characters"
+    "spec.roles: the composed name {service}-{role}-{replica} must not be longer than 50 characters"
 )]
 // spec: TOP-39
-#[case::reserved("team: a", "fusioninfer.io/service: a", "labels[fusioninfer.io/service]: the prefix is reserved")]
+#[case::reserved(
+    "team: a",
+    "fusioninfer.io/service: a",
+    "spec.roles[0].template.metadata.labels[fusioninfer.io/service]: the prefix is reserved"
+)]
 // spec: TOP-3
 #[case::no_type("    componentType: worker\n", "", "spec.roles[0].componentType: is missing")]
 // spec: TOP-4
