@@ -186,7 +186,7 @@ fn asking(kubectl: &Kubectl) {
 
 /// What does not exist here says so, and what to do instead.
 fn not_there(kubectl: &Kubectl) {
-    let cron = kubectl.file("cron.yaml", "{apiVersion: batch/v1, kind: CronJob, metadata: {name: a}, spec: {}}");
+    let cron = kubectl.file("cron.yaml", "apiVersion: batch/v1\nkind: CronJob\nmetadata: {name: a}\nspec: {}\n");
     let pod = kubectl.pod();
     let refused: [(&[&str], &str); 6] = [
         (&["exec", &pod, "--", "ls"], "exec is not available here"),
