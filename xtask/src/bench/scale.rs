@@ -42,9 +42,10 @@ pub(super) fn run(words: &[&str]) -> Result<()> {
         ["--small"] => full.divided(10),
         other => bail!("bench scale: {other:?}?\nhint: --small divides the sizes by ten, --half by two"),
     };
-    must(&mut cargo(&["build", "--release", "--package", "ostler"]))?;
-    must(&mut cargo(&["build", "--release", "--package", "embedded", "--example", "serve", "--example", "load"]))?;
-    must(&mut cargo(&["build", "--release", "--package", "operator", "--example", "scale"]))?;
+    // At once: apart, each would build the libraries that they share with other features.
+    const PACKAGES: [&str; 6] = ["--package", "ostler", "--package", "embedded", "--package", "operator"];
+    const PROGRAMS: [&str; 8] = ["--bin", "ostler", "--example", "serve", "--example", "load", "--example", "scale"];
+    must(cargo(&["build", "--release"]).args(PACKAGES).args(PROGRAMS))?;
     let server = Server::embedded()?;
     phase(&server, "furnish", &sizes)?;
     let operator = operator(&server)?;

@@ -168,6 +168,18 @@ mod tests {
         assert_eq!(std::str::from_utf8(kept.rest()).unwrap(), rest);
     }
 
+    proptest! {
+        /// A number that was answered is the same after a restart, all of its digits.
+        #[test]
+        fn numbers_survive(number in proptest::num::f64::NORMAL) {
+            let text = json!({"spec": {"n": number}}).to_string();
+            let object: Value = serde_json::from_str(&text).unwrap();
+            let kept = Kept::new(&Arc::new(object.clone()));
+            prop_assert_eq!(&object["spec"]["n"], &json!(number));
+            prop_assert_eq!(std::str::from_utf8(kept.text()).unwrap(), text);
+        }
+    }
+
     #[test]
     fn a_tree_is_the_same_while_somebody_holds_it() {
         let first = Arc::new(json!({"metadata": {"name": "x"}}));

@@ -18,7 +18,12 @@ pub(super) fn conditions(storage: &str, object: &Value) -> Option<Value> {
     Some(json!([{"type": "Completed", "status": "True", "reason": reason, "message": message}]))
 }
 
-/// All columns after the name.
+/// Whether the name is told last and only with `-o wide`: those of events say nothing.
+pub(super) fn names_last(storage: &str) -> bool {
+    storage == "events"
+}
+
+/// All columns but a name that comes first.
 pub(super) fn columns(storage: &str) -> Vec<Column> {
     let age = || Column::made("Age", "string", 0, age);
     let column = Column::made;
@@ -138,8 +143,14 @@ pub(super) fn columns(storage: &str) -> Vec<Column> {
             column("Type", "string", 0, |event, _| json!(object::text(event, "/type"))),
             column("Reason", "string", 0, |event, _| json!(object::text(event, "/reason"))),
             column("Object", "string", 0, |event, _| json!(event_object(event))),
+            column("Subobject", "string", 1, |event, _| {
+                json!(first(event, &["/involvedObject/fieldPath", "/regarding/fieldPath"]))
+            }),
+            column("Source", "string", 1, |event, _| json!(source(event))),
             column("Message", "string", 0, |event, _| json!(first(event, &["/message", "/note"]).trim())),
-            column("Count", "integer", 1, |event, _| json!(number(event, "/count"))),
+            column("First Seen", "string", 1, |event, now| json!(first_seen(event, now))),
+            column("Count", "string", 1, |event, _| json!(times(event))),
+            Column::name(1),
         ],
         "namespaces" => {
             vec![column("Status", "string", 0, |object, _| json!(object::text(object, "/status/phase"))), age()]
@@ -314,6 +325,22 @@ fn pairs(labels: Option<&Value>) -> String {
 fn last_seen(event: &Value, now: jiff::Timestamp) -> String {
     let times = ["/series/lastObservedTime", "/lastTimestamp", "/deprecatedLastTimestamp", "/eventTime"];
     since(first(event, &times), now)
+}
+
+fn first_seen(event: &Value, now: jiff::Timestamp) -> String {
+    since(first(event, &["/firstTimestamp", "/deprecatedFirstTimestamp", "/eventTime"]), now)
+}
+
+/// Who told it, and on which machine.
+fn source(event: &Value) -> String {
+    let component = first(event, &["/source/component", "/reportingComponent", "/reportingController"]);
+    let host = first(event, &["/source/host", "/reportingInstance"]);
+    if host.is_empty() { component.to_owned() } else { format!("{component}, {host}") }
+}
+
+/// How often it was seen; one that has no count was seen once.
+fn times(event: &Value) -> i64 {
+    number(event, "/series/count").max(number(event, "/count")).max(number(event, "/deprecatedCount")).max(1)
 }
 
 fn event_object(event: &Value) -> String {

@@ -62,8 +62,10 @@ impl Table {
     /// `now` is what ages are measured against.
     #[must_use]
     pub fn new(resource: &Resource, now: jiff::Timestamp) -> Self {
-        let name = Column::made("Name", "string", 0, |object, _| json!(object::name(object)));
-        let mut columns = vec![name];
+        let mut columns = Vec::new();
+        if !builtin::names_last(&resource.storage) {
+            columns.push(Column::name(0));
+        }
         if resource.custom && !resource.columns.is_empty() {
             columns.extend(resource.columns.iter().map(Column::declared));
         } else if resource.custom {
@@ -115,6 +117,10 @@ impl Table {
 // === impl Column ===
 
 impl Column {
+    pub(crate) fn name(priority: i64) -> Self {
+        Self::made("Name", "string", priority, |object, _| json!(object::name(object)))
+    }
+
     pub(crate) fn made(name: &str, kind: &str, priority: i64, cell: fn(&Value, jiff::Timestamp) -> Value) -> Self {
         Self { name: name.to_owned(), kind: kind.to_owned(), priority, cell: Cell::Made(cell) }
     }

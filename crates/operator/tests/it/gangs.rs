@@ -107,8 +107,13 @@ async fn all_or_nothing_starts_when_all_of_it_fits() {
 async fn one_whole_replica_of_several_nodes_is_better_than_none() {
     let mut machine = Machine::with_gpus(56);
     machine.server.create(ROLES, roles("deepseek-r1", vec![role("inference", "worker", 2, 4, 8)])).unwrap();
-    let told = machine.condition("deepseek-r1", "GangScheduled", "PartialCapacity").await;
-    assert!(told["message"].as_str().unwrap().starts_with("1 inference of 2; inference-1 waits: "), "{told}");
+    // The second replica is told to wait once the scheduler has looked at it.
+    let waits = |server: &Server| {
+        let told = crate::machine::condition(server, "deepseek-r1", "GangScheduled")?;
+        told["message"].as_str()?.starts_with("1 inference of 2; inference-1 waits: ").then_some(told)
+    };
+    let told = machine.until("the second replica to wait", &waits).await;
+    assert_eq!(told["reason"], "PartialCapacity");
     assert_eq!(machine.placed(), ["inference-0 4"]);
     machine.grow_to(64);
     machine.ready("deepseek-r1").await;

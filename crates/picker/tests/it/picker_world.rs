@@ -249,6 +249,8 @@ fn grpc(address: SocketAddr) -> Grpc<Client<HttpConnector, tonic::body::Body>> {
 fn definition() -> Value {
     let names = json!({"kind": "InferencePool", "plural": "inferencepools", "singular": "inferencepool"});
     let schema = json!({"openAPIV3Schema": {"type": "object", "x-kubernetes-preserve-unknown-fields": true}});
-    json!({"metadata": {"name": POOLS}, "spec": {"group": "inference.networking.k8s.io", "names": names,
+    // Groups of k8s.io want to know who approved of them.
+    let approved = json!({"api-approved.kubernetes.io": "unapproved, for a test"});
+    json!({"metadata": {"name": POOLS, "annotations": approved}, "spec": {"group": "inference.networking.k8s.io", "names": names,
         "scope": "Namespaced", "versions": [{"name": "v1", "served": true, "storage": true, "schema": schema}]}})
 }
