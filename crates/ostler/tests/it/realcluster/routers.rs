@@ -1,6 +1,6 @@
 //! Routers: their rights are given by an operator that has no more itself, and their objects pass the schemas of upstream.
 
-use kube::api::ListParams;
+use kube::api::{ListParams, Patch};
 use serde_json::{Value, json};
 
 use super::gangs::role;
@@ -30,11 +30,10 @@ fn router(strategy: &str) -> Value {
         "parentRefs": [{"name": "gateway", "namespace": "infra"}], "hostnames": ["chat.example.com"], "rules": [rule]}})
 }
 
+/// The server merges into whatever is live: the operator writes status beside it.
 async fn replace(world: &World, roles: &[Value]) {
-    let mut live = world.get(ROLES, NAMESPACE, NAME).await;
-    live["spec"]["roles"] = json!(roles);
-    let object = serde_json::from_value(live).unwrap();
-    world.api(ROLES, NAMESPACE).replace(NAME, &Default::default(), &object).await.unwrap();
+    let patch = Patch::Merge(json!({"spec": {"roles": roles}}));
+    world.api(ROLES, NAMESPACE).patch(NAME, &Default::default(), &patch).await.unwrap();
 }
 
 fn uids(found: &Objects) -> Vec<Value> {
