@@ -12,7 +12,7 @@ use super::{Call, patch, respond};
 use crate::object;
 use crate::resources::{Resource, ScalePaths};
 use crate::server::{Server, key};
-use crate::write::{Face, FieldValidation, Options, Proposal, decode, rules};
+use crate::write::{Face, FieldValidation, Options, Proposal, decode, validate};
 
 pub(super) fn serve(server: &Server, target: &Target, call: &Call) -> Result<Response, Status> {
     let Some(paths) = &target.resource.scale else { return Err(Status::no_such_path()) };
@@ -103,7 +103,7 @@ fn without_time(object: &mut Value, manager: &str) {
 
 fn not_negative(target: &Target, replicas: &Value) -> Result<(), Status> {
     if replicas.as_i64().is_some_and(|count| count < 0) {
-        let cause = Cause::invalid("spec.replicas", replicas, rules::NOT_NEGATIVE);
+        let cause = Cause::invalid("spec.replicas", replicas, validate::kinds::NOT_NEGATIVE);
         return Err(Status::invalid("Scale.autoscaling", target.name(), vec![cause]));
     }
     Ok(())

@@ -1,6 +1,6 @@
 //! What of an object's metadata belongs to the server.
 
-use apimachinery::status::{Cause, Status};
+use apimachinery::status::Status;
 use serde_json::{Value, json};
 
 use super::Face;
@@ -144,22 +144,6 @@ pub(super) fn count_generation(resource: &Resource, current: &Value, object: &mu
         let generation = current.pointer("/metadata/generation").and_then(Value::as_i64).unwrap_or_default();
         object::set_metadata(object, "generation", Some(json!(generation + 1)));
     }
-}
-
-/// What may not appear while an object is on its way out.
-pub(super) fn finalizers(current: &Value, object: &Value) -> Option<Cause> {
-    if !object::is_deleting(current) {
-        return None;
-    }
-    let before = object::finalizers(current);
-    let new: Vec<&str> = object::finalizers(object).into_iter().filter(|name| !before.contains(name)).collect();
-    (!new.is_empty()).then(|| {
-        let hint = format!(
-            "no new finalizers can be added if the object is being deleted, found new finalizers []string{{{}}}",
-            new.iter().map(|name| format!("{name:?}")).collect::<Vec<_>>().join(", ")
-        );
-        Cause::forbidden("metadata.finalizers", &hint)
-    })
 }
 
 fn drop_nulls(metadata: &mut serde_json::Map<String, Value>) {

@@ -1,6 +1,6 @@
-//! Priority: what admission makes of a Pod's `priorityClassName`, and what it asks of a PriorityClass.
+//! Priority: what admission makes of a Pod's `priorityClassName`, and that one class at most is the default.
 
-use apimachinery::status::{Cause, Status};
+use apimachinery::status::Status;
 use serde_json::{Value, json};
 
 use crate::object;
@@ -8,10 +8,9 @@ use crate::resources::Resource;
 use crate::server::Server;
 
 const CLASSES: &str = "priorityclasses.scheduling.k8s.io";
-const PREEMPT: &str = "PreemptLowerPriority";
-/// Classes with this prefix, and values above this one, are the system's.
-const SYSTEM_PREFIX: &str = "system-";
-const HIGHEST: i64 = 1_000_000_000;
+pub(super) const PREEMPT: &str = "PreemptLowerPriority";
+/// Values above this one are the system's.
+pub(super) const HIGHEST: i64 = 1_000_000_000;
 
 /// The two classes of every cluster.
 pub(crate) fn system_classes() -> [Value; 2] {
@@ -37,38 +36,6 @@ pub(super) fn admit(server: &Server, resource: &Resource, object: &mut Value) ->
         CLASSES => single_default(server, object),
         _ => Ok(()),
     }
-}
-
-/// What may not stand in a PriorityClass.
-pub(super) fn causes(class: &Value) -> Vec<Cause> {
-    let (name, value) = (object::name(class), class.get("value").and_then(Value::as_i64).unwrap_or(0));
-    let known = system_classes().into_iter().find(|known| object::name(known) == name);
-    let mut causes = Vec::new();
-    if name.starts_with(SYSTEM_PREFIX) && known.is_none_or(|known| known["value"] != json!(value)) {
-        let hint = "priority class names with 'system-' prefix are reserved for system use only";
-        causes.push(Cause::forbidden("metadata.name", hint));
-    } else if value > HIGHEST && !name.starts_with(SYSTEM_PREFIX) {
-        let hint = format!("maximum allowed value of a user defined priority is {HIGHEST}");
-        causes.push(Cause::forbidden("value", &hint));
-    }
-    causes
-}
-
-/// What may not change in a PriorityClass.
-pub(super) fn update_causes(current: &Value, class: &Value) -> Vec<Cause> {
-    let fields = [("value", "may not be changed in an update."), ("preemptionPolicy", "field is immutable")];
-    let of = |object: &Value, field: &str| object.get(field).cloned().unwrap_or_else(|| default(field));
-    let changed = fields.into_iter().filter(|(field, _)| of(current, field) != of(class, field));
-    changed
-        .map(|(field, hint)| match field {
-            "value" => Cause::forbidden(field, hint),
-            _ => Cause::invalid(field, &of(class, field), hint),
-        })
-        .collect()
-}
-
-fn default(field: &str) -> Value {
-    if field == "value" { json!(0) } else { json!(PREEMPT) }
 }
 
 fn pod(server: &Server, pod: &mut Value) -> Result<(), Status> {

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use serde_json::{Value, json};
 
-use super::rules::items;
+use super::validate::kinds::items;
 use crate::object;
 use crate::resources::Resource;
 

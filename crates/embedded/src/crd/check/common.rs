@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 
 use super::super::versions;
 use crate::object;
-use crate::write::names::{LABEL_1035, is_label_1035};
+use crate::write::validate::names::{LABEL_1035, is_label_1035};
 
 /// Which parts all versions have in common.
 #[derive(Clone, Copy)]

@@ -16,7 +16,7 @@ use serde_json::{Value, json};
 
 use super::versions;
 use crate::object;
-use crate::write::names::{SUBDOMAIN, is_label};
+use crate::write::validate::names::{SUBDOMAIN, is_label};
 
 /// What is wrong with a definition; `current` is what it was before.
 pub(crate) fn causes(current: Option<&Value>, definition: &Value) -> Vec<Cause> {

@@ -4,7 +4,7 @@ use apimachinery::status::Cause;
 use serde_json::{Value, json};
 
 use crate::object;
-use crate::write::names::{LABEL_1035, is_label_1035};
+use crate::write::validate::names::{LABEL_1035, is_label_1035};
 
 pub(super) fn required(definition: &Value, found: &mut Vec<Cause>) {
     for name in ["plural", "singular", "kind", "listKind"] {

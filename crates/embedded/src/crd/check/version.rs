@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 
 use super::common::{Common, schema_of};
 use crate::object;
-use crate::write::names::{LABEL_1035, is_label_1035};
+use crate::write::validate::names::{LABEL_1035, is_label_1035};
 
 const COLUMN_TYPES: &str = "boolean,date,integer,number,string";
 const COLUMN_FORMATS: &str = "byte,date,date-time,double,float,int32,int64,password";
