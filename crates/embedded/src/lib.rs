@@ -6,8 +6,8 @@
 //! kube-apiserver would. It knows Kubernetes and no kind of ours: custom resources arrive as definitions, like
 //! anywhere else.
 //!
-//! Invariants: objects are JSON values and never pass through generated structs, so no field is lost; every stage of
-//! a write is a pure function and [`store`] is the only state; a write that changes nothing has no revision and no
+//! Invariants: objects are JSON values and never pass through generated structs, so no field is lost; no stage of a write
+//! but the last changes anything, and [`store`] is the only state; a write that changes nothing has no revision and no
 //! event; a quiet cluster does no work.
 
 mod autoscaling;

@@ -83,7 +83,7 @@ impl Server {
                 tracing::error!(name, %error, "a namespace of every cluster was refused");
             }
         }
-        for class in crate::write::priority::system_classes() {
+        for class in crate::write::admit::priority::system_classes() {
             const CLASSES: &str = "priorityclasses.scheduling.k8s.io";
             if server.get(CLASSES, "", object::name(&class)).is_none()
                 && let Err(error) = server.create(CLASSES, class)

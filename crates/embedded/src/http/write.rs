@@ -12,7 +12,7 @@ use super::{Call, respond};
 use crate::resources::Resource;
 use crate::server::Server;
 use crate::write::decode::{self, Written};
-use crate::write::{Face, Options, Proposal, metadata, prune};
+use crate::write::{Face, Options, Proposal, preconditions, prune};
 use crate::{conversion, object};
 
 pub(super) fn create(server: &Server, target: &Target, call: &Call) -> Result<Response, Status> {
@@ -40,8 +40,8 @@ pub(super) fn replace(server: &Server, target: &Target, call: &Call) -> Result<R
         if let Some(current) =
             current.filter(|_| resource.needs_version() && object::resource_version(&object).is_empty())
         {
-            metadata::same_name(current, &object)?;
-            metadata::preconditions(resource, target.name(), current, &object)?;
+            preconditions::same_name(current, &object)?;
+            preconditions::same_version(resource, target.name(), current, &object)?;
             let cause = Cause::invalid("metadata.resourceVersion", &json!(0), "must be specified for an update");
             return Err(Status::invalid(&resource.qualified(), target.name(), vec![cause]));
         }

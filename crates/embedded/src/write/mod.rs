@@ -1,24 +1,51 @@
-//! How an object gets written: decode → prune → default → typed form → validate → CEL → allocate → admit → commit.
+//! How an object gets written: one file or folder for each stage, in this order.
 //!
-//! Each stage is a pure function of the resource, the old object and the new one; [`commit`] runs them in order and
-//! is the only one that touches the store.
+//! | stage | does |
+//! |---|---|
+//! | [`decode`] | reads the body of a request; what it gives twice becomes a complaint |
+//! | [`preconditions`] | compares name, uid and revision with what is there (on a change) |
+//! | [`prune`] | drops fields that nobody declared, and says so |
+//! | [`default`] | fills in what the client left out |
+//! | [`typed`] | gives the object the form that its Go type has in JSON |
+//! | [`owners`] | notes in `managedFields` who wrote what |
+//! | [`prepare`] | writes what belongs to the server: uid, times, generation, first status |
+//! | [`validate`] | refuses what is wrong, with every cause |
+//! | [`warnings`] | says what is accepted and hardly meant |
+//! | [`cel`] | asks the rules of custom resources |
+//! | [`allocate`] | hands out the addresses of Services |
+//! | [`admit`] | asks the plugins of every kube-apiserver, then the caller |
+//! | [`commit`] | stores it, and does what follows |
+//!
+//! [`pipeline`] runs them. Up to [`commit`] nothing is stored: a stage looks at the resource, the old object and the new
+//! one, and those that have to ask what else there is (addresses that are taken, classes, namespaces) only read.
+
+pub mod decode;
+
+pub(crate) mod preconditions;
+
+pub mod prune;
+
+pub mod default;
+
+pub mod typed;
+
+mod owners;
+
+mod prepare;
+
+pub mod validate;
+
+mod warnings;
+
+pub mod cel;
+
+mod allocate;
 
 pub mod admit;
-mod allocate;
-pub mod cel;
-pub mod commit;
-mod complaints;
-pub mod decode;
-pub mod default;
-pub mod default_pod;
-mod doubled_keys;
-mod duplicates;
-pub mod metadata;
-pub(crate) mod priority;
-pub mod prune;
-pub mod typed;
-pub mod validate;
-mod warnings;
+
+mod commit;
+
+mod pipeline;
 
 use std::sync::Arc;
 
@@ -27,7 +54,7 @@ use serde_json::Value;
 
 use crate::resources::Resource;
 
-pub use complaints::Complaints;
+pub use decode::Complaints;
 
 /// What a client asks of a write beyond the object.
 #[derive(Debug, Clone, Default)]

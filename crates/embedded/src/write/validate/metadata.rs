@@ -3,10 +3,10 @@
 use apimachinery::status::Cause;
 use serde_json::{Map, Value, json};
 
-use super::super::Face;
 use super::names::{LABEL_VALUE, QUALIFIED, bad_name, is_qualified};
 use crate::object;
 use crate::resources::Resource;
+use crate::write::Face;
 
 /// Kinds whose metadata is looked at on an update as it is on creation.
 const WHOLE_AGAIN: [&str; 5] = ["configmaps", "pods", "secrets", "serviceaccounts", "services"];

@@ -3,8 +3,8 @@
 use apimachinery::status::{Cause, Status};
 use serde_json::{Value, json};
 
-use super::super::{Face, prune};
 use crate::resources::Resource;
+use crate::write::{Face, prune};
 
 pub(super) fn causes(resource: &Resource, face: Face, object: &Value) -> Result<Vec<Cause>, Status> {
     let Some(schema) = resource.schema() else { return Ok(Vec::new()) };

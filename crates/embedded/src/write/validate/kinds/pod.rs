@@ -5,9 +5,9 @@ use std::collections::BTreeSet;
 use apimachinery::status::Cause;
 use serde_json::{Value, json};
 
-use super::super::metadata;
 use super::{items, resources};
 use crate::object;
+use crate::write::validate::metadata;
 
 const PULL_POLICIES: [&str; 3] = ["Always", "IfNotPresent", "Never"];
 const RESTART_POLICIES: [&str; 3] = ["Always", "OnFailure", "Never"];

@@ -4,7 +4,7 @@ use apimachinery::status::Cause;
 use serde_json::{Value, json};
 
 use crate::object;
-use crate::write::priority::{HIGHEST, PREEMPT, system_classes};
+use crate::write::admit::priority::{HIGHEST, PREEMPT, system_classes};
 
 /// Classes with this prefix are the system's.
 const SYSTEM_PREFIX: &str = "system-";

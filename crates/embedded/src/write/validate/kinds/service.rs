@@ -5,9 +5,9 @@ use std::collections::BTreeSet;
 use apimachinery::status::Cause;
 use serde_json::{Value, json};
 
-use super::super::metadata;
 use super::items;
 use crate::object;
+use crate::write::validate::metadata;
 
 const AFFINITIES: [&str; 2] = ["ClientIP", "None"];
 const SERVICE_TYPES: [&str; 4] = ["ClusterIP", "ExternalName", "LoadBalancer", "NodePort"];

@@ -1,12 +1,18 @@
 //! From the body of a request to an object.
 
+mod complaints;
+mod json_members;
+mod walk;
+mod yaml_keys;
+
 use apimachinery::status::Status;
 use bytes::Bytes;
 use serde_json::Value;
 
-use super::{Complaints, typed as form};
+use super::typed as form;
 use crate::protobuf::{self, ProtobufError};
 use crate::resources::Resource;
+pub use complaints::Complaints;
 
 /// What a client sent for an object, and what it should not have sent.
 #[derive(Debug, Clone)]

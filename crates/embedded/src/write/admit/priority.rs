@@ -8,9 +8,9 @@ use crate::resources::Resource;
 use crate::server::Server;
 
 const CLASSES: &str = "priorityclasses.scheduling.k8s.io";
-pub(super) const PREEMPT: &str = "PreemptLowerPriority";
+pub(in crate::write) const PREEMPT: &str = "PreemptLowerPriority";
 /// Values above this one are the system's.
-pub(super) const HIGHEST: i64 = 1_000_000_000;
+pub(in crate::write) const HIGHEST: i64 = 1_000_000_000;
 
 /// The two classes of every cluster.
 pub(crate) fn system_classes() -> [Value; 2] {

@@ -2,10 +2,11 @@
 
 use std::cell::RefCell;
 use std::collections::BTreeSet;
-use std::fmt;
 
-use serde::de::{DeserializeSeed, Deserializer, MapAccess, SeqAccess, Visitor};
+use serde::de::{DeserializeSeed, MapAccess, SeqAccess};
 use serde_saphyr::{DuplicateKeyPolicy, Spanned};
+
+use super::walk::{Each, Walk};
 
 /// One sentence for each, in the order in which they come. None for what is no YAML.
 pub(super) fn find(text: &str) -> Vec<String> {
@@ -13,73 +14,31 @@ pub(super) fn find(text: &str) -> Vec<String> {
     let options = serde_saphyr::options! { duplicate_keys: DuplicateKeyPolicy::PassThrough };
     // What is no YAML has been refused by the reader of the object itself.
     let _ = serde_saphyr::with_deserializer_from_str_with_options(text, options, |reader| {
-        Place { found: &found }.deserialize(reader)
+        Each(Keys { found: &found }).deserialize(reader)
     });
     found.into_inner()
 }
 
 #[derive(Clone, Copy)]
-struct Place<'a> {
+struct Keys<'a> {
     found: &'a RefCell<Vec<String>>,
 }
 
-impl<'de> DeserializeSeed<'de> for Place<'_> {
-    type Value = ();
-
-    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<(), D::Error> {
-        deserializer.deserialize_any(self)
-    }
-}
-
-impl<'de> Visitor<'de> for Place<'_> {
-    type Value = ();
-
-    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("YAML")
-    }
-
-    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<(), A::Error> {
+impl Walk for Keys<'_> {
+    fn map<'de, A: MapAccess<'de>>(self, mut map: A) -> Result<(), A::Error> {
         let mut seen = BTreeSet::new();
         while let Some(key) = map.next_key::<Spanned<String>>()? {
             if !seen.insert(key.value.clone()) {
                 let line = key.referenced.line();
                 self.found.borrow_mut().push(format!("line {line}: key {:?} already set in map", key.value));
             }
-            map.next_value_seed(self)?;
+            map.next_value_seed(Each(self))?;
         }
         Ok(())
     }
 
-    fn visit_seq<A: SeqAccess<'de>>(self, mut items: A) -> Result<(), A::Error> {
-        while items.next_element_seed(self)?.is_some() {}
-        Ok(())
-    }
-
-    fn visit_bool<E>(self, _: bool) -> Result<(), E> {
-        Ok(())
-    }
-
-    fn visit_i64<E>(self, _: i64) -> Result<(), E> {
-        Ok(())
-    }
-
-    fn visit_u64<E>(self, _: u64) -> Result<(), E> {
-        Ok(())
-    }
-
-    fn visit_f64<E>(self, _: f64) -> Result<(), E> {
-        Ok(())
-    }
-
-    fn visit_str<E>(self, _: &str) -> Result<(), E> {
-        Ok(())
-    }
-
-    fn visit_unit<E>(self) -> Result<(), E> {
-        Ok(())
-    }
-
-    fn visit_none<E>(self) -> Result<(), E> {
+    fn list<'de, A: SeqAccess<'de>>(self, mut items: A) -> Result<(), A::Error> {
+        while items.next_element_seed(Each(self))?.is_some() {}
         Ok(())
     }
 }

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use bytes::Bytes;
 
-use super::{doubled_keys, duplicates};
+use super::{json_members, yaml_keys};
 
 /// What is wrong with the text of a body, before anybody looks at its type.
 #[derive(Debug, Clone, Default)]
@@ -21,19 +21,19 @@ pub struct Complaints {
 
 impl Complaints {
     pub(crate) fn json(document: &Bytes) -> Self {
-        Self { doubled: duplicates::find(document), keys: Vec::new(), document: document.clone() }
+        Self { doubled: json_members::find(document), keys: Vec::new(), document: document.clone() }
     }
 
     /// Of a patch, which is told of before the object that it makes.
     pub(crate) fn patch(document: &[u8]) -> Self {
-        Self { doubled: duplicates::find(document), ..Self::default() }
+        Self { doubled: json_members::find(document), ..Self::default() }
     }
 
     pub(crate) fn yaml(document: &[u8]) -> Self {
         // Most clients send JSON under the name of YAML; that has no doubled keys, mostly.
-        let is_plain = document.trim_ascii_start().starts_with(b"{") && duplicates::find(document).is_empty();
+        let is_plain = document.trim_ascii_start().starts_with(b"{") && json_members::find(document).is_empty();
         let text = std::str::from_utf8(document).unwrap_or_default();
-        Self { keys: if is_plain { Vec::new() } else { doubled_keys::find(text) }, ..Self::default() }
+        Self { keys: if is_plain { Vec::new() } else { yaml_keys::find(text) }, ..Self::default() }
     }
 
     /// One sentence of all doubled keys of YAML.
@@ -43,12 +43,12 @@ impl Complaints {
     }
 
     /// One sentence for each, with those of `unknown` fields.
-    pub(super) fn warnings(&self, is_typed: bool, unknown: &[String]) -> Vec<String> {
+    pub(in crate::write) fn warnings(&self, is_typed: bool, unknown: &[String]) -> Vec<String> {
         self.keys.iter().cloned().chain(self.fields(is_typed, unknown)).collect()
     }
 
     /// All in one sentence, if there is anything.
-    pub(super) fn refusal(&self, is_typed: bool, unknown: &[String]) -> Option<String> {
+    pub(in crate::write) fn refusal(&self, is_typed: bool, unknown: &[String]) -> Option<String> {
         let all: Vec<String> = self.of_keys().into_iter().chain(self.fields(is_typed, unknown)).collect();
         (!all.is_empty()).then(|| all.join(", "))
     }
@@ -61,7 +61,7 @@ impl Complaints {
         }
         let mut rest: BTreeSet<&String> = unknown.iter().collect();
         let mut told = Vec::new();
-        for member in duplicates::members(&self.document) {
+        for member in json_members::members(&self.document) {
             if rest.remove(&member.path) {
                 told.push(said_unknown(&member.path));
             } else if member.again && !unknown.iter().any(|path| is_within(&member.path, path)) {

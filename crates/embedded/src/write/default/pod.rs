@@ -3,8 +3,15 @@
 use apimachinery::quantity::Quantity;
 use serde_json::{Map, Value, json};
 
-use super::default::{child, set};
+use super::{child, set};
 use crate::object;
+
+/// Fills in the specification of a Pod itself.
+pub(super) fn of_pod(spec: &mut Map<String, Value>) {
+    specification(spec);
+    only_pods(spec);
+    set(spec, "enableServiceLinks", json!(true));
+}
 
 /// Fills in a `PodSpec`.
 pub(super) fn specification(spec: &mut Map<String, Value>) {
@@ -24,64 +31,26 @@ pub(super) fn specification(spec: &mut Map<String, Value>) {
     items(spec.get_mut("volumes")).for_each(volume);
 }
 
-/// A Pod's address is also the first of its addresses.
-pub(super) fn addresses(pod: &mut Value) {
-    let address = object::text(pod, "/status/podIP").to_owned();
-    if let Some(status) = pod.get_mut("status").filter(|_| !address.is_empty()) {
-        set(object::members(status), "podIPs", json!([{"ip": address}]));
+/// What only Pods get, and templates of Pods do not: limits are requests unless said otherwise.
+fn only_pods(spec: &mut Map<String, Value>) {
+    if spec.get("terminationGracePeriodSeconds").and_then(Value::as_i64).is_some_and(|seconds| seconds < 0) {
+        spec.insert("terminationGracePeriodSeconds".to_owned(), json!(1));
+    }
+    for list in ["containers", "initContainers"] {
+        items(spec.get_mut(list)).filter_map(|container| container.get_mut("resources")).for_each(requests);
     }
 }
 
-/// What admission gives every Pod: how long it stays on a node that is lost.
-pub(super) fn admitted(spec: &mut Map<String, Value>) {
-    let lost = ["node.kubernetes.io/not-ready", "node.kubernetes.io/unreachable"];
-    let tolerations = spec.entry("tolerations").or_insert_with(|| json!([]));
-    if let Some(list) = tolerations.as_array_mut() {
-        for key in lost {
-            let tolerated = list.iter().any(|it| {
-                let (all, effect) = (it["key"].is_null() && it["operator"] == "Exists", &it["effect"]);
-                (it["key"] == key || all) && (effect == "NoExecute" || effect.is_null())
-            });
-            if !tolerated {
-                let seconds = 300;
-                list.push(
-                    json!({"key": key, "operator": "Exists", "effect": "NoExecute", "tolerationSeconds": seconds}),
-                );
-            }
-        }
+fn requests(resources: &mut Value) {
+    let resources = object::members(resources);
+    let Some(limits) = resources.get("limits").and_then(Value::as_object).cloned() else { return };
+    if limits.is_empty() {
+        return;
     }
-}
-
-/// `Guaranteed`, `Burstable` or `BestEffort`, by the requests and limits of the containers.
-pub(super) fn quality(pod: &Value) -> &'static str {
-    let containers = || {
-        ["/spec/containers", "/spec/initContainers"]
-            .into_iter()
-            .filter_map(|list| pod.pointer(list).and_then(Value::as_array))
-            .flatten()
-    };
-    let counted = ["cpu", "memory"];
-    let value =
-        |container: &Value, part: &str, name: &str| container.pointer(&format!("/resources/{part}/{name}")).cloned();
-    let any = containers().any(|container| {
-        counted
-            .iter()
-            .any(|name| value(container, "requests", name).is_some() || value(container, "limits", name).is_some())
-    });
-    if !any {
-        return "BestEffort";
+    let requests = child(resources, "requests");
+    for (name, limit) in limits {
+        set(requests, &name, limit);
     }
-    let guaranteed = containers().all(|container| {
-        counted.iter().all(|name| {
-            let limit = value(container, "limits", name);
-            limit.is_some() && value(container, "requests", name).is_none_or(|request| Some(request) == limit)
-        })
-    });
-    if guaranteed { "Guaranteed" } else { "Burstable" }
-}
-
-fn items(list: Option<&mut Value>) -> impl Iterator<Item = &mut Map<String, Value>> {
-    list.and_then(Value::as_array_mut).into_iter().flatten().map(object::members)
 }
 
 fn container(container: &mut Map<String, Value>) {
@@ -113,28 +82,6 @@ fn resources(resources: &mut Map<String, Value>) {
         for quantity in resources.get_mut(part).and_then(Value::as_object_mut).into_iter().flat_map(Map::values_mut) {
             canonical(quantity);
         }
-    }
-}
-
-/// What only Pods get, and templates of Pods do not: limits are requests unless said otherwise.
-pub(super) fn only_pods(spec: &mut Map<String, Value>) {
-    if spec.get("terminationGracePeriodSeconds").and_then(Value::as_i64).is_some_and(|seconds| seconds < 0) {
-        spec.insert("terminationGracePeriodSeconds".to_owned(), json!(1));
-    }
-    for list in ["containers", "initContainers"] {
-        items(spec.get_mut(list)).filter_map(|container| container.get_mut("resources")).for_each(requests);
-    }
-}
-
-fn requests(resources: &mut Value) {
-    let resources = object::members(resources);
-    let Some(limits) = resources.get("limits").and_then(Value::as_object).cloned() else { return };
-    if limits.is_empty() {
-        return;
-    }
-    let requests = child(resources, "requests");
-    for (name, limit) in limits {
-        set(requests, &name, limit);
     }
 }
 
@@ -174,6 +121,10 @@ fn volume(volume: &mut Map<String, Value>) {
     if volume.len() == 1 {
         set(volume, "emptyDir", json!({}));
     }
+}
+
+fn items(list: Option<&mut Value>) -> impl Iterator<Item = &mut Map<String, Value>> {
+    list.and_then(Value::as_array_mut).into_iter().flatten().map(object::members)
 }
 
 #[cfg(test)]

@@ -3,11 +3,11 @@
 use std::borrow::Cow;
 use std::cell::RefCell;
 use std::collections::BTreeSet;
-use std::fmt;
 
 use serde::Deserialize;
-use serde::de::{DeserializeSeed, Deserializer, MapAccess, SeqAccess, Visitor};
+use serde::de::{DeserializeSeed, MapAccess, SeqAccess};
 
+use super::walk::{Each, Walk};
 use crate::types::place::Place;
 
 /// A member, as `data.k` or `spec.containers[0].name`.
@@ -38,7 +38,7 @@ fn read(bytes: &[u8], which: Which) -> Vec<Member> {
     let found = RefCell::new(Vec::new());
     let mut reader = serde_json::Deserializer::from_slice(bytes);
     // What is no JSON has been refused by the reader of the object itself.
-    let _ = Inside { place: &Place::Top, found: &found, which }.deserialize(&mut reader);
+    let _ = Each(Inside { place: &Place::Top, found: &found, which }).deserialize(&mut reader);
     found.into_inner()
 }
 
@@ -52,22 +52,8 @@ struct Inside<'a> {
     which: Which,
 }
 
-impl<'de> DeserializeSeed<'de> for Inside<'_> {
-    type Value = ();
-
-    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<(), D::Error> {
-        deserializer.deserialize_any(self)
-    }
-}
-
-impl<'de> Visitor<'de> for Inside<'_> {
-    type Value = ();
-
-    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("JSON")
-    }
-
-    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<(), A::Error> {
+impl Walk for Inside<'_> {
+    fn map<'de, A: MapAccess<'de>>(self, mut map: A) -> Result<(), A::Error> {
         let mut seen = BTreeSet::new();
         while let Some(Name(name)) = map.next_key()? {
             let place = Place::Member(self.place, &name);
@@ -75,43 +61,19 @@ impl<'de> Visitor<'de> for Inside<'_> {
             if again || self.which == Which::All {
                 self.found.borrow_mut().push(Member { path: place.to_string(), again });
             }
-            map.next_value_seed(Inside { place: &place, ..self })?;
+            map.next_value_seed(Each(Inside { place: &place, ..self }))?;
             seen.insert(name);
         }
         Ok(())
     }
 
-    fn visit_seq<A: SeqAccess<'de>>(self, mut items: A) -> Result<(), A::Error> {
+    fn list<'de, A: SeqAccess<'de>>(self, mut items: A) -> Result<(), A::Error> {
         for index in 0.. {
             let place = Place::Item(self.place, index);
-            if items.next_element_seed(Inside { place: &place, ..self })?.is_none() {
+            if items.next_element_seed(Each(Inside { place: &place, ..self }))?.is_none() {
                 break;
             }
         }
-        Ok(())
-    }
-
-    fn visit_bool<E>(self, _: bool) -> Result<(), E> {
-        Ok(())
-    }
-
-    fn visit_i64<E>(self, _: i64) -> Result<(), E> {
-        Ok(())
-    }
-
-    fn visit_u64<E>(self, _: u64) -> Result<(), E> {
-        Ok(())
-    }
-
-    fn visit_f64<E>(self, _: f64) -> Result<(), E> {
-        Ok(())
-    }
-
-    fn visit_str<E>(self, _: &str) -> Result<(), E> {
-        Ok(())
-    }
-
-    fn visit_unit<E>(self) -> Result<(), E> {
         Ok(())
     }
 }

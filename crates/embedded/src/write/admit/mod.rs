@@ -1,4 +1,8 @@
-//! Asks the caller's admission.
+//! Asks those who may refuse or change a write: the plugins of every kube-apiserver, then the caller's admission.
+
+mod namespace;
+pub(crate) mod priority;
+mod tolerations;
 
 use apimachinery::status::Status;
 use serde_json::Value;
@@ -7,8 +11,20 @@ use crate::object;
 use crate::ports::AdmissionRequest;
 use crate::resources::Resource;
 use crate::server::Server;
+pub(super) use namespace::accepts;
 
-/// The warnings of an allowed write, or the refusal.
+/// Writes into a new object what the plugins give it.
+///
+/// # Errors
+/// 403 as the plugin says it.
+pub(super) fn mutate(server: &Server, resource: &Resource, object: &mut Value) -> Result<(), Status> {
+    if resource.storage == "pods" {
+        tolerations::add(object);
+    }
+    priority::admit(server, resource, object)
+}
+
+/// Asks the caller: the warnings of an allowed write, or the refusal.
 pub(crate) fn check(
     server: &Server,
     resource: &Resource,

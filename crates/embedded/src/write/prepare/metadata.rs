@@ -1,12 +1,12 @@
-//! What of an object's metadata belongs to the server.
+//! The metadata that belongs to the server: where an object stands, its uid, times, generation and owners.
 
 use apimachinery::status::Status;
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
 
-use super::Face;
 use crate::object;
 use crate::ports::Random;
 use crate::resources::Resource;
+use crate::write::Face;
 
 /// Longest generated name (`maxNameLength`), less the suffix.
 const GENERATED_PREFIX: usize = 63 - 5;
@@ -16,7 +16,7 @@ const SERVER_OWNED: [&str; 6] =
     ["uid", "creationTimestamp", "deletionTimestamp", "deletionGracePeriodSeconds", "generation", "selfLink"];
 
 /// Puts the object where the request went, in the storage version.
-pub(super) fn address(resource: &Resource, namespace: &str, object: &mut Value) -> Result<(), Status> {
+pub(in crate::write) fn address(resource: &Resource, namespace: &str, object: &mut Value) -> Result<(), Status> {
     let members = object::members(object);
     members.insert("apiVersion".to_owned(), json!(resource.storage_api_version));
     members.insert("kind".to_owned(), json!(resource.kind));
@@ -36,7 +36,7 @@ pub(super) fn address(resource: &Resource, namespace: &str, object: &mut Value) 
 }
 
 /// `generateName` and five characters, when there is no name.
-pub(super) fn generate_name(object: &mut Value, random: &dyn Random) {
+pub(in crate::write) fn generate_name(object: &mut Value, random: &dyn Random) {
     if !object::name(object).is_empty() {
         return;
     }
@@ -49,7 +49,7 @@ pub(super) fn generate_name(object: &mut Value, random: &dyn Random) {
 }
 
 /// A new object's uid, time and generation.
-pub(super) fn birth(resource: &Resource, object: &mut Value, uid: &str, now: jiff::Timestamp) {
+pub(in crate::write) fn birth(resource: &Resource, object: &mut Value, uid: &str, now: jiff::Timestamp) {
     for field in SERVER_OWNED.into_iter().filter(|field| resource.generation || *field != "generation") {
         object::set_metadata(object, field, None);
     }
@@ -61,43 +61,8 @@ pub(super) fn birth(resource: &Resource, object: &mut Value, uid: &str, now: jif
     }
 }
 
-/// The revision and the uid that the client says it changes.
-pub(crate) fn preconditions(resource: &Resource, name: &str, current: &Value, object: &Value) -> Result<(), Status> {
-    let uid = object::uid(object);
-    if !uid.is_empty() && uid != object::uid(current) {
-        let why = format!(
-            "StorageError: invalid object, Code: 4, Key: {}, ResourceVersion: 0, AdditionalErrorMsg: Precondition failed: UID in precondition: {uid}, UID in object meta: {}",
-            storage_key(resource, current),
-            object::uid(current)
-        );
-        return Err(Status::conflict(&resource.qualified(), name, &why));
-    }
-    let revision = object::resource_version(object);
-    if !revision.is_empty() && revision != object::resource_version(current) {
-        return Err(Status::modified(&resource.qualified(), name));
-    }
-    Ok(())
-}
-
-/// Where etcd would keep it.
-fn storage_key(resource: &Resource, object: &Value) -> String {
-    let group = if resource.custom { format!("{}/", resource.group) } else { String::new() };
-    let namespace = object::namespace(object);
-    let slash = if namespace.is_empty() { "" } else { "/" };
-    format!("/registry/{group}{}/{namespace}{slash}{}", resource.plural, object::name(object))
-}
-
-/// A body that names another object than the path does is a mistake.
-pub(crate) fn same_name(current: &Value, object: &Value) -> Result<(), Status> {
-    let (name, written) = (object::name(current), object::name(object));
-    if written.is_empty() || written == name {
-        return Ok(());
-    }
-    Err(Status::bad_request(format!("the name of the object ({written}) does not match the name on the URL ({name})")))
-}
-
 /// Takes from the current object what this write may not change.
-pub(super) fn keep(face: Face, resource: &Resource, current: &Value, object: &mut Value) {
+pub(in crate::write) fn keep(face: Face, resource: &Resource, current: &Value, object: &mut Value) {
     let managed = object.pointer("/metadata/managedFields").cloned();
     match face {
         Face::Main => {
@@ -124,7 +89,7 @@ pub(super) fn keep(face: Face, resource: &Resource, current: &Value, object: &mu
 }
 
 /// A change of anything but metadata and status is a new generation.
-pub(super) fn count_generation(resource: &Resource, current: &Value, object: &mut Value) {
+pub(in crate::write) fn count_generation(resource: &Resource, current: &Value, object: &mut Value) {
     if !resource.generation {
         return;
     }
@@ -146,7 +111,7 @@ pub(super) fn count_generation(resource: &Resource, current: &Value, object: &mu
     }
 }
 
-fn drop_nulls(metadata: &mut serde_json::Map<String, Value>) {
+fn drop_nulls(metadata: &mut Map<String, Value>) {
     metadata.retain(|_, value| !value.is_null());
 }
 

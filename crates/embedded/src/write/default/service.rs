@@ -1,0 +1,25 @@
+//! The defaults of a Service.
+
+use serde_json::{Map, Value, json};
+
+use super::{child, set};
+use crate::object;
+
+pub(super) fn fill(spec: &mut Map<String, Value>) {
+    set(spec, "type", json!("ClusterIP"));
+    set(spec, "sessionAffinity", json!("None"));
+    if spec["sessionAffinity"] == "ClientIP" {
+        set(child(child(spec, "sessionAffinityConfig"), "clientIP"), "timeoutSeconds", json!(10800));
+    }
+    if spec["type"] != "ExternalName" {
+        set(spec, "internalTrafficPolicy", json!("Cluster"));
+    }
+    let ports = spec.get_mut("ports").and_then(Value::as_array_mut).into_iter().flatten();
+    for port in ports {
+        let port = object::members(port);
+        set(port, "protocol", json!("TCP"));
+        if let Some(number) = port.get("port").cloned() {
+            set(port, "targetPort", number);
+        }
+    }
+}

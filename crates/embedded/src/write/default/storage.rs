@@ -1,0 +1,23 @@
+//! The defaults of volumes, of claims to them, and of their classes.
+
+use serde_json::{Map, Value, json};
+
+use super::set;
+use crate::object;
+
+pub(super) fn claim(spec: &mut Map<String, Value>) {
+    set(spec, "volumeMode", json!("Filesystem"));
+}
+
+pub(super) fn volume(spec: &mut Map<String, Value>) {
+    set(spec, "persistentVolumeReclaimPolicy", json!("Retain"));
+    set(spec, "volumeMode", json!("Filesystem"));
+    if let Some(source) = spec.get_mut("hostPath") {
+        set(object::members(source), "type", json!(""));
+    }
+}
+
+pub(super) fn class(members: &mut Map<String, Value>) {
+    set(members, "reclaimPolicy", json!("Delete"));
+    set(members, "volumeBindingMode", json!("Immediate"));
+}
