@@ -13,10 +13,10 @@
 mod autoscaling;
 mod binding;
 pub mod cluster;
-pub mod collect;
 mod conversion;
 pub mod crd;
 pub mod data_directory;
+pub mod deletion;
 pub mod discovery;
 pub mod events;
 pub mod http;

@@ -7,7 +7,7 @@ use apimachinery::apply::{self, ApplyOptions};
 use apimachinery::status::Status;
 use serde_json::{Value, json};
 
-use crate::collect::{self, DeleteOptions, Propagation};
+use crate::deletion::{self, DeleteOptions, Propagation};
 use crate::ports::{Admission, Clock, PodLogs, Ports, Random};
 use crate::resources::{Registry, Resource};
 use crate::store::{Failure, HISTORY, Key, Scope, Store};
@@ -98,7 +98,7 @@ impl Server {
     /// after everything that undoes writes.
     pub fn resume(&self) {
         crd::reload(self);
-        collect::resume(self);
+        deletion::resume(self);
     }
 
     /// Waits until every write is durable.

@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 
 use super::path::Target;
 use super::{Call, respond};
-use crate::collect::{DeleteOptions, Deleted, Propagation};
+use crate::deletion::{DeleteOptions, Deleted, Propagation};
 use crate::resources::Resource;
 use crate::server::Server;
 use crate::write::decode;

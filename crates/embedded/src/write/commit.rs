@@ -9,7 +9,7 @@ use super::Face;
 use crate::resources::Resource;
 use crate::server::Server;
 use crate::store::Key;
-use crate::{collect, crd, object};
+use crate::{crd, deletion, object};
 
 /// What is changed.
 pub(super) struct Change<'a> {
@@ -35,7 +35,7 @@ pub(super) fn create(
     if resource.storage == crd::STORAGE {
         crd::settle(server, &place.name);
     }
-    collect::after_create(server, place, &object);
+    deletion::after_create(server, place, &object);
     Ok(Some(object))
 }
 
@@ -50,16 +50,16 @@ pub(super) fn update(
     object: Value,
 ) -> Result<Option<Arc<Value>>, Status> {
     let Change { place, face, stored, current } = *change;
-    let finished = object::is_deleting(&object) && collect::may_go(resource, &object);
+    let finished = object::is_deleting(&object) && deletion::may_go(resource, &object);
     let last = finished.then(|| Arc::new(object.clone()));
     let written = if finished { None } else { Some(object) };
     let Some(object) = server.store().attempt(place, Some(stored), written)? else { return Ok(None) };
     if finished {
-        collect::after_removal(server, resource, &object);
+        deletion::after_removal(server, resource, &object);
     } else if resource.storage == crd::STORAGE && face == Face::Main {
         crd::settle(server, &place.name);
     } else {
-        collect::after_update(server, place, current, &object);
+        deletion::after_update(server, place, current, &object);
     }
     Ok(Some(last.unwrap_or(object)))
 }
