@@ -1,35 +1,11 @@
 //! What is written into an object that is to go: the time it has, and what it waits for.
 
-use apimachinery::status::Status;
 use serde_json::{Value, json};
 
 use super::owners::{FOREGROUND, ORPHAN};
 use super::{DeleteOptions, Propagation};
 use crate::resources::Resource;
 use crate::{crd, object};
-
-pub(super) fn check_preconditions(
-    resource: &Resource,
-    name: &str,
-    current: &Value,
-    options: &DeleteOptions,
-) -> Result<(), Status> {
-    let checks = [
-        ("UID", "deleted and then recreated", options.uid.as_deref(), object::uid(current)),
-        ("ResourceVersion", "modified", options.resource_version.as_deref(), object::resource_version(current)),
-    ];
-    for (what, happened, wanted, is) in checks {
-        if let Some(wanted) = wanted
-            && wanted != is
-        {
-            let why = format!(
-                "the {what} in the precondition ({wanted}) does not match the {what} in record ({is}). The object might have been {happened}"
-            );
-            return Err(Status::conflict(&resource.qualified_kind(), name, &why));
-        }
-    }
-    Ok(())
-}
 
 /// Writes into the object that it is going, and what for.
 pub(super) fn mark(resource: &Resource, object: &mut Value, options: &DeleteOptions, now: jiff::Timestamp) {

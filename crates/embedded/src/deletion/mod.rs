@@ -87,7 +87,7 @@ impl Server {
     ) -> Result<Option<Deleted>, Status> {
         let name = &place.name;
         let current = self.store().get(place).ok_or_else(|| Status::not_found(&resource.qualified(), name))?;
-        mark::check_preconditions(resource, name, &current, options)?;
+        check_preconditions(resource, name, &current, options)?;
         admit::check(self, resource, "DELETE", None, Some(&current))?;
         let mut object = Value::clone(&current);
         mark::mark(resource, &mut object, options, self.now());
@@ -121,4 +121,27 @@ pub(crate) fn may_go(resource: &Resource, object: &Value) -> bool {
     let held = resource.storage == "namespaces" && object.pointer("/spec/finalizers/0").is_some();
     let grace = object.pointer("/metadata/deletionGracePeriodSeconds").and_then(Value::as_i64).unwrap_or_default();
     !held && grace == 0 && object::finalizers(object).is_empty()
+}
+
+fn check_preconditions(
+    resource: &Resource,
+    name: &str,
+    current: &Value,
+    options: &DeleteOptions,
+) -> Result<(), Status> {
+    let checks = [
+        ("UID", "deleted and then recreated", options.uid.as_deref(), object::uid(current)),
+        ("ResourceVersion", "modified", options.resource_version.as_deref(), object::resource_version(current)),
+    ];
+    for (what, happened, wanted, is) in checks {
+        if let Some(wanted) = wanted
+            && wanted != is
+        {
+            let why = format!(
+                "the {what} in the precondition ({wanted}) does not match the {what} in record ({is}). The object might have been {happened}"
+            );
+            return Err(Status::conflict(&resource.qualified_kind(), name, &why));
+        }
+    }
+    Ok(())
 }

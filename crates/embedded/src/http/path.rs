@@ -10,6 +10,14 @@ use crate::store::Scope;
 /// A path, before looking at which resources exist.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Path {
+    Document(Document),
+    Resource(Asked),
+    Unknown,
+}
+
+/// What the server tells of itself.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum Document {
     Version,
     Health,
     /// `/api`
@@ -29,8 +37,6 @@ pub(crate) enum Path {
         group: String,
         version: String,
     },
-    Resource(Asked),
-    Unknown,
 }
 
 #[derive(Debug, PartialEq, Eq, Default)]
@@ -59,22 +65,24 @@ impl Path {
         let parts: Vec<String> = path.split('/').filter(|part| !part.is_empty()).map(decode).collect();
         let parts: Vec<&str> = parts.iter().map(String::as_str).collect();
         let owned = |text: &str| text.to_owned();
-        match parts.as_slice() {
-            ["version"] => Self::Version,
-            ["healthz" | "livez" | "readyz", ..] => Self::Health,
-            ["api"] => Self::Core,
-            ["apis"] => Self::Groups,
-            ["api", version] => Self::GroupVersion { group: String::new(), version: owned(version) },
-            ["apis", group] => Self::Group { group: owned(group) },
-            ["apis", group, version] => Self::GroupVersion { group: owned(group), version: owned(version) },
-            ["openapi", "v2"] => Self::OpenApiV2,
-            ["openapi", "v3"] => Self::OpenApiIndex,
-            ["openapi", "v3", "api", version] => Self::OpenApi { group: String::new(), version: owned(version) },
-            ["openapi", "v3", "apis", group, version] => Self::OpenApi { group: owned(group), version: owned(version) },
-            ["api", version, rest @ ..] => Self::resource("", version, rest),
-            ["apis", group, version, rest @ ..] => Self::resource(group, version, rest),
-            _ => Self::Unknown,
-        }
+        Self::Document(match parts.as_slice() {
+            ["version"] => Document::Version,
+            ["healthz" | "livez" | "readyz", ..] => Document::Health,
+            ["api"] => Document::Core,
+            ["apis"] => Document::Groups,
+            ["api", version] => Document::GroupVersion { group: String::new(), version: owned(version) },
+            ["apis", group] => Document::Group { group: owned(group) },
+            ["apis", group, version] => Document::GroupVersion { group: owned(group), version: owned(version) },
+            ["openapi", "v2"] => Document::OpenApiV2,
+            ["openapi", "v3"] => Document::OpenApiIndex,
+            ["openapi", "v3", "api", version] => Document::OpenApi { group: String::new(), version: owned(version) },
+            ["openapi", "v3", "apis", group, version] => {
+                Document::OpenApi { group: owned(group), version: owned(version) }
+            }
+            ["api", version, rest @ ..] => return Self::resource("", version, rest),
+            ["apis", group, version, rest @ ..] => return Self::resource(group, version, rest),
+            _ => return Self::Unknown,
+        })
     }
 
     fn resource(group: &str, version: &str, rest: &[&str]) -> Self {

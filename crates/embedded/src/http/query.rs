@@ -2,13 +2,12 @@
 
 use std::collections::BTreeMap;
 
-use apimachinery::selector::{FieldSelector, LabelSelector};
 use apimachinery::status::{Cause, Status};
 use axum::extract::Query as Pairs;
 use http::{Method, Uri};
 use serde_json::{Value, json};
 
-use crate::object;
+use super::selection::Selection;
 use crate::resources::Resource;
 use crate::table::Include;
 use crate::write::{FieldValidation, Options};
@@ -18,12 +17,6 @@ pub(crate) struct Query {
     values: BTreeMap<String, String>,
     /// What kube-apiserver calls the options of the method, `CreateOptions`.
     options: &'static str,
-}
-
-/// Which objects of a collection are meant.
-pub(crate) struct Selection {
-    labels: LabelSelector,
-    fields: FieldSelector,
 }
 
 // === impl Query ===
@@ -164,24 +157,10 @@ impl Query {
     }
 
     /// # Errors
-    /// 400 for a field that the resource does not select by.
+    /// 400 for selectors that cannot be read, and for a field that the resource does not select by.
     pub(crate) fn selection(&self, resource: &Resource) -> Result<Selection, Status> {
-        let labels = LabelSelector::parse(self.get("labelSelector").unwrap_or_default())?;
-        let fields = FieldSelector::parse(self.get("fieldSelector").unwrap_or_default())?;
-        let known = |field: &str| {
-            matches!(field, "metadata.name" | "metadata.namespace")
-                || resource.selectable.iter().any(|selectable| selectable == field)
-        };
-        if let Some(unknown) = fields.fields().find(|field| !known(field)) {
-            // Kinds with no fields of their own know the two of all metadata, and say so.
-            let message = if resource.selectable.is_empty() {
-                format!("{unknown:?} is not a known field selector: only \"metadata.name\", \"metadata.namespace\"")
-            } else {
-                format!("field label not supported: {unknown}")
-            };
-            return Err(Status::bad_request(message));
-        }
-        Ok(Selection { labels, fields })
+        let text = |name: &str| self.get(name).unwrap_or_default();
+        Selection::read(resource, text("labelSelector"), text("fieldSelector"))
     }
 }
 
@@ -192,33 +171,4 @@ fn unsupported_match(given: &str) -> Cause {
 
 fn refuse_list(causes: Vec<Cause>) -> Result<(), Status> {
     if causes.is_empty() { Ok(()) } else { Err(Status::invalid("ListOptions.meta.k8s.io", "", causes)) }
-}
-
-// === impl Selection ===
-
-impl Selection {
-    pub(crate) fn is_everything(&self) -> bool {
-        self.labels.is_empty() && self.fields.is_empty()
-    }
-
-    pub(crate) fn matches(&self, object: &Value) -> bool {
-        (self.labels.is_empty() || self.labels.matches_object(object))
-            && (self.fields.is_empty() || self.fields.matches_with(|field| field_text(object, field)))
-    }
-}
-
-/// The value of a selectable field; an Event's `source` is the component in it.
-fn field_text(object: &Value, field: &str) -> String {
-    let pointer = match field {
-        "source" => "/source/component".to_owned(),
-        _ => format!("/{}", field.replace('.', "/")),
-    };
-    match object.pointer(&pointer) {
-        Some(Value::String(text)) => text.clone(),
-        Some(Value::Bool(value)) => value.to_string(),
-        Some(Value::Number(number)) => number.to_string(),
-        None if field == "spec.unschedulable" || field == "spec.hostNetwork" => "false".to_owned(),
-        _ if field == "metadata.namespace" => object::namespace(object).to_owned(),
-        _ => String::new(),
-    }
 }

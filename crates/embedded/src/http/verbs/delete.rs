@@ -4,9 +4,10 @@ use apimachinery::status::{Cause, Status};
 use axum::response::Response;
 use serde_json::{Value, json};
 
-use super::path::Target;
-use super::{Call, respond};
 use crate::deletion::{DeleteOptions, Deleted, Propagation};
+use crate::http::call::Call;
+use crate::http::path::Target;
+use crate::http::{present, respond};
 use crate::resources::Resource;
 use crate::server::Server;
 use crate::write::decode;
@@ -31,7 +32,7 @@ pub(super) fn one(server: &Server, target: &Target, call: &Call) -> Result<Respo
         Deleted::Gone(last) if !SHOWN_WHEN_GONE.contains(&resource.storage.as_str()) => {
             Ok(respond::object(&success(resource, &last)))
         }
-        Deleted::Gone(last) | Deleted::Going(last) => Ok(respond::object(&respond::present(resource, &last))),
+        Deleted::Gone(last) | Deleted::Going(last) => Ok(respond::object(&present::present(resource, &last))),
     }
 }
 
@@ -48,14 +49,14 @@ pub(super) fn collection(server: &Server, target: &Target, call: &Call) -> Resul
         }
         match server.delete_object(resource, &place.0, &place.1, &options) {
             Err(status) if status.reason != "NotFound" => return Err(status),
-            _ => items.push(respond::present(resource, &object)),
+            _ => items.push(present::present(resource, &object)),
         }
     }
     let mut metadata = json!({"resourceVersion": snapshot.revision.to_string()});
     if resource.custom {
         metadata["continue"] = json!("");
     }
-    let items: Vec<Value> = items.iter().map(|item| respond::listed(resource, item)).collect();
+    let items: Vec<Value> = items.iter().map(|item| present::listed(resource, item)).collect();
     Ok(respond::object(&json!({
         "kind": resource.list_kind, "apiVersion": resource.api_version(), "metadata": metadata, "items": items,
     })))
@@ -68,7 +69,7 @@ fn options(call: &Call) -> Result<DeleteOptions, Status> {
 }
 
 /// `DeleteOptions` as they are written somewhere, else the query's.
-pub(super) fn stated(body: &Value, call: &Call) -> Result<DeleteOptions, Status> {
+pub(in crate::http) fn stated(body: &Value, call: &Call) -> Result<DeleteOptions, Status> {
     let owned = |pointer: &str| body.pointer(pointer).and_then(Value::as_str).map(str::to_owned);
     let policy = owned("/propagationPolicy").or_else(|| call.query.get("propagationPolicy").map(str::to_owned));
     let propagation = match policy.as_deref() {

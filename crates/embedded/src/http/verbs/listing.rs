@@ -13,11 +13,11 @@ use futures::stream;
 use http::StatusCode;
 use serde_json::{Value, json};
 
-use super::respond;
+use crate::http::{present, respond};
 use crate::resources::Resource;
 use crate::store::{Collection, Kept, Place};
 
-/// Length of a piece in bytes, about: what the allocator gives again without asking the system for new pages.
+/// Length of a piece in bytes, about: of a list that is sent, no more than this is held as text at once.
 const PIECE: usize = 64 * 1024;
 
 /// What is still to be listed.
@@ -67,7 +67,7 @@ pub(super) fn respond(resource: &Arc<Resource>, items: Items, metadata: &Value) 
 
 impl Form {
     fn of(resource: &Resource) -> Self {
-        match (respond::is_shown_as_kept(resource), resource.custom) {
+        match (present::is_shown_as_kept(resource), resource.custom) {
             (true, true) => Self::Text,
             (true, false) => Self::TextWithoutKind,
             (false, _) => Self::Tree,
@@ -82,7 +82,7 @@ impl Form {
                 list.extend_from_slice(kept.rest());
             }
             Self::Tree => {
-                let item = respond::listed(resource, &respond::present(resource, &kept.tree()));
+                let item = present::listed(resource, &present::present(resource, &kept.tree()));
                 list.extend_from_slice(item.to_string().as_bytes());
             }
         }

@@ -15,10 +15,11 @@ use http::{HeaderValue, header};
 use serde_json::{Value, json};
 use tokio::time::{Instant, Sleep};
 
-use super::Call;
-use super::path::Target;
-use super::query::Selection;
-use super::respond::{self, Shape};
+use crate::http::call::Call;
+use crate::http::path::Target;
+use crate::http::present;
+use crate::http::selection::Selection;
+use crate::http::shape::Shape;
 use crate::object;
 use crate::resources::Resource;
 use crate::server::Server;
@@ -196,17 +197,17 @@ impl Watch {
         }
         let tree = object.tree();
         self.name.as_ref().is_none_or(|name| object::name(&tree) == name)
-            && self.selection.matches(&respond::present(&self.resource, &tree))
+            && self.selection.matches(&present::present(&self.resource, &tree))
     }
 
     fn emit(&mut self, kind: &str, object: &Arc<Kept>) {
-        if self.shape == Shape::Full && respond::is_shown_as_kept(&self.resource) {
+        if self.shape == Shape::Full && present::is_shown_as_kept(&self.resource) {
             return self.line(kind, object.text());
         }
-        let shown = respond::present(&self.resource, &object.tree());
+        let shown = present::present(&self.resource, &object.tree());
         let body = match self.shape {
             Shape::Full => Value::clone(&shown),
-            Shape::Metadata | Shape::MetadataList => respond::partial(&shown),
+            Shape::Metadata | Shape::MetadataList => present::partial(&shown),
             Shape::Table => {
                 let metadata = json!({"resourceVersion": object::resource_version(&shown)});
                 let table = Table::new(&self.resource, self.server.now());

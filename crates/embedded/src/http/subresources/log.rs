@@ -8,8 +8,8 @@ use axum::response::Response;
 use futures::StreamExt;
 use http::{HeaderValue, header};
 
-use super::path::Target;
-use super::query::Query;
+use crate::http::path::Target;
+use crate::http::query::Query;
 use crate::ports::LogQuery;
 use crate::server::Server;
 

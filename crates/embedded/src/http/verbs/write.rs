@@ -1,4 +1,4 @@
-//! POST and PUT.
+//! POST and PUT: whole objects.
 
 use std::sync::Arc;
 
@@ -7,8 +7,9 @@ use axum::response::Response;
 use http::Method;
 use serde_json::{Value, json};
 
-use super::path::Target;
-use super::{Call, respond};
+use crate::http::call::Call;
+use crate::http::path::Target;
+use crate::http::{answer, respond, warning};
 use crate::resources::Resource;
 use crate::server::Server;
 use crate::write::decode::{self, Written};
@@ -27,7 +28,7 @@ pub(super) fn create(server: &Server, target: &Target, call: &Call) -> Result<Re
     };
     let options = Options { complaints, ..options(resource, call)? };
     match server.create_object(&kept(server, resource), namespace, Proposal::Written(object), &options) {
-        Ok(outcome) => Ok(respond::written(call, server, resource, &outcome)),
+        Ok(outcome) => Ok(answer::written(call, server, resource, &outcome)),
         Err(status) => refused(server, target, call, &options, status),
     }
 }
@@ -48,7 +49,7 @@ pub(super) fn replace(server: &Server, target: &Target, call: &Call) -> Result<R
         Ok(Proposal::Written(object.clone()))
     };
     match server.modify(&kept(server, resource), face(target), target.namespace(), target.name(), &options, &propose) {
-        Ok(outcome) => Ok(respond::written(call, server, resource, &outcome)),
+        Ok(outcome) => Ok(answer::written(call, server, resource, &outcome)),
         Err(status) => refused(server, target, call, &options, status),
     }
 }
@@ -63,18 +64,7 @@ fn refused(
 ) -> Result<Response, Status> {
     let Ok(Written { mut object, .. }) = read(&target.resource, call) else { return Err(status) };
     let warnings = prune::unknown_fields(&kept(server, &target.resource), &mut object, options)?;
-    Ok(respond::with_warnings(respond::failure(&status), &warnings))
-}
-
-/// `pods/NAME/binding`: puts a Pod on a node.
-pub(super) fn bind(server: &Server, target: &Target, call: &Call) -> Result<Response, Status> {
-    let binding = decode::body(&call.content_type, &call.body)?;
-    let node = object::text(&binding, "/target/name").to_owned();
-    if !call.query.dry_run()? {
-        server.bind(target.namespace(), target.name(), &node)?;
-    }
-    let done = json!({"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success", "code": 201});
-    Ok(respond::created(&done))
+    Ok(warning::append(respond::failure(&status), &warnings))
 }
 
 /// Which part of the object the path is about.

@@ -4,8 +4,9 @@ use apimachinery::status::Status;
 use axum::response::Response;
 use serde_json::{Value, json};
 
-use super::path::Target;
-use super::{Call, delete, respond};
+use crate::http::call::Call;
+use crate::http::path::Target;
+use crate::http::{respond, verbs};
 use crate::object;
 use crate::server::Server;
 use crate::workloads::condition;
@@ -20,7 +21,7 @@ pub(super) fn serve(server: &Server, target: &Target, call: &Call) -> Result<Res
     if !stated.is_empty() && stated != name {
         return Err(Status::bad_request("name in URL does not match name in Eviction object"));
     }
-    let mut options = delete::stated(eviction.get("deleteOptions").unwrap_or(&Value::Null), call)?;
+    let mut options = verbs::delete_options(eviction.get("deleteOptions").unwrap_or(&Value::Null), call)?;
     options.uid = options.uid.or_else(|| Some(object::uid(&pod).to_owned()));
     if !disruption::may_always_go(&pod) {
         allow(server, &pod)?;

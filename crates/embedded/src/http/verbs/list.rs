@@ -1,4 +1,4 @@
-//! GET of one object and of collections.
+//! GET of collections, page by page.
 
 use std::sync::Arc;
 
@@ -6,14 +6,14 @@ use apimachinery::status::Status;
 use axum::response::Response;
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
-use http::StatusCode;
 use serde_json::{Value, json};
 
-use super::Call;
 use super::listing::{self, Items};
-use super::path::Target;
-use super::respond::{self, Shape};
-use crate::server::{Server, key};
+use crate::http::call::Call;
+use crate::http::path::Target;
+use crate::http::shape::Shape;
+use crate::http::{present, respond};
+use crate::server::Server;
 use crate::store::{Compacted, Kept, Place, Snapshot, Whole};
 use crate::table::Table;
 
@@ -25,19 +25,6 @@ struct Continue {
     /// In the world of the first page; `None` for the newest one.
     revision: Option<u64>,
     after: Place,
-}
-
-pub(super) fn one(server: &Server, target: &Target, call: &Call) -> Result<Response, Status> {
-    let place = key(&target.resource, target.namespace(), target.name());
-    let found = server.store().kept(&place);
-    let found = found.ok_or_else(|| Status::not_found(&target.resource.qualified(), target.name()))?;
-    call.shape.suits(&target.resource, false)?;
-    if call.shape == Shape::Full && respond::is_shown_as_kept(&target.resource) {
-        return Ok(respond::json_text(StatusCode::OK, found.bytes()));
-    }
-    let found = found.tree();
-    let table = Table::new(&target.resource, server.now()).including(call.query.include()?);
-    Ok(respond::one(call.shape, &target.resource, &found, &table))
 }
 
 pub(super) fn serve(server: &Server, target: &Target, call: &Call) -> Result<Response, Status> {
@@ -58,7 +45,7 @@ pub(super) fn serve(server: &Server, target: &Target, call: &Call) -> Result<Res
     let most = if selection.is_everything() { limit } else { usize::MAX };
     let Snapshot { revision, objects, rest } = snapshot(server, target, call, (from.as_ref(), most))?;
     let wanted =
-        |kept: &Kept| selection.is_everything() || selection.matches(&respond::present(&target.resource, &kept.tree()));
+        |kept: &Kept| selection.is_everything() || selection.matches(&present::present(&target.resource, &kept.tree()));
     let mut selected = objects.into_iter().filter(|(_, kept)| wanted(kept));
     let items: Vec<_> = selected.by_ref().take(limit).collect();
     let mut metadata = metadata(target, call, revision);
@@ -99,11 +86,11 @@ fn body(
 ) -> Result<Response, Status> {
     let resource = &target.resource;
     let include = call.query.include()?;
-    let shown = || items.iter().map(|item| respond::present(resource, &item.tree()));
+    let shown = || items.iter().map(|item| present::present(resource, &item.tree()));
     Ok(match call.shape {
         Shape::Full => listing::respond(resource, Items::Picked(items.into_iter()), &metadata),
         Shape::Metadata | Shape::MetadataList => {
-            let items: Vec<Value> = shown().map(|item| respond::partial(&item)).collect();
+            let items: Vec<Value> = shown().map(|item| present::partial(&item)).collect();
             // A list in Go that nothing was put into.
             let items = if items.is_empty() { Value::Null } else { Value::from(items) };
             respond::object(

@@ -7,8 +7,9 @@ use axum::response::Response;
 use http::Method;
 use serde_json::{Value, json};
 
-use super::path::Target;
-use super::{Call, patch, respond};
+use crate::http::call::Call;
+use crate::http::path::Target;
+use crate::http::{respond, verbs, warning};
 use crate::object;
 use crate::resources::{Resource, ScalePaths};
 use crate::server::{Server, key};
@@ -22,7 +23,7 @@ pub(super) fn serve(server: &Server, target: &Target, call: &Call) -> Result<Res
     if call.method == Method::GET {
         return Ok(respond::object(&view(resource, paths, &found)));
     }
-    if call.content_type == patch::APPLY && call.method == Method::PATCH {
+    if call.content_type == verbs::APPLY && call.method == Method::PATCH {
         return applied(server, target, call, paths);
     }
     let mut warnings = Vec::new();
@@ -42,14 +43,14 @@ pub(super) fn serve(server: &Server, target: &Target, call: &Call) -> Result<Res
         Ok(Proposal::Written(object))
     };
     let outcome = server.modify(resource, Face::Main, target.namespace(), target.name(), &options, &propose)?;
-    Ok(respond::with_warnings(respond::object(&view(resource, paths, &outcome.object)), &warnings))
+    Ok(warning::append(respond::object(&view(resource, paths, &outcome.object)), &warnings))
 }
 
 /// Server-side apply: the manager of the scale owns the count in the object itself.
 fn applied(server: &Server, target: &Target, call: &Call, paths: &ScalePaths) -> Result<Response, Status> {
     let resource = &target.resource;
-    let manager = patch::manager(call)?;
-    let scale = decode::body(patch::APPLY, &call.body)?;
+    let manager = verbs::manager(call)?;
+    let scale = decode::body(verbs::APPLY, &call.body)?;
     let said = |field: &str| object::text(&scale, &format!("/{field}")).to_owned();
     let (version, kind) = (said("apiVersion"), said("kind"));
     if (version.as_str(), kind.as_str()) != ("autoscaling/v1", "Scale") {
@@ -149,7 +150,7 @@ fn unknown_fields(scale: &mut Value) -> Vec<String> {
 fn wanted(target: &Target, call: &Call, view: &Value) -> Result<Value, Status> {
     match call.method {
         Method::PUT => decode::body(&call.content_type, &call.body),
-        Method::PATCH => patch::reader(target, call)?(view),
+        Method::PATCH => verbs::reader(target, call)?(view),
         _ => Err(Status::method_not_allowed()),
     }
 }
