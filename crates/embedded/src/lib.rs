@@ -10,7 +10,6 @@
 //! but the last changes anything, and [`store`] is the only state; a write that changes nothing has no revision and no
 //! event; a quiet cluster does no work.
 
-mod autoscaling;
 mod binding;
 pub mod cluster;
 mod conversion;

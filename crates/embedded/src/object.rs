@@ -102,6 +102,15 @@ pub fn set_resource_version(object: &mut Value, revision: u64) {
     set_metadata(object, "resourceVersion", Some(Value::String(revision.to_string())));
 }
 
+/// Sets the value at a JSON pointer, making the objects on the way.
+pub(crate) fn put(object: &mut Value, pointer: &str, value: Value) {
+    let mut at = object;
+    for part in pointer.split('/').skip(1) {
+        at = members(at).entry(part).or_insert(Value::Null);
+    }
+    *at = value;
+}
+
 /// Kubernetes writes times with seconds (`metav1.Time`).
 #[must_use]
 pub fn time(at: jiff::Timestamp) -> String {

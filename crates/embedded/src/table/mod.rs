@@ -1,9 +1,16 @@
 //! What `kubectl get` prints: the server makes the table.
 
+mod autoscaler;
 mod builtin;
+mod cell;
+mod event;
+mod job;
+mod node;
 mod path;
 mod pod;
+mod service;
 mod storage;
+mod workload;
 
 use std::sync::Arc;
 

@@ -3,10 +3,10 @@
 //! The state of the container that is in the way names the Pod's state; only where no container says anything does the
 //! reason of the whole Pod, and then its phase.
 
-use serde_json::Value;
+use serde_json::{Value, json};
 
-use super::builtin::{first, items, number};
-use super::since;
+use super::cell::{age, column, first, items, number, or_none};
+use super::{Column, since};
 use crate::object;
 
 /// A Pod in short.
@@ -36,8 +36,21 @@ struct Initialization {
     of_sidecars: Restarts,
 }
 
+pub(super) fn columns() -> Vec<Column> {
+    vec![
+        column("Ready", "string", 0, |pod, _| json!(Summary::of(pod).readiness())),
+        column("Status", "string", 0, |pod, _| json!(Summary::of(pod).reason)),
+        column("Restarts", "string", 0, |pod, now| json!(Summary::of(pod).restarts(now))),
+        age(),
+        column("IP", "string", 1, |pod, _| or_none(object::text(pod, "/status/podIP"))),
+        column("Node", "string", 1, |pod, _| or_none(object::text(pod, "/spec/nodeName"))),
+        column("Nominated Node", "string", 1, |pod, _| or_none(object::text(pod, "/status/nominatedNodeName"))),
+        column("Readiness Gates", "string", 1, |pod, _| or_none(&readiness_gates(pod))),
+    ]
+}
+
 /// `2/3` of the Pod's readiness gates; empty where it has none.
-pub(super) fn readiness_gates(pod: &Value) -> String {
+fn readiness_gates(pod: &Value) -> String {
     let gates = || items(pod, "/spec/readinessGates");
     if gates().next().is_none() {
         return String::new();

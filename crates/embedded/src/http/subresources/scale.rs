@@ -39,7 +39,7 @@ pub(super) fn serve(server: &Server, target: &Target, call: &Call) -> Result<Res
         }
         let replicas = wanted.pointer("/spec/replicas").cloned().unwrap_or(json!(0));
         not_negative(target, &replicas)?;
-        put(&mut object, &paths.spec_replicas, replicas);
+        object::put(&mut object, &paths.spec_replicas, replicas);
         Ok(Proposal::Written(object))
     };
     let outcome = server.modify(resource, Face::Main, target.namespace(), target.name(), &options, &propose)?;
@@ -69,7 +69,7 @@ fn applied(server: &Server, target: &Target, call: &Call, paths: &ScalePaths) ->
     let mut wanted =
         json!({"apiVersion": resource.api_version(), "kind": resource.kind, "metadata": {"name": target.name()}});
     if let Some(replicas) = scale.pointer("/spec/replicas") {
-        put(&mut wanted, &paths.spec_replicas, replicas.clone());
+        object::put(&mut wanted, &paths.spec_replicas, replicas.clone());
     }
     let how = ApplyOptions {
         manager,
@@ -85,7 +85,7 @@ fn applied(server: &Server, target: &Target, call: &Call, paths: &ScalePaths) ->
         let replicas = result.pointer(&paths.spec_replicas).cloned().unwrap_or(json!(0));
         not_negative(target, &replicas)?;
         // A scale without a count is one of none.
-        put(&mut result, &paths.spec_replicas, replicas);
+        object::put(&mut result, &paths.spec_replicas, replicas);
         Ok(Proposal::Applied(result))
     };
     let options = call.query.write_options(&call.agent)?;
@@ -177,13 +177,4 @@ fn view(resource: &Resource, paths: &ScalePaths, object: &Value) -> Value {
             "selector": selector,
         },
     })
-}
-
-/// Sets the value at a JSON pointer, making the objects on the way.
-fn put(object: &mut Value, pointer: &str, value: Value) {
-    let mut at = object;
-    for part in pointer.split('/').skip(1) {
-        at = object::members(at).entry(part).or_insert(Value::Null);
-    }
-    *at = value;
 }

@@ -15,7 +15,7 @@ mod workload;
 use apimachinery::status::Cause;
 use serde_json::Value;
 
-use crate::autoscaling;
+use crate::conversion::autoscaling;
 use crate::resources::Resource;
 pub(super) use resources::quantities;
 

@@ -1,14 +1,16 @@
 //! Kinds with two versions whose fields differ: each is kept in one of them.
 
+pub(crate) mod autoscaling;
+mod event;
+
 use serde_json::Value;
 
 use crate::resources::Resource;
-use crate::{autoscaling, events};
 
 /// From what clients of this version write to what is kept.
 pub(crate) fn to_kept(resource: &Resource, object: Value) -> Value {
     match (resource.group.as_str(), is_first_scaler(resource)) {
-        ("events.k8s.io", _) => events::to_core(&object),
+        ("events.k8s.io", _) => event::to_core(&object),
         (_, true) => autoscaling::to_v2(object),
         _ => object,
     }
@@ -17,7 +19,7 @@ pub(crate) fn to_kept(resource: &Resource, object: Value) -> Value {
 /// From what is kept to what this version shows; `None` where both are the same.
 pub(crate) fn shown(resource: &Resource, kept: &Value) -> Option<Value> {
     match (resource.group.as_str(), is_first_scaler(resource)) {
-        ("events.k8s.io", _) => Some(events::from_core(kept)),
+        ("events.k8s.io", _) => Some(event::from_core(kept)),
         (_, true) => Some(autoscaling::from_v2(kept)),
         _ => None,
     }

@@ -1,0 +1,51 @@
+//! Cells of Jobs.
+
+use serde_json::{Value, json};
+
+use super::cell::{age, column, containers, items, number, selector};
+use super::{Column, since};
+use crate::object;
+
+pub(super) fn columns() -> Vec<Column> {
+    vec![
+        column("Status", "string", 0, |job, _| json!(job_status(job))),
+        column("Completions", "string", 0, |job, _| json!(job_completions(job))),
+        column("Duration", "string", 0, |job, now| json!(job_duration(job, now))),
+        age(),
+        column("Containers", "string", 1, |job, _| json!(containers(job, "name"))),
+        column("Images", "string", 1, |job, _| json!(containers(job, "image"))),
+        column("Selector", "string", 1, |job, _| json!(selector(job))),
+    ]
+}
+
+fn job_status(job: &Value) -> &'static str {
+    let is = |kind: &str| {
+        items(job, "/status/conditions").any(|condition| condition["type"] == kind && condition["status"] == "True")
+    };
+    let states = [("Complete", "Complete"), ("Failed", "Failed")];
+    let over = states.into_iter().find(|(kind, _)| is(kind)).map(|(_, state)| state);
+    let going = if object::is_deleting(job) { Some("Terminating") } else { None };
+    let suspended = is("Suspended").then_some("Suspended");
+    let ending =
+        is("FailureTarget").then_some("FailureTarget").or(is("SuccessCriteriaMet").then_some("SuccessCriteriaMet"));
+    over.or(going).or(suspended).or(ending).unwrap_or("Running")
+}
+
+fn job_completions(job: &Value) -> String {
+    let succeeded = number(job, "/status/succeeded");
+    match job.pointer("/spec/completions").and_then(Value::as_i64) {
+        Some(completions) => format!("{succeeded}/{completions}"),
+        None if number(job, "/spec/parallelism") > 1 => {
+            format!("{succeeded}/1 of {}", number(job, "/spec/parallelism"))
+        }
+        None => format!("{succeeded}/1"),
+    }
+}
+
+fn job_duration(job: &Value, now: jiff::Timestamp) -> String {
+    let start = object::text(job, "/status/startTime");
+    if start.is_empty() {
+        return String::new();
+    }
+    since(start, object::text(job, "/status/completionTime").parse().unwrap_or(now))
+}

@@ -1,0 +1,25 @@
+//! Cells of Services.
+
+use serde_json::{Value, json};
+
+use super::Column;
+use super::cell::{age, column, items, number, or_none, pairs};
+use crate::object;
+
+pub(super) fn columns() -> Vec<Column> {
+    vec![
+        column("Type", "string", 0, |service, _| json!(object::text(service, "/spec/type"))),
+        column("Cluster-IP", "string", 0, |service, _| or_none(object::text(service, "/spec/clusterIP"))),
+        column("External-IP", "string", 0, |_, _| or_none("")),
+        column("Port(s)", "string", 0, |service, _| or_none(&service_ports(service))),
+        age(),
+        column("Selector", "string", 1, |service, _| or_none(&pairs(service.pointer("/spec/selector")))),
+    ]
+}
+
+fn service_ports(service: &Value) -> String {
+    let ports: Vec<String> = items(service, "/spec/ports")
+        .map(|port| format!("{}/{}", number(port, "/port"), object::text(port, "/protocol")))
+        .collect();
+    ports.join(",")
+}
