@@ -1,0 +1,45 @@
+//! Where uids and generated names come from.
+
+/// Kubernetes leaves out vowels and look-alikes (`k8s.io/apimachinery/pkg/util/rand`).
+const SUFFIX_ALPHABET: &[u8; 27] = b"bcdfghjklmnpqrstvwxz2456789";
+
+/// Where uids and generated names come from.
+pub trait Random: Send + Sync {
+    /// A version 4 UUID in lower case.
+    fn uuid(&self) -> String;
+    /// `len` characters of `bcdfghjklmnpqrstvwxz2456789`, the alphabet of Kubernetes' generated names.
+    fn suffix(&self, len: usize) -> String;
+}
+
+/// The machine's randomness.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct SystemRandom;
+
+// === impl SystemRandom ===
+
+impl Random for SystemRandom {
+    fn uuid(&self) -> String {
+        let bits = fastrand::u128(..);
+        let bits = bits & !(0xf << 76) & !(0b11 << 62) | (0x4 << 76) | (0b10 << 62);
+        let hex = format!("{bits:032x}");
+        format!("{}-{}-{}-{}-{}", &hex[..8], &hex[8..12], &hex[12..16], &hex[16..20], &hex[20..])
+    }
+
+    fn suffix(&self, len: usize) -> String {
+        (0..len).map(|_| char::from(SUFFIX_ALPHABET[fastrand::usize(..SUFFIX_ALPHABET.len())])).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_uuid_has_the_shape_of_version_4() {
+        let uuid = SystemRandom.uuid();
+        let lengths: Vec<usize> = uuid.split('-').map(str::len).collect();
+        assert_eq!(lengths, [8, 4, 4, 4, 12]);
+        assert_eq!(&uuid[14..15], "4");
+        assert!("89ab".contains(&uuid[19..20]), "{uuid}");
+    }
+}
