@@ -9,7 +9,7 @@ use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomRe
 use schemars::JsonSchema;
 use serde_json::Value;
 
-use super::{Document, Resource, ScalePaths, SchemaSource};
+use super::resource::{Document, Resource, ScalePaths, SchemaSource};
 use crate::openapi::{definitions, generate};
 
 /// What differs between built-in kinds.

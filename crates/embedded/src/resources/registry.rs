@@ -1,0 +1,132 @@
+//! All resources at one moment.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use super::builtin;
+use super::resource::Resource;
+
+/// All resources at one moment.
+#[derive(Clone, Default)]
+pub struct Registry {
+    /// By group, version and plural.
+    resources: BTreeMap<(String, String, String), Arc<Resource>>,
+}
+
+// === impl Registry ===
+
+impl Registry {
+    /// The built-in kinds.
+    #[must_use]
+    pub fn builtin() -> Self {
+        let mut registry = Self::default();
+        for resource in builtin::all() {
+            registry.insert(resource);
+        }
+        registry
+    }
+
+    #[must_use]
+    pub fn get(&self, group: &str, version: &str, plural: &str) -> Option<Arc<Resource>> {
+        self.resources.get(&(group.to_owned(), version.to_owned(), plural.to_owned())).cloned()
+    }
+
+    /// The storage version of `pods`, `deployments.apps`.
+    #[must_use]
+    pub fn by_name(&self, name: &str) -> Option<Arc<Resource>> {
+        let (plural, group) = name.split_once('.').unwrap_or((name, ""));
+        self.resources
+            .values()
+            .find(|resource| {
+                resource.plural == plural
+                    && resource.group == group
+                    && resource.storage_api_version == resource.api_version()
+            })
+            .cloned()
+    }
+
+    #[must_use]
+    pub fn by_kind(&self, api_version: &str, kind: &str) -> Option<Arc<Resource>> {
+        self.resources.values().find(|resource| resource.kind == kind && resource.api_version() == api_version).cloned()
+    }
+
+    /// In order of group, version and plural.
+    pub fn iter(&self) -> impl Iterator<Item = &Arc<Resource>> {
+        self.resources.values()
+    }
+
+    /// Whether any resource of the group version is served.
+    #[must_use]
+    pub fn serves(&self, group: &str, version: &str) -> bool {
+        self.iter().any(|resource| resource.group == group && resource.version == version)
+    }
+
+    /// Whether definitions made the group.
+    #[must_use]
+    pub fn is_custom(&self, group: &str) -> bool {
+        self.iter().any(|resource| resource.group == group && resource.custom)
+    }
+
+    /// Groups with their versions, the preferred one first.
+    #[must_use]
+    pub fn groups(&self) -> BTreeMap<String, Vec<String>> {
+        let mut groups: BTreeMap<String, Vec<String>> = BTreeMap::new();
+        for resource in self.iter() {
+            let versions = groups.entry(resource.group.clone()).or_default();
+            if !versions.contains(&resource.version) {
+                versions.push(resource.version.clone());
+            }
+        }
+        for versions in groups.values_mut() {
+            versions.sort_by(|a, b| version_rank(b).cmp(&version_rank(a)).then_with(|| a.cmp(b)));
+        }
+        groups
+    }
+
+    pub(crate) fn insert(&mut self, resource: Resource) {
+        let key = (resource.group.clone(), resource.version.clone(), resource.plural.clone());
+        self.resources.insert(key, Arc::new(resource));
+    }
+
+    /// Takes away every version of `deployments.apps`.
+    pub(crate) fn remove(&mut self, name: &str) {
+        self.resources.retain(|_, resource| resource.qualified() != name);
+    }
+}
+
+/// Stable before beta before alpha, higher numbers first (`k8s.io/apimachinery/pkg/version`).
+pub(crate) fn version_rank(version: &str) -> (u8, u32, u32) {
+    let Some(rest) = version.strip_prefix('v') else { return (0, 0, 0) };
+    let digits = rest.find(|c: char| !c.is_ascii_digit()).unwrap_or(rest.len());
+    let Ok(major) = rest[..digits].parse() else { return (0, 0, 0) };
+    let stage = &rest[digits..];
+    if stage.is_empty() {
+        return (3, major, 0);
+    }
+    let (rank, minor) = match (stage.strip_prefix("beta"), stage.strip_prefix("alpha")) {
+        (Some(minor), _) => (2, minor),
+        (_, Some(minor)) => (1, minor),
+        _ => return (0, 0, 0),
+    };
+    (rank, major, minor.parse().unwrap_or_default())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn versions_rank_by_stability() {
+        let mut versions = vec!["v1alpha1", "v1beta1", "v2", "v1", "v1beta2", "foo"];
+        versions.sort_by_key(|version| std::cmp::Reverse(version_rank(version)));
+        assert_eq!(versions, ["v2", "v1", "v1beta2", "v1beta1", "v1alpha1", "foo"]);
+    }
+
+    #[test]
+    fn names_find_the_storage_version() {
+        let registry = Registry::builtin();
+        assert_eq!(registry.by_name("deployments.apps").map(|found| found.api_version()), Some("apps/v1".into()));
+        assert_eq!(registry.by_name("events").map(|found| found.api_version()), Some("v1".into()));
+        assert!(registry.by_name("events.events.k8s.io").is_none());
+    }
+}
