@@ -11,6 +11,7 @@
 mod bench;
 mod clients;
 mod differential;
+mod downloads;
 mod lint;
 mod process;
 mod realcluster;

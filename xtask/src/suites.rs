@@ -1,11 +1,15 @@
-//! Suites that run against other people's parts. A part that is missing fails its suite and says how to get it.
+//! Suites that run against other people's parts. A part that is missing fails its suite and says how to get it; what comes
+//! from a network that is away leaves it out, with one line.
 
 use std::path::{Path, PathBuf};
 
 use anyhow::{Result, bail};
 
+use crate::downloads::Package;
 use crate::process::{self, cargo};
 use crate::{clients, realcluster};
+
+const OPENAI: Package = Package { suite: "openai", name: "openai", version: "3.54.0" };
 
 pub(crate) fn run(names: &str) -> Result<()> {
     for name in names.split(',') {
@@ -89,17 +93,7 @@ fn versions_in(folder: &Path) -> Vec<PathBuf> {
 
 /// The Python `openai` client, in a virtual environment of its own.
 fn openai() -> Result<()> {
-    let venv = crate::root().join("target/openai-venv");
-    let python = venv.join("bin/python");
-    if !python.exists() {
-        let made = process::run(&mut process::command("python3", &["-m", "venv", &venv.to_string_lossy()]));
-        if made.is_err() {
-            bail!(
-                "suite openai: cannot make a virtual environment\nhint: install Python 3.9 or newer with its venv module"
-            );
-        }
-    }
-    process::run(&mut process::command(&python, &["-m", "pip", "install", "--quiet", "openai==3.54.0"]))?;
+    let Some(python) = OPENAI.python()? else { return Ok(()) };
     process::run(ostler_suite("suites::openai").env("OSTLER_PYTHON", python))
 }
 

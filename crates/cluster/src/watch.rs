@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::pin::pin;
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use futures::StreamExt;
@@ -23,11 +24,13 @@ const BUFFER: usize = 256;
 const PAGE: u32 = 100;
 /// Definitions are hundreds of times as large as other objects.
 const PAGE_OF_DEFINITIONS: u32 = 4;
-/// How long the others wait for a kind's first list: one that may not be read must not stop everything.
+/// How long the others wait for a kind whose first list failed: one that may not be read must not stop everything. A
+/// server that is merely slow is waited for, since what is decided without a list may be decided for good.
 const PATIENCE: Duration = Duration::from_secs(10);
 
 struct Running {
-    since: Instant,
+    /// When the first list failed, if it did.
+    failed: Arc<OnceLock<Instant>>,
     stop: CancellationToken,
 }
 
@@ -77,8 +80,9 @@ impl Watches {
         }
         let config = config.page_size(if kind == DEFINITIONS { PAGE_OF_DEFINITIONS } else { PAGE });
         let stop = self.stop.child_token();
-        self.running.insert(kind, Running { since: Instant::now(), stop: stop.clone() });
-        tokio::spawn(feed(api, config, kind, self.stores.clone(), self.changes.clone(), stop));
+        let failed = Arc::default();
+        self.running.insert(kind, Running { failed: Arc::clone(&failed), stop: stop.clone() });
+        tokio::spawn(feed(api, config, kind, self.stores.clone(), self.changes.clone(), failed, stop));
         true
     }
 
@@ -91,10 +95,11 @@ impl Watches {
         self.stores.forget(kind)
     }
 
-    /// Whether every running watch has its first list, or has had 10 seconds to get it.
+    /// Whether every running watch has its first list, or has failed to get it for 10 seconds.
     #[must_use]
     pub fn settled(&self) -> bool {
-        self.running.iter().all(|(kind, running)| self.stores.synced(*kind) || running.since.elapsed() >= PATIENCE)
+        let given_up = |running: &Running| running.failed.get().is_some_and(|since| since.elapsed() >= PATIENCE);
+        self.running.iter().all(|(kind, running)| self.stores.synced(*kind) || given_up(running))
     }
 
     /// Whether `kind` is being watched.
@@ -116,6 +121,7 @@ async fn feed(
     kind: Kind,
     stores: Stores,
     changes: mpsc::Sender<Change>,
+    failed: Arc<OnceLock<Instant>>,
     stop: CancellationToken,
 ) {
     let mut events = pin!(watcher(api, config).default_backoff());
@@ -133,7 +139,10 @@ async fn feed(
                     }
                 }
             }
-            Some(Err(error)) => tracing::warn!(resource = kind.resource(), %error, "watch interrupted, trying again"),
+            Some(Err(error)) => {
+                failed.get_or_init(Instant::now);
+                tracing::warn!(resource = kind.resource(), %error, "watch interrupted, trying again");
+            }
             None => return,
         }
     }

@@ -1,5 +1,6 @@
 //! Finding the cluster: `--kubeconfig`, `$KUBECONFIG`, a running `ostler up`, then the user's default.
 
+use std::net::IpAddr;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result};
@@ -52,7 +53,27 @@ async fn config(args: &ConnectArgs) -> Result<kube::Config> {
     if let Some(context) = &args.context {
         known_context(&file, context)?;
     }
-    kube::Config::from_custom_kubeconfig(file, &options).await.context("kubeconfig")
+    let proxied = names_a_proxy(&file, options.context.as_ref());
+    let config = kube::Config::from_custom_kubeconfig(file, &options).await.context("kubeconfig")?;
+    Ok(if proxied { config } else { direct(config) })
+}
+
+/// Whether the cluster of the context has a proxy of its own.
+fn names_a_proxy(file: &Kubeconfig, context: Option<&String>) -> bool {
+    let named = file.contexts.iter().find(|one| Some(&one.name) == context.or(file.current_context.as_ref()));
+    let cluster = named.and_then(|one| one.context.as_ref()).map(|context| &context.cluster);
+    file.clusters.iter().filter(|one| Some(&one.name) == cluster).any(|one| {
+        one.cluster.as_ref().and_then(|cluster| cluster.proxy_url.as_ref()).is_some_and(|proxy| !proxy.is_empty())
+    })
+}
+
+/// As with curl and kubectl, a proxy of the environment does not lead to this machine.
+fn direct(mut config: kube::Config) -> kube::Config {
+    let host = config.cluster_url.host().unwrap_or_default().trim_matches(['[', ']']);
+    if host == "localhost" || host.parse::<IpAddr>().is_ok_and(|address| address.is_loopback()) {
+        config.proxy_url = None;
+    }
+    config
 }
 
 /// A context that is not there is answered by those that are.

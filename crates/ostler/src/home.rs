@@ -137,8 +137,11 @@ fn unusable(error: &OpenError) -> anyhow::Error {
 mod tests {
     use super::*;
 
+    /// Not there yet; what an earlier process of this number left is gone.
     fn folder(name: &str) -> PathBuf {
-        std::env::temp_dir().join(format!("ostler-home-test-{name}-{}", std::process::id()))
+        let folder = std::env::temp_dir().join(format!("ostler-home-test-{name}-{}", std::process::id()));
+        fs::remove_dir_all(&folder).ok();
+        folder
     }
 
     #[test]

@@ -4,6 +4,8 @@ use std::collections::BTreeMap;
 use std::io::{IsTerminal, Write};
 use std::sync::Arc;
 
+use cluster::conditions;
+use cluster::object::{controller, generation, meta};
 use embedded::Server;
 use serde_json::Value;
 
@@ -13,19 +15,41 @@ use crate::report::fleet::{self, Row};
 /// Both kinds of InferenceService.
 pub(crate) const SERVICES: [&str; 2] = ["inferenceservices.ome.io", "inferenceservices.fusioninfer.io"];
 
+/// What the gateway goes by, and the condition in which it says so.
+const ROUTES: [(&str, &str); 2] = [
+    ("backendpools.inference.networking.x-k8s.io", "Ready"),
+    ("llmusecasesets.inference.networking.x-k8s.io", "Accepted"),
+];
+
+/// What is waited for.
+pub(crate) struct Names {
+    pub services: Vec<String>,
+    /// Of pools and use cases beside them.
+    pub others: Vec<String>,
+}
+
+impl Names {
+    fn concern(&self, object: &Value) -> bool {
+        let maker = controller(object).and_then(|maker| maker["name"].as_str()).unwrap_or_default();
+        self.services.iter().any(|name| name == maker) || self.others.iter().any(|name| name == meta(object, "name"))
+    }
+}
+
 /// Every InferenceService, in the order of the table.
 pub(crate) fn services(server: &Server) -> Vec<Arc<Value>> {
     SERVICES.iter().flat_map(|resource| server.list(resource)).collect()
 }
 
-/// Shows the table until the services called `names` are ready; the last one stays on the screen.
-pub(crate) async fn until_ready(server: &Server, names: &[String]) {
+/// Shows the table until the services called `names` are ready, and the gateway knows where requests for whatever is
+/// called so go; the last one stays on the screen.
+pub(crate) async fn until_ready(server: &Server, names: &Names) {
     let mut changes = server.subscribe();
     let mut screen = Screen::of_stderr();
     loop {
         let rows = rows(server);
         screen.show(&rows);
-        if names.iter().all(|name| rows.iter().any(|row| row.ready && row.name == *name)) {
+        let ready = names.services.iter().all(|name| rows.iter().any(|row| row.ready && row.name == *name));
+        if ready && routed(server, names) {
             screen.finish(&rows);
             return;
         }
@@ -42,6 +66,19 @@ pub(crate) async fn follow(server: &Server) {
         screen.show(&rows(server));
         changes.next().await.ok();
     }
+}
+
+/// Pools and use cases tell by a condition that the gateway goes by them as they are now: those called so, and those that
+/// services called so have made.
+fn routed(server: &Server, names: &Names) -> bool {
+    ROUTES.iter().all(|(resource, condition)| {
+        let objects = server.list(resource);
+        let mut concerned = objects.iter().filter(|object| names.concern(object));
+        concerned.all(|object| {
+            let told = conditions::find(&object["status"]["conditions"], condition);
+            told.is_some_and(|told| told["status"] == "True" && told["observedGeneration"] == generation(object))
+        })
+    })
 }
 
 fn rows(server: &Server) -> Vec<Row> {

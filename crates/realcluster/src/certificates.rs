@@ -1,5 +1,6 @@
 //! One authority that signs the API server, the administrator and the webhooks.
 
+use std::net::Ipv4Addr;
 use std::path::{Path, PathBuf};
 
 use anyhow::Result;
@@ -11,13 +12,14 @@ use rcgen::{
 #[derive(Clone, Debug)]
 pub(crate) struct Certificates {
     folder: PathBuf,
+    address: Ipv4Addr,
 }
 
 // === impl Certificates ===
 
 impl Certificates {
-    /// `apiserver`, `webhook`, `admin` and `front-proxy`, and `sa.key` for tokens of accounts.
-    pub(crate) fn make(folder: PathBuf) -> Result<Self> {
+    /// `apiserver` and `webhook`, both at `address`, `admin` and `front-proxy`, and `sa.key` for tokens of accounts.
+    pub(crate) fn make(folder: PathBuf, address: Ipv4Addr) -> Result<Self> {
         std::fs::create_dir_all(&folder)?;
         let mut authority = CertificateParams::new(Vec::new())?;
         authority.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
@@ -26,7 +28,7 @@ impl Certificates {
         let key = KeyPair::generate()?;
         std::fs::write(folder.join("ca.crt"), authority.self_signed(&key)?.pem())?;
         let issuer = Issuer::new(authority, key);
-        let made = Self { folder };
+        let made = Self { folder, address };
         let (server, client) = (ExtendedKeyUsagePurpose::ServerAuth, ExtendedKeyUsagePurpose::ClientAuth);
         made.sign("apiserver", None, server.clone(), &issuer)?;
         made.sign("webhook", None, server, &issuer)?;
@@ -47,7 +49,8 @@ impl Certificates {
     ) -> Result<()> {
         let hosts = match usage {
             ExtendedKeyUsagePurpose::ServerAuth => {
-                ["127.0.0.1", "10.96.0.1", "localhost", "kubernetes.default.svc"].map(str::to_owned).to_vec()
+                let own = self.address.to_string();
+                [own.as_str(), "10.96.0.1", "localhost", "kubernetes.default.svc"].map(str::to_owned).to_vec()
             }
             _ => Vec::new(),
         };

@@ -1,6 +1,5 @@
 //! Starting and stopping.
 
-use std::net::TcpListener;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
@@ -15,6 +14,8 @@ use crate::binaries::Binaries;
 use crate::certificates::Certificates;
 use crate::objects::{apply, resource};
 use crate::parts::{Controllers, Parts};
+use crate::patience::patiently;
+use crate::place::Place;
 use crate::process::Process;
 
 /// Who may ask for what is enforced, also for owner references; every answer to an account is logged.
@@ -37,6 +38,7 @@ pub struct RealCluster {
     pub(crate) binaries: Binaries,
     pub(crate) folder: PathBuf,
     pub(crate) certificates: Certificates,
+    pub(crate) place: Place,
     url: String,
     /// In order of start; they are ended the other way round.
     processes: Vec<Process>,
@@ -67,17 +69,18 @@ impl RealCluster {
     /// What did not start, with its last words.
     pub async fn start_parts(parts: Parts, binaries: Binaries, folder: PathBuf) -> Result<Self> {
         std::fs::create_dir_all(&folder)?;
-        let certificates = Certificates::make(folder.join("pki"))?;
-        let [etcd_port, peer_port, port] = free_ports()?;
-        let url = format!("https://127.0.0.1:{port}");
+        forget_an_earlier_run(&folder)?;
+        let mut place = Place::take()?;
+        let certificates = Certificates::make(folder.join("pki"), place.address)?;
+        let port = place.port()?;
+        let url = format!("https://{}", place.at(port));
         let kubeconfig = folder.join("kubeconfig");
         std::fs::write(&kubeconfig, admin_kubeconfig(&certificates, &url)?)?;
-        let options = KubeConfigOptions::default();
-        let config = kube::Config::from_custom_kubeconfig(Kubeconfig::read_from(&kubeconfig)?, &options).await?;
-        let client = Client::try_from(config)?;
-        let mut cluster = Self { client, kubeconfig, binaries, folder, certificates, url, processes: Vec::new() };
-        cluster.start_etcd(etcd_port, peer_port).await?;
-        cluster.start_apiserver(parts, port, etcd_port).await?;
+        let client = Client::try_from(config(&kubeconfig).await?)?;
+        let mut cluster =
+            Self { client, kubeconfig, binaries, folder, certificates, place, url, processes: Vec::new() };
+        let etcd = cluster.start_etcd().await?;
+        cluster.start_apiserver(parts, port, &etcd).await?;
         cluster.start_controllers(parts.controllers)?;
         if parts.scheduler {
             cluster.start_scheduler()?;
@@ -91,30 +94,31 @@ impl RealCluster {
         Ok(cluster)
     }
 
-    async fn start_etcd(&mut self, port: u16, peer_port: u16) -> Result<()> {
-        let (own, peer) = (format!("http://127.0.0.1:{port}"), format!("http://127.0.0.1:{peer_port}"));
+    /// Where clients find it.
+    async fn start_etcd(&mut self) -> Result<String> {
+        let (port, peer_port) = (self.place.port()?, self.place.port()?);
+        let [own, peer] = [port, peer_port].map(|port| format!("http://{}", self.place.at(port)));
         let mut command = self.command("etcd");
         command.arg("--data-dir").arg(self.folder.join("etcd"));
         command.args(["--name", "real", "--unsafe-no-fsync", "--log-level", "warn"]);
         command.args(["--listen-client-urls", &own, "--advertise-client-urls", &own]);
         command.args(["--listen-peer-urls", &peer, "--initial-advertise-peer-urls", &peer]);
         command.arg("--initial-cluster").arg(format!("real={peer}"));
-        self.keep("etcd", &mut command)?.listens(port).await
+        let address = self.place.at(port);
+        self.keep("etcd", &mut command)?.listens(address).await?;
+        Ok(own)
     }
 
-    async fn start_apiserver(&mut self, parts: Parts, port: u16, etcd_port: u16) -> Result<()> {
+    async fn start_apiserver(&mut self, parts: Parts, port: u16, etcd: &str) -> Result<()> {
         let policy = self.folder.join("audit-policy.yaml");
         std::fs::write(&policy, AUDIT_POLICY)?;
         let pki = self.certificates.clone();
         let mut command = self.command("kube-apiserver");
-        command.arg(format!("--etcd-servers=http://127.0.0.1:{etcd_port}")).arg(format!("--secure-port={port}"));
-        command.args([
-            "--bind-address=127.0.0.1",
-            "--service-cluster-ip-range=10.96.0.0/16",
-            "--authorization-mode=RBAC",
-        ]);
-        // A loopback address may not stand in Endpoints.
-        command.args(["--endpoint-reconciler-type=none", "--allow-privileged"]);
+        command.arg(format!("--etcd-servers={etcd}")).arg(format!("--secure-port={port}"));
+        command.arg(format!("--bind-address={}", self.place.address));
+        command.args(["--service-cluster-ip-range=10.96.0.0/16", "--authorization-mode=RBAC"]);
+        // A loopback address may not stand in Endpoints; one of its own choice asks for a network, which may be away.
+        command.args(["--endpoint-reconciler-type=none", "--advertise-address=192.0.2.1", "--allow-privileged"]);
         // No node forwards cluster addresses here: Services of webhooks are called at their endpoints.
         command.arg("--enable-aggregator-routing=true");
         command.arg("--enable-admission-plugins=OwnerReferencesPermissionEnforcement");
@@ -135,6 +139,8 @@ impl RealCluster {
         ] {
             command.arg(flag).arg(file);
         }
+        // Whole, from the first request to the last.
+        command.arg("--audit-log-maxsize=0");
         command.args(["--requestheader-allowed-names=front-proxy", "--requestheader-username-headers=X-Remote-User"]);
         command.args([
             "--requestheader-group-headers=X-Remote-Group",
@@ -147,10 +153,10 @@ impl RealCluster {
     }
 
     fn start_controllers(&mut self, controllers: Controllers) -> Result<()> {
-        let [port] = free_ports()?;
         let mut command = self.controller("kube-controller-manager");
-        command.args(["--leader-elect=false", "--bind-address=127.0.0.1", "--cluster-cidr=10.244.0.0/16"]);
-        command.arg(format!("--secure-port={port}"));
+        command.args(["--leader-elect=false", "--secure-port=0", "--cluster-cidr=10.244.0.0/16"]);
+        // kwok is not scheduled in time on a busy machine; no node here is ever lost.
+        command.arg("--node-monitor-grace-period=1h");
         if let Controllers::Only(names) = controllers {
             command.arg(format!("--controllers={names}"));
         }
@@ -160,10 +166,8 @@ impl RealCluster {
     }
 
     fn start_scheduler(&mut self) -> Result<()> {
-        let [port] = free_ports()?;
         let mut command = self.controller("kube-scheduler");
-        command.args(["--leader-elect=false", "--bind-address=127.0.0.1"]);
-        command.arg(format!("--secure-port={port}"));
+        command.args(["--leader-elect=false", "--secure-port=0"]);
         self.keep("kube-scheduler", &mut command).map(|_| ())
     }
 
@@ -179,19 +183,15 @@ impl RealCluster {
     pub async fn account(&self, namespace: &str, name: &str) -> Result<Account> {
         let body = json!({"apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest", "spec": {"expirationSeconds": 7200}});
         let path = format!("/api/v1/namespaces/{namespace}/serviceaccounts/{name}/token");
-        let request =
-            http::Request::post(path).header("content-type", "application/json").body(serde_json::to_vec(&body)?)?;
-        let answer: Value = self.client.request(request).await?;
+        let body = serde_json::to_vec(&body)?;
+        let request = || http::Request::post(&path).header("content-type", "application/json").body(body.clone());
+        let asked = async || self.client.request(request().map_err(kube::Error::HttpError)?).await;
+        let answer: Value = patiently(asked).await?;
         let token = answer["status"]["token"].as_str().context("no token")?.to_owned();
-        let mut config = kube::Config::new(self.url.parse()?);
-        config.root_cert = kube::Config::from_custom_kubeconfig(
-            Kubeconfig::read_from(&self.kubeconfig)?,
-            &KubeConfigOptions::default(),
-        )
-        .await?
-        .root_cert;
-        config.auth_info.token = Some(token.into());
-        Ok(Account { client: Client::try_from(config)?, user: format!("system:serviceaccount:{namespace}:{name}") })
+        let mut own = kube::Config::new(self.url.parse()?);
+        own.root_cert = config(&self.kubeconfig).await?.root_cert;
+        own.auth_info.token = Some(token.into());
+        Ok(Account { client: Client::try_from(own)?, user: format!("system:serviceaccount:{namespace}:{name}") })
     }
 
     /// Applies every object, in order.
@@ -257,6 +257,10 @@ impl RealCluster {
     pub(crate) fn command(&self, name: &str) -> Command {
         let mut command = Command::new(self.binaries.path(name));
         command.env_remove("KUBECONFIG");
+        // Addresses of this machine are called directly, also those that are no loopback addresses.
+        for proxy in ["HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY"] {
+            command.env_remove(proxy).env_remove(proxy.to_lowercase());
+        }
         command
     }
 
@@ -282,16 +286,21 @@ impl Drop for RealCluster {
     }
 }
 
-/// Ports that were free a moment ago.
-pub(crate) fn free_ports<const N: usize>() -> Result<[u16; N]> {
-    let mut listeners = Vec::with_capacity(N);
-    let mut ports = [0; N];
-    for port in &mut ports {
-        let listener = TcpListener::bind("127.0.0.1:0")?;
-        *port = listener.local_addr()?.port();
-        listeners.push(listener);
+/// A folder that is used again has another cluster from now on.
+fn forget_an_earlier_run(folder: &Path) -> Result<()> {
+    for earlier in ["etcd", "logs"].map(|name| folder.join(name)).iter().filter(|path| path.exists()) {
+        std::fs::remove_dir_all(earlier)?;
     }
-    Ok(ports)
+    let log = folder.join("audit.log");
+    if log.exists() { Ok(std::fs::remove_file(log)?) } else { Ok(()) }
+}
+
+/// Without a proxy that the environment may name.
+async fn config(kubeconfig: &Path) -> Result<kube::Config> {
+    let file = Kubeconfig::read_from(kubeconfig)?;
+    let mut config = kube::Config::from_custom_kubeconfig(file, &KubeConfigOptions::default()).await?;
+    config.proxy_url = None;
+    Ok(config)
 }
 
 fn http_get(path: &str) -> http::Request<Vec<u8>> {

@@ -7,6 +7,8 @@ use kube::api::{ApiResource, DynamicObject, Patch, PatchParams};
 use kube::{Api, Client};
 use serde_json::Value;
 
+use crate::patience::patiently;
+
 /// Field manager of what the tests write.
 const MANAGER: &str = "realcluster";
 
@@ -50,7 +52,8 @@ pub fn resource(client: &Client, resource: &str, version: &str, namespace: &str)
     }
 }
 
-/// Server-side apply, which also takes definitions above 256 KiB. Where the kind lives is asked of the server.
+/// Server-side apply, which also takes definitions above 256 KiB. Where the kind lives is asked of the server. A server
+/// that is busy is asked again.
 ///
 /// # Errors
 /// What the server refuses, in its words.
@@ -59,7 +62,7 @@ pub async fn apply(client: &Client, object: &Value) -> Result<Value> {
     let (api_version, kind, name) = (text("/apiVersion"), text("/kind"), text("/metadata/name"));
     let (group, version) = api_version.rsplit_once('/').unwrap_or(("", api_version));
     let gvk = kube::core::GroupVersionKind::gvk(group, version, kind);
-    let (found, capabilities) = kube::discovery::pinned_kind(client, &gvk).await?;
+    let (found, capabilities) = patiently(async || kube::discovery::pinned_kind(client, &gvk).await).await?;
     let api: Api<DynamicObject> = match capabilities.scope {
         kube::discovery::Scope::Cluster => Api::all_with(client.clone(), &found),
         kube::discovery::Scope::Namespaced => {
@@ -67,7 +70,8 @@ pub async fn apply(client: &Client, object: &Value) -> Result<Value> {
             Api::namespaced_with(client.clone(), namespace, &found)
         }
     };
-    let sent = api.patch(name, &PatchParams::apply(MANAGER).force(), &Patch::Apply(object)).await;
+    let params = PatchParams::apply(MANAGER).force();
+    let sent = patiently(async || api.patch(name, &params, &Patch::Apply(object)).await).await;
     let stored = sent.with_context(|| format!("{kind} {name}"))?;
     Ok(serde_json::to_value(stored)?)
 }

@@ -1,15 +1,16 @@
 //! A running program: its output goes to a file, and it ends with its value.
 
+use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, bail};
 
-/// How long anything is waited for; a loaded machine is slow.
-pub const SECONDS: u64 = 120;
+/// How long anything is waited for. What comes is never late: it ends the wait, on a loaded machine after minutes.
+pub const SECONDS: u64 = 600;
 /// Between two looks at what has no way to tell.
-const PAUSE: Duration = Duration::from_millis(50);
+pub(crate) const PAUSE: Duration = Duration::from_millis(50);
 
 /// One running program.
 #[derive(Debug)]
@@ -64,12 +65,12 @@ impl Process {
         Ok(())
     }
 
-    /// Waits until something listens at `port`.
+    /// Waits until something listens at `address`.
     ///
     /// # Errors
     /// It ended, or takes too long.
-    pub async fn listens(&mut self, port: u16) -> Result<()> {
-        self.until("listener", async || tokio::net::TcpStream::connect(("127.0.0.1", port)).await.is_ok()).await
+    pub async fn listens(&mut self, address: SocketAddr) -> Result<()> {
+        self.until("listener", async || tokio::net::TcpStream::connect(address).await.is_ok()).await
     }
 
     /// Asks it to end (SIGTERM), and waits.

@@ -39,7 +39,11 @@ async fn follow(
     let mut listed = false;
     while let Some(event) = events.next().await {
         match event {
-            Ok(Event::Init) => state.clear(),
+            // From here to the end of the list the state is half a state.
+            Ok(Event::Init) => {
+                listed = false;
+                state.clear();
+            }
             Ok(Event::InitApply(mut object) | Event::Apply(mut object)) => {
                 object.metadata.managed_fields = None;
                 state.insert(object.metadata.name.clone().unwrap_or_default(), serde_json::to_value(object)?);
@@ -48,10 +52,10 @@ async fn follow(
                 state.remove(object.metadata.name.as_deref().unwrap_or_default());
             }
             Ok(Event::InitDone) => listed = true,
-            // The kind may not be served yet, or no more.
+            // The kind may not be served yet, or no more, or a connection broke: nothing is known that was not before.
             Err(_) => {
-                state.clear();
                 tokio::time::sleep(Duration::from_millis(100)).await;
+                continue;
             }
         }
         if listed && holds(state) {

@@ -122,6 +122,7 @@ pub async fn serve(
 ) -> Result<(), WebhookError> {
     listener.set_nonblocking(true)?;
     let listener = tokio::net::TcpListener::from_std(listener)?;
+    tracing::info!("the admission webhook listens at {}", listener.local_addr()?);
     let router = Router::new().route(PATH, post(review)).layer(DefaultBodyLimit::max(LONGEST_BODY)).with_state(view);
     loop {
         let accepted = tokio::select! {

@@ -242,13 +242,12 @@ async fn set_paused(target: &Target, pause: Pause) -> Result<()> {
 async fn undo(target: &Target, to: Option<i64>) -> Result<()> {
     let revisions = revisions(target).await?;
     let chosen = chosen(target, &revisions, to)?;
-    let mut service = target.service.clone();
-    service["spec"] = restored(&target.service["spec"], chosen);
-    let (before, now) = (content(&target.service["spec"]), content(&service["spec"]));
+    let spec = restored(&target.service["spec"], chosen);
+    let (before, now) = (content(&target.service["spec"]), content(&spec));
     if before == now {
         return output::print_line(&format!("{} is at revision {} already", target.title, number(chosen)));
     }
-    target.replace(service).await?;
+    target.respecify(&spec).await?;
     let held = if is_paused(&target.service) { "; its rollout is paused" } else { "" };
     output::print_line(&format!(
         "{}: back to revision {} ({}){held}\n`ostler rollout status {}` follows it",

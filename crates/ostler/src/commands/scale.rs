@@ -67,7 +67,7 @@ pub(super) async fn run(args: ScaleArgs) -> Result<ExitCode> {
         lines.push(format!("{}: {}", target.title, assign(&mut scaled, assignment)?));
     }
     if scaled["spec"] != target.service["spec"] {
-        target.replace(scaled).await?;
+        target.respecify(&scaled["spec"]).await?;
     }
     output::print_line(&lines.join("\n"))?;
     Ok(ExitCode::SUCCESS)

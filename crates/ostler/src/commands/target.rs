@@ -7,6 +7,7 @@ use serde_json::Value;
 use super::explain;
 use crate::connect::{self, ConnectArgs};
 use crate::live;
+use crate::report::errors::hinted;
 
 #[derive(clap::Args)]
 pub(super) struct TargetArgs {
@@ -33,6 +34,9 @@ pub(super) struct Target {
 
 /// Who writes what a person asked for by command.
 const MANAGER: &str = "ostler";
+/// How often others may write beside us: status, above all.
+const TRIES: usize = 50;
+const CONFLICT: u16 = 409;
 
 impl TargetArgs {
     pub(super) async fn find(&self) -> Result<Target> {
@@ -53,11 +57,26 @@ impl TargetArgs {
 }
 
 impl Target {
-    /// Writes the service as `service` is; refused where somebody changed it since it was read.
-    pub(super) async fn replace(&self, service: Value) -> Result<()> {
-        let object: DynamicObject = serde_json::from_value(service)?;
+    /// Puts `spec` in place of the one that was read; refused where somebody has put another there since. What others write
+    /// beside it, such as status, stays and is in nobody's way.
+    pub(super) async fn respecify(&self, spec: &Value) -> Result<()> {
         let params = PostParams { field_manager: Some(MANAGER.to_owned()), ..PostParams::default() };
-        self.api.replace(&self.name, &params, &object).await.with_context(|| self.title.clone())?;
-        Ok(())
+        let mut wanted = self.service.clone();
+        for _ in 0..TRIES {
+            wanted["spec"] = spec.clone();
+            let object: DynamicObject = serde_json::from_value(wanted)?;
+            match self.api.replace(&self.name, &params, &object).await {
+                Err(kube::Error::Api(status)) if status.code == CONFLICT => {}
+                sent => return sent.map(drop).with_context(|| self.title.clone()),
+            }
+            wanted = serde_json::to_value(self.api.get(&self.name).await.with_context(|| self.title.clone())?)?;
+            if wanted["spec"] != self.service["spec"] {
+                break;
+            }
+        }
+        Err(hinted(
+            format!("{} was changed meanwhile", self.title),
+            "look at what it is now, and say again what it is to be",
+        ))
     }
 }

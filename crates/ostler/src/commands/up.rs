@@ -125,8 +125,9 @@ async fn serve(
     if args.demo {
         let manifests = demo::manifests()?;
         apply::documents(&machine.client, &manifests).await?;
-        let services = manifests.iter().filter(|document| document.kind() == "InferenceService");
-        let names: Vec<String> = services.map(|document| document.name().to_owned()).collect();
+        let (services, others) = manifests.iter().partition::<Vec<_>, _>(|one| one.kind() == "InferenceService");
+        let [services, others] = [services, others].map(|all| all.iter().map(|one| one.name().to_owned()).collect());
+        let names = progress::Names { services, others };
         progress::until_ready(machine.cluster.server(), &names).await;
     }
     let (api, gateway) = (machine.api, machine.gateway);

@@ -5,7 +5,7 @@ use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-use crate::session::{Session, outcome};
+use crate::session::{Session, outcome, patiently};
 use crate::suites::part;
 
 const SERVICE: &str = "
@@ -67,7 +67,7 @@ fn a_service(kubectl: &Kubectl) {
     let file = kubectl.file("chat.yaml", SERVICE);
     kubectl.says(&["apply", "-f", &file], "inferenceservice.ome.io/chat created");
     kubectl.says(&["apply", "-f", &file], "unchanged");
-    kubectl.run(&["wait", "--for=condition=Ready", "inferenceservice.ome.io/chat", "--timeout=60s"]);
+    kubectl.run(&["wait", "--for=condition=Ready", "inferenceservice.ome.io/chat", "--timeout=10m"]);
     let shown = kubectl.run(&["get", "inference,acceleratorclasses,pods"]);
     assert!(shown.contains("chat-engine-") && shown.contains("nvidia-l40s"), "{shown}");
     classes(kubectl);
@@ -78,20 +78,19 @@ fn a_service(kubectl: &Kubectl) {
 
     let two = kubectl.file("two.yaml", &SERVICE.replace("spec:", "spec:\n  engine: {minReplicas: 2}"));
     kubectl.says(&["apply", "-f", &two], "configured");
-    kubectl.run(&["wait", "--for=jsonpath={.status.readyReplicas}=2", "deployment/chat-engine", "--timeout=60s"]);
+    kubectl.run(&["wait", "--for=jsonpath={.status.readyReplicas}=2", "deployment/chat-engine", "--timeout=10m"]);
     kubectl.says(&["apply", "--server-side", "--force-conflicts", "-f", &file], "serverside-applied");
 
-    kubectl.run(&["delete", "inferenceservice.ome.io", "chat", "--timeout=60s"]);
-    kubectl.run(&["wait", "--for=delete", "pods", "--all", "--timeout=60s"]);
-    let left = kubectl.run(&["get", "deployments,services,backendpools,llmusecasesets,pods", "-o", "name"]);
-    assert_eq!(left.trim(), "", "deleting leaves nothing behind");
+    kubectl.run(&["delete", "inferenceservice.ome.io", "chat", "--timeout=10m"]);
+    // Deleting leaves nothing behind; the garbage collector comes after.
+    kubectl.comes_to(&["get", "deployments,services,backendpools,llmusecasesets,pods", "-o", "name"], "");
 }
 
 /// Both ways of applying, and every way of showing.
 fn reading(kubectl: &Kubectl) {
     let file = kubectl.file("web.yaml", DEPLOYMENT);
     kubectl.says(&["apply", "-f", &file], "deployment.apps/web created");
-    kubectl.says(&["rollout", "status", "deployment/web", "--timeout=60s"], "successfully rolled out");
+    kubectl.says(&["rollout", "status", "deployment/web", "--timeout=10m"], "successfully rolled out");
     kubectl.says(&["get", "pods", "-o", "wide"], "NOMINATED NODE");
     let nodes = kubectl.run(&["get", "nodes", "-o", "wide"]);
     assert!(nodes.contains("INTERNAL-IP") && !nodes.contains("<unknown>"), "{nodes}");
@@ -112,7 +111,8 @@ fn reading(kubectl: &Kubectl) {
     let (_, conflict) = kubectl.fails(&["apply", "--server-side", "-f", &three]);
     assert!(conflict.contains("conflict with \"kubectl-client-side-apply\"") && conflict.contains(".spec.replicas"));
     kubectl.says(&["apply", "--server-side", "--force-conflicts", "-f", &three], "serverside-applied");
-    kubectl.prints(&["diff", "--server-side", "--force-conflicts", "-f", &three], "");
+    // What is written between its two questions is a difference too.
+    kubectl.comes_to(&["diff", "--server-side", "--force-conflicts", "-f", &three], "");
 }
 
 /// Every way of changing.
@@ -150,7 +150,7 @@ fn changing(kubectl: &Kubectl) {
 }
 
 fn rolling_out(kubectl: &Kubectl) {
-    let done = || kubectl.says(&["rollout", "status", "deployment/web", "--timeout=60s"], "successfully rolled out");
+    let done = || kubectl.says(&["rollout", "status", "deployment/web", "--timeout=10m"], "successfully rolled out");
     let image =
         || kubectl.run(&["get", "deployment", "web", "-o", "jsonpath={.spec.template.spec.containers[0].image}"]);
     kubectl.says(&["set", "image", "deployment/web", "main=vllm/vllm-openai:v0.9.1"], "image updated");
@@ -160,8 +160,10 @@ fn rolling_out(kubectl: &Kubectl) {
     assert_eq!(image(), "vllm/vllm-openai:v0.9.0");
     kubectl.says(&["rollout", "restart", "deployment/web"], "restarted");
     done();
-    kubectl.says(&["wait", "--for=condition=Available", "deployment/web", "--timeout=60s"], "condition met");
+    kubectl.says(&["wait", "--for=condition=Available", "deployment/web", "--timeout=10m"], "condition met");
     kubectl.says(&["describe", "deployment", "web"], "ScalingReplicaSet");
+    // It lists Pods and then asks for each: those that are going may have gone.
+    kubectl.comes_to(&["get", "pods", "-l", "app=web", "-o", "jsonpath={.items[*].metadata.deletionTimestamp}"], "");
     kubectl.says(&["describe", "pods", "-l", "app=web"], "Successfully assigned");
     kubectl.says(&["describe", "node", "big-0"], "nvidia.com/gpu");
     kubectl.follows();
@@ -209,20 +211,20 @@ fn deleting(kubectl: &Kubectl) {
     kubectl.says(&["create", "namespace", "other"], "namespace/other created");
     kubectl.says(&["create", "configmap", "settings", "--from-literal=a=b"], "created");
     kubectl.says(&["create", "deployment", "orphaned", "--image=vllm/vllm-openai:v0.9.0"], "created");
-    kubectl.says(&["rollout", "status", "deployment/orphaned", "--timeout=60s"], "successfully rolled out");
+    kubectl.says(&["rollout", "status", "deployment/orphaned", "--timeout=10m"], "successfully rolled out");
     kubectl.says(&["run", "alone", "--image=vllm/vllm-openai:v0.9.0"], "pod/alone created");
     kubectl.says(&["expose", "deployment", "web", "--port=80"], "service/web exposed");
 
     kubectl.says(&["delete", "deployment", "orphaned", "--cascade=orphan"], "deleted");
     kubectl.says(&["get", "replicasets", "-l", "app=orphaned", "-o", "name"], "replicaset.apps/orphaned-");
     kubectl.says(&["delete", "replicasets", "-l", "app=orphaned", "--cascade=background"], "deleted");
-    kubectl.says(&["delete", "deployment", "web", "--cascade=foreground", "--timeout=60s"], "deleted");
+    kubectl.says(&["delete", "deployment", "web", "--cascade=foreground", "--timeout=10m"], "deleted");
     kubectl.prints(&["get", "deployments,replicasets,pods", "-l", "app=web", "-o", "name"], "");
     kubectl.says(&["delete", "pod", "alone", "--now"], "deleted");
     kubectl.says(&["delete", "configmap", "settings", "--dry-run=server"], "deleted (server dry run)");
     kubectl.says(&["delete", "configmap", "settings"], "deleted");
-    kubectl.says(&["delete", "namespace", "other", "--timeout=60s"], "deleted");
-    kubectl.run(&["wait", "--for=delete", "pods", "--all", "--timeout=60s"]);
+    kubectl.says(&["delete", "namespace", "other", "--timeout=10m"], "deleted");
+    kubectl.run(&["wait", "--for=delete", "pods", "--all", "--timeout=10m"]);
 }
 
 struct Kubectl {
@@ -236,6 +238,8 @@ impl Kubectl {
     fn command(&self, args: &[&str]) -> Command {
         let mut command = Command::new(&self.path);
         command.args(["--kubeconfig", &self.session.kubeconfig, "--cache-dir"]).arg(self.folder().join("cache"));
+        // Without the preferences and the language of whoever runs this.
+        command.env("KUBECTL_KUBERC", "false").env("LC_ALL", "C");
         command.args(args).stdin(Stdio::null());
         command
     }
@@ -263,6 +267,15 @@ impl Kubectl {
         assert_eq!(self.run(args).trim(), expected, "{} {args:?}", self.name());
     }
 
+    /// Once it succeeds and prints that: of what controllers change beside us.
+    #[track_caller]
+    fn comes_to(&self, args: &[&str], expected: &str) {
+        patiently(&format!("{} {args:?} comes to {expected:?}", self.name()), || {
+            let (stdout, _, code) = outcome(&self.command(args).output().unwrap());
+            (code == Some(0) && stdout.trim() == expected).then_some(())
+        });
+    }
+
     /// stdout and stderr of what has to fail.
     #[track_caller]
     fn fails(&self, args: &[&str]) -> (String, String) {
@@ -286,17 +299,21 @@ impl Kubectl {
         let mut line = String::new();
         BufReader::new(child.stdout.take().unwrap()).read_line(&mut line).unwrap();
         assert!(line.contains("simulated engine"), "{} logs -f: {line}", self.name());
-        self.run(&["delete", &pod, "--timeout=60s"]);
+        self.run(&["delete", &pod, "--timeout=10m"]);
         assert_eq!(child.wait().unwrap().code(), Some(0), "{} logs -f ends with its container", self.name());
-        self.run(&["rollout", "status", "deployment/web", "--timeout=60s"]);
+        self.run(&["rollout", "status", "deployment/web", "--timeout=10m"]);
     }
 
-    /// Some Pod of `web` that is to stay, as `pod/NAME`.
+    /// Some Pod of `web` that runs and is to stay, as `pod/NAME`.
     fn pod(&self) -> String {
-        let template =
-            r"go-template={{range .items}}{{if not .metadata.deletionTimestamp}}pod/{{.metadata.name}} {{end}}{{end}}";
-        let names = self.run(&["get", "pods", "-l", "app=web", "-o", template]);
-        names.split_whitespace().next().unwrap_or_default().to_owned()
+        let stays = "and (eq .status.phase \"Running\") (not .metadata.deletionTimestamp)";
+        let template = format!(
+            "go-template={{{{range .items}}}}{{{{if {stays}}}}}pod/{{{{.metadata.name}}}} {{{{end}}}}{{{{end}}}}"
+        );
+        patiently("a Pod that runs", || {
+            let names = self.run(&["get", "pods", "-l", "app=web", "-o", &template]);
+            names.split_whitespace().next().map(str::to_owned)
+        })
     }
 
     fn file(&self, name: &str, text: &str) -> String {

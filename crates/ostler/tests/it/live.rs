@@ -43,6 +43,17 @@ fn a_context_that_is_not_there_is_answered_by_those_that_are() {
     assert!(stderr.starts_with("error: there is no InferenceService `x` of ome.io in namespace `default`"), "{stderr}");
 }
 
+/// A proxy of the environment is for elsewhere: to this machine there is a way.
+#[rstest]
+#[case("HTTPS_PROXY", "http://192.0.2.1:3128")]
+#[case("https_proxy", "socks5://192.0.2.1:1080")]
+fn this_machine_is_reached_without_a_proxy(#[case] variable: &str, #[case] proxy: &str) {
+    let session = Session::start(&[]);
+    let args = ["redecide", "isvc/x", "--kubeconfig", &session.kubeconfig];
+    let (_, stderr, _) = outcome(&ostler(&args).env(variable, proxy).output().unwrap());
+    assert!(stderr.starts_with("error: there is no InferenceService `x`"), "{stderr}");
+}
+
 const GANG: &str = "apiVersion: fusioninfer.io/v1alpha1
 kind: InferenceService
 metadata: {name: large}

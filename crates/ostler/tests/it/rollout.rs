@@ -62,7 +62,7 @@ impl Shell {
 
     /// Follows the rollout to its end and returns the last lines.
     fn follow(&self, code: i32) -> String {
-        self.says(&["rollout", "status", NAME, "--timeout", "60"], code)
+        self.says(&["rollout", "status", NAME, "--timeout", "10m"], code)
     }
 
     /// What each revision changed.

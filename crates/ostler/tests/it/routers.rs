@@ -2,12 +2,11 @@
 
 use std::io::{Read, Write};
 use std::net::TcpStream;
-use std::time::Duration;
 
 use rstest::rstest;
 use serde_json::{Value, json};
 
-use crate::session::{Folder, Session, ostler, outcome};
+use crate::session::{Folder, PATIENCE, Session, ostler, outcome, patiently};
 
 const STORIES: &str = include_str!("stories.yaml");
 /// 151 accelerators are asked for, eight of a node at most.
@@ -33,17 +32,26 @@ fn says(session: &Session, words: &[&str]) -> (String, Option<i32>) {
 /// Waits until the service is ready.
 fn ready(session: &Session, name: &str) {
     let name = format!("inferenceservice.fusioninfer.io/{name}");
-    let (said, code) = says(session, &["rollout", "status", &name, "--timeout", "120"]);
+    let (said, code) = says(session, &["rollout", "status", &name, "--timeout", "10m"]);
     assert_eq!(code, Some(0), "{said}");
 }
 
-/// Status line and body of the answer to a chat with `model`.
+/// Status line and body of the answer to a chat with `model`. The gateway learns of engines by a watch, as commands do, and
+/// either may be the first.
 fn ask(session: &Session, model: &str) -> (String, Value) {
+    patiently("an engine", || {
+        let (status, answer) = send(session, model);
+        let knows = ![" 404 ", " 503 "].iter().any(|code| status.contains(code));
+        knows.then_some((status, answer))
+    })
+}
+
+fn send(session: &Session, model: &str) -> (String, Value) {
     let messages = json!([{"role": "user", "content": "Why do horses sleep standing?"}]);
     let body = json!({"model": model, "messages": messages, "max_tokens": 4}).to_string();
     let host = session.gateway.trim_start_matches("http://");
     let mut connection = TcpStream::connect(host).unwrap();
-    connection.set_read_timeout(Some(Duration::from_secs(60))).unwrap();
+    connection.set_read_timeout(Some(PATIENCE)).unwrap();
     let length = body.len();
     let head = format!(
         "POST /v1/chat/completions HTTP/1.0\r\nhost: {host}\r\ncontent-type: application/json\r\ncontent-length: {length}\r\n\r\n"
@@ -96,7 +104,7 @@ fn a_picker_that_cannot_read_its_configuration_is_named() {
     let file = folder.file("routed.yaml", &routed(story(2), "routed", ", endpointPickerConfig: 'kind: Picker'"));
     let session = Session::start(&["-f", &file, "--nodes", "8×H100-80G"]);
     let (said, code) =
-        says(&session, &["rollout", "status", "inferenceservice.fusioninfer.io/routed", "--timeout", "120"]);
+        says(&session, &["rollout", "status", "inferenceservice.fusioninfer.io/routed", "--timeout", "10m"]);
     assert_ne!(code, Some(0), "{said}");
     let (explained, _) = says(&session, &["explain", "inferenceservice.fusioninfer.io/routed"]);
     assert!(explained.contains("RouterReady=False") && explained.contains("routed-epp"), "{explained}");

@@ -1,9 +1,14 @@
 //! Starting `ostler`, and `ostler up` until it says that it is ready.
 
-use std::io::{BufRead, BufReader};
+use std::io::{BufRead, BufReader, ErrorKind};
 use std::path::PathBuf;
 use std::process::{Child, ChildStderr, ChildStdout, Command, Output, Stdio};
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::{Duration, Instant};
+
+use rustix::process::{Pid, Signal, kill_process};
+
+/// How long anything is waited for. What comes is never late: it ends the wait, on a loaded machine after minutes.
+pub(crate) const PATIENCE: Duration = Duration::from_secs(600);
 
 pub(crate) fn ostler(args: &[&str]) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_ostler"));
@@ -20,6 +25,18 @@ fn up() -> Command {
 pub(crate) fn outcome(output: &Output) -> (String, String, Option<i32>) {
     let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
     (text(&output.stdout), text(&output.stderr), output.status.code())
+}
+
+/// What `ask` finds in the end.
+pub(crate) fn patiently<T>(what: &str, mut ask: impl FnMut() -> Option<T>) -> T {
+    let began = Instant::now();
+    loop {
+        match ask() {
+            Some(found) => return found,
+            None => assert!(began.elapsed() < PATIENCE, "{what}: not after {} s", PATIENCE.as_secs()),
+        }
+        std::thread::sleep(Duration::from_millis(50));
+    }
 }
 
 /// A folder of this test's own, removed at the end.
@@ -39,13 +56,17 @@ pub(crate) struct Session {
 
 impl Folder {
     pub(crate) fn new() -> Self {
-        static NEXT: AtomicUsize = AtomicUsize::new(0);
-        let number = NEXT.fetch_add(1, Ordering::Relaxed);
-        let path = std::env::temp_dir().join(format!("ostler-it-{}-{number}", std::process::id()));
-        std::fs::create_dir_all(&path).unwrap();
-        use std::os::unix::fs::PermissionsExt;
-        std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o700)).unwrap();
-        Self(path)
+        use std::os::unix::fs::DirBuilderExt;
+        // One that is there already is of a run that was killed, and whose process number has come round again.
+        let number = (0..).find_map(|number| {
+            let path = std::env::temp_dir().join(format!("ostler-it-{}-{number}", std::process::id()));
+            match std::fs::DirBuilder::new().mode(0o700).create(&path) {
+                Ok(()) => Some(path),
+                Err(error) if error.kind() == ErrorKind::AlreadyExists => None,
+                Err(error) => panic!("{}: {error}", path.display()),
+            }
+        });
+        Self(number.unwrap())
     }
 
     pub(crate) fn file(&self, name: &str, text: &str) -> String {
@@ -100,8 +121,8 @@ impl Session {
         Self { child, stdout, folder, api, gateway, kubeconfig }
     }
 
-    /// Sends a signal (`-TERM`) and returns what else was printed, and the exit code.
-    pub(crate) fn end(mut self, signal: &str) -> (String, Option<i32>) {
+    /// Sends a signal and returns what else was printed, and the exit code.
+    pub(crate) fn end(mut self, signal: Signal) -> (String, Option<i32>) {
         self.signal(signal);
         let mut rest = String::new();
         std::io::Read::read_to_string(&mut self.stdout, &mut rest).unwrap();
@@ -109,16 +130,16 @@ impl Session {
     }
 
     /// A process that was waited for has no number any more, or another's.
-    fn signal(&mut self, signal: &str) {
+    fn signal(&mut self, signal: Signal) {
         if let Ok(None) = self.child.try_wait() {
-            Command::new("kill").args([signal, &self.child.id().to_string()]).status().ok();
+            kill_process(Pid::from_child(&self.child), signal).unwrap();
         }
     }
 }
 
 impl Drop for Session {
     fn drop(&mut self) {
-        self.signal("-TERM");
+        self.signal(Signal::TERM);
         self.child.wait().ok();
     }
 }

@@ -13,6 +13,9 @@ fn openai() {
     let output = Command::new(part("OSTLER_PYTHON"))
         .arg(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/openai_client.py"))
         .arg(&session.gateway)
+        // The client would ask a proxy for this machine.
+        .env("NO_PROXY", "127.0.0.1")
+        .env("no_proxy", "127.0.0.1")
         .output()
         .unwrap();
     let (stdout, stderr, code) = outcome(&output);

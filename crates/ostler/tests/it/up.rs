@@ -1,9 +1,10 @@
 //! `ostler up`: from manifest to answer, and to the end of everything that was started.
 
 use rstest::rstest;
+use rustix::process::Signal;
 use serde_json::Value;
 
-use crate::session::{Folder, Session, ostler, outcome};
+use crate::session::{Folder, Session, ostler, outcome, patiently};
 
 #[test]
 fn the_demo_answers_and_says_why() {
@@ -56,9 +57,9 @@ fn normal(line: &str) -> String {
 }
 
 #[rstest]
-#[case("-TERM")]
-#[case("-INT")]
-fn a_signal_ends_everything_with_exit_code_0(#[case] signal: &str) {
+#[case(Signal::TERM)]
+#[case(Signal::INT)]
+fn a_signal_ends_everything_with_exit_code_0(#[case] signal: Signal) {
     let session = Session::start(&[]);
     let kubeconfig = session.kubeconfig.clone();
     assert!(std::path::Path::new(&kubeconfig).is_file());
@@ -74,7 +75,7 @@ fn a_model_that_fits_nowhere_is_explained() {
         "apiVersion: ome.io/v1beta1\nkind: ClusterBaseModel\nmetadata: {name: huge}\nspec:\n  modelFormat: {name: safetensors, version: 1.0.0}\n  modelFramework: {name: transformers, version: 4.45.2}\n  modelArchitecture: LlamaForCausalLM\n  modelParameterSize: 900B\n---\napiVersion: ome.io/v1beta1\nkind: InferenceService\nmetadata: {name: huge}\nspec:\n  model: {name: huge}\n",
     );
     let session = Session::start(&["-f", &manifest]);
-    let explained = retry(|| {
+    let explained = patiently("a decision", || {
         let output =
             ostler(&["explain", "inferenceservice/huge", "--kubeconfig", &session.kubeconfig]).output().unwrap();
         let (stdout, _, code) = outcome(&output);
@@ -87,9 +88,4 @@ fn a_model_that_fits_nowhere_is_explained() {
 fn service<'a>(demo: &'a Value, name: &str) -> &'a Value {
     let services = demo["services"].as_array().unwrap();
     services.iter().find(|service| service["name"] == name).unwrap()
-}
-
-/// Asks again until there is an answer; each try is a process of its own, which takes its time.
-fn retry<T>(mut ask: impl FnMut() -> Option<T>) -> T {
-    (0..200).find_map(|_| ask()).expect("an answer within 200 tries")
 }

@@ -2,7 +2,7 @@
 
 use anyhow::Result;
 
-use crate::cluster::{RealCluster, free_ports};
+use crate::cluster::RealCluster;
 
 /// Nodes are Ready from the start; Pods become Ready, or fail to pull; deletion ends them.
 const STAGES: &str = r#"apiVersion: kwok.x-k8s.io/v1alpha1
@@ -91,10 +91,11 @@ impl RealCluster {
     pub(crate) fn start_kwok(&mut self) -> Result<()> {
         let stages = self.folder.join("kwok-stages.yaml");
         std::fs::write(&stages, STAGES)?;
-        let [port] = free_ports()?;
+        let port = self.place.port()?;
+        let address = self.place.at(port);
         let mut command = self.controller("kwok");
         command.arg("--config").arg(stages).args(["--manage-all-nodes=true", "--node-lease-duration-seconds=40"]);
-        command.arg(format!("--server-address=127.0.0.1:{port}")).args(["--node-ip=127.0.0.1", "--cidr=10.244.0.0/16"]);
+        command.arg(format!("--server-address={address}")).args(["--node-ip=127.0.0.1", "--cidr=10.244.0.0/16"]);
         self.keep("kwok", &mut command).map(|_| ())
     }
 }

@@ -3,7 +3,7 @@
 use anyhow::Result;
 use serde_json::{Value, json};
 
-use crate::cluster::{RealCluster, free_ports};
+use crate::cluster::RealCluster;
 use crate::objects::{read, resource};
 
 /// The default configuration: what its installer sets.
@@ -37,18 +37,20 @@ impl RealCluster {
         self.define(&read(&source.join("config/crd/volcano/bases"))?).await?;
         self.define(&read(&source.join("config/crd/jobflow/bases"))?).await?;
         self.apply(&[json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "volcano-system"}})]).await?;
-        let [port] = free_ports()?;
+        let port = self.place.port()?;
+        let address = self.place.at(port);
         // The webhook manager looks for its configurations before it listens.
         let upstream = read(&source.join("installer/volcano-development.yaml"))?;
-        self.apply(&self.local_webhooks(upstream, "", port)?).await?;
+        self.apply(&self.local_webhooks(upstream, "", address)?).await?;
         let pki = self.certificates.clone();
         let mut command = self.controller("volcano-webhook-manager");
-        command.args(["--listen-address", "127.0.0.1", "--port", &port.to_string(), "--logtostderr", "-v", "2"]);
-        command.args(["--enabled-admission", REVIEWS, "--webhook-url", &format!("https://127.0.0.1:{port}")]);
+        command.args(["--listen-address", &address.ip().to_string(), "--port", &port.to_string()]);
+        command.args(["--logtostderr", "-v", "2"]);
+        command.args(["--enabled-admission", REVIEWS, "--webhook-url", &format!("https://{address}")]);
         command.arg("--tls-cert-file").arg(pki.certificate("webhook"));
         command.arg("--tls-private-key-file").arg(pki.key("webhook"));
         command.arg("--ca-cert-file").arg(pki.authority());
-        self.keep("volcano-webhook-manager", &mut command)?.listens(port).await?;
+        self.keep("volcano-webhook-manager", &mut command)?.listens(address).await?;
         let mut command = self.controller("volcano-controller-manager");
         self.keep("volcano-controller-manager", command.args(["--leader-elect=false", "--logtostderr", "-v", "2"]))?;
         let config = self.folder.join("volcano-scheduler.conf");

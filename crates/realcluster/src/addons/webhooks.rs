@@ -1,5 +1,7 @@
 //! Webhook configurations of others, turned from Services into addresses of this machine.
 
+use std::net::SocketAddr;
+
 use anyhow::Result;
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
@@ -10,8 +12,8 @@ use crate::cluster::RealCluster;
 // === impl RealCluster ===
 
 impl RealCluster {
-    /// The webhook configurations among `objects`, calling 127.0.0.1 at `port`; named `PREFIX` and their own name.
-    pub(crate) fn local_webhooks(&self, objects: Vec<Value>, prefix: &str, port: u16) -> Result<Vec<Value>> {
+    /// The webhook configurations among `objects`, calling `address`; named `PREFIX` and their own name.
+    pub(crate) fn local_webhooks(&self, objects: Vec<Value>, prefix: &str, address: SocketAddr) -> Result<Vec<Value>> {
         let bundle = STANDARD.encode(std::fs::read(self.certificates.authority())?);
         let is_webhooks =
             |object: &Value| object["kind"].as_str().is_some_and(|kind| kind.ends_with("WebhookConfiguration"));
@@ -21,7 +23,7 @@ impl RealCluster {
             object["metadata"] = json!({"name": name});
             for webhook in object["webhooks"].as_array_mut().into_iter().flatten() {
                 let path = webhook["clientConfig"]["service"]["path"].as_str().unwrap_or("/");
-                webhook["clientConfig"] = json!({"url": format!("https://127.0.0.1:{port}{path}"), "caBundle": bundle});
+                webhook["clientConfig"] = json!({"url": format!("https://{address}{path}"), "caBundle": bundle});
             }
         }
         Ok(found)

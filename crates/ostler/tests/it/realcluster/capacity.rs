@@ -2,7 +2,6 @@
 
 use std::collections::BTreeMap;
 
-use kube::api::{Patch, PatchParams};
 use serde_json::{Value, json};
 
 use super::gangs::{NAME, bound, disaggregated};
@@ -78,11 +77,7 @@ fn free_nodes(pods: &Objects) -> Vec<String> {
 }
 
 async fn cordon(world: &World, node: &str, unschedulable: bool) {
-    patch(world, NODES, "", node, json!({"spec": {"unschedulable": unschedulable.then_some(true)}})).await;
-}
-
-async fn patch(world: &World, kind: (&str, &str), namespace: &str, name: &str, patch: Value) {
-    world.api(kind, namespace).patch(name, &PatchParams::default(), &Patch::Merge(&patch)).await.unwrap();
+    world.patch(NODES, "", node, &json!({"spec": {"unschedulable": unschedulable.then_some(true)}})).await;
 }
 
 /// Worker `number` of a replica goes with its node. As on a machine that does not answer, its Pod is long in going: until
@@ -93,14 +88,14 @@ async fn lose(world: &World, replica: &str, number: usize) {
     let before = world.get(PODS, NAMESPACE, &leader).await["metadata"]["uid"].clone();
     let node = world.get(PODS, NAMESPACE, &pod).await["spec"]["nodeName"].as_str().unwrap().to_owned();
     cordon(world, &node, true).await;
-    patch(world, PODS, NAMESPACE, &pod, json!({"metadata": {"finalizers": ["example.com/unreachable"]}})).await;
+    world.patch(PODS, NAMESPACE, &pod, &json!({"metadata": {"finalizers": ["example.com/unreachable"]}})).await;
     world.delete(PODS, NAMESPACE, &pod).await;
     let going = |found: &Objects| {
         let leader = found.get(&leader).map(|leader| &leader["metadata"]);
         leader.is_none_or(|leader| leader["deletionTimestamp"].is_string() || leader["uid"] != before)
     };
     world.until("the group to be made anew", PODS, NAMESPACE, going).await;
-    patch(world, PODS, NAMESPACE, &pod, json!({"metadata": {"finalizers": null}})).await;
+    world.patch(PODS, NAMESPACE, &pod, &json!({"metadata": {"finalizers": null}})).await;
 }
 
 /// Nobody is kept waiting for a node that may never come.

@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use super::world::{CLASSES, DEPLOYMENTS, NODES, OME, PODS, World};
+use super::world::{CLASSES, DEPLOYMENTS, NODES, OME, PODS, World, named};
 
 const FLAVORS: (&str, &str) = ("resourceflavors.kueue.x-k8s.io", "v1beta2");
 
@@ -55,7 +55,7 @@ async fn both_ways(world: &World) {
     world.apply(&flavor("gpu-nvidia-a100", "NVIDIA-A100-SXM4-40GB")).await;
     world
         .until("a class that follows", CLASSES, "", |found| {
-            found["gpu-nvidia-a100"]["spec"]["discovery"]["nodeSelector"]["nvidia.com/gpu.product"]
+            named(found, "gpu-nvidia-a100")["spec"]["discovery"]["nodeSelector"]["nvidia.com/gpu.product"]
                 == "NVIDIA-A100-SXM4-40GB"
         })
         .await;

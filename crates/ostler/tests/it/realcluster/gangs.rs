@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use serde_json::{Value, json};
 
-use super::world::{GROUPS, NODES, Objects, PODS, ROLES, SERVICES, SETS, World, condition};
+use super::world::{GROUPS, NODES, Objects, PODS, ROLES, SERVICES, SETS, World, condition, named};
 
 const NAMESPACE: &str = "gangs";
 pub(super) const NAME: &str = "deepseek-r1-disagg";
@@ -104,7 +104,7 @@ async fn told(world: &World, nodes: usize) {
     let ready = if nodes == 10 { "True" } else { "False" };
     world
         .until(&format!("the status at {} GPUs", nodes * 8), ROLES, NAMESPACE, |found| {
-            let is = |kind, status| condition(&found[NAME], kind).is_some_and(|one| one["status"] == status);
+            let is = |kind, status| condition(named(found, NAME), kind).is_some_and(|one| one["status"] == status);
             is("Active", active) && is("Ready", ready)
         })
         .await;
@@ -144,7 +144,7 @@ async fn a_whole_round(world: &World, newest: usize) {
                 "containers": [{"name": "main", "image": "pause", "resources": {"requests": {"cpu": "10m"}}}]}}),
             )
             .await;
-        world.until(&name, PODS, "default", |found| found[&name]["spec"]["nodeName"].is_string()).await;
+        world.until(&name, PODS, "default", |found| named(found, &name)["spec"]["nodeName"].is_string()).await;
     }
     for round in ["one", "two"] {
         world.delete(PODS, "default", &format!("{node}-{round}")).await;

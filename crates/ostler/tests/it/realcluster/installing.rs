@@ -158,26 +158,17 @@ pub(super) async fn classes(world: &World) {
 pub(super) async fn refusals_of_the_webhook(world: &World) {
     for kind in ["ServingRuntime", "ClusterServingRuntime"] {
         let given = runtime(kind, json!({"disabled": true, "modelSizeRange": {"min": "9B", "max": "5B"}}));
-        let mut refusal = None;
         let configurations = ("validatingwebhookconfigurations.admissionregistration.k8s.io", "v1");
         world
             .until("the webhook's configuration", configurations, "", |found| found.contains_key("ostler-admission"))
             .await;
-        for _ in 0..600 {
-            refusal = world.refusal(&given).await;
-            if refusal.is_some() {
-                break;
-            }
-            tokio::time::sleep(std::time::Duration::from_millis(100)).await;
-        }
-        let refusal = refusal.expect("the webhook refuses it");
-        assert!(refusal.contains("admission.ostler.io"), "{refusal}");
-        assert!(refusal.contains("spec.modelSizeRange") && refusal.contains("min 9B is above max 5B"), "{refusal}");
         let (resource, namespace) = if kind == "ServingRuntime" {
             ("servingruntimes.ome.io", "default")
         } else {
             ("clusterservingruntimes.ome.io", "")
         };
-        world.api((resource, "v1beta1"), namespace).delete("refused", &Default::default()).await.ok();
+        let refusal = world.until_refused(&given, (resource, "v1beta1"), namespace).await;
+        assert!(refusal.contains("admission.ostler.io"), "{refusal}");
+        assert!(refusal.contains("spec.modelSizeRange") && refusal.contains("min 9B is above max 5B"), "{refusal}");
     }
 }

@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 
 use super::gangs::role;
-use super::world::{GROUPS, Objects, PODS, ROLES, SERVICES, SETS, World};
+use super::world::{GROUPS, Objects, PODS, ROLES, SERVICES, SETS, World, named};
 
 fn service(namespace: &str, roles: &[Value]) -> Value {
     json!({"apiVersion": "fusioninfer.io/v1alpha1", "kind": "InferenceService", "metadata": {"name": "small", "namespace": namespace},
@@ -20,7 +20,7 @@ pub(super) async fn foreign_objects_are_not_touched(world: &World) {
         "metadata": {"name": "small-decode-0", "namespace": namespace, "labels": {"owner": "them"}},
         "spec": {"replicas": 1, "leaderWorkerTemplate": {"size": 1, "workerTemplate": template}}});
     world.apply(&theirs).await;
-    let settled = |found: &Objects| found["small-decode-0"]["status"]["readyReplicas"] == 1;
+    let settled = |found: &Objects| named(found, "small-decode-0")["status"]["readyReplicas"] == 1;
     let before = world.until("their set", SETS, namespace, settled).await;
     world.apply(&service(namespace, &[role("decode", "worker", 1, 1, 1)])).await;
     world.condition(ROLES, namespace, "small", ("Ready", "False"), "small-decode-0").await;
@@ -47,15 +47,7 @@ pub(super) async fn what_is_wanted_no_more_goes(world: &World) {
     assert_eq!(group["spec"]["minMember"], 3);
 
     let one = role("decode", "worker", 1, 1, 1);
-    world
-        .api(ROLES, namespace)
-        .replace("small", &Default::default(), &{
-            let mut live = world.get(ROLES, namespace, "small").await;
-            live["spec"]["roles"] = json!([one]);
-            serde_json::from_value(live).unwrap()
-        })
-        .await
-        .unwrap();
+    world.patch(ROLES, namespace, "small", &json!({"spec": {"roles": [one]}})).await;
     let left = world.until("one set", SETS, namespace, |found| found.len() == 1).await;
     assert_eq!(left["small-decode-0"]["metadata"]["uid"], both["small-decode-0"]["metadata"]["uid"]);
     world.nothing_left(namespace, &[GROUPS]).await;

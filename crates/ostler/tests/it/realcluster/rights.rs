@@ -1,17 +1,18 @@
 //! The shipped roles against what the operator has asked for: nothing was refused, and nothing is granted in vain.
 
 use std::collections::BTreeSet;
-use std::net::{IpAddr, TcpListener, UdpSocket};
-use std::time::Duration;
+use std::net::{IpAddr, UdpSocket};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
-use kube::api::{Patch, PatchParams};
 use operator::rights;
 use realcluster::Access;
 use serde_json::{Value, json};
 
-use super::world::{Objects, World};
+use super::world::{Objects, World, eventually, named};
+use crate::session::PATIENCE;
 
 const SECRETS: (&str, &str) = ("secrets", "v1");
 /// Without a selector: its endpoints are this machine, where the operators run.
@@ -27,15 +28,13 @@ const NOT_HERE: [(&str, &[&str]); 4] = [
 
 /// Behind a Service the certificate is shared in a Secret, and the cluster is told to trust it; one that ends soon is
 /// replaced, and trusted until then. The API server calls both by the Service.
-pub(super) async fn the_certificate_of_a_service(world: &mut World) {
-    let Some(address) = own_address() else { return eprintln!("         left out: no address but loopback") };
+pub(super) async fn the_certificate_of_a_service(world: &mut World, address: IpAddr) {
     let port = behind_the_service(world, "third", address).await;
     let first = trusted(world, |_| true).await;
     route(world, address, port).await;
     refuses(world, "third").await;
     let soon = json!({"metadata": {"annotations": {"ostler.io/expires": "2020-01-01T00:00:00Z"}}});
-    let secrets = world.api(SECRETS, operator::NAMESPACE);
-    secrets.patch("ostler-admission", &PatchParams::default(), &Patch::Merge(&soon)).await.unwrap();
+    world.patch(SECRETS, operator::NAMESPACE, "ostler-admission", &soon).await;
     let port = behind_the_service(world, "fourth", address).await;
     let second = trusted(world, |secret| secret["data"]["previous.crt"] == first["data"]["tls.crt"]).await;
     assert_ne!(second["data"]["tls.crt"], first["data"]["tls.crt"]);
@@ -44,7 +43,7 @@ pub(super) async fn the_certificate_of_a_service(world: &mut World) {
 }
 
 /// Endpoints may not be loopback addresses. Nothing is sent.
-fn own_address() -> Option<IpAddr> {
+pub(super) fn own_address() -> Option<IpAddr> {
     let socket = UdpSocket::bind("0.0.0.0:0").ok()?;
     socket.connect("192.0.2.1:9").ok()?;
     socket.local_addr().ok().map(|address| address.ip()).filter(|address| !address.is_loopback())
@@ -52,10 +51,16 @@ fn own_address() -> Option<IpAddr> {
 
 /// Starts an operator whose webhook listens at the port that is returned.
 async fn behind_the_service(world: &mut World, name: &str, address: IpAddr) -> u16 {
-    let port = TcpListener::bind((address, 0)).unwrap().local_addr().unwrap().port();
-    let (listen, service) = (format!("{address}:{port}"), format!("{}/{SERVICE}", operator::NAMESPACE));
+    let (listen, service) = (format!("{address}:0"), format!("{}/{SERVICE}", operator::NAMESPACE));
     world.operate(name, &["--webhook", &listen, "--webhook-service", &service]).await;
-    port
+    let process = Arc::clone(&world.operator().process);
+    let told = format!("the admission webhook listens at {address}:");
+    eventually(&told, async || {
+        let said = process.lock().unwrap().said();
+        let rest = said.lines().find_map(|line| line.split_once(&told)).map(|(_, port)| port)?;
+        rest.trim().parse().ok()
+    })
+    .await
 }
 
 /// Leads the Service to `port` of this machine.
@@ -77,15 +82,8 @@ async fn refuses(world: &World, name: &str) {
     let name = format!("by-{name}");
     let given = json!({"apiVersion": "ome.io/v1beta1", "kind": "ClusterServingRuntime", "metadata": {"name": name},
         "spec": {"disabled": true, "modelSizeRange": {"min": "9B", "max": "5B"}}});
-    for _ in 0..600 {
-        if let Some(refusal) = world.refusal(&given).await {
-            assert!(refusal.contains("admission.ostler.io") && refusal.contains("min 9B is above max 5B"), "{refusal}");
-            return;
-        }
-        world.delete(kind, "", &name).await;
-        tokio::time::sleep(Duration::from_millis(100)).await;
-    }
-    panic!("the webhook is not asked");
+    let refusal = world.until_refused(&given, kind, "").await;
+    assert!(refusal.contains("admission.ostler.io") && refusal.contains("min 9B is above max 5B"), "{refusal}");
 }
 
 /// The Secret for which `holds`, once the cluster trusts what is in it.
@@ -98,7 +96,7 @@ async fn trusted(world: &World, holds: impl Fn(&Value) -> bool) -> Value {
     let configurations = ("validatingwebhookconfigurations.admissionregistration.k8s.io", "v1");
     world
         .until("the configuration", configurations, "", |found| {
-            let client = &found["ostler-admission"]["webhooks"][0]["clientConfig"];
+            let client = &named(found, "ostler-admission")["webhooks"][0]["clientConfig"];
             client["service"]["name"] == SERVICE && pem(&client["caBundle"]) == bundle
         })
         .await;
@@ -142,18 +140,28 @@ fn is_asked_for(right: &Right) -> bool {
     !resource.ends_with("/finalizers") && NOT_HERE.iter().all(is_here)
 }
 
-pub(super) async fn granted_is_used_and_used_is_granted(world: &mut World) {
+/// `behind_a_service`: whether the certificate was shared in a Secret.
+pub(super) async fn granted_is_used_and_used_is_granted(world: &mut World, behind_a_service: bool) {
     let user = world.account.as_ref().unwrap().user.clone();
     for running in &world.operators {
-        let process = std::sync::Arc::clone(&running.process);
-        process.lock().unwrap().kill().unwrap();
+        running.process.lock().unwrap().kill().unwrap();
     }
-    let all = realcluster::accesses(&world.cluster.audit_log(), &user).unwrap();
+    let read = || realcluster::accesses(&world.cluster.audit_log(), &user).unwrap();
+    let idle = || -> Vec<Right> {
+        let used: BTreeSet<Right> = read().iter().filter(|access| is_answered(access)).flat_map(needed).collect();
+        let asked = |right: &Right| is_asked_for(right) && (behind_a_service || right.1 != "secrets");
+        granted().into_iter().filter(|right| asked(right) && !used.contains(right)).collect()
+    };
+    // A watch is logged when it has ended, and the API server hears of that later than we.
+    let (began, mut left) = (Instant::now(), idle());
+    while !left.is_empty() && began.elapsed() < PATIENCE {
+        tokio::time::sleep(Duration::from_millis(100)).await;
+        left = idle();
+    }
+    assert!(left.is_empty(), "granted and never used: {left:#?}");
+    let all = read();
     let refused: Vec<&Access> = all.iter().filter(|access| access.code == 403).collect();
     assert!(refused.is_empty(), "the roles lack: {refused:#?}");
-    let used: BTreeSet<Right> = all.iter().filter(|access| is_answered(access)).flat_map(needed).collect();
-    let idle: Vec<Right> = granted().into_iter().filter(|right| is_asked_for(right) && !used.contains(right)).collect();
-    assert!(idle.is_empty(), "granted and never used: {idle:#?}");
     // By pattern or by name, no Secret but our own was read.
     let secrets: Vec<&Access> =
         all.iter().filter(|access| access.resource == "secrets" && access.verb != "create").collect();

@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use super::world::{AUTOSCALERS, CLASSES, DEPLOYMENTS, NODES, OME, PODS, SERVICES, World};
+use super::world::{AUTOSCALERS, CLASSES, DEPLOYMENTS, NODES, OME, PODS, SERVICES, World, named};
 
 fn service(namespace: &str, name: &str, annotations: Value) -> Value {
     json!({"apiVersion": "ome.io/v1beta1", "kind": "InferenceService",
@@ -28,7 +28,7 @@ pub(super) async fn a_service_comes_up_and_goes(world: &World) {
     // Nodes of the class are counted from real Node objects, and what the Pod took is gone.
     world
         .until("the class's nodes", CLASSES, "", |found| {
-            let status = &found["nvidia-h100-80gb"]["status"];
+            let status = &named(found, "nvidia-h100-80gb")["status"];
             status["availableNodes"] == 2 && status["totalAccelerators"] == 16 && status["availableAccelerators"] == 15
         })
         .await;
