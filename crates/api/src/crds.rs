@@ -5,7 +5,7 @@ use std::sync::{LazyLock, OnceLock};
 
 use apimachinery::schema::Schema;
 use kube::CustomResourceExt;
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use crate::{fusioninfer, inference, ome};
 
@@ -82,7 +82,16 @@ fn crd<K: CustomResourceExt>() -> Value {
     let mut crd = serde_json::to_value(K::crd()).unwrap_or_default();
     let names = &mut crd["spec"]["names"];
     names["listKind"] = Value::from(format!("{}List", names["kind"].as_str().unwrap_or_default()));
+    name_the_name(&mut crd["spec"]["versions"][0]["schema"]["openAPIV3Schema"]);
     crd
+}
+
+/// A rule may point to a field that the schema names only, and of metadata a schema may name the name.
+fn name_the_name(schema: &mut Value) {
+    let rules = schema["x-kubernetes-validations"].as_array();
+    if rules.is_some_and(|rules| rules.iter().any(|rule| rule["fieldPath"] == ".metadata.name")) {
+        schema["properties"]["metadata"] = json!({"type": "object", "properties": {"name": {"type": "string"}}});
+    }
 }
 
 #[cfg(test)]

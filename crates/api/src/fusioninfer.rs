@@ -25,7 +25,7 @@ pub const API_VERSION: &str = "fusioninfer.io/v1alpha1";
     status = "InferenceServiceStatus",
     derive = "PartialEq",
     derive = "Default",
-    validation = Rule::new("self.metadata.name.matches('^[a-z]([-a-z0-9]*[a-z0-9])?$')").message("metadata.name must start with a letter and hold only a-z, 0-9 and -, because Services are named after it"),
+    validation = Rule::new("self.metadata.name.matches('^[a-z]([-a-z0-9]*[a-z0-9])?$')").message("must start with a letter and hold only a-z, 0-9 and -, because Services are named after it").field_path(".metadata.name"),
     validation = Rule::new("self.spec.roles.all(role, role.componentType == 'router' || size(self.metadata.name) + size(role.name) + size(has(role.replicas) && role.replicas > 0 ? string(role.replicas - 1) : '0') + 2 <= 50)").message("the composed name {service}-{role}-{replica} must not be longer than 50 characters").field_path(".spec.roles"),
     printcolumn = r#"{"name":"Active","type":"string","jsonPath":".status.conditions[?(@.type=='Active')].status"}"#,
     printcolumn = r#"{"name":"Ready","type":"string","jsonPath":".status.conditions[?(@.type=='Ready')].status"}"#,

@@ -207,10 +207,13 @@ fn unknown_fields(schema: &Value, value: &Value, path: &str, findings: &mut Vec<
             for (name, field) in fields {
                 let shown = short(name);
                 let at = if path.is_empty() { shown } else { format!("{path}.{shown}") };
+                // A schema may name the name only, and metadata has more.
+                if path.is_empty() && OBJECT_FIELDS.contains(&name.as_str()) {
+                    continue;
+                }
                 match child(schema, name) {
                     Child::Known(schema) => unknown_fields(schema, field, &at, findings),
                     Child::Open => {}
-                    Child::Unknown if path.is_empty() && OBJECT_FIELDS.contains(&name.as_str()) => {}
                     Child::Unknown => findings.push(unknown(schema, name, at)),
                 }
             }

@@ -159,8 +159,13 @@ impl Place<'_> {
         let cause = message.lines().next().unwrap_or_default().to_owned();
         let line = error.location().map(|at| at.line() as usize + self.first_line - 1);
         let at = line.map(|line| format!("line {line}"));
-        let cause = format!("not valid YAML: {}", strip_position(&cause));
-        ManifestError { path: at, hint: hint_for_yaml(&cause), ..self.error(cause) }
+        let hint = hint_for_yaml(&cause);
+        let told = match strip_position(&cause) {
+            // Which of its budgets a parser has spent says nothing to a person.
+            spent if spent.starts_with("budget") => "the document expands to more than a manifest can hold",
+            other => &format!("not valid YAML: {other}"),
+        };
+        ManifestError { path: at, hint, ..self.error(told.to_owned()) }
     }
 
     fn flatten(&self, value: Value, into: &mut Vec<Document>) -> Result<(), ManifestError> {

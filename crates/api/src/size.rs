@@ -34,7 +34,9 @@ impl FromStr for ParameterCount {
         let (whole, fraction) = number.split_once('.').unwrap_or((number, ""));
         let digits = |part: &str| part.bytes().all(|byte| byte.is_ascii_digit());
         let stated = !whole.is_empty() || !fraction.is_empty();
-        if !stated || !digits(whole) || !digits(fraction) || number.ends_with('.') {
+        // Nobody has 7.24 parameters: a part of one is a unit that was left out.
+        let part_of_one = exponent == 0 && !fraction.is_empty();
+        if !stated || !digits(whole) || !digits(fraction) || number.ends_with('.') || part_of_one {
             return Err(error());
         }
         let scale = 10u128.checked_pow(exponent).ok_or_else(error)?;
@@ -150,6 +152,7 @@ mod tests {
     #[case("-7B", None)]
     #[case("7GB", None)]
     #[case("7e9", None)]
+    #[case::a_unit_was_left_out("7.24", None)]
     #[case("99999999999T", None)]
     fn sizes(#[case] text: &str, #[case] expect: Option<u64>) {
         assert_eq!(text.parse::<ParameterCount>().ok().map(|count| count.0), expect);

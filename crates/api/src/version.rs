@@ -12,7 +12,7 @@ pub struct Version {
     pub major: u64,
     pub minor: Option<u64>,
     pub patch: Option<u64>,
-    /// Without the leading `-`; `dev0` of `4.51.0.dev0` too.
+    /// Without the leading `-`; `dev0` of `4.51.0.dev0` too, and `post1` of `2.6.0.post1`, which comes after its release.
     pub pre_release: Option<String>,
     /// Without the leading `+`; never compared.
     pub build: Option<String>,
@@ -25,7 +25,8 @@ pub struct VersionError(String);
 
 impl Version {
     /// Compares only the parts that `self` (the runtime's version) states with those of `other` (the model's),
-    /// whose missing parts count as 0: `1` is equal to `1.0.0` and to `1.7`. A pre-release is below its release.
+    /// whose missing parts count as 0: `1` is equal to `1.0.0` and to `1.7`. A pre-release is below its release, a
+    /// post-release of Python above it.
     pub fn cmp_stated(&self, other: &Version) -> Ordering {
         let part = |mine: Option<u64>, theirs: Option<u64>| {
             mine.map_or(Ordering::Equal, |mine| mine.cmp(&theirs.unwrap_or(0)))
@@ -42,13 +43,25 @@ impl Version {
         if self.patch.is_none() && self.pre_release.is_none() {
             return Ordering::Equal;
         }
-        match (&self.pre_release, &other.pre_release) {
-            (None, None) => Ordering::Equal,
-            (None, Some(_)) => Ordering::Greater,
-            (Some(_), None) => Ordering::Less,
-            (Some(mine), Some(theirs)) => cmp_identifiers(mine, theirs),
+        let words = |version: &Version| version.pre_release.clone().unwrap_or_default();
+        self.phase().cmp(&other.phase()).then_with(|| cmp_identifiers(&words(self), &words(other)))
+    }
+
+    fn phase(&self) -> Phase {
+        match self.pre_release.as_deref() {
+            None => Phase::Release,
+            Some(words) if words.starts_with("post") => Phase::After,
+            Some(_) => Phase::Before,
         }
     }
+}
+
+/// How a version stands to the release of its numbers.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+enum Phase {
+    Before,
+    Release,
+    After,
 }
 
 /// Dotted identifiers as semantic versioning orders them: numbers by value and below words.
@@ -183,6 +196,9 @@ mod tests {
     #[case("5.0.0", "5.0.0rc1", Ordering::Greater)]
     #[case("5.0.0rc1", "5.0.0-rc1", Ordering::Equal)]
     #[case("1.0.0+cu128", "1.0.0", Ordering::Equal)]
+    #[case::post_release("2.6.0.post1", "2.6.0", Ordering::Greater)]
+    #[case::post_releases("2.6.0.post2", "2.6.0.post10", Ordering::Less)]
+    #[case::unstated_patch("2.6", "2.6.0.post1", Ordering::Equal)]
     fn compared(#[case] runtime: &str, #[case] model: &str, #[case] expect: Ordering) {
         let parse = |text: &str| text.parse::<Version>().unwrap();
         assert_eq!(parse(runtime).cmp_stated(&parse(model)), expect);

@@ -66,7 +66,7 @@ pub mod class {
             "There is no AcceleratorClass of that name.", "Correct the name; `kubectl get acceleratorclasses` lists them.";
         NOT_SUPPORTED_BY_RUNTIME = "NotSupportedByRuntime":
             "The runtime names the classes that it supports, and this is none of them.",
-            "Add it to acceleratorRequirements.acceleratorClasses of the runtime, or name another runtime.";
+            "Add it to acceleratorRequirements.supportedClasses of the runtime, or name another runtime.";
         NOT_PREFERRED = "NotPreferred":
             "The service asks for other classes.", "Name it in acceleratorSelector, or remove the selection.";
         EXCLUDED_CLASS = "ExcludedClass":
@@ -117,16 +117,19 @@ pub mod warning {
         MODEL_UNSTATED = "ModelUnstated":
             "The service names a runtime and no model: format, size and memory were not checked.",
             "Name the model in spec.model, if there is an object for it.";
+        MODEL_SIZE_UNSTATED = "ModelSizeUnstated":
+            "The model does not say how many parameters it has: size ranges were not compared, and memory was not checked.",
+            "State spec.modelParameterSize of the model, such as `7B`.";
         PARALLELISM_MISMATCH = "ParallelismMismatch":
             "Flags or variables split the model over another number of accelerators than the Pods request.",
             "Make --tensor-parallel-size and its like agree with resources.";
         AVAILABILITY_UNKNOWN = "AvailabilityUnknown":
-            "Nothing is known of the nodes of the class.", "Plan with nodes (--nodes, or --context), or wait until the class has a status.";
+            "Nothing is known of the nodes of the class.", "Plan with nodes (`ostler plan --nodes`, `--cluster` or `--context`), or wait until the class has a status.";
         NO_FREE_CAPACITY = "NoFreeCapacity":
             "The class is chosen and its accelerators are in use; the service waits for them.",
             "Free accelerators or add nodes; `ostler explain` tells who holds them.";
         COST_THRESHOLD_EXCEEDED = "CostThresholdExceeded":
-            "No class is as cheap as is asked for; the cheapest suitable one is used.", "Raise costThreshold, or state prices of classes.";
+            "No class is as cheap as is asked for; the cheapest suitable one is used.", "Raise the annotation ome.io/cost-threshold, or state prices of classes.";
         SCORE_TERM_DROPPED = "ScoreTermDropped":
             "A number that ranks classes is not stated by every eligible class, so it counts for none.", "State it in all classes.";
         PRICE_KINDS_DIFFER = "PriceKindsDiffer":

@@ -37,8 +37,8 @@ pub fn compatible<'a>(demand: &Demand, runtime: &'a Runtime) -> Result<Option<&'
 /// A model that says too little may be of the wrong size as well, which is the next that would be found.
 fn before_size(why: Rejection, size: Option<&Rejection>) -> Rejection {
     match (why, size) {
-        (Rejection::Unstated { fields, next }, Some(size)) => {
-            Rejection::Unstated { fields, next: next.min(size.stage()) }
+        (Rejection::Unstated { fields, next: None }, Some(size)) => {
+            Rejection::Unstated { fields, next: Some(Box::new(size.clone())) }
         }
         (why, _) => why,
     }
@@ -81,8 +81,7 @@ pub(crate) fn mismatch(model: &Model, entry: &Format) -> Option<Rejection> {
     let unstated = unstated(model, entry);
     match unstated.first() {
         Some(first) if contradiction.as_ref().is_none_or(|known| first.field.stage() < known.stage()) => {
-            let next = contradiction.as_ref().map_or(Rejection::STAGES, Rejection::stage);
-            Some(Rejection::Unstated { fields: unstated, next })
+            Some(Rejection::Unstated { fields: unstated, next: contradiction.map(Box::new) })
         }
         _ => contradiction,
     }

@@ -2,6 +2,7 @@
 
 use crate::demand::{Model, Ranking};
 use crate::fit::Shape;
+use crate::quantization::{self, Precision};
 use crate::ranking::Notes;
 use crate::supply::{Class, Tier};
 
@@ -116,16 +117,13 @@ fn memory(contender: &Contender<'_>) -> Option<f64> {
 
 /// Throughput at the model's precision; a device without fp8 or int8 units computes such models in 16 bit.
 fn compute(model: Option<&Model>, class: &Class) -> Option<f64> {
-    let quantization = model.and_then(|model| model.quantization.as_deref()).unwrap_or_default().to_ascii_lowercase();
     let throughput = &class.performance;
     let wide = throughput.fp16.or(throughput.fp32);
-    if quantization.contains("fp8") {
-        return throughput.fp8.or(wide);
+    match quantization::precision(model.and_then(|model| model.quantization.as_deref())) {
+        Precision::Fp8 => throughput.fp8.or(wide),
+        Precision::Int8 => throughput.int8.or(wide),
+        Precision::Half => wide,
     }
-    if quantization.contains("int8") {
-        return throughput.int8.or(wide);
-    }
-    wide
 }
 
 /// A way to state a price: hourly, per million tokens, tier.

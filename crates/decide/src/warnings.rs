@@ -94,6 +94,7 @@ fn about(demand: &Demand, supply: &Supply, runtime: &Runtime, outcome: &Componen
     all.extend(parallelism(outcome));
     let Some(chosen) = outcome.chosen() else { return all };
     let need = demand.components.get(&outcome.component);
+    all.extend(size_unstated(demand, chosen));
     all.extend(capacity(outcome, chosen));
     all.extend(need.and_then(|need| beyond_threshold(need, chosen)));
     let default = (ComponentDemand::default(), RuntimeComponent::default());
@@ -103,6 +104,16 @@ fn about(demand: &Demand, supply: &Supply, runtime: &Runtime, outcome: &Componen
     all.extend(left_out(outcome));
     all.extend(placement::merge(chosen.class, offer, need).warnings);
     all
+}
+
+/// Nobody can tell whether a model of unknown size fits, so the smallest number was taken.
+fn size_unstated(demand: &Demand, chosen: &RankedClass<'_>) -> Option<Warning> {
+    let model = demand.model.known().filter(|model| model.parameters.is_none())?;
+    let message = format!(
+        "model {} states no modelParameterSize: whether it fits {} was not checked",
+        model.name, chosen.class.name
+    );
+    Some(Warning::new(code::warning::MODEL_SIZE_UNSTATED, message))
 }
 
 fn parallelism(outcome: &ComponentOutcome<'_>) -> Option<Warning> {

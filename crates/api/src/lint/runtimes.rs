@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use super::Finding;
+use super::{Finding, models};
 use crate::ome::{BaseModelSpec, Component, ServingRuntimeSpec, SupportedModelFormat, VersionedName};
 use crate::version::Version;
 
@@ -10,6 +10,10 @@ use crate::version::Version;
 pub(super) fn check(runtime: &ServingRuntimeSpec) -> Vec<Finding> {
     let mut findings = Vec::new();
     findings.extend(size_range(runtime));
+    let range = runtime.model_size_range.unwrap_or_default();
+    for (bound, size) in [("min", range.min), ("max", range.max)] {
+        findings.extend(size.and_then(|size| models::without_unit(&format!("spec.modelSizeRange.{bound}"), size)));
+    }
     for (index, entry) in runtime.supported_model_formats.iter().enumerate() {
         let path = format!("spec.supportedModelFormats[{index}]");
         findings.extend(version(&entry.model_format, &format!("{path}.modelFormat")));

@@ -175,14 +175,14 @@ apiVersion: ome.io/v1beta1
 kind: AcceleratorClass
 metadata: {name: a}
 spec:
-  discovery: {}
+  discovery: {nodeSelector: {a: b}}
   capabilities: {rocmVersion: "5.7", levelZeroVersion: "1.3"}
   integration: {kueueResourceFlavor: flavor, volcanoGPUType: a100}
 "#;
     let document = &read("f.yaml", text).unwrap()[0];
     let class: ome::AcceleratorClass = document.parse().unwrap();
     assert_eq!(serde_json::to_value(&class).unwrap(), document.value);
-    let without = "apiVersion: ome.io/v1beta1\nkind: AcceleratorClass\nmetadata: {name: a}\nspec: {discovery: {}, capabilities: {}}\n";
+    let without = "apiVersion: ome.io/v1beta1\nkind: AcceleratorClass\nmetadata: {name: a}\nspec: {discovery: {nodeSelector: {a: b}}, capabilities: {}}\n";
     assert_eq!(crate::lint::check(&read("f.yaml", without).unwrap()[0]), []);
 }
 

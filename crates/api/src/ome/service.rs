@@ -23,7 +23,7 @@ use crate::{condition::Condition, openapi};
     status = "InferenceServiceStatus",
     derive = "PartialEq",
     derive = "Default",
-    validation = Rule::new("size(self.metadata.name) <= 63 && self.metadata.name.matches('^[a-z]([-a-z0-9]*[a-z0-9])?$')").message("metadata.name must start with a letter, hold only a-z, 0-9 and - and be at most 63 characters long, because Services are named after it"),
+    validation = Rule::new("size(self.metadata.name) <= 63 && self.metadata.name.matches('^[a-z]([-a-z0-9]*[a-z0-9])?$')").message("must start with a letter, hold only a-z, 0-9 and - and be at most 63 characters long, because Services are named after it").field_path(".metadata.name"),
     printcolumn = r#"{"name":"Model","type":"string","jsonPath":".spec.model.name"}"#,
     printcolumn = r#"{"name":"Runtime","type":"string","jsonPath":".status.decision.runtime.name"}"#,
     printcolumn = r#"{"name":"Class","type":"string","jsonPath":".status.components.engine.selectedAccelerator.acceleratorClass"}"#,

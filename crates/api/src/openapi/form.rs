@@ -15,7 +15,7 @@ pub(crate) struct Form {
 
 /// Parameters of a model.
 pub(crate) const SIZE: Form = Form {
-    pattern: r"^ *([0-9]+([.][0-9]+)?|[.][0-9]+) *[KkMmBbTt]? *$",
+    pattern: r"^ *([0-9]+|([0-9]+|[0-9]*[.][0-9]+) *[KkMmBbTt]) *$",
     what: "a model size",
     remedy: "write a number with K, M, B or T, such as `7B`",
 };
@@ -54,7 +54,7 @@ pub(crate) const COUNT: Form =
     Form { pattern: "^[1-9][0-9]{0,8}$", what: "a count of one or more", remedy: "write a whole number such as `1`" };
 /// Comparison of a preference's condition.
 pub(crate) const COMPARISON: Form = Form {
-    pattern: r"^ *(<=|>=|==|<|>|=) *([0-9]+([.][0-9]+)?|[.][0-9]+) *[KkMmBbTt]? *$",
+    pattern: r"^ *(<=|>=|==|<|>|=) *([0-9]+|([0-9]+|[0-9]*[.][0-9]+) *[KkMmBbTt]) *$",
     what: "a comparison",
     remedy: "write one such as `<30B` or `>=2048`",
 };

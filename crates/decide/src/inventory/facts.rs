@@ -124,8 +124,9 @@ fn whole_units(quantities: &Value) -> BTreeMap<String, u32> {
 }
 
 fn units(value: &Value) -> Option<u32> {
-    let quantity = text_of(value).parse::<Quantity>().ok()?;
-    u32::try_from(quantity.value()).ok()
+    let units = text_of(value).parse::<Quantity>().ok()?.value();
+    // More than can be counted is as many as can be: what somebody asks for is never nothing.
+    (units >= 0).then(|| u32::try_from(units).unwrap_or(u32::MAX))
 }
 
 pub(super) fn text_of(value: &Value) -> String {

@@ -1,7 +1,9 @@
 //! Command lines merge by flag: `runtime (minus overridden flags) ++ service ++ accelerator (minus the service's flags)`.
 //! Words are never split, joined or changed, so templates and JSON arguments pass byte for byte.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
+
+use told::Told;
 
 use super::flags;
 use super::origin::{Origin, Setting, Sources};
@@ -64,50 +66,25 @@ fn by_flag(sources: &Sources<Line>, base: Origin) -> Merged {
     let mut args = without(&sources.runtime.args, &stronger);
     args.extend(sources.service.args.iter().cloned());
     args.extend(tuning);
-    let mut settings = Vec::new();
+    let mut told = Told::default();
     let stated = [
         (base, [sources.runtime.command.as_slice(), &sources.runtime.args].concat()),
         (Origin::Configuration, sources.configuration.args.clone()),
         (Origin::Service, sources.service.args.clone()),
     ];
     for (origin, words) in &stated {
-        record(&mut settings, words, *origin);
+        told.record(words, *origin);
     }
-    Merged { line: Line { command, args }, settings, warnings: Vec::new() }
+    Merged { line: Line { command, args }, settings: told.settings, warnings: Vec::new() }
 }
 
 /// One source's line as it is.
 fn alone(line: &Line, origin: Origin) -> Merged {
+    let mut told = Told::default();
+    told.record(&line.args, origin);
     let mut settings = vec![Setting::new("command", line.command.join(" "), origin)];
-    record(&mut settings, &line.args, origin);
+    settings.extend(told.settings);
     Merged { line: line.clone(), settings, warnings: Vec::new() }
-}
-
-/// Adds what `words` say, flag by flag, over what weaker sources said.
-fn record(settings: &mut Vec<Setting>, words: &[String], origin: Origin) {
-    let mut places: BTreeMap<String, usize> = BTreeMap::new();
-    let mut said: Vec<(String, Vec<String>)> = Vec::new();
-    for segment in segments(words) {
-        let Key::Flag(name) = &segment.key else { continue };
-        let value = segment.values().join(" ");
-        match places.get(name).and_then(|place| said.get_mut(*place)) {
-            Some((_, values)) => values.push(value),
-            None => {
-                places.insert(name.clone(), said.len());
-                said.push((name.clone(), vec![value]));
-            }
-        }
-    }
-    let known = settings.iter().enumerate().map(|(place, setting)| (setting.field.clone(), place));
-    let known: BTreeMap<String, usize> = known.collect();
-    for (name, values) in said {
-        let dashes = if name.starts_with('-') { "" } else { "--" };
-        let (field, value) = (format!("args {dashes}{name}"), values.join(", "));
-        match known.get(&field).and_then(|place| settings.get_mut(*place)) {
-            Some(known) => known.override_with(value, origin),
-            None => settings.push(Setting::new(field, value, origin)),
-        }
-    }
 }
 
 /// The words of a shell's script, where the line is a shell's: they belong to the shell, not to the engine.
@@ -154,10 +131,11 @@ fn behind_script(sources: &Sources<Line>, script: &str) -> Merged {
         warnings.push(Warning::new(code::warning::SERVICE_ARGS_NOT_READ, message));
     }
     let args = runtime.args.iter().chain(&service.args).cloned().collect();
-    let mut merged = alone(&Line { command: runtime.command.clone(), args }, Origin::Runtime);
-    merged.settings.truncate(1);
-    record(&mut merged.settings, &service.args, Origin::Service);
-    Merged { warnings, ..merged }
+    let mut told = Told::default();
+    told.record(&service.args, Origin::Service);
+    let mut settings = vec![Setting::new("command", runtime.command.join(" "), Origin::Runtime)];
+    settings.extend(told.settings);
+    Merged { line: Line { command: runtime.command.clone(), args }, settings, warnings }
 }
 
 fn not_applied(accelerator: &[String], because: &str) -> Vec<Warning> {
@@ -211,6 +189,12 @@ struct Segment<'a> {
 }
 
 impl Segment<'_> {
+    /// The flag as it is written, without its value.
+    fn name(&self) -> &str {
+        let first = self.words.first().map(|word| word.as_str()).unwrap_or_default();
+        first.split(['=', ' ']).next().unwrap_or(first)
+    }
+
     fn values(&self) -> Vec<&str> {
         let first = self.words.first().map(|word| word.as_str()).unwrap_or_default();
         let inline = first.find(['=', ' ']).map(|at| first[at + 1..].trim());
@@ -248,6 +232,8 @@ fn without(words: &[String], dropped: &BTreeSet<Key>) -> Vec<String> {
     let kept = segments(words).into_iter().filter(|segment| !dropped.contains(&segment.key));
     kept.flat_map(|segment| segment.words).cloned().collect()
 }
+
+mod told;
 
 #[cfg(test)]
 mod tests;

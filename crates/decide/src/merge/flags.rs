@@ -18,6 +18,13 @@ pub(super) fn is_switch(word: &str) -> bool {
         || SWITCHES.contains(&bare.as_str())
 }
 
+/// Whether a word switches something off.
+#[must_use]
+pub(super) fn is_negation(word: &str) -> bool {
+    let bare = word.trim_start_matches('-').replace('_', "-");
+    bare.starts_with("no-") || bare.starts_with("disable-")
+}
+
 /// What a switch may be followed by all the same (`--enable-chunked-prefill False` of older vLLM).
 #[must_use]
 pub(super) fn is_truth(word: &str) -> bool {
@@ -28,7 +35,8 @@ const SWITCHES: [&str; 5] = ["trust-remote-code", "is-embedding", "enforce-eager
 
 /// Names that an engine accepts for one setting, the whole name first.
 const ALIASES: [(&str, &[&str]); 9] = [
-    ("tensor-parallel-size", &["tp", "tp-size"]),
+    // Of text-generation-inference too, which calls its parts shards.
+    ("tensor-parallel-size", &["tp", "tp-size", "num-shard"]),
     ("pipeline-parallel-size", &["pp", "pp-size"]),
     ("data-parallel-size", &["dp", "dp-size"]),
     ("expert-parallel-size", &["ep", "ep-size"]),

@@ -21,8 +21,8 @@ pub enum Rejection {
     /// The model leaves unstated what the runtime's entry states: all such fields, the one that was asked first in front.
     Unstated {
         fields: Vec<Unstated>,
-        /// Stage of the check that would fail next if the model said them; [`Self::STAGES`] if none would.
-        next: u8,
+        /// What would fail next if the model said them: then saying them is not enough.
+        next: Option<Box<Rejection>>,
     },
     FormatMismatch {
         wanted: Option<String>,
@@ -108,7 +108,7 @@ impl Rejection {
                 let furthest = classes.iter().map(|(_, rejection)| rejection.stage()).max().unwrap_or(0);
                 u64::from(ClassRejection::STAGES - furthest)
             }
-            Self::Unstated { next, .. } => u64::from(Self::STAGES.saturating_sub(*next)),
+            Self::Unstated { next, .. } => u64::from(next.as_ref().map_or(0, |next| Self::STAGES - next.stage())),
             Self::NamedForAnotherSize { parameters, size } => parameters.abs_diff(*size),
             Self::SizeOutOfRange { parameters, range } => {
                 let below = range.min.map_or(0, |min| min.saturating_sub(*parameters));
@@ -156,8 +156,12 @@ impl fmt::Display for Rejection {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Disabled => f.write_str("the runtime is disabled"),
-            Self::Unstated { fields, .. } => {
+            Self::Unstated { fields, next: None } => {
                 write!(f, "the model does not say what the runtime asks for; {}", to_state(fields))
+            }
+            Self::Unstated { fields, next: Some(next) } => {
+                let (code, fields) = (next.code(), to_state(fields));
+                write!(f, "the model does not say what the runtime asks for; {fields}; besides, {code}: {next}")
             }
             Self::FormatMismatch { offered: None, .. } => f.write_str("the runtime lists no supportedModelFormats"),
             Self::FormatMismatch { wanted, offered } => write!(

@@ -23,10 +23,20 @@ pub(super) fn for_capacity(case: &Case<'_>) -> Vec<Change> {
             continue;
         }
         let free = of_component().find(|one| one.rank.is_some() && enough(one));
-        changes.extend(free.map(|one| Change::UseClass { class: one.class.clone() }));
+        match free {
+            Some(one) => changes.push(Change::UseClass { class: one.class.clone() }),
+            None => changes.extend(beside_the_preferred(case)),
+        }
         changes.extend(to_free(case.supply, component));
     }
     changes
+}
+
+/// The class that would be taken if the service preferred none.
+fn beside_the_preferred(case: &Case<'_>) -> Option<Change> {
+    let outcome = case.try_with(|demand, _| each_selector(demand, |selector| selector.preferred.clear()))?;
+    let class = chosen_classes(&outcome).into_iter().next()?;
+    (!chosen_classes(case.now).contains(&class)).then_some(Change::UseClass { class })
 }
 
 fn enough(one: &AcceleratorCandidate) -> bool {

@@ -184,4 +184,15 @@ fn the_furthest_of_those_that_ask_for_more() {
     let nearest = |runtimes: &[&str]| decided(&[&[MODEL], runtimes].concat()).candidates[0].runtime.clone();
     assert_eq!(nearest(&[&other, &small, &made_for_it]), "c");
     assert_eq!(nearest(&[&other, &small]), "b");
+    // Filling in what is missing does not help with a runtime that is for something else.
+    let told = |one: &str| {
+        let why = decided(&[MODEL, one]).candidates[0].rejected.clone().unwrap();
+        format!("{}: {why}", why.code())
+    };
+    let missing =
+        "FormatVersionMismatch: the model does not say what the runtime asks for; spec.modelFormat.version: \"1.0.0\"";
+    assert_eq!(told(&made_for_it), missing);
+    let besides = "besides, ArchitectureMismatch: model architecture LlamaForCausalLM, runtime Qwen2ForCausalLM";
+    assert_eq!(told(&other), format!("{missing}; {besides}"));
+    assert_eq!(told(&small), format!("{missing}; besides, SizeOutOfRange: model 7B, runtime 1B–2B"));
 }

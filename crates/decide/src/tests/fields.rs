@@ -222,7 +222,7 @@ fn the_entry_that_got_furthest_speaks(#[case] entries: &[&str], #[case] expect: 
 )]
 #[case::contradicted_after(
     "modelArchitecture: GemmaForCausalLM",
-    "FormatMismatch: the model does not say what the runtime asks for; spec.modelFormat.name: safetensors, spec.modelFormat.version: \"1.0.0\", spec.modelFramework.name: transformers, spec.modelFramework.version: \"4.36.2\"",
+    "FormatMismatch: the model does not say what the runtime asks for; spec.modelFormat.name: safetensors, spec.modelFormat.version: \"1.0.0\", spec.modelFramework.name: transformers, spec.modelFramework.version: \"4.36.2\"; besides, ArchitectureMismatch: model architecture GemmaForCausalLM, runtime LlamaForCausalLM",
     false
 )]
 fn what_a_model_leaves_out(#[case] of_model: &str, #[case] expect: &str, #[case] helps: bool) {

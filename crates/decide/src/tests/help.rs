@@ -233,6 +233,12 @@ fn by_free_capacity() {
         "{helps:?}"
     );
     assert!(helps[1].starts_with("free 1 more × nvidia-a100-40gb: srt on 2 × nvidia-a100-40gb"), "{helps:?}");
+    // Also one that the service does not ask for so far.
+    world.demand.components.get_mut(&Component::Engine).unwrap().selector.preferred.pop();
+    let narrow: Vec<String> = remedy::remedies(&world.demand, &world.supply).iter().map(ToString::to_string).collect();
+    let changes =
+        |all: &[String]| all.iter().filter_map(|one| Some(one.split_once(": ")?.0.to_owned())).collect::<Vec<_>>();
+    assert_eq!(changes(&narrow), changes(&helps));
 }
 
 /// A number that no node has is never waited for: it is told as such, with one that a node has.

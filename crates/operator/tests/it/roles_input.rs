@@ -43,7 +43,7 @@ fn counted(field: &str, count: i64) -> Value {
 #[case::two_routers(roles("chat", vec![worker("a"), router("b"), router("c")]), "at most one role may be a router")]
 #[case::too_long(roles("a-service-whose-name-leaves-no-room-for-roles", vec![worker("inference")]),
     "invalid: spec.roles: Invalid value: the composed name {service}-{role}-{replica} must not be longer than 50 characters")]
-#[case::no_dns_label(roles("7b", vec![worker("a")]), "metadata.name must start with a letter")]
+#[case::no_dns_label(roles("7b", vec![worker("a")]), "must start with a letter")]
 // spec: TOP-9
 #[case::no_template(without("template"), "spec.roles[1]")]
 // spec: TOP-39

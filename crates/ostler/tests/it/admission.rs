@@ -66,7 +66,7 @@ fn lint_warns_of_a_tie() {
 
 #[test]
 fn lint_knows_the_shipped_classes_and_those_beside() {
-    let manifest = "apiVersion: ome.io/v1beta1\nkind: AcceleratorClass\nmetadata: {name: mine}\nspec: {discovery: {}, capabilities: {}}\n---\napiVersion: ome.io/v1beta1\nkind: InferenceService\nmetadata: {name: x}\nspec:\n  model: {name: m}\n  acceleratorSelector: {preferredClasses: [mine, nvidia-h100-80bg]}\n";
+    let manifest = "apiVersion: ome.io/v1beta1\nkind: AcceleratorClass\nmetadata: {name: mine}\nspec: {discovery: {nodeSelector: {gpu: mine}}, capabilities: {}}\n---\napiVersion: ome.io/v1beta1\nkind: InferenceService\nmetadata: {name: x}\nspec:\n  model: {name: m}\n  acceleratorSelector: {preferredClasses: [mine, nvidia-h100-80bg]}\n";
     let (stdout, code) = lint(manifest, &[]);
     assert_eq!(code, Some(0));
     insta::assert_snapshot!(stdout, @r"

@@ -160,7 +160,7 @@ impl Replicas<'_> {
             Place::Leader => {
                 pod_spec::answer(container, |container, port| probe::readiness(&launch::read(container), port))
             }
-            Place::Worker => launch::port(container, super::PORT),
+            Place::Worker => launch::port(container, launch::usual_port(container).unwrap_or(super::PORT)),
         }
     }
 

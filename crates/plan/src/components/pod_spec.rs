@@ -12,7 +12,7 @@ use crate::topology::{Owner, Refusal};
 
 /// The port on which `container` answers. Its declaration and a readiness probe are added where nobody states them.
 pub(super) fn answer(container: &mut Value, probe: impl FnOnce(&Value, u16) -> Value) -> u16 {
-    let port = launch::port(container, PORT);
+    let port = launch::port(container, launch::usual_port(container).unwrap_or(PORT));
     if container["ports"].as_array().is_none_or(Vec::is_empty) {
         container["ports"] = json!([{"containerPort": port, "name": "http", "protocol": "TCP"}]);
     }

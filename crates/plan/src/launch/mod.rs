@@ -49,6 +49,15 @@ pub fn port(container: &Value, default: u16) -> u16 {
     number.and_then(|port| u16::try_from(port).ok()).or_else(|| read(container).port).unwrap_or(default)
 }
 
+/// Where a container answers that nobody tells a port: the engine's own default.
+pub(crate) fn usual_port(container: &Value) -> Option<u16> {
+    Some(match read(container).engine? {
+        "vllm" | "trtllm" | "triton" => 8000,
+        "sglang" => 30000,
+        _ => return None,
+    })
+}
+
 fn engine(image: &str, words: &[String]) -> Option<&'static str> {
     const ENGINES: &[(&str, &str)] =
         &[("sglang", "sglang"), ("vllm", "vllm"), ("trtllm", "trtllm"), ("tensorrt", "trtllm"), ("triton", "triton")];
@@ -127,5 +136,13 @@ mod tests {
         #[case] served: Option<&str>,
     ) {
         assert_eq!(read(&container), Launch { engine, port, served_model: served.map(str::to_owned) });
+    }
+
+    #[rstest]
+    #[case::vllm(json!({"image": "vllm/vllm-openai:v0.11.0", "args": ["--model=m"]}), Some(8000))]
+    #[case::sglang(json!({"image": "x", "command": ["python3", "-m", "sglang.launch_server"]}), Some(30000))]
+    #[case::somebody_elses(json!({"image": "engine:1"}), None)]
+    fn nobody_tells_an_engine_its_port(#[case] container: Value, #[case] expect: Option<u16>) {
+        assert_eq!(usual_port(&container), expect);
     }
 }

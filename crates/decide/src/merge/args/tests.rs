@@ -151,8 +151,27 @@ fn every_flag_says_where_it_comes_from() {
         .collect();
     assert_eq!(
         told,
-        ["args --tensor-parallel-size 2 accelerator configuration [\"1\"]", "args --port 81 service [\"82\", \"80\"]"]
+        ["args --tp 2 accelerator configuration [\"--tp-size 1\"]", "args --port 81 service [\"82\", \"80\"]",]
     );
+}
+
+/// In the words of whoever said it: what weaker sources said keeps the name they said it by.
+// spec: ACC-86
+#[rstest]
+#[case::the_same_by_another_name("--tp 2", "--tensor-parallel-size=2", "--tensor-parallel-size 2 []")]
+#[case::another("--tp 2", "--tensor-parallel-size=4", "--tensor-parallel-size 4 [\"--tp 2\"]")]
+#[case::switched_off(
+    "--enable-prefix-caching",
+    "--no-enable-prefix-caching",
+    "--no-enable-prefix-caching  [\"--enable-prefix-caching\"]"
+)]
+#[case::underscores("--max_model_len 1", "--max-model-len 2", "--max-model-len 2 [\"--max_model_len 1\"]")]
+#[case::repeated("--lora-paths a --lora-paths b", "--lora-paths=c", "--lora-paths c [\"a, b\"]")]
+fn a_setting_is_told_in_the_words_of_who_said_it(#[case] runtime: &str, #[case] service: &str, #[case] expect: &str) {
+    let settings = merge(&lines(runtime, service, "")).settings;
+    let [setting] = settings.as_slice() else { panic!("{settings:?}") };
+    let lost: Vec<&str> = setting.overridden.iter().map(|said| said.value.as_str()).collect();
+    assert_eq!(format!("{} {} {lost:?}", setting.field, setting.value), format!("args {expect}"));
 }
 
 #[rstest]
@@ -160,6 +179,7 @@ fn every_flag_says_where_it_comes_from() {
 #[case("--tp-size 16", Some(16))]
 #[case("--tp-size $(PARALLELISM_SIZE)", None)]
 #[case("--port 80", None)]
+#[case::shards_of_tgi("--num-shard 4", Some(4))]
 #[case::engines_side_by_side("--tp 2 --dp 4", Some(8))]
 #[case::attention_split_by_data("--tp 8 --dp 8 --enable-dp-attention", Some(8))]
 fn stated_parallelism(#[case] line: &str, #[case] expect: Option<u32>) {
