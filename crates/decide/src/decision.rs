@@ -2,11 +2,11 @@
 //! `plan -o json`, to status and to events.
 
 use std::collections::BTreeMap;
-use std::sync::Arc;
 
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 use crate::code;
+use crate::deferred::Deferred;
 use crate::fit::Shape;
 use crate::outranked::{ClassStep, RuntimeStep};
 use crate::reason::{ClassRejection, Count, Rejection, Told, Warning};
@@ -94,42 +94,8 @@ pub enum Standing {
 }
 
 /// Classes that were looked at for a candidate, component by component: best first, then those that the service names, then
-/// the nearest. Candidates that ask for the same share one list.
-#[derive(Clone, Debug, Default)]
-pub struct Classes(Vec<Arc<[AcceleratorCandidate]>>);
-
-impl Classes {
-    pub fn iter(&self) -> impl Iterator<Item = &AcceleratorCandidate> {
-        self.0.iter().flat_map(|of_component| of_component.iter())
-    }
-
-    #[must_use]
-    pub fn first(&self) -> Option<&AcceleratorCandidate> {
-        self.iter().next()
-    }
-
-    #[must_use]
-    pub fn is_empty(&self) -> bool {
-        self.first().is_none()
-    }
-
-    /// Those of another component follow.
-    pub fn append(&mut self, other: &Self) {
-        self.0.extend(other.0.iter().cloned());
-    }
-}
-
-impl PartialEq for Classes {
-    fn eq(&self, other: &Self) -> bool {
-        self.iter().eq(other.iter())
-    }
-}
-
-impl FromIterator<AcceleratorCandidate> for Classes {
-    fn from_iter<I: IntoIterator<Item = AcceleratorCandidate>>(classes: I) -> Self {
-        Self(vec![classes.into_iter().collect()])
-    }
-}
+/// the nearest.
+pub type Classes = Deferred<AcceleratorCandidate>;
 
 fn is_false(value: &bool) -> bool {
     !value
@@ -248,18 +214,6 @@ impl Serialize for Standing {
 impl<'de> Deserialize<'de> for Standing {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         String::deserialize(deserializer).map(Self::Recorded)
-    }
-}
-
-impl Serialize for Classes {
-    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        serializer.collect_seq(self.iter())
-    }
-}
-
-impl<'de> Deserialize<'de> for Classes {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        Vec::<AcceleratorCandidate>::deserialize(deserializer).map(Self::from_iter)
     }
 }
 

@@ -1,12 +1,11 @@
 //! How many accelerators a component takes, and whether the model's weights fit into them.
 
+use crate::case::Case;
 use crate::demand::Model;
-use crate::eligibility::Case;
-use crate::fleet::{Nodes, Usable};
-use crate::inventory::Availability;
 use crate::merge::Configuration;
 use crate::quantization;
 use crate::reason::{ClassRejection, CountLimit};
+use crate::room::Room;
 use crate::supply::Class;
 
 /// Accelerators of one replica.
@@ -57,18 +56,16 @@ impl Stated {
 const PER_NODE: [u32; 4] = [1, 2, 4, 8];
 const NODES: [u32; 4] = [1, 2, 4, 8];
 
-/// The stated shape if runtime or service fix one, else the smallest that holds the model. `usable` are the nodes that the
-/// component may use.
+/// The stated shape if runtime or service fix one, else the smallest that holds the model. `known` are the nodes that
+/// limit it.
 ///
 /// # Errors
 /// `TooManyPerNode` where no node has what is fixed; `ModelDoesNotFit` with the numbers of the largest shape that was tried.
-pub fn fit(case: &Case<'_>, class: &Class, usable: &Usable) -> Result<Fit, ClassRejection> {
+pub fn fit(case: &Case<'_>, class: &Class, known: Option<&Room>) -> Result<Fit, ClassRejection> {
     let stated = stated(case, Some(class));
-    let known = usable.as_deref().filter(|usable| !usable.lacks_a_place());
-    let known = known.map(Nodes::smallest).or(class.availability.as_ref());
     let (shapes, limit) = shapes(case, stated, class, known);
     let (shapes, largest) = placeable(shapes, known)?;
-    let (Some(needed), Some(usable)) = (case.model.and_then(weights), class.memory.map(usable_memory)) else {
+    let (Some(needed), Some(usable)) = (case.weights, class.memory.map(usable_memory)) else {
         let shape = shapes.first().copied().unwrap_or(largest);
         return Ok(Fit { shape, stated });
     };
@@ -83,10 +80,10 @@ pub fn fit(case: &Case<'_>, class: &Class, usable: &Usable) -> Result<Fit, Class
 }
 
 /// Those shapes that some node could carry if it were empty, and the largest of them.
-fn placeable(mut shapes: Vec<Shape>, known: Option<&Availability>) -> Result<(Vec<Shape>, Shape), ClassRejection> {
+fn placeable(mut shapes: Vec<Shape>, known: Option<&Room>) -> Result<(Vec<Shape>, Shape), ClassRejection> {
     let asked = shapes.iter().map(|shape| shape.per_node).min().unwrap_or(1);
     // A node without any is one whose device plugin has not spoken yet.
-    let most = known.and_then(Availability::most_on_a_node).filter(|most| *most > 0);
+    let most = known.and_then(Room::most_on_a_node).filter(|most| *most > 0);
     if let Some(largest) = most {
         shapes.retain(|shape| shape.per_node <= largest);
         if shapes.is_empty() {
@@ -98,11 +95,11 @@ fn placeable(mut shapes: Vec<Shape>, known: Option<&Availability>) -> Result<(Ve
 }
 
 /// Shapes to try, smallest first.
-fn shapes(case: &Case<'_>, stated: Stated, class: &Class, known: Option<&Availability>) -> (Vec<Shape>, CountLimit) {
+fn shapes(case: &Case<'_>, stated: Stated, class: &Class, known: Option<&Room>) -> (Vec<Shape>, CountLimit) {
     let nodes = case.component.nodes.or(case.offer.nodes);
     let several = nodes.is_none() && (case.component.multi_node || case.offer.multi_node);
     let nodes_to_try = if several { &NODES[..] } else { &[1] };
-    let largest = known.and_then(Availability::largest_node).filter(|most| *most > 0);
+    let largest = known.and_then(Room::largest_node).filter(|most| *most > 0);
     if let Some(parallelism) = stated.parallelism {
         return (vec![split(parallelism, nodes, nodes_to_try, largest.unwrap_or(8))], CountLimit::Fixed);
     }

@@ -1,8 +1,6 @@
 //! A ready service keeps its choice: better offers are told, never taken.
 
-use std::rc::Rc;
-
-use crate::assess::{Assessed, Outcome};
+use crate::assess::Assessed;
 use crate::decision::{ComponentDecision, Incumbent, RuntimeRef};
 use crate::fit::Shape;
 use crate::offers::ComponentOutcome;
@@ -12,25 +10,30 @@ use crate::variants::Variant;
 /// The incumbent's index if it may still serve; its class becomes the one in use of each component.
 pub(crate) fn keep(assessed: &mut [Assessed<'_>], incumbent: &Incumbent) -> Option<usize> {
     let index = assessed.iter().position(|one| one.order().is_some() && is(one, incumbent.runtime.as_ref()))?;
-    let places: Vec<Option<usize>> =
-        assessed.get(index)?.components().iter().map(|component| place(component, incumbent)).collect::<Option<_>>()?;
-    let Outcome::Viable { components, .. } = &mut assessed.get_mut(index)?.outcome else { return None };
-    for (component, place) in components.iter_mut().map(Rc::make_mut).zip(places) {
-        let recorded = incumbent.components.get(component.component.as_str());
-        let Some((place, recorded)) = place.zip(recorded) else {
-            // Decided without a class before: a class that appears since does not move a ready service.
-            component.ranked.clear();
-            continue;
-        };
-        component.kept = place;
-        for ranked in &mut component.ranked {
-            keep_shape(ranked, recorded);
-            // A class that the runtime prefers since for some requests does not split a ready service either.
-            let was = |variant: &Variant| variant.accelerator_class == ranked.class.name;
-            ranked.request_tokens = ranked.request_tokens.filter(|_| recorded.variants.iter().any(was));
-        }
-    }
+    let one = assessed.get_mut(index)?;
+    let kept = one.components().iter().map(|component| kept(component, incumbent)).collect::<Option<_>>()?;
+    one.keep(kept);
     Some(index)
+}
+
+/// The component with what was recorded of it; `None` if its class may no longer serve.
+fn kept<'a>(component: &ComponentOutcome<'a>, incumbent: &Incumbent) -> Option<ComponentOutcome<'a>> {
+    let place = place(component, incumbent)?;
+    let mut component = component.clone();
+    let recorded = incumbent.components.get(component.component.as_str());
+    let Some((place, recorded)) = place.zip(recorded) else {
+        // Decided without a class before: a class that appears since does not move a ready service.
+        component.ranked.clear();
+        return Some(component);
+    };
+    component.kept = place;
+    for ranked in &mut component.ranked {
+        keep_shape(ranked, recorded);
+        // A class that the runtime prefers since for some requests does not split a ready service either.
+        let was = |variant: &Variant| variant.accelerator_class == ranked.class.name;
+        ranked.request_tokens = ranked.request_tokens.filter(|_| recorded.variants.iter().any(was));
+    }
+    Some(component)
 }
 
 /// Place of the recorded class, `Some(None)` if there was none, `None` if it may no longer serve.

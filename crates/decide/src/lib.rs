@@ -4,9 +4,11 @@
 //! reason for every loser. Nothing here sees a client, a clock, a random number or an environment variable, so `decide`
 //! cannot fail for reasons outside its input, and the same input gives the same bytes.
 
+pub mod case;
 pub mod code;
 pub mod compatibility;
 pub mod decision;
+pub mod deferred;
 pub mod demand;
 pub mod eligibility;
 pub mod fit;
@@ -23,6 +25,7 @@ pub mod ranking;
 pub mod read;
 pub mod reason;
 pub mod remedy;
+pub mod room;
 pub mod status;
 pub mod strategy;
 pub mod supply;
@@ -41,23 +44,25 @@ pub use demand::{Component, Demand, Model, ModelDemand};
 pub use supply::{Class, Runtime, Scope, Supply};
 pub use variants::{TokenRange, Variant};
 
-use assess::{Assessed, Assessor};
+use std::sync::Arc;
+
+use assess::{Assessed, assess};
 use demand::OwnContainer;
+use offers::Offers;
 
 /// Decides for one service. An incumbent that still may serve is kept, whatever ranks higher.
 #[must_use]
 pub fn decide(demand: &Demand, supply: &Supply, incumbent: Option<&Incumbent>) -> Decision {
-    let own = own_runtime(demand);
-    let runtimes = match in_question(demand, supply, &own) {
+    let offers = Arc::new(Offers::new(demand, supply, own_runtime(demand)));
+    let runtimes = match in_question(&offers) {
         Ok(runtimes) => runtimes,
         Err(unknown) => return *unknown,
     };
-    let assessor = Assessor::new(demand, supply);
-    let mut assessed: Vec<Assessed<'_>> = runtimes.into_iter().map(|runtime| assessor.assess(runtime)).collect();
+    let mut assessed: Vec<Assessed<'_>> = runtimes.into_iter().map(|runtime| assess(&offers, runtime)).collect();
     assessed.sort_by(assess::order);
     let nothing = assessed.first().is_none_or(|first| first.order().is_none());
     if nothing && demand.runtime.is_none() && runs_by_itself(demand) && demand.model.known().is_some() {
-        assessed.insert(0, assessor.assess(&own));
+        assessed.insert(0, assess(&offers, &offers.own));
     }
     let kept = incumbent.and_then(|incumbent| incumbency::keep(&mut assessed, incumbent));
     let chosen = kept.or_else(|| assessed.iter().position(|one| one.order().is_some()));
@@ -68,7 +73,8 @@ pub fn decide(demand: &Demand, supply: &Supply, incumbent: Option<&Incumbent>) -
 }
 
 /// The runtimes that may be chosen from: the named one, or all of the namespace and the cluster.
-fn in_question<'a>(demand: &Demand, supply: &'a Supply, own: &'a Runtime) -> Result<Vec<&'a Runtime>, Box<Decision>> {
+fn in_question(offers: &Offers) -> Result<Vec<&Arc<Runtime>>, Box<Decision>> {
+    let Offers { demand, supply, own, .. } = offers;
     match &demand.model {
         ModelDemand::Missing { name, near } => {
             return Err(Box::new(tell::model_not_found(demand, name, near.as_deref())));
@@ -76,13 +82,13 @@ fn in_question<'a>(demand: &Demand, supply: &'a Supply, own: &'a Runtime) -> Res
         ModelDemand::Disabled(model) => return Err(Box::new(tell::model_disabled(demand, &model.name))),
         ModelDemand::Unstated | ModelDemand::Known(_) => {}
     }
-    let visible = || supply.runtimes.iter().map(AsRef::as_ref).filter(|runtime| visible(demand, runtime));
+    let visible = || supply.runtimes.iter().filter(|runtime| visible(demand, runtime));
     if let Some(name) = &demand.runtime {
         // Namespaced before cluster; a runtime of another namespace never.
         let named = visible().filter(|runtime| runtime.name == *name).min_by_key(|runtime| runtime.scope);
         return named
             .map(|runtime| vec![runtime])
-            .ok_or_else(|| Box::new(tell::runtime_not_found(demand, name, visible())));
+            .ok_or_else(|| Box::new(tell::runtime_not_found(demand, name, visible().map(AsRef::as_ref))));
     }
     if demand.model.known().is_some() {
         return Ok(visible().collect());

@@ -1,21 +1,22 @@
-//! All classes for one component of one runtime. Runtimes that ask for the same of classes share one answer, so that five
-//! hundred runtimes cost what their few ways of asking cost.
+//! What is on offer to one service, and what comes of all classes for one component of one runtime.
+//!
+//! A decision needs little of most runtimes: whether some class can carry them, and whether the best has room
+//! ([`Offers::outlook`]). All classes are judged and ranked ([`Offers::whole`]) for the runtime that is chosen, and for the
+//! others when somebody reads what came of them. A test holds the two against each other.
 
-use std::cell::{OnceCell, RefCell};
+use std::borrow::Cow;
 use std::cmp::Reverse;
-use std::collections::{BTreeMap, BTreeSet};
-use std::rc::Rc;
+use std::collections::BTreeSet;
 use std::sync::{Arc, LazyLock};
 
-use crate::decision::Classes;
-use crate::demand::{Component, ComponentDemand, Demand};
-use crate::eligibility::{self, Case};
+use crate::case::Case;
+use crate::demand::{Capabilities, Component, ComponentDemand, Demand};
+use crate::eligibility::Candidacy;
 use crate::fit::{self, Stated};
 use crate::fleet::{Fleet, Held};
-use crate::merge::Configuration;
-use crate::ranking::{self, RankedClass};
+use crate::ranking::{self, EarlyKeys, RankedClass};
 use crate::reason::ClassRejection;
-use crate::supply::{Format, Requirements, Runtime, RuntimeComponent, Supply};
+use crate::supply::{Format, Runtime, RuntimeComponent, Supply};
 
 /// All classes for one component. Empty lists: the accelerator step did not run.
 #[derive(Clone)]
@@ -28,15 +29,13 @@ pub(crate) struct ComponentOutcome<'a> {
     pub(crate) stated: Stated,
     pub(crate) ranked: Vec<RankedClass<'a>>,
     /// Those that the service names, then the nearest first.
-    pub(crate) rejected: Arc<[(String, ClassRejection)]>,
+    pub(crate) rejected: Vec<(String, ClassRejection)>,
     /// Index of the class in use: the best one, or the incumbent's.
     pub(crate) kept: usize,
     /// Terms of the score that were left out because a class lacks them.
     pub(crate) notes: ranking::Notes,
     /// The accelerator step ran.
     pub(crate) considered: bool,
-    /// The same for the record, once it is asked for.
-    pub(crate) told: OnceCell<Classes>,
 }
 
 impl<'a> ComponentOutcome<'a> {
@@ -53,97 +52,120 @@ impl<'a> ComponentOutcome<'a> {
     }
 }
 
-/// All that classes are judged by: equal terms, equal answer.
-#[derive(PartialEq)]
-struct Terms<'a> {
-    component: Component,
-    /// A service that brings its own engine says itself what fits (Story 8).
-    own_engine: bool,
-    considered: bool,
-    requirements: &'a Requirements,
-    offer: &'a RuntimeComponent,
-    tuning: [&'a [Configuration]; 3],
-    held: Vec<Held<'a>>,
+/// As much of a component's classes as a runtime's place depends on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Outlook {
+    /// The accelerator step does not run.
+    Unconsidered,
+    /// Some class can carry it; whether the best one has free capacity.
+    Able { room: bool },
+    /// None can; the stage at which the nearest failed.
+    Unable { nearest: u8 },
 }
 
-/// Numbers of terms that are quick to compare; only terms of one sketch are compared in full.
-type Sketch = (Component, [Option<u64>; 2], Option<usize>, usize, Option<u32>, u32, [usize; 3]);
-
-impl Terms<'_> {
-    fn sketch(&self) -> Sketch {
-        let requirements = self.requirements;
-        (
-            self.component,
-            [requirements.required.memory, requirements.required.bandwidth.map(f64::to_bits)],
-            requirements.classes.as_ref().map(Vec::len),
-            requirements.preferences.len(),
-            self.offer.parallelism,
-            self.offer.resources.values().fold(0, |sum: u32, count| sum.wrapping_add(*count)),
-            self.tuning.map(<[_]>::len),
-        )
-    }
+/// One component of a runtime whose `entry` serves the model.
+#[derive(Clone, Copy)]
+pub(crate) struct Part<'a> {
+    pub(crate) component: Component,
+    pub(crate) runtime: &'a Runtime,
+    pub(crate) entry: Option<&'a Format>,
 }
 
-type Known<'a> = Vec<(Terms<'a>, Rc<ComponentOutcome<'a>>)>;
-
-/// The classes of one decision, as they are offered to runtimes.
-pub(crate) struct Offers<'a> {
-    demand: &'a Demand,
-    supply: &'a Supply,
+/// Everything that one decision looks at. It holds what it needs, so that what was not looked at can be told later.
+#[derive(Debug)]
+pub(crate) struct Offers {
+    pub(crate) demand: Demand,
+    pub(crate) supply: Supply,
+    /// The service's own engine.
+    pub(crate) own: Arc<Runtime>,
+    /// Places of the classes in order of their names.
+    by_name: Vec<usize>,
+    /// Resource names that stand for accelerators.
     resources: BTreeSet<String>,
-    fleets: [(Component, Fleet<'a>); 2],
+    /// Bytes that the model's weights take.
+    weights: Option<u64>,
+    fleets: [(Component, Fleet); 2],
     /// Some component names a class.
     named: bool,
-    known: RefCell<BTreeMap<Sketch, Known<'a>>>,
 }
 
 static NO_DEMAND: LazyLock<ComponentDemand> = LazyLock::new(ComponentDemand::default);
 static NO_OFFER: LazyLock<RuntimeComponent> = LazyLock::new(RuntimeComponent::default);
 
-impl<'a> Offers<'a> {
-    pub(crate) fn new(demand: &'a Demand, supply: &'a Supply) -> Self {
+impl Offers {
+    pub(crate) fn new(demand: &Demand, supply: &Supply, own: Runtime) -> Self {
+        let mut by_name: Vec<usize> = (0..supply.classes.len()).collect();
+        by_name.sort_by_key(|place| supply.classes.get(*place).map(|class| &class.name));
         Self {
-            demand,
-            supply,
+            by_name,
+            demand: demand.clone(),
+            supply: supply.clone(),
+            own: Arc::new(own),
             resources: supply.accelerator_resources(),
-            fleets: Component::ALL.map(|component| (component, Fleet::new(supply, Vec::new()))),
+            weights: demand.model.known().and_then(fit::weights),
+            fleets: Component::ALL.map(|component| (component, Fleet::new(supply.classes.len()))),
             named: demand.components.values().any(|component| !component.selector.preferred.is_empty()),
-            known: RefCell::default(),
         }
     }
 
-    /// All classes for `component` of `runtime`, whose `entry` serves the model. `held` is taken by earlier components.
-    pub(crate) fn to(
-        &self,
-        component: Component,
-        runtime: &'a Runtime,
-        entry: Option<&'a Format>,
-        held: Vec<Held<'a>>,
-    ) -> Rc<ComponentOutcome<'a>> {
-        let offer = runtime.components.get(&component).unwrap_or(&NO_OFFER);
-        let of_entry = entry.map(|entry| entry.configurations.as_slice()).unwrap_or_default();
-        let terms = Terms {
-            component,
-            own_engine: runtime.is_own(),
-            considered: self.considered(runtime),
-            requirements: &runtime.requirements,
-            offer,
-            tuning: [&runtime.configurations, of_entry, &offer.configurations],
-            held,
+    /// All classes for one part. `held` is taken by earlier ones.
+    pub(crate) fn whole<'a>(&'a self, part: Part<'a>, held: &[Held<'_>]) -> ComponentOutcome<'a> {
+        let case = self.case(part);
+        let outcome = ComponentOutcome {
+            component: part.component,
+            replicas: case.replicas(),
+            nodes: case.component.nodes.or(case.offer.nodes).unwrap_or(1),
+            stated: fit::stated(&case, None),
+            ranked: Vec::new(),
+            rejected: Vec::new(),
+            kept: 0,
+            notes: ranking::Notes::default(),
+            considered: false,
         };
-        let mut known = self.known.borrow_mut();
-        let alike = known.entry(terms.sketch()).or_default();
-        if let Some((_, outcome)) = alike.iter().find(|(other, _)| *other == terms) {
-            return Rc::clone(outcome);
+        if self.considers(part.runtime) { self.with_classes(part.component, &case, held, outcome) } else { outcome }
+    }
+
+    /// What of [`Self::whole`] a runtime's place depends on, found as early as it can be.
+    pub(crate) fn outlook(&self, part: Part<'_>, held: &[Held<'_>]) -> Outlook {
+        if !self.considers(part.runtime) {
+            return Outlook::Unconsidered;
         }
-        let outcome = Rc::new(self.judged(&terms));
-        alike.push((terms, Rc::clone(&outcome)));
-        outcome
+        let case = self.case(part);
+        match ranking::early_keys(&case) {
+            Some(keys) => self.first_able(part.component, &case, &keys, held),
+            None => self.whole(part, held).outlook(),
+        }
+    }
+
+    /// Among classes of equal early keys one with capacity comes first, so the first such decides, or the last without.
+    fn first_able(&self, component: Component, case: &Case<'_>, keys: &EarlyKeys<'_>, held: &[Held<'_>]) -> Outlook {
+        let mut able = None;
+        let mut nearest = 0;
+        for (key, index) in keys.in_order(self.supply.classes.len(), |name| self.place(name)) {
+            if able.is_some_and(|able| able != key) {
+                break;
+            }
+            let Some(candidacy) = self.candidacy(component, case, index, held) else { continue };
+            match candidacy.judged() {
+                Ok((fit, usable)) if ranking::has_capacity(&usable, fit, case.replicas()) => {
+                    return Outlook::Able { room: true };
+                }
+                Ok(_) => able = Some(key),
+                Err(refusal) => nearest = nearest.max(refusal.stage()),
+            }
+        }
+        if able.is_some() { Outlook::Able { room: false } } else { Outlook::Unable { nearest } }
+    }
+
+    fn place(&self, class: &str) -> Option<usize> {
+        let named = |place: &usize| self.supply.classes.get(*place).map_or("", |class| class.name.as_str());
+        let found = self.by_name.binary_search_by(|place| named(place).cmp(class)).ok()?;
+        self.by_name.get(found).copied()
     }
 
     /// The step runs if classes exist and runtime or service use any accelerator field. A service that names a class means
     /// it, whether there are classes or not.
-    fn considered(&self, runtime: &Runtime) -> bool {
+    fn considers(&self, runtime: &Runtime) -> bool {
         let tuned = || {
             !runtime.configurations.is_empty()
                 || runtime.components.values().any(|component| !component.configurations.is_empty())
@@ -153,65 +175,74 @@ impl<'a> Offers<'a> {
         self.supply.accelerator_aware && (self.named || !self.supply.classes.is_empty() && used())
     }
 
-    fn judged(&self, terms: &Terms<'a>) -> ComponentOutcome<'a> {
-        let need = self.demand.components.get(&terms.component).unwrap_or(&NO_DEMAND);
-        let [runtime, entry, offer] = terms.tuning;
-        let shared = self.fleets.iter().find(|(of, _)| *of == terms.component && terms.held.is_empty());
-        let own;
-        let fleet = match shared {
-            Some((_, fleet)) => fleet,
-            None => {
-                own = Fleet::new(self.supply, terms.held.clone());
-                &own
-            }
-        };
-        let case = Case {
-            model: self.demand.model.known().filter(|_| !terms.own_engine),
+    fn case<'a>(&'a self, part: Part<'a>) -> Case<'a> {
+        let Part { component, runtime, entry } = part;
+        let need = self.demand.components.get(&component).unwrap_or(&NO_DEMAND);
+        let offer = runtime.components.get(&component).unwrap_or(&NO_OFFER);
+        let of_service = &need.selector.required;
+        let required = &runtime.requirements.required;
+        let alone = *of_service == Capabilities::default();
+        Case {
+            model: self.demand.model.known().filter(|_| !runtime.is_own()),
+            weights: self.weights.filter(|_| !runtime.is_own()),
             component: need,
-            requirements: terms.requirements,
-            offer: terms.offer,
-            configurations: [runtime, entry, offer, &need.configurations],
-            need: terms.requirements.required.and(&need.selector.required),
+            requirements: &runtime.requirements,
+            offer,
+            configurations: runtime.tuning(entry, offer, need),
+            need: if alone { Cow::Borrowed(required) } else { Cow::Owned(required.and(of_service)) },
             resources: &self.resources,
-            fleet,
-        };
-        let outcome = unjudged(terms.component, &case);
-        if terms.considered { with_classes(&case, self.supply, outcome) } else { outcome }
-    }
-}
-
-fn unjudged<'a>(component: Component, case: &Case<'_>) -> ComponentOutcome<'a> {
-    let (need, offer) = (case.component, case.offer);
-    ComponentOutcome {
-        component,
-        replicas: need.min_replicas.or(offer.min_replicas).unwrap_or(1),
-        nodes: need.nodes.or(offer.nodes).unwrap_or(1),
-        stated: fit::stated(case, None),
-        ranked: Vec::new(),
-        rejected: Arc::default(),
-        kept: 0,
-        notes: ranking::Notes::default(),
-        considered: false,
-        told: OnceCell::new(),
-    }
-}
-
-fn with_classes<'a>(case: &Case<'_>, supply: &'a Supply, outcome: ComponentOutcome<'a>) -> ComponentOutcome<'a> {
-    let (mut eligible, mut rejected) = (Vec::new(), Vec::new());
-    for (index, class) in supply.classes.iter().map(AsRef::as_ref).enumerate() {
-        match eligibility::eligible(case, index, class) {
-            Ok((fit, usable)) => eligible.push((class, fit, usable)),
-            Err(rejection) => rejected.push((class.name.clone(), rejection)),
         }
     }
-    let known: BTreeSet<&str> = supply.classes.iter().map(|class| class.name.as_str()).collect();
-    let unknown: BTreeSet<&str> = named(case).filter(|name| !known.contains(name)).collect();
-    rejected.extend(unknown.into_iter().map(|name| (name.to_owned(), ClassRejection::UnknownClass)));
-    // What the service asks for by name is told first: a bounded record must not lose it behind the others' `NotPreferred`.
-    let asked = |name: &String| case.component.selector.preferred.contains(name);
-    rejected.sort_by_cached_key(|(name, why)| (!asked(name), Reverse(why.stage()), name.clone()));
-    let (ranked, notes) = ranking::classes(case, outcome.replicas, eligible);
-    ComponentOutcome { ranked, notes, rejected: rejected.into(), considered: true, ..outcome }
+
+    fn candidacy<'a>(
+        &'a self,
+        component: Component,
+        case: &'a Case<'a>,
+        index: usize,
+        held: &'a [Held<'a>],
+    ) -> Option<Candidacy<'a>> {
+        let (_, fleet) = self.fleets.iter().find(|(of, _)| *of == component)?;
+        Some(Candidacy { case, class: self.supply.classes.get(index)?, index, fleet, held })
+    }
+
+    fn with_classes<'a>(
+        &'a self,
+        component: Component,
+        case: &Case<'_>,
+        held: &[Held<'_>],
+        outcome: ComponentOutcome<'a>,
+    ) -> ComponentOutcome<'a> {
+        let (mut eligible, mut rejected) = (Vec::new(), Vec::new());
+        for (index, class) in self.supply.classes.iter().map(AsRef::as_ref).enumerate() {
+            let Some(candidacy) = self.candidacy(component, case, index, held) else { continue };
+            match candidacy.judged() {
+                Ok((fit, usable)) => eligible.push((class, fit, usable)),
+                Err(refusal) => rejected.push((class.name.clone(), refusal.told(&candidacy))),
+            }
+        }
+        let known: BTreeSet<&str> = self.supply.classes.iter().map(|class| class.name.as_str()).collect();
+        let unknown: BTreeSet<&str> = named(case).filter(|name| !known.contains(name)).collect();
+        rejected.extend(unknown.into_iter().map(|name| (name.to_owned(), ClassRejection::UnknownClass)));
+        // What the service asks for by name is told first: a bounded record must not lose it behind the others' `NotPreferred`.
+        let asked = |name: &String| case.component.selector.preferred.contains(name);
+        rejected.sort_by_cached_key(|(name, why)| (!asked(name), Reverse(why.stage()), name.clone()));
+        let (ranked, notes) = ranking::classes(case, outcome.replicas, eligible);
+        ComponentOutcome { ranked, notes, rejected, considered: true, ..outcome }
+    }
+}
+
+impl ComponentOutcome<'_> {
+    /// The same as [`Offers::outlook`] says of it.
+    pub(crate) fn outlook(&self) -> Outlook {
+        match self.ranked.first() {
+            _ if !self.considered => Outlook::Unconsidered,
+            Some(best) => Outlook::Able { room: best.eligibility.enough },
+            None => {
+                let nearest = self.rejected.iter().map(|(_, rejection)| rejection.stage()).max();
+                Outlook::Unable { nearest: nearest.unwrap_or(0) }
+            }
+        }
+    }
 }
 
 /// Classes that service and runtime name.

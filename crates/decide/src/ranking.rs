@@ -6,7 +6,7 @@ mod runtime;
 
 use std::cmp::Ordering;
 
-pub use class::{Notes, RankedClass, class_step, classes};
+pub use class::{EarlyKeys, Notes, RankedClass, class_step, classes, early_keys, has_capacity};
 pub(crate) use runtime::runtime;
 pub use runtime::{RuntimeOrder, runtime_step};
 

@@ -58,7 +58,8 @@ pub fn scores(ranking: Ranking, model: Option<&Model>, contenders: &[Contender<'
         Ranking::Balanced | Ranking::TightestFit => tightness(contenders),
         _ => relative(contenders.iter().map(memory)),
     };
-    let compute = relative(contenders.iter().map(|c| Some(compute(model, c.class)? * c.count())));
+    let precision = quantization::precision(model.and_then(|model| model.quantization.as_deref()));
+    let compute = relative(contenders.iter().map(|c| Some(compute(precision, c.class)? * c.count())));
     let bandwidth = relative(contenders.iter().map(|c| Some(c.class.bandwidth? * c.count())));
     let terms = [("compute", 0.4, compute), ("bandwidth", 0.4, bandwidth), ("memory", 0.2, memory.clone())];
     let missing = terms.iter().filter(|(_, _, term)| term.is_none()).map(|(name, ..)| *name);
@@ -116,10 +117,10 @@ fn memory(contender: &Contender<'_>) -> Option<f64> {
 }
 
 /// Throughput at the model's precision; a device without fp8 or int8 units computes such models in 16 bit.
-fn compute(model: Option<&Model>, class: &Class) -> Option<f64> {
+fn compute(precision: Precision, class: &Class) -> Option<f64> {
     let throughput = &class.performance;
     let wide = throughput.fp16.or(throughput.fp32);
-    match quantization::precision(model.and_then(|model| model.quantization.as_deref())) {
+    match precision {
         Precision::Fp8 => throughput.fp8.or(wide),
         Precision::Int8 => throughput.int8.or(wide),
         Precision::Half => wide,

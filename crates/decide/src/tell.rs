@@ -1,11 +1,11 @@
 //! Turns what was assessed into the decision's record.
 
 use std::collections::BTreeMap;
-use std::rc::Rc;
+use std::sync::Arc;
 
 use api::code::Code;
 
-use crate::assess::{Assessed, Outcome};
+use crate::assess::{self, Assessed, Outcome};
 use crate::code;
 use crate::decision::{
     AcceleratorCandidate, Candidate, Classes, ComponentDecision, Decision, RuntimeRef, Standing, Verdict,
@@ -147,19 +147,11 @@ fn candidates(demand: &Demand, assessed: Vec<Assessed<'_>>, chosen: Option<usize
     let told = |(place, selected, one): (usize, bool, Assessed<'_>)| {
         let order = one.order();
         let lost = order.zip(winner.as_ref()).filter(|_| !selected);
-        Candidate {
-            runtime: one.runtime.name.clone(),
-            scope: one.runtime.scope,
-            rank: order.map(|_| place + 1),
-            selected,
-            accelerators: classes(one.components()),
-            standing: order.and_then(|order| standing(demand, one.runtime, order)),
-            outranked: lost.map(|(own, best)| ranking::runtime_step(own, best)),
-            rejected: match one.outcome {
-                Outcome::Viable { .. } => None,
-                Outcome::Rejected { rejection, .. } => Some(rejection),
-            },
-        }
+        let (rank, standing) = (order.map(|_| place + 1), order.and_then(|order| standing(demand, one.runtime, order)));
+        let outranked = lost.map(|(own, best)| ranking::runtime_step(own, best));
+        let (runtime, scope) = (one.runtime.name.clone(), one.runtime.scope);
+        let (rejected, accelerators) = taken_apart(one);
+        Candidate { runtime, scope, rank, selected, accelerators, rejected, standing, outranked }
     };
     let others = assessed.into_iter().enumerate().filter(|(_, one)| !one.runtime.is_own());
     others.enumerate().map(|(place, (index, one))| told((place, chosen == Some(index), one))).collect()
@@ -172,13 +164,27 @@ fn standing(demand: &Demand, runtime: &Runtime, order: &RuntimeOrder<'_>) -> Opt
     says.then_some(Standing::Ranked { size, priority: order.priority })
 }
 
-fn classes(components: &[Rc<ComponentOutcome<'_>>]) -> Classes {
-    let mut all = Classes::default();
-    components.iter().for_each(|one| all.append(one.told.get_or_init(|| of_component(one))));
-    all
+/// Why it was rejected, and its classes: those of a loser are found when they are asked for.
+fn taken_apart(one: Assessed<'_>) -> (Option<Rejection>, Classes) {
+    let Assessed { runtime, offers, components, outcome, .. } = one;
+    let rejected = match outcome {
+        Outcome::Rejected(rejection) => Some(rejection),
+        Outcome::Viable(_) => None,
+    };
+    if rejected.as_ref().is_some_and(|why| !matches!(why, Rejection::NoEligibleAccelerator { .. })) {
+        return (rejected, Classes::default());
+    }
+    let classes = match components.into_inner() {
+        Some(components) => components.iter().flat_map(of_component).collect(),
+        None => {
+            let (offers, runtime) = (Arc::clone(offers), Arc::clone(runtime));
+            Classes::new(move || assess::components(&offers, &runtime).iter().flat_map(of_component).collect())
+        }
+    };
+    (rejected, classes)
 }
 
-fn of_component(outcome: &ComponentOutcome<'_>) -> Classes {
+fn of_component(outcome: &ComponentOutcome<'_>) -> Vec<AcceleratorCandidate> {
     let component = outcome.component.as_str();
     let step = |place: usize, ranked: &RankedClass<'_>| {
         let used = outcome.chosen().filter(|_| place != outcome.kept)?;
@@ -204,7 +210,7 @@ fn of_component(outcome: &ComponentOutcome<'_>) -> Classes {
 }
 
 /// "srt-x on 1 × nvidia-l40s: balanced 0.65 …; next: nvidia-a100-40gb …".
-fn sentence(winner: &Assessed<'_>, components: &[Rc<ComponentOutcome<'_>>]) -> String {
+fn sentence(winner: &Assessed<'_>, components: &[ComponentOutcome<'_>]) -> String {
     let name = if winner.runtime.is_own() { "the service's own engine" } else { &winner.runtime.name };
     let parts: Vec<String> = components.iter().filter_map(|one| part(one)).collect();
     if parts.is_empty() { name.to_owned() } else { format!("{name} on {}", parts.join("; ")) }

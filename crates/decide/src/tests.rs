@@ -9,6 +9,7 @@ mod help;
 mod names;
 mod places;
 mod properties;
+mod shortcuts;
 mod sizes_of_requests;
 mod upstream;
 mod world;

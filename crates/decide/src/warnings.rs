@@ -38,7 +38,7 @@ pub(crate) fn all(demand: &Demand, supply: &Supply, assessed: &[Assessed<'_>], i
 }
 
 /// Two that tie up to and including priority: a choice that nobody made.
-fn ambiguous(assessed: &[Assessed<'_>], winner: &Assessed<'_>) -> Option<Warning> {
+fn ambiguous<'a>(assessed: &[Assessed<'a>], winner: &Assessed<'a>) -> Option<Warning> {
     let order = winner.order()?;
     let equal = |one: &&Assessed<'_>| one.order().is_some_and(|other| other.suits_equally(order));
     let mut others = assessed.iter().filter(|one| !std::ptr::eq(*one, winner)).filter(equal);
@@ -76,7 +76,7 @@ fn unchecked(demand: &Demand, winner: &Assessed<'_>) -> Option<Warning> {
 }
 
 /// The incumbent is kept although something else would be chosen now.
-fn stale(assessed: &[Assessed<'_>], winner: &Assessed<'_>) -> Option<Warning> {
+fn stale<'a>(assessed: &[Assessed<'a>], winner: &Assessed<'a>) -> Option<Warning> {
     let best = assessed.first()?;
     let accept = "`ostler redecide` accepts it";
     if !std::ptr::eq(best, winner) && best.order().is_some() {

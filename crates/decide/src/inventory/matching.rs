@@ -1,5 +1,6 @@
 //! Which nodes belong to a class: selectors, terms with quantities, PCI ids.
 
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 
 use apimachinery::quantity::Quantity;
@@ -33,8 +34,11 @@ pub fn has_all(labels: &BTreeMap<String, String>, selector: &BTreeMap<String, St
 
 /// Whether a label's value means `wanted`.
 pub(crate) fn same_value(key: &str, label: &str, wanted: &str) -> bool {
-    let bare = |text: &str| text.trim_start_matches("NVIDIA-").to_owned();
     label == wanted || (key == "nvidia.com/gpu.product" && bare(label) == bare(wanted))
+}
+
+fn bare(product: &str) -> &str {
+    product.trim_start_matches("NVIDIA-")
 }
 
 /// All expressions of the term hold; a term without expressions matches nothing, as in Kubernetes.
@@ -60,16 +64,16 @@ fn list<'a>(term: &'a Value, name: &str) -> &'a [Value] {
     term.get(name).and_then(Value::as_array).map(Vec::as_slice).unwrap_or_default()
 }
 
+fn written(value: &Value) -> Cow<'_, str> {
+    value.as_str().map_or_else(|| text_of(value).into(), Cow::from)
+}
+
 fn expression_matches(expression: &Value, labels: &BTreeMap<String, String>) -> bool {
     let key = expression.get("key").and_then(Value::as_str).unwrap_or_default();
-    let values: Vec<String> = expression
-        .get("values")
-        .and_then(Value::as_array)
-        .map(|values| values.iter().map(text_of).collect())
-        .unwrap_or_default();
+    let values = || list(expression, "values").iter().map(written);
     let label = labels.get(key);
-    let is_in = || label.is_some_and(|label| values.iter().any(|value| same_value(key, label, value)));
-    let order = || compare(key, label?, values.first()?);
+    let is_in = || label.is_some_and(|label| values().any(|value| same_value(key, label, &value)));
+    let order = || compare(key, label?, &values().next()?);
     match expression.get("operator").and_then(Value::as_str).unwrap_or_default() {
         "In" => is_in(),
         "NotIn" => !is_in(),

@@ -16,6 +16,13 @@ pub struct Affinity {
     rest: Value,
 }
 
+/// The required node terms of an affinity, of which one must hold; `None` if it requires nothing of nodes.
+pub(crate) fn required(affinity: &Value) -> Option<&[Value]> {
+    // Asked for every node: `pointer` would take its path apart each time.
+    let node = affinity.get("nodeAffinity")?.get("requiredDuringSchedulingIgnoredDuringExecution")?;
+    node.get("nodeSelectorTerms")?.as_array().map(Vec::as_slice).filter(|terms| !terms.is_empty())
+}
+
 /// The multiplied terms are too many to be written into a Pod.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(

@@ -5,11 +5,11 @@ use std::collections::{BTreeMap, BTreeSet};
 use apimachinery::quantity::Quantity;
 use serde_json::{Value, json};
 
-use super::affinity::Affinity;
+use super::affinity::{self, Affinity};
 use super::origin::{Origin, Setting};
 use crate::code;
 use crate::demand::ComponentDemand;
-use crate::inventory::{self, Discovery, TOLERANCE};
+use crate::inventory::{self, ClassNode, Discovery, TOLERANCE};
 use crate::reason::Warning;
 use crate::supply::{Class, RuntimeComponent};
 
@@ -32,10 +32,61 @@ impl Placement {
     }
 }
 
+/// What a class itself says of where its Pods may run.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct OfClass {
+    pub node_selector: BTreeMap<String, String>,
+    /// `NodeSelectorTerm`s of which one must hold; empty if the selector says it all.
+    pub terms: Vec<Value>,
+}
+
+impl OfClass {
+    /// Whether the terms accept the node. One that is known by name only may be any.
+    #[must_use]
+    pub fn has(&self, node: &ClassNode) -> bool {
+        let Some(labels) = &node.labels else { return true };
+        self.terms.is_empty() || self.terms.iter().any(|term| inventory::term_matches_node(term, &node.name, labels))
+    }
+}
+
+/// Whether nodes satisfy what [`merge`] merges, but for the class's terms; nothing is copied for it.
+pub(crate) struct Wanted<'a> {
+    /// Strongest first: a key that a stronger layer states is not asked of a weaker one.
+    selectors: [&'a BTreeMap<String, String>; 4],
+    /// Lists of terms, of each of which one must hold.
+    required: Vec<&'a [Value]>,
+}
+
+impl<'a> Wanted<'a> {
+    pub(crate) fn new(class: &'a OfClass, runtime: &'a RuntimeComponent, component: &'a ComponentDemand) -> Self {
+        let selectors =
+            [&component.node_selector, &component.selector.node_selector, &runtime.node_selector, &class.node_selector];
+        let required = runtime.affinities.iter().chain(&component.affinity).filter_map(affinity::required).collect();
+        Self { selectors, required }
+    }
+
+    /// One that is known by name only may be any.
+    pub(crate) fn accepts(&self, node: &ClassNode) -> bool {
+        let Some(labels) = &node.labels else { return true };
+        let within = |terms: &&[Value]| terms.iter().any(|term| inventory::term_matches_node(term, &node.name, labels));
+        self.selects(labels) && self.required.iter().all(within)
+    }
+
+    fn selects(&self, labels: &BTreeMap<String, String>) -> bool {
+        self.selectors.iter().enumerate().all(|(strength, layer)| {
+            let stronger = self.selectors.get(..strength).unwrap_or_default();
+            layer.iter().all(|(key, value)| {
+                stronger.iter().any(|layer| layer.contains_key(key))
+                    || labels.get(key).is_some_and(|label| inventory::same_value(key, label, value))
+            })
+        })
+    }
+}
+
 /// Merges all layers. A later layer that overrides a key says so (`NodeSelectorOverridden`).
 #[must_use]
 pub fn merge(class: &Class, runtime: &RuntimeComponent, component: &ComponentDemand) -> Placement {
-    let (node_selector, class_terms) = of_class(class);
+    let OfClass { node_selector, terms: class_terms } = of_class(class);
     let mut placement = Placement::default();
     let mut keys = BTreeMap::new();
     let layers = [
@@ -83,7 +134,7 @@ fn overlay(
 
 /// With a selector only the Pod gets a nodeSelector (Story 4); with more ways to belong one affinity of ORed terms. PCI ids
 /// are written where nothing else is stated, or where a known node belongs by nothing else.
-fn of_class(class: &Class) -> (BTreeMap<String, String>, Vec<Value>) {
+pub(crate) fn of_class(class: &Class) -> OfClass {
     let discovery = &class.discovery;
     let (equal, several) = as_nodes_spell_it(class);
     let stated = !discovery.node_selector.is_empty() || !discovery.terms.is_empty();
@@ -92,17 +143,20 @@ fn of_class(class: &Class) -> (BTreeMap<String, String>, Vec<Value>) {
         terms.extend(pci_terms(&discovery.pci_vendor, &discovery.device_ids));
     }
     if terms.is_empty() && several.is_empty() {
-        return (equal, terms);
+        return OfClass { node_selector: equal, terms };
     }
     if !discovery.node_selector.is_empty() {
         let one = equal.iter().map(|(key, value)| json!({"key": key, "operator": "In", "values": [value]}));
         let some = several.iter().map(|(key, values)| json!({"key": key, "operator": "In", "values": values}));
         terms.insert(0, json!({"matchExpressions": one.chain(some).collect::<Vec<_>>()}));
     }
-    (BTreeMap::new(), terms)
+    OfClass { node_selector: BTreeMap::new(), terms }
 }
 
 fn some_node_belongs_by_pci_alone(class: &Class) -> bool {
+    if class.discovery.pci_vendor.is_none() {
+        return false;
+    }
     let stated = Discovery { pci_vendor: None, ..class.discovery.clone() };
     let nodes = class.availability.iter().flat_map(|known| &known.nodes);
     nodes.filter_map(|node| Some((&node.name, node.labels.as_ref()?))).any(|(name, labels)| {

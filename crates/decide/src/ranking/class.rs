@@ -1,13 +1,15 @@
 //! Eligible classes of one component, best first.
 
+use std::cmp::Reverse;
+
 use super::{Key, compare, rounded, step};
+use crate::case::Case;
 use crate::decision::Eligibility;
-use crate::demand::Ranking;
-use crate::eligibility::Case;
+use crate::demand::{Model, Ranking};
 use crate::fit::{Fit, Stated};
-use crate::fleet::Usable;
 use crate::outranked::ClassStep;
-use crate::preference::preference;
+use crate::preference::{Preference, preference};
+use crate::room::Usable;
 use crate::strategy::{self, Contender, Score};
 use crate::supply::Class;
 use crate::variants::{self, TokenRange};
@@ -93,15 +95,14 @@ fn standing<'a>(
     let selector = &case.component.selector;
     let capacity = capacity(&usable, fit, replicas);
     let hourly = Contender { class, shape: fit.shape }.hourly();
-    let place = |names: &[String]| names.iter().position(|name| *name == class.name).unwrap_or(usize::MAX);
-    let listed = case.requirements.classes.as_deref().map_or(usize::MAX, place);
+    let listed = case.requirements.classes.as_deref().map_or(usize::MAX, |names| position(names, &class.name));
     RankedClass {
         class,
         stated: fit.stated,
         threshold: selector.cost_threshold,
         request_tokens: variants::request_tokens(&case.requirements.preferences, &class.name, case.model),
         alone: false,
-        position: place(&selector.preferred),
+        position: position(&selector.preferred, &class.name),
         preference: preference(&case.requirements.preferences, &class.name, case.model),
         capacity,
         listed: if selector.ranking == Ranking::FirstAvailable { listed } else { 0 },
@@ -120,12 +121,68 @@ fn standing<'a>(
     }
 }
 
+/// Whether as many accelerators are free as the replicas take, as far as anybody knows.
+#[must_use]
+pub fn has_capacity(usable: &Usable, fit: Fit, replicas: u32) -> bool {
+    capacity(usable, fit, replicas) != Capacity::TooLittle
+}
+
 fn capacity(usable: &Usable, fit: Fit, replicas: u32) -> Capacity {
     match usable {
         None => Capacity::Unknown,
         Some(nodes) if nodes.have_room(fit.shape.per_node, fit.shape.nodes, replicas.max(1)) => Capacity::Enough,
         Some(_) => Capacity::TooLittle,
     }
+}
+
+/// Keys by which classes are ranked before their capacity, where these are known of a class before anything else is: those
+/// of the service's list and of the runtime's preferences. `None` where more than these comes before capacity.
+#[must_use]
+pub fn early_keys<'a>(case: &'a Case<'_>) -> Option<EarlyKeys<'a>> {
+    let by_size = |one: &Preference| one.conditions.iter().any(|condition| condition.request_size.is_some());
+    let preferences = &case.requirements.preferences;
+    let priced = case.component.selector.cost_threshold.is_some();
+    let known = !priced && !preferences.iter().any(by_size);
+    known.then(|| EarlyKeys { preferred: &case.component.selector.preferred, preferences, model: case.model })
+}
+
+/// Position in the service's list, then the runtime's preference; the less, the earlier.
+type EarlyKey = (usize, Reverse<i32>);
+
+/// Of a class that neither names.
+const UNNAMED: EarlyKey = (usize::MAX, Reverse(0));
+
+/// See [`early_keys`].
+pub struct EarlyKeys<'a> {
+    preferred: &'a [String],
+    preferences: &'a [Preference],
+    model: Option<&'a Model>,
+}
+
+impl EarlyKeys<'_> {
+    /// Places of so many classes with their keys, the earliest first. `find` tells the place of a name.
+    pub fn in_order(
+        &self,
+        classes: usize,
+        find: impl Fn(&str) -> Option<usize>,
+    ) -> impl Iterator<Item = (EarlyKey, usize)> {
+        let names = self.preferred.iter().chain(self.preferences.iter().map(|one| &one.class));
+        let mut named: Vec<_> = names.filter_map(|name| Some((self.key(name), find(name)?))).collect();
+        named.sort_unstable();
+        named.dedup();
+        let places: Vec<usize> = named.iter().map(|(_, place)| *place).collect();
+        let others = (0..classes).filter(move |place| !places.contains(place)).map(|place| (UNNAMED, place));
+        let later = named.split_off(named.partition_point(|(key, _)| *key < UNNAMED));
+        named.into_iter().chain(others).chain(later)
+    }
+
+    fn key(&self, class: &str) -> EarlyKey {
+        (position(self.preferred, class), Reverse(preference(self.preferences, class, self.model)))
+    }
+}
+
+fn position(names: &[String], class: &str) -> usize {
+    names.iter().position(|name| name == class).unwrap_or(usize::MAX)
 }
 
 impl RankedClass<'_> {

@@ -3,8 +3,7 @@
 use std::cmp::{Ordering, Reverse};
 
 use super::{Key, compare, step};
-use crate::demand::Model;
-use crate::naming;
+use crate::demand::{Demand, Model};
 use crate::outranked::{RuntimeStep, SizeFit};
 use crate::supply::{Format, Runtime, Scope, SizeRange};
 
@@ -22,22 +21,23 @@ pub struct RuntimeOrder<'a> {
     name: &'a str,
 }
 
-/// `no_capacity`: the best class of some component has too few free accelerators.
+/// `namesake`: it carries the model's name. `no_capacity`: the best class of some component has too few free accelerators.
 #[must_use]
 pub(crate) fn runtime<'a>(
     runtime: &'a Runtime,
     entry: Option<&Format>,
-    model: Option<&Model>,
+    demand: &Demand,
+    namesake: bool,
     no_capacity: bool,
 ) -> RuntimeOrder<'a> {
     RuntimeOrder {
         scope: runtime.scope,
         architecture_unstated: entry.is_none_or(|entry| entry.architecture.is_none()),
-        size: size_fit(runtime.size, model),
+        size: size_fit(runtime.size, demand.model.known()),
         priority: entry.filter(|entry| entry.auto_select).and_then(|entry| entry.priority),
         no_capacity,
         created: runtime.created.as_deref(),
-        stranger: !model.is_some_and(|model| naming::is_namesake(&runtime.name, &model.name)),
+        stranger: !namesake,
         name: &runtime.name,
     }
 }

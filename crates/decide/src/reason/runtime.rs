@@ -1,7 +1,6 @@
 //! Why a runtime cannot serve.
 
 use std::fmt;
-use std::sync::Arc;
 
 use api::code::Code;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
@@ -9,6 +8,7 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use super::words::{Listed, SHOWN, or_unstated};
 use super::{ClassRejection, Count, Told, Unstated, to_state};
 use crate::code;
+use crate::deferred::Deferred;
 use crate::supply::SizeRange;
 
 /// Code of a runtime that only lacks a class, and of a decision whose nearest runtime is such a one.
@@ -70,7 +70,9 @@ pub enum Rejection {
     /// The classes stand nearest first.
     NoEligibleAccelerator {
         component: &'static str,
-        classes: Arc<[(String, ClassRejection)]>,
+        /// Stage at which the nearest of them failed.
+        nearest: u8,
+        classes: Deferred<(String, ClassRejection)>,
     },
     Recorded(Told),
 }
@@ -104,10 +106,7 @@ impl Rejection {
     #[must_use]
     pub fn distance(&self) -> u64 {
         match self {
-            Self::NoEligibleAccelerator { classes, .. } => {
-                let furthest = classes.iter().map(|(_, rejection)| rejection.stage()).max().unwrap_or(0);
-                u64::from(ClassRejection::STAGES - furthest)
-            }
+            Self::NoEligibleAccelerator { nearest, .. } => u64::from(ClassRejection::STAGES.saturating_sub(*nearest)),
             Self::Unstated { next, .. } => u64::from(next.as_ref().map_or(0, |next| Self::STAGES - next.stage())),
             Self::NamedForAnotherSize { parameters, size } => parameters.abs_diff(*size),
             Self::SizeOutOfRange { parameters, range } => {
@@ -203,7 +202,7 @@ impl fmt::Display for Rejection {
             Self::AutoSelectDisabled => {
                 f.write_str("matches, but autoSelect is off; name it in spec.runtime.name to use it")
             }
-            Self::NoEligibleAccelerator { component, classes } => no_eligible(f, component, classes),
+            Self::NoEligibleAccelerator { component, classes, .. } => no_eligible(f, component, classes),
             Self::Recorded(told) => f.write_str(&told.message),
         }
     }
