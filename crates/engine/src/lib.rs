@@ -30,5 +30,5 @@ mod tokens;
 
 pub use config::Config;
 pub use launch_line::LaunchLine;
-pub use serve::{run, serve};
+pub use serve::{router, run, serve};
 pub use timing::Timing;

@@ -35,6 +35,11 @@ pub async fn run(config: Config, stop: CancellationToken) -> io::Result<()> {
     serve(listener, Config { load_time: Duration::ZERO, ..config }, stop).await
 }
 
+/// The routes of an engine that has loaded, without a socket.
+pub fn router(config: Config) -> Router {
+    http_api::router(Simulator::new(config))
+}
+
 /// Serves on `listener` until `stop`; open connections end at once, as under vLLM's default shutdown.
 /// While loading, every path answers 503 with an empty body.
 ///
@@ -45,7 +50,7 @@ pub async fn serve(listener: TcpListener, config: Config, stop: CancellationToke
         ready_at: Instant::now() + config.load_time,
         keep_alive: config.keep_alive,
         loading: Router::new().fallback(loading),
-        router: http_api::router(Simulator::new(config)),
+        router: router(config),
     };
     let face = Arc::new(face);
     // Dropping the set at the end aborts what is still open.

@@ -208,16 +208,14 @@ mod tests {
 
     #[tokio::test]
     async fn a_mount_is_where_the_volume_lies() {
-        let folder = std::env::temp_dir().join(format!("embedded-process-{}", std::process::id()));
-        std::fs::create_dir_all(&folder).unwrap();
-        std::fs::write(folder.join("level"), "high\n").unwrap();
+        let folder = tempfile::tempdir().unwrap();
+        std::fs::write(folder.path().join("level"), "high\n").unwrap();
         let mut container = shell("cat /etc/app/level; cat $FILE");
         container.env = vec![("FILE".to_owned(), "/etc/app/level".to_owned())];
-        container.mounts = vec![Mount { path: "/etc/app".to_owned(), lies: folder.clone() }];
+        container.mounts = vec![Mount { path: "/etc/app".to_owned(), lies: folder.path().to_owned() }];
         let log = container.log.clone();
         assert_eq!(ProcessRunner::default().run(container, CancellationToken::new()).await.code, 0);
         assert_eq!(log.lines(None), ["high\n", "high\n"]);
-        std::fs::remove_dir_all(folder).unwrap();
     }
 
     #[tokio::test]

@@ -22,9 +22,14 @@ use super::proc::{self, Process};
 /// The variable that every process started here has.
 const MARK: &str = "EMBEDDED_STARTED_BY";
 
-/// How long a killed process may take to be gone, in tries of [`PAUSE`].
-const TRIES: u32 = 250;
+/// How long a killed process may take to be gone, in tries of [`PAUSE`]: drivers take their time to free the memory of a
+/// GPU.
+const TRIES: u32 = 1500;
 const PAUSE: Duration = Duration::from_millis(20);
+
+/// How often nothing has to be found before nothing is there: a process that just becomes another program shows no
+/// variables for a moment.
+const LOOKS: u32 = 2;
 
 /// Keeps which processes run; the default keeps nothing. Clones are the same.
 #[derive(Debug, Clone, Default)]
@@ -148,9 +153,11 @@ fn write(file: &Path, list: &List) -> io::Result<()> {
 /// Kills them until none is left: one may start another while it is looked for.
 fn end(list: &List) -> LeftBehind {
     let mut ended = std::collections::BTreeSet::new();
+    let mut looks = 0;
     for _ in 0..TRIES {
         let left = find(list);
-        if left.is_empty() {
+        looks = if left.is_empty() { looks + 1 } else { 0 };
+        if looks == LOOKS {
             return LeftBehind { ended: ended.len(), remain: 0 };
         }
         for process in left {
@@ -187,23 +194,23 @@ mod tests {
 
     use super::*;
 
-    struct Folder(PathBuf);
+    struct Folder(tempfile::TempDir);
 
     impl Folder {
-        fn new(name: &str) -> Self {
-            let path = std::env::temp_dir().join(format!("embedded-processes-{name}-{}", std::process::id()));
-            fs::create_dir_all(&path).unwrap();
-            Self(path)
+        fn new() -> Self {
+            Self(tempfile::tempdir().unwrap())
         }
 
         fn file(&self) -> PathBuf {
-            self.0.join("processes.json")
+            self.0.path().join("processes.json")
         }
     }
 
-    impl Drop for Folder {
-        fn drop(&mut self) {
-            fs::remove_dir_all(&self.0).ok();
+    fn until(what: &str, holds: impl Fn() -> bool) {
+        let begun = std::time::Instant::now();
+        while !holds() {
+            assert!(begun.elapsed() < Duration::from_secs(300), "never: {what}");
+            thread::yield_now();
         }
     }
 
@@ -224,15 +231,13 @@ mod tests {
 
     #[test]
     fn the_group_of_a_known_process_is_ended() {
-        let folder = Folder::new("group");
+        let folder = Folder::new();
         let (processes, none) = Processes::open(folder.file(), "one".to_owned()).unwrap();
         assert_eq!(none, LeftBehind::default());
         let mut child = start("sleep 1000 & sleep 1000 & wait", None);
         leave(&processes, &child);
         // Both children are there before anyone looks.
-        while proc::all().iter().filter(|process| process.group == id(&child)).count() < 3 {
-            thread::yield_now();
-        }
+        until("three", || proc::all().iter().filter(|process| process.group == id(&child)).count() == 3);
         // What was killed stays a zombie until its parent, this test, looks at it.
         let (_, left) = Processes::open(folder.file(), "two".to_owned()).unwrap();
         assert_eq!(left, LeftBehind { ended: 3, remain: 0 });
@@ -241,7 +246,7 @@ mod tests {
 
     #[test]
     fn another_process_with_the_number_is_left_alone() {
-        let folder = Folder::new("reused");
+        let folder = Folder::new();
         let mut child = start("exec sleep 1000", None);
         let started = BTreeMap::from([(id(&child), 1)]);
         write(&folder.file(), &List { boot: proc::boot(), mark: "x".to_owned(), started }).unwrap();
@@ -254,14 +259,12 @@ mod tests {
 
     #[test]
     fn what_left_its_group_is_known_by_its_variable() {
-        let folder = Folder::new("session");
+        let folder = Folder::new();
         let (processes, _) = Processes::open(folder.file(), format!("mark-{}", std::process::id())).unwrap();
         // Nothing is noted: the process was killed between start and note.
         let mut child = start("exec sleep 1000", processes.variables());
         // The variables are those of the test until the program is another one.
-        while proc::variable(id(&child), MARK).is_none() {
-            thread::yield_now();
-        }
+        until("the variable", || proc::variable(id(&child), MARK).is_some());
         let (_, left) = Processes::open(folder.file(), "two".to_owned()).unwrap();
         assert_eq!(left, LeftBehind { ended: 1, remain: 0 });
         child.wait().unwrap();
@@ -269,7 +272,7 @@ mod tests {
 
     #[test]
     fn what_ended_is_no_longer_in_the_list() {
-        let folder = Folder::new("ended");
+        let folder = Folder::new();
         let (processes, _) = Processes::open(folder.file(), "one".to_owned()).unwrap();
         let mut child = start("exec sleep 1000", None);
         let entry = processes.started(Some(id(&child)));

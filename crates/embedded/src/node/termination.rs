@@ -78,10 +78,9 @@ mod tests {
     #[case::not_at_success("", "FallbackToLogsOnError", 0, "")]
     #[case::the_file_first("bad model", "FallbackToLogsOnError", 1, "bad model")]
     fn messages(#[case] written: &str, #[case] policy: &str, #[case] code: i32, #[case] expect: &str) {
-        let folder =
-            std::env::temp_dir().join(format!("embedded-termination-{}-{}", std::process::id(), fastrand::u64(..)));
+        let folder = tempfile::tempdir().unwrap();
         let container = json!({"name": "c", "terminationMessagePolicy": policy});
-        let termination = Termination::of(&container, Some(&folder));
+        let termination = Termination::of(&container, Some(folder.path()));
         let mount = termination.begin().unwrap().unwrap();
         assert_eq!(mount.path, "/dev/termination-log");
         fs::write(&mount.lies, written).unwrap();
@@ -90,6 +89,5 @@ mod tests {
         assert_eq!(termination.message(code, &log), expect);
         termination.begin().unwrap();
         assert_eq!(fs::read_to_string(&mount.lies).unwrap(), "", "every run begins anew");
-        fs::remove_dir_all(folder).unwrap();
     }
 }

@@ -3,10 +3,14 @@
 
 use std::net::TcpListener;
 use std::process::Output;
+use std::time::Duration;
 
 use embedded::serve::{Credentials, kubeconfig, serve, write_kubeconfig};
 use tokio::process::Command;
 use tokio_util::sync::CancellationToken;
+
+/// Longer than any of them takes on the slowest machine.
+const PATIENCE: Duration = Duration::from_secs(1200);
 
 /// The `kubernetes` package of `$OSTLER_PYTHON`.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -25,7 +29,8 @@ async fn client_go() {
 
 /// Runs it against a server of its own, whose kubeconfig is its last argument.
 async fn says_ok(name: &str, command: &mut Command) {
-    let path = std::env::temp_dir().join(format!("ostler-clients-{name}-{}", std::process::id()));
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("kubeconfig");
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let credentials = Credentials::generate().unwrap();
     let url = format!("https://{}", listener.local_addr().unwrap());
@@ -35,10 +40,11 @@ async fn says_ok(name: &str, command: &mut Command) {
         let (server, stop) = (crate::server(), stop.clone());
         async move { serve(server, listener, &credentials, stop).await }
     });
-    let Output { status, stdout, stderr } = command.arg(&path).env("NO_PROXY", "*").output().await.unwrap();
+    let ended = command.arg(&path).env("NO_PROXY", "*").kill_on_drop(true).output();
+    let ended = tokio::time::timeout(PATIENCE, ended).await.unwrap_or_else(|_| panic!("{name} does not end"));
+    let Output { status, stdout, stderr } = ended.unwrap();
     stop.cancel();
     serving.await.unwrap().unwrap();
-    std::fs::remove_file(path).unwrap();
     let (stdout, stderr) = (String::from_utf8_lossy(&stdout), String::from_utf8_lossy(&stderr));
     assert!(status.success() && stdout.trim() == "ok", "{name}: {status}: {stdout}{stderr}");
 }

@@ -3,8 +3,8 @@
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::os::unix::fs::PermissionsExt;
-use std::path::PathBuf;
 use std::sync::Arc;
+use std::time::Duration;
 
 use base64::Engine as _;
 use embedded::serve::{Credentials, ServeError, kubeconfig, serve, write_kubeconfig};
@@ -62,7 +62,7 @@ impl Served {
         let exchange = move || {
             let name = ServerName::try_from("localhost").unwrap();
             let mut tls = rustls::ClientConnection::new(Arc::new(config), name).unwrap();
-            let mut socket = TcpStream::connect(address).unwrap();
+            let mut socket = connected(address);
             let mut stream = rustls::Stream::new(&mut tls, &mut socket);
             // A server that has heard enough closes while the client still speaks.
             let _ = stream.write_all(request.as_bytes());
@@ -79,6 +79,13 @@ impl Served {
     }
 }
 
+/// A server that does not answer at all fails a test instead of keeping it.
+fn connected(address: SocketAddr) -> TcpStream {
+    let socket = TcpStream::connect(address).unwrap();
+    socket.set_read_timeout(Some(Duration::from_secs(300))).unwrap();
+    socket
+}
+
 async fn client(text: &str) -> kube::Client {
     let file = Kubeconfig::from_yaml(text).unwrap();
     let mut config = kube::Config::from_custom_kubeconfig(file, &Default::default()).await.unwrap();
@@ -89,12 +96,6 @@ async fn client(text: &str) -> kube::Client {
 async fn namespaces(text: &str) -> Result<usize, kube::Error> {
     let list = Api::<Namespace>::all(client(text).await).list(&ListParams::default()).await?;
     Ok(list.items.len())
-}
-
-fn folder(name: &str) -> PathBuf {
-    let folder = std::env::temp_dir().join(format!("ostler-credentials-{name}-{}", std::process::id()));
-    std::fs::create_dir_all(&folder).unwrap();
-    folder
 }
 
 fn mode(path: &std::path::Path) -> u32 {
@@ -199,7 +200,7 @@ async fn plain_http_is_told_so() {
     let served = Served::start();
     let address = served.address;
     let answer = tokio::task::spawn_blocking(move || {
-        let mut socket = TcpStream::connect(address).unwrap();
+        let mut socket = connected(address);
         socket.write_all(b"GET /version HTTP/1.1\r\nHost: localhost\r\n\r\n").unwrap();
         let mut answer = String::new();
         socket.read_to_string(&mut answer).unwrap();
@@ -243,11 +244,10 @@ async fn only_this_machine_is_served() {
 
 #[test]
 fn a_kubeconfig_is_its_owners_alone() {
-    let folder = folder("kubeconfig");
-    let path = folder.join("kubeconfig");
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("kubeconfig");
     std::fs::write(&path, "old").unwrap();
     std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o644)).unwrap();
     write_kubeconfig(&path, "new").unwrap();
     assert_eq!((mode(&path), std::fs::read_to_string(&path).unwrap().as_str()), (0o600, "new"));
-    std::fs::remove_dir_all(folder).unwrap();
 }

@@ -5,8 +5,11 @@
 use std::collections::BTreeMap;
 use std::env;
 use std::io::{BufRead, BufReader, Write};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::{Command, Stdio};
+use std::sync::mpsc::{self, RecvTimeoutError};
+use std::thread;
+use std::time::Duration;
 
 use embedded::Server;
 use embedded::data_directory::{DataDirectory, Lock};
@@ -19,6 +22,9 @@ use serde_json::json;
 const FOLDER: &str = "EMBEDDED_KILLED_IN";
 const CLIENTS: usize = 4;
 
+/// How long one write may take on the slowest machine.
+const PATIENCE: Duration = Duration::from_secs(300);
+
 /// What a client was told: its number, how often it had written, and the resource version.
 type Told = BTreeMap<usize, (u64, u64)>;
 
@@ -27,8 +33,8 @@ fn every_acknowledged_write_survives_a_kill() {
     if let Some(folder) = env::var_os(FOLDER) {
         return write(Path::new(&folder));
     }
-    let folder = env::temp_dir().join(format!("embedded-killed-{}", std::process::id()));
-    std::fs::create_dir_all(&folder).unwrap();
+    let kept = tempfile::tempdir().unwrap();
+    let folder = kept.path().to_owned();
     let rounds = env::var("EMBEDDED_KILL_ROUNDS").map_or(12, |rounds| rounds.parse().unwrap());
     let mut told = Told::new();
     for round in 0..rounds {
@@ -42,7 +48,6 @@ fn every_acknowledged_write_survives_a_kill() {
         }
         check(&server(&folder), &told);
     }
-    std::fs::remove_dir_all(folder).unwrap();
 }
 
 /// The cluster in the folder, in this process.
@@ -72,9 +77,19 @@ fn kill_while_writing(folder: &Path, writes: usize) -> Vec<(usize, u64, u64)> {
     command.args(["--exact", "killed::every_acknowledged_write_survives_a_kill", "--nocapture"]);
     let mut child = command.env(FOLDER, folder).stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap();
     let mut told = Vec::new();
-    let lines = BufReader::new(child.stdout.take().unwrap()).lines();
+    let output = BufReader::new(child.stdout.take().unwrap());
+    let (sender, lines) = mpsc::channel();
     // Lines that were begun are whole: each is one write of less than a pipe's buffer.
-    for line in lines.map(Result::unwrap) {
+    thread::spawn(move || output.lines().map(Result::unwrap).try_for_each(|line| sender.send(line)));
+    loop {
+        let line = match lines.recv_timeout(PATIENCE) {
+            Ok(line) => line,
+            Err(RecvTimeoutError::Disconnected) => break,
+            Err(RecvTimeoutError::Timeout) => {
+                child.kill().unwrap();
+                panic!("the writers stand still after {} writes", told.len());
+            }
+        };
         let Some(numbers) = line.strip_prefix("told ") else { continue };
         let numbers: Vec<u64> = numbers.split(' ').map(|number| number.parse().unwrap()).collect();
         told.push((usize::try_from(numbers[0]).unwrap(), numbers[1], numbers[2]));
@@ -126,8 +141,8 @@ async fn write(folder: &Path) {
 #[test]
 fn files_are_private() {
     use std::os::unix::fs::PermissionsExt;
-    let folder: PathBuf = env::temp_dir().join(format!("embedded-private-{}", std::process::id()));
-    std::fs::create_dir_all(&folder).unwrap();
+    let kept = tempfile::tempdir().unwrap();
+    let folder = kept.path().to_owned();
     let opened = server(&folder);
     let first = opened.1.credentials().unwrap();
     let mode = |name: &str| std::fs::metadata(folder.join(name)).unwrap().permissions().mode() & 0o777;
@@ -140,5 +155,4 @@ fn files_are_private() {
     std::fs::set_permissions(folder.join("credentials.json"), std::fs::Permissions::from_mode(0o640)).unwrap();
     let refused = opened.1.credentials().err().unwrap().to_string();
     assert!(refused.ends_with("credentials.json: others can read it, its mode is 640"), "{refused}");
-    std::fs::remove_dir_all(folder).unwrap();
 }

@@ -172,6 +172,9 @@ async fn make_nodes(client: &Client) {
     }
 }
 
+/// How long the wanted answer may take to come.
+const PATIENCE: Duration = Duration::from_secs(120);
+
 /// Plays one world; the answer that was wanted, or the last that was given.
 async fn play(client: &Client, world: &World) -> String {
     let pods: Api<Pod> = Api::default_namespaced(client.clone());
@@ -188,13 +191,14 @@ async fn play(client: &Client, world: &World) -> String {
         .applied_objects()
         .boxed();
     let waiting = async {
-        while last != world.answer {
+        // A place is for good; a message is not.
+        while last != world.answer && !last.starts_with("on ") {
             let Some(Ok(pod)) = changes.next().await else { continue };
             last = answer(&pod).unwrap_or_default();
         }
     };
     // What was asked of another world's leftovers is asked again when they are gone.
-    let _ = tokio::time::timeout(Duration::from_secs(20), waiting).await;
+    let _ = tokio::time::timeout(PATIENCE, waiting).await;
     let now = DeleteParams { grace_period_seconds: Some(0), ..DeleteParams::default() };
     pods.delete_collection(&now, &kube::api::ListParams::default()).await.unwrap();
     last
@@ -208,11 +212,18 @@ fn answer(pod: &Pod) -> Option<String> {
     conditions.iter().find(|condition| condition.type_ == "PodScheduled")?.message.clone()
 }
 
-async fn compare(client: &Client) {
+/// Each world gives its answer, played so often.
+async fn compare(client: &Client, tries: usize) {
     make_nodes(client).await;
     let mut differ = String::new();
     for world in worlds() {
-        let given = play(client, &world).await;
+        let mut given = String::new();
+        for _ in 0..tries {
+            given = play(client, &world).await;
+            if given == world.answer {
+                break;
+            }
+        }
         if given != world.answer {
             differ += &format!("\n{}\n  wanted {}\n  given  {given}\n", world.name, world.answer);
         }
@@ -224,7 +235,7 @@ async fn compare(client: &Client) {
 async fn pods_go_where_a_kube_scheduler_puts_them() {
     let (server, stop) = (crate::server(), CancellationToken::new());
     let scheduler = tokio::spawn(embedded::scheduler::run(server.clone(), crate::ports(), stop.clone()));
-    compare(&crate::client(&server)).await;
+    compare(&crate::client(&server), 1).await;
     stop.cancel();
     scheduler.await.unwrap();
 }
@@ -232,10 +243,12 @@ async fn pods_go_where_a_kube_scheduler_puts_them() {
 #[tokio::test]
 #[ignore = "needs a kube-scheduler: cargo xtask test --with realcluster"]
 async fn live() {
-    let folder = std::env::temp_dir().join(format!("ostler-scheduling-{}", std::process::id()));
+    let folder = tempfile::Builder::new().prefix("ostler-scheduling-").tempdir().unwrap().keep();
     let parts = Parts::quiet().with_scheduler();
     let cluster = RealCluster::start_parts(parts, Binaries::of(parts).unwrap(), folder.clone()).await.unwrap();
-    compare(&cluster.client).await;
+    // A kube-scheduler hears of nodes, of Pods with a node and of those without apart: it may decide before it has heard of
+    // all of a world.
+    compare(&cluster.client, 3).await;
     drop(cluster);
     std::fs::remove_dir_all(folder).unwrap();
 }

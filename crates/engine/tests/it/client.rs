@@ -1,6 +1,6 @@
 //! A raw HTTP/1.1 client: what is on the wire is what is compared.
 
-use std::net::SocketAddr;
+use std::{net::SocketAddr, time::Duration};
 
 use engine::{Config, Timing};
 use tokio::{
@@ -8,6 +8,9 @@ use tokio::{
     net::{TcpListener, TcpStream},
 };
 use tokio_util::sync::CancellationToken;
+
+/// What comes soon is waited for as long as this, however busy the machine is.
+pub(crate) const PATIENCE: Duration = Duration::from_secs(300);
 
 pub(crate) struct Running {
     pub(crate) address: SocketAddr,
@@ -25,6 +28,7 @@ pub(crate) fn tiny() -> Config {
     Config {
         served_names: vec!["tiny".to_owned()],
         max_model_len: 1024,
+        keep_alive: Duration::from_secs(3600),
         timing: Timing::instant(),
         ..Config::new("/models/base")
     }
@@ -53,7 +57,7 @@ impl Answer {
 pub(crate) async fn call(address: SocketAddr, method: &str, path: &str, body: &str) -> Answer {
     let mut stream = send(address, method, path, body).await;
     let mut text = Vec::new();
-    stream.read_to_end(&mut text).await.unwrap();
+    tokio::time::timeout(PATIENCE, stream.read_to_end(&mut text)).await.expect("the answer does not end").unwrap();
     let text = String::from_utf8(text).unwrap();
     let (head, body) = text.split_once("\r\n\r\n").unwrap();
     let body = if head.contains("transfer-encoding: chunked") { dechunk(body) } else { body.to_owned() };

@@ -98,7 +98,7 @@ const REFUSED: &[(&str, &str, &str)] = &[
 // spec: RT-20
 // spec: RT-72
 // spec: RT-74
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn refused_with_the_field() {
     let world = World::stocked();
     for (resource, spec, expect) in REFUSED {
@@ -111,7 +111,7 @@ async fn refused_with_the_field() {
 
 // spec: ACC-129
 // spec: ACC-57
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn defaults_are_filled_in() {
     let world = World::stocked();
     let class = object(CLASSES, "a", "{discovery: {}, capabilities: {}, resources: [{name: acme.com/npu}]}");
@@ -128,7 +128,7 @@ async fn defaults_are_filled_in() {
 }
 
 // spec: ACC-24
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn vendor_fields_survive_where_no_neighbour_is() {
     let world = World::stocked();
     let spec = "{discovery: {}, capabilities: {rocmVersion: '5.7', levelZeroVersion: '1.3'}, integration: {kueueResourceFlavor: f, volcanoGPUType: g}}";
@@ -138,7 +138,7 @@ async fn vendor_fields_survive_where_no_neighbour_is() {
 }
 
 // spec: RT-5
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn the_example_runtime_is_kept_whole() {
     let world = World::stocked();
     // It stands for itself, not beside the catalogue's for the same model.
@@ -181,7 +181,7 @@ routerConfig: {runner: *runner, config: {a: b}, minReplicas: 1, maxReplicas: 2}
 ";
 
 // spec: RT-8
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn every_attribute_is_served_described_and_kept() {
     let world = World::stocked();
     let spec = format!("\n  {}", ATTRIBUTES.trim().replace('\n', "\n  "));
@@ -221,7 +221,7 @@ fn described(schema: &Value, written: &Value, path: &str, seen: &mut usize) {
 }
 
 // spec: ACC-31
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn a_class_lives_as_any_cluster_scoped_object() {
     let world = World::stocked();
     let class =
@@ -250,7 +250,7 @@ fn competitor(change: &str) -> String {
 
 // spec: RT-73
 // spec: RT-77
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn the_second_of_two_equal_runtimes_is_refused() {
     let world = World::stocked();
     for resource in [RUNTIMES, CLUSTER_RUNTIMES] {
@@ -271,7 +271,7 @@ async fn the_second_of_two_equal_runtimes_is_refused() {
 }
 
 // spec: ACC-4
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn nothing_new_needs_to_be_said() {
     let world = World::start(true).await;
     let runtime = "{supportedModelFormats: [{modelFormat: {name: safetensors}, modelFramework: {name: transformers}, modelArchitecture: LlamaForCausalLM}], engineConfig: {runner: {name: ome-container, image: i}}}";

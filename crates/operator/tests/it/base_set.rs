@@ -26,7 +26,7 @@ fn rewrite(world: &World, text: &str) {
 }
 
 // spec: ACC-35
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn documents_are_applied_followed_and_removed() {
     let world = start(SEED);
     for name in ["small-gpu", "medium-gpu", "large-gpu"] {
@@ -54,7 +54,7 @@ async fn documents_are_applied_followed_and_removed() {
 }
 
 // spec: ACC-35
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn a_broken_document_is_told_with_its_number_and_removes_nothing() {
     let world = start(SEED);
     world.class("large-gpu", |_| true).await;
@@ -72,7 +72,7 @@ async fn a_broken_document_is_told_with_its_number_and_removes_nothing() {
     assert!(names(&world.server, CLASSES).contains(&"large-gpu".to_owned()));
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn a_class_of_that_name_that_a_person_made_is_left_alone() {
     let world = World::empty();
     world.server.create("namespaces", json!({"metadata": {"name": "ome-system"}})).unwrap();

@@ -1,4 +1,5 @@
-//! An embedded API server with our kinds, the shipped catalogue and one node, and the operator at work on it.
+//! An embedded API server with our kinds, the shipped catalogue and one node, and the operator at work on it, all on paused
+//! time: it passes only when nobody has anything to do, so a busy machine changes nothing.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};
@@ -7,10 +8,11 @@ use std::time::Duration;
 use embedded::Server;
 use embedded::ports::{
     Admission, AdmissionRequest, AdmissionResponse, AdmitAll, Clock, Container, Exit, Loopback, Ports, Runner,
-    SystemClock, SystemRandom,
+    SystemRandom,
 };
 use futures::future::BoxFuture;
 use serde_json::{Value, json};
+use tokio::time::Instant;
 use tokio_util::sync::{CancellationToken, DropGuard};
 
 pub(crate) const SERVICES: &str = "inferenceservices.ome.io";
@@ -20,6 +22,37 @@ pub(crate) const CATALOGUE: [(&str, &str); 3] = [
     ("clusterservingruntimes.ome.io", include_str!("../../../decide/src/tests/small/runtimes.yaml")),
     ("clusterbasemodels.ome.io", include_str!("../../../decide/src/tests/small/models.yaml")),
 ];
+
+/// How long something may take that comes, in paused time.
+pub(crate) const PATIENCE: Duration = Duration::from_secs(3600);
+
+/// A clock that goes with tokio's paused time.
+pub(crate) struct Paused {
+    base: jiff::Timestamp,
+    start: Instant,
+}
+
+impl Paused {
+    pub(crate) fn start() -> Self {
+        Self { base: "2026-01-01T00:00:00Z".parse().unwrap(), start: Instant::now() }
+    }
+
+    fn time(&self) -> jiff::Timestamp {
+        self.base.checked_add(jiff::SignedDuration::try_from(self.start.elapsed()).unwrap()).unwrap()
+    }
+}
+
+impl Clock for Paused {
+    fn now(&self) -> jiff::Timestamp {
+        self.time()
+    }
+}
+
+impl ::cluster::Clock for Paused {
+    fn now(&self) -> jiff::Timestamp {
+        self.time()
+    }
+}
 
 /// Nothing is run here: these tests end at the workloads' objects.
 struct NoRunner;
@@ -62,6 +95,7 @@ pub(crate) struct World {
     pub(crate) writes: Arc<AtomicUsize>,
     /// Its reads: the first lists and watches.
     reads: Arc<AtomicUsize>,
+    clock: Arc<Paused>,
     stop: CancellationToken,
     _stop: DropGuard,
 }
@@ -100,7 +134,7 @@ impl World {
     fn of(server: Server) -> World {
         let stop = CancellationToken::new();
         let _stop = stop.clone().drop_guard();
-        World { server, writes: Arc::default(), reads: Arc::default(), stop, _stop }
+        World { server, writes: Arc::default(), reads: Arc::default(), clock: Arc::new(Paused::start()), stop, _stop }
     }
 
     /// Cancelled with the world.
@@ -110,6 +144,7 @@ impl World {
 
     /// Starts the operator.
     pub(crate) fn operate(&self, options: operator::Options) {
+        let options = operator::Options { clock: self.clock.clone(), ..options };
         tokio::spawn(operator::run(self.client(), options, self.stop.clone()));
     }
 
@@ -120,10 +155,10 @@ impl World {
         }
     }
 
-    /// Waits until nothing has changed for a while.
+    /// Waits until nothing changes any more.
     pub(crate) async fn quiet(&self) {
         let mut changes = self.server.subscribe();
-        while tokio::time::timeout(Duration::from_millis(300), changes.next()).await.is_ok() {}
+        while tokio::time::timeout(Duration::from_secs(10), changes.next()).await.is_ok() {}
     }
 
     /// How many requests the operator has sent: writes and reads.
@@ -158,7 +193,7 @@ impl World {
                 let _ = changes.next().await;
             }
         };
-        match tokio::time::timeout(Duration::from_secs(20), found).await {
+        match tokio::time::timeout(PATIENCE, found).await {
             Ok(found) => found,
             Err(_) => panic!("waited in vain for {what}: {:#?}", self.server.list(SERVICES)),
         }
@@ -194,14 +229,14 @@ impl World {
 /// An API server with our kinds and their admission, and nothing else.
 pub(crate) fn bare() -> Server {
     let admission = Arc::new(Gate::default());
-    let server = server(Arc::new(SystemClock), api::crds(), admission.clone());
+    let server = server(Arc::new(Paused::start()), api::crds(), admission.clone());
     admission.0.set(server.clone()).ok();
     server
 }
 
 /// An API server with these definitions, whose writes nobody reviews.
 pub(crate) fn with_definitions(definitions: Vec<Value>) -> Server {
-    server(Arc::new(SystemClock), definitions, Arc::new(AdmitAll))
+    server(Arc::new(Paused::start()), definitions, Arc::new(AdmitAll))
 }
 
 /// One whose objects are created when `clock` says.

@@ -9,7 +9,7 @@ fn status_of(service: &Value, kind: &str) -> Option<String> {
     cluster::conditions::find(&service["status"]["conditions"], kind)?["status"].as_str().map(str::to_owned)
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn the_router_is_ready_by_itself_and_ready_means_all() {
     let server = bare();
     furnish(&server, &[("big", "80Gi", "5")]);
@@ -31,7 +31,7 @@ async fn the_router_is_ready_by_itself_and_ready_means_all() {
 }
 
 /// What the resource metrics can do becomes a HorizontalPodAutoscaler; the rest is a condition, and goes with its cause.
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn a_metric_that_only_another_autoscaler_reads_is_said() {
     let server = bare();
     furnish(&server, &[("big", "80Gi", "5")]);
@@ -62,7 +62,7 @@ async fn a_metric_that_only_another_autoscaler_reads_is_said() {
 
 /// KEDA comes and goes while the service runs.
 // spec: RT-28
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn a_scaled_object_while_there_is_keda() {
     const DEFINITIONS: &str = "customresourcedefinitions.apiextensions.k8s.io";
     const SCALED: &str = "scaledobjects.keda.sh";

@@ -28,7 +28,7 @@ async fn held_by(world: &World, identity: &str) -> Arc<Value> {
         .await
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn the_second_takes_over_when_the_first_stops_and_only_one_writes() {
     let server = bare();
     furnish(&server, &[("big", "80Gi", "5")]);
@@ -51,7 +51,7 @@ async fn the_second_takes_over_when_the_first_stops_and_only_one_writes() {
     assert_eq!(server.get(SERVICES, "default", "one").unwrap()["status"]["decision"], decided["status"]["decision"]);
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn a_lost_lease_stops_the_work_until_it_is_won_back() {
     let server = bare();
     furnish(&server, &[("big", "80Gi", "5")]);

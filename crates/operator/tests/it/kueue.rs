@@ -62,7 +62,7 @@ fn linked(name: &str, flavor: &str, product: &str) -> Value {
 // spec: ACC-49
 // spec: ACC-52
 // spec: ACC-53
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn a_flavor_makes_a_class_that_follows_it_until_edited() {
     let world = start();
     world.server.create(FLAVORS, flavor("gpu-nvidia-a100", json!({"nvidia.com/gpu.product": A100}))).unwrap();
@@ -87,7 +87,7 @@ async fn a_flavor_makes_a_class_that_follows_it_until_edited() {
 }
 
 // spec: ACC-53
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn an_unedited_class_goes_with_its_flavor() {
     let world = start();
     world.server.create(FLAVORS, flavor("a100-pool", json!({"nvidia.com/gpu.product": A100}))).unwrap();
@@ -98,7 +98,7 @@ async fn an_unedited_class_goes_with_its_flavor() {
 
 // spec: ACC-52
 // spec: ACC-53
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn a_class_makes_the_flavor_that_it_names() {
     let world = start();
     world.server.create(CLASSES, linked("mine", "f", A100)).unwrap();
@@ -126,7 +126,7 @@ async fn a_class_makes_the_flavor_that_it_names() {
     world.gone(FLAVORS, "g").await;
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn a_class_of_terms_says_that_no_flavor_can_express_it() {
     let world = start();
     let mut class = linked("mine", "f", A100);
@@ -138,7 +138,7 @@ async fn a_class_of_terms_says_that_no_flavor_can_express_it() {
 }
 
 // spec: ACC-53
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn ten_further_reconciles_write_nothing() {
     let world = start();
     world.server.create(FLAVORS, flavor("theirs", json!({"nvidia.com/gpu.product": A100}))).unwrap();
@@ -162,7 +162,7 @@ async fn ten_further_reconciles_write_nothing() {
 
 // spec: ACC-11
 // spec: ACC-54
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn kueue_may_come_later_and_in_its_older_version() {
     let world = World::empty();
     world.server.create("nodes", gpu("a", A100)).unwrap();
@@ -184,7 +184,7 @@ async fn kueue_may_come_later_and_in_its_older_version() {
 
 // spec: ACC-104
 // spec: ACC-124
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn carol_applies_a_flavor_and_a_service() {
     let world = World::empty();
     world.server.create(DEFINITIONS, definition(&["v1beta1", "v1beta2"])).unwrap();

@@ -14,39 +14,14 @@ use futures::future::BoxFuture;
 use hyper_util::rt::{TokioExecutor, TokioIo};
 use hyper_util::service::TowerToHyperService;
 use serde_json::{Value, json};
-use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
-use crate::cluster::{ROLES, World};
+use crate::cluster::{PATIENCE, Paused, ROLES, World};
 
 pub(crate) const SETS: &str = "leaderworkersets.leaderworkerset.x-k8s.io";
 pub(crate) const GROUPS: &str = "podgroups.scheduling.volcano.sh";
 pub(crate) const DEFINITIONS: &str = "customresourcedefinitions.apiextensions.k8s.io";
 const GPUS_PER_NODE: usize = 8;
-
-/// A clock that goes with tokio's paused time.
-struct Paused {
-    base: jiff::Timestamp,
-    start: Instant,
-}
-
-impl Paused {
-    fn time(&self) -> jiff::Timestamp {
-        self.base.checked_add(jiff::SignedDuration::try_from(self.start.elapsed()).unwrap()).unwrap()
-    }
-}
-
-impl embedded::ports::Clock for Paused {
-    fn now(&self) -> jiff::Timestamp {
-        self.time()
-    }
-}
-
-impl ::cluster::Clock for Paused {
-    fn now(&self) -> jiff::Timestamp {
-        self.time()
-    }
-}
 
 /// Image `bad` fails after a moment, anything else runs until it is stopped.
 struct Pretend;
@@ -105,10 +80,8 @@ impl Machine {
     }
 
     pub(crate) fn of(gpus: usize, definitions: Vec<Value>) -> Machine {
-        let base = "2026-01-01T00:00:00Z".parse().unwrap();
-        let clock = Arc::new(Paused { base, start: Instant::now() });
         let ports = Ports {
-            clock: clock.clone(),
+            clock: Arc::new(Paused::start()),
             random: Arc::new(SystemRandom),
             admission: Arc::new(AdmitAll),
             runner: Arc::new(Pretend),
@@ -118,7 +91,7 @@ impl Machine {
         for definition in definitions {
             server.create(DEFINITIONS, definition).unwrap();
         }
-        let world = World::on(server.clone(), operator::Options { clock, ..operator::Options::default() });
+        let world = World::on(server.clone(), operator::Options::default());
         let stop = world.stopped();
         tokio::spawn(embedded::workloads::run(server.clone(), ports.clone(), None, stop.clone()));
         tokio::spawn(embedded::scheduler::run(server.clone(), ports.clone(), stop.clone()));
@@ -160,7 +133,7 @@ impl Machine {
                 let _ = changes.next().await;
             }
         };
-        match tokio::time::timeout(Duration::from_secs(3600), found).await {
+        match tokio::time::timeout(PATIENCE, found).await {
             Ok(found) => found,
             Err(_) => panic!("waited in vain for {what}: {:#?}\n{:#?}", self.server.list(ROLES), self.placed()),
         }

@@ -39,7 +39,7 @@ async fn stands(world: &World, expect: &[&str]) {
 
 /// Two nodes of eight and three services that want eight each: the first has the cheap one, the second what is left,
 /// the third waits for the cheap one and says for whom. Nobody's Pods run, so only what is promised tells them apart.
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn services_that_race_for_the_last_accelerators_get_a_stable_answer() {
     let server = bare();
     furnish(&server, &[("cheap", "80Gi", "1"), ("dear", "80Gi", "5")]);
@@ -68,7 +68,7 @@ async fn services_that_race_for_the_last_accelerators_get_a_stable_answer() {
 }
 
 /// A service that serves keeps its place against one that comes later, although none of its Pods is counted.
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn what_serves_is_not_given_to_the_next() {
     let server = bare();
     furnish(&server, &[("cheap", "80Gi", "1"), ("dear", "80Gi", "5")]);
@@ -112,7 +112,7 @@ fn decisions(metrics: &Metrics) -> u64 {
 }
 
 // spec: ACC-46
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn a_pod_that_stirs_is_told_without_another_decision() {
     let server = bare();
     furnish(&server, &[("big", "80Gi", "5")]);

@@ -28,7 +28,7 @@ fn selector(server: &embedded::Server) -> Option<Value> {
 // spec: RT-4
 // spec: RT-9
 // spec: RT-67
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn a_waiting_service_goes_on_as_soon_as_a_runtime_fits() {
     let server = bare();
     furnish(&server, &[("big", "80Gi", "5")]);
@@ -50,7 +50,7 @@ async fn a_waiting_service_goes_on_as_soon_as_a_runtime_fits() {
 // spec: ACC-73
 // spec: ACC-79
 // spec: ACC-124
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn a_waiting_service_goes_on_as_soon_as_a_class_fits() {
     let server = bare();
     furnish(&server, &[("t4", "16Gi", "0.5")]);
@@ -67,7 +67,7 @@ async fn a_waiting_service_goes_on_as_soon_as_a_class_fits() {
     assert_eq!(class_of(&service), "h100");
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn a_ready_service_keeps_its_choice_until_a_person_accepts_the_better_one() {
     let world = serving_on_big().await;
     add_class(&world.server, "cheap", "80Gi", "1");
@@ -86,7 +86,7 @@ async fn a_ready_service_keeps_its_choice_until_a_person_accepts_the_better_one(
     world.until("the new place", |server| selector(server).filter(|product| product == "cheap")).await;
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn a_choice_that_becomes_impossible_is_taken_again() {
     let world = serving_on_big().await;
     add_class(&world.server, "dear", "80Gi", "9");
@@ -94,7 +94,7 @@ async fn a_choice_that_becomes_impossible_is_taken_again() {
     world.until("another place", |server| selector(server).filter(|product| product == "dear")).await;
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn an_edit_of_the_runtime_rolls_through_while_the_choice_stays() {
     let world = serving_on_big().await;
     let mut runtime = (*world.server.get(RUNTIMES, "", "any").unwrap()).clone();

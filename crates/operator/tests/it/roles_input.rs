@@ -55,7 +55,7 @@ fn counted(field: &str, count: i64) -> Value {
     reserved("annotations", "leaderworkerset.sigs.k8s.io/size"),
     "template.metadata.annotations[leaderworkerset.sigs.k8s.io/size]: "
 )]
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn refused_before_anything_is_made(#[case] service: Value, #[case] expect: &str) {
     let world = World::stocked();
     let status = world.server.create(ROLES, service.clone()).expect_err(expect);

@@ -28,7 +28,7 @@ fn runtime_of(service: &Value) -> (&Value, &Value) {
 #[rstest]
 #[case::automatic(None)]
 #[case::named(Some("any"))]
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn a_model_is_enough(#[case] runtime: Option<&str>) {
     let server = bare();
     furnish(&server, &[("big", "80Gi", "5")]);
@@ -47,7 +47,7 @@ async fn a_model_is_enough(#[case] runtime: Option<&str>) {
 
 /// Between the rendered objects and what stands in the cluster nobody changes a container or its place.
 // spec: ACC-97
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn what_is_planned_is_what_runs() {
     let world = World::start(false).await;
     let mut service = five_lines("chat", "llama-3-2-3b-instruct");
@@ -81,7 +81,7 @@ async fn what_is_planned_is_what_runs() {
 
 // spec: RT-46
 // spec: RT-47
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn a_named_runtime_is_of_the_namespace_before_the_cluster_and_never_of_another() {
     let server = bare();
     furnish(&server, &[("big", "80Gi", "5")]);
@@ -111,7 +111,7 @@ impl Clock for Set {
 
 /// Creation times are those that the API server writes; neither names nor the order of lists agree with them.
 // spec: RT-75
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn of_equal_runtimes_the_newest_is_taken() {
     let clock = Arc::new(Set(AtomicI64::new(1_700_000_000)));
     let server = with_clock(clock.clone(), api::crds());
@@ -137,7 +137,7 @@ async fn of_equal_runtimes_the_newest_is_taken() {
 
 /// Each layer names another class; taking the upper one away reveals the next.
 // spec: ACC-67
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn annotation_over_service_over_runtime() {
     let server = bare();
     furnish(&server, &[("a", "80Gi", "1"), ("b", "80Gi", "2"), ("c", "80Gi", "3")]);

@@ -10,12 +10,13 @@ use crate::fleet::{self, RUNTIMES, furnish};
 fn events(server: &Server, about: &str) -> Vec<String> {
     let mut found: Vec<_> =
         server.list("events").into_iter().filter(|event| event["involvedObject"]["name"] == about).collect();
-    found.sort_by_key(|event| event["eventTime"].to_string());
+    // Several may tell of one instant.
+    found.sort_by_key(|event| event["metadata"]["resourceVersion"].as_str().unwrap().parse::<u64>().unwrap());
     let text = |event: &Value, field: &str| event[field].as_str().unwrap_or_default().to_owned();
     found.iter().map(|event| format!("{} {}", text(event, "type"), text(event, "reason"))).collect()
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn a_normal_start_is_told_as_news() {
     let server = bare();
     furnish(&server, &[("big", "80Gi", "5")]);
@@ -41,7 +42,7 @@ fn lenient() -> Vec<Value> {
     definitions
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn what_cannot_be_read_is_told_on_it_and_where_it_is_named() {
     let server = with_definitions(lenient());
     furnish(&server, &[("big", "80Gi", "5")]);
@@ -74,7 +75,7 @@ async fn what_cannot_be_read_is_told_on_it_and_where_it_is_named() {
 }
 
 /// The operator alone, before anything of ours is installed.
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn definitions_may_come_later() {
     let world = World::on(with_definitions(Vec::new()), operator::Options::default());
     for definition in api::crds() {

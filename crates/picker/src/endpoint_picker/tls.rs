@@ -148,9 +148,8 @@ mod tests {
 
     #[test]
     fn files_are_read_renewed_and_kept_while_they_are_wrong() {
-        let folder = std::env::temp_dir().join(format!("ostler-picker-{}", std::process::id()));
-        fs::create_dir_all(&folder).unwrap();
-        let folder = folder.as_path();
+        let kept = tempfile::tempdir().unwrap();
+        let folder = kept.path();
         let missing = Tls::from_folder(folder).unwrap_err().to_string();
         assert!(missing.contains("tls.crt: No such file"), "{missing}");
         write(folder);
@@ -165,6 +164,5 @@ mod tests {
         let wrong = tls.renew().unwrap_err().to_string();
         assert!(wrong.contains("tls.key: "), "{wrong}");
         assert!(Arc::ptr_eq(&second, &tls.config()));
-        fs::remove_dir_all(folder).unwrap();
     }
 }

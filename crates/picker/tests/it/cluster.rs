@@ -1,7 +1,6 @@
 //! Pools and use cases as objects of a cluster, the picker at work on them.
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use embedded::Server;
 use embedded::ports::{AdmitAll, Container, Exit, Loopback, Ports, Runner, SystemClock, SystemRandom};
@@ -9,6 +8,8 @@ use futures::future::BoxFuture;
 use picker::{Pools, watch};
 use serde_json::{Value, json};
 use tokio_util::sync::{CancellationToken, DropGuard};
+
+use crate::fleet;
 
 const POOLS: &str = "backendpools.inference.networking.x-k8s.io";
 const SETS: &str = "llmusecasesets.inference.networking.x-k8s.io";
@@ -48,12 +49,7 @@ impl World {
 
     /// Waits until `probe` holds: of the routing too, whose changes no object tells of.
     async fn until(&self, what: &str, probe: impl Fn(&World) -> bool) {
-        let found = async {
-            while !probe(self) {
-                tokio::task::yield_now().await;
-            }
-        };
-        assert!(tokio::time::timeout(Duration::from_secs(20), found).await.is_ok(), "waited in vain for {what}");
+        fleet::until(what, async || probe(self)).await;
     }
 
     fn condition(&self, resource: &str, name: &str, kind: &str) -> (Value, Value) {

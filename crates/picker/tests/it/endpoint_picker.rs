@@ -1,8 +1,5 @@
 //! The endpoint picker as a proxy meets it.
 
-use std::net::SocketAddr;
-use std::time::Duration;
-
 use picker::endpoint_picker::messages::ServingStatus;
 use serde_json::json;
 
@@ -36,7 +33,7 @@ async fn a_proxy_is_told_ready_endpoints_as_they_come_and_go() {
     hosts.sort_unstable();
     assert_eq!(hosts, [2, 3], "one to go to, one to fall back to");
 
-    let only = format!("127.0.0.3:{}", world.port);
+    let only = world.address(3).to_string();
     assert_eq!(world.ask("hello", Some(&only)).await.hosts(), [3]);
     assert_eq!(world.ask("hello", Some("127.0.0.9:1")).await.status, Some(503));
 
@@ -58,6 +55,7 @@ async fn a_conversation_stays_with_its_endpoint_and_requests_under_way_count() {
         assert_eq!(world.ask(&format!("{story} And then?"), None).await.hosts(), first, "and no other to fall back to");
     }
     // What is under way elsewhere weighs nothing against a prefix, but decides where there is none.
+    world.until_idle().await;
     let busy = world.ask("a", None).await;
     assert_ne!(world.ask("b", None).await.hosts()[0], busy.hosts()[0]);
 }
@@ -70,7 +68,7 @@ async fn an_engine_whose_queue_is_seen_is_avoided() {
     world.engine(2, "x").await;
     world.engine(3, "x").await;
     // One request at a time, and none of these comes through the picker.
-    let engine: SocketAddr = format!("127.0.0.2:{}", world.port).parse().unwrap();
+    let engine = world.address(2);
     let long = json!({"model": "m", "prompt": "x", "max_tokens": 4_000, "ignore_eos": true, "stream": true});
     let mut held = Vec::new();
     for _ in 0..3 {
@@ -84,7 +82,7 @@ async fn an_engine_whose_queue_is_seen_is_avoided() {
             in_a_row = if world.ask("hello", None).await.hosts()[0] == 3 { in_a_row + 1 } else { 0 };
         }
     };
-    assert!(tokio::time::timeout(Duration::from_secs(20), avoided).await.is_ok(), "the queue was not seen");
+    assert!(tokio::time::timeout(fleet::PATIENCE, avoided).await.is_ok(), "the queue was not seen");
 }
 
 #[tokio::test]
@@ -135,6 +133,7 @@ async fn while_it_drains_it_answers_and_its_health_says_no() {
 async fn the_page_tells_requests_refusals_and_the_engines_queues() {
     let world = World::start(QUEUE).await;
     assert_eq!(world.ask("nobody there", None).await.status, Some(503));
+    world.until_idle().await;
     world.pool();
     let _engine = world.says(2, "worker", "vllm:num_requests_waiting 4\nvllm:kv_cache_usage_perc 0.25\n").await;
     world.until_read(1).await;

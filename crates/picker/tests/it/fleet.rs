@@ -1,14 +1,17 @@
 //! Engines, a gateway, and a raw HTTP/1.1 client.
 
-use std::{net::SocketAddr, sync::Arc};
+use std::{net::SocketAddr, sync::Arc, time::Duration};
 
 use engine::{Config, Timing};
 use picker::{Endpoint, Pool, PoolKey, Pools, Prompts, Target, UseCase};
 use tokio::{
     io::{AsyncReadExt, AsyncWriteExt},
-    net::{TcpListener, TcpStream},
+    net::{TcpListener, TcpSocket, TcpStream},
 };
 use tokio_util::sync::CancellationToken;
+
+/// What comes soon is waited for as long as this, however busy the machine is: beyond it, it does not come.
+pub(crate) const PATIENCE: Duration = Duration::from_secs(300);
 
 pub(crate) struct Fleet {
     pub(crate) gateway: SocketAddr,
@@ -25,11 +28,42 @@ impl Drop for Fleet {
 
 pub(crate) fn engine(names: &[&str]) -> Config {
     let served_names = names.iter().map(|name| (*name).to_owned()).collect();
-    Config { served_names, timing: Timing::instant(), ..Config::new("/models/base") }
+    Config {
+        served_names,
+        timing: Timing::instant(),
+        keep_alive: Duration::from_secs(3600),
+        ..Config::new("/models/base")
+    }
+}
+
+/// Looks again and again until `holds`.
+pub(crate) async fn until(what: &str, holds: impl AsyncFn() -> bool) {
+    let found = async {
+        while !holds().await {
+            tokio::task::yield_now().await;
+        }
+    };
+    assert!(tokio::time::timeout(PATIENCE, found).await.is_ok(), "waited in vain for {what}");
+}
+
+/// An address at which nobody listens, as long as the socket lives: no other test can have it meanwhile.
+pub(crate) fn nobody() -> (TcpSocket, SocketAddr) {
+    let socket = TcpSocket::new_v4().unwrap();
+    socket.bind(([127, 0, 0, 1], 0).into()).unwrap();
+    let address = socket.local_addr().unwrap();
+    (socket, address)
 }
 
 pub(crate) fn key() -> PoolKey {
     PoolKey { namespace: "ns".to_owned(), name: "pool".to_owned() }
+}
+
+/// A gateway before engines that a test plays: those of `listeners`.
+pub(crate) async fn before(listeners: &[TcpListener]) -> Fleet {
+    let mut fleet = start(Vec::new(), &[]).await;
+    fleet.engines = listeners.iter().map(|listener| listener.local_addr().unwrap()).collect();
+    fleet.pools.replace(vec![pool(&fleet.pools, &fleet.engines, &[])]);
+    fleet
 }
 
 /// A gateway whose one pool `ns/pool` holds `engines` and the use case `chat` with `targets`.
@@ -110,7 +144,7 @@ pub(crate) async fn send(address: SocketAddr, method: &str, path: &str, body: &s
 
 pub(crate) async fn receive(mut stream: TcpStream) -> Answer {
     let mut text = Vec::new();
-    stream.read_to_end(&mut text).await.unwrap();
+    tokio::time::timeout(PATIENCE, stream.read_to_end(&mut text)).await.expect("the answer does not end").unwrap();
     let text = String::from_utf8(text).unwrap();
     let (head, body) = text.split_once("\r\n\r\n").unwrap();
     let body = if head.contains("transfer-encoding: chunked") { dechunk(body) } else { body.to_owned() };

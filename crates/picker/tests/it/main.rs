@@ -1,5 +1,5 @@
 //! The gateway in front of simulated engines, over real sockets.
-#![allow(clippy::unwrap_used, reason = "a test that cannot go on should say where")]
+#![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test that cannot go on should say where")]
 
 mod cluster;
 mod endpoint_picker;

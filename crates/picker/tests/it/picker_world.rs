@@ -3,8 +3,8 @@
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
-use std::sync::Arc;
-use std::time::Duration;
+use std::sync::atomic::{AtomicU8, Ordering};
+use std::sync::{Arc, Mutex};
 
 use bytes::Bytes;
 use embedded::Server;
@@ -21,7 +21,7 @@ use picker::endpoint_picker::messages::{
 use picker::endpoint_picker::{EndpointPicker, Face, PoolGroup, serve, serve_metrics, watch};
 use picker::{PoolKey, policy_file};
 use serde_json::{Value, json};
-use tokio::net::TcpListener;
+use tokio::net::{TcpListener, TcpSocket};
 use tokio::sync::mpsc;
 use tokio_stream::wrappers::ReceiverStream;
 use tokio_util::sync::{CancellationToken, DropGuard};
@@ -47,7 +47,10 @@ pub(crate) struct World {
     pub(crate) probes: SocketAddr,
     pub(crate) page: SocketAddr,
     /// Of all engines.
-    pub(crate) port: u16,
+    port: u16,
+    /// Where engines may be, by the last part of their address; nobody listens there yet.
+    places: Mutex<BTreeMap<u8, TcpSocket>>,
+    network: [u8; 3],
     stop: CancellationToken,
     _stop: DropGuard,
 }
@@ -78,9 +81,20 @@ impl World {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let page = listener.local_addr().unwrap();
         tokio::spawn(serve_metrics(listener, Arc::clone(&picker), stop.clone()));
-        let port = TcpListener::bind("127.0.0.2:0").await.unwrap().local_addr().unwrap().port();
-        let (asks, probes) = (addresses[0], addresses[1]);
-        World { server, picker, asks, probes, page, port, _stop: stop.clone().drop_guard(), stop }
+        let (network, port, places) = places();
+        let (asks, probes, places) = (addresses[0], addresses[1], Mutex::new(places));
+        World { server, picker, asks, probes, page, port, places, network, _stop: stop.clone().drop_guard(), stop }
+    }
+
+    /// Where the engine of `host` listens.
+    pub(crate) fn address(&self, host: u8) -> SocketAddr {
+        let [a, b, c] = self.network;
+        ([a, b, c, host], self.port).into()
+    }
+
+    fn listen(&self, host: u8) -> TcpListener {
+        let place = self.places.lock().unwrap().remove(&host).unwrap();
+        place.listen(1024).unwrap()
     }
 
     pub(crate) fn pool(&self) {
@@ -90,18 +104,17 @@ impl World {
         self.server.create(POOLS, pool).unwrap();
     }
 
-    /// A ready Pod at 127.0.0.`host`, and an engine there.
+    /// A ready Pod at the address of `host`, and an engine there.
     pub(crate) async fn engine(&self, host: u8, role: &str) {
-        let ip = format!("127.0.0.{host}");
-        let listener = TcpListener::bind((ip.as_str(), self.port)).await.unwrap();
+        let listener = self.listen(host);
         let config = Config { max_num_seqs: 1, timing: Timing::default(), ..fleet::engine(&["m"]) };
         tokio::spawn(engine::serve(listener, config, self.stop.clone()));
         self.pod(host, &json!({"app": "llama", "role": role}));
     }
 
-    /// A ready Pod at 127.0.0.`host` whose metrics page stays as it is, until the result is dropped.
+    /// A ready Pod at the address of `host` whose metrics page stays as it is, until the result is dropped.
     pub(crate) async fn says(&self, host: u8, role: &str, page: &'static str) -> DropGuard {
-        let listener = TcpListener::bind((format!("127.0.0.{host}"), self.port)).await.unwrap();
+        let listener = self.listen(host);
         let stop = self.stop.child_token();
         let router = axum::Router::new().route("/metrics", axum::routing::get(move || async move { page }));
         tokio::spawn(stop.clone().run_until_cancelled_owned(axum::serve(listener, router).into_future()));
@@ -110,7 +123,7 @@ impl World {
     }
 
     fn pod(&self, host: u8, labels: &Value) {
-        let ip = format!("127.0.0.{host}");
+        let ip = self.address(host).ip().to_string();
         let pod = json!({"metadata": {"name": format!("pod-{host}"), "namespace": "default", "labels": labels},
             "spec": {"containers": [{"name": "c", "image": "i"}]}});
         let mut made = (*self.server.create("pods", pod).unwrap()).clone();
@@ -119,12 +132,17 @@ impl World {
     }
 
     pub(crate) async fn until(&self, what: &str, probe: impl Fn(&World) -> bool) {
-        let found = async {
-            while !probe(self) {
-                tokio::task::yield_now().await;
-            }
+        fleet::until(what, async || probe(self)).await;
+    }
+
+    /// Until every request that was asked for is over: its stream ends a moment after the test has let go of it.
+    pub(crate) async fn until_idle(&self) {
+        let is_idle = |world: &World| {
+            let page = world.picker.metrics_page();
+            let mut running = page.lines().filter(|line| line.starts_with("inference_objective_running_requests{"));
+            running.all(|line| line.ends_with(" 0"))
         };
-        assert!(tokio::time::timeout(Duration::from_secs(20), found).await.is_ok(), "waited in vain for {what}");
+        self.until("nothing under way", is_idle).await;
     }
 
     pub(crate) async fn health(&self, address: SocketAddr, service: &str) -> Result<ServingStatus, tonic::Code> {
@@ -153,6 +171,11 @@ impl World {
 
     /// The same for another model.
     pub(crate) async fn ask_for(&self, model: &str, prompt: &str, subset: Option<&str>) -> Answer {
+        let asking = self.asking(model, prompt, subset);
+        tokio::time::timeout(fleet::PATIENCE, asking).await.expect("the picker does not answer")
+    }
+
+    async fn asking(&self, model: &str, prompt: &str, subset: Option<&str>) -> Answer {
         let mut grpc = grpc(self.asks);
         grpc.ready().await.unwrap();
         let (asks, messages) = mpsc::channel(8);
@@ -172,6 +195,29 @@ impl World {
             }
         }
         answer
+    }
+}
+
+/// A network that no other test has, and a port that is free at each of its addresses for engines.
+fn places() -> ([u8; 3], u16, BTreeMap<u8, TcpSocket>) {
+    static WORLDS: AtomicU8 = AtomicU8::new(0);
+    let process = u8::try_from(std::process::id() % 100).unwrap();
+    let network = [127, 100 + process, WORLDS.fetch_add(1, Ordering::Relaxed)];
+    let [a, b, c] = network;
+    loop {
+        let mut port = 0;
+        let sockets = (2..=4_u8).map(|host| {
+            let socket = TcpSocket::new_v4()?;
+            socket.bind(([a, b, c, host], port).into())?;
+            port = socket.local_addr()?.port();
+            Ok((host, socket))
+        });
+        // Somebody else may have the port of the first at another address.
+        let sockets: std::io::Result<BTreeMap<u8, TcpSocket>> = sockets.collect();
+        match sockets {
+            Ok(sockets) => return (network, port, sockets),
+            Err(error) => assert_eq!(error.kind(), std::io::ErrorKind::AddrInUse),
+        }
     }
 }
 

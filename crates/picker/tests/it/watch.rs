@@ -4,7 +4,6 @@ use std::{
     collections::BTreeMap,
     convert::Infallible,
     sync::{Arc, Mutex},
-    time::{Duration, Instant},
 };
 
 use bytes::Bytes;
@@ -13,6 +12,8 @@ use http_body_util::{BodyExt, Full, StreamBody, combinators::UnsyncBoxBody};
 use picker::{Pools, watch};
 use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
+
+use crate::fleet;
 
 type Body = UnsyncBoxBody<Bytes, Infallible>;
 
@@ -73,11 +74,7 @@ async fn a_pool_becomes_routable_and_its_status_says_so() {
     let (pools, stop) = (Arc::new(Pools::new(0)), CancellationToken::new());
     let running = tokio::spawn(watch::run(client, Arc::clone(&pools), stop.clone()));
 
-    let begin = Instant::now();
-    while api.written.lock().unwrap().len() < 2 {
-        assert!(begin.elapsed() < Duration::from_secs(10), "no status after {:?}", begin.elapsed());
-        tokio::task::yield_now().await;
-    }
+    fleet::until("both statuses", async || api.written.lock().unwrap().len() >= 2).await;
     let routing = pools.routing();
     let (pool, _) = routing.find(None, "chat").unwrap();
     assert_eq!(pool.ready[0].address.to_string(), "127.0.0.9:8000");

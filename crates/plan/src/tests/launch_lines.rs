@@ -1,35 +1,36 @@
 //! Launch lines of leaders and workers, run by real shells with a stub in the engine's place: what the engine receives is
 //! what the template says, whatever characters are in it.
 
-use std::os::unix::fs::PermissionsExt;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::Command;
 
 use api::fusioninfer::MultinodeBackend;
 use proptest::prelude::*;
 use rstest::rstest;
 use serde_json::{Value, json};
+use tempfile::TempDir;
 
 use crate::multinode;
 
 /// Programs that write what they were called with: a record separator, then every word with a NUL behind it.
-struct Stubs(PathBuf);
+struct Stubs(TempDir);
 
 impl Stubs {
-    fn new(name: &str) -> Self {
-        let folder = std::env::temp_dir().join(format!("ostler-launch-{name}-{}", std::process::id()));
-        std::fs::create_dir_all(&folder).unwrap();
-        let stubs = Self(folder);
+    fn new() -> Self {
+        let stubs = Self(tempfile::tempdir().unwrap());
         for program in ["ray", "vllm", "sglang"] {
             stubs.put(program, &format!("printf '\\036'\nprintf '%s\\0' {program} \"$@\""));
         }
         stubs
     }
 
+    /// Written by a process of its own: what this one writes, a child that another test is just starting has open too, and
+    /// a program that somebody writes to is not run.
     fn put(&self, program: &str, script: &str) {
-        let path = self.0.join(program);
-        std::fs::write(&path, format!("#!/bin/sh\n{script}\n")).unwrap();
-        std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o755)).unwrap();
+        let write = r#"printf '%s\n' '#!/bin/sh' "$2" > "$1" && chmod 755 "$1""#;
+        let path = self.0.path().join(program);
+        let written = Command::new("/bin/sh").args(["-c", write, "sh"]).arg(path).arg(script).status();
+        assert!(written.unwrap().success());
     }
 
     /// Likewise for a container that need not start a shell.
@@ -46,18 +47,12 @@ impl Stubs {
     }
 
     fn outcome(&self, command: &mut Command) -> Vec<Vec<String>> {
-        let path = format!("{}:/usr/bin:/bin", self.0.display());
+        let path = format!("{}:/usr/bin:/bin", self.0.path().display());
         let output = command.env("PATH", path).env("LWS_LEADER_ADDRESS", "leader.svc").output().unwrap();
         assert!(output.status.success(), "{command:?}: {}", String::from_utf8_lossy(&output.stderr));
         let text = String::from_utf8(output.stdout).unwrap();
         let commands = text.split('\x1e').skip(1);
         commands.map(|command| command.split_terminator('\0').map(str::to_owned).collect()).collect()
-    }
-}
-
-impl Drop for Stubs {
-    fn drop(&mut self) {
-        std::fs::remove_dir_all(&self.0).ok();
     }
 }
 
@@ -80,7 +75,7 @@ fn spread(args: &[&str]) -> multinode::Templates {
 // spec: TOP-29
 #[test]
 fn the_engine_receives_what_the_template_says() {
-    let stubs = Stubs::new("leader");
+    let stubs = Stubs::new();
     let connector = r#"{"kv_connector":"PyNcclConnector","kv_role":"kv_producer"}"#;
     let given = [
         "--kv-transfer-config",
@@ -117,7 +112,7 @@ fn the_engine_receives_what_the_template_says() {
 // spec: TOP-45
 #[test]
 fn a_worker_asks_for_the_head_and_joins_it() {
-    let stubs = Stubs::new("worker");
+    let stubs = Stubs::new();
     let worker = spread(&[]).worker;
     for shell in shells() {
         let commands = stubs.run(shell, &worker["spec"]["containers"][0]);
@@ -130,8 +125,8 @@ fn a_worker_asks_for_the_head_and_joins_it() {
 // spec: TOP-46
 #[test]
 fn a_worker_that_is_there_first_waits_for_the_head() {
-    let stubs = Stubs::new("early");
-    let asked = stubs.0.join("asked");
+    let stubs = Stubs::new();
+    let asked = stubs.0.path().join("asked");
     let ray = format!(
         "if [ $1 = health-check ]; then echo x >> {0}; [ $(wc -l < {0}) -ge 3 ]; exit; fi; printf '\\036'; printf '%s\\0' ray \"$@\"",
         asked.display()
@@ -158,7 +153,7 @@ fn the_engines_own_rendezvous_keeps_every_argument(
 ) {
     const ODD: [&str; 5] = ["--json", r#"{"a":"it's","b":["$HOME"]}"#, "$(PORT)", "a  b", ""];
     let kept = [words, &["--json", r#"{"a":"it's","b":["$HOME"]}"#, "8123", "a  b", ""]].concat();
-    let stubs = Stubs::new(program);
+    let stubs = Stubs::new();
     let words = [&[program], words, &ODD].concat();
     let script = words.iter().map(|word| crate::launch::shell::quote(word)).collect::<Vec<_>>().join(" ");
     let lists = json!({"name": "engine", "image": "x", "command": [program], "args": words[1..]});
@@ -180,7 +175,7 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 32, ..ProptestConfig::default() })]
     #[test]
     fn no_argument_changes_on_its_way(words in prop::collection::vec("[ -~\n\t]{0,12}", 0..6)) {
-        let stubs = Stubs::new("any");
+        let stubs = Stubs::new();
         let given: Vec<&str> = words.iter().map(String::as_str).collect();
         // A first word that is no flag is a program of the user's own.
         let given = [vec!["--model"], given].concat();

@@ -297,7 +297,8 @@ mod tests {
 
     #[test]
     fn files_take_turns_and_the_oldest_goes() {
-        let folder = std::env::temp_dir().join(format!("embedded-logs-{}-{}", std::process::id(), fastrand::u64(..)));
+        let kept_in = tempfile::tempdir().unwrap();
+        let folder = kept_in.path().join("logs");
         let mut kept = Kept::Files(Files::create(&folder, 0).unwrap());
         // Six files of some thousand lines.
         let count = 6 * FILE_BYTES / 10_000;
@@ -317,6 +318,5 @@ mod tests {
         }
         kept.remove();
         assert_eq!(fs::read_dir(&folder).unwrap().count(), 0);
-        fs::remove_dir(folder).unwrap();
     }
 }

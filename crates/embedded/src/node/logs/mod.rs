@@ -191,10 +191,6 @@ mod tests {
         all
     }
 
-    fn folder() -> PathBuf {
-        std::env::temp_dir().join(format!("embedded-pod-logs-{}-{}", std::process::id(), fastrand::u64(..)))
-    }
-
     async fn tail_follow_and_previous(logs: &Logs) {
         let all = LogQuery::default();
         let last = LogQuery { tail: Some(1), ..LogQuery::default() };
@@ -228,20 +224,21 @@ mod tests {
 
     #[tokio::test]
     async fn in_files() {
-        let folder = folder();
+        let kept = tempfile::tempdir().unwrap();
+        let folder = kept.path().to_owned();
         fs::create_dir_all(folder.join("n_old_11111111-1111-1111-1111-111111111111/c")).unwrap();
         fs::create_dir_all(folder.join("mine")).unwrap();
         let logs = Logs::new(Some(folder.clone()), Arc::new(SystemClock), &BTreeSet::new());
         tail_follow_and_previous(&logs).await;
         let left: Vec<_> = fs::read_dir(&folder).unwrap().map(|entry| entry.unwrap().file_name()).collect();
         assert_eq!(left, ["mine"], "logs go with their Pods, and nothing else does");
-        fs::remove_dir_all(folder).unwrap();
     }
 
     #[tokio::test]
     async fn the_last_run_can_be_read_after_a_restart() {
         const UID: &str = "11111111-1111-1111-1111-111111111111";
-        let folder = folder();
+        let kept = tempfile::tempdir().unwrap();
+        let folder = kept.path().to_owned();
         let open = || Logs::new(Some(folder.clone()), Arc::new(SystemClock), &BTreeSet::from([UID.to_owned()]));
         let logs = open();
         logs.add("n", "p", UID, &["c".to_owned()]);
@@ -256,6 +253,5 @@ mod tests {
         let previous = LogQuery { previous: true, ..LogQuery::default() };
         assert_eq!(text(logs.open("n", "p", previous).unwrap()).await, "second\n");
         assert_eq!(fs::read_dir(folder.join(format!("n_p_{UID}/c"))).unwrap().count(), 2);
-        fs::remove_dir_all(folder).unwrap();
     }
 }

@@ -102,7 +102,8 @@ mod tests {
 
     #[test]
     fn an_update_is_seen_whole_or_not_at_all() {
-        let folder = std::env::temp_dir().join(format!("embedded-payload-{}", std::process::id()));
+        let kept = tempfile::tempdir().unwrap();
+        let folder = kept.path().join("volume");
         write(&folder, &files(&[("a", "1"), ("below/b", "1"), ("old", "1")])).unwrap();
         let before = fs::canonicalize(folder.join("a")).unwrap();
         write(&folder, &files(&[("a", "1"), ("below/b", "1"), ("old", "1")])).unwrap();
@@ -114,6 +115,5 @@ mod tests {
         assert_eq!(fs::read_to_string(folder.join("a")).unwrap(), "2");
         assert_eq!(fs::read_to_string(folder.join("below/b")).unwrap(), "2");
         assert!(!folder.join("old").exists() && !before.exists());
-        fs::remove_dir_all(folder).unwrap();
     }
 }

@@ -15,7 +15,7 @@ pub(super) struct Living {
 impl Living {
     /// Starts one and waits until it answers.
     pub(super) async fn start() -> Self {
-        let folder = std::env::temp_dir().join(format!("ostler-differential-{}", std::process::id()));
+        let folder = tempfile::Builder::new().prefix("ostler-differential-").tempdir().unwrap().keep();
         let binaries = Binaries::of(Parts::quiet()).unwrap();
         let cluster = RealCluster::start_parts(Parts::quiet(), binaries, folder.clone()).await.unwrap();
         Self { cluster: Some(cluster), folder }

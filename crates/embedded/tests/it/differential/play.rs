@@ -24,7 +24,7 @@ pub(super) struct Answer {
 
 /// How often a question is asked again, and how long apart. On a busy machine the controllers of a living server, which
 /// look again at what failed after ever longer pauses, take their time.
-const TRIES: usize = 900;
+const TRIES: usize = 3000;
 const APART: Duration = Duration::from_millis(100);
 
 /// Every answer to a script, played in `namespace`.

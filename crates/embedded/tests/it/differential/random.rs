@@ -101,7 +101,7 @@ async fn define(client: &Client) {
     let request = http::Request::post("/apis/apiextensions.k8s.io/v1/customresourcedefinitions");
     let request = request.header("Content-Type", "application/json");
     let _ = client.send(request.body(objects::definition().to_string().into_bytes().into()).unwrap()).await.unwrap();
-    for _ in 0..100 {
+    for _ in 0..3000 {
         let request = http::Request::get("/apis/random.example.com/v1/widgets").body(Vec::new().into()).unwrap();
         if client.send(request).await.unwrap().status() == 200 {
             return;
