@@ -3,8 +3,8 @@
 use std::borrow::Cow;
 use std::collections::BTreeSet;
 
+use crate::configuration::Configuration;
 use crate::demand::{Capabilities, ComponentDemand, Model};
-use crate::merge::Configuration;
 use crate::supply::{Requirements, RuntimeComponent};
 
 /// All that classes are judged by.

@@ -6,7 +6,8 @@ use serde_json::Value;
 use crate::demand::{Demand, Model, Named};
 use crate::naming;
 use crate::reason::{ModelField, Rejection, Unstated};
-use crate::supply::{Format, Runtime, SizeRange, VersionOperator};
+use crate::size::SizeRange;
+use crate::supply::{Format, Runtime, VersionOperator};
 
 /// What a service asks for, and a runtime speaks, where neither says anything.
 pub const DEFAULT_PROTOCOL: &str = "openAI";

@@ -7,11 +7,11 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 use crate::code;
 use crate::deferred::Deferred;
-use crate::fit::Shape;
 use crate::outranked::{ClassStep, RuntimeStep};
 use crate::reason::{ClassRejection, Count, Rejection, Told, Warning};
-use crate::status::Omitted;
-use crate::supply::{Scope, SizeRange};
+use crate::shape::Shape;
+use crate::size::SizeRange;
+use crate::supply::Scope;
 use crate::variants::Variant;
 
 /// The outcome for one service.
@@ -40,6 +40,31 @@ pub struct Decision {
 pub struct RuntimeRef {
     pub name: String,
     pub scope: Scope,
+}
+
+/// Counts of what the status form leaves out.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Omitted {
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub runners_up: usize,
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub rejections: usize,
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub classes: usize,
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub warnings: usize,
+}
+
+fn is_zero(count: &usize) -> bool {
+    *count == 0
+}
+
+impl Omitted {
+    #[must_use]
+    pub fn is_nothing(&self) -> bool {
+        *self == Self::default()
+    }
 }
 
 /// What one component gets. Without a class the component runs as runtime and service say.

@@ -111,9 +111,9 @@ pub struct ComponentDemand {
     pub node_selector: BTreeMap<String, String>,
     pub affinity: Option<Value>,
     pub container: OwnContainer,
-    pub configurations: Vec<crate::merge::Configuration>,
+    pub configurations: Vec<crate::configuration::Configuration>,
     /// What it says for leader and workers alone.
-    pub groups: crate::places::Groups,
+    pub groups: crate::groups::Groups,
 }
 
 /// How much of a container the service states itself.

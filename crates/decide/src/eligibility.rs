@@ -8,7 +8,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use crate::case::Case;
 use crate::fit::{self, Fit};
 use crate::fleet::{Fleet, Held};
-use crate::inventory::{TOLERANCE, has_all};
+use crate::nodes::{TOLERANCE, has_all};
 use crate::reason::{ClassRejection, Exclusion};
 use crate::room::{self, Usable};
 use crate::supply::Class;

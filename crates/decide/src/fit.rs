@@ -1,26 +1,13 @@
 //! How many accelerators a component takes, and whether the model's weights fit into them.
 
 use crate::case::Case;
+use crate::configuration::Configuration;
 use crate::demand::Model;
-use crate::merge::Configuration;
 use crate::quantization;
 use crate::reason::{ClassRejection, CountLimit};
 use crate::room::Room;
+pub use crate::shape::Shape;
 use crate::supply::Class;
-
-/// Accelerators of one replica.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Shape {
-    pub per_node: u32,
-    pub nodes: u32,
-}
-
-impl Shape {
-    #[must_use]
-    pub fn accelerators(self) -> u32 {
-        self.per_node.saturating_mul(self.nodes)
-    }
-}
 
 /// A shape, and what the manifests say about it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -2,9 +2,9 @@
 
 use crate::assess::Assessed;
 use crate::decision::{ComponentDecision, Incumbent, RuntimeRef};
-use crate::fit::Shape;
 use crate::offers::ComponentOutcome;
 use crate::ranking::RankedClass;
+use crate::shape::Shape;
 use crate::variants::Variant;
 
 /// The incumbent's index if it may still serve; its class becomes the one in use of each component.

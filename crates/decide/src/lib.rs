@@ -3,20 +3,29 @@
 //! In: what a service demands (`Demand`) and what is on offer (`Supply`). Out: a `Decision` that names the winner and a
 //! reason for every loser. Nothing here sees a client, a clock, a random number or an environment variable, so `decide`
 //! cannot fail for reasons outside its input, and the same input gives the same bytes.
+//!
+//! No module leads back to itself. Lowest are the types: what is asked (`demand`), what is there (`supply`, over
+//! `configuration`, `groups`, `nodes`, `size`), and why something loses (`reason`). On them stand the rules of one pair
+//! (`compatibility`, `eligibility` with `fleet` and `fit`), of many (`ranking` with `strategy`, `preference`, `variants`),
+//! and of a whole decision: `offers`, `assess`, `incumbency`, and `tell`, which makes the record (`decision`). `remedy`
+//! decides again with a change; `inventory` counts nodes beside all this.
 
 pub mod case;
 pub mod code;
 pub mod compatibility;
+pub mod configuration;
 pub mod decision;
 pub mod deferred;
 pub mod demand;
 pub mod eligibility;
 pub mod fit;
 pub mod fleet;
+pub mod groups;
 pub mod inventory;
 pub mod merge;
 pub mod naming;
 pub mod nearest;
+pub mod nodes;
 pub mod outranked;
 pub mod places;
 pub mod preference;
@@ -26,9 +35,12 @@ pub mod read;
 pub mod reason;
 pub mod remedy;
 pub mod room;
+pub mod shape;
+pub mod size;
 pub mod status;
 pub mod strategy;
 pub mod supply;
+pub mod units;
 pub mod variants;
 
 mod assess;

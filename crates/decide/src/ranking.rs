@@ -6,9 +6,11 @@ mod runtime;
 
 use std::cmp::Ordering;
 
-pub use class::{EarlyKeys, Notes, RankedClass, class_step, classes, early_keys, has_capacity};
+pub use class::{EarlyKeys, RankedClass, class_step, classes, early_keys, has_capacity};
 pub(crate) use runtime::runtime;
 pub use runtime::{RuntimeOrder, runtime_step};
+
+pub use crate::strategy::Notes;
 
 /// One key of an order over `T`.
 struct Key<T, S> {

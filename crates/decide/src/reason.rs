@@ -10,11 +10,11 @@ mod words;
 use api::code::Code;
 use serde::{Deserialize, Serialize};
 
+pub use crate::size::Count;
 pub use class::{ClassRejection, CountLimit, Exclusion};
 pub use runtime::{NO_ELIGIBLE_ACCELERATOR, Rejection};
 pub(crate) use unstated::to_state;
 pub use unstated::{ModelField, Unstated};
-pub use words::Count;
 
 /// Code and sentence of a rejection or a warning, as JSON carries them.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]

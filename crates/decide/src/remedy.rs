@@ -3,16 +3,20 @@
 //! A constraint is first lifted wherever it stands; what is then chosen says which value to write. The change proposed is
 //! that one value, and its outcome is decided once more with nothing else lifted.
 
+mod case;
 mod change;
 mod classes;
 mod lift;
 mod runtimes;
 
+use case::Case;
 pub use change::{Change, Field, Layer, Requirement};
+
+use std::fmt;
 
 use crate::code;
 use crate::decision::Decision;
-use crate::demand::{Component, Demand, ModelDemand};
+use crate::demand::{Demand, ModelDemand};
 use crate::reason::Rejection;
 use crate::supply::Supply;
 
@@ -82,13 +86,6 @@ fn firsts(case: &Case<'_>) -> Vec<Change> {
     changes
 }
 
-/// What is decided now, and with what.
-pub(crate) struct Case<'a> {
-    pub(crate) demand: &'a Demand,
-    pub(crate) supply: &'a Supply,
-    pub(crate) now: &'a Decision,
-}
-
 impl Remedy {
     /// Whether edits of manifests that exist are all there is to do: no hardware, no other weights.
     #[must_use]
@@ -98,14 +95,6 @@ impl Remedy {
 }
 
 impl Case<'_> {
-    /// What comes of an edit that is tried, if it comes out feasible.
-    pub(crate) fn try_with(&self, edit: impl FnOnce(&mut Demand, &mut Supply)) -> Option<Decision> {
-        let (mut demand, mut supply) = (self.demand.clone(), self.supply.clone());
-        edit(&mut demand, &mut supply);
-        let outcome = crate::decide(&demand, &supply, None);
-        outcome.feasible.then_some(outcome)
-    }
-
     fn helps(&self, change: Change) -> Option<Remedy> {
         let outcome = self.try_with(|demand, supply| lift::apply(demand, supply, &change))?;
         let better = !self.now.feasible || waits(&outcome) < waits(self.now);
@@ -134,11 +123,14 @@ fn for_infeasible(case: &Case<'_>) -> Vec<Change> {
     changes
 }
 
-/// Classes that `decision` gives to the service's components, each once.
-pub(crate) fn chosen_classes(decision: &Decision) -> Vec<String> {
-    let of = |component: Component| decision.components.get(component.as_str())?.accelerator_class.clone();
-    let mut names: Vec<String> = Component::ALL.into_iter().filter_map(of).collect();
-    names.sort_unstable();
-    names.dedup();
-    names
+impl fmt::Display for Remedy {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if let Some(first) = &self.first {
+            write!(f, "{first}, and then ")?;
+        }
+        write!(f, "{}: {}", self.change, self.outcome.message)?;
+        let waits =
+            self.outcome.warnings.iter().find(|warning| warning.code == code::warning::NO_FREE_CAPACITY.as_str());
+        waits.map_or(Ok(()), |waits| write!(f, " — but {}", waits.message))
+    }
 }

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use crate::inventory::Availability;
+use crate::nodes::{Availability, ClassNode};
 
 /// What one node has.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -25,7 +25,7 @@ impl Room {
     /// The nodes that `accepts` takes, by place and node.
     pub(crate) fn of(known: &Availability, accepts: impl Fn(usize) -> bool) -> Self {
         let nodes = || known.nodes.iter().enumerate().filter(|(place, _)| accepts(*place));
-        let spot = |(node, known): (usize, &crate::inventory::ClassNode)| {
+        let spot = |(node, known): (usize, &ClassNode)| {
             (Spot { node, total: known.total, free: known.free }, known.labels.is_some())
         };
         let (spots, seen): (Vec<Spot>, Vec<bool>) = nodes().map(spot).unzip();

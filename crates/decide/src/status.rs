@@ -2,8 +2,6 @@
 
 use std::collections::BTreeMap;
 
-use serde::{Deserialize, Serialize};
-
 use crate::decision::Verdict;
 use crate::decision::{AcceleratorCandidate, Candidate, Decision};
 use crate::outranked::{ClassStep, RuntimeStep};
@@ -16,31 +14,6 @@ const REJECTIONS: usize = 20;
 const WARNINGS: usize = 20;
 /// Characters of one sentence.
 const SENTENCE: usize = 512;
-
-/// Counts of what the status form leaves out.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase")]
-pub struct Omitted {
-    #[serde(default, skip_serializing_if = "is_zero")]
-    pub runners_up: usize,
-    #[serde(default, skip_serializing_if = "is_zero")]
-    pub rejections: usize,
-    #[serde(default, skip_serializing_if = "is_zero")]
-    pub classes: usize,
-    #[serde(default, skip_serializing_if = "is_zero")]
-    pub warnings: usize,
-}
-
-fn is_zero(count: &usize) -> bool {
-    *count == 0
-}
-
-impl Omitted {
-    #[must_use]
-    pub fn is_nothing(&self) -> bool {
-        *self == Self::default()
-    }
-}
 
 impl Decision {
     /// Winner, up to 10 runners-up, up to 20 rejections, counts of the rest. The winner keeps its classes, or the nearest

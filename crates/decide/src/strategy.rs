@@ -1,9 +1,8 @@
 //! How good an eligible class is: cost, speed, or both. Every term is relative to the best eligible class.
 
 use crate::demand::{Model, Ranking};
-use crate::fit::Shape;
 use crate::quantization::{self, Precision};
-use crate::ranking::Notes;
+use crate::shape::Shape;
 use crate::supply::{Class, Tier};
 
 /// One eligible class in the shape that would carry the component.
@@ -23,6 +22,15 @@ impl Contender<'_> {
     pub fn hourly(&self) -> Option<f64> {
         self.class.cost.hourly().map(|price| price * self.count())
     }
+}
+
+/// What the scores had to do without.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Notes {
+    /// Terms that were left out for all because a class does not state them.
+    pub dropped: Vec<&'static str>,
+    /// Classes with a price of another kind than the one compared: (kind, how many).
+    pub other_prices: Option<(&'static str, usize)>,
 }
 
 /// Scores in the contenders' order; greater is better.

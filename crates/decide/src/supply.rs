@@ -9,9 +9,11 @@ pub use api::ome::VersionOperator;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
+use crate::configuration::Configuration;
 use crate::demand::{Component, ComponentDemand, Named, Performance};
-use crate::merge::Configuration;
-use crate::places::Groups;
+use crate::groups::Groups;
+use crate::nodes::{Availability, Discovery};
+pub use crate::size::SizeRange;
 
 /// Everything that may serve, read once and shared by the decisions of many services.
 #[derive(Clone, Debug, Default)]
@@ -131,13 +133,6 @@ pub struct Format {
     pub configurations: Vec<Configuration>,
 }
 
-/// Parameter counts, both bounds inclusive.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct SizeRange {
-    pub min: Option<u64>,
-    pub max: Option<u64>,
-}
-
 /// `acceleratorRequirements` of a runtime.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Requirements {
@@ -176,7 +171,7 @@ pub struct Class {
     pub name: String,
     pub vendor: Option<String>,
     pub family: Option<String>,
-    pub discovery: crate::inventory::Discovery,
+    pub discovery: Discovery,
     /// Bytes per accelerator.
     pub memory: Option<u64>,
     pub compute: Option<ComputeCapability>,
@@ -190,7 +185,7 @@ pub struct Class {
     /// Made from node labels and not edited: it gives way on nodes whose product another class names.
     pub yields: bool,
     /// `None`: nothing is known about nodes (a plan without a cluster snapshot).
-    pub availability: Option<crate::inventory::Availability>,
+    pub availability: Option<Availability>,
 }
 
 impl Class {

@@ -8,14 +8,14 @@ use api::code::Code;
 use crate::assess::{self, Assessed, Outcome};
 use crate::code;
 use crate::decision::{
-    AcceleratorCandidate, Candidate, Classes, ComponentDecision, Decision, RuntimeRef, Standing, Verdict,
+    AcceleratorCandidate, Candidate, Classes, ComponentDecision, Decision, Omitted, RuntimeRef, Standing, Verdict,
 };
 use crate::demand::{Component, Demand};
 use crate::offers::ComponentOutcome;
 use crate::ranking::{self, RankedClass, RuntimeOrder};
 use crate::reason::Rejection;
-use crate::status::Omitted;
-use crate::supply::{Runtime, SizeRange, Supply};
+use crate::size::SizeRange;
+use crate::supply::{Runtime, Supply};
 use crate::variants::{self, TokenRange, Variant};
 use crate::warnings;
 
@@ -123,7 +123,7 @@ fn granted(outcome: &ComponentOutcome<'_>) -> ComponentDecision {
         accelerators_per_node: chosen.eligibility.shape.per_node,
         nodes: chosen.eligibility.shape.nodes,
         cost_per_hour: chosen.eligibility.hourly,
-        variants: variants::places(&outcome.ranked, outcome.kept)
+        variants: variants::places(outcome.ranked.iter().map(|class| class.request_tokens), outcome.kept)
             .iter()
             .filter_map(|at| variant(outcome, at))
             .collect(),

@@ -5,7 +5,6 @@ use serde::{Deserialize, Serialize};
 
 use crate::demand::Model;
 use crate::preference::{Comparison, Condition, Operator, Preference};
-use crate::ranking::RankedClass;
 
 /// One replica set of a component, for requests of some sizes.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -83,18 +82,18 @@ fn sizes(conditions: &[Condition], model: Option<&Model>) -> Option<TokenRange> 
     stated.or_else(|| any_size().then(TokenRange::default))
 }
 
-/// Places in `ranked` that become variants, best first; none unless the class in use is one of them.
+/// Places of the ranked classes with these sizes that become variants, best first; none unless the class in use is one of
+/// them.
 #[must_use]
-pub fn places(ranked: &[RankedClass<'_>], in_use: usize) -> Vec<(usize, TokenRange)> {
-    let places = differing(ranked);
+pub fn places(sizes: impl Iterator<Item = Option<TokenRange>>, in_use: usize) -> Vec<(usize, TokenRange)> {
+    let places = differing(sizes);
     let used = places.iter().any(|(place, _)| *place == in_use);
     if used { places } else { Vec::new() }
 }
 
 /// Places of the classes that are preferred for requests of some size; none unless the sizes differ.
-pub(crate) fn differing(ranked: &[RankedClass<'_>]) -> Vec<(usize, TokenRange)> {
-    let sized = ranked.iter().enumerate().filter_map(|(place, class)| Some((place, class.request_tokens?)));
-    let places: Vec<(usize, TokenRange)> = sized.collect();
+pub(crate) fn differing(sizes: impl Iterator<Item = Option<TokenRange>>) -> Vec<(usize, TokenRange)> {
+    let places: Vec<(usize, TokenRange)> = sizes.enumerate().filter_map(|(place, size)| Some((place, size?))).collect();
     let differ = places.iter().any(|(_, range)| places.first().is_some_and(|(_, first)| first != range));
     if differ { places } else { Vec::new() }
 }

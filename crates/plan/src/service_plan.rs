@@ -3,11 +3,11 @@
 use std::collections::BTreeMap;
 
 use api::{fusioninfer, ome};
+use decide::decision::Omitted;
 use decide::decision::{Candidate, ComponentDecision, Decision, Incumbent, RuntimeRef};
 use decide::merge::origin::Setting;
 use decide::reason::Warning;
 use decide::remedy::{self, Remedy};
-use decide::status::Omitted;
 use serde::Serialize;
 use serde_json::Value;
 

@@ -3,8 +3,9 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use apimachinery::quantity::Quantity;
 use serde_json::Value;
+
+use crate::units::{extended_resources, text_of, whole_units};
 
 /// Label of a Pod that names the `ome.io` service it belongs to.
 pub const SERVICE_LABEL: &str = "ome.io/inferenceservice";
@@ -102,33 +103,4 @@ fn containers<'a>(pod: &'a Value, field: &str) -> impl Iterator<Item = &'a Value
 
 fn container_requests(container: &Value) -> BTreeMap<String, u32> {
     container.get("resources").map(extended_resources).unwrap_or_default()
-}
-
-/// Whole units per extended resource name of a `resources` object: the greater of request and limit.
-#[must_use]
-pub fn extended_resources(resources: &Value) -> BTreeMap<String, u32> {
-    let mut units: BTreeMap<String, u32> = BTreeMap::new();
-    for side in ["limits", "requests"] {
-        for (name, count) in resources.get(side).map(whole_units).unwrap_or_default() {
-            let most = units.entry(name).or_default();
-            *most = count.max(*most);
-        }
-    }
-    units
-}
-
-/// Extended resources are named `domain/name` and counted in whole units.
-fn whole_units(quantities: &Value) -> BTreeMap<String, u32> {
-    let pairs = quantities.as_object().into_iter().flatten().filter(|(name, _)| name.contains('/'));
-    pairs.filter_map(|(name, value)| Some((name.clone(), units(value)?))).collect()
-}
-
-fn units(value: &Value) -> Option<u32> {
-    let units = text_of(value).parse::<Quantity>().ok()?.value();
-    // More than can be counted is as many as can be: what somebody asks for is never nothing.
-    (units >= 0).then(|| u32::try_from(units).unwrap_or(u32::MAX))
-}
-
-pub(super) fn text_of(value: &Value) -> String {
-    value.as_str().map_or_else(|| value.to_string(), str::to_owned)
 }

@@ -9,7 +9,7 @@ use super::affinity::{self, Affinity};
 use super::origin::{Origin, Setting};
 use crate::code;
 use crate::demand::ComponentDemand;
-use crate::inventory::{self, ClassNode, Discovery, TOLERANCE};
+use crate::nodes::{self, ClassNode, Discovery, TOLERANCE};
 use crate::reason::Warning;
 use crate::supply::{Class, RuntimeComponent};
 
@@ -27,8 +27,8 @@ impl Placement {
     /// Would the node of this name with these labels be allowed?
     #[must_use]
     pub fn accepts(&self, name: &str, labels: &BTreeMap<String, String>) -> bool {
-        let within = |terms: &Vec<Value>| terms.iter().any(|term| inventory::term_matches_node(term, name, labels));
-        inventory::has_all(labels, &self.node_selector) && self.affinity.required.iter().all(within)
+        let within = |terms: &Vec<Value>| terms.iter().any(|term| nodes::term_matches_node(term, name, labels));
+        nodes::has_all(labels, &self.node_selector) && self.affinity.required.iter().all(within)
     }
 }
 
@@ -45,7 +45,7 @@ impl OfClass {
     #[must_use]
     pub fn has(&self, node: &ClassNode) -> bool {
         let Some(labels) = &node.labels else { return true };
-        self.terms.is_empty() || self.terms.iter().any(|term| inventory::term_matches_node(term, &node.name, labels))
+        self.terms.is_empty() || self.terms.iter().any(|term| nodes::term_matches_node(term, &node.name, labels))
     }
 }
 
@@ -68,7 +68,7 @@ impl<'a> Wanted<'a> {
     /// One that is known by name only may be any.
     pub(crate) fn accepts(&self, node: &ClassNode) -> bool {
         let Some(labels) = &node.labels else { return true };
-        let within = |terms: &&[Value]| terms.iter().any(|term| inventory::term_matches_node(term, &node.name, labels));
+        let within = |terms: &&[Value]| terms.iter().any(|term| nodes::term_matches_node(term, &node.name, labels));
         self.selects(labels) && self.required.iter().all(within)
     }
 
@@ -77,7 +77,7 @@ impl<'a> Wanted<'a> {
             let stronger = self.selectors.get(..strength).unwrap_or_default();
             layer.iter().all(|(key, value)| {
                 stronger.iter().any(|layer| layer.contains_key(key))
-                    || labels.get(key).is_some_and(|label| inventory::same_value(key, label, value))
+                    || labels.get(key).is_some_and(|label| nodes::same_value(key, label, value))
             })
         })
     }
@@ -159,9 +159,9 @@ fn some_node_belongs_by_pci_alone(class: &Class) -> bool {
     }
     let stated = Discovery { pci_vendor: None, ..class.discovery.clone() };
     let nodes = class.availability.iter().flat_map(|known| &known.nodes);
-    nodes.filter_map(|node| Some((&node.name, node.labels.as_ref()?))).any(|(name, labels)| {
-        !inventory::belongs(&stated, name, labels) && inventory::belongs(&class.discovery, name, labels)
-    })
+    nodes
+        .filter_map(|node| Some((&node.name, node.labels.as_ref()?)))
+        .any(|(name, labels)| !nodes::belongs(&stated, name, labels) && nodes::belongs(&class.discovery, name, labels))
 }
 
 type Spellings = (BTreeMap<String, String>, BTreeMap<String, BTreeSet<String>>);
@@ -172,7 +172,7 @@ fn as_nodes_spell_it(class: &Class) -> Spellings {
     let (mut equal, mut several) = Spellings::default();
     for (key, value) in &class.discovery.node_selector {
         let spelled: BTreeSet<&String> =
-            values_on_nodes(class, key).filter(|label| inventory::same_value(key, label, value)).collect();
+            values_on_nodes(class, key).filter(|label| nodes::same_value(key, label, value)).collect();
         match (spelled.len(), spelled.first()) {
             (1, Some(only)) => drop(equal.insert(key.clone(), (*only).clone())),
             (0, _) => drop(equal.insert(key.clone(), value.clone())),
@@ -221,7 +221,7 @@ fn add_spellings(class: &Class, expression: &mut Value) {
     let Some(values) = expression["values"].as_array_mut() else { return };
     let listed = values.clone();
     let meant =
-        |label: &&String| listed.iter().filter_map(Value::as_str).any(|one| inventory::same_value(&key, label, one));
+        |label: &&String| listed.iter().filter_map(Value::as_str).any(|one| nodes::same_value(&key, label, one));
     let spelled: BTreeSet<&String> = values_on_nodes(class, &key).filter(meant).collect();
     values.extend(spelled.into_iter().map(|label| json!(label)).filter(|label| !listed.contains(label)));
 }
@@ -246,14 +246,14 @@ fn bounds(key: &str, text: &str) -> Option<(bool, i64, i64)> {
     if let Ok(exact) = text.parse::<i64>() {
         return Some((true, exact, exact));
     }
-    let value = text.parse::<Quantity>().ok()?.as_f64() / inventory::label_unit(key);
+    let value = text.parse::<Quantity>().ok()?.as_f64() / nodes::label_unit(key);
     Some((false, (value * (1.0 - TOLERANCE)).ceil() as i64, (value * (1.0 + TOLERANCE)).floor() as i64))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::inventory::{Availability, ClassNode};
+    use crate::nodes::{Availability, ClassNode};
     use proptest::prelude::*;
     use rstest::rstest;
 

@@ -6,7 +6,7 @@ use apimachinery::quantity::Quantity;
 use serde_json::{Map, Value, json};
 
 use super::origin::{Origin, Setting, Sources};
-use crate::fit::Shape;
+use crate::shape::Shape;
 use crate::supply::Class;
 
 /// What Pods request of a class.
@@ -71,7 +71,7 @@ pub fn overlay(lower: &Value, upper: &Value) -> Value {
 /// Whole accelerators that a `resources` object asks for, under whichever name.
 #[must_use]
 pub fn accelerators(resources: &Value, names: &BTreeSet<String>) -> Option<u32> {
-    let units = crate::inventory::extended_resources(resources);
+    let units = crate::units::extended_resources(resources);
     units.into_iter().filter(|(name, count)| names.contains(name) && *count > 0).map(|(_, count)| count).max()
 }
 

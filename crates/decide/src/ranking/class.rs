@@ -10,7 +10,7 @@ use crate::fit::{Fit, Stated};
 use crate::outranked::ClassStep;
 use crate::preference::{Preference, preference};
 use crate::room::Usable;
-use crate::strategy::{self, Contender, Score};
+use crate::strategy::{self, Contender, Notes, Score};
 use crate::supply::Class;
 use crate::variants::{self, TokenRange};
 
@@ -41,15 +41,6 @@ enum Capacity {
     TooLittle,
 }
 
-/// What the scores had to do without.
-#[derive(Clone, Debug, Default, PartialEq)]
-pub struct Notes {
-    /// Terms that were left out for all because a class does not state them.
-    pub dropped: Vec<&'static str>,
-    /// Classes with a price of another kind than the one compared: (kind, how many).
-    pub other_prices: Option<(&'static str, usize)>,
-}
-
 /// Ranks eligible classes, best first, with remarks on the scores.
 #[must_use]
 pub fn classes<'a>(
@@ -76,7 +67,7 @@ fn sort(ranked: &mut [RankedClass<'_>]) {
 /// Classes that the runtime prefers for requests of differing sizes are used together, so they come before those that would
 /// be used alone, unless the service itself asks for another one first.
 fn by_request_size(ranked: &mut [RankedClass<'_>]) {
-    let places = variants::differing(ranked);
+    let places = variants::differing(ranked.iter().map(|class| class.request_tokens));
     let asked_first = ranked.first().map(|first| first.position);
     if places.iter().any(|(place, _)| ranked.get(*place).map(|class| class.position) == asked_first) {
         ranked.iter_mut().for_each(|class| class.alone = class.request_tokens.is_none());

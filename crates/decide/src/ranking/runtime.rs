@@ -5,7 +5,8 @@ use std::cmp::{Ordering, Reverse};
 use super::{Key, compare, step};
 use crate::demand::{Demand, Model};
 use crate::outranked::{RuntimeStep, SizeFit};
-use crate::supply::{Format, Runtime, Scope, SizeRange};
+use crate::size::SizeRange;
+use crate::supply::{Format, Runtime, Scope};
 
 /// All that a compatible runtime is ranked by.
 #[derive(Clone, Copy, Debug)]

@@ -9,7 +9,7 @@ use super::words::{Listed, SHOWN, or_unstated};
 use super::{ClassRejection, Count, Told, Unstated, to_state};
 use crate::code;
 use crate::deferred::Deferred;
-use crate::supply::SizeRange;
+use crate::size::SizeRange;
 
 /// Code of a runtime that only lacks a class, and of a decision whose nearest runtime is such a one.
 pub const NO_ELIGIBLE_ACCELERATOR: &str = code::runtime::NO_ELIGIBLE_ACCELERATOR.as_str();

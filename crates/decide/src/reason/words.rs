@@ -2,8 +2,6 @@
 
 use std::fmt;
 
-use crate::supply::SizeRange;
-
 /// Members of a list that a sentence names before it only counts.
 pub(super) const SHOWN: usize = 5;
 
@@ -23,35 +21,6 @@ impl fmt::Display for Listed<'_> {
 
 pub(super) fn or_unstated(text: Option<&str>) -> &str {
     text.unwrap_or("(unstated)")
-}
-
-impl fmt::Display for SizeRange {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match (self.min, self.max) {
-            (Some(min), Some(max)) => write!(f, "{}–{}", Count(min), Count(max)),
-            (Some(min), None) => write!(f, "{} or more", Count(min)),
-            (None, Some(max)) => write!(f, "up to {}", Count(max)),
-            (None, None) => f.write_str("any size"),
-        }
-    }
-}
-
-/// A parameter count as people write it: `3.2B`, `405B`, `350M`.
-pub struct Count(pub u64);
-
-impl fmt::Display for Count {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let count = self.0 as f64;
-        let (scale, suffix) = match self.0 {
-            1_000_000_000_000.. => (1e12, "T"),
-            1_000_000_000.. => (1e9, "B"),
-            1_000_000.. => (1e6, "M"),
-            1_000.. => (1e3, "K"),
-            _ => (1.0, ""),
-        };
-        let rounded = (count / scale * 100.0).round() / 100.0;
-        write!(f, "{rounded}{suffix}")
-    }
 }
 
 /// Bytes in GiB, as memory of devices is written.

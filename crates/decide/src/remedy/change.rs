@@ -2,7 +2,6 @@
 
 use std::fmt;
 
-use crate::code;
 use crate::reason::{Count, Unstated, to_state};
 use crate::supply::SizeRange;
 
@@ -305,17 +304,5 @@ impl fmt::Display for Field {
             }
             Self::Protocol(name) => write!(f, "add {name} to protocolVersions"),
         }
-    }
-}
-
-impl fmt::Display for super::Remedy {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        if let Some(first) = &self.first {
-            write!(f, "{first}, and then ")?;
-        }
-        write!(f, "{}: {}", self.change, self.outcome.message)?;
-        let waits =
-            self.outcome.warnings.iter().find(|warning| warning.code == code::warning::NO_FREE_CAPACITY.as_str());
-        waits.map_or(Ok(()), |waits| write!(f, " — but {}", waits.message))
     }
 }

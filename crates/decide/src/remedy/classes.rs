@@ -3,8 +3,9 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
+use super::case::{Case, chosen_classes};
 use super::change::{Change, Layer, Requirement};
-use super::{Case, chosen_classes, lift};
+use super::lift;
 use crate::decision::{AcceleratorCandidate, Candidate, ComponentDecision, Verdict};
 use crate::demand::{Capabilities, Component, Demand};
 use crate::inventory::{Availability, ClassNode};

@@ -33,28 +33,32 @@ pub(super) fn apply(demand: &mut Demand, supply: &mut Supply, change: &Change) {
         Change::SupportClasses { runtime, classes } => each_runtime(demand, supply, runtime, |runtime| {
             runtime.requirements.classes.get_or_insert_default().extend(classes.iter().cloned());
         }),
-        Change::Adapt { runtime, field, .. } => {
-            if let Some(model) = demand.model.known().cloned() {
-                each_runtime(demand, supply, runtime, |runtime| adapt(runtime, &model, field));
-            }
-        }
+        Change::Adapt { runtime, field, .. } => adapt_to_model(demand, supply, runtime, field),
         Change::AddLeaderAndWorker { runtime, .. } => each_runtime(demand, supply, runtime, several_nodes),
-        Change::EnableModel(_) => {
-            if let ModelDemand::Disabled(model) = &demand.model {
-                demand.model = ModelDemand::Known(model.clone());
-            }
-        }
-        Change::StateInModel { fields, .. } => {
-            if let ModelDemand::Known(model) = &mut demand.model {
-                fields.iter().for_each(|unstated| state(model, unstated));
-            }
-        }
+        Change::EnableModel(_) => enable(&mut demand.model),
+        Change::StateInModel { fields, .. } => state_all(&mut demand.model, fields),
         Change::Quantize(kind) => quantize(demand, supply, kind),
         Change::AddNodes { class, nodes, per_node } => add_nodes(supply, class, *nodes, *per_node),
         Change::FreeAccelerators { class, count } => each_class(supply, class, |nodes| free(nodes, *count)),
         // Another model has other facts: whoever knows them decides again.
         Change::ModelName { .. } | Change::SmallerModel { .. } => {}
     }
+}
+
+fn adapt_to_model(demand: &Demand, supply: &mut Supply, runtime: &str, field: &Field) {
+    let Some(model) = demand.model.known() else { return };
+    each_runtime(demand, supply, runtime, |runtime| adapt(runtime, model, field));
+}
+
+fn enable(model: &mut ModelDemand) {
+    if let ModelDemand::Disabled(known) = model {
+        *model = ModelDemand::Known(std::mem::take(known));
+    }
+}
+
+fn state_all(model: &mut ModelDemand, fields: &[Unstated]) {
+    let ModelDemand::Known(model) = model else { return };
+    fields.iter().for_each(|unstated| state(model, unstated));
 }
 
 fn prefer(component: &mut ComponentDemand, change: &Change) {

@@ -1,7 +1,8 @@
 //! What runtimes, or the service's choice of one, could allow.
 
+use super::case::Case;
 use super::change::{Change, Field};
-use super::{Case, lift};
+use super::lift;
 use crate::compatibility::{self, DEFAULT_PROTOCOL};
 use crate::decision::{Candidate, Decision};
 use crate::demand::{Demand, Model};

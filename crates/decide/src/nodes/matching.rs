@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use apimachinery::quantity::Quantity;
 use serde_json::Value;
 
-use super::facts::text_of;
+use crate::units::text_of;
 
 /// How nodes of a class are recognised; the ways are alternatives. An empty discovery matches no node.
 #[derive(Clone, Debug, Default, PartialEq)]

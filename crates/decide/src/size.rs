@@ -1,0 +1,39 @@
+//! Sizes of models: numbers of parameters, and ranges of them.
+
+use std::fmt;
+
+/// Parameter counts, both bounds inclusive.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct SizeRange {
+    pub min: Option<u64>,
+    pub max: Option<u64>,
+}
+
+impl fmt::Display for SizeRange {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match (self.min, self.max) {
+            (Some(min), Some(max)) => write!(f, "{}–{}", Count(min), Count(max)),
+            (Some(min), None) => write!(f, "{} or more", Count(min)),
+            (None, Some(max)) => write!(f, "up to {}", Count(max)),
+            (None, None) => f.write_str("any size"),
+        }
+    }
+}
+
+/// A parameter count as people write it: `3.2B`, `405B`, `350M`.
+pub struct Count(pub u64);
+
+impl fmt::Display for Count {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let count = self.0 as f64;
+        let (scale, suffix) = match self.0 {
+            1_000_000_000_000.. => (1e12, "T"),
+            1_000_000_000.. => (1e9, "B"),
+            1_000_000.. => (1e6, "M"),
+            1_000.. => (1e3, "K"),
+            _ => (1.0, ""),
+        };
+        let rounded = (count / scale * 100.0).round() / 100.0;
+        write!(f, "{rounded}{suffix}")
+    }
+}
