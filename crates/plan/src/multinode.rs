@@ -41,24 +41,43 @@ pub(crate) fn spread(
     Ok(Templates { leader, worker })
 }
 
-/// SGLang joins nodes by itself and does not run on Ray; for the others Ray is the specification's default.
-fn backend_of(engine: native::Engine, stated: Option<MultinodeBackend>) -> Result<MultinodeBackend, Refusal> {
+/// How the Pods of one replica find each other.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Rendezvous {
+    Ray,
+    /// The engine's own, over so many nodes.
+    Native(native::Engine, u32),
+    /// The line says it, for leader and workers alike.
+    Stated,
+}
+
+/// SGLang joins nodes by itself and does not run on Ray; for the others Ray is the specification's default. A line that
+/// says which Pod it starts has chosen already.
+fn chosen(container: &Value, nodes: u32, stated: Option<MultinodeBackend>) -> Result<Rendezvous, Refusal> {
+    use native::Engine::{Sglang, Vllm};
+    let unsupported = |message: String| Err(Refusal::new(code::refusal::BACKEND_UNSUPPORTED, message));
+    let engine = launch::read(container).engine;
     match (engine, stated) {
-        (native::Engine::Sglang, Some(MultinodeBackend::Ray)) => Err(Refusal::new(
-            code::refusal::BACKEND_UNSUPPORTED,
-            "multinode.backend: SGLang does not run on Ray; remove the field or write Native",
+        (Some("sglang"), Some(MultinodeBackend::Ray)) => {
+            unsupported("multinode.backend: SGLang does not run on Ray; remove the field or write Native".to_owned())
+        }
+        (Some("sglang"), _) => Ok(Rendezvous::Native(Sglang, nodes)),
+        (Some("vllm") | None, Some(MultinodeBackend::Ray)) => Ok(Rendezvous::Ray),
+        (Some("vllm") | None, Some(MultinodeBackend::Native)) => Ok(Rendezvous::Native(Vllm, nodes)),
+        (Some("vllm"), None) if states_rank(container) => Ok(Rendezvous::Native(Vllm, nodes)),
+        (Some("vllm") | None, None) if launch::tells_place(container) => Ok(Rendezvous::Stated),
+        (Some("vllm") | None, None) => Ok(Rendezvous::Ray),
+        (Some(_), None) if joins(container) => Ok(Rendezvous::Stated),
+        (Some(other), _) => unsupported(format!(
+            "multinode: how {other} joins several nodes is not known; leave backend out and say it in command or args, with $(LWS_LEADER_ADDRESS) and $(LWS_WORKER_INDEX)"
         )),
-        (native::Engine::Sglang, None) => Ok(MultinodeBackend::Native),
-        (_, stated) => Ok(stated.unwrap_or_default()),
     }
 }
 
-/// How the Pods of one replica find each other.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct Rendezvous {
-    backend: MultinodeBackend,
-    engine: native::Engine,
-    nodes: u32,
+/// Whether the engine is given its rank as a flag.
+fn states_rank(container: &Value) -> bool {
+    let words = ["command", "args"].map(|field| container[field].to_string());
+    words.iter().any(|text| text.contains("--node-rank") || text.contains("--node_rank"))
 }
 
 impl Rendezvous {
@@ -67,11 +86,7 @@ impl Rendezvous {
     /// # Errors
     /// The engine does not run on that backend.
     pub(crate) fn of(container: &Value, nodes: u32, backend: Option<MultinodeBackend>) -> Result<Self, Refusal> {
-        let engine = match launch::read(container).engine {
-            Some("sglang") => native::Engine::Sglang,
-            _ => native::Engine::Vllm,
-        };
-        Ok(Self { backend: backend_of(engine, backend)?, engine, nodes })
+        chosen(container, nodes, backend)
     }
 
     /// Makes `container` start as that Pod of the replica. A worker serves nobody.
@@ -79,20 +94,21 @@ impl Rendezvous {
     /// # Errors
     /// The launch line cannot be completed.
     pub(crate) fn start(self, container: &mut Value, place: Place) -> Result<(), Refusal> {
-        match (self.backend, place) {
-            (MultinodeBackend::Ray, Place::Leader) => ray::leader(container),
-            (MultinodeBackend::Ray, Place::Worker) => ray::worker(container),
-            (MultinodeBackend::Native, place) => {
-                if !native::join(container, self.engine, self.nodes, place) {
+        match (self, place) {
+            (Self::Ray, Place::Leader) => ray::leader(container),
+            (Self::Ray, Place::Worker) => ray::worker(container),
+            (Self::Native(engine, nodes), place) => {
+                if !native::join(container, engine, nodes, place) {
                     return Err(Refusal::new(
                         code::refusal::INVALID_TEMPLATE,
                         "the script is more than one command: state its --nnodes and --node-rank there, or give command and args as lists",
                     ));
                 }
             }
+            (Self::Stated, _) => {}
         }
         if place == Place::Worker {
-            without_network_probes(container);
+            without_network_calls(container);
         }
         Ok(())
     }
@@ -105,13 +121,19 @@ pub(crate) fn joins(container: &Value) -> bool {
     SIGNS.iter().any(|sign| words.iter().any(|text| text.contains(sign)))
 }
 
-/// A worker serves nobody: probes over the network would never pass. What runs inside the container stays.
-fn without_network_probes(container: &mut Value) {
+/// A worker serves nobody: probes and hooks over the network would never pass. What runs inside the container stays.
+fn without_network_calls(container: &mut Value) {
+    let inside = |call: &Value| !call["exec"].is_null() || !call["sleep"].is_null();
     let Some(fields) = container.as_object_mut() else { return };
     for probe in ["readinessProbe", "livenessProbe", "startupProbe"] {
-        if fields.get(probe).is_some_and(|probe| probe.get("exec").is_none()) {
+        if fields.get(probe).is_some_and(|probe| !inside(probe)) {
             fields.remove(probe);
         }
+    }
+    let Some(hooks) = fields.get_mut("lifecycle").and_then(Value::as_object_mut) else { return };
+    hooks.retain(|name, hook| !["postStart", "preStop"].contains(&name.as_str()) || inside(hook));
+    if hooks.is_empty() {
+        fields.remove("lifecycle");
     }
 }
 
@@ -127,6 +149,8 @@ pub(crate) fn on_different_hosts(template: &mut Value, labels: &crate::labels::L
 
 #[cfg(test)]
 mod tests {
+    use rstest::rstest;
+
     use super::*;
 
     fn template(container: Value) -> Value {
@@ -159,6 +183,28 @@ mod tests {
             assert!(!text.contains("ray"), "{text}");
             assert!(text.contains("--node-rank"), "{text}");
         }
+    }
+
+    #[test]
+    fn a_worker_keeps_only_hooks_that_run_inside() {
+        let hooks = json!({"postStart": {"exec": {"command": ["x"]}}, "preStop": {"httpGet": {"port": 8000}}});
+        let given = template(json!({"image": "vllm", "lifecycle": hooks}));
+        let Templates { leader, worker } = spread(&given, 2, None, 8000).unwrap();
+        assert_eq!(leader["spec"]["containers"][0]["lifecycle"], hooks);
+        assert_eq!(worker["spec"]["containers"][0]["lifecycle"], json!({"postStart": {"exec": {"command": ["x"]}}}));
+    }
+
+    /// A line that knows where it runs is not started by Ray around it.
+    #[rstest]
+    #[case::flags(json!({"image": "vllm", "args": ["--node-rank=$(LWS_WORKER_INDEX)"]}), Ok(Rendezvous::Native(native::Engine::Vllm, 2)))]
+    #[case::branches(json!({"image": "vllm", "command": ["sh", "-c", "[ $LWS_WORKER_INDEX = 0 ] && a || b"]}), Ok(Rendezvous::Stated))]
+    #[case::own_program(json!({"image": "mine", "command": ["torchrun", "--node-rank=$(LWS_WORKER_INDEX)", "x.py"]}), Ok(Rendezvous::Stated))]
+    #[case::mpi(json!({"image": "nvcr.io/nvidia/tensorrt-llm/release:1", "command": ["mpirun", "x"]}), Ok(Rendezvous::Stated))]
+    #[case::nobody_knows(json!({"image": "nvcr.io/nvidia/tritonserver:25.01"}), Err("BackendUnsupported"))]
+    #[case::plain(json!({"image": "vllm", "args": ["--model", "m"]}), Ok(Rendezvous::Ray))]
+    fn how_nodes_join(#[case] container: Value, #[case] expect: Result<Rendezvous, &str>) {
+        let found = Rendezvous::of(&container, 2, None);
+        assert_eq!(found.as_ref().map_err(|refusal| refusal.code.as_str()), expect.as_ref().map_err(|code| *code));
     }
 
     #[test]

@@ -70,13 +70,16 @@ fn overlay_items(items: &mut Vec<Value>, more: &[Value], key: &str) {
     }
 }
 
-/// The container that answers requests: the one with a port named `http`, else the first.
+/// The container that answers requests: the one with a port named `http`, else the one on accelerators, else the one that
+/// starts an engine that we know, else the first.
 pub(crate) fn engine_container(template: &Value) -> Option<&Value> {
     let containers = template.pointer("/spec/containers")?.as_array()?;
-    let serves = |container: &&Value| {
-        container["ports"].as_array().is_some_and(|ports| ports.iter().any(|port| port["name"] == "http"))
-    };
-    containers.iter().find(serves).or_else(|| containers.first())
+    let signs: [fn(&Value) -> bool; 3] = [
+        |container| container["ports"].as_array().is_some_and(|ports| ports.iter().any(|port| port["name"] == "http")),
+        |container| crate::runner::requested(&container["resources"]).is_some(),
+        |container| crate::launch::read(container).engine.is_some(),
+    ];
+    signs.iter().find_map(|sign| containers.iter().find(|one| sign(one))).or_else(|| containers.first())
 }
 
 /// [`engine_container`], to be changed.
@@ -130,6 +133,7 @@ pub(crate) fn substitute_others(spec: &mut Value, owner: &Owner, warnings: &mut 
 
 #[cfg(test)]
 mod tests {
+    use rstest::rstest;
     use serde_json::json;
 
     use super::*;
@@ -160,6 +164,15 @@ mod tests {
                 "dnsPolicy": "None",
             })
         );
+    }
+
+    #[rstest]
+    #[case::by_its_port(json!([{"name": "x", "image": "vllm"}, {"name": "e", "ports": [{"name": "http"}]}]), "e")]
+    #[case::by_its_accelerators(json!([{"name": "x", "image": "vllm-log"}, {"name": "e", "resources": {"limits": {"nvidia.com/gpu": "1"}}}]), "e")]
+    #[case::by_what_it_starts(json!([{"name": "x", "ports": [{"name": "metrics", "containerPort": 9100}]}, {"name": "e", "image": "lmsysorg/sglang:v1"}]), "e")]
+    #[case::the_first(json!([{"name": "e", "image": "a"}, {"name": "x", "image": "b"}]), "e")]
+    fn which_container_is_the_engine(#[case] containers: Value, #[case] expect: &str) {
+        assert_eq!(engine_container(&json!({"spec": {"containers": containers}})).unwrap()["name"], expect);
     }
 
     #[test]

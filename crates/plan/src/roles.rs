@@ -183,7 +183,9 @@ fn stated_template(role: &ApiRole) -> Result<(Value, u16), Refusal> {
     let container = pod::engine_container(&template)
         .ok_or_else(|| invalid("template.spec.containers: needs at least one container"))?;
     if container["image"].as_str().is_none_or(str::is_empty) {
-        return Err(invalid("template.spec.containers[0].image: needs an image"));
+        let containers = template.pointer("/spec/containers").and_then(Value::as_array);
+        let at = containers.and_then(|all| all.iter().position(|one| one == container)).unwrap_or_default();
+        return Err(invalid(&format!("template.spec.containers[{at}].image: needs an image")));
     }
     let port = launch::port(container, PORT);
     if let Some((field, key)) = reserved_keys(&template).next() {

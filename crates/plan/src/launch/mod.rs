@@ -37,6 +37,7 @@ pub fn read(container: &Value) -> Launch {
         port: flag(&["--port"]).and_then(|port| port.parse().ok()),
         served_model: flag(&["--served-model-name", "--model-path", "--model"])
             .or_else(|| positional(&words))
+            .or_else(|| for_entry_point(container, &words))
             .filter(|name| !name.contains("$(")),
     }
 }
@@ -71,6 +72,47 @@ fn engine(image: &str, words: &[String]) -> Option<&'static str> {
 fn positional(words: &[String]) -> Option<String> {
     let serve = words.windows(2).find(|pair| pair[0] == "serve")?;
     (!serve[1].starts_with('-')).then(|| serve[1].clone())
+}
+
+/// `MODEL` as the first argument of an image that serves it by itself.
+fn for_entry_point(container: &Value, words: &[String]) -> Option<String> {
+    let starts_itself = container["command"].as_array().is_none_or(Vec::is_empty);
+    words.first().filter(|first| starts_itself && names_model(container, first)).cloned()
+}
+
+/// Whether `first`, the first argument for the entry point of an image, is a model rather than a program: vLLM's images
+/// serve what they are given, and a program is called by one of a few names.
+pub(crate) fn names_model(container: &Value, first: &str) -> bool {
+    const PROGRAMS: [&str; 14] = [
+        "vllm",
+        "sglang",
+        "ray",
+        "env",
+        "exec",
+        "tini",
+        "dumb-init",
+        "numactl",
+        "nsys",
+        "timeout",
+        "torchrun",
+        "mpirun",
+        "uv",
+        "nice",
+    ];
+    let image = container["image"].as_str().unwrap_or_default();
+    let file = first.rsplit('/').next().unwrap_or_default();
+    let program = PROGRAMS.contains(&file)
+        || file.starts_with("python")
+        || [".sh", ".py"].iter().any(|end| file.ends_with(end))
+        || decide::merge::args::is_shell(file);
+    image.contains("vllm") && !first.starts_with('-') && !program
+}
+
+/// Whether the launch line of `container` says itself which of the replica's Pods it starts.
+pub(crate) fn tells_place(container: &Value) -> bool {
+    let signs = ["LWS_WORKER_INDEX", "node-rank", "node_rank"];
+    let words = ["command", "args"].map(|field| container[field].to_string());
+    signs.iter().any(|sign| words.iter().any(|text| text.contains(sign)))
 }
 
 /// The first value of `--flag v` or `--flag=v`.
@@ -127,6 +169,7 @@ mod tests {
         json!({"image": "x/vllm", "command": ["sh", "-c"], "args": ["exec vllm serve --model $MODEL_PATH \\\n --port 8080"],
                "env": [{"name": "MODEL_PATH", "value": "/models/a"}]}),
         Some("vllm"), Some(8080), Some("/models/a"))]
+    #[case::of_the_image(json!({"image": "vllm/vllm-openai:v1", "args": ["Qwen/Qwen3-8B", "--port", "9"]}), Some("vllm"), Some(9), Some("Qwen/Qwen3-8B"))]
     #[case::unknown_variable(json!({"args": ["--model", "$(WHAT)"]}), None, None, None)]
     #[case::vllm_of_an_sglang_named_model(json!({"image": "vllm/vllm-openai", "args": ["--model", "sglang/x"]}), Some("vllm"), None, Some("sglang/x"))]
     fn lines(

@@ -26,12 +26,12 @@ pub(crate) enum Place {
 /// Adds the flags that the line does not state. `false` if they cannot be added: the script is more than one command.
 pub(crate) fn join(container: &mut Value, engine: Engine, nodes: u32, place: Place) -> bool {
     match Line::of(container) {
-        Line::Script { script, .. } if !shell::is_one_command(&script) => script.contains("node-rank"),
+        Line::Script { script, .. } if !shell::is_one_command(&script) => super::tells_place(container),
         Line::Script { shell, script, parameters } => {
             let stated: Vec<String> = script.split_whitespace().map(str::to_owned).collect();
             let more = missing(&stated, engine, nodes, place);
             // No quotes: what the kubelet puts in are a name and a number.
-            let script = [vec![script.trim_end().to_owned()], more].concat().join(" ");
+            let script = [vec![shell::open_end(&script).to_owned()], more].concat().join(" ");
             container["command"] = json!(shell);
             container["args"] = json!([vec![script], parameters].concat());
             true
@@ -47,7 +47,19 @@ pub(crate) fn join(container: &mut Value, engine: Engine, nodes: u32, place: Pla
 }
 
 fn missing(stated: &[String], engine: Engine, nodes: u32, place: Place) -> Vec<String> {
-    flags(engine, nodes, place).into_iter().filter(|flag| !has_flag(stated, flag[0].as_str())).flatten().collect()
+    let is_stated =
+        |flag: &str| has_flag(stated, flag) || also(engine, flag).is_some_and(|other| has_flag(stated, other));
+    flags(engine, nodes, place).into_iter().filter(|flag| !is_stated(&flag[0])).flatten().collect()
+}
+
+/// Another name that the engine has for `flag`.
+fn also(engine: Engine, flag: &str) -> Option<&'static str> {
+    match (engine, flag) {
+        (Engine::Vllm, "--nnodes") => Some("-n"),
+        (Engine::Vllm, "--node-rank") => Some("-r"),
+        (Engine::Sglang, "--dist-init-addr") => Some("--nccl-init-addr"),
+        _ => None,
+    }
 }
 
 fn flags(engine: Engine, nodes: u32, place: Place) -> Vec<Vec<String>> {
@@ -95,6 +107,10 @@ mod tests {
         Engine::Sglang, Place::Leader, json!({"args": ["--tp", "16"]}),
         json!(["--tp", "16", "--dist-init-addr", "$(LWS_LEADER_ADDRESS):20000", "--nnodes", "4", "--node-rank", "$(LWS_WORKER_INDEX)"])
     )]
+    #[case::by_another_name(
+        Engine::Sglang, Place::Worker, json!({"args": ["--nccl-init-addr", "x:1"]}),
+        json!(["--nccl-init-addr", "x:1", "--nnodes", "4", "--node-rank", "$(LWS_WORKER_INDEX)"])
+    )]
     #[case::shell(
         Engine::Sglang, Place::Leader, json!({"args": ["sh", "-c", "exec sglang serve --nnodes 4 --node-rank 1"]}),
         json!(["exec sglang serve --nnodes 4 --node-rank 1 --dist-init-addr $(LWS_LEADER_ADDRESS):20000"])
@@ -105,11 +121,13 @@ mod tests {
         assert_eq!(container["args"], args);
     }
 
-    #[test]
-    fn a_script_of_several_commands_is_not_touched() {
-        let mut container = json!({"command": ["sh", "-c", "cd /x; vllm serve m"]});
+    #[rstest]
+    #[case("cd /x; vllm serve m", false)]
+    #[case("if [ $LWS_WORKER_INDEX = 0 ]; then vllm serve m; else vllm serve m --headless; fi", true)]
+    fn a_script_of_several_commands_is_not_touched(#[case] script: &str, #[case] joins: bool) {
+        let mut container = json!({"command": ["sh", "-c", script]});
         let before = container.clone();
-        assert!(!join(&mut container, Engine::Vllm, 2, Place::Leader));
+        assert_eq!(join(&mut container, Engine::Vllm, 2, Place::Leader), joins);
         assert_eq!(container, before);
     }
 }

@@ -1,11 +1,13 @@
 //! One engine over several nodes with Ray (seed 002, Example 2): the leader starts the head and then the engine, workers
 //! join and wait.
 
+use std::collections::BTreeSet;
+
 use decide::merge::args;
 use serde_json::{Value, json};
 
-use super::has_flag;
 use super::shell::{self, Line};
+use super::{has_flag, names_model};
 use crate::pod;
 
 /// Where the head listens.
@@ -17,11 +19,12 @@ const PATIENCE: u32 = 600;
 /// Makes `container` the leader's: `ray start --head … && ENGINE --distributed-executor-backend ray`. A script that
 /// starts Ray itself is left as it is.
 pub(crate) fn leader(container: &mut Value) {
+    let by_shell = shell::with_quotes(container);
     let engine = match Line::of(container) {
         Line::Script { script, .. } if script.contains("ray start") => return,
         Line::Script { shell, script, parameters } => in_script(shell, script, parameters),
-        Line::EntryPoint(arguments) => words([entry_point(&arguments), arguments].concat()),
-        Line::Words(line) => words(line),
+        Line::EntryPoint(arguments) => words([entry_point(container, &arguments), arguments].concat(), &by_shell),
+        Line::Words(line) => words(line, &by_shell),
     };
     let script = format!("ray start --head --port={PORT} && {engine}");
     container["command"] = json!(["/bin/sh", "-c"]);
@@ -43,16 +46,16 @@ pub(crate) fn worker(container: &mut Value) {
 }
 
 /// What an image starts by itself, as far as a shell has to be told: arguments that begin with a program say it.
-fn entry_point(arguments: &[String]) -> Vec<String> {
+fn entry_point(container: &Value, arguments: &[String]) -> Vec<String> {
     match arguments.first() {
-        Some(first) if !first.starts_with('-') => Vec::new(),
+        Some(first) if !first.starts_with('-') && !names_model(container, first) => Vec::new(),
         _ => vec!["vllm".to_owned(), "serve".to_owned()],
     }
 }
 
-fn words(line: Vec<String>) -> String {
+fn words(line: Vec<String>, by_shell: &BTreeSet<String>) -> String {
     let chosen = has_flag(&line, BACKEND);
-    let line = shell::join(&line);
+    let line = shell::join(&line, by_shell);
     if chosen { line } else { format!("{line} {BACKEND} ray") }
 }
 
@@ -60,11 +63,12 @@ fn words(line: Vec<String>) -> String {
 /// its parameters, which may bring the flags.
 fn in_script(shell: Vec<String>, script: String, parameters: Vec<String>) -> String {
     let bare = shell.first().is_some_and(|program| args::is_shell(program));
+    let kubelets = BTreeSet::new();
     if !parameters.is_empty() {
-        return shell::join(&[shell, vec![script], parameters].concat());
+        return shell::join(&[shell, vec![script], parameters].concat(), &kubelets);
     }
     let script = with_backend(script);
-    if bare { script } else { shell::join(&[shell, vec![script]].concat()) }
+    if bare { script } else { shell::join(&[shell, vec![script]].concat(), &kubelets) }
 }
 
 /// A script of several commands chooses its backend itself: nothing can be put behind it safely.
@@ -72,7 +76,7 @@ fn with_backend(script: String) -> String {
     if script.contains(BACKEND) || !shell::is_one_command(&script) {
         return script;
     }
-    format!("{} {BACKEND} ray", script.trim_end())
+    format!("{} {BACKEND} ray", shell::open_end(&script))
 }
 
 #[cfg(test)]
@@ -112,6 +116,15 @@ mod tests {
     #[case::shell(json!({"command": ["sh", "-c", "exec vllm serve m"]}), "ray start --head --port=6379 && exec vllm serve m --distributed-executor-backend ray")]
     #[case::script(json!({"command": ["sh", "-c", "cd /x && vllm serve m"]}), "ray start --head --port=6379 && cd /x && vllm serve m")]
     #[case::behind_env(json!({"command": ["env", "A=b", "sh", "-c", "vllm serve m"]}), "ray start --head --port=6379 && env A=b sh -c 'vllm serve m --distributed-executor-backend ray'")]
+    #[case::continued(json!({"command": ["sh", "-c", "vllm serve m \\\n --tp 8 \\\n"]}), "ray start --head --port=6379 && vllm serve m \\\n --tp 8 --distributed-executor-backend ray")]
+    #[case::subshell(json!({"command": ["sh", "-c", "(vllm serve m)"]}), "ray start --head --port=6379 && (vllm serve m)")]
+    #[case::model_for_the_entry_point(json!({"image": "vllm/vllm-openai:v1", "args": ["Qwen/Qwen3-8B", "--tp=8"]}), "ray start --head --port=6379 && vllm serve Qwen/Qwen3-8B --tp=8 --distributed-executor-backend ray")]
+    #[case::folder_for_the_entry_point(json!({"image": "vllm/vllm-openai:v1", "args": ["/models/q"]}), "ray start --head --port=6379 && vllm serve /models/q --distributed-executor-backend ray")]
+    #[case::program_of_a_path(json!({"image": "vllm/vllm-openai:v1", "args": ["/usr/bin/python3", "-m", "x"]}), "ray start --head --port=6379 && /usr/bin/python3 -m x --distributed-executor-backend ray")]
+    #[case::key_of_a_secret(
+        json!({"command": ["vllm", "serve", "--api-key=$(KEY)"], "env": [{"name": "KEY", "valueFrom": {"secretKeyRef": {"name": "s", "key": "k"}}}]}),
+        r#"ray start --head --port=6379 && vllm serve --api-key="$KEY" --distributed-executor-backend ray"#
+    )]
     #[case::own_ray(json!({"command": ["sh", "-c"], "args": ["ray start --head; vllm serve m"]}), "ray start --head; vllm serve m")]
     fn leaders(#[case] container: Value, #[case] expect: &str) {
         assert_eq!(script(container), expect);

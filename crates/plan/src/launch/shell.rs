@@ -1,5 +1,7 @@
 //! Writing command lines for a POSIX shell, and recognising containers that bring their own.
 
+use std::collections::BTreeSet;
+
 use decide::merge::args;
 use serde_json::Value;
 
@@ -36,9 +38,67 @@ fn strings(list: &Value) -> Vec<String> {
     list.as_array().into_iter().flatten().filter_map(Value::as_str).map(str::to_owned).collect()
 }
 
-/// `words` as one shell command that hands over exactly these words.
-pub(crate) fn join(words: &[String]) -> String {
-    words.iter().map(|word| quote(word)).collect::<Vec<_>>().join(" ")
+/// `words` as one shell command that hands over exactly these words. `by_shell` are variables that the shell has to put in,
+/// because the kubelet would put in quotes as well.
+pub(crate) fn join(words: &[String], by_shell: &BTreeSet<String>) -> String {
+    words.iter().map(|word| quote_around(word, by_shell)).collect::<Vec<_>>().join(" ")
+}
+
+/// Variables of `container` that may hold a single quote: the kubelet puts values in before the shell reads its line, and a
+/// quote would end the word there. What comes from Secrets and ConfigMaps is not known beforehand.
+pub(crate) fn with_quotes(container: &Value) -> BTreeSet<String> {
+    let mut found = BTreeSet::new();
+    for entry in container["env"].as_array().into_iter().flatten() {
+        let source = &entry["valueFrom"];
+        let unknown = ["secretKeyRef", "configMapKeyRef"].iter().any(|from| source[*from].is_object());
+        let value = entry["value"].as_str().unwrap_or_default();
+        let holds = value.contains('\'') || found.iter().any(|name| value.contains(&format!("$({name})")));
+        match entry["name"].as_str().filter(|name| is_identifier(name)) {
+            Some(name) if unknown || holds => found.insert(name.to_owned()),
+            _ => false,
+        };
+    }
+    found
+}
+
+/// Whether a shell can call it by its name.
+fn is_identifier(name: &str) -> bool {
+    !name.starts_with(|c: char| c.is_ascii_digit()) && name.chars().all(|c| c.is_ascii_alphanumeric() || c == '_')
+}
+
+/// [`quote`], but for references to variables `by_shell`, which stand in double quotes.
+fn quote_around(word: &str, by_shell: &BTreeSet<String>) -> String {
+    let (mut out, mut rest) = (String::new(), word);
+    while let Some((at, name)) = first_reference(rest, by_shell) {
+        if at > 0 {
+            out.push_str(&quote(&rest[..at]));
+        }
+        out.push_str(&format!("\"${name}\""));
+        rest = &rest[at + name.len() + 3..];
+    }
+    if out.is_empty() || !rest.is_empty() {
+        out.push_str(&quote(rest));
+    }
+    out
+}
+
+/// The first `$(NAME)` of `names` in `text`; `$$(NAME)` is how the kubelet's own syntax is escaped.
+fn first_reference<'a>(text: &str, names: &'a BTreeSet<String>) -> Option<(usize, &'a str)> {
+    let found = names.iter().filter_map(|name| {
+        let reference = format!("$({name})");
+        let mut places = text.match_indices(&reference).map(|(at, _)| at);
+        Some((places.find(|at| !text[..*at].ends_with('$'))?, name.as_str()))
+    });
+    found.min()
+}
+
+/// `script` without blanks and continuation backslashes at its end, so that words can be put behind it.
+pub(crate) fn open_end(script: &str) -> &str {
+    let mut script = script.trim_end();
+    while let Some(before) = script.strip_suffix('\\').filter(|before| !before.ends_with('\\')) {
+        script = before.trim_end();
+    }
+    script
 }
 
 /// One word for a shell. A word without special characters stays bare; everything else is put in single quotes, inside
@@ -56,16 +116,21 @@ pub(crate) fn is_one_command(script: &str) -> bool {
     let joined = script.replace("\\\n", " ");
     let mut quoted = None;
     let mut escaped = false;
-    for letter in joined.trim().chars() {
+    let mut substitutions = 0_usize;
+    let mut before = ' ';
+    for letter in open_end(joined.trim_start()).chars() {
         match (quoted, letter) {
             _ if escaped => escaped = false,
             (None | Some('"'), '\\') => escaped = true,
             (Some(open), _) if letter == open => quoted = None,
             (Some(_), _) => {}
             (None, '\'' | '"') => quoted = Some(letter),
-            (None, ';' | '&' | '|' | '\n' | '#' | '<' | '>' | '`') => return false,
+            (None, '(') if before == '$' => substitutions += 1,
+            (None, ')') if substitutions > 0 => substitutions -= 1,
+            (None, ';' | '&' | '|' | '\n' | '#' | '<' | '>' | '`' | '(' | ')') => return false,
             (None, _) => {}
         }
+        before = letter;
     }
     quoted.is_none()
 }
@@ -85,6 +150,39 @@ mod tests {
     #[case::empty("", "''")]
     fn words(#[case] word: &str, #[case] expect: &str) {
         assert_eq!(quote(word), expect);
+    }
+
+    /// The kubelet would put a quote into the middle of the shell's line.
+    #[rstest]
+    #[case::nothing_known(&[], "--key=$(KEY)", "'--key=$(KEY)'")]
+    #[case::alone(&["KEY"], "$(KEY)", r#""$KEY""#)]
+    #[case::inside(&["KEY"], "a b $(KEY)/$(PORT)", r#"'a b '"$KEY"'/$(PORT)'"#)]
+    #[case::escaped(&["KEY"], "$$(KEY)", "'$$(KEY)'")]
+    #[case::twice(&["A", "KEY"], "$(KEY)$(A)", r#""$KEY""$A""#)]
+    fn variables_that_the_shell_puts_in(#[case] names: &[&str], #[case] word: &str, #[case] expect: &str) {
+        let names = names.iter().map(|name| (*name).to_owned()).collect();
+        assert_eq!(join(&[word.to_owned()], &names), expect);
+    }
+
+    #[test]
+    fn values_that_may_hold_a_quote() {
+        let container = json!({"env": [
+            {"name": "PLAIN", "value": "a b"},
+            {"name": "QUOTED", "value": "it's"},
+            {"name": "BUILT", "value": "x-$(QUOTED)"},
+            {"name": "KEY", "valueFrom": {"secretKeyRef": {"name": "s", "key": "k"}}},
+            {"name": "IP", "valueFrom": {"fieldRef": {"fieldPath": "status.podIP"}}},
+            {"name": "no.identifier", "value": "'"},
+        ]});
+        assert_eq!(Vec::from_iter(with_quotes(&container)), ["BUILT", "KEY", "QUOTED"]);
+    }
+
+    #[rstest]
+    #[case("vllm serve m \\\n", "vllm serve m")]
+    #[case("vllm serve m \\\n \\ \n", "vllm serve m")]
+    #[case(r"vllm serve m\\", r"vllm serve m\\")]
+    fn ends_that_words_can_follow(#[case] script: &str, #[case] expect: &str) {
+        assert_eq!(open_end(script), expect);
     }
 
     #[rstest]
@@ -110,6 +208,9 @@ mod tests {
     #[case("vllm serve m | tee log", false)]
     #[case("a\nb", false)]
     #[case("vllm serve 'open", false)]
+    #[case("(vllm serve m)", false)]
+    #[case("vllm serve $(cat /etc/model) --port 1", true)]
+    #[case("vllm serve m \\\n --port 1 \\\n", true)]
     fn one_command(#[case] script: &str, #[case] expect: bool) {
         assert_eq!(is_one_command(script), expect);
     }

@@ -12,6 +12,9 @@ use tempfile::TempDir;
 
 use crate::multinode;
 
+/// What a Secret may hold.
+const QUOTES: &str = r#"it's "$(id)" \n $HOME"#;
+
 /// Programs that write what they were called with: a record separator, then every word with a NUL behind it.
 struct Stubs(TempDir);
 
@@ -48,7 +51,8 @@ impl Stubs {
 
     fn outcome(&self, command: &mut Command) -> Vec<Vec<String>> {
         let path = format!("{}:/usr/bin:/bin", self.0.path().display());
-        let output = command.env("PATH", path).env("LWS_LEADER_ADDRESS", "leader.svc").output().unwrap();
+        let variables = [("PATH", path.as_str()), ("LWS_LEADER_ADDRESS", "leader.svc"), ("KEY", QUOTES)];
+        let output = command.envs(variables).output().unwrap();
         assert!(output.status.success(), "{command:?}: {}", String::from_utf8_lossy(&output.stderr));
         let text = String::from_utf8(output.stdout).unwrap();
         let commands = text.split('\x1e').skip(1);
@@ -106,6 +110,22 @@ fn the_engine_receives_what_the_template_says() {
             "ray",
         ];
         assert_eq!(commands[1], expect, "{shell}");
+    }
+}
+
+/// The kubelet puts nothing in for a variable that the shell reads: a quote in it cannot end the word.
+// spec: TOP-47
+#[test]
+fn a_value_with_quotes_arrives_whole() {
+    let stubs = Stubs::new();
+    let container = json!({"name": "engine", "image": "vllm/vllm-openai:v0.11.0", "args": ["m", "--api-key", "$(KEY)", "--port=$(PORT)"],
+        "env": [{"name": "KEY", "valueFrom": {"secretKeyRef": {"name": "s", "key": "k"}}}, {"name": "PORT", "value": "8123"}]});
+    let template = json!({"spec": {"containers": [container]}});
+    let leader = multinode::spread(&template, 2, None, 8000).unwrap().leader;
+    for shell in shells() {
+        let commands = stubs.run(shell, &leader["spec"]["containers"][0]);
+        let told = ["vllm", "serve", "m", "--api-key", QUOTES, "--port=8123", "--distributed-executor-backend", "ray"];
+        assert_eq!(commands[1], told, "{shell}");
     }
 }
 
