@@ -35,33 +35,40 @@ impl Recorder {
         Recorder { client, clock, controller }
     }
 
-    /// One event about `object`.
-    ///
-    /// # Errors
-    /// The refused request; events are news, so callers log it and go on.
-    pub async fn publish(&self, object: &Value, action: &str, transition: &Transition) -> Result<(), Error> {
+    /// What happened to `object` now, to be [sent](Self::send).
+    #[must_use]
+    pub fn event(&self, object: &Value, action: &str, transition: &Transition) -> Value {
         let now = self.clock.now();
-        self.send(object, action, transition, name(object, transition, &format!("{:x}", now.as_nanosecond()))).await
+        let name = name(object, transition, &format!("{:x}", now.as_nanosecond()));
+        render(object, action, transition, self.controller, now, name)
     }
 
     /// One event about this content of `object`, however often and by however many replicas it is published.
     ///
     /// # Errors
-    /// As [`Self::publish`]; that it was told before is none.
+    /// As [`Self::send`]; that it was told before is none.
     pub async fn publish_once(&self, object: &Value, action: &str, transition: &Transition) -> Result<(), Error> {
         let content = format!("{}{}{}", meta(object, "uid"), object["spec"], transition.message);
         let name = name(object, transition, &format!("{:016x}", fingerprint(&content)));
-        match self.send(object, action, transition, name).await {
+        let event = render(object, action, transition, self.controller, self.clock.now(), name);
+        match self.send(&event).await {
             Err(error) if error.is_conflict() => Ok(()),
             sent => sent,
         }
     }
 
-    async fn send(&self, object: &Value, action: &str, transition: &Transition, name: String) -> Result<(), Error> {
-        let event = render(object, action, transition, self.controller, self.clock.now(), name);
-        let failed = |source| Error::Request { action: "event for", what: describe(object), source: Box::new(source) };
-        let event: DynamicObject =
-            serde_json::from_value(event).map_err(|error| failed(kube::Error::SerdeError(error)))?;
+    /// Writes one event.
+    ///
+    /// # Errors
+    /// The refused request; events are news, so callers log it and go on.
+    pub async fn send(&self, event: &Value) -> Result<(), Error> {
+        let about = &event["regarding"];
+        let what = describe(&json!({"kind": about["kind"], "metadata": about}));
+        let failed = |source| Error::Request { action: "event for", what, source: Box::new(source) };
+        let event: DynamicObject = match serde_json::from_value(event.clone()) {
+            Ok(event) => event,
+            Err(error) => return Err(failed(kube::Error::SerdeError(error))),
+        };
         let namespace = event.metadata.namespace.clone().unwrap_or_default();
         EVENT.api(self.client.clone(), &namespace).create(&PostParams::default(), &event).await.map_err(failed)?;
         Ok(())

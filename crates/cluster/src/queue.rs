@@ -1,4 +1,5 @@
 //! What is to be looked at next: first in, first out; each key once; some keys only later; none twice at the same time.
+//! What can wait has a lane of its own, which moves whenever nothing else does, and once in a while besides.
 //!
 //! Synchronous and without a clock of its own, so that the same adds give the same order in every run.
 
@@ -11,12 +12,21 @@ const FIRST_RETRY: SignedDuration = SignedDuration::from_millis(200);
 /// Longest delay between two tries.
 const LONGEST_RETRY: SignedDuration = SignedDuration::from_secs(60);
 
+/// So many keys go before the first one that can wait.
+const AHEAD: usize = 8;
+
 /// An ordered, deduplicating queue with delayed adds.
 #[derive(Clone, Debug)]
 pub struct Queue<K> {
     ready: VecDeque<K>,
     /// The content of `ready`.
     waiting: BTreeSet<K>,
+    /// Keys that give way to those of `ready`; some of them may have gone on by way of `ready`.
+    patient: VecDeque<K>,
+    /// Those in `patient` that have not.
+    giving_way: BTreeSet<K>,
+    /// Keys given out since the last one that had given way.
+    ahead: usize,
     /// When each delayed key is due; at most one entry per key, the earliest.
     due: BTreeMap<K, Timestamp>,
     /// Consecutive failures per key.
@@ -36,6 +46,9 @@ impl<K> Default for Queue<K> {
         Queue {
             ready: VecDeque::new(),
             waiting: BTreeSet::new(),
+            patient: VecDeque::new(),
+            giving_way: BTreeSet::new(),
+            ahead: 0,
             due: BTreeMap::new(),
             failures: BTreeMap::new(),
             visited: BTreeMap::new(),
@@ -50,14 +63,29 @@ impl<K: Ord + Clone> Queue<K> {
         self.due.remove(&key);
         if let Some(again) = self.visited.get_mut(&key) {
             *again = Again::Yes;
-        } else if self.waiting.insert(key.clone()) {
+            return;
+        }
+        self.giving_way.remove(&key);
+        if self.waiting.insert(key.clone()) {
             self.ready.push_back(key);
+        }
+    }
+
+    /// Adds `key` behind everything that [`Self::add`] brings, now or later, but not for ever; one that waits already keeps
+    /// its place.
+    pub fn add_patiently(&mut self, key: K) {
+        if self.visited.contains_key(&key) {
+            self.add(key);
+        } else if !self.waiting.contains(&key) && self.giving_way.insert(key.clone()) {
+            self.due.remove(&key);
+            self.patient.push_back(key);
         }
     }
 
     /// Adds `key` at the instant `at`, or earlier if it is already planned earlier.
     pub fn add_at(&mut self, key: K, at: Timestamp) {
-        if self.waiting.contains(&key) || self.visited.get(&key) == Some(&Again::Yes) {
+        let waits = self.waiting.contains(&key) || self.giving_way.contains(&key);
+        if waits || self.visited.get(&key) == Some(&Again::Yes) {
             return;
         }
         let due = self.due.entry(key).or_insert(at);
@@ -92,9 +120,23 @@ impl<K: Ord + Clone> Queue<K> {
             self.due.iter().filter(|(_, at)| **at <= now).map(|(key, at)| (*at, key.clone())).collect();
         due.sort();
         due.into_iter().for_each(|(_, key)| self.add(key));
+        let key = self.next()?;
+        self.visited.insert(key.clone(), Again::No);
+        Some(key)
+    }
+
+    fn next(&mut self) -> Option<K> {
+        if self.ready.is_empty() || self.ahead >= AHEAD {
+            while let Some(key) = self.patient.pop_front() {
+                if self.giving_way.remove(&key) {
+                    self.ahead = 0;
+                    return Some(key);
+                }
+            }
+        }
         let key = self.ready.pop_front()?;
         self.waiting.remove(&key);
-        self.visited.insert(key.clone(), Again::No);
+        self.ahead = if self.giving_way.is_empty() { 0 } else { self.ahead + 1 };
         Some(key)
     }
 
@@ -107,7 +149,7 @@ impl<K: Ord + Clone> Queue<K> {
     /// Nothing waits and nothing is planned.
     #[must_use]
     pub fn is_empty(&self) -> bool {
-        self.ready.is_empty() && self.due.is_empty()
+        self.ready.is_empty() && self.giving_way.is_empty() && self.due.is_empty()
     }
 }
 
@@ -129,6 +171,39 @@ mod tests {
         ["b", "a", "b", "c"].into_iter().for_each(|key| queue.add(key));
         assert_eq!(drain(&mut queue, at(0)), ["b", "a", "c"]);
         assert!(queue.is_empty());
+    }
+
+    #[test]
+    fn what_can_wait_gives_way_and_keeps_its_order() {
+        let mut queue = Queue::default();
+        ["c", "b", "a"].into_iter().for_each(|key| queue.add_patiently(key));
+        assert_eq!(queue.pop(at(0)), Some("c"));
+        queue.add("edit");
+        queue.add("a");
+        queue.add_patiently("edit");
+        assert_eq!(drain(&mut queue, at(0)), ["edit", "a", "b"], "each once, and what is asked for goes before");
+        assert!(queue.is_empty());
+    }
+
+    #[test]
+    fn what_can_wait_does_not_wait_for_ever() {
+        let mut queue = Queue::default();
+        queue.add_patiently(1000);
+        (0..20).for_each(|key| queue.add(key));
+        let order: Vec<i32> = std::iter::from_fn(|| queue.pop(at(0))).collect();
+        assert_eq!(order.iter().position(|key| *key == 1000), Some(AHEAD));
+        assert_eq!(order.len(), 21);
+    }
+
+    #[test]
+    fn what_is_visited_and_can_wait_is_visited_again() {
+        let mut queue = Queue::default();
+        queue.add("a");
+        assert_eq!(queue.pop(at(0)), Some("a"));
+        queue.add_patiently("a");
+        assert_eq!(queue.pop(at(0)), None);
+        queue.done(&"a");
+        assert_eq!(drain(&mut queue, at(0)), ["a"]);
     }
 
     #[test]

@@ -7,6 +7,7 @@
 mod classes;
 mod counts;
 mod landscape;
+mod layouts;
 mod offers;
 pub mod pickers;
 mod set_names;
@@ -78,6 +79,10 @@ fn findings(object: &Value, landscape: &Landscape) -> Vec<Finding> {
     let mut findings = api::lint::beyond_schema(&document);
     findings.extend(landscape.check(&document));
     findings.extend(pickers::check(&document));
+    // What is wrong by itself need not be said again as what follows from it.
+    if findings.iter().all(|finding| finding.severity != Severity::Error) {
+        findings.extend(layouts::check(&document));
+    }
     findings
 }
 

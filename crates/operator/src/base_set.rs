@@ -78,7 +78,7 @@ impl Operator {
         for message in problems {
             let transition =
                 Transition { warning: true, reason: crate::code::INVALID_DOCUMENT.into(), message: message.clone() };
-            self.announce(config_map, &transition).await;
+            self.announce(config_map, &transition);
         }
     }
 }

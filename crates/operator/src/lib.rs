@@ -20,9 +20,11 @@ mod flavors;
 mod gang;
 pub mod kinds;
 pub mod metrics;
+mod news;
 pub mod obstacles;
 mod offer;
 pub mod ome_status;
+mod own_image;
 mod pod_groups;
 pub mod readiness;
 pub mod readings;
@@ -33,6 +35,7 @@ pub mod rights;
 pub mod roles_status;
 pub mod rollout;
 pub mod roster;
+pub mod routes;
 mod run;
 mod seat;
 mod services;
@@ -45,6 +48,7 @@ use cluster::{Clock, SystemClock};
 use serde_json::Value;
 
 pub use metrics::Metrics;
+pub use own_image::own_image;
 pub use run::{Operator, run};
 pub use seat::Seat;
 

@@ -65,12 +65,22 @@ impl Readings<'_> {
     /// The planned workloads of `service` with what is live of each. Objects of somebody else count as absent.
     pub(crate) fn workloads(&self, service: &Value, planned: &[Value]) -> Vec<Wanted> {
         let wanted = planned.iter().filter_map(|object| Some((object, workload_kind(object)?)));
-        let read = |(object, kind): (&Value, Kind)| {
-            let key = Key::new(meta(service, "namespace"), meta(object, "name"));
-            let crashes = if kind == LEADER_WORKER_SET { self.crashes.of(&key, self.now) } else { 0 };
-            Wanted { planned: object.clone(), live: live(self.stores, service, kind, &key), crashes }
+        wanted.map(|(object, kind)| self.wanted(service, object, kind)).collect()
+    }
+
+    /// What `service` has of workloads, whatever its plan is now.
+    pub(crate) fn running(&self, service: &Value) -> Vec<Wanted> {
+        let of_kind = |kind: Kind| {
+            let owned = self.stores.owned(kind, meta(service, "uid"));
+            owned.into_iter().map(move |object| self.wanted(service, &object, kind))
         };
-        wanted.map(read).collect()
+        [DEPLOYMENT, LEADER_WORKER_SET].into_iter().flat_map(of_kind).collect()
+    }
+
+    fn wanted(&self, service: &Value, planned: &Value, kind: Kind) -> Wanted {
+        let key = Key::new(meta(service, "namespace"), meta(planned, "name"));
+        let crashes = if kind == LEADER_WORKER_SET { self.crashes.of(&key, self.now) } else { 0 };
+        Wanted { planned: planned.clone(), live: live(self.stores, service, kind, &key), crashes }
     }
 }
 

@@ -39,13 +39,15 @@ pub enum Reason {
     KindMissing,
     /// The API server does not take an object.
     ObjectRefused,
+    /// A Gateway does not take the service's route, or finds nothing behind it.
+    RouteNotAccepted,
     /// What Pods and workloads say.
     Workload(Code),
 }
 
 impl Reason {
     /// Every reason, for the list of codes.
-    pub const ALL: [Reason; 25] = [
+    pub const ALL: [Reason; 26] = [
         Reason::Selected,
         Reason::NotRequired,
         Reason::RuntimeNotResolved,
@@ -62,6 +64,7 @@ impl Reason {
         Reason::ObjectNotOurs,
         Reason::KindMissing,
         Reason::ObjectRefused,
+        Reason::RouteNotAccepted,
         Reason::Workload(Code::ImagePullFailed),
         Reason::Workload(Code::ContainerCreateFailed),
         Reason::Workload(Code::CrashLoop),
@@ -93,6 +96,7 @@ impl Reason {
             Reason::ObjectNotOurs => "ObjectNotOurs",
             Reason::KindMissing => "KindMissing",
             Reason::ObjectRefused => "ObjectRefused",
+            Reason::RouteNotAccepted => "RouteNotAccepted",
             Reason::Workload(code) => code.as_str(),
         }
     }
@@ -114,7 +118,8 @@ impl Reason {
             | Reason::LeftOut
             | Reason::ObjectNotOurs
             | Reason::KindMissing
-            | Reason::ObjectRefused => Tone::Problem,
+            | Reason::ObjectRefused
+            | Reason::RouteNotAccepted => Tone::Problem,
             Reason::Workload(code) => code.tone(),
         }
     }
@@ -168,6 +173,10 @@ impl Reason {
                 "The API server does not take an object; the message has its words.",
                 "Correct the field of service or runtime; quota and rights are tried again.",
             ),
+            Reason::RouteNotAccepted => (
+                "A Gateway does not take the service's HTTPRoute or InferencePool; the message has its words.",
+                "Correct httproute of the router, or the Gateway's listeners and allowedRoutes.",
+            ),
             Reason::Workload(code) => code.explained(),
         }
     }
@@ -208,7 +217,7 @@ mod tests {
     fn all_is_all() {
         let variants = variants!(
             Selected NotRequired RuntimeNotResolved NotPlanned AllReady Ready BetterChoice InvalidSpec RuntimeUnreadable
-            ModelUnreadable LeftOut Readable ClusterNotRead ObjectNotOurs KindMissing ObjectRefused;
+            ModelUnreadable LeftOut Readable ClusterNotRead ObjectNotOurs KindMissing ObjectRefused RouteNotAccepted;
             ImagePullFailed ContainerCreateFailed CrashLoop PodFailed PodsNotCreated Unschedulable NotReadyYet Starting RollingOut
         );
         assert_eq!(BTreeSet::from(Reason::ALL), variants);

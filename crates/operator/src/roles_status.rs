@@ -6,8 +6,9 @@ mod role;
 mod tests;
 
 use cluster::apply::Applied;
-use cluster::conditions::render;
+use cluster::conditions::{Transition, render};
 use cluster::object::generation;
+use decide::reason::Warning;
 use jiff::Timestamp;
 use plan::ServicePlan;
 use serde_json::{Map, Value, json};
@@ -15,6 +16,7 @@ use serde_json::{Map, Value, json};
 use crate::readings::Wanted;
 use crate::report::Report;
 use crate::rollout::Rollouts;
+use crate::routes::Answer;
 use role::RoleState;
 
 /// One role as declared.
@@ -53,6 +55,8 @@ pub struct Findings<'a> {
     pub applied: &'a [Applied],
     /// What is being rolled out, by role.
     pub rollouts: &'a Rollouts,
+    /// What gateways say of its route and pool.
+    pub routes: &'a Answer,
     /// Kinds of workloads that cannot be read: nothing is known about their state.
     pub unread: &'a [String],
 }
@@ -109,5 +113,17 @@ pub fn report(findings: &Findings<'_>, now: Timestamp) -> Report {
         let rollouts = findings.rollouts.iter().map(|(role, rollout)| (role.clone(), rollout.status()));
         status["rollouts"] = Value::Object(rollouts.collect());
     }
-    Report { conditions, status, news: Vec::new() }
+    Report { conditions, status, news: remarks(findings) }
+}
+
+/// What laying the service out has remarked, once for each edit.
+fn remarks(findings: &Findings<'_>) -> Vec<Transition> {
+    let told = findings.service["status"]["observedGeneration"] == generation(findings.service);
+    let warnings = findings.plan.into_iter().filter(|_| !told).flat_map(|plan| &plan.warnings);
+    let event = |warning: &Warning| Transition {
+        warning: true,
+        reason: warning.code.clone(),
+        message: warning.message.clone(),
+    };
+    warnings.map(event).collect()
 }

@@ -70,6 +70,14 @@ impl Roster {
         items
     }
 
+    /// Those that choose and are ready, the oldest first.
+    #[must_use]
+    pub fn served(&self) -> Vec<Item> {
+        let mut items = self.choosing();
+        items.retain(|item| matches!(item, Item::Service(kind, key) if self.is(*kind, key, |one| !one.waits)));
+        items
+    }
+
     /// Those of `namespace` that could not make an object because one of its name was somebody else's.
     #[must_use]
     pub fn kept_out(&self, namespace: &str) -> Vec<Item> {

@@ -24,6 +24,7 @@ use crate::kinds::{
     RUNTIME, keeping,
 };
 use crate::metrics::Metrics;
+use crate::news::{self, Feed};
 use crate::offer::{LastOffer, LeftOut, OFFERED};
 use crate::report::Report;
 use crate::roster::Roster;
@@ -33,6 +34,8 @@ use crate::{MANAGER, Options, base_set, pod_groups};
 
 /// Name under which events are reported.
 const CONTROLLER: &str = "ostler.io/operator";
+/// How long events may still be on their way when the work has ended.
+const LAST_WORDS: Duration = Duration::from_secs(2);
 /// How often the first lists are waited for at start.
 const SETTLING: Duration = Duration::from_millis(500);
 
@@ -43,6 +46,7 @@ pub struct Operator {
     pub(crate) clock: Arc<dyn Clock>,
     pub(crate) accelerator_aware: bool,
     pub(crate) events: Recorder,
+    news: Feed,
     pub(crate) offer: Mutex<LastOffer>,
     pub(crate) claims: Claims,
     roster: Mutex<Roster>,
@@ -99,7 +103,23 @@ async fn admit(
     }
 }
 
+/// Works, and tells what is new beside it: a server that is slow to take events holds no reconcile up.
 async fn operate(client: Client, options: &Options, stop: CancellationToken) -> Result<(), Error> {
+    let (news, outlet) = news::feed();
+    let recorder = Recorder::new(client.clone(), options.clock.clone(), CONTROLLER);
+    let (work, publish) = (work(client, options, news, stop), outlet.publish(&recorder));
+    tokio::pin!(work, publish);
+    let worked = tokio::select! {
+        biased;
+        worked = &mut work => worked,
+        () = &mut publish => return work.await,
+    };
+    // What is told by then is told; whoever stopped this does not wait for a server that answers nobody.
+    tokio::time::timeout(LAST_WORDS, publish).await.ok();
+    worked
+}
+
+async fn work(client: Client, options: &Options, news: Feed, stop: CancellationToken) -> Result<(), Error> {
     let stores = Stores::keeping(MANAGER, keeping);
     let (mut watches, mut changes) = Watches::new(client.clone(), stores.clone(), stop.clone());
     watches.start(DEFINITIONS);
@@ -112,7 +132,7 @@ async fn operate(client: Client, options: &Options, stop: CancellationToken) -> 
     if options.accelerator_aware {
         watches.start_one(BASE_SET, &Key::new(&options.namespace, base_set::NAME));
     }
-    let operator = Operator::new(client, stores, options);
+    let operator = Operator::new(client, stores, options, news);
     let (mut queue, mut visits) = (Queue::default(), Visits::default());
     while !stop.is_cancelled() {
         operator.take_changes(&mut watches, &mut changes, &mut queue);
@@ -134,11 +154,12 @@ async fn operate(client: Client, options: &Options, stop: CancellationToken) -> 
 // === impl Operator ===
 
 impl Operator {
-    fn new(client: Client, stores: Stores, options: &Options) -> Operator {
+    fn new(client: Client, stores: Stores, options: &Options, news: Feed) -> Operator {
         Operator {
             applier: Applier::new(client.clone(), stores.clone(), MADE, MANAGER),
             statuses: StatusWriter::new(client.clone(), stores.clone(), MANAGER),
             events: Recorder::new(client, options.clock.clone(), CONTROLLER),
+            news,
             clock: options.clock.clone(),
             accelerator_aware: options.accelerator_aware,
             offer: Mutex::default(),
@@ -191,7 +212,9 @@ impl Operator {
                 if *kind == POD {
                     self.recount(old.as_deref(), new.as_deref());
                 }
-                wake::items(&self.roster(), change).into_iter().for_each(|item| queue.add(item));
+                let asked = wake::items(&self.roster(), change);
+                asked.now.into_iter().for_each(|item| queue.add(item));
+                asked.patiently.into_iter().for_each(|item| queue.add_patiently(item));
             }
         }
     }
@@ -386,16 +409,14 @@ impl Operator {
         }
         self.look(kind, &Key::of(object));
         for transition in report.events(object) {
-            self.announce(object, &transition).await;
+            self.announce(object, &transition);
         }
         Ok(())
     }
 
-    /// One event; news that get lost stop nothing.
-    pub(crate) async fn announce(&self, object: &Value, transition: &Transition) {
-        if let Err(error) = self.events.publish(object, "Reconcile", transition).await {
-            tracing::warn!(error = %chain(&error), "event was lost");
-        }
+    /// One event.
+    pub(crate) fn announce(&self, object: &Value, transition: &Transition) {
+        self.news.tell(self.events.event(object, "Reconcile", transition));
     }
 }
 
@@ -429,7 +450,7 @@ mod tests {
         let client = Client::try_from(kube::Config::new("http://127.0.0.1:9".parse().unwrap())).unwrap();
         let (stores, options, stop) = (Stores::new(MANAGER), Options::default(), CancellationToken::new());
         let (mut watches, _changes) = Watches::new(client.clone(), stores.clone(), stop.clone());
-        let operator = Operator::new(client, stores.clone(), &options);
+        let operator = Operator::new(client, stores.clone(), &options, news::feed().0);
         let mut queue = Queue::default();
         let service = json!({"apiVersion": "ome.io/v1beta1", "kind": "InferenceService", "metadata": {"name": "chat", "namespace": "n"}});
         let definition = json!({"metadata": {"name": SCALED_OBJECT.resource()},

@@ -5,7 +5,7 @@ use std::time::Instant;
 
 use cluster::apply::{Applied, Convergence, Desired, Outcome};
 use cluster::neighbours::served;
-use cluster::object::terminating;
+use cluster::object::{meta, terminating};
 use cluster::{Error, Key, Kind};
 use jiff::{SignedDuration, Timestamp};
 use plan::{Claim, Service, ServicePlan, Snapshot};
@@ -13,12 +13,15 @@ use serde_json::Value;
 
 use crate::answers::Question;
 use crate::choice::{self, Choice};
-use crate::kinds::{DEPLOYMENT, LABELLED, LEADER_WORKER_SET, POD, POD_GROUP, ROLES_SERVICE};
+use crate::kinds::{
+    DEPLOYMENT, HTTP_ROUTE, INFERENCE_POOL, LABELLED, LEADER_WORKER_SET, POD, POD_GROUP, ROLES_SERVICE,
+};
 use crate::offer::{Offer, document};
 use crate::readings::Readings;
 use crate::reason::Reason;
 use crate::report::Report;
 use crate::rollout::Rollouts;
+use crate::routes::{self, Answer};
 use crate::{Operator, ome_status, pod_groups, revisions, roles_status, rollout};
 
 /// How often an object is looked at that is somebody else's and not watched.
@@ -124,6 +127,7 @@ impl Operator {
             workloads: &[],
             applied: &[],
             rollouts: &Rollouts::new(),
+            routes: &Answer::NotAsked,
             unread,
         };
         roles_status::report(&findings, self.clock.now())
@@ -147,9 +151,20 @@ impl Operator {
         Readings { stores: &self.stores, crashes: &self.crashes, now: self.clock.now() }
     }
 
+    /// What gateways say of the service's route and pool.
+    fn led_to(&self, service: &Value) -> Answer {
+        let owned = |kind| self.stores.owned(kind, meta(service, "uid"));
+        let objects = [HTTP_ROUTE, INFERENCE_POOL].map(owned).concat();
+        routes::answer(objects.iter().map(AsRef::as_ref))
+    }
+
     fn report(&self, kind: Kind, service: &Value, choice: &Choice, outcome: &Convergence, before: &Rollouts) -> Report {
         let plan = &choice.plan;
-        let workloads = self.readings().workloads(service, &plan.objects);
+        // What cannot be laid out anew still runs as it was.
+        let workloads = match plan.feasible || kind != ROLES_SERVICE {
+            true => self.readings().workloads(service, &plan.objects),
+            false => self.readings().running(service),
+        };
         let (applied, now) = (outcome.applied.as_slice(), self.clock.now());
         if kind != ROLES_SERVICE {
             let better = choice.better.as_ref();
@@ -165,6 +180,7 @@ impl Operator {
             workloads: &workloads,
             applied,
             rollouts: &rollouts,
+            routes: &self.led_to(service),
             unread: &[],
         };
         roles_status::report(&findings, now)

@@ -40,27 +40,50 @@ impl Item {
     }
 }
 
-/// What `change` asks for, in order.
+/// What a change asks for, each in order.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Asked {
+    /// What somebody waits for.
+    pub now: Vec<Item>,
+    /// Ready services that are only looked at once more: whether they may keep their choice, and whether there is a better
+    /// one. An edit goes before them.
+    pub patiently: Vec<Item>,
+}
+
+/// What `change` asks for.
 #[must_use]
-pub fn items(roster: &Roster, change: &Change) -> Vec<Item> {
-    let Change::Object { kind, key, old, new } = change else { return Vec::new() };
+pub fn items(roster: &Roster, change: &Change) -> Asked {
+    let Change::Object { kind, key, old, new } = change else { return Asked::default() };
     let (old, new) = (old.as_deref(), new.as_deref());
     match *kind {
-        OME_SERVICE | ROLES_SERVICE => service(roster, *kind, key, old, new),
-        POD => pod(old, new),
-        NODE if differ(old, new, node_facts) => roster.choosing(),
-        CLASS if differ(old, new, written) => [vec![Item::Offer], roster.choosing()].concat(),
-        CLASS if freed(old, new) => roster.waiting(),
+        OME_SERVICE | ROLES_SERVICE => service(roster, *kind, key, old, new).into(),
+        POD => pod(old, new).into(),
+        NODE if differ(old, new, node_facts) => reconsidered(roster, Vec::new()),
+        CLASS if differ(old, new, written) => reconsidered(roster, vec![Item::Offer]),
+        CLASS if freed(old, new) => roster.waiting().into(),
         RUNTIME | CLUSTER_RUNTIME | MODEL | CLUSTER_MODEL if differ(old, new, written) => {
-            [vec![Item::Offer], roster.choosing()].concat()
+            reconsidered(roster, vec![Item::Offer])
         }
-        NODE | CLASS | RUNTIME | CLUSTER_RUNTIME | MODEL | CLUSTER_MODEL => Vec::new(),
+        NODE | CLASS | RUNTIME | CLUSTER_RUNTIME | MODEL | CLUSTER_MODEL => Asked::default(),
         _ => match [old, new].into_iter().flatten().find_map(owner) {
-            Some(owner) => vec![owner],
+            Some(owner) => vec![owner].into(),
             // It may be the one that kept others out.
-            None if new.is_none() => roster.kept_out(&key.namespace),
-            None => Vec::new(),
+            None if new.is_none() => roster.kept_out(&key.namespace).into(),
+            None => Asked::default(),
         },
+    }
+}
+
+/// Everybody who chooses, behind `first`.
+fn reconsidered(roster: &Roster, first: Vec<Item>) -> Asked {
+    Asked { now: [first, roster.waiting()].concat(), patiently: roster.served() }
+}
+
+// === impl Asked ===
+
+impl From<Vec<Item>> for Asked {
+    fn from(now: Vec<Item>) -> Asked {
+        Asked { now, patiently: Vec::new() }
     }
 }
 
@@ -176,16 +199,15 @@ mod tests {
         roster
     }
 
-    fn names(items: &[Item]) -> Vec<&str> {
-        let name = |item: &'static str| item;
-        items
-            .iter()
-            .map(|item| match item {
-                Item::Offer => name("offer"),
-                Item::Service(_, key) => key.name.as_str(),
-                _ => name("class"),
-            })
-            .collect()
+    /// Those that can wait behind a bar.
+    fn names(asked: &Asked) -> Vec<String> {
+        let name = |item: &Item| match item {
+            Item::Offer => "offer".to_owned(),
+            Item::Service(_, key) => key.name.clone(),
+            _ => "class".to_owned(),
+        };
+        let bar = (!asked.patiently.is_empty()).then(|| "|".to_owned());
+        asked.now.iter().map(name).chain(bar).chain(asked.patiently.iter().map(name)).collect()
     }
 
     fn node(labels: Value, beat: &str) -> Value {
@@ -196,29 +218,32 @@ mod tests {
     #[test]
     fn a_heartbeat_asks_for_nothing() {
         let beat = change(NODE, node(json!({"gpu": "a"}), "1"), node(json!({"gpu": "a"}), "2"));
-        assert!(items(&roster(), &beat).is_empty());
+        assert_eq!(items(&roster(), &beat), Asked::default());
         let label = change(NODE, node(json!({"gpu": "a"}), "1"), node(json!({"gpu": "b"}), "2"));
-        assert_eq!(names(&items(&roster(), &label)), ["done", "waits"]);
+        assert_eq!(names(&items(&roster(), &label)), ["waits", "|", "done"]);
     }
 
     #[test]
     fn capacity_wakes_those_that_wait_and_content_wakes_all() {
         let class = |free: i64, spec: &str| json!({"metadata": {"name": "h100"}, "spec": {"vendor": spec}, "status": {"availableAccelerators": free}});
         assert_eq!(names(&items(&roster(), &change(CLASS, class(1, "a"), class(2, "a")))), ["waits"]);
-        assert_eq!(names(&items(&roster(), &change(CLASS, class(1, "a"), class(1, "b")))), ["offer", "done", "waits"]);
+        assert_eq!(
+            names(&items(&roster(), &change(CLASS, class(1, "a"), class(1, "b")))),
+            ["offer", "waits", "|", "done"]
+        );
         // What is taken concerns nobody who waits.
-        assert!(items(&roster(), &change(CLASS, class(2, "a"), class(1, "a"))).is_empty());
+        assert_eq!(items(&roster(), &change(CLASS, class(2, "a"), class(1, "a"))), Asked::default());
         let runtime = |spec: &str| json!({"metadata": {"name": "r"}, "spec": {"image": spec}});
         assert_eq!(
             names(&items(&roster(), &change(CLUSTER_RUNTIME, Value::Null, runtime("a")))),
-            ["offer", "done", "waits"]
+            ["offer", "waits", "|", "done"]
         );
     }
 
     #[test]
     fn our_own_status_asks_for_nothing() {
         let service = |phase: &str| json!({"metadata": {"namespace": "n", "name": "done", "resourceVersion": phase}, "status": {"p": phase}});
-        assert!(items(&roster(), &change(OME_SERVICE, service("1"), service("2"))).is_empty());
+        assert_eq!(items(&roster(), &change(OME_SERVICE, service("1"), service("2"))), Asked::default());
         assert_eq!(names(&items(&roster(), &change(OME_SERVICE, service("1"), Value::Null))), ["waits"]);
     }
 
@@ -230,7 +255,7 @@ mod tests {
         };
         assert_eq!(names(&items(&roster(), &change(OME_SERVICE, service("a"), service("b")))), ["waits"]);
         let undecided = json!({"metadata": {"namespace": "n", "name": "done"}});
-        assert!(items(&roster(), &change(OME_SERVICE, undecided, service("b"))).is_empty());
+        assert_eq!(items(&roster(), &change(OME_SERVICE, undecided, service("b"))), Asked::default());
     }
 
     #[test]
@@ -242,7 +267,7 @@ mod tests {
         let object = |namespace: &str| json!({"metadata": {"namespace": namespace, "name": "any"}});
         let gone = |namespace: &str| change(crate::kinds::POD_GROUP, object(namespace), Value::Null);
         assert_eq!(names(&items(&roster, &gone("n"))), ["blocked"]);
-        assert!(items(&roster, &gone("other")).is_empty());
+        assert_eq!(items(&roster, &gone("other")), Asked::default());
     }
 
     #[test]
@@ -262,6 +287,6 @@ mod tests {
         let owned = json!({"metadata": {"namespace": "n", "name": "d", "ownerReferences":
             [{"controller": true, "apiVersion": "fusioninfer.io/v1alpha1", "kind": "InferenceService", "name": "r"}]}});
         let woken = items(&roster(), &change(crate::kinds::DEPLOYMENT, Value::Null, owned));
-        assert_eq!(woken, [Item::Service(ROLES_SERVICE, Key::new("n", "r"))]);
+        assert_eq!(woken.now, [Item::Service(ROLES_SERVICE, Key::new("n", "r"))]);
     }
 }

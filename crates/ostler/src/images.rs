@@ -24,6 +24,19 @@ pub(crate) struct Program {
     /// For containers without a `command`; its folder comes first on their PATH.
     #[serde(default)]
     pub entrypoint: Vec<String>,
+    /// What is wrong with the image, on every node; for trying out what follows.
+    #[serde(default)]
+    pub broken: Option<Broken>,
+}
+
+/// How an image fails.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub(crate) enum Broken {
+    /// No registry has it.
+    Pull,
+    /// Its containers end at once.
+    Crash,
 }
 
 /// By the image's name, with or without a tag.
@@ -51,17 +64,33 @@ impl Images {
 
     /// What runs for `image`; `None` where nothing of this machine does.
     pub(crate) fn find(&self, image: &str) -> Option<Program> {
-        self.stated_for(image).cloned().or_else(|| {
+        self.stated_for(image).filter(|stated| stated.broken.is_none()).cloned().or_else(|| {
             let vllm = self.vllm.as_ref().filter(|_| carries_vllm(name(image)))?;
-            Some(Program { entrypoint: vec![vllm.display().to_string(), "serve".to_owned()] })
+            Some(Program::starting(&[&vllm.display().to_string(), "serve"]))
         })
+    }
+
+    /// How `image` fails, if it is meant to.
+    pub(crate) fn broken(&self, image: &str) -> Option<Broken> {
+        self.stated_for(image).and_then(|stated| stated.broken)
+    }
+
+    /// Why nobody can pull `image`: it is meant to fail, or its registry is below `.invalid`, where no host ever is
+    /// (RFC 2606).
+    pub(crate) fn unavailable(&self, image: &str) -> Option<String> {
+        let host = image.split('/').next().filter(|host| image.len() > host.len())?.split(':').next()?;
+        if host.ends_with(".invalid") {
+            return Some(format!("failed to resolve reference \"{image}\": lookup {host}: no such host"));
+        }
+        let missing = format!("failed to resolve reference \"{image}\": {image}: not found");
+        (self.broken(image) == Some(Broken::Pull)).then_some(missing)
     }
 
     /// This program, if `image` is its own and nothing else is stated for it.
     pub(crate) fn own(&self, image: &str) -> Option<Program> {
         let is_own = self.stated_for(image).is_none() && untagged(name(image)).rsplit('/').next() == Some(OWN);
         let program = self.own.as_ref().filter(|_| is_own)?;
-        Some(Program { entrypoint: vec![program.display().to_string()] })
+        Some(Program::starting(&[&program.display().to_string()]))
     }
 
     fn stated_for(&self, image: &str) -> Option<&Program> {
@@ -78,6 +107,10 @@ impl Images {
 // === impl Program ===
 
 impl Program {
+    fn starting(words: &[&str]) -> Self {
+        Self { entrypoint: words.iter().map(|word| (*word).to_owned()).collect(), broken: None }
+    }
+
     /// The folder of the entry point; programs beside it are found first.
     pub(crate) fn folder(&self) -> Option<&Path> {
         Path::new(self.entrypoint.first()?).parent().filter(|folder| folder.is_absolute())
@@ -89,7 +122,7 @@ fn read(path: &Path) -> Result<Config> {
         let cause = error.to_string().lines().next().unwrap_or_default().to_owned();
         hinted(
             format!("{}: {cause}", path.display()),
-            "images: {vllm/vllm-openai: {entrypoint: [/opt/vllm/bin/vllm, serve]}, busybox: {}}",
+            "images: {vllm/vllm-openai: {entrypoint: [/opt/vllm/bin/vllm, serve]}, busybox: {}, a/b:v2: {broken: pull}}",
         )
     })
 }
@@ -136,7 +169,7 @@ mod tests {
     use super::*;
 
     fn images() -> Images {
-        let program = |entrypoint: &str| Program { entrypoint: vec![entrypoint.to_owned()] };
+        let program = |entrypoint: &str| Program::starting(&[entrypoint]);
         let stated = [("busybox", ""), ("vllm/vllm-openai:v1", "/a/vllm"), ("host:5000/x", "/b/x")];
         let stated = stated.map(|(image, entrypoint)| (image.to_owned(), program(entrypoint)));
         Images { stated: stated.into(), own: Some("/here/ostler".into()), vllm: Some("/found/bin/vllm".into()) }
@@ -153,6 +186,26 @@ mod tests {
     fn found(#[case] image: &str, #[case] expect: Option<&str>) {
         let found = images().find(image);
         assert_eq!(found.as_ref().map(|program| program.entrypoint[0].as_str()), expect);
+    }
+
+    #[rstest]
+    #[case::there("vllm/vllm-openai:v1", None)]
+    #[case::meant_to_fail(
+        "vllm/vllm-openai:broken",
+        Some("failed to resolve reference \"vllm/vllm-openai:broken\": vllm/vllm-openai:broken: not found")
+    )]
+    #[case::no_such_host(
+        "registry.invalid:5000/vllm",
+        Some("failed to resolve reference \"registry.invalid:5000/vllm\": lookup registry.invalid: no such host")
+    )]
+    #[case::a_name_of_one_part("registry.invalid", None)]
+    #[case::ends_at_once("vllm/vllm-openai:oom", None)]
+    fn what_cannot_be_pulled(#[case] image: &str, #[case] expect: Option<&str>) {
+        let mut images = images();
+        for (image, broken) in [("vllm/vllm-openai:broken", Broken::Pull), ("vllm/vllm-openai:oom", Broken::Crash)] {
+            images.stated.insert(image.to_owned(), Program { broken: Some(broken), ..Program::default() });
+        }
+        assert_eq!(images.unavailable(image).as_deref(), expect);
     }
 
     #[rstest]

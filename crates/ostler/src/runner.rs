@@ -13,7 +13,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::gpus::{self, Gpus};
 use crate::idle;
-use crate::images::{Images, Program};
+use crate::images::{Broken, Images, Program};
 
 const KUBECONFIG: &str = "KUBECONFIG";
 
@@ -33,7 +33,15 @@ pub(crate) struct MachineRunner {
 }
 
 impl Runner for MachineRunner {
+    fn pull(&self, _node: &str, image: &str) -> Result<(), String> {
+        self.images.unavailable(image).map_or(Ok(()), Err)
+    }
+
     fn run(&self, container: Container, stop: CancellationToken) -> BoxFuture<'static, Exit> {
+        if container.purpose != Purpose::Probe && self.images.broken(&container.image) == Some(Broken::Crash) {
+            let message = format!("image {} ends at once, as --config says", container.image);
+            return ready(failed(&container, &message)).boxed();
+        }
         match self.program(&container.node, &container.image) {
             Some(program) => self.process(container, &program, stop),
             None => {
@@ -165,6 +173,12 @@ fn listen_on_own_address(container: &mut Container) {
 /// Runs engines as simulated ones; any other container answers its probes and nothing else.
 fn simulated(container: Container, stop: CancellationToken) -> BoxFuture<'static, Exit> {
     let line = launch_line::parse(&container.command, &container.args, &container.env);
+    if let (Purpose::Serve | Purpose::Initialise, Some(code)) = (container.purpose, stated_end(&container)) {
+        container
+            .log
+            .write_line(&format!("image {}: simulated, ends with code {code} as its command says", container.image));
+        return ready(Exit { code, message: String::new() }).boxed();
+    }
     match (container.purpose, line) {
         (Purpose::Serve, Some(line)) => serve(container, line, stop).boxed(),
         (Purpose::Serve, None) => idle::run(container, stop).boxed(),
@@ -174,6 +188,19 @@ fn simulated(container: Container, stop: CancellationToken) -> BoxFuture<'static
         }
         // A simulated engine that runs is well; one that does not has no probe asked.
         (Purpose::Probe, _) => ready(Exit { code: 0, message: String::new() }).boxed(),
+    }
+}
+
+/// A command that does nothing but end: `true`, `false`, or `sh -c 'exit N'`.
+fn stated_end(container: &Container) -> Option<i32> {
+    let words: Vec<&str> = container.command.iter().chain(&container.args).map(String::as_str).collect();
+    match *words.as_slice() {
+        ["true" | "/bin/true"] => Some(0),
+        ["false" | "/bin/false"] => Some(1),
+        [shell, "-c", script] if decide::merge::args::is_shell(shell) => {
+            script.trim().strip_prefix("exit")?.trim().parse().ok()
+        }
+        _ => None,
     }
 }
 
@@ -243,6 +270,15 @@ mod tests {
         listen_on_own_address(&mut container);
         let words: Vec<String> = container.command.into_iter().chain(container.args).collect();
         assert_eq!(words.join(" "), expect);
+    }
+
+    #[rstest]
+    #[case(&["false"], Some(1))]
+    #[case(&["/bin/sh", "-c", "exit 3"], Some(3))]
+    #[case(&["sh", "-c", "exit 3; vllm serve m"], None)]
+    #[case(&["vllm", "serve", "m"], None)]
+    fn a_command_that_only_ends(#[case] words: &[&str], #[case] expect: Option<i32>) {
+        assert_eq!(stated_end(&container(words)), expect);
     }
 
     #[rstest]

@@ -12,6 +12,7 @@ use tokio_util::sync::CancellationToken;
 use super::agent::Shared;
 use super::environment::{self, EnvironmentError};
 use super::hooks::Hooks;
+use super::image::{self, Pulls};
 use super::probes::{Finding, Probes, Target};
 use super::restart::{BackOff, Policy};
 use super::sources::{self, InNamespace};
@@ -51,6 +52,9 @@ pub(crate) struct Supervisor {
     pub(crate) news: mpsc::UnboundedSender<(usize, News)>,
 }
 
+/// What a try to pull takes that fails.
+const PULLING: Duration = Duration::from_secs(1);
+
 /// What a killed process leaves.
 const KILLED: i32 = 137;
 
@@ -58,7 +62,7 @@ impl Supervisor {
     /// Runs the container until it is done or stopped.
     pub(crate) async fn supervise(self) {
         let mut back_off = BackOff::default();
-        while let Some(container) = self.configure().await {
+        while let (true, Some(container)) = (self.pulled().await, self.configure().await) {
             let begun = Instant::now();
             let started = self.now();
             let log = container.log.clone();
@@ -138,9 +142,45 @@ impl Supervisor {
         let message = format!("back-off {} restarting failed container={name} pod={full}", human(wait));
         self.tell(News::Waiting { reason: "CrashLoopBackOff", message });
         self.event("Warning", "BackOff", &format!("Back-off restarting failed container {name} in pod {full}"));
+        self.pause(wait).await
+    }
+
+    /// Whether the image is there; tries again until it is. `false` when stopped.
+    async fn pulled(&self) -> bool {
+        let (node, image) = (object::text(&self.pod, "/spec/nodeName"), object::text(&self.spec, "/image"));
+        if let Some(message) = image::fault(image) {
+            self.event("Warning", "InspectFailed", &message);
+            self.event("Warning", "Failed", "Error: InvalidImageName");
+            self.tell(News::Waiting { reason: "InvalidImageName", message });
+            self.stop.cancelled().await;
+            return false;
+        }
+        let mut pulls = Pulls::default();
+        while let Err(cause) = self.shared.ports.runner.pull(node, image) {
+            self.event("Normal", "Pulling", &format!("Pulling image \"{image}\""));
+            self.event("Warning", "Failed", &format!("Failed to pull image \"{image}\": {cause}"));
+            self.event("Warning", "Failed", "Error: ErrImagePull");
+            self.tell(News::Waiting { reason: "ErrImagePull", message: cause.clone() });
+            // Long enough to be seen.
+            if !self.pause(PULLING).await {
+                return false;
+            }
+            self.event("Normal", "BackOff", &format!("Back-off pulling image \"{image}\""));
+            self.event("Warning", "Failed", "Error: ImagePullBackOff");
+            let message = format!("Back-off pulling image \"{image}\": ErrImagePull: {cause}");
+            self.tell(News::Waiting { reason: "ImagePullBackOff", message });
+            if !self.pause(pulls.failed()).await {
+                return false;
+            }
+        }
+        !self.stop.is_cancelled()
+    }
+
+    /// `false` when stopped meanwhile.
+    async fn pause(&self, length: Duration) -> bool {
         tokio::select! {
             () = self.stop.cancelled() => false,
-            () = tokio::time::sleep(wait) => true,
+            () = tokio::time::sleep(length) => true,
         }
     }
 

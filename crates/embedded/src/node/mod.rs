@@ -11,6 +11,7 @@ mod ending;
 mod environment;
 mod grpc;
 mod hooks;
+mod image;
 mod lifecycle;
 pub mod logs;
 mod mounted;

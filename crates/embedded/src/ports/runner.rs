@@ -14,6 +14,15 @@ use super::LogSink;
 pub trait Runner: Send + Sync {
     fn run(&self, container: Container, stop: CancellationToken) -> BoxFuture<'static, Exit>;
 
+    /// Brings `image` to `node`, or says why that is not possible, as a registry would. It is asked again after a while.
+    ///
+    /// # Errors
+    /// What a kubelet would be told.
+    fn pull(&self, node: &str, image: &str) -> Result<(), String> {
+        let _ = (node, image);
+        Ok(())
+    }
+
     /// Whether a container of `image` on `node` sees files of this machine: only for those are volumes laid out.
     fn sees_files(&self, node: &str, image: &str) -> bool {
         let _ = (node, image);

@@ -36,6 +36,10 @@ struct Pretend {
 }
 
 impl Runner for Pretend {
+    fn pull(&self, _node: &str, image: &str) -> Result<(), String> {
+        if image == "absent" { Err("absent: not found".to_owned()) } else { Ok(()) }
+    }
+
     fn run(&self, container: Container, stop: CancellationToken) -> BoxFuture<'static, Exit> {
         let started = container.env.iter().map(|(name, value)| (container.pod.clone(), format!("{name}={value}")));
         self.started.lock().unwrap().extend(started);
@@ -302,6 +306,39 @@ async fn a_crashing_container_backs_off() {
     world.until("the third restart", restarted(3)).await;
     let elapsed = begun.elapsed().as_secs();
     assert!((30..31).contains(&elapsed), "10 s and 20 s, not {elapsed} s");
+    world.end().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_image_that_cannot_be_is_told_as_a_kubelet_tells_it() {
+    let world = World::new(&[0]);
+    world.server.create("pods", pod("absent", json!({"containers": [{"name": "c", "image": "absent"}]}))).unwrap();
+    world
+        .server
+        .create("pods", pod("wrong", json!({"containers": [{"name": "c", "image": "No/Such Image"}]})))
+        .unwrap();
+    let waiting = |server: &Server, name: &str| {
+        let pod = server.get("pods", "default", name)?;
+        Some(pod["status"]["containerStatuses"][0]["state"]["waiting"].clone())
+    };
+    for (name, reason, message) in [
+        ("wrong", "InvalidImageName", "Failed to apply default image tag \"No/Such Image\": couldn't parse image name"),
+        ("absent", "ErrImagePull", "absent: not found"),
+        ("absent", "ImagePullBackOff", "Back-off pulling image \"absent\": ErrImagePull: absent: not found"),
+        ("absent", "ErrImagePull", "absent: not found"),
+    ] {
+        world.until(reason, |server| waiting(server, name).is_some_and(|told| told["reason"] == reason)).await;
+        let told = waiting(&world.server, name).unwrap();
+        assert!(told["message"].as_str().unwrap().starts_with(message), "{told}");
+    }
+    assert!(world.pods().iter().all(|pod| pod["status"]["phase"] == "Pending"), "nothing of them ran");
+    let events = world.server.list("events");
+    let told = |note: &str| events.iter().any(|event| event["note"] == note || event["message"] == note);
+    assert!(told("Failed to pull image \"absent\": absent: not found") && told("Error: InvalidImageName"));
+    for name in ["absent", "wrong"] {
+        world.server.delete("pods", "default", name, None).unwrap();
+    }
+    world.until("nothing is left", |server| server.list("pods").is_empty()).await;
     world.end().await;
 }
 

@@ -8,17 +8,19 @@ use crate::obstacles::obstacle;
 use crate::readiness::{Code, Trouble};
 use crate::reason::Reason;
 use crate::rollout::{Floor, Rollout, is_paused};
+use crate::routes::Answer;
 use crate::{code, gang};
 
 /// Names are upstream's (`Initialized`, `Active`, `Failed`) and ours. `GangScheduled` and `RouterReady` are there where the
 /// service has a gang and a router.
 pub(super) fn conditions(findings: &Findings<'_>, states: &[RoleState]) -> Vec<Condition> {
     let initialized = initialized(findings);
+    let router = router_ready(findings, states);
     let ready = ready(findings, states, &initialized);
     let mut all = vec![active(findings, states, &ready), failed(findings, states)];
     let gang = || gang::condition(findings.workloads, findings.applied, findings.plan);
     all.extend(findings.unread.is_empty().then(gang).flatten());
-    all.extend(router_ready(findings, states));
+    all.extend(router);
     all.push(ready);
     all.insert(0, initialized);
     all
@@ -55,6 +57,10 @@ fn active(findings: &Findings<'_>, states: &[RoleState], ready: &Condition) -> C
     }
     let mut engines = states.iter().filter(|one| one.part == Part::Engine);
     match engines.all(|one| one.ready >= one.desired.min(1)) {
+        true if !findings.feasible() => {
+            let message = format!("{}, as they were laid out before", counts(states));
+            Condition::new(KIND, true, code::MINIMUM_READY, message)
+        }
         true => Condition::new(KIND, true, code::MINIMUM_READY, counts(states)),
         false => Condition::relayed(KIND, false, ready.reason.clone(), ready.message.clone()).told_as(ready.tone),
     }
@@ -75,7 +81,7 @@ fn failed(findings: &Findings<'_>, states: &[RoleState]) -> Condition {
     }
 }
 
-/// Of the objects that choose who answers.
+/// Of the objects that choose who answers, and of the gateways that lead to them.
 fn router_ready(findings: &Findings<'_>, states: &[RoleState]) -> Option<Condition> {
     const KIND: &str = "RouterReady";
     const ENGINES: [&str; 2] = [crate::kinds::LEADER_WORKER_SET.kind, crate::kinds::POD_GROUP.kind];
@@ -83,7 +89,7 @@ fn router_ready(findings: &Findings<'_>, states: &[RoleState]) -> Option<Conditi
     if !findings.unread.is_empty() {
         return Some(unreadable(findings, KIND));
     }
-    if !findings.feasible() {
+    if !findings.feasible() && router.ready == 0 {
         let message = "nothing is made before the service can be laid out";
         return Some(Reason::NotPlanned.condition(KIND, false, message));
     }
@@ -93,8 +99,23 @@ fn router_ready(findings: &Findings<'_>, states: &[RoleState]) -> Option<Conditi
         (None, Some(trouble)) => {
             Condition::relayed(KIND, false, trouble.code.as_str(), sentence(trouble)).told_as(Tone::Consequence)
         }
-        (None, None) => Reason::AllReady.condition(KIND, true, "the router is ready"),
+        (None, None) => led_to(findings, KIND),
     })
+}
+
+/// The picker answers; whether anybody asks it, gateways know.
+fn led_to(findings: &Findings<'_>, kind: &'static str) -> Condition {
+    match findings.routes {
+        Answer::Refused(why) => Reason::RouteNotAccepted.condition(kind, false, why).told_as(Tone::Consequence),
+        Answer::Accepted(who) => {
+            Reason::AllReady.condition(kind, true, format!("the router is ready; {who} leads to it"))
+        }
+        Answer::Silent(what) => {
+            let message = format!("the router is ready; no Gateway has said anything of {what}");
+            Reason::AllReady.condition(kind, true, message)
+        }
+        Answer::NotAsked => Reason::AllReady.condition(kind, true, "the router is ready"),
+    }
 }
 
 /// Everything declared is there, of the present template, and ready.
@@ -113,6 +134,9 @@ fn ready(findings: &Findings<'_>, states: &[RoleState], initialized: &Condition)
     }
     if states.iter().any(|one| one.ready < one.desired) {
         return Reason::Workload(Code::Starting).condition(KIND, false, counts(states));
+    }
+    if let (true, Answer::Refused(why)) = (states.iter().any(|one| one.part == Part::Router), findings.routes) {
+        return Reason::RouteNotAccepted.condition(KIND, false, why);
     }
     match rolling(findings) {
         Some(at) if is_paused(findings.service) => {

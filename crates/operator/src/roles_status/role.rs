@@ -137,7 +137,8 @@ fn replicas(role: &Role, workloads: &[&Wanted]) -> Counts {
     Counts {
         desired: role.replicas,
         ready: i64::try_from(ready).unwrap_or(i64::MAX),
-        ready_pods: workloads.iter().map(|wanted| ready_pods(wanted)).sum(),
+        // A replica that is to have fewer Pods still has all of before.
+        ready_pods: workloads.iter().map(|wanted| ready_pods(wanted).min(role.nodes)).sum(),
         exists: workloads.iter().any(|wanted| wanted.live.is_some()),
     }
 }

@@ -1,6 +1,5 @@
 use cluster::Condition;
 use cluster::apply::Outcome;
-use decide::reason::Warning;
 use plan::labels::{COMPONENT_TYPE, GROUP_NAME, REPLICA_INDEX, ROLE_NAME};
 use rstest::rstest;
 
@@ -19,6 +18,7 @@ struct Case {
     unread: Vec<String>,
     plan: ServicePlan,
     rollouts: Rollouts,
+    routes: Option<Answer>,
 }
 
 impl Case {
@@ -51,6 +51,7 @@ impl Case {
             workloads: &self.workloads,
             applied: &self.applied,
             rollouts: &self.rollouts,
+            routes: self.routes.as_ref().unwrap_or(&Answer::NotAsked),
             unread: &self.unread,
         };
         report(&findings, Timestamp::from_second(second).unwrap())
@@ -265,6 +266,63 @@ fn a_router_is_counted_from_its_deployment() {
     case.applied.push(Applied { object, kind: "InferencePool".to_owned(), outcome: Outcome::KindMissing });
     assert_eq!(stands(&case), ["False", "True", "False"]);
     assert!(case.condition("Ready").message.contains("Gateway API Inference Extension"));
+}
+
+/// An edit that cannot be laid out ends nothing: what runs is counted, and answers.
+// spec: TOP-83
+#[test]
+fn what_runs_is_told_though_the_edit_cannot_be_laid_out() {
+    let mut case = story_4(Pods::Ready(2), [Pods::Ready(4); 2]);
+    case.plan = ServicePlan { reason: "InvalidTemplate".into(), message: "role prefill, …".into(), ..case.plan };
+    case.plan.feasible = false;
+    let told = [
+        "Initialized=False InvalidTemplate",
+        "Active=True MinimumReady",
+        "Failed=True InvalidTemplate",
+        "Ready=False InvalidTemplate",
+    ];
+    assert_eq!(case.short(), told);
+    let decode = case.component("decode");
+    assert_eq!(
+        (&decode["phase"], &decode["readyReplicas"], &decode["readyPods"]),
+        (&json!("Failed"), &json!(2), &json!(8))
+    );
+}
+
+// spec: TOP-10
+#[test]
+fn what_has_no_effect_is_told_once_for_each_edit() {
+    let mut case = story_4(Pods::Ready(2), [Pods::Ready(4); 2]);
+    case.plan.warnings = vec![Warning::new(plan::code::warning::FIELD_IGNORED, "m")];
+    let news = case.report_at(0).news;
+    assert_eq!((news.len(), news[0].warning, news[0].reason.as_str()), (1, true, "FieldIgnored"));
+    case.old = case.report_at(0).status;
+    assert!(case.report_at(0).news.is_empty());
+}
+
+#[test]
+fn a_replica_that_shrinks_has_no_more_pods_than_it_will_have() {
+    let mut case = Case::worker().with(vec![replica("w", 0, 8, Pods::Ready(8)), replica("w", 1, 4, Pods::Ready(3))]);
+    assert_eq!(case.component("w")["readyPods"], 7);
+    case.workloads.truncate(1);
+    assert_eq!(case.component("w")["readyPods"], 4);
+}
+
+#[rstest]
+#[case::nobody_answers(Answer::Silent("HTTPRoute n/r".into()), "True AllReady the router is ready; no Gateway has said anything of HTTPRoute n/r", "True")]
+#[case::taken(Answer::Accepted("Gateway gw".into()), "True AllReady the router is ready; Gateway gw leads to it", "True")]
+#[case::refused(Answer::Refused("words".into()), "False RouteNotAccepted words", "False")]
+fn whether_a_gateway_leads_to_the_router(#[case] answer: Answer, #[case] router: &str, #[case] ready: &str) {
+    let mut case = story_4(Pods::Ready(2), [Pods::Ready(4); 2]);
+    case.spec["roles"].as_array_mut().unwrap().push(json!({"name": "entry", "componentType": "router"}));
+    let planned = json!({"kind": "Deployment", "spec": {"replicas": 1}, "status": {"readyReplicas": 1, "updatedReplicas": 1},
+        "metadata": {"name": "s-epp", "labels": {COMPONENT_TYPE: "router"}}});
+    case.workloads.push(Wanted::of(planned.clone(), Some(planned), Vec::new()));
+    case.routes = Some(answer);
+    let told = case.condition("RouterReady");
+    assert_eq!(format!("{} {} {}", told.state.as_str(), told.reason, told.message), router);
+    assert_eq!(case.condition("Ready").state.as_str(), ready);
+    assert_eq!(case.condition("Active").state, cluster::State::True);
 }
 
 // spec: TOP-79

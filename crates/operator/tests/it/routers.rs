@@ -112,6 +112,54 @@ async fn another_configuration_restarts_the_picker_only(#[case] field: &str, #[c
     assert_eq!(pods(&machine.server).0, engines);
 }
 
+/// What a controller of Gateways writes into the status of a route.
+fn answered(machine: &Machine, status: &str, reason: &str) {
+    let mut route = get(machine, ROUTES, "chat-httproute").as_ref().clone();
+    let accepted = json!({"type": "Accepted", "status": status, "reason": reason, "message": "as it is",
+        "observedGeneration": route["metadata"]["generation"], "lastTransitionTime": "2026-01-01T00:00:00Z"});
+    route["status"] = json!({"parents": [{"parentRef": {"name": "gateway"}, "controllerName": "a.example/b", "conditions": [accepted]}]});
+    machine.server.update_status(ROUTES, route).unwrap();
+}
+
+// spec: TOP-88
+#[tokio::test(start_paused = true)]
+async fn what_a_gateway_says_of_the_route_is_told() {
+    let machine = machine().await;
+    let told = |message: &'static str| {
+        move |server: &Server| (condition(server, "chat", "RouterReady")?["message"] == message).then_some(())
+    };
+    // Nobody serves the Gateway, and nobody is waited for.
+    machine
+        .until(
+            "silence",
+            &told("the router is ready; no Gateway has said anything of HTTPRoute default/chat-httproute"),
+        )
+        .await;
+    answered(&machine, "False", "NotAllowedByListeners");
+    let refused = "HTTPRoute default/chat-httproute is not taken by Gateway gateway: NotAllowedByListeners: as it is";
+    machine.until("the refusal", &told(refused)).await;
+    assert_eq!(machine.condition("chat", "Ready", "RouteNotAccepted").await["message"], refused);
+    assert_eq!(condition(&machine.server, "chat", "Active").unwrap()["status"], "True", "engines answer as before");
+    answered(&machine, "True", "Accepted");
+    machine.until("the acceptance", &told("the router is ready; Gateway gateway leads to it")).await;
+    machine.ready("chat").await;
+}
+
+/// The operator takes the image of its pickers from its own Pod, with the rights that it has.
+#[tokio::test(start_paused = true)]
+async fn pickers_run_the_operators_own_image() {
+    let machine = Machine::with_gpus(8);
+    let spec = json!({"containers": [{"name": "mesh", "image": "mesh:1"}, {"name": "x", "image": "registry.example/ostler:9", "args": ["operator"]}]});
+    let pod = json!({"metadata": {"namespace": "default", "name": "ostler-operator-0"}, "spec": spec});
+    machine.server.create("pods", pod).unwrap();
+    let client = || kube::Client::new(machine.server.router(), "default");
+    assert_eq!(
+        operator::own_image(client(), "default", "ostler-operator-0").await.as_deref(),
+        Some("registry.example/ostler:9")
+    );
+    assert_eq!(operator::own_image(client(), "default", "another").await, None);
+}
+
 // spec: TOP-76
 #[tokio::test(start_paused = true)]
 async fn a_router_that_is_removed_leaves_nothing() {

@@ -39,9 +39,12 @@ pub(crate) struct OperatorArgs {
     /// Make no accelerator classes from the labels of nodes
     #[arg(long)]
     no_discovery: bool,
-    /// Image of the endpoint pickers of routers: the one that this operator runs
-    #[arg(long, env = "OSTLER_PICKER_IMAGE", value_name = "IMAGE", default_value = plan::PICKER_IMAGE)]
-    picker_image: String,
+    /// Name of the Pod that this operator is, in its namespace: the pickers of routers run the same image
+    #[arg(long, env = "POD_NAME", value_name = "NAME")]
+    operator_pod: Option<String>,
+    /// Image of the endpoint pickers of routers; without it the operator's own
+    #[arg(long, env = "OSTLER_PICKER_IMAGE", value_name = "IMAGE")]
+    picker_image: Option<String>,
     /// Address of the metrics
     #[arg(long, default_value = "127.0.0.1:9464")]
     metrics: SocketAddr,
@@ -54,6 +57,7 @@ pub(super) async fn run(args: OperatorArgs) -> Result<ExitCode> {
         TcpListener::bind(args.metrics).await.map_err(|error| bind_error(args.metrics, "--metrics", &error))?;
     let client = connect::client(&args.connect).await?;
     client.apiserver_version().await.context("the Kubernetes API does not answer")?;
+    let picker_image = picker_image(&client, &args).await;
     let namespace = args.leader_elect_namespace.unwrap_or_else(|| client.default_namespace().to_owned());
     let seat = Seat { namespace, identity: identity(), terms: Default::default() };
     let options = Options {
@@ -61,7 +65,7 @@ pub(super) async fn run(args: OperatorArgs) -> Result<ExitCode> {
         namespace: args.operator_namespace,
         discovery: !args.no_discovery,
         known_classes: catalog::classes(&catalog::documents()?),
-        picker_image: args.picker_image,
+        picker_image,
         webhook,
         ..args.gates.options()
     };
@@ -71,6 +75,18 @@ pub(super) async fn run(args: OperatorArgs) -> Result<ExitCode> {
         ended = scrapes => ended.context("metrics")?,
     }
     Ok(ExitCode::SUCCESS)
+}
+
+/// What is stated, else the image of the operator's own Pod, else that of this release.
+async fn picker_image(client: &kube::Client, args: &OperatorArgs) -> String {
+    if let Some(stated) = &args.picker_image {
+        return stated.clone();
+    }
+    let own = match &args.operator_pod {
+        Some(pod) => operator::own_image(client.clone(), &args.operator_namespace, pod).await,
+        None => None,
+    };
+    own.unwrap_or_else(|| plan::PICKER_IMAGE.to_owned())
 }
 
 /// The Pod's name, and something that two processes of one host do not share.
