@@ -390,6 +390,14 @@ fn pods_that_ended_give_their_accelerators_back() {
 #[case("Gte", "80Gi", "81559", true)]
 #[case("Lt", "80Gi", "81559", false)]
 #[case("Lt", "80Gi", "40960", true)]
+// spec: ACC-37
+#[case::medium("Gte", "32Gi", "40960", true)]
+// spec: ACC-37
+#[case::not_large("Gte", "80Gi", "40960", false)]
+// spec: ACC-37
+#[case::large("Gte", "80Gi", "143771", true)]
+// spec: ACC-37
+#[case::neither("Gte", "32Gi", "15360", false)]
 // spec: ACC-36
 #[case("Lt", "24Gi", "15360", true)]
 #[case("Gt", "5", "7", true)]

@@ -1,10 +1,17 @@
-//! Fleet shorthand (`this, 8×H100-80G ×2, 4×L40S`) becomes Node objects with the labels that GPU feature discovery would put.
+//! Fleet shorthand (`this, 8×H100-80G ×2, 4×MI300X`) becomes Node objects with the labels that vendors' discovery would put.
 
+mod product;
+pub(crate) mod stated;
+
+use product::Product;
 use serde_json::{Value, json};
 use thiserror::Error;
 
 use crate::gpus::Gpus;
 use crate::this_machine;
+
+/// Annotation of simulated nodes: what they carry, as people write it.
+pub(crate) const CARRIES: &str = "ostler.dev/accelerators";
 
 /// Annotation of nodes that were made here.
 pub(crate) const SIMULATED: &str = "ostler.dev/simulated";
@@ -18,38 +25,6 @@ const PODS: &str = "250";
 const MOST_NODES: u32 = 10_000;
 /// Of one node.
 const MOST_ACCELERATORS: u32 = 1_000;
-
-/// A product as people write it, and as its node labels say it.
-struct Product {
-    names: &'static [&'static str],
-    label: &'static str,
-    /// `nvidia.com/gpu.memory`, in MiB.
-    memory_mib: u32,
-    compute: (u8, u8),
-    family: &'static str,
-}
-
-/// Label values of GPU feature discovery; memory as the driver reports it.
-const PRODUCTS: &[Product] = &[
-    product(&["H200", "H200-141G"], "NVIDIA-H200", 143_771, (9, 0), "hopper"),
-    product(&["H100", "H100-80G"], "NVIDIA-H100-80GB-HBM3", 81_559, (9, 0), "hopper"),
-    product(&["A100", "A100-80G"], "NVIDIA-A100-SXM4-80GB", 81_920, (8, 0), "ampere"),
-    product(&["A100-40", "A100-40G"], "NVIDIA-A100-SXM4-40GB", 40_960, (8, 0), "ampere"),
-    product(&["L40S", "L40S-48G"], "NVIDIA-L40S", 46_068, (8, 9), "ada-lovelace"),
-    product(&["L4", "L4-24G"], "NVIDIA-L4", 23_034, (8, 9), "ada-lovelace"),
-    product(&["A10", "A10-24G"], "NVIDIA-A10", 23_028, (8, 6), "ampere"),
-    product(&["T4", "T4-16G"], "Tesla-T4", 15_360, (7, 5), "turing"),
-];
-
-const fn product(
-    names: &'static [&'static str],
-    label: &'static str,
-    memory_mib: u32,
-    compute: (u8, u8),
-    family: &'static str,
-) -> Product {
-    Product { names, label, memory_mib, compute, family }
-}
 
 /// `8×H100-80G ×2` or, named, `big=8×H100-80G`.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -77,7 +52,7 @@ pub(crate) enum FleetError {
     Number { item: String, number: String, what: &'static str, most: u32 },
     #[error("`{0}`: a node's name has a-z, 0-9 and - only")]
     Name(String),
-    #[error("`{0}` is not a product known here; one of {known}", known = known_products())]
+    #[error("`{0}` is not a product known here; one of {known}, or a class of `ostler catalog list classes`", known = product::examples())]
     UnknownProduct(String),
 }
 
@@ -107,12 +82,12 @@ fn group(item: &str) -> Result<Group, FleetError> {
         Some((product, nodes)) => (product, nodes.trim().trim_start_matches(['×', 'x', '*'])),
         None => (rest.trim(), "1"),
     };
-    let known = find(product).ok_or_else(|| FleetError::UnknownProduct(product.to_owned()))?;
+    let known = product::find(product).ok_or_else(|| FleetError::UnknownProduct(product.to_owned()))?;
     if name.is_some_and(|name| !is_name(name)) {
         return Err(FleetError::Name(item.to_owned()));
     }
     Ok(Group {
-        name: name.map_or_else(|| known.names[0].to_ascii_lowercase(), str::to_owned),
+        name: name.map_or_else(|| known.short.clone(), str::to_owned),
         accelerators: number("accelerators", count, MOST_ACCELERATORS)?,
         product: product.to_owned(),
         nodes: number("nodes", nodes, MOST_NODES)?,
@@ -128,10 +103,10 @@ pub(crate) fn nodes(entries: &[Entry], gpus: &Gpus) -> Vec<Value> {
     let mut next = std::collections::BTreeMap::<&str, u32>::new();
     for entry in entries {
         let Entry::Simulated(group) = entry else { continue };
-        let Some(product) = find(&group.product) else { continue };
+        let Some(product) = product::find(&group.product) else { continue };
         let number = next.entry(&group.name).or_default();
         for _ in 0..group.nodes {
-            made.push(node(&format!("{}-{number}", group.name), group.accelerators, product));
+            made.push(node(&format!("{}-{number}", group.name), group.accelerators, &product));
             *number += 1;
         }
     }
@@ -139,27 +114,26 @@ pub(crate) fn nodes(entries: &[Entry], gpus: &Gpus) -> Vec<Value> {
 }
 
 fn node(name: &str, accelerators: u32, product: &Product) -> Value {
-    let resources = json!({
-        "cpu": CPU, "memory": MEMORY, "pods": PODS, "nvidia.com/gpu": accelerators.to_string(),
+    let mut resources = json!({"cpu": CPU, "memory": MEMORY, "pods": PODS});
+    resources[&product.resource] = json!(accelerators.to_string());
+    let mut labels = json!({
+        "kubernetes.io/hostname": name,
+        "kubernetes.io/os": "linux",
+        "kubernetes.io/arch": "amd64",
     });
+    for (key, value) in &product.labels {
+        labels[key] = json!(value);
+    }
+    if product.resource == product::GPU {
+        labels["nvidia.com/gpu.count"] = json!(accelerators.to_string());
+    }
     json!({
         "apiVersion": "v1",
         "kind": "Node",
         "metadata": {
             "name": name,
-            "labels": {
-                "kubernetes.io/hostname": name,
-                "kubernetes.io/os": "linux",
-                "kubernetes.io/arch": "amd64",
-                "nvidia.com/gpu.present": "true",
-                "nvidia.com/gpu.product": product.label,
-                "nvidia.com/gpu.count": accelerators.to_string(),
-                "nvidia.com/gpu.memory": product.memory_mib.to_string(),
-                "nvidia.com/gpu.family": product.family,
-                "nvidia.com/gpu.compute.major": product.compute.0.to_string(),
-                "nvidia.com/gpu.compute.minor": product.compute.1.to_string(),
-            },
-            "annotations": {SIMULATED: "true"},
+            "labels": labels,
+            "annotations": {SIMULATED: "true", CARRIES: format!("{accelerators}×{}", product.short)},
         },
         "spec": {},
         "status": {"capacity": resources, "allocatable": resources},
@@ -168,21 +142,12 @@ fn node(name: &str, accelerators: u32, product: &Product) -> Value {
 
 /// The product as people write it, for the value of `nvidia.com/gpu.product`; the label itself where it is not known.
 pub(crate) fn spoken(label: &str) -> &str {
-    let known = PRODUCTS.iter().find(|product| product.label == label);
-    known.and_then(|product| product.names.last()).copied().unwrap_or(label)
-}
-
-fn find(name: &str) -> Option<&'static Product> {
-    PRODUCTS.iter().find(|product| product.names.iter().any(|known| known.eq_ignore_ascii_case(name)))
+    product::spoken(label)
 }
 
 fn is_name(name: &str) -> bool {
     let inside = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '-';
     !name.is_empty() && name.len() <= 50 && name.chars().all(inside) && !name.starts_with('-')
-}
-
-fn known_products() -> String {
-    PRODUCTS.iter().filter_map(|product| product.names.last().copied()).collect::<Vec<_>>().join(", ")
 }
 
 #[cfg(test)]
@@ -196,6 +161,9 @@ mod tests {
     #[case::repeated("8×H100-80G ×2", "h100", 8, 2)]
     #[case::ascii("4xL40S x3", "l40s", 4, 3)]
     #[case::named("big=8*A100-40G", "big", 8, 1)]
+    #[case::of_the_catalogue("8×MI300X ×3", "mi300x", 8, 3)]
+    #[case::a_class("4×nvidia-b200", "b200", 4, 1)]
+    #[case::a_slice("7×nvidia-h100-80gb-mig-1g.10gb", "h100-80gb-mig-1g-10gb", 7, 1)]
     fn groups(#[case] text: &str, #[case] name: &str, #[case] accelerators: u32, #[case] count: u32) {
         let Entry::Simulated(group) = parse(text).unwrap().remove(0) else { panic!() };
         assert_eq!((group.name.as_str(), group.accelerators, group.nodes), (name, accelerators, count));
@@ -205,7 +173,7 @@ mod tests {
     #[case::no_count("H100", "`H100` is not `[NAME=]COUNT×PRODUCT [×NODES]`, for example `8×H100-80G ×2`")]
     #[case::unknown(
         "8×H900",
-        "`H900` is not a product known here; one of H200-141G, H100-80G, A100-80G, A100-40G, L40S-48G, L4-24G, A10-24G, T4-16G"
+        "`H900` is not a product known here; one of H200-141G, H100-80G, A100-80G, A100-40G, L40S-48G, L4-24G, A10-24G, T4-16G, or a class of `ostler catalog list classes`"
     )]
     #[case::no_accelerators("0×H100", "`0×H100`: 0 accelerators; one to 1000 are possible")]
     #[case::too_many_nodes("8×H100 ×20000", "`8×H100 ×20000`: 20000 nodes; one to 10000 are possible")]

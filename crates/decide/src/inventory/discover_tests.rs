@@ -65,7 +65,7 @@ fn one_class_per_product() {
 #[test]
 fn labels_tell_what_the_table_does_not_and_no_price_is_invented() {
     let made = pass(&[gpu("a", "NVIDIA-X900")], &[]);
-    assert_eq!(made[0]["spec"]["capabilities"], json!({"memoryGB": "40Gi"}));
+    assert_eq!(made[0]["spec"]["capabilities"], json!({"features": ["cuda"], "memoryGB": "40Gi"}));
     assert_eq!(made[0]["spec"]["discovery"], json!({"nodeSelector": {"nvidia.com/gpu.product": "NVIDIA-X900"}}));
     assert!(made[0]["spec"]["cost"].is_null());
 }
@@ -93,7 +93,7 @@ fn a_feature_of_many_nodes_stands_once() {
     let labels =
         json!({"nvidia.com/gpu.product": "NVIDIA-X900", "nvidia.com/mig.capable": "true", "nvidia.com/nvlink": "true"});
     let made = pass(&[node("a", labels.clone()), node("b", labels)], &[]);
-    assert_eq!(made[0]["spec"]["capabilities"]["features"], json!(["mig", "nvlink"]));
+    assert_eq!(made[0]["spec"]["capabilities"]["features"], json!(["cuda", "mig", "nvlink"]));
 }
 
 #[test]
@@ -103,7 +103,7 @@ fn a_slice_has_the_architecture_of_its_device_but_not_its_numbers() {
     let able = &spec["capabilities"];
     assert_eq!((&able["memoryGB"], &able["computeCapability"]), (&json!("4864Mi"), &json!("8.0")));
     assert!(able["memoryBandwidthGBps"].is_null() && able["performance"].is_null());
-    assert_eq!(able["features"], json!(["tensor-cores"]));
+    assert_eq!(able["features"], json!(["cuda", "tensor-cores"]));
     assert!(spec["discovery"]["deviceIDs"].is_null());
 }
 

@@ -77,9 +77,9 @@ fn facts_from_labels(
 
 // spec: ACC-43
 #[rstest]
-#[case::says_so("true", "true", &["mig", "nvlink"])]
-#[case::says_not("false", "false", &[])]
-#[case::without_a_word("", "", &[])]
+#[case::says_so("true", "true", &["cuda", "mig", "nvlink"])]
+#[case::says_not("false", "false", &["cuda"])]
+#[case::without_a_word("", "", &["cuda"])]
 fn features_follow_their_labels(#[case] mig: &str, #[case] nvlink: &str, #[case] expect: &[&str]) {
     let labels = json!({"nvidia.com/gpu.product": "X", "nvidia.com/mig.capable": mig, "nvidia.com/nvlink": nvlink});
     let features = products(&node(labels, &["nvidia.com/gpu"])).remove(0).features;
@@ -103,7 +103,7 @@ fn mig_single() {
     assert_eq!((slice.name.as_str(), slice.part), ("nvidia-a100-sxm4-40gb-mig-1g-5gb", true));
     assert_eq!(slice.memory.unwrap().to_string(), "4864Mi");
     assert_eq!(slice.whole["nvidia.com/gpu.product"], "NVIDIA-A100-SXM4-40GB");
-    assert!(slice.features.is_empty());
+    assert_eq!(Vec::from_iter(slice.features), ["cuda"]);
 }
 
 /// Strategy `mixed`: whole GPUs and each profile are resources of their own.

@@ -36,7 +36,7 @@ fn capabilities_are_numbers(#[case] least: &str, #[case] offered: &str, #[case] 
 }
 
 // 2.4: sizes in small letters, with a blank or in thousands were zero, and fitted every runtime from 0 on.
-// spec: RT-19
+// spec: RT-21
 #[rstest]
 #[case("7b", "")]
 #[case("7 B", "")]
@@ -67,7 +67,6 @@ fn unset_is_off() {
 }
 
 // 2.6: the message named the format instead of the model, and left out runtimes that only lack autoSelect.
-// spec: RT-46
 #[test]
 fn the_message_names_model_and_runtime() {
     let (off, other) = (

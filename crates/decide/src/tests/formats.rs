@@ -38,6 +38,16 @@ const FORMAT: &str = "modelFormat: {name: safetensors}";
     FORMAT,
     "ArchitectureMismatch"
 )]
+// spec: RT-58
+#[case::quantized(FORMAT, "modelFormat: {name: safetensors}, quantization: fp8", "QuantizationMismatch")]
+// spec: RT-58
+#[case::for_quantized("modelFormat: {name: safetensors}, quantization: fp8", FORMAT, "QuantizationMismatch")]
+// spec: RT-58
+#[case::both_quantized(
+    "modelFormat: {name: safetensors}, quantization: fp8",
+    "modelFormat: {name: safetensors}, quantization: fp8",
+    ""
+)]
 fn one_entry(#[case] entry: &str, #[case] model: &str, #[case] expect: &str) {
     assert_eq!(code(&decided(entry, model, "engineConfig: {runner: {image: i}}")), expect);
 }
@@ -49,6 +59,20 @@ fn one_entry(#[case] entry: &str, #[case] model: &str, #[case] expect: &str) {
 #[case::both(LLAMA, "modelSizeRange: {min: 1B, max: 2B}", "SizeOutOfRange")]
 fn sizes_that_are_not_stated(#[case] model: &str, #[case] range: &str, #[case] expect: &str) {
     assert_eq!(code(&decided(FORMAT, model, range)), expect);
+}
+
+/// The bounds are of the range, and the reason has the numbers.
+// spec: RT-59
+#[rstest]
+#[case("5B", "")]
+#[case("9B", "")]
+#[case("4.9B", "SizeOutOfRange: model 4.9B, runtime 5B–9B")]
+#[case("9.1B", "SizeOutOfRange: model 9.1B, runtime 5B–9B")]
+fn bounds_of_a_range(#[case] size: &str, #[case] expect: &str) {
+    let decision =
+        decided(FORMAT, &format!("{FORMAT}, modelParameterSize: {size}"), "modelSizeRange: {min: 5B, max: 9B}");
+    let told = decision.candidates[0].rejected.as_ref().map(|why| format!("{}: {why}", why.code()));
+    assert_eq!(told.unwrap_or_default(), expect);
 }
 
 // Everything is wrong; mended check by check, the next one speaks.

@@ -162,6 +162,11 @@ fn the_matching_entry_alone_counts() {
     assert_eq!(chosen(&decision).0, "b");
     let wanted = service("runtime: {name: a}, acceleratorSelector: {preferredClasses: [nvidia-h100-80gb]}");
     assert_eq!(chosen(&decided(&[MODEL, &runtime("a", two), &runtime("b", other), &wanted])).2, 2);
+    // Two entries match; the one that is not selected by itself lends the other nothing.
+    let quiet = "supportedModelFormats: [
+        {modelFormat: {name: safetensors}, modelArchitecture: LlamaForCausalLM, priority: 9},
+        {modelFormat: {name: safetensors}, modelArchitecture: LlamaForCausalLM, autoSelect: true, priority: 1}]";
+    assert_eq!(chosen(&decided(&[MODEL, &runtime("a", quiet), &runtime("b", other)])).0, "b");
     let off = two
         .replace("priority: 1", "priority: 99")
         .replace("modelArchitecture: LlamaForCausalLM, autoSelect: true", "modelArchitecture: LlamaForCausalLM");

@@ -14,14 +14,14 @@ use super::gates::FeatureGates;
 use crate::connect::{self, ConnectArgs};
 use crate::live::Live;
 use crate::report::errors::hinted;
-use crate::{catalog, files, output, report};
+use crate::{catalog, files, fleet, output, report};
 
 /// Every service is feasible: 0; one is not: 2; bad input: 1.
 const INFEASIBLE: u8 = 2;
 /// Kinds that live in a namespace, of those that a plan reads.
 const NAMESPACED: [&str; 3] = ["InferenceService", "ServingRuntime", "BaseModel"];
 
-/// Without --kubeconfig, --context or --cluster nothing is known of nodes: then every class counts, with a warning.
+/// Without --kubeconfig, --context, --cluster or --nodes nothing is known of nodes: then every class counts, with a warning.
 #[derive(clap::Args)]
 pub(crate) struct PlanArgs {
     /// Files and folders with services, and runtimes, models and classes of your own; `-` reads standard input
@@ -30,6 +30,9 @@ pub(crate) struct PlanArgs {
     /// A cluster as files: `kubectl get nodes,pods,… -A -o yaml`; its services are not planned
     #[arg(long, num_args = 1.., value_name = "FILES", conflicts_with_all = ["kubeconfig", "context"])]
     cluster: Vec<PathBuf>,
+    /// A cluster in shorthand, as `ostler up --nodes` takes it: `8×H100-80G ×2, 4×MI300X`
+    #[arg(long, value_name = "NODES", conflicts_with_all = ["kubeconfig", "context", "cluster"])]
+    nodes: Option<PathBuf>,
     #[command(flatten)]
     connect: ConnectArgs,
     /// Namespace of the objects in the files that state none
@@ -86,6 +89,9 @@ async fn surroundings(args: &PlanArgs) -> Result<Surroundings> {
     if args.connect.kubeconfig.is_none() && args.connect.context.is_none() {
         let mut supply = shipped()?;
         supply.extend(files::read_all(&args.cluster)?);
+        let stated = args.nodes.as_deref().map(fleet::stated::read).transpose()?;
+        let nodes = stated.into_iter().flat_map(|(nodes, _)| nodes).enumerate();
+        supply.extend(nodes.map(|(place, value)| Document { source: "--nodes".to_owned(), index: place + 1, value }));
         return Ok(Surroundings { supply, live: None, namespace: args.namespace.clone() });
     }
     let connection = connect::connect(&args.connect).await?;

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use cluster::conditions;
 use serde_json::Value;
 
-use crate::fleet::spoken;
+use crate::fleet::{CARRIES, spoken};
 
 /// One service, as its status tells it.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -94,7 +94,10 @@ fn accelerators(node: &Value) -> String {
     let name = node["metadata"]["name"].as_str().unwrap_or("?");
     match label("nvidia.com/gpu.product") {
         Some(product) => format!("{name} {}×{}", label("nvidia.com/gpu.count").unwrap_or("?"), spoken(product)),
-        None => name.to_owned(),
+        None => match node["metadata"]["annotations"][CARRIES].as_str() {
+            Some(accelerators) => format!("{name} {accelerators}"),
+            None => name.to_owned(),
+        },
     }
 }
 

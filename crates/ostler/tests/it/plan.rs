@@ -32,6 +32,18 @@ fn five_lines_make_a_table() {
     insta::assert_snapshot!(stdout);
 }
 
+/// A cluster in one word, of anything that the catalogue knows.
+#[test]
+fn a_fleet_in_shorthand() {
+    let (stdout, stderr, code) = plan(FIVE_LINES, &["--nodes", "8×B200 ×2, 8×MI300X"]);
+    assert_eq!((stderr.as_str(), code), ("", Some(0)));
+    assert!(stdout.contains("nvidia-b200") && stdout.contains("16 of 16"), "{stdout}");
+    assert!(stdout.contains("amd-mi300x   ComputeCapabilityTooLow"), "{stdout}");
+    let (_, stderr, code) = plan(FIVE_LINES, &["--nodes", "8×B900"]);
+    assert_eq!(code, Some(1));
+    assert!(stderr.contains("`B900` is not a product known here"), "{stderr}");
+}
+
 #[test]
 fn all_shows_every_candidate() {
     let (stdout, _, code) = plan(FIVE_LINES, &["--no-catalog", "--cluster", SUPPLY, "--all"]);

@@ -16,6 +16,7 @@ pub(super) fn products(node: &NodeFacts) -> Vec<Product> {
         selectors: one(&[(key, product)]),
         resource: RESOURCE.to_owned(),
         memory: property(node, "vram").and_then(|text| text.parse().ok()),
+        features: std::iter::once("rocm".to_owned()).collect(),
         whole: own_labels(node),
         ..Product::default()
     };

@@ -70,7 +70,7 @@ fn of_device(node: &NodeFacts, product: &str) -> Product {
     Product {
         vendor: "nvidia",
         family: label(node, "nvidia.com/gpu.family").filter(|family| *family != "undefined").map(str::to_owned),
-        features: compute.iter().flat_map(of_architecture).collect(),
+        features: std::iter::once("cuda".to_owned()).chain(compute.iter().flat_map(of_architecture)).collect(),
         compute,
         whole,
         ..Product::default()

@@ -28,6 +28,10 @@ fn at_least_forty_classes_state_the_facts_that_decisions_need() {
         assert!(found, "{} matches no node", name(class));
         let capability = spec["capabilities"]["computeCapability"].is_string();
         assert_eq!(capability, spec["vendor"] == "nvidia", "{}: the number is NVIDIA's", name(class));
+        // What deployed runtimes ask for by this name.
+        let platform = [("nvidia", "cuda"), ("amd", "rocm")].into_iter().find(|(vendor, _)| spec["vendor"] == *vendor);
+        let features = spec["capabilities"]["features"].as_array().unwrap();
+        assert!(platform.is_none_or(|(_, platform)| features.contains(&platform.into())), "{}", name(class));
         *vendors.entry(spec["vendor"].as_str().unwrap().to_owned()).or_default() += 1;
     }
     insta::assert_debug_snapshot!(vendors, @r#"
