@@ -6,7 +6,7 @@ use std::sync::Arc;
 use serde_json::Value;
 
 use super::candidate::Candidate;
-use super::filter::{Reason, Unfit};
+use super::reason::{Reason, Unfit};
 use super::term::{Side, Term, label, required};
 
 /// Pods by place: the label of the node and its value.

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use apimachinery::selector::node_matches;
 use serde_json::Value;
 
-use super::filter::Reason;
+use super::reason::Reason;
 use super::world::{Storage, by_name};
 use crate::object;
 use crate::workloads::volume_claim::{self, Binding};

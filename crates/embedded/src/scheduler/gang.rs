@@ -15,8 +15,8 @@ use apimachinery::quantity::Quantity;
 use apimachinery::selector::LabelSelector;
 use serde_json::Value;
 
-use super::assign::place;
 use super::candidate::{Candidate, allocatable};
+use super::place::place;
 use super::world::World;
 use super::{Outcome, Verdict};
 use crate::object;

@@ -3,28 +3,35 @@
 //! A turn ([`turn`]) asks a pure function of Pods and nodes ([`assign`]); it runs after something changed that could make
 //! a difference, and otherwise not at all. `schedulerName` `default-scheduler` and `volcano` are both served here; Pods of a
 //! Volcano PodGroup are placed together ([`gang`]); who fits nowhere may take the room of Pods of lower priority
-//! ([`preempt`]). One file has the rules of one of kube-scheduler's plugins: [`filter`] what needs no other Pod,
-//! [`host_ports`], [`claims`], [`spread`] and [`affinity`]; [`score`] chooses among the nodes that are left.
+//! ([`preempt`]). One file has the rules of one of kube-scheduler's plugins: [`taints`],
+//! [`node_affinity`], [`host_ports`], [`resources`], [`claims`], [`spread`] and [`affinity`]. [`filter`] asks them in their
+//! order, [`explain`] says what came of it, and [`score`] chooses among the nodes that are left.
 
 mod affinity;
 mod assign;
 mod budget;
 mod candidate;
 mod claims;
+mod explain;
 mod filter;
 mod gang;
 mod host_ports;
 mod neighbours;
+mod node_affinity;
+mod place;
 mod preempt;
+mod reason;
+mod resources;
 mod score;
 mod spread;
+mod taints;
 mod term;
 mod turn;
 mod world;
 
-pub use assign::fits;
-pub use filter::Reason;
-pub(crate) use filter::tolerates;
+pub use place::fits;
+pub use reason::Reason;
+pub(crate) use taints::tolerates;
 pub use turn::run;
 pub use world::{Storage, World};
 

@@ -6,7 +6,7 @@ use serde_json::Value;
 
 use super::affinity::Affinity;
 use super::candidate::Candidate;
-use super::filter::Unfit;
+use super::reason::Unfit;
 use super::spread::Spread;
 
 /// Who is where, as far as it matters to the Pod; kept up while others are thought away.

@@ -14,7 +14,8 @@ use serde_json::Value;
 
 use super::budget;
 use super::candidate::Candidate;
-use super::filter::{self, Preemption, Rules};
+use super::explain::{Preemption, explain};
+use super::filter::Rules;
 use super::world::World;
 use super::{Outcome, gang, group_of, is_bound, priority};
 use crate::object;
@@ -84,7 +85,7 @@ impl<'a> Tenants<'a> {
         let refusals: Vec<_> = candidates.iter().filter_map(|candidate| rules.unfit(candidate)).collect();
         let wait = |preemption| Outcome::Wait {
             reason: "Unschedulable",
-            message: filter::explain(&refusals, preemption),
+            message: explain(&refusals, preemption),
             keeps_nomination: preemption == Preemption::Going,
         };
         if object::text(pod, "/spec/preemptionPolicy") == "Never" {
@@ -98,7 +99,7 @@ impl<'a> Tenants<'a> {
         }
         let (node, victims) = self.best(&rules, candidates)?;
         self.going.extend(victims.iter().map(|victim| object::uid(victim).to_owned()));
-        Some(Outcome::Preempt { node, victims, message: filter::explain(&refusals, Preemption::Found) })
+        Some(Outcome::Preempt { node, victims, message: explain(&refusals, Preemption::Found) })
     }
 
     /// Whether somebody of lower priority is on the way out of the node that the Pod was promised.

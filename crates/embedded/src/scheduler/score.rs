@@ -10,8 +10,8 @@ use apimachinery::selector::node_matches;
 use serde_json::{Value, json};
 
 use super::candidate::{Candidate, Load, allocatable};
-use super::filter;
 use super::spread::{Otherwise, constraints, has_places};
+use super::taints;
 use super::term::{Side, Term, label, preferred, required};
 use crate::object;
 
@@ -47,7 +47,7 @@ fn fewest(raw: Vec<f64>) -> Vec<f64> {
 fn soft_taints(pod: &Value, node: &Value) -> f64 {
     let taints = node.pointer("/spec/taints").and_then(Value::as_array);
     let soft = taints.into_iter().flatten().filter(|taint| object::text(taint, "/effect") == "PreferNoSchedule");
-    soft.filter(|taint| !filter::tolerated(pod, taint)).count() as f64
+    soft.filter(|taint| !taints::tolerated(pod, taint)).count() as f64
 }
 
 fn preference(pod: &Value, node: &Value) -> f64 {

@@ -6,8 +6,9 @@ use apimachinery::selector::LabelSelector;
 use serde_json::Value;
 
 use super::candidate::Candidate;
-use super::filter::{self, Reason, Unfit};
+use super::reason::{Reason, Unfit};
 use super::term::{label, selector};
+use super::{node_affinity, taints};
 use crate::object;
 
 /// `whenUnsatisfiable`.
@@ -131,8 +132,8 @@ impl Constraint {
 
     /// The place of a node, where the Pod could be by its affinity and tolerations as far as the constraint keeps to them.
     pub(super) fn place<'a>(&self, pod: &Value, node: &'a Value) -> Option<&'a str> {
-        let counts = (!self.keeps_affinity || filter::not_selected(pod, node).is_none())
-            && (!self.keeps_taints || filter::tainted(pod, node).is_none());
+        let counts = (!self.keeps_affinity || node_affinity::not_selected(pod, node).is_none())
+            && (!self.keeps_taints || taints::tainted(pod, node).is_none());
         label(node, &self.key).filter(|_| counts)
     }
 
