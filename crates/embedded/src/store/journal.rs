@@ -10,17 +10,15 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
+use super::file::{Output, renew, reopen, write_base};
 use super::format::{self, Kind};
 use super::recovery::{FILE, NEXT};
-use super::state::{Base, Lengths, State};
-use super::storage::{Append, Storage};
+use super::state::{Lengths, State};
+use super::storage::Storage;
 use super::{Failure, OpenError, Record, Settings};
 
 /// A group of writes ends here, so that one of many large objects does not keep the others waiting.
 const GROUP: usize = 256;
-
-/// Length of the base's parts in bytes, about.
-const PART: usize = 1 << 20;
 
 /// Between two tries after a failure.
 const LONGEST_RETRY: Duration = Duration::from_secs(30);
@@ -36,12 +34,6 @@ enum Message {
     /// The new file is there, but for what was written meanwhile.
     Rewritten,
     End,
-}
-
-/// A file that is written to.
-struct Output {
-    file: Box<dyn Append>,
-    lengths: Lengths,
 }
 
 /// A new file in the making.
@@ -119,49 +111,6 @@ impl Drop for Journal {
 
 fn lock(state: &Mutex<State>) -> MutexGuard<'_, State> {
     state.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
-/// What another process wrote may not be on disk yet, although it can be read.
-fn reopen(storage: &dyn Storage, lengths: Lengths) -> io::Result<Output> {
-    // Of a process that ended while it began the file anew.
-    storage.remove(NEXT);
-    let mut file = storage.open(FILE, lengths.file)?;
-    file.sync()?;
-    Ok(Output { file, lengths })
-}
-
-/// A new file in the place of the old one.
-fn renew(storage: &dyn Storage, base: &Base) -> io::Result<Output> {
-    let output = write_base(storage, base)?;
-    storage.replace(FILE, NEXT)?;
-    Ok(output)
-}
-
-/// The file under its later name; there is none after an error.
-fn write_base(storage: &dyn Storage, base: &Base) -> io::Result<Output> {
-    write_next(storage, base).inspect_err(|_| storage.remove(NEXT))
-}
-
-fn write_next(storage: &dyn Storage, base: &Base) -> io::Result<Output> {
-    let mut file = storage.create(NEXT)?;
-    let mut length = 0;
-    let mut append = |bytes: &[u8]| {
-        length += bytes.len() as u64;
-        file.append(bytes)
-    };
-    append(&format::header())?;
-    let mut part = Vec::new();
-    for (key, object) in &base.objects {
-        format::write_entry(&mut part, base.end.revision, key, Some(object))?;
-        if part.len() >= PART {
-            append(&format::frame(Kind::Objects, &part))?;
-            part.clear();
-        }
-    }
-    append(&format::frame(Kind::Objects, &part))?;
-    append(&format::frame(Kind::BaseEnd, &serde_json::to_vec(&base.end)?))?;
-    file.sync()?;
-    Ok(Output { file, lengths: Lengths { file: length, base: length } })
 }
 
 // === impl Writer ===
@@ -322,15 +271,5 @@ impl Writer {
                 self.retry = self.retry.map(|wait| (wait * 2).min(LONGEST_RETRY));
             }
         }
-    }
-}
-
-// === impl Output ===
-
-impl Output {
-    fn append(&mut self, bytes: &[u8]) -> io::Result<()> {
-        self.file.append(bytes)?;
-        self.lengths.file += bytes.len() as u64;
-        Ok(())
     }
 }

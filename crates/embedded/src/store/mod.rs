@@ -13,9 +13,12 @@ mod failure;
 #[cfg(test)]
 mod faults;
 mod feeds;
+mod file;
 mod format;
+mod index;
 mod journal;
 mod kept;
+mod lists;
 mod recovery;
 #[cfg(test)]
 mod served_tests;
@@ -220,7 +223,7 @@ impl Store {
     #[must_use]
     pub fn by_uid(&self, uid: &str) -> Option<(Key, Arc<Value>)> {
         let state = self.state();
-        let key = state.by_uid.get(uid)?;
+        let key = state.index.by_uid(uid)?;
         Some((key.clone(), state.get(key)?.tree()))
     }
 
@@ -228,7 +231,7 @@ impl Store {
     #[must_use]
     pub fn dependents(&self, uid: &str) -> Vec<(Key, Arc<Value>)> {
         let state = self.state();
-        let keys = state.dependents.get(uid).into_iter().flatten();
+        let keys = state.index.dependents(uid);
         keys.filter_map(|key| Some((key.clone(), state.get(key)?.tree()))).collect()
     }
 

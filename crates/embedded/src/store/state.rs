@@ -1,7 +1,6 @@
-//! What a store holds, behind its lock.
+//! What a store holds, behind its lock: objects, the history, and how much of it is durable.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
-use std::ops::Bound;
 use std::sync::Arc;
 
 use serde_json::Value;
@@ -9,8 +8,9 @@ use tokio::sync::watch;
 
 use super::feeds::Feeds;
 use super::format::{BaseEnd, Entry};
+use super::index::Index;
 use super::recovery::Recovered;
-use super::{Collection, Compacted, Failure, Kept, Key, Place, Record, Rejected, Scope, Since, Snapshot, Whole};
+use super::{Collection, Compacted, Failure, Kept, Key, Place, Record, Rejected, Scope, Since};
 use crate::object;
 
 pub(super) struct State {
@@ -33,9 +33,7 @@ pub(super) struct State {
     pub(super) objects: BTreeMap<String, Arc<Collection>>,
     /// Resources whose trees stay.
     held: BTreeSet<String>,
-    pub(super) by_uid: BTreeMap<String, Key>,
-    /// Owner uid → who names it in `ownerReferences`.
-    pub(super) dependents: BTreeMap<String, BTreeSet<Key>>,
+    pub(super) index: Index,
     pub(super) history: VecDeque<Arc<Record>>,
     /// The durable part of it, by collection.
     feeds: Feeds,
@@ -72,8 +70,7 @@ impl State {
             compacted: 0,
             objects: BTreeMap::new(),
             held: BTreeSet::new(),
-            by_uid: BTreeMap::new(),
-            dependents: BTreeMap::new(),
+            index: Index::default(),
             history: VecDeque::new(),
             feeds: Feeds::default(),
             kept,
@@ -112,67 +109,6 @@ impl State {
     pub(super) fn get(&self, key: &Key) -> Option<&Arc<Kept>> {
         // A tuple of borrowed strings cannot look up a tuple of owned ones.
         self.objects.get(&key.resource)?.get(&(key.namespace.clone(), key.name.clone()))
-    }
-
-    /// All of a resource, uncopied.
-    pub(super) fn whole(&self, resource: &str) -> Whole {
-        Whole { revision: self.revision, objects: self.objects.get(resource).cloned().unwrap_or_default() }
-    }
-
-    /// In the order of places; so many.
-    pub(super) fn list(&self, scope: &Scope, after: Option<&Place>, most: usize) -> Snapshot {
-        let mut found = self.range(scope, after);
-        let objects =
-            found.by_ref().take(most).map(|(place, object)| (Arc::clone(place), Arc::clone(object))).collect();
-        Snapshot { revision: self.revision, objects, rest: found.count() }
-    }
-
-    /// The same as it was at `revision`.
-    pub(super) fn list_at(
-        &self,
-        scope: &Scope,
-        after: Option<&Place>,
-        revision: u64,
-        most: usize,
-    ) -> Result<Snapshot, Compacted> {
-        self.reachable(revision)?;
-        let since = self.history.iter().rev().take_while(|record| record.revision > revision);
-        let mut changed: BTreeMap<Place, Option<&Arc<Kept>>> = BTreeMap::new();
-        for record in since.filter(|record| scope.holds(record)) {
-            let place = (record.key.namespace.clone(), record.key.name.clone());
-            if after.is_none_or(|after| place > *after) {
-                changed.insert(place, record.old.as_ref());
-            }
-        }
-        if changed.is_empty() {
-            return Ok(Snapshot { revision, ..self.list(scope, after, most) });
-        }
-        let same = self.range(scope, after).filter(|(place, _)| !changed.contains_key(place.as_ref()));
-        let mut then: BTreeMap<Arc<Place>, &Arc<Kept>> =
-            same.map(|(place, object)| (Arc::clone(place), object)).collect();
-        let before = changed.iter().filter_map(|(place, object)| Some((Arc::new(place.clone()), (*object)?)));
-        then.extend(before);
-        let rest = then.len().saturating_sub(most);
-        let objects = then.into_iter().take(most).map(|(place, object)| (place, Arc::clone(object))).collect();
-        Ok(Snapshot { revision, objects, rest })
-    }
-
-    fn range<'a>(
-        &'a self,
-        scope: &'a Scope,
-        after: Option<&Place>,
-    ) -> impl Iterator<Item = (&'a Arc<Place>, &'a Arc<Kept>)> {
-        let first = scope.namespace.as_ref().map(|namespace| (namespace.clone(), String::new()));
-        let from = match (after, first) {
-            (Some(after), first) if first.as_ref().is_none_or(|first| after >= first) => Bound::Excluded(after.clone()),
-            (_, Some(first)) => Bound::Included(first),
-            (_, None) => Bound::Unbounded,
-        };
-        let inside = |place: &Place| scope.namespace.as_ref().is_none_or(|namespace| *namespace == place.0);
-        let objects = self.objects.get(&scope.resource).into_iter();
-        objects
-            .flat_map(move |objects| objects.range::<Place, _>((from.clone(), Bound::Unbounded)))
-            .take_while(move |(place, _)| inside(place))
     }
 
     /// Keeps the trees of a resource from now on.
@@ -285,7 +221,12 @@ impl State {
 
     /// Of what was there only the text is kept.
     fn put(&mut self, key: &Key, old: Option<&Arc<Kept>>, new: Option<&Arc<Kept>>) {
-        self.index(key, old.map(|old| old.tree()).as_deref(), new.map(|new| new.tree()).as_deref());
+        if let Some(old) = old {
+            self.index.forget(key, &old.tree());
+        }
+        if let Some(new) = new {
+            self.index.note(key, &new.tree());
+        }
         let place = (key.namespace.clone(), key.name.clone());
         let objects = Arc::make_mut(self.objects.entry(key.resource.clone()).or_default());
         match (new, objects.get_mut(&place)) {
@@ -298,27 +239,6 @@ impl State {
         }
         if let Some(new) = new.filter(|_| self.held.contains(&key.resource)) {
             new.hold();
-        }
-    }
-
-    fn index(&mut self, key: &Key, old: Option<&Value>, new: Option<&Value>) {
-        if let Some(old) = old {
-            self.by_uid.remove(object::uid(old));
-            for owner in object::owner_references(old) {
-                let uid = object::text(owner, "/uid");
-                if let Some(keys) = self.dependents.get_mut(uid) {
-                    keys.remove(key);
-                    if keys.is_empty() {
-                        self.dependents.remove(uid);
-                    }
-                }
-            }
-        }
-        if let Some(new) = new {
-            self.by_uid.insert(object::uid(new).to_owned(), key.clone());
-            for owner in object::owner_references(new) {
-                self.dependents.entry(object::text(owner, "/uid").to_owned()).or_default().insert(key.clone());
-            }
         }
     }
 
