@@ -9,12 +9,12 @@ use tokio::sync::mpsc;
 use tokio::time::{Instant, timeout};
 use tokio_util::sync::CancellationToken;
 
-use super::agent::Shared;
 use super::environment::{self, EnvironmentError};
 use super::hooks::Hooks;
 use super::image::{self, Pulls};
 use super::probes::{Finding, Probes, Target};
 use super::restart::{BackOff, Policy};
+use super::shared::Shared;
 use super::sources::{self, InNamespace};
 use super::status::{End, Ended, Phase};
 use super::termination::Termination;

@@ -11,13 +11,13 @@ use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::AbortOnDropHandle;
 
-use super::agent::Shared;
 use super::container::{News, Supervisor};
 use super::ending::Ending;
 use super::mounted;
 use super::probes::Finding;
 use super::restart::Policy;
 use super::resume;
+use super::shared::Shared;
 use super::sources::{self, InNamespace};
 use super::specs::{container_specs, main_count, waiting};
 use super::status::{self, Container, Phase, Place, Role};

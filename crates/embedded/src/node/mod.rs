@@ -21,6 +21,7 @@ pub mod process;
 pub mod processes;
 mod restart;
 mod resume;
+mod shared;
 mod sources;
 mod specs;
 mod status;
@@ -28,4 +29,5 @@ mod termination;
 mod unverified;
 mod volumes;
 
-pub use agent::{Folders, run};
+pub use agent::run;
+pub use shared::Folders;

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use serde_json::Value;
 
-use super::agent::Shared;
+use super::shared::Shared;
 use super::sources::InNamespace;
 use super::volumes;
 use crate::object;

@@ -6,6 +6,7 @@ use serde_json::{Value, json};
 
 use crate::object;
 use crate::workloads::condition::{self, Condition};
+use crate::workloads::pod::quality;
 
 /// What one container is doing.
 #[derive(Debug, Clone)]
@@ -152,28 +153,6 @@ fn conditions(pod: &Value, status: &mut Value, containers: &[Container], phase: 
 fn gates(pod: &Value) -> impl Iterator<Item = &str> {
     let gates = pod.pointer("/spec/readinessGates").and_then(Value::as_array);
     gates.into_iter().flatten().filter_map(|gate| gate.get("conditionType")?.as_str())
-}
-
-/// `qosClass`, by requests and limits of cpu and memory.
-fn quality(pod: &Value) -> &'static str {
-    let containers: Vec<&Value> = ["containers", "initContainers"]
-        .iter()
-        .filter_map(|list| pod.pointer(&format!("/spec/{list}"))?.as_array())
-        .flatten()
-        .collect();
-    let get = |c: &Value, kind: &str, name: &str| c.pointer(&format!("/resources/{kind}/{name}")).cloned();
-    let any = |kind| containers.iter().any(|c| ["cpu", "memory"].iter().any(|n| get(c, kind, n).is_some()));
-    let guaranteed = containers.iter().all(|c| {
-        ["cpu", "memory"].iter().all(|name| {
-            let limit = get(c, "limits", name);
-            limit.is_some() && (get(c, "requests", name).is_none() || get(c, "requests", name) == limit)
-        })
-    });
-    match (guaranteed, any("requests") || any("limits")) {
-        (true, _) => "Guaranteed",
-        (false, true) => "Burstable",
-        (false, false) => "BestEffort",
-    }
 }
 
 // === impl Container ===

@@ -1,4 +1,4 @@
-//! What workload controllers need to know of Pods.
+//! What controllers need to know of Pods.
 
 use std::sync::Arc;
 
@@ -15,6 +15,34 @@ pub(crate) fn is_active(pod: &Value) -> bool {
 
 pub(crate) fn is_ready(pod: &Value) -> bool {
     condition::is_true(pod, "Ready")
+}
+
+/// The class of quality of service: `Guaranteed`, `Burstable` or `BestEffort`, by the requests and limits of the containers.
+pub(crate) fn quality(pod: &Value) -> &'static str {
+    let containers = || {
+        ["/spec/containers", "/spec/initContainers"]
+            .into_iter()
+            .filter_map(|list| pod.pointer(list).and_then(Value::as_array))
+            .flatten()
+    };
+    let counted = ["cpu", "memory"];
+    let value =
+        |container: &Value, part: &str, name: &str| container.pointer(&format!("/resources/{part}/{name}")).cloned();
+    let any = containers().any(|container| {
+        counted
+            .iter()
+            .any(|name| value(container, "requests", name).is_some() || value(container, "limits", name).is_some())
+    });
+    if !any {
+        return "BestEffort";
+    }
+    let guaranteed = containers().all(|container| {
+        counted.iter().all(|name| {
+            let limit = value(container, "limits", name);
+            limit.is_some() && value(container, "requests", name).is_none_or(|request| Some(request) == limit)
+        })
+    });
+    if guaranteed { "Guaranteed" } else { "Burstable" }
 }
 
 /// Since when a Pod counts as available (`minReadySeconds` after it became ready); may be in the future.

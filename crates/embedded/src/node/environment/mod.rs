@@ -1,15 +1,21 @@
-//! The environment of a container: `env`, `envFrom`, the downward API, and `$(VAR)`.
+//! The environment of a container: `env` and `envFrom`, in their order.
+
+mod downward;
+mod expand;
+mod host_address;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use apimachinery::pod::Amounts;
-use apimachinery::quantity::Quantity;
 use base64::Engine;
 use serde_json::Value;
 
 use crate::object;
 use crate::workloads::ownership::string_map;
+pub(crate) use downward::{downward, resource_field};
+pub(crate) use expand::expand;
+use host_address::host_address;
 
 /// Where values come from that are not in the Pod. All in the Pod's namespace.
 pub(crate) trait Sources {
@@ -31,6 +37,13 @@ pub(crate) enum EnvironmentError {
     /// A peer's name has no address yet; a container would wait for DNS.
     #[error("waiting for the address of {0}")]
     Unresolved(String),
+}
+
+/// Variables with the order in which their names first came.
+#[derive(Default)]
+struct Variables {
+    names: Vec<String>,
+    values: BTreeMap<String, String>,
 }
 
 /// All variables of a container in order; a later one of the same name wins. `pod` has its address in status.
@@ -126,99 +139,7 @@ fn decoded(value: &str) -> String {
     String::from_utf8_lossy(&bytes).into_owned()
 }
 
-/// A field of the downward API; all labels or annotations together are lines of `key="value"`.
-pub(crate) fn downward(path: &str, pod: &Value) -> String {
-    if let Some((map, key)) = path.strip_suffix("']").and_then(|p| p.split_once("['")) {
-        let pointer = format!("/{}", map.replace('.', "/"));
-        return string_map(pod.pointer(&pointer)).remove(key).unwrap_or_default();
-    }
-    match path {
-        "metadata.labels" | "metadata.annotations" => {
-            let all = string_map(pod.pointer(&format!("/{}", path.replace('.', "/"))));
-            let lines: Vec<String> = all.iter().map(|(key, value)| format!("{key}={value:?}")).collect();
-            lines.join("\n")
-        }
-        "status.podIPs" => object::text(pod, "/status/podIP").to_owned(),
-        "status.hostIPs" => object::text(pod, "/status/hostIP").to_owned(),
-        _ => object::text(pod, &format!("/{}", path.replace('.', "/"))).to_owned(),
-    }
-}
-
-/// `limits.cpu` and the like, rounded up in units of the divisor. Without a limit of cpu or memory it is what the node
-/// has.
-pub(crate) fn resource_field(field: &Value, container: &Value, pod: &Value, sources: &dyn Sources) -> String {
-    let named = object::text(field, "/containerName");
-    let other = list(pod.get("spec").unwrap_or(&Value::Null), "containers").find(|c| object::text(c, "/name") == named);
-    let container = other.unwrap_or(container);
-    let Some((kind, resource)) = object::text(field, "/resource").split_once('.') else { return String::new() };
-    let amount = container.get("resources").and_then(|r| r.get(kind)?.get(resource));
-    let parse = |value: &Value| serde_json::from_value::<Quantity>(value.clone()).ok();
-    let of_node = || (kind == "limits").then(|| sources.allocatable().get(resource).copied()).flatten();
-    let amount = amount.and_then(parse).or_else(of_node).unwrap_or(Quantity::ZERO);
-    let divisor = field.get("divisor").and_then(parse).filter(|d| !d.is_zero()).unwrap_or(Quantity::from_units(1));
-    let ratio = amount.as_f64() / divisor.as_f64();
-    format!("{:.0}", ratio.ceil())
-}
-
-/// There is no DNS: a value that is the stable host name of a Pod, `{hostname}.{subdomain}.{namespace}` with or without
-/// `.svc…`, becomes that Pod's address, as its name would resolve on a real cluster.
-fn host_address(value: String, pod: &Value, sources: &dyn Sources) -> Result<String, EnvironmentError> {
-    let mut parts = value.splitn(4, '.');
-    let (Some(host), Some(subdomain), Some(namespace)) = (parts.next(), parts.next(), parts.next()) else {
-        return Ok(value);
-    };
-    let service = parts.next().is_none_or(|rest| rest == "svc" || rest.starts_with("svc."));
-    if !service || namespace != object::namespace(pod) {
-        return Ok(value);
-    }
-    let is_host =
-        |p: &Value| object::text(p, "/spec/hostname") == host && object::text(p, "/spec/subdomain") == subdomain;
-    if is_host(pod) {
-        return Ok(object::text(pod, "/status/podIP").to_owned());
-    }
-    let Some(peer) = sources.pod(host).filter(|peer| is_host(peer)) else { return Ok(value) };
-    match object::text(&peer, "/status/podIP") {
-        "" => Err(EnvironmentError::Unresolved(value)),
-        address => Ok(address.to_owned()),
-    }
-}
-
-/// Replaces `$(NAME)` by the variable's value; `$$` is a dollar sign, an unknown name stays as written
-/// (`k8s.io/kubernetes/third_party/forked/golang/expansion`).
-pub(crate) fn expand(text: &str, variables: &BTreeMap<String, String>) -> String {
-    let mut out = String::with_capacity(text.len());
-    let mut rest = text;
-    while let Some(at) = rest.find('$') {
-        out.push_str(&rest[..at]);
-        let after = &rest[at + 1..];
-        if let Some(after) = after.strip_prefix('$') {
-            out.push('$');
-            rest = after;
-        } else if let Some((name, after)) = after.strip_prefix('(').and_then(|inner| inner.split_once(')')) {
-            match variables.get(name) {
-                Some(value) => out.push_str(value),
-                None => {
-                    out.push_str("$(");
-                    out.push_str(name);
-                    out.push(')');
-                }
-            }
-            rest = after;
-        } else {
-            out.push('$');
-            rest = after;
-        }
-    }
-    out.push_str(rest);
-    out
-}
-
-/// Variables with the order in which their names first came.
-#[derive(Default)]
-struct Variables {
-    names: Vec<String>,
-    values: BTreeMap<String, String>,
-}
+// === impl Variables ===
 
 impl Variables {
     fn set(&mut self, name: &str, value: String) {
@@ -235,6 +156,7 @@ impl Variables {
 
 #[cfg(test)]
 mod tests {
+    use apimachinery::quantity::Quantity;
     use rstest::rstest;
     use serde_json::json;
 

@@ -9,6 +9,7 @@ use serde_json::{Value, json};
 use super::default;
 use crate::object;
 use crate::resources::Resource;
+use crate::workloads::pod::quality;
 pub(super) use metadata::{address, birth, count_generation, generate_name, keep};
 pub(super) use pod::addresses;
 
@@ -23,8 +24,8 @@ pub(super) fn no_status(resource: &Resource, object: &mut Value) {
 pub(super) fn born(resource: &Resource, object: &mut Value) {
     match resource.storage.as_str() {
         "pods" => {
-            let quality = pod::quality(object);
-            status(object, json!({"phase": "Pending", "qosClass": quality}));
+            let class = quality(object);
+            status(object, json!({"phase": "Pending", "qosClass": class}));
         }
         "namespaces" => {
             default::namespace(object);

@@ -1,4 +1,4 @@
-//! What a Pod's status says from its first moment.
+//! The addresses of a Pod.
 
 use serde_json::{Value, json};
 
@@ -11,32 +11,4 @@ pub(in crate::write) fn addresses(pod: &mut Value) {
     if let Some(status) = pod.get_mut("status").filter(|_| !address.is_empty()) {
         set(object::members(status), "podIPs", json!([{"ip": address}]));
     }
-}
-
-/// `Guaranteed`, `Burstable` or `BestEffort`, by the requests and limits of the containers.
-pub(super) fn quality(pod: &Value) -> &'static str {
-    let containers = || {
-        ["/spec/containers", "/spec/initContainers"]
-            .into_iter()
-            .filter_map(|list| pod.pointer(list).and_then(Value::as_array))
-            .flatten()
-    };
-    let counted = ["cpu", "memory"];
-    let value =
-        |container: &Value, part: &str, name: &str| container.pointer(&format!("/resources/{part}/{name}")).cloned();
-    let any = containers().any(|container| {
-        counted
-            .iter()
-            .any(|name| value(container, "requests", name).is_some() || value(container, "limits", name).is_some())
-    });
-    if !any {
-        return "BestEffort";
-    }
-    let guaranteed = containers().all(|container| {
-        counted.iter().all(|name| {
-            let limit = value(container, "limits", name);
-            limit.is_some() && value(container, "requests", name).is_none_or(|request| Some(request) == limit)
-        })
-    });
-    if guaranteed { "Guaranteed" } else { "Burstable" }
 }
