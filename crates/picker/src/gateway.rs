@@ -16,12 +16,11 @@ use hyper_util::{
 };
 use tokio::{
     net::{TcpListener, TcpStream},
-    task::JoinSet,
-    time::{sleep, timeout},
+    time::timeout,
 };
 use tokio_util::sync::CancellationToken;
 
-use crate::pool::Pools;
+use crate::{connections::Connections, pool::Pools};
 use idle::Idle;
 use proxy::Proxy;
 
@@ -43,25 +42,10 @@ const DRAIN: Duration = Duration::from_secs(2);
 /// None at present; accepting goes on after a failed connection.
 pub async fn serve(listener: TcpListener, pools: Arc<Pools>, stop: CancellationToken) -> io::Result<()> {
     let proxy = Arc::new(Proxy::new(pools));
-    let mut connections = JoinSet::new();
-    loop {
-        tokio::select! {
-            () = stop.cancelled() => break,
-            Some(_) = connections.join_next() => {}
-            accepted = listener.accept() => match accepted {
-                Ok((stream, _)) => {
-                    connections.spawn(connection(stream, Arc::clone(&proxy), stop.clone()));
-                }
-                Err(error) => {
-                    tracing::warn!(%error, "a connection could not be accepted");
-                    // Out of file descriptors: give others time to close.
-                    sleep(Duration::from_millis(10)).await;
-                }
-            }
-        }
-    }
+    let open =
+        Connections::accept(&listener, &stop, |stream| connection(stream, Arc::clone(&proxy), stop.clone())).await;
     drop(listener);
-    let _ = timeout(DRAIN, async { while connections.join_next().await.is_some() {} }).await;
+    open.drain(DRAIN).await;
     Ok(())
 }
 

@@ -9,6 +9,7 @@
 //! size of the prompt, and never changes more of it than the bytes of the `model` value.
 
 pub mod code;
+mod connections;
 pub mod endpoint_picker;
 pub mod filter;
 pub mod gateway;

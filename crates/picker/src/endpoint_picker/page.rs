@@ -7,10 +7,11 @@ use http::{HeaderValue, Request, Response, StatusCode, header};
 use http_body_util::Full;
 use hyper::{body::Incoming, server::conn::http1, service::service_fn};
 use hyper_util::rt::{TokioIo, TokioTimer};
-use tokio::{net::TcpListener, task::JoinSet, time::sleep};
+use tokio::net::{TcpListener, TcpStream};
 use tokio_util::sync::CancellationToken;
 
 use super::EndpointPicker;
+use crate::connections::Connections;
 
 const OPEN_METRICS: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
 
@@ -26,31 +27,24 @@ pub async fn serve_metrics(
     picker: Arc<EndpointPicker>,
     stop: CancellationToken,
 ) -> io::Result<()> {
-    // Connections end with it.
-    let mut connections = JoinSet::new();
-    loop {
-        tokio::select! {
-            () = stop.cancelled() => return Ok(()),
-            Some(_) = connections.join_next() => {}
-            accepted = listener.accept() => match accepted {
-                Ok((stream, _)) => {
-                    let picker = Arc::clone(&picker);
-                    let service = service_fn(move |request| {
-                        let answer = answer(&request, &picker);
-                        async { Ok::<_, Infallible>(answer) }
-                    });
-                    let mut server = http1::Builder::new();
-                    server.timer(TokioTimer::new()).header_read_timeout(HEAD);
-                    connections.spawn(server.serve_connection(TokioIo::new(stream), service));
-                }
-                Err(error) => {
-                    tracing::warn!(%error, "a connection could not be accepted");
-                    // Out of file descriptors: give others time to close.
-                    sleep(Duration::from_millis(10)).await;
-                }
+    let connection = |stream: TcpStream| {
+        let picker = Arc::clone(&picker);
+        let service = service_fn(move |request| {
+            let answer = answer(&request, &picker);
+            async { Ok::<_, Infallible>(answer) }
+        });
+        let mut server = http1::Builder::new();
+        server.timer(TokioTimer::new()).header_read_timeout(HEAD);
+        let connection = server.serve_connection(TokioIo::new(stream), service);
+        async move {
+            if let Err(error) = connection.await {
+                tracing::debug!(%error, "connection ended");
             }
         }
-    }
+    };
+    // Those that are open end with it.
+    drop(Connections::accept(&listener, &stop, connection).await);
+    Ok(())
 }
 
 fn answer(request: &Request<Incoming>, picker: &EndpointPicker) -> Response<Full<Bytes>> {

@@ -9,8 +9,7 @@ use tokio::{
     io::{AsyncRead, AsyncWrite},
     net::{TcpListener, TcpStream},
     sync::mpsc,
-    task::JoinSet,
-    time::{sleep, timeout},
+    time::timeout,
 };
 use tokio_rustls::TlsAcceptor;
 use tokio_stream::wrappers::ReceiverStream;
@@ -25,7 +24,7 @@ use super::{
     metrics::Running,
     tls::Tls,
 };
-use crate::{pool::InFlight, request::MAX_BODY};
+use crate::{connections::Connections, pool::InFlight, request::MAX_BODY};
 
 const EXT_PROC: &str = "envoy.service.ext_proc.v3.ExternalProcessor";
 const PROCESS: &str = "/envoy.service.ext_proc.v3.ExternalProcessor/Process";
@@ -62,26 +61,11 @@ pub async fn serve(
     picker: Arc<EndpointPicker>,
     stop: CancellationToken,
 ) -> io::Result<()> {
-    let mut connections = JoinSet::new();
-    loop {
-        tokio::select! {
-            () = stop.cancelled() => break,
-            Some(_) = connections.join_next() => {}
-            accepted = listener.accept() => match accepted {
-                Ok((stream, _)) => {
-                    connections.spawn(accept(stream, face.clone(), Arc::clone(&picker), stop.clone()));
-                }
-                Err(error) => {
-                    tracing::warn!(%error, "a connection could not be accepted");
-                    // Out of file descriptors: give others time to close.
-                    sleep(Duration::from_millis(10)).await;
-                }
-            }
-        }
-    }
+    let connection = |stream| accept(stream, face.clone(), Arc::clone(&picker), stop.clone());
+    let open = Connections::accept(&listener, &stop, connection).await;
     picker.drain();
     drop(listener);
-    let _ = timeout(DRAIN, async { while connections.join_next().await.is_some() {} }).await;
+    open.drain(DRAIN).await;
     Ok(())
 }
 

@@ -3,24 +3,14 @@
 use std::sync::Arc;
 
 use embedded::Server;
-use embedded::ports::{AdmitAll, Container, Exit, Loopback, Ports, Runner, SystemClock, SystemRandom};
-use futures::future::BoxFuture;
 use picker::{Pools, watch};
 use serde_json::{Value, json};
 use tokio_util::sync::{CancellationToken, DropGuard};
 
-use crate::fleet;
+use crate::{api_server, fleet};
 
 const POOLS: &str = "backendpools.inference.networking.x-k8s.io";
 const SETS: &str = "llmusecasesets.inference.networking.x-k8s.io";
-
-struct NoRunner;
-
-impl Runner for NoRunner {
-    fn run(&self, _: Container, _: CancellationToken) -> BoxFuture<'static, Exit> {
-        Box::pin(async { Exit { code: 1, message: String::new() } })
-    }
-}
 
 struct World {
     server: Server,
@@ -30,14 +20,7 @@ struct World {
 
 impl World {
     fn start() -> World {
-        let ports = Ports {
-            clock: Arc::new(SystemClock),
-            random: Arc::new(SystemRandom),
-            admission: Arc::new(AdmitAll),
-            runner: Arc::new(NoRunner),
-            network: Arc::new(Loopback),
-        };
-        let server = Server::new(&ports);
+        let server = api_server::start();
         for definition in api::crds() {
             server.create("customresourcedefinitions.apiextensions.k8s.io", definition).unwrap();
         }

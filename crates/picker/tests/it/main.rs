@@ -1,6 +1,7 @@
 //! The gateway in front of simulated engines, over real sockets.
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test that cannot go on should say where")]
 
+mod api_server;
 mod cluster;
 mod endpoint_picker;
 mod fleet;

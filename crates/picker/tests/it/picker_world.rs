@@ -8,9 +8,7 @@ use std::sync::{Arc, Mutex};
 
 use bytes::Bytes;
 use embedded::Server;
-use embedded::ports::{AdmitAll, Container, Exit, Loopback, Ports, Runner, SystemClock, SystemRandom};
 use engine::{Config, Timing};
-use futures::future::BoxFuture;
 use http::uri::PathAndQuery;
 use hyper_util::client::legacy::{Client, connect::HttpConnector};
 use hyper_util::rt::TokioExecutor;
@@ -28,17 +26,9 @@ use tokio_util::sync::{CancellationToken, DropGuard};
 use tonic::client::Grpc;
 use tonic_prost::ProstCodec;
 
-use crate::fleet;
+use crate::{api_server, fleet};
 
 const POOLS: &str = "inferencepools.inference.networking.k8s.io";
-
-struct NoRunner;
-
-impl Runner for NoRunner {
-    fn run(&self, _: Container, _: CancellationToken) -> BoxFuture<'static, Exit> {
-        Box::pin(async { Exit { code: 1, message: String::new() } })
-    }
-}
 
 pub(crate) struct World {
     pub(crate) server: Server,
@@ -58,14 +48,7 @@ pub(crate) struct World {
 impl World {
     /// A picker with `config` for the pool `default/pool`, which does not exist yet.
     pub(crate) async fn start(config: &str) -> World {
-        let ports = Ports {
-            clock: Arc::new(SystemClock),
-            random: Arc::new(SystemRandom),
-            admission: Arc::new(AdmitAll),
-            runner: Arc::new(NoRunner),
-            network: Arc::new(Loopback),
-        };
-        let server = Server::new(&ports);
+        let server = api_server::start();
         server.create("customresourcedefinitions.apiextensions.k8s.io", definition()).unwrap();
         let key = PoolKey { namespace: "default".to_owned(), name: "pool".to_owned() };
         let picker = Arc::new(EndpointPicker::new(key, policy_file::read(config).unwrap().policy, 7));
