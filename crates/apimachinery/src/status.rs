@@ -196,6 +196,15 @@ impl Status {
         Self::plain(500, "", message)
     }
 
+    /// 504 for a version that nothing has yet; clients list again without one.
+    pub fn too_new(wanted: u64, newest: u64) -> Self {
+        let message = format!("Timeout: Too large resource version: {wanted}, current: {newest}");
+        let mut status = Self::plain(504, "Timeout", message);
+        let cause = json!({"reason": "ResourceVersionTooLarge", "message": "Too large resource version"});
+        status.details = Some(json!({"causes": [cause], "retryAfterSeconds": 1}));
+        status
+    }
+
     /// 409 of server-side apply; the causes name managers and fields.
     pub fn apply_conflict(message: String, causes: &[Cause]) -> Self {
         let mut status = Self::plain(409, "Conflict", message);

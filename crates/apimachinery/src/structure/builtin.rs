@@ -16,7 +16,7 @@ pub(super) fn of(group: &str, kind: &str) -> Structure {
         }
         ("", "Node") => (node_spec(), node_status()),
         ("", "ServiceAccount") => {
-            return kind_with(&[("secrets", strategic_by("name")), ("imagePullSecrets", map_by(&["name"], plain()))]);
+            return kind_with(&[("secrets", strategic_by("name"))]);
         }
         ("", "Namespace") => (object([("finalizers", atomic())]), with_conditions()),
         ("", "PersistentVolumeClaim") => {
@@ -37,6 +37,9 @@ pub(super) fn of(group: &str, kind: &str) -> Structure {
         ("autoscaling/v1", "HorizontalPodAutoscaler") => (object([("scaleTargetRef", atomic())]), plain()),
         ("events.k8s.io", "Event") => {
             return kind_with(&[("regarding", atomic()), ("related", atomic()), ("deprecatedSource", atomic())]);
+        }
+        ("rbac.authorization.k8s.io", "RoleBinding" | "ClusterRoleBinding") => {
+            return kind_with(&[("roleRef", atomic())]);
         }
         ("policy", "PodDisruptionBudget") => {
             let mut selector = atomic();

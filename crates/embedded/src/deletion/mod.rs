@@ -88,7 +88,7 @@ impl Server {
         let name = &place.name;
         let current = self.store().get(place).ok_or_else(|| Status::not_found(&resource.qualified(), name))?;
         check_preconditions(resource, name, &current, options)?;
-        admit::check(self, resource, "DELETE", None, Some(&current))?;
+        admit::check_deletion(self, resource, &current)?;
         let mut object = Value::clone(&current);
         mark::mark(resource, &mut object, options, self.now());
         let gone = may_go(resource, &object);

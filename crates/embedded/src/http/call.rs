@@ -6,7 +6,6 @@ use std::time::Duration;
 
 use apimachinery::status::Status;
 use axum::body::Body;
-use axum::extract::Request;
 use bytes::Bytes;
 use http::{Method, header};
 use http_body_util::{BodyExt, LengthLimitError, Limited};
@@ -36,21 +35,22 @@ pub(crate) struct Call {
 
 impl Call {
     /// # Errors
-    /// 400 for parameters or a body that cannot be read, 406, 408 for a body that does not arrive, 413.
-    pub(super) async fn read(request: Request, accept: &str) -> Result<Self, Status> {
-        let content_type = header_text(&request, header::CONTENT_TYPE);
+    /// 400 for parameters that cannot be read, 406.
+    pub(super) fn read(request: &http::Request<()>, body: Bytes, accept: &str) -> Result<Self, Status> {
+        let content_type = header_text(request, header::CONTENT_TYPE);
         let content_type = content_type.split(';').next().unwrap_or_default().trim().to_owned();
-        let agent = header_text(&request, header::USER_AGENT);
+        let agent = header_text(request, header::USER_AGENT);
         let agent = agent.split(['/', ' ']).next().unwrap_or_default().to_owned();
         let query = Query::parse(request.method(), request.uri())?;
         let shape = Shape::negotiate(accept)?;
         let method = request.method().clone();
-        let body = whole(request.into_body()).await?;
         Ok(Self { method, query, shape, content_type, agent, body })
     }
 }
 
-async fn whole(body: Body) -> Result<Bytes, Status> {
+/// # Errors
+/// 400 for a body that cannot be read, 408 for one that does not arrive, 413.
+pub(super) async fn whole(body: Body) -> Result<Bytes, Status> {
     let mut whole = pin!(Limited::new(body, LARGEST_BODY).collect());
     // Most bodies are there with their head, and need no clock.
     let whole = match futures::poll!(&mut whole) {
@@ -71,7 +71,7 @@ async fn whole(body: Body) -> Result<Bytes, Status> {
 }
 
 /// All values of a header, as one.
-pub(super) fn header_text(request: &Request, name: header::HeaderName) -> String {
+pub(super) fn header_text<B>(request: &http::Request<B>, name: header::HeaderName) -> String {
     let values = request.headers().get_all(name);
     values.iter().filter_map(|value| value.to_str().ok()).collect::<Vec<_>>().join(",")
 }

@@ -2,7 +2,7 @@
 //!
 //! A request is read ([`path`], [`call`], with [`query`] and [`shape`]), goes to what tells of the server itself
 //! ([`documents`]), to a verb ([`verbs`], a file for each family) or to a part of an object ([`subresources`]), and is
-//! answered ([`answer`], [`present`], [`respond`], [`warning`]).
+//! answered ([`answer`], [`present`], [`respond`], [`warning`], [`yaml`]).
 
 mod answer;
 mod call;
@@ -16,11 +16,13 @@ mod shape;
 mod subresources;
 mod verbs;
 mod warning;
+mod yaml;
 
 use apimachinery::status::Status;
 use axum::Router;
 use axum::extract::{Request, State};
 use axum::response::Response;
+use bytes::Bytes;
 use http::header;
 
 use crate::resources::Registry;
@@ -35,27 +37,35 @@ pub fn router(server: Server) -> Router {
 
 async fn handle(State(server): State<Server>, request: Request) -> Response {
     let begun = server.store().since_now();
-    let response = match answer(&server, request).await {
+    let accept = call::header_text(&request, header::ACCEPT);
+    let response = match answered(&server, request, &accept).await {
         Ok(response) => response,
         Err(status) => respond::failure(&status),
     };
     // Nobody is told what a crash could undo.
-    match server.store().durable(begun).await {
+    let response = match server.store().durable(begun).await {
         Ok(()) => response,
         Err(failure) => respond::failure(&failure.status()),
-    }
+    };
+    if yaml::is_asked_for(&accept) { yaml::of(response).await } else { response }
 }
 
-async fn answer(server: &Server, request: Request) -> Result<Response, Status> {
-    let accept = call::header_text(&request, header::ACCEPT);
+/// A body is read whatever comes of it: a connection on which something is left unread cannot be used again.
+async fn answered(server: &Server, request: Request, accept: &str) -> Result<Response, Status> {
+    let (head, body) = request.into_parts();
+    let body = call::whole(body).await?;
+    answer(server, Request::from_parts(head, ()), body, accept)
+}
+
+fn answer(server: &Server, request: http::Request<()>, body: Bytes, accept: &str) -> Result<Response, Status> {
     let registry = server.registry();
     match Path::parse(request.uri().path()) {
-        Path::Document(document) => documents::serve(&registry, &document, &accept),
+        Path::Document(document) => documents::serve(&registry, &document, accept),
         Path::Unknown => Ok(respond::no_page()),
         Path::Resource(asked) if is_nowhere(&registry, &asked) => Ok(respond::no_page()),
         Path::Resource(asked) => {
             let target = asked.find(&registry)?;
-            let call = Call::read(request, &accept).await?;
+            let call = Call::read(&request, body, accept)?;
             let answer = subresources::serve(server, &target, &call);
             let Some(deprecated) = &target.resource.deprecation else { return answer };
             Ok(warning::prepend(answer.unwrap_or_else(|status| respond::failure(&status)), deprecated))

@@ -48,6 +48,8 @@ pub(crate) struct Asked {
     pub(crate) namespace: Option<String>,
     pub(crate) name: Option<String>,
     pub(crate) subresource: Option<String>,
+    /// By a path of its own, `/api/v1/watch/…`, as clients did long ago.
+    pub(crate) watched: bool,
 }
 
 /// A path to a resource that exists.
@@ -56,6 +58,7 @@ pub(crate) struct Target {
     pub(crate) namespace: Option<String>,
     pub(crate) name: Option<String>,
     pub(crate) subresource: Option<String>,
+    pub(crate) watched: bool,
 }
 
 // === impl Path ===
@@ -79,10 +82,24 @@ impl Path {
             ["openapi", "v3", "apis", group, version] => {
                 Document::OpenApi { group: owned(group), version: owned(version) }
             }
+            ["api", version, "watch", rest @ ..] if !rest.is_empty() => {
+                return Self::resource("", version, rest).watched();
+            }
+            ["apis", group, version, "watch", rest @ ..] if !rest.is_empty() => {
+                return Self::resource(group, version, rest).watched();
+            }
             ["api", version, rest @ ..] => return Self::resource("", version, rest),
             ["apis", group, version, rest @ ..] => return Self::resource(group, version, rest),
             _ => return Self::Unknown,
         })
+    }
+
+    /// By the old way to watch: `/api/v1/watch/…`.
+    fn watched(self) -> Self {
+        match self {
+            Self::Resource(asked) => Self::Resource(Asked { watched: true, ..asked }),
+            other => other,
+        }
     }
 
     fn resource(group: &str, version: &str, rest: &[&str]) -> Self {
@@ -121,8 +138,11 @@ impl Asked {
         if resource.namespaced != scoped && (scoped || self.name.is_some()) {
             return Err(Status::no_such_path());
         }
-        let Self { namespace, name, subresource, .. } = self;
-        Ok(Target { resource, namespace, name, subresource })
+        let Self { namespace, name, subresource, watched, .. } = self;
+        if let Some(dots @ ("." | "..")) = name.as_deref() {
+            return Err(Status::bad_request(format!("Name parameter invalid: {dots:?}: may not be '{dots}'")));
+        }
+        Ok(Target { resource, namespace, name, subresource, watched })
     }
 }
 

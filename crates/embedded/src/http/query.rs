@@ -44,15 +44,18 @@ impl Query {
         self.values.get(name).map(String::as_str).filter(|value| !value.is_empty())
     }
 
+    /// As Go's decoder of parameters reads one: what is given is true unless it says otherwise, whatever its letters.
     pub(crate) fn flag(&self, name: &str) -> bool {
-        matches!(self.get(name), Some("true" | "1"))
+        self.values.get(name).is_some_and(|value| !matches!(value.to_lowercase().as_str(), "false" | "0"))
     }
 
     pub(crate) fn number<T: std::str::FromStr>(&self, name: &str) -> Result<Option<T>, Status> {
         let parse = |value: &str| {
-            value
-                .parse()
-                .map_err(|_| Status::bad_request(format!("strconv.ParseInt: parsing {value:?}: invalid syntax")))
+            value.parse().map_err(|_| {
+                let is_number = value.strip_prefix('-').unwrap_or(value).chars().all(|c| c.is_ascii_digit());
+                let why = if is_number { "value out of range" } else { "invalid syntax" };
+                Status::bad_request(format!("strconv.ParseInt: parsing {value:?}: {why}"))
+            })
         };
         self.get(name).map(parse).transpose()
     }
@@ -75,8 +78,29 @@ impl Query {
                 return Err(self.unsupported("fieldValidation", &json!(other), &known));
             }
         };
+        if let Some(manager) = self.get("fieldManager") {
+            self.check_manager(manager)?;
+        }
         let manager = self.get("fieldManager").unwrap_or(agent).to_owned();
         Ok(Options { manager, field_validation, dry_run: self.dry_run()?, ..Options::default() })
+    }
+
+    /// A name of bounded length that can be printed.
+    fn check_manager(&self, manager: &str) -> Result<(), Status> {
+        const LONGEST: usize = 128;
+        let mut causes = Vec::new();
+        if manager.len() > LONGEST {
+            let message = format!("Too long: may not be more than {LONGEST} bytes");
+            causes.push(Cause::new("fieldManager", "FieldValueTooLong", message));
+        }
+        if let Some((at, letter)) = manager.char_indices().find(|(_, letter)| letter.is_control()) {
+            let hint = format!("invalid character U+{:04X} (at position {at})", u32::from(letter));
+            causes.push(Cause::invalid("fieldManager", &json!(manager), &hint));
+        }
+        if causes.is_empty() {
+            return Ok(());
+        }
+        Err(Status::invalid(&format!("{}.meta.k8s.io", self.options), "", causes))
     }
 
     fn unsupported(&self, field: &str, value: &Value, known: &[&str]) -> Status {
@@ -92,7 +116,7 @@ impl Query {
             Some("Object") => Ok(Include::Object),
             Some("None") => Ok(Include::Nothing),
             Some(other) => Err(Status::bad_request(format!(
-                "Invalid includeObject value: unrecognized includeObject value: {other:?}"
+                "Unable to convert to Table as requested: includeObject: Invalid value: {other:?}: must be 'Metadata', 'Object', 'None', or empty"
             ))),
         }
     }
@@ -107,6 +131,23 @@ impl Query {
             })
         };
         self.get("resourceVersion").map(parse).transpose()
+    }
+
+    /// # Errors
+    /// 504 for a version that nothing has yet.
+    pub(crate) fn is_reached(&self, newest: u64) -> Result<(), Status> {
+        match self.revision()? {
+            Some(wanted) if wanted > newest => Err(Status::too_new(wanted, newest)),
+            _ => Ok(()),
+        }
+    }
+
+    /// The same of a read of one object, where a version that is none is told as a failure.
+    ///
+    /// # Errors
+    /// 500, 504.
+    pub(crate) fn check_object_version(&self, newest: u64) -> Result<(), Status> {
+        self.is_reached(newest).map_err(unexplained)
     }
 
     /// What `ValidateListOptions` refuses of a list.
@@ -128,7 +169,14 @@ impl Query {
             (Some("Exact" | "NotOlderThan"), Some(_)) => None,
             (Some(other), Some(_)) => Some(unsupported_match(other)),
         };
-        refuse_list(cause.into_iter().collect())?;
+        let mut causes: Vec<Cause> = cause.into_iter().collect();
+        if matching.is_some() && self.get("continue").is_some() {
+            causes.push(Cause::forbidden(FIELD, "resourceVersionMatch is forbidden when continue is provided"));
+        }
+        if self.get("sendInitialEvents").is_some() {
+            causes.push(Cause::forbidden("sendInitialEvents", "sendInitialEvents is forbidden for list"));
+        }
+        refuse_list(causes)?;
         self.revision().map(drop)
     }
 
@@ -149,11 +197,12 @@ impl Query {
                 vec![required(), Cause::not_supported(FIELD, &json!(other), &[json!("NotOlderThan")])]
             }
         };
+        let mut causes = causes;
+        if self.get("continue").is_some() {
+            causes.push(Cause::forbidden(FIELD, "resourceVersionMatch is forbidden when continue is provided"));
+        }
         refuse_list(causes)?;
-        let wrong = |status: Status| {
-            Status::unexplained(status.message.trim_start_matches("invalid resource version: ").to_owned())
-        };
-        self.revision().map(drop).map_err(wrong)
+        self.revision().map(drop).map_err(unexplained)
     }
 
     /// # Errors
@@ -161,6 +210,14 @@ impl Query {
     pub(crate) fn selection(&self, resource: &Resource) -> Result<Selection, Status> {
         let text = |name: &str| self.get(name).unwrap_or_default();
         Selection::read(resource, text("labelSelector"), text("fieldSelector"))
+    }
+}
+
+/// A version that is none is told so only of lists.
+fn unexplained(status: Status) -> Status {
+    match status.message.strip_prefix("invalid resource version: ") {
+        Some(why) => Status::unexplained(why.to_owned()),
+        None => status,
     }
 }
 

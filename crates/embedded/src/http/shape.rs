@@ -27,20 +27,22 @@ impl Shape {
         let entries = accept.split(',').map(|entry| entry.split(';').map(str::trim).collect::<Vec<_>>());
         for entry in entries {
             let Some((media, parameters)) = entry.split_first() else { continue };
-            if !matches!(*media, "application/json" | "*/*" | "application/*" | "application/yaml" | "text/plain") {
+            if !matches!(*media, "application/json" | "*/*" | "application/yaml" | "text/plain") {
                 continue;
             }
             let kind = parameters.iter().find_map(|parameter| parameter.strip_prefix("as="));
             let version = parameters.iter().find_map(|parameter| parameter.strip_prefix("v="));
+            let group_is_known = parameters.contains(&"g=meta.k8s.io");
             match kind {
                 None => return Ok(Self::Full),
-                Some("Table") if version == Some("v1") => return Ok(Self::Table),
-                Some("PartialObjectMetadata") if version == Some("v1") => return Ok(Self::Metadata),
-                Some("PartialObjectMetadataList") if version == Some("v1") => return Ok(Self::MetadataList),
+                _ if !group_is_known || !matches!(version, Some("v1" | "v1beta1")) => {}
+                Some("Table") => return Ok(Self::Table),
+                Some("PartialObjectMetadata") => return Ok(Self::Metadata),
+                Some("PartialObjectMetadataList") => return Ok(Self::MetadataList),
                 Some(_) => {}
             }
         }
-        Err(Status::not_acceptable("only the following media types are accepted: application/json"))
+        Err(Status::not_acceptable("only the following media types are accepted: application/json, application/yaml"))
     }
 
     /// Refuses the metadata of a list as that of an object, and the other way round.

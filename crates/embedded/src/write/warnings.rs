@@ -48,6 +48,10 @@ fn service(service: &Value) -> Vec<String> {
     if is_headless && spec["sessionAffinity"] != "None" {
         return vec!["spec.SessionAffinity is ignored for headless services".to_owned()];
     }
+    if spec["trafficDistribution"] == "PreferClose" {
+        let told = "spec.trafficDistribution: \"PreferClose\" is deprecated; use \"PreferSameZone\"";
+        return vec![told.to_owned()];
+    }
     Vec::new()
 }
 

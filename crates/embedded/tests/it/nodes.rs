@@ -77,7 +77,7 @@ async fn pods_of_a_deleted_node_go_and_are_replaced() {
 #[tokio::test(start_paused = true)]
 async fn a_taint_that_is_not_tolerated_sends_away_and_a_toleration_gives_time() {
     let world = World::new(&[0]);
-    let tolerant = json!([{"key": "gone", "operator": "Exists", "tolerationSeconds": 60}]);
+    let tolerant = json!([{"key": "gone", "operator": "Exists", "effect": "NoExecute", "tolerationSeconds": 60}]);
     let spec = |tolerations: Value| json!({"containers": [{"name": "c", "image": "x"}], "tolerations": tolerations});
     world.server.create("pods", pod("plain", spec(json!([])))).unwrap();
     world.server.create("pods", pod("tolerant", spec(tolerant))).unwrap();

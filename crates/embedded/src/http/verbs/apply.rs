@@ -45,11 +45,17 @@ pub(super) fn proposal<'a>(
         if object::name(&applied).is_empty() {
             object::set_metadata(&mut applied, "name", Some(target.name().into()));
         }
+        let uid = object::uid(&applied);
+        if current.is_none() && !uid.is_empty() {
+            let why =
+                format!("uid mismatch: the provided object specified uid {uid}, and no existing object was found");
+            return Err(Status::conflict(&resource.qualified(), target.name(), &why));
+        }
         let live = current.map(|current| present::present(resource, &Arc::new(current.clone())));
         let result = apply::apply(&resource.structure, live.as_deref(), &applied, &options)?;
         // "0" means that there must be none yet; leases are taken this way.
-        let is = current.map(object::resource_version).unwrap_or("0");
-        if !revision.is_empty() && revision != is {
+        let is_other = current.is_some_and(|current| object::resource_version(current) != revision);
+        if !revision.is_empty() && is_other {
             return Err(Status::modified(&resource.qualified(), target.name()));
         }
         Ok(Proposal::Applied(conversion::to_kept(resource, result)))

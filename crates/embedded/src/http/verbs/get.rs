@@ -12,6 +12,7 @@ use crate::server::{Server, key};
 use crate::table::Table;
 
 pub(super) fn serve(server: &Server, target: &Target, call: &Call) -> Result<Response, Status> {
+    call.query.check_object_version(server.store().revision())?;
     let place = key(&target.resource, target.namespace(), target.name());
     let found = server.store().kept(&place);
     let found = found.ok_or_else(|| Status::not_found(&target.resource.qualified(), target.name()))?;

@@ -34,7 +34,9 @@ pub(super) fn serve(server: &Server, target: &Target, call: &Call) -> Result<Res
     let selection = call.query.selection(&target.resource)?;
     call.shape.suits(&target.resource, true)?;
     call.query.check_list_versions()?;
-    let limit = call.query.number::<usize>("limit")?.filter(|limit| *limit > 0).unwrap_or(usize::MAX);
+    call.query.is_reached(server.store().revision())?;
+    let limit = call.query.number::<i64>("limit")?.and_then(|limit| usize::try_from(limit).ok());
+    let limit = limit.filter(|limit| *limit > 0).unwrap_or(usize::MAX);
     let from = call.query.get("continue").map(Continue::read).transpose()?;
     if limit == usize::MAX && from.is_none() && selection.is_everything() && is_whole(target, call) {
         let Whole { revision, objects } = server.store().whole(&target.resource.storage);

@@ -22,7 +22,8 @@ pub(super) use patch::reader;
 
 pub(super) fn serve(server: &Server, target: &Target, call: &Call) -> Result<Response, Status> {
     match (&call.method, target.name.is_some()) {
-        (&Method::GET, _) if call.query.flag("watch") => watch::serve(server, target, call),
+        (&Method::GET, _) if target.watched => watch::serve(server, target, call),
+        (&Method::GET, false) if call.query.flag("watch") => watch::serve(server, target, call),
         (&Method::GET, false) => list::serve(server, target, call),
         (&Method::GET, true) => get::serve(server, target, call),
         (&Method::POST, false) => write::create(server, target, call),

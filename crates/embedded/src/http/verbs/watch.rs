@@ -72,11 +72,15 @@ pub(super) fn serve(server: &Server, target: &Target, call: &Call) -> Result<Res
     let seconds = call.query.number::<u64>("timeoutSeconds")?.unwrap_or(LONGEST);
     call.query.check_watch_versions()?;
     let from = call.query.revision()?.unwrap_or(0);
-    let initial = from == 0 || call.query.flag("sendInitialEvents");
+    let initial = match call.query.get("sendInitialEvents") {
+        Some(_) => call.query.flag("sendInitialEvents"),
+        None => from == 0,
+    };
     let now = if initial {
         server.store().list(&target.scope())
     } else {
-        Snapshot { revision: from, objects: Vec::new(), rest: 0 }
+        let revision = if from == 0 { server.store().revision() } else { from };
+        Snapshot { revision, objects: Vec::new(), rest: 0 }
     };
     let start = now.revision;
     let end = Instant::now() + Duration::from_secs(seconds);
@@ -98,7 +102,9 @@ pub(super) fn serve(server: &Server, target: &Target, call: &Call) -> Result<Res
         alarm: None,
         over: false,
     };
-    watch.initial_end = (call.query.flag("sendInitialEvents") && watch.bookmarks).then_some(start);
+    // Who does not say where to begin is told where the beginning ends.
+    let is_told = call.query.flag("sendInitialEvents") || initial && call.query.get("resourceVersion").is_none();
+    watch.initial_end = (is_told && watch.bookmarks).then_some(start);
     let lines = stream::unfold(watch, |mut watch| async move {
         let line = watch.next().await?;
         Some((Ok::<_, Infallible>(line), watch))

@@ -13,7 +13,7 @@ use crate::http::{answer, respond, warning};
 use crate::resources::Resource;
 use crate::server::Server;
 use crate::write::decode::{self, Written};
-use crate::write::{Face, Options, Proposal, preconditions, prune};
+use crate::write::{Body, Face, Options, Proposal, preconditions, prune};
 use crate::{conversion, object};
 
 pub(super) fn create(server: &Server, target: &Target, call: &Call) -> Result<Response, Status> {
@@ -42,7 +42,7 @@ pub(super) fn replace(server: &Server, target: &Target, call: &Call) -> Result<R
             current.filter(|_| resource.needs_version() && object::resource_version(&object).is_empty())
         {
             preconditions::same_name(current, &object)?;
-            preconditions::same_version(resource, target.name(), current, &object)?;
+            preconditions::same_version(resource, target.name(), current, &object, Body::Object)?;
             let cause = Cause::invalid("metadata.resourceVersion", &json!(0), "must be specified for an update");
             return Err(Status::invalid(&resource.qualified(), target.name(), vec![cause]));
         }

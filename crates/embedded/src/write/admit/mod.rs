@@ -24,6 +24,22 @@ pub(super) fn mutate(server: &Server, resource: &Resource, object: &mut Value) -
     priority::admit(server, resource, object)
 }
 
+/// Writes into an object that changes what the plugins would have given it.
+pub(super) fn mutate_change(resource: &Resource, object: &mut Value) {
+    if resource.storage == "pods" {
+        tolerations::add(object);
+    }
+}
+
+/// Asks the plugins whether an object may be deleted, then the caller.
+///
+/// # Errors
+/// 403 as a plugin says it, or the caller's refusal.
+pub(crate) fn check_deletion(server: &Server, resource: &Resource, current: &Value) -> Result<(), Status> {
+    namespace::may_go(resource, object::name(current))?;
+    check(server, resource, "DELETE", None, Some(current)).map(drop)
+}
+
 /// Asks the caller: the warnings of an allowed write, or the refusal.
 pub(crate) fn check(
     server: &Server,

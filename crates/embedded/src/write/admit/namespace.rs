@@ -1,4 +1,4 @@
-//! Nothing is made in a namespace that is not there, or that is going (`NamespaceLifecycle`).
+//! Nothing is made in a namespace that is not there, or that is going, and some never go (`NamespaceLifecycle`).
 
 use apimachinery::status::{Cause, Status};
 use serde_json::{Value, json};
@@ -6,6 +6,18 @@ use serde_json::{Value, json};
 use crate::object;
 use crate::resources::Resource;
 use crate::server::Server;
+
+/// Namespaces that every cluster has, for as long as it is there.
+const IMMORTAL: [&str; 3] = ["default", "kube-system", "kube-public"];
+
+/// # Errors
+/// 403 for a namespace that may not be deleted.
+pub(super) fn may_go(resource: &Resource, name: &str) -> Result<(), Status> {
+    if resource.storage != "namespaces" || !IMMORTAL.contains(&name) {
+        return Ok(());
+    }
+    Err(Status::forbidden("namespaces", name, "this namespace may not be deleted"))
+}
 
 /// # Errors
 /// 404 for a namespace that is not there, 403 for one that is going.

@@ -2,6 +2,7 @@
 //! (`k8s.io/kubernetes/pkg/apis/*/v1/defaults.go`).
 
 mod autoscaler;
+mod binding;
 mod pod;
 mod service;
 mod storage;
@@ -38,6 +39,10 @@ pub(super) fn fill_written(resource: &Resource, object: &mut Value, applied: boo
         "replicasets.apps" => workload::replica_set(spec(object)),
         "statefulsets.apps" => workload::stateful_set(spec(object)),
         "jobs.batch" => workload::job(spec(object)),
+        "endpointslices.discovery.k8s.io" => service::slice(object),
+        "rolebindings.rbac.authorization.k8s.io" | "clusterrolebindings.rbac.authorization.k8s.io" => {
+            binding::fill(object);
+        }
         "namespaces" => namespace(object),
         "secrets" => secret(object),
         "horizontalpodautoscalers.autoscaling" => autoscaler::fill(spec(object)),

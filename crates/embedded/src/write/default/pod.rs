@@ -77,7 +77,7 @@ fn container(container: &mut Map<String, Value>) {
 }
 
 /// Quantities are strings in their canonical form.
-fn resources(resources: &mut Map<String, Value>) {
+pub(super) fn resources(resources: &mut Map<String, Value>) {
     for part in ["limits", "requests"] {
         for quantity in resources.get_mut(part).and_then(Value::as_object_mut).into_iter().flat_map(Map::values_mut) {
             canonical(quantity);
@@ -107,6 +107,9 @@ fn probe(probe: &mut Map<String, Value>) {
         set(get, "path", json!("/"));
         set(get, "scheme", json!("HTTP"));
     }
+    if let Some(call) = probe.get_mut("grpc") {
+        set(object::members(call), "service", json!(""));
+    }
 }
 
 fn volume(volume: &mut Map<String, Value>) {
@@ -115,11 +118,29 @@ fn volume(volume: &mut Map<String, Value>) {
             set(object::members(source), "defaultMode", json!(0o644));
         }
     }
+    for name in ["downwardAPI", "projected"] {
+        let Some(source) = volume.get_mut(name) else { continue };
+        field_versions(source);
+    }
     if let Some(source) = volume.get_mut("hostPath") {
         set(object::members(source), "type", json!(""));
     }
     if volume.len() == 1 {
         set(volume, "emptyDir", json!({}));
+    }
+}
+
+/// Fields are those of `v1`, in files as in variables.
+fn field_versions(source: &mut Value) {
+    for file in items(source.get_mut("items")) {
+        if let Some(field) = file.get_mut("fieldRef") {
+            set(object::members(field), "apiVersion", json!("v1"));
+        }
+    }
+    for projection in items(source.get_mut("sources")) {
+        if let Some(pod) = projection.get_mut("downwardAPI") {
+            field_versions(pod);
+        }
     }
 }
 

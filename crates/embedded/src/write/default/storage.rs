@@ -2,11 +2,14 @@
 
 use serde_json::{Map, Value, json};
 
-use super::set;
+use super::{pod, set};
 use crate::object;
 
 pub(super) fn claim(spec: &mut Map<String, Value>) {
     set(spec, "volumeMode", json!("Filesystem"));
+    if let Some(resources) = spec.get_mut("resources") {
+        pod::resources(object::members(resources));
+    }
 }
 
 pub(super) fn volume(spec: &mut Map<String, Value>) {

@@ -2,7 +2,8 @@
 
 use serde_json::{Map, Value, json};
 
-use super::{child, pod, set};
+use super::{child, pod, set, storage};
+use crate::object;
 
 pub(super) fn deployment(spec: &mut Map<String, Value>) {
     template(spec);
@@ -25,6 +26,7 @@ pub(super) fn replica_set(spec: &mut Map<String, Value>) {
 
 pub(super) fn stateful_set(spec: &mut Map<String, Value>) {
     template(spec);
+    claims(spec);
     set(spec, "replicas", json!(1));
     set(spec, "revisionHistoryLimit", json!(10));
     set(spec, "podManagementPolicy", json!("OrderedReady"));
@@ -49,6 +51,17 @@ pub(super) fn job(spec: &mut Map<String, Value>) {
     set(spec, "podReplacementPolicy", json!("TerminatingOrFailed"));
     set(spec, "manualSelector", json!(false));
     set(spec, "suspend", json!(false));
+}
+
+/// The claims that a StatefulSet makes are written out as claims.
+fn claims(spec: &mut Map<String, Value>) {
+    for claim in spec.get_mut("volumeClaimTemplates").and_then(Value::as_array_mut).into_iter().flatten() {
+        let claim = object::members(claim);
+        set(claim, "apiVersion", json!("v1"));
+        set(claim, "kind", json!("PersistentVolumeClaim"));
+        storage::claim(child(claim, "spec"));
+        set(child(claim, "status"), "phase", json!("Pending"));
+    }
 }
 
 fn template(spec: &mut Map<String, Value>) {

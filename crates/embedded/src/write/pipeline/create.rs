@@ -64,7 +64,7 @@ impl Write<'_> {
         let warnings = warnings::of(self.resource, None, object);
         admit::accepts(self.server, self.resource, self.namespace, object)?;
         cel::check(self.resource, object, None)?;
-        allocate::cluster_address(self.server, self.resource, None, object)?;
+        allocate::to_service(self.server, self.resource, None, object)?;
         Ok(warnings)
     }
 }

@@ -64,13 +64,16 @@ impl Write<'_> {
     fn read_over(&self, name: &str, current: &Value, object: &mut Value, applied: bool) -> Result<Vec<String>, Status> {
         let (server, resource) = (self.server, self.resource);
         let warnings = self.told(object).map_err(|status| self.options.body.unfit(status))?;
-        preconditions::same_version(resource, name, current, object)?;
+        preconditions::same_version(resource, name, current, object, self.options.body)?;
         prepare::address(resource, self.namespace, object)?;
         preconditions::same_name(current, object)?;
         prepare::keep(self.face, resource, current, object);
         self.shape(object, applied);
         self.track(Some(current), object, applied);
-        allocate::cluster_address(server, resource, Some(current), object)?;
+        allocate::to_service(server, resource, Some(current), object)?;
+        if self.face == Face::Main {
+            admit::mutate_change(resource, object);
+        }
         prepare::count_generation(resource, current, object);
         prepare::changed(resource, current, object, server.now());
         Ok(warnings)

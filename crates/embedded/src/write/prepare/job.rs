@@ -19,7 +19,8 @@ pub(super) fn select_own(job: &mut Value) {
         labels.insert(format!("{prefix}job-name"), json!(name));
     }
     let labels = Value::Object(labels.clone());
-    set(spec, "selector", json!({"matchLabels": {"batch.kubernetes.io/controller-uid": uid}}));
+    let selected = child(child(spec, "selector"), "matchLabels");
+    selected.insert("batch.kubernetes.io/controller-uid".to_owned(), json!(uid));
     let own = object::members(object::metadata(job).entry("labels").or_insert_with(|| json!({})));
     for (label, value) in labels.as_object().into_iter().flatten() {
         set(own, label, value.clone());

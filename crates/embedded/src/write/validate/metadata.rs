@@ -1,9 +1,10 @@
-//! Which metadata an object may have: its name, labels, annotations and finalizers.
+//! Which metadata an object may have: its name, labels, annotations, owners and finalizers.
 
 use apimachinery::status::Cause;
 use serde_json::{Map, Value, json};
 
-use super::names::{LABEL_VALUE, QUALIFIED, bad_name, is_qualified};
+use super::names::{LABEL_VALUE, QUALIFIED, bad_name, is_qualified, key_hints};
+use super::owners;
 use crate::object;
 use crate::resources::Resource;
 use crate::write::Face;
@@ -20,6 +21,7 @@ pub(super) fn causes(resource: &Resource, object: &Value) -> Vec<Cause> {
         return Vec::new();
     }
     let mut causes = label_causes(object);
+    causes.extend(owners::causes(object));
     causes.extend(finalizer_causes(resource, object));
     let name = object::name(object);
     if name.is_empty() {
@@ -33,6 +35,7 @@ pub(super) fn causes(resource: &Resource, object: &Value) -> Vec<Cause> {
 /// What is wrong with the metadata of an object that changes.
 pub(super) fn causes_of_change(resource: &Resource, face: Face, current: &Value, object: &Value) -> Vec<Cause> {
     let mut causes = label_causes(object);
+    causes.extend(owners::causes(object));
     causes.extend(new_finalizers(current, object));
     if face == Face::Main && (resource.custom || WHOLE_AGAIN.contains(&resource.storage.as_str())) {
         causes.extend(finalizer_causes(resource, object));
@@ -45,10 +48,8 @@ fn label_causes(object: &Value) -> Vec<Cause> {
     let mut causes = labels("metadata.labels", members("labels"));
     for key in members("annotations").into_iter().flatten().map(|(key, _)| key) {
         // Whatever letters its domain is written in.
-        let lower = key.to_lowercase();
-        if !is_qualified(lower.rsplit_once('/').map_or(lower.as_str(), |(_, part)| part)) {
-            causes.push(Cause::invalid("metadata.annotations", &json!(key), QUALIFIED));
-        }
+        let hints = key_hints(&key.to_lowercase());
+        causes.extend(hints.iter().map(|hint| Cause::invalid("metadata.annotations", &json!(key), hint)));
     }
     causes
 }
@@ -58,10 +59,7 @@ pub(super) fn labels(field: &str, labels: Option<&Map<String, Value>>) -> Vec<Ca
     let mut causes = Vec::new();
     let labels = labels.into_iter().flatten();
     for (key, value) in labels {
-        let part = key.rsplit_once('/').map_or(key.as_str(), |(_, part)| part);
-        if !is_qualified(part) {
-            causes.push(Cause::invalid(field, &json!(key), QUALIFIED));
-        }
+        causes.extend(key_hints(key).iter().map(|hint| Cause::invalid(field, &json!(key), hint)));
         let Some(value) = value.as_str() else { continue };
         if value.len() > 63 {
             causes.push(Cause::invalid(field, &json!(value), "must be no more than 63 characters"));

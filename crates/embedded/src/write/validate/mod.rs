@@ -3,6 +3,7 @@
 pub(crate) mod kinds;
 mod metadata;
 pub(crate) mod names;
+mod owners;
 mod schema;
 
 use apimachinery::status::{Cause, Status};
@@ -16,7 +17,7 @@ use crate::{crd, object};
 /// 422 with every cause, 400 for values of the wrong type in built-in kinds.
 pub(super) fn create(resource: &Resource, object: &Value) -> Result<(), Status> {
     let mut causes = metadata::causes(resource, object);
-    kinds::quantities(resource, object)?;
+    kinds::decodes(resource, object)?;
     causes.extend(schema::causes(resource, Face::Main, object)?);
     causes.extend(kinds::causes(resource, object));
     if resource.storage == crd::STORAGE {
@@ -31,11 +32,14 @@ pub(super) fn update(resource: &Resource, face: Face, current: &Value, object: &
     let mut causes = metadata::causes_of_change(resource, face, current, object);
     causes.extend(schema::causes(resource, face, object)?);
     if face == Face::Main {
-        kinds::quantities(resource, object)?;
+        kinds::decodes(resource, object)?;
         causes.extend(kinds::causes_of_change(resource, current, object));
         if resource.storage == crd::STORAGE {
             causes.extend(crd::causes(Some(current), object));
         }
+    }
+    if face == Face::Status {
+        causes.extend(kinds::causes_of_status(resource, object));
     }
     verdict(resource, object, causes)
 }

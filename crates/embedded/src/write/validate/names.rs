@@ -8,20 +8,115 @@ pub(crate) const LABEL_1035: &str = "a DNS-1035 label must consist of lower case
 pub(crate) const QUALIFIED: &str = "name part must consist of alphanumeric characters, '-', '_' or '.', and must start and end with an alphanumeric character (e.g. 'MyName',  or 'my.name',  or '123-abc', regex used for validation is '([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9]')";
 pub(crate) const LABEL_VALUE: &str = "a valid label must be an empty string or consist of alphanumeric characters, '-', '_' or '.', and must start and end with an alphanumeric character (e.g. 'MyValue',  or 'my_value',  or '12345', regex used for validation is '(([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9])?')";
 
+pub(crate) const NO_DOTS: &str = "must not contain dots";
+
 /// Why an object of this kind may not have this name.
 pub(super) fn bad_name(resource: &Resource, name: &str) -> Option<String> {
     if resource.group == "rbac.authorization.k8s.io" {
         return ["/", "%"].iter().find(|bad| name.contains(**bad)).map(|bad| format!("may not contain '{bad}'"));
     }
-    let (longest, rule, well_formed) = match resource.storage.as_str() {
-        "namespaces" => (63, LABEL, is_label(name)),
-        "services" => (63, LABEL_1035, is_label_1035(name)),
-        _ => (253, SUBDOMAIN, name.split('.').all(is_label)),
+    let hints = match resource.storage.as_str() {
+        "namespaces" | "services" => label_hints(name),
+        _ => subdomain_hints(name),
     };
-    if name.len() > longest {
-        return Some(format!("must be no more than {longest} characters"));
+    hints.into_iter().next()
+}
+
+/// What is wrong with a label of a domain, such as the name of a container.
+pub(crate) fn label_hints(name: &str) -> Vec<String> {
+    let mut hints = Vec::new();
+    if name.len() > 63 {
+        hints.push("must be no more than 63 characters".to_owned());
     }
-    (!well_formed).then(|| rule.to_owned())
+    if name.contains('.') && name.split('.').all(is_label) {
+        hints.push(NO_DOTS.to_owned());
+    } else if !is_label(name) {
+        hints.push(LABEL.to_owned());
+    }
+    hints
+}
+
+/// What is wrong with a domain below another, such as the name of most objects.
+pub(crate) fn subdomain_hints(name: &str) -> Vec<String> {
+    let mut hints = Vec::new();
+    if name.len() > 253 {
+        hints.push("must be no more than 253 characters".to_owned());
+    }
+    if !name.split('.').all(is_label) {
+        hints.push(SUBDOMAIN.to_owned());
+    }
+    hints
+}
+
+/// What is wrong with a key of labels.
+pub(crate) fn key_hints(key: &str) -> Vec<String> {
+    let (prefix, name) = match key.split('/').collect::<Vec<_>>().as_slice() {
+        [name] => (None, *name),
+        [prefix, name] => (Some(*prefix), *name),
+        _ => {
+            let whole = QUALIFIED.replacen("name part", "a valid label key", 1);
+            return vec![format!("{whole} with an optional DNS subdomain prefix and '/' (e.g. 'example.com/MyName')")];
+        }
+    };
+    let mut hints: Vec<String> = match prefix {
+        Some("") => vec!["prefix part must be non-empty".to_owned()],
+        Some(prefix) => subdomain_hints(prefix).iter().map(|hint| format!("prefix part {hint}")).collect(),
+        None => Vec::new(),
+    };
+    if name.is_empty() {
+        hints.push("name part must be non-empty".to_owned());
+    } else if name.len() > 63 {
+        hints.push("name part must be no more than 63 characters".to_owned());
+    }
+    if !is_characters(name) {
+        hints.push(QUALIFIED.to_owned());
+    }
+    hints
+}
+
+/// What is wrong with the name of a port of a container.
+pub(crate) fn port_name_hints(name: &str) -> Vec<String> {
+    let mut hints = Vec::new();
+    if name.len() > 15 {
+        hints.push("must be no more than 15 characters");
+    }
+    if !name.chars().all(|c| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '-') {
+        hints.push("must contain only alpha-numeric characters (a-z, 0-9), and hyphens (-)");
+    }
+    if !name.contains(|c: char| c.is_ascii_lowercase()) {
+        hints.push("must contain at least one letter (a-z)");
+    }
+    if name.contains("--") {
+        hints.push("must not contain consecutive hyphens");
+    }
+    if name.starts_with('-') || name.ends_with('-') {
+        hints.push("must not begin or end with a hyphen");
+    }
+    hints.into_iter().map(str::to_owned).collect()
+}
+
+/// What is wrong with a key of a ConfigMap or Secret.
+pub(crate) fn config_key_hints(key: &str) -> Vec<String> {
+    const KEY: &str = "a valid config key must consist of alphanumeric characters, '-', '_' or '.' (e.g. 'key.name',  or 'KEY_NAME',  or 'key-name', regex used for validation is '[-._a-zA-Z0-9]+')";
+    let mut hints = Vec::new();
+    if key.len() > 253 {
+        hints.push("must be no more than 253 characters".to_owned());
+    }
+    if key.is_empty() || !key.chars().all(|c| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.')) {
+        hints.push(KEY.to_owned());
+    }
+    match key {
+        "." => hints.push("must not be '.'".to_owned()),
+        ".." => hints.push("must not be '..'".to_owned()),
+        _ if key.starts_with("..") => hints.push("must not start with '..'".to_owned()),
+        _ => {}
+    }
+    hints
+}
+
+/// Whether it may be the value of a label.
+pub(crate) fn is_label_value(value: &str) -> bool {
+    value.is_empty() || is_qualified(value)
 }
 
 /// Whether it is a label of a domain, as long as it may be.
@@ -37,11 +132,12 @@ pub(crate) fn is_label_1035(part: &str) -> bool {
 
 /// Whether it may be the last part of a key of labels.
 pub(super) fn is_qualified(part: &str) -> bool {
+    part.len() <= 63 && is_characters(part)
+}
+
+fn is_characters(part: &str) -> bool {
     let end = |c: char| c.is_ascii_alphanumeric();
-    part.len() <= 63
-        && part.starts_with(end)
-        && part.ends_with(end)
-        && part.chars().all(|c| end(c) || matches!(c, '-' | '_' | '.'))
+    part.starts_with(end) && part.ends_with(end) && part.chars().all(|c| end(c) || matches!(c, '-' | '_' | '.'))
 }
 
 #[cfg(test)]
@@ -57,7 +153,7 @@ mod tests {
     #[case::upper("pods", "Web", false)]
     #[case::edge("pods", "-web", false)]
     #[case::dotted_namespace("namespaces", "a.b", false)]
-    #[case::digit_service("services", "0web", false)]
+    #[case::digit_service("services", "0web", true)]
     #[case::role("clusterroles.rbac.authorization.k8s.io", "system:admin", true)]
     fn names_follow_the_rules_of_their_kind(#[case] resource: &str, #[case] name: &str, #[case] good: bool) {
         let resource = Registry::builtin().by_name(resource).unwrap();

@@ -6,6 +6,9 @@ use serde_json::{Value, json};
 use crate::resources::Resource;
 use crate::write::{Face, prune};
 
+/// Kinds of which only the schema knows what they cannot do without.
+const UNRULED: [&str; 3] = ["events", "persistentvolumes", "priorityclasses.scheduling.k8s.io"];
+
 pub(super) fn causes(resource: &Resource, face: Face, object: &Value) -> Result<Vec<Cause>, Status> {
     let Some(schema) = resource.schema() else { return Ok(Vec::new()) };
     if resource.custom {
@@ -24,10 +27,7 @@ pub(super) fn causes(resource: &Resource, face: Face, object: &Value) -> Result<
     // Controllers here write statuses of built-in kinds; their types are wider than what a single machine knows. What is
     // required of a specification is in the rules, in the words of kube-apiserver.
     causes.retain(|cause| !cause.field.starts_with("status") && !cause.field.starts_with("metadata"));
-    causes.retain(|cause| {
-        let is_ruled = cause.field.ends_with("selector") || cause.field.ends_with("containers");
-        !(cause.reason == "FieldValueRequired" && is_ruled)
-    });
+    causes.retain(|cause| cause.reason != "FieldValueRequired" || UNRULED.contains(&resource.storage.as_str()));
     if face == Face::Status {
         return Ok(Vec::new());
     }

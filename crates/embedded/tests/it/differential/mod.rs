@@ -27,8 +27,11 @@ const TOPICS: &[&str] = &[
     "events",
     "faces",
     "found",
+    "kinds",
     "lists",
     "patches",
+    "pods",
+    "requests",
     "tables",
     "validation",
     "watches",
@@ -45,8 +48,11 @@ const TOPICS: &[&str] = &[
 #[case::events("events")]
 #[case::faces("faces")]
 #[case::found("found")]
+#[case::kinds("kinds")]
 #[case::lists("lists")]
 #[case::patches("patches")]
+#[case::pods("pods")]
+#[case::requests("requests")]
 #[case::tables("tables")]
 #[case::validation("validation")]
 #[case::watches("watches")]

@@ -102,6 +102,8 @@ impl Normal {
                 ("resourceVersion", Some(_)) => json!("<revision>"),
                 ("continue", Some(_)) => json!("<continue>"),
                 ("clusterIP", Some(address)) if self.address.is_match(address) => json!("<address>"),
+                // Drawn, or the first that is free.
+                ("nodePort", None) if value.as_i64().is_some_and(|port| port >= 30000) => json!("<port>"),
                 ("clusterIPs", None) => self.addresses(value),
                 ("managedFields", None) => self.managers(value),
                 ("causes", None) => self.causes(value),

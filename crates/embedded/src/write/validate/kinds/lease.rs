@@ -1,10 +1,13 @@
-//! Leases: a time that is one.
+//! Leases: a time that is one, and a holder who can be told.
 
 use apimachinery::status::Cause;
-use serde_json::{Value, json};
+use serde_json::Value;
+
+use super::field::Field;
 
 pub(super) fn causes(lease: &Value) -> Vec<Cause> {
-    let duration = lease.pointer("/spec/leaseDurationSeconds").and_then(Value::as_i64).filter(|seconds| *seconds <= 0);
-    let cause = |seconds| Cause::invalid("spec.leaseDurationSeconds", &json!(seconds), "must be greater than 0");
-    duration.map(cause).into_iter().collect()
+    let spec = Field::of(lease).get("spec");
+    let mut causes: Vec<Cause> = spec.get("leaseDurationSeconds").positive().into_iter().collect();
+    causes.extend(spec.get("leaseTransitions").not_negative());
+    causes
 }

@@ -3,71 +3,57 @@
 use std::collections::BTreeSet;
 
 use apimachinery::status::Cause;
-use serde_json::{Value, json};
+use serde_json::Value;
 
-use super::{items, resources};
-use crate::object;
+use super::super::names::{label_hints, subdomain_hints};
+use super::field::Field;
+use super::{container, placement, volume};
 use crate::write::validate::metadata;
 
-const PULL_POLICIES: [&str; 3] = ["Always", "IfNotPresent", "Never"];
 const RESTART_POLICIES: [&str; 3] = ["Always", "OnFailure", "Never"];
+const DNS_POLICIES: [&str; 4] = ["ClusterFirstWithHostNet", "ClusterFirst", "Default", "None"];
 
 /// `at` is where the specification stands in its object.
 pub(super) fn causes(spec: &Value, at: &str) -> Vec<Cause> {
-    let mut causes = doubled_volumes(spec, at);
-    if items(spec.get("containers")).next().is_none() {
-        causes.push(Cause::required(format!("{at}.containers"), ""));
+    let spec = Field::at(spec, at);
+    let mut causes = volume::causes(&spec.get("volumes"));
+    causes.extend(container::causes(&spec));
+    let policy = spec.get("restartPolicy");
+    causes.extend((!RESTART_POLICIES.contains(&policy.text())).then(|| policy.not_supported(&RESTART_POLICIES)));
+    causes.extend(spec.get("dnsPolicy").one_of(&DNS_POLICIES));
+    let selector = spec.get("nodeSelector");
+    causes.extend(metadata::labels(&selector.path, selector.value.as_object()));
+    causes.extend(host_ports(&spec));
+    causes.extend(placement::affinity(&spec.get("affinity")));
+    causes.extend(gates(&spec.get("schedulingGates")));
+    causes.extend(placement::spread(&spec.get("topologySpreadConstraints")));
+    for name in ["serviceAccountName", "nodeName"] {
+        causes.extend(spec.get(name).ruled_if_given(subdomain_hints));
     }
-    causes.extend(containers(spec, at));
-    let policy = object::text(spec, "/restartPolicy");
-    if !RESTART_POLICIES.contains(&policy) {
-        let known = RESTART_POLICIES.map(Value::from);
-        causes.push(Cause::not_supported(format!("{at}.restartPolicy"), &json!(policy), &known));
+    let deadline = spec.get("activeDeadlineSeconds");
+    let fits = deadline.number().is_none_or(|seconds| (1..=i64::from(i32::MAX)).contains(&seconds));
+    causes.extend((!fits).then(|| deadline.invalid("must be between 1 and 2147483647, inclusive")));
+    for name in ["hostname", "subdomain"] {
+        causes.extend(spec.get(name).ruled_if_given(label_hints));
     }
-    let selector = spec.get("nodeSelector").and_then(Value::as_object);
-    causes.extend(metadata::labels(&format!("{at}.nodeSelector"), selector));
+    causes.extend(placement::tolerations(&spec.get("tolerations")));
     causes
 }
 
-fn doubled_volumes(spec: &Value, at: &str) -> Vec<Cause> {
+/// On the network of the machine, a port is what it is.
+fn host_ports(spec: &Field<'_>) -> Vec<Cause> {
+    if *spec.get("hostNetwork").value != true {
+        return Vec::new();
+    }
+    let containers = spec.get("containers").each();
+    let ports = containers.flat_map(|container| container.get("ports").each());
+    let host = ports.map(|port| (port.get("hostPort"), port.get("containerPort")));
+    let other = host.filter(|(host, own)| host.number().is_some_and(|host| host != 0 && Some(host) != own.number()));
+    other.map(|(host, _)| host.invalid("must match `containerPort` when `hostNetwork` is true")).collect()
+}
+
+fn gates(gates: &Field<'_>) -> Vec<Cause> {
     let mut seen = BTreeSet::new();
-    let names = items(spec.get("volumes")).map(|volume| object::text(volume, "/name")).enumerate();
-    let doubled = names.filter(|(_, name)| !seen.insert(*name));
-    doubled.map(|(index, name)| Cause::duplicate(format!("{at}.volumes[{index}].name"), &json!(name))).collect()
-}
-
-fn containers(spec: &Value, at: &str) -> Vec<Cause> {
-    let volumes: BTreeSet<&str> = items(spec.get("volumes")).map(|volume| object::text(volume, "/name")).collect();
-    let mut names = BTreeSet::new();
-    let mut causes = Vec::new();
-    for list in ["initContainers", "containers"] {
-        for (index, it) in items(spec.get(list)).enumerate() {
-            let field = format!("{at}.{list}[{index}]");
-            let name = object::text(it, "/name");
-            if name.is_empty() {
-                causes.push(Cause::required(format!("{field}.name"), ""));
-            } else if !names.insert(name) {
-                causes.push(Cause::duplicate(format!("{field}.name"), &json!(name)));
-            }
-            let policy = object::text(it, "/imagePullPolicy");
-            if !PULL_POLICIES.contains(&policy) {
-                let known = PULL_POLICIES.map(Value::from);
-                causes.push(Cause::not_supported(format!("{field}.imagePullPolicy"), &json!(policy), &known));
-            }
-            causes.extend(mounts(it, &field, &volumes));
-            causes.extend(resources::causes(it, &field));
-        }
-    }
-    causes
-}
-
-fn mounts(container: &Value, field: &str, volumes: &BTreeSet<&str>) -> Vec<Cause> {
-    let mounts = items(container.get("volumeMounts")).enumerate();
-    let missing = mounts.filter(|(_, mount)| !volumes.contains(object::text(mount, "/name")));
-    missing
-        .map(|(index, mount)| {
-            let message = format!("Not found: {}", mount["name"]);
-            Cause::new(format!("{field}.volumeMounts[{index}].name"), "FieldValueNotFound", message)
-        })
-        .collect()
+    let doubled = gates.each().filter(|gate| !seen.insert(gate.get("name").text()));
+    doubled.map(|gate| Cause::duplicate(&gate.path, gate.get("name").value)).collect()
 }

@@ -4,9 +4,11 @@ use apimachinery::quantity::Quantity;
 use apimachinery::status::{Cause, Status};
 use serde_json::Value;
 
-use super::items;
+use super::field::Field;
+use super::{NOT_NEGATIVE, items};
 use crate::resources::Resource;
 
+const STANDARD: [&str; 3] = ["cpu", "memory", "ephemeral-storage"];
 const QUANTITY: &str = "quantities must match the regular expression '^([+-]?[0-9.]+)([eEinumkKMGTP]*[-+]?[0-9]*)$'";
 
 /// # Errors
@@ -35,26 +37,57 @@ pub(in crate::write::validate) fn quantities(resource: &Resource, object: &Value
     Ok(())
 }
 
-/// Requests that are more than their limit.
-pub(super) fn causes(container: &Value, field: &str) -> Vec<Cause> {
-    let part = |name: &str| container.pointer(&format!("/resources/{name}")).and_then(Value::as_object);
-    let mut causes = Vec::new();
-    for (name, request) in part("requests").into_iter().flatten() {
-        let Some(limit) = part("limits").and_then(|limits| limits.get(name)) else { continue };
-        if let (Some(asked), Some(most)) = (parse(request), parse(limit))
-            && asked > most
-        {
-            let hint = format!("must be less than or equal to {name} limit of {most}");
-            causes.push(Cause::invalid(format!("{field}.resources.requests"), request, &hint));
+/// Limits, and requests that keep to them.
+pub(super) fn causes(container: &Field<'_>) -> Vec<Cause> {
+    let (limits, requests) = (container.get("resources.limits"), container.get("resources.requests"));
+    let mut causes: Vec<Cause> = limits.entries().flat_map(|(name, limit)| one(name, &limit)).collect();
+    for (name, request) in requests.entries() {
+        causes.extend(one(name, &request));
+        let limit = limits.entries().find(|(limited, _)| *limited == name).map(|(_, limit)| limit);
+        let most = limit.as_ref().and_then(Field::quantity);
+        let Some(asked) = request.quantity() else { continue };
+        match most {
+            Some(most) if asked != most && !is_overcommittable(name) => {
+                let hint = format!("must be equal to {name} limit of {most}");
+                causes.push(Cause::invalid(&requests.path, request.value, &hint));
+            }
+            Some(most) if asked > most => {
+                let hint = format!("must be less than or equal to {name} limit of {most}");
+                causes.push(Cause::invalid(&requests.path, request.value, &hint));
+            }
+            None if !is_overcommittable(name) && name.contains('/') => {
+                causes.push(limits.required_because("Limit must be set for non overcommitable resources"));
+            }
+            _ => {}
         }
     }
     causes
 }
 
-fn parse(quantity: &Value) -> Option<Quantity> {
-    match quantity {
-        Value::String(text) => text.parse().ok(),
-        Value::Number(number) => number.to_string().parse().ok(),
-        _ => None,
+/// The name of a resource, and how much of it there may be.
+fn one(name: &str, amount: &Field<'_>) -> Vec<Cause> {
+    let mut causes = Vec::new();
+    let named = |hint: &str| Cause::invalid(&amount.path, &name.into(), hint);
+    let is_standard = STANDARD.contains(&name) || name.starts_with("hugepages-");
+    if !name.contains('/') && !is_standard {
+        causes.push(named("must be a standard resource type or fully qualified"));
+        causes.push(named("must be a standard resource for containers"));
     }
+    let Some(quantity) = amount.quantity() else { return causes };
+    if quantity < Quantity::ZERO {
+        causes.push(amount.invalid(NOT_NEGATIVE));
+    }
+    if name.contains('/') && !name.contains("kubernetes.io/") && Quantity::from_units(quantity.value()) != quantity {
+        causes.push(amount.invalid("must be an integer"));
+    }
+    causes
+}
+
+/// Whether more may be asked of a node than it has: not of devices and large pages.
+fn is_overcommittable(name: &str) -> bool {
+    (!name.contains('/') || name.contains("kubernetes.io/")) && !name.starts_with("hugepages-")
+}
+
+fn parse(quantity: &Value) -> Option<Quantity> {
+    Field::at(quantity, "").quantity()
 }

@@ -5,54 +5,70 @@ use std::collections::BTreeSet;
 use apimachinery::status::Cause;
 use serde_json::{Value, json};
 
-use super::items;
+use super::super::names::{LABEL, is_label, subdomain_hints};
+use super::field::Field;
+use super::{items, probe};
 use crate::object;
 use crate::write::validate::metadata;
 
+const PROTOCOLS: [&str; 3] = ["SCTP", "TCP", "UDP"];
 const AFFINITIES: [&str; 2] = ["ClientIP", "None"];
 const SERVICE_TYPES: [&str; 4] = ["ClusterIP", "ExternalName", "LoadBalancer", "NodePort"];
 
 pub(super) fn causes(service: &Value) -> Vec<Cause> {
-    let spec = service.get("spec").unwrap_or(&Value::Null);
-    let kind = object::text(spec, "/type");
-    let listed: Vec<&Value> = items(spec.get("ports")).collect();
+    let spec = Field::of(service).get("spec");
+    let (kind, listed, outside) = (spec.get("type"), spec.get("ports"), spec.get("externalName"));
     let mut causes = Vec::new();
-    if listed.is_empty() && spec["clusterIP"] != "None" && kind != "ExternalName" {
-        causes.push(Cause::required("spec.ports", ""));
+    let is_outside = kind.text() == "ExternalName";
+    if listed.is_empty() && spec.get("clusterIP").text() != "None" && !is_outside {
+        causes.push(listed.required());
+    }
+    if is_outside {
+        let name = Field::at(outside.value, outside.path.clone());
+        // The root may be written.
+        let hints = subdomain_hints(name.text().strip_suffix('.').unwrap_or(name.text()));
+        if name.is_empty() {
+            causes.push(name.required());
+        } else {
+            causes.extend(hints.iter().map(|hint| name.invalid(hint)));
+        }
     }
     causes.extend(ports(&listed));
-    causes.extend(metadata::labels("spec.selector", spec.get("selector").and_then(Value::as_object)));
-    let affinity = object::text(spec, "/sessionAffinity");
-    if !AFFINITIES.contains(&affinity) {
-        causes.push(Cause::not_supported("spec.sessionAffinity", &json!(affinity), &AFFINITIES.map(Value::from)));
+    causes.extend(metadata::labels("spec.selector", spec.get("selector").value.as_object()));
+    let affinity = spec.get("sessionAffinity");
+    causes.extend((!AFFINITIES.contains(&affinity.text())).then(|| affinity.not_supported(&AFFINITIES)));
+    causes.extend((!SERVICE_TYPES.contains(&kind.text())).then(|| kind.not_supported(&SERVICE_TYPES)));
+    if !matches!(kind.text(), "NodePort" | "LoadBalancer") {
+        causes.extend(listed.each().filter_map(|port| no_node_port(&port.get("nodePort"), kind.text())));
     }
-    if !SERVICE_TYPES.contains(&kind) {
-        causes.push(Cause::not_supported("spec.type", &json!(kind), &SERVICE_TYPES.map(Value::from)));
-    }
-    causes.extend(doubled_ports(&listed));
+    causes.extend(doubled_ports(&items(Some(listed.value)).collect::<Vec<_>>()));
+    causes.extend(spec.get("externalTrafficPolicy").one_of(&["Cluster", "Local"]));
+    causes.extend(spec.get("internalTrafficPolicy").one_of(&["Cluster", "Local"]));
     causes
 }
 
+fn no_node_port(port: &Field<'_>, kind: &str) -> Option<Cause> {
+    let given = port.number().is_some_and(|number| number != 0) && SERVICE_TYPES.contains(&kind);
+    given.then(|| port.forbidden(&format!("may not be used when `type` is '{kind}'")))
+}
+
 /// Ports by themselves: named where there are several, each by its own name, and numbers that are some.
-fn ports(ports: &[&Value]) -> Vec<Cause> {
+fn ports(ports: &Field<'_>) -> Vec<Cause> {
+    let mut names = BTreeSet::new();
     let mut causes = Vec::new();
-    for (index, port) in ports.iter().enumerate() {
-        let field = format!("spec.ports[{index}]");
-        if ports.len() > 1 && object::text(port, "/name").is_empty() {
-            causes.push(Cause::required(format!("{field}.name"), ""));
+    let wants_names = ports.each().count() > 1;
+    for port in ports.each() {
+        let [name, number, target, protocol] = ["name", "port", "targetPort", "protocol"].map(|field| port.get(field));
+        if name.is_empty() {
+            causes.extend(wants_names.then(|| name.required()));
+        } else {
+            let is_label = name.text().len() <= 63 && is_label(name.text());
+            causes.extend((!is_label).then(|| name.invalid(LABEL)));
+            causes.extend((!names.insert(name.text())).then(|| name.duplicate()));
         }
-        let name = object::text(port, "/name");
-        let is_taken = ports[..index].iter().any(|before| object::text(before, "/name") == name);
-        if !name.is_empty() && is_taken {
-            causes.push(Cause::duplicate(format!("{field}.name"), &json!(name)));
-        }
-        for name in ["port", "targetPort"] {
-            let outside = port[name].as_i64().filter(|number| !(1..=65535).contains(number));
-            if outside.is_some() {
-                let hint = "must be between 1 and 65535, inclusive";
-                causes.push(Cause::invalid(format!("{field}.{name}"), &port[name], hint));
-            }
-        }
+        causes.extend(probe::out_of_range(&number, number.number().unwrap_or(0)));
+        causes.extend(protocol.one_of(&PROTOCOLS));
+        causes.extend(probe::port(&target));
     }
     causes
 }
