@@ -10,11 +10,24 @@ use crate::server::{Server, key};
 use crate::workloads::condition::{self, Condition};
 use crate::write::typed;
 
+/// What a Pod's condition says while gates keep it from being scheduled.
+pub(crate) const GATED: Condition<'static> = Condition {
+    kind: "PodScheduled",
+    status: false,
+    reason: "SchedulingGated",
+    message: "Scheduling is blocked due to non-empty scheduling gates",
+};
+
+/// Whether somebody still has to let the Pod be scheduled.
+pub(crate) fn is_gated(pod: &Value) -> bool {
+    pod.pointer("/spec/schedulingGates").and_then(Value::as_array).is_some_and(|gates| !gates.is_empty())
+}
+
 impl Server {
     /// Writes the node and `PodScheduled` at once. Nobody owns either.
     ///
     /// # Errors
-    /// 404 for the Pod; 409 when it is on a node already, or going.
+    /// 404 for the Pod; 409 when it is on a node already, going, or gated.
     pub(crate) fn bind(&self, namespace: &str, name: &str, node: &str) -> Result<Arc<Value>, Status> {
         let pods = self.registry().by_name("pods").ok_or_else(Status::no_such_path)?;
         let place = key(&pods, namespace, name);
@@ -27,6 +40,9 @@ impl Server {
             }
             if object::is_deleting(&current) {
                 return Err(conflict(&format!("pod {name} is being deleted, cannot be assigned to a host")));
+            }
+            if is_gated(&current) {
+                return Err(conflict(&format!("pod {name} has non-empty .spec.schedulingGates")));
             }
             let mut pod = Value::clone(&current);
             object::members(&mut pod["spec"]).insert("nodeName".to_owned(), json!(node));

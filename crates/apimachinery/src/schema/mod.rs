@@ -8,6 +8,7 @@ mod formats;
 mod keywords;
 mod misfits;
 mod node;
+mod optionals;
 mod parse;
 mod paths;
 mod prune;

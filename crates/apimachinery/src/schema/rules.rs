@@ -11,6 +11,7 @@ use kube_cel::{CompiledSchema, ValidationError, Validator};
 use serde_json::Value;
 
 use super::cost::{self, Size};
+use super::optionals::{self, OldSelf};
 use super::rule_types;
 use crate::status::Cause;
 
@@ -45,7 +46,7 @@ impl Rules {
         }
         readable(schema, "")?;
         let compiled = on_a_large_stack(|| {
-            let compiled = kube_cel::compile_schema(schema);
+            let compiled = kube_cel::compile_schema(&optionals::lower(schema));
             if let Some(error) = first_error(&compiled, "") {
                 return Err(error);
             }
@@ -101,7 +102,8 @@ pub(super) fn reads_the_past(rule: &Value, schema: &Value, is_root: bool) -> Res
     let text = rule.get("rule").and_then(Value::as_str).unwrap_or_default();
     short_enough(text).map_err(|why| format!("compilation failed: {why}"))?;
     let read = on_a_large_stack(|| {
-        let program = Program::compile(text).map_err(|error| format!("compilation failed: {error}"))?;
+        let lowered = optionals::rewrite(text, OldSelf::of(rule));
+        let program = Program::compile(&lowered).map_err(|error| format!("compilation failed: {error}"))?;
         match rule_types::refuse(&program.expression().expr, schema, is_root) {
             Some(why) => Err(why),
             None => Ok(program.references().has_variable("oldSelf")),

@@ -80,7 +80,7 @@ const ROWS: &[Row] = &[
     row("rbac.authorization.k8s.io", "v1", "clusterroles", "ClusterRole", NONE, &[], NONE, typed::<api::rbac::v1::ClusterRole>()),
     row("rbac.authorization.k8s.io", "v1", "clusterrolebindings", "ClusterRoleBinding", NONE, &[], NONE, typed::<api::rbac::v1::ClusterRoleBinding>()),
     row("networking.k8s.io", "v1", "ingresses", "Ingress", &["ing"], &[Namespaced, Status, Generation], NONE, typed::<api::networking::v1::Ingress>()),
-    row("discovery.k8s.io", "v1", "endpointslices", "EndpointSlice", NONE, &[Namespaced], NONE, typed::<api::discovery::v1::EndpointSlice>()),
+    row("discovery.k8s.io", "v1", "endpointslices", "EndpointSlice", NONE, &[Namespaced, Generation], NONE, typed::<api::discovery::v1::EndpointSlice>()),
     row("autoscaling", "v1", "horizontalpodautoscalers", "HorizontalPodAutoscaler", &["hpa"], &[Namespaced, Status, Generation, All], NONE, typed::<api::autoscaling::v1::HorizontalPodAutoscaler>()),
     row("autoscaling", "v2", "horizontalpodautoscalers", "HorizontalPodAutoscaler", &["hpa"], &[Namespaced, Status, Generation, All], NONE, typed::<api::autoscaling::v2::HorizontalPodAutoscaler>()),
     row("policy", "v1", "poddisruptionbudgets", "PodDisruptionBudget", &["pdb"], &[Namespaced, Status, Generation], NONE, typed::<api::policy::v1::PodDisruptionBudget>()),

@@ -12,13 +12,12 @@ use super::filter::Rules;
 use super::reason::{Reason, Unfit};
 use super::world::World;
 use super::{Outcome, score};
+use crate::binding::{GATED, is_gated};
 
 /// The best node for one Pod, which then is among its tenants.
 pub(super) fn place(pod: &Arc<Value>, candidates: &mut [Candidate], world: &World) -> Outcome {
-    let gates = pod.pointer("/spec/schedulingGates").and_then(Value::as_array);
-    if gates.is_some_and(|gates| !gates.is_empty()) {
-        let message = "Scheduling is blocked due to non-empty scheduling gates".to_owned();
-        return Outcome::Wait { reason: "SchedulingGated", message, keeps_nomination: false };
+    if is_gated(pod) {
+        return Outcome::Wait { reason: GATED.reason, message: GATED.message.to_owned(), keeps_nomination: false };
     }
     let rules = Rules::of(pod, candidates, world);
     if let Some(obstacle) = rules.claims.obstacle.as_ref().filter(|_| !candidates.is_empty()) {

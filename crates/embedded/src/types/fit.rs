@@ -87,6 +87,7 @@ fn single(strukt: &str, field: &'static Field, value: &Value, place: &Place<'_>,
         ("bool", value) => value.is_boolean(),
         ("util.intstr.IntOrString", value) => value.is_string() || value.is_number(),
         ("resource.Quantity", value) => value.is_string() || value.is_number(),
+        ("meta.v1.MicroTime", Value::String(text)) => not_micro(text).is_none(),
         ("meta.v1.Time" | "meta.v1.MicroTime", value) => value.is_string(),
         (kind, Value::Object(_)) => {
             let kind = held(kind);
@@ -128,6 +129,11 @@ impl Misfit {
         Self { strukt: strukt.to_owned(), field, place, wanted, found: found.clone() }
     }
 
+    /// Whether it is a text, as it should be, but says nothing.
+    pub(crate) fn is_text(&self) -> bool {
+        self.wanted == "v1.MicroTime" && self.found.is_string()
+    }
+
     /// As server-side apply says it.
     pub(crate) fn untyped(&self) -> String {
         let (place, found) = (&self.place, &self.found);
@@ -146,6 +152,11 @@ impl Misfit {
 
 impl std::fmt::Display for Misfit {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        if let (Value::String(text), "v1.MicroTime") = (&self.found, self.wanted.as_str())
+            && let Some(rest) = not_micro(text)
+        {
+            return write!(f, "parsing time {text:?} as {MICRO:?}: cannot parse {rest:?} as \".000000\"");
+        }
         let found = match &self.found {
             Value::Number(number) if self.wanted == "int32" => format!("number {number}"),
             other => word(other).to_owned(),
@@ -153,6 +164,18 @@ impl std::fmt::Display for Misfit {
         let (strukt, field, wanted) = (&self.strukt, &self.field, &self.wanted);
         write!(f, "json: cannot unmarshal {found} into Go struct field {strukt}.{field} of type {wanted}")
     }
+}
+
+/// How Go writes the layout of times with microseconds.
+const MICRO: &str = "2006-01-02T15:04:05.000000Z07:00";
+
+/// Of a time that lacks the six digits of its microseconds, what stands in their place. Other texts are left to the
+/// schema.
+fn not_micro(text: &str) -> Option<&str> {
+    text.parse::<jiff::Timestamp>().ok()?;
+    let rest = text.get("2006-01-02T15:04:05".len()..)?;
+    let digits = rest.strip_prefix('.').map_or(0, |digits| digits.bytes().take_while(u8::is_ascii_digit).count());
+    (digits != 6).then_some(rest)
 }
 
 fn word(value: &Value) -> &'static str {
@@ -200,6 +223,8 @@ mod tests {
     #[case("core.v1.Pod", json!({"spec": {"containers": {}}}), "object into Go struct field PodSpec.spec.containers of type []v1.Container")]
     #[case("apiextensions.v1.CustomResourceDefinition", json!({"spec": {"versions": [{"schema": {"openAPIV3Schema": {"properties": {"a": {"minimum": "1"}}}}}]}}), "string into Go struct field")]
     #[case("apiextensions.v1.CustomResourceDefinition", json!({"spec": {"versions": [{"schema": {"openAPIV3Schema": {"items": {"type": 1}}}}]}}), "number into Go struct field JSONSchemaProps")]
+    #[case("coordination.v1.Lease", json!({"spec": {"renewTime": "2026-01-01T00:00:00Z"}}), r#"parsing time "2026-01-01T00:00:00Z" as "2006-01-02T15:04:05.000000Z07:00": cannot parse "Z" as ".000000""#)]
+    #[case("coordination.v1.Lease", json!({"spec": {"renewTime": "2026-01-01T00:00:00.123Z"}}), r#"parsing time "2026-01-01T00:00:00.123Z" as "2006-01-02T15:04:05.000000Z07:00": cannot parse ".123Z" as ".000000""#)]
     fn the_first_misfit_is_told(#[case] name: &str, #[case] value: Value, #[case] expected: &str) {
         let told = check(name, &value)[0].to_string();
         assert!(told.contains(expected), "{told}");

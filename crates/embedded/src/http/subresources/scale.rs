@@ -80,7 +80,8 @@ fn applied(server: &Server, target: &Target, call: &Call, paths: &ScalePaths) ->
     };
     let propose = |current: Option<&Value>| {
         let current = current.ok_or_else(|| Status::not_found(&resource.qualified(), target.name()))?;
-        let mut result = apply::apply(&resource.structure, Some(current), &wanted, &how)?;
+        let apply = |current: &Value| apply::apply(&resource.structure, Some(current), &wanted, &how);
+        let mut result = apply(current).map_err(|status| apply(&of_scales(current)).err().unwrap_or(status))?;
         without_time(&mut result, &how.manager);
         let replicas = result.pointer(&paths.spec_replicas).cloned().unwrap_or(json!(0));
         not_negative(target, &replicas)?;
@@ -91,6 +92,14 @@ fn applied(server: &Server, target: &Target, call: &Call, paths: &ScalePaths) ->
     let options = call.query.write_options(&call.agent)?;
     let outcome = server.modify(resource, Face::Main, target.namespace(), target.name(), &options, &propose)?;
     Ok(respond::object(&view(resource, paths, &outcome.object)))
+}
+
+/// The object as conflicts tell of it: on this face everybody's fields are those of a scale.
+fn of_scales(object: &Value) -> Value {
+    let mut object = object.clone();
+    let entries = object.pointer_mut("/metadata/managedFields").and_then(Value::as_array_mut).into_iter().flatten();
+    entries.for_each(|entry| entry["apiVersion"] = json!("autoscaling/v1"));
+    object
 }
 
 /// kube-apiserver notes no time of an applied scale.
@@ -169,12 +178,13 @@ fn view(resource: &Resource, paths: &ScalePaths, object: &Value) -> Value {
     let metadata: Value = kept.iter().map(|field| ((*field).to_owned(), metadata[*field].clone())).collect();
     // None is written as nothing.
     let replicas = object.pointer(&paths.spec_replicas).filter(|replicas| **replicas != 0);
+    let mut status = json!({"replicas": object.pointer(&paths.status_replicas).cloned().unwrap_or(json!(0))});
+    if !selector.is_empty() {
+        status["selector"] = json!(selector);
+    }
     json!({
         "kind": "Scale", "apiVersion": "autoscaling/v1", "metadata": metadata,
         "spec": replicas.map(|replicas| json!({"replicas": replicas})).unwrap_or_else(|| json!({})),
-        "status": {
-            "replicas": object.pointer(&paths.status_replicas).cloned().unwrap_or(json!(0)),
-            "selector": selector,
-        },
+        "status": status,
     })
 }

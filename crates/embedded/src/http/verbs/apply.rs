@@ -106,13 +106,25 @@ pub(in crate::http) fn manager(call: &Call) -> Result<String, Status> {
     call.query.get("fieldManager").map(str::to_owned).ok_or_else(refused)
 }
 
+/// A text that its type does not read, as kube-apiserver tells it of what is applied.
+fn inconvertible(resource: &Resource, applied: &Value, text: &Misfit) -> Status {
+    let kind = format!("{}, Kind={}", resource.api_version(), resource.kind);
+    let what = format!("({}/{}; {kind})", object::namespace(applied), object::name(applied));
+    let why = format!("unable to convert unstructured object to {kind}: {text}");
+    Status::unexplained(format!("failed to convert new object {what} to proper version: {why}"))
+}
+
 /// What is applied has to fit the type: a field that nobody declared cannot be owned.
 fn known_fields(resource: &Resource, applied: &Value) -> Result<(), Status> {
-    let mut found: BTreeSet<String> = typed::misfits(resource, applied).iter().map(Misfit::untyped).collect();
+    let (texts, shapes): (Vec<_>, Vec<_>) = typed::misfits(resource, applied).into_iter().partition(Misfit::is_text);
+    let mut found: BTreeSet<String> = shapes.iter().map(Misfit::untyped).collect();
     if let Some(schema) = resource.schema() {
         // The types of built-in kinds have been looked at.
         let depth = if resource.custom { Depth::Types } else { Depth::Fields };
         found.extend(schema.misfits(&resource.structure, applied, depth));
     }
-    if found.is_empty() { Ok(()) } else { Err(apply::untypable(applied, &found)) }
+    if !found.is_empty() {
+        return Err(apply::untypable(applied, &found));
+    }
+    texts.first().map_or(Ok(()), |text| Err(inconvertible(resource, applied, text)))
 }

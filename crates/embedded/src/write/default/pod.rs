@@ -36,8 +36,23 @@ fn only_pods(spec: &mut Map<String, Value>) {
     if spec.get("terminationGracePeriodSeconds").and_then(Value::as_i64).is_some_and(|seconds| seconds < 0) {
         spec.insert("terminationGracePeriodSeconds".to_owned(), json!(1));
     }
+    let on_host = spec.get("hostNetwork") == Some(&json!(true));
     for list in ["containers", "initContainers"] {
+        if on_host {
+            items(spec.get_mut(list)).for_each(host_ports);
+        }
         items(spec.get_mut(list)).filter_map(|container| container.get_mut("resources")).for_each(requests);
+    }
+}
+
+/// In the network of the node a port is one of the node.
+fn host_ports(container: &mut Map<String, Value>) {
+    for port in items(container.get_mut("ports")) {
+        let own = port.get("containerPort").filter(|own| **own != 0).cloned();
+        let is_open = port.get("hostPort").is_none_or(|host| *host == 0);
+        if let Some(own) = own.filter(|_| is_open) {
+            port.insert("hostPort".to_owned(), own);
+        }
     }
 }
 
@@ -151,6 +166,21 @@ fn items(list: Option<&mut Value>) -> impl Iterator<Item = &mut Map<String, Valu
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn ports_in_the_network_of_the_node_are_its_ports() {
+        let ports = json!([{"containerPort": 80}, {"containerPort": 81, "hostPort": 81}]);
+        let containers = json!([{"name": "c", "image": "x", "ports": ports}]);
+        let mut spec = json!({"hostNetwork": true, "initContainers": containers, "containers": containers});
+        of_pod(object::members(&mut spec));
+        for list in ["containers", "initContainers"] {
+            assert_eq!(spec[list][0]["ports"][0]["hostPort"], 80);
+            assert_eq!(spec[list][0]["ports"][1]["hostPort"], 81);
+        }
+        let mut template = json!({"hostNetwork": true, "containers": containers});
+        specification(object::members(&mut template));
+        assert!(template["containers"][0]["ports"][0].get("hostPort").is_none());
+    }
 
     #[test]
     fn limits_become_requests_in_canonical_form() {

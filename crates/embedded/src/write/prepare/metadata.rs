@@ -102,10 +102,15 @@ pub(in crate::write) fn count_generation(resource: &Resource, current: &Value, o
         }
         object
     };
-    // Deployments hand their annotations on to their ReplicaSets.
-    let annotated = resource.storage == "deployments.apps"
-        && current.pointer("/metadata/annotations") != object.pointer("/metadata/annotations");
-    if annotated || specification(current) != specification(object) {
+    let differs = |field: &str| current["metadata"].get(field) != object["metadata"].get(field);
+    let described = match resource.storage.as_str() {
+        // Deployments hand their annotations on to their ReplicaSets.
+        "deployments.apps" => differs("annotations"),
+        // The labels of an EndpointSlice say whose it is.
+        "endpointslices.discovery.k8s.io" => differs("labels"),
+        _ => false,
+    };
+    if described || specification(current) != specification(object) {
         let generation = current.pointer("/metadata/generation").and_then(Value::as_i64).unwrap_or_default();
         object::set_metadata(object, "generation", Some(json!(generation + 1)));
     }

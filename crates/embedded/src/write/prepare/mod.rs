@@ -7,8 +7,10 @@ mod pod;
 use serde_json::{Value, json};
 
 use super::default;
+use crate::binding::{GATED, is_gated};
 use crate::object;
 use crate::resources::Resource;
+use crate::workloads::condition;
 use crate::workloads::pod::quality;
 pub(super) use metadata::{address, birth, count_generation, generate_name, keep};
 pub(super) use pod::addresses;
@@ -26,6 +28,10 @@ pub(super) fn born(resource: &Resource, object: &mut Value) {
         "pods" => {
             let class = quality(object);
             status(object, json!({"phase": "Pending", "qosClass": class}));
+            if is_gated(object) {
+                let now = object::text(object, "/metadata/creationTimestamp").to_owned();
+                condition::set(&mut object["status"], GATED, &now);
+            }
         }
         "namespaces" => {
             default::namespace(object);
