@@ -302,12 +302,3 @@ fn damage_is_told_with_its_place() {
     assert!(matches!(error, OpenError::Damaged { .. }), "{error}");
     assert!(error.to_string().contains(&format!("of {length}: the checksum does not match")), "{error}");
 }
-
-#[test]
-fn what_cannot_be_read_back_is_not_written() {
-    let disk = Disk::default();
-    let store = open(&disk).unwrap();
-    let deep = (0..200).fold(json!(1), |inner, _| json!([inner]));
-    let refused = store.commit(&key("a"), None, Some(json!({"metadata": {"name": "a"}, "deep": deep})));
-    assert!(matches!(refused, Err(Rejected::TooDeep)), "{refused:?}");
-}

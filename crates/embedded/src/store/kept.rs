@@ -9,8 +9,6 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use bytes::Bytes;
 use serde_json::Value;
 
-use super::{DEEPEST, is_deeper};
-
 /// One version of an object.
 #[derive(Debug)]
 pub struct Kept {
@@ -25,8 +23,6 @@ enum Tree {
     Held(Arc<Value>),
     /// While somebody else holds it; otherwise it is read from the text.
     Lent(Weak<Value>),
-    /// Could not be read back.
-    Needed(Arc<Value>),
 }
 
 // === impl Kept ===
@@ -36,12 +32,7 @@ impl Kept {
     #[must_use]
     pub fn new(object: &Arc<Value>) -> Self {
         let (text, rest) = encode(object);
-        let tree = if is_deeper(object, DEEPEST) {
-            Tree::Needed(Arc::clone(object))
-        } else {
-            Tree::Lent(Arc::downgrade(object))
-        };
-        Self { text, rest, tree: Mutex::new(tree) }
+        Self { text, rest, tree: Mutex::new(Tree::Lent(Arc::downgrade(object))) }
     }
 
     fn slot(&self) -> MutexGuard<'_, Tree> {
@@ -111,7 +102,7 @@ impl Kept {
 impl Tree {
     fn known(&self) -> Option<Arc<Value>> {
         match self {
-            Self::Held(tree) | Self::Needed(tree) => Some(Arc::clone(tree)),
+            Self::Held(tree) => Some(Arc::clone(tree)),
             Self::Lent(tree) => tree.upgrade(),
         }
     }
@@ -202,14 +193,6 @@ mod tests {
         let weak = Arc::downgrade(&kept.tree());
         kept.release();
         assert!(weak.upgrade().is_none());
-    }
-
-    #[test]
-    fn what_could_not_be_read_back_stays() {
-        let deep = (0..300).fold(json!(1), |inner, _| json!({"a": inner}));
-        let kept = Kept::new(&Arc::new(deep.clone()));
-        kept.release();
-        assert_eq!(*kept.tree(), deep);
     }
 
     proptest! {

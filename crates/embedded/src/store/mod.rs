@@ -9,6 +9,7 @@
 
 #[cfg(test)]
 mod crash_tests;
+pub(crate) mod depth;
 mod failure;
 #[cfg(test)]
 mod faults;
@@ -47,9 +48,6 @@ use storage::Storage;
 /// hours of a busy small cluster, and a watch lasts ten minutes at most before kube clients renew it.
 pub const HISTORY: usize = 50_000;
 
-/// How deep an object may be nested whose text is read back; `serde_json` ends at 128.
-const DEEPEST: usize = 120;
-
 /// Namespace (empty for cluster scope) and name, in the order of lists.
 pub type Place = (String, String);
 
@@ -81,7 +79,7 @@ pub enum Rejected {
     Raced,
     /// Nothing can be written at present.
     Refused(Arc<Failure>),
-    /// The object is nested too deep to be written to disk.
+    /// The object is nested deeper than its text could be read back.
     TooDeep,
 }
 
@@ -322,9 +320,9 @@ impl Store {
     /// Writes `new` (removes with `None`) if the object is still `expected`, and stamps it with the new revision.
     ///
     /// # Errors
-    /// [`Rejected`] when it is not, or when nothing can be written.
+    /// [`Rejected`] when it is not, when it is nested too deep, or when nothing can be written.
     pub fn commit(&self, key: &Key, expected: Option<&Arc<Value>>, new: Option<Value>) -> Result<Arc<Value>, Rejected> {
-        if self.journal.is_some() && new.as_ref().is_some_and(|new| is_deeper(new, DEEPEST)) {
+        if new.as_ref().is_some_and(depth::is_too_deep) {
             return Err(Rejected::TooDeep);
         }
         let mut state = self.state();
@@ -340,7 +338,7 @@ impl Store {
     /// As [`Self::commit`]; `None` when someone else wrote the object first.
     ///
     /// # Errors
-    /// When nothing can be written.
+    /// When it is nested too deep, or nothing can be written.
     pub fn attempt(
         &self,
         key: &Key,
@@ -351,20 +349,8 @@ impl Store {
             Ok(written) => Ok(Some(written)),
             Err(Rejected::Raced) => Ok(None),
             Err(Rejected::Refused(failure)) => Err(failure.status()),
-            Err(Rejected::TooDeep) => {
-                Err(Status::bad_request(format!("{} is nested deeper than {DEEPEST} levels", key.name)))
-            }
+            Err(Rejected::TooDeep) => Err(depth::refusal(&key.name)),
         }
-    }
-}
-
-/// Whether a value has more than `levels` levels.
-fn is_deeper(value: &Value, levels: usize) -> bool {
-    let inside = |value: &Value| levels == 0 || is_deeper(value, levels - 1);
-    match value {
-        Value::Object(members) => members.values().any(inside),
-        Value::Array(items) => items.iter().any(inside),
-        _ => false,
     }
 }
 

@@ -6,6 +6,7 @@ use apimachinery::status::Status;
 use serde_json::Value;
 
 use super::Write;
+use crate::store::depth;
 use crate::write::{Outcome, admit, allocate, cel, commit, prepare, typed, validate, warnings};
 use crate::{crd, object, reviews};
 
@@ -32,6 +33,7 @@ impl Write<'_> {
             crd::note_stored(&mut object);
         }
         if self.options.dry_run {
+            depth::check(&place.name, &object)?;
             return made(Arc::new(object), warnings);
         }
         let object = commit::create(self.server, self.resource, &place, object)?.ok_or_else(taken)?;

@@ -7,6 +7,7 @@ use apimachinery::status::Status;
 use serde_json::Value;
 
 use super::Write;
+use crate::store::depth;
 use crate::write::{
     Face, Outcome, Proposal, Propose, admit, allocate, cel, commit, preconditions, prepare, validate, warnings,
 };
@@ -32,6 +33,7 @@ impl Write<'_> {
             crd::note_stored(&mut object);
         }
         if self.options.dry_run {
+            depth::check(&place.name, &object)?;
             return unchanged(Arc::new(object), warnings);
         }
         let change = commit::Change { place: &place, face: self.face, stored: &stored, current: &current };
