@@ -15,6 +15,9 @@ const WHOLE_AGAIN: [&str; 5] = ["configmaps", "pods", "secrets", "serviceaccount
 /// Kinds that take any finalizer.
 const LOOSE: [&str; 2] = ["leases.coordination.k8s.io", "leasecandidates.coordination.k8s.io"];
 
+/// Bytes that the keys and values of an object's annotations may have together.
+const ANNOTATIONS: usize = 256 << 10;
+
 /// What is wrong with the metadata of a new object.
 pub(super) fn causes(resource: &Resource, object: &Value) -> Vec<Cause> {
     if resource.virtual_only {
@@ -46,10 +49,22 @@ pub(super) fn causes_of_change(resource: &Resource, face: Face, current: &Value,
 fn label_causes(object: &Value) -> Vec<Cause> {
     let members = |field: &str| object.pointer(&format!("/metadata/{field}")).and_then(Value::as_object);
     let mut causes = labels("metadata.labels", members("labels"));
-    for key in members("annotations").into_iter().flatten().map(|(key, _)| key) {
+    causes.extend(annotations("metadata.annotations", members("annotations")));
+    causes
+}
+
+fn annotations(field: &str, annotations: Option<&Map<String, Value>>) -> Vec<Cause> {
+    let mut causes = Vec::new();
+    let mut bytes = 0;
+    for (key, value) in annotations.into_iter().flatten() {
         // Whatever letters its domain is written in.
         let hints = key_hints(&key.to_lowercase());
-        causes.extend(hints.iter().map(|hint| Cause::invalid("metadata.annotations", &json!(key), hint)));
+        causes.extend(hints.iter().map(|hint| Cause::invalid(field, &json!(key), hint)));
+        bytes += key.len() + value.as_str().map_or(0, str::len);
+    }
+    if bytes > ANNOTATIONS {
+        let message = format!("Too long: may not be more than {ANNOTATIONS} bytes");
+        causes.push(Cause::new(field, "FieldValueTooLong", message));
     }
     causes
 }
@@ -100,4 +115,21 @@ fn new_finalizers(current: &Value, object: &Value) -> Option<Cause> {
         );
         Cause::forbidden("metadata.finalizers", &hint)
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use rstest::rstest;
+
+    use super::*;
+
+    #[rstest]
+    #[case::as_many_as_may_be(ANNOTATIONS - 2, &[])]
+    #[case::one_byte_more(ANNOTATIONS - 1, &["metadata.annotations: Too long: may not be more than 262144 bytes"])]
+    fn keys_and_values_of_annotations_count_together(#[case] value: usize, #[case] expected: &[&str]) {
+        let object = json!({"metadata": {"annotations": {"ab": "", "cd": "x".repeat(value - 2)}}});
+        let causes = label_causes(&object);
+        let told: Vec<String> = causes.iter().map(|cause| format!("{}: {}", cause.field, cause.message)).collect();
+        assert_eq!(told, expected);
+    }
 }
