@@ -9,7 +9,9 @@ use tokio_util::sync::CancellationToken;
 
 use super::action::{Action, Plan};
 use super::kind::{KINDS, Key, Kind};
-use super::{deployment, disruption, endpoints, job, leader_worker_set, replica_set, stateful_set, volume_claim};
+use super::{
+    autoscaler, deployment, disruption, endpoints, job, leader_worker_set, replica_set, stateful_set, volume_claim,
+};
 use crate::Server;
 use crate::object;
 use crate::ports::Ports;
@@ -89,6 +91,12 @@ impl Controller {
             }
             Kind::DisruptionBudget => {
                 disruption::plan(subject, &pods, |pod| disruption::scale(&self.server, pod), &object::time(now))
+            }
+            Kind::Autoscaler => {
+                let name = object::text(subject, "/spec/scaleTargetRef/name");
+                let target = autoscaler::target_resource(subject)
+                    .and_then(|resource| self.server.get(resource, object::namespace(subject), name));
+                autoscaler::plan(subject, target.as_deref(), &object::time(now))
             }
             Kind::Claim => {
                 let (volumes, classes) =

@@ -2,7 +2,7 @@
 
 use serde_json::Value;
 
-use super::{deployment, disruption, job, leader_worker_set, replica_set, stateful_set, volume_claim};
+use super::{autoscaler, deployment, disruption, job, leader_worker_set, replica_set, stateful_set, volume_claim};
 use crate::object;
 
 /// One object to look at.
@@ -22,11 +22,12 @@ pub(super) enum Kind {
     LeaderWorkerSet,
     Service,
     DisruptionBudget,
+    Autoscaler,
     Claim,
     Volume,
 }
 
-pub(super) const KINDS: [Kind; 9] = [
+pub(super) const KINDS: [Kind; 10] = [
     Kind::Deployment,
     Kind::ReplicaSet,
     Kind::StatefulSet,
@@ -34,6 +35,7 @@ pub(super) const KINDS: [Kind; 9] = [
     Kind::LeaderWorkerSet,
     Kind::Service,
     Kind::DisruptionBudget,
+    Kind::Autoscaler,
     Kind::Claim,
     Kind::Volume,
 ];
@@ -58,6 +60,7 @@ impl Kind {
             Self::LeaderWorkerSet => leader_worker_set::RESOURCE,
             Self::Service => "services",
             Self::DisruptionBudget => disruption::BUDGETS,
+            Self::Autoscaler => autoscaler::RESOURCE,
             Self::Claim => volume_claim::CLAIMS,
             Self::Volume => volume_claim::VOLUMES,
         }
@@ -71,6 +74,7 @@ impl Kind {
             Self::Job => "job-controller",
             Self::LeaderWorkerSet => "leaderworkerset",
             Self::DisruptionBudget => "controllermanager",
+            Self::Autoscaler => "horizontal-pod-autoscaler",
             Self::Service => "endpoint-slice-controller",
             Self::Claim | Self::Volume => "persistentvolume-controller",
         }

@@ -1,5 +1,5 @@
 //! Workload controllers: Deployment, ReplicaSet, StatefulSet, Job, LeaderWorkerSet, the EndpointSlices of Services, the
-//! counts of PodDisruptionBudgets, and the volumes of PersistentVolumeClaims.
+//! counts of PodDisruptionBudgets, the bounds of HorizontalPodAutoscalers, and the volumes of PersistentVolumeClaims.
 //!
 //! Each is a pure function from what exists to [`action::Action`]s; [`controller`] is the shell that
 //! calls them, and [`notice`] knows which objects a change concerns.
@@ -7,6 +7,7 @@
 //! needs no expectations as `kube-controller-manager` does.
 
 pub(crate) mod action;
+mod autoscaler;
 pub(crate) mod condition;
 mod controller;
 mod deployment;

@@ -6,7 +6,7 @@ use serde_json::Value;
 
 use super::controller::Controller;
 use super::kind::{KINDS, Key, Kind};
-use super::{disruption, endpoints, leader_worker_set, ownership, replica_set, volume_claim};
+use super::{autoscaler, disruption, endpoints, leader_worker_set, ownership, replica_set, volume_claim};
 use crate::object;
 use crate::watch::Change;
 
@@ -25,6 +25,7 @@ impl Controller {
         if let Some(kind) = KINDS.into_iter().find(|kind| kind.resource() == change.resource) {
             self.due.insert(Key { kind, namespace: change.namespace.clone(), name: change.name.clone() });
         }
+        self.note_autoscalers(change);
         for object in versions {
             match change.resource.as_str() {
                 "pods" => self.note_pod(object, change.new.is_none()),
@@ -89,6 +90,16 @@ impl Controller {
                 self.due.extend(near.iter().map(|other| Key::of(kind, other)));
             }
         }
+    }
+
+    /// Those whose target has changed.
+    fn note_autoscalers(&mut self, change: &Change) {
+        let is_target = |scaler: &&Arc<Value>| {
+            autoscaler::target_resource(scaler) == Some(change.resource.as_str())
+                && object::text(scaler, "/spec/scaleTargetRef/name") == change.name
+        };
+        let scalers = self.server.list_in(autoscaler::RESOURCE, &change.namespace);
+        self.due.extend(scalers.iter().filter(is_target).map(|scaler| Key::of(Kind::Autoscaler, scaler)));
     }
 
     /// The volumes that a claim has, or that say they are its.
