@@ -1,29 +1,29 @@
-//! Other people's clients of the embedded server, each installed under `target/`.
+//! Suites that test the embedded API server with third-party clients, installed below `target/`.
 
 use anyhow::{Result, bail};
 
-use crate::downloads::{self, Package};
+use crate::download::{self, Package};
 use crate::process::{self, cargo, command};
 
 /// The official Python client.
 const KUBERNETES: Package = Package { suite: "python", name: "kubernetes", version: "37.0.2" };
 
-/// The Python `kubernetes` package, in a virtual environment of its own: objects, pages, watches, apply.
+/// Tests the Python `kubernetes` package: objects, pagination, watches and apply.
 pub(crate) fn python() -> Result<()> {
     let Some(python) = KUBERNETES.python()? else { return Ok(()) };
     process::run(suite("clients::python").env("OSTLER_PYTHON", python))
 }
 
-/// client-go in a small program: an informer, a lease election and a loop of server-side apply.
+/// Tests client-go with a small program: an informer, leader election and server-side apply.
 pub(crate) fn client_go() -> Result<()> {
     let (program, source) =
         (crate::root().join("target/client-go"), crate::root().join("crates/embedded/tests/clients/go"));
-    if !downloads::go_modules("client-go", &source)? {
+    if !download::go_modules("client-go", &source)? {
         return Ok(());
     }
     let mut build = command("go", &["build", "-o", &program.to_string_lossy(), "."]);
     if process::run(build.current_dir(source)).is_err() {
-        bail!("suite client-go: the program was not built\nhint: install Go 1.26 or newer");
+        bail!("suite client-go: failed to build the program\nhint: install Go 1.26 or newer");
     }
     process::run(suite("clients::client_go").env("OSTLER_CLIENT_GO", program))
 }

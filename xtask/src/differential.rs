@@ -1,4 +1,4 @@
-//! The embedded server beside a real kube-apiserver, which the test starts from its binaries.
+//! Differential tests of the embedded cluster against real Kubernetes binaries, which the tests start.
 
 use std::path::Path;
 
@@ -6,12 +6,12 @@ use anyhow::Result;
 
 use crate::process::{self, cargo};
 
-/// The scripts of requests against a living kube-apiserver of `folder`, which must answer as recorded; then
-/// random sequences, which both must answer alike; then Pods that a kube-scheduler must put where ours does.
-pub(crate) fn run(folder: &Path) -> Result<()> {
+/// Runs the differential tests with the binaries in `directory`: recorded requests against kube-apiserver, random request
+/// sequences against both servers, and Pod scheduling against kube-scheduler.
+pub(crate) fn run(directory: &Path) -> Result<()> {
     for name in ["differential::live", "differential::random::live", "scheduling::live"] {
         let test = ["test", "--package", "embedded", "--test", "it", "--", "--ignored", "--exact", name];
-        process::run(cargo(&test).env("OSTLER_REALCLUSTER", folder))?;
+        process::run(cargo(&test).env("OSTLER_REALCLUSTER", directory))?;
     }
     Ok(())
 }

@@ -1,4 +1,4 @@
-//! Formatting and clippy, both with warnings as errors.
+//! Checks of formatting and clippy lints, with warnings as errors.
 
 use anyhow::Result;
 

@@ -1,17 +1,17 @@
-//! Project tasks. Depends on no crate of ours, so that it builds in seconds.
+//! Project tasks. Depends on no workspace crate, so that it builds in seconds.
 //!
-//! `cargo xtask test`            everything the README promises; needs this repository and Rust only
-//! `cargo xtask test --with S,S` suites that need somebody else's part: client-go, corpus, kubectl, openai, python, realcluster, vllm
+//! `cargo xtask test`            all tests that require only this repository and Rust
+//! `cargo xtask test --with S,S` suites with external dependencies: client-go, corpus, kubectl, openai, python, realcluster, vllm
 //! `cargo xtask lint`            rustfmt and clippy
-//! `cargo xtask bench`           figures of a running `ostler up`, then every `crates/*/examples/bench_*.rs`
-//! `cargo xtask bench load`      load on the embedded API server, beside a kube-apiserver with `--beside FOLDER`
-//! `cargo xtask bench scale`     the operator over a large cluster
-//! `cargo xtask spec`            which rows of docs/conformance have a test
+//! `cargo xtask bench`           benchmark of `ostler up`, then all `crates/*/examples/bench_*.rs`
+//! `cargo xtask bench load`      load test of the embedded API server; compares with a kube-apiserver with `--beside DIR`
+//! `cargo xtask bench scale`     benchmark of the operator on a large cluster
+//! `cargo xtask spec`            updates the tests column of docs/conformance
 
 mod bench;
 mod clients;
 mod differential;
-mod downloads;
+mod download;
 mod lint;
 mod process;
 mod realcluster;
@@ -45,11 +45,11 @@ fn run(args: Vec<String>) -> Result<()> {
         ["bench", options @ ..] => bench::run(options),
         ["spec"] => spec::write(),
         [] => bail!("no task given\n{USAGE}"),
-        other => bail!("unknown task {other:?}\n{USAGE}"),
+        unknown => bail!("unknown task {unknown:?}\n{USAGE}"),
     }
 }
 
-/// The folder that holds the workspace's `Cargo.toml`.
+/// Returns the workspace root.
 pub(crate) fn root() -> PathBuf {
     let manifest = PathBuf::from(env!("CARGO_MANIFEST_DIR"));
     manifest.parent().map_or(manifest.clone(), PathBuf::from)

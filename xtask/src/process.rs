@@ -1,30 +1,34 @@
-//! Running other programs: echoed, from the workspace root, and an error unless they succeed.
+//! Runs programs from the workspace root.
 
 use std::path::Path;
 use std::process::Command;
 
 use anyhow::{Context, Result, bail};
 
+/// Creates a command that runs in the workspace root.
 pub(crate) fn command(program: impl AsRef<Path>, args: &[&str]) -> Command {
     let mut command = Command::new(program.as_ref());
     command.args(args).current_dir(crate::root());
     command
 }
 
+/// Creates a cargo command.
 pub(crate) fn cargo(args: &[&str]) -> Command {
     command(std::env::var("CARGO").unwrap_or_else(|_| "cargo".into()), args)
 }
 
+/// Prints and runs a command; fails unless it exits with status 0.
 pub(crate) fn run(command: &mut Command) -> Result<()> {
-    eprintln!("$ {}", line(command));
-    let status = command.status().with_context(|| format!("cannot start `{}`", line(command)))?;
+    eprintln!("$ {}", format_command(command));
+    let status = command.status().with_context(|| format!("failed to start `{}`", format_command(command)))?;
     if !status.success() {
-        bail!("`{}` ended with {status}", line(command));
+        bail!("`{}` failed with {status}", format_command(command));
     }
     Ok(())
 }
 
-pub(crate) fn line(command: &Command) -> String {
+/// Formats a command as a shell line.
+pub(crate) fn format_command(command: &Command) -> String {
     let program = Path::new(command.get_program());
     let mut words = vec![program.file_name().unwrap_or_default().to_string_lossy().into_owned()];
     words.extend(command.get_args().map(|arg| arg.to_string_lossy().into_owned()));

@@ -1,4 +1,4 @@
-//! The suite against a real control plane. It is run where somebody has built one, and never built here.
+//! The suite against a real Kubernetes control plane, whose binaries must be built beforehand.
 
 use std::path::{Path, PathBuf};
 
@@ -7,7 +7,7 @@ use anyhow::Result;
 use crate::process;
 use crate::{differential, suites};
 
-/// What the tests start.
+/// Binaries that the tests start.
 const BINARIES: [&str; 9] = [
     "etcd",
     "kube-apiserver",
@@ -19,44 +19,47 @@ const BINARIES: [&str; 9] = [
     "volcano-controller-manager",
     "volcano-webhook-manager",
 ];
-/// Whose manifests they apply, by the binary that was built from it.
-const SOURCES: [(&str, &str); 2] = [("lws", "sigs.k8s.io/lws"), ("volcano-scheduler", "volcano.sh/volcano")];
+/// Go modules whose manifests the tests apply, by the binary built from them.
+const MANIFEST_MODULES: [(&str, &str); 2] = [("lws", "sigs.k8s.io/lws"), ("volcano-scheduler", "volcano.sh/volcano")];
 
-/// Answers of the API server, then the journeys of the operator. What is missing is told in one line.
+/// Runs the differential tests, then the end-to-end tests of the operator. Skips the suite if a dependency is missing.
 pub(crate) fn run() -> Result<()> {
-    let folder = folder();
-    let missing = missing(&folder);
+    let directory = directory();
+    let missing = missing_dependencies(&directory);
     if !missing.is_empty() {
         eprintln!(
-            "suite realcluster: left out, {} not built in {} (OSTLER_REALCLUSTER names another folder)",
-            missing.join(", "),
-            folder.display()
+            "suite realcluster: skipped: not found in {}: {} (set OSTLER_REALCLUSTER to use another directory)",
+            directory.display(),
+            missing.join(", ")
         );
         return Ok(());
     }
-    differential::run(&folder)?;
+    differential::run(&directory)?;
     let mut journeys = suites::ostler_suite("realcluster::journeys");
-    process::run(journeys.arg("--nocapture").env("OSTLER_REALCLUSTER", &folder))
+    process::run(journeys.arg("--nocapture").env("OSTLER_REALCLUSTER", &directory))
 }
 
-fn folder() -> PathBuf {
-    let cache = || std::env::home_dir().unwrap_or_default().join(".cache/ostler/realcluster");
-    std::env::var_os("OSTLER_REALCLUSTER").map_or_else(cache, PathBuf::from)
+fn directory() -> PathBuf {
+    let default = || std::env::home_dir().unwrap_or_default().join(".cache/ostler/realcluster");
+    std::env::var_os("OSTLER_REALCLUSTER").map_or_else(default, PathBuf::from)
 }
 
-fn missing(folder: &Path) -> Vec<String> {
+fn missing_dependencies(directory: &Path) -> Vec<String> {
     let binaries =
-        BINARIES.iter().filter(|name| !folder.join("bin").join(name).is_file()).map(|name| (*name).to_owned());
-    let version = |name: &str| std::fs::read_to_string(folder.join("stamps").join(name)).unwrap_or_default();
-    let source = |(name, module): &&(&str, &str)| modules().join(format!("{module}@{}", version(name).trim()));
-    let sources =
-        SOURCES.iter().filter(|one| !source(one).is_dir()).map(|(_, module)| format!("the source of {module}"));
+        BINARIES.iter().filter(|name| !directory.join("bin").join(name).is_file()).map(|name| (*name).to_owned());
+    let version = |name: &str| std::fs::read_to_string(directory.join("stamps").join(name)).unwrap_or_default();
+    let source_directory =
+        |(name, module): &&(&str, &str)| go_module_cache().join(format!("{module}@{}", version(name).trim()));
+    let sources = MANIFEST_MODULES
+        .iter()
+        .filter(|entry| !source_directory(entry).is_dir())
+        .map(|(_, module)| format!("sources of {module}"));
     binaries.chain(sources).collect()
 }
 
-/// Go's own rule for where it keeps modules.
-fn modules() -> PathBuf {
-    let named = |name| std::env::var_os(name).map(PathBuf::from);
+/// Returns the Go module cache, resolved as in the go command.
+fn go_module_cache() -> PathBuf {
+    let from_env = |name| std::env::var_os(name).map(PathBuf::from);
     let home = || std::env::home_dir().unwrap_or_default().join("go");
-    named("GOMODCACHE").unwrap_or_else(|| named("GOPATH").unwrap_or_else(home).join("pkg/mod"))
+    from_env("GOMODCACHE").unwrap_or_else(|| from_env("GOPATH").unwrap_or_else(home).join("pkg/mod"))
 }

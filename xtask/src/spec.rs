@@ -1,7 +1,7 @@
-//! Which rows of `docs/conformance/*.md` are shown by a test.
+//! The `tests` column of the requirement tables in `docs/conformance/*.md`.
 //!
-//! A test that shows a row carries `// spec: ID` (several, separated by commas) on a line above it.
-//! The tables get a last column `tests` naming the files; an ID that no table knows is an error.
+//! A test that verifies a requirement has a line `// spec: ID` above it, with several IDs separated by commas. The last
+//! column of the tables lists the files of these tests; an ID that no table has is an error.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -9,26 +9,26 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, bail};
 
-/// Row ID → files (relative to the workspace) whose tests cite it.
+/// Requirement ID → files, relative to the workspace, with tests that cite it.
 type Citations = BTreeMap<String, BTreeSet<String>>;
 
-/// Rewrites the tables and prints how many rows are shown.
+/// Updates the tables and prints the number of rows with tests.
 pub(crate) fn write() -> Result<()> {
     let citations = check()?;
-    for path in tables()? {
+    for path in table_files()? {
         let text = fs::read_to_string(&path).with_context(|| path.display().to_string())?;
         fs::write(&path, with_tests_column(&text, &citations))?;
         let ids: Vec<_> = text.lines().filter_map(row_id).collect();
-        let shown = ids.iter().filter(|id| citations.contains_key(**id)).count();
-        println!("{:<16} {shown:>4} of {}", name(&path), ids.len());
+        let tested = ids.iter().filter(|id| citations.contains_key(**id)).count();
+        println!("{:<16} {tested:>4} of {}", name(&path), ids.len());
     }
     Ok(())
 }
 
-/// Reads all citations; fails on one that no table knows.
+/// Returns all citations; fails if a cited ID is in no table.
 pub(crate) fn check() -> Result<Citations> {
     let mut known = BTreeSet::new();
-    for path in tables()? {
+    for path in table_files()? {
         known.extend(fs::read_to_string(path)?.lines().filter_map(row_id).map(str::to_owned));
     }
     let citations = citations()?;
@@ -39,7 +39,7 @@ pub(crate) fn check() -> Result<Citations> {
     Ok(citations)
 }
 
-fn tables() -> Result<Vec<PathBuf>> {
+fn table_files() -> Result<Vec<PathBuf>> {
     let mut paths = files_under(&crate::root().join("docs/conformance"), "md")?;
     paths.sort();
     Ok(paths)
@@ -47,23 +47,24 @@ fn tables() -> Result<Vec<PathBuf>> {
 
 fn citations() -> Result<Citations> {
     let root = crate::root();
-    let mut found = Citations::new();
+    let mut citations = Citations::new();
     for path in files_under(&root.join("crates"), "rs")? {
         let text = fs::read_to_string(&path)?;
         let file = path.strip_prefix(&root).unwrap_or(&path).display().to_string();
         for id in text.lines().flat_map(cited_ids) {
-            found.entry(id.to_owned()).or_default().insert(file.clone());
+            citations.entry(id.to_owned()).or_default().insert(file.clone());
         }
     }
-    Ok(found)
+    Ok(citations)
 }
 
+/// Returns the IDs in a `// spec:` line.
 fn cited_ids(line: &str) -> impl Iterator<Item = &str> {
     let list = line.trim_start().strip_prefix("// spec: ").unwrap_or("");
     list.split(',').map(str::trim).filter(|id| !id.is_empty())
 }
 
-/// `RT-12` of the table row `| RT-12 | … |`.
+/// Returns the ID of a table row, such as `RT-12` of `| RT-12 | … |`.
 fn row_id(line: &str) -> Option<&str> {
     let id = line.strip_prefix("| ")?.split(" |").next()?;
     let (letters, number) = id.split_once('-')?;
@@ -72,12 +73,12 @@ fn row_id(line: &str) -> Option<&str> {
 }
 
 fn with_tests_column(text: &str, citations: &Citations) -> String {
-    let mut out = String::with_capacity(text.len());
+    let mut updated = String::with_capacity(text.len());
     for line in text.lines() {
-        out.push_str(&table_line(line, citations));
-        out.push('\n');
+        updated.push_str(&table_line(line, citations));
+        updated.push('\n');
     }
-    out
+    updated
 }
 
 fn table_line(line: &str, citations: &Citations) -> String {
@@ -85,8 +86,8 @@ fn table_line(line: &str, citations: &Citations) -> String {
     if !line.starts_with('|') {
         return line.to_owned();
     }
-    let cells: Vec<&str> = line.trim_matches('|').split('|').take(COLUMNS).collect();
-    let last = match row_id(line) {
+    let cells: Vec<&str> = split_cells(line).into_iter().take(COLUMNS).collect();
+    let tests = match row_id(line) {
         Some(id) => {
             citations.get(id).map(|files| files.iter().cloned().collect::<Vec<_>>().join(", ")).unwrap_or_default()
         }
@@ -94,28 +95,58 @@ fn table_line(line: &str, citations: &Citations) -> String {
         None if line.starts_with("| id ") => "tests".to_owned(),
         None => return line.to_owned(),
     };
-    if last == "---" {
+    if tests == "---" {
         return format!("|{}|---|", cells.join("|"));
     }
-    format!("|{}| {last} |", cells.join("|"))
+    format!("|{}| {tests} |", cells.join("|"))
+}
+
+/// Splits a table row into cells at each `|` that is neither escaped (`\|`) nor inside backticks.
+fn split_cells(row: &str) -> Vec<&str> {
+    let row = row.strip_prefix('|').unwrap_or(row);
+    let mut cells = Vec::new();
+    let (mut start, mut position) = (0, 0);
+    while let Some(c) = row[position..].chars().next() {
+        let length = match c {
+            '\\' => 1 + row[position + 1..].chars().next().map_or(0, char::len_utf8),
+            '`' => code_span_length(&row[position..]),
+            _ => c.len_utf8(),
+        };
+        if c == '|' {
+            cells.push(&row[start..position]);
+            start = position + 1;
+        }
+        position += length;
+    }
+    if start < row.len() {
+        cells.push(&row[start..]);
+    }
+    cells
+}
+
+/// Returns the length of the code span at the start of `text`, or of its backticks alone if the span is not closed.
+fn code_span_length(text: &str) -> usize {
+    let content = text.trim_start_matches('`');
+    let delimiter = &text[..text.len() - content.len()];
+    content.find(delimiter).map_or(delimiter.len(), |end| end + 2 * delimiter.len())
 }
 
 fn name(path: &Path) -> String {
     path.file_stem().unwrap_or_default().to_string_lossy().into_owned()
 }
 
-fn files_under(folder: &Path, extension: &str) -> Result<Vec<PathBuf>> {
-    let mut found = Vec::new();
-    for entry in fs::read_dir(folder).with_context(|| folder.display().to_string())? {
+fn files_under(directory: &Path, extension: &str) -> Result<Vec<PathBuf>> {
+    let mut files = Vec::new();
+    for entry in fs::read_dir(directory).with_context(|| directory.display().to_string())? {
         let path = entry?.path();
         if path.is_dir() {
-            found.extend(files_under(&path, extension)?);
-        } else if path.extension().is_some_and(|e| e == extension) {
-            found.push(path);
+            files.extend(files_under(&path, extension)?);
+        } else if path.extension().is_some_and(|found| found == extension) {
+            files.push(path);
         }
     }
-    found.sort();
-    Ok(found)
+    files.sort();
+    Ok(files)
 }
 
 #[cfg(test)]
@@ -123,17 +154,34 @@ mod tests {
     use super::*;
 
     #[test]
-    fn rows_and_citations_are_found() {
+    fn parses_row_ids_and_citations() {
         assert_eq!(row_id("| RT-12 | text | x | unit |"), Some("RT-12"));
         assert_eq!(row_id("| id | requirement |"), None);
         assert_eq!(cited_ids("    // spec: RT-1, ACC-2").collect::<Vec<_>>(), ["RT-1", "ACC-2"]);
     }
 
     #[test]
-    fn the_column_is_replaced_not_repeated() {
+    fn updating_the_tests_column_is_idempotent() {
         let citations = Citations::from([("RT-1".into(), BTreeSet::from(["a.rs".into()]))]);
         let once = with_tests_column("| RT-1 | t | s | unit |", &citations);
         assert_eq!(once, "| RT-1 | t | s | unit | a.rs |\n");
+        assert_eq!(with_tests_column(&once, &citations), once);
+    }
+
+    #[test]
+    fn splits_cells_at_unescaped_pipes_only() {
+        assert_eq!(split_cells("| a | b |"), [" a ", " b "]);
+        assert_eq!(split_cells(r"| a \| b | c |"), [r" a \| b ", " c "]);
+        assert_eq!(split_cells("| `a | b` | ``c ` | d`` | e |"), [" `a | b` ", " ``c ` | d`` ", " e "]);
+        assert_eq!(split_cells("| a ` b | c |"), [" a ` b ", " c "]);
+        assert_eq!(split_cells("| a | b"), [" a ", " b"]);
+    }
+
+    #[test]
+    fn keeps_cells_that_contain_pipes() {
+        let citations = Citations::from([("RT-1".into(), BTreeSet::from(["a.rs".into()]))]);
+        let once = with_tests_column(r"| RT-1 | `a | b` or c \| d | s | unit |", &citations);
+        assert_eq!(once, "| RT-1 | `a | b` or c \\| d | s | unit | a.rs |\n");
         assert_eq!(with_tests_column(&once, &citations), once);
     }
 }

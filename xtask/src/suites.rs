@@ -1,11 +1,11 @@
-//! Suites that run against other people's parts. A part that is missing fails its suite and says how to get it; what comes
-//! from a network that is away leaves it out, with one line.
+//! Suites with external dependencies. A missing dependency fails its suite with a hint; a dependency that cannot be
+//! downloaded skips it.
 
 use std::path::{Path, PathBuf};
 
 use anyhow::{Result, bail};
 
-use crate::downloads::Package;
+use crate::download::Package;
 use crate::process::{self, cargo};
 use crate::{clients, realcluster};
 
@@ -21,96 +21,103 @@ pub(crate) fn run(names: &str) -> Result<()> {
             "python" => clients::python()?,
             "realcluster" => realcluster::run()?,
             "vllm" => vllm()?,
-            other => {
-                bail!("unknown suite {other:?}; one of client-go, corpus, kubectl, openai, python, realcluster, vllm")
+            unknown => {
+                bail!(
+                    "unknown suite {unknown:?}; use one of client-go, corpus, kubectl, openai, python, realcluster, vllm"
+                )
             }
         }
     }
     Ok(())
 }
 
-/// Reads every manifest of other projects, lints those of our kinds, and plans with upstream's runtimes and models.
+/// Parses the manifests of upstream projects, lints those of ostler kinds, and plans with the upstream runtimes and models.
 fn corpus() -> Result<()> {
-    let folder =
+    let directory =
         std::env::var_os("OSTLER_CORPUS").map_or_else(|| crate::root().join("../shared/corpus"), PathBuf::from);
-    if !folder.is_dir() {
+    if !directory.is_dir() {
         bail!(
-            "suite corpus: no folder {}\nhint: set OSTLER_CORPUS to a folder of Kubernetes manifests",
-            folder.display()
+            "suite corpus: directory {} not found\nhint: set OSTLER_CORPUS to a directory of Kubernetes manifests",
+            directory.display()
         );
     }
-    let folder = folder.canonicalize()?;
+    let directory = directory.canonicalize()?;
     let lint = ["test", "--package", "api", "--test", "corpus", "--", "--ignored"];
     let plan = ["test", "--package", "ostler", "--test", "it", "--", "--ignored", "corpus::"];
-    process::run(cargo(&lint).env("OSTLER_CORPUS", &folder))?;
-    process::run(cargo(&plan).env("OSTLER_CORPUS", &folder))
+    process::run(cargo(&lint).env("OSTLER_CORPUS", &directory))?;
+    process::run(cargo(&plan).env("OSTLER_CORPUS", &directory))
 }
 
-/// The journeys of a user with `kubectl`, for every version that is found at the same time.
+/// Runs the kubectl tests with all kubectl versions that are found.
 fn kubectl() -> Result<()> {
-    let found = kubectls();
-    if found.is_empty() {
+    let kubectls = find_kubectls();
+    if kubectls.is_empty() {
         bail!(
-            "suite kubectl: none of version 1.29 or newer on PATH\nhint: install kubectl, or name binaries in OSTLER_KUBECTL (separated by `:`)"
+            "suite kubectl: no kubectl 1.29 or newer on PATH\nhint: install kubectl, or set OSTLER_KUBECTL to a list of binaries separated by `:`"
         );
     }
-    let names: Vec<_> = found.iter().filter_map(|path| path.file_name()).map(|name| name.to_string_lossy()).collect();
+    let names: Vec<_> =
+        kubectls.iter().filter_map(|path| path.file_name()).map(|name| name.to_string_lossy()).collect();
     eprintln!("suite kubectl: {}", names.join(", "));
-    process::run(ostler_suite("kubectl::journeys").env("OSTLER_KUBECTL", std::env::join_paths(found)?))
+    process::run(ostler_suite("kubectl::journeys").env("OSTLER_KUBECTL", std::env::join_paths(kubectls)?))
 }
 
-fn kubectls() -> Vec<PathBuf> {
-    if let Some(named) = std::env::var_os("OSTLER_KUBECTL") {
-        return std::env::split_paths(&named).collect();
+fn find_kubectls() -> Vec<PathBuf> {
+    if let Some(paths) = std::env::var_os("OSTLER_KUBECTL") {
+        return std::env::split_paths(&paths).collect();
     }
-    let mut found = Vec::new();
-    for folder in std::env::split_paths(&std::env::var_os("PATH").unwrap_or_default()) {
-        // Some distributions link one dispatcher on PATH and keep the versions beside it.
-        let Ok(kubectl) = folder.join("kubectl").canonicalize() else { continue };
-        let beside = kubectl.parent().map(versions_in).unwrap_or_default();
-        found.extend(if beside.is_empty() { vec![kubectl] } else { beside });
+    let mut kubectls = Vec::new();
+    for directory in std::env::split_paths(&std::env::var_os("PATH").unwrap_or_default()) {
+        // Some distributions link a dispatcher on PATH and install the versions next to it.
+        let Ok(kubectl) = directory.join("kubectl").canonicalize() else { continue };
+        let versions = kubectl.parent().map(versions_in).unwrap_or_default();
+        kubectls.extend(if versions.is_empty() { vec![kubectl] } else { versions });
         break;
     }
-    found
+    kubectls
 }
 
-/// `kubectl.1.29`, `kubectl.1.30`, … of `folder`.
-fn versions_in(folder: &Path) -> Vec<PathBuf> {
-    const OLDEST: u32 = 29;
+/// Returns `kubectl.1.29`, `kubectl.1.30`, … in `directory`.
+fn versions_in(directory: &Path) -> Vec<PathBuf> {
+    const MIN_MINOR_VERSION: u32 = 29;
     let is_supported = |name: &str| {
-        name.strip_prefix("kubectl.1.").and_then(|minor| minor.parse().ok()).is_some_and(|minor: u32| minor >= OLDEST)
+        name.strip_prefix("kubectl.1.")
+            .and_then(|minor| minor.parse().ok())
+            .is_some_and(|minor: u32| minor >= MIN_MINOR_VERSION)
     };
-    let mut found: Vec<_> = std::fs::read_dir(folder)
+    let mut versions: Vec<_> = std::fs::read_dir(directory)
         .into_iter()
         .flatten()
         .flatten()
         .filter(|entry| is_supported(&entry.file_name().to_string_lossy()))
         .map(|entry| entry.path())
         .collect();
-    found.sort();
-    found
+    versions.sort();
+    versions
 }
 
-/// The Python `openai` client, in a virtual environment of its own.
+/// Tests the gateway with the Python `openai` client.
 fn openai() -> Result<()> {
     let Some(python) = OPENAI.python()? else { return Ok(()) };
     process::run(ostler_suite("suites::openai").env("OSTLER_PYTHON", python))
 }
 
-/// One manifest with a real engine: the vLLM of `$OSTLER_VLLM` or of PATH, on this machine's processors.
+/// Serves a model with a real engine: the vLLM in `$OSTLER_VLLM` or on PATH, on the CPU of the host.
 fn vllm() -> Result<()> {
-    let named = std::env::var_os("OSTLER_VLLM").map(PathBuf::from);
+    let configured = std::env::var_os("OSTLER_VLLM").map(PathBuf::from);
     let path = std::env::var_os("PATH").unwrap_or_default();
-    let on_path = || std::env::split_paths(&path).map(|folder| folder.join("vllm")).find(|program| program.is_file());
-    let Some(vllm) = named.or_else(on_path).filter(|program| program.is_file()) else {
+    let on_path =
+        || std::env::split_paths(&path).map(|directory| directory.join("vllm")).find(|program| program.is_file());
+    let Some(vllm) = configured.or_else(on_path).filter(|program| program.is_file()) else {
         bail!(
-            "suite vllm: no `vllm` on PATH or in OSTLER_VLLM\nhint: install vLLM for processors in a Python environment (about 6 GB) and name its `bin/vllm`"
+            "suite vllm: no `vllm` on PATH or in OSTLER_VLLM\nhint: install the CPU build of vLLM in a Python environment (about 6 GB) and set OSTLER_VLLM to its `bin/vllm`"
         );
     };
     eprintln!("suite vllm: {}", vllm.display());
-    process::run(ostler_suite("vllm::a_real_engine_answers").env("OSTLER_VLLM", vllm))
+    process::run(ostler_suite("vllm::real_engine_serves_requests").env("OSTLER_VLLM", vllm))
 }
 
+/// Creates the command that runs one ignored integration test of the `ostler` crate.
 pub(crate) fn ostler_suite(name: &str) -> std::process::Command {
     cargo(&["test", "--package", "ostler", "--test", "it", "--", "--ignored", "--exact", name])
 }

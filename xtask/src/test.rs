@@ -1,4 +1,4 @@
-//! The tests that need nothing but this repository and Rust.
+//! Tests that require only this repository and Rust.
 
 use anyhow::Result;
 

@@ -1,22 +1,22 @@
-//! Compute capability: a dotted number, compared part by part, so that 10.0 is newer than 9.0.
+//! Compute capabilities: dotted numbers, compared component by component, so that 10.0 is newer than 9.0.
 
 use std::cmp::Ordering;
 use std::fmt;
 use std::str::FromStr;
 
-/// Such as `9.0` (Hopper) or `10.0` (Blackwell).
+/// A compute capability, such as `9.0` (Hopper) or `10.0` (Blackwell).
 #[derive(Clone, Debug)]
 pub struct ComputeCapability {
     parts: Vec<u32>,
 }
 
-/// Text that is no dotted number.
+/// The error of parsing text that is not a dotted number.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("`{0}` is not a compute capability; write a dotted number, such as `9.0`")]
 pub struct ComputeCapabilityError(String);
 
 impl ComputeCapability {
-    /// From the `gpu.compute.major` and `.minor` labels.
+    /// Creates a compute capability from the values of the labels `nvidia.com/gpu.compute.major` and `.minor`.
     pub fn new(major: u32, minor: u32) -> Self {
         Self { parts: vec![major, minor] }
     }
@@ -36,11 +36,11 @@ impl FromStr for ComputeCapability {
 }
 
 impl Ord for ComputeCapability {
-    /// Missing parts count as 0: `9` equals `9.0`.
+    /// Compares component by component. Missing components count as 0: `9` equals `9.0`.
     fn cmp(&self, other: &Self) -> Ordering {
-        let part = |of: &Self, index: usize| of.parts.get(index).copied().unwrap_or(0);
-        let longest = self.parts.len().max(other.parts.len());
-        (0..longest)
+        let part = |capability: &Self, index: usize| capability.parts.get(index).copied().unwrap_or(0);
+        let length = self.parts.len().max(other.parts.len());
+        (0..length)
             .map(|index| part(self, index).cmp(&part(other, index)))
             .find(|order| order.is_ne())
             .unwrap_or(Ordering::Equal)
@@ -78,7 +78,7 @@ mod tests {
     #[case("9", "9.0", Ordering::Equal)]
     #[case("8.9", "8.10", Ordering::Less)]
     #[case("12.0", "8.0", Ordering::Greater)]
-    fn compared(#[case] a: &str, #[case] b: &str, #[case] expect: Ordering) {
+    fn compares_by_component(#[case] a: &str, #[case] b: &str, #[case] expect: Ordering) {
         let parse = |text: &str| text.parse::<ComputeCapability>().unwrap();
         assert_eq!(parse(a).cmp(&parse(b)), expect);
     }
@@ -88,7 +88,7 @@ mod tests {
     #[case("gfx90a")]
     #[case("9.")]
     #[case("+9.0")]
-    fn refused(#[case] text: &str) {
+    fn rejects_malformed_text(#[case] text: &str) {
         assert!(text.parse::<ComputeCapability>().is_err());
     }
 }

@@ -1,11 +1,11 @@
-//! Codes that programs and people look up: reasons of conditions and events, of decisions, plans and warnings.
+//! Reason codes of conditions, events, decisions, plans and warnings.
 //!
-//! Each crate lists its own by [`codes!`](crate::codes), the only way to make one, so that every code that can be
-//! published says what it means and what to do. `docs/reason-codes.md` is written from those lists.
+//! Each crate declares its codes with [`codes!`](crate::codes), so that every code has a documented cause and remedy.
+//! `docs/reason-codes.md` is generated from those lists.
 
 use std::fmt;
 
-/// A published code. Its name is stable and CamelCase.
+/// A reason code with its documentation. The name is stable and in CamelCase.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Code {
     name: &'static str,
@@ -14,26 +14,26 @@ pub struct Code {
 }
 
 impl Code {
-    /// What [`codes!`](crate::codes) makes its members with.
+    /// Creates a code; use [`codes!`](crate::codes) to declare codes.
     #[doc(hidden)]
     #[must_use]
-    pub const fn listed(name: &'static str, cause: &'static str, remedy: &'static str) -> Self {
+    pub const fn new(name: &'static str, cause: &'static str, remedy: &'static str) -> Self {
         Self { name, cause, remedy }
     }
 
-    /// As it is published.
+    /// Returns the name of the code.
     #[must_use]
     pub const fn as_str(self) -> &'static str {
         self.name
     }
 
-    /// What it means.
+    /// Returns what the code means.
     #[must_use]
     pub const fn cause(self) -> &'static str {
         self.cause
     }
 
-    /// What to do about it; empty where nothing is to be done.
+    /// Returns what to do about it; empty if no action is required.
     #[must_use]
     pub const fn remedy(self) -> &'static str {
         self.remedy
@@ -58,15 +58,16 @@ impl PartialEq<&str> for Code {
     }
 }
 
-/// Constants of type [`Code`] and the list `ALL` of them, from lines `CONSTANT = "Name": "cause", "remedy";`.
+/// Declares constants of type [`Code`](crate::Code) and a list `ALL` of them, from lines
+/// `CONSTANT = "Name": "cause", "remedy";`.
 #[macro_export]
 macro_rules! codes {
     ($($constant:ident = $name:literal: $cause:literal, $remedy:literal;)+) => {
         $(
             #[doc = $cause]
-            pub const $constant: $crate::code::Code = $crate::code::Code::listed($name, $cause, $remedy);
+            pub const $constant: $crate::Code = $crate::Code::new($name, $cause, $remedy);
         )+
-        /// Every code of this list, in its order.
-        pub const ALL: &[$crate::code::Code] = &[$($constant),+];
+        /// All codes of this list, in order of declaration.
+        pub const ALL: &[$crate::Code] = &[$($constant),+];
     };
 }

@@ -1,32 +1,27 @@
-//! A status condition, as every kind of ours reports it.
+//! The status condition of all ostler kinds.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-/// One line of `status.conditions`; the list is keyed by `type`.
+/// One entry of `status.conditions`; the list is keyed by `type`.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Condition {
-    /// What it is about, such as `Ready`.
+    /// Type of the condition, such as `Ready`.
     #[serde(rename = "type")]
     pub type_: String,
-    /// `True`, `False` or `Unknown`.
+    /// Status of the condition: `True`, `False` or `Unknown`.
     pub status: String,
-    /// Stable CamelCase reason code.
+    /// Reason code of the last transition, in CamelCase.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub reason: String,
-    /// A sentence for people, with what to do.
+    /// Human-readable message with details about the transition.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub message: String,
-    /// The generation of the spec that this was concluded from.
+    /// Generation of the object that the condition was computed from.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub observed_generation: Option<i64>,
-    /// RFC 3339; moves only when `status` does.
+    /// Time at which `status` last changed, in RFC 3339 format.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub last_transition_time: Option<String>,
-}
-
-/// Finds a condition by its type.
-pub fn find<'a>(conditions: &'a [Condition], type_: &str) -> Option<&'a Condition> {
-    conditions.iter().find(|condition| condition.type_ == type_)
 }

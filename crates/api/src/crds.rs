@@ -1,38 +1,38 @@
-//! The CRDs of our kinds, from the Rust types.
+//! The CRDs of the ostler kinds, generated from the Rust types.
 
 use std::collections::BTreeMap;
 use std::sync::{LazyLock, OnceLock};
 
-use apimachinery::schema::Schema;
+use apimachinery::Schema;
 use kube::CustomResourceExt;
 use serde_json::{Value, json};
 
 use crate::{fusioninfer, inference, ome};
 
-/// Every CRD that ostler serves, in the order to install them.
+/// Returns all CRDs of ostler, in installation order.
 pub fn crds() -> Vec<Value> {
     CRDS.clone()
 }
 
-/// Generated once for the life of the process: that takes longer than everything else a start does.
-static CRDS: LazyLock<Vec<Value>> = LazyLock::new(generated);
+/// Generated once per process, because generation dominates the startup time.
+static CRDS: LazyLock<Vec<Value>> = LazyLock::new(generate_crds);
 
-fn generated() -> Vec<Value> {
+fn generate_crds() -> Vec<Value> {
     vec![
-        crd::<ome::AcceleratorClass>(),
-        crd::<ome::BaseModel>(),
-        crd::<ome::ClusterBaseModel>(),
-        crd::<ome::ServingRuntime>(),
-        crd::<ome::ClusterServingRuntime>(),
-        crd::<ome::InferenceService>(),
-        crd::<fusioninfer::InferenceService>(),
-        crd::<inference::BackendPool>(),
-        crd::<inference::LLMUseCaseSet>(),
-        crd::<inference::LLMUseCase>(),
+        generate_crd::<ome::AcceleratorClass>(),
+        generate_crd::<ome::BaseModel>(),
+        generate_crd::<ome::ClusterBaseModel>(),
+        generate_crd::<ome::ServingRuntime>(),
+        generate_crd::<ome::ClusterServingRuntime>(),
+        generate_crd::<ome::InferenceService>(),
+        generate_crd::<fusioninfer::InferenceService>(),
+        generate_crd::<inference::BackendPool>(),
+        generate_crd::<inference::LLMUseCaseSet>(),
+        generate_crd::<inference::LLMUseCase>(),
     ]
 }
 
-/// The schema of one of our kinds, as written and compiled; compiling takes longer than checking a document.
+/// The schema of an ostler kind, as JSON and compiled on first use.
 pub(crate) struct KindSchema {
     /// `openAPIV3Schema`.
     pub(crate) json: &'static Value,
@@ -40,23 +40,23 @@ pub(crate) struct KindSchema {
 }
 
 impl KindSchema {
-    /// None for a schema that does not compile: a bug that `schemas_are_structural` shows.
+    /// Returns the compiled schema; `None` if it does not compile, which the test `schemas_are_structural` excludes.
     pub(crate) fn compiled(&self) -> Option<&Schema> {
         self.compiled.get_or_init(|| Schema::from_json(self.json).ok()).as_ref()
     }
 }
 
-/// Whether a kind is one of ours, at a version that we serve.
-pub fn is_served(api_version: &str, kind: &str) -> bool {
+/// Reports whether ostler serves a kind at this API version.
+pub fn is_served_kind(api_version: &str, kind: &str) -> bool {
     schema(api_version, kind).is_some()
 }
 
-/// The schema of one of our kinds.
+/// Returns the schema of an ostler kind.
 pub(crate) fn schema(api_version: &str, kind: &str) -> Option<&'static KindSchema> {
     SCHEMAS.get(&(api_version.to_owned(), kind.to_owned()))
 }
 
-/// `apiVersion` and kind of each of ours.
+/// Returns the `apiVersion` and kind of each ostler kind.
 pub(crate) fn kinds() -> impl Iterator<Item = (&'static str, &'static str)> {
     SCHEMAS.keys().map(|(api_version, kind)| (api_version.as_str(), kind.as_str()))
 }
@@ -77,17 +77,17 @@ fn schemas() -> BTreeMap<(String, String), KindSchema> {
     schemas
 }
 
-fn crd<K: CustomResourceExt>() -> Value {
-    // The generated struct holds only JSON-compatible values, so this cannot fail; `schemas_are_structural` would show it.
+fn generate_crd<K: CustomResourceExt>() -> Value {
+    // The generated struct is always serializable; the test `schemas_are_structural` verifies it.
     let mut crd = serde_json::to_value(K::crd()).unwrap_or_default();
     let names = &mut crd["spec"]["names"];
     names["listKind"] = Value::from(format!("{}List", names["kind"].as_str().unwrap_or_default()));
-    name_the_name(&mut crd["spec"]["versions"][0]["schema"]["openAPIV3Schema"]);
+    declare_metadata_name(&mut crd["spec"]["versions"][0]["schema"]["openAPIV3Schema"]);
     crd
 }
 
-/// A rule may point to a field that the schema names only, and of metadata a schema may name the name.
-fn name_the_name(schema: &mut Value) {
+/// Declares `metadata.name` if a rule has it as its field path, which must refer to a declared field.
+fn declare_metadata_name(schema: &mut Value) {
     let rules = schema["x-kubernetes-validations"].as_array();
     if rules.is_some_and(|rules| rules.iter().any(|rule| rule["fieldPath"] == ".metadata.name")) {
         schema["properties"]["metadata"] = json!({"type": "object", "properties": {"name": {"type": "string"}}});

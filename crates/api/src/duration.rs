@@ -1,4 +1,4 @@
-//! Durations as Go writes them: `60ms`, `1m30s`, `1.5h`.
+//! Durations in Go syntax: `60ms`, `1m30s`, `1.5h`.
 
 use std::fmt;
 use std::str::FromStr;
@@ -8,11 +8,11 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
 
 use crate::openapi;
 
-/// A length of time that is never negative.
+/// A non-negative duration.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Duration(pub std::time::Duration);
 
-/// Text that is no duration.
+/// The error of parsing text that is not a duration.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("`{0}` is not a duration; write a number with a unit, such as `60ms` or `1m30s`")]
 pub struct DurationError(String);
@@ -48,7 +48,7 @@ fn parse(text: &str) -> Option<u64> {
 }
 
 impl fmt::Display for Duration {
-    /// The largest unit that divides it: `60ms`, `90s`.
+    /// Formats the duration in the largest unit that divides it: `60ms`, `90s`.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let nanos = self.0.as_nanos();
         let units =
@@ -102,8 +102,8 @@ mod tests {
     #[case("60", None)]
     #[case("60 ms", None)]
     #[case("-1s", None)]
-    fn durations(#[case] text: &str, #[case] expect: Option<&str>) {
-        let shown = text.parse::<Duration>().ok().map(|duration| duration.to_string());
-        assert_eq!(shown.as_deref(), expect);
+    fn parses_durations(#[case] text: &str, #[case] expect: Option<&str>) {
+        let formatted = text.parse::<Duration>().ok().map(|duration| duration.to_string());
+        assert_eq!(formatted.as_deref(), expect);
     }
 }

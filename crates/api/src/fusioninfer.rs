@@ -1,4 +1,4 @@
-//! `fusioninfer.io/v1alpha1`: a service stated as roles (seed 002).
+//! `fusioninfer.io/v1alpha1`: inference services that consist of roles (seed 002).
 
 use std::collections::BTreeMap;
 
@@ -9,10 +9,10 @@ use serde_json::{Value, json};
 
 use crate::{condition::Condition, openapi};
 
-/// The API group and version of this module.
+/// The API version of every kind in this module.
 pub const API_VERSION: &str = "fusioninfer.io/v1alpha1";
 
-/// A service made of roles.
+/// A service that consists of roles.
 #[derive(CustomResource, Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[kube(
     group = "fusioninfer.io",
@@ -25,8 +25,8 @@ pub const API_VERSION: &str = "fusioninfer.io/v1alpha1";
     status = "InferenceServiceStatus",
     derive = "PartialEq",
     derive = "Default",
-    validation = Rule::new("self.metadata.name.matches('^[a-z]([-a-z0-9]*[a-z0-9])?$')").message("must start with a letter and hold only a-z, 0-9 and -, because Services are named after it").field_path(".metadata.name"),
-    validation = Rule::new("self.spec.roles.all(role, role.componentType == 'router' || size(self.metadata.name) + size(role.name) + size(has(role.replicas) && role.replicas > 0 ? string(role.replicas - 1) : '0') + 2 <= 50)").message("the composed name {service}-{role}-{replica} must not be longer than 50 characters").field_path(".spec.roles"),
+    validation = Rule::new("self.metadata.name.matches('^[a-z]([-a-z0-9]*[a-z0-9])?$')").message("must start with a letter and contain only a-z, 0-9 and -, because Services are named after it").field_path(".metadata.name"),
+    validation = Rule::new("self.spec.roles.all(role, role.componentType == 'router' || size(self.metadata.name) + size(role.name) + size(has(role.replicas) && role.replicas > 0 ? string(role.replicas - 1) : '0') + 2 <= 50)").message("the composed name {service}-{role}-{replica} must have at most 50 characters").field_path(".spec.roles"),
     printcolumn = r#"{"name":"Active","type":"string","jsonPath":".status.conditions[?(@.type=='Active')].status"}"#,
     printcolumn = r#"{"name":"Ready","type":"string","jsonPath":".status.conditions[?(@.type=='Ready')].status"}"#,
     printcolumn = r#"{"name":"Reason","type":"string","jsonPath":".status.conditions[?(@.type=='Ready')].reason"}"#,
@@ -34,100 +34,104 @@ pub const API_VERSION: &str = "fusioninfer.io/v1alpha1";
 )]
 #[serde(rename_all = "camelCase")]
 pub struct InferenceServiceSpec {
-    /// At least one; names are unique, at most one is a router.
+    /// Roles of the service, with unique names and at most one router.
     #[schemars(schema_with = "roles")]
     pub roles: Vec<Role>,
-    /// How the Pods of all engine roles are scheduled.
+    /// Scheduling of the Pods of all engine roles.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub scheduling_strategy: Option<SchedulingStrategy>,
 }
 
-/// Pod-level scheduling of all engine roles.
+/// Scheduling of the Pods of all engine roles.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct SchedulingStrategy {
-    /// Set on every engine Pod; gang roles use `volcano` if unset.
+    /// Scheduler of the engine Pods; `volcano` for gang roles if unset.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub scheduler_name: Option<String>,
-    /// How much must fit at once; by default what the installed Volcano can express.
+    /// Pods that must be scheduled together; by default depends on the features of the installed Volcano.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub gang_policy: Option<GangPolicy>,
 }
 
-/// What a gang waits for.
+/// Pods that are scheduled together as a gang.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema)]
 pub enum GangPolicy {
-    /// One replica of every gang role together, further replicas one whole replica at a time.
+    /// One replica of each gang role together; further replicas individually.
     MinimumAvailable,
-    /// Everything or nothing.
+    /// All replicas of all gang roles together.
     All,
 }
 
-/// A logical component of the service.
+/// One role of a service.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Role {
-    /// Chosen by the user, unique in the service.
+    /// Name of the role, unique in the service.
     #[schemars(length(min = 1, max = 48), regex(pattern = r"^[a-z0-9]([-a-z0-9]*[a-z0-9])?$"))]
     pub name: String,
-    /// What the role does.
+    /// Type of the component.
     pub component_type: ComponentType,
-    /// Router only; `prefix-cache` if unset.
+    /// Router only: routing strategy; `prefix-cache` if unset.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub strategy: Option<RoutingStrategy>,
-    /// Router only: the spec of an HTTPRoute.
+    /// Router only: spec of an HTTPRoute.
     #[serde(default, skip_serializing_if = "Option::is_none", deserialize_with = "crate::ome::object")]
     #[schemars(schema_with = "openapi::object")]
     pub httproute: Option<Value>,
-    /// Router only, deployed upstream field: the spec of a Gateway.
+    /// Router only, deployed upstream field: spec of a Gateway.
     #[serde(default, skip_serializing_if = "Option::is_none", deserialize_with = "crate::ome::object")]
     #[schemars(schema_with = "openapi::object")]
     pub gateway: Option<Value>,
-    /// Router only: configuration of the endpoint picker, verbatim.
+    /// Router only: configuration of the endpoint picker, passed on unmodified.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub endpoint_picker_config: Option<String>,
-    /// Independent copies; 1 if unset.
+    /// Number of replicas; 1 if unset.
     #[schemars(range(min = 0))]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub replicas: Option<i32>,
-    /// Nodes per copy; one if unset.
+    /// Nodes of one replica; a single node if unset.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub multinode: Option<Multinode>,
-    /// A Kubernetes PodTemplateSpec.
+    /// Kubernetes PodTemplateSpec of the role.
     #[serde(default, skip_serializing_if = "Option::is_none", deserialize_with = "crate::ome::object")]
     #[schemars(schema_with = "openapi::pod_template")]
     pub template: Option<Value>,
-    /// Copies that may be down during a rollout; 1 if unset.
+    /// Maximum number of replicas that may be unavailable during a rollout; 1 if unset.
     #[schemars(range(min = 1))]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub max_unavailable: Option<i32>,
 }
 
 impl Role {
-    /// Copies wanted; unset is one.
+    /// Returns the number of desired replicas; 1 if unset.
     pub fn replica_count(&self) -> i32 {
         self.replicas.unwrap_or(1)
     }
 
-    /// Nodes, and so Pods, of one copy; unset is one.
+    /// Returns the number of nodes, and thus Pods, of one replica; 1 if unset.
     pub fn node_count(&self) -> i32 {
         self.multinode.as_ref().map_or(1, |multinode| multinode.node_count)
     }
 }
 
-/// What a role does.
+/// Type of the component of a role.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub enum ComponentType {
+    /// Routes requests to the engines.
     Router,
+    /// Engine for prefill.
     Prefiller,
+    /// Engine for decode.
     Decoder,
+    /// Engine for both prefill and decode.
     #[default]
     Worker,
 }
 
 impl ComponentType {
-    /// As written in manifests and labels.
+    /// Returns the name in manifests and labels.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Router => "router",
@@ -138,112 +142,125 @@ impl ComponentType {
     }
 }
 
-/// How a router picks endpoints.
+/// How a router selects endpoints.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum RoutingStrategy {
+    /// Prefer endpoints with a cached prefix of the prompt.
     #[default]
     PrefixCache,
+    /// Prefer endpoints with low KV cache utilization.
     KvCacheUtilization,
+    /// Prefer endpoints with short queues.
     QueueSize,
+    /// Prefer endpoints that have loaded the LoRA adapter.
     LoraAffinity,
+    /// Select separate endpoints for prefill and decode.
     PdDisaggregation,
 }
 
-/// A copy that spans nodes.
+/// Nodes of a multi-node replica.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Multinode {
-    /// Nodes, and so Pods, of one copy.
+    /// Number of nodes, and thus Pods, of one replica.
     #[schemars(range(min = 1))]
     pub node_count: i32,
-    /// How the nodes find each other; `Ray` if unset.
+    /// How the nodes of a replica are connected; `Ray` if unset.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub backend: Option<MultinodeBackend>,
-    /// Require the Pods of one copy to be on different hosts.
+    /// Whether the Pods of one replica must run on different hosts.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub spread: Option<bool>,
 }
 
-/// What joins the nodes of a copy.
+/// How the nodes of a replica are connected.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema)]
 pub enum MultinodeBackend {
+    /// A Ray cluster.
     #[default]
     Ray,
+    /// The distributed runtime of the engine itself.
     Native,
 }
 
-/// State of the service.
+/// State of a service.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct InferenceServiceStatus {
-    /// The generation of the spec that the status is about.
+    /// Generation of the spec that the status was computed from.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub observed_generation: Option<i64>,
-    /// One `Ready`, and a condition per stage.
+    /// Condition `Ready`, and one condition per stage.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(schema_with = "openapi::conditions")]
     pub conditions: Vec<Condition>,
-    /// By role name.
+    /// State by role name.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub components: BTreeMap<String, ComponentStatus>,
-    /// By role name: what is being rolled out now.
+    /// Current rollouts by role name.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub rollouts: BTreeMap<String, RolloutStatus>,
 }
 
-/// How far a role's new template is.
+/// Progress of the rollout of a role.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct RolloutStatus {
-    /// Copies wanted.
+    /// Number of desired replicas.
     pub replicas: i32,
-    /// Copies that have the new template.
+    /// Number of replicas with the new template.
     pub updated_replicas: i32,
-    /// The most copies that were ready since the rollout began: of these `maxUnavailable` may be down.
+    /// Maximum number of ready replicas since the start of the rollout; at most `maxUnavailable` of them may be
+    /// unavailable.
     pub ready_before: i32,
 }
 
-/// State of one role.
+/// State of a role.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct ComponentStatus {
-    /// Copies wanted.
+    /// Number of desired replicas.
     pub desired_replicas: i32,
-    /// A copy is ready when all its nodes are.
+    /// Number of replicas whose Pods are all ready.
     pub ready_replicas: i32,
-    /// Nodes of one copy.
+    /// Number of nodes of one replica.
     pub nodes_per_replica: i32,
-    /// Pods of all copies.
+    /// Number of Pods of all replicas.
     pub total_pods: i32,
-    /// Those that are ready.
+    /// Number of ready Pods.
     pub ready_pods: i32,
-    /// Where the role is in its life.
+    /// Phase of the role.
     pub phase: ComponentPhase,
-    /// RFC 3339; moves only with the content.
+    /// Time at which the state last changed, in RFC 3339 format.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub last_update_time: Option<String>,
 }
 
-/// Where a role is in its life.
+/// Phase of a role.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema)]
 pub enum ComponentPhase {
+    /// No Pods were created yet.
     #[default]
     Pending,
+    /// Pods are starting or being updated.
     Deploying,
+    /// All replicas are ready.
     Running,
+    /// The role cannot be deployed.
     Failed,
+    /// The state is not known.
     Unknown,
 }
 
-/// The roles with the rules between them.
+/// Schema of the list of roles, with the rules between roles.
 fn roles(generator: &mut schemars::SchemaGenerator) -> schemars::Schema {
     let mut item = generator.subschema_for::<Role>();
     item.insert(
         "x-kubernetes-validations".to_owned(),
         json!([{
             "rule": "self.componentType == 'router' || has(self.template)",
-            "message": "a role that is not a router needs a template",
+            "message": "template is required for roles other than routers",
         }]),
     );
     schemars::json_schema!({
@@ -267,7 +284,7 @@ mod tests {
 
     // spec: TOP-2
     #[test]
-    fn every_topology_is_one_kind() {
+    fn one_kind_expresses_every_topology() {
         let pod = r#"template: {spec: {containers: [{name: vllm, image: "vllm/vllm-openai:v0.11.0"}]}}"#;
         let worker = format!("{{name: inference, componentType: worker, {pod}}}");
         let prefill =
@@ -276,19 +293,19 @@ mod tests {
             format!("{{name: decode, componentType: decoder, replicas: 2, multinode: {{nodeCount: 4}}, {pod}}}");
         let router = "{name: router, componentType: router, strategy: pd-disaggregation, httproute: {}}".to_owned();
         let pair = format!("{prefill}, {decode}");
-        let all = [worker.clone(), pair.clone(), format!("{worker}, {router}"), format!("{pair}, {router}")];
-        for roles in all {
+        let role_lists = [worker.clone(), pair.clone(), format!("{worker}, {router}"), format!("{pair}, {router}")];
+        for roles in role_lists {
             let text = format!(
                 "apiVersion: fusioninfer.io/v1alpha1\nkind: InferenceService\nmetadata: {{name: svc}}\nspec: {{roles: [{roles}]}}\n"
             );
-            let documents = manifest::read("f.yaml", &text).unwrap();
-            assert_eq!(lint::check(&documents[0]), [], "{text}");
+            let documents = manifest::parse_manifest("f.yaml", &text).unwrap();
+            assert_eq!(lint::lint_document(&documents[0]), [], "{text}");
             documents[0].parse::<InferenceService>().unwrap();
         }
     }
 
     #[test]
-    fn unset_counts_are_one() {
+    fn unset_replicas_and_nodes_default_to_one() {
         let role = Role::default();
         assert_eq!((role.replica_count(), role.node_count()), (1, 1));
     }

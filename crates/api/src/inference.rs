@@ -1,17 +1,18 @@
-//! `inference.networking.x-k8s.io/v1alpha1`: pools of engines and what clients may ask of them (seed 003).
+//! `inference.networking.x-k8s.io/v1alpha1`: pools of engines and their use cases (seed 003).
 
 use std::collections::BTreeMap;
 
+use apimachinery::Quantity;
 use kube::CustomResource;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::{Quantity, condition::Condition, duration::Duration, openapi};
+use crate::{condition::Condition, duration::Duration, openapi};
 
-/// The API group and version of this module.
+/// The API version of every kind in this module.
 pub const API_VERSION: &str = "inference.networking.x-k8s.io/v1alpha1";
 
-/// Engines that share their capacity; owned by the platform.
+/// A pool of engines, managed by the platform team.
 #[derive(CustomResource, Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[kube(
     group = "inference.networking.x-k8s.io",
@@ -31,90 +32,97 @@ pub const API_VERSION: &str = "inference.networking.x-k8s.io/v1alpha1";
 )]
 #[serde(rename_all = "camelCase")]
 pub struct BackendPoolSpec {
-    /// Labels that pick the Pods, in the pool's namespace.
+    /// Labels that select the Pods, in the namespace of the pool.
     pub selector: BTreeMap<String, String>,
-    /// Each port of each Pod is an endpoint.
+    /// Ports of the Pods; each port of each Pod is an endpoint.
     #[schemars(schema_with = "ports")]
     pub target_ports: Vec<u16>,
-    /// What the engines are; `vllm` if unset. A Pod label may override.
+    /// Model server of the Pods; `vllm` if unset. A Pod label can override it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub model_server: Option<ModelServer>,
-    /// Whether models nobody declared are served; `Deny` if unset.
+    /// Whether models without a use case are served; `Deny` if unset.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub implicit_use_cases: Option<ImplicitUseCases>,
-    /// What a gateway does when the picker cannot answer; `FailClose` if unset.
+    /// What a gateway does if the endpoint picker is unavailable; `FailClose` if unset.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub failure_mode: Option<FailureMode>,
-    /// Limits of the requests that wait.
+    /// Limits of the request queue.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub queue: Option<QueueLimits>,
 }
 
-/// The engine software of a pool.
+/// The model server of a pool.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum ModelServer {
+    /// vLLM.
     #[default]
     Vllm,
+    /// SGLang.
     Sglang,
+    /// TensorRT-LLM.
     Trtllm,
+    /// NVIDIA Triton Inference Server.
     Triton,
 }
 
-/// Whether models nobody declared are served.
+/// Whether models without a use case are served.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema)]
 pub enum ImplicitUseCases {
+    /// Requests for such models are rejected.
     #[default]
     Deny,
-    /// With the lowest priority.
+    /// Such models are served with the lowest priority.
     Allow,
 }
 
-/// What a gateway does without an answer.
+/// What a gateway does if the endpoint picker is unavailable.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema)]
 pub enum FailureMode {
+    /// Reject the request.
     #[default]
     FailClose,
+    /// Forward the request to any endpoint.
     FailOpen,
 }
 
-/// Bounds of the queue in front of a pool.
+/// Limits of the request queue of a pool.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct QueueLimits {
+    /// Maximum number of queued requests; 1000 if unset.
     #[schemars(range(min = 0))]
     #[serde(skip_serializing_if = "Option::is_none")]
-    /// Requests that may wait; 1000 if unset.
     pub max_requests: Option<i64>,
-    /// Bytes of the waiting bodies; `256Mi` if unset.
+    /// Maximum total size of the queued request bodies; `256Mi` if unset.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schemars(schema_with = "openapi::amount")]
+    #[schemars(schema_with = "openapi::quantity")]
     pub max_bytes: Option<Quantity>,
-    /// Longest wait; `30s` if unset.
+    /// Maximum time in the queue; `30s` if unset.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub timeout: Option<Duration>,
 }
 
-/// What the picker sees of a pool.
+/// State of a pool, as observed by the endpoint picker.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct BackendPoolStatus {
+    /// Number of endpoints: ports of all selected Pods.
     #[serde(skip_serializing_if = "Option::is_none")]
-    /// Ports of all selected Pods.
     pub endpoints: Option<i32>,
+    /// Number of endpoints of ready Pods.
     #[serde(skip_serializing_if = "Option::is_none")]
-    /// Those of Pods that are ready.
     pub ready_endpoints: Option<i32>,
+    /// Number of use cases that reference the pool.
     #[serde(skip_serializing_if = "Option::is_none")]
-    /// Use cases that refer to the pool.
     pub use_cases: Option<i32>,
+    /// Conditions, keyed by type.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    /// Keyed by type.
     #[schemars(schema_with = "openapi::conditions")]
     pub conditions: Vec<Condition>,
 }
 
-/// Use cases that share pools; owned by those who serve them.
+/// A set of use cases that share pools, managed by the team that owns the workloads.
 #[derive(CustomResource, Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[kube(
     group = "inference.networking.x-k8s.io",
@@ -133,13 +141,13 @@ pub struct BackendPoolStatus {
 )]
 #[serde(rename_all = "camelCase")]
 pub struct LLMUseCaseSetSpec {
-    /// Pools of the same namespace.
+    /// Pools in the same namespace.
     pub pool_ref: Vec<PoolRef>,
-    /// Unique by model name on each pool.
+    /// Use cases; model names are unique per pool.
     pub use_cases: Vec<UseCase>,
 }
 
-/// One use case as an object of its own.
+/// A single use case.
 #[derive(CustomResource, Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[kube(
     group = "inference.networking.x-k8s.io",
@@ -158,21 +166,21 @@ pub struct LLMUseCaseSetSpec {
 )]
 #[serde(rename_all = "camelCase")]
 pub struct LLMUseCaseSpec {
-    /// Pools of the same namespace.
+    /// Pools in the same namespace.
     pub pool_ref: Vec<PoolRef>,
-    /// What clients send as `model`.
+    /// Model name in the requests of clients.
     #[schemars(length(min = 1))]
     pub model_name: String,
-    /// Its presence makes the use case critical.
+    /// Latency objective; a use case with an objective is critical.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub objective: Option<Objective>,
-    /// Weighted versions; empty: the model name itself.
+    /// Weighted target models; the model name itself if empty.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub target_models: Vec<TargetModel>,
 }
 
 impl LLMUseCaseSpec {
-    /// The use case that this object states.
+    /// Returns the use case without the pool references.
     pub fn use_case(&self) -> UseCase {
         UseCase {
             model_name: self.model_name.clone(),
@@ -188,37 +196,37 @@ impl LLMUseCaseSpec {
 pub struct PoolRef {
     /// Name of the BackendPool.
     pub name: String,
-    /// `BackendPool` if unset.
+    /// Kind of the pool; `BackendPool` if unset.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub kind: Option<String>,
-    #[serde(skip_serializing_if = "Option::is_none")]
     /// API version of the pool; that of BackendPool if unset.
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub api_version: Option<String>,
-    /// Accepted as an ObjectReference has it; only the own namespace is served.
+    /// Namespace of the pool; only the namespace of the object itself is supported.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub namespace: Option<String>,
 }
 
-/// Policies for one model name that clients send.
+/// Policies for requests with one model name.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct UseCase {
-    /// What clients send as `model`.
+    /// Model name in the requests of clients.
     #[schemars(length(min = 1))]
     pub model_name: String,
-    /// Its presence makes the use case critical.
+    /// Latency objective; a use case with an objective is critical.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub objective: Option<Objective>,
-    /// Weighted versions; empty: the model name itself.
+    /// Weighted target models; the model name itself if empty.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub target_models: Vec<TargetModel>,
 }
 
-/// The latency that a use case wants.
+/// Latency objective of a use case.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Objective {
-    /// End-to-end time divided by output tokens, P95 over the operator's window.
+    /// Desired end-to-end latency divided by the number of output tokens, at the 95th percentile over multiple requests.
     #[serde(
         rename = "desiredAveragePerOutputTokenLatencyAtP95OverMultipleRequests",
         skip_serializing_if = "Option::is_none"
@@ -226,24 +234,24 @@ pub struct Objective {
     pub latency_per_output_token: Option<Duration>,
 }
 
-/// A model or LoRA adapter as the engines know it.
+/// A model or LoRA adapter of the engines.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct TargetModel {
-    /// What is sent to the engine as `model`.
+    /// Model name in the requests to the engines.
     pub target_model_name: String,
-    /// Share of the traffic relative to the other targets; 1 if unset.
+    /// Weight relative to the other target models; 1 if unset.
     #[schemars(range(min = 0, max = 1_000_000), extend("format" = "int32"))]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub weight: Option<u32>,
 }
 
-/// What became of a use case.
+/// State of a use case.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct UseCaseStatus {
+    /// Conditions, keyed by type.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    /// Keyed by type.
     #[schemars(schema_with = "openapi::conditions")]
     pub conditions: Vec<Condition>,
 }
@@ -263,10 +271,10 @@ mod tests {
     use crate::{lint, manifest};
 
     #[test]
-    fn pools_and_use_cases_read_and_lint_clean() {
-        let documents = manifest::read("f.yaml", include_str!("manifest/example_pool.yaml")).unwrap();
+    fn pools_and_use_cases_parse_without_findings() {
+        let documents = manifest::parse_manifest("f.yaml", include_str!("manifest/example_pool.yaml")).unwrap();
         for document in &documents {
-            assert_eq!(lint::check(document), [], "{}", document.object());
+            assert_eq!(lint::lint_document(document), [], "{}", document.display_name());
         }
         let pool: BackendPool = documents[0].parse().unwrap();
         assert_eq!(pool.spec.target_ports, [8000]);

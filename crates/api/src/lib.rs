@@ -1,24 +1,36 @@
 //! Resource types of every API group that ostler serves or writes; no I/O.
 //!
-//! In comes YAML or JSON, out come typed resources, their CRDs, and findings about what a person
-//! wrote. Nothing here decides anything: rules that compare two resources live in `decide`.
-//! Fields that the deployed upstream projects use are read beside the specified ones.
+//! Input: YAML or JSON manifests. Output: typed resources, their CRDs, and lint findings. Each finding concerns a single
+//! document; rules that relate several resources are in `decide`. Fields of the deployed upstream projects are accepted in
+//! addition to the specified ones.
 
-pub mod capability;
-pub mod code;
-pub mod condition;
-pub mod crds;
-pub mod duration;
+#![warn(missing_docs)]
+
+mod capability;
+mod code;
+mod condition;
+mod crds;
+mod duration;
 pub mod fusioninfer;
 pub mod inference;
-pub mod lint;
-pub mod manifest;
-pub mod memory;
-pub mod neighbours;
+pub mod integrations;
+mod lint;
+mod manifest;
+mod memory;
 pub mod ome;
 mod openapi;
-pub mod size;
-pub mod version;
+mod parameter_count;
+mod version;
 
-pub use apimachinery::quantity::Quantity;
-pub use crds::crds;
+pub use capability::{ComputeCapability, ComputeCapabilityError};
+pub use code::Code;
+pub use condition::Condition;
+pub use crds::{crds, is_served_kind};
+pub use duration::{Duration, DurationError};
+pub use lint::{
+    Finding, Severity, http_route_spec_error, lint_document, lint_semantics, nearest_name, reserved_template_keys,
+};
+pub use manifest::{Document, ManifestError, parse_each_document, parse_manifest};
+pub use memory::{AcceleratorMemory, AcceleratorMemoryError};
+pub use parameter_count::{ParameterCount, ParameterCountError};
+pub use version::{Version, VersionError};

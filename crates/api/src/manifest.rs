@@ -1,30 +1,36 @@
-//! Reading manifests: YAML or JSON, many documents, errors that say where.
+//! Parsing of manifests: YAML or JSON with multiple documents, and errors with positions.
 
 use std::fmt;
 
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 
-/// One resource of a source.
+/// One resource of a manifest.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Document {
-    /// File name, URL or `-`.
+    /// Source of the manifest: file name, URL or `-`.
     pub source: String,
-    /// Position in the source, from 1; items of a List share their list's.
+    /// Number of the document in the source, from 1; items of a List have the number of the List.
     pub index: usize,
+    /// The resource as JSON.
     pub value: Value,
 }
 
-/// Why a document cannot be used. Prints as `bad.yaml, document 2 (InferenceService default/llama), spec.engine: cause`.
+/// The error of an invalid document, formatted as
+/// `bad.yaml, document 2 (InferenceService default/llama), spec.engine: cause`.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub struct ManifestError {
+    /// Source of the manifest: file name, URL or `-`.
     pub source_name: String,
+    /// Number of the document in the source, from 1.
     pub document: usize,
-    /// `Kind namespace/name` where known.
+    /// `Kind namespace/name`, if known.
     pub object: Option<Box<str>>,
-    /// Field path where known.
+    /// Field path or line, if known.
     pub path: Option<String>,
+    /// What is wrong.
     pub cause: String,
+    /// How to fix it.
     pub hint: Option<String>,
 }
 
@@ -41,94 +47,102 @@ impl fmt::Display for ManifestError {
     }
 }
 
-/// A name in a message: one that is no name may be a megabyte.
-fn shown(name: &str) -> String {
-    match name.char_indices().nth(LONGEST_NAME) {
+/// Truncates a name for use in a message.
+fn truncate_name(name: &str) -> String {
+    match name.char_indices().nth(MAX_NAME_LENGTH) {
         Some((end, _)) => format!("{}…", &name[..end]),
         None => name.to_owned(),
     }
 }
 
-/// Letters of a Kubernetes name.
-const LONGEST_NAME: usize = 253;
+/// Maximum length of a Kubernetes object name.
+pub(crate) const MAX_NAME_LENGTH: usize = 253;
 
-/// Reads every resource of `text`. Empty documents are skipped but counted; `List`s are flattened.
+/// Parses all resources of `text`. Empty documents are counted but skipped; `List`s are flattened.
 ///
 /// # Errors
-/// The first document that is not YAML, or is no Kubernetes object.
-pub fn read(source_name: &str, text: &str) -> Result<Vec<Document>, ManifestError> {
-    read_each(source_name, text).into_iter().try_fold(Vec::new(), |mut documents, read| {
-        documents.extend(read?);
+/// Fails on the first document that is not valid YAML or not a Kubernetes object.
+pub fn parse_manifest(source_name: &str, text: &str) -> Result<Vec<Document>, ManifestError> {
+    parse_each_document(source_name, text).into_iter().try_fold(Vec::new(), |mut documents, parsed| {
+        documents.extend(parsed?);
         Ok(documents)
     })
 }
 
-/// Reads every document of `text` by itself, so that one that is broken does not take the others with it. Empty
-/// documents hold no resource, a `List` holds several.
+/// Parses each document of `text` independently, so that an invalid document does not affect the others. The result has one
+/// entry per document; empty documents have no resources, and a `List` has several.
 #[must_use]
-pub fn read_each(source_name: &str, text: &str) -> Vec<Result<Vec<Document>, ManifestError>> {
-    let text = normalised(text);
-    let read = |(index, chunk): (usize, Chunk)| {
-        let place = Place { source: source_name, index: index + 1, first_line: chunk.first_line };
+pub fn parse_each_document(source_name: &str, text: &str) -> Vec<Result<Vec<Document>, ManifestError>> {
+    let text = normalize(text);
+    let parse_chunk = |(index, chunk): (usize, Chunk)| {
+        let parser = DocumentParser { source: source_name, index: index + 1, first_line: chunk.first_line };
         let mut documents = Vec::new();
-        if let Some(value) = place.parse(&chunk.text)? {
-            place.flatten(value, &mut documents)?;
+        if let Some(value) = parser.parse(&chunk.text)? {
+            parser.flatten(value, &mut documents)?;
         }
         Ok(documents)
     };
-    split(&text).into_iter().enumerate().map(read).collect()
+    split(&text).into_iter().enumerate().map(parse_chunk).collect()
 }
 
 impl Document {
+    /// Returns `apiVersion`, or the empty string.
     pub fn api_version(&self) -> &str {
         self.text("/apiVersion")
     }
 
+    /// Returns `kind`, or the empty string.
     pub fn kind(&self) -> &str {
         self.text("/kind")
     }
 
-    /// `None` where the manifest states none; callers know the default.
+    /// Returns `metadata.namespace`; `None` if unset, in which case the caller applies its default.
     pub fn namespace(&self) -> Option<&str> {
         self.value.pointer("/metadata/namespace").and_then(Value::as_str)
     }
 
+    /// Returns `metadata.name`, or the empty string.
     pub fn name(&self) -> &str {
         self.text("/metadata/name")
     }
 
-    /// Whether this is an object of that group, version and kind.
-    pub fn is(&self, api_version: &str, kind: &str) -> bool {
+    /// Reports whether the object has this group, version and kind.
+    pub fn is_kind(&self, api_version: &str, kind: &str) -> bool {
         self.api_version() == api_version && self.kind() == kind
     }
 
-    /// The typed resource.
+    /// Deserializes the typed resource.
     ///
     /// # Errors
-    /// The field that does not fit, with its path.
+    /// Fails with the path of the first field of the wrong type.
     pub fn parse<T: DeserializeOwned>(&self) -> Result<T, ManifestError> {
         serde_path_to_error::deserialize(&self.value).map_err(|error| {
             let path = error.path().to_string();
             let cause = error.into_inner().to_string();
-            ManifestError { hint: hint_for(&cause), path: (path != ".").then_some(path), cause, ..self.error() }
+            ManifestError {
+                hint: hint_for(&cause),
+                path: (path != ".").then_some(path),
+                cause,
+                ..self.manifest_error()
+            }
         })
     }
 
-    /// `InferenceService default/llama`.
-    pub fn object(&self) -> String {
-        let name = shown(self.name());
+    /// Returns the object as `Kind namespace/name`, such as `InferenceService default/llama`.
+    pub fn display_name(&self) -> String {
+        let name = truncate_name(self.name());
         match self.namespace() {
-            Some(namespace) => format!("{} {}/{name}", self.kind(), shown(namespace)),
+            Some(namespace) => format!("{} {}/{name}", self.kind(), truncate_name(namespace)),
             None => format!("{} {name}", self.kind()),
         }
     }
 
-    /// An error about this document, for the caller to complete.
-    pub fn error(&self) -> ManifestError {
+    /// Creates an error about this document with an empty cause, which the caller sets.
+    pub fn manifest_error(&self) -> ManifestError {
         ManifestError {
             source_name: self.source.clone(),
             document: self.index,
-            object: Some(self.object().into()),
+            object: Some(self.display_name().into()),
             path: None,
             cause: String::new(),
             hint: None,
@@ -140,42 +154,42 @@ impl Document {
     }
 }
 
-/// Where in which source we are reading.
-struct Place<'a> {
+/// Parses one document of a source.
+struct DocumentParser<'a> {
     source: &'a str,
     index: usize,
     first_line: usize,
 }
 
-impl Place<'_> {
+impl DocumentParser<'_> {
     fn parse(&self, text: &str) -> Result<Option<Value>, ManifestError> {
         let parsed = serde_saphyr::from_str::<Option<Value>>(text);
-        let value = parsed.map_err(|error| self.broken(&error))?;
+        let value = parsed.map_err(|error| self.yaml_error(&error))?;
         Ok(value.filter(|value| !value.is_null()))
     }
 
-    fn broken(&self, error: &serde_saphyr::Error) -> ManifestError {
+    fn yaml_error(&self, error: &serde_saphyr::Error) -> ManifestError {
         let message = error.without_snippet().to_string();
         let cause = message.lines().next().unwrap_or_default().to_owned();
-        let line = error.location().map(|at| at.line() as usize + self.first_line - 1);
-        let at = line.map(|line| format!("line {line}"));
+        let line = error.location().map(|location| location.line() as usize + self.first_line - 1);
+        let path = line.map(|line| format!("line {line}"));
         let hint = hint_for_yaml(&cause);
-        let told = match strip_position(&cause) {
-            // Which of its budgets a parser has spent says nothing to a person.
-            spent if spent.starts_with("budget") => "the document expands to more than a manifest can hold",
-            other => &format!("not valid YAML: {other}"),
+        let cause = match strip_position(&cause) {
+            // The parser's internal limits are not meaningful to users.
+            limit if limit.starts_with("budget") => "the document is too large after alias expansion".to_owned(),
+            message => format!("invalid YAML: {message}"),
         };
-        ManifestError { path: at, hint, ..self.error(told.to_owned()) }
+        ManifestError { path, hint, ..self.error(cause) }
     }
 
-    fn flatten(&self, value: Value, into: &mut Vec<Document>) -> Result<(), ManifestError> {
+    fn flatten(&self, value: Value, documents: &mut Vec<Document>) -> Result<(), ManifestError> {
         let text = |pointer: &str| value.pointer(pointer).and_then(Value::as_str);
         if !value.is_object() {
-            let hint = Some("a manifest starts with apiVersion, kind and metadata".to_owned());
+            let hint = Some("a manifest must have apiVersion, kind and metadata".to_owned());
             return Err(ManifestError { hint, ..self.error("not a Kubernetes object".to_owned()) });
         }
         if let (Some("v1"), Some("List")) = (text("/apiVersion"), text("/kind")) {
-            return self.flatten_list(value, into);
+            return self.flatten_list(value, documents);
         }
         let document = Document { source: self.source.to_owned(), index: self.index, value };
         for (pointer, field) in [("/apiVersion", "apiVersion"), ("/kind", "kind")] {
@@ -184,20 +198,20 @@ impl Place<'_> {
                 return Err(ManifestError { hint, ..self.error(format!("`{field}` is missing")) });
             }
         }
-        into.push(document);
+        documents.push(document);
         Ok(())
     }
 
-    fn flatten_list(&self, mut list: Value, into: &mut Vec<Document>) -> Result<(), ManifestError> {
+    fn flatten_list(&self, mut list: Value, documents: &mut Vec<Document>) -> Result<(), ManifestError> {
         let items = list.get_mut("items").map(Value::take).unwrap_or_default();
         let items = if items.is_null() { Vec::new() } else { self.items(items)? };
-        items.into_iter().try_for_each(|item| self.flatten(item, into))
+        items.into_iter().try_for_each(|item| self.flatten(item, documents))
     }
 
     fn items(&self, items: Value) -> Result<Vec<Value>, ManifestError> {
         match items {
             Value::Array(items) => Ok(items),
-            _ => Err(self.error("`items` of a List must be a list".to_owned())),
+            _ => Err(self.error("`items` of a List must be an array".to_owned())),
         }
     }
 
@@ -213,27 +227,27 @@ impl Place<'_> {
     }
 }
 
-/// Text of one document and the line of the source it starts on, from 1.
+/// The text of one document and its first line in the source, from 1.
 struct Chunk {
     text: String,
     first_line: usize,
 }
 
-/// Windows line ends and a byte order mark are not the user's mistake.
-fn normalised(text: &str) -> String {
+/// Removes a byte order mark and converts Windows line endings.
+fn normalize(text: &str) -> String {
     text.strip_prefix('\u{feff}').unwrap_or(text).replace("\r\n", "\n")
 }
 
-/// Splits at `---` lines, as kubectl does, so that one broken document does not hide where the next begins.
-/// A leading `---` opens the first document and does not count as one before it.
+/// Splits at `---` lines as kubectl does, so that an invalid document does not affect the following ones. A leading `---`
+/// starts the first document.
 fn split(text: &str) -> Vec<Chunk> {
     let mut chunks = vec![Chunk { text: String::new(), first_line: 1 }];
     for (number, line) in text.lines().enumerate() {
-        let separator = line == "---" || line.starts_with("--- ") || line.starts_with("---\t");
-        if separator {
+        let is_separator = line == "---" || line.starts_with("--- ") || line.starts_with("---\t");
+        if is_separator {
             let rest = line.trim_start_matches('-').trim_start();
-            let kept = if rest.starts_with('#') { "" } else { rest };
-            chunks.push(Chunk { text: format!("{kept}\n"), first_line: number + 1 });
+            let content = if rest.starts_with('#') { "" } else { rest };
+            chunks.push(Chunk { text: format!("{content}\n"), first_line: number + 1 });
         } else if let Some(chunk) = chunks.last_mut() {
             chunk.text.push_str(line);
             chunk.text.push('\n');
@@ -245,39 +259,38 @@ fn split(text: &str) -> Vec<Chunk> {
     chunks
 }
 
-/// Only comments, directives and blank lines.
+/// Reports whether `text` has only comments, directives and blank lines.
 fn is_blank(text: &str) -> bool {
     text.lines().map(str::trim_start).all(|line| line.is_empty() || line.starts_with(['#', '%']))
 }
 
-/// The parser's own position, which counts from the document and not from the source.
+/// Removes the parser's position, which is relative to the document, and its advice to programmers.
 fn strip_position(message: &str) -> &str {
     let start = message.strip_prefix("error: ").unwrap_or(message);
-    // The reader's advice to programmers is cut too.
-    let ends = [" at line ", ", set "].iter().filter_map(|mark| start.find(mark));
-    let cut = ends.min().unwrap_or(start.len());
-    start[..cut].trim_end_matches(':')
+    let ends = [" at line ", ", set "].iter().filter_map(|marker| start.find(marker));
+    let end = ends.min().unwrap_or(start.len());
+    start[..end].trim_end_matches(':')
 }
 
 fn hint_for_yaml(cause: &str) -> Option<String> {
-    let known = [
-        ("duplicate", "a key may stand only once in a map; remove one of the two"),
-        ("recursion", "the document is nested too deeply to be a manifest"),
-        ("budget", "the document expands to too much; remove nested aliases (`*name`) and split the file"),
-        ("tab", "YAML is indented with blanks, not tabs"),
+    let hints = [
+        ("duplicate", "keys of a map must be unique; remove the duplicate"),
+        ("recursion", "reduce the nesting of the document"),
+        ("budget", "remove nested aliases (`*name`) or split the file"),
+        ("tab", "indent with spaces instead of tabs"),
     ];
-    let found = known.iter().find(|(word, _)| cause.to_lowercase().contains(word));
-    Some(found.map_or("check the indentation and quoting around that line", |(_, hint)| hint).to_owned())
+    let hint = hints.iter().find(|(keyword, _)| cause.to_lowercase().contains(keyword));
+    Some(hint.map_or("check the indentation and quoting around that line", |(_, hint)| hint).to_owned())
 }
 
-/// What to do about a value of the wrong type.
+/// Returns the hint for a value of the wrong type.
 fn hint_for(cause: &str) -> Option<String> {
-    let wants_text = cause.contains("expected a string");
-    if wants_text && (cause.contains("integer") || cause.contains("floating") || cause.contains("boolean")) {
+    let expects_string = cause.contains("expected a string");
+    if expects_string && (cause.contains("integer") || cause.contains("floating") || cause.contains("boolean")) {
         return Some("put the value in quotes".to_owned());
     }
-    if let Some((_, known)) = cause.split_once("expected one of ") {
-        return Some(format!("write one of {}", known.replace('`', "")));
+    if let Some((_, values)) = cause.split_once("expected one of ") {
+        return Some(format!("use one of {}", values.replace('`', "")));
     }
     let missing = cause.strip_prefix("missing field `").and_then(|rest| rest.split('`').next());
     missing.map(|field| format!("add `{field}`"))

@@ -1,4 +1,4 @@
-//! Memory of an accelerator, as it is sold: `80Gi`, `80G`, `80GB` and a bare `80` are all 80 GiB.
+//! Accelerator memory in marketing units: `80Gi`, `80G`, `80GB` and `80` all mean 80 GiB.
 
 use std::fmt;
 use std::str::FromStr;
@@ -12,7 +12,7 @@ use crate::openapi;
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct AcceleratorMemory(pub u64);
 
-/// Text that is no amount of memory.
+/// The error of parsing text that is not an amount of memory.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("`{0}` is not an amount of memory; write it in GiB, such as `80Gi` or `80`")]
 pub struct AcceleratorMemoryError(String);
@@ -20,21 +20,21 @@ pub struct AcceleratorMemoryError(String);
 const MIB: u64 = 1 << 20;
 const GIB: u64 = 1 << 30;
 const TIB: u64 = 1 << 40;
-/// A bare number above this cannot be GiB; it is bytes, as a Kubernetes quantity would have it.
-const LARGEST_BARE_GIB: f64 = 10_000.0;
+/// Largest number without a unit that is read as GiB; larger numbers are bytes, as in a Kubernetes quantity.
+const MAX_UNITLESS_GIB: f64 = 10_000.0;
 
 impl AcceleratorMemory {
-    /// So many GiB.
+    /// Creates an amount from GiB.
     pub fn from_gib(gib: u64) -> Self {
         Self(gib.saturating_mul(GIB))
     }
 
-    /// So many MiB, the unit of `nvidia.com/gpu.memory`.
+    /// Creates an amount from MiB, the unit of the label `nvidia.com/gpu.memory`.
     pub fn from_mib(mib: u64) -> Self {
         Self(mib.saturating_mul(MIB))
     }
 
-    /// GiB with a fraction.
+    /// Returns the amount in GiB.
     pub fn gib(self) -> f64 {
         self.0 as f64 / GIB as f64
     }
@@ -49,7 +49,7 @@ impl FromStr for AcceleratorMemory {
         let end = trimmed.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(trimmed.len());
         let number: f64 = trimmed[..end].parse().map_err(|_| error())?;
         let unit = match trimmed[end..].trim().to_ascii_lowercase().as_str() {
-            "" if number <= LARGEST_BARE_GIB => GIB,
+            "" if number <= MAX_UNITLESS_GIB => GIB,
             "" => 1,
             "g" | "gb" | "gi" | "gib" => GIB,
             "m" | "mb" | "mi" | "mib" => MIB,
@@ -61,7 +61,7 @@ impl FromStr for AcceleratorMemory {
 }
 
 impl fmt::Display for AcceleratorMemory {
-    /// The largest binary unit that divides it: `80Gi`, `81559Mi`.
+    /// Formats the amount in the largest binary unit that divides it: `80Gi`, `81559Mi`.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.0 {
             bytes if bytes.is_multiple_of(GIB) => write!(f, "{}Gi", bytes / GIB),
@@ -79,13 +79,13 @@ impl Serialize for AcceleratorMemory {
 
 impl<'de> Deserialize<'de> for AcceleratorMemory {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        deserializer.deserialize_any(MemoryVisitor)
+        deserializer.deserialize_any(AcceleratorMemoryVisitor)
     }
 }
 
-struct MemoryVisitor;
+struct AcceleratorMemoryVisitor;
 
-impl de::Visitor<'_> for MemoryVisitor {
+impl de::Visitor<'_> for AcceleratorMemoryVisitor {
     type Value = AcceleratorMemory;
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -136,7 +136,7 @@ mod tests {
     #[case("80")]
     #[case("81920Mi")]
     #[case("85899345920")]
-    fn all_are_80_gib(#[case] text: &str) {
+    fn reads_all_spellings_of_80_gib(#[case] text: &str) {
         assert_eq!(text.parse(), Ok(AcceleratorMemory::from_gib(80)));
     }
 
@@ -145,12 +145,12 @@ mod tests {
     #[case("big")]
     #[case("80Pi ")]
     #[case("-80")]
-    fn refused(#[case] text: &str) {
+    fn rejects_malformed_text(#[case] text: &str) {
         assert!(text.parse::<AcceleratorMemory>().is_err());
     }
 
     #[test]
-    fn shown_in_binary_units() {
+    fn formats_in_binary_units() {
         assert_eq!(AcceleratorMemory::from_gib(80).to_string(), "80Gi");
         assert_eq!(AcceleratorMemory::from_mib(81_559).to_string(), "81559Mi");
     }

@@ -16,17 +16,17 @@ pub use service::*;
 
 /// The API group of every kind in this module.
 pub const GROUP: &str = "ome.io";
-/// The one version served.
+/// The served API version.
 pub const API_VERSION: &str = "ome.io/v1beta1";
 
-/// Annotation that replaces a service's preferred classes by one.
+/// Annotation that overrides the preferred classes of a service with one class.
 pub const CLASS_ANNOTATION: &str = "ome.io/accelerator-class";
-/// Annotation that replaces a service's strategy.
+/// Annotation that overrides the selection strategy of a service.
 pub const STRATEGY_ANNOTATION: &str = "ome.io/selection-strategy";
-/// Annotation with the dollars per hour and replica that a class should not exceed.
+/// Annotation with the maximum cost of a class, in dollars per hour and replica.
 pub const COST_THRESHOLD_ANNOTATION: &str = "ome.io/cost-threshold";
 
-/// Reads an optional object and refuses lists and scalars where a Kubernetes object belongs.
+/// Deserializes an optional JSON object; rejects lists and scalars.
 pub(crate) fn object<'de, D: serde::Deserializer<'de>>(deserializer: D) -> Result<Option<serde_json::Value>, D::Error> {
     use serde::Deserialize as _;
     let fields = Option::<serde_json::Map<String, serde_json::Value>>::deserialize(deserializer)?;

@@ -1,69 +1,69 @@
-//! Schemas for fields whose Rust type says less than the CRD must: user templates, quantities, aliases.
+//! Schemas of fields that are not derived from the Rust type: user templates, quantities and aliases.
 
 use schemars::{Schema, SchemaGenerator, json_schema};
 use serde_json::{Value, json};
 
-mod form;
 mod pod;
+mod text_format;
 
-pub(crate) use form::{CAPABILITY, DURATION, Form, MEMORY, SIZE, VERSION};
-pub(crate) use pod::{container, containers, pod_fields, pod_template, resources, variables};
+pub(crate) use pod::{container, containers, env_vars, pod_fields, pod_template, resources};
+pub(crate) use text_format::{COMPUTE_CAPABILITY, DURATION, MEMORY, MODEL_SIZE, TextFormat, VERSION};
 
-/// An object whose inside belongs to the user or to Kubernetes.
+/// An object with arbitrary fields, defined by the user or by Kubernetes.
 pub(crate) fn object(_: &mut SchemaGenerator) -> Schema {
     json_schema!({"type": "object", "x-kubernetes-preserve-unknown-fields": true})
 }
 
-/// A list of such objects.
+/// A list of objects with arbitrary fields.
 pub(crate) fn objects(_: &mut SchemaGenerator) -> Schema {
     json_schema!({"type": "array", "items": open_object()})
 }
 
-/// A count or a percentage: a number or a string.
+/// A count or a percentage, as an integer or a string.
 pub(crate) fn int_or_string(_: &mut SchemaGenerator) -> Schema {
     json_schema!({"x-kubernetes-int-or-string": true})
 }
 
-/// A whole number of at least one, as a number or as text.
+/// An integer of at least one, as a number or a string.
 pub(crate) fn count(_: &mut SchemaGenerator) -> Schema {
-    json_schema!({"x-kubernetes-int-or-string": true, "pattern": form::COUNT.pattern, "minimum": 1})
+    json_schema!({"x-kubernetes-int-or-string": true, "pattern": text_format::COUNT.pattern, "minimum": 1})
 }
 
-/// Bytes and the like: a quantity that is not negative.
-pub(crate) fn amount(_: &mut SchemaGenerator) -> Schema {
-    json_schema!({"x-kubernetes-int-or-string": true, "pattern": form::AMOUNT.pattern, "minimum": 0})
+/// A non-negative quantity.
+pub(crate) fn quantity(_: &mut SchemaGenerator) -> Schema {
+    json_schema!({"x-kubernetes-int-or-string": true, "pattern": text_format::QUANTITY.pattern, "minimum": 0})
 }
 
-/// A number that people also write as text, with or without a fraction: `2.21`, `"2.21"`, `40`. Never negative.
+/// A non-negative number, as a number or a string: `2.21`, `"2.21"`, `40`.
 pub(crate) fn number_or_string(_: &mut SchemaGenerator) -> Schema {
-    json_schema!({"x-kubernetes-preserve-unknown-fields": true, "pattern": form::NUMBER.pattern, "minimum": 0})
+    json_schema!({"x-kubernetes-preserve-unknown-fields": true, "pattern": text_format::NUMBER.pattern, "minimum": 0})
 }
 
-/// A version, refused with a sentence where it is none.
+/// A version, validated by a CEL rule with a message.
 pub(crate) fn version(_: &mut SchemaGenerator) -> Schema {
     VERSION.schema(64)
 }
 
-/// A compute capability, refused with a sentence where it is none.
-pub(crate) fn capability(_: &mut SchemaGenerator) -> Schema {
-    CAPABILITY.schema(32)
+/// A compute capability, validated by a CEL rule with a message.
+pub(crate) fn compute_capability(_: &mut SchemaGenerator) -> Schema {
+    COMPUTE_CAPABILITY.schema(32)
 }
 
-/// Protocols that clients and engines may speak.
+/// A protocol of clients and engines.
 pub(crate) fn protocol(_: &mut SchemaGenerator) -> Schema {
-    protocols()
+    protocol_schema()
 }
 
-/// A list of them.
+/// A list of protocols.
 pub(crate) fn protocol_list(_: &mut SchemaGenerator) -> Schema {
-    json_schema!({"type": "array", "maxItems": 16, "items": protocols()})
+    json_schema!({"type": "array", "maxItems": 16, "items": protocol_schema()})
 }
 
-fn protocols() -> Schema {
+fn protocol_schema() -> Schema {
     json_schema!({"type": "string", "enum": ["openAI", "cohere", "openInference-v1", "openInference-v2"]})
 }
 
-/// `preferenceOrder[].conditions`: maps from what is compared to a comparison.
+/// `preferenceOrder[].conditions`: maps from the compared attribute to a comparison.
 pub(crate) fn preference_conditions(_: &mut SchemaGenerator) -> Schema {
     json_schema!({
         "type": "array",
@@ -71,16 +71,16 @@ pub(crate) fn preference_conditions(_: &mut SchemaGenerator) -> Schema {
         "items": {
             "type": "object",
             "maxProperties": 8,
-            "additionalProperties": form::COMPARISON.schema(32),
+            "additionalProperties": text_format::COMPARISON.schema(32),
             "x-kubernetes-validations": [{
                 "rule": "self.all(name, name in ['modelSize', 'requestSize'])",
-                "message": "unknown condition; conditions are modelSize and requestSize",
+                "message": "unknown condition; supported conditions are modelSize and requestSize",
             }],
         },
     })
 }
 
-/// `status.conditions`: a list that several managers share, keyed by type.
+/// `status.conditions`: a list keyed by type, which several field managers share.
 pub(crate) fn conditions(generator: &mut SchemaGenerator) -> Schema {
     let item = generator.subschema_for::<crate::condition::Condition>();
     json_schema!({
@@ -91,29 +91,29 @@ pub(crate) fn conditions(generator: &mut SchemaGenerator) -> Schema {
     })
 }
 
-/// The deployed upstream names of a field, accepted beside ours with the same schema.
-pub(crate) fn accept(names: &'static [(&'static str, &'static [&'static str])]) -> impl FnMut(&mut Schema) {
+/// Adds aliases of fields, used by the deployed upstream project, with the schema of the aliased field.
+pub(crate) fn accept_aliases(names: &'static [(&'static str, &'static [&'static str])]) -> impl FnMut(&mut Schema) {
     move |schema| {
         let Some(properties) = schema.get_mut("properties").and_then(Value::as_object_mut) else {
             return;
         };
         for (name, aliases) in names {
-            let Some(same) = properties.get(*name).cloned() else { continue };
+            let Some(field) = properties.get(*name).cloned() else { continue };
             for alias in *aliases {
-                properties.insert((*alias).to_owned(), same.clone());
+                properties.insert((*alias).to_owned(), field.clone());
             }
         }
     }
 }
 
-/// A rule over the object itself: CEL, and the sentence for who breaks it.
-pub(crate) fn rule(rule: &'static str, message: &'static str) -> impl FnMut(&mut Schema) {
+/// Adds a CEL rule to the object, with the message of its violation.
+pub(crate) fn validation_rule(rule: &'static str, message: &'static str) -> impl FnMut(&mut Schema) {
     move |schema| {
-        let stated = json!({"rule": rule, "message": message});
+        let validation = json!({"rule": rule, "message": message});
         match schema.get_mut("x-kubernetes-validations").and_then(Value::as_array_mut) {
-            Some(rules) => rules.push(stated),
+            Some(rules) => rules.push(validation),
             None => {
-                schema.insert("x-kubernetes-validations".to_owned(), json!([stated]));
+                schema.insert("x-kubernetes-validations".to_owned(), json!([validation]));
             }
         }
     }

@@ -4,67 +4,74 @@ use std::cmp::Ordering;
 use std::fmt;
 use std::str::FromStr;
 
-/// A version with the parts that were stated.
+/// A version with only its specified parts.
 ///
-/// Equality and order are of the written parts; compare with a requirement by [`Version::cmp_stated`].
+/// Equality compares the parts as written; use [`Version::cmp_specified`] to compare a runtime with a model.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Version {
+    /// Major version.
     pub major: u64,
+    /// Minor version, if specified.
     pub minor: Option<u64>,
+    /// Patch version, if specified.
     pub patch: Option<u64>,
-    /// Without the leading `-`; `dev0` of `4.51.0.dev0` too, and `post1` of `2.6.0.post1`, which comes after its release.
+    /// Pre-release identifiers without the leading `-`, including Python's `dev0` in `4.51.0.dev0` and the post-release
+    /// `post1` in `2.6.0.post1`.
     pub pre_release: Option<String>,
-    /// Without the leading `+`; never compared.
+    /// Build metadata without the leading `+`; ignored in comparisons.
     pub build: Option<String>,
 }
 
-/// Text that is no version.
+/// The error of parsing text that is not a version.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("`{0}` is not a version; write major[.minor[.patch]], such as `4.36.2`")]
 pub struct VersionError(String);
 
 impl Version {
-    /// Compares only the parts that `self` (the runtime's version) states with those of `other` (the model's),
-    /// whose missing parts count as 0: `1` is equal to `1.0.0` and to `1.7`. A pre-release is below its release, a
-    /// post-release of Python above it.
-    pub fn cmp_stated(&self, other: &Version) -> Ordering {
-        let part = |mine: Option<u64>, theirs: Option<u64>| {
-            mine.map_or(Ordering::Equal, |mine| mine.cmp(&theirs.unwrap_or(0)))
+    /// Compares the specified parts of `self` (the version of a runtime) with those of `other` (the version of a model).
+    ///
+    /// Missing parts of `other` count as 0: `1` equals `1.0.0` and `1.7`. A pre-release precedes its release, and a
+    /// Python post-release follows it.
+    pub fn cmp_specified(&self, other: &Version) -> Ordering {
+        let cmp_part = |part: Option<u64>, other_part: Option<u64>| {
+            part.map_or(Ordering::Equal, |part| part.cmp(&other_part.unwrap_or(0)))
         };
         self.major
             .cmp(&other.major)
-            .then_with(|| part(self.minor, other.minor))
-            .then_with(|| part(self.patch, other.patch))
+            .then_with(|| cmp_part(self.minor, other.minor))
+            .then_with(|| cmp_part(self.patch, other.patch))
             .then_with(|| self.cmp_pre_release(other))
     }
 
     fn cmp_pre_release(&self, other: &Version) -> Ordering {
-        // "Only the parts that the runtime states": `4` says nothing about which 4.x, pre-releases included.
+        // Without a patch version, all pre-releases of the specified parts are equal.
         if self.patch.is_none() && self.pre_release.is_none() {
             return Ordering::Equal;
         }
-        let words = |version: &Version| version.pre_release.clone().unwrap_or_default();
-        self.phase().cmp(&other.phase()).then_with(|| cmp_identifiers(&words(self), &words(other)))
+        let identifiers = |version: &Version| version.pre_release.clone().unwrap_or_default();
+        self.release_phase()
+            .cmp(&other.release_phase())
+            .then_with(|| cmp_identifiers(&identifiers(self), &identifiers(other)))
     }
 
-    fn phase(&self) -> Phase {
+    fn release_phase(&self) -> ReleasePhase {
         match self.pre_release.as_deref() {
-            None => Phase::Release,
-            Some(words) if words.starts_with("post") => Phase::After,
-            Some(_) => Phase::Before,
+            None => ReleasePhase::Release,
+            Some(identifiers) if identifiers.starts_with("post") => ReleasePhase::PostRelease,
+            Some(_) => ReleasePhase::PreRelease,
         }
     }
 }
 
-/// How a version stands to the release of its numbers.
+/// Position of a version relative to the release with the same numbers.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-enum Phase {
-    Before,
+enum ReleasePhase {
+    PreRelease,
     Release,
-    After,
+    PostRelease,
 }
 
-/// Dotted identifiers as semantic versioning orders them: numbers by value and below words.
+/// Compares dotted identifiers as in semantic versioning: numbers by value, and below words.
 fn cmp_identifiers(a: &str, b: &str) -> Ordering {
     let (mut a, mut b) = (a.split('.'), b.split('.'));
     loop {
@@ -85,7 +92,7 @@ fn cmp_identifiers(a: &str, b: &str) -> Ordering {
     }
 }
 
-/// Words with a number at the end by that number: `dev2` is below `dev10`.
+/// Compares words with a trailing number by that number: `dev2` precedes `dev10`.
 fn cmp_words(a: &str, b: &str) -> Ordering {
     let split = |word: &str| {
         let stem = word.trim_end_matches(|c: char| c.is_ascii_digit()).len();
@@ -104,48 +111,49 @@ impl FromStr for Version {
 
 fn parse(text: &str) -> Option<Version> {
     let text = text.strip_prefix(['v', 'V']).unwrap_or(text);
-    let (text, build) = cut(text, '+')?;
-    let (core, stated) = cut(text, '-')?;
-    let (core, glued) = python_pre_release(core);
-    let mut pre_release = match (stated, glued) {
+    let (text, build) = split_suffix(text, '+')?;
+    let (core, pre_release) = split_suffix(text, '-')?;
+    let (core, python_pre_release) = split_python_pre_release(core);
+    let mut pre_release = match (pre_release, python_pre_release) {
         (Some(_), Some(_)) => return None,
-        (one, other) => one.or(other),
+        (pre_release, python_pre_release) => pre_release.or(python_pre_release),
     };
     let parts: Vec<&str> = core.split('.').collect();
-    let stated = parts.iter().take(3).take_while(|part| is_number(part)).count();
-    let numbers = parts[..stated].iter().map(|part| part.parse().ok()).collect::<Option<Vec<u64>>>()?;
-    if stated < parts.len() {
-        // Python writes the pre-release with a dot: 4.51.0.dev0
-        let python = parts[stated].len() > 1 && parts[stated].starts_with(|c: char| c.is_ascii_alphabetic());
-        if !python || pre_release.is_some() {
+    let number_count = parts.iter().take(3).take_while(|part| is_number(part)).count();
+    let numbers = parts[..number_count].iter().map(|part| part.parse().ok()).collect::<Option<Vec<u64>>>()?;
+    if number_count < parts.len() {
+        // Python separates pre-releases by a dot: 4.51.0.dev0
+        let is_python_suffix =
+            parts[number_count].len() > 1 && parts[number_count].starts_with(|c: char| c.is_ascii_alphabetic());
+        if !is_python_suffix || pre_release.is_some() {
             return None;
         }
-        pre_release = Some(parts[stated..].join("."));
+        pre_release = Some(parts[number_count..].join("."));
     }
     let major = *numbers.first()?;
     let (minor, patch) = (numbers.get(1).copied(), numbers.get(2).copied());
-    let words = |text: &Option<String>| text.as_deref().is_none_or(is_identifiers);
+    let is_valid = |text: &Option<String>| text.as_deref().is_none_or(are_identifiers);
     let version = Version { major, minor, patch, pre_release, build };
-    (words(&version.pre_release) && words(&version.build)).then_some(version)
+    (is_valid(&version.pre_release) && is_valid(&version.build)).then_some(version)
 }
 
-/// Python also writes pre-releases without a mark: `5.0.0rc1`, `4.0a2`.
-fn python_pre_release(core: &str) -> (&str, Option<String>) {
-    let is_one = |text: &str| {
+/// Splits off a Python pre-release without a separator: `5.0.0rc1`, `4.0a2`.
+fn split_python_pre_release(core: &str) -> (&str, Option<String>) {
+    let is_pre_release = |text: &str| {
         let number = ["rc", "a", "b"].iter().find_map(|kind| text.strip_prefix(kind));
         number.is_some_and(|number| is_number(number.split('.').next().unwrap_or_default()))
     };
-    let at = core.find(|c: char| c.is_ascii_alphabetic()).unwrap_or(core.len());
-    let (numbers, rest) = core.split_at(at);
-    if numbers.ends_with(|c: char| c.is_ascii_digit()) && is_one(rest) {
+    let end = core.find(|c: char| c.is_ascii_alphabetic()).unwrap_or(core.len());
+    let (numbers, rest) = core.split_at(end);
+    if numbers.ends_with(|c: char| c.is_ascii_digit()) && is_pre_release(rest) {
         return (numbers, Some(rest.to_owned()));
     }
     (core, None)
 }
 
-/// The text before `mark` and the part after it, which must not be empty.
-fn cut(text: &str, mark: char) -> Option<(&str, Option<String>)> {
-    match text.split_once(mark) {
+/// Splits `text` at the first `separator`; returns `None` if the text after it is empty.
+fn split_suffix(text: &str, separator: char) -> Option<(&str, Option<String>)> {
+    match text.split_once(separator) {
         None => Some((text, None)),
         Some((_, "")) => None,
         Some((head, tail)) => Some((head, Some(tail.to_owned()))),
@@ -156,9 +164,10 @@ fn is_number(part: &str) -> bool {
     !part.is_empty() && part.bytes().all(|byte| byte.is_ascii_digit())
 }
 
-fn is_identifiers(text: &str) -> bool {
-    let word = |part: &str| !part.is_empty() && part.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'-');
-    text.split('.').all(word)
+fn are_identifiers(text: &str) -> bool {
+    let is_identifier =
+        |part: &str| !part.is_empty() && part.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'-');
+    text.split('.').all(is_identifier)
 }
 
 impl fmt::Display for Version {
@@ -198,10 +207,10 @@ mod tests {
     #[case("1.0.0+cu128", "1.0.0", Ordering::Equal)]
     #[case::post_release("2.6.0.post1", "2.6.0", Ordering::Greater)]
     #[case::post_releases("2.6.0.post2", "2.6.0.post10", Ordering::Less)]
-    #[case::unstated_patch("2.6", "2.6.0.post1", Ordering::Equal)]
-    fn compared(#[case] runtime: &str, #[case] model: &str, #[case] expect: Ordering) {
+    #[case::unspecified_patch("2.6", "2.6.0.post1", Ordering::Equal)]
+    fn compares_specified_parts(#[case] runtime: &str, #[case] model: &str, #[case] expect: Ordering) {
         let parse = |text: &str| text.parse::<Version>().unwrap();
-        assert_eq!(parse(runtime).cmp_stated(&parse(model)), expect);
+        assert_eq!(parse(runtime).cmp_specified(&parse(model)), expect);
     }
 
     #[rstest]
@@ -216,7 +225,7 @@ mod tests {
     #[case("1.0-")]
     #[case("1.0+")]
     #[case("-1")]
-    fn refused(#[case] text: &str) {
+    fn rejects_malformed_versions(#[case] text: &str) {
         assert_eq!(text.parse::<Version>(), Err(VersionError(text.to_owned())));
     }
 
@@ -224,7 +233,7 @@ mod tests {
     #[case("v1.2.3-rc.1+build.5", "1.2.3-rc.1+build.5")]
     #[case("4.51.0.dev0", "4.51.0-dev0")]
     #[case("5.0.0rc1", "5.0.0-rc1")]
-    fn shown(#[case] text: &str, #[case] expect: &str) {
+    fn formats_versions(#[case] text: &str, #[case] expect: &str) {
         assert_eq!(text.parse::<Version>().unwrap().to_string(), expect);
     }
 }

@@ -1,57 +1,58 @@
-//! JSON values as Go's `fmt` shows them: messages of the API server quote what a client sent in this form.
+//! JSON values in the format of Go's `fmt` package, which API server messages use to quote client input.
 
 use serde_json::{Number, Value};
 
-/// `%v`: `text`, `7`, `[a b]`, `map[k:v]`.
+/// Formats `value` with Go's `%v`: `text`, `7`, `[a b]`, `map[k:v]`.
 #[must_use]
-pub fn plain(value: &Value) -> String {
+pub fn go_format_value(value: &Value) -> String {
     match value {
         Value::Null => "<nil>".to_owned(),
         Value::String(text) => text.clone(),
-        Value::Array(items) => format!("[{}]", items.iter().map(plain).collect::<Vec<_>>().join(" ")),
-        Value::Object(members) => {
-            let members: Vec<String> = members.iter().map(|(name, value)| format!("{name}:{}", plain(value))).collect();
-            format!("map[{}]", members.join(" "))
+        Value::Array(items) => format!("[{}]", items.iter().map(go_format_value).collect::<Vec<_>>().join(" ")),
+        Value::Object(fields) => {
+            let fields: Vec<String> =
+                fields.iter().map(|(name, value)| format!("{name}:{}", go_format_value(value))).collect();
+            format!("map[{}]", fields.join(" "))
         }
-        Value::Number(number) => self::number(number),
+        Value::Number(number) => format_number(number),
         Value::Bool(value) => value.to_string(),
     }
 }
 
-/// A whole number has no fraction, however it was written.
-fn number(number: &Number) -> String {
+/// Formats integral floats without a fraction.
+fn format_number(number: &Number) -> String {
     match number.as_f64().filter(|_| number.is_f64()) {
         Some(number) => number.to_string(),
         None => number.to_string(),
     }
 }
 
-/// `%#v`: `"text"`, `7`, `[]interface {}{"a"}`, `map[string]interface {}{"k":"v"}`.
+/// Formats `value` with Go's `%#v`: `"text"`, `7`, `[]interface {}{"a"}`, `map[string]interface {}{"k":"v"}`.
 #[must_use]
-pub fn literal(value: &Value) -> String {
-    let all = |parts: Vec<String>| parts.join(", ");
+pub fn go_format_syntax(value: &Value) -> String {
+    let joined = |parts: Vec<String>| parts.join(", ");
     match value {
         Value::Null => "interface {}(nil)".to_owned(),
-        Value::Array(items) => format!("[]interface {{}}{{{}}}", all(items.iter().map(literal).collect())),
-        Value::Object(members) => {
-            let members = members.iter().map(|(name, value)| format!("{:?}:{}", name, literal(value))).collect();
-            format!("map[string]interface {{}}{{{}}}", all(members))
+        Value::Array(items) => format!("[]interface {{}}{{{}}}", joined(items.iter().map(go_format_syntax).collect())),
+        Value::Object(fields) => {
+            let fields = fields.iter().map(|(name, value)| format!("{:?}:{}", name, go_format_syntax(value))).collect();
+            format!("map[string]interface {{}}{{{}}}", joined(fields))
         }
-        Value::Number(number) => self::number(number),
+        Value::Number(number) => format_number(number),
         Value::Bool(_) | Value::String(_) => value.to_string(),
     }
 }
 
-/// A struct as JSON: its fields come in their own order.
+/// Formats a Go struct as JSON, with the fields in the given order.
 #[must_use]
-pub fn record(fields: &[(&str, Value)]) -> String {
+pub fn go_format_struct(fields: &[(&str, Value)]) -> String {
     let fields: Vec<String> = fields.iter().map(|(name, value)| format!("{name:?}:{value}")).collect();
     format!("{{{}}}", fields.join(","))
 }
 
-/// `%T` of a decoded value: `string`, `int64`, `[]interface {}`.
+/// Returns the Go type (`%T`) of a decoded JSON value: `string`, `int64`, `[]interface {}`.
 #[must_use]
-pub fn kind(value: &Value) -> &'static str {
+pub fn go_type_name(value: &Value) -> &'static str {
     match value {
         Value::Null => "<nil>",
         Value::Bool(_) => "bool",
@@ -76,12 +77,15 @@ mod tests {
     #[case(json!({"any": "thing"}), "map[any:thing]", r#"map[string]interface {}{"any":"thing"}"#, "map[string]interface {}")]
     #[case(json!(1000.0), "1000", "1000", "float64")]
     #[case(json!(true), "true", "true", "bool")]
-    fn values_are_shown_as_go_shows_them(
+    fn formats_values_as_go_does(
         #[case] value: Value,
-        #[case] simple: &str,
-        #[case] quoted: &str,
-        #[case] name: &str,
+        #[case] value_format: &str,
+        #[case] syntax_format: &str,
+        #[case] type_name: &str,
     ) {
-        assert_eq!((plain(&value).as_str(), literal(&value).as_str(), kind(&value)), (simple, quoted, name));
+        assert_eq!(
+            (go_format_value(&value).as_str(), go_format_syntax(&value).as_str(), go_type_name(&value)),
+            (value_format, syntax_format, type_name)
+        );
     }
 }

@@ -1,17 +1,32 @@
 //! Kubernetes object semantics: quantities, selectors, structural schemas, patches and server-side apply; pure.
 //!
-//! In: objects as `serde_json::Value`, and what is known of their type. Out: new objects, or a [`status::Status`]
-//! worded as a Kubernetes API server words it. Nothing here reads a clock, a socket or a random number, and no
-//! object is read through a generated struct, so fields newer than this crate survive.
+//! Input: objects as `serde_json::Value` and the schema of their type. Output: new objects, or a [`Status`] with the
+//! message of the Kubernetes API server. The crate uses no clock, socket or random number, and never converts objects
+//! to generated structs, so unknown and newer fields survive.
 
+#![warn(missing_docs)]
 #![cfg_attr(test, allow(clippy::needless_pass_by_value, reason = "tests pass `json!(…)` by value"))]
 
-pub mod apply;
-pub mod go;
-pub mod patch;
-pub mod pod;
-pub mod quantity;
-pub mod schema;
-pub mod selector;
-pub mod status;
-pub mod structure;
+mod apply;
+mod go;
+mod merge_schema;
+mod patch;
+mod quantity;
+mod resource_list;
+mod schema;
+mod selector;
+mod status;
+
+pub use apply::{
+    ApplyOptions, UpdateOptions, equal_ignoring_timestamps, server_side_apply, track_update, typed_patch_error,
+};
+pub use go::{go_format_struct, go_format_syntax, go_format_value, go_type_name};
+pub use merge_schema::MergeSchema;
+pub use patch::{apply_json_patch, apply_merge_patch, apply_strategic_merge_patch};
+pub use quantity::{Quantity, QuantityError};
+pub use resource_list::{ResourceList, add_resources, parse_resource_list, pod_requests};
+pub use schema::{NullPolicy, Schema, TypeCheck, field_type_at, validate_openapi_schema};
+pub use selector::{
+    FieldSelector, LabelSelector, Requirement, SelectorError, SelectorOperator, node_selector_terms_match,
+};
+pub use status::{Status, StatusCause};

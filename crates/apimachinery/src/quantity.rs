@@ -1,4 +1,4 @@
-//! Kubernetes quantities: exact, in nano-units, written back in the canonical form of the notation they came in.
+//! Kubernetes quantities: exact values in nano-units, formatted in the canonical form of their original notation.
 
 use std::cmp::Ordering;
 use std::fmt;
@@ -8,13 +8,13 @@ use std::str::FromStr;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 const NANO: i128 = 1_000_000_000;
-/// Largest magnitude in units; larger input is capped, as Kubernetes does.
+/// Largest magnitude in units; larger input is capped, as in Kubernetes.
 const MAX_UNITS: i128 = i64::MAX as i128;
-const DECIMAL: [(&str, i32); 10] =
+const DECIMAL_SUFFIXES: [(&str, i32); 10] =
     [("n", -9), ("u", -6), ("m", -3), ("", 0), ("k", 3), ("M", 6), ("G", 9), ("T", 12), ("P", 15), ("E", 18)];
-const BINARY: [(&str, u32); 6] = [("Ki", 10), ("Mi", 20), ("Gi", 30), ("Ti", 40), ("Pi", 50), ("Ei", 60)];
+const BINARY_SUFFIXES: [(&str, u32); 6] = [("Ki", 10), ("Mi", 20), ("Gi", 30), ("Ti", 40), ("Pi", 50), ("Ei", 60)];
 
-/// An amount of a resource. Equality and order look at the amount, not at the notation.
+/// An amount of a resource. Equality and order compare the amount and ignore the notation.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Quantity {
     nanos: i128,
@@ -32,7 +32,7 @@ enum Notation {
     Exponent,
 }
 
-/// The text is no quantity.
+/// The error of parsing text that is not a quantity.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("quantities must match the regular expression '^([+-]?[0-9.]+)([eEinumkKMGTP]*[-+]?[0-9]*)$', not {text:?}")]
 pub struct QuantityError {
@@ -42,57 +42,46 @@ pub struct QuantityError {
 // === impl Quantity ===
 
 impl Quantity {
+    /// Zero, in decimal notation.
     pub const ZERO: Self = Self { nanos: 0, notation: Notation::Decimal };
 
-    /// A whole number of units.
+    /// Creates a quantity from a whole number of units.
     pub fn from_units(units: i64) -> Self {
         Self { nanos: i128::from(units) * NANO, notation: Notation::Decimal }
     }
 
-    /// Thousandths of a unit, as CPU is counted.
-    pub fn from_milli(milli: i64) -> Self {
-        Self { nanos: i128::from(milli) * 1_000_000, notation: Notation::Decimal }
-    }
-
-    /// A number of bytes, written with binary suffixes.
-    pub fn from_bytes(bytes: i64) -> Self {
-        Self { nanos: i128::from(bytes) * NANO, notation: Notation::Binary }
-    }
-
-    /// In units, rounded up (away from zero).
+    /// Returns the value in units, rounded away from zero.
     pub fn value(&self) -> i64 {
         saturate(divide_up(self.nanos, NANO))
     }
 
-    /// In thousandths, rounded up (away from zero).
-    pub fn milli(&self) -> i64 {
-        saturate(divide_up(self.nanos, 1_000_000))
-    }
-
-    /// In units, approximately.
+    /// Returns the approximate value in units.
     pub fn as_f64(&self) -> f64 {
         self.nanos as f64 / NANO as f64
     }
 
+    /// Reports whether the value is zero.
     pub fn is_zero(&self) -> bool {
         self.nanos == 0
     }
 
+    /// Reports whether the value is below zero.
     pub fn is_negative(&self) -> bool {
         self.nanos < 0
     }
 
-    fn of(nanos: i128, notation: Notation) -> Self {
+    fn capped(nanos: i128, notation: Notation) -> Self {
         let cap = MAX_UNITS * NANO;
         Self { nanos: nanos.clamp(-cap, cap), notation }
     }
 
-    /// Kubernetes writes small or fractional binary amounts as decimal, so that nothing is lost.
-    fn written_as(&self) -> Notation {
+    /// Returns the notation to format with: Kubernetes formats small or fractional binary amounts as decimal to keep
+    /// them exact.
+    fn display_notation(&self) -> Notation {
         let fits_binary = self.nanos.abs() >= 1024 * NANO && self.nanos % NANO == 0;
         match self.notation {
             Notation::Binary if !fits_binary => Notation::Decimal,
-            other => other,
+            notation => notation,
         }
     }
 }
@@ -110,19 +99,19 @@ impl fmt::Display for Quantity {
         if self.nanos == 0 {
             return f.write_str("0");
         }
-        match self.written_as() {
+        match self.display_notation() {
             Notation::Binary => {
-                let (mantissa, steps) = strip(self.nanos / NANO, 1024, BINARY.len());
-                let suffix = steps.checked_sub(1).map_or("", |i| BINARY[i].0);
+                let (mantissa, steps) = reduce(self.nanos / NANO, 1024, BINARY_SUFFIXES.len());
+                let suffix = steps.checked_sub(1).map_or("", |i| BINARY_SUFFIXES[i].0);
                 write!(f, "{mantissa}{suffix}")
             }
             Notation::Decimal => {
-                let (mantissa, steps) = strip(self.nanos, 1000, DECIMAL.len() - 1);
-                write!(f, "{mantissa}{}", DECIMAL[steps].0)
+                let (mantissa, steps) = reduce(self.nanos, 1000, DECIMAL_SUFFIXES.len() - 1);
+                write!(f, "{mantissa}{}", DECIMAL_SUFFIXES[steps].0)
             }
             Notation::Exponent => {
-                let (mantissa, steps) = strip(self.nanos, 1000, DECIMAL.len() - 1);
-                match DECIMAL[steps].1 {
+                let (mantissa, steps) = reduce(self.nanos, 1000, DECIMAL_SUFFIXES.len() - 1);
+                match DECIMAL_SUFFIXES[steps].1 {
                     0 => write!(f, "{mantissa}"),
                     exponent => write!(f, "{mantissa}e{exponent}"),
                 }
@@ -155,23 +144,23 @@ impl std::hash::Hash for Quantity {
 
 impl Add for Quantity {
     type Output = Self;
-    /// Keeps the notation of the left side, or of the right where the left is zero.
+    /// Adds two quantities. The sum has the notation of the left operand, or of the right if the left is zero.
     fn add(self, other: Self) -> Self {
         let notation = if self.is_zero() { other.notation } else { self.notation };
-        Self::of(self.nanos.saturating_add(other.nanos), notation)
+        Self::capped(self.nanos.saturating_add(other.nanos), notation)
     }
 }
 impl Sub for Quantity {
     type Output = Self;
     fn sub(self, other: Self) -> Self {
         let notation = if self.is_zero() { other.notation } else { self.notation };
-        Self::of(self.nanos.saturating_sub(other.nanos), notation)
+        Self::capped(self.nanos.saturating_sub(other.nanos), notation)
     }
 }
 impl Mul<i64> for Quantity {
     type Output = Self;
     fn mul(self, factor: i64) -> Self {
-        Self::of(self.nanos.saturating_mul(i128::from(factor)), self.notation)
+        Self::capped(self.nanos.saturating_mul(i128::from(factor)), self.notation)
     }
 }
 impl AddAssign for Quantity {
@@ -211,7 +200,7 @@ impl<'de> Deserialize<'de> for Quantity {
                 Ok(Quantity::from_units(units))
             }
             fn visit_u64<E: serde::de::Error>(self, units: u64) -> Result<Quantity, E> {
-                Ok(Quantity::of(i128::from(units) * NANO, Notation::Decimal))
+                Ok(Quantity::capped(i128::from(units) * NANO, Notation::Decimal))
             }
             fn visit_f64<E: serde::de::Error>(self, units: f64) -> Result<Quantity, E> {
                 units.to_string().parse().map_err(E::custom)
@@ -231,13 +220,13 @@ fn parse(text: &str) -> Option<Quantity> {
     };
     let end = unsigned.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(unsigned.len());
     let (number, suffix) = unsigned.split_at(end);
-    let (whole, fraction) = number.split_once('.').unwrap_or((number, ""));
-    if (whole.is_empty() && fraction.is_empty()) || fraction.contains('.') {
+    let (integer, fraction) = number.split_once('.').unwrap_or((number, ""));
+    if (integer.is_empty() && fraction.is_empty()) || fraction.contains('.') {
         return None;
     }
-    let (scale, notation) = scale_of(suffix)?;
-    let nanos = scaled(whole, fraction, scale);
-    Some(Quantity::of(if negative { -nanos } else { nanos }, notation))
+    let (scale, notation) = parse_suffix(suffix)?;
+    let nanos = to_nanos(integer, fraction, scale);
+    Some(Quantity::capped(if negative { -nanos } else { nanos }, notation))
 }
 
 #[derive(Clone, Copy)]
@@ -246,11 +235,11 @@ enum Scale {
     Two(u32),
 }
 
-fn scale_of(suffix: &str) -> Option<(Scale, Notation)> {
-    if let Some((_, power)) = DECIMAL.iter().find(|(s, _)| *s == suffix) {
+fn parse_suffix(suffix: &str) -> Option<(Scale, Notation)> {
+    if let Some((_, power)) = DECIMAL_SUFFIXES.iter().find(|(s, _)| *s == suffix) {
         return Some((Scale::Ten(*power), Notation::Decimal));
     }
-    if let Some((_, power)) = BINARY.iter().find(|(s, _)| *s == suffix) {
+    if let Some((_, power)) = BINARY_SUFFIXES.iter().find(|(s, _)| *s == suffix) {
         return Some((Scale::Two(*power), Notation::Binary));
     }
     let exponent = suffix.strip_prefix(['e', 'E'])?;
@@ -258,22 +247,22 @@ fn scale_of(suffix: &str) -> Option<(Scale, Notation)> {
     Some((Scale::Ten(power.clamp(-1000, 1000)), Notation::Exponent))
 }
 
-/// `whole.fraction × scale` in nano-units, rounded up, capped at the largest amount.
-fn scaled(whole: &str, fraction: &str, scale: Scale) -> i128 {
-    let digits: String = [whole, fraction].concat();
+/// Returns `integer.fraction × scale` in nano-units, rounded up and capped at [`MAX_UNITS`].
+fn to_nanos(integer: &str, fraction: &str, scale: Scale) -> i128 {
+    let digits: String = [integer, fraction].concat();
     let digits = digits.trim_start_matches('0');
     if digits.is_empty() {
         return 0;
     }
-    let places = i32::try_from(fraction.len()).unwrap_or(i32::MAX);
+    let fraction_digits = i32::try_from(fraction.len()).unwrap_or(i32::MAX);
     let (power, factor) = match scale {
         Scale::Ten(power) => (power, 1_i128),
         Scale::Two(bits) => (0, 1_i128 << bits),
     };
-    let shift = power.saturating_add(9).saturating_sub(places);
+    let shift = power.saturating_add(9).saturating_sub(fraction_digits);
     let cap = MAX_UNITS * NANO;
     let Some(mantissa) = digits.parse::<i128>().ok() else {
-        return long_mantissa(digits, shift, factor);
+        return long_mantissa_to_nanos(digits, shift, factor);
     };
     let Some(product) = mantissa.checked_mul(factor) else { return cap };
     if shift >= 0 {
@@ -284,11 +273,12 @@ fn scaled(whole: &str, fraction: &str, scale: Scale) -> i128 {
     }
 }
 
-/// More digits than 128 bits hold: drop the last ones (they are below a nano-unit, or the amount is capped anyway).
-fn long_mantissa(digits: &str, shift: i32, factor: i128) -> i128 {
-    let (kept, dropped) = digits.split_at(18);
+/// Converts a mantissa with more digits than fit in 128 bits: drops the last digits, which are below a nano-unit or
+/// irrelevant because the amount is capped.
+fn long_mantissa_to_nanos(digits: &str, shift: i32, factor: i128) -> i128 {
+    let (leading, dropped) = digits.split_at(18);
     let shift = shift.saturating_add(i32::try_from(dropped.len()).unwrap_or(i32::MAX));
-    let Some(product) = kept.parse::<i128>().ok().and_then(|m| m.checked_mul(factor)) else {
+    let Some(product) = leading.parse::<i128>().ok().and_then(|m| m.checked_mul(factor)) else {
         return MAX_UNITS * NANO;
     };
     if shift >= 0 {
@@ -299,19 +289,19 @@ fn long_mantissa(digits: &str, shift: i32, factor: i128) -> i128 {
     }
 }
 
-fn divide_up(value: i128, by: i128) -> i128 {
-    let rest = value % by;
-    value / by + rest.signum()
+fn divide_up(value: i128, divisor: i128) -> i128 {
+    let remainder = value % divisor;
+    value / divisor + remainder.signum()
 }
 
 fn saturate(value: i128) -> i64 {
     i64::try_from(value).unwrap_or(if value < 0 { i64::MIN } else { i64::MAX })
 }
 
-/// Divides by `base` while nothing is lost, at most `limit` times.
-fn strip(mut mantissa: i128, base: i128, limit: usize) -> (i128, usize) {
+/// Divides by `base` while the division is exact, at most `max_steps` times.
+fn reduce(mut mantissa: i128, base: i128, max_steps: usize) -> (i128, usize) {
     let mut steps = 0;
-    while steps < limit && mantissa % base == 0 {
+    while steps < max_steps && mantissa % base == 0 {
         mantissa /= base;
         steps += 1;
     }
@@ -346,7 +336,7 @@ mod tests {
     #[case("-3k", "-3k")]
     #[case("0.0000000001", "1n")]
     #[case("1000E", "9223372036854775807")]
-    fn canonical(#[case] text: &str, #[case] expect: &str) {
+    fn formats_canonically(#[case] text: &str, #[case] expect: &str) {
         assert_eq!(text.parse::<Quantity>().unwrap().to_string(), expect);
     }
 
@@ -359,24 +349,24 @@ mod tests {
     #[case("--1")]
     #[case("1e")]
     #[case("1K")]
-    fn refused(#[case] text: &str) {
+    fn rejects_malformed_text(#[case] text: &str) {
         assert!(text.parse::<Quantity>().is_err());
     }
 
     #[rstest]
-    #[case("1500m", 2, 1500)]
-    #[case("1n", 1, 1)]
-    #[case("-1500m", -2, -1500)]
-    #[case("1Ki", 1024, 1_024_000)]
-    fn rounds_up(#[case] text: &str, #[case] value: i64, #[case] milli: i64) {
+    #[case("1500m", 2)]
+    #[case("1n", 1)]
+    #[case("-1500m", -2)]
+    #[case("1Ki", 1024)]
+    fn value_rounds_away_from_zero(#[case] text: &str, #[case] value: i64) {
         let quantity: Quantity = text.parse().unwrap();
-        assert_eq!((quantity.value(), quantity.milli()), (value, milli));
+        assert_eq!(quantity.value(), value);
     }
 
     #[test]
     fn reads_numbers_and_strings() {
-        let read: Vec<Quantity> = serde_json::from_str(r#"[2, 0.5, "1Gi"]"#).unwrap();
-        assert_eq!(serde_json::to_string(&read).unwrap(), r#"["2","500m","1Gi"]"#);
+        let quantities: Vec<Quantity> = serde_json::from_str(r#"[2, 0.5, "1Gi"]"#).unwrap();
+        assert_eq!(serde_json::to_string(&quantities).unwrap(), r#"["2","500m","1Gi"]"#);
     }
 
     #[test]
@@ -389,8 +379,8 @@ mod tests {
 
     proptest! {
         #[test]
-        fn canonical_form_is_stable(whole in 0u64..2_000_000, fraction in 0u32..1000, suffix in "[numkMGT]|Ki|Mi|Gi|e3|") {
-            let first: Quantity = format!("{whole}.{fraction}{suffix}").parse().unwrap();
+        fn canonical_form_is_stable(integer in 0u64..2_000_000, fraction in 0u32..1000, suffix in "[numkMGT]|Ki|Mi|Gi|e3|") {
+            let first: Quantity = format!("{integer}.{fraction}{suffix}").parse().unwrap();
             let second: Quantity = first.to_string().parse().unwrap();
             prop_assert_eq!(first, second);
             prop_assert_eq!(first.to_string(), second.to_string());

@@ -1,4 +1,4 @@
-//! Makes an owner's objects be as desired: applies differences in order, deletes what is no longer desired.
+//! Server-side apply of an owner's objects: applies differences in order and prunes objects that are no longer desired.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -7,261 +7,276 @@ use kube::Client;
 use kube::api::{DeleteParams, Patch, PatchParams, Preconditions};
 use serde_json::{Value, json};
 
-pub use crate::managed::{already_applied, spec_already_applied};
-use crate::managed::{applied_but_for_more, manages};
-use crate::object::{controller, controller_uid, describe, meta, owner_reference, terminating};
-use crate::prune::{self, Doomed};
-use crate::stores::{Key, Stores};
-use crate::{Error, Kind, direct};
+use crate::managed_fields::{is_applied, is_applied_ignoring_extra_fields, is_managed_by};
+use crate::namespaced_name::NamespacedName;
+use crate::object::{
+    controller_of, controller_reference, controller_uid, is_terminating, kind_and_name, metadata_field,
+};
+use crate::prune::{PruneCandidate, prune_candidates};
+use crate::single_object::read_object;
+use crate::stores::Stores;
+use crate::{Error, Kind};
 
-/// What an owner wants of one of its objects.
+/// A desired object of an owner, and when to apply it.
 #[derive(Clone, Debug, PartialEq)]
-pub enum Desired {
-    /// It is to be exactly so.
-    Exactly(Value),
-    /// Likewise, and nothing that comes after it is made or changed before it is in place.
-    First(Value),
-    /// It stays as it is, if it exists: its turn comes later.
-    Later(Value),
+pub enum DesiredObject {
+    /// Apply the object.
+    Apply(Value),
+    /// Apply the object, and apply the objects that follow only after this one is in place.
+    ApplyFirst(Value),
+    /// Leave the live object unchanged, and do not prune it.
+    Defer(Value),
 }
 
-/// What became of one desired object.
+/// Outcome of applying one object.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Outcome {
-    /// It was as desired; nothing was sent.
+pub enum ApplyOutcome {
+    /// The live object was as desired; no request was sent, or the request changed nothing.
     Unchanged,
-    /// It did not exist.
+    /// The object was created.
     Created,
-    /// It differed.
+    /// The object was updated.
     Updated,
-    /// An earlier object of this name is still being deleted; its end will wake the owner again.
+    /// A previous object of this name is still being deleted; its deletion triggers the next reconcile.
     Terminating,
-    /// It belongs to somebody else and was not touched; the text says to whom.
-    Foreign(String),
+    /// The object belongs to another owner and was not modified. Contains the owner, for messages.
+    NotOwned(String),
     /// The cluster does not serve this kind.
-    KindMissing,
-    /// The API server does not take it; the text says why.
-    Refused(String),
-    /// It was left as it is: its turn comes later, or what must be there before it is not in place.
-    Held,
+    KindNotServed,
+    /// The API server rejected the object. Contains the message of the API server.
+    Rejected(String),
+    /// The object was left unchanged: it is deferred, or an object that must be applied first is not in place.
+    Deferred,
 }
 
-/// One object and what became of it.
+/// Outcome of applying one object, with the object's name.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Applied {
+pub struct ApplyResult {
     /// `Kind namespace/name`.
     pub object: String,
-    /// `Kind` alone.
+    /// Kind of the object.
     pub kind: String,
-    /// What became of it.
-    pub outcome: Outcome,
+    /// Outcome of the apply.
+    pub outcome: ApplyOutcome,
 }
 
-/// The result of one convergence.
+/// Result of applying and pruning the objects of one owner.
 #[derive(Debug, Default)]
 pub struct Convergence {
-    /// One entry per desired object, in the order given.
-    pub applied: Vec<Applied>,
-    /// `Kind namespace/name` of what was deleted.
+    /// One result per desired object, in the given order.
+    pub results: Vec<ApplyResult>,
+    /// `Kind namespace/name` of the deleted objects.
     pub pruned: Vec<String>,
-    /// The first refusal: worth another try later, since quota, rights or a webhook may change.
-    pub refusal: Option<Error>,
+    /// The first rejection. A later retry may succeed, since quotas, permissions and webhooks change.
+    pub rejection: Option<Error>,
 }
 
-/// The one writer of objects.
+/// Applies and deletes objects under one field manager.
 #[derive(Clone)]
 pub struct Applier {
     pub(crate) client: Client,
     pub(crate) stores: Stores,
-    /// Every kind that is ever made; pruning looks through these.
-    makes: &'static [Kind],
+    /// All kinds that are ever applied; pruning searches these.
+    managed_kinds: &'static [Kind],
     pub(crate) manager: &'static str,
 }
 
-// === impl Desired ===
+// === impl DesiredObject ===
 
-impl Desired {
-    /// The object as it is to be.
+impl DesiredObject {
+    /// Returns the desired object.
     #[must_use]
     pub fn object(&self) -> &Value {
-        let (Desired::Exactly(object) | Desired::First(object) | Desired::Later(object)) = self;
+        let (DesiredObject::Apply(object) | DesiredObject::ApplyFirst(object) | DesiredObject::Defer(object)) = self;
         object
     }
 }
 
-impl From<Value> for Desired {
-    fn from(object: Value) -> Desired {
-        Desired::Exactly(object)
+impl From<Value> for DesiredObject {
+    fn from(object: Value) -> DesiredObject {
+        DesiredObject::Apply(object)
     }
 }
 
-// === impl Outcome ===
+// === impl ApplyOutcome ===
 
-impl Outcome {
-    /// Whether the object is there as desired.
+impl ApplyOutcome {
+    /// Returns whether the live object is as desired.
     #[must_use]
-    pub fn in_place(&self) -> bool {
-        matches!(self, Outcome::Unchanged | Outcome::Created | Outcome::Updated)
+    pub fn is_applied(&self) -> bool {
+        matches!(self, ApplyOutcome::Unchanged | ApplyOutcome::Created | ApplyOutcome::Updated)
     }
 }
 
 // === impl Convergence ===
 
 impl Convergence {
-    /// Whether anything was sent.
+    /// Returns whether any object was created, updated or deleted.
     #[must_use]
-    pub fn changed(&self) -> bool {
+    pub fn has_changes(&self) -> bool {
         !self.pruned.is_empty()
-            || self.applied.iter().any(|one| matches!(one.outcome, Outcome::Created | Outcome::Updated))
+            || self.results.iter().any(|result| matches!(result.outcome, ApplyOutcome::Created | ApplyOutcome::Updated))
     }
 }
 
-// === impl Applied ===
+// === impl ApplyResult ===
 
-impl Applied {
-    fn of(object: &Value, outcome: Outcome) -> Applied {
-        Applied { object: describe(object), kind: object["kind"].as_str().unwrap_or_default().to_owned(), outcome }
+impl ApplyResult {
+    fn new(object: &Value, outcome: ApplyOutcome) -> ApplyResult {
+        ApplyResult {
+            object: kind_and_name(object),
+            kind: object["kind"].as_str().unwrap_or_default().to_owned(),
+            outcome,
+        }
     }
 }
 
 // === impl Applier ===
 
 impl Applier {
-    /// An applier of the kinds `makes` under the field manager `manager`.
+    /// Returns an applier of `managed_kinds` under the field manager `manager`.
     #[must_use]
-    pub fn new(client: Client, stores: Stores, makes: &'static [Kind], manager: &'static str) -> Applier {
-        Applier { client, stores, makes, manager }
+    pub fn new(client: Client, stores: Stores, managed_kinds: &'static [Kind], manager: &'static str) -> Applier {
+        Applier { client, stores, managed_kinds, manager }
     }
 
-    /// Makes the objects that `owner` controls be exactly `desired`, applying in the order given.
+    /// Applies the `desired` objects of `owner` in the given order, then prunes objects that `owner` controls and that are
+    /// not desired.
     ///
     /// # Errors
-    /// The first request that found the server away or the state changed; what came before it stays done, and
-    /// repeating continues. What the server refuses is an outcome of that object and stops nothing but what comes after a
-    /// [`Desired::First`].
-    pub async fn converge<D: Into<Desired>>(&self, owner: &Value, desired: Vec<D>) -> Result<Convergence, Error> {
-        let mut result = Convergence::default();
-        let (mut wanted, mut blocked) = (BTreeSet::new(), None);
+    /// Returns the first request that failed because the API server was unreachable or an object changed in the meantime.
+    /// Earlier writes remain; a retry continues. A rejection by the API server is an outcome of that object and stops only
+    /// the objects that follow a [`DesiredObject::ApplyFirst`].
+    pub async fn converge<D: Into<DesiredObject>>(&self, owner: &Value, desired: Vec<D>) -> Result<Convergence, Error> {
+        let mut convergence = Convergence::default();
+        let (mut retained, mut blocked_by) = (BTreeSet::new(), None);
         for desired in desired.into_iter().map(Into::into) {
-            let kind = self.kind_of(desired.object());
-            wanted.extend(kind.map(|kind| (kind, Key::of(desired.object()))));
-            let applied = match blocked {
-                None => self.settle(kind, owner, &desired, &mut result).await?,
-                // What is missing anyway is told at once, and not when its turn comes.
-                Some(_) if !kind.is_some_and(|kind| self.stores.synced(kind)) => {
-                    Applied::of(desired.object(), Outcome::KindMissing)
+            let kind = self.managed_kind(desired.object());
+            retained.extend(kind.map(|kind| (kind, NamespacedName::from_object(desired.object()))));
+            let result = match blocked_by {
+                None => self.apply_desired(kind, owner, &desired, &mut convergence).await?,
+                // Report kinds that are not served even while the object is blocked.
+                Some(_) if !kind.is_some_and(|kind| self.stores.has_synced(kind)) => {
+                    ApplyResult::new(desired.object(), ApplyOutcome::KindNotServed)
                 }
-                Some(_) => Applied::of(desired.object(), Outcome::Held),
+                Some(_) => ApplyResult::new(desired.object(), ApplyOutcome::Deferred),
             };
-            if matches!(desired, Desired::First(_)) && !applied.outcome.in_place() {
-                blocked.get_or_insert(applied.outcome.clone());
+            if matches!(desired, DesiredObject::ApplyFirst(_)) && !result.outcome.is_applied() {
+                blocked_by.get_or_insert(result.outcome.clone());
             }
-            result.applied.push(applied);
+            convergence.results.push(result);
         }
-        // What still counts with the others must have shrunk before they go.
-        if matches!(blocked, Some(Outcome::Refused(_))) {
-            return Ok(result);
+        // The group of a gang must shrink before its members are deleted.
+        if matches!(blocked_by, Some(ApplyOutcome::Rejected(_))) {
+            return Ok(convergence);
         }
-        for doomed in prune::doomed(&self.stores, self.makes, meta(owner, "uid"), &wanted) {
-            self.delete(&doomed).await?;
-            result.pruned.push(doomed.what);
+        for candidate in prune_candidates(&self.stores, self.managed_kinds, metadata_field(owner, "uid"), &retained) {
+            self.delete(&candidate).await?;
+            convergence.pruned.push(candidate.object);
         }
-        Ok(result)
+        Ok(convergence)
     }
 
-    fn kind_of(&self, object: &Value) -> Option<Kind> {
-        let is = |kind: &&Kind| object["kind"] == kind.kind && object["apiVersion"] == kind.api_version();
-        self.makes.iter().find(is).copied()
+    fn managed_kind(&self, object: &Value) -> Option<Kind> {
+        let matches = |kind: &&Kind| object["kind"] == kind.kind && object["apiVersion"] == kind.api_version();
+        self.managed_kinds.iter().find(matches).copied()
     }
 
-    async fn settle(
+    async fn apply_desired(
         &self,
         kind: Option<Kind>,
         owner: &Value,
-        desired: &Desired,
-        result: &mut Convergence,
-    ) -> Result<Applied, Error> {
+        desired: &DesiredObject,
+        convergence: &mut Convergence,
+    ) -> Result<ApplyResult, Error> {
         let mut object = desired.object().clone();
-        object["metadata"]["ownerReferences"] = json!([owner_reference(owner)]);
+        object["metadata"]["ownerReferences"] = json!([controller_reference(owner)]);
         let outcome = match (kind, desired) {
-            (None, _) => Outcome::KindMissing,
-            (_, Desired::Later(_)) => Outcome::Held,
-            (Some(kind), _) => self.apply(kind, owner, &object).await.or_else(|error| refused(error, result))?,
+            (None, _) => ApplyOutcome::KindNotServed,
+            (_, DesiredObject::Defer(_)) => ApplyOutcome::Deferred,
+            (Some(kind), _) => {
+                self.apply(kind, owner, &object).await.or_else(|error| record_rejection(error, convergence))?
+            }
         };
-        Ok(Applied::of(&object, outcome))
+        Ok(ApplyResult::new(&object, outcome))
     }
 
-    async fn apply(&self, kind: Kind, owner: &Value, object: &Value) -> Result<Outcome, Error> {
-        if !self.stores.synced(kind) {
-            return Ok(Outcome::KindMissing);
+    async fn apply(&self, kind: Kind, owner: &Value, object: &Value) -> Result<ApplyOutcome, Error> {
+        if !self.stores.has_synced(kind) {
+            return Ok(ApplyOutcome::KindNotServed);
         }
-        let live = match self.stores.get(kind, &Key::of(object)) {
-            None => self.unseen(kind, object).await?,
-            seen => seen,
+        let live = match self.stores.get(kind, &NamespacedName::from_object(object)) {
+            None => self.read_unselected(kind, object).await?,
+            cached => cached,
         };
-        if let Some(settled) = live.as_deref().and_then(|live| self.settled(live, owner, object)) {
-            return Ok(settled);
+        if let Some(outcome) = live.as_deref().and_then(|live| self.outcome_without_request(live, owner, object)) {
+            return Ok(outcome);
         }
-        let api = kind.api(self.client.clone(), meta(object, "namespace"));
+        let api = kind.api(self.client.clone(), metadata_field(object, "namespace"));
         let params = PatchParams::apply(self.manager).force();
-        let sent = api.patch(meta(object, "name"), &params, &Patch::Apply(object)).await;
-        let answer = sent.map_err(|source| Error::Request {
+        let response = api.patch(metadata_field(object, "name"), &params, &Patch::Apply(object)).await;
+        let response = response.map_err(|source| Error::Request {
             action: "apply",
-            what: describe(object),
+            object: kind_and_name(object),
             source: Box::new(source),
         })?;
-        let answer = serde_json::to_value(answer).unwrap_or_default();
+        let applied = serde_json::to_value(response).unwrap_or_default();
+        let version = |object: &Value| metadata_field(object, "resourceVersion").to_owned();
         let outcome = match live.as_deref() {
-            Some(live) if meta(live, "resourceVersion") == meta(&answer, "resourceVersion") => Outcome::Unchanged,
-            Some(_) => Outcome::Updated,
-            None => Outcome::Created,
+            Some(live) if version(live) == version(&applied) => ApplyOutcome::Unchanged,
+            Some(_) => ApplyOutcome::Updated,
+            None => ApplyOutcome::Created,
         };
-        self.heard(kind, answer, object);
+        self.observe_response(kind, applied, object);
         Ok(outcome)
     }
 
-    /// An object of the same name that the store does not hold because it has other labels: it may be somebody else's.
-    async fn unseen(&self, kind: Kind, object: &Value) -> Result<Option<Arc<Value>>, Error> {
-        if kind.labels.is_empty() {
+    /// Reads an object that the cache does not contain because its labels do not match the selector of `kind`. It may
+    /// belong to another owner.
+    async fn read_unselected(&self, kind: Kind, object: &Value) -> Result<Option<Arc<Value>>, Error> {
+        if kind.label_selector.is_empty() {
             return Ok(None);
         }
-        let found = direct::read(&self.client, kind, meta(object, "namespace"), meta(object, "name")).await?;
-        Ok(found.map(Arc::new))
+        let (namespace, name) = (metadata_field(object, "namespace"), metadata_field(object, "name"));
+        Ok(read_object(&self.client, kind, namespace, name).await?.map(Arc::new))
     }
 
-    /// What is known without a request, or `None` if the object must be sent.
-    fn settled(&self, live: &Value, owner: &Value, object: &Value) -> Option<Outcome> {
-        if let Some(holder) = foreign(live, owner, self.manager) {
-            return Some(Outcome::Foreign(holder));
+    /// Returns the outcome that is known without a request, or `None` if the object must be applied.
+    fn outcome_without_request(&self, live: &Value, owner: &Value, object: &Value) -> Option<ApplyOutcome> {
+        if let Some(other) = other_owner(live, owner, self.manager) {
+            return Some(ApplyOutcome::NotOwned(other));
         }
-        if terminating(live) {
-            return Some(Outcome::Terminating);
+        if is_terminating(live) {
+            return Some(ApplyOutcome::Terminating);
         }
-        self.holds(live, object).then_some(Outcome::Unchanged)
+        self.is_up_to_date(live, object).then_some(ApplyOutcome::Unchanged)
     }
 
-    /// Takes in what the server made of `wish`.
-    pub(crate) fn heard(&self, kind: Kind, answer: Value, wish: &Value) {
-        if !already_applied(&answer, wish, self.manager) {
-            self.stores.answered().remember(&answer, wish);
+    /// Updates the caches with the object that the API server returned for the apply of `desired`.
+    pub(crate) fn observe_response(&self, kind: Kind, applied: Value, desired: &Value) {
+        if !is_applied(&applied, desired, self.manager) {
+            self.stores.last_applied().record(&applied, desired);
         }
-        self.stores.observe(kind, answer);
+        self.stores.observe_write(kind, applied);
     }
 
-    /// Whether `live` is already what the server makes of `wish`.
-    pub(crate) fn holds(&self, live: &Value, wish: &Value) -> bool {
-        already_applied(live, wish, self.manager)
-            || (applied_but_for_more(live, wish, self.manager) && self.stores.answered().knows(live, wish))
+    /// Returns whether applying `desired` to `live` would change nothing.
+    pub(crate) fn is_up_to_date(&self, live: &Value, desired: &Value) -> bool {
+        is_applied(live, desired, self.manager)
+            || (is_applied_ignoring_extra_fields(live, desired, self.manager)
+                && self.stores.last_applied().contains(live, desired))
     }
 
-    pub(crate) async fn delete(&self, doomed: &Doomed) -> Result<(), Error> {
-        let preconditions =
-            Preconditions { uid: Some(doomed.uid.clone()), resource_version: Some(doomed.resource_version.clone()) };
+    pub(crate) async fn delete(&self, candidate: &PruneCandidate) -> Result<(), Error> {
+        let preconditions = Preconditions {
+            uid: Some(candidate.uid.clone()),
+            resource_version: Some(candidate.resource_version.clone()),
+        };
         let params = DeleteParams::background().preconditions(preconditions);
-        let sent = doomed.kind.api(self.client.clone(), &doomed.key.namespace).delete(&doomed.key.name, &params).await;
-        match sent.map_err(|source| Error::Request {
+        let api = candidate.kind.api(self.client.clone(), &candidate.key.namespace);
+        match api.delete(&candidate.key.name, &params).await.map_err(|source| Error::Request {
             action: "delete",
-            what: doomed.what.clone(),
+            object: candidate.object.clone(),
             source: Box::new(source),
         }) {
             Err(error) if !error.is_not_found() => Err(error),
@@ -270,29 +285,30 @@ impl Applier {
     }
 }
 
-fn refused(error: Error, result: &mut Convergence) -> Result<Outcome, Error> {
-    let reason = error.refusal().ok_or(()).map(str::to_owned);
-    match reason {
-        Ok(reason) => {
-            result.refusal.get_or_insert(error);
-            Ok(Outcome::Refused(reason))
+/// Turns a rejection into an outcome and records the first one in `convergence`; returns other errors.
+fn record_rejection(error: Error, convergence: &mut Convergence) -> Result<ApplyOutcome, Error> {
+    let message = error.rejection().ok_or(()).map(str::to_owned);
+    match message {
+        Ok(message) => {
+            convergence.rejection.get_or_insert(error);
+            Ok(ApplyOutcome::Rejected(message))
         }
         Err(()) => Err(error),
     }
 }
 
-/// Who holds `live` if it is not ours to touch. An object without a controller is ours only if we wrote it before
-/// (its owner was deleted with `--cascade=orphan` and made again).
-fn foreign(live: &Value, owner: &Value, manager: &str) -> Option<String> {
-    match controller(live) {
-        Some(_) if controller_uid(live) == Some(meta(owner, "uid")) => None,
-        Some(holder) => Some(format!(
+/// Returns the owner of `live` unless it is `owner`, for messages. An object without a controller is ours only if `manager`
+/// applied it before: its owner was deleted with `--cascade=orphan` and created again.
+fn other_owner(live: &Value, owner: &Value, manager: &str) -> Option<String> {
+    match controller_of(live) {
+        Some(_) if controller_uid(live) == Some(metadata_field(owner, "uid")) => None,
+        Some(controller) => Some(format!(
             "{} {}",
-            holder["kind"].as_str().unwrap_or_default(),
-            holder["name"].as_str().unwrap_or_default()
+            controller["kind"].as_str().unwrap_or_default(),
+            controller["name"].as_str().unwrap_or_default()
         )),
-        None if manages(live, manager) => None,
-        None => Some("somebody else; it has no controller".to_owned()),
+        None if is_managed_by(live, manager) => None,
+        None => Some("another field manager (no controller owner reference)".to_owned()),
     }
 }
 
@@ -301,17 +317,20 @@ mod tests {
     use super::*;
     use rstest::rstest;
 
-    fn owned_by(uid: &str) -> Value {
+    fn controlled_by(uid: &str) -> Value {
         json!({"metadata": {"ownerReferences": [{"controller": true, "kind": "Job", "name": "j", "uid": uid}]}})
     }
 
     #[rstest]
-    #[case::ours(owned_by("me"), None)]
-    #[case::theirs(owned_by("them"), Some("Job j"))]
-    #[case::nobodys(json!({"metadata": {}}), Some("somebody else; it has no controller"))]
-    #[case::orphan_of_ours(json!({"metadata": {"managedFields": [{"manager": "us", "operation": "Apply"}]}}), None)]
-    fn only_our_own_objects_are_touched(#[case] live: Value, #[case] holder: Option<&str>) {
+    #[case::own_object(controlled_by("me"), None)]
+    #[case::other_controller(controlled_by("them"), Some("Job j"))]
+    #[case::no_controller(
+        json!({"metadata": {}}),
+        Some("another field manager (no controller owner reference)")
+    )]
+    #[case::own_orphan(json!({"metadata": {"managedFields": [{"manager": "us", "operation": "Apply"}]}}), None)]
+    fn other_owners_are_detected(#[case] live: Value, #[case] expect: Option<&str>) {
         let owner = json!({"metadata": {"uid": "me"}});
-        assert_eq!(foreign(&live, &owner, "us").as_deref(), holder);
+        assert_eq!(other_owner(&live, &owner, "us").as_deref(), expect);
     }
 }

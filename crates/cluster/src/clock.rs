@@ -1,14 +1,14 @@
-//! Time as an input, so that a seeded run replays.
+//! Clock port: time is an input, so that a seeded run is reproducible.
 
 use jiff::Timestamp;
 
-/// Where "now" comes from.
+/// Source of the current time.
 pub trait Clock: Send + Sync {
-    /// The present instant.
+    /// Returns the current time.
     fn now(&self) -> Timestamp;
 }
 
-/// The machine's clock.
+/// Clock of the host.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct SystemClock;
 
@@ -18,15 +18,15 @@ impl Clock for SystemClock {
     }
 }
 
-/// `metav1.Time` as Kubernetes writes it: whole seconds, UTC.
+/// Formats `now` as a `metav1.Time`: UTC with whole seconds.
 #[must_use]
-pub fn seconds(now: Timestamp) -> String {
+pub fn rfc3339_seconds(now: Timestamp) -> String {
     now.strftime("%Y-%m-%dT%H:%M:%SZ").to_string()
 }
 
-/// `metav1.MicroTime` as Kubernetes writes it: six decimals, UTC.
+/// Formats `now` as a `metav1.MicroTime`: UTC with microseconds.
 #[must_use]
-pub fn micros(now: Timestamp) -> String {
+pub(crate) fn rfc3339_micros(now: Timestamp) -> String {
     now.strftime("%Y-%m-%dT%H:%M:%S.%6fZ").to_string()
 }
 
@@ -35,9 +35,9 @@ mod tests {
     use super::*;
 
     #[test]
-    fn formats_are_those_of_kubernetes() {
-        let at: Timestamp = "2026-11-21T14:30:05.123456789Z".parse().unwrap();
-        assert_eq!(seconds(at), "2026-11-21T14:30:05Z");
-        assert_eq!(micros(at), "2026-11-21T14:30:05.123456Z");
+    fn formats_timestamps_like_kubernetes() {
+        let time: Timestamp = "2026-11-21T14:30:05.123456789Z".parse().unwrap();
+        assert_eq!(rfc3339_seconds(time), "2026-11-21T14:30:05Z");
+        assert_eq!(rfc3339_micros(time), "2026-11-21T14:30:05.123456Z");
     }
 }

@@ -1,14 +1,14 @@
-//! Conditions: stable times, which of them turned, and how that is told.
+//! Status conditions: stable transition times, and which transitions are reported as events.
 
-use api::code::Code;
+use api::Code;
 use jiff::Timestamp;
 use serde_json::{Value, json};
 
-use crate::clock::seconds;
+use crate::clock::rfc3339_seconds;
 
-/// A condition's `status`.
+/// Status of a condition.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum State {
+pub enum ConditionStatus {
     /// `True`
     True,
     /// `False`
@@ -17,184 +17,198 @@ pub enum State {
     Unknown,
 }
 
-/// How a condition that turned is told.
+/// Which event a transition of a condition creates.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Tone {
-    /// Things go as they should: a `Normal` event, once per status.
-    News,
-    /// Somebody should look: a `Warning` event, once per reason.
-    Problem,
-    /// It follows from another condition, which is told: no event of its own.
-    Consequence,
+pub enum EventPolicy {
+    /// Expected progress: one `Normal` event per change of status.
+    Normal,
+    /// A problem: one `Warning` event per change of status or reason.
+    Warning,
+    /// A consequence of another condition that has its own event: no event.
+    Suppressed,
 }
 
-/// One condition as the core says it, without times.
+/// A condition without its times.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Condition {
-    /// `Ready`, `RuntimeResolved`, …
-    pub kind: &'static str,
-    /// Its status.
-    pub state: State,
-    /// CamelCase code from `docs/reason-codes.md`.
+    /// Type, such as `Ready` or `RuntimeResolved`.
+    pub type_: &'static str,
+    /// Status of the condition.
+    pub status: ConditionStatus,
+    /// CamelCase reason code from `docs/reason-codes.md`.
     pub reason: String,
-    /// One sentence that says what is and what to do.
+    /// Sentence that describes the state and, for problems, what to do.
     pub message: String,
-    /// How it is told when it turns.
-    pub tone: Tone,
+    /// Which event a transition creates.
+    pub event_policy: EventPolicy,
 }
 
-/// Something that turned: it is worth an event.
+/// A transition of a condition that is reported as an event.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Transition {
-    /// `Warning` rather than `Normal`.
+    /// Whether the event has type `Warning` instead of `Normal`.
     pub warning: bool,
-    /// The new reason.
+    /// Reason of the condition.
     pub reason: String,
-    /// The new message.
+    /// Message of the condition.
     pub message: String,
 }
 
-// === impl State ===
+// === impl ConditionStatus ===
 
-impl State {
-    /// As it stands in JSON.
+impl ConditionStatus {
+    /// Returns the status as in JSON.
     #[must_use]
     pub fn as_str(self) -> &'static str {
         match self {
-            State::True => "True",
-            State::False => "False",
-            State::Unknown => "Unknown",
+            ConditionStatus::True => "True",
+            ConditionStatus::False => "False",
+            ConditionStatus::Unknown => "Unknown",
         }
     }
 }
 
-impl From<bool> for State {
-    fn from(value: bool) -> State {
-        if value { State::True } else { State::False }
+impl From<bool> for ConditionStatus {
+    fn from(value: bool) -> ConditionStatus {
+        if value { ConditionStatus::True } else { ConditionStatus::False }
     }
 }
 
 // === impl Condition ===
 
 impl Condition {
-    /// A condition from its parts. `False` is a problem unless [`Self::told_as`] says otherwise.
+    /// Returns a condition with a reason code. `False` is a problem unless [`Self::with_event_policy`] overrides it.
     #[must_use]
-    pub fn new(kind: &'static str, state: impl Into<State>, reason: Code, message: impl Into<String>) -> Condition {
-        Condition::relayed(kind, state, reason, message)
+    pub fn new(
+        type_: &'static str,
+        status: impl Into<ConditionStatus>,
+        reason: Code,
+        message: impl Into<String>,
+    ) -> Condition {
+        Condition::with_reason(type_, status, reason, message)
     }
 
-    /// A condition that passes on the reason of another record: a decision's, or another condition's.
+    /// Returns a condition with a reason that comes from elsewhere: from a decision or from another condition.
     #[must_use]
-    pub fn relayed(
-        kind: &'static str,
-        state: impl Into<State>,
+    pub fn with_reason(
+        type_: &'static str,
+        status: impl Into<ConditionStatus>,
         reason: impl Into<String>,
         message: impl Into<String>,
     ) -> Condition {
-        let state = state.into();
-        let tone = if state == State::False { Tone::Problem } else { Tone::News };
-        Condition { kind, state, reason: reason.into(), message: message.into(), tone }
+        let status = status.into();
+        let event_policy = if status == ConditionStatus::False { EventPolicy::Warning } else { EventPolicy::Normal };
+        Condition { type_, status, reason: reason.into(), message: message.into(), event_policy }
     }
 
-    /// The same condition, told as `tone`.
+    /// Returns the same condition with another event policy.
     #[must_use]
-    pub fn told_as(self, tone: Tone) -> Condition {
-        Condition { tone, ..self }
+    pub fn with_event_policy(self, event_policy: EventPolicy) -> Condition {
+        Condition { event_policy, ..self }
     }
 }
 
-/// `conditions` as JSON; `lastTransitionTime` is kept from `old` where the status is the same.
+/// Returns `conditions` as JSON. `lastTransitionTime` is retained from the JSON list `old` while the status is unchanged.
 #[must_use]
-pub fn render(old: &Value, conditions: &[Condition], generation: i64, now: Timestamp) -> Value {
-    let one = |condition: &Condition| {
-        let before = find(old, condition.kind).filter(|before| before["status"] == condition.state.as_str());
-        let since =
-            before.and_then(|before| before["lastTransitionTime"].as_str()).map_or_else(|| seconds(now), str::to_owned);
+pub fn render_conditions(old: &Value, conditions: &[Condition], generation: i64, now: Timestamp) -> Value {
+    let render = |condition: &Condition| {
+        let previous =
+            find_condition(old, condition.type_).filter(|previous| previous["status"] == condition.status.as_str());
+        let last_transition_time = previous
+            .and_then(|previous| previous["lastTransitionTime"].as_str())
+            .map_or_else(|| rfc3339_seconds(now), str::to_owned);
         json!({
-            "type": condition.kind, "status": condition.state.as_str(), "reason": condition.reason,
-            "message": condition.message, "observedGeneration": generation, "lastTransitionTime": since,
+            "type": condition.type_, "status": condition.status.as_str(), "reason": condition.reason,
+            "message": condition.message, "observedGeneration": generation,
+            "lastTransitionTime": last_transition_time,
         })
     };
-    conditions.iter().map(one).collect()
+    conditions.iter().map(render).collect()
 }
 
-/// What of `new` is worth an event after `old` JSON: a status that turned, and a problem whose reason is another one.
-/// A reason that only tells how far things have come is none, so that many Pods in turn make one event. Equal news are
-/// told once.
+/// Returns the transitions from the JSON list `old` to `new` that are worth an event: a changed status, and a problem with a
+/// changed reason. A changed reason of a condition in progress is not reported, so that many Pods that become ready one
+/// after another result in one event. Conditions with the same reason result in one event.
 #[must_use]
-pub fn transitions(old: &Value, new: &[Condition]) -> Vec<Transition> {
-    let mut found: Vec<Transition> = Vec::new();
-    for condition in new.iter().filter(|condition| turned(old, condition)) {
-        if found.iter().all(|told| told.reason != condition.reason) {
-            found.push(Transition {
-                warning: condition.tone == Tone::Problem,
+pub fn condition_transitions(old: &Value, new: &[Condition]) -> Vec<Transition> {
+    let mut transitions: Vec<Transition> = Vec::new();
+    for condition in new.iter().filter(|condition| should_report(old, condition)) {
+        if transitions.iter().all(|transition| transition.reason != condition.reason) {
+            transitions.push(Transition {
+                warning: condition.event_policy == EventPolicy::Warning,
                 reason: condition.reason.clone(),
                 message: condition.message.clone(),
             });
         }
     }
-    found
+    transitions
 }
 
-fn turned(old: &Value, condition: &Condition) -> bool {
-    let Some(before) = find(old, condition.kind) else { return condition.tone != Tone::Consequence };
-    let (status, reason) = (before["status"] != condition.state.as_str(), before["reason"] != *condition.reason);
-    match condition.tone {
-        Tone::Consequence => false,
-        Tone::News => status,
-        Tone::Problem => status || reason,
+fn should_report(old: &Value, condition: &Condition) -> bool {
+    let Some(previous) = find_condition(old, condition.type_) else {
+        return condition.event_policy != EventPolicy::Suppressed;
+    };
+    let status_changed = previous["status"] != condition.status.as_str();
+    let reason_changed = previous["reason"] != *condition.reason;
+    match condition.event_policy {
+        EventPolicy::Suppressed => false,
+        EventPolicy::Normal => status_changed,
+        EventPolicy::Warning => status_changed || reason_changed,
     }
 }
 
-/// The condition of type `kind` in a JSON list.
+/// Returns the condition of type `type_` in a JSON list of conditions.
 #[must_use]
-pub fn find<'a>(conditions: &'a Value, kind: &str) -> Option<&'a Value> {
-    conditions.as_array()?.iter().find(|condition| condition["type"] == kind)
+pub fn find_condition<'a>(conditions: &'a Value, type_: &str) -> Option<&'a Value> {
+    conditions.as_array()?.iter().find(|condition| condition["type"] == type_)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    fn at(text: &str) -> Timestamp {
+    fn timestamp(text: &str) -> Timestamp {
         text.parse().unwrap()
     }
 
-    fn ready(state: bool, reason: &str) -> Condition {
-        Condition::relayed("Ready", state, reason, "m")
+    fn ready(status: bool, reason: &str) -> Condition {
+        Condition::with_reason("Ready", status, reason, "m")
     }
 
     #[test]
-    fn the_time_moves_only_with_the_status() {
-        let first = render(&Value::Null, &[ready(false, "Starting")], 1, at("2026-01-01T00:00:00Z"));
-        let second = render(&first, &[ready(false, "Pulling")], 2, at("2026-01-01T00:00:09Z"));
+    fn last_transition_time_changes_only_with_status() {
+        let first = render_conditions(&Value::Null, &[ready(false, "Starting")], 1, timestamp("2026-01-01T00:00:00Z"));
+        let second = render_conditions(&first, &[ready(false, "Pulling")], 2, timestamp("2026-01-01T00:00:09Z"));
         assert_eq!(second[0]["lastTransitionTime"], "2026-01-01T00:00:00Z");
         assert_eq!(second[0]["observedGeneration"], 2);
-        let third = render(&second, &[ready(true, "Ready")], 2, at("2026-01-01T00:00:09Z"));
+        let third = render_conditions(&second, &[ready(true, "Ready")], 2, timestamp("2026-01-01T00:00:09Z"));
         assert_eq!(third[0]["lastTransitionTime"], "2026-01-01T00:00:09Z");
     }
 
     #[test]
-    fn a_transition_is_told_once() {
-        let old = render(&Value::Null, &[ready(false, "Starting")], 1, at("2026-01-01T00:00:00Z"));
-        assert!(transitions(&old, &[ready(false, "Starting")]).is_empty());
-        let both = [Condition::relayed("WorkloadsReady", false, "Unschedulable", "a"), ready(false, "Unschedulable")];
-        let told = transitions(&old, &both);
-        assert_eq!(told.len(), 1);
-        assert!(told[0].warning);
+    fn conditions_with_the_same_reason_are_reported_once() {
+        let old = render_conditions(&Value::Null, &[ready(false, "Starting")], 1, timestamp("2026-01-01T00:00:00Z"));
+        assert!(condition_transitions(&old, &[ready(false, "Starting")]).is_empty());
+        let both =
+            [Condition::with_reason("WorkloadsReady", false, "Unschedulable", "a"), ready(false, "Unschedulable")];
+        let transitions = condition_transitions(&old, &both);
+        assert_eq!(transitions.len(), 1);
+        assert!(transitions[0].warning);
     }
 
     #[test]
-    fn progress_is_told_once_per_status_and_consequences_never() {
-        let starting = |reason| ready(false, reason).told_as(Tone::News);
-        let told =
-            |old: &Value, new: Condition| transitions(old, &[new]).iter().map(|one| one.warning).collect::<Vec<_>>();
-        let now = at("2026-01-01T00:00:00Z");
-        assert_eq!(told(&Value::Null, starting("Starting")), [false]);
-        let old = render(&Value::Null, &[starting("Starting")], 1, now);
-        assert!(told(&old, starting("NotReadyYet")).is_empty());
-        assert_eq!(told(&old, ready(false, "CrashLoop")), [true]);
-        assert_eq!(told(&old, ready(true, "Ready")), [false]);
-        assert!(told(&Value::Null, ready(false, "NotPlanned").told_as(Tone::Consequence)).is_empty());
+    fn progress_is_reported_once_per_status_and_suppressed_conditions_never() {
+        let starting = |reason| ready(false, reason).with_event_policy(EventPolicy::Normal);
+        let warnings = |old: &Value, new: Condition| {
+            condition_transitions(old, &[new]).iter().map(|transition| transition.warning).collect::<Vec<_>>()
+        };
+        let now = timestamp("2026-01-01T00:00:00Z");
+        assert_eq!(warnings(&Value::Null, starting("Starting")), [false]);
+        let old = render_conditions(&Value::Null, &[starting("Starting")], 1, now);
+        assert!(warnings(&old, starting("NotReadyYet")).is_empty());
+        assert_eq!(warnings(&old, ready(false, "CrashLoop")), [true]);
+        assert_eq!(warnings(&old, ready(true, "Ready")), [false]);
+        let suppressed = ready(false, "NotPlanned").with_event_policy(EventPolicy::Suppressed);
+        assert!(warnings(&Value::Null, suppressed).is_empty());
     }
 }

@@ -1,37 +1,37 @@
-//! What can go wrong between us and an API server.
+//! Errors of requests to the API server.
 
-/// A request that failed, with what it was for.
+/// A request to the API server failed.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
-    /// The API server refused or could not be reached.
-    #[error("{action} {what}: {source}")]
+    /// The API server rejected the request or was unreachable.
+    #[error("failed to {action} {object}: {source}")]
     Request {
-        /// The verb: `apply`, `delete`, `status of`, `event for`.
+        /// Verb phrase of the request: `apply`, `delete`, `update the status of`, `create an event for`.
         action: &'static str,
-        /// `Kind namespace/name`.
-        what: String,
-        /// The client's error.
+        /// `Kind namespace/name` of the object.
+        object: String,
+        /// Error of the Kubernetes client.
         #[source]
         source: Box<kube::Error>,
     },
 }
 
 impl Error {
-    /// Somebody changed the object first: reading again and repeating will do.
+    /// Returns whether the object changed in the meantime (409): reading it again and retrying resolves the conflict.
     #[must_use]
     pub fn is_conflict(&self) -> bool {
-        self.code() == Some(409)
+        self.status_code() == Some(409)
     }
 
-    /// The object is gone.
+    /// Returns whether the object does not exist (404).
     #[must_use]
     pub fn is_not_found(&self) -> bool {
-        self.code() == Some(404)
+        self.status_code() == Some(404)
     }
 
-    /// The API server's words, if it understood the request and will not have it (400, 403, 422).
+    /// Returns the API server's message if it rejected the content of the request (400, 403, 422).
     #[must_use]
-    pub fn refusal(&self) -> Option<&str> {
+    pub fn rejection(&self) -> Option<&str> {
         let Error::Request { source, .. } = self;
         match source.as_ref() {
             kube::Error::Api(status) if matches!(status.code, 400 | 403 | 422) => Some(&status.message),
@@ -39,7 +39,7 @@ impl Error {
         }
     }
 
-    fn code(&self) -> Option<u16> {
+    fn status_code(&self) -> Option<u16> {
         let Error::Request { source, .. } = self;
         match source.as_ref() {
             kube::Error::Api(status) => Some(status.code),

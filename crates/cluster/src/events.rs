@@ -1,70 +1,72 @@
-//! Tells people about transitions, in `events.k8s.io/v1`.
+//! Records condition transitions as `events.k8s.io/v1` events.
 
+use std::hash::Hasher;
 use std::sync::Arc;
 
+use fnv::FnvHasher;
 use jiff::Timestamp;
 use kube::Client;
 use kube::api::PostParams;
 use kube::core::DynamicObject;
 use serde_json::{Value, json};
 
-use crate::clock::{Clock, micros};
+use crate::clock::{Clock, rfc3339_micros};
 use crate::conditions::Transition;
-use crate::object::{describe, meta};
+use crate::object::{kind_and_name, metadata_field};
 use crate::{Error, Kind};
 
 const EVENT: Kind = Kind::namespaced("events.k8s.io", "v1", "Event", "events");
-/// The API refuses longer notes.
-const LONGEST_NOTE: usize = 1024;
+/// Maximum length of an event's `note` in bytes; the API server rejects longer notes.
+const MAX_NOTE_BYTES: usize = 1024;
 
-/// The one writer of events.
+/// Creates events on behalf of one controller.
 #[derive(Clone)]
-pub struct Recorder {
+pub struct EventRecorder {
     client: Client,
     clock: Arc<dyn Clock>,
-    /// `reportingController`.
+    /// `reportingController` and `reportingInstance`.
     controller: &'static str,
 }
 
-// === impl Recorder ===
+// === impl EventRecorder ===
 
-impl Recorder {
-    /// A recorder that signs as `controller`.
+impl EventRecorder {
+    /// Returns a recorder whose events have `controller` as reporting controller.
     #[must_use]
-    pub fn new(client: Client, clock: Arc<dyn Clock>, controller: &'static str) -> Recorder {
-        Recorder { client, clock, controller }
+    pub fn new(client: Client, clock: Arc<dyn Clock>, controller: &'static str) -> EventRecorder {
+        EventRecorder { client, clock, controller }
     }
 
-    /// What happened to `object` now, to be [sent](Self::send).
+    /// Returns an event about a transition of `object` at the current time, for [`Self::send`].
     #[must_use]
     pub fn event(&self, object: &Value, action: &str, transition: &Transition) -> Value {
         let now = self.clock.now();
-        let name = name(object, transition, &format!("{:x}", now.as_nanosecond()));
+        let name = event_name(object, transition, &format!("{:x}", now.as_nanosecond()));
         render(object, action, transition, self.controller, now, name)
     }
 
-    /// One event about this content of `object`, however often and by however many replicas it is published.
+    /// Creates one event per content of `object`, however often and by however many replicas it is published.
     ///
     /// # Errors
-    /// As [`Self::send`]; that it was told before is none.
+    /// As [`Self::send`]. That the event exists already is not an error.
     pub async fn publish_once(&self, object: &Value, action: &str, transition: &Transition) -> Result<(), Error> {
-        let content = format!("{}{}{}", meta(object, "uid"), object["spec"], transition.message);
-        let name = name(object, transition, &format!("{:016x}", fingerprint(&content)));
+        let content = format!("{}{}{}", metadata_field(object, "uid"), object["spec"], transition.message);
+        let name = event_name(object, transition, &format!("{:016x}", fingerprint(&content)));
         let event = render(object, action, transition, self.controller, self.clock.now(), name);
         match self.send(&event).await {
             Err(error) if error.is_conflict() => Ok(()),
-            sent => sent,
+            result => result,
         }
     }
 
-    /// Writes one event.
+    /// Creates an event.
     ///
     /// # Errors
-    /// The refused request; events are news, so callers log it and go on.
+    /// The request failed or was rejected. Events are best effort: callers log the error and continue.
     pub async fn send(&self, event: &Value) -> Result<(), Error> {
-        let about = &event["regarding"];
-        let what = describe(&json!({"kind": about["kind"], "metadata": about}));
-        let failed = |source| Error::Request { action: "event for", what, source: Box::new(source) };
+        let regarding = &event["regarding"];
+        let object = kind_and_name(&json!({"kind": regarding["kind"], "metadata": regarding}));
+        let failed = |source| Error::Request { action: "create an event for", object, source: Box::new(source) };
         let event: DynamicObject = match serde_json::from_value(event.clone()) {
             Ok(event) => event,
             Err(error) => return Err(failed(kube::Error::SerdeError(error))),
@@ -83,13 +85,14 @@ fn render(
     now: Timestamp,
     name: String,
 ) -> Value {
-    // Events about cluster-scoped objects live in `default`, as everywhere in Kubernetes.
-    let namespace = Some(meta(object, "namespace")).filter(|namespace| !namespace.is_empty()).unwrap_or("default");
+    // As in client-go, events about cluster-scoped objects are created in the namespace `default`.
+    let namespace =
+        Some(metadata_field(object, "namespace")).filter(|namespace| !namespace.is_empty()).unwrap_or("default");
     json!({
         "apiVersion": "events.k8s.io/v1", "kind": "Event",
         "metadata": {"namespace": namespace, "name": name},
-        "eventTime": micros(now), "reportingController": controller, "reportingInstance": controller,
-        "action": action, "reason": transition.reason, "note": shortened(&transition.message),
+        "eventTime": rfc3339_micros(now), "reportingController": controller, "reportingInstance": controller,
+        "action": action, "reason": transition.reason, "note": truncate_note(&transition.message),
         "type": if transition.warning { "Warning" } else { "Normal" },
         "regarding": {
             "apiVersion": object["apiVersion"], "kind": object["kind"], "namespace": object["metadata"]["namespace"],
@@ -99,19 +102,20 @@ fn render(
     })
 }
 
-/// Unique per object, reason and what `apart` tells them apart by: several events may tell about one instant.
-fn name(object: &Value, transition: &Transition, apart: &str) -> String {
-    format!("{}.{apart}.{}", meta(object, "name"), transition.reason.to_ascii_lowercase())
+/// Returns an event name that is unique per object, reason and `suffix`: one object may have several events at one time.
+fn event_name(object: &Value, transition: &Transition, suffix: &str) -> String {
+    format!("{}.{suffix}.{}", metadata_field(object, "name"), transition.reason.to_ascii_lowercase())
 }
 
-/// FNV-1a: the same in every process, as the standard library's hasher is not.
+/// Returns the 64-bit FNV-1a hash of `text`. Unlike the standard library's hasher it is the same in every process.
 fn fingerprint(text: &str) -> u64 {
-    let step = |hash: u64, byte: u8| (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3);
-    text.bytes().fold(0xcbf2_9ce4_8422_2325, step)
+    let mut hasher = FnvHasher::default();
+    hasher.write(text.as_bytes());
+    hasher.finish()
 }
 
-fn shortened(message: &str) -> &str {
-    let mut end = message.len().min(LONGEST_NOTE);
+fn truncate_note(message: &str) -> &str {
+    let mut end = message.len().min(MAX_NOTE_BYTES);
     while !message.is_char_boundary(end) {
         end -= 1;
     }
@@ -123,15 +127,23 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_event_names_what_it_is_about() {
+    fn renders_event_with_regarding_object_and_truncated_note() {
         let object = json!({"apiVersion": "ome.io/v1beta1", "kind": "InferenceService", "metadata": {"name": "a", "namespace": "n", "uid": "u"}});
         let transition = Transition { warning: true, reason: "Unschedulable".to_owned(), message: "é".repeat(600) };
         let now = Timestamp::from_second(1).unwrap();
-        let name = name(&object, &transition, "3b9aca00");
+        let name = event_name(&object, &transition, "3b9aca00");
         let event = render(&object, "Reconcile", &transition, "ostler.io/operator", now, name);
         assert_eq!(event["metadata"], json!({"namespace": "n", "name": "a.3b9aca00.unschedulable"}));
         assert_eq!(event["regarding"]["uid"], "u");
         assert_eq!(event["type"], "Warning");
         assert_eq!(event["note"].as_str().unwrap().len(), 1024);
+    }
+
+    /// Published vectors of FNV-1a with 64 bits: event names must not change between versions.
+    #[test]
+    fn fingerprint_is_fnv_1a() {
+        assert_eq!(fingerprint(""), 0xcbf2_9ce4_8422_2325);
+        assert_eq!(fingerprint("a"), 0xaf63_dc4c_8601_ec8c);
+        assert_eq!(fingerprint("foobar"), 0x8594_4171_f739_67e8);
     }
 }

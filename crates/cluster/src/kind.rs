@@ -1,26 +1,27 @@
-//! A kind of object: enough to build its URLs and to name its store.
+//! Resource types: group, version, kind, plural and the label selector of their watch.
 
 use kube::core::ApiResource;
 
-/// One kind at the version we speak.
+/// A resource type at one API version.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Kind {
-    /// API group; empty for core.
+    /// API group; empty for the core group.
     pub group: &'static str,
-    /// Version, such as `v1beta1`.
+    /// API version, such as `v1beta1`.
     pub version: &'static str,
-    /// `InferenceService`.
+    /// Kind, such as `InferenceService`.
     pub kind: &'static str,
-    /// `inferenceservices`.
+    /// Plural resource name, such as `inferenceservices`.
     pub plural: &'static str,
-    /// False for cluster-scoped kinds.
+    /// Whether objects have a namespace; false for cluster-scoped kinds.
     pub namespaced: bool,
-    /// Which objects of the kind are meant, as a label selector: of kinds that others keep very many of, ours. Empty: all.
-    pub labels: &'static str,
+    /// Label selector of the watch, for kinds of which a cluster has many objects that ostler does not manage. Empty: all
+    /// objects.
+    pub label_selector: &'static str,
 }
 
 impl Kind {
-    /// A namespaced kind.
+    /// Returns a namespaced kind.
     #[must_use]
     pub const fn namespaced(
         group: &'static str,
@@ -28,35 +29,40 @@ impl Kind {
         kind: &'static str,
         plural: &'static str,
     ) -> Kind {
-        Kind { group, version, kind, plural, namespaced: true, labels: "" }
+        Kind { group, version, kind, plural, namespaced: true, label_selector: "" }
     }
 
-    /// A cluster-scoped kind.
+    /// Returns a cluster-scoped kind.
     #[must_use]
-    pub const fn cluster(group: &'static str, version: &'static str, kind: &'static str, plural: &'static str) -> Kind {
-        Kind { group, version, kind, plural, namespaced: false, labels: "" }
+    pub const fn cluster_scoped(
+        group: &'static str,
+        version: &'static str,
+        kind: &'static str,
+        plural: &'static str,
+    ) -> Kind {
+        Kind { group, version, kind, plural, namespaced: false, label_selector: "" }
     }
 
-    /// Of this kind only the objects with these labels (`key=value`). They have a watch and a store of their own; what is not
-    /// among them may still be there.
+    /// Returns this kind restricted to objects that match `label_selector` (`key=value`). The restricted kind has its own
+    /// watch and cache: an object that is not cached may still exist in the cluster.
     #[must_use]
-    pub const fn labelled(self, labels: &'static str) -> Kind {
-        Kind { labels, ..self }
+    pub const fn with_label_selector(self, label_selector: &'static str) -> Kind {
+        Kind { label_selector, ..self }
     }
 
-    /// `group/version`, or the version alone for core.
+    /// Returns `group/version`, or the version alone for the core group.
     #[must_use]
     pub fn api_version(&self) -> String {
         if self.group.is_empty() { self.version.to_owned() } else { format!("{}/{}", self.group, self.version) }
     }
 
-    /// `plural.group`, or the plural alone for core: also the name of the kind's CRD.
+    /// Returns `plural.group`, or the plural alone for the core group. It is also the name of the CustomResourceDefinition.
     #[must_use]
-    pub fn resource(&self) -> String {
+    pub fn group_resource(&self) -> String {
         if self.group.is_empty() { self.plural.to_owned() } else { format!("{}.{}", self.plural, self.group) }
     }
 
-    /// What `kube::Api` needs to know.
+    /// Returns the kind as kube-rs describes resources.
     #[must_use]
     pub fn api_resource(&self) -> ApiResource {
         ApiResource {
@@ -68,7 +74,7 @@ impl Kind {
         }
     }
 
-    /// The API through which one object of this kind is reached.
+    /// Returns a client for objects of this kind, in `namespace` for namespaced kinds.
     #[must_use]
     pub fn api(&self, client: kube::Client, namespace: &str) -> kube::Api<kube::core::DynamicObject> {
         let resource = self.api_resource();

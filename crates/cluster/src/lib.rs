@@ -1,38 +1,50 @@
-//! Everything that talks to a Kubernetes API, and knows none of our kinds.
+//! Kubernetes API access: caches, work queue, server-side apply, status, events and leader election.
 //!
-//! In come a `kube::Client` and the [`Kind`]s to watch; out go ordered [`stores`], changes, and few writes: the
-//! [`apply::Applier`] sends only differences, [`status`] only changed statuses, [`events`] one event per transition.
-//! Decisions are pure functions of what the stores hold ([`apply::already_applied`], [`prune::doomed`],
-//! [`neighbours::served`]); time comes in through [`clock::Clock`]. [`lease`] lets one of several replicas work. Nothing here decides what should exist.
+//! Input: a `kube::Client` and the [`Kind`]s to watch. Output: ordered caches ([`Stores`]), [`Change`]s, and few writes:
+//! [`Applier`] sends only differences, [`StatusWriter`] only changed statuses, [`EventRecorder`] one event per transition.
+//! The decision whether to write is a pure function of the cached objects; time comes in through [`Clock`].
+//! [`LeaderElector`] lets one of several replicas write. This crate never decides which objects should exist.
 
-mod answered;
-pub mod apply;
-pub mod clock;
-pub mod conditions;
-pub mod direct;
-pub mod error;
-pub mod events;
-mod kept;
-pub mod kind;
-pub mod lease;
-pub mod managed;
-pub mod neighbours;
-pub mod object;
-pub mod prune;
-pub mod queue;
-mod slim;
-pub mod status;
-pub mod stores;
-pub mod unowned;
-pub mod watch;
+#![warn(missing_docs)]
 
-pub use apply::{Applier, Outcome};
-pub use clock::{Clock, SystemClock};
-pub use conditions::{Condition, State, Tone};
+mod apply;
+mod cached_object;
+mod clock;
+mod conditions;
+mod error;
+mod events;
+mod integrations;
+mod kind;
+mod last_applied;
+mod leader_election;
+mod managed_fields;
+mod namespaced_name;
+mod object;
+mod prune;
+mod single_object;
+mod status;
+mod stores;
+mod transform;
+mod unowned;
+mod watch;
+mod work_queue;
+
+pub use apply::{Applier, ApplyOutcome, ApplyResult, Convergence, DesiredObject};
+pub use cached_object::{CachePolicy, Representation};
+pub use clock::{Clock, SystemClock, rfc3339_seconds};
+pub use conditions::{
+    Condition, ConditionStatus, EventPolicy, Transition, condition_transitions, find_condition, render_conditions,
+};
 pub use error::Error;
-pub use kept::{Form, Keeping};
+pub use events::EventRecorder;
+pub use integrations::{CUSTOM_RESOURCE_DEFINITION, is_served};
 pub use kind::Kind;
-pub use lease::Election;
-pub use queue::Queue;
-pub use stores::{Change, Changes, Key, Stores};
+pub use leader_election::{LeaderElectionTimings, LeaderElector};
+pub use managed_fields::is_spec_applied;
+pub use namespaced_name::NamespacedName;
+pub use object::{controller_of, controller_uid, generation, is_terminating, kind_and_name, metadata_field};
+pub use single_object::{apply_object, create_object, read_object};
+pub use status::StatusWriter;
+pub use stores::{Change, Changes, Stores};
 pub use watch::Watches;
+pub use work_queue::WorkQueue;

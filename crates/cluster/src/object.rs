@@ -1,41 +1,41 @@
-//! Reading the few fields of a JSON object that every kind has.
+//! Accessors of the metadata that all kinds of objects share.
 
 use serde_json::{Value, json};
 
-/// `metadata.FIELD` as text; empty when absent.
+/// Returns the string `metadata.FIELD`, or an empty string when it is absent.
 #[must_use]
-pub fn meta<'a>(object: &'a Value, field: &str) -> &'a str {
+pub fn metadata_field<'a>(object: &'a Value, field: &str) -> &'a str {
     object["metadata"][field].as_str().unwrap_or_default()
 }
 
-/// `metadata.generation`; 0 for kinds that have none.
+/// Returns `metadata.generation`, or 0 for kinds without generations.
 #[must_use]
 pub fn generation(object: &Value) -> i64 {
     object["metadata"]["generation"].as_i64().unwrap_or_default()
 }
 
-/// Whether deletion has begun.
+/// Returns whether `metadata.deletionTimestamp` is set.
 #[must_use]
-pub fn terminating(object: &Value) -> bool {
+pub fn is_terminating(object: &Value) -> bool {
     object["metadata"]["deletionTimestamp"].is_string()
 }
 
-/// The controller's owner reference, if the object has one.
+/// Returns the owner reference of the object's controller, if any.
 #[must_use]
-pub fn controller(object: &Value) -> Option<&Value> {
-    let owners = object["metadata"]["ownerReferences"].as_array()?;
-    owners.iter().find(|owner| owner["controller"] == Value::Bool(true))
+pub fn controller_of(object: &Value) -> Option<&Value> {
+    let references = object["metadata"]["ownerReferences"].as_array()?;
+    references.iter().find(|reference| reference["controller"] == Value::Bool(true))
 }
 
-/// UID of the controller owner, if any.
+/// Returns the UID of the object's controller, if any.
 #[must_use]
 pub fn controller_uid(object: &Value) -> Option<&str> {
-    controller(object)?["uid"].as_str()
+    controller_of(object)?["uid"].as_str()
 }
 
-/// The reference that makes `owner` the controller of what carries it.
+/// Returns an owner reference that makes `owner` the controller of a dependent object.
 #[must_use]
-pub fn owner_reference(owner: &Value) -> Value {
+pub(crate) fn controller_reference(owner: &Value) -> Value {
     json!({
         "apiVersion": owner["apiVersion"], "kind": owner["kind"],
         "name": owner["metadata"]["name"], "uid": owner["metadata"]["uid"],
@@ -43,12 +43,12 @@ pub fn owner_reference(owner: &Value) -> Value {
     })
 }
 
-/// `Kind namespace/name`, for people.
+/// Returns `Kind namespace/name` (`Kind name` for cluster-scoped objects) for messages.
 #[must_use]
-pub fn describe(object: &Value) -> String {
+pub fn kind_and_name(object: &Value) -> String {
     let kind = object["kind"].as_str().unwrap_or("object");
-    match meta(object, "namespace") {
-        "" => format!("{kind} {}", meta(object, "name")),
-        namespace => format!("{kind} {namespace}/{}", meta(object, "name")),
+    match metadata_field(object, "namespace") {
+        "" => format!("{kind} {}", metadata_field(object, "name")),
+        namespace => format!("{kind} {namespace}/{}", metadata_field(object, "name")),
     }
 }

@@ -1,47 +1,53 @@
-//! What an owner made once and wants no more.
+//! Finds objects that an owner created and no longer desires.
 
 use std::collections::BTreeSet;
 
 use crate::Kind;
-use crate::object::{describe, meta, terminating};
-use crate::stores::{Key, Stores};
+use crate::namespaced_name::NamespacedName;
+use crate::object::{is_terminating, kind_and_name, metadata_field};
+use crate::stores::Stores;
 
-/// An object to delete, pinned to the very incarnation that was looked at.
+/// An object to delete, with preconditions that pin the inspected version.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Doomed {
-    /// Its kind.
-    pub kind: Kind,
-    /// Its key.
-    pub key: Key,
-    /// Its UID: an object of the same name made later is another one.
-    pub uid: String,
-    /// Its version: whoever changed it since may have taken it over.
-    pub resource_version: String,
+pub(crate) struct PruneCandidate {
+    /// Kind of the object.
+    pub(crate) kind: Kind,
+    /// Namespace and name.
+    pub(crate) key: NamespacedName,
+    /// UID: an object of the same name that was created later is not deleted.
+    pub(crate) uid: String,
+    /// Resource version: an object that changed since may have been adopted by another owner.
+    pub(crate) resource_version: String,
     /// `Kind namespace/name`.
-    pub what: String,
+    pub(crate) object: String,
 }
 
-/// Objects of `kinds` whose controller is `owner_uid` and that are not in `wanted`, in order of kind and key.
+/// Returns the objects of `kinds` whose controller is `owner_uid` and that are not in `retained`, ordered by kind and key.
 /// An owner without a UID owns nothing.
 #[must_use]
-pub fn doomed(stores: &Stores, kinds: &[Kind], owner_uid: &str, wanted: &BTreeSet<(Kind, Key)>) -> Vec<Doomed> {
-    let mut found = Vec::new();
+pub(crate) fn prune_candidates(
+    stores: &Stores,
+    kinds: &[Kind],
+    owner_uid: &str,
+    retained: &BTreeSet<(Kind, NamespacedName)>,
+) -> Vec<PruneCandidate> {
+    let mut candidates = Vec::new();
     for kind in kinds {
-        let owned = if owner_uid.is_empty() { Vec::new() } else { stores.owned(*kind, owner_uid) };
+        let owned = if owner_uid.is_empty() { Vec::new() } else { stores.list_controlled_by(*kind, owner_uid) };
         for object in owned {
-            let key = Key::of(&object);
-            if !terminating(&object) && !wanted.contains(&(*kind, key.clone())) {
-                found.push(Doomed {
+            let key = NamespacedName::from_object(&object);
+            if !is_terminating(&object) && !retained.contains(&(*kind, key.clone())) {
+                candidates.push(PruneCandidate {
                     kind: *kind,
                     key,
-                    uid: meta(&object, "uid").to_owned(),
-                    resource_version: meta(&object, "resourceVersion").to_owned(),
-                    what: describe(&object),
+                    uid: metadata_field(&object, "uid").to_owned(),
+                    resource_version: metadata_field(&object, "resourceVersion").to_owned(),
+                    object: kind_and_name(&object),
                 });
             }
         }
     }
-    found
+    candidates
 }
 
 #[cfg(test)]
@@ -58,17 +64,19 @@ mod tests {
     }
 
     #[test]
-    fn only_what_the_owner_made_and_wants_no_more() {
+    fn prunes_owned_objects_that_are_not_retained() {
         let stores = Stores::new("us");
-        let mut going = service("going", "me");
-        going["metadata"]["deletionTimestamp"] = json!("2026-01-01T00:00:00Z");
-        for object in [service("kept", "me"), service("old", "me"), service("theirs", "them"), going] {
-            let _ = stores.accept(SERVICE, Event::Apply(object));
+        let mut terminating = service("terminating", "me");
+        terminating["metadata"]["deletionTimestamp"] = json!("2026-01-01T00:00:00Z");
+        for object in [service("retained", "me"), service("old", "me"), service("foreign", "them"), terminating] {
+            let _ = stores.apply_event(SERVICE, Event::Apply(object));
         }
-        let wanted = BTreeSet::from([(SERVICE, Key::new("n", "kept"))]);
-        let names: Vec<_> =
-            doomed(&stores, &[SERVICE], "me", &wanted).into_iter().map(|one| (one.key.name, one.uid)).collect();
+        let retained = BTreeSet::from([(SERVICE, NamespacedName::new("n", "retained"))]);
+        let names: Vec<_> = prune_candidates(&stores, &[SERVICE], "me", &retained)
+            .into_iter()
+            .map(|candidate| (candidate.key.name, candidate.uid))
+            .collect();
         assert_eq!(names, [("old".to_owned(), "uid-old".to_owned())]);
-        assert!(doomed(&stores, &[SERVICE], "", &wanted).is_empty());
+        assert!(prune_candidates(&stores, &[SERVICE], "", &retained).is_empty());
     }
 }

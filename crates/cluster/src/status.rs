@@ -1,15 +1,15 @@
-//! Writes a status, only if it says something new.
+//! Writes the status subresource with server-side apply, only if it changed.
 
 use kube::Client;
 use kube::api::{Patch, PatchParams};
 use serde_json::{Value, json};
 
-use crate::managed::status_already_applied;
-use crate::object::{describe, meta};
+use crate::managed_fields::is_status_applied;
+use crate::object::{kind_and_name, metadata_field};
 use crate::stores::Stores;
 use crate::{Error, Kind};
 
-/// The one writer of statuses.
+/// Writes statuses under one field manager.
 #[derive(Clone)]
 pub struct StatusWriter {
     client: Client,
@@ -20,45 +20,45 @@ pub struct StatusWriter {
 // === impl StatusWriter ===
 
 impl StatusWriter {
-    /// A writer under the field manager `manager`.
+    /// Returns a writer under the field manager `manager`.
     #[must_use]
     pub fn new(client: Client, stores: Stores, manager: &'static str) -> StatusWriter {
         StatusWriter { client, stores, manager }
     }
 
-    /// Makes our part of `live`'s status be `status`; fields that other managers report stay. Returns whether a
-    /// request was sent. An object that is gone needs no status.
+    /// Applies `status` to the status of `live`; fields of other managers remain. Returns whether a request changed the
+    /// object. A deleted object is not an error.
     ///
     /// # Errors
-    /// The refused request.
+    /// The request failed or was rejected.
     pub async fn publish(&self, kind: Kind, live: &Value, status: &Value) -> Result<bool, Error> {
-        let desired = applied(kind, live, status);
-        if status_already_applied(live, &desired, self.manager) {
+        let desired = apply_configuration(kind, live, status);
+        if is_status_applied(live, &desired, self.manager) {
             return Ok(false);
         }
-        let api = kind.api(self.client.clone(), meta(live, "namespace"));
+        let api = kind.api(self.client.clone(), metadata_field(live, "namespace"));
         let params = PatchParams::apply(self.manager).force();
-        let sent = api.patch_status(meta(live, "name"), &params, &Patch::Apply(&desired)).await;
-        match sent.map_err(|source| Error::Request {
-            action: "status of",
-            what: describe(live),
+        let response = api.patch_status(metadata_field(live, "name"), &params, &Patch::Apply(&desired)).await;
+        match response.map_err(|source| Error::Request {
+            action: "update the status of",
+            object: kind_and_name(live),
             source: Box::new(source),
         }) {
             Err(error) if error.is_not_found() => Ok(false),
             Err(error) => Err(error),
-            Ok(answer) => {
-                self.stores.observe(kind, serde_json::to_value(answer).unwrap_or_default());
+            Ok(applied) => {
+                self.stores.observe_write(kind, serde_json::to_value(applied).unwrap_or_default());
                 Ok(true)
             }
         }
     }
 }
 
-/// The body: the UID pins it to this incarnation (a successor of the same name answers 409).
-fn applied(kind: Kind, live: &Value, status: &Value) -> Value {
-    let mut metadata = json!({"name": meta(live, "name"), "uid": meta(live, "uid")});
+/// Returns the body of the apply. The UID pins the object: a successor of the same name results in 409.
+fn apply_configuration(kind: Kind, live: &Value, status: &Value) -> Value {
+    let mut metadata = json!({"name": metadata_field(live, "name"), "uid": metadata_field(live, "uid")});
     if kind.namespaced {
-        metadata["namespace"] = meta(live, "namespace").into();
+        metadata["namespace"] = metadata_field(live, "namespace").into();
     }
     json!({"apiVersion": kind.api_version(), "kind": kind.kind, "metadata": metadata, "status": status})
 }

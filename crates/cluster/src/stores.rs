@@ -1,7 +1,7 @@
-//! Ordered stores of what the API server last told us, one per kind.
+//! Ordered caches of the watched objects, one per kind.
 //!
-//! A store is a plain synchronous struct that watch events go into and changes come out of; tests drive it without a
-//! client. During a (re-)list the old content stays visible and is exchanged at once when the list is complete.
+//! A cache is a plain synchronous struct: watch events go in and changes come out, so that tests need no client. During a
+//! list the previous content stays visible; it is replaced when the list is complete.
 
 mod change;
 mod index;
@@ -16,153 +16,134 @@ use kube::runtime::watcher::Event;
 use serde_json::Value;
 
 use crate::Kind;
-use crate::answered::Answered;
-use crate::kept::{Keeping, Kept};
-use crate::object::{controller_uid, meta};
-use crate::slim::slim;
-use change::Noted;
+use crate::cached_object::{CachePolicy, CachedObject};
+use crate::last_applied::LastApplied;
+use crate::namespaced_name::NamespacedName;
+use crate::object::controller_uid;
+use crate::transform::drop_unused_fields;
+use change::CachedChange;
 pub use change::{Change, Changes};
-use index::{labelled, owned};
+use index::{controller_index_value, label_index_value};
 use store::Store;
 
-/// Names one object of a kind; `namespace` is empty for cluster-scoped ones.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Key {
-    /// Namespace, or empty.
-    pub namespace: String,
-    /// Name.
-    pub name: String,
-}
-
-impl Key {
-    /// The key of `object`.
-    #[must_use]
-    pub fn of(object: &Value) -> Key {
-        Key::new(meta(object, "namespace"), meta(object, "name"))
-    }
-
-    /// A key from its parts.
-    #[must_use]
-    pub fn new(namespace: &str, name: &str) -> Key {
-        Key { namespace: namespace.to_owned(), name: name.to_owned() }
-    }
-}
-
-/// All stores; a cheap handle.
+/// Caches of all kinds. Clones share the content.
 #[derive(Clone, Debug)]
 pub struct Stores {
     stores: Arc<RwLock<BTreeMap<Kind, Store>>>,
-    answered: Answered,
-    /// Managed fields of other managers are dropped on entry: nobody here reads them.
+    last_applied: LastApplied,
+    /// Field manager whose managed fields are cached; those of other managers are dropped.
     manager: &'static str,
-    keeping: fn(Kind) -> Keeping,
+    cache_policy: fn(Kind) -> CachePolicy,
 }
 
 // === impl Stores ===
 
 impl Stores {
-    /// Empty stores that keep the managed fields of `manager` only.
+    /// Returns empty caches that contain the managed fields of `manager` only.
     #[must_use]
     pub fn new(manager: &'static str) -> Stores {
-        Stores::keeping(manager, |_| Keeping::default())
+        Stores::with_cache_policy(manager, |_| CachePolicy::default())
     }
 
-    /// Likewise, each kind kept as `keeping` says.
+    /// Returns empty caches with a cache policy per kind.
     #[must_use]
-    pub fn keeping(manager: &'static str, keeping: fn(Kind) -> Keeping) -> Stores {
-        Stores { stores: Arc::default(), answered: Answered::default(), manager, keeping }
+    pub fn with_cache_policy(manager: &'static str, cache_policy: fn(Kind) -> CachePolicy) -> Stores {
+        Stores { stores: Arc::default(), last_applied: LastApplied::default(), manager, cache_policy }
     }
 
-    /// Takes one watch event in; returns what changed.
-    pub fn accept(&self, kind: Kind, event: Event<Value>) -> Changes {
-        let event = event.modify(|object| slim(object, kind, self.manager));
+    /// Applies a watch event to the cache of `kind` and returns the changes.
+    pub fn apply_event(&self, kind: Kind, event: Event<Value>) -> Changes {
+        let event = event.modify(|object| drop_unused_fields(object, kind, self.manager));
         let mut stores = self.stores.write().unwrap_or_else(PoisonError::into_inner);
-        let store = stores.entry(kind).or_insert_with(|| Store::new((self.keeping)(kind)));
-        store.accept(kind, event).into()
+        let store = stores.entry(kind).or_insert_with(|| Store::new((self.cache_policy)(kind)));
+        store.apply_event(kind, event).into()
     }
 
-    /// Takes in the answer to our own write, so that the next look does not act on what we know to be outdated. The
-    /// change itself is reported when the watch delivers it. Only objects already known are taken in: one that the
-    /// watch has seen deleted must not come back.
-    pub fn observe(&self, kind: Kind, mut object: Value) {
-        slim(&mut object, kind, self.manager);
+    /// Caches the response to a write of our own, so that the next read does not return an outdated object. The change is
+    /// reported when the watch delivers it. Responses for objects that are not cached are ignored: an object that the watch
+    /// reported as deleted must not reappear.
+    pub fn observe_write(&self, kind: Kind, mut object: Value) {
+        drop_unused_fields(&mut object, kind, self.manager);
         let mut stores = self.stores.write().unwrap_or_else(PoisonError::into_inner);
         if let Some(store) = stores.get_mut(&kind) {
-            store.observe(object);
+            store.observe_write(object);
         }
     }
 
-    /// What applies have been answered with.
-    pub(crate) fn answered(&self) -> &Answered {
-        &self.answered
+    /// Returns the last applied configurations of objects that the API server extended.
+    pub(crate) fn last_applied(&self) -> &LastApplied {
+        &self.last_applied
     }
 
-    /// Forgets a kind that is no longer served; what it held is reported as gone.
+    /// Removes the cache of a kind that is no longer served. Returns its objects as deleted.
     #[must_use]
-    pub fn forget(&self, kind: Kind) -> Changes {
+    pub fn remove_kind(&self, kind: Kind) -> Changes {
         let mut stores = self.stores.write().unwrap_or_else(PoisonError::into_inner);
-        let gone = stores.remove(&kind).unwrap_or_default().objects.into_iter();
-        let noted = gone.map(|(key, old)| Noted::Object { kind, key, old: Some(old), new: None, held: Vec::new() });
-        noted.collect::<Vec<_>>().into()
+        let objects = stores.remove(&kind).unwrap_or_default().objects.into_iter();
+        let changes =
+            objects.map(|(key, old)| CachedChange::Object { kind, key, old: Some(old), new: None, parsed: Vec::new() });
+        changes.collect::<Vec<_>>().into()
     }
 
-    /// One object.
+    /// Returns one object.
     #[must_use]
-    pub fn get(&self, kind: Kind, key: &Key) -> Option<Arc<Value>> {
-        let kept = self.look(kind, |store| store.get(key).cloned())?;
-        Some(kept.tree())
+    pub fn get(&self, kind: Kind, key: &NamespacedName) -> Option<Arc<Value>> {
+        let cached = self.read(kind, |store| store.get(key).cloned())?;
+        Some(cached.value())
     }
 
-    /// Every object of a kind, in key order.
+    /// Returns all objects of a kind in key order.
     #[must_use]
     pub fn list(&self, kind: Kind) -> Vec<Arc<Value>> {
-        self.trees(kind, |store| store.objects.keys().filter_map(|key| store.get(key).cloned()).collect())
+        self.values(kind, |store| store.get_all(store.objects.keys()))
     }
 
-    /// The objects of a kind in one namespace, in name order.
+    /// Returns the objects of a kind in one namespace in name order.
     #[must_use]
-    pub fn list_in(&self, kind: Kind, namespace: &str) -> Vec<Arc<Value>> {
-        self.trees(kind, |store| {
-            let from = Key::new(namespace, "");
+    pub fn list_namespace(&self, kind: Kind, namespace: &str) -> Vec<Arc<Value>> {
+        self.values(kind, |store| {
+            let from = NamespacedName::new(namespace, "");
             let keys = store.objects.range(from..).map(|(key, _)| key).take_while(|key| key.namespace == namespace);
-            keys.filter_map(|key| store.get(key).cloned()).collect()
+            store.get_all(keys)
         })
     }
 
-    /// The objects of a kind whose controller has this UID, in key order.
+    /// Returns the objects of a kind whose controller has the UID `controller`, in key order.
     #[must_use]
-    pub fn owned(&self, kind: Kind, controller: &str) -> Vec<Arc<Value>> {
-        let mut found = self.trees(kind, |store| store.found(store.index.find(&owned(controller), "")));
-        found.retain(|object| controller_uid(object) == Some(controller));
-        found
+    pub fn list_controlled_by(&self, kind: Kind, controller: &str) -> Vec<Arc<Value>> {
+        let mut objects =
+            self.values(kind, |store| store.get_all(store.index.find(&controller_index_value(controller), "")));
+        objects.retain(|object| controller_uid(object) == Some(controller));
+        objects
     }
 
-    /// The objects of a kind in one namespace whose `label` has this value, in name order; the label is one of those by which
-    /// the kind is kept.
+    /// Returns the objects of a kind in one namespace whose `label` has this value, in name order. The label must be one of
+    /// the indexed labels of the kind.
     #[must_use]
-    pub fn labelled(&self, kind: Kind, namespace: &str, label: &str, value: &str) -> Vec<Arc<Value>> {
-        let word = labelled(label, value);
-        let mut found = self.trees(kind, |store| {
-            store.found(store.index.find(&word, namespace).take_while(|key| key.namespace == namespace))
+    pub fn list_with_label(&self, kind: Kind, namespace: &str, label: &str, value: &str) -> Vec<Arc<Value>> {
+        let index_value = label_index_value(label, value);
+        let mut objects = self.values(kind, |store| {
+            let keys = store.index.find(&index_value, namespace);
+            store.get_all(keys.take_while(|key| key.namespace == namespace))
         });
-        found.retain(|object| object["metadata"]["labels"][label] == value);
-        found
+        objects.retain(|object| object["metadata"]["labels"][label] == value);
+        objects
     }
 
-    /// Whether the first list of `kind` is complete.
+    /// Returns whether the first list of `kind` is complete.
     #[must_use]
-    pub fn synced(&self, kind: Kind) -> bool {
-        self.look(kind, |store| Some(store.synced)).unwrap_or_default()
+    pub fn has_synced(&self, kind: Kind) -> bool {
+        self.read(kind, |store| Some(store.synced)).unwrap_or_default()
     }
 
-    fn look<T>(&self, kind: Kind, at: impl FnOnce(&Store) -> Option<T>) -> Option<T> {
+    fn read<T>(&self, kind: Kind, read: impl FnOnce(&Store) -> Option<T>) -> Option<T> {
         let stores = self.stores.read().unwrap_or_else(PoisonError::into_inner);
-        at(stores.get(&kind)?)
+        read(stores.get(&kind)?)
     }
 
-    /// Trees are made after the stores are free again.
-    fn trees(&self, kind: Kind, of: impl FnOnce(&Store) -> Vec<Kept>) -> Vec<Arc<Value>> {
-        let kept = self.look(kind, |store| Some(of(store))).unwrap_or_default();
-        kept.iter().map(Kept::tree).collect()
+    /// Returns the parsed objects that `select` returns. They are parsed after the lock is released.
+    fn values(&self, kind: Kind, select: impl FnOnce(&Store) -> Vec<CachedObject>) -> Vec<Arc<Value>> {
+        let cached = self.read(kind, |store| Some(select(store))).unwrap_or_default();
+        cached.iter().map(CachedObject::value).collect()
     }
 }

@@ -1,4 +1,4 @@
-//! Keeps the stores fed: one watch per kind, started when the kind is served and ended when it is not.
+//! Watches that keep the caches up to date: one per kind, started when the kind is served and stopped when it is not.
 
 use std::collections::BTreeMap;
 use std::pin::pin;
@@ -15,23 +15,24 @@ use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use crate::Kind;
-use crate::neighbours::DEFINITIONS;
-use crate::stores::{Change, Changes, Key, Stores};
+use crate::integrations::CUSTOM_RESOURCE_DEFINITION;
+use crate::namespaced_name::NamespacedName;
+use crate::stores::{Change, Changes, Stores};
 
-/// Changes that wait for the reader; a slow reader slows the watches down, nothing is lost.
-const BUFFER: usize = 256;
-/// Objects of one page of a list: a page is in memory as a whole, as trees.
-const PAGE: u32 = 100;
-/// Definitions are hundreds of times as large as other objects.
-const PAGE_OF_DEFINITIONS: u32 = 4;
-/// How long the others wait for a kind whose first list failed: one that may not be read must not stop everything. A
-/// server that is merely slow is waited for, since what is decided without a list may be decided for good.
-const PATIENCE: Duration = Duration::from_secs(10);
+/// Maximum number of changes that wait for the receiver. A slow receiver slows the watches down; no change is lost.
+const CHANNEL_CAPACITY: usize = 256;
+/// Objects per page of a list. A whole page is in memory as parsed JSON.
+const PAGE_SIZE: u32 = 100;
+/// CustomResourceDefinitions per page: they are hundreds of times larger than other objects.
+const DEFINITION_PAGE_SIZE: u32 = 4;
+/// How long [`Watches::have_synced`] waits for a kind whose first list failed: a kind that may not be read must not block
+/// the others. A slow server is waited for without limit, since a decision made without a list may be final.
+const FAILED_LIST_TIMEOUT: Duration = Duration::from_secs(10);
 
-struct Running {
+struct RunningWatch {
     /// When the first list failed, if it did.
-    failed: Arc<OnceLock<Instant>>,
-    stop: CancellationToken,
+    first_failure: Arc<OnceLock<Instant>>,
+    shutdown: CancellationToken,
 }
 
 /// The running watches.
@@ -39,37 +40,38 @@ pub struct Watches {
     client: Client,
     stores: Stores,
     changes: mpsc::Sender<Change>,
-    running: BTreeMap<Kind, Running>,
-    stop: CancellationToken,
+    running: BTreeMap<Kind, RunningWatch>,
+    shutdown: CancellationToken,
 }
 
 // === impl Watches ===
 
 impl Watches {
-    /// No watch runs yet; changes will arrive at the receiver after the stores hold them.
+    /// Returns watches without any kind, and a receiver of the changes. The caches contain a change before it is sent.
     #[must_use]
-    pub fn new(client: Client, stores: Stores, stop: CancellationToken) -> (Watches, mpsc::Receiver<Change>) {
-        let (changes, receiver) = mpsc::channel(BUFFER);
-        (Watches { client, stores, changes, running: BTreeMap::new(), stop }, receiver)
+    pub fn new(client: Client, stores: Stores, shutdown: CancellationToken) -> (Watches, mpsc::Receiver<Change>) {
+        let (changes, receiver) = mpsc::channel(CHANNEL_CAPACITY);
+        (Watches { client, stores, changes, running: BTreeMap::new(), shutdown }, receiver)
     }
 
-    /// Starts the watch of `kind` unless it runs. Returns whether it was started.
+    /// Starts a watch of `kind` in all namespaces. Returns false if one is running already.
     pub fn start(&mut self, kind: Kind) -> bool {
         let api = kube::Api::all_with(self.client.clone(), &kind.api_resource());
         let config = watcher::Config::default();
-        self.spawn(kind, api, if kind.labels.is_empty() { config } else { config.labels(kind.labels) })
+        let selector = kind.label_selector;
+        self.spawn(kind, api, if selector.is_empty() { config } else { config.labels(selector) })
     }
 
-    /// Starts the watch of one object of a namespaced `kind` unless it runs: of kinds that a cluster has very many of,
-    /// or that hold what is not ours to read. Returns whether it was started.
-    pub fn start_one(&mut self, kind: Kind, key: &Key) -> bool {
+    /// Starts a watch of one object of a namespaced `kind`, for kinds of which a cluster has many objects or which ostler may
+    /// not list. Returns false if one is running already.
+    pub fn start_named(&mut self, kind: Kind, key: &NamespacedName) -> bool {
         let api = kind.api(self.client.clone(), &key.namespace);
         self.spawn(kind, api, watcher::Config::default().fields(&format!("metadata.name={}", key.name)))
     }
 
-    /// Starts the watch of a namespaced `kind` in one namespace unless it runs: for who may read no other. Returns whether
-    /// it was started.
-    pub fn start_in(&mut self, kind: Kind, namespace: &str) -> bool {
+    /// Starts a watch of a namespaced `kind` in one namespace, for service accounts that may read no other namespace.
+    /// Returns false if one is running already.
+    pub fn start_namespace(&mut self, kind: Kind, namespace: &str) -> bool {
         let api = kind.api(self.client.clone(), namespace);
         self.spawn(kind, api, watcher::Config::default())
     }
@@ -78,89 +80,93 @@ impl Watches {
         if self.running.contains_key(&kind) {
             return false;
         }
-        let config = config.page_size(if kind == DEFINITIONS { PAGE_OF_DEFINITIONS } else { PAGE });
-        let stop = self.stop.child_token();
-        let failed = Arc::default();
-        self.running.insert(kind, Running { failed: Arc::clone(&failed), stop: stop.clone() });
-        tokio::spawn(feed(api, config, kind, self.stores.clone(), self.changes.clone(), failed, stop));
+        let page_size = if kind == CUSTOM_RESOURCE_DEFINITION { DEFINITION_PAGE_SIZE } else { PAGE_SIZE };
+        let config = config.page_size(page_size);
+        let shutdown = self.shutdown.child_token();
+        let first_failure = Arc::default();
+        let watch = RunningWatch { first_failure: Arc::clone(&first_failure), shutdown: shutdown.clone() };
+        self.running.insert(kind, watch);
+        tokio::spawn(run(api, config, kind, self.stores.clone(), self.changes.clone(), first_failure, shutdown));
         true
     }
 
-    /// Ends the watch of `kind` and empties its store; what it held is returned as gone.
+    /// Stops the watch of `kind` and empties its cache. Returns the cached objects as deleted.
     #[must_use]
-    pub fn end(&mut self, kind: Kind) -> Changes {
-        if let Some(running) = self.running.remove(&kind) {
-            running.stop.cancel();
+    pub fn stop(&mut self, kind: Kind) -> Changes {
+        if let Some(watch) = self.running.remove(&kind) {
+            watch.shutdown.cancel();
         }
-        self.stores.forget(kind)
+        self.stores.remove_kind(kind)
     }
 
-    /// Whether every running watch has its first list, or has failed to get it for 10 seconds.
+    /// Returns whether the first list of every running watch is complete, or has been failing for 10 seconds.
     #[must_use]
-    pub fn settled(&self) -> bool {
-        let given_up = |running: &Running| running.failed.get().is_some_and(|since| since.elapsed() >= PATIENCE);
-        self.running.iter().all(|(kind, running)| self.stores.synced(*kind) || given_up(running))
+    pub fn have_synced(&self) -> bool {
+        let timed_out = |watch: &RunningWatch| {
+            watch.first_failure.get().is_some_and(|failure| failure.elapsed() >= FAILED_LIST_TIMEOUT)
+        };
+        self.running.iter().all(|(kind, watch)| self.stores.has_synced(*kind) || timed_out(watch))
     }
 
-    /// Whether `kind` is being watched.
+    /// Returns whether a watch of `kind` is running.
     #[must_use]
-    pub fn runs(&self, kind: Kind) -> bool {
+    pub fn is_running(&self, kind: Kind) -> bool {
         self.running.contains_key(&kind)
     }
 }
 
 impl Drop for Watches {
     fn drop(&mut self) {
-        self.running.values().for_each(|running| running.stop.cancel());
+        self.running.values().for_each(|watch| watch.shutdown.cancel());
     }
 }
 
-async fn feed(
+async fn run(
     api: kube::Api<DynamicObject>,
     config: watcher::Config,
     kind: Kind,
     stores: Stores,
     changes: mpsc::Sender<Change>,
-    failed: Arc<OnceLock<Instant>>,
-    stop: CancellationToken,
+    first_failure: Arc<OnceLock<Instant>>,
+    shutdown: CancellationToken,
 ) {
     let mut events = pin!(watcher(api, config).default_backoff());
     loop {
         let event = tokio::select! {
             biased;
-            () = stop.cancelled() => return,
+            () = shutdown.cancelled() => return,
             event = events.next() => event,
         };
         match event {
             Some(Ok(event)) => {
-                for change in accept(&stores, kind, event) {
+                for change in apply_event(&stores, kind, event) {
                     if changes.send(change).await.is_err() {
                         return;
                     }
                 }
             }
             Some(Err(error)) => {
-                failed.get_or_init(Instant::now);
-                tracing::warn!(resource = kind.resource(), %error, "watch interrupted, trying again");
+                first_failure.get_or_init(Instant::now);
+                tracing::warn!(resource = kind.group_resource(), %error, "watch failed, retrying");
             }
             None => return,
         }
     }
 }
 
-fn accept(stores: &Stores, kind: Kind, event: watcher::Event<DynamicObject>) -> Changes {
+fn apply_event(stores: &Stores, kind: Kind, event: watcher::Event<DynamicObject>) -> Changes {
     use watcher::Event;
     let event = match event {
-        Event::Apply(object) => Event::Apply(json(object)),
-        Event::Delete(object) => Event::Delete(json(object)),
-        Event::InitApply(object) => Event::InitApply(json(object)),
+        Event::Apply(object) => Event::Apply(to_json(object)),
+        Event::Delete(object) => Event::Delete(to_json(object)),
+        Event::InitApply(object) => Event::InitApply(to_json(object)),
         Event::Init => Event::Init,
         Event::InitDone => Event::InitDone,
     };
-    stores.accept(kind, event)
+    stores.apply_event(kind, event)
 }
 
-/// Metadata are typed on the way in, everything else stays the JSON it was.
-fn json(object: DynamicObject) -> Value {
+/// Converts an object to JSON: kube-rs parses only its metadata into a type.
+fn to_json(object: DynamicObject) -> Value {
     serde_json::to_value(object).unwrap_or_default()
 }

@@ -7,8 +7,7 @@ use std::io::Write;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use decide::inventory::{Availability, ClassNode};
-use decide::{Class, Demand, Runtime, Scope, Supply};
+use decide::{Availability, Class, ClassNode, Demand, Runtime, Scope, Supply};
 use serde_json::{Value, json};
 
 const RUNTIMES: usize = 500;
@@ -33,10 +32,10 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         )?;
     }
     let catalogue = supply(by_architecture)?;
-    let helped = measure(|| drop(black_box(decide::remedy::remedies(&service, &catalogue))));
+    let helped = measure(|| drop(black_box(decide::find_remedies(&service, &catalogue))));
     writeln!(out, "remedies, nothing to help                              {helped}")?;
     let helpless = Demand { protocol: "openInference-v2".to_owned(), ..service };
-    let helped = measure(|| drop(black_box(decide::remedy::remedies(&helpless, &catalogue))));
+    let helped = measure(|| drop(black_box(decide::find_remedies(&helpless, &catalogue))));
     writeln!(out, "remedies, no runtime fits                              {helped}")?;
     Ok(())
 }
@@ -132,7 +131,7 @@ fn demand() -> Result<Demand, Box<dyn std::error::Error>> {
     let service = json!({"metadata": {"name": "s", "namespace": "default"}, "spec": {"model": {"name": "m"}}});
     let model = json!({"modelFormat": {"name": "safetensors", "version": "1.0.0"}, "modelFramework": {"name": "transformers", "version": "4.45.0"},
         "modelArchitecture": "Architecture7", "modelParameterSize": "30B"});
-    Ok(Demand::of(&serde_json::from_value(service)?, Some(("m", &serde_json::from_value(model)?)))?)
+    Ok(Demand::from_api(&serde_json::from_value(service)?, Some(("m", &serde_json::from_value(model)?)))?)
 }
 
 fn supply(kind: Kind) -> Result<Supply, Box<dyn std::error::Error>> {

@@ -8,8 +8,7 @@
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
-use decide::Class;
-use decide::inventory::{Holdings, Index, availability, discover, observe};
+use decide::{Class, Inventory, ServiceUsage, class_availability, discover_classes, node_infos};
 use serde_json::{Value, json};
 
 const NODES: usize = 5000;
@@ -19,7 +18,7 @@ const CLASSES: usize = 50;
 fn main() {
     let nodes: Vec<Value> = (0..NODES).map(|number| node(number, 8, false)).collect();
     let pods: Vec<Value> = (0..NODES * PODS_PER_NODE).map(|number| pod(number, "Running")).collect();
-    let mut index = Index::default();
+    let mut index = Inventory::default();
     say("first list of nodes", NODES, || set_nodes(&mut index, &nodes));
     say("first list of pods", pods.len(), || set_pods(&mut index, &pods));
     say("classes", CLASSES, || set_classes(&mut index, CLASSES));
@@ -32,31 +31,31 @@ fn main() {
     say("class that is edited", 10, || set_classes(&mut index, 10));
     say("availability of one class, for a plan", CLASSES, || {
         for number in 0..CLASSES {
-            drop(index.availability(&class(number), &Holdings::default()));
+            drop(index.availability(&class(number), &ServiceUsage::default()));
         }
     });
-    say("discovery over all nodes", 1, || drop(discover(&index, std::iter::empty(), &[])));
+    say("discovery over all nodes", 1, || drop(discover_classes(&index, std::iter::empty(), &[])));
     say("full recount of 50 classes, for comparison", 1, || {
-        let facts = observe(&nodes, &pods);
+        let facts = node_infos(&nodes, &pods);
         for number in 0..CLASSES {
-            drop(availability(&class(number), &facts));
+            drop(class_availability(&class(number), &facts));
         }
     });
 }
 
-fn set_nodes(index: &mut Index, nodes: &[Value]) {
+fn set_nodes(index: &mut Inventory, nodes: &[Value]) {
     for node in nodes {
         index.set_node(name(node), Some(node));
     }
 }
 
-fn set_pods(index: &mut Index, pods: &[Value]) {
+fn set_pods(index: &mut Inventory, pods: &[Value]) {
     for pod in pods {
         index.set_pod("default", name(pod), Some(pod));
     }
 }
 
-fn set_classes(index: &mut Index, count: usize) {
+fn set_classes(index: &mut Inventory, count: usize) {
     for number in 0..count {
         let class = class(number);
         index.set_class(&class.name.clone(), Some(class));
@@ -106,8 +105,8 @@ fn pod(number: usize, phase: &str) -> Value {
 
 /// Selectors, lists of values and ranges, as classes have them.
 fn class(number: usize) -> Class {
-    let yields = number.is_multiple_of(3);
-    let mut class = Class { name: format!("class-{number:02}"), yields, ..Class::default() };
+    let is_discovered = number.is_multiple_of(3);
+    let mut class = Class { name: format!("class-{number:02}"), is_discovered, ..Class::default() };
     let product = format!("NVIDIA-X{number}");
     let memory = json!({"key": "nvidia.com/gpu.memory", "operator": "Gte", "values": ["80Gi"]});
     let either = json!({"key": "nvidia.com/gpu.product", "operator": "In", "values": [product, "NVIDIA-OTHER"]});

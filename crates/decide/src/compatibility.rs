@@ -1,63 +1,68 @@
-//! May this runtime serve this model at all? Accelerators come afterwards (`eligibility`).
+//! Compatibility of a runtime with a model, before accelerators are considered (`eligibility`).
 
-use api::version::Version;
+use api::Version;
 use serde_json::Value;
 
-use crate::demand::{Demand, Model, Named};
+use crate::demand::{Demand, Model, NamedVersion};
 use crate::naming;
-use crate::reason::{ModelField, Rejection, Unstated};
+use crate::reason::{MissingField, ModelField, RuntimeRejection};
 use crate::size::SizeRange;
-use crate::supply::{Format, Runtime, VersionOperator};
+use crate::supply::{Runtime, SupportedFormat, VersionOperator};
 
-/// What a service asks for, and a runtime speaks, where neither says anything.
-pub const DEFAULT_PROTOCOL: &str = "openAI";
+/// Protocol of services and runtimes that state none.
+pub(crate) const DEFAULT_PROTOCOL: &str = "openAI";
 
-/// The entry of `runtime` that serves `demand`, or why none does. Without a known model no entry is looked for.
+/// Returns the format entry of `runtime` that matches `demand`; `None` if the model is unknown and no entry is needed.
 ///
 /// # Errors
-/// The first check that fails; with several entries, that of the entry that gets furthest.
-pub fn compatible<'a>(demand: &Demand, runtime: &'a Runtime) -> Result<Option<&'a Format>, Rejection> {
+/// The first check that fails. Of several entries, the one that passes the most checks reports.
+pub fn check_compatibility<'a>(
+    demand: &Demand,
+    runtime: &'a Runtime,
+) -> Result<Option<&'a SupportedFormat>, RuntimeRejection> {
     if runtime.disabled {
-        return Err(Rejection::Disabled);
+        return Err(RuntimeRejection::Disabled);
     }
-    // A service's own engine says nothing of models: what it runs is its own affair (Story 8).
-    let model = demand.model.known().filter(|_| !runtime.is_own());
-    let size = model.map_or(Ok(()), |model| size_in_range(demand, model, runtime));
-    let matching = model.map(|model| matching_entries(model, runtime)).transpose();
-    let matching = matching.map_err(|why| before_size(why, size.as_ref().err()))?.unwrap_or_default();
+    // An engine that the service defines itself accepts any model (seed 000, Story 8).
+    let model = demand.model.resolved().filter(|_| !runtime.is_custom_engine());
+    let size = model.map_or(Ok(()), |model| check_size(demand, model, runtime));
+    let matching = model.map(|model| matching_formats(model, runtime)).transpose();
+    let matching =
+        matching.map_err(|rejection| with_next_rejection(rejection, size.as_ref().err()))?.unwrap_or_default();
     size?;
-    protocol_spoken(demand, runtime)?;
-    let named = demand.runtime.is_some();
-    let usable = matching.into_iter().filter(|entry| named || entry.auto_select);
-    match usable.min_by_key(|entry| entry_order(entry)) {
-        None if model.is_some() => Err(Rejection::AutoSelectDisabled),
+    check_protocol(demand, runtime)?;
+    let is_named = demand.runtime.is_some();
+    let selectable = matching.into_iter().filter(|format| is_named || format.auto_select);
+    match selectable.min_by_key(|format| format_order(format)) {
+        None if model.is_some() => Err(RuntimeRejection::AutoSelectDisabled),
         best => Ok(best),
     }
 }
 
-/// A model that says too little may be of the wrong size as well, which is the next that would be found.
-fn before_size(why: Rejection, size: Option<&Rejection>) -> Rejection {
-    match (why, size) {
-        (Rejection::Unstated { fields, next: None }, Some(size)) => {
-            Rejection::Unstated { fields, next: Some(Box::new(size.clone())) }
+/// Adds the rejection by size to missing fields: it is the next one after the fields are set.
+fn with_next_rejection(rejection: RuntimeRejection, size: Option<&RuntimeRejection>) -> RuntimeRejection {
+    match (rejection, size) {
+        (RuntimeRejection::MissingFields { fields, next: None }, Some(size)) => {
+            RuntimeRejection::MissingFields { fields, next: Some(Box::new(size.clone())) }
         }
-        (why, _) => why,
+        (rejection, _) => rejection,
     }
 }
 
-/// Among entries of one runtime: one that states an architecture first, then the highest priority.
-fn entry_order(entry: &Format) -> (bool, std::cmp::Reverse<i32>) {
-    (entry.architecture.is_none(), std::cmp::Reverse(entry.priority.filter(|_| entry.auto_select).unwrap_or(0)))
+/// Orders the entries of one runtime: those that set an architecture first, then by descending priority.
+fn format_order(format: &SupportedFormat) -> (bool, std::cmp::Reverse<i32>) {
+    let priority = format.priority.filter(|_| format.auto_select).unwrap_or(0);
+    (format.architecture.is_none(), std::cmp::Reverse(priority))
 }
 
-fn matching_entries<'a>(model: &Model, runtime: &'a Runtime) -> Result<Vec<&'a Format>, Rejection> {
+fn matching_formats<'a>(model: &Model, runtime: &'a Runtime) -> Result<Vec<&'a SupportedFormat>, RuntimeRejection> {
     let mut matching = Vec::new();
-    let mut furthest: Option<Rejection> = None;
-    for entry in &runtime.formats {
-        match mismatch(model, entry) {
-            None => matching.push(entry),
-            Some(rejection) if furthest.as_ref().is_none_or(|known| further(&rejection, known)) => {
-                furthest = Some(rejection);
+    let mut closest: Option<RuntimeRejection> = None;
+    for format in &runtime.formats {
+        match format_mismatch(model, format) {
+            None => matching.push(format),
+            Some(rejection) if closest.as_ref().is_none_or(|known| is_closer(&rejection, known)) => {
+                closest = Some(rejection);
             }
             Some(_) => {}
         }
@@ -65,101 +70,108 @@ fn matching_entries<'a>(model: &Model, runtime: &'a Runtime) -> Result<Vec<&'a F
     if !matching.is_empty() {
         return Ok(matching);
     }
-    Err(furthest.unwrap_or_else(|| Rejection::FormatMismatch {
-        wanted: model.format.as_ref().map(|format| format.name.clone()),
+    Err(closest.unwrap_or_else(|| RuntimeRejection::FormatMismatch {
+        required: model.format.as_ref().map(|format| format.name.clone()),
         offered: None,
     }))
 }
 
-/// Whether the entry of `one` came nearer to matching than that of `other`.
-fn further(one: &Rejection, other: &Rejection) -> bool {
-    (one.stage(), other.distance()) > (other.stage(), one.distance())
+/// Whether `a` is closer to a match than `b`.
+fn is_closer(a: &RuntimeRejection, b: &RuntimeRejection) -> bool {
+    (a.stage(), b.distance()) > (b.stage(), a.distance())
 }
 
-/// Why one entry does not match as a whole, or `None`. Order is the contract.
-pub(crate) fn mismatch(model: &Model, entry: &Format) -> Option<Rejection> {
-    let contradiction = contradiction(model, entry);
-    let unstated = unstated(model, entry);
-    match unstated.first() {
+/// Returns why one format entry does not match the model; `None` if it does.
+pub(crate) fn format_mismatch(model: &Model, format: &SupportedFormat) -> Option<RuntimeRejection> {
+    let contradiction = contradiction(model, format);
+    let fields = missing_fields(model, format);
+    match fields.first() {
         Some(first) if contradiction.as_ref().is_none_or(|known| first.field.stage() < known.stage()) => {
-            Some(Rejection::Unstated { fields: unstated, next: contradiction.map(Box::new) })
+            Some(RuntimeRejection::MissingFields { fields, next: contradiction.map(Box::new) })
         }
         _ => contradiction,
     }
 }
 
-/// What the entry states and the model does not.
-fn unstated(model: &Model, entry: &Format) -> Vec<Unstated> {
+/// Returns the fields that the entry sets and the model does not.
+fn missing_fields(model: &Model, format: &SupportedFormat) -> Vec<MissingField> {
     let mut fields = Vec::new();
-    let mut named = |name: ModelField, version: ModelField, known: &Option<Named>, wanted: &Option<Named>| {
-        let Some(wanted) = wanted else { return };
-        if known.is_none() {
-            fields.push(Unstated { field: name, wanted: wanted.name.clone() });
-        }
-        let stated = known.as_ref().is_some_and(|known| known.version.is_some());
-        let wanted = wanted.version.as_ref().filter(|_| !stated);
-        fields.extend(wanted.map(|wanted| Unstated { field: version, wanted: wanted.to_string() }));
-    };
-    named(ModelField::Format, ModelField::FormatVersion, &model.format, &entry.format);
-    named(ModelField::Framework, ModelField::FrameworkVersion, &model.framework, &entry.framework);
-    let wanted = entry.architecture.as_ref().filter(|_| model.architecture.is_none());
-    fields.extend(wanted.map(|wanted| Unstated { field: ModelField::Architecture, wanted: wanted.clone() }));
+    let mut check_named =
+        |name: ModelField, version: ModelField, model: &Option<NamedVersion>, runtime: &Option<NamedVersion>| {
+            let Some(runtime) = runtime else { return };
+            if model.is_none() {
+                fields.push(MissingField { field: name, required: runtime.name.clone() });
+            }
+            let has_version = model.as_ref().is_some_and(|model| model.version.is_some());
+            let required = runtime.version.as_ref().filter(|_| !has_version);
+            fields.extend(required.map(|required| MissingField { field: version, required: required.to_string() }));
+        };
+    check_named(ModelField::Format, ModelField::FormatVersion, &model.format, &format.format);
+    check_named(ModelField::Framework, ModelField::FrameworkVersion, &model.framework, &format.framework);
+    let architecture = format.architecture.as_ref().filter(|_| model.architecture.is_none());
+    let missing = |required: &String| MissingField { field: ModelField::Architecture, required: required.clone() };
+    fields.extend(architecture.map(missing));
     fields
 }
 
-/// The first check at which both sides say something, and not the same.
-fn contradiction(model: &Model, entry: &Format) -> Option<Rejection> {
-    format(model, entry)
-        .or_else(|| format_version(model, entry))
-        .or_else(|| framework(model, entry))
-        .or_else(|| framework_version(model, entry))
-        .or_else(|| architecture(model, entry))
-        .or_else(|| quantization(model, entry))
-        .or_else(|| pipeline(model, entry))
+/// Returns the first check at which model and entry set different values.
+fn contradiction(model: &Model, format: &SupportedFormat) -> Option<RuntimeRejection> {
+    format_name_mismatch(model, format)
+        .or_else(|| format_version_mismatch(model, format))
+        .or_else(|| framework_mismatch(model, format))
+        .or_else(|| framework_version_mismatch(model, format))
+        .or_else(|| architecture_mismatch(model, format))
+        .or_else(|| quantization_mismatch(model, format))
+        .or_else(|| pipeline_mismatch(model, format))
 }
 
-fn format(model: &Model, entry: &Format) -> Option<Rejection> {
-    let offered = &entry.format.as_ref()?.name;
-    let wanted = &model.format.as_ref()?.name;
-    (wanted != offered)
-        .then(|| Rejection::FormatMismatch { wanted: Some(wanted.clone()), offered: Some(offered.clone()) })
+fn format_name_mismatch(model: &Model, format: &SupportedFormat) -> Option<RuntimeRejection> {
+    let offered = &format.format.as_ref()?.name;
+    let required = &model.format.as_ref()?.name;
+    (required != offered)
+        .then(|| RuntimeRejection::FormatMismatch { required: Some(required.clone()), offered: Some(offered.clone()) })
 }
 
-fn format_version(model: &Model, entry: &Format) -> Option<Rejection> {
-    let (offered, wanted) = (entry.format.as_ref()?, model.format.as_ref()?);
-    let (wanted, offered) = version_mismatch(wanted, offered, entry.format_operator)?;
-    Some(Rejection::FormatVersionMismatch { wanted, offered })
+fn format_version_mismatch(model: &Model, format: &SupportedFormat) -> Option<RuntimeRejection> {
+    let (offered, required) = (format.format.as_ref()?, model.format.as_ref()?);
+    let (required, offered) = version_mismatch(required, offered, format.format_operator)?;
+    Some(RuntimeRejection::FormatVersionMismatch { required, offered })
 }
 
-fn framework(model: &Model, entry: &Format) -> Option<Rejection> {
-    let offered = entry.framework.as_ref()?;
-    let wanted = &model.framework.as_ref()?.name;
-    (*wanted != offered.name)
-        .then(|| Rejection::FrameworkMismatch { wanted: wanted.clone(), offered: offered.name.clone() })
+fn framework_mismatch(model: &Model, format: &SupportedFormat) -> Option<RuntimeRejection> {
+    let offered = format.framework.as_ref()?;
+    let required = &model.framework.as_ref()?.name;
+    (*required != offered.name)
+        .then(|| RuntimeRejection::FrameworkMismatch { required: required.clone(), offered: offered.name.clone() })
 }
 
-fn framework_version(model: &Model, entry: &Format) -> Option<Rejection> {
-    let (offered, wanted) = (entry.framework.as_ref()?, model.framework.as_ref()?);
-    let (wanted, offered) = version_mismatch(wanted, offered, entry.framework_operator)?;
-    Some(Rejection::FrameworkVersionMismatch { wanted, offered })
+fn framework_version_mismatch(model: &Model, format: &SupportedFormat) -> Option<RuntimeRejection> {
+    let (offered, required) = (format.framework.as_ref()?, model.framework.as_ref()?);
+    let (required, offered) = version_mismatch(required, offered, format.framework_operator)?;
+    Some(RuntimeRejection::FrameworkVersionMismatch { required, offered })
 }
 
-fn version_mismatch(model: &Named, runtime: &Named, operator: VersionOperator) -> Option<(String, String)> {
-    let (offered, wanted) = (runtime.version.as_ref()?, model.version.as_ref()?);
-    if accepts(offered, operator, wanted) {
+/// Returns the model's version and the versions that the runtime accepts, if both are set and do not match.
+fn version_mismatch(
+    model: &NamedVersion,
+    runtime: &NamedVersion,
+    operator: VersionOperator,
+) -> Option<(String, String)> {
+    let (offered, required) = (runtime.version.as_ref()?, model.version.as_ref()?);
+    if accepts_version(offered, operator, required) {
         return None;
     }
-    let sign = match operator {
-        VersionOperator::Equal => "",
-        VersionOperator::GreaterThan => " (accepts older)",
-        VersionOperator::GreaterThanOrEqual => " (accepts the same or older)",
+    let accepted = match operator {
+        VersionOperator::Equal => offered.to_string(),
+        VersionOperator::GreaterThan => format!("versions before {offered}"),
+        VersionOperator::GreaterThanOrEqual => format!("versions up to {offered}"),
     };
-    Some((wanted.to_string(), format!("{offered}{sign}")))
+    Some((required.to_string(), accepted))
 }
 
-/// Reads "runtime's version OP model's version", over the parts that the runtime states.
-fn accepts(runtime: &Version, operator: VersionOperator, model: &Version) -> bool {
-    let order = runtime.cmp_stated(model);
+/// Evaluates "runtime version OPERATOR model version" over the parts that the runtime states.
+fn accepts_version(runtime: &Version, operator: VersionOperator, model: &Version) -> bool {
+    let order = runtime.cmp_specified(model);
     match operator {
         VersionOperator::Equal => order.is_eq(),
         VersionOperator::GreaterThan => order.is_gt(),
@@ -167,53 +179,60 @@ fn accepts(runtime: &Version, operator: VersionOperator, model: &Version) -> boo
     }
 }
 
-fn architecture(model: &Model, entry: &Format) -> Option<Rejection> {
-    let (offered, wanted) = (entry.architecture.as_ref()?, model.architecture.as_ref()?);
-    (wanted != offered).then(|| Rejection::ArchitectureMismatch { wanted: wanted.clone(), offered: offered.clone() })
+fn architecture_mismatch(model: &Model, format: &SupportedFormat) -> Option<RuntimeRejection> {
+    let (offered, required) = (format.architecture.as_ref()?, model.architecture.as_ref()?);
+    (required != offered)
+        .then(|| RuntimeRejection::ArchitectureMismatch { required: required.clone(), offered: offered.clone() })
 }
 
-fn quantization(model: &Model, entry: &Format) -> Option<Rejection> {
-    (model.quantization != entry.quantization).then(|| Rejection::QuantizationMismatch {
-        wanted: model.quantization.clone(),
-        offered: entry.quantization.clone(),
+fn quantization_mismatch(model: &Model, format: &SupportedFormat) -> Option<RuntimeRejection> {
+    (model.quantization != format.quantization).then(|| RuntimeRejection::QuantizationMismatch {
+        required: model.quantization.clone(),
+        offered: format.quantization.clone(),
     })
 }
 
-/// A pipeline constrains only where the runtime states it, and only in the parts that it states.
-fn pipeline(model: &Model, entry: &Format) -> Option<Rejection> {
-    let offered = entry.pipeline.as_ref()?;
-    let name = |pipeline: &Value| pipeline.get("className").and_then(Value::as_str).map(str::to_owned);
-    (!contains(model.pipeline.as_ref(), offered))
-        .then(|| Rejection::PipelineMismatch { wanted: model.pipeline.as_ref().and_then(name), offered: name(offered) })
+/// Compares only the parts of the pipeline that the runtime sets.
+fn pipeline_mismatch(model: &Model, format: &SupportedFormat) -> Option<RuntimeRejection> {
+    let offered = format.pipeline.as_ref()?;
+    let class_name = |pipeline: &Value| pipeline.get("className").and_then(Value::as_str).map(str::to_owned);
+    (!contains(model.pipeline.as_ref(), offered)).then(|| RuntimeRejection::PipelineMismatch {
+        required: model.pipeline.as_ref().and_then(class_name),
+        offered: class_name(offered),
+    })
 }
 
-fn contains(whole: Option<&Value>, part: &Value) -> bool {
-    match part {
+/// Whether `value` contains everything that `subset` sets.
+fn contains(value: Option<&Value>, subset: &Value) -> bool {
+    match subset {
         Value::Null => true,
         Value::String(text) if text.is_empty() => true,
-        Value::Object(part) => part.iter().all(|(key, value)| contains(whole.and_then(|whole| whole.get(key)), value)),
-        part => whole == Some(part),
+        Value::Object(fields) => {
+            fields.iter().all(|(key, field)| contains(value.and_then(|value| value.get(key)), field))
+        }
+        subset => value == Some(subset),
     }
 }
 
-/// Without a range any size is taken, but not by itself where the runtime's name says another: 72B on `…-qwen-14b`.
-fn size_in_range(demand: &Demand, model: &Model, runtime: &Runtime) -> Result<(), Rejection> {
+/// Checks the model's size against the runtime's range. Without a range any size is accepted, but automatic selection
+/// rejects a runtime whose name indicates another size, such as `srt-qwen-14b` for a 72B model.
+fn check_size(demand: &Demand, model: &Model, runtime: &Runtime) -> Result<(), RuntimeRejection> {
     let Some(parameters) = model.parameters else { return Ok(()) };
     let range = runtime.size;
-    let below = range.min.is_some_and(|min| parameters < min);
-    let above = range.max.is_some_and(|max| parameters > max);
-    if below || above {
-        return Err(Rejection::SizeOutOfRange { parameters, range });
+    let is_below = range.min.is_some_and(|min| parameters < min);
+    let is_above = range.max.is_some_and(|max| parameters > max);
+    if is_below || is_above {
+        return Err(RuntimeRejection::SizeOutOfRange { parameters, range });
     }
-    let unstated = range == SizeRange::default() && demand.runtime.is_none();
-    match naming::contradicts(&runtime.name, parameters).filter(|_| unstated) {
-        Some(size) => Err(Rejection::NamedForAnotherSize { parameters, size }),
+    let uses_name = range == SizeRange::default() && demand.runtime.is_none();
+    match naming::contradicting_size(&runtime.name, parameters).filter(|_| uses_name) {
+        Some(size) => Err(RuntimeRejection::NamedForAnotherSize { parameters, size }),
         None => Ok(()),
     }
 }
 
-fn protocol_spoken(demand: &Demand, runtime: &Runtime) -> Result<(), Rejection> {
-    let spoken = match runtime.protocols.as_slice() {
+fn check_protocol(demand: &Demand, runtime: &Runtime) -> Result<(), RuntimeRejection> {
+    let is_supported = match runtime.protocols.as_slice() {
         [] => demand.protocol == DEFAULT_PROTOCOL,
         protocols => protocols.contains(&demand.protocol),
     };
@@ -221,9 +240,9 @@ fn protocol_spoken(demand: &Demand, runtime: &Runtime) -> Result<(), Rejection> 
         [] => vec![DEFAULT_PROTOCOL.to_owned()],
         protocols => protocols.to_vec(),
     };
-    if spoken {
+    if is_supported {
         Ok(())
     } else {
-        Err(Rejection::ProtocolUnsupported { wanted: demand.protocol.clone(), offered: offered() })
+        Err(RuntimeRejection::ProtocolUnsupported { required: demand.protocol.clone(), offered: offered() })
     }
 }

@@ -4,7 +4,7 @@ use serde_json::{Map, Value};
 
 /// Tuning for one class (`acceleratorConfigurations[]`), from any of the places where it may stand.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct Configuration {
+pub struct ClassConfiguration {
     pub class: String,
     /// `EnvVar`s.
     pub env: Vec<Value>,
@@ -14,7 +14,7 @@ pub struct Configuration {
     pub runner: Map<String, Value>,
 }
 
-impl Configuration {
+impl ClassConfiguration {
     /// Arguments that the configuration adds to the engine's.
     #[must_use]
     pub fn args(&self) -> Vec<String> {

@@ -6,11 +6,11 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 use crate::code;
-use crate::deferred::Deferred;
-use crate::outranked::{ClassStep, RuntimeStep};
-use crate::reason::{ClassRejection, Count, Rejection, Told, Warning};
-use crate::shape::Shape;
-use crate::size::SizeRange;
+use crate::lazy_list::LazyList;
+use crate::rank_reason::{ClassRankReason, RuntimeRankReason};
+use crate::reason::{ClassRejection, RecordedReason, RuntimeRejection, Warning};
+use crate::shape::ReplicaShape;
+use crate::size::{DisplayCount, SizeRange};
 use crate::supply::Scope;
 use crate::variants::Variant;
 
@@ -28,12 +28,12 @@ pub struct Decision {
     pub components: BTreeMap<String, ComponentDecision>,
     /// Ranked ones first, then rejected ones, the nearest first.
     #[serde(default)]
-    pub candidates: Vec<Candidate>,
+    pub candidates: Vec<RuntimeCandidate>,
     #[serde(default)]
     pub warnings: Vec<Warning>,
     /// What was left out to keep the record small; only in status.
-    #[serde(default, skip_serializing_if = "Omitted::is_nothing")]
-    pub omitted: Omitted,
+    #[serde(default, skip_serializing_if = "OmittedCounts::is_empty")]
+    pub omitted: OmittedCounts,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -45,7 +45,7 @@ pub struct RuntimeRef {
 /// Counts of what the status form leaves out.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
-pub struct Omitted {
+pub struct OmittedCounts {
     #[serde(default, skip_serializing_if = "is_zero")]
     pub runners_up: usize,
     #[serde(default, skip_serializing_if = "is_zero")]
@@ -60,9 +60,9 @@ fn is_zero(count: &usize) -> bool {
     *count == 0
 }
 
-impl Omitted {
+impl OmittedCounts {
     #[must_use]
-    pub fn is_nothing(&self) -> bool {
+    pub fn is_empty(&self) -> bool {
         *self == Self::default()
     }
 }
@@ -90,28 +90,28 @@ pub struct ComponentDecision {
 /// One runtime that was looked at.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
-pub struct Candidate {
+pub struct RuntimeCandidate {
     pub runtime: String,
     pub scope: Scope,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub rank: Option<usize>,
     #[serde(default, skip_serializing_if = "is_false")]
     pub selected: bool,
-    #[serde(default, skip_serializing_if = "Classes::is_empty")]
-    pub accelerators: Classes,
+    #[serde(default, skip_serializing_if = "AcceleratorCandidates::is_empty")]
+    pub accelerators: AcceleratorCandidates,
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub rejected: Option<Rejection>,
+    pub rejected: Option<RuntimeRejection>,
     /// What its rank rests on, such as `size 3.2B in 2B–4B, priority 2`; none for a rejected one.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub standing: Option<Standing>,
+    #[serde(default, rename = "standing", skip_serializing_if = "Option::is_none")]
+    pub rank_basis: Option<RankBasis>,
     /// The step by which a compatible runtime lost to the selected one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub outranked: Option<RuntimeStep>,
+    pub outranked: Option<RuntimeRankReason>,
 }
 
 /// What the rank of a compatible runtime rests on.
 #[derive(Clone, Debug, PartialEq)]
-pub enum Standing {
+pub enum RankBasis {
     /// The model's parameters within the runtime's range, and the priority of the matching entry.
     Ranked { size: Option<(u64, SizeRange)>, priority: Option<i32> },
     /// Read back from JSON.
@@ -120,7 +120,7 @@ pub enum Standing {
 
 /// Classes that were looked at for a candidate, component by component: best first, then those that the service names, then
 /// the nearest.
-pub type Classes = Deferred<AcceleratorCandidate>;
+pub type AcceleratorCandidates = LazyList<AcceleratorCandidate>;
 
 fn is_false(value: &bool) -> bool {
     !value
@@ -137,39 +137,39 @@ pub struct AcceleratorCandidate {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub score: Option<f64>,
     #[serde(flatten)]
-    pub verdict: Verdict,
+    pub evaluation: ClassEvaluation,
     /// The step by which an eligible class lost to the one in use.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub outranked: Option<ClassStep>,
+    pub outranked: Option<ClassRankReason>,
 }
 
 /// Why a class stands where it stands.
 #[derive(Clone, Debug, PartialEq)]
-pub enum Verdict {
+pub enum ClassEvaluation {
     Eligible(Eligibility),
     Rejected(ClassRejection),
     /// Read back from JSON.
-    Recorded(Told),
+    Recorded(RecordedReason),
 }
 
 /// The numbers of an eligible class.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Eligibility {
-    pub shape: Shape,
+    pub shape: ReplicaShape,
     pub ranking: &'static str,
     pub score: f64,
-    pub cost: Option<f64>,
-    pub performance: f64,
+    pub cost_score: Option<f64>,
+    pub performance_score: f64,
     /// Dollars for one replica.
-    pub hourly: Option<f64>,
+    pub price_per_hour: Option<f64>,
     /// That the service starts with, at least 1.
     pub replicas: u32,
     /// Free and total accelerators on nodes that the component may use.
-    pub free: Option<(u32, u32)>,
-    pub enough: bool,
+    pub free_and_total: Option<(u32, u32)>,
+    pub has_capacity: bool,
 }
 
-impl Verdict {
+impl ClassEvaluation {
     #[must_use]
     pub fn code(&self) -> &str {
         match self {
@@ -180,7 +180,7 @@ impl Verdict {
     }
 }
 
-impl std::fmt::Display for Verdict {
+impl std::fmt::Display for ClassEvaluation {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
             Self::Eligible(eligibility) => eligibility.fmt(f),
@@ -193,20 +193,20 @@ impl std::fmt::Display for Verdict {
 impl std::fmt::Display for Eligibility {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(f, "{} {:.2}", self.ranking, self.score)?;
-        match self.cost {
-            Some(cost) => write!(f, " (cost {cost:.2}, performance {:.2})", self.performance)?,
-            None => write!(f, " (performance {:.2})", self.performance)?,
+        match self.cost_score {
+            Some(cost) => write!(f, " (cost {cost:.2}, performance {:.2})", self.performance_score)?,
+            None => write!(f, " (performance {:.2})", self.performance_score)?,
         }
         write!(f, ", ×{}", self.shape.per_node)?;
         if self.shape.nodes > 1 {
             write!(f, " on {} nodes", self.shape.nodes)?;
         }
-        if let Some(hourly) = self.hourly {
+        if let Some(hourly) = self.price_per_hour {
             write!(f, ", ${hourly:.2}/h")?;
         }
-        match self.free {
+        match self.free_and_total {
             None => f.write_str(", availability unknown"),
-            Some((free, total)) if self.enough => write!(f, ", {free} of {total} free"),
+            Some((free, total)) if self.has_capacity => write!(f, ", {free} of {total} free"),
             Some((free, _)) => {
                 let needed = self.shape.accelerators().saturating_mul(self.replicas);
                 let scattered = if free >= needed { ", but not so many on one node" } else { "" };
@@ -216,57 +216,57 @@ impl std::fmt::Display for Eligibility {
     }
 }
 
-impl std::fmt::Display for Standing {
+impl std::fmt::Display for RankBasis {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let (size, priority) = match self {
             Self::Ranked { size, priority } => (size, priority),
             Self::Recorded(text) => return f.write_str(text),
         };
         if let Some((size, range)) = size {
-            write!(f, "size {} in {range}", Count(*size))?;
+            write!(f, "size {} in {range}", DisplayCount(*size))?;
         }
         let separator = if size.is_some() { ", " } else { "" };
         priority.map_or(Ok(()), |priority| write!(f, "{separator}priority {priority}"))
     }
 }
 
-impl Serialize for Standing {
+impl Serialize for RankBasis {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         serializer.collect_str(self)
     }
 }
 
-impl<'de> Deserialize<'de> for Standing {
+impl<'de> Deserialize<'de> for RankBasis {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         String::deserialize(deserializer).map(Self::Recorded)
     }
 }
 
-impl Serialize for Verdict {
+impl Serialize for ClassEvaluation {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        Told { code: self.code().to_owned(), message: self.to_string() }.serialize(serializer)
+        RecordedReason { code: self.code().to_owned(), message: self.to_string() }.serialize(serializer)
     }
 }
 
-impl<'de> Deserialize<'de> for Verdict {
+impl<'de> Deserialize<'de> for ClassEvaluation {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        Told::deserialize(deserializer).map(Self::Recorded)
+        RecordedReason::deserialize(deserializer).map(Self::Recorded)
     }
 }
 
 /// The choice in force, read from status or from the workload.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Incumbent {
+pub struct CurrentSelection {
     /// `None`: the service's own engine.
     pub runtime: Option<RuntimeRef>,
     /// What each component runs on, as it was recorded.
     pub components: BTreeMap<String, ComponentDecision>,
 }
 
-impl Incumbent {
+impl CurrentSelection {
     /// What a recorded decision chose; `None` if it chose nothing.
     #[must_use]
-    pub fn of(decision: &Decision) -> Option<Self> {
+    pub fn from_decision(decision: &Decision) -> Option<Self> {
         let chosen = || Self { runtime: decision.runtime.clone(), components: decision.components.clone() };
         decision.feasible.then(chosen)
     }

@@ -2,8 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use api::capability::ComputeCapability;
-use api::version::Version;
+use api::{ComputeCapability, Version};
 use serde_json::Value;
 
 /// Everything that `decide` needs to know of one service.
@@ -11,7 +10,7 @@ use serde_json::Value;
 pub struct Demand {
     pub namespace: String,
     pub name: String,
-    pub model: ModelDemand,
+    pub model: ModelReference,
     /// `spec.runtime.name`; absent means automatic selection.
     pub runtime: Option<String>,
     /// Protocol that clients will speak (`openAI` unless stated).
@@ -27,26 +26,26 @@ pub struct Demand {
 /// The model as the service refers to it.
 #[derive(Clone, Debug, Default)]
 #[allow(clippy::large_enum_variant)] // one per service, and nearly always known
-pub enum ModelDemand {
+pub enum ModelReference {
     /// No model is named: format, size and fit are not checked.
     #[default]
-    Unstated,
+    Unspecified,
     /// A model is named that nobody defines; `near` is one that may have been meant.
-    Missing {
+    NotFound {
         name: String,
-        near: Option<String>,
+        suggestion: Option<String>,
     },
     /// The model is switched off.
     Disabled(Model),
-    Known(Model),
+    Resolved(Model),
 }
 
-impl ModelDemand {
+impl ModelReference {
     #[must_use]
-    pub fn known(&self) -> Option<&Model> {
+    pub fn resolved(&self) -> Option<&Model> {
         match self {
-            Self::Known(model) => Some(model),
-            Self::Unstated | Self::Missing { .. } | Self::Disabled(_) => None,
+            Self::Resolved(model) => Some(model),
+            Self::Unspecified | Self::NotFound { .. } | Self::Disabled(_) => None,
         }
     }
 }
@@ -56,8 +55,8 @@ impl ModelDemand {
 pub struct Model {
     pub name: String,
     /// `None` if the model does not say how its weights are stored.
-    pub format: Option<Named>,
-    pub framework: Option<Named>,
+    pub format: Option<NamedVersion>,
+    pub framework: Option<NamedVersion>,
     pub architecture: Option<String>,
     pub quantization: Option<String>,
     /// Number of parameters (a count, not bytes).
@@ -67,7 +66,7 @@ pub struct Model {
 
 /// A format or framework: a name and, if stated, a version.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct Named {
+pub struct NamedVersion {
     pub name: String,
     pub version: Option<Version>,
 }
@@ -95,8 +94,8 @@ impl Component {
 #[derive(Clone, Debug, Default)]
 pub struct ComponentDemand {
     /// The service has this component; otherwise it asks for what follows where its runtime has it.
-    pub stated: bool,
-    pub selector: Selector,
+    pub declared: bool,
+    pub selector: ClassSelector,
     /// Whole units per extended resource name, the greater of request and limit.
     pub resources: BTreeMap<String, u32>,
     /// Tensor × pipeline parallelism stated by a flag or an environment variable of the service.
@@ -110,35 +109,35 @@ pub struct ComponentDemand {
     /// The component's own placement, strongest of all layers.
     pub node_selector: BTreeMap<String, String>,
     pub affinity: Option<Value>,
-    pub container: OwnContainer,
-    pub configurations: Vec<crate::configuration::Configuration>,
+    pub custom_container: CustomContainer,
+    pub configurations: Vec<crate::configuration::ClassConfiguration>,
     /// What it says for leader and workers alone.
-    pub groups: crate::groups::Groups,
+    pub roles: crate::role_placement::RolePlacements,
 }
 
 /// How much of a container the service states itself.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
-pub enum OwnContainer {
+pub enum CustomContainer {
     /// No image: a runtime is needed.
     #[default]
     None,
     /// An image, started as it comes.
-    Image,
+    ImageOnly,
     /// An image and how to start it.
     Complete,
 }
 
 /// How a component's class is to be chosen, all layers above the runtime already merged.
 #[derive(Clone, Debug, Default)]
-pub struct Selector {
+pub struct ClassSelector {
     /// Restricts and orders; empty means any class.
     pub preferred: Vec<String>,
-    pub preferred_in: PreferredIn,
+    pub preference_source: PreferenceSource,
     pub excluded: BTreeSet<String>,
     /// Accepted families (`hopper` or `nvidia-hopper`); empty means any.
     pub families: BTreeSet<String>,
     pub required: Capabilities,
-    pub ranking: Ranking,
+    pub ranking: RankingPolicy,
     /// `acceleratorSelector.nodeSelector`: a layer between runtime and component that also filters classes.
     pub node_selector: BTreeMap<String, String>,
     /// Dollars per hour and replica (`ome.io/cost-threshold`): a preference, never a rejection.
@@ -147,14 +146,14 @@ pub struct Selector {
 
 /// Where the preferred classes are written.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum PreferredIn {
+pub enum PreferenceSource {
     #[default]
     Selector,
     Override,
     Annotation,
 }
 
-impl PreferredIn {
+impl PreferenceSource {
     #[must_use]
     pub fn as_str(self) -> &'static str {
         match self {
@@ -167,25 +166,25 @@ impl PreferredIn {
 
 /// What classes are ranked by after preference and free capacity.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Ranking {
+pub enum RankingPolicy {
     #[default]
     Balanced,
     Performance,
     Cost,
     /// Upstream policy `BestFit`: the tightest memory.
-    TightestFit,
+    BestFit,
     /// Upstream policy `FirstAvailable`: the runtime's own order.
     FirstAvailable,
 }
 
-impl Ranking {
+impl RankingPolicy {
     #[must_use]
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Balanced => "balanced",
             Self::Performance => "performance",
             Self::Cost => "cost",
-            Self::TightestFit => "BestFit",
+            Self::BestFit => "BestFit",
             Self::FirstAvailable => "FirstAvailable",
         }
     }
@@ -198,7 +197,7 @@ pub struct Capabilities {
     pub memory: Option<u64>,
     /// Bytes per accelerator, an upper bound (deployed API: `maxMemory`).
     pub max_memory: Option<u64>,
-    pub compute: Option<ComputeCapability>,
+    pub compute_capability: Option<ComputeCapability>,
     /// Lower case.
     pub features: BTreeSet<String>,
     /// GB/s.
@@ -209,11 +208,11 @@ pub struct Capabilities {
 impl Capabilities {
     /// Both sets hold: the stricter number wins, features are united (ACC-65).
     #[must_use]
-    pub fn and(&self, other: &Self) -> Self {
+    pub fn combine(&self, other: &Self) -> Self {
         Self {
             memory: self.memory.max(other.memory),
             max_memory: lesser(self.max_memory, other.max_memory),
-            compute: stricter(self.compute.as_ref(), other.compute.as_ref()),
+            compute_capability: stricter(self.compute_capability.as_ref(), other.compute_capability.as_ref()),
             features: self.features.union(&other.features).cloned().collect(),
             bandwidth: greater(self.bandwidth, other.bandwidth),
             performance: self.performance.stricter(&other.performance),

@@ -1,232 +1,282 @@
-//! May this class carry this component? The first check that fails is the reason shown.
+//! Checks whether a class can run a component. The first check that fails is the reported rejection.
 //!
-//! Whether a check fails is asked of thousands of pairs, why it fails only of the few that are shown: the one costs no
-//! memory, the other makes the words' numbers.
+//! Thousands of classes are checked per decision and few rejections are read, so a check is a predicate without
+//! allocations, and the rejection with its values is built separately.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::LazyLock;
 
-use crate::case::Case;
-use crate::fit::{self, Fit};
-use crate::fleet::{Fleet, Held};
-use crate::nodes::{TOLERANCE, has_all};
-use crate::reason::{ClassRejection, Exclusion};
-use crate::room::{self, Usable};
+use api::Code;
+
+use crate::capacity::{self, EligibleNodes, ReplicaNodes};
+use crate::code;
+use crate::fit::{self, AcceleratorFit};
+use crate::match_context::MatchContext;
+use crate::node_pool::{NodePool, Reservation};
+use crate::nodes::{MEMORY_TOLERANCE, labels_match_selector};
+use crate::reason::{ClassRejection, ExclusionReason, class_stage};
 use crate::supply::Class;
 
-/// A class that is looked at for a case.
+/// A class to check for a component.
 #[derive(Clone, Copy)]
-pub struct Candidacy<'a> {
-    pub case: &'a Case<'a>,
-    pub class: &'a Class,
-    /// Of the class among those on offer.
-    pub index: usize,
-    pub fleet: &'a Fleet,
-    /// Accelerators that other components have taken.
-    pub held: &'a [Held<'a>],
+pub(crate) struct Candidate<'a> {
+    pub(crate) context: &'a MatchContext<'a>,
+    pub(crate) class: &'a Class,
+    /// Index of the class in the supply.
+    pub(crate) index: usize,
+    pub(crate) node_pool: &'a NodePool,
+    /// Accelerators reserved by other components.
+    pub(crate) reservations: &'a [Reservation<'a>],
 }
 
-/// A check that looks at no node's labels or load.
-pub struct Check {
-    fails: fn(&Candidacy<'_>) -> bool,
-    why: fn(&Candidacy<'_>) -> ClassRejection,
+/// A check that needs neither the fit of the model nor the placement of Pods.
+#[derive(Clone, Copy)]
+struct Check {
+    stage: u8,
+    fails: fn(&Candidate<'_>) -> bool,
+    rejection: fn(&Candidate<'_>) -> ClassRejection,
 }
 
-/// Order is the contract. What comes after these has numbers of its own: room and placement.
-const CHECKS: [Check; 10] = [
-    Check { fails: is_not_supported, why: not_supported_by },
-    Check { fails: is_not_preferred, why: not_preferred },
-    Check { fails: |one| exclusion(one).is_some(), why: excluded },
-    Check { fails: has_no_matching_node, why: no_matching_nodes },
-    Check { fails: |one| one.class.resource_name().is_none(), why: resource_unknown },
-    Check { fails: has_too_little_memory, why: insufficient_memory },
-    Check { fails: has_too_low_a_capability, why: compute_capability_too_low },
-    Check { fails: |one| !one.case.need.features.is_subset(&one.class.features), why: missing_feature },
-    Check { fails: has_too_low_a_bandwidth, why: bandwidth_too_low },
-    Check { fails: |one| lacking_precision(one).is_some(), why: performance_too_low },
-];
+/// The checks in the order of [`code::class::ALL`], which alone defines the order. Fit and placement are checked afterwards.
+static CHECKS: LazyLock<Vec<Check>> =
+    LazyLock::new(|| code::class::ALL.iter().filter_map(|code| check_of(*code)).collect());
 
-/// Why a class cannot carry a component, before it is put into words.
-pub enum Refusal {
-    /// By the check at this place of [`CHECKS`].
+/// Returns the check behind `code`; `None` for codes of fit and placement.
+fn check_of(code: Code) -> Option<Check> {
+    type Parts = (fn(&Candidate<'_>) -> bool, fn(&Candidate<'_>) -> ClassRejection);
+    let (fails, rejection): Parts = match code {
+        code::class::NOT_SUPPORTED_BY_RUNTIME => (is_not_supported, not_supported_by_runtime),
+        code::class::NOT_PREFERRED => (is_not_preferred, not_preferred),
+        code::class::EXCLUDED_CLASS => (is_excluded, excluded_class),
+        code::class::NO_MATCHING_NODES => (has_no_matching_node, no_matching_nodes),
+        code::class::RESOURCE_UNKNOWN => (has_unknown_resource, resource_unknown),
+        code::class::INSUFFICIENT_MEMORY => (has_insufficient_memory, insufficient_memory),
+        code::class::COMPUTE_CAPABILITY_TOO_LOW => (has_low_compute_capability, compute_capability_too_low),
+        code::class::MISSING_FEATURE => (is_missing_feature, missing_feature),
+        code::class::BANDWIDTH_TOO_LOW => (has_low_bandwidth, bandwidth_too_low),
+        code::class::PERFORMANCE_TOO_LOW => (has_low_performance, performance_too_low),
+        _ => return None,
+    };
+    Some(Check { stage: class_stage(code), fails, rejection })
+}
+
+/// The check that a class failed; the rejection is built on demand.
+pub(crate) enum FailedCheck {
+    /// Index in [`CHECKS`].
     Check(usize),
-    Placed(ClassRejection),
+    /// A rejection by fit or placement.
+    Rejection(ClassRejection),
 }
 
-impl Refusal {
-    /// That of the rejection it becomes; stage 0 are classes that do not exist.
-    #[must_use]
-    pub fn stage(&self) -> u8 {
+impl FailedCheck {
+    /// Returns the stage of the rejection, see [`ClassRejection::stage`].
+    pub(crate) fn stage(&self) -> u8 {
         match self {
-            Self::Check(place) => u8::try_from(*place).unwrap_or(u8::MAX).saturating_add(1),
-            Self::Placed(rejection) => rejection.stage(),
+            Self::Check(index) => CHECKS.get(*index).map_or(u8::MAX, |check| check.stage),
+            Self::Rejection(rejection) => rejection.stage(),
         }
     }
 
-    #[must_use]
-    pub fn told(self, of: &Candidacy<'_>) -> ClassRejection {
+    /// Builds the rejection of `candidate`.
+    pub(crate) fn into_rejection(self, candidate: &Candidate<'_>) -> ClassRejection {
         match self {
-            Self::Check(place) => CHECKS.get(place).map_or(ClassRejection::UnknownClass, |check| (check.why)(of)),
-            Self::Placed(rejection) => rejection,
+            Self::Check(index) => {
+                CHECKS.get(index).map_or(ClassRejection::UnknownClass, |check| (check.rejection)(candidate))
+            }
+            Self::Rejection(rejection) => rejection,
         }
     }
 }
 
-impl Candidacy<'_> {
-    /// The fit of the class, and the nodes that the component may use, or why the class cannot carry it.
+impl Candidate<'_> {
+    /// Returns the fit of the model on the class and the nodes that the component may use.
     ///
     /// # Errors
     /// The first check that fails.
-    pub fn judged(&self) -> Result<(Fit, Usable), Refusal> {
-        if let Some(place) = CHECKS.iter().position(|check| (check.fails)(self)) {
-            return Err(Refusal::Check(place));
+    pub(crate) fn evaluate(&self) -> Result<(AcceleratorFit, EligibleNodes), FailedCheck> {
+        if let Some(index) = CHECKS.iter().position(|check| (check.fails)(self)) {
+            return Err(FailedCheck::Check(index));
         }
-        let Self { case, class, index, fleet, held } = *self;
-        let usable = fleet.usable((index, class), case.offer, case.component, held);
-        let placed = usable.as_deref().filter(|usable| !usable.lacks_a_place());
-        let whole = if placed.is_none() { fleet.whole(index, class, case.component) } else { None };
-        let known = placed.or(whole.as_deref()).map(room::Nodes::smallest);
-        let fit = fit::fit(case, class, known).map_err(Refusal::Placed)?;
-        let usable = room::for_replica(usable, fit.shape.nodes);
-        match node_selector_conflict(&usable, class) {
-            Some(rejection) => Err(Refusal::Placed(rejection)),
-            None => Ok((fit, usable)),
+        let Self { context, class, index, node_pool, reservations } = *self;
+        let eligible = node_pool.eligible_nodes((index, class), context.runtime, context.demand, reservations);
+        let placed = eligible.as_deref().filter(|nodes| !nodes.is_missing_nodes());
+        let all = if placed.is_none() { node_pool.all_nodes(index, class, context.demand) } else { None };
+        let limiting = placed.or(all.as_deref()).map(ReplicaNodes::smallest_pool);
+        let fit = fit::fit(context, class, limiting).map_err(FailedCheck::Rejection)?;
+        let eligible = capacity::nodes_for_replica(eligible, fit.shape.nodes);
+        match node_selector_conflict(&eligible, class) {
+            Some(rejection) => Err(FailedCheck::Rejection(rejection)),
+            None => Ok((fit, eligible)),
         }
     }
 }
 
-fn is_not_supported(of: &Candidacy<'_>) -> bool {
-    of.case.requirements.classes.as_ref().is_some_and(|supported| !supported.contains(&of.class.name))
+fn is_not_supported(candidate: &Candidate<'_>) -> bool {
+    let supported = candidate.context.requirements.supported_classes.as_ref();
+    supported.is_some_and(|supported| !supported.contains(&candidate.class.name))
 }
 
-fn not_supported_by(of: &Candidacy<'_>) -> ClassRejection {
-    ClassRejection::NotSupportedByRuntime { supported: of.case.requirements.classes.clone().unwrap_or_default() }
+fn not_supported_by_runtime(candidate: &Candidate<'_>) -> ClassRejection {
+    let supported = candidate.context.requirements.supported_classes.clone();
+    ClassRejection::NotSupportedByRuntime { supported: supported.unwrap_or_default() }
 }
 
-/// A preference restricts: Story 4 says that the service requires H100.
-fn is_not_preferred(of: &Candidacy<'_>) -> bool {
-    let preferred = &of.case.component.selector.preferred;
-    !preferred.is_empty() && !preferred.contains(&of.class.name)
+/// Preferred classes restrict the selection (seed 000, Story 4: the service requires H100).
+fn is_not_preferred(candidate: &Candidate<'_>) -> bool {
+    let preferred = &candidate.context.demand.selector.preferred;
+    !preferred.is_empty() && !preferred.contains(&candidate.class.name)
 }
 
-fn not_preferred(of: &Candidacy<'_>) -> ClassRejection {
-    ClassRejection::NotPreferred { preferred: of.case.component.selector.preferred.clone() }
+fn not_preferred(candidate: &Candidate<'_>) -> ClassRejection {
+    ClassRejection::NotPreferred { preferred: candidate.context.demand.selector.preferred.clone() }
 }
 
-/// What excludes the class.
-enum Excluded {
+/// The constraint that excludes a class.
+enum ExclusionCause {
     Name,
     Family,
     Memory { allowed: u64, offered: u64 },
 }
 
-fn exclusion(of: &Candidacy<'_>) -> Option<Excluded> {
-    let (selector, class) = (&of.case.component.selector, of.class);
+fn exclusion_cause(candidate: &Candidate<'_>) -> Option<ExclusionCause> {
+    let (selector, class) = (&candidate.context.demand.selector, candidate.class);
     if selector.excluded.contains(&class.name) {
-        return Some(Excluded::Name);
+        return Some(ExclusionCause::Name);
     }
-    if !selector.families.is_empty() && !of_family(&selector.families, class) {
-        return Some(Excluded::Family);
+    if !selector.families.is_empty() && !is_of_family(&selector.families, class) {
+        return Some(ExclusionCause::Family);
     }
-    let (allowed, offered) = (of.case.need.max_memory?, class.memory?);
-    (scaled(offered, 1.0 - TOLERANCE) > allowed).then_some(Excluded::Memory { allowed, offered })
+    let (allowed, offered) = (candidate.context.required.max_memory?, class.memory?);
+    (scaled(offered, 1.0 - MEMORY_TOLERANCE) > allowed).then_some(ExclusionCause::Memory { allowed, offered })
 }
 
-fn excluded(of: &Candidacy<'_>) -> ClassRejection {
-    let because = match exclusion(of) {
-        Some(Excluded::Memory { allowed, offered }) => Exclusion::TooMuchMemory { allowed, offered },
-        Some(Excluded::Family) => Exclusion::ByFamily { family: of.class.family.clone() },
-        Some(Excluded::Name) | None => Exclusion::ByName,
+fn is_excluded(candidate: &Candidate<'_>) -> bool {
+    exclusion_cause(candidate).is_some()
+}
+
+fn excluded_class(candidate: &Candidate<'_>) -> ClassRejection {
+    let reason = match exclusion_cause(candidate) {
+        Some(ExclusionCause::Memory { allowed, offered }) => ExclusionReason::TooMuchMemory { allowed, offered },
+        Some(ExclusionCause::Family) => ExclusionReason::ByFamily { family: candidate.class.family.clone() },
+        Some(ExclusionCause::Name) | None => ExclusionReason::ByName,
     };
-    ClassRejection::ExcludedClass { because }
+    ClassRejection::ExcludedClass { reason }
 }
 
-/// `hopper` names a family, `nvidia-hopper` a vendor's; case does not matter.
-fn of_family(families: &BTreeSet<String>, class: &Class) -> bool {
+/// Matches `hopper` or `nvidia-hopper`, ignoring case.
+fn is_of_family(families: &BTreeSet<String>, class: &Class) -> bool {
     let (vendor, family) = (class.vendor.as_deref().unwrap_or_default(), class.family.as_deref().unwrap_or_default());
-    let in_full = |wanted: &str| {
-        let parts = wanted.split_at_checked(vendor.len());
-        parts.is_some_and(|(of_vendor, rest)| {
-            let rest = rest.strip_prefix('-').filter(|_| of_vendor.eq_ignore_ascii_case(vendor));
+    let matches_qualified = |wanted: &str| {
+        wanted.split_at_checked(vendor.len()).is_some_and(|(prefix, rest)| {
+            let rest = rest.strip_prefix('-').filter(|_| prefix.eq_ignore_ascii_case(vendor));
             rest.is_some_and(|rest| rest.eq_ignore_ascii_case(family))
         })
     };
-    families.iter().any(|wanted| wanted.eq_ignore_ascii_case(family) || in_full(wanted))
+    families.iter().any(|wanted| wanted.eq_ignore_ascii_case(family) || matches_qualified(wanted))
 }
 
-fn has_no_matching_node(of: &Candidacy<'_>) -> bool {
-    let Some(known) = of.class.availability.as_ref() else { return false };
-    let selector = &of.case.component.selector.node_selector;
-    let fits = |labels: &BTreeMap<String, String>| selector.is_empty() || has_all(labels, selector);
-    !known.nodes.iter().any(|node| node.labels.as_ref().is_none_or(|labels| fits(labels)))
+fn has_no_matching_node(candidate: &Candidate<'_>) -> bool {
+    let Some(availability) = candidate.class.availability.as_ref() else { return false };
+    let selector = &candidate.context.demand.selector.node_selector;
+    let matches = |labels: &BTreeMap<String, String>| selector.is_empty() || labels_match_selector(labels, selector);
+    !availability.nodes.iter().any(|node| node.labels.as_ref().is_none_or(|labels| matches(labels)))
 }
 
-fn no_matching_nodes(of: &Candidacy<'_>) -> ClassRejection {
-    let some = of.class.availability.as_ref().is_some_and(|known| !known.nodes.is_empty());
-    let selector = &of.case.component.selector.node_selector;
+fn no_matching_nodes(candidate: &Candidate<'_>) -> ClassRejection {
+    let has_nodes = candidate.class.availability.as_ref().is_some_and(|known| !known.nodes.is_empty());
+    let selector = &candidate.context.demand.selector.node_selector;
     let pairs: Vec<String> = selector.iter().map(|(key, value)| format!("{key}={value}")).collect();
-    ClassRejection::NoMatchingNodes { selector: some.then(|| pairs.join(",")) }
+    ClassRejection::NoMatchingNodes { selector: has_nodes.then(|| pairs.join(",")) }
 }
 
-fn resource_unknown(of: &Candidacy<'_>) -> ClassRejection {
-    ClassRejection::ResourceUnknown { vendor: of.class.vendor.clone() }
+fn has_unknown_resource(candidate: &Candidate<'_>) -> bool {
+    candidate.class.resource_name().is_none()
 }
 
-fn has_too_little_memory(of: &Candidacy<'_>) -> bool {
-    let Some(needed) = of.case.need.memory else { return false };
-    of.class.memory.is_none_or(|offered| offered < scaled(needed, 1.0 - TOLERANCE))
+fn resource_unknown(candidate: &Candidate<'_>) -> ClassRejection {
+    ClassRejection::ResourceUnknown { vendor: candidate.class.vendor.clone() }
 }
 
-fn insufficient_memory(of: &Candidacy<'_>) -> ClassRejection {
-    ClassRejection::InsufficientMemory { needed: of.case.need.memory.unwrap_or_default(), offered: of.class.memory }
+fn has_insufficient_memory(candidate: &Candidate<'_>) -> bool {
+    let Some(required) = candidate.context.required.memory else { return false };
+    candidate.class.memory.is_none_or(|offered| offered < scaled(required, 1.0 - MEMORY_TOLERANCE))
 }
 
-fn has_too_low_a_capability(of: &Candidacy<'_>) -> bool {
-    let Some(needed) = &of.case.need.compute else { return false };
-    of.class.compute.as_ref().is_none_or(|offered| offered < needed)
+fn insufficient_memory(candidate: &Candidate<'_>) -> ClassRejection {
+    let required = candidate.context.required.memory.unwrap_or_default();
+    ClassRejection::InsufficientMemory { required, offered: candidate.class.memory }
 }
 
-fn compute_capability_too_low(of: &Candidacy<'_>) -> ClassRejection {
+fn has_low_compute_capability(candidate: &Candidate<'_>) -> bool {
+    let Some(required) = &candidate.context.required.compute_capability else { return false };
+    candidate.class.compute_capability.as_ref().is_none_or(|offered| offered < required)
+}
+
+fn compute_capability_too_low(candidate: &Candidate<'_>) -> ClassRejection {
+    let required = candidate.context.required.compute_capability.as_ref();
     ClassRejection::ComputeCapabilityTooLow {
-        needed: of.case.need.compute.as_ref().map(ToString::to_string).unwrap_or_default(),
-        offered: of.class.compute.as_ref().map(ToString::to_string),
+        required: required.map(ToString::to_string).unwrap_or_default(),
+        offered: candidate.class.compute_capability.as_ref().map(ToString::to_string),
     }
 }
 
-fn missing_feature(of: &Candidacy<'_>) -> ClassRejection {
-    ClassRejection::MissingFeature { missing: of.case.need.features.difference(&of.class.features).cloned().collect() }
+fn is_missing_feature(candidate: &Candidate<'_>) -> bool {
+    !candidate.context.required.features.is_subset(&candidate.class.features)
 }
 
-fn has_too_low_a_bandwidth(of: &Candidacy<'_>) -> bool {
-    let Some(needed) = of.case.need.bandwidth else { return false };
-    !of.class.bandwidth.is_some_and(|offered| offered >= needed)
+fn missing_feature(candidate: &Candidate<'_>) -> ClassRejection {
+    let missing = candidate.context.required.features.difference(&candidate.class.features);
+    ClassRejection::MissingFeature { missing: missing.cloned().collect() }
 }
 
-fn bandwidth_too_low(of: &Candidacy<'_>) -> ClassRejection {
-    ClassRejection::BandwidthTooLow { needed: of.case.need.bandwidth.unwrap_or_default(), offered: of.class.bandwidth }
+fn has_low_bandwidth(candidate: &Candidate<'_>) -> bool {
+    let Some(required) = candidate.context.required.bandwidth else { return false };
+    !candidate.class.bandwidth.is_some_and(|offered| offered >= required)
 }
 
-/// The first precision at which the class computes less than is asked for.
-fn lacking_precision(of: &Candidacy<'_>) -> Option<(&'static str, f64, Option<f64>)> {
-    let pairs = of.case.need.performance.by_precision().into_iter().zip(of.class.performance.by_precision());
-    pairs.into_iter().find_map(|((precision, needed), (_, offered))| {
-        let needed = needed?;
-        let enough = offered.is_some_and(|offered| offered >= needed);
-        (!enough).then_some((precision, needed, offered))
+fn bandwidth_too_low(candidate: &Candidate<'_>) -> ClassRejection {
+    let required = candidate.context.required.bandwidth.unwrap_or_default();
+    ClassRejection::BandwidthTooLow { required, offered: candidate.class.bandwidth }
+}
+
+/// Returns the first precision at which the class provides less throughput than required.
+fn insufficient_precision(candidate: &Candidate<'_>) -> Option<(&'static str, f64, Option<f64>)> {
+    let required = candidate.context.required.performance.by_precision();
+    let mut pairs = required.into_iter().zip(candidate.class.performance.by_precision());
+    pairs.find_map(|((precision, required), (_, offered))| {
+        let required = required?;
+        let suffices = offered.is_some_and(|offered| offered >= required);
+        (!suffices).then_some((precision, required, offered))
     })
 }
 
-fn performance_too_low(of: &Candidacy<'_>) -> ClassRejection {
-    let (precision, needed, offered) = lacking_precision(of).unwrap_or_default();
-    ClassRejection::PerformanceTooLow { precision, needed, offered }
+fn has_low_performance(candidate: &Candidate<'_>) -> bool {
+    insufficient_precision(candidate).is_some()
 }
 
-/// Only if no node of the class satisfies the merged placement; otherwise the stronger layer simply wins.
-fn node_selector_conflict(usable: &Usable, class: &Class) -> Option<ClassRejection> {
+fn performance_too_low(candidate: &Candidate<'_>) -> ClassRejection {
+    let (precision, required, offered) = insufficient_precision(candidate).unwrap_or_default();
+    ClassRejection::PerformanceTooLow { precision, required, offered }
+}
+
+/// Returns a rejection if no node of the class satisfies the merged placement.
+fn node_selector_conflict(eligible: &EligibleNodes, class: &Class) -> Option<ClassRejection> {
     let nodes = class.availability.as_ref()?.nodes.len();
-    let none = usable.as_ref().is_some_and(|usable| usable.lacks_a_place());
-    none.then_some(ClassRejection::NodeSelectorConflict { nodes })
+    let conflicts = eligible.as_ref().is_some_and(|eligible| eligible.is_missing_nodes());
+    conflicts.then_some(ClassRejection::NodeSelectorConflict { nodes })
 }
 
 fn scaled(bytes: u64, factor: f64) -> u64 {
     (bytes as f64 * factor) as u64
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn checks_run_in_order_of_their_stages() {
+        let stages: Vec<u8> = CHECKS.iter().map(|check| check.stage).collect();
+        assert_eq!(stages, [1, 2, 3, 4, 5, 6, 7, 8, 9, 10]);
+    }
 }

@@ -1,174 +1,198 @@
-//! How many accelerators a component takes, and whether the model's weights fit into them.
+//! Number of accelerators of a replica, and whether the model fits into their memory.
 
-use crate::case::Case;
-use crate::configuration::Configuration;
+use crate::capacity::PoolCapacity;
+use crate::configuration::ClassConfiguration;
 use crate::demand::Model;
+use crate::match_context::MatchContext;
 use crate::quantization;
 use crate::reason::{ClassRejection, CountLimit};
-use crate::room::Room;
-pub use crate::shape::Shape;
+use crate::shape::ReplicaShape;
 use crate::supply::Class;
 
-/// A shape, and what the manifests say about it.
+/// The shape of a replica on a class, and what the manifests request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Fit {
-    pub shape: Shape,
-    pub stated: Stated,
+pub(crate) struct AcceleratorFit {
+    pub(crate) shape: ReplicaShape,
+    pub(crate) request: AcceleratorRequest,
 }
 
-/// What runtime and service state of the number of accelerators.
+/// Number of accelerators that runtime and service request.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Stated {
-    /// Tensor × pipeline parallelism of one replica, by a flag or a variable.
+pub struct AcceleratorRequest {
+    /// Tensor × pipeline parallelism of one replica, by a flag or an environment variable.
     pub parallelism: Option<u32>,
     /// Accelerators per node, by resources: the maximum of all layers.
-    pub resources: Option<u32>,
+    pub per_node: Option<u32>,
 }
 
-impl Stated {
-    /// Whether anything fixes the number.
+impl AcceleratorRequest {
+    /// Whether the manifests fix the number of accelerators.
     #[must_use]
-    pub fn fixes(&self) -> bool {
-        self.parallelism.is_some() || self.resources.is_some()
+    pub fn is_fixed(&self) -> bool {
+        self.parallelism.is_some() || self.per_node.is_some()
     }
 
-    /// Parallelism and resources where they disagree on `nodes` nodes: (parallelism, accelerators by resources).
+    /// Returns (parallelism, accelerators by resources) if both are stated and differ on `nodes` nodes.
     #[must_use]
     pub fn mismatch(&self, nodes: u32) -> Option<(u32, u32)> {
-        let pair = (self.parallelism?, self.resources?.saturating_mul(nodes));
+        let pair = (self.parallelism?, self.per_node?.saturating_mul(nodes));
         (pair.0 != pair.1).then_some(pair)
     }
 }
 
+/// Accelerators per node that are tried, in order.
 const PER_NODE: [u32; 4] = [1, 2, 4, 8];
+/// Nodes per replica that are tried, in order.
 const NODES: [u32; 4] = [1, 2, 4, 8];
 
-/// The stated shape if runtime or service fix one, else the smallest that holds the model. `known` are the nodes that
-/// limit it.
+/// Returns the requested shape, or else the smallest one that holds the model. `limiting` are the nodes that limit the
+/// accelerators of one Pod.
 ///
 /// # Errors
-/// `TooManyPerNode` where no node has what is fixed; `ModelDoesNotFit` with the numbers of the largest shape that was tried.
-pub fn fit(case: &Case<'_>, class: &Class, known: Option<&Room>) -> Result<Fit, ClassRejection> {
-    let stated = stated(case, Some(class));
-    let (shapes, limit) = shapes(case, stated, class, known);
-    let (shapes, largest) = placeable(shapes, known)?;
-    let (Some(needed), Some(usable)) = (case.weights, class.memory.map(usable_memory)) else {
+/// `TooManyPerNode` if no node has the requested number; `ModelDoesNotFit` with the values of the largest shape.
+pub(crate) fn fit(
+    context: &MatchContext<'_>,
+    class: &Class,
+    limiting: Option<&PoolCapacity>,
+) -> Result<AcceleratorFit, ClassRejection> {
+    let request = requested_accelerators(context, Some(class));
+    let (shapes, limit) = candidate_shapes(context, request, class, limiting);
+    let (shapes, largest) = placeable_shapes(shapes, limiting)?;
+    let (Some(required), Some(usable)) = (context.model_memory, class.memory.map(usable_memory)) else {
         let shape = shapes.first().copied().unwrap_or(largest);
-        return Ok(Fit { shape, stated });
+        return Ok(AcceleratorFit { shape, request });
     };
-    let holds = |shape: &Shape| u64::from(shape.accelerators()).saturating_mul(usable) >= needed;
-    let shape = shapes.iter().copied().find(holds).ok_or(ClassRejection::ModelDoesNotFit {
-        needed,
+    let holds_model = |shape: &ReplicaShape| u64::from(shape.accelerators()).saturating_mul(usable) >= required;
+    let shape = shapes.iter().copied().find(holds_model).ok_or(ClassRejection::ModelDoesNotFit {
+        required,
         per_accelerator: usable,
         accelerators: largest.accelerators(),
         limit,
     })?;
-    Ok(Fit { shape, stated })
+    Ok(AcceleratorFit { shape, request })
 }
 
-/// Those shapes that some node could carry if it were empty, and the largest of them.
-fn placeable(mut shapes: Vec<Shape>, known: Option<&Room>) -> Result<(Vec<Shape>, Shape), ClassRejection> {
-    let asked = shapes.iter().map(|shape| shape.per_node).min().unwrap_or(1);
-    // A node without any is one whose device plugin has not spoken yet.
-    let most = known.and_then(Room::most_on_a_node).filter(|most| *most > 0);
-    if let Some(largest) = most {
+/// Returns the shapes that an empty node could run, and the largest of them.
+fn placeable_shapes(
+    mut shapes: Vec<ReplicaShape>,
+    limiting: Option<&PoolCapacity>,
+) -> Result<(Vec<ReplicaShape>, ReplicaShape), ClassRejection> {
+    let requested = shapes.iter().map(|shape| shape.per_node).min().unwrap_or(1);
+    // The device plugin of a node without accelerators has not registered yet.
+    let max_per_node = limiting.and_then(PoolCapacity::max_per_node).filter(|max| *max > 0);
+    if let Some(largest) = max_per_node {
         shapes.retain(|shape| shape.per_node <= largest);
         if shapes.is_empty() {
-            return Err(ClassRejection::TooManyPerNode { asked, largest });
+            return Err(ClassRejection::TooManyPerNode { requested, largest });
         }
     }
-    let largest = shapes.last().copied().unwrap_or(Shape { per_node: 1, nodes: 1 });
+    let largest = shapes.last().copied().unwrap_or(ReplicaShape { per_node: 1, nodes: 1 });
     Ok((shapes, largest))
 }
 
-/// Shapes to try, smallest first.
-fn shapes(case: &Case<'_>, stated: Stated, class: &Class, known: Option<&Room>) -> (Vec<Shape>, CountLimit) {
-    let nodes = case.component.nodes.or(case.offer.nodes);
-    let several = nodes.is_none() && (case.component.multi_node || case.offer.multi_node);
-    let nodes_to_try = if several { &NODES[..] } else { &[1] };
-    let largest = known.and_then(Room::largest_node).filter(|most| *most > 0);
-    if let Some(parallelism) = stated.parallelism {
-        return (vec![split(parallelism, nodes, nodes_to_try, largest.unwrap_or(8))], CountLimit::Fixed);
+/// Returns the shapes to try, smallest first.
+fn candidate_shapes(
+    context: &MatchContext<'_>,
+    request: AcceleratorRequest,
+    class: &Class,
+    limiting: Option<&PoolCapacity>,
+) -> (Vec<ReplicaShape>, CountLimit) {
+    let nodes = context.demand.nodes.or(context.runtime.nodes);
+    let is_multi_node = nodes.is_none() && (context.demand.multi_node || context.runtime.multi_node);
+    let nodes_to_try = if is_multi_node { &NODES[..] } else { &[1] };
+    let largest_node = limiting.and_then(PoolCapacity::largest_node).filter(|largest| *largest > 0);
+    if let Some(parallelism) = request.parallelism {
+        let shape = split_parallelism(parallelism, nodes, nodes_to_try, largest_node.unwrap_or(8));
+        return (vec![shape], CountLimit::Fixed);
     }
-    if let Some(per_node) = stated.resources {
-        let shapes = |nodes: u32| Shape { per_node, nodes };
+    if let Some(per_node) = request.per_node {
+        let shape = |nodes: u32| ReplicaShape { per_node, nodes };
         return match nodes {
-            Some(nodes) => (vec![shapes(nodes)], CountLimit::Fixed),
-            None => (nodes_to_try.iter().copied().map(shapes).collect(), CountLimit::Fixed),
+            Some(nodes) => (vec![shape(nodes)], CountLimit::Fixed),
+            None => (nodes_to_try.iter().copied().map(shape).collect(), CountLimit::Fixed),
         };
     }
     if class.is_fraction() {
-        return (vec![Shape { per_node: 1, nodes: nodes.unwrap_or(1) }], CountLimit::Fraction);
+        return (vec![ReplicaShape { per_node: 1, nodes: nodes.unwrap_or(1) }], CountLimit::Fraction);
     }
-    let per_node: Vec<u32> = PER_NODE.into_iter().filter(|count| largest.is_none_or(|most| *count <= most)).collect();
-    let most = per_node.last().copied().unwrap_or(1);
-    let limit = if most < 8 { CountLimit::LargestNode } else { CountLimit::Most };
-    let single = per_node.iter().map(|count| Shape { per_node: *count, nodes: nodes.unwrap_or(1) });
-    let more = nodes_to_try.iter().skip(1).map(|nodes| Shape { per_node: most, nodes: *nodes });
-    (single.chain(more).collect(), limit)
+    let per_node: Vec<u32> =
+        PER_NODE.into_iter().filter(|count| largest_node.is_none_or(|largest| *count <= largest)).collect();
+    let max_per_node = per_node.last().copied().unwrap_or(1);
+    let limit = if max_per_node < 8 { CountLimit::LargestNode } else { CountLimit::Maximum };
+    let single_node = per_node.iter().map(|count| ReplicaShape { per_node: *count, nodes: nodes.unwrap_or(1) });
+    let multi_node = nodes_to_try.iter().skip(1).map(|nodes| ReplicaShape { per_node: max_per_node, nodes: *nodes });
+    (single_node.chain(multi_node).collect(), limit)
 }
 
-/// A stated parallelism over `nodes`, or else over the fewest nodes of `most` accelerators that carry it.
-fn split(parallelism: u32, nodes: Option<u32>, nodes_to_try: &[u32], most: u32) -> Shape {
-    let enough = |nodes: &&u32| parallelism.div_ceil(**nodes) <= most;
-    let spread = nodes_to_try.iter().find(enough).or(nodes_to_try.last()).copied().unwrap_or(1);
-    let nodes = nodes.unwrap_or(spread).max(1);
-    Shape { per_node: parallelism.div_ceil(nodes), nodes }
+/// Splits a stated parallelism over `nodes`, or else over the fewest nodes with at most `max_per_node` accelerators each.
+fn split_parallelism(parallelism: u32, nodes: Option<u32>, nodes_to_try: &[u32], max_per_node: u32) -> ReplicaShape {
+    let suffices = |nodes: &&u32| parallelism.div_ceil(**nodes) <= max_per_node;
+    let fewest = nodes_to_try.iter().find(suffices).or(nodes_to_try.last()).copied().unwrap_or(1);
+    let nodes = nodes.unwrap_or(fewest).max(1);
+    ReplicaShape { per_node: parallelism.div_ceil(nodes), nodes }
 }
 
-/// What is stated of the number of accelerators of `class`, or without one. A parallelism of the service outranks one of
-/// the runtime, and tuning for the class what stands in the runtime's own launch line.
-#[must_use]
-pub fn stated(case: &Case<'_>, class: Option<&Class>) -> Stated {
-    let ours = |layers: &[&[Configuration]]| -> Option<u32> {
+/// Returns the number of accelerators that the manifests request on `class`, or without a class. Parallelism of the service
+/// takes precedence over the runtime's, and a configuration for the class over the runtime's own arguments.
+pub(crate) fn requested_accelerators(context: &MatchContext<'_>, class: Option<&Class>) -> AcceleratorRequest {
+    let configured = |layers: &[&[ClassConfiguration]]| -> Option<u32> {
         let all = layers.iter().rev().flat_map(|layer| layer.iter().rev());
-        let for_class = all.filter(|one| class.is_some_and(|class| one.class == class.name));
-        for_class.into_iter().find_map(Configuration::parallelism)
+        let for_class = all.filter(|configuration| is_for_class(configuration, class));
+        for_class.into_iter().find_map(ClassConfiguration::parallelism)
     };
-    let [runtime @ .., service] = &case.configurations;
-    let parallelism = case.component.parallelism.or_else(|| ours(&[service]));
-    let weaker = || ours(runtime).or(case.offer.parallelism);
-    // What the service asks for in numbers outranks what weaker sources imply by their parallelism (seed 000, Story 5).
-    let parallelism = parallelism.or_else(|| if asks(case, class) { None } else { weaker() });
-    Stated { parallelism, resources: by_resources(case, class) }
+    let [runtime @ .., service] = &context.configurations;
+    let by_service = context.demand.parallelism.or_else(|| configured(&[service]));
+    let by_runtime = || configured(runtime).or(context.runtime.parallelism);
+    // Resources of the service take precedence over the parallelism of weaker layers (seed 000, Story 5).
+    let parallelism =
+        by_service.or_else(|| if service_requests_resources(context, class) { None } else { by_runtime() });
+    AcceleratorRequest { parallelism, per_node: requested_per_node(context, class) }
 }
 
-/// Whether the service itself, or its own tuning for the class, asks for accelerators by resources.
-fn asks(case: &Case<'_>, class: Option<&Class>) -> bool {
-    let [.., tuning] = &case.configurations;
-    let ours = tuning.iter().filter(|one| class.is_some_and(|class| one.class == class.name));
-    let tuned = |one: &Configuration| crate::merge::resources::accelerators(&one.resources, case.resources).is_some();
-    let named = |(name, count): (&String, &u32)| case.resources.contains(name) && *count > 0;
-    ours.into_iter().any(tuned) || case.component.resources.iter().any(named)
+fn is_for_class(configuration: &ClassConfiguration, class: Option<&Class>) -> bool {
+    class.is_some_and(|class| configuration.class == class.name)
 }
 
-fn by_resources(case: &Case<'_>, class: Option<&Class>) -> Option<u32> {
-    let stated = [&case.component.resources, &case.offer.resources].into_iter().flatten();
-    let counted = stated.filter(|(name, count)| case.resources.contains(*name) && **count > 0);
-    // Each vendor's name means one concept; only the class's own name may stand for several units of one accelerator.
+/// Whether the service, or its configuration for the class, requests accelerators by resources.
+fn service_requests_resources(context: &MatchContext<'_>, class: Option<&Class>) -> bool {
+    let [.., service] = &context.configurations;
+    let names = context.accelerator_resources;
+    let configures = |configuration: &ClassConfiguration| {
+        is_for_class(configuration, class)
+            && crate::merge::resources::accelerator_count(&configuration.resources, names).is_some()
+    };
+    let requests = |(name, count): (&String, &u32)| names.contains(name) && *count > 0;
+    service.iter().any(configures) || context.demand.resources.iter().any(requests)
+}
+
+fn requested_per_node(context: &MatchContext<'_>, class: Option<&Class>) -> Option<u32> {
+    let names = context.accelerator_resources;
+    let stated = [&context.demand.resources, &context.runtime.resources].into_iter().flatten();
+    let stated = stated.filter(|(name, count)| names.contains(*name) && **count > 0);
+    // Resource names of any vendor mean accelerators; only the class's own name may count several units per accelerator.
     let unit = class.and_then(Class::resource).map_or(1, |resource| resource.quantity.max(1));
-    let own = class.and_then(Class::resource_name);
-    let configured = case.configurations.iter().flat_map(|layer| layer.iter());
+    let class_resource = class.and_then(Class::resource_name);
+    let configured = context.configurations.iter().flat_map(|layer| layer.iter());
     let configured = configured
-        .filter(|one| class.is_some_and(|class| one.class == class.name))
-        .flat_map(|one| [Some(&one.resources), one.runner.get("resources")])
-        .filter_map(|resources| crate::merge::resources::accelerators(resources?, case.resources));
-    counted
-        .map(|(name, count)| if Some(name.as_str()) == own { count.div_ceil(unit) } else { *count })
+        .filter(|configuration| is_for_class(configuration, class))
+        .flat_map(|configuration| [Some(&configuration.resources), configuration.runner.get("resources")])
+        .filter_map(|resources| crate::merge::resources::accelerator_count(resources?, names));
+    stated
+        .map(|(name, count)| if Some(name.as_str()) == class_resource { count.div_ceil(unit) } else { *count })
         .chain(configured.map(|count| count.div_ceil(unit)))
         .max()
 }
 
-/// Bytes that the weights take, with a fifth more for cache and activations.
+/// Returns the estimated accelerator memory of `model` in bytes: its weights and 20 % for KV cache and activations. `None`
+/// if the number of parameters is unknown.
 #[must_use]
-pub fn weights(model: &Model) -> Option<u64> {
-    let bits = quantization::bits(model.quantization.as_deref());
+pub fn estimated_memory(model: &Model) -> Option<u64> {
+    let bits = quantization::bits_per_parameter(model.quantization.as_deref());
     // parameters × bits / 8 × 1.2, in integers.
     model.parameters.map(|count| count.saturating_mul(u64::from(bits) * 3) / 20)
 }
 
-/// Engines are left nine tenths of the memory.
-#[must_use]
-pub fn usable_memory(memory: u64) -> u64 {
+/// Returns the bytes of accelerator memory that an engine may use: 90 %.
+fn usable_memory(memory: u64) -> u64 {
     memory / 10 * 9
 }

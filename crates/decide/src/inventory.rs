@@ -1,50 +1,48 @@
-//! Facts about accelerators on nodes: which nodes belong to a class, what of it is free, which classes to discover.
+//! Accelerator accounting: which nodes belong to a class, what is free on them, and which classes to create.
 //!
-//! In: Node, Pod, AcceleratorClass and ResourceFlavor objects as JSON. Out: numbers, and objects to make. No client,
-//! no clock. [`Index`] answers from deltas what [`observe`] and [`availability`] answer by counting everything.
+//! Input: Node, Pod, AcceleratorClass and ResourceFlavor objects as JSON. Output: counts, and objects to apply. No client
+//! and no clock. [`Inventory`] maintains incrementally what [`node_infos`] and [`class_availability`] compute from scratch.
 
 mod base_set;
 mod discover;
-mod facts;
 mod flavor;
 mod index;
-mod made;
-mod pods;
+mod node_info;
+mod pod_usage;
 mod products;
+mod provenance;
 
 use std::sync::Arc;
 
-pub use crate::nodes::{
-    Availability, ClassNode, Discovery, TOLERANCE, belongs, has_all, label_unit, term_matches, term_matches_node,
-};
+use crate::nodes::{Availability, ClassNode, matches_discovery};
 use crate::supply::Class;
-pub use crate::units::extended_resources;
 
 pub use base_set::BaseSet;
-pub use discover::{AUTO_DISCOVERED, discover};
-pub use facts::{NodeFacts, SERVICE_LABEL, ended, node_facts, observe};
-pub use flavor::{Linked, NotExpressible, class_of_flavor, flavor_of_class, flavor_reference, selects_accelerators};
-pub use index::{Index, Numbers};
-pub use made::{Maker, maker, mark, unedited};
-pub use pods::Holdings;
-pub use products::{Product, products};
+pub(crate) use discover::AUTO_DISCOVERED_LABEL;
+pub use discover::discover_classes;
+pub use flavor::{FlavorError, FlavorLink, class_from_flavor, flavor_from_class, flavor_link, is_accelerator_flavor};
+pub use index::{ClassTotals, Inventory};
+pub use node_info::{NodeInfo, SERVICE_LABEL, is_pod_terminal, node_info, node_infos};
+pub use pod_usage::ServiceUsage;
+pub(crate) use provenance::set_provenance;
+pub use provenance::{Provenance, is_unmodified, provenance};
 
-/// The nodes of `class` among `nodes`, counted in accelerators.
+/// Returns the nodes of `class` among `nodes`, counted in accelerators.
 #[must_use]
-pub fn availability(class: &Class, nodes: &[NodeFacts]) -> Availability {
-    let members = nodes.iter().filter(|node| belongs(&class.discovery, &node.name, &node.labels));
-    Availability { nodes: members.map(|node| count(class, node)).collect() }
+pub fn class_availability(class: &Class, nodes: &[NodeInfo]) -> Availability {
+    let members = nodes.iter().filter(|node| matches_discovery(&class.discovery, &node.name, &node.labels));
+    Availability { nodes: members.map(|node| class_node(class, node)).collect() }
 }
 
-/// What `class` has on a node of its own.
-fn count(class: &Class, node: &NodeFacts) -> ClassNode {
+/// Returns the accelerators of `class` on one of its nodes.
+fn class_node(class: &Class, node: &NodeInfo) -> ClassNode {
     let unit = class.resource().map_or(1, |resource| resource.quantity.max(1));
-    let whole = |of: &dyn Fn(&str) -> u32| class.resource_name().map_or(0, of) / unit;
+    let accelerators = |units: &dyn Fn(&str) -> u32| class.resource_name().map_or(0, units) / unit;
     ClassNode {
         name: node.name.clone(),
         labels: Some(Arc::clone(&node.labels)),
         schedulable: node.schedulable,
-        total: whole(&|resource| node.allocatable.get(resource).copied().unwrap_or(0)),
-        free: whole(&|resource| node.free(resource)),
+        total: accelerators(&|resource| node.allocatable.get(resource).copied().unwrap_or(0)),
+        free: accelerators(&|resource| node.free(resource)),
     }
 }

@@ -1,130 +1,181 @@
-//! Which runtime serves a model, on which accelerators, and why not another.
+//! Selects the serving runtime and the accelerator classes of an inference service, and explains every rejection.
 //!
-//! In: what a service demands (`Demand`) and what is on offer (`Supply`). Out: a `Decision` that names the winner and a
-//! reason for every loser. Nothing here sees a client, a clock, a random number or an environment variable, so `decide`
-//! cannot fail for reasons outside its input, and the same input gives the same bytes.
+//! Input: the requirements of one service ([`Demand`]) and the available runtimes and classes ([`Supply`]). Output: a
+//! [`Decision`] with the selected runtime, the shape of each component, and a reason for each rejected candidate. The crate
+//! performs no I/O and reads no clock, random numbers or environment variables: [`decide`] cannot fail for reasons outside
+//! its input, and equal input gives byte-identical output.
 //!
-//! No module leads back to itself. Lowest are the types: what is asked (`demand`), what is there (`supply`, over
-//! `configuration`, `groups`, `nodes`, `size`), and why something loses (`reason`). On them stand the rules of one pair
-//! (`compatibility`, `eligibility` with `fleet` and `fit`), of many (`ranking` with `strategy`, `preference`, `variants`),
-//! and of a whole decision: `offers`, `assess`, `incumbency`, and `tell`, which makes the record (`decision`). `remedy`
-//! decides again with a change; `inventory` counts nodes beside all this.
+//! Module dependencies are acyclic:
+//! - types: `demand`, `supply` (with `configuration`, `role_placement`, `nodes`, `size`), `reason`;
+//! - checks of one runtime or one class: `compatibility`, `eligibility` (with `node_pool`, `capacity`, `fit`);
+//! - orders over all candidates: `ranking` (with `scoring`, `preference`, `variants`);
+//! - the decision: `context`, `assessment`, `retention`, and `record`, which builds the [`Decision`];
+//! - on top: `remedy` decides again with one change applied; `inventory` accounts for accelerators of nodes and Pods.
 
-pub mod case;
 pub mod code;
-pub mod compatibility;
-pub mod configuration;
-pub mod decision;
-pub mod deferred;
-pub mod demand;
-pub mod eligibility;
-pub mod fit;
-pub mod fleet;
-pub mod groups;
-pub mod inventory;
-pub mod merge;
-pub mod naming;
-pub mod nearest;
-pub mod nodes;
-pub mod outranked;
-pub mod places;
-pub mod preference;
-pub mod quantization;
-pub mod ranking;
-pub mod read;
-pub mod reason;
-pub mod remedy;
-pub mod room;
-pub mod shape;
-pub mod size;
-pub mod status;
-pub mod strategy;
-pub mod supply;
-pub mod units;
-pub mod variants;
 
-mod assess;
-mod incumbency;
-mod offers;
-mod tell;
+mod assessment;
+mod capacity;
+mod compatibility;
+mod configuration;
+mod context;
+mod decision;
+mod demand;
+mod eligibility;
+mod fit;
+mod from_api;
+mod inventory;
+mod lazy_list;
+mod leader_worker;
+mod match_context;
+mod merge;
+mod naming;
+mod node_pool;
+mod nodes;
+mod preference;
+mod quantization;
+mod rank_reason;
+mod ranking;
+mod reason;
+mod record;
+mod remedy;
+mod retention;
+mod role_placement;
+mod scoring;
+mod shape;
+mod size;
+mod status;
+mod suggestion;
+mod supply;
+mod units;
+mod variants;
 mod warnings;
 
+pub use compatibility::check_compatibility;
+pub use configuration::ClassConfiguration;
 pub use decision::{
-    AcceleratorCandidate, Candidate, ComponentDecision, Decision, Eligibility, Incumbent, RuntimeRef, Verdict,
+    AcceleratorCandidate, AcceleratorCandidates, ClassEvaluation, ComponentDecision, CurrentSelection, Decision,
+    Eligibility, OmittedCounts, RankBasis, RuntimeCandidate, RuntimeRef,
 };
-pub use demand::{Component, Demand, Model, ModelDemand};
-pub use supply::{Class, Runtime, Scope, Supply};
+pub use demand::{
+    Capabilities, ClassSelector, Component, ComponentDemand, CustomContainer, Demand, Model, ModelReference,
+    NamedVersion, Performance, PreferenceSource, RankingPolicy,
+};
+pub use fit::{AcceleratorRequest, estimated_memory};
+pub use from_api::FieldError;
+pub use inventory::{
+    BaseSet, ClassTotals, FlavorError, FlavorLink, Inventory, NodeInfo, Provenance, SERVICE_LABEL, ServiceUsage,
+    class_availability, class_from_flavor, discover_classes, flavor_from_class, flavor_link, is_accelerator_flavor,
+    is_pod_terminal, is_unmodified, node_info, node_infos, provenance,
+};
+pub use lazy_list::LazyList;
+pub use leader_worker::apply_role_placement;
+pub use merge::affinity::{MergedAffinity, TooManyTerms};
+pub use merge::args::{
+    CommandLine, MergedCommandLine, args_parallelism, is_shell, merge_args, override_args, shell_script_index,
+};
+pub use merge::env::{MergedEnv, env_parallelism, merge_env};
+pub use merge::merge_configurations;
+pub use merge::origin::{Origin, OverriddenValue, Setting, Sources};
+pub use merge::placement::{Placement, merge_placement};
+pub use merge::resources::{AcceleratorGrant, MergedResources, merge_resources, overlay_resources};
+pub use nodes::{
+    Availability, ClassNode, Discovery, labels_match_selector, matches_discovery, term_matches, term_matches_node,
+};
+pub use preference::{ClassPreference, Comparison, ComparisonOperator, PreferenceCondition};
+pub use rank_reason::{ClassRankReason, OUTRANKED, RuntimeRankReason, SizeFit};
+pub use reason::{
+    ClassRejection, CountLimit, ExclusionReason, MissingField, ModelField, RecordedReason, RuntimeRejection, Warning,
+};
+pub use remedy::{
+    CapabilityChange, ConstraintSource, ProposedChange, Remedy, RuntimeField, components_without_capacity,
+    find_remedies,
+};
+pub use role_placement::{PodRole, RolePlacement, RolePlacements};
+pub use shape::ReplicaShape;
+pub use size::{DisplayCount, SizeRange};
+pub use suggestion::nearest_name;
+pub use supply::{
+    ACCELERATOR_RESOURCES, Class, ClassRequirements, ClassResource, Cost, CostTier, Runtime, RuntimeComponent, Scope,
+    Supply, SupportedFormat,
+};
+pub use units::extended_resources;
 pub use variants::{TokenRange, Variant};
 
 use std::sync::Arc;
 
-use assess::{Assessed, assess};
-use demand::OwnContainer;
-use offers::Offers;
+use assessment::{RuntimeAssessment, assess};
+use context::DecisionContext;
 
-/// Decides for one service. An incumbent that still may serve is kept, whatever ranks higher.
+/// Decides for one service. The current selection is retained while it is still eligible, whatever ranks higher.
 #[must_use]
-pub fn decide(demand: &Demand, supply: &Supply, incumbent: Option<&Incumbent>) -> Decision {
-    let offers = Arc::new(Offers::new(demand, supply, own_runtime(demand)));
-    let runtimes = match in_question(&offers) {
+pub fn decide(demand: &Demand, supply: &Supply, current: Option<&CurrentSelection>) -> Decision {
+    let context = Arc::new(DecisionContext::new(demand, supply, custom_engine_runtime(demand)));
+    let runtimes = match candidate_runtimes(&context) {
         Ok(runtimes) => runtimes,
-        Err(unknown) => return *unknown,
+        Err(decision) => return *decision,
     };
-    let mut assessed: Vec<Assessed<'_>> = runtimes.into_iter().map(|runtime| assess(&offers, runtime)).collect();
-    assessed.sort_by(assess::order);
-    let nothing = assessed.first().is_none_or(|first| first.order().is_none());
-    if nothing && demand.runtime.is_none() && runs_by_itself(demand) && demand.model.known().is_some() {
-        assessed.insert(0, assess(&offers, &offers.own));
+    let mut assessments: Vec<RuntimeAssessment<'_>> =
+        runtimes.into_iter().map(|runtime| assess(&context, runtime)).collect();
+    assessments.sort_by(assessment::compare);
+    let none_viable = assessments.first().is_none_or(|first| first.order().is_none());
+    if none_viable && demand.runtime.is_none() && has_complete_container(demand) && demand.model.resolved().is_some() {
+        assessments.insert(0, assess(&context, &context.custom_engine));
     }
-    let kept = incumbent.and_then(|incumbent| incumbency::keep(&mut assessed, incumbent));
-    let chosen = kept.or_else(|| assessed.iter().position(|one| one.order().is_some()));
-    match chosen {
-        Some(index) => tell::selected(demand, supply, assessed, index, kept.is_some()),
-        None => tell::infeasible(demand, assessed),
+    let retained = current.and_then(|current| retention::retain_current_selection(&mut assessments, current));
+    let selected = retained.or_else(|| assessments.iter().position(|assessment| assessment.order().is_some()));
+    match selected {
+        Some(index) => record::selected(demand, supply, assessments, index, retained.is_some()),
+        None => record::infeasible(demand, assessments),
     }
 }
 
-/// The runtimes that may be chosen from: the named one, or all of the namespace and the cluster.
-fn in_question(offers: &Offers) -> Result<Vec<&Arc<Runtime>>, Box<Decision>> {
-    let Offers { demand, supply, own, .. } = offers;
+/// Returns the runtimes to assess: the named one, or every runtime of the namespace and the cluster.
+///
+/// # Errors
+/// The decision, where the model or the named runtime does not exist, or nothing defines an engine container.
+fn candidate_runtimes(context: &DecisionContext) -> Result<Vec<&Arc<Runtime>>, Box<Decision>> {
+    let DecisionContext { demand, supply, custom_engine, .. } = context;
     match &demand.model {
-        ModelDemand::Missing { name, near } => {
-            return Err(Box::new(tell::model_not_found(demand, name, near.as_deref())));
+        ModelReference::NotFound { name, suggestion } => {
+            return Err(Box::new(record::model_not_found(demand, name, suggestion.as_deref())));
         }
-        ModelDemand::Disabled(model) => return Err(Box::new(tell::model_disabled(demand, &model.name))),
-        ModelDemand::Unstated | ModelDemand::Known(_) => {}
+        ModelReference::Disabled(model) => return Err(Box::new(record::model_disabled(demand, &model.name))),
+        ModelReference::Unspecified | ModelReference::Resolved(_) => {}
     }
-    let visible = || supply.runtimes.iter().filter(|runtime| visible(demand, runtime));
+    let visible = || supply.runtimes.iter().filter(|runtime| is_visible(demand, runtime));
     if let Some(name) = &demand.runtime {
-        // Namespaced before cluster; a runtime of another namespace never.
+        // A namespaced runtime takes precedence over a cluster runtime of the same name.
         let named = visible().filter(|runtime| runtime.name == *name).min_by_key(|runtime| runtime.scope);
         return named
             .map(|runtime| vec![runtime])
-            .ok_or_else(|| Box::new(tell::runtime_not_found(demand, name, visible().map(AsRef::as_ref))));
+            .ok_or_else(|| Box::new(record::runtime_not_found(demand, name, visible().map(AsRef::as_ref))));
     }
-    if demand.model.known().is_some() {
+    if demand.model.resolved().is_some() {
         return Ok(visible().collect());
     }
-    let has_image = container(demand) >= OwnContainer::Image;
-    if has_image { Ok(vec![own]) } else { Err(Box::new(tell::no_engine_container(demand))) }
+    let has_image = engine_container(demand) >= CustomContainer::ImageOnly;
+    if has_image { Ok(vec![custom_engine]) } else { Err(Box::new(record::no_engine_container(demand))) }
 }
 
-pub(crate) fn visible(demand: &Demand, runtime: &Runtime) -> bool {
+/// Whether the service may use `runtime`: cluster-scoped, or in the service's namespace.
+pub(crate) fn is_visible(demand: &Demand, runtime: &Runtime) -> bool {
     runtime.scope == Scope::Cluster || runtime.namespace == demand.namespace
 }
 
-/// A service may bring its own engine (Story 8): it needs no runtime then.
-fn own_runtime(demand: &Demand) -> Runtime {
-    Runtime { protocols: vec![demand.protocol.clone()], ..Runtime::own() }
+/// Returns the pseudo-runtime of a service that defines its own engine container (seed 000, Story 8).
+fn custom_engine_runtime(demand: &Demand) -> Runtime {
+    Runtime { protocols: vec![demand.protocol.clone()], ..Runtime::custom_engine() }
 }
 
-/// With a model, an image alone only replaces that of a runtime; one that is told how to start stands for itself.
-fn runs_by_itself(demand: &Demand) -> bool {
-    container(demand) == OwnContainer::Complete
+/// Whether the service's engine container runs without a runtime. With a model, an image alone only replaces the runtime's
+/// image; an image with a command or arguments is a complete engine.
+fn has_complete_container(demand: &Demand) -> bool {
+    engine_container(demand) == CustomContainer::Complete
 }
 
-fn container(demand: &Demand) -> OwnContainer {
-    demand.components.get(&Component::Engine).map(|engine| engine.container).unwrap_or_default()
+fn engine_container(demand: &Demand) -> CustomContainer {
+    demand.components.get(&Component::Engine).map(|engine| engine.custom_container).unwrap_or_default()
 }
 
 #[cfg(test)]

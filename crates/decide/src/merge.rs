@@ -1,38 +1,39 @@
 //! Merging of what runtime, accelerator configuration and service say: later layers win, every value keeps the name of
 //! who stated it, and warnings say where somebody lost.
 
-pub mod affinity;
-pub mod args;
-pub mod env;
+pub(crate) mod affinity;
+pub(crate) mod args;
+pub(crate) mod env;
 mod flags;
-pub mod origin;
-pub mod placement;
-pub mod resources;
+pub(crate) mod origin;
+pub(crate) mod placement;
+pub(crate) mod resources;
 
 use serde_json::Value;
 
-pub use crate::configuration::Configuration;
+pub use crate::configuration::ClassConfiguration;
 
-impl Configuration {
+impl ClassConfiguration {
     /// Accelerators of one replica that its arguments or environment state.
     #[must_use]
     pub fn parallelism(&self) -> Option<u32> {
         let args = self.args();
-        args::parallelism(args.iter().map(String::as_str)).or_else(|| env::parallelism(&self.env))
+        args::args_parallelism(args.iter().map(String::as_str)).or_else(|| env::env_parallelism(&self.env))
     }
 }
 
 /// The configuration for `class` out of `layers`, weakest first: runtime spec, matching format entry, component of the
 /// runtime, component of the service. Entries for other classes do not count.
 #[must_use]
-pub fn configuration(class: &str, layers: &[&[Configuration]]) -> Configuration {
-    let mut merged = Configuration { class: class.to_owned(), ..Configuration::default() };
+pub fn merge_configurations(class: &str, layers: &[&[ClassConfiguration]]) -> ClassConfiguration {
+    let mut merged = ClassConfiguration { class: class.to_owned(), ..ClassConfiguration::default() };
     for layer in layers.iter().flat_map(|layer| layer.iter()).filter(|layer| layer.class == class) {
-        let args = args::replace(&merged.args(), &layer.args());
+        let args = args::override_args(&merged.args(), &layer.args());
         let runner_env = layer.runner.get("env").and_then(Value::as_array).cloned().unwrap_or_default();
-        merged.env = env::overlay(&env::overlay(&merged.env, &runner_env), &layer.env);
-        merged.resources = resources::overlay(&merged.resources, layer.runner.get("resources").unwrap_or(&Value::Null));
-        merged.resources = resources::overlay(&merged.resources, &layer.resources);
+        merged.env = env::overlay_env(&env::overlay_env(&merged.env, &runner_env), &layer.env);
+        merged.resources =
+            resources::overlay_resources(&merged.resources, layer.runner.get("resources").unwrap_or(&Value::Null));
+        merged.resources = resources::overlay_resources(&merged.resources, &layer.resources);
         for (field, value) in &layer.runner {
             let merged = merged.runner.entry(field.clone()).or_insert(Value::Null);
             *merged = if field == "volumeMounts" { mounts(merged, value) } else { value.clone() };

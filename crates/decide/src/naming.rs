@@ -6,7 +6,7 @@ const FACTOR: f64 = 1.5;
 
 /// The size that a runtime's name states, if no reading of it is near `parameters`.
 #[must_use]
-pub fn contradicts(name: &str, parameters: u64) -> Option<u64> {
+pub fn contradicting_size(name: &str, parameters: u64) -> Option<u64> {
     let ratio = |size: u64| (size as f64 / parameters as f64).max(parameters as f64 / size as f64);
     let sizes = sizes(name);
     let stated = sizes.first().copied()?;
@@ -82,7 +82,7 @@ mod tests {
     #[case::no_size("sglang-universal", 7_000_000_000, None)]
     #[case::zero("x-0b", 7_000_000_000, None)]
     fn names(#[case] name: &str, #[case] parameters: u64, #[case] expected: Option<u64>) {
-        assert_eq!(contradicts(name, parameters), expected);
+        assert_eq!(contradicting_size(name, parameters), expected);
     }
 
     #[rstest]

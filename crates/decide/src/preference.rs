@@ -4,17 +4,17 @@ use crate::demand::Model;
 
 /// One entry of a runtime's `preferenceOrder`.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct Preference {
+pub struct ClassPreference {
     pub class: String,
     /// 0–100.
     pub score: i32,
     /// ORed; empty means always.
-    pub conditions: Vec<Condition>,
+    pub conditions: Vec<PreferenceCondition>,
 }
 
 /// All comparisons of one list item hold.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct Condition {
+pub struct PreferenceCondition {
     /// Against the model's parameter count.
     pub model_size: Option<Comparison>,
     /// Against the prompt's tokens: known per request only, so it never decides here.
@@ -24,12 +24,12 @@ pub struct Condition {
 /// `<30B`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Comparison {
-    pub operator: Operator,
+    pub operator: ComparisonOperator,
     pub value: u64,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Operator {
+pub enum ComparisonOperator {
     Less,
     LessOrEqual,
     Equal,
@@ -42,27 +42,27 @@ impl Comparison {
     pub fn holds(self, value: u64) -> bool {
         let order = value.cmp(&self.value);
         match self.operator {
-            Operator::Less => order.is_lt(),
-            Operator::LessOrEqual => order.is_le(),
-            Operator::Equal => order.is_eq(),
-            Operator::GreaterOrEqual => order.is_ge(),
-            Operator::Greater => order.is_gt(),
+            ComparisonOperator::Less => order.is_lt(),
+            ComparisonOperator::LessOrEqual => order.is_le(),
+            ComparisonOperator::Equal => order.is_eq(),
+            ComparisonOperator::GreaterOrEqual => order.is_ge(),
+            ComparisonOperator::Greater => order.is_gt(),
         }
     }
 }
 
 /// A runtime's liking for `class`: the best score among entries whose conditions hold, 0 without one.
 #[must_use]
-pub fn preference(preferences: &[Preference], class: &str, model: Option<&Model>) -> i32 {
+pub fn preference_score(preferences: &[ClassPreference], class: &str, model: Option<&Model>) -> i32 {
     let entries = preferences.iter().filter(|entry| entry.class == class);
     entries.filter(|entry| holds(&entry.conditions, model)).map(|entry| entry.score).max().unwrap_or(0)
 }
 
-fn holds(conditions: &[Condition], model: Option<&Model>) -> bool {
+fn holds(conditions: &[PreferenceCondition], model: Option<&Model>) -> bool {
     conditions.is_empty() || conditions.iter().any(|condition| condition.holds_for(model))
 }
 
-impl Condition {
+impl PreferenceCondition {
     /// As far as the model goes; a model without a size satisfies no comparison.
     #[must_use]
     pub fn holds_for(&self, model: Option<&Model>) -> bool {

@@ -3,7 +3,7 @@
 /// Bits per parameter: 16 unless the name says something else. Names are those of model hubs and engines: `fp8`,
 /// `fbgemm_fp8`, `w8a8`, `awq`, `gptq-int8`, `nf4`, `bnb-4bit`, `w4a16`, `mxfp4`, `q4_k_m`, `exl2-4.65bpw`.
 #[must_use]
-pub fn bits(name: Option<&str>) -> u32 {
+pub fn bits_per_parameter(name: Option<&str>) -> u32 {
     let Some(name) = name.map(str::to_ascii_lowercase) else { return FULL };
     let words = || name.split(|c: char| !c.is_ascii_alphanumeric()).filter(|word| !word.is_empty());
     words()
@@ -28,7 +28,7 @@ pub enum Precision {
 pub fn precision(name: Option<&str>) -> Precision {
     let name = name.unwrap_or_default().to_ascii_lowercase();
     let says = |words: &[&str]| words.iter().any(|word| name.contains(word));
-    match bits(Some(&name)) {
+    match bits_per_parameter(Some(&name)) {
         8 if says(&["int8", "w8a8"]) && !says(&["fp8"]) => Precision::Int8,
         8 if says(&["fp8", "float8", "e4m3", "e5m2"]) => Precision::Fp8,
         _ => Precision::Half,
@@ -150,7 +150,7 @@ mod tests {
     #[case::letters_of_another_script("四bit", 16)]
     #[case::absurd("int999999999999", 16)]
     fn names(#[case] name: &str, #[case] expect: u32) {
-        assert_eq!(bits(Some(name).filter(|name| !name.is_empty())), expect);
+        assert_eq!(bits_per_parameter(Some(name).filter(|name| !name.is_empty())), expect);
     }
 
     // spec: ACC-77

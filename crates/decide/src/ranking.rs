@@ -1,36 +1,37 @@
-//! Total orders over what may serve. Each order is one list of keys: the first key by which two differ decides which comes
-//! first, and tells why the other one lost.
+//! Total orders of eligible classes and compatible runtimes. An order is a list of keys: the first key that differs decides,
+//! and gives the reason why the other candidate ranks lower.
 
 mod class;
 mod runtime;
 
 use std::cmp::Ordering;
 
-pub use class::{EarlyKeys, RankedClass, class_step, classes, early_keys, has_capacity};
-pub(crate) use runtime::runtime;
-pub use runtime::{RuntimeOrder, runtime_step};
+pub(crate) use class::{
+    PreCapacityKeys, RankedClass, class_rank_reason, has_capacity, pre_capacity_keys, rank_classes,
+};
+pub(crate) use runtime::{RuntimeOrder, runtime_order, runtime_rank_reason};
 
-pub use crate::strategy::Notes;
+pub(crate) use crate::scoring::ScoringNotes;
 
 /// One key of an order over `T`.
-struct Key<T, S> {
+struct Key<T, R> {
     order: fn(&T, &T) -> Ordering,
-    /// Why the first of the two comes after the second by this key.
-    told: fn(&T, &T) -> S,
+    /// Why the first candidate ranks below the second by this key.
+    reason: fn(&T, &T) -> R,
 }
 
-/// `a` against `b`, by the first key that tells them apart.
-fn compare<T, S>(keys: &[Key<T, S>], a: &T, b: &T) -> Ordering {
+/// Compares by the first key that differs.
+fn compare<T, R>(keys: &[Key<T, R>], a: &T, b: &T) -> Ordering {
     keys.iter().map(|key| (key.order)(a, b)).find(|order| order.is_ne()).unwrap_or(Ordering::Equal)
 }
 
-/// Why `loser` comes after `winner`; `None` if it does not.
-fn step<T, S>(keys: &[Key<T, S>], loser: &T, winner: &T) -> Option<S> {
-    let key = keys.iter().find(|key| (key.order)(loser, winner).is_ne())?;
-    (key.order)(loser, winner).is_gt().then(|| (key.told)(loser, winner))
+/// Returns why `candidate` ranks below `winner`; `None` if it does not.
+fn rank_reason<T, R>(keys: &[Key<T, R>], candidate: &T, winner: &T) -> Option<R> {
+    let key = keys.iter().find(|key| (key.order)(candidate, winner).is_ne())?;
+    (key.order)(candidate, winner).is_gt().then(|| (key.reason)(candidate, winner))
 }
 
-/// Four decimals: scores are shown, compared in tests, and equal on every machine.
+/// Rounds to four decimals, so that scores are equal on every platform.
 fn rounded(value: f64) -> f64 {
     (value * 10_000.0).round() / 10_000.0
 }

@@ -1,39 +1,50 @@
-//! Why something lost: enums that carry their numbers. Text is made only when shown.
+//! Reasons of rejections and warnings: enums with their values. Text is only rendered when it is shown.
 //!
-//! Codes are stable and CamelCase. A rejection read back from status is `Recorded`: its numbers are gone, its words are not.
+//! Codes are stable and CamelCase. A rejection that was read from a status is `Recorded`: it has a message, but no values.
 
 mod class;
+mod format;
+mod missing_field;
 mod runtime;
-mod unstated;
-mod words;
 
-use api::code::Code;
+use api::Code;
 use serde::{Deserialize, Serialize};
 
-pub use crate::size::Count;
-pub use class::{ClassRejection, CountLimit, Exclusion};
-pub use runtime::{NO_ELIGIBLE_ACCELERATOR, Rejection};
-pub(crate) use unstated::to_state;
-pub use unstated::{ModelField, Unstated};
+pub(crate) use class::class_stage;
+pub use class::{ClassRejection, CountLimit, ExclusionReason};
+pub(crate) use missing_field::field_assignments;
+pub use missing_field::{MissingField, ModelField};
+pub use runtime::RuntimeRejection;
 
-/// Code and sentence of a rejection or a warning, as JSON carries them.
+/// Code and message of a rejection, as JSON carries them.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Told {
+pub struct RecordedReason {
+    /// Code from one of the lists in [`crate::code`].
     pub code: String,
+    /// Sentence with the values.
     pub message: String,
 }
 
-/// Something that was done nonetheless, and that the owner should know.
+/// A finding that does not prevent the service from running.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct Warning {
+    /// Code from one of the lists in [`crate::code`] or `plan::code`.
     pub code: String,
+    /// Sentence with the values.
     pub message: String,
 }
 
 impl Warning {
+    /// Creates a warning.
     #[must_use]
     pub fn new(code: Code, message: impl Into<String>) -> Self {
         Self { code: code.into(), message: message.into() }
     }
+}
+
+/// Returns the index of `code` in `codes`; 0 if it is not listed.
+fn position(codes: &[Code], code: Code) -> u8 {
+    let index = codes.iter().position(|listed| listed.as_str() == code.as_str()).unwrap_or(0);
+    u8::try_from(index).unwrap_or(u8::MAX)
 }

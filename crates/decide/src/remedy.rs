@@ -1,136 +1,143 @@
-//! What would help: decide again with one constraint lifted, and keep what becomes better.
+//! Finds changes that make a demand feasible, or give it free capacity, by deciding again with a change applied.
 //!
-//! A constraint is first lifted wherever it stands; what is then chosen says which value to write. The change proposed is
-//! that one value, and its outcome is decided once more with nothing else lifted.
+//! A constraint is first removed wherever it is stated; the resulting decision determines the value to propose. The
+//! proposed change sets only that value, and its outcome is decided again with no other constraint removed.
 
-mod case;
+mod apply;
 mod change;
 mod classes;
-mod lift;
 mod runtimes;
-
-use case::Case;
-pub use change::{Change, Field, Layer, Requirement};
+mod what_if;
 
 use std::fmt;
 
 use crate::code;
 use crate::decision::Decision;
-use crate::demand::{Demand, ModelDemand};
-use crate::reason::Rejection;
+use crate::demand::{Demand, ModelReference};
+use crate::reason::RuntimeRejection;
 use crate::supply::Supply;
 
-/// A change that helps, and what the service would then get.
+pub use change::{CapabilityChange, ConstraintSource, ProposedChange, RuntimeField};
+use what_if::WhatIf;
+
+/// A change that helps, and the decision it leads to.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Remedy {
-    /// What must be changed too, where no change helps alone.
-    pub first: Option<Change>,
-    pub change: Change,
+    /// A change that must be applied first, where no single change helps.
+    pub prerequisite: Option<ProposedChange>,
+    /// The change.
+    pub change: ProposedChange,
+    /// The decision with the changes applied.
     pub outcome: Decision,
 }
 
-/// Remedies shown at most; the cheapest come first.
-const MOST: usize = 8;
+/// Maximum number of remedies; changes with less effort come first.
+const MAX_REMEDIES: usize = 8;
 
-/// Pairs shown at most, and changes tried as the first of one.
-const PAIRS: usize = 2;
-const FIRST: usize = 8;
+/// Maximum number of remedies with a prerequisite.
+const MAX_PAIRS: usize = 2;
+/// Maximum number of prerequisites that are tried.
+const MAX_PREREQUISITES: usize = 8;
 
-/// Changes to service, runtimes, model or cluster that make an infeasible demand feasible, or that spare a feasible one the
-/// wait for accelerators; two together where none helps alone. Empty if nothing needs help.
+/// Returns changes to service, runtimes, model or cluster that make an infeasible demand feasible, or that give a feasible
+/// one free capacity. Combines two changes where no single one helps. Empty if the decision needs no remedy.
 #[must_use]
-pub fn remedies(demand: &Demand, supply: &Supply) -> Vec<Remedy> {
-    let now = crate::decide(demand, supply, None);
-    let case = Case { demand, supply, now: &now };
-    let alone = single(&case);
-    if alone.is_empty() && !now.feasible { pairs(&case) } else { alone }
+pub fn find_remedies(demand: &Demand, supply: &Supply) -> Vec<Remedy> {
+    let current = crate::decide(demand, supply, None);
+    let what_if = WhatIf { demand, supply, current: &current };
+    let single = single_changes(&what_if);
+    if single.is_empty() && !current.feasible { change_pairs(&what_if) } else { single }
 }
 
-fn single(case: &Case<'_>) -> Vec<Remedy> {
-    let changes = if case.now.feasible { classes::for_capacity(case) } else { for_infeasible(case) };
+fn single_changes(what_if: &WhatIf<'_>) -> Vec<Remedy> {
+    let changes =
+        if what_if.current.feasible { classes::capacity_changes(what_if) } else { feasibility_changes(what_if) };
     let mut remedies: Vec<Remedy> = Vec::new();
     for change in changes {
         let text = change.to_string();
-        if remedies.len() < MOST && remedies.iter().all(|known| known.change.to_string() != text) {
-            remedies.extend(case.helps(change));
+        if remedies.len() < MAX_REMEDIES && remedies.iter().all(|known| known.change.to_string() != text) {
+            remedies.extend(what_if.try_change(change));
         }
     }
     remedies
 }
 
-/// For each first change the one that then helps best; never the same two in the other order.
-fn pairs(case: &Case<'_>) -> Vec<Remedy> {
+/// Returns for each prerequisite the best change after it; never the same two changes in both orders.
+fn change_pairs(what_if: &WhatIf<'_>) -> Vec<Remedy> {
     let mut pairs: Vec<Remedy> = Vec::new();
-    for first in firsts(case).into_iter().take(FIRST) {
-        if pairs.len() == PAIRS || pairs.iter().any(|pair| pair.change == first) {
+    for prerequisite in prerequisites(what_if).into_iter().take(MAX_PREREQUISITES) {
+        if pairs.len() == MAX_PAIRS || pairs.iter().any(|pair| pair.change == prerequisite) {
             continue;
         }
-        let (mut demand, mut supply) = (case.demand.clone(), case.supply.clone());
-        lift::apply(&mut demand, &mut supply, &first);
-        let now = crate::decide(&demand, &supply, None);
-        let next = single(&Case { demand: &demand, supply: &supply, now: &now }).into_iter().next();
-        pairs.extend(next.map(|next| Remedy { first: Some(first), ..next }));
+        let (mut demand, mut supply) = (what_if.demand.clone(), what_if.supply.clone());
+        apply::apply_change(&mut demand, &mut supply, &prerequisite);
+        let current = crate::decide(&demand, &supply, None);
+        let next = single_changes(&WhatIf { demand: &demand, supply: &supply, current: &current });
+        let next = next.into_iter().next();
+        pairs.extend(next.map(|next| Remedy { prerequisite: Some(prerequisite), ..next }));
     }
     pairs
 }
 
-/// What somebody forbids or misspells, whatever else is wrong.
-fn firsts(case: &Case<'_>) -> Vec<Change> {
+/// Returns changes of explicit exclusions and unknown names, whether or not they help alone.
+fn prerequisites(what_if: &WhatIf<'_>) -> Vec<ProposedChange> {
     let mut changes = Vec::new();
-    if let ModelDemand::Disabled(model) = &case.demand.model {
-        changes.push(Change::EnableModel(model.name.clone()));
+    if let ModelReference::Disabled(model) = &what_if.demand.model {
+        changes.push(ProposedChange::EnableModel(model.name.clone()));
     }
-    changes.extend(runtimes::forbidden(case));
-    changes.extend(classes::forbidden(case));
-    changes.extend(case.demand.runtime.clone().map(Change::DropRuntimeName));
+    changes.extend(runtimes::excluded_runtimes(what_if));
+    changes.extend(classes::explicit_exclusions(what_if));
+    changes.extend(what_if.demand.runtime.clone().map(ProposedChange::RemoveRuntimeName));
     changes
 }
 
 impl Remedy {
-    /// Whether edits of manifests that exist are all there is to do: no hardware, no other weights.
+    /// Whether editing existing manifests suffices, without other hardware or other weights.
     #[must_use]
-    pub fn is_an_edit(&self) -> bool {
-        self.change.is_an_edit() && self.first.as_ref().is_none_or(Change::is_an_edit)
+    pub fn is_manifest_edit(&self) -> bool {
+        self.change.is_manifest_edit() && self.prerequisite.as_ref().is_none_or(ProposedChange::is_manifest_edit)
     }
 }
 
-impl Case<'_> {
-    fn helps(&self, change: Change) -> Option<Remedy> {
-        let outcome = self.try_with(|demand, supply| lift::apply(demand, supply, &change))?;
-        let better = !self.now.feasible || waits(&outcome) < waits(self.now);
-        better.then_some(Remedy { first: None, change, outcome })
+impl WhatIf<'_> {
+    /// Returns the remedy if `change` improves the decision.
+    fn try_change(&self, change: ProposedChange) -> Option<Remedy> {
+        let outcome = self.try_edit(|demand, supply| apply::apply_change(demand, supply, &change))?;
+        let improves =
+            !self.current.feasible || components_without_capacity(&outcome) < components_without_capacity(self.current);
+        improves.then_some(Remedy { prerequisite: None, change, outcome })
     }
 }
 
-/// Components that wait for accelerators.
+/// Returns the number of components that wait for free accelerators.
 #[must_use]
-pub fn waits(decision: &Decision) -> usize {
+pub fn components_without_capacity(decision: &Decision) -> usize {
     decision.warnings.iter().filter(|warning| warning.code == code::warning::NO_FREE_CAPACITY.as_str()).count()
 }
 
-fn for_infeasible(case: &Case<'_>) -> Vec<Change> {
-    let mut changes = runtimes::named(case);
-    if let ModelDemand::Disabled(model) = &case.demand.model {
-        changes.push(Change::EnableModel(model.name.clone()));
+fn feasibility_changes(what_if: &WhatIf<'_>) -> Vec<ProposedChange> {
+    let mut changes = runtimes::runtime_name_changes(what_if);
+    if let ModelReference::Disabled(model) = &what_if.demand.model {
+        changes.push(ProposedChange::EnableModel(model.name.clone()));
     }
-    changes.extend(runtimes::switched_off(case));
-    match case.now.candidates.first().and_then(|nearest| nearest.rejected.as_ref()) {
-        Some(Rejection::NoEligibleAccelerator { .. }) => changes.extend(classes::for_infeasible(case)),
-        Some(rejection) => changes.extend(runtimes::adapted(case, rejection)),
-        // A service with its own engine has no candidates, but it may ask for classes that do not exist.
-        None => changes.extend(classes::for_infeasible(case)),
+    changes.extend(runtimes::disabled_runtimes(what_if));
+    match what_if.current.candidates.first().and_then(|closest| closest.rejected.as_ref()) {
+        Some(RuntimeRejection::NoEligibleAccelerator { .. }) => changes.extend(classes::eligibility_changes(what_if)),
+        Some(rejection) => changes.extend(runtimes::runtime_adaptations(what_if, rejection)),
+        // A service with its own engine has no runtime candidates, but it may name unknown classes.
+        None => changes.extend(classes::eligibility_changes(what_if)),
     }
     changes
 }
 
 impl fmt::Display for Remedy {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        if let Some(first) = &self.first {
-            write!(f, "{first}, and then ")?;
+        if let Some(prerequisite) = &self.prerequisite {
+            write!(f, "{prerequisite}, and then ")?;
         }
         write!(f, "{}: {}", self.change, self.outcome.message)?;
-        let waits =
+        let no_capacity =
             self.outcome.warnings.iter().find(|warning| warning.code == code::warning::NO_FREE_CAPACITY.as_str());
-        waits.map_or(Ok(()), |waits| write!(f, " — but {}", waits.message))
+        no_capacity.map_or(Ok(()), |warning| write!(f, " ({})", warning.message))
     }
 }

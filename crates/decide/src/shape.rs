@@ -2,12 +2,12 @@
 
 /// Accelerators of one replica.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Shape {
+pub struct ReplicaShape {
     pub per_node: u32,
     pub nodes: u32,
 }
 
-impl Shape {
+impl ReplicaShape {
     #[must_use]
     pub fn accelerators(self) -> u32 {
         self.per_node.saturating_mul(self.nodes)

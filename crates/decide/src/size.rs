@@ -12,18 +12,18 @@ pub struct SizeRange {
 impl fmt::Display for SizeRange {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match (self.min, self.max) {
-            (Some(min), Some(max)) => write!(f, "{}–{}", Count(min), Count(max)),
-            (Some(min), None) => write!(f, "{} or more", Count(min)),
-            (None, Some(max)) => write!(f, "up to {}", Count(max)),
+            (Some(min), Some(max)) => write!(f, "{}–{}", DisplayCount(min), DisplayCount(max)),
+            (Some(min), None) => write!(f, "{} or more", DisplayCount(min)),
+            (None, Some(max)) => write!(f, "up to {}", DisplayCount(max)),
             (None, None) => f.write_str("any size"),
         }
     }
 }
 
 /// A parameter count as people write it: `3.2B`, `405B`, `350M`.
-pub struct Count(pub u64);
+pub struct DisplayCount(pub u64);
 
-impl fmt::Display for Count {
+impl fmt::Display for DisplayCount {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let count = self.0 as f64;
         let (scale, suffix) = match self.0 {

@@ -2,10 +2,10 @@
 
 use std::collections::BTreeMap;
 
-use crate::decision::Verdict;
-use crate::decision::{AcceleratorCandidate, Candidate, Decision};
-use crate::outranked::{ClassStep, RuntimeStep};
-use crate::reason::{Rejection, Told, Warning};
+use crate::decision::ClassEvaluation;
+use crate::decision::{AcceleratorCandidate, Decision, RuntimeCandidate};
+use crate::rank_reason::{ClassRankReason, RuntimeRankReason};
+use crate::reason::{RecordedReason, RuntimeRejection, Warning};
 
 /// Compatible runtimes kept beside the selected one.
 const RUNNERS_UP: usize = 10;
@@ -52,53 +52,57 @@ impl Decision {
     }
 }
 
-fn with_classes(candidate: &Candidate, omitted: &mut usize) -> Candidate {
+fn with_classes(candidate: &RuntimeCandidate, omitted: &mut usize) -> RuntimeCandidate {
     let (ranked, mut rejected): (Vec<_>, Vec<_>) = candidate.accelerators.iter().partition(|one| one.rank.is_some());
     if rejected.len() > REJECTIONS {
         rarest_first(&mut rejected);
     }
     *omitted += ranked.len().saturating_sub(RUNNERS_UP) + rejected.len().saturating_sub(REJECTIONS);
     let kept = ranked.into_iter().take(RUNNERS_UP).chain(rejected.into_iter().take(REJECTIONS));
-    Candidate { accelerators: kept.map(shortened).collect(), ..brief(candidate) }
+    RuntimeCandidate { accelerators: kept.map(shortened).collect(), ..brief(candidate) }
 }
 
 /// The one class that is excluded tells more than the fifty that have no nodes.
 fn rarest_first(rejected: &mut [&AcceleratorCandidate]) {
     let mut number: BTreeMap<&str, usize> = BTreeMap::new();
     for one in rejected.iter() {
-        *number.entry(one.verdict.code()).or_default() += 1;
+        *number.entry(one.evaluation.code()).or_default() += 1;
     }
-    rejected.sort_by_key(|one| number.get(one.verdict.code()).copied());
+    rejected.sort_by_key(|one| number.get(one.evaluation.code()).copied());
 }
 
-fn brief(candidate: &Candidate) -> Candidate {
+fn brief(candidate: &RuntimeCandidate) -> RuntimeCandidate {
     let best = candidate.accelerators.iter().filter(|one| one.rank == Some(1)).take(2);
-    let rejected = candidate.rejected.as_ref().map(|rejection| Rejection::Recorded(told(rejection.code(), rejection)));
-    Candidate {
+    let rejected =
+        candidate.rejected.as_ref().map(|rejection| RuntimeRejection::Recorded(told(rejection.code(), rejection)));
+    RuntimeCandidate {
         runtime: candidate.runtime.clone(),
         scope: candidate.scope,
         rank: candidate.rank,
         selected: candidate.selected,
         accelerators: best.map(shortened).collect(),
         rejected,
-        standing: candidate.standing.clone(),
+        rank_basis: candidate.rank_basis.clone(),
         outranked: candidate
             .outranked
             .as_ref()
-            .map(|step| RuntimeStep::Recorded(told(crate::outranked::OUTRANKED, step))),
+            .map(|step| RuntimeRankReason::Recorded(told(crate::rank_reason::OUTRANKED, step))),
     }
 }
 
 fn shortened(one: &AcceleratorCandidate) -> AcceleratorCandidate {
     AcceleratorCandidate {
-        verdict: Verdict::Recorded(told(one.verdict.code(), &one.verdict)),
-        outranked: one.outranked.as_ref().map(|step| ClassStep::Recorded(told(crate::outranked::OUTRANKED, step))),
+        evaluation: ClassEvaluation::Recorded(told(one.evaluation.code(), &one.evaluation)),
+        outranked: one
+            .outranked
+            .as_ref()
+            .map(|step| ClassRankReason::Recorded(told(crate::rank_reason::OUTRANKED, step))),
         ..one.clone()
     }
 }
 
-fn told(code: &str, what: &impl std::fmt::Display) -> Told {
-    Told { code: code.to_owned(), message: cut(&what.to_string()) }
+fn told(code: &str, what: &impl std::fmt::Display) -> RecordedReason {
+    RecordedReason { code: code.to_owned(), message: cut(&what.to_string()) }
 }
 
 fn cut(text: &str) -> String {

@@ -3,16 +3,15 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use api::capability::ComputeCapability;
-use api::ome;
 pub use api::ome::VersionOperator;
+use api::{ComputeCapability, ome};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use crate::configuration::Configuration;
-use crate::demand::{Component, ComponentDemand, Named, Performance};
-use crate::groups::Groups;
+use crate::configuration::ClassConfiguration;
+use crate::demand::{Component, ComponentDemand, NamedVersion, Performance};
 use crate::nodes::{Availability, Discovery};
+use crate::role_placement::RolePlacements;
 pub use crate::size::SizeRange;
 
 /// Everything that may serve, read once and shared by the decisions of many services.
@@ -35,12 +34,12 @@ impl Supply {
     #[must_use]
     pub fn accelerator_resources(&self) -> BTreeSet<String> {
         let of_classes = self.classes.iter().flat_map(|class| class.resources.iter().map(|r| r.name.clone()));
-        of_classes.chain(KNOWN_RESOURCES.iter().map(|name| (*name).to_owned())).collect()
+        of_classes.chain(ACCELERATOR_RESOURCES.iter().map(|name| (*name).to_owned())).collect()
     }
 }
 
 /// Names that vendors' device plugins advertise whole accelerators under; classes may add any other.
-pub const KNOWN_RESOURCES: [&str; 9] = [
+pub const ACCELERATOR_RESOURCES: [&str; 9] = [
     "amd.com/gpu",
     "aws.amazon.com/neuron",
     "google.com/tpu",
@@ -68,20 +67,20 @@ pub struct Runtime {
     /// `metadata.creationTimestamp` in RFC 3339 (UTC), so that text order is time order.
     pub created: Option<String>,
     pub disabled: bool,
-    pub formats: Vec<Format>,
+    pub formats: Vec<SupportedFormat>,
     pub size: SizeRange,
     /// Empty means `openAI`.
     pub protocols: Vec<String>,
-    pub requirements: Requirements,
+    pub requirements: ClassRequirements,
     /// `spec.acceleratorConfigurations`.
-    pub configurations: Vec<Configuration>,
+    pub configurations: Vec<ClassConfiguration>,
     pub components: BTreeMap<Component, RuntimeComponent>,
 }
 
 impl Runtime {
     /// Stands for a service that brings its own engine: accepts everything, states nothing.
     #[must_use]
-    pub fn own() -> Self {
+    pub fn custom_engine() -> Self {
         Self {
             name: String::new(),
             scope: Scope::Namespace,
@@ -91,7 +90,7 @@ impl Runtime {
             formats: Vec::new(),
             size: SizeRange::default(),
             protocols: Vec::new(),
-            requirements: Requirements::default(),
+            requirements: ClassRequirements::default(),
             configurations: Vec::new(),
             components: BTreeMap::new(),
         }
@@ -99,19 +98,19 @@ impl Runtime {
 
     /// Whether this is [`Self::own`]; no object has an empty name.
     #[must_use]
-    pub fn is_own(&self) -> bool {
+    pub fn is_custom_engine(&self) -> bool {
         self.name.is_empty()
     }
 
     /// Every layer of tuning of one component, weakest first: runtime, format entry that serves the model, the runtime's
     /// component (`offer`), the service's (`need`).
     #[must_use]
-    pub fn tuning<'a>(
+    pub fn configuration_layers<'a>(
         &'a self,
-        entry: Option<&'a Format>,
+        entry: Option<&'a SupportedFormat>,
         offer: &'a RuntimeComponent,
         need: &'a ComponentDemand,
-    ) -> [&'a [Configuration]; 4] {
+    ) -> [&'a [ClassConfiguration]; 4] {
         let of_entry = entry.map(|entry| entry.configurations.as_slice()).unwrap_or_default();
         [&self.configurations, of_entry, &offer.configurations, &need.configurations]
     }
@@ -119,10 +118,10 @@ impl Runtime {
 
 /// One entry of `supportedModelFormats`. It must match as a whole; what it leaves unstated accepts any.
 #[derive(Clone, Debug, Default)]
-pub struct Format {
-    pub format: Option<Named>,
+pub struct SupportedFormat {
+    pub format: Option<NamedVersion>,
     pub format_operator: VersionOperator,
-    pub framework: Option<Named>,
+    pub framework: Option<NamedVersion>,
     pub framework_operator: VersionOperator,
     pub architecture: Option<String>,
     pub quantization: Option<String>,
@@ -130,18 +129,18 @@ pub struct Format {
     pub auto_select: bool,
     pub priority: Option<i32>,
     /// The entry's own `acceleratorConfig`.
-    pub configurations: Vec<Configuration>,
+    pub configurations: Vec<ClassConfiguration>,
 }
 
 /// `acceleratorRequirements` of a runtime.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct Requirements {
+pub struct ClassRequirements {
     /// The runtime says something about accelerators at all.
-    pub stated: bool,
+    pub declared: bool,
     /// `supportedClasses` or the deployed `acceleratorClasses`; `None` means any class.
-    pub classes: Option<Vec<String>>,
+    pub supported_classes: Option<Vec<String>>,
     pub required: crate::demand::Capabilities,
-    pub preferences: Vec<crate::preference::Preference>,
+    pub preferences: Vec<crate::preference::ClassPreference>,
 }
 
 /// What a runtime states for one component.
@@ -160,9 +159,9 @@ pub struct RuntimeComponent {
     pub node_selector: BTreeMap<String, String>,
     /// The runtime's own and its component's; all of them hold.
     pub affinities: Vec<Value>,
-    pub configurations: Vec<Configuration>,
+    pub configurations: Vec<ClassConfiguration>,
     /// What it says for leader and workers alone.
-    pub groups: Groups,
+    pub roles: RolePlacements,
 }
 
 /// An accelerator class: one kind of device and the nodes that carry it.
@@ -174,7 +173,7 @@ pub struct Class {
     pub discovery: Discovery,
     /// Bytes per accelerator.
     pub memory: Option<u64>,
-    pub compute: Option<ComputeCapability>,
+    pub compute_capability: Option<ComputeCapability>,
     /// GB/s.
     pub bandwidth: Option<f64>,
     /// Lower case.
@@ -183,7 +182,7 @@ pub struct Class {
     pub resources: Vec<ClassResource>,
     pub cost: Cost,
     /// Made from node labels and not edited: it gives way on nodes whose product another class names.
-    pub yields: bool,
+    pub is_discovered: bool,
     /// `None`: nothing is known about nodes (a plan without a cluster snapshot).
     pub availability: Option<Availability>,
 }
@@ -213,7 +212,7 @@ impl Class {
         let of_terms = self.discovery.terms.iter().filter_map(|term| term["matchExpressions"].as_array()).flatten();
         let keys = self.discovery.node_selector.keys().map(String::as_str);
         let mut keys = keys.chain(of_terms.filter_map(|expression| expression["key"].as_str()));
-        self.vendor.as_deref().or_else(|| keys.find_map(ome::vendor_of_label)).unwrap_or(ome::USUAL_VENDOR)
+        self.vendor.as_deref().or_else(|| keys.find_map(ome::vendor_for_label)).unwrap_or(ome::DEFAULT_VENDOR)
     }
 }
 
@@ -231,19 +230,19 @@ pub struct Cost {
     pub per_hour: Option<f64>,
     pub spot_per_hour: Option<f64>,
     pub per_million_tokens: Option<f64>,
-    pub tier: Option<Tier>,
+    pub tier: Option<CostTier>,
 }
 
 impl Cost {
     /// Hourly price of one accelerator. The spot price counts only where no other is stated.
     #[must_use]
-    pub fn hourly(&self) -> Option<f64> {
+    pub fn per_accelerator_hour(&self) -> Option<f64> {
         self.per_hour.or(self.spot_per_hour)
     }
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Tier {
+pub enum CostTier {
     Low,
     Medium,
     High,

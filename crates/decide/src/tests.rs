@@ -1,18 +1,18 @@
 //! Tables of the acceptance rows; the fleet is the demo's: 8×H100-80G, 8×A100-40G, 4×L40S.
 
-mod choice;
 mod class_fields;
-mod deployed;
+mod feasibility;
 mod fields;
+mod fixture;
 mod formats;
-mod help;
-mod names;
-mod places;
+mod leader_worker;
+mod naming;
 mod properties;
-mod shortcuts;
-mod sizes_of_requests;
+mod remedies;
+mod request_sizes;
+mod selection;
 mod upstream;
-mod world;
+mod upstream_regressions;
 
 use std::collections::BTreeMap;
 
@@ -20,10 +20,11 @@ use rstest::rstest;
 use serde_json::{Value, json};
 
 use super::*;
-use crate::inventory::{Availability, NodeFacts};
+use crate::inventory::NodeInfo;
+use crate::nodes::Availability;
 
 fn documents(text: &str) -> Vec<Value> {
-    api::manifest::read("catalogue", text).unwrap().into_iter().map(|document| document.value).collect()
+    api::parse_manifest("catalogue", text).unwrap().into_iter().map(|document| document.value).collect()
 }
 
 fn node(name: &str, product: &str, count: u32) -> Value {
@@ -33,13 +34,13 @@ fn node(name: &str, product: &str, count: u32) -> Value {
     })
 }
 
-fn fleet() -> Vec<NodeFacts> {
+fn fleet() -> Vec<NodeInfo> {
     let nodes = [
         node("big-0", "NVIDIA-H100-80GB-HBM3", 8),
         node("mid-0", "NVIDIA-A100-SXM4-40GB", 8),
         node("small-0", "NVIDIA-L40S", 4),
     ];
-    inventory::observe(&nodes, &[])
+    inventory::node_infos(&nodes, &[])
 }
 
 fn runtime(value: &Value) -> Runtime {
@@ -50,14 +51,14 @@ fn runtime(value: &Value) -> Runtime {
     Runtime::from_api(value["metadata"]["name"].as_str().unwrap(), scope, namespace, created, &spec).unwrap()
 }
 
-fn class(value: &Value, nodes: Option<&[NodeFacts]>) -> Class {
+fn class(value: &Value, nodes: Option<&[NodeInfo]>) -> Class {
     let object: api::ome::AcceleratorClass = serde_json::from_value(value.clone()).unwrap();
     let mut class = Class::from_api(&object, None).unwrap();
-    class.availability = nodes.map(|nodes| inventory::availability(&class, nodes));
+    class.availability = nodes.map(|nodes| inventory::class_availability(&class, nodes));
     class
 }
 
-fn catalogue(nodes: Option<&[NodeFacts]>) -> Supply {
+fn catalogue(nodes: Option<&[NodeInfo]>) -> Supply {
     Supply {
         runtimes: documents(include_str!("tests/small/runtimes.yaml"))
             .iter()
@@ -78,7 +79,7 @@ fn demand(model: &str, spec: Value) -> Demand {
     let mut service = json!({"apiVersion": "ome.io/v1beta1", "kind": "InferenceService", "metadata": {"name": "s", "namespace": "default"}, "spec": spec});
     service["spec"]["model"] = json!({"name": model});
     let service: api::ome::InferenceService = serde_json::from_value(service).unwrap();
-    Demand::of(&service, model_spec.as_ref().map(|spec| (model, spec))).unwrap()
+    Demand::from_api(&service, model_spec.as_ref().map(|spec| (model, spec))).unwrap()
 }
 
 fn chosen(decision: &Decision) -> (&str, &str, u32, u32) {
@@ -94,7 +95,7 @@ fn code(decision: &Decision, runtime: &str) -> String {
 
 fn class_code(decision: &Decision, class: &str) -> String {
     let all = decision.candidates.iter().flat_map(|candidate| candidate.accelerators.iter());
-    all.filter(|one| one.class == class).map(|one| one.verdict.code().to_owned()).next().unwrap_or_default()
+    all.filter(|one| one.class == class).map(|one| one.evaluation.code().to_owned()).next().unwrap_or_default()
 }
 
 #[rstest]
@@ -218,7 +219,7 @@ fn a_runtime_without_a_class_is_rejected() {
     assert_eq!(code(&decision, "srt-llama-3-3-70b-instruct"), "NoEligibleAccelerator");
     assert_eq!(class_code(&decision, "nvidia-l40s"), "MissingFeature");
     let helps: Vec<String> =
-        remedy::remedies(&demand, &catalogue(Some(&nodes))).iter().map(ToString::to_string).collect();
+        remedy::find_remedies(&demand, &catalogue(Some(&nodes))).iter().map(ToString::to_string).collect();
     assert!(
         helps[0]
             .starts_with("add nvidia-h100-80gb to spec.acceleratorSelector.preferredClasses: srt-llama-3-3-70b-instruct on 4 × nvidia-h100-80gb"),
@@ -230,11 +231,11 @@ fn a_runtime_without_a_class_is_rejected() {
 fn a_model_for_which_there_is_no_runtime() {
     let nodes = fleet();
     let mut demand = demand("llama-3-3-70b-instruct", json!({}));
-    if let ModelDemand::Known(model) = &mut demand.model {
+    if let ModelReference::Resolved(model) = &mut demand.model {
         model.parameters = Some(405_000_000_000);
     }
     let helps: Vec<String> =
-        remedy::remedies(&demand, &catalogue(Some(&nodes))).iter().map(ToString::to_string).collect();
+        remedy::find_remedies(&demand, &catalogue(Some(&nodes))).iter().map(ToString::to_string).collect();
     let first = helps.first().unwrap();
     assert!(first.starts_with("add a runtime for 405B models") && first.contains("16 × nvidia-h100-80gb"), "{helps:?}");
 }
@@ -258,7 +259,7 @@ fn a_fixed_count_is_only_checked() {
 fn weights_of_a_model(#[case] parameters: u64, #[case] quantization: Option<&str>, #[case] bytes: u64) {
     let model =
         Model { parameters: Some(parameters), quantization: quantization.map(str::to_owned), ..Model::default() };
-    assert_eq!(fit::weights(&model), Some(bytes));
+    assert_eq!(fit::estimated_memory(&model), Some(bytes));
 }
 
 /// Runtimes for a 7B safetensors model, differing as the case says.
@@ -285,7 +286,7 @@ fn runtimes(specs: &[(&str, Value)]) -> Supply {
 
 fn plain_7b() -> Demand {
     let mut demand = demand("mistral-7b-instruct", json!({}));
-    if let ModelDemand::Known(model) = &mut demand.model {
+    if let ModelReference::Resolved(model) = &mut demand.model {
         model.parameters = Some(7_000_000_000);
     }
     demand
@@ -332,7 +333,7 @@ fn a_tie_is_warned_about() {
 fn an_incumbent_stays() {
     let supply = runtimes(&[("a", json!({})), ("b", json!({"format": {"priority": 5}}))]);
     let first = decide(&plain_7b(), &runtimes(&[("a", json!({}))]), None);
-    let again = decide(&plain_7b(), &supply, Incumbent::of(&first).as_ref());
+    let again = decide(&plain_7b(), &supply, CurrentSelection::from_decision(&first).as_ref());
     assert_eq!((chosen(&again).0, again.reason.as_str()), ("a", "Kept"));
     assert_eq!(chosen(&decide(&plain_7b(), &supply, None)).0, "b");
 }
@@ -380,9 +381,12 @@ fn pods_that_ended_give_their_accelerators_back() {
     let mut cordoned = node("c", "NVIDIA-L40S", 4);
     cordoned["spec"] = json!({"unschedulable": true});
     let nodes = [node("n", "NVIDIA-L40S", 4), cordoned];
-    let seen = inventory::observe(&nodes, &[pod("Running", 1), pod("Succeeded", 2)]);
+    let seen = inventory::node_infos(&nodes, &[pod("Running", 1), pod("Succeeded", 2)]);
     let l40s = catalogue(Some(&seen)).class("nvidia-l40s").unwrap().availability.clone().unwrap();
-    assert_eq!((l40s.nodes.len(), l40s.available_nodes(), l40s.total(), l40s.free()), (2, 1, 8, 3));
+    assert_eq!(
+        (l40s.nodes.len(), l40s.nodes.iter().filter(|node| node.schedulable).count(), l40s.total(), l40s.free()),
+        (2, 1, 8, 3)
+    );
 }
 
 #[rstest]
@@ -404,18 +408,18 @@ fn pods_that_ended_give_their_accelerators_back() {
 fn memory_labels(#[case] operator: &str, #[case] value: &str, #[case] label: &str, #[case] expect: bool) {
     let term = json!({"matchExpressions": [{"key": "nvidia.com/gpu.memory", "operator": operator, "values": [value]}]});
     let labels = BTreeMap::from([("nvidia.com/gpu.memory".to_owned(), label.to_owned())]);
-    assert_eq!(inventory::term_matches(&term, &labels), expect);
+    assert_eq!(nodes::term_matches(&term, &labels), expect);
     // spec: ACC-38
-    let discovery = inventory::Discovery { terms: vec![term], ..Default::default() };
+    let discovery = nodes::Discovery { terms: vec![term], ..Default::default() };
     let class = Class { discovery, ..Class::default() };
-    let placement = merge::placement::merge(&class, &Default::default(), &Default::default());
+    let placement = merge::placement::merge_placement(&class, &Default::default(), &Default::default());
     assert_eq!(placement.accepts("n", &labels), expect, "{placement:?}");
-    let operators = placement.affinity.written().unwrap().unwrap().to_string();
+    let operators = placement.affinity.to_pod_affinity().unwrap().unwrap().to_string();
     assert!(!operators.contains("Gte") && !operators.contains("Lte"));
 }
 
 #[test]
 fn slots_are_counted_per_node() {
-    let nodes = [3, 3].map(|free| inventory::ClassNode { free, ..Default::default() });
-    assert_eq!(Availability { nodes: nodes.to_vec() }.slots(2), 2);
+    let nodes = [3, 3].map(|free| nodes::ClassNode { free, ..Default::default() });
+    assert_eq!(Availability { nodes: nodes.to_vec() }.capacity().slots(2), 2);
 }

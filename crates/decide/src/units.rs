@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use apimachinery::quantity::Quantity;
+use apimachinery::Quantity;
 use serde_json::Value;
 
 /// Whole units per extended resource name of a `resources` object: the greater of request and limit.

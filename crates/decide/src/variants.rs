@@ -4,7 +4,7 @@
 use serde::{Deserialize, Serialize};
 
 use crate::demand::Model;
-use crate::preference::{Comparison, Condition, Operator, Preference};
+use crate::preference::{ClassPreference, Comparison, ComparisonOperator, PreferenceCondition};
 
 /// One replica set of a component, for requests of some sizes.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -43,14 +43,14 @@ impl TokenRange {
 
     /// The sizes for which `comparison` holds; `None` if there are none.
     #[must_use]
-    pub fn of(comparison: Comparison) -> Option<Self> {
+    pub fn from_comparison(comparison: Comparison) -> Option<Self> {
         let Comparison { operator, value } = comparison;
         let (min, max) = match operator {
-            Operator::Less => (None, Some(value.checked_sub(1)?)),
-            Operator::LessOrEqual => (None, Some(value)),
-            Operator::Equal => (Some(value), Some(value)),
-            Operator::GreaterOrEqual => (Some(value), None),
-            Operator::Greater => (Some(value.checked_add(1)?), None),
+            ComparisonOperator::Less => (None, Some(value.checked_sub(1)?)),
+            ComparisonOperator::LessOrEqual => (None, Some(value)),
+            ComparisonOperator::Equal => (Some(value), Some(value)),
+            ComparisonOperator::GreaterOrEqual => (Some(value), None),
+            ComparisonOperator::Greater => (Some(value.checked_add(1)?), None),
         };
         Some(Self { min, max })
     }
@@ -66,18 +66,19 @@ impl TokenRange {
 /// Request sizes that the runtime would send to `class`: what the `requestSize` conditions of its entries say, any size for
 /// an entry without one, `None` where no entry applies to the model.
 #[must_use]
-pub fn request_tokens(preferences: &[Preference], class: &str, model: Option<&Model>) -> Option<TokenRange> {
+pub fn request_tokens(preferences: &[ClassPreference], class: &str, model: Option<&Model>) -> Option<TokenRange> {
     let entries = preferences.iter().filter(|entry| entry.class == class);
     entries.filter_map(|entry| sizes(&entry.conditions, model)).reduce(TokenRange::hull)
 }
 
 /// Items are ORed. One that speaks of the model only says whether the entry applies, not which requests it is for.
-fn sizes(conditions: &[Condition], model: Option<&Model>) -> Option<TokenRange> {
+fn sizes(conditions: &[PreferenceCondition], model: Option<&Model>) -> Option<TokenRange> {
     if conditions.is_empty() {
         return Some(TokenRange::default());
     }
     let holding = || conditions.iter().filter(|condition| condition.holds_for(model));
-    let stated = holding().filter_map(|condition| TokenRange::of(condition.request_size?)).reduce(TokenRange::hull);
+    let stated =
+        holding().filter_map(|condition| TokenRange::from_comparison(condition.request_size?)).reduce(TokenRange::hull);
     let any_size = || conditions.iter().all(|condition| condition.request_size.is_none()) && holding().next().is_some();
     stated.or_else(|| any_size().then(TokenRange::default))
 }
@@ -85,14 +86,14 @@ fn sizes(conditions: &[Condition], model: Option<&Model>) -> Option<TokenRange> 
 /// Places of the ranked classes with these sizes that become variants, best first; none unless the class in use is one of
 /// them.
 #[must_use]
-pub fn places(sizes: impl Iterator<Item = Option<TokenRange>>, in_use: usize) -> Vec<(usize, TokenRange)> {
-    let places = differing(sizes);
+pub fn variant_ranges(sizes: impl Iterator<Item = Option<TokenRange>>, in_use: usize) -> Vec<(usize, TokenRange)> {
+    let places = differing_ranges(sizes);
     let used = places.iter().any(|(place, _)| *place == in_use);
     if used { places } else { Vec::new() }
 }
 
 /// Places of the classes that are preferred for requests of some size; none unless the sizes differ.
-pub(crate) fn differing(sizes: impl Iterator<Item = Option<TokenRange>>) -> Vec<(usize, TokenRange)> {
+pub(crate) fn differing_ranges(sizes: impl Iterator<Item = Option<TokenRange>>) -> Vec<(usize, TokenRange)> {
     let places: Vec<(usize, TokenRange)> = sizes.enumerate().filter_map(|(place, size)| Some((place, size?))).collect();
     let differ = places.iter().any(|(_, range)| places.first().is_some_and(|(_, first)| first != range));
     if differ { places } else { Vec::new() }
@@ -105,13 +106,18 @@ mod tests {
     use super::*;
 
     #[rstest]
-    #[case(Operator::Less, 2048, None, Some(2047))]
-    #[case(Operator::LessOrEqual, 2048, None, Some(2048))]
-    #[case(Operator::Greater, 4096, Some(4097), None)]
-    #[case(Operator::GreaterOrEqual, 4096, Some(4096), None)]
-    #[case(Operator::Equal, 7, Some(7), Some(7))]
-    fn bounds(#[case] operator: Operator, #[case] value: u64, #[case] min: Option<u64>, #[case] max: Option<u64>) {
-        let range = TokenRange::of(Comparison { operator, value }).unwrap();
+    #[case(ComparisonOperator::Less, 2048, None, Some(2047))]
+    #[case(ComparisonOperator::LessOrEqual, 2048, None, Some(2048))]
+    #[case(ComparisonOperator::Greater, 4096, Some(4097), None)]
+    #[case(ComparisonOperator::GreaterOrEqual, 4096, Some(4096), None)]
+    #[case(ComparisonOperator::Equal, 7, Some(7), Some(7))]
+    fn bounds(
+        #[case] operator: ComparisonOperator,
+        #[case] value: u64,
+        #[case] min: Option<u64>,
+        #[case] max: Option<u64>,
+    ) {
+        let range = TokenRange::from_comparison(Comparison { operator, value }).unwrap();
         assert_eq!(range, TokenRange { min, max });
         for tokens in [0, 6, 7, 8, 2047, 2048, 2049, 4095, 4096, 4097] {
             assert_eq!(range.contains(tokens), Comparison { operator, value }.holds(tokens), "{tokens}");
@@ -120,6 +126,6 @@ mod tests {
 
     #[test]
     fn nothing_is_less_than_zero() {
-        assert_eq!(TokenRange::of(Comparison { operator: Operator::Less, value: 0 }), None);
+        assert_eq!(TokenRange::from_comparison(Comparison { operator: ComparisonOperator::Less, value: 0 }), None);
     }
 }

@@ -1,210 +1,243 @@
-//! What was done nonetheless, and that the owner should know.
+//! Warnings of a feasible decision.
 
 use std::collections::BTreeMap;
 
-use crate::assess::Assessed;
+use crate::assessment::RuntimeAssessment;
 use crate::code;
-use crate::demand::{ComponentDemand, Demand, ModelDemand};
+use crate::context::ComponentEvaluation;
+use crate::demand::{ComponentDemand, Demand, ModelReference};
 use crate::merge::placement;
-use crate::offers::ComponentOutcome;
 use crate::ranking::RankedClass;
 use crate::reason::Warning;
 use crate::supply::{Runtime, RuntimeComponent, Supply};
 
-/// All warnings of a feasible decision, each once.
-pub(crate) fn all(demand: &Demand, supply: &Supply, assessed: &[Assessed<'_>], index: usize) -> Vec<Warning> {
-    let Some(winner) = assessed.get(index) else { return demand.warnings.clone() };
+/// Returns all warnings of a decision that selects the runtime at `index`, without duplicates.
+pub(crate) fn decision_warnings(
+    demand: &Demand,
+    supply: &Supply,
+    assessments: &[RuntimeAssessment<'_>],
+    index: usize,
+) -> Vec<Warning> {
+    let Some(winner) = assessments.get(index) else { return demand.warnings.clone() };
     let components = winner.components();
-    let mut all = demand.warnings.clone();
-    all.extend(ambiguous(assessed, winner));
-    all.extend(own_engine(demand, assessed, winner));
-    all.extend(stale(assessed, winner));
-    all.extend(unchecked(demand, winner));
+    let mut warnings = demand.warnings.clone();
+    warnings.extend(ambiguous_runtimes(assessments, winner));
+    warnings.extend(no_compatible_runtime(demand, assessments, winner));
+    warnings.extend(stale_selection(assessments, winner));
+    warnings.extend(model_unset(demand, winner));
     for component in components {
-        all.extend(about(demand, supply, winner.runtime, component));
+        warnings.extend(component_warnings(demand, supply, winner.runtime, component));
     }
-    let skipped = components.iter().all(|component| !component.considered);
-    if skipped && supply.accelerator_aware {
-        let why = "no accelerator class was considered: neither the runtime nor the service uses an accelerator field, or no class exists";
-        all.push(Warning::new(code::warning::ACCELERATOR_NOT_CONSIDERED, why));
+    let skips_classes = components.iter().all(|component| !component.considered);
+    if skips_classes && supply.accelerator_aware {
+        let message = "No accelerator class was considered: neither the runtime nor the service sets an accelerator field, or no AcceleratorClass exists";
+        warnings.push(Warning::new(code::warning::ACCELERATOR_NOT_CONSIDERED, message));
     }
-    let mut once: Vec<Warning> = Vec::new();
-    for warning in all {
-        if !once.contains(&warning) {
-            once.push(warning);
+    let mut unique: Vec<Warning> = Vec::new();
+    for warning in warnings {
+        if !unique.contains(&warning) {
+            unique.push(warning);
         }
     }
-    once
+    unique
 }
 
-/// Two that tie up to and including priority: a choice that nobody made.
-fn ambiguous<'a>(assessed: &[Assessed<'a>], winner: &Assessed<'a>) -> Option<Warning> {
+/// Returns `Runtime cannot serve` or `None of 3 runtimes can serve`.
+pub(crate) fn runtimes_cannot_serve(count: usize) -> String {
+    if count == 1 { "The only runtime cannot serve".to_owned() } else { format!("None of {count} runtimes can serve") }
+}
+
+/// Warns if another runtime is equal up to and including the priority.
+fn ambiguous_runtimes<'a>(assessments: &[RuntimeAssessment<'a>], winner: &RuntimeAssessment<'a>) -> Option<Warning> {
     let order = winner.order()?;
-    let equal = |one: &&Assessed<'_>| one.order().is_some_and(|other| other.suits_equally(order));
-    let mut others = assessed.iter().filter(|one| !std::ptr::eq(*one, winner)).filter(equal);
+    let is_equal = |one: &&RuntimeAssessment<'_>| one.order().is_some_and(|other| other.suits_equally(order));
+    let mut others = assessments.iter().filter(|one| !std::ptr::eq(*one, winner)).filter(is_equal);
     let other = others.next()?;
     let more = match others.count() {
         0 => String::new(),
         more => format!(" (and {more} more)"),
     };
     let message = format!(
-        "{} and {}{more} fit equally well and have equal priority; give one a higher priority or name one in spec.runtime.name",
+        "Runtimes {} and {}{more} match equally well and have the same priority; raise the priority of one of them or set spec.runtime.name",
         winner.runtime.name, other.runtime.name
     );
     Some(Warning::new(code::warning::AMBIGUOUS_RUNTIMES, message))
 }
 
-/// The model found no runtime, but the service says itself how to run it.
-fn own_engine(demand: &Demand, assessed: &[Assessed<'_>], winner: &Assessed<'_>) -> Option<Warning> {
-    let model = demand.model.known().filter(|_| winner.runtime.is_own())?;
-    let (nearest, count) = (assessed.iter().find(|one| !one.runtime.is_own()), assessed.len() - 1);
-    let nearest = nearest.and_then(|one| Some(format!("; nearest: {} — {}", one.runtime.name, one.rejection()?)));
+/// Warns if no runtime is compatible and the service runs its own engine.
+fn no_compatible_runtime(
+    demand: &Demand,
+    assessments: &[RuntimeAssessment<'_>],
+    winner: &RuntimeAssessment<'_>,
+) -> Option<Warning> {
+    let model = demand.model.resolved().filter(|_| winner.runtime.is_custom_engine())?;
+    let closest = assessments.iter().find(|one| !one.runtime.is_custom_engine());
+    let closest = closest.and_then(|one| Some(format!("; the closest is {}: {}", one.runtime.name, one.rejection()?)));
     let message = format!(
-        "none of {count} runtimes serves {}{}; the service's own engine runs as it is",
+        "{} model {}{}; running the service's own engine",
+        runtimes_cannot_serve(assessments.len() - 1),
         model.name,
-        nearest.unwrap_or_default()
+        closest.unwrap_or_default()
     );
     Some(Warning::new(code::outcome::NO_COMPATIBLE_RUNTIME, message))
 }
 
-/// A named runtime was taken at its word: nobody said what it is to serve.
-fn unchecked(demand: &Demand, winner: &Assessed<'_>) -> Option<Warning> {
-    let unstated = matches!(demand.model, ModelDemand::Unstated) && demand.runtime.is_some();
+/// Warns if the service names a runtime but no model, so that the runtime is used unchecked.
+fn model_unset(demand: &Demand, winner: &RuntimeAssessment<'_>) -> Option<Warning> {
+    let is_unset = matches!(demand.model, ModelReference::Unspecified) && demand.runtime.is_some();
     let name = &winner.runtime.name;
-    let message = format!("the service names no model: whether {name} serves it, and whether it fits, was not checked");
-    unstated.then(|| Warning::new(code::warning::MODEL_UNSTATED, message))
+    let message = format!(
+        "The service names no model; whether runtime {name} supports the model and whether the model fits was not checked"
+    );
+    is_unset.then(|| Warning::new(code::warning::MODEL_UNSTATED, message))
 }
 
-/// The incumbent is kept although something else would be chosen now.
-fn stale<'a>(assessed: &[Assessed<'a>], winner: &Assessed<'a>) -> Option<Warning> {
-    let best = assessed.first()?;
-    let accept = "`ostler redecide` accepts it";
+/// Warns if the current selection is retained although another runtime or class ranks higher.
+fn stale_selection<'a>(assessments: &[RuntimeAssessment<'a>], winner: &RuntimeAssessment<'a>) -> Option<Warning> {
+    let best = assessments.first()?;
+    let hint = "run `ostler redecide` to accept it";
     if !std::ptr::eq(best, winner) && best.order().is_some() {
-        let message = format!("{} would be chosen now instead of {}; {accept}", best.runtime.name, winner.runtime.name);
+        let (best, current) = (&best.runtime.name, &winner.runtime.name);
+        let message =
+            format!("The current selection is retained; runtime {best} would be selected instead of {current}; {hint}");
         return Some(Warning::new(code::warning::DECISION_STALE, message));
     }
-    let moved = winner.components().iter().find(|component| component.kept != 0)?;
-    let (now, used) = (moved.ranked.first()?, moved.chosen()?);
-    let message = format!("{} would be chosen now instead of {}; {accept}", now.class.name, used.class.name);
+    let stale = winner.components().iter().find(|component| component.selected != 0)?;
+    let (best, current) = (&stale.ranked.first()?.class.name, &stale.selected_class()?.class.name);
+    let message =
+        format!("The current selection is retained; class {best} would be selected instead of {current}; {hint}");
     Some(Warning::new(code::warning::DECISION_STALE, message))
 }
 
-fn about(demand: &Demand, supply: &Supply, runtime: &Runtime, outcome: &ComponentOutcome<'_>) -> Vec<Warning> {
-    let mut all = Vec::new();
-    all.extend(parallelism(outcome));
-    let Some(chosen) = outcome.chosen() else { return all };
-    let need = demand.components.get(&outcome.component);
-    all.extend(size_unstated(demand, chosen));
-    all.extend(capacity(outcome, chosen));
-    all.extend(need.and_then(|need| beyond_threshold(need, chosen)));
+fn component_warnings(
+    demand: &Demand,
+    supply: &Supply,
+    runtime: &Runtime,
+    evaluation: &ComponentEvaluation<'_>,
+) -> Vec<Warning> {
+    let mut warnings = Vec::new();
+    warnings.extend(parallelism_mismatch(evaluation));
+    let Some(selected) = evaluation.selected_class() else { return warnings };
+    let component_demand = demand.components.get(&evaluation.component);
+    warnings.extend(model_size_unset(demand, selected));
+    warnings.extend(capacity_warning(evaluation, selected));
+    warnings.extend(component_demand.and_then(|demand| cost_threshold_exceeded(demand, selected)));
     let default = (ComponentDemand::default(), RuntimeComponent::default());
-    let offer = runtime.components.get(&outcome.component).unwrap_or(&default.1);
-    let need = need.unwrap_or(&default.0);
-    all.extend(another_resource(need, offer, supply, outcome, chosen));
-    all.extend(left_out(outcome));
-    all.extend(placement::merge(chosen.class, offer, need).warnings);
-    all
+    let runtime_component = runtime.components.get(&evaluation.component).unwrap_or(&default.1);
+    let component_demand = component_demand.unwrap_or(&default.0);
+    warnings.extend(resource_replaced(component_demand, runtime_component, supply, evaluation, selected));
+    warnings.extend(scoring_warnings(evaluation));
+    warnings.extend(placement::merge_placement(selected.class, runtime_component, component_demand).warnings);
+    warnings
 }
 
-/// Nobody can tell whether a model of unknown size fits, so the smallest number was taken.
-fn size_unstated(demand: &Demand, chosen: &RankedClass<'_>) -> Option<Warning> {
-    let model = demand.model.known().filter(|model| model.parameters.is_none())?;
+/// Warns if the size of the model is unknown: the smallest number of accelerators is used.
+fn model_size_unset(demand: &Demand, selected: &RankedClass<'_>) -> Option<Warning> {
+    let model = demand.model.resolved().filter(|model| model.parameters.is_none())?;
     let message = format!(
-        "model {} states no modelParameterSize: whether it fits {} was not checked",
-        model.name, chosen.class.name
+        "Model {} sets no modelParameterSize; whether it fits on {} was not checked",
+        model.name, selected.class.name
     );
     Some(Warning::new(code::warning::MODEL_SIZE_UNSTATED, message))
 }
 
-fn parallelism(outcome: &ComponentOutcome<'_>) -> Option<Warning> {
-    let component = outcome.component.as_str();
-    let (stated, nodes) = match outcome.chosen() {
-        Some(chosen) => (chosen.stated, chosen.eligibility.shape.nodes),
-        None => (outcome.stated, outcome.nodes),
+fn parallelism_mismatch(evaluation: &ComponentEvaluation<'_>) -> Option<Warning> {
+    let component = evaluation.component.as_str();
+    let (request, nodes) = match evaluation.selected_class() {
+        Some(selected) => (selected.request, selected.eligibility.shape.nodes),
+        None => (evaluation.request, evaluation.nodes),
     };
-    let (parallelism, resources) = stated.mismatch(nodes)?;
-    let taken = if outcome.chosen().is_some() { format!("; {parallelism} are requested") } else { String::new() };
+    let (parallelism, resources) = request.mismatch(nodes)?;
+    let requested =
+        if evaluation.selected_class().is_some() { format!("; Pods request {parallelism}") } else { String::new() };
     let message = format!(
-        "{component}: flags or variables split the model over {parallelism} accelerators, resources ask for {resources}{taken}"
+        "Flags or environment variables of the {component} set a parallelism of {parallelism}, but resources request {resources} accelerators{requested}"
     );
     Some(Warning::new(code::warning::PARALLELISM_MISMATCH, message))
 }
 
-fn capacity(outcome: &ComponentOutcome<'_>, chosen: &RankedClass<'_>) -> Option<Warning> {
-    let (class, eligibility) = (chosen.class, &chosen.eligibility);
-    let Some((free, total)) = eligibility.free else {
+fn capacity_warning(evaluation: &ComponentEvaluation<'_>, selected: &RankedClass<'_>) -> Option<Warning> {
+    let (class, eligibility) = (selected.class, &selected.eligibility);
+    let Some((free, total)) = eligibility.free_and_total else {
         return Some(Warning::new(
             code::warning::AVAILABILITY_UNKNOWN,
-            format!("nothing is known of the nodes of {}", class.name),
+            format!("The availability of nodes of class {} is unknown", class.name),
         ));
     };
-    if eligibility.enough {
+    if eligibility.has_capacity {
         return None;
     }
-    let (component, shape) = (outcome.component.as_str(), eligibility.shape);
-    let wanted = shape.accelerators().saturating_mul(outcome.replicas.max(1));
-    let scattered = if free >= wanted { format!(", but not {} on one node", shape.per_node) } else { String::new() };
+    let (component, shape) = (evaluation.component.as_str(), eligibility.shape);
+    let required = shape.accelerators().saturating_mul(evaluation.replicas.max(1));
+    let fragmented = if free >= required { format!(", but not {} on one node", shape.per_node) } else { String::new() };
     let message = format!(
-        "{component} needs {wanted} × {}, {free} of {total} are free where it may run{scattered}; it waits",
+        "Waiting for free accelerators: the {component} requires {required} × {}, and {free} of {total} are free on eligible nodes{fragmented}",
         class.name
     );
     Some(Warning::new(code::warning::NO_FREE_CAPACITY, message))
 }
 
-/// Every class's resource is one concept, so who writes another vendor's gets the class's: the owner of the service, or of
-/// an image that may be for one vendor only, should know.
-fn another_resource(
-    need: &ComponentDemand,
-    offer: &RuntimeComponent,
+/// Warns if runtime or service request accelerators by another vendor's resource: Pods request the class's resource, and an
+/// image may support only one vendor.
+fn resource_replaced(
+    demand: &ComponentDemand,
+    runtime: &RuntimeComponent,
     supply: &Supply,
-    outcome: &ComponentOutcome<'_>,
-    chosen: &RankedClass<'_>,
+    evaluation: &ComponentEvaluation<'_>,
+    selected: &RankedClass<'_>,
 ) -> Option<Warning> {
-    let (component, class) = (outcome.component.as_str(), chosen.class);
-    let (own, per_node) = (class.resource_name()?, chosen.eligibility.shape.per_node);
+    let (component, class) = (evaluation.component.as_str(), selected.class);
+    let (own, per_node) = (class.resource_name()?, selected.eligibility.shape.per_node);
     let accelerators = supply.accelerator_resources();
-    let other = |stated: &BTreeMap<String, u32>| {
+    let other_resource = |stated: &BTreeMap<String, u32>| {
         let mut others = stated.iter().filter(|(name, count)| **count > 0 && *name != own);
         others.find(|(name, _)| accelerators.contains(*name)).map(|(name, count)| format!("{count} × {name}"))
     };
-    let of_runtime = || other(&offer.resources).filter(|_| need.selector.preferred.is_empty());
-    let (who, asked) = match other(&need.resources) {
-        Some(asked) => ("the service", asked),
-        None => ("the runtime", of_runtime()?),
+    let by_runtime = || other_resource(&runtime.resources).filter(|_| demand.selector.preferred.is_empty());
+    let (owner, requested) = match other_resource(&demand.resources) {
+        Some(requested) => ("service", requested),
+        None => ("runtime", by_runtime()?),
     };
     let message = format!(
-        "{component}: {who} asks for {asked}; {} is requested as {own}, {per_node} accelerators per Pod; to choose the vendor, name a class in spec.acceleratorSelector.preferredClasses",
+        "The {owner} requests {requested} for the {component}; Pods request {per_node} × {own} of class {} instead; to choose the vendor, set spec.acceleratorSelector.preferredClasses",
         class.name
     );
     Some(Warning::new(code::warning::ACCELERATOR_RESOURCE_REPLACED, message))
 }
 
-fn beyond_threshold(need: &ComponentDemand, chosen: &RankedClass<'_>) -> Option<Warning> {
-    let threshold = need.selector.cost_threshold.filter(|_| !chosen.within_threshold())?;
-    let price = match chosen.eligibility.hourly {
+fn cost_threshold_exceeded(demand: &ComponentDemand, selected: &RankedClass<'_>) -> Option<Warning> {
+    let threshold = demand.selector.cost_threshold.filter(|_| !selected.is_within_threshold())?;
+    let price = match selected.eligibility.price_per_hour {
         Some(price) => format!("costs ${price:.2}/h"),
-        None => "states no price".to_owned(),
+        None => "declares no price".to_owned(),
     };
-    let message = format!("no class is within ${threshold}/h per replica; {} {price}", chosen.class.name);
+    let message = format!(
+        "No class is within the cost threshold of ${threshold}/h per replica; the selected class {} {price}",
+        selected.class.name
+    );
     Some(Warning::new(code::warning::COST_THRESHOLD_EXCEEDED, message))
 }
 
-fn left_out(outcome: &ComponentOutcome<'_>) -> Vec<Warning> {
-    let mut all = Vec::new();
-    if outcome.ranked.len() < 2 {
-        return all;
+/// Warns about scores that could not use every term.
+fn scoring_warnings(evaluation: &ComponentEvaluation<'_>) -> Vec<Warning> {
+    let mut warnings = Vec::new();
+    if evaluation.ranked.len() < 2 {
+        return warnings;
     }
-    let component = outcome.component.as_str();
-    if !outcome.notes.dropped.is_empty() {
-        let terms = outcome.notes.dropped.join(", ");
-        let message = format!("{component}: not every eligible class states its {terms}; left out for all");
-        all.push(Warning::new(code::warning::SCORE_TERM_DROPPED, message));
-    }
-    if let Some((kind, others)) = outcome.notes.other_prices {
+    let component = evaluation.component.as_str();
+    if !evaluation.notes.dropped.is_empty() {
+        let terms = evaluation.notes.dropped.join(", ");
         let message = format!(
-            "{component}: compared by {kind}; {others} eligible classes state another kind of price only and come after"
+            "Not every eligible class of the {component} declares {terms}; the scores of all classes ignore it"
         );
-        all.push(Warning::new(code::warning::PRICE_KINDS_DIFFER, message));
+        warnings.push(Warning::new(code::warning::SCORE_TERM_DROPPED, message));
     }
-    all
+    if let Some((kind, others)) = evaluation.notes.other_prices {
+        let (classes, declare) = if others == 1 { ("class", "declares") } else { ("classes", "declare") };
+        let message = format!(
+            "Prices of classes of the {component} are compared by {kind}; {others} eligible {classes} {declare} only another kind of price and rank last"
+        );
+        warnings.push(Warning::new(code::warning::PRICE_KINDS_DIFFER, message));
+    }
+    warnings
 }

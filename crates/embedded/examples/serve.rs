@@ -3,19 +3,21 @@
 use std::future::pending;
 use std::sync::Arc;
 
-use embedded::ports::{AdmitAll, Container, Exit, Loopback, Ports, Runner, SystemClock, SystemRandom};
-use embedded::{Server, serve};
+use embedded::ports::{
+    AdmitAll, ContainerConfig, ContainerExit, ContainerRuntime, Ports, SystemClock, SystemRandom, TcpNetwork,
+};
+use embedded::{Cluster, Credentials, Server, kubeconfig, serve, write_kubeconfig};
 use futures::future::BoxFuture;
 use tokio_util::sync::CancellationToken;
 
 /// Runs nothing: containers stay up until they are asked to stop.
 struct Idle;
 
-impl Runner for Idle {
-    fn run(&self, _container: Container, stop: CancellationToken) -> BoxFuture<'static, Exit> {
+impl ContainerRuntime for Idle {
+    fn run(&self, _container: ContainerConfig, stop: CancellationToken) -> BoxFuture<'static, ContainerExit> {
         Box::pin(async move {
             stop.cancelled().await;
-            Exit { code: 0, message: String::new() }
+            ContainerExit { code: 0, message: String::new() }
         })
     }
 }
@@ -29,19 +31,19 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
         clock: Arc::new(SystemClock),
         random: Arc::new(SystemRandom),
         admission: Arc::new(AdmitAll),
-        runner: Arc::new(Idle),
-        network: Arc::new(Loopback),
+        runtime: Arc::new(Idle),
+        network: Arc::new(TcpNetwork),
     };
     let listener = std::net::TcpListener::bind(address)?;
-    let credentials = serve::Credentials::generate()?;
+    let credentials = Credentials::generate()?;
     let url = format!("https://{}", listener.local_addr()?);
-    serve::write_kubeconfig(path.as_ref(), &serve::kubeconfig(&credentials, &url))?;
+    write_kubeconfig(path.as_ref(), &kubeconfig(&credentials, &url))?;
     if std::env::args().any(|argument| argument == "--bare") {
-        serve::serve(Server::new(&ports), listener, &credentials, CancellationToken::new()).await?;
+        serve(Server::new(&ports), listener, &credentials, CancellationToken::new()).await?;
     } else {
         let node = serde_json::json!({"metadata": {"name": "here"}, "status": {"allocatable": {"cpu": "8", "memory": "16Gi", "pods": "100"}}});
-        let cluster = embedded::cluster::Cluster::start(ports, vec![node]);
-        serve::serve(cluster.server().clone(), listener, &credentials, CancellationToken::new()).await?;
+        let cluster = Cluster::start(ports, vec![node]);
+        serve(cluster.server().clone(), listener, &credentials, CancellationToken::new()).await?;
     }
     pending().await
 }

@@ -1,38 +1,39 @@
-//! What is fuzzed: four readers of text that anybody may send. Each takes any bytes, ends soon, and holds its promises.
+//! Fuzz targets: parsers of untrusted input. Each accepts any bytes, terminates and checks invariants.
 
 use std::sync::{Arc, OnceLock};
 
-use apimachinery::apply::{self, ApplyOptions};
-use apimachinery::patch;
-use apimachinery::schema::Schema;
-use apimachinery::selector::{FieldSelector, LabelSelector};
-use apimachinery::structure::Structure;
+use apimachinery::{
+    ApplyOptions, FieldSelector, LabelSelector, MergeSchema, Schema, apply_json_patch, apply_merge_patch,
+    apply_strategic_merge_patch, server_side_apply,
+};
 use embedded::Server;
-use embedded::ports::{AdmitAll, Container, Exit, Loopback, Ports, Runner, SystemClock, SystemRandom};
+use embedded::ports::{
+    AdmitAll, ContainerConfig, ContainerExit, ContainerRuntime, Ports, SystemClock, SystemRandom, TcpNetwork,
+};
 use futures::future::BoxFuture;
 use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
 use tower::ServiceExt;
 
-/// `KIND`, an object, a patch; a line each. KIND is one of json, merge, strategic, apply.
+/// Applies a patch. Input lines: kind (json, merge, strategic, apply), object, patch.
 pub fn patches(bytes: &[u8]) {
     let text = String::from_utf8_lossy(bytes);
     let mut lines = text.splitn(3, '\n');
     let kind = lines.next().unwrap_or_default();
     let (Some(object), Some(patch)) = (document(lines.next()), document(lines.next())) else { return };
-    let structure = Structure::builtin("apps", "Deployment");
+    let merge_schema = MergeSchema::builtin("apps", "Deployment");
     match kind {
-        "json" => drop(patch::json::apply(&object, &patch)),
+        "json" => drop(apply_json_patch(&object, &patch)),
         "merge" => {
-            let once = patch::merge::apply(&object, &patch);
-            assert_eq!(patch::merge::apply(&once, &patch), once, "merged twice is merged once");
+            let first = apply_merge_patch(&object, &patch);
+            assert_eq!(apply_merge_patch(&first, &patch), first, "merge patches are idempotent");
         }
-        "strategic" => drop(patch::strategic::apply(&structure, &object, &patch)),
-        _ => applied(&structure, &object, &patch),
+        "strategic" => drop(apply_strategic_merge_patch(&merge_schema, &object, &patch)),
+        _ => applied(&merge_schema, &object, &patch),
     }
 }
 
-fn applied(structure: &Structure, object: &Value, configuration: &Value) {
+fn applied(merge_schema: &MergeSchema, object: &Value, configuration: &Value) {
     let options = ApplyOptions {
         manager: "fuzz".to_owned(),
         force: true,
@@ -40,22 +41,26 @@ fn applied(structure: &Structure, object: &Value, configuration: &Value) {
         subresource: None,
         now: "2026-01-01T00:00:00Z".to_owned(),
     };
-    let Ok(once) = apply::apply(structure, Some(object), configuration, &options) else { return };
-    let twice = apply::apply(structure, Some(&once), configuration, &options).unwrap();
-    assert_eq!(twice, once, "applied twice is applied once");
+    let Ok(first) = server_side_apply(merge_schema, Some(object), configuration, &options) else { return };
+    let second = server_side_apply(merge_schema, Some(&first), configuration, &options).unwrap();
+    assert_eq!(second, first, "server-side apply is idempotent");
 }
 
 fn document(line: Option<&str>) -> Option<Value> {
     serde_json::from_str(line?).ok()
 }
 
-/// A selector of labels, and one of fields.
+/// Parses label and field selectors.
 pub fn selectors(bytes: &[u8]) {
     let text = String::from_utf8_lossy(bytes);
     if let Ok(selector) = LabelSelector::parse(&text) {
         let object = json!({"metadata": {"labels": {"app": "x", "tier": "front", "n": "3"}}});
-        let again = LabelSelector::parse(&selector.to_string()).unwrap();
-        assert_eq!(again.matches_object(&object), selector.matches_object(&object), "what is printed means the same");
+        let reparsed = LabelSelector::parse(&selector.to_string()).unwrap();
+        assert_eq!(
+            reparsed.matches_object(&object),
+            selector.matches_object(&object),
+            "formatted selectors are equivalent"
+        );
     }
     if let Ok(selector) = FieldSelector::parse(&text) {
         selector.matches_with(str::to_owned);
@@ -65,7 +70,7 @@ pub fn selectors(bytes: &[u8]) {
     }
 }
 
-/// A rule, and the object that it is evaluated on; a line each.
+/// Evaluates a CEL rule. Input lines: rule, object.
 pub fn cel(bytes: &[u8]) {
     let text = String::from_utf8_lossy(bytes);
     let (rule, object) = text.split_once('\n').unwrap_or((&text, "{}"));
@@ -80,19 +85,19 @@ pub fn cel(bytes: &[u8]) {
     }
 }
 
-/// A method and a path with its query; the body comes after a line break.
+/// Sends a request. Input lines: method and path, body.
 pub fn paths(bytes: &[u8]) {
     let text = String::from_utf8_lossy(bytes);
-    let (head, body) = text.split_once('\n').unwrap_or((&text, "{}"));
-    let (method, path) = head.split_once(' ').unwrap_or(("GET", head));
+    let (request_line, body) = text.split_once('\n').unwrap_or((&text, "{}"));
+    let (method, path) = request_line.split_once(' ').unwrap_or(("GET", request_line));
     let request = http::Request::builder().method(method).uri(path).header("Content-Type", "application/json");
     let Ok(request) = request.body(axum::body::Body::from(body.to_owned())) else { return };
-    let answer = futures::executor::block_on(server().router().oneshot(request));
-    let code = answer.map_or(0, |answer| answer.status().as_u16());
+    let response = futures::executor::block_on(server().router().oneshot(request));
+    let code = response.map_or(0, |response| response.status().as_u16());
     assert!((200..=501).contains(&code), "{code}");
 }
 
-/// An empty cluster. What the fuzzer writes into it stays for its next paths.
+/// Server shared by all inputs, which retains the objects they create.
 fn server() -> &'static Server {
     static SERVER: OnceLock<Server> = OnceLock::new();
     SERVER.get_or_init(|| {
@@ -100,16 +105,16 @@ fn server() -> &'static Server {
             clock: Arc::new(SystemClock),
             random: Arc::new(SystemRandom),
             admission: Arc::new(AdmitAll),
-            runner: Arc::new(Nothing),
-            network: Arc::new(Loopback),
+            runtime: Arc::new(NoopRuntime),
+            network: Arc::new(TcpNetwork),
         })
     })
 }
 
-struct Nothing;
+struct NoopRuntime;
 
-impl Runner for Nothing {
-    fn run(&self, _container: Container, _stop: CancellationToken) -> BoxFuture<'static, Exit> {
-        Box::pin(async { Exit { code: 0, message: String::new() } })
+impl ContainerRuntime for NoopRuntime {
+    fn run(&self, _container: ContainerConfig, _stop: CancellationToken) -> BoxFuture<'static, ContainerExit> {
+        Box::pin(async { ContainerExit { code: 0, message: String::new() } })
     }
 }

@@ -1,18 +1,18 @@
-//! The whole: server, controllers, scheduler and node agent as tasks of this process.
+//! A complete cluster: API server, controllers, scheduler and node agent as tasks of this process.
 
-use apimachinery::status::Status;
+use apimachinery::Status;
 use serde_json::Value;
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
-use crate::node::Folders;
+use crate::node::NodeDirectories;
 use crate::ports::Ports;
 use crate::server::Server;
-use crate::store::{HISTORY, Store};
+use crate::store::{DEFAULT_HISTORY_SIZE, Store};
 use crate::workloads::volume_claim;
 use crate::{node, node_lifecycle, object, scheduler, workloads};
 
-/// A running cluster.
+/// Running cluster.
 pub struct Cluster {
     server: Server,
     stop: CancellationToken,
@@ -22,78 +22,84 @@ pub struct Cluster {
 // === impl Cluster ===
 
 impl Cluster {
-    /// Starts everything; `nodes` are Node objects. Logs are kept in memory. Must be called inside a tokio runtime.
+    /// Starts a cluster with an empty in-memory store and registers the Node objects `nodes`. Container logs stay in memory. Must run inside a Tokio runtime.
     #[must_use]
     pub fn start(ports: Ports, nodes: Vec<Value>) -> Self {
-        Self::start_on(Store::new(HISTORY), ports, nodes, Folders::default())
+        Self::start_with_store(Store::new(DEFAULT_HISTORY_SIZE), ports, nodes, NodeDirectories::default())
     }
 
-    /// The same with what a store holds, and with folders of this machine.
+    /// Starts a cluster over an existing store, with host directories for logs and volumes.
     #[must_use]
-    pub fn start_on(store: Store, ports: Ports, nodes: Vec<Value>, folders: Folders) -> Self {
-        let server = Server::on(&ports, store);
+    pub fn start_with_store(store: Store, ports: Ports, nodes: Vec<Value>, directories: NodeDirectories) -> Self {
+        let server = Server::with_store(&ports, store);
         for node in nodes {
-            if let Err(error) = register(&server, node) {
-                tracing::error!(%error, "a node was refused");
+            if let Err(error) = register_node(&server, node) {
+                tracing::error!(%error, "failed to register a node");
             }
         }
-        if folders.volumes.is_some()
+        if directories.volumes.is_some()
             && server.list(volume_claim::CLASSES).is_empty()
             && let Err(error) = server.create(volume_claim::CLASSES, volume_claim::standard_class())
         {
-            tracing::error!(%error, "the default StorageClass was refused");
+            tracing::error!(%error, "failed to create the default StorageClass");
         }
         let stop = CancellationToken::new();
         let mut tasks = JoinSet::new();
-        tasks.spawn(workloads::run(server.clone(), ports.clone(), folders.volumes.clone(), stop.clone()));
-        tasks.spawn(node_lifecycle::run(server.clone(), ports.clone(), stop.clone()));
-        tasks.spawn(scheduler::run(server.clone(), ports.clone(), stop.clone()));
-        tasks.spawn(node::run(server.clone(), ports, folders, stop.clone()));
-        tasks.spawn(resume(server.clone(), stop.clone()));
+        tasks.spawn(workloads::run_workload_controllers(
+            server.clone(),
+            ports.clone(),
+            directories.volumes.clone(),
+            stop.clone(),
+        ));
+        tasks.spawn(node_lifecycle::run_node_lifecycle_controller(server.clone(), ports.clone(), stop.clone()));
+        tasks.spawn(scheduler::run_scheduler(server.clone(), ports.clone(), stop.clone()));
+        tasks.spawn(node::run_node_agent(server.clone(), ports, directories, stop.clone()));
+        tasks.spawn(watch_rollbacks(server.clone(), stop.clone()));
         Self { server, stop, tasks }
     }
 
+    /// Returns the API server.
     #[must_use]
     pub fn server(&self) -> &Server {
         &self.server
     }
 
-    /// Ends every container and every task.
+    /// Stops all containers and tasks and flushes the store.
     pub async fn stop(mut self) {
         self.stop.cancel();
         while self.tasks.join_next().await.is_some() {}
         if let Err(failure) = self.server.flush().await {
-            tracing::error!(%failure, "the last writes were not stored");
+            tracing::error!(%failure, "failed to flush the store");
         }
     }
 }
 
-/// Puts up a node, as its kubelet does at every start: one that is known gets the labels, the annotations and the
-/// resources of now, and keeps what others wrote.
-fn register(server: &Server, node: Value) -> Result<(), Status> {
-    let Some(known) = server.get("nodes", "", object::name(&node)) else {
+/// Registers a node as a kubelet does at start: an existing Node gets the current labels, annotations and resources and
+/// retains everything else.
+fn register_node(server: &Server, node: Value) -> Result<(), Status> {
+    let Some(existing) = server.get("nodes", "", object::name(&node)) else {
         return server.create("nodes", node).map(|_| ());
     };
-    let mut main = Value::clone(&known);
+    let mut updated = Value::clone(&existing);
     for field in ["labels", "annotations"] {
-        let mut all = known["metadata"][field].clone();
-        let now = node["metadata"][field].as_object().into_iter().flatten();
-        now.for_each(|(key, value)| {
-            object::members(&mut all).insert(key.clone(), value.clone());
+        let mut merged = existing["metadata"][field].clone();
+        let current = node["metadata"][field].as_object().into_iter().flatten();
+        current.for_each(|(key, value)| {
+            object::members(&mut merged).insert(key.clone(), value.clone());
         });
-        object::set_metadata(&mut main, field, Some(all).filter(|all| !all.is_null()));
+        object::set_metadata_field(&mut updated, field, Some(merged).filter(|merged| !merged.is_null()));
     }
-    let mut status = Value::clone(&*server.update("nodes", main)?);
+    let mut status = Value::clone(&*server.update("nodes", updated)?);
     for field in ["capacity", "allocatable"] {
-        if let Some(now) = node["status"].get(field) {
-            object::members(&mut status["status"]).insert(field.to_owned(), now.clone());
+        if let Some(current) = node["status"].get(field) {
+            object::members(&mut status["status"]).insert(field.to_owned(), current.clone());
         }
     }
     server.update_status("nodes", status).map(|_| ())
 }
 
-/// After writes were undone, goes on with what they had begun.
-async fn resume(server: Server, stop: CancellationToken) {
+/// Resumes interrupted deletions and reloads custom resource definitions after the store rolled back writes.
+async fn watch_rollbacks(server: Server, stop: CancellationToken) {
     let mut changes = server.subscribe();
     loop {
         tokio::select! {

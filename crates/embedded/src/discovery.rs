@@ -1,11 +1,12 @@
-//! Which resources there are, told in the old way (group by group) and in the new one (all at once).
+//! Discovery documents: the legacy ones per group and version, and aggregated discovery.
 
 use serde_json::{Value, json};
 
 use crate::resources::{Registry, Resource};
 
-/// In the order in which kube-apiserver names them, for its own kinds and for others.
+/// Verbs of custom resources, in the order of kube-apiserver.
 const CUSTOM_VERBS: [&str; 8] = ["delete", "deletecollection", "get", "list", "patch", "create", "update", "watch"];
+/// Verbs of built-in resources, in the order of kube-apiserver.
 const VERBS: [&str; 8] = ["create", "delete", "deletecollection", "get", "list", "patch", "update", "watch"];
 
 /// `/api`
@@ -38,18 +39,18 @@ pub(crate) fn group(registry: &Registry, name: &str) -> Option<Value> {
 
 /// `/api/v1`, `/apis/GROUP/VERSION`
 pub(crate) fn resources(registry: &Registry, group: &str, version: &str) -> Option<Value> {
-    let here = here(registry, group, version);
-    if here.is_empty() {
+    let served = served_resources(registry, group, version);
+    if served.is_empty() {
         return None;
     }
-    let resources: Vec<Value> = here.iter().flat_map(|resource| entries(resource)).collect();
-    let group_version = here.first().map(|resource| resource.api_version());
+    let resources: Vec<Value> = served.iter().flat_map(|resource| entries(resource)).collect();
+    let group_version = served.first().map(|resource| resource.api_version());
     Some(json!({
         "kind": "APIResourceList", "apiVersion": "v1", "groupVersion": group_version, "resources": resources,
     }))
 }
 
-/// `/api` and `/apis` for clients that read `APIGroupDiscoveryList`.
+/// `/api` and `/apis` for clients that accept `APIGroupDiscoveryList`.
 pub(crate) fn aggregated(registry: &Registry, core: bool, version: &str) -> Value {
     let groups = registry.groups().into_iter().filter(|(group, _)| group.is_empty() == core);
     let items: Vec<Value> = groups
@@ -58,7 +59,7 @@ pub(crate) fn aggregated(registry: &Registry, core: bool, version: &str) -> Valu
                 .iter()
                 .map(|version| {
                     let resources: Vec<Value> =
-                        here(registry, &group, version).into_iter().map(aggregated_entry).collect();
+                        served_resources(registry, &group, version).into_iter().map(aggregated_entry).collect();
                     json!({"version": version, "freshness": "Current", "resources": resources})
                 })
                 .collect();
@@ -76,7 +77,7 @@ pub(crate) fn aggregated(registry: &Registry, core: bool, version: &str) -> Valu
     })
 }
 
-fn here<'a>(registry: &'a Registry, group: &str, version: &str) -> Vec<&'a Resource> {
+fn served_resources<'a>(registry: &'a Registry, group: &str, version: &str) -> Vec<&'a Resource> {
     registry
         .iter()
         .map(AsRef::as_ref)
@@ -85,30 +86,30 @@ fn here<'a>(registry: &'a Registry, group: &str, version: &str) -> Vec<&'a Resou
 }
 
 fn verbs(resource: &Resource) -> &'static [&'static str] {
-    match (resource.virtual_only, resource.custom) {
+    match (resource.create_only, resource.custom) {
         (true, _) => &VERBS[..1],
         (_, true) => &CUSTOM_VERBS,
         _ => &VERBS,
     }
 }
 
-/// Name, verbs and kind (group, version, kind) of the faces of a resource beside the main one.
+/// Returns name, verbs, and group, version and kind of each subresource.
 fn subresources(resource: &Resource) -> Vec<(&'static str, &'static [&'static str], [String; 3])> {
     let own = [resource.group.clone(), resource.version.clone(), resource.kind.clone()];
-    let mut faces: Vec<(&str, &[&str], _)> = Vec::new();
-    if resource.status {
-        faces.push(("status", &["get", "patch", "update"], own.clone()));
+    let mut subresources: Vec<(&str, &[&str], _)> = Vec::new();
+    if resource.has_status {
+        subresources.push(("status", &["get", "patch", "update"], own.clone()));
     }
     if resource.scale.is_some() {
         let scale = ["autoscaling", "v1", "Scale"].map(str::to_owned);
-        faces.push(("scale", &["get", "patch", "update"], scale));
+        subresources.push(("scale", &["get", "patch", "update"], scale));
     }
     if resource.storage == "pods" {
-        faces.push(("log", &["get"], own));
-        faces.push(("binding", &["create"], [String::new(), "v1".to_owned(), "Binding".to_owned()]));
-        faces.push(("eviction", &["create"], ["policy", "v1", "Eviction"].map(str::to_owned)));
+        subresources.push(("log", &["get"], own));
+        subresources.push(("binding", &["create"], [String::new(), "v1".to_owned(), "Binding".to_owned()]));
+        subresources.push(("eviction", &["create"], ["policy", "v1", "Eviction"].map(str::to_owned)));
     }
-    faces
+    subresources
 }
 
 fn entries(resource: &Resource) -> Vec<Value> {
@@ -122,23 +123,23 @@ fn entries(resource: &Resource) -> Vec<Value> {
     if !resource.categories.is_empty() {
         main["categories"] = json!(resource.categories);
     }
-    let faces = subresources(resource).into_iter().map(|(name, verbs, [group, version, kind])| {
-        let mut face = json!({
+    let subresources = subresources(resource).into_iter().map(|(name, verbs, [group, version, kind])| {
+        let mut entry = json!({
             "name": format!("{}/{name}", resource.plural), "singularName": "", "namespaced": resource.namespaced,
             "kind": kind, "verbs": verbs,
         });
         if (&group, &version) != (&resource.group, &resource.version) {
-            face["group"] = json!(group);
-            face["version"] = json!(version);
+            entry["group"] = json!(group);
+            entry["version"] = json!(version);
         }
-        face
+        entry
     });
-    std::iter::once(main).chain(faces).collect()
+    std::iter::once(main).chain(subresources).collect()
 }
 
 fn aggregated_entry(resource: &Resource) -> Value {
     let kind = |[group, version, kind]: [String; 3]| json!({"group": group, "version": version, "kind": kind});
-    let faces: Vec<Value> = subresources(resource)
+    let subresources: Vec<Value> = subresources(resource)
         .into_iter()
         .map(|(name, verbs, gvk)| json!({"subresource": name, "responseKind": kind(gvk), "verbs": verbs}))
         .collect();
@@ -152,8 +153,8 @@ fn aggregated_entry(resource: &Resource) -> Value {
             entry[field] = json!(values);
         }
     }
-    if !faces.is_empty() {
-        entry["subresources"] = json!(faces);
+    if !subresources.is_empty() {
+        entry["subresources"] = json!(subresources);
     }
     entry
 }

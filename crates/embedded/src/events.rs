@@ -1,70 +1,72 @@
-//! Events that the controllers here record, and how long all of them are kept.
+//! Event recorder of the built-in controllers, and expiration of Events.
 
-use apimachinery::status::Status;
+use std::hash::Hasher as _;
+
+use apimachinery::Status;
 use serde_json::{Value, json};
 
 use crate::object;
 use crate::server::Server;
-use crate::store::{Key, Scope};
+use crate::store::{CollectionKey, ObjectKey};
 
-/// How long an Event is kept, in seconds; as kube-apiserver's `--event-ttl`.
-const KEEP: i64 = 3600;
-/// Seconds between two looks for old ones.
-const SWEEP: i64 = 60;
+/// Lifetime of an Event in seconds; the default of kube-apiserver's `--event-ttl`.
+const TTL_SECONDS: i64 = 3600;
+/// Minimum interval between two searches for expired Events, in seconds.
+const SWEEP_INTERVAL_SECONDS: i64 = 60;
 
-/// Records that something happened; a repeat raises the count of the Event that is there.
-pub(crate) fn record(server: &Server, about: &Value, kind: &str, reason: &str, message: &str, component: &str) {
-    expire(server);
-    let namespace = match object::namespace(about) {
+/// Records an Event about the object `subject`; a repetition increments the count of the existing Event.
+pub(crate) fn record(server: &Server, subject: &Value, kind: &str, reason: &str, message: &str, component: &str) {
+    remove_expired(server);
+    let namespace = match object::namespace(subject) {
         "" => "default",
         namespace => namespace,
     };
-    let now = object::time(server.now());
-    let name = event_name(about, kind, reason, message, component);
+    let now = object::format_time(server.now());
+    let name = event_name(subject, kind, reason, message, component);
     let result = match server.get("events", namespace, &name) {
         Some(event) => repeat(server, &event, &now),
-        None => server.create("events", event(about, namespace, &name, &now, [kind, reason, message, component])),
+        None => server.create("events", event(subject, namespace, &name, &now, [kind, reason, message, component])),
     };
     if let Err(error) = result {
-        tracing::debug!(%error, reason, "an event was not recorded");
+        tracing::debug!(%error, reason, "failed to record an event");
     }
 }
 
-/// Drops what is older than the time Events are kept; runs when a new one comes, so a quiet cluster does nothing, and
-/// once a minute at most, so that a busy one does little.
-pub(crate) fn expire(server: &Server) {
-    if !server.is_time_to_sweep(SWEEP) {
+/// Deletes expired Events. Runs when an Event is recorded, so that an idle cluster does nothing, and at most once per
+/// minute, so that a busy cluster does little.
+pub(crate) fn remove_expired(server: &Server) {
+    if !server.start_event_sweep(SWEEP_INTERVAL_SECONDS) {
         return;
     }
-    let oldest = object::time(server.now() - jiff::SignedDuration::from_secs(KEEP));
-    let everywhere = Scope { resource: "events".to_owned(), namespace: None };
-    for (place, kept) in server.store().list(&everywhere).objects {
-        let event = kept.tree();
+    let oldest = object::format_time(server.now() - jiff::SignedDuration::from_secs(TTL_SECONDS));
+    let all_namespaces = CollectionKey { resource: "events".to_owned(), namespace: None };
+    for (key, stored) in server.store().list(&all_namespaces).objects {
+        let event = stored.value();
         let last = ["/lastTimestamp", "/metadata/creationTimestamp"]
             .map(|field| object::text(&event, field))
             .into_iter()
             .find(|time| !time.is_empty());
         if last.is_some_and(|last| last < oldest.as_str()) {
-            let (namespace, name) = (place.0.clone(), place.1.clone());
-            let place = Key { resource: "events".to_owned(), namespace, name };
-            // Someone who writes it right now keeps it alive.
-            let _ = server.store().commit(&place, Some(&event), None);
+            let (namespace, name) = (key.0.clone(), key.1.clone());
+            let event_key = ObjectKey { resource: "events".to_owned(), namespace, name };
+            // A concurrent update wins: the Event then is not expired.
+            let _ = server.store().commit(&event_key, Some(&event), None);
         }
     }
 }
 
-/// The same happening gets the same name, so that repeats meet. The hash only has to tell neighbours apart.
-fn event_name(about: &Value, kind: &str, reason: &str, message: &str, component: &str) -> String {
-    let identity = [object::uid(about), kind, reason, message, component].join("\0");
-    let hash = identity
-        .bytes()
-        .fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3));
-    let name: String = object::name(about).chars().take(230).collect();
+/// Name of an Event: equal for repetitions of the same occurrence. The hash distinguishes the Events of one object.
+fn event_name(subject: &Value, kind: &str, reason: &str, message: &str, component: &str) -> String {
+    let identity = [object::uid(subject), kind, reason, message, component].join("\0");
+    let mut hasher = fnv::FnvHasher::default();
+    hasher.write(identity.as_bytes());
+    let hash = hasher.finish();
+    let name: String = object::name(subject).chars().take(230).collect();
     format!("{name}.{hash:016x}")
 }
 
 fn event(
-    about: &Value,
+    subject: &Value,
     namespace: &str,
     name: &str,
     now: &str,
@@ -73,12 +75,12 @@ fn event(
     json!({
         "metadata": {"namespace": namespace, "name": name},
         "involvedObject": {
-            "apiVersion": object::text(about, "/apiVersion"),
-            "kind": object::text(about, "/kind"),
-            "namespace": object::namespace(about),
-            "name": object::name(about),
-            "uid": object::uid(about),
-            "resourceVersion": object::resource_version(about),
+            "apiVersion": object::text(subject, "/apiVersion"),
+            "kind": object::text(subject, "/kind"),
+            "namespace": object::namespace(subject),
+            "name": object::name(subject),
+            "uid": object::uid(subject),
+            "resourceVersion": object::resource_version(subject),
         },
         "type": kind, "reason": reason, "message": message,
         "source": {"component": component}, "reportingComponent": component, "reportingInstance": "",

@@ -1,40 +1,53 @@
 //! A single-machine Kubernetes: API server, workload controllers, scheduler and node agent in one process.
 //!
-//! In: [`ports::Ports`] (clock, randomness, admission, how a container runs, how sockets are opened) and the Node
-//! objects. Out: [`server::Server`], reachable by function call, through [`kube::Client`](https://docs.rs/kube) over
-//! [`server::Server::router`], and by kubectl over [`serve`]. What it accepts and answers is what a real
-//! kube-apiserver would. It knows Kubernetes and no kind of ours: custom resources arrive as definitions, like
-//! anywhere else.
+//! [`Cluster`] starts everything from [`ports::Ports`] (clock, randomness, admission, container runtime, network) and the
+//! Node objects. [`Server`] is the API server: available through function calls, through
+//! [`kube::Client`](https://docs.rs/kube) over [`Server::router`], and to kubectl over [`serve`]. Its responses are those
+//! of kube-apiserver. It contains no kinds of ostler: custom resources are declared by definitions, as in any cluster.
 //!
-//! Invariants: objects are JSON values and never pass through generated structs, so no field is lost; no stage of a write
-//! but the last changes anything, and [`store`] is the only state; a write that changes nothing has no revision and no
-//! event; a quiet cluster does no work.
+//! Invariants: objects are JSON values and never pass through generated structs, so no field is lost; only the last stage
+//! of a write changes state, and the [`Store`] is the only state; a write without changes has no revision and no event; an
+//! idle cluster does no work.
 
+#![warn(missing_docs)]
+
+mod api_types;
 mod binding;
-pub mod cluster;
+mod cluster;
 mod conversion;
-pub mod crd;
-pub mod data_directory;
-pub mod deletion;
-pub mod discovery;
-pub mod events;
-pub mod http;
-pub mod node;
-pub mod node_lifecycle;
-pub mod object;
-pub mod openapi;
+mod crd;
+mod data_directory;
+mod deletion;
+mod discovery;
+mod events;
+mod http;
+mod node;
+mod node_lifecycle;
+mod object;
+mod openapi;
 pub mod ports;
 mod protobuf;
-pub mod resources;
+mod resources;
 mod reviews;
-pub mod scheduler;
-pub mod serve;
-pub mod server;
-pub mod store;
-pub mod table;
-mod types;
-pub mod watch;
-pub mod workloads;
-pub mod write;
+mod scheduler;
+mod secure_serving;
+mod server;
+mod store;
+mod table;
+mod watch;
+mod workloads;
+mod write;
 
+pub use cluster::Cluster;
+pub use data_directory::{DataDirectory, DirectoryLock, DirectoryLockError};
+pub use node::process_runtime::ProcessRuntime;
+pub use node::process_tracker::{OrphanedProcesses, ProcessTracker};
+pub use node::{NodeDirectories, run_node_agent};
+pub use node_lifecycle::run_node_lifecycle_controller;
+pub use scheduler::{SchedulingSnapshot, StorageObjects, UnschedulableReason, filter_nodes, run_scheduler};
+pub use secure_serving::credentials_file::CredentialsError;
+pub use secure_serving::{Credentials, ServeError, kubeconfig, serve, write_kubeconfig};
 pub use server::Server;
+pub use store::{DEFAULT_HISTORY_SIZE, Store, StoreOpenError, StoreSettings};
+pub use watch::{Change, Lagged, Subscription};
+pub use workloads::run_workload_controllers;

@@ -1,10 +1,10 @@
-//! Reading and writing the metadata of an object that is only JSON.
+//! Accessors for the metadata of objects that are untyped JSON.
 
 use serde_json::{Map, Value, json};
 
-/// What is at a JSON pointer; names without `~` are looked up as they stand, where [`Value::pointer`] copies them.
+/// Returns the value at a JSON pointer. Unlike [`Value::pointer`], this does not allocate unless the pointer has escapes.
 #[must_use]
-pub fn at<'a>(object: &'a Value, pointer: &str) -> Option<&'a Value> {
+pub(crate) fn lookup<'a>(object: &'a Value, pointer: &str) -> Option<&'a Value> {
     if pointer.contains('~') {
         return object.pointer(pointer);
     }
@@ -15,72 +15,77 @@ pub fn at<'a>(object: &'a Value, pointer: &str) -> Option<&'a Value> {
     })
 }
 
-/// A string anywhere in the object, or "".
+/// Returns the string at a JSON pointer, or `""` if there is none.
 #[must_use]
-pub fn text<'a>(object: &'a Value, pointer: &str) -> &'a str {
-    at(object, pointer).and_then(Value::as_str).unwrap_or_default()
+pub(crate) fn text<'a>(object: &'a Value, pointer: &str) -> &'a str {
+    lookup(object, pointer).and_then(Value::as_str).unwrap_or_default()
 }
 
+/// Returns `metadata.name`, or `""`.
 #[must_use]
-pub fn name(object: &Value) -> &str {
+pub(crate) fn name(object: &Value) -> &str {
     text(object, "/metadata/name")
 }
 
-/// Empty for cluster-scoped objects.
+/// Returns `metadata.namespace`, which is empty for cluster-scoped objects.
 #[must_use]
-pub fn namespace(object: &Value) -> &str {
+pub(crate) fn namespace(object: &Value) -> &str {
     text(object, "/metadata/namespace")
 }
 
+/// Returns `metadata.uid`, or `""`.
 #[must_use]
-pub fn uid(object: &Value) -> &str {
+pub(crate) fn uid(object: &Value) -> &str {
     text(object, "/metadata/uid")
 }
 
+/// Returns `metadata.resourceVersion`, or `""`.
 #[must_use]
-pub fn resource_version(object: &Value) -> &str {
+pub(crate) fn resource_version(object: &Value) -> &str {
     text(object, "/metadata/resourceVersion")
 }
 
+/// Reports whether `metadata.deletionTimestamp` is set.
 #[must_use]
-pub fn is_deleting(object: &Value) -> bool {
-    at(object, "/metadata/deletionTimestamp").is_some_and(|at| !at.is_null())
+pub(crate) fn is_deleting(object: &Value) -> bool {
+    lookup(object, "/metadata/deletionTimestamp").is_some_and(|at| !at.is_null())
 }
 
+/// Returns `metadata.finalizers`.
 #[must_use]
-pub fn finalizers(object: &Value) -> Vec<&str> {
-    strings(at(object, "/metadata/finalizers"))
+pub(crate) fn finalizers(object: &Value) -> Vec<&str> {
+    strings(lookup(object, "/metadata/finalizers"))
 }
 
-/// The entries of `ownerReferences`, none when absent.
-pub fn owner_references(object: &Value) -> impl Iterator<Item = &Value> {
-    at(object, "/metadata/ownerReferences").and_then(Value::as_array).into_iter().flatten()
+/// Returns the entries of `metadata.ownerReferences`.
+pub(crate) fn owner_references(object: &Value) -> impl Iterator<Item = &Value> {
+    lookup(object, "/metadata/ownerReferences").and_then(Value::as_array).into_iter().flatten()
 }
 
-/// The strings of an array, none when it is something else.
+/// Returns the strings of an array; empty if `value` is not an array.
 #[must_use]
-pub fn strings(value: Option<&Value>) -> Vec<&str> {
+pub(crate) fn strings(value: Option<&Value>) -> Vec<&str> {
     value.and_then(Value::as_array).into_iter().flatten().filter_map(Value::as_str).collect()
 }
 
-/// The object's members; an object that is no JSON object becomes an empty one, as it was never stored as anything else.
-pub fn members(value: &mut Value) -> &mut Map<String, Value> {
+/// Returns the members of a JSON object. A value of another type is replaced by an empty object.
+pub(crate) fn members(value: &mut Value) -> &mut Map<String, Value> {
     if !value.is_object() {
         *value = Value::Object(Map::new());
     }
     match value {
         Value::Object(map) => map,
-        _ => unreachable!("just made an object"),
+        _ => unreachable!("the value is an object"),
     }
 }
 
-/// `metadata`, created when absent.
-pub fn metadata(object: &mut Value) -> &mut Map<String, Value> {
+/// Returns `metadata`, creating it if absent.
+pub(crate) fn metadata(object: &mut Value) -> &mut Map<String, Value> {
     members(members(object).entry("metadata").or_insert_with(|| json!({})))
 }
 
-/// Sets or, with `None`, removes one field of `metadata`.
-pub fn set_metadata(object: &mut Value, field: &str, value: Option<Value>) {
+/// Sets a field of `metadata`, or removes it if `value` is `None`.
+pub(crate) fn set_metadata_field(object: &mut Value, field: &str, value: Option<Value>) {
     let metadata = metadata(object);
     match value {
         Some(value) => {
@@ -92,50 +97,51 @@ pub fn set_metadata(object: &mut Value, field: &str, value: Option<Value>) {
     }
 }
 
-/// Sets one field of `metadata` to what `from` has there, absence included.
-pub fn copy_metadata(object: &mut Value, field: &str, from: &Value) {
+/// Copies a field of `metadata` from another object; a field absent there is removed here.
+pub(crate) fn copy_metadata_field(object: &mut Value, field: &str, from: &Value) {
     let value = from.get("metadata").and_then(|metadata| metadata.get(field)).cloned();
-    set_metadata(object, field, value);
+    set_metadata_field(object, field, value);
 }
 
-pub fn set_resource_version(object: &mut Value, revision: u64) {
-    set_metadata(object, "resourceVersion", Some(Value::String(revision.to_string())));
+/// Sets `metadata.resourceVersion`.
+pub(crate) fn set_resource_version(object: &mut Value, revision: u64) {
+    set_metadata_field(object, "resourceVersion", Some(Value::String(revision.to_string())));
 }
 
-/// Sets the value at a JSON pointer, making the objects on the way.
-pub(crate) fn put(object: &mut Value, pointer: &str, value: Value) {
+/// Sets the value at a JSON pointer, creating intermediate objects.
+pub(crate) fn set_at(object: &mut Value, pointer: &str, value: Value) {
     let mut at = object;
-    for part in pointer.split('/').skip(1) {
-        at = members(at).entry(part).or_insert(Value::Null);
+    for name in pointer.split('/').skip(1) {
+        at = members(at).entry(name).or_insert(Value::Null);
     }
     *at = value;
 }
 
-/// Kubernetes writes times with seconds (`metav1.Time`).
+/// Formats a time with a precision of seconds (`metav1.Time`).
 #[must_use]
-pub fn time(at: jiff::Timestamp) -> String {
+pub(crate) fn format_time(at: jiff::Timestamp) -> String {
     at.strftime("%Y-%m-%dT%H:%M:%SZ").to_string()
 }
 
-/// Times with microseconds (`metav1.MicroTime`), as Leases and newer Events have.
+/// Formats a time with a precision of microseconds (`metav1.MicroTime`), as in Leases and `events.k8s.io/v1` Events.
 #[must_use]
-pub fn micro_time(at: jiff::Timestamp) -> String {
+pub(crate) fn format_micro_time(at: jiff::Timestamp) -> String {
     at.strftime("%Y-%m-%dT%H:%M:%S%.6fZ").to_string()
 }
 
-/// Writes numbers without a fraction as whole ones, as Go does: `1.0` is `1`.
-pub(crate) fn whole_numbers(value: &mut Value) {
-    /// Up to here every whole number is one that a fraction can hold.
-    const LARGEST: f64 = 9_007_199_254_740_992.0;
+/// Turns floats without a fraction into integers, as Go encodes them: `1.0` becomes `1`.
+pub(crate) fn normalize_integers(value: &mut Value) {
+    /// 2^53: an `f64` represents every integer up to here exactly.
+    const MAX_SAFE_INTEGER: f64 = 9_007_199_254_740_992.0;
     match value {
         Value::Number(number) if number.is_f64() => {
-            let whole = number.as_f64().filter(|number| number.fract() == 0.0 && number.abs() < LARGEST);
-            if let Some(whole) = whole.and_then(|whole| format!("{whole:.0}").parse::<i64>().ok()) {
-                *value = whole.into();
+            let integer = number.as_f64().filter(|number| number.fract() == 0.0 && number.abs() < MAX_SAFE_INTEGER);
+            if let Some(integer) = integer.and_then(|integer| format!("{integer:.0}").parse::<i64>().ok()) {
+                *value = integer.into();
             }
         }
-        Value::Array(items) => items.iter_mut().for_each(whole_numbers),
-        Value::Object(members) => members.values_mut().for_each(whole_numbers),
+        Value::Array(items) => items.iter_mut().for_each(normalize_integers),
+        Value::Object(members) => members.values_mut().for_each(normalize_integers),
         _ => {}
     }
 }
@@ -147,16 +153,16 @@ mod tests {
     use super::*;
 
     #[rstest]
-    #[case::whole("")]
+    #[case::root("")]
     #[case::member("/a")]
-    #[case::inner("/a/b")]
+    #[case::nested("/a/b")]
     #[case::item("/list/1")]
-    #[case::no_item("/list/2")]
-    #[case::no_number("/list/x")]
+    #[case::index_out_of_bounds("/list/2")]
+    #[case::index_not_a_number("/list/x")]
     #[case::absent("/a/c/d")]
     #[case::escaped("/with~1slash")]
-    fn a_pointer_means_what_it_means_elsewhere(#[case] pointer: &str) {
+    fn lookup_agrees_with_value_pointer(#[case] pointer: &str) {
         let object = json!({"a": {"b": 1}, "list": [1, {"x": 2}], "with/slash": 3});
-        assert_eq!(at(&object, pointer), object.pointer(pointer));
+        assert_eq!(lookup(&object, pointer), object.pointer(pointer));
     }
 }

@@ -1,20 +1,20 @@
-//! Questions that a client asks about itself: answered by what is created, and kept nowhere.
+//! Self-subject reviews: the create request answers them and nothing is stored.
 //!
-//! There is one caller, whoever holds the credential of [`crate::serve`], and it may do everything.
+//! There is one user, the holder of the [credentials](crate::secure_serving), and it may do everything.
 
 use serde_json::{Value, json};
 
 use crate::object;
 use crate::resources::Resource;
 
-/// Common name of the client's certificate; the token stands for the same user.
+/// User name: common name of the client certificate. The bearer token authenticates the same user.
 pub(crate) const USER: &str = "ostler";
 
-/// Organization of the client's certificate.
+/// Group: organization of the client certificate.
 pub(crate) const GROUP: &str = "system:masters";
 
-/// Writes the answer into the `status` of a review.
-pub(crate) fn answer(resource: &Resource, review: &mut Value) {
+/// Fills in the `status` of a review.
+pub(crate) fn fill_status(resource: &Resource, review: &mut Value) {
     let everything = json!(["*"]);
     let status = match resource.kind.as_str() {
         "SelfSubjectReview" => {

@@ -1,79 +1,83 @@
-//! Following the history of the store.
+//! Cursors over the history of the store, for watches and for the controllers of this process.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
 
 use serde_json::Value;
 
-use crate::store::{Compacted, Record, Scope, Since, Store};
+use crate::store::{CollectionKey, CompactedError, Epoch, Store, StoreEvent};
 
-/// How many records a subscriber holds at most that it has not asked for yet.
-const AT_ONCE: usize = 1024;
+/// Maximum number of events that a subscription buffers.
+const MAX_BUFFERED: usize = 1024;
 
-/// One change, as the controllers in this process see it. Objects are shared, not copied.
+/// Change of one object. Objects are shared, not copied.
 #[derive(Debug, Clone)]
 pub struct Change {
     /// Storage name of the resource: `pods`, `deployments.apps`.
     pub resource: String,
-    /// Empty for cluster scope.
+    /// Empty for cluster-scoped objects.
     pub namespace: String,
+    /// Name of the object.
     pub name: String,
-    /// Absent when the object was created.
+    /// Object before the change; `None` if it was created.
     pub old: Option<Arc<Value>>,
-    /// Absent when the object was removed.
+    /// Object after the change; `None` if it was deleted.
     pub new: Option<Arc<Value>>,
 }
 
-/// Changes were missed: list again. The subscription goes on from now.
+/// The subscriber missed changes and has to list again. The subscription continues with the current revision.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("changes were missed; list again")]
 pub struct Lagged;
 
-/// Every change after the moment of subscribing, in order.
+/// Ordered stream of the changes since the subscription was created.
 pub struct Subscription {
-    cursor: Cursor,
-    pending: VecDeque<Arc<Record>>,
+    cursor: HistoryCursor,
+    pending: VecDeque<Arc<StoreEvent>>,
 }
 
-/// A position in the history; waits without polling.
-struct Cursor {
+/// Position in the history of all resources; waits without polling.
+struct HistoryCursor {
     store: Store,
     latest: tokio::sync::watch::Receiver<u64>,
-    /// Whoever reads more than the history wants to know when something was undone.
-    since: Option<Since>,
+    /// Set for subscribers that have to learn about rolled-back writes.
+    epoch: Option<Epoch>,
     position: u64,
 }
 
-/// A position in the history of one collection; not woken for others.
-pub(crate) struct Follower {
+/// Position in the history of one collection; changes of other collections do not wake it.
+pub(crate) struct CollectionCursor {
     store: Store,
-    scope: Scope,
+    scope: CollectionKey,
     newest: tokio::sync::watch::Receiver<u64>,
     position: u64,
-    /// The position was out of reach from the beginning.
-    missed: Option<Compacted>,
+    /// Set if the initial position was already compacted.
+    missed: Option<CompactedError>,
 }
 
 // === impl Subscription ===
 
 impl Subscription {
     pub(crate) fn new(store: &Store) -> Self {
-        let since = Some(store.since_now());
-        Self { cursor: Cursor { since, ..Cursor::new(store, store.revision()) }, pending: VecDeque::new() }
+        let epoch = Some(store.epoch());
+        Self {
+            cursor: HistoryCursor { epoch, ..HistoryCursor::new(store, store.revision()) },
+            pending: VecDeque::new(),
+        }
     }
 
     /// Waits for the next change. Cancel-safe.
     ///
     /// # Errors
-    /// [`Lagged`] when this subscriber fell behind the history, or what it may have read was undone.
+    /// [`Lagged`] if this subscriber fell behind the history, or writes that it may have read were rolled back.
     pub async fn next(&mut self) -> Result<Change, Lagged> {
         loop {
-            if let Some(record) = self.pending.pop_front() {
-                return Ok(Change::from(record.as_ref()));
+            if let Some(event) = self.pending.pop_front() {
+                return Ok(Change::from(event.as_ref()));
             }
-            match self.cursor.next(AT_ONCE).await {
-                Ok(records) => self.pending.extend(records),
-                Err(Compacted { .. }) => {
+            match self.cursor.next(MAX_BUFFERED).await {
+                Ok(events) => self.pending.extend(events),
+                Err(CompactedError { .. }) => {
                     self.cursor.skip_to_now();
                     return Err(Lagged);
                 }
@@ -84,59 +88,59 @@ impl Subscription {
 
 // === impl Cursor ===
 
-impl Cursor {
+impl HistoryCursor {
     fn new(store: &Store, position: u64) -> Self {
-        Self { store: store.clone(), latest: store.latest(), since: None, position }
+        Self { store: store.clone(), latest: store.durable_revisions(), epoch: None, position }
     }
 
-    /// The next records, at least one and at most so many. Cancel-safe.
-    async fn next(&mut self, most: usize) -> Result<Vec<Arc<Record>>, Compacted> {
+    /// Waits for the next events and returns at least one and at most `limit`. Cancel-safe.
+    async fn next(&mut self, limit: usize) -> Result<Vec<Arc<StoreEvent>>, CompactedError> {
         loop {
             self.latest.borrow_and_update();
-            let records = self.store.after(self.position, self.since, most)?;
-            if let Some(last) = records.last() {
+            let events = self.store.events_after(self.position, self.epoch, limit)?;
+            if let Some(last) = events.last() {
                 self.position = last.revision;
-                return Ok(records);
+                return Ok(events);
             }
             changed(&mut self.latest).await;
         }
     }
 
     fn skip_to_now(&mut self) {
-        self.since = self.since.map(|_| self.store.since_now());
+        self.epoch = self.epoch.map(|_| self.store.epoch());
         self.position = self.store.revision();
     }
 }
 
 // === impl Follower ===
 
-impl Follower {
-    pub(crate) fn new(store: &Store, scope: Scope, position: u64) -> Self {
-        let newest = store.follow(&scope);
-        let missed = store.reachable(position).err();
+impl CollectionCursor {
+    pub(crate) fn new(store: &Store, scope: CollectionKey, position: u64) -> Self {
+        let newest = store.subscribe(&scope);
+        let missed = store.check_revision(position).err();
         Self { store: store.clone(), scope, newest, position, missed }
     }
 
-    /// The next records of the collection, at least one and at most so many. Cancel-safe.
-    pub(crate) async fn next(&mut self, most: usize) -> Result<Vec<Arc<Record>>, Compacted> {
+    /// Waits for the next events of the collection and returns at least one and at most `limit`. Cancel-safe.
+    pub(crate) async fn next(&mut self, limit: usize) -> Result<Vec<Arc<StoreEvent>>, CompactedError> {
         if let Some(missed) = self.missed {
             return Err(missed);
         }
         loop {
             self.newest.borrow_and_update();
-            let (records, seen) = self.store.after_in(&self.scope, self.position, most)?;
+            let (events, seen) = self.store.collection_events_after(&self.scope, self.position, limit)?;
             self.position = seen;
-            if !records.is_empty() {
-                return Ok(records);
+            if !events.is_empty() {
+                return Ok(events);
             }
             changed(&mut self.newest).await;
         }
     }
 
-    /// Nothing up to this revision is still to be shown.
+    /// Returns the revision up to which every event of the collection has been read.
     pub(crate) fn position(&self) -> u64 {
-        match self.store.after_in(&self.scope, self.position, 1) {
-            Ok((records, seen)) if records.is_empty() => seen,
+        match self.store.collection_events_after(&self.scope, self.position, 1) {
+            Ok((events, seen)) if events.is_empty() => seen,
             _ => self.position,
         }
     }
@@ -144,21 +148,21 @@ impl Follower {
 
 async fn changed(newest: &mut tokio::sync::watch::Receiver<u64>) {
     if newest.changed().await.is_err() {
-        // The sender lives in the store that the waiting cursor holds.
+        // Unreachable: the store held by the cursor owns the sender.
         std::future::pending::<()>().await;
     }
 }
 
 // === impl Change ===
 
-impl From<&Record> for Change {
-    fn from(record: &Record) -> Self {
+impl From<&StoreEvent> for Change {
+    fn from(event: &StoreEvent) -> Self {
         Self {
-            resource: record.key.resource.clone(),
-            namespace: record.key.namespace.clone(),
-            name: record.key.name.clone(),
-            old: record.old.as_ref().map(|old| old.tree()),
-            new: record.new.as_ref().map(|new| new.tree()),
+            resource: event.key.resource.clone(),
+            namespace: event.key.namespace.clone(),
+            name: event.key.name.clone(),
+            old: event.old.as_ref().map(|old| old.value()),
+            new: event.new.as_ref().map(|new| new.value()),
         }
     }
 }

@@ -1,4 +1,4 @@
-//! The running batch: `max_num_seqs` seats, a first-come queue before them, one prefill at a time.
+//! The running batch: at most `max_num_seqs` sequences, a FIFO queue in front of it, and one prefill at a time.
 
 use std::sync::{
     Arc,
@@ -7,89 +7,91 @@ use std::sync::{
 
 use tokio::sync::{Mutex, MutexGuard, OwnedSemaphorePermit, Semaphore};
 
-/// Who runs and who waits.
+/// Admits sequences to the batch and counts running and waiting ones.
 pub(crate) struct Batch {
-    seats: Arc<Semaphore>,
+    slots: Arc<Semaphore>,
     waiting: AtomicUsize,
     running: AtomicUsize,
     kv_tokens: AtomicUsize,
-    prefill: Mutex<()>,
+    prefill_lock: Mutex<()>,
 }
 
-/// A place in the batch; dropping it (also by a client that went away) frees it.
-pub(crate) struct Seat {
+/// A sequence in the batch. Dropping it, also when the client disconnects, frees its slot.
+pub(crate) struct Sequence {
     batch: Arc<Batch>,
     kv_tokens: usize,
     _permit: Option<OwnedSemaphorePermit>,
 }
 
-/// Counts a request as waiting until it is dropped.
-struct Waiting<'a>(&'a AtomicUsize);
+/// Counts a request as waiting until the guard is dropped.
+struct WaitingGuard<'a>(&'a AtomicUsize);
 
 impl Batch {
     pub(crate) fn new(max_num_seqs: usize) -> Arc<Self> {
         Arc::new(Self {
-            seats: Arc::new(Semaphore::new(max_num_seqs.max(1))),
+            slots: Arc::new(Semaphore::new(max_num_seqs.max(1))),
             waiting: AtomicUsize::new(0),
             running: AtomicUsize::new(0),
             kv_tokens: AtomicUsize::new(0),
-            prefill: Mutex::new(()),
+            prefill_lock: Mutex::new(()),
         })
     }
 
-    /// Waits in order of arrival for a seat of a sequence that starts with `kv_tokens` tokens.
-    pub(crate) async fn seat(self: &Arc<Self>, kv_tokens: usize) -> Seat {
-        let waiting = Waiting::new(&self.waiting);
-        // The semaphore is never closed; without a permit the seat would only be uncounted.
-        let permit = Arc::clone(&self.seats).acquire_owned().await.ok();
-        drop(waiting);
+    /// Waits in FIFO order for a slot and admits a sequence that starts with `kv_tokens` tokens.
+    pub(crate) async fn admit(self: &Arc<Self>, kv_tokens: usize) -> Sequence {
+        let waiting_guard = WaitingGuard::new(&self.waiting);
+        // The semaphore is never closed, so acquiring a permit does not fail.
+        let permit = Arc::clone(&self.slots).acquire_owned().await.ok();
+        drop(waiting_guard);
         self.running.fetch_add(1, Relaxed);
         self.kv_tokens.fetch_add(kv_tokens, Relaxed);
-        Seat { batch: Arc::clone(self), kv_tokens, _permit: permit }
+        Sequence { batch: Arc::clone(self), kv_tokens, _permit: permit }
     }
 
-    /// The right to compute a prompt; prompts are computed one after the other.
-    pub(crate) async fn prefill(&self) -> MutexGuard<'_, ()> {
-        self.prefill.lock().await
+    /// Waits until no other prompt is being computed and holds the prefill lock.
+    pub(crate) async fn lock_prefill(&self) -> MutexGuard<'_, ()> {
+        self.prefill_lock.lock().await
     }
 
+    /// Returns the number of running sequences.
     pub(crate) fn running(&self) -> usize {
         self.running.load(Relaxed)
     }
 
+    /// Returns the number of waiting sequences.
     pub(crate) fn waiting(&self) -> usize {
         self.waiting.load(Relaxed)
     }
 
-    /// Tokens of all running sequences.
+    /// Returns the number of tokens of all running sequences.
     pub(crate) fn kv_tokens(&self) -> usize {
         self.kv_tokens.load(Relaxed)
     }
 }
 
-impl Seat {
-    /// One more token in the KV cache.
-    pub(crate) fn grow(&mut self) {
+impl Sequence {
+    /// Adds one token to the KV cache.
+    pub(crate) fn append_token(&mut self) {
         self.kv_tokens += 1;
         self.batch.kv_tokens.fetch_add(1, Relaxed);
     }
 }
 
-impl Drop for Seat {
+impl Drop for Sequence {
     fn drop(&mut self) {
         self.batch.running.fetch_sub(1, Relaxed);
         self.batch.kv_tokens.fetch_sub(self.kv_tokens, Relaxed);
     }
 }
 
-impl<'a> Waiting<'a> {
+impl<'a> WaitingGuard<'a> {
     fn new(counter: &'a AtomicUsize) -> Self {
         counter.fetch_add(1, Relaxed);
         Self(counter)
     }
 }
 
-impl Drop for Waiting<'_> {
+impl Drop for WaitingGuard<'_> {
     fn drop(&mut self) {
         self.0.fetch_sub(1, Relaxed);
     }
@@ -100,10 +102,10 @@ mod tests {
     use super::*;
 
     #[tokio::test]
-    async fn the_third_of_two_waits_until_one_leaves() {
+    async fn sequence_waits_while_the_batch_is_full() {
         let batch = Batch::new(2);
-        let (first, _second) = (batch.seat(10).await, batch.seat(5).await);
-        let mut third = Box::pin(batch.seat(1));
+        let (first, _second) = (batch.admit(10).await, batch.admit(5).await);
+        let mut third = Box::pin(batch.admit(1));
         assert!(futures::poll!(&mut third).is_pending());
         assert_eq!((batch.running(), batch.waiting(), batch.kv_tokens()), (2, 1, 15));
         drop(first);
@@ -112,12 +114,12 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_waiter_that_gives_up_is_no_longer_counted() {
+    async fn cancelled_request_is_no_longer_counted_as_waiting() {
         let batch = Batch::new(1);
-        let _seat = batch.seat(1).await;
+        let _running = batch.admit(1).await;
         {
-            let mut waiter = Box::pin(batch.seat(1));
-            assert!(futures::poll!(&mut waiter).is_pending());
+            let mut request = Box::pin(batch.admit(1));
+            assert!(futures::poll!(&mut request).is_pending());
             assert_eq!(batch.waiting(), 1);
         }
         assert_eq!(batch.waiting(), 0);

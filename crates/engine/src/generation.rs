@@ -1,175 +1,187 @@
-//! One request's way through the engine: queue, prefill, decode, end.
+//! Lifecycle of one request: queued, prefill, decode, finished.
 
 use std::{sync::Arc, time::Duration};
 
 use tokio::time::{Instant, sleep, sleep_until};
 
 use crate::{
-    answer::{Finish, Head, Usage},
-    batch::Seat,
-    content::Words,
-    failure::Failure,
+    api_error::ApiError,
+    batch::Sequence,
     prompt,
-    request::{Call, Request},
+    request::{Call, GenerationRequest},
+    response::{Finish, ResponseMetadata, Usage},
     simulator::Simulator,
-    stop::{StopStrings, Watched},
+    stop_strings::{StopCheck, StopStrings},
+    text_generator::TextGenerator,
 };
 
-/// A request being answered. Dropping it at any point frees its place.
+/// Generation of one completion. Dropping it at any point frees its slot in the batch.
 pub(crate) struct Generation {
     engine: Arc<Simulator>,
     prompt: Vec<u32>,
-    words: Words,
+    text: TextGenerator,
     stop: StopStrings,
-    limit: usize,
+    max_tokens: usize,
     min_tokens: usize,
     ignore_eos: bool,
-    produced: usize,
-    times: Times,
-    seat: Option<Seat>,
+    generated: usize,
+    timestamps: Timestamps,
+    sequence: Option<Sequence>,
     finished: bool,
 }
 
-/// When what happened.
-struct Times {
+/// Times at which the request changed its state.
+struct Timestamps {
     arrived: Instant,
-    seated: Instant,
+    scheduled: Instant,
     first_token: Instant,
     last_token: Instant,
 }
 
-/// The text of one step, and why it was the last one.
-pub(crate) struct Piece {
+/// Text of one decode step, and the reason if generation finished with it.
+pub(crate) struct TokenOutput {
     pub(crate) text: String,
     pub(crate) finish: Option<Finish>,
 }
 
 impl Generation {
-    /// Checks `request`; nothing is queued before the first [`Generation::next`].
+    /// Validates `request`. The request is queued by the first call of [`Generation::next_output`].
     ///
     /// # Errors
-    /// What vLLM would answer instead of generating.
-    pub(crate) fn new(engine: Arc<Simulator>, mut request: Request, call: Call, head: &Head) -> Result<Self, Failure> {
-        let prompt = prompt::tokens_of(&request, call)?;
-        let limit = engine.check(&request, prompt.len())?;
+    /// The error that vLLM responds with.
+    pub(crate) fn new(
+        engine: Arc<Simulator>,
+        mut request: GenerationRequest,
+        call: Call,
+        metadata: &ResponseMetadata,
+    ) -> Result<Self, ApiError> {
+        let prompt = prompt::prompt_tokens(&request, call)?;
+        let max_tokens = engine.validate(&request, prompt.len())?;
         let now = Instant::now();
         Ok(Self {
-            words: Words::new(engine.config.seed, &head.model, &prompt),
-            stop: StopStrings::new(request.stop_strings()),
-            limit,
+            text: TextGenerator::new(engine.config.seed, &metadata.model, &prompt),
+            stop: StopStrings::new(request.take_stop_strings()),
+            max_tokens,
             min_tokens: request.min_tokens,
             ignore_eos: request.ignore_eos,
-            produced: 0,
-            times: Times { arrived: now, seated: now, first_token: now, last_token: now },
-            seat: None,
+            generated: 0,
+            timestamps: Timestamps { arrived: now, scheduled: now, first_token: now, last_token: now },
+            sequence: None,
             finished: false,
             prompt,
             engine,
         })
     }
 
-    /// Tokens so far.
+    /// Returns the token counts so far.
     pub(crate) fn usage(&self) -> Usage {
-        Usage::new(self.prompt.len(), self.produced)
+        Usage::new(self.prompt.len(), self.generated)
     }
 
-    /// The next token's text, when its time has come; `None` after the last.
-    pub(crate) async fn next(&mut self) -> Option<Piece> {
+    /// Waits for the next decode step and returns its text; `None` after the last one.
+    pub(crate) async fn next_output(&mut self) -> Option<TokenOutput> {
         if self.finished {
             return None;
         }
-        match self.produced {
+        match self.generated {
             0 => self.prefill().await,
             _ => self.decode().await,
         }
-        self.produced += 1;
-        let word = self.words.next();
-        let piece = self.piece(&word);
+        self.generated += 1;
+        let token = self.text.next_token();
+        let output = self.process_token(&token);
         self.observe_token();
-        if let Some(finish) = &piece.finish {
+        if let Some(finish) = &output.finish {
             self.finish(finish.reason);
         }
-        Some(piece)
+        Some(output)
     }
 
     async fn prefill(&mut self) {
         let engine = Arc::clone(&self.engine);
-        self.seat = Some(engine.batch.seat(self.prompt.len()).await);
-        self.times.seated = Instant::now();
-        let lane = engine.batch.prefill().await;
+        self.sequence = Some(engine.batch.admit(self.prompt.len()).await);
+        self.timestamps.scheduled = Instant::now();
+        let prefill_guard = engine.batch.lock_prefill().await;
         let cached = engine.cached_tokens(&self.prompt);
         let timing = &engine.config.timing;
-        wait(timing.prefill(self.prompt.len() - cached, engine.config.tensor_parallel)).await;
-        engine.remember(&self.prompt);
-        drop(lane);
-        engine.metrics.prefilled(self.prompt.len(), cached);
-        wait(timing.decode(engine.batch.running(), engine.config.tensor_parallel)).await;
+        sleep_unless_zero(timing.prefill_duration(self.prompt.len() - cached, engine.config.tensor_parallel_size))
+            .await;
+        engine.cache_prompt(&self.prompt);
+        drop(prefill_guard);
+        engine.metrics.record_prefill(self.prompt.len(), cached);
+        sleep_unless_zero(timing.decode_duration(engine.batch.running(), engine.config.tensor_parallel_size)).await;
     }
 
     async fn decode(&mut self) {
-        let step = self.engine.config.timing.decode(self.engine.batch.running(), self.engine.config.tensor_parallel);
+        let step = self
+            .engine
+            .config
+            .timing
+            .decode_duration(self.engine.batch.running(), self.engine.config.tensor_parallel_size);
         match step.is_zero() {
-            // One token per turn even at full speed, so that streams interleave.
+            // Yield after each token even without delays, so that streams interleave.
             true => tokio::task::yield_now().await,
-            false => sleep_until(self.times.last_token + step).await,
+            false => sleep_until(self.timestamps.last_token + step).await,
         }
     }
 
-    fn piece(&mut self, word: &str) -> Piece {
-        match self.stop.push(word) {
-            Watched::Text(text) => self.unless_ended(text),
-            Watched::Stopped { text, by } => Piece { text, finish: Some(Finish { reason: "stop", stop: Some(by) }) },
+    fn process_token(&mut self, token: &str) -> TokenOutput {
+        match self.stop.push(token) {
+            StopCheck::Text(text) => self.finish_or_continue(text),
+            StopCheck::Stopped { text, stop_string } => {
+                TokenOutput { text, finish: Some(Finish { reason: "stop", stop: Some(stop_string) }) }
+            }
         }
     }
 
-    /// `text`, as the last one if the answer's length or the text's own end is reached.
-    fn unless_ended(&mut self, mut text: String) -> Piece {
-        let ended = self.words.at_end() && !self.ignore_eos && self.produced >= self.min_tokens;
-        let reason = match (self.produced >= self.limit, ended) {
+    /// Returns the output for `text`, with a finish reason if the token limit or the end of the text is reached.
+    fn finish_or_continue(&mut self, mut text: String) -> TokenOutput {
+        let at_end = self.text.is_finished() && !self.ignore_eos && self.generated >= self.min_tokens;
+        let reason = match (self.generated >= self.max_tokens, at_end) {
             (_, true) => "stop",
             (true, false) => "length",
-            (false, false) => return Piece { text, finish: None },
+            (false, false) => return TokenOutput { text, finish: None },
         };
-        text.push_str(&self.stop.rest());
-        Piece { text, finish: Some(Finish { reason, stop: None }) }
+        text.push_str(&self.stop.take_pending());
+        TokenOutput { text, finish: Some(Finish { reason, stop: None }) }
     }
 
     fn observe_token(&mut self) {
         let now = Instant::now();
         let metrics = &self.engine.metrics;
-        if self.produced == 1 {
-            self.times.first_token = now;
-            metrics.observe("vllm:time_to_first_token_seconds", (now - self.times.arrived).as_secs_f64());
+        if self.generated == 1 {
+            self.timestamps.first_token = now;
+            metrics.observe("vllm:time_to_first_token_seconds", (now - self.timestamps.arrived).as_secs_f64());
         } else {
-            metrics.observe("vllm:inter_token_latency_seconds", (now - self.times.last_token).as_secs_f64());
+            metrics.observe("vllm:inter_token_latency_seconds", (now - self.timestamps.last_token).as_secs_f64());
         }
-        metrics.generated();
+        metrics.record_token();
         metrics.observe("vllm:iteration_tokens_total", self.engine.batch.running() as f64);
-        self.times.last_token = now;
-        if let Some(seat) = &mut self.seat {
-            seat.grow();
+        self.timestamps.last_token = now;
+        if let Some(sequence) = &mut self.sequence {
+            sequence.append_token();
         }
     }
 
     fn finish(&mut self, reason: &'static str) {
         self.finished = true;
-        self.seat = None;
-        let Times { arrived, seated, first_token, last_token } = self.times;
+        self.sequence = None;
+        let Timestamps { arrived, scheduled, first_token, last_token } = self.timestamps;
         let seconds = |from: Instant, to: Instant| (to - from).as_secs_f64();
-        let per_token = seconds(first_token, last_token) / self.produced.saturating_sub(1).max(1) as f64;
+        let per_token = seconds(first_token, last_token) / self.generated.saturating_sub(1).max(1) as f64;
         let metrics = &self.engine.metrics;
-        metrics.succeeded(reason);
+        metrics.record_finished(reason);
         for (name, value) in [
             ("vllm:request_prompt_tokens", self.prompt.len() as f64),
-            ("vllm:request_generation_tokens", self.produced as f64),
-            ("vllm:request_max_num_generation_tokens", self.produced as f64),
+            ("vllm:request_generation_tokens", self.generated as f64),
+            ("vllm:request_max_num_generation_tokens", self.generated as f64),
             ("vllm:request_params_n", 1.0),
-            ("vllm:request_params_max_tokens", self.limit as f64),
+            ("vllm:request_params_max_tokens", self.max_tokens as f64),
             ("vllm:request_time_per_output_token_seconds", per_token),
             ("vllm:e2e_request_latency_seconds", seconds(arrived, last_token)),
-            ("vllm:request_queue_time_seconds", seconds(arrived, seated)),
-            ("vllm:request_inference_time_seconds", seconds(seated, last_token)),
-            ("vllm:request_prefill_time_seconds", seconds(seated, first_token)),
+            ("vllm:request_queue_time_seconds", seconds(arrived, scheduled)),
+            ("vllm:request_inference_time_seconds", seconds(scheduled, last_token)),
+            ("vllm:request_prefill_time_seconds", seconds(scheduled, first_token)),
             ("vllm:request_decode_time_seconds", seconds(first_token, last_token)),
             ("vllm:request_num_preemptions", 0.0),
         ] {
@@ -178,8 +190,8 @@ impl Generation {
     }
 }
 
-async fn wait(time: Duration) {
-    if !time.is_zero() {
-        sleep(time).await;
+async fn sleep_unless_zero(duration: Duration) {
+    if !duration.is_zero() {
+        sleep(duration).await;
     }
 }

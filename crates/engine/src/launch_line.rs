@@ -1,109 +1,121 @@
-//! Reads a container's command line as the inference server it would start.
+//! Parses a container's command line into the inference server that it starts.
 //!
-//! Understood: `vllm serve MODEL …`, `python3 -m vllm.entrypoints.openai.api_server --model MODEL …`,
+//! Supported: `vllm serve MODEL …`, `python3 -m vllm.entrypoints.openai.api_server --model MODEL …`,
 //! `python3 -m sglang.launch_server --model-path MODEL …`, any of these inside `sh -c "… && …"`, and bare arguments
-//! (an image whose entry point is vLLM). A line that names no model has it from `MODEL_PATH` and `SERVED_MODEL_NAME`.
+//! (an image whose entry point is vLLM). Without a model argument, the model comes from `MODEL_PATH` and
+//! `SERVED_MODEL_NAME`.
 
 mod shell;
 
 use std::net::IpAddr;
 
-/// The server a command line starts.
+/// Parameters of the inference server that a command line starts.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct LaunchLine {
-    pub server: Server,
+    /// The program that the command line starts.
+    pub server: InferenceServer,
     /// Path or name of the model.
     pub model: String,
     /// `--served-model-name`; empty means the model itself.
     pub served_model_names: Vec<String>,
-    /// `--host`, when it is an address.
+    /// `--host`, if it is an IP address.
     pub host: Option<IpAddr>,
+    /// Port to listen on (`--port`).
     pub port: u16,
-    pub tensor_parallel: usize,
+    /// `--tensor-parallel-size`, at least 1.
+    pub tensor_parallel_size: usize,
+    /// `--max-num-seqs`, or SGLang's `--max-running-requests`.
     pub max_num_seqs: Option<usize>,
+    /// `--max-model-len`, or SGLang's `--context-length`.
     pub max_model_len: Option<usize>,
+    /// `--block-size`, or SGLang's `--page-size`.
     pub block_size: Option<usize>,
-    /// Place among the nodes of one replica (`--node-rank`); only node 0 answers requests.
+    /// Rank of this node within its replica (`--node-rank`); only rank 0 serves requests.
     pub node_rank: usize,
 }
 
-/// Which program is started.
+/// Supported inference servers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Server {
+pub enum InferenceServer {
+    /// vLLM.
     Vllm,
+    /// SGLang.
     Sglang,
 }
 
-/// The server that `command args…` starts with the environment `env`, or `None` if it starts none
-/// (a Ray worker, a router, anything else).
-pub fn parse(command: &[String], args: &[String], env: &[(String, String)]) -> Option<LaunchLine> {
-    let words: Vec<String> = command.iter().chain(args).cloned().collect();
-    let bare = command.is_empty();
-    let (server, flags) = match shell::script(&words) {
-        Some(script) => shell::commands(script, env).into_iter().find_map(|words| started(&words, false))?,
-        None => started(&words, bare)?,
-    };
-    read(server, &Flags::read(&flags), env)
+impl LaunchLine {
+    /// Parses `command` and `args` of a container with the environment `env`. Returns `None` for a command line that starts
+    /// no inference server: a Ray worker, a router or any other program.
+    pub fn parse(command: &[String], args: &[String], env: &[(String, String)]) -> Option<Self> {
+        let words: Vec<String> = command.iter().chain(args).cloned().collect();
+        let entry_point = command.is_empty();
+        let (server, flags) = match shell::script(&words) {
+            Some(script) => shell::commands(script, env).into_iter().find_map(|words| find_server(&words, false))?,
+            None => find_server(&words, entry_point)?,
+        };
+        from_flags(server, &Flags::parse(&flags), env)
+    }
 }
 
-/// The program among `words` and the words behind it.
-fn started(words: &[String], bare: bool) -> Option<(Server, Vec<String>)> {
-    for (at, word) in words.iter().enumerate() {
+/// Returns the inference server that `words` start and the arguments after it. `entry_point` is true if the image's
+/// entry point gets the words as arguments.
+fn find_server(words: &[String], entry_point: bool) -> Option<(InferenceServer, Vec<String>)> {
+    for (index, word) in words.iter().enumerate() {
         let program = word.rsplit('/').next().unwrap_or(word);
         let (server, skip) = match program {
-            "vllm" if words.get(at + 1).is_some_and(|next| next == "serve") => (Server::Vllm, 2),
-            "vllm.entrypoints.openai.api_server" | "api_server.py" => (Server::Vllm, 1),
-            "sglang.launch_server" => (Server::Sglang, 1),
-            "sglang" if words.get(at + 1).is_some_and(|next| next == "serve") => (Server::Sglang, 2),
+            "vllm" if words.get(index + 1).is_some_and(|next| next == "serve") => (InferenceServer::Vllm, 2),
+            "vllm.entrypoints.openai.api_server" | "api_server.py" => (InferenceServer::Vllm, 1),
+            "sglang.launch_server" => (InferenceServer::Sglang, 1),
+            "sglang" if words.get(index + 1).is_some_and(|next| next == "serve") => (InferenceServer::Sglang, 2),
             _ => continue,
         };
-        return Some((server, words[at + skip..].to_vec()));
+        return Some((server, words[index + skip..].to_vec()));
     }
-    let only_flags = words.first().is_none_or(|word| word.starts_with('-'));
-    (bare && only_flags).then(|| (Server::Vllm, words.to_vec()))
+    let starts_with_flag = words.first().is_none_or(|word| word.starts_with('-'));
+    (entry_point && starts_with_flag).then(|| (InferenceServer::Vllm, words.to_vec()))
 }
 
-fn read(server: Server, flags: &Flags, env: &[(String, String)]) -> Option<LaunchLine> {
+fn from_flags(server: InferenceServer, flags: &Flags, env: &[(String, String)]) -> Option<LaunchLine> {
     let variable =
         |name: &str| env.iter().find(|(key, value)| key == name && !value.is_empty()).map(|(_, value)| value.clone());
-    let (model_flags, length, seats, port): (&[&str], _, _, _) = match server {
-        Server::Vllm => (&["model"], "max-model-len", "max-num-seqs", 8000),
-        Server::Sglang => (&["model-path", "model"], "context-length", "max-running-requests", 30_000),
+    let (model_flags, context_length_flag, max_sequences_flag, default_port): (&[&str], _, _, _) = match server {
+        InferenceServer::Vllm => (&["model"], "max-model-len", "max-num-seqs", 8000),
+        InferenceServer::Sglang => (&["model-path", "model"], "context-length", "max-running-requests", 30_000),
     };
-    let stated = flags.first(model_flags).or(flags.positional.as_ref()).cloned();
-    // An engine whose line names its model serves it by that name; one that says nothing leaves both to its image.
-    let unsaid = if stated.is_none() { variable("SERVED_MODEL_NAME") } else { None };
-    let model = stated.or_else(|| variable("MODEL_PATH"))?;
+    let argument = flags.first(model_flags).or(flags.positional.as_ref()).cloned();
+    // With a model argument, the served name defaults to the model and the environment does not count.
+    let name_from_env = if argument.is_none() { variable("SERVED_MODEL_NAME") } else { None };
+    let model = argument.or_else(|| variable("MODEL_PATH"))?;
     let served = match flags.all("served-model-name") {
-        [] => unsaid.into_iter().collect(),
+        [] => name_from_env.into_iter().collect(),
         names => names.to_vec(),
     };
-    let parallel = ["tensor-parallel-size", "tp-size", "tp"];
+    let tensor_parallel_flags = ["tensor-parallel-size", "tp-size", "tp"];
     Some(LaunchLine {
         server,
         model,
         served_model_names: served,
         host: flags.first(&["host"]).and_then(|host| host.parse().ok()),
-        port: flags.first(&["port"]).and_then(|port| port.parse().ok()).unwrap_or(port),
-        tensor_parallel: flags.number(&parallel).unwrap_or(1).max(1),
-        max_num_seqs: flags.number(&[seats]),
-        max_model_len: flags.number(&[length]),
+        port: flags.first(&["port"]).and_then(|port| port.parse().ok()).unwrap_or(default_port),
+        tensor_parallel_size: flags.number(&tensor_parallel_flags).unwrap_or(1).max(1),
+        max_num_seqs: flags.number(&[max_sequences_flag]),
+        max_model_len: flags.number(&[context_length_flag]),
         block_size: flags.number(&["block-size", "page-size"]),
         node_rank: flags.number(&["node-rank"]).unwrap_or(0),
     })
 }
 
-/// `--flag value`, `--flag=value`, `--flag a b`, and the first word that belongs to no flag.
+/// Flags (`--flag value`, `--flag=value`, `--flag a b`) and the first positional argument.
 struct Flags {
     values: Vec<(String, Vec<String>)>,
     positional: Option<String>,
 }
 
 impl Flags {
-    fn read(words: &[String]) -> Self {
+    fn parse(words: &[String]) -> Self {
         let mut flags = Self { values: Vec::new(), positional: None };
         for word in words {
-            match flag_name(word) {
+            match parse_flag(word) {
                 Some((name, value)) => flags.values.push((name, value.into_iter().collect())),
                 None => match flags.values.last_mut() {
                     Some((_, values)) => values.push(word.clone()),
@@ -123,26 +135,26 @@ impl Flags {
     }
 
     fn number(&self, names: &[&str]) -> Option<usize> {
-        self.first(names).and_then(|text| human_number(text))
+        self.first(names).and_then(|text| parse_human_number(text))
     }
 }
 
-/// Name (dashes, without the leading ones) and the value behind `=`.
-fn flag_name(word: &str) -> Option<(String, Option<String>)> {
-    let body = word.strip_prefix("--").or_else(|| word.strip_prefix('-'))?;
+/// Splits a flag into its name, without leading dashes and with `-` for `_`, and the value after `=`.
+fn parse_flag(word: &str) -> Option<(String, Option<String>)> {
+    let flag = word.strip_prefix("--").or_else(|| word.strip_prefix('-'))?;
     // A negative number is a value.
-    if !body.starts_with(|first: char| first.is_ascii_alphabetic()) {
+    if !flag.starts_with(|first: char| first.is_ascii_alphabetic()) {
         return None;
     }
-    let (name, value) = match body.split_once('=') {
+    let (name, value) = match flag.split_once('=') {
         Some((name, value)) => (name, Some(value.to_owned())),
-        None => (body, None),
+        None => (flag, None),
     };
     Some((name.replace('_', "-"), value))
 }
 
-/// vLLM's integers: `8192`, `32k` (thousands), `32K` (1024s), `1m`, `1M`.
-fn human_number(text: &str) -> Option<usize> {
+/// Parses an integer as vLLM does: `8192`, `32k` (thousands), `32K` (1024s), `1m`, `1M`.
+fn parse_human_number(text: &str) -> Option<usize> {
     let factor = match text.chars().last()? {
         'k' => 1_000.0,
         'K' => 1_024.0,
@@ -164,21 +176,21 @@ mod tests {
     }
 
     fn line(command: &str, args: &str) -> Option<LaunchLine> {
-        parse(&words(command), &words(args), &[])
+        LaunchLine::parse(&words(command), &words(args), &[])
     }
 
     #[rstest]
-    #[case("vllm serve /models/llama", "--port 9000", Server::Vllm, "/models/llama", 9000)]
-    #[case("vllm", "serve meta/llama --port=9000", Server::Vllm, "meta/llama", 9000)]
-    #[case("python3 -m vllm.entrypoints.openai.api_server", "--model /m", Server::Vllm, "/m", 8000)]
-    #[case("python3 -m sglang.launch_server", "--model-path /m --port 8080", Server::Sglang, "/m", 8080)]
-    #[case("python3 -m sglang.launch_server --model-path=/m", "", Server::Sglang, "/m", 30_000)]
-    #[case("", "--model /m --port 8081", Server::Vllm, "/m", 8081)]
-    #[case("/usr/local/bin/vllm serve m", "", Server::Vllm, "m", 8000)]
-    fn both_servers_in_every_spelling(
+    #[case("vllm serve /models/llama", "--port 9000", InferenceServer::Vllm, "/models/llama", 9000)]
+    #[case("vllm", "serve meta/llama --port=9000", InferenceServer::Vllm, "meta/llama", 9000)]
+    #[case("python3 -m vllm.entrypoints.openai.api_server", "--model /m", InferenceServer::Vllm, "/m", 8000)]
+    #[case("python3 -m sglang.launch_server", "--model-path /m --port 8080", InferenceServer::Sglang, "/m", 8080)]
+    #[case("python3 -m sglang.launch_server --model-path=/m", "", InferenceServer::Sglang, "/m", 30_000)]
+    #[case("", "--model /m --port 8081", InferenceServer::Vllm, "/m", 8081)]
+    #[case("/usr/local/bin/vllm serve m", "", InferenceServer::Vllm, "m", 8000)]
+    fn parses_every_form_of_command_line(
         #[case] command: &str,
         #[case] args: &str,
-        #[case] server: Server,
+        #[case] server: InferenceServer,
         #[case] model: &str,
         #[case] port: u16,
     ) {
@@ -187,7 +199,7 @@ mod tests {
     }
 
     #[test]
-    fn every_flag_is_read() {
+    fn parses_every_flag() {
         let vllm = line(
             "vllm serve m",
             "--served-model-name a b --host 0.0.0.0 -tp 4 --max_model_len 32K --max-num-seqs=64 --trust-remote-code",
@@ -195,32 +207,32 @@ mod tests {
         .unwrap();
         assert_eq!(vllm.served_model_names, ["a", "b"]);
         assert_eq!(vllm.host, "0.0.0.0".parse().ok());
-        assert_eq!((vllm.tensor_parallel, vllm.max_model_len, vllm.max_num_seqs), (4, Some(32_768), Some(64)));
+        assert_eq!((vllm.tensor_parallel_size, vllm.max_model_len, vllm.max_num_seqs), (4, Some(32_768), Some(64)));
         let sglang = line(
             "python3 -m sglang.launch_server",
             "--model-path m --tp-size 8 --context-length 4096 --max-running-requests 32 --node-rank 1 --mem-frac=0.9",
         )
         .unwrap();
-        assert_eq!((sglang.tensor_parallel, sglang.max_model_len, sglang.max_num_seqs), (8, Some(4096), Some(32)));
+        assert_eq!((sglang.tensor_parallel_size, sglang.max_model_len, sglang.max_num_seqs), (8, Some(4096), Some(32)));
         assert_eq!(sglang.node_rank, 1);
     }
 
     #[test]
-    fn a_shell_script_is_searched_for_the_server() {
+    fn finds_the_server_in_a_shell_script() {
         let script =
             "ray start --head --port=6379 && vllm serve $MODEL_PATH --served-model-name \"my model\" --port 8080";
         let command = ["sh", "-c", script].map(str::to_owned);
         let env = [("MODEL_PATH".to_owned(), "/mnt/llama".to_owned())];
-        let line = parse(&command, &[], &env).unwrap();
+        let line = LaunchLine::parse(&command, &[], &env).unwrap();
         assert_eq!((line.model.as_str(), line.port), ("/mnt/llama", 8080));
         assert_eq!(line.served_model_names, ["my model"]);
     }
 
     #[test]
-    fn names_come_from_the_environment_if_the_line_has_none() {
+    fn takes_the_model_from_the_environment_by_default() {
         let env = [("MODEL_PATH", "/m"), ("SERVED_MODEL_NAME", "llama")]
             .map(|(key, value)| (key.to_owned(), value.to_owned()));
-        let line = parse(&words("python3 -m sglang.launch_server"), &[], &env).unwrap();
+        let line = LaunchLine::parse(&words("python3 -m sglang.launch_server"), &[], &env).unwrap();
         assert_eq!((line.model.as_str(), line.served_model_names), ("/m", vec!["llama".to_owned()]));
     }
 
@@ -229,7 +241,7 @@ mod tests {
     #[case::router("python3 -m sglang_router.launch_router --port 8080")]
     #[case::no_model("vllm serve")]
     #[case::other("sleep infinity")]
-    fn other_programs_are_no_engine(#[case] command: &str) {
+    fn ignores_other_programs(#[case] command: &str) {
         assert_eq!(line(command, ""), None);
     }
 }

@@ -1,34 +1,36 @@
-//! A simulated OpenAI/vLLM engine: the server side of an inference Pod without weights or GPU.
+//! A simulated vLLM engine: an OpenAI-compatible server without weights or GPU.
 //!
-//! In: a [`Config`] (or the command line of a container, read by [`launch_line`]) and HTTP requests.
-//! Out: answers with the fields, error bodies, event order and metric names of vLLM 0.32, at a pace that follows
-//! from queue, batch size and cached prefix ([`Timing`]), so that load and shared prefixes measurably matter.
+//! Input: a [`Config`], or a container's command line parsed by [`LaunchLine::parse`], and HTTP requests.
+//! Output: responses with the fields, error bodies, event order and metric names of vLLM 0.32. [`Timing`] computes latencies
+//! from queue, batch size and cached prefix, so that load and shared prefixes have a measurable effect.
 //!
-//! It knows nothing of Kubernetes, and never pretends: text is generated from seed and prompt, what is not
-//! simulated (`n > 1`, several prompts in one request, log probabilities) is refused or `null`.
+//! The crate does not depend on Kubernetes. Text is generated from seed and prompt. Features that are not simulated (`n > 1`,
+//! several prompts in one request, log probabilities) are rejected or `null`.
 //!
-//! Start-up: vLLM does not listen until its weights are loaded. [`run`] does the same. [`serve`] is handed a socket
-//! that already listens, so while loading it answers every path with 503 and an empty body.
+//! vLLM does not listen until its weights are loaded, and neither does [`run`]. [`serve`] gets a listening socket; while
+//! loading, it responds 503 with an empty body to every request.
 
-mod answer;
+#![warn(missing_docs)]
+
+mod api_error;
 mod batch;
-mod cache;
 mod config;
-mod content;
-mod failure;
 mod generation;
 mod http_api;
-pub mod launch_line;
+mod launch_line;
 mod metrics;
+mod prefix_cache;
 mod prompt;
 mod request;
+mod response;
 mod serve;
 mod simulator;
-mod stop;
+mod stop_strings;
+mod text_generator;
 mod timing;
-mod tokens;
+mod tokenizer;
 
 pub use config::Config;
-pub use launch_line::LaunchLine;
+pub use launch_line::{InferenceServer, LaunchLine};
 pub use serve::{router, run, serve};
 pub use timing::Timing;

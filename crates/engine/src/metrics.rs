@@ -1,4 +1,4 @@
-//! `/metrics` in vLLM's names. Process and web framework metrics of Python are not imitated.
+//! `/metrics` with vLLM's metric names. Metrics of the Python process and web framework are not simulated.
 
 mod families;
 
@@ -9,14 +9,14 @@ use std::{
 };
 
 use crate::simulator::Simulator;
-use families::{FAMILIES, Family, Kind};
+use families::{FAMILIES, Family, MetricType};
 
-/// What has been counted since the start.
-pub(crate) struct Metrics(Mutex<Counted>);
+/// Counters and histograms since the start.
+pub(crate) struct Metrics(Mutex<MetricValues>);
 
 #[derive(Default)]
-struct Counted {
-    /// Counters by family and value of the extra label (empty without one).
+struct MetricValues {
+    /// Counters by family and value of the additional label (empty without one).
     counters: BTreeMap<(&'static str, &'static str), f64>,
     histograms: BTreeMap<&'static str, Histogram>,
 }
@@ -34,8 +34,8 @@ impl Metrics {
         Self(Mutex::default())
     }
 
-    /// A prompt of `prompt` tokens was computed, `cached` of them from the cache.
-    pub(crate) fn prefilled(&self, prompt: usize, cached: usize) {
+    /// Records the prefill of `prompt` tokens, of which `cached` came from the prefix cache.
+    pub(crate) fn record_prefill(&self, prompt: usize, cached: usize) {
         let (all, hits) = (prompt as f64, cached as f64);
         for (name, label, value) in [
             ("vllm:prompt_tokens_total", "", all),
@@ -51,21 +51,21 @@ impl Metrics {
         self.observe("vllm:request_prefill_kv_computed_tokens", all - hits);
     }
 
-    /// One token was generated.
-    pub(crate) fn generated(&self) {
+    /// Records one generated token.
+    pub(crate) fn record_token(&self) {
         self.add("vllm:generation_tokens_total", "", 1.0);
     }
 
-    /// A request ended for `reason`.
-    pub(crate) fn succeeded(&self, reason: &'static str) {
+    /// Records a request that finished with `reason`.
+    pub(crate) fn record_finished(&self, reason: &'static str) {
         self.add("vllm:request_success_total", reason, 1.0);
     }
 
-    /// One observation of a histogram; unknown names are not kept.
+    /// Adds an observation to a histogram; unknown names are ignored.
     pub(crate) fn observe(&self, name: &'static str, value: f64) {
         let Some(bounds) = FAMILIES.iter().find(|family| family.name == name).and_then(Family::bounds) else { return };
-        let mut counted = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        let histogram = counted.histograms.entry(name).or_default();
+        let mut values = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let histogram = values.histograms.entry(name).or_default();
         histogram.buckets.resize(bounds.len() + 1, 0);
         let bucket = bounds.iter().position(|bound| value <= *bound).unwrap_or(bounds.len());
         histogram.buckets[bucket] += 1;
@@ -74,106 +74,109 @@ impl Metrics {
     }
 
     fn add(&self, name: &'static str, label: &'static str, value: f64) {
-        let mut counted = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        *counted.counters.entry((name, label)).or_default() += value;
+        let mut values = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        *values.counters.entry((name, label)).or_default() += value;
     }
 }
 
 impl Family {
+    /// Returns the upper bounds of a histogram's buckets.
     fn bounds(&self) -> Option<&'static [f64]> {
         match self.kind {
-            Kind::Histogram(bounds) => Some(bounds),
-            Kind::Counter | Kind::Gauge => None,
+            MetricType::Histogram(bounds) => Some(bounds),
+            MetricType::Counter | MetricType::Gauge => None,
         }
     }
 }
 
-/// The whole page.
-pub(crate) fn page(engine: &Simulator) -> String {
-    let counted = engine.metrics.0.lock().unwrap_or_else(PoisonError::into_inner);
-    let mut page = Page { text: String::with_capacity(32 * 1024), engine, counted: &counted };
+/// Renders all metrics in the Prometheus text format.
+pub(crate) fn render(engine: &Simulator) -> String {
+    let values = engine.metrics.0.lock().unwrap_or_else(PoisonError::into_inner);
+    let mut encoder = TextEncoder { text: String::with_capacity(32 * 1024), engine, values: &values };
     for family in FAMILIES {
-        page.family(family);
+        encoder.write_family(family);
     }
-    page.cache_config();
-    page.text
+    encoder.write_cache_config();
+    encoder.text
 }
 
-struct Page<'a> {
+/// Encodes metric families in the Prometheus text format.
+struct TextEncoder<'a> {
     text: String,
     engine: &'a Simulator,
-    counted: &'a Counted,
+    values: &'a MetricValues,
 }
 
-// Writing to a String cannot fail; the results of `write!` are dropped for that reason.
-impl Page<'_> {
-    fn family(&mut self, family: &Family) {
+// Writing to a String cannot fail, so the results of `write!` are ignored.
+impl TextEncoder<'_> {
+    fn write_family(&mut self, family: &Family) {
         match family.kind {
-            Kind::Counter => {
-                self.head(family.name, family.help, "counter");
-                self.series(family, family.name, |page, label| {
-                    page.counted.counters.get(&(family.name, label)).copied().unwrap_or(0.0)
+            MetricType::Counter => {
+                self.write_header(family.name, family.help, "counter");
+                self.write_series(family, family.name, |encoder, label| {
+                    encoder.values.counters.get(&(family.name, label)).copied().unwrap_or(0.0)
                 });
-                self.created(family, family.name.trim_end_matches("_total"));
+                self.write_created(family, family.name.trim_end_matches("_total"));
             }
-            Kind::Gauge => {
-                self.head(family.name, family.help, "gauge");
-                self.series(family, family.name, |page, label| page.gauge(family.name, label));
+            MetricType::Gauge => {
+                self.write_header(family.name, family.help, "gauge");
+                self.write_series(family, family.name, |encoder, label| encoder.gauge_value(family.name, label));
             }
-            Kind::Histogram(bounds) => {
-                self.head(family.name, family.help, "histogram");
-                self.histogram(family.name, bounds);
-                self.created(family, family.name);
+            MetricType::Histogram(bounds) => {
+                self.write_header(family.name, family.help, "histogram");
+                self.write_histogram(family.name, bounds);
+                self.write_created(family, family.name);
             }
         }
     }
 
-    fn head(&mut self, name: &str, help: &str, kind: &str) {
+    fn write_header(&mut self, name: &str, help: &str, kind: &str) {
         let _ = writeln!(self.text, "# HELP {name} {help}\n# TYPE {name} {kind}");
     }
 
-    fn series(&mut self, family: &Family, name: &str, value: impl Fn(&Self, &'static str) -> f64) {
-        let (key, values) = family.by.unwrap_or(("", &[""]));
-        for label in values {
-            let labels = self.labels(family.name, key, label);
-            let value = number(value(self, label));
+    fn write_series(&mut self, family: &Family, name: &str, value: impl Fn(&Self, &'static str) -> f64) {
+        let (key, label_values) = family.label.unwrap_or(("", &[""]));
+        for label in label_values {
+            let labels = self.format_labels(family.name, key, label);
+            let value = format_value(value(self, label));
             let _ = writeln!(self.text, "{name}{{{labels}}} {value}");
         }
     }
 
-    fn created(&mut self, family: &Family, stem: &str) {
+    fn write_created(&mut self, family: &Family, stem: &str) {
         let name = format!("{stem}_created");
-        self.head(&name, family.help, "gauge");
-        self.series(family, &name, |page, _| page.engine.started as f64);
+        self.write_header(&name, family.help, "gauge");
+        self.write_series(family, &name, |encoder, _| encoder.engine.started_at as f64);
     }
 
-    fn histogram(&mut self, name: &str, bounds: &[f64]) {
-        let histogram = self.counted.histograms.get(name).cloned().unwrap_or_default();
-        let mut sum = 0;
-        for (at, bound) in bounds.iter().copied().chain([f64::INFINITY]).enumerate() {
-            sum += histogram.buckets.get(at).copied().unwrap_or(0);
-            let labels = self.labels(name, "le", &number(bound));
-            let _ = writeln!(self.text, "{name}_bucket{{{labels}}} {}", number(sum as f64));
+    fn write_histogram(&mut self, name: &str, bounds: &[f64]) {
+        let histogram = self.values.histograms.get(name).cloned().unwrap_or_default();
+        let mut cumulative = 0;
+        for (index, bound) in bounds.iter().copied().chain([f64::INFINITY]).enumerate() {
+            cumulative += histogram.buckets.get(index).copied().unwrap_or(0);
+            let labels = self.format_labels(name, "le", &format_value(bound));
+            let _ = writeln!(self.text, "{name}_bucket{{{labels}}} {}", format_value(cumulative as f64));
         }
-        let labels = self.labels(name, "", "");
-        let _ = writeln!(self.text, "{name}_count{{{labels}}} {}", number(histogram.count as f64));
-        let _ = writeln!(self.text, "{name}_sum{{{labels}}} {}", number(histogram.sum));
+        let labels = self.format_labels(name, "", "");
+        let _ = writeln!(self.text, "{name}_count{{{labels}}} {}", format_value(histogram.count as f64));
+        let _ = writeln!(self.text, "{name}_sum{{{labels}}} {}", format_value(histogram.sum));
     }
 
-    /// Labels sorted by name, as the Python client prints them. Admission counters carry no engine.
-    fn labels(&self, family: &str, key: &str, value: &str) -> String {
-        let mut labels = BTreeMap::from([("model_name", self.engine.config.base_name())]);
+    /// Returns the labels sorted by name, as the Python client prints them. Admission counters have no `engine` label.
+    fn format_labels(&self, family: &str, key: &str, value: &str) -> String {
+        let mut labels = BTreeMap::from([("model_name", self.engine.config.default_model_name())]);
         if family != "vllm:admission_rejections_total" {
             labels.insert("engine", "0");
         }
         if !key.is_empty() {
             labels.insert(key, value);
         }
-        let quoted: Vec<String> = labels.iter().map(|(key, value)| format!("{key}=\"{}\"", escaped(value))).collect();
+        let quoted: Vec<String> =
+            labels.iter().map(|(key, value)| format!("{key}=\"{}\"", escape_label_value(value))).collect();
         quoted.join(",")
     }
 
-    fn gauge(&self, name: &str, label: &str) -> f64 {
+    fn gauge_value(&self, name: &str, label: &str) -> f64 {
         let batch = &self.engine.batch;
         match (name, label) {
             ("vllm:num_requests_running", _) => batch.running() as f64,
@@ -186,25 +189,25 @@ impl Page<'_> {
         }
     }
 
-    fn cache_config(&mut self) {
+    fn write_cache_config(&mut self) {
         let config = &self.engine.config;
-        self.head("vllm:cache_config_info", "Information of the LLMEngine CacheConfig", "gauge");
+        self.write_header("vllm:cache_config_info", "Information of the LLMEngine CacheConfig", "gauge");
         let _ = writeln!(
             self.text,
             "vllm:cache_config_info{{block_size=\"{}\",enable_prefix_caching=\"True\",engine=\"0\",kv_cache_size_tokens=\"{}\",num_gpu_blocks=\"{}\"}} 1.0",
             config.block_size,
-            config.block_size * config.kv_blocks,
-            config.kv_blocks,
+            config.block_size * config.num_gpu_blocks,
+            config.num_gpu_blocks,
         );
     }
 }
 
-fn escaped(value: &str) -> String {
+fn escape_label_value(value: &str) -> String {
     value.replace('\\', "\\\\").replace('"', "\\\"").replace('\n', "\\n")
 }
 
-/// Python's notation: whole numbers carry `.0`, infinity is `+Inf`.
-fn number(value: f64) -> String {
+/// Formats a value as Python does: integers end in `.0`, infinity is `+Inf`.
+fn format_value(value: f64) -> String {
     match value {
         _ if value == f64::INFINITY => "+Inf".to_owned(),
         _ if value.fract() == 0.0 => format!("{value:.1}"),
@@ -220,10 +223,11 @@ mod tests {
 
     const RECORDED: &str = include_str!("../tests/data/metrics-idle.txt");
 
-    /// Names with label names of every series, and the TYPE lines.
-    fn shape(page: &str) -> BTreeSet<String> {
-        let ours = page.lines().filter(|line| line.contains("vllm:") && !line.contains("# HELP"));
-        ours.filter(|line| !line.contains("cache_config_info{") && !line.contains("lora_requests_info"))
+    /// Returns the names and labels of all series, and the TYPE lines.
+    fn series_and_types(page: &str) -> BTreeSet<String> {
+        let lines = page.lines().filter(|line| line.contains("vllm:") && !line.contains("# HELP"));
+        lines
+            .filter(|line| !line.contains("cache_config_info{") && !line.contains("lora_requests_info"))
             .map(
                 |line| {
                     if line.starts_with('#') { line.to_owned() } else { line.rsplit_once(' ').unwrap().0.to_owned() }
@@ -233,10 +237,11 @@ mod tests {
     }
 
     #[test]
-    fn an_idle_page_has_exactly_the_recorded_series() {
-        let engine = Simulator::new(Config { served_names: vec!["tiny".to_owned()], ..Config::new("/models/base") });
-        let (ours, recorded) = (shape(&page(&engine)), shape(RECORDED));
-        assert_eq!(ours.symmetric_difference(&recorded).collect::<Vec<_>>(), Vec::<&String>::new());
+    fn idle_engine_has_exactly_the_recorded_series() {
+        let engine =
+            Simulator::new(Config { served_model_names: vec!["tiny".to_owned()], ..Config::new("/models/base") });
+        let (actual, recorded) = (series_and_types(&render(&engine)), series_and_types(RECORDED));
+        assert_eq!(actual.symmetric_difference(&recorded).collect::<Vec<_>>(), Vec::<&String>::new());
     }
 
     #[test]
@@ -245,7 +250,7 @@ mod tests {
         for value in [0.5, 3.0, 5000.0] {
             engine.metrics.observe("vllm:request_prompt_tokens", value);
         }
-        let page = page(&engine);
+        let page = render(&engine);
         for line in [
             "vllm:request_prompt_tokens_bucket{engine=\"0\",le=\"1.0\",model_name=\"m\"} 1.0",
             "vllm:request_prompt_tokens_bucket{engine=\"0\",le=\"1000.0\",model_name=\"m\"} 2.0",

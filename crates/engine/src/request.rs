@@ -1,13 +1,13 @@
-//! What a client may send, as vLLM reads it: unknown fields are ignored, wrong types are validation errors.
+//! Request bodies, parsed as vLLM does: unknown fields are ignored, wrong types are validation errors.
 
 use serde::Deserialize;
 use serde_json::Value;
 
-use crate::failure::Failure;
+use crate::api_error::ApiError;
 
-/// A body of `/v1/completions` or `/v1/chat/completions`; the fields the simulation acts on.
+/// Body of `/v1/completions` or `/v1/chat/completions` with the fields that the simulation uses.
 #[derive(Debug, Default, Deserialize)]
-pub(crate) struct Request {
+pub(crate) struct GenerationRequest {
     pub(crate) model: Option<String>,
     pub(crate) messages: Option<Vec<Message>>,
     pub(crate) prompt: Option<Value>,
@@ -24,6 +24,7 @@ pub(crate) struct Request {
     pub(crate) stream_options: Option<StreamOptions>,
 }
 
+/// A message of a chat.
 #[derive(Debug, Deserialize)]
 pub(crate) struct Message {
     pub(crate) role: String,
@@ -32,6 +33,7 @@ pub(crate) struct Message {
     pub(crate) content: Value,
 }
 
+/// One stop string or several.
 #[derive(Debug, Deserialize)]
 #[serde(untagged)]
 pub(crate) enum Stop {
@@ -39,6 +41,7 @@ pub(crate) enum Stop {
     Many(Vec<String>),
 }
 
+/// Options of a streamed response.
 #[derive(Debug, Clone, Copy, Default, Deserialize)]
 pub(crate) struct StreamOptions {
     #[serde(default)]
@@ -47,38 +50,38 @@ pub(crate) struct StreamOptions {
     pub(crate) continuous_usage_stats: bool,
 }
 
-/// Which of the two generating calls a body belongs to.
+/// Endpoint that generates text.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Call {
     Chat,
     Completion,
 }
 
-impl Request {
-    /// Reads a body; `required` is the call's one required field.
+impl GenerationRequest {
+    /// Parses the body of a request to `call`.
     ///
     /// # Errors
-    /// vLLM's validation error for text that is not JSON, is no object, or has fields of a wrong type.
-    pub(crate) fn read(body: &[u8], call: Call) -> Result<Self, Failure> {
-        let value: Value = serde_json::from_slice(body).map_err(|error| not_json(body, &error))?;
+    /// vLLM's validation error for a body that is not a JSON object, lacks the required field, or has a field of a wrong type.
+    pub(crate) fn parse(body: &[u8], call: Call) -> Result<Self, ApiError> {
+        let value: Value = serde_json::from_slice(body).map_err(|error| invalid_json(body, &error))?;
         let Value::Object(fields) = &value else {
             let message = "Input should be a valid dictionary or object to extract fields from";
-            return Err(Failure::validation("body", "model_attributes_type", message, &quoted(&value), None));
+            return Err(ApiError::validation("body", "model_attributes_type", message, &python_repr(&value), None));
         };
         let required = match call {
             Call::Chat => "messages",
             Call::Completion => "prompt",
         };
-        let seen = format!("'<dict of {} items>'", fields.len());
+        let input = format!("'<dict of {} items>'", fields.len());
         if !fields.contains_key(required) {
-            return Err(Failure::validation(&format!("body.{required}"), "missing", "Field required", &seen, None));
+            return Err(ApiError::validation(&format!("body.{required}"), "missing", "Field required", &input, None));
         }
         let field = |name: &str| Some(name.to_owned()).filter(|name| fields.contains_key(name));
-        serde_json::from_value(value.clone()).map_err(|error| wrong_type(&value, field, &error))
+        serde_json::from_value(value.clone()).map_err(|error| type_error(&value, field, &error))
     }
 
-    /// The stop strings.
-    pub(crate) fn stop_strings(&mut self) -> Vec<String> {
+    /// Takes the stop strings out of the request.
+    pub(crate) fn take_stop_strings(&mut self) -> Vec<String> {
         match self.stop.take() {
             None => Vec::new(),
             Some(Stop::One(text)) => vec![text],
@@ -87,7 +90,8 @@ impl Request {
     }
 }
 
-fn quoted(value: &Value) -> String {
+/// Formats a JSON value as Python prints it in validation errors.
+fn python_repr(value: &Value) -> String {
     match value {
         Value::String(text) => format!("'{text}'"),
         Value::Array(items) => format!("'<list of {} items>'", items.len()),
@@ -97,11 +101,11 @@ fn quoted(value: &Value) -> String {
     }
 }
 
-/// Python's words for what is wrong with the text, at its offset.
-fn not_json(body: &[u8], error: &serde_json::Error) -> Failure {
-    let before: usize =
+/// Returns the validation error for a body that is not JSON, with the message and offset of Python's parser.
+fn invalid_json(body: &[u8], error: &serde_json::Error) -> ApiError {
+    let line_offset: usize =
         body.split_inclusive(|byte| *byte == b'\n').take(error.line().saturating_sub(1)).map(<[u8]>::len).sum();
-    let offset = before + error.column().saturating_sub(1);
+    let offset = line_offset + error.column().saturating_sub(1);
     let text = error.to_string();
     let reason = if text.starts_with("key must be a string") || text.starts_with("EOF while parsing an object") {
         "Expecting property name enclosed in double quotes"
@@ -114,7 +118,7 @@ fn not_json(body: &[u8], error: &serde_json::Error) -> Failure {
     } else {
         "Expecting value"
     };
-    Failure::validation(
+    ApiError::validation(
         &format!("body.{offset}"),
         "json_invalid",
         "JSON decode error",
@@ -123,8 +127,8 @@ fn not_json(body: &[u8], error: &serde_json::Error) -> Failure {
     )
 }
 
-/// Names the field by trying each one alone: an error path without a path-tracking dependency.
-fn wrong_type(value: &Value, field: impl Fn(&str) -> Option<String>, error: &serde_json::Error) -> Failure {
+/// Returns the validation error for a field of a wrong type. Finds the field by parsing each one alone.
+fn type_error(value: &Value, field: impl Fn(&str) -> Option<String>, error: &serde_json::Error) -> ApiError {
     let names = [
         "model",
         "messages",
@@ -137,16 +141,16 @@ fn wrong_type(value: &Value, field: impl Fn(&str) -> Option<String>, error: &ser
         "stream",
         "stream_options",
     ];
-    let wrong = names.iter().filter_map(|name| field(name)).find(|name| {
-        let alone = serde_json::json!({ name.as_str(): value[name] });
-        serde_json::from_value::<Request>(alone).is_err()
+    let field = names.iter().filter_map(|name| field(name)).find(|name| {
+        let single_field = serde_json::json!({ name.as_str(): value[name] });
+        serde_json::from_value::<GenerationRequest>(single_field).is_err()
     });
-    let name = wrong.unwrap_or_default();
-    Failure::validation(
+    let name = field.unwrap_or_default();
+    ApiError::validation(
         &format!("body.{name}"),
         "type_error",
         &error.to_string().replace('\'', "\\'"),
-        &quoted(&value[&name]),
+        &python_repr(&value[&name]),
         None,
     )
 }
@@ -163,15 +167,15 @@ mod tests {
     #[case::no_messages("{\"model\":\"m\"}", Call::Chat, "body.messages")]
     #[case::no_prompt("{\"model\":\"m\"}", Call::Completion, "body.prompt")]
     #[case::words_for_number("{\"prompt\":\"x\",\"max_tokens\":\"many\"}", Call::Completion, "body.max_tokens")]
-    fn unreadable_bodies_name_the_place(#[case] body: &str, #[case] call: Call, #[case] param: &str) {
-        let failure = Request::read(body.as_bytes(), call).unwrap_err();
-        assert_eq!(failure.param.as_deref(), Some(param), "{}", failure.message);
-        assert_eq!((failure.status.as_u16(), failure.kind), (400, "Bad Request"));
+    fn invalid_body_names_the_field(#[case] body: &str, #[case] call: Call, #[case] param: &str) {
+        let error = GenerationRequest::parse(body.as_bytes(), call).unwrap_err();
+        assert_eq!(error.param.as_deref(), Some(param), "{}", error.message);
+        assert_eq!((error.status.as_u16(), error.error_type), (400, "Bad Request"));
     }
 
     #[test]
-    fn unknown_fields_are_ignored() {
+    fn ignores_unknown_fields() {
         let body = br#"{"messages":[{"role":"user","content":"x"}],"temperature":0,"chat_template_kwargs":{}}"#;
-        assert!(Request::read(body, Call::Chat).is_ok());
+        assert!(GenerationRequest::parse(body, Call::Chat).is_ok());
     }
 }

@@ -1,4 +1,4 @@
-//! Sockets: accept, disable Nagle, answer, end.
+//! Accepts connections and serves HTTP.
 
 use std::{io, sync::Arc, time::Duration};
 
@@ -21,11 +21,11 @@ use tokio_util::sync::CancellationToken;
 
 use crate::{Config, http_api, simulator::Simulator};
 
-/// Loads for [`Config::load_time`], then listens at [`Config::address`] and serves until `stop`: vLLM's own order,
-/// connections are refused while loading.
+/// Waits for [`Config::load_time`], then listens on [`Config::address`] and serves until `stop` is cancelled. As with
+/// vLLM, connections are refused while loading.
 ///
 /// # Errors
-/// When the address cannot be listened on.
+/// The address cannot be bound.
 pub async fn run(config: Config, stop: CancellationToken) -> io::Result<()> {
     tokio::select! {
         () = stop.cancelled() => return Ok(()),
@@ -35,25 +35,25 @@ pub async fn run(config: Config, stop: CancellationToken) -> io::Result<()> {
     serve(listener, Config { load_time: Duration::ZERO, ..config }, stop).await
 }
 
-/// The routes of an engine that has loaded, without a socket.
+/// Returns the routes of a loaded engine, for use without a socket.
 pub fn router(config: Config) -> Router {
     http_api::router(Simulator::new(config))
 }
 
-/// Serves on `listener` until `stop`; open connections end at once, as under vLLM's default shutdown.
-/// While loading, every path answers 503 with an empty body.
+/// Serves on `listener` until `stop` is cancelled, then closes open connections immediately, as vLLM does by default.
+/// While loading, responds 503 with an empty body.
 ///
 /// # Errors
-/// None at present; accepting goes on after a failed connection.
+/// Currently none; failures to accept a connection are logged and retried.
 pub async fn serve(listener: TcpListener, config: Config, stop: CancellationToken) -> io::Result<()> {
-    let face = Face {
+    let handler = ConnectionHandler {
         ready_at: Instant::now() + config.load_time,
         keep_alive: config.keep_alive,
-        loading: Router::new().fallback(loading),
+        loading: Router::new().fallback(service_unavailable),
         router: router(config),
     };
-    let face = Arc::new(face);
-    // Dropping the set at the end aborts what is still open.
+    let handler = Arc::new(handler);
+    // Dropping the set on return aborts open connections.
     let mut connections = JoinSet::new();
     loop {
         tokio::select! {
@@ -61,12 +61,12 @@ pub async fn serve(listener: TcpListener, config: Config, stop: CancellationToke
             Some(_) = connections.join_next() => {}
             accepted = listener.accept() => match accepted {
                 Ok((stream, _)) => {
-                    let face = Arc::clone(&face);
-                    connections.spawn(face.connection(stream));
+                    let handler = Arc::clone(&handler);
+                    connections.spawn(handler.handle(stream));
                 }
                 Err(error) => {
-                    tracing::warn!(%error, "a connection could not be accepted");
-                    // Out of file descriptors: give others time to close.
+                    tracing::warn!(%error, "failed to accept a connection");
+                    // Out of file descriptors: wait for other connections to close.
                     sleep(Duration::from_millis(10)).await;
                 }
             }
@@ -74,18 +74,19 @@ pub async fn serve(listener: TcpListener, config: Config, stop: CancellationToke
     }
 }
 
-struct Face {
+/// Serves the connections of one engine.
+struct ConnectionHandler {
     ready_at: Instant,
     keep_alive: Duration,
     loading: Router,
     router: Router,
 }
 
-impl Face {
-    async fn connection(self: Arc<Self>, stream: TcpStream) {
-        // A token must leave when it is made, not when the peer has acknowledged the one before.
+impl ConnectionHandler {
+    async fn handle(self: Arc<Self>, stream: TcpStream) {
+        // Send each token immediately, without waiting for the acknowledgment of the previous one.
         if let Err(error) = stream.set_nodelay(true) {
-            tracing::debug!(%error, "TCP_NODELAY");
+            tracing::debug!(%error, "failed to set TCP_NODELAY");
         }
         let keep_alive = self.keep_alive;
         let service = tower::service_fn(move |request: axum::http::Request<hyper::body::Incoming>| {
@@ -93,16 +94,16 @@ impl Face {
             tower::ServiceExt::oneshot(router, request)
         });
         let mut server = Builder::new(TokioExecutor::new());
-        // hyper counts idle time on a kept connection as time for reading the next head.
+        // hyper counts idle time of a keep-alive connection as time for reading the next request head.
         server.http1().timer(TokioTimer::new()).header_read_timeout(keep_alive);
         let service = TowerToHyperService::new(service);
         if let Err(error) = server.serve_connection(TokioIo::new(stream), service).await {
-            tracing::debug!(%error, "connection ended");
+            tracing::debug!(%error, "connection failed");
         }
     }
 }
 
-async fn loading() -> Response<Body> {
+async fn service_unavailable() -> Response<Body> {
     let mut response = Response::new(Body::empty());
     *response.status_mut() = StatusCode::SERVICE_UNAVAILABLE;
     response

@@ -1,4 +1,4 @@
-//! The state all requests of one engine share.
+//! State that all requests of one engine share.
 
 use std::sync::{
     Arc, Mutex, PoisonError,
@@ -9,23 +9,23 @@ use xxhash_rust::xxh64::xxh64;
 
 use crate::{
     Config,
-    answer::Head,
+    api_error::ApiError,
     batch::Batch,
-    cache::PrefixCache,
-    failure::Failure,
     metrics::Metrics,
-    request::{Call, Request},
+    prefix_cache::PrefixCache,
+    request::{Call, GenerationRequest},
+    response::ResponseMetadata,
 };
 
-/// One engine: configuration, batch, cache, counters.
+/// A simulated engine: configuration, batch, prefix cache and metrics.
 pub(crate) struct Simulator {
     pub(crate) config: Config,
     pub(crate) batch: Arc<Batch>,
     pub(crate) metrics: Metrics,
-    cache: Mutex<PrefixCache>,
-    answers: AtomicU64,
-    /// Unix seconds at start.
-    pub(crate) started: i64,
+    prefix_cache: Mutex<PrefixCache>,
+    response_count: AtomicU64,
+    /// Start time in Unix seconds.
+    pub(crate) started_at: i64,
 }
 
 impl Simulator {
@@ -33,79 +33,90 @@ impl Simulator {
         Arc::new(Self {
             batch: Batch::new(config.max_num_seqs),
             metrics: Metrics::new(),
-            cache: Mutex::new(PrefixCache::new(config.block_size, config.kv_blocks)),
-            answers: AtomicU64::new(0),
-            started: now(),
+            prefix_cache: Mutex::new(PrefixCache::new(config.block_size, config.num_gpu_blocks)),
+            response_count: AtomicU64::new(0),
+            started_at: unix_seconds(),
             config,
         })
     }
 
-    /// Names and time for a new answer; a client's `x-request-id` becomes part of the id.
-    pub(crate) fn head(&self, call: Call, model: Option<&str>, request_id: Option<&str>) -> Head {
+    /// Returns the metadata of a new response. A client's `x-request-id` becomes part of the id.
+    pub(crate) fn response_metadata(
+        &self,
+        call: Call,
+        model: Option<&str>,
+        request_id: Option<&str>,
+    ) -> ResponseMetadata {
         let prefix = match call {
             Call::Chat => "chatcmpl",
             Call::Completion => "cmpl",
         };
-        let number = self.answers.fetch_add(1, Relaxed);
-        let own = || format!("{:016x}", xxh64(&number.to_le_bytes(), self.config.seed ^ self.started as u64));
-        Head {
+        let number = self.response_count.fetch_add(1, Relaxed);
+        let generated_id =
+            || format!("{:016x}", xxh64(&number.to_le_bytes(), self.config.seed ^ self.started_at as u64));
+        ResponseMetadata {
             call,
-            id: format!("{prefix}-{}", request_id.map_or_else(own, str::to_owned)),
-            created: now(),
-            model: model.unwrap_or(self.config.base_name()).to_owned(),
+            id: format!("{prefix}-{}", request_id.map_or_else(generated_id, str::to_owned)),
+            created: unix_seconds(),
+            model: model.unwrap_or(self.config.default_model_name()).to_owned(),
             fingerprint: format!(
                 "vllm-{}-{:08x}",
-                crate::http_api::VERSION,
+                crate::http_api::VLLM_VERSION,
                 xxh64(self.config.model.as_bytes(), 0) as u32
             ),
         }
     }
 
-    /// Refuses what vLLM would refuse after reading the body.
-    pub(crate) fn check(&self, request: &Request, prompt_tokens: usize) -> Result<usize, Failure> {
+    /// Validates a parsed request and returns the maximum number of tokens to generate.
+    ///
+    /// # Errors
+    /// The error that vLLM responds with.
+    pub(crate) fn validate(&self, request: &GenerationRequest, prompt_tokens: usize) -> Result<usize, ApiError> {
         let limit = self.config.max_model_len;
         if request.n.unwrap_or(1) != 1 {
-            return Err(Failure::bad_request(Some("n"), "Only n=1 is simulated."));
+            return Err(ApiError::bad_request(Some("n"), "Only n=1 is simulated."));
         }
         if prompt_tokens >= limit {
             let message = format!(
                 "This model's maximum context length is {limit} tokens. However, your request has {prompt_tokens} input tokens. \
                  Please reduce the length of the input messages."
             );
-            return Err(Failure::bad_request(Some("input_tokens"), message));
+            return Err(ApiError::bad_request(Some("input_tokens"), message));
         }
-        let room = limit - prompt_tokens;
+        let available = limit - prompt_tokens;
         match request.max_completion_tokens.or(request.max_tokens) {
-            Some(0) => Err(Failure::bad_request(Some("max_tokens"), "max_tokens must be at least 1, got 0.")),
-            Some(asked) if asked > room => {
+            Some(0) => Err(ApiError::bad_request(Some("max_tokens"), "max_tokens must be at least 1, got 0.")),
+            Some(requested) if requested > available => {
                 let message = format!(
-                    "'max_tokens' or 'max_completion_tokens' is too large: {asked}. This model's maximum context length is \
-                     {limit} tokens and your request has {prompt_tokens} input tokens ({asked} > {limit} - {prompt_tokens})."
+                    "'max_tokens' or 'max_completion_tokens' is too large: {requested}. This model's maximum context length is \
+                     {limit} tokens and your request has {prompt_tokens} input tokens ({requested} > {limit} - {prompt_tokens})."
                 );
-                Err(Failure::bad_request(Some("max_tokens"), message))
+                Err(ApiError::bad_request(Some("max_tokens"), message))
             }
-            Some(asked) => Ok(asked),
-            // vLLM: 16 for completions, whatever fits for chat.
-            None if request.messages.is_none() => Ok(room.min(16)),
-            None => Ok(room),
+            Some(requested) => Ok(requested),
+            // vLLM's defaults: 16 for completions, the rest of the context for chat.
+            None if request.messages.is_none() => Ok(available.min(16)),
+            None => Ok(available),
         }
     }
 
+    /// Returns the number of tokens of `prompt` in the prefix cache.
     pub(crate) fn cached_tokens(&self, prompt: &[u32]) -> usize {
-        self.cache.lock().unwrap_or_else(PoisonError::into_inner).cached_tokens(prompt)
+        self.prefix_cache.lock().unwrap_or_else(PoisonError::into_inner).cached_tokens(prompt)
     }
 
-    pub(crate) fn remember(&self, prompt: &[u32]) {
-        self.cache.lock().unwrap_or_else(PoisonError::into_inner).insert(prompt);
+    /// Inserts `prompt` into the prefix cache.
+    pub(crate) fn cache_prompt(&self, prompt: &[u32]) {
+        self.prefix_cache.lock().unwrap_or_else(PoisonError::into_inner).insert(prompt);
     }
 
-    /// The share of KV cache blocks that running sequences use, 0 to 1.
+    /// Returns the fraction of the KV cache that running sequences use, from 0 to 1.
     pub(crate) fn kv_cache_usage(&self) -> f64 {
-        let tokens = (self.config.block_size * self.config.kv_blocks).max(1);
+        let tokens = (self.config.block_size * self.config.num_gpu_blocks).max(1);
         (self.batch.kv_tokens() as f64 / tokens as f64).min(1.0)
     }
 }
 
-fn now() -> i64 {
+fn unix_seconds() -> i64 {
     jiff::Timestamp::now().as_second()
 }

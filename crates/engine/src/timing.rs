@@ -1,20 +1,20 @@
-//! How long the simulated accelerator takes.
+//! Timing of the simulated accelerator.
 
 use std::time::Duration;
 
-/// Speed of one engine with one accelerator; tensor parallelism divides the times.
+/// Speed of an engine on one accelerator. Tensor parallelism divides all durations.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Timing {
-    /// Prompt tokens computed per second; prefills run one after the other.
+    /// Prompt tokens computed per second; prefills run sequentially.
     pub prefill_tokens_per_second: f64,
-    /// One decode step of a single sequence.
+    /// Duration of a decode step with one sequence.
     pub decode_step: Duration,
-    /// What every further sequence of the batch adds to the step.
+    /// Additional duration of a decode step for each further sequence of the batch.
     pub decode_step_per_sequence: Duration,
 }
 
 impl Default for Timing {
-    /// Roughly an 8B model on one H100.
+    /// Returns approximately the speed of an 8B model on one H100.
     fn default() -> Self {
         Self {
             prefill_tokens_per_second: 12_000.0,
@@ -25,7 +25,7 @@ impl Default for Timing {
 }
 
 impl Timing {
-    /// As fast as the machine goes: for tests that look at answers, not at time.
+    /// Returns a timing without delays, for tests of responses.
     pub fn instant() -> Self {
         Self {
             prefill_tokens_per_second: f64::INFINITY,
@@ -34,17 +34,17 @@ impl Timing {
         }
     }
 
-    /// Time to compute `tokens` prompt tokens that no cache holds.
-    pub(crate) fn prefill(&self, tokens: usize, tensor_parallel: usize) -> Duration {
-        let rate = self.prefill_tokens_per_second * tensor_parallel.max(1) as f64;
+    /// Returns the duration of computing `tokens` prompt tokens that are not cached.
+    pub(crate) fn prefill_duration(&self, tokens: usize, tensor_parallel_size: usize) -> Duration {
+        let rate = self.prefill_tokens_per_second * tensor_parallel_size.max(1) as f64;
         Duration::try_from_secs_f64(tokens as f64 / rate).unwrap_or(Duration::ZERO)
     }
 
-    /// Time of one decode step for a batch of `running` sequences.
-    pub(crate) fn decode(&self, running: usize, tensor_parallel: usize) -> Duration {
-        let others = u32::try_from(running.saturating_sub(1)).unwrap_or(u32::MAX);
-        let step = self.decode_step.saturating_add(self.decode_step_per_sequence.saturating_mul(others));
-        step.div_f64(tensor_parallel.max(1) as f64)
+    /// Returns the duration of one decode step with `running` sequences in the batch.
+    pub(crate) fn decode_duration(&self, running: usize, tensor_parallel_size: usize) -> Duration {
+        let additional = u32::try_from(running.saturating_sub(1)).unwrap_or(u32::MAX);
+        let step = self.decode_step.saturating_add(self.decode_step_per_sequence.saturating_mul(additional));
+        step.div_f64(tensor_parallel_size.max(1) as f64)
     }
 }
 
@@ -53,23 +53,23 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_larger_batch_slows_every_step_but_less_than_in_proportion() {
+    fn larger_batch_slows_each_step_less_than_linearly() {
         let timing = Timing::default();
-        let (one, eight) = (timing.decode(1, 1), timing.decode(8, 1));
+        let (one, eight) = (timing.decode_duration(1, 1), timing.decode_duration(8, 1));
         assert!(eight > one && eight < one * 8, "{one:?} {eight:?}");
     }
 
     #[test]
-    fn more_accelerators_are_faster() {
+    fn tensor_parallelism_divides_durations() {
         let timing = Timing::default();
-        assert_eq!(timing.prefill(12_000, 1), Duration::from_secs(1));
-        assert_eq!(timing.prefill(12_000, 4), Duration::from_millis(250));
-        assert!(timing.decode(1, 4) < timing.decode(1, 1));
+        assert_eq!(timing.prefill_duration(12_000, 1), Duration::from_secs(1));
+        assert_eq!(timing.prefill_duration(12_000, 4), Duration::from_millis(250));
+        assert!(timing.decode_duration(1, 4) < timing.decode_duration(1, 1));
     }
 
     #[test]
-    fn instant_takes_no_time() {
-        assert_eq!(Timing::instant().prefill(1_000_000, 1), Duration::ZERO);
-        assert_eq!(Timing::instant().decode(64, 1), Duration::ZERO);
+    fn instant_timing_has_no_delays() {
+        assert_eq!(Timing::instant().prefill_duration(1_000_000, 1), Duration::ZERO);
+        assert_eq!(Timing::instant().decode_duration(64, 1), Duration::ZERO);
     }
 }

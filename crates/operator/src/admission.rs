@@ -1,136 +1,138 @@
-//! What is refused when an object is written, beyond what schemas and CEL can say: rules over several fields in text,
-//! and rules between objects.
+//! Validation of writes beyond schemas and CEL: rules over several fields in text, and rules between objects.
 //!
-//! One pure function, three users: the webhook that a cluster calls ([`webhook`]), the admission of the embedded API
-//! server, and `ostler lint`, which has files in place of a cluster.
+//! [`validate_admission`] does no I/O and has three callers: the webhook that an API server calls ([`webhook`]), the
+//! admission of the embedded API server, and `ostler lint`, which validates files.
 
-mod classes;
-mod counts;
-mod landscape;
-mod layouts;
-mod offers;
-pub mod pickers;
-mod set_names;
-pub mod webhook;
+mod accelerator_counts;
+mod class_references;
+mod context;
+mod picker_config;
+mod role_topology;
+mod runtime_conflicts;
+pub(crate) mod webhook;
+mod workload_names;
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use api::lint::{Finding, Severity};
-use api::manifest::Document;
-use apimachinery::status::Cause;
+use api::{Document, Finding, Severity};
+use apimachinery::StatusCause;
 use cluster::{Kind, Stores};
 use serde_json::Value;
 
-pub use landscape::Landscape;
+pub use context::AdmissionContext;
+pub use picker_config::validate_picker_config;
+pub use webhook::{WebhookOptions, WebhookTarget};
 
-/// One write, as an AdmissionReview states it.
+/// One write, as in an AdmissionReview.
 #[derive(Clone, Copy, Debug)]
-pub struct Request<'a> {
-    /// None where the object is deleted.
+pub struct ValidationRequest<'a> {
+    /// The new object; `None` for a deletion.
     pub object: Option<&'a Value>,
-    /// None where it is created.
-    pub old: Option<&'a Value>,
+    /// The previous object; `None` for a creation.
+    pub old_object: Option<&'a Value>,
 }
 
-/// The answer: what refuses the write, and what its author should know.
+/// Errors that reject the write, and warnings for its author.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct Verdict {
-    /// Empty: allowed.
+pub struct ValidationResult {
+    /// The write is allowed if there are none.
     pub errors: Vec<Finding>,
-    /// One line each.
+    /// Warnings, one line each.
     pub warnings: Vec<String>,
 }
 
-/// The objects that exist.
-pub trait View {
-    /// Every object of a kind.
+/// Lists existing objects.
+pub trait ObjectLister {
+    /// Returns all objects of a kind.
     fn list(&self, kind: Kind) -> Vec<Arc<Value>>;
 }
 
-/// Warnings per write; API servers cut what is longer than a few lines.
-const WARNINGS: usize = 8;
-/// Characters per warning, as API servers recommend.
-const WARNING_LENGTH: usize = 250;
+/// Maximum number of warnings per write; API servers truncate long lists.
+const MAX_WARNINGS: usize = 8;
+/// Maximum length of a warning in characters, as API servers recommend.
+const MAX_WARNING_LENGTH: usize = 250;
 
-/// What is wrong with a write. An object that stood with a fault may keep it: its author must be able to remove a
-/// finalizer or correct another field first.
+/// Validates a write. Errors that the previous object already had become warnings: its author must be able to remove a
+/// finalizer or to correct another field first.
 #[must_use]
-pub fn review(request: &Request<'_>, view: &dyn View) -> Verdict {
-    let Some(object) = request.object.filter(|object| concerns(object, request.old)) else {
-        return Verdict::default();
+pub fn validate_admission(request: &ValidationRequest<'_>, lister: &dyn ObjectLister) -> ValidationResult {
+    let Some(object) = request.object.filter(|object| needs_validation(object, request.old_object)) else {
+        return ValidationResult::default();
     };
-    let landscape = Landscape::around(object, view);
-    let found = findings(object, &landscape);
-    let stood: BTreeSet<(String, String)> = match request.old {
-        Some(old) if !found.is_empty() => {
-            findings(old, &landscape).into_iter().map(|finding| (finding.path, finding.message)).collect()
+    let context = AdmissionContext::for_object(object, lister);
+    let current = findings(object, &context);
+    let previous: BTreeSet<(String, String)> = match request.old_object {
+        Some(old) if !current.is_empty() => {
+            findings(old, &context).into_iter().map(|finding| (finding.path, finding.message)).collect()
         }
         _ => BTreeSet::new(),
     };
-    let (errors, tolerated): (Vec<_>, Vec<_>) = found
-        .into_iter()
-        .partition(|one| one.severity == Severity::Error && !stood.contains(&(one.path.clone(), one.message.clone())));
-    Verdict { errors, warnings: tolerated.iter().take(WARNINGS).map(line).collect() }
+    let (errors, warnings): (Vec<_>, Vec<_>) = current.into_iter().partition(|finding| {
+        finding.severity == Severity::Error && !previous.contains(&(finding.path.clone(), finding.message.clone()))
+    });
+    ValidationResult { errors, warnings: warnings.iter().take(MAX_WARNINGS).map(warning_line).collect() }
 }
 
-fn findings(object: &Value, landscape: &Landscape) -> Vec<Finding> {
+fn findings(object: &Value, context: &AdmissionContext) -> Vec<Finding> {
     let document = Document { source: String::new(), index: 1, value: object.clone() };
-    let mut findings = api::lint::beyond_schema(&document);
-    findings.extend(landscape.check(&document));
-    findings.extend(pickers::check(&document));
-    // What is wrong by itself need not be said again as what follows from it.
+    let mut findings = api::lint_semantics(&document);
+    findings.extend(context.validate(&document));
+    findings.extend(picker_config::validate_picker_config(&document));
+    // Errors of the object itself would cause further errors here.
     if findings.iter().all(|finding| finding.severity != Severity::Error) {
-        findings.extend(layouts::check(&document));
+        findings.extend(role_topology::validate(&document));
     }
     findings
 }
 
-/// Whether there is anything to check: a kind of ours that stays, and more of it changed than its status or labels.
-fn concerns(object: &Value, old: Option<&Value>) -> bool {
+/// Returns whether the write needs validation: an ostler kind that is not terminating, with a change outside of status
+/// and labels.
+fn needs_validation(object: &Value, old: Option<&Value>) -> bool {
     let text = |field: &str| object[field].as_str().unwrap_or_default();
-    let same = |old: &Value| {
+    let is_unchanged = |old: &Value| {
         old["spec"] == object["spec"] && old["metadata"]["annotations"] == object["metadata"]["annotations"]
     };
-    api::crds::is_served(text("apiVersion"), text("kind"))
+    api::is_served_kind(text("apiVersion"), text("kind"))
         && object["metadata"]["deletionTimestamp"].is_null()
-        && !old.is_some_and(same)
+        && !old.is_some_and(is_unchanged)
 }
 
-/// `spec.x: what is wrong; what to do`.
-fn line(finding: &Finding) -> String {
-    let text = format!("{}: {}", finding.path, sentence(finding));
-    match text.char_indices().nth(WARNING_LENGTH) {
+/// Formats a warning: `spec.x: error; hint`.
+fn warning_line(finding: &Finding) -> String {
+    let text = format!("{}: {}", finding.path, message_with_hint(finding));
+    match text.char_indices().nth(MAX_WARNING_LENGTH) {
         Some((end, _)) => format!("{}…", &text[..end]),
         None => text,
     }
 }
 
-fn sentence(finding: &Finding) -> String {
+fn message_with_hint(finding: &Finding) -> String {
     match &finding.hint {
         Some(hint) => format!("{}; {hint}", finding.message),
         None => finding.message.clone(),
     }
 }
 
-// === impl Verdict ===
+// === impl ValidationResult ===
 
-impl Verdict {
-    /// Whether the write goes on.
+impl ValidationResult {
+    /// Returns whether the write is allowed.
     #[must_use]
-    pub fn allowed(&self) -> bool {
+    pub fn is_allowed(&self) -> bool {
         self.errors.is_empty()
     }
 
-    /// What refuses the write, as a Status reports it.
+    /// Returns the errors as causes of a Status.
     #[must_use]
-    pub fn causes(&self) -> Vec<Cause> {
-        let cause = |finding: &Finding| Cause::new(&finding.path, "FieldValueInvalid", sentence(finding));
+    pub fn causes(&self) -> Vec<StatusCause> {
+        let cause =
+            |finding: &Finding| StatusCause::new(&finding.path, "FieldValueInvalid", message_with_hint(finding));
         self.errors.iter().map(cause).collect()
     }
 }
 
-impl View for Stores {
+impl ObjectLister for Stores {
     fn list(&self, kind: Kind) -> Vec<Arc<Value>> {
         Stores::list(self, kind)
     }

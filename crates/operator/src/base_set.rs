@@ -1,91 +1,95 @@
-//! The classes of the ConfigMap `accelerator-classes-base` in the operator's namespace.
+//! Applies the accelerator classes of ConfigMap `accelerator-classes-base` in the operator's namespace.
 
 use std::sync::PoisonError;
 
-use cluster::conditions::Transition;
-use cluster::object::meta;
-use cluster::{Error, Key, Outcome};
-use decide::inventory::{BaseSet, Maker, maker, unedited};
+use cluster::{ApplyOutcome, Error, NamespacedName, Transition, metadata_field};
+use decide::{BaseSet, Provenance, is_unmodified, provenance};
 use serde_json::Value;
 
-use crate::Operator;
-use crate::kinds::{BASE_SET, CLASS};
+use crate::controller::Operator;
+use crate::kinds::{ACCELERATOR_CLASS, BASE_SET_CONFIG_MAP};
 
-/// The ConfigMap's name.
-pub(crate) const NAME: &str = "accelerator-classes-base";
+/// Name of the ConfigMap.
+pub(crate) const CONFIG_MAP_NAME: &str = "accelerator-classes-base";
 
 impl Operator {
-    /// Applies what the documents say, removes what they say no longer, and tells what cannot be applied. A class that
-    /// a person made or edited stays as it is.
+    /// Applies the classes of the ConfigMap, deletes those that it no longer contains, and reports errors as events. A
+    /// class that a user created or edited is not modified.
     pub(crate) async fn reconcile_base_set(&self) -> Result<(), Error> {
-        if !self.accounts.complete(&[CLASS, BASE_SET]) {
+        if !self.inventory.has_synced(&[ACCELERATOR_CLASS, BASE_SET_CONFIG_MAP]) {
             return Ok(());
         }
-        let key = Key::new(&self.namespace, NAME);
-        let config_map = self.stores.get(BASE_SET, &key);
-        let set = config_map.as_deref().map(BaseSet::read).unwrap_or_default();
-        let maker_here = Maker::ConfigMap(format!("{}/{}", key.namespace, key.name));
-        let mut problems: Vec<String> = set.faults.iter().map(with_hint).collect();
+        let key = NamespacedName::new(&self.namespace, CONFIG_MAP_NAME);
+        let config_map = self.stores.get(BASE_SET_CONFIG_MAP, &key);
+        let set = config_map.as_deref().map(BaseSet::from_config_map).unwrap_or_default();
+        let provenance_here = Provenance::ConfigMap(format!("{}/{}", key.namespace, key.name));
+        let mut errors: Vec<String> = set.errors.iter().map(error_with_hint).collect();
         for class in &set.classes {
-            problems.extend(self.apply_document(class, &maker_here).await?);
+            errors.extend(self.apply_base_class(class, &provenance_here).await?);
         }
-        // A document that cannot be read may be of a class that exists: nothing is removed then.
-        if set.faults.is_empty() {
-            self.remove_others(&set.classes, &maker_here).await?;
+        // An invalid document may describe an existing class, so nothing is deleted.
+        if set.errors.is_empty() {
+            self.delete_removed_classes(&set.classes, &provenance_here).await?;
         }
         if let Some(config_map) = config_map {
-            self.tell_problems(&config_map, &problems).await;
+            self.report_errors(&config_map, &errors).await;
         }
         Ok(())
     }
 
-    /// What kept a document from being applied, in words.
-    async fn apply_document(&self, class: &Value, made_here: &Maker) -> Result<Option<String>, Error> {
-        let name = meta(class, "name");
-        let live = self.stores.get(CLASS, &Key::of(class));
-        if live.as_deref().is_some_and(|live| maker(live).as_ref() != Some(made_here)) {
-            return Ok(Some(format!("class {name} was not applied: one of that name exists that was made elsewhere")));
+    /// Applies one class; returns the error message if that fails.
+    async fn apply_base_class(&self, class: &Value, provenance_here: &Provenance) -> Result<Option<String>, Error> {
+        let name = metadata_field(class, "name");
+        let live = self.stores.get(ACCELERATOR_CLASS, &NamespacedName::from_object(class));
+        if live.as_deref().is_some_and(|live| provenance(live).as_ref() != Some(provenance_here)) {
+            return Ok(Some(format!(
+                "AcceleratorClass {name} was not applied: a class with this name exists that was not created from this ConfigMap"
+            )));
         }
-        if live.as_deref().is_some_and(|live| !unedited(live)) {
+        if live.as_deref().is_some_and(|live| !is_unmodified(live)) {
             return Ok(None);
         }
-        Ok(match self.make_class(class).await? {
-            Outcome::Refused(reason) => Some(format!("class {name} was refused: {reason}")),
+        Ok(match self.apply_class(class).await? {
+            ApplyOutcome::Rejected(error) => Some(format!("Failed to apply AcceleratorClass {name}: {error}")),
             _ => None,
         })
     }
 
-    async fn remove_others(&self, wanted: &[Value], made_here: &Maker) -> Result<(), Error> {
-        for class in self.stores.list(CLASS) {
-            let ours = maker(&class).as_ref() == Some(made_here) && unedited(&class);
-            if ours && !wanted.iter().any(|one| meta(one, "name") == meta(&class, "name")) {
-                self.applier.unmake(CLASS, &class).await?;
+    async fn delete_removed_classes(&self, base_classes: &[Value], provenance_here: &Provenance) -> Result<(), Error> {
+        for class in self.stores.list(ACCELERATOR_CLASS) {
+            let is_managed = provenance(&class).as_ref() == Some(provenance_here) && is_unmodified(&class);
+            if is_managed
+                && !base_classes
+                    .iter()
+                    .any(|base_class| metadata_field(base_class, "name") == metadata_field(&class, "name"))
+            {
+                self.applier.delete_unowned(ACCELERATOR_CLASS, &class).await?;
             }
         }
         Ok(())
     }
 
-    /// One event per problem and version of the ConfigMap.
-    async fn tell_problems(&self, config_map: &Value, problems: &[String]) {
-        let said = (meta(config_map, "uid").to_owned(), problems.to_vec());
+    /// Sends one event per error, once per change of the errors.
+    async fn report_errors(&self, config_map: &Value, errors: &[String]) {
+        let current = (metadata_field(config_map, "uid").to_owned(), errors.to_vec());
         {
-            let mut told = self.told.lock().unwrap_or_else(PoisonError::into_inner);
-            if told.as_ref() == Some(&said) {
+            let mut reported = self.reported_base_set_errors.lock().unwrap_or_else(PoisonError::into_inner);
+            if reported.as_ref() == Some(&current) {
                 return;
             }
-            *told = Some(said);
+            *reported = Some(current);
         }
-        for message in problems {
+        for message in errors {
             let transition =
                 Transition { warning: true, reason: crate::code::INVALID_DOCUMENT.into(), message: message.clone() };
-            self.announce(config_map, &transition);
+            self.enqueue_event(config_map, &transition);
         }
     }
 }
 
-fn with_hint(fault: &api::manifest::ManifestError) -> String {
-    match &fault.hint {
-        Some(hint) => format!("{fault}; hint: {hint}"),
-        None => fault.to_string(),
+fn error_with_hint(error: &api::ManifestError) -> String {
+    match &error.hint {
+        Some(hint) => format!("{error}; hint: {hint}"),
+        None => error.to_string(),
     }
 }

@@ -1,15 +1,15 @@
-//! What services that are decided will take, whether their Pods run yet or not: two do not choose the same accelerators.
+//! Claims of services on accelerators: what a decided service will use, whether its Pods run yet or not. They keep two
+//! services from selecting the same accelerators.
 
 use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use cluster::Key;
-use cluster::object::terminating;
-use decide::inventory::Index;
+use cluster::{NamespacedName, is_terminating};
+use decide::Inventory;
 use plan::Claim;
 use serde_json::Value;
 
-/// Claims of services, kept right one service after the other.
+/// Claims of all services, updated one service at a time.
 #[derive(Debug, Default)]
 pub(crate) struct Claims {
     state: Mutex<State>,
@@ -17,63 +17,65 @@ pub(crate) struct Claims {
 
 #[derive(Debug, Default)]
 struct State {
-    claims: Sorted,
-    /// Those whose Pods do not all run: the nodes do not tell of these.
-    open: Sorted,
-    /// Counts changes.
-    count: u64,
-    /// Whose claim changed last.
-    newest: Option<Key>,
-    /// The count when that of any other service changed last.
-    before: u64,
-    /// Services that are decided and whose status does not say so yet.
-    promised: BTreeSet<Key>,
+    claims: SortedClaims,
+    /// Claims whose Pods do not all run, so that the inventory does not account for them.
+    pending: SortedClaims,
+    /// Incremented with every changed claim.
+    version: u64,
+    /// Service whose claim changed last.
+    last_changed: Option<NamespacedName>,
+    /// Version at the last change of any service other than `last_changed`.
+    version_of_others: u64,
+    /// Decided services whose status does not contain the decision yet.
+    pinned: BTreeSet<NamespacedName>,
 }
 
-/// In key order; changed in place unless a decision still looks at them.
+/// Claims sorted by service; copied on write only while a decision reads them.
 #[derive(Debug, Default)]
-struct Sorted(Arc<Vec<Claim>>);
+struct SortedClaims(Arc<Vec<Claim>>);
 
 // === impl Claims ===
 
 impl Claims {
-    /// Takes in what a service, which has changed or gone, records. The stores hold the answers to our own writes.
-    pub(crate) fn look(&self, key: &Key, service: Option<&Value>, inventory: &Index) {
+    /// Updates the claim of a changed or deleted service from its status, unless the claim is pinned.
+    pub(crate) fn observe(&self, key: &NamespacedName, service: Option<&Value>, inventory: &Inventory) {
         let mut state = self.lock();
-        if !state.promised.contains(key) {
-            state.put(key, recorded(service), inventory);
+        if !state.pinned.contains(key) {
+            state.set(key, recorded_claim(service), inventory);
         }
     }
 
-    /// A Pod of the service has come, moved or gone.
-    pub(crate) fn recount(&self, key: &Key, inventory: &Index) {
+    /// Updates whether the claim of a service is pending after one of its Pods changed.
+    pub(crate) fn update_pending(&self, key: &NamespacedName, inventory: &Inventory) {
         let mut state = self.lock();
-        let open = state.claims.get(key).filter(|claim| claim.is_open(inventory)).cloned();
-        state.open.put(key, open);
+        let pending = state.claims.get(key).filter(|claim| claim.has_pending_pods(inventory)).cloned();
+        state.pending.set(key, pending);
     }
 
-    /// What a service was just decided to take: it counts for the very next decision, before any status says so.
-    pub(crate) fn promise(&self, key: &Key, claim: Option<Claim>, inventory: &Index) {
+    /// Sets the claim of a service that was just decided; the next decision takes it into account before the status is
+    /// written.
+    pub(crate) fn pin(&self, key: &NamespacedName, claim: Option<Claim>, inventory: &Inventory) {
         let mut state = self.lock();
-        state.promised.insert(key.clone());
-        state.put(key, claim, inventory);
+        state.pinned.insert(key.clone());
+        state.set(key, claim, inventory);
     }
 
-    /// The status of a service has been written, or could not be: it says what counts again.
-    pub(crate) fn settle(&self, key: &Key, service: Option<&Value>, inventory: &Index) {
+    /// Reads the claim from the status again after the status was written, or could not be written.
+    pub(crate) fn unpin(&self, key: &NamespacedName, service: Option<&Value>, inventory: &Inventory) {
         let mut state = self.lock();
-        if state.promised.remove(key) {
-            state.put(key, recorded(service), inventory);
+        if state.pinned.remove(key) {
+            state.set(key, recorded_claim(service), inventory);
         }
     }
 
-    /// What services claim now beside what `inventory` tells, and a number that moves when any claim but that of `own` does.
-    pub(crate) fn beside(&self, own: &Key, inventory: &Index) -> (Arc<Vec<Claim>>, u64) {
+    /// Returns the claims that `inventory` does not account for, and a version that changes with the claims of services
+    /// other than `key`.
+    pub(crate) fn claims_of_others(&self, key: &NamespacedName, inventory: &Inventory) -> (Arc<Vec<Claim>>, u64) {
         let state = self.lock();
-        let of_others = if state.newest.as_ref() == Some(own) { state.before } else { state.count };
-        // Without nodes nobody tells of any.
-        let claims = if inventory.has_nodes() { &state.open } else { &state.claims };
-        (Arc::clone(&claims.0), of_others)
+        let version = if state.last_changed.as_ref() == Some(key) { state.version_of_others } else { state.version };
+        // An inventory without nodes accounts for no claim.
+        let claims = if inventory.has_nodes() { &state.pending } else { &state.claims };
+        (Arc::clone(&claims.0), version)
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
@@ -81,55 +83,56 @@ impl Claims {
     }
 }
 
-/// A service that goes takes nothing any more; its Pods count as long as they are there.
-fn recorded(service: Option<&Value>) -> Option<Claim> {
-    service.filter(|service| !terminating(service)).and_then(Claim::recorded)
+/// Returns the claim in the status of a service. A terminating service claims nothing; the inventory accounts for its
+/// remaining Pods.
+fn recorded_claim(service: Option<&Value>) -> Option<Claim> {
+    service.filter(|service| !is_terminating(service)).and_then(Claim::from_status)
 }
 
 // === impl State ===
 
 impl State {
-    fn put(&mut self, key: &Key, claim: Option<Claim>, inventory: &Index) {
-        let open = claim.clone().filter(|claim| claim.is_open(inventory));
-        self.open.put(key, open);
-        if self.claims.put(key, claim) {
-            self.count_change(key);
+    fn set(&mut self, key: &NamespacedName, claim: Option<Claim>, inventory: &Inventory) {
+        let pending = claim.clone().filter(|claim| claim.has_pending_pods(inventory));
+        self.pending.set(key, pending);
+        if self.claims.set(key, claim) {
+            self.increment_version(key);
         }
     }
 
-    fn count_change(&mut self, key: &Key) {
-        if self.newest.as_ref() != Some(key) {
-            self.before = self.count;
-            self.newest = Some(key.clone());
+    fn increment_version(&mut self, key: &NamespacedName) {
+        if self.last_changed.as_ref() != Some(key) {
+            self.version_of_others = self.version;
+            self.last_changed = Some(key.clone());
         }
-        self.count += 1;
+        self.version += 1;
     }
 }
 
-// === impl Sorted ===
+// === impl SortedClaims ===
 
-impl Sorted {
-    fn place(&self, key: &Key) -> Result<usize, usize> {
+impl SortedClaims {
+    fn search(&self, key: &NamespacedName) -> Result<usize, usize> {
         self.0.binary_search_by(|claim| {
             (claim.namespace.as_str(), claim.service.as_str()).cmp(&(key.namespace.as_str(), key.name.as_str()))
         })
     }
 
-    fn get(&self, key: &Key) -> Option<&Claim> {
-        self.0.get(self.place(key).ok()?)
+    fn get(&self, key: &NamespacedName) -> Option<&Claim> {
+        self.0.get(self.search(key).ok()?)
     }
 
-    /// Returns whether that is news.
-    fn put(&mut self, key: &Key, claim: Option<Claim>) -> bool {
+    /// Sets or removes a claim; returns whether it changed.
+    fn set(&mut self, key: &NamespacedName, claim: Option<Claim>) -> bool {
         if self.get(key) == claim.as_ref() {
             return false;
         }
-        let place = self.place(key);
+        let position = self.search(key);
         let claims = Arc::make_mut(&mut self.0);
-        match (place, claim) {
-            (Ok(at), Some(claim)) => drop(claims.splice(at..=at, [claim])),
-            (Ok(at), None) => drop(claims.remove(at)),
-            (Err(at), Some(claim)) => claims.insert(at, claim),
+        match (position, claim) {
+            (Ok(index), Some(claim)) => drop(claims.splice(index..=index, [claim])),
+            (Ok(index), None) => drop(claims.remove(index)),
+            (Err(index), Some(claim)) => claims.insert(index, claim),
             (Err(_), None) => {}
         }
         true
@@ -141,91 +144,96 @@ mod tests {
     use super::*;
     use serde_json::json;
 
-    fn service(name: &str, class: &str, deleted: bool) -> Value {
+    fn service(name: &str, class: &str, is_deleted: bool) -> Value {
         let mut service = json!({"metadata": {"namespace": "n", "name": name, "generation": 1}, "status": {"observedGeneration": 1,
             "decision": {"feasible": true, "components": {"engine": {"acceleratorClass": class, "acceleratorsPerNode": 8, "nodes": 1, "replicas": 1}}}}});
-        if deleted {
+        if is_deleted {
             service["metadata"]["deletionTimestamp"] = json!("2026-01-01T00:00:00Z");
         }
         service
     }
 
     #[test]
-    fn services_claim_what_they_were_last_promised() {
+    fn follows_the_status_of_services() {
         let claims = Claims::default();
-        let look = |service: Value| claims.look(&Key::of(&service), Some(&service), &Index::default());
-        let told = || -> Vec<String> {
-            let (found, _) = claims.beside(&Key::new("n", "any"), &Index::default());
-            found.iter().map(|claim| format!("{} {}", claim.service, claim.sets[0].class)).collect()
+        let observe = |service: Value| {
+            claims.observe(&NamespacedName::from_object(&service), Some(&service), &Inventory::default());
         };
-        look(service("b", "x", false));
-        look(service("a", "x", false));
-        assert_eq!(told(), ["a x", "b x"]);
-        look(service("b", "y", false));
-        assert_eq!(told(), ["a x", "b y"]);
-        look(service("b", "y", true));
-        assert_eq!(told(), ["a x"]);
-        claims.look(&Key::new("n", "a"), None, &Index::default());
-        assert_eq!(told(), [""; 0]);
+        let current = || -> Vec<String> {
+            let (claims_of_others, _) =
+                claims.claims_of_others(&NamespacedName::new("n", "any"), &Inventory::default());
+            claims_of_others.iter().map(|claim| format!("{} {}", claim.service, claim.pod_sets[0].class)).collect()
+        };
+        observe(service("b", "x", false));
+        observe(service("a", "x", false));
+        assert_eq!(current(), ["a x", "b x"]);
+        observe(service("b", "y", false));
+        assert_eq!(current(), ["a x", "b y"]);
+        observe(service("b", "y", true));
+        assert_eq!(current(), ["a x"]);
+        claims.observe(&NamespacedName::new("n", "a"), None, &Inventory::default());
+        assert_eq!(current(), [""; 0]);
     }
 
     #[test]
-    fn a_decision_counts_before_its_status_is_written() {
-        let (claims, none) = (Claims::default(), Index::default());
-        let (key, before) = (Key::new("n", "a"), service("a", "x", false));
-        let told = || -> Vec<String> {
-            let (found, _) = claims.beside(&Key::new("n", "any"), &none);
-            found.iter().map(|claim| claim.sets[0].class.clone()).collect()
+    fn pinned_claim_takes_precedence_over_status() {
+        let (claims, inventory) = (Claims::default(), Inventory::default());
+        let (key, before) = (NamespacedName::new("n", "a"), service("a", "x", false));
+        let classes = || -> Vec<String> {
+            let (claims_of_others, _) = claims.claims_of_others(&NamespacedName::new("n", "any"), &inventory);
+            claims_of_others.iter().map(|claim| claim.pod_sets[0].class.clone()).collect()
         };
-        claims.promise(&key, recorded(Some(&service("a", "y", false))), &none);
-        assert_eq!(told(), ["y"]);
-        // News of the service as it was before.
-        claims.look(&key, Some(&before), &none);
-        assert_eq!(told(), ["y"]);
-        claims.settle(&key, Some(&before), &none);
-        assert_eq!(told(), ["x"], "the status could not be written");
-        claims.promise(&key, None, &none);
-        claims.settle(&key, Some(&service("a", "z", false)), &none);
-        assert_eq!(told(), ["z"]);
-        claims.look(&key, None, &none);
-        assert!(told().is_empty());
+        claims.pin(&key, recorded_claim(Some(&service("a", "y", false))), &inventory);
+        assert_eq!(classes(), ["y"]);
+        // A watch event with the previous status.
+        claims.observe(&key, Some(&before), &inventory);
+        assert_eq!(classes(), ["y"]);
+        claims.unpin(&key, Some(&before), &inventory);
+        assert_eq!(classes(), ["x"], "the status could not be written");
+        claims.pin(&key, None, &inventory);
+        claims.unpin(&key, Some(&service("a", "z", false)), &inventory);
+        assert_eq!(classes(), ["z"]);
+        claims.observe(&key, None, &inventory);
+        assert!(classes().is_empty());
     }
 
     #[test]
-    fn a_claim_counts_until_its_pods_run() {
+    fn claim_is_pending_until_its_pods_run() {
         let claims = Claims::default();
-        let mut index = Index::default();
+        let mut inventory = Inventory::default();
         let node = json!({"metadata": {"name": "x"}, "status": {"allocatable": {"nvidia.com/gpu": "8"}}});
-        index.set_node("x", Some(&node));
-        let key = Key::new("n", "a");
-        let open = |index: &Index| claims.beside(&Key::new("n", "any"), index).0.len();
-        claims.look(&key, Some(&service("a", "h", false)), &index);
-        assert_eq!(open(&index), 1);
+        inventory.set_node("x", Some(&node));
+        let key = NamespacedName::new("n", "a");
+        let pending =
+            |inventory: &Inventory| claims.claims_of_others(&NamespacedName::new("n", "any"), inventory).0.len();
+        claims.observe(&key, Some(&service("a", "h", false)), &inventory);
+        assert_eq!(pending(&inventory), 1);
         let labels = json!({"ome.io/inferenceservice": "a", "component": "engine"});
         let pod = json!({"metadata": {"namespace": "n", "name": "p", "labels": labels},
             "spec": {"nodeName": "x", "containers": [{"resources": {"limits": {"nvidia.com/gpu": "8"}}}]}});
-        index.set_pod("n", "p", Some(&pod));
-        claims.recount(&key, &index);
-        assert_eq!(open(&index), 0);
-        assert_eq!(open(&Index::default()), 1, "without nodes nothing is told of Pods");
-        index.set_pod("n", "p", None);
-        claims.recount(&key, &index);
-        assert_eq!(open(&index), 1);
+        inventory.set_pod("n", "p", Some(&pod));
+        claims.update_pending(&key, &inventory);
+        assert_eq!(pending(&inventory), 0);
+        assert_eq!(pending(&Inventory::default()), 1, "an inventory without nodes accounts for no Pods");
+        inventory.set_pod("n", "p", None);
+        claims.update_pending(&key, &inventory);
+        assert_eq!(pending(&inventory), 1);
     }
 
     #[test]
-    fn the_number_moves_with_the_claims_of_others() {
+    fn version_changes_with_the_claims_of_others() {
         let claims = Claims::default();
-        let accept = |name: &str, class: &str| {
-            claims.look(&Key::new("n", name), Some(&service(name, class, false)), &Index::default());
-            ["a", "b", "c"].map(|own| claims.beside(&Key::new("n", own), &Index::default()).1)
+        let observe = |name: &str, class: &str| {
+            let service = service(name, class, false);
+            claims.observe(&NamespacedName::new("n", name), Some(&service), &Inventory::default());
+            ["a", "b", "c"].map(|key| claims.claims_of_others(&NamespacedName::new("n", key), &Inventory::default()).1)
         };
-        let (first, again, own) = (accept("a", "x"), accept("a", "x"), accept("a", "y"));
-        assert_eq!(first, again);
-        assert_eq!((own[0] == again[0], own[1] == again[1]), (true, false));
-        let other = accept("b", "x");
-        assert_eq!((other[0] == own[0], other[1] == own[1], other[2] == own[2]), (false, true, false));
-        let third = accept("c", "x");
-        assert_eq!((third[0] == other[0], third[1] == other[1]), (false, false));
+        let (first, repeated, own) = (observe("a", "x"), observe("a", "x"), observe("a", "y"));
+        assert_eq!(first, repeated);
+        assert_eq!((own[0] == repeated[0], own[1] == repeated[1]), (true, false));
+        let second = observe("b", "x");
+        assert_eq!((second[0] == own[0], second[1] == own[1], second[2] == own[2]), (false, true, false));
+        let third = observe("c", "x");
+        assert_eq!((third[0] == second[0], third[1] == second[1]), (false, false));
     }
 }

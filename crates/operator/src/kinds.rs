@@ -1,90 +1,95 @@
-//! The kinds that the operator reads and makes.
+//! Kinds that the operator reads and writes.
 
-use cluster::neighbours::DEFINITIONS;
-use cluster::{Form, Keeping, Kind};
+use cluster::{CUSTOM_RESOURCE_DEFINITION, CachePolicy, Kind, Representation};
 use plan::labels;
 
-/// `ome.io` service.
+/// InferenceService of `ome.io`.
 pub const OME_SERVICE: Kind = Kind::namespaced("ome.io", "v1beta1", "InferenceService", "inferenceservices");
-/// Runtime of one namespace.
-pub const RUNTIME: Kind = Kind::namespaced("ome.io", "v1beta1", "ServingRuntime", "servingruntimes");
-/// Runtime of the cluster.
-pub const CLUSTER_RUNTIME: Kind = Kind::cluster("ome.io", "v1beta1", "ClusterServingRuntime", "clusterservingruntimes");
-/// Model of one namespace.
-pub const MODEL: Kind = Kind::namespaced("ome.io", "v1beta1", "BaseModel", "basemodels");
-/// Model of the cluster.
-pub const CLUSTER_MODEL: Kind = Kind::cluster("ome.io", "v1beta1", "ClusterBaseModel", "clusterbasemodels");
-/// Accelerator class.
-pub const CLASS: Kind = Kind::cluster("ome.io", "v1beta1", "AcceleratorClass", "acceleratorclasses");
-/// Role-based service.
-pub const ROLES_SERVICE: Kind = Kind::namespaced("fusioninfer.io", "v1alpha1", "InferenceService", "inferenceservices");
-/// Pool of engines.
-pub const POOL: Kind = Kind::namespaced("inference.networking.x-k8s.io", "v1alpha1", "BackendPool", "backendpools");
-/// Model names on pools.
-pub const USE_CASES: Kind =
+/// ServingRuntime, in a namespace.
+pub const SERVING_RUNTIME: Kind = Kind::namespaced("ome.io", "v1beta1", "ServingRuntime", "servingruntimes");
+/// ClusterServingRuntime.
+pub const CLUSTER_SERVING_RUNTIME: Kind =
+    Kind::cluster_scoped("ome.io", "v1beta1", "ClusterServingRuntime", "clusterservingruntimes");
+/// BaseModel, in a namespace.
+pub const BASE_MODEL: Kind = Kind::namespaced("ome.io", "v1beta1", "BaseModel", "basemodels");
+/// ClusterBaseModel.
+pub const CLUSTER_BASE_MODEL: Kind = Kind::cluster_scoped("ome.io", "v1beta1", "ClusterBaseModel", "clusterbasemodels");
+/// AcceleratorClass.
+pub const ACCELERATOR_CLASS: Kind = Kind::cluster_scoped("ome.io", "v1beta1", "AcceleratorClass", "acceleratorclasses");
+/// Role-based InferenceService of `fusioninfer.io`.
+pub const FUSIONINFER_SERVICE: Kind =
+    Kind::namespaced("fusioninfer.io", "v1alpha1", "InferenceService", "inferenceservices");
+/// BackendPool: the endpoints of a model.
+pub const BACKEND_POOL: Kind =
+    Kind::namespaced("inference.networking.x-k8s.io", "v1alpha1", "BackendPool", "backendpools");
+/// LLMUseCaseSet: model names served by pools.
+pub const LLM_USE_CASE_SET: Kind =
     Kind::namespaced("inference.networking.x-k8s.io", "v1alpha1", "LLMUseCaseSet", "llmusecasesets");
-/// Groups of Pods over several nodes.
+/// LeaderWorkerSet: groups of Pods across nodes.
 pub const LEADER_WORKER_SET: Kind =
     Kind::namespaced("leaderworkerset.x-k8s.io", "v1", "LeaderWorkerSet", "leaderworkersets");
-/// Volcano's gang.
+/// Volcano's PodGroup: Pods that are scheduled together.
 pub const POD_GROUP: Kind = Kind::namespaced("scheduling.volcano.sh", "v1beta1", "PodGroup", "podgroups");
 /// Deployment.
 pub const DEPLOYMENT: Kind = Kind::namespaced("apps", "v1", "Deployment", "deployments");
-/// Service of Kubernetes.
+/// Service of the core API.
 pub const SERVICE: Kind = Kind::namespaced("", "v1", "Service", "services");
-/// Autoscaler.
-pub const AUTOSCALER: Kind =
+/// HorizontalPodAutoscaler.
+pub const HORIZONTAL_POD_AUTOSCALER: Kind =
     Kind::namespaced("autoscaling", "v2", "HorizontalPodAutoscaler", "horizontalpodautoscalers");
-/// What drains leave of Pods.
-pub const DISRUPTION: Kind = Kind::namespaced("policy", "v1", "PodDisruptionBudget", "poddisruptionbudgets");
-/// KEDA's autoscaler.
+/// PodDisruptionBudget.
+pub const POD_DISRUPTION_BUDGET: Kind = Kind::namespaced("policy", "v1", "PodDisruptionBudget", "poddisruptionbudgets");
+/// KEDA's ScaledObject.
 pub const SCALED_OBJECT: Kind = Kind::namespaced("keda.sh", "v1alpha1", "ScaledObject", "scaledobjects");
 /// Pod.
 pub const POD: Kind = Kind::namespaced("", "v1", "Pod", "pods");
 /// Node.
-pub const NODE: Kind = Kind::cluster("", "v1", "Node", "nodes");
+pub const NODE: Kind = Kind::cluster_scoped("", "v1", "Node", "nodes");
 
-/// Label of everything that we make: of kinds that a cluster has very many of, the rest is not watched.
-pub const OURS_BY_LABEL: &str = "app.kubernetes.io/managed-by=ostler";
-/// One state of an object's history.
-pub const REVISION: Kind =
-    Kind::namespaced("apps", "v1", "ControllerRevision", "controllerrevisions").labelled(OURS_BY_LABEL);
-/// The ConfigMap of the base set.
-pub const BASE_SET: Kind = Kind::namespaced("", "v1", "ConfigMap", "configmaps");
+/// Selector of the objects that ostler manages. Kinds with very many objects in a cluster are watched with this
+/// selector.
+pub const MANAGED_BY_SELECTOR: &str = "app.kubernetes.io/managed-by=ostler";
+/// ControllerRevision of a service.
+pub const CONTROLLER_REVISION: Kind = Kind::namespaced("apps", "v1", "ControllerRevision", "controllerrevisions")
+    .with_label_selector(MANAGED_BY_SELECTOR);
+/// ConfigMap of the base set of accelerator classes.
+pub const BASE_SET_CONFIG_MAP: Kind = Kind::namespaced("", "v1", "ConfigMap", "configmaps");
 /// ConfigMap of a router.
-pub const CONFIG_MAP: Kind = BASE_SET.labelled(OURS_BY_LABEL);
-/// Whom a router's picker is.
-pub const ACCOUNT: Kind = Kind::namespaced("", "v1", "ServiceAccount", "serviceaccounts").labelled(OURS_BY_LABEL);
-/// What it may do.
-pub const ROLE: Kind = Kind::namespaced("rbac.authorization.k8s.io", "v1", "Role", "roles").labelled(OURS_BY_LABEL);
-/// That it may.
-pub const ROLE_BINDING: Kind =
-    Kind::namespaced("rbac.authorization.k8s.io", "v1", "RoleBinding", "rolebindings").labelled(OURS_BY_LABEL);
-/// What gateways of others pick from.
+pub const CONFIG_MAP: Kind = BASE_SET_CONFIG_MAP.with_label_selector(MANAGED_BY_SELECTOR);
+/// ServiceAccount of a router's endpoint picker.
+pub const SERVICE_ACCOUNT: Kind =
+    Kind::namespaced("", "v1", "ServiceAccount", "serviceaccounts").with_label_selector(MANAGED_BY_SELECTOR);
+/// Role of a router's endpoint picker.
+pub const ROLE: Kind =
+    Kind::namespaced("rbac.authorization.k8s.io", "v1", "Role", "roles").with_label_selector(MANAGED_BY_SELECTOR);
+/// RoleBinding of a router's endpoint picker.
+pub const ROLE_BINDING: Kind = Kind::namespaced("rbac.authorization.k8s.io", "v1", "RoleBinding", "rolebindings")
+    .with_label_selector(MANAGED_BY_SELECTOR);
+/// InferencePool of the Gateway API Inference Extension.
 pub const INFERENCE_POOL: Kind =
     Kind::namespaced("inference.networking.k8s.io", "v1", "InferencePool", "inferencepools");
-/// What leads requests from a Gateway to a pool.
+/// HTTPRoute of the Gateway API.
 pub const HTTP_ROUTE: Kind = Kind::namespaced("gateway.networking.k8s.io", "v1", "HTTPRoute", "httproutes");
-/// Kueue's ResourceFlavor, the preferred version first; one of them is watched.
-pub const FLAVORS: [Kind; 2] = [
-    Kind::cluster("kueue.x-k8s.io", "v1beta2", "ResourceFlavor", "resourceflavors"),
-    Kind::cluster("kueue.x-k8s.io", "v1beta1", "ResourceFlavor", "resourceflavors"),
+/// Kueue's ResourceFlavor, the preferred version first; one version is watched.
+pub const RESOURCE_FLAVORS: [Kind; 2] = [
+    Kind::cluster_scoped("kueue.x-k8s.io", "v1beta2", "ResourceFlavor", "resourceflavors"),
+    Kind::cluster_scoped("kueue.x-k8s.io", "v1beta1", "ResourceFlavor", "resourceflavors"),
 ];
 
-/// Served by every cluster: watched from the start.
-pub const BUILTIN: &[Kind] = &[DEPLOYMENT, SERVICE, AUTOSCALER, DISRUPTION, POD, NODE];
+/// Kinds that every cluster serves; watched from the start.
+pub const BUILTIN: &[Kind] = &[DEPLOYMENT, SERVICE, HORIZONTAL_POD_AUTOSCALER, POD_DISRUPTION_BUDGET, POD, NODE];
 
-/// Kinds by CustomResourceDefinition, ours and the neighbours': watched as soon as they are served.
-pub const DEFINED: &[Kind] = &[
+/// Custom resources of ostler and of the optional integrations; watched once they are served.
+pub const CUSTOM_RESOURCES: &[Kind] = &[
     OME_SERVICE,
-    RUNTIME,
-    CLUSTER_RUNTIME,
-    MODEL,
-    CLUSTER_MODEL,
-    CLASS,
-    ROLES_SERVICE,
-    POOL,
-    USE_CASES,
+    SERVING_RUNTIME,
+    CLUSTER_SERVING_RUNTIME,
+    BASE_MODEL,
+    CLUSTER_BASE_MODEL,
+    ACCELERATOR_CLASS,
+    FUSIONINFER_SERVICE,
+    BACKEND_POOL,
+    LLM_USE_CASE_SET,
     LEADER_WORKER_SET,
     POD_GROUP,
     SCALED_OBJECT,
@@ -92,45 +97,63 @@ pub const DEFINED: &[Kind] = &[
     HTTP_ROUTE,
 ];
 
-/// Kinds of which only our own objects are watched, from the start.
-pub const LABELLED: &[Kind] = &[REVISION, CONFIG_MAP, ACCOUNT, ROLE, ROLE_BINDING];
+/// Kinds of which only objects managed by ostler are watched, from the start.
+pub const LABEL_FILTERED: &[Kind] = &[CONTROLLER_REVISION, CONFIG_MAP, SERVICE_ACCOUNT, ROLE, ROLE_BINDING];
 
-/// Kinds that only we bring: without them there is nothing to do.
-pub const OURS: &[Kind] =
-    &[OME_SERVICE, RUNTIME, CLUSTER_RUNTIME, MODEL, CLUSTER_MODEL, CLASS, ROLES_SERVICE, POOL, USE_CASES];
+/// Kinds of ostler's own CustomResourceDefinitions; the operator does nothing without them.
+pub const OSTLER_APIS: &[Kind] = &[
+    OME_SERVICE,
+    SERVING_RUNTIME,
+    CLUSTER_SERVING_RUNTIME,
+    BASE_MODEL,
+    CLUSTER_BASE_MODEL,
+    ACCELERATOR_CLASS,
+    FUSIONINFER_SERVICE,
+    BACKEND_POOL,
+    LLM_USE_CASE_SET,
+];
 
-/// Everything that a service may own, in the order of pruning: what routes requests goes before what answers them.
-pub const MADE: &[Kind] = &[
+/// Kinds of objects that a service may own, in the order of pruning: routes before the endpoints that they reference.
+pub const OWNED: &[Kind] = &[
     HTTP_ROUTE,
     INFERENCE_POOL,
-    USE_CASES,
-    POOL,
+    LLM_USE_CASE_SET,
+    BACKEND_POOL,
     SCALED_OBJECT,
-    AUTOSCALER,
-    DISRUPTION,
+    HORIZONTAL_POD_AUTOSCALER,
+    POD_DISRUPTION_BUDGET,
     SERVICE,
     DEPLOYMENT,
     CONFIG_MAP,
     ROLE_BINDING,
     ROLE,
-    ACCOUNT,
+    SERVICE_ACCOUNT,
     LEADER_WORKER_SET,
     POD_GROUP,
-    REVISION,
+    CONTROLLER_REVISION,
 ];
 
-/// Label on the Pods of each kind of service that names it.
-pub(crate) const POD_LABELS: [(&str, Kind); 2] = [(labels::OME_SERVICE, OME_SERVICE), (labels::SERVICE, ROLES_SERVICE)];
-/// Names its LeaderWorkerSet on every Pod of one.
+/// Label of Pods that contains the name of their service, for each kind of service.
+pub(crate) const POD_LABELS: [(&str, Kind); 2] =
+    [(labels::OME_SERVICE, OME_SERVICE), (labels::SERVICE, FUSIONINFER_SERVICE)];
+/// Label of Pods that contains the name of their LeaderWorkerSet.
 pub(crate) const LEADER_WORKER_SET_NAME: &str = "leaderworkerset.sigs.k8s.io/name";
 
-/// How objects of `kind` are kept: what services choose from is few and read all together, everything else is many and
-/// read one by one.
-pub(crate) fn keeping(kind: Kind) -> Keeping {
+/// Returns how objects of `kind` are cached. Objects that services select from are few and are read together, so they
+/// are cached as JSON trees; other objects are many and are read one at a time, so they are cached as text.
+pub(crate) fn cache_policy(kind: Kind) -> CachePolicy {
     match kind {
-        POD => Keeping { form: Form::Text, labels: &[labels::OME_SERVICE, labels::SERVICE, LEADER_WORKER_SET_NAME] },
-        RUNTIME | CLUSTER_RUNTIME | MODEL | CLUSTER_MODEL | CLASS | BASE_SET => Keeping::default(),
-        kind if FLAVORS.contains(&kind) || kind == DEFINITIONS => Keeping::default(),
-        _ => Keeping { form: Form::Text, labels: &[] },
+        POD => CachePolicy {
+            representation: Representation::Serialized,
+            indexed_labels: &[labels::OME_SERVICE, labels::SERVICE, LEADER_WORKER_SET_NAME],
+        },
+        SERVING_RUNTIME
+        | CLUSTER_SERVING_RUNTIME
+        | BASE_MODEL
+        | CLUSTER_BASE_MODEL
+        | ACCELERATOR_CLASS
+        | BASE_SET_CONFIG_MAP => CachePolicy::default(),
+        kind if RESOURCE_FLAVORS.contains(&kind) || kind == CUSTOM_RESOURCE_DEFINITION => CachePolicy::default(),
+        _ => CachePolicy { representation: Representation::Serialized, indexed_labels: &[] },
     }
 }

@@ -1,84 +1,95 @@
-//! The control plane: reconcilers that read stores, call the pure cores and hand the result to the applier.
+//! The ostler operator: reconciles InferenceServices and accelerator classes.
 //!
-//! In comes a `kube::Client`; out go objects, statuses and events, all under the field manager `ostler-operator`.
-//! A reconcile is: read the stores, think (`plan`, `decide`), act (`cluster::Applier`), tell (status, events). It never
-//! decides by itself what should exist, never waits, and sends nothing when nothing is different. Kinds that the
-//! cluster does not serve are watched as soon as it does; only the services that need them wait.
+//! Input is a `kube::Client` and [`Options`]; output is objects, statuses and events, all written with the field manager
+//! [`FIELD_MANAGER`]. One reconcile reads the stores, computes the desired objects (`plan`, `decide`), applies the
+//! differences (`cluster::Applier`) and reports status and events. A reconcile sends no request when nothing changed. A
+//! kind that the cluster does not serve is watched as soon as its CustomResourceDefinition is established; only the
+//! services that need it wait for it.
+#![warn(missing_docs)]
 
-mod accounting;
-pub mod admission;
-mod answers;
+mod admission;
 mod base_set;
-pub mod choice;
 mod claims;
-mod classes;
+mod class_discovery;
+mod class_status;
 pub mod code;
-mod crashes;
-pub mod decision;
-mod discovery;
-mod flavors;
-mod gang;
+mod condition_reason;
+mod controller;
+mod crash_tracker;
+mod decision_cache;
+mod decision_record;
+mod event_queue;
+mod failures;
+mod fusioninfer_status;
+mod gang_status;
+mod in_flight;
+mod inventory;
 pub mod kinds;
-pub mod metrics;
-mod news;
-pub mod obstacles;
-mod offer;
-pub mod ome_status;
+mod leader_election;
+mod metrics;
+mod ome_status;
 mod own_image;
-mod pod_groups;
-pub mod readiness;
-pub mod readings;
-pub mod reason;
-pub mod report;
-pub mod revisions;
-pub mod rights;
-pub mod roles_status;
-pub mod rollout;
-pub mod roster;
-pub mod routes;
-mod run;
-mod seat;
-mod services;
-mod visits;
-pub mod wake;
+mod pod_group_schema;
+mod rbac;
+mod readiness;
+mod resource_flavors;
+mod revisions;
+mod rollout;
+mod route_status;
+mod selection;
+mod selection_snapshot;
+mod service_index;
+mod service_reconciler;
+mod status_report;
+mod triggers;
+mod workloads;
 
 use std::sync::Arc;
 
 use cluster::{Clock, SystemClock};
 use serde_json::Value;
 
-pub use metrics::Metrics;
+pub use admission::{
+    AdmissionContext, ObjectLister, ValidationRequest, ValidationResult, WebhookOptions, WebhookTarget,
+    validate_admission, validate_picker_config,
+};
+pub use condition_reason::ConditionReason;
+pub use controller::run;
+pub use leader_election::LeaderElection;
+pub use metrics::{Metrics, serve_metrics};
 pub use own_image::own_image;
-pub use run::{Operator, run};
-pub use seat::Seat;
+pub use rbac::{PolicyRules, cluster_role_rules, namespace_role_rules};
+pub use readiness::{WorkloadProblem, WorkloadReason, crashed_container, last_log_line, pod_problem};
+pub use revisions::{restore_revision, revision_content, revision_number};
+pub use rollout::{is_rollout_paused, rollout_pause_annotation};
 
-/// The field manager of every write.
-pub const MANAGER: &str = "ostler-operator";
+/// Field manager of every write of the operator.
+pub const FIELD_MANAGER: &str = "ostler-operator";
 
-/// Where the operator runs unless told otherwise (seed 000).
-pub const NAMESPACE: &str = "ome-system";
+/// Namespace that the operator runs in by default (seed 000).
+pub const DEFAULT_NAMESPACE: &str = "ome-system";
 
-/// How the operator runs.
+/// Options of the operator.
 #[derive(Clone)]
 pub struct Options {
     /// Feature gate `AcceleratorAwareScheduling`.
     pub accelerator_aware: bool,
-    /// Where "now" comes from.
+    /// Source of the current time.
     pub clock: Arc<dyn Clock>,
-    /// Several replicas run: only the one that wins the election works. `None`: this is the only one.
-    pub seat: Option<Seat>,
-    /// Whether classes are made from the labels of nodes.
+    /// Leader election among several replicas; `None` if this is the only replica.
+    pub leader_election: Option<LeaderElection>,
+    /// Whether accelerator classes are created from node labels.
     pub discovery: bool,
-    /// The operator's own namespace: the base set of classes is read there.
+    /// Namespace of the operator, which contains the base set of accelerator classes.
     pub namespace: String,
-    /// Shipped AcceleratorClasses: facts for discovery. They are not applied here.
+    /// Shipped AcceleratorClasses that discovery reads facts from; they are not applied.
     pub known_classes: Vec<Value>,
-    /// Image of the endpoint pickers of routers: this program's.
+    /// Image of the endpoint pickers of routers, which equals the image of the operator.
     pub picker_image: String,
-    /// What is counted.
+    /// Metrics of the operator.
     pub metrics: Arc<Metrics>,
-    /// Where a cluster's API server asks about writes; none where admission is by function call.
-    pub webhook: Option<admission::webhook::Webhook>,
+    /// Options of the admission webhook; `None` if writes are validated by direct function call or not at all.
+    pub webhook: Option<WebhookOptions>,
 }
 
 impl Default for Options {
@@ -86,11 +97,11 @@ impl Default for Options {
         Options {
             accelerator_aware: true,
             clock: Arc::new(SystemClock),
-            seat: None,
+            leader_election: None,
             discovery: true,
-            namespace: NAMESPACE.to_owned(),
+            namespace: DEFAULT_NAMESPACE.to_owned(),
             known_classes: Vec::new(),
-            picker_image: plan::PICKER_IMAGE.to_owned(),
+            picker_image: plan::DEFAULT_PICKER_IMAGE.to_owned(),
             metrics: Arc::default(),
             webhook: None,
         }

@@ -1,110 +1,109 @@
-//! The status of an `ome.io` InferenceService; pure.
+//! Computes the status of an `ome.io` InferenceService; no I/O.
 
 mod components;
 
-use cluster::apply::Applied;
-use cluster::conditions::render;
-use cluster::object::{generation, meta};
-use cluster::{Condition, State, Tone};
-use decide::reason::NO_ELIGIBLE_ACCELERATOR;
+use cluster::{ApplyResult, Condition, ConditionStatus, EventPolicy, generation, metadata_field, render_conditions};
+use decide::code::runtime::NO_ELIGIBLE_ACCELERATOR;
 use jiff::Timestamp;
 use plan::ServicePlan;
 use plan::labels::COMPONENT;
 use serde_json::{Value, json};
 
-use crate::obstacles::{held, obstacle, why_not};
-use crate::readiness::Code;
-use crate::readings::Wanted;
-use crate::reason::Reason;
-use crate::report::Report;
-use crate::rollout::is_paused;
-use crate::{code, decision, gang};
+use crate::condition_reason::ConditionReason;
+use crate::failures::{apply_failure, deferred_update, planned_workload_problem};
+use crate::readiness::WorkloadReason;
+use crate::rollout::is_rollout_paused;
+use crate::status_report::StatusReport;
+use crate::workloads::PlannedWorkload;
+use crate::{code, decision_record, gang_status};
 
-/// What a reconcile of one service found out.
-pub struct Findings<'a> {
-    /// The service as it is in the cluster.
-    pub service: &'a Value,
-    /// What was planned for it.
-    pub plan: &'a ServicePlan,
-    /// What would be chosen if nothing were, where that is another choice than the one in force.
-    pub better: Option<&'a ServicePlan>,
-    /// Its workloads.
-    pub workloads: &'a [Wanted],
-    /// What became of its objects.
-    pub applied: &'a [Applied],
-}
-
-/// Everything to tell about the service: status and events are of one record.
-#[must_use]
-pub fn report(findings: &Findings<'_>, now: Timestamp) -> Report {
-    let service = findings.service;
-    let conditions = conditions(findings);
-    let ready = conditions.last().is_some_and(|ready| ready.state == State::True);
-    let fresh = findings.plan.record();
-    let news = decision::news(decision::recorded(service).as_ref(), &fresh);
-    let decision = decision::record(service, &fresh, ready);
-    let status = status(findings, &conditions, decision, now);
-    Report { conditions, status, news }
-}
-
-/// The conditions, leaves first, `Ready` last. `GangScheduled` is there where Pods are placed together, `Failed`,
-/// `AutoscalerUnavailable` and `DecisionStale` only while they hold; none of them keeps anything from being ready.
-fn conditions(findings: &Findings<'_>) -> Vec<Condition> {
-    let mut leaves = vec![runtime_resolved(findings.plan), accelerator_resolved(findings.plan)];
-    leaves.push(workloads_ready(findings, "WorkloadsReady", |component| component != ROUTER));
-    if findings.plan.components.contains_key(ROUTER) {
-        leaves.push(workloads_ready(findings, "RouterReady", |component| component == ROUTER));
-    }
-    let ready = match leaves.iter().find(|leaf| leaf.state != State::True) {
-        Some(leaf) => Condition::relayed("Ready", false, leaf.reason.clone(), leaf.message.clone()).told_as(leaf.tone),
-        None => Reason::Ready.condition("Ready", true, "every component is ready"),
-    };
-    let gang = gang::condition(findings.workloads, findings.applied, Some(findings.plan));
-    let remarks = failed(findings.workloads).into_iter().chain(gang);
-    let remarks = remarks.chain(autoscaler_unavailable(findings.plan)).chain(decision_stale(findings));
-    leaves.into_iter().chain(remarks).chain([ready]).collect()
-}
-
-/// The component whose Pods only pass requests on.
+/// Component whose Pods route requests.
 const ROUTER: &str = "router";
+/// Condition type, and code of the warning that the condition repeats.
+const AUTOSCALER_UNAVAILABLE: api::Code = plan::code::warning::AUTOSCALER_UNAVAILABLE;
 
-/// A workload that will not come right by itself, under the name that role-based services have for it.
-fn failed(workloads: &[Wanted]) -> Option<Condition> {
-    let worst = workloads.iter().filter_map(why_not).filter(|trouble| trouble.failed).min()?;
-    let message = format!("{}: {}", worst.object, worst.message);
-    Some(worst.reason().condition("Failed", true, message).told_as(Tone::Consequence))
+/// Observations of one reconcile.
+pub(crate) struct OmeObservations<'a> {
+    /// The live service.
+    pub(crate) service: &'a Value,
+    /// The plan of the service.
+    pub(crate) plan: &'a ServicePlan,
+    /// The plan that re-running selection would produce, if it differs from `plan`.
+    pub(crate) better_plan: Option<&'a ServicePlan>,
+    /// The workloads of the service.
+    pub(crate) workloads: &'a [PlannedWorkload],
+    /// The results of applying the planned objects.
+    pub(crate) applied: &'a [ApplyResult],
 }
 
-/// What the service asks for that only an autoscaler of a kind the cluster lacks could do. The warning has the event.
+/// Computes status and events of the service from the same decision record.
+pub(crate) fn report(observations: &OmeObservations<'_>, now: Timestamp) -> StatusReport {
+    let service = observations.service;
+    let conditions = conditions(observations);
+    let is_ready = conditions.last().is_some_and(|ready| ready.status == ConditionStatus::True);
+    let new_decision = observations.plan.status_decision();
+    let events = decision_record::decision_events(decision_record::recorded_decision(service).as_ref(), &new_decision);
+    let decision = decision_record::decision_status(service, &new_decision, is_ready);
+    let status = status(observations, &conditions, decision, now);
+    StatusReport { conditions, status, events }
+}
+
+/// Returns all conditions, `Ready` last. `GangScheduled` exists only for services with a gang; `Failed`,
+/// `AutoscalerUnavailable` and `DecisionStale` exist only while they are true. None of these four affects `Ready`.
+fn conditions(observations: &OmeObservations<'_>) -> Vec<Condition> {
+    let mut required = vec![runtime_resolved(observations.plan), accelerator_resolved(observations.plan)];
+    required.push(workloads_ready(observations, "WorkloadsReady", |component| component != ROUTER));
+    if observations.plan.components.contains_key(ROUTER) {
+        required.push(workloads_ready(observations, "RouterReady", |component| component == ROUTER));
+    }
+    let ready = match required.iter().find(|condition| condition.status != ConditionStatus::True) {
+        Some(condition) => Condition::with_reason("Ready", false, condition.reason.clone(), condition.message.clone())
+            .with_event_policy(condition.event_policy),
+        None => ConditionReason::Ready.condition("Ready", true, "All components are ready"),
+    };
+    let gang = gang_status::gang_condition(observations.workloads, observations.applied, Some(observations.plan));
+    let optional = failed(observations.workloads).into_iter().chain(gang);
+    let optional = optional.chain(autoscaler_unavailable(observations.plan)).chain(decision_stale(observations));
+    required.into_iter().chain(optional).chain([ready]).collect()
+}
+
+/// Returns condition `Failed`, as defined for role-based services, if a workload needs action.
+fn failed(workloads: &[PlannedWorkload]) -> Option<Condition> {
+    let problem = workloads.iter().filter_map(planned_workload_problem).filter(|problem| problem.failed).min()?;
+    let message = format!("{}: {}", problem.object, problem.message);
+    let condition = problem.condition_reason().condition("Failed", true, message);
+    Some(condition.with_event_policy(EventPolicy::Suppressed))
+}
+
+/// Returns a condition if the service requires an autoscaler that is not installed. The warning emits the event.
 fn autoscaler_unavailable(plan: &ServicePlan) -> Option<Condition> {
-    let told = plan.warnings.iter().filter(|warning| warning.code == AUTOSCALER_UNAVAILABLE.as_str());
-    let messages: Vec<&str> = told.map(|warning| warning.message.as_str()).collect();
+    let warnings = plan.warnings.iter().filter(|warning| warning.code == AUTOSCALER_UNAVAILABLE.as_str());
+    let messages: Vec<&str> = warnings.map(|warning| warning.message.as_str()).collect();
     (!messages.is_empty()).then(|| {
         let condition =
             Condition::new(AUTOSCALER_UNAVAILABLE.as_str(), true, AUTOSCALER_UNAVAILABLE, messages.join("; "));
-        condition.told_as(Tone::Consequence)
+        condition.with_event_policy(EventPolicy::Suppressed)
     })
 }
 
-/// Condition, and code of the warning that it repeats.
-const AUTOSCALER_UNAVAILABLE: api::code::Code = plan::code::warning::AUTOSCALER_UNAVAILABLE;
-
-fn decision_stale(findings: &Findings<'_>) -> Option<Condition> {
-    let better = findings.better?;
-    let name = meta(findings.service, "name");
-    let message =
-        format!("now {} would be chosen; `ostler redecide inferenceservice/{name}` accepts it", better.message);
-    Some(Reason::BetterChoice.condition("DecisionStale", true, message))
+fn decision_stale(observations: &OmeObservations<'_>) -> Option<Condition> {
+    let better_plan = observations.better_plan?;
+    let name = metadata_field(observations.service, "name");
+    let message = format!(
+        "Re-running selection would change the result: {}; run `ostler redecide inferenceservice/{name}` to accept it",
+        better_plan.message
+    );
+    Some(ConditionReason::BetterChoice.condition("DecisionStale", true, message))
 }
 
-/// The whole status that the operator writes.
-fn status(findings: &Findings<'_>, conditions: &[Condition], decision: Value, now: Timestamp) -> Value {
-    let service = findings.service;
+/// Returns the complete status that the operator writes.
+fn status(observations: &OmeObservations<'_>, conditions: &[Condition], decision: Value, now: Timestamp) -> Value {
+    let service = observations.service;
     let generation = generation(service);
-    let components = components::components(findings, &decision["reason"]);
+    let components = components::components(observations, &decision["reason"]);
     let mut status = json!({
         "observedGeneration": generation,
-        "conditions": render(&service["status"]["conditions"], conditions, generation, now),
+        "conditions": render_conditions(&service["status"]["conditions"], conditions, generation, now),
         "decision": decision,
     });
     if let Some(url) = [ROUTER, "decoder", "engine"].iter().find_map(|name| components.get(*name)?.get("url")) {
@@ -116,73 +115,92 @@ fn status(findings: &Findings<'_>, conditions: &[Condition], decision: Value, no
     status
 }
 
-/// What is told of a service that cannot be decided on: everything else in its status stays.
-#[must_use]
-pub fn undecidable(service: &Value, reason: Reason, problem: &str, now: Timestamp) -> Report {
-    let conditions = vec![reason.condition("Ready", false, problem)];
+/// Returns the report of a service that cannot be planned; everything but the `Ready` condition is retained.
+pub(crate) fn not_planned_report(
+    service: &Value,
+    reason: ConditionReason,
+    message: &str,
+    now: Timestamp,
+) -> StatusReport {
+    let conditions = vec![reason.condition("Ready", false, message)];
     let mut status = service["status"].clone();
     let generation = generation(service);
     if !status.is_object() {
         status = json!({});
     }
-    status["conditions"] = render(&service["status"]["conditions"], &conditions, generation, now);
-    if reason == Reason::InvalidSpec {
+    status["conditions"] = render_conditions(&service["status"]["conditions"], &conditions, generation, now);
+    if reason == ConditionReason::InvalidSpec {
         status["observedGeneration"] = generation.into();
     }
-    Report { conditions, status, news: Vec::new() }
+    StatusReport { conditions, status, events: Vec::new() }
 }
 
 fn runtime_resolved(plan: &ServicePlan) -> Condition {
-    const KIND: &str = "RuntimeResolved";
+    const TYPE: &str = "RuntimeResolved";
     if !plan.feasible {
-        return Condition::relayed(KIND, false, &*plan.reason, &*plan.message);
+        return Condition::with_reason(TYPE, false, &*plan.reason, &*plan.message);
     }
-    let own = || "the service brings its own engine".to_owned();
-    let message = plan.runtime.as_ref().map_or_else(own, |runtime| format!("runtime {}", runtime.name));
-    Reason::Selected.condition(KIND, true, message)
+    let message = match &plan.runtime {
+        Some(runtime) => format!("Runtime {} is selected", runtime.name),
+        None => "The service specifies its own engine".to_owned(),
+    };
+    ConditionReason::Selected.condition(TYPE, true, message)
 }
 
 fn accelerator_resolved(plan: &ServicePlan) -> Condition {
-    const KIND: &str = "AcceleratorResolved";
+    const TYPE: &str = "AcceleratorResolved";
     if !plan.feasible {
-        // Whether the nearest runtime lacked nothing but a class.
-        return match plan.reason == NO_ELIGIBLE_ACCELERATOR {
-            true => Condition::relayed(KIND, false, &*plan.reason, &*plan.message),
-            false => Reason::RuntimeNotResolved.condition(KIND, false, &*plan.message),
+        // Whether the best runtime lacked only an accelerator class.
+        return match plan.reason == NO_ELIGIBLE_ACCELERATOR.as_str() {
+            true => Condition::with_reason(TYPE, false, &*plan.reason, &*plan.message),
+            false => ConditionReason::RuntimeNotResolved.condition(TYPE, false, &*plan.message),
         };
     }
     let components = plan.components.iter();
     let classes: Vec<String> = components
-        .filter_map(|(name, component)| Some(format!("{name} on {}", component.accelerator_class.as_ref()?)))
+        .filter_map(|(name, component)| Some(format!("{} for {name}", component.accelerator_class.as_ref()?)))
         .collect();
-    match classes.is_empty() {
-        true => Reason::NotRequired.condition(KIND, true, "no component asks for an accelerator class"),
-        false => Reason::Selected.condition(KIND, true, classes.join(", ")),
+    match classes.as_slice() {
+        [] => ConditionReason::NotRequired.condition(TYPE, true, "No component requires an accelerator class"),
+        [class] => ConditionReason::Selected.condition(TYPE, true, format!("Accelerator class {class} is selected")),
+        classes => {
+            let message = format!("Accelerator classes {} are selected", classes.join(", "));
+            ConditionReason::Selected.condition(TYPE, true, message)
+        }
     }
 }
 
-/// Of the workloads whose component `which` picks.
-fn workloads_ready(findings: &Findings<'_>, kind: &'static str, which: impl Fn(&str) -> bool) -> Condition {
-    if !findings.plan.feasible {
-        let message = "nothing runs until a runtime and its accelerators are found";
-        return Reason::NotPlanned.condition(kind, false, message);
+/// Returns the readiness of the workloads whose component `includes_component` accepts.
+fn workloads_ready(
+    observations: &OmeObservations<'_>,
+    type_: &'static str,
+    includes_component: impl Fn(&str) -> bool,
+) -> Condition {
+    if !observations.plan.feasible {
+        let message = "No workload is created until a runtime and its accelerators are resolved";
+        return ConditionReason::NotPlanned.condition(type_, false, message);
     }
-    if let Some((reason, message)) = obstacle(findings.applied, |_| true) {
-        return reason.condition(kind, false, message);
+    if let Some((reason, message)) = apply_failure(observations.applied, |_| true) {
+        return reason.condition(type_, false, message);
     }
-    let component =
-        |wanted: &Wanted| wanted.planned["metadata"]["labels"][COMPONENT].as_str().unwrap_or_default().to_owned();
-    let workloads = findings.workloads.iter().filter(|wanted| which(&component(wanted)));
-    let held = |wanted: &Wanted| held(findings.applied, wanted);
-    match workloads.filter_map(|wanted| why_not(wanted).or_else(|| held(wanted))).min() {
-        Some(worst) => {
-            let message = format!("{}: {}", worst.object, worst.message);
-            match worst.code == Code::RollingOut && is_paused(findings.service) {
-                true => Condition::new(kind, false, code::ROLLOUT_PAUSED, message).told_as(Tone::News),
-                false => worst.reason().condition(kind, false, message),
+    let component = |workload: &PlannedWorkload| {
+        workload.planned["metadata"]["labels"][COMPONENT].as_str().unwrap_or_default().to_owned()
+    };
+    let workloads = observations.workloads.iter().filter(|workload| includes_component(&component(workload)));
+    let problem = |workload: &PlannedWorkload| {
+        planned_workload_problem(workload).or_else(|| deferred_update(observations.applied, workload))
+    };
+    match workloads.filter_map(problem).min() {
+        Some(problem) => {
+            let message = format!("{}: {}", problem.object, problem.message);
+            match problem.reason == WorkloadReason::RollingOut && is_rollout_paused(observations.service) {
+                true => {
+                    Condition::new(type_, false, code::ROLLOUT_PAUSED, message).with_event_policy(EventPolicy::Normal)
+                }
+                false => problem.condition_reason().condition(type_, false, message),
             }
         }
-        None => Reason::AllReady.condition(kind, true, "every workload is ready"),
+        None => ConditionReason::AllReady.condition(type_, true, "All workloads are ready"),
     }
 }
 

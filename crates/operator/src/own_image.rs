@@ -1,35 +1,36 @@
-//! The image that the operator itself runs: endpoint pickers are the same program.
+//! Determines the image that the operator itself runs, which is also the image of endpoint pickers.
 
 use kube::Client;
 use kube::api::{DynamicObject, ListParams};
 use serde_json::Value;
 
+use crate::controller::error_chain;
 use crate::kinds::POD;
-use crate::run::chain;
 
-/// The image of the operator's own Pod, `namespace`/`pod`. `None` where there is no such Pod or it cannot be read, which is
-/// told. It is listed, not fetched: listing Pods is what the operator may do anyway.
+/// Returns the image of the operator's own Pod, `namespace`/`pod`, or `None` if the Pod does not exist or cannot be
+/// listed. The Pod is listed because the operator has permission to list Pods, but not to get them.
 pub async fn own_image(client: Client, namespace: &str, pod: &str) -> Option<String> {
-    let only = ListParams::default().fields(&format!("metadata.name={pod}"));
-    let found: Vec<DynamicObject> = match POD.api(client, namespace).list(&only).await {
+    let params = ListParams::default().fields(&format!("metadata.name={pod}"));
+    let pods: Vec<DynamicObject> = match POD.api(client, namespace).list(&params).await {
         Ok(list) => list.items,
         Err(error) => {
-            tracing::warn!(error = %chain(&error), "the operator's own Pod {namespace}/{pod} cannot be read");
+            tracing::warn!(namespace, name = pod, error = %error_chain(&error), "failed to list the operator's own Pod");
             return None;
         }
     };
-    let own = found.into_iter().find(|found| found.metadata.name.as_deref() == Some(pod))?;
-    image_of(&serde_json::to_value(own).ok()?)
+    let own_pod = pods.into_iter().find(|pods| pods.metadata.name.as_deref() == Some(pod))?;
+    image_of(&serde_json::to_value(own_pod).ok()?)
 }
 
-/// Of the container that runs `operator`, or of the only one.
+/// Returns the image of the container that runs `operator`, or of the only container.
 fn image_of(pod: &Value) -> Option<String> {
     let containers = pod["spec"]["containers"].as_array()?;
-    let runs_us = |container: &&Value| {
-        let mut words = ["command", "args"].into_iter().filter_map(|part| container[part].as_array()).flatten();
-        words.any(|word| word == "operator")
+    let runs_operator = |container: &&Value| {
+        let mut arguments = ["command", "args"].into_iter().filter_map(|field| container[field].as_array()).flatten();
+        arguments.any(|argument| argument == "operator")
     };
-    let container = containers.iter().find(runs_us).or_else(|| containers.first().filter(|_| containers.len() == 1))?;
+    let container =
+        containers.iter().find(runs_operator).or_else(|| containers.first().filter(|_| containers.len() == 1))?;
     container["image"].as_str().filter(|image| !image.is_empty()).map(str::to_owned)
 }
 
@@ -41,11 +42,11 @@ mod tests {
     use super::*;
 
     #[rstest]
-    #[case::beside_a_sidecar(json!([{"image": "mesh:1"}, {"image": "registry.example/ostler:2", "args": ["operator", "--webhook=x"]}]), Some("registry.example/ostler:2"))]
-    #[case::started_by_a_wrapper(json!([{"image": "ours:1", "command": ["/init"]}]), Some("ours:1"))]
-    #[case::nobody_knows_which(json!([{"image": "a"}, {"image": "b"}]), None)]
-    #[case::nothing(json!([]), None)]
-    fn the_image_of_the_container_that_is_us(#[case] containers: Value, #[case] expect: Option<&str>) {
+    #[case::with_sidecar(json!([{"image": "mesh:1"}, {"image": "registry.example/ostler:2", "args": ["operator", "--webhook=x"]}]), Some("registry.example/ostler:2"))]
+    #[case::only_container(json!([{"image": "ours:1", "command": ["/init"]}]), Some("ours:1"))]
+    #[case::ambiguous(json!([{"image": "a"}, {"image": "b"}]), None)]
+    #[case::no_containers(json!([]), None)]
+    fn finds_the_operator_container(#[case] containers: Value, #[case] expect: Option<&str>) {
         assert_eq!(image_of(&json!({"spec": {"containers": containers}})).as_deref(), expect);
     }
 }

@@ -1,66 +1,67 @@
-//! Is a workload ready, and if not, why not; from its object and its Pods, without a client.
+//! Readiness of workloads, computed from their objects and Pods without a client.
 //!
-//! Of many troubles the one that a person must act on first is told: an image that cannot be pulled before a crash,
-//! a crash before a Pod that finds no node, and plain starting last. Ties go to the first Pod by name.
+//! Of several problems the most urgent one is reported: an image that cannot be pulled before a crash, a crash before
+//! an unschedulable Pod, and a Pod that is starting last. Ties are broken by Pod name.
 
-mod code;
 mod container;
 mod pod;
+mod workload_reason;
 
-use cluster::object::{describe, terminating};
+use cluster::{generation, is_terminating, kind_and_name};
 use serde_json::Value;
 
-use crate::reason::Reason;
-pub use code::Code;
-pub use container::{crashed, crashed_container, last_line};
-pub use pod::{pod_ready, pod_trouble};
+use crate::condition_reason::ConditionReason;
+pub(crate) use container::has_crashed;
+pub use container::{crashed_container, last_log_line};
+pub(crate) use pod::is_pod_ready;
+pub use pod::pod_problem;
+pub use workload_reason::WorkloadReason;
 
-/// Restarts after which a crashing Pod counts as failed rather than starting.
-pub const RESTARTS_TO_FAIL: i64 = 3;
+/// Number of restarts after which a crashing Pod counts as failed.
+pub(crate) const RESTARTS_TO_FAIL: i64 = 3;
 
-/// What a workload wants and has.
+/// Desired and observed replicas of a workload.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Progress {
-    /// Whether the object exists and its controller has seen the present generation.
-    pub current: bool,
-    /// Replicas wanted.
+pub(crate) struct Progress {
+    /// Whether the controller of the workload has observed the current generation.
+    pub observed: bool,
+    /// Desired replicas.
     pub desired: i64,
-    /// Replicas that exist, of whatever revision.
+    /// Existing replicas of any revision.
     pub existing: i64,
-    /// Replicas of the present revision.
+    /// Replicas of the current revision.
     pub updated: i64,
-    /// Replicas that are ready.
+    /// Ready replicas.
     pub ready: i64,
 }
 
-/// One reason for not being ready.
+/// Problem that keeps a workload or a Pod from being ready.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Trouble {
-    /// What kind of trouble.
-    pub code: Code,
-    /// Another Pod is what it waits for: that one is told first.
-    pub by_others: bool,
-    /// The Pod or workload it stands on.
+pub struct WorkloadProblem {
+    /// Reason, as reported in conditions.
+    pub reason: WorkloadReason,
+    /// The Pod itself fits and only waits for other Pods of its group; their problem is reported first.
+    pub waits_for_group: bool,
+    /// The Pod or workload, as `Kind name`.
     pub object: String,
-    /// A sentence, with the scheduler's or the node's own words.
+    /// Complete message, including the message of the scheduler or the kubelet.
     pub message: String,
-    /// It will not pass by itself: a `Failed` phase is justified.
+    /// Whether the problem needs action and justifies phase `Failed`.
     pub failed: bool,
 }
 
 // === impl Progress ===
 
 impl Progress {
-    /// Of a Deployment or LeaderWorkerSet; both use the same names.
+    /// Reads the status of a Deployment or LeaderWorkerSet, which use the same field names.
     #[must_use]
-    pub fn of(workload: &Value) -> Progress {
+    pub(crate) fn of(workload: &Value) -> Progress {
         let status = &workload["status"];
-        let observed = status["observedGeneration"].as_i64();
+        let observed_generation = status["observedGeneration"].as_i64();
         let count = |name: &str| status[name].as_i64().unwrap_or_default();
         Progress {
-            // LeaderWorkerSet before 0.7 does not say which generation it saw.
-            current: status.is_object()
-                && observed.is_none_or(|observed| observed >= cluster::object::generation(workload)),
+            // LeaderWorkerSet before 0.7 does not report observedGeneration.
+            observed: status.is_object() && observed_generation.is_none_or(|observed| observed >= generation(workload)),
             desired: workload["spec"]["replicas"].as_i64().unwrap_or(1),
             existing: count("replicas"),
             updated: count("updatedReplicas"),
@@ -68,84 +69,102 @@ impl Progress {
         }
     }
 
-    /// Everything wanted is there and ready, and nothing of another revision is. Zero replicas are ready at once.
+    /// Whether all desired replicas are updated and ready and no outdated replica exists. Always true for zero
+    /// replicas.
     #[must_use]
-    pub fn complete(&self) -> bool {
-        self.current && self.updated >= self.desired && self.ready >= self.desired && self.outdated() == 0
+    pub(crate) fn is_complete(&self) -> bool {
+        self.observed && self.updated >= self.desired && self.ready >= self.desired && self.outdated() == 0
     }
 
-    /// Whether Pods say anything about the present revision: where none of them is of it, what is wrong with them is past.
-    fn has_pods(&self) -> bool {
-        self.current && (self.updated > 0 || self.existing == 0)
+    /// Whether the Pods reflect the current revision. Problems of Pods of earlier revisions are not reported.
+    fn has_current_pods(&self) -> bool {
+        self.observed && (self.updated > 0 || self.existing == 0)
     }
 
-    /// Replicas of an earlier revision. A ready one of them is no sign that the present revision works.
+    /// Returns the number of replicas of earlier revisions. Such a replica may be ready although the current revision
+    /// does not work.
     fn outdated(&self) -> i64 {
         (self.existing - self.updated).max(0)
     }
 }
 
-// === impl Trouble ===
+// === impl WorkloadProblem ===
 
-impl Trouble {
-    /// As the reason of a condition.
+impl WorkloadProblem {
+    /// Returns the reason of a condition for this problem.
     #[must_use]
-    pub fn reason(&self) -> Reason {
-        Reason::Workload(self.code)
+    pub fn condition_reason(&self) -> ConditionReason {
+        ConditionReason::Workload(self.reason)
     }
 }
 
-/// The most urgent trouble of a workload that is not complete, or `None` if it is.
+/// Returns the most urgent problem of a workload, or `None` if its rollout is complete.
 #[must_use]
-pub fn trouble<'a>(workload: &'a Value, pods: impl IntoIterator<Item = &'a Value>) -> Option<Trouble> {
+pub(crate) fn workload_problem<'a>(
+    workload: &'a Value,
+    pods: impl IntoIterator<Item = &'a Value>,
+) -> Option<WorkloadProblem> {
     let progress = Progress::of(workload);
-    if terminating(workload) {
-        let message = "it is being deleted and will be made again".to_owned();
-        return Some(Trouble {
-            code: Code::Starting,
-            by_others: false,
-            object: describe(workload),
+    if is_terminating(workload) {
+        let message = "waiting for its deletion; it will then be recreated".to_owned();
+        return Some(WorkloadProblem {
+            reason: WorkloadReason::Starting,
+            waits_for_group: false,
+            object: kind_and_name(workload),
             message,
             failed: false,
         });
     }
-    if progress.complete() {
+    if progress.is_complete() {
         return None;
     }
-    let pods = pods.into_iter().filter(|_| progress.has_pods());
-    let worst = pods.filter_map(pod_trouble).chain(replica_failure(workload)).min();
-    Some(worst.unwrap_or_else(|| waiting(workload, &progress)))
+    let pods = pods.into_iter().filter(|_| progress.has_current_pods());
+    let most_urgent = pods.filter_map(pod_problem).chain(replica_failure(workload)).min();
+    Some(most_urgent.unwrap_or_else(|| progress_problem(workload, &progress)))
 }
 
-/// A Deployment that may not make Pods (quota, admission) says so in a condition.
-fn replica_failure(workload: &Value) -> Option<Trouble> {
+/// Returns the error of a workload controller that cannot create Pods, for example because of a quota.
+fn replica_failure(workload: &Value) -> Option<WorkloadProblem> {
     let failure = condition(workload, "ReplicaFailure").filter(|failure| failure["status"] == "True")?;
     let message = failure["message"].as_str().unwrap_or("Pods cannot be created").to_owned();
-    Some(Trouble { code: Code::PodsNotCreated, by_others: false, object: describe(workload), message, failed: true })
+    Some(WorkloadProblem {
+        reason: WorkloadReason::PodsNotCreated,
+        waits_for_group: false,
+        object: kind_and_name(workload),
+        message,
+        failed: true,
+    })
 }
 
-fn waiting(workload: &Value, progress: &Progress) -> Trouble {
-    let Progress { desired, updated, ready, current, .. } = progress;
-    let paused =
-        if workload["spec"]["paused"] == true { "; it is paused, `ostler rollout resume` goes on" } else { "" };
-    let (code, message) = match progress.outdated() {
-        _ if !current && workload["status"]["observedGeneration"].is_i64() => {
-            (Code::Starting, "its controller has not taken in the change yet".to_owned())
+fn progress_problem(workload: &Value, progress: &Progress) -> WorkloadProblem {
+    let Progress { desired, updated, ready, observed, .. } = progress;
+    let paused = if workload["spec"]["paused"] == true {
+        "; the rollout is paused, run `ostler rollout resume` to resume it"
+    } else {
+        ""
+    };
+    let (reason, message) = match progress.outdated() {
+        _ if !observed && workload["status"]["observedGeneration"].is_i64() => (
+            WorkloadReason::Starting,
+            format!("waiting for its controller to observe generation {}", generation(workload)),
+        ),
+        _ if !observed || ready < desired => {
+            (WorkloadReason::Starting, format!("{ready} of {desired} replicas are ready"))
         }
-        _ if !current || ready < desired => (Code::Starting, format!("{ready} of {desired} replicas are ready")),
-        0 => (Code::RollingOut, format!("{updated} of {desired} replicas are of the new revision{paused}")),
+        0 => (WorkloadReason::RollingOut, format!("{updated} of {desired} replicas are updated{paused}")),
         outdated => {
+            let remaining = if outdated == 1 { "replica remains" } else { "replicas remain" };
             let message = format!(
-                "{updated} of {desired} replicas are of the new revision, and {outdated} of an earlier one still run{paused}"
+                "{updated} of {desired} replicas are updated; {outdated} old {remaining} to be terminated{paused}"
             );
-            (Code::RollingOut, message)
+            (WorkloadReason::RollingOut, message)
         }
     };
-    Trouble { code, by_others: false, object: describe(workload), message, failed: false }
+    WorkloadProblem { reason, waits_for_group: false, object: kind_and_name(workload), message, failed: false }
 }
 
 fn condition<'a>(object: &'a Value, kind: &str) -> Option<&'a Value> {
-    cluster::conditions::find(&object["status"]["conditions"], kind)
+    cluster::find_condition(&object["status"]["conditions"], kind)
 }
 
 #[cfg(test)]

@@ -1,118 +1,127 @@
-//! The history of a service: its spec at each rollout, kept in ControllerRevisions.
+//! Revision history of a service: its spec at each rollout, stored in ControllerRevisions.
 //!
-//! How many replicas there are is no part of a revision: scaling is nothing to undo, and undoing does not scale.
+//! Replica counts are not part of a revision: scaling creates no revision, and undo does not change the scale.
 
 use std::sync::Arc;
 
-use cluster::Stores;
-use cluster::object::meta;
-use plan::labels::{MANAGED_BY, OME_SERVICE, OSTLER, SERVICE};
+use cluster::{Stores, metadata_field};
+use plan::labels::{MANAGED_BY, MANAGER, OME_SERVICE, SERVICE};
 use serde_json::{Map, Value, json};
 
-use crate::kinds::{REVISION, ROLES_SERVICE};
+use crate::kinds::{CONTROLLER_REVISION, FUSIONINFER_SERVICE};
 
-/// Revisions kept of each service, the present one among them.
-pub const KEPT: usize = 10;
-/// Components of an `ome.io` service whose numbers are left out.
+/// Maximum number of revisions per service, including the current one (`revisionHistoryLimit`).
+pub(crate) const MAX_REVISIONS: usize = 10;
+/// Components of an `ome.io` service whose replica counts are removed.
 const COMPONENTS: [&str; 3] = ["engine", "decoder", "router"];
-const COUNTS: [&str; 2] = ["minReplicas", "maxReplicas"];
+const REPLICA_FIELDS: [&str; 2] = ["minReplicas", "maxReplicas"];
 
-/// The ControllerRevisions that `service` is to have; `held` are those that it has. A spec that was there before becomes
-/// the newest again.
+/// Returns the desired ControllerRevisions of `service`, given the existing ones. A spec that equals an earlier
+/// revision becomes the latest revision again.
 #[must_use]
-pub fn history(service: &Value, held: &[Arc<Value>]) -> Vec<Value> {
-    let data = json!({"spec": content(&service["spec"])});
-    let newest = held.iter().map(|one| number(one)).max().unwrap_or(0);
-    let present = held.iter().find(|one| one["data"] == data);
-    let own = match present {
-        Some(present) if number(present) == newest => render(service, meta(present, "name"), &data, newest),
-        Some(present) => render(service, meta(present, "name"), &data, newest + 1),
-        None => render(service, &name(service, &data), &data, newest + 1),
+pub(crate) fn desired_revisions(service: &Value, existing: &[Arc<Value>]) -> Vec<Value> {
+    let data = json!({"spec": revision_content(&service["spec"])});
+    let latest = existing.iter().map(|revision| revision_number(revision)).max().unwrap_or(0);
+    let same_content = existing.iter().find(|revision| revision["data"] == data);
+    let current = match same_content {
+        Some(same_content) if revision_number(same_content) == latest => {
+            revision_object(service, metadata_field(same_content, "name"), &data, latest)
+        }
+        Some(same_content) => revision_object(service, metadata_field(same_content, "name"), &data, latest + 1),
+        None => revision_object(service, &revision_name(service, &data), &data, latest + 1),
     };
-    let mut others: Vec<&Arc<Value>> = held.iter().filter(|one| meta(one, "name") != meta(&own, "name")).collect();
-    others.sort_by_key(|one| std::cmp::Reverse(number(one)));
-    let others = others.into_iter().take(KEPT - 1);
-    let mut all: Vec<Value> =
-        others.map(|one| render(service, meta(one, "name"), &one["data"], number(one))).chain([own]).collect();
-    all.sort_by_key(number);
-    all
+    let mut others: Vec<&Arc<Value>> = existing
+        .iter()
+        .filter(|revision| metadata_field(revision, "name") != metadata_field(&current, "name"))
+        .collect();
+    others.sort_by_key(|revision| std::cmp::Reverse(revision_number(revision)));
+    let others = others.into_iter().take(MAX_REVISIONS - 1);
+    let mut revisions: Vec<Value> = others
+        .map(|revision| {
+            revision_object(service, metadata_field(revision, "name"), &revision["data"], revision_number(revision))
+        })
+        .chain([current])
+        .collect();
+    revisions.sort_by_key(revision_number);
+    revisions
 }
 
-/// The ControllerRevisions of `service` that the stores hold.
+/// Returns the existing ControllerRevisions of `service`.
 #[must_use]
-pub(crate) fn held(stores: &Stores, service: &Value) -> Vec<Arc<Value>> {
-    stores.owned(REVISION, meta(service, "uid"))
+pub(crate) fn existing_revisions(stores: &Stores, service: &Value) -> Vec<Arc<Value>> {
+    stores.list_controlled_by(CONTROLLER_REVISION, metadata_field(service, "uid"))
 }
 
-/// Its place in the history.
+/// Returns the number of a revision.
 #[must_use]
-pub fn number(revision: &Value) -> i64 {
+pub fn revision_number(revision: &Value) -> i64 {
     revision["revision"].as_i64().unwrap_or_default()
 }
 
-/// `spec` without the numbers that scaling moves.
+/// Returns `spec` without replica counts.
 #[must_use]
-pub fn content(spec: &Value) -> Value {
+pub fn revision_content(spec: &Value) -> Value {
     let mut spec = spec.clone();
-    for role in declared(&mut spec).filter_map(Value::as_object_mut) {
+    for role in roles_mut(&mut spec).filter_map(Value::as_object_mut) {
         role.remove("replicas");
     }
     for component in COMPONENTS {
         if let Some(component) = spec.get_mut(component).and_then(Value::as_object_mut) {
-            COUNTS.iter().for_each(|count| drop(component.remove(*count)));
+            REPLICA_FIELDS.iter().for_each(|count| drop(component.remove(*count)));
         }
     }
     spec
 }
 
-/// The spec of `revision`, with as many replicas as `spec` has now of everything that both have.
+/// Returns the spec of `revision` with the current replica counts of `spec` for all roles and components that both
+/// contain.
 #[must_use]
-pub fn restored(spec: &Value, revision: &Value) -> Value {
+pub fn restore_revision(spec: &Value, revision: &Value) -> Value {
     let mut restored = revision["data"]["spec"].clone();
-    let now = spec["roles"].as_array().map(Vec::as_slice).unwrap_or_default();
-    for role in declared(&mut restored) {
-        let same = now.iter().find(|one| one["name"] == role["name"]);
-        take_over(role, same.unwrap_or(&Value::Null), &["replicas"]);
+    let current_roles = spec["roles"].as_array().map(Vec::as_slice).unwrap_or_default();
+    for role in roles_mut(&mut restored) {
+        let current_role = current_roles.iter().find(|current_role| current_role["name"] == role["name"]);
+        copy_fields(role, current_role.unwrap_or(&Value::Null), &["replicas"]);
     }
     for component in COMPONENTS {
-        if let Some(own) = restored.get_mut(component) {
-            take_over(own, &spec[component], &COUNTS);
+        if let Some(component_spec) = restored.get_mut(component) {
+            copy_fields(component_spec, &spec[component], &REPLICA_FIELDS);
         }
     }
     restored
 }
 
-fn declared(spec: &mut Value) -> impl Iterator<Item = &mut Value> {
+fn roles_mut(spec: &mut Value) -> impl Iterator<Item = &mut Value> {
     spec.get_mut("roles").and_then(Value::as_array_mut).into_iter().flatten()
 }
 
-fn take_over(into: &mut Value, from: &Value, fields: &[&str]) {
-    for field in fields.iter().filter(|field| !from[**field].is_null()) {
-        into[*field] = from[*field].clone();
+fn copy_fields(target: &mut Value, source: &Value, fields: &[&str]) {
+    for field in fields.iter().filter(|field| !source[**field].is_null()) {
+        target[*field] = source[*field].clone();
     }
 }
 
-fn render(service: &Value, name: &str, data: &Value, revision: i64) -> Value {
-    let roles = service["apiVersion"] == ROLES_SERVICE.api_version();
-    let label = if roles { SERVICE } else { OME_SERVICE };
-    let labels: Map<String, Value> = [(MANAGED_BY, OSTLER), (label, meta(service, "name"))]
+fn revision_object(service: &Value, name: &str, data: &Value, revision: i64) -> Value {
+    let is_role_based = service["apiVersion"] == FUSIONINFER_SERVICE.api_version();
+    let label = if is_role_based { SERVICE } else { OME_SERVICE };
+    let labels: Map<String, Value> = [(MANAGED_BY, MANAGER), (label, metadata_field(service, "name"))]
         .into_iter()
-        .map(|(key, value)| (key.to_owned(), json!(labels_value(value))))
+        .map(|(key, value)| (key.to_owned(), json!(label_value(value))))
         .collect();
     json!({
-        "apiVersion": REVISION.api_version(), "kind": REVISION.kind,
+        "apiVersion": CONTROLLER_REVISION.api_version(), "kind": CONTROLLER_REVISION.kind,
         "metadata": {"namespace": service["metadata"]["namespace"], "name": name, "labels": labels},
         "data": data, "revision": revision,
     })
 }
 
-fn labels_value(text: &str) -> String {
-    plan::names::label_value(text)
+fn label_value(text: &str) -> String {
+    plan::label_value(text)
 }
 
-/// `{service}-{hash of the content}`.
-fn name(service: &Value, data: &Value) -> String {
-    format!("{}-{:016x}", meta(service, "name"), plan::names::fingerprint(&data.to_string()))
+/// Returns the name of a revision: `{service}-{hash of the content}`.
+fn revision_name(service: &Value, data: &Value) -> String {
+    format!("{}-{:016x}", metadata_field(service, "name"), plan::fingerprint(&data.to_string()))
 }
 
 #[cfg(test)]
@@ -124,42 +133,47 @@ mod tests {
             "spec": {"roles": [{"name": "w", "replicas": replicas, "template": {"image": image}}]}})
     }
 
-    fn arcs(all: Vec<Value>) -> Vec<Arc<Value>> {
-        all.into_iter().map(Arc::new).collect()
+    fn arcs(revisions: Vec<Value>) -> Vec<Arc<Value>> {
+        revisions.into_iter().map(Arc::new).collect()
     }
 
-    fn told(all: &[Value]) -> Vec<String> {
-        let image = |one: &Value| one["data"]["spec"]["roles"][0]["template"]["image"].as_str().unwrap().to_owned();
-        all.iter().map(|one| format!("{} {}", number(one), image(one))).collect()
-    }
-
-    #[test]
-    fn an_edit_is_a_revision_and_scaling_is_none() {
-        let first = history(&service("a", 1), &[]);
-        assert_eq!(told(&first), ["1 a"]);
-        assert_eq!(history(&service("a", 5), &arcs(first.clone())), first);
-        let second = history(&service("b", 1), &arcs(first));
-        assert_eq!(told(&second), ["1 a", "2 b"]);
-        assert_eq!(told(&history(&service("a", 1), &arcs(second))), ["2 b", "3 a"], "what comes back is the newest");
+    fn summaries(revisions: &[Value]) -> Vec<String> {
+        let image =
+            |revision: &Value| revision["data"]["spec"]["roles"][0]["template"]["image"].as_str().unwrap().to_owned();
+        revisions.iter().map(|revision| format!("{} {}", revision_number(revision), image(revision))).collect()
     }
 
     #[test]
-    fn ten_are_kept() {
-        let mut held = Vec::new();
+    fn edit_creates_a_revision_and_scaling_does_not() {
+        let first = desired_revisions(&service("a", 1), &[]);
+        assert_eq!(summaries(&first), ["1 a"]);
+        assert_eq!(desired_revisions(&service("a", 5), &arcs(first.clone())), first);
+        let second = desired_revisions(&service("b", 1), &arcs(first));
+        assert_eq!(summaries(&second), ["1 a", "2 b"]);
+        assert_eq!(
+            summaries(&desired_revisions(&service("a", 1), &arcs(second))),
+            ["2 b", "3 a"],
+            "a restored spec becomes the latest revision"
+        );
+    }
+
+    #[test]
+    fn keeps_ten_revisions() {
+        let mut existing_revisions = Vec::new();
         for number in 0..15 {
-            held = arcs(history(&service(&format!("i{number}"), 1), &held));
+            existing_revisions = arcs(desired_revisions(&service(&format!("i{number}"), 1), &existing_revisions));
         }
-        let numbers: Vec<i64> = held.iter().map(|one| number(one)).collect();
+        let numbers: Vec<i64> = existing_revisions.iter().map(|revision| revision_number(revision)).collect();
         assert_eq!(numbers, (6..=15).collect::<Vec<_>>());
     }
 
     #[test]
-    fn what_is_restored_keeps_its_replicas() {
-        let old = history(&service("a", 1), &[]).remove(0);
-        assert_eq!(restored(&service("b", 4)["spec"], &old), service("a", 4)["spec"]);
-        let ome = |image: &str, most: i64| json!({"engine": {"runner": {"image": image}, "minReplicas": 1, "maxReplicas": most}});
-        let revision = json!({"data": {"spec": content(&ome("a", 2))}});
-        assert_eq!(restored(&ome("b", 6), &revision), ome("a", 6));
-        assert_eq!(restored(&json!({}), &revision), json!({"engine": {"runner": {"image": "a"}}}));
+    fn restored_spec_keeps_current_replicas() {
+        let first = desired_revisions(&service("a", 1), &[]).remove(0);
+        assert_eq!(restore_revision(&service("b", 4)["spec"], &first), service("a", 4)["spec"]);
+        let ome_spec = |image: &str, max_replicas: i64| json!({"engine": {"runner": {"image": image}, "minReplicas": 1, "maxReplicas": max_replicas}});
+        let revision = json!({"data": {"spec": revision_content(&ome_spec("a", 2))}});
+        assert_eq!(restore_revision(&ome_spec("b", 6), &revision), ome_spec("a", 6));
+        assert_eq!(restore_revision(&json!({}), &revision), json!({"engine": {"runner": {"image": "a"}}}));
     }
 }

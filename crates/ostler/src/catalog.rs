@@ -1,10 +1,10 @@
-//! The shipped catalogue: accelerator classes, runtimes and models, as the YAML of `catalog/`.
+//! The shipped catalog: accelerator classes, runtimes and models, embedded from the YAML files of `catalog/`.
 
 mod find;
 mod list;
 
 use anyhow::Result;
-use api::manifest::{self, Document};
+use api::{Document, parse_manifest};
 use serde_json::Value;
 
 pub(crate) use find::find;
@@ -47,27 +47,28 @@ const FILES: &[(&str, &str)] = files![
     "runtimes/vllm/nemotron.yaml",
 ];
 
-/// Every shipped object, in file order.
+/// Returns all shipped objects in file order.
 pub(crate) fn documents() -> Result<Vec<Document>> {
     let mut documents = Vec::new();
     for (name, text) in FILES {
-        documents.extend(manifest::read(name, text)?);
+        documents.extend(parse_manifest(name, text)?);
     }
     Ok(documents)
 }
 
-/// The kinds of the catalogue.
+/// A kind of the catalog.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
-pub(crate) enum Kind {
+pub(crate) enum CatalogKind {
     Runtimes,
     Classes,
     Models,
 }
 
-impl Kind {
+impl CatalogKind {
     pub(crate) const ALL: [Self; 3] = [Self::Runtimes, Self::Classes, Self::Models];
 
-    pub(crate) fn holds(self, document: &Document) -> bool {
+    /// Returns whether `document` is of this kind.
+    pub(crate) fn matches(self, document: &Document) -> bool {
         document.kind()
             == match self {
                 Self::Runtimes => "ClusterServingRuntime",
@@ -77,9 +78,13 @@ impl Kind {
     }
 }
 
-/// The accelerator classes among `shipped`: what is known of products that nodes name.
+/// Returns the accelerator classes of `shipped`. They describe the products that node labels name.
 pub(crate) fn classes(shipped: &[Document]) -> Vec<Value> {
-    shipped.iter().filter(|document| Kind::Classes.holds(document)).map(|document| document.value.clone()).collect()
+    shipped
+        .iter()
+        .filter(|document| CatalogKind::Classes.matches(document))
+        .map(|document| document.value.clone())
+        .collect()
 }
 
 #[cfg(test)]
@@ -89,35 +94,35 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_catalogue_reads_and_lints_clean() {
+    fn catalog_passes_lint() {
         for document in documents().unwrap() {
-            assert_eq!(api::lint::check(&document), [], "{} {}", document.source, document.name());
+            assert_eq!(api::lint_document(&document), [], "{} {}", document.source, document.name());
         }
     }
 
     #[test]
-    fn every_file_of_the_folder_is_embedded() {
+    fn embeds_every_file_of_the_catalog_directory() {
         let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").canonicalize().unwrap();
-        let found = files_below(&root.join("catalog"));
-        let found: Vec<_> = found.iter().map(|path| path.strip_prefix(&root).unwrap().to_str().unwrap()).collect();
-        assert_eq!(FILES.iter().map(|(name, _)| *name).collect::<Vec<_>>(), found);
+        let files = list_files(&root.join("catalog"));
+        let files: Vec<_> = files.iter().map(|path| path.strip_prefix(&root).unwrap().to_str().unwrap()).collect();
+        assert_eq!(FILES.iter().map(|(name, _)| *name).collect::<Vec<_>>(), files);
     }
 
     #[test]
-    fn no_two_objects_share_kind_and_name() {
+    fn kind_and_name_are_unique() {
         let documents = documents().unwrap();
         let mut keys: Vec<_> = documents.iter().map(|document| (document.kind(), document.name())).collect();
-        let all = keys.len();
+        let count = keys.len();
         keys.sort_unstable();
         keys.dedup();
-        assert_eq!(keys.len(), all);
+        assert_eq!(keys.len(), count);
     }
 
-    fn files_below(folder: &Path) -> Vec<PathBuf> {
+    fn list_files(directory: &Path) -> Vec<PathBuf> {
         let mut files = Vec::new();
-        for entry in std::fs::read_dir(folder).unwrap() {
+        for entry in std::fs::read_dir(directory).unwrap() {
             let path = entry.unwrap().path();
-            if path.is_dir() { files.extend(files_below(&path)) } else { files.push(path) }
+            if path.is_dir() { files.extend(list_files(&path)) } else { files.push(path) }
         }
         files.sort();
         files

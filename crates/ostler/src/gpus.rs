@@ -1,4 +1,4 @@
-//! The accelerators of this machine: what `nvidia-smi` says of them, and which container has which.
+//! The GPUs of this host, as `nvidia-smi` reports them, and their allocation to containers.
 
 use std::collections::BTreeSet;
 use std::process::Command;
@@ -6,87 +6,88 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use serde_json::{Map, Value, json};
 
-/// The resource that stands for one.
-pub(crate) const RESOURCE: &str = "nvidia.com/gpu";
-/// Which devices a CUDA program sees; none when it is empty.
-pub(crate) const VISIBLE: &str = "CUDA_VISIBLE_DEVICES";
+/// Name of the extended resource.
+pub(crate) const GPU_RESOURCE: &str = "nvidia.com/gpu";
+/// Environment variable with the devices that a CUDA program uses; no devices if it is empty.
+pub(crate) const VISIBLE_DEVICES_ENV: &str = "CUDA_VISIBLE_DEVICES";
 
-/// One device, as `nvidia-smi` lists it.
+/// A GPU as `nvidia-smi` lists it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Gpu {
     pub uuid: String,
     pub product: String,
     pub memory_mib: u32,
-    /// Compute capability.
-    pub compute: (u8, u8),
+    /// Major and minor version.
+    pub compute_capability: (u8, u8),
 }
 
-/// The devices, and those that are taken.
+/// The GPUs of this host, and which of them are allocated.
 #[derive(Debug, Clone, Default)]
-pub(crate) struct Gpus {
+pub(crate) struct GpuInventory {
     all: Arc<Vec<Gpu>>,
-    taken: Arc<Mutex<BTreeSet<String>>>,
+    allocated: Arc<Mutex<BTreeSet<String>>>,
 }
 
-/// Devices of one container; free again when this is dropped.
+/// The GPUs of a container. They are released when this value is dropped.
 #[derive(Debug)]
-pub(crate) struct Grant {
+pub(crate) struct GpuAllocation {
     pub uuids: Vec<String>,
-    taken: Arc<Mutex<BTreeSet<String>>>,
+    allocated: Arc<Mutex<BTreeSet<String>>>,
 }
 
-// === impl Gpus ===
+// === impl GpuInventory ===
 
-impl Gpus {
-    /// Asks `nvidia-smi`; a machine without it has none.
+impl GpuInventory {
+    /// Runs `nvidia-smi`. A host without it has no GPUs.
     pub(crate) fn discover() -> Self {
         let fields = "--query-gpu=uuid,name,memory.total,compute_cap";
-        let asked = Command::new("nvidia-smi").args([fields, "--format=csv,noheader,nounits"]).output();
-        let told = asked.ok().filter(|output| output.status.success());
-        let text = told.map(|output| String::from_utf8_lossy(&output.stdout).into_owned()).unwrap_or_default();
-        Self { all: Arc::new(text.lines().filter_map(Gpu::read).collect()), taken: Arc::default() }
+        let output = Command::new("nvidia-smi").args([fields, "--format=csv,noheader,nounits"]).output();
+        let succeeded = output.ok().filter(|output| output.status.success());
+        let text = succeeded.map(|output| String::from_utf8_lossy(&output.stdout).into_owned()).unwrap_or_default();
+        Self { all: Arc::new(text.lines().filter_map(Gpu::parse).collect()), allocated: Arc::default() }
     }
 
+    /// Returns all GPUs, allocated or not.
     pub(crate) fn all(&self) -> &[Gpu] {
         &self.all
     }
 
-    /// What GPU feature discovery would put on the node; of several products, the first one's.
+    /// Returns the node labels of GPU feature discovery. With several products, they describe the first one.
     pub(crate) fn labels(&self) -> Map<String, Value> {
         let Some(first) = self.all.first() else { return Map::new() };
         let label = |name: &str, value: String| (format!("nvidia.com/gpu.{name}"), json!(value));
-        let (major, minor) = first.compute;
+        let (major, minor) = first.compute_capability;
         Map::from_iter([
             label("present", "true".to_owned()),
             label("product", first.product.replace(' ', "-")),
             label("count", self.all.len().to_string()),
             label("memory", first.memory_mib.to_string()),
-            label("family", family(first.compute).to_owned()),
+            label("family", family(first.compute_capability).to_owned()),
             label("compute.major", major.to_string()),
             label("compute.minor", minor.to_string()),
         ])
     }
 
-    /// Takes so many that are free. `None` when there are fewer: the scheduler counts, so that some still are in use by
-    /// whoever is about to end.
-    pub(crate) fn take(&self, count: usize) -> Option<Grant> {
-        let mut taken = self.taken.lock().unwrap_or_else(PoisonError::into_inner);
-        let free = self.all.iter().map(|gpu| gpu.uuid.clone()).filter(|uuid| !taken.contains(uuid));
+    /// Allocates `count` free GPUs, or returns `None` if fewer are free. The scheduler only counts GPUs: a terminating
+    /// container may still use some of them.
+    pub(crate) fn allocate(&self, count: usize) -> Option<GpuAllocation> {
+        let mut allocated = self.allocated.lock().unwrap_or_else(PoisonError::into_inner);
+        let free = self.all.iter().map(|gpu| gpu.uuid.clone()).filter(|uuid| !allocated.contains(uuid));
         let uuids: Vec<String> = free.take(count).collect();
         if uuids.len() < count {
             return None;
         }
-        taken.extend(uuids.iter().cloned());
-        drop(taken);
-        Some(Grant { uuids, taken: Arc::clone(&self.taken) })
+        allocated.extend(uuids.iter().cloned());
+        drop(allocated);
+        Some(GpuAllocation { uuids, allocated: Arc::clone(&self.allocated) })
     }
 }
 
-impl Drop for Grant {
+impl Drop for GpuAllocation {
     fn drop(&mut self) {
-        let mut taken = self.taken.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut allocated = self.allocated.lock().unwrap_or_else(PoisonError::into_inner);
         for uuid in &self.uuids {
-            taken.remove(uuid);
+            allocated.remove(uuid);
         }
     }
 }
@@ -94,8 +95,8 @@ impl Drop for Grant {
 // === impl Gpu ===
 
 impl Gpu {
-    /// `GPU-5f…, NVIDIA H100 80GB HBM3, 81559, 9.0`
-    fn read(line: &str) -> Option<Self> {
+    /// Parses a line such as `GPU-5f…, NVIDIA H100 80GB HBM3, 81559, 9.0`.
+    fn parse(line: &str) -> Option<Self> {
         let mut cells = line.split(',').map(str::trim);
         let (uuid, product, memory) = (cells.next()?, cells.next()?, cells.next()?);
         let (major, minor) = cells.next()?.split_once('.')?;
@@ -103,14 +104,14 @@ impl Gpu {
             uuid: uuid.to_owned(),
             product: product.to_owned(),
             memory_mib: memory.parse().ok()?,
-            compute: (major.parse().ok()?, minor.parse().ok()?),
+            compute_capability: (major.parse().ok()?, minor.parse().ok()?),
         })
     }
 }
 
-/// By compute capability, as GPU feature discovery names it.
-fn family(compute: (u8, u8)) -> &'static str {
-    match compute {
+/// Returns the GPU family of a compute capability, as GPU feature discovery names it.
+fn family(compute_capability: (u8, u8)) -> &'static str {
+    match compute_capability {
         (7, 5) => "turing",
         (7, _) => "volta",
         (8, 9) => "ada-lovelace",
@@ -125,14 +126,14 @@ fn family(compute: (u8, u8)) -> &'static str {
 mod tests {
     use super::*;
 
-    fn two() -> Gpus {
+    fn two_gpus() -> GpuInventory {
         let lines = "GPU-a, NVIDIA H100 80GB HBM3, 81559, 9.0\nGPU-b, NVIDIA H100 80GB HBM3, 81559, 9.0\nNo devices";
-        Gpus { all: Arc::new(lines.lines().filter_map(Gpu::read).collect()), taken: Arc::default() }
+        GpuInventory { all: Arc::new(lines.lines().filter_map(Gpu::parse).collect()), allocated: Arc::default() }
     }
 
     #[test]
-    fn labels_are_those_of_feature_discovery() {
-        let labels = two().labels();
+    fn labels_match_gpu_feature_discovery() {
+        let labels = two_gpus().labels();
         assert_eq!(labels["nvidia.com/gpu.product"], "NVIDIA-H100-80GB-HBM3");
         assert_eq!(
             (&labels["nvidia.com/gpu.count"], &labels["nvidia.com/gpu.family"]),
@@ -141,13 +142,13 @@ mod tests {
     }
 
     #[test]
-    fn nobody_gets_a_device_that_another_has() {
-        let gpus = two();
-        let first = gpus.take(1).unwrap();
+    fn allocates_each_gpu_once() {
+        let gpus = two_gpus();
+        let first = gpus.allocate(1).unwrap();
         assert_eq!(first.uuids, ["GPU-a"]);
-        assert_eq!(gpus.take(1).unwrap().uuids, ["GPU-b"]);
-        assert!(gpus.take(2).is_none());
+        assert_eq!(gpus.allocate(1).unwrap().uuids, ["GPU-b"]);
+        assert!(gpus.allocate(2).is_none());
         drop(first);
-        assert_eq!(gpus.take(2).unwrap().uuids, ["GPU-a", "GPU-b"]);
+        assert_eq!(gpus.allocate(2).unwrap().uuids, ["GPU-a", "GPU-b"]);
     }
 }

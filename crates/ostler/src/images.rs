@@ -1,4 +1,4 @@
-//! Which images this machine can run: programs that stand in the place of what an image would bring.
+//! The images that this host can run: an image maps to a program of the host.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -7,159 +7,166 @@ use anyhow::Result;
 use serde::Deserialize;
 
 use crate::files;
-use crate::report::errors::hinted;
+use crate::report::errors::error_with_hint;
 
-/// The file of `--config`.
+/// Content of the file of `--config`.
 #[derive(Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Config {
     #[serde(default)]
-    images: BTreeMap<String, Program>,
+    images: BTreeMap<String, ImageOverride>,
 }
 
-/// What stands for an image.
+/// The program of this host that runs instead of an image.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub(crate) struct Program {
-    /// For containers without a `command`; its folder comes first on their PATH.
+pub(crate) struct ImageOverride {
+    /// Command of containers without a `command`. Its directory is the first one on their PATH.
     #[serde(default)]
     pub entrypoint: Vec<String>,
-    /// What is wrong with the image, on every node; for trying out what follows.
+    /// Failure of the image on all nodes, to try out how failures are handled.
     #[serde(default)]
-    pub broken: Option<Broken>,
+    pub broken: Option<ImageFailure>,
 }
 
-/// How an image fails.
+/// A configured failure of an image.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "lowercase")]
-pub(crate) enum Broken {
-    /// No registry has it.
+pub(crate) enum ImageFailure {
+    /// The image cannot be pulled.
     Pull,
-    /// Its containers end at once.
+    /// Containers of the image exit immediately.
     Crash,
 }
 
-/// By the image's name, with or without a tag.
+/// Maps images to programs of this host.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Images {
-    stated: BTreeMap<String, Program>,
-    /// This program, for its own image.
-    own: Option<PathBuf>,
-    /// The engine that was found, for every image that carries it.
+    /// Entries of `--config`, by image name with or without a tag.
+    configured: BTreeMap<String, ImageOverride>,
+    /// Path of this executable, for the image `ostler`.
+    own_executable: Option<PathBuf>,
+    /// Path of the installed vLLM, for all vLLM images.
     vllm: Option<PathBuf>,
 }
 
-/// The last part of the name of this program's image.
-const OWN: &str = "ostler";
+/// Last component of the name of ostler's image.
+const OSTLER_IMAGE: &str = "ostler";
 
 // === impl Images ===
 
 impl Images {
-    /// Those of the configuration, and the vLLM of `$OSTLER_VLLM` or PATH.
+    /// Reads the file of `--config` and finds the vLLM of `$OSTLER_VLLM` or PATH.
     pub(crate) fn read(config: Option<&Path>) -> Result<Self> {
-        let config = config.map_or_else(|| Ok(Config::default()), read)?;
-        let stated = config.images.into_iter().map(|(image, program)| (name(&image).to_owned(), program)).collect();
-        Ok(Self { stated, own: std::env::current_exe().ok(), vllm: vllm()? })
+        let config = config.map_or_else(|| Ok(Config::default()), read_config)?;
+        let configured =
+            config.images.into_iter().map(|(image, program)| (familiar_name(&image).to_owned(), program)).collect();
+        Ok(Self { configured, own_executable: std::env::current_exe().ok(), vllm: find_vllm()? })
     }
 
-    /// What runs for `image`; `None` where nothing of this machine does.
-    pub(crate) fn find(&self, image: &str) -> Option<Program> {
-        self.stated_for(image).filter(|stated| stated.broken.is_none()).cloned().or_else(|| {
-            let vllm = self.vllm.as_ref().filter(|_| carries_vllm(name(image)))?;
-            Some(Program::starting(&[&vllm.display().to_string(), "serve"]))
+    /// Returns the program for `image`, or `None` if this host has none.
+    pub(crate) fn resolve(&self, image: &str) -> Option<ImageOverride> {
+        self.find_configured(image).filter(|program| program.broken.is_none()).cloned().or_else(|| {
+            let vllm = self.vllm.as_ref().filter(|_| is_vllm_image(familiar_name(image)))?;
+            Some(ImageOverride::with_entrypoint(&[&vllm.display().to_string(), "serve"]))
         })
     }
 
-    /// How `image` fails, if it is meant to.
-    pub(crate) fn broken(&self, image: &str) -> Option<Broken> {
-        self.stated_for(image).and_then(|stated| stated.broken)
+    /// Returns the configured failure of `image`.
+    pub(crate) fn failure(&self, image: &str) -> Option<ImageFailure> {
+        self.find_configured(image).and_then(|program| program.broken)
     }
 
-    /// Why nobody can pull `image`: it is meant to fail, or its registry is below `.invalid`, where no host ever is
-    /// (RFC 2606).
-    pub(crate) fn unavailable(&self, image: &str) -> Option<String> {
+    /// Returns the error of pulling `image`: it is configured to fail, or its registry is in the top-level domain `.invalid`,
+    /// which never resolves (RFC 2606).
+    pub(crate) fn pull_error(&self, image: &str) -> Option<String> {
         let host = image.split('/').next().filter(|host| image.len() > host.len())?.split(':').next()?;
         if host.ends_with(".invalid") {
             return Some(format!("failed to resolve reference \"{image}\": lookup {host}: no such host"));
         }
-        let missing = format!("failed to resolve reference \"{image}\": {image}: not found");
-        (self.broken(image) == Some(Broken::Pull)).then_some(missing)
+        let not_found = format!("failed to resolve reference \"{image}\": {image}: not found");
+        (self.failure(image) == Some(ImageFailure::Pull)).then_some(not_found)
     }
 
-    /// This program, if `image` is its own and nothing else is stated for it.
-    pub(crate) fn own(&self, image: &str) -> Option<Program> {
-        let is_own = self.stated_for(image).is_none() && untagged(name(image)).rsplit('/').next() == Some(OWN);
-        let program = self.own.as_ref().filter(|_| is_own)?;
-        Some(Program::starting(&[&program.display().to_string()]))
+    /// Returns this executable if `image` is ostler's own image and `--config` does not map it.
+    pub(crate) fn own_override(&self, image: &str) -> Option<ImageOverride> {
+        let is_own = self.find_configured(image).is_none()
+            && without_tag(familiar_name(image)).rsplit('/').next() == Some(OSTLER_IMAGE);
+        let program = self.own_executable.as_ref().filter(|_| is_own)?;
+        Some(ImageOverride::with_entrypoint(&[&program.display().to_string()]))
     }
 
-    fn stated_for(&self, image: &str) -> Option<&Program> {
-        let image = name(image);
-        self.stated.get(image).or_else(|| self.stated.get(untagged(image)))
+    fn find_configured(&self, image: &str) -> Option<&ImageOverride> {
+        let image = familiar_name(image);
+        self.configured.get(image).or_else(|| self.configured.get(without_tag(image)))
     }
 
-    /// The vLLM that was found.
+    /// Returns the path of the installed vLLM.
     pub(crate) fn vllm(&self) -> Option<&Path> {
         self.vllm.as_deref()
     }
 }
 
-// === impl Program ===
+// === impl ImageOverride ===
 
-impl Program {
-    fn starting(words: &[&str]) -> Self {
-        Self { entrypoint: words.iter().map(|word| (*word).to_owned()).collect(), broken: None }
+impl ImageOverride {
+    fn with_entrypoint(command: &[&str]) -> Self {
+        Self { entrypoint: command.iter().map(|arg| (*arg).to_owned()).collect(), broken: None }
     }
 
-    /// The folder of the entry point; programs beside it are found first.
-    pub(crate) fn folder(&self) -> Option<&Path> {
-        Path::new(self.entrypoint.first()?).parent().filter(|folder| folder.is_absolute())
+    /// Returns the directory of the entry point, which is prepended to PATH.
+    pub(crate) fn directory(&self) -> Option<&Path> {
+        Path::new(self.entrypoint.first()?).parent().filter(|directory| directory.is_absolute())
     }
 }
 
-fn read(path: &Path) -> Result<Config> {
-    serde_saphyr::from_str(&files::text_of(path)?).map_err(|error| {
+fn read_config(path: &Path) -> Result<Config> {
+    serde_saphyr::from_str(&files::read_text(path)?).map_err(|error| {
         let cause = error.to_string().lines().next().unwrap_or_default().to_owned();
-        hinted(
+        error_with_hint(
             format!("{}: {cause}", path.display()),
             "images: {vllm/vllm-openai: {entrypoint: [/opt/vllm/bin/vllm, serve]}, busybox: {}, a/b:v2: {broken: pull}}",
         )
     })
 }
 
-/// `$OSTLER_VLLM`, which must be there, or `vllm` on PATH. Links are followed: beside the program lies its Python.
-fn vllm() -> Result<Option<PathBuf>> {
-    if let Some(named) = std::env::var_os("OSTLER_VLLM").filter(|named| !named.is_empty()) {
-        let path = PathBuf::from(named);
+/// Returns the program of `$OSTLER_VLLM`, which must exist, or `vllm` on PATH. Symbolic links are resolved: the directory of
+/// the program also contains its Python interpreter.
+fn find_vllm() -> Result<Option<PathBuf>> {
+    if let Some(value) = std::env::var_os("OSTLER_VLLM").filter(|value| !value.is_empty()) {
+        let path = PathBuf::from(value);
         return match path.canonicalize() {
-            Ok(found) => Ok(Some(found)),
-            Err(error) => {
-                Err(hinted(format!("OSTLER_VLLM={}: {error}", path.display()), "the path of the `vllm` program"))
-            }
+            Ok(program) => Ok(Some(program)),
+            Err(error) => Err(error_with_hint(
+                format!("OSTLER_VLLM={}: {error}", path.display()),
+                "set OSTLER_VLLM to the path of the `vllm` program",
+            )),
         };
     }
     let path = std::env::var_os("PATH").unwrap_or_default();
-    let found = std::env::split_paths(&path).map(|folder| folder.join("vllm")).find(|program| program.is_file());
-    Ok(found.and_then(|program| program.canonicalize().ok()))
+    let program =
+        std::env::split_paths(&path).map(|directory| directory.join("vllm")).find(|program| program.is_file());
+    Ok(program.and_then(|program| program.canonicalize().ok()))
 }
 
-/// `docker.io/library/busybox` is `busybox`, and a digest names no other program.
-fn name(image: &str) -> &str {
+/// Removes the default registry and the digest: `docker.io/library/busybox@sha256:…` becomes `busybox`.
+fn familiar_name(image: &str) -> &str {
     let image = image.split('@').next().unwrap_or(image);
     let image = image.strip_prefix("docker.io/").unwrap_or(image);
     image.strip_prefix("library/").unwrap_or(image)
 }
 
-fn untagged(image: &str) -> &str {
+/// Removes the tag. A colon before a slash belongs to the port of the registry.
+fn without_tag(image: &str) -> &str {
     match image.rsplit_once(':') {
         Some((repository, tag)) if !tag.contains('/') => repository,
         _ => image,
     }
 }
 
-/// `vllm/vllm-openai`, and its builds for other hardware.
-fn carries_vllm(image: &str) -> bool {
-    untagged(image).rsplit('/').next().is_some_and(|last| last.starts_with("vllm"))
+/// Returns whether the image is `vllm/vllm-openai` or one of its builds for other hardware.
+fn is_vllm_image(image: &str) -> bool {
+    without_tag(image).rsplit('/').next().is_some_and(|last| last.starts_with("vllm"))
 }
 
 #[cfg(test)]
@@ -169,57 +176,65 @@ mod tests {
     use super::*;
 
     fn images() -> Images {
-        let program = |entrypoint: &str| Program::starting(&[entrypoint]);
-        let stated = [("busybox", ""), ("vllm/vllm-openai:v1", "/a/vllm"), ("host:5000/x", "/b/x")];
-        let stated = stated.map(|(image, entrypoint)| (image.to_owned(), program(entrypoint)));
-        Images { stated: stated.into(), own: Some("/here/ostler".into()), vllm: Some("/found/bin/vllm".into()) }
+        let program = |entrypoint: &str| ImageOverride::with_entrypoint(&[entrypoint]);
+        let configured = [("busybox", ""), ("vllm/vllm-openai:v1", "/a/vllm"), ("host:5000/x", "/b/x")];
+        let configured = configured.map(|(image, entrypoint)| (image.to_owned(), program(entrypoint)));
+        Images {
+            configured: configured.into(),
+            own_executable: Some("/usr/bin/ostler".into()),
+            vllm: Some("/opt/bin/vllm".into()),
+        }
     }
 
     #[rstest]
     #[case::any_tag("busybox:1.36", Some(""))]
-    #[case::the_default_registry("docker.io/library/busybox", Some(""))]
-    #[case::this_tag("vllm/vllm-openai:v1", Some("/a/vllm"))]
-    #[case::another_tag("vllm/vllm-openai:v2", Some("/found/bin/vllm"))]
-    #[case::a_build("docker.io/vllm/vllm-openai-cpu:v0.32.0@sha256:0", Some("/found/bin/vllm"))]
-    #[case::a_port_is_no_tag("host:5000/x", Some("/b/x"))]
-    #[case::something_else("lmsysorg/sglang:v1", None)]
-    fn found(#[case] image: &str, #[case] expect: Option<&str>) {
-        let found = images().find(image);
-        assert_eq!(found.as_ref().map(|program| program.entrypoint[0].as_str()), expect);
+    #[case::default_registry("docker.io/library/busybox", Some(""))]
+    #[case::configured_tag("vllm/vllm-openai:v1", Some("/a/vllm"))]
+    #[case::other_tag("vllm/vllm-openai:v2", Some("/opt/bin/vllm"))]
+    #[case::other_build("docker.io/vllm/vllm-openai-cpu:v0.32.0@sha256:0", Some("/opt/bin/vllm"))]
+    #[case::registry_port("host:5000/x", Some("/b/x"))]
+    #[case::unknown_image("lmsysorg/sglang:v1", None)]
+    fn resolves_images(#[case] image: &str, #[case] expected: Option<&str>) {
+        let program = images().resolve(image);
+        assert_eq!(program.as_ref().map(|program| program.entrypoint[0].as_str()), expected);
     }
 
     #[rstest]
-    #[case::there("vllm/vllm-openai:v1", None)]
-    #[case::meant_to_fail(
+    #[case::available("vllm/vllm-openai:v1", None)]
+    #[case::configured_failure(
         "vllm/vllm-openai:broken",
         Some("failed to resolve reference \"vllm/vllm-openai:broken\": vllm/vllm-openai:broken: not found")
     )]
-    #[case::no_such_host(
+    #[case::invalid_host(
         "registry.invalid:5000/vllm",
         Some("failed to resolve reference \"registry.invalid:5000/vllm\": lookup registry.invalid: no such host")
     )]
-    #[case::a_name_of_one_part("registry.invalid", None)]
-    #[case::ends_at_once("vllm/vllm-openai:oom", None)]
-    fn what_cannot_be_pulled(#[case] image: &str, #[case] expect: Option<&str>) {
+    #[case::no_registry("registry.invalid", None)]
+    #[case::crash("vllm/vllm-openai:oom", None)]
+    fn reports_pull_errors(#[case] image: &str, #[case] expected: Option<&str>) {
         let mut images = images();
-        for (image, broken) in [("vllm/vllm-openai:broken", Broken::Pull), ("vllm/vllm-openai:oom", Broken::Crash)] {
-            images.stated.insert(image.to_owned(), Program { broken: Some(broken), ..Program::default() });
+        for (image, broken) in
+            [("vllm/vllm-openai:broken", ImageFailure::Pull), ("vllm/vllm-openai:oom", ImageFailure::Crash)]
+        {
+            images
+                .configured
+                .insert(image.to_owned(), ImageOverride { broken: Some(broken), ..ImageOverride::default() });
         }
-        assert_eq!(images.unavailable(image).as_deref(), expect);
+        assert_eq!(images.pull_error(image).as_deref(), expected);
     }
 
     #[rstest]
-    #[case::the_shipped_one("ostler:0.1.0", true)]
-    #[case::of_a_registry("host:5000/team/ostler@sha256:0", true)]
-    #[case::another("ostler-router:1", false)]
-    #[case::stated("busybox", false)]
-    fn own(#[case] image: &str, #[case] expect: bool) {
+    #[case::default_image("ostler:0.1.0", true)]
+    #[case::other_registry("host:5000/team/ostler@sha256:0", true)]
+    #[case::other_image("ostler-router:1", false)]
+    #[case::configured("busybox", false)]
+    fn maps_own_image_to_this_executable(#[case] image: &str, #[case] expected: bool) {
         assert_eq!(
-            images().own(image).map(|program| program.entrypoint),
-            expect.then(|| vec!["/here/ostler".to_owned()])
+            images().own_override(image).map(|program| program.entrypoint),
+            expected.then(|| vec!["/usr/bin/ostler".to_owned()])
         );
         let mut images = images();
-        images.stated.insert("ostler".to_owned(), Program::default());
-        assert_eq!(images.own("ostler:0.1.0"), None, "what is stated counts");
+        images.configured.insert("ostler".to_owned(), ImageOverride::default());
+        assert_eq!(images.own_override("ostler:0.1.0"), None, "the configuration takes precedence");
     }
 }

@@ -1,94 +1,96 @@
-//! The `ostler` binary: one file per subcommand, wiring only.
+//! The `ostler` binary: command-line parsing, and wiring of the library crates. One file per subcommand.
 //!
-//! stdout is data, stderr is talk. Errors are one line with the cause, and a `hint:` where there is a remedy.
+//! Standard output carries data, standard error carries messages. An error is one line with its cause, followed by a
+//! `hint:` line if there is a remedy.
 
+mod admission;
 mod apply;
 mod catalog;
+mod cluster_objects;
 mod commands;
 mod connect;
 mod demo;
 mod files;
-mod fleet;
-mod gate;
 mod gpus;
-mod home;
-mod idle;
+mod host_node;
+mod host_runtime;
 mod images;
-mod live;
-mod machine;
+mod local_cluster;
+mod logging;
+mod node_groups;
 mod output;
 mod progress;
 mod report;
-mod runner;
-mod this_machine;
+mod state_directory;
+mod stub_container;
 
 use std::ffi::OsStr;
-use std::io::IsTerminal as _;
 use std::path::Path;
 use std::process::ExitCode;
 
 use clap::error::ErrorKind;
 use clap::{CommandFactory, FromArgMatches, Parser};
-use tracing_subscriber::EnvFilter;
 
 use commands::Command;
+use logging::LogArgs;
 
-/// Matches models to runtimes and accelerators, lays engines out, and routes requests to them.
+/// Run LLM inference services on Kubernetes: select runtimes and accelerators, deploy engines, route requests
 #[derive(Parser)]
 #[command(name = "ostler", version, after_help = EXAMPLES)]
 struct Cli {
     #[command(subcommand)]
     command: Command,
+    #[command(flatten)]
+    log: LogArgs,
 }
 
 const EXAMPLES: &str = "\
 Examples:
-  ostler up --demo                         a cluster on this machine, a small fleet, one answer and why
-  ostler up -f service.yaml                the same cluster with a service of yours
-  ostler up -f service.yaml --nodes this   the same on this machine itself, with engines installed here
-  ostler plan -f service.yaml              what would be decided and made; nothing is changed anywhere
-  ostler explain inferenceservice/chat     why it is not ready, and what would help
+  ostler up --demo                         Start a local cluster with sample services and send one request
+  ostler up -f service.yaml                Start a local cluster and apply a manifest
+  ostler up -f service.yaml --nodes this   Do the same with engines that are installed on this host
+  ostler plan -f service.yaml              Show the selected runtime and the objects; change nothing
+  ostler explain inferenceservice/chat     Show why a service is not ready and what would help
 
-Every command talks to the cluster of --kubeconfig, $KUBECONFIG or a running `ostler up`, in this order.
-As `kubectl-ostler` on PATH, the same binary answers to `kubectl ostler`.";
+Commands connect to the cluster of --kubeconfig, $KUBECONFIG or a running `ostler up`, in this order.
+Installed on PATH as `kubectl-ostler`, the binary is the kubectl plugin `kubectl ostler`.";
 
 #[tokio::main]
 async fn main() -> ExitCode {
-    let command = match parse() {
-        Ok(cli) => cli.command,
-        Err(usage) => return refuse(&usage),
+    let Cli { command, log } = match parse() {
+        Ok(cli) => cli,
+        Err(error) => return report_usage_error(&error),
     };
-    let filter = EnvFilter::try_from_env("OSTLER_LOG").unwrap_or_else(|_| EnvFilter::new(command.log()));
-    let log = tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr);
-    log.with_ansi(std::io::stderr().is_terminal()).log_internal_errors(false).init();
-    // The first provider wins; nothing else in this process installs one.
+    log.init(command.default_log_filter());
+    // Fails only if a provider is installed already; nothing else in this process installs one.
     rustls::crypto::ring::default_provider().install_default().ok();
     match commands::run(command).await {
         Ok(code) => code,
-        Err(error) if output::is_closed(&error) => ExitCode::SUCCESS,
+        Err(error) if output::is_stdout_closed(&error) => ExitCode::SUCCESS,
         Err(error) => {
-            output::tell(&report::errors::render(&error));
+            output::print_message(&report::errors::render(&error));
             ExitCode::FAILURE
         }
     }
 }
 
 fn parse() -> Result<Cli, clap::Error> {
-    let called = std::env::args_os().next().unwrap_or_default();
-    let plugin = Path::new(&called).file_stem() == Some(OsStr::new("kubectl-ostler"));
-    let name = if plugin { "kubectl ostler" } else { "ostler" };
+    let program = std::env::args_os().next().unwrap_or_default();
+    let is_kubectl_plugin = Path::new(&program).file_stem() == Some(OsStr::new("kubectl-ostler"));
+    let name = if is_kubectl_plugin { "kubectl ostler" } else { "ostler" };
     Cli::from_arg_matches(&Cli::command().bin_name(name).try_get_matches()?)
 }
 
-/// Help and version are data and no error. 2 says "infeasible" here, so a wrong flag is 1 like any other bad input.
-fn refuse(usage: &clap::Error) -> ExitCode {
-    let asked =
+/// Prints help and version to standard output, and any other usage error to standard error. The exit code of an error is 1,
+/// as for other invalid input: clap's own code 2 means "infeasible" in `ostler plan`.
+fn report_usage_error(error: &clap::Error) -> ExitCode {
+    let is_output =
         [ErrorKind::DisplayHelp, ErrorKind::DisplayVersion, ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand];
-    if asked.contains(&usage.kind()) {
-        output::print(&usage.to_string()).ok();
+    if is_output.contains(&error.kind()) {
+        output::print(&error.to_string()).ok();
         return ExitCode::SUCCESS;
     }
-    let words: Vec<String> = std::env::args().skip(1).collect();
-    output::tell(&report::usage::render(usage, &words));
+    let args: Vec<String> = std::env::args().skip(1).collect();
+    output::print_message(&report::usage_error::render(error, &args));
     ExitCode::FAILURE
 }

@@ -1,138 +1,140 @@
-//! The live table of services, redrawn when the cluster changes.
+//! Shows the table of services and updates it when the cluster changes.
 
 use std::collections::BTreeMap;
 use std::io::{IsTerminal, Write};
 use std::sync::Arc;
 
-use cluster::conditions;
-use cluster::object::{controller, generation, meta};
+use cluster::{controller_of, find_condition, generation, metadata_field};
 use embedded::Server;
 use serde_json::Value;
 
 use crate::output;
-use crate::report::fleet::{self, Row};
+use crate::report::service_table::{self, Row};
 
-/// Both kinds of InferenceService.
+/// Resources of both InferenceService kinds.
 pub(crate) const SERVICES: [&str; 2] = ["inferenceservices.ome.io", "inferenceservices.fusioninfer.io"];
 
-/// What the gateway goes by, and the condition in which it says so.
-const ROUTES: [(&str, &str); 2] = [
+/// Resources that configure the gateway, and the condition that reports that the gateway has applied them.
+const ROUTE_RESOURCES: [(&str, &str); 2] = [
     ("backendpools.inference.networking.x-k8s.io", "Ready"),
     ("llmusecasesets.inference.networking.x-k8s.io", "Accepted"),
 ];
 
-/// What is waited for.
-pub(crate) struct Names {
+/// Names of the objects to wait for.
+pub(crate) struct ObjectNames {
     pub services: Vec<String>,
-    /// Of pools and use cases beside them.
-    pub others: Vec<String>,
+    /// Backend pools and use cases that do not belong to a service.
+    pub routes: Vec<String>,
 }
 
-impl Names {
-    fn concern(&self, object: &Value) -> bool {
-        let maker = controller(object).and_then(|maker| maker["name"].as_str()).unwrap_or_default();
-        self.services.iter().any(|name| name == maker) || self.others.iter().any(|name| name == meta(object, "name"))
+impl ObjectNames {
+    /// Returns whether `object` has one of the names, or belongs to one of the services.
+    fn includes(&self, object: &Value) -> bool {
+        let owner = controller_of(object).and_then(|owner| owner["name"].as_str()).unwrap_or_default();
+        self.services.iter().any(|name| name == owner)
+            || self.routes.iter().any(|name| name == metadata_field(object, "name"))
     }
 }
 
-/// Every InferenceService, in the order of the table.
+/// Lists the InferenceServices in the order of the table.
 pub(crate) fn services(server: &Server) -> Vec<Arc<Value>> {
     SERVICES.iter().flat_map(|resource| server.list(resource)).collect()
 }
 
-/// Shows the table until the services called `names` are ready, and the gateway knows where requests for whatever is
-/// called so go; the last one stays on the screen.
-pub(crate) async fn until_ready(server: &Server, names: &Names) {
+/// Shows the table until the services are ready and the gateway has applied all routes of `names`. The final table remains
+/// on the output.
+pub(crate) async fn until_ready(server: &Server, names: &ObjectNames) {
     let mut changes = server.subscribe();
-    let mut screen = Screen::of_stderr();
+    let mut output = TableOutput::for_stderr();
     loop {
         let rows = rows(server);
-        screen.show(&rows);
+        output.show(&rows);
         let ready = names.services.iter().all(|name| rows.iter().any(|row| row.ready && row.name == *name));
-        if ready && routed(server, names) {
-            screen.finish(&rows);
+        if ready && are_routes_ready(server, names) {
+            output.finish(&rows);
             return;
         }
-        // Lagging is no loss: the next look reads everything again.
+        // A missed change does no harm, since each iteration reads all services.
         changes.next().await.ok();
     }
 }
 
-/// Shows the table for ever.
-pub(crate) async fn follow(server: &Server) {
+/// Shows the table until the future is dropped.
+pub(crate) async fn watch(server: &Server) {
     let mut changes = server.subscribe();
-    let mut screen = Screen::of_stderr();
+    let mut output = TableOutput::for_stderr();
     loop {
-        screen.show(&rows(server));
+        output.show(&rows(server));
         changes.next().await.ok();
     }
 }
 
-/// Pools and use cases tell by a condition that the gateway goes by them as they are now: those called so, and those that
-/// services called so have made.
-fn routed(server: &Server, names: &Names) -> bool {
-    ROUTES.iter().all(|(resource, condition)| {
+/// Returns whether the gateway has applied the current generation of all backend pools and use cases of `names`.
+fn are_routes_ready(server: &Server, names: &ObjectNames) -> bool {
+    ROUTE_RESOURCES.iter().all(|(resource, condition)| {
         let objects = server.list(resource);
-        let mut concerned = objects.iter().filter(|object| names.concern(object));
-        concerned.all(|object| {
-            let told = conditions::find(&object["status"]["conditions"], condition);
-            told.is_some_and(|told| told["status"] == "True" && told["observedGeneration"] == generation(object))
+        let mut included = objects.iter().filter(|object| names.includes(object));
+        included.all(|object| {
+            let condition = find_condition(&object["status"]["conditions"], condition);
+            condition.is_some_and(|condition| {
+                condition["status"] == "True" && condition["observedGeneration"] == generation(object)
+            })
         })
     })
 }
 
 fn rows(server: &Server) -> Vec<Row> {
-    services(server).iter().map(|service| fleet::row(service)).collect()
+    services(server).iter().map(|service| service_table::row(service)).collect()
 }
 
-/// Where the table goes, and what stands there.
-enum Screen {
-    /// Drawn in place: the text that stands there.
+/// Prints the table, depending on whether standard error is a terminal.
+enum TableOutput {
+    /// Redraws the table in place; the text is the current table.
     Terminal(String),
-    /// One line per service that turned: what was last said of each.
+    /// Prints a line per state transition; the map has the last reported reason per service.
     Lines(BTreeMap<String, String>),
 }
 
-impl Screen {
-    fn of_stderr() -> Self {
+impl TableOutput {
+    fn for_stderr() -> Self {
         if std::io::stderr().is_terminal() { Self::Terminal(String::new()) } else { Self::Lines(BTreeMap::new()) }
     }
 
     fn show(&mut self, rows: &[Row]) {
         match self {
-            Self::Terminal(drawn) => {
-                let table = indent(&fleet::render(rows));
-                if table != *drawn {
-                    redraw(&table, drawn);
-                    *drawn = table;
+            Self::Terminal(current) => {
+                let table = indent(&service_table::render(rows));
+                if table != *current {
+                    redraw(&table, current);
+                    *current = table;
                 }
             }
-            Self::Lines(said) => rows.iter().for_each(|row| say(row, said)),
+            Self::Lines(reported) => rows.iter().for_each(|row| report_transition(row, reported)),
         }
     }
 
-    /// A log keeps the table once.
+    /// Prints the final table if standard error is not a terminal.
     fn finish(&self, rows: &[Row]) {
         if let Self::Lines(_) = self {
-            output::tell(&format!("\n{}", indent(&fleet::render(rows))));
+            output::print_message(&format!("\n{}", indent(&service_table::render(rows))));
         }
     }
 }
 
-/// A message that changes from second to second is one state: its reason's.
-fn say(row: &Row, said: &mut BTreeMap<String, String>) {
-    if !row.reason.is_empty() && said.get(&row.key) != Some(&row.reason) {
-        said.insert(row.key.clone(), row.reason.clone());
-        let state = if row.ready { "ready".to_owned() } else { format!("not ready: {}", row.why_not) };
-        output::tell(&format!("  {}: {state}", row.name));
+/// Prints the state of a service if its reason has changed. Messages change too often to report each of them.
+fn report_transition(row: &Row, reported: &mut BTreeMap<String, String>) {
+    if !row.reason.is_empty() && reported.get(&row.key) != Some(&row.reason) {
+        reported.insert(row.key.clone(), row.reason.clone());
+        let state = if row.ready { "ready".to_owned() } else { format!("not ready: {}", row.message) };
+        output::print_message(&format!("  {}: {state}", row.name));
     }
 }
 
-/// Up over the old table, then clear to the end of the screen; a line that is too wide is cut, not wrapped.
-fn redraw(table: &str, before: &str) {
-    let up = before.lines().count();
-    let over = if up == 0 { String::new() } else { format!("\x1b[{up}A\x1b[J") };
-    writeln!(std::io::stderr().lock(), "{over}\x1b[?7l{table}\x1b[?7h").ok();
+/// Replaces the previous table on the terminal. Lines that are too long are truncated, not wrapped.
+fn redraw(table: &str, previous: &str) {
+    let height = previous.lines().count();
+    let clear = if height == 0 { String::new() } else { format!("\x1b[{height}A\x1b[J") };
+    writeln!(std::io::stderr().lock(), "{clear}\x1b[?7l{table}\x1b[?7h").ok();
 }
 
 fn indent(table: &str) -> String {

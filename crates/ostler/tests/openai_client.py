@@ -1,22 +1,22 @@
-"""What a user of the openai package does, against the gateway named by the first argument."""
+"""Sends requests with the openai package to the gateway whose URL is the first argument."""
 
 import sys
 
 import openai
 
 client = openai.OpenAI(base_url=sys.argv[1] + "/v1", api_key="none", max_retries=0)
-question = [{"role": "user", "content": "Why do horses sleep standing?"}]
+messages = [{"role": "user", "content": "Why do horses sleep standing?"}]
 
 models = {model.id for model in client.models.list()}
 assert {"chat", "summarise", "qwen", "support-bot"} <= models, models
 
-whole = client.chat.completions.create(model="chat", messages=question, max_tokens=8)
-assert whole.model == "chat", whole
-assert whole.usage.completion_tokens == 8, whole.usage
+completion = client.chat.completions.create(model="chat", messages=messages, max_tokens=8)
+assert completion.model == "chat", completion
+assert completion.usage.completion_tokens == 8, completion.usage
 
 text, usage = "", None
 stream = client.chat.completions.create(
-    model="support-bot", messages=question, max_tokens=8, stream=True, stream_options={"include_usage": True}
+    model="support-bot", messages=messages, max_tokens=8, stream=True, stream_options={"include_usage": True}
 )
 for chunk in stream:
     assert chunk.model == "support-bot", chunk
@@ -26,8 +26,8 @@ for chunk in stream:
 assert text and usage.completion_tokens == 8, (text, usage)
 
 try:
-    client.chat.completions.create(model="nobody-serves-this", messages=question)
-    raise SystemExit("an unknown model was answered")
+    client.chat.completions.create(model="unknown-model", messages=messages)
+    raise SystemExit("the request with an unknown model succeeded")
 except openai.NotFoundError as error:
     assert error.code == "model_not_found", error
 

@@ -1,6 +1,8 @@
-"""A Llama of half a million random weights, with a tokenizer of single bytes.
+"""Creates a Llama model with half a million random weights and a byte-level tokenizer.
 
-usage: tiny_model.py FOLDER   (torch, transformers and tokenizers, which every vLLM brings)
+usage: tiny_model.py DIRECTORY
+
+Requires torch, transformers and tokenizers, which vLLM depends on.
 """
 
 import sys
@@ -9,16 +11,16 @@ import torch
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers
 from transformers import LlamaConfig, LlamaForCausalLM, PreTrainedTokenizerFast
 
-folder = sys.argv[1]
-SPECIAL = ["<pad>", "<s>", "</s>"]
+directory = sys.argv[1]
+SPECIAL_TOKENS = ["<pad>", "<s>", "</s>"]
 
 alphabet = sorted(pre_tokenizers.ByteLevel.alphabet())
-bytes_alone = models.BPE(vocab={piece: at for at, piece in enumerate(SPECIAL + alphabet)}, merges=[])
-tokenizer = Tokenizer(bytes_alone)
+byte_level_model = models.BPE(vocab={token: index for index, token in enumerate(SPECIAL_TOKENS + alphabet)}, merges=[])
+tokenizer = Tokenizer(byte_level_model)
 tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
 tokenizer.decoder = decoders.ByteLevel()
-fast = PreTrainedTokenizerFast(tokenizer_object=tokenizer, pad_token="<pad>", bos_token="<s>", eos_token="</s>")
-fast.chat_template = "{% for message in messages %}{{ message['role'] }}: {{ message['content'] }}\n{% endfor %}"
+pretrained_tokenizer = PreTrainedTokenizerFast(tokenizer_object=tokenizer, pad_token="<pad>", bos_token="<s>", eos_token="</s>")
+pretrained_tokenizer.chat_template = "{% for message in messages %}{{ message['role'] }}: {{ message['content'] }}\n{% endfor %}"
 
 torch.manual_seed(0)
 config = LlamaConfig(
@@ -34,5 +36,5 @@ config = LlamaConfig(
     bos_token_id=1,
     eos_token_id=2,
 )
-LlamaForCausalLM(config).to(torch.bfloat16).save_pretrained(folder)
-fast.save_pretrained(folder)
+LlamaForCausalLM(config).to(torch.bfloat16).save_pretrained(directory)
+pretrained_tokenizer.save_pretrained(directory)

@@ -1,4 +1,4 @@
-//! The connections of one listener: a task each, until they end or are ended.
+//! Connections of one listener, each in its own task.
 
 use std::{future::Future, time::Duration};
 
@@ -9,19 +9,19 @@ use tokio::{
 };
 use tokio_util::sync::CancellationToken;
 
-/// After a connection could not be accepted: out of file descriptors, say. Gives others time to close.
-const PAUSE: Duration = Duration::from_millis(10);
+/// Delay after a failed accept, such as for lack of file descriptors, so that other connections can close.
+const ACCEPT_RETRY_DELAY: Duration = Duration::from_millis(10);
 
-/// Those that are open; dropped, they end at once.
+/// Open connections; dropping aborts them.
 pub(crate) struct Connections(JoinSet<()>);
 
 // === impl Connections ===
 
 impl Connections {
-    /// Accepts until `stop`, and runs `connection` for each.
+    /// Accepts connections until `shutdown`, and runs `connection` for each.
     pub(crate) async fn accept<F>(
         listener: &TcpListener,
-        stop: &CancellationToken,
+        shutdown: &CancellationToken,
         connection: impl Fn(TcpStream) -> F,
     ) -> Self
     where
@@ -30,26 +30,26 @@ impl Connections {
         let mut open = JoinSet::new();
         loop {
             tokio::select! {
-                () = stop.cancelled() => return Self(open),
+                () = shutdown.cancelled() => return Self(open),
                 Some(_) = open.join_next() => {}
                 accepted = listener.accept() => match accepted {
                     Ok((stream, _)) => {
                         open.spawn(connection(stream));
                     }
                     Err(error) => {
-                        tracing::warn!(%error, "a connection could not be accepted");
-                        sleep(PAUSE).await;
+                        tracing::warn!(%error, "failed to accept a connection");
+                        sleep(ACCEPT_RETRY_DELAY).await;
                     }
                 }
             }
         }
     }
 
-    /// Lets them end by themselves, for so long.
-    pub(crate) async fn drain(mut self, longest: Duration) {
-        let ended = async { while self.0.join_next().await.is_some() {} };
-        if timeout(longest, ended).await.is_err() {
-            tracing::debug!("connections were cut at the end");
+    /// Waits up to `grace_period` for the connections to end, then aborts the rest.
+    pub(crate) async fn drain(mut self, grace_period: Duration) {
+        let all_ended = async { while self.0.join_next().await.is_some() {} };
+        if timeout(grace_period, all_ended).await.is_err() {
+            tracing::debug!("aborted connections that did not end within the grace period");
         }
     }
 }

@@ -1,17 +1,16 @@
-//! The endpoint picker: answers a proxy that asks over Envoy's `ext_proc` which endpoint of one InferencePool a request
-//! should go to.
+//! Endpoint picker: selects endpoints of one InferencePool for a proxy that sends requests over Envoy's `ext_proc`.
 //!
-//! In: the pool and its Pods ([`watch`]), what engines say of themselves (`scrape`), and requests ([`serve`]). Out: the
-//! choice of a [`Policy`]. `exchange` is the protocol without its transport, a pure state machine.
+//! Input: the pool and its Pods ([`watch_inference_pool`]), scraped engine metrics (`scrape`), and requests ([`serve_grpc`]).
+//! Output: the endpoints that a [`SchedulingPolicy`] selects. `ext_proc_stream` is the protocol without its transport, a pure
+//! state machine.
 
-mod exchange;
-mod fleet;
-pub mod messages;
+mod endpoint_state;
+mod ext_proc_stream;
 mod metrics;
-mod page;
+mod metrics_server;
 mod scrape;
 mod server;
-mod tls;
+mod serving_certificate;
 mod watch;
 
 use std::{
@@ -22,138 +21,160 @@ use std::{
     },
 };
 
+use cluster::NamespacedName;
 use fastrand::Rng;
 use serde_json::Value;
 use tokio::time::Instant;
 
 use crate::{
-    member::Member,
-    policy::{Ask, Choice, Policy},
-    pool::PoolKey,
-    score::Memory,
+    candidate::Candidate,
+    policy::{SchedulingPolicy, SchedulingRequest, SchedulingResult},
+    score::SchedulerState,
 };
-use exchange::Asked;
-use fleet::Known;
+use endpoint_state::EndpointState;
+use ext_proc_stream::CompleteRequest;
 use metrics::Metrics;
 use scrape::Scraper;
 
-pub use page::serve_metrics;
-pub use server::{Face, serve};
-pub use tls::{Tls, TlsError};
-pub use watch::{PoolGroup, watch};
+pub use metrics_server::serve_metrics;
+pub use server::{ListenerRole, serve_grpc};
+pub use serving_certificate::{CertificateError, ServingCertificate};
+pub use watch::{PoolGroup, watch_inference_pool};
 
-/// One pool, the policy for it, and what is known of its endpoints.
+/// Scheduler of one InferencePool: the scheduling policy and the state of the pool's endpoints.
 pub struct EndpointPicker {
     /// Namespace and name of the InferencePool.
-    pub pool: PoolKey,
-    policy: Policy,
-    known: RwLock<Arc<Vec<Known>>>,
-    memory: Mutex<Memory>,
+    pub pool: NamespacedName,
+    policy: SchedulingPolicy,
+    endpoint_states: RwLock<Arc<Vec<EndpointState>>>,
+    scheduler_state: Mutex<SchedulerState>,
     rng: Mutex<Rng>,
     scraper: Scraper,
     metrics: Metrics,
-    /// Whether pool and Pods have been seen.
-    ready: AtomicBool,
+    /// Whether the pool exists and the Pods are listed.
+    synced: AtomicBool,
     draining: AtomicBool,
 }
 
 impl EndpointPicker {
-    /// Knows no endpoint yet. `seed` makes the draws repeatable.
-    pub fn new(pool: PoolKey, policy: Policy, seed: u64) -> Self {
+    /// Returns a picker without endpoints. `seed` makes random selections reproducible.
+    pub fn new(pool: NamespacedName, policy: SchedulingPolicy, seed: u64) -> Self {
         Self {
-            memory: Mutex::new(policy.memory()),
+            scheduler_state: Mutex::new(policy.new_state()),
             pool,
             policy,
-            known: RwLock::default(),
+            endpoint_states: RwLock::default(),
             rng: Mutex::new(Rng::with_seed(seed)),
             scraper: Scraper::new(),
             metrics: Metrics::new(),
-            ready: AtomicBool::new(false),
+            synced: AtomicBool::new(false),
             draining: AtomicBool::new(false),
         }
     }
 
-    /// Whether pool and Pods have been seen, and no end is near.
-    pub fn ready(&self) -> bool {
-        self.ready.load(Relaxed) && !self.draining.load(Relaxed)
+    /// Returns whether the pool exists, the Pods are listed, and the picker is not draining.
+    pub fn is_ready(&self) -> bool {
+        self.synced.load(Relaxed) && !self.draining.load(Relaxed)
     }
 
-    /// Tells that the end is near: nobody new should ask, those who do are still answered.
+    /// Starts draining: the picker reports that it is not ready, but continues to answer requests.
     pub fn drain(&self) {
         self.draining.store(true, Relaxed);
     }
 
-    /// Counters and gauges in the OpenMetrics text format.
-    pub fn metrics_page(&self) -> String {
+    /// Returns the metrics in the OpenMetrics text format.
+    pub fn render_metrics(&self) -> String {
         let now = Instant::now();
-        let members: Vec<Member> = self.known().iter().map(|known| known.member(now)).collect();
-        self.metrics.render(&self.pool.name, &members)
+        let candidates: Vec<Candidate> = self.endpoint_states().iter().map(|state| state.candidate(now)).collect();
+        self.metrics.render(&self.pool.name, &candidates)
     }
 
-    /// The endpoints that may be chosen now, by address.
+    /// Returns the addresses of the endpoints in order.
     pub fn endpoints(&self) -> Vec<SocketAddr> {
-        self.known().iter().map(|known| known.endpoint.address).collect()
+        self.endpoint_states().iter().map(|state| state.endpoint.address).collect()
     }
 
-    /// Takes in the pool and the Pods of its namespace; endpoints that stay keep what is known of them.
+    /// Updates the endpoints from the pool and the Pods of its namespace. Retained endpoints keep their state.
     fn update(&self, pool: Option<&Value>, pods: &[Arc<Value>]) {
-        let before = self.known();
-        let found = pool.map(|pool| fleet::endpoints(pool, pods)).unwrap_or_default();
-        let now: Vec<Known> = found.into_iter().map(|found| Known::of(found, &before, &self.scraper)).collect();
-        let mut memory = self.memory.lock().unwrap_or_else(PoisonError::into_inner);
-        let stays = |address| {
-            let same = |known: &&Known| known.endpoint.address == address;
-            let uid = |list: &[Known]| list.iter().find(same).map(|known| known.uid.clone());
-            uid(&now).is_some_and(|uid_now| uid(&before) == Some(uid_now))
+        let old = self.endpoint_states();
+        let discovered = pool.map(|pool| endpoint_state::discover_endpoints(pool, pods)).unwrap_or_default();
+        let new: Vec<EndpointState> =
+            discovered.into_iter().map(|endpoint| EndpointState::new(endpoint, &old, &self.scraper)).collect();
+        self.log_changes(&old, &new);
+        let mut scheduler_state = self.scheduler_state.lock().unwrap_or_else(PoisonError::into_inner);
+        let is_retained = |address| {
+            let has_address = |state: &&EndpointState| state.endpoint.address == address;
+            let uid = |states: &[EndpointState]| states.iter().find(has_address).map(|state| state.uid.clone());
+            uid(&new).is_some_and(|new_uid| uid(&old) == Some(new_uid))
         };
-        memory.retain(stays);
-        drop(memory);
-        *self.known.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(now);
-        self.ready.store(pool.is_some(), Relaxed);
+        scheduler_state.retain(is_retained);
+        drop(scheduler_state);
+        *self.endpoint_states.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(new);
+        self.synced.store(pool.is_some(), Relaxed);
     }
 
-    fn known(&self) -> Arc<Vec<Known>> {
-        Arc::clone(&self.known.read().unwrap_or_else(PoisonError::into_inner))
+    /// Logs endpoints that became ready or unready.
+    fn log_changes(&self, old: &[EndpointState], new: &[EndpointState]) {
+        let contains = |states: &[EndpointState], state: &EndpointState| {
+            states.iter().any(|other| other.endpoint.address == state.endpoint.address && other.uid == state.uid)
+        };
+        for state in old.iter().filter(|state| !contains(new, state)) {
+            let (address, pod) = (state.endpoint.address, &state.endpoint.pod);
+            tracing::info!(pool = %self.pool, %address, %pod, "endpoint became unready");
+        }
+        for state in new.iter().filter(|state| !contains(old, state)) {
+            let (address, pod) = (state.endpoint.address, &state.endpoint.pod);
+            tracing::info!(pool = %self.pool, %address, %pod, "endpoint became ready");
+        }
     }
 
-    /// The choice, and the prompt's chains for [`EndpointPicker::served`].
-    fn choose(&self, asked: &Asked) -> Option<(Choice, Vec<Vec<u64>>)> {
+    fn endpoint_states(&self) -> Arc<Vec<EndpointState>> {
+        Arc::clone(&self.endpoint_states.read().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    /// Returns the selected endpoints, and the block hashes of the prompt for [`EndpointPicker::record_served_endpoint`].
+    fn schedule(&self, request: &CompleteRequest) -> Option<(SchedulingResult, Vec<Vec<u64>>)> {
         let now = Instant::now();
-        let known = self.known();
-        let allowed = known.iter().filter(|known| asked.allows(known.endpoint.address));
-        let members: Vec<Member> = allowed.map(|known| known.member(now)).collect();
-        let members: Vec<&Member> = members.iter().collect();
-        let chains = self.policy.chains(&asked.target, &asked.body, &asked.facts);
-        let ask = Ask { model: &asked.target, prompt_bytes: asked.facts.prompt_bytes(), chains: &chains };
+        let states = self.endpoint_states();
+        let allowed = states.iter().filter(|state| request.allows(state.endpoint.address));
+        let candidates: Vec<Candidate> = allowed.map(|state| state.candidate(now)).collect();
+        let candidates: Vec<&Candidate> = candidates.iter().collect();
+        let prefix_hashes = self.policy.prefix_hashes(&request.target_model, &request.body, &request.info);
+        let request = SchedulingRequest {
+            model: &request.target_model,
+            prompt_bytes: request.info.prompt_bytes(),
+            prefix_hashes: &prefix_hashes,
+        };
         let mut rng = self.rng.lock().unwrap_or_else(PoisonError::into_inner).fork();
-        let mut memory = self.memory.lock().unwrap_or_else(PoisonError::into_inner);
-        let choice = self.policy.choose(&ask, &members, &mut memory, &mut rng)?;
-        drop(memory);
-        self.metrics.chosen(now.elapsed(), choice.known_bytes, ask.prompt_bytes);
-        Some((choice, chains))
+        let mut scheduler_state = self.scheduler_state.lock().unwrap_or_else(PoisonError::into_inner);
+        let result = self.policy.schedule(&request, &candidates, &mut scheduler_state, &mut rng)?;
+        drop(scheduler_state);
+        self.metrics.record_decision(now.elapsed(), result.cached_bytes, request.prompt_bytes);
+        Some((result, prefix_hashes))
     }
 
-    /// Whether `served` is not the endpoint that was chosen. A port that stands for all of its Pod tells nothing of them.
-    fn another(&self, chosen: SocketAddr, served: SocketAddr) -> bool {
+    /// Returns whether `served` is not the selected endpoint. If one port forwards to all engines of a Pod, only the IP
+    /// addresses are compared.
+    fn is_other_endpoint(&self, selected: SocketAddr, served: SocketAddr) -> bool {
         match self.policy.primary_port {
-            Some(_) => chosen.ip() != served.ip(),
-            None => chosen != served,
+            Some(_) => selected.ip() != served.ip(),
+            None => selected != served,
         }
     }
 
-    /// A request to `endpoint` failed: whoever is dead fails fastest, and would get the more requests the longer that is
-    /// not seen.
-    fn doubt(&self, endpoint: SocketAddr) {
-        if let Some(known) = self.known().iter().find(|known| known.endpoint.address == endpoint) {
-            known.look();
+    /// Scrapes `endpoint` immediately after a failed request. A dead engine fails fast and has an empty queue, so it would
+    /// attract requests until the next scrape.
+    fn report_failure(&self, endpoint: SocketAddr) {
+        if let Some(state) = self.endpoint_states().iter().find(|state| state.endpoint.address == endpoint) {
+            state.scrape_now();
         }
     }
 
-    /// Another endpoint than the first served the request: it has the prompt now.
-    fn served(&self, chains: &[Vec<u64>], endpoint: SocketAddr) {
-        if self.known().iter().any(|known| known.endpoint.address == endpoint) {
-            let mut memory = self.memory.lock().unwrap_or_else(PoisonError::into_inner);
-            self.policy.remember(chains, &mut memory, endpoint);
+    /// Records that an endpoint other than the selected one served the request and caches its prompt.
+    fn record_served_endpoint(&self, prefix_hashes: &[Vec<u64>], endpoint: SocketAddr) {
+        if self.endpoint_states().iter().any(|state| state.endpoint.address == endpoint) {
+            let mut scheduler_state = self.scheduler_state.lock().unwrap_or_else(PoisonError::into_inner);
+            self.policy.record_prefix(prefix_hashes, &mut scheduler_state, endpoint);
         }
     }
 }

@@ -1,109 +1,115 @@
-//! Which Pods may be chosen, by their labels.
+//! Filters that select Pods by their labels.
 
 use std::collections::BTreeMap;
 
 /// Labels of a Pod.
-pub type Labels = BTreeMap<String, String>;
+pub(crate) type Labels = BTreeMap<String, String>;
 
-/// llm-d's label of what a Pod does.
-const ROLE: &str = "llm-d.ai/role";
+/// Label of llm-d for the role of a Pod.
+const ROLE_LABEL: &str = "llm-d.ai/role";
 
-/// The label of Pods that a `fusioninfer.io` service made.
-const COMPONENT: &str = "fusioninfer.io/component-type";
+/// Label of the Pods of a `fusioninfer.io` service.
+const COMPONENT_LABEL: &str = "fusioninfer.io/component-type";
 
-/// One condition.
+/// A filter of candidates.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Filter {
-    /// One label has one of the values.
+pub(crate) enum Filter {
+    /// The label has one of the values.
     Label {
+        /// Name of the label.
         label: String,
+        /// Accepted values.
         values: Vec<String>,
-        /// Whether Pods without the label pass.
-        without: bool,
+        /// Whether Pods without the label match.
+        allow_missing: bool,
     },
-    /// All requirements of a label selector hold.
+    /// The Pod matches all requirements of a label selector.
     Selector(Vec<Requirement>),
-    /// The Pod takes part in a stage of the work.
-    Stage(Stage),
+    /// The Pod has the role.
+    Role(Role),
 }
 
-/// `matchLabels` is `In` with one value.
+/// Requirement of a label selector. `matchLabels` is `In` with one value.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Requirement {
-    pub key: String,
-    pub operator: Operator,
-    pub values: Vec<String>,
+pub(crate) struct Requirement {
+    /// Name of the label.
+    pub(crate) key: String,
+    /// Relation of the label to the values.
+    pub(crate) operator: Operator,
+    /// Values to compare with.
+    pub(crate) values: Vec<String>,
 }
 
-/// As Kubernetes' label selectors know them.
+/// Operators of Kubernetes label selectors.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Deserialize)]
-pub enum Operator {
+pub(crate) enum Operator {
     In,
     NotIn,
     Exists,
     DoesNotExist,
 }
 
+/// Role of a Pod in disaggregated serving.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Stage {
+pub(crate) enum Role {
     Encode,
     Prefill,
     Decode,
 }
 
 impl Filter {
-    /// Whether a Pod with these labels may be chosen.
-    pub fn passes(&self, labels: &Labels) -> bool {
+    /// Returns whether a Pod with these labels matches.
+    pub(crate) fn matches(&self, labels: &Labels) -> bool {
         match self {
-            Filter::Label { label, values, without } => {
+            Filter::Label { label, values, allow_missing: without } => {
                 labels.get(label).map_or(*without, |value| values.contains(value))
             }
-            Filter::Selector(requirements) => requirements.iter().all(|requirement| requirement.holds(labels)),
-            Filter::Stage(stage) => stage.is_of(labels),
+            Filter::Selector(requirements) => requirements.iter().all(|requirement| requirement.matches(labels)),
+            Filter::Role(stage) => stage.matches(labels),
         }
     }
 }
 
 impl Requirement {
-    fn holds(&self, labels: &Labels) -> bool {
+    fn matches(&self, labels: &Labels) -> bool {
         let value = labels.get(&self.key);
-        let listed = value.is_some_and(|value| self.values.contains(value));
+        let is_listed = value.is_some_and(|value| self.values.contains(value));
         match self.operator {
-            Operator::In => listed,
-            // As for Kubernetes, a Pod without the label is none of the values.
-            Operator::NotIn => !listed,
+            Operator::In => is_listed,
+            // As in Kubernetes, a Pod without the label matches.
+            Operator::NotIn => !is_listed,
             Operator::Exists => value.is_some(),
             Operator::DoesNotExist => value.is_none(),
         }
     }
 }
 
-impl Stage {
-    /// A Pod whose role nobody states can do a whole request, which is a decoder's part.
-    fn is_of(self, labels: &Labels) -> bool {
+impl Role {
+    /// Returns whether a Pod has this role. A Pod without a role processes whole requests, as a decoder does.
+    fn matches(self, labels: &Labels) -> bool {
         match role(labels) {
-            None => self == Stage::Decode,
-            Some("both") => self != Stage::Encode,
-            Some(role) => role.split('-').any(|part| part == self.name()),
+            None => self == Role::Decode,
+            Some("both") => self != Role::Encode,
+            Some(roles) => roles.split('-').any(|role| role == self.name()),
         }
     }
 
     fn name(self) -> &'static str {
         match self {
-            Stage::Encode => "encode",
-            Stage::Prefill => "prefill",
-            Stage::Decode => "decode",
+            Role::Encode => "encode",
+            Role::Prefill => "prefill",
+            Role::Decode => "decode",
         }
     }
 }
 
 fn role(labels: &Labels) -> Option<&str> {
-    let component = || match labels.get(COMPONENT)?.as_str() {
+    let component = || match labels.get(COMPONENT_LABEL)?.as_str() {
         "prefiller" => Some("prefill"),
         "decoder" => Some("decode"),
         _ => None,
     };
-    labels.get(ROLE).map(String::as_str).or_else(component)
+    labels.get(ROLE_LABEL).map(String::as_str).or_else(component)
 }
 
 #[cfg(test)]
@@ -112,20 +118,20 @@ mod tests {
     use rstest::rstest;
 
     #[rstest]
-    #[case::nothing(&[], [false, false, true])]
-    #[case::prefill(&[(ROLE, "prefill")], [false, true, false])]
-    #[case::decode(&[(ROLE, "decode")], [false, false, true])]
-    #[case::both(&[(ROLE, "both")], [false, true, true])]
-    #[case::two(&[(ROLE, "encode-prefill")], [true, true, false])]
-    #[case::three(&[(ROLE, "encode-prefill-decode")], [true, true, true])]
-    #[case::prefiller(&[(COMPONENT, "prefiller")], [false, true, false])]
-    #[case::decoder(&[(COMPONENT, "decoder")], [false, false, true])]
-    #[case::worker(&[(COMPONENT, "worker")], [false, false, true])]
-    #[case::the_role_counts(&[(COMPONENT, "decoder"), (ROLE, "prefill")], [false, true, false])]
-    fn stages(#[case] labels: &[(&str, &str)], #[case] expect: [bool; 3]) {
+    #[case::no_labels(&[], [false, false, true])]
+    #[case::prefill(&[(ROLE_LABEL, "prefill")], [false, true, false])]
+    #[case::decode(&[(ROLE_LABEL, "decode")], [false, false, true])]
+    #[case::both(&[(ROLE_LABEL, "both")], [false, true, true])]
+    #[case::encode_and_prefill(&[(ROLE_LABEL, "encode-prefill")], [true, true, false])]
+    #[case::all(&[(ROLE_LABEL, "encode-prefill-decode")], [true, true, true])]
+    #[case::prefiller(&[(COMPONENT_LABEL, "prefiller")], [false, true, false])]
+    #[case::decoder(&[(COMPONENT_LABEL, "decoder")], [false, false, true])]
+    #[case::worker(&[(COMPONENT_LABEL, "worker")], [false, false, true])]
+    #[case::role_label_wins(&[(COMPONENT_LABEL, "decoder"), (ROLE_LABEL, "prefill")], [false, true, false])]
+    fn matches_roles(#[case] labels: &[(&str, &str)], #[case] expect: [bool; 3]) {
         let labels = labels.iter().map(|(key, value)| ((*key).to_owned(), (*value).to_owned())).collect();
-        let passes = [Stage::Encode, Stage::Prefill, Stage::Decode].map(|stage| Filter::Stage(stage).passes(&labels));
-        assert_eq!(passes, expect);
+        let matches = [Role::Encode, Role::Prefill, Role::Decode].map(|stage| Filter::Role(stage).matches(&labels));
+        assert_eq!(matches, expect);
     }
 
     #[rstest]
@@ -133,10 +139,10 @@ mod tests {
     #[case(Operator::NotIn, &["a"], [false, true, true])]
     #[case(Operator::Exists, &[], [true, true, false])]
     #[case(Operator::DoesNotExist, &[], [false, false, true])]
-    fn selectors(#[case] operator: Operator, #[case] values: &[&str], #[case] expect: [bool; 3]) {
+    fn matches_label_selectors(#[case] operator: Operator, #[case] values: &[&str], #[case] expect: [bool; 3]) {
         let values = values.iter().map(|value| (*value).to_owned()).collect();
         let filter = Filter::Selector(vec![Requirement { key: "k".to_owned(), operator, values }]);
-        let with = |value: &str| Labels::from([("k".to_owned(), value.to_owned())]);
-        assert_eq!([with("a"), with("z"), Labels::new()].map(|labels| filter.passes(&labels)), expect);
+        let labels = |value: &str| Labels::from([("k".to_owned(), value.to_owned())]);
+        assert_eq!([labels("a"), labels("z"), Labels::new()].map(|labels| filter.matches(&labels)), expect);
     }
 }

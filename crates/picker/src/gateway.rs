@@ -1,11 +1,11 @@
-//! The native gateway: HTTP/1.1 and 2 in, HTTP/1.1 to the engines, no sidecar.
+//! Native gateway: an HTTP/1.1 and HTTP/2 reverse proxy for OpenAI requests, with HTTP/1.1 connections to the engines.
 
-mod engines;
-mod idle;
+mod activity;
+mod engine_client;
 pub(crate) mod openai;
-mod path;
 mod proxy;
-mod relay;
+mod response_body;
+mod route;
 
 use std::{io, sync::Arc, time::Duration};
 
@@ -20,64 +20,75 @@ use tokio::{
 };
 use tokio_util::sync::CancellationToken;
 
-use crate::{connections::Connections, pool::Pools};
-use idle::Idle;
+use crate::{connections::Connections, pool::Datastore};
+use activity::ConnectionActivity;
 use proxy::Proxy;
 
-/// Idle client connections, and heads that do not end, are closed after this.
-const IDLE: Duration = Duration::from_secs(60);
+/// Timeout of idle client connections and of request headers.
+const IDLE_TIMEOUT: Duration = Duration::from_secs(60);
 
-/// Longest head of a request, in bytes; longer ones are refused with 431.
-const LONGEST_HEAD: usize = 64 * 1024;
+/// Maximum size of request headers in bytes; larger ones are rejected with 431.
+const MAX_HEADER_BYTES: usize = 64 * 1024;
 
-/// Requests that one HTTP/2 client may have running at a time.
-const STREAMS: u32 = 256;
+/// Maximum number of concurrent requests per HTTP/2 connection.
+const MAX_CONCURRENT_STREAMS: u32 = 256;
 
-/// How long running answers may go on after `stop`.
-const DRAIN: Duration = Duration::from_secs(2);
+/// How long responses may continue after shutdown begins.
+const DRAIN_TIMEOUT: Duration = Duration::from_secs(2);
 
-/// Serves on `listener` until `stop`, then lets running answers end for two seconds.
+/// Serves the gateway on `listener` until `shutdown`. Responses may continue for two seconds.
 ///
 /// # Errors
-/// None at present; accepting goes on after a failed connection.
-pub async fn serve(listener: TcpListener, pools: Arc<Pools>, stop: CancellationToken) -> io::Result<()> {
-    let proxy = Arc::new(Proxy::new(pools));
-    let open =
-        Connections::accept(&listener, &stop, |stream| connection(stream, Arc::clone(&proxy), stop.clone())).await;
+/// Currently none: a connection that cannot be accepted is logged.
+pub async fn serve_gateway(
+    listener: TcpListener,
+    datastore: Arc<Datastore>,
+    shutdown: CancellationToken,
+) -> io::Result<()> {
+    if let Ok(address) = listener.local_addr() {
+        tracing::info!(%address, "gateway is listening");
+    }
+    let proxy = Arc::new(Proxy::new(datastore));
+    let connections = Connections::accept(&listener, &shutdown, |stream| {
+        serve_connection(stream, Arc::clone(&proxy), shutdown.clone())
+    })
+    .await;
     drop(listener);
-    open.drain(DRAIN).await;
+    connections.drain(DRAIN_TIMEOUT).await;
     Ok(())
 }
 
-async fn connection(stream: TcpStream, proxy: Arc<Proxy>, stop: CancellationToken) {
-    // Head and first token leave when they are there, not when the client has acknowledged the packet before.
+async fn serve_connection(stream: TcpStream, proxy: Arc<Proxy>, shutdown: CancellationToken) {
+    // Send headers and the first token without waiting for acknowledgments (Nagle's algorithm).
     if let Err(error) = stream.set_nodelay(true) {
-        tracing::debug!(%error, "TCP_NODELAY");
+        tracing::debug!(%error, "failed to set TCP_NODELAY");
     }
-    let idle = Idle::new();
-    let requests = Arc::clone(&idle);
+    let activity = ConnectionActivity::new();
+    let requests = Arc::clone(&activity);
     let service = service_fn(move |request| {
-        let (proxy, busy) = (Arc::clone(&proxy), requests.begin());
-        async move { Ok::<_, std::convert::Infallible>(proxy.answer(request).await.map(|body| body.while_busy(busy))) }
+        let (proxy, active) = (Arc::clone(&proxy), requests.begin_request());
+        async move {
+            Ok::<_, std::convert::Infallible>(proxy.handle(request).await.map(|body| body.with_active_request(active)))
+        }
     });
     let mut server = Builder::new(TokioExecutor::new());
-    server.http1().timer(TokioTimer::new()).header_read_timeout(IDLE).max_buf_size(LONGEST_HEAD);
-    server.http2().max_header_list_size(LONGEST_HEAD as u32).max_concurrent_streams(STREAMS);
+    server.http1().timer(TokioTimer::new()).header_read_timeout(IDLE_TIMEOUT).max_buf_size(MAX_HEADER_BYTES);
+    server.http2().max_header_list_size(MAX_HEADER_BYTES as u32).max_concurrent_streams(MAX_CONCURRENT_STREAMS);
     let connection = server.serve_connection(TokioIo::new(stream), service);
     let mut connection = std::pin::pin!(connection);
-    let ended = tokio::select! {
-        ended = connection.as_mut() => ended,
-        () = stop.cancelled() => {
+    let result = tokio::select! {
+        result = connection.as_mut() => result,
+        () = shutdown.cancelled() => {
             connection.as_mut().graceful_shutdown();
             connection.await
         }
-        () = idle.passed(IDLE) => {
+        () = activity.wait_until_idle(IDLE_TIMEOUT) => {
             connection.as_mut().graceful_shutdown();
-            // A client that does not even take the goodbye is left alone.
-            timeout(DRAIN, connection).await.unwrap_or(Ok(()))
+            // The client may not read the GOAWAY frame.
+            timeout(DRAIN_TIMEOUT, connection).await.unwrap_or(Ok(()))
         }
     };
-    if let Err(error) = ended {
-        tracing::debug!(%error, "connection ended");
+    if let Err(error) = result {
+        tracing::debug!(%error, "connection failed");
     }
 }

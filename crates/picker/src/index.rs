@@ -1,4 +1,5 @@
-//! From objects to pools: which Pods are endpoints, which use case holds a model name, and what status says so.
+//! Builds the pools from the watched objects: which Pods are endpoints, which use case owns a model name, and the status
+//! conditions.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -12,155 +13,159 @@ use serde_json::Value;
 
 use crate::code;
 use crate::{
-    pool::{Endpoint, Load, Pool, PoolKey, Prompts},
-    use_case::{Target, UseCase},
+    pool::{Endpoint, EndpointLoad, Pool, PromptTokenRange},
+    use_case::{TargetModel, UseCase},
 };
+use cluster::NamespacedName;
 
-/// Annotations of Pods that are for prompts of some sizes: tokens, both bounds inclusive.
+/// Annotations with the range of prompt sizes that a Pod is meant for: tokens, both bounds inclusive.
 const PROMPT_TOKENS_MIN: &str = "ome.io/prompt-tokens-min";
 const PROMPT_TOKENS_MAX: &str = "ome.io/prompt-tokens-max";
 
-/// The objects the index is made of, as the API server delivers them.
+/// The watched objects that the index is built from.
 #[derive(Debug, Clone, Default)]
-pub struct Objects {
-    pub pools: Vec<Arc<Value>>,
-    pub sets: Vec<Arc<Value>>,
-    pub use_cases: Vec<Arc<Value>>,
-    pub pods: Vec<Arc<Value>>,
+pub(crate) struct WatchedObjects {
+    pub(crate) pools: Vec<Arc<Value>>,
+    pub(crate) use_case_sets: Vec<Arc<Value>>,
+    pub(crate) use_cases: Vec<Arc<Value>>,
+    pub(crate) pods: Vec<Arc<Value>>,
 }
 
-/// What follows from the objects.
+/// Pools and status conditions built from the objects.
 #[derive(Debug, Default)]
-pub struct Index {
-    pub pools: Vec<Pool>,
-    /// Conditions of every pool.
-    pub pool_conditions: BTreeMap<PoolKey, Vec<Condition>>,
-    /// Conditions of every set and use case, with the object.
-    pub declarations: Vec<(Arc<Value>, Vec<Condition>)>,
+pub(crate) struct PoolIndex {
+    pub(crate) pools: Vec<Pool>,
+    /// Conditions by pool.
+    pub(crate) pool_conditions: BTreeMap<NamespacedName, Vec<Condition>>,
+    /// LLMUseCaseSets and LLMUseCases with their conditions.
+    pub(crate) use_case_conditions: Vec<(Arc<Value>, Vec<Condition>)>,
 }
 
-/// A set or a single use case, read alike (GW-2).
-struct Declaration {
+/// An LLMUseCaseSet, or an LLMUseCase, which is a set of one (GW-2).
+struct UseCaseSource {
     object: Arc<Value>,
-    created: String,
+    creation_timestamp: String,
     namespace: String,
     pool_refs: Vec<PoolRef>,
     use_cases: Vec<ApiUseCase>,
 }
 
-/// Builds the index. `load` finds the load of an address; everything else follows from `objects`.
-pub fn build(objects: &Objects, load: impl Fn(SocketAddr) -> Arc<Load>) -> Index {
-    let mut pools: BTreeMap<PoolKey, Pool> = BTreeMap::new();
+/// Builds the index from `objects`. `load` returns the load of an address.
+pub(crate) fn build_index(objects: &WatchedObjects, load: impl Fn(SocketAddr) -> Arc<EndpointLoad>) -> PoolIndex {
+    let mut pools: BTreeMap<NamespacedName, Pool> = BTreeMap::new();
     for object in &objects.pools {
-        if let Some(pool) = pool(object, &objects.pods, &load) {
+        if let Some(pool) = build_pool(object, &objects.pods, &load) {
             pools.insert(pool.key.clone(), pool);
         }
     }
-    let mut declarations: Vec<Declaration> = objects.sets.iter().filter_map(set).collect();
-    declarations.extend(objects.use_cases.iter().filter_map(single));
-    // Older objects keep a name; equal times are decided by name, so that every replica agrees.
-    declarations.sort_by_cached_key(|declaration| {
+    let mut sources: Vec<UseCaseSource> = objects.use_case_sets.iter().filter_map(use_case_set_source).collect();
+    sources.extend(objects.use_cases.iter().filter_map(use_case_source));
+    // The oldest object owns a model name. Namespace and name break ties, so that all replicas agree.
+    sources.sort_by_cached_key(|source| {
         (
-            declaration.created.clone(),
-            declaration.namespace.clone(),
-            text(&declaration.object, "/metadata/name").to_owned(),
+            source.creation_timestamp.clone(),
+            source.namespace.clone(),
+            string_at(&source.object, "/metadata/name").to_owned(),
         )
     });
-    let declarations = declarations
-        .into_iter()
-        .map(|declaration| (declaration.object.clone(), declare(&mut pools, &declaration)))
-        .collect();
-    let pool_conditions = pools.values().map(|pool| (pool.key.clone(), vec![pool_condition(pool)])).collect();
-    Index { pools: pools.into_values().collect(), pool_conditions, declarations }
+    let use_case_conditions =
+        sources.into_iter().map(|source| (source.object.clone(), activate_use_cases(&mut pools, &source))).collect();
+    let pool_conditions = pools.values().map(|pool| (pool.key.clone(), vec![ready_condition(pool)])).collect();
+    PoolIndex { pools: pools.into_values().collect(), pool_conditions, use_case_conditions }
 }
 
-fn pool(object: &Arc<Value>, pods: &[Arc<Value>], load: &impl Fn(SocketAddr) -> Arc<Load>) -> Option<Pool> {
-    let parsed: BackendPool = read(object)?;
-    let (namespace, name) = (text(object, "/metadata/namespace"), text(object, "/metadata/name"));
+fn build_pool(
+    object: &Arc<Value>,
+    pods: &[Arc<Value>],
+    load: &impl Fn(SocketAddr) -> Arc<EndpointLoad>,
+) -> Option<Pool> {
+    let parsed: BackendPool = parse_object(object)?;
+    let (namespace, name) = (string_at(object, "/metadata/namespace"), string_at(object, "/metadata/name"));
     let mut pool = Pool {
-        key: PoolKey { namespace: namespace.to_owned(), name: name.to_owned() },
-        ready: Vec::new(),
-        endpoints: 0,
+        key: NamespacedName { namespace: namespace.to_owned(), name: name.to_owned() },
+        ready_endpoints: Vec::new(),
+        endpoint_count: 0,
         use_cases: BTreeMap::new(),
-        implicit: parsed.spec.implicit_use_cases == Some(ImplicitUseCases::Allow),
-        created: text(object, "/metadata/creationTimestamp").to_owned(),
+        allows_implicit_use_cases: parsed.spec.implicit_use_cases == Some(ImplicitUseCases::Allow),
+        creation_timestamp: string_at(object, "/metadata/creationTimestamp").to_owned(),
     };
     // As for a Service, an empty selector selects nothing.
     let selector = &parsed.spec.selector;
-    let selected = |pod: &&Arc<Value>| {
+    let is_selected = |pod: &&Arc<Value>| {
         let labels = &pod["metadata"]["labels"];
         !selector.is_empty() && selector.iter().all(|(key, value)| labels[key] == value.as_str())
     };
-    let in_namespace = pods.iter().filter(|pod| text(pod, "/metadata/namespace") == namespace);
-    for pod in in_namespace.filter(selected).filter(|pod| lives(pod)) {
+    let in_namespace = pods.iter().filter(|pod| string_at(pod, "/metadata/namespace") == namespace);
+    for pod in in_namespace.filter(is_selected).filter(|pod| is_active(pod)) {
         let ports: BTreeSet<u16> = parsed.spec.target_ports.iter().copied().collect();
-        pool.endpoints += ports.len();
+        pool.endpoint_count += ports.len();
         let Some(ip) = ready_address(pod) else { continue };
-        pool.ready.extend(ports.iter().map(|port| {
+        pool.ready_endpoints.extend(ports.iter().map(|port| {
             let address = SocketAddr::new(ip, *port);
             Endpoint {
                 address,
-                pod: text(pod, "/metadata/name").to_owned(),
-                prompts: prompts(pod),
+                pod: string_at(pod, "/metadata/name").to_owned(),
+                prompt_tokens: prompt_token_range(pod),
                 load: load(address),
             }
         }));
     }
-    pool.ready.sort_by_key(|endpoint| endpoint.address);
+    pool.ready_endpoints.sort_by_key(|endpoint| endpoint.address);
     Some(pool)
 }
 
-/// What the Pod's annotations say of the prompts it is for; a bound that is no number is none.
-pub(crate) fn prompts(pod: &Value) -> Prompts {
+/// Returns the range of prompt sizes in the annotations of a Pod. Bounds that are not numbers are ignored.
+pub(crate) fn prompt_token_range(pod: &Value) -> PromptTokenRange {
     let bound = |name: &str| pod["metadata"]["annotations"][name].as_str()?.parse().ok();
-    Prompts { min: bound(PROMPT_TOKENS_MIN), max: bound(PROMPT_TOKENS_MAX) }
+    PromptTokenRange { min: bound(PROMPT_TOKENS_MIN), max: bound(PROMPT_TOKENS_MAX) }
 }
 
-/// Whether a Pod is, or may become, an endpoint.
-pub(crate) fn lives(pod: &Value) -> bool {
-    pod["metadata"]["deletionTimestamp"].is_null() && !matches!(text(pod, "/status/phase"), "Succeeded" | "Failed")
+/// Returns whether a Pod is running or may start, and is not terminating.
+pub(crate) fn is_active(pod: &Value) -> bool {
+    pod["metadata"]["deletionTimestamp"].is_null() && !matches!(string_at(pod, "/status/phase"), "Succeeded" | "Failed")
 }
 
+/// Returns the IP address of a ready Pod.
 pub(crate) fn ready_address(pod: &Value) -> Option<IpAddr> {
     let conditions = pod["status"]["conditions"].as_array()?;
-    let ready = conditions.iter().any(|condition| condition["type"] == "Ready" && condition["status"] == "True");
-    ready.then(|| text(pod, "/status/podIP").parse().ok())?
+    let is_ready = conditions.iter().any(|condition| condition["type"] == "Ready" && condition["status"] == "True");
+    is_ready.then(|| string_at(pod, "/status/podIP").parse().ok())?
 }
 
-fn set(object: &Arc<Value>) -> Option<Declaration> {
-    let parsed: LLMUseCaseSet = read(object)?;
-    Some(declaration(object, parsed.spec.pool_ref, parsed.spec.use_cases))
+fn use_case_set_source(object: &Arc<Value>) -> Option<UseCaseSource> {
+    let parsed: LLMUseCaseSet = parse_object(object)?;
+    Some(source(object, parsed.spec.pool_ref, parsed.spec.use_cases))
 }
 
-fn single(object: &Arc<Value>) -> Option<Declaration> {
-    let parsed: LLMUseCase = read(object)?;
+fn use_case_source(object: &Arc<Value>) -> Option<UseCaseSource> {
+    let parsed: LLMUseCase = parse_object(object)?;
     let use_case = parsed.spec.use_case();
-    Some(declaration(object, parsed.spec.pool_ref, vec![use_case]))
+    Some(source(object, parsed.spec.pool_ref, vec![use_case]))
 }
 
-fn declaration(object: &Arc<Value>, pool_refs: Vec<PoolRef>, use_cases: Vec<ApiUseCase>) -> Declaration {
-    Declaration {
+fn source(object: &Arc<Value>, pool_refs: Vec<PoolRef>, use_cases: Vec<ApiUseCase>) -> UseCaseSource {
+    UseCaseSource {
         object: Arc::clone(object),
-        created: text(object, "/metadata/creationTimestamp").to_owned(),
-        namespace: text(object, "/metadata/namespace").to_owned(),
+        creation_timestamp: string_at(object, "/metadata/creationTimestamp").to_owned(),
+        namespace: string_at(object, "/metadata/namespace").to_owned(),
         pool_refs,
         use_cases,
     }
 }
 
-/// Puts the use cases of one object onto its pools, and says what became of them.
-fn declare(pools: &mut BTreeMap<PoolKey, Pool>, declaration: &Declaration) -> Vec<Condition> {
+/// Adds the use cases of one object to its pools, and returns the conditions of the object.
+fn activate_use_cases(pools: &mut BTreeMap<NamespacedName, Pool>, source: &UseCaseSource) -> Vec<Condition> {
     let (mut missing, mut conflicts, mut weightless) = (BTreeSet::new(), BTreeSet::new(), BTreeSet::new());
     let mut found = BTreeSet::new();
-    for reference in &declaration.pool_refs {
-        let ours = reference.kind.as_deref().is_none_or(|kind| kind == "BackendPool");
-        let key = PoolKey { namespace: declaration.namespace.clone(), name: reference.name.clone() };
-        let Some(pool) = pools.get_mut(&key).filter(|_| ours) else {
+    for reference in &source.pool_refs {
+        let is_backend_pool = reference.kind.as_deref().is_none_or(|kind| kind == "BackendPool");
+        let key = NamespacedName { namespace: source.namespace.clone(), name: reference.name.clone() };
+        let Some(pool) = pools.get_mut(&key).filter(|_| is_backend_pool) else {
             missing.insert(reference.name.clone());
             continue;
         };
         found.insert(reference.name.clone());
-        for use_case in &declaration.use_cases {
+        for use_case in &source.use_cases {
             if !use_case.target_models.is_empty()
                 && use_case.target_models.iter().all(|target| target.weight == Some(0))
             {
@@ -168,15 +173,16 @@ fn declare(pools: &mut BTreeMap<PoolKey, Pool>, declaration: &Declaration) -> Ve
             } else if pool.use_cases.contains_key(&use_case.model_name) {
                 conflicts.insert(format!("{} on pool {}", use_case.model_name, pool.key.name));
             } else {
-                pool.use_cases.insert(use_case.model_name.clone(), active(use_case, &declaration.created));
+                pool.use_cases
+                    .insert(use_case.model_name.clone(), active_use_case(use_case, &source.creation_timestamp));
             }
         }
     }
-    vec![accepted(&conflicts, &weightless, &found, &missing), resolved(&missing)]
+    vec![accepted_condition(&conflicts, &weightless, &found, &missing), resolved_refs_condition(&missing)]
 }
 
-fn active(use_case: &ApiUseCase, created: &str) -> UseCase {
-    let target = |target: &api::inference::TargetModel| Target {
+fn active_use_case(use_case: &ApiUseCase, creation_timestamp: &str) -> UseCase {
+    let target = |target: &api::inference::TargetModel| TargetModel {
         model: target.target_model_name.clone(),
         weight: target.weight.unwrap_or(1),
     };
@@ -184,53 +190,57 @@ fn active(use_case: &ApiUseCase, created: &str) -> UseCase {
         model_name: use_case.model_name.clone(),
         critical: use_case.objective.is_some(),
         targets: use_case.target_models.iter().map(target).collect(),
-        created: created.to_owned(),
+        creation_timestamp: creation_timestamp.to_owned(),
     }
 }
 
-fn accepted(
+fn accepted_condition(
     conflicts: &BTreeSet<String>,
     weightless: &BTreeSet<String>,
     found: &BTreeSet<String>,
     missing: &BTreeSet<String>,
 ) -> Condition {
     if !conflicts.is_empty() {
-        let message = format!("An older object holds {}; those use cases are inactive.", joined(conflicts));
+        let message = format!(
+            "Use cases are inactive because an older object declares the same model name: {}.",
+            join_names(conflicts)
+        );
         return Condition::new("Accepted", false, code::MODEL_NAME_CONFLICT, message);
     }
     if !weightless.is_empty() {
         let message =
-            format!("All target weights of {} are 0; give at least one a positive weight.", joined(weightless));
+            format!("All target weights of {} are 0; set at least one positive weight.", join_names(weightless));
         return Condition::new("Accepted", false, code::INVALID_WEIGHTS, message);
     }
     match (found.is_empty(), missing.is_empty()) {
         (_, true) => Condition::new("Accepted", true, code::ACCEPTED, "All use cases are active."),
         (false, false) => {
-            let message = format!("All use cases are active on {}; other pools are missing.", joined(found));
+            let message =
+                format!("All use cases are active on {}; other referenced pools do not exist.", join_names(found));
             Condition::new("Accepted", true, code::ACCEPTED, message)
         }
         (true, false) => {
-            let message = format!("No use case is active until there is a BackendPool {}.", joined(missing));
+            let message = format!("No use case is active: waiting for BackendPool {}.", join_names(missing));
             Condition::new("Accepted", false, code::POOL_NOT_FOUND, message)
         }
     }
 }
 
-fn resolved(missing: &BTreeSet<String>) -> Condition {
+fn resolved_refs_condition(missing: &BTreeSet<String>) -> Condition {
     match missing.is_empty() {
-        true => Condition::new("ResolvedRefs", true, code::RESOLVED_REFS, "All pools exist."),
+        true => Condition::new("ResolvedRefs", true, code::RESOLVED_REFS, "All referenced pools exist."),
         false => Condition::new(
             "ResolvedRefs",
             false,
             code::POOL_NOT_FOUND,
-            format!("No BackendPool {} in this namespace.", joined(missing)),
+            format!("BackendPool {} not found in this namespace.", join_names(missing)),
         ),
     }
 }
 
-fn pool_condition(pool: &Pool) -> Condition {
-    match pool.ready.len() {
-        0 if pool.endpoints == 0 => {
+fn ready_condition(pool: &Pool) -> Condition {
+    match pool.ready_endpoints.len() {
+        0 if pool.endpoint_count == 0 => {
             Condition::new("Ready", false, code::NO_ENDPOINTS, "The selector matches no running Pod.")
         }
         0 => Condition::new("Ready", false, code::NO_READY_ENDPOINTS, "No selected Pod is ready."),
@@ -238,23 +248,26 @@ fn pool_condition(pool: &Pool) -> Condition {
             "Ready",
             true,
             code::ENDPOINTS_READY,
-            format!("{ready} of {} endpoints are ready.", pool.endpoints),
+            format!("{ready} of {} endpoints are ready.", pool.endpoint_count),
         ),
     }
 }
 
-fn joined(names: &BTreeSet<String>) -> String {
+fn join_names(names: &BTreeSet<String>) -> String {
     names.iter().map(String::as_str).collect::<Vec<_>>().join(", ")
 }
 
-/// The typed object, or `None` for one that an API server without our schema let through.
-fn read<T: serde::de::DeserializeOwned>(object: &Value) -> Option<T> {
+/// Parses an object; returns `None` if it does not match the schema (an API server without the schema accepted it).
+fn parse_object<T: serde::de::DeserializeOwned>(object: &Value) -> Option<T> {
     T::deserialize(object)
-        .inspect_err(|error| tracing::warn!(name = text(object, "/metadata/name"), %error, "object not understood"))
+        .inspect_err(
+            |error| tracing::warn!(kind = string_at(object, "/kind"), namespace = string_at(object, "/metadata/namespace"), name = string_at(object, "/metadata/name"), %error, "ignoring invalid object"),
+        )
         .ok()
 }
 
-pub(crate) fn text<'a>(object: &'a Value, pointer: &str) -> &'a str {
+/// Returns the string at a JSON pointer, or an empty string.
+pub(crate) fn string_at<'a>(object: &'a Value, pointer: &str) -> &'a str {
     object.pointer(pointer).and_then(Value::as_str).unwrap_or_default()
 }
 
@@ -283,94 +296,104 @@ mod tests {
             "spec": {"poolRef": pools, "useCases": models}}))
     }
 
-    fn index(objects: &Objects) -> Index {
-        build(objects, |_| Arc::default())
+    fn index(objects: &WatchedObjects) -> PoolIndex {
+        build_index(objects, |_| Arc::default())
     }
 
     // spec: GW-18
     #[test]
-    fn each_port_of_each_pod_is_an_endpoint() {
+    fn every_port_of_every_pod_is_an_endpoint() {
         let pods = vec![pod("a", "10.0.0.1", true), pod("b", "10.0.0.2", true), pod("c", "10.0.0.3", false)];
-        let index = index(&Objects { pools: vec![pool("p", &[8000, 8001])], pods, ..Objects::default() });
+        let index = index(&WatchedObjects { pools: vec![pool("p", &[8000, 8001])], pods, ..WatchedObjects::default() });
         let pool = &index.pools[0];
-        assert_eq!((pool.endpoints, pool.ready.len()), (6, 4));
-        assert_eq!(pool.ready[1].address.to_string(), "10.0.0.1:8001");
+        assert_eq!((pool.endpoint_count, pool.ready_endpoints.len()), (6, 4));
+        assert_eq!(pool.ready_endpoints[1].address.to_string(), "10.0.0.1:8001");
     }
 
     #[test]
-    fn a_pod_says_what_prompts_it_is_for() {
-        let with = |annotations: Value| {
+    fn reads_prompt_token_range_of_pod() {
+        let range = |annotations: Value| {
             let mut pod = (*pod("a", "10.0.0.1", true)).clone();
             pod["metadata"]["annotations"] = annotations;
-            index(&Objects {
+            index(&WatchedObjects {
                 pools: vec![super::tests::pool("p", &[1])],
                 pods: vec![Arc::new(pod)],
-                ..Objects::default()
+                ..WatchedObjects::default()
             })
             .pools[0]
-                .ready[0]
-                .prompts
+                .ready_endpoints[0]
+                .prompt_tokens
         };
-        assert_eq!(with(json!({PROMPT_TOKENS_MAX: "2047"})), Prompts { min: None, max: Some(2047) });
+        assert_eq!(range(json!({PROMPT_TOKENS_MAX: "2047"})), PromptTokenRange { min: None, max: Some(2047) });
         assert_eq!(
-            with(json!({PROMPT_TOKENS_MIN: "4097", PROMPT_TOKENS_MAX: "x"})),
-            Prompts { min: Some(4097), max: None }
+            range(json!({PROMPT_TOKENS_MIN: "4097", PROMPT_TOKENS_MAX: "x"})),
+            PromptTokenRange { min: Some(4097), max: None }
         );
-        assert_eq!(with(Value::Null), Prompts::default());
+        assert_eq!(range(Value::Null), PromptTokenRange::default());
     }
 
     // spec: GW-33
     #[test]
-    fn the_older_object_keeps_a_model_name() {
+    fn oldest_object_owns_a_model_name() {
         let sets = vec![
             set("new", "2026-02-01T00:00:00Z", &["p"], &["m", "n"]),
             set("old", "2026-01-01T00:00:00Z", &["p"], &["m"]),
         ];
-        let index = index(&Objects { pools: vec![pool("p", &[1])], sets, ..Objects::default() });
+        let index =
+            index(&WatchedObjects { pools: vec![pool("p", &[1])], use_case_sets: sets, ..WatchedObjects::default() });
         let use_cases = &index.pools[0].use_cases;
-        assert_eq!(use_cases["m"].created, "2026-01-01T00:00:00Z");
+        assert_eq!(use_cases["m"].creation_timestamp, "2026-01-01T00:00:00Z");
         assert!(use_cases.contains_key("n"), "only the conflicting use case is inactive");
         let reasons: Vec<&str> =
-            index.declarations.iter().map(|(_, conditions)| conditions[0].reason.as_str()).collect();
+            index.use_case_conditions.iter().map(|(_, conditions)| conditions[0].reason.as_str()).collect();
         assert_eq!(reasons, ["Accepted", "ModelNameConflict"]);
     }
 
     // spec: GW-29
     // spec: GW-31
     #[test]
-    fn a_missing_pool_is_told_and_the_others_are_served() {
-        let sets = vec![set("s", "2026-01-01T00:00:00Z", &["p", "gone"], &["m"])];
-        let index = index(&Objects { pools: vec![pool("p", &[1])], sets, ..Objects::default() });
+    fn missing_pool_is_reported_and_others_are_served() {
+        let sets = vec![set("s", "2026-01-01T00:00:00Z", &["p", "missing"], &["m"])];
+        let index =
+            index(&WatchedObjects { pools: vec![pool("p", &[1])], use_case_sets: sets, ..WatchedObjects::default() });
         assert!(index.pools[0].use_cases.contains_key("m"));
-        let told = |index: &Index| {
-            let conditions = &index.declarations[0].1;
-            conditions.iter().map(|one| format!("{}: {}", one.reason, one.message)).collect::<Vec<_>>()
+        let messages = |index: &PoolIndex| {
+            let conditions = &index.use_case_conditions[0].1;
+            conditions
+                .iter()
+                .map(|condition| format!("{}: {}", condition.reason, condition.message))
+                .collect::<Vec<_>>()
         };
         assert_eq!(
-            told(&index),
+            messages(&index),
             [
-                "Accepted: All use cases are active on p; other pools are missing.",
-                "PoolNotFound: No BackendPool gone in this namespace."
+                "Accepted: All use cases are active on p; other referenced pools do not exist.",
+                "PoolNotFound: BackendPool missing not found in this namespace."
             ]
         );
-        let sets = vec![set("s", "2026-01-01T00:00:00Z", &["gone"], &["m"])];
+        let sets = vec![set("s", "2026-01-01T00:00:00Z", &["missing"], &["m"])];
         assert_eq!(
-            told(&super::build(&Objects { sets, ..Objects::default() }, |_| Arc::default())),
+            messages(&super::build_index(&WatchedObjects { use_case_sets: sets, ..WatchedObjects::default() }, |_| {
+                Arc::default()
+            })),
             [
-                "PoolNotFound: No use case is active until there is a BackendPool gone.",
-                "PoolNotFound: No BackendPool gone in this namespace."
+                "PoolNotFound: No use case is active: waiting for BackendPool missing.",
+                "PoolNotFound: BackendPool missing not found in this namespace."
             ]
         );
     }
 
     // spec: GW-2
     #[test]
-    fn a_single_use_case_is_a_set_of_one() {
-        let mut one = (*set("s", "2026-01-01T00:00:00Z", &["p"], &[])).clone();
-        one["kind"] = "LLMUseCase".into();
-        one["spec"] = json!({"poolRef": [{"name": "p"}], "modelName": "m", "targetModels": [{"targetModelName": "t", "weight": 3}], "objective": {}});
-        let index =
-            index(&Objects { pools: vec![pool("p", &[1])], use_cases: vec![Arc::new(one)], ..Objects::default() });
+    fn single_use_case_is_a_set_of_one() {
+        let mut single = (*set("s", "2026-01-01T00:00:00Z", &["p"], &[])).clone();
+        single["kind"] = "LLMUseCase".into();
+        single["spec"] = json!({"poolRef": [{"name": "p"}], "modelName": "m", "targetModels": [{"targetModelName": "t", "weight": 3}], "objective": {}});
+        let index = index(&WatchedObjects {
+            pools: vec![pool("p", &[1])],
+            use_cases: vec![Arc::new(single)],
+            ..WatchedObjects::default()
+        });
         let use_case = &index.pools[0].use_cases["m"];
         assert_eq!((use_case.critical, use_case.targets[0].weight), (true, 3));
     }

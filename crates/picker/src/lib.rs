@@ -1,33 +1,42 @@
-//! Request scheduling: a pure core, and two faces of it: the native gateway, and an endpoint picker for others' gateways.
+//! Request scheduling for LLM engines: a pure core with two front ends, the native gateway and the endpoint picker.
 //!
-//! In: BackendPools, use cases and Pods ([`watch`]), and requests ([`gateway`]); or one InferencePool with its Pods and a
-//! proxy that asks ([`endpoint_picker`]). Out: the endpoint that answers ([`schedule`], [`policy`]), the `model` bytes
-//! exchanged ([`splice`]), and the status of pools and use cases.
+//! Native gateway: [`watch_backend_pools`] keeps a [`Datastore`] of BackendPools, use cases and Pods up to date and writes
+//! their status; [`serve_gateway`] proxies OpenAI requests to the selected endpoint. Endpoint picker:
+//! [`watch_inference_pool`] keeps the endpoints of one InferencePool up to date in an [`EndpointPicker`]; [`serve_grpc`]
+//! answers Envoy's `ext_proc` requests with the selected endpoint.
 //!
-//! The core (`request`, `pool`, `member`, `reading`, `use_case`, `index`, `score`, `filter`, `profile`, `policy`, `policy_file`,
-//! `splice`, `schedule`) does no I/O and reads no clock; its randomness is passed in. The gateway never interprets more of a body than `model`, `stream`, `max_tokens` and the
-//! size of the prompt, and never changes more of it than the bytes of the `model` value.
+//! The core (`candidate`, `config`, `engine_metrics`, `filter`, `index`, `model_rewrite`, `policy`, `pool`, `profile`,
+//! `request`, `schedule`, `score`, `use_case`) does no I/O and reads no clock; its randomness is passed in. The gateway
+//! reads only `model`, `stream`, `max_tokens` and the size of the prompt from a request body, and changes only the bytes of
+//! the `model` value.
 
+mod candidate;
 pub mod code;
+mod config;
 mod connections;
-pub mod endpoint_picker;
-pub mod filter;
-pub mod gateway;
-pub mod index;
-pub mod member;
-pub mod policy;
-pub mod policy_file;
-pub mod pool;
-pub mod profile;
-pub mod reading;
-pub mod request;
-pub mod schedule;
-pub mod score;
-pub mod splice;
-pub mod use_case;
-pub mod watch;
+mod endpoint_picker;
+mod engine_metrics;
+pub mod ext_proc;
+mod filter;
+mod gateway;
+mod index;
+mod model_rewrite;
+mod policy;
+mod pool;
+mod profile;
+mod request;
+mod schedule;
+mod score;
+mod use_case;
+mod watch;
 
-pub use policy::{Choice, Policy};
-pub use pool::{Endpoint, Pool, PoolKey, Pools, Prompts, Routing};
-pub use schedule::{Pick, Refusal, schedule};
-pub use use_case::{Target, UseCase};
+pub use config::{ConfigError, ConfigWarning, ParsedConfig, parse_config};
+pub use endpoint_picker::{
+    CertificateError, EndpointPicker, ListenerRole, PoolGroup, ServingCertificate, serve_grpc, serve_metrics,
+    watch_inference_pool,
+};
+pub use gateway::serve_gateway;
+pub use policy::SchedulingPolicy;
+pub use pool::{Datastore, Endpoint, EndpointLoad, Pool, PromptTokenRange, RoutingTable};
+pub use use_case::{TargetModel, UseCase};
+pub use watch::watch_backend_pools;

@@ -1,46 +1,46 @@
-//! The whole decision of an endpoint picker: one profile, or a pair of them for prefill and decode.
+//! Scheduling policy of an endpoint picker: one profile, or a prefill and a decode profile.
 
 use std::net::SocketAddr;
 
 use fastrand::Rng;
 
 use crate::{
-    member::Member,
+    candidate::Candidate,
     pool::Endpoint,
     profile::Profile,
-    request::{Facts, tokens_of},
+    request::{RequestInfo, estimate_tokens},
     score::{
-        Memory,
-        prefix::{Owners, Prefix},
+        SchedulerState,
+        prefix::{PrefixConfig, PrefixIndex},
     },
 };
 
-/// How endpoints are chosen.
+/// How an endpoint picker selects endpoints. [`crate::parse_config`] builds it from an EndpointPickerConfig.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Policy {
-    pub handler: Handler,
-    /// What scorers remember of prompts; scorers name them by position.
-    pub prefixes: Vec<Prefix>,
-    pub bodies: Bodies,
-    /// Where one port of a Pod hands requests on to the engines behind its other ports: that port. It is told which
-    /// engine was chosen.
-    pub primary_port: Option<u16>,
+pub struct SchedulingPolicy {
+    pub(crate) profile_handler: ProfileHandler,
+    /// Configurations of the prefix indexes. Scorers refer to them by position.
+    pub(crate) prefix_configs: Vec<PrefixConfig>,
+    pub(crate) parser: Parser,
+    /// Port that forwards requests to the engines on the other ports of its Pod (data parallelism). A request header names
+    /// the selected engine.
+    pub(crate) primary_port: Option<u16>,
 }
 
-/// Bodies that name no model.
+/// Handling of request bodies without a model.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Bodies {
-    /// Are refused, as no OpenAI engine takes them.
-    Refused,
-    /// Pass, whatever they are.
-    Pass,
+pub(crate) enum Parser {
+    /// Reject them, as OpenAI-compatible engines do.
+    RequireModel,
+    /// Accept any body.
+    Passthrough,
 }
 
-/// Which profiles are asked.
+/// Selects the profiles that run for a request.
 #[derive(Debug, Clone, PartialEq)]
-pub enum Handler {
+pub(crate) enum ProfileHandler {
     Single(Profile),
-    /// The decoder answers the client; the prefiller computes the prompt first, if the decider says so.
+    /// The decode endpoint serves the request. If the decider requires it, the prefill endpoint computes the prompt first.
     PrefillDecode {
         prefill: Profile,
         decode: Profile,
@@ -48,107 +48,122 @@ pub enum Handler {
     },
 }
 
-/// Which prompts are worth the way to a prefiller.
+/// Decides which prompts are sent to a prefill endpoint.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Decider {
+pub(crate) enum Decider {
     Always,
-    /// More bytes than this are new to the decoder.
-    Over {
+    /// The decode endpoint has not cached more than this number of bytes.
+    UncachedBytesAbove {
         bytes: usize,
     },
-    /// At least so many tokens are new to the decoder, and the whole prompt has at least so many.
-    AtLeast {
-        new: usize,
+    /// The decode endpoint has not cached at least `uncached` tokens, and the prompt has at least `prompt` tokens.
+    MinTokens {
+        uncached: usize,
         prompt: usize,
     },
 }
 
-/// What a request asks for.
+/// A request to schedule.
 #[derive(Debug, Clone, Copy)]
-pub struct Ask<'a> {
-    /// The model as the engines know it.
-    pub model: &'a str,
-    pub prompt_bytes: usize,
-    /// The prompt's block hashes, one chain per prefix memory.
-    pub chains: &'a [Vec<u64>],
+pub(crate) struct SchedulingRequest<'a> {
+    /// Model name of the engines.
+    pub(crate) model: &'a str,
+    pub(crate) prompt_bytes: usize,
+    /// Block hashes of the prompt, one list per prefix index.
+    pub(crate) prefix_hashes: &'a [Vec<u64>],
 }
 
-/// Where a request goes.
+/// Endpoints that a request is sent to.
 #[derive(Debug, Clone)]
-pub struct Choice {
-    /// At least one; the others are for when it fails.
-    pub endpoints: Vec<Endpoint>,
-    /// Who computes the prompt, if not the endpoint itself.
-    pub prefiller: Option<Endpoint>,
-    /// Bytes of the prompt's beginning that the first endpoint has computed before, as far as is remembered.
-    pub known_bytes: usize,
+pub(crate) struct SchedulingResult {
+    /// The selected endpoint, followed by fallbacks.
+    pub(crate) endpoints: Vec<Endpoint>,
+    /// Endpoint that computes the prompt first, if any.
+    pub(crate) prefill_endpoint: Option<Endpoint>,
+    /// Bytes of the prompt that the selected endpoint has presumably cached.
+    pub(crate) cached_bytes: usize,
 }
 
-impl Policy {
-    /// The chains of a request, for [`Ask::chains`].
-    pub fn chains(&self, model: &str, body: &[u8], facts: &Facts) -> Vec<Vec<u64>> {
-        let pieces = || facts.prompt.iter().filter_map(|span| body.get(span.clone()));
-        self.prefixes.iter().map(|prefix| prefix.chain(model, pieces())).collect()
+impl SchedulingPolicy {
+    /// Returns the block hashes of a prompt for [`SchedulingRequest::prefix_hashes`].
+    pub(crate) fn prefix_hashes(&self, model: &str, body: &[u8], info: &RequestInfo) -> Vec<Vec<u64>> {
+        let pieces = || info.prompt_spans.iter().filter_map(|span| body.get(span.clone()));
+        self.prefix_configs.iter().map(|config| config.block_hashes(model, pieces())).collect()
     }
 
-    /// Empty memory for [`Policy::choose`].
-    pub fn memory(&self) -> Memory {
-        Memory { owners: self.prefixes.iter().map(|_| Owners::default()).collect(), ..Memory::default() }
+    /// Returns empty state for [`SchedulingPolicy::schedule`].
+    pub(crate) fn new_state(&self) -> SchedulerState {
+        let prefix_indexes = self.prefix_configs.iter().map(|_| PrefixIndex::default()).collect();
+        SchedulerState { prefix_indexes, ..SchedulerState::default() }
     }
 
-    /// Chooses among `members`, and remembers who will have computed the prompt. `None` if no member may be chosen.
-    pub fn choose(&self, ask: &Ask<'_>, members: &[&Member], memory: &mut Memory, rng: &mut Rng) -> Option<Choice> {
-        let (endpoints, prefiller) = match &self.handler {
-            Handler::Single(profile) => (profile.order(ask, members, memory, rng), None),
-            Handler::PrefillDecode { prefill, decode, decider } => {
-                let endpoints = decode.order(ask, members, memory, rng);
-                let first = *endpoints.first()?;
-                let remote = decider.is_worth_it(ask.prompt_bytes, self.new_bytes(ask, memory, &first.endpoint));
-                let prefillers = if remote { prefill.order(ask, members, memory, rng) } else { Vec::new() };
-                // A decoder can do a whole request by itself, so a missing prefiller fails nothing.
-                let helps =
-                    |prefiller: &&Member| !prefiller.refuses && prefiller.endpoint.address != first.endpoint.address;
-                (endpoints, prefillers.first().copied().filter(helps))
+    /// Selects endpoints among `candidates`, and records in `state` which endpoints cache the prompt. Returns `None` if no
+    /// candidate is eligible.
+    pub(crate) fn schedule(
+        &self,
+        request: &SchedulingRequest<'_>,
+        candidates: &[&Candidate],
+        state: &mut SchedulerState,
+        rng: &mut Rng,
+    ) -> Option<SchedulingResult> {
+        let (endpoints, prefiller) = match &self.profile_handler {
+            ProfileHandler::Single(profile) => (profile.pick(request, candidates, state, rng), None),
+            ProfileHandler::PrefillDecode { prefill, decode, decider } => {
+                let endpoints = decode.pick(request, candidates, state, rng);
+                let decoder = *endpoints.first()?;
+                let uncached_bytes = self.uncached_bytes(request, state, &decoder.endpoint);
+                let prefillers = match decider.needs_prefill(request.prompt_bytes, uncached_bytes) {
+                    true => prefill.pick(request, candidates, state, rng),
+                    false => Vec::new(),
+                };
+                // A decode endpoint can process a whole request, so a missing prefill endpoint is not an error.
+                let is_usable = |prefiller: &&Candidate| {
+                    !prefiller.connection_refused && prefiller.endpoint.address != decoder.endpoint.address
+                };
+                (endpoints, prefillers.first().copied().filter(is_usable))
             }
         };
-        let first = endpoints.first()?.endpoint.address;
-        let known_bytes = self.known_bytes(ask, memory, first);
-        let cold = !memory.hit(ask, members);
-        for endpoint in [Some(first), prefiller.map(|prefiller| prefiller.endpoint.address)].into_iter().flatten() {
-            self.remember(ask.chains, memory, endpoint);
-            if cold {
-                memory.cold.give(endpoint);
+        let selected = endpoints.first()?.endpoint.address;
+        let cached_bytes = self.cached_bytes(request, state, selected);
+        let is_cold = !state.has_prefix_hit(request, candidates);
+        for endpoint in [Some(selected), prefiller.map(|prefiller| prefiller.endpoint.address)].into_iter().flatten() {
+            self.record_prefix(request.prefix_hashes, state, endpoint);
+            if is_cold {
+                state.cold_placement.place(endpoint);
             }
         }
-        let endpoints = endpoints.into_iter().map(|member| member.endpoint.clone()).collect();
-        let prefiller = prefiller.map(|prefiller| prefiller.endpoint.clone());
-        Some(Choice { endpoints, prefiller, known_bytes })
+        let endpoints = endpoints.into_iter().map(|candidate| candidate.endpoint.clone()).collect();
+        let prefill_endpoint = prefiller.map(|prefiller| prefiller.endpoint.clone());
+        Some(SchedulingResult { endpoints, prefill_endpoint, cached_bytes })
     }
 
-    /// `endpoint` has computed a prompt: chosen, or told by the proxy after another one failed.
-    pub fn remember(&self, chains: &[Vec<u64>], memory: &mut Memory, endpoint: SocketAddr) {
-        for ((owners, chain), prefix) in memory.owners.iter_mut().zip(chains).zip(&self.prefixes) {
-            owners.remember(chain, endpoint, prefix.capacity);
+    /// Records that `endpoint` caches a prompt: it was selected, or the proxy reported that it served the request.
+    pub(crate) fn record_prefix(&self, prefix_hashes: &[Vec<u64>], state: &mut SchedulerState, endpoint: SocketAddr) {
+        for ((index, hashes), config) in state.prefix_indexes.iter_mut().zip(prefix_hashes).zip(&self.prefix_configs) {
+            index.insert(hashes, endpoint, config.lru_capacity);
         }
     }
 
-    fn known_bytes(&self, ask: &Ask<'_>, memory: &Memory, endpoint: SocketAddr) -> usize {
-        let known = self.prefixes.iter().zip(ask.chains).zip(&memory.owners);
-        let known = known.map(|((prefix, chain), owners)| owners.matched(chain, endpoint) * prefix.block);
-        known.max().unwrap_or(0)
+    fn cached_bytes(&self, request: &SchedulingRequest<'_>, state: &SchedulerState, endpoint: SocketAddr) -> usize {
+        let indexes = self.prefix_configs.iter().zip(request.prefix_hashes).zip(&state.prefix_indexes);
+        let cached =
+            indexes.map(|((config, hashes), index)| index.matched_blocks(hashes, endpoint) * config.block_size);
+        cached.max().unwrap_or(0)
     }
 
-    fn new_bytes(&self, ask: &Ask<'_>, memory: &Memory, endpoint: &Endpoint) -> usize {
-        ask.prompt_bytes.saturating_sub(self.known_bytes(ask, memory, endpoint.address))
+    fn uncached_bytes(&self, request: &SchedulingRequest<'_>, state: &SchedulerState, endpoint: &Endpoint) -> usize {
+        request.prompt_bytes.saturating_sub(self.cached_bytes(request, state, endpoint.address))
     }
 }
 
 impl Decider {
-    fn is_worth_it(self, prompt_bytes: usize, new_bytes: usize) -> bool {
+    fn needs_prefill(self, prompt_bytes: usize, uncached_bytes: usize) -> bool {
         match self {
             Decider::Always => true,
-            Decider::Over { bytes } => new_bytes > bytes,
-            Decider::AtLeast { new, prompt } => tokens_of(new_bytes) >= new && tokens_of(prompt_bytes) >= prompt,
+            Decider::UncachedBytesAbove { bytes } => uncached_bytes > bytes,
+            Decider::MinTokens { uncached, prompt } => {
+                estimate_tokens(uncached_bytes) >= uncached && estimate_tokens(prompt_bytes) >= prompt
+            }
         }
     }
 }
@@ -156,107 +171,122 @@ impl Decider {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{filter::Filter, member::tests::member, profile::Order, request, score::Scorer};
+    use crate::{candidate::tests::candidate, filter::Filter, profile::Picker, request, score::Scorer};
     use rstest::rstest;
 
-    const PREFIX: Prefix = Prefix { block: 4, most_blocks: 100, capacity: 1_000 };
+    const PREFIX: PrefixConfig = PrefixConfig { block_size: 4, max_blocks: 100, lru_capacity: 1_000 };
 
     fn profile(role: Option<&str>) -> Profile {
-        let filter =
-            role.map(|role| Filter::Label { label: "role".to_owned(), values: vec![role.to_owned()], without: false });
+        let filter = role.map(|role| Filter::Label {
+            label: "role".to_owned(),
+            values: vec![role.to_owned()],
+            allow_missing: false,
+        });
         Profile {
             filters: filter.into_iter().collect(),
             scorers: vec![(Scorer::Prefix(0), 1.0)],
-            order: Order::Best,
-            most: 1,
+            picker: Picker::MaxScore,
+            max_endpoints: 1,
         }
     }
 
-    struct World {
-        policy: Policy,
-        members: Vec<Member>,
-        memory: Memory,
+    struct Fixture {
+        policy: SchedulingPolicy,
+        candidates: Vec<Candidate>,
+        state: SchedulerState,
         rng: Rng,
     }
 
-    impl World {
-        fn new(handler: Handler, roles: &[&str]) -> Self {
-            let policy = Policy { handler, prefixes: vec![PREFIX], bodies: Bodies::Refused, primary_port: None };
-            let with_role = |(number, role): (u8, &&str)| {
-                let mut made = member(number, None);
-                made.labels.insert("role".to_owned(), (*role).to_owned());
-                made
+    impl Fixture {
+        fn new(handler: ProfileHandler, roles: &[&str]) -> Self {
+            let policy = SchedulingPolicy {
+                profile_handler: handler,
+                prefix_configs: vec![PREFIX],
+                parser: Parser::RequireModel,
+                primary_port: None,
             };
-            let members = (1..).zip(roles).map(with_role).collect();
-            Self { memory: policy.memory(), policy, members, rng: Rng::with_seed(2) }
+            let with_role = |(number, role): (u8, &&str)| {
+                let mut candidate = candidate(number, None);
+                candidate.labels.insert("role".to_owned(), (*role).to_owned());
+                candidate
+            };
+            let candidates = (1..).zip(roles).map(with_role).collect();
+            Self { state: policy.new_state(), policy, candidates, rng: Rng::with_seed(2) }
         }
 
-        fn ask(&mut self, prompt: &str) -> Option<(String, Option<String>)> {
+        fn schedule(&mut self, prompt: &str) -> Option<(String, Option<String>)> {
             let body = serde_json::json!({"model": "m", "prompt": prompt}).to_string();
-            let facts = request::scan(body.as_bytes()).unwrap();
-            let chains = self.policy.chains("m", body.as_bytes(), &facts);
-            let ask = Ask { model: "m", prompt_bytes: facts.prompt_bytes(), chains: &chains };
-            let members: Vec<&Member> = self.members.iter().collect();
-            let choice = self.policy.choose(&ask, &members, &mut self.memory, &mut self.rng)?;
-            Some((choice.endpoints[0].pod.clone(), choice.prefiller.map(|endpoint| endpoint.pod)))
+            let info = request::parse_request(body.as_bytes()).unwrap();
+            let prefix_hashes = self.policy.prefix_hashes("m", body.as_bytes(), &info);
+            let request =
+                SchedulingRequest { model: "m", prompt_bytes: info.prompt_bytes(), prefix_hashes: &prefix_hashes };
+            let candidates: Vec<&Candidate> = self.candidates.iter().collect();
+            let choice = self.policy.schedule(&request, &candidates, &mut self.state, &mut self.rng)?;
+            Some((choice.endpoints[0].pod.clone(), choice.prefill_endpoint.map(|endpoint| endpoint.pod)))
         }
     }
 
     #[test]
-    fn a_conversation_stays_where_it_began() {
-        let mut world = World::new(Handler::Single(profile(None)), &["a", "b", "c"]);
-        let first = world.ask("Once upon a time there was").unwrap();
+    fn conversation_stays_on_its_endpoint() {
+        let mut fixture = Fixture::new(ProfileHandler::Single(profile(None)), &["a", "b", "c"]);
+        let first = fixture.schedule("Once upon a time there was").unwrap();
         for more in ["Once upon a time there was a horse", "Once upon a time there was a horse and an ostler"] {
-            assert_eq!(world.ask(more).unwrap(), first);
+            assert_eq!(fixture.schedule(more).unwrap(), first);
         }
-        assert_eq!(World::new(Handler::Single(profile(None)), &[]).ask("x"), None);
+        assert_eq!(Fixture::new(ProfileHandler::Single(profile(None)), &[]).schedule("x"), None);
     }
 
     #[test]
-    fn new_prompts_go_round_and_known_ones_do_not_count() {
-        let scorers = vec![(Scorer::Prefix(0), 3.0), (Scorer::NoHit, 2.0)];
-        let mut world = World::new(Handler::Single(Profile { scorers, ..profile(None) }), &["a", "b", "c"]);
+    fn cold_prompts_rotate_and_cached_prompts_stay() {
+        let scorers = vec![(Scorer::Prefix(0), 3.0), (Scorer::NoHitLru, 2.0)];
+        let mut fixture = Fixture::new(ProfileHandler::Single(Profile { scorers, ..profile(None) }), &["a", "b", "c"]);
         let mut first: Vec<String> = Vec::new();
         for story in ["first story", "second story", "third story", "fourth story"] {
-            first.push(world.ask(story).unwrap().0);
-            assert_eq!(world.ask(story).unwrap().0, *first.last().unwrap(), "a known prompt stays");
+            first.push(fixture.schedule(story).unwrap().0);
+            assert_eq!(fixture.schedule(story).unwrap().0, *first.last().unwrap(), "a cached prompt stays");
         }
         let distinct: std::collections::BTreeSet<&String> = first[..3].iter().collect();
         assert_eq!((distinct.len(), &first[3]), (3, &first[0]));
     }
 
-    fn pair(decider: Decider) -> Handler {
-        Handler::PrefillDecode { prefill: profile(Some("prefill")), decode: profile(Some("decode")), decider }
+    fn prefill_decode(decider: Decider) -> ProfileHandler {
+        ProfileHandler::PrefillDecode { prefill: profile(Some("prefill")), decode: profile(Some("decode")), decider }
     }
 
     #[test]
-    fn a_new_prompt_is_computed_by_a_prefiller() {
-        let mut world = World::new(pair(Decider::Over { bytes: 8 }), &["prefill", "decode"]);
+    fn uncached_prompt_is_prefilled_remotely() {
+        let mut fixture =
+            Fixture::new(prefill_decode(Decider::UncachedBytesAbove { bytes: 8 }), &["prefill", "decode"]);
         let long = "a prompt of more than eight bytes";
-        assert_eq!(world.ask(long), Some(("pod-2".to_owned(), Some("pod-1".to_owned()))));
-        assert_eq!(world.ask(long), Some(("pod-2".to_owned(), None)), "the decoder has it now");
-        assert_eq!(world.ask("short"), Some(("pod-2".to_owned(), None)), "not worth the way");
+        assert_eq!(fixture.schedule(long), Some(("pod-2".to_owned(), Some("pod-1".to_owned()))));
+        assert_eq!(fixture.schedule(long), Some(("pod-2".to_owned(), None)), "the prompt is cached by the decoder");
+        assert_eq!(fixture.schedule("short"), Some(("pod-2".to_owned(), None)), "below the threshold");
     }
 
     #[rstest]
     #[case::always(Decider::Always, 0, 0, true)]
-    #[case::nothing_is_new(Decider::Over { bytes: 0 }, 400, 0, false)]
-    #[case::exactly(Decider::Over { bytes: 100 }, 400, 100, false)]
-    #[case::over(Decider::Over { bytes: 100 }, 400, 101, true)]
-    #[case::as_many_tokens(Decider::AtLeast { new: 16, prompt: 0 }, 400, 64, true)]
-    #[case::fewer_tokens(Decider::AtLeast { new: 16, prompt: 0 }, 400, 63, false)]
-    #[case::a_short_prompt(Decider::AtLeast { new: 16, prompt: 128 }, 400, 400, false)]
-    fn deciders(#[case] decider: Decider, #[case] prompt: usize, #[case] new: usize, #[case] expect: bool) {
-        assert_eq!(decider.is_worth_it(prompt, new), expect);
+    #[case::fully_cached(Decider::UncachedBytesAbove { bytes: 0 }, 400, 0, false)]
+    #[case::at_threshold(Decider::UncachedBytesAbove { bytes: 100 }, 400, 100, false)]
+    #[case::above_threshold(Decider::UncachedBytesAbove { bytes: 100 }, 400, 101, true)]
+    #[case::enough_tokens(Decider::MinTokens { uncached: 16, prompt: 0 }, 400, 64, true)]
+    #[case::fewer_tokens(Decider::MinTokens { uncached: 16, prompt: 0 }, 400, 63, false)]
+    #[case::short_prompt(Decider::MinTokens { uncached: 16, prompt: 128 }, 400, 400, false)]
+    fn deciders_compare_uncached_prompt(
+        #[case] decider: Decider,
+        #[case] prompt: usize,
+        #[case] uncached: usize,
+        #[case] expect: bool,
+    ) {
+        assert_eq!(decider.needs_prefill(prompt, uncached), expect);
     }
 
     #[test]
-    fn one_half_of_a_pair() {
-        let pair = || pair(Decider::Always);
-        assert_eq!(World::new(pair(), &["decode"]).ask("alone"), Some(("pod-1".to_owned(), None)));
-        assert_eq!(World::new(pair(), &["prefill"]).ask("nobody answers"), None);
-        let mut world = World::new(pair(), &["prefill", "decode"]);
-        world.members[0].refuses = true;
-        assert_eq!(world.ask("nobody computes it first"), Some(("pod-2".to_owned(), None)));
+    fn missing_role_is_tolerated_only_for_prefill() {
+        let handler = || prefill_decode(Decider::Always);
+        assert_eq!(Fixture::new(handler(), &["decode"]).schedule("alone"), Some(("pod-1".to_owned(), None)));
+        assert_eq!(Fixture::new(handler(), &["prefill"]).schedule("no decoder"), None);
+        let mut fixture = Fixture::new(handler(), &["prefill", "decode"]);
+        fixture.candidates[0].connection_refused = true;
+        assert_eq!(fixture.schedule("prefiller refuses connections"), Some(("pod-2".to_owned(), None)));
     }
 }

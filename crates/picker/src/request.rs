@@ -1,218 +1,221 @@
-//! What scheduling needs to know of a request body, found by one pass over its bytes.
+//! Extracts the fields that scheduling needs from a request body, in one pass over its bytes.
 
 use std::ops::Range;
 
-/// Bodies above this are refused with 413.
-pub const MAX_BODY: usize = 32 * 1024 * 1024;
+/// Maximum size of a request body; larger ones are rejected with 413.
+pub(crate) const MAX_BODY_BYTES: usize = 32 * 1024 * 1024;
 
-/// Deepest nesting that is followed.
+/// Maximum nesting depth.
 const MAX_DEPTH: usize = 512;
 
-/// A token is taken for four bytes.
-pub const BYTES_PER_TOKEN: usize = 4;
+/// Estimated bytes per token.
+pub(crate) const BYTES_PER_TOKEN: usize = 4;
 
-/// The tokens that `bytes` are taken for.
-pub fn tokens_of(bytes: usize) -> usize {
+/// Returns the estimated number of tokens of `bytes`.
+pub(crate) fn estimate_tokens(bytes: usize) -> usize {
     bytes / BYTES_PER_TOKEN
 }
 
-/// What a body says on its top level. A key given twice counts with its last value, as engines read it.
+/// Top-level fields of a request body. Of duplicate keys the last value counts, as in engines.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Facts {
-    pub model: Option<Model>,
-    pub stream: bool,
-    /// `max_completion_tokens`, else `max_tokens`.
-    pub max_tokens: Option<u64>,
-    /// Where the values of `messages`, `prompt` and `input` stand in the body.
-    pub prompt: Vec<Range<usize>>,
+pub(crate) struct RequestInfo {
+    /// `model`.
+    pub(crate) model: Option<ModelField>,
+    /// `stream`.
+    pub(crate) stream: bool,
+    /// `max_completion_tokens`, otherwise `max_tokens`.
+    pub(crate) max_tokens: Option<u64>,
+    /// Byte ranges of the values of `messages`, `prompt` and `input`.
+    pub(crate) prompt_spans: Vec<Range<usize>>,
 }
 
-/// The `model` value.
+/// The value of `model`.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Model {
-    pub name: String,
-    /// Where the value stands in the body, quotes included.
-    pub span: Range<usize>,
+pub(crate) struct ModelField {
+    /// Name of the model.
+    pub(crate) name: String,
+    /// Byte range of the value, including the quotes.
+    pub(crate) span: Range<usize>,
 }
 
-/// Why a body cannot be scheduled.
+/// A request body that cannot be scheduled.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-pub enum ScanError {
-    #[error("The request body is not a JSON object (at byte {at})")]
-    NotJson { at: usize },
+pub(crate) enum ScanError {
+    #[error("The request body is not a JSON object (at byte {offset})")]
+    NotJson { offset: usize },
     #[error("`model` must be a string")]
     ModelNotString,
 }
 
-/// Finds the facts in `body` without building a tree. Values other than the named ones are skipped by their brackets
-/// and quotes only; an engine will refuse what is wrong inside them.
+/// Parses `body` without allocating a JSON tree. Other values are skipped by their brackets and quotes; engines reject errors
+/// inside them.
 ///
 /// # Errors
-/// When the body is no JSON object, or `model` is no string.
-pub fn scan(body: &[u8]) -> Result<Facts, ScanError> {
-    let mut scanner = Scanner { body, at: 0 };
-    let mut facts = Facts::default();
+/// The body is not a JSON object, or `model` is not a string.
+pub(crate) fn parse_request(body: &[u8]) -> Result<RequestInfo, ScanError> {
+    let mut scanner = Scanner { body, position: 0 };
+    let mut info = RequestInfo::default();
     let mut max_completion_tokens = None;
-    scanner.space();
+    scanner.skip_whitespace();
     scanner.expect(b'{')?;
-    scanner.space();
+    scanner.skip_whitespace();
     if scanner.peek() == Some(b'}') {
-        scanner.at += 1;
-        return scanner.end().map(|()| facts);
+        scanner.position += 1;
+        return scanner.expect_end().map(|()| info);
     }
     loop {
-        scanner.space();
-        let key = scanner.string()?;
-        scanner.space();
+        scanner.skip_whitespace();
+        let key = scanner.skip_string()?;
+        scanner.skip_whitespace();
         scanner.expect(b':')?;
-        scanner.space();
-        let span = scanner.value()?;
+        scanner.skip_whitespace();
+        let span = scanner.skip_value()?;
         let value = &body[span.clone()];
-        match unquoted(&body[key]).as_deref() {
-            Some("model") => facts.model = Some(model(value, span)?),
-            Some("stream") => facts.stream = value == b"true",
-            Some("max_tokens") => facts.max_tokens = number(value),
-            Some("max_completion_tokens") => max_completion_tokens = number(value),
-            Some("messages" | "prompt" | "input") => facts.prompt.push(span),
+        match parse_string(&body[key]).as_deref() {
+            Some("model") => info.model = Some(parse_model(value, span)?),
+            Some("stream") => info.stream = value == b"true",
+            Some("max_tokens") => info.max_tokens = parse_number(value),
+            Some("max_completion_tokens") => max_completion_tokens = parse_number(value),
+            Some("messages" | "prompt" | "input") => info.prompt_spans.push(span),
             _ => {}
         }
-        scanner.space();
+        scanner.skip_whitespace();
         match scanner.next() {
             Some(b',') => {}
             Some(b'}') => break,
-            _ => return Err(scanner.wrong()),
+            _ => return Err(scanner.error()),
         }
     }
-    facts.max_tokens = max_completion_tokens.or(facts.max_tokens);
-    scanner.end().map(|()| facts)
+    info.max_tokens = max_completion_tokens.or(info.max_tokens);
+    scanner.expect_end().map(|()| info)
 }
 
-impl Facts {
-    /// Bytes of the prompt, as written.
-    pub fn prompt_bytes(&self) -> usize {
-        self.prompt.iter().map(Range::len).sum()
+impl RequestInfo {
+    /// Returns the size of the prompt in bytes of JSON.
+    pub(crate) fn prompt_bytes(&self) -> usize {
+        self.prompt_spans.iter().map(Range::len).sum()
     }
 
-    /// Tokens of the prompt, estimated.
-    pub fn prompt_tokens(&self) -> u64 {
-        tokens_of(self.prompt_bytes()) as u64
+    /// Returns the estimated tokens of the prompt.
+    pub(crate) fn prompt_tokens(&self) -> u64 {
+        estimate_tokens(self.prompt_bytes()) as u64
     }
 
-    /// The tokens a request occupies while it runs: those of its prompt, plus the answer it allows (256 if it names no
-    /// limit).
-    pub fn tokens(&self) -> u64 {
+    /// Returns the estimated tokens of a running request: those of its prompt, plus its maximum output tokens (256 if it sets
+    /// no limit).
+    pub(crate) fn estimated_tokens(&self) -> u64 {
         self.prompt_tokens() + self.max_tokens.unwrap_or(256).min(1 << 20) + 1
     }
 }
 
-fn model(value: &[u8], span: Range<usize>) -> Result<Model, ScanError> {
-    unquoted(value).map(|name| Model { name, span }).ok_or(ScanError::ModelNotString)
+fn parse_model(value: &[u8], span: Range<usize>) -> Result<ModelField, ScanError> {
+    parse_string(value).map(|name| ModelField { name, span }).ok_or(ScanError::ModelNotString)
 }
 
-/// The text of a JSON string, or `None` if `value` is none.
-fn unquoted(value: &[u8]) -> Option<String> {
+/// Returns the text of a JSON string, or `None` if `value` is not a string.
+fn parse_string(value: &[u8]) -> Option<String> {
     serde_json::from_slice(value).ok()
 }
 
-fn number(value: &[u8]) -> Option<u64> {
+fn parse_number(value: &[u8]) -> Option<u64> {
     std::str::from_utf8(value).ok()?.parse().ok()
 }
 
 struct Scanner<'a> {
     body: &'a [u8],
-    at: usize,
+    position: usize,
 }
 
 impl Scanner<'_> {
     fn peek(&self) -> Option<u8> {
-        self.body.get(self.at).copied()
+        self.body.get(self.position).copied()
     }
 
     fn next(&mut self) -> Option<u8> {
         let byte = self.peek()?;
-        self.at += 1;
+        self.position += 1;
         Some(byte)
     }
 
-    fn wrong(&self) -> ScanError {
-        ScanError::NotJson { at: self.at.min(self.body.len()) }
+    fn error(&self) -> ScanError {
+        ScanError::NotJson { offset: self.position.min(self.body.len()) }
     }
 
     fn expect(&mut self, byte: u8) -> Result<(), ScanError> {
         match self.peek() == Some(byte) {
             true => {
-                self.at += 1;
+                self.position += 1;
                 Ok(())
             }
-            false => Err(self.wrong()),
+            false => Err(self.error()),
         }
     }
 
-    fn space(&mut self) {
+    fn skip_whitespace(&mut self) {
         while matches!(self.peek(), Some(b' ' | b'\t' | b'\n' | b'\r')) {
-            self.at += 1;
+            self.position += 1;
         }
     }
 
-    /// Nothing but space may follow.
-    fn end(&mut self) -> Result<(), ScanError> {
-        self.space();
-        if self.peek().is_none() { Ok(()) } else { Err(self.wrong()) }
+    /// Accepts trailing whitespace only.
+    fn expect_end(&mut self) -> Result<(), ScanError> {
+        self.skip_whitespace();
+        if self.peek().is_none() { Ok(()) } else { Err(self.error()) }
     }
 
-    fn string(&mut self) -> Result<Range<usize>, ScanError> {
-        let start = self.at;
+    fn skip_string(&mut self) -> Result<Range<usize>, ScanError> {
+        let start = self.position;
         self.expect(b'"')?;
         loop {
-            let rest = &self.body[self.at..];
-            let special = rest.iter().position(|byte| matches!(byte, b'"' | b'\\'));
-            let Some(skip) = special else {
-                self.at = self.body.len();
-                return Err(self.wrong());
+            let rest = &self.body[self.position..];
+            let delimiter = rest.iter().position(|byte| matches!(byte, b'"' | b'\\'));
+            let Some(length) = delimiter else {
+                self.position = self.body.len();
+                return Err(self.error());
             };
-            self.at += skip + 1;
-            if rest[skip] == b'"' {
-                return Ok(start..self.at);
+            self.position += length + 1;
+            if rest[length] == b'"' {
+                return Ok(start..self.position);
             }
             self.next();
         }
     }
 
-    fn value(&mut self) -> Result<Range<usize>, ScanError> {
+    fn skip_value(&mut self) -> Result<Range<usize>, ScanError> {
         match self.peek() {
-            Some(b'"') => self.string(),
-            Some(b'{' | b'[') => self.nested(),
-            Some(b'-' | b'0'..=b'9' | b't' | b'f' | b'n') => Ok(self.scalar()),
-            _ => Err(self.wrong()),
+            Some(b'"') => self.skip_string(),
+            Some(b'{' | b'[') => self.skip_nested(),
+            Some(b'-' | b'0'..=b'9' | b't' | b'f' | b'n') => Ok(self.skip_scalar()),
+            _ => Err(self.error()),
         }
     }
 
-    fn scalar(&mut self) -> Range<usize> {
-        let start = self.at;
+    fn skip_scalar(&mut self) -> Range<usize> {
+        let start = self.position;
         while matches!(self.peek(), Some(b'-' | b'+' | b'.' | b'0'..=b'9' | b'a'..=b'z' | b'E')) {
-            self.at += 1;
+            self.position += 1;
         }
-        start..self.at
+        start..self.position
     }
 
-    fn nested(&mut self) -> Result<Range<usize>, ScanError> {
-        let start = self.at;
-        let mut open = Vec::new();
+    fn skip_nested(&mut self) -> Result<Range<usize>, ScanError> {
+        let start = self.position;
+        let mut open_brackets = Vec::new();
         loop {
             match self.peek() {
                 Some(b'"') => {
-                    self.string()?;
+                    self.skip_string()?;
                     continue;
                 }
-                Some(bracket @ (b'{' | b'[')) if open.len() < MAX_DEPTH => open.push(bracket),
-                Some(b'}') if open.pop() == Some(b'{') => {}
-                Some(b']') if open.pop() == Some(b'[') => {}
-                None | Some(b'{' | b'[' | b'}' | b']') => return Err(self.wrong()),
+                Some(bracket @ (b'{' | b'[')) if open_brackets.len() < MAX_DEPTH => open_brackets.push(bracket),
+                Some(b'}') if open_brackets.pop() == Some(b'{') => {}
+                Some(b']') if open_brackets.pop() == Some(b'[') => {}
+                None | Some(b'{' | b'[' | b'}' | b']') => return Err(self.error()),
                 Some(_) => {}
             }
-            self.at += 1;
-            if open.is_empty() {
-                return Ok(start..self.at);
+            self.position += 1;
+            if open_brackets.is_empty() {
+                return Ok(start..self.position);
             }
         }
     }
@@ -232,19 +235,19 @@ mod tests {
     #[case(r#"{"model":"größe \\"}"#, "größe \\", r#""größe \\""#)]
     // spec: GW-15
     // spec: GW-32
-    fn the_model_is_found(#[case] body: &str, #[case] name: &str, #[case] span: &str) {
-        let model = scan(body.as_bytes()).unwrap().model.unwrap();
+    fn finds_model(#[case] body: &str, #[case] name: &str, #[case] span: &str) {
+        let model = parse_request(body.as_bytes()).unwrap().model.unwrap();
         assert_eq!((model.name.as_str(), &body[model.span]), (name, span));
     }
 
     #[test]
-    fn the_other_facts_are_found() {
+    fn finds_other_fields() {
         let body = br#"{"stream":true,"messages":[{"role":"user","content":"hi"}],"max_tokens":5,"max_completion_tokens":7,"big":123456789012345678901234567890}"#;
-        let facts = scan(body).unwrap();
-        let prompt_bytes = facts.prompt_bytes();
-        assert_eq!((facts.model, facts.stream, facts.max_tokens, prompt_bytes), (None, true, Some(7), 32));
-        assert_eq!(scan(b"{}").unwrap(), Facts::default());
-        assert_eq!(scan(br#"{"stream":"true","max_tokens":null}"#).unwrap(), Facts::default());
+        let info = parse_request(body).unwrap();
+        let prompt_bytes = info.prompt_bytes();
+        assert_eq!((info.model, info.stream, info.max_tokens, prompt_bytes), (None, true, Some(7), 32));
+        assert_eq!(parse_request(b"{}").unwrap(), RequestInfo::default());
+        assert_eq!(parse_request(br#"{"stream":"true","max_tokens":null}"#).unwrap(), RequestInfo::default());
     }
 
     #[rstest]
@@ -256,18 +259,18 @@ mod tests {
     #[case(r#"{"model":"m"} x"#, 14)]
     #[case(r#"{"a":[}]}"#, 6)]
     #[case(r#"{"a":1,}"#, 7)]
-    fn what_is_no_json_object_is_refused(#[case] body: &str, #[case] at: usize) {
-        assert_eq!(scan(body.as_bytes()), Err(ScanError::NotJson { at }));
+    fn rejects_bodies_that_are_not_json_objects(#[case] body: &str, #[case] offset: usize) {
+        assert_eq!(parse_request(body.as_bytes()), Err(ScanError::NotJson { offset }));
     }
 
     #[test]
-    fn a_model_that_is_no_string_is_refused() {
-        assert_eq!(scan(br#"{"model":7}"#), Err(ScanError::ModelNotString));
+    fn rejects_model_that_is_not_a_string() {
+        assert_eq!(parse_request(br#"{"model":7}"#), Err(ScanError::ModelNotString));
     }
 
     #[test]
-    fn nesting_is_bounded() {
+    fn nesting_depth_is_limited() {
         let body = format!("{{\"a\":{}", "[".repeat(100_000));
-        assert!(scan(body.as_bytes()).is_err());
+        assert!(parse_request(body.as_bytes()).is_err());
     }
 }

@@ -1,96 +1,99 @@
-//! The decision: which model on which endpoint answers a request.
+//! Routing of the native gateway: selects the target model and the endpoint of a request.
 
 use std::net::SocketAddr;
 
 use fastrand::Rng;
 
 use crate::{
-    pool::{Endpoint, Pool, PoolKey, Routing},
+    pool::{Endpoint, Pool, RoutingTable},
     score,
 };
+use cluster::NamespacedName;
 
-/// What is asked for.
+/// A request to route.
 #[derive(Debug, Clone, Copy)]
-pub struct Question<'a> {
-    /// The model name the client sent.
-    pub model: &'a str,
-    /// The pool its path names, if any.
-    pub pool: Option<&'a PoolKey>,
-    /// Tokens of its prompt, as estimated.
-    pub prompt_tokens: u64,
+pub(crate) struct RouteRequest<'a> {
+    /// Model name in the request.
+    pub(crate) model: &'a str,
+    /// Pool in the request path, if any.
+    pub(crate) pool: Option<&'a NamespacedName>,
+    /// Estimated tokens of the prompt.
+    pub(crate) prompt_tokens: u64,
 }
 
-/// A use case with its drawn target; endpoints are picked from it, once or again after a failure.
+/// Pool and target model of a request. Endpoints are selected from it, again after a failure.
 #[derive(Debug, Clone)]
-pub struct Route<'a> {
-    pub pool: &'a Pool,
-    /// The model as the engines know it.
-    pub target: String,
+pub(crate) struct ModelRoute<'a> {
+    /// Pool that serves the model.
+    pub(crate) pool: &'a Pool,
+    /// Model name of the engines.
+    pub(crate) target_model: String,
     prompt_tokens: u64,
 }
 
-/// The endpoint chosen, and why in a few words.
+/// The selected endpoint and a short explanation.
 #[derive(Debug, Clone)]
-pub struct Pick {
-    pub endpoint: Endpoint,
-    /// Such as `0 in flight, of 2 endpoints`.
-    pub decision: String,
+pub(crate) struct EndpointSelection {
+    /// The endpoint.
+    pub(crate) endpoint: Endpoint,
+    /// Explanation, such as `0 in flight, of 2 endpoints`.
+    pub(crate) explanation: String,
 }
 
-/// Why nothing was chosen.
+/// A request that cannot be routed. The message is returned to the client.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub enum Refusal {
+pub(crate) enum RoutingError {
     #[error("The model `{0}` does not exist.")]
-    UnknownModel(String),
+    ModelNotFound(String),
     #[error("The pool {0} does not exist.")]
-    UnknownPool(PoolKey),
-    #[error("No endpoint of pool {0} can answer now.")]
-    NoEndpoint(PoolKey),
+    PoolNotFound(NamespacedName),
+    #[error("No endpoint of pool {0} is available.")]
+    NoEndpointAvailable(NamespacedName),
 }
 
-/// Finds the use case and draws its target.
+/// Finds the use case of a request and draws its target model.
 ///
 /// # Errors
-/// [`Refusal::UnknownModel`] or [`Refusal::UnknownPool`].
-pub fn route<'a>(question: Question<'_>, routing: &'a Routing, rng: &mut Rng) -> Result<Route<'a>, Refusal> {
-    if let Some(key) = question.pool.filter(|key| !routing.pools.contains_key(key)) {
-        return Err(Refusal::UnknownPool(key.clone()));
+/// [`RoutingError::ModelNotFound`] or [`RoutingError::PoolNotFound`].
+pub(crate) fn resolve_route<'a>(
+    request: RouteRequest<'_>,
+    table: &'a RoutingTable,
+    rng: &mut Rng,
+) -> Result<ModelRoute<'a>, RoutingError> {
+    if let Some(key) = request.pool.filter(|key| !table.pools.contains_key(key)) {
+        return Err(RoutingError::PoolNotFound(key.clone()));
     }
     let (pool, use_case) =
-        routing.find(question.pool, question.model).ok_or_else(|| Refusal::UnknownModel(question.model.to_owned()))?;
-    Ok(Route { pool, target: use_case.draw(rng).to_owned(), prompt_tokens: question.prompt_tokens })
+        table.find(request.pool, request.model).ok_or_else(|| RoutingError::ModelNotFound(request.model.to_owned()))?;
+    Ok(ModelRoute { pool, target_model: use_case.draw_target(rng).to_owned(), prompt_tokens: request.prompt_tokens })
 }
 
-impl Route<'_> {
-    /// Picks an endpoint that is not among `tried`: the least loaded of those whose Pods are for prompts of this size,
+impl ModelRoute<'_> {
+    /// Selects an endpoint that is not among `tried`: the least loaded of those whose Pods are meant for prompts of this size,
     /// or of all if there are none.
     ///
     /// # Errors
-    /// [`Refusal::NoEndpoint`].
-    pub fn pick(&self, tried: &[SocketAddr], rng: &mut Rng) -> Result<Pick, Refusal> {
-        let ready = &self.pool.ready;
-        let mut candidates: Vec<&Endpoint> = ready.iter().filter(|one| !tried.contains(&one.address)).collect();
-        let meant = |endpoint: &&Endpoint| endpoint.prompts.hold(self.prompt_tokens);
-        if candidates.iter().any(meant) {
-            candidates.retain(meant);
+    /// [`RoutingError::NoEndpointAvailable`].
+    pub(crate) fn select_endpoint(
+        &self,
+        tried: &[SocketAddr],
+        rng: &mut Rng,
+    ) -> Result<EndpointSelection, RoutingError> {
+        let endpoints = &self.pool.ready_endpoints;
+        let mut candidates: Vec<&Endpoint> =
+            endpoints.iter().filter(|endpoint| !tried.contains(&endpoint.address)).collect();
+        let matches_prompt = |endpoint: &&Endpoint| endpoint.prompt_tokens.contains(self.prompt_tokens);
+        if candidates.iter().any(matches_prompt) {
+            candidates.retain(matches_prompt);
         }
-        let endpoint =
-            score::load::least(&candidates, rng).ok_or_else(|| Refusal::NoEndpoint(self.pool.key.clone()))?;
-        let plural = if ready.len() == 1 { "" } else { "s" };
-        let again = if tried.is_empty() { String::new() } else { format!(", after {} failed", tried.len()) };
-        let decision = format!("{} in flight, of {} endpoint{plural}{again}", endpoint.load.requests(), ready.len());
-        Ok(Pick { endpoint: endpoint.clone(), decision })
+        let endpoint = score::least_loaded::least_loaded(&candidates, rng)
+            .ok_or_else(|| RoutingError::NoEndpointAvailable(self.pool.key.clone()))?;
+        let plural = if endpoints.len() == 1 { "" } else { "s" };
+        let retries = if tried.is_empty() { String::new() } else { format!(", after {} failed", tried.len()) };
+        let decision =
+            format!("{} in flight, of {} endpoint{plural}{retries}", endpoint.load.requests(), endpoints.len());
+        Ok(EndpointSelection { endpoint: endpoint.clone(), explanation: decision })
     }
-}
-
-/// Route and first pick together: the whole decision for one request.
-///
-/// # Errors
-/// Any [`Refusal`].
-pub fn schedule(question: Question<'_>, routing: &Routing, rng: &mut Rng) -> Result<(String, Pick), Refusal> {
-    let route = route(question, routing, rng)?;
-    let pick = route.pick(&[], rng)?;
-    Ok((route.target, pick))
 }
 
 #[cfg(test)]
@@ -98,43 +101,52 @@ mod tests {
     use rstest::rstest;
 
     use super::*;
-    use crate::pool::{Pools, Prompts};
+    use crate::pool::{Datastore, PromptTokenRange};
 
-    /// One endpoint for prompts up to 2047 tokens, one from 4097 on.
-    fn pool(pools: &Pools) -> Pool {
+    /// Returns a pool with one endpoint for prompts up to 2047 tokens, and one for prompts from 4097 tokens.
+    fn pool(datastore: &Datastore) -> Pool {
         let endpoint = |name: &str, port: u16, min, max| {
             let address = ([127, 0, 0, 1], port).into();
-            Endpoint { address, pod: name.to_owned(), prompts: Prompts { min, max }, load: pools.load(address) }
+            Endpoint {
+                address,
+                pod: name.to_owned(),
+                prompt_tokens: PromptTokenRange { min, max },
+                load: datastore.load(address),
+            }
         };
         Pool {
-            key: PoolKey { namespace: "ns".to_owned(), name: "p".to_owned() },
-            ready: vec![endpoint("short", 1, None, Some(2047)), endpoint("long", 2, Some(4097), None)],
-            endpoints: 2,
+            key: NamespacedName { namespace: "ns".to_owned(), name: "p".to_owned() },
+            ready_endpoints: vec![endpoint("short", 1, None, Some(2047)), endpoint("long", 2, Some(4097), None)],
+            endpoint_count: 2,
             use_cases: [].into(),
-            implicit: true,
-            created: String::new(),
+            allows_implicit_use_cases: true,
+            creation_timestamp: String::new(),
         }
     }
 
     #[rstest]
     #[case::short(10, "short", &[], "short")]
-    #[case::last_of_the_short(2047, "short", &[], "short")]
-    #[case::between_load_decides(2048, "short", &[], "long")]
-    #[case::between_load_decides_again(4096, "long", &[], "short")]
-    #[case::first_of_the_long(4097, "long", &[], "long")]
+    #[case::upper_bound(2047, "short", &[], "short")]
+    #[case::no_match_uses_load(2048, "short", &[], "long")]
+    #[case::no_match_uses_load_of_other_endpoint(4096, "long", &[], "short")]
+    #[case::lower_bound(4097, "long", &[], "long")]
     #[case::long(100_000, "long", &[], "long")]
-    #[case::nobody_else_is_left(10, "long", &[1], "long")]
-    fn prompts_go_to_the_pods_that_are_for_them(
+    #[case::only_untried_endpoint(10, "long", &[1], "long")]
+    fn prompts_are_routed_by_size_then_load(
         #[case] tokens: u64,
         #[case] busy: &str,
         #[case] tried: &[u16],
         #[case] expect: &str,
     ) {
-        let pools = Pools::new(1);
-        let pool = pool(&pools);
-        let _busy = pool.ready.iter().find(|one| one.pod == busy).map(|one| one.load.begin(1_000_000));
+        let datastore = Datastore::new(1);
+        let pool = pool(&datastore);
+        let _busy = pool
+            .ready_endpoints
+            .iter()
+            .find(|endpoint| endpoint.pod == busy)
+            .map(|endpoint| endpoint.load.begin(1_000_000));
         let tried: Vec<SocketAddr> = tried.iter().map(|port| ([127, 0, 0, 1], *port).into()).collect();
-        let route = Route { pool: &pool, target: "m".to_owned(), prompt_tokens: tokens };
-        assert_eq!(route.pick(&tried, &mut pools.rng()).unwrap().endpoint.pod, expect);
+        let route = ModelRoute { pool: &pool, target_model: "m".to_owned(), prompt_tokens: tokens };
+        assert_eq!(route.select_endpoint(&tried, &mut datastore.rng()).unwrap().endpoint.pod, expect);
     }
 }

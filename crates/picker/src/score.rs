@@ -1,92 +1,105 @@
-//! Which endpoint is best: one file per signal, all of them on one scale.
+//! Scorers: one file per signal, all with scores from 0 to 1.
 
-pub mod kv_cache;
-pub mod load;
-pub mod lora;
-pub mod no_hit;
-pub mod prefix;
-pub mod queue;
-pub mod requests;
+pub(crate) mod kv_cache;
+pub(crate) mod least_loaded;
+pub(crate) mod lora;
+pub(crate) mod no_hit_lru;
+pub(crate) mod prefix;
+pub(crate) mod queue;
+pub(crate) mod requests;
 
 use std::net::SocketAddr;
 
 use crate::{
-    member::Member,
-    policy::Ask,
-    score::{no_hit::Cold, prefix::Owners},
+    candidate::Candidate,
+    policy::SchedulingRequest,
+    score::{no_hit_lru::ColdPlacement, prefix::PrefixIndex},
 };
 
-/// A signal. Each gives every candidate 0 (worst) to 1 (best).
+/// A scorer. It returns a score from 0 (worst) to 1 (best) for each candidate.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub enum Scorer {
-    /// Few requests wait.
+pub(crate) enum Scorer {
+    /// `queue-scorer`: few queued requests.
     Queue,
-    /// Few requests wait, against a number that is many rather than against each other.
-    QueueBelow { threshold: f64 },
-    /// Few requests are worked on.
-    Running,
-    /// Much of the KV cache is free.
+    /// `load-aware-scorer`: few queued requests, relative to a threshold instead of the other candidates.
+    LoadAware { threshold: f64 },
+    /// `running-requests-size-scorer`: few running requests.
+    RunningRequests,
+    /// `kv-cache-utilization-scorer`: much free KV cache.
     KvCache,
-    /// The adapter is loaded, or can be.
+    /// `lora-affinity-scorer`: the adapter is loaded or can be loaded.
     Lora,
-    /// Few requests of ours are under way: 1 up to `idle` of them, at most `busiest` above.
-    InFlight { idle: usize, busiest: f64 },
-    /// Few tokens of ours are under way, against a number that is many.
-    Tokens { threshold: f64 },
-    /// The prompt's beginning was seen; which of the policy's prefix memories is asked.
+    /// `active-request-scorer`: few requests in flight. The score is 1 up to `idle_threshold` requests and at most
+    /// `max_busy_score` above.
+    ActiveRequests { idle_threshold: usize, max_busy_score: f64 },
+    /// `token-load-scorer`: few tokens in flight, relative to a threshold.
+    TokenLoad { threshold: f64 },
+    /// `prefix-cache-scorer`: the endpoint caches a prefix of the prompt. Contains the position of the prefix index.
     Prefix(usize),
-    /// A prompt that no endpoint has seen goes where the last such prompt is longest ago.
-    NoHit,
+    /// `no-hit-lru-scorer`: a prompt that no endpoint caches goes to the endpoint that least recently received one.
+    NoHitLru,
 }
 
-/// What scorers remember of the requests before.
+/// State of the scorers that depends on previous requests.
 #[derive(Debug, Default)]
-pub struct Memory {
-    /// One per prefix memory of the policy.
-    pub owners: Vec<Owners>,
-    pub cold: Cold,
+pub(crate) struct SchedulerState {
+    /// Prefix indexes, in the order of the prefix configurations of the policy.
+    pub(crate) prefix_indexes: Vec<PrefixIndex>,
+    /// Placement of prompts that no endpoint cached.
+    pub(crate) cold_placement: ColdPlacement,
 }
 
 impl Scorer {
-    /// Scores in the order of `members`.
-    pub fn scores(self, ask: &Ask<'_>, members: &[&Member], memory: &Memory) -> Vec<f64> {
-        let each = |score: &dyn Fn(&Member) -> f64| members.iter().map(|member| score(member)).collect();
+    /// Returns the scores in the order of `candidates`.
+    pub(crate) fn scores(
+        self,
+        request: &SchedulingRequest<'_>,
+        candidates: &[&Candidate],
+        state: &SchedulerState,
+    ) -> Vec<f64> {
+        let each = |score: &dyn Fn(&Candidate) -> f64| candidates.iter().map(|candidate| score(candidate)).collect();
         match self {
-            Scorer::Queue => queue::scores(members),
-            Scorer::QueueBelow { threshold } => each(&|member| queue::below(member, threshold)),
-            Scorer::Running => requests::running(members),
+            Scorer::Queue => queue::scores(candidates),
+            Scorer::LoadAware { threshold } => each(&|candidate| queue::load_aware_score(candidate, threshold)),
+            Scorer::RunningRequests => requests::running_scores(candidates),
             Scorer::KvCache => each(&kv_cache::score),
-            Scorer::Lora => each(&|member| lora::score(ask.model, member)),
-            Scorer::InFlight { idle, busiest } => requests::in_flight(members, idle, busiest),
-            Scorer::Tokens { threshold } => each(&|member| requests::tokens(member, threshold)),
-            Scorer::Prefix(at) => {
-                let (chain, owners) = (ask.chains.get(at), memory.owners.get(at));
-                let share = |member: &Member| chain.zip(owners).map(|(chain, owners)| owners.share(chain, member));
-                each(&|member| share(member).unwrap_or(0.0))
+            Scorer::Lora => each(&|candidate| lora::score(request.model, candidate)),
+            Scorer::ActiveRequests { idle_threshold: idle, max_busy_score: busiest } => {
+                requests::active_request_scores(candidates, idle, busiest)
             }
-            Scorer::NoHit if memory.hit(ask, members) => vec![no_hit::NEUTRAL; members.len()],
-            Scorer::NoHit => memory.cold.scores(members),
+            Scorer::TokenLoad { threshold } => each(&|candidate| requests::token_load_score(candidate, threshold)),
+            Scorer::Prefix(position) => {
+                let (hashes, index) = (request.prefix_hashes.get(position), state.prefix_indexes.get(position));
+                let share = |candidate: &Candidate| {
+                    hashes.zip(index).map(|(hashes, index)| index.matched_share(hashes, candidate))
+                };
+                each(&|candidate| share(candidate).unwrap_or(0.0))
+            }
+            Scorer::NoHitLru if state.has_prefix_hit(request, candidates) => {
+                vec![no_hit_lru::NEUTRAL_SCORE; candidates.len()]
+            }
+            Scorer::NoHitLru => state.cold_placement.scores(candidates),
         }
     }
 }
 
-impl Memory {
-    /// Forgets endpoints that are gone: another Pod may come at the same address.
-    pub fn retain(&mut self, stays: impl Fn(SocketAddr) -> bool) {
-        self.owners.iter_mut().for_each(|owners| owners.retain(&stays));
-        self.cold.retain(stays);
+impl SchedulerState {
+    /// Removes endpoints for which `keep` is false. Another Pod may reuse the address of a removed endpoint.
+    pub(crate) fn retain(&mut self, keep: impl Fn(SocketAddr) -> bool) {
+        self.prefix_indexes.iter_mut().for_each(|index| index.retain(&keep));
+        self.cold_placement.retain(keep);
     }
 
-    /// Whether any of `members` has computed a beginning of the prompt.
-    pub fn hit(&self, ask: &Ask<'_>, members: &[&Member]) -> bool {
-        let known = |owners: &Owners, chain: &[u64]| {
-            members.iter().any(|member| owners.matched(chain, member.endpoint.address) > 0)
+    /// Returns whether any of `candidates` caches a prefix of the prompt.
+    pub(crate) fn has_prefix_hit(&self, request: &SchedulingRequest<'_>, candidates: &[&Candidate]) -> bool {
+        let known = |index: &PrefixIndex, hashes: &[u64]| {
+            candidates.iter().any(|candidate| index.matched_blocks(hashes, candidate.endpoint.address) > 0)
         };
-        self.owners.iter().zip(ask.chains).any(|(owners, chain)| known(owners, chain))
+        self.prefix_indexes.iter().zip(request.prefix_hashes).any(|(index, hashes)| known(index, hashes))
     }
 }
 
-/// 1 for the lowest, 0 for the highest, in between in proportion; 1 for all where all are equal.
+/// Returns linear scores: 1 for the lowest value, 0 for the highest; 1 for all values if they are equal.
 fn lower_is_better(values: impl Iterator<Item = f64>) -> Vec<f64> {
     let values: Vec<f64> = values.collect();
     let (low, high) = values

@@ -1,43 +1,50 @@
-//! A use case: what clients call a model, and which models answer to it.
+//! Use cases: model names of clients and the engine models that serve them.
 
 use fastrand::Rng;
 
-/// One model name on one pool.
+/// A model name of a pool.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct UseCase {
-    /// What clients send.
+    /// Model name in client requests.
     pub model_name: String,
-    /// Whether an objective is stated.
+    /// Whether the use case has an objective.
     pub critical: bool,
-    /// Weighted models; empty: the model name itself.
-    pub targets: Vec<Target>,
-    /// RFC 3339 creation time of the object that states it.
-    pub created: String,
+    /// Weighted target models; empty: the model name itself.
+    pub targets: Vec<TargetModel>,
+    /// Creation timestamp (RFC 3339) of the object that declares the use case.
+    pub creation_timestamp: String,
 }
 
-/// A model as engines know it, with its relative share.
+/// Target model of an engine with its weight.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Target {
+pub struct TargetModel {
+    /// Model name of the engine.
     pub model: String,
+    /// Relative share of the requests.
     pub weight: u32,
 }
 
 impl UseCase {
-    /// The use case of a model nobody declared.
+    /// Returns the use case of a model without a declared use case.
     pub fn implicit(model_name: &str) -> Self {
-        Self { model_name: model_name.to_owned(), critical: false, targets: Vec::new(), created: String::new() }
+        Self {
+            model_name: model_name.to_owned(),
+            critical: false,
+            targets: Vec::new(),
+            creation_timestamp: String::new(),
+        }
     }
 
-    /// Draws the model that answers one request, each with its share of all weights.
-    pub fn draw(&self, rng: &mut Rng) -> &str {
+    /// Selects the target model of one request at random, in proportion to the weights.
+    pub fn draw_target(&self, rng: &mut Rng) -> &str {
         let total: u64 = self.targets.iter().map(|target| u64::from(target.weight)).sum();
         if total == 0 {
             return &self.model_name;
         }
-        let mut left = rng.u64(..total);
+        let mut remaining = rng.u64(..total);
         for target in &self.targets {
-            match left.checked_sub(u64::from(target.weight)) {
-                Some(rest) => left = rest,
+            match remaining.checked_sub(u64::from(target.weight)) {
+                Some(rest) => remaining = rest,
                 None => return &target.model,
             }
         }
@@ -51,16 +58,16 @@ mod tests {
 
     fn use_case(targets: &[(&str, u32)]) -> UseCase {
         let targets =
-            targets.iter().map(|(model, weight)| Target { model: (*model).to_owned(), weight: *weight }).collect();
+            targets.iter().map(|(model, weight)| TargetModel { model: (*model).to_owned(), weight: *weight }).collect();
         UseCase { targets, ..UseCase::implicit("chat") }
     }
 
     // spec: GW-51
     #[test]
-    fn draws_follow_the_weights() {
+    fn targets_are_drawn_by_weight() {
         let use_case = use_case(&[("a", 20), ("never", 0), ("b", 80)]);
         let mut rng = Rng::with_seed(7);
-        let drawn: Vec<&str> = (0..10_000).map(|_| use_case.draw(&mut rng)).collect();
+        let drawn: Vec<&str> = (0..10_000).map(|_| use_case.draw_target(&mut rng)).collect();
         let share = |model| drawn.iter().filter(|drawn| **drawn == model).count();
         assert_eq!(share("never"), 0);
         assert!((1_850..2_150).contains(&share("a")), "{}", share("a"));
@@ -68,18 +75,18 @@ mod tests {
     }
 
     #[test]
-    fn the_same_seed_draws_the_same_models() {
+    fn same_seed_draws_same_targets() {
         let use_case = use_case(&[("a", 1), ("b", 1)]);
         let draw = |seed| {
             let mut rng = Rng::with_seed(seed);
-            (0..32).map(|_| use_case.draw(&mut rng).to_owned()).collect::<Vec<_>>()
+            (0..32).map(|_| use_case.draw_target(&mut rng).to_owned()).collect::<Vec<_>>()
         };
         assert_eq!(draw(1), draw(1));
         assert_ne!(draw(1), draw(2));
     }
 
     #[test]
-    fn without_targets_the_name_itself_is_the_model() {
-        assert_eq!(use_case(&[]).draw(&mut Rng::with_seed(0)), "chat");
+    fn model_name_is_the_default_target() {
+        assert_eq!(use_case(&[]).draw_target(&mut Rng::with_seed(0)), "chat");
     }
 }

@@ -1,92 +1,124 @@
-//! Keeps the pools in step with the cluster, and tells what became of them.
+//! Watches BackendPools, use cases and Pods, updates the datastore, and writes their status.
 
 use std::{sync::Arc, time::Duration};
 
-use cluster::{Clock, Error, Kind, Stores, SystemClock, Watches, conditions, status::StatusWriter};
+use cluster::{
+    Clock, Condition, Error, Kind, NamespacedName, StatusWriter, Stores, SystemClock, Watches, render_conditions,
+};
 use serde_json::{Value, json};
 use tokio::time::sleep;
 use tokio_util::sync::CancellationToken;
 
 use crate::{
-    index::{self, Index, Objects},
-    pool::Pools,
+    index::{self, PoolIndex, WatchedObjects},
+    pool::{Datastore, Endpoint, RoutingTable},
 };
 
-/// Our field manager.
+/// Field manager of the gateway.
 const MANAGER: &str = "ostler-picker";
 
 const GROUP: &str = "inference.networking.x-k8s.io";
-const POOLS: Kind = Kind::namespaced(GROUP, "v1alpha1", "BackendPool", "backendpools");
-const SETS: Kind = Kind::namespaced(GROUP, "v1alpha1", "LLMUseCaseSet", "llmusecasesets");
-const USE_CASES: Kind = Kind::namespaced(GROUP, "v1alpha1", "LLMUseCase", "llmusecases");
-const PODS: Kind = Kind::namespaced("", "v1", "Pod", "pods");
+const BACKEND_POOL: Kind = Kind::namespaced(GROUP, "v1alpha1", "BackendPool", "backendpools");
+const USE_CASE_SET: Kind = Kind::namespaced(GROUP, "v1alpha1", "LLMUseCaseSet", "llmusecasesets");
+const USE_CASE: Kind = Kind::namespaced(GROUP, "v1alpha1", "LLMUseCase", "llmusecases");
+const POD: Kind = Kind::namespaced("", "v1", "Pod", "pods");
 
-/// Time until a status that could not be written is tried again.
-const RETRY: Duration = Duration::from_secs(5);
+/// Delay before a failed status update is retried.
+const STATUS_RETRY_DELAY: Duration = Duration::from_secs(5);
 
-/// Watches pools, use cases and Pods until `stop`. Routing changes as soon as an object does; status follows, and only
-/// where it says something new.
-pub async fn run(client: kube::Client, pools: Arc<Pools>, stop: CancellationToken) {
+/// Watches BackendPools, use cases and Pods until `shutdown`. A change updates the routing table immediately; then changed
+/// statuses are written.
+pub async fn watch_backend_pools(client: kube::Client, datastore: Arc<Datastore>, shutdown: CancellationToken) {
     let stores = Stores::new(MANAGER);
-    let (mut watches, mut changes) = Watches::new(client.clone(), stores.clone(), stop.clone());
-    for kind in [POOLS, SETS, USE_CASES, PODS] {
+    let (mut watches, mut changes) = Watches::new(client.clone(), stores.clone(), shutdown.clone());
+    for kind in [BACKEND_POOL, USE_CASE_SET, USE_CASE, POD] {
         watches.start(kind);
     }
     let writer = StatusWriter::new(client, stores.clone(), MANAGER);
-    let mut again = false;
+    let mut retry_pending = false;
     loop {
         tokio::select! {
             biased;
-            () = stop.cancelled() => return,
+            () = shutdown.cancelled() => return,
             change = changes.recv() => if change.is_none() { return },
-            () = sleep(RETRY), if again => {}
+            () = sleep(STATUS_RETRY_DELAY), if retry_pending => {}
         }
-        // Many changes, one index.
+        // Build the index once for all pending changes.
         while changes.try_recv().is_ok() {}
-        let index = index::build(&objects(&stores), |address| pools.load(address));
-        pools.replace(index.pools.clone());
-        // Before the first lists are complete a status would speak of Pods and pools not yet seen.
-        if [POOLS, SETS, USE_CASES, PODS].into_iter().all(|kind| stores.synced(kind)) {
-            let told = tell(&writer, &stores, &index).await;
-            again = told.inspect_err(|error| tracing::warn!(%error, "status not written")).is_err();
+        let index = index::build_index(&watched_objects(&stores), |address| datastore.load(address));
+        let old = datastore.routing_table();
+        datastore.replace(index.pools.clone());
+        log_changes(&old, &datastore.routing_table());
+        // Before the first lists are complete, the status would not include all Pods and pools.
+        if [BACKEND_POOL, USE_CASE_SET, USE_CASE, POD].into_iter().all(|kind| stores.has_synced(kind)) {
+            let result = publish_statuses(&writer, &stores, &index).await;
+            let delay = STATUS_RETRY_DELAY;
+            retry_pending = result
+                .inspect_err(|error| tracing::warn!(%error, ?delay, "failed to update status, retrying"))
+                .is_err();
         }
     }
 }
 
-fn objects(stores: &Stores) -> Objects {
-    Objects {
-        pools: stores.list(POOLS),
-        sets: stores.list(SETS),
-        use_cases: stores.list(USE_CASES),
-        pods: stores.list(PODS),
+/// Logs endpoints that became ready or unready.
+fn log_changes(old: &RoutingTable, new: &RoutingTable) {
+    let endpoints = |table: &RoutingTable, pool: &NamespacedName| -> Vec<Endpoint> {
+        table.pools.get(pool).map(|pool| pool.ready_endpoints.clone()).unwrap_or_default()
+    };
+    let contains = |endpoints: &[Endpoint], endpoint: &Endpoint| {
+        endpoints.iter().any(|other| other.address == endpoint.address && other.pod == endpoint.pod)
+    };
+    for key in old.pools.keys() {
+        let remaining = endpoints(new, key);
+        for Endpoint { address, pod, .. } in
+            endpoints(old, key).iter().filter(|endpoint| !contains(&remaining, endpoint))
+        {
+            tracing::info!(pool = %key, %address, %pod, "endpoint became unready");
+        }
+    }
+    for key in new.pools.keys() {
+        let previous = endpoints(old, key);
+        for Endpoint { address, pod, .. } in
+            endpoints(new, key).iter().filter(|endpoint| !contains(&previous, endpoint))
+        {
+            tracing::info!(pool = %key, %address, %pod, "endpoint became ready");
+        }
     }
 }
 
-/// Writes every status that differs; the last error is returned after all were tried.
-async fn tell(writer: &StatusWriter, stores: &Stores, index: &Index) -> Result<(), Error> {
-    let mut told = Ok(());
+fn watched_objects(stores: &Stores) -> WatchedObjects {
+    WatchedObjects {
+        pools: stores.list(BACKEND_POOL),
+        use_case_sets: stores.list(USE_CASE_SET),
+        use_cases: stores.list(USE_CASE),
+        pods: stores.list(POD),
+    }
+}
+
+/// Writes all changed statuses. After an error it continues with the others, and returns the last error at the end.
+async fn publish_statuses(writer: &StatusWriter, stores: &Stores, index: &PoolIndex) -> Result<(), Error> {
+    let mut result = Ok(());
     for pool in &index.pools {
-        let key = cluster::Key::new(&pool.key.namespace, &pool.key.name);
-        let Some(live) = stores.get(POOLS, &key) else { continue };
-        let found = index.pool_conditions.get(&pool.key).map_or(&[][..], Vec::as_slice);
+        let Some(live) = stores.get(BACKEND_POOL, &pool.key) else { continue };
+        let conditions = index.pool_conditions.get(&pool.key).map_or(&[][..], Vec::as_slice);
         let status = json!({
-            "endpoints": pool.endpoints,
-            "readyEndpoints": pool.ready.len(),
+            "endpoints": pool.endpoint_count,
+            "readyEndpoints": pool.ready_endpoints.len(),
             "useCases": pool.use_cases.len(),
-            "conditions": rendered(&live, found),
+            "conditions": render_status_conditions(&live, conditions),
         });
-        told = writer.publish(POOLS, &live, &status).await.map(drop).and(told);
+        result = writer.publish(BACKEND_POOL, &live, &status).await.map(drop).and(result);
     }
-    for (object, found) in &index.declarations {
-        let kind = if object["kind"] == USE_CASES.kind { USE_CASES } else { SETS };
-        let live = stores.get(kind, &cluster::Key::of(object)).unwrap_or_else(|| Arc::clone(object));
-        let status = json!({"conditions": rendered(&live, found)});
-        told = writer.publish(kind, &live, &status).await.map(drop).and(told);
+    for (object, conditions) in &index.use_case_conditions {
+        let kind = if object["kind"] == USE_CASE.kind { USE_CASE } else { USE_CASE_SET };
+        let live = stores.get(kind, &NamespacedName::from_object(object)).unwrap_or_else(|| Arc::clone(object));
+        let status = json!({"conditions": render_status_conditions(&live, conditions)});
+        result = writer.publish(kind, &live, &status).await.map(drop).and(result);
     }
-    told
+    result
 }
 
-fn rendered(live: &Value, found: &[cluster::Condition]) -> Value {
+fn render_status_conditions(live: &Value, conditions: &[Condition]) -> Value {
     let generation = live["metadata"]["generation"].as_i64().unwrap_or(1);
-    conditions::render(&live["status"]["conditions"], found, generation, SystemClock.now())
+    render_conditions(&live["status"]["conditions"], conditions, generation, SystemClock.now())
 }

@@ -1,63 +1,65 @@
-//! Accelerators that decided services will take although their pods do not run yet: two services do not choose the same
-//! ones. `plan` counts the services before one in its input, the operator those whose status holds a decision.
+//! Claims on accelerators by services that are planned but whose Pods do not run yet, so that two services do not select the
+//! same ones. `plan` claims for the services in input order, the operator for the services with a decision in their status.
 
-mod emptiest;
+mod least_allocated;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use decide::decision::{ComponentDecision, Decision};
-use decide::inventory::{Holdings, Index, NodeFacts};
-use decide::reason::Warning;
-use decide::supply::Class;
+use decide::{Class, ComponentDecision, Decision, Inventory, NodeInfo, ServiceUsage, Warning};
 use serde_json::Value;
 
 use crate::labels;
 use crate::names;
-use emptiest::Emptiest;
+use least_allocated::LeastAllocatedNodes;
 
-/// The warning of a decision that waits until others let go.
-const NO_FREE_CAPACITY: &str = "NoFreeCapacity";
+/// Warning of a decision that waits for capacity.
+const NO_FREE_CAPACITY: &str = decide::code::warning::NO_FREE_CAPACITY.as_str();
 
-/// What one decided service needs.
+/// Accelerators that one service claims.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Claim {
+    /// Namespace of the service.
     pub namespace: String,
+    /// Name of the service.
     pub service: String,
-    pub sets: Vec<ClaimedSet>,
+    /// Claimed Pods by component and class.
+    pub pod_sets: Vec<PodSet>,
 }
 
-/// Equal pods of one component on one class.
+/// Identical Pods of one component on one class.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct ClaimedSet {
+pub struct PodSet {
+    /// Component of the service.
     pub component: String,
+    /// Name of the accelerator class.
     pub class: String,
-    /// Accelerators of one pod.
-    pub per_node: u32,
-    /// Pods of all replicas.
-    pub pods: u32,
+    /// Accelerators of one Pod.
+    pub accelerators_per_pod: u32,
+    /// Number of Pods of all replicas.
+    pub count: u32,
 }
 
 impl Claim {
-    /// What a decision about a service takes; None if that is nothing.
+    /// Returns the claim of a decision; `None` if it needs no accelerators.
     pub fn new(namespace: &str, service: &str, components: &BTreeMap<String, ComponentDecision>) -> Option<Self> {
-        // A record that somebody wrote may name a class and ask for nothing of it.
-        let sets: Vec<ClaimedSet> = components
+        // A decision read from a status may be invalid and request no accelerators of a class.
+        let sets: Vec<PodSet> = components
             .iter()
-            .flat_map(|(name, decision)| sets(name, decision))
-            .filter(|set| set.per_node > 0 && set.pods > 0)
+            .flat_map(|(name, decision)| pod_sets(name, decision))
+            .filter(|set| set.accelerators_per_pod > 0 && set.count > 0)
             .collect();
-        let claim = Self { namespace: namespace.to_owned(), service: service.to_owned(), sets };
-        (!claim.sets.is_empty()).then_some(claim)
+        let claim = Self { namespace: namespace.to_owned(), service: service.to_owned(), pod_sets: sets };
+        (!claim.pod_sets.is_empty()).then_some(claim)
     }
 
-    /// The claim of a service object whose status records a decision for what it asks for now. One that waits for
-    /// others claims nothing: two that wait for each other would swap places for ever.
-    pub fn recorded(service: &Value) -> Option<Self> {
+    /// Returns the claim of a service whose status has a decision for its current generation. A service that waits for capacity
+    /// claims nothing, because two services that wait for each other would alternate forever.
+    pub fn from_status(service: &Value) -> Option<Self> {
         let (metadata, status) = (&service["metadata"], &service["status"]);
         let decision = &status["decision"];
         if decision["feasible"] != true
-            || recorded_wait(decision)
+            || status_waits_for_capacity(decision)
             || status["observedGeneration"] != metadata["generation"]
         {
             return None;
@@ -66,119 +68,125 @@ impl Claim {
         Self::new(metadata["namespace"].as_str()?, metadata["name"].as_str()?, &components)
     }
 
-    /// Whether Pods of it are still to come: a claim whose Pods all run takes nothing that nodes do not tell.
-    pub fn is_open(&self, inventory: &Index) -> bool {
-        self.sets.iter().any(|set| missing(self, set, inventory) > 0)
+    /// Returns whether some claimed Pods do not run yet. Running Pods are part of the inventory.
+    pub fn has_pending_pods(&self, inventory: &Inventory) -> bool {
+        self.pod_sets.iter().any(|set| missing_pods(self, set, inventory) > 0)
     }
 
-    /// Whether it is the claim of that service.
-    pub fn is_of(&self, namespace: &str, service: &str) -> bool {
+    /// Returns whether this is the claim of the given service.
+    pub fn belongs_to(&self, namespace: &str, service: &str) -> bool {
         self.namespace == namespace && self.service == service
     }
 }
 
-fn sets(component: &str, decision: &ComponentDecision) -> Vec<ClaimedSet> {
-    let set = |class: &str, per_node: u32, pods: u32| ClaimedSet {
+fn pod_sets(component: &str, decision: &ComponentDecision) -> Vec<PodSet> {
+    let set = |class: &str, per_node: u32, pods: u32| PodSet {
         component: component.to_owned(),
         class: class.to_owned(),
-        per_node,
-        pods,
+        accelerators_per_pod: per_node,
+        count: pods,
     };
     if !decision.variants.is_empty() {
         let variants = decision.variants.iter();
         return variants
-            .map(|one| set(&one.accelerator_class, one.accelerators_per_node, one.nodes.saturating_mul(one.replicas)))
+            .map(|variant| {
+                let pods = variant.nodes.saturating_mul(variant.replicas);
+                set(&variant.accelerator_class, variant.accelerators_per_node, pods)
+            })
             .collect();
     }
     let Some(class) = &decision.accelerator_class else { return Vec::new() };
     vec![set(class, decision.accelerators_per_node, decision.nodes.saturating_mul(decision.replicas.max(1)))]
 }
 
-/// Whether a decision with these warnings waits for accelerators that others hold.
-pub fn waits(warnings: &[Warning]) -> bool {
+/// Returns whether a decision with these warnings waits for accelerators of other services.
+pub fn waits_for_capacity(warnings: &[Warning]) -> bool {
     warnings.iter().any(|warning| warning.code == NO_FREE_CAPACITY)
 }
 
-/// Whether the decision that a status records does.
-pub fn recorded_wait(decision: &Value) -> bool {
+/// Returns whether `status.decision` waits for accelerators of other services.
+pub fn status_waits_for_capacity(decision: &Value) -> bool {
     let mut warnings = decision["warnings"].as_array().into_iter().flatten();
     warnings.any(|warning| warning["code"] == NO_FREE_CAPACITY)
 }
 
-/// Says in the warning of a decision that waits who was promised what looks free.
-pub(crate) fn explain(decision: &mut Decision, claims: &[Claim], inventory: &Index, own: (&str, &str)) {
+/// Adds the claims of other services to the capacity warnings of a decision.
+pub(crate) fn describe_claims(decision: &mut Decision, claims: &[Claim], inventory: &Inventory, own: (&str, &str)) {
     for (name, component) in &decision.components {
-        let about = format!("{name} needs ");
+        // Start of the message of this warning in `decide`.
+        let prefix = format!("Waiting for free accelerators: the {name} requires ");
         let warning = decision
             .warnings
             .iter_mut()
-            .find(|warning| warning.code == NO_FREE_CAPACITY && warning.message.starts_with(&about));
+            .find(|warning| warning.code == NO_FREE_CAPACITY && warning.message.starts_with(&prefix));
         let (Some(warning), Some(class)) = (warning, &component.accelerator_class) else { continue };
-        let others = claims.iter().filter(|claim| !claim.is_of(own.0, own.1));
-        let promised: Vec<String> = others.filter_map(|claim| promised(claim, class, inventory)).collect();
-        if !promised.is_empty() {
-            warning.message = format!("{} ({})", warning.message, promised.join(", "));
+        let others = claims.iter().filter(|claim| !claim.belongs_to(own.0, own.1));
+        let descriptions: Vec<String> = others.filter_map(|claim| describe_claim(claim, class, inventory)).collect();
+        if !descriptions.is_empty() {
+            warning.message = format!("{} ({})", warning.message, descriptions.join(", "));
         }
     }
 }
 
-/// `8 promised to default/one`: what a claim still lacks of a class.
-fn promised(claim: &Claim, class: &str, inventory: &Index) -> Option<String> {
-    let sets = claim.sets.iter().filter(|set| set.class == class);
-    let units: u32 = sets.map(|set| missing(claim, set, inventory).saturating_mul(set.per_node)).sum();
-    (units > 0).then(|| format!("{units} promised to {}/{}", claim.namespace, claim.service))
+/// Returns the accelerators of a class that a claim still waits for: `8 claimed by default/chat`.
+fn describe_claim(claim: &Claim, class: &str, inventory: &Inventory) -> Option<String> {
+    let sets = claim.pod_sets.iter().filter(|set| set.class == class);
+    let units: u32 = sets.map(|set| missing_pods(claim, set, inventory).saturating_mul(set.accelerators_per_pod)).sum();
+    (units > 0).then(|| format!("{units} claimed by {}/{}", claim.namespace, claim.service))
 }
 
-/// The nodes of `inventory` with `own` given back and what claims still lack booked onto them; None if they lack
-/// nothing.
-pub(crate) fn book(
+/// Returns the Nodes of `inventory` without the Pods in `own` and with the pending Pods of `claims` assigned to them; `None` if
+/// no Pods are pending.
+pub(crate) fn reserve_on_nodes(
     claims: &[&Claim],
     classes: &[Arc<Class>],
-    inventory: &Index,
-    own: &Holdings,
-) -> Option<Vec<NodeFacts>> {
-    let all = claims.iter().flat_map(|claim| claim.sets.iter().map(|set| (set, missing(claim, set, inventory))));
-    let missing: Vec<(&ClaimedSet, u32)> = all.filter(|(_, count)| *count > 0).collect();
-    if missing.is_empty() {
+    inventory: &Inventory,
+    own: &ServiceUsage,
+) -> Option<Vec<NodeInfo>> {
+    let pod_sets =
+        claims.iter().flat_map(|claim| claim.pod_sets.iter().map(|set| (set, missing_pods(claim, set, inventory))));
+    let pending: Vec<(&PodSet, u32)> = pod_sets.filter(|(_, count)| *count > 0).collect();
+    if pending.is_empty() {
         return None;
     }
-    let mut nodes = inventory.nodes_without(own);
-    let mut by_class: BTreeMap<&str, Option<Emptiest>> = BTreeMap::new();
-    for (set, count) in missing {
-        let of_class = || Emptiest::of(classes.iter().find(|class| class.name == set.class)?, &nodes);
-        let Some(emptiest) = by_class.entry(&set.class).or_insert_with(of_class) else { continue };
-        let booked = (0..count).take_while(|_| emptiest.book(set.per_node, &mut nodes));
-        booked.for_each(drop);
+    let mut nodes = inventory.nodes_excluding(own);
+    let mut by_class: BTreeMap<&str, Option<LeastAllocatedNodes>> = BTreeMap::new();
+    for (set, count) in pending {
+        let nodes_of_class =
+            || LeastAllocatedNodes::for_class(classes.iter().find(|class| class.name == set.class)?, &nodes);
+        let Some(class_nodes) = by_class.entry(&set.class).or_insert_with(nodes_of_class) else { continue };
+        let assigned = (0..count).take_while(|_| class_nodes.assign_pod(set.accelerators_per_pod, &mut nodes));
+        assigned.for_each(drop);
     }
     Some(nodes)
 }
 
-/// Whether any of them takes accelerators of the class.
-pub(crate) fn takes(claims: &[&Claim], class: &str) -> bool {
-    claims.iter().flat_map(|claim| &claim.sets).any(|set| set.class == class)
+/// Returns whether any of `claims` claims accelerators of `class`.
+pub(crate) fn claims_class(claims: &[&Claim], class: &str) -> bool {
+    claims.iter().flat_map(|claim| &claim.pod_sets).any(|set| set.class == class)
 }
 
-/// The same without nodes to look at: what a class's status counts as free is less by what is claimed of it.
-pub(crate) fn book_on_status(claims: &[&Claim], class: &mut Class) {
-    let Some(known) = class.availability.as_mut() else { return };
-    let ours = claims.iter().flat_map(|claim| &claim.sets).filter(|set| set.class == class.name);
-    for set in ours {
-        for _ in 0..set.pods {
-            let fits = known.nodes.iter_mut().filter(|node| node.free >= set.per_node);
+/// Reduces the free capacity in the status of a class by `claims`, for snapshots without Nodes.
+pub(crate) fn reserve_on_status(claims: &[&Claim], class: &mut Class) {
+    let Some(availability) = class.availability.as_mut() else { return };
+    let pod_sets = claims.iter().flat_map(|claim| &claim.pod_sets).filter(|set| set.class == class.name);
+    for set in pod_sets {
+        for _ in 0..set.count {
+            let fits = availability.nodes.iter_mut().filter(|node| node.free >= set.accelerators_per_pod);
             let Some(node) = fits.reduce(|best, node| if node.free > best.free { node } else { best }) else { break };
-            node.free -= set.per_node;
+            node.free -= set.accelerators_per_pod;
         }
     }
 }
 
-/// Pods of the set that no node runs yet.
-fn missing(claim: &Claim, set: &ClaimedSet, inventory: &Index) -> u32 {
+/// Returns the number of Pods of the set that do not run yet.
+fn missing_pods(claim: &Claim, set: &PodSet, inventory: &Inventory) -> u32 {
     let class = names::label_value(&set.class);
-    let is_one = |pod: &&BTreeMap<String, String>| {
+    let belongs_to_set = |pod: &&BTreeMap<String, String>| {
         let on_class = pod.get(labels::ACCELERATOR_CLASS).is_none_or(|label| *label == class);
         pod.get(labels::COMPONENT) == Some(&set.component) && on_class
     };
     let service = names::label_value(&claim.service);
-    let pods = inventory.pods_of(&claim.namespace, &service);
-    set.pods.saturating_sub(u32::try_from(pods.filter(is_one).count()).unwrap_or(u32::MAX))
+    let pods = inventory.pod_labels(&claim.namespace, &service);
+    set.count.saturating_sub(u32::try_from(pods.filter(belongs_to_set).count()).unwrap_or(u32::MAX))
 }

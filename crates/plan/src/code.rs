@@ -1,55 +1,55 @@
-//! Codes of laying out, beside those of decisions ([`decide::code`]).
+//! Codes of plans, in addition to those of decisions ([`decide::code`]).
 
-/// Why a service is not laid out.
-pub mod refusal {
+/// Reasons why a service cannot be planned.
+pub mod error {
     api::codes! {
-        INVALID_SERVICE = "InvalidService": "A value of the service cannot be understood; the message names the field.",
-            "Correct the field; `ostler lint -f FILE` finds it before applying.";
-        INVALID_ANNOTATION = "InvalidAnnotation": "An annotation of the service cannot be understood.", "Correct or remove it.";
-        NO_ROUTER_CONTAINER = "NoRouterContainer": "Neither runtime nor service says which image the router runs.",
-            "Set router.runner.image, or name a runtime with routerConfig.";
-        BACKEND_UNSUPPORTED = "BackendUnsupported": "The engine does not run on the multi-node backend that is asked for.",
-            "Remove multinode.backend, or write the one that the message names.";
-        INVALID_TEMPLATE = "InvalidTemplate": "A Pod template lacks something or cannot be started on several nodes.",
+        INVALID_SERVICE = "InvalidService": "A field of the service has an invalid value. The message names the field.",
+            "Correct the field. `ostler lint -f FILE` reports it before you apply the file.";
+        INVALID_ANNOTATION = "InvalidAnnotation": "An annotation of the service has an invalid value. The message names the annotation.", "Correct or remove the annotation.";
+        NO_ROUTER_CONTAINER = "NoRouterContainer": "The router has no container image.",
+            "Set `spec.router.runner.image`, or use a runtime with `routerConfig`.";
+        BACKEND_UNSUPPORTED = "BackendUnsupported": "The engine does not support the requested multi-node backend.",
+            "Remove `multinode.backend`, or set the backend that the message names.";
+        INVALID_TEMPLATE = "InvalidTemplate": "A Pod template is incomplete, or its command cannot run on several nodes.",
             "Correct the field that the message names.";
-        AFFINITY_TOO_LARGE = "AffinityTooLarge": "The affinities of class, runtime and service have too many combinations.",
-            "State fewer alternatives.";
-        NO_ROLES = "NoRoles": "spec.roles is empty.", "State at least one role.";
-        TOO_MANY_PODS = "TooManyPods": "Replicas and nodes of the roles make more Pods than are laid out for one service.",
-            "Split the service.";
-        NO_ENGINES = "NoEngines": "The service has a router and no role that runs engines.", "Add a worker, or a prefiller and a decoder.";
-        INVALID_ROUTE = "InvalidRoute": "The router's httproute is not the spec of an HTTPRoute; the message names the field.",
-            "Correct the field; `ostler lint -f FILE` finds it before applying.";
-        TWO_ROUTERS = "TwoRouters": "Two roles are routers, and one service has one.", "Keep one router.";
-        DUPLICATE_ROLE = "DuplicateRole": "Two roles have one name.", "Rename one.";
-        NAME_CLASH = "NameClash": "Two roles make objects of one name.", "Rename one of the roles; one is the other's with a number at its end.";
-        RESERVED_METADATA = "ReservedMetadata": "A Pod template has a label or annotation with a prefix that is ours.", "Use another key.";
-        SCHEDULER_CONFLICT = "SchedulerConflict": "A Pod template names another scheduler than the service or its gang asks for.",
-            "Remove schedulerName from the template.";
+        AFFINITY_TOO_LARGE = "AffinityTooLarge": "The node affinities of class, runtime and service have too many combinations.",
+            "Reduce the number of node selector terms.";
+        NO_ROLES = "NoRoles": "`spec.roles` is empty.", "Add at least one role.";
+        TOO_MANY_PODS = "TooManyPods": "The roles have more Pods than the limit for one service.",
+            "Split the service into several services.";
+        NO_ENGINES = "NoEngines": "The service has a router but no role that runs an engine.", "Add a worker, or a prefiller and a decoder.";
+        INVALID_ROUTE = "InvalidRoute": "`httproute` of the router is not a valid HTTPRoute spec. The message names the field.",
+            "Correct the field. `ostler lint -f FILE` reports it before you apply the file.";
+        TWO_ROUTERS = "TwoRouters": "The service has more than one router.", "Remove all routers but one.";
+        DUPLICATE_ROLE = "DuplicateRole": "Two roles have the same name.", "Rename one of the roles.";
+        NAME_CLASH = "NameClash": "Two roles would create objects with the same name.", "Rename one of the roles, so that its name is not the other name followed by a number.";
+        RESERVED_METADATA = "ReservedMetadata": "A Pod template has a label or annotation with a reserved prefix.", "Use another key.";
+        SCHEDULER_CONFLICT = "SchedulerConflict": "A Pod template sets a different scheduler than the service or its gang requires.",
+            "Remove `schedulerName` from the Pod template.";
     }
 }
 
-/// What was laid out nonetheless, and what its owner should know.
+/// Warnings about services that were planned.
 pub mod warning {
     api::codes! {
-        TEMPLATE_VALUE_MISSING = "TemplateValueMissing": "A template variable refers to metadata that the service does not have; it is empty.",
-            "Set the metadata, or remove the variable.";
-        ROUTER_MISSING = "RouterMissing": "Engine and decoder are there and nothing pairs them.",
-            "Give the service a router, or name a runtime with routerConfig.";
-        PORTS_DIFFER = "PortsDiffer": "Replica sets or roles answer on different ports; requests go to the first one's only.",
-            "Let all answer on one port.";
-        NODES_NOT_JOINED = "NodesNotJoined": "Nothing in the launch lines of leader and workers tells them of each other.",
-            "Give the engine its rank and the leader's address ($(LWS_WORKER_INDEX), $(LWS_LEADER_ADDRESS)), or leave the worker's command and args out.";
-        AUTOSCALER_UNAVAILABLE = "AutoscalerUnavailable": "What is asked for needs an autoscaler that is not there; a fixed number of replicas runs.",
-            "Fix the number of replicas, or install the autoscaler that the message names.";
-        PAIR_INCOMPLETE = "PairIncomplete": "A prefiller has no decoder, or a decoder no prefiller.",
-            "Add the other role, or make this one a worker.";
-        GANG_ALL_OR_NOTHING = "GangAllOrNothing": "The Volcano of the cluster cannot start a part of the gang: all replicas start together or none.",
-            "Install Volcano 1.14 or newer, or ask for gangPolicy All.";
-        STRATEGY_NOT_APPLICABLE = "StrategyNotApplicable": "The strategy needs roles that the service does not have; the default is used.",
-            "Add the roles that the message names, or state another strategy.";
-        ROUTE_WITHOUT_GATEWAY = "RouteWithoutGateway": "The router's httproute names no Gateway, so no request comes by it.",
-            "Name one in httproute.parentRefs.";
-        FIELD_IGNORED = "FieldIgnored": "A field has no effect on a role of this type.", "Remove it, or put it on the role that the message names.";
+        TEMPLATE_VALUE_MISSING = "TemplateValueMissing": "A template variable refers to a label or annotation that the service does not have. It expands to an empty string.",
+            "Set the label or annotation, or remove the variable.";
+        ROUTER_MISSING = "RouterMissing": "The service has an engine and a decoder but no router.",
+            "Add a router to the service, or use a runtime with `routerConfig`.";
+        PORTS_DIFFER = "PortsDiffer": "Replica sets or roles serve on different ports. Requests are routed only to the port of the first one.",
+            "Use the same port for all of them.";
+        NODES_NOT_JOINED = "NodesNotJoined": "The commands of leader and workers do not join the nodes of a replica.",
+            "Pass the rank and the leader's address to the engine ($(LWS_WORKER_INDEX), $(LWS_LEADER_ADDRESS)), or omit the worker's `command` and `args`.";
+        AUTOSCALER_UNAVAILABLE = "AutoscalerUnavailable": "The requested autoscaling is not available. A fixed number of replicas runs.",
+            "Set a fixed number of replicas, or provide what the message names.";
+        PAIR_INCOMPLETE = "PairIncomplete": "The service has a prefiller without a decoder, or a decoder without a prefiller.",
+            "Add the missing role, or change the component type to `worker`.";
+        GANG_ALL_OR_NOTHING = "GangAllOrNothing": "The installed version of Volcano does not support minimum gangs. All replicas are scheduled together or none.",
+            "Install Volcano 1.14 or newer, or set `gangPolicy: All`.";
+        STRATEGY_NOT_APPLICABLE = "StrategyNotApplicable": "The routing strategy requires roles that the service does not have. The default strategy is used.",
+            "Add the roles that the message names, or set another strategy.";
+        ROUTE_WITHOUT_GATEWAY = "RouteWithoutGateway": "`httproute` of the router has no parent Gateway and receives no requests.",
+            "Add a Gateway to `httproute.parentRefs`.";
+        FIELD_IGNORED = "FieldIgnored": "A field has no effect.", "Remove the field, or follow the advice in the message.";
     }
 }

@@ -1,208 +1,225 @@
-//! A service of `ome.io` becomes a topology: engine, decoder and router, each from the runtime's template, the class's
-//! tuning and the service's own wishes (selection.md, Merging).
+//! Converts a service of `ome.io` into a topology: engine, decoder and router. Each is merged from the runtime, the accelerator
+//! configuration of the class, and the service (selection.md, Merging).
 
 mod engine;
 mod metadata;
-mod places;
+mod pod_roles;
 mod pod_spec;
-mod replicas;
 mod router;
+mod scaling;
 
 use std::collections::BTreeMap;
 
 use api::ome::{Component, InferenceServiceSpec, ServingRuntimeSpec};
-use decide::demand::{self, ComponentDemand};
-use decide::reason::Warning;
-use decide::supply::RuntimeComponent;
-use decide::variants::TokenRange;
+use decide::{ComponentDemand, RuntimeComponent, TokenRange, Warning};
 use serde_json::Value;
 
-use self::places::Stated;
+use self::pod_roles::ComponentSpecs;
 use crate::code;
 use crate::gang::{self, PodGroupSchema};
 use crate::labels::{self, Labels};
 use crate::launch;
 use crate::names;
 use crate::runner;
-use crate::topology::{Autoscalers, Owner, Refusal, Role, Routing, Topology};
+use crate::topology::{AutoscalerSupport, Owner, PlanError, Role, Routing, Topology};
 
-/// Port of a component that says nothing about it: upstream's.
+/// Default port of a component, as upstream has it.
 const PORT: u16 = 8080;
 const ENGINE: &str = "engine";
 const DECODER: &str = "decoder";
 const ROUTER: &str = "router";
 
-/// Everything that was decided about a service.
+/// Input of the layout of a service: its spec, the selected objects and the cluster's capabilities.
 #[derive(Debug, Clone)]
-pub struct Decided<'a> {
+pub(crate) struct LayoutInput<'a> {
     pub service: &'a InferenceServiceSpec,
-    pub runtime: Option<NamedRuntime<'a>>,
-    pub model: Option<NamedModel<'a>>,
-    /// Which autoscalers the cluster has.
-    pub autoscalers: Autoscalers,
-    /// The engine, and the decoder where there is one.
-    pub components: BTreeMap<demand::Component, Granted>,
+    pub runtime: Option<SelectedRuntime<'a>>,
+    pub model: Option<SelectedModel<'a>>,
+    /// Autoscalers that the cluster supports.
+    pub autoscaler_support: AutoscalerSupport,
+    /// Selections for the engine and, if present, the decoder.
+    pub components: BTreeMap<decide::Component, ComponentSelection>,
 }
 
+/// The selected runtime.
 #[derive(Debug, Clone, Copy)]
-pub struct NamedRuntime<'a> {
+pub(crate) struct SelectedRuntime<'a> {
+    /// Name of the runtime.
     pub name: &'a str,
+    /// Spec of the runtime.
     pub spec: &'a ServingRuntimeSpec,
 }
 
+/// The model of the service.
 #[derive(Debug, Clone)]
-pub struct NamedModel<'a> {
+pub(crate) struct SelectedModel<'a> {
+    /// Name of the model.
     pub name: &'a str,
+    /// Spec of the model.
     pub spec: &'a api::ome::BaseModelSpec,
     /// Annotation `models.ome.io/category`.
     pub category: Option<&'a str>,
-    /// Label by which a model agent says that a node holds the files; None where no node says so.
+    /// Label that a model agent sets on Nodes with the model's files; `None` if no Node has it.
     pub ready_nodes: Option<String>,
 }
 
-/// What one component runs on.
+/// The selection for one component.
 #[derive(Debug, Clone, Default)]
-pub struct Granted {
-    /// Facts that `decide` read from the runtime's and the service's part.
-    pub offer: RuntimeComponent,
+pub(crate) struct ComponentSelection {
+    /// Component of the runtime, as parsed for the decision.
+    pub runtime_component: RuntimeComponent,
     pub demand: ComponentDemand,
-    /// One, or one per class that serves requests of some sizes.
+    /// One replica set, or one per class if classes serve different request sizes.
     pub sets: Vec<ReplicaSet>,
 }
 
-/// Equal replicas of one component.
+/// A set of identical replicas of one component.
 #[derive(Debug, Clone, Default)]
-pub struct ReplicaSet {
-    /// None where the runtime's own resources stand.
+pub(crate) struct ReplicaSet {
+    /// `None` if the resources of the runtime apply.
     pub accelerators: Option<runner::Accelerators>,
-    /// Prompt tokens that this set is for; None where it is the only one.
+    /// Prompt sizes that this set serves; `None` if it is the only set.
     pub request_tokens: Option<TokenRange>,
 }
 
-/// The layout of a service, with remarks. `schema` is what the cluster's PodGroups can say.
+/// Returns the topology of a service, with warnings. `schema` is the schema of the cluster's PodGroups.
 ///
 /// # Errors
-/// The first thing that keeps the service from being laid out.
-pub fn topology(
+/// The first reason why the service cannot be planned.
+pub(crate) fn topology(
     owner: Owner,
-    decided: &Decided<'_>,
+    input: &LayoutInput<'_>,
     schema: PodGroupSchema,
-) -> Result<(Topology, Vec<Warning>), Refusal> {
+) -> Result<(Topology, Vec<Warning>), PlanError> {
     let mut warnings = Vec::new();
-    let parts: Vec<Part<'_>> = decided
+    let components: Vec<ComponentInput<'_>> = input
         .components
         .iter()
-        .map(|(component, granted)| Part { component: *component, stated: layers(decided, *component), granted })
+        .map(|(component, selection)| ComponentInput {
+            component: *component,
+            specs: component_specs(input, *component),
+            selection,
+        })
         .collect();
-    let together = together(&owner, &parts, &mut warnings)?;
+    let gang_scope = gang_scope(&owner, &components, &mut warnings)?;
     let mut roles = Vec::new();
-    for part in &parts {
-        roles.extend(engine::roles(&owner, decided, part, together.of(part), &mut warnings)?);
+    for component in &components {
+        roles.extend(engine::roles(&owner, input, component, gang_scope.contains(component), &mut warnings)?);
     }
-    roles.extend(router::role(&owner, decided, &mut warnings)?);
-    let (gang, weaker) = gang::of(&roles, None, schema);
-    warnings.extend(weaker);
+    roles.extend(router::router_role(&owner, input, &mut warnings)?);
+    let (gang, gang_warning) = gang::build_gang(&roles, None, schema);
+    warnings.extend(gang_warning);
     let routing = routing(&owner, &roles, &mut warnings);
-    let labels = labels::of([(labels::OME_SERVICE, names::label_value(&owner.name).as_str())]);
+    let labels = labels::from_pairs([(labels::OME_SERVICE, names::label_value(&owner.name).as_str())]);
     Ok((Topology { owner, labels, roles, gang, routing, router: None }, warnings))
 }
 
-/// One component: what is stated of it, and what it was granted.
-struct Part<'a> {
-    component: demand::Component,
-    stated: Stated,
-    granted: &'a Granted,
+/// A component with its specifications and its selection.
+struct ComponentInput<'a> {
+    component: decide::Component,
+    specs: ComponentSpecs,
+    selection: &'a ComponentSelection,
 }
 
-impl Part<'_> {
-    /// Pods of one replica of `set`.
+impl ComponentInput<'_> {
+    /// Returns the number of Pods of one replica of `set`.
     fn nodes(&self, set: &ReplicaSet) -> u32 {
-        let decided = set.accelerators.as_ref().filter(|_| self.stated.has_workers());
-        decided.map_or_else(|| self.stated.nodes(), |accelerators| accelerators.shape.nodes.max(1))
+        let accelerators = set.accelerators.as_ref().filter(|_| self.specs.has_workers());
+        accelerators.map_or_else(|| self.specs.nodes(), |accelerators| accelerators.shape.nodes.max(1))
     }
 
-    fn over_nodes(&self) -> bool {
-        self.granted.sets.iter().any(|set| self.nodes(set) > 1)
+    /// Returns whether a replica has more than one Pod.
+    fn is_multi_node(&self) -> bool {
+        self.selection.sets.iter().any(|set| self.nodes(set) > 1)
     }
 }
 
-/// Which components' Pods are placed together.
+/// Scope of gang scheduling.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Together {
-    Nothing,
-    /// The Pods of a replica over several nodes.
+enum GangScope {
+    /// No gang scheduling.
+    None,
+    /// The Pods of each multi-node replica.
     Replicas,
-    /// Engine and decoder.
+    /// Engine and decoder together.
     Pair,
 }
 
-impl Together {
-    fn of(self, part: &Part<'_>) -> bool {
+impl GangScope {
+    /// Returns whether the Pods of `component` are members of the gang.
+    fn contains(self, component: &ComponentInput<'_>) -> bool {
         match self {
-            Self::Nothing => false,
-            Self::Replicas => part.over_nodes(),
+            Self::None => false,
+            Self::Replicas => component.is_multi_node(),
             Self::Pair => true,
         }
     }
 }
 
-/// A replica over several nodes needs all of them, and with it the other half of its pair; whoever says so by
-/// [`labels::GANG`] has a pair of single nodes together too, or nothing at all.
-fn together(owner: &Owner, parts: &[Part<'_>], warnings: &mut Vec<Warning>) -> Result<Together, Refusal> {
-    let (pair, several) = (parts.len() > 1, parts.iter().any(Part::over_nodes));
-    let stated = match owner.annotations.get(labels::GANG).map(String::as_str) {
+/// Returns the scope of gang scheduling. By default, multi-node replicas are scheduled as a gang, together with the other
+/// component of a pair. The annotation [`labels::GANG`] extends this to single-node pairs, or disables it.
+fn gang_scope(
+    owner: &Owner,
+    components: &[ComponentInput<'_>],
+    warnings: &mut Vec<Warning>,
+) -> Result<GangScope, PlanError> {
+    let is_pair = components.len() > 1;
+    let is_multi_node = components.iter().any(ComponentInput::is_multi_node);
+    let requested = match owner.annotations.get(labels::GANG).map(String::as_str) {
         None => None,
         Some("true") => Some(true),
         Some("false") => Some(false),
-        Some(other) => {
-            let message = format!("metadata.annotations[{}]: \"{other}\" is neither true nor false", labels::GANG);
-            return Err(Refusal::new(code::refusal::INVALID_ANNOTATION, message));
+        Some(value) => {
+            let message =
+                format!("metadata.annotations[{}]: invalid value \"{value}\": must be true or false", labels::GANG);
+            return Err(PlanError::new(code::error::INVALID_ANNOTATION, message));
         }
     };
-    if stated == Some(true) && !pair && !several {
+    if requested == Some(true) && !is_pair && !is_multi_node {
         let message =
-            format!("annotation {} has no effect: one engine of one node has nothing to wait for", labels::GANG);
+            format!("Annotation {} has no effect: the service has only one engine with one node", labels::GANG);
         warnings.push(Warning::new(code::warning::FIELD_IGNORED, message));
     }
-    Ok(match (stated, pair, several) {
-        (Some(false), _, _) | (_, false, false) | (None, true, false) => Together::Nothing,
-        (_, true, _) => Together::Pair,
-        (_, false, true) => Together::Replicas,
+    Ok(match (requested, is_pair, is_multi_node) {
+        (Some(false), _, _) | (_, false, false) | (None, true, false) => GangScope::None,
+        (_, true, _) => GangScope::Pair,
+        (_, false, true) => GangScope::Replicas,
     })
 }
 
-/// A service without an engine takes the runtime's as it is (Story 1).
-fn layers(decided: &Decided<'_>, component: demand::Component) -> Stated {
-    let (runtime, service) = (decided.runtime.map(|runtime| runtime.spec), decided.service);
+/// Returns the specifications of a component. A service without `engine` uses the runtime's (Story 1).
+fn component_specs(input: &LayoutInput<'_>, component: decide::Component) -> ComponentSpecs {
+    let (runtime, service) = (input.runtime.map(|runtime| runtime.spec), input.service);
     match component {
-        demand::Component::Engine => Stated {
-            runtime: runtime.map(runtime_engine).unwrap_or_default(),
+        decide::Component::Engine => ComponentSpecs {
+            runtime: runtime.map(runtime_engine_spec).unwrap_or_default(),
             service: service.engine.clone().or_else(|| service.predictor.clone()).unwrap_or_default(),
         },
-        demand::Component::Decoder => Stated {
+        decide::Component::Decoder => ComponentSpecs {
             runtime: runtime.and_then(|spec| spec.decoder_config.clone()).unwrap_or_default(),
             service: service.decoder.clone().unwrap_or_default(),
         },
     }
 }
 
-/// `engineConfig`, or the deprecated pod fields of the runtime itself.
-fn runtime_engine(spec: &ServingRuntimeSpec) -> Component {
+/// Returns `engineConfig`, or the deprecated Pod fields of the runtime spec.
+fn runtime_engine_spec(spec: &ServingRuntimeSpec) -> Component {
     if let Some(engine) = &spec.engine_config {
         return engine.clone();
     }
-    let main = spec
+    let main_container = spec
         .containers
         .iter()
         .find(|container| container["name"] == engine::CONTAINER)
         .or_else(|| spec.containers.first());
-    let others: Vec<Value> = spec.containers.iter().filter(|container| Some(*container) != main).cloned().collect();
+    let sidecars: Vec<Value> =
+        spec.containers.iter().filter(|container| Some(*container) != main_container).cloned().collect();
     let mut pod = spec.pod.clone();
-    if !others.is_empty() {
-        pod.insert("containers".to_owned(), Value::Array(others));
+    if !sidecars.is_empty() {
+        pod.insert("containers".to_owned(), Value::Array(sidecars));
     }
     Component {
-        runner: main.cloned(),
+        runner: main_container.cloned(),
         node_selector: spec.node_selector.clone(),
         affinity: spec.affinity.clone(),
         tolerations: spec.tolerations.clone(),
@@ -214,32 +231,36 @@ fn runtime_engine(spec: &ServingRuntimeSpec) -> Component {
     }
 }
 
-/// How pods of one component of one service are found.
+/// Returns the labels that select the Pods of a component.
 fn selector(owner: &Owner, component: &str) -> Labels {
-    labels::of([(labels::OME_SERVICE, names::label_value(&owner.name).as_str()), (labels::COMPONENT, component)])
+    labels::from_pairs([
+        (labels::OME_SERVICE, names::label_value(&owner.name).as_str()),
+        (labels::COMPONENT, component),
+    ])
 }
 
-/// The router where there is one, else the decoder, which can do a whole request by itself, else the engine. Clients say the service's name, the engine hears the name it knows.
+/// Returns the routing of a service. Requests go to the router, or else to the decoder, which can process complete requests, or
+/// else to the engine. Clients use the service's name as the model name; the gateway replaces it by the engine's.
 fn routing(owner: &Owner, roles: &[Role], warnings: &mut Vec<Warning>) -> Option<Routing> {
-    let first = |component: &str| roles.iter().find(|role| role.component == component);
-    let engine = first(ENGINE)?;
-    let front = first(ROUTER).or_else(|| first(DECODER)).unwrap_or(engine);
-    if front.component == DECODER {
-        let message = "engine and decoder have no router that pairs them; give the service a router, or name a runtime with routerConfig";
+    let find = |component: &str| roles.iter().find(|role| role.component == component);
+    let engine = find(ENGINE)?;
+    let serving = find(ROUTER).or_else(|| find(DECODER)).unwrap_or(engine);
+    if serving.component == DECODER {
+        let message = "The service has an engine and a decoder but no router: add spec.router, or use a runtime with routerConfig";
         warnings.push(Warning::new(code::warning::ROUTER_MISSING, message));
     }
-    let mut beside = roles.iter().filter(|role| role.component == front.component);
-    if let Some(other) = beside.find(|role| role.port != front.port) {
+    let mut serving_roles = roles.iter().filter(|role| role.component == serving.component);
+    if let Some(other) = serving_roles.find(|role| role.port != serving.port) {
         let message = format!(
-            "replica sets answer on different ports ({} and {}): requests go to port {} only",
-            front.port, other.port, front.port
+            "Replica sets serve on different ports ({} and {}); requests are routed only to port {}",
+            serving.port, other.port, serving.port
         );
         warnings.push(Warning::new(code::warning::PORTS_DIFFER, message));
     }
-    let launch = launch::read(engine.template.pointer("/spec/containers/0")?);
+    let launch = launch::inspect(engine.template.pointer("/spec/containers/0")?);
     Some(Routing {
-        selector: front.workload.answering(selector(owner, &front.component)),
-        ports: vec![front.port],
+        selector: serving.workload.serving_selector(selector(owner, &serving.component)),
+        ports: vec![serving.port],
         model_server: launch.engine.unwrap_or("vllm"),
         model_name: owner.name.clone(),
         target_model: launch.served_model.filter(|served| *served != owner.name),

@@ -1,74 +1,85 @@
-//! Labels and annotations: which keys we set, and how they meet the user's.
+//! Keys of labels and annotations that ostler sets or reads, and how they are merged with those of the user.
 
 use std::collections::BTreeMap;
 
 use serde_json::{Value, json};
 
+/// Label that names the manager of an object.
 pub const MANAGED_BY: &str = "app.kubernetes.io/managed-by";
-pub const OSTLER: &str = "ostler";
+/// Value of [`MANAGED_BY`] on objects of ostler.
+pub const MANAGER: &str = "ostler";
 
-pub const OME_SERVICE: &str = decide::inventory::SERVICE_LABEL;
-/// Upstream's bare key.
+/// Label with the name of the service of `ome.io`.
+pub const OME_SERVICE: &str = decide::SERVICE_LABEL;
+/// Label with the component (`engine`, `decoder`, `router`); the key is upstream's.
 pub const COMPONENT: &str = "component";
 
-/// Class of a pod's accelerators.
+/// Label of Pods with the class of their accelerators.
 pub const ACCELERATOR_CLASS: &str = "ome.io/accelerator-class";
-/// Annotations of pods that are for prompts of some sizes: tokens, both bounds inclusive, an absent one is none. The
-/// gateway routes by them.
+/// Annotation of Pods that serve prompts of a size range: smallest number of tokens, inclusive. Without it there is no lower
+/// bound. The gateway routes by the range.
 pub const PROMPT_TOKENS_MIN: &str = "ome.io/prompt-tokens-min";
+/// Annotation of Pods that serve prompts of a size range: largest number of tokens, inclusive. Without it there is no upper
+/// bound.
 pub const PROMPT_TOKENS_MAX: &str = "ome.io/prompt-tokens-max";
 
+/// Label with the name of the role-based service.
 pub const SERVICE: &str = "fusioninfer.io/service";
+/// Label with the component type of a role.
 pub const COMPONENT_TYPE: &str = "fusioninfer.io/component-type";
+/// Label with the name of a role.
 pub const ROLE_NAME: &str = "fusioninfer.io/role-name";
+/// Label with the index of a replica.
 pub const REPLICA_INDEX: &str = "fusioninfer.io/replica-index";
+/// Label with the generation of the service that an object was rendered from.
 pub const REVISION: &str = "fusioninfer.io/revision";
 
-/// Annotation by which Volcano finds a Pod's PodGroup.
+/// Annotation with the PodGroup of a Pod, read by Volcano.
 pub const GROUP_NAME: &str = "scheduling.k8s.io/group-name";
-/// Annotation by which Volcano finds a Pod's task.
+/// Annotation with the task of a Pod, read by Volcano.
 pub const TASK_SPEC: &str = "volcano.sh/task-spec";
 
-/// Set by LeaderWorkerSet on every pod; leaders have `0`.
+/// Label that LeaderWorkerSet sets on every Pod: the index within its group; `0` for leaders.
 pub const WORKER_INDEX: &str = "leaderworkerset.sigs.k8s.io/worker-index";
 
-/// Set by LeaderWorkerSet on every pod: the number of its group.
+/// Label that LeaderWorkerSet sets on every Pod: the index of its group.
 pub const GROUP_INDEX: &str = "leaderworkerset.sigs.k8s.io/group-index";
 
-/// Annotation on a service of `ome.io`: `true` places engine and decoder together even where each is one node, `false`
-/// leaves every Pod to itself.
+/// Annotation of services of `ome.io`: `true` schedules engine and decoder as a gang even if each has one node, `false`
+/// disables gang scheduling.
 pub const GANG: &str = "ome.io/gang";
 
-/// Label on a service that its workloads carry too, so that Kueue queues them.
+/// Label with the Kueue queue; copied from a service to its workloads.
 pub const KUEUE_QUEUE: &str = "kueue.x-k8s.io/queue-name";
 
-/// Annotation on a service: its choice is to be taken again, once for each value.
+/// Annotation of services: each new value requests a new decision.
 pub const REDECIDE: &str = "ome.io/redecide";
-/// Field of `status.decision`: the value of [`REDECIDE`] that it answers.
-pub const REDECIDED: &str = "redecided";
-/// Field of `status.decision`: the service has been ready by this choice, so it stays in force.
-pub const SERVED: &str = "served";
+/// Field of `status.decision`: the observed value of [`REDECIDE`].
+pub const STATUS_REDECIDED: &str = "redecided";
+/// Field of `status.decision`: whether the service was ready with this selection, which is therefore retained.
+pub const STATUS_SERVED: &str = "served";
 
+/// Labels or annotations.
 pub type Labels = BTreeMap<String, String>;
 
-/// `pairs` as labels.
-pub fn of<const N: usize>(pairs: [(&str, &str); N]) -> Labels {
+/// Returns `pairs` as labels.
+pub(crate) fn from_pairs<const N: usize>(pairs: [(&str, &str); N]) -> Labels {
     pairs.into_iter().map(|(key, value)| (key.to_owned(), value.to_owned())).collect()
 }
 
-/// `labels` and the mark of who wrote the object.
-pub fn managed(labels: &Labels) -> Labels {
-    let mut all = labels.clone();
-    all.insert(MANAGED_BY.to_owned(), OSTLER.to_owned());
-    all
+/// Returns `labels` with [`MANAGED_BY`].
+pub(crate) fn with_managed_by(labels: &Labels) -> Labels {
+    let mut labels = labels.clone();
+    labels.insert(MANAGED_BY.to_owned(), MANAGER.to_owned());
+    labels
 }
 
-/// Puts `ours` over the user's `template.metadata.FIELD` (`labels` or `annotations`). Ours win.
-pub fn onto_template(template: &mut Value, field: &str, ours: &Labels) {
-    if ours.is_empty() {
+/// Sets `values` in `template.metadata.FIELD` (`labels` or `annotations`) and overwrites the user's values.
+pub(crate) fn set_on_template(template: &mut Value, field: &str, values: &Labels) {
+    if values.is_empty() {
         return;
     }
-    for (key, value) in ours {
+    for (key, value) in values {
         template["metadata"][field][key] = json!(value);
     }
 }

@@ -1,41 +1,49 @@
-//! From services to Kubernetes objects.
+//! Plans the Kubernetes objects of inference services.
 //!
-//! In: a [`Snapshot`] of services, runtimes, classes, models, nodes and pods. Out: for each service a [`ServicePlan`] with
-//! the decision, its reasons, and every object in apply order. Both InferenceService kinds become one internal topology
-//! ([`topology`]), which one renderer ([`render`]) writes. `ostler plan` and the operator call the same function.
+//! Input: a [`Snapshot`] of services, runtimes, accelerator classes, models, Nodes and Pods. Output: one [`ServicePlan`] per
+//! service with the decision, its reasons and all objects in apply order. Both InferenceService kinds are converted into one
+//! internal topology, which one renderer turns into objects. `ostler plan` and the operator call the same function.
 //!
-//! Never: a client, a clock, a random number or an environment variable; never generation, time or resourceVersion in a pod
-//! template. The same snapshot gives the same bytes.
+//! The crate uses no client, clock, random numbers or environment variables, and Pod templates never contain a generation, time
+//! or resourceVersion. Equal snapshots give byte-identical plans.
 
-pub use claims::Claim;
-pub use service_plan::{Incumbency, Plan, ServicePlan, plan, plan_service, plan_service_beside, remedies};
-pub use snapshot::{Model, PICKER_IMAGE, Service, Snapshot};
-pub use supply::Runtime;
+#![warn(missing_docs)]
 
-mod asked;
-mod chosen;
-pub mod claims;
+pub use claims::{Claim, PodSet, status_waits_for_capacity, waits_for_capacity};
+pub use gang::PodGroupSchema;
+pub use names::{LeaderWorkerSetNames, fingerprint, label_value};
+pub use roles::validate_roles;
+pub use service_plan::{
+    CurrentSelectionPolicy, Plan, ServicePlan, plan, plan_service, plan_service_with_claims, remedies,
+};
+pub use snapshot::{DEFAULT_PICKER_IMAGE, Model, Service, Snapshot};
+pub use supply::{Class, Runtime};
+pub use topology::{AutoscalerSupport, PlanError};
+
+mod claims;
 pub mod code;
-pub mod components;
-pub mod gang;
-mod incumbent;
+mod components;
+mod current_selection;
+mod demand;
+mod gang;
 pub mod labels;
-pub mod launch;
-pub mod model_files;
-pub mod multinode;
-pub mod names;
+mod launch;
+mod model_files;
+mod multinode;
+mod names;
 mod pod;
 mod probe;
-pub mod render;
-pub mod roles;
-pub mod router;
-pub mod runner;
+mod render;
+mod roles;
+mod router;
+mod runner;
+mod selection;
 mod service_plan;
-mod smaller;
+mod smaller_models;
 mod snapshot;
 mod supply;
-pub mod template;
-pub mod topology;
+mod template;
+mod topology;
 
 #[cfg(test)]
 mod tests;

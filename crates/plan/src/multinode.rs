@@ -1,144 +1,150 @@
-//! A replica over several nodes: one pod template becomes the leader's and the worker's.
+//! Multi-node replicas: derives the Pod templates of leader and workers from one template.
 
 use api::fusioninfer::MultinodeBackend;
+use decide::PodRole;
 use serde_json::{Value, json};
 
 use crate::code;
-use crate::launch::native::Place;
 use crate::launch::{self, native, ray};
 use crate::pod;
-use crate::topology::Refusal;
+use crate::topology::PlanError;
 
-/// The two templates of one replica.
+/// Pod templates of one replica.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Templates {
+pub(crate) struct ReplicaTemplates {
     pub leader: Value,
     pub worker: Value,
 }
 
-/// Spreads `template` over `nodes` Pods. `port` is where the leader answers; `backend` is the user's choice, if any.
+/// Returns the templates for a replica of `nodes` Pods. `port` is the serving port of the leader; `backend` is the backend that
+/// the user requests.
 ///
 /// # Errors
-/// The engine and the backend do not go together, or the launch line cannot be completed.
-pub(crate) fn spread(
+/// The engine does not support the backend, or arguments cannot be added to the command.
+pub(crate) fn expand_template(
     template: &Value,
     nodes: u32,
     backend: Option<MultinodeBackend>,
     port: u16,
-) -> Result<Templates, Refusal> {
+) -> Result<ReplicaTemplates, PlanError> {
     let container = pod::engine_container(template).unwrap_or(&Value::Null);
-    let rendezvous = Rendezvous::of(container, nodes, backend)?;
+    let rendezvous = Rendezvous::for_container(container, nodes, backend)?;
     let (mut leader, mut worker) = (template.clone(), template.clone());
     if let Some(container) = pod::engine_container_mut(&mut leader) {
-        rendezvous.start(container, Place::Leader)?;
+        rendezvous.configure(container, PodRole::Leader)?;
         if container.get("readinessProbe").is_none() {
             container["readinessProbe"] = crate::probe::health(port);
         }
     }
     if let Some(container) = pod::engine_container_mut(&mut worker) {
-        rendezvous.start(container, Place::Worker)?;
+        rendezvous.configure(container, PodRole::Worker)?;
     }
-    Ok(Templates { leader, worker })
+    Ok(ReplicaTemplates { leader, worker })
 }
 
-/// How the Pods of one replica find each other.
+/// How the Pods of a replica join each other.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Rendezvous {
+    /// A Ray cluster.
     Ray,
-    /// The engine's own, over so many nodes.
+    /// The engine's own rendezvous over the given number of nodes.
     Native(native::Engine, u32),
-    /// The line says it, for leader and workers alike.
-    Stated,
+    /// The command configures it for leader and workers.
+    Explicit,
 }
 
-/// SGLang joins nodes by itself and does not run on Ray; for the others Ray is the specification's default. A line that
-/// says which Pod it starts has chosen already.
-fn chosen(container: &Value, nodes: u32, stated: Option<MultinodeBackend>) -> Result<Rendezvous, Refusal> {
+/// Selects the rendezvous of a container. SGLang has its own and does not support Ray; Ray is the default of the specification
+/// for other engines. A command that distinguishes leader and workers is left unchanged.
+fn select(container: &Value, nodes: u32, backend: Option<MultinodeBackend>) -> Result<Rendezvous, PlanError> {
     use native::Engine::{Sglang, Vllm};
-    let unsupported = |message: String| Err(Refusal::new(code::refusal::BACKEND_UNSUPPORTED, message));
-    let engine = launch::read(container).engine;
-    match (engine, stated) {
+    let unsupported = |message: String| Err(PlanError::new(code::error::BACKEND_UNSUPPORTED, message));
+    let engine = launch::inspect(container).engine;
+    match (engine, backend) {
         (Some("sglang"), Some(MultinodeBackend::Ray)) => {
-            unsupported("multinode.backend: SGLang does not run on Ray; remove the field or write Native".to_owned())
+            unsupported("multinode.backend: SGLang does not support Ray; remove the field or set Native".to_owned())
         }
         (Some("sglang"), _) => Ok(Rendezvous::Native(Sglang, nodes)),
         (Some("vllm") | None, Some(MultinodeBackend::Ray)) => Ok(Rendezvous::Ray),
         (Some("vllm") | None, Some(MultinodeBackend::Native)) => Ok(Rendezvous::Native(Vllm, nodes)),
-        (Some("vllm"), None) if states_rank(container) => Ok(Rendezvous::Native(Vllm, nodes)),
-        (Some("vllm") | None, None) if launch::tells_place(container) => Ok(Rendezvous::Stated),
+        (Some("vllm"), None) if has_rank_flag(container) => Ok(Rendezvous::Native(Vllm, nodes)),
+        (Some("vllm") | None, None) if launch::distinguishes_pods(container) => Ok(Rendezvous::Explicit),
         (Some("vllm") | None, None) => Ok(Rendezvous::Ray),
-        (Some(_), None) if joins(container) => Ok(Rendezvous::Stated),
+        (Some(_), None) if states_rendezvous(container) => Ok(Rendezvous::Explicit),
         (Some(other), _) => unsupported(format!(
-            "multinode: how {other} joins several nodes is not known; leave backend out and say it in command or args, with $(LWS_LEADER_ADDRESS) and $(LWS_WORKER_INDEX)"
+            "multinode: multi-node arguments of {other} are not known; omit backend and pass $(LWS_LEADER_ADDRESS) and $(LWS_WORKER_INDEX) in command or args"
         )),
     }
 }
 
-/// Whether the engine is given its rank as a flag.
-fn states_rank(container: &Value) -> bool {
+/// Returns whether the command has a flag for the node rank.
+fn has_rank_flag(container: &Value) -> bool {
     let words = ["command", "args"].map(|field| container[field].to_string());
     words.iter().any(|text| text.contains("--node-rank") || text.contains("--node_rank"))
 }
 
 impl Rendezvous {
-    /// Of the engine that `container` starts, over `nodes` Pods; `backend` is the user's choice, if any.
+    /// Returns the rendezvous for the engine of `container` over `nodes` Pods. `backend` is the backend that the user requests.
     ///
     /// # Errors
-    /// The engine does not run on that backend.
-    pub(crate) fn of(container: &Value, nodes: u32, backend: Option<MultinodeBackend>) -> Result<Self, Refusal> {
-        chosen(container, nodes, backend)
+    /// The engine does not support the backend.
+    pub(crate) fn for_container(
+        container: &Value,
+        nodes: u32,
+        backend: Option<MultinodeBackend>,
+    ) -> Result<Self, PlanError> {
+        select(container, nodes, backend)
     }
 
-    /// Makes `container` start as that Pod of the replica. A worker serves nobody.
+    /// Configures `container` for the leader or a worker.
     ///
     /// # Errors
-    /// The launch line cannot be completed.
-    pub(crate) fn start(self, container: &mut Value, place: Place) -> Result<(), Refusal> {
-        match (self, place) {
-            (Self::Ray, Place::Leader) => ray::leader(container),
-            (Self::Ray, Place::Worker) => ray::worker(container),
-            (Self::Native(engine, nodes), place) => {
-                if !native::join(container, engine, nodes, place) {
-                    return Err(Refusal::new(
-                        code::refusal::INVALID_TEMPLATE,
-                        "the script is more than one command: state its --nnodes and --node-rank there, or give command and args as lists",
+    /// Arguments cannot be added to the command.
+    pub(crate) fn configure(self, container: &mut Value, role: PodRole) -> Result<(), PlanError> {
+        match (self, role) {
+            (Self::Ray, PodRole::Leader) => ray::configure_leader(container),
+            (Self::Ray, PodRole::Worker) => ray::configure_worker(container),
+            (Self::Native(engine, nodes), role) => {
+                if !native::add_flags(container, engine, nodes, role) {
+                    return Err(PlanError::new(
+                        code::error::INVALID_TEMPLATE,
+                        "the script has more than one command: add --nnodes and --node-rank to the script, or set command and args as lists",
                     ));
                 }
             }
-            (Self::Stated, _) => {}
+            (Self::Explicit, _) => {}
         }
-        if place == Place::Worker {
-            without_network_calls(container);
+        if role == PodRole::Worker {
+            remove_network_probes(container);
         }
         Ok(())
     }
 }
 
-/// Whether the launch line of `container` says by itself how its Pod joins others.
-pub(crate) fn joins(container: &Value) -> bool {
-    const SIGNS: [&str; 6] = ["LWS_", "ray start", "node-rank", "node_rank", "nnodes", "mpirun"];
+/// Returns whether the command of `container` configures how the Pods join each other.
+pub(crate) fn states_rendezvous(container: &Value) -> bool {
+    const MARKERS: [&str; 6] = ["LWS_", "ray start", "node-rank", "node_rank", "nnodes", "mpirun"];
     let words = ["command", "args", "env"].map(|field| container[field].to_string());
-    SIGNS.iter().any(|sign| words.iter().any(|text| text.contains(sign)))
+    MARKERS.iter().any(|marker| words.iter().any(|text| text.contains(marker)))
 }
 
-/// A worker serves nobody: probes and hooks over the network would never pass. What runs inside the container stays.
-fn without_network_calls(container: &mut Value) {
-    let inside = |call: &Value| !call["exec"].is_null() || !call["sleep"].is_null();
+/// Removes network probes and hooks, which fail on workers because they do not serve requests. Keeps `exec` and `sleep`.
+fn remove_network_probes(container: &mut Value) {
+    let is_local = |handler: &Value| !handler["exec"].is_null() || !handler["sleep"].is_null();
     let Some(fields) = container.as_object_mut() else { return };
     for probe in ["readinessProbe", "livenessProbe", "startupProbe"] {
-        if fields.get(probe).is_some_and(|probe| !inside(probe)) {
+        if fields.get(probe).is_some_and(|probe| !is_local(probe)) {
             fields.remove(probe);
         }
     }
     let Some(hooks) = fields.get_mut("lifecycle").and_then(Value::as_object_mut) else { return };
-    hooks.retain(|name, hook| !["postStart", "preStop"].contains(&name.as_str()) || inside(hook));
+    hooks.retain(|name, hook| !["postStart", "preStop"].contains(&name.as_str()) || is_local(hook));
     if hooks.is_empty() {
         fields.remove("lifecycle");
     }
 }
 
-/// Keeps the Pods of one replica, found by `labels`, on different hosts, beside what the template asks already.
-pub(crate) fn on_different_hosts(template: &mut Value, labels: &crate::labels::Labels) {
+/// Adds a Pod anti-affinity that schedules the Pods with `labels` on different hosts.
+pub(crate) fn spread_over_hosts(template: &mut Value, labels: &crate::labels::Labels) {
     let rule = json!({"labelSelector": {"matchLabels": labels}, "topologyKey": "kubernetes.io/hostname"});
     let rules = &mut template["spec"]["affinity"]["podAntiAffinity"]["requiredDuringSchedulingIgnoredDuringExecution"];
     match rules.as_array_mut() {
@@ -159,11 +165,11 @@ mod tests {
 
     // spec: TOP-48
     #[test]
-    fn workers_lose_network_probes_and_the_leader_has_one() {
+    fn removes_network_probes_of_workers_and_adds_one_to_the_leader() {
         let http = json!({"httpGet": {"path": "/health", "port": 8000}});
-        let given =
+        let input =
             template(json!({"image": "vllm", "livenessProbe": http, "startupProbe": {"exec": {"command": ["x"]}}}));
-        let Templates { leader, worker } = spread(&given, 2, None, 8000).unwrap();
+        let ReplicaTemplates { leader, worker } = expand_template(&input, 2, None, 8000).unwrap();
         let (leader, worker) = (&leader["spec"]["containers"][0], &worker["spec"]["containers"][0]);
         assert_eq!(leader["readinessProbe"]["httpGet"]["port"], 8000);
         assert_eq!(leader["livenessProbe"], http);
@@ -173,12 +179,13 @@ mod tests {
 
     // spec: TOP-49
     #[test]
-    fn no_ray_appears_where_the_engine_joins_nodes_itself() {
+    fn native_rendezvous_does_not_use_ray() {
         let vllm = template(json!({"image": "vllm", "args": ["--model", "m"]}));
-        let native = spread(&vllm, 2, Some(MultinodeBackend::Native), 8000).unwrap();
+        let native = expand_template(&vllm, 2, Some(MultinodeBackend::Native), 8000).unwrap();
         let sglang =
-            spread(&template(json!({"image": "lmsysorg/sglang:v1", "args": ["--tp", "16"]})), 2, None, 30000).unwrap();
-        for Templates { leader, worker } in [native, sglang] {
+            expand_template(&template(json!({"image": "lmsysorg/sglang:v1", "args": ["--tp", "16"]})), 2, None, 30000)
+                .unwrap();
+        for ReplicaTemplates { leader, worker } in [native, sglang] {
             let text = format!("{leader}{worker}");
             assert!(!text.contains("ray"), "{text}");
             assert!(text.contains("--node-rank"), "{text}");
@@ -186,30 +193,29 @@ mod tests {
     }
 
     #[test]
-    fn a_worker_keeps_only_hooks_that_run_inside() {
+    fn removes_network_hooks_of_workers() {
         let hooks = json!({"postStart": {"exec": {"command": ["x"]}}, "preStop": {"httpGet": {"port": 8000}}});
-        let given = template(json!({"image": "vllm", "lifecycle": hooks}));
-        let Templates { leader, worker } = spread(&given, 2, None, 8000).unwrap();
+        let input = template(json!({"image": "vllm", "lifecycle": hooks}));
+        let ReplicaTemplates { leader, worker } = expand_template(&input, 2, None, 8000).unwrap();
         assert_eq!(leader["spec"]["containers"][0]["lifecycle"], hooks);
         assert_eq!(worker["spec"]["containers"][0]["lifecycle"], json!({"postStart": {"exec": {"command": ["x"]}}}));
     }
 
-    /// A line that knows where it runs is not started by Ray around it.
     #[rstest]
     #[case::flags(json!({"image": "vllm", "args": ["--node-rank=$(LWS_WORKER_INDEX)"]}), Ok(Rendezvous::Native(native::Engine::Vllm, 2)))]
-    #[case::branches(json!({"image": "vllm", "command": ["sh", "-c", "[ $LWS_WORKER_INDEX = 0 ] && a || b"]}), Ok(Rendezvous::Stated))]
-    #[case::own_program(json!({"image": "mine", "command": ["torchrun", "--node-rank=$(LWS_WORKER_INDEX)", "x.py"]}), Ok(Rendezvous::Stated))]
-    #[case::mpi(json!({"image": "nvcr.io/nvidia/tensorrt-llm/release:1", "command": ["mpirun", "x"]}), Ok(Rendezvous::Stated))]
-    #[case::nobody_knows(json!({"image": "nvcr.io/nvidia/tritonserver:25.01"}), Err("BackendUnsupported"))]
+    #[case::branches(json!({"image": "vllm", "command": ["sh", "-c", "[ $LWS_WORKER_INDEX = 0 ] && a || b"]}), Ok(Rendezvous::Explicit))]
+    #[case::own_program(json!({"image": "mine", "command": ["torchrun", "--node-rank=$(LWS_WORKER_INDEX)", "x.py"]}), Ok(Rendezvous::Explicit))]
+    #[case::mpi(json!({"image": "nvcr.io/nvidia/tensorrt-llm/release:1", "command": ["mpirun", "x"]}), Ok(Rendezvous::Explicit))]
+    #[case::unknown_engine(json!({"image": "nvcr.io/nvidia/tritonserver:25.01"}), Err("BackendUnsupported"))]
     #[case::plain(json!({"image": "vllm", "args": ["--model", "m"]}), Ok(Rendezvous::Ray))]
-    fn how_nodes_join(#[case] container: Value, #[case] expect: Result<Rendezvous, &str>) {
-        let found = Rendezvous::of(&container, 2, None);
-        assert_eq!(found.as_ref().map_err(|refusal| refusal.code.as_str()), expect.as_ref().map_err(|code| *code));
+    fn selects_the_rendezvous(#[case] container: Value, #[case] expect: Result<Rendezvous, &str>) {
+        let rendezvous = Rendezvous::for_container(&container, 2, None);
+        assert_eq!(rendezvous.as_ref().map_err(|error| error.code.as_str()), expect.as_ref().map_err(|code| *code));
     }
 
     #[test]
-    fn sglang_on_ray_is_refused() {
+    fn rejects_sglang_on_ray() {
         let sglang = template(json!({"image": "lmsysorg/sglang:v1"}));
-        assert_eq!(spread(&sglang, 2, Some(MultinodeBackend::Ray), 1).unwrap_err().code, "BackendUnsupported");
+        assert_eq!(expand_template(&sglang, 2, Some(MultinodeBackend::Ray), 1).unwrap_err().code, "BackendUnsupported");
     }
 }

@@ -1,97 +1,100 @@
-//! Names of what we make: composed from the service's name, and cut to what Kubernetes takes.
+//! Names of rendered objects, composed from the service's name and truncated to the limits of Kubernetes.
 
 use crate::topology::{Owner, Role, Workload};
 
-/// Longest name of a Service and longest label value.
-pub const LABEL_LENGTH: usize = 63;
-/// Longest name of a LeaderWorkerSet: its StatefulSets append indices and a revision hash to it in labels.
-pub const LEADER_WORKER_SET_LENGTH: usize = 50;
+/// Maximum length of Service names and label values.
+pub(crate) const LABEL_LENGTH: usize = 63;
+/// Maximum length of LeaderWorkerSet names. Labels of its StatefulSets append indices and a revision hash.
+pub(crate) const LEADER_WORKER_SET_LENGTH: usize = 50;
 
-/// `{service}-{component}`, at most 63 characters.
-pub fn component(service: &str, component: &str) -> String {
-    fit(&format!("{service}-{component}"), LABEL_LENGTH)
+/// Returns `{service}-{component}` with at most 63 characters.
+pub(crate) fn component(service: &str, component: &str) -> String {
+    truncate(&format!("{service}-{component}"), LABEL_LENGTH)
 }
 
-/// `{service}-{role}`: the workload that keeps all replicas of `role`.
-pub fn workload(owner: &Owner, role: &Role) -> String {
+/// Returns `{service}-{role}`, the name of the workload with all replicas of `role`.
+pub(crate) fn workload(owner: &Owner, role: &Role) -> String {
     match role.workload {
         Workload::Deployment => component(&owner.name, &role.name),
         Workload::LeaderWorkerSet | Workload::LeaderWorkerSetPerReplica => {
-            fit(&format!("{}-{}", owner.name, role.name), LEADER_WORKER_SET_LENGTH)
+            truncate(&format!("{}-{}", owner.name, role.name), LEADER_WORKER_SET_LENGTH)
         }
     }
 }
 
-/// `{service}-{role}-{index}`, the LeaderWorkerSet of one replica. Never cut: two cut names could be one.
-pub fn replica(service: &str, role: &str, index: u32) -> String {
+/// Returns `{service}-{role}-{index}`, the name of the LeaderWorkerSet of one replica. It is never truncated, to avoid
+/// collisions.
+pub(crate) fn replica(service: &str, role: &str, index: u32) -> String {
     format!("{service}-{role}-{index}")
 }
 
-/// The LeaderWorkerSets that one role of a role-based service makes.
+/// Names of the LeaderWorkerSets of one role of a role-based service.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct ReplicaSets {
-    /// Their name without the index.
-    stem: String,
+pub struct LeaderWorkerSetNames {
+    /// Name without the index.
+    prefix: String,
     replicas: u32,
-    /// A replica is more than its leader.
-    several: bool,
+    /// Whether a replica has workers in addition to its leader.
+    has_workers: bool,
 }
 
-impl ReplicaSets {
-    pub fn of(service: &str, role: &api::fusioninfer::Role) -> Self {
+impl LeaderWorkerSetNames {
+    /// Returns the names for `role` of the service named `service`.
+    pub fn new(service: &str, role: &api::fusioninfer::Role) -> Self {
         Self {
-            stem: format!("{service}-{}", role.name),
+            prefix: format!("{service}-{}", role.name),
             replicas: role.replica_count().max(0).unsigned_abs(),
-            several: role.node_count() > 1,
+            has_workers: role.node_count() > 1,
         }
     }
 
-    /// An object that would be made for both. Roles that can scale into each other's names clash already.
+    /// Returns the object that both roles would create, or `None`. Roles whose names may collide after scaling conflict, too.
     ///
-    /// LeaderWorkerSet makes a StatefulSet of the set's name for the leaders, and one for each group's workers that has
-    /// the leader's name, which is the set's with `-0`.
-    pub fn clash(&self, other: &Self) -> Option<String> {
-        if self.stem == other.stem {
-            return Some(format!("LeaderWorkerSet {}-0", self.stem));
+    /// LeaderWorkerSet creates a StatefulSet of its own name for the leaders, and one per group for the workers, which is
+    /// named after the leader: the set's name with `-0`.
+    pub fn conflict(&self, other: &Self) -> Option<String> {
+        if self.prefix == other.prefix {
+            return Some(format!("LeaderWorkerSet {}-0", self.prefix));
         }
-        let workers = |many: &Self, one: &Self| {
-            let index: u32 = one.stem.strip_prefix(&format!("{}-", many.stem))?.parse().ok()?;
-            (many.several && index < many.replicas.max(1)).then(|| format!("StatefulSet {}-0", one.stem))
+        let worker_conflict = |longer: &Self, shorter: &Self| {
+            let index: u32 = longer.prefix.strip_prefix(&format!("{}-", shorter.prefix))?.parse().ok()?;
+            (shorter.has_workers && index < shorter.replicas.max(1)).then(|| format!("StatefulSet {}-0", longer.prefix))
         };
-        workers(self, other).or_else(|| workers(other, self))
+        worker_conflict(other, self).or_else(|| worker_conflict(self, other))
     }
 }
 
-/// `name` itself where it fits, else its beginning and eight hex digits of the whole, so that two long names stay two.
-pub fn fit(name: &str, length: usize) -> String {
+/// Truncates `name` to `length`. Truncated names end with a hash of the full name in eight hex digits, to stay unique.
+pub(crate) fn truncate(name: &str, length: usize) -> String {
     if name.len() <= length {
         return name.to_owned();
     }
-    let kept: String = name.chars().take(length - 9).collect();
-    format!("{}-{:08x}", kept.trim_end_matches(['-', '.', '_']), fnv1a(name))
+    let start: String = name.chars().take(length - 9).collect();
+    format!("{}-{:08x}", start.trim_end_matches(['-', '.', '_']), fnv1a_32(name))
 }
 
-/// Any text as a label value: other characters become `-`, ends are alphanumeric, at most 63 characters.
+/// Converts any text into a label value: replaces other characters by `-`, trims the ends to alphanumeric characters, and
+/// truncates to 63 characters.
 pub fn label_value(text: &str) -> String {
-    let allowed = |c: char| c.is_ascii_alphanumeric() || ['-', '_', '.'].contains(&c);
-    let clean: String = text.chars().map(|c| if allowed(c) { c } else { '-' }).collect();
-    fit(clean.trim_matches(|c: char| !c.is_ascii_alphanumeric()), LABEL_LENGTH)
+    let is_allowed = |c: char| c.is_ascii_alphanumeric() || ['-', '_', '.'].contains(&c);
+    let replaced: String = text.chars().map(|c| if is_allowed(c) { c } else { '-' }).collect();
+    truncate(replaced.trim_matches(|c: char| !c.is_ascii_alphanumeric()), LABEL_LENGTH)
 }
 
-/// Whether `name` is a DNS-1035 label: what a Service and a LeaderWorkerSet must be called.
-pub fn is_dns_1035(name: &str) -> bool {
-    let inner = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '-';
+/// Returns whether `name` is a DNS-1035 label, which is required for Services and LeaderWorkerSets.
+pub(crate) fn is_dns_1035(name: &str) -> bool {
+    let is_allowed = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '-';
     name.len() <= LABEL_LENGTH
         && name.starts_with(|c: char| c.is_ascii_lowercase())
         && !name.ends_with('-')
-        && name.chars().all(inner)
+        && name.chars().all(is_allowed)
 }
 
-fn fnv1a(text: &str) -> u32 {
+fn fnv1a_32(text: &str) -> u32 {
     text.bytes().fold(0x811c_9dc5, |hash, byte| (hash ^ u32::from(byte)).wrapping_mul(0x0100_0193))
 }
 
-/// FNV-1a of 64 bits: the same in every process, and another one for another text.
+/// Returns the 64-bit FNV-1a hash of `text`, which is stable across processes and versions.
 pub fn fingerprint(text: &str) -> u64 {
     text.bytes().fold(0xcbf2_9ce4_8422_2325, |hash, byte| (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3))
 }
@@ -103,41 +106,45 @@ mod tests {
     use super::*;
 
     #[test]
-    fn long_names_are_cut_and_stay_apart() {
-        let (one, two) = ("a".repeat(70), format!("{}b", "a".repeat(69)));
+    fn truncates_long_names_to_unique_ones() {
+        let (first, second) = ("a".repeat(70), format!("{}b", "a".repeat(69)));
         assert_eq!(component("chat", "engine"), "chat-engine");
-        assert_eq!(component(&one, "engine").len(), 63);
-        assert_ne!(component(&one, "engine"), component(&two, "engine"));
+        assert_eq!(component(&first, "engine").len(), 63);
+        assert_ne!(component(&first, "engine"), component(&second, "engine"));
     }
 
     // spec: TOP-40
     #[test]
-    fn the_index_is_there_even_with_one_replica() {
+    fn single_replica_has_an_index() {
         assert_eq!(replica("qwen-inference", "inference", 0), "qwen-inference-inference-0");
     }
 
-    fn sets(service: &str, role: &str, replicas: i32, nodes: i32) -> ReplicaSets {
+    fn names(service: &str, role: &str, replicas: i32, nodes: i32) -> LeaderWorkerSetNames {
         let role = serde_json::json!({"name": role, "componentType": "worker", "replicas": replicas,
             "multinode": {"nodeCount": nodes}});
-        ReplicaSets::of(service, &serde_json::from_value(role).unwrap())
+        LeaderWorkerSetNames::new(service, &serde_json::from_value(role).unwrap())
     }
 
     #[rstest]
-    #[case::one_name(sets("a", "b-c", 1, 1), sets("a-b", "c", 1, 1), Some("LeaderWorkerSet a-b-c-0"))]
-    #[case::asleep(sets("a", "b-c", 0, 1), sets("a-b", "c", 0, 1), Some("LeaderWorkerSet a-b-c-0"))]
-    #[case::workers(sets("s", "x", 2, 2), sets("s", "x-1", 1, 1), Some("StatefulSet s-x-1-0"))]
-    #[case::no_such_replica(sets("s", "x", 1, 2), sets("s", "x-1", 1, 1), None)]
-    #[case::no_workers(sets("s", "x", 2, 1), sets("s", "x-1", 1, 1), None)]
-    #[case::apart(sets("s", "x", 2, 2), sets("s", "y", 2, 2), None)]
-    fn names_that_compose_alike(#[case] one: ReplicaSets, #[case] other: ReplicaSets, #[case] expect: Option<&str>) {
-        assert_eq!((one.clash(&other).as_deref(), other.clash(&one).as_deref()), (expect, expect));
+    #[case::same_name(names("a", "b-c", 1, 1), names("a-b", "c", 1, 1), Some("LeaderWorkerSet a-b-c-0"))]
+    #[case::zero_replicas(names("a", "b-c", 0, 1), names("a-b", "c", 0, 1), Some("LeaderWorkerSet a-b-c-0"))]
+    #[case::workers(names("s", "x", 2, 2), names("s", "x-1", 1, 1), Some("StatefulSet s-x-1-0"))]
+    #[case::no_such_replica(names("s", "x", 1, 2), names("s", "x-1", 1, 1), None)]
+    #[case::no_workers(names("s", "x", 2, 1), names("s", "x-1", 1, 1), None)]
+    #[case::distinct(names("s", "x", 2, 2), names("s", "y", 2, 2), None)]
+    fn detects_conflicting_names(
+        #[case] a: LeaderWorkerSetNames,
+        #[case] b: LeaderWorkerSetNames,
+        #[case] expect: Option<&str>,
+    ) {
+        assert_eq!((a.conflict(&b).as_deref(), b.conflict(&a).as_deref()), (expect, expect));
     }
 
     #[rstest]
     #[case("meta llama/3", "meta-llama-3")]
     #[case("-x-", "x")]
     #[case("", "")]
-    fn label_values(#[case] text: &str, #[case] expect: &str) {
+    fn converts_text_to_label_values(#[case] text: &str, #[case] expect: &str) {
         assert_eq!(label_value(text), expect);
     }
 
@@ -147,7 +154,7 @@ mod tests {
     #[case("chat-", false)]
     #[case("Chat", false)]
     #[case("a.b", false)]
-    fn dns_1035(#[case] name: &str, #[case] expect: bool) {
+    fn validates_dns_1035_labels(#[case] name: &str, #[case] expect: bool) {
         assert_eq!(is_dns_1035(name), expect);
     }
 }

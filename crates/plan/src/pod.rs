@@ -1,14 +1,14 @@
-//! Pod templates as JSON: laying one specification over another, and the containers in it.
-//! Unknown fields take part like known ones, so that fields newer than ostler survive.
+//! Pod templates as JSON: merging specifications and finding containers. Unknown fields are preserved, so that fields newer
+//! than ostler work.
 
-use decide::reason::Warning;
+use decide::Warning;
 use serde_json::{Map, Value};
 
 use crate::code;
 use crate::template;
 use crate::topology::Owner;
 
-/// `over` on `base`: maps are merged key by key, lists by the key their Kubernetes type has, everything else is replaced.
+/// Merges `over` into `base`: maps by key, lists by the merge key of their Kubernetes type; other values are replaced.
 pub(crate) fn overlay(base: &mut Value, over: &Value) {
     match (base, over) {
         (Value::Object(base), Value::Object(over)) => overlay_map(base, over),
@@ -16,15 +16,15 @@ pub(crate) fn overlay(base: &mut Value, over: &Value) {
     }
 }
 
-/// [`overlay`] of two maps.
+/// Merges two maps as [`overlay`] does.
 pub(crate) fn overlay_map(base: &mut Map<String, Value>, over: &Map<String, Value>) {
     for (field, value) in over {
-        match (base.get_mut(field), value, list_of(field)) {
-            (Some(Value::Array(items)), Value::Array(more), List::ByKey(key)) => overlay_items(items, more, key),
-            (Some(Value::Array(items)), Value::Array(more), List::Set) => {
+        match (base.get_mut(field), value, merge_strategy(field)) {
+            (Some(Value::Array(items)), Value::Array(more), MergeStrategy::ByKey(key)) => merge_items(items, more, key),
+            (Some(Value::Array(items)), Value::Array(more), MergeStrategy::Set) => {
                 items.extend(more.iter().filter(|item| !items.contains(item)).cloned().collect::<Vec<_>>());
             }
-            (Some(there), _, _) => overlay(there, value),
+            (Some(existing), _, _) => overlay(existing, value),
             (None, _, _) => {
                 base.insert(field.clone(), value.clone());
             }
@@ -32,102 +32,112 @@ pub(crate) fn overlay_map(base: &mut Map<String, Value>, over: &Map<String, Valu
     }
 }
 
-enum List {
-    /// Items with the same value of this field are one.
+/// Merge strategy of a list field.
+enum MergeStrategy {
+    /// Items with the same value of this field are merged.
     ByKey(&'static str),
-    /// Items add up.
+    /// Items are added unless present.
     Set,
-    /// The later list replaces the earlier.
+    /// The list is replaced.
     Atomic,
 }
 
-/// How the list fields of Pods and Containers merge.
-fn list_of(field: &str) -> List {
+/// Returns the merge strategy of a list field of Pods and containers.
+fn merge_strategy(field: &str) -> MergeStrategy {
     match field {
         "containers" | "initContainers" | "ephemeralContainers" | "volumes" | "env" | "imagePullSecrets" => {
-            List::ByKey("name")
+            MergeStrategy::ByKey("name")
         }
-        "volumeMounts" => List::ByKey("mountPath"),
-        "volumeDevices" => List::ByKey("devicePath"),
-        "ports" => List::ByKey("containerPort"),
-        "tolerations" | "topologySpreadConstraints" | "envFrom" | "readinessGates" => List::Set,
-        _ => List::Atomic,
+        "volumeMounts" => MergeStrategy::ByKey("mountPath"),
+        "volumeDevices" => MergeStrategy::ByKey("devicePath"),
+        "ports" => MergeStrategy::ByKey("containerPort"),
+        "tolerations" | "topologySpreadConstraints" | "envFrom" | "readinessGates" => MergeStrategy::Set,
+        _ => MergeStrategy::Atomic,
     }
 }
 
-fn overlay_items(items: &mut Vec<Value>, more: &[Value], key: &str) {
+fn merge_items(items: &mut Vec<Value>, more: &[Value], key: &str) {
     for item in more {
-        match items.iter_mut().find(|there| !item[key].is_null() && there[key] == item[key]) {
-            // A variable has a value or a source, never both.
-            Some(there) if item.get("value").is_some() || item.get("valueFrom").is_some() => *there = item.clone(),
-            // A volume has one source.
-            Some(there) if key == "name" && item.get("image").is_none() && there.get("image").is_none() => {
-                *there = item.clone();
+        match items.iter_mut().find(|existing| !item[key].is_null() && existing[key] == item[key]) {
+            // An environment variable has either a value or a source.
+            Some(existing) if item.get("value").is_some() || item.get("valueFrom").is_some() => {
+                *existing = item.clone()
             }
-            Some(there) => overlay(there, item),
+            // A volume has exactly one source.
+            Some(existing) if key == "name" && item.get("image").is_none() && existing.get("image").is_none() => {
+                *existing = item.clone();
+            }
+            Some(existing) => overlay(existing, item),
             None => items.push(item.clone()),
         }
     }
 }
 
-/// The container that answers requests: the one with a port named `http`, else the one on accelerators, else the one that
-/// starts an engine that we know, else the first.
+/// Returns the container that serves requests: the one with a port named `http`, or else the one that requests accelerators,
+/// or else the one that starts a known engine, or else the first one.
 pub(crate) fn engine_container(template: &Value) -> Option<&Value> {
     let containers = template.pointer("/spec/containers")?.as_array()?;
-    let signs: [fn(&Value) -> bool; 3] = [
+    let criteria: [fn(&Value) -> bool; 3] = [
         |container| container["ports"].as_array().is_some_and(|ports| ports.iter().any(|port| port["name"] == "http")),
-        |container| crate::runner::requested(&container["resources"]).is_some(),
-        |container| crate::launch::read(container).engine.is_some(),
+        |container| crate::runner::requested_accelerators(&container["resources"]).is_some(),
+        |container| crate::launch::inspect(container).engine.is_some(),
     ];
-    signs.iter().find_map(|sign| containers.iter().find(|one| sign(one))).or_else(|| containers.first())
+    criteria
+        .iter()
+        .find_map(|matches| containers.iter().find(|container| matches(container)))
+        .or_else(|| containers.first())
 }
 
-/// [`engine_container`], to be changed.
+/// Returns the container of [`engine_container`] mutably.
 pub(crate) fn engine_container_mut(template: &mut Value) -> Option<&mut Value> {
     let name = engine_container(template)?.get("name").cloned();
     let containers = template.pointer_mut("/spec/containers")?.as_array_mut()?;
     containers.iter_mut().find(|container| container.get("name") == name.as_ref())
 }
 
-/// Adds an item to a list field unless one with the same `key` is there: what a user wrote is never overwritten. Whether
-/// it was added.
+/// Adds an item to a list field unless it has an item with the same `key`, so that values of the user are preserved. Returns
+/// whether the item was added.
 pub(crate) fn add_if_absent(object: &mut Value, field: &str, key: &str, item: Value) -> bool {
     let Some(map) = object.as_object_mut() else { return false };
     let list = map.entry(field).or_insert_with(|| Value::Array(Vec::new()));
     let Some(items) = list.as_array_mut() else { return false };
-    let absent = !items.iter().any(|there| there[key] == item[key]);
+    let absent = !items.iter().any(|existing| existing[key] == item[key]);
     if absent {
         items.push(item);
     }
     absent
 }
 
-/// The main container first, sidecars after it. A sidecar of its name is the container seen twice (upstream's habit).
-pub(crate) fn put_first(spec: &mut Value, container: Value) {
+/// Sets the main container as the first one and removes a sidecar of the same name, which upstream duplicates.
+pub(crate) fn set_main_container(spec: &mut Value, container: Value) {
     let sidecars = spec["containers"].as_array().cloned().unwrap_or_default();
     let others = sidecars.into_iter().filter(|sidecar| sidecar["name"] != container["name"]).collect::<Vec<_>>();
     spec["containers"] = Value::Array([vec![container], others].concat());
 }
 
-/// Template variables of one container.
-pub(crate) fn substitute(container: &mut Value, owner: &Owner, warnings: &mut Vec<Warning>) {
+/// Expands the template variables of one container and warns about missing values.
+pub(crate) fn substitute_container(container: &mut Value, owner: &Owner, warnings: &mut Vec<Warning>) {
     let mut missing = Vec::new();
     template::substitute(container, owner, &mut missing);
-    let told = |key| {
+    let warning = |key| {
         Warning::new(
             code::warning::TEMPLATE_VALUE_MISSING,
-            format!("metadata.{key} is not set on the service; the template variable is empty"),
+            format!("The service has no metadata.{key}; the template variable expands to an empty string"),
         )
     };
-    warnings.extend(missing.into_iter().map(told));
+    warnings.extend(missing.into_iter().map(warning));
 }
 
-/// Template variables of sidecars and init containers; the first container was done before, and its remaining braces are
-/// not ours and stay.
-pub(crate) fn substitute_others(spec: &mut Value, owner: &Owner, warnings: &mut Vec<Warning>) {
-    for (field, done) in [("containers", 1), ("initContainers", 0)] {
+/// Expands the template variables of sidecars and init containers. The main container is already expanded; its remaining braces
+/// must stay.
+pub(crate) fn substitute_sidecars(spec: &mut Value, owner: &Owner, warnings: &mut Vec<Warning>) {
+    for (field, skipped) in [("containers", 1), ("initContainers", 0)] {
         let containers = spec.get_mut(field).and_then(Value::as_array_mut);
-        containers.into_iter().flatten().skip(done).for_each(|container| substitute(container, owner, warnings));
+        containers
+            .into_iter()
+            .flatten()
+            .skip(skipped)
+            .for_each(|container| substitute_container(container, owner, warnings));
     }
 }
 
@@ -139,7 +149,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn lists_merge_by_their_keys_and_unknown_fields_stay() {
+    fn merges_lists_by_key_and_preserves_unknown_fields() {
         let mut base = json!({
             "volumes": [{"name": "shm", "emptyDir": {"medium": "Memory"}}],
             "tolerations": [{"key": "a"}],
@@ -167,16 +177,16 @@ mod tests {
     }
 
     #[rstest]
-    #[case::by_its_port(json!([{"name": "x", "image": "vllm"}, {"name": "e", "ports": [{"name": "http"}]}]), "e")]
-    #[case::by_its_accelerators(json!([{"name": "x", "image": "vllm-log"}, {"name": "e", "resources": {"limits": {"nvidia.com/gpu": "1"}}}]), "e")]
-    #[case::by_what_it_starts(json!([{"name": "x", "ports": [{"name": "metrics", "containerPort": 9100}]}, {"name": "e", "image": "lmsysorg/sglang:v1"}]), "e")]
-    #[case::the_first(json!([{"name": "e", "image": "a"}, {"name": "x", "image": "b"}]), "e")]
-    fn which_container_is_the_engine(#[case] containers: Value, #[case] expect: &str) {
+    #[case::by_port(json!([{"name": "x", "image": "vllm"}, {"name": "e", "ports": [{"name": "http"}]}]), "e")]
+    #[case::by_accelerators(json!([{"name": "x", "image": "vllm-log"}, {"name": "e", "resources": {"limits": {"nvidia.com/gpu": "1"}}}]), "e")]
+    #[case::by_engine(json!([{"name": "x", "ports": [{"name": "metrics", "containerPort": 9100}]}, {"name": "e", "image": "lmsysorg/sglang:v1"}]), "e")]
+    #[case::first(json!([{"name": "e", "image": "a"}, {"name": "x", "image": "b"}]), "e")]
+    fn finds_the_engine_container(#[case] containers: Value, #[case] expect: &str) {
         assert_eq!(engine_container(&json!({"spec": {"containers": containers}})).unwrap()["name"], expect);
     }
 
     #[test]
-    fn a_value_replaces_a_source() {
+    fn value_replaces_source() {
         let mut base = json!({"env": [{"name": "A", "valueFrom": {"fieldRef": {"fieldPath": "x"}}}]});
         overlay(&mut base, &json!({"env": [{"name": "A", "value": "1"}]}));
         assert_eq!(base, json!({"env": [{"name": "A", "value": "1"}]}));

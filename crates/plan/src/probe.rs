@@ -1,28 +1,29 @@
-//! When an engine counts as ready: an engine accepts connections long before its model is loaded.
+//! Readiness probes. Engines accept connections before their model is loaded.
 
 use serde_json::{Value, json};
 
-use crate::launch::Launch;
+use crate::launch::LaunchInfo;
 
-/// The readiness probe of a component whose runtime and service state none: HTTP where the engine is known to answer
-/// `/health` only when it can serve, else TCP, as upstream has it.
-pub(crate) fn readiness(launch: &Launch, port: u16) -> Value {
+/// Returns the default readiness probe: HTTP for engines whose `/health` succeeds only when they can serve, or else TCP, as
+/// upstream has it.
+pub(crate) fn readiness(launch: &LaunchInfo, port: u16) -> Value {
     match launch.engine {
         Some("vllm" | "sglang") => health(port),
         _ => tcp(port),
     }
 }
 
-/// HTTP on the serving port.
+/// Returns an HTTP probe of `/health` on the serving port.
 pub(crate) fn health(port: u16) -> Value {
     probe(json!({"httpGet": {"path": "/health", "port": port}}))
 }
 
-/// Something listens.
+/// Returns a TCP probe of the serving port.
 pub(crate) fn tcp(port: u16) -> Value {
     probe(json!({"tcpSocket": {"port": port}}))
 }
 
+/// Completes a probe with period and threshold.
 fn probe(mut handler: Value) -> Value {
     handler["periodSeconds"] = json!(5);
     handler["failureThreshold"] = json!(3);

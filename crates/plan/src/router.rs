@@ -1,151 +1,164 @@
-//! The router of a role-based service: an endpoint picker, the pool that it picks from, and a route that leads there.
+//! The router of a role-based service: endpoint picker, InferencePool and HTTPRoute.
 
 mod route;
 mod strategy;
 
 use api::fusioninfer::{ComponentType, Role as ApiRole, RoutingStrategy};
-use decide::reason::Warning;
+use decide::Warning;
 use serde_json::Value;
 
 use crate::code;
 use crate::labels::{self, Labels};
-use crate::roles::{Target, queue_name};
-use crate::topology::{Owner, Refusal, Role};
+use crate::roles::{PoolTarget, queue_name};
+use crate::topology::{Owner, PlanError, Role};
 
-/// The picker of a service and what leads requests to it.
+/// Endpoint picker of a service with its pool and route.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Router {
+pub(crate) struct Router {
     /// Name of the role.
     pub role: String,
-    /// Labels of its objects.
+    /// Labels of the objects.
     pub labels: Labels,
-    /// Of these labels, those by which its Pods are found.
+    /// Labels that select the picker's Pods; a subset of `labels`.
     pub selector: Labels,
-    /// Labels of the Deployment alone.
+    /// Additional labels of the Deployment: the Kueue queue.
     pub queue: Labels,
-    /// The picker's image: that of this program.
+    /// Image of the picker.
     pub image: String,
     /// Content of the picker's configuration file.
     pub config: String,
-    /// The Pods to pick from: leaders only, each on one port.
-    pub pool: Target,
-    /// Spec of the HTTPRoute; None: none is made.
+    /// Pods to pick from: leaders only, with one port.
+    pub pool: PoolTarget,
+    /// Spec of the HTTPRoute; `None` to create none.
     pub route: Option<Value>,
 }
 
-/// Key under which the Pods of one picker are known, as of every application.
+/// Label key of the picker's Pods.
 const APP: &str = "app";
 
-/// What `role` of a service with these engines becomes.
+/// Builds the router for `role` of a service with these engine roles.
 ///
 /// # Errors
-/// No engine to route to, or a route that is none.
-pub(crate) fn of(
+/// The service has no engine role, or the route is invalid.
+pub(crate) fn build_router(
     owner: &Owner,
     role: &ApiRole,
     engines: &[Role],
     image: &str,
     warnings: &mut Vec<Warning>,
-) -> Result<Router, Refusal> {
+) -> Result<Router, PlanError> {
     if engines.is_empty() {
         let message = format!(
-            "role {}: a router needs engines to route to; add a worker, or a prefiller and a decoder",
+            "Role {} is a router, but no role runs an engine: add a worker, or a prefiller and a decoder",
             role.name
         );
-        return Err(Refusal::new(code::refusal::NO_ENGINES, message));
+        return Err(PlanError::new(code::error::NO_ENGINES, message));
     }
-    let verbatim = role.endpoint_picker_config.as_deref().filter(|config| !config.is_empty());
-    let strategy = applicable(role, engines, warnings);
-    let pool = match verbatim {
-        // Who writes a configuration says in it who may be picked.
-        Some(_) => Target::of(owner, engines, None, warnings),
-        None => pool(owner, engines, strategy, warnings),
+    let custom_config = role.endpoint_picker_config.as_deref().filter(|config| !config.is_empty());
+    let strategy = effective_strategy(role, engines, warnings);
+    let pool = match custom_config {
+        // A custom configuration selects the endpoints itself.
+        Some(_) => PoolTarget::select(owner, engines, None, warnings),
+        None => pool_target(owner, engines, strategy, warnings),
     };
-    let names = Names::of(owner);
-    let selector = labels::of([(APP, names.picker.as_str()), (labels::SERVICE, owner.name.as_str())]);
-    let more = [(labels::COMPONENT_TYPE, ComponentType::Router.as_str()), (labels::ROLE_NAME, role.name.as_str())];
-    let mut all = selector.clone();
-    all.extend(labels::of(more));
+    let names = RouterNames::for_owner(owner);
+    let selector = labels::from_pairs([(APP, names.picker.as_str()), (labels::SERVICE, owner.name.as_str())]);
+    let role_labels =
+        [(labels::COMPONENT_TYPE, ComponentType::Router.as_str()), (labels::ROLE_NAME, role.name.as_str())];
+    let mut object_labels = selector.clone();
+    object_labels.extend(labels::from_pairs(role_labels));
     Ok(Router {
         role: role.name.clone(),
-        labels: all,
+        labels: object_labels,
         selector,
         queue: queue_name(owner).into_iter().collect(),
         image: image.to_owned(),
-        config: verbatim.map_or_else(|| strategy::config(strategy), str::to_owned),
-        pool: pool.ok_or_else(|| Refusal::new(code::refusal::INVALID_TEMPLATE, "no role has a container"))?,
-        route: role.httproute.as_ref().map(|stated| route(role, stated, &names.pool, warnings)).transpose()?,
+        config: custom_config.map_or_else(|| strategy::config(strategy), str::to_owned),
+        pool: pool.ok_or_else(|| PlanError::new(code::error::INVALID_TEMPLATE, "No role has a container"))?,
+        route: role.httproute.as_ref().map(|spec| http_route(role, spec, &names.pool, warnings)).transpose()?,
     })
 }
 
-/// Names of the router's objects, as upstream has them. One service has one router, so they follow from the service's.
+/// Names of the router's objects, as upstream has them. A service has one router, so they derive from the service's name.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Names {
-    /// ServiceAccount, Role, RoleBinding, Deployment and Service.
+pub(crate) struct RouterNames {
+    /// Name of the ServiceAccount, Role, RoleBinding, Deployment and Service.
     pub picker: String,
-    /// ConfigMap.
+    /// Name of the ConfigMap.
     pub config: String,
-    /// InferencePool.
+    /// Name of the InferencePool.
     pub pool: String,
-    /// HTTPRoute.
+    /// Name of the HTTPRoute.
     pub route: String,
 }
 
-impl Names {
-    /// Those of the service `owner`, each at most 63 characters.
-    pub fn of(owner: &Owner) -> Self {
+impl RouterNames {
+    /// Returns the names for the service `owner`, each with at most 63 characters.
+    pub(crate) fn for_owner(owner: &Owner) -> Self {
         let name = |suffix| crate::names::component(&owner.name, suffix);
         Self { picker: name("epp"), config: name("epp-config"), pool: name("pool"), route: name("httproute") }
     }
 }
 
-fn of_type(engines: &[Role], kind: ComponentType) -> usize {
+/// Returns the number of engine roles of a component type.
+fn count_type(engines: &[Role], kind: ComponentType) -> usize {
     engines.iter().filter(|role| role.labels[labels::COMPONENT_TYPE] == kind.as_str()).count()
 }
 
-fn is_pair(engines: &[Role]) -> bool {
-    of_type(engines, ComponentType::Prefiller) > 0 && of_type(engines, ComponentType::Decoder) > 0
+fn has_pair(engines: &[Role]) -> bool {
+    count_type(engines, ComponentType::Prefiller) > 0 && count_type(engines, ComponentType::Decoder) > 0
 }
 
-/// The stated strategy, or the default where it has nothing to work with: without a pair nothing could be picked.
-fn applicable(role: &ApiRole, engines: &[Role], warnings: &mut Vec<Warning>) -> RoutingStrategy {
-    let stated = role.strategy.unwrap_or_default();
-    if stated != RoutingStrategy::PdDisaggregation || is_pair(engines) {
-        return stated;
+/// Returns the strategy of the role, or the default one if the service lacks the roles that the strategy requires.
+fn effective_strategy(role: &ApiRole, engines: &[Role], warnings: &mut Vec<Warning>) -> RoutingStrategy {
+    let strategy = role.strategy.unwrap_or_default();
+    if strategy != RoutingStrategy::PdDisaggregation || has_pair(engines) {
+        return strategy;
     }
     let message = format!(
-        "role {}: strategy pd-disaggregation needs a prefiller and a decoder; prefix-cache is used instead",
+        "Role {}: strategy pd-disaggregation requires a prefiller and a decoder; using prefix-cache",
         role.name
     );
     warnings.push(Warning::new(code::warning::STRATEGY_NOT_APPLICABLE, message));
     RoutingStrategy::default()
 }
 
-/// Both halves of a pair where the picker tells them apart, and the half that answers where it does not.
-fn pool(owner: &Owner, engines: &[Role], strategy: RoutingStrategy, warnings: &mut Vec<Warning>) -> Option<Target> {
+/// Returns the Pods of the pool: prefillers and decoders if the strategy distinguishes them, or else the Pods that serve complete
+/// requests.
+fn pool_target(
+    owner: &Owner,
+    engines: &[Role],
+    strategy: RoutingStrategy,
+    warnings: &mut Vec<Warning>,
+) -> Option<PoolTarget> {
     let decoders = Some(ComponentType::Decoder);
-    if !is_pair(engines) {
-        let only = (of_type(engines, ComponentType::Worker) == 1).then_some(ComponentType::Worker);
-        return Target::of(owner, engines, only, warnings);
+    if !has_pair(engines) {
+        let component_type = (count_type(engines, ComponentType::Worker) == 1).then_some(ComponentType::Worker);
+        return PoolTarget::select(owner, engines, component_type, warnings);
     }
-    let one_port = engines.iter().all(|role| role.port == engines[0].port);
-    // A pool has one port. Decoders can do a whole request by themselves.
-    let of = if strategy == RoutingStrategy::PdDisaggregation && one_port { None } else { decoders };
-    if !one_port {
-        let message = "prefillers and decoders answer on different ports: a pool has one, so only decoders are picked";
+    let same_port = engines.iter().all(|role| role.port == engines[0].port);
+    // A pool has one port. Decoders can process complete requests.
+    let component_type = if strategy == RoutingStrategy::PdDisaggregation && same_port { None } else { decoders };
+    if !same_port {
+        let message = "Prefillers and decoders serve on different ports, but a pool has only one; requests are routed only to decoders";
         warnings.push(Warning::new(code::warning::PORTS_DIFFER, message));
     }
-    Target::of(owner, engines, of, warnings)
+    PoolTarget::select(owner, engines, component_type, warnings)
 }
 
-fn route(role: &ApiRole, stated: &Value, pool: &str, warnings: &mut Vec<Warning>) -> Result<Value, Refusal> {
-    if let Some((path, cause)) = api::lint::route_fault(stated) {
+/// Validates the route and adds the pool as its default backend.
+///
+/// # Errors
+/// The field of the route that is invalid.
+fn http_route(role: &ApiRole, spec: &Value, pool: &str, warnings: &mut Vec<Warning>) -> Result<Value, PlanError> {
+    if let Some((path, cause)) = api::http_route_spec_error(spec) {
         let message = format!("role {}, httproute{path}: {cause}", role.name);
-        return Err(Refusal::new(code::refusal::INVALID_ROUTE, message));
+        return Err(PlanError::new(code::error::INVALID_ROUTE, message));
     }
-    if stated["parentRefs"].as_array().is_none_or(Vec::is_empty) {
-        let message = format!("role {}: httproute.parentRefs names no Gateway, so no request comes by it", role.name);
+    if spec["parentRefs"].as_array().is_none_or(Vec::is_empty) {
+        let message =
+            format!("Role {}: httproute.parentRefs has no Gateway, so the route receives no requests", role.name);
         warnings.push(Warning::new(code::warning::ROUTE_WITHOUT_GATEWAY, message));
     }
-    Ok(route::completed(stated, pool))
+    Ok(route::with_default_backend(spec, pool))
 }

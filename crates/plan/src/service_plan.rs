@@ -1,31 +1,30 @@
-//! What comes of one service: the decision, and every object in apply order.
+//! The plan of one service: the decision and all objects in apply order.
 
 use std::collections::BTreeMap;
 
 use api::{fusioninfer, ome};
-use decide::decision::Omitted;
-use decide::decision::{Candidate, ComponentDecision, Decision, Incumbent, RuntimeRef};
-use decide::merge::origin::Setting;
-use decide::reason::Warning;
-use decide::remedy::{self, Remedy};
+use decide::{
+    ComponentDecision, CurrentSelection, Decision, OmittedCounts, Remedy, RuntimeCandidate, RuntimeRef, Setting,
+    Warning,
+};
 use serde::Serialize;
 use serde_json::Value;
 
-use crate::asked;
-use crate::chosen::Chosen;
 use crate::claims::{self, Claim};
 use crate::code;
 use crate::components;
-use crate::incumbent::incumbent;
+use crate::current_selection::current_selection;
+use crate::demand;
 use crate::render;
 use crate::roles;
 use crate::runner;
-use crate::smaller;
+use crate::selection::Selection;
+use crate::smaller_models;
 use crate::snapshot::{Service, Snapshot};
-use crate::supply::supply;
-use crate::topology::{Owner, Refusal, Role, Topology};
+use crate::supply::read_supply;
+use crate::topology::{Owner, PlanError, Role, Topology};
 
-/// `ostler plan -o json`.
+/// Output of `ostler plan -o json`.
 #[derive(Debug, Clone, Serialize)]
 pub struct Plan {
     /// Always `Plan`.
@@ -35,90 +34,97 @@ pub struct Plan {
 }
 
 impl Plan {
-    /// Whether every service can be served.
-    pub fn feasible(&self) -> bool {
+    /// Returns whether all services are feasible.
+    pub fn is_feasible(&self) -> bool {
         self.services.iter().all(|service| service.feasible)
     }
 }
 
-/// One service: what was decided, why, and what it becomes.
+/// Plan of one service: the decision, its reasons and the objects to apply.
 #[derive(Debug, Clone, Default, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct ServicePlan {
+    /// API version of the service.
     pub api_version: String,
+    /// Kind of the service.
     pub kind: String,
+    /// Namespace of the service.
     pub namespace: String,
+    /// Name of the service.
     pub name: String,
+    /// Whether the service can be served.
     pub feasible: bool,
-    /// Stable code: `Selected`, `Kept`, `Rendered` for roles, or why it is not feasible.
+    /// Stable code: `Selected`, `Kept`, `Rendered` for role-based services, or the reason why the service is not feasible.
     pub reason: String,
+    /// Explanation of the reason.
     pub message: String,
+    /// The selected runtime.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub runtime: Option<RuntimeRef>,
-    /// By component (`engine`) or role name.
+    /// Decisions by component (`engine`) or role name.
     pub components: BTreeMap<String, ComponentDecision>,
-    pub candidates: Vec<Candidate>,
+    /// Evaluated runtimes, ranked ones first.
+    pub candidates: Vec<RuntimeCandidate>,
+    /// Warnings of decision and layout.
     pub warnings: Vec<Warning>,
-    /// By replica set (`engine`, or `engine-{class}`): who stated what of its pods, and what was overridden.
+    /// Settings of the Pods with their origins and overridden values, by replica set (`engine`, or `engine-{class}`).
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub settings: BTreeMap<String, Vec<Setting>>,
-    /// Whole Kubernetes objects in apply order; empty unless feasible.
+    /// Complete Kubernetes objects in apply order; empty unless feasible.
     pub objects: Vec<Value>,
-    /// What `candidates` leave out; nothing unless the plan was [shortened](Self::shortened).
+    /// Number of entries removed from `candidates`; zero unless the plan was [truncated](Self::truncated).
     #[serde(skip)]
-    pub omitted: Omitted,
+    pub omitted: OmittedCounts,
 }
 
-/// Plans every service of the snapshot. What an earlier one takes is not free for a later one.
+/// Plans every service of the snapshot. Accelerators claimed by earlier services are not available to later ones.
 pub fn plan(snapshot: &Snapshot) -> Plan {
     let mut claims = snapshot.claims.clone();
     let mut services = Vec::new();
     for service in &snapshot.services {
-        let plan = plan_service_beside(snapshot, &claims, service, Incumbency::Kept);
+        let plan = plan_service_with_claims(snapshot, &claims, service, CurrentSelectionPolicy::Retain);
         if plan.api_version == ome::API_VERSION {
-            claims.retain(|claim| !claim.is_of(&plan.namespace, &plan.name));
+            claims.retain(|claim| !claim.belongs_to(&plan.namespace, &plan.name));
             let claim = Claim::new(&plan.namespace, &plan.name, &plan.components);
-            claims.extend(claim.filter(|_| plan.feasible && !claims::waits(&plan.warnings)));
+            claims.extend(claim.filter(|_| plan.feasible && !claims::waits_for_capacity(&plan.warnings)));
         }
         services.push(plan);
     }
     Plan { kind: "Plan", services }
 }
 
-/// Plans one service. Pure: the same snapshot gives the same bytes, offline and in the operator. The choice in force is
-/// kept.
+/// Plans one service and retains its current selection. Equal snapshots give equal plans, offline and in the operator.
 pub fn plan_service(snapshot: &Snapshot, service: &Service) -> ServicePlan {
-    plan_service_beside(snapshot, &snapshot.claims, service, Incumbency::Kept)
+    plan_service_with_claims(snapshot, &snapshot.claims, service, CurrentSelectionPolicy::Retain)
 }
 
-/// What the choice in force counts for.
+/// Whether planning retains the current selection of a service.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Incumbency {
-    /// It is kept as long as it is possible.
-    Kept,
-    /// The service is planned as if nothing were chosen yet.
-    Ignored,
+pub enum CurrentSelectionPolicy {
+    /// Retain the current selection while it is feasible.
+    Retain,
+    /// Select again, ignoring the current selection.
+    Ignore,
 }
 
-/// Plans one service beside those that made `claims`, which stand in for the snapshot's: what is on offer can be shared
-/// by plans of many services, what others claim is news for each.
-pub fn plan_service_beside(
+/// Plans one service with `claims` instead of the snapshot's claims, so that many services can share one snapshot.
+pub fn plan_service_with_claims(
     snapshot: &Snapshot,
     claims: &[Claim],
     service: &Service,
-    incumbency: Incumbency,
+    policy: CurrentSelectionPolicy,
 ) -> ServicePlan {
     match service {
-        Service::Ome(own) => {
-            let incumbent = incumbent(own).filter(|_| incumbency == Incumbency::Kept);
-            ome_service(snapshot, claims, own, incumbent.as_ref())
+        Service::Ome(service) => {
+            let current = current_selection(service).filter(|_| policy == CurrentSelectionPolicy::Retain);
+            plan_ome_service(snapshot, claims, service, current.as_ref())
         }
-        Service::Roles(service) => role_service(snapshot, service),
+        Service::RoleBased(service) => plan_role_based_service(snapshot, service),
     }
 }
 
 impl ServicePlan {
-    fn of(owner: &Owner) -> Self {
+    fn for_owner(owner: &Owner) -> Self {
         Self {
             api_version: owner.api_version.clone(),
             kind: owner.kind.clone(),
@@ -128,12 +134,13 @@ impl ServicePlan {
         }
     }
 
-    /// The decision as a status carries it: with what laying out found, bounded in size, the rest counted.
-    pub fn record(&self) -> Decision {
-        self.record_of(self.candidates.clone())
+    /// Returns the decision for `status.decision`: with the results of layout, bounded in size, and with the number of
+    /// omitted entries.
+    pub fn status_decision(&self) -> Decision {
+        self.decision_with_candidates(self.candidates.clone())
     }
 
-    fn record_of(&self, candidates: Vec<Candidate>) -> Decision {
+    fn decision_with_candidates(&self, candidates: Vec<RuntimeCandidate>) -> Decision {
         let decision = Decision {
             feasible: self.feasible,
             reason: self.reason.clone(),
@@ -147,25 +154,25 @@ impl ServicePlan {
         decision.for_status()
     }
 
-    /// The same with no more candidates than a record holds. Warnings stay: more may come before one is made.
+    /// Truncates the candidates to those that a status holds. Keeps all warnings, because the caller may add more.
     #[must_use]
-    pub fn shortened(mut self) -> Self {
+    pub fn truncated(mut self) -> Self {
         let candidates = std::mem::take(&mut self.candidates);
-        let record = self.record_of(candidates);
-        self.candidates = record.candidates;
-        self.omitted = Omitted { warnings: 0, ..record.omitted };
+        let decision = self.decision_with_candidates(candidates);
+        self.candidates = decision.candidates;
+        self.omitted = OmittedCounts { warnings: 0, ..decision.omitted };
         self
     }
 
-    fn refused(mut self, refusal: Refusal) -> Self {
+    fn with_error(mut self, error: PlanError) -> Self {
         self.feasible = false;
-        self.reason = refusal.code.into();
-        self.message = refusal.message;
+        self.reason = error.code.into();
+        self.message = error.message;
         self.objects = Vec::new();
         self
     }
 
-    fn decided(mut self, decision: &Decision) -> Self {
+    fn with_decision(mut self, decision: &Decision) -> Self {
         self.feasible = decision.feasible;
         self.reason.clone_from(&decision.reason);
         self.message.clone_from(&decision.message);
@@ -176,39 +183,39 @@ impl ServicePlan {
         self
     }
 
-    fn laid_out(mut self, laid_out: Result<(Topology, Vec<Warning>), Refusal>) -> Self {
-        match laid_out {
+    fn with_topology(mut self, result: Result<(Topology, Vec<Warning>), PlanError>) -> Self {
+        match result {
             Ok((topology, warnings)) => {
-                self.warn(warnings);
+                self.add_warnings(warnings);
                 self.objects = render::objects(&topology);
                 if let Some(router) = &topology.router {
                     let picker = ComponentDecision { replicas: 1, nodes: 1, ..ComponentDecision::default() };
                     self.components.insert(router.role.clone(), picker);
                 }
                 for role in topology.roles {
-                    self.describe(&role);
+                    self.record_role(&role);
                     if !role.settings.is_empty() {
                         self.settings.entry(role.name).or_default().extend(role.settings);
                     }
                 }
                 self
             }
-            Err(refusal) => self.refused(refusal),
+            Err(error) => self.with_error(error),
         }
     }
 
-    /// Numbers of what was laid out; those of several replica sets are in the decision's variants.
-    fn describe(&mut self, role: &Role) {
+    /// Records replicas and nodes of `role`. With several replica sets the variants of the decision hold the numbers.
+    fn record_role(&mut self, role: &Role) {
         let component = self.components.entry(role.component.clone()).or_default();
         if component.variants.is_empty() {
             component.replicas = role.replicas.min;
             component.nodes = component.nodes.max(role.nodes);
-            describe_stated(component, &role.template);
+            record_requested_accelerators(component, &role.template);
         }
     }
 
-    /// Adds what laying out found; the decision's own warnings come first, and each is told once.
-    fn warn(&mut self, warnings: Vec<Warning>) {
+    /// Adds warnings of the layout after those of the decision and skips duplicates.
+    fn add_warnings(&mut self, warnings: Vec<Warning>) {
         for warning in warnings {
             if !self.warnings.contains(&warning) {
                 self.warnings.push(warning);
@@ -217,83 +224,90 @@ impl ServicePlan {
     }
 }
 
-/// Accelerators that a template asks for without a class.
-fn describe_stated(component: &mut ComponentDecision, template: &Value) {
+/// Records the accelerators that a Pod template requests without a class.
+fn record_requested_accelerators(component: &mut ComponentDecision, template: &Value) {
     if component.resource.is_some() {
         return;
     }
     let containers = template.pointer("/spec/containers").and_then(Value::as_array).into_iter().flatten();
-    let asked: Vec<(String, u32)> =
-        containers.filter_map(|container| runner::requested(&container["resources"])).collect();
-    if let Some((name, _)) = asked.first() {
-        component.accelerators_per_node = asked.iter().filter(|(other, _)| other == name).map(|(_, count)| count).sum();
+    let requests: Vec<(String, u32)> =
+        containers.filter_map(|container| runner::requested_accelerators(&container["resources"])).collect();
+    if let Some((name, _)) = requests.first() {
+        component.accelerators_per_node =
+            requests.iter().filter(|(resource, _)| resource == name).map(|(_, count)| count).sum();
         component.resource = Some(name.clone());
     }
 }
 
-fn role_service(snapshot: &Snapshot, service: &fusioninfer::InferenceService) -> ServicePlan {
-    let owner = owner(service, fusioninfer::API_VERSION);
-    let mut plan = ServicePlan::of(&owner);
+fn plan_role_based_service(snapshot: &Snapshot, service: &fusioninfer::InferenceService) -> ServicePlan {
+    let owner = service_owner(service, fusioninfer::API_VERSION);
+    let mut plan = ServicePlan::for_owner(&owner);
     plan.feasible = true;
     plan.reason = "Rendered".to_owned();
-    plan = plan.laid_out(roles::topology(owner, service, snapshot.pod_groups, &snapshot.picker_image));
+    plan = plan.with_topology(roles::topology(owner, service, snapshot.pod_group_schema, &snapshot.picker_image));
     if plan.feasible {
         let replicas: u32 = plan.components.values().map(|component| component.replicas).sum();
-        plan.message = format!("{replicas} replicas in {} roles", plan.components.len());
+        let roles = plan.components.len();
+        let plural = |count: usize| if count == 1 { "" } else { "s" };
+        plan.message = format!("{replicas} replica{} in {roles} role{}", plural(replicas as usize), plural(roles));
     }
     plan
 }
 
-fn ome_service(
+fn plan_ome_service(
     snapshot: &Snapshot,
     claims: &[Claim],
     service: &ome::InferenceService,
-    incumbent: Option<&Incumbent>,
+    current: Option<&CurrentSelection>,
 ) -> ServicePlan {
-    let owner = owner(service, ome::API_VERSION);
-    let plan = ServicePlan::of(&owner);
-    let model = asked::model(snapshot, service, &owner);
-    let demand = match asked::demand(snapshot, service, model, &owner) {
+    let owner = service_owner(service, ome::API_VERSION);
+    let plan = ServicePlan::for_owner(&owner);
+    let model = demand::find_model(snapshot, service, &owner);
+    let demand = match demand::read_demand(snapshot, service, model, &owner) {
         Ok(demand) => demand,
         Err(error) => {
-            let annotation =
-                ["metadata.annotations[", "spec.annotations["].iter().any(|place| error.path.starts_with(place));
-            let code = if annotation { code::refusal::INVALID_ANNOTATION } else { code::refusal::INVALID_SERVICE };
-            return plan.refused(Refusal::new(code, error.to_string()));
+            let is_annotation =
+                ["metadata.annotations[", "spec.annotations["].iter().any(|prefix| error.path.starts_with(prefix));
+            let code = if is_annotation { code::error::INVALID_ANNOTATION } else { code::error::INVALID_SERVICE };
+            return plan.with_error(PlanError::new(code, error.to_string()));
         }
     };
-    let (supply, unreadable) = supply(snapshot, claims, &owner);
-    let mut decision = decide::decide(&demand, &supply, incumbent);
-    decision.warnings.extend(unreadable);
-    claims::explain(&mut decision, claims, &snapshot.inventory, (&owner.namespace, &owner.name));
-    let mut plan = plan.decided(&decision);
+    let (supply, supply_warnings) = read_supply(snapshot, claims, &owner);
+    let mut decision = decide::decide(&demand, &supply, current);
+    decision.warnings.extend(supply_warnings);
+    claims::describe_claims(&mut decision, claims, &snapshot.inventory, (&owner.namespace, &owner.name));
+    let mut plan = plan.with_decision(&decision);
     if !decision.feasible {
         return plan;
     }
-    let chosen = Chosen::of(snapshot, &supply, &owner, &demand, &decision);
-    plan.settings = chosen.class_settings(service, &demand, &decision);
-    plan.laid_out(components::topology(owner, &chosen.decided(service, model), snapshot.pod_groups))
+    let selection = Selection::from_decision(snapshot, &supply, &owner, &demand, &decision);
+    plan.settings = selection.class_settings(service, &demand, &decision);
+    plan.with_topology(components::topology(owner, &selection.layout_input(service, model), snapshot.pod_group_schema))
 }
 
-/// What would make an infeasible service feasible, or spare it the wait, computed by deciding again with one constraint
-/// lifted; where every edit would leave it waiting, with a smaller model. Empty for roles, which state everything themselves.
+/// Returns changes that would make an infeasible service feasible, or remove its wait for capacity. Each remedy is computed by
+/// deciding again with one constraint lifted. If every edit would leave the service waiting, smaller models are proposed.
+/// Empty for role-based services, which need no selection.
 pub fn remedies(snapshot: &Snapshot, service: &Service) -> Vec<Remedy> {
     let Service::Ome(service) = service else { return Vec::new() };
-    let owner = owner(service.as_ref(), ome::API_VERSION);
-    let model = asked::model(snapshot, service, &owner);
-    let Ok(demand) = asked::demand(snapshot, service, model, &owner) else { return Vec::new() };
-    let supply = supply(snapshot, &snapshot.claims, &owner).0;
-    let meant = asked::meant(snapshot, service, &demand, &owner, &supply);
-    let mut all: Vec<Remedy> = meant.into_iter().chain(remedy::remedies(&demand, &supply)).collect();
-    if !all.iter().any(|remedy| remedy.is_an_edit() && remedy::waits(&remedy.outcome) == 0) {
-        all.extend(smaller::models(snapshot, service, &demand, &owner, &supply));
+    let owner = service_owner(service.as_ref(), ome::API_VERSION);
+    let model = demand::find_model(snapshot, service, &owner);
+    let Ok(demand) = demand::read_demand(snapshot, service, model, &owner) else { return Vec::new() };
+    let supply = read_supply(snapshot, &snapshot.claims, &owner).0;
+    let suggestion = demand::suggest_model_name(snapshot, service, &demand, &owner, &supply);
+    let mut remedies: Vec<Remedy> = suggestion.into_iter().chain(decide::find_remedies(&demand, &supply)).collect();
+    if !remedies
+        .iter()
+        .any(|remedy| remedy.is_manifest_edit() && decide::components_without_capacity(&remedy.outcome) == 0)
+    {
+        remedies.extend(smaller_models::smaller_model_remedies(snapshot, service, &demand, &owner, &supply));
     }
-    all
+    remedies
 }
 
-/// The service as owner of what is made for it; objects read through a client carry no kind of their own.
-fn owner<K: Serialize>(service: &K, api_version: &str) -> Owner {
-    let mut owner = serde_json::to_value(service).map(|value| Owner::of(&value)).unwrap_or_default();
+/// Returns the service as the owner of its objects. Objects read through a client have no apiVersion and kind.
+fn service_owner<K: Serialize>(service: &K, api_version: &str) -> Owner {
+    let mut owner = serde_json::to_value(service).map(|value| Owner::from_object(&value)).unwrap_or_default();
     owner.api_version = api_version.to_owned();
     owner.kind = "InferenceService".to_owned();
     owner

@@ -1,58 +1,61 @@
-//! Everything a plan depends on, read once: services to plan, and runtimes, classes, models, nodes and pods to plan with.
+//! Input of a plan: the services, and the runtimes, classes, models, Nodes and Pods that decisions depend on.
 
 use std::sync::Arc;
 
-use api::manifest::{Document, ManifestError};
 use api::ome::{
     AcceleratorClass, BaseModel, BaseModelSpec, ClusterBaseModel, ClusterServingRuntime, ServingRuntime,
     ServingRuntimeSpec,
 };
+use api::{Document, ManifestError};
 use api::{fusioninfer, ome};
-use decide::inventory::Index;
-use decide::supply::Scope;
+use decide::{Inventory, Scope};
 use serde_json::Value;
 
 use crate::claims::Claim;
 use crate::gang::PodGroupSchema;
 use crate::names;
 use crate::supply::{Class, Runtime};
-use crate::topology::Autoscalers;
+use crate::topology::AutoscalerSupport;
 
 const OME: &str = ome::API_VERSION;
-const ROLES: &str = fusioninfer::API_VERSION;
+const FUSION_INFER: &str = fusioninfer::API_VERSION;
 
-/// A service of either group.
+/// An InferenceService of either API group.
 #[derive(Debug, Clone)]
 pub enum Service {
+    /// Service of `ome.io`.
     Ome(Box<ome::InferenceService>),
-    Roles(Box<fusioninfer::InferenceService>),
+    /// Service of `fusioninfer.io`, which consists of roles.
+    RoleBased(Box<fusioninfer::InferenceService>),
 }
 
-/// What is given; nothing else is looked at.
+/// All objects and settings that a plan depends on.
 #[derive(Debug, Clone)]
 pub struct Snapshot {
-    /// In input order.
+    /// Services to plan, in input order.
     pub services: Vec<Service>,
+    /// ServingRuntimes and ClusterServingRuntimes.
     pub runtimes: Vec<Runtime>,
+    /// AcceleratorClasses.
     pub classes: Vec<Class>,
+    /// BaseModels and ClusterBaseModels.
     pub models: Vec<Model>,
-    /// Nodes, the Pods on them, and what classes have there. Nothing is known offline, unless a cluster snapshot is
-    /// given.
-    pub inventory: Arc<Index>,
-    /// What services that are decided already will take, whether their pods run yet or not.
+    /// Nodes, their Pods and the capacity of each class. Empty offline, unless a cluster snapshot is given.
+    pub inventory: Arc<Inventory>,
+    /// Accelerators claimed by services with a decision, whether their Pods run yet or not.
     pub claims: Vec<Claim>,
-    /// Feature gate `AcceleratorAwareScheduling`.
+    /// State of the feature gate `AcceleratorAwareScheduling`.
     pub accelerator_aware: bool,
-    /// What the cluster's PodGroups can say; Volcano 1.15 where nothing is known.
-    pub pod_groups: PodGroupSchema,
-    /// Which autoscalers the cluster has.
-    pub autoscalers: Autoscalers,
-    /// Image of the endpoint pickers of routers: this program's.
+    /// Schema of the cluster's PodGroups; Volcano 1.15 by default.
+    pub pod_group_schema: PodGroupSchema,
+    /// Autoscalers that the cluster supports.
+    pub autoscaler_support: AutoscalerSupport,
+    /// Image of the endpoint pickers of role-based services.
     pub picker_image: String,
 }
 
-/// What this program is called as an image, unless it is told otherwise.
-pub const PICKER_IMAGE: &str = concat!("ostler:", env!("CARGO_PKG_VERSION"));
+/// Image of endpoint pickers by default: this program at its version.
+pub const DEFAULT_PICKER_IMAGE: &str = concat!("ostler:", env!("CARGO_PKG_VERSION"));
 
 impl Default for Snapshot {
     fn default() -> Self {
@@ -64,40 +67,42 @@ impl Default for Snapshot {
             inventory: Arc::default(),
             claims: Vec::new(),
             accelerator_aware: true,
-            pod_groups: PodGroupSchema::default(),
-            autoscalers: Autoscalers::default(),
-            picker_image: PICKER_IMAGE.to_owned(),
+            pod_group_schema: PodGroupSchema::default(),
+            autoscaler_support: AutoscalerSupport::default(),
+            picker_image: DEFAULT_PICKER_IMAGE.to_owned(),
         }
     }
 }
 
-/// A model of either scope.
+/// A BaseModel or ClusterBaseModel.
 #[derive(Debug, Clone)]
 pub struct Model {
+    /// Name of the model.
     pub name: String,
-    /// None for cluster scope.
+    /// Namespace; `None` for cluster scope.
     pub namespace: Option<String>,
     /// Annotation `models.ome.io/category`.
     pub category: Option<String>,
+    /// Spec of the model.
     pub spec: BaseModelSpec,
 }
 
 impl Service {
-    /// The service that `document` holds; None if it holds something else.
+    /// Parses an InferenceService. Returns `None` for a document of another kind.
     ///
     /// # Errors
-    /// The field that does not fit its type, or a name that nothing can be called after.
-    pub fn read(document: &Document) -> Result<Option<Self>, ManifestError> {
+    /// A field of a wrong type, or a name that is invalid for the objects of the service.
+    pub fn from_document(document: &Document) -> Result<Option<Self>, ManifestError> {
         Ok(match (document.api_version(), document.kind()) {
             (OME, "InferenceService") => {
-                named(document)?;
+                validate_service_name(document)?;
                 Some(Self::Ome(Box::new(document.parse()?)))
             }
-            (ROLES, "InferenceService") => {
-                named(document)?;
+            (FUSION_INFER, "InferenceService") => {
+                validate_service_name(document)?;
                 let service: fusioninfer::InferenceService = document.parse()?;
-                roles_named(document, &service)?;
-                Some(Self::Roles(Box::new(service)))
+                validate_role_names(document, &service)?;
+                Some(Self::RoleBased(Box::new(service)))
             }
             _ => None,
         })
@@ -105,11 +110,11 @@ impl Service {
 }
 
 impl Snapshot {
-    /// Services of `given`, to be planned with what `given` and `supply` hold. Of two objects of one kind and name the later
-    /// counts, and `given` is later than `supply`; kinds that no plan depends on are left out.
+    /// Builds a snapshot with the services of `given` and the supply of both lists. Later objects replace earlier ones of the
+    /// same kind and name, and `given` replaces `supply`. Other kinds are ignored.
     ///
     /// # Errors
-    /// The first field that does not fit its type.
+    /// The first field of a wrong type.
     pub fn from_documents(given: &[Document], supply: &[Document]) -> Result<Self, ManifestError> {
         let mut snapshot = Self::default();
         for document in supply {
@@ -119,22 +124,22 @@ impl Snapshot {
         Ok(snapshot)
     }
 
-    /// Adds a service to be planned, or something to plan it with.
+    /// Adds a service, or an object that decisions depend on.
     ///
     /// # Errors
-    /// The field that does not fit its type; the snapshot is then unchanged.
+    /// A field of a wrong type; the snapshot is unchanged.
     pub fn add(&mut self, document: &Document) -> Result<(), ManifestError> {
-        match Service::read(document)? {
+        match Service::from_document(document)? {
             Some(service) => self.services.push(service),
             None => self.add_supply(document)?,
         }
         Ok(())
     }
 
-    /// Adds a runtime, class, model, node or pod, in place of one of the same name.
+    /// Adds a runtime, class, model, Node or Pod, and replaces an object of the same name.
     ///
     /// # Errors
-    /// The field that does not fit its type; the snapshot is then unchanged.
+    /// A field of a wrong type; the snapshot is unchanged.
     pub fn add_supply(&mut self, document: &Document) -> Result<(), ManifestError> {
         match (document.api_version(), document.kind()) {
             (OME, "ServingRuntime") => {
@@ -155,8 +160,8 @@ impl Snapshot {
             }
             (OME, "AcceleratorClass") => {
                 let class = Class::read(&document.parse::<AcceleratorClass>()?);
-                self.count_class(&class);
-                put(&mut self.classes, class, |one, other| one.name == other.name);
+                self.add_class_to_inventory(&class);
+                insert_or_replace(&mut self.classes, class, |a, b| a.name == b.name);
             }
             ("v1", "Node") => {
                 Arc::make_mut(&mut self.inventory).set_node(document.name(), Some(&document.value));
@@ -170,89 +175,89 @@ impl Snapshot {
         Ok(())
     }
 
-    /// An inventory that is kept elsewhere knows its classes already, and is not copied for nothing. A class that cannot
-    /// be read counts nowhere, and a plan says so.
-    fn count_class(&mut self, class: &Class) {
+    /// Adds a class to the inventory unless it is already there, to avoid copying a shared inventory. Plans report invalid
+    /// classes as warnings.
+    fn add_class_to_inventory(&mut self, class: &Class) {
         let Ok(facts) = &class.facts else { return };
-        let unknown_nodes = decide::Class { availability: None, ..decide::Class::clone(facts) };
-        if !self.inventory.knows(&unknown_nodes) {
-            Arc::make_mut(&mut self.inventory).set_class(&class.name, Some(unknown_nodes));
+        let without_availability = decide::Class { availability: None, ..decide::Class::clone(facts) };
+        if !self.inventory.is_current(&without_availability) {
+            Arc::make_mut(&mut self.inventory).set_class(&class.name, Some(without_availability));
         }
     }
 
     fn add_runtime(&mut self, document: &Document, scope: Scope, spec: ServingRuntimeSpec) {
         let namespace = if scope == Scope::Namespace { namespace(document) } else { String::new() };
-        let created = text(&document.value, "/metadata/creationTimestamp");
+        let created = string_at(&document.value, "/metadata/creationTimestamp");
         let runtime = Runtime::read(document.name().to_owned(), scope, namespace, created, spec);
-        let same = |one: &Runtime, other: &Runtime| {
-            (one.scope, &one.namespace, &one.name) == (other.scope, &other.namespace, &other.name)
-        };
-        put(&mut self.runtimes, runtime, same);
+        let is_same = |a: &Runtime, b: &Runtime| (a.scope, &a.namespace, &a.name) == (b.scope, &b.namespace, &b.name);
+        insert_or_replace(&mut self.runtimes, runtime, is_same);
     }
 
     fn add_model(&mut self, document: &Document, namespace: Option<String>, spec: BaseModelSpec) {
         let category = document.value["metadata"]["annotations"]["models.ome.io/category"].as_str();
         let model = Model { name: document.name().to_owned(), namespace, category: category.map(str::to_owned), spec };
-        put(&mut self.models, model, |one, other| (&one.namespace, &one.name) == (&other.namespace, &other.name));
+        insert_or_replace(&mut self.models, model, |a, b| (&a.namespace, &a.name) == (&b.namespace, &b.name));
     }
 
-    /// The model of that name: the namespace's before the cluster's, unless `kind` says which.
+    /// Returns the model of that name. Without a `kind`, a BaseModel takes precedence over a ClusterBaseModel.
     pub fn model(&self, namespace: &str, name: &str, kind: Option<&str>) -> Option<&Model> {
-        let find = |wanted: Option<&str>| {
-            self.models.iter().find(|model| model.name == name && model.namespace.as_deref() == wanted)
+        let find = |namespace: Option<&str>| {
+            self.models.iter().find(|model| model.name == name && model.namespace.as_deref() == namespace)
         };
         match kind {
             Some("BaseModel") => find(Some(namespace)),
-            // Upstream defaults the kind to ClusterBaseModel in stored objects, so it does not exclude a namespaced one.
+            // Stored objects have the default kind ClusterBaseModel, so it does not exclude a BaseModel.
             _ => find(Some(namespace)).or_else(|| find(None)),
         }
     }
 }
 
-/// Services and workloads are called after it, so it must be a DNS-1035 label.
-fn named(document: &Document) -> Result<(), ManifestError> {
+/// Checks that the name is a DNS-1035 label, because Services and workloads derive their names from it.
+fn validate_service_name(document: &Document) -> Result<(), ManifestError> {
     if names::is_dns_1035(document.name()) {
         return Ok(());
     }
     let limit = names::LABEL_LENGTH;
-    let cause = format!("\"{}\" cannot name a Service", document.name());
-    let hint = format!("use at most {limit} characters a-z, 0-9 and -, beginning with a letter, ending with none of -");
-    Err(misnamed(document, "metadata.name".to_owned(), cause, hint))
+    let cause = format!("\"{}\" is not a valid name for a Service", document.name());
+    let hint = format!(
+        "use at most {limit} characters a-z, 0-9 and -, starting with a letter and ending with a letter or digit"
+    );
+    Err(invalid_name(document, "metadata.name".to_owned(), cause, hint))
 }
 
-/// `{service}-{role}-{index}` names a LeaderWorkerSet, which is shorter than other names. A router has none.
-fn roles_named(document: &Document, service: &fusioninfer::InferenceService) -> Result<(), ManifestError> {
+/// Checks that `{service}-{role}-{index}` is a valid name of a LeaderWorkerSet. Routers have no LeaderWorkerSet.
+fn validate_role_names(document: &Document, service: &fusioninfer::InferenceService) -> Result<(), ManifestError> {
     let is_engine = |role: &fusioninfer::Role| role.component_type != fusioninfer::ComponentType::Router;
-    for (at, role) in service.spec.roles.iter().enumerate().filter(|(_, role)| is_engine(role)) {
-        let last = role.replica_count().max(1).unsigned_abs() - 1;
-        let name = names::replica(document.name(), &role.name, last);
+    for (index, role) in service.spec.roles.iter().enumerate().filter(|(_, role)| is_engine(role)) {
+        let last_index = role.replica_count().max(1).unsigned_abs() - 1;
+        let name = names::replica(document.name(), &role.name, last_index);
         if name.len() > names::LEADER_WORKER_SET_LENGTH || !names::is_dns_1035(&name) {
             let limit = names::LEADER_WORKER_SET_LENGTH;
-            let cause = format!("LeaderWorkerSet {name} cannot have this name");
+            let cause = format!("\"{name}\" is not a valid name for a LeaderWorkerSet");
             let hint = format!(
-                "service, role and index together: at most {limit} characters a-z, 0-9 and -, beginning with a letter"
+                "shorten the name of the service or role: service, role and index together have at most {limit} characters a-z, 0-9 and -"
             );
-            return Err(misnamed(document, format!("spec.roles[{at}].name"), cause, hint));
+            return Err(invalid_name(document, format!("spec.roles[{index}].name"), cause, hint));
         }
     }
     Ok(())
 }
 
-fn misnamed(document: &Document, path: String, cause: String, hint: String) -> ManifestError {
-    ManifestError { path: Some(path), cause, hint: Some(hint), ..document.error() }
+fn invalid_name(document: &Document, path: String, cause: String, hint: String) -> ManifestError {
+    ManifestError { path: Some(path), cause, hint: Some(hint), ..document.manifest_error() }
 }
 
 fn namespace(document: &Document) -> String {
     document.namespace().filter(|namespace| !namespace.is_empty()).unwrap_or("default").to_owned()
 }
 
-fn text(value: &Value, pointer: &str) -> Option<String> {
+fn string_at(value: &Value, pointer: &str) -> Option<String> {
     value.pointer(pointer).and_then(Value::as_str).map(str::to_owned)
 }
 
-fn put<T>(items: &mut Vec<T>, item: T, same: impl Fn(&T, &T) -> bool) {
-    match items.iter_mut().find(|there| same(there, &item)) {
-        Some(there) => *there = item,
+fn insert_or_replace<T>(items: &mut Vec<T>, item: T, is_same: impl Fn(&T, &T) -> bool) {
+    match items.iter_mut().find(|existing| is_same(existing, &item)) {
+        Some(existing) => *existing = item,
         None => items.push(item),
     }
 }

@@ -1,35 +1,32 @@
-//! Runtimes and classes as they are offered: what `decide` works on is read once, when the object is added, and shared by
-//! the plans of every service.
+//! Runtimes and accelerator classes. They are parsed once, when added to the snapshot, and shared by the plans of all services.
 
 use std::sync::Arc;
 
-use api::code::Code;
+use api::Code;
 use api::ome::{AcceleratorClass, ServingRuntimeSpec};
-use decide::code::warning;
-use decide::inventory::Availability;
-use decide::read::ReadError;
-use decide::reason::Warning;
-use decide::supply::{self, Scope, Supply};
+use decide::{Availability, FieldError, Scope, Supply, Warning, code::warning};
 
 use crate::claims::{self, Claim};
 use crate::names;
 use crate::snapshot::Snapshot;
 use crate::topology::Owner;
 
-/// A runtime of either scope, whole: `decide` reads facts of it, rendering its templates.
+/// A ServingRuntime or ClusterServingRuntime: its spec for rendering, and the parsed form for decisions.
 #[derive(Debug, Clone)]
 pub struct Runtime {
+    /// Name of the runtime.
     pub name: String,
+    /// Namespace or cluster scope.
     pub scope: Scope,
-    /// Empty for cluster scope.
+    /// Namespace; empty for cluster scope.
     pub namespace: String,
     created: Option<String>,
     spec: ServingRuntimeSpec,
-    facts: Result<Arc<supply::Runtime>, ReadError>,
+    facts: Result<Arc<decide::Runtime>, FieldError>,
 }
 
 impl Runtime {
-    /// `created` in RFC 3339.
+    /// Parses a runtime. `created` is its creation timestamp in RFC 3339.
     pub(crate) fn read(
         name: String,
         scope: Scope,
@@ -37,86 +34,89 @@ impl Runtime {
         created: Option<String>,
         spec: ServingRuntimeSpec,
     ) -> Self {
-        let facts = supply::Runtime::from_api(&name, scope, &namespace, created.clone(), &spec).map(Arc::new);
+        let facts = decide::Runtime::from_api(&name, scope, &namespace, created.clone(), &spec).map(Arc::new);
         Self { name, scope, namespace, created, spec, facts }
     }
 
+    /// Returns the spec.
     pub fn spec(&self) -> &ServingRuntimeSpec {
         &self.spec
     }
 
-    /// What `decide` works on, or the field that cannot be understood.
+    /// Returns the parsed runtime that decisions use.
     ///
     /// # Errors
-    /// A version, size, condition or capability that cannot be understood, with its path.
-    pub fn facts(&self) -> Result<&Arc<supply::Runtime>, &ReadError> {
+    /// The path and the reason of an invalid version, size, condition or capability.
+    pub fn facts(&self) -> Result<&Arc<decide::Runtime>, &FieldError> {
         self.facts.as_ref()
     }
 
-    /// The same runtime with another spec.
-    pub fn edit(&mut self, change: impl FnOnce(&mut ServingRuntimeSpec)) {
+    /// Changes the spec and parses the runtime again.
+    pub fn update_spec(&mut self, change: impl FnOnce(&mut ServingRuntimeSpec)) {
         let mut spec = self.spec.clone();
         change(&mut spec);
         *self = Self::read(self.name.clone(), self.scope, self.namespace.clone(), self.created.clone(), spec);
     }
 }
 
-/// An accelerator class, with what its status says of its nodes.
+/// An AcceleratorClass with the node availability of its status.
 #[derive(Debug, Clone)]
 pub struct Class {
     pub(crate) name: String,
-    pub(crate) facts: Result<Arc<supply::Class>, ReadError>,
+    pub(crate) facts: Result<Arc<decide::Class>, FieldError>,
 }
 
 impl Class {
+    /// Parses a class.
     pub(crate) fn read(class: &AcceleratorClass) -> Self {
-        let known = class.status.as_ref().map(Availability::from_status);
+        let availability = class.status.as_ref().map(Availability::from_status);
         Self {
             name: class.metadata.name.clone().unwrap_or_default(),
-            facts: supply::Class::from_api(class, known).map(Arc::new),
+            facts: decide::Class::from_api(class, availability).map(Arc::new),
         }
     }
 }
 
-/// Everything on offer, and what is left out because it cannot be read: one broken runtime does not stop the others.
-/// The service's own pods and claim do not count against it; what others claim does, whether it runs yet or not.
-pub(crate) fn supply(snapshot: &Snapshot, claims: &[Claim], owner: &Owner) -> (Supply, Vec<Warning>) {
+/// Returns the runtimes and classes for a decision, and a warning for each invalid one, which is ignored. Pods and claim of
+/// the service itself do not reduce the available capacity; claims of other services do.
+pub(crate) fn read_supply(snapshot: &Snapshot, claims: &[Claim], owner: &Owner) -> (Supply, Vec<Warning>) {
     let mut warnings = Vec::new();
-    let mut left_out = |code: Code, what: &str, name: &str, error: &ReadError| {
-        warnings.push(Warning::new(code, format!("{what} {name} is left out: {error}")));
+    let mut warn_invalid = |code: Code, kind: &str, name: &str, error: &FieldError| {
+        warnings.push(Warning::new(code, format!("{kind} {name} is invalid and ignored: {error}")));
     };
     let mut supply = Supply { accelerator_aware: snapshot.accelerator_aware, ..Supply::default() };
     for runtime in &snapshot.runtimes {
         match &runtime.facts {
             Ok(facts) => supply.runtimes.push(Arc::clone(facts)),
-            Err(error) => left_out(warning::INVALID_RUNTIME, "runtime", &runtime.name, error),
+            Err(error) => warn_invalid(warning::INVALID_RUNTIME, "Runtime", &runtime.name, error),
         }
     }
     for class in &snapshot.classes {
         match &class.facts {
             Ok(facts) => supply.classes.push(Arc::clone(facts)),
-            Err(error) => left_out(warning::INVALID_CLASS, "class", &class.name, error),
+            Err(error) => warn_invalid(warning::INVALID_CLASS, "AcceleratorClass", &class.name, error),
         }
     }
-    count_free(snapshot, claims, owner, &mut supply.classes);
+    set_availability(snapshot, claims, owner, &mut supply.classes);
     (supply, warnings)
 }
 
-/// What of each class is free to the service: from its nodes where any are known, else from what its status says.
-fn count_free(snapshot: &Snapshot, claims: &[Claim], owner: &Owner, classes: &mut [Arc<supply::Class>]) {
-    let others: Vec<&Claim> = claims.iter().filter(|claim| !claim.is_of(&owner.namespace, &owner.name)).collect();
+/// Sets the capacity of each class that is available to the service: computed from Nodes if any are known, else from the
+/// status of the class.
+fn set_availability(snapshot: &Snapshot, claims: &[Claim], owner: &Owner, classes: &mut [Arc<decide::Class>]) {
+    let others: Vec<&Claim> = claims.iter().filter(|claim| !claim.belongs_to(&owner.namespace, &owner.name)).collect();
     let inventory = &snapshot.inventory;
     if !inventory.has_nodes() {
-        let claimed = classes.iter_mut().filter(|class| claims::takes(&others, &class.name));
-        claimed.for_each(|class| claims::book_on_status(&others, Arc::make_mut(class)));
+        let claimed = classes.iter_mut().filter(|class| claims::claims_class(&others, &class.name));
+        claimed.for_each(|class| claims::reserve_on_status(&others, Arc::make_mut(class)));
         return;
     }
-    let own = inventory.holdings(&owner.namespace, &names::label_value(&owner.name));
-    let booked = claims::book(&others, classes, inventory, &own);
+    let usage = inventory.service_usage(&owner.namespace, &names::label_value(&owner.name));
+    let reserved = claims::reserve_on_nodes(&others, classes, inventory, &usage);
     for class in classes {
-        let availability = match &booked {
+        let availability = match &reserved {
             Some(nodes) => inventory.availability_on(class, nodes),
-            None => inventory.availability(class, &own),
+            None => inventory.availability(class, &usage),
         };
         Arc::make_mut(class).availability = Some(availability);
     }

@@ -1,12 +1,12 @@
-//! Template variables in container specifications (seed 001, note on templates): metadata of the service, without escaping.
-//! Whatever else stands in double braces — Jinja chat templates — is left byte for byte.
+//! Template variables in container specifications (seed 001, note on templates). They refer to metadata of the service and are
+//! not escaped. Other text in double braces, such as Jinja chat templates, is left unchanged.
 
 use serde_json::Value;
 
 use crate::topology::Owner;
 
-/// Substitutes in every string below `value`, keys excepted. Names of metadata keys that are missing are added to `missing`.
-pub fn substitute(value: &mut Value, owner: &Owner, missing: &mut Vec<String>) {
+/// Expands the variables in all strings of `value` except keys. Adds the names of missing metadata keys to `missing`.
+pub(crate) fn substitute(value: &mut Value, owner: &Owner, missing: &mut Vec<String>) {
     match value {
         Value::String(text) if text.contains("{{") => *text = expand(text, owner, missing),
         Value::Array(items) => items.iter_mut().for_each(|item| substitute(item, owner, missing)),
@@ -21,11 +21,11 @@ fn expand(text: &str, owner: &Owner, missing: &mut Vec<String>) -> String {
     while let Some(start) = rest.find("{{") {
         out.push_str(&rest[..start]);
         rest = &rest[start..];
-        // No form of ours holds a brace, so the next one ends it: a megabyte of open braces is read once.
-        let end = rest[2..].find(['{', '}']).map(|at| at + 2).filter(|at| rest[*at..].starts_with("}}"));
-        let found = end.and_then(|end| Some((end, lookup(rest[2..end].trim(), owner)?)));
-        let Some((end, value)) = found else {
-            // Not ours: step over the braces only, so that a variable inside foreign braces is still seen.
+        // Expressions contain no braces, so the next one ends the expression. This keeps the scan linear.
+        let end = rest[2..].find(['{', '}']).map(|index| index + 2).filter(|index| rest[*index..].starts_with("}}"));
+        let expression = end.and_then(|end| Some((end, lookup(rest[2..end].trim(), owner)?)));
+        let Some((end, value)) = expression else {
+            // Not a variable: skip only the braces, because a variable may follow inside.
             out.push_str("{{");
             rest = &rest[2..];
             continue;
@@ -40,12 +40,13 @@ fn expand(text: &str, owner: &Owner, missing: &mut Vec<String>) -> String {
     out
 }
 
+/// Result of looking up an expression.
 enum Lookup {
     Found(String),
     Missing(String),
 }
 
-/// None if `expression` is not one of our forms.
+/// Looks up an expression; `None` if it is not a supported form.
 fn lookup(expression: &str, owner: &Owner) -> Option<Lookup> {
     match expression {
         ".Name" => return Some(Lookup::Found(owner.name.clone())),
@@ -64,14 +65,14 @@ fn lookup(expression: &str, owner: &Owner) -> Option<Lookup> {
     })
 }
 
-/// `.Labels.x`
+/// Parses `.Labels.x`.
 fn member(expression: &str) -> Option<(&str, &str)> {
     let (map, key) = expression.strip_prefix('.')?.split_once('.')?;
-    let identifier = !key.is_empty() && key.chars().all(|c| c.is_ascii_alphanumeric() || c == '_');
-    identifier.then_some((map, key))
+    let is_identifier = !key.is_empty() && key.chars().all(|c| c.is_ascii_alphanumeric() || c == '_');
+    is_identifier.then_some((map, key))
 }
 
-/// `index .Labels "a/b"`
+/// Parses `index .Labels "a/b"`.
 fn index(expression: &str) -> Option<(&str, &str)> {
     let rest = expression.strip_prefix("index")?;
     let rest = rest.strip_prefix(char::is_whitespace)?.trim_start().strip_prefix('.')?;
@@ -91,8 +92,8 @@ mod tests {
         Owner {
             name: "chat".to_owned(),
             namespace: "team-a".to_owned(),
-            labels: labels::of([("tier", "a<b&\"c\""), ("a/b", "slash")]),
-            annotations: labels::of([("note", "hi")]),
+            labels: labels::from_pairs([("tier", "a<b&\"c\""), ("a/b", "slash")]),
+            annotations: labels::from_pairs([("note", "hi")]),
             ..Owner::default()
         }
     }
@@ -117,12 +118,12 @@ mod tests {
     #[case::inside_foreign("{{ x {{.Name}} }}", "{{ x chat }}")]
     #[case::one_brace_between("{{ } {{.Name}}", "{{ } chat")]
     #[case::only_braces(&"{".repeat(1 << 20), &"{".repeat(1 << 20))]
-    fn forms(#[case] text: &str, #[case] expect: &str) {
+    fn expands_variables(#[case] text: &str, #[case] expect: &str) {
         assert_eq!(expand(text, &owner(), &mut Vec::new()), expect);
     }
 
     #[test]
-    fn a_missing_key_is_named() {
+    fn reports_missing_keys() {
         let mut missing = Vec::new();
         expand("{{.Labels.none}}", &owner(), &mut missing);
         assert_eq!(missing, ["Labels[none]"]);

@@ -1,97 +1,95 @@
-//! The one internal shape between a service and its objects. Both InferenceService kinds become it, one renderer reads it.
+//! The internal topology of a service. Both InferenceService kinds are converted into it, and one renderer turns it into objects.
 
 use std::collections::BTreeMap;
 
-use api::code::Code;
-use decide::merge::origin::Setting;
+use api::Code;
+use decide::Setting;
 use serde_json::{Map, Value, json};
 
 use crate::gang::Gang;
 use crate::labels::{self, Labels};
 use crate::router::Router;
 
-/// The service that everything rendered belongs to.
+/// The service that owns the rendered objects.
 #[derive(Debug, Clone, PartialEq, Default)]
-pub struct Owner {
+pub(crate) struct Owner {
     pub api_version: String,
     pub kind: String,
     pub namespace: String,
     pub name: String,
-    /// None before the service exists in a cluster (offline plan).
+    /// `None` in offline plans, before the service exists in a cluster.
     pub uid: Option<String>,
-    /// Only ever on objects, never in a pod template: a template that held it would restart pods on every edit.
+    /// Set on objects but never in Pod templates, where it would restart Pods on every edit.
     pub generation: Option<i64>,
     pub labels: BTreeMap<String, String>,
     pub annotations: BTreeMap<String, String>,
 }
 
-/// What a service runs.
+/// Everything that a service consists of.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Topology {
+pub(crate) struct Topology {
     pub owner: Owner,
     /// Labels of the objects that belong to the service as a whole.
     pub labels: BTreeMap<String, String>,
     /// In declaration order; names are unique.
     pub roles: Vec<Role>,
-    /// What must be placed together; None where every replica stands alone.
+    /// Gang of Pods to schedule together; `None` without gang scheduling.
     pub gang: Option<Gang>,
-    /// How requests reach it; None where the service brings its own router.
+    /// Pool and use case for the gateway.
     pub routing: Option<Routing>,
-    /// The endpoint picker for gateways of others; only role-based services have one.
+    /// Endpoint picker for Gateway API gateways; only role-based services have one.
     pub router: Option<Router>,
 }
 
-/// One set of equal replicas.
+/// A set of identical replicas.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Role {
-    /// Unique within the service: `engine`, `engine-nvidia-l40s`, or the user's name of it.
+pub(crate) struct Role {
+    /// Name, unique within the service: `engine`, `engine-nvidia-l40s`, or the name of the user's role.
     pub name: String,
-    /// What it is a replica set of; the same as `name` unless a component has several.
+    /// Component; equal to `name` unless the component has several replica sets.
     pub component: String,
     pub workload: Workload,
-    pub replicas: Replicas,
-    /// Pods per replica, at least 1.
+    pub replicas: ReplicaRange,
+    /// Number of Pods per replica, at least 1.
     pub nodes: u32,
-    /// Pod template (`metadata`, `spec`), as the user wrote it and completed by the rules; JSON, so unknown fields survive.
-    /// The leader's where a replica has several Pods.
+    /// Pod template (`metadata`, `spec`) as JSON, which preserves unknown fields. The leader's template in multi-node replicas.
     pub template: Value,
-    /// Pod template of all Pods of a replica but the first; None where a replica is one Pod.
+    /// Pod template of the workers; `None` in single-node replicas.
     pub worker: Option<Value>,
-    /// Whether its Pods are placed together with those of the other roles.
+    /// Whether the Pods are members of the service's gang.
     pub gang: bool,
-    /// Keep the Pods of one replica on different hosts.
+    /// Whether to schedule the Pods of a replica on different hosts.
     pub spread: bool,
-    /// Labels that tell the pods of this role from all others; a subset of the template's labels.
+    /// Labels that select the Pods of this role; a subset of the template's labels.
     pub selector: BTreeMap<String, String>,
     /// Labels of the workload object.
     pub labels: BTreeMap<String, String>,
-    /// Labels of the component, by which its Service finds the Pods that answer; None for further replica sets of the same component, and where no Service is
-    /// made.
+    /// Selector of the component's Service; `None` for further replica sets of the component, and for roles without a Service.
     pub service: Option<BTreeMap<String, String>>,
-    /// Port on which the engine answers HTTP.
+    /// HTTP port of the engine.
     pub port: u16,
-    /// None where disruptions are nobody's business.
+    /// Disruption budget; `None` for roles without one.
     pub disruption: Option<Disruption>,
-    /// The user's Deployment strategy.
+    /// Deployment strategy of the user.
     pub strategy: Option<Value>,
-    /// Who stated what of the template.
+    /// Settings of the template with their origins.
     pub settings: Vec<Setting>,
 }
 
-/// The kind of object that keeps the replicas.
+/// The kind of workload that runs the replicas.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Workload {
+pub(crate) enum Workload {
     /// One Deployment for all replicas.
     Deployment,
-    /// One LeaderWorkerSet for all replicas, each a group of its own.
+    /// One LeaderWorkerSet for all replicas, with one group per replica.
     LeaderWorkerSet,
     /// One LeaderWorkerSet of `replicas: 1` for each replica.
     LeaderWorkerSetPerReplica,
 }
 
 impl Workload {
-    /// `selector`, narrowed to the Pods that answer requests: of a replica over several nodes only the first does.
-    pub fn answering(self, mut selector: Labels) -> Labels {
+    /// Restricts `selector` to the Pods that serve requests: only the leaders of multi-node replicas.
+    pub(crate) fn serving_selector(self, mut selector: Labels) -> Labels {
         if self != Self::Deployment {
             selector.insert(labels::WORKER_INDEX.to_owned(), "0".to_owned());
         }
@@ -99,78 +97,78 @@ impl Workload {
     }
 }
 
-/// How many replicas, and what moves the number.
+/// Range of replicas and the autoscaler.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Replicas {
-    /// 0 only where something can wake the first one.
+pub(crate) struct ReplicaRange {
+    /// Minimum; 0 only if the autoscaler can scale from zero.
     pub min: u32,
-    /// At least `min`; equal means no autoscaler.
+    /// Maximum; equal to `min` without an autoscaler.
     pub max: u32,
     pub scaler: Scaler,
 }
 
-impl Replicas {
-    /// A number that nothing moves.
-    pub fn fixed(count: u32) -> Self {
-        Self { min: count, max: count, scaler: Scaler::Utilization { metric: ScaleMetric::Cpu, target: 80 } }
+impl ReplicaRange {
+    /// Returns a fixed number of replicas.
+    pub(crate) fn fixed(count: u32) -> Self {
+        Self { min: count, max: count, scaler: Scaler::Utilization { metric: ResourceMetric::Cpu, target: 80 } }
     }
 
-    /// Whether an autoscaler owns the number.
-    pub fn scaled(&self) -> bool {
+    /// Returns whether an autoscaler manages the number of replicas.
+    pub(crate) fn is_autoscaled(&self) -> bool {
         self.max > self.min
     }
 }
 
-/// What an autoscaler looks at.
+/// Metric source of an autoscaler.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Scaler {
-    /// A HorizontalPodAutoscaler by itself; `target` in percent of the request.
-    Utilization { metric: ScaleMetric, target: u32 },
-    /// KEDA, by what a Prometheus says: `threshold` is a replica's share of what `query` counts.
+pub(crate) enum Scaler {
+    /// HorizontalPodAutoscaler on a resource metric; `target` in percent of the request.
+    Utilization { metric: ResourceMetric, target: u32 },
+    /// KEDA on a Prometheus query; `threshold` is the value per replica.
     Prometheus { server: String, query: String, threshold: String },
 }
 
-/// Metrics that a HorizontalPodAutoscaler reads by itself.
+/// Resource metrics of a HorizontalPodAutoscaler.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum ScaleMetric {
+pub(crate) enum ResourceMetric {
     Cpu,
     Memory,
 }
 
-/// Which autoscalers the cluster has.
+/// Autoscalers that the cluster supports.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub enum Autoscalers {
-    /// HorizontalPodAutoscalers on cpu and memory only.
+pub enum AutoscalerSupport {
+    /// HorizontalPodAutoscaler on CPU and memory only.
     #[default]
-    Resources,
-    /// KEDA as well.
-    Keda,
+    HpaOnly,
+    /// HorizontalPodAutoscaler and KEDA.
+    HpaAndKeda,
 }
 
-/// What drains and other disruptions leave of a role's Pods: a number or a percentage.
+/// Disruption budget of a role: a number or a percentage.
 #[derive(Debug, Clone, PartialEq)]
-pub enum Disruption {
+pub(crate) enum Disruption {
     MinAvailable(Value),
     MaxUnavailable(Value),
 }
 
-/// Pool and use case of the service.
+/// Pool and use case of the service for the gateway.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Routing {
-    /// Picks exactly the pods that answer requests.
+pub(crate) struct Routing {
+    /// Selects the Pods that serve requests.
     pub selector: BTreeMap<String, String>,
     pub ports: Vec<u16>,
     /// `vllm`, `sglang`, `trtllm` or `triton`.
     pub model_server: &'static str,
-    /// What clients send as `model`.
+    /// Model name in requests of clients.
     pub model_name: String,
-    /// What the engine calls it; None where it is the same.
+    /// Model name of the engine; `None` if it is the same.
     pub target_model: Option<String>,
 }
 
 impl Owner {
-    /// Reads apiVersion, kind and metadata of a service object; the namespace is `default` where absent.
-    pub fn of(service: &Value) -> Self {
+    /// Reads apiVersion, kind and metadata of a service object; the default namespace is `default`.
+    pub(crate) fn from_object(service: &Value) -> Self {
         let text = |pointer: &str| service.pointer(pointer).and_then(Value::as_str).map(str::to_owned);
         Self {
             api_version: text("/apiVersion").unwrap_or_default(),
@@ -179,13 +177,13 @@ impl Owner {
             name: text("/metadata/name").unwrap_or_default(),
             uid: text("/metadata/uid").filter(|uid| !uid.is_empty()),
             generation: service.pointer("/metadata/generation").and_then(Value::as_i64),
-            labels: strings(service.pointer("/metadata/labels")),
-            annotations: strings(service.pointer("/metadata/annotations")),
+            labels: string_map(service.pointer("/metadata/labels")),
+            annotations: string_map(service.pointer("/metadata/annotations")),
         }
     }
 
-    /// Metadata of an object that belongs to this service.
-    pub fn metadata(&self, name: &str, labels: &BTreeMap<String, String>) -> Value {
+    /// Returns the metadata of an object owned by this service.
+    pub(crate) fn metadata(&self, name: &str, labels: &BTreeMap<String, String>) -> Value {
         let mut metadata = Map::new();
         metadata.insert("name".to_owned(), json!(name));
         metadata.insert("namespace".to_owned(), json!(self.namespace));
@@ -201,20 +199,23 @@ impl Owner {
     }
 }
 
-/// A JSON map of strings; other values are left out.
-pub fn strings(map: Option<&Value>) -> BTreeMap<String, String> {
+/// Returns the string values of a JSON map.
+pub(crate) fn string_map(map: Option<&Value>) -> BTreeMap<String, String> {
     let entries = map.and_then(Value::as_object).into_iter().flatten();
     entries.filter_map(|(key, value)| Some((key.clone(), value.as_str()?.to_owned()))).collect()
 }
 
-/// Why a service cannot be laid out: a stable code and a sentence that says what to do.
+/// The reason why a service cannot be planned.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Refusal {
+pub struct PlanError {
+    /// Stable code of [`code::error`](crate::code::error).
     pub code: Code,
+    /// Explanation with the field and the remedy.
     pub message: String,
 }
 
-impl Refusal {
+impl PlanError {
+    /// Creates an error.
     pub fn new(code: Code, message: impl Into<String>) -> Self {
         Self { code, message: message.into() }
     }

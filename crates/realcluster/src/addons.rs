@@ -1,4 +1,4 @@
-//! What is added to a control plane: kwok, LeaderWorkerSet, Volcano, and definitions of others.
+//! Add-ons of the control plane: kwok, LeaderWorkerSet, Volcano and CustomResourceDefinitions of other projects.
 
 mod gateway;
 mod kueue;

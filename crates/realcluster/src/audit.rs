@@ -1,4 +1,4 @@
-//! What an account has asked for, from the API server's audit log.
+//! Reads the requests of a user from the API server's audit log.
 
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -6,37 +6,41 @@ use std::path::Path;
 use anyhow::Result;
 use serde_json::Value;
 
-/// One kind of request, as rules of access see it.
+/// A request with the attributes that RBAC rules match.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Access {
+pub struct AuditedRequest {
+    /// RBAC verb.
     pub verb: String,
+    /// API group; empty for the core group.
     pub group: String,
-    /// With its subresource: `inferenceservices/status`.
+    /// Resource with its subresource: `inferenceservices/status`.
     pub resource: String,
+    /// Namespace; empty for requests at cluster scope.
     pub namespace: String,
+    /// Object name; empty for requests on a collection.
     pub name: String,
-    /// HTTP status of the answer; a patch that made its object answers 201.
+    /// HTTP status code of the response; 201 for a patch that created its object.
     pub code: u64,
 }
 
-/// Every kind of request of `user` for a resource, from a log in JSON lines. Tolerates a last line that is cut off.
+/// Returns the distinct resource requests of `user` in an audit log of JSON lines. Ignores an incomplete last line.
 ///
 /// # Errors
 /// The file cannot be read.
-pub fn accesses(log: &Path, user: &str) -> Result<BTreeSet<Access>> {
+pub fn audited_requests(log: &Path, user: &str) -> Result<BTreeSet<AuditedRequest>> {
     let text = std::fs::read_to_string(log)?;
     let events = text.lines().filter_map(|line| serde_json::from_str::<Value>(line).ok());
-    Ok(events.filter(|event| event["user"]["username"] == user).filter_map(|event| access(&event)).collect())
+    Ok(events.filter(|event| event["user"]["username"] == user).filter_map(|event| parse_event(&event)).collect())
 }
 
-fn access(event: &Value) -> Option<Access> {
-    let about = event["objectRef"].as_object()?;
-    let text = |field: &str| about.get(field).and_then(Value::as_str).unwrap_or_default().to_owned();
-    let resource = match about.get("subresource").and_then(Value::as_str) {
-        Some(sub) => format!("{}/{sub}", text("resource")),
+fn parse_event(event: &Value) -> Option<AuditedRequest> {
+    let object_ref = event["objectRef"].as_object()?;
+    let text = |field: &str| object_ref.get(field).and_then(Value::as_str).unwrap_or_default().to_owned();
+    let resource = match object_ref.get("subresource").and_then(Value::as_str) {
+        Some(subresource) => format!("{}/{subresource}", text("resource")),
         None => text("resource"),
     };
-    Some(Access {
+    Some(AuditedRequest {
         verb: event["verb"].as_str()?.to_owned(),
         group: text("apiGroup"),
         resource,

@@ -1,15 +1,15 @@
-//! Where the binaries are, and the manifests that come with their sources.
+//! Locates the binaries and the manifests in their module sources.
 
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context as _, Result, bail};
 
-use crate::parts::Parts;
+use crate::components::Components;
 
-/// What is added to a whole control plane.
+/// Binaries of the add-ons.
 const ADDONS: [&str; 4] = ["lws", "volcano-scheduler", "volcano-controller-manager", "volcano-webhook-manager"];
 
-/// A folder with `bin/NAME` and `stamps/NAME` (the version), and Go's cache of modules.
+/// A directory with `bin/NAME` and `stamps/NAME` (the version), and the Go module cache.
 #[derive(Clone, Debug)]
 pub struct Binaries {
     root: PathBuf,
@@ -19,62 +19,62 @@ pub struct Binaries {
 // === impl Binaries ===
 
 impl Binaries {
-    /// A whole control plane with all that we add to it, in `$OSTLER_REALCLUSTER` (`~/.cache/ostler/realcluster` without
-    /// it) and `$GOMODCACHE`.
+    /// Finds the binaries of all components and add-ons in `$OSTLER_REALCLUSTER` (default: `~/.cache/ostler/realcluster`)
+    /// and the module cache in `$GOMODCACHE`.
     ///
     /// # Errors
-    /// What is not there.
-    pub fn find() -> Result<Self> {
-        Self::with(Parts::all().binaries().chain(ADDONS))
+    /// The binaries that are missing.
+    pub fn find_all() -> Result<Self> {
+        Self::require(Components::all().binaries().chain(ADDONS))
     }
 
-    /// What `parts` need, there.
+    /// Finds the binaries of `components` in the same directories.
     ///
     /// # Errors
-    /// What is not there.
-    pub fn of(parts: Parts) -> Result<Self> {
-        Self::with(parts.binaries())
+    /// The binaries that are missing.
+    pub fn find_for(components: Components) -> Result<Self> {
+        Self::require(components.binaries())
     }
 
-    fn with(names: impl Iterator<Item = &'static str>) -> Result<Self> {
+    fn require(names: impl Iterator<Item = &'static str>) -> Result<Self> {
         let root = match std::env::var_os("OSTLER_REALCLUSTER") {
-            Some(named) => PathBuf::from(named),
+            Some(path) => PathBuf::from(path),
             None => home()?.join(".cache/ostler/realcluster"),
         };
-        let found = Self { root, modules: modules()? };
+        let found = Self { root, modules: module_cache()? };
         let missing: Vec<&str> = names.filter(|name| !found.path(name).is_file()).collect();
         if !missing.is_empty() {
-            bail!("{} not built in {}", missing.join(", "), found.root.display());
+            bail!("missing binaries in {}: {}", found.root.display(), missing.join(", "));
         }
         Ok(found)
     }
 
-    /// The binary of that name.
+    /// Returns the path of the binary `name`.
     #[must_use]
     pub fn path(&self, name: &str) -> PathBuf {
         self.root.join("bin").join(name)
     }
 
-    /// The source of Go module `module`, at the version that binary `name` was built from.
+    /// Returns the source directory of Go module `module` at the version that binary `name` was built from.
     ///
     /// # Errors
-    /// The module is not in the cache.
+    /// The module is not in the module cache.
     pub fn module(&self, module: &str, name: &str) -> Result<PathBuf> {
         let stamp = self.root.join("stamps").join(name);
-        let version =
-            std::fs::read_to_string(&stamp).with_context(|| format!("version of {name}: {}", stamp.display()))?;
-        let folder = self.modules.join(format!("{module}@{}", version.trim()));
-        if !folder.is_dir() {
-            bail!("no source of {module}: {}", folder.display());
+        let version = std::fs::read_to_string(&stamp)
+            .with_context(|| format!("failed to read the version of {name} from {}", stamp.display()))?;
+        let directory = self.modules.join(format!("{module}@{}", version.trim()));
+        if !directory.is_dir() {
+            bail!("source of module {module} not found: {}", directory.display());
         }
-        Ok(folder)
+        Ok(directory)
     }
 
-    /// The newest source of Go module `module` in the cache, if there is one.
+    /// Returns the source directory of the newest cached version of Go module `module`.
     #[must_use]
-    pub fn newest(&self, module: &str) -> Option<PathBuf> {
-        let (folder, name) = module.rsplit_once('/')?;
-        let versions = std::fs::read_dir(self.modules.join(folder)).ok()?.flatten().map(|entry| entry.path());
+    pub fn newest_module(&self, module: &str) -> Option<PathBuf> {
+        let (directory, name) = module.rsplit_once('/')?;
+        let versions = std::fs::read_dir(self.modules.join(directory)).ok()?.flatten().map(|entry| entry.path());
         let of_module = |path: &PathBuf| {
             path.file_name().is_some_and(|file| file.to_string_lossy().starts_with(&format!("{name}@")))
         };
@@ -82,10 +82,10 @@ impl Binaries {
     }
 }
 
-/// Go's own rule for where it keeps modules.
-fn modules() -> Result<PathBuf> {
-    if let Some(named) = std::env::var_os("GOMODCACHE") {
-        return Ok(PathBuf::from(named));
+/// Returns the Go module cache, by the rules of the `go` command.
+fn module_cache() -> Result<PathBuf> {
+    if let Some(path) = std::env::var_os("GOMODCACHE") {
+        return Ok(PathBuf::from(path));
     }
     match std::env::var_os("GOPATH") {
         Some(path) => Ok(Path::new(&path).join("pkg/mod")),

@@ -1,4 +1,4 @@
-//! One authority that signs the API server, the administrator and the webhooks.
+//! A certificate authority for the API server, the administrator and the webhooks.
 
 use std::net::Ipv4Addr;
 use std::path::{Path, PathBuf};
@@ -8,36 +8,36 @@ use rcgen::{
     BasicConstraints, CertificateParams, DnType, ExtendedKeyUsagePurpose, IsCa, Issuer, KeyPair, KeyUsagePurpose,
 };
 
-/// Files in one folder: `ca.crt`, and `NAME.crt` with `NAME.key` for each NAME of [`Certificates::make`].
+/// Directory with `ca.crt`, and `NAME.crt` and `NAME.key` for each NAME of [`Certificates::generate`].
 #[derive(Clone, Debug)]
 pub(crate) struct Certificates {
-    folder: PathBuf,
+    directory: PathBuf,
     address: Ipv4Addr,
 }
 
 // === impl Certificates ===
 
 impl Certificates {
-    /// `apiserver` and `webhook`, both at `address`, `admin` and `front-proxy`, and `sa.key` for tokens of accounts.
-    pub(crate) fn make(folder: PathBuf, address: Ipv4Addr) -> Result<Self> {
-        std::fs::create_dir_all(&folder)?;
+    /// Generates `apiserver` and `webhook` for `address`, `admin`, `front-proxy`, and `sa.key` for service account tokens.
+    pub(crate) fn generate(directory: PathBuf, address: Ipv4Addr) -> Result<Self> {
+        std::fs::create_dir_all(&directory)?;
         let mut authority = CertificateParams::new(Vec::new())?;
         authority.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
         authority.key_usages = vec![KeyUsagePurpose::KeyCertSign, KeyUsagePurpose::DigitalSignature];
         authority.distinguished_name.push(DnType::CommonName, "realcluster");
         let key = KeyPair::generate()?;
-        std::fs::write(folder.join("ca.crt"), authority.self_signed(&key)?.pem())?;
+        std::fs::write(directory.join("ca.crt"), authority.self_signed(&key)?.pem())?;
         let issuer = Issuer::new(authority, key);
-        let made = Self { folder, address };
+        let certificates = Self { directory, address };
         let (server, client) = (ExtendedKeyUsagePurpose::ServerAuth, ExtendedKeyUsagePurpose::ClientAuth);
-        made.sign("apiserver", None, server.clone(), &issuer)?;
-        made.sign("webhook", None, server, &issuer)?;
-        made.sign("admin", Some("system:masters"), client.clone(), &issuer)?;
-        made.sign("front-proxy", None, client, &issuer)?;
-        let accounts = KeyPair::generate()?;
-        std::fs::write(made.key("sa"), accounts.serialize_pem())?;
-        std::fs::write(made.public_key("sa"), accounts.public_key_pem())?;
-        Ok(made)
+        certificates.sign("apiserver", None, server.clone(), &issuer)?;
+        certificates.sign("webhook", None, server, &issuer)?;
+        certificates.sign("admin", Some("system:masters"), client.clone(), &issuer)?;
+        certificates.sign("front-proxy", None, client, &issuer)?;
+        let service_account_key = KeyPair::generate()?;
+        std::fs::write(certificates.key("sa"), service_account_key.serialize_pem())?;
+        std::fs::write(certificates.public_key("sa"), service_account_key.public_key_pem())?;
+        Ok(certificates)
     }
 
     fn sign(
@@ -49,8 +49,8 @@ impl Certificates {
     ) -> Result<()> {
         let hosts = match usage {
             ExtendedKeyUsagePurpose::ServerAuth => {
-                let own = self.address.to_string();
-                [own.as_str(), "10.96.0.1", "localhost", "kubernetes.default.svc"].map(str::to_owned).to_vec()
+                let address = self.address.to_string();
+                [address.as_str(), "10.96.0.1", "localhost", "kubernetes.default.svc"].map(str::to_owned).to_vec()
             }
             _ => Vec::new(),
         };
@@ -66,27 +66,31 @@ impl Certificates {
         Ok(())
     }
 
-    pub(crate) fn authority(&self) -> PathBuf {
-        self.folder.join("ca.crt")
+    /// Returns the path of the CA certificate.
+    pub(crate) fn ca_certificate(&self) -> PathBuf {
+        self.directory.join("ca.crt")
     }
 
+    /// Returns the path of the certificate `name`.
     pub(crate) fn certificate(&self, name: &str) -> PathBuf {
-        self.folder.join(format!("{name}.crt"))
+        self.directory.join(format!("{name}.crt"))
     }
 
+    /// Returns the path of the private key `name`.
     pub(crate) fn key(&self, name: &str) -> PathBuf {
-        self.folder.join(format!("{name}.key"))
+        self.directory.join(format!("{name}.key"))
     }
 
+    /// Returns the path of the public key `name`.
     pub(crate) fn public_key(&self, name: &str) -> PathBuf {
-        self.folder.join(format!("{name}.pub"))
+        self.directory.join(format!("{name}.pub"))
     }
 
-    /// A folder with `tls.crt` and `tls.key`, as controllers want their webhook's.
-    pub(crate) fn for_webhook(&self, folder: &Path) -> Result<()> {
-        std::fs::create_dir_all(folder)?;
-        std::fs::copy(self.certificate("webhook"), folder.join("tls.crt"))?;
-        std::fs::copy(self.key("webhook"), folder.join("tls.key"))?;
+    /// Writes `tls.crt` and `tls.key` to `directory`, where webhook servers expect them.
+    pub(crate) fn write_webhook_files(&self, directory: &Path) -> Result<()> {
+        std::fs::create_dir_all(directory)?;
+        std::fs::copy(self.certificate("webhook"), directory.join("tls.crt"))?;
+        std::fs::copy(self.key("webhook"), directory.join("tls.key"))?;
         Ok(())
     }
 }

@@ -1,4 +1,4 @@
-//! Starting and stopping.
+//! Starts and stops the control plane.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -12,13 +12,13 @@ use serde_json::{Value, json};
 
 use crate::binaries::Binaries;
 use crate::certificates::Certificates;
-use crate::objects::{apply, resource};
-use crate::parts::{Controllers, Parts};
-use crate::patience::patiently;
-use crate::place::Place;
+use crate::components::{Components, Controllers};
+use crate::loopback::LoopbackAddress;
+use crate::objects::{apply, dynamic_api};
 use crate::process::Process;
+use crate::retry::retry_transient_errors;
 
-/// Who may ask for what is enforced, also for owner references; every answer to an account is logged.
+/// Audit policy that logs every request of a service account.
 const AUDIT_POLICY: &str = "apiVersion: audit.k8s.io/v1
 kind: Policy
 omitStages: [RequestReceived, ResponseStarted]
@@ -29,107 +29,109 @@ rules:
 - level: None
 ";
 
-/// A running control plane; it ends with this value.
+/// A running control plane. Dropping it stops all processes.
 pub struct RealCluster {
-    /// The administrator's.
+    /// Client of the administrator.
     pub client: Client,
-    /// The administrator's.
+    /// Kubeconfig file of the administrator.
     pub kubeconfig: PathBuf,
     pub(crate) binaries: Binaries,
-    pub(crate) folder: PathBuf,
+    pub(crate) directory: PathBuf,
     pub(crate) certificates: Certificates,
-    pub(crate) place: Place,
+    pub(crate) loopback: LoopbackAddress,
     url: String,
-    /// In order of start; they are ended the other way round.
+    /// Processes in start order; they are stopped in reverse order.
     processes: Vec<Process>,
 }
 
-/// An account of the cluster.
+/// A client that authenticates as a service account.
 #[derive(Clone)]
-pub struct Account {
+pub struct ServiceAccountClient {
+    /// Client with the token of the service account.
     pub client: Client,
-    /// As the audit log has it.
+    /// User name, as in the audit log.
     pub user: String,
 }
 
 // === impl RealCluster ===
 
 impl RealCluster {
-    /// All of [`Parts`], without nodes. State and logs go to `folder`.
+    /// Starts all [`Components`], without nodes. State and logs are written to `directory`.
     ///
     /// # Errors
-    /// What did not start, with its last words.
-    pub async fn start(binaries: Binaries, folder: PathBuf) -> Result<Self> {
-        Self::start_parts(Parts::all(), binaries, folder).await
+    /// The component that failed to start, with the end of its log.
+    pub async fn start(binaries: Binaries, directory: PathBuf) -> Result<Self> {
+        Self::start_components(Components::all(), binaries, directory).await
     }
 
-    /// Some [`Parts`]. State and logs go to `folder`.
+    /// Starts the given [`Components`]. State and logs are written to `directory`.
     ///
     /// # Errors
-    /// What did not start, with its last words.
-    pub async fn start_parts(parts: Parts, binaries: Binaries, folder: PathBuf) -> Result<Self> {
-        std::fs::create_dir_all(&folder)?;
-        forget_an_earlier_run(&folder)?;
-        let mut place = Place::take()?;
-        let certificates = Certificates::make(folder.join("pki"), place.address)?;
-        let port = place.port()?;
-        let url = format!("https://{}", place.at(port));
-        let kubeconfig = folder.join("kubeconfig");
+    /// The component that failed to start, with the end of its log.
+    pub async fn start_components(components: Components, binaries: Binaries, directory: PathBuf) -> Result<Self> {
+        std::fs::create_dir_all(&directory)?;
+        remove_previous_state(&directory)?;
+        let mut place = LoopbackAddress::reserve()?;
+        let certificates = Certificates::generate(directory.join("pki"), place.address)?;
+        let port = place.next_port()?;
+        let url = format!("https://{}", place.socket_address(port));
+        let kubeconfig = directory.join("kubeconfig");
         std::fs::write(&kubeconfig, admin_kubeconfig(&certificates, &url)?)?;
-        let client = Client::try_from(config(&kubeconfig).await?)?;
+        let client = Client::try_from(client_config(&kubeconfig).await?)?;
         let mut cluster =
-            Self { client, kubeconfig, binaries, folder, certificates, place, url, processes: Vec::new() };
+            Self { client, kubeconfig, binaries, directory, certificates, loopback: place, url, processes: Vec::new() };
         let etcd = cluster.start_etcd().await?;
-        cluster.start_apiserver(parts, port, &etcd).await?;
-        cluster.start_controllers(parts.controllers)?;
-        if parts.scheduler {
+        cluster.start_apiserver(components, port, &etcd).await?;
+        cluster.start_controllers(components.controllers)?;
+        if components.scheduler {
             cluster.start_scheduler()?;
         }
-        if parts.nodes {
+        if components.nodes {
             cluster.start_kwok()?;
         }
-        if parts.controllers.make_accounts() {
-            cluster.wait_for_default_account().await?;
+        if components.controllers.create_service_accounts() {
+            cluster.wait_for_default_service_account().await?;
         }
         Ok(cluster)
     }
 
-    /// Where clients find it.
+    /// Starts etcd and returns its client URL.
     async fn start_etcd(&mut self) -> Result<String> {
-        let (port, peer_port) = (self.place.port()?, self.place.port()?);
-        let [own, peer] = [port, peer_port].map(|port| format!("http://{}", self.place.at(port)));
-        let mut command = self.command("etcd");
-        command.arg("--data-dir").arg(self.folder.join("etcd"));
+        let (port, peer_port) = (self.loopback.next_port()?, self.loopback.next_port()?);
+        let [client_url, peer_url] =
+            [port, peer_port].map(|port| format!("http://{}", self.loopback.socket_address(port)));
+        let mut command = self.component_command("etcd");
+        command.arg("--data-dir").arg(self.directory.join("etcd"));
         command.args(["--name", "real", "--unsafe-no-fsync", "--log-level", "warn"]);
-        command.args(["--listen-client-urls", &own, "--advertise-client-urls", &own]);
-        command.args(["--listen-peer-urls", &peer, "--initial-advertise-peer-urls", &peer]);
-        command.arg("--initial-cluster").arg(format!("real={peer}"));
-        let address = self.place.at(port);
-        self.keep("etcd", &mut command)?.listens(address).await?;
-        Ok(own)
+        command.args(["--listen-client-urls", &client_url, "--advertise-client-urls", &client_url]);
+        command.args(["--listen-peer-urls", &peer_url, "--initial-advertise-peer-urls", &peer_url]);
+        command.arg("--initial-cluster").arg(format!("real={peer_url}"));
+        let address = self.loopback.socket_address(port);
+        self.spawn("etcd", &mut command)?.wait_until_listening(address).await?;
+        Ok(client_url)
     }
 
-    async fn start_apiserver(&mut self, parts: Parts, port: u16, etcd: &str) -> Result<()> {
-        let policy = self.folder.join("audit-policy.yaml");
+    async fn start_apiserver(&mut self, components: Components, port: u16, etcd: &str) -> Result<()> {
+        let policy = self.directory.join("audit-policy.yaml");
         std::fs::write(&policy, AUDIT_POLICY)?;
         let pki = self.certificates.clone();
-        let mut command = self.command("kube-apiserver");
+        let mut command = self.component_command("kube-apiserver");
         command.arg(format!("--etcd-servers={etcd}")).arg(format!("--secure-port={port}"));
-        command.arg(format!("--bind-address={}", self.place.address));
+        command.arg(format!("--bind-address={}", self.loopback.address));
         command.args(["--service-cluster-ip-range=10.96.0.0/16", "--authorization-mode=RBAC"]);
-        // A loopback address may not stand in Endpoints; one of its own choice asks for a network, which may be away.
+        // Endpoints must not contain loopback addresses, and the default address requires a network interface.
         command.args(["--endpoint-reconciler-type=none", "--advertise-address=192.0.2.1", "--allow-privileged"]);
-        // No node forwards cluster addresses here: Services of webhooks are called at their endpoints.
+        // No node forwards cluster IPs: the API server calls webhook Services at their endpoints.
         command.arg("--enable-aggregator-routing=true");
         command.arg("--enable-admission-plugins=OwnerReferencesPermissionEnforcement");
-        if !parts.controllers.make_accounts() {
+        if !components.controllers.create_service_accounts() {
             command.arg("--disable-admission-plugins=ServiceAccount");
         }
         for (flag, file) in [
             ("--tls-cert-file", pki.certificate("apiserver")),
             ("--tls-private-key-file", pki.key("apiserver")),
-            ("--client-ca-file", pki.authority()),
-            ("--requestheader-client-ca-file", pki.authority()),
+            ("--client-ca-file", pki.ca_certificate()),
+            ("--requestheader-client-ca-file", pki.ca_certificate()),
             ("--proxy-client-cert-file", pki.certificate("front-proxy")),
             ("--proxy-client-key-file", pki.key("front-proxy")),
             ("--service-account-key-file", pki.public_key("sa")),
@@ -139,7 +141,7 @@ impl RealCluster {
         ] {
             command.arg(flag).arg(file);
         }
-        // Whole, from the first request to the last.
+        // No rotation: tests read the complete log.
         command.arg("--audit-log-maxsize=0");
         command.args(["--requestheader-allowed-names=front-proxy", "--requestheader-username-headers=X-Remote-User"]);
         command.args([
@@ -148,56 +150,61 @@ impl RealCluster {
         ]);
         command.arg("--service-account-issuer=https://kubernetes.default.svc");
         let client = self.client.clone();
-        let ready = async || client.request_text(http_get("/readyz")).await.is_ok();
-        self.keep("kube-apiserver", &mut command)?.until("readiness", ready).await
+        let ready = async || client.request_text(get_request("/readyz")).await.is_ok();
+        self.spawn("kube-apiserver", &mut command)?.wait_until("readiness", ready).await
     }
 
     fn start_controllers(&mut self, controllers: Controllers) -> Result<()> {
-        let mut command = self.controller("kube-controller-manager");
+        let mut command = self.controller_command("kube-controller-manager");
         command.args(["--leader-elect=false", "--secure-port=0", "--cluster-cidr=10.244.0.0/16"]);
-        // kwok is not scheduled in time on a busy machine; no node here is ever lost.
+        // On a busy host kwok may renew leases late; simulated nodes never fail.
         command.arg("--node-monitor-grace-period=1h");
         if let Controllers::Only(names) = controllers {
             command.arg(format!("--controllers={names}"));
         }
         command.arg("--service-account-private-key-file").arg(self.certificates.key("sa"));
-        command.arg("--root-ca-file").arg(self.certificates.authority());
-        self.keep("kube-controller-manager", &mut command).map(|_| ())
+        command.arg("--root-ca-file").arg(self.certificates.ca_certificate());
+        self.spawn("kube-controller-manager", &mut command).map(|_| ())
     }
 
     fn start_scheduler(&mut self) -> Result<()> {
-        let mut command = self.controller("kube-scheduler");
+        let mut command = self.controller_command("kube-scheduler");
         command.args(["--leader-elect=false", "--secure-port=0"]);
-        self.keep("kube-scheduler", &mut command).map(|_| ())
+        self.spawn("kube-scheduler", &mut command).map(|_| ())
     }
 
-    async fn wait_for_default_account(&mut self) -> Result<()> {
-        let accounts = resource(&self.client, "serviceaccounts", "v1", "default");
-        crate::until("the default account", accounts, |found| found.contains_key("default")).await.map(|_| ())
+    async fn wait_for_default_service_account(&mut self) -> Result<()> {
+        let accounts = dynamic_api(&self.client, "serviceaccounts", "v1", "default");
+        crate::wait_until("the default ServiceAccount", accounts, |found| found.contains_key("default"))
+            .await
+            .map(|_| ())
     }
 
-    /// A client of service account `name`, which must exist.
+    /// Returns a client that authenticates as the existing service account `name`.
     ///
     /// # Errors
-    /// The API server gives no token.
-    pub async fn account(&self, namespace: &str, name: &str) -> Result<Account> {
+    /// The API server issues no token.
+    pub async fn service_account(&self, namespace: &str, name: &str) -> Result<ServiceAccountClient> {
         let body = json!({"apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest", "spec": {"expirationSeconds": 7200}});
         let path = format!("/api/v1/namespaces/{namespace}/serviceaccounts/{name}/token");
         let body = serde_json::to_vec(&body)?;
         let request = || http::Request::post(&path).header("content-type", "application/json").body(body.clone());
-        let asked = async || self.client.request(request().map_err(kube::Error::HttpError)?).await;
-        let answer: Value = patiently(asked).await?;
-        let token = answer["status"]["token"].as_str().context("no token")?.to_owned();
-        let mut own = kube::Config::new(self.url.parse()?);
-        own.root_cert = config(&self.kubeconfig).await?.root_cert;
-        own.auth_info.token = Some(token.into());
-        Ok(Account { client: Client::try_from(own)?, user: format!("system:serviceaccount:{namespace}:{name}") })
+        let request_token = async || self.client.request(request().map_err(kube::Error::HttpError)?).await;
+        let response: Value = retry_transient_errors(request_token).await?;
+        let token = response["status"]["token"].as_str().context("the TokenRequest response has no token")?.to_owned();
+        let mut config = kube::Config::new(self.url.parse()?);
+        config.root_cert = client_config(&self.kubeconfig).await?.root_cert;
+        config.auth_info.token = Some(token.into());
+        Ok(ServiceAccountClient {
+            client: Client::try_from(config)?,
+            user: format!("system:serviceaccount:{namespace}:{name}"),
+        })
     }
 
     /// Applies every object, in order.
     ///
     /// # Errors
-    /// The first refusal.
+    /// The first object that the API server rejects.
     pub async fn apply(&self, objects: &[Value]) -> Result<()> {
         for object in objects {
             apply(&self.client, object).await?;
@@ -205,76 +212,83 @@ impl RealCluster {
         Ok(())
     }
 
-    /// Applies definitions and waits until they are served: whoever looks earlier may find nothing.
+    /// Applies CustomResourceDefinitions and waits until they are established and discoverable.
     ///
     /// # Errors
-    /// The first refusal.
-    pub async fn define(&self, definitions: &[Value]) -> Result<()> {
+    /// The first definition that the API server rejects.
+    pub async fn apply_definitions(&self, definitions: &[Value]) -> Result<()> {
         self.apply(definitions).await?;
-        let names: Vec<&str> = definitions.iter().filter_map(|one| one["metadata"]["name"].as_str()).collect();
-        let all = resource(&self.client, "customresourcedefinitions.apiextensions.k8s.io", "v1", "");
+        let names: Vec<&str> =
+            definitions.iter().filter_map(|definition| definition["metadata"]["name"].as_str()).collect();
+        let all = dynamic_api(&self.client, "customresourcedefinitions.apiextensions.k8s.io", "v1", "");
         let established = |object: &Value| {
             let conditions = object["status"]["conditions"].as_array();
-            conditions.is_some_and(|all| all.iter().any(|one| one["type"] == "Established" && one["status"] == "True"))
+            conditions.is_some_and(|all| {
+                all.iter().any(|condition| condition["type"] == "Established" && condition["status"] == "True")
+            })
         };
-        crate::until("established definitions", all, |found| {
+        crate::wait_until("established CustomResourceDefinitions", all, |found| {
             names.iter().all(|name| found.get(*name).is_some_and(established))
         })
         .await?;
         for definition in definitions {
-            self.discovered(definition).await?;
+            self.wait_until_discovered(definition).await?;
         }
         Ok(())
     }
 
-    /// Discovery follows a definition after a moment, and nothing tells when.
-    async fn discovered(&self, definition: &Value) -> Result<()> {
+    /// Waits until discovery returns the kind of `definition`. There is no event for this, so it polls.
+    async fn wait_until_discovered(&self, definition: &Value) -> Result<()> {
         let spec = &definition["spec"];
         let (group, kind) =
             (spec["group"].as_str().unwrap_or_default(), spec["names"]["kind"].as_str().unwrap_or_default());
         let version = spec["versions"][0]["name"].as_str().unwrap_or_default();
         let gvk = kube::core::GroupVersionKind::gvk(group, version, kind);
-        let began = std::time::Instant::now();
+        let start = std::time::Instant::now();
         while kube::discovery::pinned_kind(&self.client, &gvk).await.is_err() {
-            anyhow::ensure!(began.elapsed().as_secs() < crate::SECONDS, "{kind} of {group} is not served");
+            anyhow::ensure!(
+                start.elapsed().as_secs() < crate::TIMEOUT_SECONDS,
+                "timed out waiting until kind {kind} of group {group} is served"
+            );
             tokio::time::sleep(std::time::Duration::from_millis(50)).await;
         }
         Ok(())
     }
 
-    /// Where the requests of service accounts are logged.
+    /// Returns the path of the audit log with the requests of service accounts.
     #[must_use]
     pub fn audit_log(&self) -> PathBuf {
-        self.folder.join("audit.log")
+        self.directory.join("audit.log")
     }
 
-    /// Where output goes.
+    /// Returns the directory of the components' log files.
     #[must_use]
-    pub fn logs(&self) -> PathBuf {
-        self.folder.join("logs")
+    pub fn log_directory(&self) -> PathBuf {
+        self.directory.join("logs")
     }
 
-    pub(crate) fn command(&self, name: &str) -> Command {
+    /// Returns the command of the binary `name`, without arguments.
+    pub(crate) fn component_command(&self, name: &str) -> Command {
         let mut command = Command::new(self.binaries.path(name));
         command.env_remove("KUBECONFIG");
-        // Addresses of this machine are called directly, also those that are no loopback addresses.
+        // Connect directly to local addresses, without a proxy.
         for proxy in ["HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY"] {
             command.env_remove(proxy).env_remove(proxy.to_lowercase());
         }
         command
     }
 
-    /// Of a program that takes `--kubeconfig`.
-    pub(crate) fn controller(&self, name: &str) -> Command {
-        let mut command = self.command(name);
+    /// Returns the command of the binary `name` with `--kubeconfig`.
+    pub(crate) fn controller_command(&self, name: &str) -> Command {
+        let mut command = self.component_command(name);
         command.arg("--kubeconfig").arg(&self.kubeconfig);
         command
     }
 
-    /// Starts a process that ends with the cluster.
-    pub(crate) fn keep(&mut self, name: &str, command: &mut Command) -> Result<&mut Process> {
-        self.processes.push(Process::start(name, command, &self.logs())?);
-        self.processes.last_mut().context("just started")
+    /// Starts a process that stops with the cluster.
+    pub(crate) fn spawn(&mut self, name: &str, command: &mut Command) -> Result<&mut Process> {
+        self.processes.push(Process::start(name, command, &self.log_directory())?);
+        self.processes.last_mut().context("no process")
     }
 }
 
@@ -286,24 +300,24 @@ impl Drop for RealCluster {
     }
 }
 
-/// A folder that is used again has another cluster from now on.
-fn forget_an_earlier_run(folder: &Path) -> Result<()> {
-    for earlier in ["etcd", "logs"].map(|name| folder.join(name)).iter().filter(|path| path.exists()) {
-        std::fs::remove_dir_all(earlier)?;
+/// Removes the state and logs of a previous cluster in the same directory.
+fn remove_previous_state(directory: &Path) -> Result<()> {
+    for path in ["etcd", "logs"].map(|name| directory.join(name)).iter().filter(|path| path.exists()) {
+        std::fs::remove_dir_all(path)?;
     }
-    let log = folder.join("audit.log");
+    let log = directory.join("audit.log");
     if log.exists() { Ok(std::fs::remove_file(log)?) } else { Ok(()) }
 }
 
-/// Without a proxy that the environment may name.
-async fn config(kubeconfig: &Path) -> Result<kube::Config> {
+/// Returns the client configuration of a kubeconfig file, without a proxy from the environment.
+async fn client_config(kubeconfig: &Path) -> Result<kube::Config> {
     let file = Kubeconfig::read_from(kubeconfig)?;
     let mut config = kube::Config::from_custom_kubeconfig(file, &KubeConfigOptions::default()).await?;
     config.proxy_url = None;
     Ok(config)
 }
 
-fn http_get(path: &str) -> http::Request<Vec<u8>> {
+fn get_request(path: &str) -> http::Request<Vec<u8>> {
     let mut request = http::Request::new(Vec::new());
     *request.uri_mut() = path.parse().unwrap_or_default();
     request
@@ -311,8 +325,9 @@ fn http_get(path: &str) -> http::Request<Vec<u8>> {
 
 fn admin_kubeconfig(pki: &Certificates, url: &str) -> Result<String> {
     let data = |path: &Path| std::fs::read(path).map(|bytes| STANDARD.encode(bytes));
-    let (ca, certificate, key) = (data(&pki.authority())?, data(&pki.certificate("admin"))?, data(&pki.key("admin"))?);
+    let (ca, certificate, key) =
+        (data(&pki.ca_certificate())?, data(&pki.certificate("admin"))?, data(&pki.key("admin"))?);
     Ok(format!(
-        "apiVersion: v1\nkind: Config\ncurrent-context: real\nclusters:\n- name: real\n  cluster: {{server: \"{url}\", certificate-authority-data: {ca}}}\nusers:\n- name: admin\n  user: {{client-certificate-data: {certificate}, client-key-data: {key}}}\ncontexts:\n- name: real\n  context: {{cluster: real, user: admin}}\n"
+        "apiVersion: v1\nkind: Config\ncurrent-context: real\nclusters:\n- name: real\n  cluster: {{server: \"{url}\", certificate-ca_certificate-data: {ca}}}\nusers:\n- name: admin\n  user: {{client-certificate-data: {certificate}, client-key-data: {key}}}\ncontexts:\n- name: real\n  context: {{cluster: real, user: admin}}\n"
     ))
 }

@@ -1,31 +1,33 @@
-//! A real control plane on one machine, for tests: etcd, kube-apiserver, kube-controller-manager, kube-scheduler, and
-//! LeaderWorkerSet, Volcano and simulated nodes when asked for ([`Parts`]).
+//! A real control plane on one host, for tests: etcd, kube-apiserver, kube-controller-manager, kube-scheduler, and
+//! optionally LeaderWorkerSet, Volcano and simulated nodes ([`Components`]).
 //!
-//! In go binaries that somebody has built ([`Binaries`]); out comes a [`RealCluster`] with an administrator's client. Nothing
-//! is ever built or downloaded here. What is not real: Pods run nothing (kwok sets them Running), and Services lead
-//! nowhere, so webhooks are called by URL. Everything listens on a loopback address of its own and ends with its value.
+//! Input: prebuilt binaries ([`Binaries`]). Output: a [`RealCluster`] with a client of the administrator. The crate never
+//! builds or downloads anything. Limitations: Pods run no containers (kwok sets them Running), and Services forward no
+//! traffic, so webhooks are called by URL. Each cluster listens on its own loopback address and stops when it is dropped.
+
+#![warn(missing_docs)]
 
 mod addons;
 mod audit;
 mod binaries;
 mod certificates;
 mod cluster;
+mod components;
+mod loopback;
 mod nodes;
 mod objects;
-mod parts;
-mod patience;
-mod place;
 mod process;
 mod proxy;
-mod watching;
+mod retry;
+mod wait;
 
-pub use audit::{Access, accesses};
+pub use audit::{AuditedRequest, audited_requests};
 pub use binaries::Binaries;
-pub use cluster::{Account, RealCluster};
+pub use cluster::{RealCluster, ServiceAccountClient};
+pub use components::Components;
 pub use nodes::gpu_nodes;
-pub use objects::{apply, documents, resource};
-pub use parts::Parts;
-pub use patience::patiently;
-pub use process::{Process, SECONDS};
-pub use proxy::{Proxy, Write};
-pub use watching::until;
+pub use objects::{apply, dynamic_api, parse_documents};
+pub use process::{Process, TIMEOUT_SECONDS};
+pub use proxy::{ObservedWrite, Proxy};
+pub use retry::retry_transient_errors;
+pub use wait::wait_until;

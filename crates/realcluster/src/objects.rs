@@ -1,4 +1,4 @@
-//! Manifests, and applying them.
+//! Parses and applies manifests.
 
 use std::path::Path;
 
@@ -7,39 +7,39 @@ use kube::api::{ApiResource, DynamicObject, Patch, PatchParams};
 use kube::{Api, Client};
 use serde_json::Value;
 
-use crate::patience::patiently;
+use crate::retry::retry_transient_errors;
 
-/// Field manager of what the tests write.
-const MANAGER: &str = "realcluster";
+/// Field manager of objects that tests apply.
+const FIELD_MANAGER: &str = "realcluster";
 
-/// The documents of a YAML text, without empty ones.
+/// Parses the documents of a YAML text and skips empty ones.
 ///
 /// # Errors
-/// It is no YAML.
-pub fn documents(text: &str) -> Result<Vec<Value>> {
-    let all: Vec<Value> = serde_saphyr::from_multiple(text)?;
-    Ok(all.into_iter().filter(|one| !one.is_null()).collect())
+/// The text is not valid YAML.
+pub fn parse_documents(text: &str) -> Result<Vec<Value>> {
+    let documents: Vec<Value> = serde_saphyr::from_multiple(text)?;
+    Ok(documents.into_iter().filter(|document| !document.is_null()).collect())
 }
 
-/// The documents of a file, or of every YAML file of a folder in order of name.
-pub(crate) fn read(path: &Path) -> Result<Vec<Value>> {
+/// Reads the documents of a file, or of all YAML files of a directory sorted by name.
+pub(crate) fn read_manifests(path: &Path) -> Result<Vec<Value>> {
     if path.is_file() {
         let text = std::fs::read_to_string(path).with_context(|| path.display().to_string())?;
-        return documents(&text).with_context(|| path.display().to_string());
+        return parse_documents(&text).with_context(|| path.display().to_string());
     }
     let mut files: Vec<_> = std::fs::read_dir(path)?.flatten().map(|entry| entry.path()).collect();
     files.retain(|file| file.extension().is_some_and(|extension| extension == "yaml"));
     files.sort();
-    let read: Result<Vec<Vec<Value>>> = files.iter().map(|file| self::read(file)).collect();
-    Ok(read?.concat())
+    let documents: Result<Vec<Vec<Value>>> = files.iter().map(|file| self::read_manifests(file)).collect();
+    Ok(documents?.concat())
 }
 
-/// The API of `plural.group` (or `plural`) at `version`, in `namespace` unless that is empty.
+/// Returns the API of `plural.group` (or `plural`) at `version`, in `namespace` or in all namespaces if it is empty.
 #[must_use]
-pub fn resource(client: &Client, resource: &str, version: &str, namespace: &str) -> Api<DynamicObject> {
+pub fn dynamic_api(client: &Client, resource: &str, version: &str, namespace: &str) -> Api<DynamicObject> {
     let (plural, group) = resource.split_once('.').unwrap_or((resource, ""));
     let api_version = if group.is_empty() { version.to_owned() } else { format!("{group}/{version}") };
-    let kind = ApiResource {
+    let api_resource = ApiResource {
         group: group.to_owned(),
         version: version.to_owned(),
         api_version,
@@ -47,31 +47,33 @@ pub fn resource(client: &Client, resource: &str, version: &str, namespace: &str)
         plural: plural.to_owned(),
     };
     match namespace {
-        "" => Api::all_with(client.clone(), &kind),
-        namespace => Api::namespaced_with(client.clone(), namespace, &kind),
+        "" => Api::all_with(client.clone(), &api_resource),
+        namespace => Api::namespaced_with(client.clone(), namespace, &api_resource),
     }
 }
 
-/// Server-side apply, which also takes definitions above 256 KiB. Where the kind lives is asked of the server. A server
-/// that is busy is asked again.
+/// Applies `object` by server-side apply, which also accepts definitions larger than 256 KiB. Discovers the resource of the
+/// kind and retries transient errors.
 ///
 /// # Errors
-/// What the server refuses, in its words.
+/// The error of the API server, with kind and name of the object.
 pub async fn apply(client: &Client, object: &Value) -> Result<Value> {
     let text = |pointer: &str| object.pointer(pointer).and_then(Value::as_str).unwrap_or_default();
     let (api_version, kind, name) = (text("/apiVersion"), text("/kind"), text("/metadata/name"));
     let (group, version) = api_version.rsplit_once('/').unwrap_or(("", api_version));
     let gvk = kube::core::GroupVersionKind::gvk(group, version, kind);
-    let (found, capabilities) = patiently(async || kube::discovery::pinned_kind(client, &gvk).await).await?;
+    let (api_resource, capabilities) =
+        retry_transient_errors(async || kube::discovery::pinned_kind(client, &gvk).await).await?;
     let api: Api<DynamicObject> = match capabilities.scope {
-        kube::discovery::Scope::Cluster => Api::all_with(client.clone(), &found),
+        kube::discovery::Scope::Cluster => Api::all_with(client.clone(), &api_resource),
         kube::discovery::Scope::Namespaced => {
-            let namespace = Some(text("/metadata/namespace")).filter(|stated| !stated.is_empty()).unwrap_or("default");
-            Api::namespaced_with(client.clone(), namespace, &found)
+            let namespace =
+                Some(text("/metadata/namespace")).filter(|namespace| !namespace.is_empty()).unwrap_or("default");
+            Api::namespaced_with(client.clone(), namespace, &api_resource)
         }
     };
-    let params = PatchParams::apply(MANAGER).force();
-    let sent = patiently(async || api.patch(name, &params, &Patch::Apply(object)).await).await;
-    let stored = sent.with_context(|| format!("{kind} {name}"))?;
+    let params = PatchParams::apply(FIELD_MANAGER).force();
+    let result = retry_transient_errors(async || api.patch(name, &params, &Patch::Apply(object)).await).await;
+    let stored = result.with_context(|| format!("failed to apply {kind} {name}"))?;
     Ok(serde_json::to_value(stored)?)
 }

@@ -1,4 +1,4 @@
-//! A running program: its output goes to a file, and it ends with its value.
+//! A child process with a log file.
 
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
@@ -7,12 +7,12 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, bail};
 
-/// How long anything is waited for. What comes is never late: it ends the wait, on a loaded machine after minutes.
-pub const SECONDS: u64 = 600;
-/// Between two looks at what has no way to tell.
-pub(crate) const PAUSE: Duration = Duration::from_millis(50);
+/// Timeout of every wait, in seconds; generous because a loaded host may take minutes.
+pub const TIMEOUT_SECONDS: u64 = 600;
+/// Interval of polling.
+pub(crate) const POLL_INTERVAL: Duration = Duration::from_millis(50);
 
-/// One running program.
+/// A child process. Dropping it kills the process.
 #[derive(Debug)]
 pub struct Process {
     name: String,
@@ -23,98 +23,98 @@ pub struct Process {
 // === impl Process ===
 
 impl Process {
-    /// Starts `command`; stdout and stderr go to `LOGS/NAME.log`.
+    /// Starts `command` and writes stdout and stderr to `LOGS/NAME.log`.
     ///
     /// # Errors
-    /// It cannot be started.
+    /// The process cannot be started.
     pub fn start(name: &str, command: &mut Command, logs: &Path) -> Result<Self> {
         std::fs::create_dir_all(logs)?;
         let log = logs.join(format!("{name}.log"));
         let out = std::fs::File::create(&log)?;
         let child = command.stdin(Stdio::null()).stdout(out.try_clone()?).stderr(out).spawn();
-        Ok(Self { name: name.to_owned(), child: child.with_context(|| format!("cannot start {name}"))?, log })
+        Ok(Self { name: name.to_owned(), child: child.with_context(|| format!("failed to start {name}"))?, log })
     }
 
-    /// The process's number.
+    /// Returns the process id.
     #[must_use]
     pub fn id(&self) -> u32 {
         self.child.id()
     }
 
-    /// What it has said so far.
+    /// Returns the output so far.
     #[must_use]
-    pub fn said(&self) -> String {
+    pub fn output(&self) -> String {
         std::fs::read_to_string(&self.log).unwrap_or_default()
     }
 
-    /// Waits until `ready`; an end of the process is an error with its last lines.
+    /// Polls `ready` until it returns true; `what` names the awaited state in errors.
     ///
     /// # Errors
-    /// It ended, or takes too long.
-    pub async fn until(&mut self, what: &str, mut ready: impl AsyncFnMut() -> bool) -> Result<()> {
-        let began = Instant::now();
+    /// The process exited, or the wait timed out. The error contains the last lines of output.
+    pub async fn wait_until(&mut self, what: &str, mut ready: impl AsyncFnMut() -> bool) -> Result<()> {
+        let start = Instant::now();
         while !ready().await {
             if let Some(status) = self.child.try_wait()? {
-                bail!("{} ended with {status} before {what}: {}", self.name, self.last_lines());
+                bail!("{} exited with {status} before {what}: {}", self.name, self.last_lines());
             }
-            if began.elapsed() > Duration::from_secs(SECONDS) {
-                bail!("{}: no {what} after {SECONDS} s: {}", self.name, self.last_lines());
+            if start.elapsed() > Duration::from_secs(TIMEOUT_SECONDS) {
+                bail!("{}: timed out waiting for {what} after {TIMEOUT_SECONDS} s: {}", self.name, self.last_lines());
             }
-            tokio::time::sleep(PAUSE).await;
+            tokio::time::sleep(POLL_INTERVAL).await;
         }
         Ok(())
     }
 
-    /// Waits until something listens at `address`.
+    /// Waits until `address` accepts connections.
     ///
     /// # Errors
-    /// It ended, or takes too long.
-    pub async fn listens(&mut self, address: SocketAddr) -> Result<()> {
-        self.until("listener", async || tokio::net::TcpStream::connect(address).await.is_ok()).await
+    /// The process exited, or the wait timed out.
+    pub async fn wait_until_listening(&mut self, address: SocketAddr) -> Result<()> {
+        self.wait_until("listener", async || tokio::net::TcpStream::connect(address).await.is_ok()).await
     }
 
-    /// Asks it to end (SIGTERM), and waits.
+    /// Sends SIGTERM and waits for the exit.
     ///
     /// # Errors
-    /// It does not end.
+    /// The process does not exit in time.
     pub async fn terminate(&mut self) -> Result<ExitStatus> {
-        if let (Ok(None), Ok(number)) = (self.child.try_wait(), i32::try_from(self.child.id())) {
-            let number = rustix::process::Pid::from_raw(number).context("process number")?;
-            rustix::process::kill_process(number, rustix::process::Signal::TERM)?;
+        if let (Ok(None), Ok(raw_pid)) = (self.child.try_wait(), i32::try_from(self.child.id())) {
+            let pid = rustix::process::Pid::from_raw(raw_pid).context("invalid process id")?;
+            rustix::process::kill_process(pid, rustix::process::Signal::TERM)?;
         }
-        self.ended().await
+        self.wait_for_exit().await
     }
 
-    /// Ends it at once (SIGKILL).
+    /// Sends SIGKILL and waits for the exit.
     ///
     /// # Errors
-    /// The system's.
+    /// The signal cannot be sent.
     pub fn kill(&mut self) -> Result<()> {
         self.child.kill()?;
         self.child.wait()?;
         Ok(())
     }
 
-    /// Waits for its end.
+    /// Waits for the process to exit.
     ///
     /// # Errors
-    /// It does not end.
-    pub async fn ended(&mut self) -> Result<ExitStatus> {
-        let began = Instant::now();
+    /// The process does not exit in time.
+    pub async fn wait_for_exit(&mut self) -> Result<ExitStatus> {
+        let start = Instant::now();
         loop {
             if let Some(status) = self.child.try_wait()? {
                 return Ok(status);
             }
-            if began.elapsed() > Duration::from_secs(SECONDS) {
-                bail!("{} does not end", self.name);
+            if start.elapsed() > Duration::from_secs(TIMEOUT_SECONDS) {
+                bail!("timed out waiting for {} to exit", self.name);
             }
-            tokio::time::sleep(PAUSE).await;
+            tokio::time::sleep(POLL_INTERVAL).await;
         }
     }
 
     fn last_lines(&self) -> String {
-        let said = self.said();
-        let lines: Vec<&str> = said.lines().collect();
+        let output = self.output();
+        let lines: Vec<&str> = output.lines().collect();
         lines[lines.len().saturating_sub(5)..].join("\n")
     }
 }

@@ -1,5 +1,5 @@
-//! Stands between a client and the API server: counts writes, cuts watches, closes the way, and lets a test step in
-//! between two writes.
+//! A proxy between a client and the API server. It records writes, interrupts watches, rejects requests, and calls back into
+//! a test after each write.
 
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -16,30 +16,34 @@ use kube::Client;
 use serde_json::json;
 use tokio_util::sync::CancellationToken;
 
-/// One write that was answered.
+/// A write request and the status of its response.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Write {
+pub struct ObservedWrite {
+    /// HTTP method.
     pub method: Method,
+    /// Request path.
     pub path: String,
+    /// HTTP status code of the response.
     pub status: u16,
 }
 
-type AfterWrite = Box<dyn FnMut(&Write) + Send>;
+type WriteCallback = Box<dyn FnMut(&ObservedWrite) + Send>;
 
-/// A running proxy; requests go on as the account of its client.
+/// A running proxy. It forwards requests with the credentials of its client.
 pub struct Proxy {
+    /// Address that the proxy listens on.
     pub address: SocketAddr,
-    shared: Arc<Shared>,
+    state: Arc<ProxyState>,
 }
 
-struct Shared {
+struct ProxyState {
     upstream: Client,
-    writes: Mutex<Vec<Write>>,
-    after_write: Mutex<Option<AfterWrite>>,
-    /// Open watches hang on the current token.
+    writes: Mutex<Vec<ObservedWrite>>,
+    after_write: Mutex<Option<WriteCallback>>,
+    /// Cancels all open watches.
     watches: Mutex<CancellationToken>,
     open: AtomicBool,
-    /// How many watches to answer with 410 Gone.
+    /// Number of watches to answer with 410 Gone.
     expire: AtomicUsize,
     expired: AtomicUsize,
 }
@@ -47,14 +51,14 @@ struct Shared {
 // === impl Proxy ===
 
 impl Proxy {
-    /// Listens on a free port of this machine.
+    /// Starts a proxy on a free local port.
     ///
     /// # Errors
-    /// There is none.
+    /// No port can be bound.
     pub async fn start(upstream: Client) -> Result<Self> {
         let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await?;
         let address = listener.local_addr()?;
-        let shared = Arc::new(Shared {
+        let state = Arc::new(ProxyState {
             upstream,
             writes: Mutex::default(),
             after_write: Mutex::default(),
@@ -63,12 +67,12 @@ impl Proxy {
             expire: AtomicUsize::new(0),
             expired: AtomicUsize::new(0),
         });
-        let router = Router::new().fallback(forward).with_state(Arc::clone(&shared));
+        let router = Router::new().fallback(forward).with_state(Arc::clone(&state));
         tokio::spawn(async move { axum::serve(listener, router).await });
-        Ok(Self { address, shared })
+        Ok(Self { address, state })
     }
 
-    /// A kubeconfig that leads here.
+    /// Returns a kubeconfig that connects to the proxy.
     #[must_use]
     pub fn kubeconfig(&self) -> String {
         format!(
@@ -77,60 +81,60 @@ impl Proxy {
         )
     }
 
-    /// Every write so far (leases and events left out), in order of its answer.
+    /// Returns all writes so far, except Leases and Events, in the order of their responses.
     #[must_use]
-    pub fn writes(&self) -> Vec<Write> {
-        self.shared.writes.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    pub fn writes(&self) -> Vec<ObservedWrite> {
+        self.state.writes.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// Called after each write was done and before its answer goes back.
-    pub fn after_write(&self, step_in: impl FnMut(&Write) + Send + 'static) {
-        *self.shared.after_write.lock().unwrap_or_else(PoisonError::into_inner) = Some(Box::new(step_in));
+    /// Sets a callback that runs after each write and before its response is sent.
+    pub fn on_write(&self, callback: impl FnMut(&ObservedWrite) + Send + 'static) {
+        *self.state.after_write.lock().unwrap_or_else(PoisonError::into_inner) = Some(Box::new(callback));
     }
 
-    /// Ends every watch.
-    pub fn cut(&self) {
-        let mut watches = self.shared.watches.lock().unwrap_or_else(PoisonError::into_inner);
+    /// Terminates all open watches.
+    pub fn cut_watches(&self) {
+        let mut watches = self.state.watches.lock().unwrap_or_else(PoisonError::into_inner);
         std::mem::take(&mut *watches).cancel();
     }
 
-    /// Answers everything with 503 and ends every watch, until [`Self::open`].
-    pub fn close(&self) {
-        self.shared.open.store(false, Ordering::SeqCst);
-        self.cut();
+    /// Terminates all open watches and responds 503 to every request until [`Self::accept_requests`] is called.
+    pub fn reject_requests(&self) {
+        self.state.open.store(false, Ordering::SeqCst);
+        self.cut_watches();
     }
 
-    /// Lets requests through again.
-    pub fn open(&self) {
-        self.shared.open.store(true, Ordering::SeqCst);
+    /// Forwards requests again after [`Self::reject_requests`].
+    pub fn accept_requests(&self) {
+        self.state.open.store(true, Ordering::SeqCst);
     }
 
-    /// Answers the next `count` watches that continue from a version with 410 Gone.
-    pub fn expire(&self, count: usize) {
-        self.shared.expire.store(count, Ordering::SeqCst);
+    /// Responds 410 Gone to the next `count` watches.
+    pub fn expire_watches(&self, count: usize) {
+        self.state.expire.store(count, Ordering::SeqCst);
     }
 
-    /// How many were answered so.
+    /// Returns the number of watches that got 410 Gone.
     #[must_use]
-    pub fn expired(&self) -> usize {
-        self.shared.expired.load(Ordering::SeqCst)
+    pub fn expired_watches(&self) -> usize {
+        self.state.expired.load(Ordering::SeqCst)
     }
 }
 
-async fn forward(State(shared): State<Arc<Shared>>, request: Request) -> Response {
-    if !shared.open.load(Ordering::SeqCst) {
-        return (StatusCode::SERVICE_UNAVAILABLE, "closed").into_response();
+async fn forward(State(state): State<Arc<ProxyState>>, request: Request) -> Response {
+    if !state.open.load(Ordering::SeqCst) {
+        return (StatusCode::SERVICE_UNAVAILABLE, "the proxy rejects requests").into_response();
     }
     let query = request.uri().query().unwrap_or_default().to_owned();
     let watch = query.contains("watch=true");
-    if watch && shared.takes_expiry() {
-        return gone();
+    if watch && state.take_pending_expiry() {
+        return resource_expired();
     }
     let (method, path) = (request.method().clone(), request.uri().path().to_owned());
-    match shared.pass(request).await {
-        Ok(response) if watch => shared.cuttable(response),
+    match state.send_upstream(request).await {
+        Ok(response) if watch => state.cancellable_watch(response),
         Ok(response) => {
-            shared.note(method, path, response.status());
+            state.record_write(method, path, response.status());
             response.map(Body::new)
         }
         Err(error) => (StatusCode::BAD_GATEWAY, error.to_string()).into_response(),
@@ -139,16 +143,17 @@ async fn forward(State(shared): State<Arc<Shared>>, request: Request) -> Respons
 
 // === impl Shared ===
 
-impl Shared {
-    fn takes_expiry(&self) -> bool {
-        let taken = self.expire.fetch_update(Ordering::SeqCst, Ordering::SeqCst, |left| left.checked_sub(1)).is_ok();
-        if taken {
+impl ProxyState {
+    fn take_pending_expiry(&self) -> bool {
+        let expired =
+            self.expire.fetch_update(Ordering::SeqCst, Ordering::SeqCst, |count| count.checked_sub(1)).is_ok();
+        if expired {
             self.expired.fetch_add(1, Ordering::SeqCst);
         }
-        taken
+        expired
     }
 
-    async fn pass(&self, request: Request) -> Result<http::Response<kube::client::Body>> {
+    async fn send_upstream(&self, request: Request) -> Result<http::Response<kube::client::Body>> {
         let (mut parts, body) = request.into_parts();
         for hop in ["host", "connection", "authorization", "content-length"] {
             parts.headers.remove(hop);
@@ -159,7 +164,7 @@ impl Shared {
         Ok(self.upstream.send(request).await?)
     }
 
-    fn cuttable(&self, response: http::Response<kube::client::Body>) -> Response {
+    fn cancellable_watch(&self, response: http::Response<kube::client::Body>) -> Response {
         let token = self.watches.lock().unwrap_or_else(PoisonError::into_inner).clone();
         response.map(|body| {
             let stream = Body::new(body).into_data_stream();
@@ -167,21 +172,21 @@ impl Shared {
         })
     }
 
-    fn note(&self, method: Method, path: String, status: StatusCode) {
+    fn record_write(&self, method: Method, path: String, status: StatusCode) {
         if method == Method::GET || path.contains("/leases/") || path.ends_with("/leases") || path.ends_with("/events")
         {
             return;
         }
-        let write = Write { method, path, status: status.as_u16() };
+        let write = ObservedWrite { method, path, status: status.as_u16() };
         self.writes.lock().unwrap_or_else(PoisonError::into_inner).push(write.clone());
-        if let Some(step_in) = self.after_write.lock().unwrap_or_else(PoisonError::into_inner).as_mut() {
-            step_in(&write);
+        if let Some(callback) = self.after_write.lock().unwrap_or_else(PoisonError::into_inner).as_mut() {
+            callback(&write);
         }
     }
 }
 
-/// As an API server tells in a watch that the version is too old.
-fn gone() -> Response {
+/// Returns the watch response of an API server for a resource version that is too old.
+fn resource_expired() -> Response {
     let event = json!({"type": "ERROR", "object": {"apiVersion": "v1", "kind": "Status", "status": "Failure", "reason": "Expired",
         "code": 410, "message": "too old resource version"}});
     ([("content-type", "application/json")], format!("{event}\n")).into_response()

@@ -1,5 +1,5 @@
-//! Load on the embedded API server: 50,000 objects, 500 watches, 64 writers; beside a kube-apiserver with etcd where there
-//! is one. The same generator for both, over HTTPS, in turns.
+//! Load test of the embedded API server: 50,000 objects, 500 watches and 64 writers over HTTPS. Optionally compares with a
+//! kube-apiserver and etcd, using the same load generator on both in turn.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -7,151 +7,165 @@ use std::path::PathBuf;
 use anyhow::{Result, bail};
 
 use super::server::Server;
-use super::{median, print};
-use crate::process::{cargo, run as must};
+use super::{median, print_result};
+use crate::process::{self, cargo};
 
 const ROUNDS: usize = 3;
-const START_MS: f64 = 100.0;
-/// How much better than the real server each figure should be.
-const TIMES: f64 = 5.0;
+const TARGET_START_MS: f64 = 100.0;
+/// Target factor of improvement over kube-apiserver for each metric.
+const TARGET_FACTOR: f64 = 5.0;
 
-/// What is printed, and whether more is better.
-const FIGURES: &[(&str, &str, Better)] = &[
-    ("start_ms", "ms", Better::Less),
-    ("idle_mib", "MiB", Better::Less),
-    ("create_per_s", "/s", Better::More),
-    ("create_p50_ms", "ms", Better::Less),
-    ("create_p99_ms", "ms", Better::Less),
-    ("patch_per_s", "/s", Better::More),
-    ("patch_p50_ms", "ms", Better::Less),
-    ("patch_p99_ms", "ms", Better::Less),
-    ("fanout_events_per_s", "/s", Better::More),
-    ("soak_writes_per_s", "/s", Better::More),
-    ("soak_writes_p99_ms", "ms", Better::Less),
-    ("soak_write_worst_ms", "ms", Better::Less),
-    ("soak_events_per_s", "/s", Better::More),
-    ("list_ms", "ms", Better::Less),
-    ("list_paged_ms", "ms", Better::Less),
-    // Of the server alone, so that neither the generator nor other programs of the machine count.
-    ("create_cpu_s", "s", Better::Less),
-    ("patch_cpu_s", "s", Better::Less),
-    ("fanout_cpu_s", "s", Better::Less),
-    ("soak_cpu_s", "s", Better::Less),
-    ("list_cpu_s", "s", Better::Less),
-    ("resident_mib", "MiB", Better::Less),
-    ("peak_mib", "MiB", Better::Less),
+/// The reported metrics with their units.
+const METRICS: &[(&str, &str, Better)] = &[
+    ("start_ms", "ms", Better::Lower),
+    ("idle_mib", "MiB", Better::Lower),
+    ("create_per_s", "/s", Better::Higher),
+    ("create_p50_ms", "ms", Better::Lower),
+    ("create_p99_ms", "ms", Better::Lower),
+    ("patch_per_s", "/s", Better::Higher),
+    ("patch_p50_ms", "ms", Better::Lower),
+    ("patch_p99_ms", "ms", Better::Lower),
+    ("fanout_events_per_s", "/s", Better::Higher),
+    ("soak_writes_per_s", "/s", Better::Higher),
+    ("soak_writes_p99_ms", "ms", Better::Lower),
+    ("soak_write_worst_ms", "ms", Better::Lower),
+    ("soak_events_per_s", "/s", Better::Higher),
+    ("list_ms", "ms", Better::Lower),
+    ("list_paged_ms", "ms", Better::Lower),
+    // CPU time of the server only, without the load generator and other programs.
+    ("create_cpu_s", "s", Better::Lower),
+    ("patch_cpu_s", "s", Better::Lower),
+    ("fanout_cpu_s", "s", Better::Lower),
+    ("soak_cpu_s", "s", Better::Lower),
+    ("list_cpu_s", "s", Better::Lower),
+    ("resident_mib", "MiB", Better::Lower),
+    ("peak_mib", "MiB", Better::Lower),
 ];
 
+/// Which values of a metric are better.
 #[derive(Clone, Copy)]
 enum Better {
-    More,
-    Less,
+    Higher,
+    Lower,
 }
 
-type Measured = BTreeMap<String, Vec<f64>>;
+/// Samples by metric.
+type Samples = BTreeMap<String, Vec<f64>>;
 
 struct Options {
-    beside: Option<PathBuf>,
-    /// Divides every size.
+    /// Directory with the binaries of etcd and kube-apiserver to compare with.
+    compare_binaries: Option<PathBuf>,
+    /// Divisor of all sizes.
     divisor: usize,
 }
 
-pub(super) fn run(words: &[&str]) -> Result<()> {
-    let options = Options::parse(words)?;
-    must(&mut cargo(&["build", "--release", "--package", "embedded", "--example", "serve", "--example", "load"]))?;
+pub(super) fn run(arguments: &[&str]) -> Result<()> {
+    let options = Options::parse(arguments)?;
+    process::run(&mut cargo(&[
+        "build",
+        "--release",
+        "--package",
+        "embedded",
+        "--example",
+        "serve",
+        "--example",
+        "load",
+    ]))?;
     let mut servers = vec![Server::embedded()?];
-    if let Some(binaries) = &options.beside {
+    if let Some(binaries) = &options.compare_binaries {
         servers.push(Server::real(binaries)?);
     }
-    let mut measured: Vec<Measured> = servers.iter().map(|_| Measured::new()).collect();
-    for (server, measured) in servers.iter().zip(&mut measured) {
-        note(measured, [("start_ms", server.start_ms), ("idle_mib", server.resident_mib()?)]);
+    let mut samples: Vec<Samples> = servers.iter().map(|_| Samples::new()).collect();
+    for (server, samples) in servers.iter().zip(&mut samples) {
+        record(samples, [("start_ms", server.start_ms), ("idle_mib", server.resident_mib()?)]);
     }
-    phases(&options, &servers, &mut measured)?;
-    for (server, measured) in servers.iter().zip(&mut measured) {
-        note(measured, [("resident_mib", server.resident_mib()?), ("peak_mib", server.peak_mib()?)]);
+    run_phases(&options, &servers, &mut samples)?;
+    for (server, samples) in servers.iter().zip(&mut samples) {
+        record(samples, [("resident_mib", server.resident_mib()?), ("peak_mib", server.peak_mib()?)]);
     }
-    report(&servers, &measured);
+    report(&servers, &samples);
     Ok(())
 }
 
-/// Short phases in turns, so that a busy moment of the machine hits both; then the long ones.
-fn phases(options: &Options, servers: &[Server], measured: &mut [Measured]) -> Result<()> {
+/// Runs the short phases in turn on all servers, so that other load on the host affects them equally, then the long ones.
+fn run_phases(options: &Options, servers: &[Server], samples: &mut [Samples]) -> Result<()> {
     let size = |name: &str, full: usize| format!("{name}={}", (full / options.divisor).max(1));
     let (count, events) = (size("count", 5000), size("count", 500));
     let (objects, watches) = (size("objects", 50_000), size("watches", 500));
-    let mut turns: Vec<Vec<&str>> = Vec::new();
+    let mut phases: Vec<Vec<&str>> = Vec::new();
     for _ in 0..ROUNDS {
-        turns.extend([vec!["create", &count], vec!["patch", &count], vec!["fanout", &events, &watches]]);
+        phases.extend([vec!["create", &count], vec!["patch", &count], vec!["fanout", &events, &watches]]);
     }
-    turns.extend([vec!["soak", &objects, &watches], vec!["list"]]);
-    for arguments in turns {
-        for (server, measured) in servers.iter().zip(&mut *measured) {
-            let (before, mut figures) = (server.cpu_seconds()?, server.phase(&arguments)?);
+    phases.extend([vec!["soak", &objects, &watches], vec!["list"]]);
+    for arguments in phases {
+        for (server, samples) in servers.iter().zip(&mut *samples) {
+            let (cpu_before, mut results) = (server.cpu_seconds()?, server.run_phase(&arguments)?);
             let name = arguments.first().copied().unwrap_or_default();
-            figures.push((format!("{name}_cpu_s"), server.cpu_seconds()? - before));
-            eprintln!("{:<22} {}", server.name, told(&figures));
-            note(measured, figures);
+            results.push((format!("{name}_cpu_s"), server.cpu_seconds()? - cpu_before));
+            eprintln!("{:<22} {}", server.name, format_results(&results));
+            record(samples, results);
         }
     }
     Ok(())
 }
 
-fn told(figures: &[(String, f64)]) -> String {
-    figures.iter().map(|(name, value)| format!("{name} {value:.1}")).collect::<Vec<_>>().join("  ")
+fn format_results(results: &[(String, f64)]) -> String {
+    results.iter().map(|(name, value)| format!("{name} {value:.1}")).collect::<Vec<_>>().join("  ")
 }
 
-fn note<N: Into<String>>(measured: &mut Measured, figures: impl IntoIterator<Item = (N, f64)>) {
-    figures.into_iter().for_each(|(name, value)| measured.entry(name.into()).or_default().push(value));
+fn record<N: Into<String>>(samples: &mut Samples, results: impl IntoIterator<Item = (N, f64)>) {
+    results.into_iter().for_each(|(name, value)| samples.entry(name.into()).or_default().push(value));
 }
 
-fn report(servers: &[Server], measured: &[Measured]) {
-    let of = |measured: &Measured, name: &str| median(measured.get(name).cloned().unwrap_or_default());
-    let (Some(ours), real) = (measured.first(), measured.get(1)) else { return };
-    print("start", of(ours, "start_ms"), "ms", START_MS);
-    for (name, unit, better) in FIGURES {
-        let mine = of(ours, name);
-        let Some(real) = real.map(|real| of(real, name)) else {
-            println!("{name:<22} {mine:>12.1} {unit}");
+fn report(servers: &[Server], samples: &[Samples]) {
+    let median_of = |samples: &Samples, name: &str| median(samples.get(name).cloned().unwrap_or_default());
+    let (Some(embedded), reference) = (samples.first(), samples.get(1)) else { return };
+    print_result("start", median_of(embedded, "start_ms"), "ms", TARGET_START_MS);
+    for (name, unit, better) in METRICS {
+        let value = median_of(embedded, name);
+        let Some(reference_value) = reference.map(|reference| median_of(reference, name)) else {
+            println!("{name:<22} {value:>12.1} {unit}");
             continue;
         };
-        let times = match better {
-            Better::More => mine / real,
-            Better::Less => real / mine,
+        let factor = match better {
+            Better::Higher => value / reference_value,
+            Better::Lower => reference_value / value,
         };
-        println!("{name:<22} {mine:>12.1} {real:>12.1} {unit:<4} {times:>7.1} times better (aim {TIMES})");
-    }
-    for (server, measured) in servers.iter().zip(measured) {
         println!(
-            "{}: {} watches lost or reordered an event; slow ones: {} told 410, {} closed, {} caught up",
+            "{name:<22} {value:>12.1} {reference_value:>12.1} {unit:<4} {factor:>7.1} times better (target {TARGET_FACTOR})"
+        );
+    }
+    for (server, samples) in servers.iter().zip(samples) {
+        println!(
+            "{}: {} watches lost or reordered events; slow watches: {} received 410, {} closed, {} caught up",
             server.name,
-            of(measured, "soak_watches_wrong"),
-            count(measured, "soak_slow_told_410"),
-            count(measured, "soak_slow_closed"),
-            count(measured, "soak_slow_caught_up"),
+            median_of(samples, "soak_watches_wrong"),
+            total(samples, "soak_slow_received_410"),
+            total(samples, "soak_slow_closed"),
+            total(samples, "soak_slow_caught_up"),
         );
     }
 }
 
-fn count(measured: &Measured, name: &str) -> f64 {
-    measured.get(name).map_or(0.0, |all| all.iter().sum())
+fn total(samples: &Samples, name: &str) -> f64 {
+    samples.get(name).map_or(0.0, |values| values.iter().sum())
 }
 
 // === impl Options ===
 
 impl Options {
-    fn parse(words: &[&str]) -> Result<Self> {
-        let mut options = Self { beside: None, divisor: 1 };
-        let mut words = words.iter();
-        while let Some(word) = words.next() {
-            match (*word, words.as_slice().first()) {
+    fn parse(arguments: &[&str]) -> Result<Self> {
+        let mut options = Self { compare_binaries: None, divisor: 1 };
+        let mut arguments = arguments.iter();
+        while let Some(argument) = arguments.next() {
+            match (*argument, arguments.as_slice().first()) {
                 ("--small", _) => options.divisor = 10,
-                ("--beside", Some(folder)) => {
-                    options.beside = Some(PathBuf::from(folder));
-                    words.next();
+                ("--beside", Some(directory)) => {
+                    options.compare_binaries = Some(PathBuf::from(directory));
+                    arguments.next();
                 }
                 _ => bail!(
-                    "bench load: {word}?\nhint: --beside FOLDER names a folder with the binaries etcd and kube-apiserver; --small divides the sizes by ten"
+                    "bench load: unexpected argument {argument}\nhint: use --beside DIR with a directory of the binaries etcd and kube-apiserver, or --small to divide the sizes by 10"
                 ),
             }
         }

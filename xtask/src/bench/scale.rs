@@ -1,24 +1,24 @@
-//! The operator over 2,000 services, 10,000 Pods and 500 nodes, on the embedded API server: two processes, HTTPS between
-//! them.
+//! Benchmark of the operator with 2,000 services, 10,000 Pods and 500 nodes on the embedded API server, in two processes
+//! connected over HTTPS.
 
 use std::process::Command;
 use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
 
-use super::process::{Running, cpu_seconds, peak_mib, resident_mib};
+use super::measured_process::{MeasuredProcess, cpu_seconds, peak_mib, resident_mib};
 use super::server::Server;
-use super::{folder, print, target};
-use crate::process::{cargo, run as must};
+use super::{output_directory, print_result, target_directory};
+use crate::process::{self, cargo};
 
-const METRICS: u16 = 26_799;
-/// Aims, printed beside what was measured.
-const RECONCILE_P99_MS: f64 = 100.0;
-const TIMES_IDEAL: f64 = 1.1;
-const OPERATOR_MIB: f64 = 200.0;
-/// The operator has read everything.
-const SETTLE: Duration = Duration::from_secs(5);
-const QUIET_S: usize = 60;
+const METRICS_PORT: u16 = 26_799;
+/// Targets, printed with the results.
+const TARGET_RECONCILE_P99_MS: f64 = 100.0;
+const TARGET_WRITE_FACTOR: f64 = 1.1;
+const TARGET_OPERATOR_MIB: f64 = 200.0;
+/// Time in which the operator fills its caches.
+const SETTLE_TIME: Duration = Duration::from_secs(5);
+const IDLE_SECONDS: usize = 60;
 
 struct Sizes {
     services: usize,
@@ -29,76 +29,85 @@ struct Sizes {
 // === impl Sizes ===
 
 impl Sizes {
-    fn divided(&self, by: usize) -> Sizes {
-        Sizes { services: self.services / by, strangers: self.strangers / by, nodes: self.nodes / by }
+    fn divided(&self, divisor: usize) -> Sizes {
+        Sizes { services: self.services / divisor, strangers: self.strangers / divisor, nodes: self.nodes / divisor }
     }
 }
 
-pub(super) fn run(words: &[&str]) -> Result<()> {
+pub(super) fn run(arguments: &[&str]) -> Result<()> {
     let full = Sizes { services: 2000, strangers: 8000, nodes: 500 };
-    let sizes = match words {
+    let sizes = match arguments {
         [] => full,
         ["--half"] => full.divided(2),
         ["--small"] => full.divided(10),
-        other => bail!("bench scale: {other:?}?\nhint: --small divides the sizes by ten, --half by two"),
+        unexpected => bail!(
+            "bench scale: unexpected arguments {unexpected:?}\nhint: use --small to divide the sizes by 10, or --half to divide them by 2"
+        ),
     };
-    // At once: apart, each would build the libraries that they share with other features.
+    // A single build, because separate builds would compile shared dependencies with different features.
     const PACKAGES: [&str; 6] = ["--package", "ostler", "--package", "embedded", "--package", "operator"];
     const PROGRAMS: [&str; 6] = ["--bin", "ostler", "--example", "serve", "--example", "scale"];
-    let _ = (PACKAGES, PROGRAMS, cargo(&[]), must);
+    process::run(&mut cargo(&[&["build", "--release"], PACKAGES.as_slice(), PROGRAMS.as_slice()].concat()))?;
     let server = Server::embedded()?;
-    phase(&server, "furnish", &sizes)?;
-    let operator = operator(&server)?;
-    std::thread::sleep(SETTLE);
+    run_phase(&server, "furnish", &sizes)?;
+    let operator = start_operator(&server)?;
+    std::thread::sleep(SETTLE_TIME);
     println!("{:<28} {:.0} MiB", "operator before any service", resident_mib(operator.pid())?);
-    let mut figures = Vec::new();
+    let mut results = Vec::new();
     for name in ["rollout", "edits", "flips", "cordon"] {
-        let used = cpu_seconds(operator.pid())?;
-        figures.extend(phase(&server, name, &sizes)?);
-        let (used, mib) = (cpu_seconds(operator.pid())? - used, resident_mib(operator.pid())?);
-        println!("{:<28} {used:.1} s, then {mib:.0} MiB resident", format!("operator CPU in {name}"));
+        let cpu_before = cpu_seconds(operator.pid())?;
+        results.extend(run_phase(&server, name, &sizes)?);
+        let (cpu, mib) = (cpu_seconds(operator.pid())? - cpu_before, resident_mib(operator.pid())?);
+        println!("{:<28} {cpu:.1} s, then {mib:.0} MiB resident", format!("operator CPU in {name}"));
     }
-    let used = cpu_seconds(operator.pid())?;
-    figures.extend(phase(&server, "quiet", &sizes)?);
-    let used = (cpu_seconds(operator.pid())? - used) / QUIET_S as f64 * 100.0;
-    figures.push(("quiet_cpu_percent".to_owned(), used));
-    figures.push(("operator_peak_mib".to_owned(), peak_mib(operator.pid())?));
-    figures.push(("server_mib".to_owned(), server.resident_mib()?));
-    for (name, value) in &figures {
+    let cpu_before = cpu_seconds(operator.pid())?;
+    results.extend(run_phase(&server, "quiet", &sizes)?);
+    let cpu_percent = (cpu_seconds(operator.pid())? - cpu_before) / IDLE_SECONDS as f64 * 100.0;
+    results.push(("quiet_cpu_percent".to_owned(), cpu_percent));
+    results.push(("operator_peak_mib".to_owned(), peak_mib(operator.pid())?));
+    results.push(("server_mib".to_owned(), server.resident_mib()?));
+    for (name, value) in &results {
         println!("{name:<28} {value:.2}");
     }
-    let of = |wanted: &str| figures.iter().find(|(name, _)| name == wanted).map_or(f64::NAN, |(_, value)| *value);
-    print("an edit, p99", of("edit_p99_ms"), "ms", RECONCILE_P99_MS);
-    print("a Pod's change, p99", of("flip_p99_ms"), "ms", RECONCILE_P99_MS);
-    print("writes, times the ideal", of("writes_times_ideal"), "", TIMES_IDEAL);
-    print("operator, resident", resident_mib(operator.pid())?, "MiB", OPERATOR_MIB);
+    let result = |wanted: &str| results.iter().find(|(name, _)| name == wanted).map_or(f64::NAN, |(_, value)| *value);
+    print_result("spec change, p99", result("edit_p99_ms"), "ms", TARGET_RECONCILE_P99_MS);
+    print_result("Pod change, p99", result("flip_p99_ms"), "ms", TARGET_RECONCILE_P99_MS);
+    print_result("writes, factor of minimum", result("writes_times_ideal"), "", TARGET_WRITE_FACTOR);
+    print_result("operator, resident memory", resident_mib(operator.pid())?, "MiB", TARGET_OPERATOR_MIB);
     Ok(())
 }
 
-fn operator(server: &Server) -> Result<Running> {
-    let mut command = Command::new(target().join("release/ostler"));
-    command.args(["operator", "--leader-elect", "false", "--metrics", &format!("127.0.0.1:{METRICS}"), "--kubeconfig"]);
+fn start_operator(server: &Server) -> Result<MeasuredProcess> {
+    let mut command = Command::new(target_directory().join("release/ostler"));
+    command.args([
+        "operator",
+        "--leader-elect",
+        "false",
+        "--metrics",
+        &format!("127.0.0.1:{METRICS_PORT}"),
+        "--kubeconfig",
+    ]);
     command.arg(&server.kubeconfig);
-    Running::start(&mut command, &folder("scale")?.join("operator.log"))
+    MeasuredProcess::start(&mut command, &output_directory("scale")?.join("operator.log"))
 }
 
-fn phase(server: &Server, name: &str, sizes: &Sizes) -> Result<Vec<(String, f64)>> {
-    let mut command = Command::new(target().join("release/examples/scale"));
+fn run_phase(server: &Server, name: &str, sizes: &Sizes) -> Result<Vec<(String, f64)>> {
+    let mut command = Command::new(target_directory().join("release/examples/scale"));
     command.arg(&server.kubeconfig).arg(name);
     for (name, value) in [
         ("services", sizes.services),
         ("strangers", sizes.strangers),
         ("nodes", sizes.nodes),
-        ("metrics", usize::from(METRICS)),
-        ("seconds", QUIET_S),
+        ("metrics", usize::from(METRICS_PORT)),
+        ("seconds", IDLE_SECONDS),
         ("edits", sizes.services / 10),
         ("flips", sizes.services / 20),
     ] {
         command.arg(format!("{name}={value}"));
     }
-    let output = command.output().context("scale")?;
+    let output = command.output().context("failed to run the scale example")?;
     if !output.status.success() {
         bail!("scale {name}: {}", String::from_utf8_lossy(&output.stderr));
     }
-    Ok(super::server::figures(&output.stdout))
+    Ok(super::server::parse_results(&output.stdout))
 }

@@ -1,4 +1,4 @@
-//! What is served is compared with a stored copy: a field that goes or changes its type breaks its users.
+//! Compares the served fields with a stored list: removing or retyping a field would break existing manifests.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -7,10 +7,10 @@ use serde_json::Value;
 use super::crds;
 
 /// One line per field: kind, path and type.
-const STORED: &str = include_str!("served.txt");
+const STORED_FIELDS: &str = include_str!("served.txt");
 
-/// `kind path` → type, for every field of every kind; cluster-scoped twins have the fields of the namespaced kind.
-fn served() -> BTreeMap<String, String> {
+/// Returns the type of every field by `kind path`. Cluster-scoped kinds have the same fields as the namespaced kind.
+fn served_fields() -> BTreeMap<String, String> {
     let mut fields = BTreeMap::new();
     for crd in crds() {
         let spec = &crd["spec"];
@@ -25,75 +25,81 @@ fn served() -> BTreeMap<String, String> {
     fields
 }
 
-fn collect(schema: &Value, path: &str, into: &mut BTreeMap<String, String>) {
+fn collect(schema: &Value, path: &str, fields: &mut BTreeMap<String, String>) {
     for (name, field) in schema["properties"].as_object().into_iter().flatten() {
         let dot = if path.ends_with(' ') { "" } else { "." };
-        let at = format!("{path}{dot}{name}");
-        into.insert(at.clone(), kind(field));
-        collect(field, &at, into);
-        for (inside, mark) in [("items", "[]"), ("additionalProperties", "{}")] {
-            if field[inside].is_object() {
-                into.insert(format!("{at}{mark}"), kind(&field[inside]));
-                collect(&field[inside], &format!("{at}{mark}"), into);
+        let field_path = format!("{path}{dot}{name}");
+        fields.insert(field_path.clone(), type_name(field));
+        collect(field, &field_path, fields);
+        for (keyword, suffix) in [("items", "[]"), ("additionalProperties", "{}")] {
+            if field[keyword].is_object() {
+                fields.insert(format!("{field_path}{suffix}"), type_name(&field[keyword]));
+                collect(&field[keyword], &format!("{field_path}{suffix}"), fields);
             }
         }
     }
 }
 
-fn kind(schema: &Value) -> String {
-    let kind = match schema["type"].as_str() {
+fn type_name(schema: &Value) -> String {
+    let type_name = match schema["type"].as_str() {
         _ if schema["x-kubernetes-int-or-string"] == true => "int-or-string",
-        Some(kind) => kind,
+        Some(type_name) => type_name,
         None => "any",
     };
-    let known: Vec<&str> = schema["enum"].as_array().into_iter().flatten().filter_map(Value::as_str).collect();
-    if known.is_empty() { kind.to_owned() } else { format!("{kind}({})", known.join("|")) }
+    let values: Vec<&str> = schema["enum"].as_array().into_iter().flatten().filter_map(Value::as_str).collect();
+    if values.is_empty() { type_name.to_owned() } else { format!("{type_name}({})", values.join("|")) }
 }
 
-fn stored() -> BTreeMap<String, String> {
-    let line = |line: &str| line.rsplit_once(' ').map(|(path, kind)| (path.to_owned(), kind.to_owned()));
-    STORED.lines().filter(|line| !line.starts_with('#')).filter_map(line).collect()
+fn stored_fields() -> BTreeMap<String, String> {
+    let line = |line: &str| line.rsplit_once(' ').map(|(path, type_name)| (path.to_owned(), type_name.to_owned()));
+    STORED_FIELDS.lines().filter(|line| !line.starts_with('#')).filter_map(line).collect()
 }
 
 // spec: ACC-127
 #[test]
 fn no_field_is_removed_or_retyped() {
-    let (served, stored) = (served(), stored());
+    let (served, stored) = (served_fields(), stored_fields());
     let broken: Vec<String> = stored
         .iter()
-        .filter(|(path, kind)| served.get(*path) != Some(kind))
-        .map(|(path, kind)| format!("{path}: was {kind}, is {}", served.get(path).map_or("gone", String::as_str)))
+        .filter(|(path, type_name)| served.get(*path) != Some(type_name))
+        .map(|(path, type_name)| {
+            format!("{path}: was {type_name}, is {}", served.get(path).map_or("removed", String::as_str))
+        })
         .collect();
-    assert_eq!(broken, Vec::<String>::new(), "fields that manifests use would break");
+    assert_eq!(broken, Vec::<String>::new(), "removed or retyped fields break existing manifests");
     let new: BTreeSet<String> = served
         .iter()
         .filter(|(path, _)| !stored.contains_key(*path))
-        .map(|(path, kind)| format!("{path} {kind}"))
+        .map(|(path, type_name)| format!("{path} {type_name}"))
         .collect();
-    assert!(new.is_empty(), "new fields: add to crates/api/src/crds/served.txt\n{}", Vec::from_iter(new).join("\n"));
+    assert!(
+        new.is_empty(),
+        "new fields: add them to crates/api/src/crds/served.txt\n{}",
+        Vec::from_iter(new).join("\n")
+    );
 }
 
 // spec: RT-8
 #[test]
 fn every_field_has_a_description() {
-    fn undescribed(schema: &Value, path: &str, into: &mut Vec<String>) {
+    fn collect_undescribed(schema: &Value, path: &str, missing: &mut Vec<String>) {
         for (name, field) in schema["properties"].as_object().into_iter().flatten() {
-            let at = format!("{path}.{name}");
+            let field_path = format!("{path}.{name}");
             if field["description"].as_str().is_none_or(str::is_empty) {
-                into.push(at.clone());
+                missing.push(field_path.clone());
             }
-            for inside in ["items", "additionalProperties"] {
-                undescribed(&field[inside], &at, into);
+            for keyword in ["items", "additionalProperties"] {
+                collect_undescribed(&field[keyword], &field_path, missing);
             }
-            undescribed(field, &at, into);
+            collect_undescribed(field, &field_path, missing);
         }
     }
     let mut missing = Vec::new();
     for crd in crds() {
         let properties = &crd["spec"]["versions"][0]["schema"]["openAPIV3Schema"]["properties"];
         let kind = crd["spec"]["names"]["kind"].as_str().unwrap();
-        undescribed(&properties["spec"], kind, &mut missing);
-        undescribed(&properties["status"], &format!("{kind}.status"), &mut missing);
+        collect_undescribed(&properties["spec"], kind, &mut missing);
+        collect_undescribed(&properties["status"], &format!("{kind}.status"), &mut missing);
     }
     assert_eq!(missing, Vec::<String>::new());
 }

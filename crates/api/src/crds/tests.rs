@@ -13,53 +13,53 @@ fn schemas_are_structural() {
     }
 }
 
-/// Client-side `kubectl apply` keeps the object in an annotation of at most 256 KiB.
+/// Client-side `kubectl apply` stores the object in an annotation of at most 256 KiB.
 #[test]
-fn small_enough_for_kubectl_apply() {
+fn crds_are_small_enough_for_kubectl_apply() {
     for crd in crds() {
         let bytes = crd.to_string().len();
         assert!(bytes < 250_000, "{}: {bytes} bytes", crd["metadata"]["name"]);
     }
 }
 
-/// The API server warns about formats that it does not know.
+/// The API server warns about unknown formats.
 #[test]
-fn formats_are_known() {
-    fn formats(value: &Value, into: &mut std::collections::BTreeSet<String>) {
+fn formats_are_supported() {
+    fn collect_formats(value: &Value, formats: &mut std::collections::BTreeSet<String>) {
         match value {
             Value::Object(map) => {
-                into.extend(map.get("format").and_then(Value::as_str).map(str::to_owned));
-                map.values().for_each(|value| formats(value, into));
+                formats.extend(map.get("format").and_then(Value::as_str).map(str::to_owned));
+                map.values().for_each(|value| collect_formats(value, formats));
             }
-            Value::Array(list) => list.iter().for_each(|value| formats(value, into)),
+            Value::Array(list) => list.iter().for_each(|value| collect_formats(value, formats)),
             _ => {}
         }
     }
-    let mut found = std::collections::BTreeSet::new();
-    crds().iter().for_each(|crd| formats(crd, &mut found));
-    assert_eq!(found.into_iter().collect::<Vec<_>>(), ["double", "int32", "int64"]);
+    let mut formats = std::collections::BTreeSet::new();
+    crds().iter().for_each(|crd| collect_formats(crd, &mut formats));
+    assert_eq!(formats.into_iter().collect::<Vec<_>>(), ["double", "int32", "int64"]);
 }
 
 // spec: RT-1
 #[rstest]
 #[case("ServingRuntime", "ClusterServingRuntime")]
 #[case("BaseModel", "ClusterBaseModel")]
-fn both_kinds_differ_in_scope_alone(#[case] namespaced: &str, #[case] cluster: &str) {
-    let of = |kind: &str| {
+fn namespaced_and_cluster_kinds_differ_in_scope_only(#[case] namespaced: &str, #[case] cluster: &str) {
+    let spec_of = |kind: &str| {
         crds().into_iter().find(|crd| crd["spec"]["names"]["kind"] == kind).map(|crd| crd["spec"].clone()).unwrap()
     };
-    let (namespaced, cluster) = (of(namespaced), of(cluster));
-    let spec = |crd: &Value| {
+    let (namespaced, cluster) = (spec_of(namespaced), spec_of(cluster));
+    let properties = |crd: &Value| {
         let mut properties = crd["versions"][0]["schema"]["openAPIV3Schema"]["properties"].clone();
         properties["spec"]["description"] = Value::Null;
         properties
     };
-    assert_eq!(spec(&cluster), spec(&namespaced));
+    assert_eq!(properties(&cluster), properties(&namespaced));
     assert_eq!((namespaced["scope"].as_str(), cluster["scope"].as_str()), (Some("Namespaced"), Some("Cluster")));
     assert_eq!((&namespaced["group"], &namespaced["versions"][0]["name"]), (&json!("ome.io"), &json!("v1beta1")));
 }
 
-fn compiled(api_version: &str, kind: &str) -> Schema {
+fn compiled_schema(api_version: &str, kind: &str) -> Schema {
     Schema::from_json(schema(api_version, kind).unwrap().json).unwrap()
 }
 
@@ -68,26 +68,26 @@ fn compiled(api_version: &str, kind: &str) -> Schema {
 #[test]
 fn strategy_and_quantity_have_defaults() {
     let mut service = json!({"spec": {"acceleratorSelector": {"preferredClasses": ["a"]}}});
-    compiled(ome::API_VERSION, "InferenceService").default(&mut service);
+    compiled_schema(ome::API_VERSION, "InferenceService").default(&mut service);
     assert_eq!(service["spec"]["acceleratorSelector"]["strategy"], "balanced");
     let mut class = json!({"spec": {"resources": [{"name": "nvidia.com/gpu"}]}});
-    compiled(ome::API_VERSION, "AcceleratorClass").default(&mut class);
+    compiled_schema(ome::API_VERSION, "AcceleratorClass").default(&mut class);
     assert_eq!(class["spec"]["resources"][0], json!({"name": "nvidia.com/gpu", "quantity": "1", "divisible": false}));
 }
 
 // spec: RT-17
 // spec: RT-24
 #[test]
-fn a_runtime_is_not_selected_by_itself_and_starts_one_replica() {
+fn runtime_defaults_to_no_auto_select_and_one_replica() {
     for kind in ["ServingRuntime", "ClusterServingRuntime"] {
         let mut runtime = json!({"spec": {"supportedModelFormats": [{}], "engineConfig": {}, "decoderConfig": {}}});
-        compiled(ome::API_VERSION, kind).default(&mut runtime);
+        compiled_schema(ome::API_VERSION, kind).default(&mut runtime);
         assert_eq!(runtime["spec"]["supportedModelFormats"][0]["autoSelect"], false);
         assert_eq!(runtime["spec"]["engineConfig"]["minReplicas"], 1);
     }
-    // The service's own number stays unstated, so that the runtime's counts.
+    // A service has no default, so that the number of the runtime applies.
     let mut service = json!({"spec": {"engine": {}}});
-    compiled(ome::API_VERSION, "InferenceService").default(&mut service);
+    compiled_schema(ome::API_VERSION, "InferenceService").default(&mut service);
     assert_eq!(service["spec"]["engine"], json!({}));
 }
 
@@ -95,10 +95,10 @@ fn a_runtime_is_not_selected_by_itself_and_starts_one_replica() {
 #[case(json!({"discovery": {}}), "spec.capabilities")]
 #[case(json!({"discovery": {}, "capabilities": {}, "cost": {"tier": "huge"}}), "spec.cost.tier")]
 #[case(json!({"discovery": {}, "capabilities": {}, "resources": [{}]}), "spec.resources[0].name")]
-fn class_refusals_name_the_field(#[case] spec: Value, #[case] field: &str) {
+fn class_errors_have_the_field_path(#[case] spec: Value, #[case] field: &str) {
     let class =
         json!({"apiVersion": ome::API_VERSION, "kind": "AcceleratorClass", "metadata": {"name": "a"}, "spec": spec});
-    let causes = compiled(ome::API_VERSION, "AcceleratorClass").validate(&class);
+    let causes = compiled_schema(ome::API_VERSION, "AcceleratorClass").validate(&class);
     let fields: Vec<&str> = causes.iter().map(|cause| cause.field.as_str()).collect();
     assert_eq!(fields, [field]);
 }
@@ -106,9 +106,9 @@ fn class_refusals_name_the_field(#[case] spec: Value, #[case] field: &str) {
 #[rstest]
 #[case(json!({"strategy": "fastest"}), "spec.acceleratorSelector.strategy")]
 #[case(json!({"policy": "Best"}), "spec.acceleratorSelector.policy")]
-fn selector_refusals_name_the_field(#[case] selector: Value, #[case] field: &str) {
+fn selector_errors_have_the_field_path(#[case] selector: Value, #[case] field: &str) {
     let service = json!({"metadata": {"name": "a"}, "spec": {"acceleratorSelector": selector}});
-    let causes = compiled(ome::API_VERSION, "InferenceService").validate(&service);
+    let causes = compiled_schema(ome::API_VERSION, "InferenceService").validate(&service);
     let fields: Vec<&str> = causes.iter().map(|cause| cause.field.as_str()).collect();
     assert_eq!(fields, [field]);
 }
@@ -118,29 +118,29 @@ fn selector_refusals_name_the_field(#[case] selector: Value, #[case] field: &str
 #[case(json!({"acceleratorRequirements": {"preferenceOrder": [{"class": "a"}]}}), "spec.acceleratorRequirements.preferenceOrder[0].score")]
 #[case(json!({"acceleratorConfigurations": [{"env": []}]}), "spec.acceleratorConfigurations[0].selector")]
 #[case(json!({"supportedModelFormats": [{"priority": 0}]}), "spec.supportedModelFormats[0].priority")]
-fn runtime_refusals_name_the_field(#[case] spec: Value, #[case] field: &str) {
+fn runtime_errors_have_the_field_path(#[case] spec: Value, #[case] field: &str) {
     for kind in ["ServingRuntime", "ClusterServingRuntime"] {
         let runtime = json!({"metadata": {"name": "a"}, "spec": spec});
-        let causes = compiled(ome::API_VERSION, kind).validate(&runtime);
+        let causes = compiled_schema(ome::API_VERSION, kind).validate(&runtime);
         let fields: Vec<&str> = causes.iter().map(|cause| cause.field.as_str()).collect();
         assert_eq!(fields, [field]);
     }
 }
 
 #[rstest]
-#[case::fits("svc", json!([{"name": "a", "componentType": "worker", "template": {}}]), 0)]
+#[case::valid("svc", json!([{"name": "a", "componentType": "worker", "template": {}}]), 0)]
 #[case::two_routers("svc", json!([{"name": "a", "componentType": "router"}, {"name": "b", "componentType": "router"}]), 1)]
 #[case::too_long("a-service-name-of-forty-five-characters-xxxxx", json!([{"name": "abc", "componentType": "worker", "template": {}}]), 1)]
 #[case::starts_with_digit("7b", json!([{"name": "a", "componentType": "worker", "template": {}}]), 1)]
 #[case::no_template("svc", json!([{"name": "a", "componentType": "worker"}]), 1)]
-fn role_rules(#[case] name: &str, #[case] roles: Value, #[case] faults: usize) {
+fn validates_roles(#[case] name: &str, #[case] roles: Value, #[case] violations: usize) {
     let service = json!({
         "apiVersion": fusioninfer::API_VERSION,
         "kind": "InferenceService",
         "metadata": {"name": name},
         "spec": {"roles": roles},
     });
-    let schema = compiled(fusioninfer::API_VERSION, "InferenceService");
+    let schema = compiled_schema(fusioninfer::API_VERSION, "InferenceService");
     assert_eq!(schema.validate(&service), []);
-    assert_eq!(schema.check_rules(&service, None).len(), faults);
+    assert_eq!(schema.check_rules(&service, None).len(), violations);
 }

@@ -1,80 +1,88 @@
-//! Accelerator classes that Pods could request nothing of, or that no node can belong to.
+//! Accelerator classes without a known resource or without matching nodes.
 
-use apimachinery::quantity::Quantity;
+use apimachinery::Quantity;
 use serde_json::Value;
 
-use super::{Finding, short};
+use super::{Finding, REQUIRED_FIELD_MISSING, abbreviate};
 use crate::ome::{self, AcceleratorClassSpec};
 
-/// Findings about one class.
+/// Returns the findings about an accelerator class.
 pub(super) fn check(class: &AcceleratorClassSpec) -> Vec<Finding> {
-    let mut findings: Vec<Finding> = nothing_to_request(class).into_iter().chain(no_discovery(class)).collect();
+    let mut findings: Vec<Finding> = unknown_resource(class).into_iter().chain(no_discovery(class)).collect();
     for (index, term) in class.discovery.node_selector_terms.iter().enumerate() {
         let path = format!("spec.discovery.nodeSelectorTerms[{index}]");
         let expressions = term["matchExpressions"].as_array().map(Vec::as_slice).unwrap_or_default();
         if expressions.is_empty() && term["matchFields"].as_array().is_none_or(Vec::is_empty) {
             let finding = Finding::warning(&path, "a term without expressions matches no node");
-            findings.push(finding.hint("add `matchExpressions`, or leave the term out"));
+            findings.push(finding.with_hint("add `matchExpressions`, or remove the term"));
         }
-        let of = |(index, one): (usize, &Value)| expression(one, &format!("{path}.matchExpressions[{index}]"));
-        findings.extend(expressions.iter().enumerate().filter_map(of));
+        let check = |(index, expression): (usize, &Value)| {
+            check_expression(expression, &format!("{path}.matchExpressions[{index}]"))
+        };
+        findings.extend(expressions.iter().enumerate().filter_map(check));
     }
     findings
 }
 
-/// A class that says nothing of its nodes has none.
+/// Warns about a class that does not select any nodes.
 fn no_discovery(class: &AcceleratorClassSpec) -> Option<Finding> {
     let discovery = &class.discovery;
-    let by_terms = !discovery.node_selector_terms.is_empty() || discovery.affinity.is_some();
-    let by_device = discovery.pci_vendor_id.is_some() && !discovery.device_ids.is_empty();
-    let found = !class.selector().is_empty() || by_terms || by_device;
-    let finding = || Finding::warning("spec.discovery", "says nothing of nodes, so none belongs to the class");
-    (!found).then(|| {
+    let has_terms = !discovery.node_selector_terms.is_empty() || discovery.affinity.is_some();
+    let has_device_ids = discovery.pci_vendor_id.is_some() && !discovery.device_ids.is_empty();
+    let selects_nodes = !class.merged_node_selector().is_empty() || has_terms || has_device_ids;
+    let finding =
+        || Finding::warning("spec.discovery", "discovery does not select any nodes, so no node belongs to the class");
+    (!selects_nodes).then(|| {
         finding()
-            .hint("write a label that only such nodes have under `nodeSelector`; `kubectl describe node` shows them")
+            .with_hint("set `nodeSelector` to a label that only nodes with this accelerator have; `kubectl describe node` lists labels")
     })
 }
 
-/// An expression that no node label can be compared with.
-fn expression(one: &Value, path: &str) -> Option<Finding> {
+/// Checks one expression of a node selector term.
+fn check_expression(expression: &Value, path: &str) -> Option<Finding> {
     const OPERATORS: [&str; 8] = ["In", "NotIn", "Exists", "DoesNotExist", "Gt", "Lt", "Gte", "Lte"];
-    let values = one["values"].as_array().map(Vec::as_slice).unwrap_or_default();
-    let operator = one["operator"].as_str().unwrap_or_default();
-    if one["key"].as_str().unwrap_or_default().is_empty() {
-        return Some(Finding::error(format!("{path}.key"), "is missing").hint("write the name of a node label"));
+    let values = expression["values"].as_array().map(Vec::as_slice).unwrap_or_default();
+    let operator = expression["operator"].as_str().unwrap_or_default();
+    if expression["key"].as_str().unwrap_or_default().is_empty() {
+        return Some(
+            Finding::error(format!("{path}.key"), REQUIRED_FIELD_MISSING).with_hint("use the key of a node label"),
+        );
     }
-    let at = |field: &str, message: String| Finding::error(format!("{path}.{field}"), message);
+    let error = |field: &str, message: String| Finding::error(format!("{path}.{field}"), message);
     match operator {
         "In" | "NotIn" if values.is_empty() => {
-            Some(at("values", format!("{operator} compares with values, and there are none")).hint("list one or more"))
+            Some(error("values", format!("operator {operator} requires values")).with_hint("add at least one value"))
         }
-        "Exists" | "DoesNotExist" if !values.is_empty() => {
-            Some(at("values", format!("{operator} takes no values")).hint("leave them out, or write `In`"))
-        }
-        "Gt" | "Lt" | "Gte" | "Lte" if !is_one_number(values) => Some(
-            at("values", format!("{operator} compares with one number")).hint("write one such as `40960` or `40Gi`"),
+        "Exists" | "DoesNotExist" if !values.is_empty() => Some(
+            error("values", format!("operator {operator} does not accept values"))
+                .with_hint("remove the values or use `In`"),
         ),
-        known if OPERATORS.contains(&known) => None,
-        other => {
-            let finding = at("operator", format!("`{}` is not an operator", short(other)));
-            Some(finding.hint(format!("write one of {}", OPERATORS.join(", "))))
+        "Gt" | "Lt" | "Gte" | "Lte" if !is_single_quantity(values) => Some(
+            error("values", format!("operator {operator} requires exactly one number"))
+                .with_hint("use one number, such as `40960` or `40Gi`"),
+        ),
+        supported if OPERATORS.contains(&supported) => None,
+        unknown => {
+            let finding = error("operator", format!("unknown operator `{}`", abbreviate(unknown)));
+            Some(finding.with_hint(format!("use one of {}", OPERATORS.join(", "))))
         }
     }
 }
 
-fn is_one_number(values: &[Value]) -> bool {
+fn is_single_quantity(values: &[Value]) -> bool {
     let text = |value: &Value| value.as_str().map_or_else(|| value.to_string(), str::to_owned);
     values.len() == 1 && values.iter().all(|value| text(value).parse::<Quantity>().is_ok())
 }
 
-/// A class says which resource Pods request, or is of a vendor whose device plugin is known.
-fn nothing_to_request(class: &AcceleratorClassSpec) -> Option<Finding> {
+/// Warns about a class without `resources` whose vendor has no known device plugin.
+fn unknown_resource(class: &AcceleratorClassSpec) -> Option<Finding> {
     let vendor = class.vendor.as_deref().filter(|vendor| ome::vendor_resource(vendor).is_none())?;
     let message = format!(
-        "vendor {vendor} is not known, so nothing says which resource Pods request, and the class is never chosen"
+        "vendor {vendor} is unknown and resources is empty, so Pods cannot request the accelerator and the class is never selected"
     );
-    let hint = "write `resources: [{name: VENDOR/DEVICE}]`, as `kubectl describe node` lists it under Allocatable";
-    class.resources.is_empty().then(|| Finding::warning("spec.resources", message).hint(hint))
+    let hint =
+        "set `resources: [{name: VENDOR/DEVICE}]` to the resource that `kubectl describe node` lists under Allocatable";
+    class.resources.is_empty().then(|| Finding::warning("spec.resources", message).with_hint(hint))
 }
 
 #[cfg(test)]
@@ -87,51 +95,58 @@ mod tests {
     #[rstest]
     #[case::unknown_vendor(
         "{vendor: acme, discovery: {nodeSelector: {acme.com/npu: x}}}",
-        Some("vendor acme is not known")
+        Some("vendor acme is unknown")
     )]
     #[case::no_vendor("{discovery: {nodeSelector: {gpu: x}}}", None)]
-    #[case::its_resource("{vendor: acme, discovery: {nodeSelector: {a: b}}, resources: [{name: acme.com/npu}]}", None)]
+    #[case::explicit_resource(
+        "{vendor: acme, discovery: {nodeSelector: {a: b}}, resources: [{name: acme.com/npu}]}",
+        None
+    )]
     #[case::known_vendor("{vendor: AMD, discovery: {nodeSelector: {a: b}}}", None)]
     // spec: ACC-16
     #[case::not_an_operator(
         "{discovery: {nodeSelectorTerms: [{matchExpressions: [{key: a, operator: Above, values: ['1']}]}]}}",
-        Some("`Above` is not an operator")
+        Some("unknown operator `Above`")
     )]
     #[case::two_bounds(
         "{discovery: {nodeSelectorTerms: [{matchExpressions: [{key: a, operator: Gte, values: ['1', '2']}]}]}}",
-        Some("Gte compares with one number")
+        Some("operator Gte requires exactly one number")
     )]
-    #[case::no_number(
-        "{discovery: {nodeSelectorTerms: [{matchExpressions: [{key: a, operator: Lt, values: [much]}]}]}}",
-        Some("Lt compares with one number")
+    #[case::not_a_number(
+        "{discovery: {nodeSelectorTerms: [{matchExpressions: [{key: a, operator: Lt, values: [many]}]}]}}",
+        Some("operator Lt requires exactly one number")
     )]
-    #[case::a_quantity(
+    #[case::quantity(
         "{discovery: {nodeSelectorTerms: [{matchExpressions: [{key: a, operator: Lt, values: [24Gi]}, {key: b, operator: Gt, values: [7]}]}]}}",
         None
     )]
     #[case::no_values(
         "{discovery: {nodeSelectorTerms: [{matchExpressions: [{key: a, operator: In}]}]}}",
-        Some("In compares with values")
+        Some("operator In requires values")
     )]
-    #[case::needless_values(
+    #[case::unexpected_values(
         "{discovery: {nodeSelectorTerms: [{matchExpressions: [{key: a, operator: Exists, values: [b]}]}]}}",
-        Some("Exists takes no values")
+        Some("operator Exists does not accept values")
     )]
-    #[case::no_key("{discovery: {nodeSelectorTerms: [{matchExpressions: [{operator: Exists}]}]}}", Some("is missing"))]
-    #[case::an_empty_term("{discovery: {nodeSelectorTerms: [{}]}}", Some("a term without expressions matches no node"))]
-    #[case::a_field(
+    #[case::no_key(
+        "{discovery: {nodeSelectorTerms: [{matchExpressions: [{operator: Exists}]}]}}",
+        Some("required field is missing")
+    )]
+    #[case::empty_term("{discovery: {nodeSelectorTerms: [{}]}}", Some("a term without expressions matches no node"))]
+    #[case::match_fields(
         "{discovery: {nodeSelectorTerms: [{matchFields: [{key: metadata.name, operator: In, values: [n]}]}]}}",
         None
     )]
     // spec: ACC-18
     #[case::pci_ids("{discovery: {pciVendorID: 10de, deviceIDs: ['20b0']}}", None)]
-    #[case::a_vendor_alone("{discovery: {pciVendorID: 10de}}", Some("says nothing of nodes"))]
-    #[case::nothing("{discovery: {}}", Some("says nothing of nodes"))]
+    #[case::pci_vendor_without_devices("{discovery: {pciVendorID: 10de}}", Some("discovery does not select any nodes"))]
+    #[case::empty_discovery("{discovery: {}}", Some("discovery does not select any nodes"))]
     // spec: ACC-50
-    #[case::a_selector_beside_it("{discovery: {}, nodeSelector: {a: b}}", None)]
-    fn what_is_told_of_a_class(#[case] spec: &str, #[case] expect: Option<&str>) {
-        let document =
-            crate::manifest::read("t", &format!("{{apiVersion: v1, kind: C, spec: {spec}}}")).unwrap().remove(0);
+    #[case::spec_node_selector("{discovery: {}, nodeSelector: {a: b}}", None)]
+    fn reports_invalid_classes(#[case] spec: &str, #[case] expect: Option<&str>) {
+        let document = crate::manifest::parse_manifest("t", &format!("{{apiVersion: v1, kind: C, spec: {spec}}}"))
+            .unwrap()
+            .remove(0);
         let spec: AcceleratorClassSpec = serde_json::from_value(document.value["spec"].clone()).unwrap();
         let findings: Vec<String> = check(&spec).into_iter().map(|finding| finding.message).collect();
         match expect {

@@ -1,27 +1,28 @@
-//! A kind that is nearly one of ours is a mistake, another one of our groups may be; any other is somebody else's.
+//! Unknown kinds and versions in the ostler API groups. Kinds of other API groups are not checked.
 
 use crate::crds;
 use crate::manifest::Document;
 
-use super::{Finding, names};
+use super::{Finding, nearest_name};
 
-/// A finding where the group is ours: a misspelt kind, a version that we do not serve, or a kind that others add.
+/// Returns a finding if the API group is served by ostler, but the kind or version is not.
 pub(super) fn check(document: &Document) -> Option<Finding> {
     let (group, version) = document.api_version().split_once('/')?;
-    let ours: Vec<_> = crds::kinds().filter(|(of, _)| of.split('/').next() == Some(group)).collect();
-    if ours.is_empty() {
+    let served_kinds: Vec<_> =
+        crds::kinds().filter(|(api_version, _)| api_version.split('/').next() == Some(group)).collect();
+    if served_kinds.is_empty() {
         return None;
     }
-    let Some(nearest) = names::nearest(document.kind(), ours.iter().map(|(_, kind)| *kind)) else {
-        let known: Vec<_> = ours.iter().map(|(_, kind)| *kind).collect();
-        let message = format!("`{}` of {group} is not known here: nothing of it was checked", document.kind());
-        return Some(Finding::warning("kind", message).hint(format!("known are {}", known.join(", "))));
+    let Some(nearest) = nearest_name(document.kind(), served_kinds.iter().map(|(_, kind)| *kind)) else {
+        let known: Vec<_> = served_kinds.iter().map(|(_, kind)| *kind).collect();
+        let message = format!("unknown kind `{}` in API group {group}; it was not checked", document.kind());
+        return Some(Finding::warning("kind", message).with_hint(format!("known kinds: {}", known.join(", "))));
     };
-    let (served, _) = ours.iter().find(|(_, kind)| *kind == nearest)?;
+    let (served, _) = served_kinds.iter().find(|(_, kind)| *kind == nearest)?;
     if nearest == document.kind() {
-        let message = format!("{group} has no version `{version}` of {nearest}");
-        return Some(Finding::error("apiVersion", message).hint(format!("write {served}")));
+        let message = format!("API group {group} does not serve version `{version}` of {nearest}");
+        return Some(Finding::error("apiVersion", message).with_hint(format!("use {served}")));
     }
-    let message = format!("no kind `{}` in {group}/{version}", document.kind());
-    Some(Finding::error("kind", message).hint(format!("did you mean `{nearest}`?")))
+    let message = format!("unknown kind `{}` in {group}/{version}", document.kind());
+    Some(Finding::error("kind", message).with_hint(format!("did you mean `{nearest}`?")))
 }

@@ -1,26 +1,29 @@
-//! Models whose facts cannot be.
+//! Models with implausible sizes or invalid versions.
 
 use super::{Finding, runtimes};
 use crate::ome::BaseModelSpec;
-use crate::size::ParameterCount;
+use crate::parameter_count::ParameterCount;
 
-/// Findings about one model.
+/// Returns the findings about a model.
 pub(super) fn check(model: &BaseModelSpec) -> Vec<Finding> {
     let mut findings = runtimes::versions(model);
     if model.model_parameter_size == Some(ParameterCount(0)) {
-        let finding = Finding::error("spec.modelParameterSize", "no model has 0 parameters");
-        findings.push(finding.hint("leave it out if the size is not known"));
+        let finding = Finding::error("spec.modelParameterSize", "a model must have more than 0 parameters");
+        findings.push(finding.with_hint("omit the field if the size is unknown"));
     }
-    findings.extend(model.model_parameter_size.and_then(|size| without_unit("spec.modelParameterSize", size)));
+    findings.extend(model.model_parameter_size.and_then(|size| missing_unit("spec.modelParameterSize", size)));
     findings
 }
 
-/// Smaller than any model: billions are meant where `7` is written.
-const FEWEST: u64 = 1_000;
+/// Parameter counts below this are implausible: the unit is probably missing.
+const MIN_PLAUSIBLE_COUNT: u64 = 1_000;
 
-/// A plain number is a count of parameters, and this one is a handful.
-pub(super) fn without_unit(path: &str, size: ParameterCount) -> Option<Finding> {
+/// Warns about a small number without a unit, which is read as a parameter count.
+pub(super) fn missing_unit(path: &str, size: ParameterCount) -> Option<Finding> {
     let ParameterCount(count) = size;
-    let finding = || Finding::warning(path, format!("{count} parameters: a number without a unit is a plain count"));
-    (1..FEWEST).contains(&count).then(|| finding().hint(format!("write `{count}B` if billions are meant")))
+    let unit = if count == 1 { "parameter" } else { "parameters" };
+    let finding = || Finding::warning(path, format!("`{count}` without a unit means {count} {unit}"));
+    (1..MIN_PLAUSIBLE_COUNT)
+        .contains(&count)
+        .then(|| finding().with_hint(format!("write `{count}B` for billions of parameters")))
 }

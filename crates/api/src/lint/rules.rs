@@ -1,14 +1,14 @@
-//! Rules between fields that CEL in a CRD cannot say, because the values are quantities in text.
+//! Rules between fields that CEL rules of a CRD cannot express, because the values are quantities in strings.
 
-use super::{Finding, annotations, classes, models, routes, runtimes, templates};
+use super::{Finding, annotations, classes, http_routes, models, pod_templates, runtimes};
 use crate::manifest::Document;
 use crate::{fusioninfer, ome};
 
-/// Findings about an object whose parts contradict each other.
+/// Returns the findings about inconsistent fields of an object.
 pub(super) fn check(document: &Document) -> Vec<Finding> {
     if (document.api_version(), document.kind()) == (fusioninfer::API_VERSION, "InferenceService") {
         return typed::<fusioninfer::InferenceService>(document, |service| {
-            routes::check(&service).into_iter().chain(templates::check(&service)).collect()
+            http_routes::check(&service).into_iter().chain(pod_templates::check(&service)).collect()
         });
     }
     if document.api_version() != ome::API_VERSION {
@@ -27,15 +27,17 @@ pub(super) fn check(document: &Document) -> Vec<Finding> {
     }
 }
 
-/// Findings about the typed resource, or why the document is none: sizes and memory are checked by parsing.
+/// Parses the document and returns the findings of `rules`, or the parse error as a finding.
 fn typed<T: serde::de::DeserializeOwned>(document: &Document, rules: impl FnOnce(T) -> Vec<Finding>) -> Vec<Finding> {
     match document.parse::<T>() {
         Ok(resource) => rules(resource),
         Err(error) => {
-            let (what, remedy) =
-                error.cause.split_once("; ").map_or((error.cause.as_str(), None), |(a, b)| (a, Some(b)));
-            let hint = error.hint.or_else(|| remedy.map(str::to_owned));
-            vec![Finding { hint, ..Finding::error(error.path.unwrap_or_default(), what) }]
+            let (message, hint) = error
+                .cause
+                .split_once("; ")
+                .map_or((error.cause.as_str(), None), |(message, hint)| (message, Some(hint)));
+            let hint = error.hint.or_else(|| hint.map(str::to_owned));
+            vec![Finding { hint, ..Finding::error(error.path.unwrap_or_default(), message) }]
         }
     }
 }

@@ -1,94 +1,101 @@
-//! Runtimes whose parts contradict each other.
+//! Runtimes with inconsistent fields.
 
 use std::collections::BTreeMap;
 
 use super::{Finding, models};
-use crate::ome::{BaseModelSpec, Component, ServingRuntimeSpec, SupportedModelFormat, VersionedName};
+use crate::ome::{
+    AcceleratorPreference, BaseModelSpec, Component, ServingRuntimeSpec, SupportedModelFormat, VersionedName,
+};
+use crate::openapi;
 use crate::version::Version;
 
-/// Findings about one runtime.
+/// Returns the findings about a runtime.
 pub(super) fn check(runtime: &ServingRuntimeSpec) -> Vec<Finding> {
     let mut findings = Vec::new();
     findings.extend(size_range(runtime));
     let range = runtime.model_size_range.unwrap_or_default();
     for (bound, size) in [("min", range.min), ("max", range.max)] {
-        findings.extend(size.and_then(|size| models::without_unit(&format!("spec.modelSizeRange.{bound}"), size)));
+        findings.extend(size.and_then(|size| models::missing_unit(&format!("spec.modelSizeRange.{bound}"), size)));
     }
     for (index, entry) in runtime.supported_model_formats.iter().enumerate() {
         let path = format!("spec.supportedModelFormats[{index}]");
         findings.extend(version(&entry.model_format, &format!("{path}.modelFormat")));
         findings.extend(version(&entry.model_framework, &format!("{path}.modelFramework")));
     }
-    findings.extend(entries(&runtime.supported_model_formats));
-    findings.extend(multi_node(runtime));
-    findings.extend(preferences(runtime));
-    findings.extend(nothing_to_run(runtime));
+    findings.extend(model_formats(&runtime.supported_model_formats));
+    findings.extend(incomplete_node_groups(runtime));
+    findings.extend(ineffective_preferences(runtime));
+    findings.extend(missing_container(runtime));
     findings
 }
 
-/// Versions of a model that are none.
+/// Returns the findings about the versions of a model.
 pub(super) fn versions(model: &BaseModelSpec) -> Vec<Finding> {
     let format = version(&model.model_format, "spec.modelFormat");
     format.into_iter().chain(version(&model.model_framework, "spec.modelFramework")).collect()
 }
 
 fn version(name: &Option<VersionedName>, path: &str) -> Option<Finding> {
-    let stated = name.as_ref()?.version.as_deref()?;
-    stated.parse::<Version>().is_err().then(|| {
-        let finding = Finding::error(format!("{path}.version"), format!("`{stated}` is not a version"));
-        finding.hint("write major[.minor[.patch]], such as `4.36.2`")
+    let version = name.as_ref()?.version.as_deref()?;
+    version.parse::<Version>().is_err().then(|| {
+        let finding = Finding::error(format!("{path}.version"), format!("`{version}` is not a version"));
+        finding.with_hint(openapi::VERSION.hint)
     })
 }
 
 fn size_range(runtime: &ServingRuntimeSpec) -> Option<Finding> {
     let range = runtime.model_size_range?;
     if range.max.is_some_and(|max| max.0 == 0) {
-        let finding = Finding::error("spec.modelSizeRange.max", "max 0, so no model fits");
-        return Some(finding.hint("write the largest size that the runtime is for, or leave it out"));
+        let finding = Finding::error("spec.modelSizeRange.max", "max is 0, so no model is in the range");
+        return Some(finding.with_hint("set it to the largest size that the runtime supports, or omit it"));
     }
     let (min, max) = (range.min?, range.max?);
-    let message = format!("min {min} is above max {max}, so no model fits");
-    (min > max).then(|| Finding::error("spec.modelSizeRange", message).hint("swap the two bounds"))
+    let message = format!("min {min} is greater than max {max}, so no model is in the range");
+    (min > max).then(|| Finding::error("spec.modelSizeRange", message).with_hint("swap min and max"))
 }
 
-/// What makes two entries versions of one model.
+/// Identifies a model independently of versions: format, framework, architecture and quantization.
 type ModelKey = (Option<String>, Option<String>, Option<String>, Option<String>);
 
-/// Seed 001: a runtime that supports several versions of a model has one priority for all of them. An entry that
-/// stands twice is told once, however often it does.
-fn entries(entries: &[SupportedModelFormat]) -> Vec<Finding> {
+/// Reports versions of one model with different priorities (seed 001) and, in a single finding, duplicate entries.
+fn model_formats(entries: &[SupportedModelFormat]) -> Vec<Finding> {
     let mut priorities: BTreeMap<ModelKey, (usize, i32)> = BTreeMap::new();
     let mut seen: BTreeMap<String, usize> = BTreeMap::new();
-    let (mut findings, mut repeated) = (Vec::new(), Vec::new());
+    let (mut findings, mut duplicates) = (Vec::new(), Vec::new());
     for (index, entry) in entries.iter().enumerate() {
         let text = serde_json::to_string(entry).unwrap_or_default();
         if let Some(first) = seen.get(&text) {
-            repeated.push((index, *first));
+            duplicates.push((index, *first));
             continue;
         }
         seen.insert(text, index);
         let Some(priority) = entry.priority else { continue };
-        let (first, stated) = *priorities.entry(model(entry)).or_insert((index, priority));
-        if stated != priority {
+        let (first, first_priority) = *priorities.entry(model_key(entry)).or_insert((index, priority));
+        if first_priority != priority {
             let message = format!(
-                "priority {priority} differs from the {stated} of entry {first}, which is another version of the same model"
+                "priority {priority} differs from priority {first_priority} of entry {first}, another version of the same model"
             );
             let finding = Finding::error(format!("spec.supportedModelFormats[{index}].priority"), message);
-            findings.push(finding.hint("give all versions of one model the same priority"));
+            findings.push(finding.with_hint("set the same priority for all versions of a model"));
         }
     }
-    if let Some((index, first)) = repeated.first() {
-        let more = repeated.len() - 1;
-        let others = if more == 0 { String::new() } else { format!(", and {more} more entries repeat others") };
-        let finding =
-            Finding::warning(format!("spec.supportedModelFormats[{index}]"), format!("repeats entry {first}{others}"));
-        findings.push(finding.hint("leave one of each"));
+    if let Some((index, first)) = duplicates.first() {
+        let others = match duplicates.len() - 1 {
+            0 => String::new(),
+            1 => "; 1 more entry is a duplicate".to_owned(),
+            count => format!("; {count} more entries are duplicates"),
+        };
+        let finding = Finding::warning(
+            format!("spec.supportedModelFormats[{index}]"),
+            format!("duplicate of entry {first}{others}"),
+        );
+        findings.push(finding.with_hint("remove the duplicates"));
     }
     findings
 }
 
-fn model(entry: &SupportedModelFormat) -> ModelKey {
-    let name = |of: Option<VersionedName>| of.map(|of| of.name);
+fn model_key(entry: &SupportedModelFormat) -> ModelKey {
+    let name = |versioned: Option<VersionedName>| versioned.map(|versioned| versioned.name);
     (
         name(entry.format()),
         name(entry.model_framework.clone()),
@@ -97,45 +104,53 @@ fn model(entry: &SupportedModelFormat) -> ModelKey {
     )
 }
 
-/// A replica over several nodes has a leader and workers.
-fn multi_node(runtime: &ServingRuntimeSpec) -> Vec<Finding> {
-    let parts = [("engineConfig", &runtime.engine_config), ("decoderConfig", &runtime.decoder_config)];
-    let lonely = |(name, component): (&str, &Option<Component>)| {
+/// Reports components with a leader but no workers, or workers but no leader.
+fn incomplete_node_groups(runtime: &ServingRuntimeSpec) -> Vec<Finding> {
+    let components = [("engineConfig", &runtime.engine_config), ("decoderConfig", &runtime.decoder_config)];
+    let finding = |(name, component): (&str, &Option<Component>)| {
         let component = component.as_ref()?;
-        let (there, missing) = match (&component.leader, &component.worker) {
+        let (present, missing) = match (&component.leader, &component.worker) {
             (Some(_), None) => ("leader", "worker"),
             (None, Some(_)) => ("worker", "leader"),
             _ => return None,
         };
-        let finding = Finding::error(format!("spec.{name}.{there}"), format!("a {there} without a {missing}"));
-        Some(finding.hint(format!("add `{missing}:`, or move the container to `runner:` for a single node")))
+        let finding = Finding::error(format!("spec.{name}.{present}"), format!("{present} is set without {missing}"));
+        Some(
+            finding
+                .with_hint(format!("add `{missing}:`, or move the container to `runner:` for a single-node replica")),
+        )
     };
-    parts.into_iter().filter_map(lonely).collect()
+    components.into_iter().filter_map(finding).collect()
 }
 
-/// A preference for a class that the runtime excludes can never count.
-fn preferences(runtime: &ServingRuntimeSpec) -> Vec<Finding> {
-    let Some(need) = &runtime.accelerator_requirements else { return Vec::new() };
-    let supported: Vec<&str> = need.classes().collect();
-    let preferred = need.preference_order.iter().enumerate();
-    let lost = preferred.filter(|(_, one)| !supported.is_empty() && !supported.contains(&one.class.as_str()));
-    let finding = |(index, _)| {
+/// Warns about preferences for classes that the runtime does not support.
+fn ineffective_preferences(runtime: &ServingRuntimeSpec) -> Vec<Finding> {
+    let Some(requirements) = &runtime.accelerator_requirements else { return Vec::new() };
+    let supported: Vec<&str> = requirements.all_supported_classes().collect();
+    let preferences = requirements.preference_order.iter().enumerate();
+    let ineffective =
+        preferences.filter(|(_, preference)| !supported.is_empty() && !supported.contains(&preference.class.as_str()));
+    let finding = |(index, preference): (usize, &AcceleratorPreference)| {
         let path = format!("spec.acceleratorRequirements.preferenceOrder[{index}].class");
-        let message = "prefers a class that supportedClasses leaves out, so it is never used";
-        Finding::warning(path, message).hint("add the class to supportedClasses, or drop the preference")
+        let message = format!("class {} is not in supportedClasses, so the preference has no effect", preference.class);
+        Finding::warning(path, message).with_hint("add the class to supportedClasses, or remove the preference")
     };
-    lost.map(finding).collect()
+    ineffective.map(finding).collect()
 }
 
-/// An enabled runtime that can be chosen must bring a container.
-fn nothing_to_run(runtime: &ServingRuntimeSpec) -> Option<Finding> {
-    let chosen = runtime.supported_model_formats.iter().any(|entry| entry.auto_select == Some(true));
-    let runs = |component: &Component| {
+/// Warns about an enabled runtime with `autoSelect` that has no container.
+fn missing_container(runtime: &ServingRuntimeSpec) -> Option<Finding> {
+    let is_selectable = runtime.supported_model_formats.iter().any(|entry| entry.auto_select == Some(true));
+    let has_container = |component: &Component| {
         component.runner.is_some() || component.leader.is_some() || component.pod.contains_key("containers")
     };
-    let idle = runtime.containers.is_empty() && !runtime.engine_config.as_ref().is_some_and(runs);
-    let finding =
-        || Finding::warning("spec.engineConfig", "no container to run, so every service that selects it stays unready");
-    (chosen && idle && runtime.disabled != Some(true))
-        .then(|| finding().hint("add `engineConfig.runner` with an image"))
+    let is_empty = runtime.containers.is_empty() && !runtime.engine_config.as_ref().is_some_and(has_container);
+    let finding = || {
+        Finding::warning(
+            "spec.engineConfig",
+            "the runtime has no container, so services that select it never become ready",
+        )
+    };
+    (is_selectable && is_empty && runtime.disabled != Some(true))
+        .then(|| finding().with_hint("add `engineConfig.runner` with an image"))
 }

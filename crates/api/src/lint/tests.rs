@@ -2,21 +2,22 @@ use super::*;
 use crate::manifest;
 
 fn lint(text: &str) -> String {
-    let documents = manifest::read("f.yaml", text).unwrap();
-    let findings =
-        documents.iter().flat_map(|document| check(document).into_iter().map(move |finding| finding.render(document)));
+    let documents = manifest::parse_manifest("f.yaml", text).unwrap();
+    let findings = documents
+        .iter()
+        .flat_map(|document| lint_document(document).into_iter().map(move |finding| finding.render(document)));
     findings.collect::<Vec<_>>().join("\n")
 }
 
 #[test]
-fn a_clean_service_has_no_findings() {
+fn valid_service_has_no_findings() {
     let text =
         "apiVersion: ome.io/v1beta1\nkind: InferenceService\nmetadata: {name: llama}\nspec:\n  model: {name: llama}\n";
     assert_eq!(lint(text), "");
 }
 
 #[test]
-fn unknown_fields_name_the_nearest() {
+fn suggests_nearest_field_for_unknown_fields() {
     let text = r#"
 apiVersion: ome.io/v1beta1
 kind: InferenceService
@@ -32,19 +33,19 @@ spec:
     runner: {anything: goes}
 "#;
     insta::assert_snapshot!(lint(text), @r"
-    warning: f.yaml, document 1 (InferenceService default/llama), spec.acceleratorSelector.preferedClasses: unknown field `preferedClasses`, which would be dropped
+    warning: f.yaml, document 1 (InferenceService default/llama), spec.acceleratorSelector.preferedClasses: unknown field `preferedClasses`; the API server drops it
       hint: did you mean `preferredClasses`?
-    warning: f.yaml, document 1 (InferenceService default/llama), spec.decoder.serviceAccuntName: unknown field `serviceAccuntName`, which would be dropped
+    warning: f.yaml, document 1 (InferenceService default/llama), spec.decoder.serviceAccuntName: unknown field `serviceAccuntName`; the API server drops it
       hint: did you mean `serviceAccountName`?
-    warning: f.yaml, document 1 (InferenceService default/llama), spec.egnine: unknown field `egnine`, which would be dropped
+    warning: f.yaml, document 1 (InferenceService default/llama), spec.egnine: unknown field `egnine`; the API server drops it
       hint: did you mean `engine`?
-    warning: f.yaml, document 1 (InferenceService default/llama), spec.modle: unknown field `modle`, which would be dropped
+    warning: f.yaml, document 1 (InferenceService default/llama), spec.modle: unknown field `modle`; the API server drops it
       hint: did you mean `model`?
     ");
 }
 
 #[test]
-fn deployed_upstream_fields_are_known() {
+fn accepts_deployed_upstream_fields() {
     let text = r#"
 apiVersion: ome.io/v1beta1
 kind: InferenceService
@@ -77,12 +78,12 @@ spec:
 "#;
     insta::assert_snapshot!(lint(text), @r#"
     error: f.yaml, document 1 (InferenceService llama), spec.engine.minReplicas: must be of type integer: "string"
-      hint: the field takes a value of type integer
+      hint: use a value of type integer
     "#);
 }
 
 #[test]
-fn a_runtime_that_contradicts_itself() {
+fn reports_inconsistent_runtime() {
     let text = r#"
 apiVersion: ome.io/v1beta1
 kind: ServingRuntime
@@ -100,17 +101,17 @@ spec:
     - {class: a, score: 10}
 "#;
     insta::assert_snapshot!(lint(text), @r"
-    warning: f.yaml, document 1 (ServingRuntime r), spec.acceleratorRequirements.preferenceOrder[0].class: prefers a class that supportedClasses leaves out, so it is never used
-      hint: add the class to supportedClasses, or drop the preference
-    error: f.yaml, document 1 (ServingRuntime r), spec.modelSizeRange: min 9B is above max 5B, so no model fits
-      hint: swap the two bounds
-    error: f.yaml, document 1 (ServingRuntime r), spec.supportedModelFormats[1].priority: priority 2 differs from the 1 of entry 0, which is another version of the same model
-      hint: give all versions of one model the same priority
+    warning: f.yaml, document 1 (ServingRuntime r), spec.acceleratorRequirements.preferenceOrder[0].class: class a is not in supportedClasses, so the preference has no effect
+      hint: add the class to supportedClasses, or remove the preference
+    error: f.yaml, document 1 (ServingRuntime r), spec.modelSizeRange: min 9B is greater than max 5B, so no model is in the range
+      hint: swap min and max
+    error: f.yaml, document 1 (ServingRuntime r), spec.supportedModelFormats[1].priority: priority 2 differs from priority 1 of entry 0, another version of the same model
+      hint: set the same priority for all versions of a model
     ");
 }
 
 #[test]
-fn an_unreadable_size_is_an_error_and_never_zero() {
+fn malformed_size_is_an_error() {
     let text = "apiVersion: ome.io/v1beta1\nkind: BaseModel\nmetadata: {name: m}\nspec: {modelParameterSize: huge}\n";
     insta::assert_snapshot!(lint(text), @r"
     error: f.yaml, document 1 (BaseModel m), spec.modelParameterSize: `huge` is not a model size
@@ -119,23 +120,31 @@ fn an_unreadable_size_is_an_error_and_never_zero() {
 }
 
 #[test]
-fn a_size_of_nothing_is_an_error() {
+fn zero_size_is_an_error() {
     let model = "apiVersion: ome.io/v1beta1\nkind: BaseModel\nmetadata: {name: m}\nspec: {modelParameterSize: \"0\"}\n";
     let runtime =
         "apiVersion: ome.io/v1beta1\nkind: ServingRuntime\nmetadata: {name: r}\nspec: {modelSizeRange: {max: \"0\"}}\n";
-    assert!(lint(model).contains("spec.modelParameterSize: no model has 0 parameters"), "{}", lint(model));
-    assert!(lint(runtime).contains("spec.modelSizeRange.max: max 0, so no model fits"), "{}", lint(runtime));
+    assert!(
+        lint(model).contains("spec.modelParameterSize: a model must have more than 0 parameters"),
+        "{}",
+        lint(model)
+    );
+    assert!(
+        lint(runtime).contains("spec.modelSizeRange.max: max is 0, so no model is in the range"),
+        "{}",
+        lint(runtime)
+    );
 }
 
 #[test]
-fn another_kind_of_our_groups_is_said_to_be_unchecked() {
+fn warns_about_unknown_kind_in_ostler_groups() {
     insta::assert_snapshot!(lint("apiVersion: fusioninfer.io/v1alpha1\nkind: ModelLoader\nmetadata: {name: x}\n"), @"
-    warning: f.yaml, document 1 (ModelLoader x), kind: `ModelLoader` of fusioninfer.io is not known here: nothing of it was checked
-      hint: known are InferenceService
+    warning: f.yaml, document 1 (ModelLoader x), kind: unknown kind `ModelLoader` in API group fusioninfer.io; it was not checked
+      hint: known kinds: InferenceService
     ");
 }
 
 #[test]
-fn other_kinds_are_left_alone() {
+fn kinds_of_other_groups_are_not_checked() {
     assert_eq!(lint("apiVersion: v1\nkind: ConfigMap\nmetadata: {name: x}\nfoo: bar\n"), "");
 }

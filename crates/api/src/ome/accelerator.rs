@@ -1,4 +1,4 @@
-//! What services and runtimes may say about accelerators: the specified fields and the deployed ones.
+//! Accelerator fields of services and runtimes: the specified fields and those of the deployed upstream project.
 
 use std::collections::BTreeMap;
 
@@ -9,7 +9,7 @@ use serde_json::Value;
 use super::AcceleratorCapabilities;
 use crate::openapi;
 
-/// Which accelerators a service or one of its components wants.
+/// Accelerators that a service or one of its components may use.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct AcceleratorSelector {
@@ -21,29 +21,29 @@ pub struct AcceleratorSelector {
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 256), inner(length(max = 253)))]
     pub excluded_classes: Vec<String>,
-    /// Capabilities every chosen accelerator must have.
+    /// Capabilities that the selected accelerator must have.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub required_capabilities: Option<AcceleratorCapabilities>,
-    /// What to optimise for; `balanced` if unset.
+    /// What to optimize for; `balanced` if unset.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub strategy: Option<SelectionStrategy>,
-    /// Restricts nodes, and with them the classes that have such nodes.
+    /// Labels that nodes must have; classes without such nodes are not eligible.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub node_selector: BTreeMap<String, String>,
-    /// Deployed upstream field: one class by name, the same as one preferred class.
+    /// Deployed upstream field: name of one class, equivalent to a single preferred class.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub accelerator_class: Option<String>,
     /// Deployed upstream field: limits on eligible classes.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub constraints: Option<AcceleratorConstraints>,
-    /// Deployed upstream field: outranks the default strategy.
+    /// Deployed upstream field: selection policy, which overrides the default strategy.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub policy: Option<SelectionPolicy>,
 }
 
 impl AcceleratorSelector {
-    /// The classes asked for, in order: `preferredClasses`, else the upstream `acceleratorClass`.
-    pub fn wanted_classes(&self) -> Vec<&str> {
+    /// Returns the preferred classes in order: `preferredClasses`, otherwise the upstream `acceleratorClass`.
+    pub fn class_preferences(&self) -> Vec<&str> {
         if self.preferred_classes.is_empty() {
             self.accelerator_class.as_deref().into_iter().collect()
         } else {
@@ -51,141 +51,148 @@ impl AcceleratorSelector {
         }
     }
 
-    /// The classes refused, wherever they were written.
-    pub fn refused_classes(&self) -> impl Iterator<Item = &str> {
+    /// Returns the excluded classes of both `excludedClasses` and `constraints`.
+    pub fn all_excluded_classes(&self) -> impl Iterator<Item = &str> {
         let constraints = self.constraints.iter().flat_map(|c| &c.excluded_classes);
         self.excluded_classes.iter().chain(constraints).map(String::as_str)
     }
 }
 
-/// What a service optimises for (seed 000).
+/// What a service optimizes for (seed 000).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub enum SelectionStrategy {
+    /// Prefer the class with the highest performance.
     Performance,
+    /// Prefer the class with the lowest cost.
     Cost,
+    /// Balance performance and cost.
     #[default]
     Balanced,
 }
 
-/// Deployed upstream's way to say what to optimise for.
+/// Selection policy of the deployed upstream project.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema)]
 pub enum SelectionPolicy {
+    /// Select the class that fits the model best.
     BestFit,
+    /// Select the class with the lowest cost.
     Cheapest,
+    /// Select the class with the highest performance.
     MostCapable,
+    /// Select the first class with free accelerators.
     FirstAvailable,
 }
 
-/// Deployed upstream's limits on eligible classes. Memory is in GiB.
+/// Limits on eligible classes, of the deployed upstream project. Memory is in GiB.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct AcceleratorConstraints {
-    /// Least memory, GiB.
+    /// Minimum memory, in GiB.
     #[schemars(range(min = 0))]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub min_memory: Option<i64>,
-    /// Most memory, GiB.
+    /// Maximum memory, in GiB.
     #[schemars(range(min = 0))]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub max_memory: Option<i64>,
-    /// Least half-precision throughput, TFLOPS.
+    /// Minimum half-precision throughput, in TFLOPS.
     #[schemars(range(min = 0))]
     #[serde(rename = "minComputePerformanceTFLOPS", skip_serializing_if = "Option::is_none")]
     pub min_compute_performance_tflops: Option<i64>,
-    /// Least compute capability, such as `8.0`.
+    /// Minimum compute capability, such as `8.0`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schemars(schema_with = "openapi::capability")]
+    #[schemars(schema_with = "openapi::compute_capability")]
     pub min_architecture_version: Option<String>,
     /// Features that the accelerator must have.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub required_features: Vec<String>,
-    /// Classes that must not be used.
+    /// Accelerator classes that must not be used.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 256), inner(length(max = 253)))]
     pub excluded_classes: Vec<String>,
-    /// Accepted families, such as `hopper`; empty: any.
+    /// Accepted families, such as `hopper`; any if empty.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub architecture_families: Vec<String>,
-    /// Kept, without effect.
+    /// Preferred number formats; accepted without effect.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub preferred_precisions: Vec<String>,
 }
 
-/// What a runtime needs of an accelerator and which classes it prefers.
+/// Accelerator requirements of a runtime, and the classes that it prefers.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct AcceleratorRequirements {
-    /// Accelerator classes this runtime works on; empty: any. Deployed upstream: `acceleratorClasses`.
+    /// Accelerator classes that the runtime supports; any if empty. Deployed upstream: `acceleratorClasses`.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 256), inner(length(max = 253)))]
     pub supported_classes: Vec<String>,
-    /// Capabilities that any accelerator must have.
+    /// Capabilities that every accelerator must have.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub required_capabilities: Option<AcceleratorCapabilities>,
-    /// Classes this runtime prefers, with the conditions under which it does.
+    /// Classes that the runtime prefers, with optional conditions.
     #[schemars(length(max = 128))]
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub preference_order: Vec<AcceleratorPreference>,
-    /// Deployed upstream name of `supportedClasses`; read through [`Self::classes`].
+    /// Deployed upstream name of `supportedClasses`.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 256), inner(length(max = 253)))]
     pub accelerator_classes: Vec<String>,
-    /// Deployed upstream field, GiB.
+    /// Deployed upstream field: minimum memory, in GiB.
     #[schemars(range(min = 0))]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub min_memory: Option<i64>,
-    /// Deployed upstream field: least half-precision throughput, TFLOPS.
+    /// Deployed upstream field: minimum half-precision throughput, in TFLOPS.
     #[schemars(range(min = 0))]
     #[serde(rename = "minComputePerformanceTFLOPS", skip_serializing_if = "Option::is_none")]
     pub min_compute_performance_tflops: Option<i64>,
-    /// Deployed upstream field: least compute capability, such as `8.0`.
+    /// Deployed upstream field: minimum compute capability, such as `8.0`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schemars(schema_with = "openapi::capability")]
+    #[schemars(schema_with = "openapi::compute_capability")]
     pub min_architecture_version: Option<String>,
     /// Deployed upstream field: features that the accelerator must have.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub required_features: Vec<String>,
-    /// Deployed upstream field, without effect.
+    /// Deployed upstream field: preferred number formats; accepted without effect.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub preferred_precisions: Vec<String>,
 }
 
 impl AcceleratorRequirements {
-    /// The supported classes in the order written, under either name.
-    pub fn classes(&self) -> impl Iterator<Item = &str> {
+    /// Returns the classes of both `supportedClasses` and `acceleratorClasses`, in order.
+    pub fn all_supported_classes(&self) -> impl Iterator<Item = &str> {
         self.supported_classes.iter().chain(&self.accelerator_classes).map(String::as_str)
     }
 }
 
-/// How much a runtime likes one class.
+/// Preference of a runtime for one class.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct AcceleratorPreference {
     /// Name of an AcceleratorClass.
     #[schemars(length(min = 1, max = 253))]
     pub class: String,
-    /// Higher is better, 0 to 100.
+    /// Score from 0 to 100; higher scores are preferred.
     #[schemars(range(min = 0, max = 100))]
     pub score: i32,
-    /// Items are ORed, keys inside one item ANDed: `modelSize: "<30B"`, `requestSize: "<2048"` (prompt tokens).
-    /// Kept as text, so that an unknown key is reported and not dropped.
+    /// Conditions of the preference, such as `modelSize: "<30B"` or `requestSize: "<2048"` (prompt tokens). Items are ORed,
+    /// keys within an item are ANDed.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(schema_with = "openapi::preference_conditions")]
     pub conditions: Vec<BTreeMap<String, String>>,
 }
 
-/// Tuning that applies when the selected class matches.
+/// Configuration that applies if the given class is selected.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct AcceleratorConfiguration {
-    /// Which class this tuning is for.
+    /// The class that the configuration applies to.
     pub selector: AcceleratorConfigSelector,
-    /// Kubernetes EnvVars.
+    /// Kubernetes EnvVars of the runner container.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    #[schemars(schema_with = "openapi::variables")]
+    #[schemars(schema_with = "openapi::env_vars")]
     pub env: Vec<Value>,
-    /// Kubernetes ResourceRequirements.
+    /// Kubernetes ResourceRequirements of the runner container.
     #[serde(default, skip_serializing_if = "Option::is_none", deserialize_with = "super::object")]
     #[schemars(schema_with = "openapi::resources")]
     pub resources: Option<Value>,
@@ -195,7 +202,7 @@ pub struct AcceleratorConfiguration {
     pub runner: Option<Value>,
 }
 
-/// Which class an [`AcceleratorConfiguration`] is for.
+/// The class that an [`AcceleratorConfiguration`] applies to.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct AcceleratorConfigSelector {
@@ -204,36 +211,37 @@ pub struct AcceleratorConfigSelector {
     pub accelerator_class: String,
 }
 
-/// Deployed upstream's tuning of one model format for one class (`supportedModelFormats[].acceleratorConfig`).
+/// Configuration of one model format for one class, of the deployed upstream project
+/// (`supportedModelFormats[].acceleratorConfig`).
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct AcceleratorModelConfig {
-    /// GiB per billion parameters; kept, without effect.
+    /// Minimum memory in GiB per billion parameters; accepted without effect.
     #[schemars(range(min = 0))]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub min_memory_per_billion_params: Option<i64>,
-    /// Sizes of the parallel dimensions on this class.
+    /// Parallelism on this class.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub tensor_parallelism_override: Option<ParallelismOverride>,
-    /// Arguments for the engine on this class.
+    /// Additional engine arguments on this class.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub runtime_args_override: Vec<String>,
-    /// Environment of the engine on this class.
+    /// Environment variables of the engine on this class.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub environment_override: BTreeMap<String, String>,
 }
 
-/// Sizes of the parallel dimensions.
+/// Degrees of parallelism.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct ParallelismOverride {
-    /// Tensor parallelism.
+    /// Degree of tensor parallelism.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub tensor_parallel_size: Option<i64>,
-    /// Pipeline parallelism.
+    /// Degree of pipeline parallelism.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub pipeline_parallel_size: Option<i64>,
-    /// Data parallelism.
+    /// Degree of data parallelism.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub data_parallel_size: Option<i64>,
 }

@@ -1,15 +1,16 @@
-//! AcceleratorClass: one kind of accelerator, how to find its nodes, what it can do and costs.
+//! AcceleratorClass: one type of accelerator with its node selection, capabilities and cost.
 
 use std::collections::BTreeMap;
 
+use apimachinery::Quantity;
 use kube::CustomResource;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use crate::{Quantity, condition::Condition, memory::AcceleratorMemory, openapi};
+use crate::{condition::Condition, memory::AcceleratorMemory, openapi};
 
-/// An accelerator class of the cluster.
+/// A type of accelerator in the cluster.
 #[derive(CustomResource, Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[kube(
     group = "ome.io",
@@ -31,53 +32,53 @@ use crate::{Quantity, condition::Condition, memory::AcceleratorMemory, openapi};
 )]
 #[serde(rename_all = "camelCase")]
 #[schemars(
-    transform = required,
+    transform = require_capabilities,
     extend("x-kubernetes-validations" = [{
         "rule": "has(self.discovery) || has(self.nodeSelector)",
-        "message": "discovery is required; say which nodes have the accelerator, such as `discovery: {nodeSelector: {nvidia.com/gpu.product: …}}`",
+        "message": "discovery is required; select the nodes with the accelerator, such as `discovery: {nodeSelector: {nvidia.com/gpu.product: …}}`",
     }])
 )]
 pub struct AcceleratorClassSpec {
-    /// nvidia, amd, intel, …
+    /// Vendor, such as `nvidia`, `amd` or `intel`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub vendor: Option<String>,
-    /// ampere, hopper, cdna2, …
+    /// Architecture family, such as `ampere`, `hopper` or `cdna2`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub family: Option<String>,
-    /// a100, h100, mi250x, …
+    /// Model, such as `a100`, `h100` or `mi250x`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub model: Option<String>,
-    /// How to find the nodes that have it.
+    /// Selects the nodes that have the accelerator.
     #[serde(default)]
     pub discovery: AcceleratorDiscovery,
-    /// What one accelerator can do.
+    /// Capabilities of one accelerator.
     #[serde(default)]
     pub capabilities: AcceleratorCapabilities,
-    /// Extended resources that expose it; the first that is not a fraction is requested.
+    /// Extended resources that expose the accelerator; Pods request the first that is not divisible.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub resources: Vec<AcceleratorResource>,
-    /// Names of this class in other systems.
+    /// Names of the class in other systems.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub integration: Option<AcceleratorIntegration>,
-    /// What it costs, in dollars.
+    /// Cost of the accelerator, in dollars.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub cost: Option<AcceleratorCost>,
-    /// Story 3 of seed 000 writes the selector here; read through [`Self::selector`].
+    /// Labels of the nodes that have the accelerator, in addition to `discovery.nodeSelector` (seed 000, Story 3).
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub node_selector: BTreeMap<String, String>,
 }
 
 impl AcceleratorClassSpec {
-    /// Labels of the class's nodes: `discovery.nodeSelector`, with `spec.nodeSelector` below it.
-    pub fn selector(&self) -> BTreeMap<String, String> {
+    /// Returns the labels of the nodes of the class: `spec.nodeSelector`, overridden by `discovery.nodeSelector`.
+    pub fn merged_node_selector(&self) -> BTreeMap<String, String> {
         let mut merged = self.node_selector.clone();
         merged.extend(self.discovery.node_selector.clone());
         merged
     }
 }
 
-/// The resource that a vendor's device plugin advertises whole accelerators under; `None` for a vendor that is not known,
-/// whose classes must state their `resources`.
+/// Returns the extended resource of the device plugin of a vendor; `None` for an unknown vendor, whose classes must set
+/// `resources`.
 pub fn vendor_resource(vendor: &str) -> Option<&'static str> {
     Some(match vendor.to_ascii_lowercase().as_str() {
         "nvidia" => "nvidia.com/gpu",
@@ -91,11 +92,11 @@ pub fn vendor_resource(vendor: &str) -> Option<&'static str> {
     })
 }
 
-/// The vendor of a class that says nothing of it: a vendor is needed for nothing else.
-pub const USUAL_VENDOR: &str = "nvidia";
+/// The vendor of a class that does not specify one.
+pub const DEFAULT_VENDOR: &str = "nvidia";
 
-/// The vendor whose tools put such a label on nodes.
-pub fn vendor_of_label(key: &str) -> Option<&'static str> {
+/// Returns the vendor whose tools set a node label.
+pub fn vendor_for_label(key: &str) -> Option<&'static str> {
     const DOMAINS: [(&str, &str); 6] = [
         ("nvidia.com/", "nvidia"),
         ("amd.com/", "amd"),
@@ -104,18 +105,18 @@ pub fn vendor_of_label(key: &str) -> Option<&'static str> {
         ("cloud.google.com/gke-tpu", "google"),
         ("huawei.com/", "huawei"),
     ];
-    let names = |domain: &str| key.strip_prefix(domain).is_some() || key.contains(&format!(".{domain}"));
-    DOMAINS.iter().find(|(domain, _)| names(domain)).map(|(_, vendor)| *vendor)
+    let has_domain = |domain: &str| key.strip_prefix(domain).is_some() || key.contains(&format!(".{domain}"));
+    DOMAINS.iter().find(|(domain, _)| has_domain(domain)).map(|(_, vendor)| *vendor)
 }
 
-/// Patterns that identify nodes; selector and terms are ORed, an empty discovery matches no node.
+/// Selects nodes. Selector and terms are ORed; an empty discovery matches no node.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct AcceleratorDiscovery {
-    /// A node matches when it has every one of these labels.
+    /// Labels that a node must have to match.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub node_selector: BTreeMap<String, String>,
-    /// NodeSelectorTerms; `Gte`, `Lte`, `Gt`, `Lt` may carry quantities (`24Gi`).
+    /// Kubernetes NodeSelectorTerms; `Gte`, `Lte`, `Gt` and `Lt` also accept quantities, such as `24Gi`.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(schema_with = "openapi::objects")]
     pub node_selector_terms: Vec<Value>,
@@ -123,54 +124,54 @@ pub struct AcceleratorDiscovery {
     #[serde(default, skip_serializing_if = "Option::is_none", deserialize_with = "super::object")]
     #[schemars(schema_with = "openapi::object")]
     pub affinity: Option<Value>,
-    /// PCI vendor, such as `10de` for NVIDIA.
+    /// PCI vendor ID, such as `10de` for NVIDIA.
     #[serde(rename = "pciVendorID", skip_serializing_if = "Option::is_none")]
     pub pci_vendor_id: Option<String>,
-    /// PCI devices of that vendor, such as `20b0`; matched on nodes that publish PCI ids.
+    /// PCI device IDs of that vendor, such as `20b0`; matched against node labels with PCI IDs.
     #[serde(default, rename = "deviceIDs", skip_serializing_if = "Vec::is_empty")]
     pub device_ids: Vec<String>,
 }
 
-/// What an accelerator has, or must have.
+/// Capabilities that an accelerator has, or must have.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
-#[schemars(transform = openapi::accept(&[
+#[schemars(transform = openapi::accept_aliases(&[
     ("computeCapability", &["minComputeCapability"]),
     ("features", &["requiredFeatures"]),
 ]))]
 pub struct AcceleratorCapabilities {
-    /// Memory of one accelerator; a bare number is GiB, as GPUs are sold.
+    /// Memory of one accelerator; a number without a unit is GiB.
     #[serde(default, rename = "memoryGB", skip_serializing_if = "Option::is_none")]
     pub memory: Option<AcceleratorMemory>,
-    /// Dotted number, such as `9.0`; also read as `minComputeCapability`.
+    /// Compute capability, such as `9.0`; alias `minComputeCapability`.
     #[serde(default, alias = "minComputeCapability", skip_serializing_if = "Option::is_none")]
-    #[schemars(schema_with = "openapi::capability")]
+    #[schemars(schema_with = "openapi::compute_capability")]
     pub compute_capability: Option<String>,
-    /// Clock of the device, in MHz.
+    /// Clock speed, in MHz.
     #[schemars(range(min = 0))]
     #[serde(rename = "clockSpeedMHz", skip_serializing_if = "Option::is_none")]
     pub clock_speed_mhz: Option<i32>,
-    /// GB/s.
+    /// Memory bandwidth, in GB/s.
     #[serde(default, rename = "memoryBandwidthGBps", skip_serializing_if = "Option::is_none")]
     #[schemars(schema_with = "openapi::number_or_string")]
     pub memory_bandwidth: Option<Quantity>,
-    /// Also read as `requiredFeatures`; compared without case.
+    /// Features, compared case-insensitively; alias `requiredFeatures`.
     #[serde(default, alias = "requiredFeatures", skip_serializing_if = "Vec::is_empty")]
     pub features: Vec<String>,
     /// Peak throughput by number format.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub performance: Option<AcceleratorPerformance>,
-    /// AMD only: version of ROCm, such as `5.7`.
+    /// AMD only: ROCm version, such as `5.7`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub rocm_version: Option<String>,
-    /// Intel only: version of Level Zero, such as `1.3`.
+    /// Intel only: Level Zero version, such as `1.3`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub level_zero_version: Option<String>,
 }
 
-/// Peak throughput of one accelerator, in units of 10^12 operations per second.
+/// Peak throughput of one accelerator, in 10^12 operations per second.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
-#[schemars(transform = openapi::accept(&[
+#[schemars(transform = openapi::accept_aliases(&[
     ("fp32TFLOPS", &["fp32Tflops"]),
     ("fp16TFLOPS", &["fp16Tflops"]),
     ("fp8TFLOPS", &["fp8Tflops"]),
@@ -178,27 +179,27 @@ pub struct AcceleratorCapabilities {
     ("int4TOPS", &["int4Tops"]),
 ]))]
 pub struct AcceleratorPerformance {
-    /// Single precision, TFLOPS.
+    /// Single-precision throughput, in TFLOPS.
     #[schemars(range(min = 0))]
     #[serde(rename = "fp32TFLOPS", alias = "fp32Tflops", skip_serializing_if = "Option::is_none")]
     pub fp32: Option<f64>,
-    /// Half precision, TFLOPS.
+    /// Half-precision throughput, in TFLOPS.
     #[schemars(range(min = 0))]
     #[serde(rename = "fp16TFLOPS", alias = "fp16Tflops", skip_serializing_if = "Option::is_none")]
     pub fp16: Option<f64>,
-    /// 8-bit floating point, TFLOPS.
+    /// 8-bit floating-point throughput, in TFLOPS.
     #[schemars(range(min = 0))]
     #[serde(rename = "fp8TFLOPS", alias = "fp8Tflops", skip_serializing_if = "Option::is_none")]
     pub fp8: Option<f64>,
-    /// 8-bit integers, TOPS.
+    /// 8-bit integer throughput, in TOPS.
     #[schemars(range(min = 0))]
     #[serde(rename = "int8TOPS", alias = "int8Tops", skip_serializing_if = "Option::is_none")]
     pub int8: Option<f64>,
-    /// 4-bit integers, TOPS.
+    /// 4-bit integer throughput, in TOPS.
     #[schemars(range(min = 0))]
     #[serde(rename = "int4TOPS", alias = "int4Tops", skip_serializing_if = "Option::is_none")]
     pub int4: Option<f64>,
-    /// Deployed upstream field, without effect.
+    /// Deployed upstream field: latencies; accepted without effect.
     #[serde(default, skip_serializing_if = "Option::is_none", deserialize_with = "super::object")]
     #[schemars(schema_with = "openapi::object")]
     pub latency: Option<Value>,
@@ -208,27 +209,27 @@ pub struct AcceleratorPerformance {
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct AcceleratorResource {
-    /// Such as `nvidia.com/gpu`.
+    /// Name of the resource, such as `nvidia.com/gpu`.
     #[schemars(length(min = 1, max = 317))]
     pub name: String,
-    /// Per accelerator; 1 if unset.
+    /// Units per accelerator; 1 if unset.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(schema_with = "openapi::count", extend("default" = "1"))]
     pub quantity: Option<Quantity>,
-    /// Whether the resource is a fraction of the accelerator.
+    /// Whether one unit is a fraction of an accelerator.
     #[schemars(extend("default" = false))]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub divisible: Option<bool>,
 }
 
-/// Names of this class in other systems.
+/// Names of the class in other systems.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct AcceleratorIntegration {
-    /// A Kueue ResourceFlavor to keep in step with.
+    /// Kueue ResourceFlavor that is synchronized with the class.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub kueue_resource_flavor: Option<String>,
-    /// Kept, without effect.
+    /// GPU type in Volcano; accepted without effect.
     #[serde(rename = "volcanoGPUType", skip_serializing_if = "Option::is_none")]
     pub volcano_gpu_type: Option<String>,
 }
@@ -237,51 +238,51 @@ pub struct AcceleratorIntegration {
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct AcceleratorCost {
-    /// One accelerator, one hour.
+    /// Price of one accelerator per hour.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(schema_with = "openapi::number_or_string")]
     pub per_hour: Option<Quantity>,
-    /// One million tokens; used where no hourly price is known.
+    /// Price per million tokens; used if no hourly price is set.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(schema_with = "openapi::number_or_string")]
     pub per_million_tokens: Option<Quantity>,
-    /// Counts only where `perHour` is absent.
+    /// Spot price of one accelerator per hour; used if `perHour` is unset.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(schema_with = "openapi::number_or_string")]
     pub spot_per_hour: Option<Quantity>,
-    /// low, medium or high.
+    /// Cost tier: `low`, `medium` or `high`.
     #[schemars(extend("enum" = ["low", "medium", "high"]))]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub tier: Option<String>,
 }
 
-/// What the cluster has of a class.
+/// Nodes and accelerators of a class.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct AcceleratorClassStatus {
-    /// Names of the nodes that match, sorted.
+    /// Names of the matching nodes, sorted.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub nodes: Vec<String>,
-    /// Ready, schedulable nodes.
+    /// Number of matching nodes that are ready and schedulable.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub available_nodes: Option<i32>,
-    /// Accelerators of all matching nodes.
+    /// Number of accelerators of all matching nodes.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub total_accelerators: Option<i32>,
-    /// Allocatable less the requests of Pods that have not ended.
+    /// Number of free accelerators: allocatable minus the requests of Pods that have not terminated.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub available_accelerators: Option<i32>,
-    /// RFC 3339; moves only with the content.
+    /// Time at which the status last changed, in RFC 3339 format.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub last_updated: Option<String>,
-    /// `Ready` and `NodesMatched`.
+    /// Conditions `Ready` and `NodesMatched`.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(schema_with = "openapi::conditions")]
     pub conditions: Vec<Condition>,
 }
 
-/// Seed 000 requires `capabilities`; offline they default to nothing known, so no default may reach the API server.
-fn required(schema: &mut schemars::Schema) {
+/// Makes `capabilities` required (seed 000) and removes its default, which applies to offline parsing only.
+fn require_capabilities(schema: &mut schemars::Schema) {
     for field in ["capabilities", "discovery"] {
         if let Some(field) = schema.pointer_mut(&format!("/properties/{field}")).and_then(Value::as_object_mut) {
             field.remove("default");

@@ -1,4 +1,4 @@
-//! Engine, decoder and router: one shape for what a runtime offers and what a service overrides.
+//! Components: engine, decoder and router, as specified by a runtime and overridden by a service.
 
 use std::collections::BTreeMap;
 
@@ -9,55 +9,55 @@ use serde_json::{Map, Value};
 use super::{AcceleratorConfiguration, AcceleratorSelector};
 use crate::openapi;
 
-/// A component of a service, or a runtime's template for it. Pod fields stand inline beside these.
+/// A component of a service, or its template in a runtime. PodSpec fields are inline.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
-#[schemars(transform = openapi::rule(
+#[schemars(transform = openapi::validation_rule(
     "!has(self.minReplicas) || !has(self.maxReplicas) || self.maxReplicas == 0 || self.minReplicas <= self.maxReplicas",
-    "minReplicas is above maxReplicas; raise maxReplicas, or lower minReplicas",
+    "minReplicas exceeds maxReplicas; increase maxReplicas or decrease minReplicas",
 ))]
 pub struct Component {
     /// The main container, a Kubernetes Container.
     #[serde(default, skip_serializing_if = "Option::is_none", deserialize_with = "super::object")]
     #[schemars(schema_with = "openapi::container")]
     pub runner: Option<Value>,
-    /// First node of a multi-node replica.
+    /// Leader of a multi-node replica.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub leader: Option<NodeGroup>,
-    /// Further nodes of a multi-node replica.
+    /// Workers of a multi-node replica.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub worker: Option<NodeGroup>,
-    /// Resources of the runner container, as Story 5 of seed 000 writes them.
+    /// Resources of the runner container (seed 000, Story 5).
     #[serde(default, skip_serializing_if = "Option::is_none", deserialize_with = "super::object")]
     #[schemars(schema_with = "openapi::resources")]
     pub resources: Option<Value>,
-    /// Router only: parameters that become the router's environment.
+    /// Router only: parameters, passed to the router as environment variables.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub config: BTreeMap<String, String>,
-    /// 1 if unset; 0 allows scale to zero.
+    /// Minimum number of replicas; 1 if unset, 0 allows scaling to zero.
     #[schemars(range(min = 0))]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub min_replicas: Option<i32>,
-    /// Most replicas of the autoscaler; 0 or unset: as many as `minReplicas`.
+    /// Maximum number of replicas of the autoscaler; `minReplicas` if 0 or unset.
     #[schemars(range(min = 0))]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub max_replicas: Option<i32>,
-    /// Target value of the metric, such as 80 for 80 % of cpu.
+    /// Target value of the metric, such as 80 for 80% CPU utilization.
     #[schemars(range(min = 1))]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub scale_target: Option<i32>,
-    /// What the autoscaler looks at; `cpu` if unset.
+    /// Metric of the autoscaler; `cpu` if unset.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub scale_metric: Option<ScaleMetric>,
-    /// Requests that one replica takes at once; kept, without effect.
+    /// Maximum concurrent requests per replica; accepted without effect.
     #[schemars(range(min = 0))]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub container_concurrency: Option<i64>,
-    /// Longest time of one request, in seconds; kept, without effect.
+    /// Request timeout in seconds; accepted without effect.
     #[schemars(range(min = 0))]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub timeout_seconds: Option<i64>,
-    /// Share of a new revision; kept, without effect.
+    /// Traffic percentage of a new revision; accepted without effect.
     #[schemars(range(min = 0, max = 100))]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub canary_traffic_percent: Option<i64>,
@@ -67,15 +67,15 @@ pub struct Component {
     /// Annotations of the Pods.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub annotations: BTreeMap<String, String>,
-    /// Pods that must stay during a disruption: a number or a percentage.
+    /// Minimum number or percentage of Pods that must remain available during a disruption.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(schema_with = "openapi::int_or_string")]
     pub min_available: Option<Value>,
-    /// Pods that may be away during a disruption: a number or a percentage.
+    /// Maximum number or percentage of Pods that may be unavailable during a disruption.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(schema_with = "openapi::int_or_string")]
     pub max_unavailable: Option<Value>,
-    /// The `strategy` of a Deployment.
+    /// Kubernetes DeploymentStrategy.
     #[serde(default, skip_serializing_if = "Option::is_none", deserialize_with = "super::object")]
     #[schemars(schema_with = "openapi::object")]
     pub deployment_strategy: Option<Value>,
@@ -83,16 +83,16 @@ pub struct Component {
     #[serde(default, skip_serializing_if = "Option::is_none", deserialize_with = "super::object")]
     #[schemars(schema_with = "openapi::object")]
     pub keda_config: Option<Value>,
-    /// Deployed upstream field: this component's own selector.
+    /// Deployed upstream field: accelerator selector of this component.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub accelerator_override: Option<AcceleratorSelector>,
-    /// Tuning per class; the service's wins over the runtime's.
+    /// Configuration per class; that of the service takes precedence over that of the runtime.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub accelerator_configurations: Vec<AcceleratorConfiguration>,
-    /// Labels that the Pods' nodes must have; the strongest of all layers.
+    /// Labels that the nodes of the Pods must have; takes precedence over all other layers.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub node_selector: BTreeMap<String, String>,
-    /// A Kubernetes Affinity, ANDed with those of the other layers.
+    /// Kubernetes Affinity of the Pods, ANDed with those of the other layers.
     #[serde(default, skip_serializing_if = "Option::is_none", deserialize_with = "super::object")]
     #[schemars(schema_with = "openapi::object")]
     pub affinity: Option<Value>,
@@ -104,17 +104,17 @@ pub struct Component {
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(schema_with = "openapi::objects")]
     pub volumes: Vec<Value>,
-    /// Every other PodSpec field, untouched: containers, serviceAccountName, hostNetwork, …
+    /// All other PodSpec fields, unmodified: containers, serviceAccountName, hostNetwork, …
     #[serde(flatten)]
     #[schemars(schema_with = "openapi::pod_fields")]
     pub pod: Map<String, Value>,
 }
 
-/// The leader or the workers of a multi-node component. Pod fields stand inline beside these.
+/// The leader or the workers of a multi-node component. PodSpec fields are inline.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct NodeGroup {
-    /// Number of worker Pods; not for leaders.
+    /// Workers only: number of Pods.
     #[schemars(range(min = 0))]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub size: Option<i32>,
@@ -122,10 +122,10 @@ pub struct NodeGroup {
     #[serde(default, skip_serializing_if = "Option::is_none", deserialize_with = "super::object")]
     #[schemars(schema_with = "openapi::container")]
     pub runner: Option<Value>,
-    /// Labels that these Pods' nodes must have.
+    /// Labels that the nodes of these Pods must have.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub node_selector: BTreeMap<String, String>,
-    /// A Kubernetes Affinity of these Pods.
+    /// Kubernetes Affinity of these Pods.
     #[serde(default, skip_serializing_if = "Option::is_none", deserialize_with = "super::object")]
     #[schemars(schema_with = "openapi::object")]
     pub affinity: Option<Value>,
@@ -137,19 +137,23 @@ pub struct NodeGroup {
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(schema_with = "openapi::objects")]
     pub volumes: Vec<Value>,
-    /// Every other PodSpec field, untouched.
+    /// All other PodSpec fields, unmodified.
     #[serde(flatten)]
     #[schemars(schema_with = "openapi::pod_fields")]
     pub pod: Map<String, Value>,
 }
 
-/// What autoscaling looks at; `cpu` if unset.
+/// Metric of the autoscaler; `cpu` if unset.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub enum ScaleMetric {
+    /// CPU utilization.
     #[default]
     Cpu,
+    /// Memory utilization.
     Memory,
+    /// Concurrent requests per replica.
     Concurrency,
+    /// Requests per second and replica.
     Rps,
 }

@@ -1,4 +1,4 @@
-//! BaseModel and ClusterBaseModel: what a model is and where its files are.
+//! BaseModel and ClusterBaseModel: a model with its properties and storage.
 
 use std::collections::BTreeMap;
 use std::ops::Deref;
@@ -8,9 +8,9 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use crate::{openapi, size::ParameterCount};
+use crate::{openapi, parameter_count::ParameterCount};
 
-/// A model that services may name.
+/// A model that services can serve.
 #[derive(CustomResource, Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[kube(
     group = "ome.io",
@@ -33,69 +33,69 @@ use crate::{openapi, size::ParameterCount};
 )]
 #[serde(rename_all = "camelCase")]
 pub struct BaseModelSpec {
-    /// What people call the model.
+    /// Human-readable name.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub display_name: Option<String>,
-    /// Who made it.
+    /// Vendor of the model.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub vendor: Option<String>,
-    /// The vendor's version of the model.
+    /// Version of the model.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub version: Option<String>,
-    /// A disabled model is kept, and not served.
+    /// Whether the model is disabled; services cannot use a disabled model.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub disabled: Option<bool>,
-    /// How the weights are stored, such as `safetensors`.
+    /// Format of the weights, such as `safetensors`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub model_format: Option<VersionedName>,
-    /// The library that made them, such as `transformers`.
+    /// Framework of the model, such as `transformers`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub model_framework: Option<VersionedName>,
-    /// Such as `LlamaForCausalLM`.
+    /// Architecture, such as `LlamaForCausalLM`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub model_architecture: Option<String>,
-    /// The `model_type` of the model's `config.json`.
+    /// The `model_type` in the `config.json` of the model.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub model_type: Option<String>,
-    /// Such as `fp8`, `fbgemm_fp8`, `int4`.
+    /// Quantization, such as `fp8`, `fbgemm_fp8` or `int4`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub quantization: Option<String>,
     /// Number of parameters, such as `7.24B`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub model_parameter_size: Option<ParameterCount>,
-    /// Such as TEXT_GENERATION or EMBEDDING.
+    /// Capabilities, such as TEXT_GENERATION or EMBEDDING.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub model_capabilities: Vec<String>,
-    /// Such as CHAT or COMPLETION.
+    /// API capabilities, such as CHAT or COMPLETION.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub api_capabilities: Vec<String>,
-    /// The model's `config.json`, verbatim.
+    /// Contents of the `config.json` of the model.
     #[serde(default, skip_serializing_if = "Option::is_none", deserialize_with = "super::object")]
     #[schemars(schema_with = "openapi::object")]
     pub model_configuration: Option<Value>,
-    /// The parts of a diffusion model; must be equal to those that the runtime states.
+    /// Pipeline of a diffusion model; must equal that of the runtime.
     #[serde(default, skip_serializing_if = "Option::is_none", deserialize_with = "super::object")]
     #[schemars(schema_with = "openapi::object")]
     pub diffusion_pipeline: Option<Value>,
-    /// Where the files are.
+    /// Storage of the model files.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub storage: Option<ModelStorage>,
-    /// Such as On-demand or Dedicated; kept, without effect.
+    /// Serving modes, such as On-demand or Dedicated; accepted without effect.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub serving_mode: Vec<String>,
-    /// Longest context, in tokens.
+    /// Maximum context length, in tokens.
     #[schemars(range(min = 1))]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub max_tokens: Option<i64>,
-    /// Kept, without effect.
+    /// Compartment ID; accepted without effect.
     #[serde(rename = "compartmentID", skip_serializing_if = "Option::is_none")]
     pub compartment_id: Option<String>,
-    /// Anything else worth keeping.
+    /// Additional metadata.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub additional_metadata: BTreeMap<String, String>,
 }
 
-/// The same for the whole cluster.
+/// A cluster-scoped model that services in all namespaces can serve.
 #[derive(CustomResource, Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[kube(
     group = "ome.io",
@@ -125,85 +125,90 @@ impl Deref for ClusterBaseModelSpec {
     }
 }
 
-/// A format or framework with its version, and how versions compare.
+/// A format or framework with a version and a comparison operator.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct VersionedName {
-    /// Compared as a whole, such as `safetensors` or `TensorFlow SavedModel`.
+    /// Name, such as `safetensors` or `TensorFlow SavedModel`; compared for equality.
     pub name: String,
-    /// `major[.minor[.patch]]`, kept as written.
+    /// Version: `major[.minor[.patch]]`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(schema_with = "openapi::version")]
     pub version: Option<String>,
-    /// Read as "runtime's version OP model's version"; `Equal` if unset.
+    /// Operator that compares the version of the runtime (left) with that of the model (right); `Equal` if unset.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub operator: Option<VersionOperator>,
-    /// Deployed upstream field, without effect.
+    /// Deployed upstream field: weight; accepted without effect.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub weight: Option<i64>,
 }
 
-/// How a runtime's version must stand to a model's.
+/// Comparison of the version of a runtime with that of a model.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema)]
 pub enum VersionOperator {
+    /// The versions are equal.
     #[default]
     Equal,
+    /// The version of the runtime is greater.
     GreaterThan,
+    /// The version of the runtime is greater or equal.
     GreaterThanOrEqual,
 }
 
-/// Where the model's files are.
+/// Storage of the model files.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct ModelStorage {
-    /// Such as `hf://org/name`, `pvc://claim/path`, `file:///path`.
+    /// URI, such as `hf://org/name`, `pvc://claim/path` or `file:///path`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub storage_uri: Option<String>,
     /// Directory on the node.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub path: Option<String>,
-    /// Kept, without effect.
+    /// Schema path; accepted without effect.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub schema_path: Option<String>,
-    /// Name of the Secret key with credentials.
+    /// Name of the Secret key with the credentials.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub key: Option<String>,
-    /// Parameters of the storage.
+    /// Storage parameters.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub parameters: BTreeMap<String, String>,
-    /// Labels of the nodes that hold the files.
+    /// Labels of the nodes that have the files.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub node_selector: BTreeMap<String, String>,
-    /// A Kubernetes NodeAffinity of the nodes that hold the files.
+    /// Kubernetes NodeAffinity of the nodes that have the files.
     #[serde(default, skip_serializing_if = "Option::is_none", deserialize_with = "super::object")]
     #[schemars(schema_with = "openapi::object")]
     pub node_affinity: Option<Value>,
-    /// When the files are fetched.
+    /// When the files are downloaded.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub download_policy: Option<DownloadPolicy>,
 }
 
-/// When the files are fetched.
+/// When the files are downloaded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema)]
 pub enum DownloadPolicy {
+    /// Download on every start.
     AlwaysDownload,
+    /// Download only if the files do not exist.
     ReuseIfExists,
 }
 
-/// Where the model is present, as a model agent reports it.
+/// Availability of the model on nodes, reported by a model agent.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct BaseModelStatus {
-    /// Creating, Importing, In_Transit, In_Training, Ready or Failed.
+    /// State of the model: Creating, Importing, In_Transit, In_Training, Ready or Failed.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub state: Option<String>,
-    /// Such as Public, Deprecated or Experimental.
+    /// Lifecycle, such as Public, Deprecated or Experimental.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub lifecycle: Option<String>,
     /// Nodes that have the files.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub nodes_ready: Vec<String>,
-    /// Nodes that could not get them.
+    /// Nodes that failed to download the files.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub nodes_failed: Vec<String>,
 }

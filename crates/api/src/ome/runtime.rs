@@ -1,4 +1,4 @@
-//! ServingRuntime and ClusterServingRuntime: templates of engines and the models they serve.
+//! ServingRuntime and ClusterServingRuntime: engine templates and the models that they support.
 
 use std::collections::BTreeMap;
 use std::ops::Deref;
@@ -9,9 +9,9 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
 use super::{AcceleratorConfiguration, AcceleratorModelConfig, AcceleratorRequirements, Component, VersionedName};
-use crate::{openapi, size::ParameterCount};
+use crate::{openapi, parameter_count::ParameterCount};
 
-/// A template for engines that serve certain models.
+/// A template of an engine for certain models.
 #[derive(CustomResource, Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[kube(
     group = "ome.io",
@@ -33,48 +33,48 @@ use crate::{openapi, size::ParameterCount};
 )]
 #[serde(rename_all = "camelCase")]
 pub struct ServingRuntimeSpec {
-    /// A disabled runtime is never used.
+    /// Whether the runtime is disabled; services cannot use a disabled runtime.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub disabled: Option<bool>,
-    /// The models that this runtime serves; one entry must match as a whole.
+    /// Models that the runtime supports; a model must match all attributes of one entry.
     #[schemars(length(max = 256))]
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub supported_model_formats: Vec<SupportedModelFormat>,
-    /// Model sizes this runtime serves, in parameters.
+    /// Model sizes that the runtime supports, in parameters.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub model_size_range: Option<ModelSizeRange>,
-    /// openAI, cohere, openInference-v1, openInference-v2; openAI if empty.
+    /// Protocols: openAI, cohere, openInference-v1 or openInference-v2; openAI if empty.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(schema_with = "openapi::protocol_list")]
     pub protocol_versions: Vec<String>,
-    /// The engine.
-    #[schemars(transform = one_replica)]
+    /// Template of the engine.
+    #[schemars(transform = default_one_replica)]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub engine_config: Option<Component>,
-    /// The decoder of prefill/decode disaggregated serving.
+    /// Template of the decoder for disaggregated prefill and decode.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub decoder_config: Option<Component>,
-    /// The router in front of the engines.
+    /// Template of the router in front of the engines.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub router_config: Option<Component>,
-    /// Which accelerators it needs and prefers.
+    /// Accelerators that the runtime requires and prefers.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub accelerator_requirements: Option<AcceleratorRequirements>,
-    /// Tuning per class, below that of the matching format and of the components.
+    /// Configuration per class; that of the matching format and of the components takes precedence.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub accelerator_configurations: Vec<AcceleratorConfiguration>,
-    /// Deprecated: containers of the engine; `engineConfig.runner` replaces it.
+    /// Deprecated: containers of the engine; use `engineConfig.runner`.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(schema_with = "openapi::containers")]
     pub containers: Vec<Value>,
-    /// Deprecated: workers of a multi-node engine; `engineConfig.worker` replaces it.
+    /// Deprecated: workers of a multi-node engine; use `engineConfig.worker`.
     #[serde(default, skip_serializing_if = "Option::is_none", deserialize_with = "super::object")]
     #[schemars(schema_with = "openapi::object")]
     pub workers: Option<Value>,
-    /// Labels that the Pods' nodes must have, below those of the components.
+    /// Labels that the nodes of the Pods must have; those of the components take precedence.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub node_selector: BTreeMap<String, String>,
-    /// A Kubernetes Affinity, ANDed with those of the other layers.
+    /// Kubernetes Affinity of the Pods, ANDed with those of the other layers.
     #[serde(default, skip_serializing_if = "Option::is_none", deserialize_with = "super::object")]
     #[schemars(schema_with = "openapi::object")]
     pub affinity: Option<Value>,
@@ -92,13 +92,13 @@ pub struct ServingRuntimeSpec {
     /// Annotations of the Pods.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub annotations: BTreeMap<String, String>,
-    /// Every other PodSpec field, untouched.
+    /// All other PodSpec fields, unmodified.
     #[serde(flatten)]
     #[schemars(schema_with = "openapi::pod_fields")]
     pub pod: Map<String, Value>,
 }
 
-/// The same template for the whole cluster.
+/// A cluster-scoped template of an engine for certain models.
 #[derive(CustomResource, Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[kube(
     group = "ome.io",
@@ -127,51 +127,51 @@ impl Deref for ClusterServingRuntimeSpec {
     }
 }
 
-/// One kind of model that a runtime serves; every attribute stated must match.
+/// Models that a runtime supports; a model must match all specified attributes.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct SupportedModelFormat {
-    /// Deprecated: read when `modelFormat` is absent.
+    /// Deprecated: name of the format; used if `modelFormat` is unset.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub name: Option<String>,
-    /// Deprecated: read when `modelFormat` is absent.
+    /// Deprecated: version of the format; used if `modelFormat` is unset.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(schema_with = "openapi::version")]
     pub version: Option<String>,
-    /// How the weights are stored.
+    /// Format of the weights.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub model_format: Option<VersionedName>,
-    /// The library that the model was made with; unstated accepts any.
+    /// Framework of the model; any if unset.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub model_framework: Option<VersionedName>,
-    /// Such as `LlamaForCausalLM`; unstated accepts any.
+    /// Architecture, such as `LlamaForCausalLM`; any if unset.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub model_architecture: Option<String>,
-    /// Such as `fp8`; must be equal, or unset on both sides.
+    /// Quantization, such as `fp8`; must equal that of the model, or be unset for both.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub quantization: Option<String>,
-    /// Deprecated upstream field, without effect.
+    /// Deprecated upstream field: model type; accepted without effect.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub model_type: Option<String>,
-    /// The parts of a diffusion model; must be equal to the model's.
+    /// Pipeline of a diffusion model; must equal that of the model.
     #[serde(default, skip_serializing_if = "Option::is_none", deserialize_with = "super::object")]
     #[schemars(schema_with = "openapi::object")]
     pub diffusion_pipeline: Option<Value>,
-    /// Whether a service that names no runtime may get this one.
+    /// Whether the runtime can be selected for services that do not specify a runtime.
     #[schemars(extend("default" = false))]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub auto_select: Option<bool>,
-    /// Higher wins among runtimes that fit equally; greater than zero.
+    /// Priority among equally suitable runtimes; higher values are preferred. At least 1.
     #[schemars(range(min = 1))]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub priority: Option<i32>,
-    /// Deployed upstream field: tuning by class name.
+    /// Deployed upstream field: configuration by class name.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub accelerator_config: BTreeMap<String, AcceleratorModelConfig>,
 }
 
 impl SupportedModelFormat {
-    /// `modelFormat`, else the deprecated `name` and `version`.
+    /// Returns `modelFormat`, otherwise the deprecated `name` and `version`.
     pub fn format(&self) -> Option<VersionedName> {
         self.model_format.clone().or_else(|| {
             self.name.clone().map(|name| VersionedName {
@@ -183,20 +183,20 @@ impl SupportedModelFormat {
     }
 }
 
-/// Inclusive bounds in parameters; either may be missing.
+/// Inclusive range of model sizes in parameters; either bound is optional.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct ModelSizeRange {
-    /// Smallest model in parameters, such as `5B`.
+    /// Minimum number of parameters, such as `5B`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub min: Option<ParameterCount>,
-    /// Largest model in parameters, such as `9B`.
+    /// Maximum number of parameters, such as `9B`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub max: Option<ParameterCount>,
 }
 
-/// The engine's default, stated where it starts: a service's component inherits the runtime's number instead.
-fn one_replica(component: &mut schemars::Schema) {
+/// Sets the default of `minReplicas` for engines of runtimes only; components of services inherit it from the runtime.
+fn default_one_replica(component: &mut schemars::Schema) {
     if let Some(replicas) = component.pointer_mut("/properties/minReplicas").and_then(Value::as_object_mut) {
         replicas.insert("default".to_owned(), Value::from(1));
     }

@@ -1,4 +1,4 @@
-//! InferenceService: "serve this model", with as much or as little said about how.
+//! InferenceService: a model to serve, with optional runtime, accelerators and components.
 
 use std::collections::BTreeMap;
 
@@ -10,7 +10,7 @@ use serde_json::Value;
 use super::{AcceleratorSelector, Component};
 use crate::{condition::Condition, openapi};
 
-/// A model to serve.
+/// A service that serves a model.
 #[derive(CustomResource, Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[kube(
     group = "ome.io",
@@ -23,7 +23,7 @@ use crate::{condition::Condition, openapi};
     status = "InferenceServiceStatus",
     derive = "PartialEq",
     derive = "Default",
-    validation = Rule::new("size(self.metadata.name) <= 63 && self.metadata.name.matches('^[a-z]([-a-z0-9]*[a-z0-9])?$')").message("must start with a letter, hold only a-z, 0-9 and - and be at most 63 characters long, because Services are named after it").field_path(".metadata.name"),
+    validation = Rule::new("size(self.metadata.name) <= 63 && self.metadata.name.matches('^[a-z]([-a-z0-9]*[a-z0-9])?$')").message("must start with a letter, contain only a-z, 0-9 and -, and have at most 63 characters, because Services are named after it").field_path(".metadata.name"),
     printcolumn = r#"{"name":"Model","type":"string","jsonPath":".spec.model.name"}"#,
     printcolumn = r#"{"name":"Runtime","type":"string","jsonPath":".status.decision.runtime.name"}"#,
     printcolumn = r#"{"name":"Class","type":"string","jsonPath":".status.components.engine.selectedAccelerator.acceleratorClass"}"#,
@@ -33,31 +33,31 @@ use crate::{condition::Condition, openapi};
     printcolumn = r#"{"name":"Age","type":"date","jsonPath":".metadata.creationTimestamp"}"#
 )]
 #[serde(rename_all = "camelCase")]
-#[schemars(transform = openapi::rule(
+#[schemars(transform = openapi::validation_rule(
     "has(self.model) || has(self.runtime) || has(self.predictor) || (has(self.engine) && (has(self.engine.runner) || has(self.engine.containers) || has(self.engine.leader)))",
-    "nothing to serve; name a model under `model`, or bring an engine of your own under `engine.runner`",
+    "no model, runtime or engine container is set; set `model`, or add an engine container under `engine.runner`",
 ))]
 pub struct InferenceServiceSpec {
-    /// What to serve; without it the engine brings its own.
+    /// Model to serve; if unset, the engine provides its own.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub model: Option<ModelRef>,
-    /// Unset: the best compatible runtime with `autoSelect` is used.
+    /// Runtime to use; if unset, the best compatible runtime with `autoSelect`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub runtime: Option<ServingRuntimeRef>,
-    /// Which accelerators to use; any that fit if unset.
+    /// Accelerators to use; if unset, all suitable classes are eligible.
     #[serde(skip_serializing_if = "Option::is_none")]
-    #[schemars(transform = balanced)]
+    #[schemars(transform = default_balanced_strategy)]
     pub accelerator_selector: Option<AcceleratorSelector>,
-    /// The engine, over what the runtime says.
+    /// Overrides of the engine of the runtime.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub engine: Option<Component>,
-    /// The decoder of prefill/decode disaggregated serving, over what the runtime says.
+    /// Overrides of the decoder of the runtime, for disaggregated prefill and decode.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub decoder: Option<Component>,
-    /// The router in front of the engines, over what the runtime says.
+    /// Overrides of the router of the runtime.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub router: Option<Component>,
-    /// Deprecated: read as the engine.
+    /// Deprecated: alias of `engine`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(schema_with = "openapi::object")]
     pub predictor: Option<Component>,
@@ -65,7 +65,7 @@ pub struct InferenceServiceSpec {
     #[serde(default, skip_serializing_if = "Option::is_none", deserialize_with = "super::object")]
     #[schemars(schema_with = "openapi::object")]
     pub keda_config: Option<Value>,
-    /// Story 6 of seed 000 writes annotations here; those of the metadata win.
+    /// Annotations that control selection (seed 000, Story 6); those in the metadata take precedence.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub annotations: BTreeMap<String, String>,
 }
@@ -77,18 +77,18 @@ pub struct ModelRef {
     /// Name of a BaseModel or ClusterBaseModel.
     #[schemars(length(min = 1, max = 253))]
     pub name: String,
-    /// `BaseModel` or `ClusterBaseModel`; unset: the namespace first, then the cluster.
+    /// `BaseModel` or `ClusterBaseModel`; if unset, the namespace is searched first, then the cluster.
     #[schemars(extend("enum" = ["BaseModel", "ClusterBaseModel"]))]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub kind: Option<String>,
-    /// `ome.io`.
+    /// API group: `ome.io`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub api_group: Option<String>,
-    /// Protocol the clients speak; `openAI` if unset.
+    /// Protocol of the clients; `openAI` if unset.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(schema_with = "openapi::protocol")]
     pub protocol_version: Option<String>,
-    /// Names of fine-tuned weights; kept, without effect.
+    /// Names of fine-tuned weights; accepted without effect.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub fine_tuned_weights: Vec<String>,
 }
@@ -100,83 +100,84 @@ pub struct ServingRuntimeRef {
     /// Name of a ServingRuntime or ClusterServingRuntime.
     #[schemars(length(min = 1, max = 253))]
     pub name: String,
-    /// Accepted; the namespace is always searched before the cluster.
+    /// `ServingRuntime` or `ClusterServingRuntime`; accepted without effect: the namespace is always searched first, then the
+    /// cluster.
     #[schemars(extend("enum" = ["ServingRuntime", "ClusterServingRuntime"]))]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub kind: Option<String>,
-    /// `ome.io`.
+    /// API group: `ome.io`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub api_group: Option<String>,
 }
 
-/// What was decided and what runs.
+/// Selection decision and state of a service.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct InferenceServiceStatus {
-    /// The generation of the spec that the status is about.
+    /// Generation of the spec that the status was computed from.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub observed_generation: Option<i64>,
-    /// One `Ready`, and a condition per stage.
+    /// Condition `Ready`, and one condition per stage.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(schema_with = "openapi::conditions")]
     pub conditions: Vec<Condition>,
-    /// Where clients reach the service.
+    /// URL of the service for clients.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub url: Option<String>,
-    /// Where clients in the cluster reach the service.
+    /// Address of the service for clients in the cluster.
     #[serde(default, skip_serializing_if = "Option::is_none", deserialize_with = "super::object")]
     #[schemars(schema_with = "openapi::object")]
     pub address: Option<Value>,
-    /// By component: engine, decoder, router.
+    /// State by component: engine, decoder or router.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub components: BTreeMap<String, ComponentStatus>,
-    /// The decision with its candidates, rejections and warnings, as `ostler plan -o json` prints it.
+    /// Decision with its candidates, rejections and warnings, as printed by `ostler plan -o json`.
     #[serde(default, skip_serializing_if = "Option::is_none", deserialize_with = "super::object")]
     #[schemars(schema_with = "openapi::object")]
     pub decision: Option<Value>,
-    /// Kept for clients of the deployed API.
+    /// State of the model, for clients of the deployed upstream API.
     #[serde(default, skip_serializing_if = "Option::is_none", deserialize_with = "super::object")]
     #[schemars(schema_with = "openapi::object")]
     pub model_status: Option<Value>,
 }
 
-/// One component's state.
+/// State of one component.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct ComponentStatus {
-    /// Where this component answers.
+    /// URL of the component.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub url: Option<String>,
-    /// Replicas wanted.
+    /// Number of desired replicas.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub replicas: Option<i32>,
-    /// Replicas that answer.
+    /// Number of ready replicas.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub ready_replicas: Option<i32>,
-    /// The accelerator it got.
+    /// Accelerator that was selected.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub selected_accelerator: Option<SelectedAccelerator>,
 }
 
-/// The accelerator a component got.
+/// The accelerator that was selected for a component.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct SelectedAccelerator {
     /// Name of the AcceleratorClass.
     pub accelerator_class: String,
-    /// Why this one.
+    /// Reason of the selection.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub reason: Option<String>,
-    /// Labels of the nodes it may run on.
+    /// Labels of the nodes that the Pods may run on.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub node_selector: BTreeMap<String, String>,
-    /// What each Pod asks for.
+    /// Resource requests of each Pod.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub resource_requests: BTreeMap<String, String>,
 }
 
-/// The strategy's default, stated where the service selects; a component's override inherits the service's instead.
-fn balanced(selector: &mut schemars::Schema) {
+/// Sets the default of `strategy` for services only; components inherit it from the service.
+fn default_balanced_strategy(selector: &mut schemars::Schema) {
     if let Some(strategy) = selector.pointer_mut("/properties/strategy").and_then(Value::as_object_mut) {
         strategy.insert("default".to_owned(), Value::from("balanced"));
     }

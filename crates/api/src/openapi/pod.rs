@@ -1,11 +1,11 @@
-//! The parts of Pods and containers that a schema says something about; everything else of them is kept as it is.
+//! Schemas of Pods and containers. Fields that are not specified here are preserved.
 
 use schemars::{Schema, SchemaGenerator, json_schema};
 use serde_json::{Map, Value, json};
 
-use super::{form, open_object};
+use super::{open_object, text_format};
 
-/// A Kubernetes Container: what specifications name is typed, fields newer than we are survive.
+/// A Kubernetes Container: specified fields are typed, newer fields are preserved.
 pub(crate) fn container(_: &mut SchemaGenerator) -> Schema {
     Schema::try_from(container_schema()).unwrap_or_default()
 }
@@ -16,8 +16,8 @@ pub(crate) fn containers(_: &mut SchemaGenerator) -> Schema {
 }
 
 /// Kubernetes EnvVars.
-pub(crate) fn variables(_: &mut SchemaGenerator) -> Schema {
-    json_schema!({"type": "array", "items": environment()})
+pub(crate) fn env_vars(_: &mut SchemaGenerator) -> Schema {
+    json_schema!({"type": "array", "items": env_var_schema()})
 }
 
 /// Kubernetes ResourceRequirements.
@@ -27,35 +27,36 @@ pub(crate) fn resources(_: &mut SchemaGenerator) -> Schema {
 
 /// A Kubernetes PodTemplateSpec.
 pub(crate) fn pod_template(_: &mut SchemaGenerator) -> Schema {
-    let list = |description: &str| json!({"type": "array", "description": description, "items": container_schema()});
+    let containers =
+        |description: &str| json!({"type": "array", "description": description, "items": container_schema()});
     let mut spec = open_object();
     spec["description"] = json!("Kubernetes PodSpec.");
     spec["properties"] = json!({
-        "containers": list("Containers of the Pod; the first is the engine."),
-        "initContainers": list("Containers that end before the others start."),
+        "containers": containers("Containers of the Pod; the first is the engine."),
+        "initContainers": containers("Containers that run to completion before the others start."),
     });
     let mut template = open_object();
     template["properties"] = json!({"spec": spec});
     Schema::try_from(template).unwrap_or_default()
 }
 
-/// The fields of a Kubernetes PodSpec that no rule of ours reads, so that they are kept and misspellings are found.
+/// The fields of a Kubernetes PodSpec that ostler passes through; declaring them makes misspelled fields detectable.
 pub(crate) fn pod_fields(_: &mut SchemaGenerator) -> Schema {
-    let mut open = open_object();
-    open["nullable"] = Value::Bool(true);
+    let mut object = open_object();
+    object["nullable"] = Value::Bool(true);
     let groups: [(&[&str], Value); 7] = [
-        (&STRINGS, json!({"type": "string", "nullable": true})),
-        (&BOOLEANS, json!({"type": "boolean", "nullable": true})),
-        (&INTEGERS, json!({"type": "integer", "nullable": true})),
-        (&OBJECTS, open),
-        (&LISTS, json!({"type": "array", "nullable": true, "items": open_object()})),
-        (&CONTAINERS, json!({"type": "array", "nullable": true, "items": container_schema()})),
-        (&["overhead"], json!({"type": "object", "nullable": true, "additionalProperties": amount()})),
+        (&STRING_FIELDS, json!({"type": "string", "nullable": true})),
+        (&BOOLEAN_FIELDS, json!({"type": "boolean", "nullable": true})),
+        (&INTEGER_FIELDS, json!({"type": "integer", "nullable": true})),
+        (&OBJECT_FIELDS, object),
+        (&LIST_FIELDS, json!({"type": "array", "nullable": true, "items": open_object()})),
+        (&CONTAINER_FIELDS, json!({"type": "array", "nullable": true, "items": container_schema()})),
+        (&["overhead"], json!({"type": "object", "nullable": true, "additionalProperties": quantity_schema()})),
     ];
     let mut properties = Map::new();
     for (names, mut schema) in groups {
         for name in names {
-            schema["description"] = json!(format!("`{name}` of the PodSpec, as Kubernetes has it."));
+            schema["description"] = json!(format!("`{name}` of the Kubernetes PodSpec."));
             properties.insert((*name).to_owned(), schema.clone());
         }
     }
@@ -63,50 +64,49 @@ pub(crate) fn pod_fields(_: &mut SchemaGenerator) -> Schema {
 }
 
 fn container_schema() -> Value {
-    let words = |description: &str| json!({"type": "array", "description": description, "items": {"type": "string"}});
+    let strings = |description: &str| json!({"type": "array", "description": description, "items": {"type": "string"}});
     let mut container = open_object();
     container["properties"] = json!({
         "name": {"type": "string", "description": "Name of the container."},
         "image": {"type": "string", "description": "Image of the container."},
-        "command": words("Entry point; the image's own if unset."),
-        "args": words("Arguments of the entry point."),
-        "env": {"type": "array", "description": "Environment variables, in order.", "items": environment()},
-        "resources": described(resources_schema(), "What the container requests and may use."),
+        "command": strings("Entry point; the entry point of the image if unset."),
+        "args": strings("Arguments of the entry point."),
+        "env": {"type": "array", "description": "Environment variables, in order.", "items": env_var_schema()},
+        "resources": with_description(resources_schema(), "Resource requests and limits of the container."),
     });
     container
 }
 
-fn environment() -> Value {
-    let mut variable = open_object();
-    variable["required"] = json!(["name"]);
-    variable["properties"] = json!({
+fn env_var_schema() -> Value {
+    let mut env_var = open_object();
+    env_var["required"] = json!(["name"]);
+    env_var["properties"] = json!({
         "name": {"type": "string", "description": "Name of the variable."},
-        "value": {"type": "string", "description": "Its value; `$(OTHER)` is expanded."},
+        "value": {"type": "string", "description": "Value of the variable; `$(VAR)` references are expanded."},
     });
-    variable
+    env_var
 }
 
 fn resources_schema() -> Value {
-    let amounts =
-        |description: &str| json!({"type": "object", "description": description, "additionalProperties": amount()});
+    let quantities = |description: &str| json!({"type": "object", "description": description, "additionalProperties": quantity_schema()});
     let mut resources = open_object();
     resources["properties"] = json!({
-        "requests": amounts("What the scheduler sets aside, by resource name."),
-        "limits": amounts("What the container may use, by resource name."),
+        "requests": quantities("Minimum resources that the scheduler reserves, by resource name."),
+        "limits": quantities("Maximum resources that the container may use, by resource name."),
     });
     resources
 }
 
-fn amount() -> Value {
-    json!({"x-kubernetes-int-or-string": true, "pattern": form::AMOUNT.pattern, "minimum": 0})
+fn quantity_schema() -> Value {
+    json!({"x-kubernetes-int-or-string": true, "pattern": text_format::QUANTITY.pattern, "minimum": 0})
 }
 
-fn described(mut schema: Value, description: &str) -> Value {
+fn with_description(mut schema: Value, description: &str) -> Value {
     schema["description"] = json!(description);
     schema
 }
 
-const STRINGS: [&str; 12] = [
+const STRING_FIELDS: [&str; 12] = [
     "dnsPolicy",
     "hostname",
     "hostnameOverride",
@@ -120,7 +120,7 @@ const STRINGS: [&str; 12] = [
     "serviceAccountName",
     "subdomain",
 ];
-const BOOLEANS: [&str; 8] = [
+const BOOLEAN_FIELDS: [&str; 8] = [
     "automountServiceAccountToken",
     "enableServiceLinks",
     "hostIPC",
@@ -130,10 +130,10 @@ const BOOLEANS: [&str; 8] = [
     "setHostnameAsFQDN",
     "shareProcessNamespace",
 ];
-const INTEGERS: [&str; 3] = ["activeDeadlineSeconds", "priority", "terminationGracePeriodSeconds"];
-const OBJECTS: [&str; 3] = ["dnsConfig", "os", "securityContext"];
-const CONTAINERS: [&str; 2] = ["containers", "initContainers"];
-const LISTS: [&str; 7] = [
+const INTEGER_FIELDS: [&str; 3] = ["activeDeadlineSeconds", "priority", "terminationGracePeriodSeconds"];
+const OBJECT_FIELDS: [&str; 3] = ["dnsConfig", "os", "securityContext"];
+const CONTAINER_FIELDS: [&str; 2] = ["containers", "initContainers"];
+const LIST_FIELDS: [&str; 7] = [
     "ephemeralContainers",
     "hostAliases",
     "imagePullSecrets",

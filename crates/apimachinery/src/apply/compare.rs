@@ -1,68 +1,75 @@
-//! What differs between two states of an object.
+//! Comparison of two states of an object.
 
 use std::collections::BTreeMap;
 
 use serde_json::{Map, Value};
 
-use super::field_set::{FieldSet, Step};
+use super::field_set::{FieldSet, PathElement};
 use super::view::{View, all_fields, view};
-use crate::structure::Structure;
+use crate::merge_schema::MergeSchema;
 
-/// The fields that differ.
+/// The fields that differ between two states.
 #[derive(Default)]
 pub(super) struct Changes {
-    /// New, or with another value.
+    /// Added or modified fields.
     pub set: FieldSet,
     pub removed: FieldSet,
 }
 
-pub(super) fn compare(structure: &Structure, old: &Value, new: &Value) -> Changes {
-    // Most of an object stays as it is.
+/// Returns the fields that differ between `old` and `new`.
+pub(super) fn compare(schema: &MergeSchema, old: &Value, new: &Value) -> Changes {
+    // Fast path: most values are unchanged.
     if old == new {
         return Changes::default();
     }
-    match (view(structure, old), view(structure, new)) {
-        (View::Object(old), View::Object(new)) => children(&fields(old), &fields(new), |step| match step {
-            Step::Field(name) => structure.field(name),
-            _ => structure.item(),
-        }),
-        (View::List(old), View::List(new)) => {
-            children(&old.into_iter().collect(), &new.into_iter().collect(), |_| structure.item())
+    match (view(schema, old), view(schema, new)) {
+        (View::Object(old), View::Object(new)) => {
+            compare_children(&fields(old), &fields(new), |element| match element {
+                PathElement::Field(name) => schema.field(name),
+                _ => schema.item(),
+            })
         }
-        // A list that is null is there, without elements.
+        (View::List(old), View::List(new)) => {
+            compare_children(&old.into_iter().collect(), &new.into_iter().collect(), |_| schema.item())
+        }
+        // A null list counts as an empty list.
         (View::Leaf, View::List(new)) if old.is_null() => {
-            children(&Parts::new(), &new.into_iter().collect(), |_| structure.item())
+            compare_children(&Children::new(), &new.into_iter().collect(), |_| schema.item())
         }
         _ => {
-            let mut removed = all_fields(structure, old);
-            let set = all_fields(structure, new);
+            let mut removed = all_fields(schema, old);
+            let set = all_fields(schema, new);
             removed.subtract(&set);
             Changes { set, removed }
         }
     }
 }
 
-type Parts<'v> = BTreeMap<Step, &'v Value>;
+type Children<'v> = BTreeMap<PathElement, &'v Value>;
 
-fn fields(map: &Map<String, Value>) -> Parts<'_> {
-    map.iter().map(|(name, value)| (Step::Field(name.clone()), value)).collect()
+fn fields(map: &Map<String, Value>) -> Children<'_> {
+    map.iter().map(|(name, value)| (PathElement::Field(name.clone()), value)).collect()
 }
 
-fn children<'s>(old: &Parts<'_>, new: &Parts<'_>, structure_of: impl Fn(&Step) -> &'s Structure) -> Changes {
+fn compare_children<'s>(
+    old: &Children<'_>,
+    new: &Children<'_>,
+    schema_of: impl Fn(&PathElement) -> &'s MergeSchema,
+) -> Changes {
     let mut changes = Changes::default();
-    for (step, value) in new {
-        let structure = structure_of(step);
-        match old.get(step) {
-            Some(before) => {
-                let inner = compare(structure, before, value);
-                changes.set.put(step.clone(), inner.set);
-                changes.removed.put(step.clone(), inner.removed);
+    for (element, value) in new {
+        let schema = schema_of(element);
+        match old.get(element) {
+            Some(old_value) => {
+                let child_changes = compare(schema, old_value, value);
+                changes.set.insert(element.clone(), child_changes.set);
+                changes.removed.insert(element.clone(), child_changes.removed);
             }
-            None => changes.set.put(step.clone(), all_fields(structure, value)),
+            None => changes.set.insert(element.clone(), all_fields(schema, value)),
         }
     }
-    for (step, value) in old.iter().filter(|(step, _)| !new.contains_key(*step)) {
-        changes.removed.put(step.clone(), all_fields(structure_of(step), value));
+    for (element, value) in old.iter().filter(|(element, _)| !new.contains_key(*element)) {
+        changes.removed.insert(element.clone(), all_fields(schema_of(element), value));
     }
     changes
 }

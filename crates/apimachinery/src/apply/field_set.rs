@@ -5,31 +5,31 @@ use std::collections::btree_map::Entry;
 
 use serde_json::{Map, Value};
 
-/// One step from a value to a value inside it.
+/// One element of a field path (`PathElement` in structured-merge-diff).
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) enum Step {
+pub(super) enum PathElement {
     Field(String),
-    /// An element of a list, by its key fields; canonical JSON.
+    /// A list element identified by its key fields, as canonical JSON.
     Key(String),
-    /// An element of a set; canonical JSON.
+    /// An element of a set, as canonical JSON.
     Value(String),
 }
 
-/// A set of paths. A path is in the set when its node is a `member`.
+/// A set of field paths. A path is in the set if its node is a member.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct FieldSet {
-    pub member: bool,
-    pub children: BTreeMap<Step, FieldSet>,
+    pub is_member: bool,
+    pub children: BTreeMap<PathElement, FieldSet>,
 }
 
-// === impl Step ===
+// === impl PathElement ===
 
-impl Step {
-    /// The element with these key fields.
+impl PathElement {
+    /// Creates the path element of a list element with these key fields.
     pub(super) fn key(fields: BTreeMap<&str, &Value>) -> Self {
-        let inner: Vec<String> =
+        let pairs: Vec<String> =
             fields.into_iter().map(|(name, value)| format!("{}:{value}", Value::from(name))).collect();
-        Self::Key(format!("{{{}}}", inner.join(",")))
+        Self::Key(format!("{{{}}}", pairs.join(",")))
     }
 
     fn encode(&self) -> String {
@@ -40,7 +40,7 @@ impl Step {
         }
     }
 
-    /// None for what this version does not know, such as list indices.
+    /// Parses a FieldsV1 key; returns `None` for unsupported keys, such as list indices.
     fn decode(text: &str) -> Option<Self> {
         let (tag, rest) = text.split_once(':')?;
         match tag {
@@ -55,8 +55,8 @@ impl Step {
     }
 }
 
-/// As in a conflict: `.spec.containers[name="a"].image`, `.metadata.finalizers[="x"]`.
-impl std::fmt::Display for Step {
+/// Formats a path element as in a conflict message: `.spec.containers[name="a"].image`, `.metadata.finalizers[="x"]`.
+impl std::fmt::Display for PathElement {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
             Self::Field(name) => write!(f, ".{name}"),
@@ -73,88 +73,92 @@ impl std::fmt::Display for Step {
 // === impl FieldSet ===
 
 impl FieldSet {
+    /// Returns a set with the root path only.
     pub(super) fn leaf() -> Self {
-        Self { member: true, children: BTreeMap::new() }
+        Self { is_member: true, children: BTreeMap::new() }
     }
 
     pub(super) fn is_empty(&self) -> bool {
-        !self.member && self.children.is_empty()
+        !self.is_member && self.children.is_empty()
     }
 
-    /// Adds `set` under `step`, unless it is empty.
-    pub(super) fn put(&mut self, step: Step, set: Self) {
+    /// Adds `set` below `element`, unless it is empty.
+    pub(super) fn insert(&mut self, element: PathElement, set: Self) {
         if set.is_empty() {
             return;
         }
-        match self.children.entry(step) {
-            Entry::Vacant(place) => {
-                place.insert(set);
+        match self.children.entry(element) {
+            Entry::Vacant(entry) => {
+                entry.insert(set);
             }
-            Entry::Occupied(mut place) => place.get_mut().extend(&set),
+            Entry::Occupied(mut entry) => entry.get_mut().extend(&set),
         }
     }
 
     /// Adds every path of `other`.
     pub(super) fn extend(&mut self, other: &Self) {
-        self.member |= other.member;
-        for (step, child) in &other.children {
-            self.children.entry(step.clone()).or_default().extend(child);
+        self.is_member |= other.is_member;
+        for (element, child) in &other.children {
+            self.children.entry(element.clone()).or_default().extend(child);
         }
     }
 
-    /// Takes away every path of `other`.
+    /// Removes every path of `other`.
     pub(super) fn subtract(&mut self, other: &Self) {
-        self.member &= !other.member;
-        for (step, theirs) in &other.children {
-            if let Some(ours) = self.children.get_mut(step) {
-                ours.subtract(theirs);
-                if ours.is_empty() {
-                    self.children.remove(step);
+        self.is_member &= !other.is_member;
+        for (element, other_child) in &other.children {
+            if let Some(child) = self.children.get_mut(element) {
+                child.subtract(other_child);
+                if child.is_empty() {
+                    self.children.remove(element);
                 }
             }
         }
     }
 
-    /// The paths that both have, written out: at each place those that end there before those that go on.
-    pub(super) fn common(&self, other: &Self) -> Vec<String> {
+    /// Returns the paths in both sets; at each level, members come before the paths below them.
+    pub(super) fn intersection(&self, other: &Self) -> Vec<String> {
         let mut paths = Vec::new();
-        self.collect_common(other, "", &mut paths);
+        self.collect_intersection(other, "", &mut paths);
         paths
     }
 
-    fn collect_common(&self, other: &Self, path: &str, paths: &mut Vec<String>) {
-        let both = || self.children.iter().filter_map(|(step, child)| Some((step, child, other.children.get(step)?)));
-        paths.extend(both().filter(|(_, a, b)| a.member && b.member).map(|(step, _, _)| format!("{path}{step}")));
-        for (step, child, theirs) in both() {
-            child.collect_common(theirs, &format!("{path}{step}"), paths);
+    fn collect_intersection(&self, other: &Self, path: &str, paths: &mut Vec<String>) {
+        let shared =
+            || self.children.iter().filter_map(|(element, child)| Some((element, child, other.children.get(element)?)));
+        paths.extend(
+            shared().filter(|(_, a, b)| a.is_member && b.is_member).map(|(element, _, _)| format!("{path}{element}")),
+        );
+        for (element, child, other_child) in shared() {
+            child.collect_intersection(other_child, &format!("{path}{element}"), paths);
         }
     }
 
-    /// The FieldsV1 object.
+    /// Encodes the set as a FieldsV1 object.
     pub(super) fn to_json(&self) -> Value {
         let mut map = Map::new();
-        if self.member && !self.children.is_empty() {
+        if self.is_member && !self.children.is_empty() {
             map.insert(".".into(), Value::Object(Map::new()));
         }
-        for (step, child) in &self.children {
-            map.insert(step.encode(), child.to_json());
+        for (element, child) in &self.children {
+            map.insert(element.encode(), child.to_json());
         }
         Value::Object(map)
     }
 
-    /// Reads a FieldsV1 object; unknown steps are dropped.
+    /// Decodes a FieldsV1 object; unsupported path elements are skipped.
     pub(super) fn from_json(value: &Value) -> Self {
         let mut root = Self::decode(value);
-        root.member = false;
+        root.is_member = false;
         root
     }
 
     fn decode(value: &Value) -> Self {
         let Some(map) = value.as_object().filter(|map| !map.is_empty()) else { return Self::leaf() };
-        let mut set = Self { member: map.contains_key("."), children: BTreeMap::new() };
+        let mut set = Self { is_member: map.contains_key("."), children: BTreeMap::new() };
         for (text, child) in map {
-            if let Some(step) = Step::decode(text) {
-                set.children.insert(step, Self::decode(child));
+            if let Some(element) = PathElement::decode(text) {
+                set.children.insert(element, Self::decode(child));
             }
         }
         set
@@ -168,14 +172,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn json_round_trip() {
+    fn fields_v1_round_trips() {
         let json = json!({
             "f:metadata": {"f:finalizers": {".": {}, "v:\"a\"": {}}},
             "f:spec": {"f:ports": {"k:{\"port\":80,\"protocol\":\"TCP\"}": {".": {}, "f:port": {}}}, "f:replicas": {}},
         });
         let set = FieldSet::from_json(&json);
         assert_eq!(set.to_json(), json);
-        let paths = set.common(&set);
+        let paths = set.intersection(&set);
         assert_eq!(
             paths,
             [
@@ -189,7 +193,7 @@ mod tests {
     }
 
     #[test]
-    fn subtract_leaves_no_empty_nodes() {
+    fn subtract_removes_empty_nodes() {
         let mut set = FieldSet::from_json(&json!({"f:a": {"f:b": {}, "f:c": {}}, "f:d": {"f:e": {}}}));
         set.subtract(&FieldSet::from_json(&json!({"f:a": {"f:b": {}}, "f:d": {"f:e": {}}})));
         assert_eq!(set.to_json(), json!({"f:a": {"f:c": {}}}));

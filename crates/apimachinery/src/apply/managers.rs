@@ -1,20 +1,23 @@
-//! `metadata.managedFields`: who owns what, since when.
+//! `metadata.managedFields`: the fields each manager owns, and when it last changed them.
 
 use std::collections::BTreeMap;
 
 use serde_json::{Map, Value, json};
 
-use super::field_set::{FieldSet, Step};
+use super::field_set::{FieldSet, PathElement};
 
-/// How many managers that update are told apart (`DefaultMaxUpdateManagers`), and the name of the others.
-const MOST_UPDATERS: usize = 10;
-const ANCIENT: &str = "ancient-changes";
+/// Maximum number of update managers of an object (`DefaultMaxUpdateManagers` in Kubernetes).
+const MAX_UPDATE_MANAGERS: usize = 10;
+/// Name of the manager that owns the fields of merged update managers.
+const ANCIENT_CHANGES_MANAGER: &str = "ancient-changes";
 
-/// One manager in one role. Appliers are told apart by name alone, updaters by the version they wrote, too.
+/// The identity of a `managedFields` entry. Apply managers are identified by name and subresource, update managers also by
+/// API version.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) struct Manager {
+pub(super) struct ManagerId {
     pub operation: Operation,
     pub name: String,
+    /// Empty for apply managers.
     pub api_version: String,
     pub subresource: String,
 }
@@ -25,19 +28,21 @@ pub(super) enum Operation {
     Update,
 }
 
+/// The fields of one manager.
 #[derive(Clone, Debug, PartialEq)]
-pub(super) struct Entry {
+pub(super) struct ManagedFields {
     pub api_version: String,
     pub time: Option<String>,
     pub fields: FieldSet,
 }
 
+/// All managers of an object.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub(super) struct Managers(pub BTreeMap<Manager, Entry>);
+pub(super) struct Managers(pub BTreeMap<ManagerId, ManagedFields>);
 
-// === impl Manager ===
+// === impl ManagerId ===
 
-impl Manager {
+impl ManagerId {
     pub(super) fn applier(name: &str, subresource: Option<&str>) -> Self {
         Self {
             operation: Operation::Apply,
@@ -52,8 +57,8 @@ impl Manager {
     }
 }
 
-/// As a conflict names it.
-impl std::fmt::Display for Manager {
+/// Formats a manager as in a conflict message.
+impl std::fmt::Display for ManagerId {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(f, "{:?}", self.name)?;
         if !self.subresource.is_empty() {
@@ -69,7 +74,7 @@ impl std::fmt::Display for Manager {
 // === impl Managers ===
 
 impl Managers {
-    /// Reads `managedFields`. None if an entry is not one.
+    /// Decodes `managedFields`; returns `None` if an entry is malformed.
     pub(super) fn decode(entries: &Value) -> Option<Self> {
         let entries = entries.as_array().map_or(&[][..], Vec::as_slice);
         let mut managers = Self::default();
@@ -78,89 +83,75 @@ impl Managers {
             let subresource = text("subresource");
             let subresource = Some(subresource.as_str());
             let manager = match entry["operation"].as_str()? {
-                "Apply" => Manager::applier(&text("manager"), subresource),
-                "Update" => Manager::updater(&text("manager"), &text("apiVersion"), subresource),
+                "Apply" => ManagerId::applier(&text("manager"), subresource),
+                "Update" => ManagerId::updater(&text("manager"), &text("apiVersion"), subresource),
                 _ => return None,
             };
             let fields = FieldSet::from_json(&entry["fieldsV1"]);
             let time = entry["time"].as_str().map(str::to_owned);
-            managers.0.insert(manager, Entry { api_version: text("apiVersion"), time, fields });
+            managers.0.insert(manager, ManagedFields { api_version: text("apiVersion"), time, fields });
         }
         Some(managers)
     }
 
-    /// Writes `managedFields`: appliers first, then by time and name; those who own nothing are left out.
+    /// Encodes `managedFields`: apply managers first, then by time and name, without managers that own no fields.
     pub(super) fn encode(&self) -> Value {
-        let mut entries: Vec<(&Manager, &Entry)> = self.0.iter().filter(|(_, e)| !e.fields.is_empty()).collect();
+        let mut entries: Vec<(&ManagerId, &ManagedFields)> =
+            self.0.iter().filter(|(_, entry)| !entry.fields.is_empty()).collect();
         entries.sort_by_key(|(manager, entry)| (manager.operation, &entry.time, *manager));
         entries.into_iter().map(|(manager, entry)| encode(manager, entry)).collect()
     }
 
-    /// Everything that somebody owns.
+    /// Returns all owned fields.
     pub(super) fn union(&self) -> FieldSet {
-        let mut all = FieldSet::default();
-        self.0.values().for_each(|entry| all.extend(&entry.fields));
-        all
+        let mut union = FieldSet::default();
+        self.0.values().for_each(|entry| union.extend(&entry.fields));
+        union
     }
 
-    /// Takes fields from everyone but `except`.
-    pub(super) fn take(&mut self, fields: &FieldSet, except: Option<&Manager>) {
+    /// Removes `fields` from all managers except `except`.
+    pub(super) fn remove_fields(&mut self, fields: &FieldSet, except: Option<&ManagerId>) {
         let others = self.0.iter_mut().filter(|(manager, _)| Some(*manager) != except);
         others.for_each(|(_, entry)| entry.fields.subtract(fields));
     }
 
-    /// Keeps at most [`MOST_UPDATERS`]: the oldest of one version become one entry, as `managedFields` would else grow
-    /// with every new client.
-    pub(super) fn merge_oldest_updates(&mut self) {
-        let updaters = self.0.iter().filter(|(manager, _)| manager.operation == Operation::Update);
-        let mut oldest: Vec<(Option<String>, Manager)> =
-            updaters.map(|(manager, entry)| (entry.time.clone(), manager.clone())).collect();
+    /// Limits update managers to [`MAX_UPDATE_MANAGERS`] by merging the oldest of each API version into one entry, so
+    /// that `managedFields` does not grow with every new client.
+    pub(super) fn cap_update_managers(&mut self) {
+        let update_managers = self.0.iter().filter(|(manager, _)| manager.operation == Operation::Update);
+        let mut oldest: Vec<(Option<String>, ManagerId)> =
+            update_managers.map(|(manager, entry)| (entry.time.clone(), manager.clone())).collect();
         oldest.sort();
-        let mut left = oldest.len();
-        let mut first: BTreeMap<String, Manager> = BTreeMap::new();
+        let mut remaining = oldest.len();
+        let mut previous_by_version: BTreeMap<String, ManagerId> = BTreeMap::new();
         for (time, manager) in oldest {
-            if left <= MOST_UPDATERS {
+            if remaining <= MAX_UPDATE_MANAGERS {
                 return;
             }
-            let Some(earlier) = first.get(&manager.api_version) else {
-                first.insert(manager.api_version.clone(), manager);
+            let Some(previous) = previous_by_version.get(&manager.api_version) else {
+                previous_by_version.insert(manager.api_version.clone(), manager);
                 continue;
             };
-            let bucket = Manager::updater(ANCIENT, &manager.api_version, None);
-            if let Some(entry) = self.0.remove(earlier).filter(|_| *earlier != bucket) {
+            let bucket = ManagerId::updater(ANCIENT_CHANGES_MANAGER, &manager.api_version, None);
+            if let Some(entry) = self.0.remove(previous).filter(|_| *previous != bucket) {
                 self.0.insert(bucket.clone(), entry);
             }
-            first.insert(manager.api_version.clone(), bucket.clone());
+            previous_by_version.insert(manager.api_version.clone(), bucket.clone());
             if let (Some(merged), Some(entry)) = (self.0.remove(&manager), self.0.get_mut(&bucket)) {
                 entry.fields.extend(&merged.fields);
                 entry.time = time;
-                left -= 1;
+                remaining -= 1;
             }
         }
     }
 
-    pub(super) fn drop_empty(&mut self) {
+    /// Removes managers that own no fields.
+    pub(super) fn remove_empty(&mut self) {
         self.0.retain(|_, entry| !entry.fields.is_empty());
     }
 }
 
-/// Gives `after` the times of `before` where only times of managedFields differ, so that a write whose effect was
-/// undone by defaulting or pruning is seen to change nothing.
-pub fn forget_idle_times(before: &Value, after: &mut Value) {
-    let without_times = |object: &Value| {
-        let mut object = object.clone();
-        let entries = object.pointer_mut("/metadata/managedFields").and_then(Value::as_array_mut);
-        for entry in entries.into_iter().flatten().filter_map(Value::as_object_mut) {
-            entry.remove("time");
-        }
-        object
-    };
-    if without_times(before) == without_times(after) {
-        after.clone_from(before);
-    }
-}
-
-fn encode(manager: &Manager, entry: &Entry) -> Value {
+fn encode(manager: &ManagerId, entry: &ManagedFields) -> Value {
     let mut map = Map::new();
     let operation = match manager.operation {
         Operation::Apply => "Apply",
@@ -180,16 +171,16 @@ fn encode(manager: &Manager, entry: &Entry) -> Value {
     Value::Object(map)
 }
 
-/// Takes out what no manager owns: identity, and what only the server writes.
+/// Removes fields that no manager owns: the identity of the object and server-managed metadata.
 pub(super) fn without_server_fields(mut fields: FieldSet) -> FieldSet {
-    let field = |name: &str| Step::Field(name.to_owned());
-    fields.member = false;
+    let field = |name: &str| PathElement::Field(name.to_owned());
+    fields.is_member = false;
     for name in ["apiVersion", "kind"] {
         fields.children.remove(&field(name));
     }
     if let Some(metadata) = fields.children.get_mut(&field("metadata")) {
-        metadata.member = false;
-        for name in super::SERVER_METADATA.iter().chain(&["name", "namespace"]) {
+        metadata.is_member = false;
+        for name in super::SERVER_MANAGED_METADATA.iter().chain(&["name", "namespace"]) {
             metadata.children.remove(&field(name));
         }
         if metadata.is_empty() {

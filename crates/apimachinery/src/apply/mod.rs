@@ -1,8 +1,8 @@
-//! Server-side apply and the bookkeeping of who owns which field.
+//! Server-side apply and the tracking of field ownership.
 //!
-//! Rules as in Kubernetes' structured-merge-diff: a manager owns what it applies or changes; applying a field again
-//! that it left out gives it up, and a field that nobody owns any more is removed; changing what another manager
-//! owns is a conflict unless forced.
+//! Implements the rules of Kubernetes' structured-merge-diff: a manager owns the fields that it applies or changes. A field
+//! that it no longer applies is released, and removed if no other manager owns it. Changing a field of another manager is
+//! a conflict unless forced.
 
 mod compare;
 mod field_set;
@@ -18,31 +18,31 @@ use std::collections::BTreeSet;
 
 use serde_json::{Map, Value};
 
-use crate::status::{Cause, Status};
-use crate::structure::Structure;
-use field_set::{FieldSet, Step};
-use managers::{Entry, Manager, Managers, without_server_fields};
+use crate::merge_schema::MergeSchema;
+use crate::status::{Status, StatusCause};
+use field_set::{FieldSet, PathElement};
+use managers::{ManagedFields, ManagerId, Managers, without_server_fields};
 
-pub use managers::forget_idle_times;
 pub use update::{UpdateOptions, track_update};
-pub(crate) use view::element_name;
+pub(crate) use view::list_element_path;
 
-/// Who applies, and how.
+/// Options of [`server_side_apply`].
 #[derive(Clone, Debug)]
 pub struct ApplyOptions {
+    /// Name of the field manager.
     pub manager: String,
-    /// Take fields from other managers instead of answering 409.
+    /// Take ownership of conflicting fields instead of failing with 409.
     pub force: bool,
-    /// Of the object, e.g. `apps/v1`.
+    /// API version of the object, e.g. `apps/v1`.
     pub api_version: String,
-    /// With `status`, only `status` of the applied object counts.
+    /// The subresource that is written; with `status`, only `status` of the applied object is used.
     pub subresource: Option<String>,
-    /// RFC 3339, whole seconds, UTC.
+    /// Current time: RFC 3339, whole seconds, UTC.
     pub now: String,
 }
 
-/// Metadata that only the server writes; nobody owns it and nobody applies it.
-const SERVER_METADATA: [&str; 8] = [
+/// Metadata fields that only the server writes; no manager owns or applies them.
+const SERVER_MANAGED_METADATA: [&str; 8] = [
     "creationTimestamp",
     "deletionTimestamp",
     "deletionGracePeriodSeconds",
@@ -53,70 +53,73 @@ const SERVER_METADATA: [&str; 8] = [
     "uid",
 ];
 
-/// The object after `applied` is laid over `live`, with its managedFields. Equal to `live` if nothing changes.
+/// Returns `live` with the configuration `applied` merged into it and managedFields updated; equal to `live` if nothing
+/// changes.
 ///
-/// The caller checks resourceVersion and uid of `applied`; here they do not count. A kind whose status is a
-/// subresource must have `status` taken out of `applied` when the subresource is not the one written.
+/// The resourceVersion and UID of `applied` are ignored; the caller checks them. For a kind with a status subresource, the
+/// caller removes `status` from `applied` unless the subresource is written.
 ///
 /// # Errors
-/// 409 that names managers and fields; 400 if `applied` has managedFields or a list without its keys.
-pub fn apply(
-    structure: &Structure,
+/// 409 with the conflicting managers and fields; 400 if `applied` has managedFields; 500 if a list element lacks its key.
+pub fn server_side_apply(
+    schema: &MergeSchema,
     live: Option<&Value>,
     applied: &Value,
     options: &ApplyOptions,
 ) -> Result<Value, Status> {
-    let applied = admit(structure, applied, options)?;
+    let applied = prepare(schema, applied, options)?;
     let base = live.map_or_else(|| Value::Object(Map::new()), without_managed_fields);
-    let mut managers = live.map(|live| managers_of(structure, live, &options.now)).unwrap_or_default();
+    let mut managers = live.map(|live| managers_of(schema, live, &options.now)).unwrap_or_default();
 
-    let me = Manager::applier(&options.manager, options.subresource.as_deref());
-    let previous = managers.0.remove(&me);
-    let mine = view::applied_fields(structure, &applied);
+    let manager = ManagerId::applier(&options.manager, options.subresource.as_deref());
+    let previous = managers.0.remove(&manager);
+    let applied_fields = view::applied_fields(schema, &applied);
 
-    let mut result = merge::merge(structure, Some(&base), &applied);
+    let mut result = merge::merge(schema, Some(&base), &applied);
     if let Some(previous) = &previous {
-        let mut kept = managers.union();
-        kept.extend(&mine);
-        keep_identity(&mut kept);
-        merge::remove(structure, &mut result, &previous.fields, &kept);
+        let mut retained = managers.union();
+        retained.extend(&applied_fields);
+        retain_identity(&mut retained);
+        merge::remove(schema, &mut result, &previous.fields, &retained);
     }
 
-    let changes = compare::compare(structure, &base, &result);
+    let changes = compare::compare(schema, &base, &result);
     if !options.force {
-        refuse_conflicts(&managers, &changes.set)?;
+        check_conflicts(&managers, &changes.set)?;
     }
-    managers.take(&changes.set, None);
-    managers.take(&changes.removed, None);
+    managers.remove_fields(&changes.set, None);
+    managers.remove_fields(&changes.removed, None);
 
-    let fields = without_server_fields(mine);
-    let is_same = previous.as_ref().is_some_and(|p| p.fields == fields && p.api_version == options.api_version);
+    let fields = without_server_fields(applied_fields);
+    let is_same = previous
+        .as_ref()
+        .is_some_and(|previous| previous.fields == fields && previous.api_version == options.api_version);
     if let Some(live) = live.filter(|_| is_same && result == base) {
         return Ok(live.clone());
     }
-    // Whoever applies what is there already shares it, and has no time of its own.
+    // Applying unchanged values adds an owner but does not change the time.
     let time = if result == base { previous.and_then(|previous| previous.time) } else { Some(options.now.clone()) };
-    let entry = Entry { api_version: options.api_version.clone(), time, fields };
-    managers.0.insert(me, entry);
+    let entry = ManagedFields { api_version: options.api_version.clone(), time, fields };
+    managers.0.insert(manager, entry);
     set_managed_fields(&mut result, &managers);
     Ok(result)
 }
 
-/// Whether two states of an object differ in nothing but when somebody came to own something.
+/// Reports whether two states of an object are equal except for managedFields timestamps.
 #[must_use]
-pub fn is_same_but_for_times(one: &Value, other: &Value) -> bool {
-    let timeless = |object: &Value| {
+pub fn equal_ignoring_timestamps(a: &Value, b: &Value) -> bool {
+    let without_timestamps = |object: &Value| {
         let mut object = object.clone();
         let entries = object.pointer_mut("/metadata/managedFields").and_then(Value::as_array_mut);
         let entries = entries.into_iter().flatten().filter_map(Value::as_object_mut);
         entries.for_each(|entry| drop(entry.remove("time")));
         object
     };
-    one == other || timeless(one) == timeless(other)
+    a == b || without_timestamps(a) == without_timestamps(b)
 }
 
-/// What of `applied` counts.
-fn admit(structure: &Structure, applied: &Value, options: &ApplyOptions) -> Result<Value, Status> {
+/// Removes the parts of `applied` that are not applied, and validates the rest.
+fn prepare(schema: &MergeSchema, applied: &Value, options: &ApplyOptions) -> Result<Value, Status> {
     let mut applied = applied.clone();
     let Some(map) = applied.as_object_mut() else {
         return Err(Status::bad_request("the applied configuration must be an object"));
@@ -129,70 +132,70 @@ fn admit(structure: &Structure, applied: &Value, options: &ApplyOptions) -> Resu
         if fields.is_some_and(|fields| !fields.is_empty()) {
             return Err(Status::bad_request("metadata.managedFields must be nil"));
         }
-        metadata.retain(|name, _| !SERVER_METADATA.contains(&name.as_str()));
+        metadata.retain(|name, _| !SERVER_MANAGED_METADATA.contains(&name.as_str()));
         if options.subresource.as_deref() == Some("status") {
             metadata.retain(|name, _| matches!(name.as_str(), "name" | "namespace"));
         }
     }
-    view::check(structure, &applied, "").map_err(|error| untyped(&applied, &error))?;
+    view::check_list_keys(schema, &applied, "").map_err(|error| typed_patch_error_with(&applied, &error))?;
     Ok(applied)
 }
 
-/// 500, as the API server answers a configuration that does not fit the type of its kind; `errors` begin with the field.
-pub fn untypable(applied: &Value, errors: &BTreeSet<String>) -> Status {
+/// Returns the 500 `Status` of an applied configuration with typing errors; each error starts with its field path.
+pub fn typed_patch_error(applied: &Value, errors: &BTreeSet<String>) -> Status {
     match errors.first() {
-        Some(error) if errors.len() == 1 => untyped(applied, error),
+        Some(error) if errors.len() == 1 => typed_patch_error_with(applied, error),
         _ => {
             let lines: String = errors.iter().map(|error| format!("\n  {error}")).collect();
-            untyped(applied, &format!("errors:{lines}"))
+            typed_patch_error_with(applied, &format!("errors:{lines}"))
         }
     }
 }
 
-/// The same with one error.
-fn untyped(applied: &Value, error: &str) -> Status {
+/// Returns the `Status` of [`typed_patch_error`] for a formatted error.
+fn typed_patch_error_with(applied: &Value, error: &str) -> Status {
     let text = |pointer: &str| applied.pointer(pointer).and_then(Value::as_str).unwrap_or_default();
-    let version = text("/apiVersion");
-    let slash = if version.contains('/') { "" } else { "/" };
-    Status::unexplained(format!(
-        "failed to create typed patch object ({}/{}; {slash}{version}, Kind={}): {error}",
+    let api_version = text("/apiVersion");
+    let separator = if api_version.contains('/') { "" } else { "/" };
+    Status::internal_error_verbatim(format!(
+        "failed to create typed patch object ({}/{}; {separator}{api_version}, Kind={}): {error}",
         text("/metadata/namespace"),
         text("/metadata/name"),
         text("/kind")
     ))
 }
 
-/// The managers of a stored object. One that nobody is recorded for belongs to `before-first-apply`.
-fn managers_of(structure: &Structure, live: &Value, now: &str) -> Managers {
+/// Returns the managers of a stored object. An object without managedFields is owned by `before-first-apply`.
+fn managers_of(schema: &MergeSchema, live: &Value, now: &str) -> Managers {
     let managers = Managers::decode(&live["metadata"]["managedFields"]).unwrap_or_default();
     if !managers.0.is_empty() {
         return managers;
     }
     let api_version = live["apiVersion"].as_str().unwrap_or_default().to_owned();
-    let fields = without_server_fields(view::all_fields(structure, &without_managed_fields(live)));
-    let first = Manager::updater("before-first-apply", &api_version, None);
-    Managers([(first, Entry { api_version, time: Some(now.to_owned()), fields })].into())
+    let fields = without_server_fields(view::all_fields(schema, &without_managed_fields(live)));
+    let manager = ManagerId::updater("before-first-apply", &api_version, None);
+    Managers([(manager, ManagedFields { api_version, time: Some(now.to_owned()), fields })].into())
 }
 
-fn refuse_conflicts(managers: &Managers, changed: &FieldSet) -> Result<(), Status> {
-    let conflicts: Vec<(&Manager, Vec<String>)> = managers
+fn check_conflicts(managers: &Managers, changed: &FieldSet) -> Result<(), Status> {
+    let conflicts: Vec<(&ManagerId, Vec<String>)> = managers
         .0
         .iter()
-        .map(|(manager, entry)| (manager, entry.fields.common(changed)))
+        .map(|(manager, entry)| (manager, entry.fields.intersection(changed)))
         .filter(|(_, paths)| !paths.is_empty())
         .collect();
     if conflicts.is_empty() {
         return Ok(());
     }
-    let causes: Vec<Cause> = conflicts
+    let causes: Vec<StatusCause> = conflicts
         .iter()
         .flat_map(|(manager, paths)| paths.iter().map(move |path| (manager, path)))
-        .map(|(manager, path)| Cause::new(path, "FieldManagerConflict", format!("conflict with {manager}")))
+        .map(|(manager, path)| StatusCause::new(path, "FieldManagerConflict", format!("conflict with {manager}")))
         .collect();
-    Err(Status::apply_conflict(conflict_text(&conflicts, causes.len()), &causes))
+    Err(Status::apply_conflict(conflict_message(&conflicts, causes.len()), &causes))
 }
 
-fn conflict_text(conflicts: &[(&Manager, Vec<String>)], count: usize) -> String {
+fn conflict_message(conflicts: &[(&ManagerId, Vec<String>)], count: usize) -> String {
     if let ([(manager, paths)], 1) = (conflicts, count) {
         return format!("Apply failed with 1 conflict: conflict with {manager}: {}", paths[0]);
     }
@@ -204,26 +207,22 @@ fn conflict_text(conflicts: &[(&Manager, Vec<String>)], count: usize) -> String 
     format!("Apply failed with {count} conflicts: {}", lines.join("\n"))
 }
 
-/// An object keeps its identity whoever gives up what.
-fn keep_identity(kept: &mut FieldSet) {
+/// Adds the identity of the object, which is never removed.
+fn retain_identity(retained: &mut FieldSet) {
     for name in ["apiVersion", "kind", "metadata"] {
-        kept.put(Step::Field(name.to_owned()), FieldSet::leaf());
+        retained.insert(PathElement::Field(name.to_owned()), FieldSet::leaf());
     }
 }
 
 fn without_managed_fields(object: &Value) -> Value {
-    // They are often the larger part: left out rather than copied and dropped.
-    let but = |members: &Map<String, Value>, left_out: &str| -> Map<String, Value> {
-        members
-            .iter()
-            .filter(|(name, _)| *name != left_out)
-            .map(|(name, value)| (name.clone(), value.clone()))
-            .collect()
+    // Skipped rather than copied and removed: managedFields is often the largest part of an object.
+    let copy_without = |map: &Map<String, Value>, excluded: &str| -> Map<String, Value> {
+        map.iter().filter(|(name, _)| *name != excluded).map(|(name, value)| (name.clone(), value.clone())).collect()
     };
     match (object, object.get("metadata")) {
-        (Value::Object(members), Some(Value::Object(metadata))) => {
-            let mut copy = but(members, "metadata");
-            copy.insert("metadata".to_owned(), Value::Object(but(metadata, "managedFields")));
+        (Value::Object(object), Some(Value::Object(metadata))) => {
+            let mut copy = copy_without(object, "metadata");
+            copy.insert("metadata".to_owned(), Value::Object(copy_without(metadata, "managedFields")));
             Value::Object(copy)
         }
         _ => object.clone(),

@@ -1,4 +1,4 @@
-//! Apply and update together, as a server sees them.
+//! Apply and update combined, as in an API server.
 
 use proptest::prelude::*;
 use serde_json::{Value, json};
@@ -21,16 +21,16 @@ fn update_options(manager: &str, now: &str) -> UpdateOptions {
         api_version: "v1".into(),
         subresource: None,
         now: now.into(),
-        blank: json!({}),
+        empty_object: json!({}),
     }
 }
 
-fn deployment() -> Structure {
-    Structure::builtin("apps", "Deployment")
+fn deployment() -> MergeSchema {
+    MergeSchema::builtin("apps", "Deployment")
 }
 
 fn apply_as(manager: &str, live: Option<&Value>, applied: &Value) -> Result<Value, Status> {
-    apply(&deployment(), live, applied, &options(manager, false))
+    server_side_apply(&deployment(), live, applied, &options(manager, false))
 }
 
 fn object(spec: Value) -> Value {
@@ -49,7 +49,7 @@ fn fields(object: &Value, manager: &str) -> Value {
 }
 
 #[test]
-fn conflict_reads_as_kubectl_shows_it() {
+fn conflict_has_the_message_of_kube_apiserver() {
     let live = created("mgr", json!({"replicas": 1}));
     let error = apply_as("me", Some(&live), &object(json!({"replicas": 2}))).unwrap_err();
     assert_eq!(error.message, "Apply failed with 1 conflict: conflict with \"mgr\" using v1: .spec.replicas");
@@ -66,26 +66,27 @@ fn several_conflicts_are_listed_by_manager() {
 }
 
 #[test]
-fn force_takes_the_field() {
+fn force_takes_ownership_of_conflicting_fields() {
     let live = created("mgr", json!({"replicas": 1, "paused": true}));
-    let forced = apply(&deployment(), Some(&live), &object(json!({"replicas": 2})), &options("me", true)).unwrap();
+    let forced =
+        server_side_apply(&deployment(), Some(&live), &object(json!({"replicas": 2})), &options("me", true)).unwrap();
     assert_eq!(forced["spec"], json!({"replicas": 2, "paused": true}));
     assert_eq!(fields(&forced, "me"), json!({"f:spec": {"f:replicas": {}}}));
     assert_eq!(fields(&forced, "mgr"), json!({"f:spec": {".": {}, "f:paused": {}}}));
 }
 
 #[test]
-fn equal_values_are_shared() {
+fn managers_share_fields_with_equal_values() {
     let first = apply_as("a", None, &object(json!({"replicas": 1, "paused": true}))).unwrap();
     let both = apply_as("b", Some(&first), &object(json!({"replicas": 1}))).unwrap();
-    let left = apply_as("a", Some(&both), &object(json!({}))).unwrap();
-    assert_eq!(left["spec"], json!({"replicas": 1}), "b still owns replicas, nobody owns paused");
-    let gone = apply_as("b", Some(&left), &object(json!({}))).unwrap();
-    assert!(gone["spec"].get("replicas").is_none());
+    let released_by_a = apply_as("a", Some(&both), &object(json!({}))).unwrap();
+    assert_eq!(released_by_a["spec"], json!({"replicas": 1}), "b still owns replicas, and paused has no owner");
+    let released_by_both = apply_as("b", Some(&released_by_a), &object(json!({}))).unwrap();
+    assert!(released_by_both["spec"].get("replicas").is_none());
 }
 
 #[test]
-fn dropped_elements_go_and_foreign_ones_stay() {
+fn removes_elements_no_longer_applied_and_keeps_those_of_others() {
     let container = |name: &str| json!({"name": name, "image": "i"});
     let spec = |containers: Value| json!({"template": {"spec": {"containers": containers}}});
     let first = apply_as("a", None, &object(spec(json!([container("x"), container("y")])))).unwrap();
@@ -95,12 +96,12 @@ fn dropped_elements_go_and_foreign_ones_stay() {
         list.iter().map(|c| c["name"].as_str().unwrap().to_owned()).collect()
     };
     assert_eq!(names(&both), ["x", "y", "side"]);
-    let less = apply_as("a", Some(&both), &object(spec(json!([container("y")])))).unwrap();
-    assert_eq!(names(&less), ["y", "side"]);
+    let reduced = apply_as("a", Some(&both), &object(spec(json!([container("y")])))).unwrap();
+    assert_eq!(names(&reduced), ["y", "side"]);
 }
 
 #[test]
-fn ports_take_their_default_protocol() {
+fn ports_are_keyed_with_the_default_protocol() {
     let spec = |port: Value| json!({"template": {"spec": {"containers": [{"name": "c", "ports": [port]}]}}});
     let first = apply_as("a", None, &object(spec(json!({"containerPort": 80})))).unwrap();
     let owned = fields(&first, "a").to_string();
@@ -119,12 +120,12 @@ fn finalizers_are_a_set() {
     let first = apply_as("a", None, &with(json!(["a/x"]))).unwrap();
     let both = apply_as("b", Some(&first), &with(json!(["b/y"]))).unwrap();
     assert_eq!(both["metadata"]["finalizers"], json!(["a/x", "b/y"]));
-    let left = apply_as("a", Some(&both), &object(json!({}))).unwrap();
-    assert_eq!(left["metadata"]["finalizers"], json!(["b/y"]));
+    let released = apply_as("a", Some(&both), &object(json!({}))).unwrap();
+    assert_eq!(released["metadata"]["finalizers"], json!(["b/y"]));
 }
 
 #[test]
-fn labels_are_owned_one_by_one() {
+fn labels_are_owned_individually() {
     let with = |labels: Value| {
         let mut object = object(json!({}));
         object["metadata"]["labels"] = labels;
@@ -132,31 +133,33 @@ fn labels_are_owned_one_by_one() {
     };
     let first = apply_as("a", None, &with(json!({"one": "1", "two": "2"}))).unwrap();
     assert_eq!(fields(&first, "a")["f:metadata"], json!({"f:labels": {"f:one": {}, "f:two": {}}}));
-    let less = apply_as("a", Some(&first), &with(json!({"two": "2"}))).unwrap();
-    assert_eq!(less["metadata"]["labels"], json!({"two": "2"}));
+    let reduced = apply_as("a", Some(&first), &with(json!({"two": "2"}))).unwrap();
+    assert_eq!(reduced["metadata"]["labels"], json!({"two": "2"}));
 }
 
 #[test]
-fn null_is_a_value_that_is_owned() {
+fn applied_null_is_an_owned_value() {
     let live = created("mgr", json!({"replicas": 1}));
-    let forced = apply(&deployment(), Some(&live), &object(json!({"replicas": null})), &options("me", true)).unwrap();
+    let forced =
+        server_side_apply(&deployment(), Some(&live), &object(json!({"replicas": null})), &options("me", true))
+            .unwrap();
     assert_eq!(forced["spec"].get("replicas"), Some(&Value::Null));
     let again = apply_as("me", Some(&forced), &object(json!({"replicas": null}))).unwrap();
     assert_eq!(again, forced);
 }
 
 #[test]
-fn a_later_time_alone_is_no_change() {
+fn ignores_timestamps_in_comparison() {
     let object = created("mgr", json!({"replicas": 1}));
     let mut later = object.clone();
     later["metadata"]["managedFields"][0]["time"] = json!("2036-01-01T00:00:00Z");
-    assert!(super::is_same_but_for_times(&object, &later));
+    assert!(equal_ignoring_timestamps(&object, &later));
     later["spec"]["replicas"] = json!(2);
-    assert!(!super::is_same_but_for_times(&object, &later));
+    assert!(!equal_ignoring_timestamps(&object, &later));
 }
 
 #[test]
-fn the_servers_metadata_survives() {
+fn keeps_server_managed_metadata() {
     let mut live = apply_as("a", None, &object(json!({"replicas": 1}))).unwrap();
     live["metadata"]["uid"] = json!("u");
     live["metadata"]["resourceVersion"] = json!("7");
@@ -169,18 +172,18 @@ fn the_servers_metadata_survives() {
 }
 
 #[test]
-fn an_untracked_object_belongs_to_before_first_apply() {
+fn object_without_managed_fields_is_owned_by_before_first_apply() {
     let error = apply_as("me", Some(&object(json!({"replicas": 1}))), &object(json!({"replicas": 2}))).unwrap_err();
     assert!(error.message.contains("conflict with \"before-first-apply\" using apps/v1"), "{}", error.message);
 }
 
 #[test]
-fn status_is_a_manager_of_its_own() {
+fn status_has_a_separate_managed_fields_entry() {
     let live = apply_as("me", None, &object(json!({"replicas": 1}))).unwrap();
     let mut applied = object(json!({"replicas": 9}));
     applied["status"] = json!({"readyReplicas": 1});
     let status = ApplyOptions { subresource: Some("status".into()), ..options("me", false) };
-    let after = apply(&deployment(), Some(&live), &applied, &status).unwrap();
+    let after = server_side_apply(&deployment(), Some(&live), &applied, &status).unwrap();
     assert_eq!((&after["spec"]["replicas"], &after["status"]["readyReplicas"]), (&json!(1), &json!(1)));
     let entries = after["metadata"]["managedFields"].as_array().unwrap();
     assert_eq!(entries.len(), 2);
@@ -188,7 +191,7 @@ fn status_is_a_manager_of_its_own() {
 }
 
 #[test]
-fn bad_lists_and_managed_fields_are_refused() {
+fn rejects_elements_without_keys_and_managed_fields() {
     let nameless = object(json!({"template": {"spec": {"containers": [{"image": "i"}]}}}));
     let error = apply_as("me", None, &nameless).unwrap_err();
     assert!(error.message.contains(".spec.template.spec.containers: element 0"), "{}", error.message);
@@ -198,7 +201,7 @@ fn bad_lists_and_managed_fields_are_refused() {
 }
 
 #[test]
-fn an_update_that_changes_nothing_records_nothing() {
+fn update_without_changes_keeps_managed_fields() {
     let live = created("mgr", json!({"replicas": 1}));
     let mut after = live.clone();
     track_update(&deployment(), Some(&live), &mut after, &update_options("other", "2026-01-02T00:00:00Z"));
@@ -209,7 +212,7 @@ fn an_update_that_changes_nothing_records_nothing() {
 }
 
 #[test]
-fn a_field_that_is_pruned_each_time_does_not_move_the_clock() {
+fn reapplying_a_pruned_field_changes_only_timestamps() {
     let applied = object(json!({"replicas": 1, "pruned": true}));
     let prune = |mut object: Value| {
         object["spec"].as_object_mut().unwrap().remove("pruned");
@@ -217,24 +220,23 @@ fn a_field_that_is_pruned_each_time_does_not_move_the_clock() {
     };
     let live = prune(apply_as("me", None, &applied).unwrap());
     let later = ApplyOptions { now: "2027-01-01T00:00:00Z".into(), ..options("me", false) };
-    let mut again = prune(apply(&deployment(), Some(&live), &applied, &later).unwrap());
+    let again = prune(server_side_apply(&deployment(), Some(&live), &applied, &later).unwrap());
     assert_ne!(again, live);
-    forget_idle_times(&live, &mut again);
-    assert_eq!(again, live);
+    assert!(equal_ignoring_timestamps(&live, &again));
 }
 
 #[test]
-fn an_update_takes_what_it_changes() {
+fn update_takes_ownership_of_changed_fields() {
     let live = apply_as("a", None, &object(json!({"replicas": 1, "paused": true}))).unwrap();
     let mut after = live.clone();
     after["spec"] = json!({"replicas": 3});
     track_update(&deployment(), Some(&live), &mut after, &update_options("hpa", "2026-01-02T00:00:00Z"));
     assert_eq!(fields(&after, "hpa"), json!({"f:spec": {"f:replicas": {}}}));
-    assert_eq!(fields(&after, "a"), Value::Null, "a owned only what was changed or removed");
+    assert_eq!(fields(&after, "a"), Value::Null, "all fields of a were changed or removed");
 }
 
 #[test]
-fn empty_managed_fields_forget_all_owners() {
+fn empty_managed_fields_remove_all_owners() {
     let live = created("mgr", json!({"replicas": 1}));
     let mut after = live.clone();
     after["metadata"]["managedFields"] = json!([{}]);
@@ -245,7 +247,7 @@ fn empty_managed_fields_forget_all_owners() {
 fn specs() -> impl Strategy<Value = Value> {
     let scalar = prop_oneof![Just(json!(1)), Just(json!("a")), Just(json!({}))];
     let map = prop::collection::btree_map("[a-c]", scalar, 0..3);
-    // An empty list of elements with keys is owned by nobody, so it does not stay for anybody.
+    // At least one container: an empty associative list has no owner and would be removed.
     let containers = prop::sample::subsequence(vec!["x", "y", "z"], 1..=3).prop_shuffle();
     let tolerations = prop::collection::vec("[a-b]", 0..2);
     (map, containers, "[a-c]", tolerations).prop_map(|(map, names, image, tolerations)| {
@@ -255,20 +257,20 @@ fn specs() -> impl Strategy<Value = Value> {
     })
 }
 
-/// Whether every field of `part` is in `whole` with the same value.
-fn includes(structure: &Structure, whole: &Value, part: &Value) -> bool {
-    let removed_nothing = merge::merge(structure, Some(whole), part);
-    compare::compare(structure, whole, &removed_nothing).set.is_empty()
+/// Reports whether `object` has every field of `subset` with the same value.
+fn includes(schema: &MergeSchema, object: &Value, subset: &Value) -> bool {
+    let merged = merge::merge(schema, Some(object), subset);
+    compare::compare(schema, object, &merged).set.is_empty()
 }
 
 proptest! {
     #[test]
-    fn applying_twice_is_applying_once(live in specs(), first in specs(), other in specs()) {
+    fn apply_is_idempotent(live in specs(), first in specs(), other in specs()) {
         let live = created("mgr", live);
-        let other = apply(&deployment(), Some(&live), &object(other), &options("other", true)).unwrap();
-        let once = apply(&deployment(), Some(&other), &object(first.clone()), &options("me", true)).unwrap();
+        let other = server_side_apply(&deployment(), Some(&live), &object(other), &options("other", true)).unwrap();
+        let once = server_side_apply(&deployment(), Some(&other), &object(first.clone()), &options("me", true)).unwrap();
         let later = ApplyOptions { now: "2027-01-01T00:00:00Z".into(), ..options("me", false) };
-        let twice = apply(&deployment(), Some(&once), &object(first), &later).unwrap();
+        let twice = server_side_apply(&deployment(), Some(&once), &object(first), &later).unwrap();
         prop_assert_eq!(once, twice);
     }
 
@@ -276,26 +278,26 @@ proptest! {
     fn forced_apply_wins(live in specs(), applied in specs()) {
         let live = created("mgr", live);
         let applied = object(applied);
-        let after = apply(&deployment(), Some(&live), &applied, &options("me", true)).unwrap();
+        let after = server_side_apply(&deployment(), Some(&live), &applied, &options("me", true)).unwrap();
         prop_assert!(includes(&deployment(), &after, &applied));
     }
 
     #[test]
-    fn the_last_manager_leaves_what_it_applied_last(first in specs(), second in specs()) {
-        let one = apply_as("me", None, &object(first)).unwrap();
-        let two = apply_as("me", Some(&one), &object(second.clone())).unwrap();
+    fn sole_manager_results_in_its_last_configuration(first in specs(), second in specs()) {
+        let initial = apply_as("me", None, &object(first)).unwrap();
+        let reapplied = apply_as("me", Some(&initial), &object(second.clone())).unwrap();
         let direct = apply_as("me", None, &object(second)).unwrap();
-        let difference = compare::compare(&deployment(), &direct, &two);
-        prop_assert!(difference.set.is_empty(), "{}", two);
-        prop_assert!(difference.removed.is_empty(), "{}", two);
+        let difference = compare::compare(&deployment(), &direct, &reapplied);
+        prop_assert!(difference.set.is_empty(), "{}", reapplied);
+        prop_assert!(difference.removed.is_empty(), "{}", reapplied);
     }
 
     #[test]
-    fn giving_up_leaves_others_alone(first in specs(), second in specs()) {
-        let theirs = apply_as("them", None, &object(first.clone())).unwrap();
-        let both = apply(&deployment(), Some(&theirs), &object(second), &options("me", true)).unwrap();
-        let back = apply(&deployment(), Some(&both), &object(first.clone()), &options("them", true)).unwrap();
-        let alone = apply_as("me", Some(&back), &object(json!({}))).unwrap();
-        prop_assert!(includes(&deployment(), &alone, &object(first)));
+    fn releasing_fields_keeps_those_of_others(first in specs(), second in specs()) {
+        let other = apply_as("other", None, &object(first.clone())).unwrap();
+        let both = server_side_apply(&deployment(), Some(&other), &object(second), &options("me", true)).unwrap();
+        let restored = server_side_apply(&deployment(), Some(&both), &object(first.clone()), &options("other", true)).unwrap();
+        let released = apply_as("me", Some(&restored), &object(json!({}))).unwrap();
+        prop_assert!(includes(&deployment(), &released, &object(first)));
     }
 }

@@ -1,53 +1,60 @@
-//! How a value is taken apart under a structure, and the field sets that follow from it.
+//! Decomposition of values under a merge schema, and the resulting field sets.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use serde_json::{Map, Value};
 
-use super::field_set::{FieldSet, Step};
-use crate::structure::{Merge, Structure};
+use super::field_set::{FieldSet, PathElement};
+use crate::merge_schema::{MergeSchema, MergeStrategy};
 
-/// The parts that are owned and merged one by one.
+/// A value decomposed into the children that are owned and merged individually.
 pub(super) enum View<'v> {
-    /// One value.
+    /// An atomic value.
     Leaf,
     Object(&'v Map<String, Value>),
-    List(Vec<(Step, &'v Value)>),
+    List(Vec<(PathElement, &'v Value)>),
 }
 
-pub(super) fn view<'v>(structure: &Structure, value: &'v Value) -> View<'v> {
-    match (value, &structure.merge) {
-        (Value::Object(map), merge) if *merge != Merge::Atomic => View::Object(map),
-        (Value::Array(list), Merge::Set | Merge::Map(_)) => {
-            // A list that breaks its own type (elements without keys, duplicates) is one value.
-            elements(structure, list).map_or(View::Leaf, View::List)
+/// Decomposes `value` by its merge strategy.
+pub(super) fn view<'v>(schema: &MergeSchema, value: &'v Value) -> View<'v> {
+    match (value, &schema.merge) {
+        (Value::Object(map), merge) if *merge != MergeStrategy::Atomic => View::Object(map),
+        (Value::Array(list), MergeStrategy::Set | MergeStrategy::Map(_)) => {
+            // A list with missing or duplicate keys is atomic.
+            elements(schema, list).map_or(View::Leaf, View::List)
         }
         _ => View::Leaf,
     }
 }
 
-/// Each element with the step to it, or `Err` with what is wrong with an element.
-pub(super) fn elements<'v>(structure: &Structure, list: &'v [Value]) -> Result<Vec<(Step, &'v Value)>, String> {
+/// Returns the elements of a list with their path elements.
+///
+/// # Errors
+/// Fails if an element has no key, or two have the same key.
+fn elements<'v>(schema: &MergeSchema, list: &'v [Value]) -> Result<Vec<(PathElement, &'v Value)>, String> {
     let mut seen = BTreeSet::new();
     let mut result = Vec::with_capacity(list.len());
     for (index, item) in list.iter().enumerate() {
-        let step = step_to(structure, index, item)?;
-        if !seen.insert(step.clone()) {
-            return Err(format!("duplicate entries for key {step}"));
+        let element = path_element(schema, index, item)?;
+        if !seen.insert(element.clone()) {
+            return Err(format!("duplicate entries for key {element}"));
         }
-        result.push((step, item));
+        result.push((element, item));
     }
     Ok(result)
 }
 
-/// How an element is named in messages, `[id="x"]`, or what is wrong with it.
-pub(crate) fn element_name(structure: &Structure, index: usize, item: &Value) -> Result<String, String> {
-    Ok(step_to(structure, index, item)?.to_string())
+/// Formats the path element of a list element, such as `[id="x"]`.
+///
+/// # Errors
+/// Fails if the element has no key.
+pub(crate) fn list_element_path(schema: &MergeSchema, index: usize, item: &Value) -> Result<String, String> {
+    Ok(path_element(schema, index, item)?.to_string())
 }
 
-/// The step to an element, or what is wrong with it.
-fn step_to(structure: &Structure, index: usize, item: &Value) -> Result<Step, String> {
-    let Merge::Map(keys) = &structure.merge else { return Ok(Step::Value(item.to_string())) };
+/// Returns the path element of a list element.
+fn path_element(schema: &MergeSchema, index: usize, item: &Value) -> Result<PathElement, String> {
+    let MergeStrategy::Map(keys) = &schema.merge else { return Ok(PathElement::Value(item.to_string())) };
     let mut fields = BTreeMap::new();
     for key in keys {
         let value = item.get(&key.name).filter(|value| !value.is_null()).or(key.default.as_ref());
@@ -62,60 +69,63 @@ fn step_to(structure: &Structure, index: usize, item: &Value) -> Result<Step, St
              doesn't have default values for any key fields)"
         ));
     }
-    Ok(Step::key(fields))
+    Ok(PathElement::key(fields))
 }
 
-/// Whether every merging list of `value` can be taken apart; `Err` names the first that cannot.
-pub(super) fn check(structure: &Structure, value: &Value, path: &str) -> Result<(), String> {
-    match (value, &structure.merge) {
-        (Value::Object(map), merge) if *merge != Merge::Atomic => {
-            map.iter().try_for_each(|(name, child)| check(structure.field(name), child, &format!("{path}.{name}")))
-        }
-        (Value::Array(list), Merge::Set | Merge::Map(_)) => elements(structure, list)
+/// Checks that the elements of all associative lists have unique keys.
+///
+/// # Errors
+/// Names the first list with a missing or duplicate key.
+pub(super) fn check_list_keys(schema: &MergeSchema, value: &Value, path: &str) -> Result<(), String> {
+    match (value, &schema.merge) {
+        (Value::Object(map), merge) if *merge != MergeStrategy::Atomic => map
+            .iter()
+            .try_for_each(|(name, child)| check_list_keys(schema.field(name), child, &format!("{path}.{name}"))),
+        (Value::Array(list), MergeStrategy::Set | MergeStrategy::Map(_)) => elements(schema, list)
             .map_err(|error| format!("{path}: {error}"))?
             .into_iter()
-            .try_for_each(|(step, item)| check(structure.item(), item, &format!("{path}{step}"))),
+            .try_for_each(|(element, item)| check_list_keys(schema.item(), item, &format!("{path}{element}"))),
         _ => Ok(()),
     }
 }
 
-/// What a manager owns who applies `value`: its leaves, list elements and map keys.
-pub(super) fn applied_fields(structure: &Structure, value: &Value) -> FieldSet {
+/// Returns the fields that a manager owns after applying `value`: leaves, list elements and map keys.
+pub(super) fn applied_fields(schema: &MergeSchema, value: &Value) -> FieldSet {
     let mut set = FieldSet::default();
-    match view(structure, value) {
-        View::Leaf => set.member = true,
-        View::Object(map) if map.is_empty() => set.member = true,
+    match view(schema, value) {
+        View::Leaf => set.is_member = true,
+        View::Object(map) if map.is_empty() => set.is_member = true,
         View::Object(map) => {
             for (name, child) in map {
-                let mut fields = applied_fields(structure.field(name), child);
-                fields.member |= structure.is_map_key(name);
-                set.put(Step::Field(name.clone()), fields);
+                let mut fields = applied_fields(schema.field(name), child);
+                fields.is_member |= schema.is_map_key(name);
+                set.insert(PathElement::Field(name.clone()), fields);
             }
         }
         View::List(items) => {
-            for (step, item) in items {
-                let mut fields = applied_fields(structure.item(), item);
-                fields.member = true;
-                set.put(step, fields);
+            for (element, item) in items {
+                let mut fields = applied_fields(schema.item(), item);
+                fields.is_member = true;
+                set.insert(element, fields);
             }
         }
     }
     set
 }
 
-/// Every path of `value`, inner ones too: what is added when the value appears.
-pub(super) fn all_fields(structure: &Structure, value: &Value) -> FieldSet {
+/// Returns all paths of `value`, including those of inner nodes.
+pub(super) fn all_fields(schema: &MergeSchema, value: &Value) -> FieldSet {
     let mut set = FieldSet::leaf();
-    match view(structure, value) {
+    match view(schema, value) {
         View::Leaf => {}
         View::Object(map) => {
             for (name, child) in map {
-                set.put(Step::Field(name.clone()), all_fields(structure.field(name), child));
+                set.insert(PathElement::Field(name.clone()), all_fields(schema.field(name), child));
             }
         }
         View::List(items) => {
-            for (step, item) in items {
-                set.put(step, all_fields(structure.item(), item));
+            for (element, item) in items {
+                set.insert(element, all_fields(schema.item(), item));
             }
         }
     }

@@ -1,17 +1,17 @@
-//! RFC 6902 JSON patch, with the one liberty Kubernetes takes.
+//! JSON patch (RFC 6902), with Kubernetes' deviation for `test` of null.
 
 use json_patch::{Patch, PatchOperation};
 use serde_json::Value;
 
-use super::bounds::{self, Spent};
+use super::limits::{PatchUsage, check_operation_count};
 use crate::status::Status;
 
-/// `target` after every operation of `patch`.
+/// Returns `target` with all operations of `patch` applied.
 ///
 /// # Errors
-/// 400 if `patch` is no JSON patch or nests too deep, 422 if an operation does not fit the object, 413 for too many
-/// operations, copies that grow too large or values that are moved too often.
-pub fn apply(target: &Value, patch: &Value) -> Result<Value, Status> {
+/// 400 if `patch` is not a JSON patch or nests too deep, 422 if an operation cannot be applied, 413 if the patch exceeds
+/// the limits on operations, copied bytes or moved values.
+pub fn apply_json_patch(target: &Value, patch: &Value) -> Result<Value, Status> {
     if !patch.is_array() {
         return Err(Status::bad_request(
             "error decoding patch: json: cannot unmarshal object into Go value of type []handlers.jsonPatchOp",
@@ -19,12 +19,12 @@ pub fn apply(target: &Value, patch: &Value) -> Result<Value, Status> {
     }
     let Patch(operations) = serde_json::from_value(patch.clone())
         .map_err(|error| Status::bad_request(format!("error decoding patch: {error}")))?;
-    bounds::count(&operations)?;
+    check_operation_count(&operations)?;
     let mut result = target.clone();
-    let mut spent = Spent::default();
+    let mut usage = PatchUsage::default();
     for operation in operations {
-        spent.on(&operation, &result)?;
-        if is_test_of_absence(&operation, &result) {
+        usage.charge(&operation, &result)?;
+        if is_test_of_missing_path(&operation, &result) {
             continue;
         }
         json_patch::patch_unsafe(&mut result, &[operation]).map_err(|_| Status::unprocessable())?;
@@ -32,8 +32,9 @@ pub fn apply(target: &Value, patch: &Value) -> Result<Value, Status> {
     Ok(result)
 }
 
-/// The API server accepts `test` of null at a path that is missing; kube-rs' finalizers rely on it.
-fn is_test_of_absence(operation: &PatchOperation, target: &Value) -> bool {
+/// Reports whether the operation tests a missing path for null, which the API server accepts; finalizers of kube-rs rely
+/// on it.
+fn is_test_of_missing_path(operation: &PatchOperation, target: &Value) -> bool {
     match operation {
         PatchOperation::Test(test) => test.value.is_null() && target.pointer(&test.path.to_string()).is_none(),
         _ => false,
@@ -47,24 +48,24 @@ mod tests {
     use super::*;
 
     #[test]
-    fn test_of_null_holds_where_nothing_is() {
+    fn test_of_null_succeeds_on_missing_path() {
         let target = json!({"metadata": {}});
         let patch = json!([
             {"op": "test", "path": "/metadata/finalizers", "value": null},
             {"op": "add", "path": "/metadata/finalizers", "value": ["a"]},
         ]);
-        assert_eq!(apply(&target, &patch).unwrap(), json!({"metadata": {"finalizers": ["a"]}}));
+        assert_eq!(apply_json_patch(&target, &patch).unwrap(), json!({"metadata": {"finalizers": ["a"]}}));
     }
 
     #[test]
-    fn failed_test_changes_nothing_and_is_422() {
+    fn failed_test_returns_422() {
         let patch = json!([{"op": "test", "path": "/a", "value": null}, {"op": "add", "path": "/b", "value": 1}]);
-        let error = apply(&json!({"a": 1}), &patch).unwrap_err();
+        let error = apply_json_patch(&json!({"a": 1}), &patch).unwrap_err();
         assert_eq!((error.code, error.reason), (422, "Invalid"));
     }
 
     #[test]
-    fn no_patch_is_400() {
-        assert_eq!(apply(&json!({}), &json!({"op": "add"})).unwrap_err().code, 400);
+    fn rejects_patch_that_is_not_a_list() {
+        assert_eq!(apply_json_patch(&json!({}), &json!({"op": "add"})).unwrap_err().code, 400);
     }
 }

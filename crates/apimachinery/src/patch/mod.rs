@@ -1,6 +1,10 @@
-//! The three patch formats: RFC 6902 (`json`), RFC 7386 (`merge`) and Kubernetes' own (`strategic`).
+//! The patch formats of Kubernetes: JSON patch (RFC 6902), JSON merge patch (RFC 7386) and strategic merge patch.
 
-mod bounds;
-pub mod json;
-pub mod merge;
-pub mod strategic;
+mod json;
+mod limits;
+mod merge;
+mod strategic;
+
+pub use json::apply_json_patch;
+pub use merge::apply_merge_patch;
+pub use strategic::apply_strategic_merge_patch;

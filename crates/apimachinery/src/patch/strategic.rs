@@ -1,133 +1,137 @@
-//! Strategic merge patch: as a merge patch, but lists of a builtin kind merge by their merge key, and directives
-//! (`$patch`, `$retainKeys`, `$setElementOrder/…`, `$deleteFromPrimitiveList/…`) say what a plain value cannot.
+//! Strategic merge patch: like JSON merge patch, but lists of built-in kinds merge by their merge key, and the directives
+//! `$patch`, `$retainKeys`, `$setElementOrder/…` and `$deleteFromPrimitiveList/…` control the merge.
 
 use std::collections::BTreeMap;
 
 use serde_json::{Map, Value};
 
+use crate::merge_schema::{MergeSchema, PatchStrategy};
 use crate::status::Status;
-use crate::structure::{Strategic, Structure};
 
-const PATCH: &str = "$patch";
-const RETAIN: &str = "$retainKeys";
-const ORDER: &str = "$setElementOrder/";
-const DELETE_VALUES: &str = "$deleteFromPrimitiveList/";
+const PATCH_DIRECTIVE: &str = "$patch";
+const RETAIN_KEYS: &str = "$retainKeys";
+const SET_ELEMENT_ORDER: &str = "$setElementOrder/";
+const DELETE_FROM_PRIMITIVE_LIST: &str = "$deleteFromPrimitiveList/";
 
-type Object = Map<String, Value>;
+type JsonObject = Map<String, Value>;
 
-/// `target` with `patch` merged over it, lists by their merge keys.
+/// Returns `target` with the strategic merge patch `patch` applied.
 ///
 /// # Errors
-/// 500 if a directive is unknown, 400 if one is malformed, or an element of a merging list lacks its merge key.
-pub fn apply(structure: &Structure, target: &Value, patch: &Value) -> Result<Value, Status> {
+/// 500 if a directive is unknown, 400 if one is malformed or an element of a merging list lacks its merge key.
+pub fn apply_strategic_merge_patch(merge_schema: &MergeSchema, target: &Value, patch: &Value) -> Result<Value, Status> {
     match (target, patch) {
-        (Value::Object(target), Value::Object(patch)) => merge_object(structure, target, patch).map(Value::Object),
+        (Value::Object(target), Value::Object(patch)) => merge_object(merge_schema, target, patch).map(Value::Object),
         _ => Err(Status::bad_request("a strategic merge patch and its target must be objects")),
     }
 }
 
 // === objects ===
 
-/// What `$patch` says of an object or a list element.
+/// The value of `$patch` in an object or list element.
 enum Directive {
     Merge,
     Replace,
     Delete,
 }
 
-fn directive(patch: &Object) -> Result<Directive, Status> {
-    match patch.get(PATCH).map(|value| value.as_str().unwrap_or_default()) {
+fn directive(patch: &JsonObject) -> Result<Directive, Status> {
+    match patch.get(PATCH_DIRECTIVE).map(|value| value.as_str().unwrap_or_default()) {
         None | Some("merge") => Ok(Directive::Merge),
         Some("replace") => Ok(Directive::Replace),
         Some("delete") => Ok(Directive::Delete),
-        Some(other) => Err(Status::unexplained(format!("unknown patch type: {other} in map: map[$patch:{other}]"))),
+        Some(unknown) => {
+            Err(Status::internal_error_verbatim(format!("unknown patch type: {unknown} in map: map[$patch:{unknown}]")))
+        }
     }
 }
 
-fn merge_object(structure: &Structure, target: &Object, patch: &Object) -> Result<Object, Status> {
+fn merge_object(merge_schema: &MergeSchema, target: &JsonObject, patch: &JsonObject) -> Result<JsonObject, Status> {
     match directive(patch)? {
-        Directive::Delete => return Ok(Object::new()),
+        Directive::Delete => return Ok(JsonObject::new()),
         Directive::Replace => return Ok(without_directives(patch)),
         Directive::Merge => {}
     }
     let mut result = target.clone();
     retain_keys(&mut result, patch)?;
-    for (name, values) in prefixed(patch, DELETE_VALUES) {
+    for (name, values) in directives(patch, DELETE_FROM_PRIMITIVE_LIST) {
         let Some(list) = result.get_mut(name).and_then(Value::as_array_mut) else { continue };
-        let values = as_list(values, DELETE_VALUES)?;
+        let values = as_list(values, DELETE_FROM_PRIMITIVE_LIST)?;
         list.retain(|value| !values.contains(value));
     }
     for (name, value) in patch.iter().filter(|(name, _)| !name.starts_with('$')) {
-        let order = patch.get(&format!("{ORDER}{name}"));
-        match merge_value(structure.field(name), result.get(name), value, order)? {
+        let order = patch.get(&format!("{SET_ELEMENT_ORDER}{name}"));
+        match merge_value(merge_schema.field(name), result.get(name), value, order)? {
             Some(merged) => result.insert(name.clone(), merged),
             None => result.remove(name),
         };
     }
-    for (name, order) in prefixed(patch, ORDER).filter(|(name, _)| !patch.contains_key(*name)) {
+    for (name, order) in directives(patch, SET_ELEMENT_ORDER).filter(|(name, _)| !patch.contains_key(*name)) {
         if let Some(Value::Array(list)) = result.get(name) {
-            let sorted = reorder(&structure.field(name).strategic, list, list, as_list(order, ORDER)?);
+            let sorted = reorder(&merge_schema.field(name).patch, list, list, as_list(order, SET_ELEMENT_ORDER)?);
             result.insert(name.to_owned(), Value::Array(sorted));
         }
     }
     Ok(result)
 }
 
-/// None: the field goes.
+/// Returns the merged value of a field, or `None` if the field is deleted.
 fn merge_value(
-    structure: &Structure,
+    merge_schema: &MergeSchema,
     target: Option<&Value>,
     patch: &Value,
     order: Option<&Value>,
 ) -> Result<Option<Value>, Status> {
-    let is_replaced = structure.strategic == Strategic::Replace;
+    let is_replaced = merge_schema.patch == PatchStrategy::Replace;
     match patch {
         Value::Null => Ok(None),
-        Value::Object(_) if is_replaced => Ok(Some(cleaned(patch))),
+        Value::Object(_) if is_replaced => Ok(Some(strip_directives(patch))),
         Value::Object(patch) => {
-            // A missing or differently typed target is as an empty one: nulls and directives do not stay behind.
-            let empty = Object::new();
+            // A target that is missing or of another type counts as empty, so that nulls and directives are removed.
+            let empty = JsonObject::new();
             let target = target.and_then(Value::as_object);
             if target.is_none() && matches!(directive(patch)?, Directive::Delete) {
                 return Ok(None);
             }
-            merge_object(structure, target.unwrap_or(&empty), patch).map(|object| Some(Value::Object(object)))
+            merge_object(merge_schema, target.unwrap_or(&empty), patch).map(|object| Some(Value::Object(object)))
         }
         Value::Array(patch) => {
             let target = target.and_then(Value::as_array).map_or(&[][..], Vec::as_slice);
-            let merged = merge_list(structure, target, patch)?;
-            let is_merging = matches!(structure.strategic, Strategic::MergeBy(_) | Strategic::MergeValues);
-            // Without a word about the order, the patch's own counts for what it names.
-            let named: Vec<Value> = patch.iter().filter(|item| item.get(PATCH).is_none()).cloned().collect();
+            let merged = merge_list(merge_schema, target, patch)?;
+            let is_merging = matches!(merge_schema.patch, PatchStrategy::MergeBy(_) | PatchStrategy::MergePrimitives);
+            // Without `$setElementOrder`, the patched elements are in the order of the patch.
+            let patched: Vec<Value> =
+                patch.iter().filter(|item| item.get(PATCH_DIRECTIVE).is_none()).cloned().collect();
             let order = match order {
-                Some(order) => as_list(order, ORDER)?,
-                None if is_merging && !named.is_empty() => &named,
+                Some(order) => as_list(order, SET_ELEMENT_ORDER)?,
+                None if is_merging && !patched.is_empty() => &patched,
                 None => return Ok(Some(Value::Array(merged))),
             };
-            Ok(Some(Value::Array(reorder(&structure.strategic, &merged, target, order))))
+            Ok(Some(Value::Array(reorder(&merge_schema.patch, &merged, target, order))))
         }
         scalar => Ok(Some(scalar.clone())),
     }
 }
 
-fn retain_keys(result: &mut Object, patch: &Object) -> Result<(), Status> {
-    let Some(keys) = patch.get(RETAIN) else { return Ok(()) };
-    let keys = as_list(keys, RETAIN)?;
-    let is_kept = |name: &String| keys.iter().any(|key| key == name);
-    let sets_another = |(name, value): (&String, &Value)| !name.starts_with('$') && !value.is_null() && !is_kept(name);
-    if patch.iter().any(sets_another) {
+fn retain_keys(result: &mut JsonObject, patch: &JsonObject) -> Result<(), Status> {
+    let Some(keys) = patch.get(RETAIN_KEYS) else { return Ok(()) };
+    let keys = as_list(keys, RETAIN_KEYS)?;
+    let is_retained = |name: &String| keys.iter().any(|key| key == name);
+    let sets_unlisted_field =
+        |(name, value): (&String, &Value)| !name.starts_with('$') && !value.is_null() && !is_retained(name);
+    if patch.iter().any(sets_unlisted_field) {
         return Err(Status::bad_request("the list in the $retainKeys directive must contain all fields of the patch"));
     }
-    result.retain(|name, _| is_kept(name));
+    result.retain(|name, _| is_retained(name));
     Ok(())
 }
 
 // === lists ===
 
-fn merge_list(structure: &Structure, target: &[Value], patch: &[Value]) -> Result<Vec<Value>, Status> {
-    match &structure.strategic {
-        Strategic::MergeBy(key) => merge_by(structure.item(), key, target, patch),
-        Strategic::MergeValues => {
+fn merge_list(merge_schema: &MergeSchema, target: &[Value], patch: &[Value]) -> Result<Vec<Value>, Status> {
+    match &merge_schema.patch {
+        PatchStrategy::MergeBy(key) => merge_by(merge_schema.item(), key, target, patch),
+        PatchStrategy::MergePrimitives => {
             let mut merged = Vec::with_capacity(target.len() + patch.len());
             for value in target.iter().chain(patch) {
                 if !merged.contains(value) {
@@ -136,90 +140,94 @@ fn merge_list(structure: &Structure, target: &[Value], patch: &[Value]) -> Resul
             }
             Ok(merged)
         }
-        Strategic::Plain | Strategic::Replace => {
-            Ok(patch.iter().filter(|value| !is_directive_alone(value)).map(cleaned).collect())
+        PatchStrategy::Default | PatchStrategy::Replace => {
+            Ok(patch.iter().filter(|value| !is_bare_directive(value)).map(strip_directives).collect())
         }
     }
 }
 
-fn merge_by(item: &Structure, key: &str, target: &[Value], patch: &[Value]) -> Result<Vec<Value>, Status> {
+fn merge_by(item: &MergeSchema, key: &str, target: &[Value], patch: &[Value]) -> Result<Vec<Value>, Status> {
     let mut elements = Vec::with_capacity(patch.len());
     let mut is_replacement = false;
     for element in patch {
         let element = element
             .as_object()
-            .ok_or_else(|| Status::bad_request(format!("a list that merges by {key} holds objects only")))?;
+            .ok_or_else(|| Status::bad_request(format!("elements of a list that merges by {key} must be objects")))?;
         let directive = directive(element)?;
         is_replacement |= matches!(directive, Directive::Replace);
         elements.push((element, directive));
     }
     if is_replacement {
-        let kept = elements.into_iter().filter(|(_, d)| matches!(d, Directive::Merge));
-        return Ok(kept.map(|(element, _)| Value::Object(without_directives(element))).collect());
+        let replacements = elements.into_iter().filter(|(_, directive)| matches!(directive, Directive::Merge));
+        return Ok(replacements.map(|(element, _)| Value::Object(without_directives(element))).collect());
     }
     let mut result = target.to_vec();
     for (element, directive) in elements {
-        let id = element.get(key).ok_or_else(|| missing_key(key, element))?;
+        let key_value = element.get(key).ok_or_else(|| missing_key(key, element))?;
         match directive {
-            Directive::Delete => result.retain(|value| value.get(key) != Some(id)),
-            // Where nothing was, the patch's elements are taken as they are, doubled ones too.
+            Directive::Delete => result.retain(|value| value.get(key) != Some(key_value)),
+            // As in kube-apiserver, elements are added to an empty list without merging duplicates.
             _ if target.is_empty() => {
-                let mut alone = Vec::with_capacity(1);
-                merge_element(item, key, id, element, &mut alone)?;
-                result.extend(alone);
+                let mut merged = Vec::with_capacity(1);
+                merge_element(item, key, key_value, element, &mut merged)?;
+                result.extend(merged);
             }
-            _ => merge_element(item, key, id, element, &mut result)?,
+            _ => merge_element(item, key, key_value, element, &mut result)?,
         }
     }
     Ok(result)
 }
 
 fn merge_element(
-    item: &Structure,
+    item: &MergeSchema,
     key: &str,
-    id: &Value,
-    patch: &Object,
+    key_value: &Value,
+    patch: &JsonObject,
     result: &mut Vec<Value>,
 ) -> Result<(), Status> {
-    let found = result.iter_mut().find(|value| value.get(key) == Some(id));
-    let empty = Object::new();
-    let target = found.as_deref().and_then(Value::as_object).unwrap_or(&empty);
+    let existing = result.iter_mut().find(|value| value.get(key) == Some(key_value));
+    let empty = JsonObject::new();
+    let target = existing.as_deref().and_then(Value::as_object).unwrap_or(&empty);
     let merged = Value::Object(merge_object(item, target, patch)?);
-    match found {
-        Some(place) => *place = merged,
+    match existing {
+        Some(element) => *element = merged,
         None => result.push(merged),
     }
     Ok(())
 }
 
-fn missing_key(key: &str, element: &Object) -> Status {
+fn missing_key(key: &str, element: &JsonObject) -> Status {
     let element = Value::Object(element.clone());
     Status::bad_request(format!("map: {element} does not contain declared merge key: {key}"))
 }
 
-/// `merged` in the order the client asks for; elements that only the server knows stay before the one that
-/// followed them in `target`.
-fn reorder(strategic: &Strategic, merged: &[Value], target: &[Value], order: &[Value]) -> Vec<Value> {
-    let id = |value: &Value| match strategic {
-        Strategic::MergeBy(key) => value.get(key).unwrap_or(value).to_string(),
+/// Sorts `merged` by `order`; elements that `order` does not list keep their position before the element that followed
+/// them in `target`.
+fn reorder(strategy: &PatchStrategy, merged: &[Value], target: &[Value], order: &[Value]) -> Vec<Value> {
+    let id = |value: &Value| match strategy {
+        PatchStrategy::MergeBy(key) => value.get(key).unwrap_or(value).to_string(),
         _ => value.to_string(),
     };
-    let wanted: BTreeMap<String, usize> = order.iter().enumerate().map(|(index, value)| (id(value), index)).collect();
-    let before: BTreeMap<String, usize> = target.iter().enumerate().map(|(index, value)| (id(value), index)).collect();
-    let (mut asked, mut others): (Vec<&Value>, Vec<&Value>) =
-        merged.iter().partition(|value| wanted.contains_key(&id(value)));
-    asked.sort_by_key(|value| wanted.get(&id(value)));
-    others.sort_by_key(|value| before.get(&id(value)).copied().unwrap_or(usize::MAX));
-    interleave(&asked, &others, |value| before.get(&id(value)).copied())
+    let requested: BTreeMap<String, usize> =
+        order.iter().enumerate().map(|(index, value)| (id(value), index)).collect();
+    let previous: BTreeMap<String, usize> =
+        target.iter().enumerate().map(|(index, value)| (id(value), index)).collect();
+    let (mut ordered, mut others): (Vec<&Value>, Vec<&Value>) =
+        merged.iter().partition(|value| requested.contains_key(&id(value)));
+    ordered.sort_by_key(|value| requested.get(&id(value)));
+    others.sort_by_key(|value| previous.get(&id(value)).copied().unwrap_or(usize::MAX));
+    interleave(&ordered, &others, |value| previous.get(&id(value)).copied())
 }
 
-/// An element of `others` goes before the first of `asked` that stood behind it.
-fn interleave(asked: &[&Value], others: &[&Value], position: impl Fn(&Value) -> Option<usize>) -> Vec<Value> {
-    let mut result = Vec::with_capacity(asked.len() + others.len());
+/// Inserts each element of `others` before the first element of `ordered` that followed it in the target.
+fn interleave(ordered: &[&Value], others: &[&Value], position: impl Fn(&Value) -> Option<usize>) -> Vec<Value> {
+    let mut result = Vec::with_capacity(ordered.len() + others.len());
     let mut others = others.iter().peekable();
-    for value in asked {
-        if let Some(here) = position(value) {
-            while let Some(other) = others.next_if(|other| position(other).is_some_and(|there| there < here)) {
+    for value in ordered {
+        if let Some(index) = position(value) {
+            while let Some(other) =
+                others.next_if(|other| position(other).is_some_and(|other_index| other_index < index))
+            {
                 result.push((*other).clone());
             }
         }
@@ -231,8 +239,8 @@ fn interleave(asked: &[&Value], others: &[&Value], position: impl Fn(&Value) -> 
 
 // === directives ===
 
-/// The fields that `prefix` speaks of, with what it says.
-fn prefixed<'p>(patch: &'p Object, prefix: &'static str) -> impl Iterator<Item = (&'p str, &'p Value)> {
+/// Returns the directives with `prefix`: the field each one applies to, and its value.
+fn directives<'p>(patch: &'p JsonObject, prefix: &'static str) -> impl Iterator<Item = (&'p str, &'p Value)> {
     patch.iter().filter_map(move |(name, value)| Some((name.strip_prefix(prefix)?, value)))
 }
 
@@ -241,19 +249,19 @@ fn as_list<'v>(value: &'v Value, directive: &str) -> Result<&'v [Value], Status>
     list.ok_or_else(|| Status::bad_request(format!("the value of {} must be a list", directive.trim_end_matches('/'))))
 }
 
-fn is_directive_alone(value: &Value) -> bool {
-    value.as_object().is_some_and(|map| map.len() == 1 && map.contains_key(PATCH))
+fn is_bare_directive(value: &Value) -> bool {
+    value.as_object().is_some_and(|map| map.len() == 1 && map.contains_key(PATCH_DIRECTIVE))
 }
 
-fn without_directives(patch: &Object) -> Object {
-    let kept = patch.iter().filter(|(name, value)| !name.starts_with('$') && !value.is_null());
-    kept.map(|(name, value)| (name.clone(), cleaned(value))).collect()
+fn without_directives(patch: &JsonObject) -> JsonObject {
+    let fields = patch.iter().filter(|(name, value)| !name.starts_with('$') && !value.is_null());
+    fields.map(|(name, value)| (name.clone(), strip_directives(value))).collect()
 }
 
-fn cleaned(value: &Value) -> Value {
+fn strip_directives(value: &Value) -> Value {
     match value {
         Value::Object(map) => Value::Object(without_directives(map)),
-        other => other.clone(),
+        value => value.clone(),
     }
 }
 
@@ -268,8 +276,8 @@ mod tests {
         json!({"spec": {"containers": list}})
     }
 
-    fn pod() -> Structure {
-        Structure::builtin("", "Pod")
+    fn pod() -> MergeSchema {
+        MergeSchema::builtin("", "Pod")
     }
 
     #[rstest]
@@ -284,30 +292,33 @@ mod tests {
     #[case::ports_by_number(json!([{"name": "a", "ports": [{"containerPort": 80}]}]),
         json!([{"name": "a", "ports": [{"containerPort": 80, "name": "http"}]}]),
         json!([{"name": "a", "ports": [{"containerPort": 80, "name": "http"}]}]))]
-    fn lists(#[case] target: Value, #[case] patch: Value, #[case] expect: Value) {
-        assert_eq!(apply(&pod(), &containers(target), &containers(patch)).unwrap(), containers(expect));
+    fn merges_lists(#[case] target: Value, #[case] patch: Value, #[case] expect: Value) {
+        assert_eq!(
+            apply_strategic_merge_patch(&pod(), &containers(target), &containers(patch)).unwrap(),
+            containers(expect)
+        );
     }
 
     #[test]
-    fn the_client_orders_and_the_servers_own_stay_in_place() {
+    fn applies_element_order_and_keeps_other_elements_in_place() {
         let target = containers(json!([{"name": "a"}, {"name": "injected"}, {"name": "b"}]));
         let patch = json!({"spec": {
             "$setElementOrder/containers": [{"name": "new"}, {"name": "b"}, {"name": "a"}],
             "containers": [{"name": "new"}],
         }});
         let names = containers(json!([{"name": "new"}, {"name": "injected"}, {"name": "b"}, {"name": "a"}]));
-        assert_eq!(apply(&pod(), &target, &patch).unwrap(), names);
+        assert_eq!(apply_strategic_merge_patch(&pod(), &target, &patch).unwrap(), names);
         let only_order = json!({"spec": {"$setElementOrder/containers": [{"name": "b"}, {"name": "a"}]}});
         let names = containers(json!([{"name": "injected"}, {"name": "b"}, {"name": "a"}]));
-        assert_eq!(apply(&pod(), &target, &only_order).unwrap(), names);
+        assert_eq!(apply_strategic_merge_patch(&pod(), &target, &only_order).unwrap(), names);
     }
 
     #[test]
-    fn retain_keys_drops_the_other_kind_of_volume() {
+    fn retain_keys_replaces_the_volume_source() {
         let target = json!({"spec": {"volumes": [{"name": "v", "emptyDir": {}}]}});
         let patch = json!({"spec": {"volumes": [{"name": "v", "$retainKeys": ["name", "configMap"], "configMap": {"name": "c"}}]}});
         let expect = json!({"spec": {"volumes": [{"name": "v", "configMap": {"name": "c"}}]}});
-        assert_eq!(apply(&pod(), &target, &patch).unwrap(), expect);
+        assert_eq!(apply_strategic_merge_patch(&pod(), &target, &patch).unwrap(), expect);
     }
 
     #[test]
@@ -317,18 +328,18 @@ mod tests {
             "$deleteFromPrimitiveList/finalizers": ["a"], "$setElementOrder/finalizers": ["c", "b"], "finalizers": ["c"],
         }});
         let expect = json!({"metadata": {"finalizers": ["c", "b"]}});
-        assert_eq!(apply(&pod(), &target, &patch).unwrap(), expect);
+        assert_eq!(apply_strategic_merge_patch(&pod(), &target, &patch).unwrap(), expect);
     }
 
     #[test]
-    fn plain_lists_and_replaced_maps() {
+    fn replaces_atomic_lists_and_maps() {
         let target =
             json!({"spec": {"tolerations": [{"key": "a"}], "nodeSelector": {"x": "1", "y": "2"}, "gone": {"k": 1}}});
         let patch = json!({"spec": {"tolerations": [{"key": "b"}], "nodeSelector": {"$patch": "replace", "z": "3"},
                                     "gone": {"$patch": "delete"}, "fresh": {"a": null, "b": 1}}});
         let expect =
             json!({"spec": {"tolerations": [{"key": "b"}], "nodeSelector": {"z": "3"}, "gone": {}, "fresh": {"b": 1}}});
-        assert_eq!(apply(&pod(), &target, &patch).unwrap(), expect);
+        assert_eq!(apply_strategic_merge_patch(&pod(), &target, &patch).unwrap(), expect);
     }
 
     #[rstest]
@@ -336,8 +347,8 @@ mod tests {
     #[case(containers(json!([{"image": "x"}])), "does not contain declared merge key: name")]
     #[case(json!({"spec": {"$retainKeys": ["a"], "b": 1}}), "$retainKeys")]
     #[case(json!({"spec": {"$setElementOrder/containers": 1, "containers": []}}), "must be a list")]
-    fn malformed(#[case] patch: Value, #[case] expect: &str) {
-        let error = apply(&pod(), &containers(json!([])), &patch).unwrap_err();
+    fn rejects_malformed_patches(#[case] patch: Value, #[case] expect: &str) {
+        let error = apply_strategic_merge_patch(&pod(), &containers(json!([])), &patch).unwrap_err();
         assert!(matches!(error.code, 400 | 500), "{}", error.code);
         assert!(error.message.contains(expect), "{}", error.message);
     }

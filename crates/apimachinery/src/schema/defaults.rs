@@ -1,24 +1,25 @@
-//! Defaulting.
+//! Defaulting of fields from a structural schema.
 
 use serde_json::Value;
 
-use super::node::{Additional, Node};
+use super::node::{AdditionalProperties, SchemaNode};
 
-/// What happens to null where the schema neither allows it nor has a default.
+/// How defaulting treats null in a field that is not nullable and has no default.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Nulls {
-    /// As in every body that is decoded.
-    Dropped,
-    /// As in what server-side apply makes.
-    Kept,
+pub enum NullPolicy {
+    /// Remove it, as for decoded request bodies.
+    Prune,
+    /// Keep it, as for results of server-side apply.
+    Retain,
 }
 
-pub(super) fn apply(node: &Node, value: &mut Value, nulls: Nulls) {
+/// Fills in defaults of `node` in `value`, recursively.
+pub(super) fn apply(node: &SchemaNode, value: &mut Value, nulls: NullPolicy) {
     match value {
         Value::Object(map) => {
             for (name, child) in &node.properties {
                 let is_forbidden_null = !child.nullable && map.get(name).is_some_and(Value::is_null);
-                if is_forbidden_null && (nulls == Nulls::Dropped || child.default.is_some()) {
+                if is_forbidden_null && (nulls == NullPolicy::Prune || child.default.is_some()) {
                     map.remove(name);
                 }
                 if let (false, Some(default)) = (map.contains_key(name), &child.default) {
@@ -28,9 +29,9 @@ pub(super) fn apply(node: &Node, value: &mut Value, nulls: Nulls) {
                     apply(child, value, nulls);
                 }
             }
-            if let Additional::Schema(child) = &node.additional {
-                let extra = map.iter_mut().filter(|(name, _)| !node.properties.contains_key(*name));
-                extra.for_each(|(_, value)| apply(child, value, nulls));
+            if let AdditionalProperties::Schema(child) = &node.additional {
+                let additional = map.iter_mut().filter(|(name, _)| !node.properties.contains_key(*name));
+                additional.for_each(|(_, value)| apply(child, value, nulls));
             }
         }
         Value::Array(list) => {
@@ -49,7 +50,7 @@ mod tests {
     use crate::schema::Schema;
 
     #[test]
-    fn fills_nested_and_drops_forbidden_null() {
+    fn fills_nested_defaults_and_prunes_forbidden_nulls() {
         let schema = Schema::from_json(&json!({"type": "object", "properties": {"spec": {
         "type": "object", "default": {}, "properties": {
             "replicas": {"type": "integer", "default": 1},
@@ -59,9 +60,9 @@ mod tests {
                 "protocol": {"type": "string", "default": "TCP"}}}},
         }}}}))
         .unwrap();
-        let mut empty = json!({});
-        schema.default(&mut empty);
-        assert_eq!(empty, json!({"spec": {"replicas": 1, "maybe": "x"}}));
+        let mut object = json!({});
+        schema.default(&mut object);
+        assert_eq!(object, json!({"spec": {"replicas": 1, "maybe": "x"}}));
         let mut object = json!({"spec": {"replicas": null, "note": null, "maybe": null, "ports": [{}]}});
         schema.default(&mut object);
         assert_eq!(object, json!({"spec": {"replicas": 1, "maybe": null, "ports": [{"protocol": "TCP"}]}}));

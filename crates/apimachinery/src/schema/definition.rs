@@ -1,89 +1,92 @@
-//! Whether the schema of a definition is one that can be served.
+//! Validation of the schema of a CustomResourceDefinition.
 
 use serde_json::Value;
 
 use super::rules::Rules;
 use super::structural::{fields, flag};
 use super::{Schema, join, keywords, parse, paths, prune, structural, validate};
-use crate::status::Cause;
+use crate::status::StatusCause;
 
-/// What is wrong with the schema at `path`, in the words and in the order of kube-apiserver.
-pub(super) fn problems(schema: &Value, path: &str) -> Vec<Cause> {
-    let mut found = Vec::new();
+/// Returns the errors of the schema at `path`, with the messages and in the order of kube-apiserver.
+pub(super) fn validate(schema: &Value, path: &str) -> Vec<StatusCause> {
+    let mut causes = Vec::new();
     if schema.get("nullable") == Some(&Value::Bool(true)) {
-        found.push(Cause::forbidden(format!("{path}.nullable"), "nullable cannot be true at the root"));
+        causes.push(StatusCause::forbidden(format!("{path}.nullable"), "nullable cannot be true at the root"));
     }
-    let is_readable = structural::is_readable(schema);
-    let mut inner = if is_readable { structural::check(schema, path) } else { Vec::new() };
-    if is_readable && inner.is_empty() {
-        defaults(schema, path, &mut inner);
+    let is_supported = structural::is_supported(schema);
+    let mut structural = if is_supported { structural::check(schema, path) } else { Vec::new() };
+    if is_supported && structural.is_empty() {
+        validate_defaults(schema, path, &mut structural);
     }
-    let is_structural = is_readable && inner.is_empty();
-    found.append(&mut inner);
-    found.extend(keywords::check(schema, path, is_structural));
-    if found.is_empty()
+    let is_structural = is_supported && structural.is_empty();
+    causes.append(&mut structural);
+    causes.extend(keywords::check(schema, path, is_structural));
+    if causes.is_empty()
         && let Err(error) = Schema::from_json(schema)
     {
-        found.push(Cause::invalid(path, &Value::from(""), &error));
+        causes.push(StatusCause::invalid(path, &Value::from(""), &error));
     }
-    found
+    causes
 }
 
-/// The type of the field at a path as `.spec.color`.
+/// Returns the `type` of the field at a path such as `.spec.color`.
 ///
 /// # Errors
-/// Why there is no such field.
-pub(super) fn kind_at<'s>(schema: &'s Value, path: &str) -> Result<&'s str, &'static str> {
+/// Fails if `path` does not refer to a field of `schema`.
+pub(super) fn type_at<'s>(schema: &'s Value, path: &str) -> Result<&'s str, &'static str> {
     if path.contains('[') {
         return Err("array notation is not allowed");
     }
-    const NONE: &str = "does not refer to a valid field";
-    let field = paths::find(schema.as_object().ok_or(NONE)?, path).map_err(|_| NONE)?;
+    const NOT_FOUND: &str = "does not refer to a valid field";
+    let field = paths::schema_at(schema.as_object().ok_or(NOT_FOUND)?, path).map_err(|_| NOT_FOUND)?;
     Ok(field.get("type").and_then(Value::as_str).unwrap_or_default())
 }
 
-/// Each default has to be a value that would be accepted.
-fn defaults(schema: &Value, path: &str, found: &mut Vec<Cause>) {
-    let Some(members) = schema.as_object() else { return };
-    if let Some(default) = members.get("default").filter(|default| !default.is_null()) {
-        found.extend(refusals(schema, default).into_iter().map(|cause| below(cause, &format!("{path}.default"))));
+/// Validates that each default is accepted by its own schema.
+fn validate_defaults(schema: &Value, path: &str, causes: &mut Vec<StatusCause>) {
+    let Some(keywords) = schema.as_object() else { return };
+    if let Some(default) = keywords.get("default").filter(|default| !default.is_null()) {
+        causes.extend(
+            validate_default(schema, default).into_iter().map(|cause| prefix(cause, &format!("{path}.default"))),
+        );
     }
-    let is_whole = path.ends_with("openAPIV3Schema") || flag(members, "x-kubernetes-embedded-resource");
-    for (name, _) in fields(members) {
-        // Metadata has a type of its own.
-        if !(is_whole && super::OBJECT_FIELDS.contains(&name.as_str())) {
-            defaults(&members["properties"][name], &format!("{path}.properties[{name}]"), found);
+    let is_resource = path.ends_with("openAPIV3Schema") || flag(keywords, "x-kubernetes-embedded-resource");
+    for (name, _) in fields(keywords) {
+        // `metadata` has its own type, ObjectMeta.
+        if !(is_resource && super::OBJECT_FIELDS.contains(&name.as_str())) {
+            validate_defaults(&keywords["properties"][name], &format!("{path}.properties[{name}]"), causes);
         }
     }
     for step in ["items", "additionalProperties"] {
-        if let Some(inner) = members.get(step) {
-            defaults(inner, &format!("{path}.{step}"), found);
+        if let Some(nested) = keywords.get(step) {
+            validate_defaults(nested, &format!("{path}.{step}"), causes);
         }
     }
 }
 
-fn refusals(schema: &Value, default: &Value) -> Vec<Cause> {
-    let Ok(node) = parse::part(schema) else { return Vec::new() };
-    let mut found = Vec::new();
+fn validate_default(schema: &Value, default: &Value) -> Vec<StatusCause> {
+    let Ok(node) = parse::nested(schema) else { return Vec::new() };
+    let mut causes = Vec::new();
     let mut pruned = default.clone();
     prune::apply(&node, &mut pruned);
     if pruned != *default {
-        found.push(Cause::invalid("", default, "must not have unknown fields"));
+        causes.push(StatusCause::invalid("", default, "must not have unknown fields"));
     }
-    let refused = validate::check(&node, default);
-    if !refused.is_empty() {
-        found.extend(refused);
+    let invalid = validate::validate(&node, default);
+    if !invalid.is_empty() {
+        causes.extend(invalid);
     } else if let Ok(rules) = Rules::compile(schema) {
-        found.extend(rules.check(default, Some(default)));
+        causes.extend(rules.check(default, Some(default)));
     }
-    found
+    causes
 }
 
-fn below(cause: Cause, path: &str) -> Cause {
+/// Prefixes the field of `cause` with `path`.
+fn prefix(cause: StatusCause, path: &str) -> StatusCause {
     let field = match cause.field.as_str() {
         "" => path.to_owned(),
         field if field.starts_with('[') => format!("{path}{field}"),
         field => join(path, field),
     };
-    Cause { field, ..cause }
+    StatusCause { field, ..cause }
 }

@@ -1,10 +1,11 @@
-//! The `format`s that are checked; the others are documentation.
+//! The values of `format` that are validated; others are ignored.
 
 use serde_json::Value;
 
-pub(super) fn holds(format: &str, value: &Value) -> bool {
+/// Reports whether `value` conforms to `format`.
+pub(super) fn matches_format(format: &str, value: &Value) -> bool {
     match (format, value) {
-        ("int32", Value::Number(number)) => number.as_f64().is_some_and(|n| (n - n.clamp(MIN, MAX)) == 0.0),
+        ("int32", Value::Number(number)) => number.as_f64().is_some_and(|n| (n - n.clamp(INT32_MIN, INT32_MAX)) == 0.0),
         ("date-time", Value::String(text)) => text.parse::<jiff::Timestamp>().is_ok(),
         ("date", Value::String(text)) => text.parse::<jiff::civil::Date>().is_ok(),
         ("ipv4", Value::String(text)) => text.parse::<std::net::Ipv4Addr>().is_ok(),
@@ -13,5 +14,5 @@ pub(super) fn holds(format: &str, value: &Value) -> bool {
     }
 }
 
-const MIN: f64 = i32::MIN as f64;
-const MAX: f64 = i32::MAX as f64;
+const INT32_MIN: f64 = i32::MIN as f64;
+const INT32_MAX: f64 = i32::MAX as f64;

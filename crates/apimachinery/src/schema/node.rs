@@ -1,29 +1,30 @@
-//! The compiled form of one schema node.
+//! The compiled form of a structural schema.
 
 use std::collections::BTreeMap;
 
 use regex::Regex;
 use serde_json::Value;
 
-/// One node of a schema.
+/// A compiled schema and its nested schemas.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Node {
-    pub kind: Option<Kind>,
+pub(super) struct SchemaNode {
+    pub schema_type: Option<SchemaType>,
     pub nullable: bool,
-    pub preserve_unknown: bool,
-    /// The root and embedded resources: `apiVersion`, `kind` and `metadata` are known.
+    pub preserve_unknown_fields: bool,
+    /// Set for the root and embedded resources, which have `apiVersion`, `kind` and `metadata`.
     pub is_resource: bool,
     pub default: Option<Value>,
-    pub properties: BTreeMap<String, Node>,
-    pub additional: Additional,
-    pub items: Option<Box<Node>>,
-    pub list: ListType,
-    pub limits: Limits,
-    pub combined: Combined,
+    pub properties: BTreeMap<String, SchemaNode>,
+    pub additional: AdditionalProperties,
+    pub items: Option<Box<SchemaNode>>,
+    pub list_type: ListType,
+    pub validations: ValueValidations,
+    pub junctors: Junctors,
 }
 
+/// `type`, or `x-kubernetes-int-or-string`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Kind {
+pub(super) enum SchemaType {
     Object,
     Array,
     String,
@@ -34,11 +35,11 @@ pub(super) enum Kind {
 }
 
 #[derive(Clone, Debug, Default)]
-pub(super) enum Additional {
+pub(super) enum AdditionalProperties {
     #[default]
-    Unknown,
+    Unset,
     Any,
-    Schema(Box<Node>),
+    Schema(Box<SchemaNode>),
 }
 
 #[derive(Clone, Debug, Default)]
@@ -49,44 +50,45 @@ pub(super) enum ListType {
     Map(Vec<String>),
 }
 
-/// Value validations.
+/// Value validations: keywords that restrict values and define no structure.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Limits {
+pub(super) struct ValueValidations {
     pub required: Vec<String>,
-    pub allowed: Vec<Value>,
+    pub enum_values: Vec<Value>,
     pub format: Option<String>,
     pub pattern: Option<Regex>,
-    pub minimum: Option<Bound>,
-    pub maximum: Option<Bound>,
+    pub minimum: Option<NumericBound>,
+    pub maximum: Option<NumericBound>,
     pub multiple_of: Option<f64>,
-    pub length: Range,
-    pub items: Range,
-    pub properties: Range,
-    pub unique: bool,
+    pub length: CountRange,
+    pub items: CountRange,
+    pub properties: CountRange,
+    pub unique_items: bool,
 }
 
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Bound {
+pub(super) struct NumericBound {
     pub value: f64,
     pub exclusive: bool,
 }
 
 /// Inclusive bounds of a count.
 #[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Range {
+pub(super) struct CountRange {
     pub min: Option<u64>,
     pub max: Option<u64>,
 }
 
+/// Logical junctors of value validations.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Combined {
-    pub all: Vec<Node>,
-    pub any: Vec<Node>,
-    pub one: Vec<Node>,
-    pub not: Option<Box<Node>>,
+pub(super) struct Junctors {
+    pub all_of: Vec<SchemaNode>,
+    pub any_of: Vec<SchemaNode>,
+    pub one_of: Vec<SchemaNode>,
+    pub not: Option<Box<SchemaNode>>,
 }
 
-impl Kind {
+impl SchemaType {
     pub(super) fn name(self) -> &'static str {
         match self {
             Self::Object => "object",
@@ -99,7 +101,7 @@ impl Kind {
         }
     }
 
-    pub(super) fn admits(self, value: &Value) -> bool {
+    pub(super) fn matches(self, value: &Value) -> bool {
         match self {
             Self::Object => value.is_object(),
             Self::Array => value.is_array(),
@@ -112,7 +114,7 @@ impl Kind {
     }
 }
 
-/// `1.0` counts: JSON does not tell it from `1`.
+/// Reports whether `value` is integral. `1.0` is: JSON does not distinguish it from `1`.
 fn is_integer(value: &Value) -> bool {
     value.is_i64() || value.is_u64() || value.as_f64().is_some_and(|n| n.fract() == 0.0)
 }

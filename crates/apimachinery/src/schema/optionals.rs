@@ -1,18 +1,20 @@
-//! Optionals of CEL in rules, written in what the evaluator reads.
+//! Rewrites CEL optionals in rules into expressions that kube-cel supports.
 //!
-//! kube-cel binds null to `oldSelf` where `optionalOldSelf` asks for an optional, and reads neither `.?` nor `optMap`.
-//! The text of such a rule is rewritten before it is compiled: `oldSelf` becomes
-//! `(oldSelf == null ? optional.none() : optional.of(oldSelf))`, and `self.?a` asks `has(self.a)` first. Only paths of
-//! names are rewritten; `f().?a` stays what it is, and is refused.
+//! With `optionalOldSelf`, kube-cel binds `oldSelf` to null instead of an optional, and it parses neither `.?` nor
+//! `optMap`. The text of such rules is rewritten before compilation: `oldSelf` becomes
+//! `(oldSelf == null ? optional.none() : optional.of(oldSelf))`, and `self.?a` is guarded by `has(self.a)`. Only field
+//! paths are rewritten; `f().?a` is left as it is and fails to compile.
 
 use std::borrow::Cow;
 
 use serde_json::{Value, json};
 
-/// Longest path that is rewritten; what it becomes grows with the square of it.
-const LONGEST: usize = 32;
+use super::VALIDATION_RULES;
 
-/// What `oldSelf` is in a rule.
+/// Maximum length of a rewritten path; the result grows quadratically with it.
+const MAX_PATH_LENGTH: usize = 32;
+
+/// The type of `oldSelf` in a rule.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum OldSelf {
     Value,
@@ -20,35 +22,34 @@ pub(super) enum OldSelf {
 }
 
 impl OldSelf {
-    /// As a rule says.
+    /// Returns the type that `optionalOldSelf` of a rule specifies.
     pub(super) fn of(rule: &Value) -> Self {
         if rule.get("optionalOldSelf") == Some(&json!(true)) { Self::Optional } else { Self::Value }
     }
 }
 
-/// The schema with its rules as the evaluator reads them, saying of a broken one what its author wrote.
+/// Returns the schema with its rules rewritten; default messages still quote the original rule.
 pub(super) fn lower(schema: &Value) -> Value {
     match schema {
-        Value::Object(members) => {
-            let lowered = members.iter().map(|(name, value)| match (name.as_str(), value) {
-                ("x-kubernetes-validations", Value::Array(rules)) => {
-                    (name.clone(), rules.iter().map(lower_rule).collect())
-                }
+        Value::Object(fields) => {
+            let lowered = fields.iter().map(|(name, value)| match (name.as_str(), value) {
+                (VALIDATION_RULES, Value::Array(rules)) => (name.clone(), rules.iter().map(lower_rule).collect()),
                 _ => (name.clone(), lower(value)),
             });
             Value::Object(lowered.collect())
         }
         Value::Array(items) => items.iter().map(lower).collect(),
-        other => other.clone(),
+        scalar => scalar.clone(),
     }
 }
 
 fn lower_rule(rule: &Value) -> Value {
     let mut lowered = rule.clone();
-    let old = OldSelf::of(rule);
+    let old_self = OldSelf::of(rule);
     let Some(text) = rule.get("rule").and_then(Value::as_str) else { return lowered };
     for field in ["rule", "messageExpression"] {
-        if let Some(Cow::Owned(rewritten)) = rule.get(field).and_then(Value::as_str).map(|text| rewrite(text, old)) {
+        if let Some(Cow::Owned(rewritten)) = rule.get(field).and_then(Value::as_str).map(|text| rewrite(text, old_self))
+        {
             lowered[field] = json!(rewritten);
         }
     }
@@ -58,39 +59,40 @@ fn lower_rule(rule: &Value) -> Value {
     lowered
 }
 
-/// The text of a rule without what the evaluator does not read.
-pub(super) fn rewrite(text: &str, old: OldSelf) -> Cow<'_, str> {
-    if !text.contains(".?") && (old == OldSelf::Value || !text.contains("oldSelf")) {
+/// Rewrites the optionals in the text of a rule.
+pub(super) fn rewrite(text: &str, old_self: OldSelf) -> Cow<'_, str> {
+    if !text.contains(".?") && (old_self == OldSelf::Value || !text.contains("oldSelf")) {
         return Cow::Borrowed(text);
     }
-    let mut writer = Writer { rest: text, done: String::new(), old, open: Vec::new() };
-    while writer.step() {}
-    Cow::Owned(writer.done)
+    let mut rewriter = Rewriter { input: text, output: String::new(), old_self, closing_suffixes: Vec::new() };
+    while rewriter.rewrite_token() {}
+    Cow::Owned(rewriter.output)
 }
 
-struct Writer<'t> {
-    rest: &'t str,
-    done: String,
-    old: OldSelf,
-    /// What follows the bracket that closes each open one.
-    open: Vec<&'static str>,
+struct Rewriter<'t> {
+    /// Text not yet rewritten.
+    input: &'t str,
+    output: String,
+    old_self: OldSelf,
+    /// Text to insert after the closing bracket of each open bracket.
+    closing_suffixes: Vec<&'static str>,
 }
 
-impl<'t> Writer<'t> {
-    /// Writes the next token; false at the end.
-    fn step(&mut self) -> bool {
-        let Some(first) = self.rest.chars().next() else { return false };
+impl<'t> Rewriter<'t> {
+    /// Rewrites the next token; returns false at the end of the input.
+    fn rewrite_token(&mut self) -> bool {
+        let Some(first) = self.input.chars().next() else { return false };
         if matches!(first, '"' | '\'') {
-            let is_raw = self.done.ends_with(['r', 'R']);
-            let length = quoted(self.rest, is_raw);
+            let is_raw = self.output.ends_with(['r', 'R']);
+            let length = string_literal_length(self.input, is_raw);
             self.copy(length);
-        } else if is_start(first) && !self.done.ends_with(|last| last == '.' || is_part(last)) {
-            self.path();
+        } else if is_identifier_start(first) && !self.output.ends_with(|last| last == '.' || is_identifier_part(last)) {
+            self.rewrite_path();
         } else {
             self.copy(first.len_utf8());
             match first {
-                '(' | '[' | '{' => self.open.push(""),
-                ')' | ']' | '}' => self.done.push_str(self.open.pop().unwrap_or_default()),
+                '(' | '[' | '{' => self.closing_suffixes.push(""),
+                ')' | ']' | '}' => self.output.push_str(self.closing_suffixes.pop().unwrap_or_default()),
                 _ => {}
             }
         }
@@ -98,101 +100,101 @@ impl<'t> Writer<'t> {
     }
 
     fn copy(&mut self, length: usize) {
-        let (taken, rest) = self.rest.split_at(length);
-        self.done.push_str(taken);
-        self.rest = rest;
+        let (token, rest) = self.input.split_at(length);
+        self.output.push_str(token);
+        self.input = rest;
     }
 
-    fn path(&mut self) {
-        let path = Path::read(self.rest, self.old);
+    fn rewrite_path(&mut self) {
+        let path = OptionalPath::parse(self.input, self.old_self);
         let is_prefix = path.rest.starts_with(['"', '\'']) || path.text.ends_with('.');
-        if path.guards.is_empty() || path.guards.len() > LONGEST || is_prefix {
-            let length = name(self.rest).len();
+        if path.guards.is_empty() || path.guards.len() > MAX_PATH_LENGTH || is_prefix {
+            let length = leading_identifier(self.input).len();
             return self.copy(length);
         }
-        let none = path.guards.join(" || ");
-        let found = &path.text;
-        self.rest = path.rest;
-        if let Some(rest) = self.rest.strip_prefix(".optMap(") {
-            self.done.push_str(&format!("({none} ? [] : [{found}]).map("));
-            self.open.push(".first()");
-            self.rest = rest;
+        let is_absent = path.guards.join(" || ");
+        let value = &path.text;
+        self.input = path.rest;
+        if let Some(rest) = self.input.strip_prefix(".optMap(") {
+            self.output.push_str(&format!("({is_absent} ? [] : [{value}]).map("));
+            self.closing_suffixes.push(".first()");
+            self.input = rest;
             return;
         }
-        self.done.push_str(&format!("({none} ? optional.none() : optional.of({found}))"));
+        self.output.push_str(&format!("({is_absent} ? optional.none() : optional.of({value}))"));
     }
 }
 
-/// Names that lead to a value which may not be there.
-struct Path<'t> {
+/// A field path whose value may be absent.
+struct OptionalPath<'t> {
     text: String,
-    /// When there is none.
+    /// Conditions under which the value is absent.
     guards: Vec<String>,
     rest: &'t str,
 }
 
-impl<'t> Path<'t> {
-    fn read(text: &'t str, old: OldSelf) -> Self {
-        let root = name(text);
+impl<'t> OptionalPath<'t> {
+    fn parse(text: &'t str, old_self: OldSelf) -> Self {
+        let root = leading_identifier(text);
         let mut path = Self { text: root.to_owned(), guards: Vec::new(), rest: &text[root.len()..] };
-        if root == "oldSelf" && old == OldSelf::Optional {
+        if root == "oldSelf" && old_self == OldSelf::Optional {
             path.guards.push("oldSelf == null".to_owned());
         }
-        while let Some((is_optional, step, rest)) = path.next() {
-            path.text = format!("{}.{step}", path.text);
+        while let Some((is_optional, field, rest)) = path.next_field() {
+            path.text = format!("{}.{field}", path.text);
             path.rest = rest;
-            // A field of an optional is an optional.
+            // A field of an optional is itself optional.
             if is_optional || !path.guards.is_empty() {
                 path.guards.push(format!("!has({})", path.text));
             }
-            if path.guards.len() > LONGEST {
+            if path.guards.len() > MAX_PATH_LENGTH {
                 break;
             }
         }
         path
     }
 
-    /// The next name, if it is that of a field and not of a function.
-    fn next(&self) -> Option<(bool, &'t str, &'t str)> {
-        let (is_optional, after) = match self.rest.strip_prefix(".?") {
-            Some(after) => (true, after),
+    /// Returns the next field name, unless it is a method call.
+    fn next_field(&self) -> Option<(bool, &'t str, &'t str)> {
+        let (is_optional, remainder) = match self.rest.strip_prefix(".?") {
+            Some(remainder) => (true, remainder),
             None => (false, self.rest.strip_prefix('.')?),
         };
-        let step = name(after);
-        let rest = &after[step.len()..];
-        (!step.is_empty() && !rest.trim_start().starts_with('(')).then_some((is_optional, step, rest))
+        let field = leading_identifier(remainder);
+        let rest = &remainder[field.len()..];
+        (!field.is_empty() && !rest.trim_start().starts_with('(')).then_some((is_optional, field, rest))
     }
 }
 
-fn is_start(letter: char) -> bool {
-    letter.is_ascii_alphabetic() || letter == '_'
+fn is_identifier_start(c: char) -> bool {
+    c.is_ascii_alphabetic() || c == '_'
 }
 
-fn is_part(letter: char) -> bool {
-    is_start(letter) || letter.is_ascii_digit()
+fn is_identifier_part(c: char) -> bool {
+    is_identifier_start(c) || c.is_ascii_digit()
 }
 
-/// The name at the start of `text`, or nothing.
-fn name(text: &str) -> &str {
-    if !text.starts_with(is_start) {
+/// Returns the identifier at the start of `text`, or the empty string.
+fn leading_identifier(text: &str) -> &str {
+    if !text.starts_with(is_identifier_start) {
         return "";
     }
-    text.split_once(|letter| !is_part(letter)).map_or(text, |(name, _)| name)
+    text.split_once(|c| !is_identifier_part(c)).map_or(text, |(identifier, _)| identifier)
 }
 
-/// How long the quotation at the start of `text` is.
-fn quoted(text: &str, is_raw: bool) -> usize {
+/// Returns the length in bytes of the string literal at the start of `text`.
+fn string_literal_length(text: &str, is_raw: bool) -> usize {
     let quote = &text[..1];
     let triple = quote.repeat(3);
-    let end = if text.starts_with(&triple) { triple.as_str() } else { quote };
-    let mut at = end.len();
-    while let Some(letter) = text[at..].chars().next() {
-        if text[at..].starts_with(end) {
-            return at + end.len();
+    let terminator = if text.starts_with(&triple) { triple.as_str() } else { quote };
+    let mut position = terminator.len();
+    while let Some(c) = text[position..].chars().next() {
+        if text[position..].starts_with(terminator) {
+            return position + terminator.len();
         }
-        at += letter.len_utf8();
-        if letter == '\\' && !is_raw {
-            at += text[at..].chars().next().map_or(0, char::len_utf8);
+        position += c.len_utf8();
+        if c == '\\' && !is_raw {
+            position += text[position..].chars().next().map_or(0, char::len_utf8);
         }
     }
     text.len()
@@ -206,41 +208,41 @@ mod tests {
     use super::{OldSelf, rewrite};
     use crate::schema::Schema;
 
-    /// What the rule of `spec` says: on create and on updates from `before`, on to `after`.
+    /// Expected results of the rule on create, and on updates from n=1 and n=3 to n=2.
     #[rstest]
     #[case::has("!oldSelf.hasValue() || oldSelf.value().n <= self.n", [true, true, false])]
-    #[case::only_on_create("oldSelf.hasValue() || self.n == 2", [true, true, true])]
+    #[case::create_condition("oldSelf.hasValue() || self.n == 2", [true, true, true])]
     #[case::not_on_create("oldSelf.hasValue()", [false, true, true])]
     #[case::or_value("oldSelf.orValue(self).n <= self.n", [true, true, false])]
     #[case::field("oldSelf.?n.orValue(0) <= self.n", [true, true, false])]
     #[case::absent("oldSelf.?name.hasValue() == false", [true, true, true])]
     #[case::mapped("oldSelf.optMap(o, o.n <= self.n).orValue(true)", [true, true, false])]
-    #[case::in_a_text("oldSelf.hasValue() || 'oldSelf.?n' != \"\"", [true, true, true])]
-    fn old_self_is_an_optional(#[case] rule: &str, #[case] holds: [bool; 3]) {
+    #[case::in_string_literal("oldSelf.hasValue() || 'oldSelf.?n' != \"\"", [true, true, true])]
+    fn supports_optional_old_self(#[case] rule: &str, #[case] expected: [bool; 3]) {
         let schema = json!({"type": "object", "properties": {"spec": {"type": "object",
             "x-kubernetes-validations": [{"rule": rule, "optionalOldSelf": true}],
             "properties": {"n": {"type": "integer"}, "name": {"type": "string"}}}}});
         let schema = Schema::from_json(&schema).unwrap();
         let new = json!({"spec": {"n": 2}});
-        for (n, holds) in [None, Some(1), Some(3)].into_iter().zip(holds) {
+        for (n, is_valid) in [None, Some(1), Some(3)].into_iter().zip(expected) {
             let old = n.map(|n| json!({"spec": {"n": n}}));
-            let found: Vec<String> = schema.check_rules(&new, old.as_ref()).iter().map(ToString::to_string).collect();
-            let refused = format!("spec: Invalid value: failed rule: {rule}");
-            assert_eq!(found, if holds { Vec::new() } else { vec![refused] }, "from {n:?}");
+            let causes: Vec<String> = schema.check_rules(&new, old.as_ref()).iter().map(ToString::to_string).collect();
+            let violation = format!("spec: Invalid value: failed rule: {rule}");
+            assert_eq!(causes, if is_valid { Vec::new() } else { vec![violation] }, "from {n:?}");
         }
     }
 
     #[rstest]
-    #[case::there("self.?name.orValue('x') == 'a'", json!({"name": "a"}), true)]
-    #[case::not_there("self.?name.orValue('x') == 'a'", json!({}), false)]
-    #[case::deep("self.?inner.?name.hasValue()", json!({"inner": {}}), false)]
-    #[case::deeper("self.?inner.?name.hasValue()", json!({"inner": {"name": ""}}), true)]
+    #[case::present("self.?name.orValue('x') == 'a'", json!({"name": "a"}), true)]
+    #[case::missing("self.?name.orValue('x') == 'a'", json!({}), false)]
+    #[case::nested_missing("self.?inner.?name.hasValue()", json!({"inner": {}}), false)]
+    #[case::nested_present("self.?inner.?name.hasValue()", json!({"inner": {"name": ""}}), true)]
     #[case::mapped("self.?inner.optMap(i, size(i.name) > 1).orValue(true)", json!({"inner": {"name": "a"}}), false)]
-    fn a_field_that_may_be_absent(#[case] rule: &str, #[case] value: Value, #[case] holds: bool) {
+    fn supports_optional_fields(#[case] rule: &str, #[case] value: Value, #[case] is_valid: bool) {
         let schema = json!({"type": "object", "x-kubernetes-validations": [{"rule": rule}], "properties": {
             "name": {"type": "string"}, "inner": {"type": "object", "properties": {"name": {"type": "string"}}}}});
-        let found = Schema::from_json(&schema).unwrap().check_rules(&value, None);
-        assert_eq!(found.is_empty(), holds, "{found:?}");
+        let causes = Schema::from_json(&schema).unwrap().check_rules(&value, None);
+        assert_eq!(causes.is_empty(), is_valid, "{causes:?}");
     }
 
     #[rstest]
@@ -248,8 +250,8 @@ mod tests {
     #[case::text(r#"'it\'s oldSelf' == """oldSelf.?a""" "#, OldSelf::Optional)]
     #[case::call("f().?a", OldSelf::Value)]
     #[case::unclosed("'oldSelf.?a", OldSelf::Optional)]
-    #[case::nothing(".?", OldSelf::Optional)]
-    fn what_is_no_optional_stays(#[case] rule: &str, #[case] old: OldSelf) {
-        assert_eq!(rewrite(rule, old), rule);
+    #[case::operator_alone(".?", OldSelf::Optional)]
+    fn leaves_other_expressions_unchanged(#[case] rule: &str, #[case] old_self: OldSelf) {
+        assert_eq!(rewrite(rule, old_self), rule);
     }
 }

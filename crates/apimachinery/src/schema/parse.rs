@@ -1,73 +1,81 @@
-//! From `openAPIV3Schema` JSON to [`Node`]s, refusing what is not structural.
+//! Compiles `openAPIV3Schema` JSON into [`SchemaNode`]s; rejects schemas that are not structural.
 
 use regex::Regex;
 use serde_json::{Map, Value};
 
-use super::node::{Additional, Bound, Combined, Kind, Limits, ListType, Node, Range};
+use super::join;
+use super::node::{
+    AdditionalProperties, CountRange, Junctors, ListType, NumericBound, SchemaNode, SchemaType, ValueValidations,
+};
 
-type Parsed<T> = Result<T, String>;
+type ParseResult<T> = Result<T, String>;
 
-/// Whether a node stands in the structure (and must say its type) or only adds value validations.
+/// Whether a schema is part of the structure and must specify a type, or only adds value validations.
 #[derive(Clone, Copy, PartialEq)]
-enum Place {
+enum Position {
     Structure,
-    Validation,
+    ValueValidation,
 }
 
-pub(super) fn root(schema: &Value) -> Parsed<Node> {
-    let mut node = node(schema, "", Place::Structure)?;
-    if node.kind != Some(Kind::Object) {
+/// Compiles the schema at the root of an object.
+pub(super) fn root(schema: &Value) -> ParseResult<SchemaNode> {
+    let mut node = node(schema, "", Position::Structure)?;
+    if node.schema_type != Some(SchemaType::Object) {
         return Err("type: Invalid value: must be \"object\" at the root".into());
     }
     node.is_resource = true;
     Ok(node)
 }
 
-/// A schema inside another.
-pub(super) fn part(schema: &Value) -> Parsed<Node> {
-    node(schema, "", Place::Structure)
+/// Compiles a schema nested in another.
+pub(super) fn nested(schema: &Value) -> ParseResult<SchemaNode> {
+    node(schema, "", Position::Structure)
 }
 
-fn node(schema: &Value, path: &str, place: Place) -> Parsed<Node> {
+fn node(schema: &Value, path: &str, position: Position) -> ParseResult<SchemaNode> {
     let map = schema.as_object().ok_or_else(|| format!("{path}: must be a schema object"))?;
     let flag = |key: &str| map.get(key).and_then(Value::as_bool).unwrap_or(false);
-    let node = Node {
-        kind: kind(map, path, place)?,
+    let node = SchemaNode {
+        schema_type: schema_type(map, path, position)?,
         nullable: flag("nullable"),
-        preserve_unknown: flag("x-kubernetes-preserve-unknown-fields"),
+        preserve_unknown_fields: flag("x-kubernetes-preserve-unknown-fields"),
         is_resource: flag("x-kubernetes-embedded-resource"),
         default: map.get("default").filter(|d| !d.is_null()).cloned(),
-        properties: object_of(map, "properties")
-            .map(|(name, child)| Ok((name.clone(), node(child, &at(path, &format!("properties[{name}]")), place)?)))
-            .collect::<Parsed<_>>()?,
+        properties: object_entries(map, "properties")
+            .map(|(name, child)| {
+                Ok((name.clone(), node(child, &join(path, &format!("properties[{name}]")), position)?))
+            })
+            .collect::<ParseResult<_>>()?,
         additional: match map.get("additionalProperties") {
-            None | Some(Value::Null | Value::Bool(false)) => Additional::Unknown,
-            Some(Value::Bool(true)) => Additional::Any,
-            Some(child) => Additional::Schema(Box::new(node(child, &at(path, "additionalProperties"), place)?)),
+            None | Some(Value::Null | Value::Bool(false)) => AdditionalProperties::Unset,
+            Some(Value::Bool(true)) => AdditionalProperties::Any,
+            Some(child) => {
+                AdditionalProperties::Schema(Box::new(node(child, &join(path, "additionalProperties"), position)?))
+            }
         },
-        items: map.get("items").map(|child| node(child, &at(path, "items"), place).map(Box::new)).transpose()?,
-        list: list_type(map),
-        limits: limits(map, path)?,
-        combined: combined(map, path)?,
+        items: map.get("items").map(|child| node(child, &join(path, "items"), position).map(Box::new)).transpose()?,
+        list_type: list_type(map),
+        validations: validations(map, path)?,
+        junctors: junctors(map, path)?,
     };
     Ok(node)
 }
 
-fn kind(map: &Map<String, Value>, path: &str, place: Place) -> Parsed<Option<Kind>> {
+fn schema_type(map: &Map<String, Value>, path: &str, position: Position) -> ParseResult<Option<SchemaType>> {
     let flag = |key: &str| map.get(key).and_then(Value::as_bool).unwrap_or(false);
     if flag("x-kubernetes-int-or-string") {
-        return Ok(Some(Kind::IntOrString));
+        return Ok(Some(SchemaType::IntOrString));
     }
     match map.get("type").and_then(Value::as_str).unwrap_or_default() {
-        "" if place == Place::Validation || flag("x-kubernetes-preserve-unknown-fields") => Ok(None),
-        "" => Err(format!("{}: Required value: must not be empty for specified object fields", at(path, "type"))),
-        "object" => Ok(Some(Kind::Object)),
-        "array" => Ok(Some(Kind::Array)),
-        "string" => Ok(Some(Kind::String)),
-        "integer" => Ok(Some(Kind::Integer)),
-        "number" => Ok(Some(Kind::Number)),
-        "boolean" => Ok(Some(Kind::Boolean)),
-        other => Err(format!("{}: Unsupported value: {other:?}", at(path, "type"))),
+        "" if position == Position::ValueValidation || flag("x-kubernetes-preserve-unknown-fields") => Ok(None),
+        "" => Err(format!("{}: Required value: must not be empty for specified object fields", join(path, "type"))),
+        "object" => Ok(Some(SchemaType::Object)),
+        "array" => Ok(Some(SchemaType::Array)),
+        "string" => Ok(Some(SchemaType::String)),
+        "integer" => Ok(Some(SchemaType::Integer)),
+        "number" => Ok(Some(SchemaType::Number)),
+        "boolean" => Ok(Some(SchemaType::Boolean)),
+        unsupported => Err(format!("{}: Unsupported value: {unsupported:?}", join(path, "type"))),
     }
 }
 
@@ -79,20 +87,20 @@ fn list_type(map: &Map<String, Value>) -> ListType {
     }
 }
 
-fn limits(map: &Map<String, Value>, path: &str) -> Parsed<Limits> {
+fn validations(map: &Map<String, Value>, path: &str) -> ParseResult<ValueValidations> {
     let number = |key: &str| map.get(key).and_then(Value::as_f64);
-    let range = |min: &str, max: &str| Range {
+    let range = |min: &str, max: &str| CountRange {
         min: map.get(min).and_then(Value::as_u64),
         max: map.get(max).and_then(Value::as_u64),
     };
     let flag = |key: &str| map.get(key).and_then(Value::as_bool).unwrap_or(false);
-    let bound = |key, exclusive| number(key).map(|value| Bound { value, exclusive: flag(exclusive) });
+    let bound = |key, exclusive| number(key).map(|value| NumericBound { value, exclusive: flag(exclusive) });
     let pattern = map.get("pattern").and_then(Value::as_str).map(|text| {
-        Regex::new(text).map_err(|error| format!("{}: Invalid value: {text:?}: {error}", at(path, "pattern")))
+        Regex::new(text).map_err(|error| format!("{}: Invalid value: {text:?}: {error}", join(path, "pattern")))
     });
-    Ok(Limits {
+    Ok(ValueValidations {
         required: strings(map, "required"),
-        allowed: map.get("enum").and_then(Value::as_array).cloned().unwrap_or_default(),
+        enum_values: map.get("enum").and_then(Value::as_array).cloned().unwrap_or_default(),
         format: map.get("format").and_then(Value::as_str).map(str::to_owned),
         pattern: pattern.transpose()?,
         minimum: bound("minimum", "exclusiveMinimum"),
@@ -101,30 +109,28 @@ fn limits(map: &Map<String, Value>, path: &str) -> Parsed<Limits> {
         length: range("minLength", "maxLength"),
         items: range("minItems", "maxItems"),
         properties: range("minProperties", "maxProperties"),
-        unique: flag("uniqueItems"),
+        unique_items: flag("uniqueItems"),
     })
 }
 
-fn combined(map: &Map<String, Value>, path: &str) -> Parsed<Combined> {
-    let list = |key: &str| -> Parsed<Vec<Node>> {
+fn junctors(map: &Map<String, Value>, path: &str) -> ParseResult<Junctors> {
+    let list = |key: &str| -> ParseResult<Vec<SchemaNode>> {
         let nodes = map.get(key).and_then(Value::as_array).into_iter().flatten().enumerate();
-        nodes.map(|(i, s)| node(s, &at(path, &format!("{key}[{i}]")), Place::Validation)).collect()
+        nodes
+            .map(|(index, schema)| node(schema, &join(path, &format!("{key}[{index}]")), Position::ValueValidation))
+            .collect()
     };
-    let not = map.get("not").map(|s| node(s, &at(path, "not"), Place::Validation).map(Box::new));
-    Ok(Combined { all: list("allOf")?, any: list("anyOf")?, one: list("oneOf")?, not: not.transpose()? })
+    let not = map.get("not").map(|schema| node(schema, &join(path, "not"), Position::ValueValidation).map(Box::new));
+    Ok(Junctors { all_of: list("allOf")?, any_of: list("anyOf")?, one_of: list("oneOf")?, not: not.transpose()? })
 }
 
-fn object_of<'a>(map: &'a Map<String, Value>, key: &str) -> impl Iterator<Item = (&'a String, &'a Value)> {
+fn object_entries<'a>(map: &'a Map<String, Value>, key: &str) -> impl Iterator<Item = (&'a String, &'a Value)> {
     map.get(key).and_then(Value::as_object).into_iter().flatten()
 }
 
 fn strings(map: &Map<String, Value>, key: &str) -> Vec<String> {
     let list = map.get(key).and_then(Value::as_array).into_iter().flatten();
     list.filter_map(Value::as_str).map(str::to_owned).collect()
-}
-
-fn at(path: &str, step: &str) -> String {
-    super::join(path, step)
 }
 
 #[cfg(test)]
@@ -139,7 +145,7 @@ mod tests {
     #[case(json!({"type": "object", "properties": {"spec": {}}}), "properties[spec].type: Required value")]
     #[case(json!({"type": "object", "properties": {"a": {"type": "strnig"}}}), "Unsupported value")]
     #[case(json!({"type": "object", "properties": {"a": {"type": "string", "pattern": "("}}}), "properties[a].pattern")]
-    fn refuses(#[case] schema: Value, #[case] expect: &str) {
+    fn rejects_nonstructural_schemas(#[case] schema: Value, #[case] expect: &str) {
         let error = root(&schema).unwrap_err();
         assert!(error.contains(expect), "{error}");
     }

@@ -1,38 +1,38 @@
-//! Paths of fields that definitions name, as `.spec.color` or `.metadata['a.b']`.
+//! Field paths in definitions, such as `.spec.color` or `.metadata['a.b']`.
 
 use serde_json::{Map, Value};
 
-/// The schema of the field at `path`.
+/// Returns the schema of the field at `path`.
 ///
 /// # Errors
-/// Why there is no such field.
-pub(super) fn find<'s>(schema: &'s Map<String, Value>, path: &str) -> Result<&'s Value, &'static str> {
-    const NONE: &str = "does not refer to a valid field";
+/// Fails if `path` is malformed or does not refer to a field.
+pub(super) fn schema_at<'s>(schema: &'s Map<String, Value>, path: &str) -> Result<&'s Value, &'static str> {
+    const NOT_FOUND: &str = "does not refer to a valid field";
     let mut rest = path;
-    let mut at: Option<&Value> = None;
+    let mut current: Option<&Value> = None;
     while !rest.is_empty() {
-        let (name, after) = step(rest)?;
-        let here = match at {
+        let (name, remainder) = split_first(rest)?;
+        let parent = match current {
             None => schema,
-            Some(value) => value.as_object().ok_or(NONE)?,
+            Some(value) => value.as_object().ok_or(NOT_FOUND)?,
         };
-        let field = here.get("properties").and_then(|fields| fields.get(name));
-        let any = here.get("additionalProperties").filter(|value| value.is_object());
-        at = Some(field.or(any).ok_or(NONE)?);
-        rest = after;
+        let field = parent.get("properties").and_then(|fields| fields.get(name));
+        let additional = parent.get("additionalProperties").filter(|value| value.is_object());
+        current = Some(field.or(additional).ok_or(NOT_FOUND)?);
+        rest = remainder;
     }
-    at.ok_or(NONE)
+    current.ok_or(NOT_FOUND)
 }
 
-/// The first name of a path, and what follows.
-fn step(path: &str) -> Result<(&str, &str), &'static str> {
+/// Splits a path into its first field name and the rest.
+fn split_first(path: &str) -> Result<(&str, &str), &'static str> {
     if let Some(rest) = path.strip_prefix("['") {
         return rest.split_once("']").ok_or("unexpected end of path");
     }
     let rest = path.strip_prefix('.').ok_or("expected [ or .")?;
     let end = rest.find(['.', '[']).unwrap_or(rest.len());
-    let (name, after) = rest.split_at(end);
-    if name.is_empty() { Err("unexpected end of path") } else { Ok((name, after)) }
+    let (name, remainder) = rest.split_at(end);
+    if name.is_empty() { Err("unexpected end of path") } else { Ok((name, remainder)) }
 }
 
 #[cfg(test)]
@@ -51,9 +51,9 @@ mod tests {
     #[case(".", false)]
     #[case("", false)]
     #[case("['spec", false)]
-    fn a_path_leads_to_a_field_or_not(#[case] path: &str, #[case] leads: bool) {
+    fn finds_fields_by_path(#[case] path: &str, #[case] is_found: bool) {
         let schema = json!({"properties": {"spec": {"properties": {"a": {"type": "string"}}},
             "labels": {"additionalProperties": {"type": "string"}}}});
-        assert_eq!(find(schema.as_object().unwrap(), path).is_ok(), leads);
+        assert_eq!(schema_at(schema.as_object().unwrap(), path).is_ok(), is_found);
     }
 }

@@ -1,40 +1,41 @@
-//! Pruning of fields that the schema does not know.
+//! Pruning of fields that the schema does not specify.
 
 use serde_json::Value;
 
-use super::node::{Additional, Node};
+use super::node::{AdditionalProperties, SchemaNode};
 use super::{OBJECT_FIELDS, join};
 
-pub(super) fn apply(node: &Node, value: &mut Value) -> Vec<String> {
-    let mut dropped = Vec::new();
-    prune(node, value, "", &mut dropped);
-    dropped.sort();
-    dropped
+/// Removes unspecified fields from `value`; returns their paths, sorted.
+pub(super) fn apply(node: &SchemaNode, value: &mut Value) -> Vec<String> {
+    let mut pruned = Vec::new();
+    prune(node, value, "", &mut pruned);
+    pruned.sort();
+    pruned
 }
 
-fn prune(node: &Node, value: &mut Value, path: &str, dropped: &mut Vec<String>) {
+fn prune(node: &SchemaNode, value: &mut Value, path: &str, pruned: &mut Vec<String>) {
     match value {
         Value::Object(map) => map.retain(|name, value| {
-            let known = match (node.properties.get(name), &node.additional) {
-                // What metadata may hold is not the schema's to say.
+            let child_schema = match (node.properties.get(name), &node.additional) {
+                // `metadata` is not restricted by the schema.
                 _ if node.is_resource && OBJECT_FIELDS.contains(&name.as_str()) => return true,
                 (Some(child), _) => Some(child),
-                (None, Additional::Schema(child)) => Some(child.as_ref()),
-                (None, Additional::Any) => return true,
-                (None, Additional::Unknown) => None,
+                (None, AdditionalProperties::Schema(child)) => Some(child.as_ref()),
+                (None, AdditionalProperties::Any) => return true,
+                (None, AdditionalProperties::Unset) => None,
             };
             let path = join(path, name);
-            if let Some(child) = known {
-                prune(child, value, &path, dropped);
-            } else if !node.preserve_unknown {
-                dropped.push(path);
+            if let Some(child) = child_schema {
+                prune(child, value, &path, pruned);
+            } else if !node.preserve_unknown_fields {
+                pruned.push(path);
             }
-            known.is_some() || node.preserve_unknown
+            child_schema.is_some() || node.preserve_unknown_fields
         }),
         Value::Array(list) => {
             if let Some(child) = &node.items {
                 for (index, value) in list.iter_mut().enumerate() {
-                    prune(child, value, &format!("{path}[{index}]"), dropped);
+                    prune(child, value, &format!("{path}[{index}]"), pruned);
                 }
             }
         }
@@ -49,7 +50,7 @@ mod tests {
     use crate::schema::Schema;
 
     #[test]
-    fn drops_the_unknown_and_keeps_what_is_preserved() {
+    fn prunes_unspecified_fields_and_keeps_preserved_ones() {
         let schema =
             Schema::from_json(&json!({"type": "object", "properties": {"spec": {"type": "object", "properties": {
                 "list": {"type": "array", "items": {"type": "object", "properties": {"a": {"type": "string"}}}},
@@ -63,8 +64,8 @@ mod tests {
             "spec": {"list": [{"a": "", "z": 1}], "labels": {"k": "v"}, "nope": {},
                      "template": {"any": {"thing": 1}, "typed": {"b": "", "c": 1}}},
         });
-        let dropped = schema.prune(&mut object);
-        assert_eq!(dropped, ["extra", "spec.list[0].z", "spec.nope", "spec.template.typed.c"]);
+        let pruned = schema.prune(&mut object);
+        assert_eq!(pruned, ["extra", "spec.list[0].z", "spec.nope", "spec.template.typed.c"]);
         assert_eq!(object["spec"]["template"], json!({"any": {"thing": 1}, "typed": {"b": ""}}));
         assert_eq!(object["metadata"]["name"], "x");
     }

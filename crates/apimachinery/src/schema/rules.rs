@@ -1,7 +1,7 @@
 //! `x-kubernetes-validations`, evaluated by kube-cel.
 //!
-//! Definitions come from anybody: a rule that is too long, too deep or too dear is refused before it is read or
-//! evaluated. Both recurse, so both have a thread with a stack that is large enough for the deepest rule allowed.
+//! Definitions are untrusted input: rules that are too long, too deep or too expensive are rejected before parsing or
+//! evaluation. Both recurse, so they run on a thread whose stack suffices for the deepest rule allowed.
 
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
@@ -10,252 +10,261 @@ use kube_cel::cel::Program;
 use kube_cel::{CompiledSchema, ValidationError, Validator};
 use serde_json::Value;
 
-use super::cost::{self, Size};
+use super::VALIDATION_RULES;
+use super::cost::{self, ValueSize};
 use super::optionals::{self, OldSelf};
-use super::rule_types;
-use crate::status::Cause;
+use super::rule_check;
+use crate::status::StatusCause;
 
-/// Largest rule in bytes; those of the Gateway API have two thousand.
-const LONGEST: usize = 8 * 1024;
+/// Maximum length of a rule in bytes; the longest of the Gateway API have two thousand.
+const MAX_RULE_BYTES: usize = 8 * 1024;
 
-/// How deep brackets may stand in each other, and how many alternatives a rule may have.
-const DEEPEST: usize = 64;
+/// Maximum nesting of brackets, and maximum number of conditionals in a rule.
+const MAX_NESTING: usize = 64;
 
-/// Levels of an expression that may be evaluated, and those for which any stack is large enough.
-const LEVELS: usize = 128;
-const FEW_LEVELS: usize = 24;
+/// Maximum depth of an expression.
+const MAX_EXPRESSION_DEPTH: usize = 128;
+/// Depth up to which the default stack of a thread suffices.
+const SHALLOW_EXPRESSION_DEPTH: usize = 24;
 
-/// Enough to read and to evaluate what the bounds above allow.
-const STACK: usize = 64 * 1024 * 1024;
+/// Stack size that suffices to parse and evaluate any rule within the limits above, in bytes.
+const STACK_SIZE: usize = 64 * 1024 * 1024;
 
 /// The compiled rules of a schema, if it has any.
 #[derive(Clone, Debug)]
-pub(super) struct Rules(Option<Arc<Compiled>>);
+pub(super) struct Rules(Option<Arc<CompiledRules>>);
 
 #[derive(Debug)]
-struct Compiled {
+struct CompiledRules {
     schema: CompiledSchema,
-    /// Levels of the deepest rule.
-    levels: usize,
+    /// Depth of the deepest expression.
+    depth: usize,
 }
 
 impl Rules {
+    /// Compiles the rules of `schema`.
     pub(super) fn compile(schema: &Value) -> Result<Self, String> {
         if !has_rules(schema) {
             return Ok(Self(None));
         }
-        readable(schema, "")?;
-        let compiled = on_a_large_stack(|| {
+        check_rule_sizes(schema, "")?;
+        let compiled = with_large_stack(|| {
             let compiled = kube_cel::compile_schema(&optionals::lower(schema));
             if let Some(error) = first_error(&compiled, "") {
                 return Err(error);
             }
-            let levels = levels(&compiled);
-            if levels > LEVELS {
-                return Err(format!("a rule has {levels} levels: expression recursion limit exceeded: {LEVELS}"));
+            let depth = max_depth(&compiled);
+            if depth > MAX_EXPRESSION_DEPTH {
+                return Err(format!(
+                    "expression has {depth} levels: expression recursion limit exceeded: {MAX_EXPRESSION_DEPTH}"
+                ));
             }
-            if makes_messages(&compiled) {
-                return Err("a rule makes a message of a type: undeclared reference".to_owned());
+            if constructs_message(&compiled) {
+                return Err("expression constructs a message: undeclared reference to a type".to_owned());
             }
-            Ok(Compiled { schema: compiled, levels })
+            Ok(CompiledRules { schema: compiled, depth })
         });
         compiled
-            .unwrap_or_else(|| Err("a rule cannot be read".to_owned()))
+            .unwrap_or_else(|| Err("a rule could not be compiled".to_owned()))
             .map(|compiled| Self(Some(Arc::new(compiled))))
     }
 
-    pub(super) fn check(&self, new: &Value, old: Option<&Value>) -> Vec<Cause> {
+    /// Evaluates the rules on `new` and returns the violations, sorted by field.
+    pub(super) fn check(&self, new: &Value, old: Option<&Value>) -> Vec<StatusCause> {
         let Some(compiled) = &self.0 else { return Vec::new() };
-        let size = old.map(Size::of).unwrap_or_default().and(Size::of(new));
-        if spent(&compiled.schema, new, size) > cost::BUDGET {
-            return vec![exhausted()];
+        let size = old.map(ValueSize::of).unwrap_or_default().plus(ValueSize::of(new));
+        if total_cost(&compiled.schema, new, size) > cost::COST_BUDGET {
+            return vec![budget_exceeded()];
         }
         let check = || Validator::new().validate_compiled(&compiled.schema, new, old);
-        let outcome = if compiled.levels <= FEW_LEVELS {
+        let outcome = if compiled.depth <= SHALLOW_EXPRESSION_DEPTH {
             std::panic::catch_unwind(AssertUnwindSafe(check)).ok()
         } else {
-            on_a_large_stack(check)
+            with_large_stack(check)
         };
         let errors = match outcome {
             Some(Ok(())) => return Vec::new(),
             Some(Err(errors)) => errors,
             None => {
-                return vec![Cause::new(
+                return vec![StatusCause::new(
                     "",
                     "FieldValueInvalid",
-                    "Invalid value: a rule failed inside while it was evaluated",
+                    "Invalid value: internal error while evaluating a rule",
                 )];
             }
         };
-        let mut causes: Vec<Cause> = errors.into_vec().into_iter().map(|error| cause(&error, new)).collect();
-        // kube-cel walks a hash map.
+        let mut causes: Vec<StatusCause> = errors.into_vec().into_iter().map(|error| cause(&error, new)).collect();
+        // kube-cel iterates over a hash map.
         causes.sort_by(|a, b| (&a.field, &a.message).cmp(&(&b.field, &b.message)));
         causes
     }
 }
 
-/// Whether a rule about a value of `schema` looks at `oldSelf`.
+/// Reports whether a rule on a value of `schema` uses `oldSelf`.
 ///
 /// # Errors
-/// It cannot be read or cannot be right, and why.
-pub(super) fn reads_the_past(rule: &Value, schema: &Value, is_root: bool) -> Result<bool, String> {
+/// Fails if the rule does not compile or fails the static checks.
+pub(super) fn uses_old_self(rule: &Value, schema: &Value, is_root: bool) -> Result<bool, String> {
     let text = rule.get("rule").and_then(Value::as_str).unwrap_or_default();
-    short_enough(text).map_err(|why| format!("compilation failed: {why}"))?;
-    let read = on_a_large_stack(|| {
+    check_size(text).map_err(|error| format!("compilation failed: {error}"))?;
+    let result = with_large_stack(|| {
         let lowered = optionals::rewrite(text, OldSelf::of(rule));
         let program = Program::compile(&lowered).map_err(|error| format!("compilation failed: {error}"))?;
-        match rule_types::refuse(&program.expression().expr, schema, is_root) {
-            Some(why) => Err(why),
+        match rule_check::check_rule(&program.expression().expr, schema, is_root) {
+            Some(error) => Err(error),
             None => Ok(program.references().has_variable("oldSelf")),
         }
     });
-    read.unwrap_or_else(|| Err("compilation failed: it cannot be read".to_owned()))
+    result.unwrap_or_else(|| Err("compilation failed: internal error".to_owned()))
 }
 
-/// What kube-apiserver says of an object on which its rules cost too much.
-fn exhausted() -> Cause {
-    let why = "validation failed due to running out of cost budget, no further validation rules will be run";
-    Cause::new("", "FieldValueInvalid", format!("Invalid value: {why}"))
+/// Returns kube-apiserver's error for an object whose rules exceed the cost budget.
+fn budget_exceeded() -> StatusCause {
+    let error = "validation failed due to running out of cost budget, no further validation rules will be run";
+    StatusCause::new("", "FieldValueInvalid", format!("Invalid value: {error}"))
 }
 
-/// `None` when it failed inside.
-fn on_a_large_stack<T: Send>(work: impl FnOnce() -> T + Send) -> Option<T> {
+/// Runs `work` on a thread with [`STACK_SIZE`]; returns `None` if it panics.
+fn with_large_stack<T: Send>(work: impl FnOnce() -> T + Send) -> Option<T> {
     std::thread::scope(|scope| {
-        let thread = std::thread::Builder::new().stack_size(STACK).spawn_scoped(scope, work).ok()?;
+        let thread = std::thread::Builder::new().stack_size(STACK_SIZE).spawn_scoped(scope, work).ok()?;
         thread.join().ok()
     })
 }
 
-/// Refuses rules that are too large to be read at all.
-fn readable(schema: &Value, path: &str) -> Result<(), String> {
+/// Rejects rules that are too large to parse.
+fn check_rule_sizes(schema: &Value, path: &str) -> Result<(), String> {
     match schema {
         Value::Object(map) => {
-            let rules = map.get("x-kubernetes-validations").and_then(Value::as_array).into_iter().flatten().enumerate();
+            let rules = map.get(VALIDATION_RULES).and_then(Value::as_array).into_iter().flatten().enumerate();
             for (index, rule) in rules {
                 for field in ["rule", "messageExpression"] {
                     let text = rule.get(field).and_then(Value::as_str).unwrap_or_default();
-                    let at = || super::join(path, &format!("x-kubernetes-validations[{index}].{field}"));
-                    short_enough(text).map_err(|why| format!("{}: Too long: {why}", at()))?;
+                    let path = || super::join(path, &format!("{VALIDATION_RULES}[{index}].{field}"));
+                    check_size(text).map_err(|error| format!("{}: Too long: {error}", path()))?;
                 }
             }
-            map.iter().try_for_each(|(name, inner)| readable(inner, &super::join(path, name)))
+            map.iter().try_for_each(|(name, nested)| check_rule_sizes(nested, &super::join(path, name)))
         }
-        Value::Array(list) => list.iter().try_for_each(|inner| readable(inner, path)),
+        Value::Array(list) => list.iter().try_for_each(|nested| check_rule_sizes(nested, path)),
         _ => Ok(()),
     }
 }
 
-fn short_enough(rule: &str) -> Result<(), String> {
-    if rule.len() > LONGEST {
-        return Err(format!("may not be more than {LONGEST} bytes"));
+fn check_size(rule: &str) -> Result<(), String> {
+    if rule.len() > MAX_RULE_BYTES {
+        return Err(format!("may not be more than {MAX_RULE_BYTES} bytes"));
     }
-    let (mut depth, mut deepest) = (0_usize, 0);
-    for letter in rule.chars() {
-        match letter {
+    let (mut depth, mut max_depth) = (0_usize, 0);
+    for c in rule.chars() {
+        match c {
             '(' | '[' | '{' => depth += 1,
             ')' | ']' | '}' => depth = depth.saturating_sub(1),
             _ => {}
         }
-        deepest = deepest.max(depth);
+        max_depth = max_depth.max(depth);
     }
-    let alternatives = rule.matches('?').count();
-    if deepest > DEEPEST || alternatives > DEEPEST {
-        return Err(format!("expression recursion limit exceeded: {DEEPEST}"));
+    let conditionals = rule.matches('?').count();
+    if max_depth > MAX_NESTING || conditionals > MAX_NESTING {
+        return Err(format!("expression recursion limit exceeded: {MAX_NESTING}"));
     }
     Ok(())
 }
 
-/// Every program of one node of a schema.
+/// Returns the compiled programs of a schema, without those of nested schemas.
 fn programs(schema: &CompiledSchema) -> impl Iterator<Item = &Program> {
     let rules = schema.validations.iter().filter_map(|rule| rule.as_ref().ok());
     rules.flat_map(|rule| std::iter::once(&rule.program).chain(&rule.message_program))
 }
 
-/// The nodes inside a node.
-fn inner(schema: &CompiledSchema) -> impl Iterator<Item = &CompiledSchema> {
+/// Returns the schemas directly nested in a schema.
+fn nested_schemas(schema: &CompiledSchema) -> impl Iterator<Item = &CompiledSchema> {
     let boxed = [&schema.items, &schema.additional_properties];
     let lists = [&schema.all_of, &schema.one_of, &schema.any_of];
     let children = schema.properties.values().chain(boxed.into_iter().filter_map(|child| child.as_deref()));
     children.chain(lists.into_iter().flatten())
 }
 
-fn levels(schema: &CompiledSchema) -> usize {
+fn max_depth(schema: &CompiledSchema) -> usize {
     let own = programs(schema).map(|program| cost::depth(&program.expression().expr)).max().unwrap_or_default();
-    inner(schema).map(levels).fold(own, usize::max)
+    nested_schemas(schema).map(max_depth).fold(own, usize::max)
 }
 
-fn makes_messages(schema: &CompiledSchema) -> bool {
-    programs(schema).any(|program| cost::makes_messages(&program.expression().expr))
-        || inner(schema).any(makes_messages)
+fn constructs_message(schema: &CompiledSchema) -> bool {
+    programs(schema).any(|program| cost::constructs_message(&program.expression().expr))
+        || nested_schemas(schema).any(constructs_message)
 }
 
-/// What the rules may cost on `value`, a part of an object of this size; each rule runs once for each value of its node.
-fn spent(schema: &CompiledSchema, value: &Value, size: Size) -> u64 {
-    let own =
-        programs(schema).map(|program| cost::most(&program.expression().expr, size)).fold(0_u64, u64::saturating_add);
-    let combined = [&schema.all_of, &schema.one_of, &schema.any_of].into_iter().flatten();
-    let combined = combined.map(|schema| spent(schema, value, size)).fold(own, u64::saturating_add);
-    let within: Vec<u64> = match value {
+/// Returns the maximum cost of the rules on `value`, a part of an object of this size. Each rule runs once per value of
+/// its schema.
+fn total_cost(schema: &CompiledSchema, value: &Value, size: ValueSize) -> u64 {
+    let own = programs(schema)
+        .map(|program| cost::max_cost(&program.expression().expr, size))
+        .fold(0_u64, u64::saturating_add);
+    let junctors = [&schema.all_of, &schema.one_of, &schema.any_of].into_iter().flatten();
+    let with_junctors = junctors.map(|schema| total_cost(schema, value, size)).fold(own, u64::saturating_add);
+    let nested: Vec<u64> = match value {
         Value::Array(items) => {
-            schema.items.iter().flat_map(|inner| items.iter().map(|item| spent(inner, item, size))).collect()
+            schema.items.iter().flat_map(|schema| items.iter().map(|item| total_cost(schema, item, size))).collect()
         }
-        Value::Object(members) => members
+        Value::Object(fields) => fields
             .iter()
             .filter_map(|(name, value)| {
-                let inner = schema.properties.get(name).or(schema.additional_properties.as_deref())?;
-                Some(spent(inner, value, size))
+                let schema = schema.properties.get(name).or(schema.additional_properties.as_deref())?;
+                Some(total_cost(schema, value, size))
             })
             .collect(),
         _ => Vec::new(),
     };
-    within.into_iter().fold(combined, u64::saturating_add)
+    nested.into_iter().fold(with_junctors, u64::saturating_add)
 }
 
 fn has_rules(schema: &Value) -> bool {
     match schema {
-        Value::Object(map) => map.contains_key("x-kubernetes-validations") || map.values().any(has_rules),
+        Value::Object(map) => map.contains_key(VALIDATION_RULES) || map.values().any(has_rules),
         Value::Array(list) => list.iter().any(has_rules),
         _ => false,
     }
 }
 
 fn first_error(schema: &CompiledSchema, path: &str) -> Option<String> {
-    let here = schema.validations.iter().enumerate().find_map(|(index, rule)| {
+    let own_error = schema.validations.iter().enumerate().find_map(|(index, rule)| {
         let error = rule.as_ref().err()?;
-        Some(format!("{}: {error}", super::join(path, &format!("x-kubernetes-validations[{index}].rule"))))
+        Some(format!("{}: {error}", super::join(path, &format!("{VALIDATION_RULES}[{index}].rule"))))
     });
     let mut properties: Vec<_> = schema.properties.iter().collect();
     properties.sort_by_key(|(name, _)| name.as_str());
-    here.or_else(|| {
-        properties
-            .iter()
-            .find_map(|(name, child)| first_error(child, &super::join(path, &format!("properties[{name}]"))))
-    })
-    .or_else(|| first_error(schema.items.as_deref()?, &super::join(path, "items")))
-    .or_else(|| first_error(schema.additional_properties.as_deref()?, &super::join(path, "additionalProperties")))
+    own_error
+        .or_else(|| {
+            properties
+                .iter()
+                .find_map(|(name, child)| first_error(child, &super::join(path, &format!("properties[{name}]"))))
+        })
+        .or_else(|| first_error(schema.items.as_deref()?, &super::join(path, "items")))
+        .or_else(|| first_error(schema.additional_properties.as_deref()?, &super::join(path, "additionalProperties")))
 }
 
-fn cause(error: &ValidationError, object: &Value) -> Cause {
+fn cause(error: &ValidationError, object: &Value) -> StatusCause {
     let field = error.field_path.trim_start_matches('.');
     let value = value_at(object, field).unwrap_or(&Value::Null);
     match error.reason.as_deref() {
-        Some("FieldValueRequired") => Cause::required(field, &error.message),
-        Some("FieldValueForbidden") => Cause::forbidden(field, &error.message),
-        Some("FieldValueDuplicate") => Cause::duplicate(field, value),
-        // What is no single value would hide the message.
+        Some("FieldValueRequired") => StatusCause::required(field, &error.message),
+        Some("FieldValueForbidden") => StatusCause::forbidden(field, &error.message),
+        Some("FieldValueDuplicate") => StatusCause::duplicate(field, value),
+        // Only scalar values are quoted; others would obscure the message.
         _ if value.is_object() || value.is_array() || value.is_null() => {
-            Cause::new(field, "FieldValueInvalid", format!("Invalid value: {}", error.message))
+            StatusCause::new(field, "FieldValueInvalid", format!("Invalid value: {}", error.message))
         }
-        _ => Cause::invalid(field, value, &error.message),
+        _ => StatusCause::invalid(field, value, &error.message),
     }
 }
 
-/// The value at `a.b[0].c`.
+/// Returns the value at a path such as `a.b[0].c`.
 fn value_at<'v>(object: &'v Value, path: &str) -> Option<&'v Value> {
     let steps = path.split(['.', '[']).filter(|step| !step.is_empty());
     steps.map(|step| step.trim_end_matches(']')).try_fold(object, |value, step| match value {
         Value::Array(list) => list.get(step.parse::<usize>().ok()?),
-        other => other.get(step.trim_matches('"')),
+        object => object.get(step.trim_matches('"')),
     })
 }
 
@@ -279,23 +288,23 @@ mod tests {
         .unwrap()
     }
 
-    fn texts(new: serde_json::Value, old: Option<serde_json::Value>) -> Vec<String> {
+    fn messages(new: serde_json::Value, old: Option<serde_json::Value>) -> Vec<String> {
         schema().check_rules(&new, old.as_ref()).iter().map(ToString::to_string).collect()
     }
 
     #[test]
-    fn rule_and_message() {
+    fn reports_message_of_violated_rule() {
         let broken = json!({"spec": {"min": 2, "max": 1, "name": "a"}});
-        assert_eq!(texts(broken, None), [r#"spec: Invalid value: min must not exceed max"#]);
-        assert!(texts(json!({"spec": {"min": 1, "max": 1, "name": "a"}}), None).is_empty());
+        assert_eq!(messages(broken, None), [r#"spec: Invalid value: min must not exceed max"#]);
+        assert!(messages(json!({"spec": {"min": 1, "max": 1, "name": "a"}}), None).is_empty());
     }
 
     #[test]
-    fn transition_rules_need_the_old_object() {
+    fn transition_rules_compare_with_the_old_object() {
         let old = json!({"spec": {"min": 5, "max": 9, "name": "a"}});
         let new = json!({"spec": {"min": 4, "max": 9, "name": "b"}});
         assert_eq!(
-            texts(new, Some(old)),
+            messages(new, Some(old)),
             [r#"spec: Invalid value: min was 5"#, "spec.name: Forbidden: name is immutable"],
         );
     }
@@ -309,36 +318,39 @@ mod tests {
     #[case::alternatives(format!("{}true", "true?true:".repeat(500)))]
     #[case::message("a.b.C{}.d == 1".to_owned())]
     #[case::long(format!("self.name != '{}'", "x".repeat(1_000_000)))]
-    fn a_rule_that_would_break_the_reader_is_refused(#[case] rule: String) {
+    fn rejects_rules_too_large_to_parse(#[case] rule: String) {
         let schema = json!({"type": "object", "x-kubernetes-validations": [{"rule": rule}]});
         let error = Schema::from_json(&schema).unwrap_err();
-        assert!(["limit exceeded", "Too long", "message of a type"].iter().any(|why| error.contains(why)), "{error}");
+        assert!(
+            ["limit exceeded", "Too long", "constructs a message"].iter().any(|expected| error.contains(expected)),
+            "{error}"
+        );
     }
 
-    /// As deep as is allowed, on the stack of a thread of a server.
+    /// Rules of the maximum depth must not overflow the stack of a server thread.
     #[rstest]
     #[case::brackets(format!("{}1{} == 1", "(".repeat(60), ")".repeat(60)))]
     #[case::sum(format!("{}1 > 0", "1+".repeat(120)))]
     #[case::all(format!("{}true", "true && ".repeat(900)))]
-    fn a_rule_that_is_allowed_is_evaluated(#[case] rule: String) {
+    fn evaluates_rules_of_maximum_depth(#[case] rule: String) {
         let schema = json!({"type": "object", "x-kubernetes-validations": [{"rule": rule}]});
         assert!(Schema::from_json(&schema).unwrap().check_rules(&json!({}), None).is_empty());
     }
 
     #[test]
-    fn a_rule_that_would_never_end_is_refused_on_large_objects_only() {
+    fn rejects_expensive_rule_on_large_objects_only() {
         let rule = "self.l.all(a, self.l.all(b, self.l.all(c, self.l.all(d, a + b + c + d >= 0))))";
         let schema = json!({"type": "object", "x-kubernetes-validations": [{"rule": rule}],
             "properties": {"l": {"type": "array", "items": {"type": "integer"}}}});
         let schema = Schema::from_json(&schema).unwrap();
         let list = |count: usize| json!({"l": vec![1; count]});
         assert!(schema.check_rules(&list(5), None).is_empty());
-        let refused = schema.check_rules(&list(5000), None);
-        assert!(refused[0].message.contains("running out of cost budget"), "{refused:?}");
+        let causes = schema.check_rules(&list(5000), None);
+        assert!(causes[0].message.contains("running out of cost budget"), "{causes:?}");
     }
 
     #[test]
-    fn a_broken_rule_is_refused_with_its_place() {
+    fn compile_error_has_the_path_of_the_rule() {
         let schema = json!({"type": "object", "properties": {"a": {"type": "string", "x-kubernetes-validations": [{"rule": "self =="}]}}});
         let error = Schema::from_json(&schema).unwrap_err();
         assert!(error.starts_with("properties[a].x-kubernetes-validations[0].rule: "), "{error}");

@@ -1,12 +1,14 @@
-//! Whether a schema is structural: every field says its type outside of alternatives, and alternatives only narrow.
+//! Checks that a schema is structural: every field has a type outside of logical junctors, and junctors add only value
+//! validations.
 //!
-//! The rules are those of `apiextensions-apiserver/pkg/apiserver/schema`.
+//! The rules and messages are those of `apiextensions-apiserver/pkg/apiserver/schema`.
 
 use serde_json::{Map, Value, json};
 
-use crate::status::Cause;
+use super::VALIDATION_RULES;
+use crate::status::StatusCause;
 
-/// Where a schema stands; it is named in what is said of a missing type.
+/// Position of a schema, named in the error of a missing type.
 #[derive(Clone, Copy, PartialEq)]
 enum Level {
     Root,
@@ -14,14 +16,15 @@ enum Level {
     Field,
 }
 
-type Schema = Map<String, Value>;
+/// A schema as a JSON object.
+pub(super) type SchemaObject = Map<String, Value>;
 
-/// What no structural schema may hold at all; [`super::keywords`] says so in its own words.
-const UNSUPPORTED: [&str; 7] =
+/// Keywords that no structural schema may have; [`super::keywords`] reports them.
+const UNSUPPORTED_KEYWORDS: [&str; 7] =
     ["id", "$schema", "$ref", "patternProperties", "dependencies", "additionalItems", "definitions"];
 
-/// What alternatives may not say, and what is said of it.
-const NOT_IN_ALTERNATIVES: [(&str, &str); 12] = [
+/// Keywords that are forbidden in logical junctors, with the error message.
+const FORBIDDEN_IN_JUNCTORS: [(&str, &str); 12] = [
     ("type", "must be empty to be structural"),
     ("additionalProperties", "must be undefined to be structural"),
     ("default", "must be undefined to be structural"),
@@ -36,209 +39,250 @@ const NOT_IN_ALTERNATIVES: [(&str, &str); 12] = [
     ("x-kubernetes-map-type", "must be undefined to be structural"),
 ];
 
-const RULES: &str = "x-kubernetes-validations";
-
-/// Whether the schema can be looked at here; one with keywords that are not supported cannot.
-pub(super) fn is_readable(schema: &Value) -> bool {
+/// Reports whether the schema has supported keywords only, so that [`check`] applies.
+pub(super) fn is_supported(schema: &Value) -> bool {
     let Some(schema) = schema.as_object() else { return true };
-    let unsupported = UNSUPPORTED.iter().any(|keyword| schema.get(*keyword).is_some_and(|value| !is_zero(value)));
-    if unsupported || schema.get("items").is_some_and(Value::is_array) || preserves(schema) == Some(false) {
+    let has_unsupported =
+        UNSUPPORTED_KEYWORDS.iter().any(|keyword| schema.get(*keyword).is_some_and(|value| !is_zero(value)));
+    if has_unsupported
+        || schema.get("items").is_some_and(Value::is_array)
+        || preserve_unknown_fields(schema) == Some(false)
+    {
         return false;
     }
-    inner(schema).all(is_readable)
+    nested_schemas(schema).all(is_supported)
 }
 
-/// Every schema inside one.
-pub(super) fn inner(schema: &Schema) -> impl Iterator<Item = &Value> {
-    let one = ["items", "additionalProperties", "not"].into_iter().filter_map(|name| schema.get(name));
+/// Returns the schemas directly nested in a schema.
+fn nested_schemas(schema: &SchemaObject) -> impl Iterator<Item = &Value> {
+    let single = ["items", "additionalProperties", "not"].into_iter().filter_map(|name| schema.get(name));
     let lists = ["allOf", "anyOf", "oneOf"].into_iter().flat_map(|name| list(schema, name));
     let fields = schema.get("properties").and_then(Value::as_object).into_iter().flat_map(Map::values);
-    one.chain(lists).chain(fields)
+    single.chain(lists).chain(fields)
 }
 
-/// What is not structural, in the order of the places.
-pub(super) fn check(schema: &Value, path: &str) -> Vec<Cause> {
+/// Returns the violations of structural schema rules, sorted by path.
+pub(super) fn check(schema: &Value, path: &str) -> Vec<StatusCause> {
     let Some(schema) = schema.as_object() else { return Vec::new() };
-    let mut found = Vec::new();
-    invariants(schema, Level::Root, path, &mut found);
-    completeness(schema, Some(schema), path, path, &mut found);
-    found.sort_by_key(Cause::to_string);
-    found
+    let mut causes = Vec::new();
+    check_invariants(schema, Level::Root, path, &mut causes);
+    check_completeness(schema, Some(schema), path, path, &mut causes);
+    causes.sort_by_key(StatusCause::to_string);
+    causes
 }
 
-fn invariants(schema: &Schema, level: Level, path: &str, found: &mut Vec<Cause>) {
+fn check_invariants(schema: &SchemaObject, level: Level, path: &str, causes: &mut Vec<StatusCause>) {
     let items = schema.get("items").and_then(Value::as_object);
     if text(schema, "type") == "array" && items.is_none() {
-        found.push(Cause::required(format!("{path}.items"), "must be specified"));
+        causes.push(StatusCause::required(format!("{path}.items"), "must be specified"));
     }
     if let Some(items) = items {
-        invariants(items, Level::Item, &format!("{path}.items"), found);
+        check_invariants(items, Level::Item, &format!("{path}.items"), causes);
     }
     for (name, field) in fields(schema) {
-        invariants(field, Level::Field, &format!("{path}.properties[{name}]"), found);
+        check_invariants(field, Level::Field, &format!("{path}.properties[{name}]"), causes);
     }
     if let Some(additional) = schema.get("additionalProperties").filter(|value| !value.is_null()) {
-        let at = format!("{path}.additionalProperties");
+        let field_path = format!("{path}.additionalProperties");
         if level == Level::Root {
-            found.push(Cause::forbidden(at.as_str(), "must not be used at the root"));
+            causes.push(StatusCause::forbidden(field_path.as_str(), "must not be used at the root"));
         }
         if let Some(additional) = additional.as_object() {
-            invariants(additional, Level::Field, &at, found);
+            check_invariants(additional, Level::Field, &field_path, causes);
         }
     }
-    extensions(schema, path, found);
-    let is_number_or_text =
-        |schema: &Schema| schema.get("anyOf") == Some(&json!([{"type": "integer"}, {"type": "string"}]));
-    let first = list(schema, "allOf").next().and_then(Value::as_object);
-    let exempt = Exempt { any: is_number_or_text(schema), first: first.is_some_and(is_number_or_text) };
-    limits(schema, exempt, path, found);
-    types(schema, level, path, found);
-    metadata(schema, level, path, found);
+    check_extensions(schema, path, causes);
+    let is_int_or_string_union =
+        |schema: &SchemaObject| schema.get("anyOf") == Some(&json!([{"type": "integer"}, {"type": "string"}]));
+    let first_of_all = list(schema, "allOf").next().and_then(Value::as_object);
+    let exemption = TypeExemption {
+        any_of: is_int_or_string_union(schema),
+        first_of_all: first_of_all.is_some_and(is_int_or_string_union),
+    };
+    check_value_validations(schema, exemption, path, causes);
+    check_type(schema, level, path, causes);
+    check_metadata(schema, level, path, causes);
 }
 
-fn extensions(schema: &Schema, path: &str, found: &mut Vec<Cause>) {
+fn check_extensions(schema: &SchemaObject, path: &str, causes: &mut Vec<StatusCause>) {
     for other in ["x-kubernetes-preserve-unknown-fields", "x-kubernetes-embedded-resource"] {
         if flag(schema, "x-kubernetes-int-or-string") && flag(schema, other) {
             let hint = "must be false if x-kubernetes-int-or-string is true";
-            found.push(Cause::invalid(format!("{path}.{other}"), &json!(true), hint));
+            causes.push(StatusCause::invalid(format!("{path}.{other}"), &json!(true), hint));
         }
     }
 }
 
-fn types(schema: &Schema, level: Level, path: &str, found: &mut Vec<Cause>) {
-    let (at, kind) = (format!("{path}.type"), text(schema, "type"));
+fn check_type(schema: &SchemaObject, level: Level, path: &str, causes: &mut Vec<StatusCause>) {
+    let (field_path, kind) = (format!("{path}.type"), text(schema, "type"));
     let is_embedded = flag(schema, "x-kubernetes-embedded-resource");
-    let is_free = flag(schema, "x-kubernetes-int-or-string") || flag(schema, "x-kubernetes-preserve-unknown-fields");
-    let embedded = "must be object if x-kubernetes-embedded-resource is true";
+    let may_omit_type =
+        flag(schema, "x-kubernetes-int-or-string") || flag(schema, "x-kubernetes-preserve-unknown-fields");
+    let embedded_hint = "must be object if x-kubernetes-embedded-resource is true";
     if is_embedded && kind.is_empty() {
-        found.push(Cause::required(at.as_str(), embedded));
+        causes.push(StatusCause::required(field_path.as_str(), embedded_hint));
     } else if is_embedded && kind != "object" {
-        found.push(Cause::invalid(at.as_str(), &json!(kind), embedded));
-    } else if kind.is_empty() && !is_free {
+        causes.push(StatusCause::invalid(field_path.as_str(), &json!(kind), embedded_hint));
+    } else if kind.is_empty() && !may_omit_type {
         let hint = match level {
             Level::Root => "must not be empty at the root",
             Level::Item => "must not be empty for specified array items",
             Level::Field => "must not be empty for specified object fields",
         };
-        found.push(Cause::required(at.as_str(), hint));
+        causes.push(StatusCause::required(field_path.as_str(), hint));
     }
     if is_embedded && schema.get("additionalProperties").is_some_and(|value| !value.is_null()) {
         let hint = "must not be used if x-kubernetes-embedded-resource is set";
-        found.push(Cause::forbidden(format!("{path}.additionalProperties"), hint));
+        causes.push(StatusCause::forbidden(format!("{path}.additionalProperties"), hint));
     }
     if level == Level::Root && !kind.is_empty() && kind != "object" {
-        found.push(Cause::invalid(at, &json!(kind), "must be object at the root"));
+        causes.push(StatusCause::invalid(field_path, &json!(kind), "must be object at the root"));
     }
-    let is_filled = fields(schema).next().is_some() || flag(schema, "x-kubernetes-preserve-unknown-fields");
-    if is_embedded && !is_filled {
+    let has_fields = fields(schema).next().is_some() || flag(schema, "x-kubernetes-preserve-unknown-fields");
+    if is_embedded && !has_fields {
         let hint =
             "must not be empty if x-kubernetes-embedded-resource is true without x-kubernetes-preserve-unknown-fields";
-        found.push(Cause::required(format!("{path}.properties"), hint));
+        causes.push(StatusCause::required(format!("{path}.properties"), hint));
     }
 }
 
-/// What a whole object has beside its schema is not the schema's to say.
-fn metadata(schema: &Schema, level: Level, path: &str, found: &mut Vec<Cause>) {
+/// Checks the object fields of a resource, whose types are fixed.
+fn check_metadata(schema: &SchemaObject, level: Level, path: &str, causes: &mut Vec<StatusCause>) {
     if level != Level::Root && !flag(schema, "x-kubernetes-embedded-resource") {
         return;
     }
     for (name, kind) in [("kind", "string"), ("apiVersion", "string"), ("metadata", "object")] {
         let Some((_, field)) = fields(schema).find(|(field, _)| *field == name) else { continue };
-        let said = text(field, "type");
-        if said != kind {
-            let at = format!("{path}.properties[{name}].type");
-            found.push(Cause::invalid(at, &json!(said), &format!("must be {kind}")));
+        let actual = text(field, "type");
+        if actual != kind {
+            let field_path = format!("{path}.properties[{name}].type");
+            causes.push(StatusCause::invalid(field_path, &json!(actual), &format!("must be {kind}")));
         }
         if name == "metadata" && level == Level::Root && !names_only(field) {
             let hint =
                 "must not specify anything other than name and generateName, but metadata is implicitly specified";
-            found.push(Cause::forbidden(format!("{path}.properties[metadata]"), hint));
+            causes.push(StatusCause::forbidden(format!("{path}.properties[metadata]"), hint));
         }
     }
 }
 
-fn names_only(metadata: &Schema) -> bool {
-    let is_name = |(name, _): (&String, &Schema)| name == "name" || name == "generateName";
-    let rest =
+fn names_only(metadata: &SchemaObject) -> bool {
+    let is_name = |(name, _): (&String, &SchemaObject)| name == "name" || name == "generateName";
+    let is_permitted =
         |(name, value): (&String, &Value)| is_zero(value) || matches!(name.as_str(), "type" | "default" | "properties");
-    fields(metadata).all(is_name) && metadata.iter().all(rest)
+    fields(metadata).all(is_name) && metadata.iter().all(is_permitted)
 }
 
-/// Alternatives that a number or text may have although they say a type.
+/// Junctors of an int-or-string schema that may specify types.
 #[derive(Clone, Copy, Default)]
-struct Exempt {
-    any: bool,
-    /// In the first of `allOf`.
-    first: bool,
+struct TypeExemption {
+    any_of: bool,
+    /// `anyOf` within the first element of `allOf`.
+    first_of_all: bool,
 }
 
-fn limits(schema: &Schema, exempt: Exempt, path: &str, found: &mut Vec<Cause>) {
-    if !exempt.any {
-        each(schema, "anyOf", path, |schema, at, _| alternative(schema, Exempt::default(), at, found));
+fn check_value_validations(schema: &SchemaObject, exemption: TypeExemption, path: &str, causes: &mut Vec<StatusCause>) {
+    if !exemption.any_of {
+        for_each_junctor(schema, "anyOf", path, |schema, path, _| {
+            check_junctor(schema, TypeExemption::default(), path, causes)
+        });
     }
-    each(schema, "allOf", path, |schema, at, index| {
-        alternative(schema, Exempt { any: exempt.first && index == 0, first: false }, at, found);
+    for_each_junctor(schema, "allOf", path, |schema, path, index| {
+        check_junctor(
+            schema,
+            TypeExemption { any_of: exemption.first_of_all && index == 0, first_of_all: false },
+            path,
+            causes,
+        );
     });
-    each(schema, "oneOf", path, |schema, at, _| alternative(schema, Exempt::default(), at, found));
+    for_each_junctor(schema, "oneOf", path, |schema, path, _| {
+        check_junctor(schema, TypeExemption::default(), path, causes)
+    });
     if let Some(not) = schema.get("not").and_then(Value::as_object) {
-        alternative(not, Exempt::default(), &format!("{path}.not"), found);
+        check_junctor(not, TypeExemption::default(), &format!("{path}.not"), causes);
     }
     let pattern = text(schema, "pattern");
     if let Err(error) = regex::Regex::new(pattern) {
         let hint = format!("must be a valid regular expression, but isn't: {error}");
-        found.push(Cause::invalid(format!("{path}.pattern"), &json!(pattern), &hint));
+        causes.push(StatusCause::invalid(format!("{path}.pattern"), &json!(pattern), &hint));
     }
 }
 
-fn alternative(schema: &Schema, exempt: Exempt, path: &str, found: &mut Vec<Cause>) {
-    limits(schema, exempt, path, found);
+fn check_junctor(schema: &SchemaObject, exemption: TypeExemption, path: &str, causes: &mut Vec<StatusCause>) {
+    check_value_validations(schema, exemption, path, causes);
     if let Some(items) = schema.get("items").and_then(Value::as_object) {
-        alternative(items, Exempt::default(), &format!("{path}.items"), found);
+        check_junctor(items, TypeExemption::default(), &format!("{path}.items"), causes);
     }
     for (name, field) in fields(schema) {
-        alternative(field, Exempt::default(), &format!("{path}.properties[{name}]"), found);
+        check_junctor(field, TypeExemption::default(), &format!("{path}.properties[{name}]"), causes);
     }
-    for (keyword, hint) in NOT_IN_ALTERNATIVES.iter().chain(&[(RULES, "must be empty to be structural")]) {
+    for (keyword, hint) in FORBIDDEN_IN_JUNCTORS.iter().chain(&[(VALIDATION_RULES, "must be empty to be structural")]) {
         if schema.get(*keyword).is_some_and(|value| !is_zero(value)) {
-            found.push(Cause::forbidden(format!("{path}.{keyword}"), hint));
+            causes.push(StatusCause::forbidden(format!("{path}.{keyword}"), hint));
         }
     }
     if fields(schema).any(|(name, _)| name == "metadata") {
-        let at = format!("{path}.properties[metadata]");
-        found.push(Cause::forbidden(at, "must not be specified in a nested context"));
+        let field_path = format!("{path}.properties[metadata]");
+        causes.push(StatusCause::forbidden(field_path, "must not be specified in a nested context"));
     }
 }
 
-/// What alternatives of the root look at has to stand outside of them, too.
-fn completeness(limits: &Schema, structure: Option<&Schema>, place: &str, path: &str, found: &mut Vec<Cause>) {
+/// Checks that fields validated within junctors are also specified outside of them.
+fn check_completeness(
+    validations: &SchemaObject,
+    structure: Option<&SchemaObject>,
+    structure_path: &str,
+    path: &str,
+    causes: &mut Vec<StatusCause>,
+) {
     if structure.is_none() {
-        found.push(Cause::required(place, &format!("because it is defined in {path}")));
+        causes.push(StatusCause::required(structure_path, &format!("because it is defined in {path}")));
         return;
     }
-    if let Some(not) = limits.get("not").and_then(Value::as_object) {
-        completeness_within(not, structure, place, &format!("{path}.not"), found);
+    if let Some(not) = validations.get("not").and_then(Value::as_object) {
+        check_nested_completeness(not, structure, structure_path, &format!("{path}.not"), causes);
     }
     for name in ["allOf", "anyOf", "oneOf"] {
-        each(limits, name, path, |schema, at, _| completeness_within(schema, structure, place, at, found));
+        for_each_junctor(validations, name, path, |schema, path, _| {
+            check_nested_completeness(schema, structure, structure_path, path, causes)
+        });
     }
 }
 
-/// The same of one alternative.
-fn completeness_within(limits: &Schema, structure: Option<&Schema>, place: &str, path: &str, found: &mut Vec<Cause>) {
-    completeness(limits, structure, place, path, found);
+/// Checks the schemas nested in one junctor.
+fn check_nested_completeness(
+    validations: &SchemaObject,
+    structure: Option<&SchemaObject>,
+    structure_path: &str,
+    path: &str,
+    causes: &mut Vec<StatusCause>,
+) {
+    check_completeness(validations, structure, structure_path, path, causes);
     let Some(structure) = structure else { return };
-    if let Some(items) = limits.get("items").and_then(Value::as_object) {
-        let outside = structure.get("items").and_then(Value::as_object);
-        completeness_within(items, outside, &format!("{place}.items"), &format!("{path}.items"), found);
+    if let Some(items) = validations.get("items").and_then(Value::as_object) {
+        let structure_items = structure.get("items").and_then(Value::as_object);
+        check_nested_completeness(
+            items,
+            structure_items,
+            &format!("{structure_path}.items"),
+            &format!("{path}.items"),
+            causes,
+        );
     }
-    for (name, field) in fields(limits) {
-        let outside = fields(structure).find(|(outside, _)| *outside == name).map(|(_, field)| field);
+    for (name, field) in fields(validations) {
+        let structure_field = fields(structure).find(|(field_name, _)| *field_name == name).map(|(_, field)| field);
         let step = format!("properties[{name}]");
-        completeness_within(field, outside, &format!("{place}.{step}"), &format!("{path}.{step}"), found);
+        check_nested_completeness(
+            field,
+            structure_field,
+            &format!("{structure_path}.{step}"),
+            &format!("{path}.{step}"),
+            causes,
+        );
     }
 }
 
-fn each(schema: &Schema, name: &str, path: &str, mut visit: impl FnMut(&Schema, &str, usize)) {
+fn for_each_junctor(schema: &SchemaObject, name: &str, path: &str, mut visit: impl FnMut(&SchemaObject, &str, usize)) {
     for (index, schema) in list(schema, name).enumerate() {
         if let Some(schema) = schema.as_object() {
             visit(schema, &format!("{path}.{name}[{index}]"), index);
@@ -246,29 +290,32 @@ fn each(schema: &Schema, name: &str, path: &str, mut visit: impl FnMut(&Schema, 
     }
 }
 
-fn list<'s>(schema: &'s Schema, name: &str) -> impl Iterator<Item = &'s Value> + use<'s> {
+fn list<'s>(schema: &'s SchemaObject, name: &str) -> impl Iterator<Item = &'s Value> + use<'s> {
     schema.get(name).and_then(Value::as_array).into_iter().flatten()
 }
 
-/// `properties` that are schemas.
-pub(super) fn fields(schema: &Schema) -> impl Iterator<Item = (&String, &Schema)> {
+/// Returns the properties that are schemas.
+pub(super) fn fields(schema: &SchemaObject) -> impl Iterator<Item = (&String, &SchemaObject)> {
     let all = schema.get("properties").and_then(Value::as_object).into_iter().flatten();
     all.filter_map(|(name, field)| Some((name, field.as_object()?)))
 }
 
-pub(super) fn text<'s>(schema: &'s Schema, keyword: &str) -> &'s str {
+/// Returns the string value of a keyword, or the empty string.
+pub(super) fn text<'s>(schema: &'s SchemaObject, keyword: &str) -> &'s str {
     schema.get(keyword).and_then(Value::as_str).unwrap_or_default()
 }
 
-pub(super) fn flag(schema: &Schema, keyword: &str) -> bool {
+/// Reports whether a keyword is `true`.
+pub(super) fn flag(schema: &SchemaObject, keyword: &str) -> bool {
     schema.get(keyword) == Some(&Value::Bool(true))
 }
 
-pub(super) fn preserves(schema: &Schema) -> Option<bool> {
+/// Returns `x-kubernetes-preserve-unknown-fields`.
+pub(super) fn preserve_unknown_fields(schema: &SchemaObject) -> Option<bool> {
     schema.get("x-kubernetes-preserve-unknown-fields").and_then(Value::as_bool)
 }
 
-/// What Go takes for absent.
+/// Reports whether `value` decodes to a zero value in Go, which counts as unset.
 fn is_zero(value: &Value) -> bool {
     match value {
         Value::Null | Value::Bool(false) => true,
@@ -290,11 +337,11 @@ mod tests {
     #[case(json!({"not": {"items": {"minLength": 1}}}), &["s.items: Required value: because it is defined in s.not.items"])]
     #[case(json!({"properties": {"a": {"type": "string", "oneOf": [{"nullable": true}]}}}), &["s.properties[a].oneOf[0].nullable: Forbidden: must be false to be structural"])]
     #[case(json!({"properties": {"metadata": {"type": "object", "properties": {"name": {"type": "string", "maxLength": 9}}}}}), &[])]
-    fn what_is_not_structural_is_told(#[case] schema: Value, #[case] expected: &[&str]) {
+    fn reports_nonstructural_schemas(#[case] schema: Value, #[case] expected: &[&str]) {
         let mut schema = schema;
         schema["type"] = json!("object");
-        assert!(is_readable(&schema));
-        let found: Vec<String> = check(&schema, "s").iter().map(Cause::to_string).collect();
-        assert_eq!(found, expected);
+        assert!(is_supported(&schema));
+        let causes: Vec<String> = check(&schema, "s").iter().map(StatusCause::to_string).collect();
+        assert_eq!(causes, expected);
     }
 }

@@ -1,27 +1,28 @@
-//! Value validation, in the words of the API server.
+//! Value validation, with the messages of the API server.
 
 use std::collections::BTreeSet;
 
 use serde_json::{Map, Value, json};
 
-use super::node::{Additional, ListType, Node, Range};
+use super::node::{AdditionalProperties, CountRange, ListType, SchemaNode};
 use super::{OBJECT_FIELDS, formats, join};
-use crate::status::Cause;
+use crate::status::StatusCause;
 
-pub(super) fn check(node: &Node, value: &Value) -> Vec<Cause> {
+/// Returns the validation errors of `value`.
+pub(super) fn validate(node: &SchemaNode, value: &Value) -> Vec<StatusCause> {
     let mut causes = Vec::new();
     visit(node, value, "", &mut causes);
     causes
 }
 
-fn visit(node: &Node, value: &Value, path: &str, causes: &mut Vec<Cause>) {
+fn visit(node: &SchemaNode, value: &Value, path: &str, causes: &mut Vec<StatusCause>) {
     if value.is_null() && node.nullable {
         return;
     }
-    if let Some(kind) = node.kind.filter(|kind| !kind.admits(value)) {
-        causes.push(Cause::wrong_type(path, kind.name(), value));
-        if !node.limits.allowed.is_empty() {
-            causes.push(Cause::not_supported(path, value, &node.limits.allowed));
+    if let Some(expected) = node.schema_type.filter(|schema_type| !schema_type.matches(value)) {
+        causes.push(StatusCause::wrong_type(path, expected.name(), value));
+        if !node.validations.enum_values.is_empty() {
+            causes.push(StatusCause::not_supported(path, value, &node.validations.enum_values));
         }
         return;
     }
@@ -32,131 +33,135 @@ fn visit(node: &Node, value: &Value, path: &str, causes: &mut Vec<Cause>) {
         Value::Number(number) => numeric(node, number.as_f64().unwrap_or_default(), value, path, causes),
         _ => {}
     }
-    any_value(node, value, path, causes);
-    combinations(node, value, path, causes);
+    enum_and_format(node, value, path, causes);
+    junctors(node, value, path, causes);
 }
 
-fn any_value(node: &Node, value: &Value, path: &str, causes: &mut Vec<Cause>) {
-    let limits = &node.limits;
-    if !limits.allowed.is_empty() && !limits.allowed.contains(value) {
-        causes.push(Cause::not_supported(path, value, &limits.allowed));
+fn enum_and_format(node: &SchemaNode, value: &Value, path: &str, causes: &mut Vec<StatusCause>) {
+    let validations = &node.validations;
+    if !validations.enum_values.is_empty() && !validations.enum_values.contains(value) {
+        causes.push(StatusCause::not_supported(path, value, &validations.enum_values));
     }
-    if let Some(format) = limits.format.as_deref().filter(|format| !formats::holds(format, value)) {
+    if let Some(format) = validations.format.as_deref().filter(|format| !formats::matches_format(format, value)) {
         let message = format!("Invalid value: {value}: {path} in body must be of type {format}: {value}");
-        causes.push(Cause::new(path, "FieldValueTypeInvalid", message));
+        causes.push(StatusCause::new(path, "FieldValueTypeInvalid", message));
     }
 }
 
-fn object(node: &Node, map: &Map<String, Value>, path: &str, causes: &mut Vec<Cause>) {
-    for name in node.limits.required.iter().filter(|name| !map.contains_key(*name)) {
-        causes.push(Cause::required(join(path, name), ""));
+fn object(node: &SchemaNode, map: &Map<String, Value>, path: &str, causes: &mut Vec<StatusCause>) {
+    for name in node.validations.required.iter().filter(|name| !map.contains_key(*name)) {
+        causes.push(StatusCause::required(join(path, name), ""));
     }
-    count(node.limits.properties, map.len(), "properties", path, causes);
+    count(node.validations.properties, map.len(), "properties", path, causes);
     for (name, value) in map {
         let child = match (node.properties.get(name), &node.additional) {
             _ if path.is_empty() && node.is_resource && OBJECT_FIELDS[..2].contains(&name.as_str()) => continue,
             (Some(child), _) => child,
-            (None, Additional::Schema(child)) => child,
+            (None, AdditionalProperties::Schema(child)) => child,
             (None, _) => continue,
         };
         visit(child, value, &join(path, name), causes);
     }
 }
 
-fn array(node: &Node, list: &[Value], path: &str, causes: &mut Vec<Cause>) {
-    count(node.limits.items, list.len(), "items", path, causes);
+fn array(node: &SchemaNode, list: &[Value], path: &str, causes: &mut Vec<StatusCause>) {
+    count(node.validations.items, list.len(), "items", path, causes);
     if let Some(child) = &node.items {
         for (index, value) in list.iter().enumerate() {
             visit(child, value, &format!("{path}[{index}]"), causes);
         }
     }
-    match &node.list {
+    match &node.list_type {
         ListType::Set => duplicates(list.iter().cloned(), path, causes),
-        ListType::Map(keys) => duplicates(list.iter().map(|item| identity(keys, item)), path, causes),
-        ListType::Atomic if node.limits.unique => duplicates(list.iter().cloned(), path, causes),
+        ListType::Map(keys) => duplicates(list.iter().map(|item| element_key(keys, item)), path, causes),
+        ListType::Atomic if node.validations.unique_items => duplicates(list.iter().cloned(), path, causes),
         ListType::Atomic => {}
     }
 }
 
-fn identity(keys: &[String], item: &Value) -> Value {
+/// Returns the key fields of a list element.
+fn element_key(keys: &[String], item: &Value) -> Value {
     let pairs = keys.iter().filter_map(|key| item.get(key).map(|value| (key.clone(), value.clone())));
     Value::Object(pairs.collect())
 }
 
-fn duplicates(values: impl Iterator<Item = Value>, path: &str, causes: &mut Vec<Cause>) {
+fn duplicates(values: impl Iterator<Item = Value>, path: &str, causes: &mut Vec<StatusCause>) {
     let mut seen = BTreeSet::new();
     for (index, value) in values.enumerate() {
         if !seen.insert(value.to_string()) {
-            causes.push(Cause::duplicate(format!("{path}[{index}]"), &value));
+            causes.push(StatusCause::duplicate(format!("{path}[{index}]"), &value));
         }
     }
 }
 
-fn string(node: &Node, text: &str, path: &str, causes: &mut Vec<Cause>) {
-    let limits = &node.limits;
+fn string(node: &SchemaNode, text: &str, path: &str, causes: &mut Vec<StatusCause>) {
+    let validations = &node.validations;
     let length = text.chars().count() as u64;
-    // The first thing that is wrong is told, and no other.
-    if let Some(max) = limits.length.max.filter(|max| length > *max) {
+    // Only the first error is reported.
+    if let Some(max) = validations.length.max.filter(|max| length > *max) {
         let message = format!("Too long: may not be more than {max} bytes");
-        causes.push(Cause::new(path, "FieldValueTooLong", message));
-    } else if let Some(min) = limits.length.min.filter(|min| length < *min) {
-        causes.push(says(path, &json!(text), &format!("should be at least {min} chars long")));
-    } else if let Some(pattern) = limits.pattern.as_ref().filter(|pattern| !pattern.is_match(text)) {
-        causes.push(says(path, &json!(text), &format!("should match '{pattern}'")));
+        causes.push(StatusCause::new(path, "FieldValueTooLong", message));
+    } else if let Some(min) = validations.length.min.filter(|min| length < *min) {
+        causes.push(invalid_in_body(path, &json!(text), &format!("should be at least {min} chars long")));
+    } else if let Some(pattern) = validations.pattern.as_ref().filter(|pattern| !pattern.is_match(text)) {
+        causes.push(invalid_in_body(path, &json!(text), &format!("should match '{pattern}'")));
     }
 }
 
-fn numeric(node: &Node, number: f64, value: &Value, path: &str, causes: &mut Vec<Cause>) {
-    let limits = &node.limits;
-    if let Some(bound) = limits.minimum
+fn numeric(node: &SchemaNode, number: f64, value: &Value, path: &str, causes: &mut Vec<StatusCause>) {
+    let validations = &node.validations;
+    if let Some(bound) = validations.minimum
         && (number < bound.value || (bound.exclusive && number <= bound.value))
     {
         let relation = if bound.exclusive { "greater than" } else { "greater than or equal to" };
-        causes.push(says(path, value, &format!("should be {relation} {}", bound.value)));
+        causes.push(invalid_in_body(path, value, &format!("should be {relation} {}", bound.value)));
     }
-    if let Some(bound) = limits.maximum
+    if let Some(bound) = validations.maximum
         && (number > bound.value || (bound.exclusive && number >= bound.value))
     {
         let relation = if bound.exclusive { "less than" } else { "less than or equal to" };
-        causes.push(says(path, value, &format!("should be {relation} {}", bound.value)));
+        causes.push(invalid_in_body(path, value, &format!("should be {relation} {}", bound.value)));
     }
-    if let Some(factor) = limits.multiple_of.filter(|factor| (number / factor).fract() != 0.0) {
-        causes.push(says(path, value, &format!("should be a multiple of {factor}")));
+    if let Some(factor) = validations.multiple_of.filter(|factor| (number / factor).fract() != 0.0) {
+        causes.push(invalid_in_body(path, value, &format!("should be a multiple of {factor}")));
     }
 }
 
-fn count(range: Range, size: usize, what: &str, path: &str, causes: &mut Vec<Cause>) {
+fn count(range: CountRange, size: usize, unit: &str, path: &str, causes: &mut Vec<StatusCause>) {
     let size = size as u64;
     if let Some(min) = range.min.filter(|min| size < *min) {
-        causes.push(says(path, &json!(size), &format!("should have at least {min} {what}")));
+        causes.push(invalid_in_body(path, &json!(size), &format!("should have at least {min} {unit}")));
     }
     if let Some(max) = range.max.filter(|max| size > *max) {
-        let message = format!("Too many: {size}: must have at most {max} {what}");
-        causes.push(Cause::new(path, "FieldValueTooMany", message));
+        let message = format!("Too many: {size}: must have at most {max} {unit}");
+        causes.push(StatusCause::new(path, "FieldValueTooMany", message));
     }
 }
 
-fn combinations(node: &Node, value: &Value, path: &str, causes: &mut Vec<Cause>) {
-    let combined = &node.combined;
-    let holds = |node: &Node| check(node, value).is_empty();
-    let mut unless = |ok: bool, what: &str| {
-        if !ok {
-            causes.push(says(path, &json!(crate::status::type_name(value)), what));
+fn junctors(node: &SchemaNode, value: &Value, path: &str, causes: &mut Vec<StatusCause>) {
+    let junctors = &node.junctors;
+    let is_valid = |node: &SchemaNode| validate(node, value).is_empty();
+    let mut require = |is_satisfied: bool, error: &str| {
+        if !is_satisfied {
+            causes.push(invalid_in_body(path, &json!(crate::status::type_name(value)), error));
         }
     };
-    unless(combined.any.is_empty() || combined.any.iter().any(holds), "must validate at least one schema (anyOf)");
-    unless(
-        combined.one.is_empty() || combined.one.iter().filter(|node| holds(node)).count() == 1,
+    require(
+        junctors.any_of.is_empty() || junctors.any_of.iter().any(is_valid),
+        "must validate at least one schema (anyOf)",
+    );
+    require(
+        junctors.one_of.is_empty() || junctors.one_of.iter().filter(|node| is_valid(node)).count() == 1,
         "must validate one and only one schema (oneOf)",
     );
-    unless(!combined.not.as_deref().is_some_and(holds), "must not validate the schema (not)");
-    for node in &combined.all {
+    require(!junctors.not.as_deref().is_some_and(is_valid), "must not validate the schema (not)");
+    for node in &junctors.all_of {
         visit(node, value, path, causes);
     }
 }
 
-fn says(path: &str, value: &Value, what: &str) -> Cause {
-    Cause::invalid(path, value, &format!("{path} in body {what}"))
+fn invalid_in_body(path: &str, value: &Value, error: &str) -> StatusCause {
+    StatusCause::invalid(path, value, &format!("{path} in body {error}"))
 }
 
 #[cfg(test)]
@@ -169,7 +174,7 @@ mod tests {
     fn causes(field: &Value, value: Value) -> Vec<String> {
         let schema = json!({"type": "object", "properties": {"spec": {"type": "object", "properties": {"x": field}}}});
         let object = json!({"spec": {"x": value}});
-        Schema::from_json(&schema).unwrap().validate(&object).iter().map(Cause::to_string).collect()
+        Schema::from_json(&schema).unwrap().validate(&object).iter().map(StatusCause::to_string).collect()
     }
 
     #[rstest]
@@ -189,7 +194,7 @@ mod tests {
     #[case(json!({"type": "object", "required": ["y"]}), json!({}), "spec.x.y: Required value")]
     #[case(json!({"type": "object", "properties": {"a": {"type": "string"}, "b": {"type": "string"}}, "oneOf": [{"required": ["a"]}, {"required": ["b"]}]}),
            json!({"a": "", "b": ""}), r#"spec.x: Invalid value: "object": spec.x in body must validate one and only one schema (oneOf)"#)]
-    fn one_cause(#[case] field: Value, #[case] value: Value, #[case] expect: &str) {
+    fn reports_one_cause(#[case] field: Value, #[case] value: Value, #[case] expect: &str) {
         assert_eq!(causes(&field, value), [expect]);
     }
 
@@ -200,7 +205,7 @@ mod tests {
     #[case(json!({"type": "string", "nullable": true, "enum": ["a"]}), json!(null))]
     #[case(json!({"type": "string", "format": "date-time"}), json!("2026-01-02T03:04:05Z"))]
     #[case(json!({"x-kubernetes-preserve-unknown-fields": true}), json!([{"any": 1}]))]
-    fn accepted(#[case] field: Value, #[case] value: Value) {
+    fn accepts_valid_values(#[case] field: Value, #[case] value: Value) {
         assert_eq!(causes(&field, value), Vec::<String>::new());
     }
 }

@@ -1,4 +1,4 @@
-//! Label selectors, from a query string as kubectl writes it or from `matchLabels`/`matchExpressions`.
+//! Label selectors, parsed from a query string such as kubectl sends or from `matchLabels` and `matchExpressions`.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -7,54 +7,61 @@ use serde_json::Value;
 
 use super::SelectorError;
 
-/// All requirements must hold. The empty selector selects everything.
+/// A label selector; all requirements must match. The empty selector matches everything.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct LabelSelector {
+    /// The requirements, ANDed.
     pub requirements: Vec<Requirement>,
 }
 
-/// One condition on one label.
+/// One requirement on one label.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Requirement {
+    /// Label key.
     pub key: String,
-    pub operator: Operator,
+    /// Operator with its values.
+    pub operator: SelectorOperator,
 }
 
-/// What is asked of a label's value.
+/// The operator of a [`Requirement`].
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Operator {
+pub enum SelectorOperator {
+    /// The label has one of these values.
     In(Vec<String>),
-    /// Also holds where the label is absent.
+    /// The label has none of these values or is absent.
     NotIn(Vec<String>),
+    /// The label is present.
     Exists,
+    /// The label is absent.
     DoesNotExist,
-    /// The label is an integer greater than this.
+    /// The label is an integer greater than this value.
     Gt(i64),
+    /// The label is an integer less than this value.
     Lt(i64),
 }
 
 // === impl LabelSelector ===
 
 impl LabelSelector {
-    /// Reads `a=b,c!=d,e in (f,g),h notin (i),j,!k`.
+    /// Parses `a=b,c!=d,e in (f,g),h notin (i),j,!k`.
     ///
     /// # Errors
-    /// The text is not of that form.
+    /// Fails if the text is malformed.
     pub fn parse(text: &str) -> Result<Self, SelectorError> {
         let requirements =
             split_outside_parentheses(text)?.into_iter().map(parse_requirement).collect::<Result<_, _>>()?;
         Ok(Self { requirements })
     }
 
-    /// Reads a `LabelSelector` object. Null selects everything: callers for whom it selects nothing check first.
+    /// Reads a `LabelSelector` object. Null yields the empty selector; callers for which null matches nothing check first.
     ///
     /// # Errors
-    /// An operator is unknown, or its values are missing.
+    /// Fails if an operator is unknown or its values are missing.
     pub fn from_json(selector: &Value) -> Result<Self, SelectorError> {
         let mut requirements = Vec::new();
         for (key, value) in selector["matchLabels"].as_object().into_iter().flatten() {
             let value = value.as_str().unwrap_or_default().to_owned();
-            requirements.push(Requirement { key: key.clone(), operator: Operator::In(vec![value]) });
+            requirements.push(Requirement { key: key.clone(), operator: SelectorOperator::In(vec![value]) });
         }
         for expression in selector["matchExpressions"].as_array().into_iter().flatten() {
             requirements.push(Requirement::from_json(expression)?);
@@ -62,27 +69,33 @@ impl LabelSelector {
         Ok(Self { requirements })
     }
 
-    /// Every label must have exactly this value, as `spec.selector` of a Service means it.
+    /// Creates a selector that requires all `labels`, like `spec.selector` of a Service.
     pub fn from_labels(labels: &BTreeMap<String, String>) -> Self {
-        let one = |(key, value): (&String, &String)| Requirement {
+        let requirement = |(key, value): (&String, &String)| Requirement {
             key: key.clone(),
-            operator: Operator::In(vec![value.clone()]),
+            operator: SelectorOperator::In(vec![value.clone()]),
         };
-        Self { requirements: labels.iter().map(one).collect() }
+        Self { requirements: labels.iter().map(requirement).collect() }
     }
 
+    /// Reports whether the selector has no requirements.
     pub fn is_empty(&self) -> bool {
         self.requirements.is_empty()
     }
 
+    /// Reports whether `labels` match.
     pub fn matches(&self, labels: &BTreeMap<String, String>) -> bool {
-        self.requirements.iter().all(|r| r.matches(labels.get(&r.key).map(String::as_str)))
+        self.requirements
+            .iter()
+            .all(|requirement| requirement.matches(labels.get(&requirement.key).map(String::as_str)))
     }
 
-    /// Looks at `metadata.labels` of `object`.
+    /// Reports whether `metadata.labels` of `object` match.
     pub fn matches_object(&self, object: &Value) -> bool {
         let labels = &object["metadata"]["labels"];
-        self.requirements.iter().all(|r| r.matches(labels.get(&r.key).and_then(Value::as_str)))
+        self.requirements
+            .iter()
+            .all(|requirement| requirement.matches(labels.get(&requirement.key).and_then(Value::as_str)))
     }
 }
 
@@ -94,31 +107,31 @@ impl Requirement {
             values.filter_map(Value::as_str).map(str::to_owned).collect()
         };
         let integer = || match values().as_slice() {
-            [one] => one.parse().map_err(|_| SelectorError::NoInteger),
+            [value] => value.parse().map_err(|_| SelectorError::NoInteger),
             _ => Err(SelectorError::NoInteger),
         };
         let operator = match expression["operator"].as_str().unwrap_or_default() {
-            "In" => Operator::In(some(values())?),
-            "NotIn" => Operator::NotIn(some(values())?),
-            "Exists" => Operator::Exists,
-            "DoesNotExist" => Operator::DoesNotExist,
-            "Gt" => Operator::Gt(integer()?),
-            "Lt" => Operator::Lt(integer()?),
-            other => return Err(SelectorError::UnknownOperator(other.to_owned())),
+            "In" => SelectorOperator::In(non_empty(values())?),
+            "NotIn" => SelectorOperator::NotIn(non_empty(values())?),
+            "Exists" => SelectorOperator::Exists,
+            "DoesNotExist" => SelectorOperator::DoesNotExist,
+            "Gt" => SelectorOperator::Gt(integer()?),
+            "Lt" => SelectorOperator::Lt(integer()?),
+            unknown => return Err(SelectorError::UnknownOperator(unknown.to_owned())),
         };
         Ok(Self { key: expression["key"].as_str().unwrap_or_default().to_owned(), operator })
     }
 
-    /// `value` is the label's value, if the label is there.
+    /// Reports whether the requirement matches a label with this value, or an absent label (`None`).
     pub fn matches(&self, value: Option<&str>) -> bool {
         let number = || value.and_then(|v| v.parse::<i64>().ok());
         match &self.operator {
-            Operator::In(values) => value.is_some_and(|v| values.iter().any(|w| w == v)),
-            Operator::NotIn(values) => value.is_none_or(|v| values.iter().all(|w| w != v)),
-            Operator::Exists => value.is_some(),
-            Operator::DoesNotExist => value.is_none(),
-            Operator::Gt(bound) => number().is_some_and(|n| n > *bound),
-            Operator::Lt(bound) => number().is_some_and(|n| n < *bound),
+            SelectorOperator::In(values) => value.is_some_and(|v| values.iter().any(|expected| expected == v)),
+            SelectorOperator::NotIn(values) => value.is_none_or(|v| values.iter().all(|excluded| excluded != v)),
+            SelectorOperator::Exists => value.is_some(),
+            SelectorOperator::DoesNotExist => value.is_none(),
+            SelectorOperator::Gt(bound) => number().is_some_and(|n| n > *bound),
+            SelectorOperator::Lt(bound) => number().is_some_and(|n| n < *bound),
         }
     }
 }
@@ -134,19 +147,19 @@ impl fmt::Display for Requirement {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let key = &self.key;
         match &self.operator {
-            Operator::In(values) if values.len() == 1 => write!(f, "{key}={}", values[0]),
-            Operator::In(values) => write!(f, "{key} in ({})", values.join(",")),
-            Operator::NotIn(values) if values.len() == 1 => write!(f, "{key}!={}", values[0]),
-            Operator::NotIn(values) => write!(f, "{key} notin ({})", values.join(",")),
-            Operator::Exists => f.write_str(key),
-            Operator::DoesNotExist => write!(f, "!{key}"),
-            Operator::Gt(bound) => write!(f, "{key}>{bound}"),
-            Operator::Lt(bound) => write!(f, "{key}<{bound}"),
+            SelectorOperator::In(values) if values.len() == 1 => write!(f, "{key}={}", values[0]),
+            SelectorOperator::In(values) => write!(f, "{key} in ({})", values.join(",")),
+            SelectorOperator::NotIn(values) if values.len() == 1 => write!(f, "{key}!={}", values[0]),
+            SelectorOperator::NotIn(values) => write!(f, "{key} notin ({})", values.join(",")),
+            SelectorOperator::Exists => f.write_str(key),
+            SelectorOperator::DoesNotExist => write!(f, "!{key}"),
+            SelectorOperator::Gt(bound) => write!(f, "{key}>{bound}"),
+            SelectorOperator::Lt(bound) => write!(f, "{key}<{bound}"),
         }
     }
 }
 
-fn some(values: Vec<String>) -> Result<Vec<String>, SelectorError> {
+fn non_empty(values: Vec<String>) -> Result<Vec<String>, SelectorError> {
     if values.is_empty() { Err(SelectorError::NoValues) } else { Ok(values) }
 }
 
@@ -154,13 +167,13 @@ fn some(values: Vec<String>) -> Result<Vec<String>, SelectorError> {
 
 fn split_outside_parentheses(text: &str) -> Result<Vec<&str>, SelectorError> {
     let (mut parts, mut depth, mut start) = (Vec::new(), 0_u32, 0);
-    for (at, c) in text.char_indices() {
+    for (position, c) in text.char_indices() {
         match c {
             '(' => depth += 1,
             ')' => depth = depth.checked_sub(1).ok_or_else(|| syntax("found ')', expected: identifier", text))?,
             ',' if depth == 0 => {
-                parts.push(text[start..at].trim());
-                start = at + 1;
+                parts.push(text[start..position].trim());
+                start = position + 1;
             }
             _ => {}
         }
@@ -177,48 +190,48 @@ fn split_outside_parentheses(text: &str) -> Result<Vec<&str>, SelectorError> {
 
 fn parse_requirement(text: &str) -> Result<Requirement, SelectorError> {
     if let Some(key) = text.strip_prefix('!') {
-        return requirement(key, Operator::DoesNotExist, text);
+        return requirement(key, SelectorOperator::DoesNotExist, text);
     }
     if let Some((key, values)) = text.split_once('(') {
         return parse_set(key, values, text);
     }
-    let Some(at) = text.find(['=', '!', '<', '>']) else {
+    let Some(position) = text.find(['=', '!', '<', '>']) else {
         let mut words = text.split_whitespace().skip(1);
         if let (Some("in" | "notin"), Some(value)) = (words.next(), words.next()) {
             return Err(SelectorError::Syntax(format!("found '{value}' expected: '('")));
         }
-        return requirement(text, Operator::Exists, text);
+        return requirement(text, SelectorOperator::Exists, text);
     };
-    let (key, rest) = text.split_at(at);
+    let (key, rest) = text.split_at(position);
     let bound = |value: &str| value.trim().parse().map_err(|_| SelectorError::NoInteger);
     let operator = if let Some(value) = rest.strip_prefix("!=") {
-        Operator::NotIn(vec![label_value(value, text)?])
+        SelectorOperator::NotIn(vec![label_value(value, text)?])
     } else if let Some(value) = rest.strip_prefix("==").or_else(|| rest.strip_prefix('=')) {
-        Operator::In(vec![label_value(value, text)?])
+        SelectorOperator::In(vec![label_value(value, text)?])
     } else if let Some(value) = rest.strip_prefix('>') {
-        Operator::Gt(bound(value)?)
+        SelectorOperator::Gt(bound(value)?)
     } else if let Some(value) = rest.strip_prefix('<') {
-        Operator::Lt(bound(value)?)
+        SelectorOperator::Lt(bound(value)?)
     } else {
         return Err(syntax("found '!', expected: in, notin, =, ==, !=, gt, lt", text));
     };
     requirement(key, operator, text)
 }
 
-fn parse_set(head: &str, values: &str, text: &str) -> Result<Requirement, SelectorError> {
-    let Some((inside, "")) = values.split_once(')').map(|(a, b)| (a, b.trim())) else {
+fn parse_set(key_and_operator: &str, values: &str, text: &str) -> Result<Requirement, SelectorError> {
+    let Some((list, "")) = values.split_once(')').map(|(a, b)| (a, b.trim())) else {
         return Err(syntax("found '(', expected: ','", text));
     };
-    let values = inside.split(',').map(|v| label_value(v, text)).collect::<Result<Vec<_>, _>>()?;
-    let mut words = head.split_whitespace();
+    let values = list.split(',').map(|v| label_value(v, text)).collect::<Result<Vec<_>, _>>()?;
+    let mut words = key_and_operator.split_whitespace();
     match (words.next(), words.next(), words.next()) {
-        (Some(key), Some("in"), None) => requirement(key, Operator::In(values), text),
-        (Some(key), Some("notin"), None) => requirement(key, Operator::NotIn(values), text),
+        (Some(key), Some("in"), None) => requirement(key, SelectorOperator::In(values), text),
+        (Some(key), Some("notin"), None) => requirement(key, SelectorOperator::NotIn(values), text),
         _ => Err(syntax("found '(', expected: in, notin, =, ==, !=, gt, lt", text)),
     }
 }
 
-fn requirement(key: &str, operator: Operator, text: &str) -> Result<Requirement, SelectorError> {
+fn requirement(key: &str, operator: SelectorOperator, text: &str) -> Result<Requirement, SelectorError> {
     let key = key.trim();
     let allowed = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.' | '/');
     if key.is_empty() || !key.chars().all(allowed) {
@@ -234,13 +247,13 @@ fn label_value(value: &str, text: &str) -> Result<String, SelectorError> {
     }
     let allowed = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.');
     if !value.chars().all(allowed) {
-        return Err(syntax("a value holds letters, digits, '-', '_' and '.'", text));
+        return Err(syntax("a label value may contain only letters, digits, '-', '_' and '.'", text));
     }
     Ok(value.to_owned())
 }
 
-fn syntax(what: &str, text: &str) -> SelectorError {
-    SelectorError::Syntax(format!("{what}, in {text:?}"))
+fn syntax(error: &str, text: &str) -> SelectorError {
+    SelectorError::Syntax(format!("{error}, in {text:?}"))
 }
 
 #[cfg(test)]
@@ -266,7 +279,7 @@ mod tests {
     #[case("n>5", false)]
     #[case("tier=", true)]
     #[case("ex.io/k=v-1", false)]
-    fn selects(#[case] text: &str, #[case] expect: bool) {
+    fn matches_labels(#[case] text: &str, #[case] expect: bool) {
         let object = json!({"metadata": {"labels": {"app": "web", "tier": "", "n": "5"}}});
         let labels = serde_json::from_value(object["metadata"]["labels"].clone()).unwrap();
         let selector = LabelSelector::parse(text).unwrap();
@@ -284,18 +297,18 @@ mod tests {
     #[case("a=b=c")]
     #[case("a of (b)")]
     #[case("a>x")]
-    fn refuses(#[case] text: &str) {
+    fn rejects_malformed_selectors(#[case] text: &str) {
         assert!(LabelSelector::parse(text).is_err(), "{text}");
     }
 
     #[test]
-    fn object_form() {
+    fn reads_label_selector_objects() {
         let selector = json!({
             "matchLabels": {"a": "b"},
             "matchExpressions": [{"key": "c", "operator": "NotIn", "values": ["d", "e"]}, {"key": "f", "operator": "DoesNotExist"}],
         });
         assert_eq!(LabelSelector::from_json(&selector).unwrap().to_string(), "a=b,c notin (d,e),!f");
-        let bad = json!({"matchExpressions": [{"key": "c", "operator": "In"}]});
-        assert_eq!(LabelSelector::from_json(&bad), Err(SelectorError::NoValues));
+        let without_values = json!({"matchExpressions": [{"key": "c", "operator": "In"}]});
+        assert_eq!(LabelSelector::from_json(&without_values), Err(SelectorError::NoValues));
     }
 }

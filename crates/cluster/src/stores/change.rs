@@ -1,55 +1,55 @@
-//! What a watch event changed, told in key order.
+//! Changes of the caches, in key order.
 
 use std::sync::Arc;
 
 use serde_json::Value;
 
-use super::Key;
 use crate::Kind;
-use crate::kept::Kept;
+use crate::cached_object::CachedObject;
+use crate::namespaced_name::NamespacedName;
 
-/// What happened to a store.
+/// A change of a cache.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Change {
     /// The first list of this kind is complete.
     Synced(Kind),
-    /// An object came, changed or went; at least one of `old` and `new` is there.
+    /// An object was created, updated or deleted; at least one of `old` and `new` is set.
     Object {
-        /// Its kind.
+        /// Kind of the object.
         kind: Kind,
-        /// Its key.
-        key: Key,
-        /// Content before.
+        /// Namespace and name.
+        key: NamespacedName,
+        /// Previous version.
         old: Option<Arc<Value>>,
-        /// Content now.
+        /// New version.
         new: Option<Arc<Value>>,
     },
 }
 
-/// What one event changed, in key order. A change of an object becomes trees when it is asked for: those of a long list are
-/// not all there at once.
+/// Changes that one event caused, in key order. The objects of a change are parsed when the iterator returns it, so that the
+/// objects of a long list are not all parsed at the same time.
 #[derive(Debug)]
-pub struct Changes(std::vec::IntoIter<Noted>);
+pub struct Changes(std::vec::IntoIter<CachedChange>);
 
-/// A change as it is kept until it is told.
+/// A change with objects in their cached representation.
 #[derive(Debug)]
-pub(super) enum Noted {
+pub(super) enum CachedChange {
     Synced(Kind),
     Object {
         kind: Kind,
-        key: Key,
-        old: Option<Kept>,
-        new: Option<Kept>,
-        /// Trees that are there anyway.
-        held: Vec<Arc<Value>>,
+        key: NamespacedName,
+        old: Option<CachedObject>,
+        new: Option<CachedObject>,
+        /// Parsed objects that are kept alive, so that the iterator does not parse them again.
+        parsed: Vec<Arc<Value>>,
     },
 }
 
 // === impl Changes ===
 
-impl From<Vec<Noted>> for Changes {
-    fn from(noted: Vec<Noted>) -> Self {
-        Changes(noted.into_iter())
+impl From<Vec<CachedChange>> for Changes {
+    fn from(changes: Vec<CachedChange>) -> Self {
+        Changes(changes.into_iter())
     }
 }
 
@@ -57,14 +57,14 @@ impl Iterator for Changes {
     type Item = Change;
 
     fn next(&mut self) -> Option<Change> {
-        let told = match self.0.next()? {
-            Noted::Synced(kind) => Change::Synced(kind),
-            Noted::Object { kind, key, old, new, held: _held } => {
-                let tree = |kept: Option<Kept>| kept.map(|kept| kept.tree());
-                Change::Object { kind, key, old: tree(old), new: tree(new) }
+        let change = match self.0.next()? {
+            CachedChange::Synced(kind) => Change::Synced(kind),
+            CachedChange::Object { kind, key, old, new, parsed: _parsed } => {
+                let value = |cached: Option<CachedObject>| cached.map(|cached| cached.value());
+                Change::Object { kind, key, old: value(old), new: value(new) }
             }
         };
-        Some(told)
+        Some(change)
     }
 
     fn size_hint(&self) -> (usize, Option<usize>) {
@@ -74,12 +74,12 @@ impl Iterator for Changes {
 
 impl ExactSizeIterator for Changes {}
 
-// === impl Noted ===
+// === impl CachedChange ===
 
-impl Noted {
-    pub(super) fn without_trees(mut self) -> Noted {
-        if let Noted::Object { held, .. } = &mut self {
-            held.clear();
+impl CachedChange {
+    pub(super) fn without_parsed_objects(mut self) -> CachedChange {
+        if let CachedChange::Object { parsed, .. } = &mut self {
+            parsed.clear();
         }
         self
     }

@@ -1,53 +1,54 @@
-//! Finds objects by a word that they carry: the UID of their controller, or a label with its value.
+//! Index of cached objects by the UID of their controller and by label value.
 
 use std::collections::BTreeSet;
 
 use serde_json::Value;
 
+use crate::namespaced_name::NamespacedName;
 use crate::object::controller_uid;
-use crate::stores::Key;
 
-/// Keys by word.
+/// Object keys by index value.
 #[derive(Debug, Default)]
-pub(super) struct Index(BTreeSet<(String, Key)>);
+pub(super) struct Index(BTreeSet<(String, NamespacedName)>);
 
 // === impl Index ===
 
 impl Index {
-    /// Keys under `word`, in order, from those of `namespace` on.
-    pub(super) fn find<'a>(&'a self, word: &'a str, namespace: &str) -> impl Iterator<Item = &'a Key> {
-        let from = (word.to_owned(), Key::new(namespace, ""));
-        self.0.range(from..).take_while(move |(found, _)| found == word).map(|(_, key)| key)
+    /// Returns the keys with `value` in order, starting with those of `namespace`.
+    pub(super) fn find<'a>(&'a self, value: &'a str, namespace: &str) -> impl Iterator<Item = &'a NamespacedName> {
+        let from = (value.to_owned(), NamespacedName::new(namespace, ""));
+        self.0.range(from..).take_while(move |(found, _)| found == value).map(|(_, key)| key)
     }
 
-    pub(super) fn add(&mut self, key: &Key, words: Vec<String>) {
-        self.0.extend(words.into_iter().map(|word| (word, key.clone())));
+    fn insert(&mut self, key: &NamespacedName, values: Vec<String>) {
+        self.0.extend(values.into_iter().map(|value| (value, key.clone())));
     }
 
-    /// `key` stands under `now` only, no longer under `before`.
-    pub(super) fn exchange(&mut self, key: &Key, before: Vec<String>, now: Vec<String>) {
-        if before == now {
+    /// Replaces the index values of `key`.
+    pub(super) fn update(&mut self, key: &NamespacedName, old: Vec<String>, new: Vec<String>) {
+        if old == new {
             return;
         }
-        for word in before {
-            self.0.remove(&(word, key.clone()));
+        for value in old {
+            self.0.remove(&(value, key.clone()));
         }
-        self.add(key, now);
+        self.insert(key, new);
     }
 }
 
-/// Under which words `object` is found.
-pub(super) fn words(object: &Value, labels: &[&str]) -> Vec<String> {
-    let label = |name: &&str| Some(labelled(name, object["metadata"]["labels"][name].as_str()?));
-    let owner = controller_uid(object).map(owned);
-    owner.into_iter().chain(labels.iter().filter_map(label)).collect()
+/// Returns the index values of `object`.
+pub(super) fn index_values(object: &Value, indexed_labels: &[&str]) -> Vec<String> {
+    let label = |name: &&str| Some(label_index_value(name, object["metadata"]["labels"][name].as_str()?));
+    let controller = controller_uid(object).map(controller_index_value);
+    controller.into_iter().chain(indexed_labels.iter().filter_map(label)).collect()
 }
 
-/// The word of what this UID controls; no label begins with the sign.
-pub(super) fn owned(controller: &str) -> String {
-    format!("@{controller}")
+/// Returns the index value of objects with this controller. Label names do not begin with `@`.
+pub(super) fn controller_index_value(controller_uid: &str) -> String {
+    format!("@{controller_uid}")
 }
 
-pub(super) fn labelled(label: &str, value: &str) -> String {
+/// Returns the index value of objects with this label.
+pub(super) fn label_index_value(label: &str, value: &str) -> String {
     format!("{label}={value}")
 }

@@ -1,4 +1,4 @@
-//! What is known of the objects of one kind: what the watch has told, and our own writes that are ahead of it.
+//! Cache of the objects of one kind: watched objects, overlaid by responses to our own writes that are newer.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -6,140 +6,146 @@ use std::sync::Arc;
 use kube::runtime::watcher::Event;
 use serde_json::Value;
 
-use super::Key;
-use super::change::Noted;
-use super::index::{Index, words};
+use super::change::CachedChange;
+use super::index::{Index, index_values};
 use crate::Kind;
-use crate::kept::{Keeping, Kept};
-use crate::object::meta;
+use crate::cached_object::{CachePolicy, CachedObject};
+use crate::namespaced_name::NamespacedName;
+use crate::object::metadata_field;
 
 #[derive(Debug, Default)]
 pub(super) struct Store {
-    keeping: Keeping,
-    pub(super) objects: BTreeMap<Key, Kept>,
-    /// Answers to our own writes that the watch has not delivered yet.
-    ahead: BTreeMap<Key, Kept>,
-    /// Of `objects` and of `ahead`: what it finds is looked at.
+    cache_policy: CachePolicy,
+    pub(super) objects: BTreeMap<NamespacedName, CachedObject>,
+    /// Responses to our own writes that the watch has not delivered yet.
+    pending_writes: BTreeMap<NamespacedName, CachedObject>,
+    /// Index of `objects` and `pending_writes`. Callers verify the objects it returns.
     pub(super) index: Index,
-    /// Collects a running list.
-    listing: Option<BTreeMap<Key, Kept>>,
+    /// Objects of a list in progress.
+    listing: Option<BTreeMap<NamespacedName, CachedObject>>,
     pub(super) synced: bool,
 }
 
 // === impl Store ===
 
 impl Store {
-    pub(super) fn new(keeping: Keeping) -> Store {
-        Store { keeping, ..Store::default() }
+    pub(super) fn new(cache_policy: CachePolicy) -> Store {
+        Store { cache_policy, ..Store::default() }
     }
 
-    pub(super) fn accept(&mut self, kind: Kind, event: Event<Value>) -> Vec<Noted> {
+    pub(super) fn apply_event(&mut self, kind: Kind, event: Event<Value>) -> Vec<CachedChange> {
         match event {
             Event::Init => {
                 self.listing = Some(BTreeMap::new());
                 Vec::new()
             }
             Event::InitApply(object) => {
-                let tree = Arc::new(object);
-                let kept = Kept::new(self.keeping.form, &tree);
-                self.listing.get_or_insert_default().insert(Key::of(&tree), kept);
+                let value = Arc::new(object);
+                let cached = CachedObject::new(self.cache_policy.representation, &value);
+                self.listing.get_or_insert_default().insert(NamespacedName::from_object(&value), cached);
                 Vec::new()
             }
-            Event::InitDone => self.exchange(kind),
+            Event::InitDone => self.replace_all(kind),
             Event::Apply(object) => {
-                let tree = Arc::new(object);
-                let kept = Kept::new(self.keeping.form, &tree);
-                self.put(kind, Key::of(&tree), kept).into_iter().collect()
+                let value = Arc::new(object);
+                let cached = CachedObject::new(self.cache_policy.representation, &value);
+                self.insert(kind, NamespacedName::from_object(&value), cached).into_iter().collect()
             }
-            Event::Delete(object) => self.remove(kind, &Key::of(&object)).into_iter().collect(),
+            Event::Delete(object) => self.remove(kind, &NamespacedName::from_object(&object)).into_iter().collect(),
         }
     }
 
-    pub(super) fn get(&self, key: &Key) -> Option<&Kept> {
-        self.ahead.get(key).or_else(|| self.objects.get(key))
+    pub(super) fn get(&self, key: &NamespacedName) -> Option<&CachedObject> {
+        self.pending_writes.get(key).or_else(|| self.objects.get(key))
     }
 
-    pub(super) fn found<'a>(&self, keys: impl Iterator<Item = &'a Key>) -> Vec<Kept> {
+    pub(super) fn get_all<'a>(&self, keys: impl Iterator<Item = &'a NamespacedName>) -> Vec<CachedObject> {
         keys.filter_map(|key| self.get(key).cloned()).collect()
     }
 
-    /// Under which words the key is found: those of the object as the watch told it, and of what is ahead of that.
-    fn words(&self, key: &Key) -> Vec<String> {
-        let kept = self.objects.get(key).into_iter().chain(self.ahead.get(key));
-        kept.flat_map(|kept| words(&kept.tree(), self.keeping.labels)).collect()
+    /// Returns the index values of the watched object and of the pending write.
+    fn index_values(&self, key: &NamespacedName) -> Vec<String> {
+        let cached = self.objects.get(key).into_iter().chain(self.pending_writes.get(key));
+        cached.flat_map(|cached| index_values(&cached.value(), self.cache_policy.indexed_labels)).collect()
     }
 
-    /// Changes what is known of one key.
-    fn change<T>(&mut self, key: &Key, change: impl FnOnce(&mut Store) -> T) -> T {
-        let before = self.words(key);
-        let result = change(self);
-        let now = self.words(key);
-        self.index.exchange(key, before, now);
+    /// Runs `update`, which changes the object of one key, and updates the index.
+    fn update_indexed<T>(&mut self, key: &NamespacedName, update: impl FnOnce(&mut Store) -> T) -> T {
+        let old = self.index_values(key);
+        let result = update(self);
+        let new = self.index_values(key);
+        self.index.update(key, old, new);
         result
     }
 
-    pub(super) fn observe(&mut self, object: Value) {
-        let tree = Arc::new(object);
-        let key = Key::of(&tree);
-        let newer = |known: &Kept| {
-            let known = known.tree();
-            meta(&known, "uid") == meta(&tree, "uid") && version(&known) < version(&tree)
+    pub(super) fn observe_write(&mut self, object: Value) {
+        let value = Arc::new(object);
+        let key = NamespacedName::from_object(&value);
+        let is_older = |cached: &CachedObject| {
+            let cached = cached.value();
+            metadata_field(&cached, "uid") == metadata_field(&value, "uid")
+                && resource_version(&cached) < resource_version(&value)
         };
-        if self.get(&key).is_some_and(newer) {
-            let kept = Kept::new(self.keeping.form, &tree);
-            self.change(&key, |store| drop(store.ahead.insert(key.clone(), kept)));
+        if self.get(&key).is_some_and(is_older) {
+            let cached = CachedObject::new(self.cache_policy.representation, &value);
+            self.update_indexed(&key, |store| drop(store.pending_writes.insert(key.clone(), cached)));
         }
     }
 
-    /// The list is complete: differences to the old content are the changes.
-    fn exchange(&mut self, kind: Kind) -> Vec<Noted> {
+    /// Replaces the content with the completed list. The differences are the changes.
+    fn replace_all(&mut self, kind: Kind) -> Vec<CachedChange> {
         let listed = self.listing.take().unwrap_or_default();
-        self.ahead.clear();
-        let gone: Vec<Key> = self.objects.keys().filter(|key| !listed.contains_key(key)).cloned().collect();
-        let mut changes: Vec<Noted> = gone.iter().filter_map(|key| self.remove(kind, key)).collect();
-        changes
-            .extend(listed.into_iter().filter_map(|(key, kept)| self.put(kind, key, kept)).map(Noted::without_trees));
+        self.pending_writes.clear();
+        let deleted: Vec<NamespacedName> =
+            self.objects.keys().filter(|key| !listed.contains_key(key)).cloned().collect();
+        let mut changes: Vec<CachedChange> = deleted.iter().filter_map(|key| self.remove(kind, key)).collect();
+        changes.extend(
+            listed
+                .into_iter()
+                .filter_map(|(key, cached)| self.insert(kind, key, cached))
+                .map(CachedChange::without_parsed_objects),
+        );
         if !self.synced {
             self.synced = true;
-            changes.push(Noted::Synced(kind));
+            changes.push(CachedChange::Synced(kind));
         }
         changes
     }
 
-    fn put(&mut self, kind: Kind, key: Key, kept: Kept) -> Option<Noted> {
-        let new = kept.tree();
-        // What is ahead of `new` stays.
-        let caught_up = self
-            .ahead
-            .get(&key)
-            .map(Kept::tree)
-            .is_some_and(|ahead| version(&ahead) <= version(&new) || meta(&ahead, "uid") != meta(&new, "uid"));
-        let known = self.objects.get(&key);
-        if !caught_up && known == Some(&kept) {
+    fn insert(&mut self, kind: Kind, key: NamespacedName, cached: CachedObject) -> Option<CachedChange> {
+        let new = cached.value();
+        // A pending write that is newer than the watched object remains.
+        let caught_up = self.pending_writes.get(&key).map(CachedObject::value).is_some_and(|pending| {
+            resource_version(&pending) <= resource_version(&new)
+                || metadata_field(&pending, "uid") != metadata_field(&new, "uid")
+        });
+        let previous = self.objects.get(&key);
+        if !caught_up && previous == Some(&cached) {
             return None;
         }
-        let held = known.map(Kept::tree).into_iter().chain([new]).collect();
-        let old = self.change(&key, |store| {
+        let parsed = previous.map(CachedObject::value).into_iter().chain([new]).collect();
+        let old = self.update_indexed(&key, |store| {
             if caught_up {
-                store.ahead.remove(&key);
+                store.pending_writes.remove(&key);
             }
-            store.objects.insert(key.clone(), kept.clone())
+            store.objects.insert(key.clone(), cached.clone())
         });
-        let is_news = old.as_ref() != Some(&kept);
-        is_news.then_some(Noted::Object { kind, key, old, new: Some(kept), held })
+        let changed = old.as_ref() != Some(&cached);
+        changed.then_some(CachedChange::Object { kind, key, old, new: Some(cached), parsed })
     }
 
-    fn remove(&mut self, kind: Kind, key: &Key) -> Option<Noted> {
-        let held = self.objects.get(key).map(Kept::tree).into_iter().collect();
-        let old = self.change(key, |store| {
-            store.ahead.remove(key);
+    fn remove(&mut self, kind: Kind, key: &NamespacedName) -> Option<CachedChange> {
+        let parsed = self.objects.get(key).map(CachedObject::value).into_iter().collect();
+        let old = self.update_indexed(key, |store| {
+            store.pending_writes.remove(key);
             store.objects.remove(key)
         })?;
-        Some(Noted::Object { kind, key: key.clone(), old: Some(old), new: None, held })
+        Some(CachedChange::Object { kind, key: key.clone(), old: Some(old), new: None, parsed })
     }
 }
 
-/// Resource versions of one kind count upwards (Kubernetes promises it since 1.35, and etcd always did).
-fn version(object: &Value) -> u64 {
-    meta(object, "resourceVersion").parse().unwrap_or_default()
+/// Returns the resource version as a number. The versions of one kind increase (guaranteed since Kubernetes 1.35, and true of
+/// etcd before).
+fn resource_version(object: &Value) -> u64 {
+    metadata_field(object, "resourceVersion").parse().unwrap_or_default()
 }

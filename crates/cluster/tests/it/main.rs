@@ -1,14 +1,12 @@
-//! What really goes over the wire: a recording service stands where the API server would.
+//! Requests that are sent to the API server, recorded by a fake API server.
 
-// Helpers of tests are tests too.
+// Lints allow these only in test functions, not in test helpers.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
 use std::sync::{Arc, Mutex};
 
 use bytes::Bytes;
-use cluster::apply::{Convergence, Desired};
-use cluster::status::StatusWriter;
-use cluster::{Applier, Kind, Outcome, Stores};
+use cluster::{Applier, ApplyOutcome, Convergence, DesiredObject, Kind, StatusWriter, Stores};
 use http::{Method, Request, Response};
 use http_body_util::{BodyExt, Full};
 use kube::client::Body;
@@ -16,36 +14,36 @@ use kube::runtime::watcher::Event;
 use serde_json::{Value, json};
 
 const SERVICE: Kind = Kind::namespaced("", "v1", "Service", "services");
-const MADE: &[Kind] = &[SERVICE];
+const MANAGED_KINDS: &[Kind] = &[SERVICE];
 const MANAGER: &str = "us";
 
-/// Requests as `METHOD path?query` with their bodies.
-type Journal = Arc<Mutex<Vec<(String, Value)>>>;
+/// Recorded requests as `METHOD path?query` with their bodies.
+type RequestLog = Arc<Mutex<Vec<(String, Value)>>>;
 
-/// Answers every request with `code`; 200 echoes what was sent.
-fn client(code: u16) -> (kube::Client, Journal) {
-    let journal = Journal::default();
-    let seen = journal.clone();
+/// Returns a client whose requests are all answered with `code`; 200 returns the request body.
+fn client(code: u16) -> (kube::Client, RequestLog) {
+    let requests = RequestLog::default();
+    let recorded = requests.clone();
     let service = tower::service_fn(move |request: Request<Body>| {
-        let seen = seen.clone();
+        let recorded = recorded.clone();
         async move {
-            let what = format!("{} {}", request.method(), request.uri());
-            let deleting = request.method() == Method::DELETE;
+            let request_line = format!("{} {}", request.method(), request.uri());
+            let is_delete = request.method() == Method::DELETE;
             let body = request.into_body().collect().await.unwrap().to_bytes();
             let body: Value = serde_json::from_slice(&body).unwrap_or_default();
-            seen.lock().unwrap().push((what, body.clone()));
+            recorded.lock().unwrap().push((request_line, body.clone()));
             let failure = json!({"kind": "Status", "apiVersion": "v1", "status": "Failure", "message": "no such port", "reason": "Invalid", "code": code});
-            let answer = match code {
-                200 if deleting => json!({"kind": "Status", "apiVersion": "v1", "status": "Success"}),
+            let response = match code {
+                200 if is_delete => json!({"kind": "Status", "apiVersion": "v1", "status": "Success"}),
                 200 => body,
                 _ => failure,
             };
             Ok::<_, kube::Error>(
-                Response::builder().status(code).body(Full::new(Bytes::from(answer.to_string()))).unwrap(),
+                Response::builder().status(code).body(Full::new(Bytes::from(response.to_string()))).unwrap(),
             )
         }
     });
-    (kube::Client::new(service, "default"), journal)
+    (kube::Client::new(service, "default"), requests)
 }
 
 fn owner() -> Value {
@@ -56,8 +54,8 @@ fn desired(port: i64) -> Value {
     json!({"apiVersion": "v1", "kind": "Service", "metadata": {"name": "a", "namespace": "n"}, "spec": {"ports": [{"port": port}]}})
 }
 
-/// As the server would hold it after we applied `desired(80)`.
-fn applied() -> Value {
+/// Returns the live object after an apply of `desired(80)`.
+fn live_object() -> Value {
     json!({"metadata": {"name": "a", "namespace": "n", "uid": "u", "resourceVersion": "3",
         "ownerReferences": [{"apiVersion": "g/v1", "kind": "Owner", "name": "o", "uid": "owner-uid", "controller": true, "blockOwnerDeletion": true}],
         "managedFields": [{"manager": MANAGER, "operation": "Apply", "apiVersion": "v1", "fieldsV1": {
@@ -68,128 +66,129 @@ fn applied() -> Value {
 
 fn stores(objects: Vec<Value>) -> Stores {
     let stores = Stores::new(MANAGER);
-    let _ = stores.accept(SERVICE, Event::Init);
+    let _ = stores.apply_event(SERVICE, Event::Init);
     for object in objects {
-        let _ = stores.accept(SERVICE, Event::InitApply(object));
+        let _ = stores.apply_event(SERVICE, Event::InitApply(object));
     }
-    let _ = stores.accept(SERVICE, Event::InitDone);
+    let _ = stores.apply_event(SERVICE, Event::InitDone);
     stores
 }
 
-async fn converge(code: u16, held: Vec<Value>, wanted: Vec<Value>) -> (Convergence, Vec<(String, Value)>) {
-    let (client, journal) = client(code);
-    let result = Applier::new(client, stores(held), MADE, MANAGER).converge(&owner(), wanted).await.unwrap();
-    let journal = journal.lock().unwrap().clone();
-    (result, journal)
+async fn converge(code: u16, cached: Vec<Value>, desired: Vec<Value>) -> (Convergence, Vec<(String, Value)>) {
+    let (client, requests) = client(code);
+    let result =
+        Applier::new(client, stores(cached), MANAGED_KINDS, MANAGER).converge(&owner(), desired).await.unwrap();
+    let requests = requests.lock().unwrap().clone();
+    (result, requests)
 }
 
 #[tokio::test]
-async fn a_missing_object_is_applied_with_its_owner() {
-    let (result, journal) = converge(200, vec![], vec![desired(80)]).await;
-    assert_eq!(result.applied[0].outcome, Outcome::Created);
-    let (request, body) = &journal[0];
+async fn creates_missing_object_with_owner_reference() {
+    let (result, requests) = converge(200, vec![], vec![desired(80)]).await;
+    assert_eq!(result.results[0].outcome, ApplyOutcome::Created);
+    let (request, body) = &requests[0];
     assert_eq!(request, "PATCH /api/v1/namespaces/n/services/a?&force=true&fieldManager=us");
     assert_eq!(body["metadata"]["ownerReferences"][0]["uid"], "owner-uid");
 }
 
 #[tokio::test]
-async fn what_is_as_desired_costs_no_request() {
-    let (result, journal) = converge(200, vec![applied()], vec![desired(80)]).await;
-    assert_eq!(result.applied[0].outcome, Outcome::Unchanged);
-    assert!(!result.changed() && journal.is_empty());
+async fn object_as_desired_causes_no_request() {
+    let (result, requests) = converge(200, vec![live_object()], vec![desired(80)]).await;
+    assert_eq!(result.results[0].outcome, ApplyOutcome::Unchanged);
+    assert!(!result.has_changes() && requests.is_empty());
 }
 
-/// A field more inside a list that is ours as a whole: ours and dropped, or the server's own. The answer tells, once.
+/// An additional field inside an atomic list is a server default, or one that we removed: the first apply decides.
 #[tokio::test]
-async fn what_the_server_fills_in_is_asked_for_once() {
-    let mut held = applied();
-    held["apiVersion"] = json!("v1");
-    held["kind"] = json!("Service");
-    held["spec"]["ports"][0]["weight"] = json!(1);
-    held["metadata"]["managedFields"][0]["fieldsV1"]["f:spec"]["f:ports"] = json!({});
-    let answer = held.clone();
-    let sent = Arc::new(std::sync::atomic::AtomicUsize::new(0));
-    let count = Arc::clone(&sent);
+async fn server_defaults_in_atomic_value_cause_one_apply() {
+    let mut live = live_object();
+    live["apiVersion"] = json!("v1");
+    live["kind"] = json!("Service");
+    live["spec"]["ports"][0]["weight"] = json!(1);
+    live["metadata"]["managedFields"][0]["fieldsV1"]["f:spec"]["f:ports"] = json!({});
+    let response = live.clone();
+    let request_count = Arc::new(std::sync::atomic::AtomicUsize::new(0));
+    let counter = Arc::clone(&request_count);
     let service = tower::service_fn(move |_: Request<Body>| {
-        count.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
-        let answer = answer.to_string();
-        async move { Ok::<_, kube::Error>(Response::new(Full::new(Bytes::from(answer)))) }
+        counter.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
+        let response = response.to_string();
+        async move { Ok::<_, kube::Error>(Response::new(Full::new(Bytes::from(response)))) }
     });
-    let applier = Applier::new(kube::Client::new(service, "default"), stores(vec![held]), MADE, MANAGER);
-    for wish in [80, 80, 80] {
-        let result = applier.converge(&owner(), vec![desired(wish)]).await.unwrap();
-        assert_eq!(result.applied[0].outcome, Outcome::Unchanged);
+    let applier = Applier::new(kube::Client::new(service, "default"), stores(vec![live]), MANAGED_KINDS, MANAGER);
+    for port in [80, 80, 80] {
+        let result = applier.converge(&owner(), vec![desired(port)]).await.unwrap();
+        assert_eq!(result.results[0].outcome, ApplyOutcome::Unchanged);
     }
-    assert_eq!(sent.load(std::sync::atomic::Ordering::Relaxed), 1);
-    let mut other = desired(80);
-    other["spec"]["ports"][0]["weight"] = json!(1);
-    other["spec"]["ports"][0]["name"] = json!("http");
-    applier.converge(&owner(), vec![other]).await.unwrap();
-    assert_eq!(sent.load(std::sync::atomic::Ordering::Relaxed), 2);
+    assert_eq!(request_count.load(std::sync::atomic::Ordering::Relaxed), 1);
+    let mut changed = desired(80);
+    changed["spec"]["ports"][0]["weight"] = json!(1);
+    changed["spec"]["ports"][0]["name"] = json!("http");
+    applier.converge(&owner(), vec![changed]).await.unwrap();
+    assert_eq!(request_count.load(std::sync::atomic::Ordering::Relaxed), 2);
 }
 
 #[tokio::test]
-async fn a_difference_is_sent_and_the_old_pruned_with_preconditions() {
-    let mut old = applied();
+async fn updates_changed_object_and_prunes_old_one_with_preconditions() {
+    let mut old = live_object();
     old["metadata"]["name"] = json!("old");
-    let (result, journal) = converge(200, vec![applied(), old], vec![desired(81)]).await;
-    assert_eq!(result.applied[0].outcome, Outcome::Updated);
+    let (result, requests) = converge(200, vec![live_object(), old], vec![desired(81)]).await;
+    assert_eq!(result.results[0].outcome, ApplyOutcome::Updated);
     assert_eq!(result.pruned, ["Service n/old"]);
-    let (request, body) = &journal[1];
+    let (request, body) = &requests[1];
     assert!(request.starts_with("DELETE /api/v1/namespaces/n/services/old"), "{request}");
     assert_eq!(body["preconditions"], json!({"uid": "u", "resourceVersion": "3"}));
     assert_eq!(body["propagationPolicy"], "Background");
 }
 
 #[tokio::test]
-async fn somebody_elses_object_is_left_alone() {
-    let mut theirs = applied();
-    theirs["metadata"]["ownerReferences"][0]["uid"] = json!("other");
-    let (result, journal) = converge(200, vec![theirs], vec![desired(81)]).await;
-    assert_eq!(result.applied[0].outcome, Outcome::Foreign("Owner o".to_owned()));
-    assert!(journal.is_empty());
+async fn object_of_another_owner_is_not_modified() {
+    let mut foreign = live_object();
+    foreign["metadata"]["ownerReferences"][0]["uid"] = json!("other");
+    let (result, requests) = converge(200, vec![foreign], vec![desired(81)]).await;
+    assert_eq!(result.results[0].outcome, ApplyOutcome::NotOwned("Owner o".to_owned()));
+    assert!(requests.is_empty());
 }
 
 #[tokio::test]
-async fn what_comes_after_the_first_waits_for_it() {
-    let (mut theirs, mut second) = (applied(), desired(81));
-    theirs["metadata"]["ownerReferences"][0]["uid"] = json!("other");
+async fn objects_after_apply_first_are_deferred_until_it_is_applied() {
+    let (mut foreign, mut second) = (live_object(), desired(81));
+    foreign["metadata"]["ownerReferences"][0]["uid"] = json!("other");
     second["metadata"]["name"] = json!("b");
-    let (client, journal) = client(200);
-    let applier = Applier::new(client, stores(vec![theirs]), MADE, MANAGER);
-    let wanted = vec![Desired::First(desired(81)), Desired::Exactly(second)];
-    let outcomes: Vec<Outcome> =
-        applier.converge(&owner(), wanted).await.unwrap().applied.into_iter().map(|one| one.outcome).collect();
-    assert_eq!(outcomes, [Outcome::Foreign("Owner o".to_owned()), Outcome::Held]);
-    assert!(journal.lock().unwrap().is_empty());
+    let (client, requests) = client(200);
+    let applier = Applier::new(client, stores(vec![foreign]), MANAGED_KINDS, MANAGER);
+    let objects = vec![DesiredObject::ApplyFirst(desired(81)), DesiredObject::Apply(second)];
+    let outcomes: Vec<ApplyOutcome> =
+        applier.converge(&owner(), objects).await.unwrap().results.into_iter().map(|result| result.outcome).collect();
+    assert_eq!(outcomes, [ApplyOutcome::NotOwned("Owner o".to_owned()), ApplyOutcome::Deferred]);
+    assert!(requests.lock().unwrap().is_empty());
 }
 
 #[tokio::test]
-async fn what_has_its_turn_later_is_neither_changed_nor_pruned() {
-    let (client, journal) = client(200);
-    let applier = Applier::new(client, stores(vec![applied()]), MADE, MANAGER);
-    let result = applier.converge(&owner(), vec![Desired::Later(desired(81))]).await.unwrap();
-    assert_eq!(result.applied[0].outcome, Outcome::Held);
-    assert!(result.pruned.is_empty() && journal.lock().unwrap().is_empty());
+async fn deferred_object_is_neither_changed_nor_pruned() {
+    let (client, requests) = client(200);
+    let applier = Applier::new(client, stores(vec![live_object()]), MANAGED_KINDS, MANAGER);
+    let result = applier.converge(&owner(), vec![DesiredObject::Defer(desired(81))]).await.unwrap();
+    assert_eq!(result.results[0].outcome, ApplyOutcome::Deferred);
+    assert!(result.pruned.is_empty() && requests.lock().unwrap().is_empty());
 }
 
 #[tokio::test]
-async fn a_refusal_is_an_outcome_with_the_servers_words() {
+async fn rejection_is_an_outcome_with_the_message_of_the_server() {
     let (result, _) = converge(422, vec![], vec![desired(80)]).await;
-    assert_eq!(result.applied[0].outcome, Outcome::Refused("no such port".to_owned()));
-    assert!(result.refusal.is_some());
+    assert_eq!(result.results[0].outcome, ApplyOutcome::Rejected("no such port".to_owned()));
+    assert!(result.rejection.is_some());
 }
 
 #[tokio::test]
-async fn a_status_is_written_only_if_it_says_something_new() {
-    let (client, journal) = client(200);
+async fn status_is_written_only_if_it_changed() {
+    let (client, requests) = client(200);
     let writer = StatusWriter::new(client, stores(vec![]), MANAGER);
-    let mut live = applied();
+    let mut live = live_object();
     assert!(writer.publish(SERVICE, &live, &json!({"phase": "Up"})).await.unwrap());
-    assert!(journal.lock().unwrap()[0].0.starts_with("PATCH /api/v1/namespaces/n/services/a/status?"));
+    assert!(requests.lock().unwrap()[0].0.starts_with("PATCH /api/v1/namespaces/n/services/a/status?"));
     live["status"] = json!({"phase": "Up"});
     live["metadata"]["managedFields"] = json!([{"manager": MANAGER, "operation": "Apply", "apiVersion": "v1", "subresource": "status",
         "fieldsV1": {"f:status": {"f:phase": {}}}}]);
     assert!(!writer.publish(SERVICE, &live, &json!({"phase": "Up"})).await.unwrap());
-    assert_eq!(journal.lock().unwrap().len(), 1);
+    assert_eq!(requests.lock().unwrap().len(), 1);
 }

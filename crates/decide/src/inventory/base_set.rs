@@ -1,9 +1,9 @@
 //! The base set: classes that a platform team writes as documents of one ConfigMap (seed 000).
 
-use api::manifest::{self, Document, ManifestError};
+use api::{Document, ManifestError, parse_each_document};
 use serde_json::{Value, json};
 
-use super::{Maker, mark};
+use super::{Provenance, set_provenance};
 
 /// Key of the ConfigMap that holds the documents.
 const KEY: &str = "accelerator-classes.yaml";
@@ -15,7 +15,7 @@ const NOT_WRITTEN: [&str; 5] = ["creationTimestamp", "generation", "managedField
 pub struct BaseSet {
     /// Marked with their maker, in the order of the documents.
     pub classes: Vec<Value>,
-    pub faults: Vec<ManifestError>,
+    pub errors: Vec<ManifestError>,
 }
 
 // === impl BaseSet ===
@@ -23,14 +23,14 @@ pub struct BaseSet {
 impl BaseSet {
     /// Reads the documents of `config_map`. Empty and comment-only ones are none.
     #[must_use]
-    pub fn read(config_map: &Value) -> Self {
+    pub fn from_config_map(config_map: &Value) -> Self {
         let mut set = Self::default();
         let maker = maker_of(config_map);
-        for read in manifest::read_each(KEY, config_map["data"][KEY].as_str().unwrap_or_default()) {
+        for read in parse_each_document(KEY, config_map["data"][KEY].as_str().unwrap_or_default()) {
             let classes = read.and_then(|documents| documents.into_iter().map(|one| class(one, &maker)).collect());
             match classes {
                 Ok(classes) => set.classes.extend::<Vec<Value>>(classes),
-                Err(fault) => set.faults.push(fault),
+                Err(fault) => set.errors.push(fault),
             }
         }
         set
@@ -38,19 +38,19 @@ impl BaseSet {
 }
 
 /// Who the classes of this ConfigMap are made from.
-fn maker_of(config_map: &Value) -> Maker {
+fn maker_of(config_map: &Value) -> Provenance {
     let text = |field: &str| config_map["metadata"][field].as_str().unwrap_or_default().to_owned();
-    Maker::ConfigMap(format!("{}/{}", text("namespace"), text("name")))
+    Provenance::ConfigMap(format!("{}/{}", text("namespace"), text("name")))
 }
 
-fn class(document: Document, maker: &Maker) -> Result<Value, ManifestError> {
+fn class(document: Document, maker: &Provenance) -> Result<Value, ManifestError> {
     let fault = |path: Option<String>, cause: String, hint: Option<&str>| ManifestError {
         path,
         cause,
         hint: hint.map(str::to_owned),
-        ..document.error()
+        ..document.manifest_error()
     };
-    if !document.is(api::ome::API_VERSION, "AcceleratorClass") {
+    if !document.is_kind(api::ome::API_VERSION, "AcceleratorClass") {
         let cause = format!("not an AcceleratorClass of {}", api::ome::API_VERSION);
         return Err(fault(None, cause, Some("apply objects of other kinds by themselves")));
     }
@@ -69,7 +69,7 @@ fn class(document: Document, maker: &Maker) -> Result<Value, ManifestError> {
     if !class["spec"].is_object() {
         class["spec"] = json!({});
     }
-    mark(&mut class, maker);
+    set_provenance(&mut class, maker);
     Ok(class)
 }
 

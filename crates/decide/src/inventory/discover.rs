@@ -5,27 +5,34 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use api::memory::AcceleratorMemory;
+use api::AcceleratorMemory;
 use serde_json::{Map, Value, json};
 
-use super::products::{self, Product, products};
-use super::{Index, Maker, NodeFacts, belongs, maker, mark, unedited};
+use super::products::{self, Product, detect_products};
+use super::{Inventory, NodeInfo, Provenance, is_unmodified, matches_discovery, provenance, set_provenance};
 use crate::supply::Class;
 
 /// Label of a class that was made from the labels of nodes.
-pub const AUTO_DISCOVERED: &str = "ome.io/auto-discovered";
+pub const AUTO_DISCOVERED_LABEL: &str = "ome.io/auto-discovered";
 
 /// The classes to apply. `existing` are all AcceleratorClass objects, which the index knows too; `known` are the
 /// shipped ones, whose facts count before labels.
 #[must_use]
-pub fn discover<'a>(index: &Index, existing: impl Iterator<Item = &'a Value>, known: &[(Class, Value)]) -> Vec<Value> {
+pub fn discover_classes<'a>(
+    index: &Inventory,
+    existing: impl Iterator<Item = &'a Value>,
+    known: &[(Class, Value)],
+) -> Vec<Value> {
     let taken: BTreeMap<&str, bool> = existing.map(|class| (name(class), made_here(class))).collect();
-    let mut found: BTreeMap<String, Found> = BTreeMap::new();
+    let mut found: BTreeMap<String, DiscoveredProduct> = BTreeMap::new();
     for node in index.nodes() {
-        for product in products(node) {
+        for product in detect_products(node) {
             let free = taken.get(product.name.as_str()).copied().unwrap_or(true);
             let matched = index.classes_of(&node.name).any(|class| matches(class, &product));
-            found.entry(product.name.clone()).or_insert_with(|| Found::of(&product)).add(&product, matched || !free);
+            found
+                .entry(product.name.clone())
+                .or_insert_with(|| DiscoveredProduct::of(&product))
+                .add(&product, matched || !free);
         }
     }
     let wanted = found.into_values().filter(|found| !found.matched);
@@ -38,7 +45,7 @@ fn name(object: &Value) -> &str {
 
 /// Ours to change.
 fn made_here(class: &Value) -> bool {
-    maker(class) == Some(Maker::Nodes) && unedited(class)
+    provenance(class) == Some(Provenance::ReplicaNodes) && is_unmodified(class)
 }
 
 /// Another class has these accelerators: one on the node that requests the same resource.
@@ -50,12 +57,12 @@ fn matches(class: &Class, product: &Product) -> bool {
 }
 
 /// One product over all of its nodes.
-struct Found {
+struct DiscoveredProduct {
     product: Product,
     matched: bool,
 }
 
-impl Found {
+impl DiscoveredProduct {
     fn of(product: &Product) -> Self {
         Self { product: product.clone(), matched: false }
     }
@@ -67,7 +74,8 @@ impl Found {
         mine.selectors.extend(other.selectors.iter().cloned());
         mine.features.extend(other.features.iter().cloned());
         mine.memory = least(mine.memory, other.memory);
-        mine.compute = mine.compute.take().into_iter().chain(other.compute.clone()).min();
+        mine.compute_capability =
+            mine.compute_capability.take().into_iter().chain(other.compute_capability.clone()).min();
         if mine.family.is_none() {
             mine.family.clone_from(&other.family);
         }
@@ -78,7 +86,7 @@ fn least(one: Option<AcceleratorMemory>, other: Option<AcceleratorMemory>) -> Op
     one.into_iter().chain(other).min()
 }
 
-fn class(found: &Found, known: &[(Class, Value)]) -> Value {
+fn class(found: &DiscoveredProduct, known: &[(Class, Value)]) -> Value {
     let product = &found.product;
     let facts = known_as(product, known).map(|known| &known["spec"]);
     let mut spec = Map::new();
@@ -93,9 +101,9 @@ fn class(found: &Found, known: &[(Class, Value)]) -> Value {
     spec.insert("resources".to_owned(), json!([{"name": product.resource, "quantity": "1", "divisible": false}]));
     let mut class = json!({
         "apiVersion": api::ome::API_VERSION, "kind": "AcceleratorClass",
-        "metadata": {"name": product.name, "labels": {AUTO_DISCOVERED: "true"}}, "spec": spec,
+        "metadata": {"name": product.name, "labels": {AUTO_DISCOVERED_LABEL: "true"}}, "spec": spec,
     });
-    mark(&mut class, &Maker::Nodes);
+    set_provenance(&mut class, &Provenance::ReplicaNodes);
     class
 }
 
@@ -107,7 +115,7 @@ pub(super) fn known_as<'k>(product: &Product, known: &'k [(Class, Value)]) -> Op
     let device =
         |resource: &str| if product.part { resource != product.resource } else { resource == product.resource };
     let fits = |(class, _): &&(Class, Value)| {
-        belongs(&class.discovery, NO_NODE, &product.whole)
+        matches_discovery(&class.discovery, NO_NODE, &product.whole)
             && class.resource_name().is_some_and(|resource| device(resource) || resource == product.resource)
     };
     let described = |(class, _): &&(Class, Value)| !products::pins(class, &product.whole);
@@ -148,7 +156,7 @@ pub(super) fn capabilities(product: &Product, facts: Option<&Value>) -> Value {
     if let Some(memory) = fill(&capabilities["memoryGB"], product.memory.map(|memory| json!(memory))) {
         capabilities["memoryGB"] = memory;
     }
-    let compute = product.compute.as_ref().map(|compute| json!(compute.to_string()));
+    let compute = product.compute_capability.as_ref().map(|compute| json!(compute.to_string()));
     if let Some(compute) = fill(&capabilities["computeCapability"], compute) {
         capabilities["computeCapability"] = compute;
     }
@@ -172,9 +180,9 @@ fn features(product: &Product, capabilities: &Value) -> BTreeSet<String> {
 }
 
 /// A node with these labels alone, so that labels that a person wrote into a selector are read as a node's.
-pub(super) fn imagined(labels: &BTreeMap<String, String>) -> NodeFacts {
-    let every = crate::supply::KNOWN_RESOURCES.iter().map(|resource| ((*resource).to_owned(), 1));
-    NodeFacts { labels: std::sync::Arc::new(labels.clone()), allocatable: every.collect(), ..NodeFacts::default() }
+pub(super) fn imagined(labels: &BTreeMap<String, String>) -> NodeInfo {
+    let every = crate::supply::ACCELERATOR_RESOURCES.iter().map(|resource| ((*resource).to_owned(), 1));
+    NodeInfo { labels: std::sync::Arc::new(labels.clone()), allocatable: every.collect(), ..NodeInfo::default() }
 }
 
 #[cfg(test)]

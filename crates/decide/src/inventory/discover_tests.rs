@@ -14,7 +14,7 @@ fn gpu(name: &str, product: &str) -> Value {
 
 fn known() -> Vec<(Class, Value)> {
     let text = include_str!("../tests/small/classes.yaml");
-    api::manifest::read("catalogue", text).unwrap().into_iter().map(|document| read(document.value)).collect()
+    api::parse_manifest("catalogue", text).unwrap().into_iter().map(|document| read(document.value)).collect()
 }
 
 fn read(value: Value) -> (Class, Value) {
@@ -29,14 +29,14 @@ fn by_hand(name: &str, selector: Value) -> Value {
 
 /// One pass over these nodes and classes.
 fn pass(nodes: &[Value], existing: &[Value]) -> Vec<Value> {
-    let mut index = Index::default();
+    let mut index = Inventory::default();
     for class in existing {
         index.set_class(name(class), Some(read(class.clone()).0));
     }
     for node in nodes {
         index.set_node(name(node), Some(node));
     }
-    discover(&index, existing.iter(), &known())
+    discover_classes(&index, existing.iter(), &known())
 }
 
 fn names(classes: &[Value]) -> Vec<&str> {
@@ -56,8 +56,8 @@ fn one_class_per_product() {
     ];
     let made = pass(&nodes, &[]);
     assert_eq!(names(&made), ["mi250x", "nvidia-a100-sxm4-80gb", "tesla-t4"]);
-    assert!(made.iter().all(|class| class["metadata"]["labels"][AUTO_DISCOVERED] == "true"));
-    assert!(made.iter().all(|class| maker(class) == Some(Maker::Nodes) && unedited(class)));
+    assert!(made.iter().all(|class| class["metadata"]["labels"][AUTO_DISCOVERED_LABEL] == "true"));
+    assert!(made.iter().all(|class| provenance(class) == Some(Provenance::ReplicaNodes) && is_unmodified(class)));
 }
 
 // spec: ACC-7
@@ -134,14 +134,14 @@ fn an_edit_stays() {
 fn where_a_person_names_the_product_the_discovered_class_gives_way() {
     let nodes = [gpu("a", "NVIDIA-X900")];
     let made = pass(&nodes, &[]).remove(0);
-    let mut index = Index::default();
+    let mut index = Inventory::default();
     index.set_node("a", Some(&nodes[0]));
     index.set_class("nvidia-x900", Some(read(made).0));
-    assert_eq!(index.numbers_of("nvidia-x900").nodes, 1);
+    assert_eq!(index.totals_of("nvidia-x900").nodes, 1);
     index.set_class("mine", Some(read(by_hand("mine", json!({"nvidia.com/gpu.product": "NVIDIA-X900"}))).0));
-    assert_eq!((index.numbers_of("nvidia-x900").nodes, index.numbers_of("mine").nodes), (0, 1));
+    assert_eq!((index.totals_of("nvidia-x900").nodes, index.totals_of("mine").nodes), (0, 1));
     index.set_class("mine", None);
-    assert_eq!(index.numbers_of("nvidia-x900").nodes, 1);
+    assert_eq!(index.totals_of("nvidia-x900").nodes, 1);
 }
 
 /// Labels differ in spelling, the class is one.
@@ -161,7 +161,7 @@ fn made_classes_lint_clean() {
         node("c", json!({"amd.com/gpu.product": "MI250X"})),
     ];
     for class in pass(&nodes, &[]) {
-        let document = api::manifest::Document { source: "discovered".to_owned(), index: 1, value: class };
-        assert_eq!(api::lint::check(&document), []);
+        let document = api::Document { source: "discovered".to_owned(), index: 1, value: class };
+        assert_eq!(api::lint_document(&document), []);
     }
 }

@@ -5,8 +5,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use serde_json::{Value, json};
 
 use super::discover::{capabilities, imagined, known_as};
-use super::products::{Product, is_accelerator_label, products};
-use super::{Index, Maker, has_all, mark};
+use super::products::{Product, detect_products, is_accelerator_label};
+use super::{Inventory, Provenance, set_provenance};
+use crate::nodes::labels_match_selector;
 use crate::supply::Class;
 
 /// Annotation on a class: the flavor that it stands for (seed 000, Story 3).
@@ -19,16 +20,16 @@ const MOST_LABELS: usize = 8;
 
 /// What a class says about a flavor.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Linked<'a> {
+pub enum FlavorLink<'a> {
     /// `integration.kueueResourceFlavor`: the flavor has to exist.
-    Wanted(&'a str),
+    Required(&'a str),
     /// Made from a flavor.
-    From(&'a str),
+    CreatedFrom(&'a str),
 }
 
 /// Why a class has no flavor that selects its nodes.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum NotExpressible {
+pub enum FlavorError {
     #[error(
         "a ResourceFlavor selects nodes by labels alone, and the class by terms or PCI ids; add discovery.nodeSelector"
     )]
@@ -39,15 +40,15 @@ pub enum NotExpressible {
 
 /// The flavor that a class is linked to, if any.
 #[must_use]
-pub fn flavor_reference(class: &Value) -> Option<Linked<'_>> {
+pub fn flavor_link(class: &Value) -> Option<FlavorLink<'_>> {
     let wanted = class.pointer("/spec/integration/kueueResourceFlavor").and_then(Value::as_str);
-    let from = || class["metadata"]["annotations"][FLAVOR].as_str().map(Linked::From);
-    wanted.filter(|name| !name.is_empty()).map(Linked::Wanted).or_else(from)
+    let from = || class["metadata"]["annotations"][FLAVOR].as_str().map(FlavorLink::CreatedFrom);
+    wanted.filter(|name| !name.is_empty()).map(FlavorLink::Required).or_else(from)
 }
 
 /// Whether a flavor is for accelerators: by its node labels, or because an annotation says so. Its name plays no part.
 #[must_use]
-pub fn selects_accelerators(flavor: &Value) -> bool {
+pub fn is_accelerator_flavor(flavor: &Value) -> bool {
     let labels = node_labels(flavor);
     !labels.is_empty()
         && (labels.iter().any(|(key, value)| is_accelerator_label(key, value))
@@ -57,7 +58,7 @@ pub fn selects_accelerators(flavor: &Value) -> bool {
 /// The class that stands for a person's flavor: its node labels, and the facts of the accelerators that they select,
 /// from the shipped table, the labels themselves, and the nodes that have them.
 #[must_use]
-pub fn class_of_flavor(flavor: &Value, index: &Index, known: &[(Class, Value)]) -> Value {
+pub fn class_from_flavor(flavor: &Value, index: &Inventory, known: &[(Class, Value)]) -> Value {
     let labels = node_labels(flavor);
     let name = flavor["metadata"]["name"].as_str().unwrap_or_default();
     let product = product_of(&labels, index);
@@ -79,7 +80,7 @@ pub fn class_of_flavor(flavor: &Value, index: &Index, known: &[(Class, Value)]) 
         "apiVersion": api::ome::API_VERSION, "kind": "AcceleratorClass",
         "metadata": {"name": name, "annotations": {FLAVOR: name}}, "spec": spec,
     });
-    mark(&mut class, &Maker::ResourceFlavor(name.to_owned()));
+    set_provenance(&mut class, &Provenance::ResourceFlavor(name.to_owned()));
     class
 }
 
@@ -87,12 +88,12 @@ pub fn class_of_flavor(flavor: &Value, index: &Index, known: &[(Class, Value)]) 
 ///
 /// # Errors
 /// The class selects its nodes in a way that no flavor can.
-pub fn flavor_of_class(class: &Value, flavor: &str, api_version: &str) -> Result<Value, NotExpressible> {
+pub fn flavor_from_class(class: &Value, flavor: &str, api_version: &str) -> Result<Value, FlavorError> {
     let mut labels = text_map(&class["spec"]["nodeSelector"]);
     labels.extend(text_map(&class["spec"]["discovery"]["nodeSelector"]));
     match labels.len() {
-        0 => return Err(NotExpressible::NoSelector),
-        count if count > MOST_LABELS => return Err(NotExpressible::TooManyLabels(count)),
+        0 => return Err(FlavorError::NoSelector),
+        count if count > MOST_LABELS => return Err(FlavorError::TooManyLabels(count)),
         _ => {}
     }
     let name = class["metadata"]["name"].as_str().unwrap_or_default();
@@ -100,7 +101,7 @@ pub fn flavor_of_class(class: &Value, flavor: &str, api_version: &str) -> Result
         "apiVersion": api_version, "kind": "ResourceFlavor",
         "metadata": {"name": flavor, "annotations": {CLASS: name}}, "spec": {"nodeLabels": labels},
     });
-    mark(&mut made, &Maker::AcceleratorClass(name.to_owned()));
+    set_provenance(&mut made, &Provenance::AcceleratorClass(name.to_owned()));
     Ok(made)
 }
 
@@ -114,15 +115,15 @@ fn text_map(value: &Value) -> BTreeMap<String, String> {
 }
 
 /// What nodes with these labels carry: the nodes that exist know best, the labels alone tell the rest.
-fn product_of(labels: &BTreeMap<String, String>, index: &Index) -> Option<Product> {
+fn product_of(labels: &BTreeMap<String, String>, index: &Inventory) -> Option<Product> {
     let of_nodes = || {
-        let nodes = index.nodes().filter(|node| has_all(&node.labels, labels));
-        let found: Vec<Product> = nodes.flat_map(products).collect();
+        let nodes = index.nodes().filter(|node| labels_match_selector(&node.labels, labels));
+        let found: Vec<Product> = nodes.flat_map(detect_products).collect();
         let names: BTreeSet<&str> = found.iter().map(|product| product.name.as_str()).collect();
         // Different products have no facts in common.
         (names.len() == 1).then(|| found.into_iter().next()).flatten()
     };
-    let of_labels = || products(&imagined(labels)).into_iter().next();
+    let of_labels = || detect_products(&imagined(labels)).into_iter().next();
     of_nodes().or_else(of_labels)
 }
 

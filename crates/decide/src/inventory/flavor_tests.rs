@@ -1,7 +1,7 @@
 use rstest::rstest;
 use serde_json::json;
 
-use super::super::{maker, unedited};
+use super::super::{is_unmodified, provenance};
 use super::*;
 
 fn flavor(name: &str, labels: Value) -> Value {
@@ -15,7 +15,7 @@ fn known() -> Vec<(Class, Value)> {
         let typed: api::ome::AcceleratorClass = serde_json::from_value(value.clone()).unwrap();
         (Class::from_api(&typed, None).unwrap(), value)
     };
-    api::manifest::read("catalogue", text).unwrap().into_iter().map(|document| read(document.value)).collect()
+    api::parse_manifest("catalogue", text).unwrap().into_iter().map(|document| read(document.value)).collect()
 }
 
 #[rstest]
@@ -29,38 +29,41 @@ fn known() -> Vec<(Class, Value)> {
 #[case::a_bare_word("n", json!({"accelerator": "none"}), false)]
 #[case::everything("all", json!({}), false)]
 fn a_flavor_is_known_by_its_labels(#[case] name: &str, #[case] labels: Value, #[case] expect: bool) {
-    assert_eq!(selects_accelerators(&flavor(name, labels)), expect);
+    assert_eq!(is_accelerator_flavor(&flavor(name, labels)), expect);
 }
 
 #[test]
 fn or_because_a_person_says_so() {
     let mut flavor = flavor("reserved", json!({"node-pool": "p5"}));
     flavor["metadata"]["annotations"] = json!({"ome.io/accelerator-class": "nvidia-h100-80gb"});
-    assert!(selects_accelerators(&flavor));
+    assert!(is_accelerator_flavor(&flavor));
 }
 
 /// Story 3, but for the class that the API server stores.
 #[test]
 fn the_class_of_story_3() {
     let story = flavor("gpu-nvidia-a100", json!({"nvidia.com/gpu.product": "A100-SXM4-40GB"}));
-    let class = class_of_flavor(&story, &Index::default(), &known());
+    let class = class_from_flavor(&story, &Inventory::default(), &known());
     assert_eq!(class["metadata"]["name"], "gpu-nvidia-a100");
     assert_eq!(class["metadata"]["annotations"]["ome.io/kueue-resource-flavor"], "gpu-nvidia-a100");
     assert_eq!(class["spec"]["discovery"], json!({"nodeSelector": {"nvidia.com/gpu.product": "A100-SXM4-40GB"}}));
     assert_eq!(class["spec"]["capabilities"]["memoryGB"], "40Gi");
     assert_eq!(class["spec"]["capabilities"]["computeCapability"], "8.0");
     assert_eq!(class["spec"]["resources"][0]["name"], "nvidia.com/gpu");
-    assert_eq!((maker(&class), unedited(&class)), (Some(Maker::ResourceFlavor("gpu-nvidia-a100".to_owned())), true));
-    assert_eq!(flavor_reference(&class), Some(Linked::From("gpu-nvidia-a100")));
+    assert_eq!(
+        (provenance(&class), is_unmodified(&class)),
+        (Some(Provenance::ResourceFlavor("gpu-nvidia-a100".to_owned())), true)
+    );
+    assert_eq!(flavor_link(&class), Some(FlavorLink::CreatedFrom("gpu-nvidia-a100")));
 }
 
 #[test]
 fn nodes_tell_what_the_labels_do_not() {
-    let mut index = Index::default();
+    let mut index = Inventory::default();
     let node = json!({"metadata": {"name": "a", "labels": {"node-pool": "p5", "nvidia.com/gpu.product": "NVIDIA-X900",
         "nvidia.com/gpu.memory": "40960"}}, "status": {"allocatable": {"nvidia.com/gpu": "8"}}});
     index.set_node("a", Some(&node));
-    let class = class_of_flavor(&flavor("p5", json!({"node-pool": "p5"})), &index, &known());
+    let class = class_from_flavor(&flavor("p5", json!({"node-pool": "p5"})), &index, &known());
     assert_eq!(
         (&class["spec"]["vendor"], &class["spec"]["capabilities"]["memoryGB"]),
         (&json!("nvidia"), &json!("40Gi"))
@@ -75,11 +78,11 @@ fn class(discovery: Value) -> Value {
 #[test]
 fn a_class_makes_the_flavor_that_it_names() {
     let class = class(json!({"nodeSelector": {"nvidia.com/gpu.product": "NVIDIA-L4"}}));
-    assert_eq!(flavor_reference(&class), Some(Linked::Wanted("f")));
-    let made = flavor_of_class(&class, "f", "kueue.x-k8s.io/v1beta2").unwrap();
+    assert_eq!(flavor_link(&class), Some(FlavorLink::Required("f")));
+    let made = flavor_from_class(&class, "f", "kueue.x-k8s.io/v1beta2").unwrap();
     assert_eq!((&made["metadata"]["name"], &made["apiVersion"]), (&json!("f"), &json!("kueue.x-k8s.io/v1beta2")));
     assert_eq!(made["spec"]["nodeLabels"], json!({"nvidia.com/gpu.product": "NVIDIA-L4"}));
-    assert_eq!((maker(&made), unedited(&made)), (Some(Maker::AcceleratorClass("c".to_owned())), true));
+    assert_eq!((provenance(&made), is_unmodified(&made)), (Some(Provenance::AcceleratorClass("c".to_owned())), true));
 }
 
 #[rstest]
@@ -87,5 +90,5 @@ fn a_class_makes_the_flavor_that_it_names() {
 #[case::pci_only(json!({"pciVendorID": "10de", "deviceIDs": ["2330"]}))]
 #[case::nine_labels(json!({"nodeSelector": {"a": "1", "b": "1", "c": "1", "d": "1", "e": "1", "f": "1", "g": "1", "h": "1", "i": "1"}}))]
 fn some_classes_have_no_flavor(#[case] discovery: Value) {
-    assert!(flavor_of_class(&class(discovery), "f", "kueue.x-k8s.io/v1beta1").is_err());
+    assert!(flavor_from_class(&class(discovery), "f", "kueue.x-k8s.io/v1beta1").is_err());
 }

@@ -9,36 +9,36 @@ use std::sync::Arc;
 
 use serde_json::Value;
 
-use super::facts;
-use super::pods::{Holdings, Pods};
-use super::{Availability, ClassNode, NodeFacts, belongs, count};
+use super::node_info;
+use super::pod_usage::{Pods, ServiceUsage};
+use super::{Availability, ClassNode, NodeInfo, class_node, matches_discovery};
 use crate::supply::Class;
 
 /// Nodes, the Pods on them, and the classes that they belong to.
 #[derive(Clone, Debug, Default)]
-pub struct Index {
+pub struct Inventory {
     nodes: BTreeMap<String, Node>,
     pods: Pods,
-    classes: BTreeMap<String, Members>,
+    classes: BTreeMap<String, ClassMembers>,
     changed: BTreeSet<String>,
 }
 
 #[derive(Clone, Debug, Default)]
 struct Node {
-    facts: NodeFacts,
+    facts: NodeInfo,
     classes: BTreeSet<String>,
 }
 
 #[derive(Clone, Debug)]
-struct Members {
+struct ClassMembers {
     class: Class,
     nodes: BTreeMap<String, ClassNode>,
-    numbers: Numbers,
+    numbers: ClassTotals,
 }
 
 /// The sums of one class.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Numbers {
+pub struct ClassTotals {
     pub nodes: usize,
     /// Ready and not cordoned.
     pub available_nodes: usize,
@@ -48,11 +48,11 @@ pub struct Numbers {
 
 // === impl Index ===
 
-impl Index {
+impl Inventory {
     /// Takes a node in, or out with `None`. Returns whether anything that counts has changed.
     pub fn set_node(&mut self, name: &str, node: Option<&Value>) -> bool {
         let Some(node) = node else { return self.remove_node(name) };
-        let mut facts = facts::node_facts(node);
+        let mut facts = node_info::node_info(node);
         facts.requested = self.pods.requested(name);
         let known = self.nodes.get(name);
         if known.is_some_and(|known| known.facts == facts) {
@@ -83,7 +83,7 @@ impl Index {
     /// at each class that yields to it.
     pub fn set_class(&mut self, name: &str, class: Option<Class>) {
         let before = self.classes.get(name).map(|members| members.class.clone());
-        let rivals: Vec<Class> = before.into_iter().chain(class.clone()).filter(|one| !one.yields).collect();
+        let rivals: Vec<Class> = before.into_iter().chain(class.clone()).filter(|one| !one.is_discovered).collect();
         let itself = BTreeSet::from([name.to_owned()]);
         let with_yielding = &self.yielding_to(&rivals) | &itself;
         let mut touched = self.drop_class(name);
@@ -105,7 +105,7 @@ impl Index {
 
     /// Whether nothing has moved since [`Self::take_changed`].
     #[must_use]
-    pub fn is_settled(&self) -> bool {
+    pub fn is_unchanged(&self) -> bool {
         self.changed.is_empty()
     }
 
@@ -117,15 +117,17 @@ impl Index {
 
     /// Whether this very class has been taken in.
     #[must_use]
-    pub fn knows(&self, class: &Class) -> bool {
+    pub fn is_current(&self, class: &Class) -> bool {
         self.classes.get(&class.name).is_some_and(|members| {
             let known = &members.class;
-            known.discovery == class.discovery && known.resources == class.resources && known.yields == class.yields
+            known.discovery == class.discovery
+                && known.resources == class.resources
+                && known.is_discovered == class.is_discovered
         })
     }
 
     /// Every node, by name.
-    pub fn nodes(&self) -> impl Iterator<Item = &NodeFacts> {
+    pub fn nodes(&self) -> impl Iterator<Item = &NodeInfo> {
         self.nodes.values().map(|node| &node.facts)
     }
 
@@ -136,13 +138,13 @@ impl Index {
     }
 
     /// The sums of every class, by name.
-    pub fn numbers(&self) -> impl Iterator<Item = (&str, Numbers)> {
+    pub fn class_totals(&self) -> impl Iterator<Item = (&str, ClassTotals)> {
         self.classes.iter().map(|(name, members)| (name.as_str(), members.numbers))
     }
 
     /// The sums of a class; zero for one that is not known.
     #[must_use]
-    pub fn numbers_of(&self, class: &str) -> Numbers {
+    pub fn totals_of(&self, class: &str) -> ClassTotals {
         self.classes.get(class).map(|members| members.numbers).unwrap_or_default()
     }
 
@@ -153,44 +155,44 @@ impl Index {
 
     /// What the Pods of a service hold.
     #[must_use]
-    pub fn holdings(&self, namespace: &str, service: &str) -> Holdings {
-        self.pods.holdings(namespace, service)
+    pub fn service_usage(&self, namespace: &str, service: &str) -> ServiceUsage {
+        self.pods.service_usage(namespace, service)
     }
 
     /// Labels of the Pods of a service that hold accelerators on a node.
-    pub fn pods_of<'a>(
+    pub fn pod_labels<'a>(
         &'a self,
         namespace: &'a str,
         service: &'a str,
     ) -> impl Iterator<Item = &'a BTreeMap<String, String>> {
-        self.pods.labels_of(namespace, service)
+        self.pods.pod_labels(namespace, service)
     }
 
     /// Every node with `own` given back, by name.
     #[must_use]
-    pub fn nodes_without(&self, own: &Holdings) -> Vec<NodeFacts> {
+    pub fn nodes_excluding(&self, own: &ServiceUsage) -> Vec<NodeInfo> {
         self.nodes().map(|node| own.given_back(node)).collect()
     }
 
     /// What `class` has on `nodes`, which are this index's with other requests.
     #[must_use]
-    pub fn availability_on(&self, class: &Class, nodes: &[NodeFacts]) -> Availability {
-        let Some(members) = self.classes.get(&class.name).filter(|_| self.knows(class)) else {
-            return super::availability(class, nodes);
+    pub fn availability_on(&self, class: &Class, nodes: &[NodeInfo]) -> Availability {
+        let Some(members) = self.classes.get(&class.name).filter(|_| self.is_current(class)) else {
+            return super::class_availability(class, nodes);
         };
         let counted = nodes.iter().filter(|node| members.nodes.contains_key(&node.name));
-        Availability { nodes: counted.map(|node| count(class, node)).collect() }
+        Availability { nodes: counted.map(|node| class_node(class, node)).collect() }
     }
 
     /// What `class` has if `own` is given back. A class that was not taken in is counted from scratch.
     #[must_use]
-    pub fn availability(&self, class: &Class, own: &Holdings) -> Availability {
-        let Some(members) = self.classes.get(&class.name).filter(|_| self.knows(class)) else {
-            let members = self.nodes().filter(|node| belongs(&class.discovery, &node.name, &node.labels));
-            return Availability { nodes: members.map(|node| count(class, &own.given_back(node))).collect() };
+    pub fn availability(&self, class: &Class, own: &ServiceUsage) -> Availability {
+        let Some(members) = self.classes.get(&class.name).filter(|_| self.is_current(class)) else {
+            let members = self.nodes().filter(|node| matches_discovery(&class.discovery, &node.name, &node.labels));
+            return Availability { nodes: members.map(|node| class_node(class, &own.given_back(node))).collect() };
         };
         let counted = |(name, known): (&String, &ClassNode)| match self.nodes.get(name).filter(|_| own.has_on(name)) {
-            Some(node) => count(class, &own.given_back(&node.facts)),
+            Some(node) => class_node(class, &own.given_back(&node.facts)),
             None => known.clone(),
         };
         Availability { nodes: members.nodes.iter().map(counted).collect() }
@@ -214,7 +216,7 @@ impl Index {
 
     fn recount_in(&mut self, name: &str, class: &str) {
         let (Some(node), Some(members)) = (self.nodes.get(name), self.classes.get(class)) else { return };
-        let counted = count(&members.class, &node.facts);
+        let counted = class_node(&members.class, &node.facts);
         self.put_member(class, name, Some(counted));
     }
 
@@ -222,7 +224,7 @@ impl Index {
     fn rematch(&mut self, name: &str) {
         let Some(node) = self.nodes.get(name) else { return };
         let labels = Arc::clone(&node.facts.labels);
-        let all = self.classes.iter().filter(|(_, members)| belongs(&members.class.discovery, name, &labels));
+        let all = self.classes.iter().filter(|(_, members)| matches_discovery(&members.class.discovery, name, &labels));
         let found: BTreeSet<String> = all.map(|(class, _)| class.clone()).collect();
         let remaining = self.without_yielding(found, &labels);
         let Some(node) = self.nodes.get_mut(name) else { return };
@@ -237,11 +239,11 @@ impl Index {
     fn without_yielding(&self, mut found: BTreeSet<String>, labels: &BTreeMap<String, String>) -> BTreeSet<String> {
         let class = |name: &String| self.classes.get(name).map(|members| &members.class);
         let yielding: Vec<String> =
-            found.iter().filter(|name| class(name).is_some_and(|one| one.yields)).cloned().collect();
+            found.iter().filter(|name| class(name).is_some_and(|one| one.is_discovered)).cloned().collect();
         for name in yielding {
             let resource = class(&name).and_then(|one| one.resource_name());
             let pinned = found.iter().filter_map(class).any(|other| {
-                !other.yields && other.resource_name() == resource && super::products::pins(other, labels)
+                !other.is_discovered && other.resource_name() == resource && super::products::pins(other, labels)
             });
             if pinned {
                 found.remove(&name);
@@ -275,9 +277,9 @@ impl Index {
     }
 
     fn add_class(&mut self, name: &str, class: Class) -> BTreeSet<String> {
-        let fits = |node: &&Node| belongs(&class.discovery, &node.facts.name, &node.facts.labels);
+        let fits = |node: &&Node| matches_discovery(&class.discovery, &node.facts.name, &node.facts.labels);
         let nodes: BTreeSet<String> = self.nodes.values().filter(fits).map(|node| node.facts.name.clone()).collect();
-        let members = Members { class, nodes: BTreeMap::new(), numbers: Numbers::default() };
+        let members = ClassMembers { class, nodes: BTreeMap::new(), numbers: ClassTotals::default() };
         self.classes.insert(name.to_owned(), members);
         nodes
     }
@@ -285,7 +287,8 @@ impl Index {
     /// Classes that may come or go where one of `rivals` comes or goes: those that yield, for the same resource.
     fn yielding_to(&self, rivals: &[Class]) -> BTreeSet<String> {
         let contested = |class: &Class| rivals.iter().any(|rival| rival.resource_name() == class.resource_name());
-        let yielding = self.classes.iter().filter(|(_, members)| members.class.yields && contested(&members.class));
+        let yielding =
+            self.classes.iter().filter(|(_, members)| members.class.is_discovered && contested(&members.class));
         yielding.map(|(name, _)| name.clone()).collect()
     }
 
@@ -294,7 +297,7 @@ impl Index {
         let Some(node) = self.nodes.get(name) else { return };
         let labels = Arc::clone(&node.facts.labels);
         let fits = |class: &&String| {
-            self.classes.get(*class).is_some_and(|members| belongs(&members.class.discovery, name, &labels))
+            self.classes.get(*class).is_some_and(|members| matches_discovery(&members.class.discovery, name, &labels))
         };
         let fitting = reconsidered.iter().filter(fits);
         let found = node.classes.iter().chain(fitting).cloned().collect();
@@ -312,7 +315,7 @@ impl Index {
 
 // === impl Numbers ===
 
-impl Numbers {
+impl ClassTotals {
     fn add(&mut self, node: &ClassNode) {
         self.nodes += 1;
         self.available_nodes += usize::from(node.schedulable);

@@ -12,11 +12,10 @@ mod nvidia;
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use api::capability::ComputeCapability;
-use api::memory::AcceleratorMemory;
+use api::{AcceleratorMemory, ComputeCapability};
 use serde_json::Value;
 
-use super::NodeFacts;
+use super::NodeInfo;
 use crate::supply::Class;
 
 /// One product on one node.
@@ -33,7 +32,7 @@ pub struct Product {
     pub resource: String,
     /// Of one unit of the resource.
     pub memory: Option<AcceleratorMemory>,
-    pub compute: Option<ComputeCapability>,
+    pub compute_capability: Option<ComputeCapability>,
     pub features: BTreeSet<String>,
     /// A part of a device: it has the device's architecture, not its throughput.
     pub part: bool,
@@ -73,10 +72,17 @@ const ACCELERATOR_LABELS: &[&str] = &[
 
 /// Every product of the node, in order of vendors.
 #[must_use]
-pub fn products(node: &NodeFacts) -> Vec<Product> {
-    let vendors = [nvidia::products, amd::products, intel::products, google::products, aws::products, huawei::products];
+pub fn detect_products(node: &NodeInfo) -> Vec<Product> {
+    let vendors = [
+        nvidia::detect_products,
+        amd::detect_products,
+        intel::detect_products,
+        google::detect_products,
+        aws::detect_products,
+        huawei::detect_products,
+    ];
     let found: Vec<Product> = vendors.iter().flat_map(|vendor| vendor(node)).collect();
-    let found = if found.is_empty() { cloud::products(node) } else { found };
+    let found = if found.is_empty() { cloud::detect_products(node) } else { found };
     found.into_iter().filter(|product| !product.name.is_empty()).collect()
 }
 
@@ -120,12 +126,12 @@ fn sanitised(product: &str) -> String {
 /// A class's name stands in labels too.
 const LONGEST_NAME: usize = 63;
 
-fn label<'a>(node: &'a NodeFacts, key: &str) -> Option<&'a str> {
+fn label<'a>(node: &'a NodeInfo, key: &str) -> Option<&'a str> {
     node.labels.get(key).map(String::as_str).filter(|value| !value.is_empty())
 }
 
 /// The resource is advertised; a driver that is being installed may still say zero.
-fn offers(node: &NodeFacts, resource: &str) -> bool {
+fn offers(node: &NodeInfo, resource: &str) -> bool {
     node.allocatable.contains_key(resource)
 }
 
@@ -135,7 +141,7 @@ fn one(pairs: &[(&str, &str)]) -> BTreeSet<BTreeMap<String, String>> {
 }
 
 /// `node.labels` as the shipped table looks at them.
-fn own_labels(node: &NodeFacts) -> BTreeMap<String, String> {
+fn own_labels(node: &NodeInfo) -> BTreeMap<String, String> {
     (*node.labels).clone()
 }
 

@@ -2,18 +2,18 @@ use rstest::rstest;
 use serde_json::json;
 
 use super::*;
-use crate::inventory::observe;
+use crate::inventory::node_infos;
 
 /// One node with these labels and resources.
-fn node(labels: Value, resources: &[&str]) -> NodeFacts {
+fn node(labels: Value, resources: &[&str]) -> NodeInfo {
     let allocatable: Value =
         resources.iter().map(|name| ((*name).to_owned(), json!("8"))).collect::<serde_json::Map<_, _>>().into();
     let node = json!({"metadata": {"name": "n", "labels": labels}, "status": {"allocatable": allocatable}});
-    observe(&[node], &[]).remove(0)
+    node_infos(&[node], &[]).remove(0)
 }
 
 fn found(labels: Value, resources: &[&str]) -> Vec<(String, String)> {
-    products(&node(labels, resources)).into_iter().map(|product| (product.name, product.resource)).collect()
+    detect_products(&node(labels, resources)).into_iter().map(|product| (product.name, product.resource)).collect()
 }
 
 #[rstest]
@@ -70,9 +70,9 @@ fn facts_from_labels(
 ) {
     let labels =
         json!({"nvidia.com/gpu.product": "X", "nvidia.com/gpu.memory": memory, "nvidia.com/gpu.compute": compute});
-    let product = products(&node(labels, &["nvidia.com/gpu"])).remove(0);
+    let product = detect_products(&node(labels, &["nvidia.com/gpu"])).remove(0);
     assert_eq!(product.memory.map(|memory| memory.to_string()).as_deref(), expect);
-    assert_eq!(product.compute.map(|compute| compute.to_string()).as_deref(), capability);
+    assert_eq!(product.compute_capability.map(|compute| compute.to_string()).as_deref(), capability);
 }
 
 // spec: ACC-43
@@ -82,15 +82,15 @@ fn facts_from_labels(
 #[case::without_a_word("", "", &["cuda"])]
 fn features_follow_their_labels(#[case] mig: &str, #[case] nvlink: &str, #[case] expect: &[&str]) {
     let labels = json!({"nvidia.com/gpu.product": "X", "nvidia.com/mig.capable": mig, "nvidia.com/nvlink": nvlink});
-    let features = products(&node(labels, &["nvidia.com/gpu"])).remove(0).features;
+    let features = detect_products(&node(labels, &["nvidia.com/gpu"])).remove(0).features;
     assert_eq!(features.iter().map(String::as_str).collect::<Vec<_>>(), expect);
 }
 
 #[test]
 fn capability_is_read_from_major_and_minor_too() {
     let labels = json!({"nvidia.com/gpu.product": "X", "nvidia.com/gpu.compute.major": "9", "nvidia.com/gpu.compute.minor": "0"});
-    let product = products(&node(labels, &["nvidia.com/gpu"])).remove(0);
-    assert_eq!(product.compute.unwrap().to_string(), "9.0");
+    let product = detect_products(&node(labels, &["nvidia.com/gpu"])).remove(0);
+    assert_eq!(product.compute_capability.unwrap().to_string(), "9.0");
     assert!(product.features.contains("tensor-cores") && product.features.contains("fp8"));
 }
 
@@ -99,7 +99,7 @@ fn capability_is_read_from_major_and_minor_too() {
 fn mig_single() {
     let labels = json!({"nvidia.com/gpu.product": "NVIDIA-A100-SXM4-40GB-MIG-1g.5gb", "nvidia.com/gpu.memory": "4864",
         "nvidia.com/mig.capable": "true", "nvidia.com/mig.strategy": "single"});
-    let slice = products(&node(labels, &["nvidia.com/gpu"])).remove(0);
+    let slice = detect_products(&node(labels, &["nvidia.com/gpu"])).remove(0);
     assert_eq!((slice.name.as_str(), slice.part), ("nvidia-a100-sxm4-40gb-mig-1g-5gb", true));
     assert_eq!(slice.memory.unwrap().to_string(), "4864Mi");
     assert_eq!(slice.whole["nvidia.com/gpu.product"], "NVIDIA-A100-SXM4-40GB");
@@ -113,23 +113,24 @@ fn mig_mixed() {
         "nvidia.com/mig.strategy": "mixed", "nvidia.com/mig-1g.5gb.product": "NVIDIA-A100-SXM4-40GB-MIG-1g.5gb",
         "nvidia.com/mig-1g.5gb.memory": "4864", "nvidia.com/mig-2g.10gb.product": "NVIDIA-A100-SXM4-40GB-MIG-2g.10gb"});
     let resources = ["nvidia.com/gpu", "nvidia.com/mig-1g.5gb"];
-    let both: Vec<_> = products(&node(labels, &resources)).into_iter().map(|one| (one.resource, one.part)).collect();
+    let both: Vec<_> =
+        detect_products(&node(labels, &resources)).into_iter().map(|one| (one.resource, one.part)).collect();
     assert_eq!(both, [("nvidia.com/gpu".to_owned(), false), ("nvidia.com/mig-1g.5gb".to_owned(), true)]);
 }
 
 #[test]
 fn replicas_share_the_memory() {
     let labels = json!({"nvidia.com/gpu.product": "NVIDIA-L4-SHARED", "nvidia.com/gpu.memory": "24576", "nvidia.com/gpu.replicas": "4"});
-    let shared = products(&node(labels, &["nvidia.com/gpu"])).remove(0);
+    let shared = detect_products(&node(labels, &["nvidia.com/gpu"])).remove(0);
     assert_eq!((shared.memory.unwrap().to_string().as_str(), shared.part), ("6Gi", true));
 }
 
 #[test]
 fn amd_says_its_memory_in_two_ways_and_names_partitions() {
     let plain = json!({"amd.com/gpu.product-name": "MI300X", "amd.com/gpu.vram": "192G"});
-    assert_eq!(products(&node(plain, &["amd.com/gpu"]))[0].memory.unwrap().to_string(), "192Gi");
+    assert_eq!(detect_products(&node(plain, &["amd.com/gpu"]))[0].memory.unwrap().to_string(), "192Gi");
     let counted = json!({"amd.com/gpu.product-name": "MI300X", "beta.amd.com/gpu.vram.192G": "8"});
-    let both = products(&node(counted, &["amd.com/gpu", "amd.com/cpx_nps4"]));
+    let both = detect_products(&node(counted, &["amd.com/gpu", "amd.com/cpx_nps4"]));
     assert_eq!(both[0].memory.unwrap().to_string(), "192Gi");
     assert_eq!(
         (both[1].name.as_str(), both[1].resource.as_str(), both[1].part),

@@ -5,11 +5,11 @@ use std::collections::BTreeSet;
 use serde_json::{Value, json};
 
 /// More required node terms than this are no placement that a person wrote, and cost schedulers dearly.
-pub const MOST_TERMS: usize = 512;
+pub const MAX_TERMS: usize = 512;
 
 /// Several affinities, all of which hold.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct Affinity {
+pub struct MergedAffinity {
     /// Each a list of `NodeSelectorTerm`s of which one must hold.
     pub required: Vec<Vec<Value>>,
     /// Everything else, concatenated; null if there is nothing.
@@ -26,13 +26,13 @@ pub(crate) fn required(affinity: &Value) -> Option<&[Value]> {
 /// The multiplied terms are too many to be written into a Pod.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
-    "node affinities of class, runtime and service multiply to {terms} terms; at most {MOST_TERMS} are written to Pods"
+    "node affinities of class, runtime and service multiply to {terms} terms; at most {MAX_TERMS} are written to Pods"
 )]
 pub struct TooManyTerms {
     pub terms: usize,
 }
 
-impl Affinity {
+impl MergedAffinity {
     /// This and `other` hold.
     pub fn add(&mut self, other: &Value) {
         let mut rest = other.clone();
@@ -71,7 +71,7 @@ impl Affinity {
     ///
     /// # Errors
     /// The product of the terms is out of all proportion.
-    pub fn written(&self) -> Result<Option<Value>, TooManyTerms> {
+    pub fn to_pod_affinity(&self) -> Result<Option<Value>, TooManyTerms> {
         let mut affinity = self.rest.clone();
         let all = self.required.iter().fold(1_usize, |product, terms| product.saturating_mul(terms.len()));
         let product = |product, terms: &Vec<Value>| multiplied(product, terms).ok_or(TooManyTerms { terms: all });
@@ -91,7 +91,7 @@ fn multiplied(product: Vec<Value>, terms: &[Value]) -> Option<Vec<Value>> {
         return Some(terms.to_vec());
     }
     let count = product.len().saturating_mul(terms.len());
-    if count > MOST_TERMS {
+    if count > MAX_TERMS {
         return None;
     }
     let all: Vec<Value> = product.iter().flat_map(|one| terms.iter().map(|other| both(one, other))).collect();
@@ -168,7 +168,7 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
-    use crate::inventory::term_matches;
+    use crate::nodes::term_matches;
 
     fn term(key: &str) -> Value {
         json!({"matchExpressions": [{"key": key, "operator": "Exists"}]})
@@ -186,8 +186,8 @@ mod tests {
         terms.as_array().unwrap().iter().map(of).collect()
     }
 
-    fn all(affinities: &[Value]) -> Affinity {
-        let mut merged = Affinity::default();
+    fn all(affinities: &[Value]) -> MergedAffinity {
+        let mut merged = MergedAffinity::default();
         affinities.iter().for_each(|affinity| merged.add(affinity));
         merged
     }
@@ -195,22 +195,22 @@ mod tests {
     // spec: ACC-89
     #[test]
     fn two_terms_and_three_are_six() {
-        let written = all(&[required(&["a", "b"]), required(&["x", "y", "z"])]).written().unwrap().unwrap();
+        let written = all(&[required(&["a", "b"]), required(&["x", "y", "z"])]).to_pod_affinity().unwrap().unwrap();
         assert_eq!(keys(&written), ["ax", "ay", "az", "bx", "by", "bz"]);
     }
 
     #[test]
     fn merging_twice_is_merging_once() {
         let layers = [required(&["a", "b"]), required(&["x", "y", "z"])];
-        let once = all(&layers).written().unwrap().unwrap();
-        let twice = all(&[once.clone(), layers[0].clone(), layers[1].clone()]).written().unwrap().unwrap();
+        let once = all(&layers).to_pod_affinity().unwrap().unwrap();
+        let twice = all(&[once.clone(), layers[0].clone(), layers[1].clone()]).to_pod_affinity().unwrap().unwrap();
         assert_eq!(once, twice);
     }
 
     #[test]
     fn other_lists_are_concatenated() {
         let prefer = |weight: i32| json!({"podAntiAffinity": {"preferredDuringSchedulingIgnoredDuringExecution": [{"weight": weight}]}});
-        let written = all(&[prefer(1), required(&["a"]), prefer(2), prefer(1)]).written().unwrap().unwrap();
+        let written = all(&[prefer(1), required(&["a"]), prefer(2), prefer(1)]).to_pod_affinity().unwrap().unwrap();
         let weights = &written["podAntiAffinity"]["preferredDuringSchedulingIgnoredDuringExecution"];
         assert_eq!(weights, &json!([{"weight": 1}, {"weight": 2}]));
         assert_eq!(keys(&written), ["a"]);
@@ -221,10 +221,10 @@ mod tests {
         let many: Vec<String> = (0..100).map(|n| format!("k{n}")).collect();
         let other: Vec<String> = (0..100).map(|n| format!("l{n}")).collect();
         let names = |many: &[String]| required(&many.iter().map(String::as_str).collect::<Vec<_>>());
-        assert_eq!(all(&[names(&many), names(&other)]).written(), Err(TooManyTerms { terms: 10_000 }));
+        assert_eq!(all(&[names(&many), names(&other)]).to_pod_affinity(), Err(TooManyTerms { terms: 10_000 }));
         // The first two are too many already; what is told is what all of them come to.
         let layers = [names(&many[..1]), names(&many), names(&other[..50]), names(&other)];
-        assert_eq!(all(&layers).written(), Err(TooManyTerms { terms: 500_000 }));
+        assert_eq!(all(&layers).to_pod_affinity(), Err(TooManyTerms { terms: 500_000 }));
     }
 
     fn some_term() -> impl Strategy<Value = Value> {
@@ -267,21 +267,21 @@ mod tests {
             layers in prop::collection::vec(some_affinity(), 0..4),
             labels in prop::collection::btree_map("[abc]", "[012]", 0..4),
         ) {
-            let written = all(&layers).written().unwrap().unwrap_or_default();
+            let written = all(&layers).to_pod_affinity().unwrap().unwrap_or_default();
             let every = layers.iter().all(|layer| accepts(layer, &labels));
             prop_assert_eq!(accepts(&written, &labels), every, "{}", written);
         }
 
         #[test]
         fn what_was_merged_merges_into_itself(layers in prop::collection::vec(some_affinity(), 0..4)) {
-            let once = all(&layers).written().unwrap();
+            let once = all(&layers).to_pod_affinity().unwrap();
             let twice = once.clone().into_iter().chain(layers).collect::<Vec<_>>();
-            prop_assert_eq!(all(&twice).written().unwrap(), once);
+            prop_assert_eq!(all(&twice).to_pod_affinity().unwrap(), once);
         }
 
         #[test]
         fn no_layers_wish_is_lost(layers in prop::collection::vec(some_affinity(), 0..4)) {
-            let written = all(&layers).written().unwrap().unwrap_or_default();
+            let written = all(&layers).to_pod_affinity().unwrap().unwrap_or_default();
             let wishes = |of: &Value| {
                 let list = "/podAntiAffinity/preferredDuringSchedulingIgnoredDuringExecution";
                 of.pointer(list).and_then(Value::as_array).cloned().unwrap_or_default()

@@ -3,7 +3,7 @@
 
 use std::collections::BTreeSet;
 
-use told::Told;
+use settings::SettingRecorder;
 
 use super::flags;
 use super::origin::{Origin, Setting, Sources};
@@ -12,15 +12,15 @@ use crate::reason::Warning;
 
 /// `command` and `args` of a container.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Line {
+pub struct CommandLine {
     pub command: Vec<String>,
     pub args: Vec<String>,
 }
 
 /// A merged line, who said what of it, and what could not be applied.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct Merged {
-    pub line: Line,
+pub struct MergedCommandLine {
+    pub line: CommandLine,
     pub settings: Vec<Setting>,
     pub warnings: Vec<Warning>,
 }
@@ -28,17 +28,17 @@ pub struct Merged {
 /// Merges three sources. A command of the service switches the accelerator's arguments off; a command of the runtime is
 /// merged in place, unless it is a shell's.
 #[must_use]
-pub fn merge(sources: &Sources<Line>) -> Merged {
+pub fn merge_args(sources: &Sources<CommandLine>) -> MergedCommandLine {
     let (service, tuning) = (&sources.service, &sources.configuration);
     if !service.command.is_empty() {
         let warnings = not_applied(&tuning.args, "the service states a command of its own");
-        return Merged { warnings, ..alone(service, Origin::Service) };
+        return MergedCommandLine { warnings, ..alone(service, Origin::Service) };
     }
     if !tuning.command.is_empty() {
         // As in a container: another command comes without the first one's arguments.
-        let tuned = Line { command: tuning.command.clone(), args: tuning.args.clone() };
+        let tuned = CommandLine { command: tuning.command.clone(), args: tuning.args.clone() };
         return by_flag(
-            &Sources { runtime: tuned, configuration: Line::default(), service: service.clone() },
+            &Sources { runtime: tuned, configuration: CommandLine::default(), service: service.clone() },
             Origin::Configuration,
         );
     }
@@ -50,14 +50,14 @@ pub fn merge(sources: &Sources<Line>) -> Merged {
 
 /// `upper` over `lower`: flags of `upper` replace those of `lower`, the rest stays.
 #[must_use]
-pub fn replace(lower: &[String], upper: &[String]) -> Vec<String> {
+pub fn override_args(lower: &[String], upper: &[String]) -> Vec<String> {
     let mut args = without(lower, &keys(upper));
     args.extend(upper.iter().cloned());
     args
 }
 
 /// `base` is who states the line at the bottom.
-fn by_flag(sources: &Sources<Line>, base: Origin) -> Merged {
+fn by_flag(sources: &Sources<CommandLine>, base: Origin) -> MergedCommandLine {
     let users = keys(&sources.service.args);
     let tuning = without(&sources.configuration.args, &users);
     let stronger: BTreeSet<Key> = users.union(&keys(&tuning)).cloned().collect();
@@ -66,7 +66,7 @@ fn by_flag(sources: &Sources<Line>, base: Origin) -> Merged {
     let mut args = without(&sources.runtime.args, &stronger);
     args.extend(sources.service.args.iter().cloned());
     args.extend(tuning);
-    let mut told = Told::default();
+    let mut told = SettingRecorder::default();
     let stated = [
         (base, [sources.runtime.command.as_slice(), &sources.runtime.args].concat()),
         (Origin::Configuration, sources.configuration.args.clone()),
@@ -75,29 +75,29 @@ fn by_flag(sources: &Sources<Line>, base: Origin) -> Merged {
     for (origin, words) in &stated {
         told.record(words, *origin);
     }
-    Merged { line: Line { command, args }, settings: told.settings, warnings: Vec::new() }
+    MergedCommandLine { line: CommandLine { command, args }, settings: told.settings, warnings: Vec::new() }
 }
 
 /// One source's line as it is.
-fn alone(line: &Line, origin: Origin) -> Merged {
-    let mut told = Told::default();
+fn alone(line: &CommandLine, origin: Origin) -> MergedCommandLine {
+    let mut told = SettingRecorder::default();
     told.record(&line.args, origin);
     let mut settings = vec![Setting::new("command", line.command.join(" "), origin)];
     settings.extend(told.settings);
-    Merged { line: line.clone(), settings, warnings: Vec::new() }
+    MergedCommandLine { line: line.clone(), settings, warnings: Vec::new() }
 }
 
 /// The words of a shell's script, where the line is a shell's: they belong to the shell, not to the engine.
-fn script(line: &Line) -> Option<String> {
+fn script(line: &CommandLine) -> Option<String> {
     let words = [line.command.as_slice(), &line.args].concat();
-    let script = words.get(script_at(&words)?..)?;
+    let script = words.get(shell_script_index(&words)?..)?;
     Some(script.join(" "))
 }
 
 /// Where the script stands in `sh -c SCRIPT`, whichever shell with whichever other options (`bash -lc`), behind `env` or an
 /// init too; it may be the position after the last word. `None` where no shell is told to run one.
 #[must_use]
-pub fn script_at(words: &[String]) -> Option<usize> {
+pub fn shell_script_index(words: &[String]) -> Option<usize> {
     // An engine's own flags may have values that look like shells.
     let launchers = words.iter().take_while(|word| !(word.starts_with("--") && word.len() > 2));
     let program = launchers.enumerate().find(|(_, word)| is_shell(word)).map(|(at, _)| at)?;
@@ -120,7 +120,7 @@ pub fn is_shell(word: &str) -> bool {
 }
 
 /// A script is left alone. Arguments after it are its parameters, which it reads only if it says so.
-fn behind_script(sources: &Sources<Line>, script: &str) -> Merged {
+fn behind_script(sources: &Sources<CommandLine>, script: &str) -> MergedCommandLine {
     let Sources { runtime, configuration, service } = sources;
     let mut warnings = not_applied(&configuration.args, "the runtime's command is a shell script");
     if !service.args.is_empty() && !["$@", "$*", "${@", "$1"].iter().any(|name| script.contains(name)) {
@@ -131,11 +131,11 @@ fn behind_script(sources: &Sources<Line>, script: &str) -> Merged {
         warnings.push(Warning::new(code::warning::SERVICE_ARGS_NOT_READ, message));
     }
     let args = runtime.args.iter().chain(&service.args).cloned().collect();
-    let mut told = Told::default();
+    let mut told = SettingRecorder::default();
     told.record(&service.args, Origin::Service);
     let mut settings = vec![Setting::new("command", runtime.command.join(" "), Origin::Runtime)];
     settings.extend(told.settings);
-    Merged { line: Line { command: runtime.command.clone(), args }, settings, warnings }
+    MergedCommandLine { line: CommandLine { command: runtime.command.clone(), args }, settings, warnings }
 }
 
 fn not_applied(accelerator: &[String], because: &str) -> Vec<Warning> {
@@ -152,7 +152,7 @@ fn not_applied(accelerator: &[String], because: &str) -> Vec<Warning> {
 /// Accelerators of one replica that a line states in numbers: tensor × pipeline × data parallelism, whichever alias it
 /// uses; `None` if it states none of them.
 #[must_use]
-pub fn parallelism<'a>(words: impl IntoIterator<Item = &'a str>) -> Option<u32> {
+pub fn args_parallelism<'a>(words: impl IntoIterator<Item = &'a str>) -> Option<u32> {
     let words: Vec<String> = words.into_iter().flat_map(split_script).collect();
     let segments = segments(&words);
     let of = |flag: &str| segments.iter().rev().find(|segment| segment.key == Key::Flag(flag.to_owned()));
@@ -233,7 +233,7 @@ fn without(words: &[String], dropped: &BTreeSet<Key>) -> Vec<String> {
     kept.flat_map(|segment| segment.words).cloned().collect()
 }
 
-mod told;
+mod settings;
 
 #[cfg(test)]
 mod tests;

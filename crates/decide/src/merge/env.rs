@@ -8,7 +8,7 @@ use super::origin::{Setting, Sources};
 
 /// `EnvVar`s, and who stated each.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct Environment {
+pub struct MergedEnv {
     pub variables: Vec<Value>,
     /// One per variable, in the same order.
     pub settings: Vec<Setting>,
@@ -16,12 +16,12 @@ pub struct Environment {
 
 /// Service over accelerator over runtime. Order: the runtime's, then what the accelerator adds, then the service.
 #[must_use]
-pub fn merge(sources: &Sources<&[Value]>) -> Environment {
-    let mut merged = Environment::default();
+pub fn merge_env(sources: &Sources<&[Value]>) -> MergedEnv {
+    let mut merged = MergedEnv::default();
     let mut places: BTreeMap<String, usize> = BTreeMap::new();
     for (origin, variables) in sources.in_order() {
         // Of two entries of one name in one source the later counts, as for the kubelet.
-        for variable in overlay(&[], variables) {
+        for variable in overlay_env(&[], variables) {
             let value = shown(&variable);
             match places.get(name(&variable)) {
                 Some(at) => {
@@ -41,7 +41,7 @@ pub fn merge(sources: &Sources<&[Value]>) -> Environment {
 
 /// `upper` over `lower`: entries keep their place, new names come last in the order written.
 #[must_use]
-pub fn overlay(lower: &[Value], upper: &[Value]) -> Vec<Value> {
+pub fn overlay_env(lower: &[Value], upper: &[Value]) -> Vec<Value> {
     let mut merged: Vec<Value> = Vec::with_capacity(lower.len() + upper.len());
     let mut places: BTreeMap<&str, usize> = BTreeMap::new();
     for entry in lower.iter().chain(upper) {
@@ -72,7 +72,7 @@ fn shown(variable: &Value) -> String {
 
 /// Accelerators of one replica that plain variables state: tensor × pipeline parallelism.
 #[must_use]
-pub fn parallelism(env: &[Value]) -> Option<u32> {
+pub fn env_parallelism(env: &[Value]) -> Option<u32> {
     let number = |name: &str| {
         let entry = env.iter().rev().find(|entry| entry["name"] == name)?;
         entry["value"].as_str()?.parse::<u32>().ok().filter(|count| *count > 0)
@@ -84,7 +84,7 @@ pub fn parallelism(env: &[Value]) -> Option<u32> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::merge::origin::{Origin, Said};
+    use crate::merge::origin::{Origin, OverriddenValue};
     use proptest::prelude::*;
     use serde_json::json;
 
@@ -95,7 +95,7 @@ mod tests {
         let runtime = [json!({"name": "A", "value": "runtime"}), json!({"name": "B", "value": "runtime"})];
         let accelerator = [json!({"name": "C", "value": "accelerator"}), json!({"name": "B", "value": "accelerator"})];
         let service = [json!({"name": "D", "valueFrom": {}}), json!({"name": "C", "value": "service"})];
-        let merged = merge(&Sources { runtime: &runtime, configuration: &accelerator, service: &service });
+        let merged = merge_env(&Sources { runtime: &runtime, configuration: &accelerator, service: &service });
         let names: Vec<&str> = merged.variables.iter().filter_map(|entry| entry["name"].as_str()).collect();
         assert_eq!(names, ["A", "B", "C", "D"]);
         assert_eq!(merged.variables[1]["value"], "accelerator");
@@ -104,15 +104,18 @@ mod tests {
         assert_eq!(origins, [Origin::Runtime, Origin::Configuration, Origin::Service, Origin::Service]);
         assert_eq!(
             merged.settings[2].overridden,
-            [Said { origin: Origin::Configuration, value: "accelerator".to_owned() }]
+            [OverriddenValue { origin: Origin::Configuration, value: "accelerator".to_owned() }]
         );
     }
 
     #[test]
     fn a_name_twice_in_one_source_does_not_outlive_a_stronger_one() {
         let runtime = [json!({"name": "A", "value": "1"}), json!({"name": "A", "value": "2"})];
-        let merged =
-            merge(&Sources { runtime: &runtime, configuration: &[], service: &[json!({"name": "A", "value": "3"})] });
+        let merged = merge_env(&Sources {
+            runtime: &runtime,
+            configuration: &[],
+            service: &[json!({"name": "A", "value": "3"})],
+        });
         assert_eq!(merged.variables, [json!({"name": "A", "value": "3"})]);
     }
 
@@ -130,7 +133,7 @@ mod tests {
     }
 
     fn of(runtime: &[Value], configuration: &[Value], service: &[Value]) -> Vec<Value> {
-        merge(&Sources { runtime, configuration, service }).variables
+        merge_env(&Sources { runtime, configuration, service }).variables
     }
 
     proptest! {
@@ -138,7 +141,7 @@ mod tests {
         fn a_users_value_is_never_lost(runtime in source(), tuning in source(), service in source()) {
             let merged = of(&runtime, &tuning, &service);
             // Of one name twice the later counts, as for the kubelet.
-            for variable in overlay(&[], &service) {
+            for variable in overlay_env(&[], &service) {
                 prop_assert!(merged.contains(&variable), "{variable} in {merged:?}");
             }
         }
@@ -152,7 +155,7 @@ mod tests {
 
         #[test]
         fn every_name_stands_once_and_says_who_said_it(runtime in source(), tuning in source(), service in source()) {
-            let merged = merge(&Sources { runtime: &runtime, configuration: &tuning, service: &service });
+            let merged = merge_env(&Sources { runtime: &runtime, configuration: &tuning, service: &service });
             let names: Vec<&Value> = merged.variables.iter().map(|variable| &variable["name"]).collect();
             let stated = [runtime.as_slice(), &tuning, &service].concat();
             for (name, setting) in names.iter().zip(&merged.settings) {

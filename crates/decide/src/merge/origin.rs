@@ -44,12 +44,12 @@ pub struct Setting {
     pub origin: Origin,
     /// What others said, the strongest first.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub overridden: Vec<Said>,
+    pub overridden: Vec<OverriddenValue>,
 }
 
 /// A value that did not win.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Said {
+pub struct OverriddenValue {
     pub origin: Origin,
     pub value: String,
 }
@@ -63,7 +63,7 @@ impl Setting {
     /// A stronger source says `value`; what stood here becomes what was overridden. Saying the same again changes only
     /// who says it.
     pub fn override_with(&mut self, value: String, origin: Origin) {
-        let before = Said { origin: self.origin, value: std::mem::replace(&mut self.value, value) };
+        let before = OverriddenValue { origin: self.origin, value: std::mem::replace(&mut self.value, value) };
         if before.value != self.value {
             self.overridden.insert(0, before);
         }

@@ -2,14 +2,14 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use apimachinery::quantity::Quantity;
+use apimachinery::Quantity;
 use serde_json::{Value, json};
 
-use super::affinity::{self, Affinity};
+use super::affinity::{self, MergedAffinity};
 use super::origin::{Origin, Setting};
 use crate::code;
 use crate::demand::ComponentDemand;
-use crate::nodes::{self, ClassNode, Discovery, TOLERANCE};
+use crate::nodes::{self, ClassNode, Discovery, MEMORY_TOLERANCE};
 use crate::reason::Warning;
 use crate::supply::{Class, RuntimeComponent};
 
@@ -17,7 +17,7 @@ use crate::supply::{Class, RuntimeComponent};
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Placement {
     pub node_selector: BTreeMap<String, String>,
-    pub affinity: Affinity,
+    pub affinity: MergedAffinity,
     /// One per key of the selector, in its order; then one per affinity, all of which hold.
     pub settings: Vec<Setting>,
     pub warnings: Vec<Warning>,
@@ -28,37 +28,41 @@ impl Placement {
     #[must_use]
     pub fn accepts(&self, name: &str, labels: &BTreeMap<String, String>) -> bool {
         let within = |terms: &Vec<Value>| terms.iter().any(|term| nodes::term_matches_node(term, name, labels));
-        nodes::has_all(labels, &self.node_selector) && self.affinity.required.iter().all(within)
+        nodes::labels_match_selector(labels, &self.node_selector) && self.affinity.required.iter().all(within)
     }
 }
 
 /// What a class itself says of where its Pods may run.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct OfClass {
+pub struct ClassPlacement {
     pub node_selector: BTreeMap<String, String>,
     /// `NodeSelectorTerm`s of which one must hold; empty if the selector says it all.
     pub terms: Vec<Value>,
 }
 
-impl OfClass {
+impl ClassPlacement {
     /// Whether the terms accept the node. One that is known by name only may be any.
     #[must_use]
-    pub fn has(&self, node: &ClassNode) -> bool {
+    pub fn accepts(&self, node: &ClassNode) -> bool {
         let Some(labels) = &node.labels else { return true };
         self.terms.is_empty() || self.terms.iter().any(|term| nodes::term_matches_node(term, &node.name, labels))
     }
 }
 
 /// Whether nodes satisfy what [`merge`] merges, but for the class's terms; nothing is copied for it.
-pub(crate) struct Wanted<'a> {
+pub(crate) struct PlacementFilter<'a> {
     /// Strongest first: a key that a stronger layer states is not asked of a weaker one.
     selectors: [&'a BTreeMap<String, String>; 4],
     /// Lists of terms, of each of which one must hold.
     required: Vec<&'a [Value]>,
 }
 
-impl<'a> Wanted<'a> {
-    pub(crate) fn new(class: &'a OfClass, runtime: &'a RuntimeComponent, component: &'a ComponentDemand) -> Self {
+impl<'a> PlacementFilter<'a> {
+    pub(crate) fn new(
+        class: &'a ClassPlacement,
+        runtime: &'a RuntimeComponent,
+        component: &'a ComponentDemand,
+    ) -> Self {
         let selectors =
             [&component.node_selector, &component.selector.node_selector, &runtime.node_selector, &class.node_selector];
         let required = runtime.affinities.iter().chain(&component.affinity).filter_map(affinity::required).collect();
@@ -77,7 +81,7 @@ impl<'a> Wanted<'a> {
             let stronger = self.selectors.get(..strength).unwrap_or_default();
             layer.iter().all(|(key, value)| {
                 stronger.iter().any(|layer| layer.contains_key(key))
-                    || labels.get(key).is_some_and(|label| nodes::same_value(key, label, value))
+                    || labels.get(key).is_some_and(|label| nodes::label_value_matches(key, label, value))
             })
         })
     }
@@ -85,8 +89,8 @@ impl<'a> Wanted<'a> {
 
 /// Merges all layers. A later layer that overrides a key says so (`NodeSelectorOverridden`).
 #[must_use]
-pub fn merge(class: &Class, runtime: &RuntimeComponent, component: &ComponentDemand) -> Placement {
-    let OfClass { node_selector, terms: class_terms } = of_class(class);
+pub fn merge_placement(class: &Class, runtime: &RuntimeComponent, component: &ComponentDemand) -> Placement {
+    let ClassPlacement { node_selector, terms: class_terms } = class_placement(class);
     let mut placement = Placement::default();
     let mut keys = BTreeMap::new();
     let layers = [
@@ -134,7 +138,7 @@ fn overlay(
 
 /// With a selector only the Pod gets a nodeSelector (Story 4); with more ways to belong one affinity of ORed terms. PCI ids
 /// are written where nothing else is stated, or where a known node belongs by nothing else.
-pub(crate) fn of_class(class: &Class) -> OfClass {
+pub(crate) fn class_placement(class: &Class) -> ClassPlacement {
     let discovery = &class.discovery;
     let (equal, several) = as_nodes_spell_it(class);
     let stated = !discovery.node_selector.is_empty() || !discovery.terms.is_empty();
@@ -143,14 +147,14 @@ pub(crate) fn of_class(class: &Class) -> OfClass {
         terms.extend(pci_terms(&discovery.pci_vendor, &discovery.device_ids));
     }
     if terms.is_empty() && several.is_empty() {
-        return OfClass { node_selector: equal, terms };
+        return ClassPlacement { node_selector: equal, terms };
     }
     if !discovery.node_selector.is_empty() {
         let one = equal.iter().map(|(key, value)| json!({"key": key, "operator": "In", "values": [value]}));
         let some = several.iter().map(|(key, values)| json!({"key": key, "operator": "In", "values": values}));
         terms.insert(0, json!({"matchExpressions": one.chain(some).collect::<Vec<_>>()}));
     }
-    OfClass { node_selector: BTreeMap::new(), terms }
+    ClassPlacement { node_selector: BTreeMap::new(), terms }
 }
 
 fn some_node_belongs_by_pci_alone(class: &Class) -> bool {
@@ -159,9 +163,9 @@ fn some_node_belongs_by_pci_alone(class: &Class) -> bool {
     }
     let stated = Discovery { pci_vendor: None, ..class.discovery.clone() };
     let nodes = class.availability.iter().flat_map(|known| &known.nodes);
-    nodes
-        .filter_map(|node| Some((&node.name, node.labels.as_ref()?)))
-        .any(|(name, labels)| !nodes::belongs(&stated, name, labels) && nodes::belongs(&class.discovery, name, labels))
+    nodes.filter_map(|node| Some((&node.name, node.labels.as_ref()?))).any(|(name, labels)| {
+        !nodes::matches_discovery(&stated, name, labels) && nodes::matches_discovery(&class.discovery, name, labels)
+    })
 }
 
 type Spellings = (BTreeMap<String, String>, BTreeMap<String, BTreeSet<String>>);
@@ -172,7 +176,7 @@ fn as_nodes_spell_it(class: &Class) -> Spellings {
     let (mut equal, mut several) = Spellings::default();
     for (key, value) in &class.discovery.node_selector {
         let spelled: BTreeSet<&String> =
-            values_on_nodes(class, key).filter(|label| nodes::same_value(key, label, value)).collect();
+            values_on_nodes(class, key).filter(|label| nodes::label_value_matches(key, label, value)).collect();
         match (spelled.len(), spelled.first()) {
             (1, Some(only)) => drop(equal.insert(key.clone(), (*only).clone())),
             (0, _) => drop(equal.insert(key.clone(), value.clone())),
@@ -220,8 +224,9 @@ fn add_spellings(class: &Class, expression: &mut Value) {
     let Some(key) = expression["key"].as_str().map(str::to_owned) else { return };
     let Some(values) = expression["values"].as_array_mut() else { return };
     let listed = values.clone();
-    let meant =
-        |label: &&String| listed.iter().filter_map(Value::as_str).any(|one| nodes::same_value(&key, label, one));
+    let meant = |label: &&String| {
+        listed.iter().filter_map(Value::as_str).any(|one| nodes::label_value_matches(&key, label, one))
+    };
     let spelled: BTreeSet<&String> = values_on_nodes(class, &key).filter(meant).collect();
     values.extend(spelled.into_iter().map(|label| json!(label)).filter(|label| !listed.contains(label)));
 }
@@ -247,7 +252,7 @@ fn bounds(key: &str, text: &str) -> Option<(bool, i64, i64)> {
         return Some((true, exact, exact));
     }
     let value = text.parse::<Quantity>().ok()?.as_f64() / nodes::label_unit(key);
-    Some((false, (value * (1.0 - TOLERANCE)).ceil() as i64, (value * (1.0 + TOLERANCE)).floor() as i64))
+    Some((false, (value * (1.0 - MEMORY_TOLERANCE)).ceil() as i64, (value * (1.0 + MEMORY_TOLERANCE)).floor() as i64))
 }
 
 #[cfg(test)]
@@ -282,7 +287,7 @@ mod tests {
         let runtime = RuntimeComponent { node_selector: labels(&[("node-pool", "gpu-pool")]), ..Default::default() };
         let mut service =
             ComponentDemand { node_selector: labels(&[("dedicated", "team-alpha")]), ..Default::default() };
-        let merged = merge(&class, &runtime, &service);
+        let merged = merge_placement(&class, &runtime, &service);
         let expect =
             [("dedicated", "team-alpha"), ("node-pool", "gpu-pool"), ("nvidia.com/gpu.product", "A100-SXM4-40GB")];
         assert_eq!(merged.node_selector, labels(&expect));
@@ -291,7 +296,7 @@ mod tests {
         assert_eq!(origins, [Origin::Service, Origin::Runtime, Origin::Class]);
 
         service.node_selector.insert("node-pool".to_owned(), "mine".to_owned());
-        let merged = merge(&class, &runtime, &service);
+        let merged = merge_placement(&class, &runtime, &service);
         assert_eq!(merged.node_selector["node-pool"], "mine");
         assert_eq!(merged.warnings[0].code, "NodeSelectorOverridden");
         assert_eq!(merged.settings[1].overridden[0].value, "gpu-pool");
@@ -303,9 +308,10 @@ mod tests {
     #[case::both_spellings(&["NVIDIA-H100-SXM5-80GB", "H100-SXM5-80GB"], "", 2)]
     #[case::other_nodes(&["NVIDIA-L40S"], "H100-SXM5-80GB", 0)]
     fn products_as_nodes_spell_them(#[case] nodes: &[&str], #[case] selector: &str, #[case] values: usize) {
-        let merged = merge(&class(product("H100-SXM5-80GB"), nodes), &Default::default(), &Default::default());
+        let merged =
+            merge_placement(&class(product("H100-SXM5-80GB"), nodes), &Default::default(), &Default::default());
         let stated = merged.node_selector.get("nvidia.com/gpu.product").map(String::as_str).unwrap_or_default();
-        let listed = merged.affinity.written().unwrap().unwrap_or_default();
+        let listed = merged.affinity.to_pod_affinity().unwrap().unwrap_or_default();
         let expressions = "/nodeAffinity/requiredDuringSchedulingIgnoredDuringExecution/nodeSelectorTerms/0/matchExpressions/0/values";
         let listed = listed.pointer(expressions).and_then(Value::as_array).map_or(0, Vec::len);
         assert_eq!((stated, listed), (selector, values));
@@ -319,7 +325,7 @@ mod tests {
         let listed = json!({"key": "nvidia.com/gpu.product", "operator": "In",
             "values": ["NVIDIA-A100-SXM4-40GB", "NVIDIA-A100-PCIE-40GB"]});
         let discovery = Discovery { terms: vec![json!({"matchExpressions": [listed]})], ..Discovery::default() };
-        let merged = merge(&class(discovery, nodes), &Default::default(), &Default::default());
+        let merged = merge_placement(&class(discovery, nodes), &Default::default(), &Default::default());
         assert_eq!(merged.affinity.required[0][0]["matchExpressions"][0]["values"], json!(expect));
         for product in nodes {
             assert!(merged.accepts("n", &labels(&[("nvidia.com/gpu.product", product)])));
@@ -333,7 +339,7 @@ mod tests {
             device_ids: vec!["2330".to_owned()],
             ..Default::default()
         };
-        let merged = merge(&class(discovery, &[]), &Default::default(), &Default::default());
+        let merged = merge_placement(&class(discovery, &[]), &Default::default(), &Default::default());
         assert!(merged.accepts("n", &labels(&[("feature.node.kubernetes.io/pci-0302_10de_2330.present", "true")])));
         assert!(!merged.accepts("n", &labels(&[("feature.node.kubernetes.io/pci-0302_10de_20b0.present", "true")])));
     }
@@ -348,7 +354,7 @@ mod tests {
             ..product("NVIDIA-A100")
         };
         let mut class = class(discovery, &["NVIDIA-A100"]);
-        let placed = |class: &Class| merge(class, &Default::default(), &Default::default());
+        let placed = |class: &Class| merge_placement(class, &Default::default(), &Default::default());
         assert!(!placed(&class).accepts("n", &by_pci), "no such node is known: the selector stands alone");
         let node = ClassNode { labels: Some(by_pci.clone().into()), ..ClassNode::default() };
         class.availability.as_mut().unwrap().nodes.push(node);
@@ -386,7 +392,7 @@ mod tests {
             let runtime = RuntimeComponent { node_selector: of_runtime.clone(), ..Default::default() };
             let mut service = ComponentDemand { node_selector: own.clone(), ..Default::default() };
             service.selector.node_selector.clone_from(&of_selector);
-            let merged = merge(&class, &runtime, &service);
+            let merged = merge_placement(&class, &runtime, &service);
             let layers = [of_class, of_runtime, of_selector, own];
             let mut expect = BTreeMap::new();
             layers.iter().for_each(|layer| expect.extend(layer.clone()));
@@ -399,7 +405,7 @@ mod tests {
             prop_assert_eq!(merged.warnings.len(), told);
             // What was merged, stated by the runtime instead, merges to the same.
             let runtime = RuntimeComponent { node_selector: merged.node_selector.clone(), ..Default::default() };
-            prop_assert_eq!(merge(&class, &runtime, &service).node_selector, merged.node_selector);
+            prop_assert_eq!(merge_placement(&class, &runtime, &service).node_selector, merged.node_selector);
         }
     }
 }

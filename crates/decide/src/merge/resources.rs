@@ -2,25 +2,25 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use apimachinery::quantity::Quantity;
+use apimachinery::Quantity;
 use serde_json::{Map, Value, json};
 
 use super::origin::{Origin, Setting, Sources};
-use crate::shape::Shape;
+use crate::shape::ReplicaShape;
 use crate::supply::Class;
 
 /// What Pods request of a class.
 #[derive(Clone, Copy, Debug)]
-pub struct Grant<'a> {
+pub struct AcceleratorGrant<'a> {
     pub class: &'a Class,
-    pub shape: Shape,
+    pub shape: ReplicaShape,
     /// Every resource name that stands for accelerators, whichever vendor's.
     pub names: &'a BTreeSet<String>,
 }
 
 /// `ResourceRequirements`, and who stated each quantity.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Merged {
+pub struct MergedResources {
     /// Null if nobody states anything.
     pub resources: Value,
     pub settings: Vec<Setting>,
@@ -31,14 +31,14 @@ const SIDES: [&str; 2] = ["requests", "limits"];
 /// Per name: the service's or else the runtime's, and the accelerator configuration's if that is more. With a grant
 /// accelerators are the class's alone: any other vendor's name is the same concept under another name.
 #[must_use]
-pub fn merge(sources: &Sources<Value>, grant: Option<&Grant<'_>>) -> Merged {
+pub fn merge_resources(sources: &Sources<Value>, grant: Option<&AcceleratorGrant<'_>>) -> MergedResources {
     let [mut requests, mut limits] = SIDES.map(|side| quantities(sources, side));
     if let Some(grant) = grant {
         grant_class(&mut requests, "requests", grant);
         grant_class(&mut limits, "limits", grant);
     }
     reconcile(&mut requests, &mut limits);
-    let stated = overlay(&sources.runtime, &sources.service);
+    let stated = overlay_resources(&sources.runtime, &sources.service);
     let mut resources = stated.as_object().cloned().unwrap_or_default();
     let mut settings = Vec::new();
     for (side, quantities) in SIDES.into_iter().zip([requests, limits]) {
@@ -51,12 +51,12 @@ pub fn merge(sources: &Sources<Value>, grant: Option<&Grant<'_>>) -> Merged {
         settings.extend(quantities.into_values());
     }
     let resources = if resources.is_empty() { Value::Null } else { Value::Object(resources) };
-    Merged { resources, settings }
+    MergedResources { resources, settings }
 }
 
 /// `upper` over `lower`, per side and name.
 #[must_use]
-pub fn overlay(lower: &Value, upper: &Value) -> Value {
+pub fn overlay_resources(lower: &Value, upper: &Value) -> Value {
     let Some(sides) = upper.as_object() else { return lower.clone() };
     let mut merged = lower.as_object().cloned().unwrap_or_default();
     for (side, quantities) in sides {
@@ -70,7 +70,7 @@ pub fn overlay(lower: &Value, upper: &Value) -> Value {
 
 /// Whole accelerators that a `resources` object asks for, under whichever name.
 #[must_use]
-pub fn accelerators(resources: &Value, names: &BTreeSet<String>) -> Option<u32> {
+pub fn accelerator_count(resources: &Value, names: &BTreeSet<String>) -> Option<u32> {
     let units = crate::units::extended_resources(resources);
     units.into_iter().filter(|(name, count)| names.contains(name) && *count > 0).map(|(_, count)| count).max()
 }
@@ -102,7 +102,7 @@ fn quantities(sources: &Sources<Value>, side: &str) -> BTreeMap<String, Setting>
 }
 
 /// Extended resources must be equal on both sides to be valid in a Pod, so both get the class's.
-fn grant_class(quantities: &mut BTreeMap<String, Setting>, side: &str, grant: &Grant<'_>) {
+fn grant_class(quantities: &mut BTreeMap<String, Setting>, side: &str, grant: &AcceleratorGrant<'_>) {
     let unit = grant.class.resource().map_or(1, |resource| resource.quantity.max(1));
     let count = grant.shape.per_node.saturating_mul(unit);
     let own = grant.class.resource_name().unwrap_or_default();
@@ -112,7 +112,7 @@ fn grant_class(quantities: &mut BTreeMap<String, Setting>, side: &str, grant: &G
     for (name, before) in replaced {
         if name != own || before.value != granted.value {
             let value = format!("{name}: {}", before.value);
-            granted.overridden.push(super::origin::Said { origin: before.origin, value });
+            granted.overridden.push(super::origin::OverriddenValue { origin: before.origin, value });
         }
     }
     *quantities = kept;
@@ -164,8 +164,11 @@ mod tests {
         ["nvidia.com/gpu", "amd.com/gpu"].map(str::to_owned).into()
     }
 
-    fn granted(sources: &Sources<Value>, class: &Class, per_node: u32) -> Merged {
-        merge(sources, Some(&Grant { class, shape: Shape { per_node, nodes: 1 }, names: &names() }))
+    fn granted(sources: &Sources<Value>, class: &Class, per_node: u32) -> MergedResources {
+        merge_resources(
+            sources,
+            Some(&AcceleratorGrant { class, shape: ReplicaShape { per_node, nodes: 1 }, names: &names() }),
+        )
     }
 
     // spec: ACC-96
@@ -201,8 +204,9 @@ mod tests {
     // spec: RT-7
     #[test]
     fn numbers_and_strings_are_written_alike() {
-        let write =
-            |cpu: Value| merge(&Sources { runtime: json!({"limits": {"cpu": cpu}}), ..Sources::default() }, None);
+        let write = |cpu: Value| {
+            merge_resources(&Sources { runtime: json!({"limits": {"cpu": cpu}}), ..Sources::default() }, None)
+        };
         assert_eq!(write(json!(10)), write(json!("10")));
         assert_eq!(write(json!(10)).resources, json!({"limits": {"cpu": "10"}}));
     }
@@ -213,7 +217,7 @@ mod tests {
     #[case::its_own_contradiction_stays(json!({"requests": {"cpu": 8}, "limits": {"cpu": 4}}), "8", "4")]
     fn a_request_above_its_limit(#[case] service: Value, #[case] request: &str, #[case] limit: &str) {
         let runtime = json!({"requests": {"cpu": 10}, "limits": {"cpu": 10}});
-        let merged = merge(&Sources { runtime, service, ..Sources::default() }, None);
+        let merged = merge_resources(&Sources { runtime, service, ..Sources::default() }, None);
         assert_eq!(merged.resources, json!({"requests": {"cpu": request}, "limits": {"cpu": limit}}));
     }
 
@@ -247,7 +251,7 @@ mod tests {
 
         #[test]
         fn a_users_quantity_is_there_or_more(runtime in source(), configuration in source(), service in source()) {
-            let merged = merge(&Sources { runtime, configuration, service: service.clone() }, None).resources;
+            let merged = merge_resources(&Sources { runtime, configuration, service: service.clone() }, None).resources;
             for side in SIDES {
                 for (name, value) in side_of(&service, side) {
                     let told = quantity(&text(&merged[side][name]));

@@ -3,7 +3,7 @@
 use std::borrow::Cow;
 use std::collections::BTreeMap;
 
-use apimachinery::quantity::Quantity;
+use apimachinery::Quantity;
 use serde_json::Value;
 
 use crate::units::text_of;
@@ -20,20 +20,20 @@ pub struct Discovery {
 
 /// Does the node of this name with these labels carry the class's accelerators?
 #[must_use]
-pub fn belongs(discovery: &Discovery, name: &str, labels: &BTreeMap<String, String>) -> bool {
-    let selected = !discovery.node_selector.is_empty() && has_all(labels, &discovery.node_selector);
+pub fn matches_discovery(discovery: &Discovery, name: &str, labels: &BTreeMap<String, String>) -> bool {
+    let selected = !discovery.node_selector.is_empty() && labels_match_selector(labels, &discovery.node_selector);
     let within = |term: &Value| term_matches_node(term, name, labels);
     selected || discovery.terms.iter().any(within) || pci_matches(discovery, labels)
 }
 
 /// Every key with its value; product names count with or without their `NVIDIA-`.
 #[must_use]
-pub fn has_all(labels: &BTreeMap<String, String>, selector: &BTreeMap<String, String>) -> bool {
-    selector.iter().all(|(key, value)| labels.get(key).is_some_and(|label| same_value(key, label, value)))
+pub fn labels_match_selector(labels: &BTreeMap<String, String>, selector: &BTreeMap<String, String>) -> bool {
+    selector.iter().all(|(key, value)| labels.get(key).is_some_and(|label| label_value_matches(key, label, value)))
 }
 
 /// Whether a label's value means `wanted`.
-pub(crate) fn same_value(key: &str, label: &str, wanted: &str) -> bool {
+pub(crate) fn label_value_matches(key: &str, label: &str, wanted: &str) -> bool {
     label == wanted || (key == "nvidia.com/gpu.product" && bare(label) == bare(wanted))
 }
 
@@ -72,7 +72,7 @@ fn expression_matches(expression: &Value, labels: &BTreeMap<String, String>) -> 
     let key = expression.get("key").and_then(Value::as_str).unwrap_or_default();
     let values = || list(expression, "values").iter().map(written);
     let label = labels.get(key);
-    let is_in = || label.is_some_and(|label| values().any(|value| same_value(key, label, &value)));
+    let is_in = || label.is_some_and(|label| values().any(|value| label_value_matches(key, label, &value)));
     let order = || compare(key, label?, &values().next()?);
     match expression.get("operator").and_then(Value::as_str).unwrap_or_default() {
         "In" => is_in(),
@@ -95,14 +95,14 @@ fn compare(key: &str, label: &str, wanted: &str) -> Option<std::cmp::Ordering> {
     }
     let label = label.parse::<Quantity>().ok()?.as_f64() * label_unit(key);
     let wanted = wanted.parse::<Quantity>().ok()?.as_f64();
-    if (label - wanted).abs() <= wanted.abs() * TOLERANCE {
+    if (label - wanted).abs() <= wanted.abs() * MEMORY_TOLERANCE {
         return Some(std::cmp::Ordering::Equal);
     }
     label.partial_cmp(&wanted)
 }
 
 /// Share by which memory may fall short of its nominal size.
-pub const TOLERANCE: f64 = 0.02;
+pub const MEMORY_TOLERANCE: f64 = 0.02;
 
 /// Bytes that one unit of the label stands for.
 #[must_use]
@@ -142,7 +142,10 @@ mod tests {
     #[case::another_value(&[("gpu", "a100"), ("zone", "y")], false)]
     fn a_selector_wants_every_label(#[case] node: &[(&str, &str)], #[case] expect: bool) {
         let node_selector = labels(&[("gpu", "a100"), ("zone", "x")]);
-        assert_eq!(belongs(&Discovery { node_selector, ..Discovery::default() }, "n1", &labels(node)), expect);
+        assert_eq!(
+            matches_discovery(&Discovery { node_selector, ..Discovery::default() }, "n1", &labels(node)),
+            expect
+        );
     }
 
     // spec: ACC-16
@@ -171,7 +174,10 @@ mod tests {
         both["matchExpressions"].as_array_mut().unwrap().push(never.clone());
         assert!(!term_matches(&both, &labels(&[("n", "7")])));
         let terms = vec![json!({"matchExpressions": [never]}), holds];
-        assert_eq!(belongs(&Discovery { terms, ..Discovery::default() }, "n1", &labels(&[("n", "7")])), expect);
+        assert_eq!(
+            matches_discovery(&Discovery { terms, ..Discovery::default() }, "n1", &labels(&[("n", "7")])),
+            expect
+        );
     }
 
     // spec: ACC-17
@@ -186,8 +192,11 @@ mod tests {
             terms: vec![json!({"matchExpressions": [pcie]})],
             ..Discovery::default()
         };
-        assert_eq!(belongs(&discovery, "n1", &labels(&[(key, value)])), expect);
-        assert!(!belongs(&Discovery::default(), "n1", &labels(&[(key, value)])), "an empty discovery matches no node");
+        assert_eq!(matches_discovery(&discovery, "n1", &labels(&[(key, value)])), expect);
+        assert!(
+            !matches_discovery(&Discovery::default(), "n1", &labels(&[(key, value)])),
+            "an empty discovery matches no node"
+        );
     }
 
     // spec: ACC-18
@@ -201,7 +210,7 @@ mod tests {
         let device_ids = vec!["20b0".to_owned(), "20b2".to_owned()];
         let discovery = Discovery { pci_vendor: Some("10de".to_owned()), device_ids, ..Discovery::default() };
         let key = format!("feature.node.kubernetes.io/{key}");
-        assert_eq!(belongs(&discovery, "n1", &labels(&[(&key, value)])), expect);
+        assert_eq!(matches_discovery(&discovery, "n1", &labels(&[(&key, value)])), expect);
     }
 
     #[rstest]
@@ -211,6 +220,9 @@ mod tests {
         "matchExpressions": [{"key": "gpu", "operator": "Exists"}]}]), false)]
     fn nodes_by_name(#[case] name: &str, #[case] terms: Value, #[case] expect: bool) {
         let terms = terms.as_array().unwrap().clone();
-        assert_eq!(belongs(&Discovery { terms, ..Discovery::default() }, name, &labels(&[("zone", "x")])), expect);
+        assert_eq!(
+            matches_discovery(&Discovery { terms, ..Discovery::default() }, name, &labels(&[("zone", "x")])),
+            expect
+        );
     }
 }

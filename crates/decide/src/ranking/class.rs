@@ -1,61 +1,62 @@
-//! Eligible classes of one component, best first.
+//! Ranking of the eligible classes of one component.
 
 use std::cmp::Reverse;
 
-use super::{Key, compare, rounded, step};
-use crate::case::Case;
+use super::{Key, compare, rank_reason, rounded};
+use crate::capacity::EligibleNodes;
 use crate::decision::Eligibility;
-use crate::demand::{Model, Ranking};
-use crate::fit::{Fit, Stated};
-use crate::outranked::ClassStep;
-use crate::preference::{Preference, preference};
-use crate::room::Usable;
-use crate::strategy::{self, Contender, Notes, Score};
+use crate::demand::{Model, RankingPolicy};
+use crate::fit::{AcceleratorFit, AcceleratorRequest};
+use crate::match_context::MatchContext;
+use crate::preference::{ClassPreference, preference_score};
+use crate::rank_reason::ClassRankReason;
+use crate::scoring::{self, Score, ScoringCandidate, ScoringNotes};
 use crate::supply::Class;
 use crate::variants::{self, TokenRange};
 
-/// An eligible class of one component, ranked.
+/// An eligible class of one component, with its rank keys.
 #[derive(Clone)]
-pub struct RankedClass<'a> {
-    pub class: &'a Class,
-    pub eligibility: Eligibility,
-    pub stated: Stated,
-    /// Dollars per hour and replica, if the service states a threshold.
-    threshold: Option<f64>,
+pub(crate) struct RankedClass<'a> {
+    pub(crate) class: &'a Class,
+    pub(crate) eligibility: Eligibility,
+    pub(crate) request: AcceleratorRequest,
+    /// Dollars per hour and replica, if the service sets a threshold.
+    cost_threshold: Option<f64>,
     /// Request sizes that the runtime prefers the class for.
-    pub request_tokens: Option<TokenRange>,
-    /// Others are used together, each for requests of some sizes; this one would be used alone.
-    alone: bool,
-    position: usize,
+    pub(crate) request_tokens: Option<TokenRange>,
+    /// Whether the class is no variant while others are.
+    is_not_variant: bool,
+    /// Position in `preferredClasses` of the service.
+    preferred_position: usize,
+    /// Score in `preferenceOrder` of the runtime.
     preference: i32,
     capacity: Capacity,
-    /// Place in the runtime's list, where that counts.
-    listed: usize,
+    /// Position in the runtime's list of classes, where the policy uses it.
+    listed_position: usize,
     score: Score,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum Capacity {
-    Enough,
+    Sufficient,
     Unknown,
-    TooLittle,
+    Insufficient,
 }
 
-/// Ranks eligible classes, best first, with remarks on the scores.
-#[must_use]
-pub fn classes<'a>(
-    case: &Case<'_>,
+/// Ranks eligible classes, best first, and returns notes about the scores.
+pub(crate) fn rank_classes<'a>(
+    context: &MatchContext<'_>,
     replicas: u32,
-    eligible: Vec<(&'a Class, Fit, Usable)>,
-) -> (Vec<RankedClass<'a>>, Notes) {
-    let contenders: Vec<Contender<'a>> =
-        eligible.iter().map(|(class, fit, _)| Contender { class, shape: fit.shape }).collect();
-    let scores = strategy::scores(case.component.selector.ranking, case.model, &contenders);
-    let standings = eligible.into_iter().zip(scores.of);
+    eligible: Vec<(&'a Class, AcceleratorFit, EligibleNodes)>,
+) -> (Vec<RankedClass<'a>>, ScoringNotes) {
+    let candidates: Vec<ScoringCandidate<'a>> =
+        eligible.iter().map(|(class, fit, _)| ScoringCandidate { class, shape: fit.shape }).collect();
+    let scores = scoring::score_classes(context.demand.selector.ranking, context.model, &candidates);
+    let scored = eligible.into_iter().zip(scores.scores);
     let mut ranked: Vec<RankedClass<'a>> =
-        standings.map(|((class, fit, usable), score)| standing(case, replicas, class, fit, usable, score)).collect();
+        scored.map(|((class, fit, nodes), score)| ranked_class(context, replicas, class, fit, nodes, score)).collect();
     sort(&mut ranked);
-    by_request_size(&mut ranked);
+    rank_variants_first(&mut ranked);
     (ranked, scores.notes)
 }
 
@@ -64,111 +65,113 @@ fn sort(ranked: &mut [RankedClass<'_>]) {
     ranked.sort_by(|a, b| compare(&keys, a, b));
 }
 
-/// Classes that the runtime prefers for requests of differing sizes are used together, so they come before those that would
-/// be used alone, unless the service itself asks for another one first.
-fn by_request_size(ranked: &mut [RankedClass<'_>]) {
-    let places = variants::differing(ranked.iter().map(|class| class.request_tokens));
-    let asked_first = ranked.first().map(|first| first.position);
-    if places.iter().any(|(place, _)| ranked.get(*place).map(|class| class.position) == asked_first) {
-        ranked.iter_mut().for_each(|class| class.alone = class.request_tokens.is_none());
+/// Ranks classes that the runtime prefers for different request sizes before others, because they are used together, unless
+/// the service prefers another class.
+fn rank_variants_first(ranked: &mut [RankedClass<'_>]) {
+    let variants = variants::differing_ranges(ranked.iter().map(|class| class.request_tokens));
+    let best_position = ranked.first().map(|first| first.preferred_position);
+    if variants.iter().any(|(index, _)| ranked.get(*index).map(|class| class.preferred_position) == best_position) {
+        ranked.iter_mut().for_each(|class| class.is_not_variant = class.request_tokens.is_none());
         sort(ranked);
     }
 }
 
-fn standing<'a>(
-    case: &Case<'_>,
+fn ranked_class<'a>(
+    context: &MatchContext<'_>,
     replicas: u32,
     class: &'a Class,
-    fit: Fit,
-    usable: Usable,
+    fit: AcceleratorFit,
+    nodes: EligibleNodes,
     score: Score,
 ) -> RankedClass<'a> {
-    let selector = &case.component.selector;
-    let capacity = capacity(&usable, fit, replicas);
-    let hourly = Contender { class, shape: fit.shape }.hourly();
-    let listed = case.requirements.classes.as_deref().map_or(usize::MAX, |names| position(names, &class.name));
+    let selector = &context.demand.selector;
+    let preferences = &context.requirements.preferences;
+    let capacity = capacity(&nodes, fit, replicas);
+    let price_per_hour = ScoringCandidate { class, shape: fit.shape }.price_per_hour();
+    let supported = context.requirements.supported_classes.as_deref();
+    let listed_position = supported.map_or(usize::MAX, |names| position(names, &class.name));
     RankedClass {
         class,
-        stated: fit.stated,
-        threshold: selector.cost_threshold,
-        request_tokens: variants::request_tokens(&case.requirements.preferences, &class.name, case.model),
-        alone: false,
-        position: position(&selector.preferred, &class.name),
-        preference: preference(&case.requirements.preferences, &class.name, case.model),
+        request: fit.request,
+        cost_threshold: selector.cost_threshold,
+        request_tokens: variants::request_tokens(preferences, &class.name, context.model),
+        is_not_variant: false,
+        preferred_position: position(&selector.preferred, &class.name),
+        preference: preference_score(preferences, &class.name, context.model),
         capacity,
-        listed: if selector.ranking == Ranking::FirstAvailable { listed } else { 0 },
+        listed_position: if selector.ranking == RankingPolicy::FirstAvailable { listed_position } else { 0 },
         eligibility: Eligibility {
             shape: fit.shape,
             ranking: selector.ranking.as_str(),
             score: rounded(score.total),
-            cost: score.cost.map(rounded),
-            performance: rounded(score.performance),
-            hourly: hourly.map(rounded),
+            cost_score: score.cost.map(rounded),
+            performance_score: rounded(score.performance),
+            price_per_hour: price_per_hour.map(rounded),
             replicas: replicas.max(1),
-            free: usable.map(|nodes| (nodes.all.free(), nodes.all.total())),
-            enough: capacity != Capacity::TooLittle,
+            free_and_total: nodes.map(|nodes| (nodes.all.free(), nodes.all.total())),
+            has_capacity: capacity != Capacity::Insufficient,
         },
         score,
     }
 }
 
-/// Whether as many accelerators are free as the replicas take, as far as anybody knows.
-#[must_use]
-pub fn has_capacity(usable: &Usable, fit: Fit, replicas: u32) -> bool {
-    capacity(usable, fit, replicas) != Capacity::TooLittle
+/// Whether enough accelerators are free for all replicas; true if the nodes are unknown.
+pub(crate) fn has_capacity(nodes: &EligibleNodes, fit: AcceleratorFit, replicas: u32) -> bool {
+    capacity(nodes, fit, replicas) != Capacity::Insufficient
 }
 
-fn capacity(usable: &Usable, fit: Fit, replicas: u32) -> Capacity {
-    match usable {
+fn capacity(nodes: &EligibleNodes, fit: AcceleratorFit, replicas: u32) -> Capacity {
+    match nodes {
         None => Capacity::Unknown,
-        Some(nodes) if nodes.have_room(fit.shape.per_node, fit.shape.nodes, replicas.max(1)) => Capacity::Enough,
-        Some(_) => Capacity::TooLittle,
+        Some(nodes) if nodes.has_capacity(fit.shape.per_node, fit.shape.nodes, replicas.max(1)) => Capacity::Sufficient,
+        Some(_) => Capacity::Insufficient,
     }
 }
 
-/// Keys by which classes are ranked before their capacity, where these are known of a class before anything else is: those
-/// of the service's list and of the runtime's preferences. `None` where more than these comes before capacity.
-#[must_use]
-pub fn early_keys<'a>(case: &'a Case<'_>) -> Option<EarlyKeys<'a>> {
-    let by_size = |one: &Preference| one.conditions.iter().any(|condition| condition.request_size.is_some());
-    let preferences = &case.requirements.preferences;
-    let priced = case.component.selector.cost_threshold.is_some();
-    let known = !priced && !preferences.iter().any(by_size);
-    known.then(|| EarlyKeys { preferred: &case.component.selector.preferred, preferences, model: case.model })
+/// Returns the keys that rank classes before their capacity: the service's list and the runtime's preferences. `None` if a
+/// price or a request size also ranks before capacity.
+pub(crate) fn pre_capacity_keys<'a>(context: &'a MatchContext<'_>) -> Option<PreCapacityKeys<'a>> {
+    let by_request_size =
+        |preference: &ClassPreference| preference.conditions.iter().any(|condition| condition.request_size.is_some());
+    let preferences = &context.requirements.preferences;
+    let preferred = &context.demand.selector.preferred;
+    let by_price = context.demand.selector.cost_threshold.is_some();
+    let is_known = !by_price && !preferences.iter().any(by_request_size);
+    is_known.then(|| PreCapacityKeys { preferred, preferences, model: context.model })
 }
 
-/// Position in the service's list, then the runtime's preference; the less, the earlier.
-type EarlyKey = (usize, Reverse<i32>);
+/// Position in the service's list, then score of the runtime's preference; the least ranks first.
+type PreCapacityKey = (usize, Reverse<i32>);
 
-/// Of a class that neither names.
-const UNNAMED: EarlyKey = (usize::MAX, Reverse(0));
+/// Key of a class that neither service nor runtime names.
+const UNNAMED: PreCapacityKey = (usize::MAX, Reverse(0));
 
-/// See [`early_keys`].
-pub struct EarlyKeys<'a> {
+/// Rank keys that are known before a class is evaluated, see [`pre_capacity_keys`].
+pub(crate) struct PreCapacityKeys<'a> {
     preferred: &'a [String],
-    preferences: &'a [Preference],
+    preferences: &'a [ClassPreference],
     model: Option<&'a Model>,
 }
 
-impl EarlyKeys<'_> {
-    /// Places of so many classes with their keys, the earliest first. `find` tells the place of a name.
-    pub fn in_order(
+impl PreCapacityKeys<'_> {
+    /// Returns the indices of `classes` classes with their keys, in rank order. `index_of` finds a class by name.
+    pub(crate) fn in_order(
         &self,
         classes: usize,
-        find: impl Fn(&str) -> Option<usize>,
-    ) -> impl Iterator<Item = (EarlyKey, usize)> {
-        let names = self.preferred.iter().chain(self.preferences.iter().map(|one| &one.class));
-        let mut named: Vec<_> = names.filter_map(|name| Some((self.key(name), find(name)?))).collect();
+        index_of: impl Fn(&str) -> Option<usize>,
+    ) -> impl Iterator<Item = (PreCapacityKey, usize)> {
+        let names = self.preferred.iter().chain(self.preferences.iter().map(|preference| &preference.class));
+        let mut named: Vec<_> = names.filter_map(|name| Some((self.key(name), index_of(name)?))).collect();
         named.sort_unstable();
         named.dedup();
-        let places: Vec<usize> = named.iter().map(|(_, place)| *place).collect();
-        let others = (0..classes).filter(move |place| !places.contains(place)).map(|place| (UNNAMED, place));
-        let later = named.split_off(named.partition_point(|(key, _)| *key < UNNAMED));
-        named.into_iter().chain(others).chain(later)
+        let indices: Vec<usize> = named.iter().map(|(_, index)| *index).collect();
+        let unnamed = (0..classes).filter(move |index| !indices.contains(index)).map(|index| (UNNAMED, index));
+        let after_unnamed = named.split_off(named.partition_point(|(key, _)| *key < UNNAMED));
+        named.into_iter().chain(unnamed).chain(after_unnamed)
     }
 
-    fn key(&self, class: &str) -> EarlyKey {
-        (position(self.preferred, class), Reverse(preference(self.preferences, class, self.model)))
+    fn key(&self, class: &str) -> PreCapacityKey {
+        (position(self.preferred, class), Reverse(preference_score(self.preferences, class, self.model)))
     }
 }
 
@@ -177,63 +180,66 @@ fn position(names: &[String], class: &str) -> usize {
 }
 
 impl RankedClass<'_> {
-    /// No threshold is stated, or a replica costs no more.
-    #[must_use]
-    pub fn within_threshold(&self) -> bool {
-        self.threshold.is_none_or(|threshold| self.eligibility.hourly.is_some_and(|price| price <= threshold))
+    /// Whether a replica costs at most the threshold; true without a threshold.
+    pub(crate) fn is_within_threshold(&self) -> bool {
+        self.cost_threshold
+            .is_none_or(|threshold| self.eligibility.price_per_hour.is_some_and(|price| price <= threshold))
     }
 
-    /// What a replica costs, where that is more than the threshold: the cheapest of these comes first.
-    fn beyond(&self) -> f64 {
-        if self.within_threshold() { 0.0 } else { self.eligibility.hourly.unwrap_or(f64::INFINITY) }
+    /// Returns the price of a replica if it exceeds the threshold, else 0: the cheapest of those ranks first.
+    fn price_over_threshold(&self) -> f64 {
+        if self.is_within_threshold() { 0.0 } else { self.eligibility.price_per_hour.unwrap_or(f64::INFINITY) }
     }
 
-    fn beyond_step(&self, winner: &Self) -> ClassStep {
-        match self.eligibility.hourly.zip(winner.eligibility.hourly) {
-            Some((own, winner)) => ClassStep::Price { own, winner },
-            None => ClassStep::Unpriced,
+    fn price_reason(&self, winner: &Self) -> ClassRankReason {
+        match self.eligibility.price_per_hour.zip(winner.eligibility.price_per_hour) {
+            Some((own, winner)) => ClassRankReason::Price { own, winner },
+            None => ClassRankReason::Unpriced,
         }
     }
 
-    fn score_step(&self, winner: &Self) -> ClassStep {
+    fn score_reason(&self, winner: &Self) -> ClassRankReason {
         let (own, winner) = (rounded(self.score.total), rounded(winner.score.total));
-        ClassStep::Score { ranking: self.eligibility.ranking, own, winner }
+        ClassRankReason::Score { ranking: self.eligibility.ranking, own, winner }
     }
 }
 
-/// The whole order. An annotation outranks the service's fields, so the threshold comes before the preferred classes.
-fn keys<'a>() -> [Key<RankedClass<'a>, ClassStep>; 10] {
+/// The keys in order. An annotation takes precedence over fields, so the cost threshold precedes the preferred classes.
+fn keys<'a>() -> [Key<RankedClass<'a>, ClassRankReason>; 10] {
     [
-        Key { order: |a, b| a.alone.cmp(&b.alone), told: |_, _| ClassStep::RequestSize },
+        Key { order: |a, b| a.is_not_variant.cmp(&b.is_not_variant), reason: |_, _| ClassRankReason::RequestSize },
         Key {
-            order: |a, b| b.within_threshold().cmp(&a.within_threshold()),
-            told: |own, _| ClassStep::CostThreshold { threshold: own.threshold.unwrap_or_default() },
+            order: |a, b| b.is_within_threshold().cmp(&a.is_within_threshold()),
+            reason: |own, _| ClassRankReason::CostThreshold { threshold: own.cost_threshold.unwrap_or_default() },
         },
-        Key { order: |a, b| a.beyond().total_cmp(&b.beyond()), told: RankedClass::beyond_step },
         Key {
-            order: |a, b| a.position.cmp(&b.position),
-            told: |own, best| ClassStep::Preferred {
-                own: own.position.saturating_add(1),
-                winner: best.position.saturating_add(1),
+            order: |a, b| a.price_over_threshold().total_cmp(&b.price_over_threshold()),
+            reason: RankedClass::price_reason,
+        },
+        Key {
+            order: |a, b| a.preferred_position.cmp(&b.preferred_position),
+            reason: |own, winner| ClassRankReason::Preferred {
+                own: own.preferred_position.saturating_add(1),
+                winner: winner.preferred_position.saturating_add(1),
             },
         },
         Key {
             order: |a, b| b.preference.cmp(&a.preference),
-            told: |own, best| ClassStep::Preference { own: own.preference, winner: best.preference },
+            reason: |own, winner| ClassRankReason::Preference { own: own.preference, winner: winner.preference },
         },
         Key {
             order: |a, b| a.capacity.cmp(&b.capacity),
-            told: |own, _| ClassStep::Capacity { free: own.eligibility.free.map(|(free, _)| free) },
+            reason: |own, _| ClassRankReason::Capacity { free: own.eligibility.free_and_total.map(|(free, _)| free) },
         },
-        Key { order: |a, b| a.listed.cmp(&b.listed), told: |_, _| ClassStep::Listed },
-        Key { order: |a, b| a.score.unpriced.cmp(&b.score.unpriced), told: |_, _| ClassStep::Unpriced },
-        Key { order: |a, b| b.score.total.total_cmp(&a.score.total), told: RankedClass::score_step },
-        Key { order: |a, b| a.class.name.cmp(&b.class.name), told: |_, _| ClassStep::Name },
+        Key { order: |a, b| a.listed_position.cmp(&b.listed_position), reason: |_, _| ClassRankReason::Listed },
+        Key { order: |a, b| a.score.unpriced.cmp(&b.score.unpriced), reason: |_, _| ClassRankReason::Unpriced },
+        Key { order: |a, b| b.score.total.total_cmp(&a.score.total), reason: RankedClass::score_reason },
+        Key { order: |a, b| a.class.name.cmp(&b.class.name), reason: |_, _| ClassRankReason::Name },
     ]
 }
 
-/// The first key by which `loser` comes after `winner`; one that comes before is only out of use because another is kept.
-#[must_use]
-pub fn class_step<'a>(loser: &RankedClass<'a>, winner: &RankedClass<'a>) -> ClassStep {
-    step(&keys(), loser, winner).unwrap_or(ClassStep::Kept)
+/// Returns why `candidate` ranks below the selected class. A class that ranks above it is not used because the current
+/// selection is retained.
+pub(crate) fn class_rank_reason<'a>(candidate: &RankedClass<'a>, selected: &RankedClass<'a>) -> ClassRankReason {
+    rank_reason(&keys(), candidate, selected).unwrap_or(ClassRankReason::CurrentRetained)
 }

@@ -1,101 +1,100 @@
-//! Compatible runtimes, best first.
+//! Ranking of the compatible runtimes.
 
 use std::cmp::{Ordering, Reverse};
 
-use super::{Key, compare, step};
+use super::{Key, compare, rank_reason};
 use crate::demand::{Demand, Model};
-use crate::outranked::{RuntimeStep, SizeFit};
+use crate::rank_reason::{RuntimeRankReason, SizeFit};
 use crate::size::SizeRange;
-use crate::supply::{Format, Runtime, Scope};
+use crate::supply::{Runtime, Scope, SupportedFormat};
 
-/// All that a compatible runtime is ranked by.
+/// The rank keys of a compatible runtime.
 #[derive(Clone, Copy, Debug)]
-pub struct RuntimeOrder<'a> {
+pub(crate) struct RuntimeOrder<'a> {
     scope: Scope,
-    architecture_unstated: bool,
+    architecture_unset: bool,
     size: SizeFit,
     pub(crate) priority: Option<i32>,
-    no_capacity: bool,
+    lacks_capacity: bool,
     created: Option<&'a str>,
-    /// The runtime does not carry the model's name.
-    stranger: bool,
+    is_not_namesake: bool,
     name: &'a str,
 }
 
-/// `namesake`: it carries the model's name. `no_capacity`: the best class of some component has too few free accelerators.
-#[must_use]
-pub(crate) fn runtime<'a>(
+/// Returns the rank keys of `runtime`. `is_namesake`: its name contains the model's name. `lacks_capacity`: the best class
+/// of a component has too few free accelerators.
+pub(crate) fn runtime_order<'a>(
     runtime: &'a Runtime,
-    entry: Option<&Format>,
+    format: Option<&SupportedFormat>,
     demand: &Demand,
-    namesake: bool,
-    no_capacity: bool,
+    is_namesake: bool,
+    lacks_capacity: bool,
 ) -> RuntimeOrder<'a> {
     RuntimeOrder {
         scope: runtime.scope,
-        architecture_unstated: entry.is_none_or(|entry| entry.architecture.is_none()),
-        size: size_fit(runtime.size, demand.model.known()),
-        priority: entry.filter(|entry| entry.auto_select).and_then(|entry| entry.priority),
-        no_capacity,
+        architecture_unset: format.is_none_or(|format| format.architecture.is_none()),
+        size: size_fit(runtime.size, demand.model.resolved()),
+        priority: format.filter(|format| format.auto_select).and_then(|format| format.priority),
+        lacks_capacity,
         created: runtime.created.as_deref(),
-        stranger: !namesake,
+        is_not_namesake: !is_namesake,
         name: &runtime.name,
     }
 }
 
 impl RuntimeOrder<'_> {
-    /// Neither suits the model better than the other: a choice among them is nobody's.
-    #[must_use]
-    pub fn suits_equally(&self, other: &Self) -> bool {
+    /// Whether both runtimes suit the model equally well, so that only tie-breaks order them.
+    pub(crate) fn suits_equally(&self, other: &Self) -> bool {
         compare(&suitability(), self, other).is_eq()
     }
 
-    #[must_use]
-    pub fn compare(&self, other: &Self) -> Ordering {
+    /// Compares two runtimes; the less ranks first.
+    pub(crate) fn compare(&self, other: &Self) -> Ordering {
         compare(&suitability(), self, other).then_with(|| compare(&tie_breaks(), self, other))
     }
 }
 
-/// What runtime and model say of each other. Stated priorities come before unstated ones, higher first.
-fn suitability<'a>() -> [Key<RuntimeOrder<'a>, RuntimeStep>; 4] {
+/// Keys that compare how well runtimes suit the model. Set priorities rank before unset ones, higher ones first.
+fn suitability<'a>() -> [Key<RuntimeOrder<'a>, RuntimeRankReason>; 4] {
     [
-        Key { order: |a, b| a.scope.cmp(&b.scope), told: |_, _| RuntimeStep::Scope },
+        Key { order: |a, b| a.scope.cmp(&b.scope), reason: |_, _| RuntimeRankReason::Scope },
         Key {
-            order: |a, b| a.architecture_unstated.cmp(&b.architecture_unstated),
-            told: |_, _| RuntimeStep::ArchitectureUnstated,
+            order: |a, b| a.architecture_unset.cmp(&b.architecture_unset),
+            reason: |_, _| RuntimeRankReason::ArchitectureUnset,
         },
         Key {
             order: |a, b| a.size.cmp(&b.size),
-            told: |own, best| RuntimeStep::Size { own: own.size, winner: best.size },
+            reason: |own, winner| RuntimeRankReason::Size { own: own.size, winner: winner.size },
         },
         Key {
             order: |a, b| b.priority.cmp(&a.priority),
-            told: |own, best| RuntimeStep::Priority { own: own.priority, winner: best.priority },
+            reason: |own, winner| RuntimeRankReason::Priority { own: own.priority, winner: winner.priority },
         },
     ]
 }
 
-/// Among those that suit equally; the name makes the order total.
-fn tie_breaks<'a>() -> [Key<RuntimeOrder<'a>, RuntimeStep>; 4] {
+/// Keys among runtimes that suit the model equally; the name makes the order total.
+fn tie_breaks<'a>() -> [Key<RuntimeOrder<'a>, RuntimeRankReason>; 4] {
     [
-        Key { order: |a, b| a.no_capacity.cmp(&b.no_capacity), told: |_, _| RuntimeStep::NoFreeCapacity },
+        Key { order: |a, b| a.lacks_capacity.cmp(&b.lacks_capacity), reason: |_, _| RuntimeRankReason::NoFreeCapacity },
         Key {
             order: |a, b| Reverse(a.created).cmp(&Reverse(b.created)),
-            told: |own, best| RuntimeStep::Older {
+            reason: |own, winner| RuntimeRankReason::Older {
                 own: own.created.map(str::to_owned),
-                winner: best.created.map(str::to_owned),
+                winner: winner.created.map(str::to_owned),
             },
         },
-        Key { order: |a, b| a.stranger.cmp(&b.stranger), told: |_, _| RuntimeStep::Stranger },
-        Key { order: |a, b| a.name.cmp(b.name), told: |_, _| RuntimeStep::Name },
+        Key { order: |a, b| a.is_not_namesake.cmp(&b.is_not_namesake), reason: |_, _| RuntimeRankReason::NotNamesake },
+        Key { order: |a, b| a.name.cmp(b.name), reason: |_, _| RuntimeRankReason::Name },
     ]
 }
 
-/// The first key by which `loser` comes after `winner`; one that comes before only lost because another is kept.
-#[must_use]
-pub fn runtime_step<'a>(loser: &RuntimeOrder<'a>, winner: &RuntimeOrder<'a>) -> RuntimeStep {
-    let by = |keys: &[Key<RuntimeOrder<'a>, RuntimeStep>]| step(keys, loser, winner);
-    if loser.suits_equally(winner) { by(&tie_breaks()) } else { by(&suitability()) }.unwrap_or(RuntimeStep::Kept)
+/// Returns why `candidate` ranks below the selected runtime. A runtime that ranks above it is not used because the current
+/// selection is retained.
+pub(crate) fn runtime_rank_reason<'a>(candidate: &RuntimeOrder<'a>, selected: &RuntimeOrder<'a>) -> RuntimeRankReason {
+    let by = |keys: &[Key<RuntimeOrder<'a>, RuntimeRankReason>]| rank_reason(keys, candidate, selected);
+    let reason = if candidate.suits_equally(selected) { by(&tie_breaks()) } else { by(&suitability()) };
+    reason.unwrap_or(RuntimeRankReason::CurrentRetained)
 }
 
 fn size_fit(range: SizeRange, model: Option<&Model>) -> SizeFit {

@@ -1,115 +1,152 @@
-//! Why an accelerator class cannot carry a component.
+//! Reasons why an accelerator class is not eligible for a component.
 
 use std::fmt;
 
-use api::code::Code;
+use api::Code;
 
+use super::format::{Declared, Gibibytes, Gigabytes, Listed, or_unset};
 use crate::code;
 
-use super::words::{Gibibytes, Gigabytes, Listed, Offered, or_unstated};
-
-/// Why a class cannot carry a component, in the order of the checks. Memory is in bytes.
+/// Why a class is not eligible for a component. Memory is in bytes.
 #[derive(Clone, Debug, PartialEq)]
 pub enum ClassRejection {
+    /// No class has this name.
     UnknownClass,
+    /// The runtime does not list the class.
     NotSupportedByRuntime {
+        /// Classes that the runtime lists.
         supported: Vec<String>,
     },
+    /// The service does not list the class.
     NotPreferred {
+        /// Classes that the service lists.
         preferred: Vec<String>,
     },
+    /// The service excludes the class.
     ExcludedClass {
-        because: Exclusion,
+        /// The constraint that excludes it.
+        reason: ExclusionReason,
     },
+    /// No node belongs to the class, or none matches `selector`.
     NoMatchingNodes {
+        /// `acceleratorSelector.nodeSelector`, if the class has nodes.
         selector: Option<String>,
     },
-    /// Neither the class nor its vendor says what Pods are to request.
+    /// Neither the class nor its vendor determines the resource that Pods request.
     ResourceUnknown {
+        /// The declared vendor.
         vendor: Option<String>,
     },
+    /// One accelerator has too little memory.
     InsufficientMemory {
-        needed: u64,
+        /// Bytes per accelerator that are required.
+        required: u64,
+        /// Bytes per accelerator of the class.
         offered: Option<u64>,
     },
+    /// The compute capability is too low.
     ComputeCapabilityTooLow {
-        needed: String,
+        /// The required version.
+        required: String,
+        /// The version of the class.
         offered: Option<String>,
     },
+    /// The class lacks required features.
     MissingFeature {
+        /// The features that the class lacks.
         missing: Vec<String>,
     },
+    /// The memory bandwidth is too low.
     BandwidthTooLow {
-        needed: f64,
+        /// GB/s that are required.
+        required: f64,
+        /// GB/s of the class.
         offered: Option<f64>,
     },
+    /// The throughput at a precision is too low.
     PerformanceTooLow {
+        /// The first insufficient precision, such as `fp16`.
         precision: &'static str,
-        needed: f64,
+        /// TFLOPS that are required.
+        required: f64,
+        /// TFLOPS of the class.
         offered: Option<f64>,
     },
-    /// A number that is fixed, above what any node has: no waiting helps.
+    /// The manifests fix more accelerators per node than any node has; waiting does not help.
     TooManyPerNode {
-        asked: u32,
+        /// Accelerators per node that are requested.
+        requested: u32,
+        /// Accelerators of the largest node.
         largest: u32,
     },
+    /// The model needs more memory than the largest shape provides.
     ModelDoesNotFit {
-        needed: u64,
+        /// Estimated bytes of the model.
+        required: u64,
+        /// Usable bytes per accelerator.
         per_accelerator: u64,
+        /// Accelerators of the largest shape.
         accelerators: u32,
+        /// Why no larger shape is possible.
         limit: CountLimit,
     },
+    /// No node satisfies node selectors and affinities of class, runtime and service together.
     NodeSelectorConflict {
+        /// Number of nodes of the class.
         nodes: usize,
     },
 }
 
-/// What excluded a class.
+/// The constraint that excludes a class.
 #[derive(Clone, Debug, PartialEq)]
-pub enum Exclusion {
+pub enum ExclusionReason {
+    /// `excludedClasses` lists the class.
     ByName,
-    ByFamily { family: Option<String> },
-    TooMuchMemory { allowed: u64, offered: u64 },
+    /// `architectureFamilies` does not list the family of the class.
+    ByFamily {
+        /// Family of the class.
+        family: Option<String>,
+    },
+    /// The class has more memory than `maxMemory`.
+    TooMuchMemory {
+        /// Bytes that the service allows.
+        allowed: u64,
+        /// Bytes of the class.
+        offered: u64,
+    },
 }
 
-/// Why no more accelerators than these were tried.
+/// What limits the number of accelerators of a replica.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CountLimit {
     /// Runtime or service state the number.
     Fixed,
     /// The largest node of the class has no more.
     LargestNode,
-    /// Slices of a device cannot be joined.
+    /// Partitions of a device cannot be combined.
     Fraction,
-    /// The largest number that is ever tried.
-    Most,
+    /// The largest shape that is tried.
+    Maximum,
+}
+
+/// Returns the stage of the check behind `code`: its position in [`code::class::ALL`] after `Eligible`.
+pub(crate) fn class_stage(code: Code) -> u8 {
+    super::position(code::class::ALL, code).saturating_sub(1)
 }
 
 impl ClassRejection {
-    /// Number of checks.
-    pub const STAGES: u8 = 14;
-
-    /// Position of the check that failed: the greater, the nearer the class came.
-    #[must_use]
-    pub fn stage(&self) -> u8 {
-        match self {
-            Self::UnknownClass => 0,
-            Self::NotSupportedByRuntime { .. } => 1,
-            Self::NotPreferred { .. } => 2,
-            Self::ExcludedClass { .. } => 3,
-            Self::NoMatchingNodes { .. } => 4,
-            Self::ResourceUnknown { .. } => 5,
-            Self::InsufficientMemory { .. } => 6,
-            Self::ComputeCapabilityTooLow { .. } => 7,
-            Self::MissingFeature { .. } => 8,
-            Self::BandwidthTooLow { .. } => 9,
-            Self::PerformanceTooLow { .. } => 10,
-            Self::TooManyPerNode { .. } => 11,
-            Self::ModelDoesNotFit { .. } => 12,
-            Self::NodeSelectorConflict { .. } => 13,
-        }
+    /// Returns the number of checks.
+    pub(crate) fn stages() -> u8 {
+        u8::try_from(code::class::ALL.len().saturating_sub(1)).unwrap_or(u8::MAX)
     }
 
+    /// Returns the position of the failed check in the order of all checks. A class with a greater stage passed more checks.
+    #[must_use]
+    pub fn stage(&self) -> u8 {
+        class_stage(self.code())
+    }
+
+    /// Returns the published code.
     #[must_use]
     pub fn code(&self) -> Code {
         match self {
@@ -134,57 +171,68 @@ impl ClassRejection {
 impl fmt::Display for ClassRejection {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::UnknownClass => f.write_str("there is no AcceleratorClass of this name"),
-            Self::NotSupportedByRuntime { supported } => write!(f, "the runtime supports {}", Listed(supported)),
-            Self::NotPreferred { preferred } => write!(f, "the service asks for {}", Listed(preferred)),
-            Self::ExcludedClass { because } => because.fmt(f),
+            Self::UnknownClass => f.write_str("no AcceleratorClass with this name exists"),
+            Self::NotSupportedByRuntime { supported } => write!(f, "the runtime supports only {}", Listed(supported)),
+            Self::NotPreferred { preferred } => write!(f, "the service allows only {}", Listed(preferred)),
+            Self::ExcludedClass { reason } => reason.fmt(f),
             Self::NoMatchingNodes { selector: None } => f.write_str("no node belongs to the class"),
             Self::NoMatchingNodes { selector: Some(selector) } => {
-                write!(f, "no node of the class has {selector} (acceleratorSelector.nodeSelector)")
+                write!(f, "no node of the class matches acceleratorSelector.nodeSelector {selector}")
             }
             Self::ResourceUnknown { vendor } => {
-                let vendor = or_unstated(vendor.as_deref());
+                let vendor = or_unset(vendor.as_deref());
                 write!(
                     f,
-                    "states no resources, and for vendor {vendor} none is known; state spec.resources of the class"
+                    "the class declares no resources and the resource of vendor {vendor} is unknown; set spec.resources of the class"
                 )
             }
-            Self::InsufficientMemory { needed, offered } => {
-                write!(f, "needs {} per accelerator, has {}", Gibibytes(*needed), Offered(offered.map(Gibibytes)))
+            Self::InsufficientMemory { required, offered } => {
+                let (required, offered) = (Gibibytes(*required), Declared(offered.map(Gibibytes)));
+                write!(f, "{required} of memory per accelerator are required; the class {offered}")
             }
-            Self::ComputeCapabilityTooLow { needed, offered } => {
-                write!(f, "needs compute capability {needed}, has {}", Offered(offered.as_deref()))
+            Self::ComputeCapabilityTooLow { required, offered } => {
+                write!(f, "compute capability {required} is required; the class {}", Declared(offered.as_deref()))
             }
-            Self::MissingFeature { missing } => write!(f, "lacks {}", Listed(missing)),
-            Self::BandwidthTooLow { needed, offered } => {
-                write!(f, "needs {needed} GB/s memory bandwidth, has {}", Offered(*offered))
+            Self::MissingFeature { missing } => {
+                let noun = if missing.len() == 1 { "feature" } else { "features" };
+                write!(f, "the class lacks {noun} {}", Listed(missing))
             }
-            Self::PerformanceTooLow { precision, needed, offered } => {
-                write!(f, "needs {needed} {precision} TFLOPS, has {}", Offered(*offered))
+            Self::BandwidthTooLow { required, offered } => {
+                let offered = Declared(offered.map(|speed| format!("{speed} GB/s")));
+                write!(f, "{required} GB/s of memory bandwidth are required; the class {offered}")
             }
-            Self::TooManyPerNode { asked, largest } => {
-                write!(f, "{asked} on one node are asked for, its largest node has {largest}")
+            Self::PerformanceTooLow { precision, required, offered } => {
+                write!(f, "{required} {precision} TFLOPS are required; the class {}", Declared(*offered))
             }
-            Self::ModelDoesNotFit { needed, per_accelerator, accelerators, limit } => write!(
+            Self::TooManyPerNode { requested, largest } => {
+                write!(
+                    f,
+                    "{requested} accelerators per node are requested; the largest node of the class has {largest}"
+                )
+            }
+            Self::ModelDoesNotFit { required, per_accelerator, accelerators, limit } => write!(
                 f,
-                "needs {}, {accelerators} × {} usable ({limit})",
-                Gigabytes(*needed),
+                "the model requires {} of accelerator memory; {accelerators} × {} are usable ({limit})",
+                Gigabytes(*required),
                 Gigabytes(*per_accelerator)
             ),
             Self::NodeSelectorConflict { nodes } => {
-                write!(f, "none of its {nodes} nodes satisfies the merged node selector and affinity")
+                write!(f, "0 of {nodes} nodes of the class satisfy the merged node selector and affinity")
             }
         }
     }
 }
 
-impl fmt::Display for Exclusion {
+impl fmt::Display for ExclusionReason {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::ByName => f.write_str("the service excludes it"),
-            Self::ByFamily { family } => write!(f, "family {} is not asked for", or_unstated(family.as_deref())),
+            Self::ByName => f.write_str("the service excludes the class"),
+            Self::ByFamily { family } => {
+                write!(f, "family {} is not listed in constraints.architectureFamilies", or_unset(family.as_deref()))
+            }
             Self::TooMuchMemory { allowed, offered } => {
-                write!(f, "has {}, at most {} are asked for", Gibibytes(*offered), Gibibytes(*allowed))
+                let (allowed, offered) = (Gibibytes(*allowed), Gibibytes(*offered));
+                write!(f, "the class has {offered} of memory; the service allows at most {allowed}")
             }
         }
     }
@@ -193,10 +241,39 @@ impl fmt::Display for Exclusion {
 impl fmt::Display for CountLimit {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
-            Self::Fixed => "the number is fixed by runtime or service",
-            Self::LargestNode => "its largest node has no more",
-            Self::Fraction => "slices of a device cannot be joined",
-            Self::Most => "no more are tried",
+            Self::Fixed => "the runtime or the service fixes the number",
+            Self::LargestNode => "the largest node has no more",
+            Self::Fraction => "partitions of a device cannot be combined",
+            Self::Maximum => "larger numbers are not tried",
         })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn stages_follow_the_order_of_the_checks() {
+        let stages: Vec<(&str, u8)> =
+            code::class::ALL.iter().skip(1).map(|code| (code.as_str(), class_stage(*code))).collect();
+        let expected = [
+            ("UnknownClass", 0),
+            ("NotSupportedByRuntime", 1),
+            ("NotPreferred", 2),
+            ("ExcludedClass", 3),
+            ("NoMatchingNodes", 4),
+            ("ResourceUnknown", 5),
+            ("InsufficientMemory", 6),
+            ("ComputeCapabilityTooLow", 7),
+            ("MissingFeature", 8),
+            ("BandwidthTooLow", 9),
+            ("PerformanceTooLow", 10),
+            ("TooManyPerNode", 11),
+            ("ModelDoesNotFit", 12),
+            ("NodeSelectorConflict", 13),
+        ];
+        assert_eq!(stages, expected);
+        assert_eq!(ClassRejection::stages(), 14);
     }
 }

@@ -1,113 +1,137 @@
-//! Why a runtime cannot serve.
+//! Reasons why a runtime cannot serve.
 
 use std::fmt;
 
-use api::code::Code;
+use api::Code;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
-use super::words::{Listed, SHOWN, or_unstated};
-use super::{ClassRejection, Count, Told, Unstated, to_state};
+use super::format::{Listed, MAX_LISTED, or_unset};
+use super::{ClassRejection, MissingField, RecordedReason, field_assignments};
 use crate::code;
-use crate::deferred::Deferred;
-use crate::size::SizeRange;
+use crate::lazy_list::LazyList;
+use crate::size::{DisplayCount, SizeRange};
 
-/// Code of a runtime that only lacks a class, and of a decision whose nearest runtime is such a one.
-pub const NO_ELIGIBLE_ACCELERATOR: &str = code::runtime::NO_ELIGIBLE_ACCELERATOR.as_str();
-
-/// Why a runtime cannot serve, in the order of the checks.
+/// Why a runtime cannot serve. `required` is the value of the model or the service, `offered` the value of the runtime.
 #[derive(Clone, Debug, PartialEq)]
-pub enum Rejection {
+pub enum RuntimeRejection {
+    /// `spec.disabled` is set.
     Disabled,
-    /// The model leaves unstated what the runtime's entry states: all such fields, the one that was asked first in front.
-    Unstated {
-        fields: Vec<Unstated>,
-        /// What would fail next if the model said them: then saying them is not enough.
-        next: Option<Box<Rejection>>,
+    /// The model does not set fields that the runtime's format entry requires.
+    MissingFields {
+        /// All such fields, in the order of the checks.
+        fields: Vec<MissingField>,
+        /// The next check that fails even if the fields are set.
+        next: Option<Box<RuntimeRejection>>,
     },
+    /// The model formats differ.
     FormatMismatch {
-        wanted: Option<String>,
-        /// `None`: the runtime lists no entries at all.
+        /// Format of the model.
+        required: Option<String>,
+        /// `None` if the runtime has no format entries.
         offered: Option<String>,
     },
+    /// The versions of the model format differ.
     FormatVersionMismatch {
-        wanted: String,
+        /// Version of the model.
+        required: String,
+        /// Versions that the runtime accepts.
         offered: String,
     },
+    /// The model frameworks differ.
     FrameworkMismatch {
-        wanted: String,
+        /// Framework of the model.
+        required: String,
+        /// Framework of the runtime.
         offered: String,
     },
+    /// The versions of the model framework differ.
     FrameworkVersionMismatch {
-        wanted: String,
+        /// Version of the model.
+        required: String,
+        /// Versions that the runtime accepts.
         offered: String,
     },
+    /// The model architectures differ.
     ArchitectureMismatch {
-        wanted: String,
+        /// Architecture of the model.
+        required: String,
+        /// Architecture of the runtime.
         offered: String,
     },
+    /// The quantizations differ.
     QuantizationMismatch {
-        wanted: Option<String>,
+        /// Quantization of the model.
+        required: Option<String>,
+        /// Quantization of the runtime.
         offered: Option<String>,
     },
+    /// The diffusion pipelines differ.
     PipelineMismatch {
-        wanted: Option<String>,
+        /// Class name of the model's pipeline.
+        required: Option<String>,
+        /// Class name of the runtime's pipeline.
         offered: Option<String>,
     },
+    /// The model's size is outside `modelSizeRange`.
     SizeOutOfRange {
+        /// Number of parameters of the model.
         parameters: u64,
+        /// Range of the runtime.
         range: SizeRange,
     },
-    /// The runtime states no range; its name states another size.
+    /// The runtime has no `modelSizeRange`, and its name indicates another size.
     NamedForAnotherSize {
+        /// Number of parameters of the model.
         parameters: u64,
+        /// Number of parameters in the runtime's name.
         size: u64,
     },
+    /// The runtime does not support the protocol.
     ProtocolUnsupported {
-        wanted: String,
+        /// Protocol of the service.
+        required: String,
+        /// Protocols of the runtime.
         offered: Vec<String>,
     },
+    /// The runtime matches, but only serves where it is named.
     AutoSelectDisabled,
-    /// The classes stand nearest first.
+    /// No class is eligible for a component.
     NoEligibleAccelerator {
+        /// The component.
         component: &'static str,
-        /// Stage at which the nearest of them failed.
-        nearest: u8,
-        classes: Deferred<(String, ClassRejection)>,
+        /// The furthest stage that a class reached.
+        furthest_stage: u8,
+        /// Rejected classes, in the order of the record.
+        classes: LazyList<(String, ClassRejection)>,
     },
-    Recorded(Told),
+    /// Read from JSON.
+    Recorded(RecordedReason),
 }
 
-impl Rejection {
-    /// Number of checks.
-    pub const STAGES: u8 = 12;
-
-    /// Position of the check that failed: the greater, the nearer the runtime came.
-    #[must_use]
-    pub fn stage(&self) -> u8 {
-        match self {
-            Self::Recorded(_) | Self::Disabled => 0,
-            Self::Unstated { fields, .. } => fields.first().map_or(0, |first| first.field.stage()),
-            Self::FormatMismatch { .. } => 1,
-            Self::FormatVersionMismatch { .. } => 2,
-            Self::FrameworkMismatch { .. } => 3,
-            Self::FrameworkVersionMismatch { .. } => 4,
-            Self::ArchitectureMismatch { .. } => 5,
-            Self::QuantizationMismatch { .. } => 6,
-            Self::PipelineMismatch { .. } => 7,
-            Self::SizeOutOfRange { .. } | Self::NamedForAnotherSize { .. } => 8,
-            Self::ProtocolUnsupported { .. } => 9,
-            Self::AutoSelectDisabled => 10,
-            Self::NoEligibleAccelerator { .. } => 11,
-        }
+impl RuntimeRejection {
+    /// Returns the number of checks.
+    fn stages() -> u8 {
+        u8::try_from(code::runtime::ALL.len()).unwrap_or(u8::MAX)
     }
 
-    /// Among failures of one check, the smaller the nearer: parameters between model and range, or checks that the model
-    /// with what it leaves unstated, or the nearest class, still had before it.
+    /// Returns the position of the failed check in [`code::runtime::ALL`]. A runtime with a greater stage passed more checks.
+    #[must_use]
+    pub fn stage(&self) -> u8 {
+        self.known_code().map_or(0, |code| super::position(code::runtime::ALL, code))
+    }
+
+    /// Returns how far a runtime is from passing the failed check; comparable between rejections of one stage. The unit is
+    /// parameters between the model and the range, or checks that the model (with its missing fields set) or the closest
+    /// class did not pass.
     #[must_use]
     pub fn distance(&self) -> u64 {
         match self {
-            Self::NoEligibleAccelerator { nearest, .. } => u64::from(ClassRejection::STAGES.saturating_sub(*nearest)),
-            Self::Unstated { next, .. } => u64::from(next.as_ref().map_or(0, |next| Self::STAGES - next.stage())),
+            Self::NoEligibleAccelerator { furthest_stage, .. } => {
+                u64::from(ClassRejection::stages().saturating_sub(*furthest_stage))
+            }
+            Self::MissingFields { next, .. } => {
+                u64::from(next.as_ref().map_or(0, |next| Self::stages().saturating_sub(next.stage())))
+            }
             Self::NamedForAnotherSize { parameters, size } => parameters.abs_diff(*size),
             Self::SizeOutOfRange { parameters, range } => {
                 let below = range.min.map_or(0, |min| min.saturating_sub(*parameters));
@@ -118,21 +142,21 @@ impl Rejection {
         }
     }
 
-    /// The code as it is published.
+    /// Returns the published code.
     #[must_use]
     pub fn code(&self) -> &str {
         match self {
-            Self::Recorded(told) => &told.code,
-            other => other.known().map_or("", Code::as_str),
+            Self::Recorded(recorded) => &recorded.code,
+            rejection => rejection.known_code().map_or("", Code::as_str),
         }
     }
 
-    /// The code with its meaning; `None` for one that was read back.
+    /// Returns the code with its documentation; `None` if the rejection was read from JSON.
     #[must_use]
-    pub fn known(&self) -> Option<Code> {
+    pub fn known_code(&self) -> Option<Code> {
         Some(match self {
             Self::Disabled => code::runtime::DISABLED,
-            Self::Unstated { fields, .. } => {
+            Self::MissingFields { fields, .. } => {
                 fields.first().map_or(code::runtime::FORMAT_MISMATCH, |first| first.field.code())
             }
             Self::FormatMismatch { .. } => code::runtime::FORMAT_MISMATCH,
@@ -151,82 +175,131 @@ impl Rejection {
     }
 }
 
-impl fmt::Display for Rejection {
+impl fmt::Display for RuntimeRejection {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Disabled => f.write_str("the runtime is disabled"),
-            Self::Unstated { fields, next: None } => {
-                write!(f, "the model does not say what the runtime asks for; {}", to_state(fields))
+            Self::MissingFields { fields, next } => {
+                let fields = field_assignments(fields);
+                write!(f, "the model does not set fields that the runtime requires: {fields}")?;
+                match next {
+                    Some(next) => write!(f, "; in addition, {}: {next}", next.code()),
+                    None => Ok(()),
+                }
             }
-            Self::Unstated { fields, next: Some(next) } => {
-                let (code, fields) = (next.code(), to_state(fields));
-                write!(f, "the model does not say what the runtime asks for; {fields}; besides, {code}: {next}")
+            Self::FormatMismatch { offered: None, .. } => f.write_str("the runtime has no supportedModelFormats"),
+            Self::FormatMismatch { required, offered } => {
+                let (required, offered) = (or_unset(required.as_deref()), or_unset(offered.as_deref()));
+                write!(f, "the model has format {required}; the runtime supports {offered}")
             }
-            Self::FormatMismatch { offered: None, .. } => f.write_str("the runtime lists no supportedModelFormats"),
-            Self::FormatMismatch { wanted, offered } => write!(
-                f,
-                "model format {}, runtime {}",
-                or_unstated(wanted.as_deref()),
-                or_unstated(offered.as_deref())
-            ),
-            Self::FormatVersionMismatch { wanted, offered } => {
-                write!(f, "model format version {wanted}, runtime {offered}")
+            Self::FormatVersionMismatch { required, offered } => {
+                write!(f, "the model has format version {required}; the runtime supports {offered}")
             }
-            Self::FrameworkMismatch { wanted, offered } => write!(f, "model framework {wanted}, runtime {offered}"),
-            Self::FrameworkVersionMismatch { wanted, offered } => {
-                write!(f, "model framework version {wanted}, runtime {offered}")
+            Self::FrameworkMismatch { required, offered } => {
+                write!(f, "the model has framework {required}; the runtime supports {offered}")
             }
-            Self::ArchitectureMismatch { wanted, offered } => {
-                write!(f, "model architecture {wanted}, runtime {offered}")
+            Self::FrameworkVersionMismatch { required, offered } => {
+                write!(f, "the model has framework version {required}; the runtime supports {offered}")
             }
-            Self::QuantizationMismatch { wanted, offered } => write!(
-                f,
-                "model quantization {}, runtime {}",
-                or_unstated(wanted.as_deref()),
-                or_unstated(offered.as_deref())
-            ),
-            Self::PipelineMismatch { wanted, offered } => write!(
-                f,
-                "model diffusion pipeline {}, runtime {}",
-                or_unstated(wanted.as_deref()),
-                or_unstated(offered.as_deref())
-            ),
-            Self::SizeOutOfRange { parameters, range } => write!(f, "model {}, runtime {range}", Count(*parameters)),
+            Self::ArchitectureMismatch { required, offered } => {
+                write!(f, "the model has architecture {required}; the runtime supports {offered}")
+            }
+            Self::QuantizationMismatch { required, offered } => {
+                let (required, offered) = (or_unset(required.as_deref()), or_unset(offered.as_deref()));
+                write!(f, "the model has quantization {required}; the runtime supports {offered}")
+            }
+            Self::PipelineMismatch { required, offered } => {
+                let (required, offered) = (or_unset(required.as_deref()), or_unset(offered.as_deref()));
+                write!(f, "the model has diffusion pipeline {required}; the runtime supports {offered}")
+            }
+            Self::SizeOutOfRange { parameters, range } => {
+                write!(f, "the model has {} parameters; the runtime supports {range}", DisplayCount(*parameters))
+            }
             Self::NamedForAnotherSize { parameters, size } => {
-                let (model, size) = (Count(*parameters), Count(*size));
-                write!(f, "model {model}; the runtime states no range, and its name says {size}")
+                let (parameters, size) = (DisplayCount(*parameters), DisplayCount(*size));
+                write!(
+                    f,
+                    "the model has {parameters} parameters; the runtime has no modelSizeRange and its name indicates {size}"
+                )
             }
-            Self::ProtocolUnsupported { wanted, offered } => {
-                write!(f, "protocol {wanted}, runtime speaks {}", Listed(offered))
+            Self::ProtocolUnsupported { required, offered } => {
+                write!(f, "the service requires protocol {required}; the runtime supports {}", Listed(offered))
             }
             Self::AutoSelectDisabled => {
-                f.write_str("matches, but autoSelect is off; name it in spec.runtime.name to use it")
+                f.write_str("the runtime matches, but autoSelect is off; set spec.runtime.name to use it")
             }
-            Self::NoEligibleAccelerator { component, classes, .. } => no_eligible(f, component, classes),
-            Self::Recorded(told) => f.write_str(&told.message),
+            Self::NoEligibleAccelerator { component, classes, .. } => fmt_no_eligible_class(f, component, classes),
+            Self::Recorded(recorded) => f.write_str(&recorded.message),
         }
     }
 }
 
-fn no_eligible(f: &mut fmt::Formatter<'_>, component: &str, classes: &[(String, ClassRejection)]) -> fmt::Result {
-    write!(f, "no class fits the {component}")?;
-    for (index, (class, rejection)) in classes.iter().take(SHOWN).enumerate() {
+fn fmt_no_eligible_class(
+    f: &mut fmt::Formatter<'_>,
+    component: &str,
+    classes: &[(String, ClassRejection)],
+) -> fmt::Result {
+    write!(f, "no accelerator class is eligible for the {component}")?;
+    for (index, (class, rejection)) in classes.iter().take(MAX_LISTED).enumerate() {
         write!(f, "{}{class} {}: {rejection}", if index == 0 { ": " } else { "; " }, rejection.code())?;
     }
-    match classes.len().saturating_sub(SHOWN) {
+    match classes.len().saturating_sub(MAX_LISTED) {
         0 => Ok(()),
         more => write!(f, "; and {more} more"),
     }
 }
 
-impl Serialize for Rejection {
+impl Serialize for RuntimeRejection {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        Told { code: self.code().to_owned(), message: self.to_string() }.serialize(serializer)
+        RecordedReason { code: self.code().to_owned(), message: self.to_string() }.serialize(serializer)
     }
 }
 
-impl<'de> Deserialize<'de> for Rejection {
+impl<'de> Deserialize<'de> for RuntimeRejection {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        Told::deserialize(deserializer).map(Self::Recorded)
+        RecordedReason::deserialize(deserializer).map(Self::Recorded)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn stages_follow_the_order_of_the_checks() {
+        let stages: Vec<(&str, u8)> = code::runtime::ALL
+            .iter()
+            .map(|code| (code.as_str(), super::super::position(code::runtime::ALL, *code)))
+            .collect();
+        let expected = [
+            ("Disabled", 0),
+            ("FormatMismatch", 1),
+            ("FormatVersionMismatch", 2),
+            ("FrameworkMismatch", 3),
+            ("FrameworkVersionMismatch", 4),
+            ("ArchitectureMismatch", 5),
+            ("QuantizationMismatch", 6),
+            ("PipelineMismatch", 7),
+            ("SizeOutOfRange", 8),
+            ("ProtocolUnsupported", 9),
+            ("AutoSelectDisabled", 10),
+            ("NoEligibleAccelerator", 11),
+        ];
+        assert_eq!(stages, expected);
+        assert_eq!(RuntimeRejection::stages(), 12);
+    }
+
+    #[test]
+    fn missing_fields_have_the_stage_of_their_check() {
+        let fields = [
+            (super::super::ModelField::Format, 1),
+            (super::super::ModelField::FormatVersion, 2),
+            (super::super::ModelField::Framework, 3),
+            (super::super::ModelField::FrameworkVersion, 4),
+            (super::super::ModelField::Architecture, 5),
+        ];
+        for (field, stage) in fields {
+            assert_eq!(field.stage(), stage);
+        }
     }
 }

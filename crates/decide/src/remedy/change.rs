@@ -1,221 +1,305 @@
-//! One change, with the value to write.
+//! A single change, with the value to set.
 
 use std::fmt;
 
-use crate::reason::{Count, Unstated, to_state};
-use crate::supply::SizeRange;
+use crate::reason::{MissingField, field_assignments};
+use crate::size::{DisplayCount, SizeRange};
 
-/// A constraint lifted, as the value that would be written.
+/// One change of a manifest, the model or the cluster.
 #[derive(Clone, Debug, PartialEq)]
-pub enum Change {
-    // in the service
-    RuntimeName {
+pub enum ProposedChange {
+    // Changes of the service.
+    /// Corrects an unknown runtime name.
+    CorrectRuntimeName {
+        /// The unknown name.
         from: String,
+        /// The existing name.
         to: String,
     },
-    DropRuntimeName(String),
-    NameRuntime(String),
-    ClassName {
+    /// Removes the runtime name, so that a runtime is selected.
+    RemoveRuntimeName(String),
+    /// Names a runtime that is not selected automatically.
+    SetRuntimeName(String),
+    /// Corrects an unknown class name.
+    CorrectClassName {
+        /// The unknown name.
         from: String,
+        /// The existing name.
         to: String,
+        /// The field or annotation that names the class.
         source: String,
     },
+    /// Adds preferred classes.
     PreferClasses {
+        /// The classes to add.
         classes: Vec<String>,
+        /// The field or annotation that lists the classes.
         source: String,
     },
+    /// Prefers one class instead of the current ones.
     UseClass {
+        /// The class.
         class: String,
     },
+    /// Removes classes from the excluded ones.
     AllowClasses(Vec<String>),
+    /// Adds architecture families.
     AllowFamilies(Vec<String>),
-    SpeakProtocol(String),
-    // in the service or a runtime
-    Require {
-        layer: Layer,
-        requirement: Requirement,
+    /// Sets the protocol.
+    SetProtocol(String),
+    // Changes of the service or a runtime.
+    /// Relaxes a required capability.
+    RelaxCapability {
+        /// Who requires the capability.
+        source: ConstraintSource,
+        /// The new value.
+        capability: CapabilityChange,
     },
-    DropNodeSelector {
-        layer: Layer,
+    /// Removes a key of a node selector.
+    RemoveNodeSelector {
+        /// Who states the node selector.
+        source: ConstraintSource,
+        /// Label key.
         key: String,
+        /// Label value.
         value: String,
     },
-    DropAffinity(Layer),
-    /// `per_node` accelerators on each of `nodes` instead of what the layer fixes.
-    SetCount {
-        layer: Layer,
+    /// Removes the node affinity.
+    RemoveAffinity(ConstraintSource),
+    /// Requests `per_node` accelerators on each of `nodes` nodes.
+    SetAcceleratorCount {
+        /// Who fixes the number.
+        source: ConstraintSource,
+        /// Accelerators per node.
         per_node: u32,
+        /// Nodes per replica.
         nodes: u32,
     },
+    /// Sets the number of nodes per replica.
     SetNodes {
-        layer: Layer,
+        /// Who fixes the number.
+        source: ConstraintSource,
+        /// Nodes per replica.
         nodes: u32,
     },
-    // in a runtime
+    // Changes of a runtime.
+    /// Enables a disabled runtime.
     EnableRuntime(String),
+    /// Adds supported classes.
     SupportClasses {
+        /// The runtime.
         runtime: String,
+        /// The classes to add.
         classes: Vec<String>,
     },
-    Adapt {
+    /// Changes a field of the runtime, or of a copy of it.
+    AdaptRuntime {
+        /// The runtime.
         runtime: String,
+        /// Whether the service names the runtime, so that it is changed in place.
         named: bool,
-        field: Field,
+        /// The field with its new value.
+        field: RuntimeField,
     },
+    /// Adds leader and worker, so that a replica spans several nodes.
     AddLeaderAndWorker {
+        /// The runtime.
         runtime: String,
+        /// Nodes per replica.
         nodes: u32,
     },
-    // in the model
-    ModelName {
+    // Changes of the model.
+    /// Corrects an unknown model name.
+    CorrectModelName {
+        /// The unknown name.
         from: String,
+        /// The existing name.
         to: String,
     },
+    /// Uses a smaller model.
     SmallerModel {
+        /// Name of the smaller model.
         to: String,
+        /// Its number of parameters.
         parameters: Option<u64>,
+        /// Its quantization.
         quantization: Option<String>,
     },
+    /// Enables a disabled model.
     EnableModel(String),
-    StateInModel {
+    /// Sets fields of the model that a runtime requires.
+    SetModelFields {
+        /// The model.
         model: String,
-        fields: Vec<Unstated>,
+        /// The fields with the required values.
+        fields: Vec<MissingField>,
+        /// The runtime that requires them.
         runtime: String,
     },
+    /// Uses a quantized variant of the model.
     Quantize(&'static str),
-    // in the cluster
+    // Changes of the cluster.
+    /// Adds nodes of a class.
     AddNodes {
+        /// The class.
         class: String,
+        /// Number of nodes.
         nodes: u32,
+        /// Accelerators per node.
         per_node: u32,
     },
+    /// Frees accelerators of a class.
     FreeAccelerators {
+        /// The class.
         class: String,
+        /// Number of accelerators.
         count: u32,
     },
 }
 
-/// Who states a constraint.
+/// The manifest that states a constraint.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Layer {
-    /// `acceleratorSelector`, for all components.
+pub enum ConstraintSource {
+    /// `acceleratorSelector` of the service, for all components.
     Selector,
-    /// The service's component.
+    /// A component of the service.
     Service,
+    /// The runtime of this name.
     Runtime(String),
 }
 
-/// A required capability, as low as it must be.
+/// A required capability with its new value; `None` removes it.
 #[derive(Clone, Debug, PartialEq)]
-pub enum Requirement {
-    /// Bytes; `None` drops it.
+pub enum CapabilityChange {
+    /// Bytes per accelerator.
     Memory(Option<u64>),
-    /// Bytes, an upper bound.
+    /// Maximum bytes per accelerator.
     MaxMemory(Option<u64>),
-    Compute(Option<String>),
+    /// Compute capability.
+    ComputeCapability(Option<String>),
     /// Features that are no longer required.
     Features(Vec<String>),
     /// GB/s.
     Bandwidth(Option<f64>),
+    /// Throughput at a precision.
     Performance {
+        /// Such as `fp16`.
         precision: &'static str,
+        /// TFLOPS.
         tflops: Option<f64>,
     },
 }
 
-/// A field of a runtime's format entry, or of the runtime, with the value that makes it match.
+/// A field of a runtime with the value that matches the model or the service.
 #[derive(Clone, Debug, PartialEq)]
-pub enum Field {
+pub enum RuntimeField {
+    /// `modelFormat.name`.
     Format(String),
+    /// `modelFormat.version`.
     FormatVersion(String),
+    /// `modelFramework.name`.
     Framework(String),
+    /// `modelFramework.version`.
     FrameworkVersion(String),
+    /// `modelArchitecture`.
     Architecture(String),
-    /// `None`: unset it.
+    /// `quantization`; `None` removes it.
     Quantization(Option<String>),
+    /// `diffusionPipeline` of the model.
     Pipeline,
+    /// `modelSizeRange`.
     Size {
+        /// Number of parameters of the model.
         parameters: u64,
+        /// The range to set.
         range: SizeRange,
-        several_nodes: bool,
+        /// Whether the runtime also needs leader and worker.
+        multi_node: bool,
     },
+    /// An entry of `protocolVersions`.
     Protocol(String),
 }
 
-impl Change {
-    /// Whether an edit of manifests that exist is all there is to do: no hardware, no other weights.
+impl ProposedChange {
+    /// Whether editing existing manifests suffices, without other hardware or other weights.
     #[must_use]
-    pub fn is_an_edit(&self) -> bool {
+    pub fn is_manifest_edit(&self) -> bool {
         !matches!(self, Self::AddNodes { .. } | Self::FreeAccelerators { .. } | Self::Quantize(_))
     }
 }
 
-impl fmt::Display for Change {
+impl fmt::Display for ProposedChange {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::RuntimeName { from, to } => write!(f, "set spec.runtime.name to {to} (not {from})"),
-            Self::DropRuntimeName(name) => write!(f, "remove spec.runtime.name ({name}), so that a runtime is chosen"),
-            Self::NameRuntime(name) => write!(f, "set spec.runtime.name to {name}, which is not chosen by itself"),
-            Self::ClassName { from, to, source } => write!(f, "write {to} instead of {from} in {source}"),
+            Self::CorrectRuntimeName { from, to } => write!(f, "change spec.runtime.name from {from} to {to}"),
+            Self::RemoveRuntimeName(name) => {
+                write!(f, "remove spec.runtime.name ({name}) to select a runtime automatically")
+            }
+            Self::SetRuntimeName(name) => write!(f, "set spec.runtime.name to {name}, whose autoSelect is off"),
+            Self::CorrectClassName { from, to, source } => write!(f, "replace {from} with {to} in {source}"),
             Self::PreferClasses { classes, source } => write!(f, "add {} to {source}", classes.join(", ")),
             Self::UseClass { class } => write!(f, "set spec.acceleratorSelector.preferredClasses to [{class}]"),
-            Self::AllowClasses(classes) => write!(f, "take {} out of excludedClasses", classes.join(", ")),
+            Self::AllowClasses(classes) => write!(f, "remove {} from excludedClasses", classes.join(", ")),
             Self::AllowFamilies(families) => {
                 write!(f, "add {} to constraints.architectureFamilies", families.join(", "))
             }
-            Self::SpeakProtocol(protocol) => write!(f, "set spec.model.protocolVersion to {protocol}"),
-            Self::Require { layer, requirement } => write!(f, "{requirement} in {}", layer.capabilities()),
-            Self::DropNodeSelector { layer, key, value } => {
-                write!(f, "remove {key}: {value} from {}, or label nodes so", layer.node_selector())
+            Self::SetProtocol(protocol) => write!(f, "set spec.model.protocolVersion to {protocol}"),
+            Self::RelaxCapability { source, capability } => {
+                write!(f, "{capability} in {}", source.capabilities_field())
             }
-            Self::DropAffinity(layer) => write!(f, "remove the node affinity of {}", layer.owner()),
-            Self::SetCount { layer, per_node, .. } => {
-                let (what, owner) = (counted(*per_node, "accelerator"), layer.owner());
-                write!(f, "ask for {what} per node in {owner} (--tensor-parallel-size and its like, or else resources)")
+            Self::RemoveNodeSelector { source, key, value } => {
+                write!(f, "remove {key}: {value} from {}, or add the label to nodes", source.node_selector_field())
             }
-            Self::SetNodes { layer, nodes } => {
-                write!(f, "set worker.size to {} in {}", nodes.saturating_sub(1), layer.owner())
+            Self::RemoveAffinity(source) => write!(f, "remove the node affinity of {}", source.object()),
+            Self::SetAcceleratorCount { source, per_node, .. } => {
+                let (count, object) = (counted(*per_node, "accelerator"), source.object());
+                write!(f, "request {count} per node in {object} (by --tensor-parallel-size or resources)")
+            }
+            Self::SetNodes { source, nodes } => {
+                write!(f, "set worker.size to {} in {}", nodes.saturating_sub(1), source.object())
             }
             Self::EnableRuntime(name) => write!(f, "remove spec.disabled from runtime {name}"),
             Self::SupportClasses { runtime, classes } => {
-                write!(f, "add {} to acceleratorRequirements.supportedClasses of {runtime}", classes.join(", "))
+                write!(f, "add {} to acceleratorRequirements.supportedClasses of runtime {runtime}", classes.join(", "))
             }
-            Self::Adapt { runtime, named: true, field } => write!(f, "in runtime {runtime}, {field}"),
-            Self::Adapt { runtime, named: false, field } => {
-                write!(f, "add a runtime for {}, such as a copy of {runtime}: {field}", field.what())
+            Self::AdaptRuntime { runtime, named: true, field } => write!(f, "in runtime {runtime}, {field}"),
+            Self::AdaptRuntime { runtime, named: false, field } => {
+                write!(f, "add a runtime for {}, such as a copy of {runtime}: {field}", field.target())
             }
             Self::AddLeaderAndWorker { runtime, nodes } => {
-                write!(f, "add leader and worker (worker.size {}) to {runtime}", nodes.saturating_sub(1))
+                write!(f, "add leader and worker (worker.size {}) to runtime {runtime}", nodes.saturating_sub(1))
             }
-            Self::ModelName { from, to } => write!(f, "set spec.model.name to {to} (not {from})"),
+            Self::CorrectModelName { from, to } => write!(f, "change spec.model.name from {from} to {to}"),
             Self::SmallerModel { to, parameters, quantization } => {
-                let facts = [parameters.map(|count| Count(count).to_string()), quantization.clone()];
-                let facts: Vec<String> = facts.into_iter().flatten().collect();
-                write!(f, "serve a smaller model: set spec.model.name to {to} ({})", facts.join(", "))
+                let properties = [parameters.map(|count| DisplayCount(count).to_string()), quantization.clone()];
+                let properties: Vec<String> = properties.into_iter().flatten().collect();
+                write!(f, "use a smaller model: set spec.model.name to {to} ({})", properties.join(", "))
             }
             Self::EnableModel(name) => write!(f, "remove spec.disabled from model {name}"),
-            Self::StateInModel { model, fields, runtime } => {
-                let fields = to_state(fields);
-                write!(f, "fill in what model {model} is, if it is what runtime {runtime} is for: {fields}")
+            Self::SetModelFields { model, fields, runtime } => {
+                let fields = field_assignments(fields);
+                write!(f, "set the fields of model {model} that runtime {runtime} requires, if they apply: {fields}")
             }
-            Self::Quantize(kind) => write!(f, "serve the model quantized to {kind}, with a runtime for it"),
+            Self::Quantize(kind) => write!(f, "use the model quantized to {kind}, with a runtime that supports it"),
             Self::AddNodes { class, nodes, per_node } => write!(
                 f,
                 "add {} with {per_node} × {class}{}",
                 counted(*nodes, "node"),
                 if *nodes == 1 { "" } else { " each" }
             ),
-            Self::FreeAccelerators { class, count } => write!(f, "free {count} more × {class}"),
+            Self::FreeAccelerators { class, count } => {
+                write!(f, "free {} of class {class}", counted(*count, "more accelerator"))
+            }
         }
     }
 }
 
-fn counted(count: u32, what: &str) -> String {
-    format!("{count} {what}{}", if count == 1 { "" } else { "s" })
+fn counted(count: u32, noun: &str) -> String {
+    format!("{count} {noun}{}", if count == 1 { "" } else { "s" })
 }
 
-impl Layer {
-    fn owner(&self) -> String {
+impl ConstraintSource {
+    fn object(&self) -> String {
         match self {
             Self::Selector => "spec.acceleratorSelector".to_owned(),
             Self::Service => "the service".to_owned(),
@@ -223,46 +307,48 @@ impl Layer {
         }
     }
 
-    fn capabilities(&self) -> String {
+    fn capabilities_field(&self) -> String {
         match self {
             Self::Selector | Self::Service => "spec.acceleratorSelector".to_owned(),
             Self::Runtime(name) => format!("acceleratorRequirements of runtime {name}"),
         }
     }
 
-    fn node_selector(&self) -> String {
+    fn node_selector_field(&self) -> String {
         match self {
             Self::Selector => "spec.acceleratorSelector.nodeSelector".to_owned(),
-            Self::Service => "the service's nodeSelector".to_owned(),
+            Self::Service => "the nodeSelector of the service".to_owned(),
             Self::Runtime(name) => format!("the nodeSelector of runtime {name}"),
         }
     }
 }
 
-impl fmt::Display for Requirement {
+impl fmt::Display for CapabilityChange {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let gib = |bytes: &u64| *bytes as f64 / f64::from(1 << 30);
+        let gibibytes = |bytes: &u64| *bytes as f64 / f64::from(1 << 30);
         match self {
-            Self::Memory(Some(bytes)) => write!(f, "lower the required memory to {:.0}Gi", gib(bytes).floor()),
-            Self::Memory(None) => f.write_str("drop the required memory"),
-            Self::MaxMemory(Some(bytes)) => write!(f, "raise maxMemory to {:.0} GiB", gib(bytes).ceil()),
-            Self::MaxMemory(None) => f.write_str("drop maxMemory"),
-            Self::Compute(Some(version)) => write!(f, "lower the compute capability to \"{version}\""),
-            Self::Compute(None) => f.write_str("drop the compute capability"),
-            Self::Features(names) => write!(f, "no longer require {}", names.join(", ")),
+            Self::Memory(Some(bytes)) => write!(f, "lower the required memory to {:.0}Gi", gibibytes(bytes).floor()),
+            Self::Memory(None) => f.write_str("remove the required memory"),
+            Self::MaxMemory(Some(bytes)) => write!(f, "raise maxMemory to {:.0} GiB", gibibytes(bytes).ceil()),
+            Self::MaxMemory(None) => f.write_str("remove maxMemory"),
+            Self::ComputeCapability(Some(version)) => {
+                write!(f, "lower the required compute capability to \"{version}\"")
+            }
+            Self::ComputeCapability(None) => f.write_str("remove the required compute capability"),
+            Self::Features(names) => write!(f, "remove {} from the required features", names.join(", ")),
             Self::Bandwidth(Some(speed)) => write!(f, "lower memoryBandwidthGBps to \"{speed}\""),
-            Self::Bandwidth(None) => f.write_str("drop memoryBandwidthGBps"),
+            Self::Bandwidth(None) => f.write_str("remove memoryBandwidthGBps"),
             Self::Performance { precision, tflops: Some(tflops) } => {
                 write!(f, "lower the required {precision} performance to {tflops}")
             }
-            Self::Performance { precision, tflops: None } => write!(f, "drop the required {precision} performance"),
+            Self::Performance { precision, tflops: None } => write!(f, "remove the required {precision} performance"),
         }
     }
 }
 
-impl Field {
-    /// What a runtime with the field would be for.
-    fn what(&self) -> String {
+impl RuntimeField {
+    /// Returns what a runtime with this field value is for.
+    fn target(&self) -> String {
         match self {
             Self::Format(name) => format!("{name} models"),
             Self::FormatVersion(version) => format!("format version {version}"),
@@ -272,13 +358,13 @@ impl Field {
             Self::Quantization(Some(name)) => format!("{name} models"),
             Self::Quantization(None) => "unquantized models".to_owned(),
             Self::Pipeline => "the model's diffusion pipeline".to_owned(),
-            Self::Size { parameters, .. } => format!("{} models", Count(*parameters)),
+            Self::Size { parameters, .. } => format!("{} models", DisplayCount(*parameters)),
             Self::Protocol(name) => format!("protocol {name}"),
         }
     }
 }
 
-impl fmt::Display for Field {
+impl fmt::Display for RuntimeField {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Format(name) => write!(f, "set modelFormat.name to {name}"),
@@ -286,21 +372,18 @@ impl fmt::Display for Field {
             Self::Framework(name) => write!(f, "set modelFramework.name to {name}"),
             Self::FrameworkVersion(version) => write!(
                 f,
-                "set modelFramework.version to \"{version}\", or a later one with operator GreaterThanOrEqual"
+                "set modelFramework.version to \"{version}\", or to a later version with operator GreaterThanOrEqual"
             ),
             Self::Architecture(name) => write!(f, "set modelArchitecture to {name}"),
             Self::Quantization(Some(name)) => write!(f, "set quantization to {name}"),
             Self::Quantization(None) => f.write_str("remove quantization"),
             Self::Pipeline => f.write_str("set diffusionPipeline to the model's"),
-            Self::Size { range, several_nodes, .. } => {
-                f.write_str("set modelSizeRange to ")?;
-                let bound = |f: &mut fmt::Formatter<'_>, name: &str, bound: Option<u64>, end: &str| match bound {
-                    Some(count) => write!(f, "{name}: {}{end}", Count(count)),
-                    None => Ok(()),
-                };
-                bound(f, "min", range.min, if range.max.is_some() { ", " } else { "" })?;
-                bound(f, "max", range.max, "")?;
-                f.write_str(if *several_nodes { ", and give it leader and worker for several nodes" } else { "" })
+            Self::Size { range, multi_node, .. } => {
+                let min = range.min.map(|count| format!("min: {}", DisplayCount(count)));
+                let max = range.max.map(|count| format!("max: {}", DisplayCount(count)));
+                let bounds: Vec<String> = min.into_iter().chain(max).collect();
+                write!(f, "set modelSizeRange to {}", bounds.join(", "))?;
+                f.write_str(if *multi_node { ", and add leader and worker to use several nodes" } else { "" })
             }
             Self::Protocol(name) => write!(f, "add {name} to protocolVersions"),
         }

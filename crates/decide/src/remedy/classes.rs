@@ -1,328 +1,350 @@
-//! What would let a class carry the service, or spare it the wait.
+//! Changes that make a class eligible, or give the service free capacity.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use super::case::{Case, chosen_classes};
-use super::change::{Change, Layer, Requirement};
-use super::lift;
-use crate::decision::{AcceleratorCandidate, Candidate, ComponentDecision, Verdict};
-use crate::demand::{Capabilities, Component, Demand};
-use crate::inventory::{Availability, ClassNode};
-use crate::nearest::nearest;
-use crate::reason::ClassRejection;
+use super::apply;
+use super::change::{CapabilityChange, ConstraintSource, ProposedChange};
+use super::what_if::{WhatIf, selected_classes};
+use crate::decision::{AcceleratorCandidate, ClassEvaluation, ComponentDecision, RuntimeCandidate};
+use crate::demand::{Capabilities, ClassSelector, Component, Demand};
+use crate::nodes::{Availability, ClassNode};
+use crate::reason::{ClassRejection, CountLimit};
+use crate::suggestion::nearest_name;
 use crate::supply::{Class, Runtime, Supply};
 
-/// A class that has enough free, how many to free, or nodes to add.
-pub(super) fn for_capacity(case: &Case<'_>) -> Vec<Change> {
-    let Some(selected) = case.now.candidates.iter().find(|candidate| candidate.selected) else { return Vec::new() };
+/// Returns classes with free capacity, and the accelerators to free or the nodes to add.
+pub(super) fn capacity_changes(what_if: &WhatIf<'_>) -> Vec<ProposedChange> {
+    let Some(selected) = what_if.current.candidates.iter().find(|candidate| candidate.selected) else {
+        return Vec::new();
+    };
     let mut changes = Vec::new();
-    for (name, component) in &case.now.components {
-        let of_component = || selected.accelerators.iter().filter(|one| one.component == *name);
-        let used = of_component().find(|one| component.accelerator_class.as_ref() == Some(&one.class));
-        if used.is_none_or(enough) {
+    for (name, component) in &what_if.current.components {
+        let classes = || selected.accelerators.iter().filter(|class| class.component == *name);
+        let current = classes().find(|class| component.accelerator_class.as_ref() == Some(&class.class));
+        if current.is_none_or(has_capacity) {
             continue;
         }
-        let free = of_component().find(|one| one.rank.is_some() && enough(one));
-        match free {
-            Some(one) => changes.push(Change::UseClass { class: one.class.clone() }),
-            None => changes.extend(beside_the_preferred(case)),
+        match classes().find(|class| class.rank.is_some() && has_capacity(class)) {
+            Some(class) => changes.push(ProposedChange::UseClass { class: class.class.clone() }),
+            None => changes.extend(use_class_outside_preferred(what_if)),
         }
-        changes.extend(to_free(case.supply, component));
+        changes.extend(capacity_change(what_if.supply, component));
     }
     changes
 }
 
-/// The class that would be taken if the service preferred none.
-fn beside_the_preferred(case: &Case<'_>) -> Option<Change> {
-    let outcome = case.try_with(|demand, _| each_selector(demand, |selector| selector.preferred.clear()))?;
-    let class = chosen_classes(&outcome).into_iter().next()?;
-    (!chosen_classes(case.now).contains(&class)).then_some(Change::UseClass { class })
+/// Returns the class that would be selected if the service preferred none.
+fn use_class_outside_preferred(what_if: &WhatIf<'_>) -> Option<ProposedChange> {
+    let outcome = what_if.try_edit(|demand, _| edit_selectors(demand, |selector| selector.preferred.clear()))?;
+    let class = selected_classes(&outcome).into_iter().next()?;
+    (!selected_classes(what_if.current).contains(&class)).then_some(ProposedChange::UseClass { class })
 }
 
-fn enough(one: &AcceleratorCandidate) -> bool {
-    matches!(&one.verdict, Verdict::Eligible(eligibility) if eligibility.enough)
+fn has_capacity(class: &AcceleratorCandidate) -> bool {
+    matches!(&class.evaluation, ClassEvaluation::Eligible(eligibility) if eligibility.has_capacity)
 }
 
-/// The least number of accelerators that must become free, or the nodes that are missing.
-fn to_free(supply: &Supply, component: &ComponentDecision) -> Option<Change> {
+/// Returns the accelerators to free, or the nodes to add, so that all replicas of the component fit.
+fn capacity_change(supply: &Supply, component: &ComponentDecision) -> Option<ProposedChange> {
     let class = supply.class(component.accelerator_class.as_deref()?)?;
     let (per_node, pods) = (component.accelerators_per_node, component.nodes.saturating_mul(component.replicas.max(1)));
-    let known = class.availability.clone().unwrap_or_default();
-    let missing = pods.saturating_sub(known.slots(per_node));
+    let availability = class.availability.clone().unwrap_or_default();
+    let missing_slots = pods.saturating_sub(availability.capacity().slots(per_node));
     let class = class.name.clone();
-    Some(match cheapest(&known, per_node.max(1), missing) {
-        Ok(count) => Change::FreeAccelerators { class, count },
-        Err(lacking) => Change::AddNodes { class, nodes: lacking, per_node },
+    Some(match accelerators_to_free(&availability, per_node.max(1), missing_slots) {
+        Ok(count) => ProposedChange::FreeAccelerators { class, count },
+        Err(nodes) => ProposedChange::AddNodes { class, nodes, per_node },
     })
 }
 
-/// Accelerators to free for `missing` more places of `per_node`, where that is cheapest; or how many places there can never
-/// be. The next place of a node costs what its free accelerators lack, each one after it a whole place.
-fn cheapest(known: &Availability, per_node: u32, missing: u32) -> Result<u32, u32> {
-    let more = |node: &ClassNode| (node.total / per_node).saturating_sub(node.free / per_node);
-    let places = known.nodes.iter().map(more).fold(0, u32::saturating_add);
-    if places < missing {
-        return Err(missing - places);
+/// Returns the least number of accelerators to free for `missing` more slots of `per_node` accelerators. The next slot of a
+/// node costs what its free accelerators lack, each further one a full slot.
+///
+/// # Errors
+/// The number of slots that the nodes cannot provide even if they were empty.
+fn accelerators_to_free(availability: &Availability, per_node: u32, missing: u32) -> Result<u32, u32> {
+    let further_slots = |node: &ClassNode| (node.total / per_node).saturating_sub(node.free / per_node);
+    let available_slots = availability.nodes.iter().map(further_slots).fold(0, u32::saturating_add);
+    if available_slots < missing {
+        return Err(missing - available_slots);
     }
-    let with_more = known.nodes.iter().filter(|node| more(node) > 0);
-    let mut next: Vec<u32> = with_more.map(|node| per_node - node.free % per_node).collect();
-    next.sort_unstable();
-    next.truncate(usize::try_from(missing).unwrap_or(usize::MAX));
-    let after = missing.saturating_sub(u32::try_from(next.len()).unwrap_or(u32::MAX));
-    Ok(next.into_iter().fold(after.saturating_mul(per_node), u32::saturating_add))
+    let usable_nodes = availability.nodes.iter().filter(|node| further_slots(node) > 0);
+    let mut next_slot_costs: Vec<u32> = usable_nodes.map(|node| per_node - node.free % per_node).collect();
+    next_slot_costs.sort_unstable();
+    next_slot_costs.truncate(usize::try_from(missing).unwrap_or(usize::MAX));
+    let full_slots = missing.saturating_sub(u32::try_from(next_slot_costs.len()).unwrap_or(u32::MAX));
+    Ok(next_slot_costs.into_iter().fold(full_slots.saturating_mul(per_node), u32::saturating_add))
 }
 
-/// One constraint lifted wherever it stands, cheapest first.
-pub(super) fn for_infeasible(case: &Case<'_>) -> Vec<Change> {
-    let mut changes = names(case);
-    changes.extend(preferences(case));
-    changes.extend(requirements(case, &Layer::Selector));
-    changes.extend(placement(case));
-    changes.extend(counts(case, &Layer::Service));
-    for runtime in compatible(case) {
-        changes.extend(of_runtime(case, runtime));
+/// Returns changes that relax one constraint each, those with the least effort first.
+pub(super) fn eligibility_changes(what_if: &WhatIf<'_>) -> Vec<ProposedChange> {
+    let mut changes = class_name_changes(what_if);
+    changes.extend(selector_changes(what_if));
+    changes.extend(capability_changes(what_if, &ConstraintSource::Selector));
+    changes.extend(placement_changes(what_if));
+    changes.extend(count_changes(what_if, &ConstraintSource::Service));
+    for runtime in compatible_runtimes(what_if) {
+        changes.extend(runtime_changes(what_if, runtime));
     }
-    if rejections(case).any(|rejection| matches!(rejection, ClassRejection::ModelDoesNotFit { .. })) {
-        let plain = case.demand.model.known().is_some_and(|model| model.quantization.is_none());
-        changes.extend(["fp8", "int4"].into_iter().filter(|_| plain).map(Change::Quantize));
+    if rejections(what_if).any(|rejection| matches!(rejection, ClassRejection::ModelDoesNotFit { .. })) {
+        let is_unquantized = what_if.demand.model.resolved().is_some_and(|model| model.quantization.is_none());
+        changes.extend(["fp8", "int4"].into_iter().filter(|_| is_unquantized).map(ProposedChange::Quantize));
     }
-    changes.extend(nodes(case));
+    changes.extend(nodes_to_add(what_if));
     changes
 }
 
-/// Runtimes that only lack a class, nearest first; a few are enough to learn from.
-fn compatible<'a>(case: &'a Case<'_>) -> impl Iterator<Item = &'a Runtime> {
-    let lacking =
-        case.now.candidates.iter().filter(|one| !one.accelerators.is_empty() && one.rejected.is_some()).take(3);
-    lacking.filter_map(|one| known(case, one))
+/// Maximum number of runtimes whose constraints are relaxed.
+const MAX_RUNTIMES: usize = 3;
+
+/// Returns the compatible runtimes without an eligible class, the closest first.
+fn compatible_runtimes<'a>(what_if: &'a WhatIf<'_>) -> impl Iterator<Item = &'a Runtime> {
+    let is_compatible =
+        |candidate: &&RuntimeCandidate| !candidate.accelerators.is_empty() && candidate.rejected.is_some();
+    let compatible = what_if.current.candidates.iter().filter(is_compatible).take(MAX_RUNTIMES);
+    compatible.filter_map(|candidate| find_runtime(what_if, candidate))
 }
 
-fn known<'a>(case: &'a Case<'_>, candidate: &Candidate) -> Option<&'a Runtime> {
-    let it = |one: &&Arc<Runtime>| one.name == candidate.runtime && one.scope == candidate.scope;
-    case.supply.runtimes.iter().find(it).map(Arc::as_ref)
+fn find_runtime<'a>(what_if: &'a WhatIf<'_>, candidate: &RuntimeCandidate) -> Option<&'a Runtime> {
+    let matches = |runtime: &&Arc<Runtime>| runtime.name == candidate.runtime && runtime.scope == candidate.scope;
+    what_if.supply.runtimes.iter().find(matches).map(Arc::as_ref)
 }
 
-fn rejections<'a>(case: &'a Case<'_>) -> impl Iterator<Item = &'a ClassRejection> {
-    let all = case.now.candidates.iter().flat_map(|candidate| candidate.accelerators.iter());
-    all.filter_map(|one| match &one.verdict {
-        Verdict::Rejected(rejection) => Some(rejection),
-        Verdict::Eligible(_) | Verdict::Recorded(_) => None,
+fn rejections<'a>(what_if: &'a WhatIf<'_>) -> impl Iterator<Item = &'a ClassRejection> {
+    let classes = what_if.current.candidates.iter().flat_map(|candidate| candidate.accelerators.iter());
+    classes.filter_map(|class| match &class.evaluation {
+        ClassEvaluation::Rejected(rejection) => Some(rejection),
+        ClassEvaluation::Eligible(_) | ClassEvaluation::Recorded(_) => None,
     })
 }
 
-/// Preferred classes that do not exist, and what may have been meant.
-fn names(case: &Case<'_>) -> Vec<Change> {
+/// Returns corrections of preferred classes that do not exist.
+fn class_name_changes(what_if: &WhatIf<'_>) -> Vec<ProposedChange> {
     let mut changes = Vec::new();
-    for component in case.demand.components.values() {
-        let unknown = component.selector.preferred.iter().filter(|name| case.supply.class(name).is_none());
+    for component in what_if.demand.components.values() {
+        let unknown = component.selector.preferred.iter().filter(|name| what_if.supply.class(name).is_none());
         for from in unknown {
-            let near = nearest(from, case.supply.classes.iter().map(|class| class.name.as_str()));
-            let source = component.selector.preferred_in.as_str().to_owned();
-            changes.extend(near.map(|to| Change::ClassName { from: from.clone(), to: to.to_owned(), source }));
+            let nearest = nearest_name(from, what_if.supply.classes.iter().map(|class| class.name.as_str()));
+            let source = component.selector.preference_source.as_str().to_owned();
+            changes.extend(nearest.map(|to| ProposedChange::CorrectClassName {
+                from: from.clone(),
+                to: to.to_owned(),
+                source,
+            }));
         }
     }
     changes
 }
 
-/// Names that no class has, classes that are excluded, and placements, whether or not a class would then fit.
-pub(super) fn forbidden(case: &Case<'_>) -> Vec<Change> {
-    let mut changes = names(case);
-    let excluded = case.demand.components.values().flat_map(|component| &component.selector.excluded);
-    let excluded: BTreeSet<&String> = excluded.filter(|name| case.supply.class(name).is_some()).collect();
-    changes.extend((!excluded.is_empty()).then(|| Change::AllowClasses(excluded.into_iter().cloned().collect())));
-    changes.extend(placement(case));
+/// Returns changes of unknown class names, excluded classes and placement, whether or not they help alone.
+pub(super) fn explicit_exclusions(what_if: &WhatIf<'_>) -> Vec<ProposedChange> {
+    let mut changes = class_name_changes(what_if);
+    let excluded = what_if.demand.components.values().flat_map(|component| &component.selector.excluded);
+    let excluded: BTreeSet<&String> = excluded.filter(|name| what_if.supply.class(name).is_some()).collect();
+    let allow = || ProposedChange::AllowClasses(excluded.iter().map(|name| (*name).clone()).collect());
+    changes.extend((!excluded.is_empty()).then(allow));
+    changes.extend(placement_changes(what_if));
     changes
 }
 
-fn preferences(case: &Case<'_>) -> Vec<Change> {
+/// Returns changes of preferred classes, excluded classes and architecture families.
+fn selector_changes(what_if: &WhatIf<'_>) -> Vec<ProposedChange> {
     let mut changes = Vec::new();
-    let selectors = || case.demand.components.values().map(|component| &component.selector);
-    if let Some(wanted) = selectors().find(|selector| !selector.preferred.is_empty()) {
-        let outcome = case.try_with(|demand, _| each_selector(demand, |selector| selector.preferred.clear()));
-        let source = wanted.preferred_in.as_str().to_owned();
-        changes.extend(outcome.map(|outcome| Change::PreferClasses { classes: chosen_classes(&outcome), source }));
+    let selectors = || what_if.demand.components.values().map(|component| &component.selector);
+    if let Some(selector) = selectors().find(|selector| !selector.preferred.is_empty()) {
+        let outcome = what_if.try_edit(|demand, _| edit_selectors(demand, |selector| selector.preferred.clear()));
+        let source = selector.preference_source.as_str().to_owned();
+        let prefer = |outcome| ProposedChange::PreferClasses { classes: selected_classes(&outcome), source };
+        changes.extend(outcome.map(prefer));
     }
     if selectors().any(|selector| !selector.excluded.is_empty()) {
-        let outcome = case.try_with(|demand, _| each_selector(demand, |selector| selector.excluded.clear()));
+        let outcome = what_if.try_edit(|demand, _| edit_selectors(demand, |selector| selector.excluded.clear()));
         let excluded: BTreeSet<&String> = selectors().flat_map(|selector| &selector.excluded).collect();
-        let chosen = outcome.map(|outcome| chosen_classes(&outcome)).unwrap_or_default();
-        let chosen: Vec<String> = chosen.into_iter().filter(|class| excluded.contains(class)).collect();
-        changes.extend((!chosen.is_empty()).then_some(Change::AllowClasses(chosen)));
+        let selected = outcome.map(|outcome| selected_classes(&outcome)).unwrap_or_default();
+        let allowed: Vec<String> = selected.into_iter().filter(|class| excluded.contains(class)).collect();
+        changes.extend((!allowed.is_empty()).then_some(ProposedChange::AllowClasses(allowed)));
     }
     if selectors().any(|selector| !selector.families.is_empty()) {
-        let outcome = case.try_with(|demand, _| each_selector(demand, |selector| selector.families.clear()));
-        let families = outcome.iter().flat_map(chosen_classes);
+        let outcome = what_if.try_edit(|demand, _| edit_selectors(demand, |selector| selector.families.clear()));
+        let selected = outcome.iter().flat_map(selected_classes);
         let families: BTreeSet<String> =
-            families.filter_map(|class| case.supply.class(&class)?.family.clone()).collect();
-        changes.extend((!families.is_empty()).then(|| Change::AllowFamilies(families.into_iter().collect())));
+            selected.filter_map(|class| what_if.supply.class(&class)?.family.clone()).collect();
+        let allow = || ProposedChange::AllowFamilies(families.iter().cloned().collect());
+        changes.extend((!families.is_empty()).then(allow));
     }
     changes
 }
 
-fn each_selector(demand: &mut Demand, edit: impl Fn(&mut crate::demand::Selector)) {
+fn edit_selectors(demand: &mut Demand, edit: impl Fn(&mut ClassSelector)) {
     demand.components.values_mut().for_each(|component| edit(&mut component.selector));
 }
 
-/// Each required capability lowered to what the class has that would be chosen without it.
-fn requirements(case: &Case<'_>, layer: &Layer) -> Vec<Change> {
-    let stated = match layer {
-        Layer::Runtime(name) => {
-            let runtime = case.supply.runtimes.iter().find(|one| one.name == *name);
+/// Returns each required capability of `source`, lowered to that of the class that would be selected without it.
+fn capability_changes(what_if: &WhatIf<'_>, source: &ConstraintSource) -> Vec<ProposedChange> {
+    let required = match source {
+        ConstraintSource::Runtime(name) => {
+            let runtime = what_if.supply.runtimes.iter().find(|runtime| runtime.name == *name);
             runtime.map(|runtime| runtime.requirements.required.clone()).unwrap_or_default()
         }
-        Layer::Selector | Layer::Service => {
-            let all = case.demand.components.values().map(|component| &component.selector.required);
-            all.fold(Capabilities::default(), |united, one| united.and(one))
+        ConstraintSource::Selector | ConstraintSource::Service => {
+            let all = what_if.demand.components.values().map(|component| &component.selector.required);
+            all.fold(Capabilities::default(), |combined, required| combined.combine(required))
         }
     };
-    let dropped = dropped(&stated);
-    let lowered = dropped.into_iter().filter_map(|without| {
-        let outcome = case.try_with(|demand, supply| {
-            lift::each_requirement(demand, supply, layer, |required| lift::require(required, &without));
+    let lowered = capability_removals(&required).into_iter().filter_map(|removal| {
+        let outcome = what_if.try_edit(|demand, supply| {
+            apply::edit_capabilities(demand, supply, source, |required| apply::change_capability(required, &removal));
         })?;
-        let class = case.supply.class(chosen_classes(&outcome).first()?)?;
-        Some(Change::Require { layer: layer.clone(), requirement: lowered(without, class) })
+        let class = what_if.supply.class(selected_classes(&outcome).first()?)?;
+        let capability = lowered_to_class(removal, class);
+        Some(ProposedChange::RelaxCapability { source: source.clone(), capability })
     });
     lowered.collect()
 }
 
-/// One requirement each, dropped.
-fn dropped(stated: &Capabilities) -> Vec<Requirement> {
-    let mut all = Vec::new();
-    all.extend(stated.memory.map(|_| Requirement::Memory(None)));
-    all.extend(stated.max_memory.map(|_| Requirement::MaxMemory(None)));
-    all.extend(stated.compute.as_ref().map(|_| Requirement::Compute(None)));
-    // One feature at a time; all of them only after that.
-    all.extend(stated.features.iter().map(|feature| Requirement::Features(vec![feature.clone()])));
-    let features: Vec<String> = stated.features.iter().cloned().collect();
-    all.extend((features.len() > 1).then_some(Requirement::Features(features)));
-    all.extend(stated.bandwidth.map(|_| Requirement::Bandwidth(None)));
-    let stated = stated.performance.by_precision().into_iter().filter(|(_, tflops)| tflops.is_some());
-    all.extend(stated.map(|(precision, _)| Requirement::Performance { precision, tflops: None }));
-    all
+/// Returns the removal of each required capability.
+fn capability_removals(required: &Capabilities) -> Vec<CapabilityChange> {
+    let mut removals = Vec::new();
+    removals.extend(required.memory.map(|_| CapabilityChange::Memory(None)));
+    removals.extend(required.max_memory.map(|_| CapabilityChange::MaxMemory(None)));
+    removals.extend(required.compute_capability.as_ref().map(|_| CapabilityChange::ComputeCapability(None)));
+    // Single features first, then all of them.
+    removals.extend(required.features.iter().map(|feature| CapabilityChange::Features(vec![feature.clone()])));
+    let features: Vec<String> = required.features.iter().cloned().collect();
+    removals.extend((features.len() > 1).then_some(CapabilityChange::Features(features)));
+    removals.extend(required.bandwidth.map(|_| CapabilityChange::Bandwidth(None)));
+    let throughput = required.performance.by_precision().into_iter().filter(|(_, tflops)| tflops.is_some());
+    removals.extend(throughput.map(|(precision, _)| CapabilityChange::Performance { precision, tflops: None }));
+    removals
 }
 
-/// The same, as low as `class` needs it.
-fn lowered(dropped: Requirement, class: &Class) -> Requirement {
-    match dropped {
-        Requirement::Memory(_) => Requirement::Memory(class.memory),
-        Requirement::MaxMemory(_) => Requirement::MaxMemory(class.memory),
-        Requirement::Compute(_) => Requirement::Compute(class.compute.as_ref().map(ToString::to_string)),
-        Requirement::Features(dropped) => {
-            let needless = dropped.into_iter().filter(|feature| !class.features.contains(feature));
-            Requirement::Features(needless.collect())
+/// Returns the change that lowers the capability to that of `class`.
+fn lowered_to_class(removal: CapabilityChange, class: &Class) -> CapabilityChange {
+    match removal {
+        CapabilityChange::Memory(_) => CapabilityChange::Memory(class.memory),
+        CapabilityChange::MaxMemory(_) => CapabilityChange::MaxMemory(class.memory),
+        CapabilityChange::ComputeCapability(_) => {
+            CapabilityChange::ComputeCapability(class.compute_capability.as_ref().map(ToString::to_string))
         }
-        Requirement::Bandwidth(_) => Requirement::Bandwidth(class.bandwidth),
-        Requirement::Performance { precision, .. } => {
-            let of_class = class.performance.by_precision().into_iter().find(|(name, _)| *name == precision);
-            Requirement::Performance { precision, tflops: of_class.and_then(|(_, tflops)| tflops) }
+        CapabilityChange::Features(removed) => {
+            let missing = removed.into_iter().filter(|feature| !class.features.contains(feature));
+            CapabilityChange::Features(missing.collect())
+        }
+        CapabilityChange::Bandwidth(_) => CapabilityChange::Bandwidth(class.bandwidth),
+        CapabilityChange::Performance { precision, .. } => {
+            let throughput = class.performance.by_precision().into_iter().find(|(name, _)| *name == precision);
+            CapabilityChange::Performance { precision, tflops: throughput.and_then(|(_, tflops)| tflops) }
         }
     }
 }
 
-/// Each key of the service's node selectors, and its affinity.
-fn placement(case: &Case<'_>) -> Vec<Change> {
+/// Returns the removal of each key of the service's node selectors, and of its affinity.
+fn placement_changes(what_if: &WhatIf<'_>) -> Vec<ProposedChange> {
     let mut changes = Vec::new();
-    for component in case.demand.components.values() {
-        changes.extend(keys(&Layer::Selector, &component.selector.node_selector));
-        changes.extend(keys(&Layer::Service, &component.node_selector));
-        changes.extend(component.affinity.as_ref().map(|_| Change::DropAffinity(Layer::Service)));
+    for component in what_if.demand.components.values() {
+        changes.extend(node_selector_changes(&ConstraintSource::Selector, &component.selector.node_selector));
+        changes.extend(node_selector_changes(&ConstraintSource::Service, &component.node_selector));
+        let affinity = component.affinity.as_ref();
+        changes.extend(affinity.map(|_| ProposedChange::RemoveAffinity(ConstraintSource::Service)));
     }
     changes
 }
 
-fn keys(layer: &Layer, selector: &BTreeMap<String, String>) -> Vec<Change> {
-    let of_key = |(key, value): (&String, &String)| Change::DropNodeSelector {
-        layer: layer.clone(),
+fn node_selector_changes(source: &ConstraintSource, selector: &BTreeMap<String, String>) -> Vec<ProposedChange> {
+    let removal = |(key, value): (&String, &String)| ProposedChange::RemoveNodeSelector {
+        source: source.clone(),
         key: key.clone(),
         value: value.clone(),
     };
-    selector.iter().map(of_key).collect()
+    selector.iter().map(removal).collect()
 }
 
-/// The number of accelerators or nodes that the layer fixes: as many as the model needs, or as many as a node has.
-fn counts(case: &Case<'_>, layer: &Layer) -> Vec<Change> {
-    let freed = case.try_with(|demand, supply| lift::free_count(demand, supply, layer));
-    let needed = freed.as_ref().and_then(|outcome| {
+/// Returns changes of the number of accelerators or nodes that `source` fixes.
+fn count_changes(what_if: &WhatIf<'_>, source: &ConstraintSource) -> Vec<ProposedChange> {
+    let outcome = what_if.try_edit(|demand, supply| apply::remove_accelerator_count(demand, supply, source));
+    let required = outcome.as_ref().and_then(|outcome| {
         let engine = outcome.components.get(Component::Engine.as_str())?;
-        Some(Change::SetCount { layer: layer.clone(), per_node: engine.accelerators_per_node, nodes: engine.nodes })
+        let (per_node, nodes) = (engine.accelerators_per_node, engine.nodes);
+        Some(ProposedChange::SetAcceleratorCount { source: source.clone(), per_node, nodes })
     });
-    // Who fixes more than there is wants many: the most that a node has is the nearest to it.
-    let most = rejections(case).filter_map(|rejection| match rejection {
+    // Where the fixed number exceeds every node, the largest node is the closest to it.
+    let largest_nodes = rejections(what_if).filter_map(|rejection| match rejection {
         ClassRejection::TooManyPerNode { largest, .. } => Some(*largest),
         _ => None,
     });
-    let most = most.max().filter(|_| freed.is_some());
-    let most = most.map(|per_node| Change::SetCount { layer: layer.clone(), per_node, nodes: 1 });
-    let nodes = [1, 2, 4, 8].map(|nodes| Change::SetNodes { layer: layer.clone(), nodes });
-    let nodes = nodes.into_iter().filter(|_| fixes_nodes(case, layer));
-    most.into_iter().chain(needed).chain(nodes).collect()
+    let largest = largest_nodes.max().filter(|_| outcome.is_some());
+    let largest =
+        largest.map(|per_node| ProposedChange::SetAcceleratorCount { source: source.clone(), per_node, nodes: 1 });
+    let nodes = [1, 2, 4, 8].map(|nodes| ProposedChange::SetNodes { source: source.clone(), nodes });
+    let nodes = nodes.into_iter().filter(|_| fixes_nodes(what_if, source));
+    largest.into_iter().chain(required).chain(nodes).collect()
 }
 
-fn fixes_nodes(case: &Case<'_>, layer: &Layer) -> bool {
-    match layer {
-        Layer::Runtime(name) => {
-            let named = case.supply.runtimes.iter().filter(|one| one.name == *name);
-            named.flat_map(|one| one.components.values()).any(|one| one.nodes.is_some())
+fn fixes_nodes(what_if: &WhatIf<'_>, source: &ConstraintSource) -> bool {
+    match source {
+        ConstraintSource::Runtime(name) => {
+            let runtimes = what_if.supply.runtimes.iter().filter(|runtime| runtime.name == *name);
+            runtimes.flat_map(|runtime| runtime.components.values()).any(|component| component.nodes.is_some())
         }
-        Layer::Selector | Layer::Service => case.demand.components.values().any(|one| one.nodes.is_some()),
+        ConstraintSource::Selector | ConstraintSource::Service => {
+            what_if.demand.components.values().any(|component| component.nodes.is_some())
+        }
     }
 }
 
-fn of_runtime(case: &Case<'_>, runtime: &Runtime) -> Vec<Change> {
-    let layer = Layer::Runtime(runtime.name.clone());
-    let mut changes = requirements(case, &layer);
-    if runtime.requirements.classes.is_some() {
-        let outcome = case.try_with(|demand, supply| {
-            lift::each_runtime(demand, supply, &runtime.name, |runtime| runtime.requirements.classes = None);
+/// Returns changes of the constraints that `runtime` states.
+fn runtime_changes(what_if: &WhatIf<'_>, runtime: &Runtime) -> Vec<ProposedChange> {
+    let source = ConstraintSource::Runtime(runtime.name.clone());
+    let mut changes = capability_changes(what_if, &source);
+    if runtime.requirements.supported_classes.is_some() {
+        let outcome = what_if.try_edit(|demand, supply| {
+            apply::edit_runtime(demand, supply, &runtime.name, |runtime| {
+                runtime.requirements.supported_classes = None;
+            });
         });
-        changes.extend(outcome.map(|outcome| Change::SupportClasses {
+        changes.extend(outcome.map(|outcome| ProposedChange::SupportClasses {
             runtime: runtime.name.clone(),
-            classes: chosen_classes(&outcome),
+            classes: selected_classes(&outcome),
         }));
     }
     for component in runtime.components.values() {
-        changes.extend(keys(&layer, &component.node_selector));
-        changes.extend(component.affinities.first().map(|_| Change::DropAffinity(layer.clone())));
+        changes.extend(node_selector_changes(&source, &component.node_selector));
+        changes.extend(component.affinities.first().map(|_| ProposedChange::RemoveAffinity(source.clone())));
     }
-    changes.extend(counts(case, &layer));
-    if runtime.components.values().all(|one| !one.multi_node) {
-        let outcome = case.try_with(|demand, supply| {
-            lift::each_runtime(demand, supply, &runtime.name, lift::several_nodes);
+    changes.extend(count_changes(what_if, &source));
+    if runtime.components.values().all(|component| !component.multi_node) {
+        let outcome = what_if.try_edit(|demand, supply| {
+            apply::edit_runtime(demand, supply, &runtime.name, apply::enable_multi_node);
         });
         let nodes = outcome.and_then(|outcome| Some(outcome.components.get(Component::Engine.as_str())?.nodes));
-        let add = |nodes| Change::AddLeaderAndWorker { runtime: runtime.name.clone(), nodes };
+        let add = |nodes| ProposedChange::AddLeaderAndWorker { runtime: runtime.name.clone(), nodes };
         changes.extend(nodes.filter(|nodes| *nodes > 1).map(add));
     }
     changes
 }
 
-/// Nodes of the class that would be chosen if every class had some.
-fn nodes(case: &Case<'_>) -> Option<Change> {
-    let lacks = |rejection: &ClassRejection| {
+/// Returns the nodes to add, of the class that would be selected if every class had any number of nodes.
+fn nodes_to_add(what_if: &WhatIf<'_>) -> Option<ProposedChange> {
+    let lacks_nodes = |rejection: &ClassRejection| {
         matches!(rejection, ClassRejection::NoMatchingNodes { .. } | ClassRejection::NodeSelectorConflict { .. })
     };
-    // Larger nodes may be what is missing, too.
-    let small = |rejection: &ClassRejection| {
-        let limit = crate::reason::CountLimit::LargestNode;
-        matches!(rejection, ClassRejection::TooManyPerNode { .. })
-            || matches!(rejection, ClassRejection::ModelDoesNotFit { limit: of, .. } if *of == limit)
+    // Existing nodes may be too small.
+    let lacks_large_nodes = |rejection: &ClassRejection| match rejection {
+        ClassRejection::TooManyPerNode { .. } => true,
+        ClassRejection::ModelDoesNotFit { limit, .. } => *limit == CountLimit::LargestNode,
+        _ => false,
     };
-    if !rejections(case).any(|rejection| lacks(rejection) || small(rejection)) {
+    if !rejections(what_if).any(|rejection| lacks_nodes(rejection) || lacks_large_nodes(rejection)) {
         return None;
     }
-    let outcome = case.try_with(|_, supply| {
-        supply.classes.iter_mut().for_each(|class| unknown(Arc::make_mut(class)));
+    let outcome = what_if.try_edit(|_, supply| {
+        supply.classes.iter_mut().for_each(|class| Arc::make_mut(class).availability = None);
     })?;
     let engine = outcome.components.get(Component::Engine.as_str())?;
     let class = engine.accelerator_class.clone()?;
     let nodes = engine.nodes.saturating_mul(engine.replicas.max(1));
-    Some(Change::AddNodes { class, nodes, per_node: engine.accelerators_per_node })
-}
-
-fn unknown(class: &mut Class) {
-    class.availability = None::<Availability>;
+    Some(ProposedChange::AddNodes { class, nodes, per_node: engine.accelerators_per_node })
 }
 
 #[cfg(test)]
@@ -332,21 +354,21 @@ mod tests {
     use super::*;
 
     #[rstest]
-    #[case::the_emptiest_first(&[(3, 8), (1, 8)], 4, 1, Ok(1))]
-    #[case::then_the_next(&[(3, 8), (1, 8)], 4, 2, Ok(1 + 3))]
-    #[case::then_whole_places(&[(3, 8), (1, 8)], 4, 4, Ok(1 + 3 + 4 + 4))]
-    #[case::more_than_there_can_be(&[(3, 8), (1, 8)], 4, 7, Err(3))]
-    #[case::too_small(&[(2, 2)], 4, 1, Err(1))]
-    #[case::cordoned(&[(0, 4)], 4, 1, Ok(4))]
-    #[case::absurd(&[(0, u32::MAX), (0, u32::MAX)], 1, u32::MAX, Ok(u32::MAX))]
-    fn what_must_become_free(
+    #[case::cheapest_node_first(&[(3, 8), (1, 8)], 4, 1, Ok(1))]
+    #[case::next_cheapest_node(&[(3, 8), (1, 8)], 4, 2, Ok(1 + 3))]
+    #[case::then_full_slots(&[(3, 8), (1, 8)], 4, 4, Ok(1 + 3 + 4 + 4))]
+    #[case::more_than_nodes_can_provide(&[(3, 8), (1, 8)], 4, 7, Err(3))]
+    #[case::node_too_small(&[(2, 2)], 4, 1, Err(1))]
+    #[case::cordoned_node(&[(0, 4)], 4, 1, Ok(4))]
+    #[case::saturates(&[(0, u32::MAX), (0, u32::MAX)], 1, u32::MAX, Ok(u32::MAX))]
+    fn counts_accelerators_to_free(
         #[case] nodes: &[(u32, u32)],
         #[case] per_node: u32,
         #[case] missing: u32,
-        #[case] expect: Result<u32, u32>,
+        #[case] expected: Result<u32, u32>,
     ) {
         let node = |(free, total): &(u32, u32)| ClassNode { free: *free, total: *total, ..ClassNode::default() };
-        let known = Availability { nodes: nodes.iter().map(node).collect() };
-        assert_eq!(cheapest(&known, per_node, missing), expect);
+        let availability = Availability { nodes: nodes.iter().map(node).collect() };
+        assert_eq!(accelerators_to_free(&availability, per_node, missing), expected);
     }
 }

@@ -1,178 +1,205 @@
-//! What runtimes, or the service's choice of one, could allow.
+//! Changes of runtimes, and of the runtime that the service names.
 
-use super::case::Case;
-use super::change::{Change, Field};
-use super::lift;
+use std::sync::Arc;
+
+use super::apply;
+use super::change::{ProposedChange, RuntimeField};
+use super::what_if::WhatIf;
+use crate::code;
 use crate::compatibility::{self, DEFAULT_PROTOCOL};
-use crate::decision::{Candidate, Decision};
-use crate::demand::{Demand, Model};
-use crate::nearest::nearest;
-use crate::reason::Rejection;
-use crate::supply::{Format, Runtime, SizeRange, Supply};
-use crate::visible;
+use crate::decision::{Decision, RuntimeCandidate};
+use crate::demand::{Demand, Model, NamedVersion};
+use crate::is_visible;
+use crate::reason::RuntimeRejection;
+use crate::size::SizeRange;
+use crate::suggestion::nearest_name;
+use crate::supply::{Runtime, Scope, Supply, SupportedFormat};
 
-/// The runtime that the service names is another one, or none.
-pub(super) fn named(case: &Case<'_>) -> Vec<Change> {
-    let Some(name) = &case.demand.runtime else { return Vec::new() };
+/// Returns corrections of the runtime name of the service.
+pub(super) fn runtime_name_changes(what_if: &WhatIf<'_>) -> Vec<ProposedChange> {
+    let Some(name) = &what_if.demand.runtime else { return Vec::new() };
     let mut changes = Vec::new();
-    if case.now.reason == "RuntimeNotFound" {
-        let known = case.supply.runtimes.iter().filter(|runtime| visible(case.demand, runtime));
-        let near = nearest(name, known.map(|runtime| runtime.name.as_str()));
-        changes.extend(near.map(|to| Change::RuntimeName { from: name.clone(), to: to.to_owned() }));
+    if what_if.current.reason == code::outcome::RUNTIME_NOT_FOUND.as_str() {
+        let visible = what_if.supply.runtimes.iter().filter(|runtime| is_visible(what_if.demand, runtime));
+        let nearest = nearest_name(name, visible.map(|runtime| runtime.name.as_str()));
+        let correct = |to: &str| ProposedChange::CorrectRuntimeName { from: name.clone(), to: to.to_owned() };
+        changes.extend(nearest.map(correct));
     }
-    if case.demand.model.known().is_some() {
-        changes.push(Change::DropRuntimeName(name.clone()));
+    if what_if.demand.model.resolved().is_some() {
+        changes.push(ProposedChange::RemoveRuntimeName(name.clone()));
     }
     changes
 }
 
-/// Runtimes that match but are disabled or not chosen by themselves.
-pub(super) fn switched_off(case: &Case<'_>) -> Vec<Change> {
-    let disabled = winner_with(case, |runtime| {
-        let off = runtime.disabled;
+/// Returns changes that use a runtime which is disabled or not selected automatically.
+pub(super) fn disabled_runtimes(what_if: &WhatIf<'_>) -> Vec<ProposedChange> {
+    let disabled = winner_after(what_if, |runtime| {
+        let is_changed = runtime.disabled;
         runtime.disabled = false;
-        off
+        is_changed
     });
-    let unselected = winner_with(case, |runtime| {
-        let mut off = false;
-        for entry in &mut runtime.formats {
-            off |= !entry.auto_select;
-            entry.auto_select = true;
+    let not_selectable = winner_after(what_if, |runtime| {
+        let mut is_changed = false;
+        for format in &mut runtime.formats {
+            is_changed |= !format.auto_select;
+            format.auto_select = true;
         }
-        off
+        is_changed
     });
-    let unselected = unselected.filter(|_| case.demand.runtime.is_none());
-    disabled.map(Change::EnableRuntime).into_iter().chain(unselected.map(Change::NameRuntime)).collect()
+    let not_selectable = not_selectable.filter(|_| what_if.demand.runtime.is_none());
+    let enable = disabled.map(ProposedChange::EnableRuntime);
+    enable.into_iter().chain(not_selectable.map(ProposedChange::SetRuntimeName)).collect()
 }
 
-/// Runtimes that are disabled or not chosen by themselves, nearest first, whether or not they would then serve.
-pub(super) fn forbidden(case: &Case<'_>) -> Vec<Change> {
-    let change = |candidate: &Candidate| match candidate.rejected.as_ref()? {
-        Rejection::Disabled => Some(Change::EnableRuntime(candidate.runtime.clone())),
-        Rejection::AutoSelectDisabled => Some(Change::NameRuntime(candidate.runtime.clone())),
+/// Returns changes that allow runtimes which are disabled or not selected automatically, the closest first, whether or not
+/// they help alone.
+pub(super) fn excluded_runtimes(what_if: &WhatIf<'_>) -> Vec<ProposedChange> {
+    let change = |candidate: &RuntimeCandidate| match candidate.rejected.as_ref()? {
+        RuntimeRejection::Disabled => Some(ProposedChange::EnableRuntime(candidate.runtime.clone())),
+        RuntimeRejection::AutoSelectDisabled => Some(ProposedChange::SetRuntimeName(candidate.runtime.clone())),
         _ => None,
     };
-    case.now.candidates.iter().filter_map(change).take(ENTRIES).collect()
+    what_if.current.candidates.iter().filter_map(change).take(MAX_ENTRIES).collect()
 }
 
-/// The runtime that would win if all were edited, if it is one that the edit changes.
-fn winner_with(case: &Case<'_>, edit: impl Fn(&mut Runtime) -> bool) -> Option<String> {
-    let changes = |name: &str, scope| {
-        let mut named = case.supply.runtimes.iter().filter(|one| one.name == name && one.scope == scope);
-        named.any(|one| edit(&mut Runtime::clone(one)))
+/// Returns the runtime that is selected after `edit` of all runtimes, if `edit` changes it. `edit` returns whether it
+/// changed the runtime.
+fn winner_after(what_if: &WhatIf<'_>, edit: impl Fn(&mut Runtime) -> bool) -> Option<String> {
+    let is_changed = |name: &str, scope: Scope| {
+        let mut runtimes =
+            what_if.supply.runtimes.iter().filter(|runtime| runtime.name == name && runtime.scope == scope);
+        runtimes.any(|runtime| edit(&mut Runtime::clone(runtime)))
     };
-    let outcome = case.try_with(|demand, supply| {
-        edit_all(demand, supply, |runtime| {
+    let outcome = what_if.try_edit(|demand, supply| {
+        edit_visible_runtimes(demand, supply, |runtime| {
             edit(runtime);
         });
     })?;
     let winner = outcome.runtime?;
-    changes(&winner.name, winner.scope).then_some(winner.name)
+    is_changed(&winner.name, winner.scope).then_some(winner.name)
 }
 
-fn edit_all(demand: &Demand, supply: &mut Supply, edit: impl Fn(&mut Runtime)) {
-    for runtime in supply.runtimes.iter_mut().filter(|runtime| visible(demand, runtime)) {
-        edit(std::sync::Arc::make_mut(runtime));
+fn edit_visible_runtimes(demand: &Demand, supply: &mut Supply, edit: impl Fn(&mut Runtime)) {
+    for runtime in supply.runtimes.iter_mut().filter(|runtime| is_visible(demand, runtime)) {
+        edit(Arc::make_mut(runtime));
     }
 }
 
-/// The nearest check lifted for all runtimes that fail it: the one that then wins is the one to adapt, or to copy.
-pub(super) fn adapted(case: &Case<'_>, nearest: &Rejection) -> Vec<Change> {
-    let Some(model) = case.demand.model.known() else { return protocol(case, nearest) };
-    if let Rejection::Unstated { .. } = nearest {
-        return unstated(case, model);
+/// Returns the adaptation of the runtime that is selected if every runtime with the same rejection as the closest one is
+/// adapted.
+pub(super) fn runtime_adaptations(what_if: &WhatIf<'_>, closest: &RuntimeRejection) -> Vec<ProposedChange> {
+    let Some(model) = what_if.demand.model.resolved() else { return protocol_change(what_if, closest) };
+    if let RuntimeRejection::MissingFields { .. } = closest {
+        return missing_field_changes(what_if, model);
     }
-    let failing: Vec<&Candidate> = case.now.candidates.iter().filter(|one| code(one) == nearest.code()).collect();
-    let mut changes = protocol(case, nearest);
-    for several_nodes in [false, true] {
-        let outcome = case.try_with(|demand, supply| {
-            for candidate in &failing {
-                lift::each_runtime(demand, supply, &candidate.runtime, |runtime| {
-                    if let Some(field) = field(runtime, model, demand, nearest, several_nodes) {
-                        lift::adapt(runtime, model, &field);
+    let has_same_rejection = |candidate: &&RuntimeCandidate| {
+        candidate.rejected.as_ref().map_or("", RuntimeRejection::code) == closest.code()
+    };
+    let rejected: Vec<&RuntimeCandidate> = what_if.current.candidates.iter().filter(has_same_rejection).collect();
+    let mut changes = protocol_change(what_if, closest);
+    for multi_node in [false, true] {
+        let outcome = what_if.try_edit(|demand, supply| {
+            for candidate in &rejected {
+                apply::edit_runtime(demand, supply, &candidate.runtime, |runtime| {
+                    if let Some(field) = matching_field(runtime, model, demand, closest, multi_node) {
+                        apply::adapt_runtime(runtime, model, &field);
                     }
                 });
             }
         });
-        changes.extend(outcome.and_then(|outcome| adapt(case, model, nearest, &outcome, several_nodes)));
-        if !changes.is_empty() || !matches!(nearest, Rejection::SizeOutOfRange { .. }) {
+        changes.extend(outcome.and_then(|outcome| adaptation(what_if, model, closest, &outcome, multi_node)));
+        if !changes.is_empty() || !matches!(closest, RuntimeRejection::SizeOutOfRange { .. }) {
             break;
         }
     }
     changes
 }
 
-fn code(candidate: &Candidate) -> &str {
-    candidate.rejected.as_ref().map_or("", Rejection::code)
-}
-
-fn adapt(case: &Case<'_>, model: &Model, nearest: &Rejection, outcome: &Decision, more: bool) -> Option<Change> {
+fn adaptation(
+    what_if: &WhatIf<'_>,
+    model: &Model,
+    closest: &RuntimeRejection,
+    outcome: &Decision,
+    multi_node: bool,
+) -> Option<ProposedChange> {
     let winner = outcome.runtime.as_ref()?;
-    let known = case.supply.runtimes.iter().find(|one| one.name == winner.name && one.scope == winner.scope)?;
-    let field = field(known, model, case.demand, nearest, more)?;
-    Some(Change::Adapt { runtime: winner.name.clone(), named: case.demand.runtime.is_some(), field })
+    let mut runtimes = what_if.supply.runtimes.iter();
+    let runtime = runtimes.find(|runtime| runtime.name == winner.name && runtime.scope == winner.scope)?;
+    let field = matching_field(runtime, model, what_if.demand, closest, multi_node)?;
+    let named = what_if.demand.runtime.is_some();
+    Some(ProposedChange::AdaptRuntime { runtime: winner.name.clone(), named, field })
 }
 
-/// The value that lifts `rejection` for this runtime; `None` where the model states nothing to write.
-fn field(runtime: &Runtime, model: &Model, demand: &Demand, rejection: &Rejection, more: bool) -> Option<Field> {
-    let version = |named: &Option<crate::demand::Named>| Some(named.as_ref()?.version.as_ref()?.to_string());
+/// Returns the field value that resolves `rejection`; `None` if the model does not set the field.
+fn matching_field(
+    runtime: &Runtime,
+    model: &Model,
+    demand: &Demand,
+    rejection: &RuntimeRejection,
+    multi_node: bool,
+) -> Option<RuntimeField> {
+    let version = |named: &Option<NamedVersion>| Some(named.as_ref()?.version.as_ref()?.to_string());
     Some(match rejection {
-        Rejection::FormatMismatch { .. } => Field::Format(model.format.as_ref()?.name.clone()),
-        Rejection::FormatVersionMismatch { .. } => Field::FormatVersion(version(&model.format)?),
-        Rejection::FrameworkMismatch { .. } => Field::Framework(model.framework.as_ref()?.name.clone()),
-        Rejection::FrameworkVersionMismatch { .. } => Field::FrameworkVersion(version(&model.framework)?),
-        Rejection::ArchitectureMismatch { .. } => Field::Architecture(model.architecture.clone()?),
-        Rejection::QuantizationMismatch { .. } => Field::Quantization(model.quantization.clone()),
-        Rejection::PipelineMismatch { .. } => Field::Pipeline,
-        Rejection::SizeOutOfRange { parameters, .. } => Field::Size {
+        RuntimeRejection::FormatMismatch { .. } => RuntimeField::Format(model.format.as_ref()?.name.clone()),
+        RuntimeRejection::FormatVersionMismatch { .. } => RuntimeField::FormatVersion(version(&model.format)?),
+        RuntimeRejection::FrameworkMismatch { .. } => RuntimeField::Framework(model.framework.as_ref()?.name.clone()),
+        RuntimeRejection::FrameworkVersionMismatch { .. } => RuntimeField::FrameworkVersion(version(&model.framework)?),
+        RuntimeRejection::ArchitectureMismatch { .. } => RuntimeField::Architecture(model.architecture.clone()?),
+        RuntimeRejection::QuantizationMismatch { .. } => RuntimeField::Quantization(model.quantization.clone()),
+        RuntimeRejection::PipelineMismatch { .. } => RuntimeField::Pipeline,
+        RuntimeRejection::SizeOutOfRange { parameters, .. } => RuntimeField::Size {
             parameters: *parameters,
             range: SizeRange {
                 min: runtime.size.min.map(|min| min.min(*parameters)),
                 max: runtime.size.max.map(|max| max.max(*parameters)),
             },
-            several_nodes: more,
+            multi_node,
         },
-        // A stated range counts before the name.
-        Rejection::NamedForAnotherSize { parameters, .. } => Field::Size {
+        // A range takes precedence over the size in the name.
+        RuntimeRejection::NamedForAnotherSize { parameters, .. } => RuntimeField::Size {
             parameters: *parameters,
             range: SizeRange { min: None, max: Some(*parameters) },
-            several_nodes: more,
+            multi_node,
         },
-        Rejection::ProtocolUnsupported { .. } => Field::Protocol(demand.protocol.clone()),
+        RuntimeRejection::ProtocolUnsupported { .. } => RuntimeField::Protocol(demand.protocol.clone()),
         _ => return None,
     })
 }
 
-/// What the model leaves unstated and the nearest runtime asks for, entry by entry.
-fn unstated(case: &Case<'_>, model: &Model) -> Vec<Change> {
-    let nearest = case.now.candidates.first();
-    let is_it = |runtime: &&Runtime| {
-        visible(case.demand, runtime)
-            && nearest.is_some_and(|one| one.runtime == runtime.name && one.scope == runtime.scope)
+/// Returns, per format entry of the closest runtime, the fields that the entry requires and the model does not set.
+fn missing_field_changes(what_if: &WhatIf<'_>, model: &Model) -> Vec<ProposedChange> {
+    let closest = what_if.current.candidates.first();
+    let is_closest = |runtime: &&Runtime| {
+        is_visible(what_if.demand, runtime)
+            && closest.is_some_and(|closest| closest.runtime == runtime.name && closest.scope == runtime.scope)
     };
-    let runtime = case.supply.runtimes.iter().map(AsRef::as_ref).find(is_it);
-    let fields = |entry: &Format| match compatibility::mismatch(model, entry)? {
-        Rejection::Unstated { fields, .. } => Some(fields),
+    let runtime = what_if.supply.runtimes.iter().map(AsRef::as_ref).find(is_closest);
+    let missing_fields = |format: &SupportedFormat| match compatibility::format_mismatch(model, format)? {
+        RuntimeRejection::MissingFields { fields, .. } => Some(fields),
         _ => None,
     };
-    let of = |runtime: &Runtime| {
-        let change = |fields| Change::StateInModel { model: model.name.clone(), fields, runtime: runtime.name.clone() };
-        runtime.formats.iter().filter_map(fields).take(ENTRIES).map(change).collect()
+    let changes = |runtime: &Runtime| {
+        let change = |fields| ProposedChange::SetModelFields {
+            model: model.name.clone(),
+            fields,
+            runtime: runtime.name.clone(),
+        };
+        runtime.formats.iter().filter_map(missing_fields).take(MAX_ENTRIES).map(change).collect()
     };
-    runtime.map(of).unwrap_or_default()
+    runtime.map(changes).unwrap_or_default()
 }
 
-/// Entries of one runtime that are tried; nobody chooses from more.
-const ENTRIES: usize = 8;
+/// Maximum number of runtimes or format entries that are proposed.
+const MAX_ENTRIES: usize = 8;
 
-/// A protocol that the nearest runtime speaks.
-fn protocol(case: &Case<'_>, nearest: &Rejection) -> Vec<Change> {
-    let Rejection::ProtocolUnsupported { offered, .. } = nearest else { return Vec::new() };
-    let usual = offered.iter().find(|protocol| *protocol == DEFAULT_PROTOCOL).or(offered.first());
-    usual
-        .filter(|protocol| **protocol != case.demand.protocol)
+/// Returns the change to a protocol that the closest runtime supports.
+fn protocol_change(what_if: &WhatIf<'_>, closest: &RuntimeRejection) -> Vec<ProposedChange> {
+    let RuntimeRejection::ProtocolUnsupported { offered, .. } = closest else { return Vec::new() };
+    let supported = offered.iter().find(|protocol| *protocol == DEFAULT_PROTOCOL).or(offered.first());
+    supported
+        .filter(|protocol| **protocol != what_if.demand.protocol)
         .cloned()
-        .map(Change::SpeakProtocol)
+        .map(ProposedChange::SetProtocol)
         .into_iter()
         .collect()
 }

@@ -5,9 +5,9 @@ use std::collections::BTreeMap;
 use rstest::rstest;
 use serde_json::{Value, json};
 
-use super::world::{CLASSES, chosen, world};
+use super::fixture::{CLASSES, chosen, world};
 use super::{class, runtime};
-use crate::inventory::belongs;
+use crate::nodes::matches_discovery;
 use crate::*;
 
 fn of(discovery: Value) -> Class {
@@ -45,7 +45,7 @@ fn labels(pairs: &[(&str, &str)]) -> BTreeMap<String, String> {
     json!({"pciVendorID": "10de"}),
     &[("feature.node.kubernetes.io/pci-0302_10de_20b0.present", "true")], false)]
 fn nodes_of_a_class(#[case] discovery: Value, #[case] node: &[(&str, &str)], #[case] expect: bool) {
-    assert_eq!(belongs(&of(discovery).discovery, "n", &labels(node)), expect);
+    assert_eq!(matches_discovery(&of(discovery).discovery, "n", &labels(node)), expect);
 }
 
 // spec: ACC-16
@@ -75,14 +75,14 @@ fn an_expression(#[case] operator: &str, #[case] values: &[&str], #[case] label:
     let expression = json!({"key": "k", "operator": operator, "values": values});
     let node: Vec<(&str, &str)> = label.map(|label| ("k", label)).into_iter().collect();
     let terms = json!({"nodeSelectorTerms": [{"matchExpressions": [expression]}]});
-    assert_eq!(belongs(&of(terms).discovery, "n", &labels(&node)), expect);
+    assert_eq!(matches_discovery(&of(terms).discovery, "n", &labels(&node)), expect);
     // Within a term all expressions hold; of several terms one suffices.
     let more = |key: &str| json!({"key": key, "operator": "Exists"});
     let both = json!({"nodeSelectorTerms": [{"matchExpressions": [expression, more("absent")]}]});
-    assert!(!belongs(&of(both).discovery, "n", &labels(&node)));
+    assert!(!matches_discovery(&of(both).discovery, "n", &labels(&node)));
     let either =
         json!({"nodeSelectorTerms": [{"matchExpressions": [expression]}, {"matchExpressions": [more("there")]}]});
-    assert!(belongs(&of(either).discovery, "n", &labels(&[&node[..], &[("there", "")]].concat())));
+    assert!(matches_discovery(&of(either).discovery, "n", &labels(&[&node[..], &[("there", "")]].concat())));
 }
 
 /// The example classes as the specification prints them.
@@ -100,7 +100,7 @@ const PRINTED: &str = include_str!("../../../plan/src/tests/stories/classes.yaml
 #[case::not_of_amd("amd-mi250x", &[("amd.com/gpu.product", "MI300X")], false)]
 fn ways_of_discovery_are_alternatives(#[case] name: &str, #[case] node: &[(&str, &str)], #[case] expect: bool) {
     let world = world(&[PRINTED]);
-    assert_eq!(belongs(&world.supply.class(name).unwrap().discovery, "n", &labels(node)), expect);
+    assert_eq!(matches_discovery(&world.supply.class(name).unwrap().discovery, "n", &labels(node)), expect);
 }
 
 // spec: ACC-23
@@ -131,7 +131,7 @@ fn service(spec: &str) -> String {
 /// Class and verdict of every class for the only runtime.
 fn verdicts(decision: &Decision) -> BTreeMap<&str, &str> {
     let all = decision.candidates.iter().flat_map(|candidate| candidate.accelerators.iter());
-    all.map(|one| (one.class.as_str(), one.verdict.code())).collect()
+    all.map(|one| (one.class.as_str(), one.evaluation.code())).collect()
 }
 
 // spec: ACC-62
@@ -212,12 +212,12 @@ fn only_the_entry_of_the_selected_class_applies() {
     ]);
     let object = json!({"kind": "ClusterServingRuntime", "metadata": {"name": "a"}, "spec": {"acceleratorConfigurations": entries}});
     let configurations = runtime(&object).configurations;
-    let of = |class: &str| merge::configuration(class, &[configurations.as_slice()]);
+    let of = |class: &str| merge::merge_configurations(class, &[configurations.as_slice()]);
     let h100 = of("nvidia-h100-80gb");
     assert_eq!(h100.env, [json!({"name": "H", "value": "1"})]);
     assert_eq!((&h100.resources["limits"]["cpu"], &h100.runner["args"]), (&json!("8"), &json!(["--h"])));
     assert_eq!(of("nvidia-a100-40gb").env, [json!({"name": "A", "value": "1"})]);
-    assert_eq!(of("nvidia-t4"), merge::Configuration { class: "nvidia-t4".to_owned(), ..Default::default() });
+    assert_eq!(of("nvidia-t4"), merge::ClassConfiguration { class: "nvidia-t4".to_owned(), ..Default::default() });
     // The class without an entry stays eligible.
     let spec = format!("acceleratorConfigurations: {entries}");
     let wanted = service("acceleratorSelector: {preferredClasses: [nvidia-t4]}");

@@ -3,7 +3,7 @@
 use rstest::rstest;
 use serde_json::{Value, json};
 
-use super::world::{CLASSES, World, chosen, world};
+use super::fixture::{CLASSES, Fixture, chosen, world};
 use crate::*;
 
 fn model(fields: &str) -> String {
@@ -18,7 +18,7 @@ fn entry(fields: &str) -> String {
     format!("supportedModelFormats: [{{{fields}, autoSelect: true}}]")
 }
 
-fn case(documents: &[&str]) -> World {
+fn case(documents: &[&str]) -> Fixture {
     world(&[CLASSES, &documents.join("\n---\n")])
 }
 
@@ -238,7 +238,7 @@ fn what_a_model_leaves_out(#[case] of_model: &str, #[case] expect: &str, #[case]
         let fields = expect.split_once("; ").map(|(_, fields)| fields).unwrap_or_default();
         let change = format!("fill in what model m is, if it is what runtime a is for: {fields}: a");
         let remedies: Vec<String> =
-            remedy::remedies(&world.demand, &world.supply).iter().map(ToString::to_string).collect();
+            remedy::find_remedies(&world.demand, &world.supply).iter().map(ToString::to_string).collect();
         assert_eq!(remedies.contains(&change), helps, "{remedies:?}");
     }
 }

@@ -2,7 +2,7 @@
 
 use rstest::rstest;
 
-use super::world::world;
+use super::fixture::world;
 use crate::*;
 
 fn decided(entry: &str, model: &str, runtime: &str) -> Decision {

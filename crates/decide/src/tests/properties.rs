@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use proptest::prelude::*;
 use serde_json::{Value, json};
 
-use super::world::{CLASSES, World, world};
+use super::fixture::{CLASSES, Fixture, world};
 use crate::*;
 
 /// A runtime that may or may not fit a 7B Llama.
@@ -62,7 +62,7 @@ fn any_nodes() -> impl Strategy<Value = Vec<Value>> {
     prop::collection::vec(one, 0..6).prop_map(move |nodes| nodes.into_iter().enumerate().map(node).collect())
 }
 
-fn any_world() -> impl Strategy<Value = World> {
+fn any_world() -> impl Strategy<Value = Fixture> {
     (prop::collection::vec(any_runtime(), 0..8), any_nodes(), 0..4usize).prop_map(|(mut runtimes, nodes, selector)| {
         for (index, runtime) in runtimes.iter_mut().enumerate() {
             runtime["metadata"]["name"] = json!(format!("r{index}"));
@@ -121,7 +121,7 @@ proptest! {
         // No runtime for another architecture or size, whatever else there is.
         if let Some(winner) = &decision.runtime {
             let runtime = world.supply.runtimes.iter().find(|one| one.name == winner.name).unwrap();
-            prop_assert!(compatibility::compatible(&world.demand, runtime).is_ok());
+            prop_assert!(compatibility::check_compatibility(&world.demand, runtime).is_ok());
         }
     }
 
@@ -149,7 +149,7 @@ proptest! {
             let class = std::sync::Arc::make_mut(class);
             class.availability.iter_mut().flat_map(|known| &mut known.nodes).for_each(|node| node.free = 0);
         }
-        let after = decide(&world.demand, &supply, Incumbent::of(&before).as_ref());
+        let after = decide(&world.demand, &supply, CurrentSelection::from_decision(&before).as_ref());
         prop_assert_eq!((&after.runtime, &after.components, after.reason.as_str()), (&before.runtime, &before.components, "Kept"));
     }
 
@@ -160,14 +160,14 @@ proptest! {
         prop_assert!(status.to_string().len() < 64_000);
         let read: Decision = serde_json::from_value(status.clone()).unwrap();
         prop_assert_eq!(serde_json::to_value(&read).unwrap(), status);
-        prop_assert_eq!(Incumbent::of(&read), Incumbent::of(&decision));
+        prop_assert_eq!(CurrentSelection::from_decision(&read), CurrentSelection::from_decision(&decision));
     }
 
     /// A remedy is never wrong: what it promises was decided with it.
     #[test]
     fn remedies_help(world in any_world()) {
         let now = world.decide();
-        let remedies = remedy::remedies(&world.demand, &world.supply);
+        let remedies = remedy::find_remedies(&world.demand, &world.supply);
         let mut texts: Vec<String> = remedies.iter().map(|remedy| remedy.change.to_string()).collect();
         for remedy in &remedies {
             prop_assert!(remedy.outcome.feasible);
@@ -181,6 +181,6 @@ proptest! {
     }
 }
 
-fn world_of(runtime: &Value) -> World {
+fn world_of(runtime: &Value) -> Fixture {
     world(&[&json!([runtime]).to_string()])
 }

@@ -26,7 +26,7 @@
 
 use rstest::rstest;
 
-use super::world::{CLASSES, chosen, warnings, world};
+use super::fixture::{CLASSES, chosen, warnings, world};
 use crate::*;
 
 /// A 7B model of Llama's architecture.
@@ -233,7 +233,7 @@ fn a_named_class_is_checked() {
     let decision = decided(&[MODEL, &runtime("a", &listed), &asked]);
     assert_eq!((decision.feasible, decision.reason.as_str()), (false, "NoEligibleAccelerator"));
     let codes: Vec<(&str, &str)> =
-        decision.candidates[0].accelerators.iter().map(|one| (one.class.as_str(), one.verdict.code())).collect();
+        decision.candidates[0].accelerators.iter().map(|one| (one.class.as_str(), one.evaluation.code())).collect();
     assert_eq!(
         codes,
         [

@@ -162,7 +162,7 @@ async fn slow_ends(sleepers: Vec<Body>) -> Result<BTreeMap<&'static str, usize>>
         let mut lines = Lines::new(body);
         let end = loop {
             match tokio::time::timeout(Duration::from_secs(2), lines.next()).await {
-                Ok(Ok(Some(line))) if memmem::find(&line, b"\"code\":410").is_some() => break "soak_slow_told_410",
+                Ok(Ok(Some(line))) if memmem::find(&line, b"\"code\":410").is_some() => break "soak_slow_received_410",
                 Ok(Ok(Some(_))) => {}
                 Ok(Ok(None) | Err(_)) => break "soak_slow_closed",
                 Err(_) => break "soak_slow_caught_up",

@@ -1,9 +1,9 @@
-//! Events: one storage, two faces. Clients of today write `events.k8s.io/v1`, kubectl reads `v1`.
+//! Conversion between `events.k8s.io/v1` and core `v1` Events, which share one storage.
 
 use serde_json::{Map, Value, json};
 
-/// Names of the same field in `events.k8s.io/v1` and in `v1`.
-const RENAMED: [(&str, &str); 6] = [
+/// Field names in `events.k8s.io/v1` and in `v1`.
+const FIELD_NAMES: [(&str, &str); 6] = [
     ("regarding", "involvedObject"),
     ("note", "message"),
     ("reportingController", "reportingComponent"),
@@ -12,10 +12,10 @@ const RENAMED: [(&str, &str); 6] = [
     ("deprecatedLastTimestamp", "lastTimestamp"),
 ];
 
-/// From `events.k8s.io/v1` to what is stored.
+/// Converts from `events.k8s.io/v1` to the storage version `v1`.
 #[must_use]
 pub(crate) fn to_core(event: &Value) -> Value {
-    let mut core = renamed(event, RENAMED.iter().map(|(new, old)| (*new, *old)));
+    let mut core = rename_fields(event, FIELD_NAMES.iter().map(|(new, old)| (*new, *old)));
     core.insert("apiVersion".to_owned(), json!("v1"));
     if let Some(count) = core.remove("deprecatedCount") {
         core.insert("count".to_owned(), count);
@@ -23,10 +23,10 @@ pub(crate) fn to_core(event: &Value) -> Value {
     Value::Object(core)
 }
 
-/// From what is stored to `events.k8s.io/v1`.
+/// Converts from the storage version `v1` to `events.k8s.io/v1`.
 #[must_use]
 pub(crate) fn from_core(event: &Value) -> Value {
-    let mut new = renamed(event, RENAMED.iter().map(|(new, old)| (*old, *new)));
+    let mut new = rename_fields(event, FIELD_NAMES.iter().map(|(new, old)| (*old, *new)));
     new.retain(|field, value| !field.starts_with("reporting") || *value != "");
     new.insert("apiVersion".to_owned(), json!("events.k8s.io/v1"));
     if let Some(count) = new.remove("count") {
@@ -35,7 +35,7 @@ pub(crate) fn from_core(event: &Value) -> Value {
     Value::Object(new)
 }
 
-fn renamed<'a>(event: &Value, names: impl Iterator<Item = (&'a str, &'a str)> + Clone) -> Map<String, Value> {
+fn rename_fields<'a>(event: &Value, names: impl Iterator<Item = (&'a str, &'a str)> + Clone) -> Map<String, Value> {
     let members = event.as_object().into_iter().flatten();
     members
         .map(|(field, value)| {
@@ -50,7 +50,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn both_faces_show_the_same_event() {
+    fn converts_events_in_both_directions() {
         let new = json!({"apiVersion": "events.k8s.io/v1", "kind": "Event", "regarding": {"name": "web"}, "note": "n",
             "reportingController": "c", "deprecatedCount": 2, "series": {"count": 3}});
         let core = to_core(&new);

@@ -1,26 +1,26 @@
-//! What is said to everybody who uses a version that is no longer recommended.
+//! Deprecation warnings of custom resource versions.
 
 use serde_json::Value;
 
 use super::versions;
 use crate::object;
-use crate::resources::version_rank;
+use crate::resources::version_priority;
 
-/// `None` for a version in good standing. A definition may say it in its own words.
+/// Returns the warning for a deprecated version: `deprecationWarning` of the definition, or kube-apiserver's default.
 pub(super) fn warning(definition: &Value, version: &Value) -> Option<String> {
     if version["deprecated"] != true {
         return None;
     }
-    if let Some(own) = version.get("deprecationWarning").and_then(Value::as_str) {
-        return Some(own.to_owned());
+    if let Some(custom) = version.get("deprecationWarning").and_then(Value::as_str) {
+        return Some(custom.to_owned());
     }
     let (group, kind) = (object::text(definition, "/spec/group"), object::text(definition, "/spec/names/kind"));
-    let old = object::text(version, "/name");
-    let better = versions(definition)
+    let deprecated_name = object::text(version, "/name");
+    let recommended = versions(definition)
         .filter(|other| other["served"] == true && other["deprecated"] != true)
         .map(|other| object::text(other, "/name"))
-        .filter(|name| version_rank(name) > version_rank(old))
-        .max_by_key(|name| version_rank(name));
-    let instead = better.map(|better| format!("; use {group}/{better} {kind}")).unwrap_or_default();
-    Some(format!("{group}/{old} {kind} is deprecated{instead}"))
+        .filter(|name| version_priority(name) > version_priority(deprecated_name))
+        .max_by_key(|name| version_priority(name));
+    let suffix = recommended.map(|recommended| format!("; use {group}/{recommended} {kind}")).unwrap_or_default();
+    Some(format!("{group}/{deprecated_name} {kind} is deprecated{suffix}"))
 }

@@ -1,17 +1,16 @@
-//! Custom resource definitions: what they say becomes resources before anyone can read that they are established.
+//! Custom resource definitions. Their resources are served before the condition `Established` becomes visible.
 //!
-//! Versions convert by renaming (`strategy: None`); conversion webhooks are refused.
+//! Versions are converted by changing `apiVersion` (`strategy: None`); conversion webhooks are rejected.
 
-mod check;
+mod accepted_names;
 mod deprecation;
-mod names;
+mod validation;
 
-pub(crate) use check::causes;
+pub(crate) use validation::causes;
 
 use std::sync::Arc;
 
-use apimachinery::schema::Schema;
-use apimachinery::structure::Structure;
+use apimachinery::{MergeSchema, Schema};
 use serde_json::{Map, Value, json};
 
 use crate::object;
@@ -19,16 +18,16 @@ use crate::resources::{Registry, Resource, ScalePaths};
 use crate::server::Server;
 use crate::table::PrinterColumn;
 use crate::workloads::condition;
-use crate::write::{Face, Options, Proposal};
+use crate::write::{Proposal, Subresource, WriteOptions};
 
-/// Storage name of the definitions themselves.
+/// Storage name of custom resource definitions.
 pub(crate) const STORAGE: &str = "customresourcedefinitions.apiextensions.k8s.io";
 
-/// Holds a definition until its objects are gone.
-pub(crate) const CLEANUP: &str = "customresourcecleanup.apiextensions.k8s.io";
+/// Finalizer that retains a definition until its objects are deleted.
+pub(crate) const CLEANUP_FINALIZER: &str = "customresourcecleanup.apiextensions.k8s.io";
 
-/// Fills in what a definition leaves out.
-pub(crate) fn default(definition: &mut Value) {
+/// Applies the defaults of a definition.
+pub(crate) fn apply_defaults(definition: &mut Value) {
     let Some(spec) = definition.get_mut("spec").map(object::members) else { return };
     spec.entry("conversion").or_insert_with(|| json!({"strategy": "None"}));
     let Some(names) = spec.get_mut("names").map(object::members) else { return };
@@ -40,9 +39,10 @@ pub(crate) fn default(definition: &mut Value) {
     names.entry("listKind").or_insert_with(|| json!(format!("{kind}List")));
 }
 
-/// Writes which versions may be stored.
-pub(crate) fn note_stored(definition: &mut Value) {
-    let stored = versions(definition).find(|version| version["storage"] == true).map(|version| version["name"].clone());
+/// Adds the storage version to `status.storedVersions`.
+pub(crate) fn record_storage_version(definition: &mut Value) {
+    let storage_version =
+        versions(definition).find(|version| version["storage"] == true).map(|version| version["name"].clone());
     let status = object::members(
         object::members(definition)
             .entry("status")
@@ -52,27 +52,27 @@ pub(crate) fn note_stored(definition: &mut Value) {
     if versions.is_null() {
         *versions = json!([]);
     }
-    if let (Some(all), Some(stored)) = (versions.as_array_mut(), stored)
-        && !all.contains(&stored)
+    if let (Some(stored_versions), Some(storage_version)) = (versions.as_array_mut(), storage_version)
+        && !stored_versions.contains(&storage_version)
     {
-        all.push(stored);
+        stored_versions.push(storage_version);
     }
 }
 
-/// Says in the status whether the names are free, and serves the definition if they are.
-pub(crate) fn settle(server: &Server, name: &str) {
+/// Updates `acceptedNames` and the conditions of a definition, and serves its resources once it is established.
+pub(crate) fn reconcile_status(server: &Server, name: &str) {
     let Some(resource) = server.registry().by_name(STORAGE) else { return };
-    let options = Options { manager: "kube-apiserver".to_owned(), ..Options::default() };
+    let options = WriteOptions { manager: "kube-apiserver".to_owned(), ..WriteOptions::default() };
     let propose = |current: Option<&Value>| {
         let mut definition = current.cloned().unwrap_or_default();
-        let status = names::settled(server, &definition, &object::time(server.now()));
+        let status = accepted_names::naming_status(server, &definition, &object::format_time(server.now()));
         object::members(&mut definition).insert("status".to_owned(), status);
-        Ok(Proposal::Written(definition))
+        Ok(Proposal::Update(definition))
     };
-    match server.modify(&resource, Face::Status, "", name, &options, &propose) {
-        Ok(outcome) if is_established(&outcome.object) => install(server, &outcome.object),
+    match server.modify(&resource, Subresource::Status, "", name, &options, &propose) {
+        Ok(result) if is_established(&result.object) => install(server, &result.object),
         Ok(_) => {}
-        Err(error) => tracing::warn!(name, %error, "the status of a definition was not written"),
+        Err(error) => tracing::warn!(name, %error, "failed to update the status of a custom resource definition"),
     }
 }
 
@@ -80,24 +80,24 @@ fn is_established(definition: &Value) -> bool {
     condition::is_true(definition, "Established")
 }
 
-/// Serves the stored definitions and no others.
-pub(crate) fn reload(server: &Server) {
+/// Rebuilds the registry from the stored definitions.
+pub(crate) fn reload_all(server: &Server) {
     let definitions = server.list(STORAGE);
-    server.change_registry(|registry| {
+    server.update_registry(|registry| {
         *registry = Registry::builtin();
         for definition in definitions.iter().filter(|definition| is_established(definition)) {
             resources(definition).for_each(|resource| registry.insert(resource));
         }
     });
     for definition in definitions.iter().filter(|definition| !is_established(definition)) {
-        settle(server, object::name(definition));
+        reconcile_status(server, object::name(definition));
     }
 }
 
-/// Serves what the definition says, instead of what it said before.
+/// Replaces the served resources of a definition.
 fn install(server: &Server, definition: &Value) {
     let resources: Vec<Resource> = resources(definition).collect();
-    server.change_registry(|registry| {
+    server.update_registry(|registry| {
         registry.remove(object::name(definition));
         for resource in resources {
             registry.insert(resource);
@@ -105,16 +105,16 @@ fn install(server: &Server, definition: &Value) {
     });
 }
 
-/// Serves it no longer.
+/// Stops serving the resources of a definition.
 pub(crate) fn uninstall(server: &Server, definition: &Value) {
-    server.change_registry(|registry| registry.remove(object::name(definition)));
+    server.update_registry(|registry| registry.remove(object::name(definition)));
 }
 
 fn versions(definition: &Value) -> impl Iterator<Item = &Value> {
     definition.pointer("/spec/versions").and_then(Value::as_array).into_iter().flatten()
 }
 
-/// One resource for each served version.
+/// Returns a resource for each served version.
 fn resources(definition: &Value) -> impl Iterator<Item = Resource> {
     versions(definition).filter(|version| version["served"] == true).map(|version| resource(definition, version))
 }
@@ -134,35 +134,37 @@ fn resource(definition: &Value, version: &Value) -> Resource {
     resource.short_names = owned(object::strings(definition.pointer("/spec/names/shortNames")));
     resource.categories = owned(object::strings(definition.pointer("/spec/names/categories")));
     resource.namespaced = text("/spec/scope") == "Namespaced";
-    resource.status = version.pointer("/subresources/status").is_some();
+    resource.has_status = version.pointer("/subresources/status").is_some();
     resource.scale = version.pointer("/subresources/scale").map(scale_paths);
-    resource.columns = columns(version);
+    resource.printer_columns = columns(version);
     let selectable = version.get("selectableFields").and_then(Value::as_array).into_iter().flatten();
-    resource.deprecation = deprecation::warning(definition, version);
-    resource.selectable =
+    resource.deprecation_warning = deprecation::warning(definition, version);
+    resource.selectable_fields =
         selectable.map(|field| object::text(field, "/jsonPath").trim_start_matches('.').to_owned()).collect();
     if let Some(storage) = versions(definition).find(|version| version["storage"] == true) {
         resource.storage_api_version = format!("{group}/{}", object::text(storage, "/name"));
     }
     if let Some(raw) = version.pointer("/schema/openAPIV3Schema") {
-        resource.structure = Arc::new(Structure::from_schema(raw));
-        resource.has_defaults = mentions(raw, "default");
-        resource.has_rules = mentions(raw, "x-kubernetes-validations");
+        resource.merge_schema = Arc::new(MergeSchema::from_schema(raw));
+        resource.has_defaults = has_keyword(raw, "default");
+        resource.has_rules = has_keyword(raw, "x-kubernetes-validations");
         match Schema::from_json(raw) {
             Ok(schema) => resource.set_custom_schema(schema, raw.clone()),
-            Err(error) => tracing::error!(kind = resource.kind, error, "an accepted schema does not read"),
+            Err(error) => {
+                tracing::error!(kind = resource.kind, error, "failed to parse the schema of an accepted definition")
+            }
         }
     }
     resource
 }
 
-/// Whether a schema or one inside it has the keyword.
-fn mentions(schema: &Value, keyword: &str) -> bool {
+/// Reports whether a schema or a nested schema has the keyword.
+fn has_keyword(schema: &Value, keyword: &str) -> bool {
     match schema {
         Value::Object(members) => {
-            members.contains_key(keyword) || members.values().any(|inner| mentions(inner, keyword))
+            members.contains_key(keyword) || members.values().any(|inner| has_keyword(inner, keyword))
         }
-        Value::Array(items) => items.iter().any(|inner| mentions(inner, keyword)),
+        Value::Array(items) => items.iter().any(|inner| has_keyword(inner, keyword)),
         _ => false,
     }
 }

@@ -1,43 +1,56 @@
-//! One process at a time, and which one.
+//! Exclusive lock of a directory.
 
 use std::fs::{File, OpenOptions, TryLockError};
 use std::io::{self, Read, Seek, Write};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
-/// The file that is locked. It holds the number of the process that has, or had, the lock.
-const FILE: &str = "up.lock";
+/// The locked file, which contains the id of the process that holds or held the lock.
+const LOCK_FILE: &str = "up.lock";
 
-/// A folder that no other process has. The system lets go of it however the process ends.
+/// An exclusively locked directory. The operating system releases the lock when the process ends.
 #[derive(Debug)]
-pub struct Lock {
-    folder: PathBuf,
+pub struct DirectoryLock {
+    dir: PathBuf,
     file: File,
 }
 
-/// The folder cannot be had.
+/// Why a directory cannot be locked.
 #[derive(Debug, thiserror::Error)]
-pub enum LockError {
-    #[error("{folder}: in use by {}", holder(*.process))]
-    Held { folder: String, process: Option<u32> },
+pub enum DirectoryLockError {
+    /// Another process has locked the directory.
+    #[error("{dir}: in use by {}", holder(*.process))]
+    InUse {
+        /// The directory.
+        dir: String,
+        /// Id of the other process, if known.
+        process: Option<u32>,
+    },
+    /// The lock file cannot be opened or locked.
     #[error("{file}: {error}")]
-    Io { file: String, error: io::Error },
+    Io {
+        /// The lock file.
+        file: String,
+        /// The cause.
+        error: io::Error,
+    },
 }
 
+/// Describes the process that holds the lock.
 fn holder(process: Option<u32>) -> String {
     process.map_or_else(|| "another process".to_owned(), |process| format!("process {process}"))
 }
 
-// === impl Lock ===
+// === impl DirectoryLock ===
 
-impl Lock {
-    /// Takes a folder that exists.
+impl DirectoryLock {
+    /// Locks an existing directory.
     ///
     /// # Errors
-    /// When another process has it.
-    pub fn take(folder: &Path) -> Result<Self, LockError> {
-        let path = folder.join(FILE);
-        let failed = |error| LockError::Io { file: path.display().to_string(), error };
+    /// When another process has locked it.
+    pub fn acquire(dir: &Path) -> Result<Self, DirectoryLockError> {
+        let path = dir.join(LOCK_FILE);
+        let failed = |error| DirectoryLockError::Io { file: path.display().to_string(), error };
         let mut options = OpenOptions::new();
         options.read(true).write(true).create(true).truncate(false).mode(0o600);
         let mut file = options.open(&path).map_err(failed)?;
@@ -45,34 +58,36 @@ impl Lock {
             Ok(()) => {}
             Err(TryLockError::WouldBlock) => {
                 let mut text = String::new();
-                // It may be just being written.
+                // The other process may be writing the file.
                 let process = file.read_to_string(&mut text).ok().and_then(|_| text.trim().parse().ok());
-                return Err(LockError::Held { folder: folder.display().to_string(), process });
+                return Err(DirectoryLockError::InUse { dir: dir.display().to_string(), process });
             }
             Err(TryLockError::Error(error)) => return Err(failed(error)),
         }
-        // On a full disk the folder is ours all the same.
-        if let Err(error) = write_number(&mut file) {
-            tracing::warn!(file = %path.display(), %error, "the number of this process is not kept");
+        // The lock is held even if the disk is full.
+        if let Err(error) = write_process_id(&mut file) {
+            tracing::warn!(file = %path.display(), %error, "failed to write the process id to the lock file");
         }
-        Ok(Self { folder: folder.to_owned(), file })
+        Ok(Self { dir: dir.to_owned(), file })
     }
 
+    /// Returns the path of the directory.
     #[must_use]
-    pub fn folder(&self) -> &Path {
-        &self.folder
+    pub fn path(&self) -> &Path {
+        &self.dir
     }
 }
 
-impl Drop for Lock {
-    /// Closing the file is not enough: a container that is just being started shares it until its program runs.
+impl Drop for DirectoryLock {
+    /// Unlocks explicitly: a container that is being started shares the open file until it executes its program.
     fn drop(&mut self) {
-        // The system lets go of it at the latest when the process ends.
+        // The operating system releases the lock when the process ends.
         let _ = self.file.unlock();
     }
 }
 
-fn write_number(file: &mut File) -> io::Result<()> {
+/// Writes the id of this process to the lock file.
+fn write_process_id(file: &mut File) -> io::Result<()> {
     file.set_len(0)?;
     file.rewind()?;
     writeln!(file, "{}", std::process::id())

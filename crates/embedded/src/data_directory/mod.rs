@@ -1,5 +1,5 @@
-//! A folder in which a cluster outlives its process: the objects, the credentials of its API, containers' logs, and which
-//! processes were started. One process at a time has it.
+//! A directory that persists a cluster: objects, credentials, container logs and the list of started processes. It is
+//! used by one process at a time.
 
 mod lock;
 
@@ -8,61 +8,63 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-pub use lock::{Lock, LockError};
+pub use lock::{DirectoryLock, DirectoryLockError};
 
-use crate::serve::Credentials;
-use crate::serve::kept::{self, KeptError};
-use crate::store::storage::Folder;
-use crate::store::{OpenError, Settings, Store};
+use crate::secure_serving::Credentials;
+use crate::secure_serving::credentials_file::{self, CredentialsError};
+use crate::store::storage::StorageDirectory;
+use crate::store::{Store, StoreOpenError, StoreSettings};
 
-/// The folder, ours as long as this lives.
+/// A locked data directory.
 #[derive(Debug)]
 pub struct DataDirectory {
-    folder: PathBuf,
-    _lock: Lock,
+    dir: PathBuf,
+    _lock: DirectoryLock,
 }
 
 // === impl DataDirectory ===
 
 impl DataDirectory {
-    /// A folder that was locked.
+    /// Uses a locked directory.
     #[must_use]
-    pub fn of(lock: Lock) -> Self {
-        Self { folder: lock.folder().to_owned(), _lock: lock }
+    pub fn new(lock: DirectoryLock) -> Self {
+        Self { dir: lock.path().to_owned(), _lock: lock }
     }
 
+    /// Returns the path of the directory.
     #[must_use]
-    pub fn folder(&self) -> &Path {
-        &self.folder
+    pub fn path(&self) -> &Path {
+        &self.dir
     }
 
-    /// The objects, from `store/` below.
+    /// Opens the store in `store/`.
     ///
     /// # Errors
-    /// When they cannot be read or written, are damaged or of a newer version.
-    pub fn store(&self, settings: Settings) -> Result<Store, OpenError> {
-        let folder = self.folder.join("store");
-        let failed = |error: io::Error| OpenError::Io { file: folder.display().to_string(), error };
-        make_private(&folder).map_err(failed)?;
-        Store::open(Arc::new(Folder(folder.clone())), settings)
+    /// When its files cannot be read or written, are corrupt or have a newer format.
+    pub fn open_store(&self, settings: StoreSettings) -> Result<Store, StoreOpenError> {
+        let dir = self.dir.join("store");
+        let io_error = |error: io::Error| StoreOpenError::Io { file: dir.display().to_string(), error };
+        create_private_dir(&dir).map_err(io_error)?;
+        Store::open(Arc::new(StorageDirectory(dir.clone())), settings)
     }
 
-    /// The same authority, certificates and token at every start, so that a kubeconfig that was saved stays valid.
+    /// Loads the certificate authority, certificates and token, or generates them at the first start, so that saved
+    /// kubeconfigs stay valid.
     ///
     /// # Errors
-    /// When they are damaged, or others can read them.
-    pub fn credentials(&self) -> Result<Credentials, KeptError> {
-        kept::load_or_make(&self.folder.join("credentials.json"))
+    /// When the file is invalid or readable by other users.
+    pub fn credentials(&self) -> Result<Credentials, CredentialsError> {
+        credentials_file::load_or_generate(&self.dir.join("credentials.json"))
     }
 
-    /// Containers' logs.
+    /// Returns the directory of container logs.
     #[must_use]
-    pub fn logs(&self) -> PathBuf {
-        self.folder.join("pod-logs")
+    pub fn log_directory(&self) -> PathBuf {
+        self.dir.join("pod-logs")
     }
 }
 
-fn make_private(folder: &Path) -> io::Result<()> {
+fn create_private_dir(dir: &Path) -> io::Result<()> {
     use std::os::unix::fs::DirBuilderExt;
-    fs::DirBuilder::new().recursive(true).mode(0o700).create(folder)
+    fs::DirBuilder::new().recursive(true).mode(0o700).create(dir)
 }

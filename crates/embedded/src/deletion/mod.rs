@@ -1,126 +1,132 @@
-//! Deletion of one object, and what goes along with it.
+//! Deletion of objects, including garbage collection, namespace and definition cleanup.
 //!
-//! What a real cluster's garbage collector and namespace controller do a moment later happens here in the same call:
-//! [`follow`] says what comes after which write, [`owners`], [`namespace`] and [`definition`] do it.
+//! The garbage collector and the namespace controller of a real cluster run asynchronously; here they run in the same
+//! call: [`cascade`] starts [`garbage_collection`], [`namespace_contents`] and [`custom_resources`] after each write.
 
-mod definition;
-mod follow;
-mod mark;
-mod namespace;
-mod owners;
+mod cascade;
+mod custom_resources;
+mod deletion_timestamp;
+mod garbage_collection;
+mod namespace_contents;
 mod writes;
 
 use std::sync::Arc;
 
-use apimachinery::status::Status;
+use apimachinery::Status;
 use serde_json::Value;
 
 use crate::object;
 use crate::resources::Resource;
-use crate::server::{Server, key};
-use crate::store::Key;
+use crate::server::{Server, object_key};
+use crate::store::ObjectKey;
 use crate::write::admit;
-pub(crate) use follow::{after_create, after_removal, after_update, resume};
+pub(crate) use cascade::{after_create, after_remove, after_update, resume};
 
-/// What becomes of the dependents.
+/// What happens to the dependents of a deleted object.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub enum Propagation {
-    /// They go after their owner.
+pub(crate) enum PropagationPolicy {
+    /// Dependents are deleted after their owner.
     #[default]
     Background,
-    /// They go first, as far as they block their owner.
+    /// Dependents that block the owner are deleted before it.
     Foreground,
-    /// They stay and lose the reference.
+    /// Dependents stay and lose the owner reference.
     Orphan,
 }
 
-/// What a client asks of a deletion.
+/// Options of a deletion (`meta/v1` DeleteOptions).
 #[derive(Debug, Clone, Default)]
-pub struct DeleteOptions {
-    pub propagation: Propagation,
-    /// Seconds; only Pods have any.
-    pub grace: Option<i64>,
-    /// Precondition.
-    pub uid: Option<String>,
-    /// Precondition.
-    pub resource_version: Option<String>,
-    pub dry_run: bool,
+pub(crate) struct DeleteOptions {
+    /// How the deletion propagates to dependents.
+    pub(crate) propagation: PropagationPolicy,
+    /// Grace period; used by Pods only.
+    pub(crate) grace_period_seconds: Option<i64>,
+    /// Precondition: UID of the object.
+    pub(crate) uid: Option<String>,
+    /// Precondition: resource version of the object.
+    pub(crate) resource_version: Option<String>,
+    /// Validates the deletion without storing it.
+    pub(crate) dry_run: bool,
 }
 
-/// What a deletion did.
+/// Result of a deletion.
 #[derive(Debug, Clone)]
-pub enum Deleted {
-    /// It is gone; the last state.
-    Gone(Arc<Value>),
-    /// Something has to happen first: a finalizer, a grace period, a namespace to empty.
-    Going(Arc<Value>),
+pub(crate) enum DeleteResult {
+    /// The object was removed; this is its last state.
+    Removed(Arc<Value>),
+    /// The object waits for finalizers, its grace period or the deletion of its contents.
+    Terminating(Arc<Value>),
 }
 
 // === impl Server ===
 
 impl Server {
-    /// Deletes one object.
+    /// Deletes an object.
     ///
     /// # Errors
-    /// 404, 409 for a failed precondition.
-    pub fn delete_object(
+    /// 404; 409 for a failed precondition.
+    pub(crate) fn delete_object(
         &self,
         resource: &Resource,
         namespace: &str,
         name: &str,
         options: &DeleteOptions,
-    ) -> Result<Deleted, Status> {
-        let place = key(resource, namespace, name);
+    ) -> Result<DeleteResult, Status> {
+        let key = object_key(resource, namespace, name);
         loop {
-            if let Some(deleted) = self.delete_once(resource, &place, options)? {
+            if let Some(deleted) = self.try_delete(resource, &key, options)? {
                 return Ok(deleted);
             }
         }
     }
 
-    /// `None` when another write came between.
-    fn delete_once(
+    /// Tries to delete an object; `None` on a conflict with a concurrent write.
+    fn try_delete(
         &self,
         resource: &Resource,
-        place: &Key,
+        key: &ObjectKey,
         options: &DeleteOptions,
-    ) -> Result<Option<Deleted>, Status> {
-        let name = &place.name;
-        let current = self.store().get(place).ok_or_else(|| Status::not_found(&resource.qualified(), name))?;
+    ) -> Result<Option<DeleteResult>, Status> {
+        let name = &key.name;
+        let current = self.store().get(key).ok_or_else(|| Status::not_found(&resource.group_resource(), name))?;
         check_preconditions(resource, name, &current, options)?;
         admit::check_deletion(self, resource, &current)?;
         let mut object = Value::clone(&current);
-        mark::mark(resource, &mut object, options, self.now());
-        let gone = may_go(resource, &object);
+        deletion_timestamp::mark_for_deletion(resource, &mut object, options, self.now());
+        let removable = is_removable(resource, &object);
         if options.dry_run {
-            let shown = if gone && resource.storage != "pods" { current } else { Arc::new(object) };
-            return Ok(Some(if gone { Deleted::Gone(shown) } else { Deleted::Going(shown) }));
+            let preview = if removable && resource.storage != "pods" { current } else { Arc::new(object) };
+            return Ok(Some(if removable {
+                DeleteResult::Removed(preview)
+            } else {
+                DeleteResult::Terminating(preview)
+            }));
         }
-        if !gone && object == *current {
-            return Ok(Some(Deleted::Going(current)));
+        if !removable && object == *current {
+            return Ok(Some(DeleteResult::Terminating(current)));
         }
-        let written = if gone { None } else { Some(object.clone()) };
-        let Some(committed) = self.store().attempt(place, Some(&current), written)? else { return Ok(None) };
-        if gone {
-            after_removal(self, resource, &committed);
-            // What had no time to go never showed that it was going.
+        let written = if removable { None } else { Some(object.clone()) };
+        let Some(committed) = self.store().try_commit(key, Some(&current), written)? else { return Ok(None) };
+        if removable {
+            after_remove(self, resource, &committed);
+            // An object removed in one step never had a visible deletion timestamp.
             let mut object = if resource.storage == "pods" { object } else { Value::clone(&current) };
-            object::copy_metadata(&mut object, "resourceVersion", &committed);
-            return Ok(Some(Deleted::Gone(Arc::new(object))));
+            object::copy_metadata_field(&mut object, "resourceVersion", &committed);
+            return Ok(Some(DeleteResult::Removed(Arc::new(object))));
         }
-        follow::after_mark(self, resource, place, &committed);
-        Ok(Some(match self.store().get(place) {
-            Some(still) => Deleted::Going(still),
-            None => Deleted::Gone(committed),
+        cascade::cascade(self, resource, key, &committed);
+        Ok(Some(match self.store().get(key) {
+            Some(remaining) => DeleteResult::Terminating(remaining),
+            None => DeleteResult::Removed(committed),
         }))
     }
 }
 
-/// Whether nothing holds back an object that is being deleted.
-pub(crate) fn may_go(resource: &Resource, object: &Value) -> bool {
-    let held = resource.storage == "namespaces" && object.pointer("/spec/finalizers/0").is_some();
+/// Reports whether a terminating object can be removed: no finalizers and no grace period.
+pub(crate) fn is_removable(resource: &Resource, object: &Value) -> bool {
+    let has_namespace_finalizers = resource.storage == "namespaces" && object.pointer("/spec/finalizers/0").is_some();
     let grace = object.pointer("/metadata/deletionGracePeriodSeconds").and_then(Value::as_i64).unwrap_or_default();
-    !held && grace == 0 && object::finalizers(object).is_empty()
+    !has_namespace_finalizers && grace == 0 && object::finalizers(object).is_empty()
 }
 
 fn check_preconditions(
@@ -133,14 +139,14 @@ fn check_preconditions(
         ("UID", "deleted and then recreated", options.uid.as_deref(), object::uid(current)),
         ("ResourceVersion", "modified", options.resource_version.as_deref(), object::resource_version(current)),
     ];
-    for (what, happened, wanted, is) in checks {
-        if let Some(wanted) = wanted
-            && wanted != is
+    for (field, event, expected, actual) in checks {
+        if let Some(expected) = expected
+            && expected != actual
         {
-            let why = format!(
-                "the {what} in the precondition ({wanted}) does not match the {what} in record ({is}). The object might have been {happened}"
+            let message = format!(
+                "the {field} in the precondition ({expected}) does not match the {field} in record ({actual}). The object might have been {event}"
             );
-            return Err(Status::conflict(&resource.qualified_kind(), name, &why));
+            return Err(Status::conflict(&resource.group_kind(), name, &message));
         }
     }
     Ok(())

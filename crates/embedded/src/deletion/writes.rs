@@ -1,48 +1,52 @@
-//! The writes of the collectors; what they cannot do is logged, for nobody waits for it.
+//! Writes of the garbage collector. Failures are logged, because no client waits for them.
 
 use serde_json::{Value, json};
 
-use super::{DeleteOptions, Propagation};
+use super::{DeleteOptions, PropagationPolicy};
 use crate::object;
 use crate::server::Server;
-use crate::store::Key;
-use crate::write::{Face, Options, Proposal};
+use crate::store::ObjectKey;
+use crate::write::{Proposal, Subresource, WriteOptions};
 
-pub(super) fn change(server: &Server, place: &Key, edit: impl Fn(&mut Value)) {
-    let Some(resource) = server.registry().by_name(&place.resource) else { return };
-    let options = Options { manager: "kube-controller-manager".to_owned(), ..Options::default() };
+/// Updates an object through the write pipeline.
+pub(super) fn update(server: &Server, key: &ObjectKey, edit: impl Fn(&mut Value)) {
+    let Some(resource) = server.registry().by_name(&key.resource) else { return };
+    let options = WriteOptions { manager: "kube-controller-manager".to_owned(), ..WriteOptions::default() };
     let propose = |current: Option<&Value>| {
         let mut object = current.cloned().unwrap_or_default();
         edit(&mut object);
-        Ok(Proposal::Written(object))
+        Ok(Proposal::Update(object))
     };
-    let result = server.modify(&resource, Face::Main, &place.namespace, &place.name, &options, &propose);
+    let result = server.modify(&resource, Subresource::Main, &key.namespace, &key.name, &options, &propose);
     if let Err(error) = result
         && error.reason != "NotFound"
     {
-        tracing::warn!(resource = place.resource, name = place.name, %error, "an object that is going stays");
+        tracing::warn!(resource = key.resource, name = key.name, %error, "failed to update a terminating object");
     }
 }
 
-pub(super) fn drop_finalizer(server: &Server, place: &Key, finalizer: &str) {
-    change(server, place, |object| {
-        let rest: Vec<String> =
+/// Removes a finalizer from an object.
+pub(super) fn remove_finalizer(server: &Server, key: &ObjectKey, finalizer: &str) {
+    update(server, key, |object| {
+        let remaining: Vec<String> =
             object::finalizers(object).into_iter().filter(|name| *name != finalizer).map(str::to_owned).collect();
-        object::set_metadata(object, "finalizers", (!rest.is_empty()).then(|| json!(rest)));
+        object::set_metadata_field(object, "finalizers", (!remaining.is_empty()).then(|| json!(remaining)));
     });
 }
 
-pub(super) fn delete_quietly(server: &Server, resource: &str, object: &Value) {
-    delete_with(server, resource, object, Propagation::Background);
+/// Deletes an object with background propagation.
+pub(super) fn delete_in_background(server: &Server, resource: &str, object: &Value) {
+    delete_with_policy(server, resource, object, PropagationPolicy::Background);
 }
 
-pub(super) fn delete_with(server: &Server, resource: &str, object: &Value, propagation: Propagation) {
+/// Deletes an object with a propagation policy and its UID as precondition.
+pub(super) fn delete_with_policy(server: &Server, resource: &str, object: &Value, propagation: PropagationPolicy) {
     let Some(resource) = server.registry().by_name(resource) else { return };
     let options = DeleteOptions { propagation, uid: Some(object::uid(object).to_owned()), ..DeleteOptions::default() };
     let result = server.delete_object(&resource, object::namespace(object), object::name(object), &options);
     if let Err(error) = result
         && error.reason != "NotFound"
     {
-        tracing::warn!(resource = resource.storage, name = object::name(object), %error, "not deleted");
+        tracing::warn!(resource = resource.storage, name = object::name(object), %error, "failed to delete an object");
     }
 }

@@ -1,24 +1,24 @@
-//! The API over HTTP: one handler that reads the path as kube-apiserver does.
+//! The API over HTTP: one handler for all paths, which are parsed as in kube-apiserver.
 //!
-//! A request is read ([`path`], [`call`], with [`query`] and [`shape`]), goes to what tells of the server itself
-//! ([`documents`]), to a verb ([`verbs`], a file for each family) or to a part of an object ([`subresources`]), and is
-//! answered ([`answer`], [`present`], [`respond`], [`warning`], [`yaml`]).
+//! A request is parsed ([`path`], [`request`], [`query`], [`response_format`]) and handled by a discovery or OpenAPI
+//! document ([`non_resource`]), a verb ([`verbs`]) or a subresource ([`subresources`]). Responses are built in
+//! [`object_response`], [`representation`], [`response`], [`warning_header`] and [`yaml`].
 
-mod answer;
-mod call;
-mod documents;
+mod non_resource;
+mod object_response;
 mod path;
-mod present;
 mod query;
-mod respond;
-mod selection;
-mod shape;
+mod representation;
+mod request;
+mod response;
+mod response_format;
+mod selection_predicate;
 mod subresources;
 mod verbs;
-mod warning;
+mod warning_header;
 mod yaml;
 
-use apimachinery::status::Status;
+use apimachinery::Status;
 use axum::Router;
 use axum::extract::{Request, State};
 use axum::response::Response;
@@ -27,59 +27,62 @@ use http::header;
 
 use crate::resources::Registry;
 use crate::server::Server;
-use call::Call;
-use path::{Asked, Path};
+use path::{RequestPath, ResourcePath};
+use request::ApiRequest;
 
-/// The whole API, without TLS or authentication.
-pub fn router(server: Server) -> Router {
+/// Returns the API as an HTTP service without TLS and authentication.
+pub(crate) fn router(server: Server) -> Router {
     Router::new().fallback(handle).with_state(server)
 }
 
 async fn handle(State(server): State<Server>, request: Request) -> Response {
-    let begun = server.store().since_now();
-    let accept = call::header_text(&request, header::ACCEPT);
-    let response = match answered(&server, request, &accept).await {
+    let epoch = server.store().epoch();
+    let accept = request::header_text(&request, header::ACCEPT);
+    let response = match read_and_dispatch(&server, request, &accept).await {
         Ok(response) => response,
-        Err(status) => respond::failure(&status),
+        Err(status) => response::status_response(&status),
     };
-    // Nobody is told what a crash could undo.
-    let response = match server.store().durable(begun).await {
+    // Clients see only what a crash cannot undo.
+    let response = match server.store().wait_durable(epoch).await {
         Ok(()) => response,
-        Err(failure) => respond::failure(&failure.status()),
+        Err(failure) => response::status_response(&failure.status()),
     };
-    if yaml::is_asked_for(&accept) { yaml::of(response).await } else { response }
+    if yaml::is_preferred(&accept) { yaml::to_yaml(response).await } else { response }
 }
 
-/// A body is read whatever comes of it: a connection on which something is left unread cannot be used again.
-async fn answered(server: &Server, request: Request, accept: &str) -> Result<Response, Status> {
+/// Reads the body before anything else: a connection with an unread body cannot be reused.
+async fn read_and_dispatch(server: &Server, request: Request, accept: &str) -> Result<Response, Status> {
     let (head, body) = request.into_parts();
-    let body = call::whole(body).await?;
-    answer(server, Request::from_parts(head, ()), body, accept)
+    let body = request::read_body(body).await?;
+    dispatch(server, Request::from_parts(head, ()), body, accept)
 }
 
-fn answer(server: &Server, request: http::Request<()>, body: Bytes, accept: &str) -> Result<Response, Status> {
+fn dispatch(server: &Server, request: http::Request<()>, body: Bytes, accept: &str) -> Result<Response, Status> {
     let registry = server.registry();
-    match Path::parse(request.uri().path()) {
-        Path::Document(document) => documents::serve(&registry, &document, accept),
-        Path::Unknown => Ok(respond::no_page()),
-        Path::Resource(asked) if is_nowhere(&registry, &asked) => Ok(respond::no_page()),
-        Path::Resource(asked) => {
-            let target = asked.find(&registry)?;
-            let call = Call::read(&request, body, accept)?;
-            let answer = subresources::serve(server, &target, &call);
-            let Some(deprecated) = &target.resource.deprecation else { return answer };
-            Ok(warning::prepend(answer.unwrap_or_else(|status| respond::failure(&status)), deprecated))
+    match RequestPath::parse(request.uri().path()) {
+        RequestPath::NonResource(path) => non_resource::serve(&registry, &path, accept),
+        RequestPath::Unknown => Ok(response::not_found_page()),
+        RequestPath::Resource(path) if is_unserved(&registry, &path) => Ok(response::not_found_page()),
+        RequestPath::Resource(path) => {
+            let target = path.resolve(&registry)?;
+            let api_request = ApiRequest::read(&request, body, accept)?;
+            let response = subresources::serve(server, &target, &api_request);
+            let Some(deprecation) = &target.resource.deprecation_warning else { return response };
+            Ok(warning_header::prepend(
+                response.unwrap_or_else(|status| response::status_response(&status)),
+                deprecation,
+            ))
         }
     }
 }
 
-/// Whether nobody feels responsible: for groups that are not there, and for what no definition adds to its group.
-fn is_nowhere(registry: &Registry, asked: &Asked) -> bool {
-    !registry.serves(&asked.group, &asked.version)
-        || registry.is_custom(&asked.group) && registry.get(&asked.group, &asked.version, &asked.plural).is_none()
+/// Reports whether a path gets the plain 404 page: unknown groups, and unknown resources of custom groups.
+fn is_unserved(registry: &Registry, path: &ResourcePath) -> bool {
+    !registry.serves(&path.group, &path.version)
+        || registry.is_custom(&path.group) && registry.get(&path.group, &path.version, &path.plural).is_none()
 }
 
-/// A failure from before the API, in its own shape.
-pub(crate) fn refuse(status: &Status) -> Response {
-    respond::failure(status)
+/// Returns a response with a Status, for errors outside of the API handlers.
+pub(crate) fn status_response(status: &Status) -> Response {
+    response::status_response(status)
 }

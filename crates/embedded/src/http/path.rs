@@ -1,23 +1,25 @@
-//! What a URL path asks for (`k8s.io/apiserver/pkg/endpoints/request`).
+//! Parses URL paths of the API (`k8s.io/apiserver/pkg/endpoints/request`).
 
+use std::borrow::Cow;
 use std::sync::Arc;
 
-use apimachinery::status::Status;
+use apimachinery::Status;
+use percent_encoding::percent_decode_str;
 
 use crate::resources::{Registry, Resource};
-use crate::store::Scope;
+use crate::store::CollectionKey;
 
-/// A path, before looking at which resources exist.
+/// Parsed path, before looking up the resource.
 #[derive(Debug, PartialEq, Eq)]
-pub(crate) enum Path {
-    Document(Document),
-    Resource(Asked),
+pub(crate) enum RequestPath {
+    NonResource(NonResourcePath),
+    Resource(ResourcePath),
     Unknown,
 }
 
-/// What the server tells of itself.
+/// Path that does not name a resource: discovery, OpenAPI, version and health.
 #[derive(Debug, PartialEq, Eq)]
-pub(crate) enum Document {
+pub(crate) enum NonResourcePath {
     Version,
     Health,
     /// `/api`
@@ -39,54 +41,57 @@ pub(crate) enum Document {
     },
 }
 
+/// Path of a resource, which may not exist.
 #[derive(Debug, PartialEq, Eq, Default)]
-pub(crate) struct Asked {
+pub(crate) struct ResourcePath {
     pub(crate) group: String,
     pub(crate) version: String,
     pub(crate) plural: String,
-    /// `None`: all namespaces, or cluster scope.
+    /// `None` for all namespaces and for cluster scope.
     pub(crate) namespace: Option<String>,
     pub(crate) name: Option<String>,
     pub(crate) subresource: Option<String>,
-    /// By a path of its own, `/api/v1/watch/…`, as clients did long ago.
-    pub(crate) watched: bool,
+    /// Whether the path is of the deprecated form `/api/v1/watch/…`.
+    pub(crate) is_watch: bool,
 }
 
-/// A path to a resource that exists.
+/// Request path with the resource that it names.
 pub(crate) struct Target {
     pub(crate) resource: Arc<Resource>,
     pub(crate) namespace: Option<String>,
     pub(crate) name: Option<String>,
     pub(crate) subresource: Option<String>,
-    pub(crate) watched: bool,
+    pub(crate) is_watch: bool,
 }
 
-// === impl Path ===
+// === impl RequestPath ===
 
-impl Path {
+impl RequestPath {
     pub(crate) fn parse(path: &str) -> Self {
-        let parts: Vec<String> = path.split('/').filter(|part| !part.is_empty()).map(decode).collect();
-        let parts: Vec<&str> = parts.iter().map(String::as_str).collect();
+        let segments: Vec<String> = path.split('/').filter(|segment| !segment.is_empty()).map(decode).collect();
+        let segments: Vec<&str> = segments.iter().map(String::as_str).collect();
         let owned = |text: &str| text.to_owned();
-        Self::Document(match parts.as_slice() {
-            ["version"] => Document::Version,
-            ["healthz" | "livez" | "readyz", ..] => Document::Health,
-            ["api"] => Document::Core,
-            ["apis"] => Document::Groups,
-            ["api", version] => Document::GroupVersion { group: String::new(), version: owned(version) },
-            ["apis", group] => Document::Group { group: owned(group) },
-            ["apis", group, version] => Document::GroupVersion { group: owned(group), version: owned(version) },
-            ["openapi", "v2"] => Document::OpenApiV2,
-            ["openapi", "v3"] => Document::OpenApiIndex,
-            ["openapi", "v3", "api", version] => Document::OpenApi { group: String::new(), version: owned(version) },
+        Self::NonResource(match segments.as_slice() {
+            ["version"] => NonResourcePath::Version,
+            ["healthz" | "livez" | "readyz", ..] => NonResourcePath::Health,
+            ["api"] => NonResourcePath::Core,
+            ["apis"] => NonResourcePath::Groups,
+            ["api", version] => NonResourcePath::GroupVersion { group: String::new(), version: owned(version) },
+            ["apis", group] => NonResourcePath::Group { group: owned(group) },
+            ["apis", group, version] => NonResourcePath::GroupVersion { group: owned(group), version: owned(version) },
+            ["openapi", "v2"] => NonResourcePath::OpenApiV2,
+            ["openapi", "v3"] => NonResourcePath::OpenApiIndex,
+            ["openapi", "v3", "api", version] => {
+                NonResourcePath::OpenApi { group: String::new(), version: owned(version) }
+            }
             ["openapi", "v3", "apis", group, version] => {
-                Document::OpenApi { group: owned(group), version: owned(version) }
+                NonResourcePath::OpenApi { group: owned(group), version: owned(version) }
             }
             ["api", version, "watch", rest @ ..] if !rest.is_empty() => {
-                return Self::resource("", version, rest).watched();
+                return Self::resource("", version, rest).with_watch();
             }
             ["apis", group, version, "watch", rest @ ..] if !rest.is_empty() => {
-                return Self::resource(group, version, rest).watched();
+                return Self::resource(group, version, rest).with_watch();
             }
             ["api", version, rest @ ..] => return Self::resource("", version, rest),
             ["apis", group, version, rest @ ..] => return Self::resource(group, version, rest),
@@ -94,90 +99,86 @@ impl Path {
         })
     }
 
-    /// By the old way to watch: `/api/v1/watch/…`.
-    fn watched(self) -> Self {
+    /// Marks a path of the deprecated form `/api/v1/watch/…`.
+    fn with_watch(self) -> Self {
         match self {
-            Self::Resource(asked) => Self::Resource(Asked { watched: true, ..asked }),
+            Self::Resource(resource_path) => Self::Resource(ResourcePath { is_watch: true, ..resource_path }),
             other => other,
         }
     }
 
     fn resource(group: &str, version: &str, rest: &[&str]) -> Self {
-        let asked = Asked { group: group.to_owned(), version: version.to_owned(), ..Asked::default() };
+        let resource_path =
+            ResourcePath { group: group.to_owned(), version: version.to_owned(), ..ResourcePath::default() };
         let owned = |text: &&str| Some((*text).to_owned());
-        let core = group.is_empty();
+        let is_core = group.is_empty();
         Self::Resource(match rest {
-            ["namespaces", name, subresource @ ("status" | "finalize")] if core => {
-                Asked { plural: "namespaces".to_owned(), name: owned(name), subresource: owned(subresource), ..asked }
+            ["namespaces", name, subresource @ ("status" | "finalize")] if is_core => ResourcePath {
+                plural: "namespaces".to_owned(),
+                name: owned(name),
+                subresource: owned(subresource),
+                ..resource_path
+            },
+            ["namespaces", name] if is_core => {
+                ResourcePath { plural: "namespaces".to_owned(), name: owned(name), ..resource_path }
             }
-            ["namespaces", name] if core => Asked { plural: "namespaces".to_owned(), name: owned(name), ..asked },
-            ["namespaces", namespace, plural, rest @ ..] if rest.len() <= 2 => Asked {
+            ["namespaces", namespace, plural, rest @ ..] if rest.len() <= 2 => ResourcePath {
                 plural: (*plural).to_owned(),
                 namespace: owned(namespace),
                 name: rest.first().and_then(owned),
                 subresource: rest.get(1).and_then(owned),
-                ..asked
+                ..resource_path
             },
-            [plural, rest @ ..] if rest.len() <= 2 => Asked {
+            [plural, rest @ ..] if rest.len() <= 2 => ResourcePath {
                 plural: (*plural).to_owned(),
                 name: rest.first().and_then(owned),
                 subresource: rest.get(1).and_then(owned),
-                ..asked
+                ..resource_path
             },
             _ => return Self::Unknown,
         })
     }
 }
 
-// === impl Asked ===
+// === impl ResourcePath ===
 
-impl Asked {
-    pub(crate) fn find(self, registry: &Registry) -> Result<Target, Status> {
-        let resource = registry.get(&self.group, &self.version, &self.plural).ok_or_else(Status::no_such_path)?;
-        let scoped = self.namespace.is_some();
-        if resource.namespaced != scoped && (scoped || self.name.is_some()) {
-            return Err(Status::no_such_path());
+impl ResourcePath {
+    pub(crate) fn resolve(self, registry: &Registry) -> Result<Target, Status> {
+        let resource = registry.get(&self.group, &self.version, &self.plural).ok_or_else(Status::path_not_found)?;
+        let has_namespace = self.namespace.is_some();
+        if resource.namespaced != has_namespace && (has_namespace || self.name.is_some()) {
+            return Err(Status::path_not_found());
         }
-        let Self { namespace, name, subresource, watched, .. } = self;
-        if let Some(dots @ ("." | "..")) = name.as_deref() {
-            return Err(Status::bad_request(format!("Name parameter invalid: {dots:?}: may not be '{dots}'")));
+        let Self { namespace, name, subresource, is_watch, .. } = self;
+        if let Some(name @ ("." | "..")) = name.as_deref() {
+            return Err(Status::bad_request(format!("Name parameter invalid: {name:?}: may not be '{name}'")));
         }
-        Ok(Target { resource, namespace, name, subresource, watched })
+        Ok(Target { resource, namespace, name, subresource, is_watch })
     }
 }
 
 // === impl Target ===
 
 impl Target {
-    /// The collection that the path is about.
-    pub(crate) fn scope(&self) -> Scope {
-        Scope { resource: self.resource.storage.clone(), namespace: self.namespace.clone() }
+    /// Returns the store key of the collection.
+    pub(crate) fn collection_key(&self) -> CollectionKey {
+        CollectionKey { resource: self.resource.storage.clone(), namespace: self.namespace.clone() }
     }
 
-    /// Empty for cluster scope.
+    /// Returns the namespace, or `""` for cluster scope and for all namespaces.
     pub(crate) fn namespace(&self) -> &str {
         self.namespace.as_deref().unwrap_or_default()
     }
 
-    /// Empty for collections.
+    /// Returns the name, or `""` for collections.
     pub(crate) fn name(&self) -> &str {
         self.name.as_deref().unwrap_or_default()
     }
 }
 
-/// Percent decoding; what is malformed stays as it is and is then not found.
-fn decode(part: &str) -> String {
-    let mut bytes = Vec::with_capacity(part.len());
-    let mut rest = part.as_bytes();
-    while let [first, tail @ ..] = rest {
-        let hex = (*first == b'%').then(|| tail.get(..2)).flatten();
-        let value = hex.and_then(|hex| std::str::from_utf8(hex).ok()).and_then(|hex| u8::from_str_radix(hex, 16).ok());
-        (rest, _) = match value {
-            Some(value) => (&tail[2..], bytes.push(value)),
-            None => (tail, bytes.push(*first)),
-        };
-    }
-    String::from_utf8(bytes).unwrap_or_else(|_| part.to_owned())
+/// Percent-decodes a path segment. Malformed escapes and invalid UTF-8 are left as they are.
+fn decode(segment: &str) -> String {
+    percent_decode_str(segment).decode_utf8().map_or_else(|_| segment.to_owned(), Cow::into_owned)
 }
 
 #[cfg(test)]
@@ -186,9 +187,11 @@ mod tests {
 
     use super::*;
 
-    fn asked(path: &str) -> (String, Option<String>, Option<String>, Option<String>) {
-        match Path::parse(path) {
-            Path::Resource(asked) => (asked.plural, asked.namespace, asked.name, asked.subresource),
+    fn resource_path(path: &str) -> (String, Option<String>, Option<String>, Option<String>) {
+        match RequestPath::parse(path) {
+            RequestPath::Resource(resource_path) => {
+                (resource_path.plural, resource_path.namespace, resource_path.name, resource_path.subresource)
+            }
             other => panic!("{path} is {other:?}"),
         }
     }
@@ -201,7 +204,7 @@ mod tests {
     #[case("/api/v1/namespaces/x/pods/p/log", "pods", Some("x"), Some("p"), Some("log"))]
     #[case("/apis/apps/v1/namespaces/x/deployments", "deployments", Some("x"), None, None)]
     #[case("/apis/g/v1/things/a%3Ab/status", "things", None, Some("a:b"), Some("status"))]
-    fn paths_name_resources(
+    fn parses_resource_paths(
         #[case] path: &str,
         #[case] plural: &str,
         #[case] namespace: Option<&str>,
@@ -209,6 +212,6 @@ mod tests {
         #[case] subresource: Option<&str>,
     ) {
         let owned = |text: Option<&str>| text.map(str::to_owned);
-        assert_eq!(asked(path), (plural.to_owned(), owned(namespace), owned(name), owned(subresource)));
+        assert_eq!(resource_path(path), (plural.to_owned(), owned(namespace), owned(name), owned(subresource)));
     }
 }

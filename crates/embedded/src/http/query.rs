@@ -1,22 +1,22 @@
-//! Query parameters.
+//! Query parameters of API requests.
 
 use std::collections::BTreeMap;
 
-use apimachinery::status::{Cause, Status};
+use apimachinery::{Status, StatusCause};
 use axum::extract::Query as Pairs;
 use http::{Method, Uri};
 use serde_json::{Value, json};
 
-use super::selection::Selection;
+use super::selection_predicate::SelectionPredicate;
 use crate::resources::Resource;
-use crate::table::Include;
-use crate::write::{FieldValidation, Options};
+use crate::table::IncludeObjectPolicy;
+use crate::write::{FieldValidation, WriteOptions};
 
-/// Decoded, first occurrence wins.
+/// Decoded query parameters; the first occurrence of a name wins.
 pub(crate) struct Query {
     values: BTreeMap<String, String>,
-    /// What kube-apiserver calls the options of the method, `CreateOptions`.
-    options: &'static str,
+    /// Kind of the options of the method, such as `CreateOptions`.
+    options_kind: &'static str,
 }
 
 // === impl Query ===
@@ -29,37 +29,39 @@ impl Query {
         for (name, value) in pairs {
             values.entry(name).or_insert(value);
         }
-        let options = match *method {
+        let options_kind = match *method {
             Method::POST => "CreateOptions",
             Method::PUT => "UpdateOptions",
             Method::PATCH => "PatchOptions",
             Method::DELETE => "DeleteOptions",
             _ => "ListOptions",
         };
-        Ok(Self { values, options })
+        Ok(Self { values, options_kind })
     }
 
-    /// Empty counts as absent.
+    /// Returns a parameter; empty ones count as absent.
     pub(crate) fn get(&self, name: &str) -> Option<&str> {
         self.values.get(name).map(String::as_str).filter(|value| !value.is_empty())
     }
 
-    /// As Go's decoder of parameters reads one: what is given is true unless it says otherwise, whatever its letters.
+    /// Returns a boolean parameter. As in Go's decoder, every value except `false` and `0` is true, ignoring case.
     pub(crate) fn flag(&self, name: &str) -> bool {
         self.values.get(name).is_some_and(|value| !matches!(value.to_lowercase().as_str(), "false" | "0"))
     }
 
+    /// Parses a number; 400 if it is invalid.
     pub(crate) fn number<T: std::str::FromStr>(&self, name: &str) -> Result<Option<T>, Status> {
         let parse = |value: &str| {
             value.parse().map_err(|_| {
                 let is_number = value.strip_prefix('-').unwrap_or(value).chars().all(|c| c.is_ascii_digit());
-                let why = if is_number { "value out of range" } else { "invalid syntax" };
-                Status::bad_request(format!("strconv.ParseInt: parsing {value:?}: {why}"))
+                let reason = if is_number { "value out of range" } else { "invalid syntax" };
+                Status::bad_request(format!("strconv.ParseInt: parsing {value:?}: {reason}"))
             })
         };
         self.get(name).map(parse).transpose()
     }
 
+    /// Parses `dryRun`.
     pub(crate) fn dry_run(&self) -> Result<bool, Status> {
         match self.get("dryRun") {
             None => Ok(false),
@@ -68,7 +70,8 @@ impl Query {
         }
     }
 
-    pub(crate) fn write_options(&self, agent: &str) -> Result<Options, Status> {
+    /// Parses the options of a write. `default_manager` applies without `fieldManager`.
+    pub(crate) fn write_options(&self, default_manager: &str) -> Result<WriteOptions, Status> {
         let field_validation = match self.get("fieldValidation") {
             None | Some("Warn") => FieldValidation::Warn,
             Some("Strict") => FieldValidation::Strict,
@@ -81,48 +84,48 @@ impl Query {
         if let Some(manager) = self.get("fieldManager") {
             self.check_manager(manager)?;
         }
-        let manager = self.get("fieldManager").unwrap_or(agent).to_owned();
-        Ok(Options { manager, field_validation, dry_run: self.dry_run()?, ..Options::default() })
+        let manager = self.get("fieldManager").unwrap_or(default_manager).to_owned();
+        Ok(WriteOptions { manager, field_validation, dry_run: self.dry_run()?, ..WriteOptions::default() })
     }
 
-    /// A name of bounded length that can be printed.
+    /// Validates a field manager: bounded length, printable characters.
     fn check_manager(&self, manager: &str) -> Result<(), Status> {
-        const LONGEST: usize = 128;
+        const MAX_BYTES: usize = 128;
         let mut causes = Vec::new();
-        if manager.len() > LONGEST {
-            let message = format!("Too long: may not be more than {LONGEST} bytes");
-            causes.push(Cause::new("fieldManager", "FieldValueTooLong", message));
+        if manager.len() > MAX_BYTES {
+            let message = format!("Too long: may not be more than {MAX_BYTES} bytes");
+            causes.push(StatusCause::new("fieldManager", "FieldValueTooLong", message));
         }
         if let Some((at, letter)) = manager.char_indices().find(|(_, letter)| letter.is_control()) {
             let hint = format!("invalid character U+{:04X} (at position {at})", u32::from(letter));
-            causes.push(Cause::invalid("fieldManager", &json!(manager), &hint));
+            causes.push(StatusCause::invalid("fieldManager", &json!(manager), &hint));
         }
         if causes.is_empty() {
             return Ok(());
         }
-        Err(Status::invalid(&format!("{}.meta.k8s.io", self.options), "", causes))
+        Err(Status::invalid(&format!("{}.meta.k8s.io", self.options_kind), "", causes))
     }
 
     fn unsupported(&self, field: &str, value: &Value, known: &[&str]) -> Status {
         let known: Vec<Value> = known.iter().map(|known| json!(known)).collect();
-        let cause = Cause::not_supported(field, value, &known);
-        Status::invalid(&format!("{}.meta.k8s.io", self.options), "", vec![cause])
+        let cause = StatusCause::not_supported(field, value, &known);
+        Status::invalid(&format!("{}.meta.k8s.io", self.options_kind), "", vec![cause])
     }
 
-    /// What of each object a table carries along.
-    pub(crate) fn include(&self) -> Result<Include, Status> {
+    /// Parses `includeObject`: the part of each object that table rows contain.
+    pub(crate) fn include_object(&self) -> Result<IncludeObjectPolicy, Status> {
         match self.get("includeObject") {
-            None | Some("Metadata") => Ok(Include::Metadata),
-            Some("Object") => Ok(Include::Object),
-            Some("None") => Ok(Include::Nothing),
+            None | Some("Metadata") => Ok(IncludeObjectPolicy::Metadata),
+            Some("Object") => Ok(IncludeObjectPolicy::Object),
+            Some("None") => Ok(IncludeObjectPolicy::None),
             Some(other) => Err(Status::bad_request(format!(
                 "Unable to convert to Table as requested: includeObject: Invalid value: {other:?}: must be 'Metadata', 'Object', 'None', or empty"
             ))),
         }
     }
 
-    /// `resourceVersion`, which must be a number.
-    pub(crate) fn revision(&self) -> Result<Option<u64>, Status> {
+    /// Parses `resourceVersion`.
+    pub(crate) fn resource_version(&self) -> Result<Option<u64>, Status> {
         let parse = |text: &str| {
             text.parse().map_err(|_| {
                 Status::bad_request(format!(
@@ -133,25 +136,27 @@ impl Query {
         self.get("resourceVersion").map(parse).transpose()
     }
 
+    /// Checks that a requested resource version exists.
+    ///
     /// # Errors
-    /// 504 for a version that nothing has yet.
-    pub(crate) fn is_reached(&self, newest: u64) -> Result<(), Status> {
-        match self.revision()? {
-            Some(wanted) if wanted > newest => Err(Status::too_new(wanted, newest)),
+    /// 504 for a resource version newer than `newest`.
+    pub(crate) fn check_list_version_reached(&self, newest: u64) -> Result<(), Status> {
+        match self.resource_version()? {
+            Some(requested) if requested > newest => Err(Status::resource_version_too_large(requested, newest)),
             _ => Ok(()),
         }
     }
 
-    /// The same of a read of one object, where a version that is none is told as a failure.
+    /// Like [`Self::check_list_version_reached`] for a GET of one object, where an invalid version is an internal error.
     ///
     /// # Errors
     /// 500, 504.
-    pub(crate) fn check_object_version(&self, newest: u64) -> Result<(), Status> {
-        self.is_reached(newest).map_err(unexplained)
+    pub(crate) fn check_get_version(&self, newest: u64) -> Result<(), Status> {
+        self.check_list_version_reached(newest).map_err(without_field_prefix)
     }
 
-    /// What `ValidateListOptions` refuses of a list.
-    pub(crate) fn check_list_versions(&self) -> Result<(), Status> {
+    /// Validates the options of a list (`ValidateListOptions`).
+    pub(crate) fn check_list_options(&self) -> Result<(), Status> {
         const FIELD: &str = "resourceVersionMatch";
         let matching = self.get(FIELD);
         let version = self.get("resourceVersion");
@@ -160,72 +165,76 @@ impl Query {
         }
         let cause = match (matching, version) {
             (None, _) => None,
-            (Some(_), None) => {
-                Some(Cause::forbidden(FIELD, "resourceVersionMatch is forbidden unless resourceVersion is provided"))
-            }
-            (Some("Exact"), Some("0")) => {
-                Some(Cause::forbidden(FIELD, "resourceVersionMatch \"exact\" is forbidden for resourceVersion \"0\""))
-            }
+            (Some(_), None) => Some(StatusCause::forbidden(
+                FIELD,
+                "resourceVersionMatch is forbidden unless resourceVersion is provided",
+            )),
+            (Some("Exact"), Some("0")) => Some(StatusCause::forbidden(
+                FIELD,
+                "resourceVersionMatch \"exact\" is forbidden for resourceVersion \"0\"",
+            )),
             (Some("Exact" | "NotOlderThan"), Some(_)) => None,
             (Some(other), Some(_)) => Some(unsupported_match(other)),
         };
-        let mut causes: Vec<Cause> = cause.into_iter().collect();
+        let mut causes: Vec<StatusCause> = cause.into_iter().collect();
         if matching.is_some() && self.get("continue").is_some() {
-            causes.push(Cause::forbidden(FIELD, "resourceVersionMatch is forbidden when continue is provided"));
+            causes.push(StatusCause::forbidden(FIELD, "resourceVersionMatch is forbidden when continue is provided"));
         }
         if self.get("sendInitialEvents").is_some() {
-            causes.push(Cause::forbidden("sendInitialEvents", "sendInitialEvents is forbidden for list"));
+            causes.push(StatusCause::forbidden("sendInitialEvents", "sendInitialEvents is forbidden for list"));
         }
-        refuse_list(causes)?;
-        self.revision().map(drop)
+        list_options_result(causes)?;
+        self.resource_version().map(drop)
     }
 
-    /// What it refuses of a watch.
-    pub(crate) fn check_watch_versions(&self) -> Result<(), Status> {
+    /// Validates the options of a watch (`ValidateListOptions`).
+    pub(crate) fn check_watch_options(&self) -> Result<(), Status> {
         const FIELD: &str = "resourceVersionMatch";
-        let streamed = self.get("sendInitialEvents").is_some();
+        let sends_initial_events = self.get("sendInitialEvents").is_some();
         let required =
-            || Cause::forbidden(FIELD, "sendInitialEvents requires setting resourceVersionMatch to NotOlderThan");
-        let causes = match (self.get(FIELD), streamed) {
+            || StatusCause::forbidden(FIELD, "sendInitialEvents requires setting resourceVersionMatch to NotOlderThan");
+        let causes = match (self.get(FIELD), sends_initial_events) {
             (None, true) => vec![required()],
             (Some(_), false) => {
                 let hint = "resourceVersionMatch is forbidden for watch unless sendInitialEvents is provided";
-                vec![Cause::forbidden(FIELD, hint)]
+                vec![StatusCause::forbidden(FIELD, hint)]
             }
             (Some("NotOlderThan"), true) | (None, false) => Vec::new(),
             (Some(other), true) => {
-                vec![required(), Cause::not_supported(FIELD, &json!(other), &[json!("NotOlderThan")])]
+                vec![required(), StatusCause::not_supported(FIELD, &json!(other), &[json!("NotOlderThan")])]
             }
         };
         let mut causes = causes;
         if self.get("continue").is_some() {
-            causes.push(Cause::forbidden(FIELD, "resourceVersionMatch is forbidden when continue is provided"));
+            causes.push(StatusCause::forbidden(FIELD, "resourceVersionMatch is forbidden when continue is provided"));
         }
-        refuse_list(causes)?;
-        self.revision().map(drop).map_err(unexplained)
+        list_options_result(causes)?;
+        self.resource_version().map(drop).map_err(without_field_prefix)
     }
 
+    /// Parses the label and field selectors.
+    ///
     /// # Errors
-    /// 400 for selectors that cannot be read, and for a field that the resource does not select by.
-    pub(crate) fn selection(&self, resource: &Resource) -> Result<Selection, Status> {
+    /// 400 for invalid selectors and unsupported fields.
+    pub(crate) fn selection_predicate(&self, resource: &Resource) -> Result<SelectionPredicate, Status> {
         let text = |name: &str| self.get(name).unwrap_or_default();
-        Selection::read(resource, text("labelSelector"), text("fieldSelector"))
+        SelectionPredicate::parse(resource, text("labelSelector"), text("fieldSelector"))
     }
 }
 
-/// A version that is none is told so only of lists.
-fn unexplained(status: Status) -> Status {
+/// Turns an invalid resource version into the internal error of requests other than lists.
+fn without_field_prefix(status: Status) -> Status {
     match status.message.strip_prefix("invalid resource version: ") {
-        Some(why) => Status::unexplained(why.to_owned()),
+        Some(reason) => Status::internal_error_verbatim(reason.to_owned()),
         None => status,
     }
 }
 
-fn unsupported_match(given: &str) -> Cause {
+fn unsupported_match(value: &str) -> StatusCause {
     let known = ["Exact", "NotOlderThan", ""].map(Value::from);
-    Cause::not_supported("resourceVersionMatch", &Value::from(given), &known)
+    StatusCause::not_supported("resourceVersionMatch", &Value::from(value), &known)
 }
 
-fn refuse_list(causes: Vec<Cause>) -> Result<(), Status> {
+fn list_options_result(causes: Vec<StatusCause>) -> Result<(), Status> {
     if causes.is_empty() { Ok(()) } else { Err(Status::invalid("ListOptions.meta.k8s.io", "", causes)) }
 }

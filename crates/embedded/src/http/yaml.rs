@@ -1,4 +1,4 @@
-//! Answers in YAML, for those who ask for it. Watches are JSON in any case.
+//! YAML responses for clients that accept YAML. Watches are always JSON.
 
 use axum::body::{Body, to_bytes};
 use axum::response::Response;
@@ -7,27 +7,27 @@ use serde_json::Value;
 
 const YAML: &str = "application/yaml";
 
-/// Whether YAML is the first of what is asked for that can be had.
-pub(super) fn is_asked_for(accept: &str) -> bool {
-    let mut media = accept.split(',').map(|entry| entry.split(';').next().unwrap_or_default().trim());
-    media.find(|media| matches!(*media, "application/json" | "*/*" | "text/plain" | YAML)) == Some(YAML)
+/// Reports whether YAML is the first supported entry of `Accept`.
+pub(super) fn is_preferred(accept: &str) -> bool {
+    let mut media_types = accept.split(',').map(|entry| entry.split(';').next().unwrap_or_default().trim());
+    media_types.find(|media_type| matches!(*media_type, "application/json" | "*/*" | "text/plain" | YAML)) == Some(YAML)
 }
 
-/// The same answer in YAML, where it is one object.
-pub(super) async fn of(response: Response) -> Response {
+/// Converts a JSON response to YAML, unless it is a stream.
+pub(super) async fn to_yaml(response: Response) -> Response {
     let is_json = response.headers().get(header::CONTENT_TYPE).is_some_and(|kind| kind == "application/json");
-    // What is streamed has no length.
-    let is_whole = http_body::Body::size_hint(response.body()).exact().is_some();
-    if !is_json || !is_whole {
+    // Streams have no known length.
+    let has_known_length = http_body::Body::size_hint(response.body()).exact().is_some();
+    if !is_json || !has_known_length {
         return response;
     }
-    let (mut head, body) = response.into_parts();
-    let Ok(bytes) = to_bytes(body, usize::MAX).await else { return Response::from_parts(head, Body::empty()) };
+    let (mut parts, body) = response.into_parts();
+    let Ok(bytes) = to_bytes(body, usize::MAX).await else { return Response::from_parts(parts, Body::empty()) };
     let text = serde_json::from_slice::<Value>(&bytes).ok().and_then(|value| serde_saphyr::to_string(&value).ok());
-    let Some(text) = text else { return Response::from_parts(head, Body::from(bytes)) };
-    head.headers.insert(header::CONTENT_TYPE, HeaderValue::from_static(YAML));
-    head.headers.remove(header::CONTENT_LENGTH);
-    Response::from_parts(head, Body::from(text))
+    let Some(text) = text else { return Response::from_parts(parts, Body::from(bytes)) };
+    parts.headers.insert(header::CONTENT_TYPE, HeaderValue::from_static(YAML));
+    parts.headers.remove(header::CONTENT_LENGTH);
+    Response::from_parts(parts, Body::from(text))
 }
 
 #[cfg(test)]
@@ -41,17 +41,17 @@ mod tests {
     #[case::before("application/yaml;q=0.9,application/json", true)]
     #[case::after("application/json,application/yaml", false)]
     #[case::none("", false)]
-    fn the_first_that_can_be_had_counts(#[case] accept: &str, #[case] yaml: bool) {
-        assert_eq!(is_asked_for(accept), yaml);
+    fn prefers_first_supported_type(#[case] accept: &str, #[case] yaml: bool) {
+        assert_eq!(is_preferred(accept), yaml);
     }
 
     #[tokio::test]
-    async fn an_object_is_told_in_yaml() {
+    async fn converts_object_to_yaml() {
         let object = serde_json::json!({"kind": "ConfigMap", "data": {"yes": "no", "n": "1", "lines": "a\nb\n"}});
-        let response = of(super::super::respond::object(&object)).await;
+        let response = to_yaml(super::super::response::json_object(&object)).await;
         assert_eq!(response.headers()[header::CONTENT_TYPE], YAML);
         let text = to_bytes(response.into_body(), usize::MAX).await.unwrap();
-        let read: Value = serde_saphyr::from_slice(&text).unwrap();
-        assert_eq!(read, object);
+        let parsed: Value = serde_saphyr::from_slice(&text).unwrap();
+        assert_eq!(parsed, object);
     }
 }

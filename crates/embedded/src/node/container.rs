@@ -1,4 +1,4 @@
-//! One container over its runs: configure, run, probe, wait, again.
+//! Runs one container: pull, configure, run with hooks and probes, and restart with back-off.
 
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -9,223 +9,237 @@ use tokio::sync::mpsc;
 use tokio::time::{Instant, timeout};
 use tokio_util::sync::CancellationToken;
 
+use super::context::NodeContext;
 use super::environment::{self, EnvironmentError};
 use super::hooks::Hooks;
-use super::image::{self, Pulls};
-use super::probes::{Finding, Probes, Target};
-use super::restart::{BackOff, Policy};
-use super::shared::Shared;
-use super::sources::{self, InNamespace};
-use super::status::{End, Ended, Phase};
-use super::termination::Termination;
+use super::image::{self, ImagePullBackOff};
+use super::probes::{ProbeEvent, ProbeTarget, Probes};
+use super::restart::{CrashLoopBackOff, RestartPolicy};
+use super::sources::{self, NamespaceSources};
+use super::status::{ContainerState, TerminatedState, TerminationObservation};
+use super::termination_message::TerminationMessage;
 use super::volumes::paths;
 use super::volumes::{self, VolumeError};
 use crate::object;
-use crate::ports::{Container, Exit, Mount, Purpose};
+use crate::ports::{ContainerConfig, ContainerExit, ContainerPurpose, Mount};
 use crate::workloads::ownership;
 
-/// What a container tells its Pod.
+/// An event that a container reports to the worker of its Pod.
 #[derive(Debug)]
-pub(crate) enum News {
+pub(crate) enum ContainerEvent {
+    /// It waits to start.
     Waiting {
         reason: &'static str,
         message: String,
     },
+    /// It was started.
     Running,
-    Found(Finding),
-    Ended(Ended),
-    /// It will not run again.
+    Probe(ProbeEvent),
+    Terminated(TerminatedState),
+    /// The container will not run again.
     Done,
 }
 
-/// Everything one container needs to run; `index` is its place among the Pod's containers.
-pub(crate) struct Supervisor {
-    pub(crate) shared: Arc<Shared>,
-    /// With its address in status.
+/// The task that runs one container; `index` is its position among the containers of the Pod.
+pub(crate) struct ContainerSupervisor {
+    pub(crate) context: Arc<NodeContext>,
+    /// The Pod, with its address in `status`.
     pub(crate) pod: Arc<Value>,
     pub(crate) spec: Value,
     pub(crate) index: usize,
-    pub(crate) policy: Policy,
-    pub(crate) purpose: Purpose,
-    pub(crate) address: IpAddr,
+    pub(crate) policy: RestartPolicy,
+    pub(crate) purpose: ContainerPurpose,
+    pub(crate) pod_ip: IpAddr,
     pub(crate) stop: CancellationToken,
-    pub(crate) news: mpsc::UnboundedSender<(usize, News)>,
+    pub(crate) events: mpsc::UnboundedSender<(usize, ContainerEvent)>,
 }
 
-/// What a try to pull takes that fails.
-const PULLING: Duration = Duration::from_secs(1);
+/// Duration of a failing pull attempt.
+const PULL_ATTEMPT: Duration = Duration::from_secs(1);
 
-/// What a killed process leaves.
-const KILLED: i32 = 137;
+/// Exit code of a process that was killed with SIGKILL.
+const SIGKILL_EXIT_CODE: i32 = 137;
 
-impl Supervisor {
+impl ContainerSupervisor {
     /// Runs the container until it is done or stopped.
-    pub(crate) async fn supervise(self) {
-        let mut back_off = BackOff::default();
-        while let (true, Some(container)) = (self.pulled().await, self.configure().await) {
-            let begun = Instant::now();
-            let started = self.now();
+    pub(crate) async fn run(self) {
+        let mut back_off = CrashLoopBackOff::default();
+        while let (true, Some(container)) = (self.pull_image().await, self.wait_for_config().await) {
+            let started_at = Instant::now();
+            let started_time = self.now();
             let log = container.log.clone();
-            self.tell(News::Running);
-            let exit = self.once(container).await;
+            self.report(ContainerEvent::Running);
+            let exit = self.run_once(container).await;
             log.close();
-            let message = Some(self.termination().message(exit.code, &log)).filter(|message| !message.is_empty());
+            let message = Some(self.termination_message().read(exit.code, &log)).filter(|message| !message.is_empty());
             let message = message.unwrap_or(exit.message);
-            let ended = Ended { code: exit.code, message, how: End::Seen, started, finished: self.now() };
-            self.tell(News::Ended(ended));
-            if self.stop.is_cancelled() || !self.policy.restarts(exit.code) {
+            let terminated = TerminatedState {
+                exit_code: exit.code,
+                message,
+                observation: TerminationObservation::Observed,
+                started_at: started_time,
+                finished_at: self.now(),
+            };
+            self.report(ContainerEvent::Terminated(terminated));
+            if self.stop.is_cancelled() || !self.policy.should_restart(exit.code) {
                 break;
             }
-            let wait = back_off.after(begun.elapsed());
-            if !wait.is_zero() && !self.wait(wait).await {
+            let delay = back_off.next_delay(started_at.elapsed());
+            if !delay.is_zero() && !self.back_off(delay).await {
                 break;
             }
         }
-        self.tell(News::Done);
+        self.report(ContainerEvent::Done);
     }
 
-    /// One run with its hooks and probes.
-    async fn once(&self, container: Container) -> Exit {
+    /// Runs the container once, with its hooks and probes.
+    async fn run_once(&self, container: ContainerConfig) -> ContainerExit {
         let stop = CancellationToken::new();
-        let ports = &self.shared.ports;
-        let target = Target {
+        let ports = &self.context.ports;
+        let target = ProbeTarget {
             network: Arc::clone(&ports.network),
-            runner: Arc::clone(&ports.runner),
+            runtime: Arc::clone(&ports.runtime),
             container: container.clone(),
         };
-        let mut run = ports.runner.run(container, stop.clone());
-        let (probes, hooks) = (Probes::of(&self.spec), Hooks::of(&self.spec));
-        let failed = tokio::select! {
+        let mut run = ports.runtime.run(container, stop.clone());
+        let (probes, hooks) = (Probes::new(&self.spec), Hooks::new(&self.spec));
+        let is_unhealthy = tokio::select! {
             exit = &mut run => return exit,
             () = self.stop.cancelled() => false,
-            () = self.watch(&probes, &hooks, &target) => true,
+            () = self.supervise(&probes, &hooks, &target) => true,
         };
-        let end = async {
-            let asked = async {
-                if let Err(why) = hooks.stopping(&target).await {
-                    self.event("Warning", "FailedPreStopHook", &format!("PreStopHook failed: {why}"));
+        let terminate = async {
+            let pre_stop = async {
+                if let Err(error) = hooks.run_pre_stop(&target).await {
+                    self.event("Warning", "FailedPreStopHook", &format!("PreStopHook failed: {error}"));
                 }
             };
             tokio::select! {
                 exit = &mut run => return exit,
-                () = asked => stop.cancel(),
+                () = pre_stop => stop.cancel(),
             }
             run.await
         };
-        match failed {
-            // Whoever stopped this counts the grace.
-            false => end.await,
+        match is_unhealthy {
+            // The caller enforces the grace period.
+            false => terminate.await,
             true => {
-                let killed = Exit { code: KILLED, message: String::new() };
-                timeout(grace(&self.pod), end).await.unwrap_or(killed)
+                let killed = ContainerExit { code: SIGKILL_EXIT_CODE, message: String::new() };
+                timeout(grace_period(&self.pod), terminate).await.unwrap_or(killed)
             }
         }
     }
 
-    /// Watches over a run until it has to end, and tells why.
-    async fn watch(&self, probes: &Probes, hooks: &Hooks, target: &Target) {
+    /// Runs the post-start hook and the probes; returns after recording the event when the container has to be
+    /// killed.
+    async fn supervise(&self, probes: &Probes, hooks: &Hooks, target: &ProbeTarget) {
         let name = object::text(&self.spec, "/name");
-        if let Err(why) = hooks.started(target).await {
-            self.event("Warning", "FailedPostStartHook", &format!("PostStartHook failed: {why}"));
+        if let Err(error) = hooks.run_post_start(target).await {
+            self.event("Warning", "FailedPostStartHook", &format!("PostStartHook failed: {error}"));
             self.event("Normal", "Killing", "FailedPostStartHook");
             return;
         }
-        let tell = |finding| self.tell(News::Found(finding));
-        let failed = probes.watch(target, &tell).await;
-        self.event("Normal", "Killing", &format!("Container {name} failed {failed} probe, will be restarted"));
+        let report = |event| self.report(ContainerEvent::Probe(event));
+        let failed_probe = probes.run(target, &report).await;
+        self.event("Normal", "Killing", &format!("Container {name} failed {failed_probe} probe, will be restarted"));
     }
 
-    /// The back-off; false when stopped meanwhile.
-    async fn wait(&self, wait: Duration) -> bool {
+    /// Waits for the restart back-off; returns `false` when stopped.
+    async fn back_off(&self, delay: Duration) -> bool {
         let (name, pod) = (object::text(&self.spec, "/name"), object::name(&self.pod));
-        let full = format!("{pod}_{}({})", object::namespace(&self.pod), object::uid(&self.pod));
-        let message = format!("back-off {} restarting failed container={name} pod={full}", human(wait));
-        self.tell(News::Waiting { reason: "CrashLoopBackOff", message });
-        self.event("Warning", "BackOff", &format!("Back-off restarting failed container {name} in pod {full}"));
-        self.pause(wait).await
+        let pod_reference = format!("{pod}_{}({})", object::namespace(&self.pod), object::uid(&self.pod));
+        let message = format!("back-off {} restarting failed container={name} pod={pod_reference}", go_duration(delay));
+        self.report(ContainerEvent::Waiting { reason: "CrashLoopBackOff", message });
+        self.event(
+            "Warning",
+            "BackOff",
+            &format!("Back-off restarting failed container {name} in pod {pod_reference}"),
+        );
+        self.sleep(delay).await
     }
 
-    /// Whether the image is there; tries again until it is. `false` when stopped.
-    async fn pulled(&self) -> bool {
+    /// Pulls the image, with back-off until it succeeds; returns `false` when stopped.
+    async fn pull_image(&self) -> bool {
         let (node, image) = (object::text(&self.pod, "/spec/nodeName"), object::text(&self.spec, "/image"));
-        if let Some(message) = image::fault(image) {
+        if let Some(message) = image::invalid_name_message(image) {
             self.event("Warning", "InspectFailed", &message);
             self.event("Warning", "Failed", "Error: InvalidImageName");
-            self.tell(News::Waiting { reason: "InvalidImageName", message });
+            self.report(ContainerEvent::Waiting { reason: "InvalidImageName", message });
             self.stop.cancelled().await;
             return false;
         }
-        let mut pulls = Pulls::default();
-        while let Err(cause) = self.shared.ports.runner.pull(node, image) {
+        let mut back_off = ImagePullBackOff::default();
+        while let Err(cause) = self.context.ports.runtime.pull_image(node, image) {
             self.event("Normal", "Pulling", &format!("Pulling image \"{image}\""));
             self.event("Warning", "Failed", &format!("Failed to pull image \"{image}\": {cause}"));
             self.event("Warning", "Failed", "Error: ErrImagePull");
-            self.tell(News::Waiting { reason: "ErrImagePull", message: cause.clone() });
-            // Long enough to be seen.
-            if !self.pause(PULLING).await {
+            self.report(ContainerEvent::Waiting { reason: "ErrImagePull", message: cause.clone() });
+            // Long enough for the state to be observable.
+            if !self.sleep(PULL_ATTEMPT).await {
                 return false;
             }
             self.event("Normal", "BackOff", &format!("Back-off pulling image \"{image}\""));
             self.event("Warning", "Failed", "Error: ImagePullBackOff");
             let message = format!("Back-off pulling image \"{image}\": ErrImagePull: {cause}");
-            self.tell(News::Waiting { reason: "ImagePullBackOff", message });
-            if !self.pause(pulls.failed()).await {
+            self.report(ContainerEvent::Waiting { reason: "ImagePullBackOff", message });
+            if !self.sleep(back_off.next_delay()).await {
                 return false;
             }
         }
         !self.stop.is_cancelled()
     }
 
-    /// `false` when stopped meanwhile.
-    async fn pause(&self, length: Duration) -> bool {
+    /// Sleeps; returns `false` when stopped.
+    async fn sleep(&self, duration: Duration) -> bool {
         tokio::select! {
             () = self.stop.cancelled() => false,
-            () = tokio::time::sleep(length) => true,
+            () = tokio::time::sleep(duration) => true,
         }
     }
 
-    /// The container with its environment; waits while something it refers to is missing. `None` when stopped.
-    async fn configure(&self) -> Option<Container> {
-        let mut changes = self.shared.server.subscribe();
+    /// Returns the container configuration; waits while an object it refers to does not exist. `None` when stopped.
+    async fn wait_for_config(&self) -> Option<ContainerConfig> {
+        let mut changes = self.context.server.subscribe();
         loop {
             if self.stop.is_cancelled() {
                 return None;
             }
-            match self.container() {
+            match self.container_config() {
                 Ok(container) => return Some(container),
-                Err(EnvironmentError::Missing(message)) => {
+                Err(EnvironmentError::NotFound(message)) => {
                     self.event("Warning", "Failed", &format!("Error: {message}"));
-                    self.tell(News::Waiting { reason: "CreateContainerConfigError", message });
+                    self.report(ContainerEvent::Waiting { reason: "CreateContainerConfigError", message });
                 }
                 Err(error @ EnvironmentError::Unresolved(_)) => {
-                    self.tell(News::Waiting { reason: "ContainerCreating", message: error.to_string() });
+                    self.report(ContainerEvent::Waiting { reason: "ContainerCreating", message: error.to_string() });
                 }
             }
             tokio::select! {
                 () = self.stop.cancelled() => return None,
-                () = sources::changed(&mut changes, &self.pod) => {}
+                () = sources::wait_for_change(&mut changes, &self.pod) => {}
             }
         }
     }
 
-    fn container(&self) -> Result<Container, EnvironmentError> {
+    /// Resolves environment, volumes and mounts of the container.
+    fn container_config(&self) -> Result<ContainerConfig, EnvironmentError> {
         let (namespace, pod) = (object::namespace(&self.pod), object::name(&self.pod));
-        let sources = InNamespace::of(&self.shared.server, &self.pod);
+        let sources = NamespaceSources::new(&self.context.server, &self.pod);
         let env = environment::resolve(&self.spec, &self.pod, &sources)?;
         let variables = env.iter().cloned().collect();
-        let words = |field: &str| {
-            let list = object::strings(self.spec.get(field));
-            list.into_iter().map(|word| environment::expand(word, &variables)).collect()
+        let expanded_list = |field: &str| {
+            let items = object::strings(self.spec.get(field));
+            items.into_iter().map(|item| environment::expand(item, &variables)).collect()
         };
         let name = object::text(&self.spec, "/name");
-        let folder = self.shared.folder(&self.pod, [&self.spec]);
-        let missing = |error: VolumeError| EnvironmentError::Missing(error.to_string());
-        let with_claims =
-            folder.as_ref().map(|_| volumes::resolved(&self.pod, &sources)).transpose().map_err(missing)?;
-        let mounts = folder.as_deref().zip(with_claims.as_deref());
-        let mounts = mounts.map(|(folder, pod)| volumes::mounts(&self.spec, pod, folder, &variables));
-        let mounts = mounts.transpose().map_err(missing)?;
-        let container = Container {
+        let pod_dir = self.context.pod_dir(&self.pod, [&self.spec]);
+        let not_found = |error: VolumeError| EnvironmentError::NotFound(error.to_string());
+        let pod_with_volumes =
+            pod_dir.as_ref().map(|_| volumes::resolve_claims(&self.pod, &sources)).transpose().map_err(not_found)?;
+        let mounts = pod_dir.as_deref().zip(pod_with_volumes.as_deref());
+        let mounts = mounts.map(|(pod_dir, pod)| volumes::mounts(&self.spec, pod, pod_dir, &variables));
+        let mounts = mounts.transpose().map_err(not_found)?;
+        let container = ContainerConfig {
             node: object::text(&self.pod, "/spec/nodeName").to_owned(),
             namespace: namespace.to_owned(),
             pod: pod.to_owned(),
@@ -233,81 +247,84 @@ impl Supervisor {
             name: name.to_owned(),
             image: object::text(&self.spec, "/image").to_owned(),
             purpose: self.purpose,
-            command: words("command"),
-            args: words("args"),
-            address: self.address,
+            command: expanded_list("command"),
+            args: expanded_list("args"),
+            pod_ip: self.pod_ip,
             ports: tcp_ports(&self.spec),
             working_dir: self.spec.get("workingDir").and_then(Value::as_str).map(str::to_owned),
             labels: ownership::labels(&self.pod),
             resources: self.spec.get("resources").cloned().unwrap_or_default(),
-            log: self.shared.logs.start(namespace, pod, name),
-            folder: folder.map(|folder| folder.join("containers").join(name)),
+            log: self.context.logs.start_container(namespace, pod, name),
+            default_working_dir: pod_dir.map(|pod_dir| pod_dir.join("containers").join(name)),
             mounts: mounts.unwrap_or_default(),
             env,
         };
-        self.tell_mounts(&container);
-        // It lies deepest, so it is the first that is looked for.
-        let last_words = self.termination().begin().map_err(EnvironmentError::Missing)?;
-        let mounts = last_words.into_iter().chain(container.mounts).collect();
-        Ok(Container { mounts, ..container })
+        self.record_mount_events(&container);
+        // Its path is the longest, so it is matched first.
+        let termination_mount = self.termination_message().create_file().map_err(EnvironmentError::NotFound)?;
+        let mounts = termination_mount.into_iter().chain(container.mounts).collect();
+        Ok(ContainerConfig { mounts, ..container })
     }
 
-    fn termination(&self) -> Termination {
-        Termination::of(&self.spec, self.shared.folder(&self.pod, [&self.spec]).as_deref())
+    fn termination_message(&self) -> TerminationMessage {
+        TerminationMessage::new(&self.spec, self.context.pod_dir(&self.pod, [&self.spec]).as_deref())
     }
 
-    /// Says where mounts are, and of which the program cannot know.
-    fn tell_mounts(&self, container: &Container) {
-        let words = || {
+    /// Records events about mounts whose paths were rewritten and about mounts that the container cannot access.
+    fn record_mount_events(&self, container: &ContainerConfig) {
+        let expanded_list = || {
             let values = container.env.iter().map(|(_, value)| value);
             let all = container.command.iter().chain(&container.args).chain(values).chain(&container.working_dir);
             all.map(String::as_str)
         };
-        let elsewhere = container.mounts.iter().filter(|mount| std::path::Path::new(&mount.path) != mount.lies);
-        let (named, hidden): (Vec<&Mount>, Vec<&Mount>) =
-            elsewhere.partition(|mount| paths::is_reachable(mount, words()));
-        for mount in named {
+        let rewritten =
+            container.mounts.iter().filter(|mount| std::path::Path::new(&mount.container_path) != mount.host_path);
+        let (reachable, unreachable): (Vec<&Mount>, Vec<&Mount>) =
+            rewritten.partition(|mount| paths::is_reachable(mount, expanded_list()));
+        for mount in reachable {
             let message = format!(
-                "{} of container {} is {} on this machine; its command, arguments and variables say so",
-                mount.path,
+                "Mount path {} of container {} is {} on the host; command, arguments and environment variables were rewritten",
+                mount.container_path,
                 container.name,
-                mount.lies.display()
+                mount.host_path.display()
             );
             self.event("Normal", "MountRewritten", &message);
         }
-        // A scratch folder that this machine has, such as /dev/shm, is as good as the volume.
-        let served = |mount: &&Mount| self.is_scratch(mount) && std::path::Path::new(&mount.path).is_dir();
-        for mount in hidden.into_iter().filter(|mount| !served(mount)) {
+        // A scratch directory that exists on the host, such as /dev/shm, replaces the volume.
+        let exists_on_host =
+            |mount: &&Mount| self.is_empty_dir(mount) && std::path::Path::new(&mount.container_path).is_dir();
+        for mount in unreachable.into_iter().filter(|mount| !exists_on_host(mount)) {
             let message = format!(
-                "container {} does not see its mount {}: no command, argument or variable names that path, and there is no mount namespace; it is {} on this machine",
+                "Container {} cannot access its mount {}: there is no mount namespace, and no command, argument or environment variable contains the path; the volume is {} on the host",
                 container.name,
-                mount.path,
-                mount.lies.display()
+                mount.container_path,
+                mount.host_path.display()
             );
             self.event("Warning", "MountHidden", &message);
         }
     }
 
-    fn is_scratch(&self, mount: &Mount) -> bool {
-        mount.lies.iter().any(|part| part == "kubernetes.io~empty-dir")
+    fn is_empty_dir(&self, mount: &Mount) -> bool {
+        mount.host_path.iter().any(|component| component == "kubernetes.io~empty-dir")
     }
 
-    fn event(&self, kind: &str, reason: &str, message: &str) {
-        self.shared.server.event(&self.pod, kind, reason, message, "kubelet");
+    /// Records an event of the kubelet for the Pod.
+    fn event(&self, type_: &str, reason: &str, message: &str) {
+        self.context.server.record_event(&self.pod, type_, reason, message, "kubelet");
     }
 
-    fn tell(&self, news: News) {
-        // The Pod's task outlives its containers' tasks.
-        let _ = self.news.send((self.index, news));
+    fn report(&self, events: ContainerEvent) {
+        // The worker of the Pod outlives the tasks of its containers.
+        let _ = self.events.send((self.index, events));
     }
 
     fn now(&self) -> String {
-        object::time(self.shared.ports.clock.now())
+        object::format_time(self.context.ports.clock.now())
     }
 }
 
-/// `terminationGracePeriodSeconds`, or what the delete asked for.
-pub(crate) fn grace(pod: &Value) -> Duration {
+/// Returns the grace period of the deletion, or `terminationGracePeriodSeconds`.
+pub(crate) fn grace_period(pod: &Value) -> Duration {
     let seconds = pod
         .pointer("/metadata/deletionGracePeriodSeconds")
         .or_else(|| pod.pointer("/spec/terminationGracePeriodSeconds"))
@@ -315,29 +332,29 @@ pub(crate) fn grace(pod: &Value) -> Duration {
     Duration::from_secs(seconds.unwrap_or(30))
 }
 
-/// `10s`, `1m20s`, `5m0s`, as Go prints durations.
-fn human(duration: Duration) -> String {
+/// Formats a duration as Go does: `10s`, `1m20s`, `5m0s`.
+fn go_duration(duration: Duration) -> String {
     match (duration.as_secs() / 60, duration.as_secs() % 60) {
         (0, seconds) => format!("{seconds}s"),
         (minutes, seconds) => format!("{minutes}m{seconds}s"),
     }
 }
 
-impl News {
-    /// The phase that this news puts a container in, if any.
-    pub(crate) fn phase(&self, now: &str) -> Option<Phase> {
+impl ContainerEvent {
+    /// Returns the container state that results from this event, if it changes.
+    pub(crate) fn state(&self, now: &str) -> Option<ContainerState> {
         match self {
             Self::Waiting { reason, message } => {
-                Some(Phase::Waiting { reason: (*reason).to_owned(), message: message.clone() })
+                Some(ContainerState::Waiting { reason: (*reason).to_owned(), message: message.clone() })
             }
-            Self::Running => Some(Phase::Running { since: now.to_owned() }),
-            Self::Ended(ended) => Some(Phase::Ended(ended.clone())),
-            Self::Found(_) | Self::Done => None,
+            Self::Running => Some(ContainerState::Running { started_at: now.to_owned() }),
+            Self::Terminated(terminated) => Some(ContainerState::Terminated(terminated.clone())),
+            Self::Probe(_) | Self::Done => None,
         }
     }
 }
 
-/// Those without a protocol are TCP.
+/// Returns the declared TCP ports; ports without a protocol are TCP.
 fn tcp_ports(container: &Value) -> Vec<u16> {
     let ports = container.get("ports").and_then(Value::as_array).into_iter().flatten();
     let tcp = ports.filter(|port| matches!(object::text(port, "/protocol"), "" | "TCP"));

@@ -1,5 +1,5 @@
-//! One question of the gRPC health protocol (`grpc.health.v1.Health/Check`): a message with one string, answered by one
-//! number. Written by hand: a client library would bring code generation for these two messages.
+//! A client for the gRPC health protocol (`grpc.health.v1.Health/Check`): the request has one string, the response
+//! one number. It is implemented here because a client library would require generated code for these two messages.
 
 use std::net::SocketAddr;
 
@@ -10,15 +10,15 @@ use hyper_util::rt::{TokioExecutor, TokioIo};
 
 use crate::ports::Network;
 
-/// The answer's length; it is a few bytes.
-const LARGEST: usize = 4096;
+/// Maximum size of a response, which has a few bytes.
+const MAX_RESPONSE_BYTES: usize = 4096;
 const SERVING: u64 = 1;
 const UNIMPLEMENTED: &str = "12";
 
-/// Asks for the health of `service`, of the whole server when it is empty.
+/// Checks the health of `service`, or of the whole server when it is empty.
 ///
 /// # Errors
-/// Why it is not healthy.
+/// The message of the kubelet for an unhealthy service.
 pub(super) async fn check(network: &dyn Network, address: SocketAddr, service: &str) -> Result<(), String> {
     let failed = |error: &dyn std::fmt::Display| format!("error: health rpc to {address} failed: {error}");
     let stream = network.connect(address).await;
@@ -30,33 +30,33 @@ pub(super) async fn check(network: &dyn Network, address: SocketAddr, service: &
         .header("content-type", "application/grpc")
         .header("te", "trailers")
         .header("user-agent", "kube-probe/1.33")
-        .body(Full::new(question(service)))
+        .body(Full::new(encode_request(service)))
         .map_err(|error| failed(&error))?;
-    let ask = async {
+    let call = async {
         let response = sender.send_request(request).await.map_err(|error| failed(&error))?;
-        let (head, body) = response.into_parts();
-        let body = Limited::new(body, LARGEST).collect().await.map_err(|error| failed(&error))?;
-        refusal(&head.headers).map_or(Ok(()), Err)?;
-        body.trailers().and_then(refusal).map_or(Ok(()), Err)?;
-        verdict(&body.to_bytes())
+        let (parts, body) = response.into_parts();
+        let body = Limited::new(body, MAX_RESPONSE_BYTES).collect().await.map_err(|error| failed(&error))?;
+        grpc_error(&parts.headers).map_or(Ok(()), Err)?;
+        body.trailers().and_then(grpc_error).map_or(Ok(()), Err)?;
+        parse_response(&body.to_bytes())
     };
-    // The connection only has to be driven: how it ends, the answer tells.
+    // The response shows whether the connection failed.
     let drive = async {
         let _ = connection.await;
         std::future::pending::<std::convert::Infallible>().await
     };
     tokio::select! {
-        answer = ask => answer,
+        response = call => response,
         never = drive => match never {},
     }
 }
 
-/// `HealthCheckRequest`: field 1 is the name of the service. In front, as of every gRPC message, its length.
-fn question(service: &str) -> Bytes {
+/// Encodes a `HealthCheckRequest`, whose field 1 is the service name, with the length prefix of gRPC messages.
+fn encode_request(service: &str) -> Bytes {
     let mut message = BytesMut::new();
     if !service.is_empty() {
         message.put_u8(1 << 3 | 2);
-        varint(&mut message, service.len());
+        put_varint(&mut message, service.len());
         message.put_slice(service.as_bytes());
     }
     let mut frame = BytesMut::new();
@@ -66,7 +66,7 @@ fn question(service: &str) -> Bytes {
     frame.freeze()
 }
 
-fn varint(out: &mut BytesMut, mut number: usize) {
+fn put_varint(out: &mut BytesMut, mut number: usize) {
     while number >= 0x80 {
         out.put_u8(u8::try_from(number & 0x7f).unwrap_or_default() | 0x80);
         number >>= 7;
@@ -74,8 +74,8 @@ fn varint(out: &mut BytesMut, mut number: usize) {
     out.put_u8(u8::try_from(number).unwrap_or_default());
 }
 
-/// What `grpc-status` says when it is not 0.
-fn refusal(headers: &HeaderMap) -> Option<String> {
+/// Returns the message for a `grpc-status` other than 0.
+fn grpc_error(headers: &HeaderMap) -> Option<String> {
     let text = |name: &str| headers.get(name).and_then(|value| value.to_str().ok());
     let status = text("grpc-status").filter(|status| *status != "0")?;
     let message = text("grpc-message").unwrap_or_default();
@@ -87,8 +87,8 @@ fn refusal(headers: &HeaderMap) -> Option<String> {
     })
 }
 
-/// `HealthCheckResponse`: field 1 is the status.
-fn verdict(body: &[u8]) -> Result<(), String> {
+/// Parses a `HealthCheckResponse`, whose field 1 is the status.
+fn parse_response(body: &[u8]) -> Result<(), String> {
     let message = body.get(5..).unwrap_or_default();
     let status = match message {
         [tag, status, ..] if *tag == 1 << 3 => u64::from(*status),
@@ -114,18 +114,18 @@ mod tests {
     use rstest::rstest;
 
     use super::*;
-    use crate::ports::Loopback;
+    use crate::ports::TcpNetwork;
 
-    /// A server that answers once with these bytes and this `grpc-status`; it checks what it was asked.
+    /// Starts a server that responds once with this body and `grpc-status`, and checks the request.
     async fn server(body: &'static [u8], status: &'static str) -> SocketAddr {
         let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap();
         tokio::spawn(async move {
             let (stream, _) = listener.accept().await.unwrap();
-            let answer = service_fn(move |request: Request<hyper::body::Incoming>| async move {
+            let response = service_fn(move |request: Request<hyper::body::Incoming>| async move {
                 assert_eq!(request.uri().path(), "/grpc.health.v1.Health/Check");
-                let asked = request.into_body().collect().await.unwrap().to_bytes();
-                assert_eq!(&asked[..], b"\0\0\0\0\x04\x0a\x02db");
+                let request_body = request.into_body().collect().await.unwrap().to_bytes();
+                assert_eq!(&request_body[..], b"\0\0\0\0\x04\x0a\x02db");
                 let mut trailers = HeaderMap::new();
                 trailers.insert("grpc-status", status.parse().unwrap());
                 let frames = [Frame::data(Bytes::from_static(body)), Frame::trailers(trailers)];
@@ -133,7 +133,7 @@ mod tests {
                 Ok::<_, Infallible>(Response::new(StreamBody::new(frames)))
             });
             let http = hyper::server::conn::http2::Builder::new(TokioExecutor::new());
-            http.serve_connection(TokioIo::new(stream), answer).await.ok();
+            http.serve_connection(TokioIo::new(stream), response).await.ok();
         });
         address
     }
@@ -141,15 +141,15 @@ mod tests {
     #[rstest]
     #[case::serving(b"\0\0\0\0\x02\x08\x01", "0", None)]
     #[case::not_serving(b"\0\0\0\0\x02\x08\x02", "0", Some("service unhealthy (responded with \"NOT_SERVING\")"))]
-    #[case::says_nothing(b"\0\0\0\0\0", "0", Some("service unhealthy (responded with \"UNKNOWN\")"))]
+    #[case::empty_response(b"\0\0\0\0\0", "0", Some("service unhealthy (responded with \"UNKNOWN\")"))]
     #[case::no_such_service(
         b"",
         "12",
         Some("error: this server does not implement the grpc health protocol (grpc.health.v1.Health): ")
     )]
     #[tokio::test]
-    async fn health(#[case] body: &'static [u8], #[case] status: &'static str, #[case] expect: Option<&str>) {
+    async fn checks_health(#[case] body: &'static [u8], #[case] status: &'static str, #[case] expect: Option<&str>) {
         let address = server(body, status).await;
-        assert_eq!(check(&Loopback, address, "db").await, expect.map_or(Ok(()), |why| Err(why.to_owned())));
+        assert_eq!(check(&TcpNetwork, address, "db").await, expect.map_or(Ok(()), |message| Err(message.to_owned())));
     }
 }

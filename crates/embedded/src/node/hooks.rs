@@ -1,61 +1,63 @@
-//! `postStart` and `preStop`.
+//! Lifecycle hooks: `postStart` and `preStop`.
 
 use std::time::Duration;
 
 use serde_json::Value;
 
-use super::probes::{Question, Target};
+use super::probes::{ProbeHandler, ProbeTarget};
 
-/// The hooks of one container.
+/// The lifecycle hooks of one container.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Hooks {
-    post_start: Option<Action>,
-    pre_stop: Option<Action>,
+    post_start: Option<LifecycleHandler>,
+    pre_stop: Option<LifecycleHandler>,
 }
 
+/// A `LifecycleHandler`.
 #[derive(Debug, Clone)]
-enum Action {
-    Ask(Question),
+enum LifecycleHandler {
+    Call(ProbeHandler),
     Sleep(Duration),
 }
 
 // === impl Hooks ===
 
 impl Hooks {
-    pub(super) fn of(container: &Value) -> Self {
-        let action = |name: &str| Action::of(container.pointer(&format!("/lifecycle/{name}"))?, container);
-        Self { post_start: action("postStart"), pre_stop: action("preStop") }
+    pub(super) fn new(container: &Value) -> Self {
+        let handler =
+            |name: &str| LifecycleHandler::from_json(container.pointer(&format!("/lifecycle/{name}"))?, container);
+        Self { post_start: handler("postStart"), pre_stop: handler("preStop") }
     }
 
-    /// Runs `postStart`; its failure ends the container.
-    pub(super) async fn started(&self, target: &Target) -> Result<(), String> {
+    /// Runs `postStart`; after a failure, the container is killed.
+    pub(super) async fn run_post_start(&self, target: &ProbeTarget) -> Result<(), String> {
         run(self.post_start.as_ref(), target).await
     }
 
-    /// Runs `preStop`, before the container is asked to end. The grace period runs meanwhile.
-    pub(super) async fn stopping(&self, target: &Target) -> Result<(), String> {
+    /// Runs `preStop` before the container is stopped; it counts towards the grace period.
+    pub(super) async fn run_pre_stop(&self, target: &ProbeTarget) -> Result<(), String> {
         run(self.pre_stop.as_ref(), target).await
     }
 }
 
-// === impl Action ===
+// === impl LifecycleHandler ===
 
-impl Action {
-    fn of(handler: &Value, container: &Value) -> Option<Self> {
+impl LifecycleHandler {
+    fn from_json(handler: &Value, container: &Value) -> Option<Self> {
         if let Some(seconds) = handler.pointer("/sleep/seconds").and_then(Value::as_u64) {
             return Some(Self::Sleep(Duration::from_secs(seconds)));
         }
-        Question::of(handler, container).map(Self::Ask)
+        ProbeHandler::from_json(handler, container).map(Self::Call)
     }
 }
 
-async fn run(action: Option<&Action>, target: &Target) -> Result<(), String> {
-    match action {
+async fn run(handler: Option<&LifecycleHandler>, target: &ProbeTarget) -> Result<(), String> {
+    match handler {
         None => Ok(()),
-        Some(Action::Sleep(duration)) => {
+        Some(LifecycleHandler::Sleep(duration)) => {
             tokio::time::sleep(*duration).await;
             Ok(())
         }
-        Some(Action::Ask(question)) => question.put(target).await,
+        Some(LifecycleHandler::Call(question)) => question.run(target).await,
     }
 }

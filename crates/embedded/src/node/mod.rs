@@ -1,33 +1,34 @@
-//! The node agent: one for all Nodes of the process, in the place of their kubelets.
+//! The node agent: the kubelet of all Nodes of the process.
 //!
-//! Every Pod bound to a node gets a loopback address and a task ([`lifecycle`]) that runs its containers through the
-//! [`Runner`](crate::ports::Runner), probes them and writes the Pod's status when it changed. Where containers see files
-//! of this machine, the Pod gets a folder with its [`volumes`]. Not done: ephemeral containers, node leases and pressure.
+//! Every Pod that is bound to a node gets a loopback address and a worker task ([`pod_worker`]), which runs its
+//! containers through the [`ContainerRuntime`](crate::ports::ContainerRuntime), probes them and updates the status of
+//! the Pod. Where containers use the file system of the host, the Pod gets a directory with its [`volumes`]. Not
+//! implemented: ephemeral containers, node leases and node-pressure eviction.
 
-mod addresses;
 mod agent;
 mod container;
-mod ending;
+mod context;
 mod environment;
 mod grpc;
 mod hooks;
 mod image;
-mod lifecycle;
-pub mod logs;
-mod mounted;
+mod insecure_tls;
+pub(crate) mod logs;
+mod pod_ip_allocator;
+mod pod_termination;
+mod pod_worker;
 mod probes;
 mod proc;
-pub mod process;
-pub mod processes;
+pub(crate) mod process_runtime;
+pub(crate) mod process_tracker;
 mod restart;
-mod resume;
-mod shared;
 mod sources;
 mod specs;
 mod status;
-mod termination;
-mod unverified;
+mod status_recovery;
+mod termination_message;
+mod volume_updates;
 mod volumes;
 
-pub use agent::run;
-pub use shared::Folders;
+pub use agent::run_node_agent;
+pub use context::NodeDirectories;

@@ -1,4 +1,4 @@
-//! Whether and when a container runs again.
+//! Restart policy and restart back-off of containers.
 
 use std::time::Duration;
 
@@ -6,25 +6,26 @@ use serde_json::{Value, json};
 
 use crate::object;
 
-const FIRST: Duration = Duration::from_secs(10);
-const LONGEST: Duration = Duration::from_secs(300);
+const INITIAL_DELAY: Duration = Duration::from_secs(10);
+const MAX_DELAY: Duration = Duration::from_secs(300);
 
 /// `restartPolicy`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Policy {
+pub(crate) enum RestartPolicy {
     Always,
     OnFailure,
     Never,
 }
 
-/// The kubelet's crash back-off: at once, then 10 s doubling to 5 min; forgotten after 10 min of running.
+/// The crash back-off of the kubelet: no delay, then 10 s doubling to 5 min; reset after a run of 10 min.
 #[derive(Debug, Default)]
-pub(crate) struct BackOff {
-    next: Duration,
+pub(crate) struct CrashLoopBackOff {
+    /// The delay after the next run.
+    delay: Duration,
 }
 
-impl Policy {
-    /// The policy of a Pod's containers.
+impl RestartPolicy {
+    /// Returns the policy of a Pod.
     pub(crate) fn of(pod: &Value) -> Self {
         match object::text(pod, "/spec/restartPolicy") {
             "Never" => Self::Never,
@@ -33,7 +34,7 @@ impl Policy {
         }
     }
 
-    /// The policy of one main container, which may have its own.
+    /// Returns the policy of one container, which may override that of the Pod.
     pub(crate) fn of_container(pod: &Value, container: &Value) -> Self {
         match object::text(container, "/restartPolicy") {
             "" => Self::of(pod),
@@ -41,32 +42,33 @@ impl Policy {
         }
     }
 
-    /// An init container that succeeded is done, whatever its policy.
+    /// Returns the policy of an init container, which never runs again after it has succeeded.
     pub(crate) fn of_init(pod: &Value, container: &Value) -> Self {
         match Self::of_container(pod, container) {
             Self::Always => Self::OnFailure,
-            other => other,
+            policy => policy,
         }
     }
 
-    pub(crate) fn restarts(self, code: i32) -> bool {
+    /// Whether a container with this exit code is restarted.
+    pub(crate) fn should_restart(self, exit_code: i32) -> bool {
         match self {
             Self::Always => true,
-            Self::OnFailure => code != 0,
+            Self::OnFailure => exit_code != 0,
             Self::Never => false,
         }
     }
 }
 
-impl BackOff {
-    /// How long to wait after a run of this length.
-    pub(crate) fn after(&mut self, ran: Duration) -> Duration {
-        if ran >= LONGEST * 2 {
-            self.next = Duration::ZERO;
+impl CrashLoopBackOff {
+    /// Returns the delay after a run of this length.
+    pub(crate) fn next_delay(&mut self, run_time: Duration) -> Duration {
+        if run_time >= MAX_DELAY * 2 {
+            self.delay = Duration::ZERO;
         }
-        let wait = self.next;
-        self.next = if wait.is_zero() { FIRST } else { (wait * 2).min(LONGEST) };
-        wait
+        let delay = self.delay;
+        self.delay = if delay.is_zero() { INITIAL_DELAY } else { (delay * 2).min(MAX_DELAY) };
+        delay
     }
 }
 
@@ -77,20 +79,20 @@ mod tests {
     use super::*;
 
     #[rstest]
-    #[case::of_the_pod("Never", json!({}), Policy::Never)]
-    #[case::the_default("", json!({}), Policy::Always)]
-    #[case::its_own("Never", json!({"restartPolicy": "OnFailure"}), Policy::OnFailure)]
-    fn policies(#[case] pod: &str, #[case] container: Value, #[case] expect: Policy) {
+    #[case::policy_of_pod("Never", json!({}), RestartPolicy::Never)]
+    #[case::default_policy("", json!({}), RestartPolicy::Always)]
+    #[case::policy_of_container("Never", json!({"restartPolicy": "OnFailure"}), RestartPolicy::OnFailure)]
+    fn reads_policy(#[case] pod: &str, #[case] container: Value, #[case] expect: RestartPolicy) {
         let pod = json!({"spec": {"restartPolicy": pod}});
-        assert_eq!(Policy::of_container(&pod, &container), expect);
+        assert_eq!(RestartPolicy::of_container(&pod, &container), expect);
     }
 
     #[test]
-    fn back_off_doubles_and_forgets() {
-        let mut back_off = BackOff::default();
-        let mut waits = |ran| back_off.after(Duration::from_secs(ran)).as_secs();
-        let seen: Vec<u64> = (0..8).map(|_| waits(1)).collect();
-        assert_eq!(seen, [0, 10, 20, 40, 80, 160, 300, 300]);
-        assert_eq!(waits(600), 0);
+    fn back_off_doubles_and_resets() {
+        let mut back_off = CrashLoopBackOff::default();
+        let mut delays = |run_time| back_off.next_delay(Duration::from_secs(run_time)).as_secs();
+        let observed: Vec<u64> = (0..8).map(|_| delays(1)).collect();
+        assert_eq!(observed, [0, 10, 20, 40, 80, 160, 300, 300]);
+        assert_eq!(delays(600), 0);
     }
 }

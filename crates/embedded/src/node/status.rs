@@ -1,4 +1,4 @@
-//! A Pod's status, from what its containers are doing. Pure.
+//! The status of a Pod, computed from the states of its containers. Pure.
 
 use std::net::Ipv4Addr;
 
@@ -6,213 +6,229 @@ use serde_json::{Value, json};
 
 use crate::object;
 use crate::workloads::condition::{self, Condition};
-use crate::workloads::pod::quality;
+use crate::workloads::pod::qos_class;
 
-/// What one container is doing.
+/// The status of one container.
 #[derive(Debug, Clone)]
-pub(crate) struct Container {
+pub(crate) struct ContainerStatus {
     pub(crate) name: String,
     pub(crate) image: String,
-    pub(crate) role: Role,
-    pub(crate) phase: Phase,
-    pub(crate) last: Option<Ended>,
-    pub(crate) restarts: u32,
-    /// The startup probe passed, or there is none.
+    pub(crate) role: ContainerRole,
+    pub(crate) state: ContainerState,
+    pub(crate) last_termination: Option<TerminatedState>,
+    pub(crate) restart_count: u32,
+    /// Whether the startup probe has succeeded, or there is none.
     pub(crate) started: bool,
     pub(crate) ready: bool,
-    /// It will not run again.
+    /// Whether the container will not run again.
     pub(crate) done: bool,
 }
 
+/// The role of a container in its Pod.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Role {
+pub(crate) enum ContainerRole {
     Init,
     /// An init container with `restartPolicy: Always`.
     Sidecar,
     Main,
 }
 
+/// The state of a container.
 #[derive(Debug, Clone)]
-pub(crate) enum Phase {
+pub(crate) enum ContainerState {
     Waiting { reason: String, message: String },
-    Running { since: String },
-    Ended(Ended),
+    Running { started_at: String },
+    Terminated(TerminatedState),
 }
 
-/// Whether the agent was there when a run ended.
+/// Whether the agent observed the end of a run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum End {
-    Seen,
-    Unseen,
+pub(crate) enum TerminationObservation {
+    Observed,
+    Lost,
 }
 
-/// One run that is over; times as Kubernetes writes them.
+/// A terminated run of a container; times in the format of Kubernetes.
 #[derive(Debug, Clone)]
-pub(crate) struct Ended {
-    pub(crate) code: i32,
+pub(crate) struct TerminatedState {
+    pub(crate) exit_code: i32,
     pub(crate) message: String,
-    pub(crate) how: End,
-    pub(crate) started: String,
-    pub(crate) finished: String,
+    pub(crate) observation: TerminationObservation,
+    pub(crate) started_at: String,
+    pub(crate) finished_at: String,
 }
 
-/// Where the Pod is.
+/// Where the Pod runs.
 #[derive(Debug, Clone)]
-pub(crate) struct Place {
-    pub(crate) address: Ipv4Addr,
-    pub(crate) host: String,
-    /// When the agent took the Pod.
-    pub(crate) since: String,
-    /// A Pod on a node that is not ready serves nobody.
+pub(crate) struct PodPlacement {
+    pub(crate) pod_ip: Ipv4Addr,
+    pub(crate) host_ip: String,
+    /// When the agent started the Pod.
+    pub(crate) start_time: String,
+    /// Whether the node is ready; a Pod on a node that is not ready is not ready either.
     pub(crate) node_ready: bool,
-    /// `activeDeadlineSeconds` have passed, and it was stopped.
-    pub(crate) overdue: bool,
+    /// Whether the Pod was stopped because `activeDeadlineSeconds` has passed.
+    pub(crate) deadline_exceeded: bool,
 }
 
-/// A kubelet's sentence.
-pub(crate) const OVERDUE: &str = "Pod was active on the node longer than the specified deadline";
+/// Message of the kubelet.
+pub(crate) const DEADLINE_EXCEEDED_MESSAGE: &str = "Pod was active on the node longer than the specified deadline";
 
-/// The whole `status`, built on the one the Pod has, so that other writers' conditions stay.
-pub(crate) fn build(pod: &Value, containers: &[Container], place: &Place, now: &str) -> Value {
+/// Returns the complete `status`, based on the current one, so that conditions of other writers are preserved.
+pub(crate) fn pod_status(pod: &Value, containers: &[ContainerStatus], placement: &PodPlacement, now: &str) -> Value {
     let mut status = pod.get("status").cloned().unwrap_or_else(|| json!({}));
-    let phase = if place.overdue { "Failed" } else { phase(containers) };
+    let phase = if placement.deadline_exceeded { "Failed" } else { pod_phase(containers) };
     status["phase"] = json!(phase);
-    if place.overdue {
+    if placement.deadline_exceeded {
         status["reason"] = json!("DeadlineExceeded");
-        status["message"] = json!(OVERDUE);
+        status["message"] = json!(DEADLINE_EXCEEDED_MESSAGE);
     }
-    status["podIP"] = json!(place.address.to_string());
-    status["podIPs"] = json!([{"ip": place.address.to_string()}]);
-    status["hostIP"] = json!(place.host);
-    status["hostIPs"] = json!([{"ip": place.host}]);
-    status["startTime"] = json!(place.since);
-    status["qosClass"] = json!(quality(pod));
+    status["podIP"] = json!(placement.pod_ip.to_string());
+    status["podIPs"] = json!([{"ip": placement.pod_ip.to_string()}]);
+    status["hostIP"] = json!(placement.host_ip);
+    status["hostIPs"] = json!([{"ip": placement.host_ip}]);
+    status["startTime"] = json!(placement.start_time);
+    status["qosClass"] = json!(qos_class(pod));
     for (field, main) in [("initContainerStatuses", false), ("containerStatuses", true)] {
-        let list: Vec<Value> =
-            containers.iter().filter(|c| (c.role == Role::Main) == main).map(|c| c.status(object::uid(pod))).collect();
+        let list: Vec<Value> = containers
+            .iter()
+            .filter(|c| (c.role == ContainerRole::Main) == main)
+            .map(|c| c.status(object::uid(pod)))
+            .collect();
         if !list.is_empty() {
             status[field] = Value::Array(list);
         }
     }
-    conditions(pod, &mut status, containers, phase, now);
-    if !place.node_ready {
-        let lost = Condition { kind: "Ready", status: false, reason: "", message: "" };
-        condition::set(&mut status, lost, now);
+    set_conditions(pod, &mut status, containers, phase, now);
+    if !placement.node_ready {
+        let not_ready = Condition { type_: "Ready", status: false, reason: "", message: "" };
+        condition::set(&mut status, not_ready, now);
     }
     status
 }
 
-fn phase(containers: &[Container]) -> &'static str {
-    let main = || containers.iter().filter(|c| c.role == Role::Main);
-    let code = |c: &Container| match &c.phase {
-        Phase::Ended(ended) => ended.code,
+/// Returns the phase of the Pod.
+fn pod_phase(containers: &[ContainerStatus]) -> &'static str {
+    let main = || containers.iter().filter(|c| c.role == ContainerRole::Main);
+    let code_of = |c: &ContainerStatus| match &c.state {
+        ContainerState::Terminated(terminated) => terminated.exit_code,
         _ => 0,
     };
-    if containers.iter().any(|c| c.role == Role::Init && c.done && code(c) != 0) {
+    if containers.iter().any(|c| c.role == ContainerRole::Init && c.done && code_of(c) != 0) {
         return "Failed";
     }
     if main().all(|c| c.done) {
-        return if main().all(|c| code(c) == 0) { "Succeeded" } else { "Failed" };
+        return if main().all(|c| code_of(c) == 0) { "Succeeded" } else { "Failed" };
     }
-    let ran = |c: &Container| c.last.is_some() || !matches!(c.phase, Phase::Waiting { .. });
-    if main().any(ran) { "Running" } else { "Pending" }
+    let has_run =
+        |c: &ContainerStatus| c.last_termination.is_some() || !matches!(c.state, ContainerState::Waiting { .. });
+    if main().any(has_run) { "Running" } else { "Pending" }
 }
 
-fn conditions(pod: &Value, status: &mut Value, containers: &[Container], phase: &str, now: &str) {
-    let finished = matches!(phase, "Succeeded" | "Failed");
-    let names = |lacking: &dyn Fn(&Container) -> bool| {
-        let names: Vec<&str> = containers.iter().filter(|c| lacking(c)).map(|c| c.name.as_str()).collect();
+/// Sets the conditions `Initialized`, `ContainersReady` and `Ready`.
+fn set_conditions(pod: &Value, status: &mut Value, containers: &[ContainerStatus], phase: &str, now: &str) {
+    let is_finished = matches!(phase, "Succeeded" | "Failed");
+    let names_of = |filter: &dyn Fn(&ContainerStatus) -> bool| {
+        let names: Vec<&str> = containers.iter().filter(|c| filter(c)).map(|c| c.name.as_str()).collect();
         (names.is_empty(), names.join(" "))
     };
-    let (initialized, waiting) = names(&|c| !c.initialized());
-    let message = if initialized { String::new() } else { format!("containers with incomplete status: [{waiting}]") };
-    let reason = if initialized { "" } else { "ContainersNotInitialized" };
-    condition::set(status, Condition { kind: "Initialized", status: initialized, reason, message: &message }, now);
+    let (is_initialized, incomplete) = names_of(&|c| !c.is_initialized());
+    let message =
+        if is_initialized { String::new() } else { format!("containers with incomplete status: [{incomplete}]") };
+    let reason = if is_initialized { "" } else { "ContainersNotInitialized" };
+    condition::set(status, Condition { type_: "Initialized", status: is_initialized, reason, message: &message }, now);
 
-    let (ready, unready) = names(&|c| c.role != Role::Init && !c.ready);
+    let (ready, unready) = names_of(&|c| c.role != ContainerRole::Init && !c.ready);
     let message = if ready { String::new() } else { format!("containers with unready status: [{unready}]") };
-    let reason = match (ready, finished) {
+    let reason = match (ready, is_finished) {
         (true, _) => "",
         (false, true) if phase == "Succeeded" => "PodCompleted",
         (false, true) => "PodFailed",
         (false, false) => "ContainersNotReady",
     };
-    let message = if finished { "" } else { message.as_str() };
-    let gates_open =
-        gates(pod).all(|gate| condition::find(status, gate).is_some_and(|c| object::text(c, "/status") == "True"));
-    condition::set(status, Condition { kind: "ContainersReady", status: ready, reason, message }, now);
+    let message = if is_finished { "" } else { message.as_str() };
+    let gates_open = readiness_gates(pod)
+        .all(|gate| condition::find(status, gate).is_some_and(|c| object::text(c, "/status") == "True"));
+    condition::set(status, Condition { type_: "ContainersReady", status: ready, reason, message }, now);
     let condition = if ready && !gates_open {
         let message = "the status of pod readiness gate is not \"True\"";
-        Condition { kind: "Ready", status: false, reason: "ReadinessGatesNotReady", message }
+        Condition { type_: "Ready", status: false, reason: "ReadinessGatesNotReady", message }
     } else {
-        Condition { kind: "Ready", status: ready, reason, message }
+        Condition { type_: "Ready", status: ready, reason, message }
     };
     condition::set(status, condition, now);
 }
 
-fn gates(pod: &Value) -> impl Iterator<Item = &str> {
+/// Returns the condition types of `spec.readinessGates`.
+fn readiness_gates(pod: &Value) -> impl Iterator<Item = &str> {
     let gates = pod.pointer("/spec/readinessGates").and_then(Value::as_array);
     gates.into_iter().flatten().filter_map(|gate| gate.get("conditionType")?.as_str())
 }
 
-// === impl Container ===
+// === impl ContainerStatus ===
 
-impl Container {
-    fn initialized(&self) -> bool {
+impl ContainerStatus {
+    /// Whether the container no longer blocks the condition `Initialized`.
+    fn is_initialized(&self) -> bool {
         match self.role {
-            Role::Main => true,
-            Role::Sidecar => self.started,
-            Role::Init => self.done && matches!(&self.phase, Phase::Ended(ended) if ended.code == 0),
+            ContainerRole::Main => true,
+            ContainerRole::Sidecar => self.started,
+            ContainerRole::Init => {
+                self.done && matches!(&self.state, ContainerState::Terminated(terminated) if terminated.exit_code == 0)
+            }
         }
     }
 
+    /// Returns the container status of the API.
     fn status(&self, pod_uid: &str) -> Value {
-        let id_of = |run: u32| format!("embedded://{pod_uid}/{}/{run}", self.name);
-        let id = id_of(self.restarts);
-        // Restarts count runs that began; while it waits, the last run is the one that was counted last.
-        let last_id = match self.phase {
-            Phase::Waiting { .. } => id.clone(),
-            Phase::Running { .. } | Phase::Ended(_) => id_of(self.restarts.saturating_sub(1)),
+        let id_of = |index: u32| format!("embedded://{pod_uid}/{}/{index}", self.name);
+        let id = id_of(self.restart_count);
+        // Restarts count started runs; while a container waits, its last run is the one that was counted last.
+        let last_id = match self.state {
+            ContainerState::Waiting { .. } => id.clone(),
+            ContainerState::Running { .. } | ContainerState::Terminated(_) => {
+                id_of(self.restart_count.saturating_sub(1))
+            }
         };
         let mut status = json!({
             "name": self.name,
             "image": self.image,
             "imageID": self.image,
-            "restartCount": self.restarts,
-            "started": self.started && matches!(self.phase, Phase::Running { .. }),
-            "ready": self.ready || self.role == Role::Init && self.initialized(),
-            "state": self.phase.state(&id),
-            "lastState": self.last.as_ref().map_or_else(|| json!({}), |ended| json!({"terminated": ended.state(&last_id)})),
+            "restartCount": self.restart_count,
+            "started": self.started && matches!(self.state, ContainerState::Running { .. }),
+            "ready": self.ready || self.role == ContainerRole::Init && self.is_initialized(),
+            "state": self.state.state(&id),
+            "lastState": self.last_termination.as_ref().map_or_else(|| json!({}), |terminated| json!({"terminated": terminated.state(&last_id)})),
         });
-        if self.last.is_some() || !matches!(self.phase, Phase::Waiting { .. }) {
+        if self.last_termination.is_some() || !matches!(self.state, ContainerState::Waiting { .. }) {
             status["containerID"] = json!(id);
         }
         status
     }
 }
 
-impl Phase {
+impl ContainerState {
     fn state(&self, id: &str) -> Value {
         match self {
             Self::Waiting { reason, message } if message.is_empty() => json!({"waiting": {"reason": reason}}),
             Self::Waiting { reason, message } => json!({"waiting": {"reason": reason, "message": message}}),
-            Self::Running { since } => json!({"running": {"startedAt": since}}),
-            Self::Ended(ended) => json!({"terminated": ended.state(id)}),
+            Self::Running { started_at } => json!({"running": {"startedAt": started_at}}),
+            Self::Terminated(terminated) => json!({"terminated": terminated.state(id)}),
         }
     }
 }
 
-impl Ended {
+impl TerminatedState {
     fn state(&self, id: &str) -> Value {
         let mut state = json!({
-            "exitCode": self.code,
-            "reason": match (self.how, self.code) {
-                (End::Unseen, _) => "Unknown",
-                (End::Seen, 0) => "Completed",
-                (End::Seen, _) => "Error",
+            "exitCode": self.exit_code,
+            "reason": match (self.observation, self.exit_code) {
+                (TerminationObservation::Lost, _) => "Unknown",
+                (TerminationObservation::Observed, 0) => "Completed",
+                (TerminationObservation::Observed, _) => "Error",
             },
-            "startedAt": self.started,
-            "finishedAt": self.finished,
+            "startedAt": self.started_at,
+            "finishedAt": self.finished_at,
             "containerID": id,
         });
         if !self.message.is_empty() {
@@ -228,41 +244,61 @@ mod tests {
 
     use super::*;
 
-    fn container(role: Role, phase: Phase, ready: bool, done: bool) -> Container {
-        let started = matches!(phase, Phase::Running { .. });
-        Container { name: "c".into(), image: "i".into(), role, phase, last: None, restarts: 0, started, ready, done }
+    fn container(role: ContainerRole, state: ContainerState, ready: bool, done: bool) -> ContainerStatus {
+        let started = matches!(state, ContainerState::Running { .. });
+        ContainerStatus {
+            name: "c".into(),
+            image: "i".into(),
+            role,
+            state,
+            last_termination: None,
+            restart_count: 0,
+            started,
+            ready,
+            done,
+        }
     }
 
-    fn waiting() -> Phase {
-        Phase::Waiting { reason: "ContainerCreating".into(), message: String::new() }
+    fn waiting() -> ContainerState {
+        ContainerState::Waiting { reason: "ContainerCreating".into(), message: String::new() }
     }
 
-    fn running() -> Phase {
-        Phase::Running { since: "s".into() }
+    fn running() -> ContainerState {
+        ContainerState::Running { started_at: "s".into() }
     }
 
-    fn ended(code: i32) -> Phase {
-        Phase::Ended(Ended { code, message: String::new(), how: End::Seen, started: "s".into(), finished: "f".into() })
+    fn terminated(exit_code: i32) -> ContainerState {
+        ContainerState::Terminated(TerminatedState {
+            exit_code,
+            message: String::new(),
+            observation: TerminationObservation::Observed,
+            started_at: "s".into(),
+            finished_at: "f".into(),
+        })
     }
 
     #[rstest]
-    #[case::creating(vec![container(Role::Main, waiting(), false, false)], "Pending", "False")]
-    #[case::unready(vec![container(Role::Main, running(), false, false)], "Running", "False")]
-    #[case::ready(vec![container(Role::Main, running(), true, false)], "Running", "True")]
-    #[case::between_runs(vec![container(Role::Main, ended(1), false, false)], "Running", "False")]
-    #[case::succeeded(vec![container(Role::Main, ended(0), false, true)], "Succeeded", "False")]
-    #[case::failed(vec![container(Role::Main, ended(1), false, true)], "Failed", "False")]
-    #[case::init_failed(vec![container(Role::Init, ended(1), false, true), container(Role::Main, waiting(), false, false)], "Failed", "False")]
-    #[case::init_done(vec![container(Role::Init, ended(0), false, true), container(Role::Main, running(), true, false)], "Running", "True")]
-    fn phases(#[case] containers: Vec<Container>, #[case] phase: &str, #[case] ready: &str) {
-        let place = Place {
-            address: Ipv4Addr::LOCALHOST,
-            host: "127.0.0.1".into(),
-            since: "s".into(),
+    #[case::creating(vec![container(ContainerRole::Main, waiting(), false, false)], "Pending", "False")]
+    #[case::unready(vec![container(ContainerRole::Main, running(), false, false)], "Running", "False")]
+    #[case::ready(vec![container(ContainerRole::Main, running(), true, false)], "Running", "True")]
+    #[case::between_runs(vec![container(ContainerRole::Main, terminated(1), false, false)], "Running", "False")]
+    #[case::succeeded(vec![container(ContainerRole::Main, terminated(0), false, true)], "Succeeded", "False")]
+    #[case::failed(vec![container(ContainerRole::Main, terminated(1), false, true)], "Failed", "False")]
+    #[case::init_failed(vec![container(ContainerRole::Init, terminated(1), false, true), container(ContainerRole::Main, waiting(), false, false)], "Failed", "False")]
+    #[case::init_done(vec![container(ContainerRole::Init, terminated(0), false, true), container(ContainerRole::Main, running(), true, false)], "Running", "True")]
+    fn computes_phase_and_readiness(
+        #[case] containers: Vec<ContainerStatus>,
+        #[case] phase: &str,
+        #[case] ready: &str,
+    ) {
+        let placement = PodPlacement {
+            pod_ip: Ipv4Addr::LOCALHOST,
+            host_ip: "127.0.0.1".into(),
+            start_time: "s".into(),
             node_ready: true,
-            overdue: false,
+            deadline_exceeded: false,
         };
-        let status = build(&json!({}), &containers, &place, "now");
+        let status = pod_status(&json!({}), &containers, &placement, "now");
         assert_eq!(status["phase"], phase);
         assert_eq!(condition::find(&status, "Ready").unwrap()["status"], ready);
     }

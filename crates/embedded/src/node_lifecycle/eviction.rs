@@ -1,4 +1,4 @@
-//! Who has to leave a node with `NoExecute` taints, and when.
+//! Taint-based eviction: which Pods have to leave a node with `NoExecute` taints, and when.
 
 use jiff::{SignedDuration, Timestamp};
 use serde_json::Value;
@@ -6,37 +6,38 @@ use serde_json::Value;
 use crate::object;
 use crate::scheduler::tolerates;
 
-/// What a Pod does on a node with these taints.
+/// Whether a Pod may stay on a node with these taints.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Stay {
-    /// For good.
-    Allowed,
-    /// It tolerates them for a time.
-    Until(Timestamp),
-    /// It does not tolerate them.
-    Over,
+pub(super) enum TolerationStatus {
+    /// The Pod may stay.
+    Tolerated,
+    /// The Pod may stay until this time.
+    TemporarilyTolerated(Timestamp),
+    /// The Pod has to be evicted.
+    NotTolerated,
 }
 
-/// Every `NoExecute` taint must be tolerated; the shortest time counts, from when the last of them was added.
-pub(super) fn stay(pod: &Value, node: &Value, now: Timestamp) -> Stay {
+/// Returns whether the Pod may stay: every `NoExecute` taint must be tolerated, and the shortest `tolerationSeconds`
+/// since the taint was added applies.
+pub(super) fn check_toleration(pod: &Value, node: &Value, now: Timestamp) -> TolerationStatus {
     let taints = node.pointer("/spec/taints").and_then(Value::as_array).into_iter().flatten();
     let mut until: Option<Timestamp> = None;
     for taint in taints.filter(|taint| object::text(taint, "/effect") == "NoExecute") {
         let tolerations = pod.pointer("/spec/tolerations").and_then(Value::as_array).into_iter().flatten();
-        let mut fitting = tolerations.filter(|toleration| tolerates(toleration, taint)).peekable();
-        if fitting.peek().is_none() {
-            return Stay::Over;
+        let mut matching = tolerations.filter(|toleration| tolerates(toleration, taint)).peekable();
+        if matching.peek().is_none() {
+            return TolerationStatus::NotTolerated;
         }
-        let seconds = fitting.filter_map(|toleration| toleration.get("tolerationSeconds")?.as_i64()).min();
+        let seconds = matching.filter_map(|toleration| toleration.get("tolerationSeconds")?.as_i64()).min();
         let Some(seconds) = seconds else { continue };
-        let added = object::text(taint, "/timeAdded").parse().unwrap_or(now);
-        let at = added + SignedDuration::from_secs(seconds.max(0));
-        until = Some(until.map_or(at, |earlier| earlier.min(at)));
+        let added_at = object::text(taint, "/timeAdded").parse().unwrap_or(now);
+        let expires_at = added_at + SignedDuration::from_secs(seconds.max(0));
+        until = Some(until.map_or(expires_at, |earliest| earliest.min(expires_at)));
     }
     match until {
-        None => Stay::Allowed,
-        Some(at) if at <= now => Stay::Over,
-        Some(at) => Stay::Until(at),
+        None => TolerationStatus::Tolerated,
+        Some(expires_at) if expires_at <= now => TolerationStatus::NotTolerated,
+        Some(expires_at) => TolerationStatus::TemporarilyTolerated(expires_at),
     }
 }
 
@@ -49,29 +50,29 @@ mod tests {
 
     const NOW: &str = "2026-01-01T00:10:00Z";
 
-    fn added(minute: u32) -> Value {
+    fn taint_added_at(minute: u32) -> Value {
         json!({"key": "lost", "effect": "NoExecute", "timeAdded": format!("2026-01-01T00:{minute:02}:00Z")})
     }
 
-    fn until(minute: u32) -> Stay {
-        Stay::Until(format!("2026-01-01T00:{minute:02}:00Z").parse().unwrap())
+    fn tolerated_until(minute: u32) -> TolerationStatus {
+        TolerationStatus::TemporarilyTolerated(format!("2026-01-01T00:{minute:02}:00Z").parse().unwrap())
     }
 
     #[rstest]
-    #[case::no_taint(json!([]), json!([]), Stay::Allowed)]
-    #[case::another_effect(json!([{"key": "lost", "effect": "NoSchedule"}]), json!([]), Stay::Allowed)]
-    #[case::not_tolerated(json!([added(9)]), json!([]), Stay::Over)]
-    #[case::for_good(json!([added(9)]), json!([{"key": "lost", "operator": "Exists"}]), Stay::Allowed)]
-    #[case::for_a_time(json!([added(9)]), json!([{"key": "lost", "operator": "Exists", "tolerationSeconds": 300}]), until(14))]
-    #[case::that_is_over(json!([added(1)]), json!([{"key": "lost", "operator": "Exists", "tolerationSeconds": 300}]), Stay::Over)]
-    #[case::the_shortest(
-        json!([added(9), {"key": "more", "effect": "NoExecute", "timeAdded": NOW}]),
+    #[case::no_taint(json!([]), json!([]), TolerationStatus::Tolerated)]
+    #[case::other_effect(json!([{"key": "lost", "effect": "NoSchedule"}]), json!([]), TolerationStatus::Tolerated)]
+    #[case::not_tolerated(json!([taint_added_at(9)]), json!([]), TolerationStatus::NotTolerated)]
+    #[case::without_limit(json!([taint_added_at(9)]), json!([{"key": "lost", "operator": "Exists"}]), TolerationStatus::Tolerated)]
+    #[case::temporarily(json!([taint_added_at(9)]), json!([{"key": "lost", "operator": "Exists", "tolerationSeconds": 300}]), tolerated_until(14))]
+    #[case::expired(json!([taint_added_at(1)]), json!([{"key": "lost", "operator": "Exists", "tolerationSeconds": 300}]), TolerationStatus::NotTolerated)]
+    #[case::shortest_toleration(
+        json!([taint_added_at(9), {"key": "more", "effect": "NoExecute", "timeAdded": NOW}]),
         json!([{"operator": "Exists", "tolerationSeconds": 600}, {"key": "more", "operator": "Exists", "tolerationSeconds": 60}]),
-        until(11)
+        tolerated_until(11)
     )]
-    #[case::only_one_of_two(json!([added(9), {"key": "more", "effect": "NoExecute"}]), json!([{"key": "lost", "operator": "Exists"}]), Stay::Over)]
-    fn stays(#[case] taints: Value, #[case] tolerations: Value, #[case] expect: Stay) {
+    #[case::one_of_two_tolerated(json!([taint_added_at(9), {"key": "more", "effect": "NoExecute"}]), json!([{"key": "lost", "operator": "Exists"}]), TolerationStatus::NotTolerated)]
+    fn evaluates_tolerations(#[case] taints: Value, #[case] tolerations: Value, #[case] expect: TolerationStatus) {
         let (pod, node) = (json!({"spec": {"tolerations": tolerations}}), json!({"spec": {"taints": taints}}));
-        assert_eq!(stay(&pod, &node, NOW.parse().unwrap()), expect);
+        assert_eq!(check_toleration(&pod, &node, NOW.parse().unwrap()), expect);
     }
 }

@@ -1,8 +1,8 @@
-//! What a real cluster's controllers do about nodes: taints that follow from conditions, nodes that are lost, Pods that
-//! may not stay, and Pods whose node is gone.
+//! The node controllers of kube-controller-manager: taints that follow from conditions, unreachable nodes,
+//! taint-based eviction, and garbage collection of Pods whose node no longer exists.
 //!
-//! Each rule is a pure function ([`taints`], [`heartbeat`], [`eviction`]); this file is the shell that knows when to ask
-//! them. A Pod is only looked at when it comes to a node or its node changed, so a quiet cluster does nothing.
+//! Each rule is a pure function ([`taints`], [`heartbeat`], [`eviction`]); this module is the work queue that calls
+//! them. A Pod is only evaluated when it is bound or its node changes, so a quiet cluster does no work.
 
 mod eviction;
 mod heartbeat;
@@ -21,218 +21,237 @@ use crate::object;
 use crate::ports::Ports;
 use crate::watch::Change;
 use crate::workloads::condition::{self, Condition};
-use eviction::Stay;
+use eviction::TolerationStatus;
 
 const LEASES: &str = "leases.coordination.k8s.io";
 const LEASE_NAMESPACE: &str = "kube-node-lease";
 
-/// Something to look at.
+/// A key of the work queue.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
-enum Due {
+enum QueueKey {
     Node(String),
     /// Namespace and name.
     Pod(String, String),
 }
 
-struct Controller {
+/// The work queue and what evaluating needs.
+struct NodeLifecycleController {
     server: Server,
     ports: Ports,
-    due: BTreeSet<Due>,
-    wakes: BTreeMap<Due, Timestamp>,
+    /// Keys to evaluate now.
+    queue: BTreeSet<QueueKey>,
+    /// Keys to evaluate at a later time.
+    delayed: BTreeMap<QueueKey, Timestamp>,
 }
 
-/// Runs until `stop`. Sleeps unless something changed or a moment it waits for came.
-pub async fn run(server: Server, ports: Ports, stop: CancellationToken) {
+/// Runs the node lifecycle controller until `stop` is cancelled. The loop sleeps until an object changes or a delayed
+/// key is due.
+pub async fn run_node_lifecycle_controller(server: Server, ports: Ports, stop: CancellationToken) {
     let mut changes = server.subscribe();
-    let mut controller = Controller { server, ports, due: BTreeSet::new(), wakes: BTreeMap::new() };
-    controller.everything();
+    let mut controller = NodeLifecycleController { server, ports, queue: BTreeSet::new(), delayed: BTreeMap::new() };
+    controller.enqueue_all();
     loop {
-        controller.work();
+        controller.process_queue();
         tokio::select! {
             () = stop.cancelled() => return,
-            () = wait(controller.until_next_wake()) => controller.ring(),
+            () = sleep_or_pend(controller.until_next_delayed()) => controller.enqueue_due(),
             change = changes.next() => match change {
-                Ok(change) => controller.note(&change),
-                Err(_lagged) => controller.everything(),
+                Ok(change) => controller.handle_change(&change),
+                Err(_lagged) => controller.enqueue_all(),
             },
         }
     }
 }
 
-async fn wait(duration: Option<Duration>) {
+/// Sleeps for `duration`, forever when it is `None`.
+async fn sleep_or_pend(duration: Option<Duration>) {
     match duration {
         Some(duration) => tokio::time::sleep(duration).await,
         None => std::future::pending().await,
     }
 }
 
-// === impl Controller ===
+// === impl NodeLifecycleController ===
 
-impl Controller {
-    fn everything(&mut self) {
-        self.due.extend(self.server.list("nodes").iter().map(|node| Due::Node(object::name(node).to_owned())));
-        self.due.extend(self.server.list("pods").iter().map(|pod| Due::pod(pod)));
+impl NodeLifecycleController {
+    /// Enqueues all nodes and Pods.
+    fn enqueue_all(&mut self) {
+        self.queue.extend(self.server.list("nodes").iter().map(|node| QueueKey::Node(object::name(node).to_owned())));
+        self.queue.extend(self.server.list("pods").iter().map(|pod| QueueKey::pod(pod)));
     }
 
-    fn note(&mut self, change: &Change) {
+    /// Enqueues the node or Pod that a change affects.
+    fn handle_change(&mut self, change: &Change) {
         match change.resource.as_str() {
-            "nodes" if concerns(change) => {
-                self.due.insert(Due::Node(change.name.clone()));
+            "nodes" if is_relevant(change) => {
+                self.queue.insert(QueueKey::Node(change.name.clone()));
             }
             LEASES if change.namespace == LEASE_NAMESPACE => {
-                self.due.insert(Due::Node(change.name.clone()));
+                self.queue.insert(QueueKey::Node(change.name.clone()));
             }
             "pods" => {
                 let node = |pod: &Option<Arc<Value>>| {
                     pod.as_ref().map(|pod| object::text(pod, "/spec/nodeName").to_owned()).unwrap_or_default()
                 };
                 if node(&change.new) != node(&change.old) {
-                    self.due.insert(Due::Pod(change.namespace.clone(), change.name.clone()));
+                    self.queue.insert(QueueKey::Pod(change.namespace.clone(), change.name.clone()));
                 }
             }
             _ => {}
         }
     }
 
-    fn work(&mut self) {
-        while let Some(due) = self.due.pop_first() {
-            self.wakes.remove(&due);
+    /// Evaluates all queued keys.
+    fn process_queue(&mut self) {
+        while let Some(due) = self.queue.pop_first() {
+            self.delayed.remove(&due);
             match &due {
-                Due::Node(name) => self.node(name),
-                Due::Pod(namespace, name) => self.pod(namespace, name),
+                QueueKey::Node(name) => self.sync_node(name),
+                QueueKey::Pod(namespace, name) => self.sync_pod(namespace, name),
             }
         }
     }
 
-    fn node(&mut self, name: &str) {
+    /// Checks the heartbeat of a node, updates its taints and enqueues its Pods.
+    fn sync_node(&mut self, name: &str) {
         if let Some(node) = self.server.get("nodes", "", name) {
-            self.listen(&node);
+            self.check_heartbeat(&node);
         }
         if let Some(node) = self.server.get("nodes", "", name) {
-            self.taint(&node);
+            self.update_taints(&node);
         }
         let pods = self.server.list("pods");
-        let here = pods.iter().filter(|pod| object::text(pod, "/spec/nodeName") == name);
-        self.due.extend(here.map(|pod| Due::pod(pod)));
+        let node_pods = pods.iter().filter(|pod| object::text(pod, "/spec/nodeName") == name);
+        self.queue.extend(node_pods.map(|pod| QueueKey::pod(pod)));
     }
 
-    /// Looks at the node's Lease.
-    fn listen(&mut self, node: &Value) {
+    /// Checks the Lease of the node and marks the node as unreachable when it has expired.
+    fn check_heartbeat(&mut self, node: &Value) {
         let name = object::name(node);
         let lease = self.server.get(LEASES, LEASE_NAMESPACE, name);
-        let Some(at) = heartbeat::lost_at(lease.as_deref()) else { return };
+        let Some(unreachable_at) = heartbeat::unreachable_at(lease.as_deref()) else { return };
         let now = self.ports.clock.now();
-        if at > now {
-            self.wakes.insert(Due::Node(name.to_owned()), at);
+        if unreachable_at > now {
+            self.delayed.insert(QueueKey::Node(name.to_owned()), unreachable_at);
             return;
         }
-        let Some(status) = heartbeat::lost(node, &object::time(now)) else { return };
-        let mut lost = node.clone();
-        object::members(&mut lost).insert("status".to_owned(), status);
+        let Some(status) = heartbeat::unreachable_status(node, &object::format_time(now)) else { return };
+        let mut updated = node.clone();
+        object::members(&mut updated).insert("status".to_owned(), status);
         let message = format!("Node {name} status is now: NodeNotReady");
-        match self.server.update_status("nodes", lost) {
-            Ok(stored) => self.server.event(&stored, "Normal", "NodeNotReady", &message, "node-controller"),
-            // Whoever wrote in between starts the next look.
-            Err(status) => tracing::debug!(name, %status, "a node that is lost was not marked"),
+        match self.server.update_status("nodes", updated) {
+            Ok(stored) => self.server.record_event(&stored, "Normal", "NodeNotReady", &message, "node-controller"),
+            // A concurrent write enqueues the node again.
+            Err(status) => tracing::debug!(name, %status, "failed to mark an unreachable node"),
         }
     }
 
-    fn taint(&self, node: &Value) {
-        let now = object::time(self.ports.clock.now());
-        let Some(taints) = taints::desired(node, &now) else { return };
-        let mut tainted = node.clone();
-        let spec = object::members(&mut tainted).entry("spec").or_insert_with(|| json!({}));
+    /// Updates the taints that follow from the conditions of the node.
+    fn update_taints(&self, node: &Value) {
+        let now = object::format_time(self.ports.clock.now());
+        let Some(taints) = taints::desired_taints(node, &now) else { return };
+        let mut updated = node.clone();
+        let spec = object::members(&mut updated).entry("spec").or_insert_with(|| json!({}));
         match taints.as_array().is_some_and(Vec::is_empty) {
             true => object::members(spec).remove("taints"),
             false => object::members(spec).insert("taints".to_owned(), taints),
         };
-        if let Err(status) = self.server.update("nodes", tainted) {
-            tracing::debug!(name = object::name(node), %status, "taints were not written");
+        if let Err(status) = self.server.update("nodes", updated) {
+            tracing::debug!(name = object::name(node), %status, "failed to update the taints of a node");
         }
     }
 
-    fn pod(&mut self, namespace: &str, name: &str) {
+    /// Evicts a Pod that may not stay on its node, or deletes it when its node no longer exists.
+    fn sync_pod(&mut self, namespace: &str, name: &str) {
         let Some(pod) = self.server.get("pods", namespace, name) else { return };
         let node = object::text(&pod, "/spec/nodeName");
         if node.is_empty() {
             return;
         }
-        let Some(node) = self.server.get("nodes", "", node) else { return self.collect(&pod) };
+        let Some(node) = self.server.get("nodes", "", node) else { return self.delete_orphaned_pod(&pod) };
         if object::is_deleting(&pod) {
             return;
         }
-        match eviction::stay(&pod, &node, self.ports.clock.now()) {
-            Stay::Allowed => {}
-            Stay::Until(at) => {
-                self.wakes.insert(Due::pod(&pod), at);
+        match eviction::check_toleration(&pod, &node, self.ports.clock.now()) {
+            TolerationStatus::Tolerated => {}
+            TolerationStatus::TemporarilyTolerated(at) => {
+                self.delayed.insert(QueueKey::pod(&pod), at);
             }
-            Stay::Over => self.evict(&pod),
+            TolerationStatus::NotTolerated => self.evict(&pod),
         }
     }
 
+    /// Deletes a Pod that does not tolerate a taint of its node.
     fn evict(&self, pod: &Value) {
         let (namespace, name) = (object::namespace(pod), object::name(pod));
         let message = format!("Marking for deletion Pod {namespace}/{name}");
-        self.server.event(pod, "Normal", "TaintManagerEviction", &message, "taint-eviction-controller");
-        self.disrupt(pod, "DeletionByTaintManager", "Taint manager: deleting due to NoExecute taint", None);
+        self.server.record_event(pod, "Normal", "TaintManagerEviction", &message, "taint-eviction-controller");
+        self.set_disruption_target(
+            pod,
+            "DeletionByTaintManager",
+            "Taint manager: deleting due to NoExecute taint",
+            None,
+        );
         if let Err(status) = self.server.delete("pods", namespace, name, Some(object::uid(pod))) {
-            tracing::debug!(namespace, name, %status, "a Pod that may not stay was not deleted");
+            tracing::debug!(namespace, name, %status, "failed to evict a Pod");
         }
     }
 
-    /// A Pod of a node that is gone goes at once: nobody is there to end it politely.
-    fn collect(&self, pod: &Value) {
+    /// Removes a Pod whose node no longer exists, without a grace period, as no kubelet can terminate it.
+    fn delete_orphaned_pod(&self, pod: &Value) {
         let (namespace, name) = (object::namespace(pod), object::name(pod));
-        let over = matches!(object::text(pod, "/status/phase"), "Succeeded" | "Failed");
-        if !over {
-            self.disrupt(pod, "DeletionByPodGC", "PodGC: node no longer exists", Some("Failed"));
+        let is_finished = matches!(object::text(pod, "/status/phase"), "Succeeded" | "Failed");
+        if !is_finished {
+            self.set_disruption_target(pod, "DeletionByPodGC", "PodGC: node no longer exists", Some("Failed"));
         }
-        if let Err(status) = self.server.remove("pods", namespace, name, Some(object::uid(pod))) {
-            tracing::debug!(namespace, name, %status, "a Pod without a node stays");
+        if let Err(status) = self.server.force_delete("pods", namespace, name, Some(object::uid(pod))) {
+            tracing::debug!(namespace, name, %status, "failed to delete a Pod without a node");
         }
     }
 
-    /// Says in the Pod's status that it was not its own fault.
-    fn disrupt(&self, pod: &Value, reason: &str, message: &str, phase: Option<&str>) {
+    /// Sets the condition `DisruptionTarget`.
+    fn set_disruption_target(&self, pod: &Value, reason: &str, message: &str, phase: Option<&str>) {
         let mut pod = pod.clone();
         let status = object::members(&mut pod).entry("status").or_insert_with(|| json!({}));
-        let target = Condition { kind: "DisruptionTarget", status: true, reason, message };
-        condition::set(status, target, &object::time(self.ports.clock.now()));
+        let condition = Condition { type_: "DisruptionTarget", status: true, reason, message };
+        condition::set(status, condition, &object::format_time(self.ports.clock.now()));
         if let Some(phase) = phase {
             status["phase"] = json!(phase);
         }
-        // The deletion that follows does not depend on it.
+        // The deletion does not depend on the condition.
         let _ = self.server.update_status("pods", pod);
     }
 
-    fn until_next_wake(&self) -> Option<Duration> {
-        let at = self.wakes.values().min()?;
+    /// Returns the time until the next delayed key is due.
+    fn until_next_delayed(&self) -> Option<Duration> {
+        let at = self.delayed.values().min()?;
         Some(at.duration_since(self.ports.clock.now()).try_into().unwrap_or_default())
     }
 
-    fn ring(&mut self) {
+    /// Moves delayed keys that are due into the queue.
+    fn enqueue_due(&mut self) {
         let now = self.ports.clock.now();
-        let rung = self.wakes.iter().filter(|(_, at)| **at <= now).map(|(due, _)| due.clone());
-        self.due.extend(rung.collect::<Vec<_>>());
+        let due = self.delayed.iter().filter(|(_, at)| **at <= now).map(|(key, _)| key.clone());
+        self.queue.extend(due.collect::<Vec<_>>());
     }
 }
 
-/// Heartbeats and images of a node concern nobody here.
-fn concerns(change: &Change) -> bool {
-    let facts = |node: &Option<Arc<Value>>| {
+/// Whether a change of a node affects taints or Pods; heartbeats and images do not.
+fn is_relevant(change: &Change) -> bool {
+    let relevant_fields = |node: &Option<Arc<Value>>| {
         let node = node.as_ref()?;
         let conditions = node.pointer("/status/conditions").and_then(Value::as_array).into_iter().flatten();
-        let states: Vec<String> = conditions
+        let condition_statuses: Vec<String> = conditions
             .map(|condition| format!("{}={}", object::text(condition, "/type"), object::text(condition, "/status")))
             .collect();
-        Some((node.pointer("/spec/taints").cloned(), node.pointer("/spec/unschedulable").cloned(), states))
+        Some((node.pointer("/spec/taints").cloned(), node.pointer("/spec/unschedulable").cloned(), condition_statuses))
     };
-    change.old.is_none() || facts(&change.old) != facts(&change.new)
+    change.old.is_none() || relevant_fields(&change.old) != relevant_fields(&change.new)
 }
 
-// === impl Due ===
+// === impl QueueKey ===
 
-impl Due {
+impl QueueKey {
     fn pod(pod: &Value) -> Self {
         Self::Pod(object::namespace(pod).to_owned(), object::name(pod).to_owned())
     }

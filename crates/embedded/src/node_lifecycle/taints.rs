@@ -1,11 +1,11 @@
-//! Which taints follow from a node's conditions, as the node lifecycle controller keeps them.
+//! Taints that follow from the conditions of a node, as the node lifecycle controller of Kubernetes sets them.
 
 use serde_json::{Value, json};
 
 use crate::object;
 use crate::workloads::condition;
 
-/// Condition, its status, the key, and whether Pods that do not tolerate it have to leave.
+/// Condition type, its status, the taint key, and whether Pods without a toleration are evicted.
 const RULES: [(&str, &str, &str, bool); 5] = [
     ("Ready", "False", "node.kubernetes.io/not-ready", true),
     ("Ready", "Unknown", "node.kubernetes.io/unreachable", true),
@@ -15,55 +15,59 @@ const RULES: [(&str, &str, &str, bool); 5] = [
 ];
 const UNSCHEDULABLE: &str = "node.kubernetes.io/unschedulable";
 
-/// The taints that the node should have: the user's own, and those of its state. `None` when it has them.
-pub(super) fn desired(node: &Value, now: &str) -> Option<Value> {
+/// Returns the desired taints of the node: those of users and those of its conditions. `None` when they are up to
+/// date.
+pub(super) fn desired_taints(node: &Value, now: &str) -> Option<Value> {
     let current = node.pointer("/spec/taints").and_then(Value::as_array).cloned().unwrap_or_default();
-    let ours = |taint: &Value| {
+    let is_managed = |taint: &Value| {
         let key = object::text(taint, "/key");
-        key == UNSCHEDULABLE || RULES.iter().any(|(_, _, known, _)| *known == key)
+        key == UNSCHEDULABLE || RULES.iter().any(|(_, _, existing, _)| *existing == key)
     };
-    let mut wanted: Vec<Value> = Vec::new();
-    let cordoned = node.pointer("/spec/unschedulable") == Some(&Value::Bool(true));
-    if cordoned {
-        wanted.push(json!({"key": UNSCHEDULABLE, "effect": "NoSchedule"}));
+    let mut condition_taints: Vec<Value> = Vec::new();
+    let is_cordoned = node.pointer("/spec/unschedulable") == Some(&Value::Bool(true));
+    if is_cordoned {
+        condition_taints.push(json!({"key": UNSCHEDULABLE, "effect": "NoSchedule"}));
     }
-    for (kind, status, key, evicts) in RULES {
-        if !is(node, kind, status) {
+    for (type_, status, key, evicts_pods) in RULES {
+        if !has_condition(node, type_, status) {
             continue;
         }
-        wanted.push(json!({"key": key, "effect": "NoSchedule"}));
-        if evicts {
-            wanted.push(json!({"key": key, "effect": "NoExecute"}));
+        condition_taints.push(json!({"key": key, "effect": "NoSchedule"}));
+        if evicts_pods {
+            condition_taints.push(json!({"key": key, "effect": "NoExecute"}));
         }
     }
-    // One that is there keeps the time since when it is.
-    for taint in &mut wanted {
-        let known = current.iter().find(|it| it["key"] == taint["key"] && it["effect"] == taint["effect"]);
-        match known {
-            Some(known) => *taint = known.clone(),
+    // An existing taint keeps its `timeAdded`.
+    for taint in &mut condition_taints {
+        let existing = current
+            .iter()
+            .find(|current_taint| current_taint["key"] == taint["key"] && current_taint["effect"] == taint["effect"]);
+        match existing {
+            Some(existing) => *taint = existing.clone(),
             None => taint["timeAdded"] = json!(now),
         }
     }
-    let mut all: Vec<Value> = current.iter().filter(|taint| !ours(taint)).cloned().collect();
-    all.extend(wanted);
-    // A taint that a user put under one of these keys stays as long as nothing is known of the condition.
-    let unknown =
-        |taint: &&Value| ours(taint) && !all.contains(taint) && !is_decided(node, object::text(taint, "/key"));
-    let kept: Vec<Value> = current.iter().filter(unknown).cloned().collect();
-    all.extend(kept);
-    let same = all.len() == current.len() && all.iter().all(|taint| current.contains(taint));
-    (!same).then(|| json!(all))
+    let mut taints: Vec<Value> = current.iter().filter(|taint| !is_managed(taint)).cloned().collect();
+    taints.extend(condition_taints);
+    // A taint that a user added with a managed key is retained while its condition is unknown.
+    let is_undecided =
+        |taint: &&Value| is_managed(taint) && !taints.contains(taint) && !is_decided(node, object::text(taint, "/key"));
+    let undecided: Vec<Value> = current.iter().filter(is_undecided).cloned().collect();
+    taints.extend(undecided);
+    let is_unchanged = taints.len() == current.len() && taints.iter().all(|taint| current.contains(taint));
+    (!is_unchanged).then(|| json!(taints))
 }
 
-fn is(node: &Value, kind: &str, status: &str) -> bool {
-    let found = node.get("status").and_then(|it| condition::find(it, kind));
+/// Whether the node has a condition with this status.
+fn has_condition(node: &Value, type_: &str, status: &str) -> bool {
+    let found = node.get("status").and_then(|status| condition::find(status, type_));
     found.is_some_and(|condition| object::text(condition, "/status") == status)
 }
 
-/// Whether the node has the condition that speaks about this key.
+/// Whether the node has the condition of this taint key.
 fn is_decided(node: &Value, key: &str) -> bool {
-    let kind = RULES.iter().find(|(_, _, known, _)| *known == key).map(|(kind, ..)| *kind);
-    kind.is_none_or(|kind| node.get("status").and_then(|status| condition::find(status, kind)).is_some())
+    let type_ = RULES.iter().find(|(_, _, known, _)| *known == key).map(|(type_, ..)| *type_);
+    type_.is_none_or(|type_| node.get("status").and_then(|status| condition::find(status, type_)).is_some())
 }
 
 #[cfg(test)]
@@ -74,12 +78,12 @@ mod tests {
 
     const NOW: &str = "2026-01-01T00:00:00Z";
 
-    /// `key:effect` of the taints that a node should have; `as it is` where nothing is to be written.
-    fn shown(spec: Value, conditions: &[(&str, &str)]) -> String {
+    /// Returns `key:effect` of the desired taints; `unchanged` when nothing has to be written.
+    fn desired_keys_and_effects(spec: Value, conditions: &[(&str, &str)]) -> String {
         let conditions: Vec<Value> =
-            conditions.iter().map(|(kind, status)| json!({"type": kind, "status": status})).collect();
+            conditions.iter().map(|(type_, status)| json!({"type": type_, "status": status})).collect();
         let node = json!({"spec": spec, "status": {"conditions": conditions}});
-        let Some(taints) = desired(&node, NOW) else { return "as it is".to_owned() };
+        let Some(taints) = desired_taints(&node, NOW) else { return "unchanged".to_owned() };
         let taint = |taint: &Value| {
             let key = object::text(taint, "/key").rsplit('/').next().unwrap_or_default().to_owned();
             format!("{key}:{}", object::text(taint, "/effect"))
@@ -96,15 +100,15 @@ mod tests {
     }
 
     #[rstest]
-    #[case::well(json!({}), &[("Ready", "True")], "as it is")]
+    #[case::ready(json!({}), &[("Ready", "True")], "unchanged")]
     #[case::not_ready(json!({}), &[("Ready", "False")], "not-ready:NoSchedule not-ready:NoExecute")]
-    #[case::lost(json!({}), &[("Ready", "Unknown")], "unreachable:NoSchedule unreachable:NoExecute")]
-    #[case::still_lost(unreachable(), &[("Ready", "Unknown")], "as it is")]
-    #[case::back(unreachable(), &[("Ready", "True")], "mine:NoExecute")]
-    #[case::cordoned(json!({"unschedulable": true}), &[("Ready", "True")], "unschedulable:NoSchedule")]
+    #[case::unreachable_node(json!({}), &[("Ready", "Unknown")], "unreachable:NoSchedule unreachable:NoExecute")]
+    #[case::still_unreachable(unreachable(), &[("Ready", "Unknown")], "unchanged")]
+    #[case::reachable_again(unreachable(), &[("Ready", "True")], "mine:NoExecute")]
+    #[case::is_cordoned(json!({"unschedulable": true}), &[("Ready", "True")], "unschedulable:NoSchedule")]
     #[case::uncordoned(json!({"taints": [{"key": UNSCHEDULABLE, "effect": "NoSchedule"}]}), &[("Ready", "True")], "")]
-    #[case::full(json!({}), &[("Ready", "True"), ("DiskPressure", "True")], "disk-pressure:NoSchedule")]
-    fn taints(#[case] spec: Value, #[case] conditions: &[(&str, &str)], #[case] expect: &str) {
-        assert_eq!(shown(spec, conditions), expect);
+    #[case::disk_pressure(json!({}), &[("Ready", "True"), ("DiskPressure", "True")], "disk-pressure:NoSchedule")]
+    fn computes_taints(#[case] spec: Value, #[case] conditions: &[(&str, &str)], #[case] expect: &str) {
+        assert_eq!(desired_keys_and_effects(spec, conditions), expect);
     }
 }

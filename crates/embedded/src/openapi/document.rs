@@ -1,16 +1,18 @@
-//! The OpenAPI v3 index and the document of each group version.
+//! The OpenAPI v3 index and the documents of group versions.
+
+use std::hash::Hasher as _;
 
 use serde_json::{Map, Value, json};
 
-use crate::resources::{Registry, Resource, document_schema};
+use crate::resources::{Registry, Resource, openapi_definitions};
 
-/// `/openapi/v3`: which documents there are. The hash changes when the resources do, as clients cache by it.
+/// Returns `/openapi/v3`, the index of documents. Clients cache documents by hash, which changes with the content.
 pub(crate) fn index(registry: &Registry) -> Value {
     let mut paths = Map::new();
     for (group, versions) in registry.groups() {
         for version in versions {
             let path = path(&group, &version);
-            let hash = fingerprint(&group_version(registry, &group, &version).to_string());
+            let hash = content_hash(&group_version_document(registry, &group, &version).to_string());
             let url = format!("/openapi/v3/{path}?hash={hash:016X}");
             paths.insert(path, json!({"serverRelativeURL": url}));
         }
@@ -18,13 +20,13 @@ pub(crate) fn index(registry: &Registry) -> Value {
     json!({"paths": paths})
 }
 
-/// `/openapi/v3/apis/apps/v1`: operations and schemas of one group version.
-pub(crate) fn group_version(registry: &Registry, group: &str, version: &str) -> Value {
+/// Returns `/openapi/v3/apis/GROUP/VERSION`, the operations and schemas of a group version.
+pub(crate) fn group_version_document(registry: &Registry, group: &str, version: &str) -> Value {
     let mut paths = Map::new();
     let mut schemas = Map::new();
-    let here = registry.iter().filter(|resource| resource.group == group && resource.version == version);
-    for resource in here {
-        let (name, definitions) = document_schema(resource);
+    let served = registry.iter().filter(|resource| resource.group == group && resource.version == version);
+    for resource in served {
+        let (name, definitions) = openapi_definitions(resource);
         schemas.extend(definitions);
         if let Some(schema) = schemas.get_mut(&name).and_then(Value::as_object_mut) {
             schema.insert("x-kubernetes-group-version-kind".to_owned(), json!([gvk(resource)]));
@@ -70,11 +72,10 @@ fn operations(resource: &Resource, schema: &str, paths: &mut Map<String, Value>)
         json!({"get": operation("list", &["labelSelector", "fieldSelector", "limit", "continue", "watch"]),
                "post": operation("post", &write)}),
     );
-    if resource.virtual_only {
+    if resource.create_only {
         return;
     }
-    // The strategic merge type is left out on purpose: these schemas carry no merge keys, and kubectl then uses the
-    // ones it has built in.
+    // Without the strategic merge patch type, kubectl uses its built-in merge keys; these schemas contain none.
     paths.insert(
         format!("{collection}/{{name}}"),
         json!({"get": operation("get", &[]), "put": operation("put", &write),
@@ -83,7 +84,9 @@ fn operations(resource: &Resource, schema: &str, paths: &mut Map<String, Value>)
     );
 }
 
-/// FNV-1a; only has to change when the text does.
-fn fingerprint(text: &str) -> u64 {
-    text.bytes().fold(0xcbf2_9ce4_8422_2325, |hash, byte| (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3))
+/// Hashes a document. The hash is a cache key for clients and not security-relevant.
+fn content_hash(text: &str) -> u64 {
+    let mut hasher = fnv::FnvHasher::default();
+    hasher.write(text.as_bytes());
+    hasher.finish()
 }

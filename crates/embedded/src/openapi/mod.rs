@@ -1,8 +1,8 @@
-//! Schemas of the built-in kinds, and the OpenAPI documents that kubectl reads.
+//! OpenAPI documents for kubectl, and schemas of the built-in kinds.
 
 mod document;
-mod typed;
+mod type_schema;
 pub(crate) mod v2;
 
-pub(crate) use document::{group_version, index};
-pub(crate) use typed::{definitions, generate};
+pub(crate) use document::{group_version_document, index};
+pub(crate) use type_schema::{definitions, generate};

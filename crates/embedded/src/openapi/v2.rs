@@ -1,20 +1,20 @@
-//! OpenAPI v2, which kubectl asks where no v3 document knows a kind. A document without definitions lets it go on to say
-//! that the kind is not served; a 404 here would be all that its user reads.
+//! OpenAPI v2 without definitions. kubectl requests it for kinds that no v3 document contains; with an empty document it
+//! reports that the kind is not served, and with a 404 it would report only that.
 
 use prost::Message;
 use serde_json::{Value, json};
 
 use crate::server::VERSION;
 
-/// How client-go asks for a [`Document`].
+/// Media type in `Accept` with which client-go requests a [`Document`].
 pub(crate) const ACCEPTED: &str = "application/com.github.proto-openapi.spec.v2@v1.0+protobuf";
-/// What it is called in the answer, where `@` may not stand.
+/// Media type in the response, which may not contain `@`.
 pub(crate) const CONTENT_TYPE: &str = "application/com.github.proto-openapi.spec.v2.v1.0+protobuf";
 
 const SWAGGER: &str = "2.0";
 const TITLE: &str = "Kubernetes";
 
-/// The head of `openapi.v2.Document` of gnostic.
+/// First fields of gnostic's `openapi.v2.Document`.
 #[derive(Clone, PartialEq, Message)]
 struct Document {
     #[prost(string, tag = "1")]
@@ -31,12 +31,12 @@ struct Info {
     version: String,
 }
 
-/// `/openapi/v2` as JSON.
+/// Returns `/openapi/v2` as JSON.
 pub(crate) fn document() -> Value {
     json!({"swagger": SWAGGER, "info": {"title": TITLE, "version": VERSION}, "paths": {}})
 }
 
-/// The same as protobuf.
+/// Returns `/openapi/v2` as protobuf.
 pub(crate) fn message() -> Vec<u8> {
     let info = Info { title: TITLE.to_owned(), version: VERSION.to_owned() };
     Document { swagger: SWAGGER.to_owned(), info: Some(info) }.encode_to_vec()

@@ -1,10 +1,11 @@
-//! What an admission webhook would be asked, and answers; in process.
+//! Admission of writes, like an admission webhook in the same process.
 
-use apimachinery::status::Cause;
+use apimachinery::StatusCause;
 use serde_json::Value;
 
-/// What an admission webhook would be asked, and answers; in process.
+/// Admission of writes, like an admission webhook in the same process.
 pub trait Admission: Send + Sync {
+    /// Decides about one write.
     fn review(&self, request: &AdmissionRequest<'_>) -> AdmissionResponse;
 }
 
@@ -17,22 +18,24 @@ pub struct AdmissionRequest<'a> {
     pub resource: &'a str,
     /// Empty for cluster-scoped kinds.
     pub namespace: &'a str,
+    /// Name of the object.
     pub name: &'a str,
-    /// Absent on `DELETE`.
+    /// `None` for `DELETE`.
     pub object: Option<&'a Value>,
-    /// Absent on `CREATE`.
-    pub old: Option<&'a Value>,
+    /// `None` for `CREATE`.
+    pub old_object: Option<&'a Value>,
 }
 
-/// The answer to an [`AdmissionRequest`].
+/// The response to an [`AdmissionRequest`].
 #[derive(Debug, Clone, Default)]
 pub struct AdmissionResponse {
+    /// Whether the write is allowed.
     pub allowed: bool,
-    /// Why not; shown to the client.
+    /// Why the write is denied; shown to the client.
     pub message: String,
-    /// The fields that are wrong, where the refusal is about fields.
-    pub causes: Vec<Cause>,
-    /// Shown to the client as `Warning:` lines, also when allowed.
+    /// The invalid fields, when the write is denied because of fields.
+    pub causes: Vec<StatusCause>,
+    /// Warnings for the client (`Warning:` headers), also for allowed writes.
     pub warnings: Vec<String>,
 }
 

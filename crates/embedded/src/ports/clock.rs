@@ -1,11 +1,12 @@
-//! What time it is.
+//! The clock of the cluster.
 
-/// What time it is.
+/// The clock of the cluster.
 pub trait Clock: Send + Sync {
+    /// Returns the current time.
     fn now(&self) -> jiff::Timestamp;
 }
 
-/// The machine's clock.
+/// The clock of the host.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct SystemClock;
 

@@ -1,31 +1,33 @@
-//! Where `kubectl logs` reads.
+//! Access to container logs.
 
-use apimachinery::status::Status;
+use apimachinery::Status;
 use bytes::Bytes;
 use futures::stream::BoxStream;
 
-/// Where `kubectl logs` reads.
+/// Access to container logs, as used by `kubectl logs`.
 pub trait PodLogs: Send + Sync {
-    /// Lines as they were written, each with its newline.
+    /// Opens the log of a container; lines include their newline.
     ///
     /// # Errors
-    /// 400 where the container must be named or does not exist, 404 where there is nothing to read.
-    fn open(&self, namespace: &str, pod: &str, query: LogQuery) -> Result<BoxStream<'static, Bytes>, Status>;
+    /// 400 when the container has to be named or does not exist, 404 when there is no log.
+    fn open(&self, namespace: &str, pod: &str, options: PodLogOptions) -> Result<BoxStream<'static, Bytes>, Status>;
 }
 
-/// Which lines of a container's log are meant.
+/// Options of a log request (`PodLogOptions`).
 #[derive(Debug, Clone, Default)]
-pub struct LogQuery {
-    /// May be left out where there is only one.
+pub struct PodLogOptions {
+    /// Optional when the Pod has only one container.
     pub container: Option<String>,
-    /// Also what comes until the container ends.
+    /// Whether to stream new lines until the container terminates.
     pub follow: bool,
-    /// The last so many lines.
-    pub tail: Option<usize>,
-    /// Of the run before this one.
+    /// Number of lines from the end of the log.
+    pub tail_lines: Option<usize>,
+    /// Whether to read the log of the previous run.
     pub previous: bool,
+    /// Only lines after this time.
     pub since: Option<jiff::Timestamp>,
-    /// Each line with its time in front.
+    /// Whether to prefix each line with its time.
     pub timestamps: bool,
+    /// Maximum number of bytes.
     pub limit_bytes: Option<usize>,
 }

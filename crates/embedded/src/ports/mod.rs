@@ -1,28 +1,34 @@
-//! Everything that reaches outside: the caller fills these in, tests and the simulation with their own. A file for each port.
+//! The ports of the cluster: interfaces to everything outside of the process, which the caller provides. Each port
+//! has a file of its own.
 
 mod admission;
 mod clock;
 mod logs;
 mod network;
 mod random;
-mod runner;
+mod runtime;
 
 use std::sync::Arc;
 
 pub use crate::node::logs::LogSink;
 pub use admission::{Admission, AdmissionRequest, AdmissionResponse, AdmitAll};
 pub use clock::{Clock, SystemClock};
-pub use logs::{LogQuery, PodLogs};
-pub use network::{Loopback, Network, Stream};
+pub use logs::{PodLogOptions, PodLogs};
+pub use network::{Network, NetworkStream, TcpNetwork};
 pub use random::{Random, SystemRandom};
-pub use runner::{Container, Exit, Mount, Purpose, Runner};
+pub use runtime::{ContainerConfig, ContainerExit, ContainerPurpose, ContainerRuntime, Mount};
 
 /// The ports of one cluster.
 #[derive(Clone)]
 pub struct Ports {
+    /// The current time.
     pub clock: Arc<dyn Clock>,
+    /// Random UIDs and name suffixes.
     pub random: Arc<dyn Random>,
+    /// Admission of writes.
     pub admission: Arc<dyn Admission>,
-    pub runner: Arc<dyn Runner>,
+    /// Runs containers.
+    pub runtime: Arc<dyn ContainerRuntime>,
+    /// Connects to Pods.
     pub network: Arc<dyn Network>,
 }

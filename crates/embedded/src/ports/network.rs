@@ -1,4 +1,4 @@
-//! How probes and proxies reach a Pod.
+//! Connections to Pods.
 
 use std::io;
 use std::net::SocketAddr;
@@ -6,28 +6,29 @@ use std::net::SocketAddr;
 use futures::future::BoxFuture;
 use tokio::io::{AsyncRead, AsyncWrite};
 
-/// How probes and proxies reach a Pod.
+/// Connects to Pods, for probes and proxies.
 pub trait Network: Send + Sync {
-    fn connect(&self, address: SocketAddr) -> BoxFuture<'static, io::Result<Box<dyn Stream>>>;
+    /// Opens a connection.
+    fn connect(&self, address: SocketAddr) -> BoxFuture<'static, io::Result<Box<dyn NetworkStream>>>;
 }
 
-/// One connection.
-pub trait Stream: AsyncRead + AsyncWrite + Send + Unpin {}
+/// A bidirectional byte stream.
+pub trait NetworkStream: AsyncRead + AsyncWrite + Send + Unpin {}
 
-impl<T: AsyncRead + AsyncWrite + Send + Unpin> Stream for T {}
+impl<T: AsyncRead + AsyncWrite + Send + Unpin> NetworkStream for T {}
 
-/// TCP, as the machine has it; every Pod address is a loopback address.
+/// TCP connections of the host, where every Pod address is a loopback address.
 #[derive(Debug, Clone, Copy, Default)]
-pub struct Loopback;
+pub struct TcpNetwork;
 
-// === impl Loopback ===
+// === impl TcpNetwork ===
 
-impl Network for Loopback {
-    fn connect(&self, address: SocketAddr) -> BoxFuture<'static, io::Result<Box<dyn Stream>>> {
+impl Network for TcpNetwork {
+    fn connect(&self, address: SocketAddr) -> BoxFuture<'static, io::Result<Box<dyn NetworkStream>>> {
         Box::pin(async move {
             let stream = tokio::net::TcpStream::connect(address).await?;
             stream.set_nodelay(true)?;
-            Ok(Box::new(stream) as Box<dyn Stream>)
+            Ok(Box::new(stream) as Box<dyn NetworkStream>)
         })
     }
 }

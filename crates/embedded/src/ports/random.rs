@@ -1,17 +1,17 @@
-//! Where uids and generated names come from.
+//! Random UIDs and generated names.
 
-/// Kubernetes leaves out vowels and look-alikes (`k8s.io/apimachinery/pkg/util/rand`).
+/// Kubernetes omits vowels and similar-looking characters (`k8s.io/apimachinery/pkg/util/rand`).
 const SUFFIX_ALPHABET: &[u8; 27] = b"bcdfghjklmnpqrstvwxz2456789";
 
-/// Where uids and generated names come from.
+/// Source of random UIDs and name suffixes.
 pub trait Random: Send + Sync {
-    /// A version 4 UUID in lower case.
+    /// Returns a version 4 UUID in lower case.
     fn uuid(&self) -> String;
-    /// `len` characters of `bcdfghjklmnpqrstvwxz2456789`, the alphabet of Kubernetes' generated names.
+    /// Returns `len` characters of `bcdfghjklmnpqrstvwxz2456789`, the alphabet of generated names in Kubernetes.
     fn suffix(&self, len: usize) -> String;
 }
 
-/// The machine's randomness.
+/// The random number generator of the host.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct SystemRandom;
 
@@ -35,7 +35,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_uuid_has_the_shape_of_version_4() {
+    fn uuid_is_version_4() {
         let uuid = SystemRandom.uuid();
         let lengths: Vec<usize> = uuid.split('-').map(str::len).collect();
         assert_eq!(lengths, [8, 4, 4, 4, 12]);

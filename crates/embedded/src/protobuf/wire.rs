@@ -1,36 +1,36 @@
 //! The protobuf wire format: tags, varints, lengths.
 
-/// One field as it is on the wire.
+/// Value of a field in wire format.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Wire<'a> {
+pub(super) enum WireValue<'a> {
     Varint(u64),
     Bytes(&'a [u8]),
-    /// Eight or four bytes; no message here has such a field.
+    /// Fixed-size value of 8 or 4 bytes, which no supported message uses.
     Fixed,
 }
 
-/// The bytes are no message.
+/// The bytes are not a valid message.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Malformed;
 
-/// The fields of one message in the order they were sent.
-pub(super) struct Fields<'a>(&'a [u8]);
+/// Iterator over the fields of a message in wire order.
+pub(super) struct WireFields<'a>(&'a [u8]);
 
-impl<'a> Fields<'a> {
-    pub(super) fn of(message: &'a [u8]) -> Self {
+impl<'a> WireFields<'a> {
+    pub(super) fn new(message: &'a [u8]) -> Self {
         Self(message)
     }
 
-    fn field(&mut self) -> Result<(u64, Wire<'a>), Malformed> {
+    fn field(&mut self) -> Result<(u64, WireValue<'a>), Malformed> {
         let tag = self.varint()?;
         let wire = match tag & 7 {
-            0 => Wire::Varint(self.varint()?),
-            1 => self.take(8).map(|_| Wire::Fixed)?,
+            0 => WireValue::Varint(self.varint()?),
+            1 => self.take(8).map(|_| WireValue::Fixed)?,
             2 => {
                 let length = usize::try_from(self.varint()?).map_err(|_| Malformed)?;
-                Wire::Bytes(self.take(length)?)
+                WireValue::Bytes(self.take(length)?)
             }
-            5 => self.take(4).map(|_| Wire::Fixed)?,
+            5 => self.take(4).map(|_| WireValue::Fixed)?,
             _ => return Err(Malformed),
         };
         Ok((tag >> 3, wire))
@@ -50,14 +50,14 @@ impl<'a> Fields<'a> {
     }
 
     fn take(&mut self, length: usize) -> Result<&'a [u8], Malformed> {
-        let (taken, rest) = self.0.split_at_checked(length).ok_or(Malformed)?;
+        let (bytes, rest) = self.0.split_at_checked(length).ok_or(Malformed)?;
         self.0 = rest;
-        Ok(taken)
+        Ok(bytes)
     }
 }
 
-impl<'a> Iterator for Fields<'a> {
-    type Item = Result<(u64, Wire<'a>), Malformed>;
+impl<'a> Iterator for WireFields<'a> {
+    type Item = Result<(u64, WireValue<'a>), Malformed>;
 
     /// Ends after the first error.
     fn next(&mut self) -> Option<Self::Item> {

@@ -1,63 +1,63 @@
-//! The kinds that are there without any definition.
+//! Table of the built-in resources.
 
 use std::sync::{Arc, OnceLock};
 
-use apimachinery::structure::Structure;
+use apimachinery::MergeSchema;
 use k8s_openapi::api;
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
 
 use schemars::JsonSchema;
 use serde_json::Value;
 
-use super::resource::{Document, Resource, ScalePaths, SchemaSource};
+use super::resource::{DefinitionsFn, Resource, ScalePaths, SchemaSource};
 use crate::openapi::{definitions, generate};
 
-/// What differs between built-in kinds.
+/// Row of the table.
 #[derive(Clone, Copy)]
-struct Row {
+struct BuiltinResource {
     group: &'static str,
     version: &'static str,
     plural: &'static str,
     kind: &'static str,
-    short: &'static [&'static str],
-    traits: &'static [Trait],
+    short_names: &'static [&'static str],
+    traits: &'static [ResourceTrait],
     selectable: &'static [&'static str],
-    schema: SchemaKind,
+    schema: TypeSchema,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Trait {
+enum ResourceTrait {
     Namespaced,
     Status,
     Scale,
     Generation,
-    /// In the category `all` of `kubectl get all`.
+    /// Part of the category `all` of `kubectl get all`.
     All,
-    Virtual,
+    CreateOnly,
 }
 
-/// The schema of one type, for validation and for documents.
+/// Schema of a type, for validation and for OpenAPI documents.
 #[derive(Clone, Copy)]
-struct SchemaKind {
-    /// Recursive schemas do not inline; definitions are checked by [`crate::crd`].
+struct TypeSchema {
+    /// Generates the schema with everything inlined. `None` for recursive types; [`crate::crd`] validates definitions.
     inline: Option<fn() -> Value>,
-    document: Document,
+    definitions: DefinitionsFn,
 }
 
-const fn typed<T: JsonSchema>() -> SchemaKind {
-    SchemaKind { inline: Some(generate::<T>), document: definitions::<T> }
+const fn typed<T: JsonSchema>() -> TypeSchema {
+    TypeSchema { inline: Some(generate::<T>), definitions: definitions::<T> }
 }
 
-const fn recursive<T: JsonSchema>() -> SchemaKind {
-    SchemaKind { inline: None, document: definitions::<T> }
+const fn recursive<T: JsonSchema>() -> TypeSchema {
+    TypeSchema { inline: None, definitions: definitions::<T> }
 }
 
-use Trait::{All, Generation, Namespaced, Scale, Status, Virtual};
+use ResourceTrait::{All, CreateOnly, Generation, Namespaced, Scale, Status};
 
 const NONE: &[&str] = &[];
 
 #[rustfmt::skip]
-const ROWS: &[Row] = &[
+const BUILTIN_RESOURCES: &[BuiltinResource] = &[
     row("", "v1", "namespaces", "Namespace", &["ns"], &[Status], &["status.phase"], typed::<api::core::v1::Namespace>()),
     row("", "v1", "nodes", "Node", &["no"], &[Status], &["spec.unschedulable"], typed::<api::core::v1::Node>()),
     row("", "v1", "pods", "Pod", &["po"], &[Namespaced, Status, Generation, All], &["spec.nodeName", "spec.restartPolicy", "spec.schedulerName", "spec.serviceAccountName", "spec.hostNetwork", "status.phase", "status.podIP", "status.nominatedNodeName"], typed::<api::core::v1::Pod>()),
@@ -88,53 +88,53 @@ const ROWS: &[Row] = &[
     row("storage.k8s.io", "v1", "storageclasses", "StorageClass", &["sc"], &[], NONE, typed::<api::storage::v1::StorageClass>()),
     row("scheduling.k8s.io", "v1", "priorityclasses", "PriorityClass", &["pc"], &[], NONE, typed::<api::scheduling::v1::PriorityClass>()),
     row("apiextensions.k8s.io", "v1", "customresourcedefinitions", "CustomResourceDefinition", &["crd", "crds"], &[Status, Generation], NONE, recursive::<CustomResourceDefinition>()),
-    row("authentication.k8s.io", "v1", "selfsubjectreviews", "SelfSubjectReview", NONE, &[Virtual], NONE, typed::<api::authentication::v1::SelfSubjectReview>()),
-    row("authorization.k8s.io", "v1", "selfsubjectrulesreviews", "SelfSubjectRulesReview", NONE, &[Virtual], NONE, typed::<api::authorization::v1::SelfSubjectRulesReview>()),
-    row("authorization.k8s.io", "v1", "selfsubjectaccessreviews", "SelfSubjectAccessReview", NONE, &[Virtual], NONE, typed::<api::authorization::v1::SelfSubjectAccessReview>()),
+    row("authentication.k8s.io", "v1", "selfsubjectreviews", "SelfSubjectReview", NONE, &[CreateOnly], NONE, typed::<api::authentication::v1::SelfSubjectReview>()),
+    row("authorization.k8s.io", "v1", "selfsubjectrulesreviews", "SelfSubjectRulesReview", NONE, &[CreateOnly], NONE, typed::<api::authorization::v1::SelfSubjectRulesReview>()),
+    row("authorization.k8s.io", "v1", "selfsubjectaccessreviews", "SelfSubjectAccessReview", NONE, &[CreateOnly], NONE, typed::<api::authorization::v1::SelfSubjectAccessReview>()),
 ];
 
 #[rustfmt::skip]
-#[allow(clippy::too_many_arguments)] // A table row; every call is one line above.
+#[allow(clippy::too_many_arguments)] // Constructor of a table row.
 const fn row(
     group: &'static str, version: &'static str, plural: &'static str, kind: &'static str,
-    short: &'static [&'static str], traits: &'static [Trait], selectable: &'static [&'static str], schema: SchemaKind,
-) -> Row {
-    Row { group, version, plural, kind, short, traits, selectable, schema }
+    short_names: &'static [&'static str], traits: &'static [ResourceTrait], selectable: &'static [&'static str], schema: TypeSchema,
+) -> BuiltinResource {
+    BuiltinResource { group, version, plural, kind, short_names, traits, selectable, schema }
 }
 
-/// Every built-in resource.
+/// Returns all built-in resources.
 pub(super) fn all() -> impl Iterator<Item = Resource> {
-    ROWS.iter().map(resource)
+    BUILTIN_RESOURCES.iter().map(resource)
 }
 
-fn resource(row: &Row) -> Resource {
-    let has = |wanted: Trait| row.traits.contains(&wanted);
+fn resource(row: &BuiltinResource) -> Resource {
+    let has = |expected: ResourceTrait| row.traits.contains(&expected);
     let mut resource = Resource::new_custom(row.group, row.version, row.plural, row.kind);
     resource.custom = false;
-    resource.short_names = row.short.iter().map(ToString::to_string).collect();
+    resource.short_names = row.short_names.iter().map(ToString::to_string).collect();
     resource.categories = if has(All) { vec!["all".to_owned()] } else { Vec::new() };
     resource.namespaced = has(Namespaced);
-    resource.status = has(Status);
-    resource.generation = has(Generation);
-    resource.virtual_only = has(Virtual);
+    resource.has_status = has(Status);
+    resource.has_generation = has(Generation);
+    resource.create_only = has(CreateOnly);
     resource.scale = has(Scale).then(scale_paths);
-    resource.selectable = row.selectable.iter().map(ToString::to_string).collect();
+    resource.selectable_fields = row.selectable.iter().map(ToString::to_string).collect();
     resource.storage_api_version = resource.api_version();
-    resource.storage = resource.qualified();
+    resource.storage = resource.group_resource();
     if row.group == "events.k8s.io" {
-        // One storage, two faces: clients write the new one and kubectl reads the old one.
+        // Both versions share one storage: clients write `events.k8s.io/v1` and kubectl reads `v1`.
         resource.storage = "events".to_owned();
         resource.storage_api_version = "v1".to_owned();
     }
-    resource.structure = Arc::new(Structure::builtin(row.group, row.kind));
+    resource.merge_schema = Arc::new(MergeSchema::builtin(row.group, row.kind));
     if (row.group, row.version) == ("autoscaling", "v1") {
         resource.storage_api_version = "autoscaling/v2".to_owned();
-        resource.structure = Arc::new(Structure::builtin("autoscaling/v1", row.kind));
+        resource.merge_schema = Arc::new(MergeSchema::builtin("autoscaling/v1", row.kind));
     }
     resource.schema = SchemaSource::Builtin {
         generate: row.schema.inline,
-        document: row.schema.document,
-        made: Arc::new(OnceLock::new()),
+        definitions: row.schema.definitions,
+        cached: Arc::new(OnceLock::new()),
     };
     resource
 }

@@ -1,13 +1,13 @@
-//! Which resources exist: the built-in kinds and what definitions add.
+//! Registry of the served resources: the built-in ones and those of custom resource definitions.
 //!
-//! One [`Resource`] is one served version of one kind. Several can share a storage name: versions of a custom
-//! resource, and the two faces of events.
+//! A [`Resource`] is one served version of a kind. Several can share a storage name: the versions of a custom resource,
+//! and both API groups of Events.
 
 mod builtin;
 mod registry;
 mod resource;
 
-pub use registry::Registry;
-pub(crate) use registry::version_rank;
-pub(crate) use resource::document_schema;
-pub use resource::{Resource, ScalePaths};
+pub(crate) use registry::Registry;
+pub(crate) use registry::version_priority;
+pub(crate) use resource::openapi_definitions;
+pub(crate) use resource::{Resource, ScalePaths};

@@ -1,4 +1,4 @@
-//! All resources at one moment.
+//! Immutable set of the served resources.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -6,9 +6,9 @@ use std::sync::Arc;
 use super::builtin;
 use super::resource::Resource;
 
-/// All resources at one moment.
+/// Set of the served resources. Changes replace it as a whole.
 #[derive(Clone, Default)]
-pub struct Registry {
+pub(crate) struct Registry {
     /// By group, version and plural.
     resources: BTreeMap<(String, String, String), Arc<Resource>>,
 }
@@ -16,9 +16,9 @@ pub struct Registry {
 // === impl Registry ===
 
 impl Registry {
-    /// The built-in kinds.
+    /// Returns a registry of the built-in resources.
     #[must_use]
-    pub fn builtin() -> Self {
+    pub(crate) fn builtin() -> Self {
         let mut registry = Self::default();
         for resource in builtin::all() {
             registry.insert(resource);
@@ -26,14 +26,15 @@ impl Registry {
         registry
     }
 
+    /// Returns the resource with this group, version and plural name.
     #[must_use]
-    pub fn get(&self, group: &str, version: &str, plural: &str) -> Option<Arc<Resource>> {
+    pub(crate) fn get(&self, group: &str, version: &str, plural: &str) -> Option<Arc<Resource>> {
         self.resources.get(&(group.to_owned(), version.to_owned(), plural.to_owned())).cloned()
     }
 
-    /// The storage version of `pods`, `deployments.apps`.
+    /// Returns the storage version of a resource named like `pods` or `deployments.apps`.
     #[must_use]
-    pub fn by_name(&self, name: &str) -> Option<Arc<Resource>> {
+    pub(crate) fn by_name(&self, name: &str) -> Option<Arc<Resource>> {
         let (plural, group) = name.split_once('.').unwrap_or((name, ""));
         self.resources
             .values()
@@ -45,31 +46,32 @@ impl Registry {
             .cloned()
     }
 
+    /// Returns the resource of a kind such as `apps/v1`, `Deployment`.
     #[must_use]
-    pub fn by_kind(&self, api_version: &str, kind: &str) -> Option<Arc<Resource>> {
+    pub(crate) fn by_kind(&self, api_version: &str, kind: &str) -> Option<Arc<Resource>> {
         self.resources.values().find(|resource| resource.kind == kind && resource.api_version() == api_version).cloned()
     }
 
-    /// In order of group, version and plural.
-    pub fn iter(&self) -> impl Iterator<Item = &Arc<Resource>> {
+    /// Iterates over all resources, ordered by group, version and plural name.
+    pub(crate) fn iter(&self) -> impl Iterator<Item = &Arc<Resource>> {
         self.resources.values()
     }
 
-    /// Whether any resource of the group version is served.
+    /// Reports whether the group version has resources.
     #[must_use]
-    pub fn serves(&self, group: &str, version: &str) -> bool {
+    pub(crate) fn serves(&self, group: &str, version: &str) -> bool {
         self.iter().any(|resource| resource.group == group && resource.version == version)
     }
 
-    /// Whether definitions made the group.
+    /// Reports whether the group contains custom resources.
     #[must_use]
-    pub fn is_custom(&self, group: &str) -> bool {
+    pub(crate) fn is_custom(&self, group: &str) -> bool {
         self.iter().any(|resource| resource.group == group && resource.custom)
     }
 
-    /// Groups with their versions, the preferred one first.
+    /// Returns the groups with their versions, the preferred version first.
     #[must_use]
-    pub fn groups(&self) -> BTreeMap<String, Vec<String>> {
+    pub(crate) fn groups(&self) -> BTreeMap<String, Vec<String>> {
         let mut groups: BTreeMap<String, Vec<String>> = BTreeMap::new();
         for resource in self.iter() {
             let versions = groups.entry(resource.group.clone()).or_default();
@@ -78,7 +80,7 @@ impl Registry {
             }
         }
         for versions in groups.values_mut() {
-            versions.sort_by(|a, b| version_rank(b).cmp(&version_rank(a)).then_with(|| a.cmp(b)));
+            versions.sort_by(|a, b| version_priority(b).cmp(&version_priority(a)).then_with(|| a.cmp(b)));
         }
         groups
     }
@@ -88,14 +90,14 @@ impl Registry {
         self.resources.insert(key, Arc::new(resource));
     }
 
-    /// Takes away every version of `deployments.apps`.
+    /// Removes all versions of a resource named like `deployments.apps`.
     pub(crate) fn remove(&mut self, name: &str) {
-        self.resources.retain(|_, resource| resource.qualified() != name);
+        self.resources.retain(|_, resource| resource.group_resource() != name);
     }
 }
 
-/// Stable before beta before alpha, higher numbers first (`k8s.io/apimachinery/pkg/version`).
-pub(crate) fn version_rank(version: &str) -> (u8, u32, u32) {
+/// Returns the priority of an API version: stable over beta over alpha, then higher numbers (`k8s.io/apimachinery/pkg/version`).
+pub(crate) fn version_priority(version: &str) -> (u8, u32, u32) {
     let Some(rest) = version.strip_prefix('v') else { return (0, 0, 0) };
     let digits = rest.find(|c: char| !c.is_ascii_digit()).unwrap_or(rest.len());
     let Ok(major) = rest[..digits].parse() else { return (0, 0, 0) };
@@ -116,14 +118,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn versions_rank_by_stability() {
+    fn ranks_versions_by_stability() {
         let mut versions = vec!["v1alpha1", "v1beta1", "v2", "v1", "v1beta2", "foo"];
-        versions.sort_by_key(|version| std::cmp::Reverse(version_rank(version)));
+        versions.sort_by_key(|version| std::cmp::Reverse(version_priority(version)));
         assert_eq!(versions, ["v2", "v1", "v1beta2", "v1beta1", "v1alpha1", "foo"]);
     }
 
     #[test]
-    fn names_find_the_storage_version() {
+    fn by_name_returns_storage_version() {
         let registry = Registry::builtin();
         assert_eq!(registry.by_name("deployments.apps").map(|found| found.api_version()), Some("apps/v1".into()));
         assert_eq!(registry.by_name("events").map(|found| found.api_version()), Some("v1".into()));

@@ -1,125 +1,133 @@
-//! One served version of one kind.
+//! One served version of a kind.
 
 use std::sync::{Arc, OnceLock};
 
-use apimachinery::schema::Schema;
-use apimachinery::structure::Structure;
+use apimachinery::{MergeSchema, Schema};
 use serde_json::{Map, Value, json};
 
 use crate::table::PrinterColumn;
 
-/// One served version of one kind.
+/// One served version of a kind.
 #[derive(Clone, Debug)]
-pub struct Resource {
-    /// Empty for the core group.
-    pub group: String,
-    pub version: String,
-    pub plural: String,
-    pub singular: String,
-    pub kind: String,
-    pub list_kind: String,
-    pub short_names: Vec<String>,
-    pub categories: Vec<String>,
-    pub namespaced: bool,
-    /// `pods`, `deployments.apps`: under what its objects are kept.
-    pub storage: String,
-    /// `apps/v1`: with which version they are kept.
-    pub storage_api_version: String,
-    pub status: bool,
-    pub scale: Option<ScalePaths>,
-    /// Whether `metadata.generation` counts changes of the specification.
-    pub generation: bool,
-    pub custom: bool,
-    /// Whether the schema fills anything in; what is read is then filled in, too.
-    pub has_defaults: bool,
+pub(crate) struct Resource {
+    /// API group, empty for the core group.
+    pub(crate) group: String,
+    /// API version without the group: `v1`.
+    pub(crate) version: String,
+    /// Plural name: `deployments`.
+    pub(crate) plural: String,
+    /// Singular name: `deployment`.
+    pub(crate) singular: String,
+    /// Kind: `Deployment`.
+    pub(crate) kind: String,
+    /// Kind of lists: `DeploymentList`.
+    pub(crate) list_kind: String,
+    /// Short names for kubectl: `deploy`.
+    pub(crate) short_names: Vec<String>,
+    /// Categories for kubectl, such as `all`.
+    pub(crate) categories: Vec<String>,
+    /// Whether objects belong to a namespace.
+    pub(crate) namespaced: bool,
+    /// Resource name in the store: `pods`, `deployments.apps`. Versions of a kind share it.
+    pub(crate) storage: String,
+    /// API version of stored objects: `apps/v1`.
+    pub(crate) storage_api_version: String,
+    /// Whether the resource has the `status` subresource.
+    pub(crate) has_status: bool,
+    /// Replica fields of the `scale` subresource.
+    pub(crate) scale: Option<ScalePaths>,
+    /// Whether `metadata.generation` counts changes of the spec.
+    pub(crate) has_generation: bool,
+    /// Whether a custom resource definition declares the resource.
+    pub(crate) custom: bool,
+    /// Whether the schema has defaults, which are applied on reads as well.
+    pub(crate) has_defaults: bool,
     /// Whether the schema has CEL rules.
-    pub has_rules: bool,
-    /// Neither stored nor listed: create answers ([`crate::reviews`]) and forgets.
-    pub virtual_only: bool,
-    pub structure: Arc<Structure>,
-    /// `additionalPrinterColumns`; built-in kinds have their own in [`crate::table`].
-    pub columns: Vec<PrinterColumn>,
-    /// JSON paths beyond `metadata.name` and `metadata.namespace` that field selectors may name.
-    pub selectable: Vec<String>,
-    /// What is said to everybody who uses a version that is no longer recommended.
-    pub deprecation: Option<String>,
+    pub(crate) has_rules: bool,
+    /// Whether the only verb is create, which answers without storing anything ([`crate::reviews`]).
+    pub(crate) create_only: bool,
+    /// Merge behavior of lists and maps, for patches and server-side apply.
+    pub(crate) merge_schema: Arc<MergeSchema>,
+    /// `additionalPrinterColumns`; the columns of built-in kinds are in [`crate::table`].
+    pub(crate) printer_columns: Vec<PrinterColumn>,
+    /// Fields supported by field selectors in addition to `metadata.name` and `metadata.namespace`.
+    pub(crate) selectable_fields: Vec<String>,
+    /// Warning for clients that use a deprecated version.
+    pub(crate) deprecation_warning: Option<String>,
     pub(super) schema: SchemaSource,
 }
 
-/// Where the replica counts of a scalable kind are, as JSON pointers.
+/// JSON pointers to the fields of the `scale` subresource.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct ScalePaths {
-    pub spec_replicas: String,
-    pub status_replicas: String,
-    /// Where the selector is; a string for custom resources, an object for the built-in kinds.
-    pub selector: Option<String>,
+pub(crate) struct ScalePaths {
+    /// Desired number of replicas.
+    pub(crate) spec_replicas: String,
+    /// Observed number of replicas.
+    pub(crate) status_replicas: String,
+    /// Label selector: a string in custom resources, an object in built-in kinds.
+    pub(crate) selector: Option<String>,
 }
 
+/// Source of the OpenAPI schema.
 #[derive(Clone, Debug)]
 pub(super) enum SchemaSource {
-    /// `x-kubernetes-preserve-unknown-fields` over everything.
+    /// No schema: every field is preserved.
     Open,
-    Custom {
-        schema: Arc<Schema>,
-        raw: Arc<Value>,
-    },
-    /// Generated from the type at first use: most kinds are never written.
-    Builtin {
-        generate: Option<fn() -> Value>,
-        document: Document,
-        made: Arc<OnceLock<Option<Arc<Schema>>>>,
-    },
+    /// Schema of a custom resource definition.
+    Custom { schema: Arc<Schema>, raw: Arc<Value> },
+    /// Generated from the Rust type at first use, because most kinds are never written.
+    Builtin { generate: Option<fn() -> Value>, definitions: DefinitionsFn, cached: Arc<OnceLock<Option<Arc<Schema>>>> },
 }
 
-/// Makes the name of a schema and every schema it refers to.
-pub(super) type Document = fn() -> (String, Map<String, Value>);
+/// Returns the name of a schema and all schemas that it references.
+pub(super) type DefinitionsFn = fn() -> (String, Map<String, Value>);
 
 // === impl Resource ===
 
 impl Resource {
-    /// `v1`, `apps/v1`.
+    /// Returns the API version: `v1`, `apps/v1`.
     #[must_use]
-    pub fn api_version(&self) -> String {
+    pub(crate) fn api_version(&self) -> String {
         if self.group.is_empty() { self.version.clone() } else { format!("{}/{}", self.group, self.version) }
     }
 
-    /// `pods`, `deployments.apps`: how messages name it.
+    /// Returns the group resource, as in messages: `pods`, `deployments.apps`.
     #[must_use]
-    pub fn qualified(&self) -> String {
+    pub(crate) fn group_resource(&self) -> String {
         if self.group.is_empty() { self.plural.clone() } else { format!("{}.{}", self.plural, self.group) }
     }
 
-    /// `Pod`, `Deployment.apps`: how `Invalid` names it.
+    /// Returns the group kind, as in validation errors: `Pod`, `Deployment.apps`.
     #[must_use]
-    pub fn qualified_kind(&self) -> String {
+    pub(crate) fn group_kind(&self) -> String {
         if self.group.is_empty() { self.kind.clone() } else { format!("{}.{}", self.kind, self.group) }
     }
 
-    /// Whether a PUT to a name that is free creates the object (`AllowCreateOnUpdate`).
-    pub(crate) fn is_made_by_replacing(&self) -> bool {
+    /// Reports whether PUT creates objects that do not exist (`AllowCreateOnUpdate`).
+    pub(crate) fn allows_create_on_update(&self) -> bool {
         !self.custom
             && (self.group == "rbac.authorization.k8s.io"
                 || matches!(self.storage.as_str(), "services" | "endpoints" | "events" | "leases.coordination.k8s.io"))
     }
 
-    /// Whether a PUT has to say which version it replaces (no `AllowUnconditionalUpdate`).
-    pub(crate) fn needs_version(&self) -> bool {
-        let wary = ["leases.coordination.k8s.io", "poddisruptionbudgets.policy", crate::crd::STORAGE];
-        self.custom || wary.contains(&self.storage.as_str())
+    /// Reports whether PUT requires a resource version (no `AllowUnconditionalUpdate`).
+    pub(crate) fn requires_resource_version(&self) -> bool {
+        let conditional = ["leases.coordination.k8s.io", "poddisruptionbudgets.policy", crate::crd::STORAGE];
+        self.custom || conditional.contains(&self.storage.as_str())
     }
 
-    /// What objects must look like; `None` where anything goes.
+    /// Returns the schema of objects; `None` if there is none or it is recursive.
     #[must_use]
-    pub fn schema(&self) -> Option<Arc<Schema>> {
+    pub(crate) fn schema(&self) -> Option<Arc<Schema>> {
         match &self.schema {
             SchemaSource::Open => None,
             SchemaSource::Custom { schema, .. } => Some(Arc::clone(schema)),
             SchemaSource::Builtin { generate: None, .. } => None,
-            SchemaSource::Builtin { generate: Some(generate), made, .. } => made
+            SchemaSource::Builtin { generate: Some(generate), cached, .. } => cached
                 .get_or_init(|| match Schema::from_json(&generate()) {
                     Ok(schema) => Some(Arc::new(schema)),
                     Err(error) => {
-                        tracing::error!(kind = self.kind, error, "the schema of a built-in kind does not read");
+                        tracing::error!(kind = self.kind, error, "failed to parse the schema of a built-in kind");
                         None
                     }
                 })
@@ -144,28 +152,28 @@ impl Resource {
             namespaced: true,
             storage: format!("{plural}.{group}"),
             storage_api_version: format!("{group}/{version}"),
-            status: false,
+            has_status: false,
             scale: None,
-            generation: true,
+            has_generation: true,
             custom: true,
             has_defaults: false,
             has_rules: false,
-            virtual_only: false,
-            structure: Arc::new(Structure::builtin("", "")),
-            columns: Vec::new(),
-            selectable: Vec::new(),
-            deprecation: None,
+            create_only: false,
+            merge_schema: Arc::new(MergeSchema::builtin("", "")),
+            printer_columns: Vec::new(),
+            selectable_fields: Vec::new(),
+            deprecation_warning: None,
             schema: SchemaSource::Open,
         }
     }
 }
 
-/// The schema of a resource for its document: its name, and all named schemas.
-pub(crate) fn document_schema(resource: &Resource) -> (String, Map<String, Value>) {
+/// Returns the schema name of a resource and all named schemas for its OpenAPI document.
+pub(crate) fn openapi_definitions(resource: &Resource) -> (String, Map<String, Value>) {
     let reversed: Vec<&str> = resource.group.split('.').rev().collect();
     let name = format!("{}.{}.{}", reversed.join("."), resource.version, resource.kind);
     match &resource.schema {
-        SchemaSource::Builtin { document, .. } => document(),
+        SchemaSource::Builtin { definitions, .. } => definitions(),
         SchemaSource::Open => (name.clone(), Map::from_iter([(name, json!({"type": "object"}))])),
         SchemaSource::Custom { raw, .. } => {
             let mut schema = Value::clone(raw);

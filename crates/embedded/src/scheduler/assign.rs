@@ -1,4 +1,4 @@
-//! What becomes of every pending Pod, given everything. Pure.
+//! Decides about all pending Pods of a snapshot. Pure.
 
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
@@ -6,65 +6,69 @@ use std::sync::Arc;
 
 use serde_json::Value;
 
-use super::candidate::{Candidate, candidates, named};
-use super::place::place;
-use super::world::{self, World};
-use super::{Outcome, Verdict, bound_of, gang, group_of, is_pending, preempt, priority};
+use super::node_info::{NodeInfo, find_node, node_infos};
+use super::preemption::PreemptionEvaluator;
+use super::schedule_one::schedule_pod;
+use super::snapshot::{self, SchedulingSnapshot};
+use super::{Decision, Outcome, bound_members, gang, is_pending, pod_group_of, priority};
 use crate::object;
 
-/// What to do with every pending Pod, given everything: highest priority first, then oldest, then by name. A gang is as
-/// old as its group.
-pub(super) fn assign(world: &World) -> Vec<Verdict> {
-    let mut candidates = candidates(&world.pods, &world.nodes);
-    let mut tenants = preempt::Tenants::of(world);
-    let groups = world::by_name(&world.groups);
-    let group_named = |(namespace, name): &(String, String)| groups.get(&(namespace.as_str(), name.as_str())).copied();
-    let mut pending: Vec<&Arc<Value>> = world.pods.iter().filter(|pod| is_pending(pod)).collect();
+/// Returns a decision for every pending Pod: highest priority first, then oldest, then by name. A gang is sorted by
+/// the creation time of its PodGroup.
+pub(super) fn schedule_pending(snapshot: &SchedulingSnapshot) -> Vec<Decision> {
+    let mut node_infos = node_infos(&snapshot.pods, &snapshot.nodes);
+    let mut evaluator = PreemptionEvaluator::new(snapshot);
+    let groups = snapshot::index_by_name(&snapshot.groups);
+    let find_group = |(namespace, name): &(String, String)| groups.get(&(namespace.as_str(), name.as_str())).copied();
+    let mut pending: Vec<&Arc<Value>> = snapshot.pods.iter().filter(|pod| is_pending(pod)).collect();
     pending.sort_by_cached_key(|pod| {
-        let group = group_of(pod).as_ref().and_then(group_named);
+        let group = pod_group_of(pod).as_ref().and_then(find_group);
         let created = object::text(group.unwrap_or(pod), "/metadata/creationTimestamp").to_owned();
         (Reverse(priority(pod)), created, object::namespace(pod).to_owned(), object::name(pod).to_owned())
     });
     let mut gangs: BTreeMap<(String, String), Vec<Arc<Value>>> = BTreeMap::new();
     for pod in &pending {
-        if let Some(group) = group_of(pod) {
+        if let Some(group) = pod_group_of(pod) {
             gangs.entry(group).or_default().push(Arc::clone(pod));
         }
     }
-    let mut verdicts = Vec::new();
+    let mut decisions = Vec::new();
     for pod in pending {
-        let Some(key) = group_of(pod) else {
-            verdicts.push(Verdict { pod: Arc::clone(pod), outcome: single(pod, &mut candidates, &mut tenants, world) });
+        let Some(key) = pod_group_of(pod) else {
+            decisions.push(Decision {
+                pod: Arc::clone(pod),
+                outcome: schedule_single(pod, &mut node_infos, &mut evaluator, snapshot),
+            });
             continue;
         };
-        // The whole gang has the place of its first Pod.
+        // The gang is scheduled at the queue position of its first Pod.
         let Some(members) = gangs.remove(&key) else { continue };
-        let bound = bound_of(&key, &world.pods);
-        verdicts.extend(gang::assign(&key.1, group_named(&key), &members, &bound, &mut candidates, world));
+        let bound = bound_members(&key, &snapshot.pods);
+        decisions.extend(gang::schedule_gang(&key.1, find_group(&key), &members, &bound, &mut node_infos, snapshot));
     }
-    verdicts
+    decisions
 }
 
-/// One Pod by itself; the room that it waits for is nobody else's.
-fn single(
+/// Schedules one Pod that belongs to no gang. The resources of its nominated node are reserved for it.
+fn schedule_single(
     pod: &Arc<Value>,
-    candidates: &mut [Candidate],
-    tenants: &mut preempt::Tenants<'_>,
-    world: &World,
+    node_infos: &mut [NodeInfo],
+    evaluator: &mut PreemptionEvaluator<'_>,
+    snapshot: &SchedulingSnapshot,
 ) -> Outcome {
-    let outcome = match place(pod, candidates, world) {
-        Outcome::Wait { reason: "Unschedulable", message, keeps_nomination } => tenants
-            .instead(pod, candidates, world)
-            .unwrap_or(Outcome::Wait { reason: "Unschedulable", message, keeps_nomination }),
+    let outcome = match schedule_pod(pod, node_infos, snapshot) {
+        Outcome::Wait { reason: "Unschedulable", message, retains_nomination } => evaluator
+            .preempt(pod, node_infos, snapshot)
+            .unwrap_or(Outcome::Wait { reason: "Unschedulable", message, retains_nomination }),
         outcome => outcome,
     };
-    let promised = match &outcome {
+    let nominated = match &outcome {
         Outcome::Preempt { node, .. } => node.as_str(),
-        Outcome::Wait { keeps_nomination: true, .. } => object::text(pod, "/status/nominatedNodeName"),
+        Outcome::Wait { retains_nomination: true, .. } => object::text(pod, "/status/nominatedNodeName"),
         Outcome::Wait { .. } | Outcome::Bind { .. } => "",
     };
-    if let Some(candidate) = named(candidates, promised) {
-        candidate.take(pod);
+    if let Some(node_info) = find_node(node_infos, nominated) {
+        node_info.add_pod(pod);
     }
     outcome
 }
@@ -93,21 +97,25 @@ mod tests {
         Arc::new(pod)
     }
 
-    fn bound(verdicts: &[Verdict]) -> Vec<(&str, Option<&str>)> {
-        let node = |verdict: &Verdict| match &verdict.outcome {
+    fn bound_nodes(decisions: &[Decision]) -> Vec<(&str, Option<&str>)> {
+        let node = |decision: &Decision| match &decision.outcome {
             Outcome::Bind { node } => Some(node.clone()),
             Outcome::Wait { .. } | Outcome::Preempt { .. } => None,
         };
-        verdicts.iter().map(|v| (object::name(&v.pod), node(v).map(|n| &*Box::leak(n.into_boxed_str())))).collect()
+        decisions.iter().map(|v| (object::name(&v.pod), node(v).map(|n| &*Box::leak(n.into_boxed_str())))).collect()
     }
 
     #[test]
-    fn one_turn_does_not_give_a_gpu_twice() {
+    fn allocates_each_gpu_once_per_cycle() {
         let pods = [pod("a", 8, None), pod("b", 8, None), pod("c", 8, None)];
-        let world = World { pods: pods.into(), nodes: vec![node("y", 8), node("x", 8)], ..World::default() };
-        let verdicts = assign(&world);
-        assert_eq!(bound(&verdicts), [("a", Some("x")), ("b", Some("y")), ("c", None)]);
-        let Outcome::Wait { message, .. } = &verdicts[2].outcome else { panic!() };
+        let snapshot = SchedulingSnapshot {
+            pods: pods.into(),
+            nodes: vec![node("y", 8), node("x", 8)],
+            ..SchedulingSnapshot::default()
+        };
+        let decisions = schedule_pending(&snapshot);
+        assert_eq!(bound_nodes(&decisions), [("a", Some("x")), ("b", Some("y")), ("c", None)]);
+        let Outcome::Wait { message, .. } = &decisions[2].outcome else { panic!() };
         assert!(
             message.starts_with("0/2 nodes are available: 2 Insufficient nvidia.com/gpu. preemption: "),
             "{message}"
@@ -115,15 +123,20 @@ mod tests {
     }
 
     #[test]
-    fn a_gang_is_placed_together_or_not_at_all() {
-        let group = |minimum: u64| {
-            Arc::new(json!({"metadata": {"name": "g", "namespace": "n"}, "spec": {"minMember": minimum}}))
+    fn places_gang_entirely_or_not_at_all() {
+        let group = |min_member: u64| {
+            Arc::new(json!({"metadata": {"name": "g", "namespace": "n"}, "spec": {"minMember": min_member}}))
         };
         let pods = [pod("a", 8, Some("g")), pod("b", 8, Some("g"))];
-        let world = World { pods: pods.into(), nodes: vec![node("x", 8)], groups: vec![group(2)], ..World::default() };
-        let none = assign(&world);
-        assert_eq!(bound(&none), [("a", None), ("b", None)]);
-        let both = assign(&World { nodes: vec![node("x", 8), node("y", 8)], ..world });
-        assert_eq!(bound(&both), [("a", Some("x")), ("b", Some("y"))]);
+        let snapshot = SchedulingSnapshot {
+            pods: pods.into(),
+            nodes: vec![node("x", 8)],
+            groups: vec![group(2)],
+            ..SchedulingSnapshot::default()
+        };
+        let unschedulable = schedule_pending(&snapshot);
+        assert_eq!(bound_nodes(&unschedulable), [("a", None), ("b", None)]);
+        let schedulable = schedule_pending(&SchedulingSnapshot { nodes: vec![node("x", 8), node("y", 8)], ..snapshot });
+        assert_eq!(bound_nodes(&schedulable), [("a", Some("x")), ("b", Some("y"))]);
     }
 }

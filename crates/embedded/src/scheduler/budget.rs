@@ -1,4 +1,4 @@
-//! PodDisruptionBudgets, as preemption weighs them.
+//! PodDisruptionBudgets in preemption.
 
 use std::sync::Arc;
 
@@ -7,36 +7,38 @@ use serde_json::Value;
 use crate::object;
 use crate::workloads::disruption::covers;
 
-/// How many Pods every budget still lets go.
-pub(super) struct Allowance<'a> {
+/// The disruptions that each PodDisruptionBudget still allows.
+pub(super) struct DisruptionAllowance<'a> {
     budgets: Vec<(&'a Value, i64)>,
 }
 
-impl<'a> Allowance<'a> {
-    /// Budgets without a selector, or with an empty one, protect nobody here: so does kube-scheduler read them.
-    pub(super) fn of(budgets: &'a [Arc<Value>]) -> Self {
-        let selects = |budget: &&Arc<Value>| {
+impl<'a> DisruptionAllowance<'a> {
+    /// Reads the budgets. A budget without a selector or with an empty one protects no Pod in preemption, as in
+    /// kube-scheduler.
+    pub(super) fn new(budgets: &'a [Arc<Value>]) -> Self {
+        let has_selector = |budget: &&Arc<Value>| {
             let selector = budget.pointer("/spec/selector").and_then(Value::as_object);
             selector.is_some_and(|selector| !selector.is_empty())
         };
         let allowed =
             |budget: &Value| budget.pointer("/status/disruptionsAllowed").and_then(Value::as_i64).unwrap_or(0);
-        Self { budgets: budgets.iter().filter(selects).map(|budget| (budget.as_ref(), allowed(budget))).collect() }
+        Self { budgets: budgets.iter().filter(has_selector).map(|budget| (budget.as_ref(), allowed(budget))).collect() }
     }
 
-    /// Takes the Pods from every budget that is about them; whether one did not allow it.
-    pub(super) fn is_exceeded_by(&mut self, pods: &[Arc<Value>]) -> bool {
-        let mut exceeded = false;
+    /// Subtracts the Pods from every budget that covers them; returns whether a budget is violated
+    /// (`filterPodsWithPDBViolation`).
+    pub(super) fn is_violated_by(&mut self, pods: &[Arc<Value>]) -> bool {
+        let mut violated = false;
         for pod in pods.iter().filter(|pod| !object::is_deleting(pod)) {
             for (budget, allowed) in self.budgets.iter_mut().filter(|(budget, _)| covers(budget, pod)) {
-                // Its eviction was counted when it was asked for.
+                // The eviction API has already counted this Pod.
                 if budget.pointer("/status/disruptedPods").is_some_and(|pods| pods.get(object::name(pod)).is_some()) {
                     continue;
                 }
                 *allowed -= 1;
-                exceeded |= *allowed < 0;
+                violated |= *allowed < 0;
             }
         }
-        exceeded
+        violated
     }
 }

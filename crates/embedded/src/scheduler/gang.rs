@@ -1,72 +1,76 @@
-//! Pods of a Volcano PodGroup: placed together or not at all.
+//! Gang scheduling: the Pods of a Volcano PodGroup are placed together or not at all.
 //!
-//! `spec.minMember` counts Pods. With `minTaskMember` every task must have its number too. With `subGroupPolicy` the Pods
-//! of a policy form subgroups by the values of `matchLabelKeys`; a subgroup is placed whole, and each policy needs
-//! `minSubGroups` of them before any Pod of the group is bound. What comes beyond the minimum is placed subgroup by
-//! subgroup as room allows; Pods of no subgroup one by one, in the order of the numbers at the end of their names, so
-//! round-robin over the replicas. A group with `minResources` begins only when the cluster could hold them. Measured on
-//! Volcano 1.15 with its default actions: queues, and preemption by gangs, are not done.
+//! `spec.minMember` counts Pods. With `minTaskMember`, every task also needs its own minimum. With `subGroupPolicy`,
+//! the Pods that a policy selects form subgroups by the values of `matchLabelKeys`; all Pods of a subgroup are placed
+//! or none, and each policy needs `minSubGroups` complete subgroups before any Pod of the group is bound. Pods beyond
+//! the minimum are placed one subgroup at a time while resources are available; Pods without a subgroup are placed
+//! one at a time, sorted by the number at the end of their names, hence round-robin over the replicas. A group with
+//! `minResources` starts only when the cluster could hold them. The behavior was measured on Volcano 1.15 with its
+//! default actions; queues and preemption by gangs are not implemented.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use apimachinery::pod::{Amounts, amounts};
-use apimachinery::quantity::Quantity;
-use apimachinery::selector::LabelSelector;
+use apimachinery::{LabelSelector, Quantity, ResourceList, parse_resource_list};
 use serde_json::Value;
 
-use super::candidate::{Candidate, allocatable};
-use super::place::place;
-use super::world::World;
-use super::{Outcome, Verdict};
+use super::node_info::{NodeInfo, allocatable};
+use super::schedule_one::schedule_pod;
+use super::snapshot::SchedulingSnapshot;
+use super::{Decision, Outcome};
 use crate::object;
 use crate::workloads::ownership::string_map;
 
+/// Annotation or label with the task of a Pod.
 const TASK: &str = "volcano.sh/task-spec";
 
-/// Decides about `pending`, which with `bound` are all the Pods of `group`. Room that is given is taken from `candidates`.
-pub(super) fn assign(
+/// Decides about `pending`, which together with `bound` are all Pods of `group`. Reserves the resources of placed
+/// Pods in `node_infos`.
+pub(super) fn schedule_gang(
     name: &str,
     group: Option<&Value>,
     pending: &[Arc<Value>],
     bound: &[Arc<Value>],
-    candidates: &mut Vec<Candidate>,
-    world: &World,
-) -> Vec<Verdict> {
+    node_infos: &mut Vec<NodeInfo>,
+    snapshot: &SchedulingSnapshot,
+) -> Vec<Decision> {
     let Some(group) = group else {
-        return all_wait(pending, &format!("pod group {name} is not found"));
+        return wait_all(pending, &format!("pod group {name} is not found"));
     };
-    let minimum = Minimum::of(group);
-    if bound.is_empty() && !is_enqueued(group, candidates) {
-        return all_wait(pending, &format!("pod group {name} waits: its minResources are more than what is left here"));
+    let requirements = GangRequirements::new(group);
+    if bound.is_empty() && !is_enqueueable(group, node_infos) {
+        return wait_all(
+            pending,
+            &format!("pod group {name} is waiting: its minResources exceed the resources available in the cluster"),
+        );
     }
     let mut pending = pending.to_vec();
     pending.sort_by_cached_key(|pod| task_order(pod));
     let pending = pending.as_slice();
-    let mut trial = Trial { candidates: candidates.clone(), outcomes: BTreeMap::new() };
-    let (subgroups, single) = subgroups(&minimum.policies, pending, bound);
-    trial.place_minimum(&minimum, &subgroups, world);
+    let mut placement = GangPlacement { node_infos: node_infos.clone(), outcomes: BTreeMap::new() };
+    let (subgroups, individual) = subgroups(&requirements.subgroup_policies, pending, bound);
+    placement.place_required(&requirements, &subgroups, snapshot);
     for subgroup in &subgroups {
-        trial.place_whole(subgroup, world);
+        placement.place_subgroup(subgroup, snapshot);
     }
-    for pod in &single {
-        trial.place_one(pod, world);
+    for pod in &individual {
+        placement.place_pod(pod, snapshot);
     }
-    let placed: Vec<&Arc<Value>> = pending.iter().filter(|pod| trial.is_placed(pod)).collect();
-    let together: Vec<&Arc<Value>> = bound.iter().chain(placed.iter().copied()).collect();
-    if minimum.is_met(&together, &subgroups, &trial) {
-        *candidates = trial.candidates;
+    let placed: Vec<&Arc<Value>> = pending.iter().filter(|pod| placement.is_placed(pod)).collect();
+    let members: Vec<&Arc<Value>> = bound.iter().chain(placed.iter().copied()).collect();
+    if requirements.is_met(&members, &subgroups, &placement) {
+        *node_infos = placement.node_infos;
         return pending
             .iter()
             .map(|pod| {
-                trial.outcomes.get(object::name(pod)).map_or_else(
-                    || wait(pod, "its subgroup is not complete yet"),
-                    |outcome| Verdict { pod: Arc::clone(pod), outcome: outcome.clone() },
+                placement.outcomes.get(object::name(pod)).map_or_else(
+                    || wait(pod, "waiting for the subgroup to be complete"),
+                    |outcome| Decision { pod: Arc::clone(pod), outcome: outcome.clone() },
                 )
             })
             .collect();
     }
-    let why = trial.outcomes.values().find_map(|outcome| match outcome {
+    let reason = placement.outcomes.values().find_map(|outcome| match outcome {
         Outcome::Wait { message, .. } => Some(format!("; {message}")),
         Outcome::Bind { .. } | Outcome::Preempt { .. } => None,
     });
@@ -75,20 +79,20 @@ pub(super) fn assign(
         placed.len(),
         pending.len(),
         bound.len(),
-        minimum.members,
-        why.unwrap_or_default()
+        requirements.min_member,
+        reason.unwrap_or_default()
     );
-    all_wait(pending, &message)
+    wait_all(pending, &message)
 }
 
-/// What `status.phase` says of a group: `Running` while its minimum is bound. A group that states no minimum has reached
-/// it with nothing, and says `Completed`.
-pub(super) fn phase(group: &Value, bound: &[Arc<Value>]) -> &'static str {
-    let minimum = Minimum::of(group);
-    let (subgroups, _) = subgroups(&minimum.policies, &[], bound);
-    let together: Vec<&Arc<Value>> = bound.iter().collect();
-    let nothing = Trial { candidates: Vec::new(), outcomes: BTreeMap::new() };
-    let is_running = !bound.is_empty() && minimum.is_met(&together, &subgroups, &nothing);
+/// Returns `status.phase` of a PodGroup: `Running` while its minimum is bound. A group without a minimum that is not
+/// running is `Completed`.
+pub(super) fn group_phase(group: &Value, bound: &[Arc<Value>]) -> &'static str {
+    let requirements = GangRequirements::new(group);
+    let (subgroups, _) = subgroups(&requirements.subgroup_policies, &[], bound);
+    let members: Vec<&Arc<Value>> = bound.iter().collect();
+    let no_placement = GangPlacement { node_infos: Vec::new(), outcomes: BTreeMap::new() };
+    let is_running = !bound.is_empty() && requirements.is_met(&members, &subgroups, &no_placement);
     match is_running {
         true => "Running",
         false if group.pointer("/spec/minMember").is_none() => "Completed",
@@ -97,66 +101,68 @@ pub(super) fn phase(group: &Value, bound: &[Arc<Value>]) -> &'static str {
     }
 }
 
-/// Who leaves with `pod`, itself included, so that no gang is left broken: only itself or its subgroup where the minimum
-/// stays whole without them, otherwise everybody of `bound`.
-pub(super) fn leaving_with(group: &Value, pod: &Arc<Value>, bound: &[Arc<Value>]) -> Vec<Arc<Value>> {
-    let minimum = Minimum::of(group);
-    let same = |other: &Arc<Value>| match subgroup_of(&minimum.policies, pod) {
-        Some(key) => subgroup_of(&minimum.policies, other) == Some(key),
-        None => object::uid(other) == object::uid(pod),
+/// Returns the Pods that have to be evicted together with `pod`, including itself: only the Pod or its subgroup while
+/// the rest still meets the minimum, otherwise all of `bound`.
+pub(super) fn evicted_members(group: &Value, pod: &Arc<Value>, bound: &[Arc<Value>]) -> Vec<Arc<Value>> {
+    let requirements = GangRequirements::new(group);
+    let is_evicted = |member: &Arc<Value>| match subgroup_of(&requirements.subgroup_policies, pod) {
+        Some(key) => subgroup_of(&requirements.subgroup_policies, member) == Some(key),
+        None => object::uid(member) == object::uid(pod),
     };
-    let (leaving, rest): (Vec<_>, Vec<_>) = bound.iter().cloned().partition(same);
-    let (subgroups, _) = subgroups(&minimum.policies, &[], &rest);
-    let together: Vec<&Arc<Value>> = rest.iter().collect();
-    let nothing = Trial { candidates: Vec::new(), outcomes: BTreeMap::new() };
-    if minimum.is_met(&together, &subgroups, &nothing) { leaving } else { bound.to_vec() }
+    let (evicted, remaining): (Vec<_>, Vec<_>) = bound.iter().cloned().partition(is_evicted);
+    let (subgroups, _) = subgroups(&requirements.subgroup_policies, &[], &remaining);
+    let members: Vec<&Arc<Value>> = remaining.iter().collect();
+    let no_placement = GangPlacement { node_infos: Vec::new(), outcomes: BTreeMap::new() };
+    if requirements.is_met(&members, &subgroups, &no_placement) { evicted } else { bound.to_vec() }
 }
 
-/// Volcano's `overcommit`: a group may begin when its `minResources` fit into 1.2 times the cluster, less what is used.
-fn is_enqueued(group: &Value, candidates: &[Candidate]) -> bool {
+/// Volcano's `overcommit` plugin: a group may start when its `minResources` fit into 1.2 times the cluster, minus the
+/// requested resources.
+fn is_enqueueable(group: &Value, node_infos: &[NodeInfo]) -> bool {
     const FACTOR: f64 = 1.2;
-    let sum = |of: &dyn Fn(&Candidate) -> f64| candidates.iter().map(of).sum::<f64>();
-    amounts(group.pointer("/spec/minResources")).iter().all(|(name, wanted)| {
-        let units = |of: &Amounts| of.get(name).map_or(0.0, Quantity::as_f64);
-        let total = sum(&|candidate| units(&allocatable(&candidate.node)));
-        let used = sum(&|candidate| units(&candidate.used));
-        wanted.as_f64() <= total * FACTOR - used
+    let total_of = |amount: &dyn Fn(&NodeInfo) -> f64| node_infos.iter().map(amount).sum::<f64>();
+    parse_resource_list(group.pointer("/spec/minResources")).iter().all(|(name, minimum)| {
+        let units = |amounts: &ResourceList| amounts.get(name).map_or(0.0, Quantity::as_f64);
+        let total = total_of(&|node_info| units(&allocatable(&node_info.node)));
+        let requested = total_of(&|node_info| units(&node_info.requested));
+        minimum.as_f64() <= total * FACTOR - requested
     })
 }
 
-/// Volcano's order of the Pods of a job: by priority, by the number at the end of the name, by age.
+/// Returns the sort key of Volcano for the Pods of a job: priority, number at the end of the name, age.
 fn task_order(pod: &Value) -> (std::cmp::Reverse<i64>, u64, String, String) {
     let number = object::name(pod).rsplit('-').next().and_then(|last| last.parse().ok()).unwrap_or(u64::MAX);
     let created = object::text(pod, "/metadata/creationTimestamp").to_owned();
     (std::cmp::Reverse(super::priority(pod)), number, created, object::name(pod).to_owned())
 }
 
-/// What must be placed before anything is.
-struct Minimum {
-    members: u64,
-    /// Empty unless the numbers bind.
+/// The minimum that must be placed before any Pod of a gang is bound.
+struct GangRequirements {
+    min_member: u64,
+    /// `minTaskMember`; empty when it is not enforced.
     tasks: BTreeMap<String, u64>,
-    policies: Vec<Policy>,
+    subgroup_policies: Vec<SubGroupPolicy>,
 }
 
 /// One entry of `subGroupPolicy`.
-struct Policy {
+struct SubGroupPolicy {
     selector: LabelSelector,
-    keys: Vec<String>,
+    match_label_keys: Vec<String>,
     size: usize,
-    subgroups: usize,
+    min_subgroups: usize,
 }
 
-/// Pods with the same values of the policy's keys.
+/// The Pods with the same values of the `matchLabelKeys` of a policy.
 struct Subgroup {
+    /// Index of the policy.
     policy: usize,
     pending: Vec<Arc<Value>>,
     bound: usize,
     size: usize,
 }
 
-impl Minimum {
-    fn of(group: &Value) -> Self {
+impl GangRequirements {
+    fn new(group: &Value) -> Self {
         let spec = group.get("spec").unwrap_or(&Value::Null);
         let members = spec.get("minMember").and_then(Value::as_u64).unwrap_or(0);
         let tasks: BTreeMap<String, u64> = spec
@@ -166,116 +172,131 @@ impl Minimum {
             .flatten()
             .filter_map(|(task, count)| Some((task.clone(), count.as_u64()?)))
             .collect();
-        // Volcano asks for tasks only where all of them together are within the group's minimum.
-        let binding = tasks.values().sum::<u64>() <= members;
+        // Volcano enforces the minimum of the tasks only when their sum is at most `minMember`.
+        let is_enforced = tasks.values().sum::<u64>() <= members;
         let policies = spec.get("subGroupPolicy").and_then(Value::as_array).into_iter().flatten();
         Self {
-            members,
-            tasks: if binding { tasks } else { BTreeMap::new() },
-            policies: policies.filter_map(Policy::of).collect(),
+            min_member: members,
+            tasks: if is_enforced { tasks } else { BTreeMap::new() },
+            subgroup_policies: policies.filter_map(SubGroupPolicy::new).collect(),
         }
     }
 
-    fn is_met(&self, together: &[&Arc<Value>], subgroups: &[Subgroup], trial: &Trial) -> bool {
-        let of_task = |task: &str| together.iter().filter(|pod| task_of(pod) == task).count() as u64;
-        let whole = |policy: usize| subgroups.iter().filter(|s| s.policy == policy && trial.is_whole(s)).count();
-        together.len() as u64 >= self.members
-            && self.tasks.iter().all(|(task, count)| of_task(task) >= *count)
-            && self.policies.iter().enumerate().all(|(at, policy)| whole(at) >= policy.subgroups)
+    fn is_met(&self, members: &[&Arc<Value>], subgroups: &[Subgroup], placement: &GangPlacement) -> bool {
+        let count_of_task = |task: &str| members.iter().filter(|pod| task_of(pod) == task).count() as u64;
+        let complete_subgroups =
+            |policy: usize| subgroups.iter().filter(|s| s.policy == policy && placement.is_complete(s)).count();
+        members.len() as u64 >= self.min_member
+            && self.tasks.iter().all(|(task, count)| count_of_task(task) >= *count)
+            && self
+                .subgroup_policies
+                .iter()
+                .enumerate()
+                .all(|(index, policy)| complete_subgroups(index) >= policy.min_subgroups)
     }
 }
 
-impl Policy {
-    /// A policy without `matchLabelKeys` has no subgroups, and so no Pod of its group ever starts.
-    fn of(policy: &Value) -> Option<Self> {
+impl SubGroupPolicy {
+    /// Reads a policy. A policy without `matchLabelKeys` has no subgroups, so no Pod of its group ever starts.
+    fn new(policy: &Value) -> Option<Self> {
         let number = |field: &str| policy.get(field).and_then(Value::as_u64).and_then(|n| usize::try_from(n).ok());
-        let keys = object::strings(policy.get("matchLabelKeys")).into_iter().map(str::to_owned).collect();
+        let match_label_keys = object::strings(policy.get("matchLabelKeys")).into_iter().map(str::to_owned).collect();
         Some(Self {
             selector: LabelSelector::from_json(policy.get("labelSelector").unwrap_or(&Value::Null)).ok()?,
-            keys,
+            match_label_keys,
             size: number("subGroupSize").unwrap_or(1),
-            subgroups: number("minSubGroups").unwrap_or(0),
+            min_subgroups: number("minSubGroups").unwrap_or(0),
         })
     }
 
+    /// Returns the values of `matchLabelKeys`, `None` when the policy does not select the Pod.
     fn values(&self, pod: &Value) -> Option<Vec<String>> {
         let labels = string_map(pod.pointer("/metadata/labels"));
-        if self.keys.is_empty() || !self.selector.matches(&labels) {
+        if self.match_label_keys.is_empty() || !self.selector.matches(&labels) {
             return None;
         }
-        self.keys.iter().map(|key| labels.get(key).cloned()).collect()
+        self.match_label_keys.iter().map(|key| labels.get(key).cloned()).collect()
     }
 }
 
-/// Policy and values of the subgroup that a Pod is in.
-fn subgroup_of(policies: &[Policy], pod: &Value) -> Option<(usize, Vec<String>)> {
-    policies.iter().enumerate().find_map(|(at, policy)| Some((at, policy.values(pod)?)))
+/// Returns policy index and label values of the subgroup of a Pod.
+fn subgroup_of(policies: &[SubGroupPolicy], pod: &Value) -> Option<(usize, Vec<String>)> {
+    policies.iter().enumerate().find_map(|(index, policy)| Some((index, policy.values(pod)?)))
 }
 
-/// The subgroups by policy and values, and the pending Pods that are in none.
-fn subgroups(policies: &[Policy], pending: &[Arc<Value>], bound: &[Arc<Value>]) -> (Vec<Subgroup>, Vec<Arc<Value>>) {
-    let mut found: BTreeMap<(usize, Vec<String>), Subgroup> = BTreeMap::new();
-    let mut single = Vec::new();
+/// Returns the subgroups sorted by policy and values, and the pending Pods without a subgroup.
+fn subgroups(
+    policies: &[SubGroupPolicy],
+    pending: &[Arc<Value>],
+    bound: &[Arc<Value>],
+) -> (Vec<Subgroup>, Vec<Arc<Value>>) {
+    let mut by_key: BTreeMap<(usize, Vec<String>), Subgroup> = BTreeMap::new();
+    let mut individual = Vec::new();
     for (pod, is_bound) in pending.iter().map(|pod| (pod, false)).chain(bound.iter().map(|pod| (pod, true))) {
         let Some(key) = subgroup_of(policies, pod) else {
             if !is_bound {
-                single.push(Arc::clone(pod));
+                individual.push(Arc::clone(pod));
             }
             continue;
         };
         let (policy, size) = (key.0, policies.get(key.0).map_or(1, |policy| policy.size));
-        let subgroup = found.entry(key).or_insert(Subgroup { policy, pending: Vec::new(), bound: 0, size });
+        let subgroup = by_key.entry(key).or_insert(Subgroup { policy, pending: Vec::new(), bound: 0, size });
         match is_bound {
             true => subgroup.bound += 1,
             false => subgroup.pending.push(Arc::clone(pod)),
         }
     }
-    (found.into_values().collect(), single)
+    (by_key.into_values().collect(), individual)
 }
 
-/// Placements that count only if the minimum is met.
-struct Trial {
-    candidates: Vec<Candidate>,
-    /// By Pod name; what is absent was not tried.
+/// Tentative placements; they are committed only when the requirements are met.
+struct GangPlacement {
+    node_infos: Vec<NodeInfo>,
+    /// By Pod name; a Pod that was not tried has no entry.
     outcomes: BTreeMap<String, Outcome>,
 }
 
-impl Trial {
-    /// As many subgroups of each policy as it needs, before any surplus takes their room.
-    fn place_minimum(&mut self, minimum: &Minimum, subgroups: &[Subgroup], world: &World) {
-        for (at, policy) in minimum.policies.iter().enumerate() {
-            let own = || subgroups.iter().filter(|subgroup| subgroup.policy == at);
-            let mut whole = own().filter(|subgroup| self.is_whole(subgroup)).count();
-            for subgroup in own() {
-                if whole >= policy.subgroups {
+impl GangPlacement {
+    /// Places as many subgroups of each policy as it requires, before surplus subgroups use the resources.
+    fn place_required(
+        &mut self,
+        requirements: &GangRequirements,
+        subgroups: &[Subgroup],
+        snapshot: &SchedulingSnapshot,
+    ) {
+        for (index, policy) in requirements.subgroup_policies.iter().enumerate() {
+            let of_policy = || subgroups.iter().filter(|subgroup| subgroup.policy == index);
+            let mut complete = of_policy().filter(|subgroup| self.is_complete(subgroup)).count();
+            for subgroup in of_policy() {
+                if complete >= policy.min_subgroups {
                     break;
                 }
-                whole += usize::from(!self.is_whole(subgroup) && self.place_whole(subgroup, world));
+                complete += usize::from(!self.is_complete(subgroup) && self.place_subgroup(subgroup, snapshot));
             }
         }
     }
 
-    /// Places every pending Pod of the subgroup, or none. Whether the subgroup is whole then.
-    fn place_whole(&mut self, subgroup: &Subgroup, world: &World) -> bool {
-        if self.is_whole(subgroup) || subgroup.bound + subgroup.pending.len() < subgroup.size {
-            return self.is_whole(subgroup);
+    /// Places all pending Pods of the subgroup or none. Returns whether the subgroup is complete afterwards.
+    fn place_subgroup(&mut self, subgroup: &Subgroup, snapshot: &SchedulingSnapshot) -> bool {
+        if self.is_complete(subgroup) || subgroup.bound + subgroup.pending.len() < subgroup.size {
+            return self.is_complete(subgroup);
         }
-        let before = self.candidates.clone();
+        let snapshot_before = self.node_infos.clone();
         let outcomes: Vec<Outcome> =
-            subgroup.pending.iter().map(|pod| place(pod, &mut self.candidates, world)).collect();
-        let refusal = outcomes.iter().find(|outcome| matches!(outcome, Outcome::Wait { .. })).cloned();
-        if refusal.is_some() {
-            self.candidates = before;
+            subgroup.pending.iter().map(|pod| schedule_pod(pod, &mut self.node_infos, snapshot)).collect();
+        let unschedulable = outcomes.iter().find(|outcome| matches!(outcome, Outcome::Wait { .. })).cloned();
+        if unschedulable.is_some() {
+            self.node_infos = snapshot_before;
         }
         for (pod, outcome) in subgroup.pending.iter().zip(outcomes) {
-            let outcome = refusal.clone().unwrap_or(outcome);
+            let outcome = unschedulable.clone().unwrap_or(outcome);
             self.outcomes.insert(object::name(pod).to_owned(), outcome);
         }
-        refusal.is_none()
+        unschedulable.is_none()
     }
 
-    fn place_one(&mut self, pod: &Arc<Value>, world: &World) {
-        let outcome = place(pod, &mut self.candidates, world);
+    fn place_pod(&mut self, pod: &Arc<Value>, snapshot: &SchedulingSnapshot) {
+        let outcome = schedule_pod(pod, &mut self.node_infos, snapshot);
         self.outcomes.insert(object::name(pod).to_owned(), outcome);
     }
 
@@ -283,23 +304,24 @@ impl Trial {
         matches!(self.outcomes.get(object::name(pod)), Some(Outcome::Bind { .. }))
     }
 
-    fn is_whole(&self, subgroup: &Subgroup) -> bool {
+    fn is_complete(&self, subgroup: &Subgroup) -> bool {
         let placed = subgroup.pending.iter().filter(|pod| self.is_placed(pod)).count();
         placed == subgroup.pending.len() && subgroup.bound + placed >= subgroup.size
     }
 }
 
-/// The task of a Pod: its annotation, else its label.
+/// Returns the task of a Pod from its annotation, else from its label.
 fn task_of(pod: &Value) -> String {
-    let of = |field: &str| pod.pointer(&format!("/metadata/{field}"))?.get(TASK)?.as_str().map(str::to_owned);
-    of("annotations").or_else(|| of("labels")).unwrap_or_default()
+    let value = |field: &str| pod.pointer(&format!("/metadata/{field}"))?.get(TASK)?.as_str().map(str::to_owned);
+    value("annotations").or_else(|| value("labels")).unwrap_or_default()
 }
 
-fn all_wait(pods: &[Arc<Value>], message: &str) -> Vec<Verdict> {
+/// Returns the same decision for all Pods.
+fn wait_all(pods: &[Arc<Value>], message: &str) -> Vec<Decision> {
     pods.iter().map(|pod| wait(pod, message)).collect()
 }
 
-fn wait(pod: &Arc<Value>, message: &str) -> Verdict {
-    let outcome = Outcome::Wait { reason: "Unschedulable", message: message.to_owned(), keeps_nomination: false };
-    Verdict { pod: Arc::clone(pod), outcome }
+fn wait(pod: &Arc<Value>, message: &str) -> Decision {
+    let outcome = Outcome::Wait { reason: "Unschedulable", message: message.to_owned(), retains_nomination: false };
+    Decision { pod: Arc::clone(pod), outcome }
 }

@@ -1,39 +1,42 @@
-//! The scheduler: binds Pods to nodes, or says why it cannot, once per reason.
+//! The scheduler: binds pending Pods to nodes, or records why a Pod is unschedulable.
 //!
-//! A turn ([`turn`]) asks a pure function of Pods and nodes ([`assign`]); it runs after something changed that could make
-//! a difference, and otherwise not at all. `schedulerName` `default-scheduler` and `volcano` are both served here; Pods of a
-//! Volcano PodGroup are placed together ([`gang`]); who fits nowhere may take the room of Pods of lower priority
-//! ([`preempt`]). One file has the rules of one of kube-scheduler's plugins: [`taints`],
-//! [`node_affinity`], [`host_ports`], [`resources`], [`claims`], [`spread`] and [`affinity`]. [`filter`] asks them in their
-//! order, [`explain`] says what came of it, and [`score`] chooses among the nodes that are left.
+//! A scheduling cycle ([`scheduling_cycle`]) lists the objects, calls the pure function [`assign::schedule_pending`]
+//! and writes its decisions. It runs after a change that can make a Pod schedulable, and not otherwise. Both values
+//! of `schedulerName`, `default-scheduler` and `volcano`, are served. Pods of a Volcano PodGroup are placed together
+//! ([`gang`]), and a Pod that fits on no node may preempt Pods of lower priority ([`preemption`]).
+//!
+//! Each plugin of kube-scheduler has its own file: [`taints`], [`node_affinity`], [`node_ports`], [`resources`],
+//! [`volume_binding`], [`pod_topology_spread`] and [`inter_pod_affinity`]. [`filter`] runs their Filter extension
+//! points in the order of kube-scheduler, [`score`] runs the Score extension points, and [`fit_error`] formats the
+//! messages.
 
-mod affinity;
+mod affinity_term;
 mod assign;
 mod budget;
-mod candidate;
-mod claims;
-mod explain;
 mod filter;
+mod fit_error;
 mod gang;
-mod host_ports;
-mod neighbours;
+mod inter_pod;
+mod inter_pod_affinity;
 mod node_affinity;
-mod place;
-mod preempt;
+mod node_info;
+mod node_ports;
+mod pod_topology_spread;
+mod preemption;
 mod reason;
 mod resources;
+mod schedule_one;
+mod scheduling_cycle;
 mod score;
-mod spread;
+mod snapshot;
 mod taints;
-mod term;
-mod turn;
-mod world;
+mod volume_binding;
 
-pub use place::fits;
-pub use reason::Reason;
+pub use reason::UnschedulableReason;
+pub use schedule_one::filter_nodes;
+pub use scheduling_cycle::run_scheduler;
+pub use snapshot::{SchedulingSnapshot, StorageObjects};
 pub(crate) use taints::tolerates;
-pub use turn::run;
-pub use world::{Storage, World};
 
 use std::sync::Arc;
 
@@ -41,16 +44,19 @@ use serde_json::Value;
 
 use crate::object;
 
+/// Resource name of Volcano's PodGroups.
 const POD_GROUPS: &str = "podgroups.scheduling.volcano.sh";
+/// Annotation with the name of the PodGroup of a Pod.
 const GROUP_NAME: &str = "scheduling.k8s.io/group-name";
 
-/// What became of one pending Pod.
+/// The scheduling decision for one pending Pod.
 #[derive(Debug)]
-struct Verdict {
+struct Decision {
     pod: Arc<Value>,
     outcome: Outcome,
 }
 
+/// The result of scheduling one Pod.
 #[derive(Debug, Clone, PartialEq, Eq)]
 enum Outcome {
     Bind {
@@ -59,10 +65,10 @@ enum Outcome {
     Wait {
         reason: &'static str,
         message: String,
-        /// The node that was promised to it stays promised.
-        keeps_nomination: bool,
+        /// Whether `status.nominatedNodeName` is retained.
+        retains_nomination: bool,
     },
-    /// It waits for the room that others leave.
+    /// The victims on the node are deleted; the Pod waits until they have terminated.
     Preempt {
         node: String,
         victims: Vec<Arc<Value>>,
@@ -70,14 +76,17 @@ enum Outcome {
     },
 }
 
+/// Whether the phase of the Pod is `Succeeded` or `Failed`.
 fn is_finished(pod: &Value) -> bool {
     matches!(object::text(pod, "/status/phase"), "Succeeded" | "Failed")
 }
 
+/// Whether the Pod has a node and has not finished.
 fn is_bound(pod: &Value) -> bool {
     !object::text(pod, "/spec/nodeName").is_empty() && !is_finished(pod)
 }
 
+/// Whether this scheduler is responsible for the Pod and the Pod has no node yet.
 fn is_pending(pod: &Value) -> bool {
     object::text(pod, "/spec/nodeName").is_empty()
         && !object::is_deleting(pod)
@@ -85,8 +94,8 @@ fn is_pending(pod: &Value) -> bool {
         && matches!(object::text(pod, "/spec/schedulerName"), "" | "default-scheduler" | "volcano")
 }
 
-/// The Volcano PodGroup of a Pod, by namespace and name.
-fn group_of(pod: &Value) -> Option<(String, String)> {
+/// Returns the namespace and name of the Volcano PodGroup of a Pod.
+fn pod_group_of(pod: &Value) -> Option<(String, String)> {
     if object::text(pod, "/spec/schedulerName") != "volcano" {
         return None;
     }
@@ -94,12 +103,12 @@ fn group_of(pod: &Value) -> Option<(String, String)> {
     Some((object::namespace(pod).to_owned(), name.to_owned()))
 }
 
-/// The Pods of a group that have a node.
-fn bound_of(group: &(String, String), pods: &[Arc<Value>]) -> Vec<Arc<Value>> {
-    pods.iter().filter(|pod| is_bound(pod) && group_of(pod).as_ref() == Some(group)).cloned().collect()
+/// Returns the Pods of a PodGroup that are bound to a node.
+fn bound_members(group: &(String, String), pods: &[Arc<Value>]) -> Vec<Arc<Value>> {
+    pods.iter().filter(|pod| is_bound(pod) && pod_group_of(pod).as_ref() == Some(group)).cloned().collect()
 }
 
-/// `spec.priority`.
+/// Returns `spec.priority`, 0 when absent.
 fn priority(pod: &Value) -> i64 {
     pod.pointer("/spec/priority").and_then(Value::as_i64).unwrap_or(0)
 }
@@ -107,6 +116,6 @@ fn priority(pod: &Value) -> i64 {
 #[cfg(test)]
 mod gang_tests;
 #[cfg(test)]
-mod neighbour_tests;
+mod inter_pod_tests;
 #[cfg(test)]
-mod preempt_tests;
+mod preemption_tests;

@@ -1,17 +1,18 @@
-//! The nodes that a Pod asks for (`NodeAffinity`).
+//! The node selector and the required node affinity of a Pod: the `NodeAffinity` plugin.
 
-use apimachinery::selector::node_matches;
+use apimachinery::node_selector_terms_match;
 use serde_json::Value;
 
-use super::reason::Reason;
+use super::reason::UnschedulableReason;
 use crate::workloads::ownership::string_map;
 
-/// `nodeSelector` and the required node affinity.
-pub(super) fn not_selected(pod: &Value, node: &Value) -> Option<Reason> {
+/// Returns [`UnschedulableReason::NodeAffinity`] when the node does not match `nodeSelector` or the required node
+/// affinity.
+pub(super) fn filter(pod: &Value, node: &Value) -> Option<UnschedulableReason> {
     let labels = string_map(node.pointer("/metadata/labels"));
     let selector = string_map(pod.pointer("/spec/nodeSelector"));
-    let selected = selector.iter().all(|(key, value)| labels.get(key) == Some(value));
+    let matches_selector = selector.iter().all(|(key, value)| labels.get(key) == Some(value));
     let required = "/spec/affinity/nodeAffinity/requiredDuringSchedulingIgnoredDuringExecution/nodeSelectorTerms";
-    let affine = pod.pointer(required).is_none_or(|terms| node_matches(terms, node));
-    (!selected || !affine).then_some(Reason::NotSelected)
+    let matches_affinity = pod.pointer(required).is_none_or(|terms| node_selector_terms_match(terms, node));
+    (!matches_selector || !matches_affinity).then_some(UnschedulableReason::NodeAffinity)
 }

@@ -1,103 +1,121 @@
-//! Why a node does not take a Pod.
+//! Reasons for which a node is filtered out.
 
 use std::fmt;
 
-use apimachinery::quantity::Quantity;
+use apimachinery::Quantity;
 
-/// Why a node does not take a Pod, with its numbers. `Display` is kube-scheduler's phrase, which has none.
+/// Why a Pod cannot run on a node. `Display` prints the phrase of kube-scheduler, which omits the values.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Reason {
+pub enum UnschedulableReason {
     /// The node is cordoned.
     Unschedulable,
+    /// The node has a taint that the Pod does not tolerate.
     UntoleratedTaint {
+        /// Key of the taint.
         key: String,
+        /// Value of the taint.
         value: String,
     },
-    /// `nodeSelector` or the required node affinity.
-    NotSelected,
-    /// The node takes so many Pods and has them.
+    /// The node does not match `nodeSelector` or the required node affinity.
+    NodeAffinity,
+    /// The node already runs its maximum number of Pods.
     TooManyPods {
-        most: Quantity,
+        /// Maximum number of Pods.
+        limit: Quantity,
     },
-    /// Another Pod of the node has the `hostPort`.
-    PortTaken {
+    /// Another Pod on the node uses the same `hostPort`.
+    HostPortConflict {
+        /// The host port.
         port: i64,
     },
-    Insufficient {
+    /// The node has too little of a resource left.
+    InsufficientResource {
+        /// Name of the resource.
         resource: String,
-        needs: Quantity,
+        /// Amount that the Pod requests.
+        requested: Quantity,
+        /// Amount that is not requested by other Pods.
         free: Quantity,
-        total: Quantity,
+        /// Allocatable amount of the node.
+        allocatable: Quantity,
     },
-    /// A volume that the Pod uses can only be reached from other nodes.
-    VolumeElsewhere {
+    /// A PersistentVolume of the Pod is not accessible from the node.
+    VolumeNodeAffinity {
+        /// Name of the claim.
         claim: String,
     },
-    /// No PersistentVolume fits a claim that waits for its first Pod.
-    NoVolume {
+    /// No PersistentVolume is available for a claim with delayed binding.
+    NoMatchingVolume {
+        /// Name of the claim.
         claim: String,
     },
-    /// The node has no label that a topology spread constraint spreads over.
-    NoPlaceToSpread {
+    /// The node lacks the topology label of a topology spread constraint.
+    MissingTopologyLabel {
+        /// Topology key.
         key: String,
     },
-    /// A topology spread constraint: the place would have `skew` Pods more than the emptiest.
-    Uneven {
+    /// A topology spread constraint would be violated: the topology domain would have `skew` Pods more than the
+    /// domain with the fewest.
+    TopologySkew {
+        /// Topology key.
         key: String,
+        /// Skew that would result.
         skew: i64,
-        most: i64,
+        /// `maxSkew` of the constraint.
+        max_skew: i64,
     },
-    /// Required Pod affinity.
-    NotNear,
-    /// Required Pod anti-affinity.
-    NotFar,
-    /// Required anti-affinity of a Pod that is there.
-    OthersStayFar,
+    /// The required Pod affinity is not satisfied.
+    PodAffinity,
+    /// The required Pod anti-affinity is violated.
+    PodAntiAffinity,
+    /// The required anti-affinity of an existing Pod is violated.
+    ExistingPodAntiAffinity,
 }
 
-/// Why a node is out.
+/// The result of a plugin that rejects a node.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Unfit {
-    /// One or more reasons of the first plugin that refused.
-    pub(crate) reasons: Vec<Reason>,
-    /// Whether the node would fit if other Pods left it.
-    pub(crate) preemptable: bool,
+pub(crate) struct FilterFailure {
+    /// The reasons of the first plugin that rejected the node.
+    pub(crate) reasons: Vec<UnschedulableReason>,
+    /// Whether the node could fit after the removal of other Pods (`Unschedulable` rather than
+    /// `UnschedulableAndUnresolvable`).
+    pub(crate) resolvable: bool,
 }
 
-// === impl Reason ===
+// === impl UnschedulableReason ===
 
-impl fmt::Display for Reason {
+impl fmt::Display for UnschedulableReason {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Unschedulable => f.write_str("node(s) were unschedulable"),
             Self::UntoleratedTaint { .. } => f.write_str("node(s) had untolerated taint(s)"),
-            Self::NotSelected => f.write_str("node(s) didn't match Pod's node affinity/selector"),
+            Self::NodeAffinity => f.write_str("node(s) didn't match Pod's node affinity/selector"),
             Self::TooManyPods { .. } => f.write_str("Too many pods"),
-            Self::PortTaken { .. } => f.write_str("node(s) didn't have free ports for the requested pod ports"),
-            Self::Insufficient { resource, .. } => write!(f, "Insufficient {resource}"),
-            Self::VolumeElsewhere { .. } => f.write_str("node(s) didn't match PersistentVolume's node affinity"),
-            Self::NoVolume { .. } => f.write_str("node(s) didn't find available persistent volumes to bind"),
-            Self::NoPlaceToSpread { .. } => {
+            Self::HostPortConflict { .. } => f.write_str("node(s) didn't have free ports for the requested pod ports"),
+            Self::InsufficientResource { resource, .. } => write!(f, "Insufficient {resource}"),
+            Self::VolumeNodeAffinity { .. } => f.write_str("node(s) didn't match PersistentVolume's node affinity"),
+            Self::NoMatchingVolume { .. } => f.write_str("node(s) didn't find available persistent volumes to bind"),
+            Self::MissingTopologyLabel { .. } => {
                 f.write_str("node(s) didn't match pod topology spread constraints (missing required label)")
             }
-            Self::Uneven { .. } => f.write_str("node(s) didn't match pod topology spread constraints"),
-            Self::NotNear => f.write_str("node(s) didn't match pod affinity rules"),
-            Self::NotFar => f.write_str("node(s) didn't match pod anti-affinity rules"),
-            Self::OthersStayFar => f.write_str("node(s) didn't satisfy existing pods anti-affinity rules"),
+            Self::TopologySkew { .. } => f.write_str("node(s) didn't match pod topology spread constraints"),
+            Self::PodAffinity => f.write_str("node(s) didn't match pod affinity rules"),
+            Self::PodAntiAffinity => f.write_str("node(s) didn't match pod anti-affinity rules"),
+            Self::ExistingPodAntiAffinity => f.write_str("node(s) didn't satisfy existing pods anti-affinity rules"),
         }
     }
 }
 
-// === impl Unfit ===
+// === impl FilterFailure ===
 
-impl Unfit {
-    /// Whoever leaves the node, it does not help.
-    pub(super) fn lasting(reason: Reason) -> Self {
-        Self { reasons: vec![reason], preemptable: false }
+impl FilterFailure {
+    /// Returns a failure that preemption cannot resolve.
+    pub(super) fn unresolvable(reason: UnschedulableReason) -> Self {
+        Self { reasons: vec![reason], resolvable: false }
     }
 
-    /// It could help that others leave.
-    pub(super) fn curable(reason: Reason) -> Self {
-        Self { reasons: vec![reason], preemptable: true }
+    /// Returns a failure that preemption may resolve.
+    pub(super) fn resolvable(reason: UnschedulableReason) -> Self {
+        Self { reasons: vec![reason], resolvable: true }
     }
 }

@@ -1,28 +1,33 @@
-//! Room for what a Pod requests (`NodeResourcesFit`).
+//! Resource requests: the `NodeResourcesFit` plugin.
 
-use apimachinery::pod::Amounts;
-use apimachinery::quantity::Quantity;
+use apimachinery::{Quantity, ResourceList};
 use serde_json::Value;
 
-use super::candidate::{Candidate, allocatable, requests};
-use super::reason::{Reason, Unfit};
+use super::node_info::{NodeInfo, allocatable, requests};
+use super::reason::{FilterFailure, UnschedulableReason};
 
-pub(super) fn insufficient(pod: &Value, candidate: &Candidate) -> Option<Unfit> {
-    let allocatable = allocatable(&candidate.node);
-    let of = |amounts: &Amounts, name: &str| amounts.get(name).copied().unwrap_or(Quantity::ZERO);
-    let mut unfit = Unfit { reasons: Vec::new(), preemptable: true };
-    for (name, wanted) in requests(pod) {
-        let total = of(&allocatable, &name);
-        let used = of(&candidate.used, &name);
-        if wanted.is_zero() || wanted + used <= total {
+/// Returns the resources that the node lacks for the Pod, or `None`.
+pub(super) fn filter(pod: &Value, node_info: &NodeInfo) -> Option<FilterFailure> {
+    let allocatable = allocatable(&node_info.node);
+    let amount = |amounts: &ResourceList, name: &str| amounts.get(name).copied().unwrap_or(Quantity::ZERO);
+    let mut failure = FilterFailure { reasons: Vec::new(), resolvable: true };
+    for (name, request) in requests(pod) {
+        let allocatable_amount = amount(&allocatable, &name);
+        let requested = amount(&node_info.requested, &name);
+        if request.is_zero() || request + requested <= allocatable_amount {
             continue;
         }
-        unfit.preemptable &= wanted <= total;
-        let free = (total - used).max(Quantity::ZERO);
-        unfit.reasons.push(match name.as_str() {
-            "pods" => Reason::TooManyPods { most: total },
-            _ => Reason::Insufficient { resource: name, needs: wanted, free, total },
+        failure.resolvable &= request <= allocatable_amount;
+        let free = (allocatable_amount - requested).max(Quantity::ZERO);
+        failure.reasons.push(match name.as_str() {
+            "pods" => UnschedulableReason::TooManyPods { limit: allocatable_amount },
+            _ => UnschedulableReason::InsufficientResource {
+                resource: name,
+                requested: request,
+                free,
+                allocatable: allocatable_amount,
+            },
         });
     }
-    (!unfit.reasons.is_empty()).then_some(unfit)
+    (!failure.reasons.is_empty()).then_some(failure)
 }

@@ -1,165 +1,184 @@
-//! Which of the nodes that fit is best: the scores of kube-scheduler's default plugins with their weights. Of equal nodes
-//! the caller takes the first by name; kube-scheduler draws one. Where images lie already counts for nothing here, and
-//! the spread that kube-scheduler adds for Pods without constraints is not done.
+//! Scores of the feasible nodes: the Score plugins of kube-scheduler with their default weights. The caller breaks
+//! ties by name; kube-scheduler breaks them randomly. `ImageLocality` and the default constraints of
+//! `PodTopologySpread` are not implemented.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use apimachinery::quantity::Quantity;
-use apimachinery::selector::node_matches;
+use apimachinery::{Quantity, node_selector_terms_match};
 use serde_json::{Value, json};
 
-use super::candidate::{Candidate, Load, allocatable};
-use super::spread::{Otherwise, constraints, has_places};
+use super::affinity_term::{AffinityKind, AffinityTerm, label_value, preferred_terms, required_terms};
+use super::node_info::{CpuMemory, NodeInfo, allocatable};
+use super::pod_topology_spread::{UnsatisfiableAction, constraints, has_topology_labels};
 use super::taints;
-use super::term::{Side, Term, label, preferred, required};
 use crate::object;
 
-/// The best score of a plugin.
-const BEST: f64 = 100.0;
+/// `MaxNodeScore` of the framework.
+const MAX_NODE_SCORE: f64 = 100.0;
 
-/// One score for each of `fitting`, which are some of `all`; higher is better.
-pub(super) fn scores(pod: &Value, fitting: &[&Candidate], all: &[Candidate], namespaces: &[Arc<Value>]) -> Vec<i64> {
-    let each = |score: &dyn Fn(&Candidate) -> f64| -> Vec<f64> { fitting.iter().map(|one| score(one)).collect() };
+/// Returns one score for each of the `feasible` nodes, which are a subset of `all`; higher is better.
+pub(super) fn scores(pod: &Value, feasible: &[&NodeInfo], all: &[NodeInfo], namespaces: &[Arc<Value>]) -> Vec<i64> {
+    let score_nodes =
+        |score: &dyn Fn(&NodeInfo) -> f64| -> Vec<f64> { feasible.iter().map(|node_info| score(node_info)).collect() };
     let plugins = [
-        (3.0, fewest(each(&|one| soft_taints(pod, &one.node)))),
-        (2.0, most(each(&|one| preference(pod, &one.node)))),
-        (2.0, evenness(pod, fitting, all)),
-        (2.0, company(pod, fitting, all, namespaces)),
-        (1.0, each(&|one| room(pod, one))),
-        (1.0, each(&|one| balance(pod, one))),
+        (3.0, normalize_reversed(score_nodes(&|node_info| untolerated_soft_taints(pod, &node_info.node)))),
+        (2.0, normalize(score_nodes(&|node_info| preferred_node_affinity(pod, &node_info.node)))),
+        (2.0, topology_spread(pod, feasible, all)),
+        (2.0, inter_pod_affinity(pod, feasible, all, namespaces)),
+        (1.0, score_nodes(&|node_info| least_allocated(pod, node_info))),
+        (1.0, score_nodes(&|node_info| balanced_allocation(pod, node_info))),
     ];
-    let total = |at: usize| plugins.iter().filter_map(|(weight, of)| Some(weight * of.get(at)?.trunc())).sum::<f64>();
-    (0..fitting.len()).map(|at| total(at) as i64).collect()
-}
-
-/// The largest becomes 100.
-fn most(raw: Vec<f64>) -> Vec<f64> {
-    let largest = raw.iter().copied().fold(0.0, f64::max);
-    raw.into_iter().map(|score| if largest > 0.0 { score * BEST / largest } else { 0.0 }).collect()
-}
-
-/// None becomes 100, the largest 0.
-fn fewest(raw: Vec<f64>) -> Vec<f64> {
-    most(raw).into_iter().map(|score| BEST - score.trunc()).collect()
-}
-
-fn soft_taints(pod: &Value, node: &Value) -> f64 {
-    let taints = node.pointer("/spec/taints").and_then(Value::as_array);
-    let soft = taints.into_iter().flatten().filter(|taint| object::text(taint, "/effect") == "PreferNoSchedule");
-    soft.filter(|taint| !taints::tolerated(pod, taint)).count() as f64
-}
-
-fn preference(pod: &Value, node: &Value) -> f64 {
-    let preferred = "/spec/affinity/nodeAffinity/preferredDuringSchedulingIgnoredDuringExecution";
-    let terms = pod.pointer(preferred).and_then(Value::as_array);
-    let holds = |term: &&Value| node_matches(&json!([term.get("preference")]), node);
-    terms.into_iter().flatten().filter(holds).filter_map(|term| term.get("weight")?.as_f64()).sum()
-}
-
-/// Percent of cpu and memory that would be left, averaged.
-fn room(pod: &Value, candidate: &Candidate) -> f64 {
-    let total = capacity(&candidate.node);
-    let load = candidate.load.plus(Load::of(pod));
-    let left = |total: f64, used: f64| if used > total || total == 0.0 { 0.0 } else { (total - used) * BEST / total };
-    f64::midpoint(left(total.cpu, load.cpu).trunc(), left(total.memory, load.memory).trunc())
-}
-
-/// Best where cpu and memory would be used to the same part.
-fn balance(pod: &Value, candidate: &Candidate) -> f64 {
-    let requests = apimachinery::pod::requests(pod);
-    let total = capacity(&candidate.node);
-    let amount = |of: &apimachinery::pod::Amounts, name: &str| of.get(name).map_or(0.0, Quantity::as_f64);
-    let part = |name: &str, total: f64| {
-        let used = amount(&candidate.used, name) + amount(&requests, name);
-        if total > 0.0 { (used / total).min(1.0) } else { 0.0 }
+    let total = |index: usize| {
+        plugins
+            .iter()
+            .filter_map(|(weight, scores_of_plugin)| Some(weight * scores_of_plugin.get(index)?.trunc()))
+            .sum::<f64>()
     };
-    (1.0 - (part("cpu", total.cpu) - part("memory", total.memory)).abs() / 2.0) * BEST
+    (0..feasible.len()).map(|index| total(index) as i64).collect()
 }
 
-fn capacity(node: &Value) -> Load {
+/// Scales the scores so that the largest becomes 100 (`DefaultNormalizeScore`).
+fn normalize(raw: Vec<f64>) -> Vec<f64> {
+    let largest = raw.iter().copied().fold(0.0, f64::max);
+    raw.into_iter().map(|score| if largest > 0.0 { score * MAX_NODE_SCORE / largest } else { 0.0 }).collect()
+}
+
+/// Scales and reverses the scores: 0 becomes 100, the largest becomes 0.
+fn normalize_reversed(raw: Vec<f64>) -> Vec<f64> {
+    normalize(raw).into_iter().map(|score| MAX_NODE_SCORE - score.trunc()).collect()
+}
+
+/// Returns the number of `PreferNoSchedule` taints that the Pod does not tolerate (`TaintToleration`).
+fn untolerated_soft_taints(pod: &Value, node: &Value) -> f64 {
+    let taints = node.pointer("/spec/taints").and_then(Value::as_array);
+    let soft_taints = taints.into_iter().flatten().filter(|taint| object::text(taint, "/effect") == "PreferNoSchedule");
+    soft_taints.filter(|taint| !taints::is_tolerated(pod, taint)).count() as f64
+}
+
+/// Returns the sum of the weights of the preferred node affinity terms that match (`NodeAffinity`).
+fn preferred_node_affinity(pod: &Value, node: &Value) -> f64 {
+    let preferred_terms = "/spec/affinity/nodeAffinity/preferredDuringSchedulingIgnoredDuringExecution";
+    let terms = pod.pointer(preferred_terms).and_then(Value::as_array);
+    let matches = |term: &&Value| node_selector_terms_match(&json!([term.get("preference")]), node);
+    terms.into_iter().flatten().filter(matches).filter_map(|term| term.get("weight")?.as_f64()).sum()
+}
+
+/// Returns the average percentage of cpu and memory that would remain free (`LeastAllocated`).
+fn least_allocated(pod: &Value, node_info: &NodeInfo) -> f64 {
+    let total = capacity(&node_info.node);
+    let non_zero_requested = node_info.non_zero_requested.plus(CpuMemory::non_zero_requests(pod));
+    let free_percent = |total: f64, requested: f64| {
+        if requested > total || total == 0.0 { 0.0 } else { (total - requested) * MAX_NODE_SCORE / total }
+    };
+    f64::midpoint(
+        free_percent(total.cpu, non_zero_requested.cpu).trunc(),
+        free_percent(total.memory, non_zero_requested.memory).trunc(),
+    )
+}
+
+/// Returns the highest score when the same fraction of cpu and memory would be requested (`BalancedAllocation`).
+fn balanced_allocation(pod: &Value, node_info: &NodeInfo) -> f64 {
+    let requests = apimachinery::pod_requests(pod);
+    let total = capacity(&node_info.node);
+    let amount = |amounts: &apimachinery::ResourceList, name: &str| amounts.get(name).map_or(0.0, Quantity::as_f64);
+    let fraction = |name: &str, total: f64| {
+        let requested = amount(&node_info.requested, name) + amount(&requests, name);
+        if total > 0.0 { (requested / total).min(1.0) } else { 0.0 }
+    };
+    (1.0 - (fraction("cpu", total.cpu) - fraction("memory", total.memory)).abs() / 2.0) * MAX_NODE_SCORE
+}
+
+/// Returns the allocatable cpu and memory of a node.
+fn capacity(node: &Value) -> CpuMemory {
     let total = allocatable(node);
-    let of = |name: &str| total.get(name).map_or(0.0, Quantity::as_f64);
-    Load { cpu: of("cpu"), memory: of("memory") }
+    let amount = |name: &str| total.get(name).map_or(0.0, Quantity::as_f64);
+    CpuMemory { cpu: amount("cpu"), memory: amount("memory") }
 }
 
-/// Constraints that say `ScheduleAnyway`: fewer Pods at the place are better.
-fn evenness(pod: &Value, fitting: &[&Candidate], all: &[Candidate]) -> Vec<f64> {
-    let constraints = constraints(pod, Otherwise::ScheduleAnyway);
-    let counted = |candidate: &Candidate| has_places(constraints.iter(), &candidate.node);
-    let mut raw: Vec<Option<f64>> = fitting.iter().map(|one| counted(one).then_some(0.0)).collect();
+/// Scores constraints with `ScheduleAnyway`: fewer matching Pods in the topology domain are better
+/// (`PodTopologySpread`).
+fn topology_spread(pod: &Value, feasible: &[&NodeInfo], all: &[NodeInfo]) -> Vec<f64> {
+    let constraints = constraints(pod, UnsatisfiableAction::ScheduleAnyway);
+    let has_labels = |node_info: &NodeInfo| has_topology_labels(constraints.iter(), &node_info.node);
+    let mut raw: Vec<Option<f64>> = feasible.iter().map(|node_info| has_labels(node_info).then_some(0.0)).collect();
     if constraints.is_empty() {
-        return vec![0.0; fitting.len()];
+        return vec![0.0; feasible.len()];
     }
     for constraint in &constraints {
         let mut counts: BTreeMap<&str, usize> = BTreeMap::new();
-        for candidate in all.iter().filter(|candidate| counted(candidate)) {
-            if let Some(place) = constraint.place(pod, &candidate.node) {
-                *counts.entry(place).or_default() +=
-                    candidate.tenants.iter().filter(|tenant| constraint.counts(tenant)).count();
+        for node_info in all.iter().filter(|node_info| has_labels(node_info)) {
+            if let Some(domain) = constraint.domain(pod, &node_info.node) {
+                *counts.entry(domain).or_default() +=
+                    node_info.pods.iter().filter(|existing_pod| constraint.matches(existing_pod)).count();
             }
         }
-        let places: BTreeSet<&str> = fitting
+        let domains: BTreeSet<&str> = feasible
             .iter()
-            .filter(|candidate| counted(candidate))
-            .filter_map(|candidate| label(&candidate.node, &constraint.key))
+            .filter(|node_info| has_labels(node_info))
+            .filter_map(|node_info| label_value(&node_info.node, &constraint.topology_key))
             .collect();
-        let weight = ((places.len() + 2) as f64).ln();
-        for (score, candidate) in raw.iter_mut().zip(fitting) {
-            let here = label(&candidate.node, &constraint.key).and_then(|place| counts.get(place)).copied();
-            let more = here.unwrap_or(0) as f64 * weight + (constraint.max_skew - 1) as f64;
-            *score = score.map(|score| score + more);
+        let weight = ((domains.len() + 2) as f64).ln();
+        for (score, node_info) in raw.iter_mut().zip(feasible) {
+            let matching =
+                label_value(&node_info.node, &constraint.topology_key).and_then(|domain| counts.get(domain)).copied();
+            let cost = matching.unwrap_or(0) as f64 * weight + (constraint.max_skew - 1) as f64;
+            *score = score.map(|score| score + cost);
         }
     }
-    let present = || raw.iter().flatten().map(|score| score.round());
-    let (low, high) = (present().fold(f64::MAX, f64::min), present().fold(0.0, f64::max));
-    let normal = |score: f64| if high > 0.0 { BEST * (high + low - score.round()) / high } else { BEST };
-    raw.iter().map(|score| score.map_or(0.0, normal)).collect()
+    let present_scores = || raw.iter().flatten().map(|score| score.round());
+    let (low, high) = (present_scores().fold(f64::MAX, f64::min), present_scores().fold(0.0, f64::max));
+    let normalized =
+        |score: f64| if high > 0.0 { MAX_NODE_SCORE * (high + low - score.round()) / high } else { MAX_NODE_SCORE };
+    raw.iter().map(|score| score.map_or(0.0, normalized)).collect()
 }
 
-/// Preferred Pod affinity and anti-affinity, of this Pod and of those that are there. What they require of others counts
-/// as a wish of weight one.
-fn company(pod: &Value, fitting: &[&Candidate], all: &[Candidate], namespaces: &[Arc<Value>]) -> Vec<f64> {
-    let own: Vec<(i64, Term)> = wishes(pod, namespaces);
-    let mut places: BTreeMap<(String, String), i64> = BTreeMap::new();
-    let mut add = |term: &Term, node: &Value, weight: i64| {
-        if let Some(place) = label(node, &term.topology) {
-            *places.entry((term.topology.clone(), place.to_owned())).or_default() += weight;
+/// Scores the preferred Pod affinity and anti-affinity of the incoming Pod and of existing Pods. The required
+/// affinity of existing Pods counts with weight 1 (`InterPodAffinity`).
+fn inter_pod_affinity(pod: &Value, feasible: &[&NodeInfo], all: &[NodeInfo], namespaces: &[Arc<Value>]) -> Vec<f64> {
+    let own_terms: Vec<(i64, AffinityTerm)> = weighted_terms(pod, namespaces);
+    let mut weights: BTreeMap<(String, String), i64> = BTreeMap::new();
+    let mut add = |term: &AffinityTerm, node: &Value, weight: i64| {
+        if let Some(domain) = label_value(node, &term.topology_key) {
+            *weights.entry((term.topology_key.clone(), domain.to_owned())).or_default() += weight;
         }
     };
-    for candidate in all {
-        for (weight, term) in &own {
-            let meant = candidate.tenants.iter().filter(|tenant| term.means(tenant)).count();
-            if meant > 0 {
-                add(term, &candidate.node, weight * i64::try_from(meant).unwrap_or(i64::MAX));
+    for node_info in all {
+        for (weight, term) in &own_terms {
+            let matching = node_info.pods.iter().filter(|existing_pod| term.matches(existing_pod)).count();
+            if matching > 0 {
+                add(term, &node_info.node, weight * i64::try_from(matching).unwrap_or(i64::MAX));
             }
         }
-        for tenant in &candidate.particular {
-            let hard = required(tenant, Side::Near, namespaces).into_iter().map(|term| (1, term));
-            for (weight, term) in wishes(tenant, namespaces).into_iter().chain(hard) {
-                if term.means(pod) {
-                    add(&term, &candidate.node, weight);
+        for existing_pod in &node_info.pods_with_affinity {
+            let required =
+                required_terms(existing_pod, AffinityKind::Affinity, namespaces).into_iter().map(|term| (1, term));
+            for (weight, term) in weighted_terms(existing_pod, namespaces).into_iter().chain(required) {
+                if term.matches(pod) {
+                    add(&term, &node_info.node, weight);
                 }
             }
         }
     }
-    let sum = |candidate: &&Candidate| {
-        let here = places.iter().filter(|((key, value), _)| label(&candidate.node, key) == Some(value));
-        here.map(|(_, weight)| *weight as f64).sum::<f64>()
+    let sum = |node_info: &&NodeInfo| {
+        let matching_pairs =
+            weights.iter().filter(|((key, value), _)| label_value(&node_info.node, key) == Some(value));
+        matching_pairs.map(|(_, weight)| *weight as f64).sum::<f64>()
     };
-    between(fitting.iter().map(sum).collect())
+    normalize_range(feasible.iter().map(sum).collect())
 }
 
-/// What a Pod prefers about others; to be far is a wish of negative weight.
-fn wishes(pod: &Value, namespaces: &[Arc<Value>]) -> Vec<(i64, Term)> {
-    let far = preferred(pod, Side::Far, namespaces).into_iter().map(|(weight, term)| (-weight, term));
-    preferred(pod, Side::Near, namespaces).into_iter().chain(far).collect()
+/// Returns the preferred affinity terms of a Pod with their weights; anti-affinity has negative weights.
+fn weighted_terms(pod: &Value, namespaces: &[Arc<Value>]) -> Vec<(i64, AffinityTerm)> {
+    let anti_affinity =
+        preferred_terms(pod, AffinityKind::AntiAffinity, namespaces).into_iter().map(|(weight, term)| (-weight, term));
+    preferred_terms(pod, AffinityKind::Affinity, namespaces).into_iter().chain(anti_affinity).collect()
 }
 
-/// The smallest becomes 0, the largest 100.
-fn between(raw: Vec<f64>) -> Vec<f64> {
+/// Scales the scores so that the smallest becomes 0 and the largest 100.
+fn normalize_range(raw: Vec<f64>) -> Vec<f64> {
     let (low, high) = (raw.iter().copied().fold(f64::MAX, f64::min), raw.iter().copied().fold(f64::MIN, f64::max));
-    raw.into_iter().map(|score| if high > low { BEST * (score - low) / (high - low) } else { 0.0 }).collect()
+    raw.into_iter().map(|score| if high > low { MAX_NODE_SCORE * (score - low) / (high - low) } else { 0.0 }).collect()
 }
 
 #[cfg(test)]
@@ -168,15 +187,15 @@ mod tests {
 
     use super::*;
 
-    fn node(name: &str, zone: &str) -> Candidate {
+    fn node(name: &str, zone: &str) -> NodeInfo {
         let node = json!({
             "metadata": {"name": name, "labels": {"zone": zone, "name": name}},
             "status": {"allocatable": {"cpu": "10", "memory": "10Gi"}},
         });
-        Candidate::of(node.into())
+        NodeInfo::new(node.into())
     }
 
-    fn tenant(name: &str, cpu: &str) -> Arc<Value> {
+    fn existing_pod(name: &str, cpu: &str) -> Arc<Value> {
         let container = json!({"resources": {"requests": {"cpu": cpu, "memory": "1Gi"}}});
         Arc::new(json!({
             "metadata": {"name": name, "namespace": "n", "uid": name, "labels": {"app": name}},
@@ -184,19 +203,20 @@ mod tests {
         }))
     }
 
-    /// Of three nodes: `a` and `b` share a zone; `web` runs on `a`, and `b` has little left.
+    /// Returns the best of three nodes: `a` and `b` share a zone; `web` runs on `a`, and `b` has the fewest free
+    /// resources.
     fn best(spec: Value) -> String {
         let mut all = [node("a", "z1"), node("b", "z1"), node("c", "z2")];
-        all[0].take(&tenant("web", "1"));
-        all[1].take(&tenant("big", "5"));
+        all[0].add_pod(&existing_pod("web", "1"));
+        all[1].add_pod(&existing_pod("big", "5"));
         let pod = json!({"metadata": {"namespace": "n", "labels": {"app": "web"}}, "spec": spec});
-        let fitting: Vec<&Candidate> = all.iter().collect();
-        let scores = scores(&pod, &fitting, &all, &[]);
+        let feasible: Vec<&NodeInfo> = all.iter().collect();
+        let scores = scores(&pod, &feasible, &all, &[]);
         let highest = scores.iter().max().unwrap();
         all[scores.iter().position(|score| score == highest).unwrap()].name().to_owned()
     }
 
-    fn near(key: &str) -> Value {
+    fn preferred_near_web(key: &str) -> Value {
         let term = json!({"topologyKey": key, "labelSelector": {"matchLabels": {"app": "web"}}});
         json!([{"weight": 100, "podAffinityTerm": term}])
     }
@@ -210,17 +230,17 @@ mod tests {
         "b"
     )]
     #[case::beside_its_own_kind(
-        json!({"affinity": {"podAffinity": {"preferredDuringSchedulingIgnoredDuringExecution": near("name")}}}), "a"
+        json!({"affinity": {"podAffinity": {"preferredDuringSchedulingIgnoredDuringExecution": preferred_near_web("name")}}}), "a"
     )]
     #[case::away_from_its_own_zone(
-        json!({"affinity": {"podAntiAffinity": {"preferredDuringSchedulingIgnoredDuringExecution": near("zone")}}}), "c"
+        json!({"affinity": {"podAntiAffinity": {"preferredDuringSchedulingIgnoredDuringExecution": preferred_near_web("zone")}}}), "c"
     )]
     #[case::spread_if_possible(
         json!({"topologySpreadConstraints": [{"maxSkew": 1, "topologyKey": "zone", "whenUnsatisfiable": "ScheduleAnyway",
                "labelSelector": {"matchLabels": {"app": "web"}}}]}),
         "c"
     )]
-    fn the_best_node(#[case] spec: Value, #[case] expect: &str) {
+    fn selects_best_node(#[case] spec: Value, #[case] expect: &str) {
         assert_eq!(best(spec), expect);
     }
 }

@@ -1,26 +1,28 @@
-//! Taints that a Pod does not tolerate (`TaintToleration`, `NodeUnschedulable`).
+//! Taints and cordoned nodes: the `TaintToleration` and `NodeUnschedulable` plugins.
 
 use serde_json::{Value, json};
 
-use super::reason::Reason;
+use super::reason::UnschedulableReason;
 use crate::object;
 
-pub(super) fn unschedulable(pod: &Value, node: &Value) -> Option<Reason> {
+/// Returns the reason when the node is cordoned and the Pod does not tolerate that.
+pub(super) fn node_unschedulable(pod: &Value, node: &Value) -> Option<UnschedulableReason> {
     let taint = json!({"key": "node.kubernetes.io/unschedulable", "effect": "NoSchedule"});
-    (node.pointer("/spec/unschedulable") == Some(&Value::Bool(true)) && !tolerated(pod, &taint))
-        .then_some(Reason::Unschedulable)
+    (node.pointer("/spec/unschedulable") == Some(&Value::Bool(true)) && !is_tolerated(pod, &taint))
+        .then_some(UnschedulableReason::Unschedulable)
 }
 
-pub(super) fn tainted(pod: &Value, node: &Value) -> Option<Reason> {
+/// Returns the first taint that keeps the Pod from the node and that it does not tolerate.
+pub(super) fn untolerated_taint(pod: &Value, node: &Value) -> Option<UnschedulableReason> {
     let taints = node.pointer("/spec/taints").and_then(Value::as_array)?;
-    let hard = |taint: &&Value| matches!(object::text(taint, "/effect"), "NoSchedule" | "NoExecute");
-    let taint = taints.iter().filter(hard).find(|taint| !tolerated(pod, taint))?;
-    let part = |pointer: &str| object::text(taint, pointer).to_owned();
-    Some(Reason::UntoleratedTaint { key: part("/key"), value: part("/value") })
+    let repels = |taint: &&Value| matches!(object::text(taint, "/effect"), "NoSchedule" | "NoExecute");
+    let taint = taints.iter().filter(repels).find(|taint| !is_tolerated(pod, taint))?;
+    let text = |pointer: &str| object::text(taint, pointer).to_owned();
+    Some(UnschedulableReason::UntoleratedTaint { key: text("/key"), value: text("/value") })
 }
 
 /// Whether any toleration of the Pod covers the taint.
-pub(crate) fn tolerated(pod: &Value, taint: &Value) -> bool {
+pub(crate) fn is_tolerated(pod: &Value, taint: &Value) -> bool {
     let tolerations = pod.pointer("/spec/tolerations").and_then(Value::as_array);
     tolerations.into_iter().flatten().any(|toleration| tolerates(toleration, taint))
 }

@@ -1,4 +1,4 @@
-//! The API server: what it holds and how it starts. [`calls`] is its API by function call, [`crate::http`] that over HTTP.
+//! The API server: its state and its start. [`calls`] is the API as functions, [`crate::http`] the API over HTTP.
 
 mod calls;
 
@@ -9,65 +9,66 @@ use serde_json::json;
 
 use crate::ports::{Admission, Clock, PodLogs, Ports, Random};
 use crate::resources::{Registry, Resource};
-use crate::store::{Failure, HISTORY, Key, Store};
+use crate::store::{DEFAULT_HISTORY_SIZE, ObjectKey, StorageFailure, Store};
 use crate::watch::Subscription;
 use crate::{crd, deletion, object};
 
-/// The version that clients are told; kubectl 1.32 to 1.34 are within its skew.
-pub const VERSION: &str = "v1.33.4";
+/// Kubernetes version reported to clients; kubectl 1.32 to 1.34 are within the supported skew.
+pub(crate) const VERSION: &str = "v1.33.4";
 
-/// One API server. Clones are the same server.
+/// Handle to an API server. Clones share one server.
 #[derive(Clone)]
 pub struct Server {
-    pub(crate) inner: Arc<Inner>,
+    pub(crate) core: Arc<Core>,
 }
 
-pub(crate) struct Inner {
+/// State of an API server.
+pub(crate) struct Core {
     pub(crate) store: Store,
     pub(crate) clock: Arc<dyn Clock>,
     pub(crate) random: Arc<dyn Random>,
     pub(crate) admission: Arc<dyn Admission>,
     registry: RwLock<Arc<Registry>>,
     logs: RwLock<Option<Arc<dyn PodLogs>>>,
-    /// How many Service addresses were handed out.
-    addresses: AtomicU32,
-    /// When old Events were last looked for, in seconds.
-    swept: AtomicI64,
+    /// Number of Service addresses allocated so far.
+    address_count: AtomicU32,
+    /// Time of the last search for expired Events, in seconds since the epoch.
+    last_event_sweep: AtomicI64,
 }
 
 // === impl Server ===
 
 impl Server {
-    /// An empty cluster with the namespaces that every cluster has.
+    /// Creates an API server with an empty in-memory store and the standard namespaces and priority classes.
     #[must_use]
     pub fn new(ports: &Ports) -> Self {
-        Self::with_history(ports, HISTORY)
+        Self::with_history(ports, DEFAULT_HISTORY_SIZE)
     }
 
-    /// As [`Self::new`], with a history of so many revisions: who falls behind further has to list again.
+    /// Like [`Self::new`], with a history of `revisions`: watches that fall behind further have to list again.
     #[must_use]
     pub fn with_history(ports: &Ports, revisions: usize) -> Self {
-        Self::on(ports, Store::new(revisions))
+        Self::with_store(ports, Store::new(revisions))
     }
 
-    /// The cluster that a store holds; the namespaces and priority classes that every cluster has are made if they are not
-    /// there.
+    /// Creates an API server over an existing store. Standard namespaces and priority classes that are missing are
+    /// created.
     #[must_use]
-    pub fn on(ports: &Ports, store: Store) -> Self {
+    pub fn with_store(ports: &Ports, store: Store) -> Self {
         let server = Self {
-            inner: Arc::new(Inner {
+            core: Arc::new(Core {
                 store,
                 clock: Arc::clone(&ports.clock),
                 random: Arc::clone(&ports.random),
                 admission: Arc::clone(&ports.admission),
                 registry: RwLock::new(Arc::new(Registry::builtin())),
                 logs: RwLock::new(None),
-                addresses: AtomicU32::new(0),
-                swept: AtomicI64::new(0),
+                address_count: AtomicU32::new(0),
+                last_event_sweep: AtomicI64::new(0),
             }),
         };
-        // Every write looks at its namespace.
-        server.keep_ready(&["namespaces"]);
+        // Every write reads its namespace.
+        server.cache_resources(&["namespaces"]);
         if server.store().revision() > 0 {
             server.resume();
         }
@@ -75,7 +76,7 @@ impl Server {
             if server.get("namespaces", "", name).is_none()
                 && let Err(error) = server.create("namespaces", json!({"metadata": {"name": name}}))
             {
-                tracing::error!(name, %error, "a namespace of every cluster was refused");
+                tracing::error!(name, %error, "failed to create a standard namespace");
             }
         }
         for class in crate::write::admit::priority::system_classes() {
@@ -83,87 +84,93 @@ impl Server {
             if server.get(CLASSES, "", object::name(&class)).is_none()
                 && let Err(error) = server.create(CLASSES, class)
             {
-                tracing::error!(%error, "a priority class of every cluster was refused");
+                tracing::error!(%error, "failed to create a standard priority class");
             }
         }
         server
     }
 
-    /// Makes what is not stored fit what is: the resources that are served, and deletions that were begun. To be done
-    /// after everything that undoes writes.
-    pub fn resume(&self) {
-        crd::reload(self);
+    /// Restores the state derived from the store: the served custom resources and unfinished deletions. Call this
+    /// after every rollback of writes.
+    pub(crate) fn resume(&self) {
+        crd::reload_all(self);
         deletion::resume(self);
     }
 
-    /// Waits until every write is durable.
+    /// Waits until every write so far is durable.
     ///
     /// # Errors
-    /// When the newest could not be written.
-    pub async fn flush(&self) -> Result<(), Arc<Failure>> {
-        self.inner.store.durable(self.inner.store.since_now()).await
+    /// If the storage failed.
+    pub(crate) async fn flush(&self) -> Result<(), Arc<StorageFailure>> {
+        self.core.store.wait_durable(self.core.store.epoch()).await
     }
 
-    /// Controllers of this process read these resources all the time: they are kept ready to be read.
-    pub(crate) fn keep_ready(&self, resources: &[&str]) {
-        resources.iter().for_each(|resource| self.inner.store.hold(resource));
+    /// Keeps the parsed objects of these resources in memory, because controllers of this process list them frequently.
+    pub(crate) fn cache_resources(&self, resources: &[&str]) {
+        resources.iter().for_each(|resource| self.core.store.pin_resource(resource));
     }
 
-    /// Every change from now on.
+    /// Subscribes to all changes from now on.
     #[must_use]
     pub fn subscribe(&self) -> Subscription {
-        Subscription::new(&self.inner.store)
+        Subscription::new(&self.core.store)
     }
 
-    /// Tells where `kubectl logs` reads.
-    pub fn set_logs(&self, logs: Arc<dyn PodLogs>) {
-        *self.inner.logs.write().unwrap_or_else(PoisonError::into_inner) = Some(logs);
+    /// Sets the source of `kubectl logs`.
+    pub(crate) fn set_pod_logs(&self, logs: Arc<dyn PodLogs>) {
+        *self.core.logs.write().unwrap_or_else(PoisonError::into_inner) = Some(logs);
     }
 
-    /// The whole API over HTTP, without TLS or authentication: the service for `kube::Client::new`.
+    /// Returns the API as an HTTP service without TLS and authentication, for example for `kube::Client::new`.
     pub fn router(&self) -> axum::Router {
         crate::http::router(self.clone())
     }
 
-    /// The resources served at this moment.
+    /// Returns the group resource of a kind, such as `deployments.apps`, or `None` if the kind is not served.
     #[must_use]
-    pub fn registry(&self) -> Arc<Registry> {
-        Arc::clone(&self.inner.registry.read().unwrap_or_else(PoisonError::into_inner))
+    pub fn group_resource(&self, api_version: &str, kind: &str) -> Option<String> {
+        Some(self.registry().by_kind(api_version, kind)?.group_resource())
     }
 
-    pub(crate) fn change_registry(&self, change: impl FnOnce(&mut Registry)) {
-        let mut current = self.inner.registry.write().unwrap_or_else(PoisonError::into_inner);
+    /// Returns the currently served resources.
+    #[must_use]
+    pub(crate) fn registry(&self) -> Arc<Registry> {
+        Arc::clone(&self.core.registry.read().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    pub(crate) fn update_registry(&self, change: impl FnOnce(&mut Registry)) {
+        let mut current = self.core.registry.write().unwrap_or_else(PoisonError::into_inner);
         let mut next = Registry::clone(&current);
         change(&mut next);
         *current = Arc::new(next);
     }
 
-    pub(crate) fn logs(&self) -> Option<Arc<dyn PodLogs>> {
-        self.inner.logs.read().unwrap_or_else(PoisonError::into_inner).clone()
+    pub(crate) fn pod_logs(&self) -> Option<Arc<dyn PodLogs>> {
+        self.core.logs.read().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
     pub(crate) fn store(&self) -> &Store {
-        &self.inner.store
+        &self.core.store
     }
 
     pub(crate) fn now(&self) -> jiff::Timestamp {
-        self.inner.clock.now()
+        self.core.clock.now()
     }
 
-    /// Whether it is so many seconds since this was last true.
-    pub(crate) fn is_time_to_sweep(&self, every: i64) -> bool {
-        let (now, last) = (self.now().as_second(), self.inner.swept.load(Ordering::Relaxed));
-        now - last >= every
-            && self.inner.swept.compare_exchange(last, now, Ordering::Relaxed, Ordering::Relaxed).is_ok()
+    /// Claims the next search for expired Events: true if the last one is at least `every` seconds ago.
+    pub(crate) fn start_event_sweep(&self, interval: i64) -> bool {
+        let (now, last) = (self.now().as_second(), self.core.last_event_sweep.load(Ordering::Relaxed));
+        now - last >= interval
+            && self.core.last_event_sweep.compare_exchange(last, now, Ordering::Relaxed, Ordering::Relaxed).is_ok()
     }
 
-    pub(crate) fn count_address(&self) -> u32 {
-        self.inner.addresses.fetch_add(1, Ordering::Relaxed)
+    pub(crate) fn next_address_offset(&self) -> u32 {
+        self.core.address_count.fetch_add(1, Ordering::Relaxed)
     }
 }
 
-/// Where an object of `resource` is kept.
-pub(crate) fn key(resource: &Resource, namespace: &str, name: &str) -> Key {
+/// Returns the store key of an object of `resource`.
+pub(crate) fn object_key(resource: &Resource, namespace: &str, name: &str) -> ObjectKey {
     let namespace = if resource.namespaced { namespace } else { "" };
-    Key { resource: resource.storage.clone(), namespace: namespace.to_owned(), name: name.to_owned() }
+    ObjectKey { resource: resource.storage.clone(), namespace: namespace.to_owned(), name: name.to_owned() }
 }

@@ -1,35 +1,36 @@
-//! How deep an object may be nested: objects are kept as text, and one whose text would not read back is not stored,
-//! in memory no more than on disk.
+//! The nesting limit of objects. Objects are kept as text; an object whose text cannot be parsed again is rejected,
+//! in memory as well as on disk.
 
-use apimachinery::status::Status;
+use apimachinery::Status;
 use serde_json::Value;
 
-/// Objects and lists within one another, the outermost one included; `serde_json` reads 127.
-const DEEPEST: usize = 120;
+/// Maximum depth of nested objects and arrays, including the outermost; `serde_json` parses 127.
+const MAX_DEPTH: usize = 120;
 
-/// For who asks without writing.
+/// Checks the depth of an object without writing it, for dry runs.
 ///
 /// # Errors
-/// 400 when the object is nested too deep to be stored.
+/// 400 when the object is nested too deeply.
 pub(crate) fn check(name: &str, object: &Value) -> Result<(), Status> {
-    if is_too_deep(object) { Err(refusal(name)) } else { Ok(()) }
+    if is_too_deep(object) { Err(too_deep_error(name)) } else { Ok(()) }
 }
 
+/// Whether the object is nested too deeply.
 pub(super) fn is_too_deep(object: &Value) -> bool {
-    is_deeper(object, DEEPEST)
+    exceeds_depth(object, MAX_DEPTH)
 }
 
-/// As a client is told.
-pub(super) fn refusal(name: &str) -> Status {
-    Status::bad_request(format!("{name} is nested deeper than {DEEPEST} levels"))
+/// Returns the error for an object that is nested too deeply.
+pub(super) fn too_deep_error(name: &str) -> Status {
+    Status::bad_request(format!("{name} is nested deeper than {MAX_DEPTH} levels"))
 }
 
-/// Whether a value has more than `levels` levels.
-fn is_deeper(value: &Value, levels: usize) -> bool {
-    let inside = |value: &Value| levels == 0 || is_deeper(value, levels - 1);
+/// Whether a value is nested more than `levels` deep.
+fn exceeds_depth(value: &Value, levels: usize) -> bool {
+    let nested = |value: &Value| levels == 0 || exceeds_depth(value, levels - 1);
     match value {
-        Value::Object(members) => members.values().any(inside),
-        Value::Array(items) => items.iter().any(inside),
+        Value::Object(members) => members.values().any(nested),
+        Value::Array(items) => items.iter().any(nested),
         _ => false,
     }
 }
@@ -45,22 +46,22 @@ mod tests {
     use tower::ServiceExt;
 
     use super::*;
-    use crate::node::process::ProcessRunner;
-    use crate::ports::{AdmitAll, Loopback, Ports, SystemClock, SystemRandom};
+    use crate::node::process_runtime::ProcessRuntime;
+    use crate::ports::{AdmitAll, Ports, SystemClock, SystemRandom, TcpNetwork};
     use crate::store::crash_tests::open;
-    use crate::store::faults::Disk;
-    use crate::store::{HISTORY, Store};
+    use crate::store::faults::FaultyDisk;
+    use crate::store::{DEFAULT_HISTORY_SIZE, Store};
     use crate::{Server, crd};
 
-    fn served(store: Store) -> Server {
+    fn server(store: Store) -> Server {
         let ports = Ports {
             clock: Arc::new(SystemClock),
             random: Arc::new(SystemRandom),
             admission: Arc::new(AdmitAll),
-            runner: Arc::new(ProcessRunner::default()),
-            network: Arc::new(Loopback),
+            runtime: Arc::new(ProcessRuntime::default()),
+            network: Arc::new(TcpNetwork),
         };
-        Server::on(&ports, store)
+        Server::with_store(&ports, store)
     }
 
     fn definition() -> Value {
@@ -71,41 +72,41 @@ mod tests {
             "spec": {"group": "example.org", "scope": "Namespaced", "names": names, "versions": [version]}})
     }
 
-    /// Lists in one another; the object around them is one level more.
+    /// Returns an object with nested arrays; the object itself adds one level.
     fn thing(name: &str, lists: usize) -> Value {
         let data = (0..lists).fold(json!(1), |inner, _| json!([inner]));
         json!({"apiVersion": "example.org/v1", "kind": "Thing", "metadata": {"name": name}, "data": data})
     }
 
-    async fn ask(server: &Server, method: &str, path: &str, body: &Value) -> (u16, Value) {
+    async fn send(server: &Server, method: &str, path: &str, body: &Value) -> (u16, Value) {
         let uri = format!("/apis/example.org/v1/namespaces/default/things{path}");
-        let form = if method == "PATCH" { "application/merge-patch+json" } else { "application/json" };
-        let request = Request::builder().method(method).uri(uri).header("content-type", form);
-        let answer = server.router().oneshot(request.body(Body::from(body.to_string())).unwrap()).await.unwrap();
-        let code = answer.status().as_u16();
-        (code, serde_json::from_slice(&to_bytes(answer.into_body(), usize::MAX).await.unwrap()).unwrap())
+        let content_type = if method == "PATCH" { "application/merge-patch+json" } else { "application/json" };
+        let request = Request::builder().method(method).uri(uri).header("content-type", content_type);
+        let response = server.router().oneshot(request.body(Body::from(body.to_string())).unwrap()).await.unwrap();
+        let code = response.status().as_u16();
+        (code, serde_json::from_slice(&to_bytes(response.into_body(), usize::MAX).await.unwrap()).unwrap())
     }
 
     #[rstest]
-    #[case::in_memory(Store::new(HISTORY))]
-    #[case::on_disk(open(&Disk::default()).unwrap())]
+    #[case::in_memory(Store::new(DEFAULT_HISTORY_SIZE))]
+    #[case::on_disk(open(&FaultyDisk::default()).unwrap())]
     #[tokio::test]
-    async fn every_store_refuses_the_same_depth_in_the_same_words(#[case] store: Store) {
-        let server = served(store);
+    async fn every_store_rejects_deep_objects(#[case] store: Store) {
+        let server = server(store);
         server.create(crd::STORAGE, definition()).unwrap();
         server.flush().await.unwrap();
-        assert_eq!(ask(&server, "POST", "", &thing("b", 1)).await.0, 201);
-        for (method, path, name, fits) in [("POST", "", "a", 201), ("PATCH", "/b", "b", 200)] {
+        assert_eq!(send(&server, "POST", "", &thing("b", 1)).await.0, 201);
+        for (method, path, name, success) in [("POST", "", "a", 201), ("PATCH", "/b", "b", 200)] {
             for query in ["?dryRun=All", ""] {
                 let path = format!("{path}{query}");
-                let (code, refused) = ask(&server, method, &path, &thing(name, DEEPEST)).await;
-                assert_eq!((code, &refused["reason"]), (400, &json!("BadRequest")), "{method} {path}: {refused}");
-                assert_eq!(refused["message"], format!("{name} is nested deeper than 120 levels"));
-                let (code, written) = ask(&server, method, &path, &thing(name, DEEPEST - 1)).await;
-                assert_eq!(code, fits, "{method} {path}: {written}");
+                let (code, rejection) = send(&server, method, &path, &thing(name, MAX_DEPTH)).await;
+                assert_eq!((code, &rejection["reason"]), (400, &json!("BadRequest")), "{method} {path}: {rejection}");
+                assert_eq!(rejection["message"], format!("{name} is nested deeper than 120 levels"));
+                let (code, written) = send(&server, method, &path, &thing(name, MAX_DEPTH - 1)).await;
+                assert_eq!(code, success, "{method} {path}: {written}");
             }
-            let (_, stored) = ask(&server, "GET", &format!("/{name}"), &Value::Null).await;
-            assert_eq!(stored["data"], thing(name, DEEPEST - 1)["data"]);
+            let (_, stored) = send(&server, "GET", &format!("/{name}"), &Value::Null).await;
+            assert_eq!(stored["data"], thing(name, MAX_DEPTH - 1)["data"]);
         }
     }
 }

@@ -1,38 +1,38 @@
-//! Why a write was not stored, as a client is told.
+//! Failures of the storage.
 
 use std::io;
 
-use apimachinery::status::Status;
+use apimachinery::Status;
 
-/// Why writes do not become durable.
+/// Why writes cannot be persisted.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{file}: {cause}")]
-pub struct Failure {
+pub(crate) struct StorageFailure {
     file: String,
     cause: String,
-    /// There is no room, rather than something broken.
-    full: bool,
+    /// Whether the storage is full.
+    is_full: bool,
 }
 
-// === impl Failure ===
+// === impl StorageFailure ===
 
-impl Failure {
+impl StorageFailure {
     pub(super) fn new(file: String, error: &io::Error) -> Self {
-        let full = matches!(
+        let is_full = matches!(
             error.kind(),
             io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded | io::ErrorKind::FileTooLarge
         );
-        Self { file, cause: error.to_string(), full }
+        Self { file, cause: error.to_string(), is_full }
     }
 
-    /// As a client is told: 507 where there is no room, 500 otherwise.
+    /// Returns the API status: 507 when the storage is full, 500 otherwise.
     #[must_use]
-    pub fn status(&self) -> Status {
-        const AFTER: &str = "what is stored can be read, and writes are accepted again by themselves";
-        if self.full {
-            let message = format!("not stored: {self}; {AFTER} when there is room");
+    pub(crate) fn status(&self) -> Status {
+        const OUTLOOK: &str = "stored objects can be read, and writes are accepted again";
+        if self.is_full {
+            let message = format!("failed to store the object: {self}; {OUTLOOK} once space is available");
             return Status::insufficient_storage(message);
         }
-        Status::internal(format!("not stored: {self}; {AFTER} when the file can be written anew"))
+        Status::internal_error(format!("failed to store the object: {self}; {OUTLOOK} once the file can be rewritten"))
     }
 }

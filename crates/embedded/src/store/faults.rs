@@ -1,112 +1,113 @@
-//! A disk in memory that fails where a test says, and shows afterwards what a real one might hold.
+//! A disk in memory that fails as a test specifies, and has afterwards the contents that a real one might have.
 
 use std::collections::BTreeMap;
 use std::io;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard};
 
-use super::storage::{Append, Storage};
+use super::storage::{AppendFile, Storage};
 
-/// What goes wrong, and when: counted in operations, from 0.
+/// A fault and when it occurs, counted in operations from 0.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Fault {
-    /// The machine is dead from this operation on; of what it writes, so many bytes arrive.
-    Dies { bytes: usize },
-    /// This one operation fails, a write after so many bytes.
-    Fails { bytes: usize, kind: io::ErrorKind },
+    /// The host crashes during this operation; this many bytes of it are written.
+    Crash { bytes: usize },
+    /// This operation fails, a write after this many bytes.
+    Error { bytes: usize, kind: io::ErrorKind },
 }
 
-/// What happened to the data that was not synced.
+/// How a crash affects data that was not synced.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Ending {
-    /// The process was killed: the system has everything that was written.
+pub(super) enum CrashKind {
+    /// The process was killed: everything that was written is there.
     Kill,
-    /// The power was lost: of what was not synced, this share in 256ths is there, and zeros up to its length if `holes`.
+    /// The power was lost: this share (in 256ths) of the data that was not synced is there, with zeros up to its
+    /// length if `holes`. Renames survive if `names`.
     PowerLoss { share: u8, holes: bool, names: bool },
 }
 
-/// Clones are the same disk.
+/// A disk with faults; clones share the disk.
 #[derive(Clone, Default)]
-pub(super) struct Disk(Arc<Mutex<Contents>>, Arc<Gate>);
+pub(super) struct FaultyDisk(Arc<Mutex<DiskContents>>, Arc<SyncGate>);
 
-/// Where syncs wait while the disk is slow.
+/// Blocks syncs while the disk is slow.
 #[derive(Default)]
-struct Gate {
+struct SyncGate {
     closed: Mutex<bool>,
     changed: Condvar,
 }
 
 #[derive(Default)]
-struct Contents {
-    /// Files by their identity.
-    files: BTreeMap<usize, File>,
-    /// As a running program sees them.
+struct DiskContents {
+    /// Files by id.
+    files: BTreeMap<usize, SimulatedFile>,
+    /// File names as a running process sees them.
     names: BTreeMap<String, usize>,
-    /// As they are after a power loss.
+    /// File names after a power loss.
     durable_names: BTreeMap<String, usize>,
-    next: usize,
+    next_id: usize,
     operations: usize,
     syncs: usize,
     fault: Option<(usize, Fault)>,
-    dead: bool,
-    full: bool,
+    has_crashed: bool,
+    is_full: bool,
 }
 
 #[derive(Default, Clone)]
-struct File {
+struct SimulatedFile {
     bytes: Vec<u8>,
     synced: usize,
 }
 
-struct Handle {
-    disk: Disk,
+struct FileHandle {
+    disk: FaultyDisk,
     file: usize,
 }
 
-impl Disk {
-    fn contents(&self) -> MutexGuard<'_, Contents> {
+impl FaultyDisk {
+    fn contents(&self) -> MutexGuard<'_, DiskContents> {
         self.0.lock().unwrap()
     }
 
-    /// From now on, counted from the next operation.
+    /// Injects a fault, counted from the next operation.
     pub(super) fn inject(&self, after: usize, fault: Fault) {
         let mut contents = self.contents();
         contents.fault = Some((contents.operations + after, fault));
     }
 
-    /// Every write fails for want of room, or no longer.
-    pub(super) fn set_full(&self, full: bool) {
-        self.contents().full = full;
+    /// Makes every write fail because the disk is full, or stops that.
+    pub(super) fn set_full(&self, is_full: bool) {
+        self.contents().is_full = is_full;
     }
 
-    /// No sync ends while the disk is slow.
+    /// Blocks all syncs while the disk is slow.
     pub(super) fn set_slow(&self, slow: bool) {
         *self.1.closed.lock().unwrap() = slow;
         self.1.changed.notify_all();
     }
 
-    /// How many there were.
+    /// Returns the number of syncs.
     pub(super) fn syncs(&self) -> usize {
         self.contents().syncs
     }
 
-    pub(super) fn die(&self) {
-        self.contents().dead = true;
+    pub(super) fn crash(&self) {
+        self.contents().has_crashed = true;
     }
 
-    /// The disk as the next process finds it.
-    pub(super) fn after(&self, ending: Ending) -> Self {
+    /// Returns the disk as the next process finds it after a crash.
+    pub(super) fn after_crash(&self, crash_kind: CrashKind) -> Self {
         let mut contents = self.contents();
-        contents.dead = true;
-        let mut left = Contents { next: contents.next, ..Contents::default() };
-        left.names = match ending {
-            Ending::PowerLoss { names: false, .. } => contents.durable_names.clone(),
+        contents.has_crashed = true;
+        let mut remaining = DiskContents { next_id: contents.next_id, ..DiskContents::default() };
+        remaining.names = match crash_kind {
+            CrashKind::PowerLoss { names: false, .. } => contents.durable_names.clone(),
             _ => contents.names.clone(),
         };
-        left.durable_names = left.names.clone();
+        remaining.durable_names = remaining.names.clone();
         for (id, file) in &contents.files {
-            let bytes = match ending {
-                Ending::Kill => file.bytes.clone(),
-                Ending::PowerLoss { share, holes, .. } => {
+            let bytes = match crash_kind {
+                CrashKind::Kill => file.bytes.clone(),
+                CrashKind::PowerLoss { share, holes, .. } => {
                     let unsynced = file.bytes.len() - file.synced;
                     let mut bytes = file.bytes[..file.synced + unsynced * usize::from(share) / 256].to_vec();
                     if holes {
@@ -115,9 +116,9 @@ impl Disk {
                     bytes
                 }
             };
-            left.files.insert(*id, File { synced: bytes.len(), bytes });
+            remaining.files.insert(*id, SimulatedFile { synced: bytes.len(), bytes });
         }
-        Self(Arc::new(Mutex::new(left)), Arc::default())
+        Self(Arc::new(Mutex::new(remaining)), Arc::default())
     }
 
     pub(super) fn bytes(&self, name: &str) -> Vec<u8> {
@@ -128,90 +129,92 @@ impl Disk {
     pub(super) fn set_bytes(&self, name: &str, bytes: Vec<u8>) {
         let mut contents = self.contents();
         let id = contents.names[name];
-        contents.files.insert(id, File { synced: bytes.len(), bytes });
+        contents.files.insert(id, SimulatedFile { synced: bytes.len(), bytes });
     }
 }
 
-impl Contents {
-    /// Counts an operation; how many bytes of it happen, and its error.
-    fn operate(&mut self, length: usize) -> (usize, io::Result<()>) {
-        let number = self.operations;
+impl DiskContents {
+    /// Counts an operation; returns how many of its bytes are written, and its result.
+    fn run_operation(&mut self, length: usize) -> (usize, io::Result<()>) {
+        let index = self.operations;
         self.operations += 1;
-        if self.dead {
-            return (0, Err(io::Error::other("dead")));
+        if self.has_crashed {
+            return (0, Err(io::Error::other("crashed")));
         }
         match self.fault {
-            Some((at, Fault::Dies { bytes })) if at == number => {
-                self.dead = true;
-                (bytes.min(length), Err(io::Error::other("died")))
+            Some((fault_index, Fault::Crash { bytes })) if fault_index == index => {
+                self.has_crashed = true;
+                (bytes.min(length), Err(io::Error::other("crashing")))
             }
-            Some((at, Fault::Fails { bytes, kind })) if at == number => (bytes.min(length), Err(kind.into())),
-            _ if self.full && length > 0 => (length / 2, Err(io::ErrorKind::StorageFull.into())),
+            Some((fault_index, Fault::Error { bytes, kind })) if fault_index == index => {
+                (bytes.min(length), Err(kind.into()))
+            }
+            _ if self.is_full && length > 0 => (length / 2, Err(io::ErrorKind::StorageFull.into())),
             _ => (length, Ok(())),
         }
     }
 
-    fn make(&mut self) -> usize {
-        self.next += 1;
-        self.files.insert(self.next, File::default());
-        self.next
+    fn create_file(&mut self) -> usize {
+        self.next_id += 1;
+        self.files.insert(self.next_id, SimulatedFile::default());
+        self.next_id
     }
 }
 
-impl Storage for Disk {
+impl Storage for FaultyDisk {
     fn read(&self, name: &str) -> io::Result<Option<Vec<u8>>> {
         let mut contents = self.contents();
-        contents.operate(0).1?;
+        contents.run_operation(0).1?;
         Ok(contents.names.get(name).map(|id| contents.files[id].bytes.clone()))
     }
 
-    fn create(&self, name: &str) -> io::Result<Box<dyn Append>> {
+    fn create(&self, name: &str) -> io::Result<Box<dyn AppendFile>> {
         let mut contents = self.contents();
-        contents.operate(0).1?;
-        let file = contents.make();
+        contents.run_operation(0).1?;
+        let file = contents.create_file();
         contents.names.insert(name.to_owned(), file);
-        Ok(Box::new(Handle { disk: self.clone(), file }))
+        Ok(Box::new(FileHandle { disk: self.clone(), file }))
     }
 
-    fn open(&self, name: &str, length: u64) -> io::Result<Box<dyn Append>> {
+    fn open(&self, name: &str, length: u64) -> io::Result<Box<dyn AppendFile>> {
         let mut contents = self.contents();
-        contents.operate(0).1?;
+        contents.run_operation(0).1?;
         let file = *contents.names.get(name).ok_or(io::ErrorKind::NotFound)?;
         let length = usize::try_from(length).unwrap();
         contents.files.entry(file).and_modify(|file| {
             file.bytes.truncate(length);
             file.synced = file.synced.min(length);
         });
-        Ok(Box::new(Handle { disk: self.clone(), file }))
+        Ok(Box::new(FileHandle { disk: self.clone(), file }))
     }
 
-    fn replace(&self, name: &str, with: &str) -> io::Result<()> {
+    fn replace(&self, name: &str, replacement: &str) -> io::Result<()> {
         let mut contents = self.contents();
-        contents.operate(0).1?;
-        let file = contents.names.remove(with).ok_or(io::ErrorKind::NotFound)?;
+        contents.run_operation(0).1?;
+        let file = contents.names.remove(replacement).ok_or(io::ErrorKind::NotFound)?;
         contents.names.insert(name.to_owned(), file);
-        // Between the two: renamed, and not yet durable.
-        contents.operate(0).1?;
+        // A crash in between: renamed, but not durable yet.
+        contents.run_operation(0).1?;
         contents.durable_names = contents.names.clone();
         Ok(())
     }
 
     fn remove(&self, name: &str) {
         let mut contents = self.contents();
-        if contents.operate(0).1.is_ok() {
+        if contents.run_operation(0).1.is_ok() {
             contents.names.remove(name);
         }
     }
 
-    fn shown(&self, name: &str) -> String {
+    fn display_path(&self, name: &str) -> String {
         format!("disk/{name}")
     }
 }
 
-impl Append for Handle {
+impl AppendFile for FileHandle {
     fn append(&mut self, bytes: &[u8]) -> io::Result<()> {
         let mut contents = self.disk.contents();
-        let (count, result) = contents.operate(bytes.len());
+        let (count, result) = contents.run_operation(bytes.len());
         let file = contents.files.entry(self.file).or_default();
         file.bytes.extend(&bytes[..count]);
         result
@@ -221,7 +224,7 @@ impl Append for Handle {
         let gate = &self.disk.1;
         drop(gate.changed.wait_while(gate.closed.lock().unwrap(), |closed| *closed).unwrap());
         let mut contents = self.disk.contents();
-        contents.operate(0).1?;
+        contents.run_operation(0).1?;
         contents.syncs += 1;
         let file = contents.files.entry(self.file).or_default();
         file.synced = file.bytes.len();

@@ -1,32 +1,35 @@
-//! Objects by their uid, and by the uids of their owners.
+//! Index of objects by UID and by the UIDs of their owners.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use serde_json::Value;
 
-use super::Key;
+use super::ObjectKey;
 use crate::object;
 
+/// Index of the current objects.
 #[derive(Default)]
 pub(super) struct Index {
-    by_uid: BTreeMap<String, Key>,
-    /// Owner uid → who names it in `ownerReferences`.
-    dependents: BTreeMap<String, BTreeSet<Key>>,
+    by_uid: BTreeMap<String, ObjectKey>,
+    /// Owner UID → objects that have it in `ownerReferences`.
+    dependents: BTreeMap<String, BTreeSet<ObjectKey>>,
 }
 
 // === impl Index ===
 
 impl Index {
-    pub(super) fn by_uid(&self, uid: &str) -> Option<&Key> {
+    /// Returns the key of the object with this UID.
+    pub(super) fn by_uid(&self, uid: &str) -> Option<&ObjectKey> {
         self.by_uid.get(uid)
     }
 
-    /// In order.
-    pub(super) fn dependents(&self, uid: &str) -> impl Iterator<Item = &Key> {
+    /// Returns the keys of the dependents of an owner, sorted.
+    pub(super) fn dependents(&self, uid: &str) -> impl Iterator<Item = &ObjectKey> {
         self.dependents.get(uid).into_iter().flatten()
     }
 
-    pub(super) fn forget(&mut self, key: &Key, old: &Value) {
+    /// Removes an object.
+    pub(super) fn remove(&mut self, key: &ObjectKey, old: &Value) {
         self.by_uid.remove(object::uid(old));
         for owner in object::owner_references(old) {
             let uid = object::text(owner, "/uid");
@@ -39,7 +42,8 @@ impl Index {
         }
     }
 
-    pub(super) fn note(&mut self, key: &Key, new: &Value) {
+    /// Adds an object.
+    pub(super) fn insert(&mut self, key: &ObjectKey, new: &Value) {
         self.by_uid.insert(object::uid(new).to_owned(), key.clone());
         for owner in object::owner_references(new) {
             self.dependents.entry(object::text(owner, "/uid").to_owned()).or_default().insert(key.clone());

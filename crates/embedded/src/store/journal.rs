@@ -1,8 +1,9 @@
-//! The thread that makes writes durable: it writes what came meanwhile as one group, syncs it, and says so.
+//! The journal thread: it writes all queued events as one batch, syncs the file, and marks the batch as durable.
 //!
-//! The file is begun anew from the objects when the writes behind its base have become more than the base, in another
-//! thread while groups go on into the old one. The same is done after a failure: what a disk keeps of a file after a
-//! write or a sync failed is unknown, so that file is not written to again.
+//! A new file is written from a checkpoint of all objects when the writes after the current checkpoint have become
+//! larger than the checkpoint, in another thread while batches are still appended to the old file. The same happens
+//! after a failure: it is unknown what a disk keeps of a file after a failed write or sync, so that file is not
+//! written to again.
 
 use std::io;
 use std::sync::mpsc::{self, Receiver, RecvTimeoutError, Sender};
@@ -10,99 +11,101 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
-use super::file::{Output, renew, reopen, write_base};
-use super::format::{self, Kind};
-use super::recovery::{FILE, NEXT};
+use super::format::{self, FrameKind};
+use super::journal_file::{JournalFile, reopen_journal, replace_journal, write_checkpoint};
+use super::recovery::{JOURNAL_FILE, NEXT_JOURNAL_FILE};
 use super::state::{Lengths, State};
 use super::storage::Storage;
-use super::{Failure, OpenError, Record, Settings};
+use super::{StorageFailure, StoreEvent, StoreOpenError, StoreSettings};
 
-/// A group of writes ends here, so that one of many large objects does not keep the others waiting.
-const GROUP: usize = 256;
+/// Maximum number of writes per batch, so that a batch of many large objects does not delay the others.
+const MAX_BATCH_SIZE: usize = 256;
 
-/// Between two tries after a failure.
-const LONGEST_RETRY: Duration = Duration::from_secs(30);
+/// Maximum delay between two retries after a failure.
+const MAX_RETRY_DELAY: Duration = Duration::from_secs(30);
 
-/// A handle; the thread ends with it, after everything before is written.
+/// Handle of the journal thread; dropping it writes all queued events and ends the thread.
 pub(super) struct Journal {
     sender: Sender<Message>,
     thread: Option<JoinHandle<()>>,
 }
 
+/// A message to the journal thread.
 enum Message {
-    Write(Arc<Record>),
-    /// The new file is there, but for what was written meanwhile.
-    Rewritten,
-    End,
+    Write(Arc<StoreEvent>),
+    /// The checkpoint thread has written a new file.
+    CheckpointWritten,
+    Shutdown,
 }
 
-/// A new file in the making.
-struct Rewriting {
-    thread: JoinHandle<io::Result<Output>>,
-    /// The groups that were written meanwhile.
-    meanwhile: Vec<Vec<u8>>,
+/// A checkpoint that is being written.
+struct CheckpointTask {
+    thread: JoinHandle<io::Result<JournalFile>>,
+    /// Frames that were appended to the old file in the meantime.
+    frames: Vec<Vec<u8>>,
 }
 
-struct Writer {
+/// The state of the journal thread.
+struct JournalWriter {
     storage: Arc<dyn Storage>,
     state: Arc<Mutex<State>>,
-    settings: Settings,
+    settings: StoreSettings,
     messages: Receiver<Message>,
     sender: Sender<Message>,
-    output: Output,
-    /// Length at which the file is begun anew.
-    rewrite_at: u64,
-    rewriting: Option<Rewriting>,
-    /// After a failure: how long until the next try.
-    retry: Option<Duration>,
-    /// Read from the channel, but not dealt with.
-    held: Option<Message>,
+    file: JournalFile,
+    /// File length at which a new checkpoint is written.
+    checkpoint_at: u64,
+    checkpoint_task: Option<CheckpointTask>,
+    /// After a failure: the delay before the next retry.
+    retry_delay: Option<Duration>,
+    /// A message that was received but not handled.
+    pending: Option<Message>,
 }
 
 // === impl Journal ===
 
 impl Journal {
-    /// Goes on behind what was found, or begins the file.
+    /// Starts the journal thread with the existing file, or with a new one.
     pub(super) fn start(
         storage: Arc<dyn Storage>,
         state: Arc<Mutex<State>>,
-        settings: Settings,
-        found: Option<Lengths>,
-    ) -> Result<Self, OpenError> {
-        let output = match found {
-            Some(lengths) => reopen(storage.as_ref(), lengths),
-            None => renew(storage.as_ref(), &lock(&state).base()),
+        settings: StoreSettings,
+        existing: Option<Lengths>,
+    ) -> Result<Self, StoreOpenError> {
+        let file = match existing {
+            Some(lengths) => reopen_journal(storage.as_ref(), lengths),
+            None => replace_journal(storage.as_ref(), &lock(&state).checkpoint()),
         };
-        let failed = |error| OpenError::Io { file: storage.shown(FILE), error };
-        let output = output.map_err(failed)?;
+        let failed = |error| StoreOpenError::Io { file: storage.display_path(JOURNAL_FILE), error };
+        let file = file.map_err(failed)?;
         let (sender, messages) = mpsc::channel();
-        let mut writer = Writer {
+        let mut writer = JournalWriter {
             storage: Arc::clone(&storage),
             state,
             settings,
             messages,
             sender: sender.clone(),
-            output,
-            rewrite_at: 0,
-            rewriting: None,
-            retry: None,
-            held: None,
+            file,
+            checkpoint_at: 0,
+            checkpoint_task: None,
+            retry_delay: None,
+            pending: None,
         };
-        writer.plan_rewrite();
+        writer.schedule_checkpoint();
         let thread = thread::Builder::new().name("journal".to_owned()).spawn(move || writer.run());
         Ok(Self { sender, thread: Some(thread.map_err(failed)?) })
     }
 
-    /// Queues a record; in the order of revisions.
-    pub(super) fn write(&self, record: Arc<Record>) {
-        // The thread ends with this handle only.
-        let _ = self.sender.send(Message::Write(record));
+    /// Queues an event. Events must be queued in the order of revisions.
+    pub(super) fn write(&self, event: Arc<StoreEvent>) {
+        // The thread only ends with this handle.
+        let _ = self.sender.send(Message::Write(event));
     }
 }
 
 impl Drop for Journal {
     fn drop(&mut self) {
-        let _ = self.sender.send(Message::End);
+        let _ = self.sender.send(Message::Shutdown);
         if let Some(thread) = self.thread.take() {
             let _ = thread.join();
         }
@@ -113,28 +116,28 @@ fn lock(state: &Mutex<State>) -> MutexGuard<'_, State> {
     state.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-// === impl Writer ===
+// === impl JournalWriter ===
 
-impl Writer {
+impl JournalWriter {
     fn run(mut self) {
         while let Some(message) = self.next() {
             match message {
-                Message::Write(record) => self.group(record),
-                Message::Rewritten => self.switch(),
-                Message::End => break,
+                Message::Write(event) => self.write_batch(event),
+                Message::CheckpointWritten => self.finish_checkpoint(),
+                Message::Shutdown => break,
             }
         }
-        self.abandon_rewriting();
+        self.abandon_checkpoint();
     }
 
-    /// The next message; tries to recover while there is none.
+    /// Returns the next message; retries after a failure while there is none.
     fn next(&mut self) -> Option<Message> {
-        if let Some(held) = self.held.take() {
-            return Some(held);
+        if let Some(pending) = self.pending.take() {
+            return Some(pending);
         }
         loop {
-            let Some(wait) = self.retry else { return self.messages.recv().ok() };
-            match self.messages.recv_timeout(wait) {
+            let Some(delay) = self.retry_delay else { return self.messages.recv().ok() };
+            match self.messages.recv_timeout(delay) {
                 Ok(message) => return Some(message),
                 Err(RecvTimeoutError::Timeout) => self.recover(),
                 Err(RecvTimeoutError::Disconnected) => return None,
@@ -142,133 +145,146 @@ impl Writer {
         }
     }
 
-    /// Writes a record and those that wait behind it.
-    fn group(&mut self, first: Arc<Record>) {
-        let mut group = vec![first];
-        while group.len() < GROUP {
+    /// Writes an event and the events that are queued behind it.
+    fn write_batch(&mut self, first: Arc<StoreEvent>) {
+        let mut batch = vec![first];
+        while batch.len() < MAX_BATCH_SIZE {
             match self.messages.try_recv() {
-                Ok(Message::Write(record)) => group.push(record),
-                Ok(other) => {
-                    self.held = Some(other);
+                Ok(Message::Write(event)) => batch.push(event),
+                Ok(message) => {
+                    self.pending = Some(message);
                     break;
                 }
                 Err(_) => break,
             }
         }
-        let revision = group.last().map_or(0, |record| record.revision);
-        if let Err(error) = self.append(&group) {
+        let revision = batch.last().map_or(0, |event| event.revision);
+        if let Err(error) = self.append_batch(&batch) {
             return self.fail(&error);
         }
-        // Not synced: a kill leaves it, and a power loss only takes the proof that the last group was promised.
-        let acknowledged = self.output.append(&format::frame(Kind::Acknowledged, &[]));
-        lock(&self.state).settle(revision);
+        // Not synced: the frame survives a kill, and a power loss only loses the mark that the last batch was
+        // acknowledged.
+        let acknowledged = self.file.append(&format::frame(FrameKind::Acknowledged, &[]));
+        lock(&self.state).mark_durable(revision);
         match acknowledged {
-            Ok(()) if self.output.lengths.file >= self.rewrite_at && self.rewriting.is_none() => self.begin_rewriting(),
+            Ok(()) if self.file.lengths.file >= self.checkpoint_at && self.checkpoint_task.is_none() => {
+                self.start_checkpoint()
+            }
             Ok(()) => {}
             Err(error) => self.fail(&error),
         }
     }
 
-    fn append(&mut self, group: &[Arc<Record>]) -> io::Result<()> {
+    fn append_batch(&mut self, batch: &[Arc<StoreEvent>]) -> io::Result<()> {
         let mut payload = Vec::new();
-        for record in group {
-            format::write_entry(&mut payload, record.revision, &record.key, record.new.as_deref())?;
+        for event in batch {
+            format::write_entry(&mut payload, event.revision, &event.key, event.new.as_deref())?;
         }
-        let frame = format::frame(Kind::Commit, &payload);
-        self.output.append(&frame)?;
-        self.output.file.sync()?;
-        if let Some(rewriting) = &mut self.rewriting {
-            rewriting.meanwhile.push(frame);
+        let frame = format::frame(FrameKind::Commit, &payload);
+        self.file.append(&frame)?;
+        self.file.inner.sync()?;
+        if let Some(checkpoint_task) = &mut self.checkpoint_task {
+            checkpoint_task.frames.push(frame);
         }
         Ok(())
     }
 
-    fn begin_rewriting(&mut self) {
-        let (base, storage, sender) = (lock(&self.state).base(), Arc::clone(&self.storage), self.sender.clone());
+    /// Starts a thread that writes a checkpoint.
+    fn start_checkpoint(&mut self) {
+        let (checkpoint, storage, sender) =
+            (lock(&self.state).checkpoint(), Arc::clone(&self.storage), self.sender.clone());
         let work = move || {
-            let written = write_base(storage.as_ref(), &base);
-            let _ = sender.send(Message::Rewritten);
-            written
+            let checkpoint_result = write_checkpoint(storage.as_ref(), &checkpoint);
+            let _ = sender.send(Message::CheckpointWritten);
+            checkpoint_result
         };
-        match thread::Builder::new().name("journal-base".to_owned()).spawn(work) {
-            Ok(thread) => self.rewriting = Some(Rewriting { thread, meanwhile: Vec::new() }),
-            Err(error) => self.postpone_rewriting(&error),
+        match thread::Builder::new().name("journal-checkpoint".to_owned()).spawn(work) {
+            Ok(thread) => self.checkpoint_task = Some(CheckpointTask { thread, frames: Vec::new() }),
+            Err(error) => self.postpone_checkpoint(&error),
         }
     }
 
-    /// The new file gets what was written meanwhile, and takes the place of the old one.
-    fn switch(&mut self) {
-        let Some(Rewriting { thread, meanwhile }) = self.rewriting.take() else { return };
-        let written = thread.join().unwrap_or_else(|_| Err(io::Error::other("the thread ended early")));
-        let complete = written.and_then(|mut output| {
-            meanwhile.iter().try_for_each(|frame| output.append(frame))?;
-            output.file.sync()?;
-            Ok(output)
+    /// Appends the writes of the meantime to the new file and replaces the old one.
+    fn finish_checkpoint(&mut self) {
+        let Some(CheckpointTask { thread, frames }) = self.checkpoint_task.take() else { return };
+        let checkpoint_result =
+            thread.join().unwrap_or_else(|_| Err(io::Error::other("the checkpoint thread panicked")));
+        let completed = checkpoint_result.and_then(|mut file| {
+            frames.iter().try_for_each(|frame| file.append(frame))?;
+            file.inner.sync()?;
+            Ok(file)
         });
-        let mut output = match complete {
-            Ok(output) => output,
-            // The old one is as good as before.
-            Err(error) => return self.postpone_rewriting(&error),
+        let mut file = match completed {
+            Ok(file) => file,
+            // The old file is still valid.
+            Err(error) => return self.postpone_checkpoint(&error),
         };
-        let replaced = self.storage.replace(FILE, NEXT);
-        match replaced.and_then(|()| output.append(&format::frame(Kind::Acknowledged, &[]))) {
-            Ok(()) => self.adopt(output),
+        let replaced = self.storage.replace(JOURNAL_FILE, NEXT_JOURNAL_FILE);
+        match replaced.and_then(|()| file.append(&format::frame(FrameKind::Acknowledged, &[]))) {
+            Ok(()) => self.use_file(file),
             Err(error) => self.fail(&error),
         }
     }
 
-    fn adopt(&mut self, output: Output) {
-        self.output = output;
-        self.plan_rewrite();
+    /// Appends to this file from now on.
+    fn use_file(&mut self, file: JournalFile) {
+        self.file = file;
+        self.schedule_checkpoint();
     }
 
-    fn plan_rewrite(&mut self) {
-        let Lengths { base, .. } = self.output.lengths;
-        self.rewrite_at = base + base.max(self.settings.rewrite_after);
+    /// Sets the file length at which the next checkpoint is written.
+    fn schedule_checkpoint(&mut self) {
+        let Lengths { checkpoint, .. } = self.file.lengths;
+        self.checkpoint_at = checkpoint + checkpoint.max(self.settings.checkpoint_after);
     }
 
-    fn postpone_rewriting(&mut self, error: &io::Error) {
-        self.storage.remove(NEXT);
-        let file = self.storage.shown(FILE);
-        tracing::warn!(file, %error, "the file of objects was not begun anew and grows");
-        self.rewrite_at = self.output.lengths.file + self.settings.rewrite_after;
+    /// Continues with the old file after a checkpoint has failed.
+    fn postpone_checkpoint(&mut self, error: &io::Error) {
+        self.storage.remove(NEXT_JOURNAL_FILE);
+        let file = self.storage.display_path(JOURNAL_FILE);
+        tracing::warn!(file, %error, "failed to write a checkpoint; the journal continues to grow");
+        self.checkpoint_at = self.file.lengths.file + self.settings.checkpoint_after;
     }
 
-    fn abandon_rewriting(&mut self) {
-        if let Some(rewriting) = self.rewriting.take() {
-            let _ = rewriting.thread.join();
+    /// Waits for the checkpoint thread and discards its result.
+    fn abandon_checkpoint(&mut self) {
+        if let Some(checkpoint_task) = self.checkpoint_task.take() {
+            let _ = checkpoint_task.thread.join();
         }
     }
 
-    /// Undoes what is not durable. Whatever waits in the channel is among it.
+    /// Rolls back all writes that are not durable, including those in the channel.
     fn fail(&mut self, error: &io::Error) {
-        self.abandon_rewriting();
-        let failure = Failure::new(self.storage.shown(FILE), error);
-        tracing::error!(%failure, "writes are refused");
+        self.abandon_checkpoint();
+        let failure = StorageFailure::new(self.storage.display_path(JOURNAL_FILE), error);
+        tracing::error!(%failure, "failed to write the journal; rejecting writes");
         let state = Arc::clone(&self.state);
         let mut state = lock(&state);
         while let Ok(message) = self.messages.try_recv() {
-            if matches!(message, Message::End) {
-                self.held = Some(message);
+            if matches!(message, Message::Shutdown) {
+                self.pending = Some(message);
             }
         }
-        state.lose(failure);
-        self.retry = Some(self.settings.retry);
+        state.roll_back(failure);
+        self.retry_delay = Some(self.settings.retry_delay);
     }
 
-    /// Begins the file anew; writes are accepted again when that succeeds.
+    /// Writes a new journal file; writes are accepted again when that succeeds.
     fn recover(&mut self) {
-        let base = lock(&self.state).base();
-        match renew(self.storage.as_ref(), &base) {
-            Ok(output) => {
-                self.adopt(output);
-                self.retry = None;
-                lock(&self.state).recover();
-                tracing::warn!(file = self.storage.shown(FILE), "writes are accepted again");
+        let checkpoint = lock(&self.state).checkpoint();
+        match replace_journal(self.storage.as_ref(), &checkpoint) {
+            Ok(file) => {
+                self.use_file(file);
+                self.retry_delay = None;
+                lock(&self.state).accept_writes();
+                tracing::warn!(
+                    file = self.storage.display_path(JOURNAL_FILE),
+                    "journal recovered; accepting writes again"
+                );
             }
             Err(error) => {
-                lock(&self.state).refuse(Failure::new(self.storage.shown(FILE), &error));
-                self.retry = self.retry.map(|wait| (wait * 2).min(LONGEST_RETRY));
+                lock(&self.state).reject_writes(StorageFailure::new(self.storage.display_path(JOURNAL_FILE), &error));
+                self.retry_delay = self.retry_delay.map(|delay| (delay * 2).min(MAX_RETRY_DELAY));
             }
         }
     }

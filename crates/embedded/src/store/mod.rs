@@ -1,11 +1,14 @@
-//! The only state: objects under one revision counter, and the history that watches read.
+//! The object store: all state of the cluster, under one revision counter, with the history of events that watches
+//! read.
 //!
-//! Every write is one revision, and becomes visible and part of the history under the same lock, so readers see
-//! revisions in order. Writers never wait for readers: who falls behind the bounded history starts again from a list.
+//! Every write has one revision; it becomes visible and part of the history under the same lock, so readers see
+//! revisions in order. Writers never wait for readers: a reader that falls behind the bounded history has to list
+//! again.
 //!
-//! A store is in memory, or [opened](Store::open) on a folder: then a [`journal`] writes behind it, and nothing leaves
-//! the process before it is durable. Watches are shown durable revisions only; whoever answers a client waits for
-//! [`Store::durable`] first. What could not be written is undone, and writes are refused until they can be again.
+//! A store is in memory, or is [opened](Store::open) on a directory: then a [`journal`] persists the writes, and no
+//! response leaves the process before the write is durable. Watches only see durable revisions; before the server
+//! responds to a client, it waits for [`Store::wait_durable`]. Writes that cannot be persisted are rolled back, and
+//! further writes are rejected until the journal can be written again.
 
 #[cfg(test)]
 mod crash_tests;
@@ -13,351 +16,388 @@ pub(crate) mod depth;
 mod failure;
 #[cfg(test)]
 mod faults;
-mod feeds;
-mod file;
 mod format;
 mod index;
 mod journal;
-mod kept;
-mod lists;
+mod journal_file;
+mod list;
 mod recovery;
 #[cfg(test)]
-mod served_tests;
+mod server_tests;
 mod state;
-pub mod storage;
+pub(crate) mod storage;
+mod stored_object;
 #[cfg(test)]
 mod tests;
+mod watch_cache;
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use apimachinery::status::Status;
+use apimachinery::Status;
 use serde_json::Value;
 use tokio::sync::watch;
 
-pub use failure::Failure;
-pub use feeds::Scope;
+pub(crate) use failure::StorageFailure;
 use journal::Journal;
-pub use kept::Kept;
-pub use recovery::OpenError;
+pub use recovery::StoreOpenError;
 use state::State;
 use storage::Storage;
+pub(crate) use stored_object::StoredObject;
+pub(crate) use watch_cache::CollectionKey;
 
-/// How many revisions a watch may fall behind, unless said otherwise. A record holds its object as text; this is
-/// hours of a busy small cluster, and a watch lasts ten minutes at most before kube clients renew it.
-pub const HISTORY: usize = 50_000;
+/// Default number of events in the history: how far a watch may fall behind. An event holds its object as text. This
+/// number covers hours of a busy small cluster, while clients renew their watches within ten minutes.
+pub const DEFAULT_HISTORY_SIZE: usize = 50_000;
 
-/// Namespace (empty for cluster scope) and name, in the order of lists.
-pub type Place = (String, String);
+/// Namespace (empty for cluster-scoped objects) and name; the sort order of lists.
+pub(crate) type NamespacedName = (String, String);
 
-/// Where one object is: the storage name of its resource (`deployments.apps`) and its place.
+/// The key of an object: the storage name of its resource (`deployments.apps`), its namespace and its name.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Key {
-    pub resource: String,
-    pub namespace: String,
-    pub name: String,
+pub(crate) struct ObjectKey {
+    /// Storage name of the resource.
+    pub(crate) resource: String,
+    /// Empty for cluster-scoped objects.
+    pub(crate) namespace: String,
+    /// Name of the object.
+    pub(crate) name: String,
 }
 
-/// One revision.
+/// One write: the object before and after a revision.
 #[derive(Debug)]
-pub struct Record {
-    pub revision: u64,
-    pub key: Key,
-    /// Absent when the object was created.
-    pub old: Option<Arc<Kept>>,
-    /// Absent when the object was removed.
-    pub new: Option<Arc<Kept>>,
-    /// The removed object carrying the revision of its removal: clients resume watches from there.
-    pub removed: Option<Arc<Kept>>,
+pub(crate) struct StoreEvent {
+    /// Revision of the write.
+    pub(crate) revision: u64,
+    /// The written object.
+    pub(crate) key: ObjectKey,
+    /// `None` when the object was created.
+    pub(crate) old: Option<Arc<StoredObject>>,
+    /// `None` when the object was deleted.
+    pub(crate) new: Option<Arc<StoredObject>>,
+    /// The deleted object with the revision of its deletion, from which clients resume watches.
+    pub(crate) deleted: Option<Arc<StoredObject>>,
 }
 
-/// Why a write was not made.
+/// Why a write was rejected.
 #[derive(Debug, Clone)]
-pub enum Rejected {
-    /// Someone else wrote the object first; read again.
-    Raced,
-    /// Nothing can be written at present.
-    Refused(Arc<Failure>),
-    /// The object is nested deeper than its text could be read back.
+pub(crate) enum CommitError {
+    /// The object has been changed concurrently: read it again.
+    Conflict,
+    /// The store currently rejects writes.
+    Unavailable(Arc<StorageFailure>),
+    /// The object is nested too deeply to be read back.
     TooDeep,
 }
 
-/// What a store keeps, and how.
+/// Settings of a store.
 #[derive(Debug, Clone, Copy)]
-pub struct Settings {
-    /// Revisions in the history.
-    pub history: usize,
-    /// Bytes of writes behind the base before the file is begun anew; more when the base is larger.
-    pub rewrite_after: u64,
-    /// How long after a failure the first try is made to write again; the others take longer.
-    pub retry: Duration,
+pub struct StoreSettings {
+    /// Number of events in the history.
+    pub history_size: usize,
+    /// Bytes of writes after the checkpoint at which a new journal file is written; more when the checkpoint is
+    /// larger.
+    pub checkpoint_after: u64,
+    /// Delay of the first retry after a write failure; it doubles with each retry.
+    pub retry_delay: Duration,
 }
 
-/// Since when a request has looked at the store: what it saw may be undone later.
+/// Number of rollbacks when a request started. Data that the request has read is invalid once the number changes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Since(u64);
+pub(crate) struct Epoch(u64);
 
-/// The revision asked for is older than the history.
+/// The requested revision is older than the history (`ErrCompacted` of etcd).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Compacted {
-    pub oldest: u64,
+pub(crate) struct CompactedError {
+    /// The oldest revision that can be requested.
+    pub(crate) oldest: u64,
 }
 
-/// A consistent list, in the order of places.
+/// A consistent page of a list, sorted by name.
 #[derive(Debug, Clone)]
-pub struct Snapshot {
-    pub revision: u64,
-    pub objects: Vec<(Arc<Place>, Arc<Kept>)>,
-    /// How many more there are behind them.
-    pub rest: usize,
+pub(crate) struct ListPage {
+    /// Revision of the list.
+    pub(crate) revision: u64,
+    /// The objects of the page.
+    pub(crate) objects: Vec<(Arc<NamespacedName>, Arc<StoredObject>)>,
+    /// Number of objects after this page.
+    pub(crate) remaining: usize,
 }
 
-/// What a resource has, in the order of places.
-pub type Collection = BTreeMap<Arc<Place>, Arc<Kept>>;
+/// The objects of a resource, sorted by name.
+pub(crate) type Collection = BTreeMap<Arc<NamespacedName>, Arc<StoredObject>>;
 
-/// A consistent list of all of a resource, which is not copied: to touch each of many objects takes long, and who lists
-/// them does so anyway.
+/// All objects of a resource at one revision. The collection is shared rather than copied.
 #[derive(Debug, Clone)]
-pub struct Whole {
-    pub revision: u64,
-    pub objects: Arc<Collection>,
+pub(crate) struct CollectionSnapshot {
+    /// Revision of the snapshot.
+    pub(crate) revision: u64,
+    /// The objects.
+    pub(crate) objects: Arc<Collection>,
 }
 
-/// A handle; clones share the state.
+/// Handle of a store; clones share the state.
 #[derive(Clone)]
 pub struct Store {
     state: Arc<Mutex<State>>,
-    /// The newest durable revision.
-    latest: watch::Receiver<u64>,
-    /// Absent in memory. The last handle to go waits for what is still to be written.
+    /// The newest durable revision; also notified after a rollback.
+    durable_revisions: watch::Receiver<u64>,
+    /// `None` in memory. Dropping the last handle waits until all writes are persisted.
     journal: Option<Arc<Journal>>,
 }
 
 // === impl Store ===
 
 impl Store {
-    /// An empty store in memory whose history keeps `kept` revisions.
+    /// Returns an empty store in memory with a history of `history_size` events.
     #[must_use]
-    pub fn new(kept: usize) -> Self {
-        let (sender, latest) = watch::channel(0);
-        Self { state: Arc::new(Mutex::new(State::new(kept, sender))), latest, journal: None }
+    pub fn new(history_size: usize) -> Self {
+        let (sender, durable_revisions) = watch::channel(0);
+        Self { state: Arc::new(Mutex::new(State::new(history_size, sender))), durable_revisions, journal: None }
     }
 
-    /// What is kept in a folder; it is begun if there is nothing.
+    /// Opens the store in `storage`, or creates it if there is none.
     ///
     /// # Errors
-    /// When the folder cannot be read or written, and when what is there is damaged or of a newer version.
-    pub fn open(storage: Arc<dyn Storage>, settings: Settings) -> Result<Self, OpenError> {
-        let (sender, latest) = watch::channel(0);
-        let mut state = State::new(settings.history, sender);
-        let found = recovery::load(storage.as_ref())?;
-        let lengths = found.map(|found| state.restore(found));
+    /// When the files cannot be read or written, are corrupt or have a newer format.
+    pub(crate) fn open(storage: Arc<dyn Storage>, settings: StoreSettings) -> Result<Self, StoreOpenError> {
+        let (sender, durable_revisions) = watch::channel(0);
+        let mut state = State::new(settings.history_size, sender);
+        let recovered = recovery::load(storage.as_ref())?;
+        let lengths = recovered.map(|recovered| state.restore(recovered));
         let state = Arc::new(Mutex::new(state));
         let journal = Journal::start(storage, Arc::clone(&state), settings, lengths)?;
-        Ok(Self { state, latest, journal: Some(Arc::new(journal)) })
+        Ok(Self { state, durable_revisions, journal: Some(Arc::new(journal)) })
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
-        // A panic while holding the lock can only come from allocation; the state is consistent between statements.
+        // The state is consistent between statements, and only an allocation failure can panic while the lock is
+        // held.
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Where a request begins; see [`Self::durable`].
+    /// Returns the current epoch, for [`Self::wait_durable`].
     #[must_use]
-    pub fn since_now(&self) -> Since {
-        Since(if self.journal.is_some() { self.state().losses } else { 0 })
+    pub(crate) fn epoch(&self) -> Epoch {
+        Epoch(if self.journal.is_some() { self.state().rollbacks } else { 0 })
     }
 
-    /// Waits until everything that can be seen now is durable. Costs nothing in memory.
+    /// Waits until all revisions that are visible now are durable. Returns immediately for a store in memory.
     ///
     /// # Errors
-    /// When something was undone since then: what the caller saw, or wrote, may not have happened.
-    pub async fn durable(&self, since: Since) -> Result<(), Arc<Failure>> {
+    /// When writes have been rolled back since `epoch`: data that the caller has read or written may be gone.
+    pub(crate) async fn wait_durable(&self, epoch: Epoch) -> Result<(), Arc<StorageFailure>> {
         if self.journal.is_none() {
             return Ok(());
         }
-        let seen = self.revision();
-        let mut latest = self.latest.clone();
+        let revision = self.revision();
+        let mut durable_revision = self.durable_revisions.clone();
         loop {
-            latest.borrow_and_update();
-            if self.state().is_durable(seen, since)? {
+            durable_revision.borrow_and_update();
+            if self.state().is_durable(revision, epoch)? {
                 return Ok(());
             }
-            if latest.changed().await.is_err() {
-                // The sender lives in the state that this handle holds.
+            if durable_revision.changed().await.is_err() {
+                // The state, which this handle keeps alive, owns the sender.
                 std::future::pending::<()>().await;
             }
         }
     }
 
-    /// Wakes at every new durable revision.
+    /// Returns a receiver that is notified of every new durable revision.
     #[must_use]
-    pub fn latest(&self) -> watch::Receiver<u64> {
-        self.latest.clone()
+    pub(crate) fn durable_revisions(&self) -> watch::Receiver<u64> {
+        self.durable_revisions.clone()
     }
 
+    /// Returns the revision of the newest visible write.
     #[must_use]
-    pub fn revision(&self) -> u64 {
+    pub(crate) fn revision(&self) -> u64 {
         self.state().revision
     }
 
-    /// Keeps the trees of a resource from now on: controllers of this process read it all the time.
-    pub fn hold(&self, resource: &str) {
-        self.state().hold(resource);
+    /// Keeps the parsed objects of a resource in memory from now on, for resources that controllers of this process
+    /// read often.
+    pub(crate) fn pin_resource(&self, resource: &str) {
+        self.state().pin_resource(resource);
     }
 
+    /// Returns an object.
     #[must_use]
-    pub fn get(&self, key: &Key) -> Option<Arc<Value>> {
-        self.kept(key).map(|kept| kept.tree())
+    pub(crate) fn get(&self, key: &ObjectKey) -> Option<Arc<Value>> {
+        self.get_stored(key).map(|history_size| history_size.value())
     }
 
-    /// The same as it is kept.
+    /// Returns an object as JSON text.
     #[must_use]
-    pub fn kept(&self, key: &Key) -> Option<Arc<Kept>> {
+    pub(crate) fn get_stored(&self, key: &ObjectKey) -> Option<Arc<StoredObject>> {
         self.state().get(key).cloned()
     }
 
+    /// Returns the object with this UID.
     #[must_use]
-    pub fn by_uid(&self, uid: &str) -> Option<(Key, Arc<Value>)> {
+    pub(crate) fn get_by_uid(&self, uid: &str) -> Option<(ObjectKey, Arc<Value>)> {
         let state = self.state();
         let key = state.index.by_uid(uid)?;
-        Some((key.clone(), state.get(key)?.tree()))
+        Some((key.clone(), state.get(key)?.value()))
     }
 
-    /// Everything that names `uid` as an owner, in order.
+    /// Returns the objects that have `uid` as an owner, sorted by key.
     #[must_use]
-    pub fn dependents(&self, uid: &str) -> Vec<(Key, Arc<Value>)> {
+    pub(crate) fn dependents(&self, uid: &str) -> Vec<(ObjectKey, Arc<Value>)> {
         let state = self.state();
         let keys = state.index.dependents(uid);
-        keys.filter_map(|key| Some((key.clone(), state.get(key)?.tree()))).collect()
+        keys.filter_map(|key| Some((key.clone(), state.get(key)?.value()))).collect()
     }
 
-    /// The objects of one resource now, in one namespace or all.
+    /// Returns the current objects of one resource, in one namespace or in all.
     #[must_use]
-    pub fn list(&self, scope: &Scope) -> Snapshot {
-        self.state().list(scope, None, usize::MAX)
+    pub(crate) fn list(&self, collection: &CollectionKey) -> ListPage {
+        self.state().list(collection, None, usize::MAX)
     }
 
-    /// All objects of one resource now.
+    /// Returns all current objects of one resource.
     #[must_use]
-    pub fn whole(&self, resource: &str) -> Whole {
-        self.state().whole(resource)
+    pub(crate) fn snapshot(&self, resource: &str) -> CollectionSnapshot {
+        self.state().snapshot(resource)
     }
 
-    /// At most so many of them, behind a place if one is named; as they were at a revision if one is: later pages of a
-    /// list continue in the world of the first one.
+    /// Returns at most `limit` objects after the name `after`, optionally as they were at `revision`, so that later
+    /// pages of a list are consistent with the first.
     ///
     /// # Errors
-    /// [`Compacted`] when the history no longer reaches back so far.
-    pub fn page(
+    /// [`CompactedError`] when the history does not reach back to the revision.
+    pub(crate) fn list_page(
         &self,
-        scope: &Scope,
-        after: Option<&Place>,
-        at: Option<u64>,
-        most: usize,
-    ) -> Result<Snapshot, Compacted> {
+        collection: &CollectionKey,
+        after: Option<&NamespacedName>,
+        revision: Option<u64>,
+        limit: usize,
+    ) -> Result<ListPage, CompactedError> {
         let state = self.state();
-        match at {
-            Some(revision) => state.list_at(scope, after, revision, most),
-            None => Ok(state.list(scope, after, most)),
+        match revision {
+            Some(revision) => state.list_at(collection, after, revision, limit),
+            None => Ok(state.list(collection, after, limit)),
         }
     }
 
-    /// The resources that have objects, or had.
+    /// Returns the resources that have or had objects.
     #[must_use]
-    pub fn resources(&self) -> Vec<String> {
+    pub(crate) fn resources(&self) -> Vec<String> {
         self.state().objects.keys().cloned().collect()
     }
 
-    /// What lives in a namespace, by resource.
+    /// Returns the objects of a namespace, sorted by resource.
     #[must_use]
-    pub fn in_namespace(&self, namespace: &str) -> Vec<(Key, Arc<Value>)> {
+    pub(crate) fn list_namespace(&self, namespace: &str) -> Vec<(ObjectKey, Arc<Value>)> {
         let state = self.state();
-        let everything = state.objects.iter().flat_map(|(resource, objects)| {
-            objects.iter().map(move |(place, object)| (resource, &place.0, &place.1, object))
+        let all_objects = state.objects.iter().flat_map(|(resource, objects)| {
+            objects.iter().map(move |(key, object)| (resource, &key.0, &key.1, object))
         });
-        everything
-            .filter(|(_, at, _, _)| *at == namespace)
-            .map(|(resource, at, name, object)| {
-                let key = Key { resource: resource.clone(), namespace: at.clone(), name: name.clone() };
-                (key, object.tree())
+        all_objects
+            .filter(|(_, object_namespace, _, _)| *object_namespace == namespace)
+            .map(|(resource, object_namespace, name, object)| {
+                let key =
+                    ObjectKey { resource: resource.clone(), namespace: object_namespace.clone(), name: name.clone() };
+                (key, object.value())
             })
             .collect()
     }
 
-    /// The first durable records after `revision`, at most so many, oldest first.
+    /// Returns the first `limit` durable events after `revision`, oldest first.
     ///
     /// # Errors
-    /// [`Compacted`] when some of them are gone, and when something was undone since `since`.
-    pub fn after(&self, revision: u64, since: Option<Since>, most: usize) -> Result<Vec<Arc<Record>>, Compacted> {
-        self.state().after(revision, since, most)
+    /// [`CompactedError`] when some of them are no longer in the history, or when writes have been rolled back since
+    /// `epoch`.
+    pub(crate) fn events_after(
+        &self,
+        revision: u64,
+        epoch: Option<Epoch>,
+        limit: usize,
+    ) -> Result<Vec<Arc<StoreEvent>>, CompactedError> {
+        self.state().events_after(revision, epoch, limit)
     }
 
-    /// Wakes at every new durable record of a collection.
+    /// Returns a receiver that is notified of every new durable event of a collection.
     #[must_use]
-    pub fn follow(&self, scope: &Scope) -> watch::Receiver<u64> {
-        self.state().follow(scope)
+    pub(crate) fn subscribe(&self, collection: &CollectionKey) -> watch::Receiver<u64> {
+        self.state().subscribe(collection)
     }
 
-    /// Whether a watch can begin behind `revision`.
+    /// Checks whether a watch can start after `revision`.
     ///
     /// # Errors
-    /// [`Compacted`] when records behind it are gone.
-    pub fn reachable(&self, revision: u64) -> Result<(), Compacted> {
-        self.state().reachable(revision)
+    /// [`CompactedError`] when events after it are no longer in the history.
+    pub(crate) fn check_revision(&self, revision: u64) -> Result<(), CompactedError> {
+        self.state().check_revision(revision)
     }
 
-    /// The first durable records of a followed collection after `revision`, at most so many, oldest first; and the
-    /// revision up to which nothing is missing then.
+    /// Returns the first `limit` durable events of a subscribed collection after `revision`, oldest first, and the
+    /// revision up to which they are complete.
     ///
     /// # Errors
-    /// [`Compacted`] when some of them are gone.
-    pub fn after_in(&self, scope: &Scope, revision: u64, most: usize) -> Result<(Vec<Arc<Record>>, u64), Compacted> {
-        self.state().after_in(scope, revision, most)
+    /// [`CompactedError`] when some of them are no longer in the history.
+    pub(crate) fn collection_events_after(
+        &self,
+        collection: &CollectionKey,
+        revision: u64,
+        limit: usize,
+    ) -> Result<(Vec<Arc<StoreEvent>>, u64), CompactedError> {
+        self.state().collection_events_after(collection, revision, limit)
     }
 
-    /// Writes `new` (removes with `None`) if the object is still `expected`, and stamps it with the new revision.
+    /// Writes `new` (deletes the object with `None`) if the object is still `expected`, and sets its
+    /// `resourceVersion` to the new revision.
     ///
     /// # Errors
-    /// [`Rejected`] when it is not, when it is nested too deep, or when nothing can be written.
-    pub fn commit(&self, key: &Key, expected: Option<&Arc<Value>>, new: Option<Value>) -> Result<Arc<Value>, Rejected> {
+    /// [`CommitError`] when the object has changed, is nested too deeply, or when the store rejects writes.
+    pub(crate) fn commit(
+        &self,
+        key: &ObjectKey,
+        expected: Option<&Arc<Value>>,
+        new: Option<Value>,
+    ) -> Result<Arc<Value>, CommitError> {
         if new.as_ref().is_some_and(depth::is_too_deep) {
-            return Err(Rejected::TooDeep);
+            return Err(CommitError::TooDeep);
         }
         let mut state = self.state();
-        let (record, written) = state.write(key, expected, new)?;
+        let (event, written) = state.write(key, expected, new)?;
         match &self.journal {
-            // Under the lock, so that the file has the order of the revisions.
-            Some(journal) => journal.write(record),
-            None => state.settle(record.revision),
+            // Under the lock, so that the journal is in the order of revisions.
+            Some(journal) => journal.write(event),
+            None => state.mark_durable(event.revision),
         }
         Ok(written)
     }
 
-    /// As [`Self::commit`]; `None` when someone else wrote the object first.
+    /// Calls [`Self::commit`]; returns `None` on a conflict.
     ///
     /// # Errors
-    /// When it is nested too deep, or nothing can be written.
-    pub fn attempt(
+    /// When the object is nested too deeply, or when the store rejects writes.
+    pub(crate) fn try_commit(
         &self,
-        key: &Key,
+        key: &ObjectKey,
         expected: Option<&Arc<Value>>,
         new: Option<Value>,
     ) -> Result<Option<Arc<Value>>, Status> {
         match self.commit(key, expected, new) {
             Ok(written) => Ok(Some(written)),
-            Err(Rejected::Raced) => Ok(None),
-            Err(Rejected::Refused(failure)) => Err(failure.status()),
-            Err(Rejected::TooDeep) => Err(depth::refusal(&key.name)),
+            Err(CommitError::Conflict) => Ok(None),
+            Err(CommitError::Unavailable(failure)) => Err(failure.status()),
+            Err(CommitError::TooDeep) => Err(depth::too_deep_error(&key.name)),
         }
     }
 }
 
-// === impl Settings ===
+// === impl StoreSettings ===
 
-impl Default for Settings {
+impl Default for StoreSettings {
     fn default() -> Self {
-        Self { history: HISTORY, rewrite_after: 8 * 1024 * 1024, retry: Duration::from_secs(1) }
+        Self {
+            history_size: DEFAULT_HISTORY_SIZE,
+            checkpoint_after: 8 * 1024 * 1024,
+            retry_delay: Duration::from_secs(1),
+        }
     }
 }

@@ -1,112 +1,149 @@
-//! What a file holds: the base, and every write behind it that was whole.
+//! Recovery: reads the checkpoint and the complete writes of a journal file.
 //!
-//! Groups of writes are on disk one after the other, so only the last one can be unfinished; nobody was told of it. A
-//! frame that does not read and has another one behind it was damaged, and the file is refused: what it held was
-//! promised.
+//! Batches of writes are persisted one after the other, so only the last one can be incomplete, and it was not
+//! acknowledged. A frame that is corrupt but followed by another one means data loss after acknowledgement, so the
+//! file is rejected.
 
 use std::io;
 
-use super::format::{self, BadHeader, BaseEnd, Entry, Frame, HEADER, Kind};
+use super::format::{self, CheckpointEnd, Frame, FrameKind, HEADER_LENGTH, HeaderError, JournalEntry};
 use super::storage::Storage;
 
-/// The file of the store.
-pub(super) const FILE: &str = "objects.log";
+/// Name of the journal file.
+pub(super) const JOURNAL_FILE: &str = "objects.log";
 
-/// The next one, before it has the name.
-pub(super) const NEXT: &str = "objects.log.next";
+/// Temporary name of a new journal file before it replaces the old one.
+pub(super) const NEXT_JOURNAL_FILE: &str = "objects.log.next";
 
-/// The folder's objects cannot be served.
+/// Why a store cannot be opened.
 #[derive(Debug, thiserror::Error)]
-pub enum OpenError {
+pub enum StoreOpenError {
+    /// A file cannot be read or written.
     #[error("{file}: {error}")]
-    Io { file: String, error: io::Error },
-    #[error("{file}: not a file of stored objects")]
-    Foreign { file: String },
-    #[error("{file}: written in format {version} by a newer version; this one reads format {}", format::VERSION)]
-    Newer { file: String, version: u32 },
-    #[error("{file}: damaged at byte {offset} of {length}: {what}")]
-    Damaged { file: String, offset: usize, length: usize, what: &'static str },
+    Io {
+        /// The file or directory.
+        file: String,
+        /// The cause.
+        error: io::Error,
+    },
+    /// The file is not a journal of a store.
+    #[error("{file}: not an object store journal")]
+    UnrecognizedFile {
+        /// The file.
+        file: String,
+    },
+    /// A newer version has written the file.
+    #[error("{file}: written by a newer version in format {version}; this version reads format {}", format::VERSION)]
+    NewerFormat {
+        /// The file.
+        file: String,
+        /// Format version of the file.
+        version: u32,
+    },
+    /// The file is corrupt.
+    #[error("{file}: corrupt at byte {offset} of {length}: {reason}")]
+    Corrupt {
+        /// The file.
+        file: String,
+        /// Offset in bytes of the corrupt part.
+        offset: usize,
+        /// Length of the file in bytes.
+        length: usize,
+        /// What is wrong.
+        reason: &'static str,
+    },
 }
 
-/// Everything that a file says.
+/// The contents of a journal file.
 #[derive(Debug, Default)]
 pub(super) struct Recovered {
-    pub(super) base: Vec<Entry>,
-    pub(super) end: Option<BaseEnd>,
-    /// Behind the base, in order.
-    pub(super) commits: Vec<Entry>,
-    /// Up to where the file is sound.
+    /// Objects of the checkpoint.
+    pub(super) objects: Vec<JournalEntry>,
+    pub(super) end: Option<CheckpointEnd>,
+    /// Writes after the checkpoint, in order.
+    pub(super) commits: Vec<JournalEntry>,
+    /// Length of the intact part of the file in bytes.
     pub(super) length: usize,
-    /// Where the base ends.
-    pub(super) base_length: usize,
+    /// Length of the checkpoint in bytes.
+    pub(super) checkpoint_length: usize,
 }
 
-/// A place that does not read.
+/// A corrupt part of a journal file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Damage {
+pub(super) struct Corruption {
     pub(super) offset: usize,
-    pub(super) what: &'static str,
+    pub(super) reason: &'static str,
 }
 
-/// Reads the file; `None` when there is none.
-pub(super) fn load(storage: &dyn Storage) -> Result<Option<Recovered>, OpenError> {
-    let file = || storage.shown(FILE);
-    let bytes = storage.read(FILE).map_err(|error| OpenError::Io { file: file(), error })?;
+/// Reads the journal file; `None` when it does not exist.
+pub(super) fn load(storage: &dyn Storage) -> Result<Option<Recovered>, StoreOpenError> {
+    let file = || storage.display_path(JOURNAL_FILE);
+    let bytes = storage.read(JOURNAL_FILE).map_err(|error| StoreOpenError::Io { file: file(), error })?;
     let Some(bytes) = bytes else { return Ok(None) };
-    let damaged = |Damage { offset, what }| OpenError::Damaged { file: file(), offset, length: bytes.len(), what };
+    let corrupt = |Corruption { offset, reason }| StoreOpenError::Corrupt {
+        file: file(),
+        offset,
+        length: bytes.len(),
+        reason: reason,
+    };
     match format::check_header(&bytes) {
         Ok(()) => {}
-        Err(BadHeader::Foreign) => return Err(OpenError::Foreign { file: file() }),
-        Err(BadHeader::Version(version)) => return Err(OpenError::Newer { file: file(), version }),
-        Err(BadHeader::Damaged) => return Err(damaged(Damage { offset: 0, what: "the header" })),
+        Err(HeaderError::UnrecognizedFile) => return Err(StoreOpenError::UnrecognizedFile { file: file() }),
+        Err(HeaderError::UnsupportedVersion(version)) => {
+            return Err(StoreOpenError::NewerFormat { file: file(), version });
+        }
+        Err(HeaderError::Corrupt) => {
+            return Err(corrupt(Corruption { offset: 0, reason: "the header checksum does not match" }));
+        }
     }
-    let recovered = read(&bytes).map_err(damaged)?;
+    let recovered = parse(&bytes).map_err(corrupt)?;
     if recovered.length < bytes.len() {
-        let unfinished = bytes.len() - recovered.length;
-        tracing::info!(file = file(), unfinished, "the last write was not finished and is dropped");
+        let bytes = bytes.len() - recovered.length;
+        tracing::info!(file = file(), bytes, "discarding an incomplete write at the end of the journal");
     }
     Ok(Some(recovered))
 }
 
-/// The frames behind the header.
-pub(super) fn read(bytes: &[u8]) -> Result<Recovered, Damage> {
-    let mut found = Recovered { length: HEADER, ..Recovered::default() };
-    while found.length < bytes.len() {
-        let at = found.length;
-        let Some(frame) = format::frame_at(bytes, at) else {
-            return if found.end.is_none() || format::frame_behind(bytes, at) {
-                Err(Damage { offset: at, what: "the checksum does not match" })
+/// Parses the frames after the header.
+pub(super) fn parse(bytes: &[u8]) -> Result<Recovered, Corruption> {
+    let mut recovered = Recovered { length: HEADER_LENGTH, ..Recovered::default() };
+    while recovered.length < bytes.len() {
+        let offset = recovered.length;
+        let Some(frame) = format::frame_at(bytes, offset) else {
+            return if recovered.end.is_none() || format::has_frame_after(bytes, offset) {
+                Err(Corruption { offset, reason: "the checksum does not match" })
             } else {
-                Ok(found)
+                Ok(recovered)
             };
         };
-        found.take(&frame).map_err(|what| Damage { offset: at, what })?;
-        found.length = frame.end;
+        recovered.add_frame(&frame).map_err(|reason| Corruption { offset, reason })?;
+        recovered.length = frame.end;
     }
-    if found.end.is_none() {
-        return Err(Damage { offset: bytes.len(), what: "the file ends too early" });
+    if recovered.end.is_none() {
+        return Err(Corruption { offset: bytes.len(), reason: "unexpected end of file" });
     }
-    Ok(found)
+    Ok(recovered)
 }
 
 // === impl Recovered ===
 
 impl Recovered {
-    fn take(&mut self, frame: &Frame<'_>) -> Result<(), &'static str> {
-        const UNREADABLE: &str = "the entries cannot be read";
-        let into = match (frame.kind, self.end) {
-            (Kind::Objects, None) => &mut self.base,
-            (Kind::BaseEnd, None) => {
-                self.end = Some(serde_json::from_slice(frame.payload).map_err(|_| UNREADABLE)?);
-                self.base_length = frame.end;
+    /// Adds the entries of a frame.
+    fn add_frame(&mut self, frame: &Frame<'_>) -> Result<(), &'static str> {
+        const INVALID_ENTRIES: &str = "invalid entries";
+        let entries = match (frame.kind, self.end) {
+            (FrameKind::Objects, None) => &mut self.objects,
+            (FrameKind::CheckpointEnd, None) => {
+                self.end = Some(serde_json::from_slice(frame.payload).map_err(|_| INVALID_ENTRIES)?);
+                self.checkpoint_length = frame.end;
                 return Ok(());
             }
-            (Kind::Commit, Some(_)) => &mut self.commits,
-            (Kind::Acknowledged, Some(_)) => return Ok(()),
-            _ => return Err("this part does not belong here"),
+            (FrameKind::Commit, Some(_)) => &mut self.commits,
+            (FrameKind::Acknowledged, Some(_)) => return Ok(()),
+            _ => return Err("unexpected frame"),
         };
-        for entry in format::entries(frame.payload) {
-            into.push(entry.map_err(|_| UNREADABLE)?);
+        for entry in format::parse_entries(frame.payload) {
+            entries.push(entry.map_err(|_| INVALID_ENTRIES)?);
         }
         Ok(())
     }

@@ -1,4 +1,4 @@
-//! What a store holds, behind its lock: objects, the history, and how much of it is durable.
+//! The state of a store behind its lock: objects, history, and the durable revision.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
@@ -6,308 +6,320 @@ use std::sync::Arc;
 use serde_json::Value;
 use tokio::sync::watch;
 
-use super::feeds::Feeds;
-use super::format::{BaseEnd, Entry};
+use super::format::{CheckpointEnd, JournalEntry};
 use super::index::Index;
 use super::recovery::Recovered;
-use super::{Collection, Compacted, Failure, Kept, Key, Place, Record, Rejected, Scope, Since};
+use super::watch_cache::WatchCache;
+use super::{
+    Collection, CollectionKey, CommitError, CompactedError, Epoch, NamespacedName, ObjectKey, StorageFailure,
+    StoreEvent, StoredObject,
+};
 use crate::object;
 
+/// The state of a store.
 pub(super) struct State {
-    /// Of the newest write that can be seen.
+    /// The revision of the newest visible write.
     pub(super) revision: u64,
-    /// The highest revision that any write was given, those that were undone included: it is not given again.
-    issued: u64,
-    /// Up to this revision a crash undoes nothing.
-    durable: u64,
-    /// How often something may have been undone.
-    pub(super) losses: u64,
-    /// The newest reason for that.
-    failure: Option<Arc<Failure>>,
-    /// Writes are refused.
-    refusing: bool,
+    /// The highest revision that was ever assigned, including writes that were rolled back; it is not assigned again.
+    last_issued: u64,
+    /// Revisions up to this one survive a crash.
+    durable_revision: u64,
+    /// Number of times that writes may have been rolled back.
+    pub(super) rollbacks: u64,
+    /// The most recent storage failure.
+    failure: Option<Arc<StorageFailure>>,
+    /// Whether writes are rejected.
+    rejects_writes: bool,
     /// Revisions up to this one are no longer in the history.
-    compacted: u64,
-    /// By resource. A collection that a list still reads is copied for the next write to it, which takes no longer than to
-    /// copy it for the list would have taken.
+    compacted_revision: u64,
+    /// Objects by resource. A collection that a list still reads is copied for the next write to it; that takes no
+    /// longer than a copy for the list would have taken.
     pub(super) objects: BTreeMap<String, Arc<Collection>>,
-    /// Resources whose trees stay.
-    held: BTreeSet<String>,
+    /// Resources whose parsed objects stay in memory.
+    pinned_resources: BTreeSet<String>,
     pub(super) index: Index,
-    pub(super) history: VecDeque<Arc<Record>>,
-    /// The durable part of it, by collection.
-    feeds: Feeds,
-    /// How many records the history keeps.
-    kept: usize,
-    /// The newest durable revision; wakes when something was undone, too.
-    latest: watch::Sender<u64>,
+    pub(super) history: VecDeque<Arc<StoreEvent>>,
+    /// The durable events by collection.
+    watch_cache: WatchCache,
+    /// Maximum number of events in the history.
+    history_size: usize,
+    /// Sends the newest durable revision; also notifies after a rollback.
+    durable_sender: watch::Sender<u64>,
 }
 
-/// Every object at one moment.
-pub(super) struct Base {
-    pub(super) end: BaseEnd,
-    pub(super) objects: Vec<(Key, Arc<Kept>)>,
+/// All objects at one revision.
+pub(super) struct Checkpoint {
+    pub(super) end: CheckpointEnd,
+    pub(super) objects: Vec<(ObjectKey, Arc<StoredObject>)>,
 }
 
-/// Parts of a file: all of it, and its base.
+/// Lengths of a journal file in bytes: in total, and of its checkpoint.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Lengths {
     pub(super) file: u64,
-    pub(super) base: u64,
+    pub(super) checkpoint: u64,
 }
 
 // === impl State ===
 
 impl State {
-    pub(super) fn new(kept: usize, latest: watch::Sender<u64>) -> Self {
+    pub(super) fn new(history_size: usize, durable_sender: watch::Sender<u64>) -> Self {
         Self {
             revision: 0,
-            issued: 0,
-            durable: 0,
-            losses: 0,
+            last_issued: 0,
+            durable_revision: 0,
+            rollbacks: 0,
             failure: None,
-            refusing: false,
-            compacted: 0,
+            rejects_writes: false,
+            compacted_revision: 0,
             objects: BTreeMap::new(),
-            held: BTreeSet::new(),
+            pinned_resources: BTreeSet::new(),
             index: Index::default(),
             history: VecDeque::new(),
-            feeds: Feeds::default(),
-            kept,
-            latest,
+            watch_cache: WatchCache::default(),
+            history_size,
+            durable_sender,
         }
     }
 
-    /// Fills an empty state with what a file holds. The writes behind the base become history again, so that watches
-    /// go on over a restart.
-    pub(super) fn restore(&mut self, found: Recovered) -> Lengths {
-        let lengths = Lengths { file: found.length as u64, base: found.base_length as u64 };
-        for Entry { key, object, .. } in found.base {
-            self.put(&key, None, object.map(kept).as_ref());
+    /// Restores an empty state from a journal file. The writes after the checkpoint become history, so that watches
+    /// continue after a restart.
+    pub(super) fn restore(&mut self, recovered: Recovered) -> Lengths {
+        let lengths = Lengths { file: recovered.length as u64, checkpoint: recovered.checkpoint_length as u64 };
+        for JournalEntry { key, object, .. } in recovered.objects {
+            self.put(&key, None, object.map(stored_object).as_ref());
         }
-        if let Some(end) = found.end {
-            (self.revision, self.issued, self.compacted) = (end.revision, end.issued, end.revision);
+        if let Some(end) = recovered.end {
+            (self.revision, self.last_issued, self.compacted_revision) = (end.revision, end.issued, end.revision);
         }
-        for entry in found.commits {
-            // A base may be ahead of the first writes behind it.
+        for entry in recovered.commits {
+            // A checkpoint may include the first writes after it.
             if entry.revision > self.revision {
                 self.replay(entry);
             }
         }
-        self.issued = self.issued.max(self.revision);
-        self.settle(self.revision);
+        self.last_issued = self.last_issued.max(self.revision);
+        self.mark_durable(self.revision);
         lengths
     }
 
-    fn replay(&mut self, Entry { revision, key, object }: Entry) {
+    /// Applies a write from the journal.
+    fn replay(&mut self, JournalEntry { revision, key, object }: JournalEntry) {
         self.revision = revision;
         let old = self.get(&key).cloned();
-        let removed = if object.is_none() { old.as_ref().map(|old| removal(&old.tree(), revision)) } else { None };
-        self.apply(Record { revision, key, old, new: object.map(kept), removed });
+        let deleted = if object.is_none() { old.as_ref().map(|old| deletion(&old.value(), revision)) } else { None };
+        self.apply(StoreEvent { revision, key, old, new: object.map(stored_object), deleted: deleted });
     }
 
-    pub(super) fn get(&self, key: &Key) -> Option<&Arc<Kept>> {
-        // A tuple of borrowed strings cannot look up a tuple of owned ones.
+    pub(super) fn get(&self, key: &ObjectKey) -> Option<&Arc<StoredObject>> {
+        // A tuple of borrowed strings cannot look up a tuple of owned strings.
         self.objects.get(&key.resource)?.get(&(key.namespace.clone(), key.name.clone()))
     }
 
-    /// Keeps the trees of a resource from now on.
-    pub(super) fn hold(&mut self, resource: &str) {
-        if self.held.insert(resource.to_owned()) {
+    /// Keeps the parsed objects of a resource in memory from now on.
+    pub(super) fn pin_resource(&mut self, resource: &str) {
+        if self.pinned_resources.insert(resource.to_owned()) {
             self.objects
                 .get(resource)
                 .into_iter()
                 .flat_map(|objects| objects.iter())
-                .for_each(|(_, object)| object.hold());
+                .for_each(|(_, object)| object.pin());
         }
     }
 
-    pub(super) fn reachable(&self, revision: u64) -> Result<(), Compacted> {
-        if revision < self.compacted { Err(Compacted { oldest: self.compacted }) } else { Ok(()) }
+    pub(super) fn check_revision(&self, revision: u64) -> Result<(), CompactedError> {
+        if revision < self.compacted_revision {
+            Err(CompactedError { oldest: self.compacted_revision })
+        } else {
+            Ok(())
+        }
     }
 
-    /// The first durable records after `revision`.
-    pub(super) fn after(
+    /// Returns the first `limit` durable events after `revision`.
+    pub(super) fn events_after(
         &self,
         revision: u64,
-        since: Option<Since>,
-        most: usize,
-    ) -> Result<Vec<Arc<Record>>, Compacted> {
-        self.reachable(revision)?;
-        if since.is_some_and(|since| since.0 != self.losses) {
-            return Err(Compacted { oldest: self.durable });
+        epoch: Option<Epoch>,
+        limit: usize,
+    ) -> Result<Vec<Arc<StoreEvent>>, CompactedError> {
+        self.check_revision(revision)?;
+        if epoch.is_some_and(|epoch| epoch.0 != self.rollbacks) {
+            return Err(CompactedError { oldest: self.durable_revision });
         }
-        let from = self.behind(revision);
-        Ok(self.history.range(from..self.behind(self.durable).max(from)).take(most).cloned().collect())
+        let start = self.index_after(revision);
+        Ok(self.history.range(start..self.index_after(self.durable_revision).max(start)).take(limit).cloned().collect())
     }
 
-    /// Where in the history the records after `revision` begin.
-    fn behind(&self, revision: u64) -> usize {
-        self.history.partition_point(|record| record.revision <= revision)
+    /// Returns the index in the history of the first event after `revision`.
+    fn index_after(&self, revision: u64) -> usize {
+        self.history.partition_point(|event| event.revision <= revision)
     }
 
-    pub(super) fn follow(&mut self, scope: &Scope) -> watch::Receiver<u64> {
-        let durable = self.behind(self.durable);
-        self.feeds.open(scope, self.history.range(..durable))
+    pub(super) fn subscribe(&mut self, collection: &CollectionKey) -> watch::Receiver<u64> {
+        let durable = self.index_after(self.durable_revision);
+        self.watch_cache.subscribe(collection, self.history.range(..durable))
     }
 
-    pub(super) fn after_in(
+    pub(super) fn collection_events_after(
         &self,
-        scope: &Scope,
+        collection: &CollectionKey,
         revision: u64,
-        most: usize,
-    ) -> Result<(Vec<Arc<Record>>, u64), Compacted> {
-        let (records, lost) = self.feeds.after(scope, revision);
-        if lost > revision {
-            return Err(Compacted { oldest: self.compacted });
+        limit: usize,
+    ) -> Result<(Vec<Arc<StoreEvent>>, u64), CompactedError> {
+        let (events, compacted) = self.watch_cache.events_after(collection, revision);
+        if compacted > revision {
+            return Err(CompactedError { oldest: self.compacted_revision });
         }
-        let records: Vec<_> = records.take(most).cloned().collect();
-        let seen = match records.last() {
-            Some(last) if records.len() == most => last.revision,
-            _ => self.durable.max(revision),
+        let events: Vec<_> = events.take(limit).cloned().collect();
+        let complete_to = match events.last() {
+            Some(last) if events.len() == limit => last.revision,
+            _ => self.durable_revision.max(revision),
         };
-        Ok((records, seen))
+        Ok((events, complete_to))
     }
 
-    pub(super) fn is_durable(&self, revision: u64, since: Since) -> Result<bool, Arc<Failure>> {
+    pub(super) fn is_durable(&self, revision: u64, epoch: Epoch) -> Result<bool, Arc<StorageFailure>> {
         match &self.failure {
-            Some(failure) if since.0 != self.losses => Err(Arc::clone(failure)),
-            _ => Ok(self.durable >= revision),
+            Some(failure) if epoch.0 != self.rollbacks => Err(Arc::clone(failure)),
+            _ => Ok(self.durable_revision >= revision),
         }
     }
 
-    /// Makes a write that can be seen, but is not yet durable. Returns the object as written, or as removed.
+    /// Makes a write that is visible but not yet durable. Returns the object as written or as deleted.
     pub(super) fn write(
         &mut self,
-        key: &Key,
+        key: &ObjectKey,
         expected: Option<&Arc<Value>>,
         new: Option<Value>,
-    ) -> Result<(Arc<Record>, Arc<Value>), Rejected> {
-        if let (true, Some(failure)) = (self.refusing, &self.failure) {
-            return Err(Rejected::Refused(Arc::clone(failure)));
+    ) -> Result<(Arc<StoreEvent>, Arc<Value>), CommitError> {
+        if let (true, Some(failure)) = (self.rejects_writes, &self.failure) {
+            return Err(CommitError::Unavailable(Arc::clone(failure)));
         }
         let old = match (self.get(key), expected) {
-            (Some(current), Some(expected)) if current.is(expected) => Some(Arc::clone(current)),
+            (Some(current), Some(expected)) if current.is_same(expected) => Some(Arc::clone(current)),
             (None, None) if new.is_some() => None,
-            _ => return Err(Rejected::Raced),
+            _ => return Err(CommitError::Conflict),
         };
-        self.issued += 1;
-        self.revision = self.issued;
-        let revision = self.issued;
-        let record = |new, removed| Record { revision, key: key.clone(), old, new, removed };
-        let (record, written) = match (new, expected) {
+        self.last_issued += 1;
+        self.revision = self.last_issued;
+        let revision = self.last_issued;
+        let event = |new, deleted| StoreEvent { revision, key: key.clone(), old, new, deleted: deleted };
+        let (event, written) = match (new, expected) {
             (Some(mut object), _) => {
                 object::set_resource_version(&mut object, revision);
                 let object = Arc::new(object);
-                (record(Some(Arc::new(Kept::new(&object))), None), object)
+                (event(Some(Arc::new(StoredObject::new(&object))), None), object)
             }
-            (None, Some(last)) => {
-                let removed = removal(last, revision);
-                let last = removed.tree();
-                (record(None, Some(removed)), last)
+            (None, Some(current)) => {
+                let deleted = deletion(current, revision);
+                let current = deleted.value();
+                (event(None, Some(deleted)), current)
             }
-            (None, None) => return Err(Rejected::Raced),
+            (None, None) => return Err(CommitError::Conflict),
         };
-        Ok((self.apply(record), written))
+        Ok((self.apply(event), written))
     }
 
-    /// The object as it is from this revision on, in the history too.
-    fn apply(&mut self, record: Record) -> Arc<Record> {
-        self.put(&record.key, record.old.as_ref(), record.new.as_ref());
-        let record = Arc::new(record);
-        self.history.push_back(Arc::clone(&record));
-        record
+    /// Applies an event to the objects and the history.
+    fn apply(&mut self, event: StoreEvent) -> Arc<StoreEvent> {
+        self.put(&event.key, event.old.as_ref(), event.new.as_ref());
+        let event = Arc::new(event);
+        self.history.push_back(Arc::clone(&event));
+        event
     }
 
-    /// Of what was there only the text is kept.
-    fn put(&mut self, key: &Key, old: Option<&Arc<Kept>>, new: Option<&Arc<Kept>>) {
+    /// Replaces an object. Of the old version only the text stays in memory.
+    fn put(&mut self, key: &ObjectKey, old: Option<&Arc<StoredObject>>, new: Option<&Arc<StoredObject>>) {
         if let Some(old) = old {
-            self.index.forget(key, &old.tree());
+            self.index.remove(key, &old.value());
         }
         if let Some(new) = new {
-            self.index.note(key, &new.tree());
+            self.index.insert(key, &new.value());
         }
-        let place = (key.namespace.clone(), key.name.clone());
+        let name = (key.namespace.clone(), key.name.clone());
         let objects = Arc::make_mut(self.objects.entry(key.resource.clone()).or_default());
-        match (new, objects.get_mut(&place)) {
-            (Some(new), Some(slot)) => *slot = Arc::clone(new),
-            (Some(new), None) => drop(objects.insert(Arc::new(place), Arc::clone(new))),
-            (None, _) => drop(objects.remove(&place)),
+        match (new, objects.get_mut(&name)) {
+            (Some(new), Some(entry)) => *entry = Arc::clone(new),
+            (Some(new), None) => drop(objects.insert(Arc::new(name), Arc::clone(new))),
+            (None, _) => drop(objects.remove(&name)),
         }
         if let Some(old) = old {
-            old.release();
+            old.unpin();
         }
-        if let Some(new) = new.filter(|_| self.held.contains(&key.resource)) {
-            new.hold();
+        if let Some(new) = new.filter(|_| self.pinned_resources.contains(&key.resource)) {
+            new.pin();
         }
     }
 
-    /// Everything up to `revision` is durable: it is shown to watches, and may leave the history.
-    pub(super) fn settle(&mut self, revision: u64) {
-        // From the end, as little of a long history is new.
-        let newer = |than: u64| self.history.iter().rev().take_while(move |record| record.revision > than).count();
-        let (from, to) = (self.history.len() - newer(self.durable), self.history.len() - newer(revision));
-        for record in self.history.range(from..to.max(from)) {
-            self.feeds.push(record);
+    /// Marks all revisions up to `revision` as durable: watches may see them, and they may leave the history.
+    pub(super) fn mark_durable(&mut self, revision: u64) {
+        // From the end, because few events of a long history are new.
+        let count_after =
+            |after: u64| self.history.iter().rev().take_while(move |event| event.revision > after).count();
+        let (start, end) =
+            (self.history.len() - count_after(self.durable_revision), self.history.len() - count_after(revision));
+        for event in self.history.range(start..end.max(start)) {
+            self.watch_cache.push(event);
         }
-        self.durable = self.durable.max(revision);
-        while self.history.len() > self.kept
-            && self.history.front().is_some_and(|oldest| oldest.revision <= self.durable)
+        self.durable_revision = self.durable_revision.max(revision);
+        while self.history.len() > self.history_size
+            && self.history.front().is_some_and(|oldest| oldest.revision <= self.durable_revision)
             && let Some(oldest) = self.history.pop_front()
         {
-            self.compacted = oldest.revision;
-            self.feeds.forget(&oldest);
+            self.compacted_revision = oldest.revision;
+            self.watch_cache.remove_oldest(&oldest);
         }
-        self.latest.send_replace(self.durable);
+        self.durable_sender.send_replace(self.durable_revision);
     }
 
-    /// Undoes what is not durable, and refuses writes from now on.
-    pub(super) fn lose(&mut self, failure: Failure) {
-        while self.history.back().is_some_and(|record| record.revision > self.durable)
-            && let Some(record) = self.history.pop_back()
+    /// Rolls back all writes that are not durable, and rejects writes from now on.
+    pub(super) fn roll_back(&mut self, failure: StorageFailure) {
+        while self.history.back().is_some_and(|event| event.revision > self.durable_revision)
+            && let Some(event) = self.history.pop_back()
         {
-            self.put(&record.key, record.new.as_ref(), record.old.as_ref());
+            self.put(&event.key, event.new.as_ref(), event.old.as_ref());
         }
-        self.revision = self.durable;
-        self.refuse(failure);
-        self.losses += 1;
-        self.latest.send_replace(self.durable);
+        self.revision = self.durable_revision;
+        self.reject_writes(failure);
+        self.rollbacks += 1;
+        self.durable_sender.send_replace(self.durable_revision);
     }
 
-    /// Writes are refused for this reason.
-    pub(super) fn refuse(&mut self, failure: Failure) {
+    /// Rejects writes from now on because of this failure.
+    pub(super) fn reject_writes(&mut self, failure: StorageFailure) {
         self.failure = Some(Arc::new(failure));
-        self.refusing = true;
+        self.rejects_writes = true;
     }
 
-    /// Accepts writes again. Who follows the changes reads everything again: what it wrote may have been undone, or
-    /// refused.
-    pub(super) fn recover(&mut self) {
-        self.refusing = false;
-        self.losses += 1;
-        self.latest.send_replace(self.durable);
+    /// Accepts writes again. Readers of the changes list again, as their own writes may have been rolled back or
+    /// rejected.
+    pub(super) fn accept_writes(&mut self) {
+        self.rejects_writes = false;
+        self.rollbacks += 1;
+        self.durable_sender.send_replace(self.durable_revision);
     }
 
-    pub(super) fn base(&self) -> Base {
-        let end = BaseEnd { revision: self.revision, issued: self.issued };
-        let everything = self.objects.iter().flat_map(|(resource, objects)| {
-            objects.iter().map(move |(place, object)| {
-                let (namespace, name) = Place::clone(place);
-                let key = Key { resource: resource.clone(), namespace, name };
+    /// Returns all objects for a checkpoint.
+    pub(super) fn checkpoint(&self) -> Checkpoint {
+        let end = CheckpointEnd { revision: self.revision, issued: self.last_issued };
+        let all_objects = self.objects.iter().flat_map(|(resource, objects)| {
+            objects.iter().map(move |(name, object)| {
+                let (namespace, name) = NamespacedName::clone(name);
+                let key = ObjectKey { resource: resource.clone(), namespace, name };
                 (key, Arc::clone(object))
             })
         });
-        Base { end, objects: everything.collect() }
+        Checkpoint { end, objects: all_objects.collect() }
     }
 }
 
-fn kept(object: Value) -> Arc<Kept> {
-    Arc::new(Kept::new(&Arc::new(object)))
+fn stored_object(object: Value) -> Arc<StoredObject> {
+    Arc::new(StoredObject::new(&Arc::new(object)))
 }
 
-/// A removed object carries the revision of its removal.
-fn removal(last: &Value, revision: u64) -> Arc<Kept> {
+/// Returns the deleted object with the revision of its deletion.
+fn deletion(last: &Value, revision: u64) -> Arc<StoredObject> {
     let mut last = last.clone();
     object::set_resource_version(&mut last, revision);
-    kept(last)
+    stored_object(last)
 }

@@ -1,71 +1,72 @@
-//! Where the journal writes: the little it needs of a folder, so that a test can be a disk that fails.
+//! The file operations of the journal, as a trait so that tests can simulate a failing disk.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Read, Write};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
-/// A folder of files.
-pub trait Storage: Send + Sync {
-    /// The whole file; `None` when there is none.
+/// A directory of files.
+pub(crate) trait Storage: Send + Sync {
+    /// Reads a file; `None` when it does not exist.
     ///
     /// # Errors
-    /// When it is there and cannot be read to its end.
+    /// When the file exists but cannot be read.
     fn read(&self, name: &str) -> io::Result<Option<Vec<u8>>>;
 
-    /// An empty file in place of what had the name.
+    /// Creates an empty file, replacing an existing one.
     ///
     /// # Errors
-    /// When it cannot be made.
-    fn create(&self, name: &str) -> io::Result<Box<dyn Append>>;
+    /// When the file cannot be created.
+    fn create(&self, name: &str) -> io::Result<Box<dyn AppendFile>>;
 
-    /// The file cut to `length`, to write behind it.
+    /// Opens a file for appending, truncated to `length`.
     ///
     /// # Errors
-    /// When it cannot be opened or cut.
-    fn open(&self, name: &str, length: u64) -> io::Result<Box<dyn Append>>;
+    /// When the file cannot be opened or truncated.
+    fn open(&self, name: &str, length: u64) -> io::Result<Box<dyn AppendFile>>;
 
-    /// Gives a synced file the name of another, which is gone; when this returns, also after a power loss.
+    /// Renames the synced file `replacement` to `name`, replacing the existing file. The rename is durable when this
+    /// returns.
     ///
     /// # Errors
-    /// When it is not sure which of them has the name.
-    fn replace(&self, name: &str, with: &str) -> io::Result<()>;
+    /// When it is unknown which of the files has the name.
+    fn replace(&self, name: &str, replacement: &str) -> io::Result<()>;
 
-    /// Gives its room back, as far as that is possible.
+    /// Removes a file; errors are ignored.
     fn remove(&self, name: &str);
 
-    /// How messages call the file.
-    fn shown(&self, name: &str) -> String;
+    /// Returns the path of a file for messages.
+    fn display_path(&self, name: &str) -> String;
 }
 
-/// A file that grows.
-pub trait Append: Send {
-    /// Writes behind what is there; after an error some of it may be there.
+/// A file that is appended to.
+pub(crate) trait AppendFile: Send {
+    /// Appends bytes; after an error, some of them may have been written.
     ///
     /// # Errors
-    /// When the disk is full, or broken.
+    /// When the disk is full or broken.
     fn append(&mut self, bytes: &[u8]) -> io::Result<()>;
 
-    /// Returns when everything appended would survive a power loss.
+    /// Returns once all appended bytes survive a power loss.
     ///
     /// # Errors
-    /// When that is not sure; it will not be sure after another try either.
+    /// When that is not guaranteed; another attempt cannot guarantee it either.
     fn sync(&mut self) -> io::Result<()>;
 }
 
-/// A folder of this machine. Files are their owner's alone: Secrets are in them.
+/// A directory of the host. Files are readable by their owner only, as they contain Secrets.
 #[derive(Debug, Clone)]
-pub struct Folder(pub PathBuf);
+pub(crate) struct StorageDirectory(pub(crate) PathBuf);
 
-// === impl Folder ===
+// === impl StorageDirectory ===
 
-impl Folder {
+impl StorageDirectory {
     fn path(&self, name: &str) -> PathBuf {
         self.0.join(name)
     }
 }
 
-impl Storage for Folder {
+impl Storage for StorageDirectory {
     fn read(&self, name: &str) -> io::Result<Option<Vec<u8>>> {
         let mut file = match File::open(self.path(name)) {
             Ok(file) => file,
@@ -77,12 +78,12 @@ impl Storage for Folder {
         Ok(Some(bytes))
     }
 
-    fn create(&self, name: &str) -> io::Result<Box<dyn Append>> {
+    fn create(&self, name: &str) -> io::Result<Box<dyn AppendFile>> {
         let file = OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(self.path(name))?;
         Ok(Box::new(file))
     }
 
-    fn open(&self, name: &str, length: u64) -> io::Result<Box<dyn Append>> {
+    fn open(&self, name: &str, length: u64) -> io::Result<Box<dyn AppendFile>> {
         let file = OpenOptions::new().append(true).open(self.path(name))?;
         if file.metadata()?.len() > length {
             file.set_len(length)?;
@@ -90,27 +91,27 @@ impl Storage for Folder {
         Ok(Box::new(file))
     }
 
-    fn replace(&self, name: &str, with: &str) -> io::Result<()> {
-        fs::rename(self.path(with), self.path(name))?;
-        sync_folder(&self.0)
+    fn replace(&self, name: &str, replacement: &str) -> io::Result<()> {
+        fs::rename(self.path(replacement), self.path(name))?;
+        sync_directory(&self.0)
     }
 
     fn remove(&self, name: &str) {
-        // One that is not there is removed; one that stays is written over.
+        // A missing file needs no removal, and a remaining one is overwritten.
         let _ = fs::remove_file(self.path(name));
     }
 
-    fn shown(&self, name: &str) -> String {
+    fn display_path(&self, name: &str) -> String {
         self.path(name).display().to_string()
     }
 }
 
-/// Makes the names in a folder durable.
-fn sync_folder(folder: &Path) -> io::Result<()> {
-    File::open(folder)?.sync_all()
+/// Makes renames in a directory durable.
+fn sync_directory(directory: &Path) -> io::Result<()> {
+    File::open(directory)?.sync_all()
 }
 
-impl Append for File {
+impl AppendFile for File {
     fn append(&mut self, bytes: &[u8]) -> io::Result<()> {
         self.write_all(bytes)
     }

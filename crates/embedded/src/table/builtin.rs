@@ -1,15 +1,15 @@
-//! Which columns the built-in kinds have (`k8s.io/kubernetes/pkg/printers/internalversion`); kinds whose cells have to be
-//! worked out have a file each.
+//! Table columns of the built-in kinds (`k8s.io/kubernetes/pkg/printers/internalversion`); kinds with computed cells have
+//! a file each.
 
 use serde_json::{Value, json};
 
-use super::cell::{age, column, entries, number, stated};
+use super::cell::{age, column, entry_count, number, value_or_na};
 use super::{Column, autoscaler, event, job, node, pod, service, storage, workload};
 use crate::conversion::autoscaling;
 use crate::object;
 use crate::workloads::volume_claim;
 
-/// What is said of a whole row, as `conditions` of it: whether a Pod is over.
+/// Returns the `conditions` of a row: `Completed` for finished Pods.
 pub(super) fn conditions(storage: &str, object: &Value) -> Option<Value> {
     let (reason, message) = match (storage, object::text(object, "/status/phase")) {
         ("pods", "Succeeded") => ("Succeeded", "The pod has completed successfully."),
@@ -19,14 +19,14 @@ pub(super) fn conditions(storage: &str, object: &Value) -> Option<Value> {
     Some(json!([{"type": "Completed", "status": "True", "reason": reason, "message": message}]))
 }
 
-/// Whether the name is told last and only with `-o wide`: those of events say nothing.
-pub(super) fn names_last(storage: &str) -> bool {
+/// Reports whether the name column is the last one and shown only with `-o wide`: names of Events are not meaningful.
+pub(super) fn has_name_last(storage: &str) -> bool {
     storage == "events"
 }
 
-/// All columns but a name that comes first.
-pub(super) fn columns(kind: &str) -> Vec<Column> {
-    match kind {
+/// Returns the columns of a resource without a leading name column.
+pub(super) fn columns(storage: &str) -> Vec<Column> {
+    match storage {
         "pods" => pod::columns(),
         "nodes" => node::columns(),
         "services" => service::columns(),
@@ -41,21 +41,24 @@ pub(super) fn columns(kind: &str) -> Vec<Column> {
         volume_claim::CLASSES => storage::classes(),
         "secrets" => vec![
             column("Type", "string", 0, |secret, _| json!(object::text(secret, "/type"))),
-            column("Data", "string", 0, |secret, _| json!(entries(secret, "data"))),
+            column("Data", "string", 0, |secret, _| json!(entry_count(secret, "data"))),
             age(),
         ],
         "namespaces" => {
             vec![column("Status", "string", 0, |object, _| json!(object::text(object, "/status/phase"))), age()]
         }
         "configmaps" => {
-            vec![column("Data", "string", 0, |map, _| json!(entries(map, "data") + entries(map, "binaryData"))), age()]
+            vec![
+                column("Data", "string", 0, |map, _| json!(entry_count(map, "data") + entry_count(map, "binaryData"))),
+                age(),
+            ]
         }
         "customresourcedefinitions.apiextensions.k8s.io" => vec![column("Created At", "date", 0, |object, _| {
             json!(object::text(object, "/metadata/creationTimestamp"))
         })],
         "poddisruptionbudgets.policy" => vec![
-            column("Min Available", "string", 0, |budget, _| stated(budget, "/spec/minAvailable")),
-            column("Max Unavailable", "string", 0, |budget, _| stated(budget, "/spec/maxUnavailable")),
+            column("Min Available", "string", 0, |budget, _| value_or_na(budget, "/spec/minAvailable")),
+            column("Max Unavailable", "string", 0, |budget, _| value_or_na(budget, "/spec/maxUnavailable")),
             column("Allowed Disruptions", "integer", 0, |budget, _| {
                 json!(number(budget, "/status/disruptionsAllowed"))
             }),

@@ -1,9 +1,9 @@
-//! Cells of Jobs.
+//! Table columns of Jobs.
 
 use serde_json::{Value, json};
 
-use super::cell::{age, column, containers, items, number, selector};
-use super::{Column, since};
+use super::cell::{age, column, container_values, items, number, selector};
+use super::{Column, human_age};
 use crate::object;
 
 pub(super) fn columns() -> Vec<Column> {
@@ -12,23 +12,24 @@ pub(super) fn columns() -> Vec<Column> {
         column("Completions", "string", 0, |job, _| json!(job_completions(job))),
         column("Duration", "string", 0, |job, now| json!(job_duration(job, now))),
         age(),
-        column("Containers", "string", 1, |job, _| json!(containers(job, "name"))),
-        column("Images", "string", 1, |job, _| json!(containers(job, "image"))),
+        column("Containers", "string", 1, |job, _| json!(container_values(job, "name"))),
+        column("Images", "string", 1, |job, _| json!(container_values(job, "image"))),
         column("Selector", "string", 1, |job, _| json!(selector(job))),
     ]
 }
 
 fn job_status(job: &Value) -> &'static str {
-    let is = |kind: &str| {
+    let has_condition = |kind: &str| {
         items(job, "/status/conditions").any(|condition| condition["type"] == kind && condition["status"] == "True")
     };
     let states = [("Complete", "Complete"), ("Failed", "Failed")];
-    let over = states.into_iter().find(|(kind, _)| is(kind)).map(|(_, state)| state);
-    let going = if object::is_deleting(job) { Some("Terminating") } else { None };
-    let suspended = is("Suspended").then_some("Suspended");
-    let ending =
-        is("FailureTarget").then_some("FailureTarget").or(is("SuccessCriteriaMet").then_some("SuccessCriteriaMet"));
-    over.or(going).or(suspended).or(ending).unwrap_or("Running")
+    let finished = states.into_iter().find(|(kind, _)| has_condition(kind)).map(|(_, state)| state);
+    let terminating = if object::is_deleting(job) { Some("Terminating") } else { None };
+    let suspended = has_condition("Suspended").then_some("Suspended");
+    let finishing = has_condition("FailureTarget")
+        .then_some("FailureTarget")
+        .or(has_condition("SuccessCriteriaMet").then_some("SuccessCriteriaMet"));
+    finished.or(terminating).or(suspended).or(finishing).unwrap_or("Running")
 }
 
 fn job_completions(job: &Value) -> String {
@@ -47,5 +48,5 @@ fn job_duration(job: &Value, now: jiff::Timestamp) -> String {
     if start.is_empty() {
         return String::new();
     }
-    since(start, object::text(job, "/status/completionTime").parse().unwrap_or(now))
+    human_age(start, object::text(job, "/status/completionTime").parse().unwrap_or(now))
 }

@@ -1,4 +1,4 @@
-//! Cells of Nodes.
+//! Table columns of Nodes.
 
 use serde_json::{Value, json};
 

@@ -1,46 +1,47 @@
-//! What `kubectl get pods` says of a Pod in three cells (`printPod` of `k8s.io/kubernetes/pkg/printers/internalversion`).
+//! Table columns of Pods (`printPod` of `k8s.io/kubernetes/pkg/printers/internalversion`).
 //!
-//! The state of the container that is in the way names the Pod's state; only where no container says anything does the
-//! reason of the whole Pod, and then its phase.
+//! The status is the reason of the first container that is waiting or terminated; without one, the reason or the phase of
+//! the Pod.
 
 use serde_json::{Value, json};
 
-use super::cell::{age, column, first, items, number, or_none};
-use super::{Column, since};
+use super::cell::{age, column, first_text, items, number, or_none};
+use super::{Column, human_age};
 use crate::object;
 
-/// A Pod in short.
+/// Values of the columns Ready, Status and Restarts.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Summary {
+pub(super) struct PodSummary {
     ready: usize,
     total: usize,
     pub(super) reason: String,
-    restarts: Restarts,
+    restarts: RestartCount,
 }
 
+/// Restarts of containers.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-struct Restarts {
+struct RestartCount {
     count: i64,
-    /// When the run before the last restart ended, RFC 3339; empty where nobody knows.
+    /// End of the run before the last restart, RFC 3339; empty if unknown.
     last: String,
 }
 
-/// What the init containers say.
-struct Initialization {
-    /// What is in the way of the main containers.
-    obstacle: Option<String>,
-    /// Sidecars that are ready.
+/// Summary of the init containers.
+struct InitContainerSummary {
+    /// Status of the init container that blocks the main containers.
+    blocking_status: Option<String>,
+    /// Number of ready sidecars.
     ready: usize,
-    /// Of all of them up to the obstacle.
-    restarts: Restarts,
-    of_sidecars: Restarts,
+    /// Restarts of all init containers up to the blocking one.
+    restarts: RestartCount,
+    sidecar_restarts: RestartCount,
 }
 
 pub(super) fn columns() -> Vec<Column> {
     vec![
-        column("Ready", "string", 0, |pod, _| json!(Summary::of(pod).readiness())),
-        column("Status", "string", 0, |pod, _| json!(Summary::of(pod).reason)),
-        column("Restarts", "string", 0, |pod, now| json!(Summary::of(pod).restarts(now))),
+        column("Ready", "string", 0, |pod, _| json!(PodSummary::new(pod).readiness())),
+        column("Status", "string", 0, |pod, _| json!(PodSummary::new(pod).reason)),
+        column("Restarts", "string", 0, |pod, now| json!(PodSummary::new(pod).restarts(now))),
         age(),
         column("IP", "string", 1, |pod, _| or_none(object::text(pod, "/status/podIP"))),
         column("Node", "string", 1, |pod, _| or_none(object::text(pod, "/spec/nodeName"))),
@@ -49,78 +50,82 @@ pub(super) fn columns() -> Vec<Column> {
     ]
 }
 
-/// `2/3` of the Pod's readiness gates; empty where it has none.
+/// Formats the readiness gates of a Pod: `2/3`; empty if it has none.
 fn readiness_gates(pod: &Value) -> String {
     let gates = || items(pod, "/spec/readinessGates");
     if gates().next().is_none() {
         return String::new();
     }
-    let open = gates().filter(|gate| is(pod, object::text(gate, "/conditionType"))).count();
-    format!("{open}/{}", gates().count())
+    let passed = gates().filter(|gate| has_condition(pod, object::text(gate, "/conditionType"))).count();
+    format!("{passed}/{}", gates().count())
 }
 
-// === impl Summary ===
+// === impl PodSummary ===
 
-impl Summary {
-    pub(super) fn of(pod: &Value) -> Self {
+impl PodSummary {
+    pub(super) fn new(pod: &Value) -> Self {
         let sidecars = items(pod, "/spec/initContainers").filter(|spec| is_sidecar(spec)).count();
         let total = items(pod, "/spec/containers").count() + sidecars;
-        let initialization = Initialization::of(pod);
+        let initialization = InitContainerSummary::new(pod);
         let mut ready = initialization.ready;
         let mut restarts = initialization.restarts;
-        let mut reason = initialization.obstacle.clone();
-        if initialization.obstacle.is_none() || is(pod, "Initialized") {
-            restarts = initialization.of_sidecars;
+        let mut reason = initialization.blocking_status.clone();
+        if initialization.blocking_status.is_none() || has_condition(pod, "Initialized") {
+            restarts = initialization.sidecar_restarts;
             items(pod, "/status/containerStatuses").for_each(|status| restarts.add(status));
-            let running = items(pod, "/status/containerStatuses").filter(|status| serves(status)).count();
+            let running = items(pod, "/status/containerStatuses").filter(|status| is_running_and_ready(status)).count();
             ready += running;
-            // The first that says something, as the table goes through them from the last to the first.
-            reason = items(pod, "/status/containerStatuses").find_map(state).or(reason);
+            // The first container with a reason; kube-apiserver iterates in reverse and lets later ones win.
+            reason = items(pod, "/status/containerStatuses").find_map(container_reason).or(reason);
             if running > 0 && reason.as_deref() == Some("Completed") {
-                reason = Some(if is(pod, "Ready") { "Running" } else { "NotReady" }.to_owned());
+                reason = Some(if has_condition(pod, "Ready") { "Running" } else { "NotReady" }.to_owned());
             }
         }
-        let reason = leaving(pod).or(reason).unwrap_or_else(|| of_whole(pod));
+        let reason = terminating_status(pod).or(reason).unwrap_or_else(|| pod_reason(pod));
         Self { ready, total, reason, restarts }
     }
 
-    /// How many containers are ready, of how many that go on running.
+    /// Formats the number of ready containers and the total number of containers and sidecars.
     pub(super) fn readiness(&self) -> String {
         format!("{}/{}", self.ready, self.total)
     }
 
     pub(super) fn restarts(&self, now: jiff::Timestamp) -> String {
-        let Restarts { count, last } = &self.restarts;
-        if *count == 0 || last.is_empty() { count.to_string() } else { format!("{count} ({} ago)", since(last, now)) }
-    }
-}
-
-// === impl Restarts ===
-
-impl Restarts {
-    fn add(&mut self, status: &Value) {
-        self.count += number(status, "/restartCount");
-        let ended = object::text(status, "/lastState/terminated/finishedAt");
-        if let (Ok(time), before) = (ended.parse::<jiff::Timestamp>(), self.last.parse::<jiff::Timestamp>().ok())
-            && before.is_none_or(|before| before < time)
-        {
-            ended.clone_into(&mut self.last);
+        let RestartCount { count, last } = &self.restarts;
+        if *count == 0 || last.is_empty() {
+            count.to_string()
+        } else {
+            format!("{count} ({} ago)", human_age(last, now))
         }
     }
 }
 
-// === impl Initialization ===
+// === impl RestartCount ===
 
-impl Initialization {
-    fn of(pod: &Value) -> Self {
+impl RestartCount {
+    fn add(&mut self, status: &Value) {
+        self.count += number(status, "/restartCount");
+        let terminated = object::text(status, "/lastState/terminated/finishedAt");
+        if let (Ok(time), before) = (terminated.parse::<jiff::Timestamp>(), self.last.parse::<jiff::Timestamp>().ok())
+            && before.is_none_or(|before| before < time)
+        {
+            terminated.clone_into(&mut self.last);
+        }
+    }
+}
+
+// === impl InitContainerSummary ===
+
+impl InitContainerSummary {
+    fn new(pod: &Value) -> Self {
         let specs = || items(pod, "/spec/initContainers");
         let sidecar = |name: &str| specs().any(|spec| object::text(spec, "/name") == name && is_sidecar(spec));
-        let (mut ready, mut restarts, mut of_sidecars) = (0, Restarts::default(), Restarts::default());
+        let (mut ready, mut restarts, mut sidecar_restarts) = (0, RestartCount::default(), RestartCount::default());
         for (index, status) in items(pod, "/status/initContainerStatuses").enumerate() {
             restarts.add(status);
             let sidecar = sidecar(object::text(status, "/name"));
             if sidecar {
-                of_sidecars.add(status);
+                sidecar_restarts.add(status);
             }
             if status.pointer("/state/terminated/exitCode").and_then(Value::as_i64) == Some(0) {
                 continue;
@@ -129,56 +134,56 @@ impl Initialization {
                 ready += usize::from(status["ready"] == true);
                 continue;
             }
-            let waits = state(status).filter(|reason| reason != "PodInitializing");
-            let place = || format!("{index}/{}", specs().count());
-            let obstacle = Some(format!("Init:{}", waits.unwrap_or_else(place)));
-            return Self { obstacle, ready, restarts, of_sidecars };
+            let reason = container_reason(status).filter(|reason| reason != "PodInitializing");
+            let progress = || format!("{index}/{}", specs().count());
+            let blocking_status = Some(format!("Init:{}", reason.unwrap_or_else(progress)));
+            return Self { blocking_status, ready, restarts, sidecar_restarts };
         }
-        Self { obstacle: None, ready, restarts, of_sidecars }
+        Self { blocking_status: None, ready, restarts, sidecar_restarts }
     }
 }
 
-/// Whether an init container goes on running beside the others.
+/// Reports whether an init container is a sidecar.
 fn is_sidecar(spec: &Value) -> bool {
     spec["restartPolicy"] == "Always"
 }
 
-/// Why a container waits or ended; nothing of one that runs, or waits for no stated reason.
-fn state(status: &Value) -> Option<String> {
-    let told = first(status, &["/state/waiting/reason", "/state/terminated/reason"]);
-    if !told.is_empty() {
-        return Some(told.to_owned());
+/// Returns the reason of a waiting or terminated container; `None` if it is running or waiting without reason.
+fn container_reason(status: &Value) -> Option<String> {
+    let reason = first_text(status, &["/state/waiting/reason", "/state/terminated/reason"]);
+    if !reason.is_empty() {
+        return Some(reason.to_owned());
     }
-    let ended = status.pointer("/state/terminated")?;
-    Some(match number(ended, "/signal") {
-        0 => format!("ExitCode:{}", number(ended, "/exitCode")),
+    let terminated = status.pointer("/state/terminated")?;
+    Some(match number(terminated, "/signal") {
+        0 => format!("ExitCode:{}", number(terminated, "/exitCode")),
         signal => format!("Signal:{signal}"),
     })
 }
 
-/// Whether a container runs and is ready.
-fn serves(status: &Value) -> bool {
-    status["ready"] == true && status.pointer("/state/running").is_some() && state(status).is_none()
+/// Reports whether a container is running and ready.
+fn is_running_and_ready(status: &Value) -> bool {
+    status["ready"] == true && status.pointer("/state/running").is_some() && container_reason(status).is_none()
 }
 
-fn of_whole(pod: &Value) -> String {
+fn pod_reason(pod: &Value) -> String {
     let gated = items(pod, "/status/conditions")
         .any(|condition| condition["type"] == "PodScheduled" && condition["reason"] == "SchedulingGated");
-    if gated { "SchedulingGated".to_owned() } else { first(pod, &["/status/reason", "/status/phase"]).to_owned() }
+    if gated { "SchedulingGated".to_owned() } else { first_text(pod, &["/status/reason", "/status/phase"]).to_owned() }
 }
 
-/// What is said of a Pod that is being deleted, whatever its containers say.
-fn leaving(pod: &Value) -> Option<String> {
-    let over = matches!(object::text(pod, "/status/phase"), "Succeeded" | "Failed");
-    match (object::is_deleting(pod), object::text(pod, "/status/reason"), over) {
+/// Returns the status of a terminating Pod, which overrides its containers.
+fn terminating_status(pod: &Value) -> Option<String> {
+    let is_finished = matches!(object::text(pod, "/status/phase"), "Succeeded" | "Failed");
+    match (object::is_deleting(pod), object::text(pod, "/status/reason"), is_finished) {
         (true, "NodeLost", _) => Some("Unknown".to_owned()),
         (true, _, false) => Some("Terminating".to_owned()),
         _ => None,
     }
 }
 
-/// Whether the condition is true.
-fn is(pod: &Value, kind: &str) -> bool {
+/// Reports whether a condition is true.
+fn has_condition(pod: &Value, kind: &str) -> bool {
     items(pod, "/status/conditions").any(|condition| condition["type"] == kind && condition["status"] == "True")
 }
 
@@ -201,10 +206,10 @@ mod tests {
         json!({"name": name, "ready": true, "started": true, "restartCount": 0, "state": {"running": {}}})
     }
 
-    fn ended(name: &str, code: i64, reason: &str, restarts: u32) -> Value {
+    fn terminated(name: &str, code: i64, reason: &str, restarts: u32) -> Value {
         let before = json!({"terminated": {"finishedAt": "2026-01-01T00:00:00Z"}});
-        let state = json!({"terminated": {"exitCode": code, "reason": reason}});
-        json!({"name": name, "restartCount": restarts, "state": state, "lastState": before})
+        let container_reason = json!({"terminated": {"exitCode": code, "reason": reason}});
+        json!({"name": name, "restartCount": restarts, "state": container_reason, "lastState": before})
     }
 
     fn waiting(name: &str, reason: &str) -> Value {
@@ -212,37 +217,37 @@ mod tests {
     }
 
     #[rstest]
-    #[case::fresh(json!({"phase": "Pending"}), "0/3 Pending 0")]
+    #[case::pending(json!({"phase": "Pending"}), "0/3 Pending 0")]
     #[case::evicted(json!({"phase": "Failed", "reason": "Evicted"}), "0/3 Evicted 0")]
     #[case::gated(
         json!({"phase": "Pending", "conditions": [{"type": "PodScheduled", "reason": "SchedulingGated"}]}),
         "0/3 SchedulingGated 0"
     )]
-    #[case::overdue(
-        json!({"phase": "Failed", "reason": "DeadlineExceeded", "containerStatuses": [ended("a", 143, "Error", 0)]}),
+    #[case::deadline_exceeded(
+        json!({"phase": "Failed", "reason": "DeadlineExceeded", "containerStatuses": [terminated("a", 143, "Error", 0)]}),
         "0/3 Error 0"
     )]
     #[case::initializing(
         json!({"initContainerStatuses": [waiting("fetch", "PodInitializing")]}),
         "0/3 Init:0/2 0"
     )]
-    #[case::init_fails(json!({"initContainerStatuses": [ended("fetch", 2, "", 3)]}), "0/3 Init:ExitCode:2 3 (60s ago)")]
+    #[case::init_container_failed(json!({"initContainerStatuses": [terminated("fetch", 2, "", 3)]}), "0/3 Init:ExitCode:2 3 (60s ago)")]
     #[case::sidecar(
-        json!({"initContainerStatuses": [ended("fetch", 0, "Completed", 3), running("proxy")],
+        json!({"initContainerStatuses": [terminated("fetch", 0, "Completed", 3), running("proxy")],
             "containerStatuses": [running("a"), waiting("b", "CrashLoopBackOff")]}),
         "2/3 CrashLoopBackOff 0"
     )]
-    #[case::half_done(
-        json!({"phase": "Running", "containerStatuses": [ended("a", 0, "Completed", 1), running("b")]}),
+    #[case::partially_completed(
+        json!({"phase": "Running", "containerStatuses": [terminated("a", 0, "Completed", 1), running("b")]}),
         "1/3 NotReady 1 (60s ago)"
     )]
     #[case::killed(
         json!({"containerStatuses": [{"name": "a", "state": {"terminated": {"exitCode": 137, "signal": 9}}}]}),
         "0/3 Signal:9 0"
     )]
-    fn a_pod_in_short(#[case] status: Value, #[case] expected: &str) {
+    fn summarizes_pod(#[case] status: Value, #[case] expected: &str) {
         let now = "2026-01-01T00:01:00Z".parse().unwrap();
-        let summary = Summary::of(&pod(status));
+        let summary = PodSummary::new(&pod(status));
         assert_eq!(format!("{} {} {}", summary.readiness(), summary.reason, summary.restarts(now)), expected);
     }
 }

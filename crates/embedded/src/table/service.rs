@@ -1,9 +1,9 @@
-//! Cells of Services.
+//! Table columns of Services.
 
 use serde_json::{Value, json};
 
 use super::Column;
-use super::cell::{age, column, items, number, or_none, pairs};
+use super::cell::{age, column, format_labels, items, number, or_none};
 use crate::object;
 
 pub(super) fn columns() -> Vec<Column> {
@@ -13,7 +13,7 @@ pub(super) fn columns() -> Vec<Column> {
         column("External-IP", "string", 0, |_, _| or_none("")),
         column("Port(s)", "string", 0, |service, _| or_none(&service_ports(service))),
         age(),
-        column("Selector", "string", 1, |service, _| or_none(&pairs(service.pointer("/spec/selector")))),
+        column("Selector", "string", 1, |service, _| or_none(&format_labels(service.pointer("/spec/selector")))),
     ]
 }
 

@@ -1,9 +1,9 @@
-//! Cells of what keeps Pods of a template: Deployments, ReplicaSets and StatefulSets.
+//! Table columns of Deployments, ReplicaSets and StatefulSets.
 
 use serde_json::json;
 
 use super::Column;
-use super::cell::{age, column, containers, number, selector};
+use super::cell::{age, column, container_values, number, selector};
 
 pub(super) fn deployments() -> Vec<Column> {
     vec![
@@ -13,8 +13,8 @@ pub(super) fn deployments() -> Vec<Column> {
         column("Up-to-date", "string", 0, |object, _| json!(number(object, "/status/updatedReplicas"))),
         column("Available", "string", 0, |object, _| json!(number(object, "/status/availableReplicas"))),
         age(),
-        column("Containers", "string", 1, |object, _| json!(containers(object, "name"))),
-        column("Images", "string", 1, |object, _| json!(containers(object, "image"))),
+        column("Containers", "string", 1, |object, _| json!(container_values(object, "name"))),
+        column("Images", "string", 1, |object, _| json!(container_values(object, "image"))),
         column("Selector", "string", 1, |object, _| json!(selector(object))),
     ]
 }
@@ -25,8 +25,8 @@ pub(super) fn replica_sets() -> Vec<Column> {
         column("Current", "integer", 0, |object, _| json!(number(object, "/status/replicas"))),
         column("Ready", "integer", 0, |object, _| json!(number(object, "/status/readyReplicas"))),
         age(),
-        column("Containers", "string", 1, |object, _| json!(containers(object, "name"))),
-        column("Images", "string", 1, |object, _| json!(containers(object, "image"))),
+        column("Containers", "string", 1, |object, _| json!(container_values(object, "name"))),
+        column("Images", "string", 1, |object, _| json!(container_values(object, "image"))),
         column("Selector", "string", 1, |object, _| json!(selector(object))),
     ]
 }
@@ -37,7 +37,7 @@ pub(super) fn stateful_sets() -> Vec<Column> {
             json!(format!("{}/{}", number(object, "/status/readyReplicas"), number(object, "/spec/replicas")))
         }),
         age(),
-        column("Containers", "string", 1, |object, _| json!(containers(object, "name"))),
-        column("Images", "string", 1, |object, _| json!(containers(object, "image"))),
+        column("Containers", "string", 1, |object, _| json!(container_values(object, "name"))),
+        column("Images", "string", 1, |object, _| json!(container_values(object, "image"))),
     ]
 }

@@ -1,77 +1,79 @@
-//! What a controller wants done, as data.
+//! The writes and events of a controller, as data.
 
 use std::sync::Arc;
 
-use apimachinery::status::Status;
+use apimachinery::Status;
 use jiff::Timestamp;
 use serde_json::Value;
 
 use crate::Server;
 use crate::object;
 
-/// One write, or one event. Objects name their own namespace.
+/// One write or event. The object carries its own namespace.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) enum Action {
     Create { resource: &'static str, object: Value },
     Update { resource: &'static str, object: Value },
-    Status { resource: &'static str, object: Value },
+    UpdateStatus { resource: &'static str, object: Value },
     Delete { resource: &'static str, object: Arc<Value> },
-    Event { about: Value, kind: &'static str, reason: &'static str, message: String },
+    Event { involved_object: Value, type_: &'static str, reason: &'static str, message: String },
 }
 
-/// What one look at an object led to.
+/// The result of reconciling one object.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub(crate) struct Plan {
-    /// In order; the first that fails ends the turn.
+    /// Executed in order; the first failure ends the execution.
     pub(crate) actions: Vec<Action>,
-    /// Look again at this time, though nothing changes before.
-    pub(crate) wake: Option<Timestamp>,
+    /// When to reconcile the object again although nothing has changed.
+    pub(crate) requeue_at: Option<Timestamp>,
 }
 
 // === impl Plan ===
 
 impl Plan {
+    /// Appends an action.
     pub(crate) fn push(&mut self, action: Action) {
         self.actions.push(action);
     }
 
-    pub(crate) fn event(&mut self, about: &Value, reason: &'static str, message: String) {
-        self.push(Action::Event { about: about.clone(), kind: "Normal", reason, message });
+    /// Appends an event of type `Normal`.
+    pub(crate) fn normal_event(&mut self, involved_object: &Value, reason: &'static str, message: String) {
+        self.push(Action::Event { involved_object: involved_object.clone(), type_: "Normal", reason, message });
     }
 
-    /// Look again at `at`, or earlier if that was already wanted.
-    pub(crate) fn wake_at(&mut self, at: Timestamp) {
-        self.wake = Some(self.wake.map_or(at, |before| before.min(at)));
+    /// Requeues the object at `at`, or earlier when an earlier time is set.
+    pub(crate) fn requeue_at(&mut self, at: Timestamp) {
+        self.requeue_at = Some(self.requeue_at.map_or(at, |earlier| earlier.min(at)));
     }
 
-    /// Writes `status` unless the object already has it.
-    pub(crate) fn status(&mut self, resource: &'static str, object: &Value, status: Value) {
+    /// Updates the status unless the object already has it.
+    pub(crate) fn update_status(&mut self, resource: &'static str, object: &Value, status: Value) {
         if object.get("status") == Some(&status) {
             return;
         }
         let mut object = object.clone();
         object::members(&mut object).insert("status".to_owned(), status);
-        self.push(Action::Status { resource, object });
+        self.push(Action::UpdateStatus { resource, object });
     }
 }
 
 // === impl Action ===
 
 impl Action {
-    /// Does it. `component` is the reporting component of events.
+    /// Executes the action. `component` is the reporting component of events.
     ///
     /// # Errors
-    /// What the API server answers; a conflict means that the object is newer than the plan.
-    pub(crate) fn perform(self, server: &Server, component: &str) -> Result<(), Status> {
+    /// The error of the API server; a conflict means that the object is newer than the plan.
+    pub(crate) fn execute(self, server: &Server, component: &str) -> Result<(), Status> {
         match self {
             Self::Create { resource, object } => server.create(resource, object).map(drop),
             Self::Update { resource, object } => server.update(resource, object).map(drop),
-            Self::Status { resource, object } => server.update_status(resource, object).map(drop),
+            Self::UpdateStatus { resource, object } => server.update_status(resource, object).map(drop),
             Self::Delete { resource, object } => {
                 server.delete(resource, object::namespace(&object), object::name(&object), Some(object::uid(&object)))
             }
-            Self::Event { about, kind, reason, message } => {
-                server.event(&about, kind, reason, &message, component);
+            Self::Event { involved_object, type_, reason, message } => {
+                server.record_event(&involved_object, type_, reason, &message, component);
                 Ok(())
             }
         }

@@ -1,4 +1,4 @@
-//! Calls the plan of each object that is due, and does what it says.
+//! The work queue of the workload controllers: reconciles every queued object and executes its plan.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
@@ -8,144 +8,163 @@ use serde_json::Value;
 use tokio_util::sync::CancellationToken;
 
 use super::action::{Action, Plan};
-use super::kind::{KINDS, Key, Kind};
+use super::kind::{WORKLOAD_KINDS, WorkloadKey, WorkloadKind};
 use super::{
-    autoscaler, deployment, disruption, endpoints, job, leader_worker_set, replica_set, stateful_set, volume_claim,
+    deployment, disruption, endpoints, horizontal_pod_autoscaler, job, leader_worker_set, replica_set, stateful_set,
+    volume_claim,
 };
 use crate::Server;
 use crate::object;
 use crate::ports::Ports;
 
-/// After an error that is no conflict.
-const RETRY: SignedDuration = SignedDuration::from_secs(5);
+/// Delay of a retry after an error other than a conflict.
+const RETRY_DELAY: SignedDuration = SignedDuration::from_secs(5);
 
-/// What to look at, and when.
-pub(super) struct Controller {
+/// The work queue and what reconciling needs.
+pub(super) struct ControllerManager {
     pub(super) server: Server,
     ports: Ports,
-    /// Where volumes are made.
-    volumes: Option<PathBuf>,
-    pub(super) due: BTreeSet<Key>,
-    wakes: BTreeMap<Key, Timestamp>,
+    /// Directory in which volumes are provisioned.
+    volumes_dir: Option<PathBuf>,
+    /// Keys to reconcile now.
+    pub(super) queue: BTreeSet<WorkloadKey>,
+    /// Keys to reconcile at a later time.
+    delayed: BTreeMap<WorkloadKey, Timestamp>,
 }
 
-/// Runs the controllers until `stop`. Sleeps unless something changed or a moment it waits for came. With a folder for
-/// `volumes`, claims that fit none get one there.
-pub async fn run(server: Server, ports: Ports, volumes: Option<PathBuf>, stop: CancellationToken) {
+/// Runs the workload controllers until `stop` is cancelled. The loop sleeps until an object changes or a delayed key
+/// is due. With `volumes_dir`, claims without a matching volume are provisioned with a directory below it.
+pub async fn run_workload_controllers(
+    server: Server,
+    ports: Ports,
+    volumes_dir: Option<PathBuf>,
+    stop: CancellationToken,
+) {
     let mut changes = server.subscribe();
-    server.keep_ready(&KINDS.map(Kind::resource));
-    server.keep_ready(&["pods", endpoints::RESOURCE, stateful_set::REVISIONS]);
-    let mut controller = Controller { server, ports, volumes, due: BTreeSet::new(), wakes: BTreeMap::new() };
-    controller.everything();
+    server.cache_resources(&WORKLOAD_KINDS.map(WorkloadKind::resource));
+    server.cache_resources(&["pods", endpoints::RESOURCE, stateful_set::REVISIONS]);
+    let mut controller =
+        ControllerManager { server, ports, volumes_dir, queue: BTreeSet::new(), delayed: BTreeMap::new() };
+    controller.enqueue_all();
     loop {
-        controller.work();
+        controller.process_queue();
         tokio::select! {
             () = stop.cancelled() => return,
-            () = wait(controller.until_next_wake()) => controller.ring(),
+            () = sleep_or_pend(controller.until_next_delayed()) => controller.enqueue_due(),
             change = changes.next() => match change {
-                Ok(change) => controller.note(&change),
-                Err(_lagged) => controller.everything(),
+                Ok(change) => controller.handle_change(&change),
+                Err(_lagged) => controller.enqueue_all(),
             },
         }
     }
 }
 
-async fn wait(duration: Option<std::time::Duration>) {
+/// Sleeps for `duration`, forever when it is `None`.
+async fn sleep_or_pend(duration: Option<std::time::Duration>) {
     match duration {
         Some(duration) => tokio::time::sleep(duration).await,
         None => std::future::pending().await,
     }
 }
 
-// === impl Controller ===
+// === impl ControllerManager ===
 
-impl Controller {
-    fn work(&mut self) {
-        while let Some(key) = self.due.pop_first() {
-            self.wakes.remove(&key);
-            let Some(subject) = self.server.get(key.kind.resource(), &key.namespace, &key.name) else { continue };
-            let plan = self.plan(key.kind, &subject);
-            if let Some(at) = plan.wake {
-                self.wakes.insert(key.clone(), at);
+impl ControllerManager {
+    /// Reconciles all queued keys.
+    fn process_queue(&mut self) {
+        while let Some(key) = self.queue.pop_first() {
+            self.delayed.remove(&key);
+            let Some(object) = self.server.get(key.kind.resource(), &key.namespace, &key.name) else { continue };
+            let plan = self.plan(key.kind, &object);
+            if let Some(at) = plan.requeue_at {
+                self.delayed.insert(key.clone(), at);
             }
-            self.perform(&key, &subject, plan);
+            self.execute(&key, &object, plan);
         }
     }
 
-    fn plan(&self, kind: Kind, subject: &Value) -> Plan {
+    /// Calls the pure function of the controller for this object.
+    fn plan(&self, kind: WorkloadKind, object: &Value) -> Plan {
         let now = self.ports.clock.now();
         let random = self.ports.random.as_ref();
-        let near = |resource: &str| self.server.list_in(resource, object::namespace(subject));
-        let pods = near("pods");
+        let list_in_namespace = |resource: &str| self.server.list_namespace(resource, object::namespace(object));
+        let pods = list_in_namespace("pods");
         match kind {
-            Kind::Deployment => deployment::plan(subject, &near(replica_set::RESOURCE), &pods, now),
-            Kind::ReplicaSet => replica_set::plan(subject, &pods, random, now),
-            Kind::StatefulSet => {
-                let (revisions, claims) = (near(stateful_set::REVISIONS), near(volume_claim::CLAIMS));
-                stateful_set::plan(subject, &pods, &revisions, &claims, now)
+            WorkloadKind::Deployment => deployment::plan(object, &list_in_namespace(replica_set::RESOURCE), &pods, now),
+            WorkloadKind::ReplicaSet => replica_set::plan(object, &pods, random, now),
+            WorkloadKind::StatefulSet => {
+                let (revisions, claims) =
+                    (list_in_namespace(stateful_set::REVISIONS), list_in_namespace(volume_claim::CLAIMS));
+                stateful_set::plan(object, &pods, &revisions, &claims, now)
             }
-            Kind::Job => job::plan(subject, &pods, random, now),
-            Kind::LeaderWorkerSet => {
+            WorkloadKind::Job => job::plan(object, &pods, random, now),
+            WorkloadKind::LeaderWorkerSet => {
                 let node = |name: &str| self.server.get("nodes", "", name);
-                leader_worker_set::plan(subject, &pods, &near("services"), &node, now)
+                leader_worker_set::plan(object, &pods, &list_in_namespace("services"), &node, now)
             }
-            Kind::DisruptionBudget => {
-                disruption::plan(subject, &pods, |pod| disruption::scale(&self.server, pod), &object::time(now))
+            WorkloadKind::PodDisruptionBudget => disruption::plan(
+                object,
+                &pods,
+                |pod| disruption::expected_scale(&self.server, pod),
+                &object::format_time(now),
+            ),
+            WorkloadKind::HorizontalPodAutoscaler => {
+                let name = object::text(object, "/spec/scaleTargetRef/name");
+                let target = horizontal_pod_autoscaler::target_resource(object)
+                    .and_then(|resource| self.server.get(resource, object::namespace(object), name));
+                horizontal_pod_autoscaler::plan(object, target.as_deref(), &object::format_time(now))
             }
-            Kind::Autoscaler => {
-                let name = object::text(subject, "/spec/scaleTargetRef/name");
-                let target = autoscaler::target_resource(subject)
-                    .and_then(|resource| self.server.get(resource, object::namespace(subject), name));
-                autoscaler::plan(subject, target.as_deref(), &object::time(now))
-            }
-            Kind::Claim => {
+            WorkloadKind::PersistentVolumeClaim => {
                 let (volumes, classes) =
                     (self.server.list(volume_claim::VOLUMES), self.server.list(volume_claim::CLASSES));
-                volume_claim::plan_claim(subject, &volumes, &classes, &pods, self.volumes.as_deref())
+                volume_claim::plan_claim(object, &volumes, &classes, &pods, self.volumes_dir.as_deref())
             }
-            Kind::Volume => {
-                let part = |field| object::text(subject, field);
-                let (namespace, name) = (part("/spec/claimRef/namespace"), part("/spec/claimRef/name"));
+            WorkloadKind::PersistentVolume => {
+                let text = |field| object::text(object, field);
+                let (namespace, name) = (text("/spec/claimRef/namespace"), text("/spec/claimRef/name"));
                 let claim = self.server.get(volume_claim::CLAIMS, namespace, name);
-                volume_claim::plan_volume(subject, claim.as_deref())
+                volume_claim::plan_volume(object, claim.as_deref())
             }
-            Kind::Service => endpoints::plan(subject, &pods, &near(endpoints::RESOURCE), random),
+            WorkloadKind::Service => endpoints::plan(object, &pods, &list_in_namespace(endpoints::RESOURCE), random),
         }
     }
 
-    /// Writes in order. A conflict is looked at again at once: the newer object is in the store already.
-    fn perform(&mut self, key: &Key, subject: &Value, plan: Plan) {
+    /// Executes the actions in order. A conflict requeues the key immediately, as the store already has the newer
+    /// object.
+    fn execute(&mut self, key: &WorkloadKey, object: &Value, plan: Plan) {
         for action in plan.actions {
-            let creates = matches!(action, Action::Create { .. });
-            let Err(status) = action.perform(&self.server, key.kind.component()) else { continue };
+            let is_create = matches!(action, Action::Create { .. });
+            let Err(status) = action.execute(&self.server, key.kind.component()) else { continue };
             match status.code {
                 404 => {}
-                409 if !creates => {
-                    self.due.insert(key.clone());
+                409 if !is_create => {
+                    self.queue.insert(key.clone());
                 }
                 _ => {
-                    tracing::debug!(?key, %status, "a write failed");
-                    if creates {
+                    tracing::debug!(?key, %status, "failed to execute an action");
+                    if is_create {
                         let message = format!("Error creating: {status}");
-                        self.server.event(subject, "Warning", "FailedCreate", &message, key.kind.component());
+                        self.server.record_event(object, "Warning", "FailedCreate", &message, key.kind.component());
                     }
-                    let at = self.ports.clock.now().checked_add(RETRY).unwrap_or(Timestamp::MAX);
-                    self.wakes.insert(key.clone(), at);
+                    let due_at = self.ports.clock.now().checked_add(RETRY_DELAY).unwrap_or(Timestamp::MAX);
+                    self.delayed.insert(key.clone(), due_at);
                 }
             }
             return;
         }
     }
 
-    fn until_next_wake(&self) -> Option<std::time::Duration> {
-        let at = self.wakes.values().min()?;
+    /// Returns the time until the next delayed key is due.
+    fn until_next_delayed(&self) -> Option<std::time::Duration> {
+        let at = self.delayed.values().min()?;
         Some(at.duration_since(self.ports.clock.now()).try_into().unwrap_or_default())
     }
 
-    /// Moves what is due from the wakes to the queue.
-    fn ring(&mut self) {
+    /// Moves delayed keys that are due into the queue.
+    fn enqueue_due(&mut self) {
         let now = self.ports.clock.now();
-        let rung: Vec<Key> = self.wakes.iter().filter(|(_, at)| **at <= now).map(|(key, _)| key.clone()).collect();
-        self.due.extend(rung);
+        let due: Vec<WorkloadKey> =
+            self.delayed.iter().filter(|(_, at)| **at <= now).map(|(key, _)| key.clone()).collect();
+        self.queue.extend(due);
     }
 }

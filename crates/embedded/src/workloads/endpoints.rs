@@ -1,12 +1,12 @@
-//! EndpointSlices: which Pods answer for a Service.
+//! EndpointSlices: the Pods behind a Service.
 //!
-//! One slice per distinct set of resolved ports (a named target port may differ between Pods), IPv4 only, without the
-//! limit of 100 endpoints per slice.
+//! There is one slice per distinct set of resolved ports (a named target port may differ between Pods). Only IPv4;
+//! the limit of 100 endpoints per slice is not enforced.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use apimachinery::selector::LabelSelector;
+use apimachinery::LabelSelector;
 use serde_json::{Map, Value, json};
 
 use super::action::{Action, Plan};
@@ -14,13 +14,14 @@ use super::{ownership, pod};
 use crate::object;
 use crate::ports::Random;
 
+/// Storage name of EndpointSlices.
 pub(crate) const RESOURCE: &str = "endpointslices.discovery.k8s.io";
 
 const SERVICE_NAME: &str = "kubernetes.io/service-name";
 const MANAGED_BY: &str = "endpointslice.kubernetes.io/managed-by";
 const MANAGER: &str = "endpointslice-controller.k8s.io";
 
-/// What follows from a Service, the Pods and the slices around it.
+/// Reconciles the slices of a Service with its Pods.
 pub(crate) fn plan(service: &Value, pods: &[Arc<Value>], slices: &[Arc<Value>], random: &dyn Random) -> Plan {
     let mut plan = Plan::default();
     let selector = ownership::string_map(service.pointer("/spec/selector"));
@@ -36,32 +37,35 @@ pub(crate) fn plan(service: &Value, pods: &[Arc<Value>], slices: &[Arc<Value>], 
     if wanted.is_empty() {
         wanted.insert(String::new(), (json!([]), Vec::new())); // a Service without Pods has one empty slice
     }
-    let mine = |slice: &&Arc<Value>| is_slice_of(service, slice);
-    let mut existing: Vec<&Arc<Value>> = slices.iter().filter(mine).collect();
+    let belongs_to_service = |new_slice: &&Arc<Value>| is_slice_of(service, new_slice);
+    let mut existing: Vec<&Arc<Value>> = slices.iter().filter(belongs_to_service).collect();
     for (ports, endpoints) in wanted.into_values() {
-        let same = existing.iter().position(|s| s.get("ports").unwrap_or(&json!([])) == &ports);
-        let slot = same.or((!existing.is_empty()).then_some(0));
-        match slot.map(|at| existing.remove(at)) {
-            Some(slice) => update(&mut plan, slice, ports, endpoints),
-            None => plan.push(Action::Create { resource: RESOURCE, object: slice(service, ports, endpoints, random) }),
+        let matching = existing.iter().position(|s| s.get("ports").unwrap_or(&json!([])) == &ports);
+        let index = matching.or((!existing.is_empty()).then_some(0));
+        match index.map(|index| existing.remove(index)) {
+            Some(new_slice) => update(&mut plan, new_slice, ports, endpoints),
+            None => {
+                plan.push(Action::Create { resource: RESOURCE, object: new_slice(service, ports, endpoints, random) })
+            }
         }
     }
-    for slice in existing {
-        plan.push(Action::Delete { resource: RESOURCE, object: Arc::clone(slice) });
+    for new_slice in existing {
+        plan.push(Action::Delete { resource: RESOURCE, object: Arc::clone(new_slice) });
     }
     plan
 }
 
-/// The Service a slice was made for, if we made it.
-pub(crate) fn service_of(slice: &Value) -> Option<&str> {
-    let labels = slice.pointer("/metadata/labels")?;
+/// Returns the Service of a slice that this controller manages.
+pub(crate) fn service_of(new_slice: &Value) -> Option<&str> {
+    let labels = new_slice.pointer("/metadata/labels")?;
     (labels.get(MANAGED_BY)? == MANAGER).then(|| labels.get(SERVICE_NAME)?.as_str()).flatten()
 }
 
-fn is_slice_of(service: &Value, slice: &Value) -> bool {
-    object::namespace(slice) == object::namespace(service) && service_of(slice) == Some(object::name(service))
+fn is_slice_of(service: &Value, new_slice: &Value) -> bool {
+    object::namespace(new_slice) == object::namespace(service) && service_of(new_slice) == Some(object::name(service))
 }
 
+/// Whether the Pod is an endpoint of the Service.
 fn selects(service: &Value, selector: &LabelSelector, pod: &Value) -> bool {
     object::namespace(pod) == object::namespace(service)
         && selector.matches(&ownership::labels(pod))
@@ -69,14 +73,15 @@ fn selects(service: &Value, selector: &LabelSelector, pod: &Value) -> bool {
         && !matches!(object::text(pod, "/status/phase"), "Succeeded" | "Failed")
 }
 
+/// Returns the endpoint of a Pod.
 fn endpoint(service: &Value, pod: &Value) -> Value {
-    let publishes = service.pointer("/spec/publishNotReadyAddresses") == Some(&Value::Bool(true));
+    let publish_not_ready = service.pointer("/spec/publishNotReadyAddresses") == Some(&Value::Bool(true));
     let serving = pod::is_ready(pod);
     let terminating = object::is_deleting(pod);
     let mut endpoint = json!({
         "addresses": [object::text(pod, "/status/podIP")],
         "conditions": {
-            "ready": publishes || (serving && !terminating),
+            "ready": publish_not_ready || (serving && !terminating),
             "serving": serving,
             "terminating": terminating,
         },
@@ -95,10 +100,11 @@ fn endpoint(service: &Value, pod: &Value) -> Value {
     endpoint
 }
 
-/// The Service's ports with their targets resolved against one Pod; a name that the Pod lacks is left out.
+/// Returns the ports of the Service with the target ports resolved for one Pod; a named port that the Pod lacks is
+/// omitted.
 fn ports(service: &Value, pod: &Value) -> Value {
-    let declared = service.pointer("/spec/ports").and_then(Value::as_array);
-    let resolved = declared.into_iter().flatten().filter_map(|port| {
+    let service_ports = service.pointer("/spec/ports").and_then(Value::as_array);
+    let resolved = service_ports.into_iter().flatten().filter_map(|port| {
         let number = match port.get("targetPort") {
             None | Some(Value::Null) => port.get("port")?.as_i64()?,
             Some(Value::String(name)) => container_port(pod, name)?,
@@ -117,26 +123,29 @@ fn ports(service: &Value, pod: &Value) -> Value {
     Value::Array(resolved.collect())
 }
 
-/// The number behind a port name of any of the Pod's containers.
+/// Returns the number of a named port of any container of the Pod.
 pub(crate) fn container_port(pod: &Value, name: &str) -> Option<i64> {
     let containers = pod.pointer("/spec/containers")?.as_array()?;
     let mut ports = containers.iter().filter_map(|c| c.get("ports")?.as_array()).flatten();
     ports.find(|port| object::text(port, "/name") == name)?.get("containerPort")?.as_i64()
 }
 
-fn update(plan: &mut Plan, slice: &Arc<Value>, ports: Value, endpoints: Vec<Value>) {
+/// Updates a slice if its ports or endpoints differ.
+fn update(plan: &mut Plan, new_slice: &Arc<Value>, ports: Value, endpoints: Vec<Value>) {
     let endpoints = Value::Array(endpoints);
-    let none = json!([]);
-    if slice.get("ports").unwrap_or(&none) == &ports && slice.get("endpoints").unwrap_or(&none) == &endpoints {
+    let empty = json!([]);
+    if new_slice.get("ports").unwrap_or(&empty) == &ports && new_slice.get("endpoints").unwrap_or(&empty) == &endpoints
+    {
         return;
     }
-    let mut slice = slice.as_ref().clone();
-    slice["ports"] = ports;
-    slice["endpoints"] = endpoints;
-    plan.push(Action::Update { resource: RESOURCE, object: slice });
+    let mut new_slice = new_slice.as_ref().clone();
+    new_slice["ports"] = ports;
+    new_slice["endpoints"] = endpoints;
+    plan.push(Action::Update { resource: RESOURCE, object: new_slice });
 }
 
-fn slice(service: &Value, ports: Value, endpoints: Vec<Value>, random: &dyn Random) -> Value {
+/// Returns a new slice of the Service.
+fn new_slice(service: &Value, ports: Value, endpoints: Vec<Value>, random: &dyn Random) -> Value {
     let mut owner = service.clone();
     owner["apiVersion"] = json!("v1");
     owner["kind"] = json!("Service");
@@ -149,7 +158,7 @@ fn slice(service: &Value, ports: Value, endpoints: Vec<Value>, random: &dyn Rand
             "generateName": format!("{name}-"),
             "namespace": object::namespace(service),
             "labels": {SERVICE_NAME: name, MANAGED_BY: MANAGER},
-            "ownerReferences": [ownership::reference(&owner)],
+            "ownerReferences": [ownership::controller_reference(&owner)],
         },
         "addressType": "IPv4",
         "ports": ports,
@@ -163,7 +172,7 @@ mod tests {
     use crate::ports::SystemRandom;
 
     #[test]
-    fn a_ready_pod_becomes_an_endpoint_once() {
+    fn creates_and_updates_slice_of_ready_pod() {
         let service = json!({
             "metadata": {"name": "web", "namespace": "n", "uid": "s"},
             "spec": {"selector": {"app": "web"}, "ports": [{"port": 80, "targetPort": "http"}]},
@@ -179,8 +188,8 @@ mod tests {
         assert_eq!(object["endpoints"][0]["conditions"]["ready"], true);
         let slices = [Arc::new(object.clone())];
         assert_eq!(plan(&service, &[pod], &slices, &SystemRandom).actions, []);
-        let emptied = plan(&service, &[], &slices, &SystemRandom);
-        let [Action::Update { object, .. }] = emptied.actions.as_slice() else { panic!("{emptied:?}") };
+        let without_pods = plan(&service, &[], &slices, &SystemRandom);
+        let [Action::Update { object, .. }] = without_pods.actions.as_slice() else { panic!("{without_pods:?}") };
         assert_eq!(object["endpoints"], json!([]));
     }
 }

@@ -1,20 +1,22 @@
-//! Short hashes of templates, in the shape Kubernetes gives them.
+//! Hashes of templates, in the format of Kubernetes.
 
 use serde_json::Value;
 
-/// FNV-1a, 32 bit, of the template's JSON (keys are sorted) and the collision count, written as Kubernetes' safe
-/// encoding of the decimal number. The values differ from a real cluster's, which hashes a Go print of its structs.
-pub(crate) fn template(template: &Value, collisions: i64) -> String {
-    let mut text = template.to_string();
-    if collisions > 0 {
-        text.push_str(&collisions.to_string());
+/// Returns the hash of a template: 32-bit FNV-1a of its JSON (with sorted keys) and the collision count, encoded with
+/// `rand.SafeEncodeString` from its decimal number. The values differ from those of kube-controller-manager, which
+/// hashes a dump of Go structs. The hash is implemented here because the crate `fnv` only provides the 64-bit
+/// variant.
+pub(crate) fn template_hash(template: &Value, collision_count: i64) -> String {
+    let mut input = template.to_string();
+    if collision_count > 0 {
+        input.push_str(&collision_count.to_string());
     }
-    let hash = text.bytes().fold(0x811c_9dc5_u32, |hash, byte| (hash ^ u32::from(byte)).wrapping_mul(0x0100_0193));
-    hash.to_string().bytes().map(safe).collect()
+    let hash = input.bytes().fold(0x811c_9dc5_u32, |hash, byte| (hash ^ u32::from(byte)).wrapping_mul(0x0100_0193));
+    hash.to_string().bytes().map(safe_encode).collect()
 }
 
-/// `rand.SafeEncodeString`: no vowels, so no words.
-fn safe(byte: u8) -> char {
+/// Encodes one byte as `rand.SafeEncodeString` does: without vowels, so that no words result.
+fn safe_encode(byte: u8) -> char {
     const ALPHABET: &[u8; 27] = b"bcdfghjklmnpqrstvwxz2456789";
     char::from(ALPHABET[usize::from(byte) % ALPHABET.len()])
 }
@@ -27,9 +29,9 @@ mod tests {
 
     #[test]
     fn equal_templates_have_equal_hashes() {
-        let one = template(&json!({"a": 1, "b": 2}), 0);
-        assert_eq!(one, template(&json!({"b": 2, "a": 1}), 0));
-        assert_ne!(one, template(&json!({"a": 1, "b": 2}), 1));
-        assert!(one.len() <= 10);
+        let hash = template_hash(&json!({"a": 1, "b": 2}), 0);
+        assert_eq!(hash, template_hash(&json!({"b": 2, "a": 1}), 0));
+        assert_ne!(hash, template_hash(&json!({"a": 1, "b": 2}), 1));
+        assert!(hash.len() <= 10);
     }
 }

@@ -1,7 +1,8 @@
-//! Job: Pods that end (`pkg/controller/job/job_controller.go`).
+//! Job: Pods that run to completion (`pkg/controller/job/job_controller.go`).
 //!
-//! A finished Pod carries a finalizer until it is counted: first its uid is written into the status as uncounted, then
-//! the finalizer goes, then the count rises. Whatever stops in between, every Pod is counted once.
+//! A Pod carries a finalizer until it is counted: first the UID of the finished Pod is recorded in
+//! `status.uncountedTerminatedPods`, then the finalizer is removed, then the count is incremented. Every Pod is
+//! counted exactly once, even if the controller stops in between.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -15,197 +16,214 @@ use super::{ownership, pod};
 use crate::object;
 use crate::ports::Random;
 
+/// Storage name of Jobs.
 pub(crate) const RESOURCE: &str = "jobs.batch";
 
-const TRACKING: &str = "batch.kubernetes.io/job-tracking";
-const INDEX: &str = "batch.kubernetes.io/job-completion-index";
+const TRACKING_FINALIZER: &str = "batch.kubernetes.io/job-tracking";
+const COMPLETION_INDEX: &str = "batch.kubernetes.io/job-completion-index";
 
-/// After the first failure; doubled with each further one up to six minutes.
-const BACK_OFF: i64 = 10;
-const LONGEST_BACK_OFF: i64 = 360;
+/// Back-off in seconds after the first failure; it doubles with each further failure up to [`MAX_BACKOFF`].
+const INITIAL_BACKOFF: i64 = 10;
+const MAX_BACKOFF: i64 = 360;
 
-/// How its Pods stand.
-struct Tally {
+/// The Pods of a Job by state.
+struct JobPods {
     active: Vec<Arc<Value>>,
     /// Finished Pods that still carry the finalizer.
     finished: Vec<Arc<Value>>,
     succeeded: i64,
     failed: i64,
+    /// UIDs of finished Pods that are not counted yet: succeeded and failed ones.
     uncounted: [Vec<String>; 2],
-    done: BTreeSet<i64>,
+    /// Completion indexes that have succeeded.
+    completed_indexes: BTreeSet<i64>,
 }
 
-/// What follows from a Job and the Pods around it.
+/// Reconciles a Job with its Pods.
 pub(crate) fn plan(job: &Value, pods: &[Arc<Value>], random: &dyn Random, now: Timestamp) -> Plan {
     let mut plan = Plan::default();
     if object::is_deleting(job) {
         return plan;
     }
-    let mine: Vec<Arc<Value>> = pods.iter().filter(|pod| ownership::controls(job, pod)).cloned().collect();
-    let tally = Tally::of(job, &mine);
-    let end = ended(job).or_else(|| verdict(job, &tally, now, &mut plan));
-    let status = status(job, &tally, end, now);
-    plan.status(RESOURCE, job, status);
-    for pod in &tally.finished {
-        let known = tally.uncounted.iter().any(|uids| uids.iter().any(|uid| uid == object::uid(pod)));
-        if known {
-            plan.push(Action::Update { resource: "pods", object: without_tracking(pod) });
+    let owned: Vec<Arc<Value>> = pods.iter().filter(|pod| ownership::controls(job, pod)).cloned().collect();
+    let job_pods = JobPods::of(job, &owned);
+    let finish = finished(job).or_else(|| check_finished(job, &job_pods, now, &mut plan));
+    let status = status(job, &job_pods, finish, now);
+    plan.update_status(RESOURCE, job, status);
+    for pod in &job_pods.finished {
+        let is_uncounted = job_pods.uncounted.iter().any(|uids| uids.iter().any(|uid| uid == object::uid(pod)));
+        if is_uncounted {
+            plan.push(Action::Update { resource: "pods", object: without_tracking_finalizer(pod) });
         }
     }
-    match end {
+    match finish {
         Some(_) => {
-            for pod in tally.active {
+            for pod in job_pods.active {
                 plan.push(Action::Delete { resource: "pods", object: pod });
             }
-            expire(&mut plan, job, now);
+            delete_after_ttl(&mut plan, job, now);
         }
-        None => scale(&mut plan, job, &tally, random, now),
+        None => scale(&mut plan, job, &job_pods, random, now),
     }
     plan
 }
 
-/// How it ended.
+/// How a Job finished.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum End {
+enum FinishReason {
     Complete,
     BackoffLimitExceeded,
     DeadlineExceeded,
 }
 
-fn ended(job: &Value) -> Option<End> {
-    let reason =
-        |kind: &str| condition::find(job.get("status")?, kind).map(|it| object::text(it, "/reason").to_owned());
+/// Returns how the Job finished according to its conditions.
+fn finished(job: &Value) -> Option<FinishReason> {
+    let reason = |type_: &str| {
+        condition::find(job.get("status")?, type_).map(|condition| object::text(condition, "/reason").to_owned())
+    };
     if condition::is_true(job, "Complete") {
-        return Some(End::Complete);
+        return Some(FinishReason::Complete);
     }
     let failed = condition::is_true(job, "Failed").then(|| reason("Failed")).flatten()?;
-    Some(if failed == "DeadlineExceeded" { End::DeadlineExceeded } else { End::BackoffLimitExceeded })
+    Some(if failed == "DeadlineExceeded" { FinishReason::DeadlineExceeded } else { FinishReason::BackoffLimitExceeded })
 }
 
-fn verdict(job: &Value, tally: &Tally, now: Timestamp, plan: &mut Plan) -> Option<End> {
+/// Checks the back-off limit, the deadline and the completions of a running Job.
+fn check_finished(job: &Value, job_pods: &JobPods, now: Timestamp, plan: &mut Plan) -> Option<FinishReason> {
     let number = |field: &str| job["spec"][field].as_i64();
-    let failures = tally.failed + count(&tally.uncounted[1]);
+    let failures = job_pods.failed + count(&job_pods.uncounted[1]);
     if failures > number("backoffLimit").unwrap_or(6) {
-        plan.event(job, "BackoffLimitExceeded", "Job has reached the specified backoff limit".to_owned());
-        return Some(End::BackoffLimitExceeded);
+        plan.normal_event(job, "BackoffLimitExceeded", "Job has reached the specified backoff limit".to_owned());
+        return Some(FinishReason::BackoffLimitExceeded);
     }
     let started = object::text(job, "/status/startTime").parse::<Timestamp>().unwrap_or(now);
     if let Some(deadline) = number("activeDeadlineSeconds") {
-        let at = started + SignedDuration::from_secs(deadline);
-        if at <= now {
-            plan.event(job, "DeadlineExceeded", "Job was active longer than specified deadline".to_owned());
-            return Some(End::DeadlineExceeded);
+        let deadline_at = started + SignedDuration::from_secs(deadline);
+        if deadline_at <= now {
+            plan.normal_event(job, "DeadlineExceeded", "Job was active longer than specified deadline".to_owned());
+            return Some(FinishReason::DeadlineExceeded);
         }
-        plan.wake_at(at);
+        plan.requeue_at(deadline_at);
     }
-    let successes = tally.succeeded + count(&tally.uncounted[0]);
-    let enough = match number("completions") {
+    let successes = job_pods.succeeded + count(&job_pods.uncounted[0]);
+    let is_complete = match number("completions") {
         Some(completions) => successes >= completions,
-        // Without a count, one success means that the work is done.
-        None => successes > 0 && tally.active.is_empty(),
+        // Without `completions`, one success completes the work.
+        None => successes > 0 && job_pods.active.is_empty(),
     };
-    enough.then(|| {
-        plan.event(job, "Completed", "Job completed".to_owned());
-        End::Complete
+    is_complete.then(|| {
+        plan.normal_event(job, "Completed", "Job completed".to_owned());
+        FinishReason::Complete
     })
 }
 
-fn scale(plan: &mut Plan, job: &Value, tally: &Tally, random: &dyn Random, now: Timestamp) {
+/// Creates and deletes Pods to reach the parallelism.
+fn scale(plan: &mut Plan, job: &Value, job_pods: &JobPods, random: &dyn Random, now: Timestamp) {
     let number = |field: &str| job["spec"][field].as_i64();
-    let active = i64::try_from(tally.active.len()).unwrap_or(i64::MAX);
+    let active = i64::try_from(job_pods.active.len()).unwrap_or(i64::MAX);
     let parallelism = if job["spec"]["suspend"] == true { 0 } else { number("parallelism").unwrap_or(1) };
-    let successes = tally.succeeded + count(&tally.uncounted[0]);
+    let successes = job_pods.succeeded + count(&job_pods.uncounted[0]);
     let wanted = match number("completions") {
         Some(completions) => parallelism.min(completions - successes),
         None if successes > 0 => active.min(parallelism),
         None => parallelism,
     };
-    for pod in tally.active.iter().skip(usize::try_from(wanted.max(0)).unwrap_or_default()) {
+    for pod in job_pods.active.iter().skip(usize::try_from(wanted.max(0)).unwrap_or_default()) {
         plan.push(Action::Delete { resource: "pods", object: Arc::clone(pod) });
     }
     if active >= wanted {
         return;
     }
-    if let Some(at) = held_back(tally).filter(|at| *at > now) {
-        return plan.wake_at(at);
+    if let Some(retry_at) = backoff_until(job_pods).filter(|retry_at| *retry_at > now) {
+        return plan.requeue_at(retry_at);
     }
-    let mut taken: BTreeSet<i64> =
-        tally.active.iter().filter_map(|pod| index(pod)).chain(tally.done.iter().copied()).collect();
+    let mut used_indexes: BTreeSet<i64> = job_pods
+        .active
+        .iter()
+        .filter_map(|pod| completion_index(pod))
+        .chain(job_pods.completed_indexes.iter().copied())
+        .collect();
     for _ in active..wanted {
-        let free = (0..).find(|index| !taken.contains(index)).unwrap_or_default();
-        taken.insert(free);
-        create(plan, job, free, random);
+        let free_index = (0..).find(|completion_index| !used_indexes.contains(completion_index)).unwrap_or_default();
+        used_indexes.insert(free_index);
+        create(plan, job, free_index, random);
     }
 }
 
-/// When the next Pod may start after failures.
-fn held_back(tally: &Tally) -> Option<Timestamp> {
-    let failures = tally.failed + count(&tally.uncounted[1]);
-    let last = tally
+/// Returns when the next Pod may be created after failures.
+fn backoff_until(job_pods: &JobPods) -> Option<Timestamp> {
+    let failures = job_pods.failed + count(&job_pods.uncounted[1]);
+    let last_failure = job_pods
         .finished
         .iter()
         .filter(|pod| object::text(pod, "/status/phase") == "Failed")
-        .filter_map(|pod| ended_at(pod))
+        .filter_map(|pod| finished_at(pod))
         .max()?;
-    let doubled = u32::try_from(failures - 1).ok().and_then(|n| BACK_OFF.checked_mul(2_i64.checked_pow(n)?));
-    Some(last + SignedDuration::from_secs(doubled.unwrap_or(LONGEST_BACK_OFF).min(LONGEST_BACK_OFF)))
+    let backoff = u32::try_from(failures - 1).ok().and_then(|n| INITIAL_BACKOFF.checked_mul(2_i64.checked_pow(n)?));
+    Some(last_failure + SignedDuration::from_secs(backoff.unwrap_or(MAX_BACKOFF).min(MAX_BACKOFF)))
 }
 
-fn ended_at(pod: &Value) -> Option<Timestamp> {
+/// Returns when the last container of the Pod terminated.
+fn finished_at(pod: &Value) -> Option<Timestamp> {
     let statuses = pod.pointer("/status/containerStatuses")?.as_array()?;
-    statuses.iter().filter_map(|it| object::text(it, "/state/terminated/finishedAt").parse().ok()).max()
+    statuses.iter().filter_map(|status| object::text(status, "/state/terminated/finishedAt").parse().ok()).max()
 }
 
-fn create(plan: &mut Plan, job: &Value, index: i64, random: &dyn Random) {
+/// Creates a Pod with a completion index.
+fn create(plan: &mut Plan, job: &Value, completion_index: i64, random: &dyn Random) {
     let (namespace, name) = (object::namespace(job), object::name(job));
     let indexed = job["spec"]["completionMode"] == "Indexed";
-    let base = if indexed { format!("{name}-{index}") } else { name.to_owned() };
+    let base = if indexed { format!("{name}-{completion_index}") } else { name.to_owned() };
     let base = base.get(..57).unwrap_or(&base).to_owned();
-    let made = format!("{base}-{}", random.suffix(5));
-    let mut pod = pod::from_template(&job["spec"]["template"], namespace, &made, ownership::reference(job));
+    let pod_name = format!("{base}-{}", random.suffix(5));
+    let mut pod =
+        pod::from_template(&job["spec"]["template"], namespace, &pod_name, ownership::controller_reference(job));
     pod["metadata"]["generateName"] = json!(format!("{base}-"));
-    pod["metadata"]["finalizers"] = json!([TRACKING]);
+    pod["metadata"]["finalizers"] = json!([TRACKING_FINALIZER]);
     if indexed {
-        pod["metadata"]["annotations"][INDEX] = json!(index.to_string());
-        pod["metadata"]["labels"][INDEX] = json!(index.to_string());
+        pod["metadata"]["annotations"][COMPLETION_INDEX] = json!(completion_index.to_string());
+        pod["metadata"]["labels"][COMPLETION_INDEX] = json!(completion_index.to_string());
         pod["spec"]["hostname"] = json!(base);
         for container in pod["spec"]["containers"].as_array_mut().into_iter().flatten() {
             let env = object::members(container).entry("env").or_insert_with(|| json!([]));
             if let Some(env) = env.as_array_mut() {
-                env.push(json!({"name": "JOB_COMPLETION_INDEX", "value": index.to_string()}));
+                env.push(json!({"name": "JOB_COMPLETION_INDEX", "value": completion_index.to_string()}));
             }
         }
     }
     plan.push(Action::Create { resource: "pods", object: pod });
-    plan.event(job, "SuccessfulCreate", format!("Created pod: {made}"));
+    plan.normal_event(job, "SuccessfulCreate", format!("Created pod: {pod_name}"));
 }
 
-/// A finished Job goes after its time to live.
-fn expire(plan: &mut Plan, job: &Value, now: Timestamp) {
+/// Deletes a finished Job after `ttlSecondsAfterFinished`.
+fn delete_after_ttl(plan: &mut Plan, job: &Value, now: Timestamp) {
     let Some(seconds) = job["spec"]["ttlSecondsAfterFinished"].as_i64() else { return };
-    let kinds = ["Complete", "Failed"];
-    let since = kinds.iter().find_map(|kind| {
-        let it = condition::find(job.get("status")?, kind)?;
-        object::text(it, "/lastTransitionTime").parse::<Timestamp>().ok()
+    let condition_types = ["Complete", "Failed"];
+    let finished_at = condition_types.iter().find_map(|type_| {
+        let condition = condition::find(job.get("status")?, type_)?;
+        object::text(condition, "/lastTransitionTime").parse::<Timestamp>().ok()
     });
-    let Some(at) = since.map(|since| since + SignedDuration::from_secs(seconds)) else { return };
-    if at <= now {
+    let Some(expires_at) = finished_at.map(|finished_at| finished_at + SignedDuration::from_secs(seconds)) else {
+        return;
+    };
+    if expires_at <= now {
         plan.push(Action::Delete { resource: RESOURCE, object: Arc::new(job.clone()) });
     } else {
-        plan.wake_at(at);
+        plan.requeue_at(expires_at);
     }
 }
 
-fn status(job: &Value, tally: &Tally, end: Option<End>, now: Timestamp) -> Value {
-    let now = object::time(now);
+/// Returns the status of the Job.
+fn status(job: &Value, job_pods: &JobPods, finish: Option<FinishReason>, now: Timestamp) -> Value {
+    let now = object::format_time(now);
     let mut status = job.get("status").cloned().unwrap_or_else(|| json!({}));
-    let ready = tally.active.iter().filter(|pod| pod::is_ready(pod)).count();
+    let ready = job_pods.active.iter().filter(|pod| pod::is_ready(pod)).count();
     let members = object::members(&mut status);
     if job["spec"]["suspend"] != true {
         members.entry("startTime").or_insert_with(|| json!(now));
     }
-    let active = if end.is_some() { 0 } else { i64::try_from(tally.active.len()).unwrap_or(i64::MAX) };
-    for (field, count) in [("active", active), ("succeeded", tally.succeeded), ("failed", tally.failed)] {
+    let active = if finish.is_some() { 0 } else { i64::try_from(job_pods.active.len()).unwrap_or(i64::MAX) };
+    for (field, count) in [("active", active), ("succeeded", job_pods.succeeded), ("failed", job_pods.failed)] {
         if count > 0 {
             members.insert(field.to_owned(), json!(count));
         } else {
@@ -214,7 +232,7 @@ fn status(job: &Value, tally: &Tally, end: Option<End>, now: Timestamp) -> Value
     }
     members.insert("ready".to_owned(), json!(ready));
     members.insert("terminating".to_owned(), json!(0));
-    let [succeeded, failed] = &tally.uncounted;
+    let [succeeded, failed] = &job_pods.uncounted;
     let mut uncounted = json!({});
     for (field, uids) in [("succeeded", succeeded), ("failed", failed)] {
         if !uids.is_empty() {
@@ -222,62 +240,72 @@ fn status(job: &Value, tally: &Tally, end: Option<End>, now: Timestamp) -> Value
         }
     }
     members.insert("uncountedTerminatedPods".to_owned(), uncounted);
-    // Whoever waits for the end wants the counts, too.
-    let Some(end) = end.filter(|_| succeeded.is_empty() && failed.is_empty()) else { return status };
-    let (kinds, reason, message) = match end {
-        End::Complete => {
+    // The finished conditions are set only when all Pods are counted.
+    let Some(finish) = finish.filter(|_| succeeded.is_empty() && failed.is_empty()) else { return status };
+    let (condition_types, reason, message) = match finish {
+        FinishReason::Complete => {
             members.entry("completionTime").or_insert_with(|| json!(now));
             (["SuccessCriteriaMet", "Complete"], "CompletionsReached", "Reached expected number of succeeded pods")
         }
-        End::BackoffLimitExceeded => {
+        FinishReason::BackoffLimitExceeded => {
             (["FailureTarget", "Failed"], "BackoffLimitExceeded", "Job has reached the specified backoff limit")
         }
-        End::DeadlineExceeded => {
+        FinishReason::DeadlineExceeded => {
             (["FailureTarget", "Failed"], "DeadlineExceeded", "Job was active longer than specified deadline")
         }
     };
-    for kind in kinds {
-        condition::set(&mut status, Condition { kind, status: true, reason, message }, &now);
+    for type_ in condition_types {
+        condition::set(&mut status, Condition { type_: type_, status: true, reason, message }, &now);
     }
     status
 }
 
-// === impl Tally ===
+// === impl JobPods ===
 
-impl Tally {
+impl JobPods {
     fn of(job: &Value, pods: &[Arc<Value>]) -> Self {
         let number = |field: &str| job.pointer(&format!("/status/{field}")).and_then(Value::as_i64).unwrap_or_default();
-        let listed = |field: &str| object::strings(job.pointer(&format!("/status/uncountedTerminatedPods/{field}")));
-        let mut tally = Self {
+        let uids_in = |field: &str| object::strings(job.pointer(&format!("/status/uncountedTerminatedPods/{field}")));
+        let mut job_pods = Self {
             active: pods.iter().filter(|pod| pod::is_active(pod)).cloned().collect(),
-            finished: pods.iter().filter(|pod| outcome(pod).is_some()).cloned().collect(),
+            finished: pods.iter().filter(|pod| uncounted_index(pod).is_some()).cloned().collect(),
             succeeded: number("succeeded"),
             failed: number("failed"),
             uncounted: [Vec::new(), Vec::new()],
-            done: pods.iter().filter(|pod| outcome(pod) == Some(0)).filter_map(|pod| index(pod)).collect(),
+            completed_indexes: pods
+                .iter()
+                .filter(|pod| uncounted_index(pod) == Some(0))
+                .filter_map(|pod| completion_index(pod))
+                .collect(),
         };
-        for (which, field) in ["succeeded", "failed"].into_iter().enumerate() {
-            for uid in listed(field) {
-                let tracked = tally.finished.iter().any(|pod| object::uid(pod) == uid && is_tracked(pod));
-                match (tracked, which) {
-                    (true, _) => tally.uncounted[which].push(uid.to_owned()),
-                    (false, 0) => tally.succeeded += 1,
-                    (false, _) => tally.failed += 1,
+        for (index, field) in ["succeeded", "failed"].into_iter().enumerate() {
+            for uid in uids_in(field) {
+                let is_tracked =
+                    job_pods.finished.iter().any(|pod| object::uid(pod) == uid && has_tracking_finalizer(pod));
+                match (is_tracked, index) {
+                    (true, _) => job_pods.uncounted[index].push(uid.to_owned()),
+                    (false, 0) => job_pods.succeeded += 1,
+                    (false, _) => job_pods.failed += 1,
                 }
             }
-            for pod in tally.finished.iter().filter(|pod| is_tracked(pod) && outcome(pod) == Some(which)) {
+            for pod in job_pods
+                .finished
+                .iter()
+                .filter(|pod| has_tracking_finalizer(pod) && uncounted_index(pod) == Some(index))
+            {
                 let uid = object::uid(pod);
-                if !tally.uncounted[which].iter().any(|known| known == uid) {
-                    tally.uncounted[which].push(uid.to_owned());
+                if !job_pods.uncounted[index].iter().any(|known| known == uid) {
+                    job_pods.uncounted[index].push(uid.to_owned());
                 }
             }
         }
-        tally
+        job_pods
     }
 }
 
-/// 0 for success, 1 for failure; none while it runs. A Pod that somebody deleted has failed.
-fn outcome(pod: &Value) -> Option<usize> {
+/// Returns 0 for a succeeded Pod, 1 for a failed one, `None` while it runs. A Pod that was deleted without grace
+/// period counts as failed.
+fn uncounted_index(pod: &Value) -> Option<usize> {
     match object::text(pod, "/status/phase") {
         "Succeeded" => Some(0),
         "Failed" => Some(1),
@@ -288,20 +316,22 @@ fn outcome(pod: &Value) -> Option<usize> {
     }
 }
 
-fn is_tracked(pod: &Value) -> bool {
-    object::finalizers(pod).contains(&TRACKING)
+fn has_tracking_finalizer(pod: &Value) -> bool {
+    object::finalizers(pod).contains(&TRACKING_FINALIZER)
 }
 
-fn without_tracking(pod: &Value) -> Value {
+/// Returns the Pod without the tracking finalizer.
+fn without_tracking_finalizer(pod: &Value) -> Value {
     let mut pod = pod.clone();
-    let rest: Vec<String> =
-        object::finalizers(&pod).into_iter().filter(|name| *name != TRACKING).map(str::to_owned).collect();
-    object::set_metadata(&mut pod, "finalizers", (!rest.is_empty()).then(|| json!(rest)));
+    let remaining: Vec<String> =
+        object::finalizers(&pod).into_iter().filter(|name| *name != TRACKING_FINALIZER).map(str::to_owned).collect();
+    object::set_metadata_field(&mut pod, "finalizers", (!remaining.is_empty()).then(|| json!(remaining)));
     pod
 }
 
-fn index(pod: &Value) -> Option<i64> {
-    pod.pointer("/metadata/annotations")?.get(INDEX)?.as_str()?.parse().ok()
+/// Returns the completion index of a Pod.
+fn completion_index(pod: &Value) -> Option<i64> {
+    pod.pointer("/metadata/annotations")?.get(COMPLETION_INDEX)?.as_str()?.parse().ok()
 }
 
 fn count(uids: &[String]) -> i64 {
@@ -322,47 +352,47 @@ mod tests {
         })
     }
 
-    fn pod(uid: &str, phase: &str, tracked: bool) -> Arc<Value> {
-        let finalizers = if tracked { json!([TRACKING]) } else { json!([]) };
+    fn pod(uid: &str, phase: &str, is_tracked: bool) -> Arc<Value> {
+        let finalizers = if is_tracked { json!([TRACKING_FINALIZER]) } else { json!([]) };
         Arc::new(json!({
             "metadata": {"name": uid, "namespace": "n", "uid": uid, "finalizers": finalizers,
-                         "ownerReferences": [ownership::reference(&job(1, json!({})))]},
+                         "ownerReferences": [ownership::controller_reference(&job(1, json!({})))]},
             "spec": {}, "status": {"phase": phase},
         }))
     }
 
-    fn look(job: &Value, pods: &[Arc<Value>]) -> (Option<Value>, usize, usize) {
+    fn sync(job: &Value, pods: &[Arc<Value>]) -> (Option<Value>, usize, usize) {
         let plan = plan(job, pods, &SystemRandom, Timestamp::UNIX_EPOCH);
         let status = plan.actions.iter().find_map(|action| match action {
-            Action::Status { object, .. } => Some(object["status"].clone()),
+            Action::UpdateStatus { object, .. } => Some(object["status"].clone()),
             _ => None,
         });
-        let count = |f: fn(&Action) -> bool| plan.actions.iter().filter(|a| f(a)).count();
-        let created = count(|a| matches!(a, Action::Create { .. }));
-        (status, created, count(|a| matches!(a, Action::Update { .. })))
+        let count = |predicate: fn(&Action) -> bool| plan.actions.iter().filter(|action| predicate(action)).count();
+        let created = count(|action| matches!(action, Action::Create { .. }));
+        (status, created, count(|action| matches!(action, Action::Update { .. })))
     }
 
     #[test]
-    fn every_pod_is_counted_once_and_then_the_job_is_complete() {
-        let (status, created, _) = look(&job(1, json!({})), &[]);
-        assert_eq!(created, 1, "no more than completions");
-        let done = [pod("a", "Succeeded", true)];
-        let (status, created, untracked) = look(&job(1, status.unwrap()), &done);
+    fn counts_every_pod_once_and_completes() {
+        let (status, created, _) = sync(&job(1, json!({})), &[]);
+        assert_eq!(created, 1, "at most `completions` Pods");
+        let succeeded = [pod("a", "Succeeded", true)];
+        let (status, created, untracked) = sync(&job(1, status.unwrap()), &succeeded);
         let status = status.unwrap();
         assert_eq!(status["uncountedTerminatedPods"], json!({"succeeded": ["a"]}));
         assert_eq!((created, untracked), (0, 1));
-        let (counted, ..) = look(&job(1, status), &[pod("a", "Succeeded", false)]);
+        let (counted, ..) = sync(&job(1, status), &[pod("a", "Succeeded", false)]);
         let counted = counted.unwrap();
         assert_eq!(counted["succeeded"], 1);
         assert!(condition::is_true(&json!({"status": counted}), "Complete"), "{counted}");
-        let (again, created, untracked) = look(&job(1, counted), &[pod("a", "Succeeded", false)]);
-        assert_eq!((again, created, untracked), (None, 0, 0), "a finished job is left alone");
+        let (status, created, untracked) = sync(&job(1, counted), &[pod("a", "Succeeded", false)]);
+        assert_eq!((status, created, untracked), (None, 0, 0), "a finished job is not modified");
     }
 
     #[test]
-    fn failures_beyond_the_limit_end_it() {
+    fn fails_beyond_backoff_limit() {
         let pods = [pod("a", "Failed", false), pod("b", "Failed", false)];
-        let (status, created, _) = look(&job(3, json!({"failed": 2})), &pods);
+        let (status, created, _) = sync(&job(3, json!({"failed": 2})), &pods);
         assert_eq!(created, 0);
         let status = status.unwrap();
         assert!(condition::is_true(&json!({"status": status}), "Failed"), "{status}");

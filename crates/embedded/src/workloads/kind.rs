@@ -1,56 +1,62 @@
-//! The kinds that have a controller here.
+//! The kinds that have a controller.
 
 use serde_json::Value;
 
-use super::{autoscaler, deployment, disruption, job, leader_worker_set, replica_set, stateful_set, volume_claim};
+use super::{
+    deployment, disruption, horizontal_pod_autoscaler, job, leader_worker_set, replica_set, stateful_set, volume_claim,
+};
 use crate::object;
 
-/// One object to look at.
+/// The key of an object in the work queue.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) struct Key {
-    pub(super) kind: Kind,
+pub(super) struct WorkloadKey {
+    pub(super) kind: WorkloadKind,
     pub(super) namespace: String,
     pub(super) name: String,
 }
 
+/// A kind that has a controller.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) enum Kind {
+pub(super) enum WorkloadKind {
     Deployment,
     ReplicaSet,
     StatefulSet,
     Job,
     LeaderWorkerSet,
     Service,
-    DisruptionBudget,
-    Autoscaler,
-    Claim,
-    Volume,
+    PodDisruptionBudget,
+    HorizontalPodAutoscaler,
+    PersistentVolumeClaim,
+    PersistentVolume,
 }
 
-pub(super) const KINDS: [Kind; 10] = [
-    Kind::Deployment,
-    Kind::ReplicaSet,
-    Kind::StatefulSet,
-    Kind::Job,
-    Kind::LeaderWorkerSet,
-    Kind::Service,
-    Kind::DisruptionBudget,
-    Kind::Autoscaler,
-    Kind::Claim,
-    Kind::Volume,
+/// All kinds that have a controller.
+pub(super) const WORKLOAD_KINDS: [WorkloadKind; 10] = [
+    WorkloadKind::Deployment,
+    WorkloadKind::ReplicaSet,
+    WorkloadKind::StatefulSet,
+    WorkloadKind::Job,
+    WorkloadKind::LeaderWorkerSet,
+    WorkloadKind::Service,
+    WorkloadKind::PodDisruptionBudget,
+    WorkloadKind::HorizontalPodAutoscaler,
+    WorkloadKind::PersistentVolumeClaim,
+    WorkloadKind::PersistentVolume,
 ];
 
-// === impl Key ===
+// === impl WorkloadKey ===
 
-impl Key {
-    pub(super) fn of(kind: Kind, object: &Value) -> Self {
+impl WorkloadKey {
+    /// Returns the key of an object.
+    pub(super) fn new(kind: WorkloadKind, object: &Value) -> Self {
         Self { kind, namespace: object::namespace(object).to_owned(), name: object::name(object).to_owned() }
     }
 }
 
-// === impl Kind ===
+// === impl WorkloadKind ===
 
-impl Kind {
+impl WorkloadKind {
+    /// Returns the storage name of the resource.
     pub(super) fn resource(self) -> &'static str {
         match self {
             Self::Deployment => deployment::RESOURCE,
@@ -59,13 +65,14 @@ impl Kind {
             Self::Job => job::RESOURCE,
             Self::LeaderWorkerSet => leader_worker_set::RESOURCE,
             Self::Service => "services",
-            Self::DisruptionBudget => disruption::BUDGETS,
-            Self::Autoscaler => autoscaler::RESOURCE,
-            Self::Claim => volume_claim::CLAIMS,
-            Self::Volume => volume_claim::VOLUMES,
+            Self::PodDisruptionBudget => disruption::BUDGETS,
+            Self::HorizontalPodAutoscaler => horizontal_pod_autoscaler::RESOURCE,
+            Self::PersistentVolumeClaim => volume_claim::CLAIMS,
+            Self::PersistentVolume => volume_claim::VOLUMES,
         }
     }
 
+    /// Returns the reporting component of events, as kube-controller-manager names it.
     pub(super) fn component(self) -> &'static str {
         match self {
             Self::Deployment => "deployment-controller",
@@ -73,10 +80,10 @@ impl Kind {
             Self::StatefulSet => "statefulset-controller",
             Self::Job => "job-controller",
             Self::LeaderWorkerSet => "leaderworkerset",
-            Self::DisruptionBudget => "controllermanager",
-            Self::Autoscaler => "horizontal-pod-autoscaler",
+            Self::PodDisruptionBudget => "controllermanager",
+            Self::HorizontalPodAutoscaler => "horizontal-pod-autoscaler",
             Self::Service => "endpoint-slice-controller",
-            Self::Claim | Self::Volume => "persistentvolume-controller",
+            Self::PersistentVolumeClaim | Self::PersistentVolume => "persistentvolume-controller",
         }
     }
 }

@@ -1,28 +1,28 @@
-//! Workload controllers: Deployment, ReplicaSet, StatefulSet, Job, LeaderWorkerSet, the EndpointSlices of Services, the
-//! counts of PodDisruptionBudgets, the bounds of HorizontalPodAutoscalers, and the volumes of PersistentVolumeClaims.
+//! Workload controllers: Deployment, ReplicaSet, StatefulSet, Job, LeaderWorkerSet, EndpointSlices of Services,
+//! status of PodDisruptionBudgets, bounds of HorizontalPodAutoscalers, and binding and provisioning of
+//! PersistentVolumeClaims.
 //!
-//! Each is a pure function from what exists to [`action::Action`]s; [`controller`] is the shell that
-//! calls them, and [`notice`] knows which objects a change concerns.
-//! Reads and writes are direct calls into the store, so a plan never works with objects older than its own writes and
-//! needs no expectations as `kube-controller-manager` does.
+//! Each controller is a pure function from existing objects to [`action::Action`]s; [`controller`] is the work queue
+//! that calls them, and [`enqueue`] maps a change to the affected objects. Reads and writes are direct calls into the
+//! store, so a plan always sees the writes of earlier plans and needs no expectations as in kube-controller-manager.
 
 pub(crate) mod action;
-mod autoscaler;
 pub(crate) mod condition;
 mod controller;
 mod deployment;
 pub(crate) mod disruption;
 pub(crate) mod endpoints;
+mod enqueue;
 mod hash;
+mod horizontal_pod_autoscaler;
 mod job;
 mod kind;
 mod leader_worker_set;
-mod notice;
 pub(crate) mod ownership;
 pub(crate) mod pod;
 mod replica_set;
-mod rolling;
+mod rolling_update;
 mod stateful_set;
 pub(crate) mod volume_claim;
 
-pub use controller::run;
+pub use controller::run_workload_controllers;

@@ -1,20 +1,20 @@
-//! Who controls an object, and which objects of a kind belong to a controller.
+//! Controller references, adoption and release of objects.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use apimachinery::selector::LabelSelector;
+use apimachinery::LabelSelector;
 use serde_json::{Value, json};
 
 use crate::object;
 
-/// The controlling entry of `ownerReferences`.
-pub(crate) fn controller(object: &Value) -> Option<&Value> {
+/// Returns the controlling owner reference of an object (`metav1.GetControllerOf`).
+pub(crate) fn controller_of(object: &Value) -> Option<&Value> {
     object::owner_references(object).find(|owner| owner.get("controller") == Some(&Value::Bool(true)))
 }
 
-/// A reference that makes `owner` the controller.
-pub(crate) fn reference(owner: &Value) -> Value {
+/// Returns an owner reference that makes `owner` the controller (`metav1.NewControllerRef`).
+pub(crate) fn controller_reference(owner: &Value) -> Value {
     json!({
         "apiVersion": object::text(owner, "/apiVersion"),
         "kind": object::text(owner, "/kind"),
@@ -25,46 +25,47 @@ pub(crate) fn reference(owner: &Value) -> Value {
     })
 }
 
-/// Whether `owner` controls `object`, by UID.
+/// Whether `owner` controls `object`, compared by UID (`metav1.IsControlledBy`).
 pub(crate) fn controls(owner: &Value, object: &Value) -> bool {
-    controller(object).is_some_and(|reference| object::text(reference, "/uid") == object::uid(owner))
+    controller_of(object).is_some_and(|reference| object::text(reference, "/uid") == object::uid(owner))
 }
 
-/// `metadata.labels`.
+/// Returns `metadata.labels`.
 pub(crate) fn labels(object: &Value) -> BTreeMap<String, String> {
     string_map(object.pointer("/metadata/labels"))
 }
 
-/// The string members of a JSON object.
+/// Returns the string members of a JSON object.
 pub(crate) fn string_map(value: Option<&Value>) -> BTreeMap<String, String> {
     let members = value.and_then(Value::as_object).into_iter().flatten();
     members.filter_map(|(key, value)| Some((key.clone(), value.as_str()?.to_owned()))).collect()
 }
 
-/// What a controller sees of the objects it could own.
+/// The objects of a controller after adoption and release.
 #[derive(Debug, Default)]
-pub(crate) struct Claim {
-    /// Controlled by the owner and matching its selector, adopted ones included.
+pub(crate) struct ClaimedObjects {
+    /// Objects that the owner controls and its selector matches, including adopted ones.
     pub(crate) owned: Vec<Arc<Value>>,
-    /// To write: orphans that are adopted, and owned objects that no longer match and are released.
-    pub(crate) changed: Vec<Value>,
+    /// Objects to update: adopted orphans, and released objects that no longer match.
+    pub(crate) updates: Vec<Value>,
 }
 
-/// Sorts `objects` of the owner's namespace as `PodControllerRefManager` does: adopt matching orphans (unless the owner
-/// or the orphan is going), release what no longer matches, leave alone what somebody else controls.
-pub(crate) fn claim(owner: &Value, selector: &LabelSelector, objects: &[Arc<Value>]) -> Claim {
-    let mut claim = Claim::default();
+/// Claims `objects` in the namespace of the owner as `PodControllerRefManager` does: adopts matching orphans (unless
+/// the owner or the orphan is being deleted), releases objects that no longer match, and ignores objects of other
+/// controllers.
+pub(crate) fn claim_objects(owner: &Value, selector: &LabelSelector, objects: &[Arc<Value>]) -> ClaimedObjects {
+    let mut claim = ClaimedObjects::default();
     for object in objects.iter().filter(|object| object::namespace(object) == object::namespace(owner)) {
         let matches = selector.matches(&labels(object));
-        match controller(object) {
+        match controller_of(object) {
             Some(_) if controls(owner, object) && matches => claim.owned.push(Arc::clone(object)),
             Some(_) if controls(owner, object) && !object::is_deleting(owner) => {
-                claim.changed.push(released(owner, object));
+                claim.updates.push(release(owner, object));
             }
             None if matches && !object::is_deleting(owner) && !object::is_deleting(object) => {
-                let adopted = adopted(owner, object);
+                let adopted = adopt(owner, object);
                 claim.owned.push(Arc::new(adopted.clone()));
-                claim.changed.push(adopted);
+                claim.updates.push(adopted);
             }
             _ => {}
         }
@@ -72,21 +73,24 @@ pub(crate) fn claim(owner: &Value, selector: &LabelSelector, objects: &[Arc<Valu
     claim
 }
 
-fn adopted(owner: &Value, object: &Value) -> Value {
+/// Returns the object with the owner as its controller.
+fn adopt(owner: &Value, object: &Value) -> Value {
     let mut references: Vec<Value> = object::owner_references(object).cloned().collect();
-    references.push(reference(owner));
-    with_references(object, references)
+    references.push(controller_reference(owner));
+    with_owner_references(object, references)
 }
 
-fn released(owner: &Value, object: &Value) -> Value {
-    let others = object::owner_references(object).filter(|r| object::text(r, "/uid") != object::uid(owner));
-    with_references(object, others.cloned().collect())
+/// Returns the object without the reference to the owner.
+fn release(owner: &Value, object: &Value) -> Value {
+    let remaining =
+        object::owner_references(object).filter(|reference| object::text(reference, "/uid") != object::uid(owner));
+    with_owner_references(object, remaining.cloned().collect())
 }
 
-fn with_references(object: &Value, references: Vec<Value>) -> Value {
+fn with_owner_references(object: &Value, references: Vec<Value>) -> Value {
     let mut object = object.clone();
     let references = (!references.is_empty()).then_some(Value::Array(references));
-    object::set_metadata(&mut object, "ownerReferences", references);
+    object::set_metadata_field(&mut object, "ownerReferences", references);
     object
 }
 
@@ -95,13 +99,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn orphans_are_adopted_strangers_released_and_others_left() {
+    fn adopts_orphans_releases_mismatches_and_ignores_others() {
         let owner = json!({"apiVersion": "apps/v1", "kind": "ReplicaSet", "metadata": {"name": "a", "uid": "1", "namespace": "n"}});
         let selector = LabelSelector::from_json(&json!({"matchLabels": {"app": "a"}})).unwrap();
         let pod = |name: &str, app: &str, owner: Option<&Value>| {
-            let owners = owner.map_or(json!([]), |owner| json!([reference(owner)]));
+            let owner_references = owner.map_or(json!([]), |owner| json!([controller_reference(owner)]));
             Arc::new(
-                json!({"metadata": {"name": name, "namespace": "n", "labels": {"app": app}, "ownerReferences": owners}}),
+                json!({"metadata": {"name": name, "namespace": "n", "labels": {"app": app}, "ownerReferences": owner_references}}),
             )
         };
         let other = json!({"kind": "ReplicaSet", "metadata": {"name": "b", "uid": "2"}});
@@ -111,11 +115,11 @@ mod tests {
             pod("strayed", "z", Some(&owner)),
             pod("theirs", "a", Some(&other)),
         ];
-        let claim = claim(&owner, &selector, &pods);
+        let claim = claim_objects(&owner, &selector, &pods);
         let names: Vec<&str> = claim.owned.iter().map(|p| object::name(p)).collect();
         assert_eq!(names, ["mine", "orphan"]);
-        assert_eq!(claim.changed.len(), 2);
-        assert!(controls(&owner, &claim.changed[0]));
-        assert!(controller(&claim.changed[1]).is_none());
+        assert_eq!(claim.updates.len(), 2);
+        assert!(controls(&owner, &claim.updates[0]));
+        assert!(controller_of(&claim.updates[1]).is_none());
     }
 }

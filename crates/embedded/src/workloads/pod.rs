@@ -1,4 +1,4 @@
-//! What controllers need to know of Pods.
+//! Properties of Pods that controllers use.
 
 use std::sync::Arc;
 
@@ -8,36 +8,37 @@ use serde_json::{Value, json};
 use super::condition;
 use crate::object;
 
-/// Neither finished nor being deleted: it counts as a replica.
+/// Whether the Pod is neither finished nor being deleted: it counts as a replica (`IsPodActive`).
 pub(crate) fn is_active(pod: &Value) -> bool {
     !object::is_deleting(pod) && !matches!(object::text(pod, "/status/phase"), "Succeeded" | "Failed")
 }
 
+/// Whether the condition `Ready` is `True`.
 pub(crate) fn is_ready(pod: &Value) -> bool {
     condition::is_true(pod, "Ready")
 }
 
-/// The class of quality of service: `Guaranteed`, `Burstable` or `BestEffort`, by the requests and limits of the containers.
-pub(crate) fn quality(pod: &Value) -> &'static str {
+/// Returns the QoS class: `Guaranteed`, `Burstable` or `BestEffort`, by the requests and limits of the containers.
+pub(crate) fn qos_class(pod: &Value) -> &'static str {
     let containers = || {
         ["/spec/containers", "/spec/initContainers"]
             .into_iter()
             .filter_map(|list| pod.pointer(list).and_then(Value::as_array))
             .flatten()
     };
-    let counted = ["cpu", "memory"];
+    let resources = ["cpu", "memory"];
     let value =
-        |container: &Value, part: &str, name: &str| container.pointer(&format!("/resources/{part}/{name}")).cloned();
-    let any = containers().any(|container| {
-        counted
+        |container: &Value, list: &str, name: &str| container.pointer(&format!("/resources/{list}/{name}")).cloned();
+    let has_any = containers().any(|container| {
+        resources
             .iter()
             .any(|name| value(container, "requests", name).is_some() || value(container, "limits", name).is_some())
     });
-    if !any {
+    if !has_any {
         return "BestEffort";
     }
     let guaranteed = containers().all(|container| {
-        counted.iter().all(|name| {
+        resources.iter().all(|name| {
             let limit = value(container, "limits", name);
             limit.is_some() && value(container, "requests", name).is_none_or(|request| Some(request) == limit)
         })
@@ -45,7 +46,8 @@ pub(crate) fn quality(pod: &Value) -> &'static str {
     if guaranteed { "Guaranteed" } else { "Burstable" }
 }
 
-/// Since when a Pod counts as available (`minReadySeconds` after it became ready); may be in the future.
+/// Returns when the Pod becomes available (`minReadySeconds` after it became ready); the time may be in the future.
+/// `None` when the Pod is not ready.
 pub(crate) fn available_from(pod: &Value, min_ready_seconds: i64) -> Option<Timestamp> {
     let ready = condition::find(pod.get("status")?, "Ready")?;
     if object::text(ready, "/status") != "True" {
@@ -55,7 +57,7 @@ pub(crate) fn available_from(pod: &Value, min_ready_seconds: i64) -> Option<Time
     since.checked_add(SignedDuration::from_secs(min_ready_seconds)).ok()
 }
 
-/// A Pod from a template, before its name: metadata of the template and the spec word by word.
+/// Returns a Pod with the metadata and the unchanged spec of a template.
 pub(crate) fn from_template(template: &Value, namespace: &str, name: &str, owner: Value) -> Value {
     let mut metadata = json!({"name": name, "namespace": namespace, "ownerReferences": [owner]});
     for field in ["labels", "annotations", "finalizers"] {
@@ -67,10 +69,10 @@ pub(crate) fn from_template(template: &Value, namespace: &str, name: &str, owner
     json!({"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": spec})
 }
 
-/// The order in which a ReplicaSet gives Pods up (`controller.ActivePods`): unassigned, then pending, then not ready,
-/// then the youngest; names decide the rest.
-pub(crate) fn cheapest_first(pods: &mut [Arc<Value>]) {
-    let cost = |pod: &Arc<Value>| {
+/// Sorts Pods in the order in which a ReplicaSet deletes them (`controller.ActivePods`): unassigned, then pending,
+/// then not ready, then the youngest, then by name.
+pub(crate) fn sort_for_deletion(pods: &mut [Arc<Value>]) {
+    let deletion_order = |pod: &Arc<Value>| {
         (
             !object::text(pod, "/spec/nodeName").is_empty(),
             object::text(pod, "/status/phase") == "Running",
@@ -79,5 +81,5 @@ pub(crate) fn cheapest_first(pods: &mut [Arc<Value>]) {
             object::name(pod).to_owned(),
         )
     };
-    pods.sort_by_cached_key(cost);
+    pods.sort_by_cached_key(deletion_order);
 }

@@ -1,8 +1,8 @@
-//! ReplicaSet: so many Pods of one template.
+//! ReplicaSet: a number of Pods of one template.
 
 use std::sync::Arc;
 
-use apimachinery::selector::LabelSelector;
+use apimachinery::LabelSelector;
 use jiff::Timestamp;
 use serde_json::{Map, Value, json};
 
@@ -11,18 +11,19 @@ use super::{ownership, pod};
 use crate::object;
 use crate::ports::Random;
 
+/// Storage name of ReplicaSets.
 pub(crate) const RESOURCE: &str = "replicasets.apps";
 
-/// More than this at once only makes the API server slow (`BurstReplicas`).
-const BURST: usize = 500;
+/// Maximum number of Pods created or deleted in one plan (`BurstReplicas`).
+const BURST_REPLICAS: usize = 500;
 
-/// What follows from a ReplicaSet and the Pods around it.
+/// Reconciles a ReplicaSet with the Pods of its namespace.
 pub(crate) fn plan(set: &Value, pods: &[Arc<Value>], random: &dyn Random, now: Timestamp) -> Plan {
     let mut plan = Plan::default();
     let selector = set.pointer("/spec/selector").unwrap_or(&Value::Null);
     let Ok(selector) = LabelSelector::from_json(selector) else { return plan };
-    let claim = ownership::claim(set, &selector, pods);
-    plan.actions.extend(claim.changed.into_iter().map(|object| Action::Update { resource: "pods", object }));
+    let claim = ownership::claim_objects(set, &selector, pods);
+    plan.actions.extend(claim.updates.into_iter().map(|object| Action::Update { resource: "pods", object }));
     let active: Vec<Arc<Value>> = claim.owned.into_iter().filter(|pod| pod::is_active(pod)).collect();
     if !object::is_deleting(set) {
         scale(&mut plan, set, &active, random);
@@ -31,48 +32,49 @@ pub(crate) fn plan(set: &Value, pods: &[Arc<Value>], random: &dyn Random, now: T
     plan
 }
 
-/// Creates what is missing or deletes what is too much.
+/// Creates missing Pods or deletes surplus ones.
 fn scale(plan: &mut Plan, set: &Value, active: &[Arc<Value>], random: &dyn Random) {
-    let wanted = usize::try_from(replicas(set)).unwrap_or(0);
-    for _ in 0..wanted.saturating_sub(active.len()).min(BURST) {
-        let name = format!("{}-{}", generated_base(object::name(set)), random.suffix(5));
+    let desired = usize::try_from(replicas(set)).unwrap_or(0);
+    for _ in 0..desired.saturating_sub(active.len()).min(BURST_REPLICAS) {
+        let name = format!("{}-{}", name_prefix(object::name(set)), random.suffix(5));
         let template = set.pointer("/spec/template").unwrap_or(&Value::Null);
-        let mut pod = pod::from_template(template, object::namespace(set), &name, ownership::reference(set));
+        let mut pod = pod::from_template(template, object::namespace(set), &name, ownership::controller_reference(set));
         pod["metadata"]["generateName"] = json!(format!("{}-", object::name(set)));
         plan.push(Action::Create { resource: "pods", object: pod });
-        plan.event(set, "SuccessfulCreate", format!("Created pod: {name}"));
+        plan.normal_event(set, "SuccessfulCreate", format!("Created pod: {name}"));
     }
     let mut candidates = active.to_vec();
-    pod::cheapest_first(&mut candidates);
-    for pod in candidates.into_iter().take(active.len().saturating_sub(wanted).min(BURST)) {
+    pod::sort_for_deletion(&mut candidates);
+    for pod in candidates.into_iter().take(active.len().saturating_sub(desired).min(BURST_REPLICAS)) {
         let message = format!("Deleted pod: {}", object::name(&pod));
         plan.push(Action::Delete { resource: "pods", object: pod });
-        plan.event(set, "SuccessfulDelete", message);
+        plan.normal_event(set, "SuccessfulDelete", message);
     }
 }
 
-/// Generated names have at most 63 characters, of which six are `-` and the suffix.
-fn generated_base(name: &str) -> &str {
+/// Returns the prefix of generated names: names have at most 63 characters, six of which are `-` and the suffix.
+fn name_prefix(name: &str) -> &str {
     name.get(..57).unwrap_or(name)
 }
 
+/// Updates the status.
 fn status(plan: &mut Plan, set: &Value, active: &[Arc<Value>], now: Timestamp) {
     let min_ready = set.pointer("/spec/minReadySeconds").and_then(Value::as_i64).unwrap_or(0);
     let labels = ownership::string_map(set.pointer("/spec/template/metadata/labels"));
-    let labelled = active.iter().filter(|pod| {
-        let has = ownership::labels(pod);
-        labels.iter().all(|(key, value)| has.get(key) == Some(value))
+    let labeled = active.iter().filter(|pod| {
+        let pod_labels = ownership::labels(pod);
+        labels.iter().all(|(key, value)| pod_labels.get(key) == Some(value))
     });
     let mut available = 0;
-    for from in active.iter().filter_map(|pod| pod::available_from(pod, min_ready)) {
-        if from <= now {
+    for available_from in active.iter().filter_map(|pod| pod::available_from(pod, min_ready)) {
+        if available_from <= now {
             available += 1;
         } else {
-            plan.wake_at(from);
+            plan.requeue_at(available_from);
         }
     }
     let counts = [
-        ("fullyLabeledReplicas", labelled.count()),
+        ("fullyLabeledReplicas", labeled.count()),
         ("readyReplicas", active.iter().filter(|pod| pod::is_ready(pod)).count()),
         ("availableReplicas", available),
     ];
@@ -84,10 +86,10 @@ fn status(plan: &mut Plan, set: &Value, active: &[Arc<Value>], now: Timestamp) {
     if let Some(generation) = set.pointer("/metadata/generation") {
         status.insert("observedGeneration".to_owned(), generation.clone());
     }
-    plan.status(RESOURCE, set, Value::Object(status));
+    plan.update_status(RESOURCE, set, Value::Object(status));
 }
 
-/// `spec.replicas`, 1 when absent.
+/// Returns `spec.replicas`, 1 when absent.
 pub(crate) fn replicas(set: &Value) -> i64 {
     set.pointer("/spec/replicas").and_then(Value::as_i64).unwrap_or(1)
 }
@@ -114,35 +116,40 @@ mod tests {
     fn pod(name: &str, ready: bool) -> Arc<Value> {
         let ready = if ready { "True" } else { "False" };
         Arc::new(json!({
-            "metadata": {"name": name, "namespace": "n", "labels": {"app": "web"}, "ownerReferences": [ownership::reference(&set(1))]},
+            "metadata": {"name": name, "namespace": "n", "labels": {"app": "web"}, "ownerReferences": [ownership::controller_reference(&set(1))]},
             "spec": {"nodeName": "x"},
             "status": {"phase": "Running", "conditions": [{"type": "Ready", "status": ready, "lastTransitionTime": "2026-01-01T00:00:00Z"}]},
         }))
     }
 
     #[rstest]
-    #[case::from_nothing(2, 0, 2, 0)]
-    #[case::one_more(3, 2, 1, 0)]
+    #[case::initial(2, 0, 2, 0)]
+    #[case::one_missing(3, 2, 1, 0)]
     #[case::enough(2, 2, 0, 0)]
     #[case::too_many(1, 3, 0, 2)]
-    #[case::to_zero(0, 2, 0, 2)]
-    fn makes_the_count(#[case] wanted: i64, #[case] have: usize, #[case] created: usize, #[case] deleted: usize) {
-        let pods: Vec<_> = (0..have).map(|i| pod(&format!("p{i}"), true)).collect();
-        let plan = plan(&set(wanted), &pods, &SystemRandom, Timestamp::UNIX_EPOCH);
-        let count = |f: fn(&Action) -> bool| plan.actions.iter().filter(|a| f(a)).count();
-        assert_eq!(count(|a| matches!(a, Action::Create { .. })), created);
-        assert_eq!(count(|a| matches!(a, Action::Delete { .. })), deleted);
+    #[case::scaled_to_zero(0, 2, 0, 2)]
+    fn creates_or_deletes_pods(
+        #[case] desired: i64,
+        #[case] existing: usize,
+        #[case] created: usize,
+        #[case] deleted: usize,
+    ) {
+        let pods: Vec<_> = (0..existing).map(|index| pod(&format!("p{index}"), true)).collect();
+        let plan = plan(&set(desired), &pods, &SystemRandom, Timestamp::UNIX_EPOCH);
+        let count = |predicate: fn(&Action) -> bool| plan.actions.iter().filter(|action| predicate(action)).count();
+        assert_eq!(count(|action| matches!(action, Action::Create { .. })), created);
+        assert_eq!(count(|action| matches!(action, Action::Delete { .. })), deleted);
     }
 
     #[test]
-    fn the_template_reaches_the_pod_untouched_and_the_unready_goes_first() {
-        let made = plan(&set(1), &[], &SystemRandom, Timestamp::UNIX_EPOCH);
-        let Action::Create { object, .. } = &made.actions[0] else { panic!("{made:?}") };
+    fn copies_template_and_deletes_unready_pod_first() {
+        let created = plan(&set(1), &[], &SystemRandom, Timestamp::UNIX_EPOCH);
+        let Action::Create { object, .. } = &created.actions[0] else { panic!("{created:?}") };
         assert_eq!(object["spec"], json!({"containers": [{"name": "c", "new": 1}]}));
 
         let pods = [pod("a", true), pod("b", false)];
-        let cut = plan(&set(1), &pods, &SystemRandom, Timestamp::UNIX_EPOCH);
-        let Action::Delete { object, .. } = &cut.actions[0] else { panic!("{cut:?}") };
+        let scaled_down = plan(&set(1), &pods, &SystemRandom, Timestamp::UNIX_EPOCH);
+        let Action::Delete { object, .. } = &scaled_down.actions[0] else { panic!("{scaled_down:?}") };
         assert_eq!(object::name(object), "b");
     }
 }

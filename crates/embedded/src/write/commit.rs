@@ -1,65 +1,65 @@
-//! The last stage: the store, and what follows from what is stored now.
+//! The last stage: stores the object and starts cascading deletion.
 
 use std::sync::Arc;
 
-use apimachinery::status::Status;
+use apimachinery::Status;
 use serde_json::Value;
 
-use super::Face;
+use super::Subresource;
 use crate::resources::Resource;
 use crate::server::Server;
-use crate::store::Key;
+use crate::store::ObjectKey;
 use crate::{crd, deletion, object};
 
-/// What is changed.
-pub(super) struct Change<'a> {
-    pub(super) place: &'a Key,
-    pub(super) face: Face,
-    /// As the store has it.
+/// Update of an object in the store.
+pub(super) struct PendingUpdate<'a> {
+    pub(super) key: &'a ObjectKey,
+    pub(super) subresource: Subresource,
+    /// Object in the store.
     pub(super) stored: &'a Arc<Value>,
-    /// The same with the defaults of today.
+    /// Object in the store with the current schema defaults.
     pub(super) current: &'a Value,
 }
 
-/// `None` when there is one.
+/// Creates an object; `None` if one with this name exists.
 ///
 /// # Errors
-/// When it could not be stored.
+/// If the storage failed.
 pub(super) fn create(
     server: &Server,
     resource: &Resource,
-    place: &Key,
+    key: &ObjectKey,
     object: Value,
 ) -> Result<Option<Arc<Value>>, Status> {
-    let Some(object) = server.store().attempt(place, None, Some(object))? else { return Ok(None) };
+    let Some(object) = server.store().try_commit(key, None, Some(object))? else { return Ok(None) };
     if resource.storage == crd::STORAGE {
-        crd::settle(server, &place.name);
+        crd::reconcile_status(server, &key.name);
     }
-    deletion::after_create(server, place, &object);
+    deletion::after_create(server, key, &object);
     Ok(Some(object))
 }
 
-/// `None` when another write came between. The last finalizer of an object that is going takes it along.
+/// Updates an object; `None` on a conflict. Removing the last finalizer of a terminating object removes the object.
 ///
 /// # Errors
-/// When it could not be stored.
+/// If the storage failed.
 pub(super) fn update(
     server: &Server,
     resource: &Resource,
-    change: &Change<'_>,
+    change: &PendingUpdate<'_>,
     object: Value,
 ) -> Result<Option<Arc<Value>>, Status> {
-    let Change { place, face, stored, current } = *change;
-    let finished = object::is_deleting(&object) && deletion::may_go(resource, &object);
-    let last = finished.then(|| Arc::new(object.clone()));
-    let written = if finished { None } else { Some(object) };
-    let Some(object) = server.store().attempt(place, Some(stored), written)? else { return Ok(None) };
-    if finished {
-        deletion::after_removal(server, resource, &object);
-    } else if resource.storage == crd::STORAGE && face == Face::Main {
-        crd::settle(server, &place.name);
+    let PendingUpdate { key, subresource, stored, current } = *change;
+    let is_removed = object::is_deleting(&object) && deletion::is_removable(resource, &object);
+    let removed = is_removed.then(|| Arc::new(object.clone()));
+    let written = if is_removed { None } else { Some(object) };
+    let Some(object) = server.store().try_commit(key, Some(stored), written)? else { return Ok(None) };
+    if is_removed {
+        deletion::after_remove(server, resource, &object);
+    } else if resource.storage == crd::STORAGE && subresource == Subresource::Main {
+        crd::reconcile_status(server, &key.name);
     } else {
-        deletion::after_update(server, place, current, &object);
+        deletion::after_update(server, key, current, &object);
     }
-    Ok(Some(last.unwrap_or(object)))
+    Ok(Some(removed.unwrap_or(object)))
 }

@@ -1,47 +1,47 @@
-//! How an object gets written: one file or folder for each stage, in this order.
+//! The write pipeline: one module per stage, in this order.
 //!
-//! | stage | does |
+//! | stage | purpose |
 //! |---|---|
-//! | [`decode`] | reads the body of a request; what it gives twice becomes a complaint |
-//! | [`preconditions`] | compares name, uid and revision with what is there (on a change) |
-//! | [`prune`] | drops fields that nobody declared, and says so |
-//! | [`default`] | fills in what the client left out |
-//! | [`typed`] | gives the object the form that its Go type has in JSON |
-//! | [`owners`] | notes in `managedFields` who wrote what |
-//! | [`prepare`] | writes what belongs to the server: uid, times, generation, first status |
-//! | [`validate`] | refuses what is wrong, with every cause |
-//! | [`warnings`] | says what is accepted and hardly meant |
-//! | [`cel`] | asks the rules of custom resources |
-//! | [`allocate`] | hands out the addresses of Services |
-//! | [`admit`] | asks the plugins of every kube-apiserver, then the caller |
-//! | [`commit`] | stores it, and does what follows |
+//! | [`decode`] | decodes the body of a request and finds duplicate fields |
+//! | [`preconditions`] | compares name, UID and resource version with the current object (updates) |
+//! | [`prune`] | removes unknown fields and reports them |
+//! | [`default`] | applies defaults |
+//! | [`normalize`] | brings the object into the form that its Go type has in JSON |
+//! | [`managed_fields`] | records field managers in `managedFields` |
+//! | [`prepare`] | sets the fields owned by the server: UID, timestamps, generation, initial status |
+//! | [`validate`] | rejects invalid objects with all causes |
+//! | [`warnings`] | reports accepted but suspicious values |
+//! | [`validation_rules`] | evaluates the CEL rules of custom resources |
+//! | [`allocate`] | allocates cluster IPs and node ports of Services |
+//! | [`admit`] | runs the built-in admission plugins and the admission port |
+//! | [`commit`] | stores the object and starts cascading deletion |
 //!
-//! [`pipeline`] runs them. Up to [`commit`] nothing is stored: a stage looks at the resource, the old object and the new
-//! one, and those that have to ask what else there is (addresses that are taken, classes, namespaces) only read.
+//! [`pipeline`] runs the stages. Nothing is stored before [`commit`]: a stage works on the resource, the old and the new
+//! object, and stages that need other objects (allocated addresses, priority classes, namespaces) only read them.
 
-pub mod decode;
+pub(crate) mod decode;
 
 pub(crate) mod preconditions;
 
-pub mod prune;
+pub(crate) mod prune;
 
-pub mod default;
+pub(crate) mod default;
 
-pub mod typed;
+pub(crate) mod normalize;
 
-mod owners;
+mod managed_fields;
 
 mod prepare;
 
-pub mod validate;
+pub(crate) mod validate;
 
 mod warnings;
 
-pub mod cel;
+pub(crate) mod validation_rules;
 
 mod allocate;
 
-pub mod admit;
+pub(crate) mod admit;
 
 mod commit;
 
@@ -49,102 +49,106 @@ mod pipeline;
 
 use std::sync::Arc;
 
-use apimachinery::status::{Cause, Status};
+use apimachinery::{Status, StatusCause};
 use serde_json::Value;
 
 use crate::resources::Resource;
 
-pub use decode::Complaints;
+pub(crate) use decode::FieldWarnings;
 
-/// What a client asks of a write beyond the object.
+/// Options of a write request.
 #[derive(Debug, Clone, Default)]
-pub struct Options {
-    /// `fieldManager`; who owns the fields written.
-    pub manager: String,
-    pub field_validation: FieldValidation,
-    /// Through which face other than [`Face`] the object is written; for `managedFields`.
-    pub subresource: Option<&'static str>,
-    /// What was wrong with the body already: members given twice.
-    pub complaints: Complaints,
-    /// What the client sent.
-    pub body: Body,
-    /// The version that was written, where it is not the one that is kept: owners are noted under its names.
-    pub written_as: Option<Arc<Resource>>,
-    /// The whole way without the last step.
-    pub dry_run: bool,
+pub(crate) struct WriteOptions {
+    /// Field manager of the written fields.
+    pub(crate) manager: String,
+    pub(crate) field_validation: FieldValidation,
+    /// Subresource for `managedFields` if it is none of [`Subresource`], such as `scale`.
+    pub(crate) subresource: Option<&'static str>,
+    /// Duplicate fields found while decoding the body.
+    pub(crate) field_warnings: FieldWarnings,
+    /// Kind of the request body.
+    pub(crate) body: RequestBody,
+    /// Resource of the request if its version differs from the storage version; `managedFields` use its field names.
+    pub(crate) request_resource: Option<Arc<Resource>>,
+    /// Whether to run all stages except the commit.
+    pub(crate) dry_run: bool,
 }
 
-/// What a client sends: it is told otherwise when the result does not fit the type.
+/// Kind of a request body, which determines the error for values of the wrong type.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub enum Body {
-    /// A bad request.
+pub(crate) enum RequestBody {
+    /// Complete object: 400.
     #[default]
     Object,
-    /// The patch is invalid.
+    /// Patch: 422 for the field `patch`.
     Patch,
 }
 
-/// What happens to fields that the schema does not know, which are dropped in any case, and to doubled ones, of which
-/// the last counts.
+/// How unknown and duplicate fields are reported (`fieldValidation`). Unknown fields are always dropped, and the last
+/// duplicate wins.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub enum FieldValidation {
+pub(crate) enum FieldValidation {
+    /// Not reported.
     Ignore,
-    /// Said in a `Warning:` header.
+    /// Reported in `Warning` headers.
     #[default]
     Warn,
-    /// 400.
+    /// Rejected with 400.
     Strict,
 }
 
-/// Which part of an object a write may change.
+/// Part of an object that a write may change.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Face {
-    /// All but the status, where the resource has a status face.
+pub(crate) enum Subresource {
+    /// Everything except the status, if the resource has a status subresource.
     Main,
-    /// `/status`.
+    /// The status.
     Status,
 }
 
-/// The object a client wants.
+/// New object requested by a client.
 #[derive(Debug, Clone)]
-pub enum Proposal {
-    /// By POST, PUT or a patch; who owns what follows from the difference.
-    Written(Value),
-    /// By server-side apply, which has settled the owners already.
-    Applied(Value),
+pub(crate) enum Proposal {
+    /// Result of POST, PUT or a patch; field managers are derived from the difference to the current object.
+    Update(Value),
+    /// Result of server-side apply, which has updated `managedFields`.
+    Apply(Value),
 }
 
-/// What a write did.
+/// Result of a write.
 #[derive(Debug, Clone)]
-pub struct Outcome {
-    pub object: Arc<Value>,
-    pub warnings: Vec<String>,
-    pub created: bool,
+pub(crate) struct WriteResult {
+    /// Object after the write.
+    pub(crate) object: Arc<Value>,
+    /// Warnings for the client.
+    pub(crate) warnings: Vec<String>,
+    /// Whether the object was created.
+    pub(crate) created: bool,
 }
 
-/// Computes what the object should become from what it is; run again when another write came between.
-pub type Propose<'a> = &'a dyn Fn(Option<&Value>) -> Result<Proposal, Status>;
+/// Computes the new object from the current one; called again after a conflict.
+pub(crate) type ProposeFn<'a> = &'a dyn Fn(Option<&Value>) -> Result<Proposal, Status>;
 
-// === impl Body ===
+// === impl RequestBody ===
 
-impl Body {
-    /// The refusal of an object that does not fit its type.
-    fn unfit(self, status: Status) -> Status {
+impl RequestBody {
+    /// Returns the error for an object with values of the wrong type.
+    fn type_error(self, status: Status) -> Status {
         if self == Self::Object || status.code != 400 {
             return status;
         }
-        let why = status.message.split_once(" cannot be handled as a ").and_then(|(_, rest)| rest.split_once(": "));
-        let why = why.map_or(status.message.as_str(), |(_, why)| why);
-        Status::invalid("", "", vec![Cause::invalid("patch", &"object".into(), why)])
+        let message = status.message.split_once(" cannot be handled as a ").and_then(|(_, rest)| rest.split_once(": "));
+        let message = message.map_or(status.message.as_str(), |(_, message)| message);
+        Status::invalid("", "", vec![StatusCause::invalid("patch", &"object".into(), message)])
     }
 }
 
-// === impl Face ===
+// === impl Subresource ===
 
-impl Face {
-    /// The name in `managedFields`.
+impl Subresource {
+    /// Returns the subresource name for `managedFields`.
     #[must_use]
-    pub fn subresource(self) -> Option<String> {
+    pub(crate) fn managed_fields_name(self) -> Option<String> {
         match self {
             Self::Main => None,
             Self::Status => Some("status".to_owned()),
@@ -157,8 +161,8 @@ impl Face {
 impl Proposal {
     pub(crate) fn into_parts(self) -> (Value, bool) {
         match self {
-            Self::Written(object) => (object, false),
-            Self::Applied(object) => (object, true),
+            Self::Update(object) => (object, false),
+            Self::Apply(object) => (object, true),
         }
     }
 }

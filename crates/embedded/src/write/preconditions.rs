@@ -1,61 +1,64 @@
-//! What has to be so for a write to be the one that its client meant: the name, the uid and the revision.
+//! Preconditions of updates: name, UID, deletion timestamp and resource version.
 
-use apimachinery::status::{Cause, Status};
+use apimachinery::{Status, StatusCause};
 use serde_json::Value;
 
 use crate::object;
 use crate::resources::Resource;
-use crate::write::Body;
+use crate::write::RequestBody;
 
-/// The revision and the uid that the client says it changes.
-pub(crate) fn same_version(
+/// Checks UID, deletion timestamp and resource version of an update.
+pub(crate) fn check_version(
     resource: &Resource,
     name: &str,
     current: &Value,
     object: &Value,
-    body: Body,
+    body: RequestBody,
 ) -> Result<(), Status> {
     let uid = object::uid(object);
-    let is_other = !uid.is_empty() && uid != object::uid(current);
-    if is_other && body == Body::Patch {
-        let cause = Cause::invalid("metadata.uid", &uid.into(), "field is immutable");
-        return Err(Status::invalid(&resource.qualified_kind(), name, vec![cause]));
+    let has_other_uid = !uid.is_empty() && uid != object::uid(current);
+    if has_other_uid && body == RequestBody::Patch {
+        let cause = StatusCause::invalid("metadata.uid", &uid.into(), "field is immutable");
+        return Err(Status::invalid(&resource.group_kind(), name, vec![cause]));
     }
-    if is_other {
-        let why = format!(
+    if has_other_uid {
+        let message = format!(
             "StorageError: invalid object, Code: 4, Key: {}, ResourceVersion: 0, AdditionalErrorMsg: Precondition failed: UID in precondition: {uid}, UID in object meta: {}",
             storage_key(resource, current),
             object::uid(current)
         );
-        return Err(Status::conflict(&resource.qualified(), name, &why));
+        return Err(Status::conflict(&resource.group_resource(), name, &message));
     }
-    let ends = object::text(object, "/metadata/deletionTimestamp");
-    if !ends.is_empty() && ends != object::text(current, "/metadata/deletionTimestamp") {
-        let cause = Cause::invalid("metadata.deletionTimestamp", &ends.into(), "field is immutable");
-        return Err(Status::invalid(&resource.qualified_kind(), name, vec![cause]));
+    let deletion_timestamp = object::text(object, "/metadata/deletionTimestamp");
+    if !deletion_timestamp.is_empty() && deletion_timestamp != object::text(current, "/metadata/deletionTimestamp") {
+        let cause =
+            StatusCause::invalid("metadata.deletionTimestamp", &deletion_timestamp.into(), "field is immutable");
+        return Err(Status::invalid(&resource.group_kind(), name, vec![cause]));
     }
-    let revision = object::resource_version(object);
-    if !revision.is_empty() && revision != object::resource_version(current) {
-        return Err(Status::modified(&resource.qualified(), name));
+    let resource_version = object::resource_version(object);
+    if !resource_version.is_empty() && resource_version != object::resource_version(current) {
+        return Err(Status::object_modified(&resource.group_resource(), name));
     }
     Ok(())
 }
 
-/// A body that names another object than the path does is a mistake.
-pub(crate) fn same_name(current: &Value, object: &Value) -> Result<(), Status> {
-    let (name, written) = (object::name(current), object::name(object));
-    if written.is_empty() {
+/// Checks that the name in the body equals the name in the path.
+pub(crate) fn check_name(current: &Value, object: &Value) -> Result<(), Status> {
+    let (name, body_name) = (object::name(current), object::name(object));
+    if body_name.is_empty() {
         return Err(Status::bad_request(format!(
             "the name of the object ({name} based on URL) was undeterminable: name must be provided"
         )));
     }
-    if written == name {
+    if body_name == name {
         return Ok(());
     }
-    Err(Status::bad_request(format!("the name of the object ({written}) does not match the name on the URL ({name})")))
+    Err(Status::bad_request(format!(
+        "the name of the object ({body_name}) does not match the name on the URL ({name})"
+    )))
 }
 
-/// Where etcd would keep it.
+/// Returns the key of the object in etcd, as in messages of kube-apiserver.
 fn storage_key(resource: &Resource, object: &Value) -> String {
     let group = if resource.custom { format!("{}/", resource.group) } else { String::new() };
     let namespace = object::namespace(object);

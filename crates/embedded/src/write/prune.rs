@@ -1,57 +1,57 @@
-//! Drops the fields that nobody declared, and says so.
+//! Removes unknown fields and reports them.
 
-use apimachinery::status::Status;
+use apimachinery::Status;
 use serde_json::Value;
 
-use super::{FieldValidation, Options, typed};
+use super::{FieldValidation, WriteOptions, normalize};
+use crate::api_types::{self, field_path::FieldPath};
 use crate::object;
 use crate::resources::Resource;
-use crate::types::{self, place::Place};
 
-const METADATA: Place<'_> = Place::Member(&Place::Top, "metadata");
+const METADATA: FieldPath<'_> = FieldPath::Member(&FieldPath::Root, "metadata");
 
-/// Returns the warnings to show.
+/// Removes unknown fields and returns the warnings for them.
 ///
 /// # Errors
-/// 400 when the client asked to be strict.
-pub(crate) fn unknown_fields(
+/// 400 with strict field validation.
+pub(crate) fn prune_unknown_fields(
     resource: &Resource,
     object: &mut Value,
-    options: &Options,
+    options: &WriteOptions,
 ) -> Result<Vec<String>, Status> {
-    *object = typed::without_nulls(resource, object.take());
+    *object = normalize::replace_null_strings(resource, object.take());
     if !resource.custom {
         drop_nulls(object);
     }
-    let (unknown, complaints) = (dropped(resource, object), &options.complaints);
-    let refusal = match options.field_validation {
+    let (unknown, field_warnings) = (remove_unknown(resource, object), &options.field_warnings);
+    let error = match options.field_validation {
         FieldValidation::Ignore => return Ok(Vec::new()),
-        FieldValidation::Warn => return Ok(complaints.warnings(!resource.custom, &unknown)),
-        FieldValidation::Strict => complaints.refusal(!resource.custom, &unknown),
+        FieldValidation::Warn => return Ok(field_warnings.warnings(!resource.custom, &unknown)),
+        FieldValidation::Strict => field_warnings.error(!resource.custom, &unknown),
     };
     let (kind, version) = (&resource.kind, &resource.version);
-    match refusal {
-        Some(refusal) => Err(Status::bad_request(format!(
-            "{kind} in version \"{version}\" cannot be handled as a {kind}: strict decoding error: {refusal}"
+    match error {
+        Some(error) => Err(Status::bad_request(format!(
+            "{kind} in version \"{version}\" cannot be handled as a {kind}: strict decoding error: {error}"
         ))),
         None => Ok(Vec::new()),
     }
 }
 
-/// Drops what the type does not know and returns the paths.
-fn dropped(resource: &Resource, object: &mut Value) -> Vec<String> {
+/// Removes unknown fields and returns their paths.
+fn remove_unknown(resource: &Resource, object: &mut Value) -> Vec<String> {
     let mut unknown = Vec::new();
-    // Metadata is the server's own type, whatever a schema says about it.
+    // The type of metadata is fixed, independent of the schema.
     let metadata = object::members(object).remove("metadata").map(|mut metadata| {
-        unknown.extend(types::retain_known("meta.v1.ObjectMeta", &mut metadata, &METADATA));
+        unknown.extend(api_types::remove_unknown_fields("meta.v1.ObjectMeta", &mut metadata, &METADATA));
         metadata
     });
     match resource.schema() {
         Some(schema) => unknown.extend(schema.prune(object)),
-        // The type of definitions refers to itself, which no schema does.
+        // The recursive type of definitions has no schema.
         None if !resource.custom => {
-            let name = types::name(&resource.api_version(), &resource.kind);
-            unknown.extend(types::retain_known(&name, object, &Place::Top));
+            let name = api_types::type_name(&resource.api_version(), &resource.kind);
+            unknown.extend(api_types::remove_unknown_fields(&name, object, &FieldPath::Root));
         }
         None => {}
     }
@@ -61,14 +61,14 @@ fn dropped(resource: &Resource, object: &mut Value) -> Vec<String> {
     unknown
 }
 
-/// Drops what the version that is read does not know.
-pub(crate) fn to_schema(resource: &Resource, object: &mut Value) {
+/// Removes fields that the schema of a custom resource version does not declare.
+pub(crate) fn prune_to_schema(resource: &Resource, object: &mut Value) {
     if let Some(schema) = resource.schema().filter(|_| resource.custom) {
         schema.prune(object);
     }
 }
 
-/// In typed kinds, null and absent are the same (`creationTimestamp: null` is in every generated manifest).
+/// Removes nulls, which equal absent fields in built-in kinds (generated manifests contain `creationTimestamp: null`).
 pub(super) fn drop_nulls(value: &mut Value) {
     match value {
         Value::Object(members) => {

@@ -1,4 +1,4 @@
-//! What is accepted and still is hardly meant, said in `Warning:` headers in kube-apiserver's words.
+//! Warnings about accepted but suspicious values, with the messages of kube-apiserver.
 
 use std::collections::BTreeMap;
 
@@ -8,28 +8,28 @@ use super::validate::kinds::items;
 use crate::object;
 use crate::resources::Resource;
 
-/// Of an object that was accepted; `current` is what it was before.
-pub(super) fn of(resource: &Resource, current: Option<&Value>, object: &Value) -> Vec<String> {
+/// Returns the warnings for an accepted object; `current` is the object before the write.
+pub(super) fn warnings_for(resource: &Resource, current: Option<&Value>, object: &Value) -> Vec<String> {
     let is_new = current.is_none_or(|current| generation(current) != generation(object));
     match resource.storage.as_str() {
         "services" => service(object),
-        // Hardly anybody changes Pods by hand.
-        "pods" if current.is_none() => pod(object.get("spec").unwrap_or(&Value::Null), "spec"),
+        // Pods are rarely updated manually.
+        "pods" if current.is_none() => pod_spec(object.get("spec").unwrap_or(&Value::Null), "spec"),
         "deployments.apps" | "replicasets.apps" | "statefulsets.apps" | "jobs.batch" if is_new => {
-            pod(object.pointer("/spec/template/spec").unwrap_or(&Value::Null), "spec.template.spec")
+            pod_spec(object.pointer("/spec/template/spec").unwrap_or(&Value::Null), "spec.template.spec")
         }
         _ if resource.custom => finalizers(current, object),
         _ => Vec::new(),
     }
 }
 
-/// New finalizers that belong to nobody's domain.
+/// Warns about new finalizers without domain.
 fn finalizers(current: Option<&Value>, object: &Value) -> Vec<String> {
     const STANDARD: [&str; 2] = ["orphan", "foregroundDeletion"];
-    let before = current.map(object::finalizers).unwrap_or_default();
-    let is_told = |name: &&str| !name.contains('/') && !STANDARD.contains(name) && !before.contains(name);
-    let told = object::finalizers(object).into_iter().filter(is_told);
-    told.map(|name| {
+    let previous = current.map(object::finalizers).unwrap_or_default();
+    let is_unqualified = |name: &&str| !name.contains('/') && !STANDARD.contains(name) && !previous.contains(name);
+    let unqualified = object::finalizers(object).into_iter().filter(is_unqualified);
+    unqualified.map(|name| {
         format!(
             "metadata.finalizers: {}: prefer a domain-qualified finalizer name to avoid accidental conflicts with other finalizer writers",
             json!(name)
@@ -49,59 +49,63 @@ fn service(service: &Value) -> Vec<String> {
         return vec!["spec.SessionAffinity is ignored for headless services".to_owned()];
     }
     if spec["trafficDistribution"] == "PreferClose" {
-        let told = "spec.trafficDistribution: \"PreferClose\" is deprecated; use \"PreferSameZone\"";
-        return vec![told.to_owned()];
+        let warning = "spec.trafficDistribution: \"PreferClose\" is deprecated; use \"PreferSameZone\"";
+        return vec![warning.to_owned()];
     }
     Vec::new()
 }
 
-/// Ports of containers that hide each other.
-fn pod(spec: &Value, at: &str) -> Vec<String> {
-    let all: Vec<(String, &Value)> = ["initContainers", "containers"]
+/// Warns about conflicting container ports and negative grace periods.
+fn pod_spec(spec: &Value, path: &str) -> Vec<String> {
+    let ports: Vec<(String, &Value)> = ["initContainers", "containers"]
         .into_iter()
         .flat_map(|list| {
-            items(spec.get(list)).enumerate().map(move |(index, it)| (format!("{at}.{list}[{index}]"), it))
+            items(spec.get(list))
+                .enumerate()
+                .map(move |(index, container)| (format!("{path}.{list}[{index}]"), container))
         })
-        .flat_map(|(field, it)| {
-            items(it.get("ports")).enumerate().map(move |(index, port)| (format!("{field}.ports[{index}]"), port))
+        .flat_map(|(field, container)| {
+            items(container.get("ports"))
+                .enumerate()
+                .map(move |(index, port)| (format!("{field}.ports[{index}]"), port))
         })
         .collect();
-    let mut warnings = doubled_ports(&all);
-    warnings.extend(doubled_names(&all));
+    let mut warnings = duplicate_ports(&ports);
+    warnings.extend(duplicate_port_names(&ports));
     if spec["terminationGracePeriodSeconds"].as_i64().is_some_and(|seconds| seconds < 0) {
         let hint = "must be >= 0; negative values are invalid and will be treated as 1";
-        warnings.push(format!("{at}.terminationGracePeriodSeconds: {hint}"));
+        warnings.push(format!("{path}.terminationGracePeriodSeconds: {hint}"));
     }
     warnings
 }
 
-fn doubled_ports(all: &[(String, &Value)]) -> Vec<String> {
+fn duplicate_ports(ports: &[(String, &Value)]) -> Vec<String> {
     let mut warnings = Vec::new();
-    for (index, (field, port)) in all.iter().enumerate() {
-        let is_same = |other: &Value| ["containerPort", "protocol"].iter().all(|part| other[*part] == port[*part]);
+    for (index, (field, port)) in ports.iter().enumerate() {
+        let is_same = |other: &Value| ["containerPort", "protocol"].iter().all(|field| other[*field] == port[*field]);
         let host = |port: &Value| (object::text(port, "/hostIP").to_owned(), port["hostPort"].as_i64().unwrap_or(0));
-        let ((ip, number), before) = (host(port), &all[..index]);
-        for (other_field, other) in before.iter().filter(|(_, other)| is_same(other)) {
-            let (other_ip, other_number) = host(other);
-            let what = if (&ip, number) == (&other_ip, other_number) {
+        let ((host_ip, host_port), previous) = (host(port), &ports[..index]);
+        for (other_field, other) in previous.iter().filter(|(_, other)| is_same(other)) {
+            let (other_host_ip, other_host_port) = host(other);
+            let problem = if (&host_ip, host_port) == (&other_host_ip, other_host_port) {
                 "duplicate"
-            } else if number == 0 || other_number == 0 {
+            } else if host_port == 0 || other_host_port == 0 {
                 "overlapping"
-            } else if number == other_number && ip.is_empty() != other_ip.is_empty() {
+            } else if host_port == other_host_port && host_ip.is_empty() != other_host_ip.is_empty() {
                 "dangerously ambiguous"
             } else {
                 continue;
             };
-            warnings.push(format!("{field}: {what} port definition with {other_field}"));
+            warnings.push(format!("{field}: {problem} port definition with {other_field}"));
         }
     }
     warnings
 }
 
-fn doubled_names(all: &[(String, &Value)]) -> Vec<String> {
+fn duplicate_port_names(ports: &[(String, &Value)]) -> Vec<String> {
     let mut first: BTreeMap<&str, &str> = BTreeMap::new();
     let mut warnings = Vec::new();
-    for (field, port) in all {
+    for (field, port) in ports {
         let name = object::text(port, "/name");
         if name.is_empty() {
             continue;

@@ -1,4 +1,4 @@
-"""What a user of the official Python client does, against the server of the kubeconfig named by the first argument."""
+"""Exercises the official Python client against the server of the kubeconfig in the first argument."""
 
 import sys
 
@@ -15,37 +15,37 @@ def config_map(name, app="x"):
     return client.V1ConfigMap(metadata=client.V1ObjectMeta(name=name, labels={"app": app}), data={"k": "1"})
 
 
-def refused(code, call, *args, **kwargs):
-    """The refusal of a call that must fail with this code."""
+def assert_rejected(code, call, *args, **kwargs):
+    """Calls the function, asserts that it fails with the status code, and returns the error."""
     try:
         call(*args, **kwargs)
     except ApiException as error:
         assert error.status == code, error
         return error
-    raise SystemExit(f"{call.__name__} was not refused with {code}")
+    raise SystemExit(f"{call.__name__} did not fail with {code}")
 
 
-def objects():
-    """Created, read, replaced, patched and deleted; stale and missing ones are refused."""
-    made = core.create_namespaced_config_map(NAMESPACE, config_map("a"))
-    refused(409, core.create_namespaced_config_map, NAMESPACE, config_map("a"))
-    refused(404, core.read_namespaced_config_map, "none", NAMESPACE)
-    made.data = {"k": "2"}
-    core.replace_namespaced_config_map("a", NAMESPACE, made)
-    refused(409, core.replace_namespaced_config_map, "a", NAMESPACE, made)
+def test_objects():
+    """Creates, reads, replaces, patches and deletes objects; stale and missing ones are rejected."""
+    created = core.create_namespaced_config_map(NAMESPACE, config_map("a"))
+    assert_rejected(409, core.create_namespaced_config_map, NAMESPACE, config_map("a"))
+    assert_rejected(404, core.read_namespaced_config_map, "none", NAMESPACE)
+    created.data = {"k": "2"}
+    core.replace_namespaced_config_map("a", NAMESPACE, created)
+    assert_rejected(409, core.replace_namespaced_config_map, "a", NAMESPACE, created)
     strategic = core.patch_namespaced_config_map("a", NAMESPACE, {"data": {"l": "1"}})
     assert strategic.data == {"k": "2", "l": "1"}, strategic.data
     operations = [{"op": "remove", "path": "/data/l"}]
     assert core.patch_namespaced_config_map("a", NAMESPACE, operations).data == {"k": "2"}
     dry = core.create_namespaced_config_map(NAMESPACE, config_map("dry"), dry_run="All")
     assert dry.metadata.uid
-    refused(404, core.read_namespaced_config_map, "dry", NAMESPACE)
+    assert_rejected(404, core.read_namespaced_config_map, "dry", NAMESPACE)
     core.delete_namespaced_config_map("a", NAMESPACE, propagation_policy="Foreground")
-    refused(404, core.read_namespaced_config_map, "a", NAMESPACE)
+    assert_rejected(404, core.read_namespaced_config_map, "a", NAMESPACE)
 
 
-def pages():
-    """Lists come in pages, each from the world of the first one."""
+def test_pages():
+    """Lists in pages; every page shows the snapshot of the first one."""
     for number in range(5):
         core.create_namespaced_config_map(NAMESPACE, config_map(f"page-{number}"))
     page = core.list_namespaced_config_map(NAMESPACE, limit=2, label_selector="app=x")
@@ -61,15 +61,15 @@ def pages():
     assert not core.list_namespaced_config_map(NAMESPACE, label_selector="app=x").items
 
 
-def watches():
-    """A watch tells what happened since its version, also of what leaves its selector, and resumes."""
+def test_watches():
+    """A watch sends the events since its resource version, also for objects that leave the selector, and resumes."""
     start = core.list_namespaced_config_map(NAMESPACE).metadata.resource_version
     core.create_namespaced_config_map(NAMESPACE, config_map("w"))
     for change in ({"data": {"k": "2"}}, {"metadata": {"labels": {"app": "y"}}}, {"metadata": {"labels": {"app": "x"}}}):
         core.patch_namespaced_config_map("w", NAMESPACE, change)
     core.delete_namespaced_config_map("w", NAMESPACE)
 
-    def seen(count, version):
+    def read_events(count, version):
         stream, events = watch.Watch(), []
         for event in stream.stream(
             core.list_namespaced_config_map,
@@ -83,14 +83,14 @@ def watches():
                 stream.stop()
         return events
 
-    events = seen(5, start)
+    events = read_events(5, start)
     assert [kind for kind, _ in events] == ["ADDED", "MODIFIED", "DELETED", "ADDED", "DELETED"], events
-    assert seen(3, events[1][1]) == events[2:], "resumed after the second event"
+    assert read_events(3, events[1][1]) == events[2:], "resumed after the second event"
     assert [int(version) for _, version in events] == sorted(int(version) for _, version in events)
 
 
-def applying():
-    """Server-side apply by two managers, with the typed and with the dynamic client."""
+def test_apply():
+    """Applies server-side with two field managers, with the typed and the dynamic client."""
     body = {
         "apiVersion": "apps/v1",
         "kind": "Deployment",
@@ -104,23 +104,23 @@ def applying():
     deployments = dynamic.DynamicClient(client.ApiClient()).resources.get(api_version="apps/v1", kind="Deployment")
     first = deployments.server_side_apply(body=body, name="web", namespace=NAMESPACE, field_manager="owner")
     again = deployments.server_side_apply(body=body, name="web", namespace=NAMESPACE, field_manager="owner")
-    assert first.metadata.resourceVersion == again.metadata.resourceVersion, "applied again, nothing changes"
+    assert first.metadata.resourceVersion == again.metadata.resourceVersion, "applying again changes the object"
 
     scaled = {"apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": "web"}, "spec": {"replicas": 5}}
     options = {"_content_type": "application/apply-patch+yaml", "field_manager": "scaler"}
-    conflict = refused(409, apps.patch_namespaced_deployment, "web", NAMESPACE, scaled, **options)
+    conflict = assert_rejected(409, apps.patch_namespaced_deployment, "web", NAMESPACE, scaled, **options)
     assert ".spec.replicas" in conflict.body and 'conflict with \\"owner\\"' in conflict.body, conflict.body
-    taken = apps.patch_namespaced_deployment("web", NAMESPACE, scaled, force=True, **options)
-    assert taken.spec.replicas == 5, taken.spec
-    owners = {entry.manager: entry.fields_v1 for entry in taken.metadata.managed_fields}
+    forced = apps.patch_namespaced_deployment("web", NAMESPACE, scaled, force=True, **options)
+    assert forced.spec.replicas == 5, forced.spec
+    owners = {entry.manager: entry.fields_v1 for entry in forced.metadata.managed_fields}
     assert owners["scaler"] == {"f:spec": {"f:replicas": {}}}, owners
     assert "f:replicas" not in owners["owner"]["f:spec"], owners
     scale = apps.read_namespaced_deployment_scale("web", NAMESPACE)
     assert scale.spec.replicas == 5 and scale.status.selector == "app=web", scale
 
 
-def definitions():
-    """A custom resource: its definition, its defaults, its rules and its status."""
+def test_custom_resources():
+    """Creates a custom resource: definition, defaults, validation rules and status."""
     schema = {
         "type": "object",
         "properties": {
@@ -146,15 +146,15 @@ def definitions():
 
     gears = ("example.com", "v1", NAMESPACE, "gears")
     gear = {"apiVersion": "example.com/v1", "kind": "Gear", "metadata": {"name": "g"}, "spec": {"size": 3}}
-    made = custom.create_namespaced_custom_object(*gears, gear)
-    assert made["spec"] == {"size": 3, "color": "red"}, made
-    error = refused(422, custom.patch_namespaced_custom_object, *gears, "g", {"spec": {"size": 11}})
+    created = custom.create_namespaced_custom_object(*gears, gear)
+    assert created["spec"] == {"size": 3, "color": "red"}, created
+    error = assert_rejected(422, custom.patch_namespaced_custom_object, *gears, "g", {"spec": {"size": 11}})
     assert "too big" in error.body, error.body
-    shown = custom.patch_namespaced_custom_object_status(*gears, "g", {"status": {"phase": "Ready"}, "spec": {"size": 4}})
-    assert shown["status"] == {"phase": "Ready"} and shown["spec"]["size"] == 3, shown
+    patched = custom.patch_namespaced_custom_object_status(*gears, "g", {"status": {"phase": "Ready"}, "spec": {"size": 4}})
+    assert patched["status"] == {"phase": "Ready"} and patched["spec"]["size"] == 3, patched
     assert len(custom.list_namespaced_custom_object(*gears)["items"]) == 1
 
 
-for part in (objects, pages, watches, applying, definitions):
-    part()
+for test in (test_objects, test_pages, test_watches, test_apply, test_custom_resources):
+    test()
 print("ok")

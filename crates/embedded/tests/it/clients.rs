@@ -1,54 +1,55 @@
-//! Other people's clients over TLS, each a program that says `ok` at its end: started by
-//! `cargo xtask test --with python,client-go`.
+//! Tests with the official Python and Go clients over TLS. Each client is a program that prints `ok` on success, started
+//! by `cargo xtask test --with python,client-go`.
 
 use std::net::TcpListener;
 use std::process::Output;
 use std::time::Duration;
 
-use embedded::serve::{Credentials, kubeconfig, serve, write_kubeconfig};
+use embedded::{Credentials, kubeconfig, serve, write_kubeconfig};
 use tokio::process::Command;
 use tokio_util::sync::CancellationToken;
 
-/// Longer than any of them takes on the slowest machine.
-const PATIENCE: Duration = Duration::from_secs(1200);
+/// Upper bound for the duration of a client program on slow machines.
+const TIMEOUT: Duration = Duration::from_secs(1200);
 
-/// The `kubernetes` package of `$OSTLER_PYTHON`.
+/// Python client: the `kubernetes` package of `$OSTLER_PYTHON`.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 #[ignore = "needs the kubernetes package: cargo xtask test --with python"]
 async fn python() {
     let program = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/clients/python_client.py");
-    says_ok("python", Command::new(part("OSTLER_PYTHON")).arg(program)).await;
+    run_client("python", Command::new(required_variable("OSTLER_PYTHON")).arg(program)).await;
 }
 
-/// The program of `tests/clients/go`, built.
+/// Go client: the built program of `tests/clients/go`.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 #[ignore = "needs Go: cargo xtask test --with client-go"]
 async fn client_go() {
-    says_ok("client-go", &mut Command::new(part("OSTLER_CLIENT_GO"))).await;
+    run_client("client-go", &mut Command::new(required_variable("OSTLER_CLIENT_GO"))).await;
 }
 
-/// Runs it against a server of its own, whose kubeconfig is its last argument.
-async fn says_ok(name: &str, command: &mut Command) {
-    let folder = tempfile::tempdir().unwrap();
-    let path = folder.path().join("kubeconfig");
+/// Runs a client program against a new server; the kubeconfig is the last argument.
+async fn run_client(name: &str, command: &mut Command) {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("kubeconfig");
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let credentials = Credentials::generate().unwrap();
     let url = format!("https://{}", listener.local_addr().unwrap());
     write_kubeconfig(&path, &kubeconfig(&credentials, &url)).unwrap();
     let stop = CancellationToken::new();
-    let serving = tokio::spawn({
+    let server_task = tokio::spawn({
         let (server, stop) = (crate::server(), stop.clone());
         async move { serve(server, listener, &credentials, stop).await }
     });
-    let ended = command.arg(&path).env("NO_PROXY", "*").kill_on_drop(true).output();
-    let ended = tokio::time::timeout(PATIENCE, ended).await.unwrap_or_else(|_| panic!("{name} does not end"));
-    let Output { status, stdout, stderr } = ended.unwrap();
+    let output = command.arg(&path).env("NO_PROXY", "*").kill_on_drop(true).output();
+    let output = tokio::time::timeout(TIMEOUT, output).await.unwrap_or_else(|_| panic!("{name} timed out"));
+    let Output { status, stdout, stderr } = output.unwrap();
     stop.cancel();
-    serving.await.unwrap().unwrap();
+    server_task.await.unwrap().unwrap();
     let (stdout, stderr) = (String::from_utf8_lossy(&stdout), String::from_utf8_lossy(&stderr));
     assert!(status.success() && stdout.trim() == "ok", "{name}: {status}: {stdout}{stderr}");
 }
 
-fn part(variable: &str) -> String {
-    std::env::var(variable).unwrap_or_else(|_| panic!("{variable} is not set: run this by cargo xtask test --with"))
+fn required_variable(variable: &str) -> String {
+    std::env::var(variable)
+        .unwrap_or_else(|_| panic!("{variable} is not set; run this test with cargo xtask test --with"))
 }

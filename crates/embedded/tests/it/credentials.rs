@@ -1,4 +1,4 @@
-//! Who is let in: the certificate or the token of the kubeconfig, from this machine, and nobody else.
+//! Tests of authentication, and of limits for connections and requests.
 
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use base64::Engine as _;
-use embedded::serve::{Credentials, ServeError, kubeconfig, serve, write_kubeconfig};
+use embedded::{Credentials, ServeError, kubeconfig, serve, write_kubeconfig};
 use k8s_openapi::api::core::v1::Namespace;
 use kube::api::{Api, ListParams};
 use kube::config::Kubeconfig;
@@ -17,8 +17,8 @@ use rustls::pki_types::{CertificateDer, ServerName};
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 
-/// A server on a free port, and its kubeconfig.
-struct Served {
+/// HTTPS server on a free port with its kubeconfig.
+struct TestServer {
     address: SocketAddr,
     text: String,
     stop: CancellationToken,
@@ -27,7 +27,7 @@ struct Served {
 
 // === impl Served ===
 
-impl Served {
+impl TestServer {
     fn start() -> Self {
         let credentials = Credentials::generate().unwrap();
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
@@ -41,14 +41,14 @@ impl Served {
         Self { address, text, stop, task }
     }
 
-    /// The value of a field of the kubeconfig.
+    /// Returns the value of a field of the kubeconfig.
     fn field(&self, name: &str) -> String {
         let line = self.text.lines().find_map(|line| line.trim_start().strip_prefix(name)?.strip_prefix(": "));
         line.unwrap().to_owned()
     }
 
-    /// What comes back for `request`, sent over TLS as it is.
-    async fn says(&self, request: String) -> String {
+    /// Sends `request` verbatim over TLS and returns the response.
+    async fn send_raw(&self, request: String) -> String {
         let ca = base64::engine::general_purpose::STANDARD.decode(self.field("certificate-authority-data")).unwrap();
         let mut roots = rustls::RootCertStore::empty();
         roots.add(CertificateDer::from_pem_slice(&ca).unwrap()).unwrap();
@@ -62,25 +62,25 @@ impl Served {
         let exchange = move || {
             let name = ServerName::try_from("localhost").unwrap();
             let mut tls = rustls::ClientConnection::new(Arc::new(config), name).unwrap();
-            let mut socket = connected(address);
+            let mut socket = connect(address);
             let mut stream = rustls::Stream::new(&mut tls, &mut socket);
-            // A server that has heard enough closes while the client still speaks.
+            // The server may close the connection before the request is sent completely.
             let _ = stream.write_all(request.as_bytes());
-            let mut answer = Vec::new();
-            let _ = stream.read_to_end(&mut answer);
-            String::from_utf8_lossy(&answer).into_owned()
+            let mut response = Vec::new();
+            let _ = stream.read_to_end(&mut response);
+            String::from_utf8_lossy(&response).into_owned()
         };
         tokio::task::spawn_blocking(exchange).await.unwrap()
     }
 
-    async fn end(self) {
+    async fn stop_server(self) {
         self.stop.cancel();
         self.task.await.unwrap().unwrap();
     }
 }
 
-/// A server that does not answer at all fails a test instead of keeping it.
-fn connected(address: SocketAddr) -> TcpStream {
+/// Connects with a read timeout, so that a server without response fails the test.
+fn connect(address: SocketAddr) -> TcpStream {
     let socket = TcpStream::connect(address).unwrap();
     socket.set_read_timeout(Some(Duration::from_secs(300))).unwrap();
     socket
@@ -104,148 +104,149 @@ fn mode(path: &std::path::Path) -> u32 {
 
 #[rstest]
 #[case::both(&[], true)]
-#[case::certificate(&["token"], true)]
-#[case::token(&["client-certificate-data", "client-key-data"], true)]
-#[case::nothing(&["token", "client-certificate-data", "client-key-data"], false)]
+#[case::certificate_only(&["token"], true)]
+#[case::token_only(&["client-certificate-data", "client-key-data"], true)]
+#[case::no_credentials(&["token", "client-certificate-data", "client-key-data"], false)]
 #[tokio::test]
-async fn a_certificate_or_a_token_opens(#[case] without: &[&str], #[case] opens: bool) {
-    let served = Served::start();
-    let kept = |line: &&str| !without.iter().any(|field| line.trim_start().starts_with(&format!("{field}:")));
-    let mut text = served.text.lines().filter(kept).collect::<Vec<_>>().join("\n");
-    if !opens {
+async fn certificate_or_token_authenticates(#[case] removed_fields: &[&str], #[case] is_authenticated: bool) {
+    let server = TestServer::start();
+    let is_retained =
+        |line: &&str| !removed_fields.iter().any(|field| line.trim_start().starts_with(&format!("{field}:")));
+    let mut text = server.text.lines().filter(is_retained).collect::<Vec<_>>().join("\n");
+    if !is_authenticated {
         text = text.replace("  user:\ncontexts", "  user: {}\ncontexts");
     }
     match namespaces(&text).await {
-        Ok(count) => assert!(opens && count == 4),
-        Err(kube::Error::Api(status)) => assert!(!opens && status.code == 401, "{status:?}"),
+        Ok(count) => assert!(is_authenticated && count == 4),
+        Err(kube::Error::Api(status)) => assert!(!is_authenticated && status.code == 401, "{status:?}"),
         Err(other) => panic!("{other:?}"),
     }
-    served.end().await;
+    server.stop_server().await;
 }
 
-/// The certificate of another authority, and a token with one letter wrong.
+/// Rejects the certificate of another authority and a token with one wrong character.
 #[tokio::test]
-async fn what_another_server_gave_opens_nothing() {
-    let (served, other) = (Served::start(), Served::start());
-    let own_certificate = format!("client-certificate-data: {}", served.field("client-certificate-data"));
-    let own_key = format!("client-key-data: {}", served.field("client-key-data"));
-    let foreign = served
+async fn rejects_foreign_certificate_and_wrong_token() {
+    let (server, other) = (TestServer::start(), TestServer::start());
+    let own_certificate = format!("client-certificate-data: {}", server.field("client-certificate-data"));
+    let own_key = format!("client-key-data: {}", server.field("client-key-data"));
+    let foreign = server
         .text
         .replace(&own_certificate, &format!("client-certificate-data: {}", other.field("client-certificate-data")))
         .replace(&own_key, &format!("client-key-data: {}", other.field("client-key-data")));
     assert!(namespaces(&foreign).await.is_err(), "a certificate of another authority");
 
-    let token = served.field("token");
+    let token = server.field("token");
     let wrong = format!("{}{}", &token[..token.len() - 1], if token.ends_with('A') { 'B' } else { 'A' });
-    let answer = served.says(get("127.0.0.1", &wrong, "")).await;
-    assert!(answer.starts_with("HTTP/1.1 401 "), "{answer}");
-    served.end().await;
-    other.end().await;
+    let response = server.send_raw(get("127.0.0.1", &wrong, "")).await;
+    assert!(response.starts_with("HTTP/1.1 401 "), "{response}");
+    server.stop_server().await;
+    other.stop_server().await;
 }
 
-/// A GET that asks to close afterwards.
-fn get(host: &str, token: &str, more: &str) -> String {
+/// Returns a GET request that closes the connection afterwards.
+fn get(host: &str, token: &str, extra_headers: &str) -> String {
     format!(
-        "GET /api/v1/namespaces HTTP/1.1\r\nHost: {host}\r\nAuthorization: Bearer {token}\r\n{more}Connection: close\r\n\r\n"
+        "GET /api/v1/namespaces HTTP/1.1\r\nHost: {host}\r\nAuthorization: Bearer {token}\r\n{extra_headers}Connection: close\r\n\r\n"
     )
 }
 
 #[rstest]
-#[case::ours("127.0.0.1:6443", "", "200")]
-#[case::by_name("localhost", "", "200")]
-#[case::by_short_address("[::1]", "", "200")]
-#[case::rebound("evil.example.com", "", "403")]
-#[case::disguised("127.0.0.1.evil.example.com", "", "403")]
-#[case::from_a_page("127.0.0.1", "Origin: https://evil.example.com\r\n", "403")]
-#[case::from_no_page("127.0.0.1", "Origin: null\r\n", "403")]
+#[case::loopback_address("127.0.0.1:6443", "", "200")]
+#[case::localhost("localhost", "", "200")]
+#[case::ipv6_loopback("[::1]", "", "200")]
+#[case::rebound_name("evil.example.com", "", "403")]
+#[case::loopback_prefix("127.0.0.1.evil.example.com", "", "403")]
+#[case::web_page("127.0.0.1", "Origin: https://evil.example.com\r\n", "403")]
+#[case::opaque_origin("127.0.0.1", "Origin: null\r\n", "403")]
 #[tokio::test]
-async fn no_web_page_is_served(#[case] host: &str, #[case] more: &str, #[case] code: &str) {
-    let served = Served::start();
-    let answer = served.says(get(host, &served.field("token"), more)).await;
-    assert!(answer.starts_with(&format!("HTTP/1.1 {code} ")), "{answer}");
-    served.end().await;
+async fn rejects_requests_from_web_pages(#[case] host: &str, #[case] extra_headers: &str, #[case] code: &str) {
+    let server = TestServer::start();
+    let response = server.send_raw(get(host, &server.field("token"), extra_headers)).await;
+    assert!(response.starts_with(&format!("HTTP/1.1 {code} ")), "{response}");
+    server.stop_server().await;
 }
 
-/// As much as kube-apiserver reads, and not more.
+/// The limit of kube-apiserver.
 #[rstest]
 #[case::largest(3 * 1024 * 1024, "201")]
 #[case::too_large(3 * 1024 * 1024 + 1, "413")]
 #[tokio::test]
-async fn bodies_have_a_bound(#[case] size: usize, #[case] code: &str) {
-    let served = Served::start();
+async fn limits_request_body(#[case] size: usize, #[case] code: &str) {
+    let server = TestServer::start();
     let frame = r#"{"metadata":{"name":"large"},"data":{"k":""}}"#;
     let body = frame.replace("\"\"", &format!("\"{}\"", "x".repeat(size - frame.len())));
     let head =
         "POST /api/v1/namespaces/default/configmaps HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n";
-    let token = served.field("token");
+    let token = server.field("token");
     let rest = format!("Content-Length: {size}\r\nAuthorization: Bearer {token}\r\nConnection: close\r\n\r\n{body}");
-    let answer = served.says(format!("{head}{rest}")).await;
-    // What is stored may be smaller than what is read: etcd's bound, as there.
-    let shown: String = answer.chars().take(400).collect();
-    assert!(answer.starts_with(&format!("HTTP/1.1 {code} ")), "{shown}");
-    served.end().await;
+    let response = server.send_raw(format!("{head}{rest}")).await;
+    // Only the status code matters; the body repeats the object.
+    let start: String = response.chars().take(400).collect();
+    assert!(response.starts_with(&format!("HTTP/1.1 {code} ")), "{start}");
+    server.stop_server().await;
 }
 
 #[tokio::test]
-async fn heads_have_a_bound() {
-    let served = Served::start();
-    let more = format!("X-Long: {}\r\n", "x".repeat(2 * 1024 * 1024));
-    let answer = served.says(get("localhost", &served.field("token"), &more)).await;
-    assert!(answer.is_empty() || answer.starts_with("HTTP/1.1 431 "), "{answer}");
-    served.end().await;
+async fn limits_request_headers() {
+    let server = TestServer::start();
+    let extra_headers = format!("X-Long: {}\r\n", "x".repeat(2 * 1024 * 1024));
+    let response = server.send_raw(get("localhost", &server.field("token"), &extra_headers)).await;
+    assert!(response.is_empty() || response.starts_with("HTTP/1.1 431 "), "{response}");
+    server.stop_server().await;
 }
 
 #[tokio::test]
-async fn plain_http_is_told_so() {
-    let served = Served::start();
-    let address = served.address;
-    let answer = tokio::task::spawn_blocking(move || {
-        let mut socket = connected(address);
+async fn plain_http_gets_error_response() {
+    let server = TestServer::start();
+    let address = server.address;
+    let response = tokio::task::spawn_blocking(move || {
+        let mut socket = connect(address);
         socket.write_all(b"GET /version HTTP/1.1\r\nHost: localhost\r\n\r\n").unwrap();
-        let mut answer = String::new();
-        socket.read_to_string(&mut answer).unwrap();
-        answer
+        let mut response = String::new();
+        socket.read_to_string(&mut response).unwrap();
+        response
     });
-    let answer = answer.await.unwrap();
-    assert!(answer.starts_with("HTTP/1.0 400 Bad Request\r\n"), "{answer}");
-    assert!(answer.ends_with("Client sent an HTTP request to an HTTPS server.\n"), "{answer}");
-    served.end().await;
+    let response = response.await.unwrap();
+    assert!(response.starts_with("HTTP/1.0 400 Bad Request\r\n"), "{response}");
+    assert!(response.ends_with("Client sent an HTTP request to an HTTPS server.\n"), "{response}");
+    server.stop_server().await;
 }
 
-/// Time passes by itself here: nothing else is going on.
+/// Paused time advances automatically, because nothing else is pending.
 #[tokio::test(start_paused = true)]
-async fn who_says_nothing_is_not_waited_for() {
-    let served = Served::start();
-    let mut silent = tokio::net::TcpStream::connect(served.address).await.unwrap();
-    let mut nothing = Vec::new();
-    tokio::io::AsyncReadExt::read_to_end(&mut silent, &mut nothing).await.unwrap();
-    assert!(nothing.is_empty());
-    served.end().await;
+async fn silent_connection_times_out() {
+    let server = TestServer::start();
+    let mut silent = tokio::net::TcpStream::connect(server.address).await.unwrap();
+    let mut received = Vec::new();
+    tokio::io::AsyncReadExt::read_to_end(&mut silent, &mut received).await.unwrap();
+    assert!(received.is_empty());
+    server.stop_server().await;
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_body_that_does_not_come_is_not_waited_for() {
-    let begun = futures::stream::iter([Ok::<_, std::io::Error>("{")]);
-    let stalled = futures::StreamExt::chain(begun, futures::stream::pending());
+async fn incomplete_body_times_out() {
+    let first_chunk = futures::stream::iter([Ok::<_, std::io::Error>("{")]);
+    let stalled = futures::StreamExt::chain(first_chunk, futures::stream::pending());
     let request =
         http::Request::post("/api/v1/namespaces/default/configmaps").header("Content-Type", "application/json");
     let request = request.body(axum::body::Body::from_stream(stalled)).unwrap();
-    let answer = tower::ServiceExt::oneshot(crate::server().router(), request).await.unwrap();
-    assert_eq!(answer.status(), 408);
+    let response = tower::ServiceExt::oneshot(crate::server().router(), request).await.unwrap();
+    assert_eq!(response.status(), 408);
 }
 
 #[tokio::test]
-async fn only_this_machine_is_served() {
+async fn rejects_non_loopback_listener() {
     let listener = TcpListener::bind("0.0.0.0:0").unwrap();
     let credentials = Credentials::generate().unwrap();
-    let refused = serve(crate::server(), listener, &credentials, CancellationToken::new()).await;
-    assert!(matches!(refused, Err(ServeError::NotLoopback(_))), "{refused:?}");
+    let result = serve(crate::server(), listener, &credentials, CancellationToken::new()).await;
+    assert!(matches!(result, Err(ServeError::NotLoopback(_))), "{result:?}");
 }
 
 #[test]
-fn a_kubeconfig_is_its_owners_alone() {
-    let folder = tempfile::tempdir().unwrap();
-    let path = folder.path().join("kubeconfig");
+fn kubeconfig_is_private() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("kubeconfig");
     std::fs::write(&path, "old").unwrap();
     std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o644)).unwrap();
     write_kubeconfig(&path, "new").unwrap();

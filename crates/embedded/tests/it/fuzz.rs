@@ -1,8 +1,8 @@
-//! The corpus of the fuzz targets, and what is made from it by cutting, doubling and mixing; `OSTLER_FUZZ_CASES` says how
-//! much of that. Coverage-guided runs are in `fuzz/`.
+//! Runs the fuzz targets on their corpus and on mutations of it. `OSTLER_FUZZ_CASES` sets the number of mutations;
+//! coverage-guided fuzzing is in `fuzz/`.
 
 #[path = "../../fuzz/targets.rs"]
-#[allow(unreachable_pub, reason = "the fuzz tree has them in a crate of their own")]
+#[allow(unreachable_pub, reason = "the file is also a module of the fuzz crate")]
 mod targets;
 
 use std::path::Path;
@@ -11,7 +11,7 @@ use proptest::prelude::*;
 use proptest::test_runner::{Config, TestRunner};
 use rstest::rstest;
 
-/// What tells the reader something; mixed into the corpus.
+/// Tokens of the fuzzed formats, inserted into the corpus.
 const TOKENS: &[&str] = &[
     "null",
     "[]",
@@ -69,73 +69,73 @@ const TOKENS: &[&str] = &[
 #[case::selectors("selectors", targets::selectors)]
 #[case::cel("cel", targets::cel)]
 #[case::paths("paths", targets::paths)]
-fn any_bytes_are_read(#[case] name: &str, #[case] target: fn(&[u8])) {
+fn targets_accept_mutated_corpus(#[case] name: &str, #[case] target: fn(&[u8])) {
     let corpus = corpus(name);
     corpus.iter().for_each(|bytes| target(bytes));
     let cases = std::env::var("OSTLER_FUZZ_CASES").ok().and_then(|text| text.parse().ok()).unwrap_or(192);
     let config = Config { cases, failure_persistence: None, ..Config::default() };
     let strategy =
-        (prop::sample::select(corpus.clone()), prop::sample::select(corpus), prop::collection::vec(edit(), 0..8));
-    let outcome = TestRunner::new(config).run(&strategy, |(bytes, other, edits)| {
-        let changed = edits.iter().fold(bytes, |bytes, edit| edit.on(bytes, &other));
-        target(&changed);
+        (prop::sample::select(corpus.clone()), prop::sample::select(corpus), prop::collection::vec(mutation(), 0..8));
+    let result = TestRunner::new(config).run(&strategy, |(bytes, other, mutations)| {
+        let mutated = mutations.iter().fold(bytes, |bytes, mutation| mutation.apply(bytes, &other));
+        target(&mutated);
         Ok(())
     });
-    outcome.unwrap();
+    result.unwrap();
 }
 
-/// One change of a text; places are parts of 1000.
+/// Mutation of an input. Positions are in thousandths of the length.
 #[derive(Debug, Clone)]
-enum Edit {
-    Cut(usize, usize),
-    Double(usize, usize),
-    Token(usize, &'static str),
-    Repeat(usize, &'static str, usize),
-    Byte(usize, u8),
-    /// The rest of another text.
-    Other(usize),
+enum Mutation {
+    Delete(usize, usize),
+    Duplicate(usize, usize),
+    Insert(usize, &'static str),
+    InsertRepeated(usize, &'static str, usize),
+    Overwrite(usize, u8),
+    /// Replaces the rest by the rest of another input.
+    Splice(usize),
 }
 
-fn edit() -> impl Strategy<Value = Edit> {
-    let place = || 0..1000_usize;
+fn mutation() -> impl Strategy<Value = Mutation> {
+    let position = || 0..1000_usize;
     let token = || prop::sample::select(TOKENS);
     prop_oneof![
-        (place(), 1..12_usize).prop_map(|(at, count)| Edit::Cut(at, count)),
-        (place(), 1..40_usize).prop_map(|(at, count)| Edit::Double(at, count)),
-        (place(), token()).prop_map(|(at, token)| Edit::Token(at, token)),
-        (place(), token(), 2..200_usize).prop_map(|(at, token, count)| Edit::Repeat(at, token, count)),
-        (place(), any::<u8>()).prop_map(|(at, byte)| Edit::Byte(at, byte)),
-        place().prop_map(Edit::Other),
+        (position(), 1..12_usize).prop_map(|(at, count)| Mutation::Delete(at, count)),
+        (position(), 1..40_usize).prop_map(|(at, count)| Mutation::Duplicate(at, count)),
+        (position(), token()).prop_map(|(at, token)| Mutation::Insert(at, token)),
+        (position(), token(), 2..200_usize).prop_map(|(at, token, count)| Mutation::InsertRepeated(at, token, count)),
+        (position(), any::<u8>()).prop_map(|(at, byte)| Mutation::Overwrite(at, byte)),
+        position().prop_map(Mutation::Splice),
     ]
 }
 
 // === impl Edit ===
 
-impl Edit {
-    fn on(&self, bytes: Vec<u8>, other: &[u8]) -> Vec<u8> {
-        let place = |part: usize| part * bytes.len() / 1000;
+impl Mutation {
+    fn apply(&self, bytes: Vec<u8>, other: &[u8]) -> Vec<u8> {
+        let offset = |position: usize| position * bytes.len() / 1000;
         let replaced = |at: usize, count: usize, new: &[u8]| {
             let end = (at + count).min(bytes.len());
             [&bytes[..at], new, &bytes[end..]].concat()
         };
         match self {
-            Self::Cut(at, count) => replaced(place(*at), *count, &[]),
-            Self::Double(at, count) => {
-                let (start, end) = (place(*at), (place(*at) + count).min(bytes.len()));
+            Self::Delete(at, count) => replaced(offset(*at), *count, &[]),
+            Self::Duplicate(at, count) => {
+                let (start, end) = (offset(*at), (offset(*at) + count).min(bytes.len()));
                 replaced(end, 0, &bytes[start..end])
             }
-            Self::Token(at, token) => replaced(place(*at), 0, token.as_bytes()),
-            Self::Repeat(at, token, count) => replaced(place(*at), 0, token.repeat(*count).as_bytes()),
-            Self::Byte(at, byte) => replaced(place(*at), 1, &[*byte]),
-            Self::Other(at) => [&bytes[..place(*at)], &other[at * other.len() / 1000..]].concat(),
+            Self::Insert(at, token) => replaced(offset(*at), 0, token.as_bytes()),
+            Self::InsertRepeated(at, token, count) => replaced(offset(*at), 0, token.repeat(*count).as_bytes()),
+            Self::Overwrite(at, byte) => replaced(offset(*at), 1, &[*byte]),
+            Self::Splice(at) => [&bytes[..offset(*at)], &other[at * other.len() / 1000..]].concat(),
         }
     }
 }
 
-/// The files of one target, by name.
+/// Returns the corpus of a target, ordered by file name.
 fn corpus(name: &str) -> Vec<Vec<u8>> {
-    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("fuzz/corpus").join(name);
-    let mut paths: Vec<_> = std::fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path()).collect();
+    let directory = Path::new(env!("CARGO_MANIFEST_DIR")).join("fuzz/corpus").join(name);
+    let mut paths: Vec<_> = std::fs::read_dir(directory).unwrap().map(|entry| entry.unwrap().path()).collect();
     paths.sort();
     paths.iter().map(|path| std::fs::read(path).unwrap()).collect()
 }

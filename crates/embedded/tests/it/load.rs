@@ -1,5 +1,5 @@
-//! Many writers and many watches at once: each watch sees everything that was acknowledged, once and in order, and
-//! those that do not read keep nobody waiting.
+//! Concurrent writers and watches: each watch receives every acknowledged change once and in order, and watches that are
+//! not read do not block writers.
 
 use std::collections::BTreeSet;
 use std::task::Poll;
@@ -16,7 +16,7 @@ use tokio::task::JoinSet;
 
 const NAMESPACES: usize = 3;
 const WRITERS: usize = 8;
-/// Objects of one writer: each is created, changed, and every other one deleted.
+/// Objects per writer: each is created and updated, and every second one deleted.
 const OBJECTS: usize = 40;
 const WATCHES: usize = 24;
 
@@ -38,15 +38,15 @@ async fn send(server: &Server, method: &str, path: &str, body: Value) -> Value {
     serde_json::from_slice(&response.into_body().collect().await.unwrap().to_bytes()).unwrap()
 }
 
-/// The revisions of what one writer wrote; a deletion's is not told, and is 0.
+/// Runs a writer and returns the revisions of its creations and updates.
 async fn write(server: Server, writer: usize) -> Vec<u64> {
     let mut written = Vec::new();
-    let home = format!("/api/v1/namespaces/{}/configmaps", namespace(writer));
+    let collection = format!("/api/v1/namespaces/{}/configmaps", namespace(writer));
     for number in 0..OBJECTS {
         let name = format!("w{writer}-{number}");
-        let made = json!({"metadata": {"name": name, "labels": {"parity": (number % 2).to_string()}}});
-        written.push(revision(&send(&server, "POST", &home, made).await));
-        let path = format!("{home}/{name}");
+        let object = json!({"metadata": {"name": name, "labels": {"parity": (number % 2).to_string()}}});
+        written.push(revision(&send(&server, "POST", &collection, object).await));
+        let path = format!("{collection}/{name}");
         let changed = send(&server, "PATCH", &path, json!({"data": {"state": "changed"}})).await;
         written.push(revision(&changed));
         if number % 2 == 1 {
@@ -57,32 +57,32 @@ async fn write(server: Server, writer: usize) -> Vec<u64> {
     written
 }
 
-/// Revisions and types of events, until one of `end` or later was seen.
-async fn follow(server: Server, path: String, mut end: watch::Receiver<Option<u64>>) -> Vec<(u64, String)> {
+/// Watches `path` until a revision of at least `end`, and returns revisions and types of the events.
+async fn watch_until(server: Server, path: String, mut end: watch::Receiver<Option<u64>>) -> Vec<(u64, String)> {
     let request = http::Request::get(&path).body(Body::empty()).unwrap();
     let response = crate::client(&server).send(request).await.unwrap();
     let mut lines = std::pin::pin!(response.into_body().into_data_stream());
-    let (mut seen, mut rest) = (Vec::new(), String::new());
+    let (mut events, mut buffer) = (Vec::new(), String::new());
     loop {
         if let Some(end) = *end.borrow()
-            && seen.last().is_some_and(|(last, _)| *last >= end)
+            && events.last().is_some_and(|(last, _)| *last >= end)
         {
-            return seen;
+            return events;
         }
         let chunk = tokio::select! {
-            chunk = lines.next() => chunk.expect("the watch goes on").unwrap(),
+            chunk = lines.next() => chunk.expect("the watch ended").unwrap(),
             _ = end.changed() => continue,
         };
-        rest.push_str(std::str::from_utf8(&chunk).unwrap());
-        while let Some((line, behind)) = rest.split_once('\n') {
+        buffer.push_str(std::str::from_utf8(&chunk).unwrap());
+        while let Some((line, remaining)) = buffer.split_once('\n') {
             let event: Value = serde_json::from_str(line).unwrap();
-            seen.push((revision(&event["object"]), event["type"].as_str().unwrap().to_owned()));
-            rest = behind.to_owned();
+            events.push((revision(&event["object"]), event["type"].as_str().unwrap().to_owned()));
+            buffer = remaining.to_owned();
         }
     }
 }
 
-fn prepared(history: usize) -> Server {
+fn server_with_history(history: usize) -> Server {
     let server = Server::with_history(&crate::ports(), history);
     (0..NAMESPACES).for_each(|number| {
         server.create("namespaces", json!({"metadata": {"name": namespace(number)}})).unwrap();
@@ -90,15 +90,15 @@ fn prepared(history: usize) -> Server {
     server
 }
 
-async fn all_written(server: &Server) -> Vec<Vec<u64>> {
+async fn run_writers(server: &Server) -> Vec<Vec<u64>> {
     let mut writers = JoinSet::new();
     for writer in 0..WRITERS {
         let server = server.clone();
         writers.spawn(async move { (writer, write(server, writer).await) });
     }
     let mut written = vec![Vec::new(); NAMESPACES];
-    while let Some(one) = writers.join_next().await {
-        let (writer, revisions) = one.unwrap();
+    while let Some(result) = writers.join_next().await {
+        let (writer, revisions) = result.unwrap();
         written[writer % NAMESPACES].extend(revisions);
     }
     written.iter_mut().for_each(|all| all.sort_unstable());
@@ -106,51 +106,55 @@ async fn all_written(server: &Server) -> Vec<Vec<u64>> {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
-async fn no_watch_loses_or_reorders_an_event() {
-    let server = prepared(embedded::store::HISTORY);
+async fn watches_receive_all_events_in_order() {
+    let server = server_with_history(embedded::DEFAULT_HISTORY_SIZE);
     let from = revision(&server.get("namespaces", "", "n2").unwrap());
-    let (goal, end) = watch::channel(None);
-    let mut followers = JoinSet::new();
+    let (end_sender, end) = watch::channel(None);
+    let mut watch_tasks = JoinSet::new();
     for number in 0..WATCHES {
-        // Some see one namespace, some all of them.
-        let home = (number % 4 != 0).then_some(number % NAMESPACES);
-        let scope = home.map_or_else(String::new, |home| format!("/namespaces/{}", namespace(home)));
+        // Watches of one namespace and of all namespaces.
+        let watched_namespace = (number % 4 != 0).then_some(number % NAMESPACES);
+        let scope = watched_namespace.map_or_else(String::new, |number| format!("/namespaces/{}", namespace(number)));
         let path = format!("/api/v1{scope}/configmaps?watch=true&resourceVersion={from}");
         let (server, end) = (server.clone(), end.clone());
-        followers.spawn(async move { (home, follow(server, path, end).await) });
+        watch_tasks.spawn(async move { (watched_namespace, watch_until(server, path, end).await) });
     }
-    let written = all_written(&server).await;
-    // Every watch ends with one of these.
+    let written = run_writers(&server).await;
+    // Every watch ends at one of these objects.
     for number in 0..NAMESPACES {
-        let home = format!("/api/v1/namespaces/{}/configmaps", namespace(number));
-        let last = revision(&send(&server, "POST", &home, json!({"metadata": {"name": "last"}})).await);
-        goal.send_if_modified(|goal| goal.replace(goal.unwrap_or(last)).is_none());
+        let collection = format!("/api/v1/namespaces/{}/configmaps", namespace(number));
+        let last = revision(&send(&server, "POST", &collection, json!({"metadata": {"name": "last"}})).await);
+        end_sender.send_if_modified(|end_sender| end_sender.replace(end_sender.unwrap_or(last)).is_none());
     }
     let deletions = WRITERS * OBJECTS / 2;
-    while let Some(follower) = followers.join_next().await {
-        let (home, seen) = follower.unwrap();
-        let revisions: Vec<u64> = seen.iter().map(|(revision, _)| *revision).collect();
+    while let Some(task) = watch_tasks.join_next().await {
+        let (watched_namespace, events) = task.unwrap();
+        let revisions: Vec<u64> = events.iter().map(|(revision, _)| *revision).collect();
         assert!(revisions.is_sorted_by(|a, b| a < b), "out of order: {revisions:?}");
-        let shown: BTreeSet<u64> = revisions.into_iter().collect();
-        let expected = written.iter().enumerate().filter(|(number, _)| home.is_none_or(|home| home == *number));
-        assert!(expected.flat_map(|(_, all)| all).all(|revision| shown.contains(revision)), "lost in {home:?}");
-        if home.is_none() {
-            assert_eq!(seen.iter().filter(|(_, kind)| kind == "DELETED").count(), deletions);
-            assert_eq!(seen.iter().filter(|(_, kind)| kind == "MODIFIED").count(), WRITERS * OBJECTS);
+        let received: BTreeSet<u64> = revisions.into_iter().collect();
+        let expected =
+            written.iter().enumerate().filter(|(number, _)| watched_namespace.is_none_or(|watched| watched == *number));
+        assert!(
+            expected.flat_map(|(_, all)| all).all(|revision| received.contains(revision)),
+            "missing in {watched_namespace:?}"
+        );
+        if watched_namespace.is_none() {
+            assert_eq!(events.iter().filter(|(_, kind)| kind == "DELETED").count(), deletions);
+            assert_eq!(events.iter().filter(|(_, kind)| kind == "MODIFIED").count(), WRITERS * OBJECTS);
         }
     }
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
-async fn watches_that_nobody_reads_are_ended_and_writers_go_on() {
-    let server = prepared(WRITERS * OBJECTS / 4);
+async fn unread_watches_end_without_blocking_writers() {
+    let server = server_with_history(WRITERS * OBJECTS / 4);
     let from = revision(&server.get("namespaces", "", "n2").unwrap());
     let mut slow = Vec::new();
     for _ in 0..WATCHES {
         let path = format!("/api/v1/configmaps?watch=true&resourceVersion={from}");
         slow.push(crate::client(&server).send(http::Request::get(path).body(Body::empty()).unwrap()).await.unwrap());
     }
-    let written = all_written(&server).await;
+    let written = run_writers(&server).await;
     assert_eq!(written.iter().map(Vec::len).sum::<usize>(), 2 * WRITERS * OBJECTS);
     for response in slow {
         let bytes = response.into_body().collect().await.unwrap().to_bytes();
@@ -161,24 +165,26 @@ async fn watches_that_nobody_reads_are_ended_and_writers_go_on() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_change_alone_is_sent_at_once_and_those_close_behind_it_together() {
-    let server = prepared(embedded::store::HISTORY);
+async fn events_after_the_first_are_batched() {
+    let server = server_with_history(embedded::DEFAULT_HISTORY_SIZE);
     let from = revision(&server.get("namespaces", "", "n2").unwrap());
     let path = format!("/api/v1/namespaces/n0/configmaps?watch=true&resourceVersion={from}");
     let response = crate::client(&server).send(http::Request::get(path).body(Body::empty()).unwrap()).await.unwrap();
-    let mut pieces = std::pin::pin!(response.into_body().into_data_stream());
-    let make =
+    let mut chunks = std::pin::pin!(response.into_body().into_data_stream());
+    let create =
         |name: &str| server.create("configmaps", json!({"metadata": {"name": name, "namespace": "n0"}})).unwrap();
-    let lines = |piece: Bytes| piece.iter().filter(|byte| **byte == b'\n').count();
+    let lines = |chunk: Bytes| chunk.iter().filter(|byte| **byte == b'\n').count();
 
-    make("first");
-    let Poll::Ready(Some(Ok(piece))) = futures::poll!(pieces.next()) else { panic!("it was not sent") };
-    assert_eq!(lines(piece), 1);
+    create("first");
+    let Poll::Ready(Some(Ok(chunk))) = futures::poll!(chunks.next()) else {
+        panic!("the event was not sent immediately")
+    };
+    assert_eq!(lines(chunk), 1);
     for name in ["second", "third"] {
-        make(name);
-        assert!(futures::poll!(pieces.next()).is_pending());
+        create(name);
+        assert!(futures::poll!(chunks.next()).is_pending());
         tokio::time::advance(Duration::from_millis(1)).await;
     }
-    let piece = pieces.next().await.unwrap().unwrap();
-    assert_eq!(lines(piece), 2);
+    let chunk = chunks.next().await.unwrap().unwrap();
+    assert_eq!(lines(chunk), 2);
 }

@@ -1,29 +1,31 @@
-//! The server as clients see it: a `kube::Client` over the router, in this process.
+//! Tests of the API server through a `kube::Client` over the router.
 #![allow(
     clippy::unwrap_used,
     clippy::expect_used,
     clippy::panic,
-    reason = "clippy exempts test functions only, and these are helpers of tests"
+    reason = "clippy exempts test functions but not test helpers"
 )]
 
 mod clients;
+mod crash_recovery;
 mod credentials;
 mod differential;
 mod fuzz;
-mod hostile;
-mod killed;
 mod load;
 mod nodes;
-mod pages;
+mod pagination;
+mod robustness;
 mod scheduling;
 mod volumes;
-mod watching;
+mod watches;
 mod workloads;
 
 use std::sync::Arc;
 
 use embedded::Server;
-use embedded::ports::{AdmitAll, Container, Exit, Loopback, Ports, Runner, SystemClock, SystemRandom};
+use embedded::ports::{
+    AdmitAll, ContainerConfig, ContainerExit, ContainerRuntime, Ports, SystemClock, SystemRandom, TcpNetwork,
+};
 use futures::future::BoxFuture;
 use futures::{StreamExt, TryStreamExt};
 use k8s_openapi::api::core::v1::ConfigMap;
@@ -34,11 +36,11 @@ use kube::core::{ApiResource, GroupVersionKind};
 use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
 
-struct Nothing;
+struct NoopRuntime;
 
-impl Runner for Nothing {
-    fn run(&self, _container: Container, _stop: CancellationToken) -> BoxFuture<'static, Exit> {
-        Box::pin(async { Exit { code: 0, message: String::new() } })
+impl ContainerRuntime for NoopRuntime {
+    fn run(&self, _container: ContainerConfig, _stop: CancellationToken) -> BoxFuture<'static, ContainerExit> {
+        Box::pin(async { ContainerExit { code: 0, message: String::new() } })
     }
 }
 
@@ -47,8 +49,8 @@ fn ports() -> Ports {
         clock: Arc::new(SystemClock),
         random: Arc::new(SystemRandom),
         admission: Arc::new(AdmitAll),
-        runner: Arc::new(Nothing),
-        network: Arc::new(Loopback),
+        runtime: Arc::new(NoopRuntime),
+        network: Arc::new(TcpNetwork),
     }
 }
 
@@ -86,7 +88,7 @@ fn widget(spec: Value) -> DynamicObject {
 }
 
 #[tokio::test]
-async fn a_watch_tells_what_was_written_and_resumes() {
+async fn watch_reports_changes_since_resource_version() {
     let server = server();
     let api: Api<ConfigMap> = Api::namespaced(client(&server), "default");
     let from = api.list(&ListParams::default()).await.unwrap().metadata.resource_version.unwrap();
@@ -108,20 +110,20 @@ async fn a_watch_tells_what_was_written_and_resumes() {
         .await
         .unwrap();
     let base: u64 = from.parse().unwrap();
-    // The second, equal patch has neither revision nor event; the deletion has its own revision.
+    // The second patch changes nothing, so it has neither a revision nor an event; the deletion has a revision.
     let expected = [("ADDED", 1), ("MODIFIED", 2), ("DELETED", 3)].map(|(kind, n)| (kind, (base + n).to_string()));
     assert_eq!(kinds, expected);
 }
 
 #[tokio::test]
-async fn a_definition_defaults_validates_and_checks_rules() {
+async fn custom_resources_are_defaulted_and_validated() {
     let server = server();
     let api = widgets(&server);
-    let made = api.create(&PostParams::default(), &widget(json!({"size": 3}))).await.unwrap();
-    assert_eq!(made.data["spec"], json!({"size": 3, "replicas": 2}));
+    let created = api.create(&PostParams::default(), &widget(json!({"size": 3}))).await.unwrap();
+    assert_eq!(created.data["spec"], json!({"size": 3, "replicas": 2}));
 
-    let refused = api.patch("a", &PatchParams::default(), &Patch::Merge(json!({"spec": {"size": 1000}}))).await;
-    let Err(kube::Error::Api(status)) = refused else { panic!("{refused:?}") };
+    let rejected = api.patch("a", &PatchParams::default(), &Patch::Merge(json!({"spec": {"size": 1000}}))).await;
+    let Err(kube::Error::Api(status)) = rejected else { panic!("{rejected:?}") };
     assert_eq!((status.code, status.reason.as_str()), (422, "Invalid"));
     assert!(status.message.contains("too big"), "{}", status.message);
 
@@ -132,7 +134,7 @@ async fn a_definition_defaults_validates_and_checks_rules() {
 }
 
 #[tokio::test]
-async fn applying_twice_changes_nothing() {
+async fn repeated_apply_changes_nothing() {
     let server = server();
     let api = widgets(&server);
     let parameters = PatchParams::apply("tester").force();
@@ -144,7 +146,7 @@ async fn applying_twice_changes_nothing() {
 }
 
 #[tokio::test]
-async fn lists_page_through_the_world_of_the_first_page() {
+async fn pages_show_the_revision_of_the_first_page() {
     let server = server();
     let api: Api<ConfigMap> = Api::namespaced(client(&server), "default");
     for name in ["a", "b", "c"] {
@@ -159,7 +161,7 @@ async fn lists_page_through_the_world_of_the_first_page() {
 }
 
 #[test]
-fn dependents_go_with_their_owner_and_only_with_that_one() {
+fn dependents_are_deleted_with_owner_uid() {
     let server = server();
     let owner = server.create("configmaps", json!({"metadata": {"name": "owner", "namespace": "default"}})).unwrap();
     let reference =
@@ -169,31 +171,31 @@ fn dependents_go_with_their_owner_and_only_with_that_one() {
     server.delete("configmaps", "default", "owner", None).unwrap();
     assert!(server.get("configmaps", "default", "child").is_none());
 
-    // The same name again is another owner.
+    // A new object with the same name is a different owner.
     server.create("configmaps", json!({"metadata": {"name": "owner", "namespace": "default"}})).unwrap();
     server.create("configmaps", child).unwrap();
     assert!(server.get("configmaps", "default", "child").is_none());
 }
 
 #[test]
-fn a_namespace_empties_and_goes() {
+fn terminating_namespace_waits_for_finalizers() {
     let server = server();
     server.create("namespaces", json!({"metadata": {"name": "n"}})).unwrap();
     server.create("configmaps", json!({"metadata": {"name": "a", "namespace": "n", "finalizers": ["x/y"]}})).unwrap();
     server.delete("namespaces", "", "n", None).unwrap();
     assert_eq!(server.get("namespaces", "", "n").unwrap()["status"]["phase"], "Terminating");
-    let refused = server.create("configmaps", json!({"metadata": {"name": "b", "namespace": "n"}})).unwrap_err();
-    assert_eq!(refused.code, 403);
-    let mut held = server.get("configmaps", "n", "a").unwrap().as_ref().clone();
-    held["metadata"]["finalizers"] = json!([]);
-    server.update("configmaps", held).unwrap();
+    let rejected = server.create("configmaps", json!({"metadata": {"name": "b", "namespace": "n"}})).unwrap_err();
+    assert_eq!(rejected.code, 403);
+    let mut retained = server.get("configmaps", "n", "a").unwrap().as_ref().clone();
+    retained["metadata"]["finalizers"] = json!([]);
+    server.update("configmaps", retained).unwrap();
     assert!(server.get("namespaces", "", "n").is_none());
 }
 
 #[tokio::test]
-async fn an_event_of_the_new_group_is_whole_in_both_faces() {
+async fn events_are_complete_in_both_groups() {
     let server = server();
-    let faces = [("events.k8s.io", "v1"), ("", "v1")].map(|(group, version)| {
+    let apis = [("events.k8s.io", "v1"), ("", "v1")].map(|(group, version)| {
         let kind = ApiResource::from_gvk(&GroupVersionKind::gvk(group, version, "Event"));
         Api::<DynamicObject>::namespaced_with(client(&server), "default", &kind)
     });
@@ -203,8 +205,8 @@ async fn an_event_of_the_new_group_is_whole_in_both_faces() {
         "note": "chosen", "reportingController": "ostler", "reportingInstance": "ostler-0",
         "regarding": {"kind": "InferenceService", "name": "chat", "namespace": "default"},
     });
-    faces[0].create(&PostParams::default(), &serde_json::from_value(event).unwrap()).await.unwrap();
-    let [new, core] = [faces[0].get("e").await.unwrap(), faces[1].get("e").await.unwrap()];
+    apis[0].create(&PostParams::default(), &serde_json::from_value(event).unwrap()).await.unwrap();
+    let [new, core] = [apis[0].get("e").await.unwrap(), apis[1].get("e").await.unwrap()];
     assert_eq!((&new.data["note"], &new.data["regarding"]["name"]), (&json!("chosen"), &json!("chat")));
     assert_eq!((&core.data["message"], &core.data["involvedObject"]["name"]), (&json!("chosen"), &json!("chat")));
     assert_eq!(core.data["reportingComponent"], "ostler");

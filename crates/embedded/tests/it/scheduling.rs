@@ -1,7 +1,7 @@
-//! Where one Pod goes among others, by the embedded scheduler and by a kube-scheduler: the same worlds, the same answers.
+//! Compares the scheduler with kube-scheduler in the same scenarios.
 //!
-//! A world is the nodes `a` and `b` in zone 1, `c` in zone 2 and `d` without a zone, Pods that have a node, and one that
-//! wants one. Each has one right answer: the only node that fits, or why none does.
+//! A scenario has the nodes `a` and `b` in zone 1, `c` in zone 2 and `d` without zone, bound Pods, and one pending Pod. It
+//! has a unique outcome: the only suitable node, or the reason why there is none.
 
 use std::time::Duration;
 
@@ -10,105 +10,105 @@ use k8s_openapi::api::core::v1::{Node, Pod};
 use kube::api::{DeleteParams, Patch, PatchParams, PostParams};
 use kube::runtime::{WatchStreamExt, watcher};
 use kube::{Api, Client};
-use realcluster::{Binaries, Parts, RealCluster};
+use realcluster::{Binaries, Components, RealCluster};
 use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
 
-/// One world.
-struct World {
+/// Scenario with its expected outcome.
+struct Scenario {
     name: &'static str,
-    /// Node and labels of Pods that are there, with what else their spec says.
-    there: Vec<(&'static str, &'static str, Value)>,
-    /// The spec of the Pod that wants a node; it has the label `app: web`.
-    wants: Value,
-    /// `on a`, or the message of `PodScheduled`.
-    answer: &'static str,
+    /// Bound Pods: node, app label and further spec fields.
+    bound_pods: Vec<(&'static str, &'static str, Value)>,
+    /// Spec of the pending Pod, which has the label `app: web`.
+    pending_spec: Value,
+    /// Expected outcome: `on a`, or the message of `PodScheduled`.
+    expected: &'static str,
 }
 
-fn worlds() -> Vec<World> {
-    let world = |name, there: &[(&'static str, &'static str, Value)], wants, answer| World {
+fn scenarios() -> Vec<Scenario> {
+    let scenario = |name, bound_pods: &[(&'static str, &'static str, Value)], pending_spec, expected| Scenario {
         name,
-        there: there.to_vec(),
-        wants,
-        answer,
+        bound_pods: bound_pods.to_vec(),
+        pending_spec,
+        expected,
     };
     let web = |node| (node, "web", json!({}));
     let on_all = [web("a"), web("b"), web("c"), web("d")];
     vec![
-        world("near a host", &[("b", "db", json!({}))], near(term("host", "db")), "on b"),
-        world("near a zone", &[("c", "db", json!({}))], near(term("zone", "db")), "on c"),
-        world(
-            "near nobody",
+        scenario("affinity to a host", &[("b", "db", json!({}))], affinity_to(term("host", "db")), "on b"),
+        scenario("affinity to a zone", &[("c", "db", json!({}))], affinity_to(term("zone", "db")), "on c"),
+        scenario(
+            "affinity without a match",
             &[],
-            near(term("host", "db")),
+            affinity_to(term("host", "db")),
             "0/4 nodes are available: 4 node(s) didn't match pod affinity rules. preemption: 0/4 nodes are available: 4 Preemption is not helpful for scheduling.",
         ),
-        world("far from two zones", &[web("a"), web("c")], far(term("zone", "web")), "on d"),
-        world(
-            "far from all hosts",
+        scenario("anti-affinity to two zones", &[web("a"), web("c")], anti_affinity_to(term("zone", "web")), "on d"),
+        scenario(
+            "anti-affinity to all hosts",
             &on_all,
-            far(term("host", "web")),
+            anti_affinity_to(term("host", "web")),
             "0/4 nodes are available: 4 node(s) didn't match pod anti-affinity rules. preemption: 0/4 nodes are available: 4 No preemption victims found for incoming pod.",
         ),
-        world(
-            "kept away",
-            &[("a", "db", far(term("zone", "web"))), ("d", "db", far(term("host", "web")))],
+        scenario(
+            "existing anti-affinity",
+            &[("a", "db", anti_affinity_to(term("zone", "web"))), ("d", "db", anti_affinity_to(term("host", "web")))],
             json!({}),
             "on c",
         ),
-        world(
-            "kept away from everywhere",
-            &["a", "b", "c", "d"].map(|node| (node, "db", far(term("host", "web")))),
+        scenario(
+            "existing anti-affinity on all nodes",
+            &["a", "b", "c", "d"].map(|node| (node, "db", anti_affinity_to(term("host", "web")))),
             json!({}),
             "0/4 nodes are available: 4 node(s) didn't satisfy existing pods anti-affinity rules. preemption: 0/4 nodes are available: 4 No preemption victims found for incoming pod.",
         ),
-        world("spread over zones", &[web("a")], spread(json!({})), "on c"),
-        world(
-            "spread over more zones than there are",
+        scenario("spread over zones", &[web("a")], spread(json!({})), "on c"),
+        scenario(
+            "spread with an unreachable minimum of domains",
             &[web("a"), web("c")],
             spread(json!({"minDomains": 3})),
             "0/4 nodes are available: 1 node(s) didn't match pod topology spread constraints (missing required label), 3 node(s) didn't match pod topology spread constraints. preemption: 0/4 nodes are available: 1 Preemption is not helpful for scheduling, 3 No preemption victims found for incoming pod.",
         ),
-        world(
-            "spread where it may not be",
+        scenario(
+            "spread that ignores the node selector",
             &[web("a")],
-            with(spread(json!({"nodeAffinityPolicy": "Ignore"})), json!({"nodeSelector": {"zone": "1"}})),
+            merge_fields(spread(json!({"nodeAffinityPolicy": "Ignore"})), json!({"nodeSelector": {"zone": "1"}})),
             "0/4 nodes are available: 2 node(s) didn't match Pod's node affinity/selector, 2 node(s) didn't match pod topology spread constraints. preemption: 0/4 nodes are available: 2 No preemption victims found for incoming pod, 2 Preemption is not helpful for scheduling.",
         ),
-        world(
-            "spread where it may be",
+        scenario(
+            "spread that honors the node selector",
             &[web("a"), ("b", "db", port(80))],
-            with(spread(json!({})), with(port(80), json!({"nodeSelector": {"zone": "1"}}))),
+            merge_fields(spread(json!({})), merge_fields(port(80), json!({"nodeSelector": {"zone": "1"}}))),
             "on a",
         ),
-        world("a port", &["a", "b", "d"].map(|node| (node, "db", port(80))), port(80), "on c"),
-        world(
-            "no port",
+        scenario("free host port", &["a", "b", "d"].map(|node| (node, "db", port(80))), port(80), "on c"),
+        scenario(
+            "no free host port",
             &["a", "b", "c", "d"].map(|node| (node, "db", port(80))),
             port(80),
             "0/4 nodes are available: 4 node(s) didn't have free ports for the requested pod ports. preemption: 0/4 nodes are available: 4 No preemption victims found for incoming pod.",
         ),
-        world("the emptiest", &["a", "b", "d"].map(|node| (node, "db", cpu("4"))), json!({}), "on c"),
-        world(
-            "too much",
+        scenario("least allocated node", &["a", "b", "d"].map(|node| (node, "db", cpu("4"))), json!({}), "on c"),
+        scenario(
+            "insufficient CPU",
             &[],
             cpu("9"),
             "0/4 nodes are available: 4 Insufficient cpu. preemption: 0/4 nodes are available: 4 Preemption is not helpful for scheduling.",
         ),
-        world(
-            "a claim that is not there",
+        scenario(
+            "missing claim",
             &[],
             json!({"volumes": [{"name": "v", "persistentVolumeClaim": {"claimName": "weights"}}]}),
             "0/4 nodes are available: persistentvolumeclaim \"weights\" not found. not found",
         ),
-        world(
-            "a gate",
+        scenario(
+            "scheduling gate",
             &[],
             json!({"schedulingGates": [{"name": "example.com/wait"}]}),
             "Scheduling is blocked due to non-empty scheduling gates",
         ),
-        world("beside its own kind rather than alone", &[web("b"), ("b", "db", cpu("2"))], wish("podAffinity"), "on b"),
-        world("alone rather than beside its own kind", &["a", "b", "c"].map(web), wish("podAntiAffinity"), "on d"),
+        scenario("preferred affinity", &[web("b"), ("b", "db", cpu("2"))], preferred("podAffinity"), "on b"),
+        scenario("preferred anti-affinity", &["a", "b", "c"].map(web), preferred("podAntiAffinity"), "on d"),
     ]
 }
 
@@ -116,22 +116,22 @@ fn term(key: &str, app: &str) -> Value {
     json!({"topologyKey": key, "labelSelector": {"matchLabels": {"app": app}}})
 }
 
-fn near(term: Value) -> Value {
+fn affinity_to(term: Value) -> Value {
     json!({"affinity": {"podAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [term]}}})
 }
 
-fn far(term: Value) -> Value {
+fn anti_affinity_to(term: Value) -> Value {
     json!({"affinity": {"podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [term]}}})
 }
 
-fn wish(side: &str) -> Value {
-    let wished = json!([{"weight": 100, "podAffinityTerm": term("host", "web")}]);
-    json!({"affinity": {side: {"preferredDuringSchedulingIgnoredDuringExecution": wished}}})
+fn preferred(side: &str) -> Value {
+    let terms = json!([{"weight": 100, "podAffinityTerm": term("host", "web")}]);
+    json!({"affinity": {side: {"preferredDuringSchedulingIgnoredDuringExecution": terms}}})
 }
 
 fn spread(more: Value) -> Value {
-    let constraint = with(term("zone", "web"), json!({"maxSkew": 1, "whenUnsatisfiable": "DoNotSchedule"}));
-    json!({"topologySpreadConstraints": [with(constraint, more)]})
+    let constraint = merge_fields(term("zone", "web"), json!({"maxSkew": 1, "whenUnsatisfiable": "DoNotSchedule"}));
+    json!({"topologySpreadConstraints": [merge_fields(constraint, more)]})
 }
 
 fn port(number: u16) -> Value {
@@ -142,69 +142,69 @@ fn cpu(amount: &str) -> Value {
     json!({"containers": [{"name": "c", "image": "i", "resources": {"requests": {"cpu": amount}}}]})
 }
 
-/// All fields of both, the second wins.
-fn with(mut base: Value, more: Value) -> Value {
+/// Merges two objects; fields of the second win.
+fn merge_fields(mut base: Value, more: Value) -> Value {
     base.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
     base
 }
 
 fn pod(name: &str, app: &str, spec: Value) -> Pod {
-    let usual = json!({"containers": [{"name": "c", "image": "i"}], "terminationGracePeriodSeconds": 0});
+    let base_spec = json!({"containers": [{"name": "c", "image": "i"}], "terminationGracePeriodSeconds": 0});
     let metadata = json!({"name": name, "labels": {"app": app}});
-    serde_json::from_value(json!({"metadata": metadata, "spec": with(usual, spec)})).unwrap()
+    serde_json::from_value(json!({"metadata": metadata, "spec": merge_fields(base_spec, spec)})).unwrap()
 }
 
-async fn make_nodes(client: &Client) {
+async fn create_nodes(client: &Client) {
     let nodes: Api<Node> = Api::all(client.clone());
     for (name, zone) in [("a", Some("1")), ("b", Some("1")), ("c", Some("2")), ("d", None)] {
         let mut labels = json!({"host": name});
         if let Some(zone) = zone {
             labels["zone"] = json!(zone);
         }
-        let room = json!({"cpu": "8", "memory": "8Gi", "pods": "110"});
-        let status = json!({"capacity": room, "allocatable": room});
+        let resources = json!({"cpu": "8", "memory": "8Gi", "pods": "110"});
+        let status = json!({"capacity": resources, "allocatable": resources});
         let node = json!({"metadata": {"name": name, "labels": labels}, "status": status});
         nodes.create(&PostParams::default(), &serde_json::from_value(node).unwrap()).await.unwrap();
         let merge = PatchParams::default();
         nodes.patch_status(name, &merge, &Patch::Merge(json!({"status": status}))).await.unwrap();
-        // New nodes are tainted until somebody says that they are ready.
+        // kube-controller-manager taints new nodes until they are ready; it does not run here.
         nodes.patch(name, &merge, &Patch::Merge(json!({"spec": {"taints": null}}))).await.unwrap();
     }
 }
 
-/// How long the wanted answer may take to come.
-const PATIENCE: Duration = Duration::from_secs(120);
+/// Time limit for the expected outcome.
+const OUTCOME_TIMEOUT: Duration = Duration::from_secs(120);
 
-/// Plays one world; the answer that was wanted, or the last that was given.
-async fn play(client: &Client, world: &World) -> String {
+/// Runs a scenario and returns the expected outcome, or the last one observed.
+async fn run_scenario(client: &Client, scenario: &Scenario) -> String {
     let pods: Api<Pod> = Api::default_namespaced(client.clone());
-    let make = async |name: &str, app: &str, spec| {
+    let create = async |name: &str, app: &str, spec| {
         pods.create(&PostParams::default(), &pod(name, app, spec)).await.unwrap();
     };
-    for (at, (node, app, spec)) in world.there.iter().enumerate() {
-        make(&format!("there-{at}"), app, with(spec.clone(), json!({"nodeName": node}))).await;
+    for (index, (node, app, spec)) in scenario.bound_pods.iter().enumerate() {
+        create(&format!("bound-{index}"), app, merge_fields(spec.clone(), json!({"nodeName": node}))).await;
     }
-    make("new", "web", world.wants.clone()).await;
+    create("new", "web", scenario.pending_spec.clone()).await;
     let mut last = String::new();
     let mut changes = watcher(pods.clone(), watcher::Config::default().fields("metadata.name=new"))
         .default_backoff()
         .applied_objects()
         .boxed();
     let waiting = async {
-        // A place is for good; a message is not.
-        while last != world.answer && !last.starts_with("on ") {
+        // A binding is final, a message is not.
+        while last != scenario.expected && !last.starts_with("on ") {
             let Some(Ok(pod)) = changes.next().await else { continue };
-            last = answer(&pod).unwrap_or_default();
+            last = outcome(&pod).unwrap_or_default();
         }
     };
-    // What was asked of another world's leftovers is asked again when they are gone.
-    let _ = tokio::time::timeout(PATIENCE, waiting).await;
+    // A decision that saw Pods of the previous scenario is repeated after their deletion.
+    let _ = tokio::time::timeout(OUTCOME_TIMEOUT, waiting).await;
     let now = DeleteParams { grace_period_seconds: Some(0), ..DeleteParams::default() };
     pods.delete_collection(&now, &kube::api::ListParams::default()).await.unwrap();
     last
 }
 
-fn answer(pod: &Pod) -> Option<String> {
+fn outcome(pod: &Pod) -> Option<String> {
     if let Some(node) = pod.spec.as_ref()?.node_name.as_ref() {
         return Some(format!("on {node}"));
     }
@@ -212,29 +212,29 @@ fn answer(pod: &Pod) -> Option<String> {
     conditions.iter().find(|condition| condition.type_ == "PodScheduled")?.message.clone()
 }
 
-/// Each world gives its answer, played so often.
+/// Runs all scenarios, each up to `tries` times.
 async fn compare(client: &Client, tries: usize) {
-    make_nodes(client).await;
-    let mut differ = String::new();
-    for world in worlds() {
-        let mut given = String::new();
+    create_nodes(client).await;
+    let mut differences = String::new();
+    for scenario in scenarios() {
+        let mut observed = String::new();
         for _ in 0..tries {
-            given = play(client, &world).await;
-            if given == world.answer {
+            observed = run_scenario(client, &scenario).await;
+            if observed == scenario.expected {
                 break;
             }
         }
-        if given != world.answer {
-            differ += &format!("\n{}\n  wanted {}\n  given  {given}\n", world.name, world.answer);
+        if observed != scenario.expected {
+            differences += &format!("\n{}\n  expected {}\n  observed {observed}\n", scenario.name, scenario.expected);
         }
     }
-    assert!(differ.is_empty(), "{differ}");
+    assert!(differences.is_empty(), "{differences}");
 }
 
 #[tokio::test]
-async fn pods_go_where_a_kube_scheduler_puts_them() {
+async fn schedules_like_kube_scheduler() {
     let (server, stop) = (crate::server(), CancellationToken::new());
-    let scheduler = tokio::spawn(embedded::scheduler::run(server.clone(), crate::ports(), stop.clone()));
+    let scheduler = tokio::spawn(embedded::run_scheduler(server.clone(), crate::ports(), stop.clone()));
     compare(&crate::client(&server), 1).await;
     stop.cancel();
     scheduler.await.unwrap();
@@ -243,12 +243,13 @@ async fn pods_go_where_a_kube_scheduler_puts_them() {
 #[tokio::test]
 #[ignore = "needs a kube-scheduler: cargo xtask test --with realcluster"]
 async fn live() {
-    let folder = tempfile::Builder::new().prefix("ostler-scheduling-").tempdir().unwrap().keep();
-    let parts = Parts::quiet().with_scheduler();
-    let cluster = RealCluster::start_parts(parts, Binaries::of(parts).unwrap(), folder.clone()).await.unwrap();
-    // A kube-scheduler hears of nodes, of Pods with a node and of those without apart: it may decide before it has heard of
-    // all of a world.
+    let directory = tempfile::Builder::new().prefix("ostler-scheduling-").tempdir().unwrap().keep();
+    let components = Components::minimal().with_scheduler();
+    let cluster = RealCluster::start_components(components, Binaries::find_for(components).unwrap(), directory.clone())
+        .await
+        .unwrap();
+    // kube-scheduler has separate watches for nodes and Pods, and may decide before it has observed the whole scenario.
     compare(&cluster.client, 3).await;
     drop(cluster);
-    std::fs::remove_dir_all(folder).unwrap();
+    std::fs::remove_dir_all(directory).unwrap();
 }

@@ -1,6 +1,6 @@
-//! Workload controllers, scheduler and node agent together, on paused time and with containers that only pretend.
+//! Tests of workload controllers, scheduler and node agent together, with paused time and simulated containers.
 
-#![allow(clippy::unwrap_used, clippy::panic)] // helpers of tests are not marked as tests
+#![allow(clippy::unwrap_used, clippy::panic)] // clippy exempts test functions but not test helpers
 
 use std::collections::BTreeSet;
 use std::io;
@@ -8,90 +8,91 @@ use std::net::SocketAddr;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use embedded::Server;
-use embedded::node::Folders;
-use embedded::ports::{AdmitAll, Clock, Container, Exit, Network, Ports, Runner, Stream, SystemRandom};
+use embedded::ports::{
+    AdmitAll, Clock, ContainerConfig, ContainerExit, ContainerRuntime, Network, NetworkStream, Ports, SystemRandom,
+};
+use embedded::{NodeDirectories, Server};
 use futures::future::BoxFuture;
 use serde_json::{Value, json};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
-/// A clock that goes with tokio's paused time.
-struct Paused {
+/// Clock that follows Tokio's paused time.
+struct PausedClock {
     base: jiff::Timestamp,
     start: Instant,
 }
 
-impl Clock for Paused {
+impl Clock for PausedClock {
     fn now(&self) -> jiff::Timestamp {
         self.base.checked_add(jiff::SignedDuration::try_from(self.start.elapsed()).unwrap()).unwrap()
     }
 }
 
-/// Image `crash` fails at once, `stubborn` ignores being stopped, anything else runs until it is.
+/// Simulated containers: image `crash` fails immediately, `job` succeeds, `stubborn` ignores termination, others run until they are stopped.
 #[derive(Clone, Default)]
-struct Pretend {
-    /// Pod and environment of every start.
+struct SimulatedRuntime {
+    /// Pod and environment variable of every started container.
     started: Arc<Mutex<Vec<(String, String)>>>,
 }
 
-impl Runner for Pretend {
-    fn pull(&self, _node: &str, image: &str) -> Result<(), String> {
+impl ContainerRuntime for SimulatedRuntime {
+    fn pull_image(&self, _node: &str, image: &str) -> Result<(), String> {
         if image == "absent" { Err("absent: not found".to_owned()) } else { Ok(()) }
     }
 
-    fn run(&self, container: Container, stop: CancellationToken) -> BoxFuture<'static, Exit> {
+    fn run(&self, container: ContainerConfig, stop: CancellationToken) -> BoxFuture<'static, ContainerExit> {
         let started = container.env.iter().map(|(name, value)| (container.pod.clone(), format!("{name}={value}")));
         self.started.lock().unwrap().extend(started);
         Box::pin(async move {
             match container.image.as_str() {
-                "crash" => return Exit { code: 1, message: "it crashed".to_owned() },
-                "job" => return Exit { code: 0, message: String::new() },
+                "crash" => return ContainerExit { code: 1, message: "it crashed".to_owned() },
+                "job" => return ContainerExit { code: 0, message: String::new() },
                 "stubborn" => std::future::pending::<()>().await,
                 _ => stop.cancelled().await,
             }
-            Exit { code: 0, message: String::new() }
+            ContainerExit { code: 0, message: String::new() }
         })
     }
 }
 
-/// Answers every connection as a healthy HTTP server.
-struct Healthy;
+/// Network on which every connection reaches a healthy HTTP server.
+struct HealthyNetwork;
 
-impl Network for Healthy {
-    fn connect(&self, _address: SocketAddr) -> BoxFuture<'static, io::Result<Box<dyn Stream>>> {
+impl Network for HealthyNetwork {
+    fn connect(&self, _address: SocketAddr) -> BoxFuture<'static, io::Result<Box<dyn NetworkStream>>> {
         Box::pin(async move {
-            let (ours, theirs) = tokio::io::duplex(1024);
+            let (client, mut server) = tokio::io::duplex(1024);
             tokio::spawn(async move {
                 use tokio::io::{AsyncReadExt, AsyncWriteExt};
-                let mut stream = theirs;
                 let mut buffer = [0; 1024];
-                let _ = stream.read(&mut buffer).await;
-                let _ = stream.write_all(b"HTTP/1.1 200 OK\r\ncontent-length: 0\r\n\r\n").await;
+                let _ = server.read(&mut buffer).await;
+                let _ = server.write_all(b"HTTP/1.1 200 OK\r\ncontent-length: 0\r\n\r\n").await;
             });
-            Ok(Box::new(ours) as Box<dyn Stream>)
+            Ok(Box::new(client) as Box<dyn NetworkStream>)
         })
     }
 }
 
-pub(crate) struct World {
+/// Server with all controllers.
+pub(crate) struct TestCluster {
     pub(crate) server: Server,
-    runner: Pretend,
+    runtime: SimulatedRuntime,
     ports: Ports,
     stop: CancellationToken,
     tasks: Vec<tokio::task::JoinHandle<()>>,
 }
 
-impl World {
-    /// Nodes `n0`, `n1`… with so many GPUs each.
+impl TestCluster {
+    /// Starts a cluster with the nodes `n0`, `n1`… and the given numbers of GPUs.
     pub(crate) fn new(gpus: &[i64]) -> Self {
-        let runner = Pretend::default();
+        let runtime = SimulatedRuntime::default();
         let ports = Ports {
-            clock: Arc::new(Paused { base: "2026-01-01T00:00:00Z".parse().unwrap(), start: Instant::now() }),
+            clock: Arc::new(PausedClock { base: "2026-01-01T00:00:00Z".parse().unwrap(), start: Instant::now() }),
             random: Arc::new(SystemRandom),
             admission: Arc::new(AdmitAll),
-            runner: Arc::new(runner.clone()),
-            network: Arc::new(Healthy),
+            runtime: Arc::new(runtime.clone()),
+            network: Arc::new(HealthyNetwork),
         };
         let server = Server::new(&ports);
         for (index, gpus) in gpus.iter().enumerate() {
@@ -106,39 +107,44 @@ impl World {
             with_status["status"] = node["status"].clone();
             server.update_status("nodes", with_status).unwrap();
         }
-        Self::around(server, runner, ports)
+        Self::start_controllers(server, runtime, ports)
     }
 
-    fn around(server: Server, runner: Pretend, ports: Ports) -> Self {
+    fn start_controllers(server: Server, runtime: SimulatedRuntime, ports: Ports) -> Self {
         let stop = CancellationToken::new();
         let tasks = vec![
-            tokio::spawn(embedded::workloads::run(server.clone(), ports.clone(), None, stop.clone())),
-            tokio::spawn(embedded::node_lifecycle::run(server.clone(), ports.clone(), stop.clone())),
-            tokio::spawn(embedded::scheduler::run(server.clone(), ports.clone(), stop.clone())),
-            tokio::spawn(embedded::node::run(server.clone(), ports.clone(), Folders::default(), stop.clone())),
+            tokio::spawn(embedded::run_workload_controllers(server.clone(), ports.clone(), None, stop.clone())),
+            tokio::spawn(embedded::run_node_lifecycle_controller(server.clone(), ports.clone(), stop.clone())),
+            tokio::spawn(embedded::run_scheduler(server.clone(), ports.clone(), stop.clone())),
+            tokio::spawn(embedded::run_node_agent(
+                server.clone(),
+                ports.clone(),
+                NodeDirectories::default(),
+                stop.clone(),
+            )),
         ];
-        Self { server, runner, ports, stop, tasks }
+        Self { server, runtime, ports, stop, tasks }
     }
 
-    /// All that runs beside the server ends and runs again.
-    async fn again(self) -> Self {
-        let (server, runner, ports) = (self.server.clone(), self.runner.clone(), self.ports.clone());
-        self.end().await;
-        Self::around(server, runner, ports)
+    /// Restarts everything except the server.
+    async fn restart_controllers(self) -> Self {
+        let (server, runtime, ports) = (self.server.clone(), self.runtime.clone(), self.ports.clone());
+        self.stop().await;
+        Self::start_controllers(server, runtime, ports)
     }
 
-    pub(crate) async fn end(self) {
+    pub(crate) async fn stop(self) {
         self.stop.cancel();
         for task in self.tasks {
             task.await.unwrap();
         }
     }
 
-    /// Waits for something to become true; an hour of paused time is the limit.
-    pub(crate) async fn until(&self, what: &str, holds: impl Fn(&Server) -> bool) {
+    /// Waits for a condition, for at most an hour of paused time.
+    pub(crate) async fn until(&self, description: &str, predicate: impl Fn(&Server) -> bool) {
         let mut changes = self.server.subscribe();
         let waiting = async {
-            while !holds(&self.server) {
+            while !predicate(&self.server) {
                 let _ = changes.next().await;
             }
         };
@@ -150,7 +156,7 @@ impl World {
                     format!("{} {} {}", object["metadata"]["name"], object["metadata"]["generation"], object["status"])
                 })
                 .collect();
-            panic!("never: {what}\n{}", statuses.join("\n"));
+            panic!("timed out waiting for: {description}\n{}", statuses.join("\n"));
         }
     }
 
@@ -195,7 +201,7 @@ pub(crate) fn is_ready(pod: &Value) -> bool {
     condition(pod, "Ready")["status"] == "True"
 }
 
-pub(crate) fn settled(server: &Server, replicas: i64) -> bool {
+pub(crate) fn is_rolled_out(server: &Server, replicas: i64) -> bool {
     let Some(web) = server.get("deployments.apps", "default", "web") else { return false };
     let status = &web["status"];
     status["observedGeneration"] == web["metadata"]["generation"]
@@ -204,67 +210,73 @@ pub(crate) fn settled(server: &Server, replicas: i64) -> bool {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_deployment_runs_scales_rolls_and_goes() {
-    let world = World::new(&[0]);
-    world.server.create("deployments.apps", deployment(2, "one")).unwrap();
+async fn deployment_scales_rolls_out_and_is_deleted() {
+    let cluster = TestCluster::new(&[0]);
+    cluster.server.create("deployments.apps", deployment(2, "one")).unwrap();
     let service = json!({
         "apiVersion": "v1", "kind": "Service", "metadata": {"name": "web", "namespace": "default"},
         "spec": {"selector": {"app": "web"}, "ports": [{"port": 80, "targetPort": 8000}]},
     });
-    world.server.create("services", service).unwrap();
-    world.until("two ready pods", |server| settled(server, 2)).await;
-    assert_eq!(condition(&world.deployment(), "Available")["status"], "True");
-    assert_eq!(condition(&world.deployment(), "Progressing")["reason"], "NewReplicaSetAvailable");
-    let pods = world.pods();
+    cluster.server.create("services", service).unwrap();
+    cluster.until("two ready pods", |server| is_rolled_out(server, 2)).await;
+    assert_eq!(condition(&cluster.deployment(), "Available")["status"], "True");
+    assert_eq!(condition(&cluster.deployment(), "Progressing")["reason"], "NewReplicaSetAvailable");
+    let pods = cluster.pods();
     assert!(pods.iter().all(|pod| is_ready(pod) && pod["status"]["phase"] == "Running"));
     let addresses: BTreeSet<_> = pods.iter().map(|p| p["status"]["podIP"].as_str().unwrap().to_owned()).collect();
     assert!(addresses.len() == 2 && addresses.iter().all(|a| a.starts_with("127.")), "{addresses:?}");
-    world
+    cluster
         .until("two endpoints", |server| {
             let slices = server.list("endpointslices.discovery.k8s.io");
             slices.len() == 1 && slices[0]["endpoints"].as_array().is_some_and(|e| e.len() == 2)
         })
         .await;
 
-    let mut scaled = world.deployment().as_ref().clone();
+    let mut scaled = cluster.deployment().as_ref().clone();
     scaled["spec"]["replicas"] = json!(3);
-    world.server.update("deployments.apps", scaled).unwrap();
-    world.until("three", |server| settled(server, 3)).await;
+    cluster.server.update("deployments.apps", scaled).unwrap();
+    cluster.until("three ready pods", |server| is_rolled_out(server, 3)).await;
 
-    let mut rolled = world.deployment().as_ref().clone();
+    let mut rolled = cluster.deployment().as_ref().clone();
     rolled["spec"]["template"]["spec"]["containers"][0]["image"] = json!("two");
-    world.server.update("deployments.apps", rolled).unwrap();
-    world.until("all of the new image", |server| settled(server, 3)).await;
-    assert!(world.pods().iter().all(|pod| pod["spec"]["containers"][0]["image"] == "two"));
-    assert_eq!(world.deployment()["metadata"]["annotations"]["deployment.kubernetes.io/revision"], "2");
-    assert_eq!(world.server.list("replicasets.apps").len(), 2);
+    cluster.server.update("deployments.apps", rolled).unwrap();
+    cluster.until("all pods have the new image", |server| is_rolled_out(server, 3)).await;
+    assert!(cluster.pods().iter().all(|pod| pod["spec"]["containers"][0]["image"] == "two"));
+    assert_eq!(cluster.deployment()["metadata"]["annotations"]["deployment.kubernetes.io/revision"], "2");
+    assert_eq!(cluster.server.list("replicasets.apps").len(), 2);
 
-    world.server.delete("deployments.apps", "default", "web", None).unwrap();
-    world
-        .until("nothing left", |server| server.list("pods").is_empty() && server.list("replicasets.apps").is_empty())
+    cluster.server.delete("deployments.apps", "default", "web", None).unwrap();
+    cluster
+        .until("everything is deleted", |server| {
+            server.list("pods").is_empty() && server.list("replicasets.apps").is_empty()
+        })
         .await;
-    world.end().await;
+    cluster.stop().await;
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_settled_cluster_writes_nothing() {
-    let world = World::new(&[0]);
-    world.server.create("deployments.apps", deployment(2, "one")).unwrap();
-    world.until("two ready pods", |server| settled(server, 2)).await;
+async fn idle_cluster_writes_nothing() {
+    let cluster = TestCluster::new(&[0]);
+    cluster.server.create("deployments.apps", deployment(2, "one")).unwrap();
+    cluster.until("two ready pods", |server| is_rolled_out(server, 2)).await;
     tokio::time::sleep(Duration::from_secs(60)).await;
-    let mut changes = world.server.subscribe();
+    let mut changes = cluster.server.subscribe();
     let quiet = tokio::time::timeout(Duration::from_secs(3000), changes.next()).await;
     assert!(quiet.is_err(), "{quiet:?}");
-    world.end().await;
+    cluster.stop().await;
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_pod_without_room_says_why_until_there_is_room() {
-    let world = World::new(&[2, 1]);
-    let wants = |gpus: i64| json!({"containers": [{"name": "c", "image": "x", "resources": {"limits": {"nvidia.com/gpu": gpus.to_string()}}}]});
-    world.server.create("pods", pod("big", wants(4))).unwrap();
-    world.until("a reason", |s| condition(&s.list("pods")[0], "PodScheduled")["reason"] == "Unschedulable").await;
-    let stored = &world.pods()[0];
+async fn unschedulable_pod_reports_reason_until_resources_are_available() {
+    let cluster = TestCluster::new(&[2, 1]);
+    let gpu_pod_spec = |gpus: i64| json!({"containers": [{"name": "c", "image": "x", "resources": {"limits": {"nvidia.com/gpu": gpus.to_string()}}}]});
+    cluster.server.create("pods", pod("big", gpu_pod_spec(4))).unwrap();
+    cluster
+        .until("an unschedulable condition", |s| {
+            condition(&s.list("pods")[0], "PodScheduled")["reason"] == "Unschedulable"
+        })
+        .await;
+    let stored = &cluster.pods()[0];
     assert_eq!(
         condition(stored, "PodScheduled")["message"],
         "0/2 nodes are available: 2 Insufficient nvidia.com/gpu. preemption: 0/2 nodes are available: 2 Preemption is not helpful for scheduling."
@@ -274,46 +286,46 @@ async fn a_pod_without_room_says_why_until_there_is_room() {
         let events: Vec<_> = server.list("events").into_iter().filter(|e| e["reason"] == "FailedScheduling").collect();
         (events.len(), events.first().map_or(1, |e| e["count"].as_i64().unwrap_or(1)))
     };
-    assert_eq!(failed(&world.server), (1, 1), "once per change");
+    assert_eq!(failed(&cluster.server), (1, 1), "one event per change");
 
-    let mut node = world.server.get("nodes", "", "n0").unwrap().as_ref().clone();
+    let mut node = cluster.server.get("nodes", "", "n0").unwrap().as_ref().clone();
     node["status"]["allocatable"]["nvidia.com/gpu"] = json!("4");
-    world.server.update_status("nodes", node).unwrap();
-    world.until("it runs", |s| is_ready(&s.list("pods")[0])).await;
-    assert_eq!(world.pods()[0]["spec"]["nodeName"], "n0");
-    world.end().await;
+    cluster.server.update_status("nodes", node).unwrap();
+    cluster.until("the Pod is ready", |s| is_ready(&s.list("pods")[0])).await;
+    assert_eq!(cluster.pods()[0]["spec"]["nodeName"], "n0");
+    cluster.stop().await;
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_crashing_container_backs_off() {
-    let world = World::new(&[0]);
-    let begun = Instant::now();
-    world.server.create("pods", pod("bad", json!({"containers": [{"name": "c", "image": "crash"}]}))).unwrap();
+async fn crashing_container_backs_off() {
+    let cluster = TestCluster::new(&[0]);
+    let start = Instant::now();
+    cluster.server.create("pods", pod("bad", json!({"containers": [{"name": "c", "image": "crash"}]}))).unwrap();
     let restarted =
         |times: i64| move |s: &Server| s.list("pods")[0]["status"]["containerStatuses"][0]["restartCount"] == times;
-    world.until("the first restart", restarted(1)).await;
-    world
+    cluster.until("the first restart", restarted(1)).await;
+    cluster
         .until("back-off", |s| {
             s.list("pods")[0]["status"]["containerStatuses"][0]["state"]["waiting"]["reason"] == "CrashLoopBackOff"
         })
         .await;
-    assert!(begun.elapsed() < Duration::from_secs(1), "the first restart is at once");
-    let status = world.pods()[0]["status"].clone();
+    assert!(start.elapsed() < Duration::from_secs(1), "the first restart is immediate");
+    let status = cluster.pods()[0]["status"].clone();
     assert_eq!(status["phase"], "Running");
     assert_eq!(status["containerStatuses"][0]["lastState"]["terminated"]["exitCode"], 1);
     let message = status["containerStatuses"][0]["state"]["waiting"]["message"].as_str().unwrap();
     assert!(message.starts_with("back-off 10s restarting failed container=c pod=bad_default("), "{message}");
-    world.until("the third restart", restarted(3)).await;
-    let elapsed = begun.elapsed().as_secs();
+    cluster.until("the third restart", restarted(3)).await;
+    let elapsed = start.elapsed().as_secs();
     assert!((30..31).contains(&elapsed), "10 s and 20 s, not {elapsed} s");
-    world.end().await;
+    cluster.stop().await;
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_image_that_cannot_be_is_told_as_a_kubelet_tells_it() {
-    let world = World::new(&[0]);
-    world.server.create("pods", pod("absent", json!({"containers": [{"name": "c", "image": "absent"}]}))).unwrap();
-    world
+async fn image_errors_are_reported_like_kubelet() {
+    let cluster = TestCluster::new(&[0]);
+    cluster.server.create("pods", pod("absent", json!({"containers": [{"name": "c", "image": "absent"}]}))).unwrap();
+    cluster
         .server
         .create("pods", pod("wrong", json!({"containers": [{"name": "c", "image": "No/Such Image"}]})))
         .unwrap();
@@ -327,51 +339,52 @@ async fn an_image_that_cannot_be_is_told_as_a_kubelet_tells_it() {
         ("absent", "ImagePullBackOff", "Back-off pulling image \"absent\": ErrImagePull: absent: not found"),
         ("absent", "ErrImagePull", "absent: not found"),
     ] {
-        world.until(reason, |server| waiting(server, name).is_some_and(|told| told["reason"] == reason)).await;
-        let told = waiting(&world.server, name).unwrap();
-        assert!(told["message"].as_str().unwrap().starts_with(message), "{told}");
+        cluster.until(reason, |server| waiting(server, name).is_some_and(|state| state["reason"] == reason)).await;
+        let state = waiting(&cluster.server, name).unwrap();
+        assert!(state["message"].as_str().unwrap().starts_with(message), "{state}");
     }
-    assert!(world.pods().iter().all(|pod| pod["status"]["phase"] == "Pending"), "nothing of them ran");
-    let events = world.server.list("events");
-    let told = |note: &str| events.iter().any(|event| event["note"] == note || event["message"] == note);
-    assert!(told("Failed to pull image \"absent\": absent: not found") && told("Error: InvalidImageName"));
+    assert!(cluster.pods().iter().all(|pod| pod["status"]["phase"] == "Pending"), "no container started");
+    let events = cluster.server.list("events");
+    let has_event = |note: &str| events.iter().any(|event| event["note"] == note || event["message"] == note);
+    assert!(has_event("Failed to pull image \"absent\": absent: not found") && has_event("Error: InvalidImageName"));
     for name in ["absent", "wrong"] {
-        world.server.delete("pods", "default", name, None).unwrap();
+        cluster.server.delete("pods", "default", name, None).unwrap();
     }
-    world.until("nothing is left", |server| server.list("pods").is_empty()).await;
-    world.end().await;
+    cluster.until("all Pods are deleted", |server| server.list("pods").is_empty()).await;
+    cluster.stop().await;
 }
 
 #[tokio::test(start_paused = true)]
-async fn only_a_pod_that_ran_before_has_a_new_sandbox() {
-    let world = World::new(&[0]);
-    world.server.create("pods", pod("p", json!({"containers": [{"name": "c", "image": "serve"}]}))).unwrap();
-    world.until("it runs", |s| is_ready(&s.list("pods")[0])).await;
-    let told = |s: &Server| s.list("events").iter().filter(|event| event["reason"] == "SandboxChanged").count();
-    assert_eq!(told(&world.server), 0);
-    let world = world.again().await;
-    world.until("the event", |s| told(s) == 1).await;
-    world.until("it runs again", |s| is_ready(&s.list("pods")[0])).await;
-    assert_eq!(world.pods()[0]["status"]["containerStatuses"][0]["restartCount"], 1);
-    world.end().await;
+async fn restarted_node_agent_recreates_sandbox() {
+    let cluster = TestCluster::new(&[0]);
+    cluster.server.create("pods", pod("p", json!({"containers": [{"name": "c", "image": "serve"}]}))).unwrap();
+    cluster.until("the Pod is ready", |s| is_ready(&s.list("pods")[0])).await;
+    let sandbox_events =
+        |s: &Server| s.list("events").iter().filter(|event| event["reason"] == "SandboxChanged").count();
+    assert_eq!(sandbox_events(&cluster.server), 0);
+    let cluster = cluster.restart_controllers().await;
+    cluster.until("the event", |s| sandbox_events(s) == 1).await;
+    cluster.until("the Pod is ready again", |s| is_ready(&s.list("pods")[0])).await;
+    assert_eq!(cluster.pods()[0]["status"]["containerStatuses"][0]["restartCount"], 1);
+    cluster.stop().await;
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_stubborn_container_is_killed_after_its_grace() {
-    let world = World::new(&[0]);
+async fn container_is_killed_after_grace_period() {
+    let cluster = TestCluster::new(&[0]);
     let spec = json!({"terminationGracePeriodSeconds": 7, "containers": [{"name": "c", "image": "stubborn"}]});
-    world.server.create("pods", pod("p", spec)).unwrap();
-    world.until("it runs", |s| is_ready(&s.list("pods")[0])).await;
-    let begun = Instant::now();
-    world.server.delete("pods", "default", "p", None).unwrap();
-    world.until("it is gone", |s| s.list("pods").is_empty()).await;
-    assert_eq!(begun.elapsed().as_secs(), 7);
-    world.end().await;
+    cluster.server.create("pods", pod("p", spec)).unwrap();
+    cluster.until("the Pod is ready", |s| is_ready(&s.list("pods")[0])).await;
+    let start = Instant::now();
+    cluster.server.delete("pods", "default", "p", None).unwrap();
+    cluster.until("the Pod is deleted", |s| s.list("pods").is_empty()).await;
+    assert_eq!(start.elapsed().as_secs(), 7);
+    cluster.stop().await;
 }
 
 #[tokio::test(start_paused = true)]
-async fn init_containers_come_first_and_a_missing_secret_is_named() {
-    let world = World::new(&[0]);
+async fn init_containers_run_first_and_missing_secret_is_reported() {
+    let cluster = TestCluster::new(&[0]);
     let spec = json!({
         "restartPolicy": "Never",
         "initContainers": [{"name": "first", "image": "job"}],
@@ -379,23 +392,23 @@ async fn init_containers_come_first_and_a_missing_secret_is_named() {
             {"name": "TOKEN", "valueFrom": {"secretKeyRef": {"name": "hf", "key": "token"}}},
         ]}],
     });
-    world.server.create("pods", pod("p", spec)).unwrap();
+    cluster.server.create("pods", pod("p", spec)).unwrap();
     let waiting = |s: &Server| s.list("pods")[0]["status"]["containerStatuses"][0]["state"]["waiting"].clone();
-    world.until("the reason", |s| waiting(s)["reason"] == "CreateContainerConfigError").await;
-    assert_eq!(waiting(&world.server)["message"], "secret \"hf\" not found");
-    assert_eq!(condition(&world.pods()[0], "Initialized")["status"], "True");
+    cluster.until("CreateContainerConfigError", |s| waiting(s)["reason"] == "CreateContainerConfigError").await;
+    assert_eq!(waiting(&cluster.server)["message"], "secret \"hf\" not found");
+    assert_eq!(condition(&cluster.pods()[0], "Initialized")["status"], "True");
     let secret = json!({
         "apiVersion": "v1", "kind": "Secret", "metadata": {"name": "hf", "namespace": "default"},
         "data": {"token": "c2VjcmV0"},
     });
-    world.server.create("secrets", secret).unwrap();
-    world.until("it is done", |s| s.list("pods")[0]["status"]["phase"] == "Succeeded").await;
-    world.end().await;
+    cluster.server.create("secrets", secret).unwrap();
+    cluster.until("the Pod has succeeded", |s| s.list("pods")[0]["status"]["phase"] == "Succeeded").await;
+    cluster.stop().await;
 }
 
-const SETS: &str = "leaderworkersets.leaderworkerset.x-k8s.io";
+const LEADER_WORKER_SETS: &str = "leaderworkersets.leaderworkerset.x-k8s.io";
 
-fn leader_worker_sets() -> Value {
+fn leader_worker_set_definition() -> Value {
     json!({
         "apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition",
         "metadata": {"name": "leaderworkersets.leaderworkerset.x-k8s.io"},
@@ -410,56 +423,56 @@ fn leader_worker_sets() -> Value {
     })
 }
 
-/// Workers belong to their leaders; a budget expects what the set wants, and no worker twice.
+/// Workers are owned by their leaders; a disruption budget counts each Pod of the set once.
 #[tokio::test(start_paused = true)]
-async fn a_budget_of_groups_counts_each_pod_once() {
-    let world = World::new(&[0]);
-    world.server.create("customresourcedefinitions.apiextensions.k8s.io", leader_worker_sets()).unwrap();
+async fn disruption_budget_counts_each_group_pod_once() {
+    let cluster = TestCluster::new(&[0]);
+    cluster.server.create("customresourcedefinitions.apiextensions.k8s.io", leader_worker_set_definition()).unwrap();
     let set = json!({
         "apiVersion": "leaderworkerset.x-k8s.io/v1", "kind": "LeaderWorkerSet",
         "metadata": {"name": "llama", "namespace": "default"},
         "spec": {"replicas": 2, "leaderWorkerTemplate": {"size": 2, "workerTemplate": {"spec": {"containers": [{"name": "c", "image": "x"}]}}}},
     });
-    world.server.create(SETS, set).unwrap();
+    cluster.server.create(LEADER_WORKER_SETS, set).unwrap();
     let budget = json!({"metadata": {"name": "llama", "namespace": "default"}, "spec": {"maxUnavailable": 1,
         "selector": {"matchLabels": {"leaderworkerset.sigs.k8s.io/name": "llama"}}}});
-    world.server.create("poddisruptionbudgets.policy", budget).unwrap();
-    world
-        .until("four of four", |server| {
+    cluster.server.create("poddisruptionbudgets.policy", budget).unwrap();
+    cluster
+        .until("four of four healthy pods", |server| {
             let budget = server.get("poddisruptionbudgets.policy", "default", "llama").unwrap();
             let counts =
-                ["expectedPods", "currentHealthy", "disruptionsAllowed"].map(|it| budget["status"][it].clone());
+                ["expectedPods", "currentHealthy", "disruptionsAllowed"].map(|field| budget["status"][field].clone());
             counts == [json!(4), json!(4), json!(1)]
         })
         .await;
-    world.end().await;
+    cluster.stop().await;
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_leader_worker_set_gives_workers_the_leaders_address() {
-    let world = World::new(&[0]);
-    world.server.create("customresourcedefinitions.apiextensions.k8s.io", leader_worker_sets()).unwrap();
+async fn leader_worker_set_passes_leader_address_to_workers() {
+    let cluster = TestCluster::new(&[0]);
+    cluster.server.create("customresourcedefinitions.apiextensions.k8s.io", leader_worker_set_definition()).unwrap();
     let set = json!({
         "apiVersion": "leaderworkerset.x-k8s.io/v1", "kind": "LeaderWorkerSet",
         "metadata": {"name": "llama", "namespace": "default"},
         "spec": {"replicas": 1, "leaderWorkerTemplate": {"size": 2, "workerTemplate": {"spec": {"containers": [{"name": "c", "image": "x"}]}}}},
     });
-    world.server.create(SETS, set).unwrap();
-    world
+    cluster.server.create(LEADER_WORKER_SETS, set).unwrap();
+    cluster
         .until("the group is ready", |s| {
-            condition(&s.get(SETS, "default", "llama").unwrap(), "Available")["status"] == "True"
+            condition(&s.get(LEADER_WORKER_SETS, "default", "llama").unwrap(), "Available")["status"] == "True"
         })
         .await;
-    let set = world.server.get(SETS, "default", "llama").unwrap();
+    let set = cluster.server.get(LEADER_WORKER_SETS, "default", "llama").unwrap();
     assert_eq!((&set["status"]["replicas"], &set["status"]["readyReplicas"]), (&json!(1), &json!(1)));
-    let pods = world.pods();
+    let pods = cluster.pods();
     let names: Vec<_> = pods.iter().map(|p| p["metadata"]["name"].as_str().unwrap()).collect();
     assert_eq!(names, ["llama-0", "llama-0-1"]);
     let leader = pods[0]["status"]["podIP"].as_str().unwrap();
     let expect = ("llama-0-1".to_owned(), format!("LWS_LEADER_ADDRESS={leader}"));
-    let started = world.runner.started.lock().unwrap().clone();
+    let started = cluster.runtime.started.lock().unwrap().clone();
     assert!(started.contains(&expect), "{started:?}");
-    world.server.delete(SETS, "default", "llama", None).unwrap();
-    world.until("nothing left", |s| s.list("pods").is_empty() && s.list("services").is_empty()).await;
-    world.end().await;
+    cluster.server.delete(LEADER_WORKER_SETS, "default", "llama", None).unwrap();
+    cluster.until("everything is deleted", |s| s.list("pods").is_empty() && s.list("services").is_empty()).await;
+    cluster.stop().await;
 }

@@ -1,6 +1,6 @@
-//! Just enough shell to find a command inside `sh -c "…"`: quotes, variables, separators.
+//! Splits the script of `sh -c "…"` into commands. Supports quotes, variables and separators.
 
-/// The script of `sh -c SCRIPT` (any shell, any flags with a `c` in them).
+/// Returns the script of `sh -c SCRIPT`, for any shell and any flags that contain `c`.
 pub(super) fn script(words: &[String]) -> Option<&str> {
     let shell = words.first()?.rsplit('/').next()?;
     if !matches!(shell, "sh" | "bash" | "dash" | "zsh" | "ash") {
@@ -10,43 +10,43 @@ pub(super) fn script(words: &[String]) -> Option<&str> {
     words.get(flag + 1).map(String::as_str)
 }
 
-/// The commands of `script`, each as words, with `$NAME` and `${NAME}` taken from `env` (unset: empty).
+/// Returns the commands of `script` as words. `$NAME` and `${NAME}` are expanded from `env`; unset variables are empty.
 pub(super) fn commands(script: &str, env: &[(String, String)]) -> Vec<Vec<String>> {
-    let mut reader = Reader { commands: vec![Vec::new()], word: None, env };
-    let mut letters = script.chars().peekable();
+    let mut parser = Parser { commands: vec![Vec::new()], word: None, env };
+    let mut chars = script.chars().peekable();
     let mut quote = None;
-    while let Some(letter) = letters.next() {
-        match (quote, letter) {
-            (Some(open), _) if letter == open => quote = None,
-            (Some('\''), _) => reader.push(letter),
+    while let Some(character) = chars.next() {
+        match (quote, character) {
+            (Some(open), _) if character == open => quote = None,
+            (Some('\''), _) => parser.push(character),
             (None, '\'' | '"') => {
-                quote = Some(letter);
-                reader.word.get_or_insert_default();
+                quote = Some(character);
+                parser.word.get_or_insert_default();
             }
-            (_, '\\') => match letters.next() {
+            (_, '\\') => match chars.next() {
                 Some('\n') | None => {}
-                Some(escaped) => reader.push(escaped),
+                Some(escaped) => parser.push(escaped),
             },
-            (_, '$') => reader.variable(&mut letters),
-            (Some(_), _) => reader.push(letter),
-            (None, ';' | '&' | '|' | '\n' | '(' | ')') => reader.end_command(),
-            (None, _) if letter.is_whitespace() => reader.end_word(),
-            (None, _) => reader.push(letter),
+            (_, '$') => parser.variable(&mut chars),
+            (Some(_), _) => parser.push(character),
+            (None, ';' | '&' | '|' | '\n' | '(' | ')') => parser.end_command(),
+            (None, _) if character.is_whitespace() => parser.end_word(),
+            (None, _) => parser.push(character),
         }
     }
-    reader.end_command();
-    reader.commands
+    parser.end_command();
+    parser.commands
 }
 
-struct Reader<'a> {
+struct Parser<'a> {
     commands: Vec<Vec<String>>,
     word: Option<String>,
     env: &'a [(String, String)],
 }
 
-impl Reader<'_> {
-    fn push(&mut self, letter: char) {
-        self.word.get_or_insert_default().push(letter);
+impl Parser<'_> {
+    fn push(&mut self, character: char) {
+        self.word.get_or_insert_default().push(character);
     }
 
     fn end_word(&mut self) {
@@ -60,15 +60,15 @@ impl Reader<'_> {
         self.commands.push(Vec::new());
     }
 
-    fn variable(&mut self, letters: &mut std::iter::Peekable<std::str::Chars<'_>>) {
-        let braced = letters.next_if_eq(&'{').is_some();
+    fn variable(&mut self, chars: &mut std::iter::Peekable<std::str::Chars<'_>>) {
+        let braced = chars.next_if_eq(&'{').is_some();
         let mut name = String::new();
-        while let Some(letter) = letters.next_if(|letter| letter.is_ascii_alphanumeric() || *letter == '_') {
-            name.push(letter);
+        while let Some(character) = chars.next_if(|character| character.is_ascii_alphanumeric() || *character == '_') {
+            name.push(character);
         }
         let mut fallback = String::new();
         if braced {
-            fallback = letters.by_ref().take_while(|letter| *letter != '}').collect();
+            fallback = chars.by_ref().take_while(|character| *character != '}').collect();
         }
         let value = self.env.iter().find(|(key, _)| *key == name).map(|(_, value)| value.as_str());
         let fallback = fallback.strip_prefix(":-").unwrap_or_default();
@@ -81,7 +81,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn words_quotes_variables_and_separators() {
+    fn splits_words_quotes_variables_and_separators() {
         let env = [("A".to_owned(), "x y".to_owned())];
         let found = commands("one '$A' \"$A\"&& two ${B:-b}\\\n three; four \"\"", &env);
         let found: Vec<_> = found.into_iter().filter(|words| !words.is_empty()).collect();

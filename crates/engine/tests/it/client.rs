@@ -1,4 +1,4 @@
-//! A raw HTTP/1.1 client: what is on the wire is what is compared.
+//! A raw HTTP/1.1 client, so that tests compare the bytes on the wire.
 
 use std::{net::SocketAddr, time::Duration};
 
@@ -9,24 +9,25 @@ use tokio::{
 };
 use tokio_util::sync::CancellationToken;
 
-/// What comes soon is waited for as long as this, however busy the machine is.
-pub(crate) const PATIENCE: Duration = Duration::from_secs(300);
+/// Longest wait for a response; generous because the host may be busy.
+pub(crate) const TIMEOUT: Duration = Duration::from_secs(300);
 
-pub(crate) struct Running {
+/// An engine that stops when dropped.
+pub(crate) struct RunningEngine {
     pub(crate) address: SocketAddr,
     stop: CancellationToken,
 }
 
-impl Drop for Running {
+impl Drop for RunningEngine {
     fn drop(&mut self) {
         self.stop.cancel();
     }
 }
 
-/// An engine like the recorded one: served name `tiny`, model `/models/base`.
-pub(crate) fn tiny() -> Config {
+/// Returns the configuration of the recorded engine: served name `tiny`, model `/models/base`.
+pub(crate) fn recorded_config() -> Config {
     Config {
-        served_names: vec!["tiny".to_owned()],
+        served_model_names: vec!["tiny".to_owned()],
         max_model_len: 1024,
         keep_alive: Duration::from_secs(3600),
         timing: Timing::instant(),
@@ -34,34 +35,34 @@ pub(crate) fn tiny() -> Config {
     }
 }
 
-pub(crate) async fn start(config: Config) -> Running {
+pub(crate) async fn start(config: Config) -> RunningEngine {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap();
     let stop = CancellationToken::new();
     tokio::spawn(engine::serve(listener, config, stop.clone()));
-    Running { address, stop }
+    RunningEngine { address, stop }
 }
 
-/// Head and de-chunked body.
-pub(crate) struct Answer {
+/// Head and decoded body of a response.
+pub(crate) struct Response {
     pub(crate) head: String,
     pub(crate) body: String,
 }
 
-impl Answer {
+impl Response {
     pub(crate) fn status(&self) -> &str {
         self.head.lines().next().unwrap().split_once(' ').unwrap().1
     }
 }
 
-pub(crate) async fn call(address: SocketAddr, method: &str, path: &str, body: &str) -> Answer {
+pub(crate) async fn call(address: SocketAddr, method: &str, path: &str, body: &str) -> Response {
     let mut stream = send(address, method, path, body).await;
     let mut text = Vec::new();
-    tokio::time::timeout(PATIENCE, stream.read_to_end(&mut text)).await.expect("the answer does not end").unwrap();
+    tokio::time::timeout(TIMEOUT, stream.read_to_end(&mut text)).await.expect("the response does not end").unwrap();
     let text = String::from_utf8(text).unwrap();
     let (head, body) = text.split_once("\r\n\r\n").unwrap();
-    let body = if head.contains("transfer-encoding: chunked") { dechunk(body) } else { body.to_owned() };
-    Answer { head: head.replace("connection: close\r\n", "").replace("\r\nconnection: close", ""), body }
+    let body = if head.contains("transfer-encoding: chunked") { decode_chunked(body) } else { body.to_owned() };
+    Response { head: head.replace("connection: close\r\n", "").replace("\r\nconnection: close", ""), body }
 }
 
 pub(crate) async fn send(address: SocketAddr, method: &str, path: &str, body: &str) -> TcpStream {
@@ -74,7 +75,7 @@ pub(crate) async fn send(address: SocketAddr, method: &str, path: &str, body: &s
     stream
 }
 
-fn dechunk(mut body: &str) -> String {
+fn decode_chunked(mut body: &str) -> String {
     let mut text = String::new();
     while let Some((size, rest)) = body.split_once("\r\n") {
         let size = usize::from_str_radix(size, 16).unwrap();

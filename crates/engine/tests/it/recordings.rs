@@ -1,26 +1,26 @@
-//! Answers compared with a real vLLM's, field by field and event by event.
+//! Compares responses with recordings of vLLM, field by field and event by event.
 
-use crate::client::{Answer, call, start, tiny};
+use crate::client::{Response, call, recorded_config, start};
 use rstest::rstest;
 
 struct Recording {
     method: String,
     path: String,
     body: String,
-    answer: Answer,
+    response: Response,
 }
 
-fn recording(text: &str) -> Recording {
-    let (request, answer) = text.split_once("\n\n").unwrap();
+fn parse_recording(text: &str) -> Recording {
+    let (request, response) = text.split_once("\n\n").unwrap();
     let mut request = request.lines().map(|line| line.trim_start_matches("> "));
     let (method, path) = request.next().unwrap().split_once(' ').unwrap();
-    let text = answer.replace("\r\n", "\n");
+    let text = response.replace("\r\n", "\n");
     let (head, body) = text.split_once("\n\n").unwrap();
     Recording {
         method: method.to_owned(),
         path: path.to_owned(),
         body: request.next().unwrap_or_default().to_owned(),
-        answer: Answer { head: head.to_owned(), body: body.to_owned() },
+        response: Response { head: head.to_owned(), body: body.to_owned() },
     }
 }
 
@@ -31,24 +31,24 @@ fn recording(text: &str) -> Recording {
 #[case::completion_stream(include_str!("../data/completion-stream.http"))]
 #[case::models(include_str!("../data/models.http"))]
 #[tokio::test]
-async fn answers_have_the_recorded_shape(#[case] text: &str) {
-    let (engine, recorded) = (start(tiny()).await, recording(text));
-    let ours = call(engine.address, &recorded.method, &recorded.path, &recorded.body).await;
-    assert_eq!(ours.status(), recorded.answer.status());
-    assert_eq!(headers(&ours), headers(&recorded.answer));
-    assert_eq!(shape(ours.body.trim_end()), shape(recorded.answer.body.trim_end()));
+async fn responses_have_the_recorded_shape(#[case] text: &str) {
+    let (engine, recorded) = (start(recorded_config()).await, parse_recording(text));
+    let actual = call(engine.address, &recorded.method, &recorded.path, &recorded.body).await;
+    assert_eq!(actual.status(), recorded.response.status());
+    assert_eq!(headers(&actual), headers(&recorded.response));
+    assert_eq!(shape(actual.body.trim_end()), shape(recorded.response.body.trim_end()));
 }
 
 #[rstest]
 #[case::bad_json(include_str!("../data/err-bad-json.http"))]
 #[case::unknown_model(include_str!("../data/err-unknown-model-chat.http"))]
 #[tokio::test]
-async fn errors_are_equal_to_the_byte(#[case] text: &str) {
-    let (engine, recorded) = (start(tiny()).await, recording(text));
-    let ours = call(engine.address, &recorded.method, &recorded.path, &recorded.body).await;
-    assert_eq!(ours.status(), recorded.answer.status());
-    assert_eq!(headers(&ours), headers(&recorded.answer));
-    assert_eq!(ours.body, recorded.answer.body);
+async fn errors_equal_the_recordings(#[case] text: &str) {
+    let (engine, recorded) = (start(recorded_config()).await, parse_recording(text));
+    let actual = call(engine.address, &recorded.method, &recorded.path, &recorded.body).await;
+    assert_eq!(actual.status(), recorded.response.status());
+    assert_eq!(headers(&actual), headers(&recorded.response));
+    assert_eq!(actual.body, recorded.response.body);
 }
 
 #[rstest]
@@ -59,23 +59,23 @@ async fn errors_are_equal_to_the_byte(#[case] text: &str) {
 #[case("GET", "/ping", "200 OK", "")]
 #[case("GET", "/version", "200 OK", "{\"version\":\"0.32.0\"}")]
 #[tokio::test]
-async fn small_routes(#[case] method: &str, #[case] path: &str, #[case] status: &str, #[case] body: &str) {
-    let engine = start(tiny()).await;
-    let answer = call(engine.address, method, path, "").await;
-    assert_eq!((answer.status(), answer.body.as_str()), (status, body));
+async fn other_routes(#[case] method: &str, #[case] path: &str, #[case] status: &str, #[case] body: &str) {
+    let engine = start(recorded_config()).await;
+    let response = call(engine.address, method, path, "").await;
+    assert_eq!((response.status(), response.body.as_str()), (status, body));
 }
 
 #[tokio::test]
-async fn head_is_refused_as_by_vllm() {
-    let engine = start(tiny()).await;
+async fn rejects_head_requests_as_vllm_does() {
+    let engine = start(recorded_config()).await;
     assert_eq!(call(engine.address, "HEAD", "/health", "").await.status(), "405 Method Not Allowed");
 }
 
-/// Header names in order, with the values that are the same on every machine.
-fn headers(answer: &Answer) -> Vec<String> {
+/// Returns the headers in order, without values that vary.
+fn headers(response: &Response) -> Vec<String> {
     let varying = ["date", "content-length"];
-    let lines = answer.head.lines().skip(1).filter_map(|line| line.split_once(": "));
-    // Chunking is announced first by one server and last by the other.
+    let lines = response.head.lines().skip(1).filter_map(|line| line.split_once(": "));
+    // vLLM and hyper send transfer-encoding index different positions.
     let mut lines: Vec<_> = lines
         .map(|(name, value)| if varying.contains(&name) { name.to_owned() } else { format!("{name}: {value}") })
         .collect();
@@ -83,7 +83,7 @@ fn headers(answer: &Answer) -> Vec<String> {
     lines
 }
 
-/// JSON text with every value but null replaced by its kind; keys, order and everything between stay.
+/// Replaces the strings and numbers of a JSON text by placeholders, and keeps keys, order and white space.
 fn shape(body: &str) -> String {
     let mut shape = String::new();
     let mut rest = body;
@@ -93,24 +93,24 @@ fn shape(body: &str) -> String {
             '0'..='9' | '-' => rest.find(|c: char| !matches!(c, '0'..='9' | '-' | '.' | 'e')).unwrap_or(rest.len()),
             _ => first.len_utf8(),
         };
-        let (token, behind) = rest.split_at(end);
+        let (token, remainder) = rest.split_at(end);
         shape.push_str(match first {
-            '"' if !behind.starts_with(':') => "\"text\"",
+            '"' if !remainder.starts_with(':') => "\"text\"",
             '0'..='9' | '-' => "0",
             _ => token,
         });
-        rest = behind;
+        rest = remainder;
     }
     shape
 }
 
 fn string_end(text: &str) -> usize {
     let mut escaped = false;
-    for (at, byte) in text.bytes().enumerate().skip(1) {
+    for (index, byte) in text.bytes().enumerate().skip(1) {
         match byte {
             _ if escaped => escaped = false,
             b'\\' => escaped = true,
-            b'"' => return at + 1,
+            b'"' => return index + 1,
             _ => {}
         }
     }

@@ -1,4 +1,4 @@
-//! Requests to the cluster, and its changes, with the moment they were seen.
+//! Client of the cluster that records when changes are observed.
 
 use std::path::Path;
 use std::time::{Duration, Instant};
@@ -13,16 +13,16 @@ use tokio::sync::mpsc::{self, UnboundedReceiver, UnboundedSender};
 
 use crate::Result;
 
-/// Requests at the same time.
-pub(crate) const PARALLEL: usize = 16;
+/// Maximum number of concurrent requests.
+pub(crate) const MAX_CONCURRENT_REQUESTS: usize = 16;
 
 #[derive(Clone)]
 pub(crate) struct Cluster {
     client: kube::Client,
 }
 
-/// Something that happened to an object.
-pub(crate) struct Seen {
+/// An observed change of an object.
+pub(crate) struct ObservedChange {
     pub(crate) at: Instant,
     pub(crate) kind: Kind,
     pub(crate) object: Value,
@@ -42,14 +42,18 @@ impl Cluster {
     }
 
     pub(crate) async fn create(&self, kind: Kind, object: Value) -> Result<()> {
-        let namespace = text(&object, "/metadata/namespace").to_owned();
+        let namespace = string_at(&object, "/metadata/namespace").to_owned();
         let object: DynamicObject = serde_json::from_value(object)?;
         self.api(kind, &namespace).create(&PostParams::default(), &object).await?;
         Ok(())
     }
 
     pub(crate) async fn create_all(&self, kind: Kind, objects: Vec<Value>) -> Result<()> {
-        stream::iter(objects).map(|object| self.create(kind, object)).buffer_unordered(PARALLEL).try_collect().await
+        stream::iter(objects)
+            .map(|object| self.create(kind, object))
+            .buffer_unordered(MAX_CONCURRENT_REQUESTS)
+            .try_collect()
+            .await
     }
 
     pub(crate) async fn patch(&self, kind: Kind, namespace: &str, name: &str, patch: &Value) -> Result<()> {
@@ -63,48 +67,56 @@ impl Cluster {
         Ok(())
     }
 
-    /// The newest revision of everything; each write is one.
-    pub(crate) async fn revision(&self) -> Result<u64> {
+    /// Returns the current resource version of the cluster; each write increments it by one.
+    pub(crate) async fn resource_version(&self) -> Result<u64> {
         let api = self.api(Kind::namespaced("", "v1", "ConfigMap", "configmaps"), "kube-system");
         let list = api.list(&ListParams::default().limit(1)).await?;
         Ok(list.metadata.resource_version.unwrap_or_default().parse()?)
     }
 
-    /// Every change of these kinds from now on.
-    pub(crate) async fn follow(&self, kinds: &[Kind]) -> Result<UnboundedReceiver<Seen>> {
-        let from = self.revision().await?;
+    /// Watches these kinds from the current resource version on.
+    pub(crate) async fn watch(&self, kinds: &[Kind]) -> Result<UnboundedReceiver<ObservedChange>> {
+        let resource_version = self.resource_version().await?;
         let (sender, receiver) = mpsc::unbounded_channel();
         for kind in kinds.iter().copied() {
             let api: kube::Api<DynamicObject> = kube::Api::all_with(self.client.clone(), &kind.api_resource());
-            tokio::spawn(feed(api, kind, from, sender.clone()));
+            tokio::spawn(forward_events(api, kind, resource_version, sender.clone()));
         }
         Ok(receiver)
     }
 }
 
-async fn feed(api: kube::Api<DynamicObject>, kind: Kind, from: u64, sender: UnboundedSender<Seen>) {
+async fn forward_events(
+    api: kube::Api<DynamicObject>,
+    kind: Kind,
+    resource_version: u64,
+    sender: UnboundedSender<ObservedChange>,
+) {
     let parameters = WatchParams::default().timeout(290);
-    let mut from = from.to_string();
-    while let Ok(events) = api.watch(&parameters, &from).await {
+    let mut resource_version = resource_version.to_string();
+    while let Ok(events) = api.watch(&parameters, &resource_version).await {
         let mut events = std::pin::pin!(events);
         while let Some(Ok(event)) = events.next().await {
             let (WatchEvent::Added(object) | WatchEvent::Modified(object) | WatchEvent::Deleted(object)) = event else {
                 continue;
             };
-            from = object.metadata.resource_version.clone().unwrap_or_default();
+            resource_version = object.metadata.resource_version.clone().unwrap_or_default();
             let object = serde_json::to_value(object).unwrap_or_default();
-            if sender.send(Seen { at: Instant::now(), kind, object }).is_err() {
+            if sender.send(ObservedChange { at: Instant::now(), kind, object }).is_err() {
                 return;
             }
         }
     }
 }
 
-/// The next change, or `None` when there is none for so long.
-pub(crate) async fn next_within(seen: &mut UnboundedReceiver<Seen>, silence: Duration) -> Option<Seen> {
-    tokio::time::timeout(silence, seen.recv()).await.ok().flatten()
+/// Returns the next change, or `None` after `timeout` without a change.
+pub(crate) async fn next_within(
+    changes: &mut UnboundedReceiver<ObservedChange>,
+    timeout: Duration,
+) -> Option<ObservedChange> {
+    tokio::time::timeout(timeout, changes.recv()).await.ok().flatten()
 }
 
-pub(crate) fn text<'a>(object: &'a Value, pointer: &str) -> &'a str {
+pub(crate) fn string_at<'a>(object: &'a Value, pointer: &str) -> &'a str {
     object.pointer(pointer).and_then(Value::as_str).unwrap_or_default()
 }

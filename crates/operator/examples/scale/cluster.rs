@@ -1,21 +1,21 @@
-//! What the cluster holds: its sizes, names and objects.
+//! Names and objects of the simulated cluster.
 
 use cluster::Kind;
 use operator::kinds::OME_SERVICE;
 use serde_json::{Value, json};
 
-pub(crate) const NAMESPACE: Kind = Kind::cluster("", "v1", "Namespace", "namespaces");
+pub(crate) const NAMESPACE: Kind = Kind::cluster_scoped("", "v1", "Namespace", "namespaces");
 pub(crate) const EVENT: Kind = Kind::namespaced("", "v1", "Event", "events");
 
-/// Namespaces that services are spread over.
-pub(crate) const NAMESPACES: usize = 50;
-/// Accelerators of a node.
-pub(crate) const ACCELERATORS: usize = 8;
+/// Number of namespaces that contain services.
+pub(crate) const NAMESPACE_COUNT: usize = 50;
+/// Accelerators per node.
+pub(crate) const ACCELERATORS_PER_NODE: usize = 8;
 const MODEL: &str = "llama-3-2-3b-instruct";
 const PRODUCT: &str = "NVIDIA-H100-80GB-HBM3";
 
 pub(crate) fn namespace(number: usize) -> String {
-    format!("team-{}", number % NAMESPACES)
+    format!("team-{}", number % NAMESPACE_COUNT)
 }
 
 pub(crate) fn node_name(number: usize) -> String {
@@ -24,15 +24,16 @@ pub(crate) fn node_name(number: usize) -> String {
 
 pub(crate) fn node(number: usize) -> Value {
     let name = node_name(number);
-    let room = json!({"cpu": "192", "memory": "2Ti", "pods": "110", "nvidia.com/gpu": ACCELERATORS.to_string()});
+    let resources =
+        json!({"cpu": "192", "memory": "2Ti", "pods": "110", "nvidia.com/gpu": ACCELERATORS_PER_NODE.to_string()});
     json!({"apiVersion": "v1", "kind": "Node", "metadata": {"name": name, "labels": {
             "kubernetes.io/hostname": name, "nvidia.com/gpu.product": PRODUCT, "nvidia.com/gpu.count": "8",
             "nvidia.com/gpu.memory": "81559", "nvidia.com/gpu.present": "true"}},
-        "status": {"capacity": room, "allocatable": room, "conditions": [{"type": "Ready", "status": "True"}]}})
+        "status": {"capacity": resources, "allocatable": resources, "conditions": [{"type": "Ready", "status": "True"}]}})
 }
 
-/// A Pod that has nothing to do with us.
-pub(crate) fn stranger(number: usize, nodes: usize) -> Value {
+/// Returns a Pod that is unrelated to ostler.
+pub(crate) fn unrelated_pod(number: usize, nodes: usize) -> Value {
     json!({"apiVersion": "v1", "kind": "Pod",
         "metadata": {"name": format!("other-{number}"), "namespace": namespace(number), "labels": {"app": "other"}},
         "spec": {"nodeName": node_name(number % nodes), "containers": [{"name": "main", "image": "example.com/other:1",

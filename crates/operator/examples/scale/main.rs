@@ -1,14 +1,14 @@
-//! A large cluster for an operator that runs as a process of its own; `cargo xtask bench scale` starts both sides. The API
-//! server has no controllers: Deployments get their Pods, and Pods their nodes, from here. Prints `name value` lines.
+//! Load test of an operator that runs as a separate process; `cargo xtask bench scale` starts both. The API server has
+//! no controllers: this program creates the Pods of Deployments and schedules them. Prints `name value` lines.
 //!
-//! `scale KUBECONFIG PHASE [name=value…]`, the phases in order: `furnish`, then with the operator running `rollout`,
+//! Usage: `scale KUBECONFIG PHASE [name=value…]`. Phases in order: `furnish`, then with a running operator `rollout`,
 //! `edits`, `flips`, `cordon`, `quiet`.
 
 mod client;
 mod cluster;
-mod furnish;
 mod probes;
 mod rollout;
+mod setup;
 mod workloads;
 
 use std::collections::BTreeMap;
@@ -19,28 +19,28 @@ use client::Cluster;
 
 type Result<T> = std::result::Result<T, Box<dyn Error + Send + Sync>>;
 
-/// Named numbers, in the order they were measured.
+/// Measurements by name, in the order of measurement.
 #[derive(Default)]
-struct Figures(Vec<(String, f64)>);
+struct Measurements(Vec<(String, f64)>);
 
-/// Sizes of a phase, by name.
-struct Sizes(BTreeMap<String, usize>);
+/// Parameters of a phase, by name.
+struct Parameters(BTreeMap<String, usize>);
 
-impl Figures {
+impl Measurements {
     fn add(&mut self, name: &str, value: f64) {
         self.0.push((name.to_owned(), value));
     }
 
-    /// The middle and the slow end of times in milliseconds.
+    /// Adds the 50th and 99th percentile of durations in milliseconds.
     fn add_times(&mut self, name: &str, mut times: Vec<f64>) {
         times.sort_by(f64::total_cmp);
-        let at = |part: usize| times.get(times.len() * part / 100).copied().unwrap_or(f64::NAN);
-        self.add(&format!("{name}_p50_ms"), at(50));
-        self.add(&format!("{name}_p99_ms"), at(99));
+        let percentile = |percent: usize| times.get(times.len() * percent / 100).copied().unwrap_or(f64::NAN);
+        self.add(&format!("{name}_p50_ms"), percentile(50));
+        self.add(&format!("{name}_p99_ms"), percentile(99));
     }
 }
 
-impl Sizes {
+impl Parameters {
     fn get(&self, name: &str, default: usize) -> usize {
         self.0.get(name).copied().unwrap_or(default)
     }
@@ -49,27 +49,28 @@ impl Sizes {
 #[tokio::main]
 async fn main() -> Result<()> {
     rustls::crypto::ring::default_provider().install_default().ok();
-    let mut words = std::env::args().skip(1);
-    let (Some(kubeconfig), Some(phase)) = (words.next(), words.next()) else {
+    let mut arguments = std::env::args().skip(1);
+    let (Some(kubeconfig), Some(phase)) = (arguments.next(), arguments.next()) else {
         return Err("usage: scale KUBECONFIG furnish|rollout|edits|flips|cordon|quiet [name=value…]".into());
     };
-    let pair = |word: String| -> Result<(String, usize)> {
-        let (name, value) = word.split_once('=').ok_or_else(|| format!("{word}: not name=value"))?;
+    let parse_parameter = |argument: String| -> Result<(String, usize)> {
+        let (name, value) =
+            argument.split_once('=').ok_or_else(|| format!("invalid parameter `{argument}`, expected name=value"))?;
         Ok((name.to_owned(), value.parse()?))
     };
-    let sizes = Sizes(words.map(pair).collect::<Result<_>>()?);
+    let parameters = Parameters(arguments.map(parse_parameter).collect::<Result<_>>()?);
     let cluster = Cluster::connect(kubeconfig.as_ref()).await?;
-    let figures = match phase.as_str() {
-        "furnish" => furnish::run(&cluster, &sizes).await?,
-        "rollout" => rollout::run(&cluster, &sizes).await?,
-        "edits" => probes::edits(&cluster, &sizes).await?,
-        "flips" => probes::flips(&cluster, &sizes).await?,
-        "cordon" => probes::cordon(&cluster, &sizes).await?,
-        "quiet" => probes::quiet(&cluster, &sizes).await?,
-        other => return Err(format!("{other}: no phase of that name").into()),
+    let measurements = match phase.as_str() {
+        "furnish" => setup::run(&cluster, &parameters).await?,
+        "rollout" => rollout::run(&cluster, &parameters).await?,
+        "edits" => probes::edits(&cluster, &parameters).await?,
+        "flips" => probes::flips(&cluster, &parameters).await?,
+        "cordon" => probes::cordon(&cluster, &parameters).await?,
+        "quiet" => probes::quiet(&cluster, &parameters).await?,
+        other => return Err(format!("unknown phase `{other}`").into()),
     };
     let mut out = std::io::stdout().lock();
-    for (name, value) in figures.0 {
+    for (name, value) in measurements.0 {
         writeln!(out, "{name} {value:.3}")?;
     }
     Ok(())

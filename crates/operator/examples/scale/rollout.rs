@@ -1,109 +1,112 @@
-//! All services at once, until each is ready: how long, and how many writes of the operator.
+//! Phase `rollout`: creates all services at once and measures until each is ready, and the operator's writes.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Duration, Instant};
 
-use cluster::object::meta;
-use operator::kinds::{CLASS, DEPLOYMENT, MADE, OME_SERVICE};
+use cluster::metadata_field;
+use operator::kinds::{ACCELERATOR_CLASS, DEPLOYMENT, OME_SERVICE, OWNED};
 use serde_json::Value;
 use tokio::task::JoinSet;
 
-use crate::client::{Cluster, Seen, next_within};
+use crate::client::{Cluster, ObservedChange, next_within};
 use crate::cluster::{EVENT, service};
-use crate::workloads::{self, Room};
-use crate::{Figures, Result, Sizes};
+use crate::workloads::{self, NodeCapacity};
+use crate::{Measurements, Parameters, Result};
 
-/// With nothing seen for so long, nothing more will come.
-const STUCK: Duration = Duration::from_secs(60);
-/// The operator has nothing more to say.
-const SILENCE: Duration = Duration::from_secs(3);
+/// Timeout without any change.
+const TIMEOUT: Duration = Duration::from_secs(60);
+/// Time without a change after which the operator is idle.
+const QUIET_PERIOD: Duration = Duration::from_secs(3);
 
-/// Writes of the operator that a service needs besides its objects: the decision, and that it is ready.
-const STATUSES: f64 = 2.0;
+/// Minimum number of status writes per service: the decision, and readiness.
+const MIN_STATUS_WRITES: f64 = 2.0;
 
-pub(crate) async fn run(cluster: &Cluster, sizes: &Sizes) -> Result<Figures> {
-    let (count, nodes) = (sizes.get("services", 2000), sizes.get("nodes", 500));
-    let kinds: Vec<_> = MADE.iter().copied().chain([OME_SERVICE, EVENT, CLASS]).collect();
-    let mut seen = cluster.follow(&kinds).await?;
-    let began = Instant::now();
+pub(crate) async fn run(cluster: &Cluster, parameters: &Parameters) -> Result<Measurements> {
+    let (count, nodes) = (parameters.get("services", 2000), parameters.get("nodes", 500));
+    let kinds: Vec<_> = OWNED.iter().copied().chain([OME_SERVICE, EVENT, ACCELERATOR_CLASS]).collect();
+    let mut changes = cluster.watch(&kinds).await?;
+    let start = Instant::now();
     let services = (0..count).map(service).collect();
     let creating = tokio::spawn({
         let cluster = cluster.clone();
         async move { cluster.create_all(OME_SERVICE, services).await }
     });
-    let mut play = Play::new(nodes);
-    while play.ready.len() < count {
-        let one = next_within(&mut seen, STUCK).await.ok_or_else(|| format!("{} are ready", play.ready.len()))?;
-        play.take(cluster, &one)?;
+    let mut simulation = Simulation::new(nodes);
+    while simulation.ready.len() < count {
+        let change =
+            next_within(&mut changes, TIMEOUT).await.ok_or_else(|| format!("{} are ready", simulation.ready.len()))?;
+        simulation.handle_change(cluster, &change)?;
     }
-    let whole = began.elapsed();
+    let duration = start.elapsed();
     creating.await??;
-    while let Some(done) = play.running.join_next().await {
+    while let Some(done) = simulation.tasks.join_next().await {
         done??;
     }
-    while let Some(one) = next_within(&mut seen, SILENCE).await {
-        play.take(cluster, &one)?;
+    while let Some(change) = next_within(&mut changes, QUIET_PERIOD).await {
+        simulation.handle_change(cluster, &change)?;
     }
-    Ok(play.figures(count, whole))
+    Ok(simulation.measurements(count, duration))
 }
 
-struct Play {
-    room: Room,
-    running: JoinSet<Result<()>>,
+struct Simulation {
+    node_capacity: NodeCapacity,
+    tasks: JoinSet<Result<()>>,
     deployments: BTreeSet<String>,
     ready: BTreeSet<String>,
-    /// Changes by kind.
+    /// Number of changes by kind.
     changes: BTreeMap<&'static str, usize>,
 }
 
 // === impl Play ===
 
-impl Play {
+impl Simulation {
     fn new(nodes: usize) -> Self {
         Self {
-            room: Room::new(nodes),
-            running: JoinSet::new(),
+            node_capacity: NodeCapacity::new(nodes),
+            tasks: JoinSet::new(),
             deployments: BTreeSet::new(),
             ready: BTreeSet::new(),
             changes: BTreeMap::new(),
         }
     }
 
-    fn take(&mut self, cluster: &Cluster, seen: &Seen) -> Result<()> {
-        let name = format!("{}/{}", meta(&seen.object, "namespace"), meta(&seen.object, "name"));
-        *self.changes.entry(seen.kind.kind).or_default() += 1;
-        if seen.kind == DEPLOYMENT && self.deployments.insert(name.clone()) {
-            let pods = self.room.place(&seen.object)?;
-            let (cluster, deployment) = (cluster.clone(), seen.object.clone());
-            self.running.spawn(async move { workloads::run(&cluster, &deployment, pods).await });
+    fn handle_change(&mut self, cluster: &Cluster, change: &ObservedChange) -> Result<()> {
+        let name =
+            format!("{}/{}", metadata_field(&change.object, "namespace"), metadata_field(&change.object, "name"));
+        *self.changes.entry(change.kind.kind).or_default() += 1;
+        if change.kind == DEPLOYMENT && self.deployments.insert(name.clone()) {
+            let pods = self.node_capacity.schedule(&change.object)?;
+            let (cluster, deployment) = (cluster.clone(), change.object.clone());
+            self.tasks.spawn(async move { workloads::run(&cluster, &deployment, pods).await });
         }
-        if seen.kind == OME_SERVICE && is_ready(&seen.object) {
+        if change.kind == OME_SERVICE && is_ready(&change.object) {
             self.ready.insert(name);
         }
         Ok(())
     }
 
-    /// One change of each service is its creation, and one of each Deployment its status, from here.
-    fn figures(&self, count: usize, whole: Duration) -> Figures {
-        let mut figures = Figures::default();
-        figures.add("rollout_s", whole.as_secs_f64());
-        figures.add("rollout_services_per_s", count as f64 / whole.as_secs_f64());
+    /// Computes the measurements. One change of each service is its creation, and one change of each Deployment is the
+    /// status that this program writes.
+    fn measurements(&self, count: usize, duration: Duration) -> Measurements {
+        let mut measurements = Measurements::default();
+        measurements.add("rollout_s", duration.as_secs_f64());
+        measurements.add("rollout_services_per_s", count as f64 / duration.as_secs_f64());
         let services = count as f64;
-        let of = |kind: &str| self.changes.get(kind).copied().unwrap_or_default() as f64;
-        let statuses = of(OME_SERVICE.kind) - services;
-        let deployments = of(DEPLOYMENT.kind) - self.deployments.len() as f64;
-        let others = MADE.iter().filter(|kind| **kind != DEPLOYMENT).map(|kind| of(kind.kind));
+        let changes_of = |kind: &str| self.changes.get(kind).copied().unwrap_or_default() as f64;
+        let statuses = changes_of(OME_SERVICE.kind) - services;
+        let deployments = changes_of(DEPLOYMENT.kind) - self.deployments.len() as f64;
+        let others = OWNED.iter().filter(|kind| **kind != DEPLOYMENT).map(|kind| changes_of(kind.kind));
         let objects = deployments + others.sum::<f64>();
-        let kinds = MADE.iter().filter(|kind| of(kind.kind) > 0.0).count() as f64;
-        figures.add("objects_written_per_service", objects / services);
-        figures.add("statuses_written_per_service", statuses / services);
-        figures.add("writes_times_ideal", (objects + statuses) / services / (kinds + STATUSES));
-        figures.add("events_per_service", of(EVENT.kind) / services);
-        figures.add("class_statuses", of(CLASS.kind));
-        figures
+        let kinds = OWNED.iter().filter(|kind| changes_of(kind.kind) > 0.0).count() as f64;
+        measurements.add("objects_written_per_service", objects / services);
+        measurements.add("statuses_written_per_service", statuses / services);
+        measurements.add("writes_times_ideal", (objects + statuses) / services / (kinds + MIN_STATUS_WRITES));
+        measurements.add("events_per_service", changes_of(EVENT.kind) / services);
+        measurements.add("class_statuses", changes_of(ACCELERATOR_CLASS.kind));
+        measurements
     }
 }
 
 fn is_ready(service: &Value) -> bool {
-    cluster::conditions::find(&service["status"]["conditions"], "Ready").is_some_and(|ready| ready["status"] == "True")
+    cluster::find_condition(&service["status"]["conditions"], "Ready").is_some_and(|ready| ready["status"] == "True")
 }

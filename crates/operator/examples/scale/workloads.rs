@@ -1,27 +1,28 @@
-//! Plays the controllers, the scheduler and the nodes: the Pods of a Deployment, on nodes with room, ready at once.
+//! Simulates controllers, scheduler and kubelets: creates the Pods of a Deployment on nodes with free capacity,
+//! immediately ready.
 
-use cluster::object::meta;
+use cluster::metadata_field;
 use operator::kinds::{DEPLOYMENT, POD};
 use serde_json::{Value, json};
 
 use crate::Result;
-use crate::client::{Cluster, text};
-use crate::cluster::{ACCELERATORS, node_name};
+use crate::client::{Cluster, string_at};
+use crate::cluster::{ACCELERATORS_PER_NODE, node_name};
 
-/// Room on nodes, handed out from the first to the last.
-pub(crate) struct Room {
+/// Free accelerators of all nodes, allocated from the first to the last node.
+pub(crate) struct NodeCapacity {
     free: Vec<usize>,
     next: usize,
 }
 
 // === impl Room ===
 
-impl Room {
+impl NodeCapacity {
     pub(crate) fn new(nodes: usize) -> Self {
-        Self { free: vec![ACCELERATORS; nodes], next: 0 }
+        Self { free: vec![ACCELERATORS_PER_NODE; nodes], next: 0 }
     }
 
-    fn take(&mut self, count: usize) -> Option<String> {
+    fn allocate(&mut self, count: usize) -> Option<String> {
         while self.free.get(self.next)? < &count {
             self.next += 1;
         }
@@ -29,12 +30,12 @@ impl Room {
         Some(node_name(self.next))
     }
 
-    /// The Pods of a new Deployment, each with its node.
-    pub(crate) fn place(&mut self, deployment: &Value) -> Result<Vec<Value>> {
+    /// Returns the scheduled Pods of a new Deployment.
+    pub(crate) fn schedule(&mut self, deployment: &Value) -> Result<Vec<Value>> {
         let replicas = deployment["spec"]["replicas"].as_u64().unwrap_or(1);
         let accelerators = accelerators(deployment);
         let pod = |number| {
-            let node = self.take(accelerators).ok_or("no node has room")?;
+            let node = self.allocate(accelerators).ok_or("no node has free accelerators")?;
             Ok(pod(deployment, number, &node))
         };
         (0..replicas).map(pod).collect()
@@ -44,38 +45,45 @@ impl Room {
 fn accelerators(deployment: &Value) -> usize {
     let containers = deployment["spec"]["template"]["spec"]["containers"].as_array();
     let limit = |container: &Value| match &container["resources"]["limits"]["nvidia.com/gpu"] {
-        Value::String(text) => text.parse().ok(),
+        Value::String(string_at) => string_at.parse().ok(),
         number => number.as_u64(),
     };
     let sum: u64 = containers.into_iter().flatten().filter_map(limit).sum();
-    usize::try_from(sum).unwrap_or(ACCELERATORS)
+    usize::try_from(sum).unwrap_or(ACCELERATORS_PER_NODE)
 }
 
 fn pod(deployment: &Value, number: u64, node: &str) -> Value {
     let template = &deployment["spec"]["template"];
     let mut spec = template["spec"].clone();
     spec["nodeName"] = node.into();
-    let name = meta(deployment, "name");
-    let owner = json!({"apiVersion": "apps/v1", "kind": "Deployment", "name": name, "uid": meta(deployment, "uid"),
+    let name = metadata_field(deployment, "name");
+    let owner = json!({"apiVersion": "apps/v1", "kind": "Deployment", "name": name, "uid": metadata_field(deployment, "uid"),
         "controller": true});
-    let mut metadata = json!({"name": format!("{name}-{number}"), "namespace": meta(deployment, "namespace"),
+    let mut metadata = json!({"name": format!("{name}-{number}"), "namespace": metadata_field(deployment, "namespace"),
         "ownerReferences": [owner]});
     metadata["labels"] = template["metadata"]["labels"].clone();
     json!({"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": spec})
 }
 
-/// The Pods run and are ready, and the Deployment says so.
+/// Creates ready Pods and writes the status of the Deployment.
 pub(crate) async fn run(cluster: &Cluster, deployment: &Value, pods: Vec<Value>) -> Result<()> {
     let count = pods.len();
     for pod in pods {
-        let (namespace, name) = (meta(&pod, "namespace").to_owned(), meta(&pod, "name").to_owned());
+        let (namespace, name) = (metadata_field(&pod, "namespace").to_owned(), metadata_field(&pod, "name").to_owned());
         cluster.create(POD, pod).await?;
         cluster.patch_status(POD, &namespace, &name, &pod_status("True")).await?;
     }
     let status = json!({"observedGeneration": deployment["metadata"]["generation"], "replicas": count,
         "updatedReplicas": count, "readyReplicas": count, "availableReplicas": count,
         "conditions": [{"type": "Available", "status": "True"}]});
-    cluster.patch_status(DEPLOYMENT, meta(deployment, "namespace"), text(deployment, "/metadata/name"), &status).await
+    cluster
+        .patch_status(
+            DEPLOYMENT,
+            metadata_field(deployment, "namespace"),
+            string_at(deployment, "/metadata/name"),
+            &status,
+        )
+        .await
 }
 
 pub(crate) fn pod_status(ready: &str) -> Value {

@@ -2,10 +2,10 @@ use super::*;
 use rstest::rstest;
 use serde_json::json;
 
-/// Objects by the plural of their kind.
+/// Existing objects.
 struct Objects(Vec<Value>);
 
-impl View for Objects {
+impl ObjectLister for Objects {
     fn list(&self, kind: Kind) -> Vec<Arc<Value>> {
         self.0.iter().filter(|object| object["kind"] == kind.kind).cloned().map(Arc::new).collect()
     }
@@ -27,64 +27,64 @@ fn runtime(name: &str, change: Value) -> Value {
     object("ClusterServingRuntime", name, &spec)
 }
 
-fn entry(change: Value) -> Value {
-    let mut entry = runtime("x", json!({}))["spec"]["supportedModelFormats"][0].clone();
-    json_patch::merge(&mut entry, &change);
-    json!({"supportedModelFormats": [entry]})
+fn with_entry(change: Value) -> Value {
+    let mut with_entry = runtime("x", json!({}))["spec"]["supportedModelFormats"][0].clone();
+    json_patch::merge(&mut with_entry, &change);
+    json!({"supportedModelFormats": [with_entry]})
 }
 
-fn verdict(new: &Value, others: Vec<Value>) -> Verdict {
-    review(&Request { object: Some(new), old: None }, &Objects(others))
+fn validate(new: &Value, others: Vec<Value>) -> ValidationResult {
+    validate_admission(&ValidationRequest { object: Some(new), old_object: None }, &Objects(others))
 }
 
 // spec: RT-73
 #[rstest]
 #[case::the_same(json!({}), true, 0)]
-#[case::version_written_otherwise(entry(json!({"modelFormat": {"version": "v1.0.0"}})), true, 0)]
+#[case::version_written_otherwise(with_entry(json!({"modelFormat": {"version": "v1.0.0"}})), true, 0)]
 #[case::protocol_by_default(json!({"protocolVersions": null}), true, 0)]
-#[case::another_priority(entry(json!({"priority": 2})), false, 0)]
-#[case::no_priority(entry(json!({"priority": null})), false, 0)]
-#[case::not_automatic(entry(json!({"autoSelect": false})), false, 0)]
+#[case::another_priority(with_entry(json!({"priority": 2})), false, 0)]
+#[case::no_priority(with_entry(json!({"priority": null})), false, 0)]
+#[case::not_automatic(with_entry(json!({"autoSelect": false})), false, 0)]
 #[case::disabled(json!({"disabled": true}), false, 0)]
-#[case::another_architecture(entry(json!({"modelArchitecture": "LlamaForCausalLM"})), false, 0)]
-#[case::another_quantization(entry(json!({"quantization": "fp8"})), false, 0)]
+#[case::another_architecture(with_entry(json!({"modelArchitecture": "LlamaForCausalLM"})), false, 0)]
+#[case::another_quantization(with_entry(json!({"quantization": "fp8"})), false, 0)]
 #[case::a_wider_range(json!({"modelSizeRange": {"max": "70B"}}), false, 0)]
 #[case::a_range_of_the_same_width(json!({"modelSizeRange": {"min": "6B", "max": "10B"}}), false, 1)]
 #[case::a_range_apart(json!({"modelSizeRange": {"min": "10B", "max": "14B"}}), false, 0)]
-#[case::another_version(entry(json!({"modelFramework": {"version": "4.45"}})), false, 0)]
-#[case::any_version(entry(json!({"modelFramework": {"version": null}})), false, 1)]
+#[case::another_version(with_entry(json!({"modelFramework": {"version": "4.45"}})), false, 0)]
+#[case::any_version(with_entry(json!({"modelFramework": {"version": null}})), false, 1)]
 #[case::more_protocols(json!({"protocolVersions": ["openAI", "cohere"]}), false, 1)]
 #[case::other_protocols(json!({"protocolVersions": ["cohere"]}), false, 0)]
-fn two_runtimes_for_the_same_models(#[case] change: Value, #[case] refused: bool, #[case] warnings: usize) {
-    let verdict = verdict(&runtime("b", change), vec![runtime("a", json!({}))]);
-    assert_eq!((!verdict.allowed(), verdict.warnings.len()), (refused, warnings), "{verdict:?}");
-    for cause in verdict.causes() {
+fn detects_conflicting_runtimes(#[case] change: Value, #[case] is_rejected: bool, #[case] warnings: usize) {
+    let result = validate(&runtime("b", change), vec![runtime("a", json!({}))]);
+    assert_eq!((!result.is_allowed(), result.warnings.len()), (is_rejected, warnings), "{result:?}");
+    for cause in result.causes() {
         assert_eq!(cause.field, "spec.supportedModelFormats[0].priority");
         assert!(cause.message.contains("`b` and `a`"), "{}", cause.message);
     }
-    assert!(verdict.warnings.iter().all(|warning| warning.contains("AmbiguousRuntimes: `b` and `a`")), "{verdict:?}");
+    assert!(result.warnings.iter().all(|warning| warning.contains("AmbiguousRuntimes: `b` and `a`")), "{result:?}");
 }
 
 #[test]
-fn other_scopes_do_not_clash_and_an_object_not_with_itself() {
-    let one = runtime("a", json!({}));
-    assert_eq!(verdict(&one, vec![one.clone()]), Verdict::default());
-    let mut namespaced = one.clone();
+fn ignores_other_scopes_and_the_object_itself() {
+    let cluster_runtime = runtime("a", json!({}));
+    assert_eq!(validate(&cluster_runtime, vec![cluster_runtime.clone()]), ValidationResult::default());
+    let mut namespaced = cluster_runtime.clone();
     namespaced["kind"] = json!("ServingRuntime");
     namespaced["metadata"] = json!({"name": "b", "namespace": "x"});
-    let mut elsewhere = namespaced.clone();
-    elsewhere["metadata"] = json!({"name": "a", "namespace": "y"});
-    assert_eq!(verdict(&namespaced, vec![one, elsewhere.clone()]), Verdict::default());
-    elsewhere["metadata"]["namespace"] = json!("x");
-    assert!(!verdict(&namespaced, vec![elsewhere]).allowed());
+    let mut other_namespace = namespaced.clone();
+    other_namespace["metadata"] = json!({"name": "a", "namespace": "y"});
+    assert_eq!(validate(&namespaced, vec![cluster_runtime, other_namespace.clone()]), ValidationResult::default());
+    other_namespace["metadata"]["namespace"] = json!("x");
+    assert!(!validate(&namespaced, vec![other_namespace]).is_allowed());
 }
 
 #[test]
-fn without_priorities_the_newest_is_selected_and_said() {
-    let of = |name: &str| runtime(name, entry(json!({"priority": null})));
-    let verdict = verdict(&of("b"), vec![of("a"), of("c")]);
+fn warns_about_ambiguous_runtimes_without_priorities() {
+    let without_priority = |name: &str| runtime(name, with_entry(json!({"priority": null})));
+    let result = validate(&without_priority("b"), vec![without_priority("a"), without_priority("c")]);
     assert_eq!(
-        verdict.warnings,
+        result.warnings,
         [
             "spec.supportedModelFormats[0]: AmbiguousRuntimes: `b` and `a` and 1 more fit the same models equally and none has a priority, so the newest is selected; give one of them another priority, or set autoSelect: false"
         ]
@@ -92,90 +92,96 @@ fn without_priorities_the_newest_is_selected_and_said() {
 }
 
 #[test]
-fn unknown_classes_are_named_with_the_nearest() {
+fn suggests_the_nearest_class_name() {
     let class = object("AcceleratorClass", "nvidia-h100-80gb", &json!({}));
     let spec = json!({"model": {"name": "m"}, "acceleratorSelector": {"preferredClasses": ["nvidia-h100-80bg"]},
         "engine": {"acceleratorOverride": {"acceleratorClass": "tpu"}}});
     let service = object("InferenceService", "a", &spec);
-    let said = verdict(&service, vec![class]);
-    assert!(said.allowed());
+    let result = validate(&service, vec![class]);
+    assert!(result.is_allowed());
     assert_eq!(
-        said.warnings,
+        result.warnings,
         [
-            "spec.acceleratorSelector.preferredClasses[0]: no AcceleratorClass `nvidia-h100-80bg`; did you mean `nvidia-h100-80gb`?",
-            "spec.engine.acceleratorOverride.acceleratorClass: no AcceleratorClass `tpu`; define the class, or see `kubectl get acceleratorclasses` and `ostler catalog list`",
+            "spec.acceleratorSelector.preferredClasses[0]: AcceleratorClass `nvidia-h100-80bg` does not exist; did you mean `nvidia-h100-80gb`?",
+            "spec.engine.acceleratorOverride.acceleratorClass: AcceleratorClass `tpu` does not exist; create the class, or list the existing ones with `kubectl get acceleratorclasses` or `ostler catalog list`",
         ]
     );
-    assert_eq!(verdict(&service, Vec::new()), Verdict::default());
+    assert_eq!(validate(&service, Vec::new()), ValidationResult::default());
 }
 
-/// An author must be able to repair an object step by step, and anybody to let it go.
+/// An author must be able to correct an object step by step, and to delete it.
 #[test]
-fn faults_that_stood_before_are_said_and_not_refused() {
-    let faulty = runtime("a", json!({"modelSizeRange": {"min": "9B", "max": "5B"}}));
-    assert!(!verdict(&faulty, Vec::new()).allowed());
-    let mut edited = faulty.clone();
+fn existing_errors_become_warnings() {
+    let invalid = runtime("a", json!({"modelSizeRange": {"min": "9B", "max": "5B"}}));
+    assert!(!validate(&invalid, Vec::new()).is_allowed());
+    let mut edited = invalid.clone();
     edited["spec"]["disabled"] = json!(true);
-    let update =
-        |old: &Value, new: &Value| review(&Request { object: Some(new), old: Some(old) }, &Objects(Vec::new()));
-    let said = update(&faulty, &edited);
-    assert!(said.allowed() && said.warnings.len() == 1, "{said:?}");
-    let sound = runtime("a", json!({}));
-    assert!(!update(&sound, &faulty).allowed());
-    let mut going = faulty.clone();
-    going["metadata"]["deletionTimestamp"] = json!("2026-11-21T14:30:05Z");
-    assert_eq!(update(&sound, &going), Verdict::default());
-    assert_eq!(review(&Request { object: None, old: Some(&faulty) }, &Objects(Vec::new())), Verdict::default());
+    let update = |old: &Value, new: &Value| {
+        validate_admission(&ValidationRequest { object: Some(new), old_object: Some(old) }, &Objects(Vec::new()))
+    };
+    let result = update(&invalid, &edited);
+    assert!(result.is_allowed() && result.warnings.len() == 1, "{result:?}");
+    let valid = runtime("a", json!({}));
+    assert!(!update(&valid, &invalid).is_allowed());
+    let mut terminating = invalid.clone();
+    terminating["metadata"]["deletionTimestamp"] = json!("2026-11-21T14:30:05Z");
+    assert_eq!(update(&valid, &terminating), ValidationResult::default());
+    assert_eq!(
+        validate_admission(&ValidationRequest { object: None, old_object: Some(&invalid) }, &Objects(Vec::new())),
+        ValidationResult::default()
+    );
 }
 
 #[test]
-fn what_is_not_ours_is_not_looked_at() {
+fn ignores_other_kinds() {
     let pod = json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "p"},
         "spec": {"containers": [{"resources": {"requests": {"cpu": 4}, "limits": {"cpu": 1}}}]}});
-    assert_eq!(verdict(&pod, Vec::new()), Verdict::default());
+    assert_eq!(validate(&pod, Vec::new()), ValidationResult::default());
 }
 
-/// A thousand runtimes for the same models: one finding each, and soon.
+/// A thousand runtimes for the same models produce one finding each.
 #[test]
-fn a_crowd_is_told_in_one_line() {
-    let of = |n: usize| runtime(&format!("r{n}"), entry(json!({"priority": null})));
-    let verdict = verdict(&of(0), (0..1000).map(of).collect());
-    assert_eq!(verdict.warnings.len(), 1);
-    assert!(verdict.warnings[0].contains("and 998 more"), "{verdict:?}");
+fn summarizes_many_conflicts_in_one_warning() {
+    let without_priority = |n: usize| runtime(&format!("r{n}"), with_entry(json!({"priority": null})));
+    let result = validate(&without_priority(0), (0..1000).map(without_priority).collect());
+    assert_eq!(result.warnings.len(), 1);
+    assert!(result.warnings[0].contains("and 998 more"), "{result:?}");
 }
 
 #[test]
-fn an_admission_review_is_answered_in_kind() {
-    let asked = |object: &Value| {
+fn responds_to_admission_reviews() {
+    let review = |object: &Value| {
         json!({"apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview", "request": {"uid": "u1", "name": "a",
             "kind": {"group": "ome.io", "version": "v1beta1", "kind": "ClusterServingRuntime"}, "operation": "CREATE",
             "object": object, "oldObject": null}})
     };
-    let nothing = Objects(Vec::new());
-    let answer = webhook::answer(&asked(&runtime("a", json!({}))), &nothing);
-    assert_eq!(answer["response"], json!({"uid": "u1", "allowed": true}));
-    let answer =
-        webhook::answer(&asked(&runtime("a", json!({"modelSizeRange": {"min": "9B", "max": "5B"}}))), &nothing);
-    assert_eq!(answer["response"]["allowed"], false);
-    assert_eq!(answer["response"]["status"]["code"], 422);
-    assert_eq!(
-        answer["response"]["status"]["message"],
-        "ClusterServingRuntime.ome.io \"a\" is invalid: spec.modelSizeRange: min 9B is above max 5B, so no model fits; swap the two bounds"
+    let lister = Objects(Vec::new());
+    let response = webhook::review_response(&review(&runtime("a", json!({}))), &lister);
+    assert_eq!(response["response"], json!({"uid": "u1", "allowed": true}));
+    let response = webhook::review_response(
+        &review(&runtime("a", json!({"modelSizeRange": {"min": "9B", "max": "5B"}}))),
+        &lister,
     );
-    assert_eq!(webhook::answer(&json!({}), &nothing)["response"]["allowed"], true);
+    assert_eq!(response["response"]["allowed"], false);
+    assert_eq!(response["response"]["status"]["code"], 422);
+    assert_eq!(
+        response["response"]["status"]["message"],
+        "ClusterServingRuntime.ome.io \"a\" is invalid: spec.modelSizeRange: min 9B is greater than max 5B, so no model is in the range; swap min and max"
+    );
+    assert_eq!(webhook::review_response(&json!({}), &lister)["response"]["allowed"], true);
 }
 
 #[test]
-fn the_configuration_never_stops_a_cluster() {
-    let target = webhook::Target::Service { namespace: "ome-system".to_owned(), name: "ostler".to_owned() };
+fn webhook_configuration_cannot_block_a_cluster() {
+    let target = webhook::WebhookTarget::Service { namespace: "ome-system".to_owned(), name: "ostler".to_owned() };
     let configuration = webhook::configuration(&target, "PEM");
-    let hook = &configuration["webhooks"][0];
-    assert_eq!((&hook["failurePolicy"], &hook["timeoutSeconds"]), (&json!("Ignore"), &json!(5)));
+    let webhook = &configuration["webhooks"][0];
+    assert_eq!((&webhook["failurePolicy"], &webhook["timeoutSeconds"]), (&json!("Ignore"), &json!(5)));
     assert_eq!(
-        hook["clientConfig"],
+        webhook["clientConfig"],
         json!({"caBundle": "UEVN", "service": {"namespace": "ome-system", "name": "ostler", "path": "/validate", "port": 443}})
     );
-    let resources: Vec<&str> = hook["rules"]
+    let resources: Vec<&str> = webhook["rules"]
         .as_array()
         .unwrap()
         .iter()
@@ -198,12 +204,12 @@ fn roles(namespace: &str, name: &str, role: &str) -> Value {
 #[case::elsewhere(roles("m", "a-b", "c"), false)]
 #[case::another_name(roles("n", "a-b", "d"), false)]
 #[case::itself(roles("n", "a", "b-c"), false)]
-fn names_that_another_service_composes_too(#[case] service: Value, #[case] refused: bool) {
-    let verdict = verdict(&service, vec![roles("n", "a", "b-c")]);
-    let told: Vec<String> = verdict.causes().into_iter().map(|cause| format!("{cause:?}")).collect();
-    assert_eq!(!verdict.allowed(), refused, "{told:?}");
-    if refused {
-        let words = "role c makes LeaderWorkerSet a-b-c-0, and so does role b-c of InferenceService a; rename the service or the role";
-        assert!(told[0].contains(words) && told[0].contains("spec.roles[0].name"), "{told:?}");
+fn rejects_duplicate_workload_names(#[case] service: Value, #[case] is_rejected: bool) {
+    let result = validate(&service, vec![roles("n", "a", "b-c")]);
+    let causes: Vec<String> = result.causes().into_iter().map(|cause| format!("{cause:?}")).collect();
+    assert_eq!(!result.is_allowed(), is_rejected, "{causes:?}");
+    if is_rejected {
+        let message = "role c creates LeaderWorkerSet a-b-c-0, which role b-c of InferenceService a also creates; rename the service or the role";
+        assert!(causes[0].contains(message) && causes[0].contains("spec.roles[0].name"), "{causes:?}");
     }
 }

@@ -1,11 +1,11 @@
-//! The webhook that a cluster asks before it stores an object of ours: HTTPS with a certificate of our own making.
+//! Admission webhook for ostler objects: HTTPS with a self-signed certificate.
 //!
-//! It cannot stop a cluster: the configuration says `failurePolicy: Ignore`, since what it refuses is also found, and
-//! said in a condition, when the object is used.
+//! The webhook cannot block a cluster: its configuration has `failurePolicy: Ignore`, since reconciles find the same
+//! errors and report them in conditions.
 
 mod certificate;
 mod configuration;
-mod exchange;
+mod review;
 
 use std::net::{SocketAddr, TcpListener};
 use std::sync::Arc;
@@ -24,106 +24,118 @@ use tokio::sync::watch;
 use tokio_rustls::TlsAcceptor;
 use tokio_util::sync::CancellationToken;
 
+use certificate::CertificateManager;
 pub(crate) use certificate::{CONFIGURATION, SECRET};
-pub use certificate::{Certificate, Keeper};
-pub(crate) use configuration::NAME;
-pub use configuration::configuration;
-pub use exchange::answer;
+pub(crate) use configuration::CONFIGURATION_NAME;
+pub(crate) use configuration::configuration;
+pub(crate) use review::review_response;
 
-use super::View;
-use crate::run::chain;
+use super::ObjectLister;
+use crate::controller::error_chain;
 
-/// Where the API server sends its reviews.
-pub const PATH: &str = "/validate";
-/// An API server takes 3 MiB, and an update carries the object twice.
-const LONGEST_BODY: usize = 8 << 20;
-/// How often the certificate is looked at.
-const CARE: Duration = Duration::from_secs(3600);
-/// How soon after a failure.
-const AGAIN: Duration = Duration::from_secs(10);
-/// Longest handshake.
-const HANDSHAKE: Duration = Duration::from_secs(10);
+/// Path that the API server sends reviews to.
+pub(crate) const PATH: &str = "/validate";
+/// Maximum size of a review in bytes. The API server accepts objects of 3 MiB, and an update contains two of them.
+const MAX_BODY_SIZE: usize = 8 << 20;
+/// Interval at which the certificate is checked.
+const CERTIFICATE_CHECK_INTERVAL: Duration = Duration::from_secs(3600);
+/// Retry interval after a failure.
+const CERTIFICATE_RETRY_INTERVAL: Duration = Duration::from_secs(10);
+/// Timeout of a TLS handshake.
+const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// Where the webhook listens, and how the cluster finds it.
+/// Options of the admission webhook.
 #[derive(Clone, Debug)]
-pub struct Webhook {
-    /// Bound already, so that a busy port is said before anything starts.
+pub struct WebhookOptions {
+    /// Listener, which the caller binds so that a port conflict is reported at start.
     pub listener: Arc<TcpListener>,
-    pub target: Target,
+    /// Address that the API server calls.
+    pub target: WebhookTarget,
 }
 
-/// What the cluster calls.
+/// Address that the API server calls.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Target {
-    /// The operator outside of the cluster, at one address; its certificate lives as long as the process.
+pub enum WebhookTarget {
+    /// Operator outside of the cluster at this address; the certificate exists only in memory.
     Url(SocketAddr),
-    /// The operator behind a Service; its replicas share a certificate in a Secret of that namespace.
-    Service { namespace: String, name: String },
+    /// Operator behind a Service; its replicas share a certificate in a Secret of this namespace.
+    Service {
+        /// Namespace of the Service and of the Secret.
+        namespace: String,
+        /// Name of the Service.
+        name: String,
+    },
 }
 
-/// Why the webhook is not served.
+/// Error of the admission webhook.
 #[derive(Debug, thiserror::Error)]
-pub enum WebhookError {
-    #[error("the certificate could not be made")]
+pub(crate) enum WebhookError {
+    #[error("failed to create the certificate")]
     Certificate(#[from] rcgen::Error),
-    #[error("the certificate could not be used")]
+    #[error("failed to use the certificate")]
     Tls(#[from] rustls::Error),
-    #[error("the listener could not be used")]
+    #[error("failed to use the listener")]
     Listen(#[from] std::io::Error),
     #[error(transparent)]
     Cluster(#[from] cluster::Error),
-    #[error("the Secret {0} holds no usable certificate; delete it, and another is made")]
+    #[error("Secret {0} contains no usable certificate; delete the Secret to create a new certificate")]
     Secret(String),
 }
 
-/// Serves until `stop`, and keeps certificate and configuration in step. What the cluster refuses is tried again.
+/// Serves reviews until `stop` is cancelled, and keeps certificate and configuration up to date. Requests that the API
+/// server rejects are retried.
 ///
 /// # Errors
-/// When the listener is unusable.
-pub async fn run(
+/// If the listener fails.
+pub(crate) async fn run(
     client: Client,
     stores: Stores,
     clock: Arc<dyn Clock>,
-    webhook: Webhook,
+    webhook: WebhookOptions,
     stop: CancellationToken,
 ) -> Result<(), WebhookError> {
-    let keeper = Keeper::new(client, clock, webhook.target);
+    let certificate_manager = CertificateManager::new(client, clock, webhook.target);
     let (publish, certificates) = watch::channel(None);
-    let care = async {
+    let update_loop = async {
         loop {
-            let pause = match keeper.care().await.and_then(|certificate| certificate.server_config()) {
+            let pause = match certificate_manager
+                .update_certificate()
+                .await
+                .and_then(|certificate| certificate.server_config())
+            {
                 Ok(config) => {
                     publish.send_replace(Some(Arc::new(config)));
-                    CARE
+                    CERTIFICATE_CHECK_INTERVAL
                 }
                 Err(error) => {
-                    tracing::warn!(error = %chain(&error), "the admission webhook is not configured, trying again");
-                    AGAIN
+                    tracing::warn!(error = %error_chain(&error), "failed to configure the admission webhook, retrying");
+                    CERTIFICATE_RETRY_INTERVAL
                 }
             };
             tokio::time::sleep(pause).await;
         }
     };
     tokio::select! {
-        () = care => Ok(()),
-        served = serve(webhook.listener.try_clone()?, certificates, Arc::new(stores), stop) => served,
+        () = update_loop => Ok(()),
+        result = serve(webhook.listener.try_clone()?, certificates, Arc::new(stores), stop) => result,
     }
 }
 
-/// Answers reviews until `stop`; before there is a certificate, connections are closed.
+/// Serves reviews until `stop` is cancelled. Connections are closed as long as there is no certificate.
 ///
 /// # Errors
-/// When the listener is unusable.
-pub async fn serve(
+/// If the listener fails.
+pub(crate) async fn serve(
     listener: TcpListener,
     certificates: watch::Receiver<Option<Arc<ServerConfig>>>,
-    view: Arc<dyn View + Send + Sync>,
+    lister: Arc<dyn ObjectLister + Send + Sync>,
     stop: CancellationToken,
 ) -> Result<(), WebhookError> {
     listener.set_nonblocking(true)?;
     let listener = tokio::net::TcpListener::from_std(listener)?;
-    tracing::info!("the admission webhook listens at {}", listener.local_addr()?);
-    let router = Router::new().route(PATH, post(review)).layer(DefaultBodyLimit::max(LONGEST_BODY)).with_state(view);
+    tracing::info!(address = %listener.local_addr()?, "serving the admission webhook");
+    let router =
+        Router::new().route(PATH, post(handle_review)).layer(DefaultBodyLimit::max(MAX_BODY_SIZE)).with_state(lister);
     loop {
         let accepted = tokio::select! {
             () = stop.cancelled() => return Ok(()),
@@ -132,36 +144,45 @@ pub async fn serve(
         let current = certificates.borrow().clone();
         match (accepted, current) {
             (Ok((stream, _)), Some(config)) => {
-                tokio::spawn(connection(stream, TlsAcceptor::from(config), router.clone(), stop.clone()));
+                tokio::spawn(serve_connection(stream, TlsAcceptor::from(config), router.clone(), stop.clone()));
             }
             (Ok(_), None) => {}
             (Err(error), _) => {
-                tracing::warn!(%error, "a connection was not accepted");
+                tracing::warn!(%error, "failed to accept a connection");
                 tokio::time::sleep(Duration::from_millis(100)).await;
             }
         }
     }
 }
 
-async fn connection(stream: tokio::net::TcpStream, acceptor: TlsAcceptor, router: Router, stop: CancellationToken) {
-    let Ok(Ok(stream)) = tokio::time::timeout(HANDSHAKE, acceptor.accept(stream)).await else { return };
+async fn serve_connection(
+    stream: tokio::net::TcpStream,
+    acceptor: TlsAcceptor,
+    router: Router,
+    stop: CancellationToken,
+) {
+    let Ok(Ok(stream)) = tokio::time::timeout(HANDSHAKE_TIMEOUT, acceptor.accept(stream)).await else { return };
     let builder = hyper_util::server::conn::auto::Builder::new(TokioExecutor::new());
     tokio::select! {
         () = stop.cancelled() => {}
         ended = builder.serve_connection(TokioIo::new(stream), TowerToHyperService::new(router)) => {
             if let Err(error) = ended {
-                tracing::debug!(%error, "a connection ended badly");
+                tracing::debug!(%error, "connection failed");
             }
         }
     }
 }
 
-async fn review(State(view): State<Arc<dyn View + Send + Sync>>, body: axum::Json<Value>) -> axum::Json<Value> {
-    axum::Json(answer(&body.0, view.as_ref()))
+async fn handle_review(
+    State(lister): State<Arc<dyn ObjectLister + Send + Sync>>,
+    body: axum::Json<Value>,
+) -> axum::Json<Value> {
+    axum::Json(review_response(&body.0, lister.as_ref()))
 }
 
 #[cfg(test)]
 mod tests {
+    use super::certificate::Certificate;
     use super::*;
     use rustls::pki_types::pem::PemObject as _;
     use rustls::pki_types::{CertificateDer, ServerName};
@@ -169,15 +190,15 @@ mod tests {
     use serde_json::json;
     use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 
-    struct Nothing;
+    struct EmptyLister;
 
-    impl View for Nothing {
+    impl ObjectLister for EmptyLister {
         fn list(&self, _: cluster::Kind) -> Vec<Arc<Value>> {
             Vec::new()
         }
     }
 
-    /// A client that trusts what the configuration tells the cluster to trust, and nothing else.
+    /// Returns a TLS client that trusts only the certificates of the webhook configuration.
     fn connector(trusted: &str) -> tokio_rustls::TlsConnector {
         let mut roots = RootCertStore::empty();
         for certificate in CertificateDer::pem_slice_iter(trusted.as_bytes()) {
@@ -188,40 +209,44 @@ mod tests {
         Arc::new(config.with_root_certificates(roots).with_no_client_auth()).into()
     }
 
-    async fn ask(address: SocketAddr, trusted: &str, body: &str) -> std::io::Result<String> {
+    async fn post_review(address: SocketAddr, trusted: &str, body: &str) -> std::io::Result<String> {
         let stream = tokio::net::TcpStream::connect(address).await?;
         let name = ServerName::try_from("127.0.0.1").unwrap();
         let mut stream = connector(trusted).connect(name, stream).await?;
-        let head =
+        let request_head =
             format!("POST {PATH} HTTP/1.1\r\nhost: x\r\nconnection: close\r\ncontent-type: application/json\r\n");
-        stream.write_all(format!("{head}content-length: {}\r\n\r\n{body}", body.len()).as_bytes()).await?;
-        let mut answer = String::new();
-        stream.read_to_string(&mut answer).await?;
-        Ok(answer)
+        stream.write_all(format!("{request_head}content-length: {}\r\n\r\n{body}", body.len()).as_bytes()).await?;
+        let mut response = String::new();
+        stream.read_to_string(&mut response).await?;
+        Ok(response)
     }
 
     #[tokio::test]
-    async fn reviews_are_answered_over_tls_also_after_a_rotation() {
+    async fn serves_reviews_over_tls_and_after_certificate_rotation() {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let address = listener.local_addr().unwrap();
-        let make = |previous| Certificate::new(vec!["127.0.0.1".to_owned()], jiff::Timestamp::now(), previous).unwrap();
-        let (first, stop) = (make(None), CancellationToken::new());
+        let new_certificate =
+            |previous| Certificate::new(vec!["127.0.0.1".to_owned()], jiff::Timestamp::now(), previous).unwrap();
+        let (first, stop) = (new_certificate(None), CancellationToken::new());
         let config = |certificate: &Certificate| Some(Arc::new(certificate.server_config().unwrap()));
         let (publish, certificates) = watch::channel(config(&first));
-        let served = tokio::spawn(serve(listener, certificates, Arc::new(Nothing), stop.clone()));
+        let server = tokio::spawn(serve(listener, certificates, Arc::new(EmptyLister), stop.clone()));
 
-        let class = json!({"apiVersion": "ome.io/v1beta1", "kind": "ServingRuntime", "metadata": {"name": "a"},
+        let runtime = json!({"apiVersion": "ome.io/v1beta1", "kind": "ServingRuntime", "metadata": {"name": "a"},
             "spec": {"modelSizeRange": {"min": "9B", "max": "5B"}}});
-        let review = json!({"request": {"uid": "u", "name": "a", "kind": {"kind": "ServingRuntime", "group": "ome.io"}, "object": class}});
-        let answer = ask(address, &first.trusted(), &review.to_string()).await.unwrap();
-        assert!(answer.starts_with("HTTP/1.1 200") && answer.contains("min 9B is above max 5B"), "{answer}");
-        assert!(ask(address, &first.trusted(), "{").await.unwrap().starts_with("HTTP/1.1 400"));
+        let review = json!({"request": {"uid": "u", "name": "a", "kind": {"kind": "ServingRuntime", "group": "ome.io"}, "object": runtime}});
+        let response = post_review(address, &first.trusted_certificates(), &review.to_string()).await.unwrap();
+        assert!(
+            response.starts_with("HTTP/1.1 200") && response.contains("min 9B is greater than max 5B"),
+            "{response}"
+        );
+        assert!(post_review(address, &first.trusted_certificates(), "{").await.unwrap().starts_with("HTTP/1.1 400"));
 
-        let second = make(Some(first.certificate.clone()));
+        let second = new_certificate(Some(first.certificate.clone()));
         publish.send_replace(config(&second));
-        assert!(ask(address, &second.trusted(), &review.to_string()).await.is_ok());
-        assert!(ask(address, &first.trusted(), &review.to_string()).await.is_err());
+        assert!(post_review(address, &second.trusted_certificates(), &review.to_string()).await.is_ok());
+        assert!(post_review(address, &first.trusted_certificates(), &review.to_string()).await.is_err());
         stop.cancel();
-        served.await.unwrap().unwrap();
+        server.await.unwrap().unwrap();
     }
 }

@@ -1,55 +1,60 @@
-//! `status.components` of an `ome.io` service.
+//! Computes `status.components` of an `ome.io` InferenceService.
 
-use cluster::object::meta;
-use decide::decision::ComponentDecision;
+use cluster::metadata_field;
+use decide::ComponentDecision;
 use plan::labels::COMPONENT;
 use serde_json::{Map, Value, json};
 
-use super::Findings;
+use super::OmeObservations;
 use crate::readiness::Progress;
-use crate::readings::Workload;
+use crate::workloads::LiveWorkload;
 
-/// Counts from the workloads, the class from the plan, the address from the planned Service.
-pub(super) fn components(findings: &Findings<'_>, reason: &Value) -> Map<String, Value> {
-    let planned = findings.plan.components.iter();
-    planned.map(|(name, choice)| (name.clone(), component(findings, name, choice, reason))).collect()
+/// Returns the components with counts from the workloads, the accelerator class from the plan and the URL from the
+/// planned Service.
+pub(super) fn components(observations: &OmeObservations<'_>, reason: &Value) -> Map<String, Value> {
+    let planned = observations.plan.components.iter();
+    planned.map(|(name, decision)| (name.clone(), component(observations, name, decision, reason))).collect()
 }
 
-fn component(findings: &Findings<'_>, name: &str, choice: &ComponentDecision, reason: &Value) -> Value {
-    let label = |object: &Value| object["metadata"]["labels"][COMPONENT] == name;
-    let live: Vec<&Workload> = findings
+fn component(observations: &OmeObservations<'_>, name: &str, decision: &ComponentDecision, reason: &Value) -> Value {
+    let is_of_component = |object: &Value| object["metadata"]["labels"][COMPONENT] == name;
+    let live: Vec<&LiveWorkload> = observations
         .workloads
         .iter()
-        .filter(|wanted| label(&wanted.planned))
-        .filter_map(|wanted| wanted.live.as_ref())
+        .filter(|workload| is_of_component(&workload.planned))
+        .filter_map(|workload| workload.live.as_ref())
         .collect();
     let progress: Vec<Progress> = live.iter().map(|workload| Progress::of(&workload.object)).collect();
     let mut component = json!({
-        "replicas": progress.iter().map(|one| one.desired).sum::<i64>(),
-        "readyReplicas": progress.iter().map(|one| one.ready).sum::<i64>(),
+        "replicas": progress.iter().map(|replicas| replicas.desired).sum::<i64>(),
+        "readyReplicas": progress.iter().map(|replicas| replicas.ready).sum::<i64>(),
     });
-    if let Some(class) = &choice.accelerator_class {
-        component["selectedAccelerator"] = selected(class, choice, reason);
+    if let Some(class) = &decision.accelerator_class {
+        component["selectedAccelerator"] = selected_accelerator(class, decision, reason);
     }
-    let objects = findings.plan.objects.iter();
-    if let Some(url) = objects.filter(|object| object["kind"] == "Service" && label(object)).find_map(url) {
+    let objects = observations.plan.objects.iter();
+    if let Some(url) = objects.filter(|object| object["kind"] == "Service" && is_of_component(object)).find_map(url) {
         component["url"] = url.into();
     }
     component
 }
 
-/// The class with what its Pods request, and the reason that the decision has.
-fn selected(class: &str, choice: &ComponentDecision, reason: &Value) -> Value {
-    let mut selected = json!({"acceleratorClass": class, "reason": reason});
-    if let Some(resource) = &choice.resource {
-        selected["resourceRequests"] = json!({resource: choice.accelerators_per_node.to_string()});
+/// Renders the selected class with the resources that its Pods request, and the reason of the decision.
+fn selected_accelerator(class: &str, decision: &ComponentDecision, reason: &Value) -> Value {
+    let mut selected_accelerator = json!({"acceleratorClass": class, "reason": reason});
+    if let Some(resource) = &decision.resource {
+        selected_accelerator["resourceRequests"] = json!({resource: decision.accelerators_per_node.to_string()});
     }
-    selected
+    selected_accelerator
 }
 
-/// The address of a Service inside the cluster.
+/// Returns the URL of a Service inside the cluster.
 fn url(service: &Value) -> Option<String> {
     let port = service["spec"]["ports"][0]["port"].as_i64()?;
     let port = if port == 80 { String::new() } else { format!(":{port}") };
-    Some(format!("http://{}.{}.svc.cluster.local{port}", meta(service, "name"), meta(service, "namespace")))
+    Some(format!(
+        "http://{}.{}.svc.cluster.local{port}",
+        metadata_field(service, "name"),
+        metadata_field(service, "namespace")
+    ))
 }

@@ -1,56 +1,67 @@
-//! What is wrong with one Pod.
+//! Problems of a Pod.
 
-use cluster::object::meta;
+use cluster::metadata_field;
 use serde_json::Value;
 
-use super::container::{Finding, container_trouble, containers, probed};
-use super::{Code, Trouble, condition};
+use super::container::{Diagnosis, container_problem, containers, readiness_probe_target};
+use super::{WorkloadProblem, WorkloadReason, condition};
 
-/// Whether the Pod's `Ready` condition holds.
+/// Whether the Pod is ready and not terminating.
 #[must_use]
-pub fn pod_ready(pod: &Value) -> bool {
-    condition(pod, "Ready").is_some_and(|ready| ready["status"] == "True") && !cluster::object::terminating(pod)
+pub(crate) fn is_pod_ready(pod: &Value) -> bool {
+    condition(pod, "Ready").is_some_and(|ready| ready["status"] == "True") && !cluster::is_terminating(pod)
 }
 
-/// What is wrong with one Pod, or `None` if it is ready or on its way out.
+/// Returns the most urgent problem of a Pod, or `None` if it is ready or terminating.
 #[must_use]
-pub fn pod_trouble(pod: &Value) -> Option<Trouble> {
-    if pod_ready(pod) || cluster::object::terminating(pod) {
+pub fn pod_problem(pod: &Value) -> Option<WorkloadProblem> {
+    if is_pod_ready(pod) || cluster::is_terminating(pod) {
         return None;
     }
-    let (code, message, failed) = failed_phase(pod)
-        .or_else(|| containers(pod).filter_map(container_trouble).min())
-        .or_else(|| unschedulable(pod))
-        .unwrap_or_else(|| starting(pod));
-    let by_others = code == Code::Unschedulable && has_a_node_in_sight(pod);
-    Some(Trouble { code, by_others, object: format!("Pod {}", meta(pod, "name")), message, failed })
+    let (code, message, failed) = failed_pod(pod)
+        .or_else(|| containers(pod).filter_map(container_problem).min())
+        .or_else(|| unschedulable_pod(pod))
+        .unwrap_or_else(|| starting_pod(pod));
+    let by_others = code == WorkloadReason::Unschedulable && waits_for_pod_group(pod);
+    Some(WorkloadProblem {
+        reason: code,
+        waits_for_group: by_others,
+        object: format!("Pod {}", metadata_field(pod, "name")),
+        message,
+        failed,
+    })
 }
 
-fn failed_phase(pod: &Value) -> Option<Finding> {
+fn failed_pod(pod: &Value) -> Option<Diagnosis> {
     let status = &pod["status"];
-    let told =
+    let details =
         [&status["reason"], &status["message"]].into_iter().filter_map(Value::as_str).collect::<Vec<_>>().join(": ");
-    (status["phase"] == "Failed")
-        .then(|| (Code::PodFailed, if told.is_empty() { "the Pod failed".to_owned() } else { told }, true))
+    (status["phase"] == "Failed").then(|| {
+        (WorkloadReason::PodFailed, if details.is_empty() { "the Pod failed".to_owned() } else { details }, true)
+    })
 }
 
-fn unschedulable(pod: &Value) -> Option<Finding> {
+fn unschedulable_pod(pod: &Value) -> Option<Diagnosis> {
     let scheduled = condition(pod, "PodScheduled").filter(|scheduled| scheduled["status"] == "False")?;
-    let message = scheduled["message"].as_str().unwrap_or("no node takes the Pod");
-    Some((Code::Unschedulable, message.to_owned(), false))
+    let message = scheduled["message"].as_str().unwrap_or("no node can schedule the Pod");
+    Some((WorkloadReason::Unschedulable, message.to_owned(), false))
 }
 
-/// Volcano says so of a Pod that would fit, if only the others of its group did.
-fn has_a_node_in_sight(pod: &Value) -> bool {
+/// Whether the Pod itself fits and waits for the rest of its PodGroup; Volcano reports this as reason `Schedulable`.
+fn waits_for_pod_group(pod: &Value) -> bool {
     condition(pod, "PodScheduled").is_some_and(|scheduled| scheduled["reason"] == "Schedulable")
 }
 
-fn starting(pod: &Value) -> Finding {
+fn starting_pod(pod: &Value) -> Diagnosis {
     if pod["status"]["phase"] == "Running" {
         let unready = containers(pod).find(|container| container["ready"] == false);
-        let name = unready.and_then(|container| container["name"].as_str()).unwrap_or("a container");
-        let probe = probed(pod, name).map(|probe| format!(" ({probe})")).unwrap_or_default();
-        return (Code::NotReadyYet, format!("{name} runs and does not answer its readiness probe yet{probe}"), false);
+        let name = unready.and_then(|container| container["name"].as_str()).unwrap_or("(unknown)");
+        let probe = readiness_probe_target(pod, name).map(|probe| format!(" ({probe})")).unwrap_or_default();
+        return (
+            WorkloadReason::NotReadyYet,
+            format!("container {name} is running but its readiness probe does not succeed yet{probe}"),
+            false,
+        );
     }
-    (Code::Starting, "the Pod is being started".to_owned(), false)
+    (WorkloadReason::Starting, "the Pod is starting".to_owned(), false)
 }

@@ -1,18 +1,18 @@
-//! What the embedded API server takes and refuses of our kinds: schemas, CEL, and the review between objects.
+//! Validation of ostler kinds in the embedded API server: schemas, CEL, and rules between objects.
 
 use serde_json::{Value, json};
 
-use crate::cluster::{SERVICES, World};
+use crate::test_cluster::{OME_SERVICES, TestCluster};
 
 const CLASSES: &str = "acceleratorclasses.ome.io";
 const RUNTIMES: &str = "servingruntimes.ome.io";
 const CLUSTER_RUNTIMES: &str = "clusterservingruntimes.ome.io";
 
 fn yaml(text: &str) -> Value {
-    api::manifest::read("test", text).unwrap().remove(0).value
+    api::parse_manifest("test", text).unwrap().remove(0).value
 }
 
-/// An object of the kind behind `resource`, its spec in YAML.
+/// Returns an object of `resource` with its spec in YAML.
 fn object(resource: &str, name: &str, spec: &str) -> Value {
     let kind = match resource {
         CLASSES => "AcceleratorClass",
@@ -25,23 +25,23 @@ fn object(resource: &str, name: &str, spec: &str) -> Value {
     yaml(&format!("apiVersion: ome.io/v1beta1\nkind: {kind}\nmetadata:\n  name: {name}\n  {namespace}\nspec: {spec}\n"))
 }
 
-/// Resource, spec, and what the refusal says.
-const REFUSED: &[(&str, &str, &str)] = &[
+/// Resource, spec, and the expected error.
+const REJECTED_OBJECTS: &[(&str, &str, &str)] = &[
     (CLASSES, "{discovery: {}}", "spec.capabilities: Required value"),
     (CLASSES, "{capabilities: {}}", "discovery is required"),
     (CLASSES, "{discovery: {}, capabilities: {}, cost: {tier: huge}}", "spec.cost.tier: Unsupported value"),
     (CLASSES, "{discovery: {}, capabilities: {}, resources: [{}]}", "spec.resources[0].name: Required value"),
     (CLASSES, "{discovery: {}, capabilities: {memoryGB: -80Gi}}", "spec.capabilities.memoryGB: Invalid value"),
     (
-        SERVICES,
+        OME_SERVICES,
         "{model: {name: m}, acceleratorSelector: {strategy: fastest}}",
         "spec.acceleratorSelector.strategy: Unsupported value",
     ),
-    (SERVICES, "{}", "nothing to serve; name a model"),
+    (OME_SERVICES, "{}", "no model, runtime or engine container is set; set `model`"),
     (
-        SERVICES,
+        OME_SERVICES,
         "{model: {name: m}, annotations: {ome.io/cost-threshold: cheap}}",
-        "spec.annotations[ome.io/cost-threshold]: `cheap` is not a price",
+        "spec.annotations[ome.io/cost-threshold]: `cheap` is not a valid price",
     ),
     (
         RUNTIMES,
@@ -69,7 +69,7 @@ const REFUSED: &[(&str, &str, &str)] = &[
         "`small` is not a comparison",
     ),
     (CLUSTER_RUNTIMES, "{protocolVersions: [grpc]}", "spec.protocolVersions[0]: Unsupported value"),
-    (CLUSTER_RUNTIMES, "{modelSizeRange: {min: 9B, max: 5B}}", "spec.modelSizeRange: min 9B is above max 5B"),
+    (CLUSTER_RUNTIMES, "{modelSizeRange: {min: 9B, max: 5B}}", "spec.modelSizeRange: min 9B is greater than max 5B"),
     (CLUSTER_RUNTIMES, "{modelSizeRange: {min: 7Bx}}", "spec.modelSizeRange.min: Invalid value: \"7Bx\""),
     (
         CLUSTER_RUNTIMES,
@@ -84,7 +84,7 @@ const REFUSED: &[(&str, &str, &str)] = &[
     (
         RUNTIMES,
         "{supportedModelFormats: [{modelFormat: {name: a, version: '1'}, priority: 1}, {modelFormat: {name: a, version: '2'}, priority: 2}]}",
-        "spec.supportedModelFormats[1].priority: priority 2 differs from the 1 of entry 0",
+        "spec.supportedModelFormats[1].priority: priority 2 differs from priority 1 of entry 0",
     ),
     ("basemodels.ome.io", "{modelParameterSize: lots}", "spec.modelParameterSize: Invalid value: \"lots\""),
 ];
@@ -99,59 +99,59 @@ const REFUSED: &[(&str, &str, &str)] = &[
 // spec: RT-72
 // spec: RT-74
 #[tokio::test(start_paused = true)]
-async fn refused_with_the_field() {
-    let world = World::stocked();
-    for (resource, spec, expect) in REFUSED {
-        let status = world.server.create(resource, object(resource, "a", spec)).expect_err(spec);
+async fn rejects_invalid_objects() {
+    let test_cluster = TestCluster::with_catalog();
+    for (resource, spec, expect) in REJECTED_OBJECTS {
+        let status = test_cluster.server.create(resource, object(resource, "a", spec)).expect_err(spec);
         assert_eq!(status.code, 422, "{}", status.message);
         assert!(status.message.contains(expect), "{}", status.message);
-        assert!(["", "default"].iter().all(|namespace| world.server.get(resource, namespace, "a").is_none()));
+        assert!(["", "default"].iter().all(|namespace| test_cluster.server.get(resource, namespace, "a").is_none()));
     }
 }
 
 // spec: ACC-129
 // spec: ACC-57
 #[tokio::test(start_paused = true)]
-async fn defaults_are_filled_in() {
-    let world = World::stocked();
+async fn sets_defaults() {
+    let test_cluster = TestCluster::with_catalog();
     let class = object(CLASSES, "a", "{discovery: {}, capabilities: {}, resources: [{name: acme.com/npu}]}");
-    let class = world.server.create(CLASSES, class).unwrap();
+    let class = test_cluster.server.create(CLASSES, class).unwrap();
     assert_eq!(class["spec"]["resources"][0]["quantity"], "1");
-    let service = object(SERVICES, "a", "{model: {name: m}, acceleratorSelector: {policy: Cheapest}}");
-    let service = world.server.create(SERVICES, service).unwrap();
+    let service = object(OME_SERVICES, "a", "{model: {name: m}, acceleratorSelector: {policy: Cheapest}}");
+    let service = test_cluster.server.create(OME_SERVICES, service).unwrap();
     assert_eq!(service["spec"]["acceleratorSelector"], json!({"policy": "Cheapest", "strategy": "balanced"}));
-    // The policy was written, the strategy was not: the policy counts.
+    // The user set only the policy, so the policy counts.
     let read: api::ome::InferenceService = serde_json::from_value((*service).clone()).unwrap();
-    let demand = decide::Demand::of(&read, None).unwrap();
+    let demand = decide::Demand::from_api(&read, None).unwrap();
     let engine = &demand.components[&decide::Component::Engine];
     assert_eq!(engine.selector.ranking.as_str(), "cost");
 }
 
 // spec: ACC-24
 #[tokio::test(start_paused = true)]
-async fn vendor_fields_survive_where_no_neighbour_is() {
-    let world = World::stocked();
+async fn keeps_vendor_fields_without_their_integration() {
+    let test_cluster = TestCluster::with_catalog();
     let spec = "{discovery: {}, capabilities: {rocmVersion: '5.7', levelZeroVersion: '1.3'}, integration: {kueueResourceFlavor: f, volcanoGPUType: g}}";
     let written = object(CLASSES, "a", spec);
-    let stored = world.server.create(CLASSES, written.clone()).unwrap();
+    let stored = test_cluster.server.create(CLASSES, written.clone()).unwrap();
     assert_eq!(stored["spec"], written["spec"]);
 }
 
 // spec: RT-5
 #[tokio::test(start_paused = true)]
-async fn the_example_runtime_is_kept_whole() {
-    let world = World::stocked();
-    // It stands for itself, not beside the catalogue's for the same model.
-    for shipped in world.server.list(CLUSTER_RUNTIMES) {
-        world.server.delete(CLUSTER_RUNTIMES, "", shipped["metadata"]["name"].as_str().unwrap(), None).unwrap();
+async fn keeps_the_example_runtime_unchanged() {
+    let test_cluster = TestCluster::with_catalog();
+    // The catalog's runtimes for the same model would conflict.
+    for shipped in test_cluster.server.list(CLUSTER_RUNTIMES) {
+        test_cluster.server.delete(CLUSTER_RUNTIMES, "", shipped["metadata"]["name"].as_str().unwrap(), None).unwrap();
     }
     let written = yaml(include_str!("../../../api/src/manifest/example_runtime.yaml"));
-    world.server.create(CLUSTER_RUNTIMES, written.clone()).unwrap();
-    let stored = world.server.get(CLUSTER_RUNTIMES, "", "srt-mistral-7b-instruct").unwrap();
+    test_cluster.server.create(CLUSTER_RUNTIMES, written.clone()).unwrap();
+    let stored = test_cluster.server.get(CLUSTER_RUNTIMES, "", "srt-mistral-7b-instruct").unwrap();
     assert_eq!(stored["spec"], written["spec"]);
 }
 
-/// Every attribute of the tables, with a value of its own.
+/// All attributes of the specification tables, each with its own value.
 const ATTRIBUTES: &str = "
 disabled: true
 supportedModelFormats:
@@ -182,67 +182,68 @@ routerConfig: {runner: *runner, config: {a: b}, minReplicas: 1, maxReplicas: 2}
 
 // spec: RT-8
 #[tokio::test(start_paused = true)]
-async fn every_attribute_is_served_described_and_kept() {
-    let world = World::stocked();
+async fn keeps_and_describes_all_attributes() {
+    let test_cluster = TestCluster::with_catalog();
     let spec = format!("\n  {}", ATTRIBUTES.trim().replace('\n', "\n  "));
     for resource in [RUNTIMES, CLUSTER_RUNTIMES] {
         let written = object(resource, "all", &spec);
         let namespace = written["metadata"]["namespace"].as_str().unwrap_or_default().to_owned();
-        world.server.create(resource, written.clone()).unwrap();
-        let stored = world.server.get(resource, &namespace, "all").unwrap();
+        test_cluster.server.create(resource, written.clone()).unwrap();
+        let stored = test_cluster.server.get(resource, &namespace, "all").unwrap();
         assert_eq!(stored["spec"], written["spec"]);
-        let definition = world.server.get("customresourcedefinitions.apiextensions.k8s.io", "", resource).unwrap();
+        let definition =
+            test_cluster.server.get("customresourcedefinitions.apiextensions.k8s.io", "", resource).unwrap();
         let served = &definition["spec"]["versions"][0]["schema"]["openAPIV3Schema"]["properties"]["spec"];
-        let mut seen = 0;
-        described(served, &written["spec"], "spec", &mut seen);
-        assert!(seen > 80, "{seen}");
+        let mut count = 0;
+        assert_described(served, &written["spec"], "spec", &mut count);
+        assert!(count > 80, "{count}");
     }
 }
 
-/// Every field of `written` that has a name of ours has a schema with a description.
-fn described(schema: &Value, written: &Value, path: &str, seen: &mut usize) {
+/// Checks that every ostler field of `written` has a schema with a description.
+fn assert_described(schema: &Value, written: &Value, path: &str, count: &mut usize) {
     match written {
         Value::Object(fields) => {
             for (name, value) in fields {
-                let known = &schema["properties"][name];
-                let open = schema["x-kubernetes-preserve-unknown-fields"] == true
+                let field_schema = &schema["properties"][name];
+                let is_open = schema["x-kubernetes-preserve-unknown-fields"] == true
                     || schema["additionalProperties"].is_object();
-                if known.is_null() && open {
+                if field_schema.is_null() && is_open {
                     continue;
                 }
-                assert!(known["description"].as_str().is_some_and(|text| !text.is_empty()), "{path}.{name}");
-                *seen += 1;
-                described(known, value, &format!("{path}.{name}"), seen);
+                assert!(field_schema["description"].as_str().is_some_and(|text| !text.is_empty()), "{path}.{name}");
+                *count += 1;
+                assert_described(field_schema, value, &format!("{path}.{name}"), count);
             }
         }
-        Value::Array(items) => items.iter().for_each(|item| described(&schema["items"], item, path, seen)),
+        Value::Array(items) => items.iter().for_each(|item| assert_described(&schema["items"], item, path, count)),
         _ => {}
     }
 }
 
 // spec: ACC-31
 #[tokio::test(start_paused = true)]
-async fn a_class_lives_as_any_cluster_scoped_object() {
-    let world = World::stocked();
+async fn class_supports_all_verbs() {
+    let test_cluster = TestCluster::with_catalog();
     let class =
         |vendor: &str| object(CLASSES, "a", &format!("{{vendor: {vendor}, discovery: {{}}, capabilities: {{}}}}"));
-    let mut changes = world.server.subscribe();
-    world.server.create(CLASSES, class("acme")).unwrap();
-    assert_eq!(world.server.create(CLASSES, class("acme")).unwrap_err().code, 409);
-    assert_eq!(world.server.get(CLASSES, "", "a").unwrap()["spec"]["vendor"], "acme");
-    assert!(world.server.list(CLASSES).iter().any(|one| one["metadata"]["name"] == "a"));
-    world.server.update(CLASSES, class("other")).unwrap();
-    assert_eq!(world.server.get(CLASSES, "", "a").unwrap()["spec"]["vendor"], "other");
-    world.server.delete(CLASSES, "", "a", None).unwrap();
-    assert!(world.server.get(CLASSES, "", "a").is_none());
-    let mut seen = 0;
-    while seen < 3 {
+    let mut changes = test_cluster.server.subscribe();
+    test_cluster.server.create(CLASSES, class("acme")).unwrap();
+    assert_eq!(test_cluster.server.create(CLASSES, class("acme")).unwrap_err().code, 409);
+    assert_eq!(test_cluster.server.get(CLASSES, "", "a").unwrap()["spec"]["vendor"], "acme");
+    assert!(test_cluster.server.list(CLASSES).iter().any(|class| class["metadata"]["name"] == "a"));
+    test_cluster.server.update(CLASSES, class("other")).unwrap();
+    assert_eq!(test_cluster.server.get(CLASSES, "", "a").unwrap()["spec"]["vendor"], "other");
+    test_cluster.server.delete(CLASSES, "", "a", None).unwrap();
+    assert!(test_cluster.server.get(CLASSES, "", "a").is_none());
+    let mut count = 0;
+    while count < 3 {
         let change = changes.next().await.unwrap();
-        seen += usize::from(change.name == "a");
+        count += usize::from(change.name == "a");
     }
 }
 
-fn competitor(change: &str) -> String {
+fn competing_runtime(change: &str) -> String {
     format!(
         "{{supportedModelFormats: [{{modelFormat: {{name: acme}}, modelArchitecture: AcmeLM, autoSelect: true, {change}}}], engineConfig: {{runner: {{image: i}}}}}}"
     )
@@ -251,34 +252,38 @@ fn competitor(change: &str) -> String {
 // spec: RT-73
 // spec: RT-77
 #[tokio::test(start_paused = true)]
-async fn the_second_of_two_equal_runtimes_is_refused() {
-    let world = World::stocked();
+async fn rejects_the_second_of_two_equal_runtimes() {
+    let test_cluster = TestCluster::with_catalog();
     for resource in [RUNTIMES, CLUSTER_RUNTIMES] {
-        world.server.create(resource, object(resource, "first", &competitor("priority: 7"))).unwrap();
-        let status = world.server.create(resource, object(resource, "second", &competitor("priority: 7"))).unwrap_err();
+        test_cluster.server.create(resource, object(resource, "first", &competing_runtime("priority: 7"))).unwrap();
+        let status = test_cluster
+            .server
+            .create(resource, object(resource, "second", &competing_runtime("priority: 7")))
+            .unwrap_err();
         assert_eq!(status.code, 422);
         assert!(
             status.message.contains("`second` and `first` are selected for the same models with the same priority 7"),
             "{}",
             status.message
         );
-        world.server.create(resource, object(resource, "second", &competitor("priority: 8"))).unwrap();
+        test_cluster.server.create(resource, object(resource, "second", &competing_runtime("priority: 8"))).unwrap();
         let mut edited =
-            (*world.server.get(resource, if resource == RUNTIMES { "default" } else { "" }, "second").unwrap()).clone();
+            (*test_cluster.server.get(resource, if resource == RUNTIMES { "default" } else { "" }, "second").unwrap())
+                .clone();
         edited["spec"]["supportedModelFormats"][0]["priority"] = json!(7);
-        assert_eq!(world.server.update(resource, edited).unwrap_err().code, 422);
+        assert_eq!(test_cluster.server.update(resource, edited).unwrap_err().code, 422);
     }
 }
 
 // spec: ACC-4
 #[tokio::test(start_paused = true)]
-async fn nothing_new_needs_to_be_said() {
-    let world = World::start(true).await;
+async fn existing_manifests_need_no_changes() {
+    let test_cluster = TestCluster::start(true).await;
     let runtime = "{supportedModelFormats: [{modelFormat: {name: safetensors}, modelFramework: {name: transformers}, modelArchitecture: LlamaForCausalLM}], engineConfig: {runner: {name: ome-container, image: i}}}";
-    world.server.create(RUNTIMES, object(RUNTIMES, "plain", runtime)).unwrap();
-    let service = object(SERVICES, "old", "{model: {name: llama-3-2-3b-instruct}, runtime: {name: plain}}");
-    world.server.create(SERVICES, service).unwrap();
-    let service = world.condition(SERVICES, "old", "RuntimeResolved", "True").await;
+    test_cluster.server.create(RUNTIMES, object(RUNTIMES, "plain", runtime)).unwrap();
+    let service = object(OME_SERVICES, "old", "{model: {name: llama-3-2-3b-instruct}, runtime: {name: plain}}");
+    test_cluster.server.create(OME_SERVICES, service).unwrap();
+    let service = test_cluster.wait_for_condition(OME_SERVICES, "old", "RuntimeResolved", "True").await;
     assert_eq!(service["status"]["decision"]["feasible"], true);
     assert_eq!(service["status"]["decision"]["runtime"]["name"], "plain");
 }

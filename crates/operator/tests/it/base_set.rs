@@ -1,9 +1,9 @@
-//! The base set of classes in the operator's namespace.
+//! The base set of accelerator classes in the operator's namespace.
 
 use serde_json::{Value, json};
 
-use crate::accelerators::{CLASSES, by_hand, gpu, knowing, names};
-use crate::cluster::World;
+use crate::accelerator_classes::{CLASSES, gpu_node, names, options_with_known_classes, user_class};
+use crate::test_cluster::TestCluster;
 
 const SEED: &str = include_str!("../../../decide/src/inventory/base_set_seed.yaml");
 
@@ -11,76 +11,77 @@ fn config_map(text: &str) -> Value {
     json!({"metadata": {"namespace": "ome-system", "name": "accelerator-classes-base"}, "data": {"accelerator-classes.yaml": text}})
 }
 
-fn start(text: &str) -> World {
-    let world = World::empty();
-    world.server.create("namespaces", json!({"metadata": {"name": "ome-system"}})).unwrap();
-    world.server.create("configmaps", config_map(text)).unwrap();
-    world.operate(knowing());
-    world
+fn start(text: &str) -> TestCluster {
+    let test_cluster = TestCluster::empty();
+    test_cluster.server.create("namespaces", json!({"metadata": {"name": "ome-system"}})).unwrap();
+    test_cluster.server.create("configmaps", config_map(text)).unwrap();
+    test_cluster.start_operator(options_with_known_classes());
+    test_cluster
 }
 
-fn rewrite(world: &World, text: &str) {
-    let mut object = (*world.server.get("configmaps", "ome-system", "accelerator-classes-base").unwrap()).clone();
+fn update_config_map(test_cluster: &TestCluster, text: &str) {
+    let mut object =
+        (*test_cluster.server.get("configmaps", "ome-system", "accelerator-classes-base").unwrap()).clone();
     object["data"]["accelerator-classes.yaml"] = json!(text);
-    world.server.update("configmaps", object).unwrap();
+    test_cluster.server.update("configmaps", object).unwrap();
 }
 
 // spec: ACC-35
 #[tokio::test(start_paused = true)]
-async fn documents_are_applied_followed_and_removed() {
-    let world = start(SEED);
+async fn applies_updates_and_deletes_classes() {
+    let test_cluster = start(SEED);
     for name in ["small-gpu", "medium-gpu", "large-gpu"] {
-        world.class(name, |class| class["status"]["conditions"].is_array()).await;
+        test_cluster.wait_for_class(name, |class| class["status"]["conditions"].is_array()).await;
     }
-    world.server.create("nodes", gpu("a", "NVIDIA-X900")).unwrap();
-    world.class("large-gpu", |class| class["status"]["nodes"] == json!(["a"])).await;
-    world.edit_class("medium-gpu", |class| class["spec"]["vendor"] = json!("nvidia"));
-    rewrite(
-        &world,
+    test_cluster.server.create("nodes", gpu_node("a", "NVIDIA-X900")).unwrap();
+    test_cluster.wait_for_class("large-gpu", |class| class["status"]["nodes"] == json!(["a"])).await;
+    test_cluster.edit_class("medium-gpu", |class| class["spec"]["vendor"] = json!("nvidia"));
+    update_config_map(
+        &test_cluster,
         &SEED.replace("memoryGB: \"80Gi\"", "memoryGB: \"94Gi\"").replace("memoryGB: \"40Gi\"", "memoryGB: \"48Gi\""),
     );
-    world.class("large-gpu", |class| class["spec"]["capabilities"]["memoryGB"] == "94Gi").await;
-    world.quiet().await;
-    let edited = world.server.get(CLASSES, "", "medium-gpu").unwrap();
-    assert_eq!(edited["spec"]["capabilities"]["memoryGB"], "40Gi", "an edit stays");
-    world.server.delete("configmaps", "ome-system", "accelerator-classes-base", None).unwrap();
-    world
-        .until("the unedited ones gone", |server| {
+    test_cluster.wait_for_class("large-gpu", |class| class["spec"]["capabilities"]["memoryGB"] == "94Gi").await;
+    test_cluster.wait_until_idle().await;
+    let edited = test_cluster.server.get(CLASSES, "", "medium-gpu").unwrap();
+    assert_eq!(edited["spec"]["capabilities"]["memoryGB"], "40Gi", "the edit is retained");
+    test_cluster.server.delete("configmaps", "ome-system", "accelerator-classes-base", None).unwrap();
+    test_cluster
+        .wait_for("deletion of unmodified classes", |server| {
             (!names(server, CLASSES).contains(&"large-gpu".to_owned())).then_some(())
         })
         .await;
-    world.quiet().await;
-    assert!(names(&world.server, CLASSES).contains(&"medium-gpu".to_owned()));
+    test_cluster.wait_until_idle().await;
+    assert!(names(&test_cluster.server, CLASSES).contains(&"medium-gpu".to_owned()));
 }
 
 // spec: ACC-35
 #[tokio::test(start_paused = true)]
-async fn a_broken_document_is_told_with_its_number_and_removes_nothing() {
-    let world = start(SEED);
-    world.class("large-gpu", |_| true).await;
-    let broken = SEED.replace("name: large-gpu", "name: [");
-    rewrite(&world, &broken);
-    let told = |server: &embedded::Server| {
+async fn invalid_document_emits_an_event_and_deletes_nothing() {
+    let test_cluster = start(SEED);
+    test_cluster.wait_for_class("large-gpu", |_| true).await;
+    let invalid = SEED.replace("name: large-gpu", "name: [");
+    update_config_map(&test_cluster, &invalid);
+    let invalid_document_event = |server: &embedded::Server| {
         let events = server.list("events.events.k8s.io");
         let events = if events.is_empty() { server.list("events") } else { events };
         events.into_iter().find(|event| event["reason"] == "InvalidDocument")
     };
-    let event = world.until("the event", told).await;
+    let event = test_cluster.wait_for("the event", invalid_document_event).await;
     let text = event["note"].as_str().or(event["message"].as_str()).unwrap();
     assert!(text.starts_with("accelerator-classes.yaml, document 3"), "{text}");
-    world.quiet().await;
-    assert!(names(&world.server, CLASSES).contains(&"large-gpu".to_owned()));
+    test_cluster.wait_until_idle().await;
+    assert!(names(&test_cluster.server, CLASSES).contains(&"large-gpu".to_owned()));
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_class_of_that_name_that_a_person_made_is_left_alone() {
-    let world = World::empty();
-    world.server.create("namespaces", json!({"metadata": {"name": "ome-system"}})).unwrap();
-    world.server.create(CLASSES, by_hand("small-gpu", json!({"a": "b"}))).unwrap();
-    let before = world.server.get(CLASSES, "", "small-gpu").unwrap()["spec"].clone();
-    world.server.create("configmaps", config_map(SEED)).unwrap();
-    world.operate(knowing());
-    world.class("large-gpu", |_| true).await;
-    world.quiet().await;
-    assert_eq!(world.server.get(CLASSES, "", "small-gpu").unwrap()["spec"], before);
+async fn user_class_with_the_same_name_is_not_modified() {
+    let test_cluster = TestCluster::empty();
+    test_cluster.server.create("namespaces", json!({"metadata": {"name": "ome-system"}})).unwrap();
+    test_cluster.server.create(CLASSES, user_class("small-gpu", json!({"a": "b"}))).unwrap();
+    let before = test_cluster.server.get(CLASSES, "", "small-gpu").unwrap()["spec"].clone();
+    test_cluster.server.create("configmaps", config_map(SEED)).unwrap();
+    test_cluster.start_operator(options_with_known_classes());
+    test_cluster.wait_for_class("large-gpu", |_| true).await;
+    test_cluster.wait_until_idle().await;
+    assert_eq!(test_cluster.server.get(CLASSES, "", "small-gpu").unwrap()["spec"], before);
 }

@@ -1,12 +1,14 @@
-//! What becomes of what a role-based service made: rollouts, scaling, pruning, and what others do behind its back.
+//! Lifecycle of role-based services: rollouts, scaling, pruning, and changes by others.
 
 use std::collections::BTreeMap;
 
 use embedded::Server;
 use serde_json::{Value, json};
 
-use crate::cluster::ROLES;
-use crate::machine::{DEFINITIONS, GROUPS, Machine, SETS, condition, ready, role, roles, story_4};
+use crate::simulated_cluster::{
+    CRDS, LEADER_WORKER_SETS, POD_GROUPS, SimulatedCluster, condition, disaggregated_service, ready, role, roles,
+};
+use crate::test_cluster::FUSIONINFER_SERVICES;
 
 const REVISIONS: &str = "controllerrevisions.apps";
 
@@ -14,350 +16,373 @@ fn image(object: &Value) -> &str {
     object["spec"]["leaderWorkerTemplate"]["workerTemplate"]["spec"]["containers"][0]["image"].as_str().unwrap()
 }
 
-/// Image of each LeaderWorkerSet, by name.
+/// Returns name and image of all LeaderWorkerSets.
 fn images(server: &Server) -> Vec<String> {
-    let told = |set: &std::sync::Arc<Value>| format!("{} {}", set["metadata"]["name"].as_str().unwrap(), image(set));
-    server.list(SETS).iter().map(told).collect()
+    let name_and_image =
+        |set: &std::sync::Arc<Value>| format!("{} {}", set["metadata"]["name"].as_str().unwrap(), image(set));
+    server.list(LEADER_WORKER_SETS).iter().map(name_and_image).collect()
 }
 
-fn set_image(machine: &Machine, name: &str, image: &str) {
-    machine.world.edit(ROLES, name, |service| {
+fn set_image(cluster: &SimulatedCluster, name: &str, image: &str) {
+    cluster.test_cluster.update_object(FUSIONINFER_SERVICES, name, |service| {
         for role in service["spec"]["roles"].as_array_mut().unwrap() {
             role["template"]["spec"]["containers"][0]["image"] = json!(image);
         }
     });
 }
 
-/// At most one LeaderWorkerSet is not ready.
-fn one_at_a_time(server: &Server) {
-    let unready = server.list(SETS).into_iter().filter(|set| set["status"]["readyReplicas"] != 1).count();
+/// Checks that at most one LeaderWorkerSet is not ready.
+fn assert_one_unready_at_most(server: &Server) {
+    let unready = server.list(LEADER_WORKER_SETS).into_iter().filter(|set| set["status"]["readyReplicas"] != 1).count();
     assert!(unready <= 1, "{:#?}", images(server));
 }
 
-/// Three replicas of one Pod each, which says when it is ready.
-async fn three_workers() -> Machine {
-    let machine = Machine::with_gpus(32);
+/// Starts three replicas of one Pod each, with a readiness probe.
+async fn three_workers() -> SimulatedCluster {
+    let cluster = SimulatedCluster::with_gpus(32);
     let mut worker = role("w", "worker", 3, 1, 8);
     worker["template"]["spec"]["containers"][0]["readinessProbe"] =
         json!({"httpGet": {"path": "/health", "port": 8000}, "initialDelaySeconds": 5});
-    machine.server.create(ROLES, roles("chat", vec![worker])).unwrap();
-    machine.ready("chat").await;
-    machine
+    cluster.server.create(FUSIONINFER_SERVICES, roles("chat", vec![worker])).unwrap();
+    cluster.wait_until_ready("chat").await;
+    cluster
 }
 
 // spec: TOP-74
 // spec: TOP-75
 #[tokio::test(start_paused = true)]
-async fn a_new_template_goes_from_replica_to_replica() {
-    let machine = three_workers().await;
-    set_image(&machine, "chat", "engine:2");
-    let service = machine.until_with("the rollout", &|server| ready(server, "chat"), &one_at_a_time).await;
-    assert_eq!(images(&machine.server), ["chat-w-0 engine:2", "chat-w-1 engine:2", "chat-w-2 engine:2"]);
+async fn updates_one_replica_at_a_time() {
+    let cluster = three_workers().await;
+    set_image(&cluster, "chat", "engine:2");
+    let service = cluster
+        .wait_for_with_invariant("the rollout", &|server| ready(server, "chat"), &assert_one_unready_at_most)
+        .await;
+    assert_eq!(images(&cluster.server), ["chat-w-0 engine:2", "chat-w-1 engine:2", "chat-w-2 engine:2"]);
     assert!(service["status"]["rollouts"].is_null());
-    assert_eq!(machine.names(REVISIONS).len(), 2);
+    assert_eq!(cluster.names(REVISIONS).len(), 2);
 }
 
 // spec: TOP-75
 // spec: TOP-83
 #[tokio::test(start_paused = true)]
-async fn a_rollout_stops_at_the_first_bad_replica_and_can_be_undone() {
-    let machine = three_workers().await;
-    let before = machine.service("chat")["spec"].clone();
-    set_image(&machine, "chat", "bad");
+async fn rollout_stops_at_the_first_failing_replica_and_can_be_undone() {
+    let cluster = three_workers().await;
+    let before = cluster.service("chat")["spec"].clone();
+    set_image(&cluster, "chat", "bad");
     let probe = |server: &Server| {
         let failed = condition(server, "chat", "Failed")?;
         (failed["status"] == "True").then_some(failed)
     };
-    let failed = machine.until_with("the failure", &probe, &one_at_a_time).await;
+    let failed = cluster.wait_for_with_invariant("the failure", &probe, &assert_one_unready_at_most).await;
     assert_eq!(failed["reason"], "CrashLoop");
     assert_eq!(
-        images(&machine.server),
+        images(&cluster.server),
         ["chat-w-0 bad", "chat-w-1 vllm/vllm-openai:v0.11.0", "chat-w-2 vllm/vllm-openai:v0.11.0"]
     );
-    let service = machine.service("chat");
+    let service = cluster.service("chat");
     assert_eq!(service["status"]["rollouts"]["w"], json!({"replicas": 3, "updatedReplicas": 1, "readyBefore": 3}));
     assert_eq!(service["status"]["components"]["w"]["phase"], "Failed");
-    assert_eq!(condition(&machine.server, "chat", "Active").unwrap()["status"], "True", "two of three answer");
+    assert_eq!(
+        condition(&cluster.server, "chat", "Active").unwrap()["status"],
+        "True",
+        "two of three replicas serve requests"
+    );
 
-    let revisions = machine.server.list(REVISIONS);
-    let first = revisions.iter().find(|one| one["revision"] == 1).unwrap();
-    assert_eq!(operator::revisions::restored(&service["spec"], first), before);
-    machine.world.edit(ROLES, "chat", |service| service["spec"] = before.clone());
-    let service = machine.until_with("the way back", &|server| ready(server, "chat"), &one_at_a_time).await;
+    let revisions = cluster.server.list(REVISIONS);
+    let first = revisions.iter().find(|revision| revision["revision"] == 1).unwrap();
+    assert_eq!(operator::restore_revision(&service["spec"], first), before);
+    cluster.test_cluster.update_object(FUSIONINFER_SERVICES, "chat", |service| service["spec"] = before.clone());
+    let service =
+        cluster.wait_for_with_invariant("the undo", &|server| ready(server, "chat"), &assert_one_unready_at_most).await;
     assert_eq!(service["status"]["components"]["w"]["phase"], "Running");
     let revisions: Vec<i64> =
-        machine.server.list(REVISIONS).iter().map(|one| operator::revisions::number(one)).collect();
-    assert_eq!(revisions.iter().max(), Some(&3), "the first one is the newest again: {revisions:?}");
+        cluster.server.list(REVISIONS).iter().map(|revision| operator::revision_number(revision)).collect();
+    assert_eq!(revisions.iter().max(), Some(&3), "the first revision is the latest again: {revisions:?}");
     assert_eq!(revisions.len(), 2);
 }
 
-/// Ready as soon as it runs, it ends a moment later: the next replica is not touched meanwhile.
+/// The new Pod is ready immediately and fails shortly after: the next replica is not updated in between.
 #[tokio::test(start_paused = true)]
-async fn an_engine_without_a_probe_has_to_prove_itself() {
-    let machine = Machine::with_gpus(32);
-    machine.server.create(ROLES, roles("chat", vec![role("w", "worker", 3, 1, 8)])).unwrap();
-    machine.ready("chat").await;
-    set_image(&machine, "chat", "bad");
+async fn engine_without_probe_must_run_for_min_ready_time() {
+    let cluster = SimulatedCluster::with_gpus(32);
+    cluster.server.create(FUSIONINFER_SERVICES, roles("chat", vec![role("w", "worker", 3, 1, 8)])).unwrap();
+    cluster.wait_until_ready("chat").await;
+    set_image(&cluster, "chat", "bad");
     let probe = |server: &Server| (condition(server, "chat", "Failed")?["status"] == "True").then_some(());
-    machine.until("the failure", &probe).await;
-    assert_eq!(images(&machine.server).iter().filter(|one| one.ends_with(" bad")).count(), 1);
-    set_image(&machine, "chat", "engine:2");
-    machine.ready("chat").await;
-    assert!(images(&machine.server).iter().all(|one| one.ends_with("engine:2")));
+    cluster.wait_for("the failure", &probe).await;
+    assert_eq!(images(&cluster.server).iter().filter(|image| image.ends_with(" bad")).count(), 1);
+    set_image(&cluster, "chat", "engine:2");
+    cluster.wait_until_ready("chat").await;
+    assert!(images(&cluster.server).iter().all(|image| image.ends_with("engine:2")));
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_paused_rollout_goes_on_when_it_is_resumed() {
-    let machine = three_workers().await;
-    let pause =
-        |value: Value| machine.world.edit(ROLES, "chat", |service| service["metadata"]["annotations"] = value.clone());
+async fn paused_rollout_continues_when_resumed() {
+    let cluster = three_workers().await;
+    let pause = |value: Value| {
+        cluster
+            .test_cluster
+            .update_object(FUSIONINFER_SERVICES, "chat", |service| service["metadata"]["annotations"] = value.clone())
+    };
     pause(json!({"fusioninfer.io/rollout-paused": "true"}));
-    set_image(&machine, "chat", "engine:2");
-    machine.condition("chat", "Ready", "RolloutPaused").await;
-    assert!(images(&machine.server).iter().all(|one| one.ends_with("v0.11.0")));
+    set_image(&cluster, "chat", "engine:2");
+    cluster.wait_for_condition("chat", "Ready", "RolloutPaused").await;
+    assert!(images(&cluster.server).iter().all(|image| image.ends_with("v0.11.0")));
     pause(json!({}));
-    machine.ready("chat").await;
-    assert!(images(&machine.server).iter().all(|one| one.ends_with("engine:2")));
+    cluster.wait_until_ready("chat").await;
+    assert!(images(&cluster.server).iter().all(|image| image.ends_with("engine:2")));
 }
 
-/// The waiting replica keeps nobody waiting, and its room is nobody's loss.
+/// An unschedulable replica does not block the rollout.
 #[tokio::test(start_paused = true)]
-async fn a_replica_without_room_does_not_stop_a_rollout() {
-    let machine = Machine::with_gpus(16);
-    machine.server.create(ROLES, roles("chat", vec![role("w", "worker", 3, 1, 8)])).unwrap();
-    machine.condition("chat", "Ready", "Unschedulable").await;
-    set_image(&machine, "chat", "engine:2");
+async fn unschedulable_replica_does_not_block_a_rollout() {
+    let cluster = SimulatedCluster::with_gpus(16);
+    cluster.server.create(FUSIONINFER_SERVICES, roles("chat", vec![role("w", "worker", 3, 1, 8)])).unwrap();
+    cluster.wait_for_condition("chat", "Ready", "Unschedulable").await;
+    set_image(&cluster, "chat", "engine:2");
     let done = |server: &Server| {
-        let service = server.get(ROLES, "default", "chat")?;
-        let all = images(server).iter().all(|one| one.ends_with("engine:2"));
+        let service = server.get(FUSIONINFER_SERVICES, "default", "chat")?;
+        let all = images(server).iter().all(|image| image.ends_with("engine:2"));
         (all && service["status"]["components"]["w"]["readyReplicas"] == 2).then_some(())
     };
-    machine.until("every replica to be updated", &done).await;
+    cluster.wait_for("every replica to be updated", &done).await;
 }
 
 fn generations(server: &Server) -> BTreeMap<String, i64> {
-    let told = |set: std::sync::Arc<Value>| {
+    let name_and_generation = |set: std::sync::Arc<Value>| {
         (set["metadata"]["name"].as_str().unwrap().to_owned(), set["metadata"]["generation"].as_i64().unwrap())
     };
-    server.list(SETS).into_iter().map(told).collect()
+    server.list(LEADER_WORKER_SETS).into_iter().map(name_and_generation).collect()
 }
 
-fn scale(machine: &Machine, role: usize, replicas: i64) {
-    machine
-        .world
-        .edit(ROLES, "deepseek-r1-disagg", |service| service["spec"]["roles"][role]["replicas"] = json!(replicas));
+fn scale(cluster: &SimulatedCluster, role: usize, replicas: i64) {
+    cluster.test_cluster.update_object(FUSIONINFER_SERVICES, "deepseek-r1-disagg", |service| {
+        service["spec"]["roles"][role]["replicas"] = json!(replicas)
+    });
 }
 
 fn has_sets(server: &Server, count: usize) -> Option<()> {
-    (server.list(SETS).len() == count).then_some(())
+    (server.list(LEADER_WORKER_SETS).len() == count).then_some(())
 }
 
 // spec: TOP-59
 // spec: TOP-72
 // spec: TOP-73
 #[tokio::test(start_paused = true)]
-async fn the_group_grows_before_its_replicas_and_shrinks_before_they_go() {
-    let machine = Machine::with_gpus(112);
-    let mut service = story_4();
+async fn group_grows_before_and_shrinks_before_its_replicas() {
+    let cluster = SimulatedCluster::with_gpus(112);
+    let mut service = disaggregated_service();
     service["spec"]["schedulingStrategy"] = json!({"gangPolicy": "All"});
-    machine.server.create(ROLES, service).unwrap();
-    let group = |server: &Server| server.get(GROUPS, "default", "deepseek-r1-disagg");
+    cluster.server.create(FUSIONINFER_SERVICES, service).unwrap();
+    let group = |server: &Server| server.get(POD_GROUPS, "default", "deepseek-r1-disagg");
     let tasks =
         |server: &Server| group(server).map_or(0, |group| group["spec"]["minTaskMember"].as_object().unwrap().len());
-    // Never a set that the group does not know, never a group that asks for a set which is gone.
-    let in_order = |server: &Server| assert!(server.list(SETS).len() <= tasks(server));
-    machine.until_with("readiness", &|server| ready(server, "deepseek-r1-disagg"), &in_order).await;
-    let before = generations(&machine.server);
-    scale(&machine, 1, 3);
-    machine
-        .until_with(
+    // No set exists that the group does not contain, and the group contains no deleted set.
+    let sets_are_in_group = |server: &Server| assert!(server.list(LEADER_WORKER_SETS).len() <= tasks(server));
+    cluster
+        .wait_for_with_invariant("readiness", &|server| ready(server, "deepseek-r1-disagg"), &sets_are_in_group)
+        .await;
+    let before = generations(&cluster.server);
+    scale(&cluster, 1, 3);
+    cluster
+        .wait_for_with_invariant(
             "a third decode",
             &|server| ready(server, "deepseek-r1-disagg").filter(|_| tasks(server) == 4),
-            &in_order,
+            &sets_are_in_group,
         )
         .await;
-    let grown = group(&machine.server).unwrap();
+    let grown = group(&cluster.server).unwrap();
     assert_eq!((&grown["spec"]["minMember"], &grown["spec"]["minTaskMember"]["decode-2"]), (&json!(14), &json!(4)));
-    assert_eq!(grown["status"]["phase"], "Running", "what the scheduler writes stays");
-    let after = generations(&machine.server);
-    assert!(before.iter().all(|(name, generation)| after[name] == *generation), "nothing that runs was touched");
+    assert_eq!(grown["status"]["phase"], "Running", "the scheduler's status is retained");
+    let after = generations(&cluster.server);
+    assert!(before.iter().all(|(name, generation)| after[name] == *generation), "running replicas are not modified");
 
-    let shrunk_first = |server: &Server| {
-        let sets = server.list(SETS).len();
+    let group_shrinks_first = |server: &Server| {
+        let sets = server.list(LEADER_WORKER_SETS).len();
         assert!(sets == 4 || tasks(server) == 2, "{sets} sets, {} tasks", tasks(server));
     };
-    scale(&machine, 1, 1);
-    machine.until_with("one decode", &|server| has_sets(server, 2), &shrunk_first).await;
-    assert_eq!(group(&machine.server).unwrap()["spec"]["minTaskMember"], json!({"prefill-0": 2, "decode-0": 4}));
+    scale(&cluster, 1, 1);
+    cluster.wait_for_with_invariant("one decode", &|server| has_sets(server, 2), &group_shrinks_first).await;
+    assert_eq!(group(&cluster.server).unwrap()["spec"]["minTaskMember"], json!({"prefill-0": 2, "decode-0": 4}));
 }
 
 // spec: TOP-76
 #[tokio::test(start_paused = true)]
-async fn what_is_wanted_no_more_goes_and_what_is_others_stays() {
-    let machine = Machine::with_gpus(80);
+async fn prunes_owned_objects_and_retains_foreign_ones() {
+    let cluster = SimulatedCluster::with_gpus(80);
     let foreign = json!({"apiVersion": "leaderworkerset.x-k8s.io/v1", "kind": "LeaderWorkerSet",
         "metadata": {"name": "deepseek-r1-disagg-prefill-7", "namespace": "default", "labels":
             {"fusioninfer.io/service": "deepseek-r1-disagg", "fusioninfer.io/role-name": "prefill"}},
         "spec": {"replicas": 0, "leaderWorkerTemplate": {"workerTemplate": {"spec": {"containers": []}}}}});
-    machine.server.create(SETS, foreign).unwrap();
-    machine.server.create(ROLES, story_4()).unwrap();
-    machine.ready("deepseek-r1-disagg").await;
-    // Without a decoder, and on one node: no gang is left.
-    machine.world.edit(ROLES, "deepseek-r1-disagg", |service| {
+    cluster.server.create(LEADER_WORKER_SETS, foreign).unwrap();
+    cluster.server.create(FUSIONINFER_SERVICES, disaggregated_service()).unwrap();
+    cluster.wait_until_ready("deepseek-r1-disagg").await;
+    // Without a decoder and on one node, no gang remains.
+    cluster.test_cluster.update_object(FUSIONINFER_SERVICES, "deepseek-r1-disagg", |service| {
         service["spec"]["roles"] = json!([role("prefill", "prefiller", 1, 1, 8)]);
     });
-    machine.until("no group", &|server| server.list(GROUPS).is_empty().then_some(())).await;
-    machine.ready("deepseek-r1-disagg").await;
-    assert_eq!(machine.names(SETS), ["deepseek-r1-disagg-prefill-0", "deepseek-r1-disagg-prefill-7"]);
-    let components = machine.service("deepseek-r1-disagg")["status"]["components"].clone();
+    cluster.wait_for("no group", &|server| server.list(POD_GROUPS).is_empty().then_some(())).await;
+    cluster.wait_until_ready("deepseek-r1-disagg").await;
+    assert_eq!(cluster.names(LEADER_WORKER_SETS), ["deepseek-r1-disagg-prefill-0", "deepseek-r1-disagg-prefill-7"]);
+    let components = cluster.service("deepseek-r1-disagg")["status"]["components"].clone();
     assert_eq!(components.as_object().unwrap().keys().collect::<Vec<_>>(), ["prefill"]);
 
-    machine.server.delete(ROLES, "default", "deepseek-r1-disagg", None).unwrap();
-    machine.until("no Pods", &|server| server.list("pods").is_empty().then_some(())).await;
+    cluster.server.delete(FUSIONINFER_SERVICES, "default", "deepseek-r1-disagg", None).unwrap();
+    cluster.wait_for("no Pods", &|server| server.list("pods").is_empty().then_some(())).await;
     let kinds = [
-        SETS,
+        LEADER_WORKER_SETS,
         REVISIONS,
         "services",
         "backendpools.inference.networking.x-k8s.io",
         "llmusecasesets.inference.networking.x-k8s.io",
     ];
-    let left: Vec<String> = kinds.iter().flat_map(|kind| machine.names(kind)).collect();
-    assert_eq!(left, ["deepseek-r1-disagg-prefill-7"; 2], "with the Service that it has of its own");
+    let remaining: Vec<String> = kinds.iter().flat_map(|kind| cluster.names(kind)).collect();
+    assert_eq!(remaining, ["deepseek-r1-disagg-prefill-7"; 2], "with its own headless Service");
 }
 
 // spec: TOP-76
 #[tokio::test(start_paused = true)]
-async fn a_foreign_group_of_the_name_is_not_touched_and_nothing_joins_it() {
-    let machine = Machine::with_gpus(80);
+async fn foreign_group_with_the_same_name_is_not_modified() {
+    let cluster = SimulatedCluster::with_gpus(80);
     let foreign = json!({"apiVersion": "scheduling.volcano.sh/v1beta1", "kind": "PodGroup",
         "metadata": {"name": "deepseek-r1-disagg", "namespace": "default"}, "spec": {"minMember": 1}});
-    let theirs = machine.server.create(GROUPS, foreign).unwrap();
-    machine.server.create(ROLES, story_4()).unwrap();
-    let told = machine.condition("deepseek-r1-disagg", "Initialized", "ObjectNotOurs").await;
+    let created = cluster.server.create(POD_GROUPS, foreign).unwrap();
+    cluster.server.create(FUSIONINFER_SERVICES, disaggregated_service()).unwrap();
+    let condition = cluster.wait_for_condition("deepseek-r1-disagg", "Initialized", "ObjectNotOurs").await;
     assert!(
-        told["message"].as_str().unwrap().starts_with("PodGroup default/deepseek-r1-disagg belongs to somebody else"),
-        "{told}"
+        condition["message"].as_str().unwrap().starts_with("PodGroup default/deepseek-r1-disagg is owned by "),
+        "{condition}"
     );
-    assert_eq!(machine.names(SETS), [""; 0]);
-    assert_eq!(machine.server.get(GROUPS, "default", "deepseek-r1-disagg").unwrap()["spec"], theirs["spec"]);
-    // Once it is gone, the service goes on by itself.
-    machine.server.delete(GROUPS, "default", "deepseek-r1-disagg", None).unwrap();
-    machine.ready("deepseek-r1-disagg").await;
+    assert_eq!(cluster.names(LEADER_WORKER_SETS), [""; 0]);
+    assert_eq!(cluster.server.get(POD_GROUPS, "default", "deepseek-r1-disagg").unwrap()["spec"], created["spec"]);
+    // The service continues after the object is deleted.
+    cluster.server.delete(POD_GROUPS, "default", "deepseek-r1-disagg", None).unwrap();
+    cluster.wait_until_ready("deepseek-r1-disagg").await;
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_edit_behind_our_back_is_put_back_and_fields_of_others_stay() {
-    let machine = three_workers().await;
-    let mut edited = (*machine.server.get(SETS, "default", "chat-w-1").unwrap()).clone();
+async fn reverts_foreign_edits_and_keeps_foreign_fields() {
+    let cluster = three_workers().await;
+    let mut edited = (*cluster.server.get(LEADER_WORKER_SETS, "default", "chat-w-1").unwrap()).clone();
     edited["spec"]["leaderWorkerTemplate"]["workerTemplate"]["spec"]["containers"][0]["image"] = json!("other:1");
     edited["metadata"]["labels"]["example.com/team"] = json!("search");
-    machine.server.update(SETS, edited).unwrap();
-    machine.until("the image", &|server| images(server).iter().all(|one| one.ends_with("v0.11.0")).then_some(())).await;
-    machine.ready("chat").await;
-    let set = machine.server.get(SETS, "default", "chat-w-1").unwrap();
+    cluster.server.update(LEADER_WORKER_SETS, edited).unwrap();
+    cluster
+        .wait_for("the image", &|server| images(server).iter().all(|image| image.ends_with("v0.11.0")).then_some(()))
+        .await;
+    cluster.wait_until_ready("chat").await;
+    let set = cluster.server.get(LEADER_WORKER_SETS, "default", "chat-w-1").unwrap();
     assert_eq!(set["metadata"]["labels"]["example.com/team"], "search");
-    machine.server.delete(SETS, "default", "chat-w-1", None).unwrap();
-    machine.until("a new one", &|server| has_sets(server, 3)).await;
-    machine.ready("chat").await;
+    cluster.server.delete(LEADER_WORKER_SETS, "default", "chat-w-1", None).unwrap();
+    cluster.wait_for("a new LeaderWorkerSet", &|server| has_sets(server, 3)).await;
+    cluster.wait_until_ready("chat").await;
 }
 
 // spec: TOP-77
 #[tokio::test(start_paused = true)]
-async fn a_lost_pod_is_the_sets_affair() {
-    let machine = Machine::with_gpus(80);
-    machine.server.create(ROLES, story_4()).unwrap();
-    machine.ready("deepseek-r1-disagg").await;
+async fn deleted_pod_changes_no_owned_object() {
+    let cluster = SimulatedCluster::with_gpus(80);
+    cluster.server.create(FUSIONINFER_SERVICES, disaggregated_service()).unwrap();
+    cluster.wait_until_ready("deepseek-r1-disagg").await;
     let before = (
-        generations(&machine.server),
-        machine.server.get(GROUPS, "default", "deepseek-r1-disagg").unwrap()["spec"].clone(),
+        generations(&cluster.server),
+        cluster.server.get(POD_GROUPS, "default", "deepseek-r1-disagg").unwrap()["spec"].clone(),
     );
     let worker = "deepseek-r1-disagg-decode-0-0-1";
-    let uid = machine.server.get("pods", "default", worker).unwrap()["metadata"]["uid"].clone();
-    machine.server.delete("pods", "default", worker, None).unwrap();
-    let back = |server: &Server| {
+    let uid = cluster.server.get("pods", "default", worker).unwrap()["metadata"]["uid"].clone();
+    cluster.server.delete("pods", "default", worker, None).unwrap();
+    let is_replaced = |server: &Server| {
         let pod = server.get("pods", "default", worker)?;
         (pod["metadata"]["uid"] != uid).then_some(())
     };
-    machine.until("another Pod", &back).await;
-    machine.ready("deepseek-r1-disagg").await;
+    cluster.wait_for("another Pod", &is_replaced).await;
+    cluster.wait_until_ready("deepseek-r1-disagg").await;
     let after = (
-        generations(&machine.server),
-        machine.server.get(GROUPS, "default", "deepseek-r1-disagg").unwrap()["spec"].clone(),
+        generations(&cluster.server),
+        cluster.server.get(POD_GROUPS, "default", "deepseek-r1-disagg").unwrap()["spec"].clone(),
     );
     assert_eq!(before, after);
 }
 
 // spec: TOP-71
 #[tokio::test(start_paused = true)]
-async fn neighbours_come_and_go() {
-    let machine = Machine::of(80, [api::crds(), vec![api::neighbours::leader_worker_set_crd()]].concat());
-    machine.server.create(ROLES, story_4()).unwrap();
-    machine.server.create(ROLES, roles("alone", vec![role("w", "worker", 1, 1, 8)])).unwrap();
-    // What needs no gang needs no Volcano.
-    machine.ready("alone").await;
-    let told = machine.condition("deepseek-r1-disagg", "Initialized", "KindMissing").await;
+async fn integrations_are_installed_and_uninstalled() {
+    let cluster =
+        SimulatedCluster::with_crds(80, [api::crds(), vec![api::integrations::leader_worker_set_crd()]].concat());
+    cluster.server.create(FUSIONINFER_SERVICES, disaggregated_service()).unwrap();
+    cluster.server.create(FUSIONINFER_SERVICES, roles("alone", vec![role("w", "worker", 1, 1, 8)])).unwrap();
+    // A service without a gang does not need Volcano.
+    cluster.wait_until_ready("alone").await;
+    let condition = cluster.wait_for_condition("deepseek-r1-disagg", "Initialized", "KindMissing").await;
     assert_eq!(
-        told["message"],
-        "the cluster does not serve PodGroup; install Volcano (scheduling.volcano.sh) to run this service"
+        condition["message"],
+        "The cluster does not serve PodGroup; install Volcano (scheduling.volcano.sh) to run this service"
     );
-    assert_eq!(machine.names(SETS), ["alone-w-0"], "no Pod waits for a group that cannot be");
-    machine.server.delete(ROLES, "default", "alone", None).unwrap();
-    machine.until("room", &|server| server.list("pods").is_empty().then_some(())).await;
-    machine.server.create(DEFINITIONS, api::neighbours::pod_group_crd()).unwrap();
-    machine.ready("deepseek-r1-disagg").await;
-    machine.server.delete(DEFINITIONS, "", "leaderworkersets.leaderworkerset.x-k8s.io", None).unwrap();
-    let told = machine.condition("deepseek-r1-disagg", "Ready", "KindMissing").await;
-    assert!(told["message"].as_str().unwrap().contains("LeaderWorkerSet (leaderworkerset.x-k8s.io)"), "{told}");
-    machine.server.create(DEFINITIONS, api::neighbours::leader_worker_set_crd()).unwrap();
-    machine.ready("deepseek-r1-disagg").await;
+    assert_eq!(cluster.names(LEADER_WORKER_SETS), ["alone-w-0"], "no Pod waits for a missing group");
+    cluster.server.delete(FUSIONINFER_SERVICES, "default", "alone", None).unwrap();
+    cluster.wait_for("free capacity", &|server| server.list("pods").is_empty().then_some(())).await;
+    cluster.server.create(CRDS, api::integrations::pod_group_crd()).unwrap();
+    cluster.wait_until_ready("deepseek-r1-disagg").await;
+    cluster.server.delete(CRDS, "", "leaderworkersets.leaderworkerset.x-k8s.io", None).unwrap();
+    let condition = cluster.wait_for_condition("deepseek-r1-disagg", "Ready", "KindMissing").await;
+    assert!(
+        condition["message"].as_str().unwrap().contains("LeaderWorkerSet (leaderworkerset.x-k8s.io)"),
+        "{condition}"
+    );
+    cluster.server.create(CRDS, api::integrations::leader_worker_set_crd()).unwrap();
+    cluster.wait_until_ready("deepseek-r1-disagg").await;
 }
 
-/// Whoever installs one is not told of the next only then.
+/// All missing integrations are reported together.
 // spec: TOP-71
 #[tokio::test(start_paused = true)]
-async fn every_missing_neighbour_is_named_at_once() {
-    let machine = Machine::of(80, api::crds());
-    machine.server.create(ROLES, story_4()).unwrap();
-    let told = machine.condition("deepseek-r1-disagg", "Initialized", "KindMissing").await;
+async fn reports_all_missing_integrations_together() {
+    let cluster = SimulatedCluster::with_crds(80, api::crds());
+    cluster.server.create(FUSIONINFER_SERVICES, disaggregated_service()).unwrap();
+    let condition = cluster.wait_for_condition("deepseek-r1-disagg", "Initialized", "KindMissing").await;
     assert_eq!(
-        told["message"],
-        "the cluster does not serve PodGroup and LeaderWorkerSet; install Volcano (scheduling.volcano.sh) and \
+        condition["message"],
+        "The cluster does not serve PodGroup and LeaderWorkerSet; install Volcano (scheduling.volcano.sh) and \
          LeaderWorkerSet (leaderworkerset.x-k8s.io) to run this service"
     );
 }
 
-/// Two of three have lost their place for good, one of them with the new image: the last that answers is not taken down,
-/// and the condition says what it would take.
+/// Two of three replicas lost their nodes, one of them after the update: the last ready replica is not updated, and the
+/// condition explains the wait.
 #[tokio::test(start_paused = true)]
-async fn a_rollout_that_lost_its_room_says_what_it_waits_for() {
-    let mut machine = three_workers().await;
-    set_image(&machine, "chat", "engine:2");
-    let one_done =
-        |server: &Server| (images(server).iter().filter(|one| one.ends_with("engine:2")).count() == 1).then_some(());
-    machine.until("the first replica", &one_done).await;
-    let left = machine.server.get("pods", "default", "chat-w-2-0").unwrap()["spec"]["nodeName"].clone();
-    for node in machine.names("nodes").into_iter().filter(|name| left != **name) {
-        machine.server.delete("nodes", "", &node, None).unwrap();
-    }
-    let floor = |server: &Server| {
-        let ready = condition(server, "chat", "Ready")?;
-        ready["message"].as_str()?.contains("no other is taken down before 3 are ready (1 now)").then_some(ready)
+async fn reports_what_a_rollout_without_capacity_waits_for() {
+    let mut cluster = three_workers().await;
+    set_image(&cluster, "chat", "engine:2");
+    let first_updated = |server: &Server| {
+        (images(server).iter().filter(|image| image.ends_with("engine:2")).count() == 1).then_some(())
     };
-    let told = machine.until("the reason", &floor).await;
-    assert_eq!(told["reason"], "Unschedulable", "{told}");
-    assert_eq!(condition(&machine.server, "chat", "Active").unwrap()["status"], "True");
-    machine.grow_again(24);
-    machine.ready("chat").await;
-    assert!(images(&machine.server).iter().all(|one| one.ends_with("engine:2")));
+    cluster.wait_for("the first replica", &first_updated).await;
+    let remaining_node = cluster.server.get("pods", "default", "chat-w-2-0").unwrap()["spec"]["nodeName"].clone();
+    for node in cluster.names("nodes").into_iter().filter(|name| remaining_node != **name) {
+        cluster.server.delete("nodes", "", &node, None).unwrap();
+    }
+    let waits_for_ready_replicas = |server: &Server| {
+        let ready = condition(server, "chat", "Ready")?;
+        ready["message"]
+            .as_str()?
+            .contains("the next replica is updated once 3 replicas are ready (1 now)")
+            .then_some(ready)
+    };
+    let ready = cluster.wait_for("the reason", &waits_for_ready_replicas).await;
+    assert_eq!(ready["reason"], "Unschedulable", "{ready}");
+    assert_eq!(condition(&cluster.server, "chat", "Active").unwrap()["status"], "True");
+    cluster.add_gpus(24);
+    cluster.wait_until_ready("chat").await;
+    assert!(images(&cluster.server).iter().all(|image| image.ends_with("engine:2")));
 }
 
 // spec: TOP-74
 // spec: TOP-84
 #[tokio::test(start_paused = true)]
-async fn without_an_edit_nothing_is_written() {
-    let machine = three_workers().await;
+async fn writes_nothing_without_changes() {
+    let cluster = three_workers().await;
     tokio::time::sleep(std::time::Duration::from_secs(60)).await;
-    let before = machine.world.requests().0;
+    let before = cluster.test_cluster.requests().0;
     tokio::time::sleep(std::time::Duration::from_secs(3000)).await;
-    assert_eq!(machine.world.requests().0, before);
+    assert_eq!(cluster.test_cluster.requests().0, before);
 }

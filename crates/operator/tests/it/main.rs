@@ -1,45 +1,46 @@
-//! The operator against the embedded API server, in process.
+//! Tests of the operator against the in-process embedded API server.
 
-// Helpers of tests are tests too.
+// Test helpers may panic like tests.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
-mod accelerators;
+mod accelerator_classes;
 mod admission;
 mod base_set;
-mod cluster;
 mod conditions;
-mod election;
-mod fleet;
-mod gangs;
+mod contention;
+mod events;
+mod gang_scheduling;
 mod kueue;
+mod leader_election;
 mod lifecycle;
-mod machine;
 mod ome_lifecycle;
-mod racing;
-mod redecision;
-mod roles_input;
-mod routers;
+mod reselection;
+mod role_validation;
+mod router;
 mod selection;
-mod telling;
+mod simulated_cluster;
+mod supply;
+mod test_cluster;
 
 use std::sync::atomic::Ordering;
 
 use serde_json::{Value, json};
 
-use crate::cluster::{ROLES, SERVICES, World, five_lines};
+use crate::test_cluster::{FUSIONINFER_SERVICES, OME_SERVICES, TestCluster, minimal_service};
 
 const MODEL: &str = "llama-3-2-3b-instruct";
-const MADE: [&str; 4] = [
+const OWNED_RESOURCES: [&str; 4] = [
     "deployments.apps",
     "services",
     "backendpools.inference.networking.x-k8s.io",
     "llmusecasesets.inference.networking.x-k8s.io",
 ];
 
-/// Names of what exists of the kinds that a service owns.
-fn made(server: &embedded::Server) -> Vec<String> {
+/// Returns resource and name of all existing objects of the kinds that a service owns.
+fn owned_objects(server: &embedded::Server) -> Vec<String> {
     let name = |object: &Value| object["metadata"]["name"].as_str().unwrap_or_default().to_owned();
-    MADE.iter()
+    OWNED_RESOURCES
+        .iter()
         .flat_map(|resource| {
             server.list(resource).into_iter().map(move |object| format!("{resource} {}", name(&object)))
         })
@@ -47,17 +48,17 @@ fn made(server: &embedded::Server) -> Vec<String> {
 }
 
 #[tokio::test(start_paused = true)]
-async fn five_lines_become_objects_and_a_decision() {
-    let world = World::start(true).await;
-    world.server.create(SERVICES, five_lines("chat", MODEL)).unwrap();
-    let service = world.condition(SERVICES, "chat", "RuntimeResolved", "True").await;
+async fn minimal_service_gets_objects_and_a_decision() {
+    let test_cluster = TestCluster::start(true).await;
+    test_cluster.server.create(OME_SERVICES, minimal_service("chat", MODEL)).unwrap();
+    let service = test_cluster.wait_for_condition(OME_SERVICES, "chat", "RuntimeResolved", "True").await;
     assert_eq!(service["status"]["decision"]["feasible"], true);
     assert_eq!(
         service["status"]["components"]["engine"]["selectedAccelerator"]["acceleratorClass"],
         "nvidia-h100-80gb"
     );
     assert_eq!(
-        made(&world.server),
+        owned_objects(&test_cluster.server),
         [
             "deployments.apps chat-engine",
             "services chat-engine",
@@ -65,105 +66,106 @@ async fn five_lines_become_objects_and_a_decision() {
             "llmusecasesets.inference.networking.x-k8s.io chat",
         ]
     );
-    world.ready("chat-engine");
+    test_cluster.mark_deployment_ready("chat-engine");
     let decided = service["status"]["decision"].clone();
-    let service = world.condition(SERVICES, "chat", "Ready", "True").await;
-    for kept in ["message", "runtime", "components", "candidates"] {
-        assert_eq!(service["status"]["decision"][kept], decided[kept]);
+    let service = test_cluster.wait_for_condition(OME_SERVICES, "chat", "Ready", "True").await;
+    for field in ["message", "runtime", "components", "candidates"] {
+        assert_eq!(service["status"]["decision"][field], decided[field]);
     }
     assert_eq!(service["status"]["decision"]["served"], true);
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_edit_changes_the_pods_and_deletion_leaves_nothing() {
-    let world = World::start(true).await;
-    world.server.create(SERVICES, five_lines("chat", MODEL)).unwrap();
-    world.condition(SERVICES, "chat", "RuntimeResolved", "True").await;
-    world.edit(SERVICES, "chat", |service| {
+async fn edit_updates_pods_and_deletion_removes_all_objects() {
+    let test_cluster = TestCluster::start(true).await;
+    test_cluster.server.create(OME_SERVICES, minimal_service("chat", MODEL)).unwrap();
+    test_cluster.wait_for_condition(OME_SERVICES, "chat", "RuntimeResolved", "True").await;
+    test_cluster.update_object(OME_SERVICES, "chat", |service| {
         service["spec"]["engine"] = json!({"runner": {"image": "example.com/engine:2"}});
     });
-    world
-        .until("the new image", |server| {
+    test_cluster
+        .wait_for("the new image", |server| {
             let deployment = server.get("deployments.apps", "default", "chat-engine")?;
             (deployment["spec"]["template"]["spec"]["containers"][0]["image"] == "example.com/engine:2").then_some(())
         })
         .await;
-    world.server.delete(SERVICES, "default", "chat", None).unwrap();
-    world.until("nothing left", |server| made(server).is_empty().then_some(())).await;
+    test_cluster.server.delete(OME_SERVICES, "default", "chat", None).unwrap();
+    test_cluster.wait_for("nothing left", |server| owned_objects(server).is_empty().then_some(())).await;
 }
 
-/// Neither a revision moves after a wake-up nor is a write even tried.
+/// A reconcile without differences sends no write request.
 #[tokio::test(start_paused = true)]
-async fn a_reconcile_that_changes_nothing_sends_nothing() {
-    let world = World::start(true).await;
-    world.server.create(SERVICES, five_lines("chat", MODEL)).unwrap();
-    world.condition(SERVICES, "chat", "RuntimeResolved", "True").await;
-    world.ready("chat-engine");
-    world.condition(SERVICES, "chat", "Ready", "True").await;
-    world.quiet().await;
-    let before = world.writes.load(Ordering::Relaxed);
-    let mut changes = world.server.subscribe();
-    // A label on the Deployment that is not ours wakes the service; nothing differs, so ours is the only change.
-    let mut deployment = (*world.server.get("deployments.apps", "default", "chat-engine").unwrap()).clone();
+async fn reconcile_without_differences_sends_no_request() {
+    let test_cluster = TestCluster::start(true).await;
+    test_cluster.server.create(OME_SERVICES, minimal_service("chat", MODEL)).unwrap();
+    test_cluster.wait_for_condition(OME_SERVICES, "chat", "RuntimeResolved", "True").await;
+    test_cluster.mark_deployment_ready("chat-engine");
+    test_cluster.wait_for_condition(OME_SERVICES, "chat", "Ready", "True").await;
+    test_cluster.wait_until_idle().await;
+    let before = test_cluster.writes.load(Ordering::Relaxed);
+    let mut changes = test_cluster.server.subscribe();
+    // A foreign label on the Deployment enqueues the service; nothing differs, so the test's own update is the only
+    // change.
+    let mut deployment = (*test_cluster.server.get("deployments.apps", "default", "chat-engine").unwrap()).clone();
     deployment["metadata"]["labels"]["example.com/touched"] = json!("yes");
-    world.server.update("deployments.apps", deployment).unwrap();
-    let mut seen = Vec::new();
+    test_cluster.server.update("deployments.apps", deployment).unwrap();
+    let mut observed = Vec::new();
     while let Ok(Ok(change)) = tokio::time::timeout(std::time::Duration::from_secs(60), changes.next()).await {
-        seen.push(format!("{} {}", change.resource, change.name));
+        observed.push(format!("{} {}", change.resource, change.name));
     }
-    assert_eq!(seen, ["deployments.apps chat-engine"]);
-    assert_eq!(world.writes.load(Ordering::Relaxed), before);
+    assert_eq!(observed, ["deployments.apps chat-engine"]);
+    assert_eq!(test_cluster.writes.load(Ordering::Relaxed), before);
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_model_that_nothing_serves_stays_unready_and_says_why() {
-    let world = World::start(true).await;
-    world.server.create(SERVICES, five_lines("lost", "no-such-model")).unwrap();
-    let service = world.condition(SERVICES, "lost", "Ready", "False").await;
+async fn service_with_unknown_model_is_not_ready() {
+    let test_cluster = TestCluster::start(true).await;
+    test_cluster.server.create(OME_SERVICES, minimal_service("lost", "no-such-model")).unwrap();
+    let service = test_cluster.wait_for_condition(OME_SERVICES, "lost", "Ready", "False").await;
     assert_eq!(service["status"]["decision"]["reason"], "ModelNotFound");
-    assert!(made(&world.server).is_empty());
+    assert!(owned_objects(&test_cluster.server).is_empty());
 }
 
 // spec: ACC-28
 // spec: ACC-29
 #[tokio::test(start_paused = true)]
-async fn classes_count_their_nodes_and_what_is_free() {
-    let world = World::start(true).await;
-    let free = |server: &embedded::Server, expect: i64| {
+async fn class_status_counts_nodes_and_free_accelerators() {
+    let test_cluster = TestCluster::start(true).await;
+    let class_with_free = |server: &embedded::Server, expect: i64| {
         let class = server.get("acceleratorclasses.ome.io", "", "nvidia-h100-80gb")?;
         (class["status"]["availableAccelerators"] == expect).then_some(class)
     };
-    let class = world.until("eight free", |server| free(server, 8)).await;
+    let class = test_cluster.wait_for("eight free", |server| class_with_free(server, 8)).await;
     assert_eq!(class["status"]["nodes"], json!(["gpu-a"]));
     assert_eq!(class["status"]["totalAccelerators"], 8);
-    world.server.create("pods", json!({"metadata": {"name": "p", "namespace": "default"}, "spec": {"nodeName": "gpu-a",
+    test_cluster.server.create("pods", json!({"metadata": {"name": "p", "namespace": "default"}, "spec": {"nodeName": "gpu-a",
         "containers": [{"name": "c", "image": "i", "resources": {"requests": {"nvidia.com/gpu": 3}, "limits": {"nvidia.com/gpu": 3}}}]}})).unwrap();
-    world.until("five free", |server| free(server, 5)).await;
+    test_cluster.wait_for("five free", |server| class_with_free(server, 5)).await;
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_missing_neighbour_is_named_and_its_arrival_noticed() {
-    let world = World::start(false).await;
-    world.server.create(ROLES, json!({"apiVersion": "fusioninfer.io/v1alpha1", "kind": "InferenceService",
+async fn reports_missing_integration_and_detects_its_installation() {
+    let test_cluster = TestCluster::start(false).await;
+    test_cluster.server.create(FUSIONINFER_SERVICES, json!({"apiVersion": "fusioninfer.io/v1alpha1", "kind": "InferenceService",
         "metadata": {"name": "r", "namespace": "default"}, "spec": {"roles": [{"name": "w", "componentType": "worker",
             "template": {"spec": {"containers": [{"name": "e", "image": "vllm/vllm-openai:v0.11.0", "args": ["--model", "m"]}]}}}]}})).unwrap();
-    let service = world.condition(ROLES, "r", "Ready", "False").await;
+    let service = test_cluster.wait_for_condition(FUSIONINFER_SERVICES, "r", "Ready", "False").await;
     let initialized = &service["status"]["conditions"][0];
     assert_eq!(initialized["reason"], "KindMissing");
     assert!(initialized["message"].as_str().unwrap().contains("LeaderWorkerSet"));
-    world.install_leader_worker_set();
-    world
-        .until("the LeaderWorkerSet", |server| {
+    test_cluster.install_leader_worker_set_crd();
+    test_cluster
+        .wait_for("the LeaderWorkerSet", |server| {
             server.get("leaderworkersets.leaderworkerset.x-k8s.io", "default", "r-w-0")
         })
         .await;
 }
 
-/// A template is the user's: fields newer than we are, and everything beside the container, reach the workload.
+/// The Pod template belongs to the user: newer fields and everything outside of the container reach the workload.
 // spec: TOP-8
 #[tokio::test(start_paused = true)]
-async fn a_roles_template_arrives_whole() {
-    let world = World::start(true).await;
+async fn role_template_is_passed_unchanged() {
+    let test_cluster = TestCluster::start(true).await;
     let spec = json!({
         "futureField": {"deep": [1, {"er": "x"}]},
         "volumes": [{"name": "shm", "emptyDir": {"medium": "Memory"}}],
@@ -174,9 +176,9 @@ async fn a_roles_template_arrives_whole() {
     });
     let role = json!({"name": "inference", "componentType": "worker", "template": {"spec": spec}});
     let service = json!({"metadata": {"name": "qwen", "namespace": "default"}, "spec": {"roles": [role]}});
-    world.server.create(ROLES, service).unwrap();
-    let set = world
-        .until("the set", |server| {
+    test_cluster.server.create(FUSIONINFER_SERVICES, service).unwrap();
+    let set = test_cluster
+        .wait_for("the set", |server| {
             server.get("leaderworkersets.leaderworkerset.x-k8s.io", "default", "qwen-inference-0")
         })
         .await;

@@ -1,55 +1,57 @@
-//! A shipped object by the name a person writes.
+//! Finds shipped objects by name.
 
 use anyhow::Result;
-use api::manifest::Document;
+use api::Document;
 
-use crate::report::errors::hinted;
+use crate::report::errors::error_with_hint;
 
-/// Runtimes carry their engine before the name; the tables of specification 001 write `-rt` behind it instead, and use
-/// nine of the names for either engine.
-const ENGINES: [(&str, &str); 2] = [("srt-", "SGLang"), ("vllm-", "vLLM")];
+/// Name prefixes of runtimes, and their engines. The tables of specification 001 use the suffix `-rt` instead; nine of their
+/// names exist for both engines.
+const ENGINE_PREFIXES: [(&str, &str); 2] = [("srt-", "SGLang"), ("vllm-", "vLLM")];
 
-/// The engine of a runtime, by its object's name.
+/// Returns the engine of a runtime, by the prefix of its name.
 pub(super) fn engine(name: &str) -> &'static str {
-    ENGINES.iter().find(|(prefix, _)| name.starts_with(prefix)).map_or("–", |(_, engine)| engine)
+    ENGINE_PREFIXES.iter().find(|(prefix, _)| name.starts_with(prefix)).map_or("–", |(_, engine)| engine)
 }
 
-/// Name of a runtime in the tables of specification 001: `srt-llama-3-2-3b-instruct` is `llama-3-2-3b-instruct-rt`.
-fn table_name(object: &str) -> Option<String> {
-    let name = ENGINES.iter().find_map(|(prefix, _)| object.strip_prefix(prefix))?;
+/// Returns the name of a runtime in the tables of specification 001: `srt-llama-3-2-3b-instruct` is `llama-3-2-3b-instruct-rt`.
+fn specification_name(runtime: &str) -> Option<String> {
+    let name = ENGINE_PREFIXES.iter().find_map(|(prefix, _)| runtime.strip_prefix(prefix))?;
     Some(format!("{name}-rt"))
 }
 
-/// The objects called `name`: as they are applied, else as the tables name them. Several only if they differ in kind.
+/// Finds the objects with `name` as object name, otherwise the runtime with that name in specification 001. The objects
+/// differ in kind.
 pub(crate) fn find<'d>(documents: &'d [Document], name: &str) -> Result<Vec<&'d Document>> {
     let exact: Vec<_> = documents.iter().filter(|document| document.name() == name).collect();
     if !exact.is_empty() {
         return Ok(exact);
     }
-    let listed: Vec<_> =
-        documents.iter().filter(|document| table_name(document.name()).as_deref() == Some(name)).collect();
-    match listed.as_slice() {
-        [] => Err(unknown(documents, name)),
-        [_] => Ok(listed),
-        several => Err(ambiguous(name, several)),
+    let matches: Vec<_> =
+        documents.iter().filter(|document| specification_name(document.name()).as_deref() == Some(name)).collect();
+    match matches.as_slice() {
+        [] => Err(unknown_name(documents, name)),
+        [_] => Ok(matches),
+        candidates => Err(ambiguous_name(name, candidates)),
     }
 }
 
-fn ambiguous(name: &str, several: &[&Document]) -> anyhow::Error {
+fn ambiguous_name(name: &str, candidates: &[&Document]) -> anyhow::Error {
     let object = |document: &&Document| format!("{} ({})", document.name(), engine(document.name()));
-    let objects: Vec<_> = several.iter().map(object).collect();
-    hinted(
-        format!("{name:?} is shipped for {} engines: {}", several.len(), objects.join(", ")),
-        format!("ostler catalog show {}", several[0].name()),
+    let objects: Vec<_> = candidates.iter().map(object).collect();
+    error_with_hint(
+        format!("runtime {name:?} exists for {} engines: {}", candidates.len(), objects.join(", ")),
+        format!("run `ostler catalog show {}`", candidates[0].name()),
     )
 }
 
-fn unknown(documents: &[Document], name: &str) -> anyhow::Error {
-    let tables: Vec<String> = documents.iter().filter_map(|document| table_name(document.name())).collect();
-    let known = documents.iter().map(Document::name).chain(tables.iter().map(String::as_str));
-    let hint = match decide::nearest::nearest(name, known) {
-        Some(nearest) => format!("did you mean {nearest:?}? `ostler catalog list` shows all names"),
-        None => "`ostler catalog list` shows the names".to_owned(),
+fn unknown_name(documents: &[Document], name: &str) -> anyhow::Error {
+    let specification_names: Vec<String> =
+        documents.iter().filter_map(|document| specification_name(document.name())).collect();
+    let names = documents.iter().map(Document::name).chain(specification_names.iter().map(String::as_str));
+    let hint = match decide::nearest_name(name, names) {
+        Some(nearest) => format!("did you mean {nearest:?}? `ostler catalog list` lists all names"),
+        None => "`ostler catalog list` lists all names".to_owned(),
     };
-    hinted(format!("nothing called {name:?} is shipped"), hint)
+    error_with_hint(format!("{name:?} is not in the catalog"), hint)
 }

@@ -1,13 +1,13 @@
-//! `ostler catalog`: what is shipped.
+//! `ostler catalog`: lists and shows the shipped objects.
 
 use std::io::Write;
 use std::process::ExitCode;
 
 use anyhow::Result;
-use api::manifest::Document;
+use api::Document;
 use serde_json::{Value, json};
 
-use crate::catalog::{self, Kind};
+use crate::catalog::{self, CatalogKind};
 
 #[derive(clap::Args)]
 pub(crate) struct CatalogArgs {
@@ -17,18 +17,21 @@ pub(crate) struct CatalogArgs {
 
 #[derive(clap::Subcommand)]
 enum Action {
-    /// What is shipped, and what it is for
+    /// List the shipped objects
     List {
-        /// One kind only
-        kind: Option<Kind>,
-        /// table for people; json and yaml are the manifests
+        /// List only this kind
+        kind: Option<CatalogKind>,
+        /// Print a table, or the manifests as JSON or YAML
         #[arg(short, long, value_enum, default_value_t = ListOutput::Table)]
         output: ListOutput,
     },
-    /// A shipped object as a manifest, ready for `kubectl apply -f -`
+    /// Print a shipped object as a manifest for `kubectl apply -f -`
     Show {
-        /// As in the list, or as specification 001 names runtimes (`mistral-7b-instruct-rt`)
+        /// Name of the object
+        ///
+        /// Runtimes are also found by their names in specification 001, such as `mistral-7b-instruct-rt`.
         name: String,
+        /// Print the manifest as JSON or YAML
         #[arg(short, long, value_enum, default_value_t = ShowOutput::Yaml)]
         output: ShowOutput,
     },
@@ -52,10 +55,10 @@ pub(super) fn run(args: CatalogArgs) -> Result<ExitCode> {
     let text = match args.action {
         Action::List { kind, output } => list(&documents, kind, output)?,
         Action::Show { name, output } => {
-            let found = catalog::find(&documents, &name)?;
+            let objects = catalog::find(&documents, &name)?;
             match output {
-                ShowOutput::Json => json_of(&found)?,
-                ShowOutput::Yaml => yaml_of(&found)?,
+                ShowOutput::Json => to_json(&objects)?,
+                ShowOutput::Yaml => to_yaml(&objects)?,
             }
         }
     };
@@ -63,26 +66,26 @@ pub(super) fn run(args: CatalogArgs) -> Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-fn list(documents: &[Document], kind: Option<Kind>, output: ListOutput) -> Result<String> {
-    let kinds = kind.map_or_else(|| Kind::ALL.to_vec(), |kind| vec![kind]);
+fn list(documents: &[Document], kind: Option<CatalogKind>, output: ListOutput) -> Result<String> {
+    let kinds = kind.map_or_else(|| CatalogKind::ALL.to_vec(), |kind| vec![kind]);
     if output == ListOutput::Table {
         return catalog::tables(documents, &kinds);
     }
-    let listed: Vec<&Document> =
-        documents.iter().filter(|document| kinds.iter().any(|kind| kind.holds(document))).collect();
-    if output == ListOutput::Json { json_of(&listed) } else { yaml_of(&listed) }
+    let objects: Vec<&Document> =
+        documents.iter().filter(|document| kinds.iter().any(|kind| kind.matches(document))).collect();
+    if output == ListOutput::Json { to_json(&objects) } else { to_yaml(&objects) }
 }
 
-/// One object as it is, several as a `List`.
-fn json_of(documents: &[&Document]) -> Result<String> {
+/// Serializes one object as it is, and several as a `List`.
+fn to_json(documents: &[&Document]) -> Result<String> {
     let items: Vec<&Value> = documents.iter().map(|document| &document.value).collect();
     Ok(match items.as_slice() {
-        [one] => serde_json::to_string_pretty(one)?,
-        several => serde_json::to_string_pretty(&json!({"apiVersion": "v1", "kind": "List", "items": several}))?,
+        [item] => serde_json::to_string_pretty(item)?,
+        items => serde_json::to_string_pretty(&json!({"apiVersion": "v1", "kind": "List", "items": items}))?,
     })
 }
 
-fn yaml_of(documents: &[&Document]) -> Result<String> {
+fn to_yaml(documents: &[&Document]) -> Result<String> {
     let texts = documents.iter().map(|document| serde_saphyr::to_string(&document.value));
     Ok(texts.collect::<Result<Vec<_>, _>>()?.join("---\n"))
 }

@@ -1,4 +1,4 @@
-//! `ostler crds`: our custom resource definitions as YAML, ready for `kubectl apply -f -`.
+//! `ostler crds`: prints the CustomResourceDefinitions as YAML for `kubectl apply -f -`.
 
 use std::process::ExitCode;
 

@@ -1,31 +1,31 @@
-//! `ostler explain KIND/NAME`: why a live object is as it is, and what would help.
+//! `ostler explain KIND/NAME`: explains the state of an object in the cluster and suggests changes.
 
 use std::collections::BTreeMap;
 use std::process::ExitCode;
 
 use anyhow::Result;
 use clap::ValueEnum;
-use decide::remedy::Change;
+use decide::ProposedChange;
 use jiff::Timestamp;
 use kube::Client;
 use serde_json::Value;
 
+use crate::cluster_objects::{self, ClusterObjects};
 use crate::connect::{self, ConnectArgs};
-use crate::live::{self, Live};
 use crate::output;
-use crate::report::errors::hinted;
-use crate::report::explain::{Explanation, class, render, runtime, service, witness};
+use crate::report::errors::error_with_hint;
+use crate::report::explain::{Explanation, class, pod_diagnostics, render, runtime, service};
 
 #[derive(clap::Args)]
 pub(crate) struct ExplainArgs {
-    /// What to explain: inferenceservice/NAME, acceleratorclass/NAME, runtime/NAME or model/NAME
+    /// Object: inferenceservice/NAME, acceleratorclass/NAME, runtime/NAME or model/NAME
     #[arg(value_name = "KIND/NAME")]
     object: String,
-    /// Namespace of the object; the context's own without it
+    /// Namespace of the object [default: that of the context]
     #[arg(short, long, value_name = "NAME")]
     namespace: Option<String>,
-    /// text for people, json for programs
-    #[arg(short, long, value_enum, value_name = "FORM", default_value_t = Output::Text)]
+    /// Output format
+    #[arg(short, long, value_enum, value_name = "FORMAT", default_value_t = Output::Text)]
     output: Output,
     #[command(flatten)]
     connect: ConnectArgs,
@@ -37,78 +37,79 @@ enum Output {
     Json,
 }
 
-/// A kind that can be explained.
+/// A kind that `ostler explain` supports.
 #[derive(Debug)]
-pub(super) struct Kind {
-    kind: live::Kind,
-    /// Plural and short names, and the family that it belongs to, in lower case.
+pub(super) struct SupportedKind {
+    gvk: cluster_objects::StaticGvk,
+    /// Plural, short names and category, in lower case.
     names: &'static [&'static str],
-    namespaced: bool,
-    what: What,
+    is_namespaced: bool,
+    object_type: ObjectType,
 }
 
+/// Selects how an object is explained.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum What {
+enum ObjectType {
     Service,
     Class,
     Runtime,
     Model,
 }
 
-const KINDS: [Kind; 7] = [
-    Kind {
-        kind: live::OME_SERVICE,
+const KINDS: [SupportedKind; 7] = [
+    SupportedKind {
+        gvk: cluster_objects::OME_SERVICE,
         names: &["inferenceservices", "isvc", "service", "inference"],
-        namespaced: true,
-        what: What::Service,
+        is_namespaced: true,
+        object_type: ObjectType::Service,
     },
-    Kind {
-        kind: live::ROLES_SERVICE,
+    SupportedKind {
+        gvk: cluster_objects::ROLE_BASED_SERVICE,
         names: &["inferenceservices", "fisvc", "service", "inference"],
-        namespaced: true,
-        what: What::Service,
+        is_namespaced: true,
+        object_type: ObjectType::Service,
     },
-    Kind {
-        kind: ("ome.io", "v1beta1", "AcceleratorClass"),
+    SupportedKind {
+        gvk: ("ome.io", "v1beta1", "AcceleratorClass"),
         names: &["acceleratorclasses", "aclass", "class"],
-        namespaced: false,
-        what: What::Class,
+        is_namespaced: false,
+        object_type: ObjectType::Class,
     },
-    Kind {
-        kind: ("ome.io", "v1beta1", "ServingRuntime"),
+    SupportedKind {
+        gvk: ("ome.io", "v1beta1", "ServingRuntime"),
         names: &["servingruntimes", "srt", "runtime"],
-        namespaced: true,
-        what: What::Runtime,
+        is_namespaced: true,
+        object_type: ObjectType::Runtime,
     },
-    Kind {
-        kind: ("ome.io", "v1beta1", "ClusterServingRuntime"),
+    SupportedKind {
+        gvk: ("ome.io", "v1beta1", "ClusterServingRuntime"),
         names: &["clusterservingruntimes", "csrt", "runtime"],
-        namespaced: false,
-        what: What::Runtime,
+        is_namespaced: false,
+        object_type: ObjectType::Runtime,
     },
-    Kind {
-        kind: ("ome.io", "v1beta1", "BaseModel"),
+    SupportedKind {
+        gvk: ("ome.io", "v1beta1", "BaseModel"),
         names: &["basemodels", "model"],
-        namespaced: true,
-        what: What::Model,
+        is_namespaced: true,
+        object_type: ObjectType::Model,
     },
-    Kind {
-        kind: ("ome.io", "v1beta1", "ClusterBaseModel"),
+    SupportedKind {
+        gvk: ("ome.io", "v1beta1", "ClusterBaseModel"),
         names: &["clusterbasemodels", "model"],
-        namespaced: false,
-        what: What::Model,
+        is_namespaced: false,
+        object_type: ObjectType::Model,
     },
 ];
 
-impl Kind {
-    /// Whether `name`, in lower case, means this kind.
-    fn is_called(&self, name: &str) -> bool {
-        self.names.contains(&name) || self.kind.2.to_lowercase() == name
+impl SupportedKind {
+    /// Returns whether `name`, in lower case, is a name of this kind.
+    fn has_name(&self, name: &str) -> bool {
+        self.names.contains(&name) || self.gvk.2.to_lowercase() == name
     }
 
-    /// The spelling that means this kind only.
-    fn spelling(&self, name: &str) -> String {
-        format!("{}.{}/{name}", self.kind.2.to_lowercase(), self.kind.0)
+    /// Returns `KIND.GROUP/NAME`, which is unambiguous.
+    fn qualified_name(&self, name: &str) -> String {
+        format!("{}.{}/{name}", self.gvk.2.to_lowercase(), self.gvk.0)
     }
 }
 
@@ -117,11 +118,12 @@ pub(super) async fn run(args: ExplainArgs) -> Result<ExitCode> {
     let connection = connect::connect(&args.connect).await?;
     let namespace = args.namespace.clone().unwrap_or(connection.namespace);
     let (kind, object) = find(&connection.client, &namespace, &kinds, name).await?;
-    let mut live = Live::read(&connection.client).await?;
-    if kind.what == What::Service {
-        live.witnesses = witness::of(&connection.client, &namespace, &service::pods_of(&object, &live)).await;
+    let mut objects = ClusterObjects::read(&connection.client).await?;
+    if kind.object_type == ObjectType::Service {
+        objects.pod_diagnostics =
+            pod_diagnostics::collect(&connection.client, &namespace, &service::pods_of(&object, &objects)).await;
     }
-    let explanation = explain(kind, &object, &live);
+    let explanation = explain(kind, &object, &objects);
     let text = match args.output {
         Output::Text => render(&explanation),
         Output::Json => serde_json::to_string_pretty(&explanation)?,
@@ -130,93 +132,118 @@ pub(super) async fn run(args: ExplainArgs) -> Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-fn explain(kind: &Kind, object: &Value, live: &Live) -> Explanation {
+fn explain(kind: &SupportedKind, object: &Value, objects: &ClusterObjects) -> Explanation {
     let now = Timestamp::now();
-    match kind.what {
-        What::Service => service::explain(object, around(live, object, now)),
-        What::Class => class::explain(object, live, now),
-        What::Runtime => runtime::runtime(object, live, now),
-        What::Model => runtime::model(object, live, now),
+    match kind.object_type {
+        ObjectType::Service => service::explain(object, explain_context(objects, object, now)),
+        ObjectType::Class => class::explain(object, objects, now),
+        ObjectType::Runtime => runtime::explain_runtime(object, objects, now),
+        ObjectType::Model => runtime::explain_model(object, objects, now),
     }
 }
 
-/// The kinds that `KIND/NAME` may mean.
-fn parse(object: &str) -> Result<(Vec<&'static Kind>, &str)> {
-    let wrong = || {
+/// Parses `KIND/NAME` or `KIND.GROUP/NAME`: the kinds with that name, and the object's name.
+fn parse(object: &str) -> Result<(Vec<&'static SupportedKind>, &str)> {
+    let invalid = || {
         let hint = "write inferenceservice/NAME, acceleratorclass/NAME, runtime/NAME or model/NAME";
-        hinted(format!("`{object}` is not KIND/NAME of a kind that can be explained"), hint)
+        error_with_hint(format!("`{object}` is not KIND/NAME of a supported kind"), hint)
     };
-    let (kind, name) = object.split_once('/').filter(|(_, name)| !name.is_empty()).ok_or_else(wrong)?;
+    let (kind, name) = object.split_once('/').filter(|(_, name)| !name.is_empty()).ok_or_else(invalid)?;
     let kind = kind.to_lowercase();
     let (kind, group) = kind.split_once('.').map_or((kind.as_str(), None), |(kind, group)| (kind, Some(group)));
-    let named = |known: &&Kind| known.is_called(kind) && group.is_none_or(|group| group == known.kind.0);
-    let kinds: Vec<_> = KINDS.iter().filter(named).collect();
-    if kinds.is_empty() { Err(wrong()) } else { Ok((kinds, name)) }
+    let is_match =
+        |supported: &&SupportedKind| supported.has_name(kind) && group.is_none_or(|group| group == supported.gvk.0);
+    let kinds: Vec<_> = KINDS.iter().filter(is_match).collect();
+    if kinds.is_empty() { Err(invalid()) } else { Ok((kinds, name)) }
 }
 
-/// The kinds of service that `KIND/NAME` may mean, and the name.
-pub(super) fn service_kinds(object: &str) -> Result<(Vec<&'static Kind>, &str)> {
-    let wrong = || hinted(format!("`{object}` is not KIND/NAME of a service"), "write inferenceservice/NAME");
-    let (kinds, name) = parse(object).map_err(|_| wrong())?;
-    let services: Vec<_> = kinds.into_iter().filter(|kind| kind.what == What::Service).collect();
-    if services.is_empty() { Err(wrong()) } else { Ok((services, name)) }
+/// Parses `KIND/NAME` of a service: the kinds with that name, and the object's name.
+pub(super) fn service_kinds(object: &str) -> Result<(Vec<&'static SupportedKind>, &str)> {
+    let invalid =
+        || error_with_hint(format!("`{object}` is not KIND/NAME of a service"), "write inferenceservice/NAME");
+    let (kinds, name) = parse(object).map_err(|_| invalid())?;
+    let services: Vec<_> = kinds.into_iter().filter(|kind| kind.object_type == ObjectType::Service).collect();
+    if services.is_empty() { Err(invalid()) } else { Ok((services, name)) }
 }
 
-/// The service that `KIND/NAME` means.
-pub(super) async fn service_named(client: &Client, namespace: &str, object: &str) -> Result<(live::Kind, Value)> {
+/// Reads the service `KIND/NAME` from the cluster.
+pub(super) async fn find_service(
+    client: &Client,
+    namespace: &str,
+    object: &str,
+) -> Result<(cluster_objects::StaticGvk, Value)> {
     let (kinds, name) = service_kinds(object)?;
     let (kind, service) = find(client, namespace, &kinds, name).await?;
-    Ok((kind.kind, service))
+    Ok((kind.gvk, service))
 }
 
-async fn find<'k>(client: &Client, namespace: &str, kinds: &[&'k Kind], name: &str) -> Result<(&'k Kind, Value)> {
-    let mut found = Vec::new();
+async fn find<'k>(
+    client: &Client,
+    namespace: &str,
+    kinds: &[&'k SupportedKind],
+    name: &str,
+) -> Result<(&'k SupportedKind, Value)> {
+    let mut matches = Vec::new();
     for kind in kinds {
-        if let Some(object) = live::get(client, kind.kind, kind.namespaced.then_some(namespace), name).await? {
-            found.push((*kind, object));
+        if let Some(object) =
+            cluster_objects::get(client, kind.gvk, kind.is_namespaced.then_some(namespace), name).await?
+        {
+            matches.push((*kind, object));
         }
     }
-    match found.len() {
-        0 => Err(missing(kinds, namespace, name)),
-        1 => Ok(found.remove(0)),
+    match matches.len() {
+        0 => Err(not_found(kinds, namespace, name)),
+        1 => Ok(matches.remove(0)),
         _ => {
-            let spellings: Vec<String> = found.iter().map(|(kind, _)| kind.spelling(name)).collect();
-            Err(hinted(format!("`{name}` is the name of two objects"), format!("write {}", spellings.join(" or "))))
+            let names: Vec<String> = matches.iter().map(|(kind, _)| kind.qualified_name(name)).collect();
+            Err(error_with_hint(format!("`{name}` is ambiguous"), format!("write {}", names.join(" or "))))
         }
     }
 }
 
-fn missing(kinds: &[&Kind], namespace: &str, name: &str) -> anyhow::Error {
-    let mut names: Vec<&str> = kinds.iter().map(|kind| kind.kind.2).collect();
+fn not_found(kinds: &[&SupportedKind], namespace: &str, name: &str) -> anyhow::Error {
+    let mut names: Vec<&str> = kinds.iter().map(|kind| kind.gvk.2).collect();
     names.dedup();
-    let namespaced = kinds.iter().any(|kind| kind.namespaced);
-    let place = if namespaced { format!(" in namespace `{namespace}`") } else { String::new() };
+    let is_namespaced = kinds.iter().any(|kind| kind.is_namespaced);
+    let location = if is_namespaced { format!(" in namespace `{namespace}`") } else { String::new() };
     let plural = kinds.first().map(|kind| kind.names[0]).unwrap_or_default();
-    let hint = if namespaced {
-        format!("`kubectl get {plural} -A` lists them; choose the namespace with -n")
+    let hint = if is_namespaced {
+        format!("`kubectl get {plural} -A` lists them; set the namespace with -n")
     } else {
         format!("`kubectl get {plural}` lists them")
     };
-    hinted(format!("there is no {} `{name}`{place}", names.join(" or ")), hint)
+    error_with_hint(format!("{} `{name}` not found{location}", names.join(" or ")), hint)
 }
 
-/// What planning the service again tells: with the cluster as it is and one constraint lifted at a time; if none helps,
-/// with another model.
-pub(crate) fn around<'a>(live: &'a Live, object: &Value, now: Timestamp) -> service::Around<'a> {
-    let mut around =
-        service::Around { live, remedies: Vec::new(), freeing: Vec::new(), settings: BTreeMap::new(), now };
-    let snapshot = live.snapshot();
-    let Ok(Some(service)) = plan::Service::read(&live::document(object.clone())) else { return around };
+/// Plans the service again, with the current cluster and with one constraint lifted at a time, and collects the remedies. If
+/// no remedy is found, other models are tried.
+pub(crate) fn explain_context<'a>(
+    objects: &'a ClusterObjects,
+    object: &Value,
+    now: Timestamp,
+) -> service::ExplainContext<'a> {
+    let mut context = service::ExplainContext {
+        objects,
+        remedies: Vec::new(),
+        capacity_remedies: Vec::new(),
+        settings: BTreeMap::new(),
+        now,
+    };
+    let snapshot = objects.snapshot();
+    let Ok(Some(service)) = plan::Service::from_document(&cluster_objects::document(object.clone())) else {
+        return context;
+    };
     let planned = plan::plan_service(&snapshot, &service);
     for remedy in plan::remedies(&snapshot, &service) {
-        let frees = matches!(remedy.change, Change::FreeAccelerators { .. });
-        if frees { &mut around.freeing } else { &mut around.remedies }.push(remedy.to_string());
+        let frees_accelerators = matches!(remedy.change, ProposedChange::FreeAccelerators { .. });
+        if frees_accelerators { &mut context.capacity_remedies } else { &mut context.remedies }
+            .push(remedy.to_string());
     }
-    if around.remedies.is_empty() && !planned.feasible {
-        around.remedies.extend(runtime::other_models(&snapshot, object));
+    if context.remedies.is_empty() && !planned.feasible {
+        context.remedies.extend(runtime::other_models_remedy(&snapshot, object));
     }
-    around.settings = planned.settings;
-    around
+    context.settings = planned.settings;
+    context
 }
 
 #[cfg(test)]
@@ -231,9 +258,9 @@ mod tests {
     #[case::short("fisvc/chat", &["inferenceservice.fusioninfer.io/chat"])]
     #[case::family("runtime/chat", &["servingruntime.ome.io/chat", "clusterservingruntime.ome.io/chat"])]
     #[case::plural("acceleratorclasses/chat", &["acceleratorclass.ome.io/chat"])]
-    fn kinds(#[case] object: &str, #[case] spellings: &[&str]) {
+    fn resolves_kind_names(#[case] object: &str, #[case] names: &[&str]) {
         let (kinds, name) = parse(object).unwrap();
-        assert_eq!(kinds.iter().map(|kind| kind.spelling(name)).collect::<Vec<_>>(), spellings);
+        assert_eq!(kinds.iter().map(|kind| kind.qualified_name(name)).collect::<Vec<_>>(), names);
     }
 
     #[rstest]
@@ -241,7 +268,7 @@ mod tests {
     #[case("pod/chat")]
     #[case("inferenceservice/")]
     #[case("inferenceservice.apps/chat")]
-    fn other_things_are_refused(#[case] object: &str) {
+    fn rejects_unsupported_objects(#[case] object: &str) {
         assert!(parse(object).is_err());
     }
 }

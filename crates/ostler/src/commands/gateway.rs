@@ -1,4 +1,4 @@
-//! `ostler gateway`: the native gateway, against any Kubernetes cluster.
+//! `ostler gateway`: runs the built-in gateway against a Kubernetes cluster.
 
 use std::net::SocketAddr;
 use std::process::ExitCode;
@@ -7,14 +7,14 @@ use std::sync::Arc;
 use anyhow::Result;
 use tokio::net::TcpListener;
 
-use super::{bind_error, interrupted};
+use super::{bind_error, shutdown_token};
 use crate::connect::{self, ConnectArgs};
 
 #[derive(clap::Args)]
 pub(crate) struct GatewayArgs {
     #[command(flatten)]
     connect: ConnectArgs,
-    /// Address to listen on
+    /// Listen on this address
     #[arg(long, default_value = "127.0.0.1:8080")]
     listen: SocketAddr,
 }
@@ -22,10 +22,11 @@ pub(crate) struct GatewayArgs {
 pub(super) async fn run(args: GatewayArgs) -> Result<ExitCode> {
     let client = connect::client(&args.connect).await?;
     let listener = TcpListener::bind(args.listen).await.map_err(|error| bind_error(args.listen, "--listen", &error))?;
-    let pools = Arc::new(picker::Pools::new(fastrand::u64(..)));
-    let stop = interrupted()?;
-    let watch = tokio::spawn(picker::watch::run(client, Arc::clone(&pools), stop.clone()));
-    picker::gateway::serve(listener, pools, stop).await?;
+    tracing::info!(address = %listener.local_addr()?, "gateway is listening");
+    let pools = Arc::new(picker::Datastore::new(fastrand::u64(..)));
+    let shutdown = shutdown_token()?;
+    let watch = tokio::spawn(picker::watch_backend_pools(client, Arc::clone(&pools), shutdown.clone()));
+    picker::serve_gateway(listener, pools, shutdown).await?;
     watch.await?;
     Ok(ExitCode::SUCCESS)
 }

@@ -1,49 +1,48 @@
-//! `ostler lint`: manifests checked without a cluster.
+//! `ostler lint`: validates manifests without a cluster.
 
 use std::collections::BTreeSet;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
 use anyhow::Result;
-use api::lint::{self, Finding, Severity};
-use api::manifest::Document;
-use api::{fusioninfer, ome};
-use operator::admission::{Landscape, pickers};
+use api::{Document, Finding, Severity, fusioninfer, lint_document, ome};
+use operator::{AdmissionContext, validate_picker_config};
 use plan::{Service, Snapshot};
 
+use crate::report::tree::count_of;
 use crate::{catalog, files, output, report};
 
 #[derive(clap::Args)]
 pub(crate) struct LintArgs {
-    /// Files and folders of manifests; `-` reads standard input
+    /// Files or directories with manifests; `-` reads standard input
     #[arg(short, long = "filename", required = true, num_args = 1.., value_name = "FILES")]
     filenames: Vec<PathBuf>,
-    /// Compare with the given files only, not with the shipped runtimes and classes
+    /// Do not compare with the shipped runtimes and classes
     #[arg(long)]
     no_catalog: bool,
 }
 
-/// Exit code 1 if any finding is an error; warnings alone are 0.
+/// Runs the command. The exit code is 1 if any finding is an error; warnings do not change it.
 pub(super) fn run(args: LintArgs) -> Result<ExitCode> {
     let (mut documents, mut errors, mut warnings) = (Vec::new(), 0, 0);
     for file in files::manifests(&args.filenames)? {
         match files::read(&file) {
-            Ok(read) => documents.extend(read),
+            Ok(file_documents) => documents.extend(file_documents),
             Err(error) => {
                 errors += 1;
                 output::print_line(&report::errors::render(&error).replace("\nhint:", "\n  hint:"))?;
             }
         }
     }
-    let mut landscape = landscape(&args, &documents)?;
+    let mut context = admission_context(&args, &documents)?;
     for document in &documents {
-        let mut findings: Vec<Finding> = lint::check(document)
+        let mut findings: Vec<Finding> = lint_document(document)
             .into_iter()
-            .chain(landscape.check(document))
-            .chain(pickers::check(document))
+            .chain(context.validate(document))
+            .chain(validate_picker_config(document))
             .collect();
         if findings.iter().all(|finding| finding.severity != Severity::Error) {
-            findings.extend(layout(document));
+            findings.extend(check_roles(document));
         }
         for finding in findings {
             match finding.severity {
@@ -52,33 +51,40 @@ pub(super) fn run(args: LintArgs) -> Result<ExitCode> {
             }
             output::print_line(&finding.render(document))?;
         }
-        // In the order of `kubectl apply`: the second of two that clash is the one that is refused.
-        if !document.is(ome::API_VERSION, CLASS) {
-            landscape.add(&document.value);
+        // Like `kubectl apply`: of two conflicting objects, the second is rejected.
+        if !document.is_kind(ome::API_VERSION, CLASS) {
+            context.add(&document.value);
         }
     }
-    output::tell(&format!("{}: {errors} errors, {warnings} warnings", count(documents.len())));
+    output::print_message(&format!(
+        "{}: {}, {}",
+        count_of(documents.len(), "document"),
+        count_of(errors, "error"),
+        count_of(warnings, "warning")
+    ));
     Ok(if errors == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
-/// A role-based service states its whole layout: what keeps it from being laid out, or does nothing, is seen without a
-/// cluster. Types and names are the schema's to tell.
-fn layout(document: &Document) -> Vec<Finding> {
-    let Ok(Some(service @ Service::Roles(_))) = Service::read(document) else { return Vec::new() };
+/// Plans a role-based service, which needs no cluster, and returns why it cannot be deployed and its warnings. The schema
+/// checks types and names.
+fn check_roles(document: &Document) -> Vec<Finding> {
+    let Ok(Some(service @ Service::RoleBased(_))) = Service::from_document(document) else { return Vec::new() };
     let plan = plan::plan_service(&Snapshot::default(), &service);
-    let hint = plan::code::refusal::ALL.iter().find(|code| **code == plan.reason.as_str()).map(|code| code.remedy());
-    let refused = (!plan.feasible)
+    let hint = plan::code::error::ALL.iter().find(|code| **code == plan.reason.as_str()).map(|code| code.remedy());
+    let error = (!plan.feasible)
         .then(|| Finding { hint: hint.map(str::to_owned), ..Finding::error("spec.roles", plan.message.clone()) });
     let warnings = plan.warnings.iter().map(|warning| Finding::warning("spec.roles", warning.message.clone()));
-    refused.into_iter().chain(warnings).collect()
+    error.into_iter().chain(warnings).collect()
 }
 
+/// Kind of accelerator classes.
 const CLASS: &str = "AcceleratorClass";
 
-/// What the documents will meet: the shipped objects, less those that they replace, and every class given.
-fn landscape(args: &LintArgs, given: &[Document]) -> Result<Landscape> {
-    let mut landscape = Landscape::default();
-    let name = |document: &Document| {
+/// Returns the objects that the documents are compared with: the shipped objects except those that the documents replace,
+/// and the documents' classes and role-based objects.
+fn admission_context(args: &LintArgs, documents: &[Document]) -> Result<AdmissionContext> {
+    let mut context = AdmissionContext::default();
+    let key = |document: &Document| {
         (
             document.api_version().to_owned(),
             document.kind().to_owned(),
@@ -86,14 +92,15 @@ fn landscape(args: &LintArgs, given: &[Document]) -> Result<Landscape> {
             document.name().to_owned(),
         )
     };
-    let replaced: BTreeSet<_> = given.iter().map(name).collect();
-    let shipped = if args.no_catalog { Vec::new() } else { catalog::documents()? };
-    shipped.iter().filter(|one| !replaced.contains(&name(one))).for_each(|one| landscape.add(&one.value));
-    let beside = |one: &&Document| one.is(ome::API_VERSION, CLASS) || one.api_version() == fusioninfer::API_VERSION;
-    given.iter().filter(beside).for_each(|one| landscape.add(&one.value));
-    Ok(landscape)
-}
-
-fn count(documents: usize) -> String {
-    if documents == 1 { "1 document".to_owned() } else { format!("{documents} documents") }
+    let replaced: BTreeSet<_> = documents.iter().map(key).collect();
+    let shipped_objects = if args.no_catalog { Vec::new() } else { catalog::documents()? };
+    shipped_objects
+        .iter()
+        .filter(|document| !replaced.contains(&key(document)))
+        .for_each(|document| context.add(&document.value));
+    let is_compared = |document: &&Document| {
+        document.is_kind(ome::API_VERSION, CLASS) || document.api_version() == fusioninfer::API_VERSION
+    };
+    documents.iter().filter(is_compared).for_each(|document| context.add(&document.value));
+    Ok(context)
 }

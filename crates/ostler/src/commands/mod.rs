@@ -1,10 +1,10 @@
-//! Subcommands, one file each.
+//! The subcommands, one file each.
 
 mod catalog;
 mod crds;
 mod engine;
 pub(crate) mod explain;
-mod gates;
+mod feature_gates;
 mod gateway;
 mod lint;
 mod operator;
@@ -25,44 +25,46 @@ use clap::Subcommand;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio_util::sync::CancellationToken;
 
-use crate::report::errors::hinted;
+use crate::logging;
+use crate::report::errors::error_with_hint;
 
 #[derive(Subcommand)]
 pub(crate) enum Command {
-    /// Run a whole cluster on this machine: Kubernetes API, controllers and gateway
+    /// Run a local cluster: Kubernetes API, controllers and gateway
     Up(up::UpArgs),
-    /// Show what would be decided and made, offline or against a cluster; changes nothing
+    /// Show the selected runtime, accelerators and objects of a service; change nothing
     Plan(plan::PlanArgs),
-    /// Why an object is as it is: a service not ready, a class empty, a runtime never chosen
+    /// Explain why a service is not ready, a class is empty or a runtime is not selected
     Explain(explain::ExplainArgs),
-    /// Accept what would be chosen today for a service that keeps its choice
+    /// Re-run selection for a service that retains an earlier selection
     Redecide(redecide::RedecideArgs),
-    /// How far a new revision of a service is; its history; pause, resume, undo
+    /// Manage the rollout of a service: status, history, pause, resume, undo
     Rollout(rollout::RolloutArgs),
-    /// Set how many replicas a role or component of a service has
+    /// Set the number of replicas of a role or component
     Scale(scale::ScaleArgs),
-    /// Check manifests without a cluster
+    /// Validate manifests without a cluster
     Lint(lint::LintArgs),
-    /// What is shipped: runtimes, accelerator classes, models
+    /// List and show the shipped runtimes, accelerator classes and models
     Catalog(catalog::CatalogArgs),
-    /// Print the custom resource definitions as YAML
+    /// Print the CustomResourceDefinitions as YAML
     Crds,
     /// Run the controllers against a Kubernetes cluster
     Operator(operator::OperatorArgs),
     /// Run the gateway against a Kubernetes cluster
     Gateway(gateway::GatewayArgs),
-    /// Run the endpoint picker of one InferencePool, for a gateway that asks over ext_proc
+    /// Run the endpoint picker of an InferencePool (ext_proc server)
     Picker(Box<picker::PickerArgs>),
-    /// Run one simulated OpenAI engine
+    /// Run a simulated OpenAI-compatible engine
     Engine(engine::EngineArgs),
 }
 
 impl Command {
-    /// What is logged where `OSTLER_LOG` says nothing.
-    pub(crate) fn log(&self) -> &'static str {
+    /// Returns the log filter that applies unless `--log-level` or the environment sets another.
+    pub(crate) fn default_log_filter(&self) -> &'static str {
         match self {
-            Command::Picker(args) => args.log(),
-            _ => "warn",
+            Command::Picker(args) => args.default_log_filter(),
+            Command::Operator(_) | Command::Gateway(_) | Command::Engine(_) => logging::INFO,
+            _ => logging::WARN,
         }
     }
 }
@@ -85,36 +87,38 @@ pub(crate) async fn run(command: Command) -> Result<ExitCode> {
     }
 }
 
-/// Exit code of a process that Ctrl-C ended, as a shell reports it.
-const INTERRUPTED: i32 = 130;
+/// Exit code of a process that SIGINT terminated, as shells report it: 128 + 2.
+const EXIT_CODE_SIGINT: i32 = 130;
 
-/// Cancelled by Ctrl-C and by SIGTERM. Who asks a second time does not want to wait.
-fn interrupted() -> Result<CancellationToken> {
-    // Registered before anything starts, so that no signal finds us unprepared.
+/// Returns a token that SIGINT or SIGTERM cancels. A second signal exits the process immediately.
+fn shutdown_token() -> Result<CancellationToken> {
+    // The handlers are registered before anything else starts, so that no signal is missed.
     let mut interrupt = signal(SignalKind::interrupt()).context("signals")?;
     let mut terminate = signal(SignalKind::terminate()).context("signals")?;
-    let stop = CancellationToken::new();
-    let cancel = stop.clone();
+    let shutdown = CancellationToken::new();
+    let token = shutdown.clone();
     tokio::spawn(async move {
-        let mut either = async || {
+        let mut next_signal = async || {
             tokio::select! {
                 _ = interrupt.recv() => {}
                 _ = terminate.recv() => {}
             }
         };
-        either().await;
-        cancel.cancel();
-        either().await;
-        std::process::exit(INTERRUPTED);
+        next_signal().await;
+        token.cancel();
+        next_signal().await;
+        std::process::exit(EXIT_CODE_SIGINT);
     });
-    Ok(stop)
+    Ok(shutdown)
 }
 
-/// Says who wanted which address, and which flag chooses another.
+/// Returns the error of a failed bind, with a hint that names the flag for another address.
 fn bind_error(address: SocketAddr, flag: &str, error: &io::Error) -> anyhow::Error {
     let hint = match error.kind() {
-        io::ErrorKind::AddrInUse => format!("another process listens there: choose another with {flag} 127.0.0.1:0"),
+        io::ErrorKind::AddrInUse => {
+            format!("another process uses this address; choose another one with {flag} 127.0.0.1:0")
+        }
         _ => format!("choose another address with {flag}"),
     };
-    hinted(format!("cannot listen on {address}: {error}"), hint)
+    error_with_hint(format!("cannot listen on {address}: {error}"), hint)
 }

@@ -1,67 +1,70 @@
-//! `ostler operator`: the controllers, against any Kubernetes cluster.
+//! `ostler operator`: runs the controllers against a Kubernetes cluster.
 
 use std::net::SocketAddr;
 use std::process::ExitCode;
 use std::sync::Arc;
 
 use anyhow::{Context, Result};
-use operator::admission::webhook::{Target, Webhook};
-use operator::{Options, Seat};
+use operator::{LeaderElection, Options, WebhookOptions, WebhookTarget};
 use tokio::net::TcpListener;
 
-use super::gates::FeatureGates;
-use super::{bind_error, interrupted};
+use super::feature_gates::FeatureGates;
+use super::{bind_error, shutdown_token};
 use crate::catalog;
 use crate::connect::{self, ConnectArgs};
-use crate::report::errors::hinted;
+use crate::report::errors::error_with_hint;
 
 #[derive(clap::Args)]
 pub(crate) struct OperatorArgs {
-    /// Work only while holding the lease `ostler-operator`, so that several replicas may run
+    /// Reconcile only while holding the lease `ostler-operator`
+    ///
+    /// With leader election, several replicas may run.
     #[arg(long, value_name = "BOOL", default_value_t = true, action = clap::ArgAction::Set)]
     leader_elect: bool,
-    /// Namespace of that lease; the context's, or the Pod's own, without it
+    /// Namespace of the lease [default: that of the context or the Pod]
     #[arg(long, value_name = "NAMESPACE")]
     leader_elect_namespace: Option<String>,
-    /// Serve the admission webhook at this address, and configure the cluster to ask it
+    /// Serve the admission webhook on this address and register it in the cluster
     #[arg(long, value_name = "ADDRESS")]
     webhook: Option<SocketAddr>,
-    /// The Service that leads to the webhook; without it the cluster calls the address itself
+    /// Service of the webhook [default: the cluster calls the address directly]
     #[arg(long, value_name = "NAMESPACE/NAME", requires = "webhook")]
     webhook_service: Option<String>,
     #[command(flatten)]
     connect: ConnectArgs,
     #[command(flatten)]
     gates: FeatureGates,
-    /// Namespace of the operator: the base set of accelerator classes is read there
-    #[arg(long, env = "POD_NAMESPACE", default_value = operator::NAMESPACE)]
+    /// Namespace of the operator and of the base set of accelerator classes
+    #[arg(long, env = "POD_NAMESPACE", default_value = operator::DEFAULT_NAMESPACE)]
     operator_namespace: String,
-    /// Make no accelerator classes from the labels of nodes
+    /// Do not create accelerator classes from node labels
     #[arg(long)]
     no_discovery: bool,
-    /// Name of the Pod that this operator is, in its namespace: the pickers of routers run the same image
+    /// Name of the operator's own Pod
+    ///
+    /// The endpoint pickers of routers run the image of this Pod.
     #[arg(long, env = "POD_NAME", value_name = "NAME")]
     operator_pod: Option<String>,
-    /// Image of the endpoint pickers of routers; without it the operator's own
+    /// Image of the endpoint pickers of routers [default: the operator's image]
     #[arg(long, env = "OSTLER_PICKER_IMAGE", value_name = "IMAGE")]
     picker_image: Option<String>,
-    /// Address of the metrics
+    /// Serve metrics on this address
     #[arg(long, default_value = "127.0.0.1:9464")]
     metrics: SocketAddr,
 }
 
 pub(super) async fn run(args: OperatorArgs) -> Result<ExitCode> {
-    let stop = interrupted()?;
+    let shutdown = shutdown_token()?;
     let webhook = args.webhook.map(|address| webhook(address, args.webhook_service.as_deref())).transpose()?;
     let listener =
         TcpListener::bind(args.metrics).await.map_err(|error| bind_error(args.metrics, "--metrics", &error))?;
     let client = connect::client(&args.connect).await?;
-    client.apiserver_version().await.context("the Kubernetes API does not answer")?;
+    client.apiserver_version().await.context("the Kubernetes API server does not respond")?;
     let picker_image = picker_image(&client, &args).await;
     let namespace = args.leader_elect_namespace.unwrap_or_else(|| client.default_namespace().to_owned());
-    let seat = Seat { namespace, identity: identity(), terms: Default::default() };
+    let leader_election = LeaderElection { namespace, identity: identity(), timings: Default::default() };
     let options = Options {
-        seat: args.leader_elect.then_some(seat),
+        leader_election: args.leader_elect.then_some(leader_election),
         namespace: args.operator_namespace,
         discovery: !args.no_discovery,
         known_classes: catalog::classes(&catalog::documents()?),
@@ -69,49 +72,52 @@ pub(super) async fn run(args: OperatorArgs) -> Result<ExitCode> {
         webhook,
         ..args.gates.options()
     };
-    let scrapes = operator::metrics::serve(listener, Arc::clone(&options.metrics), stop.clone());
+    tracing::info!(version = env!("CARGO_PKG_VERSION"), metrics = %listener.local_addr()?, "operator is starting");
+    let metrics_server = operator::serve_metrics(listener, Arc::clone(&options.metrics), shutdown.clone());
     tokio::select! {
-        ended = operator::run(client, options, stop) => ended.context("operator")?,
-        ended = scrapes => ended.context("metrics")?,
+        result = operator::run(client, options, shutdown) => result.context("operator")?,
+        result = metrics_server => result.context("metrics")?,
     }
     Ok(ExitCode::SUCCESS)
 }
 
-/// What is stated, else the image of the operator's own Pod, else that of this release.
+/// Returns the image of endpoint pickers: the flag, else the image of the operator's own Pod, else that of this release.
 async fn picker_image(client: &kube::Client, args: &OperatorArgs) -> String {
-    if let Some(stated) = &args.picker_image {
-        return stated.clone();
+    if let Some(image) = &args.picker_image {
+        return image.clone();
     }
-    let own = match &args.operator_pod {
+    let own_image = match &args.operator_pod {
         Some(pod) => operator::own_image(client.clone(), &args.operator_namespace, pod).await,
         None => None,
     };
-    own.unwrap_or_else(|| plan::PICKER_IMAGE.to_owned())
+    own_image.unwrap_or_else(|| plan::DEFAULT_PICKER_IMAGE.to_owned())
 }
 
-/// The Pod's name, and something that two processes of one host do not share.
+/// Returns the identity for leader election: the host name, and a random number that distinguishes processes of a host.
 fn identity() -> String {
     let host = std::env::var("HOSTNAME").unwrap_or_else(|_| "ostler".to_owned());
     format!("{host}_{:016x}", fastrand::u64(..))
 }
 
-fn webhook(address: SocketAddr, service: Option<&str>) -> Result<Webhook> {
+fn webhook(address: SocketAddr, service: Option<&str>) -> Result<WebhookOptions> {
     let listener = std::net::TcpListener::bind(address).map_err(|error| bind_error(address, "--webhook", &error))?;
     let target = match service {
         Some(service) => {
             let (namespace, name) = service
                 .split_once('/')
-                .filter(|(a, b)| !a.is_empty() && !b.is_empty())
-                .ok_or_else(|| hinted(format!("--webhook-service {service}: not a Service"), "write NAMESPACE/NAME"))?;
-            Target::Service { namespace: namespace.to_owned(), name: name.to_owned() }
+                .filter(|(namespace, name)| !namespace.is_empty() && !name.is_empty())
+                .ok_or_else(|| {
+                    error_with_hint(format!("--webhook-service {service}: invalid Service"), "write NAMESPACE/NAME")
+                })?;
+            WebhookTarget::Service { namespace: namespace.to_owned(), name: name.to_owned() }
         }
         None if address.ip().is_unspecified() => {
-            return Err(hinted(
-                format!("--webhook {address}: no address that a cluster can call"),
-                "name the Service that leads here with --webhook-service, or one address of this machine",
+            return Err(error_with_hint(
+                format!("--webhook {address}: the cluster cannot call an unspecified address"),
+                "set the Service of the webhook with --webhook-service, or use one address of this host",
             ));
         }
-        None => Target::Url(listener.local_addr()?),
+        None => WebhookTarget::Url(listener.local_addr()?),
     };
-    Ok(Webhook { listener: Arc::new(listener), target })
+    Ok(WebhookOptions { listener: Arc::new(listener), target })
 }

@@ -1,4 +1,4 @@
-//! `ostler redecide KIND/NAME`: accept what would be chosen today.
+//! `ostler redecide KIND/NAME`: re-runs selection for a service.
 
 use std::process::ExitCode;
 
@@ -9,20 +9,21 @@ use serde_json::{Value, json};
 
 use crate::connect::{self, ConnectArgs};
 use crate::output;
-use crate::report::errors::hinted;
+use crate::report::errors::error_with_hint;
 
 #[derive(clap::Args)]
 pub(crate) struct RedecideArgs {
-    /// `inferenceservice/NAME`
+    /// Service: inferenceservice/NAME
+    #[arg(value_name = "KIND/NAME")]
     object: String,
-    /// Namespace of the service; otherwise the context's
+    /// Namespace of the service [default: that of the context]
     #[arg(short, long, value_name = "NAME")]
     namespace: Option<String>,
     #[command(flatten)]
     connect: ConnectArgs,
 }
 
-/// The operator answers each value of this annotation once.
+/// The operator re-runs selection once for each value of this annotation.
 const ANNOTATION: &str = plan::labels::REDECIDE;
 
 pub(super) async fn run(args: RedecideArgs) -> Result<ExitCode> {
@@ -31,48 +32,52 @@ pub(super) async fn run(args: RedecideArgs) -> Result<ExitCode> {
     let namespace = args.namespace.unwrap_or(connection.namespace);
     let resource = ApiResource::from_gvk(&GroupVersionKind::gvk("ome.io", "v1beta1", "InferenceService"));
     let api: Api<DynamicObject> = Api::namespaced_with(connection.client, &namespace, &resource);
-    let read = api.get_opt(name).await.with_context(|| format!("inferenceservice.ome.io/{name}"))?;
-    let service = read.ok_or_else(|| {
-        hinted(
-            format!("there is no InferenceService `{name}` of ome.io in namespace `{namespace}`"),
-            "`kubectl get inferenceservices.ome.io -A` lists them; choose the namespace with -n",
+    let response = api.get_opt(name).await.with_context(|| format!("inferenceservice.ome.io/{name}"))?;
+    let service = response.ok_or_else(|| {
+        error_with_hint(
+            format!("InferenceService `{name}` of ome.io not found in namespace `{namespace}`"),
+            "`kubectl get inferenceservices.ome.io -A` lists them; set the namespace with -n",
         )
     })?;
-    let text = outcome(name, &serde_json::to_value(&service)?);
+    let message = success_message(name, &serde_json::to_value(&service)?);
     let now = jiff::Timestamp::now().to_string();
     let patch = json!({"metadata": {"annotations": {ANNOTATION: now}}});
-    api.patch(name, &PatchParams::default(), &Patch::Merge(&patch)).await.context("asking for a new decision")?;
-    output::print_line(&text)?;
+    api.patch(name, &PatchParams::default(), &Patch::Merge(&patch))
+        .await
+        .context("failed to request a new decision")?;
+    output::print_line(&message)?;
     Ok(ExitCode::SUCCESS)
 }
 
-/// The service's name. Roles state everything themselves, so there is nothing to decide.
+/// Returns the name of the service. Role-based services are rejected: they specify everything, so that nothing is selected.
 fn parse(object: &str) -> Result<&str> {
     const HINT: &str = "write inferenceservice/NAME";
-    let wrong = || hinted(format!("`{object}` is not KIND/NAME of a service that is decided on"), HINT);
-    let (kind, name) = object.split_once('/').ok_or_else(wrong)?;
+    let invalid = || error_with_hint(format!("`{object}` is not KIND/NAME of an InferenceService of ome.io"), HINT);
+    let (kind, name) = object.split_once('/').ok_or_else(invalid)?;
     let (kind, group) = kind.split_once('.').map_or((kind, "ome.io"), |(kind, group)| (kind, group));
     if group == "fusioninfer.io" || kind == "fisvc" {
-        return Err(hinted(
-            format!("{object}: role-based services choose nothing, so there is nothing to decide again"),
-            "edit its roles instead",
+        return Err(error_with_hint(
+            format!("{object}: role-based services do not use selection"),
+            "edit the roles of the service instead",
         ));
     }
-    let known = ["inferenceservice", "inferenceservices", "isvc"].iter().any(|known| kind.eq_ignore_ascii_case(known));
-    if known && group == "ome.io" && !name.is_empty() { Ok(name) } else { Err(wrong()) }
+    let is_service =
+        ["inferenceservice", "inferenceservices", "isvc"].iter().any(|name| kind.eq_ignore_ascii_case(name));
+    if is_service && group == "ome.io" && !name.is_empty() { Ok(name) } else { Err(invalid()) }
 }
 
-/// What is asked for, and where the answer will stand.
-fn outcome(name: &str, service: &Value) -> String {
+/// Returns the message after the request, with the selection that the operator has reported as better.
+fn success_message(name: &str, service: &Value) -> String {
     let conditions = service["status"]["conditions"].as_array().into_iter().flatten();
-    let stale = conditions.into_iter().find(|one| one["type"] == "DecisionStale" && one["status"] == "True");
-    let known = stale.and_then(|stale| stale["message"].as_str()).and_then(|message| message.split_once("; `"));
-    let why = known.map_or_else(
-        || "no better choice is known; the service is decided anew all the same".to_owned(),
-        |(message, _)| message.to_owned(),
-    );
+    let stale =
+        conditions.into_iter().find(|condition| condition["type"] == "DecisionStale" && condition["status"] == "True");
+    let message =
+        stale.and_then(|stale| stale["message"].as_str()).unwrap_or("the operator has not reported a better selection");
+    // The message ends with the advice to run this command.
+    let advice = message.find("`ostler redecide").and_then(|start| message[..start].rfind("; "));
+    let reason = advice.map_or(message, |end| &message[..end]);
     format!(
-        "inferenceservice.ome.io/{name}: a new decision is asked for ({why})\n`ostler explain inferenceservice/{name}` shows it"
+        "inferenceservice.ome.io/{name}: new selection requested ({reason})\nrun `ostler explain inferenceservice/{name}` to see the result"
     )
 }
 
@@ -91,15 +96,17 @@ mod tests {
     #[case("pod/chat", None)]
     #[case("chat", None)]
     #[case("isvc/", None)]
-    fn objects(#[case] object: &str, #[case] name: Option<&str>) {
+    fn parses_objects(#[case] object: &str, #[case] name: Option<&str>) {
         assert_eq!(parse(object).ok(), name);
     }
 
     #[test]
-    fn the_better_choice_is_named() {
+    fn message_names_the_better_selection() {
         let service = json!({"status": {"conditions": [{"type": "DecisionStale", "status": "True",
-            "message": "now x on 1 × l40s would be chosen; `ostler redecide inferenceservice/chat` accepts it"}]}});
-        assert!(outcome("chat", &service).contains("(now x on 1 × l40s would be chosen)"));
-        assert!(outcome("chat", &Value::Null).contains("no better choice is known"));
+            "message": "Selection would now choose x on 1 × l40s ($1/h; next: h100); run `ostler redecide inferenceservice/chat` to accept it"}]}});
+        assert!(
+            success_message("chat", &service).contains("(Selection would now choose x on 1 × l40s ($1/h; next: h100))")
+        );
+        assert!(success_message("chat", &Value::Null).contains("the operator has not reported a better selection"));
     }
 }

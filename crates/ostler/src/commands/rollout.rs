@@ -1,4 +1,4 @@
-//! `ostler rollout`: how far a new revision is, what was there before, and back to it.
+//! `ostler rollout`: shows and controls the rollout of a service, and rolls back to earlier revisions.
 
 use std::collections::BTreeSet;
 use std::fmt::{Display, Formatter};
@@ -11,15 +11,15 @@ use clap::Subcommand;
 use futures::{StreamExt, pin_mut};
 use kube::api::{Api, DynamicObject, ListParams, Patch, PatchParams};
 use kube::runtime::watcher::watch_object;
-use operator::revisions::{content, number, restored};
-use operator::rollout::{is_paused, pause_annotation};
+use operator::{is_rollout_paused, rollout_pause_annotation};
+use operator::{restore_revision, revision_content, revision_number};
 use serde_json::{Value, json};
 use tokio::time::Instant;
 
 use super::target::{Target, TargetArgs};
-use crate::report::errors::hinted;
-use crate::report::rollout::{Standing, changes, history, progress};
-use crate::{live, output};
+use crate::report::errors::error_with_hint;
+use crate::report::rollout::{RolloutPhase, describe_changes, history, progress};
+use crate::{cluster_objects, output};
 
 #[derive(clap::Args)]
 #[command(after_help = EXAMPLES)]
@@ -30,23 +30,24 @@ pub(crate) struct RolloutArgs {
 
 const EXAMPLES: &str = "\
 Examples:
-  ostler rollout status inferenceservice/chat                   waits until the new revision is there, stopped, or stuck
-  ostler rollout undo inferenceservice/chat                     back to the revision before
-  ostler rollout undo inferenceservice/chat --to-revision 3
+  ostler rollout status inferenceservice/chat                 Wait until the rollout completes, fails or stalls
+  ostler rollout undo inferenceservice/chat                   Roll back to the previous revision
+  ostler rollout undo inferenceservice/chat --to-revision 3   Roll back to revision 3
 
-A role's replicas take a new template one at a time (`maxUnavailable`), and none after the first that does not come back.";
+The replicas of a role are updated one at a time (`maxUnavailable`). The rollout stops if an updated replica does not become
+ready.";
 
 #[derive(Subcommand)]
 enum Action {
-    /// Tell how far the present revision is, and wait for its end
+    /// Show the status of the rollout and wait until it ends
     Status(StatusArgs),
-    /// List the revisions that are kept: the last 10
+    /// List the last 10 revisions
     History(TargetArgs),
-    /// Let no running replica take another template until `resume`
+    /// Pause the rollout: do not update further replicas
     Pause(TargetArgs),
-    /// Go on after `pause`
+    /// Resume a paused rollout
     Resume(TargetArgs),
-    /// Go back to an earlier revision; the number of replicas stays
+    /// Roll back to an earlier revision; the number of replicas does not change
     Undo(UndoArgs),
 }
 
@@ -54,22 +55,24 @@ enum Action {
 struct StatusArgs {
     #[command(flatten)]
     target: TargetArgs,
-    /// Tell once and do not wait
+    /// Print the status once and do not wait
     #[arg(long)]
     no_wait: bool,
-    /// How long to wait at most, such as 90s or 15m; 0 is no limit
+    /// Longest time to wait, such as 90s or 15m; 0 means no limit
     #[arg(long, value_name = "DURATION", default_value = "0")]
-    timeout: Patience,
-    /// How long to wait where nothing moves or something is wrong that may pass, such as a lack of room; 0 is no limit
+    timeout: TimeLimit,
+    /// Longest time to wait without progress; 0 means no limit
+    ///
+    /// The rollout makes no progress while, for example, accelerators are missing.
     #[arg(long, value_name = "DURATION", default_value = "10m")]
-    progress_deadline: Patience,
+    progress_deadline: TimeLimit,
 }
 
-/// `90`, `90s`, `15m`, `2h`; nothing for 0.
+/// A time limit, written `90`, `90s`, `15m` or `2h`; `None` for 0, which means no limit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Patience(Option<Duration>);
+struct TimeLimit(Option<Duration>);
 
-impl FromStr for Patience {
+impl FromStr for TimeLimit {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
@@ -77,12 +80,12 @@ impl FromStr for Patience {
         let unit = UNITS.iter().find_map(|(unit, seconds)| Some((text.strip_suffix(*unit)?, *seconds)));
         let (number, seconds) = unit.unwrap_or((text, 1));
         let number = number.parse::<u64>().ok().and_then(|number| number.checked_mul(seconds));
-        let seconds = number.ok_or_else(|| "write a duration such as 90s or 15m".to_owned())?;
+        let seconds = number.ok_or_else(|| "expected a duration such as 90s or 15m".to_owned())?;
         Ok(Self((seconds > 0).then(|| Duration::from_secs(seconds))))
     }
 }
 
-impl Display for Patience {
+impl Display for TimeLimit {
     fn fmt(&self, f: &mut Formatter<'_>) -> std::fmt::Result {
         match self.0.map_or(0, |limit| limit.as_secs()) {
             seconds if seconds % 60 == 0 => write!(f, "{} min", seconds / 60),
@@ -91,11 +94,11 @@ impl Display for Patience {
     }
 }
 
-impl Patience {
-    /// What comes of `future`, or nothing if it does not come by the end that counts from `since`.
-    async fn bound<F: Future>(self, since: Instant, future: F) -> Option<F::Output> {
-        match self.0.and_then(|limit| since.checked_add(limit)) {
-            Some(end) => tokio::time::timeout_at(end, future).await.ok(),
+impl TimeLimit {
+    /// Awaits `future`; `None` if the limit after `start` expires first.
+    async fn apply<F: Future>(self, start: Instant, future: F) -> Option<F::Output> {
+        match self.0.and_then(|limit| start.checked_add(limit)) {
+            Some(deadline) => tokio::time::timeout_at(deadline, future).await.ok(),
             None => Some(future.await),
         }
     }
@@ -105,7 +108,7 @@ impl Patience {
 struct UndoArgs {
     #[command(flatten)]
     target: TargetArgs,
-    /// Revision of `ostler rollout history`; otherwise the one before the present
+    /// Revision to roll back to [default: the previous one]
     #[arg(long, value_name = "N")]
     to_revision: Option<i64>,
 }
@@ -113,9 +116,9 @@ struct UndoArgs {
 pub(super) async fn run(args: RolloutArgs) -> Result<ExitCode> {
     match args.action {
         Action::Status(args) => return status(args).await,
-        Action::History(target) => tell_history(&target.find().await?).await?,
-        Action::Pause(target) => set_paused(&target.find().await?, Pause::On).await?,
-        Action::Resume(target) => set_paused(&target.find().await?, Pause::Off).await?,
+        Action::History(target) => print_history(&target.find().await?).await?,
+        Action::Pause(target) => set_paused(&target.find().await?, true).await?,
+        Action::Resume(target) => set_paused(&target.find().await?, false).await?,
         Action::Undo(args) => undo(&args.target.find().await?, args.to_revision).await?,
     }
     Ok(ExitCode::SUCCESS)
@@ -124,154 +127,160 @@ pub(super) async fn run(args: RolloutArgs) -> Result<ExitCode> {
 async fn status(args: StatusArgs) -> Result<ExitCode> {
     let target = args.target.find().await?;
     if args.no_wait {
-        let (standing, line) = progress(&target.service);
-        output::print_line(&format!("{}: {line}", target.title))?;
-        return Ok(code(standing));
+        let (phase, message) = progress(&target.service);
+        output::print_line(&format!("{}: {message}", target.display_name))?;
+        return Ok(exit_code(phase));
     }
-    let followed = follow(&target, args.progress_deadline);
-    args.timeout.bound(Instant::now(), followed).await.unwrap_or_else(|| {
-        Err(hinted(
-            format!("{}: not rolled out after {}", target.title, args.timeout),
-            format!("it goes on in the cluster; `ostler explain {}` says what it waits for", target.title),
+    let watch = watch_rollout(&target, args.progress_deadline);
+    args.timeout.apply(Instant::now(), watch).await.unwrap_or_else(|| {
+        Err(error_with_hint(
+            format!("{}: rollout did not complete within {}", target.display_name, args.timeout),
+            format!(
+                "the rollout continues; run `ostler explain {}` to see what it is waiting for",
+                target.display_name
+            ),
         ))
     })
 }
 
-/// One line for each step, until nothing more will happen by itself, or nothing has happened for as long as `deadline`. A
-/// line that came before is no step: an engine that starts and crashes in turn gets nowhere.
-async fn follow(target: &Target, deadline: Patience) -> Result<ExitCode> {
+/// Prints each new status of the rollout until it ends or makes no progress for `deadline`. A status that was printed before
+/// is no progress, so that an engine that repeatedly starts and crashes reaches the deadline.
+async fn watch_rollout(target: &Target, deadline: TimeLimit) -> Result<ExitCode> {
     let states = watch_object(target.api.clone(), &target.name);
     pin_mut!(states);
-    let (mut last, mut told, mut moved) = (String::new(), BTreeSet::new(), Instant::now());
-    while let Some(state) = deadline.bound(moved, states.next()).await.ok_or_else(|| stuck(target, deadline, &last))? {
-        // An interrupted watch goes on by itself.
+    let (mut last_message, mut messages, mut last_progress) = (String::new(), BTreeSet::new(), Instant::now());
+    let exceeded = |message: &str| progress_deadline_exceeded(target, deadline, message);
+    while let Some(state) = deadline.apply(last_progress, states.next()).await.ok_or_else(|| exceeded(&last_message))? {
+        // `watch_object` recovers from errors by itself.
         let Ok(state) = state else { continue };
         let Some(service) = state else {
-            return Err(hinted(format!("{} is gone", target.title), "somebody deleted it meanwhile"));
+            return Err(error_with_hint(format!("{} was deleted", target.display_name), "apply the service again"));
         };
-        let (standing, line) = progress(&serde_json::to_value(&service)?);
-        if line != last {
-            output::print_line(&format!("{}: {line}", target.title))?;
+        let (phase, message) = progress(&serde_json::to_value(&service)?);
+        if message != last_message {
+            output::print_line(&format!("{}: {message}", target.display_name))?;
         }
-        if told.insert(line.clone()) && standing == Standing::UnderWay {
-            moved = Instant::now();
+        if messages.insert(message.clone()) && phase == RolloutPhase::Progressing {
+            last_progress = Instant::now();
         }
-        last = line;
-        match standing {
-            Standing::UnderWay | Standing::Troubled => {}
-            Standing::Stopped => {
-                output::tell(&format!("hint: `ostler rollout undo {}` goes back", target.title));
-                return Ok(code(standing));
+        last_message = message;
+        match phase {
+            RolloutPhase::Progressing | RolloutPhase::Degraded => {}
+            RolloutPhase::Failed => {
+                output::print_message(&format!("hint: run `ostler rollout undo {}` to roll back", target.display_name));
+                return Ok(exit_code(phase));
             }
-            Standing::Done | Standing::Paused => return Ok(code(standing)),
+            RolloutPhase::Complete | RolloutPhase::Paused => return Ok(exit_code(phase)),
         }
     }
     Ok(ExitCode::FAILURE)
 }
 
-fn stuck(target: &Target, deadline: Patience, last: &str) -> anyhow::Error {
-    let title = &target.title;
-    hinted(
-        format!("{title}: has not moved for {deadline}; {last}"),
+fn progress_deadline_exceeded(target: &Target, deadline: TimeLimit, last_message: &str) -> anyhow::Error {
+    let title = &target.display_name;
+    error_with_hint(
+        format!("{title}: no progress for {deadline}; {last_message}"),
         format!(
-            "`ostler explain {title}` says what would help, `ostler rollout undo {title}` goes back; --progress-deadline waits longer"
+            "run `ostler explain {title}` to see what would help, or `ostler rollout undo {title}` to roll back; set --progress-deadline to wait longer"
         ),
     )
 }
 
-fn code(standing: Standing) -> ExitCode {
-    match standing {
-        Standing::Stopped => ExitCode::FAILURE,
-        Standing::Done | Standing::Paused | Standing::UnderWay | Standing::Troubled => ExitCode::SUCCESS,
+fn exit_code(phase: RolloutPhase) -> ExitCode {
+    match phase {
+        RolloutPhase::Failed => ExitCode::FAILURE,
+        RolloutPhase::Complete | RolloutPhase::Paused | RolloutPhase::Progressing | RolloutPhase::Degraded => {
+            ExitCode::SUCCESS
+        }
     }
 }
 
-async fn tell_history(target: &Target) -> Result<()> {
-    let revisions = revisions(target).await?;
+async fn print_history(target: &Target) -> Result<()> {
+    let revisions = list_revisions(target).await?;
     if revisions.is_empty() {
-        return Err(no_history(target));
+        return Err(no_revisions(target));
     }
     output::print_line(&history(&revisions))
 }
 
-fn no_history(target: &Target) -> anyhow::Error {
-    hinted(
-        format!("{} has no history yet", target.title),
-        "revisions are kept once the operator has laid the service out: `ostler rollout status` tells",
+fn no_revisions(target: &Target) -> anyhow::Error {
+    error_with_hint(
+        format!("{} has no revisions yet", target.display_name),
+        "the operator creates the first revision when it deploys the service; check `ostler rollout status`",
     )
 }
 
-/// The service's ControllerRevisions, the oldest first.
-async fn revisions(target: &Target) -> Result<Vec<Value>> {
-    let resource = live::resource(("apps", "v1", "ControllerRevision"));
+/// Lists the service's ControllerRevisions, oldest first.
+async fn list_revisions(target: &Target) -> Result<Vec<Value>> {
+    let resource = cluster_objects::resource(("apps", "v1", "ControllerRevision"));
     let api: Api<DynamicObject> = Api::namespaced_with(target.client.clone(), &target.namespace, &resource);
-    let managed = ListParams::default().labels(&format!("{}={}", plan::labels::MANAGED_BY, plan::labels::OSTLER));
-    let listed = api.list(&managed).await.context("reading the history")?;
-    let mut own = Vec::new();
-    for revision in listed.items {
+    let params = ListParams::default().labels(&format!("{}={}", plan::labels::MANAGED_BY, plan::labels::MANAGER));
+    let list = api.list(&params).await.context("failed to list revisions")?;
+    let mut revisions = Vec::new();
+    for revision in list.items {
         let revision = serde_json::to_value(revision)?;
-        if cluster::object::controller_uid(&revision) == target.service["metadata"]["uid"].as_str() {
-            own.push(revision);
+        if cluster::controller_uid(&revision) == target.service["metadata"]["uid"].as_str() {
+            revisions.push(revision);
         }
     }
-    own.sort_by_key(number);
-    Ok(own)
+    revisions.sort_by_key(revision_number);
+    Ok(revisions)
 }
 
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Pause {
-    On,
-    Off,
-}
-
-async fn set_paused(target: &Target, pause: Pause) -> Result<()> {
-    let wanted = pause == Pause::On;
-    let words = if wanted { "paused" } else { "resumed" };
-    if is_paused(&target.service) == wanted {
-        let state = if wanted { "is paused already" } else { "is not paused" };
-        return output::print_line(&format!("{} {state}", target.title));
+async fn set_paused(target: &Target, paused: bool) -> Result<()> {
+    if is_rollout_paused(&target.service) == paused {
+        let state = if paused { "is already paused" } else { "is not paused" };
+        return output::print_line(&format!("{} {state}", target.display_name));
     }
-    let annotation = pause_annotation(target.service["apiVersion"].as_str().unwrap_or_default());
-    let value = if wanted { json!("true") } else { Value::Null };
+    let annotation = rollout_pause_annotation(target.service["apiVersion"].as_str().unwrap_or_default());
+    let value = if paused { json!("true") } else { Value::Null };
     let patch = json!({"metadata": {"annotations": {annotation: value}}});
-    let sent = target.api.patch(&target.name, &PatchParams::default(), &Patch::Merge(&patch)).await;
-    sent.with_context(|| target.title.clone())?;
-    output::print_line(&format!("{}: rollout {words}", target.title))
+    let response = target.api.patch(&target.name, &PatchParams::default(), &Patch::Merge(&patch)).await;
+    response.with_context(|| target.display_name.clone())?;
+    output::print_line(&format!("{}: rollout {}", target.display_name, if paused { "paused" } else { "resumed" }))
 }
 
-async fn undo(target: &Target, to: Option<i64>) -> Result<()> {
-    let revisions = revisions(target).await?;
-    let chosen = chosen(target, &revisions, to)?;
-    let spec = restored(&target.service["spec"], chosen);
-    let (before, now) = (content(&target.service["spec"]), content(&spec));
-    if before == now {
-        return output::print_line(&format!("{} is at revision {} already", target.title, number(chosen)));
+async fn undo(target: &Target, to_revision: Option<i64>) -> Result<()> {
+    let revisions = list_revisions(target).await?;
+    let revision = select_revision(target, &revisions, to_revision)?;
+    let spec = restore_revision(&target.service["spec"], revision);
+    let (before, after) = (revision_content(&target.service["spec"]), revision_content(&spec));
+    if before == after {
+        return output::print_line(&format!(
+            "{} is already at revision {}",
+            target.display_name,
+            revision_number(revision)
+        ));
     }
-    target.respecify(&spec).await?;
-    let held = if is_paused(&target.service) { "; its rollout is paused" } else { "" };
+    target.replace_spec(&spec).await?;
+    let paused = if is_rollout_paused(&target.service) { "; the rollout is paused" } else { "" };
     output::print_line(&format!(
-        "{}: back to revision {} ({}){held}\n`ostler rollout status {}` follows it",
-        target.title,
-        number(chosen),
-        changes(&before, &now),
-        target.title
+        "{}: rolled back to revision {} ({}){paused}\nrun `ostler rollout status {}` to watch the rollout",
+        target.display_name,
+        revision_number(revision),
+        describe_changes(&before, &after),
+        target.display_name
     ))
 }
 
-/// The revision asked for; otherwise the last that differs from the present spec, which need not be laid out yet.
-fn chosen<'a>(target: &Target, revisions: &'a [Value], to: Option<i64>) -> Result<&'a Value> {
-    let present = content(&target.service["spec"]);
-    let found = match to {
-        Some(to) => revisions.iter().find(|one| number(one) == to),
-        None => revisions.iter().rev().find(|one| one["data"]["spec"] != present),
+/// Returns revision `to_revision`, or the latest revision that differs from the current spec, which may not be deployed yet.
+fn select_revision<'a>(target: &Target, revisions: &'a [Value], to_revision: Option<i64>) -> Result<&'a Value> {
+    let current = revision_content(&target.service["spec"]);
+    let revision = match to_revision {
+        Some(wanted) => revisions.iter().find(|revision| revision_number(revision) == wanted),
+        None => revisions.iter().rev().find(|revision| revision["data"]["spec"] != current),
     };
-    let numbers: Vec<String> = revisions.iter().map(|one| number(one).to_string()).collect();
-    found.ok_or_else(|| match (to, numbers.is_empty()) {
-        (_, true) => no_history(target),
-        (Some(to), _) => {
-            hinted(format!("{} has no revision {to}", target.title), format!("it has {}", numbers.join(", ")))
-        }
-        (None, _) => hinted(format!("{} has nothing to go back to", target.title), "there is one revision only"),
+    let numbers: Vec<String> = revisions.iter().map(|revision| revision_number(revision).to_string()).collect();
+    revision.ok_or_else(|| match (to_revision, numbers.is_empty()) {
+        (_, true) => no_revisions(target),
+        (Some(wanted), _) => error_with_hint(
+            format!("{} has no revision {wanted}", target.display_name),
+            format!("available revisions: {}", numbers.join(", ")),
+        ),
+        (None, _) => error_with_hint(
+            format!("{} has no previous revision", target.display_name),
+            "the current revision is the only one",
+        ),
     })
 }
 
@@ -290,9 +299,9 @@ mod tests {
     #[case("soon", None, "")]
     #[case("-1s", None, "")]
     #[case("99999999999999999h", None, "")]
-    fn durations(#[case] text: &str, #[case] seconds: Option<u64>, #[case] shown: &str) {
-        let read = text.parse::<Patience>().ok();
-        assert_eq!(read.map(|one| one.0.map_or(0, |limit| limit.as_secs())), seconds);
-        assert_eq!(read.map(|one| one.to_string()).unwrap_or_default(), shown);
+    fn parses_time_limits(#[case] text: &str, #[case] seconds: Option<u64>, #[case] displayed: &str) {
+        let limit = text.parse::<TimeLimit>().ok();
+        assert_eq!(limit.map(|limit| limit.0.map_or(0, |duration| duration.as_secs())), seconds);
+        assert_eq!(limit.map(|limit| limit.to_string()).unwrap_or_default(), displayed);
     }
 }

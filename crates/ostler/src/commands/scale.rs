@@ -1,4 +1,4 @@
-//! `ostler scale KIND/NAME ROLE=N`: how many replicas a role or a component has.
+//! `ostler scale KIND/NAME ROLE=N`: sets the number of replicas of a role or a component.
 
 use std::process::ExitCode;
 use std::str::FromStr;
@@ -8,35 +8,35 @@ use serde_json::{Value, json};
 
 use super::target::TargetArgs;
 use crate::output;
-use crate::report::errors::hinted;
+use crate::report::errors::error_with_hint;
 
 #[derive(clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub(crate) struct ScaleArgs {
     #[command(flatten)]
     target: TargetArgs,
-    /// Role and its replicas; of an `ome.io` service also a range that an autoscaler keeps to
+    /// Number of replicas, or MIN..MAX for the autoscaler of an `ome.io` component
     #[arg(required = true, value_name = "ROLE=N")]
-    counts: Vec<Assignment>,
+    assignments: Vec<Assignment>,
 }
 
 const EXAMPLES: &str = "\
 Examples:
-  ostler scale inferenceservice/chat decode=3              three decode replicas
-  ostler scale inferenceservice/chat prefill=2 decode=4    both at once, so that a gang grows once
-  ostler scale inferenceservice.ome.io/chat engine=1..8    an autoscaler keeps it between 1 and 8
+  ostler scale inferenceservice/chat decode=3              Set 3 decode replicas
+  ostler scale inferenceservice/chat prefill=2 decode=4    Scale two roles in one update
+  ostler scale inferenceservice.ome.io/chat engine=1..8    Let an autoscaler run 1 to 8 replicas
 
-Scaling restarts nothing and is no revision: `ostler rollout undo` does not scale back.";
+Scaling does not restart replicas and does not create a revision: `ostler rollout undo` does not change the replicas.";
 
-/// `decode=3`, `engine=1..8`
+/// A role or component and its replicas: `decode=3`, `engine=1..8`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Assignment {
     role: String,
-    count: Count,
+    replicas: Replicas,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Count {
+enum Replicas {
     Fixed(i32),
     Range(i32, i32),
 }
@@ -45,105 +45,120 @@ impl FromStr for Assignment {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
-        let wrong = || "write ROLE=N, such as decode=3".to_owned();
-        let (role, count) = text.split_once('=').filter(|(role, _)| !role.is_empty()).ok_or_else(wrong)?;
-        let number = |text: &str| text.parse().ok().filter(|count: &i32| *count >= 0).ok_or_else(wrong);
-        let count = match count.split_once("..") {
-            None => Count::Fixed(number(count)?),
-            Some((least, most)) => match (number(least)?, number(most)?) {
-                (least, most) if least <= most => Count::Range(least, most),
-                _ => return Err("the first number of a range is the smaller one".to_owned()),
+        let invalid = || "expected ROLE=N, such as decode=3".to_owned();
+        let (role, replicas) = text.split_once('=').filter(|(role, _)| !role.is_empty()).ok_or_else(invalid)?;
+        let number = |text: &str| text.parse().ok().filter(|count: &i32| *count >= 0).ok_or_else(invalid);
+        let replicas = match replicas.split_once("..") {
+            None => Replicas::Fixed(number(replicas)?),
+            Some((min, max)) => match (number(min)?, number(max)?) {
+                (min, max) if min <= max => Replicas::Range(min, max),
+                _ => return Err("the minimum of a range must not exceed its maximum".to_owned()),
             },
         };
-        Ok(Self { role: role.to_owned(), count })
+        Ok(Self { role: role.to_owned(), replicas })
     }
 }
 
 pub(super) async fn run(args: ScaleArgs) -> Result<ExitCode> {
     let target = args.target.find().await?;
-    let mut scaled = target.service.clone();
+    let mut service = target.service.clone();
     let mut lines = Vec::new();
-    for assignment in &args.counts {
-        lines.push(format!("{}: {}", target.title, assign(&mut scaled, assignment)?));
+    for assignment in &args.assignments {
+        lines.push(format!("{}: {}", target.display_name, scale(&mut service, assignment)?));
     }
-    if scaled["spec"] != target.service["spec"] {
-        target.respecify(&scaled["spec"]).await?;
+    if service["spec"] != target.service["spec"] {
+        target.replace_spec(&service["spec"]).await?;
     }
     output::print_line(&lines.join("\n"))?;
     Ok(ExitCode::SUCCESS)
 }
 
-/// Changes `service`, and says what.
-fn assign(service: &mut Value, assignment: &Assignment) -> Result<String> {
+/// Sets the replicas in `service` and returns a description of the change.
+fn scale(service: &mut Value, assignment: &Assignment) -> Result<String> {
     match service["spec"]["roles"].is_array() {
-        true => role(service, assignment),
-        false => component(service, assignment),
+        true => scale_role(service, assignment),
+        false => scale_component(service, assignment),
     }
 }
 
-fn role(service: &mut Value, Assignment { role, count }: &Assignment) -> Result<String> {
+fn scale_role(service: &mut Value, Assignment { role: role_name, replicas }: &Assignment) -> Result<String> {
     let roles = service["spec"]["roles"].as_array_mut().into_iter().flatten();
     let mut names = Vec::new();
-    for one in roles {
-        let name = one["name"].as_str().unwrap_or_default().to_owned();
-        if name != *role {
+    for role in roles {
+        let name = role["name"].as_str().unwrap_or_default().to_owned();
+        if name != *role_name {
             names.push(name);
             continue;
         }
-        if one["componentType"] == "router" {
-            let hint = "a router is one Deployment of the service's own; scale the roles that run engines";
-            return Err(hinted(format!("role {role} is a router and has no replicas to set"), hint));
+        if role["componentType"] == "router" {
+            let hint = "scale the roles that run engines";
+            return Err(error_with_hint(format!("role {role_name} is a router, which always has 1 replica"), hint));
         }
-        let Count::Fixed(count) = *count else {
-            return Err(hinted(format!("role {role} has a fixed number of replicas"), format!("write {role}=N")));
+        let Replicas::Fixed(replicas) = *replicas else {
+            return Err(error_with_hint(
+                format!("role {role_name} does not support a range of replicas"),
+                format!("write {role_name}=N"),
+            ));
         };
-        let before = one["replicas"].as_i64().unwrap_or(1);
-        one["replicas"] = json!(count);
-        return Ok(changed(role, &before.to_string(), &count.to_string()));
+        let before = role["replicas"].as_i64().unwrap_or(1);
+        role["replicas"] = json!(replicas);
+        return Ok(describe_change(role_name, &before.to_string(), &replicas.to_string()));
     }
-    Err(hinted(format!("the service has no role `{role}`"), format!("it has {}", names.join(", "))))
+    Err(error_with_hint(
+        format!("the service has no role `{role_name}`"),
+        format!("available roles: {}", names.join(", ")),
+    ))
 }
 
-/// Engines may be the runtime's alone; what nothing states yet would be another topology.
-fn component(service: &mut Value, Assignment { role, count }: &Assignment) -> Result<String> {
-    let there = |name: &str| {
+/// Sets the replicas of a component of an `ome.io` service. The engine always exists, since the runtime may define it; any
+/// other component must exist already, because adding one would change the topology.
+fn scale_component(service: &mut Value, Assignment { role: component, replicas }: &Assignment) -> Result<String> {
+    let exists = |name: &str| {
         name == "engine" || service["spec"][name].is_object() || service["status"]["components"][name].is_object()
     };
-    let names: Vec<&str> = ["engine", "decoder", "router"].into_iter().filter(|name| there(name)).collect();
-    if !names.contains(&role.as_str()) {
-        return Err(hinted(format!("the service has no component `{role}`"), format!("it has {}", names.join(", "))));
+    let names: Vec<&str> = ["engine", "decoder", "router"].into_iter().filter(|name| exists(name)).collect();
+    if !names.contains(&component.as_str()) {
+        return Err(error_with_hint(
+            format!("the service has no component `{component}`"),
+            format!("available components: {}", names.join(", ")),
+        ));
     }
-    let own = &service["spec"][role];
-    let least = own["minReplicas"].as_i64().unwrap_or(1);
-    let most = own["maxReplicas"].as_i64().unwrap_or(least).max(least);
-    let (min, max) = match *count {
-        Count::Fixed(0) => {
-            return Err(hinted(
-                format!("{role}=0 leaves nothing to start it again"),
-                format!("write {role}=0..1: it sleeps while nobody asks"),
+    let spec = &service["spec"][component];
+    let old_min = spec["minReplicas"].as_i64().unwrap_or(1);
+    let old_max = spec["maxReplicas"].as_i64().unwrap_or(old_min).max(old_min);
+    let (min, max) = match *replicas {
+        Replicas::Fixed(0) => {
+            return Err(error_with_hint(
+                format!(
+                    "{component}=0 is not supported: without an autoscaler, the component would stay at 0 replicas"
+                ),
+                format!("write {component}=0..1 to scale to zero while there are no requests"),
             ));
         }
-        Count::Fixed(count) if most > least => {
+        Replicas::Fixed(count) if old_max > old_min => {
             let hint = format!(
-                "write {role}={least}..{} to move its bounds, or {role}={count}..{count} to fix it",
+                "write {component}={old_min}..{} to change the bounds, or {component}={count}..{count} to fix the number",
                 count.max(1)
             );
-            return Err(hinted(format!("an autoscaler keeps {role} between {least} and {most}"), hint));
+            return Err(error_with_hint(
+                format!("an autoscaler sets the replicas of {component} between {old_min} and {old_max}"),
+                hint,
+            ));
         }
-        Count::Fixed(count) => (count, count),
-        Count::Range(least, most) => (least, most),
+        Replicas::Fixed(count) => (count, count),
+        Replicas::Range(min, max) => (min, max),
     };
-    service["spec"][role]["minReplicas"] = json!(min);
-    service["spec"][role]["maxReplicas"] = json!(max);
-    Ok(changed(role, &range(least, most), &range(min.into(), max.into())))
+    service["spec"][component]["minReplicas"] = json!(min);
+    service["spec"][component]["maxReplicas"] = json!(max);
+    Ok(describe_change(component, &format_range(old_min, old_max), &format_range(min.into(), max.into())))
 }
 
-fn range(least: i64, most: i64) -> String {
-    if least == most { least.to_string() } else { format!("{least}..{most}") }
+fn format_range(min: i64, max: i64) -> String {
+    if min == max { min.to_string() } else { format!("{min}..{max}") }
 }
 
-fn changed(role: &str, before: &str, now: &str) -> String {
-    if before == now { format!("{role} has {now} already") } else { format!("{role} {before} → {now}") }
+fn describe_change(name: &str, before: &str, after: &str) -> String {
+    if before == after { format!("{name} already has {after}") } else { format!("{name} {before} → {after}") }
 }
 
 #[cfg(test)]
@@ -152,38 +167,42 @@ mod tests {
 
     use super::*;
 
-    fn roles() -> Value {
+    fn role_based_service() -> Value {
         json!({"spec": {"roles": [{"name": "prefill", "componentType": "prefiller"},
             {"name": "decode", "componentType": "decoder", "replicas": 2}, {"name": "entry", "componentType": "router"}]}})
     }
 
-    fn ome(min: i64, max: i64) -> Value {
+    fn ome_service(min: i64, max: i64) -> Value {
         json!({"spec": {"engine": {"minReplicas": min, "maxReplicas": max}}})
     }
 
     #[rstest]
-    #[case::more(roles(), "decode=3", "decode 2 → 3")]
-    #[case::unset_is_one(roles(), "prefill=0", "prefill 1 → 0")]
-    #[case::the_same(roles(), "decode=2", "decode has 2 already")]
-    #[case::a_router(roles(), "entry=2", "role entry is a router and has no replicas to set")]
-    #[case::no_such_role(roles(), "decoder=2", "the service has no role `decoder`")]
-    #[case::no_range(roles(), "decode=1..3", "role decode has a fixed number of replicas")]
+    #[case::increase(role_based_service(), "decode=3", "decode 2 → 3")]
+    #[case::default_is_one(role_based_service(), "prefill=0", "prefill 1 → 0")]
+    #[case::unchanged(role_based_service(), "decode=2", "decode already has 2")]
+    #[case::router(role_based_service(), "entry=2", "role entry is a router, which always has 1 replica")]
+    #[case::unknown_role(role_based_service(), "decoder=2", "the service has no role `decoder`")]
+    #[case::range_of_role(role_based_service(), "decode=1..3", "role decode does not support a range of replicas")]
     #[case::component(json!({"spec": {}}), "engine=2", "engine 1 → 2")]
-    #[case::from_fixed_to_range(ome(2, 2), "engine=1..4", "engine 2 → 1..4")]
-    #[case::an_autoscaler_has_it(ome(1, 4), "engine=3", "an autoscaler keeps engine between 1 and 4")]
-    #[case::to_nothing(ome(1, 1), "engine=0", "engine=0 leaves nothing to start it again")]
-    #[case::no_such_component(ome(1, 1), "decoder=2", "the service has no component `decoder`")]
-    fn scaling(#[case] mut service: Value, #[case] words: &str, #[case] expect: &str) {
-        let told = assign(&mut service, &words.parse().unwrap()).unwrap_or_else(|error| error.to_string());
-        assert_eq!(told, expect);
+    #[case::fixed_to_range(ome_service(2, 2), "engine=1..4", "engine 2 → 1..4")]
+    #[case::autoscaled(ome_service(1, 4), "engine=3", "an autoscaler sets the replicas of engine between 1 and 4")]
+    #[case::zero(
+        ome_service(1, 1),
+        "engine=0",
+        "engine=0 is not supported: without an autoscaler, the component would stay at 0 replicas"
+    )]
+    #[case::unknown_component(ome_service(1, 1), "decoder=2", "the service has no component `decoder`")]
+    fn describes_changes_and_errors(#[case] mut service: Value, #[case] assignment: &str, #[case] expected: &str) {
+        let message = scale(&mut service, &assignment.parse().unwrap()).unwrap_or_else(|error| error.to_string());
+        assert_eq!(message, expected);
     }
 
     #[test]
-    fn numbers_are_written_where_they_belong() {
-        let (mut roles, mut ome) = (roles(), json!({"spec": {}}));
-        assign(&mut roles, &"decode=3".parse().unwrap()).unwrap();
+    fn sets_replicas_in_the_spec() {
+        let (mut roles, mut ome) = (role_based_service(), json!({"spec": {}}));
+        scale(&mut roles, &"decode=3".parse().unwrap()).unwrap();
         assert_eq!(roles["spec"]["roles"][1]["replicas"], 3);
-        assign(&mut ome, &"engine=2..5".parse().unwrap()).unwrap();
+        scale(&mut ome, &"engine=2..5".parse().unwrap()).unwrap();
         assert_eq!(ome["spec"]["engine"], json!({"minReplicas": 2, "maxReplicas": 5}));
     }
 
@@ -194,7 +213,7 @@ mod tests {
     #[case("decode=x")]
     #[case("decode=3..1")]
     #[case("decode=99999999999")]
-    fn other_words_are_refused(#[case] words: &str) {
-        assert!(words.parse::<Assignment>().is_err());
+    fn rejects_invalid_assignments(#[case] text: &str) {
+        assert!(text.parse::<Assignment>().is_err());
     }
 }

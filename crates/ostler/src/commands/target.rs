@@ -1,54 +1,56 @@
-//! The service that a command is about: `KIND/NAME`, found in the cluster.
+//! The service that a command applies to: `KIND/NAME`, read from the cluster.
 
 use anyhow::{Context, Result};
 use kube::api::{Api, DynamicObject, PostParams};
 use serde_json::Value;
 
 use super::explain;
+use crate::cluster_objects;
 use crate::connect::{self, ConnectArgs};
-use crate::live;
-use crate::report::errors::hinted;
+use crate::report::errors::error_with_hint;
 
 #[derive(clap::Args)]
 pub(super) struct TargetArgs {
-    /// `inferenceservice/NAME`; with the group (`inferenceservice.ome.io/NAME`) where both groups have one of the name
+    /// Service: inferenceservice/NAME, or inferenceservice.GROUP/NAME if ambiguous
     #[arg(value_name = "KIND/NAME")]
     object: String,
-    /// Namespace of the service; otherwise the context's
+    /// Namespace of the service [default: that of the context]
     #[arg(short, long, value_name = "NAME")]
     namespace: Option<String>,
     #[command(flatten)]
     connect: ConnectArgs,
 }
 
-/// A service as it is in the cluster.
+/// A service as read from the cluster.
 pub(super) struct Target {
     pub api: Api<DynamicObject>,
     pub client: kube::Client,
     pub namespace: String,
     pub name: String,
     /// `inferenceservice.fusioninfer.io/chat`
-    pub title: String,
+    pub display_name: String,
     pub service: Value,
 }
 
-/// Who writes what a person asked for by command.
-const MANAGER: &str = "ostler";
-/// How often others may write beside us: status, above all.
-const TRIES: usize = 50;
+/// Field manager of changes by commands.
+const FIELD_MANAGER: &str = "ostler";
+/// Most attempts to update a service that others, such as the status writer, update concurrently.
+const MAX_ATTEMPTS: usize = 50;
+/// HTTP status of an update with an outdated resource version.
 const CONFLICT: u16 = 409;
 
 impl TargetArgs {
+    /// Reads the service from the cluster.
     pub(super) async fn find(&self) -> Result<Target> {
         explain::service_kinds(&self.object)?;
         let connection = connect::connect(&self.connect).await?;
         let namespace = self.namespace.clone().unwrap_or(connection.namespace);
-        let (kind, service) = explain::service_named(&connection.client, &namespace, &self.object).await?;
-        let name = cluster::object::meta(&service, "name").to_owned();
+        let (kind, service) = explain::find_service(&connection.client, &namespace, &self.object).await?;
+        let name = cluster::metadata_field(&service, "name").to_owned();
         Ok(Target {
-            api: Api::namespaced_with(connection.client.clone(), &namespace, &live::resource(kind)),
+            api: Api::namespaced_with(connection.client.clone(), &namespace, &cluster_objects::resource(kind)),
             client: connection.client,
-            title: format!("{}.{}/{name}", kind.2.to_lowercase(), kind.0),
+            display_name: format!("{}.{}/{name}", kind.2.to_lowercase(), kind.0),
             namespace,
             name,
             service,
@@ -57,26 +59,28 @@ impl TargetArgs {
 }
 
 impl Target {
-    /// Puts `spec` in place of the one that was read; refused where somebody has put another there since. What others write
-    /// beside it, such as status, stays and is in nobody's way.
-    pub(super) async fn respecify(&self, spec: &Value) -> Result<()> {
-        let params = PostParams { field_manager: Some(MANAGER.to_owned()), ..PostParams::default() };
-        let mut wanted = self.service.clone();
-        for _ in 0..TRIES {
-            wanted["spec"] = spec.clone();
-            let object: DynamicObject = serde_json::from_value(wanted)?;
+    /// Replaces the spec of the service. Concurrent changes outside the spec, such as status, are retained.
+    ///
+    /// # Errors
+    /// Fails if the spec has changed since it was read.
+    pub(super) async fn replace_spec(&self, spec: &Value) -> Result<()> {
+        let params = PostParams { field_manager: Some(FIELD_MANAGER.to_owned()), ..PostParams::default() };
+        let mut desired = self.service.clone();
+        for _ in 0..MAX_ATTEMPTS {
+            desired["spec"] = spec.clone();
+            let object: DynamicObject = serde_json::from_value(desired)?;
             match self.api.replace(&self.name, &params, &object).await {
                 Err(kube::Error::Api(status)) if status.code == CONFLICT => {}
-                sent => return sent.map(drop).with_context(|| self.title.clone()),
+                result => return result.map(drop).with_context(|| self.display_name.clone()),
             }
-            wanted = serde_json::to_value(self.api.get(&self.name).await.with_context(|| self.title.clone())?)?;
-            if wanted["spec"] != self.service["spec"] {
+            desired = serde_json::to_value(self.api.get(&self.name).await.with_context(|| self.display_name.clone())?)?;
+            if desired["spec"] != self.service["spec"] {
                 break;
             }
         }
-        Err(hinted(
-            format!("{} was changed meanwhile", self.title),
-            "look at what it is now, and say again what it is to be",
+        Err(error_with_hint(
+            format!("{} was modified concurrently", self.display_name),
+            "check the current spec and run the command again",
         ))
     }
 }

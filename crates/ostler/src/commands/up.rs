@@ -1,4 +1,4 @@
-//! `ostler up`: a whole cluster on this machine, until Ctrl-C.
+//! `ostler up`: runs a local cluster until Ctrl-C.
 
 use std::net::{SocketAddr, TcpListener};
 use std::path::PathBuf;
@@ -6,57 +6,60 @@ use std::process::ExitCode;
 use std::time::Instant;
 
 use anyhow::Result;
-use api::manifest::Document;
+use api::Document;
 use clap::ValueEnum;
-use embedded::node::process::ProcessRunner;
-use embedded::node::processes::Processes;
+use embedded::{ProcessRuntime, ProcessTracker};
 use serde_json::Value;
 
-use super::gates::FeatureGates;
-use super::{bind_error, interrupted};
-use crate::gpus::Gpus;
-use crate::home::{self, Home};
+use super::feature_gates::FeatureGates;
+use super::{bind_error, shutdown_token};
+use crate::gpus::GpuInventory;
+use crate::host_runtime::HostRuntime;
 use crate::images::Images;
-use crate::machine::{Listeners, Machine};
-use crate::report::errors::hinted;
-use crate::runner::MachineRunner;
-use crate::{apply, demo, files, fleet, output, progress, report};
+use crate::local_cluster::{Listeners, LocalCluster};
+use crate::report::errors::error_with_hint;
+use crate::state_directory::{self, StateDirectory};
+use crate::{apply, demo, files, node_groups, output, progress, report};
 
 #[derive(clap::Args)]
 pub(crate) struct UpArgs {
-    /// Files and folders of manifests to apply
+    /// Apply the manifests of these files or directories
     #[arg(short, long = "filename", num_args = 1.., value_name = "FILES")]
     filenames: Vec<PathBuf>,
-    /// Nodes: shorthand (`this` for this machine, `8×H100-80G ×2` for simulated ones), or a file of it or of Node manifests
+    /// Nodes: `this` for this host, `8×H100-80G ×2` for simulated ones, or a file
+    ///
+    /// A file contains such groups, one per line, or Node manifests.
     #[arg(long, value_name = "NODES")]
     nodes: Option<PathBuf>,
-    /// What stands for images on this machine: `images: {vllm/vllm-openai: {entrypoint: [/opt/vllm/bin/vllm, serve]}}`; a
-    /// `vllm` on PATH, or of $OSTLER_VLLM, is found without it
+    /// File that maps images to programs of this host
+    ///
+    /// Example: `images: {vllm/vllm-openai: {entrypoint: [/opt/vllm/bin/vllm, serve]}}`. `vllm` on PATH, or the program of
+    /// $OSTLER_VLLM, is used without this file.
     #[arg(long, value_name = "FILE")]
     config: Option<PathBuf>,
-    /// Folder that keeps the cluster over restarts; without it everything is in memory
+    /// Persist the cluster in this directory [default: in memory]
     #[arg(long, value_name = "DIR")]
     data_dir: Option<PathBuf>,
-    /// Address of the Kubernetes API
+    /// Serve the Kubernetes API on this address
     #[arg(long, value_name = "HOST:PORT", default_value = "127.0.0.1:6443")]
     api: SocketAddr,
-    /// Address of the gateway
+    /// Serve the gateway on this address
     #[arg(long, value_name = "HOST:PORT", default_value = "127.0.0.1:8080")]
     gateway: SocketAddr,
-    /// Address of the operator's metrics; port 0 is any free one
+    /// Serve the operator's metrics on this address; port 0 selects a free port
     #[arg(long, default_value = "127.0.0.1:0")]
     metrics: SocketAddr,
-    /// Make no accelerator classes from the labels of nodes
+    /// Do not create accelerator classes from node labels
     #[arg(long)]
     no_discovery: bool,
-    /// Apply a sample fleet, send one request and show why it was answered as it was
+    /// Apply sample services, send one request and explain how it was routed
     #[arg(long)]
     demo: bool,
-    /// End after the demo's answer
+    /// Exit after the demo
     #[arg(long, requires = "demo")]
     once: bool,
-    /// How the demo's outcome is printed
-    #[arg(short, long, value_enum, value_name = "FORM", default_value_t = Output::Text)]
+    /// Output format of the demo
+    #[arg(short, long, value_enum, value_name = "FORMAT", default_value_t = Output::Text)]
     output: Output,
     #[command(flatten)]
     gates: FeatureGates,
@@ -70,94 +73,100 @@ enum Output {
 
 pub(super) async fn run(args: UpArgs) -> Result<ExitCode> {
     let started = Instant::now();
-    let stop = interrupted()?;
-    // Everything that can be wrong with the input is found before anything starts.
+    let shutdown = shutdown_token()?;
+    // All input is validated before anything starts.
     let documents = files::read_valid(&args.filenames)?;
-    let (nodes, gpus) = nodes(&args)?;
-    let here = nodes.iter().find(|node| node["metadata"]["annotations"]["ostler.dev/this-machine"] == "true");
-    let node = here.and_then(|node| node["metadata"]["name"].as_str()).map(str::to_owned);
+    let (nodes, gpus) = read_nodes(&args)?;
+    let host_node = nodes.iter().find(|node| node["metadata"]["annotations"]["ostler.dev/this-machine"] == "true");
+    let node = host_node.and_then(|node| node["metadata"]["name"].as_str()).map(str::to_owned);
     let images = Images::read(args.config.as_deref())?;
-    let home = home::of(args.data_dir.clone())?;
+    let state_directory = state_directory::open(args.data_dir.clone())?;
     let listeners = Listeners {
         api: bind(args.api, "--api")?,
         gateway: bind(args.gateway, "--gateway")?,
         metrics: bind(args.metrics, "--metrics")?,
     };
-    let kubeconfig = home.kubeconfig();
-    let processes = ProcessRunner { processes: processes(&home)? };
-    let found_at = std::path::absolute(&kubeconfig).ok();
-    let runner = MachineRunner { node, gpus, images, kubeconfig: found_at, processes };
-    let engines = runner.node.is_some().then(|| engines(&runner.images));
+    let kubeconfig = state_directory.kubeconfig();
+    let processes = ProcessRuntime { tracker: open_process_tracker(&state_directory)? };
+    let absolute_path = std::path::absolute(&kubeconfig).ok();
+    let runner = HostRuntime { node, gpus, images, kubeconfig: absolute_path, processes };
+    let engines = runner.node.is_some().then(|| engine_summary(&runner.images));
 
     let options = operator::Options { discovery: !args.no_discovery, ..args.gates.options() };
-    let (machine, mut parts) = Machine::start(nodes, options, listeners, &home, runner).await?;
+    let (local_cluster, mut tasks) = LocalCluster::start(nodes, options, listeners, &state_directory, runner).await?;
     let session = async {
-        serve(&args, &machine, &documents, &home, engines.as_deref(), started).await?;
+        run_session(&args, &local_cluster, &documents, &state_directory, engines.as_deref(), started).await?;
         if !args.once {
             std::future::pending::<()>().await;
         }
         Ok(())
     };
-    let outcome = tokio::select! {
-        outcome = session => outcome,
-        () = stop.cancelled() => Ok(()),
-        error = parts.failed() => Err(error),
+    let result = tokio::select! {
+        result = session => result,
+        () = shutdown.cancelled() => Ok(()),
+        error = tasks.wait_for_failure() => Err(error),
     };
-    machine.stop(parts).await;
+    local_cluster.stop(tasks).await;
     std::fs::remove_file(&kubeconfig).ok();
-    outcome.map(|()| ExitCode::SUCCESS)
+    result.map(|()| ExitCode::SUCCESS)
 }
 
-async fn serve(
+async fn run_session(
     args: &UpArgs,
-    machine: &Machine,
+    local_cluster: &LocalCluster,
     documents: &[Document],
-    home: &Home,
+    state_directory: &StateDirectory,
     engines: Option<&str>,
     started: Instant,
 ) -> Result<()> {
-    let kubeconfig = &home.kubeconfig();
+    let kubeconfig = &state_directory.kubeconfig();
     let version = env!("CARGO_PKG_VERSION");
-    output::tell(&format!("ostler {version} · embedded Kubernetes · data {}", home.describe()));
-    output::tell(&format!("  nodes     {}", report::fleet::nodes(&machine.cluster.server().list("nodes"))));
-    engines.into_iter().for_each(output::tell);
-    apply::documents(&machine.client, documents).await?;
+    output::print_message(&format!("ostler {version} · embedded Kubernetes · data {}", state_directory.describe()));
+    output::print_message(&format!(
+        "  nodes     {}",
+        report::service_table::nodes(&local_cluster.cluster.server().list("nodes"))
+    ));
+    engines.into_iter().for_each(output::print_message);
+    apply::documents(&local_cluster.client, documents).await?;
     if args.demo {
         let manifests = demo::manifests()?;
-        apply::documents(&machine.client, &manifests).await?;
-        let (services, others) = manifests.iter().partition::<Vec<_>, _>(|one| one.kind() == "InferenceService");
-        let [services, others] = [services, others].map(|all| all.iter().map(|one| one.name().to_owned()).collect());
-        let names = progress::Names { services, others };
-        progress::until_ready(machine.cluster.server(), &names).await;
+        apply::documents(&local_cluster.client, &manifests).await?;
+        let (services, routes) =
+            manifests.iter().partition::<Vec<_>, _>(|document| document.kind() == "InferenceService");
+        let [services, routes] =
+            [services, routes].map(|documents| documents.iter().map(|document| document.name().to_owned()).collect());
+        let names = progress::ObjectNames { services, routes };
+        progress::until_ready(local_cluster.cluster.server(), &names).await;
     }
-    let (api, gateway) = (machine.api, machine.gateway);
-    output::tell(&format!("  metrics   http://{}/metrics", machine.metrics));
+    let (api, gateway) = (local_cluster.api, local_cluster.gateway);
+    output::print_message(&format!("  metrics   http://{}/metrics", local_cluster.metrics));
     if args.output == Output::Text {
         let kubeconfig = kubeconfig.display();
         output::print_line(&format!("ready: api=https://{api} gateway=http://{gateway} kubeconfig={kubeconfig}"))?;
     }
     let program = std::env::args().next().unwrap_or_else(|| "ostler".to_owned());
-    let here = report::demo::Here { program: &program, gateway, kubeconfig };
+    let session = report::demo::SessionInfo { program: &program, gateway, kubeconfig };
     if args.demo {
-        let outcome = demo::ask(machine, started).await?;
+        let outcome = demo::run(local_cluster, started).await?;
         match args.output {
             Output::Json => output::print_line(&serde_json::to_string(&outcome)?)?,
-            Output::Text => output::print_line(&report::demo::render(&outcome, here, args.once))?,
+            Output::Text => output::print_line(&report::demo::render(&outcome, session, args.once))?,
         }
         return Ok(());
     }
-    output::tell(&report::demo::invitation(here));
+    output::print_message(&report::demo::next_steps(session));
     if !documents.is_empty() {
-        progress::follow(machine.cluster.server()).await;
+        progress::watch(local_cluster.cluster.server()).await;
     }
     Ok(())
 }
 
+/// Binds a loopback address.
 fn bind(address: SocketAddr, flag: &str) -> Result<TcpListener> {
     if !address.ip().is_loopback() {
-        return Err(hinted(
+        return Err(error_with_hint(
             format!("{address} is not a loopback address"),
-            format!("`ostler up` serves this machine only: {flag} 127.0.0.1:{}", address.port()),
+            format!("`ostler up` serves only this host; set {flag} 127.0.0.1:{}", address.port()),
         ));
     }
     let listener = TcpListener::bind(address).map_err(|error| bind_error(address, flag, &error))?;
@@ -165,36 +174,47 @@ fn bind(address: SocketAddr, flag: &str) -> Result<TcpListener> {
     Ok(listener)
 }
 
-/// The list of processes, after those that an earlier `ostler up` left behind are ended.
-fn processes(home: &Home) -> Result<Processes> {
-    let (processes, left) = home.processes()?;
-    if left.ended > 0 {
-        let those = if left.ended == 1 { "process" } else { "processes" };
-        output::tell(&format!("ended {} {those} that an earlier `ostler up` left behind", left.ended));
+/// Opens the process tracker and kills the processes that an earlier `ostler up` left running.
+fn open_process_tracker(state_directory: &StateDirectory) -> Result<ProcessTracker> {
+    let (processes, orphans) = state_directory.process_tracker()?;
+    if orphans.killed > 0 {
+        output::print_message(&format!("killed {} of an earlier `ostler up`", count_of_processes(orphans.killed)));
     }
-    if left.remain > 0 {
-        output::tell(&format!("warning: {} processes of an earlier `ostler up` could not be ended", left.remain));
+    if orphans.remaining > 0 {
+        output::print_message(&format!(
+            "warning: failed to kill {} of an earlier `ostler up`",
+            count_of_processes(orphans.remaining)
+        ));
     }
     Ok(processes)
 }
 
-/// What runs for real on this machine.
-fn engines(images: &Images) -> String {
+fn count_of_processes(count: usize) -> String {
+    if count == 1 { "1 process".to_owned() } else { format!("{count} processes") }
+}
+
+/// Describes which engines run as processes of this host.
+fn engine_summary(images: &Images) -> String {
     match images.vllm() {
         Some(path) => {
-            format!("  engines   vLLM: {}; others are simulated unless --config names a program", path.display())
+            format!(
+                "  engines   vLLM: {}; other engines are simulated unless --config maps their images",
+                path.display()
+            )
         }
         None => {
-            "  engines   no `vllm` on PATH (or in $OSTLER_VLLM): engines are simulated unless --config names a program"
-                .to_owned()
+            "  engines   simulated unless --config maps their images: no `vllm` on PATH or in $OSTLER_VLLM".to_owned()
         }
     }
 }
 
-/// Node objects from `--nodes`, or the demo's fleet; with the accelerators of this machine, where it is one of them.
-fn nodes(args: &UpArgs) -> Result<(Vec<Value>, Gpus)> {
+/// Returns the nodes of `--nodes`, by default those of the demo, and the GPUs of this host if it is one of the nodes.
+fn read_nodes(args: &UpArgs) -> Result<(Vec<Value>, GpuInventory)> {
     let Some(path) = &args.nodes else {
-        return Ok((fleet::nodes(&fleet::parse(demo::FLEET)?, &Gpus::default()), Gpus::default()));
+        return Ok((
+            node_groups::to_nodes(&node_groups::parse(demo::NODES)?, &GpuInventory::default()),
+            GpuInventory::default(),
+        ));
     };
-    fleet::stated::read(path)
+    node_groups::input::read(path)
 }

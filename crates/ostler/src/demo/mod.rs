@@ -1,9 +1,9 @@
-//! `ostler up --demo`: a small fleet, one question, and why it was answered as it was.
+//! `ostler up --demo`: sample services and a request, with the reasons for its routing.
 
 use std::time::Instant;
 
 use anyhow::{Context, Result};
-use api::manifest::{self, Document};
+use api::{Document, parse_manifest};
 use bytes::Bytes;
 use http_body_util::{BodyExt, Full};
 use hyper_util::client::legacy::Client as HttpClient;
@@ -11,30 +11,32 @@ use hyper_util::rt::TokioExecutor;
 use serde::Serialize;
 use serde_json::{Value, json};
 
-use crate::machine::Machine;
+use crate::local_cluster::LocalCluster;
 use crate::progress;
-use crate::report::explain::service::left_out;
+use crate::report::explain::service::omitted_rejections;
 
-/// Three nodes of three sizes, so that there is something to decide.
-pub(crate) const FLEET: &str = "big=8×H100-80G, mid=8×A100-40G, small=4×L40S";
+/// Nodes with three kinds of accelerators, so that selection has alternatives.
+pub(crate) const NODES: &str = "big=8×H100-80G, mid=8×A100-40G, small=4×L40S";
 
 const MODEL: &str = "chat";
-const QUESTION: &str = "Why do horses sleep standing?";
+const PROMPT: &str = "Why do horses sleep standing?";
 
+/// Returns the sample manifests.
 pub(crate) fn manifests() -> Result<Vec<Document>> {
-    Ok(manifest::read("demo/fleet.yaml", include_str!("fleet.yaml"))?)
+    Ok(parse_manifest("demo/manifests.yaml", include_str!("manifests.yaml"))?)
 }
 
-/// What `--demo -o json` prints; scripts rely on it.
+/// The result of the demo. Its JSON form is the stable output of `--demo -o json`.
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
-pub(crate) struct Outcome {
+pub(crate) struct DemoOutcome {
     pub services: Vec<ServiceOutcome>,
     pub request: RequestOutcome,
-    /// Milliseconds from the start of the process.
+    /// Milliseconds from the start of the process to the first token.
     pub start_to_first_token_ms: u64,
 }
 
+/// The decision for a service of the demo.
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct ServiceOutcome {
@@ -42,55 +44,63 @@ pub(crate) struct ServiceOutcome {
     pub name: String,
     pub runtime: Option<String>,
     pub accelerator_class: Option<String>,
-    /// The candidate that came nearest without being chosen.
-    pub runner_up: Option<Loser>,
-    /// The one of those that could not serve at all.
-    pub nearest_rejected: Option<Loser>,
-    /// How many could not.
+    /// The best candidate that was not selected.
+    pub runner_up: Option<UnselectedCandidate>,
+    /// The rejected candidate that passed the most checks.
+    pub nearest_rejected: Option<UnselectedCandidate>,
+    /// Number of rejected candidates.
     pub rejected: usize,
-    /// The sentence of the decision.
+    /// Message of the decision.
     pub message: String,
 }
 
-/// A candidate that was not chosen, with its reason.
+/// A candidate that was not selected, with the reason.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
-pub(crate) struct Loser {
+pub(crate) struct UnselectedCandidate {
     pub runtime: String,
     pub code: String,
     pub message: String,
     #[serde(skip)]
-    pub rejected: bool,
+    pub is_rejected: bool,
 }
 
+/// The request of the demo, its routing and its response.
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct RequestOutcome {
     pub model: String,
-    pub question: String,
+    #[serde(rename = "question")]
+    pub prompt: String,
     pub endpoint: String,
-    /// Why that endpoint, in the gateway's words.
+    /// Reason for the endpoint, as reported by the gateway.
     pub decision: String,
-    pub answer: String,
+    #[serde(rename = "answer")]
+    pub completion: String,
     pub prompt_tokens: u64,
     pub completion_tokens: u64,
     pub ttft_ms: u64,
     pub total_ms: u64,
 }
 
-/// Sends the question through the gateway and gathers why it went where it went.
-pub(crate) async fn ask(machine: &Machine, started: Instant) -> Result<Outcome> {
-    let (request, first_token) = stream(&format!("http://{}", machine.gateway)).await.context("the demo's request")?;
-    Ok(Outcome {
-        services: progress::services(machine.cluster.server()).iter().map(|service| outcome(service)).collect(),
+/// Sends the request through the gateway and collects the decisions of services and gateway.
+pub(crate) async fn run(local_cluster: &LocalCluster, started: Instant) -> Result<DemoOutcome> {
+    let (request, first_token) =
+        send_request(&format!("http://{}", local_cluster.gateway)).await.context("request of the demo")?;
+    Ok(DemoOutcome {
+        services: progress::services(local_cluster.cluster.server())
+            .iter()
+            .map(|service| service_outcome(service))
+            .collect(),
         request,
         start_to_first_token_ms: millis(started, first_token),
     })
 }
 
-async fn stream(gateway: &str) -> Result<(RequestOutcome, Instant)> {
+/// Sends a streaming chat completion. Returns its outcome and the time of the first token.
+async fn send_request(gateway: &str) -> Result<(RequestOutcome, Instant)> {
     let body = json!({
         "model": MODEL,
-        "messages": [{"role": "user", "content": QUESTION}],
+        "messages": [{"role": "user", "content": PROMPT}],
         "max_tokens": 48,
         "stream": true,
         "stream_options": {"include_usage": true},
@@ -102,39 +112,40 @@ async fn stream(gateway: &str) -> Result<(RequestOutcome, Instant)> {
     let sent = Instant::now();
     let response = client.request(request).await?;
     let (status, headers) = (response.status(), response.headers().clone());
-    let header = |name: &str| headers.get(name).and_then(|v| v.to_str().ok()).unwrap_or_default().to_owned();
+    let header = |name: &str| headers.get(name).and_then(|value| value.to_str().ok()).unwrap_or_default().to_owned();
 
     let mut body = response.into_body();
-    let (mut events, mut answer, mut usage, mut first) = (Events::default(), String::new(), Value::Null, None);
+    let mut events = EventParser::default();
+    let (mut completion, mut usage, mut first_token) = (String::new(), Value::Null, None);
     while let Some(frame) = body.frame().await {
         let Ok(data) = frame?.into_data() else { continue };
         for event in events.push(&data) {
             if let Some(text) =
-                event.pointer("/choices/0/delta/content").and_then(Value::as_str).filter(|t| !t.is_empty())
+                event.pointer("/choices/0/delta/content").and_then(Value::as_str).filter(|text| !text.is_empty())
             {
-                first.get_or_insert_with(Instant::now);
-                answer.push_str(text);
+                first_token.get_or_insert_with(Instant::now);
+                completion.push_str(text);
             }
             if event["usage"].is_object() {
                 usage = event["usage"].clone();
             }
         }
     }
-    anyhow::ensure!(status.is_success(), "the gateway answered {status}: {}", events.rest());
-    let first = first.context("the answer had no token")?;
-    let tokens = |name: &str| usage[name].as_u64().unwrap_or_default();
+    anyhow::ensure!(status.is_success(), "the gateway responded {status}: {}", events.pending_text());
+    let first_token = first_token.context("the response contained no tokens")?;
+    let token_count = |name: &str| usage[name].as_u64().unwrap_or_default();
     let outcome = RequestOutcome {
         model: MODEL.to_owned(),
-        question: QUESTION.to_owned(),
+        prompt: PROMPT.to_owned(),
         endpoint: endpoint(&header("x-ostler-pod"), &header("x-ostler-endpoint")),
         decision: header("x-ostler-decision"),
-        answer,
-        prompt_tokens: tokens("prompt_tokens"),
-        completion_tokens: tokens("completion_tokens"),
-        ttft_ms: millis(sent, first),
+        completion,
+        prompt_tokens: token_count("prompt_tokens"),
+        completion_tokens: token_count("completion_tokens"),
+        ttft_ms: millis(sent, first_token),
         total_ms: millis(sent, Instant::now()),
     };
-    Ok((outcome, first))
+    Ok((outcome, first_token))
 }
 
 fn endpoint(pod: &str, address: &str) -> String {
@@ -145,52 +156,52 @@ fn millis(from: Instant, to: Instant) -> u64 {
     u64::try_from(to.duration_since(from).as_millis()).unwrap_or(u64::MAX)
 }
 
-fn outcome(service: &Value) -> ServiceOutcome {
+fn service_outcome(service: &Value) -> ServiceOutcome {
     let decision = &service["status"]["decision"];
     let text = |value: &Value| value.as_str().map(str::to_owned);
-    let losers = losers(decision);
-    let nearest_rejected = losers.iter().find(|loser| loser.rejected).cloned();
-    let recorded = losers.iter().filter(|loser| loser.rejected).count();
+    let candidates = unselected_candidates(decision);
+    let nearest_rejected = candidates.iter().find(|candidate| candidate.is_rejected).cloned();
+    let recorded_rejections = candidates.iter().filter(|candidate| candidate.is_rejected).count();
     ServiceOutcome {
         kind: text(&service["kind"]).unwrap_or_default(),
         name: text(&service["metadata"]["name"]).unwrap_or_default(),
         runtime: text(&decision["runtime"]["name"]),
         accelerator_class: text(&decision["components"]["engine"]["acceleratorClass"]),
-        runner_up: losers.into_iter().next(),
+        runner_up: candidates.into_iter().next(),
         nearest_rejected,
-        rejected: recorded + left_out(decision),
+        rejected: recorded_rejections + omitted_rejections(decision),
         message: text(&decision["message"]).unwrap_or_default(),
     }
 }
 
-/// Those that could serve and were outranked, then those that were rejected, the nearest first.
-fn losers(decision: &Value) -> Vec<Loser> {
+/// Returns the outranked candidates, then the rejected ones, in the order of the decision.
+fn unselected_candidates(decision: &Value) -> Vec<UnselectedCandidate> {
     let candidates = decision["candidates"].as_array().map(Vec::as_slice).unwrap_or_default();
     let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
-    let loser = |candidate: &Value| {
-        let rejected = candidate["rejected"].is_object();
-        let why = &candidate[if rejected { "rejected" } else { "outranked" }];
-        Loser {
+    let to_unselected = |candidate: &Value| {
+        let is_rejected = candidate["rejected"].is_object();
+        let reason = &candidate[if is_rejected { "rejected" } else { "outranked" }];
+        UnselectedCandidate {
             runtime: text(&candidate["runtime"]),
-            code: text(&why["code"]),
-            message: text(&why["message"]),
-            rejected,
+            code: text(&reason["code"]),
+            message: text(&reason["message"]),
+            is_rejected,
         }
     };
-    let mut losers: Vec<Loser> =
-        candidates.iter().filter(|candidate| candidate["selected"] != true).map(loser).collect();
-    losers.sort_by_key(|loser| loser.rejected);
-    losers
+    let mut unselected: Vec<UnselectedCandidate> =
+        candidates.iter().filter(|candidate| candidate["selected"] != true).map(to_unselected).collect();
+    unselected.sort_by_key(|candidate| candidate.is_rejected);
+    unselected
 }
 
-/// Server-sent events, cut out of chunks that may end anywhere.
+/// Parser of server-sent events in a body whose chunks may end anywhere.
 #[derive(Default)]
-struct Events {
+struct EventParser {
     pending: Vec<u8>,
 }
 
-impl Events {
-    /// The JSON of every event that `chunk` completes.
+impl EventParser {
+    /// Returns the JSON data of the events that `chunk` completes.
     fn push(&mut self, chunk: &[u8]) -> Vec<Value> {
         self.pending.extend_from_slice(chunk);
         let mut events = Vec::new();
@@ -202,7 +213,8 @@ impl Events {
         events
     }
 
-    fn rest(&self) -> String {
+    /// Returns the text after the last complete event.
+    fn pending_text(&self) -> String {
         String::from_utf8_lossy(&self.pending).into_owned()
     }
 }
@@ -212,20 +224,20 @@ mod tests {
     use super::*;
 
     #[test]
-    fn events_survive_any_cut() {
+    fn parses_events_split_at_any_byte() {
         let text = b"data: {\"a\":1}\n\ndata: {\"b\":\"\\n\\n\"}\n\ndata: [DONE]\n\n";
-        for cut in 0..text.len() {
-            let mut events = Events::default();
-            let mut all = events.push(&text[..cut]);
-            all.extend(events.push(&text[cut..]));
-            assert_eq!(all, [json!({"a": 1}), json!({"b": "\n\n"})], "cut at {cut}");
+        for split in 0..text.len() {
+            let mut events = EventParser::default();
+            let mut parsed = events.push(&text[..split]);
+            parsed.extend(events.push(&text[split..]));
+            assert_eq!(parsed, [json!({"a": 1}), json!({"b": "\n\n"})], "split at {split}");
         }
     }
 
     #[test]
-    fn the_demos_manifests_lint_clean() {
+    fn manifests_pass_lint() {
         for document in manifests().unwrap() {
-            assert_eq!(api::lint::check(&document), [], "{} {}", document.kind(), document.name());
+            assert_eq!(api::lint_document(&document), [], "{} {}", document.kind(), document.name());
         }
     }
 }

@@ -1,30 +1,31 @@
-//! The demo's answer and why, for people.
+//! Renders the result of the demo as text.
 
 use std::net::SocketAddr;
 use std::path::Path;
 
-use crate::demo::{Loser, Outcome, ServiceOutcome};
+use super::tree::count_of;
+use crate::demo::{DemoOutcome, ServiceOutcome, UnselectedCandidate};
 
-/// What the lines to try are made of, so that they work as they stand.
+/// Values for the example commands.
 #[derive(Clone, Copy)]
-pub(crate) struct Here<'a> {
-    /// As it was called: after `cargo run` it is not on PATH.
+pub(crate) struct SessionInfo<'a> {
+    /// Path of the program as it was called, since it may not be on PATH.
     pub program: &'a str,
     pub gateway: SocketAddr,
     pub kubeconfig: &'a Path,
 }
 
-/// `once` leaves out what to try while it is up.
-pub(crate) fn render(outcome: &Outcome, here: Here<'_>, once: bool) -> String {
+/// Renders the outcome, followed by example commands unless the demo exits (`once`).
+pub(crate) fn render(outcome: &DemoOutcome, session: SessionInfo<'_>, once: bool) -> String {
     let request = &outcome.request;
-    let mut lines = vec![String::new(), format!("A question for {:?}:  {}", request.model, request.question)];
-    lines.push(format!("  answer    {}   (simulated engine)", request.answer.trim()));
+    let mut lines = vec![String::new(), format!("Request to model {:?}:  {}", request.model, request.prompt)];
+    lines.push(format!("  response  {}   (simulated engine)", request.completion.trim()));
     if let Some(service) = outcome.services.iter().find(|service| service.name == request.model) {
-        lines.extend(decided(service));
+        lines.extend(decision_lines(service));
     }
     lines.push(format!("  routed    {}: {}", request.endpoint, request.decision));
     lines.push(format!(
-        "  took      first token {} ms, {} tokens in {:.2} s ({} prompt tokens); {} ms since the start",
+        "  latency   first token {} ms, {} tokens in {:.2} s ({} prompt tokens); {} ms from start to first token",
         request.ttft_ms,
         request.completion_tokens,
         request.total_ms as f64 / 1000.0,
@@ -33,40 +34,42 @@ pub(crate) fn render(outcome: &Outcome, here: Here<'_>, once: bool) -> String {
     ));
     if !once {
         lines.push(String::new());
-        lines.push(attempts(&request.model, here, Some("summarise")));
+        lines.push(example_commands(&request.model, session, Some("summarise")));
     }
     lines.join("\n")
 }
 
-/// The choice; then who came next, and who was refused nearest, each with the reason.
-fn decided(service: &ServiceOutcome) -> Vec<String> {
-    let line = |title: &str, loser: &Loser| {
-        format!("            {title}: {} — {}: {}", loser.runtime, loser.code, loser.message)
+/// Renders the selection, the next candidate and the nearest rejected candidate with their reasons.
+fn decision_lines(service: &ServiceOutcome) -> Vec<String> {
+    let line = |title: &str, candidate: &UnselectedCandidate| {
+        format!("            {title}: {} — {}: {}", candidate.runtime, candidate.code, candidate.message)
     };
-    let mut lines = vec![format!("  decided   {}", service.message)];
-    lines.extend(service.runner_up.iter().filter(|one| !one.rejected).map(|one| line("next", one)));
-    let title = format!("rejected {} runtimes, nearest", service.rejected);
-    lines.extend(service.nearest_rejected.iter().map(|one| line(&title, one)));
+    let mut lines = vec![format!("  selected  {}", service.message)];
+    lines.extend(
+        service.runner_up.iter().filter(|candidate| !candidate.is_rejected).map(|candidate| line("next", candidate)),
+    );
+    let title = format!("rejected {}, nearest", count_of(service.rejected, "runtime"));
+    lines.extend(service.nearest_rejected.iter().map(|candidate| line(&title, candidate)));
     lines
 }
 
-/// What to try with a cluster that has no demo in it.
-pub(crate) fn invitation(here: Here<'_>) -> String {
-    attempts("NAME", here, None)
+/// Renders example commands for a cluster without the demo.
+pub(crate) fn next_steps(session: SessionInfo<'_>) -> String {
+    example_commands("NAME", session, None)
 }
 
-/// `explained` is a service that there is something to say of.
-fn attempts(model: &str, here: Here<'_>, explained: Option<&str>) -> String {
-    let Here { program, gateway, .. } = here;
-    let kubeconfig = here.kubeconfig.display();
+/// Renders example commands. `service` is the service of the `explain` example.
+fn example_commands(model: &str, session: SessionInfo<'_>, service: Option<&str>) -> String {
+    let SessionInfo { program, gateway, .. } = session;
+    let kubeconfig = session.kubeconfig.display();
     let body = format!(r#"{{"model":"{model}","messages":[{{"role":"user","content":"hi"}}]}}"#);
     let mut lines = vec![
         format!("Try:  kubectl --kubeconfig {kubeconfig} get inference -A"),
         format!("      curl http://{gateway}/v1/chat/completions -H 'content-type: application/json' -d '{body}'"),
     ];
-    // Without the kubeconfig, $KUBECONFIG would be asked first.
-    let explain = |name| format!("      {program} explain inferenceservice/{name} --kubeconfig {kubeconfig}");
-    lines.extend(explained.map(explain));
-    lines.push("Ctrl-C ends everything that was started here.".to_owned());
+    // $KUBECONFIG would take precedence over the running `ostler up`.
+    let explain_command = |name| format!("      {program} explain inferenceservice/{name} --kubeconfig {kubeconfig}");
+    lines.extend(service.map(explain_command));
+    lines.push("Press Ctrl-C to stop the cluster and all engines.".to_owned());
     lines.join("\n")
 }

@@ -1,65 +1,66 @@
-//! One line with the cause, and a `hint:` line where there is a remedy.
+//! Renders errors: one line with the cause, and a `hint:` line if there is a remedy.
 
 use std::fmt;
 use std::io;
 
-use api::manifest::ManifestError;
+use api::ManifestError;
 
 /// An error with a remedy.
 #[derive(Debug)]
-pub(crate) struct Hinted {
+pub(crate) struct HintedError {
     pub cause: String,
     pub hint: String,
 }
 
-impl fmt::Display for Hinted {
+impl fmt::Display for HintedError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.cause)
     }
 }
 
-impl std::error::Error for Hinted {}
+impl std::error::Error for HintedError {}
 
-/// `cause`, with what to do about it.
-pub(crate) fn hinted(cause: impl Into<String>, hint: impl Into<String>) -> anyhow::Error {
-    Hinted { cause: cause.into(), hint: hint.into() }.into()
+/// Returns an error with a cause and a hint that tells the user what to do.
+pub(crate) fn error_with_hint(cause: impl Into<String>, hint: impl Into<String>) -> anyhow::Error {
+    HintedError { cause: cause.into(), hint: hint.into() }.into()
 }
 
-/// `error: …` and, where known, `hint: …`.
+/// Renders `error: …` and, if known, `hint: …`.
 pub(crate) fn render(error: &anyhow::Error) -> String {
-    let line = format!("error: {}", chain(error).replace('\n', " "));
-    match error.chain().find_map(remedy) {
+    let line = format!("error: {}", join_causes(error).replace('\n', " "));
+    match error.chain().find_map(hint_for) {
         Some(hint) => format!("{line}\nhint: {hint}"),
         None => line,
     }
 }
 
-/// The causes, outermost first. Libraries repeat a cause inside the message above it; it is said once.
-fn chain(error: &anyhow::Error) -> String {
-    let mut said: Vec<String> = Vec::new();
+/// Joins the causes, outermost first. A cause that the message above it contains already is left out.
+fn join_causes(error: &anyhow::Error) -> String {
+    let mut messages: Vec<String> = Vec::new();
     for cause in error.chain() {
         let text = match cause.downcast_ref::<kube::Error>() {
             Some(kube::Error::Api(status)) => status.message.clone(),
-            // Followed by an excerpt of the file, which may hold credentials.
+            // Further lines quote the file, which may contain credentials.
             _ if cause.is::<kube::config::KubeconfigError>() => first_line(cause),
             _ => cause.to_string(),
         };
-        // A status says the message again, and its reason.
-        let is_said = said.last().is_some_and(|before| before.contains(&text) || text.starts_with(before.as_str()));
-        if !is_said {
-            said.push(text);
+        // A status repeats the message, followed by its reason.
+        let is_repeated =
+            messages.last().is_some_and(|previous| previous.contains(&text) || text.starts_with(previous.as_str()));
+        if !is_repeated {
+            messages.push(text);
         }
     }
-    said.join(": ")
+    messages.join(": ")
 }
 
 fn first_line(cause: &(dyn std::error::Error + 'static)) -> String {
     cause.to_string().lines().next().unwrap_or_default().to_owned()
 }
 
-fn remedy(cause: &(dyn std::error::Error + 'static)) -> Option<String> {
-    if let Some(hinted) = cause.downcast_ref::<Hinted>() {
-        return Some(hinted.hint.clone());
+fn hint_for(cause: &(dyn std::error::Error + 'static)) -> Option<String> {
+    if let Some(error_with_hint) = cause.downcast_ref::<HintedError>() {
+        return Some(error_with_hint.hint.clone());
     }
     if let Some(manifest) = cause.downcast_ref::<ManifestError>() {
         return manifest.hint.clone();
@@ -67,27 +68,29 @@ fn remedy(cause: &(dyn std::error::Error + 'static)) -> Option<String> {
     if let Some(kube::Error::Api(status)) = cause.downcast_ref()
         && status.message.contains("field not declared in schema")
     {
-        return Some("remove or correct the field: `ostler lint -f` names the nearest known one".to_owned());
+        return Some("remove or correct the field; `ostler lint -f` suggests the most similar known field".to_owned());
     }
     if let Some(kube::Error::Service(_) | kube::Error::HyperError(_)) = cause.downcast_ref() {
-        return Some("the cluster does not answer: is it running, and is this its kubeconfig?".to_owned());
+        return Some("check that the cluster is running and that the kubeconfig belongs to it".to_owned());
     }
     match cause.downcast_ref::<kube::config::KubeconfigError>() {
-        Some(_) => Some("name a kubeconfig with --kubeconfig, or start a cluster with `ostler up`".to_owned()),
-        None => cause.downcast_ref::<io::Error>().and_then(|error| io_remedy(error.kind())).map(str::to_owned),
+        Some(_) => Some("set a kubeconfig with --kubeconfig, or start a cluster with `ostler up`".to_owned()),
+        None => cause.downcast_ref::<io::Error>().and_then(|error| io_hint(error.kind())).map(str::to_owned),
     }
 }
 
-fn io_remedy(kind: io::ErrorKind) -> Option<&'static str> {
+fn io_hint(kind: io::ErrorKind) -> Option<&'static str> {
     match kind {
-        io::ErrorKind::InvalidData => Some("manifests are text in UTF-8; is this another kind of file?"),
-        io::ErrorKind::PermissionDenied => Some("you may not read or write there: `ls -l` shows who may"),
+        io::ErrorKind::InvalidData => Some("manifests are UTF-8 text; check that the file is a manifest"),
+        io::ErrorKind::PermissionDenied => {
+            Some("you have no permission to read or write this path; `ls -l` shows its permissions")
+        }
         io::ErrorKind::NotFound => Some("check the path"),
-        io::ErrorKind::IsADirectory => Some("name a file, not a folder"),
-        io::ErrorKind::NotADirectory | io::ErrorKind::AlreadyExists => Some("name a folder, not a file"),
-        io::ErrorKind::StorageFull => Some("free some space, or write elsewhere"),
+        io::ErrorKind::IsADirectory => Some("specify a file, not a directory"),
+        io::ErrorKind::NotADirectory | io::ErrorKind::AlreadyExists => Some("specify a directory, not a file"),
+        io::ErrorKind::StorageFull => Some("free disk space or choose another path"),
         io::ErrorKind::BrokenPipe | io::ErrorKind::UnexpectedEof => None,
-        _ => Some("check the path and its medium: what cannot be read or written there cannot be used"),
+        _ => Some("check the path and the file system"),
     }
 }
 
@@ -96,24 +99,25 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_a_cluster_refuses_is_said_once() {
+    fn prints_repeated_api_error_once() {
         let message = "failed to create typed patch object: .spec.modle: field not declared in schema";
         let status = kube::core::Status { message: message.to_owned(), code: 500, ..Default::default() };
         let error = anyhow::Error::new(kube::Error::Api(Box::new(status))).context("f.yaml, document 1");
         assert_eq!(
             render(&error),
             format!(
-                "error: f.yaml, document 1: {message}\nhint: remove or correct the field: `ostler lint -f` names the nearest known one"
+                "error: f.yaml, document 1: {message}\nhint: remove or correct the field; `ostler lint -f` suggests the most similar known field"
             )
         );
     }
 
     #[test]
-    fn cause_first_then_the_remedy() {
-        let error = hinted("address 127.0.0.1:8080 is in use", "choose another with --gateway").context("gateway");
+    fn prints_cause_and_hint() {
+        let error =
+            error_with_hint("address 127.0.0.1:8080 is in use", "choose another one with --gateway").context("gateway");
         assert_eq!(
             render(&error),
-            "error: gateway: address 127.0.0.1:8080 is in use\nhint: choose another with --gateway"
+            "error: gateway: address 127.0.0.1:8080 is in use\nhint: choose another one with --gateway"
         );
     }
 }

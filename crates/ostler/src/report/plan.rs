@@ -1,22 +1,21 @@
-//! `ostler plan` as a person reads it: first what comes of a service, then why, then what else to know.
+//! Renders plans as text: per service the outcome, the reasons, warnings and objects.
 
-use decide::Variant;
-use decide::decision::{AcceleratorCandidate, Candidate, ComponentDecision, Verdict};
-use decide::merge::origin::Setting;
-use decide::outranked::ClassStep;
-use decide::reason::Rejection;
+use decide::{
+    AcceleratorCandidate, ClassEvaluation, ClassRankReason, ComponentDecision, RuntimeCandidate, RuntimeRejection,
+    Setting, Variant,
+};
 use plan::{Plan, ServicePlan};
 use serde_json::Value;
 
 use crate::report;
-use crate::report::fleet::table;
+use crate::report::service_table::table;
 
-/// Ranked and rejected candidates that are shown unless all are asked for; of each so many.
-const SHOWN: usize = 3;
-/// Width of the column that says what a block is about.
-const TITLE: usize = 21;
+/// Number of ranked and of rejected candidates that are shown without `--all`.
+const SHOWN_CANDIDATES: usize = 3;
+/// Width of the column with the titles of the blocks.
+const TITLE_WIDTH: usize = 21;
 
-/// One section per service. `all` shows every rejected candidate.
+/// Renders a section per service. `all` shows all candidates and settings.
 pub(crate) fn render(plan: &Plan, all: bool) -> String {
     let sections: Vec<String> = plan.services.iter().map(|service| section(service, all)).collect();
     sections.join("\n")
@@ -30,61 +29,61 @@ fn section(service: &ServicePlan, all: bool) -> String {
     }
     lines.push(String::new());
     if !service.components.is_empty() {
-        lines.extend(components(service).lines().map(|line| format!("  {line}")));
+        lines.extend(component_table(service).lines().map(|line| format!("  {line}")));
         lines.push(String::new());
     }
-    lines.extend(block("Why this runtime", runtimes(service, all)));
-    for (title, lines_of) in classes(service, all) {
-        lines.extend(block(&title, lines_of));
+    lines.extend(block("Why this runtime", runtime_lines(service, all)));
+    for (title, class_lines) in class_blocks(service, all) {
+        lines.extend(block(&title, class_lines));
     }
     let warnings = service.warnings.iter().map(|warning| format!("{}: {}", warning.code, warning.message));
     lines.extend(block("Warnings", warnings.collect()));
     if all {
-        for (title, lines_of) in settings(service) {
-            lines.extend(block(&title, lines_of));
+        for (title, setting_lines) in setting_blocks(service) {
+            lines.extend(block(&title, setting_lines));
         }
     }
-    lines.extend(block("Objects", objects(service)));
+    lines.extend(block("Objects", object_lines(service)));
     lines.push(String::new());
     lines.join("\n")
 }
 
-/// Why not, without the classes that are listed below it.
+/// Returns the message of an infeasible service, without the classes that are listed below it.
 fn headline(service: &ServicePlan) -> String {
-    let nearest = service.candidates.first().and_then(|candidate| candidate.rejected.as_ref());
-    match nearest {
-        Some(rejection) if !classes(service, false).is_empty() => {
-            service.message.replace(&rejection.to_string(), &brief(rejection))
+    let nearest_rejection = service.candidates.first().and_then(|candidate| candidate.rejected.as_ref());
+    match nearest_rejection {
+        Some(rejection) if !class_blocks(service, false).is_empty() => {
+            service.message.replace(&rejection.to_string(), &summary(rejection))
         }
         _ => service.message.clone(),
     }
 }
 
-/// A rejection without its list of classes.
-fn brief(rejection: &Rejection) -> String {
+/// Returns the message of a rejection without its list of classes.
+fn summary(rejection: &RuntimeRejection) -> String {
     match rejection {
-        Rejection::NoEligibleAccelerator { component, .. } => format!("no class fits the {component}"),
-        other => other.to_string(),
+        RuntimeRejection::NoEligibleAccelerator { component, .. } => format!("no class fits the {component}"),
+        rejection => rejection.to_string(),
     }
 }
 
-/// Every value of the pods' templates with who said it, one block per component.
-fn settings(service: &ServicePlan) -> Vec<(String, Vec<String>)> {
-    let several = service.settings.len() > 1;
+/// Returns the settings of the Pod templates with their origins, one block per component.
+fn setting_blocks(service: &ServicePlan) -> Vec<(String, Vec<String>)> {
+    let has_several_components = service.settings.len() > 1;
     let block = |(component, settings): (&String, &Vec<Setting>)| {
-        let title = if several { format!("Who says ({component})") } else { "Who says what".to_owned() };
+        let title = if has_several_components { format!("Settings ({component})") } else { "Settings".to_owned() };
         (title, report::settings(settings.iter()))
     };
     service.settings.iter().map(block).collect()
 }
 
-/// The kind as it is spelt on the command line; the group only where it is not the first one thought of.
+/// Returns the kind as written on the command line, with the group unless it is `ome.io`.
 fn kind(service: &ServicePlan) -> String {
     let group = service.api_version.split('/').next().unwrap_or_default();
     if group == "ome.io" { "inferenceservice".to_owned() } else { format!("inferenceservice.{group}") }
 }
 
-fn components(service: &ServicePlan) -> String {
+fn component_table(service: &ServicePlan) -> String {
     let runtime = service.runtime.as_ref().map_or("–", |runtime| runtime.name.as_str());
     let row = |(name, component): (&String, &ComponentDecision)| {
         let accelerators = Some(component.accelerators_per_node).filter(|count| *count > 0);
@@ -96,27 +95,28 @@ fn components(service: &ServicePlan) -> String {
             component.nodes.to_string(),
             component.replicas.to_string(),
             cost(component).map_or_else(|| "–".to_owned(), |cost| format!("{cost:.2}")),
-            free(service, name, component).unwrap_or_else(|| "–".to_owned()),
+            free_accelerators(service, name, component).unwrap_or_else(|| "–".to_owned()),
         ]
     };
     let rows: Vec<Vec<String>> = service
         .components
         .iter()
-        .flat_map(|named| {
-            [vec![row(named)], named.1.variants.iter().map(|one| variant(named.0, runtime, one)).collect()]
+        .flat_map(|(name, component)| {
+            let variants = component.variants.iter().map(|variant| variant_row(name, runtime, variant));
+            [vec![row((name, component))], variants.collect()]
         })
         .flatten()
         .collect();
     table(&["COMPONENT", "RUNTIME", "CLASS", "GPUS", "NODES", "REPLICAS", "$/HOUR", "FREE"], &rows)
 }
 
-/// Dollars per hour of all replicas: the replicas' own cost is per replica.
+/// Returns the cost of all replicas in dollars per hour.
 fn cost(component: &ComponentDecision) -> Option<f64> {
     Some(component.cost_per_hour? * f64::from(component.replicas))
 }
 
-/// A replica set for requests of some size, below the component that it belongs to.
-fn variant(component: &str, runtime: &str, variant: &Variant) -> Vec<String> {
+/// Returns the row of a variant: the replicas of a component for requests of some size.
+fn variant_row(component: &str, runtime: &str, variant: &Variant) -> Vec<String> {
     let sizes = match (variant.request_tokens.min, variant.request_tokens.max) {
         (Some(min), Some(max)) => format!("{min}–{max} tokens"),
         (Some(min), None) => format!("{min} tokens or more"),
@@ -135,73 +135,82 @@ fn variant(component: &str, runtime: &str, variant: &Variant) -> Vec<String> {
     ]
 }
 
-/// `6 of 8`, as far as nodes are known.
-fn free(service: &ServicePlan, name: &str, component: &ComponentDecision) -> Option<String> {
+/// Formats the free and total accelerators of the class, `6 of 8`, if the nodes are known.
+fn free_accelerators(service: &ServicePlan, name: &str, component: &ComponentDecision) -> Option<String> {
     let selected = service.candidates.iter().find(|candidate| candidate.selected)?;
-    let is_it =
-        |one: &&AcceleratorCandidate| one.component == name && Some(&one.class) == component.accelerator_class.as_ref();
-    match &selected.accelerators.iter().find(is_it)?.verdict {
-        Verdict::Eligible(eligibility) => eligibility.free.map(|(free, total)| format!("{free} of {total}")),
-        Verdict::Rejected(_) | Verdict::Recorded(_) => None,
+    let is_selected = |candidate: &&AcceleratorCandidate| {
+        candidate.component == name && Some(&candidate.class) == component.accelerator_class.as_ref()
+    };
+    match &selected.accelerators.iter().find(is_selected)?.evaluation {
+        ClassEvaluation::Eligible(eligibility) => {
+            eligibility.free_and_total.map(|(free, total)| format!("{free} of {total}"))
+        }
+        ClassEvaluation::Rejected(_) | ClassEvaluation::Recorded(_) => None,
     }
 }
 
-/// Ranked runtimes, then the nearest rejected ones. What the headline said already is not said again.
-fn runtimes(service: &ServicePlan, all: bool) -> Vec<String> {
+/// Returns the ranked runtimes, then the rejected ones. A rejection that the headline contains is shortened to its code.
+fn runtime_lines(service: &ServicePlan, all: bool) -> Vec<String> {
     let headline = if service.feasible { String::new() } else { headline(service) };
-    let why = |candidate: &Candidate| match (&candidate.rejected, &candidate.outranked) {
-        (Some(rejection), _) if headline.contains(&brief(rejection)) => rejection.code().to_owned(),
-        (Some(rejection), _) => format!("{}: {}", rejection.code(), brief(rejection)),
-        (None, Some(step)) => step.to_string(),
-        (None, None) => candidate.standing.as_ref().map_or_else(|| "compatible".to_owned(), ToString::to_string),
+    let reason = |candidate: &RuntimeCandidate| match (&candidate.rejected, &candidate.outranked) {
+        (Some(rejection), _) if headline.contains(&summary(rejection)) => rejection.code().to_owned(),
+        (Some(rejection), _) => format!("{}: {}", rejection.code(), summary(rejection)),
+        (None, Some(criterion)) => criterion.to_string(),
+        (None, None) => candidate.rank_basis.as_ref().map_or_else(|| "compatible".to_owned(), ToString::to_string),
     };
-    let rows = service.candidates.iter().map(|candidate| (candidate.rank, candidate.runtime.clone(), why(candidate)));
+    let rows =
+        service.candidates.iter().map(|candidate| (candidate.rank, candidate.runtime.clone(), reason(candidate)));
     ranking(rows.collect(), all)
 }
 
-/// The classes of the selected runtime, or of the nearest one: one block per component.
-fn classes(service: &ServicePlan, all: bool) -> Vec<(String, Vec<String>)> {
+/// Returns the classes of the selected runtime, otherwise of the nearest one: one block per component.
+fn class_blocks(service: &ServicePlan, all: bool) -> Vec<(String, Vec<String>)> {
     let selected = service.candidates.iter().find(|candidate| candidate.selected);
     let nearest = || service.candidates.first().filter(|candidate| !candidate.accelerators.is_empty());
     let Some(candidate) = selected.or_else(nearest) else { return Vec::new() };
-    let row = |one: &AcceleratorCandidate| match &one.verdict {
-        Verdict::Eligible(eligibility) => (one.rank, one.class.clone(), format!("{eligibility}{}", step(one))),
-        other => (one.rank, one.class.clone(), format!("{}: {other}", other.code())),
+    let row = |candidate: &AcceleratorCandidate| match &candidate.evaluation {
+        ClassEvaluation::Eligible(eligibility) => {
+            (candidate.rank, candidate.class.clone(), format!("{eligibility}{}", outranked_suffix(candidate)))
+        }
+        evaluation => (candidate.rank, candidate.class.clone(), format!("{}: {evaluation}", evaluation.code())),
     };
-    let mut components: Vec<&str> = candidate.accelerators.iter().map(|one| one.component.as_str()).collect();
+    let mut components: Vec<&str> =
+        candidate.accelerators.iter().map(|candidate| candidate.component.as_str()).collect();
     components.dedup();
-    let several = components.len() > 1;
+    let has_several_components = components.len() > 1;
     let block = |component: &str| {
-        let title = if several { format!("Why this ({component})") } else { "Why this class".to_owned() };
-        let of_it = candidate.accelerators.iter().filter(|one| one.component == component);
-        (title, ranking(of_it.map(row).collect(), all))
+        let title =
+            if has_several_components { format!("Why this ({component})") } else { "Why this class".to_owned() };
+        let classes = candidate.accelerators.iter().filter(|class| class.component == component);
+        (title, ranking(classes.map(row).collect(), all))
     };
     components.into_iter().map(block).collect()
 }
 
-/// By what an eligible class lost, unless it is the score, which stands there already.
-fn step(one: &AcceleratorCandidate) -> String {
-    match &one.outranked {
-        None | Some(ClassStep::Score { .. }) => String::new(),
-        Some(step) => format!("; {step}"),
+/// Returns the criterion by which an eligible class was outranked, except for the score, which its message contains.
+fn outranked_suffix(candidate: &AcceleratorCandidate) -> String {
+    match &candidate.outranked {
+        None | Some(ClassRankReason::Score { .. }) => String::new(),
+        Some(criterion) => format!("; {criterion}"),
     }
 }
 
-/// Letters of a Kubernetes name.
-const LONGEST_NAME: usize = 253;
+/// Longest name of a Kubernetes object, in characters.
+const MAX_NAME_LENGTH: usize = 253;
 
-/// `1  name  why` for ranked ones, `–  name  why` for the others; the first few of each.
+/// Renders `1  name  reason` for ranked candidates and `–  name  reason` for rejected ones, and limits both unless `all`.
 fn ranking(rows: Vec<(Option<usize>, String, String)>, all: bool) -> Vec<String> {
-    let limit = if all { usize::MAX } else { SHOWN };
+    let limit = if all { usize::MAX } else { SHOWN_CANDIDATES };
     let (ranked, rejected): (Vec<_>, Vec<_>) = rows.into_iter().partition(|(rank, ..)| rank.is_some());
     let more = ranked.len().saturating_sub(limit) + rejected.len().saturating_sub(limit);
     let rows: Vec<_> = ranked.into_iter().take(limit).chain(rejected.into_iter().take(limit)).collect();
-    // No column is wider than a name may be: what is written may be a megabyte.
-    let width = rows.iter().map(|(_, name, _)| name.chars().count()).max().unwrap_or(0).min(LONGEST_NAME);
+    // The width is limited, since a manifest may contain names of arbitrary length.
+    let width = rows.iter().map(|(_, name, _)| name.chars().count()).max().unwrap_or(0).min(MAX_NAME_LENGTH);
     let mark = |rank: Option<usize>| rank.map_or_else(|| "–".to_owned(), |rank| rank.to_string());
-    let marks = rows.iter().map(|(rank, ..)| mark(*rank).chars().count()).max().unwrap_or(0);
-    let line =
-        |(rank, name, why): (Option<usize>, String, String)| format!("{:<marks$}  {name:<width$}  {why}", mark(rank));
+    let mark_width = rows.iter().map(|(rank, ..)| mark(*rank).chars().count()).max().unwrap_or(0);
+    let line = |(rank, name, reason): (Option<usize>, String, String)| {
+        format!("{:<mark_width$}  {name:<width$}  {reason}", mark(rank))
+    };
     let mut lines: Vec<String> = rows.into_iter().map(line).collect();
     if more > 0 {
         lines.push(format!("–  … {more} more (--all)"));
@@ -209,7 +218,7 @@ fn ranking(rows: Vec<(Option<usize>, String, String)>, all: bool) -> Vec<String>
     lines
 }
 
-fn objects(service: &ServicePlan) -> Vec<String> {
+fn object_lines(service: &ServicePlan) -> Vec<String> {
     let name = |object: &Value| {
         let (kind, name) =
             (object["kind"].as_str().unwrap_or_default(), object["metadata"]["name"].as_str().unwrap_or_default());
@@ -221,37 +230,38 @@ fn objects(service: &ServicePlan) -> Vec<String> {
     vec![format!("{}  (-o yaml prints them)", service.objects.iter().map(name).collect::<Vec<_>>().join(", "))]
 }
 
-/// The title before the first line, blanks before the others; nothing for an empty block.
+/// Prefixes the first line with the title and the other lines with spaces.
 fn block(title: &str, lines: Vec<String>) -> Vec<String> {
-    let titled = |(index, line): (usize, String)| format!("  {:<TITLE$}{line}", if index == 0 { title } else { "" });
+    let titled =
+        |(index, line): (usize, String)| format!("  {:<TITLE_WIDTH$}{line}", if index == 0 { title } else { "" });
     lines.into_iter().enumerate().map(titled).collect()
 }
 
 #[cfg(test)]
 mod tests {
-    use api::manifest;
+    use api::parse_manifest;
     use plan::Snapshot;
 
     use super::*;
 
-    fn planned(manifest: &str) -> String {
-        let given = manifest::read("given.yaml", manifest).unwrap();
-        let supply = manifest::read("supply.yaml", SUPPLY).unwrap();
-        render(&plan::plan(&Snapshot::from_documents(&given, &supply).unwrap()), false)
+    fn render_plan(manifest: &str) -> String {
+        let services = parse_manifest("services.yaml", manifest).unwrap();
+        let supply = parse_manifest("supply.yaml", SUPPLY).unwrap();
+        render(&plan::plan(&Snapshot::from_documents(&services, &supply).unwrap()), false)
     }
 
     const SUPPLY: &str = include_str!("../../../plan/src/tests/supply.yaml");
 
     #[test]
-    fn a_feasible_service() {
-        insta::assert_snapshot!(planned(
+    fn renders_feasible_service() {
+        insta::assert_snapshot!(render_plan(
             "{apiVersion: ome.io/v1beta1, kind: InferenceService, metadata: {name: chat}, spec: {model: {name: llama-3-3-70b}}}"
         ));
     }
 
     #[test]
-    fn one_that_is_not() {
-        insta::assert_snapshot!(planned(
+    fn renders_infeasible_service() {
+        insta::assert_snapshot!(render_plan(
             "{apiVersion: ome.io/v1beta1, kind: InferenceService, metadata: {name: chat}, spec: {model: {name: llama-3-2-3b}, acceleratorSelector: {preferredClasses: [tpu]}}}"
         ));
     }

@@ -1,21 +1,20 @@
-//! How far a rollout is, and what a service's revisions changed.
+//! Renders the status of rollouts, and the changes between revisions.
 
-use cluster::conditions::find;
-use cluster::object::{generation, meta};
-use operator::revisions::number;
-use operator::rollout::is_paused;
+use cluster::{find_condition, generation, metadata_field};
+use operator::is_rollout_paused;
+use operator::revision_number;
 use serde_json::Value;
 
-use super::fleet::table;
+use super::service_table::table;
 
-/// Changes that one line names.
-const CHANGES: usize = 3;
-/// Characters of a value that a line shows.
-const VALUE: usize = 60;
+/// Most changes that a line lists.
+const MAX_CHANGES: usize = 3;
+/// Longest value in characters; longer ones are truncated.
+const MAX_VALUE_WIDTH: usize = 60;
 
-/// Reasons of `Ready` that do not pass by themselves, beside those of decisions and layouts; role-based services say it
-/// in `Failed`.
-const FINAL: [&str; 10] = [
+/// Reasons of `Ready` that require a change by the user, in addition to those of decisions and plans. Role-based services
+/// report them with the condition `Failed` as well.
+const TERMINAL_REASONS: [&str; 10] = [
     "ImagePullFailed",
     "ContainerCreateFailed",
     "PodFailed",
@@ -27,8 +26,9 @@ const FINAL: [&str; 10] = [
     "RuntimeUnreadable",
     "ModelUnreadable",
 ];
-/// What decisions end with where only a person can help; room for a class may come by itself.
-const UNDECIDED: [api::code::Code; 5] = [
+/// Reasons of decisions that require a change by the user. A lack of capacity is not among them, since capacity may become
+/// free.
+const TERMINAL_DECISIONS: [api::Code; 5] = [
     decide::code::outcome::NO_COMPATIBLE_RUNTIME,
     decide::code::outcome::MODEL_NOT_FOUND,
     decide::code::outcome::MODEL_DISABLED,
@@ -36,157 +36,150 @@ const UNDECIDED: [api::code::Code; 5] = [
     decide::code::outcome::NO_ENGINE_CONTAINER,
 ];
 
-/// Reasons of `Ready` while things go as they should.
-const GOING_ON: [&str; 4] = ["Starting", "NotReadyYet", "RollingOut", "RolloutPaused"];
+/// Reasons of `Ready` while the rollout proceeds normally.
+const PROGRESSING_REASONS: [&str; 4] = ["Starting", "NotReadyYet", "RollingOut", "RolloutPaused"];
 
-/// Where a rollout is.
+/// Phase of a rollout.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Standing {
-    UnderWay,
-    /// Something is wrong that may pass: room that comes back, an engine that starts in the end.
-    Troubled,
-    Done,
-    /// Nothing goes on before a person resumes it.
+pub(crate) enum RolloutPhase {
+    Progressing,
+    /// A problem that may resolve by itself, such as missing capacity or a crashing engine.
+    Degraded,
+    Complete,
+    /// The rollout waits for `ostler rollout resume`.
     Paused,
-    /// Nothing goes on before a person changes something.
-    Stopped,
+    /// The rollout does not continue without a change by the user.
+    Failed,
 }
 
-/// Where the rollout of a service is, and one line about it.
-pub(crate) fn progress(service: &Value) -> (Standing, String) {
+/// Returns the phase of the rollout of a service, and a message.
+pub(crate) fn progress(service: &Value) -> (RolloutPhase, String) {
     let status = &service["status"];
-    let now = generation(service);
-    let ready = find(&status["conditions"], "Ready").filter(|ready| ready["observedGeneration"] == now);
+    let generation = generation(service);
+    let ready =
+        find_condition(&status["conditions"], "Ready").filter(|ready| ready["observedGeneration"] == generation);
     let Some(ready) = ready else {
-        return (Standing::UnderWay, format!("the operator has not taken in generation {now} yet"));
+        return (RolloutPhase::Progressing, format!("Waiting for the operator to observe generation {generation}"));
     };
-    let failed = find(&status["conditions"], "Failed").is_some_and(|failed| failed["status"] == "True");
+    let failed = find_condition(&status["conditions"], "Failed").is_some_and(|failed| failed["status"] == "True");
     let text = |field: &str| ready[field].as_str().unwrap_or_default();
     let message = text("message");
     match () {
-        () if ready["status"] == "True" => (Standing::Done, format!("rolled out; {message}")),
-        () if failed || is_final(text("reason")) => (Standing::Stopped, format!("stopped; {message}")),
-        () if is_paused(service) => (Standing::Paused, format!("paused; {message}")),
-        () if GOING_ON.contains(&text("reason")) => (Standing::UnderWay, message.to_owned()),
-        () => (Standing::Troubled, message.to_owned()),
+        () if ready["status"] == "True" => (RolloutPhase::Complete, format!("successfully rolled out: {message}")),
+        () if failed || is_terminal(text("reason")) => (RolloutPhase::Failed, format!("rollout failed: {message}")),
+        () if is_rollout_paused(service) => (RolloutPhase::Paused, format!("rollout paused: {message}")),
+        () if PROGRESSING_REASONS.contains(&text("reason")) => (RolloutPhase::Progressing, message.to_owned()),
+        () => (RolloutPhase::Degraded, message.to_owned()),
     }
 }
 
-fn is_final(reason: &str) -> bool {
-    let mut codes = UNDECIDED.iter().chain(plan::code::refusal::ALL);
-    FINAL.contains(&reason) || codes.any(|code| code.as_str() == reason)
+fn is_terminal(reason: &str) -> bool {
+    let mut codes = TERMINAL_DECISIONS.iter().chain(plan::code::error::ALL);
+    TERMINAL_REASONS.contains(&reason) || codes.any(|code| code.as_str() == reason)
 }
 
-/// One row for each revision, the newest last.
+/// Renders a row per revision, newest last.
 pub(crate) fn history(revisions: &[Value]) -> String {
-    let before = std::iter::once(None).chain(revisions.iter().map(Some));
-    let row = |(before, one): (Option<&Value>, &Value)| {
-        let what = match before {
-            Some(before) => changes(&before["data"]["spec"], &one["data"]["spec"]),
-            None => "the oldest that is kept".to_owned(),
+    let previous = std::iter::once(None).chain(revisions.iter().map(Some));
+    let row = |(previous, revision): (Option<&Value>, &Value)| {
+        let change = match previous {
+            Some(previous) => describe_changes(&previous["data"]["spec"], &revision["data"]["spec"]),
+            None => "(oldest revision)".to_owned(),
         };
-        vec![number(one).to_string(), meta(one, "creationTimestamp").to_owned(), what]
+        vec![revision_number(revision).to_string(), metadata_field(revision, "creationTimestamp").to_owned(), change]
     };
-    let rows: Vec<Vec<String>> = before.zip(revisions).map(row).collect();
-    table(&["REVISION", "FIRST MADE", "CHANGE"], &rows)
+    let rows: Vec<Vec<String>> = previous.zip(revisions).map(row).collect();
+    table(&["REVISION", "CREATED", "CHANGE"], &rows)
 }
 
-/// What turns one spec into another, in a few words: `roles[decode] … containers[vllm].image: a → b`.
-pub(crate) fn changes(before: &Value, now: &Value) -> String {
-    let mut found = Vec::new();
-    compare(&mut Vec::new(), before, now, &mut found);
-    let (mut told, mut last) = (Vec::new(), "");
-    for Change { path, what } in found.iter().take(CHANGES) {
-        let head = path.first().map_or("", String::as_str);
-        told.push(format!("{}{what}", place(path, if head == last { Head::Told } else { Head::New })));
-        last = head;
+/// Describes the changes from one spec to another: `roles[decode] … containers[vllm].image: a → b`.
+pub(crate) fn describe_changes(before: &Value, after: &Value) -> String {
+    let mut changes = Vec::new();
+    collect_changes(&mut Vec::new(), before, after, &mut changes);
+    let (mut descriptions, mut last_segment) = (Vec::new(), "");
+    for FieldChange { path, description } in changes.iter().take(MAX_CHANGES) {
+        let first_segment = path.first().map_or("", String::as_str);
+        descriptions.push(format!("{}{description}", abbreviated_path(path, first_segment == last_segment)));
+        last_segment = first_segment;
     }
-    match (told.is_empty(), found.len() - told.len()) {
-        (true, _) => "nothing".to_owned(),
-        (false, 0) => told.join(", "),
-        (false, more) => format!("{}, … {more} more", told.join(", ")),
+    match (descriptions.is_empty(), changes.len() - descriptions.len()) {
+        (true, _) => "no changes".to_owned(),
+        (false, 0) => descriptions.join(", "),
+        (false, more) => format!("{}, … {more} more", descriptions.join(", ")),
     }
 }
 
-/// One field, and what became of it.
-struct Change {
+/// The change of a field.
+struct FieldChange {
     path: Vec<String>,
-    what: String,
+    description: String,
 }
 
-/// Whether the change before began with the same segment.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Head {
-    New,
-    Told,
-}
-
-/// A long path as its first segment, which says whose it is, and its last, with the item of a list that it is of.
-fn place(path: &[String], head: Head) -> String {
-    let [first, below @ ..] = path else { return String::new() };
-    if below.len() <= 2 {
+/// Abbreviates a long path to its first segment, unless `omit_first`, and its last segments from the last list item on.
+fn abbreviated_path(path: &[String], omit_first: bool) -> String {
+    let [first, rest @ ..] = path else { return String::new() };
+    if rest.len() <= 2 {
         return path.join(".");
     }
-    let item = below.iter().rposition(|segment| segment.ends_with(']'));
-    let from = item.unwrap_or(below.len()).clamp(below.len() - 2, below.len() - 1);
-    let tail = below.get(from..).unwrap_or_default().join(".");
-    match head {
-        Head::New => format!("{first} … {tail}"),
-        Head::Told => format!("… {tail}"),
-    }
+    let item = rest.iter().rposition(|segment| segment.ends_with(']'));
+    let from = item.unwrap_or(rest.len()).clamp(rest.len() - 2, rest.len() - 1);
+    let tail = rest.get(from..).unwrap_or_default().join(".");
+    if omit_first { format!("… {tail}") } else { format!("{first} … {tail}") }
 }
 
-fn compare(path: &mut Vec<String>, before: &Value, now: &Value, found: &mut Vec<Change>) {
-    match (before, now) {
-        _ if before == now => {}
+fn collect_changes(path: &mut Vec<String>, before: &Value, after: &Value, changes: &mut Vec<FieldChange>) {
+    match (before, after) {
+        _ if before == after => {}
         (Value::Object(old), Value::Object(new)) => {
             let added = new.keys().filter(|key| !old.contains_key(*key));
             for key in old.keys().chain(added) {
                 path.push(key.clone());
-                compare(path, &before[key], &now[key], found);
+                collect_changes(path, &before[key], &after[key], changes);
                 path.pop();
             }
         }
-        (Value::Array(old), Value::Array(new)) if named(old) && named(new) => {
-            let added = new.iter().filter(|item| !old.iter().any(|one| one["name"] == item["name"]));
+        (Value::Array(old), Value::Array(new)) if has_named_items(old) && has_named_items(new) => {
+            let added = new.iter().filter(|item| !old.iter().any(|other| other["name"] == item["name"]));
             let list = path.pop().unwrap_or_default();
             for item in old.iter().chain(added) {
-                let of = |list: &[Value]| list.iter().find(|one| one["name"] == item["name"]).cloned();
+                let find = |list: &[Value]| list.iter().find(|other| other["name"] == item["name"]).cloned();
                 path.push(format!("{list}[{}]", item["name"].as_str().unwrap_or_default()));
-                compare(path, &of(old).unwrap_or_default(), &of(new).unwrap_or_default(), found);
+                collect_changes(path, &find(old).unwrap_or_default(), &find(new).unwrap_or_default(), changes);
                 path.pop();
             }
             path.push(list);
         }
-        _ => found.push(Change { path: path.clone(), what: difference(before, now) }),
+        _ => changes.push(FieldChange { path: path.clone(), description: describe_difference(before, after) }),
     }
 }
 
-fn named(list: &[Value]) -> bool {
+fn has_named_items(list: &[Value]) -> bool {
     list.iter().all(|item| item["name"].is_string())
 }
 
-fn difference(before: &Value, now: &Value) -> String {
-    match (before, now) {
+fn describe_difference(before: &Value, after: &Value) -> String {
+    match (before, after) {
         (Value::Null, _) => " added".to_owned(),
         (_, Value::Null) => " removed".to_owned(),
-        (Value::Array(old), Value::Array(new)) if words(old) && words(new) => of_lines(old, new),
-        (before, now) => format!(": {} → {}", short(before), short(now)),
+        (Value::Array(old), Value::Array(new)) if is_string_list(old) && is_string_list(new) => {
+            describe_argument_changes(old, new)
+        }
+        (before, after) => format!(": {} → {}", truncate(before), truncate(after)),
     }
 }
 
-fn words(list: &[Value]) -> bool {
+fn is_string_list(list: &[Value]) -> bool {
     list.iter().all(Value::is_string)
 }
 
-/// What one command line has in place of another: words that both begin or end with are left out.
-fn of_lines(old: &[Value], new: &[Value]) -> String {
-    let same = old.iter().zip(new).take_while(|(a, b)| a == b).count();
-    let (old, new) = (&old[same..], &new[same..]);
-    let same = old.iter().rev().zip(new.iter().rev()).take_while(|(a, b)| a == b).count();
+/// Describes the change of an argument list without its common prefix and suffix.
+fn describe_argument_changes(old: &[Value], new: &[Value]) -> String {
+    let prefix = old.iter().zip(new).take_while(|(a, b)| a == b).count();
+    let (old, new) = (&old[prefix..], &new[prefix..]);
+    let suffix = old.iter().rev().zip(new.iter().rev()).take_while(|(a, b)| a == b).count();
     let line = |list: &[Value]| {
-        let words: Vec<&str> = list[..list.len() - same].iter().filter_map(Value::as_str).collect();
-        short(&Value::from(words.join(" ")))
+        let arguments: Vec<&str> = list[..list.len() - suffix].iter().filter_map(Value::as_str).collect();
+        truncate(&Value::from(arguments.join(" ")))
     };
     match (line(old), line(new)) {
         (old, new) if old.is_empty() => format!(": {new} added"),
@@ -195,12 +188,12 @@ fn of_lines(old: &[Value], new: &[Value]) -> String {
     }
 }
 
-fn short(value: &Value) -> String {
+fn truncate(value: &Value) -> String {
     let text = value.as_str().map_or_else(|| value.to_string(), str::to_owned);
-    if text.chars().count() <= VALUE {
+    if text.chars().count() <= MAX_VALUE_WIDTH {
         return text;
     }
-    text.chars().take(VALUE - 1).chain(['…']).collect()
+    text.chars().take(MAX_VALUE_WIDTH - 1).chain(['…']).collect()
 }
 
 #[cfg(test)]
@@ -219,23 +212,35 @@ mod tests {
     }
 
     #[rstest]
-    #[case::not_seen(
+    #[case::not_observed(
         service(3, "True", "Ready", "False", false),
-        Standing::UnderWay,
-        "the operator has not taken in generation 4 yet"
+        RolloutPhase::Progressing,
+        "Waiting for the operator to observe generation 4"
     )]
-    #[case::done(service(4, "True", "Ready", "False", false), Standing::Done, "rolled out; m")]
-    #[case::starting(service(4, "False", "NotReadyYet", "False", false), Standing::UnderWay, "m")]
-    #[case::bad(service(4, "False", "CrashLoop", "True", false), Standing::Stopped, "stopped; m")]
-    #[case::no_kind(service(4, "False", "KindMissing", "False", false), Standing::Stopped, "stopped; m")]
-    #[case::no_room(service(4, "False", "Unschedulable", "False", false), Standing::Troubled, "m")]
-    #[case::a_crash_or_two(service(4, "False", "CrashLoop", "False", false), Standing::Troubled, "m")]
-    #[case::no_class_has_room(service(4, "False", "NoEligibleAccelerator", "False", false), Standing::Troubled, "m")]
-    #[case::no_runtime(service(4, "False", "NoCompatibleRuntime", "False", false), Standing::Stopped, "stopped; m")]
-    #[case::no_layout(service(4, "False", "SchedulerConflict", "False", false), Standing::Stopped, "stopped; m")]
-    #[case::paused(service(4, "False", "RolloutPaused", "False", true), Standing::Paused, "paused; m")]
-    fn standings(#[case] service: Value, #[case] standing: Standing, #[case] line: &str) {
-        assert_eq!(progress(&service), (standing, line.to_owned()));
+    #[case::complete(service(4, "True", "Ready", "False", false), RolloutPhase::Complete, "successfully rolled out: m")]
+    #[case::starting(service(4, "False", "NotReadyYet", "False", false), RolloutPhase::Progressing, "m")]
+    #[case::failed(service(4, "False", "CrashLoop", "True", false), RolloutPhase::Failed, "rollout failed: m")]
+    #[case::missing_kind(service(4, "False", "KindMissing", "False", false), RolloutPhase::Failed, "rollout failed: m")]
+    #[case::unschedulable(service(4, "False", "Unschedulable", "False", false), RolloutPhase::Degraded, "m")]
+    #[case::crashing(service(4, "False", "CrashLoop", "False", false), RolloutPhase::Degraded, "m")]
+    #[case::no_eligible_class(
+        service(4, "False", "NoEligibleAccelerator", "False", false),
+        RolloutPhase::Degraded,
+        "m"
+    )]
+    #[case::no_runtime(
+        service(4, "False", "NoCompatibleRuntime", "False", false),
+        RolloutPhase::Failed,
+        "rollout failed: m"
+    )]
+    #[case::plan_error(
+        service(4, "False", "SchedulerConflict", "False", false),
+        RolloutPhase::Failed,
+        "rollout failed: m"
+    )]
+    #[case::paused(service(4, "False", "RolloutPaused", "False", true), RolloutPhase::Paused, "rollout paused: m")]
+    fn determines_phase_and_message(#[case] service: Value, #[case] phase: RolloutPhase, #[case] message: &str) {
+        assert_eq!(progress(&service), (phase, message.to_owned()));
     }
 
     fn role(image: &str, gpus: u32) -> Value {
@@ -246,28 +251,28 @@ mod tests {
     #[rstest]
     #[case::image(json!({"roles": [{"name": "d", "template": {"image": "a"}}]}), json!({"roles": [{"name": "d", "template": {"image": "b"}}]}),
         "roles[d].template.image: a → b")]
-    #[case::a_role_more(json!({"roles": [{"name": "d"}]}), json!({"roles": [{"name": "d"}, {"name": "e"}]}), "roles[e] added")]
-    #[case::a_field_less(json!({"a": 1, "b": 2}), json!({"a": 1}), "b removed")]
-    #[case::lists_without_names(json!({"args": ["x"]}), json!({"args": ["x", "y"]}), "args: y added")]
-    #[case::a_word_less(json!({"args": ["x", "y", "z"]}), json!({"args": ["x", "z"]}), "args: y removed")]
-    #[case::other_words(json!({"args": ["--a", "1", "--b"]}), json!({"args": ["--a", "2", "3", "--b"]}), "args: 1 → 2 3")]
-    #[case::a_word_twice(json!({"args": ["x", "x"]}), json!({"args": ["x"]}), "args: x removed")]
-    #[case::lists_of_numbers(json!({"ports": [1]}), json!({"ports": [1, 2]}), "ports: [1] → [1,2]")]
+    #[case::added_role(json!({"roles": [{"name": "d"}]}), json!({"roles": [{"name": "d"}, {"name": "e"}]}), "roles[e] added")]
+    #[case::removed_field(json!({"a": 1, "b": 2}), json!({"a": 1}), "b removed")]
+    #[case::added_argument(json!({"args": ["x"]}), json!({"args": ["x", "y"]}), "args: y added")]
+    #[case::removed_argument(json!({"args": ["x", "y", "z"]}), json!({"args": ["x", "z"]}), "args: y removed")]
+    #[case::changed_arguments(json!({"args": ["--a", "1", "--b"]}), json!({"args": ["--a", "2", "3", "--b"]}), "args: 1 → 2 3")]
+    #[case::repeated_argument(json!({"args": ["x", "x"]}), json!({"args": ["x"]}), "args: x removed")]
+    #[case::number_list(json!({"ports": [1]}), json!({"ports": [1, 2]}), "ports: [1] → [1,2]")]
     #[case::many(json!({"a": 1, "b": 1, "c": 1, "d": 1}), json!({"a": 2, "b": 2, "c": 2, "d": 2}), "a: 1 → 2, b: 1 → 2, c: 1 → 2, … 1 more")]
-    #[case::none(json!({}), json!({}), "nothing")]
-    #[case::deep(role("a", 8), role("b", 4), "roles[d] … containers[v].image: a → b, … limits.gpu: 8 → 4")]
-    #[case::of_a_component(json!({"engine": {"runner": {"resources": {"limits": {"gpu": 1}}}}}),
+    #[case::none(json!({}), json!({}), "no changes")]
+    #[case::long_path(role("a", 8), role("b", 4), "roles[d] … containers[v].image: a → b, … limits.gpu: 8 → 4")]
+    #[case::component(json!({"engine": {"runner": {"resources": {"limits": {"gpu": 1}}}}}),
         json!({"engine": {"runner": {"resources": {"limits": {"gpu": 2}}}}}), "engine … gpu: 1 → 2")]
-    fn what_changed(#[case] before: Value, #[case] now: Value, #[case] expect: &str) {
-        assert_eq!(changes(&before, &now), expect);
+    fn describes_spec_changes(#[case] before: Value, #[case] after: Value, #[case] expected: &str) {
+        assert_eq!(describe_changes(&before, &after), expected);
     }
 
     #[test]
-    fn a_history() {
+    fn renders_history() {
         let revision = |number: i64, image: &str| json!({"metadata": {"creationTimestamp": "2026-01-01T00:00:00Z"}, "revision": number, "data": {"spec": {"image": image}}});
         insta::assert_snapshot!(history(&[revision(1, "a"), revision(3, "b")]), @r"
-        REVISION  FIRST MADE            CHANGE
-        1         2026-01-01T00:00:00Z  the oldest that is kept
+        REVISION  CREATED               CHANGE
+        1         2026-01-01T00:00:00Z  (oldest revision)
         3         2026-01-01T00:00:00Z  image: a → b
         ");
     }

@@ -1,48 +1,50 @@
-//! Values of pod templates, each with who said it.
+//! Settings of Pod templates, each with its origin.
 
-use decide::merge::origin::{Said, Setting};
+use decide::{OverriddenValue, Setting};
 
-/// A longer value is cut: probes and volumes are whole objects.
-const WIDTH: usize = 64;
+/// Longest value in characters; longer ones, such as probes and volumes, are truncated.
+const MAX_VALUE_WIDTH: usize = 64;
 
-/// `field  value  who`, and who said otherwise.
-pub(crate) fn settings<'s>(all: impl Iterator<Item = &'s Setting>) -> Vec<String> {
-    let rows: Vec<[String; 3]> = all.map(row).collect();
+/// Renders `field  value  origin` and the overridden values, one line per setting.
+pub(crate) fn settings<'s>(settings: impl Iterator<Item = &'s Setting>) -> Vec<String> {
+    let rows: Vec<[String; 3]> = settings.map(row).collect();
     let width = |column: usize| rows.iter().map(|row| row[column].chars().count()).max().unwrap_or(0);
     let (field, value) = (width(0), width(1));
-    rows.iter().map(|[name, said, who]| format!("{name:<field$}  {said:<value$}  {who}")).collect()
+    rows.iter().map(|[name, effective, origin]| format!("{name:<field$}  {effective:<value$}  {origin}")).collect()
 }
 
 fn row(setting: &Setting) -> [String; 3] {
-    let others =
-        setting.overridden.iter().map(|Said { origin, value }| format!("{} said {}", origin.as_str(), cut(value)));
-    let who = [setting.origin.as_str().to_owned()].into_iter().chain(others).collect::<Vec<_>>().join("; ");
-    [setting.field.clone(), cut(&setting.value), who]
+    let overridden = setting
+        .overridden
+        .iter()
+        .map(|OverriddenValue { origin, value }| format!("overrides {} ({})", truncate(value), origin.as_str()));
+    let origins: Vec<String> = [setting.origin.as_str().to_owned()].into_iter().chain(overridden).collect();
+    [setting.field.clone(), truncate(&setting.value), origins.join("; ")]
 }
 
-fn cut(value: &str) -> String {
+fn truncate(value: &str) -> String {
     let line = value.replace('\n', " ");
-    if line.chars().count() <= WIDTH {
+    if line.chars().count() <= MAX_VALUE_WIDTH {
         return line;
     }
-    line.chars().take(WIDTH - 1).chain(['…']).collect()
+    line.chars().take(MAX_VALUE_WIDTH - 1).chain(['…']).collect()
 }
 
 #[cfg(test)]
 mod tests {
-    use decide::merge::origin::Origin;
+    use decide::Origin;
 
     use super::*;
 
     #[test]
-    fn who_said_what_and_who_said_otherwise() {
-        let mut size = Setting::new("args --max-model-len", "4096", Origin::Runtime);
-        size.override_with("8192".to_owned(), Origin::Service);
+    fn shows_origin_and_overridden_values() {
+        let mut max_model_len = Setting::new("args --max-model-len", "4096", Origin::Runtime);
+        max_model_len.override_with("8192".to_owned(), Origin::Service);
         let probe = Setting::new("livenessProbe", "x".repeat(100), Origin::Runtime);
-        let lines = settings([size, probe].iter());
+        let lines = settings([max_model_len, probe].iter());
         assert_eq!(
             lines[0].split_whitespace().collect::<Vec<_>>().join(" "),
-            "args --max-model-len 8192 service; runtime said 4096"
+            "args --max-model-len 8192 service; overrides 4096 (runtime)"
         );
         assert!(lines[1].contains('…') && lines[1].chars().count() < 110, "{}", lines[1]);
     }

@@ -1,84 +1,90 @@
-//! A tree of sentences: what is, and below it why.
+//! Trees of sentences: each line is a fact, and its children explain it.
 
 use serde::Serialize;
 
-/// One line, and the lines that explain it.
+/// A line with the lines that explain it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
-pub(crate) struct Branch {
+pub(crate) struct TreeNode {
     pub text: String,
-    #[serde(skip_serializing_if = "Vec::is_empty")]
-    pub below: Vec<Branch>,
+    #[serde(rename = "below", skip_serializing_if = "Vec::is_empty")]
+    pub children: Vec<TreeNode>,
 }
 
-/// Names that share a reason are listed up to here; the rest is counted.
-const NAMES: usize = 4;
+/// Most names that a line lists; further ones are counted.
+const MAX_NAMES: usize = 4;
 
-impl Branch {
+impl TreeNode {
     pub(crate) fn leaf(text: impl Into<String>) -> Self {
-        Self { text: text.into(), below: Vec::new() }
+        Self { text: text.into(), children: Vec::new() }
     }
 
-    pub(crate) fn new(text: impl Into<String>, below: Vec<Branch>) -> Self {
-        Self { text: text.into(), below }
+    pub(crate) fn new(text: impl Into<String>, children: Vec<TreeNode>) -> Self {
+        Self { text: text.into(), children }
     }
 }
 
-/// The lines of `branches`, each with its marks.
-pub(crate) fn render(branches: &[Branch]) -> Vec<String> {
+/// Renders `nodes` as lines with box-drawing characters.
+pub(crate) fn render(nodes: &[TreeNode]) -> Vec<String> {
     let mut lines = Vec::new();
-    draw(branches, "", &mut lines);
+    draw(nodes, "", &mut lines);
     lines
 }
 
-fn draw(branches: &[Branch], indent: &str, lines: &mut Vec<String>) {
-    for (index, branch) in branches.iter().enumerate() {
-        let last = index + 1 == branches.len();
-        lines.push(format!("{indent}{} {}", if last { "└─" } else { "├─" }, branch.text));
-        draw(&branch.below, &format!("{indent}{}", if last { "   " } else { "│  " }), lines);
+fn draw(nodes: &[TreeNode], indent: &str, lines: &mut Vec<String>) {
+    for (index, node) in nodes.iter().enumerate() {
+        let is_last = index + 1 == nodes.len();
+        lines.push(format!("{indent}{} {}", if is_last { "└─" } else { "├─" }, node.text));
+        draw(&node.children, &format!("{indent}{}", if is_last { "   " } else { "│  " }), lines);
     }
 }
 
-/// One leaf per reason with every name that has it, in the order of the first; at most `most`, the rest counted. The
-/// noun stands before the names and may be empty.
-pub(crate) fn grouped(noun: &str, rows: impl IntoIterator<Item = (String, String)>, most: usize) -> Vec<Branch> {
+/// Groups rows of name and reason by reason, in order of first occurrence: one leaf per reason, at most `max_groups`
+/// leaves, and a count of the remaining names. `noun` is written before the names and may be empty.
+pub(crate) fn group_by_reason(
+    noun: &str,
+    rows: impl IntoIterator<Item = (String, String)>,
+    max_groups: usize,
+) -> Vec<TreeNode> {
     let mut groups: Vec<(String, Vec<String>)> = Vec::new();
-    for (name, why) in rows {
-        match groups.iter_mut().find(|(known, _)| *known == why) {
+    for (name, reason) in rows {
+        match groups.iter_mut().find(|(known, _)| *known == reason) {
             Some((_, names)) => names.push(name),
-            None => groups.push((why, vec![name])),
+            None => groups.push((reason, vec![name])),
         }
     }
-    let shown = groups.len().min(most);
-    let left: usize = groups[shown..].iter().map(|(_, names)| names.len()).sum();
+    let shown = groups.len().min(max_groups);
+    let omitted: usize = groups[shown..].iter().map(|(_, names)| names.len()).sum();
     let rows: Vec<(String, String)> =
-        groups.into_iter().take(shown).map(|(why, mut names)| (called(noun, &mut names), why)).collect();
+        groups.into_iter().take(shown).map(|(reason, mut names)| (names_with_noun(noun, &mut names), reason)).collect();
     let width = rows.iter().map(|(names, _)| names.chars().count()).filter(|width| *width < 40).max().unwrap_or(0);
-    let mut leaves: Vec<Branch> =
-        rows.into_iter().map(|(names, why)| Branch::leaf(format!("{names:<width$}  {why}").trim_end())).collect();
-    if left > 0 {
-        leaves.push(Branch::leaf(format!("… {left} more")));
+    let mut leaves: Vec<TreeNode> = rows
+        .into_iter()
+        .map(|(names, reason)| TreeNode::leaf(format!("{names:<width$}  {reason}").trim_end()))
+        .collect();
+    if omitted > 0 {
+        leaves.push(TreeNode::leaf(format!("… {omitted} more")));
     }
     leaves
 }
 
-/// `node a`, `nodes a, b`, or the names alone where there is no noun.
-pub(crate) fn called(noun: &str, names: &mut Vec<String>) -> String {
+/// Formats `node a` or `nodes a, b`, or only the names if `noun` is empty.
+pub(crate) fn names_with_noun(noun: &str, names: &mut Vec<String>) -> String {
     match (noun, names.len()) {
-        ("", _) => listed(names),
-        (noun, 1) => format!("{noun} {}", listed(names)),
-        (noun, _) => format!("{noun}s {}", listed(names)),
+        ("", _) => join_names(names),
+        (noun, 1) => format!("{noun} {}", join_names(names)),
+        (noun, _) => format!("{noun}s {}", join_names(names)),
     }
 }
 
-/// `1 node`, `3 nodes`.
-pub(crate) fn counted(count: usize, noun: &str) -> String {
+/// Formats a count with its noun: `1 node`, `3 nodes`.
+pub(crate) fn count_of(count: usize, noun: &str) -> String {
     format!("{count} {noun}{}", if count == 1 { "" } else { "s" })
 }
 
-/// `a, b, c, d and 3 more`.
-pub(crate) fn listed(names: &mut Vec<String>) -> String {
-    let more = names.len().saturating_sub(NAMES);
-    names.truncate(NAMES);
+/// Joins names: `a, b, c, d and 3 more`.
+pub(crate) fn join_names(names: &mut Vec<String>) -> String {
+    let more = names.len().saturating_sub(MAX_NAMES);
+    names.truncate(MAX_NAMES);
     if more == 0 { names.join(", ") } else { format!("{} and {more} more", names.join(", ")) }
 }
 
@@ -87,10 +93,10 @@ mod tests {
     use super::*;
 
     #[test]
-    fn branches_below_branches() {
+    fn renders_nested_nodes() {
         let tree = [
-            Branch::new("a", vec![Branch::leaf("b"), Branch::new("c", vec![Branch::leaf("d")])]),
-            Branch::new("e", vec![Branch::leaf("f")]),
+            TreeNode::new("a", vec![TreeNode::leaf("b"), TreeNode::new("c", vec![TreeNode::leaf("d")])]),
+            TreeNode::new("e", vec![TreeNode::leaf("f")]),
         ];
         insta::assert_snapshot!(render(&tree).join("\n"), @r"
         ├─ a
@@ -103,13 +109,13 @@ mod tests {
     }
 
     #[test]
-    fn one_line_per_reason() {
-        let row = |name: &str, why: &str| (name.to_owned(), why.to_owned());
+    fn groups_names_by_reason() {
+        let row = |name: &str, reason: &str| (name.to_owned(), reason.to_owned());
         let rows =
             [row("a", "full"), row("b", "cordoned"), row("c", "full"), row("d", "x"), row("e", "y"), row("f", "y")];
-        let lines: Vec<_> = grouped("", rows, 3).into_iter().map(|leaf| leaf.text).collect();
+        let lines: Vec<_> = group_by_reason("", rows, 3).into_iter().map(|leaf| leaf.text).collect();
         assert_eq!(lines, ["a, c  full", "b     cordoned", "d     x", "… 2 more"]);
         let mut many: Vec<String> = ('a'..='g').map(String::from).collect();
-        assert_eq!(listed(&mut many), "a, b, c, d and 3 more");
+        assert_eq!(join_names(&mut many), "a, b, c, d and 3 more");
     }
 }

@@ -1,9 +1,9 @@
-//! What is refused before it is stored: by a running cluster, and by `ostler lint` without one, in the same words.
+//! Admission: a running cluster and `ostler lint` reject the same objects with the same messages.
 
-use crate::session::{Folder, ostler, outcome};
+use crate::session::{TempDirectory, ostler, outcome};
 
-/// Two runtimes for one model, equal in everything that decides.
-const RIVALS: &str = "apiVersion: ome.io/v1beta1
+/// Two runtimes that match the same models with the same priority.
+const CONFLICTING_RUNTIMES: &str = "apiVersion: ome.io/v1beta1
 kind: ClusterServingRuntime
 metadata: {name: first}
 spec:
@@ -21,19 +21,19 @@ spec:
 ";
 
 fn lint(manifest: &str, args: &[&str]) -> (String, Option<i32>) {
-    let folder = Folder::new();
-    folder.file("f.yaml", manifest);
-    let output = ostler(&["lint", "-f", "f.yaml"]).args(args).current_dir(&folder.0).output().unwrap();
+    let directory = TempDirectory::new();
+    directory.file("f.yaml", manifest);
+    let output = ostler(&["lint", "-f", "f.yaml"]).args(args).current_dir(&directory.0).output().unwrap();
     let (stdout, _, code) = outcome(&output);
     (stdout, code)
 }
 
 // spec: RT-73
 #[test]
-fn a_running_cluster_refuses_the_second_of_two_equal_runtimes() {
-    let folder = Folder::new();
-    let file = folder.file("f.yaml", RIVALS);
-    let data = folder.0.display().to_string();
+fn cluster_rejects_conflicting_runtime() {
+    let directory = TempDirectory::new();
+    let file = directory.file("f.yaml", CONFLICTING_RUNTIMES);
+    let data = directory.0.display().to_string();
     let output = ostler(&["up", "-f", &file, "--api", "127.0.0.1:0", "--gateway", "127.0.0.1:0", "--data-dir", &data])
         .output()
         .unwrap();
@@ -44,8 +44,8 @@ fn a_running_cluster_refuses_the_second_of_two_equal_runtimes() {
 }
 
 #[test]
-fn lint_refuses_it_too() {
-    let (stdout, code) = lint(RIVALS, &[]);
+fn lint_rejects_conflicting_runtime() {
+    let (stdout, code) = lint(CONFLICTING_RUNTIMES, &[]);
     assert_eq!(code, Some(1));
     insta::assert_snapshot!(stdout, @r"
     error: f.yaml, document 2 (ClusterServingRuntime second), spec.supportedModelFormats[0].priority: `second` and `first` are selected for the same models with the same priority 3
@@ -55,8 +55,8 @@ fn lint_refuses_it_too() {
 
 // spec: RT-77
 #[test]
-fn lint_warns_of_a_tie() {
-    let (stdout, code) = lint(&RIVALS.replace(", priority: 3", ""), &[]);
+fn lint_warns_about_ambiguous_runtimes() {
+    let (stdout, code) = lint(&CONFLICTING_RUNTIMES.replace(", priority: 3", ""), &[]);
     assert_eq!(code, Some(0));
     insta::assert_snapshot!(stdout, @r"
     warning: f.yaml, document 2 (ClusterServingRuntime second), spec.supportedModelFormats[0]: AmbiguousRuntimes: `second` and `first` fit the same models equally and none has a priority, so the newest is selected
@@ -65,12 +65,12 @@ fn lint_warns_of_a_tie() {
 }
 
 #[test]
-fn lint_knows_the_shipped_classes_and_those_beside() {
+fn lint_suggests_shipped_class_name() {
     let manifest = "apiVersion: ome.io/v1beta1\nkind: AcceleratorClass\nmetadata: {name: mine}\nspec: {discovery: {nodeSelector: {gpu: mine}}, capabilities: {}}\n---\napiVersion: ome.io/v1beta1\nkind: InferenceService\nmetadata: {name: x}\nspec:\n  model: {name: m}\n  acceleratorSelector: {preferredClasses: [mine, nvidia-h100-80bg]}\n";
     let (stdout, code) = lint(manifest, &[]);
     assert_eq!(code, Some(0));
     insta::assert_snapshot!(stdout, @r"
-    warning: f.yaml, document 2 (InferenceService x), spec.acceleratorSelector.preferredClasses[1]: no AcceleratorClass `nvidia-h100-80bg`
+    warning: f.yaml, document 2 (InferenceService x), spec.acceleratorSelector.preferredClasses[1]: AcceleratorClass `nvidia-h100-80bg` does not exist
       hint: did you mean `nvidia-h100-80gb`?
     ");
     let alone = manifest.split("---\n").nth(1).unwrap();
@@ -78,21 +78,21 @@ fn lint_knows_the_shipped_classes_and_those_beside() {
 }
 
 #[test]
-fn two_letters_swapped_are_one_mistake() {
+fn lint_suggests_field_for_transposed_letters() {
     let (stdout, code) = lint(
         "apiVersion: ome.io/v1beta1\nkind: InferenceService\nmetadata: {name: x}\nspec: {modle: {name: m}, runtime: {name: r}}\n",
         &[],
     );
     assert_eq!(code, Some(0));
     insta::assert_snapshot!(stdout, @r"
-    warning: f.yaml, document 1 (InferenceService x), spec.modle: unknown field `modle`, which would be dropped
+    warning: f.yaml, document 1 (InferenceService x), spec.modle: unknown field `modle`; the API server drops it
       hint: did you mean `model`?
     ");
 }
 
-/// A file of a megabyte, and a thousand runtimes for the same models.
+/// Lints a file of 1 MiB, and 1000 runtimes for the same models.
 #[test]
-fn large_files_are_linted_in_bounded_output() {
+fn lint_limits_output_for_large_files() {
     let runtime = |n: usize| {
         format!(
             "apiVersion: ome.io/v1beta1\nkind: ClusterServingRuntime\nmetadata: {{name: r{n}}}\nspec:\n  supportedModelFormats: [{{modelFormat: {{name: a}}, modelArchitecture: AcmeForCausalLM, autoSelect: true, priority: 1}}]\n  engineConfig: {{runner: {{image: i}}}}\n---\n"

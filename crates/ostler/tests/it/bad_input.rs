@@ -1,20 +1,20 @@
-//! What is wrong with the input is said in one line, with a remedy, and exit code 1.
+//! Invalid input is reported as one line with a hint and exit code 1.
 
 use rstest::rstest;
 
-use crate::session::{Folder, ostler, outcome};
+use crate::session::{TempDirectory, ostler, outcome};
 
 #[rstest]
 #[case::broken_yaml("a: [1", "f.yaml, document 1")]
-#[case::wrong_kind("apiVersion: v9\nkind: Nothing\nmetadata: {name: x}\n", "no kind Nothing in v9")]
+#[case::wrong_kind("apiVersion: v9\nkind: Unknown\nmetadata: {name: x}\n", "does not serve kind Unknown in v9")]
 #[case::wrong_type(
     "apiVersion: ome.io/v1beta1\nkind: InferenceService\nmetadata: {name: x}\nspec: {model: 3}\n",
     "spec.model"
 )]
-fn up_refuses(#[case] manifest: &str, #[case] expected: &str) {
-    let folder = Folder::new();
-    let file = folder.file("f.yaml", manifest);
-    let data = folder.0.display().to_string();
+fn up_rejects(#[case] manifest: &str, #[case] expected: &str) {
+    let directory = TempDirectory::new();
+    let file = directory.file("f.yaml", manifest);
+    let data = directory.0.display().to_string();
     let output = ostler(&["up", "-f", &file, "--api", "127.0.0.1:0", "--gateway", "127.0.0.1:0", "--data-dir", &data])
         .output()
         .unwrap();
@@ -27,40 +27,40 @@ fn up_refuses(#[case] manifest: &str, #[case] expected: &str) {
 #[rstest]
 #[case("--api", "--gateway")]
 #[case("--gateway", "--api")]
-fn a_busy_port_names_the_flag(#[case] flag: &str, #[case] other: &str) {
+fn address_in_use_names_the_flag(#[case] flag: &str, #[case] other_flag: &str) {
     let busy = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let address = busy.local_addr().unwrap().to_string();
-    let folder = Folder::new();
-    let data = folder.0.display().to_string();
-    let output = ostler(&["up", flag, &address, other, "127.0.0.1:0", "--data-dir", &data]).output().unwrap();
+    let directory = TempDirectory::new();
+    let data = directory.0.display().to_string();
+    let output = ostler(&["up", flag, &address, other_flag, "127.0.0.1:0", "--data-dir", &data]).output().unwrap();
     let (stdout, stderr, code) = outcome(&output);
     assert_eq!((stdout.as_str(), code), ("", Some(1)));
     let cause = format!("error: cannot listen on {address}: Address already in use (os error 98)");
-    let hint = format!("hint: another process listens there: choose another with {flag} 127.0.0.1:0");
+    let hint = format!("hint: another process uses this address; choose another one with {flag} 127.0.0.1:0");
     assert_eq!(stderr.lines().collect::<Vec<_>>(), [cause, hint]);
 }
 
-/// Every mistake on the command line and with files: one line, a hint, exit code 1, nothing on stdout.
+/// Usage errors and invalid files: one line with a hint on stderr, nothing on stdout, exit code 1.
 #[test]
-fn every_error_is_one_line_with_a_hint() {
-    let folder = Folder::new();
-    folder.file("empty.yaml", "");
-    folder.file("service.yaml", SERVICE);
-    folder.file("size.yaml", MODEL);
-    folder.file("plugins.yaml", PLUGINS);
-    folder.file("replicas.yaml", &SERVICE.replace("{name: m}", "{name: m}\n  engine: {minReplicas: -1}"));
-    folder.file("kubeconfig", "password: secret\n- x");
-    std::fs::write(folder.0.join("binary.yaml"), [0x7f, b'E', b'L', b'F', 0xff, 0xfe]).unwrap();
-    std::fs::create_dir(folder.0.join("nothing")).unwrap();
-    let mut said = String::new();
-    for line in MISTAKES.trim().lines() {
+fn errors_are_one_line_with_a_hint() {
+    let directory = TempDirectory::new();
+    directory.file("empty.yaml", "");
+    directory.file("service.yaml", SERVICE);
+    directory.file("size.yaml", MODEL);
+    directory.file("plugins.yaml", PLUGINS);
+    directory.file("replicas.yaml", &SERVICE.replace("{name: m}", "{name: m}\n  engine: {minReplicas: -1}"));
+    directory.file("kubeconfig", "password: secret\n- x");
+    std::fs::write(directory.0.join("binary.yaml"), [0x7f, b'E', b'L', b'F', 0xff, 0xfe]).unwrap();
+    std::fs::create_dir(directory.0.join("empty-directory")).unwrap();
+    let mut transcript = String::new();
+    for line in INVALID_COMMANDS.trim().lines() {
         let args: Vec<&str> = line.split_whitespace().collect();
-        let output = ostler(&args).current_dir(&folder.0).env("XDG_RUNTIME_DIR", &folder.0).output().unwrap();
+        let output = ostler(&args).current_dir(&directory.0).env("XDG_RUNTIME_DIR", &directory.0).output().unwrap();
         let (stdout, stderr, code) = outcome(&output);
         assert_eq!((stdout.as_str(), code), ("", Some(1)), "{line}: {stderr}");
-        said.push_str(&format!("$ ostler {line}\n{stderr}"));
+        transcript.push_str(&format!("$ ostler {line}\n{stderr}"));
     }
-    insta::assert_snapshot!(said);
+    insta::assert_snapshot!(transcript);
 }
 
 const SERVICE: &str =
@@ -70,25 +70,25 @@ const MODEL: &str =
 
 const PLUGINS: &str = "apiVersion: llm-d.ai/v1alpha1\nkind: EndpointPickerConfig\nplugins: [{type: queue-scorer, parameters: {limit: 5}}]\n";
 
-const MISTAKES: &str = "
+const INVALID_COMMANDS: &str = "
 pln
 plan
 plan --clutser x
 plan -f service.yaml -o xml
-plan -f service.yaml --volcano soon
+plan -f service.yaml --volcano latest
 plan -f service.yaml --feature-gates Fast=true
 plan -f service.yaml --cluster service.yaml --context x
 plan -f missing.yaml
 plan -f empty.yaml
 plan -f binary.yaml
-plan -f nothing
+plan -f empty-directory
 plan -f size.yaml
 plan -f replicas.yaml
 plan -f /dev/zero
-up --api here
+up --api invalid
 up --api 0.0.0.0:6443
 up --once
-up --nodes nothing
+up --nodes empty-directory
 up -f missing.yaml
 up -f empty.yaml
 up -f replicas.yaml
@@ -99,6 +99,8 @@ explain pod/chat
 explain isvc/x --kubeconfig missing
 explain isvc/x --kubeconfig kubeconfig
 catalog shw
+up --log-level loud
+up --log-format xml
 picker
 picker --pool-name p --config-file missing.yaml
 picker --pool-name p --config-file service.yaml
@@ -111,9 +113,9 @@ picker --pool-name p --metrics-endpoint-auth
 picker --pool-name p --kv-cache-usage-percentage-metric my:usage
 ";
 
-/// `ostler crds | head -1`: the reader leaves, and that is all.
+/// `ostler crds | head -1` exits successfully.
 #[test]
-fn a_reader_that_leaves_is_no_error() {
+fn closed_stdout_is_not_an_error() {
     use std::io::{BufRead, BufReader};
     let mut child =
         ostler(&["crds"]).stdout(std::process::Stdio::piped()).stderr(std::process::Stdio::piped()).spawn().unwrap();
@@ -123,16 +125,16 @@ fn a_reader_that_leaves_is_no_error() {
     assert_eq!((line.as_str(), stderr.as_str(), code), ("---\n", "", Some(0)));
 }
 
-/// What is absurdly large is refused or planned, never a panic, and what is said of it stays a screenful.
+/// Oversized input is planned or rejected without a panic, and the output is limited.
 #[rstest]
-#[case::a_name(SERVICE.replace("name: x", &format!("name: {}", "x".repeat(1 << 20))), 1, "metadata.name: ")]
-#[case::a_class(selecting(&"x".repeat(1 << 20)), 1, "may not be more than 253")]
-#[case::many_classes(selecting(&vec!["c"; 50_000].join(", ")), 1, "must have at most 256 items")]
-#[case::many_arguments(running(&format!("args: [{}]", list(|n| format!("--f{n}=1")))), 0, "— feasible")]
-#[case::many_variables(running(&format!("env: [{}]", list(|n| format!("{{name: A{n}, value: \"1\"}}")))), 0, "— feasible")]
-fn large_and_absurd(#[case] manifest: String, #[case] code: i32, #[case] expected: &str) {
-    let folder = Folder::new();
-    let file = folder.file("f.yaml", &manifest);
+#[case::name(SERVICE.replace("name: x", &format!("name: {}", "x".repeat(1 << 20))), 1, "metadata.name: ")]
+#[case::class(service_with_classes(&"x".repeat(1 << 20)), 1, "may not be more than 253")]
+#[case::many_classes(service_with_classes(&vec!["c"; 50_000].join(", ")), 1, "must have at most 256 items")]
+#[case::many_arguments(service_with_runner(&format!("args: [{}]", join_items(|n| format!("--f{n}=1")))), 0, "— feasible")]
+#[case::many_variables(service_with_runner(&format!("env: [{}]", join_items(|n| format!("{{name: A{n}, value: \"1\"}}")))), 0, "— feasible")]
+fn limits_output_for_oversized_input(#[case] manifest: String, #[case] code: i32, #[case] expected: &str) {
+    let directory = TempDirectory::new();
+    let file = directory.file("f.yaml", &manifest);
     for command in ["plan", "lint"] {
         let (stdout, stderr, exit) = outcome(&ostler(&[command, "-f", &file]).output().unwrap());
         assert!(stdout.len() + stderr.len() < 20_000, "{command}: {} bytes", stdout.len() + stderr.len());
@@ -143,15 +145,15 @@ fn large_and_absurd(#[case] manifest: String, #[case] code: i32, #[case] expecte
     }
 }
 
-fn selecting(classes: &str) -> String {
+fn service_with_classes(classes: &str) -> String {
     format!("{SERVICE}  acceleratorSelector: {{preferredClasses: [{classes}]}}\n")
 }
 
-fn running(runner: &str) -> String {
+fn service_with_runner(runner: &str) -> String {
     let service = SERVICE.replace("{name: m}", "{name: llama-3-1-8b-instruct}");
     format!("{service}  engine: {{runner: {{{runner}}}}}\n")
 }
 
-fn list(of: impl Fn(usize) -> String) -> String {
-    (0..20_000).map(of).collect::<Vec<_>>().join(", ")
+fn join_items(item: impl Fn(usize) -> String) -> String {
+    (0..20_000).map(item).collect::<Vec<_>>().join(", ")
 }

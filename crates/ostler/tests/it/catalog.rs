@@ -1,4 +1,4 @@
-//! What is shipped, as it is printed, and what is decided with it.
+//! The shipped catalog: its output, and the decisions with it.
 
 mod classes;
 mod commands;
@@ -7,22 +7,22 @@ mod runtimes;
 
 use serde_json::Value;
 
-use crate::session::{Folder, ostler, outcome};
+use crate::session::{TempDirectory, ostler, outcome};
 
-/// The shipped objects of a kind, as `catalog list -o json` prints them.
-fn listed(kind: &str) -> Vec<Value> {
+/// Returns the shipped objects of a kind from `catalog list -o json`.
+fn list_objects(kind: &str) -> Vec<Value> {
     let (stdout, stderr, code) = outcome(&ostler(&["catalog", "list", kind, "-o", "json"]).output().unwrap());
     assert_eq!((stderr.as_str(), code), ("", Some(0)));
     serde_json::from_str::<Value>(&stdout).unwrap()["items"].as_array().unwrap().clone()
 }
 
-fn planned(manifests: &str, args: &[&str]) -> (String, String, Option<i32>) {
-    let folder = Folder::new();
-    folder.file("f.yaml", manifests);
-    outcome(&ostler(&["plan", "-o", "json", "-f", "f.yaml"]).args(args).current_dir(&folder.0).output().unwrap())
+fn run_plan(manifests: &str, args: &[&str]) -> (String, String, Option<i32>) {
+    let directory = TempDirectory::new();
+    directory.file("f.yaml", manifests);
+    outcome(&ostler(&["plan", "-o", "json", "-f", "f.yaml"]).args(args).current_dir(&directory.0).output().unwrap())
 }
 
-fn services(plan: &str) -> Vec<Value> {
+fn services_of(plan: &str) -> Vec<Value> {
     serde_json::from_str::<Value>(plan).unwrap()["services"].as_array().unwrap().clone()
 }
 
@@ -37,12 +37,12 @@ fn name(object: &Value) -> &str {
     object.pointer("/metadata/name").or(object.get("name")).and_then(Value::as_str).unwrap()
 }
 
-fn name_of_runtime(service: &Value) -> &str {
+fn runtime_name(service: &Value) -> &str {
     service["runtime"]["name"].as_str().unwrap_or("–")
 }
 
-/// `8×nvidia-h100-80gb ×2, $81.92`
-fn shape(service: &Value) -> String {
+/// Formats accelerators, nodes and cost of a service: `8×nvidia-h100-80gb ×2, $81.92`.
+fn format_accelerators(service: &Value) -> String {
     let engine = &service["components"]["engine"];
     let class = engine["acceleratorClass"].as_str().unwrap_or("–");
     let nodes =
@@ -51,11 +51,11 @@ fn shape(service: &Value) -> String {
     format!("{}×{class}{nodes}{price}", engine["acceleratorsPerNode"])
 }
 
-fn warnings(service: &Value) -> Vec<&str> {
+fn warning_codes(service: &Value) -> Vec<&str> {
     service["warnings"].as_array().unwrap().iter().map(|warning| warning["code"].as_str().unwrap()).collect()
 }
 
-fn auto_selected(runtime: &Value) -> Vec<&Value> {
+fn auto_selected_formats(runtime: &Value) -> Vec<&Value> {
     let entries = runtime["spec"]["supportedModelFormats"].as_array().unwrap().iter();
     entries.filter(|entry| entry["autoSelect"] == true).collect()
 }

@@ -1,27 +1,27 @@
-//! `ostler plan` over the runtimes and models that the deployed upstream project ships: what each model gets, or the
-//! reason that gets furthest. Run by `cargo xtask test --with corpus`, which sets `OSTLER_CORPUS` to the folder.
+//! Runs `ostler plan` with the runtimes and models of the upstream project OME: the selected runtime of each model, or the
+//! nearest rejection. `cargo xtask test --with corpus` sets `OSTLER_CORPUS` to the directory of the corpus.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 use serde_json::Value;
 
-use crate::session::{Folder, ostler, outcome};
+use crate::session::{TempDirectory, ostler, outcome};
 
 #[test]
 #[ignore = "needs the corpus: cargo xtask test --with corpus"]
-fn every_model_gets_its_runtime_or_the_furthest_reason() {
+fn models_select_runtimes() {
     let models = documents("ClusterBaseModel");
-    let stated = models.iter().filter(|model| model["spec"]["modelArchitecture"].is_string()).count();
+    let with_architecture = models.iter().filter(|model| model["spec"]["modelArchitecture"].is_string()).count();
     let names: Vec<&str> = models.iter().map(|model| model["metadata"]["name"].as_str().unwrap()).collect();
     let manifests: String = names.iter().map(|name| service(name)).collect();
     let services = plan(&manifests, &[]);
     assert_eq!(services.len(), names.len());
     let mut rows: Vec<_> = services.iter().map(row).collect();
     rows.sort();
-    let facts = format!("{} models, {stated} with facts", names.len());
-    insta::assert_snapshot!(format!("{facts}\n{}", grouped(rows)), @r"
-    131 models, 17 with facts
+    let summary = format!("{} models, {with_architecture} with an architecture", names.len());
+    insta::assert_snapshot!(format!("{summary}\n{}", group_by_outcome(rows)), @r"
+    131 models, 17 with an architecture
     AutoSelectDisabled of srt-grok-1: matches, but autoSelect is off; name it in spec.runtime.name to use it ← grok-1
     AutoSelectDisabled of srt-hermes-2-pro-llama-3-8b: matches, but autoSelect is off; name it in spec.runtime.name to use it ← hermes-2-pro-llama-3-8b
     AutoSelectDisabled of srt-internlm2-7b: matches, but autoSelect is off; name it in spec.runtime.name to use it ← internlm2-7b
@@ -29,27 +29,27 @@ fn every_model_gets_its_runtime_or_the_furthest_reason() {
     AutoSelectDisabled of srt-vicuna-13b-v1-5: matches, but autoSelect is off; name it in spec.runtime.name to use it ← vicuna-13b-v1-5
     AutoSelectDisabled of srt-vicuna-7b-v1-5: matches, but autoSelect is off; name it in spec.runtime.name to use it ← vicuna-7b-v1-5
     AutoSelectDisabled of srt-xverse-moe-a36b: matches, but autoSelect is off; name it in spec.runtime.name to use it ← xverse-moe-a36b
-    FormatMismatch of all: the model does not say what the runtime asks for ← 112 models: afm-4-5b-base, baichuan2-13b-chat, …
-    FormatVersionMismatch of all: the model does not say what the runtime asks for ← minicpm-v-2-6
-    FrameworkMismatch of all: the model does not say what the runtime asks for ← xgen-7b-8k-inst
+    FormatMismatch of all runtimes: the model does not say what the runtime asks for ← 112 models: afm-4-5b-base, baichuan2-13b-chat, …
+    FormatVersionMismatch of all runtimes: the model does not say what the runtime asks for ← minicpm-v-2-6
+    FrameworkMismatch of all runtimes: the model does not say what the runtime asks for ← xgen-7b-8k-inst
     srt-falcon3-10b-instruct ← falcon3-10b-instruct
-    srt-gpt-oss-120b-grpc (a tie) ← gpt-oss-120b
-    srt-gpt-oss-20b (a tie) ← gpt-oss-20b
+    srt-gpt-oss-120b-grpc (ambiguous) ← gpt-oss-120b
+    srt-gpt-oss-20b (ambiguous) ← gpt-oss-20b
     srt-grok-2 ← grok-2
     srt-internvl2-5-8b ← internvl2-5-8b
     srt-llama-3-2-11b-vision-instruct ← unsloth-llama-3-2-11b-vision-instruct
-    srt-llama-4-maverick-17b-128e-instruct-fp8 (a tie) ← llama-4-maverick-17b-128e-instruct, llama-4-maverick-17b-128e-instruct-fp8
-    srt-llama-4-scout-17b-16e-instruct (a tie) ← llama-4-scout-17b-16e-instruct
+    srt-llama-4-maverick-17b-128e-instruct-fp8 (ambiguous) ← llama-4-maverick-17b-128e-instruct, llama-4-maverick-17b-128e-instruct-fp8
+    srt-llama-4-scout-17b-16e-instruct (ambiguous) ← llama-4-scout-17b-16e-instruct
     srt-skywork-or1-7b-preview ← skywork-or1-7b-preview
     ");
 }
 
-/// Models that the corpus has no manifest for, of a family for which it has a small runtime only.
+/// Plans models without a manifest in the corpus, of a family with few runtimes.
 #[test]
 #[ignore = "needs the corpus: cargo xtask test --with corpus"]
-fn a_large_model_never_lands_on_a_small_runtime() {
+fn large_models_do_not_select_small_runtimes() {
     let sizes = ["7.6B", "14.8B", "32.8B", "72.7B"];
-    let manifests: String = sizes.iter().map(|size| qwen(size)).collect();
+    let manifests: String = sizes.iter().map(|size| qwen_model_and_service(size)).collect();
     let rows: Vec<_> = plan(&manifests, &[]).iter().map(row).collect();
     let rows: Vec<_> = rows.iter().map(|(outcome, name)| format!("{name}: {outcome}")).collect();
     insta::assert_snapshot!(rows.join("\n"), @r"
@@ -60,56 +60,56 @@ fn a_large_model_never_lands_on_a_small_runtime() {
     ");
 }
 
-/// Every auto-selected runtime, asked for a model with exactly the facts of its entry: itself, or one that fits closer.
+/// Plans a model with exactly the properties of each auto-selected format: its runtime or a better match is selected.
 #[test]
 #[ignore = "needs the corpus: cargo xtask test --with corpus"]
-fn runtimes_select_themselves() {
+fn formats_select_their_runtime() {
     let mut manifests = String::new();
-    let mut made_for = BTreeMap::new();
+    let mut expected_runtimes = BTreeMap::new();
     for runtime in documents("ClusterServingRuntime") {
         let name = runtime["metadata"]["name"].as_str().unwrap();
         let entries = runtime["spec"]["supportedModelFormats"].as_array().unwrap().iter().enumerate();
         for (index, entry) in entries.filter(|(_, entry)| entry["autoSelect"] == true) {
             let model = format!("{name}-{index}");
-            manifests += &model_of(&model, entry, &runtime["spec"]["modelSizeRange"]["max"]);
+            manifests += &model_manifest(&model, entry, &runtime["spec"]["modelSizeRange"]["max"]);
             manifests += &service(&model);
-            made_for.insert(model, name.to_owned());
+            expected_runtimes.insert(model, name.to_owned());
         }
     }
-    let (mut itself, mut others) = (0, Vec::new());
+    let (mut matching, mut others) = (0, Vec::new());
     for service in plan(&manifests, &[]) {
-        let wanted = &made_for[service["name"].as_str().unwrap()];
+        let expected = &expected_runtimes[service["name"].as_str().unwrap()];
         match service["runtime"]["name"].as_str() {
-            Some(chosen) if chosen == wanted => itself += 1,
-            chosen => others.push(format!("{wanted} → {}{}", chosen.unwrap_or("–"), tie(&service))),
+            Some(selected) if selected == expected => matching += 1,
+            selected => others.push(format!("{expected} → {}{}", selected.unwrap_or("–"), ambiguity(&service))),
         }
     }
     others.sort();
     others.dedup();
-    insta::assert_snapshot!(format!("{itself} of {} themselves\n{}", made_for.len(), others.join("\n")), @r"
-    51 of 58 themselves
-    srt-deepseek-r1-distill-qwen-32b → srt-deepseek-r1-distill-qwen-14b (a tie)
-    srt-gpt-oss-20b-grpc → srt-gpt-oss-120b-grpc (a tie)
-    srt-llama-2-7b → srt-llama-2-13b-chat-hf (a tie)
-    srt-llama-2-7b-chat-hf → srt-llama-2-13b (a tie)
+    insta::assert_snapshot!(format!("{matching} of {} select their own runtime\n{}", expected_runtimes.len(), others.join("\n")), @r"
+    51 of 58 select their own runtime
+    srt-deepseek-r1-distill-qwen-32b → srt-deepseek-r1-distill-qwen-14b (ambiguous)
+    srt-gpt-oss-20b-grpc → srt-gpt-oss-120b-grpc (ambiguous)
+    srt-llama-2-7b → srt-llama-2-13b-chat-hf (ambiguous)
+    srt-llama-2-7b-chat-hf → srt-llama-2-13b (ambiguous)
     srt-mixtral-8x7b → vllm-mixtral-8x7b-instruct
-    vllm-e5-mistral-7b-instruct → srt-e5-7b-mistral-instruct (a tie)
+    vllm-e5-mistral-7b-instruct → srt-e5-7b-mistral-instruct (ambiguous)
     vllm-llama-3-3-70b-instruct → srt-deepseek-r1-distill-llama-70b
     ");
 }
 
-/// What became of a service, without the code of what cannot be laid out yet: the decision counts here.
+/// Returns the selected runtime or the nearest rejection, and the name of the service.
 fn row(service: &Value) -> (String, String) {
     let name = service["name"].as_str().unwrap().to_owned();
     let outcome = match service["runtime"]["name"].as_str() {
-        Some(runtime) => format!("{runtime}{}", tie(service)),
+        Some(runtime) => format!("{runtime}{}", ambiguity(service)),
         None => {
             let nearest = &service["candidates"][0];
             let rejected = &nearest["rejected"];
             let (code, message) = (rejected["code"].as_str().unwrap(), rejected["message"].as_str().unwrap());
-            // Whatever runtime is shown first here, and whatever it asks for, the reason is the model's alone.
+            // If the model lacks the property, the rejection does not depend on the runtime.
             match message.split_once("; spec.") {
-                Some((silent, _)) => format!("{code} of all: {silent}"),
+                Some((reason, _)) => format!("{code} of all runtimes: {reason}"),
                 None => format!("{code} of {}: {message}", nearest["runtime"].as_str().unwrap()),
             }
         }
@@ -117,29 +117,29 @@ fn row(service: &Value) -> (String, String) {
     (outcome, name)
 }
 
-fn tie(service: &Value) -> &'static str {
+fn ambiguity(service: &Value) -> &'static str {
     let ambiguous =
         service["warnings"].as_array().unwrap().iter().any(|warning| warning["code"] == "AmbiguousRuntimes");
-    if ambiguous { " (a tie)" } else { "" }
+    if ambiguous { " (ambiguous)" } else { "" }
 }
 
-/// One line per outcome: how many, and which.
-fn grouped(rows: Vec<(String, String)>) -> String {
+/// Renders a line per outcome with the models.
+fn group_by_outcome(rows: Vec<(String, String)>) -> String {
     let mut groups = BTreeMap::<String, Vec<String>>::new();
     for (outcome, name) in rows {
         groups.entry(outcome).or_default().push(name);
     }
     let line = |(outcome, names): (String, Vec<String>)| match names.len() {
         0..4 => format!("{outcome} ← {}", names.join(", ")),
-        many => format!("{outcome} ← {many} models: {}, {}, …", names[0], names[1]),
+        count => format!("{outcome} ← {count} models: {}, {}, …", names[0], names[1]),
     };
     groups.into_iter().map(line).collect::<Vec<_>>().join("\n")
 }
 
 fn plan(manifests: &str, args: &[&str]) -> Vec<Value> {
-    let folder = Folder::new();
-    let services = folder.file("services.yaml", manifests);
-    let corpus = ome();
+    let directory = TempDirectory::new();
+    let services = directory.file("services.yaml", manifests);
+    let corpus = corpus_directory();
     let (runtimes, models) = (corpus.join("runtimes"), corpus.join("models"));
     let mut command = ostler(&["plan", "--no-catalog", "-o", "json", "-f", &services]);
     let output = command.arg(&runtimes).arg(&models).args(args).output().unwrap();
@@ -154,64 +154,64 @@ fn service(model: &str) -> String {
     )
 }
 
-fn qwen(size: &str) -> String {
+fn qwen_model_and_service(size: &str) -> String {
     let name = format!("qwen2-5-{}-instruct", size.to_lowercase().replace('.', "-"));
     let entry = serde_json::json!({
         "modelFormat": {"name": "safetensors", "version": "1.0.0"},
         "modelFramework": {"name": "transformers", "version": "4.43.1"},
         "modelArchitecture": "Qwen2ForCausalLM",
     });
-    model_of(&name, &entry, &size.into()) + &service(&name)
+    model_manifest(&name, &entry, &size.into()) + &service(&name)
 }
 
-fn model_of(name: &str, entry: &Value, size: &Value) -> String {
-    let fact = |field: &str| entry[field].clone();
-    let named = |field: &str| {
-        let mut named = fact(field);
-        if let Some(named) = named.as_object_mut() {
-            named.retain(|key, _| key == "name" || key == "version");
+fn model_manifest(name: &str, entry: &Value, size: &Value) -> String {
+    let property = |field: &str| entry[field].clone();
+    let name_and_version = |field: &str| {
+        let mut value = property(field);
+        if let Some(object) = value.as_object_mut() {
+            object.retain(|key, _| key == "name" || key == "version");
         }
-        named
+        value
     };
     let mut model = serde_json::json!({
         "apiVersion": "ome.io/v1beta1",
         "kind": "ClusterBaseModel",
         "metadata": {"name": name},
         "spec": {
-            "modelFormat": named("modelFormat"),
-            "modelFramework": named("modelFramework"),
-            "modelArchitecture": fact("modelArchitecture"),
-            "quantization": fact("quantization"),
-            "diffusionPipeline": fact("diffusionPipeline"),
+            "modelFormat": name_and_version("modelFormat"),
+            "modelFramework": name_and_version("modelFramework"),
+            "modelArchitecture": property("modelArchitecture"),
+            "quantization": property("quantization"),
+            "diffusionPipeline": property("diffusionPipeline"),
             "modelParameterSize": size,
         },
     });
-    model["spec"].as_object_mut().unwrap().retain(|_, fact| !fact.is_null());
+    model["spec"].as_object_mut().unwrap().retain(|_, value| !value.is_null());
     format!("---\n{model}\n")
 }
 
 fn documents(kind: &str) -> Vec<Value> {
-    let mut found = Vec::new();
-    for file in manifests(&ome()) {
+    let mut documents = Vec::new();
+    for file in list_manifests(&corpus_directory()) {
         let text = std::fs::read_to_string(&file).unwrap();
-        let read = api::manifest::read(&file.to_string_lossy(), &text).unwrap();
-        found.extend(read.into_iter().filter(|document| document.kind() == kind).map(|document| document.value));
+        let parsed = api::parse_manifest(&file.to_string_lossy(), &text).unwrap();
+        documents.extend(parsed.into_iter().filter(|document| document.kind() == kind).map(|document| document.value));
     }
-    found
+    documents
 }
 
-fn ome() -> PathBuf {
-    let corpus = std::env::var_os("OSTLER_CORPUS").expect("OSTLER_CORPUS names the folder of the corpus");
+fn corpus_directory() -> PathBuf {
+    let corpus = std::env::var_os("OSTLER_CORPUS").expect("OSTLER_CORPUS must be the directory of the corpus");
     Path::new(&corpus).join("ome")
 }
 
-/// YAML files below `folder`, sorted.
-fn manifests(folder: &Path) -> Vec<PathBuf> {
+/// Lists the YAML files below `directory`, sorted.
+fn list_manifests(directory: &Path) -> Vec<PathBuf> {
     let mut files = Vec::new();
-    for entry in std::fs::read_dir(folder).unwrap() {
+    for entry in std::fs::read_dir(directory).unwrap() {
         let path = entry.unwrap().path();
         if path.is_dir() {
-            files.extend(manifests(&path));
+            files.extend(list_manifests(&path));
         } else if path.extension().is_some_and(|extension| extension == "yaml") {
             files.push(path);
         }

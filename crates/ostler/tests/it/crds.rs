@@ -1,13 +1,13 @@
-//! `ostler crds`.
+//! `ostler crds` prints all CustomResourceDefinitions.
 
 use crate::session::{ostler, outcome};
 
 #[test]
-fn crds_are_yaml_of_every_kind() {
+fn prints_all_kinds() {
     let (stdout, _, code) = outcome(&ostler(&["crds"]).output().unwrap());
     assert_eq!(code, Some(0));
-    let documents = api::manifest::read("crds", &stdout).unwrap();
-    let names: Vec<_> = documents.iter().map(api::manifest::Document::name).collect();
+    let documents = api::parse_manifest("crds", &stdout).unwrap();
+    let names: Vec<_> = documents.iter().map(api::Document::name).collect();
     insta::assert_snapshot!(names.join("\n"), @r"
     acceleratorclasses.ome.io
     basemodels.ome.io

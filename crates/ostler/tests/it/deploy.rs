@@ -1,87 +1,90 @@
-//! The manifests of `deploy/`: the roles are written from what the operator does, and kept in step with it here.
+//! The manifests of `deploy/`. The RBAC roles are generated from the permissions of the operator.
 
 use std::path::{Path, PathBuf};
 
-use operator::rights;
 use serde_json::{Value, json};
 
 use crate::session::{ostler, outcome};
 
-/// Set, the roles are written anew instead of compared.
-const WRITE: &str = "OSTLER_WRITE_DOCS";
+/// Environment variable; if set, the roles are generated instead of compared.
+const WRITE_VARIABLE: &str = "OSTLER_WRITE_DOCS";
 const ROLES: &str = "10-roles.yaml";
-const INTRODUCTION: &str = "# What the operator may do: exactly what it does.
-# Written from the code: OSTLER_WRITE_DOCS=1 cargo test -p ostler --test it deploy
+const HEADER: &str = "# Permissions of the operator: exactly those that it uses.
+# Generated from the code: OSTLER_WRITE_DOCS=1 cargo test -p ostler --test it deploy
 ";
 
-fn folder() -> PathBuf {
+fn deploy_directory() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../../deploy")
 }
 
-/// Every object of the folder, in the order in which `kubectl apply -f deploy/` takes them.
+/// Returns the objects of all manifests, in the order of `kubectl apply -f deploy/`.
 pub(crate) fn objects() -> Vec<Value> {
-    let mut files: Vec<PathBuf> = std::fs::read_dir(folder()).unwrap().map(|entry| entry.unwrap().path()).collect();
+    let mut files: Vec<PathBuf> =
+        std::fs::read_dir(deploy_directory()).unwrap().map(|entry| entry.unwrap().path()).collect();
     files.retain(|file| file.extension().is_some_and(|extension| extension == "yaml"));
     files.sort();
-    files.iter().flat_map(|file| realcluster::documents(&std::fs::read_to_string(file).unwrap()).unwrap()).collect()
+    files
+        .iter()
+        .flat_map(|file| realcluster::parse_documents(&std::fs::read_to_string(file).unwrap()).unwrap())
+        .collect()
 }
 
 fn roles() -> String {
-    let role = |kind: &str, metadata: Value, rules: rights::Rules| json!({"apiVersion": "rbac.authorization.k8s.io/v1", "kind": kind, "metadata": metadata, "rules": rules});
-    let cluster = role("ClusterRole", json!({"name": "ostler-operator"}), rights::of_cluster());
-    let place = json!({"name": "ostler-operator", "namespace": operator::NAMESPACE});
-    let namespace = role("Role", place, rights::of_namespace());
+    let role = |kind: &str, metadata: Value, rules: operator::PolicyRules| json!({"apiVersion": "rbac.authorization.k8s.io/v1", "kind": kind, "metadata": metadata, "rules": rules});
+    let cluster = role("ClusterRole", json!({"name": "ostler-operator"}), operator::cluster_role_rules());
+    let metadata = json!({"name": "ostler-operator", "namespace": operator::DEFAULT_NAMESPACE});
+    let namespace = role("Role", metadata, operator::namespace_role_rules());
     let yaml = |object: &Value| serde_saphyr::to_string(object).unwrap();
-    format!("{INTRODUCTION}{}---\n{}", yaml(&cluster), yaml(&namespace))
+    format!("{HEADER}{}---\n{}", yaml(&cluster), yaml(&namespace))
 }
 
-fn the(kind: &str) -> Value {
+fn object_of_kind(kind: &str) -> Value {
     objects().into_iter().find(|object| object["kind"] == kind).unwrap()
 }
 
 #[test]
-fn the_roles_are_in_step_with_the_code() {
-    let (path, wanted) = (folder().join(ROLES), roles());
-    if std::env::var_os(WRITE).is_some() {
-        std::fs::write(&path, &wanted).unwrap();
+fn roles_match_the_code() {
+    let (path, expected) = (deploy_directory().join(ROLES), roles());
+    if std::env::var_os(WRITE_VARIABLE).is_some() {
+        std::fs::write(&path, &expected).unwrap();
     }
-    let written = std::fs::read_to_string(&path).unwrap_or_default();
-    assert_eq!(written, wanted, "deploy/{ROLES} is out of step: set {WRITE}=1 and run this test again");
+    let actual = std::fs::read_to_string(&path).unwrap_or_default();
+    assert_eq!(actual, expected, "deploy/{ROLES} is outdated: set {WRITE_VARIABLE}=1 and run this test again");
 }
 
 #[test]
-fn both_roles_are_bound_to_the_account_that_the_operator_runs_as() {
-    let account = &the("ServiceAccount")["metadata"];
-    assert_eq!(the("Deployment")["spec"]["template"]["spec"]["serviceAccountName"], account["name"]);
+fn roles_are_bound_to_the_service_account() {
+    let account = &object_of_kind("ServiceAccount")["metadata"];
+    assert_eq!(object_of_kind("Deployment")["spec"]["template"]["spec"]["serviceAccountName"], account["name"]);
     for (binding, role) in [("ClusterRoleBinding", "ClusterRole"), ("RoleBinding", "Role")] {
-        let binding = the(binding);
+        let binding = object_of_kind(binding);
         assert_eq!(binding["roleRef"]["kind"], role);
-        assert_eq!(binding["roleRef"]["name"], the(role)["metadata"]["name"]);
+        assert_eq!(binding["roleRef"]["name"], object_of_kind(role)["metadata"]["name"]);
         let subject = &binding["subjects"][0];
         assert_eq!((&subject["name"], &subject["namespace"]), (&account["name"], &account["namespace"]));
     }
 }
 
 #[test]
-fn the_deployment_starts_what_the_binary_has() {
-    let deployment = the("Deployment");
+fn deployment_passes_valid_arguments() {
+    let deployment = object_of_kind("Deployment");
     let container = &deployment["spec"]["template"]["spec"]["containers"][0];
     let args: Vec<&str> = container["args"].as_array().unwrap().iter().map(|arg| arg.as_str().unwrap()).collect();
-    // It reads its arguments before it looks for a cluster.
-    let local: Vec<String> = args
+    // The arguments are parsed before the kubeconfig is read.
+    let local_args: Vec<String> = args
         .iter()
         .map(|arg| arg.replace("0.0.0.0:9464", "127.0.0.1:0").replace("0.0.0.0:8443", "127.0.0.1:0"))
         .collect();
-    let local: Vec<&str> = local.iter().map(String::as_str).collect();
-    let (_, stderr, code) = outcome(&ostler(&local).args(["--kubeconfig", "/nonexistent"]).output().unwrap());
+    let local_args: Vec<&str> = local_args.iter().map(String::as_str).collect();
+    let (_, stderr, code) = outcome(&ostler(&local_args).args(["--kubeconfig", "/nonexistent"]).output().unwrap());
     assert_eq!(code, Some(1));
     assert!(stderr.starts_with("error: kubeconfig /nonexistent"), "{stderr}");
-    let service = the("Service");
-    let named = format!(
+    let service = object_of_kind("Service");
+    let webhook_service = format!(
         "--webhook-service={}/{}",
         service["metadata"]["namespace"].as_str().unwrap(),
         service["metadata"]["name"].as_str().unwrap()
     );
-    assert!(args.contains(&named.as_str()), "{args:?}");
+    assert!(args.contains(&webhook_service.as_str()), "{args:?}");
     assert_eq!(service["spec"]["selector"], deployment["spec"]["template"]["metadata"]["labels"]);
 }

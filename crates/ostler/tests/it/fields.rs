@@ -1,8 +1,8 @@
-//! Fields that a manifest may leave out or state, as `ostler plan -o json` follows them.
+//! Optional fields of manifests, and their effect on `ostler plan -o json`.
 
 use serde_json::{Value, json};
 
-use crate::session::{Folder, ostler, outcome};
+use crate::session::{TempDirectory, ostler, outcome};
 
 const MODEL: &str = "apiVersion: ome.io/v1beta1
 kind: ClusterBaseModel
@@ -30,25 +30,25 @@ fn service(spec: &str) -> String {
     )
 }
 
-/// The plan of the one service among `documents`.
+/// Returns the plan of the service in `documents`.
 fn plan(documents: &[String]) -> Value {
-    let folder = Folder::new();
-    folder.file("f.yaml", &documents.join("---\n"));
+    let directory = TempDirectory::new();
+    directory.file("f.yaml", &documents.join("---\n"));
     let output =
-        ostler(&["plan", "--no-catalog", "-o", "json", "-f", "f.yaml"]).current_dir(&folder.0).output().unwrap();
+        ostler(&["plan", "--no-catalog", "-o", "json", "-f", "f.yaml"]).current_dir(&directory.0).output().unwrap();
     let (stdout, stderr, _) = outcome(&output);
     let plan: Value = serde_json::from_str(&stdout).unwrap_or_else(|_| panic!("{stderr}"));
     plan["services"][0].clone()
 }
 
-fn made<'a>(service: &'a Value, kind: &str) -> &'a Value {
+fn planned_object<'a>(service: &'a Value, kind: &str) -> &'a Value {
     let objects = service["objects"].as_array().unwrap();
     objects.iter().find(|object| object["kind"] == kind).unwrap_or_else(|| panic!("no {kind}: {service:#}"))
 }
 
 // spec: ACC-4
 #[test]
-fn a_service_and_a_runtime_of_before_accelerators_are_feasible() {
+fn plans_without_accelerator_requirements() {
     let runtime = runtime("plain", "", "engineConfig: {runner: {name: ome-container, image: i}}");
     let service = plan(&[MODEL.to_owned(), runtime, service("runtime: {name: plain}")]);
     assert_eq!((&service["feasible"], &service["runtime"]["name"]), (&json!(true), &json!("plain")));
@@ -57,45 +57,45 @@ fn a_service_and_a_runtime_of_before_accelerators_are_feasible() {
 
 // spec: RT-18
 #[test]
-fn the_higher_priority_wins_and_a_name_overrides_it() {
+fn runtime_name_overrides_priority() {
     let engine = "engineConfig: {runner: {name: ome-container, image: i}}";
     let runtimes =
         [MODEL.to_owned(), runtime("low", ", priority: 1", engine), runtime("high", ", priority: 2", engine)];
-    let chosen = |spec: &str| {
+    let selected_runtime = |spec: &str| {
         let documents: Vec<String> = runtimes.iter().cloned().chain([service(spec)]).collect();
         plan(&documents)["runtime"]["name"].clone()
     };
-    assert_eq!(chosen("engine: {}"), "high");
-    assert_eq!(chosen("runtime: {name: low}"), "low");
+    assert_eq!(selected_runtime("engine: {}"), "high");
+    assert_eq!(selected_runtime("runtime: {name: low}"), "low");
 }
 
 // spec: RT-24
 #[test]
-fn one_replica_unless_stated() {
-    let of = |replicas: &str| {
+fn default_is_one_replica() {
+    let replicas_of = |replicas: &str| {
         let engine = format!("engineConfig: {{{replicas}runner: {{name: ome-container, image: i}}}}");
         let service = plan(&[MODEL.to_owned(), runtime("r", "", &engine), service("engine: {}")]);
-        made(&service, "Deployment")["spec"]["replicas"].clone()
+        planned_object(&service, "Deployment")["spec"]["replicas"].clone()
     };
-    assert_eq!(of(""), 1);
-    assert_eq!(of("minReplicas: 3, "), 3);
+    assert_eq!(replicas_of(""), 1);
+    assert_eq!(replicas_of("minReplicas: 3, "), 3);
 }
 
 // spec: RT-27
 #[test]
-fn the_scale_target_is_the_autoscalers() {
+fn scale_target_configures_autoscaler() {
     let engine =
         "engineConfig: {maxReplicas: 3, scaleMetric: memory, scaleTarget: 65, runner: {name: ome-container, image: i}}";
     let service = plan(&[MODEL.to_owned(), runtime("r", "", engine), service("engine: {}")]);
-    let metrics = &made(&service, "HorizontalPodAutoscaler")["spec"]["metrics"];
-    let expect = json!([{"type": "Resource", "resource": {"name": "memory", "target": {"type": "Utilization", "averageUtilization": 65}}}]);
-    assert_eq!(metrics, &expect);
+    let metrics = &planned_object(&service, "HorizontalPodAutoscaler")["spec"]["metrics"];
+    let expected = json!([{"type": "Resource", "resource": {"name": "memory", "target": {"type": "Utilization", "averageUtilization": 65}}}]);
+    assert_eq!(metrics, &expected);
 }
 
 // spec: ACC-60
 #[test]
-fn tuning_may_stand_in_three_places() {
-    let tuned = |name: &str| {
+fn applies_configurations_of_runtime_engine_and_service() {
+    let configuration = |name: &str| {
         format!(
             "acceleratorConfigurations: [{{selector: {{acceleratorClass: acme-npu}}, env: [{{name: {name}, value: set}}]}}]"
         )
@@ -103,23 +103,23 @@ fn tuning_may_stand_in_three_places() {
     let requirements = "acceleratorRequirements: {supportedClasses: [acme-npu]}";
     let spec = format!(
         "{requirements}\n  {}\n  engineConfig: {{runner: {{name: ome-container, image: i}}, {}}}",
-        tuned("OF_RUNTIME"),
-        tuned("OF_ENGINE_CONFIG")
+        configuration("OF_RUNTIME"),
+        configuration("OF_ENGINE_CONFIG")
     );
     let documents = [
         MODEL.to_owned(),
         CLASS.to_owned(),
         runtime("r", "", &spec),
-        service(&format!("engine: {{{}}}", tuned("OF_SERVICE"))),
+        service(&format!("engine: {{{}}}", configuration("OF_SERVICE"))),
     ];
     let service = plan(&documents);
-    let container = &made(&service, "Deployment")["spec"]["template"]["spec"]["containers"][0];
-    let set: Vec<&Value> = container["env"]
+    let container = &planned_object(&service, "Deployment")["spec"]["template"]["spec"]["containers"][0];
+    let variables: Vec<&Value> = container["env"]
         .as_array()
         .unwrap()
         .iter()
-        .filter(|one| one["value"] == "set")
-        .map(|one| &one["name"])
+        .filter(|variable| variable["value"] == "set")
+        .map(|variable| &variable["name"])
         .collect();
-    assert_eq!(set.len(), 3, "{container:#}");
+    assert_eq!(variables.len(), 3, "{container:#}");
 }

@@ -1,34 +1,34 @@
-//! Findings as they are printed.
+//! Output of `ostler lint`.
 
 use rstest::rstest;
 
-use crate::session::{Folder, ostler, outcome};
+use crate::session::{TempDirectory, ostler, outcome};
 
 fn lint(manifest: &str) -> (String, Option<i32>) {
-    let folder = Folder::new();
-    folder.file("f.yaml", manifest);
-    let (stdout, _, code) = outcome(&ostler(&["lint", "-f", "f.yaml"]).current_dir(&folder.0).output().unwrap());
+    let directory = TempDirectory::new();
+    directory.file("f.yaml", manifest);
+    let (stdout, _, code) = outcome(&ostler(&["lint", "-f", "f.yaml"]).current_dir(&directory.0).output().unwrap());
     (stdout, code)
 }
 
 #[test]
-fn unknown_fields_are_warnings_with_the_nearest_name() {
+fn warns_about_unknown_field() {
     let (stdout, code) = lint(
         "apiVersion: ome.io/v1beta1\nkind: InferenceService\nmetadata: {name: x}\nspec: {model: {name: m}, egnine: {}}\n",
     );
     assert_eq!(code, Some(0));
     insta::assert_snapshot!(stdout, @r"
-    warning: f.yaml, document 1 (InferenceService x), spec.egnine: unknown field `egnine`, which would be dropped
+    warning: f.yaml, document 1 (InferenceService x), spec.egnine: unknown field `egnine`; the API server drops it
       hint: did you mean `engine`?
     ");
 }
 
 #[test]
-fn a_misspelt_kind_is_an_error_with_the_nearest_name() {
+fn rejects_unknown_kind() {
     let (stdout, code) = lint("apiVersion: ome.io/v1beta1\nkind: InferenceServce\nmetadata: {name: x}\nspec: {}\n");
     assert_eq!(code, Some(1));
     insta::assert_snapshot!(stdout, @r"
-    error: f.yaml, document 1 (InferenceServce x), kind: no kind `InferenceServce` in ome.io/v1beta1
+    error: f.yaml, document 1 (InferenceServce x), kind: unknown kind `InferenceServce` in ome.io/v1beta1
       hint: did you mean `InferenceService`?
     ");
 }
@@ -41,15 +41,15 @@ fn a_misspelt_kind_is_an_error_with_the_nearest_name() {
     "spec.engine.runner.resources.limits.memory: `-4Gi` is negative"
 )]
 #[case::replicas("InferenceService", "engine: {minReplicas: -3}", "spec.engine.minReplicas: should be greater")]
-#[case::enumeration("InferenceService", "acceleratorSelector: {policy: x}", "hint: write one of BestFit, Cheapest")]
-fn wrong_values_are_errors(#[case] kind: &str, #[case] spec: &str, #[case] expected: &str) {
+#[case::enumeration("InferenceService", "acceleratorSelector: {policy: x}", "hint: use one of BestFit, Cheapest")]
+fn rejects_invalid_values(#[case] kind: &str, #[case] spec: &str, #[case] expected: &str) {
     let manifest = format!("apiVersion: ome.io/v1beta1\nkind: {kind}\nmetadata: {{name: x}}\nspec:\n  {spec}\n");
     let (stdout, code) = lint(&manifest);
     assert_eq!(code, Some(1), "{stdout}");
     assert!(stdout.contains(expected), "{stdout}");
 }
 
-/// Story 1 of seed 002, of which `from` is `to`.
+/// Returns the role-based service of story 1 (specification 002) with `from` replaced by `to`.
 fn roles(from: &str, to: &str) -> String {
     let story = "apiVersion: fusioninfer.io/v1alpha1
 kind: InferenceService
@@ -80,21 +80,21 @@ spec:
 )]
 #[case::long(
     "name: qwen",
-    "name: a-service-whose-name-leaves-no-room-for-roles",
-    "spec.roles: the composed name {service}-{role}-{replica} must not be longer than 50 characters"
+    "name: a-service-with-a-name-that-is-too-long-for-roles",
+    "spec.roles: the composed name {service}-{role}-{replica} must have at most 50 characters"
 )]
 // spec: TOP-39
 #[case::reserved(
     "team: a",
     "fusioninfer.io/service: a",
-    "spec.roles[0].template.metadata.labels[fusioninfer.io/service]: the prefix is reserved"
+    "spec.roles[0].template.metadata.labels[fusioninfer.io/service]: the prefix of this key is reserved for the operator"
 )]
 // spec: TOP-3
-#[case::no_type("    componentType: worker\n", "", "spec.roles[0].componentType: is missing")]
+#[case::no_type("    componentType: worker\n", "", "spec.roles[0].componentType: required field is missing")]
 // spec: TOP-4
 // spec: TOP-17
-#[case::no_such_type("worker", "cook", "write one of router, prefiller, decoder, worker")]
-fn roles_that_cannot_be_laid_out_are_errors(#[case] from: &str, #[case] to: &str, #[case] expected: &str) {
+#[case::unknown_type("worker", "unknown", "use one of router, prefiller, decoder, worker")]
+fn rejects_invalid_roles(#[case] from: &str, #[case] to: &str, #[case] expected: &str) {
     let (stdout, code) = lint(&roles(from, to));
     assert_eq!(code, Some(1), "{stdout}");
     assert!(stdout.contains(expected), "{stdout}");
@@ -106,13 +106,13 @@ fn roles_that_cannot_be_laid_out_are_errors(#[case] from: &str, #[case] to: &str
     ", httproute: {rules: {}}",
     1,
     "error: ",
-    "spec.roles[0].httproute.rules: expected a list of maps\n  hint: httproute takes"
+    "spec.roles[0].httproute.rules: expected a list of objects\n  hint: set httproute to"
 )]
 #[case::whole_route(
     ", httproute: {spec: {}}",
     1,
     "error: ",
-    "spec.roles[0].httproute.spec: is a field of a whole HTTPRoute"
+    "spec.roles[0].httproute.spec: belongs to the HTTPRoute object"
 )]
 // spec: TOP-87
 #[case::configuration(
@@ -121,16 +121,16 @@ fn roles_that_cannot_be_laid_out_are_errors(#[case] from: &str, #[case] to: &str
     "warning: ",
     "spec.roles[0].endpointPickerConfig: apiVersion \"\", kind \"Picker\": expected kind EndpointPickerConfig"
 )]
-#[case::no_gateway(", httproute: {}", 0, "warning: ", "httproute.parentRefs names no Gateway")]
-fn of_a_router(#[case] router: &str, #[case] expect: i32, #[case] severity: &str, #[case] message: &str) {
+#[case::no_gateway(", httproute: {}", 0, "warning: ", "httproute.parentRefs has no Gateway")]
+fn checks_routers(#[case] router: &str, #[case] expected: i32, #[case] severity: &str, #[case] message: &str) {
     let (stdout, code) =
         lint(&roles("  roles:\n", &format!("  roles:\n  - {{name: entry, componentType: router{router}}}\n")));
-    assert_eq!(code, Some(expect), "{stdout}");
+    assert_eq!(code, Some(expected), "{stdout}");
     assert!(stdout.starts_with(severity) && stdout.contains(message), "{stdout}");
 }
 
 #[test]
-fn half_a_pair_is_a_warning() {
+fn warns_about_prefiller_without_decoder() {
     let (stdout, code) = lint(&roles("worker", "prefiller"));
     assert_eq!(code, Some(0));
     assert!(stdout.contains("warning") && stdout.contains("a prefiller without a decoder"), "{stdout}");

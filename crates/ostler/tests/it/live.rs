@@ -1,8 +1,8 @@
-//! Commands against a running cluster.
+//! Commands that connect to a running cluster.
 
 use rstest::rstest;
 
-use crate::session::{Folder, Session, ostler, outcome};
+use crate::session::{Session, TempDirectory, ostler, outcome};
 
 const SERVICE: &str = "apiVersion: ome.io/v1beta1
 kind: InferenceService
@@ -11,12 +11,12 @@ spec:
   model: {name: llama-3-2-3b-instruct}
 ";
 
-/// What is on offer and what is free come from the cluster; so does the namespace.
+/// Runtimes, classes, free accelerators and the namespace come from the cluster.
 #[test]
-fn a_plan_of_what_a_cluster_has() {
+fn plans_with_objects_of_the_cluster() {
     let session = Session::start(&[]);
-    let folder = Folder::new();
-    let file = folder.file("f.yaml", SERVICE);
+    let directory = TempDirectory::new();
+    let file = directory.file("f.yaml", SERVICE);
     let args = ["--kubeconfig", &session.kubeconfig];
     let (stdout, stderr, code) = outcome(&ostler(&["plan", "-f", &file]).args(args).output().unwrap());
     assert_eq!((stderr.as_str(), code), ("", Some(0)), "{stdout}");
@@ -29,29 +29,29 @@ fn a_plan_of_what_a_cluster_has() {
 }
 
 #[test]
-fn a_context_that_is_not_there_is_answered_by_those_that_are() {
+fn unknown_context_lists_available_contexts() {
     let session = Session::start(&[]);
     let args = ["explain", "isvc/x", "--kubeconfig", &session.kubeconfig, "--context", "nope"];
     let (_, stderr, code) = outcome(&ostler(&args).output().unwrap());
     assert_eq!(code, Some(1));
     insta::assert_snapshot!(stderr, @r"
-    error: kubeconfig: there is no context `nope`
-    hint: it has ostler
+    error: kubeconfig: context `nope` does not exist
+    hint: available contexts: ostler
     ");
     let (_, stderr, _) =
         outcome(&ostler(&["redecide", "isvc/x", "--kubeconfig", &session.kubeconfig]).output().unwrap());
-    assert!(stderr.starts_with("error: there is no InferenceService `x` of ome.io in namespace `default`"), "{stderr}");
+    assert!(stderr.starts_with("error: InferenceService `x` of ome.io not found in namespace `default`"), "{stderr}");
 }
 
-/// A proxy of the environment is for elsewhere: to this machine there is a way.
+/// Proxies of the environment are not used for loopback addresses.
 #[rstest]
 #[case("HTTPS_PROXY", "http://192.0.2.1:3128")]
 #[case("https_proxy", "socks5://192.0.2.1:1080")]
-fn this_machine_is_reached_without_a_proxy(#[case] variable: &str, #[case] proxy: &str) {
+fn loopback_addresses_bypass_proxies(#[case] variable: &str, #[case] proxy: &str) {
     let session = Session::start(&[]);
     let args = ["redecide", "isvc/x", "--kubeconfig", &session.kubeconfig];
     let (_, stderr, _) = outcome(&ostler(&args).env(variable, proxy).output().unwrap());
-    assert!(stderr.starts_with("error: there is no InferenceService `x`"), "{stderr}");
+    assert!(stderr.starts_with("error: InferenceService `x`"), "{stderr}");
 }
 
 const GANG: &str = "apiVersion: fusioninfer.io/v1alpha1
@@ -72,13 +72,13 @@ spec:
           resources: {limits: {nvidia.com/gpu: 8}}
 ";
 
-/// What the cluster's Volcano can say decides how much of a gang must start together.
+/// Before version 1.14, Volcano cannot schedule parts of a gang.
 #[rstest]
 #[case::old("1.13", true)]
 #[case::new("v1.14.0", false)]
-fn a_volcano_of_some_version(#[case] version: &str, #[case] all_or_nothing: bool) {
-    let folder = Folder::new();
-    let file = folder.file("f.yaml", GANG);
+fn gang_scheduling_depends_on_volcano_version(#[case] version: &str, #[case] all_or_nothing: bool) {
+    let directory = TempDirectory::new();
+    let file = directory.file("f.yaml", GANG);
     let (stdout, stderr, code) = outcome(&ostler(&["plan", "-f", &file, "--volcano", version]).output().unwrap());
     assert_eq!((stderr.as_str(), code), ("", Some(0)));
     assert!(stdout.contains("PodGroup "), "{stdout}");

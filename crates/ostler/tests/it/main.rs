@@ -1,9 +1,9 @@
-//! The binary as its users start it.
+//! Integration tests that run the binary.
 #![allow(
     clippy::unwrap_used,
     clippy::expect_used,
     clippy::panic,
-    reason = "clippy exempts test functions only, and these are helpers of tests"
+    reason = "clippy exempts only test functions, and these are helpers of tests"
 )]
 
 mod admission;
@@ -16,6 +16,7 @@ mod fields;
 mod kubectl;
 mod lint;
 mod live;
+mod logging;
 mod plan;
 mod realcluster;
 mod reason_codes;

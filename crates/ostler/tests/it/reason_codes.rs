@@ -1,69 +1,65 @@
-//! `docs/reason-codes.md` is written from the lists of codes in the crates, and kept in step with them here.
+//! Generates `docs/reason-codes.md` from the reason codes of the crates, and checks that it is current.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::path::Path;
 
-use api::code::Code;
+use api::Code;
 
-/// Where the page is, from this crate's folder.
+/// Path of the page, relative to this crate.
 const PAGE: &str = "../../docs/reason-codes.md";
-/// Set, the page is written anew instead of compared.
-const WRITE: &str = "OSTLER_WRITE_DOCS";
+/// Environment variable; if set, the page is generated instead of compared.
+const WRITE_VARIABLE: &str = "OSTLER_WRITE_DOCS";
 
 const INTRODUCTION: &str = "# Reason codes
 
-Every code that stands in a condition, an event, `status.decision`, `ostler plan` or `ostler explain`: what it means, and what
-to do. Codes are stable; messages beside them carry the numbers and may change. `ostler explain KIND/NAME` follows the codes of
-one object down to the unmet condition and tells which one change helps.
+Reference of the reason codes in conditions, events, `status.decision`, `ostler plan` and `ostler explain`: the meaning of each
+code, and what to do. Codes are stable. The messages with the values may change. `ostler explain KIND/NAME` shows the unmet
+condition of an object and suggests changes.
 
-Written from the code: `OSTLER_WRITE_DOCS=1 cargo test -p ostler --test it reason_codes`.
+Generated from the code: `OSTLER_WRITE_DOCS=1 cargo test -p ostler --test it reason_codes`.
 ";
 
 struct Section {
     title: &'static str,
-    where_found: &'static str,
+    occurrence: &'static str,
     codes: Vec<Code>,
 }
 
 fn sections() -> Vec<Section> {
-    use decide::code as decided;
-    use plan::code as planned;
-    let section = |title, where_found, codes: &[&[Code]]| Section { title, where_found, codes: codes.concat() };
-    let reasons: Vec<Code> = operator::reason::Reason::ALL.iter().map(|reason| reason.code()).collect();
+    use decide::code as decision;
+    use plan::code as plan_code;
+    let section = |title, occurrence, codes: &[&[Code]]| Section { title, occurrence, codes: codes.concat() };
+    let reasons: Vec<Code> = operator::ConditionReason::ALL.iter().map(|reason| reason.code()).collect();
     vec![
         section(
             "Decisions",
             "`reason` of a plan and of `status.decision`, of `RuntimeResolved` and `AcceleratorResolved`, and of events.",
-            &[decided::outcome::ALL],
+            &[decision::outcome::ALL],
         ),
         section(
-            "Runtimes that cannot serve",
+            "Rejected runtimes",
             "`candidates[].rejected` of plan and decision, in the order of the checks.",
-            &[decided::runtime::ALL],
+            &[decision::runtime::ALL],
         ),
         section(
-            "Classes",
+            "Accelerator classes",
             "`candidates[].accelerators[]` of plan and decision, in the order of the checks.",
-            &[decided::class::ALL],
+            &[decision::class::ALL],
         ),
         section(
             "Warnings",
             "`warnings` of plan and decision, and events.",
-            &[decided::warning::ALL, planned::warning::ALL],
+            &[decision::warning::ALL, plan_code::warning::ALL],
         ),
-        section(
-            "Services that cannot be laid out",
-            "`reason` of a plan, conditions and events.",
-            &[planned::refusal::ALL],
-        ),
+        section("Plan errors", "`reason` of a plan, conditions and events.", &[plan_code::error::ALL]),
         section(
             "Conditions and events of services",
-            "`InferenceService` of either group, and objects that decisions read.",
+            "`InferenceService` of either group, and objects that decisions depend on.",
             &[&reasons],
         ),
         section(
-            "Conditions of classes and roles, base set",
+            "Conditions of classes, role-based services and the base set",
             "`AcceleratorClass`, role-based `InferenceService`, and the ConfigMap of the base set.",
             &[operator::code::ALL],
         ),
@@ -73,37 +69,37 @@ fn sections() -> Vec<Section> {
 
 fn page() -> String {
     let mut page = INTRODUCTION.to_owned();
-    for Section { title, where_found, codes } in sections() {
-        let _ = write!(page, "\n## {title}\n\n{where_found}\n\n| code | means | do |\n|---|---|---|\n");
+    for Section { title, occurrence, codes } in sections() {
+        let _ = write!(page, "\n## {title}\n\n{occurrence}\n\n| Code | Meaning | Action |\n|---|---|---|\n");
         for code in codes {
             let remedy = if code.remedy().is_empty() { "–" } else { code.remedy() };
-            let _ = writeln!(page, "| `{code}` | {} | {} |", escaped(code.cause()), escaped(remedy));
+            let _ = writeln!(page, "| `{code}` | {} | {} |", escape(code.cause()), escape(remedy));
         }
     }
     page
 }
 
-fn escaped(text: &str) -> String {
+fn escape(text: &str) -> String {
     text.replace('|', "\\|")
 }
 
 #[test]
-fn the_page_is_in_step_with_the_code() {
+fn page_matches_the_code() {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join(PAGE);
-    let wanted = page();
-    if std::env::var_os(WRITE).is_some() {
-        std::fs::write(&path, &wanted).unwrap();
+    let expected = page();
+    if std::env::var_os(WRITE_VARIABLE).is_some() {
+        std::fs::write(&path, &expected).unwrap();
     }
-    let written = std::fs::read_to_string(&path).unwrap_or_default();
-    assert_eq!(written, wanted, "docs/reason-codes.md is out of step: set {WRITE}=1 and run this test again");
+    let actual = std::fs::read_to_string(&path).unwrap_or_default();
+    assert_eq!(actual, expected, "docs/reason-codes.md is outdated: set {WRITE_VARIABLE}=1 and run this test again");
 }
 
 #[test]
-fn one_list_has_a_code_once_and_says_what_it_means() {
+fn codes_are_unique_and_documented() {
     for Section { title, codes, .. } in sections() {
-        let mut seen = BTreeMap::new();
+        let mut unique = BTreeMap::new();
         for code in codes {
-            assert!(seen.insert(code.as_str(), code).is_none(), "{title}: {code} twice");
+            assert!(unique.insert(code.as_str(), code).is_none(), "{title}: duplicate {code}");
             assert!(code.cause().ends_with('.'), "{title}: {code}");
             assert!(code.remedy().is_empty() || code.remedy().ends_with('.'), "{title}: {code}");
         }

@@ -1,11 +1,11 @@
-//! `ostler rollout` and `ostler scale` beside a running cluster, as a person uses them.
+//! `ostler rollout` and `ostler scale` against a running cluster.
 
 use kube::api::{Api, DynamicObject, Patch, PatchParams};
 use kube::config::{KubeConfigOptions, Kubeconfig};
 use kube::discovery::ApiResource;
 use serde_json::{Value, json};
 
-use crate::session::{Folder, Session, ostler, outcome};
+use crate::session::{Session, TempDirectory, ostler, outcome};
 
 const NAME: &str = "inferenceservice.fusioninfer.io/chat";
 
@@ -19,24 +19,25 @@ fn service(image: &str) -> Value {
             "template": {"spec": {"containers": [container]}}}]}})
 }
 
-/// Its container cannot be made: the Secret is nobody's.
-fn broken(image: &str) -> Value {
+/// Returns a service whose container cannot be created because a Secret does not exist.
+fn service_with_missing_secret(image: &str) -> Value {
     let mut service = service(image);
-    let key = json!({"secretKeyRef": {"name": "nobody-made-it", "key": "token"}});
+    let key = json!({"secretKeyRef": {"name": "missing-secret", "key": "token"}});
     service["spec"]["roles"][0]["template"]["spec"]["containers"][0]["env"] =
         json!([{"name": "HF_TOKEN", "valueFrom": key}]);
     service
 }
 
-struct Shell {
+/// A cluster with the service, and its client.
+struct RolloutTest {
     session: Session,
     services: Api<DynamicObject>,
 }
 
-impl Shell {
+impl RolloutTest {
     async fn start() -> Self {
-        let folder = Folder::new();
-        let file = folder.file("chat.json", &service("vllm/vllm-openai:v1").to_string());
+        let directory = TempDirectory::new();
+        let file = directory.file("chat.json", &service("vllm/vllm-openai:v1").to_string());
         let session = Session::start(&["-f", &file]);
         let config = Kubeconfig::read_from(&session.kubeconfig).unwrap();
         let mut config = kube::Config::from_custom_kubeconfig(config, &KubeConfigOptions::default()).await.unwrap();
@@ -47,64 +48,67 @@ impl Shell {
         Self { session, services: Api::namespaced_with(client, "default", &ApiResource::from_gvk(&kind)) }
     }
 
-    /// As with `kubectl apply --server-side`.
+    /// Applies the service like `kubectl apply --server-side`.
     async fn apply(&self, service: &Value) {
         self.services.patch("chat", &PatchParams::apply("test").force(), &Patch::Apply(service)).await.unwrap();
     }
 
-    /// stdout; what goes wrong shows all.
-    fn says(&self, words: &[&str], code: i32) -> String {
-        let words = [words, &["--kubeconfig", &self.session.kubeconfig]].concat();
-        let (stdout, stderr, found) = outcome(&ostler(&words).output().unwrap());
-        assert_eq!(found, Some(code), "{words:?}: {stdout}{stderr}");
+    /// Runs `ostler` and returns its output, after checking the exit code.
+    fn run(&self, args: &[&str], expected_code: i32) -> String {
+        let args = [args, &["--kubeconfig", &self.session.kubeconfig]].concat();
+        let (stdout, stderr, code) = outcome(&ostler(&args).output().unwrap());
+        assert_eq!(code, Some(expected_code), "{args:?}: {stdout}{stderr}");
         stdout + &stderr
     }
 
-    /// Follows the rollout to its end and returns the last lines.
-    fn follow(&self, code: i32) -> String {
-        self.says(&["rollout", "status", NAME, "--timeout", "10m"], code)
+    /// Waits for the end of the rollout and returns the output.
+    fn wait_for_rollout(&self, expected_code: i32) -> String {
+        self.run(&["rollout", "status", NAME, "--timeout", "10m"], expected_code)
     }
 
-    /// What each revision changed.
+    /// Returns the changes of each revision.
     fn history(&self) -> Vec<String> {
-        let told = self.says(&["rollout", "history", NAME], 0);
-        let cells = |line: &str| line.split("  ").last().unwrap().trim().to_owned();
-        told.lines().skip(1).map(cells).collect()
+        let output = self.run(&["rollout", "history", NAME], 0);
+        let change = |line: &str| line.split("  ").last().unwrap().trim().to_owned();
+        output.lines().skip(1).map(change).collect()
     }
 }
 
-/// Another image, held, let go, broken, undone, and scaled.
+/// Pauses and resumes the rollout of an image, fails and undoes a rollout, and scales.
 #[tokio::test]
-async fn the_life_of_a_service_by_command() {
-    let shell = Shell::start().await;
-    assert!(shell.follow(0).ends_with(": rolled out; ready replicas: w 2 of 2\n"));
-    assert_eq!(shell.history(), ["the oldest that is kept"]);
+async fn rolls_out_undoes_and_scales() {
+    let test = RolloutTest::start().await;
+    assert!(test.wait_for_rollout(0).ends_with(": successfully rolled out: Ready replicas: w 2 of 2\n"));
+    assert_eq!(test.history(), ["(oldest revision)"]);
 
-    assert_eq!(shell.says(&["rollout", "pause", NAME], 0), format!("{NAME}: rollout paused\n"));
-    assert_eq!(shell.says(&["rollout", "pause", NAME], 0), format!("{NAME} is paused already\n"));
-    shell.apply(&service("vllm/vllm-openai:v2")).await;
-    let held = shell.follow(0);
-    assert!(held.contains(": paused; rollout of w: 0 of 2 replicas are updated"), "{held}");
-    assert_eq!(shell.says(&["rollout", "resume", NAME], 0), format!("{NAME}: rollout resumed\n"));
-    assert!(shell.follow(0).contains(": rolled out; "));
+    assert_eq!(test.run(&["rollout", "pause", NAME], 0), format!("{NAME}: rollout paused\n"));
+    assert_eq!(test.run(&["rollout", "pause", NAME], 0), format!("{NAME} is already paused\n"));
+    test.apply(&service("vllm/vllm-openai:v2")).await;
+    let paused = test.wait_for_rollout(0);
+    assert!(paused.contains(": rollout paused: Rollout of role w: 0 of 2 replicas are updated"), "{paused}");
+    assert_eq!(test.run(&["rollout", "resume", NAME], 0), format!("{NAME}: rollout resumed\n"));
+    assert!(test.wait_for_rollout(0).contains(": successfully rolled out: "));
     let image = "roles[w] … containers[vllm].image: vllm/vllm-openai:v1 → vllm/vllm-openai:v2";
-    assert_eq!(shell.history(), ["the oldest that is kept", image]);
+    assert_eq!(test.history(), ["(oldest revision)", image]);
 
-    shell.apply(&broken("vllm/vllm-openai:v2")).await;
-    let stopped = shell.follow(1);
-    assert!(stopped.contains(": stopped; rollout of w: 1 of 2 replicas are updated; "), "{stopped}");
-    assert!(stopped.contains("nobody-made-it"), "{stopped}");
-    assert!(stopped.contains(&format!("hint: `ostler rollout undo {NAME}` goes back")), "{stopped}");
-    let undone = shell.says(&["rollout", "undo", NAME], 0);
-    assert!(undone.starts_with(&format!("{NAME}: back to revision 2 (")), "{undone}");
-    assert!(shell.follow(0).contains(": rolled out; "));
+    test.apply(&service_with_missing_secret("vllm/vllm-openai:v2")).await;
+    let failed = test.wait_for_rollout(1);
+    assert!(failed.contains(": rollout failed: Rollout of role w: 1 of 2 replicas are updated; "), "{failed}");
+    assert!(failed.contains("missing-secret"), "{failed}");
+    assert!(failed.contains(&format!("hint: run `ostler rollout undo {NAME}` to roll back")), "{failed}");
+    let undone = test.run(&["rollout", "undo", NAME], 0);
+    assert!(undone.starts_with(&format!("{NAME}: rolled back to revision 2 (")), "{undone}");
+    assert!(test.wait_for_rollout(0).contains(": successfully rolled out: "));
 
-    assert_eq!(shell.says(&["scale", NAME, "w=3"], 0), format!("{NAME}: w 2 → 3\n"));
-    assert!(shell.follow(0).ends_with(": rolled out; ready replicas: w 3 of 3\n"));
-    let before = shell.history();
-    assert_eq!(shell.says(&["rollout", "undo", NAME, "--to-revision", "1"], 0).lines().count(), 2);
-    assert!(shell.follow(0).ends_with(": rolled out; ready replicas: w 3 of 3\n"), "undoing does not scale");
-    assert_eq!(shell.history().len(), before.len());
-    shell.says(&["rollout", "undo", NAME, "--to-revision", "77"], 1);
-    shell.says(&["scale", NAME, "x=1"], 1);
+    assert_eq!(test.run(&["scale", NAME, "w=3"], 0), format!("{NAME}: w 2 → 3\n"));
+    assert!(test.wait_for_rollout(0).ends_with(": successfully rolled out: Ready replicas: w 3 of 3\n"));
+    let before = test.history();
+    assert_eq!(test.run(&["rollout", "undo", NAME, "--to-revision", "1"], 0).lines().count(), 2);
+    assert!(
+        test.wait_for_rollout(0).ends_with(": successfully rolled out: Ready replicas: w 3 of 3\n"),
+        "undo does not scale"
+    );
+    assert_eq!(test.history().len(), before.len());
+    test.run(&["rollout", "undo", NAME, "--to-revision", "77"], 1);
+    test.run(&["scale", NAME, "x=1"], 1);
 }

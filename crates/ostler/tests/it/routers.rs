@@ -1,4 +1,4 @@
-//! Role-based services and their routers under `ostler up`: requests arrive, and the picker is a real one.
+//! Role-based services and their routers in `ostler up`, with a real endpoint picker.
 
 use std::io::{Read, Write};
 use std::net::TcpStream;
@@ -6,14 +6,14 @@ use std::net::TcpStream;
 use rstest::rstest;
 use serde_json::{Value, json};
 
-use crate::session::{Folder, PATIENCE, Session, ostler, outcome, patiently};
+use crate::session::{Session, TIMEOUT, TempDirectory, ostler, outcome, wait_until};
 
 const STORIES: &str = include_str!("stories.yaml");
-/// 151 accelerators are asked for, eight of a node at most.
+/// The stories request 151 accelerators, at most 8 per node.
 const NODES: &str = "8×H100-80G ×20";
 
-/// A router in front of the service called `name`.
-fn routed(story: &str, name: &str, router: &str) -> String {
+/// Returns the story as service `name` with a router.
+fn with_router(story: &str, name: &str, router: &str) -> String {
     story
         .replacen("  roles:\n", &format!("  roles:\n  - {{name: entry, componentType: router{router}}}\n"), 1)
         .replace("name: qwen-inference-service", &format!("name: {name}"))
@@ -23,91 +23,93 @@ fn story(number: usize) -> &'static str {
     STORIES.split("---\n").nth(number - 1).unwrap()
 }
 
-fn says(session: &Session, words: &[&str]) -> (String, Option<i32>) {
-    let words = [words, &["--kubeconfig", &session.kubeconfig]].concat();
-    let (stdout, stderr, code) = outcome(&ostler(&words).output().unwrap());
+/// Runs `ostler` and returns its output and exit code.
+fn run(session: &Session, args: &[&str]) -> (String, Option<i32>) {
+    let args = [args, &["--kubeconfig", &session.kubeconfig]].concat();
+    let (stdout, stderr, code) = outcome(&ostler(&args).output().unwrap());
     (stdout + &stderr, code)
 }
 
 /// Waits until the service is ready.
-fn ready(session: &Session, name: &str) {
+fn wait_for_rollout(session: &Session, name: &str) {
     let name = format!("inferenceservice.fusioninfer.io/{name}");
-    let (said, code) = says(session, &["rollout", "status", &name, "--timeout", "10m"]);
-    assert_eq!(code, Some(0), "{said}");
+    let (output, code) = run(session, &["rollout", "status", &name, "--timeout", "10m"]);
+    assert_eq!(code, Some(0), "{output}");
 }
 
-/// Status line and body of the answer to a chat with `model`. The gateway learns of engines by a watch, as commands do, and
-/// either may be the first.
-fn ask(session: &Session, model: &str) -> (String, Value) {
-    patiently("an engine", || {
-        let (status, answer) = send(session, model);
-        let knows = ![" 404 ", " 503 "].iter().any(|code| status.contains(code));
-        knows.then_some((status, answer))
+/// Sends a chat completion and returns status line and body. The request is repeated until the gateway has observed an
+/// endpoint of `model`.
+fn send_request(session: &Session, model: &str) -> (String, Value) {
+    wait_until("an endpoint", || {
+        let (status, body) = try_request(session, model);
+        let has_endpoint = ![" 404 ", " 503 "].iter().any(|code| status.contains(code));
+        has_endpoint.then_some((status, body))
     })
 }
 
-fn send(session: &Session, model: &str) -> (String, Value) {
+fn try_request(session: &Session, model: &str) -> (String, Value) {
     let messages = json!([{"role": "user", "content": "Why do horses sleep standing?"}]);
     let body = json!({"model": model, "messages": messages, "max_tokens": 4}).to_string();
     let host = session.gateway.trim_start_matches("http://");
     let mut connection = TcpStream::connect(host).unwrap();
-    connection.set_read_timeout(Some(PATIENCE)).unwrap();
+    connection.set_read_timeout(Some(TIMEOUT)).unwrap();
     let length = body.len();
     let head = format!(
         "POST /v1/chat/completions HTTP/1.0\r\nhost: {host}\r\ncontent-type: application/json\r\ncontent-length: {length}\r\n\r\n"
     );
     connection.write_all((head + &body).as_bytes()).unwrap();
-    let mut answer = String::new();
-    connection.read_to_string(&mut answer).unwrap();
-    let (head, body) = answer.split_once("\r\n\r\n").unwrap();
+    let mut response = String::new();
+    connection.read_to_string(&mut response).unwrap();
+    let (head, body) = response.split_once("\r\n\r\n").unwrap();
     (head.lines().next().unwrap().to_owned(), serde_json::from_str(body).unwrap_or_default())
 }
 
-/// Leaders of every shape are asked: one Pod, a pair, several nodes, a pair over several nodes.
+/// The gateway routes requests to leaders of all topologies: one Pod, disaggregated, multi-node, and both.
 // spec: TOP-88
 #[test]
-fn requests_reach_every_story() {
-    let folder = Folder::new();
-    let file = folder.file("stories.yaml", STORIES);
+fn routes_requests_for_all_stories() {
+    let directory = TempDirectory::new();
+    let file = directory.file("stories.yaml", STORIES);
     let session = Session::start(&["-f", &file, "--nodes", NODES]);
     for name in ["qwen-inference", "qwen-inference-service", "deepseek-r1-inference", "deepseek-r1-disagg"] {
-        ready(&session, name);
-        let (status, answer) = ask(&session, name);
-        assert!(status.contains(" 200 "), "{name}: {status} {answer}");
-        assert!(answer["choices"][0]["message"]["content"].is_string(), "{name}: {answer}");
+        wait_for_rollout(&session, name);
+        let (status, response) = send_request(&session, name);
+        assert!(status.contains(" 200 "), "{name}: {status} {response}");
+        assert!(response["choices"][0]["message"]["content"].is_string(), "{name}: {response}");
     }
 }
 
-/// Its Pod is ready only once it has seen its pool: that is this program, asked over gRPC.
+/// The endpoint picker is this binary; its Pod becomes ready after it has observed its InferencePool.
 // spec: TOP-88
 #[rstest]
 #[case::prefix_cache("")]
 #[case::kv_cache(", strategy: kv-cache-utilization")]
 #[case::queue(", strategy: queue-size")]
 #[case::lora(", strategy: lora-affinity")]
-#[case::pair(", strategy: pd-disaggregation, httproute: {parentRefs: [{name: gateway}]}")]
-fn a_router_runs_beside_its_engines(#[case] router: &str) {
-    let folder = Folder::new();
-    let file = folder.file("routed.yaml", &routed(story(2), "routed", router));
+#[case::disaggregated(", strategy: pd-disaggregation, httproute: {parentRefs: [{name: gateway}]}")]
+fn runs_routers_with_all_strategies(#[case] router: &str) {
+    let directory = TempDirectory::new();
+    let file = directory.file("routed.yaml", &with_router(story(2), "routed", router));
     let session = Session::start(&["-f", &file, "--nodes", "8×H100-80G"]);
-    ready(&session, "routed");
-    let (explained, _) = says(&session, &["explain", "inferenceservice.fusioninfer.io/routed"]);
-    assert!(explained.contains("entry 1 of 1"), "{explained}");
-    let (status, answer) = ask(&session, "routed");
-    assert!(status.contains(" 200 "), "{status} {answer}");
+    wait_for_rollout(&session, "routed");
+    let (explanation, _) = run(&session, &["explain", "inferenceservice.fusioninfer.io/routed"]);
+    assert!(explanation.contains("entry 1 of 1"), "{explanation}");
+    let (status, response) = send_request(&session, "routed");
+    assert!(status.contains(" 200 "), "{status} {response}");
 }
 
-/// Engines answer all the same, and who is told why the service is not ready is told of the router.
+/// An invalid picker configuration makes the router not ready; requests still reach the engines.
 #[test]
-fn a_picker_that_cannot_read_its_configuration_is_named() {
-    let folder = Folder::new();
-    let file = folder.file("routed.yaml", &routed(story(2), "routed", ", endpointPickerConfig: 'kind: Picker'"));
+fn reports_invalid_picker_configuration() {
+    let directory = TempDirectory::new();
+    let file =
+        directory.file("routed.yaml", &with_router(story(2), "routed", ", endpointPickerConfig: 'kind: Picker'"));
     let session = Session::start(&["-f", &file, "--nodes", "8×H100-80G"]);
-    let (said, code) =
-        says(&session, &["rollout", "status", "inferenceservice.fusioninfer.io/routed", "--timeout", "10m"]);
-    assert_ne!(code, Some(0), "{said}");
-    let (explained, _) = says(&session, &["explain", "inferenceservice.fusioninfer.io/routed"]);
-    assert!(explained.contains("RouterReady=False") && explained.contains("routed-epp"), "{explained}");
-    let (status, answer) = ask(&session, "routed");
-    assert!(status.contains(" 200 "), "{status} {answer}");
+    let (output, code) =
+        run(&session, &["rollout", "status", "inferenceservice.fusioninfer.io/routed", "--timeout", "10m"]);
+    assert_ne!(code, Some(0), "{output}");
+    let (explanation, _) = run(&session, &["explain", "inferenceservice.fusioninfer.io/routed"]);
+    assert!(explanation.contains("RouterReady=False") && explanation.contains("routed-epp"), "{explanation}");
+    let (status, response) = send_request(&session, "routed");
+    assert!(status.contains(" 200 "), "{status} {response}");
 }

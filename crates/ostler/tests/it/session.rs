@@ -1,4 +1,4 @@
-//! Starting `ostler`, and `ostler up` until it says that it is ready.
+//! Runs the `ostler` binary, and starts `ostler up` and waits until it is ready.
 
 use std::io::{BufRead, BufReader, ErrorKind};
 use std::path::PathBuf;
@@ -7,58 +7,59 @@ use std::time::{Duration, Instant};
 
 use rustix::process::{Pid, Signal, kill_process};
 
-/// How long anything is waited for. What comes is never late: it ends the wait, on a loaded machine after minutes.
-pub(crate) const PATIENCE: Duration = Duration::from_secs(600);
+/// Longest time to wait for a result. It is long, because a loaded host may need minutes; tests end the wait early.
+pub(crate) const TIMEOUT: Duration = Duration::from_secs(600);
 
+/// Returns a command that runs the binary.
 pub(crate) fn ostler(args: &[&str]) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_ostler"));
     command.args(args).env_remove("KUBECONFIG");
     command
 }
 
-/// `ostler up` on ports of its own.
+/// Returns a command for `ostler up` with free ports.
 fn up() -> Command {
     ostler(&["up", "--api", "127.0.0.1:0", "--gateway", "127.0.0.1:0"])
 }
 
-/// stdout, stderr and the exit code, as text.
+/// Returns standard output and standard error as text, and the exit code.
 pub(crate) fn outcome(output: &Output) -> (String, String, Option<i32>) {
     let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
     (text(&output.stdout), text(&output.stderr), output.status.code())
 }
 
-/// What `ask` finds in the end.
-pub(crate) fn patiently<T>(what: &str, mut ask: impl FnMut() -> Option<T>) -> T {
-    let began = Instant::now();
+/// Calls `poll` until it returns a value. `what` describes the expected result in the panic message.
+pub(crate) fn wait_until<T>(what: &str, mut poll: impl FnMut() -> Option<T>) -> T {
+    let start = Instant::now();
     loop {
-        match ask() {
-            Some(found) => return found,
-            None => assert!(began.elapsed() < PATIENCE, "{what}: not after {} s", PATIENCE.as_secs()),
+        match poll() {
+            Some(value) => return value,
+            None => assert!(start.elapsed() < TIMEOUT, "timed out after {} s waiting for {what}", TIMEOUT.as_secs()),
         }
         std::thread::sleep(Duration::from_millis(50));
     }
 }
 
-/// A folder of this test's own, removed at the end.
-pub(crate) struct Folder(pub PathBuf);
+/// A temporary directory that is removed on drop.
+pub(crate) struct TempDirectory(pub PathBuf);
 
-/// A running `ostler up`; SIGTERM at the end.
+/// A running `ostler up`. It receives SIGTERM on drop.
 pub(crate) struct Session {
     child: Child,
     stdout: BufReader<ChildStdout>,
-    pub folder: Folder,
+    pub directory: TempDirectory,
     pub api: String,
     pub gateway: String,
     pub kubeconfig: String,
 }
 
-// === impl Folder ===
+// === impl TempDirectory ===
 
-impl Folder {
+impl TempDirectory {
     pub(crate) fn new() -> Self {
         use std::os::unix::fs::DirBuilderExt;
-        // One that is there already is of a run that was killed, and whose process number has come round again.
-        let number = (0..).find_map(|number| {
+        // A directory may exist already if a killed test run had the same process id.
+        let path = (0..).find_map(|number| {
             let path = std::env::temp_dir().join(format!("ostler-it-{}-{number}", std::process::id()));
             match std::fs::DirBuilder::new().mode(0o700).create(&path) {
                 Ok(()) => Some(path),
@@ -66,9 +67,10 @@ impl Folder {
                 Err(error) => panic!("{}: {error}", path.display()),
             }
         });
-        Self(number.unwrap())
+        Self(path.unwrap())
     }
 
+    /// Writes a file and returns its path.
     pub(crate) fn file(&self, name: &str, text: &str) -> String {
         let path = self.0.join(name);
         std::fs::write(&path, text).unwrap();
@@ -76,7 +78,7 @@ impl Folder {
     }
 }
 
-impl Drop for Folder {
+impl Drop for TempDirectory {
     fn drop(&mut self) {
         std::fs::remove_dir_all(&self.0).ok();
     }
@@ -85,51 +87,52 @@ impl Drop for Folder {
 // === impl Session ===
 
 impl Session {
-    /// `ostler up` with ports of its own and `args`, once it has printed its line.
+    /// Starts `ostler up` with free ports and `args`, and waits until it is ready.
     pub(crate) fn start(args: &[&str]) -> Self {
-        let folder = Folder::new();
-        let data = folder.0.display().to_string();
-        Self::of(up().args(["--data-dir", &data]).args(args), folder)
+        let directory = TempDirectory::new();
+        let data = directory.0.display().to_string();
+        Self::from_command(up().args(["--data-dir", &data]).args(args), directory)
     }
 
-    /// On a folder that stays, with the address of its API.
-    pub(crate) fn start_on(data: &str, api: &str, args: &[&str]) -> Self {
+    /// Starts `ostler up` with a given data directory and API address.
+    pub(crate) fn start_with_data_dir(data: &str, api: &str, args: &[&str]) -> Self {
         let mut command = ostler(&["up", "--gateway", "127.0.0.1:0", "--data-dir", data, "--api", api]);
-        Self::of(command.args(args), Folder::new())
+        Self::from_command(command.args(args), TempDirectory::new())
     }
 
-    /// The same, with what it says on stderr.
+    /// Like [`Session::start`]; also returns standard error.
     pub(crate) fn start_with_stderr(args: &[&str]) -> (Self, ChildStderr) {
-        let folder = Folder::new();
-        let data = folder.0.display().to_string();
-        let mut session = Self::of(up().args(["--data-dir", &data]).args(args).stderr(Stdio::piped()), folder);
+        let directory = TempDirectory::new();
+        let data = directory.0.display().to_string();
+        let mut session =
+            Self::from_command(up().args(["--data-dir", &data]).args(args).stderr(Stdio::piped()), directory);
         let stderr = session.child.stderr.take().unwrap();
         (session, stderr)
     }
 
-    fn of(command: &mut Command, folder: Folder) -> Self {
+    fn from_command(command: &mut Command, directory: TempDirectory) -> Self {
         let mut child = command.stdout(Stdio::piped()).spawn().unwrap();
         let mut stdout = BufReader::new(child.stdout.take().unwrap());
         let mut line = String::new();
         stdout.read_line(&mut line).unwrap();
-        let word = |key: &str| {
-            let found = line.split_whitespace().find_map(|word| word.strip_prefix(key));
-            found.unwrap_or_else(|| panic!("{key} is missing in {line:?}")).to_owned()
+        let field = |key: &str| {
+            let value = line.split_whitespace().find_map(|word| word.strip_prefix(key));
+            value.unwrap_or_else(|| panic!("{key} is missing in {line:?}")).to_owned()
         };
-        let (gateway, kubeconfig) = (word("gateway="), word("kubeconfig="));
-        let api = word("api=https://");
-        Self { child, stdout, folder, api, gateway, kubeconfig }
+        let (gateway, kubeconfig) = (field("gateway="), field("kubeconfig="));
+        let api = field("api=https://");
+        Self { child, stdout, directory, api, gateway, kubeconfig }
     }
 
-    /// Sends a signal and returns what else was printed, and the exit code.
-    pub(crate) fn end(mut self, signal: Signal) -> (String, Option<i32>) {
+    /// Sends a signal, and returns the remaining standard output and the exit code.
+    pub(crate) fn stop(mut self, signal: Signal) -> (String, Option<i32>) {
         self.signal(signal);
-        let mut rest = String::new();
-        std::io::Read::read_to_string(&mut self.stdout, &mut rest).unwrap();
-        (rest, self.child.wait().unwrap().code())
+        let mut output = String::new();
+        std::io::Read::read_to_string(&mut self.stdout, &mut output).unwrap();
+        (output, self.child.wait().unwrap().code())
     }
 
-    /// A process that was waited for has no number any more, or another's.
+    /// Sends a signal unless the process has exited: its id may belong to another process by then.
     fn signal(&mut self, signal: Signal) {
         if let Ok(None) = self.child.try_wait() {
             kill_process(Pid::from_child(&self.child), signal).unwrap();

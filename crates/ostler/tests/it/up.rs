@@ -1,15 +1,15 @@
-//! `ostler up`: from manifest to answer, and to the end of everything that was started.
+//! `ostler up`: the demo, shutdown, and explanations.
 
 use rstest::rstest;
 use rustix::process::Signal;
 use serde_json::Value;
 
-use crate::session::{Folder, Session, ostler, outcome, patiently};
+use crate::session::{Session, TempDirectory, ostler, outcome, wait_until};
 
 #[test]
-fn the_demo_answers_and_says_why() {
-    let folder = Folder::new();
-    let data = folder.0.display().to_string();
+fn demo_prints_json() {
+    let directory = TempDirectory::new();
+    let data = directory.0.display().to_string();
     let output = ostler(&["up", "--demo", "--once", "-o", "json", "--data-dir", &data])
         .args(["--api", "127.0.0.1:0", "--gateway", "127.0.0.1:0"])
         .output()
@@ -28,23 +28,24 @@ fn the_demo_answers_and_says_why() {
     assert!(demo["request"]["completionTokens"].as_u64().unwrap() > 0);
 }
 
-/// What the demo prints for people, without times, ports, addresses and the suffixes of names.
+/// The text output of the demo, without times, addresses and generated name suffixes.
 #[test]
-fn the_demo_in_words() {
-    let folder = Folder::new();
-    let data = folder.0.display().to_string();
-    let session = ["--api", "127.0.0.1:0", "--gateway", "127.0.0.1:0", "--data-dir", &data];
-    let (stdout, stderr, code) = outcome(&ostler(&["up", "--demo", "--once"]).args(session).output().unwrap());
+fn demo_prints_text() {
+    let directory = TempDirectory::new();
+    let data = directory.0.display().to_string();
+    let args = ["--api", "127.0.0.1:0", "--gateway", "127.0.0.1:0", "--data-dir", &data];
+    let (stdout, stderr, code) = outcome(&ostler(&["up", "--demo", "--once"]).args(args).output().unwrap());
     assert_eq!(code, Some(0), "{stderr}");
-    let mut shown: String = stdout.replace(&data, "DIR").lines().map(|line| format!("{}\n", normal(line))).collect();
-    shown = shown.replace("# × ", "N × ");
-    insta::assert_snapshot!(shown);
+    let mut normalized: String =
+        stdout.replace(&data, "DIR").lines().map(|line| format!("{}\n", normalize(line))).collect();
+    normalized = normalized.replace("# × ", "N × ");
+    insta::assert_snapshot!(normalized);
 }
 
-/// Every word that holds a number becomes `#`, but for names; random answers and Pods are cut.
-fn normal(line: &str) -> String {
-    if line.starts_with("  answer") {
-        return "  answer    TEXT".to_owned();
+/// Replaces numbers by `#`, addresses by `ADDRESS`, and the random response and Pod names by placeholders.
+fn normalize(line: &str) -> String {
+    if line.starts_with("  response") {
+        return "  response  TEXT".to_owned();
     }
     let digits = |word: &str| word.chars().filter(char::is_ascii_digit).count();
     let word = |word: &str| match word {
@@ -59,23 +60,23 @@ fn normal(line: &str) -> String {
 #[rstest]
 #[case(Signal::TERM)]
 #[case(Signal::INT)]
-fn a_signal_ends_everything_with_exit_code_0(#[case] signal: Signal) {
+fn signal_stops_the_cluster(#[case] signal: Signal) {
     let session = Session::start(&[]);
     let kubeconfig = session.kubeconfig.clone();
     assert!(std::path::Path::new(&kubeconfig).is_file());
-    assert_eq!(session.end(signal).1, Some(0));
+    assert_eq!(session.stop(signal).1, Some(0));
     assert!(!std::path::Path::new(&kubeconfig).exists());
 }
 
 #[test]
-fn a_model_that_fits_nowhere_is_explained() {
-    let folder = Folder::new();
-    let manifest = folder.file(
+fn explains_model_that_is_too_large() {
+    let directory = TempDirectory::new();
+    let manifest = directory.file(
         "large.yaml",
         "apiVersion: ome.io/v1beta1\nkind: ClusterBaseModel\nmetadata: {name: huge}\nspec:\n  modelFormat: {name: safetensors, version: 1.0.0}\n  modelFramework: {name: transformers, version: 4.45.2}\n  modelArchitecture: LlamaForCausalLM\n  modelParameterSize: 900B\n---\napiVersion: ome.io/v1beta1\nkind: InferenceService\nmetadata: {name: huge}\nspec:\n  model: {name: huge}\n",
     );
     let session = Session::start(&["-f", &manifest]);
-    let explained = patiently("a decision", || {
+    let explained = wait_until("the decision", || {
         let output =
             ostler(&["explain", "inferenceservice/huge", "--kubeconfig", &session.kubeconfig]).output().unwrap();
         let (stdout, _, code) = outcome(&output);

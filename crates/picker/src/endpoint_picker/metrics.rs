@@ -1,4 +1,4 @@
-//! What the picker counts, under the names that endpoint pickers share.
+//! Prometheus metrics of the picker, with the names that all endpoint pickers use.
 
 use std::{
     collections::BTreeSet,
@@ -12,19 +12,19 @@ use prometheus_client::{
     registry::Registry,
 };
 
-use crate::member::Member;
+use crate::candidate::Candidate;
 
-/// Models with series of their own. Clients choose these names, so what comes after them is summed up.
-const MOST_MODELS: usize = 1_000;
-const OTHER: &str = "other";
+/// Maximum number of models with their own series. Clients choose model names, so further models are aggregated.
+const MAX_MODELS: usize = 1_000;
+const OTHER_MODELS: &str = "other";
 
-/// Longer names are cut.
-const LONGEST_NAME: usize = 253;
+/// Maximum length of a model name in characters; longer names are truncated.
+const MAX_NAME_BYTES: usize = 253;
 
 type Labels = Vec<(&'static str, String)>;
 type Fraction = Gauge<f64, AtomicU64>;
 
-/// Counters and gauges of one picker.
+/// Metrics of one picker.
 #[derive(Debug)]
 pub(super) struct Metrics {
     registry: Registry,
@@ -39,18 +39,18 @@ pub(super) struct Metrics {
     models: Mutex<BTreeSet<String>>,
 }
 
-/// What is looked up when the page is asked for.
+/// Gauges that are updated when the metrics are rendered.
 #[derive(Debug, Default)]
 struct PoolGauges {
     ready: Family<Labels, Gauge>,
     kv_usage: Family<Labels, Fraction>,
     queue: Family<Labels, Fraction>,
-    queue_of: Family<Labels, Gauge>,
+    queue_per_pod: Family<Labels, Gauge>,
 }
 
-/// One request until it ends.
+/// Counts a request as running until it is dropped.
 #[derive(Debug)]
-pub(super) struct Running(Gauge);
+pub(super) struct RunningRequest(Gauge);
 
 impl Metrics {
     pub(super) fn new() -> Self {
@@ -59,7 +59,7 @@ impl Metrics {
             requests: Family::default(),
             errors: Family::default(),
             running: Family::default(),
-            // 64 bytes to 64 MiB
+            // 64 bytes to 64 MiB.
             sizes: Family::new_with_constructor(|| Histogram::new((6..=26).map(|power| f64::from(1 << power)))),
             durations: Histogram::new(
                 [1, 2, 5, 10, 20, 50, 100, 200, 500, 1_000].map(|tenths| f64::from(tenths) * 1e-4),
@@ -78,133 +78,136 @@ impl Metrics {
         all.register("inference_objective_request", "Requests by model and target model", self.requests.clone());
         all.register(
             "inference_objective_request_error",
-            "Requests that were answered here, by error code",
+            "Requests that the picker rejected, by error code",
             self.errors.clone(),
         );
-        all.register("inference_objective_running_requests", "Requests under way by model", self.running.clone());
+        all.register("inference_objective_running_requests", "Requests in flight by model", self.running.clone());
         all.register("inference_objective_request_sizes", "Bytes of request bodies", self.sizes.clone());
         all.register(
             "inference_extension_scheduler_e2e_duration_seconds",
-            "Time of one choice",
+            "Duration of one scheduling decision",
             self.durations.clone(),
         );
         all.register(
             "inference_extension_prefix_indexer_hit_ratio",
-            "Share of the prompt that the chosen endpoint had",
+            "Fraction of the prompt that the selected endpoint had cached",
             self.hit_ratios.clone(),
         );
         all.register(
             "inference_extension_prefix_indexer_hit_bytes",
-            "Bytes of the prompt that the chosen endpoint had",
+            "Bytes of the prompt that the selected endpoint had cached",
             self.hit_bytes.clone(),
         );
         let pool = &self.pool;
-        all.register("inference_pool_ready_pods", "Endpoints that may be chosen", pool.ready.clone());
+        all.register("inference_pool_ready_pods", "Endpoints that are ready", pool.ready.clone());
         all.register(
             "inference_pool_average_kv_cache_utilization",
-            "Mean share of the KV caches in use, of the endpoints that say it",
+            "Mean fraction of the KV cache in use, over endpoints with metrics",
             pool.kv_usage.clone(),
         );
         all.register(
             "inference_pool_average_queue_size",
-            "Mean number of requests that wait at an engine, of the endpoints that say it",
+            "Mean number of queued requests, over endpoints with metrics",
             pool.queue.clone(),
         );
         all.register(
             "inference_pool_per_pod_queue_size",
-            "Requests that wait at the engine, as it said last",
-            pool.queue_of.clone(),
+            "Queued requests of the endpoint at the last scrape",
+            pool.queue_per_pod.clone(),
         );
     }
 
-    /// A request is sent on; it runs until the result is dropped.
-    pub(super) fn sent(&self, model: &str, target: &str, bytes: usize) -> Running {
-        let models = self.models(model, target);
+    /// Counts a scheduled request, as running until the result is dropped.
+    pub(super) fn record_request(&self, model: &str, target: &str, bytes: usize) -> RunningRequest {
+        let models = self.model_labels(model, target);
         let running = self.running.get_or_create(&vec![models[0].clone()]).clone();
         self.requests.get_or_create(&models).inc();
         self.sizes.get_or_create(&models).observe(bytes as f64);
         running.inc();
-        Running(running)
+        RunningRequest(running)
     }
 
-    /// A request is answered with an error of our own.
-    pub(super) fn refused(&self, model: &str, target: &str, status: i32) {
+    /// Counts a request that the picker rejects with an HTTP status.
+    pub(super) fn record_rejection(&self, model: &str, target: &str, status: i32) {
         let code = match status {
             503 => "ServiceUnavailable",
             429 => "InferencePoolResourceExhausted",
             500.. => "Internal",
             _ => "BadRequest",
         };
-        let mut labels = self.models(model, target);
+        let mut labels = self.model_labels(model, target);
         self.requests.get_or_create(&labels).inc();
         labels.push(("error_code", code.to_owned()));
         self.errors.get_or_create(&labels).inc();
     }
 
-    /// A choice was made; of a prompt of `bytes` the chosen endpoint had `known`.
-    pub(super) fn chosen(&self, took: Duration, known: usize, bytes: usize) {
-        self.durations.observe(took.as_secs_f64());
-        if bytes > 0 {
-            self.hit_ratios.observe(known as f64 / bytes as f64);
-            self.hit_bytes.observe(known as f64);
+    /// Records a scheduling decision: its duration, and the cached bytes of the prompt.
+    pub(super) fn record_decision(&self, duration: Duration, cached_bytes: usize, prompt_bytes: usize) {
+        self.durations.observe(duration.as_secs_f64());
+        if prompt_bytes > 0 {
+            self.hit_ratios.observe(cached_bytes as f64 / prompt_bytes as f64);
+            self.hit_bytes.observe(cached_bytes as f64);
         }
     }
 
-    /// Everything in the OpenMetrics text format.
-    pub(super) fn render(&self, pool: &str, members: &[Member]) -> String {
-        self.pool.look(pool, members);
+    /// Returns all metrics in the OpenMetrics text format.
+    pub(super) fn render(&self, pool: &str, candidates: &[Candidate]) -> String {
+        self.pool.update(pool, candidates);
         let mut text = String::new();
         if encode(&mut text, &self.registry).is_err() {
-            tracing::error!("metrics cannot be written");
+            tracing::error!("failed to render metrics");
         }
         text
     }
 
-    fn models(&self, model: &str, target: &str) -> Labels {
+    fn model_labels(&self, model: &str, target: &str) -> Labels {
         let mut known = self.models.lock().unwrap_or_else(PoisonError::into_inner);
         let names = [("model_name", model), ("target_model_name", target)];
-        let named = names.map(|(label, name)| (label, named(&mut known, name)));
-        named.into()
+        names.map(|(label, name)| (label, label_value(&mut known, name))).into()
     }
 }
 
-fn named(known: &mut BTreeSet<String>, name: &str) -> String {
-    let name: String = name.chars().take(LONGEST_NAME).collect();
-    if known.len() >= MOST_MODELS && !known.contains(&name) {
-        return OTHER.to_owned();
+/// Returns the label value for a model name: truncated, and [`OTHER_MODELS`] beyond the maximum number of models.
+fn label_value(known: &mut BTreeSet<String>, name: &str) -> String {
+    let name: String = name.chars().take(MAX_NAME_BYTES).collect();
+    if known.len() >= MAX_MODELS && !known.contains(&name) {
+        return OTHER_MODELS.to_owned();
     }
     known.insert(name.clone());
     name
 }
 
 impl PoolGauges {
-    fn look(&self, pool: &str, members: &[Member]) {
-        let of_pool = || vec![("name", pool.to_owned())];
-        let mean = |value: &dyn Fn(&Member) -> Option<f64>| {
-            let values: Vec<f64> = members.iter().filter_map(value).collect();
+    fn update(&self, pool: &str, candidates: &[Candidate]) {
+        let pool_labels = || vec![("name", pool.to_owned())];
+        let mean = |value: &dyn Fn(&Candidate) -> Option<f64>| {
+            let values: Vec<f64> = candidates.iter().filter_map(value).collect();
             if values.is_empty() { 0.0 } else { values.iter().sum::<f64>() / values.len() as f64 }
         };
-        let waiting = |member: &Member| member.reading.as_ref()?.gauges.waiting;
-        let able = members.iter().filter(|member| !member.refuses).count();
-        self.ready.get_or_create(&of_pool()).set(i64::try_from(able).unwrap_or(i64::MAX));
-        self.kv_usage.get_or_create(&of_pool()).set(mean(&|member| member.reading.as_ref()?.gauges.kv_usage));
-        self.queue.get_or_create(&of_pool()).set(mean(&waiting));
-        // Pods that are gone have no queue any more.
-        self.queue_of.clear();
-        for member in members {
-            let shared = members.iter().filter(|other| other.endpoint.pod == member.endpoint.pod).count() > 1;
-            let pod = &member.endpoint.pod;
-            let pod = if shared { format!("{pod}:{}", member.endpoint.address.port()) } else { pod.clone() };
-            let mut labels = of_pool();
+        let waiting = |candidate: &Candidate| candidate.metrics.as_ref()?.metrics.waiting;
+        let ready = candidates.iter().filter(|candidate| !candidate.connection_refused).count();
+        self.ready.get_or_create(&pool_labels()).set(i64::try_from(ready).unwrap_or(i64::MAX));
+        self.kv_usage
+            .get_or_create(&pool_labels())
+            .set(mean(&|candidate| candidate.metrics.as_ref()?.metrics.kv_cache_usage));
+        self.queue.get_or_create(&pool_labels()).set(mean(&waiting));
+        // Remove the series of deleted Pods.
+        self.queue_per_pod.clear();
+        for candidate in candidates {
+            let has_siblings =
+                candidates.iter().filter(|other| other.endpoint.pod == candidate.endpoint.pod).count() > 1;
+            let pod = &candidate.endpoint.pod;
+            let pod = if has_siblings { format!("{pod}:{}", candidate.endpoint.address.port()) } else { pod.clone() };
+            let mut labels = pool_labels();
             labels.push(("model_server_pod", pod));
-            if let Some(waiting) = waiting(member) {
-                self.queue_of.get_or_create(&labels).set(waiting as i64);
+            if let Some(waiting) = waiting(candidate) {
+                self.queue_per_pod.get_or_create(&labels).set(waiting as i64);
             }
         }
     }
 }
 
-impl Drop for Running {
+impl Drop for RunningRequest {
     fn drop(&mut self) {
         self.0.dec();
     }
@@ -213,18 +216,19 @@ impl Drop for Running {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{member::tests::member, reading::Gauges};
+    use crate::{candidate::tests::candidate, engine_metrics::EngineMetrics};
 
     #[test]
-    fn a_page() {
+    fn renders_metrics() {
         let metrics = Metrics::new();
-        let running = metrics.sent("chat", "chat-v2", 1_000);
-        metrics.refused("chat", "chat", 503);
-        metrics.chosen(Duration::from_micros(300), 64, 256);
-        let gauges = Gauges { waiting: Some(3.0), kv_usage: Some(0.5), ..Gauges::default() };
-        let mut members = [member(1, Some((gauges, 0))), member(2, None)];
-        members[1].refuses = true;
-        let page = metrics.render("pool", &members);
+        let running = metrics.record_request("chat", "chat-v2", 1_000);
+        metrics.record_rejection("chat", "chat", 503);
+        metrics.record_decision(Duration::from_micros(300), 64, 256);
+        let engine_metrics =
+            EngineMetrics { waiting: Some(3.0), kv_cache_usage: Some(0.5), ..EngineMetrics::default() };
+        let mut candidates = [candidate(1, Some((engine_metrics, 0))), candidate(2, None)];
+        candidates[1].connection_refused = true;
+        let page = metrics.render("pool", &candidates);
         for line in [
             r#"inference_objective_request_total{model_name="chat",target_model_name="chat-v2"} 1"#,
             r#"inference_objective_request_error_total{model_name="chat",target_model_name="chat",error_code="ServiceUnavailable"} 1"#,
@@ -241,18 +245,18 @@ mod tests {
         }
         drop(running);
         assert!(metrics.render("pool", &[]).contains(r#"running_requests{model_name="chat"} 0"#));
-        assert!(!metrics.render("pool", &[]).contains("pod-1"), "a Pod that is gone has no queue");
+        assert!(!metrics.render("pool", &[]).contains("pod-1"), "series of deleted Pods are removed");
     }
 
     #[test]
-    fn names_that_clients_invent_are_bounded() {
+    fn number_of_models_is_bounded() {
         let metrics = Metrics::new();
-        for number in 0..3 * MOST_MODELS {
-            drop(metrics.sent(&format!("model-{number}"), &"x".repeat(9_000), 1));
+        for number in 0..3 * MAX_MODELS {
+            drop(metrics.record_request(&format!("model-{number}"), &"x".repeat(9_000), 1));
         }
         let page = metrics.render("pool", &[]);
         let series = page.lines().filter(|line| line.starts_with("inference_objective_request_total")).count();
-        assert!((MOST_MODELS - 1..=MOST_MODELS + 1).contains(&series), "{series}");
+        assert!((MAX_MODELS - 1..=MAX_MODELS + 1).contains(&series), "{series}");
         assert!(page.contains(r#"model_name="other""#) && page.lines().all(|line| line.len() < 1_000));
     }
 }

@@ -1,4 +1,4 @@
-//! Reads the metrics page of every endpoint: often while it works, seldom while it is idle.
+//! Scrapes the metrics page of every endpoint: often while it is busy, seldom while it is idle.
 
 use std::{
     error::Error,
@@ -18,31 +18,31 @@ use hyper_util::{
 use tokio::time::{Instant, sleep, timeout};
 use tokio_util::sync::{CancellationToken, DropGuard};
 
-use super::fleet::Seen;
+use super::endpoint_state::ScrapeState;
 use crate::{
-    pool::Load,
-    reading::{self, Gauges},
+    engine_metrics::{EngineMetrics, parse_metrics},
+    pool::EndpointLoad,
 };
 
-/// Between two readings of an engine at work.
-const BUSY: Duration = Duration::from_millis(200);
+/// Interval between scrapes of a busy engine.
+const BUSY_INTERVAL: Duration = Duration::from_millis(200);
 
-/// Between two readings of an idle engine, and of one that cannot be read.
-const IDLE: Duration = Duration::from_secs(2);
+/// Interval between scrapes of an idle engine, and of one that cannot be scraped.
+const IDLE_INTERVAL: Duration = Duration::from_secs(2);
 
-/// Between two attempts where nobody listens: whoever comes back is to be found soon, and costs little until then.
-const GONE: Duration = Duration::from_millis(500);
+/// Interval between scrapes of an endpoint that refuses connections. It should be used soon after it recovers.
+const REFUSED_INTERVAL: Duration = Duration::from_millis(500);
 
-/// Between two readings at least, however many requests fail.
-const SOON: Duration = Duration::from_millis(20);
+/// Minimum interval between scrapes, however many requests fail.
+const MIN_INTERVAL: Duration = Duration::from_millis(20);
 
-/// An engine that does not answer for so long is not read this time.
-const PATIENCE: Duration = Duration::from_secs(1);
+/// Timeout of a scrape.
+const TIMEOUT: Duration = Duration::from_secs(1);
 
-/// Longest page that is read, in bytes.
-const LONGEST_PAGE: usize = 4 * 1024 * 1024;
+/// Maximum size of a metrics page in bytes.
+const MAX_PAGE_BYTES: usize = 4 * 1024 * 1024;
 
-/// Reads metrics pages over kept connections.
+/// Scrapes metrics pages over pooled connections.
 pub(super) struct Scraper {
     client: Client<HttpConnector, Empty<Bytes>>,
 }
@@ -50,90 +50,94 @@ pub(super) struct Scraper {
 impl Scraper {
     pub(super) fn new() -> Self {
         let mut connector = HttpConnector::new();
-        connector.set_connect_timeout(Some(PATIENCE));
+        connector.set_connect_timeout(Some(TIMEOUT));
         let mut builder = Client::builder(TokioExecutor::new());
         // vLLM closes connections that were idle for five seconds.
         builder.pool_timer(TokioTimer::new()).pool_idle_timeout(Duration::from_secs(4)).pool_max_idle_per_host(1);
         Self { client: builder.build(connector) }
     }
 
-    /// Keeps `seen` up to date until the result is dropped.
-    pub(super) fn follow(&self, address: SocketAddr, load: Arc<Load>, seen: Arc<Seen>) -> DropGuard {
-        let (client, stop) = (self.client.clone(), CancellationToken::new());
-        let ended = stop.clone();
+    /// Starts scraping `address` into `state`, until the result is dropped.
+    pub(super) fn start(&self, address: SocketAddr, load: Arc<EndpointLoad>, state: Arc<ScrapeState>) -> DropGuard {
+        let (client, shutdown) = (self.client.clone(), CancellationToken::new());
+        let cancelled = shutdown.clone();
         tokio::spawn(async move {
-            let reading = async {
+            let scraping = async {
                 loop {
-                    let answer = timeout(PATIENCE, read(&client, address)).await.unwrap_or(Answer::Nothing);
-                    let pause = pause(&answer, &load);
-                    seen.take(answer, address);
-                    sleep(SOON).await;
-                    // So that the readings of many engines spread.
-                    timeout(pause.mul_f64(0.8 + 0.4 * fastrand::f64()), seen.look.notified()).await.ok();
+                    let result = timeout(TIMEOUT, scrape(&client, address)).await.unwrap_or(ScrapeResult::Failed);
+                    let interval = interval(&result, &load);
+                    state.record(result, address);
+                    sleep(MIN_INTERVAL).await;
+                    // Jitter spreads the scrapes of many engines.
+                    let interval = interval.mul_f64(0.8 + 0.4 * fastrand::f64());
+                    timeout(interval, state.scrape_requested.notified()).await.ok();
                 }
             };
-            ended.run_until_cancelled(reading).await;
+            cancelled.run_until_cancelled(scraping).await;
         });
-        stop.drop_guard()
+        shutdown.drop_guard()
     }
 }
 
-/// What became of one reading.
-enum Answer {
-    Gauges(Gauges),
-    /// Nobody listens.
+/// Result of one scrape.
+enum ScrapeResult {
+    Metrics(EngineMetrics),
+    /// The connection was refused.
     Refused,
-    /// Too late, or no page: an engine may be too busy to say more.
-    Nothing,
+    /// The scrape timed out or did not return a metrics page: the engine may be too busy to answer.
+    Failed,
 }
 
-impl Seen {
-    fn take(&self, answer: Answer, address: SocketAddr) {
-        let refuses = matches!(answer, Answer::Refused);
-        if self.refuses.swap(refuses, Relaxed) != refuses {
-            let told = if refuses { "nobody listens: others are chosen" } else { "answers again" };
-            tracing::info!(%address, "{told}");
+impl ScrapeState {
+    fn record(&self, result: ScrapeResult, address: SocketAddr) {
+        let is_refused = matches!(result, ScrapeResult::Refused);
+        if self.connection_refused.swap(is_refused, Relaxed) != is_refused {
+            if is_refused {
+                tracing::info!(%address, "endpoint refuses connections, selecting other endpoints");
+            } else {
+                tracing::info!(%address, "endpoint accepts connections again");
+            }
         }
-        if let Answer::Gauges(gauges) = answer {
-            *self.last.lock().unwrap_or_else(PoisonError::into_inner) = Some((gauges, Instant::now()));
+        if let ScrapeResult::Metrics(metrics) = result {
+            *self.last_metrics.lock().unwrap_or_else(PoisonError::into_inner) = Some((metrics, Instant::now()));
         }
     }
 }
 
-fn pause(answer: &Answer, load: &Load) -> Duration {
-    match answer {
-        Answer::Gauges(gauges) if load.requests() > 0 || works(gauges) => BUSY,
-        Answer::Gauges(_) | Answer::Nothing => IDLE,
-        Answer::Refused => GONE,
+fn interval(result: &ScrapeResult, load: &EndpointLoad) -> Duration {
+    match result {
+        ScrapeResult::Metrics(metrics) if load.requests() > 0 || is_busy(metrics) => BUSY_INTERVAL,
+        ScrapeResult::Metrics(_) | ScrapeResult::Failed => IDLE_INTERVAL,
+        ScrapeResult::Refused => REFUSED_INTERVAL,
     }
 }
 
-fn works(gauges: &Gauges) -> bool {
-    gauges.running.unwrap_or(0.0) + gauges.waiting.unwrap_or(0.0) > 0.0
+fn is_busy(metrics: &EngineMetrics) -> bool {
+    metrics.running.unwrap_or(0.0) + metrics.waiting.unwrap_or(0.0) > 0.0
 }
 
-async fn read(client: &Client<HttpConnector, Empty<Bytes>>, address: SocketAddr) -> Answer {
+async fn scrape(client: &Client<HttpConnector, Empty<Bytes>>, address: SocketAddr) -> ScrapeResult {
     let uri = Uri::builder().scheme("http").authority(address.to_string()).path_and_query("/metrics").build();
-    let Ok(request) = Request::get(uri.unwrap_or_default()).body(Empty::new()) else { return Answer::Nothing };
-    let answer = match client.request(request).await {
-        Ok(answer) if answer.status().is_success() => answer,
-        Ok(answer) => {
-            tracing::debug!(%address, status = %answer.status(), "metrics not read");
-            return Answer::Nothing;
+    let Ok(request) = Request::get(uri.unwrap_or_default()).body(Empty::new()) else { return ScrapeResult::Failed };
+    let response = match client.request(request).await {
+        Ok(response) if response.status().is_success() => response,
+        Ok(response) => {
+            tracing::debug!(%address, status = %response.status(), "failed to scrape metrics");
+            return ScrapeResult::Failed;
         }
         Err(error) => {
-            tracing::debug!(%address, %error, "metrics not read");
-            return if refused(&error) { Answer::Refused } else { Answer::Nothing };
+            tracing::debug!(%address, %error, "failed to scrape metrics");
+            return if is_connection_refused(&error) { ScrapeResult::Refused } else { ScrapeResult::Failed };
         }
     };
-    match Limited::new(answer.into_body(), LONGEST_PAGE).collect().await {
-        Ok(page) => Answer::Gauges(reading::read(&String::from_utf8_lossy(&page.to_bytes()))),
-        Err(_) => Answer::Nothing,
+    match Limited::new(response.into_body(), MAX_PAGE_BYTES).collect().await {
+        Ok(page) => ScrapeResult::Metrics(parse_metrics(&String::from_utf8_lossy(&page.to_bytes()))),
+        Err(_) => ScrapeResult::Failed,
     }
 }
 
-/// Whether the machine said that nobody listens there.
-fn refused(error: &(dyn Error + 'static)) -> bool {
-    let told = error.downcast_ref::<io::Error>().map(io::Error::kind);
-    told == Some(io::ErrorKind::ConnectionRefused) || error.source().is_some_and(refused)
+/// Returns whether the error is caused by `ECONNREFUSED`.
+fn is_connection_refused(error: &(dyn Error + 'static)) -> bool {
+    let kind = error.downcast_ref::<io::Error>().map(io::Error::kind);
+    kind == Some(io::ErrorKind::ConnectionRefused) || error.source().is_some_and(is_connection_refused)
 }

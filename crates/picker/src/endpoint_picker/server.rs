@@ -1,4 +1,4 @@
-//! The gRPC server: `ext_proc` and health over HTTP/2, with or without TLS.
+//! gRPC server for `ext_proc` and health checks over HTTP/2, with or without TLS.
 
 use std::{convert::Infallible, io, net::SocketAddr, sync::Arc, time::Duration};
 
@@ -19,216 +19,236 @@ use tonic_prost::ProstCodec;
 
 use super::{
     EndpointPicker,
-    exchange::{self, Asked, Exchange, Step},
-    messages::{HealthCheckRequest, HealthCheckResponse, ProcessingRequest, ProcessingResponse, Says, ServingStatus},
-    metrics::Running,
-    tls::Tls,
+    ext_proc_stream::{self, Action, CompleteRequest, ExtProcStream},
+    metrics::RunningRequest,
+    serving_certificate::ServingCertificate,
 };
-use crate::{connections::Connections, pool::InFlight, request::MAX_BODY};
+use crate::{
+    connections::Connections,
+    ext_proc::{
+        HealthCheckRequest, HealthCheckResponse, ProcessingRequest, ProcessingResponse, ServingStatus,
+        processing_response,
+    },
+    pool::InFlight,
+    request::MAX_BODY_BYTES,
+};
 
-const EXT_PROC: &str = "envoy.service.ext_proc.v3.ExternalProcessor";
-const PROCESS: &str = "/envoy.service.ext_proc.v3.ExternalProcessor/Process";
-const CHECK: &str = "/grpc.health.v1.Health/Check";
+const EXT_PROC_SERVICE: &str = "envoy.service.ext_proc.v3.ExternalProcessor";
+const PROCESS_PATH: &str = "/envoy.service.ext_proc.v3.ExternalProcessor/Process";
+const HEALTH_CHECK_PATH: &str = "/grpc.health.v1.Health/Check";
 
-/// Requests that one proxy connection may have under way; each is a stream until its answer ends.
-const STREAMS: u32 = 65_536;
+/// Maximum number of concurrent requests per connection of a proxy. The stream of a request is open until its response ends.
+const MAX_CONCURRENT_STREAMS: u32 = 65_536;
 
-/// Messages that may wait for the proxy to take them.
-const WAITING: usize = 16;
+/// Maximum number of messages that wait for the proxy to receive them.
+const RESPONSE_CHANNEL_CAPACITY: usize = 16;
 
-/// How long requests under way may go on after `stop`.
-const DRAIN: Duration = Duration::from_secs(10);
+/// How long requests in flight may continue after shutdown begins.
+const DRAIN_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// How long a client may take to begin TLS.
-const HANDSHAKE: Duration = Duration::from_secs(10);
+/// How long a client may take for the TLS handshake.
+const TLS_HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// What a port is for.
+/// Services of a listener.
 #[derive(Clone)]
-pub enum Face {
-    /// Proxies ask, and may ask for health: in TLS, or in clear text.
-    Picks(Option<Arc<Tls>>),
-    /// Probes ask, in clear text.
+pub enum ListenerRole {
+    /// `ext_proc` and health checks for proxies, over TLS if a certificate is given.
+    ExtProc(Option<Arc<ServingCertificate>>),
+    /// Health checks for probes, without TLS.
     Health,
 }
 
-/// Answers on `listener` until `stop`; requests under way may end for ten seconds.
+/// Serves gRPC on `listener` until `shutdown`. Requests in flight may continue for ten seconds.
 ///
 /// # Errors
-/// None at present; accepting goes on after a failed connection.
-pub async fn serve(
+/// Currently none: a connection that cannot be accepted is logged.
+pub async fn serve_grpc(
     listener: TcpListener,
-    face: Face,
+    role: ListenerRole,
     picker: Arc<EndpointPicker>,
-    stop: CancellationToken,
+    shutdown: CancellationToken,
 ) -> io::Result<()> {
-    let connection = |stream| accept(stream, face.clone(), Arc::clone(&picker), stop.clone());
-    let open = Connections::accept(&listener, &stop, connection).await;
+    let connection = |stream| accept_connection(stream, role.clone(), Arc::clone(&picker), shutdown.clone());
+    let connections = Connections::accept(&listener, &shutdown, connection).await;
     picker.drain();
     drop(listener);
-    open.drain(DRAIN).await;
+    connections.drain(DRAIN_TIMEOUT).await;
     Ok(())
 }
 
-async fn accept(stream: TcpStream, face: Face, picker: Arc<EndpointPicker>, stop: CancellationToken) {
+async fn accept_connection(
+    stream: TcpStream,
+    role: ListenerRole,
+    picker: Arc<EndpointPicker>,
+    shutdown: CancellationToken,
+) {
     if let Err(error) = stream.set_nodelay(true) {
-        tracing::debug!(%error, "TCP_NODELAY");
+        tracing::debug!(%error, "failed to set TCP_NODELAY");
     }
-    let Face::Picks(Some(tls)) = &face else { return connection(stream, face, picker, stop).await };
-    match timeout(HANDSHAKE, TlsAcceptor::from(tls.config()).accept(stream)).await {
-        Ok(Ok(stream)) => connection(stream, face, picker, stop).await,
-        Ok(Err(error)) => tracing::debug!(%error, "TLS handshake"),
-        Err(_) => tracing::debug!("no TLS handshake"),
+    let ListenerRole::ExtProc(Some(certificate)) = &role else {
+        return serve_connection(stream, role, picker, shutdown).await;
+    };
+    match timeout(TLS_HANDSHAKE_TIMEOUT, TlsAcceptor::from(certificate.config()).accept(stream)).await {
+        Ok(Ok(stream)) => serve_connection(stream, role, picker, shutdown).await,
+        Ok(Err(error)) => tracing::debug!(%error, "TLS handshake failed"),
+        Err(_) => tracing::debug!("TLS handshake timed out"),
     }
 }
 
-async fn connection(
+async fn serve_connection(
     stream: impl AsyncRead + AsyncWrite + Unpin + Send + 'static,
-    face: Face,
+    role: ListenerRole,
     picker: Arc<EndpointPicker>,
-    stop: CancellationToken,
+    shutdown: CancellationToken,
 ) {
     let service = service_fn(move |request| {
-        let (face, picker) = (face.clone(), Arc::clone(&picker));
-        async move { Ok::<_, Infallible>(answer(request, &face, picker).await) }
+        let (role, picker) = (role.clone(), Arc::clone(&picker));
+        async move { Ok::<_, Infallible>(handle_request(request, &role, picker).await) }
     });
     let mut server = http2::Builder::new(TokioExecutor::new());
-    server.max_concurrent_streams(STREAMS);
+    server.max_concurrent_streams(MAX_CONCURRENT_STREAMS);
     let mut connection = std::pin::pin!(server.serve_connection(TokioIo::new(stream), service));
-    let ended = tokio::select! {
-        ended = connection.as_mut() => ended,
-        () = stop.cancelled() => {
+    let result = tokio::select! {
+        result = connection.as_mut() => result,
+        () = shutdown.cancelled() => {
             connection.as_mut().graceful_shutdown();
             connection.await
         }
     };
-    if let Err(error) = ended {
-        tracing::debug!(%error, "connection ended");
+    if let Err(error) = result {
+        tracing::debug!(%error, "connection failed");
     }
 }
 
-async fn answer(request: Request<Incoming>, face: &Face, picker: Arc<EndpointPicker>) -> Response<Body> {
+async fn handle_request(
+    request: Request<Incoming>,
+    role: &ListenerRole,
+    picker: Arc<EndpointPicker>,
+) -> Response<Body> {
     match request.uri().path() {
-        PROCESS if matches!(face, Face::Picks(_)) => {
+        PROCESS_PATH if matches!(role, ListenerRole::ExtProc(_)) => {
             let service = tower::service_fn(move |request: tonic::Request<Streaming<ProcessingRequest>>| {
-                let answers = process(request.into_inner(), Arc::clone(&picker));
-                async move { Ok::<_, Status>(tonic::Response::new(answers)) }
+                let responses = process(request.into_inner(), Arc::clone(&picker));
+                async move { Ok::<_, Status>(tonic::Response::new(responses)) }
             });
-            // Bodies come in parts, or in one message.
+            // A body may arrive in one message.
             let mut grpc = Grpc::new(ProstCodec::<ProcessingResponse, ProcessingRequest>::default())
-                .max_decoding_message_size(MAX_BODY + 64 * 1024);
+                .max_decoding_message_size(MAX_BODY_BYTES + 64 * 1024);
             grpc.streaming(service, request).await
         }
-        CHECK => {
+        HEALTH_CHECK_PATH => {
             let service = tower::service_fn(move |request: tonic::Request<HealthCheckRequest>| {
-                let status = health(&request.get_ref().service, &picker);
-                async move { status.map(tonic::Response::new) }
+                let response = check_health(&request.get_ref().service, &picker);
+                async move { response.map(tonic::Response::new) }
             });
             Grpc::new(ProstCodec::<HealthCheckResponse, HealthCheckRequest>::default()).unary(service, request).await
         }
-        path => Status::unimplemented(format!("{path} is not known here")).into_http(),
+        path => Status::unimplemented(format!("unknown method {path}")).into_http(),
     }
 }
 
-/// `liveness` is the process, everything else its use.
-fn health(service: &str, picker: &EndpointPicker) -> Result<HealthCheckResponse, Status> {
-    let well = match service {
+/// Returns the health of a service: `liveness` is always serving, the others only while the picker is ready.
+fn check_health(service: &str, picker: &EndpointPicker) -> Result<HealthCheckResponse, Status> {
+    let is_serving = match service {
         "liveness" => true,
-        "" | "readiness" | "inference-extension" | EXT_PROC => picker.ready(),
-        _ => return Err(Status::not_found(format!("no service {service:?} here"))),
+        "" | "readiness" | "inference-extension" | EXT_PROC_SERVICE => picker.is_ready(),
+        _ => return Err(Status::not_found(format!("unknown service {service:?}"))),
     };
-    let status = if well { ServingStatus::Serving } else { ServingStatus::NotServing };
+    let status = if is_serving { ServingStatus::Serving } else { ServingStatus::NotServing };
     Ok(HealthCheckResponse { status: status.into() })
 }
 
-type Answers = ReceiverStream<Result<ProcessingResponse, Status>>;
+type ResponseStream = ReceiverStream<Result<ProcessingResponse, Status>>;
 
-/// One request from its first message to its last.
-fn process(messages: Streaming<ProcessingRequest>, picker: Arc<EndpointPicker>) -> Answers {
-    let (says, answers) = mpsc::channel(WAITING);
+/// Processes the stream of one request in a task.
+fn process(messages: Streaming<ProcessingRequest>, picker: Arc<EndpointPicker>) -> ResponseStream {
+    let (sender, responses) = mpsc::channel(RESPONSE_CHANNEL_CAPACITY);
     tokio::spawn(async move {
-        if let Err(status) = converse(messages, &picker, &says).await {
-            says.send(Err(status)).await.ok();
+        if let Err(status) = run_stream(messages, &picker, &sender).await {
+            sender.send(Err(status)).await.ok();
         }
     });
-    ReceiverStream::new(answers)
+    ReceiverStream::new(responses)
 }
 
-/// A request on its way; its body is the proxy's again.
-struct Sent {
-    first: SocketAddr,
-    chains: Vec<Vec<u64>>,
-    /// Counts until the proxy ends the stream, with the answer.
+/// A scheduled request whose stream is open.
+struct ScheduledRequest {
+    endpoint: SocketAddr,
+    prefix_hashes: Vec<Vec<u64>>,
+    /// Counts the request as in flight until the proxy ends the stream, with the response.
     _in_flight: InFlight,
-    _running: Running,
+    _running: RunningRequest,
 }
 
-async fn converse(
+async fn run_stream(
     mut messages: Streaming<ProcessingRequest>,
     picker: &EndpointPicker,
-    says: &mpsc::Sender<Result<ProcessingResponse, Status>>,
+    sender: &mpsc::Sender<Result<ProcessingResponse, Status>>,
 ) -> Result<(), Status> {
-    let mut exchange = Exchange::new(picker.policy.bodies);
-    let mut sent: Option<Sent> = None;
+    let mut stream = ExtProcStream::new(picker.policy.parser);
+    let mut scheduled: Option<ScheduledRequest> = None;
     while let Some(message) = messages.message().await? {
-        let (said, last) = match exchange.take(message)? {
-            Step::Wait => (Vec::new(), false),
-            Step::Say(said) => (said, false),
-            Step::End(said) => {
-                picker.metrics.refused("", "", status_of(&said));
-                (vec![said], true)
+        let (responses, is_last) = match stream.handle(message)? {
+            Action::Continue => (Vec::new(), false),
+            Action::Respond(responses) => (responses, false),
+            Action::Reject(rejection) => {
+                picker.metrics.record_rejection("", "", immediate_status(&rejection));
+                (vec![rejection], true)
             }
-            Step::Choose(asked) => match choose(picker, &asked) {
-                Ok((said, chosen)) => {
-                    sent = chosen;
-                    (said, false)
+            Action::Schedule(request) => match schedule(picker, &request) {
+                Ok((responses, request)) => {
+                    scheduled = request;
+                    (responses, false)
                 }
-                Err(refused) => (vec![*refused], true),
+                Err(rejection) => (vec![*rejection], true),
             },
         };
-        if let (Some(served), Some(sent)) = (exchange.served.take(), &sent)
-            && picker.another(sent.first, served)
+        if let (Some(served), Some(scheduled)) = (stream.served_endpoint.take(), &scheduled)
+            && picker.is_other_endpoint(scheduled.endpoint, served)
         {
-            picker.served(&sent.chains, served);
+            picker.record_served_endpoint(&scheduled.prefix_hashes, served);
         }
-        if let (true, Some(sent)) = (std::mem::take(&mut exchange.failed), &sent) {
-            picker.doubt(sent.first);
+        if let (true, Some(scheduled)) = (std::mem::take(&mut stream.response_failed), &scheduled) {
+            picker.report_failure(scheduled.endpoint);
         }
-        for said in said {
-            // Nobody listens any more: the client or the proxy is gone.
-            if says.send(Ok(said)).await.is_err() {
+        for response in responses {
+            // The receiver is dropped when the client or the proxy disconnects.
+            if sender.send(Ok(response)).await.is_err() {
                 return Ok(());
             }
         }
-        if last {
+        if is_last {
             return Ok(());
         }
     }
     Ok(())
 }
 
-/// The answer to a whole request, and what is to be known of it until it ends.
-fn choose(
+/// Schedules a request. Returns the messages for the proxy and the request in flight, or the response that rejects it.
+fn schedule(
     picker: &EndpointPicker,
-    asked: &Asked,
-) -> Result<(Vec<ProcessingResponse>, Option<Sent>), Box<ProcessingResponse>> {
-    let model = asked.facts.model.as_ref().map_or("", |model| model.name.as_str());
-    let Some((choice, chains)) = picker.choose(asked) else {
-        let refused = exchange::refused(&picker.pool);
-        picker.metrics.refused(model, &asked.target, status_of(&refused));
-        return Err(Box::new(refused));
+    request: &CompleteRequest,
+) -> Result<(Vec<ProcessingResponse>, Option<ScheduledRequest>), Box<ProcessingResponse>> {
+    let model = request.info.model.as_ref().map_or("", |model| model.name.as_str());
+    let Some((result, prefix_hashes)) = picker.schedule(request) else {
+        let rejection = ext_proc_stream::no_endpoint_response(&picker.pool);
+        picker.metrics.record_rejection(model, &request.target_model, immediate_status(&rejection));
+        return Err(Box::new(rejection));
     };
-    let sent = choice.endpoints.first().map(|first| Sent {
-        first: first.address,
-        chains,
-        _in_flight: first.load.begin(asked.facts.tokens()),
-        _running: picker.metrics.sent(model, &asked.target, asked.body.len()),
+    let scheduled = result.endpoints.first().map(|endpoint| ScheduledRequest {
+        endpoint: endpoint.address,
+        prefix_hashes,
+        _in_flight: endpoint.load.begin(request.info.estimated_tokens()),
+        _running: picker.metrics.record_request(model, &request.target_model, request.body.len()),
     });
-    Ok((asked.chosen(&choice, picker.policy.primary_port), sent))
+    Ok((request.responses(&result, picker.policy.primary_port), scheduled))
 }
 
-fn status_of(said: &ProcessingResponse) -> i32 {
-    match &said.response {
-        Some(Says::Immediate(answer)) => answer.status.map_or(0, |status| status.code),
+fn immediate_status(response: &ProcessingResponse) -> i32 {
+    match &response.response {
+        Some(processing_response::Response::ImmediateResponse(response)) => {
+            response.status.map_or(0, |status| status.code)
+        }
         _ => 0,
     }
 }

@@ -1,18 +1,18 @@
-//! Keeps the endpoints in step with the cluster.
+//! Watches one InferencePool and the Pods of its namespace.
 //!
-//! Least rights, all in the pool's namespace: `list` and `watch` of `pods`, and of `inferencepools` in the pool's group
-//! (a rule with `resourceNames` of that one pool is enough). Nothing is written.
+//! Required permissions in the namespace of the pool: `list` and `watch` of `pods`, and of `inferencepools` in the API group
+//! of the pool (a rule with `resourceNames` of this pool is sufficient). Nothing is written.
 
 use std::{str::FromStr, sync::Arc};
 
-use cluster::{Key, Kind, Stores, Watches};
+use cluster::{Kind, NamespacedName, Stores, Watches};
 use tokio_util::sync::CancellationToken;
 
 use super::EndpointPicker;
 
-const PODS: Kind = Kind::namespaced("", "v1", "Pod", "pods");
+const POD: Kind = Kind::namespaced("", "v1", "Pod", "pods");
 
-/// The API group that an InferencePool is read in.
+/// API group of the InferencePool.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum PoolGroup {
     /// `inference.networking.k8s.io/v1`
@@ -38,34 +38,41 @@ impl FromStr for PoolGroup {
     type Err = String;
 
     fn from_str(name: &str) -> Result<Self, Self::Err> {
-        let found = Self::NAMES.iter().find(|(known, _)| *known == name).map(|(_, group)| *group);
-        found.ok_or_else(|| format!("InferencePools are in {} or {}", Self::NAMES[0].0, Self::NAMES[1].0))
+        let group = Self::NAMES.iter().find(|(known, _)| *known == name).map(|(_, group)| *group);
+        group.ok_or_else(|| {
+            format!("unknown API group: InferencePool is served in {} or {}", Self::NAMES[0].0, Self::NAMES[1].0)
+        })
     }
 }
 
-/// Watches the picker's pool, and the Pods of its namespace, until `stop`. Nothing is written.
-pub async fn watch(client: kube::Client, group: PoolGroup, picker: Arc<EndpointPicker>, stop: CancellationToken) {
+/// Watches the pool of `picker` and the Pods of its namespace until `shutdown`.
+pub async fn watch_inference_pool(
+    client: kube::Client,
+    group: PoolGroup,
+    picker: Arc<EndpointPicker>,
+    shutdown: CancellationToken,
+) {
     let stores = Stores::new("ostler-endpoint-picker");
-    let (mut watches, mut changes) = Watches::new(client, stores.clone(), stop.clone());
-    let key = Key::new(&picker.pool.namespace, &picker.pool.name);
-    let pools = group.kind();
-    watches.start_one(pools, &key);
-    watches.start_in(PODS, &key.namespace);
-    let mut told = None;
+    let (mut watches, mut changes) = Watches::new(client, stores.clone(), shutdown.clone());
+    let key = NamespacedName::new(&picker.pool.namespace, &picker.pool.name);
+    let inference_pool = group.kind();
+    watches.start_named(inference_pool, &key);
+    watches.start_namespace(POD, &key.namespace);
+    let mut last_reported = None;
     loop {
         tokio::select! {
             biased;
-            () = stop.cancelled() => return,
+            () = shutdown.cancelled() => return,
             change = changes.recv() => if change.is_none() { return },
         }
-        // Many changes, one look.
+        // Update the endpoints once for all pending changes.
         while changes.try_recv().is_ok() {}
-        // Before the first lists are complete a choice would be among some of the endpoints only.
-        if [pools, PODS].into_iter().all(|kind| stores.synced(kind)) {
-            let pool = stores.get(pools, &key);
-            picker.update(pool.as_deref(), &stores.list(PODS));
-            if told.replace(pool.is_some()) != Some(pool.is_some()) && pool.is_none() {
-                tracing::warn!(pool = %picker.pool, "there is no such InferencePool; waiting for it");
+        // Before the first lists are complete, endpoints would be missing.
+        if [inference_pool, POD].into_iter().all(|kind| stores.has_synced(kind)) {
+            let pool = stores.get(inference_pool, &key);
+            picker.update(pool.as_deref(), &stores.list(POD));
+            if last_reported.replace(pool.is_some()) != Some(pool.is_some()) && pool.is_none() {
+                tracing::warn!(pool = %picker.pool, "InferencePool not found, waiting for it");
             }
         }
     }

@@ -1,4 +1,4 @@
-//! One request: read, route, pick, send, relay.
+//! Handles one request: reads it, selects an endpoint, forwards it, and streams the response.
 
 use std::{sync::Arc, time::Duration};
 
@@ -9,26 +9,27 @@ use hyper::body::Incoming;
 use tokio::time::timeout;
 
 use super::{
-    engines::Engines,
+    engine_client::EngineClient,
     openai,
-    path::{Place, place},
-    relay::Body,
+    response_body::ResponseBody,
+    route::{Route, match_path},
 };
 use crate::{
-    pool::{InFlight, PoolKey, Pools},
-    request::{self, Facts, MAX_BODY, Model},
-    schedule::{self, Pick, Question, Refusal},
-    splice::{self, Restorer},
+    model_rewrite::{self, ModelRestorer},
+    pool::{Datastore, InFlight},
+    request::{self, MAX_BODY_BYTES, ModelField, RequestInfo},
+    schedule::{self, EndpointSelection, RouteRequest, RoutingError},
 };
+use cluster::NamespacedName;
 
-/// A client that sends nothing of its body for so long is given up.
-const STALL: Duration = Duration::from_secs(30);
+/// Maximum time between two chunks of a request body.
+const BODY_STALL_TIMEOUT: Duration = Duration::from_secs(30);
 
-/// Endpoints tried for one request.
-const ATTEMPTS: usize = 3;
+/// Maximum number of endpoints that are tried for one request.
+const MAX_ATTEMPTS: usize = 3;
 
 /// Headers that belong to one connection (RFC 9110 §7.6.1).
-const HOP_BY_HOP: &[&str] = &[
+const HOP_BY_HOP_HEADERS: &[&str] = &[
     "connection",
     "keep-alive",
     "proxy-authenticate",
@@ -40,73 +41,75 @@ const HOP_BY_HOP: &[&str] = &[
     "upgrade",
 ];
 
-/// The proxy behind every connection.
+/// Handles the requests of all connections.
 pub(super) struct Proxy {
-    pools: Arc<Pools>,
-    engines: Engines,
+    datastore: Arc<Datastore>,
+    engine_client: EngineClient,
 }
 
-/// A call that is ready to be sent.
-struct Call {
+/// A request that is ready to be forwarded.
+struct ProxiedRequest {
     path: String,
-    pool: Option<PoolKey>,
+    pool: Option<NamespacedName>,
     headers: HeaderMap,
     body: Bytes,
-    facts: Facts,
-    model: Model,
+    info: RequestInfo,
+    model: ModelField,
 }
 
 impl Proxy {
-    pub(super) fn new(pools: Arc<Pools>) -> Self {
-        Self { pools, engines: Engines::new() }
+    pub(super) fn new(datastore: Arc<Datastore>) -> Self {
+        Self { datastore, engine_client: EngineClient::new() }
     }
 
-    pub(super) async fn answer(&self, request: Request<Incoming>) -> Response<Body> {
+    pub(super) async fn handle(&self, request: Request<Incoming>) -> Response<ResponseBody> {
         let path = request.uri().path().to_owned();
-        let get = request.method() == Method::GET;
-        match place(&path) {
-            Place::Health => openai::healthy(),
-            Place::Models(_) | Place::Model(..) if !get => openai::wrong_method("GET"),
-            Place::Models(pool) => openai::models(&self.pools.routing(), pool.as_ref()),
-            Place::Model(pool, name) => openai::model(&self.pools.routing(), pool.as_ref(), name),
-            Place::Call { .. } if request.method() != Method::POST => openai::wrong_method("POST"),
-            Place::Call { pool, path } => match read(request, pool, path).await {
-                Ok(call) => self.proxy(call).await.unwrap_or_else(|refusal| openai::refused(&refusal)),
-                Err(answer) => answer,
+        let is_get = request.method() == Method::GET;
+        match match_path(&path) {
+            Route::Health => openai::healthy(),
+            Route::Models(_) | Route::Model(..) if !is_get => openai::method_not_allowed("GET"),
+            Route::Models(pool) => openai::list_models(&self.datastore.routing_table(), pool.as_ref()),
+            Route::Model(pool, name) => openai::get_model(&self.datastore.routing_table(), pool.as_ref(), name),
+            Route::Inference { .. } if request.method() != Method::POST => openai::method_not_allowed("POST"),
+            Route::Inference { pool, path } => match read_request(request, pool, path).await {
+                Ok(request) => self.forward(request).await.unwrap_or_else(|error| openai::routing_error(&error)),
+                Err(response) => response,
             },
-            Place::Unknown => openai::no_such_path(&path),
+            Route::NotFound => openai::path_not_found(&path),
         }
     }
 
-    async fn proxy(&self, call: Call) -> Result<Response<Body>, Refusal> {
-        let (routing, mut rng) = (self.pools.routing(), self.pools.rng());
-        let prompt_tokens = call.facts.prompt_tokens();
-        let question = Question { model: &call.model.name, pool: call.pool.as_ref(), prompt_tokens };
-        let route = schedule::route(question, &routing, &mut rng)?;
-        let rewritten = route.target != call.model.name;
-        let body = match rewritten {
-            true => splice::replace(&call.body, &call.model.span, &route.target),
-            false => call.body.clone(),
+    async fn forward(&self, request: ProxiedRequest) -> Result<Response<ResponseBody>, RoutingError> {
+        let (table, mut rng) = (self.datastore.routing_table(), self.datastore.rng());
+        let prompt_tokens = request.info.prompt_tokens();
+        let route_request = RouteRequest { model: &request.model.name, pool: request.pool.as_ref(), prompt_tokens };
+        let route = schedule::resolve_route(route_request, &table, &mut rng)?;
+        let is_rewritten = route.target_model != request.model.name;
+        let body = match is_rewritten {
+            true => model_rewrite::replace_model(&request.body, &request.model.span, &route.target_model),
+            false => request.body.clone(),
         };
         let mut tried = Vec::new();
         loop {
-            let pick = route.pick(&tried, &mut rng)?;
-            tried.push(pick.endpoint.address);
-            let in_flight = pick.endpoint.load.begin(call.facts.tokens());
-            let more = tried.len() < ATTEMPTS && tried.len() < route.pool.ready.len();
-            let sent = self.engines.send(upstream(&call, &body, &pick, rewritten)).await;
-            match sent {
-                Ok(answer) if more && elsewhere(answer.status()) => {
-                    tracing::debug!(endpoint = %pick.endpoint.address, status = %answer.status(), "trying another endpoint");
+            let selection = route.select_endpoint(&tried, &mut rng)?;
+            tried.push(selection.endpoint.address);
+            let in_flight = selection.endpoint.load.begin(request.info.estimated_tokens());
+            let can_retry = tried.len() < MAX_ATTEMPTS && tried.len() < route.pool.ready_endpoints.len();
+            let upstream = upstream_request(&request, &body, &selection, is_rewritten);
+            match self.engine_client.send(upstream).await {
+                Ok(response) if can_retry && should_retry(response.status()) => {
+                    let address = selection.endpoint.address;
+                    tracing::debug!(%address, status = %response.status(), "endpoint rejected the request, trying another");
                 }
-                Ok(answer) => {
-                    let restore = rewritten.then_some((route.target.as_str(), call.model.name.as_str()));
-                    return Ok(relay(answer, restore, &pick, in_flight));
+                Ok(response) => {
+                    let models = (route.target_model.as_str(), request.model.name.as_str());
+                    let models = is_rewritten.then_some(models);
+                    return Ok(downstream_response(response, models, &selection, in_flight));
                 }
                 Err(error) => {
-                    tracing::debug!(endpoint = %pick.endpoint.address, %error, "endpoint failed before its answer");
-                    if !more {
-                        return Err(Refusal::NoEndpoint(route.pool.key.clone()));
+                    tracing::debug!(address = %selection.endpoint.address, %error, "endpoint failed before it responded");
+                    if !can_retry {
+                        return Err(RoutingError::NoEndpointAvailable(route.pool.key.clone()));
                     }
                 }
             }
@@ -114,42 +117,46 @@ impl Proxy {
     }
 }
 
-/// Answers that another endpoint may give better: it lacks the model, or takes no request now.
-fn elsewhere(status: StatusCode) -> bool {
+/// Returns whether another endpoint may succeed: the endpoint lacks the model, or accepts no requests.
+fn should_retry(status: StatusCode) -> bool {
     matches!(status, StatusCode::NOT_FOUND | StatusCode::SERVICE_UNAVAILABLE)
 }
 
-async fn read(request: Request<Incoming>, pool: Option<PoolKey>, path: &str) -> Result<Call, Response<Body>> {
+async fn read_request(
+    request: Request<Incoming>,
+    pool: Option<NamespacedName>,
+    path: &str,
+) -> Result<ProxiedRequest, Response<ResponseBody>> {
     let (head, body) = request.into_parts();
-    // A stated length is believed before a byte is read.
-    if http_body::Body::size_hint(&body).lower() > MAX_BODY as u64 {
-        return Err(openai::too_large());
+    // Reject a declared length before reading the body.
+    if http_body::Body::size_hint(&body).lower() > MAX_BODY_BYTES as u64 {
+        return Err(openai::body_too_large());
     }
-    let body = whole(body).await?;
-    let mut facts = request::scan(&body).map_err(openai::not_scanned)?;
-    let model = facts.model.take().filter(|model| !model.name.is_empty()).ok_or_else(openai::no_model)?;
+    let body = read_body(body).await?;
+    let mut info = request::parse_request(&body).map_err(openai::scan_error)?;
+    let model = info.model.take().filter(|model| !model.name.is_empty()).ok_or_else(openai::missing_model)?;
     let path = match head.uri.query() {
         Some(query) => format!("{path}?{query}"),
         None => path.to_owned(),
     };
-    Ok(Call { path, pool, headers: head.headers, body, facts, model })
+    Ok(ProxiedRequest { path, pool, headers: head.headers, body, info, model })
 }
 
-/// All of a body that ends, is not too large, and keeps coming.
-async fn whole(body: Incoming) -> Result<Bytes, Response<Body>> {
-    let mut body = Limited::new(body, MAX_BODY);
+/// Reads a whole body. Returns an error response if it is too large, incomplete, or stalls.
+async fn read_body(body: Incoming) -> Result<Bytes, Response<ResponseBody>> {
+    let mut body = Limited::new(body, MAX_BODY_BYTES);
     let (mut first, mut rest) = (Bytes::new(), BytesMut::new());
     loop {
-        let frame = match timeout(STALL, body.frame()).await {
+        let frame = match timeout(BODY_STALL_TIMEOUT, body.frame()).await {
             Ok(Some(Ok(frame))) => frame,
-            Ok(Some(Err(error))) if error.is::<LengthLimitError>() => return Err(openai::too_large()),
-            Ok(Some(Err(_))) => return Err(openai::unreadable("The request body ended early.")),
+            Ok(Some(Err(error))) if error.is::<LengthLimitError>() => return Err(openai::body_too_large()),
+            Ok(Some(Err(_))) => return Err(openai::invalid_body("The request body ended early.")),
             Ok(None) => break,
-            Err(_) => return Err(openai::too_slow()),
+            Err(_) => return Err(openai::body_timeout()),
         };
         let Ok(data) = frame.into_data() else { continue };
         match (first.is_empty(), rest.is_empty()) {
-            // Most bodies are one piece, and that is not copied.
+            // Most bodies are a single chunk, which is not copied.
             (true, true) => first = data,
             (_, true) => {
                 rest.extend_from_slice(&first);
@@ -161,75 +168,88 @@ async fn whole(body: Incoming) -> Result<Bytes, Response<Body>> {
     Ok(if rest.is_empty() { first } else { rest.freeze() })
 }
 
-/// The request as the engine receives it.
-fn upstream(call: &Call, body: &Bytes, pick: &Pick, rewritten: bool) -> Request<Full<Bytes>> {
+/// Returns the request for the engine.
+fn upstream_request(
+    original: &ProxiedRequest,
+    body: &Bytes,
+    selection: &EndpointSelection,
+    is_rewritten: bool,
+) -> Request<Full<Bytes>> {
     let mut request = Request::new(Full::new(body.clone()));
     *request.method_mut() = Method::POST;
     *request.uri_mut() = Uri::builder()
         .scheme("http")
-        .authority(pick.endpoint.address.to_string())
-        .path_and_query(call.path.as_str())
+        .authority(selection.endpoint.address.to_string())
+        .path_and_query(original.path.as_str())
         .build()
         .unwrap_or_default();
-    let mut headers = end_to_end(&call.headers);
+    let mut headers = forwarded_headers(&original.headers);
     for name in [header::HOST, header::CONTENT_LENGTH, header::EXPECT] {
         headers.remove(name);
     }
-    if rewritten {
-        // The name can only be restored in an answer that is not compressed.
+    if is_rewritten {
+        // The model name cannot be restored in a compressed response.
         headers.remove(header::ACCEPT_ENCODING);
     }
     *request.headers_mut() = headers;
     request
 }
 
-/// `headers` without those of the connection, and without those by which pickers talk to gateways.
-fn end_to_end(headers: &HeaderMap) -> HeaderMap {
-    let named = headers.get_all(header::CONNECTION).iter().filter_map(|value| value.to_str().ok());
-    let named: Vec<String> =
-        named.flat_map(|list| list.split(',')).map(|name| name.trim().to_ascii_lowercase()).collect();
-    let ours = |name: &str| ["x-gateway-", "x-llm-d-", "x-ostler-"].iter().any(|prefix| name.starts_with(prefix));
-    let mut kept = HeaderMap::with_capacity(headers.len());
+/// Returns `headers` without those of the connection and without those between gateways and pickers.
+fn forwarded_headers(headers: &HeaderMap) -> HeaderMap {
+    let connection = headers.get_all(header::CONNECTION).iter().filter_map(|value| value.to_str().ok());
+    let connection_headers: Vec<String> =
+        connection.flat_map(|list| list.split(',')).map(|name| name.trim().to_ascii_lowercase()).collect();
+    let is_internal =
+        |name: &str| ["x-gateway-", "x-llm-d-", "x-ostler-"].iter().any(|prefix| name.starts_with(prefix));
+    let mut forwarded = HeaderMap::with_capacity(headers.len());
     for (name, value) in headers {
         let text = name.as_str();
-        if !HOP_BY_HOP.contains(&text) && !ours(text) && !named.iter().any(|other| other == text) {
-            // A header may stand several times; all of them go on.
-            kept.append(name, value.clone());
+        if !HOP_BY_HOP_HEADERS.contains(&text)
+            && !is_internal(text)
+            && !connection_headers.iter().any(|other| other == text)
+        {
+            // Headers may have several values.
+            forwarded.append(name, value.clone());
         }
     }
-    kept
+    forwarded
 }
 
-/// The engine's answer as the client receives it; `restore` holds the engine's and the client's model name.
-fn relay(
-    answer: Response<Incoming>,
-    restore: Option<(&str, &str)>,
-    pick: &Pick,
+/// Returns the response for the client. If the model was rewritten, `models` is the model name of the engine and of the client.
+fn downstream_response(
+    response: Response<Incoming>,
+    models: Option<(&str, &str)>,
+    selection: &EndpointSelection,
     in_flight: InFlight,
-) -> Response<Body> {
-    let (head, incoming) = answer.into_parts();
-    let mut headers = end_to_end(&head.headers);
+) -> Response<ResponseBody> {
+    let (head, incoming) = response.into_parts();
+    let mut headers = forwarded_headers(&head.headers);
     let content_type = headers.get(header::CONTENT_TYPE).and_then(|value| value.to_str().ok()).unwrap_or_default();
-    let events = content_type.starts_with("text/event-stream");
-    let plain =
-        (events || content_type.starts_with("application/json")) && !headers.contains_key(header::CONTENT_ENCODING);
-    let restorer = restore.filter(|_| plain).map(|(target, client)| Restorer::new(target, client, events));
+    let is_event_stream = content_type.starts_with("text/event-stream");
+    let is_restorable = (is_event_stream || content_type.starts_with("application/json"))
+        && !headers.contains_key(header::CONTENT_ENCODING);
+    let restorer = models
+        .filter(|_| is_restorable)
+        .map(|(engine_model, client_model)| ModelRestorer::new(engine_model, client_model, is_event_stream));
     if restorer.is_some() {
         headers.remove(header::CONTENT_LENGTH);
     }
-    explain(&mut headers, pick);
-    let mut response = Response::new(Body::relayed(incoming, restorer, in_flight));
+    add_explanation_headers(&mut headers, selection);
+    let mut response = Response::new(ResponseBody::upstream(incoming, restorer, in_flight));
     *response.status_mut() = head.status;
     *response.headers_mut() = headers;
     response
 }
 
-/// Why this endpoint: for `ostler` and for people.
-fn explain(headers: &mut HeaderMap, pick: &Pick) {
-    let address = pick.endpoint.address.to_string();
-    for (name, value) in
-        [("x-ostler-endpoint", &address), ("x-ostler-pod", &pick.endpoint.pod), ("x-ostler-decision", &pick.decision)]
-    {
+/// Adds headers that explain the selection, for `ostler` and for debugging.
+fn add_explanation_headers(headers: &mut HeaderMap, selection: &EndpointSelection) {
+    let address = selection.endpoint.address.to_string();
+    for (name, value) in [
+        ("x-ostler-endpoint", &address),
+        ("x-ostler-pod", &selection.endpoint.pod),
+        ("x-ostler-decision", &selection.explanation),
+    ] {
         if let Ok(value) = HeaderValue::from_str(value) {
             headers.insert(HeaderName::from_static(name), value);
         }
@@ -241,7 +261,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn headers_of_the_connection_and_of_the_picker_are_removed() {
+    fn removes_hop_by_hop_and_internal_headers() {
         let mut headers = HeaderMap::new();
         for (name, value) in [
             ("connection", "close, X-Mine"),
@@ -256,8 +276,8 @@ mod tests {
         ] {
             headers.append(name, HeaderValue::from_static(value));
         }
-        let kept = end_to_end(&headers);
-        let names: Vec<&str> = kept.iter().map(|(name, _)| name.as_str()).collect();
+        let forwarded = forwarded_headers(&headers);
+        let names: Vec<&str> = forwarded.iter().map(|(name, _)| name.as_str()).collect();
         assert_eq!(names, ["authorization", "x-request-id", "accept", "accept"]);
     }
 }

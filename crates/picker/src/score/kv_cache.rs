@@ -1,31 +1,32 @@
-//! Much free KV cache: room for another sequence without preempting one.
+//! KV cache scorer: prefers endpoints with much free KV cache, which can run another sequence without preemption.
 
-use crate::member::Member;
+use crate::candidate::Candidate;
 
-/// What is assumed where nothing is known: half full.
-const UNKNOWN: f64 = 0.5;
+/// Assumed usage without metrics.
+const UNKNOWN_USAGE: f64 = 0.5;
 
-/// The free share of the cache.
-pub fn score(member: &Member) -> f64 {
-    1.0 - member.believed(|gauges| gauges.kv_usage, UNKNOWN)
+/// Returns the free fraction of the KV cache.
+pub(crate) fn score(candidate: &Candidate) -> f64 {
+    1.0 - candidate.blend_with_default(|metrics| metrics.kv_cache_usage, UNKNOWN_USAGE)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{member::tests::member, reading::Gauges};
+    use crate::{candidate::tests::candidate, engine_metrics::EngineMetrics};
     use rstest::rstest;
 
     #[rstest]
     #[case::empty(Some((0.0, 0)), 1.0)]
     #[case::full(Some((1.0, 0)), 0.0)]
     #[case::partly(Some((0.75, 3)), 0.25)]
-    #[case::half_believed(Some((1.0, 9)), 0.25)]
-    #[case::not_believed(Some((1.0, 99)), 0.5)]
-    #[case::never_read(None, 0.5)]
+    #[case::half_confidence(Some((1.0, 9)), 0.25)]
+    #[case::no_confidence(Some((1.0, 99)), 0.5)]
+    #[case::never_scraped(None, 0.5)]
     // spec: GW-27
-    fn free_cache_wins(#[case] read: Option<(f64, u64)>, #[case] expect: f64) {
-        let read = read.map(|(usage, age)| (Gauges { kv_usage: Some(usage), ..Gauges::default() }, age));
-        assert!((score(&member(1, read)) - expect).abs() < 1e-9);
+    fn scores_free_cache(#[case] scraped: Option<(f64, u64)>, #[case] expect: f64) {
+        let metrics = scraped
+            .map(|(usage, age)| (EngineMetrics { kv_cache_usage: Some(usage), ..EngineMetrics::default() }, age));
+        assert!((score(&candidate(1, metrics)) - expect).abs() < 1e-9);
     }
 }

@@ -1,7 +1,7 @@
-//! Prefix affinity: a request goes where the beginning of its prompt was computed before.
+//! Prefix cache scorer: prefers endpoints that computed a prefix of the prompt before.
 //!
-//! The prompt is cut into blocks; each block's hash covers all blocks before it, so that an equal hash means an equal
-//! beginning. Per endpoint a bounded number of hashes is remembered, the least recently used is forgotten first.
+//! The prompt is split into blocks. The hash of a block covers all previous blocks, so that equal hashes mean equal prefixes.
+//! The index contains a bounded number of hashes per endpoint and evicts the least recently used.
 
 use std::{
     collections::{BTreeMap, HashMap},
@@ -10,101 +10,101 @@ use std::{
 
 use xxhash_rust::xxh64::Xxh64;
 
-use crate::member::Member;
+use crate::candidate::Candidate;
 
-/// How prompts are cut, and how much is remembered.
+/// How prompts are split into blocks, and how many blocks are indexed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Prefix {
-    /// Bytes of a block, at least 1.
-    pub block: usize,
-    /// Blocks of a prompt that are looked at.
-    pub most_blocks: usize,
-    /// Blocks remembered per endpoint.
-    pub capacity: usize,
+pub(crate) struct PrefixConfig {
+    /// Bytes per block, at least 1.
+    pub(crate) block_size: usize,
+    /// Maximum number of hashed blocks per prompt.
+    pub(crate) max_blocks: usize,
+    /// Maximum number of indexed blocks per endpoint.
+    pub(crate) lru_capacity: usize,
 }
 
-/// Who has computed which beginnings.
+/// Index of the prefixes that each endpoint has presumably cached.
 #[derive(Debug, Default)]
-pub struct Owners {
-    by_endpoint: BTreeMap<SocketAddr, Recent>,
+pub(crate) struct PrefixIndex {
+    by_endpoint: BTreeMap<SocketAddr, LruBlocks>,
 }
 
-/// Block hashes of one endpoint by last use.
+/// Block hashes of one endpoint with their last use as a logical time.
 #[derive(Debug, Default)]
-struct Recent {
-    used: HashMap<u64, u64>,
+struct LruBlocks {
+    last_use: HashMap<u64, u64>,
     by_use: BTreeMap<u64, u64>,
-    now: u64,
+    clock: u64,
 }
 
-impl Prefix {
-    /// One hash per whole block of the prompt. `model` is part of every hash: its KV cache is another's nothing.
-    pub fn chain<'a>(&self, model: &str, pieces: impl Iterator<Item = &'a [u8]>) -> Vec<u64> {
+impl PrefixConfig {
+    /// Returns one hash per complete block of the prompt. The hashes include `model`, since models do not share KV caches.
+    pub(crate) fn block_hashes<'a>(&self, model: &str, pieces: impl Iterator<Item = &'a [u8]>) -> Vec<u64> {
         let mut hasher = Xxh64::new(0);
         hasher.update(model.as_bytes());
         hasher.update(&[0xff]);
-        let (mut chain, mut missing) = (Vec::new(), self.block);
+        let (mut hashes, mut missing) = (Vec::new(), self.block_size);
         for mut piece in pieces {
-            while chain.len() < self.most_blocks && piece.len() >= missing {
+            while hashes.len() < self.max_blocks && piece.len() >= missing {
                 let (head, rest) = piece.split_at(missing);
                 hasher.update(head);
-                chain.push(hasher.digest());
-                (piece, missing) = (rest, self.block);
+                hashes.push(hasher.digest());
+                (piece, missing) = (rest, self.block_size);
             }
-            if chain.len() >= self.most_blocks {
+            if hashes.len() >= self.max_blocks {
                 break;
             }
             hasher.update(piece);
             missing -= piece.len().min(missing - 1);
         }
-        chain
+        hashes
     }
 }
 
-impl Owners {
-    /// How many blocks from the start of `chain` the endpoint has computed.
-    pub fn matched(&self, chain: &[u64], endpoint: SocketAddr) -> usize {
-        let Some(recent) = self.by_endpoint.get(&endpoint) else { return 0 };
-        chain.iter().take_while(|hash| recent.used.contains_key(hash)).count()
+impl PrefixIndex {
+    /// Returns how many leading blocks of `hashes` the endpoint has cached.
+    pub(crate) fn matched_blocks(&self, hashes: &[u64], endpoint: SocketAddr) -> usize {
+        let Some(blocks) = self.by_endpoint.get(&endpoint) else { return 0 };
+        hashes.iter().take_while(|hash| blocks.last_use.contains_key(hash)).count()
     }
 
-    /// The matched share of `chain`; 0 for a prompt shorter than a block.
-    pub fn share(&self, chain: &[u64], member: &Member) -> f64 {
-        if chain.is_empty() {
+    /// Returns the cached fraction of `hashes`; 0 for a prompt shorter than a block.
+    pub(crate) fn matched_share(&self, hashes: &[u64], candidate: &Candidate) -> f64 {
+        if hashes.is_empty() {
             return 0.0;
         }
-        self.matched(chain, member.endpoint.address) as f64 / chain.len() as f64
+        self.matched_blocks(hashes, candidate.endpoint.address) as f64 / hashes.len() as f64
     }
 
-    /// The endpoint computes `chain` now.
-    pub fn remember(&mut self, chain: &[u64], endpoint: SocketAddr, capacity: usize) {
-        let recent = self.by_endpoint.entry(endpoint).or_default();
-        // The beginning is used last, so that a chain is forgotten from its end.
-        for hash in chain.iter().rev() {
-            recent.touch(*hash);
+    /// Records that the endpoint caches the blocks `hashes`.
+    pub(crate) fn insert(&mut self, hashes: &[u64], endpoint: SocketAddr, capacity: usize) {
+        let blocks = self.by_endpoint.entry(endpoint).or_default();
+        // The first block is used last, so that a prompt is evicted from its end.
+        for hash in hashes.iter().rev() {
+            blocks.touch(*hash);
         }
-        recent.shrink(capacity);
+        blocks.evict_to(capacity);
     }
 
-    /// Forgets endpoints that are gone: another Pod may come at the same address.
-    pub fn retain(&mut self, stays: impl Fn(SocketAddr) -> bool) {
-        self.by_endpoint.retain(|address, _| stays(*address));
+    /// Removes endpoints for which `keep` is false. Another Pod may reuse the address of a removed endpoint.
+    pub(crate) fn retain(&mut self, keep: impl Fn(SocketAddr) -> bool) {
+        self.by_endpoint.retain(|address, _| keep(*address));
     }
 }
 
-impl Recent {
+impl LruBlocks {
     fn touch(&mut self, hash: u64) {
-        self.now += 1;
-        if let Some(before) = self.used.insert(hash, self.now) {
-            self.by_use.remove(&before);
+        self.clock += 1;
+        if let Some(previous_use) = self.last_use.insert(hash, self.clock) {
+            self.by_use.remove(&previous_use);
         }
-        self.by_use.insert(self.now, hash);
+        self.by_use.insert(self.clock, hash);
     }
 
-    fn shrink(&mut self, capacity: usize) {
-        while self.used.len() > capacity {
+    fn evict_to(&mut self, capacity: usize) {
+        while self.last_use.len() > capacity {
             let Some((_, oldest)) = self.by_use.pop_first() else { return };
-            self.used.remove(&oldest);
+            self.last_use.remove(&oldest);
         }
     }
 }
@@ -114,10 +114,10 @@ mod tests {
     use super::*;
     use rstest::rstest;
 
-    const PREFIX: Prefix = Prefix { block: 4, most_blocks: 8, capacity: 100 };
+    const PREFIX: PrefixConfig = PrefixConfig { block_size: 4, max_blocks: 8, lru_capacity: 100 };
 
-    fn chain(text: &str) -> Vec<u64> {
-        PREFIX.chain("m", [text.as_bytes()].into_iter())
+    fn hashes(text: &str) -> Vec<u64> {
+        PREFIX.block_hashes("m", [text.as_bytes()].into_iter())
     }
 
     fn address(number: u8) -> SocketAddr {
@@ -129,40 +129,43 @@ mod tests {
     #[case::longer("aaaabbbb", "aaaabbbbcccc", 2)]
     #[case::shorter("aaaabbbbcccc", "aaaabbbb", 2)]
     #[case::differs_in_the_middle("aaaaXbbbcccc", "aaaabbbbcccc", 1)]
-    #[case::differs_at_once("Xaaabbbbcccc", "aaaabbbbcccc", 0)]
+    #[case::differs_at_the_start("Xaaabbbbcccc", "aaaabbbbcccc", 0)]
     #[case::less_than_a_block("aaa", "aaa", 0)]
-    #[case::the_tail_is_no_block("aaaabb", "aaaabb", 1)]
-    fn beginnings_match(#[case] before: &str, #[case] now: &str, #[case] blocks: usize) {
-        let mut owners = Owners::default();
-        owners.remember(&chain(before), address(1), PREFIX.capacity);
-        assert_eq!((owners.matched(&chain(now), address(1)), owners.matched(&chain(now), address(2))), (blocks, 0));
+    #[case::partial_block_is_ignored("aaaabb", "aaaabb", 1)]
+    fn matches_common_prefixes(#[case] cached: &str, #[case] prompt: &str, #[case] blocks: usize) {
+        let mut index = PrefixIndex::default();
+        index.insert(&hashes(cached), address(1), PREFIX.lru_capacity);
+        assert_eq!(
+            (index.matched_blocks(&hashes(prompt), address(1)), index.matched_blocks(&hashes(prompt), address(2))),
+            (blocks, 0)
+        );
     }
 
     #[test]
-    fn the_cut_into_pieces_and_the_bound_do_not_show() {
-        let pieces = PREFIX.chain("m", [&b"a"[..], b"", b"aaab", b"bbbcc", b"cc"].into_iter());
-        assert_eq!(pieces, chain("aaaabbbbcccc"));
-        assert_eq!(chain(&"x".repeat(1_000)).len(), PREFIX.most_blocks);
-        assert_ne!(PREFIX.chain("n", [&b"aaaa"[..]].into_iter()), chain("aaaa"));
+    fn hashes_do_not_depend_on_pieces_and_are_bounded() {
+        let pieces = PREFIX.block_hashes("m", [&b"a"[..], b"", b"aaab", b"bbbcc", b"cc"].into_iter());
+        assert_eq!(pieces, hashes("aaaabbbbcccc"));
+        assert_eq!(hashes(&"x".repeat(1_000)).len(), PREFIX.max_blocks);
+        assert_ne!(PREFIX.block_hashes("n", [&b"aaaa"[..]].into_iter()), hashes("aaaa"));
     }
 
     #[test]
-    fn what_was_not_used_for_longest_is_forgotten_from_its_end() {
-        let mut owners = Owners::default();
+    fn least_recently_used_prompt_is_evicted_from_its_end() {
+        let mut index = PrefixIndex::default();
         for text in ["aaaabbbb", "ccccdddd", "aaaa"] {
-            owners.remember(&chain(text), address(1), 3);
+            index.insert(&hashes(text), address(1), 3);
         }
-        let matched = |text| owners.matched(&chain(text), address(1));
+        let matched = |text| index.matched_blocks(&hashes(text), address(1));
         assert_eq!((matched("aaaabbbb"), matched("ccccdddd")), (1, 2));
-        let recent = &owners.by_endpoint[&address(1)];
-        assert_eq!((recent.used.len(), recent.by_use.len()), (3, 3));
+        let cached = &index.by_endpoint[&address(1)];
+        assert_eq!((cached.last_use.len(), cached.by_use.len()), (3, 3));
     }
 
     #[test]
-    fn an_endpoint_that_left_is_forgotten() {
-        let mut owners = Owners::default();
-        owners.remember(&chain("aaaa"), address(1), 10);
-        owners.retain(|stays| stays != address(1));
-        assert_eq!(owners.matched(&chain("aaaa"), address(1)), 0);
+    fn removed_endpoint_is_forgotten() {
+        let mut index = PrefixIndex::default();
+        index.insert(&hashes("aaaa"), address(1), 10);
+        index.retain(|keep| keep != address(1));
+        assert_eq!(index.matched_blocks(&hashes("aaaa"), address(1)), 0);
     }
 }

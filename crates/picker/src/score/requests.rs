@@ -1,51 +1,56 @@
-//! Few requests at work: as the engine says, or as we sent them.
+//! Request scorers: prefer endpoints with few running requests, or with few requests or tokens in flight.
 
 use super::lower_is_better;
-use crate::member::Member;
+use crate::candidate::Candidate;
 
-/// Requests the engine works on as far as the reading is believed, our own under way for the rest.
-pub fn running(members: &[&Member]) -> Vec<f64> {
-    lower_is_better(members.iter().map(|member| {
-        let ours = member.endpoint.load.requests() as f64;
-        member.believed(|gauges| gauges.running, ours)
+/// Scores the running requests relative to each other. Without metrics, the requests in flight count as running.
+pub(crate) fn running_scores(candidates: &[&Candidate]) -> Vec<f64> {
+    lower_is_better(candidates.iter().map(|candidate| {
+        let in_flight = candidate.endpoint.load.requests() as f64;
+        candidate.blend_with_default(|metrics| metrics.running, in_flight)
     }))
 }
 
-/// Our own requests under way: 1 up to `idle`; above, the free share of the busiest endpoint's number, at most `busiest`.
-pub fn in_flight(members: &[&Member], idle: usize, busiest: f64) -> Vec<f64> {
-    let counts: Vec<usize> = members.iter().map(|member| member.endpoint.load.requests()).collect();
-    let most = counts.iter().copied().max().unwrap_or(0).max(1) as f64;
-    let score = |count: &usize| if *count <= idle { 1.0 } else { busiest * (most - *count as f64) / most };
+/// Scores the requests in flight: 1 up to `idle_threshold`, above at most `max_busy_score`, decreasing to 0 for the busiest
+/// endpoint.
+pub(crate) fn active_request_scores(candidates: &[&Candidate], idle_threshold: usize, max_busy_score: f64) -> Vec<f64> {
+    let counts: Vec<usize> = candidates.iter().map(|candidate| candidate.endpoint.load.requests()).collect();
+    let highest = counts.iter().copied().max().unwrap_or(0).max(1) as f64;
+    let score = |count: &usize| {
+        if *count <= idle_threshold { 1.0 } else { max_busy_score * (highest - *count as f64) / highest }
+    };
     counts.iter().map(score).collect()
 }
 
-/// The share of `threshold` that our own tokens under way leave free.
-pub fn tokens(member: &Member, threshold: f64) -> f64 {
-    1.0 - (member.endpoint.load.tokens() as f64 / threshold).min(1.0)
+/// Returns the fraction of `threshold` that the tokens in flight leave free.
+pub(crate) fn token_load_score(candidate: &Candidate, threshold: f64) -> f64 {
+    1.0 - (candidate.endpoint.load.tokens() as f64 / threshold).min(1.0)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{member::tests::member, reading::Gauges};
+    use crate::{candidate::tests::candidate, engine_metrics::EngineMetrics};
 
     #[test]
-    fn what_the_engine_works_on() {
-        let working =
-            |number, running| member(number, Some((Gauges { running: Some(running), ..Gauges::default() }, 0)));
-        let members = [working(1, 8.0), working(2, 0.0), working(3, 2.0)];
-        assert_eq!(running(&members.iter().collect::<Vec<_>>()), [0.0, 1.0, 0.75]);
+    fn scores_running_requests() {
+        let candidate_with_running = |number, running| {
+            candidate(number, Some((EngineMetrics { running: Some(running), ..EngineMetrics::default() }, 0)))
+        };
+        let candidates =
+            [candidate_with_running(1, 8.0), candidate_with_running(2, 0.0), candidate_with_running(3, 2.0)];
+        assert_eq!(running_scores(&candidates.iter().collect::<Vec<_>>()), [0.0, 1.0, 0.75]);
     }
 
     #[test]
-    fn what_we_sent() {
-        let members = [member(1, None), member(2, None), member(3, None)];
-        let _one = members[1].endpoint.load.begin(10);
-        let _four: Vec<_> = (0..4).map(|_| members[2].endpoint.load.begin(10)).collect();
-        let members: Vec<&Member> = members.iter().collect();
-        assert_eq!(in_flight(&members, 0, 1.0), [1.0, 0.75, 0.0]);
-        assert_eq!(in_flight(&members, 1, 0.5), [1.0, 1.0, 0.0]);
-        let free: Vec<f64> = members.iter().map(|member| tokens(member, 20.0)).collect();
+    fn scores_requests_and_tokens_in_flight() {
+        let candidates = [candidate(1, None), candidate(2, None), candidate(3, None)];
+        let _one = candidates[1].endpoint.load.begin(10);
+        let _four: Vec<_> = (0..4).map(|_| candidates[2].endpoint.load.begin(10)).collect();
+        let candidates: Vec<&Candidate> = candidates.iter().collect();
+        assert_eq!(active_request_scores(&candidates, 0, 1.0), [1.0, 0.75, 0.0]);
+        assert_eq!(active_request_scores(&candidates, 1, 0.5), [1.0, 1.0, 0.0]);
+        let free: Vec<f64> = candidates.iter().map(|candidate| token_load_score(candidate, 20.0)).collect();
         assert_eq!(free, [1.0, 0.5, 0.0]);
     }
 }

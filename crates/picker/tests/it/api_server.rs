@@ -3,15 +3,17 @@
 use std::sync::Arc;
 
 use embedded::Server;
-use embedded::ports::{AdmitAll, Container, Exit, Loopback, Ports, Runner, SystemClock, SystemRandom};
+use embedded::ports::{
+    AdmitAll, ContainerConfig, ContainerExit, ContainerRuntime, Ports, SystemClock, SystemRandom, TcpNetwork,
+};
 use futures::future::BoxFuture;
 use tokio_util::sync::CancellationToken;
 
 struct NoRunner;
 
-impl Runner for NoRunner {
-    fn run(&self, _: Container, _: CancellationToken) -> BoxFuture<'static, Exit> {
-        Box::pin(async { Exit { code: 1, message: String::new() } })
+impl ContainerRuntime for NoRunner {
+    fn run(&self, _: ContainerConfig, _: CancellationToken) -> BoxFuture<'static, ContainerExit> {
+        Box::pin(async { ContainerExit { code: 1, message: String::new() } })
     }
 }
 
@@ -20,7 +22,7 @@ pub(crate) fn start() -> Server {
         clock: Arc::new(SystemClock),
         random: Arc::new(SystemRandom),
         admission: Arc::new(AdmitAll),
-        runner: Arc::new(NoRunner),
-        network: Arc::new(Loopback),
+        runtime: Arc::new(NoRunner),
+        network: Arc::new(TcpNetwork),
     })
 }

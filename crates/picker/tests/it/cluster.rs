@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use embedded::Server;
-use picker::{Pools, watch};
+use picker::{Datastore, watch_backend_pools};
 use serde_json::{Value, json};
 use tokio_util::sync::{CancellationToken, DropGuard};
 
@@ -14,7 +14,7 @@ const SETS: &str = "llmusecasesets.inference.networking.x-k8s.io";
 
 struct World {
     server: Server,
-    pools: Arc<Pools>,
+    pools: Arc<Datastore>,
     _stop: DropGuard,
 }
 
@@ -24,9 +24,9 @@ impl World {
         for definition in api::crds() {
             server.create("customresourcedefinitions.apiextensions.k8s.io", definition).unwrap();
         }
-        let (pools, stop) = (Arc::new(Pools::new(0)), CancellationToken::new());
+        let (pools, stop) = (Arc::new(Datastore::new(0)), CancellationToken::new());
         let client = kube::Client::new(server.router(), "default");
-        tokio::spawn(watch::run(client, Arc::clone(&pools), stop.clone()));
+        tokio::spawn(watch_backend_pools(client, Arc::clone(&pools), stop.clone()));
         World { server, pools, _stop: stop.drop_guard() }
     }
 
@@ -37,7 +37,7 @@ impl World {
 
     fn condition(&self, resource: &str, name: &str, kind: &str) -> (Value, Value) {
         let object = self.server.get(resource, "default", name).unwrap();
-        let found = cluster::conditions::find(&object["status"]["conditions"], kind).cloned().unwrap_or_default();
+        let found = cluster::find_condition(&object["status"]["conditions"], kind).cloned().unwrap_or_default();
         (found["status"].clone(), found["reason"].clone())
     }
 
@@ -61,13 +61,13 @@ impl World {
     }
 
     fn ready(&self, pool: &str) -> usize {
-        let routing = self.pools.routing();
-        routing.pools.values().find(|found| found.key.name == pool).map_or(0, |pool| pool.ready.len())
+        let routing = self.pools.routing_table();
+        routing.pools.values().find(|found| found.key.name == pool).map_or(0, |pool| pool.ready_endpoints.len())
     }
 
     /// Pools that answer to a model name.
     fn answering(&self, model: &str) -> Vec<String> {
-        let routing = self.pools.routing();
+        let routing = self.pools.routing_table();
         let pools = routing.pools.values().filter(|pool| pool.use_cases.contains_key(model));
         pools.map(|pool| pool.key.name.clone()).collect()
     }
@@ -128,7 +128,7 @@ async fn a_set_serves_several_pools_and_is_changed_without_touching_them() {
     world.server.update(SETS, set).unwrap();
     world
         .until("the new target", |world| {
-            let routing = world.pools.routing();
+            let routing = world.pools.routing_table();
             routing
                 .pools
                 .values()

@@ -1,6 +1,6 @@
 //! The endpoint picker as a proxy meets it.
 
-use picker::endpoint_picker::messages::ServingStatus;
+use picker::ext_proc::ServingStatus;
 use serde_json::json;
 
 use crate::fleet;
@@ -111,7 +111,7 @@ async fn one_that_died_gets_nothing_although_its_pod_is_told_to_be_ready() {
     assert_eq!(world.ask("hello", None).await.hosts()[0], 2, "its queue is the shorter one");
     drop(dies);
     let ready = "inference_pool_ready_pods{name=\"pool\"} 1";
-    world.until("the death to be seen", |world| world.picker.metrics_page().contains(ready)).await;
+    world.until("the death to be seen", |world| world.picker.render_metrics().contains(ready)).await;
     assert_eq!(world.ask("hello", None).await.hosts(), [3]);
 }
 

@@ -2,8 +2,9 @@
 
 use std::{net::SocketAddr, sync::Arc, time::Duration};
 
+use cluster::NamespacedName;
 use engine::{Config, Timing};
-use picker::{Endpoint, Pool, PoolKey, Pools, Prompts, Target, UseCase};
+use picker::{Datastore, Endpoint, Pool, PromptTokenRange, TargetModel, UseCase};
 use tokio::{
     io::{AsyncReadExt, AsyncWriteExt},
     net::{TcpListener, TcpSocket, TcpStream},
@@ -16,7 +17,7 @@ pub(crate) const PATIENCE: Duration = Duration::from_secs(300);
 pub(crate) struct Fleet {
     pub(crate) gateway: SocketAddr,
     pub(crate) engines: Vec<SocketAddr>,
-    pub(crate) pools: Arc<Pools>,
+    pub(crate) pools: Arc<Datastore>,
     stop: CancellationToken,
 }
 
@@ -29,7 +30,7 @@ impl Drop for Fleet {
 pub(crate) fn engine(names: &[&str]) -> Config {
     let served_names = names.iter().map(|name| (*name).to_owned()).collect();
     Config {
-        served_names,
+        served_model_names: served_names,
         timing: Timing::instant(),
         keep_alive: Duration::from_secs(3600),
         ..Config::new("/models/base")
@@ -54,8 +55,8 @@ pub(crate) fn nobody() -> (TcpSocket, SocketAddr) {
     (socket, address)
 }
 
-pub(crate) fn key() -> PoolKey {
-    PoolKey { namespace: "ns".to_owned(), name: "pool".to_owned() }
+pub(crate) fn key() -> NamespacedName {
+    NamespacedName { namespace: "ns".to_owned(), name: "pool".to_owned() }
 }
 
 /// A gateway before engines that a test plays: those of `listeners`.
@@ -75,31 +76,32 @@ pub(crate) async fn start(engines: Vec<Config>, targets: &[(&str, u32)]) -> Flee
         addresses.push(listener.local_addr().unwrap());
         tokio::spawn(engine::serve(listener, config, stop.clone()));
     }
-    let pools = Arc::new(Pools::new(1));
+    let pools = Arc::new(Datastore::new(1));
     pools.replace(vec![pool(&pools, &addresses, targets)]);
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let gateway = listener.local_addr().unwrap();
-    tokio::spawn(picker::gateway::serve(listener, Arc::clone(&pools), stop.clone()));
+    tokio::spawn(picker::serve_gateway(listener, Arc::clone(&pools), stop.clone()));
     Fleet { gateway, engines: addresses, pools, stop }
 }
 
-pub(crate) fn pool(pools: &Pools, addresses: &[SocketAddr], targets: &[(&str, u32)]) -> Pool {
+pub(crate) fn pool(pools: &Datastore, addresses: &[SocketAddr], targets: &[(&str, u32)]) -> Pool {
     let endpoint = |address: &SocketAddr| Endpoint {
         address: *address,
         pod: format!("pod-{}", address.port()),
-        prompts: Prompts::default(),
+        prompt_tokens: PromptTokenRange::default(),
         load: pools.load(*address),
     };
     let targets =
-        targets.iter().map(|(model, weight)| Target { model: (*model).to_owned(), weight: *weight }).collect();
-    let use_case = UseCase { targets, created: "2026-01-01T00:00:00Z".to_owned(), ..UseCase::implicit("chat") };
+        targets.iter().map(|(model, weight)| TargetModel { model: (*model).to_owned(), weight: *weight }).collect();
+    let use_case =
+        UseCase { targets, creation_timestamp: "2026-01-01T00:00:00Z".to_owned(), ..UseCase::implicit("chat") };
     Pool {
         key: key(),
-        ready: addresses.iter().map(endpoint).collect(),
-        endpoints: addresses.len(),
+        ready_endpoints: addresses.iter().map(endpoint).collect(),
+        endpoint_count: addresses.len(),
         use_cases: [("chat".to_owned(), use_case)].into(),
-        implicit: false,
-        created: String::new(),
+        allows_implicit_use_cases: false,
+        creation_timestamp: String::new(),
     }
 }
 

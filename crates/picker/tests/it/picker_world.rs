@@ -7,17 +7,17 @@ use std::sync::atomic::{AtomicU8, Ordering};
 use std::sync::{Arc, Mutex};
 
 use bytes::Bytes;
+use cluster::NamespacedName;
 use embedded::Server;
 use engine::{Config, Timing};
 use http::uri::PathAndQuery;
 use hyper_util::client::legacy::{Client, connect::HttpConnector};
 use hyper_util::rt::TokioExecutor;
-use picker::endpoint_picker::messages::{
-    Asks, HealthCheckRequest, HealthCheckResponse, HttpBody, HttpHeaders, Kind, Metadata, ProcessingRequest,
-    ProcessingResponse, Says, ServingStatus, Struct,
+use picker::ext_proc::{
+    HealthCheckRequest, HealthCheckResponse, HttpBody, HttpHeaders, Metadata, ProcessingRequest, ProcessingResponse,
+    ServingStatus, Struct, processing_request::Request, processing_response::Response, value::Kind,
 };
-use picker::endpoint_picker::{EndpointPicker, Face, PoolGroup, serve, serve_metrics, watch};
-use picker::{PoolKey, policy_file};
+use picker::{EndpointPicker, ListenerRole, PoolGroup, parse_config, serve_grpc, serve_metrics, watch_inference_pool};
 use serde_json::{Value, json};
 use tokio::net::{TcpListener, TcpSocket};
 use tokio::sync::mpsc;
@@ -50,16 +50,16 @@ impl World {
     pub(crate) async fn start(config: &str) -> World {
         let server = api_server::start();
         server.create("customresourcedefinitions.apiextensions.k8s.io", definition()).unwrap();
-        let key = PoolKey { namespace: "default".to_owned(), name: "pool".to_owned() };
-        let picker = Arc::new(EndpointPicker::new(key, policy_file::read(config).unwrap().policy, 7));
+        let key = NamespacedName { namespace: "default".to_owned(), name: "pool".to_owned() };
+        let picker = Arc::new(EndpointPicker::new(key, parse_config(config).unwrap().policy, 7));
         let stop = CancellationToken::new();
         let client = kube::Client::new(server.router(), "default");
-        tokio::spawn(watch(client, PoolGroup::Stable, Arc::clone(&picker), stop.clone()));
+        tokio::spawn(watch_inference_pool(client, PoolGroup::Stable, Arc::clone(&picker), stop.clone()));
         let mut addresses = Vec::new();
-        for face in [Face::Picks(None), Face::Health] {
+        for face in [ListenerRole::ExtProc(None), ListenerRole::Health] {
             let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
             addresses.push(listener.local_addr().unwrap());
-            tokio::spawn(serve(listener, face, Arc::clone(&picker), stop.clone()));
+            tokio::spawn(serve_grpc(listener, face, Arc::clone(&picker), stop.clone()));
         }
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let page = listener.local_addr().unwrap();
@@ -121,7 +121,7 @@ impl World {
     /// Until every request that was asked for is over: its stream ends a moment after the test has let go of it.
     pub(crate) async fn until_idle(&self) {
         let is_idle = |world: &World| {
-            let page = world.picker.metrics_page();
+            let page = world.picker.render_metrics();
             let mut running = page.lines().filter(|line| line.starts_with("inference_objective_running_requests{"));
             running.all(|line| line.ends_with(" 0"))
         };
@@ -141,7 +141,7 @@ impl World {
     /// Until the metrics pages of `engines` engines have been read.
     pub(crate) async fn until_read(&self, engines: usize) {
         let read = |world: &World| {
-            let page = world.picker.metrics_page();
+            let page = world.picker.render_metrics();
             page.lines().filter(|line| line.starts_with("inference_pool_per_pod_queue_size{")).count()
         };
         self.until("metrics pages", |world| read(world) == engines).await;
@@ -225,18 +225,18 @@ impl Answer {
     /// Whether that was the last.
     fn take(&mut self, said: ProcessingResponse) -> bool {
         match said.response.unwrap() {
-            Says::RequestHeaders(answer) => {
+            Response::RequestHeaders(answer) => {
                 let mutation = answer.response.unwrap().header_mutation.unwrap();
                 let set = mutation.set_headers.into_iter().map(|one| one.header.unwrap());
                 self.headers = set.map(|header| (header.key.clone(), header.text())).collect();
                 false
             }
-            Says::RequestBody(answer) => {
+            Response::RequestBody(answer) => {
                 let part = answer.response.unwrap().body_mutation.unwrap().streamed_response.unwrap();
                 self.body.push_str(std::str::from_utf8(&part.body).unwrap());
                 part.end_of_stream
             }
-            Says::Immediate(answer) => {
+            Response::ImmediateResponse(answer) => {
                 self.status = Some(answer.status.unwrap().code);
                 true
             }
@@ -261,11 +261,11 @@ pub(crate) fn host(endpoint: &str) -> u8 {
 fn request(body: &str, subset: Option<&str>) -> Vec<ProcessingRequest> {
     let metadata = subset.map(|subset| {
         let key = "x-gateway-destination-endpoint-subset";
-        let hint = Struct::of(key, Kind::Text(subset.to_owned()));
+        let hint = Struct::with_field(key, Kind::StringValue(subset.to_owned()));
         Metadata { filter_metadata: [("envoy.lb.subset_hint".to_owned(), hint)].into() }
     });
-    let headers = Asks::RequestHeaders(HttpHeaders { headers: None, end_of_stream: false });
-    let body = Asks::RequestBody(HttpBody { body: Bytes::copy_from_slice(body.as_bytes()), end_of_stream: true });
+    let headers = Request::RequestHeaders(HttpHeaders { headers: None, end_of_stream: false });
+    let body = Request::RequestBody(HttpBody { body: Bytes::copy_from_slice(body.as_bytes()), end_of_stream: true });
     let message = |request| ProcessingRequest { request: Some(request), ..ProcessingRequest::default() };
     vec![ProcessingRequest { metadata_context: metadata, ..message(headers) }, message(body)]
 }

@@ -9,7 +9,7 @@ use std::{
 use bytes::Bytes;
 use http::{Method, Request, Response};
 use http_body_util::{BodyExt, Full, StreamBody, combinators::UnsyncBoxBody};
-use picker::{Pools, watch};
+use picker::{Datastore, watch_backend_pools};
 use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
 
@@ -71,13 +71,13 @@ async fn a_pool_becomes_routable_and_its_status_says_so() {
     let api = Api { lists: Arc::new(lists), written: Arc::default() };
     let served = api.clone();
     let client = kube::Client::new(tower::service_fn(move |request| served.clone().answer(request)), "ns");
-    let (pools, stop) = (Arc::new(Pools::new(0)), CancellationToken::new());
-    let running = tokio::spawn(watch::run(client, Arc::clone(&pools), stop.clone()));
+    let (pools, stop) = (Arc::new(Datastore::new(0)), CancellationToken::new());
+    let running = tokio::spawn(watch_backend_pools(client, Arc::clone(&pools), stop.clone()));
 
     fleet::until("both statuses", async || api.written.lock().unwrap().len() >= 2).await;
-    let routing = pools.routing();
+    let routing = pools.routing_table();
     let (pool, _) = routing.find(None, "chat").unwrap();
-    assert_eq!(pool.ready[0].address.to_string(), "127.0.0.9:8000");
+    assert_eq!(pool.ready_endpoints[0].address.to_string(), "127.0.0.9:8000");
     stop.cancel();
     running.await.unwrap();
 

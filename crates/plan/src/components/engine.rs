@@ -1,16 +1,14 @@
-//! Engine and decoder: containers on accelerators, with the model's files.
+//! Roles of engine and decoder: containers on accelerators with the model's files.
 
-use decide::merge::origin::{Origin, Setting};
-use decide::reason::Warning;
+use decide::{Origin, PodRole, Setting, Warning};
 use serde_json::{Value, json};
 
-use super::replicas::Scaling;
-use super::{Decided, Part, ReplicaSet, metadata, pod_spec, selector};
+use super::scaling::ScalingInput;
+use super::{ComponentInput, LayoutInput, ReplicaSet, metadata, pod_spec, selector};
 use crate::code;
 use crate::gang::{self, VOLCANO};
 use crate::labels::{self, Labels};
 use crate::launch;
-use crate::launch::native::Place;
 use crate::model_files::{self, ModelFiles};
 use crate::multinode::{self, Rendezvous};
 use crate::names;
@@ -18,68 +16,68 @@ use crate::pod;
 use crate::probe;
 use crate::roles::queue_name;
 use crate::runner::{self, Layers};
-use crate::topology::{Owner, Refusal, Role, Workload};
+use crate::topology::{Owner, PlanError, Role, Workload};
 
-/// Name of the main container where neither runtime nor service gives one.
+/// Default name of the main container.
 pub(super) const CONTAINER: &str = "ome-container";
 
-/// One role per replica set: `engine`, or `engine-{class}` where several classes share the requests. In a gang every
-/// replica is a group of a LeaderWorkerSet: the group's number tells Volcano which Pods are one replica.
+/// Returns one role per replica set: `engine`, or `engine-{class}` if several classes share the requests. In a gang every
+/// replica is a group of a LeaderWorkerSet, because Volcano recognizes replicas by the group index.
 pub(super) fn roles(
     owner: &Owner,
-    decided: &Decided<'_>,
-    part: &Part<'_>,
+    input: &LayoutInput<'_>,
+    component_input: &ComponentInput<'_>,
     gang: bool,
     warnings: &mut Vec<Warning>,
-) -> Result<Vec<Role>, Refusal> {
+) -> Result<Vec<Role>, PlanError> {
     let mut roles = Vec::new();
-    for (index, set) in part.granted.sets.iter().enumerate() {
-        let nodes = part.nodes(set);
-        let mut role = Replicas { owner, decided, part, set, nodes, gang }.role(warnings)?;
+    for (index, replica_set) in component_input.selection.sets.iter().enumerate() {
+        let nodes = component_input.nodes(replica_set);
+        let mut role = RoleBuilder { owner, input, component_input, replica_set, nodes, gang }.role(warnings)?;
         role.service = role.service.filter(|_| index == 0);
         roles.push(role);
     }
     Ok(roles)
 }
 
-/// Everything that one replica set is made from.
-struct Replicas<'a> {
+/// Builds the role of one replica set.
+struct RoleBuilder<'a> {
     owner: &'a Owner,
-    decided: &'a Decided<'a>,
-    part: &'a Part<'a>,
-    set: &'a ReplicaSet,
-    /// Pods of one replica.
+    input: &'a LayoutInput<'a>,
+    component_input: &'a ComponentInput<'a>,
+    replica_set: &'a ReplicaSet,
+    /// Number of Pods of one replica.
     nodes: u32,
     gang: bool,
 }
 
-/// The Pods of one place of a replica.
-struct Pods {
+/// Pod template of the leader or the workers of a replica.
+struct PodTemplate {
     template: Value,
-    /// Where they answer; a worker answers nobody.
+    /// Serving port; unused for workers.
     port: u16,
     settings: Vec<Setting>,
 }
 
-impl Replicas<'_> {
-    fn role(&self, warnings: &mut Vec<Warning>) -> Result<Role, Refusal> {
-        let Part { stated, .. } = self.part;
-        let leader = self.pods(Place::Leader, warnings)?;
+impl RoleBuilder<'_> {
+    fn role(&self, warnings: &mut Vec<Warning>) -> Result<Role, PlanError> {
+        let ComponentInput { specs, .. } = self.component_input;
+        let leader = self.pod_template(PodRole::Leader, warnings)?;
         let mut settings = leader.settings;
-        let worker = (self.nodes > 1).then(|| self.pods(Place::Worker, warnings)).transpose()?;
+        let worker = (self.nodes > 1).then(|| self.pod_template(PodRole::Worker, warnings)).transpose()?;
         let worker = worker.map(|worker| {
-            settings = told_of_workers(std::mem::take(&mut settings), worker.settings);
+            settings = merge_worker_settings(std::mem::take(&mut settings), worker.settings);
             worker.template
         });
-        self.tell_apart(&leader.template, worker.as_ref(), warnings);
-        let own = self.selector();
-        let mut object_labels = own.clone();
+        self.warn_if_not_joined(&leader.template, worker.as_ref(), warnings);
+        let pod_selector = self.selector();
+        let mut object_labels = pod_selector.clone();
         object_labels.extend(queue_name(self.owner));
         let scaling = self.scaling(&leader.template);
-        let strategy = stated.service.deployment_strategy.as_ref().or(stated.runtime.deployment_strategy.as_ref());
-        let workload = if self.gang || stated.has_workers() { Workload::LeaderWorkerSet } else { Workload::Deployment };
+        let strategy = specs.service.deployment_strategy.as_ref().or(specs.runtime.deployment_strategy.as_ref());
+        let workload = if self.gang || specs.has_workers() { Workload::LeaderWorkerSet } else { Workload::Deployment };
         if let (Workload::LeaderWorkerSet, Some(_)) = (workload, strategy) {
-            let message = format!("{}: deploymentStrategy has no effect on a LeaderWorkerSet", self.component());
+            let message = format!("The {}'s deploymentStrategy has no effect on a LeaderWorkerSet", self.component());
             warnings.push(Warning::new(code::warning::FIELD_IGNORED, message));
         }
         Ok(Role {
@@ -93,7 +91,7 @@ impl Replicas<'_> {
             gang: self.gang,
             spread: false,
             template: leader.template,
-            selector: own,
+            selector: pod_selector,
             labels: object_labels,
             service: Some(selector(self.owner, self.component())),
             port: leader.port,
@@ -102,104 +100,109 @@ impl Replicas<'_> {
         })
     }
 
-    fn scaling(&self, leader: &Value) -> Scaling<'_> {
-        Scaling {
+    fn scaling(&self, leader: &Value) -> ScalingInput<'_> {
+        ScalingInput {
             owner: self.owner,
-            spec: self.decided.service,
-            runtime: &self.part.stated.runtime,
-            service: &self.part.stated.service,
+            spec: self.input.service,
+            runtime: &self.component_input.specs.runtime,
+            service: &self.component_input.specs.service,
             component: self.component(),
             workload: names::component(&self.owner.name, &self.name()),
-            engine: launch::read(&leader["spec"]["containers"][0]).engine,
-            autoscalers: self.decided.autoscalers,
+            engine: launch::inspect(&leader["spec"]["containers"][0]).engine,
+            autoscaler_support: self.input.autoscaler_support,
         }
     }
 
     fn component(&self) -> &'static str {
-        self.part.component.as_str()
+        self.component_input.component.as_str()
     }
 
-    /// Finds the Pods of this replica set.
+    /// Returns the labels that select the Pods of this replica set.
     fn selector(&self) -> Labels {
-        let mut own = selector(self.owner, self.component());
-        own.extend(self.variant_class().map(|class| (labels::ACCELERATOR_CLASS.to_owned(), class)));
-        own
+        let mut labels = selector(self.owner, self.component());
+        labels.extend(self.variant_class().map(|class| (labels::ACCELERATOR_CLASS.to_owned(), class)));
+        labels
     }
 
-    fn pods(&self, place: Place, warnings: &mut Vec<Warning>) -> Result<Pods, Refusal> {
-        let Self { owner, set, part, .. } = self;
-        let (stated, placement) = (part.stated.at(place), part.stated.placement(part.granted, place));
+    fn pod_template(&self, role: PodRole, warnings: &mut Vec<Warning>) -> Result<PodTemplate, PlanError> {
+        let Self { owner, replica_set, component_input, .. } = self;
+        let specs = component_input.specs.for_role(role);
+        let placement = component_input.specs.placement(component_input.selection, role);
         let layers = Layers {
-            runtime: &stated.runtime,
-            service: &stated.service,
-            offer: &placement.offer,
+            runtime: &specs.runtime,
+            service: &specs.service,
+            runtime_component: &placement.runtime_component,
             demand: &placement.demand,
-            accelerators: set.accelerators.as_ref(),
+            accelerators: replica_set.accelerators.as_ref(),
         };
-        let merged = runner::container(&layers, warnings);
+        let merged = runner::merge_container(&layers, warnings);
         let (mut container, mut settings) = (merged.container, merged.settings);
-        self.complete(&mut container, &mut settings, warnings)?;
-        let port = self.answer(&mut container, place);
-        pod_spec::last_words(&mut container);
-        if self.nodes > 1 && part.stated.workers_are_twins() && !multinode::joins(&container) {
-            self.join(&mut container, place)?;
+        self.complete_container(&mut container, &mut settings, warnings)?;
+        let port = self.complete_port(&mut container, role);
+        pod_spec::default_termination_message_policy(&mut container);
+        if self.nodes > 1 && component_input.specs.workers_inherit_leader() && !multinode::states_rendezvous(&container)
+        {
+            self.join_nodes(&mut container, role)?;
         }
-        let mut placed = pod_spec::placed(&layers, &mut settings, warnings)?;
-        self.mount_model(&mut placed, &mut container);
-        let spec = pod_spec::around(container, placed, owner, warnings);
-        let metadata = metadata::of(self.decided, &stated.runtime, &stated.service, set, &self.selector());
-        warnings.extend(metadata::taken(&stated.service, self.component(), &metadata));
+        let mut spec = pod_spec::merge_fields(&layers, &mut settings, warnings)?;
+        self.mount_model(&mut spec, &mut container);
+        let spec = pod_spec::assemble(container, spec, owner, warnings);
+        let metadata =
+            metadata::pod_metadata(self.input, &specs.runtime, &specs.service, replica_set, &self.selector());
+        warnings.extend(metadata::overridden_labels_warning(&specs.service, self.component(), &metadata));
         let mut template = json!({"metadata": metadata, "spec": spec});
-        self.schedule(&mut template)?;
-        Ok(Pods { template, port, settings })
+        self.set_scheduler(&mut template)?;
+        Ok(PodTemplate { template, port, settings })
     }
 
-    /// The port of the Pod that answers requests; workers that state their own containers are probed as they say.
-    fn answer(&self, container: &mut Value, place: Place) -> u16 {
-        match place {
-            Place::Leader => {
-                pod_spec::answer(container, |container, port| probe::readiness(&launch::read(container), port))
-            }
-            Place::Worker => launch::port(container, launch::usual_port(container).unwrap_or(super::PORT)),
+    /// Returns the serving port, and completes port and probe of leaders. Workers keep the probes of their specification.
+    fn complete_port(&self, container: &mut Value, role: PodRole) -> u16 {
+        match role {
+            PodRole::Leader => pod_spec::complete_port_and_probe(container, |container, port| {
+                probe::readiness(&launch::inspect(container), port)
+            }),
+            PodRole::Worker => launch::port(container, launch::default_port(container).unwrap_or(super::PORT)),
         }
     }
 
-    /// Whoever states one line for all nodes leaves it to us to say which of them a Pod is.
-    fn join(&self, container: &mut Value, place: Place) -> Result<(), Refusal> {
-        let told = |refusal: Refusal| {
-            let message = format!("{}, {}", self.component(), refusal.message);
-            Refusal { message, ..refusal }
+    /// Adds the arguments that join the nodes of a replica to a command that leader and workers share.
+    fn join_nodes(&self, container: &mut Value, role: PodRole) -> Result<(), PlanError> {
+        let with_component = |error: PlanError| {
+            let message = format!("{}, {}", self.component(), error.message);
+            PlanError { message, ..error }
         };
-        Rendezvous::of(container, self.nodes, None).and_then(|one| one.start(container, place)).map_err(told)
+        Rendezvous::for_container(container, self.nodes, None)
+            .and_then(|rendezvous| rendezvous.configure(container, role))
+            .map_err(with_component)
     }
 
-    /// Leader and workers with lines of their own, of which none names the others, would be engines apart.
-    fn tell_apart(&self, leader: &Value, worker: Option<&Value>, warnings: &mut Vec<Warning>) {
-        let joins = |template: &Value| multinode::joins(&template["spec"]["containers"][0]);
+    /// Warns if leader and workers have separate commands that do not join them: they would run as independent engines.
+    fn warn_if_not_joined(&self, leader: &Value, worker: Option<&Value>, warnings: &mut Vec<Warning>) {
+        let joins = |template: &Value| multinode::states_rendezvous(&template["spec"]["containers"][0]);
         if worker.is_none_or(|worker| joins(leader) || joins(worker)) {
             return;
         }
         let component = self.component();
         let message = format!(
-            "{component}: nothing in the launch lines of leader and worker tells them of each other; use $(LWS_LEADER_ADDRESS) and $(LWS_WORKER_INDEX), or leave {component}.worker.runner's command and args out"
+            "The commands of the {component}'s leader and worker do not join the nodes: use $(LWS_LEADER_ADDRESS) and $(LWS_WORKER_INDEX), or omit command and args of {component}.worker.runner"
         );
         warnings.push(Warning::new(code::warning::NODES_NOT_JOINED, message));
     }
 
-    fn schedule(&self, template: &mut Value) -> Result<(), Refusal> {
-        gang::schedule(template, self.gang.then_some(VOLCANO)).map_err(|other| {
+    fn set_scheduler(&self, template: &mut Value) -> Result<(), PlanError> {
+        gang::set_scheduler(template, self.gang.then_some(VOLCANO)).map_err(|other| {
             let (component, gang) = (self.component(), labels::GANG);
             let message = format!(
-                "{component}.schedulerName: {other} contradicts {VOLCANO}, which places the gang; remove it, or set annotation {gang} to \"false\""
+                "{component}.schedulerName: {other} conflicts with {VOLCANO}, which schedules the gang; remove the field, or set the annotation {gang} to \"false\""
             );
-            Refusal::new(code::refusal::SCHEDULER_CONFLICT, message)
+            PlanError::new(code::error::SCHEDULER_CONFLICT, message)
         })
     }
 
-    /// The class, where it tells this set from another of the same component.
+    /// Returns the class if the component has one replica set per class.
     fn variant_class(&self) -> Option<String> {
-        self.set.request_tokens?;
-        let class = self.set.accelerators.as_ref()?;
+        self.replica_set.request_tokens?;
+        let class = self.replica_set.accelerators.as_ref()?;
         Some(names::label_value(&class.class.name))
     }
 
@@ -210,26 +213,26 @@ impl Replicas<'_> {
         }
     }
 
-    /// Name, image, template variables and the variables that every engine may count on.
-    fn complete(
+    /// Completes the name, template variables and the standard environment variables, and checks the image.
+    fn complete_container(
         &self,
         container: &mut Value,
         settings: &mut Vec<Setting>,
         warnings: &mut Vec<Warning>,
-    ) -> Result<(), Refusal> {
+    ) -> Result<(), PlanError> {
         if container["image"].as_str().is_none_or(str::is_empty) {
             let component = self.component();
             let message = format!(
-                "neither runtime nor service gives the {component} an image: set {component}.runner.image, or name a runtime"
+                "No container image for the {component}: set spec.{component}.runner.image, or spec.runtime.name"
             );
-            return Err(Refusal::new(decide::code::outcome::NO_ENGINE_CONTAINER, message));
+            return Err(PlanError::new(decide::code::outcome::NO_ENGINE_CONTAINER, message));
         }
         if container["name"].as_str().is_none_or(str::is_empty) {
             container["name"] = json!(CONTAINER);
         }
-        pod::substitute(container, self.owner, warnings);
-        let files = self.model();
-        let parallelism = runner::parallelism(container, self.set.accelerators.as_ref(), self.nodes);
+        pod::substitute_container(container, self.owner, warnings);
+        let files = self.model_files();
+        let parallelism = runner::parallelism(container, self.replica_set.accelerators.as_ref(), self.nodes);
         let variables = [
             ("MODEL_PATH", files.map(|files| files.path)),
             ("INFERENCESERVICE_NAME", Some(self.owner.name.clone())),
@@ -246,15 +249,15 @@ impl Replicas<'_> {
         Ok(())
     }
 
-    fn model(&self) -> Option<ModelFiles> {
-        model_files::of(self.decided.model.as_ref()?.spec.storage.as_ref())
+    fn model_files(&self) -> Option<ModelFiles> {
+        model_files::from_storage(self.input.model.as_ref()?.spec.storage.as_ref())
     }
 
-    /// The model's directory, read-only, unless the user mounts something there. Where an agent says which nodes hold it,
-    /// the Pods go to these.
+    /// Mounts the model's directory read-only, unless the user mounts something there. If a model agent labels the Nodes with
+    /// the model, restricts the Pods to these Nodes.
     fn mount_model(&self, spec: &mut Value, container: &mut Value) {
-        let Some(model) = &self.decided.model else { return };
-        let Some((mut volume, path)) = self.model().and_then(|files| files.volume) else { return };
+        let Some(model) = &self.input.model else { return };
+        let Some((mut volume, path)) = self.model_files().and_then(|files| files.volume) else { return };
         if let (Some(label), false) = (&model.ready_nodes, volume["hostPath"].is_null()) {
             spec["nodeSelector"][label] = json!(model_files::READY);
         }
@@ -266,10 +269,12 @@ impl Replicas<'_> {
     }
 }
 
-/// What workers have that the leader has not, or otherwise, beside the leader's.
-fn told_of_workers(mut leader: Vec<Setting>, worker: Vec<Setting>) -> Vec<Setting> {
-    let differs = |one: &Setting| !leader.iter().any(|other| other.field == one.field && other.value == one.value);
-    let more: Vec<Setting> = worker.into_iter().filter(differs).collect();
-    leader.extend(more.into_iter().map(|one| Setting { field: format!("worker {}", one.field), ..one }));
+/// Appends the settings of workers that differ from those of the leader, with the prefix `worker`.
+fn merge_worker_settings(mut leader: Vec<Setting>, worker: Vec<Setting>) -> Vec<Setting> {
+    let differs =
+        |setting: &Setting| !leader.iter().any(|other| other.field == setting.field && other.value == setting.value);
+    let different: Vec<Setting> = worker.into_iter().filter(differs).collect();
+    leader
+        .extend(different.into_iter().map(|setting| Setting { field: format!("worker {}", setting.field), ..setting }));
     leader
 }

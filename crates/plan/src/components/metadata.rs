@@ -1,17 +1,17 @@
-//! Labels and annotations of a component's pods, as upstream sets them.
+//! Labels and annotations of a component's Pods, as upstream sets them.
 
 use api::ome::Component;
-use decide::reason::Warning;
+use decide::Warning;
 use serde_json::{Value, json};
 
-use super::{Decided, ReplicaSet};
+use super::{LayoutInput, ReplicaSet};
 use crate::code;
 use crate::labels::{self, Labels};
 use crate::names;
 
-/// User's labels and annotations below ours: ours are how pods are found.
-pub(super) fn of(
-    decided: &Decided<'_>,
+/// Returns the metadata of a Pod template. Selector labels take precedence over those of runtime and service.
+pub(super) fn pod_metadata(
+    input: &LayoutInput<'_>,
     runtime: &Component,
     service: &Component,
     set: &ReplicaSet,
@@ -21,11 +21,11 @@ pub(super) fn of(
     labels.extend(service.labels.clone());
     let mut annotations: Labels = runtime.annotations.clone();
     annotations.extend(service.annotations.clone());
-    if let Some(runtime) = decided.runtime {
+    if let Some(runtime) = input.runtime {
         labels.insert("serving-runtime".to_owned(), names::label_value(runtime.name));
         annotations.insert("ome.io/serving-runtime".to_owned(), runtime.name.to_owned());
     }
-    describe_model(decided, &mut labels, &mut annotations);
+    add_model_metadata(input, &mut labels, &mut annotations);
     if let Some(accelerators) = &set.accelerators {
         labels.insert(labels::ACCELERATOR_CLASS.to_owned(), names::label_value(&accelerators.class.name));
     }
@@ -41,32 +41,35 @@ pub(super) fn of(
     metadata
 }
 
-/// Labels of the service that mean something else here, so that they are not as it says.
-pub(super) fn taken(service: &Component, component: &str, metadata: &Value) -> Option<Warning> {
-    let ours = |(key, value): &(&String, &String)| metadata["labels"][key.as_str()] != **value;
-    let keys: Vec<&str> = service.labels.iter().filter(ours).map(|(key, _)| key.as_str()).collect();
+/// Returns a warning if labels of the service are overridden by the operator's labels.
+pub(super) fn overridden_labels_warning(service: &Component, component: &str, metadata: &Value) -> Option<Warning> {
+    let is_overridden = |(key, value): &(&String, &String)| metadata["labels"][key.as_str()] != **value;
+    let keys: Vec<&str> = service.labels.iter().filter(is_overridden).map(|(key, _)| key.as_str()).collect();
     (!keys.is_empty()).then(|| {
         let message = format!(
-            "{component}.labels: {} are how Pods are found and stay as they are; use other keys",
-            keys.join(", ")
+            "{component}.labels: {} {} managed by the operator and cannot be overridden; use other keys",
+            keys.join(", "),
+            if keys.len() == 1 { "is" } else { "are" }
         );
         Warning::new(code::warning::FIELD_IGNORED, message)
     })
 }
 
-fn describe_model(decided: &Decided<'_>, labels: &mut Labels, annotations: &mut Labels) {
-    let Some(model) = &decided.model else { return };
+/// Adds the labels and annotations that describe the model.
+fn add_model_metadata(input: &LayoutInput<'_>, labels: &mut Labels, annotations: &mut Labels) {
+    let Some(model) = &input.model else { return };
     let vendor = model.spec.vendor.as_deref();
     labels.insert("base-model-name".to_owned(), names::label_value(model.name));
     labels.insert("base-model-size".to_owned(), names::label_value(model.category.unwrap_or("SMALL")));
     labels.insert("base-model-type".to_owned(), "Serving".to_owned());
     labels.extend(vendor.map(|vendor| ("base-model-vendor".to_owned(), names::label_value(vendor))));
     let format = model.spec.model_format.as_ref();
-    let facts = [
+    let fields = [
         ("name", Some(model.name.to_owned())),
         ("vendor", vendor.map(str::to_owned)),
         ("format", format.map(|format| format.name.clone())),
         ("format-version", format.and_then(|format| format.version.clone())),
     ];
-    annotations.extend(facts.into_iter().filter_map(|(key, value)| Some((format!("ome.io/base-model-{key}"), value?))));
+    annotations
+        .extend(fields.into_iter().filter_map(|(key, value)| Some((format!("ome.io/base-model-{key}"), value?))));
 }

@@ -1,18 +1,17 @@
-//! What every component's Pod has around its main container, whatever the container is for.
+//! Parts of the PodSpec that all components share.
 
-use decide::merge::origin::Setting;
-use decide::reason::Warning;
+use decide::{Setting, Warning};
 use serde_json::{Map, Value, json};
 
 use super::PORT;
 use crate::launch;
 use crate::pod;
 use crate::runner::{self, Layers};
-use crate::topology::{Owner, Refusal};
+use crate::topology::{Owner, PlanError};
 
-/// The port on which `container` answers. Its declaration and a readiness probe are added where nobody states them.
-pub(super) fn answer(container: &mut Value, probe: impl FnOnce(&Value, u16) -> Value) -> u16 {
-    let port = launch::port(container, launch::usual_port(container).unwrap_or(PORT));
+/// Returns the serving port of `container`, and adds the port declaration and a readiness probe if they are missing.
+pub(super) fn complete_port_and_probe(container: &mut Value, probe: impl FnOnce(&Value, u16) -> Value) -> u16 {
+    let port = launch::port(container, launch::default_port(container).unwrap_or(PORT));
     if container["ports"].as_array().is_none_or(Vec::is_empty) {
         container["ports"] = json!([{"containerPort": port, "name": "http", "protocol": "TCP"}]);
     }
@@ -22,45 +21,45 @@ pub(super) fn answer(container: &mut Value, probe: impl FnOnce(&Value, u16) -> V
     port
 }
 
-/// A container that dies tells in its log why: where nobody states otherwise, the last lines become the message of its
-/// end, and so the cause that a service's status names.
-pub(super) fn last_words(container: &mut Value) {
+/// Sets `terminationMessagePolicy: FallbackToLogsOnError` by default, so that the status of a service can show the last lines of
+/// a failed container's log.
+pub(super) fn default_termination_message_policy(container: &mut Value) {
     if container.get("terminationMessagePolicy").is_none() {
         container["terminationMessagePolicy"] = json!("FallbackToLogsOnError");
     }
 }
 
-/// The PodSpec without its main container: the service's fields over the runtime's, and where the Pod may run.
+/// Returns the PodSpec without its main container: the service's fields overlaid on the runtime's, and the placement.
 ///
 /// # Errors
-/// Affinities that cannot be written into a Pod.
-pub(super) fn placed(
+/// Node affinities with too many combinations.
+pub(super) fn merge_fields(
     layers: &Layers<'_>,
     settings: &mut Vec<Setting>,
     warnings: &mut Vec<Warning>,
-) -> Result<Value, Refusal> {
-    let placement = runner::placement(layers, warnings)?;
-    let mut spec = fields(layers.runtime);
-    pod::overlay_map(&mut spec, &fields(layers.service));
+) -> Result<Value, PlanError> {
+    let placement = runner::merge_placement(layers, warnings)?;
+    let mut spec = pod_spec_fields(layers.runtime);
+    pod::overlay_map(&mut spec, &pod_spec_fields(layers.service));
     spec.extend(placement.fields);
     settings.extend(placement.settings);
     Ok(Value::Object(spec))
 }
 
-/// The whole PodSpec: the main container first, and template variables of the others filled in.
-pub(super) fn around(container: Value, mut spec: Value, owner: &Owner, warnings: &mut Vec<Warning>) -> Value {
-    pod::put_first(&mut spec, container);
-    pod::substitute_others(&mut spec, owner, warnings);
+/// Completes the PodSpec: adds the main container as the first one, and expands template variables of the others.
+pub(super) fn assemble(container: Value, mut spec: Value, owner: &Owner, warnings: &mut Vec<Warning>) -> Value {
+    pod::set_main_container(&mut spec, container);
+    pod::substitute_sidecars(&mut spec, owner, warnings);
     spec
 }
 
-/// The fields of a component that are a PodSpec's; everything else of it is ours.
-fn fields(component: &api::ome::Component) -> Map<String, Value> {
-    let mut all = component.pod.clone();
+/// Returns the fields of a component that belong to the PodSpec.
+fn pod_spec_fields(component: &api::ome::Component) -> Map<String, Value> {
+    let mut fields = component.pod.clone();
     for (name, list) in [("tolerations", &component.tolerations), ("volumes", &component.volumes)] {
         if !list.is_empty() {
-            all.insert(name.to_owned(), Value::Array(list.clone()));
+            fields.insert(name.to_owned(), Value::Array(list.clone()));
         }
     }
-    all
+    fields
 }

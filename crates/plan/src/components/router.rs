@@ -1,54 +1,61 @@
-//! The router in front of the engines: on CPU nodes, never touched by accelerators (seed 000, Story 5).
+//! The router of a service. It runs on CPU nodes and is independent of accelerator classes (seed 000, Story 5).
 
 use std::collections::BTreeMap;
 
 use api::ome::Component;
-use decide::demand::ComponentDemand;
-use decide::merge::origin::{Origin, Setting};
-use decide::reason::Warning;
-use decide::supply::RuntimeComponent;
+use decide::{ComponentDemand, Origin, RuntimeComponent, Setting, Warning};
 use serde_json::{Value, json};
 
-use super::replicas::Scaling;
-use super::{Decided, ROUTER, ReplicaSet, metadata, pod_spec, selector};
+use super::scaling::ScalingInput;
+use super::{LayoutInput, ROUTER, ReplicaSet, metadata, pod_spec, selector};
 use crate::code;
 use crate::names;
 use crate::pod;
 use crate::probe;
 use crate::roles::queue_name;
 use crate::runner::{self, Layers};
-use crate::topology::{Owner, Refusal, Role, Workload};
+use crate::topology::{Owner, PlanError, Role, Workload};
 
-/// The router's role, if runtime or service has one.
-pub(super) fn role(owner: &Owner, decided: &Decided<'_>, warnings: &mut Vec<Warning>) -> Result<Option<Role>, Refusal> {
-    let of_runtime = decided.runtime.and_then(|runtime| runtime.spec.router_config.as_ref());
-    if of_runtime.is_none() && decided.service.router.is_none() {
+/// Returns the role of the router, if runtime or service has one.
+pub(super) fn router_role(
+    owner: &Owner,
+    input: &LayoutInput<'_>,
+    warnings: &mut Vec<Warning>,
+) -> Result<Option<Role>, PlanError> {
+    let runtime_router = input.runtime.and_then(|runtime| runtime.spec.router_config.as_ref());
+    if runtime_router.is_none() && input.service.router.is_none() {
         return Ok(None);
     }
-    let runtime = configured(of_runtime.cloned().unwrap_or_default());
-    let service = configured(decided.service.router.clone().unwrap_or_default());
-    let (offer, demand) = own_placement(&runtime, &service);
-    let layers = Layers { runtime: &runtime, service: &service, offer: &offer, demand: &demand, accelerators: None };
-    let merged = runner::container(&layers, warnings);
+    let runtime = with_config_env(runtime_router.cloned().unwrap_or_default());
+    let service = with_config_env(input.service.router.clone().unwrap_or_default());
+    let (runtime_component, demand) = router_placement(&runtime, &service);
+    let layers = Layers {
+        runtime: &runtime,
+        service: &service,
+        runtime_component: &runtime_component,
+        demand: &demand,
+        accelerators: None,
+    };
+    let merged = runner::merge_container(&layers, warnings);
     let (mut container, mut settings) = (merged.container, merged.settings);
-    complete(&mut container, owner, &mut settings, warnings)?;
-    let port = pod_spec::answer(&mut container, |_, port| probe::tcp(port));
-    pod_spec::last_words(&mut container);
-    let placed = pod_spec::placed(&layers, &mut settings, warnings)?;
-    let spec = pod_spec::around(container, placed, owner, warnings);
+    complete_container(&mut container, owner, &mut settings, warnings)?;
+    let port = pod_spec::complete_port_and_probe(&mut container, |_, port| probe::tcp(port));
+    pod_spec::default_termination_message_policy(&mut container);
+    let spec = pod_spec::merge_fields(&layers, &mut settings, warnings)?;
+    let spec = pod_spec::assemble(container, spec, owner, warnings);
     let selector = selector(owner, ROUTER);
     let mut labels = selector.clone();
     labels.extend(queue_name(owner));
-    let nothing = ReplicaSet::default();
-    let scaling = Scaling {
+    let replica_set = ReplicaSet::default();
+    let scaling = ScalingInput {
         owner,
-        spec: decided.service,
+        spec: input.service,
         runtime: &runtime,
         service: &service,
         component: ROUTER,
         workload: names::component(&owner.name, ROUTER),
         engine: None,
-        autoscalers: decided.autoscalers,
+        autoscaler_support: input.autoscaler_support,
     };
     Ok(Some(Role {
         name: ROUTER.to_owned(),
@@ -60,7 +67,7 @@ pub(super) fn role(owner: &Owner, decided: &Decided<'_>, warnings: &mut Vec<Warn
         worker: None,
         gang: false,
         spread: false,
-        template: json!({"metadata": metadata::of(decided, &runtime, &service, &nothing, &selector), "spec": spec}),
+        template: json!({"metadata": metadata::pod_metadata(input, &runtime, &service, &replica_set, &selector), "spec": spec}),
         service: Some(selector.clone()),
         selector,
         labels,
@@ -70,8 +77,8 @@ pub(super) fn role(owner: &Owner, decided: &Decided<'_>, warnings: &mut Vec<Warn
     }))
 }
 
-/// `config` becomes variables of the container, sorted by name; what `runner.env` says of one counts more.
-fn configured(mut router: Component) -> Component {
+/// Adds the entries of `config` as environment variables, sorted by name. Variables in `runner.env` take precedence.
+fn with_config_env(mut router: Component) -> Component {
     if router.config.is_empty() {
         return router;
     }
@@ -82,9 +89,9 @@ fn configured(mut router: Component) -> Component {
     Component { runner: Some(runner), ..router }
 }
 
-/// A router's own node selector and affinity are all it has.
-fn own_placement(runtime: &Component, service: &Component) -> (RuntimeComponent, ComponentDemand) {
-    let offer = RuntimeComponent {
+/// Returns the placement of the router: its node selector and affinity in runtime and service.
+fn router_placement(runtime: &Component, service: &Component) -> (RuntimeComponent, ComponentDemand) {
+    let runtime_component = RuntimeComponent {
         node_selector: runtime.node_selector.clone(),
         affinities: runtime.affinity.iter().cloned().collect(),
         ..RuntimeComponent::default()
@@ -94,23 +101,25 @@ fn own_placement(runtime: &Component, service: &Component) -> (RuntimeComponent,
         affinity: service.affinity.clone(),
         ..ComponentDemand::default()
     };
-    (offer, demand)
+    (runtime_component, demand)
 }
 
-fn complete(
+/// Completes the name, template variables and the standard environment variables, and checks the image.
+fn complete_container(
     container: &mut Value,
     owner: &Owner,
     settings: &mut Vec<Setting>,
     warnings: &mut Vec<Warning>,
-) -> Result<(), Refusal> {
+) -> Result<(), PlanError> {
     if container["image"].as_str().is_none_or(str::is_empty) {
-        let message = "neither runtime nor service gives the router an image: set router.runner.image, or name a runtime with routerConfig";
-        return Err(Refusal::new(code::refusal::NO_ROUTER_CONTAINER, message));
+        let message =
+            "No container image for the router: set spec.router.runner.image, or use a runtime with routerConfig";
+        return Err(PlanError::new(code::error::NO_ROUTER_CONTAINER, message));
     }
     if container["name"].as_str().is_none_or(str::is_empty) {
         container["name"] = json!(ROUTER);
     }
-    pod::substitute(container, owner, warnings);
+    pod::substitute_container(container, owner, warnings);
     let variables = BTreeMap::from([("INFERENCESERVICE_NAME", &owner.name), ("NAMESPACE", &owner.namespace)]);
     for (name, value) in variables {
         if pod::add_if_absent(container, "env", "name", json!({"name": name, "value": value})) {

@@ -1,59 +1,57 @@
-//! One engine over several nodes by the engine's own rendezvous, without Ray. The same flags stand on leader and workers:
-//! LeaderWorkerSet tells each Pod its index and the leader's address, and the kubelet writes them into the arguments.
+//! Multi-node engines with the engine's own rendezvous. Leader and workers have the same flags; LeaderWorkerSet sets the index
+//! and the leader's address as environment variables, which the kubelet expands in the arguments.
 
+use decide::PodRole;
 use serde_json::{Value, json};
 
 use super::has_flag;
-use super::shell::{self, Line};
+use super::shell::{self, CommandLine};
 
 const ADDRESS: &str = "$(LWS_LEADER_ADDRESS)";
 const INDEX: &str = "$(LWS_WORKER_INDEX)";
 
-/// Engines that join nodes by themselves.
+/// Engines with a rendezvous of their own.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Engine {
     Vllm,
     Sglang,
 }
 
-/// Which Pod of a replica a container is for.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Place {
-    Leader,
-    Worker,
-}
-
-/// Adds the flags that the line does not state. `false` if they cannot be added: the script is more than one command.
-pub(crate) fn join(container: &mut Value, engine: Engine, nodes: u32, place: Place) -> bool {
-    match Line::of(container) {
-        Line::Script { script, .. } if !shell::is_one_command(&script) => super::tells_place(container),
-        Line::Script { shell, script, parameters } => {
-            let stated: Vec<String> = script.split_whitespace().map(str::to_owned).collect();
-            let more = missing(&stated, engine, nodes, place);
-            // No quotes: what the kubelet puts in are a name and a number.
-            let script = [vec![shell::open_end(&script).to_owned()], more].concat().join(" ");
+/// Adds the missing flags to the command. Returns `false` if the script has more than one command, which does not distinguish
+/// leader and workers.
+pub(crate) fn add_flags(container: &mut Value, engine: Engine, nodes: u32, role: PodRole) -> bool {
+    match CommandLine::parse(container) {
+        CommandLine::Script { script, .. } if !shell::is_single_command(&script) => {
+            super::distinguishes_pods(container)
+        }
+        CommandLine::Script { shell, script, parameters } => {
+            let words: Vec<String> = script.split_whitespace().map(str::to_owned).collect();
+            let flags = missing_flags(&words, engine, nodes, role);
+            // No quotes: the kubelet expands a host name and a number.
+            let script = [vec![shell::trim_continuation(&script).to_owned()], flags].concat().join(" ");
             container["command"] = json!(shell);
             container["args"] = json!([vec![script], parameters].concat());
             true
         }
-        Line::EntryPoint(words) | Line::Words(words) => {
-            let more = missing(&words, engine, nodes, place);
+        CommandLine::EntryPoint(words) | CommandLine::Words(words) => {
+            let flags = missing_flags(&words, engine, nodes, role);
             let args = container["args"].as_array().cloned().unwrap_or_default();
-            let more = more.into_iter().map(Value::String).collect();
-            container["args"] = Value::Array([args, more].concat());
+            let flags = flags.into_iter().map(Value::String).collect();
+            container["args"] = Value::Array([args, flags].concat());
             true
         }
     }
 }
 
-fn missing(stated: &[String], engine: Engine, nodes: u32, place: Place) -> Vec<String> {
-    let is_stated =
-        |flag: &str| has_flag(stated, flag) || also(engine, flag).is_some_and(|other| has_flag(stated, other));
-    flags(engine, nodes, place).into_iter().filter(|flag| !is_stated(&flag[0])).flatten().collect()
+/// Returns the rendezvous flags that `words` do not contain.
+fn missing_flags(words: &[String], engine: Engine, nodes: u32, role: PodRole) -> Vec<String> {
+    let is_present =
+        |flag: &str| has_flag(words, flag) || flag_alias(engine, flag).is_some_and(|alias| has_flag(words, alias));
+    rendezvous_flags(engine, nodes, role).into_iter().filter(|flag| !is_present(&flag[0])).flatten().collect()
 }
 
-/// Another name that the engine has for `flag`.
-fn also(engine: Engine, flag: &str) -> Option<&'static str> {
+/// Returns the engine's alias of `flag`.
+fn flag_alias(engine: Engine, flag: &str) -> Option<&'static str> {
     match (engine, flag) {
         (Engine::Vllm, "--nnodes") => Some("-n"),
         (Engine::Vllm, "--node-rank") => Some("-r"),
@@ -62,7 +60,8 @@ fn also(engine: Engine, flag: &str) -> Option<&'static str> {
     }
 }
 
-fn flags(engine: Engine, nodes: u32, place: Place) -> Vec<Vec<String>> {
+/// Returns the flags and values for the rendezvous.
+fn rendezvous_flags(engine: Engine, nodes: u32, role: PodRole) -> Vec<Vec<String>> {
     let pair = |flag: &str, value: &str| vec![flag.to_owned(), value.to_owned()];
     let nodes = nodes.to_string();
     match engine {
@@ -73,7 +72,7 @@ fn flags(engine: Engine, nodes: u32, place: Place) -> Vec<Vec<String>> {
                 pair("--node-rank", INDEX),
                 pair("--master-addr", ADDRESS),
             ];
-            if place == Place::Worker {
+            if role == PodRole::Worker {
                 flags.push(vec!["--headless".to_owned()]);
             }
             flags
@@ -95,39 +94,44 @@ mod tests {
     #[rstest]
     // spec: TOP-49
     #[case::vllm_worker(
-        Engine::Vllm, Place::Worker, json!({"args": ["--model", "m"]}),
+        Engine::Vllm, PodRole::Worker, json!({"args": ["--model", "m"]}),
         json!(["--model", "m", "--distributed-executor-backend", "mp", "--nnodes", "4", "--node-rank", "$(LWS_WORKER_INDEX)",
                "--master-addr", "$(LWS_LEADER_ADDRESS)", "--headless"])
     )]
-    #[case::stated_stays(
-        Engine::Vllm, Place::Leader, json!({"args": ["--nnodes=2", "--distributed_executor_backend", "mp", "--master-addr", "x"]}),
+    #[case::keeps_existing_flags(
+        Engine::Vllm, PodRole::Leader, json!({"args": ["--nnodes=2", "--distributed_executor_backend", "mp", "--master-addr", "x"]}),
         json!(["--nnodes=2", "--distributed_executor_backend", "mp", "--master-addr", "x", "--node-rank", "$(LWS_WORKER_INDEX)"])
     )]
     #[case::sglang(
-        Engine::Sglang, Place::Leader, json!({"args": ["--tp", "16"]}),
+        Engine::Sglang, PodRole::Leader, json!({"args": ["--tp", "16"]}),
         json!(["--tp", "16", "--dist-init-addr", "$(LWS_LEADER_ADDRESS):20000", "--nnodes", "4", "--node-rank", "$(LWS_WORKER_INDEX)"])
     )]
-    #[case::by_another_name(
-        Engine::Sglang, Place::Worker, json!({"args": ["--nccl-init-addr", "x:1"]}),
+    #[case::alias(
+        Engine::Sglang, PodRole::Worker, json!({"args": ["--nccl-init-addr", "x:1"]}),
         json!(["--nccl-init-addr", "x:1", "--nnodes", "4", "--node-rank", "$(LWS_WORKER_INDEX)"])
     )]
     #[case::shell(
-        Engine::Sglang, Place::Leader, json!({"args": ["sh", "-c", "exec sglang serve --nnodes 4 --node-rank 1"]}),
+        Engine::Sglang, PodRole::Leader, json!({"args": ["sh", "-c", "exec sglang serve --nnodes 4 --node-rank 1"]}),
         json!(["exec sglang serve --nnodes 4 --node-rank 1 --dist-init-addr $(LWS_LEADER_ADDRESS):20000"])
     )]
-    fn lines(#[case] engine: Engine, #[case] place: Place, #[case] container: Value, #[case] args: Value) {
+    fn adds_missing_flags(
+        #[case] engine: Engine,
+        #[case] role: PodRole,
+        #[case] container: Value,
+        #[case] args: Value,
+    ) {
         let mut container = container;
-        assert!(join(&mut container, engine, 4, place));
+        assert!(add_flags(&mut container, engine, 4, role));
         assert_eq!(container["args"], args);
     }
 
     #[rstest]
     #[case("cd /x; vllm serve m", false)]
     #[case("if [ $LWS_WORKER_INDEX = 0 ]; then vllm serve m; else vllm serve m --headless; fi", true)]
-    fn a_script_of_several_commands_is_not_touched(#[case] script: &str, #[case] joins: bool) {
+    fn does_not_change_scripts_with_several_commands(#[case] script: &str, #[case] joins: bool) {
         let mut container = json!({"command": ["sh", "-c", script]});
-        let before = container.clone();
-        assert_eq!(join(&mut container, Engine::Vllm, 2, Place::Leader), joins);
-        assert_eq!(container, before);
+        let original = container.clone();
+        assert_eq!(add_flags(&mut container, Engine::Vllm, 2, PodRole::Leader), joins);
+        assert_eq!(container, original);
     }
 }

@@ -1,30 +1,31 @@
-//! One engine over several nodes with Ray (seed 002, Example 2): the leader starts the head and then the engine, workers
-//! join and wait.
+//! Multi-node engines with Ray (seed 002, Example 2): the leader starts the Ray head and the engine, workers join the Ray
+//! cluster.
 
 use std::collections::BTreeSet;
 
-use decide::merge::args;
 use serde_json::{Value, json};
 
-use super::shell::{self, Line};
+use super::shell::{self, CommandLine};
 use super::{has_flag, names_model};
 use crate::pod;
 
-/// Where the head listens.
+/// Port of the Ray head.
 const PORT: u16 = 6379;
 const BACKEND: &str = "--distributed-executor-backend";
-/// Seconds that a worker waits for the head before it lets `ray start` say what is wrong.
-const PATIENCE: u32 = 600;
+/// Timeout of a worker that waits for the head, in seconds; afterwards `ray start` reports the error.
+const HEAD_TIMEOUT_SECONDS: u32 = 600;
 
-/// Makes `container` the leader's: `ray start --head … && ENGINE --distributed-executor-backend ray`. A script that
-/// starts Ray itself is left as it is.
-pub(crate) fn leader(container: &mut Value) {
-    let by_shell = shell::with_quotes(container);
-    let engine = match Line::of(container) {
-        Line::Script { script, .. } if script.contains("ray start") => return,
-        Line::Script { shell, script, parameters } => in_script(shell, script, parameters),
-        Line::EntryPoint(arguments) => words([entry_point(container, &arguments), arguments].concat(), &by_shell),
-        Line::Words(line) => words(line, &by_shell),
+/// Configures the leader: `ray start --head … && ENGINE --distributed-executor-backend ray`. Leaves scripts that start Ray
+/// unchanged.
+pub(crate) fn configure_leader(container: &mut Value) {
+    let shell_variables = shell::variables_with_quotes(container);
+    let engine = match CommandLine::parse(container) {
+        CommandLine::Script { script, .. } if script.contains("ray start") => return,
+        CommandLine::Script { shell, script, parameters } => script_command(shell, script, parameters),
+        CommandLine::EntryPoint(arguments) => {
+            command_with_backend([entry_point_program(container, &arguments), arguments].concat(), &shell_variables)
+        }
+        CommandLine::Words(line) => command_with_backend(line, &shell_variables),
     };
     let script = format!("ray start --head --port={PORT} && {engine}");
     container["command"] = json!(["/bin/sh", "-c"]);
@@ -33,11 +34,11 @@ pub(crate) fn leader(container: &mut Value) {
     pod::add_if_absent(container, "ports", "containerPort", port);
 }
 
-/// Makes `container` a worker's: waits for the head, for a bounded time, and stays in its cluster.
-pub(crate) fn worker(container: &mut Value) {
+/// Configures a worker: waits for the head with a timeout and joins its cluster.
+pub(crate) fn configure_worker(container: &mut Value) {
     let head = format!("$LWS_LEADER_ADDRESS:{PORT}");
-    let reached = format!("until ray health-check --address={head} >/dev/null 2>&1; do sleep 2; done");
-    let script = format!("timeout {PATIENCE} /bin/sh -c '{reached}'; ray start --address={head} --block");
+    let wait = format!("until ray health-check --address={head} >/dev/null 2>&1; do sleep 2; done");
+    let script = format!("timeout {HEAD_TIMEOUT_SECONDS} /bin/sh -c '{wait}'; ray start --address={head} --block");
     container["command"] = json!(["/bin/sh", "-c"]);
     container["args"] = json!([script]);
     if let Some(fields) = container.as_object_mut() {
@@ -45,38 +46,40 @@ pub(crate) fn worker(container: &mut Value) {
     }
 }
 
-/// What an image starts by itself, as far as a shell has to be told: arguments that begin with a program say it.
-fn entry_point(container: &Value, arguments: &[String]) -> Vec<String> {
+/// Returns the program of the image's entry point, which the script must start explicitly. Empty if the arguments start with a
+/// program.
+fn entry_point_program(container: &Value, arguments: &[String]) -> Vec<String> {
     match arguments.first() {
         Some(first) if !first.starts_with('-') && !names_model(container, first) => Vec::new(),
         _ => vec!["vllm".to_owned(), "serve".to_owned()],
     }
 }
 
-fn words(line: Vec<String>, by_shell: &BTreeSet<String>) -> String {
-    let chosen = has_flag(&line, BACKEND);
-    let line = shell::join(&line, by_shell);
-    if chosen { line } else { format!("{line} {BACKEND} ray") }
+/// Returns the command line with the backend flag.
+fn command_with_backend(line: Vec<String>, shell_variables: &BTreeSet<String>) -> String {
+    let has_backend = has_flag(&line, BACKEND);
+    let line = shell::quote_words(&line, shell_variables);
+    if has_backend { line } else { format!("{line} {BACKEND} ray") }
 }
 
-/// The script itself where nothing but a shell runs it: ours does as well. Variables and an init before it stay, and so do
-/// its parameters, which may bring the flags.
-fn in_script(shell: Vec<String>, script: String, parameters: Vec<String>) -> String {
-    let bare = shell.first().is_some_and(|program| args::is_shell(program));
-    let kubelets = BTreeSet::new();
+/// Returns the command that runs the user's script. A script without parameters that only a shell runs is inlined; other programs
+/// before the shell (`env`, an init) and parameters are kept.
+fn script_command(shell: Vec<String>, script: String, parameters: Vec<String>) -> String {
+    let is_only_shell = shell.first().is_some_and(|program| decide::is_shell(program));
+    let no_shell_variables = BTreeSet::new();
     if !parameters.is_empty() {
-        return shell::join(&[shell, vec![script], parameters].concat(), &kubelets);
+        return shell::quote_words(&[shell, vec![script], parameters].concat(), &no_shell_variables);
     }
-    let script = with_backend(script);
-    if bare { script } else { shell::join(&[shell, vec![script]].concat(), &kubelets) }
+    let script = script_with_backend(script);
+    if is_only_shell { script } else { shell::quote_words(&[shell, vec![script]].concat(), &no_shell_variables) }
 }
 
-/// A script of several commands chooses its backend itself: nothing can be put behind it safely.
-fn with_backend(script: String) -> String {
-    if script.contains(BACKEND) || !shell::is_one_command(&script) {
+/// Appends the backend flag to a script with a single command. Other scripts must set it themselves.
+fn script_with_backend(script: String) -> String {
+    if script.contains(BACKEND) || !shell::is_single_command(&script) {
         return script;
     }
-    format!("{} {BACKEND} ray", shell::open_end(&script))
+    format!("{} {BACKEND} ray", shell::trim_continuation(&script))
 }
 
 #[cfg(test)]
@@ -87,7 +90,7 @@ mod tests {
 
     fn script(container: Value) -> String {
         let mut container = container;
-        leader(&mut container);
+        configure_leader(&mut container);
         container["args"][0].as_str().unwrap().to_owned()
     }
 
@@ -99,11 +102,11 @@ mod tests {
     )]
     #[case::program_in_args(json!({"args": ["vllm", "serve", "m"]}), "ray start --head --port=6379 && vllm serve m --distributed-executor-backend ray")]
     // spec: TOP-47
-    #[case::chosen_in_args(
+    #[case::backend_in_args(
         json!({"command": ["vllm", "serve", "m"], "args": ["--distributed-executor-backend", "mp"]}),
         "ray start --head --port=6379 && vllm serve m --distributed-executor-backend mp"
     )]
-    #[case::chosen_in_command(
+    #[case::backend_in_command(
         json!({"command": ["vllm", "serve", "m", "--distributed-executor-backend=mp"]}),
         "ray start --head --port=6379 && vllm serve m --distributed-executor-backend=mp"
     )]
@@ -126,24 +129,24 @@ mod tests {
         r#"ray start --head --port=6379 && vllm serve --api-key="$KEY" --distributed-executor-backend ray"#
     )]
     #[case::own_ray(json!({"command": ["sh", "-c"], "args": ["ray start --head; vllm serve m"]}), "ray start --head; vllm serve m")]
-    fn leaders(#[case] container: Value, #[case] expect: &str) {
+    fn configures_leaders(#[case] container: Value, #[case] expect: &str) {
         assert_eq!(script(container), expect);
     }
 
     // spec: TOP-43
     #[test]
-    fn the_head_has_one_port_beside_the_engines() {
+    fn adds_the_port_of_the_head_once() {
         let mut container = json!({"ports": [{"containerPort": 8000, "name": "http"}, {"containerPort": 6379}]});
-        leader(&mut container);
+        configure_leader(&mut container);
         assert_eq!(container["ports"].as_array().unwrap().len(), 2);
         assert_eq!(container["command"], json!(["/bin/sh", "-c"]));
     }
 
     // spec: TOP-45
     #[test]
-    fn a_worker_waits_and_joins() {
+    fn worker_waits_for_the_head_and_joins() {
         let mut container = json!({"command": ["vllm"], "args": ["serve"], "ports": [{"containerPort": 8000}]});
-        worker(&mut container);
+        configure_worker(&mut container);
         let script = container["args"][0].as_str().unwrap();
         assert!(script.ends_with("; ray start --address=$LWS_LEADER_ADDRESS:6379 --block"), "{script}");
         assert!(script.starts_with("timeout 600 "), "{script}");

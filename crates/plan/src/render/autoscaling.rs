@@ -1,14 +1,14 @@
-//! The autoscaler of a component, where there is anything to scale.
+//! Renders the autoscaler of a component.
 
 use serde_json::{Value, json};
 
 use crate::labels;
 use crate::names;
-use crate::topology::{Owner, Role, ScaleMetric, Scaler, Workload};
+use crate::topology::{Owner, ResourceMetric, Role, Scaler, Workload};
 
-/// Of a resource metric a HorizontalPodAutoscaler, of a query a ScaledObject; only if max > min.
+/// Renders a HorizontalPodAutoscaler for a resource metric or a ScaledObject for a query. Returns `None` unless max > min.
 pub(crate) fn render(owner: &Owner, role: &Role) -> Option<Value> {
-    if !role.replicas.scaled() {
+    if !role.replicas.is_autoscaled() {
         return None;
     }
     let (api_version, kind, spec) = match &role.replicas.scaler {
@@ -17,25 +17,26 @@ pub(crate) fn render(owner: &Owner, role: &Role) -> Option<Value> {
         }
         Scaler::Prometheus { server, query, threshold } => {
             let trigger = json!({"serverAddress": server, "query": query, "threshold": threshold});
-            (api::neighbours::SCALED_OBJECT, "ScaledObject", scaled_object(owner, role, trigger))
+            (api::integrations::SCALED_OBJECT_API_VERSION, "ScaledObject", scaled_object(owner, role, trigger))
         }
     };
     let name = names::component(&owner.name, &role.name);
     Some(json!({
         "apiVersion": api_version,
         "kind": kind,
-        "metadata": owner.metadata(&name, &labels::managed(&role.labels)),
+        "metadata": owner.metadata(&name, &labels::with_managed_by(&role.labels)),
         "spec": spec,
     }))
 }
 
-fn utilization(owner: &Owner, role: &Role, metric: ScaleMetric, target: u32) -> Value {
+/// Renders the spec of a HorizontalPodAutoscaler.
+fn utilization(owner: &Owner, role: &Role, metric: ResourceMetric, target: u32) -> Value {
     let metric = match metric {
-        ScaleMetric::Cpu => "cpu",
-        ScaleMetric::Memory => "memory",
+        ResourceMetric::Cpu => "cpu",
+        ResourceMetric::Memory => "memory",
     };
     json!({
-        "scaleTargetRef": scaled(owner, role),
+        "scaleTargetRef": scale_target(owner, role),
         "minReplicas": role.replicas.min,
         "maxReplicas": role.replicas.max,
         "metrics": [{
@@ -45,22 +46,22 @@ fn utilization(owner: &Owner, role: &Role, metric: ScaleMetric, target: u32) -> 
     })
 }
 
-/// The query is one number for all replicas, of which each takes `threshold`.
+/// Renders the spec of a ScaledObject. The query returns the total of all replicas, and `threshold` is the value per replica.
 fn scaled_object(owner: &Owner, role: &Role, trigger: Value) -> Value {
     json!({
-        "scaleTargetRef": scaled(owner, role),
+        "scaleTargetRef": scale_target(owner, role),
         "minReplicaCount": role.replicas.min,
         "maxReplicaCount": role.replicas.max,
         "triggers": [{"type": "prometheus", "metricType": "AverageValue", "metadata": trigger}],
     })
 }
 
-/// Both kinds have the scale subresource; one replica of a LeaderWorkerSet is a group.
-fn scaled(owner: &Owner, role: &Role) -> Value {
+/// Returns the scale target. A replica of a LeaderWorkerSet is a group.
+fn scale_target(owner: &Owner, role: &Role) -> Value {
     let (api_version, kind) = match role.workload {
         Workload::Deployment => ("apps/v1", "Deployment"),
         Workload::LeaderWorkerSet | Workload::LeaderWorkerSetPerReplica => {
-            (api::neighbours::LEADER_WORKER_SET, "LeaderWorkerSet")
+            (api::integrations::LEADER_WORKER_SET_API_VERSION, "LeaderWorkerSet")
         }
     };
     json!({"apiVersion": api_version, "kind": kind, "name": names::workload(owner, role)})

@@ -1,4 +1,4 @@
-//! A single-node component with all its replicas.
+//! Renders the Deployment of a single-node component.
 
 use serde_json::{Value, json};
 
@@ -6,15 +6,15 @@ use crate::labels;
 use crate::names;
 use crate::topology::{Owner, Role};
 
-/// `{service}-{component}`. Where an autoscaler owns the number of replicas, we do not state one: two writers would fight.
+/// Renders the Deployment `{service}-{component}`. Omits `replicas` if an autoscaler manages the number.
 pub(crate) fn render(owner: &Owner, role: &Role) -> Value {
     let mut spec = json!({
         "selector": {"matchLabels": role.selector},
-        // A new engine is up before the old one goes; where GPUs are scarce the user states another strategy.
+        // Start the new Pod before stopping the old one. Users with scarce GPUs can set another strategy.
         "strategy": {"type": "RollingUpdate", "rollingUpdate": {"maxSurge": 1, "maxUnavailable": 0}},
         "template": role.template,
     });
-    if !role.replicas.scaled() {
+    if !role.replicas.is_autoscaled() {
         spec["replicas"] = json!(role.replicas.min);
     }
     if let Some(strategy) = &role.strategy {
@@ -23,7 +23,7 @@ pub(crate) fn render(owner: &Owner, role: &Role) -> Value {
     json!({
         "apiVersion": "apps/v1",
         "kind": "Deployment",
-        "metadata": owner.metadata(&names::workload(owner, role), &labels::managed(&role.labels)),
+        "metadata": owner.metadata(&names::workload(owner, role), &labels::with_managed_by(&role.labels)),
         "spec": spec,
     })
 }

@@ -1,4 +1,4 @@
-//! What drains of nodes leave of a role.
+//! Renders the PodDisruptionBudget of a role.
 
 use serde_json::{Value, json};
 
@@ -6,7 +6,7 @@ use crate::labels;
 use crate::names;
 use crate::topology::{Disruption, Owner, Role};
 
-/// A PodDisruptionBudget where there can be a second replica: of a single one it would only block every drain.
+/// Renders a PodDisruptionBudget. Returns `None` for a single replica, where it would block every drain.
 pub(crate) fn render(owner: &Owner, role: &Role) -> Option<Value> {
     let disruption = role.disruption.as_ref().filter(|_| role.replicas.max > 1)?;
     let (field, amount) = match disruption {
@@ -16,7 +16,7 @@ pub(crate) fn render(owner: &Owner, role: &Role) -> Option<Value> {
     Some(json!({
         "apiVersion": "policy/v1",
         "kind": "PodDisruptionBudget",
-        "metadata": owner.metadata(&names::component(&owner.name, &role.name), &labels::managed(&role.labels)),
+        "metadata": owner.metadata(&names::component(&owner.name, &role.name), &labels::with_managed_by(&role.labels)),
         "spec": {"selector": {"matchLabels": role.selector}, field: amount},
     }))
 }

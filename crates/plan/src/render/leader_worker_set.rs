@@ -1,4 +1,4 @@
-//! Replicas of leader and workers: one LeaderWorkerSet for each (seed 002, naming table), or one for all of them.
+//! Renders LeaderWorkerSets: one per replica (seed 002, naming table), or one for all replicas.
 
 use serde_json::{Value, json};
 
@@ -8,47 +8,47 @@ use crate::multinode;
 use crate::names;
 use crate::topology::{Owner, Role};
 
-/// `{service}-{role}-{index}`: one replica.
+/// Renders the LeaderWorkerSet `{service}-{role}-{index}` of one replica.
 pub(crate) fn replica(owner: &Owner, role: &Role, index: u32) -> Value {
-    let number = labels::of([(labels::REPLICA_INDEX, index.to_string().as_str())]);
+    let index_labels = labels::from_pairs([(labels::REPLICA_INDEX, index.to_string().as_str())]);
     let mut object_labels = role.labels.clone();
-    object_labels.extend(number.clone());
+    object_labels.extend(index_labels.clone());
     if let Some(generation) = owner.generation {
         object_labels.insert(labels::REVISION.to_owned(), generation.to_string());
     }
-    let pods = PodsOf { owner, role, task: gang::task(&role.name, index), number };
-    let mut set = pods.set(&names::replica(&owner.name, &role.name, index), &object_labels);
+    let builder = SetBuilder { owner, role, task: gang::task_name(&role.name, index), index_labels };
+    let mut set = builder.build(&names::replica(&owner.name, &role.name, index), &object_labels);
     set["spec"]["replicas"] = json!(1);
     set
 }
 
-/// `{service}-{role}`: all replicas. Where an autoscaler owns their number, we do not state one: two writers would fight.
+/// Renders the LeaderWorkerSet `{service}-{role}` with all replicas. Omits `replicas` if an autoscaler manages the number.
 ///
-/// LeaderWorkerSet makes headless Services for the Pods' names. One for all groups would have the set's own name, and so
-/// that of the component's Service; one for each group does not.
-pub(crate) fn whole(owner: &Owner, role: &Role) -> Value {
-    let pods = PodsOf { owner, role, task: role.name.clone(), number: Labels::new() };
-    let mut set = pods.set(&names::workload(owner, role), &role.labels);
+/// LeaderWorkerSet creates headless Services. A shared one would have the same name as the component's Service, so each group
+/// gets its own.
+pub(crate) fn all_replicas(owner: &Owner, role: &Role) -> Value {
+    let builder = SetBuilder { owner, role, task: role.name.clone(), index_labels: Labels::new() };
+    let mut set = builder.build(&names::workload(owner, role), &role.labels);
     set["spec"]["networkConfig"] = json!({"subdomainPolicy": "UniquePerReplica"});
-    if !role.replicas.scaled() {
+    if !role.replicas.is_autoscaled() {
         set["spec"]["replicas"] = json!(role.replicas.min);
     }
     set
 }
 
-/// The Pods that one LeaderWorkerSet makes.
-struct PodsOf<'a> {
+/// Builds one LeaderWorkerSet.
+struct SetBuilder<'a> {
     owner: &'a Owner,
     role: &'a Role,
-    /// What Volcano counts them as.
+    /// Volcano task of the Pods.
     task: String,
-    /// Labels that only these Pods of the role have.
-    number: Labels,
+    /// Labels that distinguish the Pods from those of other replicas of the role.
+    index_labels: Labels,
 }
 
-impl PodsOf<'_> {
-    /// What we do not state (restart policy, network) LeaderWorkerSet defaults.
-    fn set(&self, name: &str, object_labels: &Labels) -> Value {
+impl SetBuilder<'_> {
+    /// Builds the object. Omitted fields (restart policy, network) are defaulted by LeaderWorkerSet.
+    fn build(&self, name: &str, object_labels: &Labels) -> Value {
         let role = self.role;
         let mut group = json!({"size": role.nodes});
         match &role.worker {
@@ -56,17 +56,17 @@ impl PodsOf<'_> {
                 group["leaderTemplate"] = self.template(&role.template);
                 group["workerTemplate"] = self.template(worker);
             }
-            // LeaderWorkerSet makes the only Pod from the worker template.
+            // Without a leader template, the only Pod is created from the worker template.
             None => group["workerTemplate"] = self.template(&role.template),
         }
         json!({
-            "apiVersion": api::neighbours::LEADER_WORKER_SET,
+            "apiVersion": api::integrations::LEADER_WORKER_SET_API_VERSION,
             "kind": "LeaderWorkerSet",
-            "metadata": self.owner.metadata(name, &labels::managed(object_labels)),
+            "metadata": self.owner.metadata(name, &labels::with_managed_by(object_labels)),
             "spec": {
                 "startupPolicy": "LeaderCreated",
-                // Its controller cannot work with one without these numbers, and a set that is made before its webhook
-                // is installed gets no defaults.
+                // The controller requires these fields, and they are not defaulted if the object is created before the
+                // webhook is installed.
                 "rolloutStrategy": {"type": "RollingUpdate",
                     "rollingUpdateConfiguration": {"partition": 0, "maxUnavailable": 1, "maxSurge": 0}},
                 "leaderWorkerTemplate": group,
@@ -74,18 +74,18 @@ impl PodsOf<'_> {
         })
     }
 
-    /// A pod template with what only these Pods have: their number, their task, and their hosts.
-    fn template(&self, of: &Value) -> Value {
-        let mut template = of.clone();
-        labels::onto_template(&mut template, "labels", &self.number);
+    /// Returns the Pod template with replica labels, gang annotations and anti-affinity.
+    fn template(&self, base: &Value) -> Value {
+        let mut template = base.clone();
+        labels::set_on_template(&mut template, "labels", &self.index_labels);
         if self.role.gang {
             let pairs = [(labels::GROUP_NAME, self.owner.name.as_str()), (labels::TASK_SPEC, self.task.as_str())];
-            labels::onto_template(&mut template, "annotations", &labels::of(pairs));
+            labels::set_on_template(&mut template, "annotations", &labels::from_pairs(pairs));
         }
         if self.role.spread {
-            let mut own = self.role.selector.clone();
-            own.extend(self.number.clone());
-            multinode::on_different_hosts(&mut template, &own);
+            let mut selector = self.role.selector.clone();
+            selector.extend(self.index_labels.clone());
+            multinode::spread_over_hosts(&mut template, &selector);
         }
         template
     }

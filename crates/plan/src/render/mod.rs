@@ -1,5 +1,5 @@
-//! From the topology to whole Kubernetes objects, in apply order. Pure and stable to the byte: no generation, time or
-//! resourceVersion in any pod template.
+//! Renders a topology into Kubernetes objects in apply order. The output is deterministic: Pod templates contain no generation,
+//! time or resourceVersion.
 
 mod autoscaling;
 mod deployment;
@@ -14,19 +14,19 @@ use serde_json::Value;
 
 use crate::topology::{Owner, Role, Topology, Workload};
 
-/// The gang before the first of its Pods, workloads role by role, then what routes requests to them.
-pub fn objects(topology: &Topology) -> Vec<Value> {
+/// Renders all objects: the PodGroup first, then the workloads of each role, then the routing.
+pub(crate) fn objects(topology: &Topology) -> Vec<Value> {
     let (owner, labels) = (&topology.owner, &topology.labels);
     let mut objects: Vec<Value> = topology.gang.iter().map(|gang| pod_group::render(owner, labels, gang)).collect();
     for role in &topology.roles {
         match role.workload {
             Workload::Deployment => {
                 objects.push(deployment::render(owner, role));
-                objects.extend(around(owner, role));
+                objects.extend(companion_objects(owner, role));
             }
             Workload::LeaderWorkerSet => {
-                objects.push(leader_worker_set::whole(owner, role));
-                objects.extend(around(owner, role));
+                objects.push(leader_worker_set::all_replicas(owner, role));
+                objects.extend(companion_objects(owner, role));
             }
             Workload::LeaderWorkerSetPerReplica => {
                 objects.extend((0..role.replicas.min).map(|index| leader_worker_set::replica(owner, role, index)));
@@ -41,8 +41,8 @@ pub fn objects(topology: &Topology) -> Vec<Value> {
     objects
 }
 
-/// What stands beside a workload of many replicas.
-fn around(owner: &Owner, role: &Role) -> impl Iterator<Item = Value> {
-    let beside = [service::render, autoscaling::render, disruption::render];
-    beside.into_iter().filter_map(|render: fn(&Owner, &Role) -> Option<Value>| render(owner, role))
+/// Renders the Service, autoscaler and PodDisruptionBudget of a role.
+fn companion_objects(owner: &Owner, role: &Role) -> impl Iterator<Item = Value> {
+    let renderers = [service::render, autoscaling::render, disruption::render];
+    renderers.into_iter().filter_map(|render: fn(&Owner, &Role) -> Option<Value>| render(owner, role))
 }

@@ -1,18 +1,18 @@
-//! The PodGroup of a service with a gang.
+//! Renders the PodGroup of a gang.
 
 use api::fusioninfer::GangPolicy;
 use serde_json::{Value, json};
 
-use crate::gang::{Gang, Member};
+use crate::gang::{Gang, GangMember};
 use crate::labels::{self, Labels};
 use crate::topology::Owner;
 
-/// One PodGroup of the service's name. `MinimumAvailable` has a subgroup for each replica and needs one of each role;
-/// `All` names every replica as a task and needs them all.
+/// Renders a PodGroup with the service's name. `MinimumAvailable` has one subgroup per replica and requires one of each role;
+/// `All` has one task per replica and requires all of them.
 pub(crate) fn render(owner: &Owner, labels: &Labels, gang: &Gang) -> Value {
     let mut spec = json!({"minMember": gang.min_member(), "minResources": gang.min_resources()});
     match gang.policy {
-        GangPolicy::All => spec["minTaskMember"] = json!(gang.tasks()),
+        GangPolicy::All => spec["minTaskMember"] = json!(gang.min_task_member()),
         GangPolicy::MinimumAvailable => {
             spec["subGroupPolicy"] = gang.members.iter().map(subgroup).collect();
         }
@@ -21,19 +21,19 @@ pub(crate) fn render(owner: &Owner, labels: &Labels, gang: &Gang) -> Value {
         spec["priorityClassName"] = json!(class);
     }
     json!({
-        "apiVersion": "scheduling.volcano.sh/v1beta1",
+        "apiVersion": api::integrations::POD_GROUP_API_VERSION,
         "kind": "PodGroup",
-        "metadata": owner.metadata(&owner.name, &labels::managed(labels)),
+        "metadata": owner.metadata(&owner.name, &labels::with_managed_by(labels)),
         "spec": spec,
     })
 }
 
-/// Without `matchLabelKeys` Volcano sees no subgroup and starts nothing.
-fn subgroup(member: &Member) -> Value {
+/// Renders the subgroup policy of a role. Without `matchLabelKeys`, Volcano finds no subgroups and schedules no Pods.
+fn subgroup(member: &GangMember) -> Value {
     json!({
         "name": member.role,
         "labelSelector": {"matchLabels": member.selector},
-        "matchLabelKeys": [member.replicas_by.label()],
+        "matchLabelKeys": [member.replica_label.label()],
         "subGroupSize": member.pods,
         "minSubGroups": 1,
     })

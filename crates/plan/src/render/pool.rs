@@ -1,4 +1,4 @@
-//! How requests find the service: a pool of its engine pods and one use case, both of the service's name.
+//! Renders the BackendPool and the LLMUseCaseSet of a service, both with its name.
 
 use serde_json::{Value, json};
 
@@ -7,17 +7,17 @@ use crate::topology::{Owner, Routing};
 
 const API_VERSION: &str = "inference.networking.x-k8s.io/v1alpha1";
 
-/// What is not stated here the kind defaults (queue, failure mode, implicit use cases).
+/// Renders the BackendPool. Omitted fields (queue, failure mode, implicit use cases) have their defaults.
 pub(crate) fn backend_pool(owner: &Owner, labels: &Labels, routing: &Routing) -> Value {
     json!({
         "apiVersion": API_VERSION,
         "kind": "BackendPool",
-        "metadata": owner.metadata(&owner.name, &labels::managed(labels)),
+        "metadata": owner.metadata(&owner.name, &labels::with_managed_by(labels)),
         "spec": {"selector": routing.selector, "targetPorts": routing.ports, "modelServer": routing.model_server},
     })
 }
 
-/// Clients say the service's name; the engine hears the name it knows.
+/// Renders the LLMUseCaseSet, which maps the service's name to the model name of the engine.
 pub(crate) fn use_case_set(owner: &Owner, labels: &Labels, routing: &Routing) -> Value {
     let mut use_case = json!({"modelName": routing.model_name});
     if let Some(target) = &routing.target_model {
@@ -26,7 +26,7 @@ pub(crate) fn use_case_set(owner: &Owner, labels: &Labels, routing: &Routing) ->
     json!({
         "apiVersion": API_VERSION,
         "kind": "LLMUseCaseSet",
-        "metadata": owner.metadata(&owner.name, &labels::managed(labels)),
+        "metadata": owner.metadata(&owner.name, &labels::with_managed_by(labels)),
         "spec": {"poolRef": [{"name": owner.name}], "useCases": [use_case]},
     })
 }

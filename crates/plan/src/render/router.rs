@@ -1,80 +1,82 @@
-//! Objects of a router: what the picker runs as, the picker, and what leads to it.
+//! Renders the objects of a router: ServiceAccount and RBAC, endpoint picker, InferencePool and HTTPRoute.
 
 use serde_json::{Value, json};
 
 use crate::labels::{self, Labels};
 use crate::names;
-use crate::router::{Names, Router};
+use crate::router::{Router, RouterNames};
 use crate::topology::Owner;
 
 /// API group of InferencePool.
-const POOLS: &str = "inference.networking.k8s.io";
-const RBAC: &str = "rbac.authorization.k8s.io";
+const POOL_GROUP: &str = "inference.networking.k8s.io";
+const RBAC_GROUP: &str = "rbac.authorization.k8s.io";
 
-/// Ports of the picker: where gateways ask, where probes do, and the page of its metrics.
-const ASK: u16 = 9002;
-const HEALTH: u16 = 9003;
-const METRICS: u16 = 9090;
-/// Where the picker finds its configuration.
-const FOLDER: &str = "/config";
-const FILE: &str = "config.yaml";
-/// Annotation of the picker's Pods: another configuration makes other Pods.
-const CHECKSUM: &str = "fusioninfer.io/config-checksum";
+/// ext_proc port of the picker.
+const EXT_PROC_PORT: u16 = 9002;
+/// Port of the gRPC health service.
+const HEALTH_PORT: u16 = 9003;
+/// Port of Prometheus metrics.
+const METRICS_PORT: u16 = 9090;
+/// Mount path of the picker's configuration.
+const CONFIG_DIRECTORY: &str = "/config";
+const CONFIG_FILE: &str = "config.yaml";
+/// Annotation of the picker's Pods with the hash of the configuration, so that a change restarts the Pods.
+const CONFIG_CHECKSUM_ANNOTATION: &str = "fusioninfer.io/config-checksum";
 
-/// In apply order: an account with its rights and the configuration before the Pods that use them, and nothing that leads to
-/// the picker before it.
+/// Renders the objects in apply order: ServiceAccount, RBAC and configuration before the Deployment, and the route last.
 pub(crate) fn render(owner: &Owner, router: &Router) -> Vec<Value> {
-    let picker = Picker { owner, router, names: Names::of(owner) };
+    let picker = PickerObjects { owner, router, names: RouterNames::for_owner(owner) };
     let mut objects = picker.account();
     objects.extend([picker.config(), picker.deployment(), picker.service(), picker.pool()]);
     objects.extend(router.route.as_ref().map(|spec| picker.route(spec)));
     objects
 }
 
-struct Picker<'a> {
+/// Renders the objects of one picker.
+struct PickerObjects<'a> {
     owner: &'a Owner,
     router: &'a Router,
-    names: Names,
+    names: RouterNames,
 }
 
-impl Picker<'_> {
+impl PickerObjects<'_> {
     fn object(&self, api_version: &str, kind: &str, name: &str) -> Value {
-        self.labelled(api_version, kind, name, &self.router.labels)
+        self.object_with_labels(api_version, kind, name, &self.router.labels)
     }
 
-    fn labelled(&self, api_version: &str, kind: &str, name: &str, labels: &Labels) -> Value {
-        let metadata = self.owner.metadata(name, &labels::managed(labels));
+    fn object_with_labels(&self, api_version: &str, kind: &str, name: &str, labels: &Labels) -> Value {
+        let metadata = self.owner.metadata(name, &labels::with_managed_by(labels));
         json!({"apiVersion": api_version, "kind": kind, "metadata": metadata})
     }
 
-    /// Whom the picker is, and what it may do: see the Pods of its namespace and its own pool.
+    /// Renders ServiceAccount, Role and RoleBinding: list and watch the Pods of the namespace and the picker's pool.
     fn account(&self) -> Vec<Value> {
         let name = self.names.picker.as_str();
         let account = self.object("v1", "ServiceAccount", name);
-        let mut role = self.object(&format!("{RBAC}/v1"), "Role", name);
+        let mut role = self.object(&format!("{RBAC_GROUP}/v1"), "Role", name);
         role["rules"] = json!([
             {"apiGroups": [""], "resources": ["pods"], "verbs": ["list", "watch"]},
-            {"apiGroups": [POOLS], "resources": ["inferencepools"], "resourceNames": [self.names.pool], "verbs": ["list", "watch"]},
+            {"apiGroups": [POOL_GROUP], "resources": ["inferencepools"], "resourceNames": [self.names.pool], "verbs": ["list", "watch"]},
         ]);
-        let mut binding = self.object(&format!("{RBAC}/v1"), "RoleBinding", name);
-        binding["roleRef"] = json!({"apiGroup": RBAC, "kind": "Role", "name": name});
+        let mut binding = self.object(&format!("{RBAC_GROUP}/v1"), "RoleBinding", name);
+        binding["roleRef"] = json!({"apiGroup": RBAC_GROUP, "kind": "Role", "name": name});
         binding["subjects"] = json!([{"kind": "ServiceAccount", "name": name, "namespace": self.owner.namespace}]);
         vec![account, role, binding]
     }
 
     fn config(&self) -> Value {
         let mut config = self.object("v1", "ConfigMap", &self.names.config);
-        config["data"] = json!({FILE: self.router.config});
+        config["data"] = json!({CONFIG_FILE: self.router.config});
         config
     }
 
     fn deployment(&self) -> Value {
         let labels: Labels = self.router.labels.clone().into_iter().chain(self.router.queue.clone()).collect();
-        let mut deployment = self.labelled("apps/v1", "Deployment", &self.names.picker, &labels);
+        let mut deployment = self.object_with_labels("apps/v1", "Deployment", &self.names.picker, &labels);
         deployment["spec"] = json!({
             "replicas": 1,
             "selector": {"matchLabels": self.router.selector},
-            // Somebody answers the gateway at all times: the new picker is ready before the old one goes.
+            // The new picker is ready before the old one stops, so that the gateway always has one.
             "strategy": {"type": "RollingUpdate", "rollingUpdate": {"maxSurge": 1, "maxUnavailable": 0}},
             "template": self.template(),
         });
@@ -85,7 +87,7 @@ impl Picker<'_> {
         json!({
             "metadata": {
                 "labels": self.router.labels,
-                "annotations": {CHECKSUM: format!("{:016x}", names::fingerprint(&self.router.config))},
+                "annotations": {CONFIG_CHECKSUM_ANNOTATION: format!("{:016x}", names::fingerprint(&self.router.config))},
             },
             "spec": {
                 "serviceAccountName": self.names.picker,
@@ -99,9 +101,9 @@ impl Picker<'_> {
         })
     }
 
-    /// `ostler picker`. It listens on its Pod's own address, of whichever IP family that is.
+    /// Renders the container of `ostler picker`. It listens on the Pod IP, which works for both IP families.
     fn container(&self) -> Value {
-        let probe = |service: &str| json!({"grpc": {"port": HEALTH, "service": service}});
+        let probe = |service: &str| json!({"grpc": {"port": HEALTH_PORT, "service": service}});
         let mut ready = probe("inference-extension");
         ready["periodSeconds"] = json!(2);
         json!({
@@ -110,18 +112,18 @@ impl Picker<'_> {
             "args": [
                 "picker",
                 "--address=$(POD_IP)",
-                format!("--grpc-port={ASK}"),
-                format!("--grpc-health-port={HEALTH}"),
-                format!("--metrics-port={METRICS}"),
+                format!("--grpc-port={EXT_PROC_PORT}"),
+                format!("--grpc-health-port={HEALTH_PORT}"),
+                format!("--metrics-port={METRICS_PORT}"),
                 format!("--pool-name={}", self.names.pool),
                 format!("--pool-namespace={}", self.owner.namespace),
-                format!("--config-file={FOLDER}/{FILE}"),
+                format!("--config-file={CONFIG_DIRECTORY}/{CONFIG_FILE}"),
             ],
             "env": [{"name": "POD_IP", "valueFrom": {"fieldRef": {"fieldPath": "status.podIP"}}}],
             "ports": [
-                {"name": "grpc", "containerPort": ASK, "protocol": "TCP"},
-                {"name": "grpc-health", "containerPort": HEALTH, "protocol": "TCP"},
-                {"name": "metrics", "containerPort": METRICS, "protocol": "TCP"},
+                {"name": "grpc", "containerPort": EXT_PROC_PORT, "protocol": "TCP"},
+                {"name": "grpc-health", "containerPort": HEALTH_PORT, "protocol": "TCP"},
+                {"name": "metrics", "containerPort": METRICS_PORT, "protocol": "TCP"},
             ],
             "livenessProbe": probe("liveness"),
             "readinessProbe": ready,
@@ -129,32 +131,36 @@ impl Picker<'_> {
             "securityContext": {
                 "allowPrivilegeEscalation": false, "readOnlyRootFilesystem": true, "capabilities": {"drop": ["ALL"]},
             },
-            "volumeMounts": [{"name": "config", "mountPath": FOLDER, "readOnly": true}],
+            "volumeMounts": [{"name": "config", "mountPath": CONFIG_DIRECTORY, "readOnly": true}],
         })
     }
 
     fn service(&self) -> Value {
         let port = |name: &str, port: u16| json!({"name": name, "port": port, "targetPort": port, "protocol": "TCP"});
         let mut service = self.object("v1", "Service", &self.names.picker);
-        let ports = [port("grpc-ext-proc", ASK), port("grpc-health", HEALTH), port("http-metrics", METRICS)];
+        let ports = [
+            port("grpc-ext-proc", EXT_PROC_PORT),
+            port("grpc-health", HEALTH_PORT),
+            port("http-metrics", METRICS_PORT),
+        ];
         service["spec"] = json!({"selector": self.router.selector, "ports": ports});
         service
     }
 
-    /// Without the picker nobody knows who may answer, so nothing is sent anywhere then.
+    /// Renders the InferencePool. It fails closed, because requests cannot be routed without the picker.
     fn pool(&self) -> Value {
         let target = &self.router.pool;
-        let mut pool = self.object(api::neighbours::INFERENCE_POOL, "InferencePool", &self.names.pool);
+        let mut pool = self.object(api::integrations::INFERENCE_POOL_API_VERSION, "InferencePool", &self.names.pool);
         pool["spec"] = json!({
             "selector": {"matchLabels": target.selector},
             "targetPorts": [{"number": target.port}],
-            "endpointPickerRef": {"name": self.names.picker, "port": {"number": ASK}, "failureMode": "FailClose"},
+            "endpointPickerRef": {"name": self.names.picker, "port": {"number": EXT_PROC_PORT}, "failureMode": "FailClose"},
         });
         pool
     }
 
     fn route(&self, spec: &Value) -> Value {
-        let mut route = self.object(api::neighbours::HTTP_ROUTE, "HTTPRoute", &self.names.route);
+        let mut route = self.object(api::integrations::HTTP_ROUTE_API_VERSION, "HTTPRoute", &self.names.route);
         route["spec"] = spec.clone();
         route
     }

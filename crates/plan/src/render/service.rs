@@ -1,4 +1,4 @@
-//! The stable address of one component.
+//! Renders the Service of a component.
 
 use serde_json::{Value, json};
 
@@ -6,16 +6,15 @@ use crate::labels;
 use crate::names;
 use crate::topology::{Owner, Role};
 
-/// ClusterIP Service of the component's name over all its replica sets, on the engine's own port: one number in URLs,
-/// probes and flags.
+/// Renders the ClusterIP Service of a component over all its replica sets. Its port equals the engine's.
 pub(crate) fn render(owner: &Owner, role: &Role) -> Option<Value> {
     let labels = role.service.as_ref()?;
     Some(json!({
         "apiVersion": "v1",
         "kind": "Service",
-        "metadata": owner.metadata(&names::component(&owner.name, &role.component), &labels::managed(labels)),
+        "metadata": owner.metadata(&names::component(&owner.name, &role.component), &labels::with_managed_by(labels)),
         "spec": {
-            "selector": role.workload.answering(labels.clone()),
+            "selector": role.workload.serving_selector(labels.clone()),
             "ports": [{"name": "http", "port": role.port, "targetPort": role.port, "protocol": "TCP"}],
         },
     }))

@@ -1,15 +1,14 @@
-//! The user's HTTPRoute, led to the pool wherever it leads nowhere.
+//! Completes the user's HTTPRoute with the pool as the default backend.
 
 use serde_json::{Value, json};
 
-/// A filter that answers by itself: with it a rule must not have a backend.
+/// Filter type that responds without a backend; rules with it must not have one.
 const REDIRECT: &str = "RequestRedirect";
 
-/// `stated` with `pool` as the backend of every rule that states none, and one rule if there is none. Everything else stays
-/// as it is.
-pub(super) fn completed(stated: &Value, pool: &str) -> Value {
+/// Returns `spec` with `pool` as the backend of every rule without one, and with one rule if there are none.
+pub(super) fn with_default_backend(spec: &Value, pool: &str) -> Value {
     let backend = json!([{"group": "inference.networking.k8s.io", "kind": "InferencePool", "name": pool}]);
-    let mut route = stated.clone();
+    let mut route = spec.clone();
     if is_empty(&route["rules"]) {
         route["rules"] = json!([{"backendRefs": backend}]);
         return route;
@@ -40,7 +39,7 @@ mod tests {
 
     // spec: TOP-89
     #[rstest]
-    #[case::nothing_stated("{}", r#"{"rules": [{"backendRefs": POOL}]}"#)]
+    #[case::empty("{}", r#"{"rules": [{"backendRefs": POOL}]}"#)]
     #[case::no_rules(r#"{"rules": []}"#, r#"{"rules": [{"backendRefs": POOL}]}"#)]
     #[case::null(r#"{"rules": null}"#, r#"{"rules": [{"backendRefs": POOL}]}"#)]
     #[case::parents_and_hosts(
@@ -63,10 +62,10 @@ mod tests {
         r#"{"future": 1, "rules": [{"name": "r"}]}"#,
         r#"{"future": 1, "rules": [{"name": "r", "backendRefs": POOL}]}"#
     )]
-    fn only_missing_backends_are_filled_in(#[case] stated: &str, #[case] expect: &str) {
-        let stated: Value = serde_json::from_str(stated).unwrap();
+    fn adds_missing_backends_only(#[case] input: &str, #[case] expect: &str) {
+        let input: Value = serde_json::from_str(input).unwrap();
         let expect: Value = serde_json::from_str(&expect.replace("POOL", TO_POOL)).unwrap();
-        assert_eq!(completed(&stated, "s-pool"), expect);
-        assert_eq!(completed(&expect, "s-pool"), expect, "what is complete stays");
+        assert_eq!(with_default_backend(&input, "s-pool"), expect);
+        assert_eq!(with_default_backend(&expect, "s-pool"), expect, "a complete route is unchanged");
     }
 }

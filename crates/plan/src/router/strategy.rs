@@ -1,40 +1,41 @@
-//! How a picker picks: one configuration file for each strategy, in the form that endpoint pickers share.
+//! Endpoint picker configuration for each routing strategy.
 
 use api::fusioninfer::{ComponentType, RoutingStrategy};
 
 use crate::labels::COMPONENT_TYPE;
 
-const HEAD: &str = "apiVersion: inference.networking.x-k8s.io/v1alpha1\nkind: EndpointPickerConfig\n";
+const HEADER: &str = "apiVersion: inference.networking.x-k8s.io/v1alpha1\nkind: EndpointPickerConfig\n";
 
-/// Blocks of 64 bytes, of which the first 16 KiB of a prompt count: shorter ones (upstream has 5 bytes) see little of it at
-/// great cost.
-const PREFIX: &str = "- type: prefix-cache-scorer
+/// Prefix cache scorer with blocks of 64 bytes for the first 16 KiB of a prompt. Smaller blocks (upstream: 5 bytes) cover less of
+/// the prompt at a higher cost.
+const PREFIX_CACHE_SCORER: &str = "- type: prefix-cache-scorer
   parameters:
     blockSize: 64
     maxPrefixBlocksToMatch: 256
     lruCapacityPerServer: 31250
 ";
 
-/// The file for `strategy`.
+/// Returns the configuration file for `strategy`.
 pub(super) fn config(strategy: RoutingStrategy) -> String {
     match strategy {
-        RoutingStrategy::PrefixCache => by(PREFIX, "prefix-cache-scorer"),
-        RoutingStrategy::KvCacheUtilization => by_load("kv-cache-utilization-scorer"),
-        RoutingStrategy::QueueSize => by_load("queue-scorer"),
-        RoutingStrategy::LoraAffinity => by_load("lora-affinity-scorer"),
-        RoutingStrategy::PdDisaggregation => pair(),
+        RoutingStrategy::PrefixCache => single_scorer(PREFIX_CACHE_SCORER, "prefix-cache-scorer"),
+        RoutingStrategy::KvCacheUtilization => load_scorer("kv-cache-utilization-scorer"),
+        RoutingStrategy::QueueSize => load_scorer("queue-scorer"),
+        RoutingStrategy::LoraAffinity => load_scorer("lora-affinity-scorer"),
+        RoutingStrategy::PdDisaggregation => disaggregated(),
     }
 }
 
-fn by_load(scorer: &str) -> String {
-    by(&format!("- type: {scorer}\n"), scorer)
+/// Returns the configuration for a scorer without parameters.
+fn load_scorer(scorer: &str) -> String {
+    single_scorer(&format!("- type: {scorer}\n"), scorer)
 }
 
-/// The best by one scorer.
-fn by(declared: &str, scorer: &str) -> String {
+/// Returns a configuration that picks the endpoint with the highest score of one scorer.
+fn single_scorer(declaration: &str, scorer: &str) -> String {
     format!(
-        "{HEAD}plugins:
-{declared}- type: max-score-picker
+        "{HEADER}plugins:
+{declaration}- type: max-score-picker
 schedulingProfiles:
 - name: default
   plugins:
@@ -45,9 +46,9 @@ schedulingProfiles:
     )
 }
 
-/// A decoder answers, and a prefiller computes what the decoder has not seen.
-fn pair() -> String {
-    let half = |name: &str, kind: ComponentType| {
+/// Returns the configuration for disaggregated serving: a prefiller computes the prompt for a decoder.
+fn disaggregated() -> String {
+    let label_filter = |name: &str, kind: ComponentType| {
         format!(
             "- type: by-label
   name: {name}
@@ -58,11 +59,11 @@ fn pair() -> String {
             kind.as_str()
         )
     };
-    let profile = |name: &str, pods: &str| {
+    let profile = |name: &str, filter: &str| {
         format!(
             "- name: {name}
   plugins:
-  - pluginRef: {pods}
+  - pluginRef: {filter}
   - pluginRef: prefix-cache-scorer
     weight: 50
   - pluginRef: max-score-picker
@@ -70,16 +71,16 @@ fn pair() -> String {
         )
     };
     format!(
-        "{HEAD}plugins:
+        "{HEADER}plugins:
 - type: pd-profile-handler
   parameters:
     threshold: 0
 - type: prefill-header-handler
-{}{}{PREFIX}- type: max-score-picker
+{}{}{PREFIX_CACHE_SCORER}- type: max-score-picker
 schedulingProfiles:
 {}{}",
-        half("prefill-pods", ComponentType::Prefiller),
-        half("decode-pods", ComponentType::Decoder),
+        label_filter("prefill-pods", ComponentType::Prefiller),
+        label_filter("decode-pods", ComponentType::Decoder),
         profile("prefill", "prefill-pods"),
         profile("decode", "decode-pods"),
     )

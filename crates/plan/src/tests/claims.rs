@@ -102,14 +102,14 @@ fn a_recorded_decision_is_a_claim(
         "warnings": warning.map(|code| json!([{"code": code, "message": ""}])),
         "components": {"engine": {"acceleratorClass": "h100", "acceleratorsPerNode": 4, "nodes": 2, "replicas": 3}},
     });
-    let claim = Claim::recorded(&json!({
+    let claim = Claim::from_status(&json!({
         "metadata": {"name": "chat", "namespace": "n", "generation": generation},
         "status": {"observedGeneration": 1, "decision": decision},
     }));
     assert_eq!(claim.is_some(), claims);
     if let Some(claim) = claim {
-        assert!(claim.is_of("n", "chat"));
-        assert_eq!((claim.sets[0].per_node, claim.sets[0].pods), (4, 6));
+        assert!(claim.belongs_to("n", "chat"));
+        assert_eq!((claim.pod_sets[0].accelerators_per_pod, claim.pod_sets[0].count), (4, 6));
     }
 }
 
@@ -124,5 +124,5 @@ fn nothing_claimed_is_no_claim(#[case] per_node: u32, #[case] nodes: u32) {
             "acceleratorClass": "h100", "acceleratorsPerNode": per_node, "nodes": nodes, "replicas": u32::MAX,
         }}}},
     });
-    assert_eq!(Claim::recorded(&service), None);
+    assert_eq!(Claim::from_status(&service), None);
 }

@@ -1,6 +1,6 @@
 //! Engine, decoder and router of one service.
 
-use api::manifest;
+use api::parse_manifest;
 use rstest::rstest;
 use serde_json::{Value, json};
 
@@ -156,7 +156,7 @@ fn what_only_keda_could_scale_is_told(#[case] numbers: &str, #[case] replicas: u
 #[case::too_long(&"a".repeat(64), "metadata.name")]
 #[case::begins_with_a_digit("7b-chat", "metadata.name")]
 fn a_name_that_nothing_can_have_is_bad_input(#[case] name: &str, #[case] path: &str) {
-    let documents = manifest::read("given.yaml", &service(name, "{}")).unwrap();
-    let error = Service::read(&documents[0]).unwrap_err();
+    let documents = parse_manifest("given.yaml", &service(name, "{}")).unwrap();
+    let error = Service::from_document(&documents[0]).unwrap_err();
     assert_eq!((error.path.as_deref(), error.document, error.hint.is_some()), (Some(path), 1, true));
 }

@@ -155,7 +155,7 @@ fn story_4_needs_one_replica_of_each_role() {
 #[test]
 fn an_old_volcano_has_all_or_nothing_and_says_so() {
     let mut snapshot = super::snapshot_of(&story_4(""));
-    snapshot.pod_groups = PodGroupSchema::Tasks;
+    snapshot.pod_group_schema = PodGroupSchema::MinTaskMember;
     let plan = crate::plan(&snapshot).services.remove(0);
     assert_eq!(plan.objects[0]["spec"]["minMember"], 10);
     assert_eq!(plan.warnings[0].code, "GangAllOrNothing");

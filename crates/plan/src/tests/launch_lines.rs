@@ -70,10 +70,10 @@ fn shells() -> Vec<&'static str> {
     ["/bin/sh", "/bin/bash", "/bin/dash"].into_iter().filter(|shell| Path::new(shell).exists()).collect()
 }
 
-fn spread(args: &[&str]) -> multinode::Templates {
+fn spread(args: &[&str]) -> multinode::ReplicaTemplates {
     let container = json!({"name": "engine", "image": "vllm/vllm-openai:v0.11.0", "args": args});
     let template = json!({"spec": {"containers": [container]}});
-    multinode::spread(&template, 2, Some(MultinodeBackend::Ray), 8000).unwrap()
+    multinode::expand_template(&template, 2, Some(MultinodeBackend::Ray), 8000).unwrap()
 }
 
 // spec: TOP-29
@@ -121,7 +121,7 @@ fn a_value_with_quotes_arrives_whole() {
     let container = json!({"name": "engine", "image": "vllm/vllm-openai:v0.11.0", "args": ["m", "--api-key", "$(KEY)", "--port=$(PORT)"],
         "env": [{"name": "KEY", "valueFrom": {"secretKeyRef": {"name": "s", "key": "k"}}}, {"name": "PORT", "value": "8123"}]});
     let template = json!({"spec": {"containers": [container]}});
-    let leader = multinode::spread(&template, 2, None, 8000).unwrap().leader;
+    let leader = multinode::expand_template(&template, 2, None, 8000).unwrap().leader;
     for shell in shells() {
         let commands = stubs.run(shell, &leader["spec"]["containers"][0]);
         let told = ["vllm", "serve", "m", "--api-key", QUOTES, "--port=8123", "--distributed-executor-backend", "ray"];
@@ -181,7 +181,7 @@ fn the_engines_own_rendezvous_keeps_every_argument(
         json!({"name": "engine", "image": "x", "command": ["/bin/sh", "-c"], "args": [format!("exec {script}")]});
     for container in [lists, shell] {
         let template = json!({"spec": {"containers": [container]}});
-        let templates = multinode::spread(&template, 2, Some(MultinodeBackend::Native), 8000).unwrap();
+        let templates = multinode::expand_template(&template, 2, Some(MultinodeBackend::Native), 8000).unwrap();
         for (template, headless) in [(templates.leader, false), (templates.worker, program == "vllm")] {
             let commands = stubs.started(&template["spec"]["containers"][0]);
             let mut expect = [&[program][..], &kept, joined].concat();

@@ -129,7 +129,7 @@ fn a_replica_is_one_subgroup() {
 #[test]
 fn an_older_volcano_starts_all_replicas_or_none() {
     let mut snapshot = super::snapshot(&[JOINED, &service("chat", "{runtime: {name: joined}}")]);
-    snapshot.pod_groups = PodGroupSchema::Tasks;
+    snapshot.pod_group_schema = PodGroupSchema::MinTaskMember;
     let plan = crate::plan(&snapshot).services.remove(0);
     let spec = &object(&plan, "PodGroup", "chat")["spec"];
     assert_eq!((&spec["minMember"], &spec["minTaskMember"]), (&json!(8), &json!({"engine": 8})));

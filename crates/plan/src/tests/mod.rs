@@ -17,7 +17,7 @@ mod topologies;
 
 use std::collections::BTreeMap;
 
-use api::manifest;
+use api::parse_manifest;
 use serde_json::Value;
 
 use crate::{Plan, ServicePlan, Snapshot};
@@ -26,8 +26,8 @@ const SUPPLY: &str = include_str!("supply.yaml");
 
 /// The services of `given` with the runtimes, models and classes of `supply.yaml`.
 fn snapshot_of(given: &str) -> Snapshot {
-    let given = manifest::read("given.yaml", given).unwrap();
-    let supply = manifest::read("supply.yaml", SUPPLY).unwrap();
+    let given = parse_manifest("given.yaml", given).unwrap();
+    let supply = parse_manifest("supply.yaml", SUPPLY).unwrap();
     Snapshot::from_documents(&given, &supply).unwrap()
 }
 
@@ -62,7 +62,7 @@ fn code(plan: &ServicePlan) -> (bool, &str) {
 
 /// Everything of `parts` in one snapshot.
 fn snapshot(parts: &[&str]) -> Snapshot {
-    let documents = parts.iter().flat_map(|part| manifest::read("given.yaml", part).unwrap()).collect::<Vec<_>>();
+    let documents = parts.iter().flat_map(|part| parse_manifest("given.yaml", part).unwrap()).collect::<Vec<_>>();
     Snapshot::from_documents(&documents, &[]).unwrap()
 }
 
@@ -140,5 +140,5 @@ fn service(name: &str, spec: &str) -> String {
 /// Verdicts of the selected or nearest runtime by class.
 fn verdicts(plan: &ServicePlan) -> BTreeMap<&str, &str> {
     let accelerators = &plan.candidates[0].accelerators;
-    accelerators.iter().map(|one| (one.class.as_str(), one.verdict.code())).collect()
+    accelerators.iter().map(|one| (one.class.as_str(), one.evaluation.code())).collect()
 }

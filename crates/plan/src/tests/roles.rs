@@ -163,8 +163,8 @@ fn the_users_metadata_and_unknown_fields_stay() {
 #[test]
 fn a_name_that_no_leader_worker_set_can_have_is_bad_input() {
     let manifest = story_1("", "").replace("qwen-inference}", "a-service-with-a-name-of-more-than-forty-characters}");
-    let documents = api::manifest::read("given.yaml", &manifest).unwrap();
-    let error = crate::Service::read(&documents[0]).unwrap_err();
+    let documents = api::parse_manifest("given.yaml", &manifest).unwrap();
+    let error = crate::Service::from_document(&documents[0]).unwrap_err();
     assert_eq!((error.path.as_deref(), error.hint.is_some()), (Some("spec.roles[0].name"), true));
 }
 

@@ -188,7 +188,7 @@ fn what_does_nothing_is_told(#[case] roles: &str, #[case] router: &str, #[case] 
 #[case::route(
     service(WORKER, ", httproute: {rules: {}}"),
     "InvalidRoute",
-    "role entry, httproute.rules: expected a list of maps"
+    "role entry, httproute.rules: expected a list of objects"
 )]
 fn refused(#[case] manifest: String, #[case] expect: &str, #[case] message: &str) {
     let plan = plan_one(&manifest);
@@ -227,7 +227,7 @@ fn names_are_cut_where_they_end() {
         .replace("name: entry", &format!("name: {}", "r".repeat(48)));
     assert!(plan_one(&manifest).feasible);
     let owner = crate::topology::Owner { name: long, ..crate::topology::Owner::default() };
-    let names = crate::router::Names::of(&owner);
+    let names = crate::router::RouterNames::for_owner(&owner);
     for name in [names.picker, names.config, names.pool, names.route] {
         assert!(crate::names::is_dns_1035(&name), "{name}");
     }

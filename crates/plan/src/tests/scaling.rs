@@ -5,11 +5,11 @@ use serde_json::{Value, json};
 
 use super::{codes, node, service, snapshot};
 use crate::ServicePlan;
-use crate::topology::Autoscalers;
+use crate::topology::AutoscalerSupport;
 
 fn with_keda(spec: &str) -> ServicePlan {
     let mut snapshot = snapshot(&[&service("chat", spec)]);
-    snapshot.autoscalers = Autoscalers::Keda;
+    snapshot.autoscaler_support = AutoscalerSupport::HpaAndKeda;
     crate::plan(&snapshot).services.remove(0)
 }
 

@@ -24,7 +24,7 @@ fn told(plan: &ServicePlan) -> String {
         let rejected = candidate.rejected.as_ref().map_or(String::new(), |one| format!(" {}", one.code()));
         writeln!(text, "{rank} {} ({:?}){rejected}", candidate.runtime, candidate.scope).unwrap();
         for one in candidate.accelerators.iter() {
-            writeln!(text, "    {} {}: {}", one.component, one.class, one.verdict.code()).unwrap();
+            writeln!(text, "    {} {}: {}", one.component, one.class, one.evaluation.code()).unwrap();
         }
     }
     for warning in &plan.warnings {
@@ -97,8 +97,8 @@ fn smaller_models_are_proposed_where_nothing_else_helps() {
     let runtime = runtime("universal", "", ", acceleratorRequirements: {requiredCapabilities: {memoryGB: 8}}");
     let proposed = |model: &str, count: u32| {
         let snapshot = super::snapshot(&[MODELS, CLASS, &node(count), &runtime, &chat("").replace("llama-7b", model)]);
-        let smaller = |remedy: &decide::remedy::Remedy| match &remedy.change {
-            decide::remedy::Change::SmallerModel { to, .. } => Some(to.clone()),
+        let smaller = |remedy: &decide::Remedy| match &remedy.change {
+            decide::ProposedChange::SmallerModel { to, .. } => Some(to.clone()),
             _ => None,
         };
         crate::remedies(&snapshot, &snapshot.services[0]).iter().filter_map(smaller).collect::<Vec<_>>()

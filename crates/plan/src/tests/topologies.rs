@@ -3,12 +3,12 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use api::manifest;
+use api::parse_manifest;
 use proptest::prelude::*;
 use serde_json::{Value, json};
 
 use crate::gang::PodGroupSchema;
-use crate::topology::Autoscalers;
+use crate::topology::AutoscalerSupport;
 use crate::{Plan, Snapshot, names};
 
 type Labels = BTreeMap<String, String>;
@@ -114,12 +114,12 @@ fn planned(services: &[(String, Value)], generation: i64, schema: PodGroupSchema
         {
             service["metadata"][field] = value;
         }
-        for document in manifest::read("given.yaml", &service.to_string()).unwrap() {
+        for document in parse_manifest("given.yaml", &service.to_string()).unwrap() {
             snapshot.add(&document).unwrap();
         }
     }
-    snapshot.pod_groups = schema;
-    snapshot.autoscalers = Autoscalers::Keda;
+    snapshot.pod_group_schema = schema;
+    snapshot.autoscaler_support = AutoscalerSupport::HpaAndKeda;
     crate::plan(&snapshot)
 }
 
@@ -128,7 +128,7 @@ fn text<'a>(value: &'a Value, pointer: &str) -> &'a str {
 }
 
 fn labels(value: &Value) -> Labels {
-    crate::topology::strings(Some(value))
+    crate::topology::string_map(Some(value))
 }
 
 /// The pod templates of an object, with the index of the first pod made of each and how many are.
@@ -294,12 +294,12 @@ proptest! {
     fn every_topology(
         one in (name(), service()),
         two in (name(), service()),
-        schema in prop_oneof![Just(PodGroupSchema::SubGroups), Just(PodGroupSchema::Tasks)],
+        schema in prop_oneof![Just(PodGroupSchema::SubGroupPolicy), Just(PodGroupSchema::MinTaskMember)],
     ) {
         // Two services of one kind and name are one service.
         let services = if one.0 == two.0 { vec![one] } else { vec![one, two] };
         let plan = planned(&services, 1, schema);
-        prop_assert!(plan.feasible(), "{:?}", plan.services.iter().map(|service| &service.message).collect::<Vec<_>>());
+        prop_assert!(plan.is_feasible(), "{:?}", plan.services.iter().map(|service| &service.message).collect::<Vec<_>>());
         let pods = pods(&plan);
         objects_are_named_and_owned(&plan)?;
         selectors_pick_their_own(&plan, &pods)?;

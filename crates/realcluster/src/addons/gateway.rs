@@ -1,12 +1,12 @@
-//! Definitions of the Gateway API and of its extension for inference; no gateway is started.
+//! CustomResourceDefinitions of the Gateway API and its Inference Extension; no gateway is started.
 
 use anyhow::Result;
 use serde_json::Value;
 
 use crate::cluster::RealCluster;
-use crate::objects::read;
+use crate::objects::read_manifests;
 
-/// Go modules and where each ships the definition.
+/// Go modules and the paths of their definitions.
 const DEFINITIONS: [(&str, &str); 2] = [
     ("sigs.k8s.io/gateway-api-inference-extension", "config/crd/bases/inference.networking.k8s.io_inferencepools.yaml"),
     ("sigs.k8s.io/gateway-api", "config/crd/standard/gateway.networking.k8s.io_httproutes.yaml"),
@@ -15,19 +15,18 @@ const DEFINITIONS: [(&str, &str); 2] = [
 // === impl RealCluster ===
 
 impl RealCluster {
-    /// The definitions of InferencePool and HTTPRoute as upstream ships them; without those whose source is not in Go's
-    /// cache.
+    /// Returns the upstream definitions of InferencePool and HTTPRoute. Skips those whose module is not in the module cache.
     ///
     /// # Errors
-    /// One cannot be read.
+    /// A definition cannot be read.
     pub fn gateway_definitions(&self) -> Result<Vec<Value>> {
-        let mut found = Vec::new();
+        let mut definitions = Vec::new();
         for (module, file) in DEFINITIONS {
-            if let Some(source) = self.binaries.newest(module) {
-                found.extend(read(&source.join(file))?);
+            if let Some(source) = self.binaries.newest_module(module) {
+                definitions.extend(read_manifests(&source.join(file))?);
             }
         }
-        found.retain(|object| object["kind"] == "CustomResourceDefinition");
-        Ok(found)
+        definitions.retain(|object| object["kind"] == "CustomResourceDefinition");
+        Ok(definitions)
     }
 }

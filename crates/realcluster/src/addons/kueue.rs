@@ -1,21 +1,22 @@
-//! Kueue's definitions; its controllers are not started.
+//! CustomResourceDefinitions of Kueue; its controllers are not started.
 
 use anyhow::Result;
 use serde_json::Value;
 
 use crate::cluster::RealCluster;
-use crate::objects::read;
+use crate::objects::read_manifests;
 
 // === impl RealCluster ===
 
 impl RealCluster {
-    /// The definition of ResourceFlavor as Kueue ships it; `None` where its source is not in Go's cache.
+    /// Returns Kueue's definition of ResourceFlavor, or `None` if its module is not in the module cache.
     ///
     /// # Errors
-    /// It cannot be read.
-    pub fn flavor_definition(&self) -> Result<Option<Value>> {
-        let Some(source) = self.binaries.newest("sigs.k8s.io/kueue") else { return Ok(None) };
-        let read = read(&source.join("config/components/crd/bases/kueue.x-k8s.io_resourceflavors.yaml"))?;
-        Ok(read.into_iter().next())
+    /// The definition cannot be read.
+    pub fn resource_flavor_definition(&self) -> Result<Option<Value>> {
+        let Some(source) = self.binaries.newest_module("sigs.k8s.io/kueue") else { return Ok(None) };
+        let definitions =
+            read_manifests(&source.join("config/components/crd/bases/kueue.x-k8s.io_resourceflavors.yaml"))?;
+        Ok(definitions.into_iter().next())
     }
 }

@@ -1,10 +1,10 @@
-//! kwok plays the kubelets. Images say how a Pod fares: whatever contains `broken` cannot be pulled.
+//! kwok simulates the kubelets. Images whose name contains `broken` cannot be pulled.
 
 use anyhow::Result;
 
 use crate::cluster::RealCluster;
 
-/// Nodes are Ready from the start; Pods become Ready, or fail to pull; deletion ends them.
+/// Stages: Nodes become Ready, Pods become Ready or fail to pull their image, and deleted Pods terminate.
 const STAGES: &str = r#"apiVersion: kwok.x-k8s.io/v1alpha1
 kind: Stage
 metadata: {name: node-ready}
@@ -88,14 +88,15 @@ spec:
 // === impl RealCluster ===
 
 impl RealCluster {
+    /// Starts kwok with the stages of this module.
     pub(crate) fn start_kwok(&mut self) -> Result<()> {
-        let stages = self.folder.join("kwok-stages.yaml");
+        let stages = self.directory.join("kwok-stages.yaml");
         std::fs::write(&stages, STAGES)?;
-        let port = self.place.port()?;
-        let address = self.place.at(port);
-        let mut command = self.controller("kwok");
+        let port = self.loopback.next_port()?;
+        let address = self.loopback.socket_address(port);
+        let mut command = self.controller_command("kwok");
         command.arg("--config").arg(stages).args(["--manage-all-nodes=true", "--node-lease-duration-seconds=40"]);
         command.arg(format!("--server-address={address}")).args(["--node-ip=127.0.0.1", "--cidr=10.244.0.0/16"]);
-        self.keep("kwok", &mut command).map(|_| ())
+        self.spawn("kwok", &mut command).map(|_| ())
     }
 }

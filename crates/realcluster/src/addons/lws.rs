@@ -1,4 +1,4 @@
-//! LeaderWorkerSet.
+//! Installs LeaderWorkerSet.
 
 use std::time::{Duration, Instant};
 
@@ -7,51 +7,55 @@ use kube::api::PostParams;
 use serde_json::json;
 
 use crate::cluster::RealCluster;
-use crate::objects::{read, resource};
-use crate::process::{PAUSE, SECONDS};
+use crate::objects::{dynamic_api, read_manifests};
+use crate::process::{POLL_INTERVAL, TIMEOUT_SECONDS};
 
 // === impl RealCluster ===
 
 impl RealCluster {
-    /// Definitions, controller and webhooks: its webhook of Pods is what sets group labels and the leader's address.
+    /// Installs the definitions, the controller and the webhooks of LeaderWorkerSet. Its Pod webhook sets group labels and the
+    /// leader's address.
     ///
     /// # Errors
-    /// What did not start, with its last words.
-    pub async fn add_leader_worker_sets(&mut self) -> Result<()> {
+    /// The controller failed to start; the error contains the end of its log.
+    pub async fn install_leader_worker_set(&mut self) -> Result<()> {
         let source = self.binaries.module("sigs.k8s.io/lws", "lws")?.join("config");
         self.apply(&[json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "lws-system"}})]).await?;
-        let port = self.place.port()?;
-        let address = self.place.at(port);
-        let (folder, config) = (self.folder.join("lws"), self.folder.join("lws.yaml"));
-        self.certificates.for_webhook(&folder)?;
-        let settings = json!({
+        let port = self.loopback.next_port()?;
+        let address = self.loopback.socket_address(port);
+        let (certificate_directory, config) = (self.directory.join("lws"), self.directory.join("lws.yaml"));
+        self.certificates.write_webhook_files(&certificate_directory)?;
+        let configuration = json!({
             "apiVersion": "config.lws.x-k8s.io/v1alpha1", "kind": "Configuration",
             "leaderElection": {"leaderElect": false}, "internalCertManagement": {"enable": false},
-            "webhook": {"host": address.ip(), "port": port, "certDir": folder},
+            "webhook": {"host": address.ip(), "port": port, "certDir": certificate_directory},
             "metrics": {"bindAddress": "0"}, "health": {"healthProbeBindAddress": "0"},
         });
-        std::fs::write(&config, settings.to_string())?;
-        // Before anybody makes a set and its controller Pods: what the webhooks add is missing for ever otherwise.
-        let upstream = read(&source.join("webhook/manifests.yaml"))?;
+        std::fs::write(&config, configuration.to_string())?;
+        // The webhooks must exist before the first Pods, because they mutate Pods only at creation.
+        let upstream = read_manifests(&source.join("webhook/manifests.yaml"))?;
         self.apply(&self.local_webhooks(upstream, "lws-", address)?).await?;
-        self.until_pods_are_reviewed().await?;
-        self.define(&read(&source.join("crd/bases"))?).await?;
-        let mut command = self.controller("lws");
+        self.wait_until_pod_webhook_is_called().await?;
+        self.apply_definitions(&read_manifests(&source.join("crd/bases"))?).await?;
+        let mut command = self.controller_command("lws");
         command.arg("--config").arg(config).args(["--zap-log-level", "info"]);
-        self.keep("lws", &mut command)?.listens(address).await
+        self.spawn("lws", &mut command)?.wait_until_listening(address).await
     }
 
-    /// Nothing tells when the API server has learnt of a webhook but that it asks it, in vain as nothing listens there yet.
-    async fn until_pods_are_reviewed(&self) -> Result<()> {
-        let pods = resource(&self.client, "pods", "v1", "default");
-        let pod = serde_json::from_value(json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "nobody"},
+    /// Waits until the API server calls the Pod webhook. The call fails because the webhook does not listen yet.
+    async fn wait_until_pod_webhook_is_called(&self) -> Result<()> {
+        let pods = dynamic_api(&self.client, "pods", "v1", "default");
+        let pod = serde_json::from_value(json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "probe"},
             "spec": {"containers": [{"name": "main", "image": "none"}]}}))?;
-        let dry = PostParams { dry_run: true, ..PostParams::default() };
-        let began = Instant::now();
-        while !matches!(pods.create(&dry, &pod).await, Err(kube::Error::Api(status)) if status.message.contains("failed calling webhook"))
+        let dry_run = PostParams { dry_run: true, ..PostParams::default() };
+        let start = Instant::now();
+        while !matches!(pods.create(&dry_run, &pod).await, Err(kube::Error::Api(status)) if status.message.contains("failed calling webhook"))
         {
-            ensure!(began.elapsed() < Duration::from_secs(SECONDS), "the API server asks no webhook of Pods");
-            tokio::time::sleep(PAUSE).await;
+            ensure!(
+                start.elapsed() < Duration::from_secs(TIMEOUT_SECONDS),
+                "timed out waiting until the API server calls the Pod webhook"
+            );
+            tokio::time::sleep(POLL_INTERVAL).await;
         }
         Ok(())
     }

@@ -1,4 +1,4 @@
-//! Webhook configurations of others, turned from Services into addresses of this machine.
+//! Rewrites webhook configurations to call a local address instead of a Service.
 
 use std::net::SocketAddr;
 
@@ -12,13 +12,13 @@ use crate::cluster::RealCluster;
 // === impl RealCluster ===
 
 impl RealCluster {
-    /// The webhook configurations among `objects`, calling `address`; named `PREFIX` and their own name.
+    /// Returns the webhook configurations among `objects`, changed to call `address` and with `prefix` before their names.
     pub(crate) fn local_webhooks(&self, objects: Vec<Value>, prefix: &str, address: SocketAddr) -> Result<Vec<Value>> {
-        let bundle = STANDARD.encode(std::fs::read(self.certificates.authority())?);
-        let is_webhooks =
+        let bundle = STANDARD.encode(std::fs::read(self.certificates.ca_certificate())?);
+        let is_webhook_configuration =
             |object: &Value| object["kind"].as_str().is_some_and(|kind| kind.ends_with("WebhookConfiguration"));
-        let mut found: Vec<Value> = objects.into_iter().filter(is_webhooks).collect();
-        for object in &mut found {
+        let mut configurations: Vec<Value> = objects.into_iter().filter(is_webhook_configuration).collect();
+        for object in &mut configurations {
             let name = format!("{prefix}{}", object["metadata"]["name"].as_str().unwrap_or_default());
             object["metadata"] = json!({"name": name});
             for webhook in object["webhooks"].as_array_mut().into_iter().flatten() {
@@ -26,6 +26,6 @@ impl RealCluster {
                 webhook["clientConfig"] = json!({"url": format!("https://{address}{path}"), "caBundle": bundle});
             }
         }
-        Ok(found)
+        Ok(configurations)
     }
 }

@@ -1,12 +1,12 @@
 //! AMD: labels of the node labeller, in their plain, `beta.` and counted forms, and partitions of a device.
 
-use super::{NodeFacts, Product, label, one, own_labels, sanitised};
+use super::{NodeInfo, Product, label, one, own_labels, sanitised};
 
 const PRODUCTS: [&str; 4] =
     ["amd.com/gpu.product-name", "amd.com/gpu.product", "beta.amd.com/gpu.product-name", "gpu.amd.com/model"];
 const RESOURCE: &str = "amd.com/gpu";
 
-pub(super) fn products(node: &NodeFacts) -> Vec<Product> {
+pub(super) fn detect_products(node: &NodeInfo) -> Vec<Product> {
     let Some((key, product)) = PRODUCTS.iter().find_map(|key| Some((*key, label(node, key)?))) else {
         return Vec::new();
     };
@@ -25,7 +25,7 @@ pub(super) fn products(node: &NodeFacts) -> Vec<Product> {
 }
 
 /// `amd.com/cpx_nps4` and its like, where the device plugin names partitions as resources of their own.
-fn partitions(node: &NodeFacts, device: &Product) -> Vec<Product> {
+fn partitions(node: &NodeInfo, device: &Product) -> Vec<Product> {
     let part = |resource: &String| {
         let partition = resource.strip_prefix("amd.com/").filter(|name| name.contains("_nps"))?;
         Some(Product {
@@ -40,7 +40,7 @@ fn partitions(node: &NodeFacts, device: &Product) -> Vec<Product> {
 }
 
 /// `amd.com/gpu.vram: 192G`, or counted: `beta.amd.com/gpu.vram.192G: "8"`.
-fn property<'a>(node: &'a NodeFacts, name: &str) -> Option<&'a str> {
+fn property<'a>(node: &'a NodeInfo, name: &str) -> Option<&'a str> {
     ["amd.com/gpu.", "beta.amd.com/gpu."].iter().find_map(|prefix| {
         let key = format!("{prefix}{name}");
         let counted = || node.labels.keys().find_map(|label| label.strip_prefix(&key)?.strip_prefix('.'));

@@ -1,6 +1,6 @@
 //! AWS: Inferentia and Trainium, told apart by the family of the instance type.
 
-use super::{INSTANCE_TYPE, NodeFacts, Product, label, offers, own_labels};
+use super::{INSTANCE_TYPE, NodeInfo, Product, label, offers, own_labels};
 
 /// Family of instance types, its sizes, and the chip in them.
 const FAMILIES: &[(&str, &[&str], &str)] = &[
@@ -14,7 +14,7 @@ const FAMILIES: &[(&str, &[&str], &str)] = &[
 /// A whole device first, then its old name, then a core.
 const RESOURCES: [&str; 3] = ["aws.amazon.com/neuron", "aws.amazon.com/neurondevice", "aws.amazon.com/neuroncore"];
 
-pub(super) fn products(node: &NodeFacts) -> Vec<Product> {
+pub(super) fn detect_products(node: &NodeInfo) -> Vec<Product> {
     let resource = RESOURCES.into_iter().find(|resource| offers(node, resource));
     let family = label(node, INSTANCE_TYPE).and_then(|instance| instance.split_once('.')).map(|(family, _)| family);
     let known = FAMILIES.iter().find(|(name, ..)| Some(*name) == family);

@@ -1,6 +1,6 @@
 //! Nodes without a vendor's discovery: what the cloud says about its node pools.
 
-use super::{NodeFacts, Product, label, offers, one, own_labels, sanitised};
+use super::{NodeInfo, Product, label, offers, one, own_labels, sanitised};
 
 const PRODUCTS: [&str; 4] = [
     "cloud.google.com/gke-accelerator",
@@ -11,7 +11,7 @@ const PRODUCTS: [&str; 4] = [
 const RESOURCES: [(&str, &str); 3] =
     [("nvidia.com/gpu", "nvidia"), ("amd.com/gpu", "amd"), ("aws.amazon.com/neuron", "aws")];
 
-pub(super) fn products(node: &NodeFacts) -> Vec<Product> {
+pub(super) fn detect_products(node: &NodeInfo) -> Vec<Product> {
     let product = PRODUCTS.iter().find_map(|key| Some((*key, label(node, key)?)));
     let resource = RESOURCES.into_iter().find(|(resource, _)| offers(node, resource));
     let found = |((key, value), (resource, vendor)): ((&str, &str), (&str, &'static str))| Product {

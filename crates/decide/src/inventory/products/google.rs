@@ -1,10 +1,10 @@
 //! Google: TPU node pools of GKE.
 
-use super::{NodeFacts, Product, label, one, own_labels, sanitised};
+use super::{NodeInfo, Product, label, one, own_labels, sanitised};
 
 const PRODUCT: &str = "cloud.google.com/gke-tpu-accelerator";
 
-pub(super) fn products(node: &NodeFacts) -> Vec<Product> {
+pub(super) fn detect_products(node: &NodeInfo) -> Vec<Product> {
     let tpu = |product: &str| Product {
         name: sanitised(product),
         vendor: "google",

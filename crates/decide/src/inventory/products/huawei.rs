@@ -1,11 +1,11 @@
 //! Huawei: Ascend chips by the labels of their device plugin, and virtual NPUs.
 
-use super::{NodeFacts, Product, label, one, own_labels, sanitised};
+use super::{NodeInfo, Product, label, one, own_labels, sanitised};
 
 /// The chip's exact type before its series.
 const PRODUCTS: [&str; 2] = ["node.kubernetes.io/npu.chip.name", "accelerator"];
 
-pub(super) fn products(node: &NodeFacts) -> Vec<Product> {
+pub(super) fn detect_products(node: &NodeInfo) -> Vec<Product> {
     let Some((key, value)) = PRODUCTS.iter().find_map(|key| Some((*key, label(node, key)?))) else {
         return Vec::new();
     };

@@ -1,17 +1,17 @@
 //! Intel: labels of the GPU plugin's feature rules, and Gaudi.
 
-use super::{INSTANCE_TYPE, NodeFacts, Product, label, offers, one, own_labels, sanitised};
+use super::{INSTANCE_TYPE, NodeInfo, Product, label, offers, one, own_labels, sanitised};
 
 const PRODUCT: &str = "gpu.intel.com/product";
 /// The newer driver first.
 const RESOURCES: [&str; 3] = ["gpu.intel.com/xe", "gpu.intel.com/i915", "intel.com/gpu"];
 const GAUDI: &str = "habana.ai/gaudi";
 
-pub(super) fn products(node: &NodeFacts) -> Vec<Product> {
+pub(super) fn detect_products(node: &NodeInfo) -> Vec<Product> {
     gpu(node).into_iter().chain(gaudi(node)).collect()
 }
 
-fn gpu(node: &NodeFacts) -> Option<Product> {
+fn gpu(node: &NodeInfo) -> Option<Product> {
     let resource = RESOURCES.into_iter().find(|resource| offers(node, resource));
     let (name, key, value) = match label(node, PRODUCT) {
         Some(product) => (product.to_owned(), PRODUCT.to_owned(), product.to_owned()),
@@ -29,7 +29,7 @@ fn gpu(node: &NodeFacts) -> Option<Product> {
 }
 
 /// `gpu.intel.com/device-id.0380-56c0.present: "true"` names a device that has no product label.
-fn by_device(node: &NodeFacts) -> Option<(String, String, String)> {
+fn by_device(node: &NodeInfo) -> Option<(String, String, String)> {
     node.labels.iter().find_map(|(key, value)| {
         let id = key.strip_prefix("gpu.intel.com/device-id.")?.strip_suffix(".present")?;
         let device = id.rsplit('-').next()?;
@@ -48,7 +48,7 @@ const GAUDIS: &[(&str, &str)] = &[
 ];
 
 /// Told apart by node-feature-discovery's PCI label, or by the instance type of a cloud.
-fn gaudi(node: &NodeFacts) -> Option<Product> {
+fn gaudi(node: &NodeInfo) -> Option<Product> {
     if !offers(node, GAUDI) {
         return None;
     }
@@ -68,7 +68,7 @@ fn gaudi(node: &NodeFacts) -> Option<Product> {
     })
 }
 
-fn by_pci(node: &NodeFacts) -> Option<(String, &str, &str)> {
+fn by_pci(node: &NodeInfo) -> Option<(String, &str, &str)> {
     let (key, value) = node
         .labels
         .iter()

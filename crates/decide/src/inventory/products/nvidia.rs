@@ -1,19 +1,18 @@
 //! NVIDIA: labels of GPU feature discovery, with MIG in both strategies and time slicing.
 
-use api::capability::ComputeCapability;
-use api::memory::AcceleratorMemory;
+use api::{AcceleratorMemory, ComputeCapability};
 
-use super::{NodeFacts, Product, label, offers, one, own_labels, sanitised};
+use super::{NodeInfo, Product, label, offers, one, own_labels, sanitised};
 
 const PRODUCT: &str = "nvidia.com/gpu.product";
 const RESOURCE: &str = "nvidia.com/gpu";
 
 /// The whole GPUs (or, in strategy `single`, the slices that are called GPUs), and the slices of strategy `mixed`.
-pub(super) fn products(node: &NodeFacts) -> Vec<Product> {
+pub(super) fn detect_products(node: &NodeInfo) -> Vec<Product> {
     gpu(node).into_iter().chain(slices(node)).collect()
 }
 
-fn gpu(node: &NodeFacts) -> Option<Product> {
+fn gpu(node: &NodeInfo) -> Option<Product> {
     let mixed = label(node, "nvidia.com/mig.strategy") == Some("mixed");
     let all_sliced = mixed && node.allocatable.get(RESOURCE).is_some_and(|whole| *whole == 0);
     let product = label(node, PRODUCT).filter(|_| !all_sliced)?;
@@ -40,14 +39,14 @@ fn gpu(node: &NodeFacts) -> Option<Product> {
 }
 
 /// Parts can be divided no further, and cannot reach another device.
-fn of_whole(node: &NodeFacts) -> impl Iterator<Item = String> {
+fn of_whole(node: &NodeInfo) -> impl Iterator<Item = String> {
     let mig = label(node, "nvidia.com/mig.capable") == Some("true");
     let nvlink = label(node, "nvidia.com/nvlink").is_some_and(|value| value != "false");
     [(mig, "mig"), (nvlink, "nvlink")].into_iter().filter(|(has, _)| *has).map(|(_, feature)| feature.to_owned())
 }
 
 /// `nvidia.com/mig-1g.5gb.product` and its like, one resource each.
-fn slices(node: &NodeFacts) -> Vec<Product> {
+fn slices(node: &NodeInfo) -> Vec<Product> {
     let slice = |(key, product): (&String, &String)| {
         let resource = key.strip_suffix(".product").filter(|resource| resource.starts_with("nvidia.com/mig-"))?;
         Some(Product {
@@ -63,7 +62,7 @@ fn slices(node: &NodeFacts) -> Vec<Product> {
 }
 
 /// What a part has in common with its device.
-fn of_device(node: &NodeFacts, product: &str) -> Product {
+fn of_device(node: &NodeInfo, product: &str) -> Product {
     let mut whole = own_labels(node);
     whole.insert(PRODUCT.to_owned(), product.to_owned());
     let compute = compute(node);
@@ -71,7 +70,7 @@ fn of_device(node: &NodeFacts, product: &str) -> Product {
         vendor: "nvidia",
         family: label(node, "nvidia.com/gpu.family").filter(|family| *family != "undefined").map(str::to_owned),
         features: std::iter::once("cuda".to_owned()).chain(compute.iter().flat_map(of_architecture)).collect(),
-        compute,
+        compute_capability: compute,
         whole,
         ..Product::default()
     }
@@ -84,7 +83,7 @@ fn whole(product: &str) -> &str {
 }
 
 /// Seed 000 reads `nvidia.com/gpu.compute`; GPU feature discovery publishes major and minor.
-fn compute(node: &NodeFacts) -> Option<ComputeCapability> {
+fn compute(node: &NodeInfo) -> Option<ComputeCapability> {
     let whole = label(node, "nvidia.com/gpu.compute").and_then(|text| text.parse().ok());
     whole.or_else(|| {
         let major = label(node, "nvidia.com/gpu.compute.major")?;

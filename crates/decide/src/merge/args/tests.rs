@@ -6,11 +6,11 @@ fn words(text: &str) -> Vec<String> {
     text.split_whitespace().map(str::to_owned).collect()
 }
 
-fn args(text: &str) -> Line {
-    Line { command: Vec::new(), args: words(text) }
+fn args(text: &str) -> CommandLine {
+    CommandLine { command: Vec::new(), args: words(text) }
 }
 
-fn lines(runtime: &str, service: &str, accelerator: &str) -> Sources<Line> {
+fn lines(runtime: &str, service: &str, accelerator: &str) -> Sources<CommandLine> {
     Sources { runtime: args(runtime), configuration: args(accelerator), service: args(service) }
 }
 
@@ -57,7 +57,7 @@ fn lines(runtime: &str, service: &str, accelerator: &str) -> Sources<Line> {
 #[case::accelerator_over_runtime("--tp-size 1 --x", "", "--tp 2", "--x --tp 2")]
 #[case::runtime_then_user_then_accelerator("--r 1", "--u 1", "--a 1", "--r 1 --u 1 --a 1")]
 fn merged(#[case] runtime: &str, #[case] service: &str, #[case] accelerator: &str, #[case] expect: &str) {
-    let merged = merge(&lines(runtime, service, accelerator));
+    let merged = merge_args(&lines(runtime, service, accelerator));
     assert_eq!(merged.line.args, words(expect));
     assert!(merged.warnings.is_empty());
 }
@@ -71,8 +71,9 @@ fn json_and_templates_pass_byte_for_byte() {
         "--override-generation-config",
         r#"{"--temperature": 0.5}"#,
     ];
-    let runtime = Line { command: Vec::new(), args: odd.map(str::to_owned).into() };
-    let merged = merge(&Sources { runtime: runtime.clone(), configuration: args("--tp 2"), service: args("--port 1") });
+    let runtime = CommandLine { command: Vec::new(), args: odd.map(str::to_owned).into() };
+    let merged =
+        merge_args(&Sources { runtime: runtime.clone(), configuration: args("--tp 2"), service: args("--port 1") });
     assert_eq!(merged.line.args[..odd.len()], runtime.args);
 }
 
@@ -89,8 +90,8 @@ fn json_and_templates_pass_byte_for_byte() {
 #[case::behind_env("/usr/bin/env bash -o pipefail -c exec", "/usr/bin/env bash -o pipefail -c exec", "", true)]
 #[case::a_shell_that_runs_a_file("bash run.sh --gc 1", "bash run.sh --gc 1", "--tp 2", false)]
 fn a_command_of_the_runtime(#[case] command: &str, #[case] expect: &str, #[case] args: &str, #[case] warned: bool) {
-    let runtime = Line { command: words(command), args: Vec::new() };
-    let merged = merge(&Sources { runtime, configuration: self::args("--tp 2"), service: Line::default() });
+    let runtime = CommandLine { command: words(command), args: Vec::new() };
+    let merged = merge_args(&Sources { runtime, configuration: self::args("--tp 2"), service: CommandLine::default() });
     assert_eq!((merged.line.command, merged.line.args), (words(expect), words(args)));
     let codes: Vec<&str> = merged.warnings.iter().map(|warning| warning.code.as_str()).collect();
     assert_eq!(codes, if warned { vec!["AcceleratorArgsNotApplied"] } else { vec![] });
@@ -103,28 +104,28 @@ fn a_command_of_the_runtime(#[case] command: &str, #[case] expect: &str, #[case]
 #[case::behind_an_init("tini --", "bash -ec exec", true)]
 #[case::a_value_that_looks_like_one("serve", "--chat-template /bin/sh -c", false)]
 fn a_script_in_the_arguments(#[case] command: &str, #[case] own: &str, #[case] script: bool) {
-    let runtime = Line { command: words(command), args: words(own) };
-    let sources = Sources { runtime: runtime.clone(), configuration: args("--tp 2"), service: Line::default() };
-    let merged = merge(&sources);
+    let runtime = CommandLine { command: words(command), args: words(own) };
+    let sources = Sources { runtime: runtime.clone(), configuration: args("--tp 2"), service: CommandLine::default() };
+    let merged = merge_args(&sources);
     assert_eq!((merged.line == runtime, merged.warnings.len()), (script, usize::from(script)));
 }
 
 // spec: ACC-93
 #[test]
 fn a_command_of_the_service_switches_accelerator_args_off() {
-    let service = Line { command: words("my-engine"), args: Vec::new() };
-    let runtime = Line { command: words("other"), args: words("--a") };
-    let merged = merge(&Sources { runtime, configuration: args("--tp 2"), service: service.clone() });
+    let service = CommandLine { command: words("my-engine"), args: Vec::new() };
+    let runtime = CommandLine { command: words("other"), args: words("--a") };
+    let merged = merge_args(&Sources { runtime, configuration: args("--tp 2"), service: service.clone() });
     assert_eq!(merged.line, service);
     assert_eq!(merged.warnings[0].code, "AcceleratorArgsNotApplied");
 }
 
 #[test]
 fn a_command_of_the_configuration_comes_with_its_own_arguments() {
-    let runtime = Line { command: words("other"), args: words("--a") };
-    let tuning = Line { command: words("tuned"), args: words("--tp 2 --b") };
-    let merged = merge(&Sources { runtime, configuration: tuning, service: args("--tp 4") });
-    assert_eq!(merged.line, Line { command: words("tuned"), args: words("--b --tp 4") });
+    let runtime = CommandLine { command: words("other"), args: words("--a") };
+    let tuning = CommandLine { command: words("tuned"), args: words("--tp 2 --b") };
+    let merged = merge_args(&Sources { runtime, configuration: tuning, service: args("--tp 4") });
+    assert_eq!(merged.line, CommandLine { command: words("tuned"), args: words("--b --tp 4") });
 }
 
 #[rstest]
@@ -132,15 +133,15 @@ fn a_command_of_the_configuration_comes_with_its_own_arguments() {
 #[case::reads_all("exec vllm serve \"$@\"", 0)]
 fn arguments_behind_a_script(#[case] script: &str, #[case] warnings: usize) {
     let command = ["sh", "-c", script, "--"].map(str::to_owned).into();
-    let runtime = Line { command, args: Vec::new() };
-    let merged = merge(&Sources { runtime, configuration: Line::default(), service: args("--tp 4") });
+    let runtime = CommandLine { command, args: Vec::new() };
+    let merged = merge_args(&Sources { runtime, configuration: CommandLine::default(), service: args("--tp 4") });
     assert_eq!((merged.line.args, merged.warnings.len()), (words("--tp 4"), warnings));
 }
 
 // spec: ACC-86
 #[test]
 fn every_flag_says_where_it_comes_from() {
-    let merged = merge(&lines("--tp-size 1 --port 80", "--port 81", "--tp 2 --port 82"));
+    let merged = merge_args(&lines("--tp-size 1 --port 80", "--port 81", "--tp 2 --port 82"));
     let told: Vec<String> = merged
         .settings
         .iter()
@@ -168,7 +169,7 @@ fn every_flag_says_where_it_comes_from() {
 #[case::underscores("--max_model_len 1", "--max-model-len 2", "--max-model-len 2 [\"--max_model_len 1\"]")]
 #[case::repeated("--lora-paths a --lora-paths b", "--lora-paths=c", "--lora-paths c [\"a, b\"]")]
 fn a_setting_is_told_in_the_words_of_who_said_it(#[case] runtime: &str, #[case] service: &str, #[case] expect: &str) {
-    let settings = merge(&lines(runtime, service, "")).settings;
+    let settings = merge_args(&lines(runtime, service, "")).settings;
     let [setting] = settings.as_slice() else { panic!("{settings:?}") };
     let lost: Vec<&str> = setting.overridden.iter().map(|said| said.value.as_str()).collect();
     assert_eq!(format!("{} {} {lost:?}", setting.field, setting.value), format!("args {expect}"));
@@ -183,8 +184,8 @@ fn a_setting_is_told_in_the_words_of_who_said_it(#[case] runtime: &str, #[case] 
 #[case::engines_side_by_side("--tp 2 --dp 4", Some(8))]
 #[case::attention_split_by_data("--tp 8 --dp 8 --enable-dp-attention", Some(8))]
 fn stated_parallelism(#[case] line: &str, #[case] expect: Option<u32>) {
-    assert_eq!(parallelism(line.split(' ')), expect);
-    assert_eq!(parallelism(["sh", "-c", line]), expect);
+    assert_eq!(args_parallelism(line.split(' ')), expect);
+    assert_eq!(args_parallelism(["sh", "-c", line]), expect);
 }
 
 /// A flag with its values, as a person may write it: several spellings of few settings, so that sources meet.
@@ -219,12 +220,12 @@ fn some_args() -> impl Strategy<Value = Vec<String>> {
     prop::collection::vec(flag(), 0..6).prop_map(|flags| flags.concat())
 }
 
-fn some_lines() -> impl Strategy<Value = Sources<Line>> {
+fn some_lines() -> impl Strategy<Value = Sources<CommandLine>> {
     let command = prop::sample::select(vec![vec![], words("python3 -m engine --tp 1 --port 80")]);
     (command, some_args(), some_args(), some_args()).prop_map(|(command, runtime, configuration, service)| Sources {
-        runtime: Line { command, args: runtime },
-        configuration: Line { command: Vec::new(), args: configuration },
-        service: Line { command: Vec::new(), args: service },
+        runtime: CommandLine { command, args: runtime },
+        configuration: CommandLine { command: Vec::new(), args: configuration },
+        service: CommandLine { command: Vec::new(), args: service },
     })
 }
 
@@ -238,20 +239,20 @@ proptest! {
     #[test]
     fn a_users_words_are_all_there_side_by_side(sources in some_lines()) {
         let users = &sources.service.args;
-        let args = merge(&sources).line.args;
+        let args = merge_args(&sources).line.args;
         prop_assert!(users.is_empty() || args.windows(users.len()).any(|window| window == users.as_slice()));
     }
 
     #[test]
     fn merging_twice_is_merging_once(sources in some_lines()) {
-        let once = merge(&sources).line;
-        let twice = merge(&Sources { runtime: once.clone(), ..sources }).line;
+        let once = merge_args(&sources).line;
+        let twice = merge_args(&Sources { runtime: once.clone(), ..sources }).line;
         prop_assert_eq!(once, twice);
     }
 
     #[test]
     fn a_setting_comes_from_one_source(sources in some_lines()) {
-        let line = merge(&sources).line;
+        let line = merge_args(&sources).line;
         let whole = [line.command.as_slice(), &line.args].concat();
         let count = |words: &[String], key: &Key| segments(words).iter().filter(|segment| segment.key == *key).count();
         let by = [
@@ -267,7 +268,7 @@ proptest! {
 
     #[test]
     fn no_source_is_reordered(sources in some_lines()) {
-        let args = merge(&sources).line.args;
+        let args = merge_args(&sources).line.args;
         let kept = |words: &[String]| without(words, &keys(&sources.service.args));
         prop_assert!(in_order(&kept(&sources.configuration.args), &args));
         let stronger = keys(&[sources.service.args.as_slice(), &sources.configuration.args].concat());

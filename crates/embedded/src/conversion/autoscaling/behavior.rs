@@ -1,53 +1,53 @@
-//! The rules of scaling of an autoscaler, as Go's own structs of them are written in an annotation.
+//! The scaling behavior of an autoscaler in the annotation of `autoscaling/v1`, which uses Go's field names.
 
-use apimachinery::go;
+use apimachinery::go_format_struct;
 use serde_json::{Map, Value};
 
-use super::{array, list};
+use super::{items_of, join_array};
 
-/// From the annotation.
-pub(super) fn read(behavior: &Value) -> Value {
-    renamed(behavior, lower)
+/// Parses the annotation.
+pub(super) fn from_annotation(behavior: &Value) -> Value {
+    rename_members(behavior, lower_first)
 }
 
-/// As it stands in the annotation.
-pub(super) fn text(behavior: &Value) -> String {
+/// Formats the annotation.
+pub(super) fn to_annotation(behavior: &Value) -> String {
     let rules = |name: &str| match behavior.get(name) {
-        Some(rules) if !rules.is_null() => rules_text(rules),
+        Some(rules) if !rules.is_null() => format_rules(rules),
         _ => "null".to_owned(),
     };
     format!("{{\"ScaleUp\":{},\"ScaleDown\":{}}}", rules("scaleUp"), rules("scaleDown"))
 }
 
-fn rules_text(rules: &Value) -> String {
-    let of = |value: &Value, field: &str| value.get(field).cloned().unwrap_or_default();
-    let policies = list(rules.get("policies").cloned());
-    let policies = array(policies.iter().map(|policy| {
+fn format_rules(rules: &Value) -> String {
+    let field_of = |value: &Value, field: &str| value.get(field).cloned().unwrap_or_default();
+    let policies = items_of(rules.get("policies").cloned());
+    let policies = join_array(policies.iter().map(|policy| {
         let fields = [("Type", "type"), ("Value", "value"), ("PeriodSeconds", "periodSeconds")];
-        go::record(&fields.map(|(shown, field)| (shown, of(policy, field))))
+        go_format_struct(&fields.map(|(name, field)| (name, field_of(policy, field))))
     }));
     format!(
         "{{\"StabilizationWindowSeconds\":{},\"SelectPolicy\":{},\"Policies\":{policies},\"Tolerance\":{}}}",
-        of(rules, "stabilizationWindowSeconds"),
-        of(rules, "selectPolicy"),
-        of(rules, "tolerance")
+        field_of(rules, "stabilizationWindowSeconds"),
+        field_of(rules, "selectPolicy"),
+        field_of(rules, "tolerance")
     )
 }
 
-/// With other names of members, and without nulls.
-fn renamed(value: &Value, name: impl Fn(&str) -> String + Copy) -> Value {
+/// Renames the members of objects recursively and drops nulls.
+fn rename_members(value: &Value, name: impl Fn(&str) -> String + Copy) -> Value {
     match value {
         Value::Object(members) => {
             let members = members.iter().filter(|(_, value)| !value.is_null());
-            Value::Object(members.map(|(key, value)| (name(key), renamed(value, name))).collect::<Map<_, _>>())
+            Value::Object(members.map(|(key, value)| (name(key), rename_members(value, name))).collect::<Map<_, _>>())
         }
-        Value::Array(items) => items.iter().map(|item| renamed(item, name)).collect(),
+        Value::Array(items) => items.iter().map(|item| rename_members(item, name)).collect(),
         other => other.clone(),
     }
 }
 
-/// `ScaleUp` is `scaleUp`.
-pub(super) fn lower(name: &str) -> String {
+/// Lowers the first letter: `ScaleUp` becomes `scaleUp`.
+pub(super) fn lower_first(name: &str) -> String {
     let mut letters = name.chars();
     letters.next().map(|first| first.to_lowercase().chain(letters).collect()).unwrap_or_default()
 }

@@ -1,12 +1,12 @@
-//! Metrics of an autoscaler, wanted and measured, in both versions.
+//! Conversion of target and current metrics between `autoscaling/v1` and `autoscaling/v2`.
 
-use apimachinery::go;
+use apimachinery::go_format_struct;
 use serde_json::{Value, json};
 
-use super::behavior::lower;
+use super::behavior::lower_first;
 use crate::object;
 
-/// How the sources of metrics name their fields: in `autoscaling/v1`, and where the same is in `autoscaling/v2`.
+/// Fields of the metric sources: name in `autoscaling/v1`, JSON pointer in `autoscaling/v2`.
 const SOURCES: &[(&str, &[(&str, &str)])] = &[
     (
         "object",
@@ -55,17 +55,17 @@ const SOURCES: &[(&str, &[(&str, &str)])] = &[
 ];
 
 pub(super) fn to_v1(metric: &Value) -> String {
-    written(metric, |name, place| (name.to_owned(), place.to_owned()))
+    format_v1(metric, |name, pointer| (name.to_owned(), pointer.to_owned()))
 }
 
 pub(super) fn current_to_v1(metric: &Value) -> String {
-    written(metric, |name, place| (measured(name), place.replacen("/target/", "/current/", 1)))
+    format_v1(metric, |name, pointer| (current_name(name), pointer.replacen("/target/", "/current/", 1)))
 }
 
 pub(super) fn to_v2(metric: &Value) -> Value {
-    let mut made = read(metric, |name, place| (name.to_owned(), place.to_owned()));
+    let mut converted = parse_v1(metric, |name, pointer| (name.to_owned(), pointer.to_owned()));
     let source = object::text(metric, "/type").to_owned();
-    let members = object::members(&mut made);
+    let members = object::members(&mut converted);
     if let Some(target) = members.get_mut(&source_field(&source)).and_then(|source| source.get_mut("target")) {
         let has = |field: &str| target.get(field).is_some();
         let kind = match (has("averageUtilization"), has("averageValue")) {
@@ -75,54 +75,54 @@ pub(super) fn to_v2(metric: &Value) -> Value {
         };
         object::members(target).insert("type".to_owned(), json!(kind));
     }
-    made
+    converted
 }
 
 pub(super) fn current_to_v2(metric: &Value) -> Value {
-    read(metric, |name, place| (measured(name), place.replacen("/target/", "/current/", 1)))
+    parse_v1(metric, |name, pointer| (current_name(name), pointer.replacen("/target/", "/current/", 1)))
 }
 
-fn written(metric: &Value, names: impl Fn(&str, &str) -> (String, String)) -> String {
+fn format_v1(metric: &Value, names: impl Fn(&str, &str) -> (String, String)) -> String {
     let kind = object::text(metric, "/type");
     let field = source_field(kind);
     let source = metric.get(&field).unwrap_or(&Value::Null);
     let known = SOURCES.iter().find(|(name, _)| *name == field).map_or(&[][..], |(_, fields)| fields);
     let fields: Vec<(String, Value)> = known
         .iter()
-        .filter_map(|(name, place)| {
-            let (name, place) = names(name, place);
-            Some((name, source.pointer(&place).filter(|value| !value.is_null())?.clone()))
+        .filter_map(|(name, pointer)| {
+            let (name, pointer) = names(name, pointer);
+            Some((name, source.pointer(&pointer).filter(|value| !value.is_null())?.clone()))
         })
         .collect();
     let fields: Vec<(&str, Value)> = fields.iter().map(|(name, value)| (name.as_str(), value.clone())).collect();
-    format!("{{\"type\":{},{field:?}:{}}}", json!(kind), go::record(&fields))
+    format!("{{\"type\":{},{field:?}:{}}}", json!(kind), go_format_struct(&fields))
 }
 
-fn read(metric: &Value, names: impl Fn(&str, &str) -> (String, String)) -> Value {
+fn parse_v1(metric: &Value, names: impl Fn(&str, &str) -> (String, String)) -> Value {
     let kind = object::text(metric, "/type");
     let field = source_field(kind);
     let source = metric.get(&field).unwrap_or(&Value::Null);
-    let mut made = json!({});
-    for (name, place) in SOURCES.iter().find(|(name, _)| *name == field).map_or(&[][..], |(_, fields)| fields) {
-        let (name, place) = names(name, place);
+    let mut converted = json!({});
+    for (name, pointer) in SOURCES.iter().find(|(name, _)| *name == field).map_or(&[][..], |(_, fields)| fields) {
+        let (name, pointer) = names(name, pointer);
         if let Some(value) = source.get(&name).filter(|value| !value.is_null()) {
-            object::put(&mut made, &place, value.clone());
+            object::set_at(&mut converted, &pointer, value.clone());
         }
     }
     let mut metric = json!({"type": kind});
-    object::members(&mut metric).insert(field, made);
+    object::members(&mut metric).insert(field, converted);
     metric
 }
 
-/// The same of what was measured: `targetAverageValue` is `currentAverageValue` there.
-fn measured(name: &str) -> String {
+/// Returns the name of a field in current metrics: `targetAverageValue` becomes `currentAverageValue`.
+fn current_name(name: &str) -> String {
     match name.strip_prefix("target").filter(|rest| !rest.is_empty()) {
         Some(rest) => format!("current{rest}"),
         None => name.to_owned(),
     }
 }
 
-/// `ContainerResource` is the field `containerResource`.
+/// Returns the field name of a metric source type: `ContainerResource` becomes `containerResource`.
 pub(crate) fn source_field(kind: &str) -> String {
-    lower(kind)
+    lower_first(kind)
 }

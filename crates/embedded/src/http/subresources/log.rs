@@ -1,8 +1,8 @@
-//! `pods/NAME/log`.
+//! `pods/log`: container logs.
 
 use std::convert::Infallible;
 
-use apimachinery::status::Status;
+use apimachinery::Status;
 use axum::body::Body;
 use axum::response::Response;
 use futures::StreamExt;
@@ -10,7 +10,7 @@ use http::{HeaderValue, header};
 
 use crate::http::path::Target;
 use crate::http::query::Query;
-use crate::ports::LogQuery;
+use crate::ports::PodLogOptions;
 use crate::server::Server;
 
 pub(super) fn serve(server: &Server, target: &Target, query: &Query) -> Result<Response, Status> {
@@ -18,15 +18,15 @@ pub(super) fn serve(server: &Server, target: &Target, query: &Query) -> Result<R
     if server.get("pods", namespace, pod).is_none() {
         return Err(Status::not_found("pods", pod));
     }
-    let Some(logs) = server.logs() else { return Err(Status::internal("no node keeps logs")) };
+    let Some(logs) = server.pod_logs() else { return Err(Status::internal_error("no node agent provides logs")) };
     let since = match query.number::<i64>("sinceSeconds")? {
         Some(seconds) => Some(server.now() - jiff::SignedDuration::from_secs(seconds)),
         None => query.get("sinceTime").and_then(|at| at.parse().ok()),
     };
-    let query = LogQuery {
+    let query = PodLogOptions {
         container: query.get("container").map(str::to_owned),
         follow: query.flag("follow"),
-        tail: query.number("tailLines")?,
+        tail_lines: query.number("tailLines")?,
         previous: query.flag("previous"),
         since,
         timestamps: query.flag("timestamps"),

@@ -1,43 +1,41 @@
-//! The parts of objects that have paths of their own; all others are for the verbs.
+//! Dispatches subresources; requests without subresource go to the verbs.
 
 mod binding;
 mod eviction;
 mod log;
 mod scale;
 
-use apimachinery::status::Status;
+use apimachinery::Status;
 use axum::response::Response;
 use http::Method;
 
-use super::call::Call;
 use super::path::Target;
+use super::request::ApiRequest;
 use super::verbs;
 use crate::server::Server;
 
-pub(super) fn serve(server: &Server, target: &Target, call: &Call) -> Result<Response, Status> {
-    let Some(asked) = target.subresource.as_deref() else { return verbs::serve(server, target, call) };
+pub(super) fn serve(server: &Server, target: &Target, request: &ApiRequest) -> Result<Response, Status> {
+    let Some(subresource) = target.subresource.as_deref() else { return verbs::serve(server, target, request) };
     let resource = &target.resource;
-    match (asked, &call.method) {
-        ("status", _) if resource.status => verbs::serve(server, target, call),
-        ("finalize", _) if resource.plural == "namespaces" => verbs::serve(server, target, call),
-        ("scale", _) if resource.scale.is_some() => scale::serve(server, target, call),
-        ("log", &Method::GET) if resource.storage == "pods" => log::serve(server, target, &call.query),
-        ("binding", &Method::POST) if resource.storage == "pods" => binding::serve(server, target, call),
-        ("eviction", &Method::POST) if resource.storage == "pods" => eviction::serve(server, target, call),
-        ("exec" | "attach" | "portforward", _) if resource.storage == "pods" => Err(unavailable(target)),
-        _ if resource.custom => Err(Status::not_found(&resource.qualified(), target.name())),
-        _ => Err(Status::no_such_path()),
+    match (subresource, &request.method) {
+        ("status", _) if resource.has_status => verbs::serve(server, target, request),
+        ("finalize", _) if resource.plural == "namespaces" => verbs::serve(server, target, request),
+        ("scale", _) if resource.scale.is_some() => scale::serve(server, target, request),
+        ("log", &Method::GET) if resource.storage == "pods" => log::serve(server, target, &request.query),
+        ("binding", &Method::POST) if resource.storage == "pods" => binding::serve(server, target, request),
+        ("eviction", &Method::POST) if resource.storage == "pods" => eviction::serve(server, target, request),
+        ("exec" | "attach" | "portforward", _) if resource.storage == "pods" => Err(streaming_unsupported(target)),
+        _ if resource.custom => Err(Status::not_found(&resource.group_resource(), target.name())),
+        _ => Err(Status::path_not_found()),
     }
 }
 
-/// Nothing here speaks the streaming protocols of these.
-fn unavailable(target: &Target) -> Status {
-    let what = match target.subresource.as_deref() {
-        Some("portforward") => {
-            "port-forward is not available here: the Pod's own address is reachable from this machine"
-        }
-        Some("attach") => "attach is not available here: read the container's output with `kubectl logs -f`",
-        _ => "exec is not available here: containers are processes of this machine",
+/// Returns the error for subresources with streaming protocols, which are not implemented.
+fn streaming_unsupported(target: &Target) -> Status {
+    let message = match target.subresource.as_deref() {
+        Some("portforward") => "port-forward is not supported: the address of the Pod is reachable from this host",
+        Some("attach") => "attach is not supported: read the output of the container with `kubectl logs -f`",
+        _ => "exec is not supported: containers are processes of this host",
     };
-    Status::not_implemented(format!("pod {}: {what}", target.name()))
+    Status::not_implemented(format!("pod {}: {message}", target.name()))
 }

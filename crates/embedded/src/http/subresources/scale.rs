@@ -1,170 +1,177 @@
-//! `/scale`: the replica counts of any scalable kind, as `autoscaling/v1` Scale.
+//! The `scale` subresource: replica counts of a scalable kind as `autoscaling/v1` Scale.
 
-use apimachinery::apply::{self, ApplyOptions};
-use apimachinery::selector::LabelSelector;
-use apimachinery::status::{Cause, Status};
+use apimachinery::{ApplyOptions, LabelSelector, Status, StatusCause, server_side_apply, typed_patch_error};
 use axum::response::Response;
 use http::Method;
 use serde_json::{Value, json};
 
-use crate::http::call::Call;
 use crate::http::path::Target;
-use crate::http::{respond, verbs, warning};
+use crate::http::request::ApiRequest;
+use crate::http::{response, verbs, warning_header};
 use crate::object;
 use crate::resources::{Resource, ScalePaths};
-use crate::server::{Server, key};
-use crate::write::{Face, FieldValidation, Options, Proposal, decode, validate};
+use crate::server::{Server, object_key};
+use crate::write::{FieldValidation, Proposal, Subresource, WriteOptions, decode, validate};
 
-pub(super) fn serve(server: &Server, target: &Target, call: &Call) -> Result<Response, Status> {
-    let Some(paths) = &target.resource.scale else { return Err(Status::no_such_path()) };
+pub(super) fn serve(server: &Server, target: &Target, request: &ApiRequest) -> Result<Response, Status> {
+    let Some(paths) = &target.resource.scale else { return Err(Status::path_not_found()) };
     let resource = &target.resource;
-    let found = server.store().get(&key(resource, target.namespace(), target.name()));
-    let found = found.ok_or_else(|| Status::not_found(&resource.qualified(), target.name()))?;
-    if call.method == Method::GET {
-        return Ok(respond::object(&view(resource, paths, &found)));
+    let current_object = server.store().get(&object_key(resource, target.namespace(), target.name()));
+    let current_object = current_object.ok_or_else(|| Status::not_found(&resource.group_resource(), target.name()))?;
+    if request.method == Method::GET {
+        return Ok(response::json_object(&scale_of(resource, paths, &current_object)));
     }
-    if call.content_type == verbs::APPLY && call.method == Method::PATCH {
-        return applied(server, target, call, paths);
+    if request.content_type == verbs::APPLY_PATCH_TYPE && request.method == Method::PATCH {
+        return apply_scale(server, target, request, paths);
     }
     let mut warnings = Vec::new();
-    let options = Options { subresource: Some("scale"), ..call.query.write_options(&call.agent)? };
-    unknown(&mut wanted(target, call, &view(resource, paths, &found))?, &options, &mut warnings)?;
+    let options = WriteOptions { subresource: Some("scale"), ..request.query.write_options(&request.user_agent)? };
+    report_unknown_fields(
+        &mut requested_scale(target, request, &scale_of(resource, paths, &current_object))?,
+        &options,
+        &mut warnings,
+    )?;
     let propose = |current: Option<&Value>| {
-        let current = current.ok_or_else(|| Status::not_found(&resource.qualified(), target.name()))?;
-        let wanted = wanted(target, call, &view(resource, paths, current))?;
+        let current = current.ok_or_else(|| Status::not_found(&resource.group_resource(), target.name()))?;
+        let requested_scale = requested_scale(target, request, &scale_of(resource, paths, current))?;
         let mut object = current.clone();
-        let revision = object::resource_version(&wanted);
+        let revision = object::resource_version(&requested_scale);
         if !revision.is_empty() {
-            object::set_metadata(&mut object, "resourceVersion", Some(json!(revision)));
+            object::set_metadata_field(&mut object, "resourceVersion", Some(json!(revision)));
         }
-        let replicas = wanted.pointer("/spec/replicas").cloned().unwrap_or(json!(0));
-        not_negative(target, &replicas)?;
-        object::put(&mut object, &paths.spec_replicas, replicas);
-        Ok(Proposal::Written(object))
+        let replicas = requested_scale.pointer("/spec/replicas").cloned().unwrap_or(json!(0));
+        check_not_negative(target, &replicas)?;
+        object::set_at(&mut object, &paths.spec_replicas, replicas);
+        Ok(Proposal::Update(object))
     };
-    let outcome = server.modify(resource, Face::Main, target.namespace(), target.name(), &options, &propose)?;
-    Ok(warning::append(respond::object(&view(resource, paths, &outcome.object)), &warnings))
+    let result = server.modify(resource, Subresource::Main, target.namespace(), target.name(), &options, &propose)?;
+    Ok(warning_header::append(response::json_object(&scale_of(resource, paths, &result.object)), &warnings))
 }
 
-/// Server-side apply: the manager of the scale owns the count in the object itself.
-fn applied(server: &Server, target: &Target, call: &Call, paths: &ScalePaths) -> Result<Response, Status> {
+/// Applies a scale. Its field manager becomes the owner of the replica count of the object.
+fn apply_scale(server: &Server, target: &Target, request: &ApiRequest, paths: &ScalePaths) -> Result<Response, Status> {
     let resource = &target.resource;
-    let manager = verbs::manager(call)?;
-    let scale = decode::body(verbs::APPLY, &call.body)?;
-    let said = |field: &str| object::text(&scale, &format!("/{field}")).to_owned();
-    let (version, kind) = (said("apiVersion"), said("kind"));
+    let manager = verbs::required_manager(request)?;
+    let scale = decode::decode_body(verbs::APPLY_PATCH_TYPE, &request.body)?;
+    let text = |field: &str| object::text(&scale, &format!("/{field}")).to_owned();
+    let (version, kind) = (text("apiVersion"), text("kind"));
     if (version.as_str(), kind.as_str()) != ("autoscaling/v1", "Scale") {
         return Err(Status::bad_request(format!("invalid object type: {version}, Kind={kind}")));
     }
     if resource.custom {
-        let what = format!("(/{}; {version}, Kind={kind})", object::name(&scale));
-        let why = "request to convert CR to an invalid group/version: autoscaling/v1";
-        return Err(Status::unexplained(format!("failed to convert new object {what} to proper version: {why}")));
+        let object_id = format!("(/{}; {version}, Kind={kind})", object::name(&scale));
+        let reason = "request to convert CR to an invalid group/version: autoscaling/v1";
+        return Err(Status::internal_error_verbatim(format!(
+            "failed to convert new object {object_id} to proper version: {reason}"
+        )));
     }
-    let undeclared = unknown_fields(&mut scale.clone());
-    if !undeclared.is_empty() {
-        let found = undeclared.iter().map(|path| format!(".{path}: field not declared in schema")).collect();
-        return Err(apply::untypable(&scale, &found));
+    let unknown_paths = remove_unknown_fields(&mut scale.clone());
+    if !unknown_paths.is_empty() {
+        let messages = unknown_paths.iter().map(|path| format!(".{path}: field not declared in schema")).collect();
+        return Err(typed_patch_error(&scale, &messages));
     }
-    let mut wanted =
+    let mut requested_scale =
         json!({"apiVersion": resource.api_version(), "kind": resource.kind, "metadata": {"name": target.name()}});
     if let Some(replicas) = scale.pointer("/spec/replicas") {
-        object::put(&mut wanted, &paths.spec_replicas, replicas.clone());
+        object::set_at(&mut requested_scale, &paths.spec_replicas, replicas.clone());
     }
-    let how = ApplyOptions {
+    let apply_options = ApplyOptions {
         manager,
-        force: call.query.flag("force"),
+        force: request.query.flag("force"),
         api_version: resource.api_version(),
         subresource: Some("scale".to_owned()),
-        now: object::time(server.now()),
+        now: object::format_time(server.now()),
     };
     let propose = |current: Option<&Value>| {
-        let current = current.ok_or_else(|| Status::not_found(&resource.qualified(), target.name()))?;
-        let apply = |current: &Value| apply::apply(&resource.structure, Some(current), &wanted, &how);
-        let mut result = apply(current).map_err(|status| apply(&of_scales(current)).err().unwrap_or(status))?;
-        without_time(&mut result, &how.manager);
+        let current = current.ok_or_else(|| Status::not_found(&resource.group_resource(), target.name()))?;
+        let apply = |current: &Value| {
+            server_side_apply(&resource.merge_schema, Some(current), &requested_scale, &apply_options)
+        };
+        let mut result =
+            apply(current).map_err(|status| apply(&with_scale_managers(current)).err().unwrap_or(status))?;
+        remove_manager_time(&mut result, &apply_options.manager);
         let replicas = result.pointer(&paths.spec_replicas).cloned().unwrap_or(json!(0));
-        not_negative(target, &replicas)?;
-        // A scale without a count is one of none.
-        object::put(&mut result, &paths.spec_replicas, replicas);
-        Ok(Proposal::Applied(result))
+        check_not_negative(target, &replicas)?;
+        // A missing replica count is 0.
+        object::set_at(&mut result, &paths.spec_replicas, replicas);
+        Ok(Proposal::Apply(result))
     };
-    let options = call.query.write_options(&call.agent)?;
-    let outcome = server.modify(resource, Face::Main, target.namespace(), target.name(), &options, &propose)?;
-    Ok(respond::object(&view(resource, paths, &outcome.object)))
+    let options = request.query.write_options(&request.user_agent)?;
+    let result = server.modify(resource, Subresource::Main, target.namespace(), target.name(), &options, &propose)?;
+    Ok(response::json_object(&scale_of(resource, paths, &result.object)))
 }
 
-/// The object as conflicts tell of it: on this face everybody's fields are those of a scale.
-fn of_scales(object: &Value) -> Value {
+/// Returns the object with all field managers attributed to Scale, as conflict messages of this subresource report them.
+fn with_scale_managers(object: &Value) -> Value {
     let mut object = object.clone();
     let entries = object.pointer_mut("/metadata/managedFields").and_then(Value::as_array_mut).into_iter().flatten();
     entries.for_each(|entry| entry["apiVersion"] = json!("autoscaling/v1"));
     object
 }
 
-/// kube-apiserver notes no time of an applied scale.
-fn without_time(object: &mut Value, manager: &str) {
+/// Removes the time of the field manager: kube-apiserver records none for an applied scale.
+fn remove_manager_time(object: &mut Value, manager: &str) {
     let entries = object.pointer_mut("/metadata/managedFields").and_then(Value::as_array_mut).into_iter().flatten();
-    let is_own = |entry: &&mut Value| {
+    let is_applied_scale = |entry: &&mut Value| {
         entry["manager"] == manager && entry["operation"] == "Apply" && entry["subresource"] == "scale"
     };
-    entries.filter(is_own).filter_map(Value::as_object_mut).for_each(|entry| drop(entry.remove("time")));
+    entries.filter(is_applied_scale).filter_map(Value::as_object_mut).for_each(|entry| drop(entry.remove("time")));
 }
 
-fn not_negative(target: &Target, replicas: &Value) -> Result<(), Status> {
+fn check_not_negative(target: &Target, replicas: &Value) -> Result<(), Status> {
     if replicas.as_i64().is_some_and(|count| count < 0) {
-        let cause = Cause::invalid("spec.replicas", replicas, validate::kinds::NOT_NEGATIVE);
+        let cause = StatusCause::invalid("spec.replicas", replicas, validate::kinds::NOT_NEGATIVE);
         return Err(Status::invalid("Scale.autoscaling", target.name(), vec![cause]));
     }
     Ok(())
 }
 
-/// Says which fields of a scale nobody declared.
-fn unknown(scale: &mut Value, options: &Options, warnings: &mut Vec<String>) -> Result<(), Status> {
-    let found: Vec<String> =
-        unknown_fields(scale).into_iter().map(|path| format!("unknown field \"{path}\"")).collect();
+/// Reports unknown fields of a scale as warning or error, depending on `fieldValidation`.
+fn report_unknown_fields(scale: &mut Value, options: &WriteOptions, warnings: &mut Vec<String>) -> Result<(), Status> {
+    let messages: Vec<String> =
+        remove_unknown_fields(scale).into_iter().map(|path| format!("unknown field \"{path}\"")).collect();
     match options.field_validation {
-        FieldValidation::Strict if !found.is_empty() => Err(Status::bad_request(format!(
+        FieldValidation::Strict if !messages.is_empty() => Err(Status::bad_request(format!(
             "Scale in version \"v1\" cannot be handled as a Scale: strict decoding error: {}",
-            found.join(", ")
+            messages.join(", ")
         ))),
         FieldValidation::Warn => {
-            warnings.extend(found);
+            warnings.extend(messages);
             Ok(())
         }
         _ => Ok(()),
     }
 }
 
-/// Drops and returns them.
-fn unknown_fields(scale: &mut Value) -> Vec<String> {
+/// Removes unknown fields of a scale and returns their paths.
+fn remove_unknown_fields(scale: &mut Value) -> Vec<String> {
     const KNOWN: [(&str, &[&str]); 3] = [
         ("", &["apiVersion", "kind", "metadata", "spec", "status"]),
         ("spec", &["replicas"]),
         ("status", &["replicas", "selector"]),
     ];
-    let mut found = Vec::new();
-    for (part, known) in KNOWN {
-        let members = if part.is_empty() { scale.as_object_mut() } else { scale[part].as_object_mut() };
+    let mut unknown = Vec::new();
+    for (section, known) in KNOWN {
+        let members = if section.is_empty() { scale.as_object_mut() } else { scale[section].as_object_mut() };
         let Some(members) = members else { continue };
-        let dot = if part.is_empty() { "" } else { "." };
-        found.extend(
-            members.keys().filter(|name| !known.contains(&name.as_str())).map(|name| format!("{part}{dot}{name}")),
+        let dot = if section.is_empty() { "" } else { "." };
+        unknown.extend(
+            members.keys().filter(|name| !known.contains(&name.as_str())).map(|name| format!("{section}{dot}{name}")),
         );
         members.retain(|name, _| known.contains(&name.as_str()));
     }
-    found
+    unknown
 }
 
-fn wanted(target: &Target, call: &Call, view: &Value) -> Result<Value, Status> {
-    match call.method {
-        Method::PUT => decode::body(&call.content_type, &call.body),
-        Method::PATCH => verbs::reader(target, call)?(view),
+fn requested_scale(target: &Target, request: &ApiRequest, current_scale: &Value) -> Result<Value, Status> {
+    match request.method {
+        Method::PUT => decode::decode_body(&request.content_type, &request.body),
+        Method::PATCH => verbs::patch_function(target, request)?(current_scale),
         _ => Err(Status::method_not_allowed()),
     }
 }
 
-fn view(resource: &Resource, paths: &ScalePaths, object: &Value) -> Value {
+fn scale_of(resource: &Resource, paths: &ScalePaths, object: &Value) -> Value {
     let selector = paths.selector.as_ref().and_then(|path| object.pointer(path));
     let selector = match selector {
         Some(Value::String(text)) => text.clone(),
@@ -174,9 +181,9 @@ fn view(resource: &Resource, paths: &ScalePaths, object: &Value) -> Value {
         _ => String::new(),
     };
     let metadata = &object["metadata"];
-    let kept = ["name", "namespace", "uid", "resourceVersion", "creationTimestamp"];
-    let metadata: Value = kept.iter().map(|field| ((*field).to_owned(), metadata[*field].clone())).collect();
-    // None is written as nothing.
+    let metadata_fields = ["name", "namespace", "uid", "resourceVersion", "creationTimestamp"];
+    let metadata: Value = metadata_fields.iter().map(|field| ((*field).to_owned(), metadata[*field].clone())).collect();
+    // Zero replicas are omitted.
     let replicas = object.pointer(&paths.spec_replicas).filter(|replicas| **replicas != 0);
     let mut status = json!({"replicas": object.pointer(&paths.status_replicas).cloned().unwrap_or(json!(0))});
     if !selector.is_empty() {

@@ -1,130 +1,130 @@
-//! PATCH as server-side apply.
+//! PATCH with server-side apply.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use apimachinery::apply::{self, ApplyOptions};
-use apimachinery::schema::Depth;
-use apimachinery::status::{Cause, Status};
+use apimachinery::{ApplyOptions, Status, StatusCause, TypeCheck, server_side_apply, typed_patch_error};
 use serde_json::Value;
 
-use super::write::face;
-use crate::http::call::Call;
+use super::write::written_subresource;
+use crate::api_types::type_check::TypeMismatch;
 use crate::http::path::Target;
-use crate::http::present;
+use crate::http::representation;
+use crate::http::request::ApiRequest;
 use crate::resources::Resource;
 use crate::server::Server;
-use crate::types::fit::Misfit;
-use crate::write::{Complaints, Face, FieldValidation, Options, Proposal, decode, typed};
+use crate::write::{FieldValidation, FieldWarnings, Proposal, Subresource, WriteOptions, decode, normalize};
 use crate::{conversion, object};
 
-pub(in crate::http) const APPLY: &str = "application/apply-patch+yaml";
+pub(in crate::http) const APPLY_PATCH_TYPE: &str = "application/apply-patch+yaml";
 
-/// What an applied configuration makes of the object.
+/// Returns a function that applies the configuration of the request to the current object.
 ///
 /// # Errors
-/// 400 and 422 for a configuration that cannot be one, and without a field manager.
-pub(super) fn proposal<'a>(
+/// 400 and 422 for an invalid configuration or a missing field manager.
+pub(super) fn propose_applied<'a>(
     server: &Server,
     target: &'a Target,
-    call: &Call,
+    request: &ApiRequest,
 ) -> Result<impl Fn(Option<&Value>) -> Result<Proposal, Status> + 'a, Status> {
     let resource = &target.resource;
     let options = ApplyOptions {
-        manager: manager(call)?,
-        force: call.query.flag("force"),
+        manager: required_manager(request)?,
+        force: request.query.flag("force"),
         api_version: resource.api_version(),
-        subresource: face(target).subresource(),
-        now: object::time(server.now()),
+        subresource: written_subresource(target).managed_fields_name(),
+        now: object::format_time(server.now()),
     };
-    let applied = configuration(target, call)?;
-    let revision = object::resource_version(&applied).to_owned();
+    let configuration = read_configuration(target, request)?;
+    let revision = object::resource_version(&configuration).to_owned();
     Ok(move |current: Option<&Value>| {
-        let mut applied = applied.clone();
-        object::set_metadata(&mut applied, "resourceVersion", None);
-        if object::name(&applied).is_empty() {
-            object::set_metadata(&mut applied, "name", Some(target.name().into()));
+        let mut configuration = configuration.clone();
+        object::set_metadata_field(&mut configuration, "resourceVersion", None);
+        if object::name(&configuration).is_empty() {
+            object::set_metadata_field(&mut configuration, "name", Some(target.name().into()));
         }
-        let uid = object::uid(&applied);
+        let uid = object::uid(&configuration);
         if current.is_none() && !uid.is_empty() {
-            let why =
+            let message =
                 format!("uid mismatch: the provided object specified uid {uid}, and no existing object was found");
-            return Err(Status::conflict(&resource.qualified(), target.name(), &why));
+            return Err(Status::conflict(&resource.group_resource(), target.name(), &message));
         }
-        let live = current.map(|current| present::present(resource, &Arc::new(current.clone())));
-        let result = apply::apply(&resource.structure, live.as_deref(), &applied, &options)?;
-        // "0" means that there must be none yet; leases are taken this way.
-        let is_other = current.is_some_and(|current| object::resource_version(current) != revision);
-        if !revision.is_empty() && is_other {
-            return Err(Status::modified(&resource.qualified(), target.name()));
+        let current_version =
+            current.map(|current| representation::to_served_version(resource, &Arc::new(current.clone())));
+        let result = server_side_apply(&resource.merge_schema, current_version.as_deref(), &configuration, &options)?;
+        // "0" requires that the object does not exist; Leases are acquired this way.
+        let is_outdated = current.is_some_and(|current| object::resource_version(current) != revision);
+        if !revision.is_empty() && is_outdated {
+            return Err(Status::object_modified(&resource.group_resource(), target.name()));
         }
-        Ok(Proposal::Applied(conversion::to_kept(resource, result)))
+        Ok(Proposal::Apply(conversion::to_storage(resource, result)))
     })
 }
 
-/// What the client applies, in the form of its type.
-fn configuration(target: &Target, call: &Call) -> Result<Value, Status> {
+/// Decodes and validates the applied configuration.
+fn read_configuration(target: &Target, request: &ApiRequest) -> Result<Value, Status> {
     let resource = &target.resource;
-    let applied = decode::body(APPLY, &call.body)?;
-    let kind = object::text(&applied, "/kind");
+    let configuration = decode::decode_body(APPLY_PATCH_TYPE, &request.body)?;
+    let kind = object::text(&configuration, "/kind");
     if !kind.is_empty() && kind != resource.kind {
-        let version = object::text(&applied, "/apiVersion");
+        let version = object::text(&configuration, "/apiVersion");
         let slash = if version.contains('/') { "" } else { "/" };
         return Err(Status::bad_request(format!("invalid object type: {slash}{version}, Kind={kind}")));
     }
-    let applied = decode::typed(resource, applied)?;
-    if applied.pointer("/metadata/managedFields").is_some_and(|fields| !fields.is_null()) {
+    let configuration = decode::check_type_meta(resource, configuration)?;
+    if configuration.pointer("/metadata/managedFields").is_some_and(|fields| !fields.is_null()) {
         return Err(Status::bad_request("metadata.managedFields must be nil"));
     }
-    known_fields(resource, &applied)?;
-    let mut applied = typed::without_nulls(resource, applied);
+    check_fields(resource, &configuration)?;
+    let mut configuration = normalize::replace_null_strings(resource, configuration);
     if resource.custom {
-        object::whole_numbers(&mut applied);
+        object::normalize_integers(&mut configuration);
     }
-    // What the main face does not write nobody owns through it.
-    if resource.status && resource.storage != "nodes" && face(target) == Face::Main {
-        object::members(&mut applied).remove("status");
+    // The main resource does not write the status, so its fields get no manager.
+    if resource.has_status && resource.storage != "nodes" && written_subresource(target) == Subresource::Main {
+        object::members(&mut configuration).remove("status");
     }
-    Ok(applied)
+    Ok(configuration)
 }
 
-/// Keys that an applied configuration gives twice.
-pub(super) fn doubled_keys(call: &Call, options: &Options) -> Result<Complaints, Status> {
-    let complaints = Complaints::yaml(&call.body);
-    match complaints.of_keys().filter(|_| options.field_validation == FieldValidation::Strict) {
+/// Finds duplicate keys in an applied configuration.
+pub(super) fn check_duplicate_keys(request: &ApiRequest, options: &WriteOptions) -> Result<FieldWarnings, Status> {
+    let field_warnings = FieldWarnings::yaml(&request.body);
+    match field_warnings.yaml_error().filter(|_| options.field_validation == FieldValidation::Strict) {
         Some(keys) => {
             Err(Status::bad_request(format!("error strict decoding patch: error converting YAML to JSON: {keys}")))
         }
-        None => Ok(complaints),
+        None => Ok(field_warnings),
     }
 }
 
-/// Who applies.
-pub(in crate::http) fn manager(call: &Call) -> Result<String, Status> {
-    let cause = || Cause::required("fieldManager", "is required for apply patch");
-    let refused = || Status::invalid("PatchOptions.meta.k8s.io", "", vec![cause()]);
-    call.query.get("fieldManager").map(str::to_owned).ok_or_else(refused)
+/// Returns the field manager, which server-side apply requires.
+pub(in crate::http) fn required_manager(request: &ApiRequest) -> Result<String, Status> {
+    let cause = || StatusCause::required("fieldManager", "is required for apply patch");
+    let missing = || Status::invalid("PatchOptions.meta.k8s.io", "", vec![cause()]);
+    request.query.get("fieldManager").map(str::to_owned).ok_or_else(missing)
 }
 
-/// A text that its type does not read, as kube-apiserver tells it of what is applied.
-fn inconvertible(resource: &Resource, applied: &Value, text: &Misfit) -> Status {
+/// Returns kube-apiserver's error for an applied string that its type cannot parse.
+fn inconvertible(resource: &Resource, configuration: &Value, time: &TypeMismatch) -> Status {
     let kind = format!("{}, Kind={}", resource.api_version(), resource.kind);
-    let what = format!("({}/{}; {kind})", object::namespace(applied), object::name(applied));
-    let why = format!("unable to convert unstructured object to {kind}: {text}");
-    Status::unexplained(format!("failed to convert new object {what} to proper version: {why}"))
+    let object_id = format!("({}/{}; {kind})", object::namespace(configuration), object::name(configuration));
+    let reason = format!("unable to convert unstructured object to {kind}: {time}");
+    Status::internal_error_verbatim(format!("failed to convert new object {object_id} to proper version: {reason}"))
 }
 
-/// What is applied has to fit the type: a field that nobody declared cannot be owned.
-fn known_fields(resource: &Resource, applied: &Value) -> Result<(), Status> {
-    let (texts, shapes): (Vec<_>, Vec<_>) = typed::misfits(resource, applied).into_iter().partition(Misfit::is_text);
-    let mut found: BTreeSet<String> = shapes.iter().map(Misfit::untyped).collect();
+/// Checks field names and types of an applied configuration: undeclared fields cannot have a manager.
+fn check_fields(resource: &Resource, configuration: &Value) -> Result<(), Status> {
+    let (invalid_times, mismatches): (Vec<_>, Vec<_>) =
+        normalize::type_mismatches(resource, configuration).into_iter().partition(TypeMismatch::is_invalid_time);
+    let mut messages: BTreeSet<String> = mismatches.iter().map(TypeMismatch::apply_message).collect();
     if let Some(schema) = resource.schema() {
-        // The types of built-in kinds have been looked at.
-        let depth = if resource.custom { Depth::Types } else { Depth::Fields };
-        found.extend(schema.misfits(&resource.structure, applied, depth));
+        // The field types of built-in kinds are checked above.
+        let depth = if resource.custom { TypeCheck::FieldTypes } else { TypeCheck::FieldNames };
+        messages.extend(schema.typing_errors(&resource.merge_schema, configuration, depth));
     }
-    if !found.is_empty() {
-        return Err(apply::untypable(applied, &found));
+    if !messages.is_empty() {
+        return Err(typed_patch_error(configuration, &messages));
     }
-    texts.first().map_or(Ok(()), |text| Err(inconvertible(resource, applied, text)))
+    invalid_times.first().map_or(Ok(()), |time| Err(inconvertible(resource, configuration, time)))
 }

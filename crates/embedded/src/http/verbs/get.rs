@@ -1,26 +1,26 @@
-//! GET of one object.
+//! GET of an object.
 
-use apimachinery::status::Status;
+use apimachinery::Status;
 use axum::response::Response;
 use http::StatusCode;
 
-use crate::http::call::Call;
 use crate::http::path::Target;
-use crate::http::shape::Shape;
-use crate::http::{answer, present, respond};
-use crate::server::{Server, key};
+use crate::http::request::ApiRequest;
+use crate::http::response_format::ResponseFormat;
+use crate::http::{object_response, representation, response};
+use crate::server::{Server, object_key};
 use crate::table::Table;
 
-pub(super) fn serve(server: &Server, target: &Target, call: &Call) -> Result<Response, Status> {
-    call.query.check_object_version(server.store().revision())?;
-    let place = key(&target.resource, target.namespace(), target.name());
-    let found = server.store().kept(&place);
-    let found = found.ok_or_else(|| Status::not_found(&target.resource.qualified(), target.name()))?;
-    call.shape.suits(&target.resource, false)?;
-    if call.shape == Shape::Full && present::is_shown_as_kept(&target.resource) {
-        return Ok(respond::json_text(StatusCode::OK, found.bytes()));
+pub(super) fn serve(server: &Server, target: &Target, request: &ApiRequest) -> Result<Response, Status> {
+    request.query.check_get_version(server.store().revision())?;
+    let key = object_key(&target.resource, target.namespace(), target.name());
+    let stored = server.store().get_stored(&key);
+    let stored = stored.ok_or_else(|| Status::not_found(&target.resource.group_resource(), target.name()))?;
+    request.format.check_applicable(&target.resource, false)?;
+    if request.format == ResponseFormat::Object && representation::is_stored_representation(&target.resource) {
+        return Ok(response::json_response(StatusCode::OK, stored.json_bytes()));
     }
-    let found = found.tree();
-    let table = Table::new(&target.resource, server.now()).including(call.query.include()?);
-    Ok(answer::one(call.shape, &target.resource, &found, &table))
+    let stored = stored.value();
+    let table = Table::new(&target.resource, server.now()).with_include(request.query.include_object()?);
+    Ok(object_response::object_response(request.format, &target.resource, &stored, &table))
 }

@@ -1,136 +1,140 @@
-//! GET of collections, page by page.
+//! GET of collections, with pagination.
 
 use std::sync::Arc;
 
-use apimachinery::status::Status;
+use apimachinery::Status;
 use axum::response::Response;
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use serde_json::{Value, json};
 
-use super::listing::{self, Items};
-use crate::http::call::Call;
+use super::list_body::{self, ListItems};
 use crate::http::path::Target;
-use crate::http::shape::Shape;
-use crate::http::{present, respond};
+use crate::http::request::ApiRequest;
+use crate::http::response_format::ResponseFormat;
+use crate::http::{representation, response};
 use crate::server::Server;
-use crate::store::{Compacted, Kept, Place, Snapshot, Whole};
+use crate::store::{CollectionSnapshot, CompactedError, ListPage, NamespacedName, StoredObject};
 use crate::table::Table;
 
-/// What is said of a page whose world is gone.
-const TOO_OLD: &str = "The provided continue parameter is too old to display a consistent list result. You can start a new list without the continue parameter, or use the continue token in this response to retrieve the remainder of the results. Continuing with the provided token results in an inconsistent list - objects that were created, modified, or deleted between the time the first chunk was returned and now may show up in the list.";
+/// Message for a continue token whose revision is compacted.
+const CONTINUE_TOKEN_EXPIRED: &str = "The provided continue parameter is too old to display a consistent list result. You can start a new list without the continue parameter, or use the continue token in this response to retrieve the remainder of the results. Continuing with the provided token results in an inconsistent list - objects that were created, modified, or deleted between the time the first chunk was returned and now may show up in the list.";
 
-/// Where the next page starts.
-struct Continue {
-    /// In the world of the first page; `None` for the newest one.
+/// Position of the next page.
+struct ContinueToken {
+    /// Revision of the first page; `None` for the latest state.
     revision: Option<u64>,
-    after: Place,
+    after: NamespacedName,
 }
 
-pub(super) fn serve(server: &Server, target: &Target, call: &Call) -> Result<Response, Status> {
-    if target.resource.virtual_only {
+pub(super) fn serve(server: &Server, target: &Target, request: &ApiRequest) -> Result<Response, Status> {
+    if target.resource.create_only {
         return Err(Status::method_not_allowed());
     }
-    let selection = call.query.selection(&target.resource)?;
-    call.shape.suits(&target.resource, true)?;
-    call.query.check_list_versions()?;
-    call.query.is_reached(server.store().revision())?;
-    let limit = call.query.number::<i64>("limit")?.and_then(|limit| usize::try_from(limit).ok());
+    let predicate = request.query.selection_predicate(&target.resource)?;
+    request.format.check_applicable(&target.resource, true)?;
+    request.query.check_list_options()?;
+    request.query.check_list_version_reached(server.store().revision())?;
+    let limit = request.query.number::<i64>("limit")?.and_then(|limit| usize::try_from(limit).ok());
     let limit = limit.filter(|limit| *limit > 0).unwrap_or(usize::MAX);
-    let from = call.query.get("continue").map(Continue::read).transpose()?;
-    if limit == usize::MAX && from.is_none() && selection.is_everything() && is_whole(target, call) {
-        let Whole { revision, objects } = server.store().whole(&target.resource.storage);
-        let items = Items::Whole(objects, None);
-        return Ok(listing::respond(&target.resource, items, &metadata(target, call, revision)));
+    let token = request.query.get("continue").map(ContinueToken::read).transpose()?;
+    if limit == usize::MAX && token.is_none() && predicate.is_everything() && is_full_collection(target, request) {
+        let CollectionSnapshot { revision, objects } = server.store().snapshot(&target.resource.storage);
+        let items = ListItems::Collection(objects, None);
+        return Ok(list_body::respond(&target.resource, items, &metadata(target, request, revision)));
     }
-    // What is selected is only known by looking at each.
-    let most = if selection.is_everything() { limit } else { usize::MAX };
-    let Snapshot { revision, objects, rest } = snapshot(server, target, call, (from.as_ref(), most))?;
-    let wanted =
-        |kept: &Kept| selection.is_everything() || selection.matches(&present::present(&target.resource, &kept.tree()));
-    let mut selected = objects.into_iter().filter(|(_, kept)| wanted(kept));
+    // With selectors, every object has to be examined.
+    let page_size = if predicate.is_everything() { limit } else { usize::MAX };
+    let ListPage { revision, objects, remaining } = snapshot(server, target, request, (token.as_ref(), page_size))?;
+    let is_selected = |stored: &StoredObject| {
+        predicate.is_everything()
+            || predicate.matches(&representation::to_served_version(&target.resource, &stored.value()))
+    };
+    let mut selected = objects.into_iter().filter(|(_, stored)| is_selected(stored));
     let items: Vec<_> = selected.by_ref().take(limit).collect();
-    let mut metadata = metadata(target, call, revision);
-    if let Some((place, _)) = items.last()
-        && (rest > 0 || selected.next().is_some())
+    let mut metadata = metadata(target, request, revision);
+    if let Some((key, _)) = items.last()
+        && (remaining > 0 || selected.next().is_some())
     {
-        let token = Continue { revision: Some(revision), after: Place::clone(place) };
+        let token = ContinueToken { revision: Some(revision), after: NamespacedName::clone(key) };
         metadata["continue"] = json!(token.write());
-        if selection.is_everything() {
-            metadata["remainingItemCount"] = json!(rest);
+        if predicate.is_everything() {
+            metadata["remainingItemCount"] = json!(remaining);
         }
     }
-    let items: Vec<Arc<Kept>> = items.into_iter().map(|(_, kept)| kept).collect();
-    body(server, target, call, items, metadata)
+    let items: Vec<Arc<StoredObject>> = items.into_iter().map(|(_, stored)| stored).collect();
+    list_response(server, target, request, items, metadata)
 }
 
-/// Whether all of a resource is asked for, in all namespaces, now, and as it is.
-fn is_whole(target: &Target, call: &Call) -> bool {
-    target.scope().namespace.is_none()
-        && call.query.get("resourceVersionMatch") != Some("Exact")
-        && call.shape == Shape::Full
+/// Reports whether the request is for all objects of a resource in their latest state and full format.
+fn is_full_collection(target: &Target, request: &ApiRequest) -> bool {
+    target.collection_key().namespace.is_none()
+        && request.query.get("resourceVersionMatch") != Some("Exact")
+        && request.format == ResponseFormat::Object
 }
 
-fn metadata(target: &Target, call: &Call, revision: u64) -> Value {
+fn metadata(target: &Target, request: &ApiRequest, revision: u64) -> Value {
     let mut metadata = json!({"resourceVersion": revision.to_string()});
-    if target.resource.custom && call.shape == Shape::Full {
+    if target.resource.custom && request.format == ResponseFormat::Object {
         metadata["continue"] = json!("");
     }
     metadata
 }
 
-fn body(
+fn list_response(
     server: &Server,
     target: &Target,
-    call: &Call,
-    items: Vec<Arc<Kept>>,
+    request: &ApiRequest,
+    items: Vec<Arc<StoredObject>>,
     metadata: Value,
 ) -> Result<Response, Status> {
     let resource = &target.resource;
-    let include = call.query.include()?;
-    let shown = || items.iter().map(|item| present::present(resource, &item.tree()));
-    Ok(match call.shape {
-        Shape::Full => listing::respond(resource, Items::Picked(items.into_iter()), &metadata),
-        Shape::Metadata | Shape::MetadataList => {
-            let items: Vec<Value> = shown().map(|item| present::partial(&item)).collect();
-            // A list in Go that nothing was put into.
+    let include = request.query.include_object()?;
+    let converted = || items.iter().map(|item| representation::to_served_version(resource, &item.value()));
+    Ok(match request.format {
+        ResponseFormat::Object => list_body::respond(resource, ListItems::Selected(items.into_iter()), &metadata),
+        ResponseFormat::PartialObjectMetadata | ResponseFormat::PartialObjectMetadataList => {
+            let items: Vec<Value> = converted().map(|item| representation::partial_object_metadata(&item)).collect();
+            // Go encodes an empty slice that was never allocated as null.
             let items = if items.is_empty() { Value::Null } else { Value::from(items) };
-            respond::object(
+            response::json_object(
                 &json!({"kind": "PartialObjectMetadataList", "apiVersion": "meta.k8s.io/v1", "metadata": metadata, "items": items}),
             )
         }
-        Shape::Table => {
-            let table = Table::new(resource, server.now()).including(include);
-            respond::object(&table.render(&shown().collect::<Vec<_>>(), metadata, true))
+        ResponseFormat::Table => {
+            let table = Table::new(resource, server.now()).with_include(include);
+            response::json_object(&table.render(&converted().collect::<Vec<_>>(), metadata, true))
         }
     })
 }
 
-/// The newest state, or that of an earlier page or of the revision asked for; of it so many objects.
+/// Returns a page of the latest state, of the revision of an earlier page, or of the requested revision.
 fn snapshot(
     server: &Server,
     target: &Target,
-    call: &Call,
-    (from, most): (Option<&Continue>, usize),
-) -> Result<Snapshot, Status> {
-    let after = from.map(|from| &from.after);
-    let exact = match (from, call.query.get("resourceVersionMatch")) {
-        (Some(from), _) => from.revision,
-        (None, Some("Exact")) => call.query.number("resourceVersion")?,
+    request: &ApiRequest,
+    (token, page_size): (Option<&ContinueToken>, usize),
+) -> Result<ListPage, Status> {
+    let after = token.map(|token| &token.after);
+    let exact_revision = match (token, request.query.get("resourceVersionMatch")) {
+        (Some(token), _) => token.revision,
+        (None, Some("Exact")) => request.query.number("resourceVersion")?,
         (None, _) => None,
     };
-    server.store().page(&target.scope(), after, exact, most).map_err(|Compacted { .. }| match from {
-        Some(from) => {
-            let token = Continue { revision: None, after: from.after.clone() };
-            Status { next: Some(token.write()), ..Status::expired(TOO_OLD) }
-        }
-        None => Status::expired("The resourceVersion for the provided list is too old."),
-    })
+    server.store().list_page(&target.collection_key(), after, exact_revision, page_size).map_err(
+        |CompactedError { .. }| match token {
+            Some(token) => {
+                let token = ContinueToken { revision: None, after: token.after.clone() };
+                Status { continue_token: Some(token.write()), ..Status::expired(CONTINUE_TOKEN_EXPIRED) }
+            }
+            None => Status::expired("The resourceVersion for the provided list is too old."),
+        },
+    )
 }
 
-// === impl Continue ===
+// === impl ContinueToken ===
 
-impl Continue {
+impl ContinueToken {
     fn write(&self) -> String {
         let (namespace, name) = &self.after;
         URL_SAFE_NO_PAD.encode(json!([self.revision, namespace, name]).to_string())

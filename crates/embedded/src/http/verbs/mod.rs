@@ -1,36 +1,36 @@
-//! What is done with objects and collections: a file for each family of verbs.
+//! The verbs on objects and collections.
 
 mod apply;
 mod delete;
 mod get;
 mod list;
-mod listing;
+mod list_body;
 mod patch;
 mod watch;
 mod write;
 
-use apimachinery::status::Status;
+use apimachinery::Status;
 use axum::response::Response;
 use http::Method;
 
-use super::call::Call;
 use super::path::Target;
+use super::request::ApiRequest;
 use crate::server::Server;
-pub(super) use apply::{APPLY, manager};
-pub(super) use delete::stated as delete_options;
-pub(super) use patch::reader;
+pub(super) use apply::{APPLY_PATCH_TYPE, required_manager};
+pub(super) use delete::parse_delete_options as delete_options;
+pub(super) use patch::patch_function;
 
-pub(super) fn serve(server: &Server, target: &Target, call: &Call) -> Result<Response, Status> {
-    match (&call.method, target.name.is_some()) {
-        (&Method::GET, _) if target.watched => watch::serve(server, target, call),
-        (&Method::GET, false) if call.query.flag("watch") => watch::serve(server, target, call),
-        (&Method::GET, false) => list::serve(server, target, call),
-        (&Method::GET, true) => get::serve(server, target, call),
-        (&Method::POST, false) => write::create(server, target, call),
-        (&Method::PUT, true) => write::replace(server, target, call),
-        (&Method::PATCH, true) => patch::serve(server, target, call),
-        (&Method::DELETE, true) => delete::one(server, target, call),
-        (&Method::DELETE, false) => delete::collection(server, target, call),
+pub(super) fn serve(server: &Server, target: &Target, request: &ApiRequest) -> Result<Response, Status> {
+    match (&request.method, target.name.is_some()) {
+        (&Method::GET, _) if target.is_watch => watch::serve(server, target, request),
+        (&Method::GET, false) if request.query.flag("watch") => watch::serve(server, target, request),
+        (&Method::GET, false) => list::serve(server, target, request),
+        (&Method::GET, true) => get::serve(server, target, request),
+        (&Method::POST, false) => write::create(server, target, request),
+        (&Method::PUT, true) => write::replace(server, target, request),
+        (&Method::PATCH, true) => patch::serve(server, target, request),
+        (&Method::DELETE, true) => delete::delete_one(server, target, request),
+        (&Method::DELETE, false) => delete::delete_collection(server, target, request),
         _ => Err(Status::method_not_allowed()),
     }
 }

@@ -1,103 +1,103 @@
-//! PATCH: JSON patch, merge patch, strategic merge patch; server-side apply is in [`apply`].
+//! PATCH with JSON patch, merge patch and strategic merge patch; server-side apply is in [`apply`].
 
 use std::sync::Arc;
 
-use apimachinery::patch;
-use apimachinery::status::{Cause, Status};
+use apimachinery::{Status, StatusCause, apply_json_patch, apply_merge_patch, apply_strategic_merge_patch};
 use axum::response::Response;
 use serde_json::Value;
 
-use super::apply::{self, APPLY};
-use super::write::{face, kept, options};
+use super::apply::{self, APPLY_PATCH_TYPE};
+use super::write::{storage_resource, write_options, written_subresource};
 use crate::conversion;
-use crate::http::call::Call;
 use crate::http::path::Target;
-use crate::http::{answer, present};
-use crate::server::{Server, key};
-use crate::write::{Body, Complaints, Options, Proposal};
+use crate::http::request::ApiRequest;
+use crate::http::{object_response, representation};
+use crate::server::{Server, object_key};
+use crate::write::{FieldWarnings, Proposal, RequestBody, WriteOptions};
 
-const STRATEGIC: &str = "application/strategic-merge-patch+json";
+const STRATEGIC_MERGE_PATCH_TYPE: &str = "application/strategic-merge-patch+json";
 
-/// What becomes of the object as it is; called again when another write came first.
-type Propose<'a> = Box<dyn Fn(Option<&Value>) -> Result<Proposal, Status> + 'a>;
+/// Computes the new object from the current one; called again after a conflict.
+type BoxedPropose<'a> = Box<dyn Fn(Option<&Value>) -> Result<Proposal, Status> + 'a>;
 
-pub(super) fn serve(server: &Server, target: &Target, call: &Call) -> Result<Response, Status> {
+pub(super) fn serve(server: &Server, target: &Target, request: &ApiRequest) -> Result<Response, Status> {
     if target.subresource.is_some()
-        && server.store().get(&key(&target.resource, target.namespace(), target.name())).is_none()
+        && server.store().get(&object_key(&target.resource, target.namespace(), target.name())).is_none()
     {
-        return Err(Status::not_found(&target.resource.qualified(), target.name()));
+        return Err(Status::not_found(&target.resource.group_resource(), target.name()));
     }
-    let propose: Propose<'_> = match call.content_type.as_str() {
-        APPLY => Box::new(apply::proposal(server, target, call)?),
-        _ => Box::new(patched(target, call)?),
+    let propose: BoxedPropose<'_> = match request.content_type.as_str() {
+        APPLY_PATCH_TYPE => Box::new(apply::propose_applied(server, target, request)?),
+        _ => Box::new(propose_patched(target, request)?),
     };
-    if call.content_type != APPLY && call.query.get("force").is_some() {
-        let cause = Cause::forbidden("force", "may not be specified for non-apply patch");
+    if request.content_type != APPLY_PATCH_TYPE && request.query.get("force").is_some() {
+        let cause = StatusCause::forbidden("force", "may not be specified for non-apply patch");
         return Err(Status::invalid("PatchOptions.meta.k8s.io", "", vec![cause]));
     }
-    let options = options(&target.resource, call)?;
-    let options = match call.content_type.as_str() {
-        APPLY => Options { complaints: apply::doubled_keys(call, &options)?, ..options },
-        _ => Options { body: Body::Patch, complaints: Complaints::patch(&call.body), ..options },
+    let options = write_options(&target.resource, request)?;
+    let options = match request.content_type.as_str() {
+        APPLY_PATCH_TYPE => WriteOptions { field_warnings: apply::check_duplicate_keys(request, &options)?, ..options },
+        _ => WriteOptions { body: RequestBody::Patch, field_warnings: FieldWarnings::patch(&request.body), ..options },
     };
-    let outcome = server.modify(
-        &kept(server, &target.resource),
-        face(target),
+    let result = server.modify(
+        &storage_resource(server, &target.resource),
+        written_subresource(target),
         target.namespace(),
         target.name(),
         &options,
         &propose,
     )?;
-    Ok(answer::written(call, server, &target.resource, &outcome))
+    Ok(object_response::write_response(request, server, &target.resource, &result))
 }
 
-fn patched<'a>(
+fn propose_patched<'a>(
     target: &'a Target,
-    call: &'a Call,
+    request: &'a ApiRequest,
 ) -> Result<impl Fn(Option<&Value>) -> Result<Proposal, Status> + 'a, Status> {
     let resource = &target.resource;
-    let change = reader(target, call)?;
+    let patch = patch_function(target, request)?;
     Ok(move |current: Option<&Value>| {
-        let current = current.ok_or_else(|| Status::not_found(&resource.qualified(), target.name()))?;
-        if present::is_shown_as_kept(resource) {
-            return Ok(Proposal::Written(change(current)?));
+        let current = current.ok_or_else(|| Status::not_found(&resource.group_resource(), target.name()))?;
+        if representation::is_stored_representation(resource) {
+            return Ok(Proposal::Update(patch(current)?));
         }
-        let shown = present::present(resource, &Arc::new(current.clone()));
-        Ok(Proposal::Written(conversion::to_kept(resource, change(&shown)?)))
+        let converted = representation::to_served_version(resource, &Arc::new(current.clone()));
+        Ok(Proposal::Update(conversion::to_storage(resource, patch(&converted)?)))
     })
 }
 
-type Change<'a> = Box<dyn Fn(&Value) -> Result<Value, Status> + 'a>;
+/// Applies a patch to an object.
+type PatchFn<'a> = Box<dyn Fn(&Value) -> Result<Value, Status> + 'a>;
 
-/// What the patch does to an object, by its content type.
-pub(in crate::http) fn reader<'a>(target: &'a Target, call: &'a Call) -> Result<Change<'a>, Status> {
-    let kind = call.content_type.as_str();
-    let document = || {
-        serde_json::from_slice::<Value>(&call.body)
+/// Returns a function that applies the patch of the request, by content type.
+pub(in crate::http) fn patch_function<'a>(target: &'a Target, request: &'a ApiRequest) -> Result<PatchFn<'a>, Status> {
+    let content_type = request.content_type.as_str();
+    let parse_json = || {
+        serde_json::from_slice::<Value>(&request.body)
             .map_err(|error| Status::bad_request(format!("error decoding patch: {error}")))
     };
-    let object = || match document() {
+    let parse_object = || match parse_json() {
         Err(_) => Err(Status::bad_request("invalid JSON patch")),
         Ok(patch) if patch.is_object() => Ok(patch),
         Ok(_) => Err(Status::bad_request(
             "error decoding patch: json: cannot unmarshal array into Go value of type map[string]interface {}",
         )),
     };
-    Ok(match kind {
+    Ok(match content_type {
         "application/json-patch+json" => {
-            let patch = document()?;
-            Box::new(move |object| patch::json::apply(object, &patch))
+            let patch = parse_json()?;
+            Box::new(move |object| apply_json_patch(object, &patch))
         }
         "application/merge-patch+json" => {
-            let patch = object()?;
-            Box::new(move |object| Ok(patch::merge::apply(object, &patch)))
+            let patch = parse_object()?;
+            Box::new(move |object| Ok(apply_merge_patch(object, &patch)))
         }
-        STRATEGIC if !target.resource.custom => {
-            let patch = document()?;
-            let structure = &target.resource.structure;
-            Box::new(move |object| patch::strategic::apply(structure, object, &patch))
+        STRATEGIC_MERGE_PATCH_TYPE if !target.resource.custom => {
+            let patch = parse_json()?;
+            let merge_schema = &target.resource.merge_schema;
+            Box::new(move |object| apply_strategic_merge_patch(merge_schema, object, &patch))
         }
-        STRATEGIC => {
+        STRATEGIC_MERGE_PATCH_TYPE => {
             return Err(Status::unsupported_media_type(
                 "the body of the request was in an unknown format - accepted media types include: application/json-patch+json, application/merge-patch+json, application/apply-patch+yaml",
             ));

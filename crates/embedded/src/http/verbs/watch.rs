@@ -1,4 +1,4 @@
-//! GET with `watch=true`: one JSON object a line, as long as the client stays.
+//! GET with `watch=true`: a stream of JSON events, one per line.
 
 use std::convert::Infallible;
 use std::pin::Pin;
@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 use std::{mem, vec};
 
-use apimachinery::status::Status;
+use apimachinery::Status;
 use axum::body::Body;
 use axum::response::Response;
 use bytes::Bytes;
@@ -15,101 +15,103 @@ use http::{HeaderValue, header};
 use serde_json::{Value, json};
 use tokio::time::{Instant, Sleep};
 
-use crate::http::call::Call;
 use crate::http::path::Target;
-use crate::http::present;
-use crate::http::selection::Selection;
-use crate::http::shape::Shape;
+use crate::http::representation;
+use crate::http::request::ApiRequest;
+use crate::http::response_format::ResponseFormat;
+use crate::http::selection_predicate::SelectionPredicate;
 use crate::object;
 use crate::resources::Resource;
 use crate::server::Server;
-use crate::store::{Compacted, Kept, Place, Record, Snapshot};
+use crate::store::{CompactedError, ListPage, NamespacedName, StoreEvent, StoredObject};
 use crate::table::Table;
-use crate::watch::Follower;
-use crate::write::typed;
+use crate::watch::CollectionCursor;
+use crate::write::normalize;
 
-/// How often a client that asked for it learns the revision it may resume from.
-const BOOKMARK: Duration = Duration::from_secs(60);
+/// Interval of bookmarks.
+const BOOKMARK_INTERVAL: Duration = Duration::from_secs(60);
 
-/// How long a watch lasts that did not say; kube-apiserver draws from 30 to 60 minutes.
-const LONGEST: u64 = 2700;
+/// Default duration of a watch in seconds; kube-apiserver uses a random one of 30 to 60 minutes.
+const DEFAULT_TIMEOUT_SECONDS: u64 = 2700;
 
-/// How many records or objects become text at once: a watch that is read slowly holds no more than that as text.
-const AT_ONCE: usize = 64;
+/// Maximum number of events that are encoded at once, which bounds the memory of a watch with a slow client.
+const MAX_BATCH: usize = 64;
 
-/// After a change was sent, those that come within this time are sent together: with many watches of one collection,
-/// most of the work is in sending, whether it is one line or fifty. A change that comes alone is sent at once.
-const GATHER: Duration = Duration::from_millis(5);
+/// Time after a send during which further events are batched: with many watches of one collection, most of the cost is
+/// per send and not per event. The first event after a pause is sent immediately.
+const BATCH_INTERVAL: Duration = Duration::from_millis(5);
 
+/// State of a watch request.
 struct Watch {
     server: Server,
     resource: Arc<Resource>,
     name: Option<String>,
-    selection: Selection,
-    shape: Shape,
-    headed: bool,
-    follower: Follower,
-    /// What is still to be shown of the state that the watch begins with.
-    initial: vec::IntoIter<(Arc<Place>, Arc<Kept>)>,
-    /// The revision of that state, where its end is to be told.
-    initial_end: Option<u64>,
-    /// Lines to be sent.
+    predicate: SelectionPredicate,
+    format: ResponseFormat,
+    has_sent_columns: bool,
+    cursor: CollectionCursor,
+    /// Objects of the initial state that are not sent yet.
+    initial: vec::IntoIter<(Arc<NamespacedName>, Arc<StoredObject>)>,
+    /// Revision of the initial state, if a bookmark has to mark its end.
+    initial_end_revision: Option<u64>,
+    /// Encoded events to be sent.
     pending: Vec<u8>,
-    /// When more may be sent.
-    gathered: Instant,
+    /// End of the batch interval.
+    batch_end: Instant,
     bookmarks: bool,
     next_bookmark: Instant,
     end: Instant,
-    /// Rings at the earlier of the two; set when it is first waited for.
-    alarm: Option<Pin<Box<Sleep>>>,
-    over: bool,
+    /// Timer for the next bookmark or the end; created when first needed.
+    timer: Option<Pin<Box<Sleep>>>,
+    is_finished: bool,
 }
 
-pub(super) fn serve(server: &Server, target: &Target, call: &Call) -> Result<Response, Status> {
-    if target.resource.virtual_only {
+pub(super) fn serve(server: &Server, target: &Target, request: &ApiRequest) -> Result<Response, Status> {
+    if target.resource.create_only {
         return Err(Status::method_not_allowed());
     }
-    let seconds = call.query.number::<u64>("timeoutSeconds")?.unwrap_or(LONGEST);
-    call.query.check_watch_versions()?;
-    let from = call.query.revision()?.unwrap_or(0);
-    let initial = match call.query.get("sendInitialEvents") {
-        Some(_) => call.query.flag("sendInitialEvents"),
-        None => from == 0,
+    let seconds = request.query.number::<u64>("timeoutSeconds")?.unwrap_or(DEFAULT_TIMEOUT_SECONDS);
+    request.query.check_watch_options()?;
+    let requested_revision = request.query.resource_version()?.unwrap_or(0);
+    let initial = match request.query.get("sendInitialEvents") {
+        Some(_) => request.query.flag("sendInitialEvents"),
+        None => requested_revision == 0,
     };
-    let now = if initial {
-        server.store().list(&target.scope())
+    let snapshot = if initial {
+        server.store().list(&target.collection_key())
     } else {
-        let revision = if from == 0 { server.store().revision() } else { from };
-        Snapshot { revision, objects: Vec::new(), rest: 0 }
+        let revision = if requested_revision == 0 { server.store().revision() } else { requested_revision };
+        ListPage { revision, objects: Vec::new(), remaining: 0 }
     };
-    let start = now.revision;
+    let start = snapshot.revision;
     let end = Instant::now() + Duration::from_secs(seconds);
     let mut watch = Watch {
         server: server.clone(),
         resource: Arc::clone(&target.resource),
         name: target.name.clone(),
-        selection: call.query.selection(&target.resource)?,
-        shape: call.shape,
-        headed: false,
-        follower: Follower::new(server.store(), target.scope(), start),
-        initial: now.objects.into_iter(),
-        initial_end: None,
+        predicate: request.query.selection_predicate(&target.resource)?,
+        format: request.format,
+        has_sent_columns: false,
+        cursor: CollectionCursor::new(server.store(), target.collection_key(), start),
+        initial: snapshot.objects.into_iter(),
+        initial_end_revision: None,
         pending: Vec::new(),
-        gathered: Instant::now(),
-        bookmarks: call.query.flag("allowWatchBookmarks"),
-        next_bookmark: Instant::now() + BOOKMARK,
+        batch_end: Instant::now(),
+        bookmarks: request.query.flag("allowWatchBookmarks"),
+        next_bookmark: Instant::now() + BOOKMARK_INTERVAL,
         end,
-        alarm: None,
-        over: false,
+        timer: None,
+        is_finished: false,
     };
-    // Who does not say where to begin is told where the beginning ends.
-    let is_told = call.query.flag("sendInitialEvents") || initial && call.query.get("resourceVersion").is_none();
-    watch.initial_end = (is_told && watch.bookmarks).then_some(start);
-    let lines = stream::unfold(watch, |mut watch| async move {
-        let line = watch.next().await?;
-        Some((Ok::<_, Infallible>(line), watch))
+    // Clients that start without a resource version get a bookmark at the end of the initial state.
+    let sends_initial_bookmark =
+        request.query.flag("sendInitialEvents") || initial && request.query.get("resourceVersion").is_none();
+    watch.initial_end_revision = (sends_initial_bookmark && watch.bookmarks).then_some(start);
+    let events = stream::unfold(watch, |mut watch| async move {
+        let events = watch.next().await?;
+        Some((Ok::<_, Infallible>(events), watch))
     });
-    let mut response = Response::new(Body::from_stream(lines));
+    let mut response = Response::new(Body::from_stream(events));
     response.headers_mut().insert(header::CONTENT_TYPE, HeaderValue::from_static("application/json"));
     Ok(response)
 }
@@ -122,151 +124,153 @@ impl Watch {
             if !self.pending.is_empty() {
                 return Some(Bytes::from(mem::take(&mut self.pending)));
             }
-            if self.over {
+            if self.is_finished {
                 return None;
             }
-            if self.begin() {
+            if self.send_initial_events() {
                 continue;
             }
-            let wake = if self.bookmarks { self.next_bookmark.min(self.end) } else { self.end };
-            let alarm = self.alarm.get_or_insert_with(|| Box::pin(tokio::time::sleep_until(wake)));
+            let deadline = if self.bookmarks { self.next_bookmark.min(self.end) } else { self.end };
+            let timer = self.timer.get_or_insert_with(|| Box::pin(tokio::time::sleep_until(deadline)));
             tokio::select! {
-                records = Self::gather(&mut self.follower, self.gathered) => match records {
-                    Ok(records) => self.records(&records),
-                    Err(gone) => self.expire(gone.oldest),
+                events = Self::next_batch(&mut self.cursor, self.batch_end) => match events {
+                    Ok(events) => self.handle_events(&events),
+                    Err(compacted) => self.send_expired(compacted.oldest),
                 },
-                () = alarm => self.tick(),
+                () = timer => self.handle_timer(),
             }
         }
     }
 
-    /// Shows more of the state that the watch begins with; false when that is done.
-    fn begin(&mut self) -> bool {
-        let some: Vec<_> = self.initial.by_ref().take(AT_ONCE).collect();
-        for (_, object) in &some {
-            if self.wanted(Some(object)) {
-                self.emit("ADDED", object);
+    /// Encodes more of the initial state; false if it is complete.
+    fn send_initial_events(&mut self) -> bool {
+        let batch: Vec<_> = self.initial.by_ref().take(MAX_BATCH).collect();
+        for (_, object) in &batch {
+            if self.is_selected(Some(object)) {
+                self.encode_event("ADDED", object);
             }
         }
-        if some.is_empty()
-            && let Some(revision) = self.initial_end.take()
+        if batch.is_empty()
+            && let Some(revision) = self.initial_end_revision.take()
         {
-            self.bookmark(revision, true);
+            self.encode_bookmark(revision, true);
             return true;
         }
-        !some.is_empty()
+        !batch.is_empty()
     }
 
-    /// The next records, once their time has come. Cancel-safe.
-    async fn gather(follower: &mut Follower, from: Instant) -> Result<Vec<Arc<Record>>, Compacted> {
-        if from > Instant::now() {
-            tokio::time::sleep_until(from).await;
+    /// Waits for the end of the batch interval and the next events. Cancel-safe.
+    async fn next_batch(cursor: &mut CollectionCursor, start: Instant) -> Result<Vec<Arc<StoreEvent>>, CompactedError> {
+        if start > Instant::now() {
+            tokio::time::sleep_until(start).await;
         }
-        follower.next(AT_ONCE).await
+        cursor.next(MAX_BATCH).await
     }
 
-    fn records(&mut self, records: &[Arc<Record>]) {
-        records.iter().for_each(|record| self.record(record));
-        // Who is behind does not wait.
-        if records.len() < AT_ONCE {
-            self.gathered = Instant::now() + GATHER;
+    fn handle_events(&mut self, events: &[Arc<StoreEvent>]) {
+        events.iter().for_each(|event| self.handle_event(event));
+        // A client that is behind does not wait for a batch.
+        if events.len() < MAX_BATCH {
+            self.batch_end = Instant::now() + BATCH_INTERVAL;
         }
     }
 
-    fn record(&mut self, record: &Record) {
-        let (old, new) = (self.wanted(record.old.as_ref()), self.wanted(record.new.as_ref()));
-        let shown = match (old, new) {
-            (false, true) => ("ADDED", record.new.as_ref()),
-            (true, true) => ("MODIFIED", record.new.as_ref()),
-            (true, false) if record.removed.is_some() => ("DELETED", record.removed.as_ref()),
-            (true, false) => return self.left(record),
+    fn handle_event(&mut self, event: &StoreEvent) {
+        let (old, new) = (self.is_selected(event.old.as_ref()), self.is_selected(event.new.as_ref()));
+        let encoded = match (old, new) {
+            (false, true) => ("ADDED", event.new.as_ref()),
+            (true, true) => ("MODIFIED", event.new.as_ref()),
+            (true, false) if event.deleted.is_some() => ("DELETED", event.deleted.as_ref()),
+            (true, false) => return self.encode_deselected(event),
             (false, false) => return,
         };
-        if let (kind, Some(object)) = shown {
-            self.emit(kind, object);
+        if let (kind, Some(object)) = encoded {
+            self.encode_event(kind, object);
         }
     }
 
-    /// It no longer matches: gone for this client, as it was before, at the revision of the change.
-    fn left(&mut self, record: &Record) {
-        if let Some(old) = &record.old {
-            let mut last = Value::clone(&old.tree());
-            object::set_resource_version(&mut last, record.revision);
-            self.emit("DELETED", &Arc::new(Kept::new(&Arc::new(last))));
+    /// Encodes the DELETED event of an object that no longer matches: its old state at the revision of the change.
+    fn encode_deselected(&mut self, event: &StoreEvent) {
+        if let Some(old) = &event.old {
+            let mut deleted = Value::clone(&old.value());
+            object::set_resource_version(&mut deleted, event.revision);
+            self.encode_event("DELETED", &Arc::new(StoredObject::new(&Arc::new(deleted))));
         }
     }
 
-    fn wanted(&self, object: Option<&Arc<Kept>>) -> bool {
+    fn is_selected(&self, object: Option<&Arc<StoredObject>>) -> bool {
         let Some(object) = object else { return false };
-        if self.name.is_none() && self.selection.is_everything() {
+        if self.name.is_none() && self.predicate.is_everything() {
             return true;
         }
-        let tree = object.tree();
-        self.name.as_ref().is_none_or(|name| object::name(&tree) == name)
-            && self.selection.matches(&present::present(&self.resource, &tree))
+        let value = object.value();
+        self.name.as_ref().is_none_or(|name| object::name(&value) == name)
+            && self.predicate.matches(&representation::to_served_version(&self.resource, &value))
     }
 
-    fn emit(&mut self, kind: &str, object: &Arc<Kept>) {
-        if self.shape == Shape::Full && present::is_shown_as_kept(&self.resource) {
-            return self.line(kind, object.text());
+    fn encode_event(&mut self, kind: &str, object: &Arc<StoredObject>) {
+        if self.format == ResponseFormat::Object && representation::is_stored_representation(&self.resource) {
+            return self.encode_line(kind, object.json());
         }
-        let shown = present::present(&self.resource, &object.tree());
-        let body = match self.shape {
-            Shape::Full => Value::clone(&shown),
-            Shape::Metadata | Shape::MetadataList => present::partial(&shown),
-            Shape::Table => {
-                let metadata = json!({"resourceVersion": object::resource_version(&shown)});
+        let converted = representation::to_served_version(&self.resource, &object.value());
+        let body = match self.format {
+            ResponseFormat::Object => Value::clone(&converted),
+            ResponseFormat::PartialObjectMetadata | ResponseFormat::PartialObjectMetadataList => {
+                representation::partial_object_metadata(&converted)
+            }
+            ResponseFormat::Table => {
+                let metadata = json!({"resourceVersion": object::resource_version(&converted)});
                 let table = Table::new(&self.resource, self.server.now());
-                // Only the first event of a watch carries the columns.
-                table.render(&[shown], metadata, !mem::replace(&mut self.headed, true))
+                // Only the first event of a watch contains the columns.
+                table.render(&[converted], metadata, !mem::replace(&mut self.has_sent_columns, true))
             }
         };
-        self.line(kind, body.to_string().as_bytes());
+        self.encode_line(kind, body.to_string().as_bytes());
     }
 
-    fn line(&mut self, kind: &str, object: &[u8]) {
-        for part in [br#"{"type":""#, kind.as_bytes(), br#"","object":"#, object, b"}\n"] {
-            self.pending.extend_from_slice(part);
+    fn encode_line(&mut self, kind: &str, object: &[u8]) {
+        for fragment in [br#"{"type":""#, kind.as_bytes(), br#"","object":"#, object, b"}\n"] {
+            self.pending.extend_from_slice(fragment);
         }
     }
 
-    fn bookmark(&mut self, revision: u64, end_of_initial: bool) {
+    fn encode_bookmark(&mut self, revision: u64, end_of_initial: bool) {
         let mut metadata = json!({"resourceVersion": revision.to_string()});
         if end_of_initial {
             metadata["annotations"] = json!({"k8s.io/initial-events-end": "true"});
         }
-        let object = match self.shape {
-            Shape::Table => {
+        let object = match self.format {
+            ResponseFormat::Table => {
                 json!({"kind": "Table", "apiVersion": "meta.k8s.io/v1", "metadata": metadata, "columnDefinitions": null, "rows": []})
             }
-            Shape::Metadata | Shape::MetadataList => {
+            ResponseFormat::PartialObjectMetadata | ResponseFormat::PartialObjectMetadataList => {
                 json!({"kind": "PartialObjectMetadata", "apiVersion": "meta.k8s.io/v1", "metadata": metadata})
             }
-            Shape::Full => {
-                let mut object = typed::blank(&self.resource);
+            ResponseFormat::Object => {
+                let mut object = normalize::empty_object(&self.resource);
                 object["kind"] = json!(self.resource.kind);
                 object["apiVersion"] = json!(self.resource.api_version());
                 object["metadata"] = metadata;
                 object
             }
         };
-        self.line("BOOKMARK", object.to_string().as_bytes());
+        self.encode_line("BOOKMARK", object.to_string().as_bytes());
     }
 
-    fn tick(&mut self) {
+    fn handle_timer(&mut self) {
         let now = Instant::now();
         if self.bookmarks {
-            self.bookmark(self.follower.position(), false);
-            self.next_bookmark = now + BOOKMARK;
+            self.encode_bookmark(self.cursor.position(), false);
+            self.next_bookmark = now + BOOKMARK_INTERVAL;
         }
-        self.over = now >= self.end;
-        self.alarm = None;
+        self.is_finished = now >= self.end;
+        self.timer = None;
     }
 
-    /// Tells the client to list again, in the stream as kube-apiserver does.
-    fn expire(&mut self, oldest: u64) {
-        let message = format!("too old resource version: {} ({oldest})", self.follower.position());
-        self.line("ERROR", Status::expired(message).to_json().to_string().as_bytes());
-        self.over = true;
+    /// Ends the watch with an ERROR event, after which the client lists again.
+    fn send_expired(&mut self, oldest: u64) {
+        let message = format!("too old resource version: {} ({oldest})", self.cursor.position());
+        self.encode_line("ERROR", Status::expired(message).to_json().to_string().as_bytes());
+        self.is_finished = true;
     }
 }

@@ -1,95 +1,103 @@
-//! POST and PUT: whole objects.
+//! POST and PUT.
 
 use std::sync::Arc;
 
-use apimachinery::status::{Cause, Status};
+use apimachinery::{Status, StatusCause};
 use axum::response::Response;
 use http::Method;
 use serde_json::{Value, json};
 
-use crate::http::call::Call;
 use crate::http::path::Target;
-use crate::http::{answer, respond, warning};
+use crate::http::request::ApiRequest;
+use crate::http::{object_response, response, warning_header};
 use crate::resources::Resource;
 use crate::server::Server;
-use crate::write::decode::{self, Written};
-use crate::write::{Body, Face, Options, Proposal, preconditions, prune};
+use crate::write::decode::{self, DecodedObject};
+use crate::write::{Proposal, RequestBody, Subresource, WriteOptions, preconditions, prune};
 use crate::{conversion, object};
 
-pub(super) fn create(server: &Server, target: &Target, call: &Call) -> Result<Response, Status> {
+pub(super) fn create(server: &Server, target: &Target, request: &ApiRequest) -> Result<Response, Status> {
     let resource = &target.resource;
-    let Written { object, complaints } = read(resource, call)?;
+    let DecodedObject { object, field_warnings } = decode_object(resource, request)?;
     if !object::resource_version(&object).is_empty() {
-        return Err(Status::unexplained("resourceVersion should not be set on objects to be created"));
+        return Err(Status::internal_error_verbatim("resourceVersion should not be set on objects to be created"));
     }
     let namespace = match (resource.namespaced, &target.namespace) {
         (true, None) => return Err(Status::method_not_allowed()),
         _ => target.namespace(),
     };
-    let options = Options { complaints, ..options(resource, call)? };
-    match server.create_object(&kept(server, resource), namespace, Proposal::Written(object), &options) {
-        Ok(outcome) => Ok(answer::written(call, server, resource, &outcome)),
-        Err(status) => refused(server, target, call, &options, status),
+    let options = WriteOptions { field_warnings, ..write_options(resource, request)? };
+    match server.create_object(&storage_resource(server, resource), namespace, Proposal::Update(object), &options) {
+        Ok(result) => Ok(object_response::write_response(request, server, resource, &result)),
+        Err(status) => rejection(server, target, request, &options, status),
     }
 }
 
-pub(super) fn replace(server: &Server, target: &Target, call: &Call) -> Result<Response, Status> {
+pub(super) fn replace(server: &Server, target: &Target, request: &ApiRequest) -> Result<Response, Status> {
     let resource = &target.resource;
-    let Written { object, complaints } = read(resource, call)?;
-    let options = Options { complaints, ..options(resource, call)? };
+    let DecodedObject { object, field_warnings } = decode_object(resource, request)?;
+    let options = WriteOptions { field_warnings, ..write_options(resource, request)? };
     let propose = |current: Option<&Value>| {
         if let Some(current) =
-            current.filter(|_| resource.needs_version() && object::resource_version(&object).is_empty())
+            current.filter(|_| resource.requires_resource_version() && object::resource_version(&object).is_empty())
         {
-            preconditions::same_name(current, &object)?;
-            preconditions::same_version(resource, target.name(), current, &object, Body::Object)?;
-            let cause = Cause::invalid("metadata.resourceVersion", &json!(0), "must be specified for an update");
-            return Err(Status::invalid(&resource.qualified(), target.name(), vec![cause]));
+            preconditions::check_name(current, &object)?;
+            preconditions::check_version(resource, target.name(), current, &object, RequestBody::Object)?;
+            let cause = StatusCause::invalid("metadata.resourceVersion", &json!(0), "must be specified for an update");
+            return Err(Status::invalid(&resource.group_resource(), target.name(), vec![cause]));
         }
-        Ok(Proposal::Written(object.clone()))
+        Ok(Proposal::Update(object.clone()))
     };
-    match server.modify(&kept(server, resource), face(target), target.namespace(), target.name(), &options, &propose) {
-        Ok(outcome) => Ok(answer::written(call, server, resource, &outcome)),
-        Err(status) => refused(server, target, call, &options, status),
+    match server.modify(
+        &storage_resource(server, resource),
+        written_subresource(target),
+        target.namespace(),
+        target.name(),
+        &options,
+        &propose,
+    ) {
+        Ok(result) => Ok(object_response::write_response(request, server, resource, &result)),
+        Err(status) => rejection(server, target, request, &options, status),
     }
 }
 
-/// Fields that nobody declared are told whatever else is wrong, and first of all when that was asked for.
-fn refused(
+/// Returns the response of a failed write, with warnings for unknown fields; strict validation reports those first.
+fn rejection(
     server: &Server,
     target: &Target,
-    call: &Call,
-    options: &Options,
+    request: &ApiRequest,
+    options: &WriteOptions,
     status: Status,
 ) -> Result<Response, Status> {
-    let Ok(Written { mut object, .. }) = read(&target.resource, call) else { return Err(status) };
-    let warnings = prune::unknown_fields(&kept(server, &target.resource), &mut object, options)?;
-    Ok(warning::append(respond::failure(&status), &warnings))
+    let Ok(DecodedObject { mut object, .. }) = decode_object(&target.resource, request) else { return Err(status) };
+    let warnings = prune::prune_unknown_fields(&storage_resource(server, &target.resource), &mut object, options)?;
+    Ok(warning_header::append(response::status_response(&status), &warnings))
 }
 
-/// Which part of the object the path is about.
-pub(super) fn face(target: &Target) -> Face {
-    if target.subresource.as_deref() == Some("status") { Face::Status } else { Face::Main }
+/// Returns the subresource that the request writes.
+pub(super) fn written_subresource(target: &Target) -> Subresource {
+    if target.subresource.as_deref() == Some("status") { Subresource::Status } else { Subresource::Main }
 }
 
-/// The resource whose schema rules what is stored: the two faces of events are kept as one.
-pub(super) fn kept(server: &Server, resource: &Arc<Resource>) -> Arc<Resource> {
-    let kept = conversion::kept_as(resource);
-    let kept = kept.and_then(|(group, version, plural)| server.registry().get(group, version, plural));
-    kept.unwrap_or_else(|| Arc::clone(resource))
+/// Returns the storage version of `resource`, for kinds with conversion.
+pub(super) fn storage_resource(server: &Server, resource: &Arc<Resource>) -> Arc<Resource> {
+    let stored_version = conversion::storage_resource(resource);
+    let stored_version =
+        stored_version.and_then(|(group, version, plural)| server.registry().get(group, version, plural));
+    stored_version.unwrap_or_else(|| Arc::clone(resource))
 }
 
-/// The options of a write to `resource`.
-pub(super) fn options(resource: &Arc<Resource>, call: &Call) -> Result<Options, Status> {
-    let written_as = conversion::kept_as(resource).map(|_| Arc::clone(resource));
-    Ok(Options { written_as, ..call.query.write_options(&call.agent)? })
+/// Returns the write options of a request to `resource`.
+pub(super) fn write_options(resource: &Arc<Resource>, request: &ApiRequest) -> Result<WriteOptions, Status> {
+    let request_resource = conversion::storage_resource(resource).map(|_| Arc::clone(resource));
+    Ok(WriteOptions { request_resource, ..request.query.write_options(&request.user_agent)? })
 }
 
-fn read(resource: &Resource, call: &Call) -> Result<Written, Status> {
-    let written = decode::written(resource, &call.content_type, &call.body)?;
-    if resource.group == "events.k8s.io" && call.method == Method::POST && written.object["eventTime"].is_null() {
-        let cause = Cause::required("eventTime", "");
-        return Err(Status::invalid("Event", object::name(&written.object), vec![cause]));
+fn decode_object(resource: &Resource, request: &ApiRequest) -> Result<DecodedObject, Status> {
+    let decoded = decode::decode_object(resource, &request.content_type, &request.body)?;
+    if resource.group == "events.k8s.io" && request.method == Method::POST && decoded.object["eventTime"].is_null() {
+        let cause = StatusCause::required("eventTime", "");
+        return Err(Status::invalid("Event", object::name(&decoded.object), vec![cause]));
     }
-    Ok(Written { object: conversion::to_kept(resource, written.object), ..written })
+    Ok(DecodedObject { object: conversion::to_storage(resource, decoded.object), ..decoded })
 }

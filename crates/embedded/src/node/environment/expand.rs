@@ -1,15 +1,15 @@
-//! `$(NAME)` in values, command lines and arguments.
+//! Expansion of `$(NAME)` in values, commands and arguments.
 
 use std::collections::BTreeMap;
 
-/// Replaces `$(NAME)` by the variable's value; `$$` is a dollar sign, an unknown name stays as written
+/// Replaces `$(NAME)` with the value of the variable. `$$` is a dollar sign, and an unknown name is not replaced
 /// (`k8s.io/kubernetes/third_party/forked/golang/expansion`).
 pub(crate) fn expand(text: &str, variables: &BTreeMap<String, String>) -> String {
     let mut out = String::with_capacity(text.len());
     let mut rest = text;
-    while let Some(at) = rest.find('$') {
-        out.push_str(&rest[..at]);
-        let after = &rest[at + 1..];
+    while let Some(position) = rest.find('$') {
+        out.push_str(&rest[..position]);
+        let after = &rest[position + 1..];
         if let Some(after) = after.strip_prefix('$') {
             out.push('$');
             rest = after;

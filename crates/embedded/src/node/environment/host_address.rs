@@ -1,23 +1,24 @@
-//! Stable host names of Pods, which nothing here resolves.
+//! Replacement of the stable host names of Pods, as there is no DNS server.
 
 use serde_json::Value;
 
-use super::{EnvironmentError, Sources};
+use super::{EnvironmentError, ObjectSource};
 use crate::object;
 
-/// There is no DNS: a value that is the stable host name of a Pod, `{hostname}.{subdomain}.{namespace}` with or without
-/// `.svc…`, becomes that Pod's address, as its name would resolve on a real cluster.
-pub(super) fn host_address(value: String, pod: &Value, sources: &dyn Sources) -> Result<String, EnvironmentError> {
+/// Replaces a value that is the stable host name of a Pod, `{hostname}.{subdomain}.{namespace}` with or without
+/// `.svc…`, with the IP of that Pod, to which the name would resolve on a cluster with DNS.
+pub(super) fn host_address(value: String, pod: &Value, sources: &dyn ObjectSource) -> Result<String, EnvironmentError> {
     let mut parts = value.splitn(4, '.');
     let (Some(host), Some(subdomain), Some(namespace)) = (parts.next(), parts.next(), parts.next()) else {
         return Ok(value);
     };
-    let service = parts.next().is_none_or(|rest| rest == "svc" || rest.starts_with("svc."));
-    if !service || namespace != object::namespace(pod) {
+    let is_service_name = parts.next().is_none_or(|rest| rest == "svc" || rest.starts_with("svc."));
+    if !is_service_name || namespace != object::namespace(pod) {
         return Ok(value);
     }
-    let is_host =
-        |p: &Value| object::text(p, "/spec/hostname") == host && object::text(p, "/spec/subdomain") == subdomain;
+    let is_host = |candidate: &Value| {
+        object::text(candidate, "/spec/hostname") == host && object::text(candidate, "/spec/subdomain") == subdomain
+    };
     if is_host(pod) {
         return Ok(object::text(pod, "/status/podIP").to_owned());
     }

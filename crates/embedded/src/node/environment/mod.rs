@@ -1,4 +1,4 @@
-//! The environment of a container: `env` and `envFrom`, in their order.
+//! The environment variables of a container: `envFrom` and `env` in their order.
 
 mod downward;
 mod expand;
@@ -7,110 +7,117 @@ mod host_address;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use apimachinery::pod::Amounts;
+use apimachinery::ResourceList;
 use base64::Engine;
 use serde_json::Value;
 
 use crate::object;
 use crate::workloads::ownership::string_map;
-pub(crate) use downward::{downward, resource_field};
+pub(crate) use downward::{pod_field, resource_field};
 pub(crate) use expand::expand;
 use host_address::host_address;
 
-/// Where values come from that are not in the Pod. All in the Pod's namespace.
-pub(crate) trait Sources {
+/// The source of objects in the namespace of the Pod that it refers to.
+pub(crate) trait ObjectSource {
+    /// Returns a ConfigMap.
     fn config_map(&self, name: &str) -> Option<Arc<Value>>;
+    /// Returns a Secret.
     fn secret(&self, name: &str) -> Option<Arc<Value>>;
+    /// Returns a Pod.
     fn pod(&self, name: &str) -> Option<Arc<Value>>;
-    /// The PersistentVolume of a claim that is bound.
+    /// Returns the PersistentVolume of a bound claim.
     fn volume(&self, claim: &str) -> Option<Arc<Value>>;
-    /// What the Pod's node has for Pods; what a container may use that has no limit.
-    fn allocatable(&self) -> Amounts;
+    /// Returns the allocatable resources of the node, which a container without limits may use.
+    fn allocatable(&self) -> ResourceList;
 }
 
-/// Why a container cannot start yet.
+/// Why a container cannot be configured yet.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum EnvironmentError {
-    /// `CreateContainerConfigError`.
+    /// An object does not exist: `CreateContainerConfigError`.
     #[error("{0}")]
-    Missing(String),
-    /// A peer's name has no address yet; a container would wait for DNS.
+    NotFound(String),
+    /// The host name of a Pod has no address yet; a container would wait for DNS.
     #[error("waiting for the address of {0}")]
     Unresolved(String),
 }
 
-/// Variables with the order in which their names first came.
+/// Variables in the order of their first definition.
 #[derive(Default)]
 struct Variables {
     names: Vec<String>,
     values: BTreeMap<String, String>,
 }
 
-/// All variables of a container in order; a later one of the same name wins. `pod` has its address in status.
+/// Returns all variables of a container in order; the last definition of a name wins. `pod` has its address in
+/// `status`.
 pub(crate) fn resolve(
     container: &Value,
     pod: &Value,
-    sources: &dyn Sources,
+    sources: &dyn ObjectSource,
 ) -> Result<Vec<(String, String)>, EnvironmentError> {
-    let mut all = Variables::default();
+    let mut variables = Variables::default();
     let hostname = match object::text(pod, "/spec/hostname") {
         "" => object::name(pod),
         hostname => hostname,
     };
-    all.set("HOSTNAME", hostname.to_owned());
+    variables.set("HOSTNAME", hostname.to_owned());
     for source in list(container, "envFrom") {
-        for (key, value) in imported(source, sources)? {
-            all.set(&format!("{}{key}", object::text(source, "/prefix")), value);
+        for (key, value) in env_from(source, sources)? {
+            variables.set(&format!("{}{key}", object::text(source, "/prefix")), value);
         }
     }
     for entry in list(container, "env") {
         let name = object::text(entry, "/name");
         let value = match entry.get("valueFrom").filter(|from| !from.is_null()) {
-            Some(from) => referenced(from, container, pod, sources)?,
-            None => Some(expand(object::text(entry, "/value"), &all.values)),
+            Some(from) => value_from(from, container, pod, sources)?,
+            None => Some(expand(object::text(entry, "/value"), &variables.values)),
         };
         if let Some(value) = value {
-            all.set(name, host_address(value, pod, sources)?);
+            variables.set(name, host_address(value, pod, sources)?);
         }
     }
-    Ok(all.in_order())
+    Ok(variables.in_order())
 }
 
+/// Returns the items of an array field.
 fn list<'a>(container: &'a Value, field: &str) -> impl Iterator<Item = &'a Value> {
     container.get(field).and_then(Value::as_array).into_iter().flatten()
 }
 
-/// `envFrom`: all of a ConfigMap or Secret.
-fn imported(source: &Value, sources: &dyn Sources) -> Result<BTreeMap<String, String>, EnvironmentError> {
-    let optional = |reference: &Value| reference.get("optional") == Some(&Value::Bool(true));
+/// Returns the variables of an `envFrom` source: all keys of a ConfigMap or Secret.
+fn env_from(source: &Value, sources: &dyn ObjectSource) -> Result<BTreeMap<String, String>, EnvironmentError> {
+    let is_optional = |reference: &Value| reference.get("optional") == Some(&Value::Bool(true));
     if let Some(reference) = source.get("configMapRef") {
         let name = object::text(reference, "/name");
         return match sources.config_map(name) {
             Some(map) => Ok(string_map(map.get("data"))),
-            None if optional(reference) => Ok(BTreeMap::new()),
-            None => Err(EnvironmentError::Missing(format!("configmap \"{name}\" not found"))),
+            None if is_optional(reference) => Ok(BTreeMap::new()),
+            None => Err(EnvironmentError::NotFound(format!("configmap \"{name}\" not found"))),
         };
     }
     if let Some(reference) = source.get("secretRef") {
         let name = object::text(reference, "/name");
         return match sources.secret(name) {
-            Some(secret) => Ok(string_map(secret.get("data")).into_iter().map(|(k, v)| (k, decoded(&v))).collect()),
-            None if optional(reference) => Ok(BTreeMap::new()),
-            None => Err(EnvironmentError::Missing(format!("secret \"{name}\" not found"))),
+            Some(secret) => {
+                Ok(string_map(secret.get("data")).into_iter().map(|(k, v)| (k, decode_secret_value(&v))).collect())
+            }
+            None if is_optional(reference) => Ok(BTreeMap::new()),
+            None => Err(EnvironmentError::NotFound(format!("secret \"{name}\" not found"))),
         };
     }
     Ok(BTreeMap::new())
 }
 
-/// `valueFrom`; `None` for something optional that is absent.
-fn referenced(
+/// Returns the value of `valueFrom`, `None` for an optional reference to a missing object.
+fn value_from(
     from: &Value,
     container: &Value,
     pod: &Value,
-    sources: &dyn Sources,
+    sources: &dyn ObjectSource,
 ) -> Result<Option<String>, EnvironmentError> {
     if let Some(field) = from.get("fieldRef") {
-        return Ok(Some(downward(object::text(field, "/fieldPath"), pod)));
+        return Ok(Some(pod_field(object::text(field, "/fieldPath"), pod)));
     }
     if let Some(field) = from.get("resourceFieldRef") {
         return Ok(Some(resource_field(field, container, pod, sources)));
@@ -122,19 +129,20 @@ fn referenced(
     };
     let (name, key) = (object::text(reference, "/name"), object::text(reference, "/key"));
     let source = if kind == "configmap" { sources.config_map(name) } else { sources.secret(name) };
-    let missing = |message: String| match reference.get("optional") {
+    let not_found = |message: String| match reference.get("optional") {
         Some(Value::Bool(true)) => Ok(None),
-        _ => Err(EnvironmentError::Missing(message)),
+        _ => Err(EnvironmentError::NotFound(message)),
     };
-    let Some(source) = source else { return missing(format!("{kind} \"{name}\" not found")) };
+    let Some(source) = source else { return not_found(format!("{kind} \"{name}\" not found")) };
     let Some(value) = source.get("data").and_then(|data| data.get(key)?.as_str()) else {
-        let title = if kind == "configmap" { "ConfigMap" } else { "Secret" };
-        return missing(format!("couldn't find key {key} in {title} {}/{name}", object::namespace(pod)));
+        let kind_name = if kind == "configmap" { "ConfigMap" } else { "Secret" };
+        return not_found(format!("couldn't find key {key} in {kind_name} {}/{name}", object::namespace(pod)));
     };
-    Ok(Some(if kind == "secret" { decoded(value) } else { value.to_owned() }))
+    Ok(Some(if kind == "secret" { decode_secret_value(value) } else { value.to_owned() }))
 }
 
-fn decoded(value: &str) -> String {
+/// Decodes the base64 value of a Secret.
+fn decode_secret_value(value: &str) -> String {
     let bytes = base64::engine::general_purpose::STANDARD.decode(value).unwrap_or_default();
     String::from_utf8_lossy(&bytes).into_owned()
 }
@@ -156,15 +164,15 @@ impl Variables {
 
 #[cfg(test)]
 mod tests {
-    use apimachinery::quantity::Quantity;
+    use apimachinery::Quantity;
     use rstest::rstest;
     use serde_json::json;
 
     use super::*;
 
-    struct Fixed;
+    struct FixedSource;
 
-    impl Sources for Fixed {
+    impl ObjectSource for FixedSource {
         fn config_map(&self, name: &str) -> Option<Arc<Value>> {
             (name == "settings").then(|| Arc::new(json!({"data": {"level": "high"}})))
         }
@@ -178,8 +186,8 @@ mod tests {
         fn volume(&self, _claim: &str) -> Option<Arc<Value>> {
             None
         }
-        fn allocatable(&self) -> Amounts {
-            Amounts::from([("ephemeral-storage".to_owned(), Quantity::from_units(9))])
+        fn allocatable(&self) -> ResourceList {
+            ResourceList::from([("ephemeral-storage".to_owned(), Quantity::from_units(9))])
         }
     }
 
@@ -192,7 +200,8 @@ mod tests {
 
     fn env(env: Value) -> Result<Vec<(String, String)>, EnvironmentError> {
         let container = json!({"env": env, "resources": {"limits": {"cpu": "1500m", "memory": "2Gi"}}});
-        resolve(&container, &pod(), &Fixed).map(|all| all.into_iter().filter(|(name, _)| name != "HOSTNAME").collect())
+        resolve(&container, &pod(), &FixedSource)
+            .map(|all| all.into_iter().filter(|(name, _)| name != "HOSTNAME").collect())
     }
 
     #[rstest]
@@ -203,16 +212,16 @@ mod tests {
     #[case::config(json!({"configMapKeyRef": {"name": "settings", "key": "level"}}), "high")]
     #[case::secret(json!({"secretKeyRef": {"name": "hf", "key": "token"}}), "secret")]
     #[case::cpu(json!({"resourceFieldRef": {"resource": "limits.cpu"}}), "2")]
-    #[case::of_the_node(json!({"resourceFieldRef": {"resource": "limits.ephemeral-storage"}}), "9")]
+    #[case::node_allocatable(json!({"resourceFieldRef": {"resource": "limits.ephemeral-storage"}}), "9")]
     #[case::not_requested(json!({"resourceFieldRef": {"resource": "requests.ephemeral-storage"}}), "0")]
     #[case::memory(json!({"resourceFieldRef": {"resource": "limits.memory", "divisor": "1Mi"}}), "2048")]
-    fn references(#[case] from: Value, #[case] expect: &str) {
+    fn resolves_references(#[case] from: Value, #[case] expect: &str) {
         let all = env(json!([{"name": "V", "valueFrom": from}])).unwrap();
         assert_eq!(all, [("V".to_owned(), expect.to_owned())]);
     }
 
     #[test]
-    fn missing_sources_name_themselves() {
+    fn names_missing_source() {
         let error = env(json!([{"name": "V", "valueFrom": {"secretKeyRef": {"name": "nope", "key": "k"}}}]));
         assert_eq!(error.unwrap_err().to_string(), "secret \"nope\" not found");
         let optional =
@@ -221,7 +230,7 @@ mod tests {
     }
 
     #[test]
-    fn a_host_name_becomes_an_address() {
+    fn replaces_host_name_with_address() {
         let all =
             env(json!([{"name": "LEADER", "value": "l-0.l.n"}, {"name": "URL", "value": "$(LEADER):80"}])).unwrap();
         assert_eq!(all[0].1, "127.16.0.9");
@@ -235,7 +244,7 @@ mod tests {
     #[case("$$(A)", "$(A)")]
     #[case("$A ${A} $(A", "$A ${A} $(A")]
     #[case("é$(A)é", "é1é")]
-    fn expansion(#[case] text: &str, #[case] expect: &str) {
+    fn expands_variables(#[case] text: &str, #[case] expect: &str) {
         assert_eq!(expand(text, &BTreeMap::from([("A".to_owned(), "1".to_owned())])), expect);
     }
 }

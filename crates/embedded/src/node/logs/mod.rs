@@ -1,8 +1,8 @@
-//! What containers wrote, the last run's kept beside the current one's: files under a folder, `NAMESPACE_POD_UID/
-//! CONTAINER/RUN.NUMBER.log` in the format of container runtimes, or a bounded ring in memory where there is no folder.
+//! Container logs of the current and the previous run: files in the CRI format at
+//! `NAMESPACE_POD_UID/CONTAINER/RUN.NUMBER.log`, or a bounded ring buffer in memory when there is no log directory.
 
-mod kept;
 mod line;
+mod log_storage;
 mod sink;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -10,131 +10,136 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use apimachinery::status::Status;
+use apimachinery::Status;
 use bytes::Bytes;
 use futures::stream::BoxStream;
 
-use crate::ports::{Clock, LogQuery, PodLogs, SystemClock};
-use kept::{Files, Kept, Ring};
+use crate::ports::{Clock, PodLogOptions, PodLogs, SystemClock};
+use log_storage::{LogStorage, RingBuffer, RotatedFiles};
 pub use sink::LogSink;
 
-/// The logs of every Pod on the nodes of this process.
+/// The logs of all Pods of the node agent.
 #[derive(Clone)]
-pub(crate) struct Logs {
-    /// Without one, lines are kept in memory.
-    folder: Option<PathBuf>,
+pub(crate) struct ContainerLogs {
+    /// `None` keeps lines in memory.
+    dir: Option<PathBuf>,
     clock: Arc<dyn Clock>,
-    pods: Arc<Mutex<BTreeMap<(String, String), Pod>>>,
+    pods: Arc<Mutex<BTreeMap<(String, String), PodEntry>>>,
 }
 
-struct Pod {
+/// The logs of one Pod.
+struct PodEntry {
     uid: String,
-    folder: Option<PathBuf>,
-    /// In the order of the Pod, init containers last, so that the first is the default.
-    containers: Vec<Container>,
+    dir: Option<PathBuf>,
+    /// In the order of the Pod with init containers last, so that the first is the default.
+    containers: Vec<ContainerEntry>,
 }
 
-struct Container {
+/// The logs of one container.
+struct ContainerEntry {
     name: String,
     runs: u64,
     current: Option<LogSink>,
     previous: Option<LogSink>,
 }
 
-impl Default for Logs {
+impl Default for ContainerLogs {
     fn default() -> Self {
         Self::new(None, Arc::new(SystemClock), &BTreeSet::new())
     }
 }
 
-// === impl Logs ===
+// === impl ContainerLogs ===
 
-impl Logs {
-    /// Logs that an earlier process left in the folder stay if their Pod, known by its uid, is still there.
-    pub(crate) fn new(folder: Option<PathBuf>, clock: Arc<dyn Clock>, pods: &BTreeSet<String>) -> Self {
-        if let Some(folder) = &folder {
-            clear(folder, pods);
+impl ContainerLogs {
+    /// Opens the log directory. Logs of an earlier process are retained if their Pod, identified by its UID, still
+    /// exists.
+    pub(crate) fn new(dir: Option<PathBuf>, clock: Arc<dyn Clock>, pods: &BTreeSet<String>) -> Self {
+        if let Some(dir) = &dir {
+            remove_orphaned_logs(dir, pods);
         }
-        Self { folder, clock, pods: Arc::default() }
+        Self { dir, clock, pods: Arc::default() }
     }
 
-    /// A Pod came to a node; nothing runs yet. What an earlier process kept of its last run can be read.
-    pub(crate) fn add(&self, namespace: &str, pod: &str, uid: &str, containers: &[String]) {
-        let folder = self.folder.as_ref().map(|folder| folder.join(format!("{namespace}_{pod}_{uid}")));
-        let fresh = |name: &String| {
-            let kept = folder.as_ref().and_then(|folder| Files::last(&folder.join(name)).ok().flatten());
-            let runs = kept.as_ref().map_or(0, |files| files.run() + 1);
-            let current = kept.map(|files| {
-                let sink = LogSink::new(Kept::Files(files), Arc::clone(&self.clock));
+    /// Adds a Pod before its containers start. The last run that an earlier process has logged can be read.
+    pub(crate) fn add_pod(&self, namespace: &str, pod: &str, uid: &str, containers: &[String]) {
+        let dir = self.dir.as_ref().map(|dir| dir.join(format!("{namespace}_{pod}_{uid}")));
+        let new_entry = |name: &String| {
+            let storage = dir.as_ref().and_then(|dir| RotatedFiles::open_last_run(&dir.join(name)).ok().flatten());
+            let runs = storage.as_ref().map_or(0, |files| files.run() + 1);
+            let current = storage.map(|files| {
+                let sink = LogSink::new(LogStorage::Files(files), Arc::clone(&self.clock));
                 sink.close();
                 sink
             });
-            Container { name: name.clone(), runs, current, previous: None }
+            ContainerEntry { name: name.clone(), runs, current, previous: None }
         };
-        let containers = containers.iter().map(fresh).collect();
-        let entry = Pod { uid: uid.to_owned(), folder, containers };
+        let containers = containers.iter().map(new_entry).collect();
+        let entry = PodEntry { uid: uid.to_owned(), dir, containers };
         self.pods().insert((namespace.to_owned(), pod.to_owned()), entry);
     }
 
-    /// A container starts (again): the current log becomes the previous one, and the one before goes.
-    pub(crate) fn start(&self, namespace: &str, pod: &str, container: &str) -> LogSink {
+    /// Starts the log of a new run of a container: the current log becomes the previous one, and the one before is
+    /// removed.
+    pub(crate) fn start_container(&self, namespace: &str, pod: &str, container: &str) -> LogSink {
         let mut pods = self.pods();
         let Some(pod) = pods.get_mut(&(namespace.to_owned(), pod.to_owned())) else { return LogSink::default() };
-        let folder = pod.folder.as_ref().map(|folder| folder.join(container));
-        let Some(slot) = pod.containers.iter_mut().find(|c| c.name == container) else { return LogSink::default() };
-        let sink = LogSink::new(keep(folder.as_deref(), slot.runs), Arc::clone(&self.clock));
-        slot.runs += 1;
-        if let Some(before) = slot.previous.take() {
-            before.remove();
+        let dir = pod.dir.as_ref().map(|dir| dir.join(container));
+        let Some(entry) = pod.containers.iter_mut().find(|c| c.name == container) else { return LogSink::default() };
+        let sink = LogSink::new(create_storage(dir.as_deref(), entry.runs), Arc::clone(&self.clock));
+        entry.runs += 1;
+        if let Some(oldest) = entry.previous.take() {
+            oldest.remove();
         }
-        slot.previous = slot.current.replace(sink.clone());
+        entry.previous = entry.current.replace(sink.clone());
         sink
     }
 
-    /// The Pod is gone, and its logs with it.
-    pub(crate) fn remove(&self, namespace: &str, pod: &str, uid: &str) {
+    /// Removes the logs of a Pod.
+    pub(crate) fn remove_pod(&self, namespace: &str, pod: &str, uid: &str) {
         let key = (namespace.to_owned(), pod.to_owned());
         let mut pods = self.pods();
         if pods.get(&key).is_some_and(|entry| entry.uid == uid)
-            && let Some(folder) = pods.remove(&key).and_then(|entry| entry.folder)
-            && folder.exists()
-            && let Err(error) = fs::remove_dir_all(&folder)
+            && let Some(dir) = pods.remove(&key).and_then(|entry| entry.dir)
+            && dir.exists()
+            && let Err(error) = fs::remove_dir_all(&dir)
         {
-            tracing::warn!(folder = %folder.display(), %error, "the logs of a Pod that is gone stay");
+            tracing::warn!(dir = %dir.display(), %error, "failed to remove the logs of a deleted Pod");
         }
     }
 
-    fn pods(&self) -> MutexGuard<'_, BTreeMap<(String, String), Pod>> {
+    fn pods(&self) -> MutexGuard<'_, BTreeMap<(String, String), PodEntry>> {
         self.pods.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-impl PodLogs for Logs {
-    fn open(&self, namespace: &str, pod: &str, query: LogQuery) -> Result<BoxStream<'static, Bytes>, Status> {
+impl PodLogs for ContainerLogs {
+    fn open(&self, namespace: &str, pod: &str, options: PodLogOptions) -> Result<BoxStream<'static, Bytes>, Status> {
         let pods = self.pods();
         let entry = pods
             .get(&(namespace.to_owned(), pod.to_owned()))
             .ok_or_else(|| Status::bad_request(format!("pod {pod} does not have a host assigned")))?;
-        let slot = entry.choose(pod, query.container.as_deref())?;
-        let name = &slot.name;
-        let sink = if query.previous {
+        let container = entry.select_container(pod, options.container.as_deref())?;
+        let name = &container.name;
+        let sink = if options.previous {
             let message = || format!("previous terminated container \"{name}\" in pod \"{pod}\" not found");
-            slot.previous.as_ref().ok_or_else(|| Status::bad_request(message()))?
+            container.previous.as_ref().ok_or_else(|| Status::bad_request(message()))?
         } else {
             let message = || format!("container \"{name}\" in pod \"{pod}\" is waiting to start: ContainerCreating");
-            slot.current.as_ref().ok_or_else(|| Status::bad_request(message()))?
+            container.current.as_ref().ok_or_else(|| Status::bad_request(message()))?
         };
-        Ok(sink.read(query))
+        Ok(sink.stream(options))
     }
 }
 
-// === impl Pod ===
+// === impl PodEntry ===
 
-impl Pod {
-    fn choose(&self, pod: &str, container: Option<&str>) -> Result<&Container, Status> {
-        let found = match (container, self.containers.as_slice()) {
+impl PodEntry {
+    /// Returns the container with this name, or the only one.
+    fn select_container(&self, pod: &str, container: Option<&str>) -> Result<&ContainerEntry, Status> {
+        let container_entry = match (container, self.containers.as_slice()) {
             (Some(name), all) => all.iter().find(|c| c.name == name),
-            (None, [only]) => Some(only),
+            (None, [single]) => Some(single),
             (None, all) => {
                 let names: Vec<&str> = all.iter().map(|c| c.name.as_str()).collect();
                 let message =
@@ -143,38 +148,40 @@ impl Pod {
             }
         };
         let name = container.unwrap_or_default();
-        found.ok_or_else(|| Status::bad_request(format!("container {name} is not valid for pod {pod}")))
+        container_entry.ok_or_else(|| Status::bad_request(format!("container {name} is not valid for pod {pod}")))
     }
 }
 
-fn keep(folder: Option<&Path>, run: u64) -> Kept {
-    let Some(folder) = folder else { return Kept::Ring(Ring::default()) };
-    Files::create(folder, run).map_or_else(
+/// Creates the storage of a run: files, or memory when that fails.
+fn create_storage(dir: Option<&Path>, run: u64) -> LogStorage {
+    let Some(dir) = dir else { return LogStorage::Memory(RingBuffer::default()) };
+    RotatedFiles::create(dir, run).map_or_else(
         |error| {
-            tracing::warn!(folder = %folder.display(), %error, "a container's log is kept in memory");
-            Kept::Ring(Ring::default())
+            tracing::warn!(dir = %dir.display(), %error, "failed to create a log file; keeping the log of the container in memory");
+            LogStorage::Memory(RingBuffer::default())
         },
-        Kept::Files,
+        LogStorage::Files,
     )
 }
 
-/// Removes the folders of Pods that are gone, known by the shape of their names; whatever else is there stays.
-fn clear(folder: &Path, pods: &BTreeSet<String>) {
-    let is_gone = |name: &str| uid(name).is_some_and(|uid| !pods.contains(uid));
-    let entries = fs::read_dir(folder).into_iter().flatten().flatten();
-    for entry in entries.filter(|entry| is_gone(&entry.file_name().to_string_lossy())) {
+/// Removes the directories of Pods that no longer exist, identified by the format of their names; other entries are
+/// retained.
+fn remove_orphaned_logs(dir: &Path, pods: &BTreeSet<String>) {
+    let is_orphaned = |name: &str| pod_uid(name).is_some_and(|uid| !pods.contains(uid));
+    let entries = fs::read_dir(dir).into_iter().flatten().flatten();
+    for entry in entries.filter(|entry| is_orphaned(&entry.file_name().to_string_lossy())) {
         if let Err(error) = fs::remove_dir_all(entry.path()) {
-            tracing::warn!(folder = %entry.path().display(), %error, "the logs of an earlier Pod stay");
+            tracing::warn!(dir = %entry.path().display(), %error, "failed to remove orphaned Pod logs");
         }
     }
 }
 
-/// The uid of the Pod that a folder is of.
-fn uid(name: &str) -> Option<&str> {
+/// Returns the Pod UID from the name of a log directory.
+fn pod_uid(name: &str) -> Option<&str> {
     let mut parts = name.split('_');
     let uid = parts.nth(2)?;
-    let is_of_pod = parts.next().is_none() && uid.len() == 36 && uid.bytes().filter(|byte| *byte == b'-').count() == 4;
-    is_of_pod.then_some(uid)
+    let is_pod_dir = parts.next().is_none() && uid.len() == 36 && uid.bytes().filter(|byte| *byte == b'-').count() == 4;
+    is_pod_dir.then_some(uid)
 }
 
 #[cfg(test)]
@@ -191,67 +198,67 @@ mod tests {
         all
     }
 
-    async fn tail_follow_and_previous(logs: &Logs) {
-        let all = LogQuery::default();
-        let last = LogQuery { tail: Some(1), ..LogQuery::default() };
-        logs.add("n", "p", "1", &["c".to_owned()]);
-        assert!(logs.open("n", "p", all.clone()).is_err(), "nothing started");
-        let first = logs.start("n", "p", "c");
+    async fn check_tail_follow_and_previous(logs: &ContainerLogs) {
+        let options = PodLogOptions::default();
+        let last_line = PodLogOptions { tail_lines: Some(1), ..PodLogOptions::default() };
+        logs.add_pod("n", "p", "1", &["c".to_owned()]);
+        assert!(logs.open("n", "p", options.clone()).is_err(), "no container was started");
+        let first = logs.start_container("n", "p", "c");
         first.write_line("one");
         first.write_line("two");
-        assert_eq!(text(logs.open("n", "p", last.clone()).unwrap()).await, "two\n");
-        let limited = LogQuery { limit_bytes: Some(5), ..LogQuery::default() };
+        assert_eq!(text(logs.open("n", "p", last_line.clone()).unwrap()).await, "two\n");
+        let limited = PodLogOptions { limit_bytes: Some(5), ..PodLogOptions::default() };
         assert_eq!(text(logs.open("n", "p", limited).unwrap()).await, "one\nt");
-        let follow = LogQuery { follow: true, container: Some("c".to_owned()), ..last };
+        let follow = PodLogOptions { follow: true, container: Some("c".to_owned()), ..last_line };
         let followed = tokio::spawn(text(logs.open("n", "p", follow).unwrap()));
         tokio::task::yield_now().await;
         first.write_line("three");
         first.close();
         assert_eq!(followed.await.unwrap(), "two\nthree\n");
-        logs.start("n", "p", "c").write_line("again");
-        let previous = LogQuery { previous: true, ..all.clone() };
+        logs.start_container("n", "p", "c").write_line("again");
+        let previous = PodLogOptions { previous: true, ..options.clone() };
         assert_eq!(text(logs.open("n", "p", previous.clone()).unwrap()).await, "one\ntwo\nthree\n");
-        logs.start("n", "p", "c");
+        logs.start_container("n", "p", "c");
         assert_eq!(text(logs.open("n", "p", previous).unwrap()).await, "again\n");
-        logs.remove("n", "p", "1");
-        assert!(logs.open("n", "p", all).is_err());
+        logs.remove_pod("n", "p", "1");
+        assert!(logs.open("n", "p", options).is_err());
     }
 
     #[tokio::test]
-    async fn in_memory() {
-        tail_follow_and_previous(&Logs::default()).await;
+    async fn logs_in_memory() {
+        check_tail_follow_and_previous(&ContainerLogs::default()).await;
     }
 
     #[tokio::test]
-    async fn in_files() {
-        let kept = tempfile::tempdir().unwrap();
-        let folder = kept.path().to_owned();
-        fs::create_dir_all(folder.join("n_old_11111111-1111-1111-1111-111111111111/c")).unwrap();
-        fs::create_dir_all(folder.join("mine")).unwrap();
-        let logs = Logs::new(Some(folder.clone()), Arc::new(SystemClock), &BTreeSet::new());
-        tail_follow_and_previous(&logs).await;
-        let left: Vec<_> = fs::read_dir(&folder).unwrap().map(|entry| entry.unwrap().file_name()).collect();
-        assert_eq!(left, ["mine"], "logs go with their Pods, and nothing else does");
+    async fn logs_in_files() {
+        let temp_dir = tempfile::tempdir().unwrap();
+        let dir = temp_dir.path().to_owned();
+        fs::create_dir_all(dir.join("n_old_11111111-1111-1111-1111-111111111111/c")).unwrap();
+        fs::create_dir_all(dir.join("unrelated")).unwrap();
+        let logs = ContainerLogs::new(Some(dir.clone()), Arc::new(SystemClock), &BTreeSet::new());
+        check_tail_follow_and_previous(&logs).await;
+        let entries: Vec<_> = fs::read_dir(&dir).unwrap().map(|entry| entry.unwrap().file_name()).collect();
+        assert_eq!(entries, ["unrelated"], "only logs of deleted Pods are removed");
     }
 
     #[tokio::test]
-    async fn the_last_run_can_be_read_after_a_restart() {
+    async fn last_run_is_readable_after_restart() {
         const UID: &str = "11111111-1111-1111-1111-111111111111";
-        let kept = tempfile::tempdir().unwrap();
-        let folder = kept.path().to_owned();
-        let open = || Logs::new(Some(folder.clone()), Arc::new(SystemClock), &BTreeSet::from([UID.to_owned()]));
+        let temp_dir = tempfile::tempdir().unwrap();
+        let dir = temp_dir.path().to_owned();
+        let open = || ContainerLogs::new(Some(dir.clone()), Arc::new(SystemClock), &BTreeSet::from([UID.to_owned()]));
         let logs = open();
-        logs.add("n", "p", UID, &["c".to_owned()]);
-        logs.start("n", "p", "c").write_line("first");
-        logs.start("n", "p", "c").write_line("second");
+        logs.add_pod("n", "p", UID, &["c".to_owned()]);
+        logs.start_container("n", "p", "c").write_line("first");
+        logs.start_container("n", "p", "c").write_line("second");
         drop(logs);
 
         let logs = open();
-        logs.add("n", "p", UID, &["c".to_owned()]);
-        assert_eq!(text(logs.open("n", "p", LogQuery::default()).unwrap()).await, "second\n");
-        logs.start("n", "p", "c").write_line("third");
-        let previous = LogQuery { previous: true, ..LogQuery::default() };
+        logs.add_pod("n", "p", UID, &["c".to_owned()]);
+        assert_eq!(text(logs.open("n", "p", PodLogOptions::default()).unwrap()).await, "second\n");
+        logs.start_container("n", "p", "c").write_line("third");
+        let previous = PodLogOptions { previous: true, ..PodLogOptions::default() };
         assert_eq!(text(logs.open("n", "p", previous).unwrap()).await, "second\n");
-        assert_eq!(fs::read_dir(folder.join(format!("n_p_{UID}/c"))).unwrap().count(), 2);
+        assert_eq!(fs::read_dir(dir.join(format!("n_p_{UID}/c"))).unwrap().count(), 2);
     }
 }

@@ -1,4 +1,4 @@
-//! Where a container writes, and whoever reads it meanwhile.
+//! The writer of a container log, and its concurrent readers.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -6,88 +6,89 @@ use bytes::Bytes;
 use futures::stream::{self, BoxStream, StreamExt};
 use tokio::sync::Notify;
 
-use super::kept::{Kept, Position, Ring};
-use super::line::Line;
-use crate::ports::{Clock, LogQuery, SystemClock};
+use super::line::LogLine;
+use super::log_storage::{LogStorage, Position, RingBuffer};
+use crate::ports::{Clock, PodLogOptions, SystemClock};
 
-/// Where a container's lines go. Clones write to the same place.
+/// The log of one run of a container. Clones write to the same log.
 #[derive(Clone)]
 pub struct LogSink {
-    shared: Arc<Shared>,
+    shared: Arc<NodeContext>,
 }
 
-struct Shared {
-    state: Mutex<State>,
-    grown: Notify,
+struct NodeContext {
+    state: Mutex<SinkState>,
+    changed: Notify,
     clock: Arc<dyn Clock>,
 }
 
-struct State {
-    kept: Kept,
+struct SinkState {
+    storage: LogStorage,
     closed: bool,
 }
 
-/// What is still to be sent to one reader.
+/// The state of one reader.
 struct Reader {
     sink: LogSink,
     position: Position,
-    query: LogQuery,
-    /// Bytes that may still be sent.
-    left: usize,
+    options: PodLogOptions,
+    /// Remaining bytes of the limit.
+    remaining: usize,
 }
 
 impl Default for LogSink {
-    /// In memory.
+    /// Returns a log in memory.
     fn default() -> Self {
-        Self::new(Kept::Ring(Ring::default()), Arc::new(SystemClock))
+        Self::new(LogStorage::Memory(RingBuffer::default()), Arc::new(SystemClock))
     }
 }
 
 // === impl LogSink ===
 
 impl LogSink {
-    pub(super) fn new(kept: Kept, clock: Arc<dyn Clock>) -> Self {
-        let state = Mutex::new(State { kept, closed: false });
-        Self { shared: Arc::new(Shared { state, grown: Notify::new(), clock }) }
+    pub(super) fn new(storage: LogStorage, clock: Arc<dyn Clock>) -> Self {
+        let state = Mutex::new(SinkState { storage, closed: false });
+        Self { shared: Arc::new(NodeContext { state, changed: Notify::new(), clock }) }
     }
 
-    /// Adds one line, without its newline.
+    /// Appends one line, given without its newline.
     pub fn write_line(&self, line: &str) {
-        let line = Line::new(self.shared.clock.now(), line);
-        self.state().kept.push(line);
-        self.shared.grown.notify_waiters();
+        let line = LogLine::new(self.shared.clock.now(), line);
+        self.state().storage.push(line);
+        self.shared.changed.notify_waiters();
     }
 
-    /// The lines so far, the last `tail` of them.
+    /// Returns the lines so far, or the last `tail` of them.
     #[must_use]
     pub fn lines(&self, tail: Option<usize>) -> Vec<Bytes> {
         let state = self.state();
-        let (mut position, mut all) = (state.kept.start(tail), Vec::new());
+        let (mut position, mut lines_so_far) = (state.storage.start_position(tail), Vec::new());
         loop {
-            let (lines, next) = state.kept.read(position);
+            let (lines, next) = state.storage.read(position);
             if lines.is_empty() {
-                return all;
+                return lines_so_far;
             }
             position = next;
-            all.extend(lines.into_iter().map(|line| line.text));
+            lines_so_far.extend(lines.into_iter().map(|line| line.text));
         }
     }
 
-    /// Nothing more will come: whoever follows is done.
+    /// Marks the log as complete, which ends followers.
     pub(crate) fn close(&self) {
         self.state().closed = true;
-        self.shared.grown.notify_waiters();
+        self.shared.changed.notify_waiters();
     }
 
+    /// Removes the files of the log.
     pub(super) fn remove(&self) {
-        self.state().kept.remove();
+        self.state().storage.remove();
     }
 
-    /// What the query asks for; with `follow` also what comes until the container ends.
-    pub(super) fn read(&self, query: LogQuery) -> BoxStream<'static, Bytes> {
-        let position = self.state().kept.start(query.tail);
-        let left = query.limit_bytes.unwrap_or(usize::MAX);
-        let reader = Reader { sink: self.clone(), position, query, left };
+    /// Returns the selected lines; with `follow` also new lines until the container terminates.
+    pub(super) fn stream(&self, options: PodLogOptions) -> BoxStream<'static, Bytes> {
+        let position = self.state().storage.start_position(options.tail_lines);
+        let remaining = options.limit_bytes.unwrap_or(usize::MAX);
+        let reader = Reader { sink: self.clone(), position, options, remaining };
         stream::unfold(reader, |mut reader| async move {
             let batch = reader.next().await?;
             Some((stream::iter(batch), reader))
@@ -96,7 +97,7 @@ impl LogSink {
         .boxed()
     }
 
-    fn state(&self) -> MutexGuard<'_, State> {
+    fn state(&self) -> MutexGuard<'_, SinkState> {
         self.shared.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -104,43 +105,44 @@ impl LogSink {
 // === impl Reader ===
 
 impl Reader {
-    /// The next lines; `None` when there will be none.
+    /// Returns the next lines, `None` at the end.
     async fn next(&mut self) -> Option<Vec<Bytes>> {
         loop {
             let shared = Arc::clone(&self.sink.shared);
-            let grown = shared.grown.notified();
-            tokio::pin!(grown);
-            grown.as_mut().enable();
+            let changed = shared.changed.notified();
+            tokio::pin!(changed);
+            changed.as_mut().enable();
             let (lines, closed) = {
                 let state = self.sink.state();
-                let (lines, next) = state.kept.read(self.position);
+                let (lines, next) = state.storage.read(self.position);
                 self.position = next;
                 (lines, state.closed)
             };
-            if self.left == 0 {
+            if self.remaining == 0 {
                 return None;
             }
             if !lines.is_empty() {
-                return Some(lines.iter().filter_map(|line| self.show(line)).collect());
+                return Some(lines.iter().filter_map(|line| self.format_line(line)).collect());
             }
-            if closed || !self.query.follow {
+            if closed || !self.options.follow {
                 return None;
             }
-            grown.await;
+            changed.await;
         }
     }
 
-    fn show(&mut self, line: &Line) -> Option<Bytes> {
-        if self.query.since.is_some_and(|since| line.at < since) {
+    /// Formats a line within the byte limit, `None` when it is excluded.
+    fn format_line(&mut self, line: &LogLine) -> Option<Bytes> {
+        if self.options.since.is_some_and(|since| line.time < since) {
             return None;
         }
-        let shown = if self.query.timestamps {
-            Bytes::from([format!("{} ", line.at).as_bytes(), &line.text].concat())
+        let formatted = if self.options.timestamps {
+            Bytes::from([format!("{} ", line.time).as_bytes(), &line.text].concat())
         } else {
             line.text.clone()
         };
-        let shown = shown.slice(..shown.len().min(self.left));
-        self.left -= shown.len();
-        (!shown.is_empty()).then_some(shown)
+        let formatted = formatted.slice(..formatted.len().min(self.remaining));
+        self.remaining -= formatted.len();
+        (!formatted.is_empty()).then_some(formatted)
     }
 }

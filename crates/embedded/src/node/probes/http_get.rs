@@ -1,4 +1,4 @@
-//! `httpGet`, with and without TLS.
+//! `httpGet` probes over HTTP and HTTPS.
 
 use std::net::SocketAddr;
 
@@ -6,20 +6,21 @@ use bytes::Bytes;
 use http_body_util::Empty;
 use hyper_util::rt::TokioIo;
 
-use crate::node::unverified;
+use crate::node::insecure_tls;
 use crate::ports::Network;
 
+/// The URL scheme.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Scheme {
     Http,
-    /// Certificates are not verified.
+    /// HTTPS without certificate verification.
     Https,
 }
 
-/// Asks once; answers of 200 to 399 are good.
+/// Sends one request; status codes 200 to 399 are a success.
 ///
 /// # Errors
-/// A kubelet's sentence.
+/// The message of the kubelet.
 pub(super) async fn get(
     network: &dyn Network,
     scheme: Scheme,
@@ -27,15 +28,15 @@ pub(super) async fn get(
     path: &str,
     headers: &[(String, String)],
 ) -> Result<(), String> {
-    let name = if scheme == Scheme::Https { "https" } else { "http" };
-    let url = format!("{name}://{address}{path}");
-    let broken = |error: &dyn std::fmt::Display| format!("Get \"{url}\": {error}");
-    let mut stream = network.connect(address).await.map_err(|e| broken(&e))?;
+    let scheme_name = if scheme == Scheme::Https { "https" } else { "http" };
+    let url = format!("{scheme_name}://{address}{path}");
+    let failed = |error: &dyn std::fmt::Display| format!("Get \"{url}\": {error}");
+    let mut stream = network.connect(address).await.map_err(|e| failed(&e))?;
     if scheme == Scheme::Https {
-        stream = unverified::connect(stream, address.ip()).await.map_err(|e| broken(&e))?;
+        stream = insecure_tls::connect(stream, address.ip()).await.map_err(|e| failed(&e))?;
     }
     let (mut sender, connection) =
-        hyper::client::conn::http1::handshake(TokioIo::new(stream)).await.map_err(|e| broken(&e))?;
+        hyper::client::conn::http1::handshake(TokioIo::new(stream)).await.map_err(|e| failed(&e))?;
     let mut request = http::Request::get(path).header("user-agent", "kube-probe/1.33").header("connection", "close");
     if !headers.iter().any(|(name, _)| name.eq_ignore_ascii_case("host")) {
         request = request.header("host", address.to_string());
@@ -43,14 +44,14 @@ pub(super) async fn get(
     for (name, value) in headers {
         request = request.header(name, value);
     }
-    let request = request.body(Empty::<Bytes>::new()).map_err(|e| broken(&e))?;
-    // The connection only has to be driven: how it ends, the response tells.
+    let request = request.body(Empty::<Bytes>::new()).map_err(|e| failed(&e))?;
+    // The response shows whether the connection failed.
     let drive = async {
         let _ = connection.await;
         std::future::pending::<std::convert::Infallible>().await
     };
     let status = tokio::select! {
-        response = sender.send_request(request) => response.map_err(|e| broken(&e))?.status(),
+        response = sender.send_request(request) => response.map_err(|e| failed(&e))?.status(),
         never = drive => match never {},
     };
     if (200..400).contains(&status.as_u16()) {
@@ -66,31 +67,31 @@ mod tests {
     use super::*;
 
     #[tokio::test]
-    async fn a_probe_over_tls_asks_and_believes_any_certificate() {
+    async fn https_accepts_any_certificate() {
         use tokio::io::{AsyncReadExt, AsyncWriteExt};
-        let made = rcgen::generate_simple_self_signed(["elsewhere.example".to_owned()]).unwrap();
-        let key = rustls::pki_types::PrivatePkcs8KeyDer::from(made.signing_key.serialize_der());
+        let certificate = rcgen::generate_simple_self_signed(["other.example".to_owned()]).unwrap();
+        let key = rustls::pki_types::PrivatePkcs8KeyDer::from(certificate.signing_key.serialize_der());
         let config = rustls::ServerConfig::builder_with_provider(Arc::new(rustls::crypto::ring::default_provider()))
             .with_safe_default_protocol_versions()
             .unwrap()
             .with_no_client_auth()
-            .with_single_cert(vec![made.cert.der().clone()], key.into())
+            .with_single_cert(vec![certificate.cert.der().clone()], key.into())
             .unwrap();
         let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap();
         tokio::spawn(async move {
             let acceptor = tokio_rustls::TlsAcceptor::from(Arc::new(config));
-            for answer in ["200 OK", "503 Unavailable"] {
+            for response in ["200 OK", "503 Unavailable"] {
                 let (stream, _) = listener.accept().await.unwrap();
                 let mut stream = acceptor.accept(stream).await.unwrap();
                 let _ = stream.read(&mut [0; 1024]).await;
-                let answer = format!("HTTP/1.1 {answer}\r\ncontent-length: 0\r\n\r\n");
-                stream.write_all(answer.as_bytes()).await.unwrap();
+                let response = format!("HTTP/1.1 {response}\r\ncontent-length: 0\r\n\r\n");
+                stream.write_all(response.as_bytes()).await.unwrap();
                 stream.shutdown().await.ok();
             }
         });
-        let ask = || get(&crate::ports::Loopback, Scheme::Https, address, "/", &[]);
-        assert_eq!(ask().await, Ok(()));
-        assert_eq!(ask().await, Err("HTTP probe failed with statuscode: 503".to_owned()));
+        let probe = || get(&crate::ports::TcpNetwork, Scheme::Https, address, "/", &[]);
+        assert_eq!(probe().await, Ok(()));
+        assert_eq!(probe().await, Err("HTTP probe failed with statuscode: 503".to_owned()));
     }
 }

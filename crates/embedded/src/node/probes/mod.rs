@@ -1,31 +1,32 @@
 //! Startup, readiness and liveness probes.
 //!
-//! As a kubelet does them, with one difference: until a container has been ready once, it is also asked between the
-//! regular turns, after 50 ms and then at doubling distances. A failure of such an early question does not count, a success
-//! does, so an engine is ready when it answers and not up to `periodSeconds` later.
+//! They behave like those of the kubelet with one difference: until a container has been ready once, it is also
+//! probed between the regular periods, after 50 ms and then at doubling intervals. A failure of such an early probe
+//! is ignored, a success counts, so that an engine becomes ready as soon as it responds rather than up to
+//! `periodSeconds` later.
 
+mod handler;
 mod http_get;
-mod question;
 
 use std::time::Duration;
 
 use serde_json::Value;
 use tokio::time::{Instant, sleep_until, timeout};
 
-pub(super) use question::Question;
-pub(crate) use question::Target;
+pub(super) use handler::ProbeHandler;
+pub(crate) use handler::ProbeTarget;
 
-/// One probe, with Kubernetes' defaults filled in.
+/// One probe with the defaults of Kubernetes.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Probe {
-    delay: Duration,
+    initial_delay: Duration,
     period: Duration,
     timeout: Duration,
-    /// Successes in a row until it passes.
-    passes: u32,
-    /// Failures in a row until it fails.
-    fails: u32,
-    question: Question,
+    /// Consecutive successes until the probe succeeds.
+    success_threshold: u32,
+    /// Consecutive failures until the probe fails.
+    failure_threshold: u32,
+    handler: ProbeHandler,
 }
 
 /// The probes of one container.
@@ -36,52 +37,52 @@ pub(crate) struct Probes {
     liveness: Option<Probe>,
 }
 
-/// What the probes found out.
+/// A result that a probe reports.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) enum Finding {
+pub(crate) enum ProbeEvent {
     Started,
     Ready,
     Unready,
-    /// The first failure of a row: which probe, and why.
+    /// The first of consecutive failures, with the name of the probe and the message.
     Failed {
         probe: &'static str,
-        why: String,
+        message: String,
     },
 }
 
-/// Counts answers in a row.
+/// Counts consecutive results.
 #[derive(Debug, Default)]
-struct Tally {
-    passed: u32,
-    failed: u32,
+struct ConsecutiveResults {
+    successes: u32,
+    failures: u32,
 }
 
 impl Probes {
-    /// Reads a container's probes; port names are those of the container.
-    pub(crate) fn of(container: &Value) -> Self {
-        let probe = |field: &str| Probe::of(container.get(field)?, container);
+    /// Reads the probes of a container; port names refer to its ports.
+    pub(crate) fn new(container: &Value) -> Self {
+        let probe = |field: &str| Probe::from_json(container.get(field)?, container);
         Self { startup: probe("startupProbe"), readiness: probe("readinessProbe"), liveness: probe("livenessProbe") }
     }
 
-    /// Asks until a startup or liveness probe fails for good; returns which one.
-    pub(crate) async fn watch(&self, target: &Target, tell: &(dyn Fn(Finding) + Send + Sync)) -> &'static str {
-        let born = Instant::now();
+    /// Runs the probes until the startup or liveness probe fails; returns its name.
+    pub(crate) async fn run(&self, target: &ProbeTarget, report: &(dyn Fn(ProbeEvent) + Send + Sync)) -> &'static str {
+        let started_at = Instant::now();
         if let Some(startup) = &self.startup
-            && !startup.until_passed(target, born, tell).await
+            && !startup.run_startup(target, started_at, report).await
         {
             return "startup";
         }
-        tell(Finding::Started);
+        report(ProbeEvent::Started);
         let liveness = async {
             match &self.liveness {
-                Some(probe) => probe.until_failed(target, born, tell).await,
+                Some(probe) => probe.run_liveness(target, started_at, report).await,
                 None => std::future::pending().await,
             }
         };
         let readiness = async {
             match &self.readiness {
-                Some(probe) => probe.forever(target, born, tell).await,
-                None => tell(Finding::Ready),
+                Some(probe) => probe.run_readiness(target, started_at, report).await,
+                None => report(ProbeEvent::Ready),
             }
             std::future::pending::<()>().await;
         };
@@ -93,127 +94,143 @@ impl Probes {
 }
 
 impl Probe {
-    fn of(spec: &Value, container: &Value) -> Option<Self> {
+    fn from_json(spec: &Value, container: &Value) -> Option<Self> {
         let number = |field: &str, default: u32| {
             spec.get(field).and_then(Value::as_u64).and_then(|n| u32::try_from(n).ok()).unwrap_or(default)
         };
         let seconds = |field, default| Duration::from_secs(u64::from(number(field, default)));
         Some(Self {
-            delay: seconds("initialDelaySeconds", 0),
+            initial_delay: seconds("initialDelaySeconds", 0),
             period: seconds("periodSeconds", 10).max(Duration::from_secs(1)),
             timeout: seconds("timeoutSeconds", 1).max(Duration::from_secs(1)),
-            passes: number("successThreshold", 1).max(1),
-            fails: number("failureThreshold", 3).max(1),
-            question: Question::of(spec, container)?,
+            success_threshold: number("successThreshold", 1).max(1),
+            failure_threshold: number("failureThreshold", 3).max(1),
+            handler: ProbeHandler::from_json(spec, container)?,
         })
     }
 
-    /// The startup probe: true when it passed, false when it failed for good.
-    async fn until_passed(&self, target: &Target, born: Instant, tell: &(dyn Fn(Finding) + Send + Sync)) -> bool {
-        if self.eagerly(target, born).await {
+    /// Runs the startup probe; returns `true` when it succeeds, `false` when it fails.
+    async fn run_startup(
+        &self,
+        target: &ProbeTarget,
+        started_at: Instant,
+        report: &(dyn Fn(ProbeEvent) + Send + Sync),
+    ) -> bool {
+        if self.probe_early(target, started_at).await {
             return true;
         }
-        let (mut tally, mut turn) = (Tally::default(), 1);
+        let (mut results, mut period_index) = (ConsecutiveResults::default(), 1);
         loop {
-            let result = self.ask(target, born, turn).await;
-            turn += 1;
-            if let Err(why) = &result
-                && tally.failed == 0
+            let result = self.probe_at(target, started_at, period_index).await;
+            period_index += 1;
+            if let Err(message) = &result
+                && results.failures == 0
             {
-                tell(Finding::Failed { probe: "Startup", why: why.clone() });
+                report(ProbeEvent::Failed { probe: "Startup", message: message.clone() });
             }
-            tally.count(result.is_ok());
-            if tally.passed >= self.passes {
+            results.count(result.is_ok());
+            if results.successes >= self.success_threshold {
                 return true;
             }
-            if tally.failed >= self.fails {
+            if results.failures >= self.failure_threshold {
                 return false;
             }
         }
     }
 
-    /// The liveness probe: returns when it failed for good.
-    async fn until_failed(&self, target: &Target, born: Instant, tell: &(dyn Fn(Finding) + Send + Sync)) {
-        let mut tally = Tally::default();
-        for turn in turn_now(self, born).. {
-            let result = self.ask(target, born, turn).await;
-            if let Err(why) = &result
-                && tally.failed == 0
+    /// Runs the liveness probe; returns when it fails.
+    async fn run_liveness(
+        &self,
+        target: &ProbeTarget,
+        started_at: Instant,
+        report: &(dyn Fn(ProbeEvent) + Send + Sync),
+    ) {
+        let mut results = ConsecutiveResults::default();
+        for period_index in current_period(self, started_at).. {
+            let result = self.probe_at(target, started_at, period_index).await;
+            if let Err(message) = &result
+                && results.failures == 0
             {
-                tell(Finding::Failed { probe: "Liveness", why: why.clone() });
+                report(ProbeEvent::Failed { probe: "Liveness", message: message.clone() });
             }
-            tally.count(result.is_ok());
-            if tally.failed >= self.fails {
+            results.count(result.is_ok());
+            if results.failures >= self.failure_threshold {
                 return;
             }
         }
     }
 
-    /// The readiness probe: tells every change.
-    async fn forever(&self, target: &Target, born: Instant, tell: &(dyn Fn(Finding) + Send + Sync)) {
-        let mut ready = self.eagerly(target, born).await;
+    /// Runs the readiness probe and reports every change.
+    async fn run_readiness(
+        &self,
+        target: &ProbeTarget,
+        started_at: Instant,
+        report: &(dyn Fn(ProbeEvent) + Send + Sync),
+    ) {
+        let mut ready = self.probe_early(target, started_at).await;
         if ready {
-            tell(Finding::Ready);
+            report(ProbeEvent::Ready);
         }
-        let mut tally = Tally::default();
-        for turn in turn_now(self, born) + u32::from(ready).. {
-            let result = self.ask(target, born, turn).await;
-            if let Err(why) = &result
-                && tally.failed == 0
+        let mut results = ConsecutiveResults::default();
+        for period_index in current_period(self, started_at) + u32::from(ready).. {
+            let result = self.probe_at(target, started_at, period_index).await;
+            if let Err(message) = &result
+                && results.failures == 0
             {
-                tell(Finding::Failed { probe: "Readiness", why: why.clone() });
+                report(ProbeEvent::Failed { probe: "Readiness", message: message.clone() });
             }
-            tally.count(result.is_ok());
-            if !ready && tally.passed >= self.passes {
+            results.count(result.is_ok());
+            if !ready && results.successes >= self.success_threshold {
                 ready = true;
-                tell(Finding::Ready);
-            } else if ready && tally.failed >= self.fails {
+                report(ProbeEvent::Ready);
+            } else if ready && results.failures >= self.failure_threshold {
                 ready = false;
-                tell(Finding::Unready);
+                report(ProbeEvent::Unready);
             }
         }
     }
 
-    /// Early questions within the first period; true at the first success. Not for a probe that wants several.
-    async fn eagerly(&self, target: &Target, born: Instant) -> bool {
-        let begin = Instant::now().max(born + self.delay);
-        sleep_until(begin).await;
-        let mut distance = Duration::from_millis(50);
-        let mut at = begin;
-        while self.passes == 1 && at < begin + self.period {
-            sleep_until(at).await;
-            if self.answer(target).await.is_ok() {
+    /// Probes early within the first period; returns `true` on the first success. Probes with a success threshold
+    /// above 1 are not run early.
+    async fn probe_early(&self, target: &ProbeTarget, started_at: Instant) -> bool {
+        let first_probe = Instant::now().max(started_at + self.initial_delay);
+        sleep_until(first_probe).await;
+        let mut interval = Duration::from_millis(50);
+        let mut next_probe = first_probe;
+        while self.success_threshold == 1 && next_probe < first_probe + self.period {
+            sleep_until(next_probe).await;
+            if self.probe_once(target).await.is_ok() {
                 return true;
             }
-            at += distance;
-            distance *= 2;
+            next_probe += interval;
+            interval *= 2;
         }
         false
     }
 
-    /// Waits for a turn and asks.
-    async fn ask(&self, target: &Target, born: Instant, turn: u32) -> Result<(), String> {
-        sleep_until(born + self.delay + self.period * turn).await;
-        self.answer(target).await
+    /// Waits for a period and probes.
+    async fn probe_at(&self, target: &ProbeTarget, started_at: Instant, period_index: u32) -> Result<(), String> {
+        sleep_until(started_at + self.initial_delay + self.period * period_index).await;
+        self.probe_once(target).await
     }
 
-    async fn answer(&self, target: &Target) -> Result<(), String> {
-        let answer = self.question.put(target);
-        timeout(self.timeout, answer).await.unwrap_or_else(|_| Err(format!("no answer within {:?}", self.timeout)))
+    async fn probe_once(&self, target: &ProbeTarget) -> Result<(), String> {
+        let result = self.handler.run(target);
+        timeout(self.timeout, result).await.unwrap_or_else(|_| Err(format!("no response within {:?}", self.timeout)))
     }
 }
 
-/// The first regular turn that is not in the past.
-fn turn_now(probe: &Probe, born: Instant) -> u32 {
-    let since = Instant::now().saturating_duration_since(born + probe.delay);
-    u32::try_from(since.as_millis().div_ceil(probe.period.as_millis().max(1))).unwrap_or(u32::MAX)
+/// Returns the index of the first period that is not in the past.
+fn current_period(probe: &Probe, started_at: Instant) -> u32 {
+    let elapsed = Instant::now().saturating_duration_since(started_at + probe.initial_delay);
+    u32::try_from(elapsed.as_millis().div_ceil(probe.period.as_millis().max(1))).unwrap_or(u32::MAX)
 }
 
-impl Tally {
-    fn count(&mut self, passed: bool) {
-        *self = match passed {
-            true => Self { passed: self.passed + 1, failed: 0 },
-            false => Self { passed: 0, failed: self.failed + 1 },
+impl ConsecutiveResults {
+    fn count(&mut self, is_success: bool) {
+        *self = match is_success {
+            true => Self { successes: self.successes + 1, failures: 0 },
+            false => Self { successes: 0, failures: self.failures + 1 },
         };
     }
 }
@@ -225,20 +242,20 @@ mod tests {
     use super::*;
 
     #[test]
-    fn defaults_and_named_ports() {
+    fn reads_defaults_and_named_ports() {
         let container = json!({
             "ports": [{"name": "http", "containerPort": 8000}],
             "readinessProbe": {"httpGet": {"path": "health", "port": "http"}, "failureThreshold": 5},
             "livenessProbe": {"tcpSocket": {"port": 8001}, "initialDelaySeconds": 3},
         });
-        let probes = Probes::of(&container);
+        let probes = Probes::new(&container);
         let readiness = probes.readiness.unwrap();
         assert_eq!((readiness.period.as_secs(), readiness.timeout.as_secs()), (10, 1));
-        assert_eq!((readiness.passes, readiness.fails), (1, 5));
-        let Question::Http { port, path, .. } = readiness.question else { panic!() };
+        assert_eq!((readiness.success_threshold, readiness.failure_threshold), (1, 5));
+        let ProbeHandler::HttpGet { port, path, .. } = readiness.handler else { panic!() };
         assert_eq!((port, path.as_str()), (8000, "/health"));
         let liveness = probes.liveness.unwrap();
-        assert_eq!((liveness.delay.as_secs(), liveness.question), (3, Question::Connect { port: 8001 }));
+        assert_eq!((liveness.initial_delay.as_secs(), liveness.handler), (3, ProbeHandler::TcpSocket { port: 8001 }));
         assert!(probes.startup.is_none());
     }
 }

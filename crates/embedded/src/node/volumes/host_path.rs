@@ -1,29 +1,34 @@
-//! `hostPath`: what has to be at the path, and what is made where nothing is.
+//! `hostPath` volumes: type checks and creation.
 
 use std::fs;
 use std::os::unix::fs::{DirBuilderExt, FileTypeExt, OpenOptionsExt};
 use std::path::Path;
 
-/// Checks the path by its `type` and makes what `…OrCreate` asks for.
+/// Checks the path by its `type`, and creates it for `…OrCreate`.
 ///
 /// # Errors
-/// A kubelet's sentence.
+/// The message of the kubelet.
 pub(super) fn check(path: &Path, kind: &str) -> Result<(), String> {
-    let shown = path.display();
-    let io = |error: std::io::Error| format!("{shown}: {error}");
+    let display = path.display();
+    let io_error = |error: std::io::Error| format!("{display}: {error}");
     match kind {
         "DirectoryOrCreate" if !path.exists() => {
-            fs::DirBuilder::new().recursive(true).mode(0o755).create(path).map_err(io)
+            fs::DirBuilder::new().recursive(true).mode(0o755).create(path).map_err(io_error)
         }
-        "FileOrCreate" if !path.exists() => {
-            fs::OpenOptions::new().write(true).create(true).truncate(false).mode(0o644).open(path).map(drop).map_err(io)
-        }
-        _ => found(path, kind),
+        "FileOrCreate" if !path.exists() => fs::OpenOptions::new()
+            .write(true)
+            .create(true)
+            .truncate(false)
+            .mode(0o644)
+            .open(path)
+            .map(drop)
+            .map_err(io_error),
+        _ => check_type(path, kind),
     }
 }
 
-fn found(path: &Path, kind: &str) -> Result<(), String> {
-    let is: fn(&fs::FileType) -> bool = match kind {
+fn check_type(path: &Path, kind: &str) -> Result<(), String> {
+    let is_type: fn(&fs::FileType) -> bool = match kind {
         "Directory" | "DirectoryOrCreate" => fs::FileType::is_dir,
         "File" | "FileOrCreate" => fs::FileType::is_file,
         "Socket" => FileTypeExt::is_socket,
@@ -31,7 +36,7 @@ fn found(path: &Path, kind: &str) -> Result<(), String> {
         "BlockDevice" => FileTypeExt::is_block_device,
         _ => return Ok(()),
     };
-    let what = match kind {
+    let expected = match kind {
         "Directory" | "DirectoryOrCreate" => "a directory",
         "File" | "FileOrCreate" => "a file",
         "Socket" => "a socket file",
@@ -39,7 +44,7 @@ fn found(path: &Path, kind: &str) -> Result<(), String> {
         _ => "a block device",
     };
     match fs::metadata(path) {
-        Ok(metadata) if is(&metadata.file_type()) => Ok(()),
-        _ => Err(format!("hostPath type check failed: {} is not {what}", path.display())),
+        Ok(metadata) if is_type(&metadata.file_type()) => Ok(()),
+        _ => Err(format!("hostPath type check failed: {} is not {expected}", path.display())),
     }
 }

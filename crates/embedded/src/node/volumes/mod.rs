@@ -1,15 +1,15 @@
-//! The volumes of a Pod as folders of this machine.
+//! Volumes of Pods as directories of the host.
 //!
-//! There is no mount namespace: a volume lies in the Pod's folder (a `hostPath` where it is), and the mount paths that
-//! stand in a container's command, arguments and variables are rewritten to it ([`paths`]). What a volume holds is a
-//! pure function of the Pod and the objects it refers to ([`content`]); [`payload`] writes it as a kubelet does, so that
-//! a reader sees an update whole or not at all.
+//! There is no mount namespace: a volume is a directory below that of the Pod (a `hostPath` is used in place), and
+//! mount paths in the command, arguments and variables of a container are replaced by the host paths ([`paths`]). The
+//! content of a volume is a pure function of the Pod and the objects it refers to ([`content`]); [`atomic_writer`]
+//! writes it as the kubelet does, so that readers see an update completely or not at all.
 
-mod claimed;
+mod atomic_writer;
+mod claims;
 mod content;
 mod host_path;
 pub(crate) mod paths;
-mod payload;
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -18,29 +18,30 @@ use std::path::{Component, Path, PathBuf};
 
 use serde_json::Value;
 
-use super::environment::{Sources, expand};
+use super::environment::{ObjectSource, expand};
 use crate::object;
 use crate::ports::Mount;
-pub(crate) use claimed::resolved;
-use content::Content;
+pub(crate) use claims::resolve_claims;
+use content::VolumeContent;
 
-/// Why a volume is not there yet, in a kubelet's words.
+/// Why a volume cannot be set up, in the words of the kubelet.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum VolumeError {
-    #[error("MountVolume.SetUp failed for volume \"{volume}\" : {why}")]
-    SetUp { volume: String, why: String },
-    /// Waiting does not help.
+    /// Setting up the volume failed and is retried.
+    #[error("MountVolume.SetUp failed for volume \"{volume}\" : {message}")]
+    SetUp { volume: String, message: String },
+    /// The volume source is not supported.
     #[error(
-        "volume \"{volume}\": {what} is not available here; use emptyDir, hostPath, configMap, secret, downwardAPI, projected or a claim of a hostPath or local volume"
+        "volume \"{volume}\": volume source {volume_source} is not supported; use emptyDir, hostPath, configMap, secret, downwardAPI, projected or a claim of a hostPath or local volume"
     )]
-    Unsupported { volume: String, what: String },
+    Unsupported { volume: String, volume_source: String },
 }
 
-/// Looks whether everything the Pod's volumes refer to is there, without writing anything.
-pub(crate) fn check(pod: &Value, sources: &dyn Sources) -> Result<(), VolumeError> {
+/// Checks whether all objects exist that the volumes of the Pod refer to, without writing files.
+pub(crate) fn check(pod: &Value, sources: &dyn ObjectSource) -> Result<(), VolumeError> {
     for volume in volumes(pod).filter(|volume| volume.get("persistentVolumeClaim").is_none()) {
-        match content::of(volume, pod, sources) {
-            // A claim or a driver of a simulated node is as simulated as its containers.
+        match content::volume_content(volume, pod, sources) {
+            // Claims and drivers of a simulated node are simulated, too.
             Ok(_) | Err(VolumeError::Unsupported { .. }) => {}
             Err(error) => return Err(error),
         }
@@ -48,85 +49,99 @@ pub(crate) fn check(pod: &Value, sources: &dyn Sources) -> Result<(), VolumeErro
     Ok(())
 }
 
-/// Makes, or brings up to date, every volume of the Pod below its folder.
-pub(crate) fn lay_out(pod: &Value, sources: &dyn Sources, folder: &Path) -> Result<(), VolumeError> {
-    let pod = &*resolved(pod, sources)?;
+/// Creates or updates all volumes of the Pod below its directory.
+pub(crate) fn set_up(pod: &Value, sources: &dyn ObjectSource, pod_dir: &Path) -> Result<(), VolumeError> {
+    let pod = &*resolve_claims(pod, sources)?;
     for volume in volumes(pod) {
         let name = object::text(volume, "/name");
-        let failed = |why: String| VolumeError::SetUp { volume: name.to_owned(), why };
-        let place = place(volume, folder);
-        match content::of(volume, pod, sources)? {
-            Content::Files(files) => payload::write(&place, &files).map_err(|error| failed(error.to_string()))?,
-            Content::Empty => private(&place).map_err(|error| failed(error.to_string()))?,
-            Content::Host { path, kind } => host_path::check(Path::new(&path), &kind).map_err(failed)?,
+        let failed = |message: String| VolumeError::SetUp { volume: name.to_owned(), message };
+        let path = volume_path(volume, pod_dir);
+        match content::volume_content(volume, pod, sources)? {
+            VolumeContent::Files(files) => {
+                atomic_writer::write(&path, &files).map_err(|error| failed(error.to_string()))?
+            }
+            VolumeContent::Empty => create_private_dir(&path).map_err(|error| failed(error.to_string()))?,
+            VolumeContent::Host { path: host_path, kind } => {
+                host_path::check(Path::new(&host_path), &kind).map_err(failed)?
+            }
         }
     }
     Ok(())
 }
 
-/// Whether an update of some object can change what a volume holds.
-pub(crate) fn follow_objects(pod: &Value) -> bool {
+/// Whether a change of an object can change the content of a volume.
+pub(crate) fn has_updatable_volumes(pod: &Value) -> bool {
     let kinds = ["configMap", "secret", "downwardAPI", "projected"];
     volumes(pod).any(|volume| kinds.iter().any(|kind| volume.get(kind).is_some()))
 }
 
-/// Where a container's mounts lie, for a Pod whose claims are [`resolved`]. `subPath` of a volume that is only a folder is made.
+/// Returns the mounts of a container, for a Pod whose claims are resolved by [`resolve_claims`]. A missing `subPath`
+/// of an `emptyDir` or `hostPath` is created.
 pub(crate) fn mounts(
     container: &Value,
     pod: &Value,
-    folder: &Path,
+    pod_dir: &Path,
     variables: &BTreeMap<String, String>,
 ) -> Result<Vec<Mount>, VolumeError> {
     let mut mounts = Vec::new();
     for mount in container.get("volumeMounts").and_then(Value::as_array).into_iter().flatten() {
         let name = object::text(mount, "/name");
         let Some(volume) = volumes(pod).find(|volume| object::text(volume, "/name") == name) else { continue };
-        let sub = match object::text(mount, "/subPathExpr") {
+        let sub_path = match object::text(mount, "/subPathExpr") {
             "" => object::text(mount, "/subPath").to_owned(),
             expression => expand(expression, variables),
         };
-        let failed = |why: String| VolumeError::SetUp { volume: name.to_owned(), why };
-        if !Path::new(&sub).components().all(|part| matches!(part, Component::Normal(_) | Component::CurDir)) {
-            return Err(failed(format!("subPath {sub:?} leads out of the volume")));
+        let failed = |message: String| VolumeError::SetUp { volume: name.to_owned(), message };
+        if !Path::new(&sub_path)
+            .components()
+            .all(|component| matches!(component, Component::Normal(_) | Component::CurDir))
+        {
+            return Err(failed(format!("subPath {sub_path:?} is outside of the volume")));
         }
-        let lies = if sub.is_empty() { place(volume, folder) } else { place(volume, folder).join(&sub) };
-        let is_folder = volume.get("emptyDir").is_some() || volume.get("hostPath").is_some();
-        if is_folder && !lies.exists() {
-            fs::create_dir_all(&lies).map_err(|error| failed(format!("{}: {error}", lies.display())))?;
+        let host_path = if sub_path.is_empty() {
+            volume_path(volume, pod_dir)
+        } else {
+            volume_path(volume, pod_dir).join(&sub_path)
+        };
+        let is_plain_directory = volume.get("emptyDir").is_some() || volume.get("hostPath").is_some();
+        if is_plain_directory && !host_path.exists() {
+            fs::create_dir_all(&host_path).map_err(|error| failed(format!("{}: {error}", host_path.display())))?;
         }
-        let path = object::text(mount, "/mountPath").trim_end_matches('/').to_owned();
-        mounts.push(Mount { path, lies });
+        let container_path = object::text(mount, "/mountPath").trim_end_matches('/').to_owned();
+        mounts.push(Mount { container_path, host_path });
     }
-    mounts.sort_by(|a, b| b.path.len().cmp(&a.path.len()).then_with(|| a.path.cmp(&b.path)));
+    mounts.sort_by(|a, b| {
+        b.container_path.len().cmp(&a.container_path.len()).then_with(|| a.container_path.cmp(&b.container_path))
+    });
     Ok(mounts)
 }
 
-/// A folder that only its owner can read, with those above it.
-pub(crate) fn private(folder: &Path) -> std::io::Result<()> {
-    fs::DirBuilder::new().recursive(true).mode(0o700).create(folder)
+/// Creates a directory with its parents that only the owner can access.
+pub(crate) fn create_private_dir(dir: &Path) -> std::io::Result<()> {
+    fs::DirBuilder::new().recursive(true).mode(0o700).create(dir)
 }
 
-/// Removes a Pod's folder with everything in it.
-pub(crate) fn remove(folder: &Path) {
-    if !folder.exists() {
+/// Removes a directory with all its contents.
+pub(crate) fn remove_dir(dir: &Path) {
+    if !dir.exists() {
         return;
     }
-    // A folder without write permission, which some programs make, keeps what is in it.
-    let removed = fs::remove_dir_all(folder).or_else(|_| {
-        open_up(folder);
-        fs::remove_dir_all(folder)
+    // Directories without write permission, which some programs create, cannot be emptied.
+    let removed = fs::remove_dir_all(dir).or_else(|_| {
+        make_writable(dir);
+        fs::remove_dir_all(dir)
     });
     if let Err(error) = removed {
-        tracing::warn!(folder = %folder.display(), %error, "the folder of a Pod that is gone stays");
+        tracing::warn!(dir = %dir.display(), %error, "failed to remove a directory");
     }
 }
 
-fn open_up(folder: &Path) {
-    // What cannot be opened is told by the removal that follows.
-    let _ = fs::set_permissions(folder, fs::Permissions::from_mode(0o700));
-    for entry in fs::read_dir(folder).into_iter().flatten().flatten() {
+fn make_writable(dir: &Path) {
+    // An error is reported by the removal that follows.
+    let _ = fs::set_permissions(dir, fs::Permissions::from_mode(0o700));
+    for entry in fs::read_dir(dir).into_iter().flatten().flatten() {
         if entry.file_type().is_ok_and(|kind| kind.is_dir()) {
-            open_up(&entry.path());
+            make_writable(&entry.path());
         }
     }
 }
@@ -135,13 +150,15 @@ fn volumes(pod: &Value) -> impl Iterator<Item = &Value> {
     pod.pointer("/spec/volumes").and_then(Value::as_array).into_iter().flatten()
 }
 
-/// `volumes/kubernetes.io~configmap/NAME`, as below a kubelet's root; a `hostPath` lies where it says.
-fn place(volume: &Value, folder: &Path) -> PathBuf {
+/// Returns the path of a volume: `volumes/kubernetes.io~configmap/NAME` as in the kubelet, or the path of a
+/// `hostPath`.
+fn volume_path(volume: &Value, pod_dir: &Path) -> PathBuf {
     if let Some(path) = volume.pointer("/hostPath/path").and_then(Value::as_str) {
         return PathBuf::from(path);
     }
     let plugins =
         [("configMap", "configmap"), ("secret", "secret"), ("downwardAPI", "downward-api"), ("projected", "projected")];
-    let plugin = plugins.iter().find(|(kind, _)| volume.get(kind).is_some()).map_or("empty-dir", |(_, plugin)| plugin);
-    folder.join("volumes").join(format!("kubernetes.io~{plugin}")).join(object::text(volume, "/name"))
+    let plugin =
+        plugins.iter().find(|(field, _)| volume.get(field).is_some()).map_or("empty-dir", |(_, plugin)| plugin);
+    pod_dir.join("volumes").join(format!("kubernetes.io~{plugin}")).join(object::text(volume, "/name"))
 }

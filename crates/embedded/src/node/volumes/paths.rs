@@ -1,46 +1,55 @@
-//! Mount paths in command lines and variables.
+//! Rewriting of mount paths in command lines and variables.
 
 use std::path::Path;
 
 use crate::ports::Mount;
 
-/// `text` with every mount path that stands in it replaced by where the volume lies. A path stands where nothing before
-/// it makes it the tail of another one, and nothing after it makes it a longer name: `/etc/app` is in `--file=/etc/app/a`
-/// and in `cat "/etc/app"`, but not in `/etc/app.yaml`, `/srv/etc/app` or `http://host/etc/app`.
-pub(crate) fn rewrite(text: &str, mounts: &[Mount]) -> String {
+/// Replaces every mount path in `text` with the host path of its volume. A match must not continue a longer path on
+/// the left or a longer name on the right: `/etc/app` matches in `--file=/etc/app/a` and in `cat "/etc/app"`, but not
+/// in `/etc/app.yaml`, `/srv/etc/app` or `http://host/etc/app`.
+pub(crate) fn rewrite_mount_paths(text: &str, mounts: &[Mount]) -> String {
     let mut out = String::with_capacity(text.len());
-    let mut at = 0;
-    while let Some(rest) = text.get(at..).filter(|rest| !rest.is_empty()) {
-        let mount = mounts.iter().find(|mount| begins(&text[..at]) && stands(rest, &mount.path));
-        let step = match mount {
+    let mut position = 0;
+    while let Some(rest) = text.get(position..).filter(|rest| !rest.is_empty()) {
+        let mount = mounts
+            .iter()
+            .find(|mount| can_precede_path(&text[..position]) && starts_with_path(rest, &mount.container_path));
+        let length = match mount {
             Some(mount) => {
-                out.push_str(&mount.lies.to_string_lossy());
-                mount.path.len()
+                out.push_str(&mount.host_path.to_string_lossy());
+                mount.container_path.len()
             }
             None => {
-                let step = rest.chars().next().map_or(1, char::len_utf8);
-                out.push_str(&rest[..step]);
-                step
+                let length = rest.chars().next().map_or(1, char::len_utf8);
+                out.push_str(&rest[..length]);
+                length
             }
         };
-        at += step;
+        position += length;
     }
     out
 }
 
-/// Whether a program that is told `words` finds the mount: it lies where the program looks, or is named to it.
-pub(crate) fn is_reachable<'a>(mount: &Mount, mut words: impl Iterator<Item = &'a str>) -> bool {
-    Path::new(&mount.path) == mount.lies || words.any(|word| rewrite(word, std::slice::from_ref(mount)) != word)
+/// Whether a program with these command line and variables finds the mount: at its own path, or because a text
+/// contains the path.
+pub(crate) fn is_reachable<'a>(mount: &Mount, mut texts: impl Iterator<Item = &'a str>) -> bool {
+    Path::new(&mount.container_path) == mount.host_path
+        || texts.any(|text| rewrite_mount_paths(text, std::slice::from_ref(mount)) != text)
 }
 
-fn begins(before: &str) -> bool {
-    before.ends_with("file://")
-        || before.chars().next_back().is_none_or(|c| !c.is_alphanumeric() && !matches!(c, '/' | '.' | '_' | '-' | '~'))
+/// Whether a path can start after this text.
+fn can_precede_path(preceding: &str) -> bool {
+    preceding.ends_with("file://")
+        || preceding
+            .chars()
+            .next_back()
+            .is_none_or(|c| !c.is_alphanumeric() && !matches!(c, '/' | '.' | '_' | '-' | '~'))
 }
 
-fn stands(rest: &str, path: &str) -> bool {
-    let Some(after) = (!path.is_empty()).then(|| rest.strip_prefix(path)).flatten() else { return false };
-    after.chars().next().is_none_or(|c| !c.is_alphanumeric() && !matches!(c, '.' | '_' | '-'))
+/// Whether the text starts with the path and not with a longer name.
+fn starts_with_path(rest: &str, path: &str) -> bool {
+    let Some(following) = (!path.is_empty()).then(|| rest.strip_prefix(path)).flatten() else { return false };
+    following.chars().next().is_none_or(|c| !c.is_alphanumeric() && !matches!(c, '.' | '_' | '-'))
 }
 
 #[cfg(test)]
@@ -50,18 +59,18 @@ mod tests {
     use super::*;
 
     #[rstest]
-    #[case::alone("/etc/app", "/d/1")]
-    #[case::a_file("--config=/etc/app/a.yaml", "--config=/d/1/a.yaml")]
-    #[case::in_a_script("cat \"/etc/app/a\" && ls /etc/app;", "cat \"/d/1/a\" && ls /d/1;")]
-    #[case::in_a_list("/usr/bin:/etc/app/bin", "/usr/bin:/d/1/bin")]
-    #[case::the_longest("/etc/app/more/x", "/d/2/x")]
-    #[case::a_url("file:///etc/app/a", "file:///d/1/a")]
-    #[case::another_name("/etc/app.yaml /etc/app-2 /etc/apple", "/etc/app.yaml /etc/app-2 /etc/apple")]
-    #[case::the_tail_of_another("/srv/etc/app ./etc/app", "/srv/etc/app ./etc/app")]
-    #[case::of_a_host("http://host/etc/app", "http://host/etc/app")]
-    #[case::other_letters("é/etc/app ü /etc/app", "é/etc/app ü /d/1")]
-    fn rewritten(#[case] text: &str, #[case] expect: &str) {
-        let mount = |path: &str, lies: &str| Mount { path: path.to_owned(), lies: lies.into() };
-        assert_eq!(rewrite(text, &[mount("/etc/app/more", "/d/2"), mount("/etc/app", "/d/1")]), expect);
+    #[case::exact("/etc/app", "/d/1")]
+    #[case::file("--config=/etc/app/a.yaml", "--config=/d/1/a.yaml")]
+    #[case::script("cat \"/etc/app/a\" && ls /etc/app;", "cat \"/d/1/a\" && ls /d/1;")]
+    #[case::path_list("/usr/bin:/etc/app/bin", "/usr/bin:/d/1/bin")]
+    #[case::longest_mount("/etc/app/more/x", "/d/2/x")]
+    #[case::file_url("file:///etc/app/a", "file:///d/1/a")]
+    #[case::longer_name("/etc/app.yaml /etc/app-2 /etc/apple", "/etc/app.yaml /etc/app-2 /etc/apple")]
+    #[case::suffix_of_other_path("/srv/etc/app ./etc/app", "/srv/etc/app ./etc/app")]
+    #[case::url_path("http://host/etc/app", "http://host/etc/app")]
+    #[case::non_ascii("é/etc/app ü /etc/app", "é/etc/app ü /d/1")]
+    fn rewrites_mount_paths(#[case] text: &str, #[case] expect: &str) {
+        let mount = |path: &str, lies: &str| Mount { container_path: path.to_owned(), host_path: lies.into() };
+        assert_eq!(rewrite_mount_paths(text, &[mount("/etc/app/more", "/d/2"), mount("/etc/app", "/d/1")]), expect);
     }
 }

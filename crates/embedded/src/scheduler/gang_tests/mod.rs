@@ -1,56 +1,59 @@
-//! Every row that was measured on a live Volcano: which Pods a gang's encoding binds for how many GPUs.
+//! Gang scheduling compared with measurements on a live Volcano: the Pods that each PodGroup spec binds with a number
+//! of GPUs.
 //!
-//! Story 4 of the role-based service: prefill 1 replica × 2 Pods, decode 2 × 4 Pods, every Pod a whole node of 8 GPUs.
+//! The workload is Story 4 of the role-based service: prefill with 1 replica of 2 Pods, decode with 2 replicas of 4
+//! Pods; every Pod requests a whole node of 8 GPUs.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use serde_json::{Value, json};
 
-use super::assign::assign;
-use super::{Outcome, World as Seen, gang};
+use super::assign::schedule_pending;
+use super::{Outcome, SchedulingSnapshot, gang};
 use crate::object;
 
-mod later;
-mod reading;
-mod table;
+mod outcome_table;
+mod parsing;
+mod running_services;
 
 const GPUS_PER_NODE: usize = 8;
 
-/// Objects of one cluster; a turn binds what the scheduler says.
-struct World {
+/// Objects of one cluster; `schedule` applies the bindings of one scheduling cycle.
+struct TestCluster {
     nodes: Vec<Arc<Value>>,
     pods: Vec<Arc<Value>>,
     groups: Vec<Arc<Value>>,
 }
 
-/// Names the tasks of the Pods.
+/// How Pods are assigned to tasks.
 #[derive(Clone, Copy)]
-enum Tasks {
+enum TaskNaming {
     /// `decode-0`
     PerReplica,
     /// `decode`
     PerRole,
 }
 
-/// Who belongs to which PodGroup.
+/// How Pods are assigned to PodGroups.
 #[derive(Clone, Copy)]
-enum Groups {
-    One,
-    /// P and D0 together, D1 alone.
+enum Grouping {
+    Single,
+    /// Prefill and decode-0 in one group, decode-1 in another.
     Surplus,
     PerReplica,
 }
 
-fn replica(role: &str, index: usize, size: usize, tasks: Tasks, group: &str) -> Vec<Value> {
+/// Returns the Pods of one replica of a role.
+fn replica(role: &str, index: usize, size: usize, tasks: TaskNaming, group: &str) -> Vec<Value> {
     let task = match tasks {
-        Tasks::PerReplica => format!("{role}-{index}"),
-        Tasks::PerRole => role.to_owned(),
+        TaskNaming::PerReplica => format!("{role}-{index}"),
+        TaskNaming::PerRole => role.to_owned(),
     };
-    let pod = |at: usize| {
+    let pod = |pod_index: usize| {
         json!({
             "metadata": {
-                "name": format!("{role}-{index}-{at}"), "namespace": "n", "uid": format!("{role}-{index}-{at}"),
+                "name": format!("{role}-{index}-{pod_index}"), "namespace": "n", "uid": format!("{role}-{index}-{pod_index}"),
                 "labels": {"fusioninfer.io/role-name": role, "fusioninfer.io/replica-index": index.to_string()},
                 "annotations": {"volcano.sh/task-spec": task, "scheduling.k8s.io/group-name": group},
             },
@@ -61,36 +64,38 @@ fn replica(role: &str, index: usize, size: usize, tasks: Tasks, group: &str) -> 
     (0..size).map(pod).collect()
 }
 
-fn story(decodes: usize, tasks: Tasks, groups: Groups) -> Vec<Arc<Value>> {
+/// Returns the Pods of the workload with a number of decode replicas.
+fn workload(decodes: usize, tasks: TaskNaming, groups: Grouping) -> Vec<Arc<Value>> {
     let group = |role: &str, index: usize| match (groups, role, index) {
-        (Groups::One, ..) => "g".to_owned(),
-        (Groups::Surplus, "decode", 1..) => "surplus".to_owned(),
-        (Groups::Surplus, ..) => "first".to_owned(),
-        (Groups::PerReplica, ..) => format!("{role}-{index}"),
+        (Grouping::Single, ..) => "g".to_owned(),
+        (Grouping::Surplus, "decode", 1..) => "surplus".to_owned(),
+        (Grouping::Surplus, ..) => "first".to_owned(),
+        (Grouping::PerReplica, ..) => format!("{role}-{index}"),
     };
     let decodes = (0..decodes).flat_map(|index| replica("decode", index, 4, tasks, &group("decode", index)));
     replica("prefill", 0, 2, tasks, &group("prefill", 0)).into_iter().chain(decodes).map(Arc::new).collect()
 }
 
+/// Returns a PodGroup; `created` is the second of its creation.
 fn group(name: &str, created: u32, spec: Value) -> Arc<Value> {
     let created = format!("2026-01-01T00:00:{created:02}Z");
     Arc::new(json!({"metadata": {"name": name, "namespace": "n", "creationTimestamp": created}, "spec": spec}))
 }
 
-/// A group's spec from a base and more fields.
-fn with(base: Value, more: Value) -> Value {
+/// Returns a PodGroup spec with more fields.
+fn with_fields(base: Value, more: Value) -> Value {
     let mut spec = base;
     object::members(&mut spec).extend(more.as_object().cloned().unwrap_or_default());
     spec
 }
 
-fn without(mut base: Value, field: &str) -> Value {
+fn without_field(mut base: Value, field: &str) -> Value {
     object::members(&mut base).remove(field);
     base
 }
 
-/// The specification's own encoding: keys 2/4/4.
-fn a() -> Value {
+/// Encoding A of the specification: `minTaskMember` per replica, 2/4/4.
+fn encoding_a() -> Value {
     json!({"minMember": 10, "minTaskMember": {"prefill-0": 2, "decode-0": 4, "decode-1": 4}})
 }
 
@@ -99,79 +104,80 @@ fn policy(role: &str, size: u32) -> Value {
            "matchLabelKeys": ["fusioninfer.io/replica-index"], "subGroupSize": size, "minSubGroups": 1})
 }
 
-/// A policy per role: `MinimumAvailable`.
-fn c() -> Value {
+/// Encoding C: a `subGroupPolicy` per role (`MinimumAvailable`).
+fn encoding_c() -> Value {
     json!({"minMember": 6, "subGroupPolicy": [policy("prefill", 2), policy("decode", 4)]})
 }
 
-fn resources(gpus: usize) -> Value {
+/// Returns `minResources` of a number of GPUs.
+fn min_resources(gpus: usize) -> Value {
     json!({"minResources": {"nvidia.com/gpu": gpus.to_string()}})
 }
 
-// === impl World ===
+// === impl TestCluster ===
 
-impl World {
-    fn seen(&self) -> Seen {
+impl TestCluster {
+    fn snapshot(&self) -> SchedulingSnapshot {
         let (pods, nodes, groups) = (self.pods.clone(), self.nodes.clone(), self.groups.clone());
-        Seen { pods, nodes, groups, ..Default::default() }
+        SchedulingSnapshot { pods, nodes, groups, ..Default::default() }
     }
 
     fn new(gpus: usize, pods: Vec<Arc<Value>>, groups: Vec<Arc<Value>>) -> Self {
-        let mut world = Self { nodes: Vec::new(), pods, groups };
-        world.grow(gpus);
-        world
+        let mut cluster = Self { nodes: Vec::new(), pods, groups };
+        cluster.grow_to(gpus);
+        cluster
     }
 
-    /// Nodes for so many GPUs in all.
-    fn grow(&mut self, gpus: usize) {
-        for at in self.nodes.len()..gpus / GPUS_PER_NODE {
+    /// Adds nodes until the cluster has this many GPUs.
+    fn grow_to(&mut self, gpus: usize) {
+        for index in self.nodes.len()..gpus / GPUS_PER_NODE {
             self.nodes.push(Arc::new(json!({
-                "metadata": {"name": format!("node-{at:02}")},
+                "metadata": {"name": format!("node-{index:02}")},
                 "status": {"allocatable": {"nvidia.com/gpu": GPUS_PER_NODE.to_string()}},
             })));
         }
     }
 
-    fn turn(&mut self) {
-        for verdict in assign(&self.seen()) {
-            let Outcome::Bind { node } = verdict.outcome else { continue };
-            let pod = self.pods.iter_mut().find(|pod| object::uid(pod) == object::uid(&verdict.pod)).unwrap();
+    fn schedule(&mut self) {
+        for decision in schedule_pending(&self.snapshot()) {
+            let Outcome::Bind { node } = decision.outcome else { continue };
+            let pod = self.pods.iter_mut().find(|pod| object::uid(pod) == object::uid(&decision.pod)).unwrap();
             let mut bound = Value::clone(pod);
             bound["spec"]["nodeName"] = json!(node);
             *pod = Arc::new(bound);
         }
     }
 
-    /// A node goes with the Pod on it.
-    fn lose(&mut self, pod: &str) -> Arc<Value> {
-        let at = self.pods.iter().position(|it| object::name(it) == pod).unwrap();
-        let gone = self.pods.remove(at);
-        self.nodes.retain(|node| object::name(node) != object::text(&gone, "/spec/nodeName"));
-        gone
+    /// Removes a Pod together with its node; returns the Pod.
+    fn remove_node_of(&mut self, pod: &str) -> Arc<Value> {
+        let index = self.pods.iter().position(|candidate| object::name(candidate) == pod).unwrap();
+        let removed = self.pods.remove(index);
+        self.nodes.retain(|node| object::name(node) != object::text(&removed, "/spec/nodeName"));
+        removed
     }
 
-    /// The Pods of a replica are made anew.
-    fn recreate(&mut self, replica: &str) {
+    /// Recreates the Pods whose names start with `replica`, unbound.
+    fn recreate_pods(&mut self, replica: &str) {
         for pod in &mut self.pods {
             if object::name(pod).starts_with(replica) {
-                let mut fresh = Value::clone(pod);
-                object::members(&mut fresh["spec"]).remove("nodeName");
-                *pod = Arc::new(fresh);
+                let mut recreated = Value::clone(pod);
+                object::members(&mut recreated["spec"]).remove("nodeName");
+                *pod = Arc::new(recreated);
             }
         }
     }
 
-    fn add(&mut self, pods: Vec<Value>) {
+    fn add_pods(&mut self, pods: Vec<Value>) {
         self.pods.extend(pods.into_iter().map(Arc::new));
     }
 
-    fn set(&mut self, spec: Value) {
+    fn set_group_spec(&mut self, spec: Value) {
         self.groups = vec![group("g", 0, spec)];
     }
 
-    /// Bound Pods of each replica: `P2 D4+4`; broken replicas of one role in no order, as it is left to chance which
-    /// of them is first.
-    fn bound(&self) -> String {
+    /// Returns the number of bound Pods of each replica: `decode-0:4 prefill-0:2`. Which of several incomplete
+    /// replicas of a role comes first is undefined.
+    fn bound_counts(&self) -> String {
         let mut counts: BTreeMap<&str, usize> = BTreeMap::new();
         for pod in self.pods.iter().filter(|pod| !object::text(pod, "/spec/nodeName").is_empty()) {
             let name = object::name(pod);
@@ -181,19 +187,20 @@ impl World {
     }
 }
 
-const ALL: &str = "decode-0:4 decode-1:4 prefill-0:2";
-const P_D0: &str = "decode-0:4 prefill-0:2";
-const P_D1: &str = "decode-1:4 prefill-0:2";
-const ROUND_8: &str = "decode-0:3 decode-1:3 prefill-0:2";
-const ROUND_6: &str = "decode-0:2 decode-1:2 prefill-0:2";
+const ALL_BOUND: &str = "decode-0:4 decode-1:4 prefill-0:2";
+const PREFILL_DECODE_0: &str = "decode-0:4 prefill-0:2";
+const PREFILL_DECODE_1: &str = "decode-1:4 prefill-0:2";
+const ROUND_ROBIN_8: &str = "decode-0:3 decode-1:3 prefill-0:2";
+const ROUND_ROBIN_6: &str = "decode-0:2 decode-1:2 prefill-0:2";
 
-fn running(gpus: usize, spec: Value) -> World {
-    let mut world = World::new(gpus, story(2, Tasks::PerReplica, Groups::One), vec![group("g", 0, spec)]);
-    world.turn();
-    world
+fn scheduled_cluster(gpus: usize, spec: Value) -> TestCluster {
+    let mut cluster =
+        TestCluster::new(gpus, workload(2, TaskNaming::PerReplica, Grouping::Single), vec![group("g", 0, spec)]);
+    cluster.schedule();
+    cluster
 }
 
-fn without_node(mut pod: Value) -> Value {
+fn unbound(mut pod: Value) -> Value {
     object::members(&mut pod["spec"]).remove("nodeName");
     pod
 }

@@ -1,8 +1,8 @@
-//! Deployment: ReplicaSets that follow a template, old ones replaced at a measured pace.
+//! Deployment: a ReplicaSet for the current template, and rolling updates from old ReplicaSets.
 //!
-//! The rules are those of `pkg/controller/deployment`: [`rolling`] is its `rolling.go`, [`proportional`] the scaling of
-//! several generations, [`replica_sets`] the rest of its `sync.go`, [`progress`] its `progress.go`. Not done: rollback,
-//! which was removed from `apps/v1`.
+//! The rules are those of `pkg/controller/deployment`: [`rolling_update`] is its `rolling.go`, [`proportional`] is
+//! the proportional scaling, [`replica_sets`] is the rest of its `sync.go` and [`progress`] its `progress.go`.
+//! Rollback is not implemented: it was removed from `apps/v1`.
 
 mod progress;
 mod proportional;
@@ -10,161 +10,169 @@ mod replica_sets;
 
 use std::sync::Arc;
 
-use apimachinery::selector::LabelSelector;
+use apimachinery::LabelSelector;
 use jiff::Timestamp;
 use serde_json::Value;
 
 use super::action::{Action, Plan};
 use super::replica_set::{self, replicas};
-use super::{ownership, rolling};
+use super::{ownership, rolling_update};
 use crate::object;
-use proportional::Part;
-use replica_sets::{annotated, create, desired_before, most_before, prune, revised, revision, same_template, scale};
+use proportional::ReplicaSetSize;
+use replica_sets::{
+    create_replica_set, delete_old_replica_sets, desired_replicas_annotation, equal_ignoring_hash,
+    max_replicas_annotation, revision, scale, with_updated_annotations, with_updated_revision,
+};
 
+/// Storage name of Deployments.
 pub(crate) const RESOURCE: &str = "deployments.apps";
 
-/// A Deployment with its ReplicaSets, sorted into the one of the current template and the others.
-struct Family {
+/// The ReplicaSets of a Deployment.
+struct ReplicaSets {
+    /// The ReplicaSet of the current template.
     new: Option<Value>,
-    /// Oldest first.
+    /// The other ReplicaSets, oldest first.
     old: Vec<Value>,
 }
 
-/// What follows from a Deployment, the ReplicaSets around it and (for `Recreate`) the Pods.
+/// Reconciles a Deployment with the ReplicaSets and (for `Recreate`) the Pods of its namespace.
 pub(crate) fn plan(deployment: &Value, sets: &[Arc<Value>], pods: &[Arc<Value>], now: Timestamp) -> Plan {
     let mut plan = Plan::default();
     let selector = deployment.pointer("/spec/selector").unwrap_or(&Value::Null);
     let Ok(selector) = LabelSelector::from_json(selector) else { return plan };
-    let claim = ownership::claim(deployment, &selector, sets);
-    if !claim.changed.is_empty() {
-        let write = |object| Action::Update { resource: replica_set::RESOURCE, object };
-        plan.actions.extend(claim.changed.into_iter().map(write));
-        return plan; // the next look sees them as written
+    let claim = ownership::claim_objects(deployment, &selector, sets);
+    if !claim.updates.is_empty() {
+        let update = |object| Action::Update { resource: replica_set::RESOURCE, object };
+        plan.actions.extend(claim.updates.into_iter().map(update));
+        return plan; // the next plan sees the updated ReplicaSets
     }
-    let mut family = Family::of(deployment, &claim.owned);
+    let mut replica_sets = ReplicaSets::new(deployment, &claim.owned);
     if !object::is_deleting(deployment) {
-        roll(&mut plan, deployment, &mut family, pods);
+        roll_out(&mut plan, deployment, &mut replica_sets, pods);
     }
-    progress::status(&mut plan, deployment, &family, now);
+    progress::sync_status(&mut plan, deployment, &replica_sets, now);
     plan
 }
 
-/// Creates the new ReplicaSet, or scales the family one step.
-fn roll(plan: &mut Plan, deployment: &Value, family: &mut Family, pods: &[Arc<Value>]) {
+/// Creates the new ReplicaSet, or scales the ReplicaSets by one step.
+fn roll_out(plan: &mut Plan, deployment: &Value, replica_sets: &mut ReplicaSets, pods: &[Arc<Value>]) {
     let paused = deployment.pointer("/spec/paused") == Some(&Value::Bool(true));
-    let Some(new) = &family.new else {
+    let Some(new) = &replica_sets.new else {
         if paused {
-            scale_all(plan, deployment, family);
+            sync_scale(plan, deployment, replica_sets);
             return;
         }
-        if recreates(deployment) && stop_old(plan, deployment, family, pods) {
+        if is_recreate(deployment) && scale_down_old(plan, deployment, replica_sets, pods) {
             return;
         }
-        create(plan, deployment, family);
+        create_replica_set(plan, deployment, replica_sets);
         return;
     };
-    if let Some(updated) = annotated(deployment, new, family.next_revision()) {
+    if let Some(updated) = with_updated_annotations(deployment, new, replica_sets.next_revision()) {
         plan.push(Action::Update { resource: replica_set::RESOURCE, object: updated });
         return;
     }
-    if let Some(deployment) = revised(deployment, new) {
+    if let Some(deployment) = with_updated_revision(deployment, new) {
         plan.push(Action::Update { resource: RESOURCE, object: deployment });
         return;
     }
-    if paused || is_scaled(deployment, family) {
-        scale_all(plan, deployment, family);
+    if paused || is_scaling_event(deployment, replica_sets) {
+        sync_scale(plan, deployment, replica_sets);
         return;
     }
-    if recreates(deployment) {
-        if !stop_old(plan, deployment, family, pods) {
+    if is_recreate(deployment) {
+        if !scale_down_old(plan, deployment, replica_sets, pods) {
             scale(plan, deployment, new, replicas(deployment));
         }
         return;
     }
-    let strategy = rolling::Strategy::of(deployment);
-    let step = rolling::step(
+    let strategy = rolling_update::RollingUpdateStrategy::new(deployment);
+    let step = rolling_update::next_step(
         &strategy,
-        &rolling::Counts::of(new),
-        &family.old.iter().map(rolling::Counts::of).collect::<Vec<_>>(),
+        &rolling_update::ReplicaCounts::of(new),
+        &replica_sets.old.iter().map(rolling_update::ReplicaCounts::of).collect::<Vec<_>>(),
     );
     scale(plan, deployment, new, step.new);
-    for (set, target) in family.old.iter().zip(step.old) {
+    for (set, target) in replica_sets.old.iter().zip(step.old) {
         scale(plan, deployment, set, target);
     }
-    prune(plan, deployment, family);
+    delete_old_replica_sets(plan, deployment, replica_sets);
 }
 
-/// Whether another number is asked for than when the ReplicaSets were last scaled.
-fn is_scaled(deployment: &Value, family: &Family) -> bool {
+/// Whether `spec.replicas` has changed since the ReplicaSets were last scaled (`isScalingEvent`).
+fn is_scaling_event(deployment: &Value, replica_sets: &ReplicaSets) -> bool {
     let desired = replicas(deployment);
-    family.active().iter().any(|set| desired_before(set).is_some_and(|before| before != desired))
+    replica_sets.active().iter().any(|set| desired_replicas_annotation(set).is_some_and(|before| before != desired))
 }
 
-/// Follows the number that is asked for, without moving Pods from one generation to the other.
-fn scale_all(plan: &mut Plan, deployment: &Value, family: &Family) {
-    let active = family.active();
+/// Scales the ReplicaSets to `spec.replicas` without continuing the rollout.
+fn sync_scale(plan: &mut Plan, deployment: &Value, replica_sets: &ReplicaSets) {
+    let active = replica_sets.active();
     let desired = replicas(deployment);
     match active.as_slice() {
-        [] => family.latest().into_iter().for_each(|set| scale(plan, deployment, set, desired)),
-        [only] => scale(plan, deployment, only, desired),
-        _ if family.is_saturated(desired) => {
-            family.old.iter().for_each(|set| scale(plan, deployment, set, 0));
+        [] => replica_sets.latest().into_iter().for_each(|set| scale(plan, deployment, set, desired)),
+        [single] => scale(plan, deployment, single, desired),
+        _ if replica_sets.is_saturated(desired) => {
+            replica_sets.old.iter().for_each(|set| scale(plan, deployment, set, 0));
         }
-        _ if recreates(deployment) => {}
-        parts => {
-            let shown = deployment.pointer("/status/replicas").and_then(Value::as_i64).unwrap_or(0);
-            let part = |set: &&Value| Part { replicas: replicas(set), most_before: most_before(set).unwrap_or(shown) };
-            let sizes: Vec<Part> = parts.iter().map(part).collect();
-            let sizes = proportional::scaled(&rolling::Strategy::of(deployment), &sizes);
-            parts.iter().zip(sizes).for_each(|(set, size)| scale(plan, deployment, set, size));
+        _ if is_recreate(deployment) => {}
+        several => {
+            let status_replicas = deployment.pointer("/status/replicas").and_then(Value::as_i64).unwrap_or(0);
+            let size_of = |set: &&Value| ReplicaSetSize {
+                replicas: replicas(set),
+                max_before: max_replicas_annotation(set).unwrap_or(status_replicas),
+            };
+            let sizes: Vec<ReplicaSetSize> = several.iter().map(size_of).collect();
+            let sizes = proportional::scaled_sizes(&rolling_update::RollingUpdateStrategy::new(deployment), &sizes);
+            several.iter().zip(sizes).for_each(|(set, size)| scale(plan, deployment, set, size));
         }
     }
 }
 
-fn recreates(deployment: &Value) -> bool {
+fn is_recreate(deployment: &Value) -> bool {
     object::text(deployment, "/spec/strategy/type") == "Recreate"
 }
 
-/// `Recreate`: true while the old generation still holds Pods.
-fn stop_old(plan: &mut Plan, deployment: &Value, family: &Family, pods: &[Arc<Value>]) -> bool {
-    let mut waiting = false;
-    for set in &family.old {
-        waiting |= replicas(set) > 0 || pods.iter().any(|pod| ownership::controls(set, pod));
+/// Scales the old ReplicaSets to 0 for `Recreate`; returns whether old Pods still exist.
+fn scale_down_old(plan: &mut Plan, deployment: &Value, replica_sets: &ReplicaSets, pods: &[Arc<Value>]) -> bool {
+    let mut has_old_pods = false;
+    for set in &replica_sets.old {
+        has_old_pods |= replicas(set) > 0 || pods.iter().any(|pod| ownership::controls(set, pod));
         scale(plan, deployment, set, 0);
     }
-    waiting
+    has_old_pods
 }
 
-// === impl Family ===
+// === impl ReplicaSets ===
 
-impl Family {
-    fn of(deployment: &Value, owned: &[Arc<Value>]) -> Self {
+impl ReplicaSets {
+    fn new(deployment: &Value, owned: &[Arc<Value>]) -> Self {
         let template = deployment.pointer("/spec/template").unwrap_or(&Value::Null);
         let mut sets: Vec<Value> = owned.iter().map(|set| set.as_ref().clone()).collect();
         sets.sort_by_key(|set| {
             (object::text(set, "/metadata/creationTimestamp").to_owned(), object::name(set).to_owned())
         });
-        let new = sets.iter().position(|set| same_template(template, set)).map(|at| sets.remove(at));
+        let new = sets.iter().position(|set| equal_ignoring_hash(template, set)).map(|index| sets.remove(index));
         Self { new, old: sets }
     }
 
-    /// Those that are to have Pods, oldest first.
+    /// Returns the ReplicaSets with `spec.replicas` above 0, oldest first.
     fn active(&self) -> Vec<&Value> {
         self.old.iter().chain(&self.new).filter(|set| replicas(set) > 0).collect()
     }
 
-    /// The new ReplicaSet, or the youngest of the old.
+    /// Returns the new ReplicaSet, or the youngest old one.
     fn latest(&self) -> Option<&Value> {
         self.new.as_ref().or(self.old.last())
     }
 
-    /// Whether the new ReplicaSet has, available, all that is asked for.
+    /// Whether all desired Pods of the new ReplicaSet are available (`IsSaturated`).
     fn is_saturated(&self, desired: i64) -> bool {
         let new = self.new.as_ref();
-        new.is_some_and(|new| replicas(new) == desired && rolling::Counts::of(new).available == desired)
+        new.is_some_and(|new| replicas(new) == desired && rolling_update::ReplicaCounts::of(new).available == desired)
     }
 
-    /// One more than the highest revision of the old ReplicaSets.
+    /// Returns one more than the highest revision of the old ReplicaSets.
     fn next_revision(&self) -> i64 {
         self.old.iter().map(revision).max().unwrap_or(0) + 1
     }
@@ -199,7 +207,7 @@ mod tests {
     }
 
     #[test]
-    fn the_first_replica_set_carries_hash_revision_and_owner() {
+    fn creates_replica_set_with_hash_and_revision() {
         let plan = plan(&deployment(2, "a"), &[], &[], Timestamp::UNIX_EPOCH);
         let set = created(&plan);
         let hash = set["metadata"]["labels"]["pod-template-hash"].as_str().unwrap();
@@ -211,7 +219,7 @@ mod tests {
     }
 
     #[test]
-    fn a_new_image_makes_a_second_replica_set_and_starts_with_the_surge() {
+    fn new_image_creates_replica_set_within_surge() {
         let mut first = created(&plan(&deployment(4, "a"), &[], &[], Timestamp::UNIX_EPOCH));
         first["status"] = json!({"replicas": 4, "readyReplicas": 4, "availableReplicas": 4});
         let plan = plan(&deployment(4, "b"), &[Arc::new(first)], &[], Timestamp::UNIX_EPOCH);
@@ -221,27 +229,28 @@ mod tests {
     }
 
     #[test]
-    fn a_settled_deployment_needs_nothing() {
-        let mut subject = deployment(1, "a");
-        let mut set = created(&plan(&subject, &[], &[], Timestamp::UNIX_EPOCH));
+    fn complete_deployment_needs_no_action() {
+        let mut deployment = deployment(1, "a");
+        let mut set = created(&plan(&deployment, &[], &[], Timestamp::UNIX_EPOCH));
         set["status"] = json!({"replicas": 1, "readyReplicas": 1, "availableReplicas": 1});
-        subject["metadata"]["annotations"] = json!({"deployment.kubernetes.io/revision": "1"});
+        deployment["metadata"]["annotations"] = json!({"deployment.kubernetes.io/revision": "1"});
         let sets = [Arc::new(set)];
         for _ in 0..3 {
-            for action in plan(&subject, &sets, &[], Timestamp::UNIX_EPOCH).actions {
-                let Action::Status { object, .. } = action else { panic!("{action:?}") };
-                subject = object;
+            for action in plan(&deployment, &sets, &[], Timestamp::UNIX_EPOCH).actions {
+                let Action::UpdateStatus { object, .. } = action else { panic!("{action:?}") };
+                deployment = object;
             }
         }
-        assert_eq!(plan(&subject, &sets, &[], Timestamp::UNIX_EPOCH).actions, []);
-        assert!(condition::is_true(&subject, "Available") && condition::is_true(&subject, "Progressing"));
+        assert_eq!(plan(&deployment, &sets, &[], Timestamp::UNIX_EPOCH).actions, []);
+        assert!(condition::is_true(&deployment, "Available") && condition::is_true(&deployment, "Progressing"));
     }
 
-    /// Ten replicas with a surge of three, of which eight are of the old template, become fifteen.
+    /// A Deployment of ten replicas with a surge of three, eight of which have the old template, is scaled to
+    /// fifteen.
     #[rstest]
-    #[case::while_it_rolls(false)]
-    #[case::while_it_is_paused(true)]
-    fn a_scale_between_two_generations_is_shared(#[case] paused: bool) {
+    #[case::rolling(false)]
+    #[case::paused(true)]
+    fn scales_two_replica_sets_proportionally(#[case] paused: bool) {
         let generation = |image: &str, size: i64| {
             let mut subject = deployment(10, image);
             subject["spec"]["strategy"] = json!({"rollingUpdate": {"maxSurge": 3, "maxUnavailable": 2}});
@@ -257,8 +266,8 @@ mod tests {
         subject["metadata"]["annotations"] = json!({"deployment.kubernetes.io/revision": "2"});
         subject["spec"]["strategy"] = json!({"rollingUpdate": {"maxSurge": 3, "maxUnavailable": 2}});
         subject["spec"]["paused"] = json!(paused);
-        let written = plan(&subject, &sets, &[], Timestamp::UNIX_EPOCH).actions.into_iter();
-        let sizes: Vec<i64> = written
+        let actions = plan(&subject, &sets, &[], Timestamp::UNIX_EPOCH).actions.into_iter();
+        let sizes: Vec<i64> = actions
             .filter_map(|action| match action {
                 Action::Update { resource: replica_set::RESOURCE, object } => Some(replicas(&object)),
                 _ => None,

@@ -1,4 +1,4 @@
-//! The status of a Deployment, and whether its rollout moves.
+//! Status of a Deployment, and the progress of its rollout.
 
 use jiff::{SignedDuration, Timestamp};
 use serde_json::{Map, Value, json};
@@ -6,17 +6,17 @@ use serde_json::{Map, Value, json};
 use super::super::action::Plan;
 use super::super::condition::{self, Condition};
 use super::super::replica_set::replicas;
-use super::super::rolling;
-use super::{Family, RESOURCE};
+use super::super::rolling_update;
+use super::{RESOURCE, ReplicaSets};
 use crate::object;
 
-/// Keeps `status` with its conditions.
-pub(super) fn status(plan: &mut Plan, deployment: &Value, family: &Family, now: Timestamp) {
-    let old: Vec<_> = family.old.iter().map(rolling::Counts::of).collect();
-    let new = family.new.as_ref().map(rolling::Counts::of).unwrap_or_default();
-    let sum = |field: fn(&rolling::Counts) -> i64| old.iter().map(field).sum::<i64>() + field(&new);
+/// Updates the status and its conditions.
+pub(super) fn sync_status(plan: &mut Plan, deployment: &Value, replica_sets: &ReplicaSets, now: Timestamp) {
+    let old: Vec<_> = replica_sets.old.iter().map(rolling_update::ReplicaCounts::of).collect();
+    let new = replica_sets.new.as_ref().map(rolling_update::ReplicaCounts::of).unwrap_or_default();
+    let sum = |field: fn(&rolling_update::ReplicaCounts) -> i64| old.iter().map(field).sum::<i64>() + field(&new);
     let available = sum(|c| c.available);
-    let strategy = rolling::Strategy::of(deployment);
+    let strategy = rolling_update::RollingUpdateStrategy::new(deployment);
     let counts = [
         ("replicas", sum(|c| c.current)),
         ("updatedReplicas", new.current),
@@ -37,93 +37,104 @@ pub(super) fn status(plan: &mut Plan, deployment: &Value, family: &Family, now: 
         status.insert(field.to_owned(), json!(count));
     }
     let mut status = Value::Object(status);
-    let at = object::time(now);
-    let enough = available >= strategy.desired - strategy.max_unavailable;
-    set_condition(&mut status, availability(enough), &at, false);
-    progress(plan, deployment, family, &mut status, now);
-    plan.status(RESOURCE, deployment, status);
+    let timestamp = object::format_time(now);
+    let is_available = available >= strategy.desired - strategy.max_unavailable;
+    set_condition(&mut status, available_condition(is_available), &timestamp, false);
+    sync_progress(plan, deployment, replica_sets, &mut status, now);
+    plan.update_status(RESOURCE, deployment, status);
 }
 
-fn availability(enough: bool) -> Condition<'static> {
-    let (reason, message) = if enough {
+/// Returns the `Available` condition.
+fn available_condition(is_available: bool) -> Condition<'static> {
+    let (reason, message) = if is_available {
         ("MinimumReplicasAvailable", "Deployment has minimum availability.")
     } else {
         ("MinimumReplicasUnavailable", "Deployment does not have minimum availability.")
     };
-    Condition { kind: "Available", status: enough, reason, message }
+    Condition { type_: "Available", status: is_available, reason, message }
 }
 
-/// The `Progressing` condition. `lastUpdateTime` moves on every step forward; the deadline counts from it.
-fn progress(plan: &mut Plan, deployment: &Value, family: &Family, status: &mut Value, now: Timestamp) {
-    let Some(new) = &family.new else { return };
-    let at = object::time(now);
+/// Updates the `Progressing` condition. `lastUpdateTime` changes with every progress; the deadline counts from it.
+fn sync_progress(plan: &mut Plan, deployment: &Value, replica_sets: &ReplicaSets, status: &mut Value, now: Timestamp) {
+    let Some(new) = &replica_sets.new else { return };
+    let timestamp = object::format_time(now);
     let field = |s: &Value, name: &str| s.get(name).and_then(Value::as_i64).unwrap_or(0);
     let desired = replicas(deployment);
-    let complete = field(status, "updatedReplicas") == desired
+    let is_complete = field(status, "updatedReplicas") == desired
         && field(status, "replicas") == desired
         && field(status, "availableReplicas") == desired;
     let name = object::name(new);
-    let before = deployment.get("status").unwrap_or(&Value::Null);
-    let moved =
-        ["updatedReplicas", "readyReplicas", "availableReplicas"].iter().any(|f| field(status, f) > field(before, f))
+    let previous = deployment.get("status").unwrap_or(&Value::Null);
+    let has_progressed =
+        ["updatedReplicas", "readyReplicas", "availableReplicas"].iter().any(|f| field(status, f) > field(previous, f))
             || (field(status, "replicas") - field(status, "updatedReplicas"))
-                < (field(before, "replicas") - field(before, "updatedReplicas"));
+                < (field(previous, "replicas") - field(previous, "updatedReplicas"));
     let current = condition::find(status, "Progressing").cloned();
     let reason = current.as_ref().map(|c| object::text(c, "/reason").to_owned());
-    if complete {
+    if is_complete {
         let message = format!("ReplicaSet \"{name}\" has successfully progressed.");
         let condition =
-            Condition { kind: "Progressing", status: true, reason: "NewReplicaSetAvailable", message: &message };
-        set_condition(status, condition, &at, reason.as_deref() != Some("NewReplicaSetAvailable"));
+            Condition { type_: "Progressing", status: true, reason: "NewReplicaSetAvailable", message: &message };
+        set_condition(status, condition, &timestamp, reason.as_deref() != Some("NewReplicaSetAvailable"));
         return;
     }
-    let finished = reason.as_deref() == Some("NewReplicaSetAvailable");
-    if reason.is_none() || moved || finished && message_names_other(current.as_ref(), name) {
+    let was_complete = reason.as_deref() == Some("NewReplicaSetAvailable");
+    if reason.is_none() || has_progressed || was_complete && names_other_replica_set(current.as_ref(), name) {
         let message = format!("ReplicaSet \"{name}\" is progressing.");
-        let condition = Condition { kind: "Progressing", status: true, reason: "ReplicaSetUpdated", message: &message };
-        set_condition(status, condition, &at, true);
+        let condition =
+            Condition { type_: "Progressing", status: true, reason: "ReplicaSetUpdated", message: &message };
+        set_condition(status, condition, &timestamp, true);
         if let Some(deadline) = deadline(deployment, status) {
-            plan.wake_at(deadline);
+            plan.requeue_at(deadline);
         }
         return;
     }
-    // A finished rollout that lost a Pod is not a rollout: no deadline.
-    if finished {
+    // A completed rollout that lost a Pod has no deadline.
+    if was_complete {
         return;
     }
     match deadline(deployment, status) {
         Some(deadline) if deadline <= now => {
             let message = format!("ReplicaSet \"{name}\" has timed out progressing.");
-            let condition =
-                Condition { kind: "Progressing", status: false, reason: "ProgressDeadlineExceeded", message: &message };
-            let first = reason.as_deref() != Some("ProgressDeadlineExceeded");
-            set_condition(status, condition, &at, first);
+            let condition = Condition {
+                type_: "Progressing",
+                status: false,
+                reason: "ProgressDeadlineExceeded",
+                message: &message,
+            };
+            let is_new = reason.as_deref() != Some("ProgressDeadlineExceeded");
+            set_condition(status, condition, &timestamp, is_new);
         }
-        Some(deadline) => plan.wake_at(deadline),
+        Some(deadline) => plan.requeue_at(deadline),
         None => {}
     }
 }
 
-fn message_names_other(condition: Option<&Value>, name: &str) -> bool {
+/// Whether the message of the condition is about another ReplicaSet.
+fn names_other_replica_set(condition: Option<&Value>, name: &str) -> bool {
     !condition.is_some_and(|c| object::text(c, "/message").contains(&format!("\"{name}\"")))
 }
 
+/// Returns the progress deadline of the rollout.
 fn deadline(deployment: &Value, status: &Value) -> Option<Timestamp> {
     let seconds = deployment.pointer("/spec/progressDeadlineSeconds").and_then(Value::as_i64).unwrap_or(600);
     let since = object::text(condition::find(status, "Progressing")?, "/lastUpdateTime");
     since.parse::<Timestamp>().ok()?.checked_add(SignedDuration::from_secs(seconds)).ok()
 }
 
-/// Deployment conditions also carry `lastUpdateTime`; it moves when `touch` or when anything else does.
+/// Sets a condition with `lastUpdateTime`, which changes when `touch` is set or when the condition changes.
 fn set_condition(status: &mut Value, condition: Condition<'_>, now: &str, touch: bool) {
-    let before = condition::find(status, condition.kind).cloned();
+    let previous = condition::find(status, condition.type_).cloned();
     condition::set(status, condition, now);
-    let Some(mut entry) = condition::find(status, condition.kind).cloned() else { return };
-    let same = before
+    let Some(mut entry) = condition::find(status, condition.type_).cloned() else { return };
+    let is_unchanged = previous.as_ref().is_some_and(|previous| {
+        ["/status", "/reason", "/message"].iter().all(|p| previous.pointer(p) == entry.pointer(p))
+    });
+    let since = previous
         .as_ref()
-        .is_some_and(|before| ["/status", "/reason", "/message"].iter().all(|p| before.pointer(p) == entry.pointer(p)));
-    let since =
-        before.as_ref().filter(|_| same && !touch).map_or(now, |b| object::text(b, "/lastUpdateTime")).to_owned();
+        .filter(|_| is_unchanged && !touch)
+        .map_or(now, |b| object::text(b, "/lastUpdateTime"))
+        .to_owned();
     entry["lastUpdateTime"] = json!(since);
-    condition::put(status, condition.kind, entry);
+    condition::upsert(status, condition.type_, entry);
 }

@@ -1,54 +1,55 @@
-//! Scaling a Deployment whose Pods are of several generations, because it is paused or its rollout is under way: each
-//! generation grows or shrinks by its part (`pkg/controller/deployment/sync.go`, `util/deployment_util.go`).
+//! Proportional scaling of a Deployment with several active ReplicaSets, because it is paused or a rollout is in
+//! progress: each ReplicaSet grows or shrinks in proportion to its size (`pkg/controller/deployment/sync.go`,
+//! `util/deployment_util.go`).
 
-use super::super::rolling::Strategy;
+use super::super::rolling_update::RollingUpdateStrategy;
 
-/// One ReplicaSet that has Pods.
+/// The size of one active ReplicaSet.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Part {
+pub(super) struct ReplicaSetSize {
     /// `spec.replicas`.
     pub(super) replicas: i64,
-    /// What all generations together could have had at the last scaling; `status.replicas` of the Deployment where
-    /// nothing tells.
-    pub(super) most_before: i64,
+    /// `max-replicas` annotation: the size limit of all ReplicaSets at the last scaling; `status.replicas` of the
+    /// Deployment when the annotation is missing.
+    pub(super) max_before: i64,
 }
 
-/// The new `spec.replicas` of each part. `parts` are in the order of their age, oldest first; of equal size the newer
-/// grows first and the older shrinks first, and the first takes what is left by rounding.
-pub(super) fn scaled(strategy: &Strategy, parts: &[Part]) -> Vec<i64> {
+/// Returns the new `spec.replicas` of each ReplicaSet. `replica_sets` is sorted by age, oldest first; of equal sizes,
+/// the newer grows first and the older shrinks first, and the first takes the remainder of rounding.
+pub(super) fn scaled_sizes(strategy: &RollingUpdateStrategy, replica_sets: &[ReplicaSetSize]) -> Vec<i64> {
     let allowed = if strategy.desired > 0 { strategy.desired + strategy.max_surge } else { 0 };
-    let change = allowed - parts.iter().map(|part| part.replicas).sum::<i64>();
-    let mut order: Vec<usize> = (0..parts.len()).collect();
-    let size = |at: &usize| parts.get(*at).map_or(0, |part| part.replicas);
+    let change = allowed - replica_sets.iter().map(|replica_set| replica_set.replicas).sum::<i64>();
+    let mut order: Vec<usize> = (0..replica_sets.len()).collect();
+    let size_of = |index: &usize| replica_sets.get(*index).map_or(0, |replica_set| replica_set.replicas);
     match change > 0 {
-        true => order.sort_by_key(|at| (-size(at), usize::MAX - at)),
-        false => order.sort_by_key(|at| (-size(at), *at)),
+        true => order.sort_by_key(|index| (-size_of(index), usize::MAX - index)),
+        false => order.sort_by_key(|index| (-size_of(index), *index)),
     }
-    let mut sizes: Vec<i64> = parts.iter().map(|part| part.replicas).collect();
-    let mut left = change;
-    for at in &order {
-        let share = parts.get(*at).map_or(0, |part| part.share(strategy));
-        let share = if change > 0 { share.min(left) } else { share.max(left) };
-        if let Some(size) = sizes.get_mut(*at).filter(|_| left != 0) {
+    let mut sizes: Vec<i64> = replica_sets.iter().map(|replica_set| replica_set.replicas).collect();
+    let mut remaining = change;
+    for index in &order {
+        let share = replica_sets.get(*index).map_or(0, |replica_set| replica_set.share(strategy));
+        let share = if change > 0 { share.min(remaining) } else { share.max(remaining) };
+        if let Some(size) = sizes.get_mut(*index).filter(|_| remaining != 0) {
             *size += share;
-            left -= share;
+            remaining -= share;
         }
     }
     if let Some(size) = order.first().and_then(|first| sizes.get_mut(*first)) {
-        *size = (*size + left).max(0);
+        *size = (*size + remaining).max(0);
     }
     sizes
 }
 
-impl Part {
-    /// By how much it should change to keep its part of the whole.
-    fn share(self, strategy: &Strategy) -> i64 {
-        match (strategy.desired, self.most_before) {
+impl ReplicaSetSize {
+    /// Returns the change that keeps the proportion of this ReplicaSet (`getReplicaSetFraction`).
+    fn share(self, strategy: &RollingUpdateStrategy) -> i64 {
+        match (strategy.desired, self.max_before) {
             (0, _) => -self.replicas,
             (_, 0) => 0,
             (desired, before) => {
-                let whole = self.replicas * (desired + strategy.max_surge);
-                (whole as f64 / before as f64).round() as i64 - self.replicas
+                let scaled = self.replicas * (desired + strategy.max_surge);
+                (scaled as f64 / before as f64).round() as i64 - self.replicas
             }
         }
     }
@@ -60,23 +61,25 @@ mod tests {
 
     use super::*;
 
-    /// The example of the Deployment documentation: ten replicas with a surge of three, 8 old and 5 new, become fifteen.
+    /// The example of the Deployment documentation: ten replicas with a surge of three, 8 old and 5 new, are scaled
+    /// to fifteen.
     #[rstest]
-    #[case::up((15, 3), 13, &[8, 5], &[11, 7])]
-    #[case::down((5, 3), 13, &[8, 5], &[5, 3])]
-    #[case::to_nothing((0, 0), 13, &[8, 5], &[0, 0])]
-    #[case::of_equal_size_the_newer_grows((5, 0), 4, &[2, 2], &[2, 3])]
-    #[case::of_equal_size_the_older_shrinks((3, 0), 4, &[2, 2], &[1, 2])]
-    #[case::three((20, 0), 10, &[5, 3, 2], &[10, 6, 4])]
-    #[case::as_before((10, 3), 13, &[8, 5], &[8, 5])]
-    fn parts(
+    #[case::scale_up((15, 3), 13, &[8, 5], &[11, 7])]
+    #[case::scale_down((5, 3), 13, &[8, 5], &[5, 3])]
+    #[case::to_zero((0, 0), 13, &[8, 5], &[0, 0])]
+    #[case::newer_of_equal_size_grows((5, 0), 4, &[2, 2], &[2, 3])]
+    #[case::older_of_equal_size_shrinks((3, 0), 4, &[2, 2], &[1, 2])]
+    #[case::three_replica_sets((20, 0), 10, &[5, 3, 2], &[10, 6, 4])]
+    #[case::unchanged((10, 3), 13, &[8, 5], &[8, 5])]
+    fn scales_proportionally(
         #[case] (desired, max_surge): (i64, i64),
-        #[case] most_before: i64,
+        #[case] max_before: i64,
         #[case] sizes: &[i64],
         #[case] expect: &[i64],
     ) {
-        let strategy = Strategy { desired, max_surge, max_unavailable: 0 };
-        let parts: Vec<Part> = sizes.iter().map(|replicas| Part { replicas: *replicas, most_before }).collect();
-        assert_eq!(scaled(&strategy, &parts), expect);
+        let strategy = RollingUpdateStrategy { desired, max_surge, max_unavailable: 0 };
+        let replica_sets: Vec<ReplicaSetSize> =
+            sizes.iter().map(|replicas| ReplicaSetSize { replicas: *replicas, max_before }).collect();
+        assert_eq!(scaled_sizes(&strategy, &replica_sets), expect);
     }
 }

@@ -1,42 +1,44 @@
-//! Exclusive placement: with the annotation `exclusive-topology` every group has a place, such as a rack, to itself.
+//! Exclusive placement: with the annotation `exclusive-topology`, every group occupies a topology domain, such as a
+//! rack, exclusively.
 //!
-//! As the real controller's Pod webhook does it: the leader keeps away from the leaders and workers of other groups, and
-//! the workers follow it to its place by a node selector, so they are made when the leader has a node.
+//! As in the Pod webhook of the LeaderWorkerSet controller, the leader has anti-affinity to the Pods of other groups,
+//! and the workers follow the leader into its domain through a node selector; so they are created after the leader is
+//! bound.
 
 use std::sync::Arc;
 
 use serde_json::{Value, json};
 
-use super::{GROUP_KEY, label};
+use super::{GROUP_KEY, label_value};
 use crate::object;
 
-const TOPOLOGY: &str = "leaderworkerset.sigs.k8s.io/exclusive-topology";
+const EXCLUSIVE_TOPOLOGY: &str = "leaderworkerset.sigs.k8s.io/exclusive-topology";
 
-/// Where the workers of a group have to be.
-pub(super) enum Place {
-    Anywhere,
-    /// Topology key, its value on the leader's node, and no other.
-    Only {
+/// The placement of the workers of a group.
+pub(super) enum WorkerPlacement {
+    Unrestricted,
+    /// The topology domain of the leader's node.
+    Domain {
         key: String,
         value: String,
     },
 }
 
-/// The leader, with the annotation and the affinities that give its group a place of its own, if the set asks for that.
-pub(super) fn alone(mut leader: Value, set: &Value) -> Value {
-    let Some(topology) = topology(set).map(str::to_owned) else { return leader };
-    let group = label(&leader, GROUP_KEY).to_owned();
-    leader["metadata"]["annotations"][TOPOLOGY] = json!(topology);
-    let own = json!([{"key": GROUP_KEY, "operator": "In", "values": [group]}]);
-    let others = json!([
+/// Adds the annotation and the affinities of exclusive placement to a leader, if the set requests it.
+pub(super) fn with_exclusive_affinity(mut leader: Value, set: &Value) -> Value {
+    let Some(topology_key) = exclusive_topology(set).map(str::to_owned) else { return leader };
+    let group = label_value(&leader, GROUP_KEY).to_owned();
+    leader["metadata"]["annotations"][EXCLUSIVE_TOPOLOGY] = json!(topology_key);
+    let own_group = json!([{"key": GROUP_KEY, "operator": "In", "values": [group]}]);
+    let other_groups = json!([
         {"key": GROUP_KEY, "operator": "Exists"}, {"key": GROUP_KEY, "operator": "NotIn", "values": [group]},
     ]);
-    for (side, expressions) in [("podAffinity", own), ("podAntiAffinity", others)] {
-        let term = json!({"labelSelector": {"matchExpressions": expressions}, "topologyKey": topology});
+    for (affinity_field, expressions) in [("podAffinity", own_group), ("podAntiAffinity", other_groups)] {
+        let term = json!({"labelSelector": {"matchExpressions": expressions}, "topologyKey": topology_key});
         let affinity = object::members(&mut leader["spec"]).entry("affinity").or_insert_with(|| json!({}));
-        let side = object::members(affinity).entry(side).or_insert_with(|| json!({}));
+        let terms_by_policy = object::members(affinity).entry(affinity_field).or_insert_with(|| json!({}));
         let required = "requiredDuringSchedulingIgnoredDuringExecution";
-        let terms = object::members(side).entry(required).or_insert_with(|| json!([]));
+        let terms = object::members(terms_by_policy).entry(required).or_insert_with(|| json!([]));
         if let Some(terms) = terms.as_array_mut() {
             terms.push(term);
         }
@@ -44,23 +46,25 @@ pub(super) fn alone(mut leader: Value, set: &Value) -> Value {
     leader
 }
 
-/// Where the leader's workers have to be; `None` as long as that is not known.
-pub(super) fn place_of(leader: &Value, node: &dyn Fn(&str) -> Option<Arc<Value>>) -> Option<Place> {
-    let Some(key) = topology(leader) else { return Some(Place::Anywhere) };
+/// Returns the placement of the workers of a leader, `None` while the leader has no node or the node lacks the
+/// topology label.
+pub(super) fn worker_placement(leader: &Value, node: &dyn Fn(&str) -> Option<Arc<Value>>) -> Option<WorkerPlacement> {
+    let Some(key) = exclusive_topology(leader) else { return Some(WorkerPlacement::Unrestricted) };
     let node = node(object::text(leader, "/spec/nodeName"))?;
-    let value = label(&node, key);
-    (!value.is_empty()).then(|| Place::Only { key: key.to_owned(), value: value.to_owned() })
+    let value = label_value(&node, key);
+    (!value.is_empty()).then(|| WorkerPlacement::Domain { key: key.to_owned(), value: value.to_owned() })
 }
 
-fn topology(object: &Value) -> Option<&str> {
-    object.pointer("/metadata/annotations")?.get(TOPOLOGY)?.as_str()
+/// Returns the topology key of exclusive placement.
+fn exclusive_topology(object: &Value) -> Option<&str> {
+    object.pointer("/metadata/annotations")?.get(EXCLUSIVE_TOPOLOGY)?.as_str()
 }
 
-impl Place {
-    /// The worker, held to the place.
-    pub(super) fn narrow(&self, mut worker: Value) -> Value {
-        if let Self::Only { key, value } = self {
-            worker["metadata"]["annotations"][TOPOLOGY] = json!(key);
+impl WorkerPlacement {
+    /// Adds the annotation and node selector of the placement to a worker.
+    pub(super) fn apply(&self, mut worker: Value) -> Value {
+        if let Self::Domain { key, value } = self {
+            worker["metadata"]["annotations"][EXCLUSIVE_TOPOLOGY] = json!(key);
             let selector = object::members(&mut worker["spec"]).entry("nodeSelector").or_insert_with(|| json!({}));
             object::members(selector).insert(key.clone(), json!(value));
         }
@@ -73,10 +77,10 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_leader_keeps_others_away_and_its_workers_follow() {
-        let set = json!({"metadata": {"annotations": {TOPOLOGY: "rack"}}});
-        let bare = json!({"metadata": {"name": "l-0", "labels": {GROUP_KEY: "k"}, "annotations": {}}, "spec": {}});
-        let mut leader = alone(bare.clone(), &set);
+    fn leader_has_exclusive_affinity_and_workers_follow() {
+        let set = json!({"metadata": {"annotations": {EXCLUSIVE_TOPOLOGY: "rack"}}});
+        let plain_pod = json!({"metadata": {"name": "l-0", "labels": {GROUP_KEY: "k"}, "annotations": {}}, "spec": {}});
+        let mut leader = with_exclusive_affinity(plain_pod.clone(), &set);
         let terms = |side: &str| {
             let terms = &leader["spec"]["affinity"][side]["requiredDuringSchedulingIgnoredDuringExecution"];
             (terms[0]["topologyKey"].clone(), terms[0]["labelSelector"]["matchExpressions"].as_array().unwrap().len())
@@ -85,11 +89,11 @@ mod tests {
         assert_eq!(terms("podAntiAffinity"), (json!("rack"), 2));
         let node =
             |name: &str| (name == "n").then(|| Arc::new(json!({"metadata": {"name": "n", "labels": {"rack": "7"}}})));
-        assert!(place_of(&leader, &node).is_none(), "the leader has no node yet");
+        assert!(worker_placement(&leader, &node).is_none(), "the leader has no node yet");
         leader["spec"]["nodeName"] = json!("n");
-        let worker = place_of(&leader, &node).unwrap().narrow(bare.clone());
+        let worker = worker_placement(&leader, &node).unwrap().apply(plain_pod.clone());
         assert_eq!(worker["spec"]["nodeSelector"], json!({"rack": "7"}));
-        let free = place_of(&bare, &node).unwrap().narrow(bare.clone());
-        assert_eq!(free, bare);
+        let unrestricted = worker_placement(&plain_pod, &node).unwrap().apply(plain_pod.clone());
+        assert_eq!(unrestricted, plain_pod);
     }
 }

@@ -1,13 +1,14 @@
-//! LeaderWorkerSet: groups of Pods, each one leader and `size - 1` workers that live and die together.
+//! LeaderWorkerSet: groups of Pods, each with one leader and `size - 1` workers, which are created and recreated
+//! together.
 //!
-//! Objects carry what the real controller's webhooks put on Pods: labels, annotations, host names and the three `LWS_*`
-//! variables in front of every container's environment. `LWS_LEADER_ADDRESS` is the leader's host name
-//! `{leader}.{subdomain}.{namespace}`, as there; no DNS runs here, so the node agent replaces it by the leader's address
-//! when the container starts (`node::environment`).
+//! Pods carry what the webhooks of the real controller add: labels, annotations, host names and the three `LWS_*`
+//! variables in front of the environment of every container. `LWS_LEADER_ADDRESS` is the host name of the leader,
+//! `{leader}.{subdomain}.{namespace}`. There is no DNS server, so the node agent replaces it with the address of the
+//! leader when a container starts (`node::environment`).
 //!
-//! Simpler than the real one: Pods belong to the LeaderWorkerSet and to the leader Pod directly, no StatefulSets lie
-//! between; `maxSurge` is not used (an update takes `maxUnavailable` groups at a time, at least one); sub-groups and
-//! volume claims are not known; `group-key` is an opaque hash of ours.
+//! Differences from the real controller: the LeaderWorkerSet and the leader Pod own Pods directly, without
+//! StatefulSets; `maxSurge` is ignored (an update replaces `maxUnavailable` groups at a time, at least one);
+//! subgroups and volume claim templates are not supported; the value of `group-key` is a different hash.
 
 mod exclusive;
 mod pods;
@@ -19,11 +20,13 @@ use jiff::{SignedDuration, Timestamp};
 use serde_json::{Value, json};
 
 use super::action::{Action, Plan};
-use super::{hash, pod, rolling};
+use super::{hash, pod, rolling_update};
 use crate::object;
 
+/// Storage name of LeaderWorkerSets.
 pub(crate) const RESOURCE: &str = "leaderworkersets.leaderworkerset.x-k8s.io";
 
+/// Label with the name of the set.
 pub(crate) const NAME: &str = "leaderworkerset.sigs.k8s.io/name";
 const GROUP_INDEX: &str = "leaderworkerset.sigs.k8s.io/group-index";
 const WORKER_INDEX: &str = "leaderworkerset.sigs.k8s.io/worker-index";
@@ -32,11 +35,11 @@ const REVISION: &str = "leaderworkerset.sigs.k8s.io/template-revision-hash";
 const SIZE: &str = "leaderworkerset.sigs.k8s.io/size";
 const LEADER_NAME: &str = "leaderworkerset.sigs.k8s.io/leader-name";
 
-/// A group that fails at once is not recreated faster than this; the real controller is slowed by its StatefulSets.
-const RECREATE_EVERY: SignedDuration = SignedDuration::from_secs(10);
+/// Minimum age of a group before it is recreated; the real controller is delayed by its StatefulSets.
+const MIN_RECREATE_INTERVAL: SignedDuration = SignedDuration::from_secs(10);
 
-/// The set's own settings, with defaults.
-struct Spec<'a> {
+/// The settings of a LeaderWorkerSet, with defaults.
+struct LeaderWorkerSetSpec<'a> {
     set: &'a Value,
     name: &'a str,
     namespace: &'a str,
@@ -45,14 +48,14 @@ struct Spec<'a> {
     revision: String,
 }
 
-/// One leader and its workers, as they are.
+/// The existing Pods of one group.
 struct Group {
     index: i64,
     leader: Option<Arc<Value>>,
     workers: Vec<Arc<Value>>,
 }
 
-/// What follows from a LeaderWorkerSet, the Pods and the Services around it, and the nodes that its Pods have.
+/// Reconciles a LeaderWorkerSet with the Pods and Services of its namespace. `node` looks up a node by name.
 pub(crate) fn plan(
     set: &Value,
     pods: &[Arc<Value>],
@@ -64,137 +67,147 @@ pub(crate) fn plan(
     if object::is_deleting(set) {
         return plan;
     }
-    let spec = Spec::of(set);
+    let spec = LeaderWorkerSetSpec::new(set);
     let groups = spec.groups(pods);
-    if !shares_nothing(set) && !services.iter().any(|s| is_named(s, spec.namespace, spec.name)) {
+    if !has_subdomain_per_replica(set) && !services.iter().any(|s| is_named(s, spec.namespace, spec.name)) {
         plan.push(Action::Create { resource: "services", object: spec.service(spec.name) });
     }
     for group in &groups {
         if group.index >= spec.replicas {
-            delete(&mut plan, group);
-        } else if !restart(&mut plan, &spec, group, now) {
-            fill(&mut plan, &spec, group, services, node);
+            delete_group(&mut plan, group);
+        } else if !recreate_if_broken(&mut plan, &spec, group, now) {
+            create_missing_pods(&mut plan, &spec, group, services, node);
         }
     }
-    update(&mut plan, &spec, &groups);
-    status::write(&mut plan, &spec, &groups, now);
+    update_groups(&mut plan, &spec, &groups);
+    status::update(&mut plan, &spec, &groups, now);
     plan
 }
 
+/// Whether the object has this namespace and name.
 fn is_named(object: &Value, namespace: &str, name: &str) -> bool {
     object::namespace(object) == namespace && object::name(object) == name
 }
 
-/// `networkConfig.subdomainPolicy: UniquePerReplica`: one headless Service per group instead of one for all.
-fn shares_nothing(set: &Value) -> bool {
+/// Whether `networkConfig.subdomainPolicy` is `UniquePerReplica`: one headless Service per group instead of one for
+/// the set.
+fn has_subdomain_per_replica(set: &Value) -> bool {
     object::text(set, "/spec/networkConfig/subdomainPolicy") == "UniquePerReplica"
 }
 
-/// Creates the Pods of a group that are missing.
-fn fill(
+/// Creates the missing Pods of a group.
+fn create_missing_pods(
     plan: &mut Plan,
-    spec: &Spec<'_>,
+    spec: &LeaderWorkerSetSpec<'_>,
     group: &Group,
     services: &[Arc<Value>],
     node: &dyn Fn(&str) -> Option<Arc<Value>>,
 ) {
     let Some(leader) = &group.leader else {
-        // Workers of an earlier leader go first, so that names are free.
+        // Workers of a previous leader are deleted first, so that their names are free.
         if group.workers.is_empty() {
-            let leader = spec.leader(group.index);
+            let leader = spec.leader_pod(group.index);
             let name = object::name(&leader).to_owned();
-            if shares_nothing(spec.set) && !services.iter().any(|s| is_named(s, spec.namespace, &name)) {
+            if has_subdomain_per_replica(spec.set) && !services.iter().any(|s| is_named(s, spec.namespace, &name)) {
                 plan.push(Action::Create { resource: "services", object: spec.service(&name) });
             }
             plan.push(Action::Create { resource: "pods", object: leader });
-            plan.event(spec.set, "GroupsProgressing", format!("Created leader pod {name}"));
+            plan.normal_event(spec.set, "GroupsProgressing", format!("Created leader pod {name}"));
         }
         return;
     };
-    if object::is_deleting(leader) || revision(leader) != spec.revision {
+    if object::is_deleting(leader) || revision_of(leader) != spec.revision {
         return;
     }
     if object::text(spec.set, "/spec/startupPolicy") == "LeaderReady" && !pod::is_ready(leader) {
         return;
     }
-    let Some(place) = exclusive::place_of(leader, node) else { return };
-    for index in 1..size(leader) {
+    let Some(placement) = exclusive::worker_placement(leader, node) else { return };
+    for index in 1..group_size(leader) {
         let name = format!("{}-{index}", object::name(leader));
         if !group.workers.iter().any(|worker| object::name(worker) == name) {
-            let worker = place.narrow(spec.worker(leader, group.index, index));
+            let worker = placement.apply(spec.worker_pod(leader, group.index, index));
             plan.push(Action::Create { resource: "pods", object: worker });
         }
     }
 }
 
-/// The whole group goes; the workers are named too, so that they do not wait for garbage collection.
-fn delete(plan: &mut Plan, group: &Group) {
+/// Deletes the leader and the workers; the workers do not wait for garbage collection.
+fn delete_group(plan: &mut Plan, group: &Group) {
     for pod in group.workers.iter().chain(&group.leader).filter(|pod| !object::is_deleting(pod)) {
         plan.push(Action::Delete { resource: "pods", object: Arc::clone(pod) });
     }
 }
 
-/// `RecreateGroupOnPodRestart` (the default): a container that restarted or a worker that is going takes its group along.
-fn restart(plan: &mut Plan, spec: &Spec<'_>, group: &Group, now: Timestamp) -> bool {
+/// Recreates the group under `RecreateGroupOnPodRestart` (the default) when a container has restarted or a worker is
+/// being deleted. Returns whether the group is being recreated.
+fn recreate_if_broken(plan: &mut Plan, spec: &LeaderWorkerSetSpec<'_>, group: &Group, now: Timestamp) -> bool {
     let policy = object::text(spec.set, "/spec/leaderWorkerTemplate/restartPolicy");
-    let recreates = matches!(policy, "" | "RecreateGroupOnPodRestart" | "Default" | "RecreateGroupAfterStart");
-    let Some(leader) = group.leader.as_ref().filter(|_| recreates) else { return false };
-    let broken = group.workers.iter().any(|worker| object::is_deleting(worker) || !pod::is_active(worker))
-        || group.workers.iter().chain([leader]).any(|pod| restarted(pod))
+    let recreates_group = matches!(policy, "" | "RecreateGroupOnPodRestart" | "Default" | "RecreateGroupAfterStart");
+    let Some(leader) = group.leader.as_ref().filter(|_| recreates_group) else { return false };
+    let is_broken = group.workers.iter().any(|worker| object::is_deleting(worker) || !pod::is_active(worker))
+        || group.workers.iter().chain([leader]).any(|pod| has_restarted(pod))
         || !pod::is_active(leader) && !object::is_deleting(leader);
-    if !broken || object::is_deleting(leader) {
-        return broken;
+    if !is_broken || object::is_deleting(leader) {
+        return is_broken;
     }
     let created: Option<Timestamp> = object::text(leader, "/metadata/creationTimestamp").parse().ok();
-    let earliest = created.and_then(|at| at.checked_add(RECREATE_EVERY).ok()).unwrap_or(now);
+    let earliest = created.and_then(|at| at.checked_add(MIN_RECREATE_INTERVAL).ok()).unwrap_or(now);
     if earliest > now {
-        plan.wake_at(earliest);
+        plan.requeue_at(earliest);
         return false;
     }
-    delete(plan, group);
+    delete_group(plan, group);
     let message = format!("Recreating group {} because one of its pods restarted", group.index);
-    plan.event(spec.set, "RecreateGroupOnPodRestart", message);
+    plan.normal_event(spec.set, "RecreateGroupOnPodRestart", message);
     true
 }
 
-fn restarted(pod: &Value) -> bool {
+/// Whether any container of the Pod has restarted.
+fn has_restarted(pod: &Value) -> bool {
     ["initContainerStatuses", "containerStatuses"].iter().any(|list| {
         let statuses = pod.pointer(&format!("/status/{list}")).and_then(Value::as_array);
         statuses.into_iter().flatten().any(|s| s.get("restartCount").and_then(Value::as_i64).unwrap_or(0) > 0)
     })
 }
 
-/// Replaces groups of an older template, highest index first, down to the partition.
-fn update(plan: &mut Plan, spec: &Spec<'_>, groups: &[Group]) {
-    let rolling = |field: &str| spec.set.pointer(&format!("/spec/rolloutStrategy/rollingUpdateConfiguration/{field}"));
-    let partition = rolling("partition").and_then(Value::as_i64).unwrap_or(0);
-    let allowed = rolling("maxUnavailable").map_or(1, |v| rolling::amount(Some(v), spec.replicas, false)).max(1);
+/// Deletes groups of an older revision, highest index first, down to the partition, within `maxUnavailable`.
+fn update_groups(plan: &mut Plan, spec: &LeaderWorkerSetSpec<'_>, groups: &[Group]) {
+    let rolling_update_field =
+        |field: &str| spec.set.pointer(&format!("/spec/rolloutStrategy/rollingUpdateConfiguration/{field}"));
+    let partition = rolling_update_field("partition").and_then(Value::as_i64).unwrap_or(0);
+    let max_unavailable = rolling_update_field("maxUnavailable")
+        .map_or(1, |v| rolling_update::scaled_value(Some(v), spec.replicas, false))
+        .max(1);
     let current = || groups.iter().filter(|group| group.index < spec.replicas);
     let mut unavailable = i64::try_from(current().filter(|group| !group.is_ready(spec)).count()).unwrap_or(0);
     for group in groups.iter().rev().filter(|g| g.index < spec.replicas && g.index >= partition) {
-        let outdated = group.leader.as_ref().is_some_and(|l| !object::is_deleting(l) && revision(l) != spec.revision);
+        let outdated =
+            group.leader.as_ref().is_some_and(|l| !object::is_deleting(l) && revision_of(l) != spec.revision);
         if !outdated {
             continue;
         }
-        let costs = i64::from(group.is_ready(spec));
-        if unavailable + costs > allowed && costs > 0 {
+        let newly_unavailable = i64::from(group.is_ready(spec));
+        if unavailable + newly_unavailable > max_unavailable && newly_unavailable > 0 {
             break;
         }
-        unavailable += costs;
-        delete(plan, group);
+        unavailable += newly_unavailable;
+        delete_group(plan, group);
     }
 }
 
-fn revision(pod: &Value) -> &str {
-    label(pod, REVISION)
+/// Returns the template revision of a Pod.
+fn revision_of(pod: &Value) -> &str {
+    label_value(pod, REVISION)
 }
 
-fn label<'a>(pod: &'a Value, key: &str) -> &'a str {
+/// Returns a label of an object, empty when absent.
+fn label_value<'a>(pod: &'a Value, key: &str) -> &'a str {
     pod.pointer("/metadata/labels").and_then(|labels| labels.get(key)?.as_str()).unwrap_or_default()
 }
 
-/// The size a group was made with.
-fn size(leader: &Value) -> i64 {
+/// Returns the size with which a group was created.
+fn group_size(leader: &Value) -> i64 {
     let annotations = leader.pointer("/metadata/annotations");
     annotations.and_then(|a| a.get(SIZE)?.as_str()?.parse().ok()).unwrap_or(1)
 }
@@ -202,25 +215,26 @@ fn size(leader: &Value) -> i64 {
 // === impl Group ===
 
 impl Group {
-    fn is_current(&self, spec: &Spec<'_>) -> bool {
-        self.leader.as_ref().is_some_and(|leader| !object::is_deleting(leader) && revision(leader) == spec.revision)
+    /// Whether the leader has the current revision.
+    fn is_current(&self, spec: &LeaderWorkerSetSpec<'_>) -> bool {
+        self.leader.as_ref().is_some_and(|leader| !object::is_deleting(leader) && revision_of(leader) == spec.revision)
     }
 
-    /// Leader and every worker running and ready.
-    fn is_ready(&self, _spec: &Spec<'_>) -> bool {
+    /// Whether the leader and all workers are active and ready.
+    fn is_ready(&self, _spec: &LeaderWorkerSetSpec<'_>) -> bool {
         let Some(leader) = &self.leader else { return false };
         let workers = i64::try_from(self.workers.len()).unwrap_or(0);
-        workers == size(leader) - 1
+        workers == group_size(leader) - 1
             && self.workers.iter().chain([leader]).all(|pod| pod::is_active(pod) && pod::is_ready(pod))
     }
 }
 
-// === impl Spec ===
+// === impl LeaderWorkerSetSpec ===
 
-impl<'a> Spec<'a> {
-    fn of(set: &'a Value) -> Self {
+impl<'a> LeaderWorkerSetSpec<'a> {
+    fn new(set: &'a Value) -> Self {
         let number = |pointer: &str| set.pointer(pointer).and_then(Value::as_i64).unwrap_or(1);
-        // A change of the network or of the size replaces groups as a change of the templates does.
+        // A change of the network configuration or the size replaces groups like a change of the templates.
         let template = json!([set.pointer("/spec/leaderWorkerTemplate"), set.pointer("/spec/networkConfig")]);
         Self {
             set,
@@ -228,25 +242,25 @@ impl<'a> Spec<'a> {
             namespace: object::namespace(set),
             replicas: number("/spec/replicas"),
             size: number("/spec/leaderWorkerTemplate/size"),
-            revision: hash::template(&template, 0),
+            revision: hash::template_hash(&template, 0),
         }
     }
 
-    /// Groups 0..replicas and those beyond that still have Pods.
+    /// Returns the groups `0..replicas` and the groups beyond that still have Pods.
     fn groups(&self, pods: &[Arc<Value>]) -> Vec<Group> {
-        let mine: Vec<&Arc<Value>> = pods
+        let owned: Vec<&Arc<Value>> = pods
             .iter()
-            .filter(|pod| object::namespace(pod) == self.namespace && label(pod, NAME) == self.name)
+            .filter(|pod| object::namespace(pod) == self.namespace && label_value(pod, NAME) == self.name)
             .collect();
-        let index = |pod: &Value| label(pod, GROUP_INDEX).parse::<i64>().unwrap_or(-1);
-        let last = mine.iter().map(|pod| index(pod) + 1).max().unwrap_or(0).max(self.replicas);
-        (0..last)
-            .map(|group| {
-                let members = || mine.iter().filter(|pod| index(pod) == group);
+        let index = |pod: &Value| label_value(pod, GROUP_INDEX).parse::<i64>().unwrap_or(-1);
+        let count = owned.iter().map(|pod| index(pod) + 1).max().unwrap_or(0).max(self.replicas);
+        (0..count)
+            .map(|group_index| {
+                let members = || owned.iter().filter(|pod| index(pod) == group_index);
                 Group {
-                    index: group,
-                    leader: members().find(|p| label(p, WORKER_INDEX) == "0").map(|p| Arc::clone(p)),
-                    workers: members().filter(|p| label(p, WORKER_INDEX) != "0").map(|p| Arc::clone(p)).collect(),
+                    index: group_index,
+                    leader: members().find(|p| label_value(p, WORKER_INDEX) == "0").map(|p| Arc::clone(p)),
+                    workers: members().filter(|p| label_value(p, WORKER_INDEX) != "0").map(|p| Arc::clone(p)).collect(),
                 }
             })
             .filter(|group| group.index < self.replicas || group.leader.is_some() || !group.workers.is_empty())
@@ -279,7 +293,7 @@ mod tests {
     }
 
     #[test]
-    fn a_leader_then_its_workers() {
+    fn creates_leader_then_workers() {
         let first = created(&plan(&set(1, 3), &[], &[], &|_| None, Timestamp::UNIX_EPOCH));
         assert_eq!(first.len(), 1);
         let mut leader = first[0].clone();
@@ -297,14 +311,14 @@ mod tests {
         let workers = created(&plan(&set(1, 3), &[Arc::new(leader)], &[], &|_| None, Timestamp::UNIX_EPOCH));
         let names: Vec<_> = workers.iter().map(object::name).collect();
         assert_eq!(names, ["llama-0-1", "llama-0-2"]);
-        let owner = ownership::controller(&workers[1]).unwrap();
+        let owner = ownership::controller_of(&workers[1]).unwrap();
         assert_eq!((owner["kind"].as_str(), owner["uid"].as_str()), (Some("Pod"), Some("leader")));
         assert_eq!(workers[1]["metadata"]["labels"][WORKER_INDEX], "2");
         assert_eq!(workers[1]["metadata"]["annotations"][LEADER_NAME], "llama-0");
     }
 
     #[test]
-    fn one_group_at_a_time_is_updated() {
+    fn updates_one_group_at_a_time() {
         let ready = |mut pod: Value| {
             pod["metadata"]["uid"] = json!("u");
             pod["status"] = json!({"phase": "Running", "conditions": [{"type": "Ready", "status": "True"}]});

@@ -1,25 +1,30 @@
-//! The Pods of a LeaderWorkerSet and the Services that give them names.
+//! The Pods of a LeaderWorkerSet and their headless Services.
 
 use serde_json::{Value, json};
 
 use super::super::{hash, ownership, pod};
-use super::{GROUP_INDEX, GROUP_KEY, LEADER_NAME, NAME, REVISION, SIZE, Spec, WORKER_INDEX, exclusive, shares_nothing};
+use super::{
+    GROUP_INDEX, GROUP_KEY, LEADER_NAME, LeaderWorkerSetSpec, NAME, REVISION, SIZE, WORKER_INDEX, exclusive,
+    has_subdomain_per_replica,
+};
 use crate::object;
 
-impl Spec<'_> {
-    pub(super) fn leader(&self, group: i64) -> Value {
+impl LeaderWorkerSetSpec<'_> {
+    /// Returns the leader of a group.
+    pub(super) fn leader_pod(&self, group: i64) -> Value {
         let template = self.set.pointer("/spec/leaderWorkerTemplate/leaderTemplate").filter(|t| !t.is_null());
         let template = template.unwrap_or_else(|| self.worker_template());
         let name = format!("{}-{group}", self.name);
-        let pod = pod::from_template(template, self.namespace, &name, ownership::reference(self.set));
-        exclusive::alone(self.dressed(pod, &name, group, 0), self.set)
+        let pod = pod::from_template(template, self.namespace, &name, ownership::controller_reference(self.set));
+        exclusive::with_exclusive_affinity(self.with_group_metadata(pod, &name, group, 0), self.set)
     }
 
-    pub(super) fn worker(&self, leader: &Value, group: i64, index: i64) -> Value {
+    /// Returns a worker of a group.
+    pub(super) fn worker_pod(&self, leader: &Value, group: i64, index: i64) -> Value {
         let name = format!("{}-{index}", object::name(leader));
-        let owner = ownership::reference(&with_type(leader));
+        let owner = ownership::controller_reference(&with_type_meta(leader));
         let pod = pod::from_template(self.worker_template(), self.namespace, &name, owner);
-        let mut pod = self.dressed(pod, object::name(leader), group, index);
+        let mut pod = self.with_group_metadata(pod, object::name(leader), group, index);
         pod["metadata"]["annotations"][LEADER_NAME] = json!(object::name(leader));
         pod
     }
@@ -28,9 +33,9 @@ impl Spec<'_> {
         self.set.pointer("/spec/leaderWorkerTemplate/workerTemplate").unwrap_or(&Value::Null)
     }
 
-    /// What the Pod webhook adds.
-    fn dressed(&self, mut pod: Value, leader: &str, group: i64, index: i64) -> Value {
-        let key = hash::template(&json!(format!("{}/{leader}", self.namespace)), 0);
+    /// Adds the labels, annotations, host name and environment of the Pod webhook.
+    fn with_group_metadata(&self, mut pod: Value, leader: &str, group: i64, index: i64) -> Value {
+        let key = hash::template_hash(&json!(format!("{}/{leader}", self.namespace)), 0);
         let labels = [
             (NAME, self.name.to_owned()),
             (GROUP_INDEX, group.to_string()),
@@ -42,7 +47,7 @@ impl Spec<'_> {
             pod["metadata"]["labels"][label] = json!(value);
         }
         pod["metadata"]["annotations"][SIZE] = json!(self.size.to_string());
-        let subdomain = if shares_nothing(self.set) { leader } else { self.name };
+        let subdomain = if has_subdomain_per_replica(self.set) { leader } else { self.name };
         pod["spec"]["hostname"] = json!(object::name(&pod));
         pod["spec"]["subdomain"] = json!(subdomain);
         let address = format!("{leader}.{subdomain}.{}", self.namespace);
@@ -54,36 +59,41 @@ impl Spec<'_> {
         for list in ["containers", "initContainers"] {
             let containers = pod["spec"].get_mut(list).and_then(Value::as_array_mut);
             for container in containers.into_iter().flatten() {
-                prepend(container, &variables);
+                prepend_env(container, &variables);
             }
         }
         pod
     }
 
-    /// The headless Service that gives the Pods their names.
+    /// Returns the headless Service for the host names of the Pods.
     pub(super) fn service(&self, name: &str) -> Value {
         json!({
             "apiVersion": "v1",
             "kind": "Service",
-            "metadata": {"name": name, "namespace": self.namespace, "ownerReferences": [ownership::reference(self.set)]},
+            "metadata": {"name": name, "namespace": self.namespace, "ownerReferences": [ownership::controller_reference(self.set)]},
             "spec": {"clusterIP": "None", "publishNotReadyAddresses": true, "selector": {NAME: self.name}},
         })
     }
 }
 
-fn with_type(pod: &Value) -> Value {
+/// Returns the Pod with `apiVersion` and `kind`.
+fn with_type_meta(pod: &Value) -> Value {
     let mut pod = pod.clone();
     pod["apiVersion"] = json!("v1");
     pod["kind"] = json!("Pod");
     pod
 }
 
-/// In front, so that the container's own variables can refer to them; a variable that is there already stays.
-fn prepend(container: &mut Value, variables: &[(&str, String)]) {
-    let own = container.get("env").and_then(Value::as_array).cloned().unwrap_or_default();
-    let has = |name: &str| own.iter().any(|entry| object::text(entry, "/name") == name);
-    let mut env: Vec<Value> =
-        variables.iter().filter(|(n, _)| !has(n)).map(|(name, value)| json!({"name": name, "value": value})).collect();
-    env.extend(own.iter().cloned());
+/// Prepends variables to the environment, so that the variables of the container can refer to them. An existing
+/// variable is not replaced.
+fn prepend_env(container: &mut Value, variables: &[(&str, String)]) {
+    let existing = container.get("env").and_then(Value::as_array).cloned().unwrap_or_default();
+    let is_set = |name: &str| existing.iter().any(|entry| object::text(entry, "/name") == name);
+    let mut env: Vec<Value> = variables
+        .iter()
+        .filter(|(name, _)| !is_set(name))
+        .map(|(name, value)| json!({"name": name, "value": value}))
+        .collect();
+    env.extend(existing.iter().cloned());
     container["env"] = Value::Array(env);
 }

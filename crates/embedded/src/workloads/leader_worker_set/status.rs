@@ -5,15 +5,16 @@ use serde_json::{Map, Value, json};
 
 use super::super::action::Plan;
 use super::super::condition::{self, Condition};
-use super::{Group, NAME, RESOURCE, Spec, WORKER_INDEX};
+use super::{Group, LeaderWorkerSetSpec, NAME, RESOURCE, WORKER_INDEX};
 use crate::object;
 
-/// Writes the counts and conditions where they are new.
-pub(super) fn write(plan: &mut Plan, spec: &Spec<'_>, groups: &[Group], now: Timestamp) {
+/// Updates counts and conditions if they changed.
+pub(super) fn update(plan: &mut Plan, spec: &LeaderWorkerSetSpec<'_>, groups: &[Group], now: Timestamp) {
     let leaders = groups.iter().filter(|g| g.leader.as_ref().is_some_and(|l| !object::is_deleting(l))).count();
     let ready = groups.iter().filter(|g| g.is_ready(spec)).count();
     let updated = groups.iter().filter(|g| g.is_current(spec)).count();
-    let both = groups.iter().filter(|g| g.index < spec.replicas && g.is_current(spec) && g.is_ready(spec)).count();
+    let ready_and_updated =
+        groups.iter().filter(|g| g.index < spec.replicas && g.is_current(spec) && g.is_ready(spec)).count();
     let mut status = Map::new();
     if let Some(conditions) = spec.set.pointer("/status/conditions") {
         status.insert("conditions".to_owned(), conditions.clone());
@@ -26,23 +27,23 @@ pub(super) fn write(plan: &mut Plan, spec: &Spec<'_>, groups: &[Group], now: Tim
         status.insert(field.to_owned(), json!(count));
     }
     let mut status = Value::Object(status);
-    let done = i64::try_from(both).unwrap_or(0) == spec.replicas;
-    let updating = groups.iter().any(|g| g.leader.is_some() && !g.is_current(spec));
-    let at = object::time(now);
-    for (kind, holds, reason, message) in [
-        ("Available", done, "AllGroupsReady", "All replicas are ready"),
-        ("Progressing", !done, "GroupsProgressing", "Replicas are progressing"),
-        ("UpdateInProgress", !done && updating, "GroupsUpdating", "Rolling Upgrade is in progress"),
+    let is_available = i64::try_from(ready_and_updated).unwrap_or(0) == spec.replicas;
+    let is_updating = groups.iter().any(|g| g.leader.is_some() && !g.is_current(spec));
+    let timestamp = object::format_time(now);
+    for (type_, is_true, reason, message) in [
+        ("Available", is_available, "AllGroupsReady", "All replicas are ready"),
+        ("Progressing", !is_available, "GroupsProgressing", "Replicas are progressing"),
+        ("UpdateInProgress", !is_available && is_updating, "GroupsUpdating", "Rolling Upgrade is in progress"),
     ] {
-        // A condition that never held is not written as False.
-        if holds || condition::find(&status, kind).is_some() {
-            // An update stays in progress until everything is available.
-            let holds = holds
-                || kind == "UpdateInProgress"
-                    && !done
-                    && condition::find(&status, kind).is_some_and(|c| object::text(c, "/status") == "True");
-            condition::set(&mut status, Condition { kind, status: holds, reason, message }, &at);
+        // A condition that was never true is omitted rather than `False`.
+        if is_true || condition::find(&status, type_).is_some() {
+            // `UpdateInProgress` stays true until all groups are available.
+            let is_true = is_true
+                || type_ == "UpdateInProgress"
+                    && !is_available
+                    && condition::find(&status, type_).is_some_and(|c| object::text(c, "/status") == "True");
+            condition::set(&mut status, Condition { type_: type_, status: is_true, reason, message }, &timestamp);
         }
     }
-    plan.status(RESOURCE, spec.set, status);
+    plan.update_status(RESOURCE, spec.set, status);
 }

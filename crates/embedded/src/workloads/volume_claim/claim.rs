@@ -1,131 +1,142 @@
-//! One claim: protect it while it is used, find or make its volume.
+//! Reconciles one claim: protection while in use, binding and provisioning.
 
 use std::path::Path;
 use std::sync::Arc;
 
 use serde_json::{Value, json};
 
-use super::{Binding, CLAIMS, PROVISIONED_BY, PROVISIONER, VOLUMES, Wanted};
-use super::{binding, class_of, default_class, fits, makes_volumes, refers_to, size, used_by, with_finalizer};
+use super::{BindingState, CLAIMS, FinalizerState, PROVISIONED_BY, PROVISIONER, VOLUMES};
+use super::{
+    binding_state, claim_names, default_class, has_host_path_provisioner, matches, refers_to, storage_class,
+    storage_size, with_finalizer,
+};
 use crate::object;
 use crate::workloads::action::{Action, Plan};
 
-const PROTECTION: &str = "kubernetes.io/pvc-protection";
-const BOUND_BY: &str = "pv.kubernetes.io/bound-by-controller";
-const COMPLETED: &str = "pv.kubernetes.io/bind-completed";
+const PROTECTION_FINALIZER: &str = "kubernetes.io/pvc-protection";
+const BOUND_BY_CONTROLLER: &str = "pv.kubernetes.io/bound-by-controller";
+const BIND_COMPLETED: &str = "pv.kubernetes.io/bind-completed";
 
-/// What to do about one claim. `pods` are those of its namespace; `folder` is where volumes are made.
+/// Reconciles one claim. `pods` are those of its namespace; volumes are provisioned below `volumes_dir`.
 pub(crate) fn plan(
     claim: &Value,
     volumes: &[Arc<Value>],
     classes: &[Arc<Value>],
     pods: &[Arc<Value>],
-    folder: Option<&Path>,
+    volumes_dir: Option<&Path>,
 ) -> Plan {
     let mut plan = Plan::default();
-    let users: Vec<&Arc<Value>> = pods.iter().filter(|pod| uses(pod, claim)).collect();
+    let consumers: Vec<&Arc<Value>> = pods.iter().filter(|pod| is_consumer(pod, claim)).collect();
     if object::is_deleting(claim) {
-        let released = with_finalizer(claim, PROTECTION, Wanted::Absent).filter(|_| users.is_empty());
+        let released =
+            with_finalizer(claim, PROTECTION_FINALIZER, FinalizerState::Absent).filter(|_| consumers.is_empty());
         plan.actions.extend(released.map(|object| Action::Update { resource: CLAIMS, object }));
         return plan;
     }
-    if let Some(dressed) = dressed(claim, classes) {
-        // Its next version is looked at again.
-        plan.push(Action::Update { resource: CLAIMS, object: dressed });
+    if let Some(updated) = with_defaults(claim, classes) {
+        // The update requeues the claim.
+        plan.push(Action::Update { resource: CLAIMS, object: updated });
         return plan;
     }
-    if is_completed(claim) {
-        keep(&mut plan, claim, volumes);
+    if is_bound(claim) {
+        sync_bound_claim(&mut plan, claim, volumes);
         return plan;
     }
     let has_node = |pod: &&Arc<Value>| !object::text(pod, "/spec/nodeName").is_empty();
-    if matches!(binding(claim, classes), Binding::AtFirstPod { .. }) && !users.iter().any(has_node) {
+    if matches!(binding_state(claim, classes), BindingState::WaitForFirstConsumer { .. })
+        && !consumers.iter().any(has_node)
+    {
         let message = "waiting for first consumer to be created before binding".to_owned();
-        plan.event(claim, "WaitForFirstConsumer", message);
+        plan.normal_event(claim, "WaitForFirstConsumer", message);
         return plan;
     }
-    let node = users.iter().find(|pod| has_node(pod)).map(|pod| object::text(pod, "/spec/nodeName"));
-    match smallest(claim, volumes) {
+    let node = consumers.iter().find(|pod| has_node(pod)).map(|pod| object::text(pod, "/spec/nodeName"));
+    match best_match(claim, volumes) {
         Some(volume) => bind(&mut plan, claim, volume),
-        None => make(&mut plan, claim, class_of(claim, classes), folder, node),
+        None => provision(&mut plan, claim, storage_class(claim, classes), volumes_dir, node),
     }
     plan
 }
 
-/// A Pod that has finished uses nothing.
-fn uses(pod: &Value, claim: &Value) -> bool {
-    let finished = matches!(object::text(pod, "/status/phase"), "Succeeded" | "Failed");
-    !finished && used_by(pod).any(|name| name == object::name(claim))
+/// Whether the Pod uses the claim. A finished Pod uses no claims.
+fn is_consumer(pod: &Value, claim: &Value) -> bool {
+    let is_finished = matches!(object::text(pod, "/status/phase"), "Succeeded" | "Failed");
+    !is_finished && claim_names(pod).any(|name| name == object::name(claim))
 }
 
-/// The claim with its protection and, where it names no class and no volume, the default one.
-fn dressed(claim: &Value, classes: &[Arc<Value>]) -> Option<Value> {
-    let protected = with_finalizer(claim, PROTECTION, Wanted::Present);
-    let unnamed = claim.pointer("/spec/storageClassName").is_none();
-    let class = default_class(classes).filter(|_| unnamed && !is_completed(claim));
-    let mut dressed = protected.or_else(|| class.map(|_| claim.clone()))?;
+/// Returns the claim with the protection finalizer and, when it names no class and is unbound, the default class.
+/// `None` when nothing changes.
+fn with_defaults(claim: &Value, classes: &[Arc<Value>]) -> Option<Value> {
+    let protected = with_finalizer(claim, PROTECTION_FINALIZER, FinalizerState::Present);
+    let without_class = claim.pointer("/spec/storageClassName").is_none();
+    let class = default_class(classes).filter(|_| without_class && !is_bound(claim));
+    let mut updated = protected.or_else(|| class.map(|_| claim.clone()))?;
     if let Some(class) = class {
-        dressed["spec"]["storageClassName"] = json!(object::name(class));
+        updated["spec"]["storageClassName"] = json!(object::name(class));
     }
-    Some(dressed)
+    Some(updated)
 }
 
-fn is_completed(claim: &Value) -> bool {
-    claim.pointer("/metadata/annotations").is_some_and(|all| all.get(COMPLETED).is_some())
+/// Whether binding has completed.
+fn is_bound(claim: &Value) -> bool {
+    claim.pointer("/metadata/annotations").is_some_and(|all| all.get(BIND_COMPLETED).is_some())
 }
 
-/// A claim whose volume is gone is lost, as what was in it.
-fn keep(plan: &mut Plan, claim: &Value, volumes: &[Arc<Value>]) {
+/// Updates the status of a bound claim: `Lost` when its volume does not exist.
+fn sync_bound_claim(plan: &mut Plan, claim: &Value, volumes: &[Arc<Value>]) {
     let name = object::text(claim, "/spec/volumeName");
     match volumes.iter().find(|volume| object::name(volume) == name) {
-        Some(volume) => plan.status(CLAIMS, claim, bound_status(claim, volume)),
+        Some(volume) => plan.update_status(CLAIMS, claim, bound_status(claim, volume)),
         None if object::text(claim, "/status/phase") == "Lost" => {}
         None => {
-            plan.status(CLAIMS, claim, json!({"phase": "Lost"}));
+            plan.update_status(CLAIMS, claim, json!({"phase": "Lost"}));
             let message = "Bound claim has lost its PersistentVolume. Data on the volume is lost!".to_owned();
-            plan.push(Action::Event { about: claim.clone(), kind: "Warning", reason: "ClaimLost", message });
+            plan.push(Action::Event { involved_object: claim.clone(), type_: "Warning", reason: "ClaimLost", message });
         }
     }
 }
 
-/// The one that was made or set aside for the claim, else the smallest that fits.
-fn smallest<'a>(claim: &Value, volumes: &'a [Arc<Value>]) -> Option<&'a Value> {
-    let reserved = |volume: &Value| volume.pointer("/spec/claimRef").is_some_and(|it| refers_to(it, claim));
-    let fitting = volumes.iter().filter(|volume| fits(claim, volume));
-    let best =
-        fitting.min_by_key(|volume| (!reserved(volume), size(volume, "/spec/capacity/storage"), object::name(volume)));
-    best.map(Arc::as_ref)
+/// Returns the volume that is reserved for the claim, else the smallest one that matches.
+fn best_match<'a>(claim: &Value, volumes: &'a [Arc<Value>]) -> Option<&'a Value> {
+    let reserved =
+        |volume: &Value| volume.pointer("/spec/claimRef").is_some_and(|reference| refers_to(reference, claim));
+    let matching = volumes.iter().filter(|volume| matches(claim, volume));
+    let smallest = matching
+        .min_by_key(|volume| (!reserved(volume), storage_size(volume, "/spec/capacity/storage"), object::name(volume)));
+    smallest.map(Arc::as_ref)
 }
 
-/// The volume first: a claim that is bound always has one that says so.
+/// Binds claim and volume. The volume is written first, so a bound claim always has a volume that refers to it.
 fn bind(plan: &mut Plan, claim: &Value, volume: &Value) {
-    let mut taken = volume.clone();
+    let mut bound_volume = volume.clone();
     let reference = json!({
         "apiVersion": "v1", "kind": "PersistentVolumeClaim",
         "namespace": object::namespace(claim), "name": object::name(claim), "uid": object::uid(claim),
         "resourceVersion": object::text(claim, "/metadata/resourceVersion"),
     });
-    let is_ours = |reference: &Value| object::text(reference, "/uid") == object::uid(claim);
-    if !volume.pointer("/spec/claimRef").is_some_and(is_ours) {
-        taken["spec"]["claimRef"] = reference;
-        annotate(&mut taken, BOUND_BY);
-        plan.push(Action::Update { resource: VOLUMES, object: taken });
+    let refers_to_claim = |reference: &Value| object::text(reference, "/uid") == object::uid(claim);
+    if !volume.pointer("/spec/claimRef").is_some_and(refers_to_claim) {
+        bound_volume["spec"]["claimRef"] = reference;
+        annotate(&mut bound_volume, BOUND_BY_CONTROLLER);
+        plan.push(Action::Update { resource: VOLUMES, object: bound_volume });
     }
-    let mut bound = claim.clone();
+    let mut bound_claim = claim.clone();
     if object::text(claim, "/spec/volumeName").is_empty() {
-        bound["spec"]["volumeName"] = json!(object::name(volume));
-        annotate(&mut bound, BOUND_BY);
+        bound_claim["spec"]["volumeName"] = json!(object::name(volume));
+        annotate(&mut bound_claim, BOUND_BY_CONTROLLER);
     }
-    annotate(&mut bound, COMPLETED);
-    plan.push(Action::Update { resource: CLAIMS, object: bound });
+    annotate(&mut bound_claim, BIND_COMPLETED);
+    plan.push(Action::Update { resource: CLAIMS, object: bound_claim });
 }
 
+/// Sets an annotation to `yes`.
 fn annotate(object: &mut Value, key: &str) {
-    let mut all = object.pointer("/metadata/annotations").cloned().unwrap_or_else(|| json!({}));
-    object::members(&mut all).insert(key.to_owned(), json!("yes"));
-    object::set_metadata(object, "annotations", Some(all));
+    let mut annotations = object.pointer("/metadata/annotations").cloned().unwrap_or_else(|| json!({}));
+    object::members(&mut annotations).insert(key.to_owned(), json!("yes"));
+    object::set_metadata_field(object, "annotations", Some(annotations));
 }
 
+/// Returns the status of a bound claim.
 fn bound_status(claim: &Value, volume: &Value) -> Value {
     let mut status = claim.get("status").cloned().unwrap_or_else(|| json!({}));
     status["phase"] = json!("Bound");
@@ -134,43 +145,47 @@ fn bound_status(claim: &Value, volume: &Value) -> Value {
     status
 }
 
-/// No volume fits: makes one, or says what is waited for.
-fn make(plan: &mut Plan, claim: &Value, class: Option<&Value>, folder: Option<&Path>, node: Option<&str>) {
-    let named = object::text(claim, "/spec/volumeName");
-    let stated = object::text(claim, "/spec/storageClassName");
-    let (kind, reason, message) = match (class, folder) {
-        _ if !named.is_empty() => {
-            ("Normal", "FailedBinding", format!("volume \"{named}\" does not exist or does not fit the claim"))
-        }
-        (Some(class), Some(folder)) if makes_volumes(class) => {
-            plan.push(Action::Create { resource: VOLUMES, object: made(claim, class, folder, node) });
+/// Provisions a volume, or records an event with what the claim is waiting for.
+fn provision(plan: &mut Plan, claim: &Value, class: Option<&Value>, volumes_dir: Option<&Path>, node: Option<&str>) {
+    let volume_name_of_claim = object::text(claim, "/spec/volumeName");
+    let class_name = object::text(claim, "/spec/storageClassName");
+    let (type_, reason, message) = match (class, volumes_dir) {
+        _ if !volume_name_of_claim.is_empty() => (
+            "Normal",
+            "FailedBinding",
+            format!("volume \"{volume_name_of_claim}\" does not exist or does not match the claim"),
+        ),
+        (Some(class), Some(volumes_dir)) if has_host_path_provisioner(class) => {
+            plan.push(Action::Create { resource: VOLUMES, object: new_volume(claim, class, volumes_dir, node) });
             let message = format!("Successfully provisioned volume {}", volume_name(claim));
             ("Normal", "ProvisioningSucceeded", message)
         }
         (Some(class), _) => {
             let provisioner = object::text(class, "/provisioner");
             let message = format!(
-                "waiting for a volume that {provisioner} or somebody by hand makes; nothing here does, use the class of {PROVISIONER} or create a PersistentVolume"
+                "waiting for a volume to be created by the external provisioner \"{provisioner}\" or manually; this cluster only runs the provisioner \"{PROVISIONER}\": use a StorageClass of that provisioner or create a PersistentVolume"
             );
             ("Normal", "ExternalProvisioning", message)
         }
-        (None, _) if !stated.is_empty() => {
-            ("Warning", "ProvisioningFailed", format!("storageclass.storage.k8s.io \"{stated}\" not found"))
+        (None, _) if !class_name.is_empty() => {
+            ("Warning", "ProvisioningFailed", format!("storageclass.storage.k8s.io \"{class_name}\" not found"))
         }
         (None, _) => {
             let message = "no persistent volumes available for this claim and no storage class is set".to_owned();
             ("Normal", "FailedBinding", message)
         }
     };
-    plan.push(Action::Event { about: claim.clone(), kind, reason, message });
+    plan.push(Action::Event { involved_object: claim.clone(), type_, reason, message });
 }
 
+/// Returns the name of the provisioned volume of a claim.
 fn volume_name(claim: &Value) -> String {
     format!("pvc-{}", object::uid(claim))
 }
 
-/// A folder of this machine; kept for the node of the first Pod where the class waits for that.
-fn made(claim: &Value, class: &Value, folder: &Path, node: Option<&str>) -> Value {
+/// Returns a volume that is a directory of the host, restricted to the node of the first consumer when the class
+/// waits for it.
+fn new_volume(claim: &Value, class: &Value, volumes_dir: &Path, node: Option<&str>) -> Value {
     let name = volume_name(claim);
     let policy = match object::text(class, "/reclaimPolicy") {
         "" => "Delete",
@@ -183,15 +198,15 @@ fn made(claim: &Value, class: &Value, folder: &Path, node: Option<&str>) -> Valu
             "apiVersion": "v1", "kind": "PersistentVolumeClaim",
             "namespace": object::namespace(claim), "name": object::name(claim), "uid": object::uid(claim),
         },
-        "hostPath": {"path": folder.join(&name).display().to_string(), "type": "DirectoryOrCreate"},
+        "hostPath": {"path": volumes_dir.join(&name).display().to_string(), "type": "DirectoryOrCreate"},
         "persistentVolumeReclaimPolicy": policy,
         "storageClassName": object::name(class),
         "volumeMode": claim["spec"].get("volumeMode").cloned().unwrap_or_else(|| json!("Filesystem")),
     });
-    let waits = object::text(class, "/volumeBindingMode") == "WaitForFirstConsumer";
-    if let Some(node) = node.filter(|_| waits) {
-        let here = json!([{"key": "metadata.name", "operator": "In", "values": [node]}]);
-        spec["nodeAffinity"] = json!({"required": {"nodeSelectorTerms": [{"matchFields": here}]}});
+    let waits_for_consumer = object::text(class, "/volumeBindingMode") == "WaitForFirstConsumer";
+    if let Some(node) = node.filter(|_| waits_for_consumer) {
+        let node_selector = json!([{"key": "metadata.name", "operator": "In", "values": [node]}]);
+        spec["nodeAffinity"] = json!({"required": {"nodeSelectorTerms": [{"matchFields": node_selector}]}});
     }
     json!({
         "apiVersion": "v1", "kind": "PersistentVolume",

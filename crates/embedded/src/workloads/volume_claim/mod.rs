@@ -1,8 +1,9 @@
-//! PersistentVolumeClaims: which volume a claim gets, and when.
+//! Binding and provisioning of PersistentVolumeClaims.
 //!
-//! As kube-controller-manager binds them: a claim takes the smallest volume that fits; where there is none, the
-//! provisioner of its StorageClass makes one. The one provisioner here is `kubernetes.io/host-path`, which that program
-//! has for clusters of one machine too: a folder below a fixed one. What is asked of others is waited for.
+//! As in kube-controller-manager, a claim is bound to the smallest matching volume; if there is none, the provisioner
+//! of its StorageClass creates one. The only provisioner is `kubernetes.io/host-path`, which kube-controller-manager
+//! also has for clusters of a single machine: each volume is a directory below a fixed one. Claims of other
+//! provisioners stay pending until a volume exists.
 
 mod claim;
 mod volume;
@@ -10,8 +11,7 @@ mod volume;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use apimachinery::quantity::Quantity;
-use apimachinery::selector::LabelSelector;
+use apimachinery::{LabelSelector, Quantity};
 use serde_json::{Value, json};
 
 use crate::object;
@@ -19,110 +19,116 @@ use crate::object;
 pub(crate) use claim::plan as plan_claim;
 pub(crate) use volume::plan as plan_volume;
 
+/// Storage name of PersistentVolumeClaims.
 pub(crate) const CLAIMS: &str = "persistentvolumeclaims";
+/// Storage name of PersistentVolumes.
 pub(crate) const VOLUMES: &str = "persistentvolumes";
+/// Storage name of StorageClasses.
 pub(crate) const CLASSES: &str = "storageclasses.storage.k8s.io";
 
 const PROVISIONER: &str = "kubernetes.io/host-path";
 const PROVISIONED_BY: &str = "pv.kubernetes.io/provisioned-by";
-const IS_DEFAULT: &str = "storageclass.kubernetes.io/is-default-class";
+const IS_DEFAULT_CLASS: &str = "storageclass.kubernetes.io/is-default-class";
 
-/// How far a claim is.
+/// The binding state of a claim.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Binding<'a> {
+pub(crate) enum BindingState<'a> {
     Bound {
         volume: &'a str,
     },
-    /// It gets its volume as soon as there is one.
-    AtOnce,
-    /// It gets one when a Pod that uses it has a node (`WaitForFirstConsumer`).
-    AtFirstPod {
-        /// The class makes one where none fits.
-        is_provisioned: bool,
+    /// The claim is bound as soon as a volume is available.
+    Immediate,
+    /// The claim is bound when a Pod that uses it has a node.
+    WaitForFirstConsumer {
+        /// Whether the class can provision a volume.
+        has_provisioner: bool,
     },
 }
 
-/// The claims that the volumes of a Pod name.
-pub(crate) fn used_by(pod: &Value) -> impl Iterator<Item = &str> {
+/// Returns the names of the claims that the volumes of a Pod refer to.
+pub(crate) fn claim_names(pod: &Value) -> impl Iterator<Item = &str> {
     let volumes = pod.pointer("/spec/volumes").and_then(Value::as_array);
     volumes.into_iter().flatten().filter_map(|volume| volume.pointer("/persistentVolumeClaim/claimName")?.as_str())
 }
 
-pub(crate) fn binding<'a>(claim: &'a Value, classes: &[Arc<Value>]) -> Binding<'a> {
+/// Returns the binding state of a claim.
+pub(crate) fn binding_state<'a>(claim: &'a Value, classes: &[Arc<Value>]) -> BindingState<'a> {
     if claim.pointer("/status/phase").and_then(Value::as_str) == Some("Bound") {
-        return Binding::Bound { volume: object::text(claim, "/spec/volumeName") };
+        return BindingState::Bound { volume: object::text(claim, "/spec/volumeName") };
     }
-    match class_of(claim, classes) {
+    match storage_class(claim, classes) {
         Some(class) if object::text(class, "/volumeBindingMode") == "WaitForFirstConsumer" => {
-            Binding::AtFirstPod { is_provisioned: makes_volumes(class) }
+            BindingState::WaitForFirstConsumer { has_provisioner: has_host_path_provisioner(class) }
         }
-        _ => Binding::AtOnce,
+        _ => BindingState::Immediate,
     }
 }
 
-/// Whether the claim may have this volume.
-pub(crate) fn fits(claim: &Value, volume: &Value) -> bool {
+/// Whether the claim can be bound to this volume.
+pub(crate) fn matches(claim: &Value, volume: &Value) -> bool {
     let text = |object: &Value, pointer: &str, default: &'static str| {
         object.pointer(pointer).and_then(Value::as_str).unwrap_or(default).to_owned()
     };
-    let same = |field: &str, default| text(claim, field, default) == text(volume, field, default);
+    let is_equal = |field: &str, default| text(claim, field, default) == text(volume, field, default);
     let modes = object::strings(volume.pointer("/spec/accessModes"));
     let labels = claim.pointer("/spec/selector").filter(|selector| !selector.is_null()).map(LabelSelector::from_json);
-    let named = object::text(claim, "/spec/volumeName");
-    let claimed = volume.pointer("/spec/claimRef").filter(|claim| !claim.is_null());
+    let volume_name = object::text(claim, "/spec/volumeName");
+    let claim_ref = volume.pointer("/spec/claimRef").filter(|claim| !claim.is_null());
     !object::is_deleting(volume)
-        && (named.is_empty() || named == object::name(volume))
-        && claimed.is_none_or(|reference| refers_to(reference, claim))
+        && (volume_name.is_empty() || volume_name == object::name(volume))
+        && claim_ref.is_none_or(|reference| refers_to(reference, claim))
         && object::text(volume, "/status/phase") != "Released"
-        && same("/spec/storageClassName", "")
-        && same("/spec/volumeMode", "Filesystem")
+        && is_equal("/spec/storageClassName", "")
+        && is_equal("/spec/volumeMode", "Filesystem")
         && object::strings(claim.pointer("/spec/accessModes")).iter().all(|mode| modes.contains(mode))
-        && size(volume, "/spec/capacity/storage") >= size(claim, "/spec/resources/requests/storage")
+        && storage_size(volume, "/spec/capacity/storage") >= storage_size(claim, "/spec/resources/requests/storage")
         && labels.is_none_or(|selector| selector.is_ok_and(|selector| selector.matches_object(volume)))
 }
 
-/// The class that says it is the default.
+/// Returns the class with the default annotation.
 pub(crate) fn default_class(classes: &[Arc<Value>]) -> Option<&Value> {
-    let says_so = |class: &&Arc<Value>| {
+    let is_default = |class: &&Arc<Value>| {
         let annotations = class.pointer("/metadata/annotations");
-        annotations.and_then(|all| all.get(IS_DEFAULT)?.as_str()) == Some("true")
+        annotations.and_then(|all| all.get(IS_DEFAULT_CLASS)?.as_str()) == Some("true")
     };
-    classes.iter().find(says_so).map(Arc::as_ref)
+    classes.iter().find(is_default).map(Arc::as_ref)
 }
 
-/// The class of a new cluster, whose volumes are folders of this machine.
+/// Returns the default class of a new cluster, which provisions directories of the host.
 pub(crate) fn standard_class() -> Value {
     json!({
         "apiVersion": "storage.k8s.io/v1",
         "kind": "StorageClass",
-        "metadata": {"name": "standard", "annotations": {IS_DEFAULT: "true"}},
+        "metadata": {"name": "standard", "annotations": {IS_DEFAULT_CLASS: "true"}},
         "provisioner": PROVISIONER,
         "reclaimPolicy": "Delete",
         "volumeBindingMode": "Immediate",
     })
 }
 
-/// The folder of a volume that was made below `folder` and goes with it.
-pub(crate) fn folder_of(volume: &Value, folder: &Path) -> Option<PathBuf> {
+/// Returns the directory of a volume that was provisioned below `volumes_dir` and whose reclaim policy is `Delete`.
+pub(crate) fn provisioned_directory(volume: &Value, volumes_dir: &Path) -> Option<PathBuf> {
     let annotations = volume.pointer("/metadata/annotations")?;
     let path = Path::new(volume.pointer("/spec/hostPath/path")?.as_str()?);
-    let is_ours = annotations.get(PROVISIONED_BY)? == PROVISIONER && path.parent() == Some(folder);
-    let goes = object::text(volume, "/spec/persistentVolumeReclaimPolicy") == "Delete";
-    (is_ours && goes).then(|| path.to_owned())
+    let is_provisioned_here = annotations.get(PROVISIONED_BY)? == PROVISIONER && path.parent() == Some(volumes_dir);
+    let is_reclaimed = object::text(volume, "/spec/persistentVolumeReclaimPolicy") == "Delete";
+    (is_provisioned_here && is_reclaimed).then(|| path.to_owned())
 }
 
-fn class_of<'a>(claim: &Value, classes: &'a [Arc<Value>]) -> Option<&'a Value> {
+/// Returns the class of a claim, or the default class.
+fn storage_class<'a>(claim: &Value, classes: &'a [Arc<Value>]) -> Option<&'a Value> {
     match claim.pointer("/spec/storageClassName").and_then(Value::as_str) {
         Some(name) => classes.iter().find(|class| object::name(class) == name).map(Arc::as_ref),
         None => default_class(classes),
     }
 }
 
-fn makes_volumes(class: &Value) -> bool {
+/// Whether the class is provisioned by this cluster.
+fn has_host_path_provisioner(class: &Value) -> bool {
     object::text(class, "/provisioner") == PROVISIONER
 }
 
-/// Whether a `claimRef` is about this claim. One that somebody wrote beforehand has no uid.
+/// Whether a `claimRef` refers to this claim. A reference that was set before the claim existed has no UID.
 fn refers_to(reference: &Value, claim: &Value) -> bool {
     let text = |field| object::text(reference, field);
     text("/namespace") == object::namespace(claim)
@@ -130,26 +136,28 @@ fn refers_to(reference: &Value, claim: &Value) -> bool {
         && (text("/uid").is_empty() || text("/uid") == object::uid(claim))
 }
 
-fn size(object: &Value, pointer: &str) -> Quantity {
-    let stated = object.pointer(pointer).and_then(|value| serde_json::from_value(value.clone()).ok());
-    stated.unwrap_or(Quantity::ZERO)
+/// Returns a quantity of storage, 0 when absent or invalid.
+fn storage_size(object: &Value, pointer: &str) -> Quantity {
+    let quantity = object.pointer(pointer).and_then(|value| serde_json::from_value(value.clone()).ok());
+    quantity.unwrap_or(Quantity::ZERO)
 }
 
-/// Adds or removes a finalizer; `None` where nothing is to do.
-fn with_finalizer(object: &Value, finalizer: &str, wanted: Wanted) -> Option<Value> {
-    let mut all: Vec<&str> = object::strings(object.pointer("/metadata/finalizers"));
-    match (wanted, all.contains(&finalizer)) {
-        (Wanted::Present, false) => all.push(finalizer),
-        (Wanted::Absent, true) => all.retain(|other| *other != finalizer),
+/// Returns the object with the finalizer added or removed, `None` when nothing changes.
+fn with_finalizer(object: &Value, finalizer: &str, state: FinalizerState) -> Option<Value> {
+    let mut finalizers: Vec<&str> = object::strings(object.pointer("/metadata/finalizers"));
+    match (state, finalizers.contains(&finalizer)) {
+        (FinalizerState::Present, false) => finalizers.push(finalizer),
+        (FinalizerState::Absent, true) => finalizers.retain(|other| *other != finalizer),
         _ => return None,
     }
     let mut changed = object.clone();
-    object::set_metadata(&mut changed, "finalizers", Some(json!(all)).filter(|_| !all.is_empty()));
+    object::set_metadata_field(&mut changed, "finalizers", Some(json!(finalizers)).filter(|_| !finalizers.is_empty()));
     Some(changed)
 }
 
+/// Whether an object should have a finalizer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Wanted {
+enum FinalizerState {
     Present,
     Absent,
 }

@@ -1,4 +1,4 @@
-//! Claims and volumes as they are looked at again and again, until nothing is left to do.
+//! Claims and volumes, reconciled until nothing changes.
 
 use std::path::Path;
 
@@ -16,71 +16,71 @@ fn class(name: &str, provisioner: &str, mode: &str) -> Arc<Value> {
 }
 
 fn claim(spec: Value) -> Value {
-    let mut whole = json!({"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "10Gi"}}});
-    object::members(&mut whole).extend(spec.as_object().cloned().unwrap_or_default());
-    json!({"metadata": {"name": "weights", "namespace": "n", "uid": "u"}, "spec": whole, "status": {"phase": "Pending"}})
+    let mut full_spec = json!({"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "10Gi"}}});
+    object::members(&mut full_spec).extend(spec.as_object().cloned().unwrap_or_default());
+    json!({"metadata": {"name": "weights", "namespace": "n", "uid": "u"}, "spec": full_spec, "status": {"phase": "Pending"}})
 }
 
 fn volume(name: &str, size: &str, spec: Value) -> Arc<Value> {
-    let mut whole =
+    let mut full_spec =
         json!({"accessModes": ["ReadWriteOnce"], "capacity": {"storage": size}, "storageClassName": "slow"});
-    object::members(&mut whole).extend(spec.as_object().cloned().unwrap_or_default());
-    Arc::new(json!({"metadata": {"name": name}, "spec": whole, "status": {"phase": "Available"}}))
+    object::members(&mut full_spec).extend(spec.as_object().cloned().unwrap_or_default());
+    Arc::new(json!({"metadata": {"name": name}, "spec": full_spec, "status": {"phase": "Available"}}))
 }
 
-/// Everything that becomes of a claim: `VOLUME (PHASE)`, or the last event.
-fn settle(mut claim: Value, mut volumes: Vec<Arc<Value>>, classes: &[Arc<Value>], pods: &[Arc<Value>]) -> String {
+/// Reconciles a claim until nothing changes; returns `VOLUME (PHASE)` or the last event.
+fn reconcile(mut claim: Value, mut volumes: Vec<Arc<Value>>, classes: &[Arc<Value>], pods: &[Arc<Value>]) -> String {
     for _ in 0..10 {
         let plan = plan_claim(&claim, &volumes, classes, pods, Some(Path::new("/data")));
-        let mut told = String::new();
+        let mut last_event = String::new();
         let mut changed = false;
         for action in plan.actions {
             match action {
-                Action::Update { resource: CLAIMS, object } | Action::Status { resource: CLAIMS, object } => {
+                Action::Update { resource: CLAIMS, object } | Action::UpdateStatus { resource: CLAIMS, object } => {
                     changed |= claim != object;
                     claim = object;
                 }
-                Action::Create { object, .. } | Action::Update { object, .. } | Action::Status { object, .. } => {
+                Action::Create { object, .. } | Action::Update { object, .. } | Action::UpdateStatus { object, .. } => {
                     changed = true;
                     volumes.retain(|volume| object::name(volume) != object::name(&object));
                     volumes.push(Arc::new(object));
                 }
-                Action::Event { reason, message, .. } => told = format!("{reason}: {message}"),
+                Action::Event { reason, message, .. } => last_event = format!("{reason}: {message}"),
                 Action::Delete { .. } => {}
             }
         }
         if !changed {
             let bound =
                 format!("{} ({})", object::text(&claim, "/spec/volumeName"), object::text(&claim, "/status/phase"));
-            return if told.is_empty() { bound } else { told };
+            return if last_event.is_empty() { bound } else { last_event };
         }
     }
-    "no end".to_owned()
+    "does not converge".to_owned()
 }
 
 #[rstest]
-#[case::the_default_class_makes_one(json!({}), "pvc-u (Bound)")]
-#[case::the_smallest_that_fits(json!({"storageClassName": "slow"}), "medium (Bound)")]
-#[case::the_one_it_names(json!({"storageClassName": "slow", "volumeName": "large"}), "large (Bound)")]
-#[case::of_these_labels(
+#[case::default_class_provisions(json!({}), "pvc-u (Bound)")]
+#[case::smallest_matching_volume(json!({"storageClassName": "slow"}), "medium (Bound)")]
+#[case::named_volume(json!({"storageClassName": "slow", "volumeName": "large"}), "large (Bound)")]
+#[case::volume_selector(
     json!({"storageClassName": "slow", "selector": {"matchLabels": {"disk": "ssd"}}}),
-    "ExternalProvisioning: waiting for a volume that example.com/nfs or somebody by hand makes; nothing here does, use the class of kubernetes.io/host-path or create a PersistentVolume"
+    "ExternalProvisioning: waiting for a volume to be created by the external provisioner \"example.com/nfs\" or manually; this cluster only runs the provisioner \"kubernetes.io/host-path\": use a StorageClass of that provisioner or create a PersistentVolume"
 )]
-#[case::for_many(
+#[case::access_mode(
     json!({"storageClassName": "slow", "accessModes": ["ReadWriteMany"]}), "many (Bound)"
 )]
 #[case::without_a_class(
     json!({"storageClassName": ""}),
     "FailedBinding: no persistent volumes available for this claim and no storage class is set"
 )]
-#[case::of_a_class_that_is_not_there(
+#[case::class_not_found(
     json!({"storageClassName": "fast"}), "ProvisioningFailed: storageclass.storage.k8s.io \"fast\" not found"
 )]
-#[case::later(
+#[case::wait_for_first_consumer(
     json!({"storageClassName": "later"}),
     "WaitForFirstConsumer: waiting for first consumer to be created before binding"
 )]
-fn which_volume(#[case] spec: Value, #[case] expect: &str) {
+fn binds_or_provisions(#[case] spec: Value, #[case] expect: &str) {
     let volumes = vec![
         volume("large", "50Gi", json!({})),
         volume("medium", "20Gi", json!({})),
@@ -93,45 +93,45 @@ fn which_volume(#[case] spec: Value, #[case] expect: &str) {
         class("slow", "example.com/nfs", "Immediate"),
         class("later", PROVISIONER, "WaitForFirstConsumer"),
     ];
-    assert_eq!(settle(claim(spec), volumes, &classes, &[]), expect);
+    assert_eq!(reconcile(claim(spec), volumes, &classes, &[]), expect);
 }
 
 #[test]
-fn the_first_pod_decides_where_a_volume_is_made() {
+fn first_consumer_selects_node() {
     let classes = [class("later", PROVISIONER, "WaitForFirstConsumer")];
     let volume = json!([{"name": "v", "persistentVolumeClaim": {"claimName": "weights"}}]);
     let pod = json!({"metadata": {"name": "p", "namespace": "n"}, "spec": {"nodeName": "a", "volumes": volume}});
     let spec = json!({"storageClassName": "later"});
-    assert_eq!(settle(claim(spec), Vec::new(), &classes, &[Arc::new(pod)]), "pvc-u (Bound)");
+    assert_eq!(reconcile(claim(spec), Vec::new(), &classes, &[Arc::new(pod)]), "pvc-u (Bound)");
 }
 
 #[rstest]
-#[case::in_use(Some("Running"), false)]
-#[case::by_a_pod_that_has_finished(Some("Succeeded"), true)]
-#[case::by_nobody(None, true)]
-fn a_claim_in_use_is_not_deleted(#[case] phase: Option<&str>, #[case] goes: bool) {
-    let mut leaving = claim(json!({}));
-    leaving["metadata"]["deletionTimestamp"] = json!("2026-01-01T00:00:00Z");
-    leaving["metadata"]["finalizers"] = json!(["kubernetes.io/pvc-protection"]);
+#[case::used_by_running_pod(Some("Running"), false)]
+#[case::used_by_finished_pod(Some("Succeeded"), true)]
+#[case::unused(None, true)]
+fn protects_claim_in_use(#[case] phase: Option<&str>, #[case] is_released: bool) {
+    let mut deleting = claim(json!({}));
+    deleting["metadata"]["deletionTimestamp"] = json!("2026-01-01T00:00:00Z");
+    deleting["metadata"]["finalizers"] = json!(["kubernetes.io/pvc-protection"]);
     let volumes = json!([{"name": "v", "persistentVolumeClaim": {"claimName": "weights"}}]);
     let pod =
         |phase: &str| json!({"metadata": {"name": "p"}, "spec": {"volumes": volumes}, "status": {"phase": phase}});
     let pods: Vec<Arc<Value>> = phase.map(|phase| Arc::new(pod(phase))).into_iter().collect();
-    let plan = plan_claim(&leaving, &[], &[], &pods, None);
-    assert_eq!(!plan.actions.is_empty(), goes);
+    let plan = plan_claim(&deleting, &[], &[], &pods, None);
+    assert_eq!(!plan.actions.is_empty(), is_released);
 }
 
 #[rstest]
-#[case::of_nobody(json!({}), "Available", false)]
-#[case::of_its_claim(json!({"claimRef": {"namespace": "n", "name": "weights", "uid": "u"}}), "Bound", false)]
-#[case::set_aside(json!({"claimRef": {"namespace": "n", "name": "later"}}), "Available", false)]
-#[case::left_behind(json!({"claimRef": {"namespace": "n", "name": "weights", "uid": "old"}}), "Released", false)]
-#[case::goes_with_its_claim(
+#[case::unclaimed(json!({}), "Available", false)]
+#[case::bound(json!({"claimRef": {"namespace": "n", "name": "weights", "uid": "u"}}), "Bound", false)]
+#[case::reserved(json!({"claimRef": {"namespace": "n", "name": "later"}}), "Available", false)]
+#[case::released(json!({"claimRef": {"namespace": "n", "name": "weights", "uid": "old"}}), "Released", false)]
+#[case::reclaimed(
     json!({"claimRef": {"namespace": "n", "name": "weights", "uid": "old"}, "persistentVolumeReclaimPolicy": "Delete"}),
     "Released",
     true
 )]
-fn whose_volume(#[case] spec: Value, #[case] phase: &str, #[case] goes: bool) {
+fn sets_phase_and_reclaims(#[case] spec: Value, #[case] phase: &str, #[case] is_deleted: bool) {
     let mut volume = Value::clone(&volume("v", "10Gi", spec));
     volume["metadata"]["finalizers"] = json!(["kubernetes.io/pv-protection"]);
     volume["metadata"]["annotations"] = json!({PROVISIONED_BY: PROVISIONER});
@@ -139,7 +139,7 @@ fn whose_volume(#[case] spec: Value, #[case] phase: &str, #[case] goes: bool) {
     let claim = claim(json!({"volumeName": "v"}));
     let same_name = volume.pointer("/spec/claimRef/name") == Some(&json!("weights"));
     let plan = plan_volume(&volume, Some(&claim).filter(|_| same_name));
-    let Some(Action::Status { object, .. }) = plan.actions.first() else { panic!("{plan:?}") };
+    let Some(Action::UpdateStatus { object, .. }) = plan.actions.first() else { panic!("{plan:?}") };
     assert_eq!(object["status"]["phase"], phase);
-    assert_eq!(plan.actions.iter().any(|action| matches!(action, Action::Delete { .. })), goes);
+    assert_eq!(plan.actions.iter().any(|action| matches!(action, Action::Delete { .. })), is_deleted);
 }

@@ -1,64 +1,70 @@
-//! Asks those who may refuse or change a write: the plugins of every kube-apiserver, then the caller's admission.
+//! Admission: the built-in plugins of kube-apiserver, then the admission port.
 
 mod namespace;
 pub(crate) mod priority;
 mod tolerations;
 
-use apimachinery::status::Status;
+use apimachinery::Status;
 use serde_json::Value;
 
 use crate::object;
 use crate::ports::AdmissionRequest;
 use crate::resources::Resource;
 use crate::server::Server;
-pub(super) use namespace::accepts;
+pub(super) use namespace::check_namespace;
 
-/// Writes into a new object what the plugins give it.
+/// Runs the mutating plugins on a new object.
 ///
 /// # Errors
-/// 403 as the plugin says it.
+/// 403 with the message of the plugin.
 pub(super) fn mutate(server: &Server, resource: &Resource, object: &mut Value) -> Result<(), Status> {
     if resource.storage == "pods" {
-        tolerations::add(object);
+        tolerations::add_default_tolerations(object);
     }
     priority::admit(server, resource, object)
 }
 
-/// Writes into an object that changes what the plugins would have given it.
-pub(super) fn mutate_change(resource: &Resource, object: &mut Value) {
+/// Runs the mutating plugins on an updated object.
+pub(super) fn mutate_update(resource: &Resource, object: &mut Value) {
     if resource.storage == "pods" {
-        tolerations::add(object);
+        tolerations::add_default_tolerations(object);
     }
 }
 
-/// Asks the plugins whether an object may be deleted, then the caller.
+/// Runs admission for the deletion of an object.
 ///
 /// # Errors
-/// 403 as a plugin says it, or the caller's refusal.
+/// 403 with the message of a plugin, or the rejection of the admission port.
 pub(crate) fn check_deletion(server: &Server, resource: &Resource, current: &Value) -> Result<(), Status> {
-    namespace::may_go(resource, object::name(current))?;
-    check(server, resource, "DELETE", None, Some(current)).map(drop)
+    namespace::check_deletion_allowed(resource, object::name(current))?;
+    review(server, resource, "DELETE", None, Some(current)).map(drop)
 }
 
-/// Asks the caller: the warnings of an allowed write, or the refusal.
-pub(crate) fn check(
+/// Calls the admission port and returns the warnings of an allowed write.
+pub(crate) fn review(
     server: &Server,
     resource: &Resource,
     operation: &'static str,
     object: Option<&Value>,
     old: Option<&Value>,
 ) -> Result<Vec<String>, Status> {
-    let about = object.or(old).unwrap_or(&Value::Null);
-    let name = object::name(about);
-    let qualified = resource.qualified();
-    let request =
-        AdmissionRequest { operation, resource: &qualified, namespace: object::namespace(about), name, object, old };
-    let response = server.inner.admission.review(&request);
+    let subject = object.or(old).unwrap_or(&Value::Null);
+    let name = object::name(subject);
+    let group_resource = resource.group_resource();
+    let request = AdmissionRequest {
+        operation,
+        resource: &group_resource,
+        namespace: object::namespace(subject),
+        name,
+        object,
+        old_object: old,
+    };
+    let response = server.core.admission.review(&request);
     if response.allowed {
         return Ok(response.warnings);
     }
     if response.causes.is_empty() {
-        return Err(Status::forbidden(&qualified, name, &response.message));
+        return Err(Status::forbidden(&group_resource, name, &response.message));
     }
-    Err(Status::invalid(&resource.qualified_kind(), name, response.causes))
+    Err(Status::invalid(&resource.group_kind(), name, response.causes))
 }

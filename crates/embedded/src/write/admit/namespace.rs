@@ -1,27 +1,31 @@
-//! Nothing is made in a namespace that is not there, or that is going, and some never go (`NamespaceLifecycle`).
+//! The admission plugin `NamespaceLifecycle`.
 
-use apimachinery::status::{Cause, Status};
+use apimachinery::{Status, StatusCause};
 use serde_json::{Value, json};
 
 use crate::object;
 use crate::resources::Resource;
 use crate::server::Server;
 
-/// Namespaces that every cluster has, for as long as it is there.
-const IMMORTAL: [&str; 3] = ["default", "kube-system", "kube-public"];
+/// Namespaces that cannot be deleted.
+const UNDELETABLE: [&str; 3] = ["default", "kube-system", "kube-public"];
 
+/// Checks that a namespace may be deleted.
+///
 /// # Errors
-/// 403 for a namespace that may not be deleted.
-pub(super) fn may_go(resource: &Resource, name: &str) -> Result<(), Status> {
-    if resource.storage != "namespaces" || !IMMORTAL.contains(&name) {
+/// 403 for protected namespaces.
+pub(super) fn check_deletion_allowed(resource: &Resource, name: &str) -> Result<(), Status> {
+    if resource.storage != "namespaces" || !UNDELETABLE.contains(&name) {
         return Ok(());
     }
     Err(Status::forbidden("namespaces", name, "this namespace may not be deleted"))
 }
 
+/// Checks that the namespace of a new object exists and is active.
+///
 /// # Errors
-/// 404 for a namespace that is not there, 403 for one that is going.
-pub(in crate::write) fn accepts(
+/// 404 for a missing namespace, 403 for a terminating one.
+pub(in crate::write) fn check_namespace(
     server: &Server,
     resource: &Resource,
     namespace: &str,
@@ -30,16 +34,16 @@ pub(in crate::write) fn accepts(
     if !resource.namespaced {
         return Ok(());
     }
-    let found = server.get("namespaces", "", namespace);
-    let Some(found) = found else { return Err(Status::not_found("namespaces", namespace)) };
-    if !object::is_deleting(&found) {
+    let existing = server.get("namespaces", "", namespace);
+    let Some(existing) = existing else { return Err(Status::not_found("namespaces", namespace)) };
+    if !object::is_deleting(&existing) {
         return Ok(());
     }
-    let why = format!("unable to create new content in namespace {namespace} because it is being terminated");
-    let mut status = Status::forbidden(&resource.qualified(), object::name(object), &why);
+    let message = format!("unable to create new content in namespace {namespace} because it is being terminated");
+    let mut status = Status::forbidden(&resource.group_resource(), object::name(object), &message);
     if let Some(details) = status.details.as_mut().and_then(Value::as_object_mut) {
-        let said = format!("namespace {namespace} is being terminated");
-        let cause = Cause::new("metadata.namespace", "NamespaceTerminating", said);
+        let message = format!("namespace {namespace} is being terminated");
+        let cause = StatusCause::new("metadata.namespace", "NamespaceTerminating", message);
         let cause = json!({"reason": cause.reason, "message": cause.message, "field": cause.field});
         details.insert("causes".to_owned(), json!([cause]));
     }

@@ -1,25 +1,26 @@
-//! How long a Pod stays on a node that is lost (`DefaultTolerationSeconds`).
+//! The admission plugin `DefaultTolerationSeconds`.
 
 use serde_json::{Value, json};
 
 use crate::write::default::spec;
 
-/// Seconds.
-const STAYS: u32 = 300;
+/// Time that Pods stay on a node that is not ready or unreachable, in seconds.
+const DEFAULT_TOLERATION_SECONDS: u32 = 300;
 
-const LOST: [&str; 2] = ["node.kubernetes.io/not-ready", "node.kubernetes.io/unreachable"];
+const NODE_FAILURE_TAINTS: [&str; 2] = ["node.kubernetes.io/not-ready", "node.kubernetes.io/unreachable"];
 
-/// Adds those that a new Pod does not state itself.
-pub(super) fn add(pod: &mut Value) {
+/// Adds the default tolerations that the Pod does not declare.
+pub(super) fn add_default_tolerations(pod: &mut Value) {
     let tolerations = spec(pod).entry("tolerations").or_insert_with(|| json!([]));
     let Some(list) = tolerations.as_array_mut() else { return };
-    for key in LOST {
-        let is_tolerated = list.iter().any(|it| {
-            let (all, effect) = (it["key"].is_null() && it["operator"] == "Exists", &it["effect"]);
-            (it["key"] == key || all) && (effect == "NoExecute" || effect.is_null())
+    for key in NODE_FAILURE_TAINTS {
+        let is_tolerated = list.iter().any(|toleration| {
+            let effect = &toleration["effect"];
+            let matches_all_keys = toleration["key"].is_null() && toleration["operator"] == "Exists";
+            (toleration["key"] == key || matches_all_keys) && (effect == "NoExecute" || effect.is_null())
         });
         if !is_tolerated {
-            list.push(json!({"key": key, "operator": "Exists", "effect": "NoExecute", "tolerationSeconds": STAYS}));
+            list.push(json!({"key": key, "operator": "Exists", "effect": "NoExecute", "tolerationSeconds": DEFAULT_TOLERATION_SECONDS}));
         }
     }
 }

@@ -1,44 +1,48 @@
-//! The ports of Services on nodes, told apart by protocol.
+//! Allocates node ports, separately for each protocol.
 
 use std::collections::BTreeSet;
 use std::ops::RangeInclusive;
 
-use apimachinery::status::{Cause, Status};
+use apimachinery::{Status, StatusCause};
 use serde_json::{Value, json};
 
 use super::service_type;
 use crate::object;
 use crate::server::Server;
 
-/// What kube-apiserver hands out unless told otherwise.
-const RANGE: RangeInclusive<i64> = 30000..=32767;
+/// Default of kube-apiserver's `--service-node-port-range`.
+const NODE_PORT_RANGE: RangeInclusive<i64> = 30000..=32767;
 
-/// A protocol and a number.
-type Taken = BTreeSet<(String, i64)>;
+/// Allocated ports as protocol and number.
+type AllocatedPorts = BTreeSet<(String, i64)>;
 
-/// Gives each port its number on nodes, or keeps the one that it had.
-pub(super) fn to_service(server: &Server, current: Option<&Value>, service: &mut Value) -> Result<(), Status> {
+/// Allocates a node port for each port, or retains the existing one.
+pub(super) fn allocate_node_ports(server: &Server, current: Option<&Value>, service: &mut Value) -> Result<(), Status> {
     if !service_type::has_node_ports(service) {
         return Ok(());
     }
-    let own = current.map(service_type::ports).unwrap_or_default();
-    let mut taken = taken_by_others(server, service);
+    let current_ports = current.map(service_type::ports).unwrap_or_default();
+    let mut allocated = allocated_by_others(server, service);
     let mut causes = Vec::new();
     let mut ports = service_type::ports(service);
     for (index, port) in ports.iter_mut().enumerate() {
         let protocol = object::text(port, "/protocol").to_owned();
-        let wanted = number(port).or_else(|| own.iter().find(|before| is_same(before, port)).and_then(number));
-        let given = match wanted {
-            Some(wanted) => {
+        let requested = requested_node_port(port).or_else(|| {
+            current_ports.iter().find(|current_port| is_same_port(current_port, port)).and_then(requested_node_port)
+        });
+        let node_port = match requested {
+            Some(requested) => {
                 let field = format!("spec.ports[{index}].nodePort");
-                causes
-                    .extend(refused(&taken, &protocol, wanted).map(|hint| Cause::invalid(field, &json!(wanted), hint)));
-                wanted
+                causes.extend(
+                    allocation_error(&allocated, &protocol, requested)
+                        .map(|hint| StatusCause::invalid(field, &json!(requested), hint)),
+                );
+                requested
             }
-            None => free(&taken, &protocol)?,
+            None => next_free_port(&allocated, &protocol)?,
         };
-        taken.insert((protocol, given));
-        object::members(port).insert("nodePort".to_owned(), json!(given));
+        allocated.insert((protocol, node_port));
+        object::members(port).insert("nodePort".to_owned(), json!(node_port));
     }
     if !causes.is_empty() {
         return Err(Status::invalid("Service", object::name(service), causes));
@@ -49,31 +53,34 @@ pub(super) fn to_service(server: &Server, current: Option<&Value>, service: &mut
     Ok(())
 }
 
-fn number(port: &Value) -> Option<i64> {
+fn requested_node_port(port: &Value) -> Option<i64> {
     port["nodePort"].as_i64().filter(|number| *number != 0)
 }
 
-fn is_same(before: &Value, port: &Value) -> bool {
-    ["port", "protocol"].iter().all(|field| before[field] == port[field])
+fn is_same_port(current_port: &Value, port: &Value) -> bool {
+    ["port", "protocol"].iter().all(|field| current_port[field] == port[field])
 }
 
-fn refused(taken: &Taken, protocol: &str, wanted: i64) -> Option<&'static str> {
-    if !RANGE.contains(&wanted) {
+fn allocation_error(allocated: &AllocatedPorts, protocol: &str, requested: i64) -> Option<&'static str> {
+    if !NODE_PORT_RANGE.contains(&requested) {
         return Some("provided port is not in the valid range. The range of valid ports is 30000-32767");
     }
-    taken.contains(&(protocol.to_owned(), wanted)).then_some("provided port is already allocated")
+    allocated.contains(&(protocol.to_owned(), requested)).then_some("provided port is already allocated")
 }
 
-fn free(taken: &Taken, protocol: &str) -> Result<i64, Status> {
-    let is_free = |number: &i64| !taken.contains(&(protocol.to_owned(), *number));
-    RANGE.into_iter().find(is_free).ok_or_else(|| Status::internal("failed to allocate a nodePort: range is full"))
+fn next_free_port(allocated: &AllocatedPorts, protocol: &str) -> Result<i64, Status> {
+    let is_free = |number: &i64| !allocated.contains(&(protocol.to_owned(), *number));
+    NODE_PORT_RANGE
+        .into_iter()
+        .find(is_free)
+        .ok_or_else(|| Status::internal_error("failed to allocate a nodePort: range is full"))
 }
 
-fn taken_by_others(server: &Server, service: &Value) -> Taken {
+fn allocated_by_others(server: &Server, service: &Value) -> AllocatedPorts {
     let is_own = |other: &Value| {
         object::name(other) == object::name(service) && object::namespace(other) == object::namespace(service)
     };
     let others = server.list("services");
     let ports = others.iter().filter(|other| !is_own(other)).flat_map(|other| service_type::ports(other));
-    ports.filter_map(|port| Some((object::text(&port, "/protocol").to_owned(), number(&port)?))).collect()
+    ports.filter_map(|port| Some((object::text(&port, "/protocol").to_owned(), requested_node_port(&port)?))).collect()
 }

@@ -1,19 +1,20 @@
-//! What the type of a Service asks for: an address in the cluster, ports on nodes.
+//! Allocations required by the type of a Service: cluster IP, node ports.
 
 use serde_json::Value;
 
 use crate::object;
 
-/// Fields that go with an address.
-const OF_ADDRESS: [&str; 5] = ["clusterIP", "clusterIPs", "ipFamilies", "ipFamilyPolicy", "internalTrafficPolicy"];
+/// Fields of Services with a cluster IP.
+const CLUSTER_IP_FIELDS: [&str; 5] =
+    ["clusterIP", "clusterIPs", "ipFamilies", "ipFamilyPolicy", "internalTrafficPolicy"];
 
-/// Fields that go with ports on nodes.
-const OF_NODE_PORTS: [&str; 1] = ["externalTrafficPolicy"];
+/// Fields of Services with node ports.
+const NODE_PORT_FIELDS: [&str; 1] = ["externalTrafficPolicy"];
 
-/// Fields that go with a load balancer.
-const OF_BALANCER: [&str; 2] = ["allocateLoadBalancerNodePorts", "loadBalancerClass"];
+/// Fields of Services with a load balancer.
+const LOAD_BALANCER_FIELDS: [&str; 2] = ["allocateLoadBalancerNodePorts", "loadBalancerClass"];
 
-pub(super) fn has_address(service: &Value) -> bool {
+pub(super) fn has_cluster_ip(service: &Value) -> bool {
     object::text(service, "/spec/type") != "ExternalName"
 }
 
@@ -25,29 +26,29 @@ pub(super) fn has_node_ports(service: &Value) -> bool {
     }
 }
 
-/// A Service of another type loses what its old one gave it, unless the client wrote something else there.
-pub(super) fn left(current: &Value, service: &mut Value) {
-    let is_balanced = |service: &Value| object::text(service, "/spec/type") == "LoadBalancer";
-    let lost = |needs: fn(&Value) -> bool, service: &Value| needs(current) && !needs(service);
-    if lost(has_address, service) {
-        drop_same(current, service, &OF_ADDRESS);
+/// Clears the allocated fields that a new Service type does not need, unless the client changed them.
+pub(super) fn clear_unused_fields(current: &Value, service: &mut Value) {
+    let is_load_balancer = |service: &Value| object::text(service, "/spec/type") == "LoadBalancer";
+    let no_longer = |is_needed: fn(&Value) -> bool, service: &Value| is_needed(current) && !is_needed(service);
+    if no_longer(has_cluster_ip, service) {
+        remove_unchanged(current, service, &CLUSTER_IP_FIELDS);
     }
-    if lost(has_node_ports, service) {
-        drop_same(current, service, &OF_NODE_PORTS);
-        let had = ports(current);
+    if no_longer(has_node_ports, service) {
+        remove_unchanged(current, service, &NODE_PORT_FIELDS);
+        let current_ports = ports(current);
         for port in service["spec"]["ports"].as_array_mut().into_iter().flatten().filter_map(Value::as_object_mut) {
             let number = port.get("nodePort").cloned();
-            if had.iter().any(|before| before.get("nodePort").cloned() == number) {
+            if current_ports.iter().any(|current_port| current_port.get("nodePort").cloned() == number) {
                 port.remove("nodePort");
             }
         }
     }
-    if is_balanced(current) && !is_balanced(service) {
-        drop_same(current, service, &OF_BALANCER);
+    if is_load_balancer(current) && !is_load_balancer(service) {
+        remove_unchanged(current, service, &LOAD_BALANCER_FIELDS);
     }
 }
 
-fn drop_same(current: &Value, service: &mut Value, fields: &[&str]) {
+fn remove_unchanged(current: &Value, service: &mut Value, fields: &[&str]) {
     let spec = object::members(&mut service["spec"]);
     for field in fields {
         if spec.get(*field) == current["spec"].get(*field) {
@@ -56,7 +57,7 @@ fn drop_same(current: &Value, service: &mut Value, fields: &[&str]) {
     }
 }
 
-/// The ports of a Service.
+/// Returns the ports of a Service.
 pub(super) fn ports(service: &Value) -> Vec<Value> {
     service.pointer("/spec/ports").and_then(Value::as_array).cloned().unwrap_or_default()
 }

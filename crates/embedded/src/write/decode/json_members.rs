@@ -1,4 +1,4 @@
-//! The members of a JSON document in its order, and those that it gives twice; the last one counts.
+//! Lists the members of a JSON document in document order, and finds duplicates.
 
 use std::borrow::Cow;
 use std::cell::RefCell;
@@ -7,61 +7,64 @@ use std::collections::BTreeSet;
 use serde::Deserialize;
 use serde::de::{DeserializeSeed, MapAccess, SeqAccess};
 
-use super::walk::{Each, Walk};
-use crate::types::place::Place;
+use super::document_visitor::{DocumentVisitor, ValueVisitor};
+use crate::api_types::field_path::FieldPath;
 
-/// A member, as `data.k` or `spec.containers[0].name`.
+/// Member of an object.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Member {
+    /// Path: `data.k`, `spec.containers[0].name`.
     pub(super) path: String,
-    /// Whether it was there before.
-    pub(super) again: bool,
+    /// Whether the same object has an earlier member with this name.
+    pub(super) is_duplicate: bool,
 }
 
+/// Members to collect.
 #[derive(Clone, Copy, PartialEq)]
-enum Which {
-    Doubled,
+enum MemberFilter {
+    Duplicates,
     All,
 }
 
-/// The paths of doubled members, in the order in which they come. None for what is no JSON.
-pub(super) fn find(bytes: &[u8]) -> Vec<String> {
-    read(bytes, Which::Doubled).into_iter().map(|member| member.path).collect()
+/// Returns the paths of duplicate members in document order; empty for invalid JSON.
+pub(super) fn duplicate_paths(bytes: &[u8]) -> Vec<String> {
+    collect_members(bytes, MemberFilter::Duplicates).into_iter().map(|member| member.path).collect()
 }
 
-/// Every member, in the order in which they come.
+/// Returns all members in document order.
 pub(super) fn members(bytes: &[u8]) -> Vec<Member> {
-    read(bytes, Which::All)
+    collect_members(bytes, MemberFilter::All)
 }
 
-fn read(bytes: &[u8], which: Which) -> Vec<Member> {
-    let found = RefCell::new(Vec::new());
+fn collect_members(bytes: &[u8], filter: MemberFilter) -> Vec<Member> {
+    let members_found = RefCell::new(Vec::new());
     let mut reader = serde_json::Deserializer::from_slice(bytes);
-    // What is no JSON has been refused by the reader of the object itself.
-    let _ = Each(Inside { place: &Place::Top, found: &found, which }).deserialize(&mut reader);
-    found.into_inner()
+    // Decoding the object reports invalid JSON.
+    let _ = ValueVisitor(MemberVisitor { path: &FieldPath::Root, members_found: &members_found, filter })
+        .deserialize(&mut reader);
+    members_found.into_inner()
 }
 
-/// A name that is not copied where it stands in the text as it is.
+/// Member name, borrowed unless it contains escapes.
 #[derive(Deserialize)]
 struct Name<'a>(#[serde(borrow)] Cow<'a, str>);
 
-struct Inside<'a> {
-    place: &'a Place<'a>,
-    found: &'a RefCell<Vec<Member>>,
-    which: Which,
+struct MemberVisitor<'a> {
+    path: &'a FieldPath<'a>,
+    members_found: &'a RefCell<Vec<Member>>,
+    filter: MemberFilter,
 }
 
-impl Walk for Inside<'_> {
+impl DocumentVisitor for MemberVisitor<'_> {
     fn map<'de, A: MapAccess<'de>>(self, mut map: A) -> Result<(), A::Error> {
         let mut seen = BTreeSet::new();
         while let Some(Name(name)) = map.next_key()? {
-            let place = Place::Member(self.place, &name);
-            let again = seen.contains(&name);
-            if again || self.which == Which::All {
-                self.found.borrow_mut().push(Member { path: place.to_string(), again });
+            let path = FieldPath::Member(self.path, &name);
+            let is_duplicate = seen.contains(&name);
+            if is_duplicate || self.filter == MemberFilter::All {
+                self.members_found.borrow_mut().push(Member { path: path.to_string(), is_duplicate });
             }
-            map.next_value_seed(Each(Inside { place: &place, ..self }))?;
+            map.next_value_seed(ValueVisitor(MemberVisitor { path: &path, ..self }))?;
             seen.insert(name);
         }
         Ok(())
@@ -69,8 +72,8 @@ impl Walk for Inside<'_> {
 
     fn list<'de, A: SeqAccess<'de>>(self, mut items: A) -> Result<(), A::Error> {
         for index in 0.. {
-            let place = Place::Item(self.place, index);
-            if items.next_element_seed(Each(Inside { place: &place, ..self }))?.is_none() {
+            let path = FieldPath::Item(self.path, index);
+            if items.next_element_seed(ValueVisitor(MemberVisitor { path: &path, ..self }))?.is_none() {
                 break;
             }
         }
@@ -85,18 +88,18 @@ mod tests {
     use super::*;
 
     #[test]
-    fn doubled_members_are_named_by_their_paths() {
+    fn duplicate_paths_name_repeated_members() {
         let text = br#"{"a": 1, "b": [{"c": 1, "c": {"d": null}}, true], "a": {"x": 1.5, "x": -2}}"#;
-        assert_eq!(find(text), ["b[0].c", "a", "a.x"]);
-        assert!(find(b"{\"a\": {\"b\": 1}, \"b\": 1}").is_empty());
+        assert_eq!(duplicate_paths(text), ["b[0].c", "a", "a.x"]);
+        assert!(duplicate_paths(b"{\"a\": {\"b\": 1}, \"b\": 1}").is_empty());
         let all: Vec<String> = members(text).into_iter().map(|member| member.path).collect();
         assert_eq!(all, ["a", "b", "b[0].c", "b[0].c", "b[0].c.d", "a", "a.x", "a.x"]);
     }
 
     proptest! {
         #[test]
-        fn any_bytes_end(bytes: Vec<u8>) {
-            find(&bytes);
+        fn accepts_arbitrary_bytes(bytes: Vec<u8>) {
+            duplicate_paths(&bytes);
         }
     }
 }

@@ -1,55 +1,55 @@
-//! From the body of a request to an object.
+//! Decodes request bodies into objects.
 
-mod complaints;
+mod document_visitor;
+mod field_warnings;
 mod json_members;
-mod walk;
 mod yaml_keys;
 
-use apimachinery::status::Status;
+use apimachinery::Status;
 use bytes::Bytes;
 use serde_json::Value;
 
-use super::typed as form;
-use crate::protobuf::{self, ProtobufError};
+use super::normalize;
+use crate::protobuf::{self, DecodeError};
 use crate::resources::Resource;
-pub use complaints::Complaints;
+pub(crate) use field_warnings::FieldWarnings;
 
-/// What a client sent for an object, and what it should not have sent.
+/// Decoded object and the problems found in its encoding.
 #[derive(Debug, Clone)]
-pub struct Written {
-    pub object: Value,
-    pub complaints: Complaints,
+pub(crate) struct DecodedObject {
+    pub(crate) object: Value,
+    pub(crate) field_warnings: FieldWarnings,
 }
 
-/// Reads the object of a write to `resource`.
+/// Decodes the object of a write to `resource`.
 ///
 /// # Errors
-/// As [`body`] and [`typed`].
-pub fn written(resource: &Resource, content_type: &str, bytes: &Bytes) -> Result<Written, Status> {
-    let object = body(content_type, bytes)?;
+/// The errors of [`decode_body`], [`check_type_meta`] and [`check_field_types`].
+pub(crate) fn decode_object(resource: &Resource, content_type: &str, bytes: &Bytes) -> Result<DecodedObject, Status> {
+    let object = decode_body(content_type, bytes)?;
     if resource.custom {
-        says_what_it_is(resource, &object)?;
+        require_type_meta(resource, &object)?;
     }
-    let object = typed(resource, object)?;
-    fits(resource, &object)?;
-    let complaints = match content_type {
-        "" | "application/json" => Complaints::json(bytes),
-        "application/yaml" | "application/x-yaml" | "text/yaml" => Complaints::yaml(bytes),
-        _ => Complaints::default(),
+    let object = check_type_meta(resource, object)?;
+    check_field_types(resource, &object)?;
+    let field_warnings = match content_type {
+        "" | "application/json" => FieldWarnings::json(bytes),
+        "application/yaml" | "application/x-yaml" | "text/yaml" => FieldWarnings::yaml(bytes),
+        _ => FieldWarnings::default(),
     };
-    Ok(Written { object, complaints })
+    Ok(DecodedObject { object, field_warnings })
 }
 
-/// Reads JSON, YAML or protobuf by its content type.
+/// Decodes JSON, YAML or protobuf, by content type.
 ///
 /// # Errors
-/// 415 for other types, 400 for what does not parse.
-pub fn body(content_type: &str, bytes: &[u8]) -> Result<Value, Status> {
+/// 415 for other content types, 400 for invalid documents.
+pub(crate) fn decode_body(content_type: &str, bytes: &[u8]) -> Result<Value, Status> {
     match content_type {
-        "" | "application/json" => json(bytes),
-        "application/yaml" | "application/x-yaml" | "text/yaml" | "application/apply-patch+yaml" => yaml(bytes),
-        protobuf::CONTENT_TYPE => protobuf::read(bytes).map_err(|error| match error {
-            ProtobufError::Unknown { .. } => Status::unsupported_media_type(error.to_string()),
+        "" | "application/json" => decode_json(bytes),
+        "application/yaml" | "application/x-yaml" | "text/yaml" | "application/apply-patch+yaml" => decode_yaml(bytes),
+        protobuf::CONTENT_TYPE => protobuf::decode(bytes).map_err(|error| match error {
+            DecodeError::UnsupportedKind { .. } => Status::unsupported_media_type(error.to_string()),
             _ => Status::bad_request(error.to_string()),
         }),
         _ => Err(Status::unsupported_media_type(
@@ -58,16 +58,16 @@ pub fn body(content_type: &str, bytes: &[u8]) -> Result<Value, Status> {
     }
 }
 
-/// Checks that the object is of the kind that the request went to, and fills in what it does not say.
+/// Checks that `apiVersion` and `kind`, if set, are those of the resource.
 ///
 /// # Errors
-/// 400 when it says something else.
-pub fn typed(resource: &Resource, object: Value) -> Result<Value, Status> {
+/// 400 if they differ.
+pub(crate) fn check_type_meta(resource: &Resource, object: Value) -> Result<Value, Status> {
     if !object.is_object() {
         return Err(Status::bad_request("the object provided is not an object"));
     }
-    let said = |field: &str| object.get(field).and_then(Value::as_str).unwrap_or_default().to_owned();
-    let (api_version, kind) = (said("apiVersion"), said("kind"));
+    let text = |field: &str| object.get(field).and_then(Value::as_str).unwrap_or_default().to_owned();
+    let (api_version, kind) = (text("apiVersion"), text("kind"));
     let expected = resource.api_version();
     if !kind.is_empty() && kind != resource.kind || !api_version.is_empty() && api_version != expected {
         return Err(Status::bad_request(format!(
@@ -78,28 +78,28 @@ pub fn typed(resource: &Resource, object: Value) -> Result<Value, Status> {
     Ok(object)
 }
 
-/// Refuses an object whose values do not fit its type.
+/// Checks the field types of an object.
 ///
 /// # Errors
-/// 400 with the first of them.
-pub fn fits(resource: &Resource, object: &Value) -> Result<(), Status> {
+/// 400 with the first mismatch.
+pub(crate) fn check_field_types(resource: &Resource, object: &Value) -> Result<(), Status> {
     let (kind, version) = (&resource.kind, &resource.version);
-    match form::misfits(resource, object).first() {
-        Some(misfit) => {
-            Err(Status::bad_request(format!("{kind} in version \"{version}\" cannot be handled as a {kind}: {misfit}")))
-        }
+    match normalize::type_mismatches(resource, object).first() {
+        Some(mismatch) => Err(Status::bad_request(format!(
+            "{kind} in version \"{version}\" cannot be handled as a {kind}: {mismatch}"
+        ))),
         None => Ok(()),
     }
 }
 
-/// A custom resource has to name its type: there is none to assume.
-fn says_what_it_is(resource: &Resource, object: &Value) -> Result<(), Status> {
-    for (field, shown) in [("kind", "Kind"), ("apiVersion", "apiVersion")] {
+/// Requires `apiVersion` and `kind`, which custom resources must contain.
+fn require_type_meta(resource: &Resource, object: &Value) -> Result<(), Status> {
+    for (field, field_name) in [("kind", "Kind"), ("apiVersion", "apiVersion")] {
         if object.get(field).and_then(Value::as_str).unwrap_or_default().is_empty() {
             let text = object.to_string();
-            let start: String = text.chars().take(30).collect();
+            let prefix: String = text.chars().take(30).collect();
             return Err(Status::bad_request(format!(
-                "the object provided is unrecognized (must be of type {}): Object '{shown}' is missing in '{text}' ({start} ...)",
+                "the object provided is unrecognized (must be of type {}): Object '{field_name}' is missing in '{text}' ({prefix} ...)",
                 resource.kind
             )));
         }
@@ -107,19 +107,19 @@ fn says_what_it_is(resource: &Resource, object: &Value) -> Result<(), Status> {
     Ok(())
 }
 
-fn json(bytes: &[u8]) -> Result<Value, Status> {
+fn decode_json(bytes: &[u8]) -> Result<Value, Status> {
     serde_json::from_slice(bytes).map_err(|error| Status::bad_request(format!("error decoding JSON: {error}")))
 }
 
-fn yaml(bytes: &[u8]) -> Result<Value, Status> {
-    // kube clients send JSON under the YAML types; it is far quicker to read as such.
+fn decode_yaml(bytes: &[u8]) -> Result<Value, Status> {
+    // kube clients send JSON with YAML content types; parsing it as JSON is much faster.
     if bytes.trim_ascii_start().starts_with(b"{")
         && let Ok(value) = serde_json::from_slice(bytes)
     {
         return Ok(value);
     }
     let text = std::str::from_utf8(bytes).map_err(|error| Status::bad_request(error.to_string()))?;
-    // The last of doubled keys counts; that they are doubled is said elsewhere.
+    // The last duplicate wins; duplicates are reported separately.
     let options = serde_saphyr::options! { duplicate_keys: serde_saphyr::DuplicateKeyPolicy::LastWins };
     serde_saphyr::from_str_with_options(text, options)
         .map_err(|error| Status::bad_request(format!("error decoding YAML: {error}")))

@@ -1,27 +1,27 @@
-//! The defaults of RoleBindings and ClusterRoleBindings: the group of whom and what they bind.
+//! Defaults of RoleBindings and ClusterRoleBindings: API groups of role and subjects.
 
 use serde_json::{Value, json};
 
-use super::{child, set};
+use super::{child_object, set_default};
 use crate::object;
 
 const GROUP: &str = "rbac.authorization.k8s.io";
 
 pub(super) fn fill(binding: &mut Value) {
     let binding = object::members(binding);
-    group(child(binding, "roleRef"), GROUP);
+    default_group(child_object(binding, "roleRef"), GROUP);
     for subject in binding.get_mut("subjects").and_then(Value::as_array_mut).into_iter().flatten() {
         let subject = object::members(subject);
         if matches!(subject.get("kind").and_then(Value::as_str), Some("User" | "Group")) {
-            group(subject, GROUP);
+            default_group(subject, GROUP);
         }
     }
 }
 
-/// Empty is as good as absent.
-fn group(reference: &mut serde_json::Map<String, Value>, group: &str) {
+/// Sets the API group of a reference if it is absent or empty.
+fn default_group(reference: &mut serde_json::Map<String, Value>, group: &str) {
     if reference.get("apiGroup").and_then(Value::as_str) == Some("") {
         reference.remove("apiGroup");
     }
-    set(reference, "apiGroup", json!(group));
+    set_default(reference, "apiGroup", json!(group));
 }

@@ -1,26 +1,26 @@
-//! The defaults of volumes, of claims to them, and of their classes.
+//! Defaults of PersistentVolumes, PersistentVolumeClaims and StorageClasses.
 
 use serde_json::{Map, Value, json};
 
-use super::{pod, set};
+use super::{pod, set_default};
 use crate::object;
 
 pub(super) fn claim(spec: &mut Map<String, Value>) {
-    set(spec, "volumeMode", json!("Filesystem"));
+    set_default(spec, "volumeMode", json!("Filesystem"));
     if let Some(resources) = spec.get_mut("resources") {
-        pod::resources(object::members(resources));
+        pod::canonicalize_resources(object::members(resources));
     }
 }
 
 pub(super) fn volume(spec: &mut Map<String, Value>) {
-    set(spec, "persistentVolumeReclaimPolicy", json!("Retain"));
-    set(spec, "volumeMode", json!("Filesystem"));
+    set_default(spec, "persistentVolumeReclaimPolicy", json!("Retain"));
+    set_default(spec, "volumeMode", json!("Filesystem"));
     if let Some(source) = spec.get_mut("hostPath") {
-        set(object::members(source), "type", json!(""));
+        set_default(object::members(source), "type", json!(""));
     }
 }
 
 pub(super) fn class(members: &mut Map<String, Value>) {
-    set(members, "reclaimPolicy", json!("Delete"));
-    set(members, "volumeBindingMode", json!("Immediate"));
+    set_default(members, "reclaimPolicy", json!("Delete"));
+    set_default(members, "volumeBindingMode", json!("Immediate"));
 }

@@ -1,71 +1,71 @@
-//! The defaults of what makes Pods of a template: Deployments, ReplicaSets, StatefulSets and Jobs.
+//! Defaults of workloads: Deployments, ReplicaSets, StatefulSets and Jobs.
 
 use serde_json::{Map, Value, json};
 
-use super::{child, pod, set, storage};
+use super::{child_object, pod, set_default, storage};
 use crate::object;
 
 pub(super) fn deployment(spec: &mut Map<String, Value>) {
     template(spec);
-    set(spec, "replicas", json!(1));
-    set(spec, "revisionHistoryLimit", json!(10));
-    set(spec, "progressDeadlineSeconds", json!(600));
-    let strategy = child(spec, "strategy");
-    set(strategy, "type", json!("RollingUpdate"));
+    set_default(spec, "replicas", json!(1));
+    set_default(spec, "revisionHistoryLimit", json!(10));
+    set_default(spec, "progressDeadlineSeconds", json!(600));
+    let strategy = child_object(spec, "strategy");
+    set_default(strategy, "type", json!("RollingUpdate"));
     if strategy["type"] == "RollingUpdate" {
-        let rolling = child(strategy, "rollingUpdate");
-        set(rolling, "maxUnavailable", json!("25%"));
-        set(rolling, "maxSurge", json!("25%"));
+        let rolling_update = child_object(strategy, "rollingUpdate");
+        set_default(rolling_update, "maxUnavailable", json!("25%"));
+        set_default(rolling_update, "maxSurge", json!("25%"));
     }
 }
 
 pub(super) fn replica_set(spec: &mut Map<String, Value>) {
-    set(spec, "replicas", json!(1));
+    set_default(spec, "replicas", json!(1));
     template(spec);
 }
 
 pub(super) fn stateful_set(spec: &mut Map<String, Value>) {
     template(spec);
-    claims(spec);
-    set(spec, "replicas", json!(1));
-    set(spec, "revisionHistoryLimit", json!(10));
-    set(spec, "podManagementPolicy", json!("OrderedReady"));
-    let strategy = child(spec, "updateStrategy");
-    set(strategy, "type", json!("RollingUpdate"));
+    volume_claim_templates(spec);
+    set_default(spec, "replicas", json!(1));
+    set_default(spec, "revisionHistoryLimit", json!(10));
+    set_default(spec, "podManagementPolicy", json!("OrderedReady"));
+    let strategy = child_object(spec, "updateStrategy");
+    set_default(strategy, "type", json!("RollingUpdate"));
     if strategy["type"] == "RollingUpdate" {
-        let rolling = child(strategy, "rollingUpdate");
-        set(rolling, "partition", json!(0));
-        set(rolling, "maxUnavailable", json!(1));
+        let rolling_update = child_object(strategy, "rollingUpdate");
+        set_default(rolling_update, "partition", json!(0));
+        set_default(rolling_update, "maxUnavailable", json!(1));
     }
-    let retention = child(spec, "persistentVolumeClaimRetentionPolicy");
-    set(retention, "whenDeleted", json!("Retain"));
-    set(retention, "whenScaled", json!("Retain"));
+    let retention = child_object(spec, "persistentVolumeClaimRetentionPolicy");
+    set_default(retention, "whenDeleted", json!("Retain"));
+    set_default(retention, "whenScaled", json!("Retain"));
 }
 
 pub(super) fn job(spec: &mut Map<String, Value>) {
     template(spec);
-    set(spec, "completions", json!(1));
-    set(spec, "parallelism", json!(1));
-    set(spec, "backoffLimit", json!(6));
-    set(spec, "completionMode", json!("NonIndexed"));
-    set(spec, "podReplacementPolicy", json!("TerminatingOrFailed"));
-    set(spec, "manualSelector", json!(false));
-    set(spec, "suspend", json!(false));
+    set_default(spec, "completions", json!(1));
+    set_default(spec, "parallelism", json!(1));
+    set_default(spec, "backoffLimit", json!(6));
+    set_default(spec, "completionMode", json!("NonIndexed"));
+    set_default(spec, "podReplacementPolicy", json!("TerminatingOrFailed"));
+    set_default(spec, "manualSelector", json!(false));
+    set_default(spec, "suspend", json!(false));
 }
 
-/// The claims that a StatefulSet makes are written out as claims.
-fn claims(spec: &mut Map<String, Value>) {
+/// Applies the defaults of the volume claim templates of a StatefulSet.
+fn volume_claim_templates(spec: &mut Map<String, Value>) {
     for claim in spec.get_mut("volumeClaimTemplates").and_then(Value::as_array_mut).into_iter().flatten() {
         let claim = object::members(claim);
-        set(claim, "apiVersion", json!("v1"));
-        set(claim, "kind", json!("PersistentVolumeClaim"));
-        storage::claim(child(claim, "spec"));
-        set(child(claim, "status"), "phase", json!("Pending"));
+        set_default(claim, "apiVersion", json!("v1"));
+        set_default(claim, "kind", json!("PersistentVolumeClaim"));
+        storage::claim(child_object(claim, "spec"));
+        set_default(child_object(claim, "status"), "phase", json!("Pending"));
     }
 }
 
 fn template(spec: &mut Map<String, Value>) {
-    let template = child(spec, "template");
-    child(template, "metadata");
-    pod::specification(child(template, "spec"));
+    let template = child_object(spec, "template");
+    child_object(template, "metadata");
+    pod::pod_spec_defaults(child_object(template, "spec"));
 }

@@ -1,72 +1,74 @@
-//! A new object through the stages.
+//! Creation of an object.
 
 use std::sync::Arc;
 
-use apimachinery::status::Status;
+use apimachinery::Status;
 use serde_json::Value;
 
-use super::Write;
+use super::Pipeline;
 use crate::store::depth;
-use crate::write::{Outcome, admit, allocate, cel, commit, prepare, typed, validate, warnings};
+use crate::write::{WriteResult, admit, allocate, commit, normalize, prepare, validate, validation_rules, warnings};
 use crate::{crd, object, reviews};
 
-impl Write<'_> {
+impl Pipeline<'_> {
+    /// Creates an object.
+    ///
     /// # Errors
-    /// What some stage refuses, 409 for a name that is taken.
-    pub(super) fn create(&self, mut object: Value, applied: bool) -> Result<Outcome, Status> {
-        let mut warnings = self.read(&mut object, applied)?;
-        let made = |object, warnings| Ok(Outcome { object, warnings, created: true });
-        if self.resource.virtual_only {
+    /// The errors of the stages; 409 if the name exists.
+    pub(super) fn create(&self, mut object: Value, is_applied: bool) -> Result<WriteResult, Status> {
+        let mut warnings = self.prepare_new(&mut object, is_applied)?;
+        let created = |object, warnings| Ok(WriteResult { object, warnings, created: true });
+        if self.resource.create_only {
             validate::create(self.resource, &object)?;
-            reviews::answer(self.resource, &mut object);
-            return made(Arc::new(object), warnings);
+            reviews::fill_status(self.resource, &mut object);
+            return created(Arc::new(object), warnings);
         }
-        self.complete(&mut object)?;
-        warnings.extend(self.judge(&mut object)?);
-        let place = self.place(object::name(&object));
-        let taken = || Status::already_exists(&self.resource.qualified(), &place.name);
-        if self.server.store().get(&place).is_some() {
-            return Err(taken());
+        self.complete_new(&mut object)?;
+        warnings.extend(self.validate_new(&mut object)?);
+        let key = self.object_key(object::name(&object));
+        let already_exists = || Status::already_exists(&self.resource.group_resource(), &key.name);
+        if self.server.store().get(&key).is_some() {
+            return Err(already_exists());
         }
-        warnings.extend(admit::check(self.server, self.resource, "CREATE", Some(&object), None)?);
+        warnings.extend(admit::review(self.server, self.resource, "CREATE", Some(&object), None)?);
         if self.resource.storage == crd::STORAGE {
-            crd::note_stored(&mut object);
+            crd::record_storage_version(&mut object);
         }
         if self.options.dry_run {
-            depth::check(&place.name, &object)?;
-            return made(Arc::new(object), warnings);
+            depth::check(&key.name, &object)?;
+            return created(Arc::new(object), warnings);
         }
-        let object = commit::create(self.server, self.resource, &place, object)?.ok_or_else(taken)?;
-        made(object, warnings)
+        let object = commit::create(self.server, self.resource, &key, object)?.ok_or_else(already_exists)?;
+        created(object, warnings)
     }
 
-    /// What the client wrote, in the form of its type. What the server adds from here on has no owner.
-    fn read(&self, object: &mut Value, applied: bool) -> Result<Vec<String>, Status> {
-        prepare::address(self.resource, self.namespace, object)?;
-        prepare::generate_name(object, self.server.inner.random.as_ref());
-        let warnings = self.told(object)?;
-        self.shape(object, applied);
-        prepare::no_status(self.resource, object);
-        self.track(None, object, applied);
+    /// Prepares the object written by the client. Fields set in later stages have no field manager.
+    fn prepare_new(&self, object: &mut Value, is_applied: bool) -> Result<Vec<String>, Status> {
+        prepare::set_type_and_namespace(self.resource, self.namespace, object)?;
+        prepare::generate_name(object, self.server.core.random.as_ref());
+        let warnings = self.check_fields(object)?;
+        self.apply_defaults(object, is_applied);
+        prepare::drop_status(self.resource, object);
+        self.track_managed_fields(None, object, is_applied);
         Ok(warnings)
     }
 
-    /// What the server adds to it.
-    fn complete(&self, object: &mut Value) -> Result<(), Status> {
-        prepare::birth(self.resource, object, &self.server.inner.random.uuid(), self.server.now());
-        prepare::born(self.resource, object);
+    /// Sets the fields owned by the server.
+    fn complete_new(&self, object: &mut Value) -> Result<(), Status> {
+        prepare::initialize_metadata(self.resource, object, &self.server.core.random.uuid(), self.server.now());
+        prepare::prepare_for_create(self.resource, object);
         admit::mutate(self.server, self.resource, object)?;
-        typed::form(self.resource, object);
+        normalize::normalize(self.resource, object);
         Ok(())
     }
 
-    /// Whether it may be, and under which warnings.
-    fn judge(&self, object: &mut Value) -> Result<Vec<String>, Status> {
+    /// Validates the object and returns warnings.
+    fn validate_new(&self, object: &mut Value) -> Result<Vec<String>, Status> {
         validate::create(self.resource, object)?;
-        let warnings = warnings::of(self.resource, None, object);
-        admit::accepts(self.server, self.resource, self.namespace, object)?;
-        cel::check(self.resource, object, None)?;
-        allocate::to_service(self.server, self.resource, None, object)?;
+        let warnings = warnings::warnings_for(self.resource, None, object);
+        admit::check_namespace(self.server, self.resource, self.namespace, object)?;
+        validation_rules::check(self.resource, object, None)?;
+        allocate::allocate_for_service(self.server, self.resource, None, object)?;
         Ok(warnings)
     }
 }

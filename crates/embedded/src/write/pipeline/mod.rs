@@ -1,52 +1,55 @@
-//! Runs the stages, again from the start when another write came between.
+//! Runs the stages of a write, and retries after conflicts.
 
 mod create;
 mod update;
 
 use std::sync::Arc;
 
-use apimachinery::status::Status;
+use apimachinery::Status;
 use serde_json::Value;
 
-use super::{Face, Options, Outcome, Proposal, Propose, decode, default, owners, prepare, prune, typed};
+use super::{
+    Proposal, ProposeFn, Subresource, WriteOptions, WriteResult, decode, default, managed_fields, normalize, prepare,
+    prune,
+};
 use crate::object;
 use crate::resources::Resource;
-use crate::server::{Server, key};
-use crate::store::Key;
+use crate::server::{Server, object_key};
+use crate::store::ObjectKey;
 
-/// Tries for a free generated name, and against concurrent writers.
-const TRIES: usize = 8;
+/// Maximum number of attempts to find a free generated name or to resolve conflicts.
+const MAX_ATTEMPTS: usize = 8;
 
-/// One write on its way through the stages.
+/// A write with its parameters.
 #[derive(Clone, Copy)]
-struct Write<'a> {
+struct Pipeline<'a> {
     server: &'a Server,
     resource: &'a Resource,
-    face: Face,
-    /// Empty for cluster scope.
+    subresource: Subresource,
+    /// Empty for cluster-scoped objects.
     namespace: &'a str,
-    options: &'a Options,
+    options: &'a WriteOptions,
 }
 
 // === impl Server ===
 
 impl Server {
-    /// Creates what `proposal` holds; a `generateName` gets its suffix here.
+    /// Creates an object. A `generateName` gets a random suffix.
     pub(crate) fn create_object(
         &self,
         resource: &Resource,
         namespace: &str,
         proposal: Proposal,
-        options: &Options,
-    ) -> Result<Outcome, Status> {
-        let write = Write { server: self, resource, face: Face::Main, namespace, options };
-        let (object, applied) = proposal.into_parts();
+        options: &WriteOptions,
+    ) -> Result<WriteResult, Status> {
+        let pipeline = Pipeline { server: self, resource, subresource: Subresource::Main, namespace, options };
+        let (object, is_applied) = proposal.into_parts();
         if !object::name(&object).is_empty() {
-            return write.create(object, applied);
+            return pipeline.create(object, is_applied);
         }
-        let mut last = Status::internal("no name tried");
-        for _ in 0..TRIES {
-            match write.create(object.clone(), applied) {
+        let mut last = Status::internal_error("no name was generated");
+        for _ in 0..MAX_ATTEMPTS {
+            match pipeline.create(object.clone(), is_applied) {
                 Err(status) if status.reason == "AlreadyExists" => last = status,
                 result => return result,
             }
@@ -54,71 +57,78 @@ impl Server {
         Err(last)
     }
 
-    /// Changes one object. `propose` sees the current one and may see it again.
+    /// Updates an object. `propose` computes the new object and is called again after a conflict.
     ///
     /// # Errors
-    /// 404 unless `propose` makes something of nothing (apply creates), 409, 422, and what `propose` says.
+    /// 404 unless the write creates the object (server-side apply), 409, 422, and the errors of `propose`.
     pub(crate) fn modify(
         &self,
         resource: &Resource,
-        face: Face,
+        subresource: Subresource,
         namespace: &str,
         name: &str,
-        options: &Options,
-        propose: Propose<'_>,
-    ) -> Result<Outcome, Status> {
-        let write = Write { server: self, resource, face, namespace, options };
-        for _ in 0..TRIES {
-            if let Some(outcome) = write.modify(name, propose)? {
-                return Ok(outcome);
+        options: &WriteOptions,
+        propose: ProposeFn<'_>,
+    ) -> Result<WriteResult, Status> {
+        let pipeline = Pipeline { server: self, resource, subresource, namespace, options };
+        for _ in 0..MAX_ATTEMPTS {
+            if let Some(result) = pipeline.modify(name, propose)? {
+                return Ok(result);
             }
         }
-        Err(Status::modified(&resource.qualified(), name))
+        Err(Status::object_modified(&resource.group_resource(), name))
     }
 }
 
-// === impl Write ===
+// === impl Pipeline ===
 
-impl Write<'_> {
-    fn place(&self, name: &str) -> Key {
-        key(self.resource, self.namespace, name)
+impl Pipeline<'_> {
+    fn object_key(&self, name: &str) -> ObjectKey {
+        object_key(self.resource, self.namespace, name)
     }
 
-    /// What a client is told of its object as it was sent.
-    fn told(&self, object: &mut Value) -> Result<Vec<String>, Status> {
-        decode::fits(self.resource, object)?;
+    /// Checks field types and unknown fields of the object as the client sent it.
+    fn check_fields(&self, object: &mut Value) -> Result<Vec<String>, Status> {
+        decode::check_field_types(self.resource, object)?;
         if self.resource.custom {
-            object::whole_numbers(object);
+            object::normalize_integers(object);
         }
-        prune::unknown_fields(self.resource, object, self.options)
+        prune::prune_unknown_fields(self.resource, object, self.options)
     }
 
-    /// Makes an object what the resource says it looks like.
-    fn shape(&self, object: &mut Value, applied: bool) {
-        // What a status write leaves alone has its defaults already.
-        if self.face == Face::Main || self.resource.custom {
-            default::fill_written(self.resource, object, applied);
+    /// Applies defaults and normalizes the object.
+    fn apply_defaults(&self, object: &mut Value, is_applied: bool) {
+        // A status update does not change fields with defaults of built-in kinds.
+        if self.subresource == Subresource::Main || self.resource.custom {
+            default::apply_request_defaults(self.resource, object, is_applied);
         }
         if self.resource.storage == "pods" {
-            prepare::addresses(object);
+            prepare::default_pod_ips(object);
         }
-        typed::form(self.resource, object);
+        normalize::normalize(self.resource, object);
     }
 
-    /// Notes who owns what was written; server-side apply has done that.
-    fn track(&self, before: Option<&Value>, object: &mut Value, applied: bool) {
-        if !applied {
-            owners::track(self.resource, self.face, self.options, self.server.now(), before, object);
+    /// Records the field manager, except after server-side apply, which has done that.
+    fn track_managed_fields(&self, before: Option<&Value>, object: &mut Value, is_applied: bool) {
+        if !is_applied {
+            managed_fields::record_manager(
+                self.resource,
+                self.subresource,
+                self.options,
+                self.server.now(),
+                before,
+                object,
+            );
         }
     }
 
-    /// The object with the defaults of its schema: what came as one since it was stored counts as written.
-    fn filled(&self, stored: &Arc<Value>) -> Arc<Value> {
+    /// Applies schema defaults to a stored object: defaults added later count as written.
+    fn with_schema_defaults(&self, stored: &Arc<Value>) -> Arc<Value> {
         if !self.resource.has_defaults {
             return Arc::clone(stored);
         }
         let mut object = Value::clone(stored);
-        default::fill(self.resource, &mut object);
+        default::apply_defaults(self.resource, &mut object);
         Arc::new(object)
     }
 }

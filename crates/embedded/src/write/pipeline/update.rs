@@ -1,93 +1,104 @@
-//! An object that changes, through the stages.
+//! Update of an object.
 
 use std::sync::Arc;
 
-use apimachinery::apply;
-use apimachinery::status::Status;
+use apimachinery::{Status, equal_ignoring_timestamps};
 use serde_json::Value;
 
-use super::Write;
+use super::Pipeline;
 use crate::store::depth;
 use crate::write::{
-    Face, Outcome, Proposal, Propose, admit, allocate, cel, commit, preconditions, prepare, validate, warnings,
+    Proposal, ProposeFn, Subresource, WriteResult, admit, allocate, commit, preconditions, prepare, validate,
+    validation_rules, warnings,
 };
 use crate::{crd, object};
 
-impl Write<'_> {
-    /// `None` when another write came between.
-    pub(super) fn modify(&self, name: &str, propose: Propose<'_>) -> Result<Option<Outcome>, Status> {
-        let place = self.place(name);
-        let Some(stored) = self.server.store().get(&place) else {
-            return self.make(name, propose(None)?).map(Some);
+impl Pipeline<'_> {
+    /// Tries to update an object; `None` on a conflict.
+    pub(super) fn modify(&self, name: &str, propose: ProposeFn<'_>) -> Result<Option<WriteResult>, Status> {
+        let key = self.object_key(name);
+        let Some(stored) = self.server.store().get(&key) else {
+            return self.create_on_update(name, propose(None)?).map(Some);
         };
-        let current = self.filled(&stored);
-        let (mut object, applied) = propose(Some(&current))?.into_parts();
-        let mut warnings = self.read_over(name, &current, &mut object, applied)?;
-        let unchanged = |object, warnings| Ok(Some(Outcome { object, warnings, created: false }));
-        // What was applied may be made of null, and be the same once that has its default.
-        if object == *stored || applied && apply::is_same_but_for_times(&object, &stored) {
-            return unchanged(stored, warnings);
+        let current = self.with_schema_defaults(&stored);
+        let (mut object, is_applied) = propose(Some(&current))?.into_parts();
+        let mut warnings = self.prepare_update(name, &current, &mut object, is_applied)?;
+        let not_stored = |object, warnings| Ok(Some(WriteResult { object, warnings, created: false }));
+        // An applied null may equal the current value after defaulting.
+        if object == *stored || is_applied && equal_ignoring_timestamps(&object, &stored) {
+            return not_stored(stored, warnings);
         }
-        warnings.extend(self.judge_change(&current, &object)?);
-        if self.resource.storage == crd::STORAGE && self.face == Face::Main {
-            crd::note_stored(&mut object);
+        warnings.extend(self.validate_update(&current, &object)?);
+        if self.resource.storage == crd::STORAGE && self.subresource == Subresource::Main {
+            crd::record_storage_version(&mut object);
         }
         if self.options.dry_run {
-            depth::check(&place.name, &object)?;
-            return unchanged(Arc::new(object), warnings);
+            depth::check(&key.name, &object)?;
+            return not_stored(Arc::new(object), warnings);
         }
-        let change = commit::Change { place: &place, face: self.face, stored: &stored, current: &current };
-        let written = commit::update(self.server, self.resource, &change, object)?;
-        Ok(written.map(|object| Outcome { object, warnings, created: false }))
+        let update =
+            commit::PendingUpdate { key: &key, subresource: self.subresource, stored: &stored, current: &current };
+        let stored_object = commit::update(self.server, self.resource, &update, object)?;
+        Ok(stored_object.map(|object| WriteResult { object, warnings, created: false }))
     }
 
-    /// What is written to a name that is free.
-    fn make(&self, name: &str, proposal: Proposal) -> Result<Outcome, Status> {
+    /// Creates an object through PUT or server-side apply.
+    fn create_on_update(&self, name: &str, proposal: Proposal) -> Result<WriteResult, Status> {
         match proposal {
-            Proposal::Applied(object) if self.face == Face::Main => {
-                self.server.create_object(self.resource, self.namespace, Proposal::Applied(object), self.options)
+            Proposal::Apply(object) if self.subresource == Subresource::Main => {
+                self.server.create_object(self.resource, self.namespace, Proposal::Apply(object), self.options)
             }
-            Proposal::Written(mut object) if self.face == Face::Main && self.resource.is_made_by_replacing() => {
-                let echo = object.pointer("/metadata/resourceVersion").cloned().filter(|_| self.options.dry_run);
-                object::set_metadata(&mut object, "resourceVersion", None);
-                let proposal = Proposal::Written(object);
-                let mut made = self.server.create_object(self.resource, self.namespace, proposal, self.options)?;
-                // Nothing was stored that could have a version of its own.
-                if echo.is_some() {
-                    object::set_metadata(Arc::make_mut(&mut made.object), "resourceVersion", echo);
+            Proposal::Update(mut object)
+                if self.subresource == Subresource::Main && self.resource.allows_create_on_update() =>
+            {
+                let requested_version =
+                    object.pointer("/metadata/resourceVersion").cloned().filter(|_| self.options.dry_run);
+                object::set_metadata_field(&mut object, "resourceVersion", None);
+                let proposal = Proposal::Update(object);
+                let mut result = self.server.create_object(self.resource, self.namespace, proposal, self.options)?;
+                // A dry run does not assign a resource version.
+                if requested_version.is_some() {
+                    object::set_metadata_field(Arc::make_mut(&mut result.object), "resourceVersion", requested_version);
                 }
-                Ok(made)
+                Ok(result)
             }
-            _ => Err(Status::not_found(&self.resource.qualified(), name)),
+            _ => Err(Status::not_found(&self.resource.group_resource(), name)),
         }
     }
 
-    /// What the client wrote over what there is, with what the server keeps and counts.
-    fn read_over(&self, name: &str, current: &Value, object: &mut Value, applied: bool) -> Result<Vec<String>, Status> {
+    /// Prepares the object written by the client: checks preconditions, retains server fields, applies defaults.
+    fn prepare_update(
+        &self,
+        name: &str,
+        current: &Value,
+        object: &mut Value,
+        is_applied: bool,
+    ) -> Result<Vec<String>, Status> {
         let (server, resource) = (self.server, self.resource);
-        let warnings = self.told(object).map_err(|status| self.options.body.unfit(status))?;
-        preconditions::same_version(resource, name, current, object, self.options.body)?;
-        prepare::address(resource, self.namespace, object)?;
-        preconditions::same_name(current, object)?;
-        prepare::keep(self.face, resource, current, object);
-        self.shape(object, applied);
-        self.track(Some(current), object, applied);
-        allocate::to_service(server, resource, Some(current), object)?;
-        if self.face == Face::Main {
-            admit::mutate_change(resource, object);
+        let warnings = self.check_fields(object).map_err(|status| self.options.body.type_error(status))?;
+        preconditions::check_version(resource, name, current, object, self.options.body)?;
+        prepare::set_type_and_namespace(resource, self.namespace, object)?;
+        preconditions::check_name(current, object)?;
+        prepare::retain_server_fields(self.subresource, resource, current, object);
+        self.apply_defaults(object, is_applied);
+        self.track_managed_fields(Some(current), object, is_applied);
+        allocate::allocate_for_service(server, resource, Some(current), object)?;
+        if self.subresource == Subresource::Main {
+            admit::mutate_update(resource, object);
         }
-        prepare::count_generation(resource, current, object);
-        prepare::changed(resource, current, object, server.now());
+        prepare::update_generation(resource, current, object);
+        prepare::prepare_for_update(resource, current, object, server.now());
         Ok(warnings)
     }
 
-    /// Whether it may become this, and under which warnings.
-    fn judge_change(&self, current: &Value, object: &Value) -> Result<Vec<String>, Status> {
+    /// Validates the update and returns warnings.
+    fn validate_update(&self, current: &Value, object: &Value) -> Result<Vec<String>, Status> {
         let (server, resource) = (self.server, self.resource);
-        validate::update(resource, self.face, current, object).map_err(|status| self.options.body.unfit(status))?;
-        let mut warnings = warnings::of(resource, Some(current), object);
-        cel::check(resource, object, Some(current))?;
-        warnings.extend(admit::check(server, resource, "UPDATE", Some(object), Some(current))?);
+        validate::update(resource, self.subresource, current, object)
+            .map_err(|status| self.options.body.type_error(status))?;
+        let mut warnings = warnings::warnings_for(resource, Some(current), object);
+        validation_rules::check(resource, object, Some(current))?;
+        warnings.extend(admit::review(server, resource, "UPDATE", Some(object), Some(current))?);
         Ok(warnings)
     }
 }

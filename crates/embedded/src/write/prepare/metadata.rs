@@ -1,118 +1,127 @@
-//! The metadata that belongs to the server: where an object stands, its uid, times, generation and owners.
+//! Metadata owned by the server: type, namespace, UID, timestamps, generation and managed fields.
 
-use apimachinery::status::Status;
+use apimachinery::Status;
 use serde_json::{Map, Value, json};
 
 use crate::object;
 use crate::ports::Random;
 use crate::resources::Resource;
-use crate::write::Face;
+use crate::write::Subresource;
 
-/// Longest generated name (`maxNameLength`), less the suffix.
-const GENERATED_PREFIX: usize = 63 - 5;
+/// Maximum length of a generated name (`maxNameLength`) without the suffix.
+const MAX_GENERATED_PREFIX: usize = 63 - 5;
 
-/// Fields that only the server writes.
+/// Metadata fields that only the server sets.
 const SERVER_OWNED: [&str; 6] =
     ["uid", "creationTimestamp", "deletionTimestamp", "deletionGracePeriodSeconds", "generation", "selfLink"];
 
-/// Puts the object where the request went, in the storage version.
-pub(in crate::write) fn address(resource: &Resource, namespace: &str, object: &mut Value) -> Result<(), Status> {
+/// Sets storage version, kind and the namespace of the request.
+pub(in crate::write) fn set_type_and_namespace(
+    resource: &Resource,
+    namespace: &str,
+    object: &mut Value,
+) -> Result<(), Status> {
     let members = object::members(object);
     members.insert("apiVersion".to_owned(), json!(resource.storage_api_version));
     members.insert("kind".to_owned(), json!(resource.kind));
     drop_nulls(object::metadata(object));
     if !resource.namespaced {
-        object::set_metadata(object, "namespace", None);
+        object::set_metadata_field(object, "namespace", None);
         return Ok(());
     }
-    let written = object::namespace(object);
-    if !written.is_empty() && written != namespace {
+    let namespace_in_body = object::namespace(object);
+    if !namespace_in_body.is_empty() && namespace_in_body != namespace {
         return Err(Status::bad_request(
             "the namespace of the provided object does not match the namespace sent on the request",
         ));
     }
-    object::set_metadata(object, "namespace", Some(json!(namespace)));
+    object::set_metadata_field(object, "namespace", Some(json!(namespace)));
     Ok(())
 }
 
-/// `generateName` and five characters, when there is no name.
+/// Sets the name to `generateName` and five random characters if it is empty.
 pub(in crate::write) fn generate_name(object: &mut Value, random: &dyn Random) {
     if !object::name(object).is_empty() {
         return;
     }
     let prefix = object::text(object, "/metadata/generateName");
     if !prefix.is_empty() {
-        let prefix: String = prefix.chars().take(GENERATED_PREFIX).collect();
+        let prefix: String = prefix.chars().take(MAX_GENERATED_PREFIX).collect();
         let name = format!("{prefix}{}", random.suffix(5));
-        object::set_metadata(object, "name", Some(json!(name)));
+        object::set_metadata_field(object, "name", Some(json!(name)));
     }
 }
 
-/// A new object's uid, time and generation.
-pub(in crate::write) fn birth(resource: &Resource, object: &mut Value, uid: &str, now: jiff::Timestamp) {
-    for field in SERVER_OWNED.into_iter().filter(|field| resource.generation || *field != "generation") {
-        object::set_metadata(object, field, None);
+/// Sets UID, creation timestamp and generation of a new object.
+pub(in crate::write) fn initialize_metadata(resource: &Resource, object: &mut Value, uid: &str, now: jiff::Timestamp) {
+    for field in SERVER_OWNED.into_iter().filter(|field| resource.has_generation || *field != "generation") {
+        object::set_metadata_field(object, field, None);
     }
-    object::set_metadata(object, "resourceVersion", None);
-    object::set_metadata(object, "uid", Some(json!(uid)));
-    object::set_metadata(object, "creationTimestamp", Some(json!(object::time(now))));
-    if resource.generation {
-        object::set_metadata(object, "generation", Some(json!(1)));
+    object::set_metadata_field(object, "resourceVersion", None);
+    object::set_metadata_field(object, "uid", Some(json!(uid)));
+    object::set_metadata_field(object, "creationTimestamp", Some(json!(object::format_time(now))));
+    if resource.has_generation {
+        object::set_metadata_field(object, "generation", Some(json!(1)));
     }
 }
 
-/// Takes from the current object what this write may not change.
-pub(in crate::write) fn keep(face: Face, resource: &Resource, current: &Value, object: &mut Value) {
-    let managed = object.pointer("/metadata/managedFields").cloned();
-    match face {
-        Face::Main => {
+/// Restores the fields of the current object that this write must not change.
+pub(in crate::write) fn retain_server_fields(
+    subresource: Subresource,
+    resource: &Resource,
+    current: &Value,
+    object: &mut Value,
+) {
+    let managed_fields = object.pointer("/metadata/managedFields").cloned();
+    match subresource {
+        Subresource::Main => {
             for field in SERVER_OWNED {
-                object::copy_metadata(object, field, current);
+                object::copy_metadata_field(object, field, current);
             }
-            object::copy_metadata(object, "name", current);
-            if resource.status {
+            object::copy_metadata_field(object, "name", current);
+            if resource.has_status {
                 copy_member(object, "status", current);
             }
         }
-        Face::Status => {
+        Subresource::Status => {
             let status = object.get("status").cloned();
             *object = current.clone();
             set_member(object, "status", status);
         }
     }
-    object::copy_metadata(object, "resourceVersion", current);
-    // No owners mentioned means no change of owners; an empty list resets them (kubectl's migration uses both).
-    match managed {
-        Some(managed) => object::set_metadata(object, "managedFields", Some(managed)),
-        None => object::copy_metadata(object, "managedFields", current),
+    object::copy_metadata_field(object, "resourceVersion", current);
+    // Absent managedFields are retained; an empty list resets them (kubectl's migration uses both).
+    match managed_fields {
+        Some(managed_fields) => object::set_metadata_field(object, "managedFields", Some(managed_fields)),
+        None => object::copy_metadata_field(object, "managedFields", current),
     }
 }
 
-/// A change of anything but metadata and status is a new generation.
-pub(in crate::write) fn count_generation(resource: &Resource, current: &Value, object: &mut Value) {
-    if !resource.generation {
+/// Increments the generation if anything except metadata and status changed.
+pub(in crate::write) fn update_generation(resource: &Resource, current: &Value, object: &mut Value) {
+    if !resource.has_generation {
         return;
     }
-    let specification = |object: &Value| {
+    let without_metadata_and_status = |object: &Value| {
         let mut object = object.clone();
         let members = object::members(&mut object);
         members.remove("metadata");
-        if resource.status {
+        if resource.has_status {
             members.remove("status");
         }
         object
     };
     let differs = |field: &str| current["metadata"].get(field) != object["metadata"].get(field);
-    let described = match resource.storage.as_str() {
-        // Deployments hand their annotations on to their ReplicaSets.
+    let has_relevant_metadata_change = match resource.storage.as_str() {
+        // Annotations of Deployments are copied to their ReplicaSets.
         "deployments.apps" => differs("annotations"),
-        // The labels of an EndpointSlice say whose it is.
+        // Labels of an EndpointSlice name its Service.
         "endpointslices.discovery.k8s.io" => differs("labels"),
         _ => false,
     };
-    if described || specification(current) != specification(object) {
+    if has_relevant_metadata_change || without_metadata_and_status(current) != without_metadata_and_status(object) {
         let generation = current.pointer("/metadata/generation").and_then(Value::as_i64).unwrap_or_default();
-        object::set_metadata(object, "generation", Some(json!(generation + 1)));
+        object::set_metadata_field(object, "generation", Some(json!(generation + 1)));
     }
 }
 

@@ -1,64 +1,69 @@
-//! Writes what of an object belongs to the server, and takes back what of that a client wrote.
+//! Sets the fields owned by the server and resets changes of clients to them.
 
-mod job;
+mod job_selector;
 mod metadata;
-mod pod;
+mod pod_ips;
 
 use serde_json::{Value, json};
 
 use super::default;
-use crate::binding::{GATED, is_gated};
+use crate::binding::{SCHEDULING_GATED, is_gated};
 use crate::object;
 use crate::resources::Resource;
 use crate::workloads::condition;
-use crate::workloads::pod::quality;
-pub(super) use metadata::{address, birth, count_generation, generate_name, keep};
-pub(super) use pod::addresses;
+use crate::workloads::pod::qos_class;
+pub(super) use metadata::{
+    generate_name, initialize_metadata, retain_server_fields, set_type_and_namespace, update_generation,
+};
+pub(super) use pod_ips::default_pod_ips;
 
-/// Clients have no say about the status of a new object, except about Nodes, which register themselves with it.
-pub(super) fn no_status(resource: &Resource, object: &mut Value) {
-    if resource.status && resource.storage != "nodes" {
+/// Removes the status of new objects, except for Nodes, which register with it.
+pub(super) fn drop_status(resource: &Resource, object: &mut Value) {
+    if resource.has_status && resource.storage != "nodes" {
         object::members(object).remove("status");
     }
 }
 
-/// What the server itself writes into a new object, once it has its uid.
-pub(super) fn born(resource: &Resource, object: &mut Value) {
+/// Sets initial status, finalizers and selectors of a new object that has its UID.
+pub(super) fn prepare_for_create(resource: &Resource, object: &mut Value) {
     match resource.storage.as_str() {
         "pods" => {
-            let class = quality(object);
-            status(object, json!({"phase": "Pending", "qosClass": class}));
+            let qos_class = qos_class(object);
+            set_status(object, json!({"phase": "Pending", "qosClass": qos_class}));
             if is_gated(object) {
                 let now = object::text(object, "/metadata/creationTimestamp").to_owned();
-                condition::set(&mut object["status"], GATED, &now);
+                condition::set(&mut object["status"], SCHEDULING_GATED, &now);
             }
         }
         "namespaces" => {
             default::namespace(object);
-            status(object, json!({"phase": "Active"}));
+            set_status(object, json!({"phase": "Active"}));
         }
         "persistentvolumeclaims" => {
-            status(object, json!({"phase": "Pending"}));
-            object::set_metadata(object, "finalizers", Some(json!(["kubernetes.io/pvc-protection"])));
+            set_status(object, json!({"phase": "Pending"}));
+            object::set_metadata_field(object, "finalizers", Some(json!(["kubernetes.io/pvc-protection"])));
         }
         "persistentvolumes" => {
             let now = object::text(object, "/metadata/creationTimestamp").to_owned();
-            status(object, json!({"phase": "Pending", "lastPhaseTransitionTime": now}));
-            object::set_metadata(object, "finalizers", Some(json!(["kubernetes.io/pv-protection"])));
+            set_status(object, json!({"phase": "Pending", "lastPhaseTransitionTime": now}));
+            object::set_metadata_field(object, "finalizers", Some(json!(["kubernetes.io/pv-protection"])));
         }
-        "jobs.batch" => job::select_own(object),
+        "jobs.batch" => job_selector::set_job_selector(object),
         _ => {}
     }
 }
 
-/// What the server itself writes into an object that changes: when a volume came into its phase.
-pub(super) fn changed(resource: &Resource, current: &Value, object: &mut Value, now: jiff::Timestamp) {
-    let same = |pointer: &str| current.pointer(pointer) == object.pointer(pointer);
-    if resource.storage == "persistentvolumes" && !same("/status/phase") && same("/status/lastPhaseTransitionTime") {
-        object["status"]["lastPhaseTransitionTime"] = json!(object::time(now));
+/// Sets the transition time of a PersistentVolume that changes its phase.
+pub(super) fn prepare_for_update(resource: &Resource, current: &Value, object: &mut Value, now: jiff::Timestamp) {
+    let is_unchanged = |pointer: &str| current.pointer(pointer) == object.pointer(pointer);
+    if resource.storage == "persistentvolumes"
+        && !is_unchanged("/status/phase")
+        && is_unchanged("/status/lastPhaseTransitionTime")
+    {
+        object["status"]["lastPhaseTransitionTime"] = json!(object::format_time(now));
     }
 }
 
-fn status(object: &mut Value, status: Value) {
+fn set_status(object: &mut Value, status: Value) {
     object::members(object).insert("status".to_owned(), status);
 }

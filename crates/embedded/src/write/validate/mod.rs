@@ -1,52 +1,61 @@
-//! Refuses objects that are wrong, with every cause at once, in Kubernetes' words.
+//! Validation of objects, which reports all causes at once with the messages of Kubernetes.
 
 pub(crate) mod kinds;
 mod metadata;
 pub(crate) mod names;
-mod owners;
+mod owner_references;
 mod schema;
 
-use apimachinery::status::{Cause, Status};
+use apimachinery::{Status, StatusCause};
 use serde_json::Value;
 
-use super::Face;
+use super::Subresource;
 use crate::resources::Resource;
 use crate::{crd, object};
 
+/// Validates a new object.
+///
 /// # Errors
 /// 422 with every cause, 400 for values of the wrong type in built-in kinds.
 pub(super) fn create(resource: &Resource, object: &Value) -> Result<(), Status> {
     let mut causes = metadata::causes(resource, object);
-    kinds::decodes(resource, object)?;
-    causes.extend(schema::causes(resource, Face::Main, object)?);
+    kinds::check_decodable(resource, object)?;
+    causes.extend(schema::causes(resource, Subresource::Main, object)?);
     causes.extend(kinds::causes(resource, object));
     if resource.storage == crd::STORAGE {
         causes.extend(crd::causes(None, object));
     }
-    verdict(resource, object, causes)
+    validation_result(resource, object, causes)
 }
 
+/// Validates an updated object.
+///
 /// # Errors
 /// 422 with every cause, 400 for values of the wrong type in built-in kinds.
-pub(super) fn update(resource: &Resource, face: Face, current: &Value, object: &Value) -> Result<(), Status> {
-    let mut causes = metadata::causes_of_change(resource, face, current, object);
-    causes.extend(schema::causes(resource, face, object)?);
-    if face == Face::Main {
-        kinds::decodes(resource, object)?;
-        causes.extend(kinds::causes_of_change(resource, current, object));
+pub(super) fn update(
+    resource: &Resource,
+    subresource: Subresource,
+    current: &Value,
+    object: &Value,
+) -> Result<(), Status> {
+    let mut causes = metadata::update_causes(resource, subresource, current, object);
+    causes.extend(schema::causes(resource, subresource, object)?);
+    if subresource == Subresource::Main {
+        kinds::check_decodable(resource, object)?;
+        causes.extend(kinds::update_causes(resource, current, object));
         if resource.storage == crd::STORAGE {
             causes.extend(crd::causes(Some(current), object));
         }
     }
-    if face == Face::Status {
-        causes.extend(kinds::causes_of_status(resource, object));
+    if subresource == Subresource::Status {
+        causes.extend(kinds::status_causes(resource, object));
     }
-    verdict(resource, object, causes)
+    validation_result(resource, object, causes)
 }
 
-fn verdict(resource: &Resource, object: &Value, causes: Vec<Cause>) -> Result<(), Status> {
+fn validation_result(resource: &Resource, object: &Value, causes: Vec<StatusCause>) -> Result<(), Status> {
     if causes.is_empty() {
         return Ok(());
     }
-    Err(Status::invalid(&resource.qualified_kind(), object::name(object), causes))
+    Err(Status::invalid(&resource.group_kind(), object::name(object), causes))
 }

@@ -1,19 +1,22 @@
-//! Which names objects, labels and annotations may have, in the words of kube-apiserver.
+//! Validation of names and keys, with the messages of kube-apiserver.
 
 use crate::resources::Resource;
 
-pub(crate) const SUBDOMAIN: &str = "a lowercase RFC 1123 subdomain must consist of lower case alphanumeric characters, '-' or '.', and must start and end with an alphanumeric character (e.g. 'example.com', regex used for validation is '[a-z0-9]([-a-z0-9]*[a-z0-9])?(\\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*')";
-pub(crate) const LABEL: &str = "a lowercase RFC 1123 label must consist of lower case alphanumeric characters or '-', and must start and end with an alphanumeric character (e.g. 'my-name',  or '123-abc', regex used for validation is '[a-z0-9]([-a-z0-9]*[a-z0-9])?')";
-pub(crate) const LABEL_1035: &str = "a DNS-1035 label must consist of lower case alphanumeric characters or '-', start with an alphabetic character, and end with an alphanumeric character (e.g. 'my-name',  or 'abc-123', regex used for validation is '[a-z]([-a-z0-9]*[a-z0-9])?')";
-pub(crate) const QUALIFIED: &str = "name part must consist of alphanumeric characters, '-', '_' or '.', and must start and end with an alphanumeric character (e.g. 'MyName',  or 'my.name',  or '123-abc', regex used for validation is '([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9]')";
-pub(crate) const LABEL_VALUE: &str = "a valid label must be an empty string or consist of alphanumeric characters, '-', '_' or '.', and must start and end with an alphanumeric character (e.g. 'MyValue',  or 'my_value',  or '12345', regex used for validation is '(([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9])?')";
+pub(crate) const SUBDOMAIN_MESSAGE: &str = "a lowercase RFC 1123 subdomain must consist of lower case alphanumeric characters, '-' or '.', and must start and end with an alphanumeric character (e.g. 'example.com', regex used for validation is '[a-z0-9]([-a-z0-9]*[a-z0-9])?(\\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*')";
+pub(crate) const LABEL_MESSAGE: &str = "a lowercase RFC 1123 label must consist of lower case alphanumeric characters or '-', and must start and end with an alphanumeric character (e.g. 'my-name',  or '123-abc', regex used for validation is '[a-z0-9]([-a-z0-9]*[a-z0-9])?')";
+pub(crate) const LABEL_1035_MESSAGE: &str = "a DNS-1035 label must consist of lower case alphanumeric characters or '-', start with an alphabetic character, and end with an alphanumeric character (e.g. 'my-name',  or 'abc-123', regex used for validation is '[a-z]([-a-z0-9]*[a-z0-9])?')";
+pub(crate) const QUALIFIED_NAME_MESSAGE: &str = "name part must consist of alphanumeric characters, '-', '_' or '.', and must start and end with an alphanumeric character (e.g. 'MyName',  or 'my.name',  or '123-abc', regex used for validation is '([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9]')";
+pub(crate) const LABEL_VALUE_MESSAGE: &str = "a valid label must be an empty string or consist of alphanumeric characters, '-', '_' or '.', and must start and end with an alphanumeric character (e.g. 'MyValue',  or 'my_value',  or '12345', regex used for validation is '(([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9])?')";
 
-pub(crate) const NO_DOTS: &str = "must not contain dots";
+pub(crate) const NO_DOTS_MESSAGE: &str = "must not contain dots";
 
-/// Why an object of this kind may not have this name.
-pub(super) fn bad_name(resource: &Resource, name: &str) -> Option<String> {
+/// Returns the reason why an object of this resource must not have this name.
+pub(super) fn name_error(resource: &Resource, name: &str) -> Option<String> {
     if resource.group == "rbac.authorization.k8s.io" {
-        return ["/", "%"].iter().find(|bad| name.contains(**bad)).map(|bad| format!("may not contain '{bad}'"));
+        return ["/", "%"]
+            .iter()
+            .find(|sequence| name.contains(**sequence))
+            .map(|sequence| format!("may not contain '{sequence}'"));
     }
     let hints = match resource.storage.as_str() {
         "namespaces" | "services" => label_hints(name),
@@ -22,40 +25,42 @@ pub(super) fn bad_name(resource: &Resource, name: &str) -> Option<String> {
     hints.into_iter().next()
 }
 
-/// What is wrong with a label of a domain, such as the name of a container.
+/// Validates a DNS label, such as the name of a container.
 pub(crate) fn label_hints(name: &str) -> Vec<String> {
     let mut hints = Vec::new();
     if name.len() > 63 {
         hints.push("must be no more than 63 characters".to_owned());
     }
     if name.contains('.') && name.split('.').all(is_label) {
-        hints.push(NO_DOTS.to_owned());
+        hints.push(NO_DOTS_MESSAGE.to_owned());
     } else if !is_label(name) {
-        hints.push(LABEL.to_owned());
+        hints.push(LABEL_MESSAGE.to_owned());
     }
     hints
 }
 
-/// What is wrong with a domain below another, such as the name of most objects.
+/// Validates a DNS subdomain, such as the name of most objects.
 pub(crate) fn subdomain_hints(name: &str) -> Vec<String> {
     let mut hints = Vec::new();
     if name.len() > 253 {
         hints.push("must be no more than 253 characters".to_owned());
     }
     if !name.split('.').all(is_label) {
-        hints.push(SUBDOMAIN.to_owned());
+        hints.push(SUBDOMAIN_MESSAGE.to_owned());
     }
     hints
 }
 
-/// What is wrong with a key of labels.
-pub(crate) fn key_hints(key: &str) -> Vec<String> {
+/// Validates the key of a label or annotation.
+pub(crate) fn label_key_hints(key: &str) -> Vec<String> {
     let (prefix, name) = match key.split('/').collect::<Vec<_>>().as_slice() {
         [name] => (None, *name),
         [prefix, name] => (Some(*prefix), *name),
         _ => {
-            let whole = QUALIFIED.replacen("name part", "a valid label key", 1);
-            return vec![format!("{whole} with an optional DNS subdomain prefix and '/' (e.g. 'example.com/MyName')")];
+            let message = QUALIFIED_NAME_MESSAGE.replacen("name part", "a valid label key", 1);
+            return vec![format!(
+                "{message} with an optional DNS subdomain prefix and '/' (e.g. 'example.com/MyName')"
+            )];
         }
     };
     let mut hints: Vec<String> = match prefix {
@@ -68,13 +73,13 @@ pub(crate) fn key_hints(key: &str) -> Vec<String> {
     } else if name.len() > 63 {
         hints.push("name part must be no more than 63 characters".to_owned());
     }
-    if !is_characters(name) {
-        hints.push(QUALIFIED.to_owned());
+    if !has_qualified_name_format(name) {
+        hints.push(QUALIFIED_NAME_MESSAGE.to_owned());
     }
     hints
 }
 
-/// What is wrong with the name of a port of a container.
+/// Validates the name of a container port.
 pub(crate) fn port_name_hints(name: &str) -> Vec<String> {
     let mut hints = Vec::new();
     if name.len() > 15 {
@@ -95,7 +100,7 @@ pub(crate) fn port_name_hints(name: &str) -> Vec<String> {
     hints.into_iter().map(str::to_owned).collect()
 }
 
-/// What is wrong with a key of a ConfigMap or Secret.
+/// Validates a key of a ConfigMap or Secret.
 pub(crate) fn config_key_hints(key: &str) -> Vec<String> {
     const KEY: &str = "a valid config key must consist of alphanumeric characters, '-', '_' or '.' (e.g. 'key.name',  or 'KEY_NAME',  or 'key-name', regex used for validation is '[-._a-zA-Z0-9]+')";
     let mut hints = Vec::new();
@@ -114,30 +119,34 @@ pub(crate) fn config_key_hints(key: &str) -> Vec<String> {
     hints
 }
 
-/// Whether it may be the value of a label.
+/// Reports whether `value` is a valid label value.
 pub(crate) fn is_label_value(value: &str) -> bool {
-    value.is_empty() || is_qualified(value)
+    value.is_empty() || is_qualified_name_part(value)
 }
 
-/// Whether it is a label of a domain, as long as it may be.
+/// Reports whether `part` has the format of a DNS label (RFC 1123), without checking the length.
 pub(crate) fn is_label(part: &str) -> bool {
-    let inner = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit();
-    part.starts_with(inner) && part.ends_with(inner) && part.chars().all(|c| inner(c) || c == '-')
+    let is_lower_alphanumeric = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit();
+    part.starts_with(is_lower_alphanumeric)
+        && part.ends_with(is_lower_alphanumeric)
+        && part.chars().all(|c| is_lower_alphanumeric(c) || c == '-')
 }
 
-/// The same, beginning with a letter.
+/// Reports whether `part` has the format of a DNS label that starts with a letter (RFC 1035).
 pub(crate) fn is_label_1035(part: &str) -> bool {
     is_label(part) && !part.starts_with(|c: char| c.is_ascii_digit())
 }
 
-/// Whether it may be the last part of a key of labels.
-pub(super) fn is_qualified(part: &str) -> bool {
-    part.len() <= 63 && is_characters(part)
+/// Reports whether `part` is a valid name part of a qualified name.
+pub(super) fn is_qualified_name_part(part: &str) -> bool {
+    part.len() <= 63 && has_qualified_name_format(part)
 }
 
-fn is_characters(part: &str) -> bool {
-    let end = |c: char| c.is_ascii_alphanumeric();
-    part.starts_with(end) && part.ends_with(end) && part.chars().all(|c| end(c) || matches!(c, '-' | '_' | '.'))
+fn has_qualified_name_format(part: &str) -> bool {
+    let is_alphanumeric = |c: char| c.is_ascii_alphanumeric();
+    part.starts_with(is_alphanumeric)
+        && part.ends_with(is_alphanumeric)
+        && part.chars().all(|c| is_alphanumeric(c) || matches!(c, '-' | '_' | '.'))
 }
 
 #[cfg(test)]
@@ -155,8 +164,8 @@ mod tests {
     #[case::dotted_namespace("namespaces", "a.b", false)]
     #[case::digit_service("services", "0web", true)]
     #[case::role("clusterroles.rbac.authorization.k8s.io", "system:admin", true)]
-    fn names_follow_the_rules_of_their_kind(#[case] resource: &str, #[case] name: &str, #[case] good: bool) {
+    fn validates_names_by_resource(#[case] resource: &str, #[case] name: &str, #[case] is_valid: bool) {
         let resource = Registry::builtin().by_name(resource).unwrap();
-        assert_eq!(bad_name(&resource, name).is_none(), good);
+        assert_eq!(name_error(&resource, name).is_none(), is_valid);
     }
 }

@@ -1,38 +1,44 @@
-//! What the schema of a kind refuses, and the counts of a scalable one.
+//! Validation against the schema, and of the replica counts of scalable custom resources.
 
-use apimachinery::status::{Cause, Status};
+use apimachinery::{Status, StatusCause};
 use serde_json::{Value, json};
 
 use crate::resources::Resource;
-use crate::write::{Face, prune};
+use crate::write::{Subresource, prune};
 
-/// Kinds of which only the schema knows what they cannot do without.
-const UNRULED: [&str; 3] = ["events", "persistentvolumes", "priorityclasses.scheduling.k8s.io"];
+/// Built-in resources whose required fields are validated by the schema only.
+const SCHEMA_REQUIRED_KINDS: [&str; 3] = ["events", "persistentvolumes", "priorityclasses.scheduling.k8s.io"];
 
-pub(super) fn causes(resource: &Resource, face: Face, object: &Value) -> Result<Vec<Cause>, Status> {
+pub(super) fn causes(
+    resource: &Resource,
+    subresource: Subresource,
+    object: &Value,
+) -> Result<Vec<StatusCause>, Status> {
     let Some(schema) = resource.schema() else { return Ok(Vec::new()) };
     if resource.custom {
-        let mut causes = custom(resource, &schema.validate(object));
-        if face == Face::Status {
-            causes.iter_mut().for_each(named_from_the_status);
+        let mut causes = custom_resource_causes(resource, &schema.validate(object));
+        if subresource == Subresource::Status {
+            causes.iter_mut().for_each(rename_status_field);
         }
-        causes.extend(counts(resource, face, object));
+        causes.extend(replica_count_causes(resource, subresource, object));
         return Ok(causes);
     }
-    // In typed kinds, null is absence. Metadata is the server's own.
+    // In built-in kinds, null equals absent. Metadata is validated separately.
     let members = object.as_object().into_iter().flatten().filter(|(name, _)| *name != "metadata");
     let mut object: Value = members.map(|(name, value)| (name.clone(), value.clone())).collect();
     prune::drop_nulls(&mut object);
     let mut causes = schema.validate(&object);
-    // Controllers here write statuses of built-in kinds; their types are wider than what a single machine knows. What is
-    // required of a specification is in the rules, in the words of kube-apiserver.
+    // The status of built-in kinds is written by the built-in controllers, which omit some required fields. Required
+    // fields of specs are validated per kind, with the messages of kube-apiserver.
     causes.retain(|cause| !cause.field.starts_with("status") && !cause.field.starts_with("metadata"));
-    causes.retain(|cause| cause.reason != "FieldValueRequired" || UNRULED.contains(&resource.storage.as_str()));
-    if face == Face::Status {
+    causes.retain(|cause| {
+        cause.reason != "FieldValueRequired" || SCHEMA_REQUIRED_KINDS.contains(&resource.storage.as_str())
+    });
+    if subresource == Subresource::Status {
         return Ok(Vec::new());
     }
     let mistyped: Vec<String> =
-        causes.iter().filter(|cause| cause.reason == "FieldValueTypeInvalid").map(Cause::to_string).collect();
+        causes.iter().filter(|cause| cause.reason == "FieldValueTypeInvalid").map(StatusCause::to_string).collect();
     if mistyped.is_empty() {
         return Ok(causes);
     }
@@ -45,51 +51,52 @@ pub(super) fn causes(resource: &Resource, face: Face, object: &Value) -> Result<
     )))
 }
 
-/// A write of the status looks at nothing else, and names fields from there.
-fn named_from_the_status(cause: &mut Cause) {
-    if let Some(below) = cause.field.strip_prefix("status.") {
-        cause.message = cause.message.replacen(&format!(": {} in body", cause.field), &format!(": {below} in body"), 1);
+/// Makes a field path in a message relative to the status, as kube-apiserver does for status updates.
+fn rename_status_field(cause: &mut StatusCause) {
+    if let Some(relative) = cause.field.strip_prefix("status.") {
+        cause.message =
+            cause.message.replacen(&format!(": {} in body", cause.field), &format!(": {relative} in body"), 1);
     }
 }
 
-/// Definitions may restrict only the name of metadata; the rest is the server's own. Where something is wrong already,
-/// the rules have not been looked at, and that is said.
-fn custom(resource: &Resource, causes: &[Cause]) -> Vec<Cause> {
-    let ours = |cause: &&Cause| !cause.field.starts_with("metadata.") || cause.field == "metadata.name";
-    let mut causes: Vec<Cause> = causes.iter().filter(ours).cloned().collect();
-    let blocks = |cause: &Cause| {
+/// Returns the causes for a custom resource. Schemas may restrict only the name in the metadata. If an error prevents the
+/// evaluation of validation rules, an additional cause reports it.
+fn custom_resource_causes(resource: &Resource, causes: &[StatusCause]) -> Vec<StatusCause> {
+    let is_reported = |cause: &&StatusCause| !cause.field.starts_with("metadata.") || cause.field == "metadata.name";
+    let mut causes: Vec<StatusCause> = causes.iter().filter(is_reported).cloned().collect();
+    let prevents_rules = |cause: &StatusCause| {
         let reasons = ["Required", "TypeInvalid", "NotSupported", "TooLong", "TooMany"];
         reasons.iter().any(|reason| cause.reason == format!("FieldValue{reason}"))
     };
-    if causes.iter().any(blocks) && resource.has_rules {
+    if causes.iter().any(prevents_rules) && resource.has_rules {
         let hint = "some validation rules were not checked because the object was invalid; correct the existing errors to complete validation";
-        causes.push(Cause::invalid("<nil>", &Value::Null, hint));
+        causes.push(StatusCause::invalid("<nil>", &Value::Null, hint));
     }
     causes
 }
 
-/// The counts of a scalable custom resource are whole numbers, whatever its schema says. A status write leaves the
-/// wanted count alone.
-fn counts(resource: &Resource, face: Face, object: &Value) -> Vec<Cause> {
+/// Validates the replica counts of a scalable custom resource, which are integers independent of its schema. Status
+/// updates do not change the desired count.
+fn replica_count_causes(resource: &Resource, subresource: Subresource, object: &Value) -> Vec<StatusCause> {
     let Some(paths) = resource.scale.as_ref().filter(|_| resource.custom) else { return Vec::new() };
-    let wanted = (face == Face::Main).then_some(&paths.spec_replicas);
+    let desired = (subresource == Subresource::Main).then_some(&paths.spec_replicas);
     let mut causes = Vec::new();
-    for pointer in wanted.into_iter().chain([&paths.status_replicas]) {
+    for pointer in desired.into_iter().chain([&paths.status_replicas]) {
         let Some(count) = object.pointer(pointer) else { continue };
         let field = pointer.replace('/', ".");
         match count.as_i64() {
             Some(count) if count < 0 => {
-                causes.push(Cause::invalid(field, &json!(count), "should be a non-negative integer"));
+                causes.push(StatusCause::invalid(field, &json!(count), "should be a non-negative integer"));
             }
             Some(count) if count > i64::from(i32::MAX) => {
                 let hint = format!("should be less than or equal to {}", i32::MAX);
-                causes.push(Cause::invalid(field, &json!(count), &hint));
+                causes.push(StatusCause::invalid(field, &json!(count), &hint));
             }
             Some(_) => {}
             None => {
-                let (shown, kind) = (apimachinery::go::plain(count), apimachinery::go::kind(count));
-                let hint = format!("{field} accessor error: {shown} is of the type {kind}, expected int64");
-                causes.push(Cause::invalid(field, &json!(0), &hint));
+                let (formatted, kind) = (apimachinery::go_format_value(count), apimachinery::go_type_name(count));
+                let hint = format!("{field} accessor error: {formatted} is of the type {kind}, expected int64");
+                causes.push(StatusCause::invalid(field, &json!(0), &hint));
             }
         }
     }

@@ -1,6 +1,6 @@
-// What client-go does all day, against the server of the kubeconfig named by the first argument: an informer that
-// follows objects as they come, change, leave its selector and go; a lease that two candidates want; and a loop of
-// server-side apply by two managers.
+// Exercises client-go against the server of the kubeconfig in the first argument: an informer whose objects are
+// created, updated, leave its selector and are deleted; leader election with two candidates; and a loop of
+// server-side apply with two field managers.
 package main
 
 import (
@@ -46,34 +46,34 @@ func main() {
 	fmt.Println("ok")
 }
 
-// Events arrive once each and in order, also when the object leaves the selector and comes back.
+// informer expects every event once and in order, also when the object leaves the selector and matches it again.
 func informer(ctx context.Context, client kubernetes.Interface) {
 	ctx, stop := context.WithCancel(ctx)
 	defer stop()
 	maps := client.CoreV1().ConfigMaps(namespace)
-	_, err := maps.Create(ctx, configMap("there-before", "x"), metav1.CreateOptions{})
+	_, err := maps.Create(ctx, configMap("existing", "x"), metav1.CreateOptions{})
 	check(err, "create")
 
 	selected := informers.WithTweakListOptions(func(options *metav1.ListOptions) { options.LabelSelector = "app=x" })
 	factory := informers.NewSharedInformerFactoryWithOptions(client, 0, informers.WithNamespace(namespace), selected)
 	seen := make(chan string, 100)
-	shown := func(verb string, object any) {
-		if gone, ok := object.(cache.DeletedFinalStateUnknown); ok {
-			object = gone.Obj
+	record := func(verb string, object any) {
+		if tombstone, ok := object.(cache.DeletedFinalStateUnknown); ok {
+			object = tombstone.Obj
 		}
-		it := object.(*corev1.ConfigMap)
-		seen <- fmt.Sprintf("%s %s %s", verb, it.Name, it.Data["k"])
+		configMap := object.(*corev1.ConfigMap)
+		seen <- fmt.Sprintf("%s %s %s", verb, configMap.Name, configMap.Data["k"])
 	}
 	configMaps := factory.Core().V1().ConfigMaps()
 	_, err = configMaps.Informer().AddEventHandler(cache.ResourceEventHandlerFuncs{
-		AddFunc:    func(object any) { shown("added", object) },
-		UpdateFunc: func(_, object any) { shown("updated", object) },
-		DeleteFunc: func(object any) { shown("deleted", object) },
+		AddFunc:    func(object any) { record("added", object) },
+		UpdateFunc: func(_, object any) { record("updated", object) },
+		DeleteFunc: func(object any) { record("deleted", object) },
 	})
 	check(err, "handler")
 	factory.Start(ctx.Done())
-	must(cache.WaitForCacheSync(ctx.Done(), configMaps.Informer().HasSynced), "the cache never synced")
-	expect(ctx, seen, "added there-before 1")
+	must(cache.WaitForCacheSync(ctx.Done(), configMaps.Informer().HasSynced), "the cache did not sync")
+	expect(ctx, seen, "added existing 1")
 
 	_, err = maps.Create(ctx, configMap("other", "y"), metav1.CreateOptions{})
 	check(err, "create another")
@@ -90,9 +90,9 @@ func informer(ctx context.Context, client kubernetes.Interface) {
 	for _, event := range []string{"added a 1", "updated a 2", "deleted a 2", "added a 3", "deleted a 3"} {
 		expect(ctx, seen, event)
 	}
-	left, err := configMaps.Lister().ConfigMaps(namespace).Get("there-before")
+	remaining, err := configMaps.Lister().ConfigMaps(namespace).Get("existing")
 	check(err, "lister")
-	must(left.Data["k"] == "1", "the lister has %v", left.Data)
+	must(remaining.Data["k"] == "1", "lister returned %v", remaining.Data)
 }
 
 func configMap(name, app string) *corev1.ConfigMap {
@@ -100,10 +100,10 @@ func configMap(name, app string) *corev1.ConfigMap {
 	return &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: labels}, Data: map[string]string{"k": "1"}}
 }
 
-// One candidate leads; when it lets go, the other does.
+// election expects one leader, and the other candidate to take over when it releases the lease.
 func election(ctx context.Context, client kubernetes.Interface) {
 	leads := make(chan string, 10)
-	first, letGo := context.WithCancel(ctx)
+	first, release := context.WithCancel(ctx)
 	second, stop := context.WithCancel(ctx)
 	defer stop()
 	go candidate(first, client, "one", leads)
@@ -112,7 +112,7 @@ func election(ctx context.Context, client kubernetes.Interface) {
 	lease, err := client.CoordinationV1().Leases(namespace).Get(ctx, "leader", metav1.GetOptions{})
 	check(err, "lease")
 	must(*lease.Spec.HolderIdentity == "one", "held by %s", *lease.Spec.HolderIdentity)
-	letGo()
+	release()
 	expect(ctx, leads, "one stops")
 	expect(ctx, leads, "two leads")
 	lease, err = client.CoordinationV1().Leases(namespace).Get(ctx, "leader", metav1.GetOptions{})
@@ -141,7 +141,7 @@ func candidate(ctx context.Context, client kubernetes.Interface, name string, le
 	})
 }
 
-// What is applied again changes nothing; another manager's field is a conflict until it is forced, and then lost.
+// apply expects no change when applied again, a conflict on a field of another manager, and a new owner after force.
 func apply(ctx context.Context, client kubernetes.Interface) {
 	deployments := client.AppsV1().Deployments(namespace)
 	owner := metav1.ApplyOptions{FieldManager: "owner"}
@@ -150,27 +150,27 @@ func apply(ctx context.Context, client kubernetes.Interface) {
 	for range 20 {
 		again, err := deployments.Apply(ctx, deployment(2), owner)
 		check(err, "apply again")
-		must(again.ResourceVersion == first.ResourceVersion, "applied again, it is at %s", again.ResourceVersion)
+		must(again.ResourceVersion == first.ResourceVersion, "applying again changed the resource version to %s", again.ResourceVersion)
 	}
 	scaled := appsapply.Deployment("web", namespace).WithSpec(appsapply.DeploymentSpec().WithReplicas(5))
 	_, err = deployments.Apply(ctx, scaled, metav1.ApplyOptions{FieldManager: "scaler"})
 	must(errors.IsConflict(err), "no conflict: %v", err)
 	cause, found := errors.StatusCause(err, metav1.CauseTypeFieldManagerConflict)
 	must(found && cause.Field == ".spec.replicas", "conflict about %v", cause)
-	taken, err := deployments.Apply(ctx, scaled, metav1.ApplyOptions{FieldManager: "scaler", Force: true})
+	forced, err := deployments.Apply(ctx, scaled, metav1.ApplyOptions{FieldManager: "scaler", Force: true})
 	check(err, "force")
-	must(*taken.Spec.Replicas == 5, "forced, there are %d", *taken.Spec.Replicas)
+	must(*forced.Spec.Replicas == 5, "replicas after force: %d", *forced.Spec.Replicas)
 	_, err = deployments.Apply(ctx, deployment(2), owner)
 	must(errors.IsConflict(err), "the owner has lost the field: %v", err)
 
-	owned, err := appsapply.ExtractDeployment(taken, "scaler")
+	owned, err := appsapply.ExtractDeployment(forced, "scaler")
 	check(err, "extract")
-	must(*owned.Spec.Replicas == 5 && owned.Spec.Template == nil, "the scaler owns its field alone")
-	without := deployment(2)
-	without.Spec.Replicas = nil
-	kept, err := deployments.Apply(ctx, without, owner)
+	must(*owned.Spec.Replicas == 5 && owned.Spec.Template == nil, "the scaler must own only its field")
+	withoutReplicas := deployment(2)
+	withoutReplicas.Spec.Replicas = nil
+	retained, err := deployments.Apply(ctx, withoutReplicas, owner)
 	check(err, "give up")
-	must(*kept.Spec.Replicas == 5, "given up by its first owner, there are %d", *kept.Spec.Replicas)
+	must(*retained.Spec.Replicas == 5, "replicas after the first owner gave them up: %d", *retained.Spec.Replicas)
 }
 
 func deployment(replicas int32) *appsapply.DeploymentApplyConfiguration {
@@ -181,21 +181,21 @@ func deployment(replicas int32) *appsapply.DeploymentApplyConfiguration {
 	return appsapply.Deployment("web", namespace).WithSpec(spec.WithSelector(metaapply.LabelSelector().WithMatchLabels(labels)))
 }
 
-func expect(ctx context.Context, seen <-chan string, wanted string) {
+func expect(ctx context.Context, events <-chan string, want string) {
 	select {
-	case got := <-seen:
-		must(got == wanted, "%q came instead of %q", got, wanted)
+	case got := <-events:
+		must(got == want, "got %q, want %q", got, want)
 	case <-ctx.Done():
-		must(false, "%q never came", wanted)
+		must(false, "timed out waiting for %q", want)
 	}
 }
 
-func check(err error, what string) {
-	must(err == nil, "%s: %v", what, err)
+func check(err error, operation string) {
+	must(err == nil, "%s: %v", operation, err)
 }
 
-func must(holds bool, format string, values ...any) {
-	if !holds {
+func must(condition bool, format string, values ...any) {
+	if !condition {
 		fmt.Fprintf(os.Stderr, format+"\n", values...)
 		os.Exit(1)
 	}

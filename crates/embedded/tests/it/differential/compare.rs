@@ -1,104 +1,124 @@
-//! Where two answers differ, and which of that is known.
+//! Compares responses and reports differences that are not known yet.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use serde_json::Value;
 
-use super::play::Answer;
+use super::replay::RecordedResponse;
 use super::script::{self, Step};
 
-/// Places where the answers still differ, by step: known, and to become fewer.
-pub(super) type Open = BTreeMap<String, BTreeSet<String>>;
+/// JSON pointers of known differences, by step.
+pub(super) type KnownDifferences = BTreeMap<String, BTreeSet<String>>;
 
-/// What is wrong: a difference that is not known, and a known one that is gone; empty when all is well.
-pub(super) fn report(topic: &str, steps: &[Step], recorded: &[Answer], answers: &[Answer], known: &Open) -> String {
+/// Reports unknown differences and known ones that no longer exist; empty if there are none.
+pub(super) fn report(
+    topic: &str,
+    steps: &[Step],
+    recorded: &[RecordedResponse],
+    responses: &[RecordedResponse],
+    known: &KnownDifferences,
+) -> String {
     let mut report = String::new();
-    let none = BTreeSet::new();
-    for (step, answer) in steps.iter().zip(answers) {
-        let Some(expected) = recorded.iter().find(|recorded| recorded.does == step.does) else {
-            report += &format!("\n{topic}: {}: never recorded; got {} {}", step.does, answer.code, answer.body);
+    let no_differences = BTreeSet::new();
+    for (step, response) in steps.iter().zip(responses) {
+        let Some(expected) = recorded.iter().find(|recorded| recorded.description == step.description) else {
+            report += &format!(
+                "\n{topic}: {}: no recorded response; got {} {}",
+                step.description, response.code, response.body
+            );
             continue;
         };
-        let known = known.get(&step.does).unwrap_or(&none);
-        let found = differences_of(step, expected, answer);
-        let new = found.iter().filter(|(place, _)| !known.contains(*place));
-        let gone = known.iter().filter(|place| !found.contains_key(*place));
-        let lines: Vec<String> =
-            new.map(|(place, line)| format!("{place}: {line}"))
-                .chain(gone.map(|place| {
-                    format!("{place}: differs no more: take it out of tests/differential/open/{topic}.json")
-                }))
-                .collect();
+        let known = known.get(&step.description).unwrap_or(&no_differences);
+        let differences_found = differences_of(step, expected, response);
+        let new = differences_found.iter().filter(|(pointer, _)| !known.contains(*pointer));
+        let fixed = known.iter().filter(|pointer| !differences_found.contains_key(*pointer));
+        let lines: Vec<String> = new
+            .map(|(pointer, line)| format!("{pointer}: {line}"))
+            .chain(fixed.map(|pointer| {
+                format!("{pointer}: no longer differs; remove it from tests/differential/open/{topic}.json")
+            }))
+            .collect();
         if !lines.is_empty() {
-            report += &format!("\n{topic}: {}:\n    {}", step.does, lines.join("\n    "));
+            report += &format!("\n{topic}: {}:\n    {}", step.description, lines.join("\n    "));
         }
     }
     report
 }
 
-/// What differs, in the form of the files under `open`.
-pub(super) fn open(steps: &[Step], recorded: &[Answer], answers: &[Answer]) -> Open {
-    let mut open = Open::new();
-    for (step, answer) in steps.iter().zip(answers) {
-        let Some(expected) = recorded.iter().find(|recorded| recorded.does == step.does) else { continue };
-        let found = differences_of(step, expected, answer);
-        if !found.is_empty() {
-            open.insert(step.does.clone(), found.into_keys().collect());
+/// Returns all differences in the form of the files in `open`.
+pub(super) fn known_differences(
+    steps: &[Step],
+    recorded: &[RecordedResponse],
+    responses: &[RecordedResponse],
+) -> KnownDifferences {
+    let mut known = KnownDifferences::new();
+    for (step, response) in steps.iter().zip(responses) {
+        let Some(expected) = recorded.iter().find(|recorded| recorded.description == step.description) else {
+            continue;
+        };
+        let differences_found = differences_of(step, expected, response);
+        if !differences_found.is_empty() {
+            known.insert(step.description.clone(), differences_found.into_keys().collect());
         }
     }
-    open
+    known
 }
 
-pub(super) fn open_path(topic: &str) -> std::path::PathBuf {
-    script::folder().join("open").join(format!("{topic}.json"))
+pub(super) fn known_differences_path(topic: &str) -> std::path::PathBuf {
+    script::directory().join("open").join(format!("{topic}.json"))
 }
 
-pub(super) fn known(topic: &str) -> Open {
-    serde_json::from_str(&std::fs::read_to_string(open_path(topic)).unwrap()).unwrap()
+pub(super) fn read_known_differences(topic: &str) -> KnownDifferences {
+    serde_json::from_str(&std::fs::read_to_string(known_differences_path(topic)).unwrap()).unwrap()
 }
 
-/// Place → what was recorded and what was given, without the exceptions of the step.
-pub(super) fn differences_of(step: &Step, expected: &Answer, answer: &Answer) -> BTreeMap<String, String> {
-    let mut found = BTreeMap::new();
-    if expected.code != answer.code {
-        found.insert("code".to_owned(), format!("{} is {}", expected.code, answer.code));
+/// Returns the differences by JSON pointer, without the exceptions of the step.
+pub(super) fn differences_of(
+    step: &Step,
+    expected: &RecordedResponse,
+    response: &RecordedResponse,
+) -> BTreeMap<String, String> {
+    let mut differences_found = BTreeMap::new();
+    if expected.code != response.code {
+        differences_found.insert("code".to_owned(), format!("{} is {}", expected.code, response.code));
     }
-    if expected.warnings != answer.warnings {
-        found.insert("warnings".to_owned(), format!("{:?} are {:?}", expected.warnings, answer.warnings));
+    if expected.warnings != response.warnings {
+        differences_found.insert("warnings".to_owned(), format!("{:?} are {:?}", expected.warnings, response.warnings));
     }
-    differences("", &expected.body, &answer.body, &mut found);
-    let is_except =
-        |place: &str| step.except.keys().any(|pointer| place == pointer || place.starts_with(&format!("{pointer}/")));
-    found.retain(|place, _| !is_except(place));
-    found
+    differences("", &expected.body, &response.body, &mut differences_found);
+    let is_excepted = |pointer: &str| {
+        step.except.keys().any(|excepted| pointer == excepted || pointer.starts_with(&format!("{excepted}/")))
+    };
+    differences_found.retain(|pointer, _| !is_excepted(pointer));
+    differences_found
 }
 
-/// Each place where two values differ.
-fn differences(pointer: &str, expected: &Value, given: &Value, found: &mut BTreeMap<String, String>) {
-    match (expected, given) {
+/// Collects the differences of two values by JSON pointer.
+fn differences(pointer: &str, expected: &Value, actual: &Value, differences_found: &mut BTreeMap<String, String>) {
+    match (expected, actual) {
         (Value::Object(a), Value::Object(b)) => {
             for name in a.keys().chain(b.keys()).collect::<BTreeSet<_>>() {
                 let inner = format!("{pointer}/{}", name.replace('/', "~1"));
                 match (a.get(name), b.get(name)) {
-                    (Some(a), Some(b)) => differences(&inner, a, b, found),
+                    (Some(a), Some(b)) => differences(&inner, a, b, differences_found),
                     (a, b) => {
-                        found.insert(inner, format!("{} is {}", shown(a), shown(b)));
+                        differences_found.insert(inner, format!("{} is {}", format_optional(a), format_optional(b)));
                     }
                 }
             }
         }
         (Value::Array(a), Value::Array(b)) if a.len() == b.len() => {
             for (index, (a, b)) in a.iter().zip(b).enumerate() {
-                differences(&format!("{pointer}/{index}"), a, b, found);
+                differences(&format!("{pointer}/{index}"), a, b, differences_found);
             }
         }
-        _ if expected == given => {}
+        _ if expected == actual => {}
         _ => {
-            found.insert(pointer.to_owned(), format!("{expected} is {given}"));
+            differences_found.insert(pointer.to_owned(), format!("{expected} is {actual}"));
         }
     }
 }
 
-fn shown(value: Option<&Value>) -> String {
+fn format_optional(value: Option<&Value>) -> String {
     value.map_or_else(|| "absent".to_owned(), Value::to_string)
 }

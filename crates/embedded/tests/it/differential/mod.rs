@@ -1,20 +1,20 @@
-//! The embedded server against recorded answers of a real kube-apiserver, request by request.
+//! Differential tests: compares responses of the server with recorded responses of kube-apiserver v1.37.0.
 //!
-//! `tests/differential/scripts` says what is asked, `tests/differential/answers` what kube-apiserver answered; the
-//! version is v1.37.0. `cargo xtask test --with realcluster` starts a living one, plays the scripts against it and
-//! compares; with `OSTLER_RECORD=1` it writes the answers anew.
+//! `tests/differential/scripts` contains the requests, `tests/differential/answers` the recorded responses. `cargo xtask
+//! test --with realcluster` starts a kube-apiserver, replays the scripts against it and compares; with `OSTLER_RECORD=1`
+//! it records the responses again.
 
 mod compare;
-mod living;
-mod normal;
-mod play;
+mod normalizer;
 mod random;
+mod real_apiserver;
+mod replay;
 mod script;
 
 use std::collections::BTreeSet;
 
-use living::Living;
-use play::Answer;
+use real_apiserver::RealApiserver;
+use replay::RecordedResponse;
 use rstest::rstest;
 use serde_json::Value;
 
@@ -25,13 +25,13 @@ const TOPICS: &[&str] = &[
     "definitions",
     "deletion",
     "events",
-    "faces",
-    "found",
     "kinds",
     "lists",
     "patches",
     "pods",
+    "regressions",
     "requests",
+    "subresources",
     "tables",
     "validation",
     "watches",
@@ -46,76 +46,90 @@ const TOPICS: &[&str] = &[
 #[case::definitions("definitions")]
 #[case::deletion("deletion")]
 #[case::events("events")]
-#[case::faces("faces")]
-#[case::found("found")]
 #[case::kinds("kinds")]
 #[case::lists("lists")]
 #[case::patches("patches")]
 #[case::pods("pods")]
+#[case::regressions("regressions")]
 #[case::requests("requests")]
+#[case::subresources("subresources")]
 #[case::tables("tables")]
 #[case::validation("validation")]
 #[case::watches("watches")]
 #[case::workloads("workloads")]
 #[case::writes("writes")]
 #[tokio::test(start_paused = true)]
-async fn answers_are_those_of_a_real_cluster(#[case] topic: &str) {
+async fn responses_equal_recorded_ones(#[case] topic: &str) {
     let steps = script::read(topic);
     let server = crate::server();
     let namespace = format!("{topic}-0000");
     server.create("namespaces", serde_json::json!({"metadata": {"name": namespace}})).unwrap();
-    let answers = play::play(&crate::client(&server), &steps, &namespace).await;
-    let recorded = recorded(topic);
+    let responses = replay::replay(&crate::client(&server), &steps, &namespace).await;
+    let recorded = recorded_responses(topic);
     if std::env::var_os("OSTLER_OPEN").is_some() {
-        let open = compare::open(&steps, &recorded, &answers);
-        return std::fs::write(compare::open_path(topic), serde_json::to_string_pretty(&open).unwrap() + "\n").unwrap();
+        let differences = compare::known_differences(&steps, &recorded, &responses);
+        return std::fs::write(
+            compare::known_differences_path(topic),
+            serde_json::to_string_pretty(&differences).unwrap() + "\n",
+        )
+        .unwrap();
     }
-    let report = compare::report(topic, &steps, &recorded, &answers, &compare::known(topic));
-    assert!(report.is_empty(), "recorded and given answers differ:{report}\n");
+    let report = compare::report(topic, &steps, &recorded, &responses, &compare::read_known_differences(topic));
+    assert!(report.is_empty(), "recorded and actual responses differ:{report}\n");
 }
 
 #[test]
-fn every_script_is_played() {
-    let files = std::fs::read_dir(script::folder().join("scripts")).unwrap();
-    let found: BTreeSet<String> =
+fn every_script_has_a_test_case() {
+    let files = std::fs::read_dir(script::directory().join("scripts")).unwrap();
+    let scripts: BTreeSet<String> =
         files.map(|file| file.unwrap().file_name().to_string_lossy().trim_end_matches(".yaml").to_owned()).collect();
-    assert_eq!(found, TOPICS.iter().map(ToString::to_string).collect());
+    assert_eq!(scripts, TOPICS.iter().map(ToString::to_string).collect());
 }
 
 #[test]
-fn every_exception_is_explained_in_the_documentation() {
-    let page = include_str!("../../../../../docs/embedded.md");
+fn every_exception_is_documented() {
+    let documentation = include_str!("../../../../../docs/embedded.md");
     for step in TOPICS.iter().flat_map(|topic| script::read(topic)) {
         for reason in step.except.values() {
-            assert!(page.contains(reason.as_str()), "docs/embedded.md does not say {reason:?} ({})", step.does);
+            assert!(
+                documentation.contains(reason.as_str()),
+                "docs/embedded.md does not contain {reason:?} ({})",
+                step.description
+            );
         }
     }
 }
 
-/// Compares with a living kube-apiserver, or records it.
+/// Compares the recorded responses with a kube-apiserver, or records them.
 #[tokio::test]
 #[ignore = "needs a kube-apiserver: cargo xtask test --with realcluster"]
 async fn live() {
-    let only = std::env::var("OSTLER_TOPIC").ok();
-    let living = Living::start().await;
-    let client = living.client();
+    let only_topic = std::env::var("OSTLER_TOPIC").ok();
+    let real_apiserver = RealApiserver::start().await;
+    let client = real_apiserver.client();
     let mut report = String::new();
-    for topic in TOPICS.iter().filter(|topic| only.as_deref().is_none_or(|only| only == **topic)) {
+    for topic in TOPICS.iter().filter(|topic| only_topic.as_deref().is_none_or(|only_topic| only_topic == **topic)) {
         let steps = script::read(topic);
         let namespace = format!("{topic}-{:04x}", fastrand::u16(..));
-        namespaced(&client, "POST", &namespace).await;
-        let answers = play::play(&client, &steps, &namespace).await;
-        namespaced(&client, "DELETE", &namespace).await;
+        send_namespace_request(&client, "POST", &namespace).await;
+        let responses = replay::replay(&client, &steps, &namespace).await;
+        send_namespace_request(&client, "DELETE", &namespace).await;
         if std::env::var_os("OSTLER_RECORD").is_some() {
-            write(topic, &answers);
+            record(topic, &responses);
         } else {
-            report += &compare::report(topic, &steps, &recorded(topic), &answers, &compare::Open::new());
+            report += &compare::report(
+                topic,
+                &steps,
+                &recorded_responses(topic),
+                &responses,
+                &compare::KnownDifferences::new(),
+            );
         }
     }
-    assert!(report.is_empty(), "what was recorded is not what is said today:{report}\n");
+    assert!(report.is_empty(), "recorded responses differ from kube-apiserver:{report}\n");
 }
 
-async fn namespaced(client: &kube::Client, method: &str, name: &str) {
+async fn send_namespace_request(client: &kube::Client, method: &str, name: &str) {
     let (path, body) = match method {
         "POST" => ("/api/v1/namespaces".to_owned(), serde_json::json!({"metadata": {"name": name}}).to_string()),
         _ => (format!("/api/v1/namespaces/{name}"), String::new()),
@@ -124,12 +138,12 @@ async fn namespaced(client: &kube::Client, method: &str, name: &str) {
     client.request::<Value>(request.body(body.into_bytes()).unwrap()).await.unwrap();
 }
 
-fn recorded(topic: &str) -> Vec<Answer> {
-    let path = script::folder().join("answers").join(format!("{topic}.json"));
+fn recorded_responses(topic: &str) -> Vec<RecordedResponse> {
+    let path = script::directory().join("answers").join(format!("{topic}.json"));
     serde_json::from_str(&std::fs::read_to_string(path).unwrap()).unwrap()
 }
 
-fn write(topic: &str, answers: &[Answer]) {
-    let path = script::folder().join("answers").join(format!("{topic}.json"));
-    std::fs::write(path, serde_json::to_string_pretty(answers).unwrap() + "\n").unwrap();
+fn record(topic: &str, responses: &[RecordedResponse]) {
+    let path = script::directory().join("answers").join(format!("{topic}.json"));
+    std::fs::write(path, serde_json::to_string_pretty(responses).unwrap() + "\n").unwrap();
 }

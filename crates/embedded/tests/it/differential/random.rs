@@ -1,7 +1,7 @@
-//! Sequences of requests that nobody thought of, to the embedded server and to a living kube-apiserver at once.
+//! Sends random sequences of requests to this server and to a kube-apiserver and compares the responses.
 //!
-//! `cargo xtask test --with realcluster` runs it; `OSTLER_SEQUENCES` says how many, `OSTLER_SEED` which. What it finds is printed as a
-//! script: the shortest sequence that is answered differently, to be mended and kept under `tests/differential/scripts`.
+//! `cargo xtask test --with realcluster` runs it; `OSTLER_SEQUENCES` sets the number of sequences and `OSTLER_SEED` the
+//! seed. A difference is printed as a script with the shortest failing sequence, for `tests/differential/scripts`.
 
 mod objects;
 mod requests;
@@ -14,76 +14,84 @@ use proptest::test_runner::{Config, RngAlgorithm, TestRng, TestRunner};
 use serde_json::{Value, json};
 
 use super::compare::differences_of;
-use super::play::{self, Answer};
+use super::replay::{self, RecordedResponse};
 use super::script::Step;
 
-/// What is played when nobody says otherwise: a difference then comes from a change, not from chance.
-const SEED: u64 = 6;
+/// Default seed, constant so that a new difference results from a code change.
+const DEFAULT_SEED: u64 = 6;
 
-/// Where both answered differently, by the number of the step.
-type Found = BTreeMap<usize, String>;
+/// Differences by the index of the step.
+type DifferencesByStep = BTreeMap<usize, String>;
 
-/// Compares random sequences with a living kube-apiserver.
+/// Compares random sequences with a kube-apiserver.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 #[ignore = "needs a kube-apiserver: cargo xtask test --with realcluster"]
 async fn live() {
     let number = |name: &str| std::env::var(name).ok().and_then(|text| text.parse::<u64>().ok());
     let (sequences, seed) = (number("OSTLER_SEQUENCES").unwrap_or(200), number("OSTLER_SEED"));
-    let living = super::Living::start().await;
-    let real = living.client();
+    let real_apiserver = super::RealApiserver::start().await;
+    let real = real_apiserver.client();
     let embedded = embedded();
-    define(&real).await;
-    define(&embedded).await;
-    let seed = seed.unwrap_or(SEED);
+    create_definition(&real).await;
+    create_definition(&embedded).await;
+    let seed = seed.unwrap_or(DEFAULT_SEED);
     let mut runner = runner(seed);
     for number in 0..sequences {
         let mut tree = requests::sequence().new_tree(&mut runner).unwrap();
-        let mut found = differences(&real, &embedded, &tree.current()).await;
-        if found.is_empty() {
+        let mut differences_found = differences(&real, &embedded, &tree.current()).await;
+        if differences_found.is_empty() {
             continue;
         }
-        let mut worst = tree.current();
+        let mut shortest = tree.current();
         if std::env::var_os("OSTLER_SURVEY").is_some() {
-            let first = found.keys().next().map_or(0, |first| first + 1);
-            found.retain(|index, _| *index < first);
-            eprintln!("== sequence {number}\n{}", script(&worst[..first], &found));
+            let first = differences_found.keys().next().map_or(0, |first| first + 1);
+            differences_found.retain(|index, _| *index < first);
+            eprintln!("== sequence {number}\n{}", script(&shortest[..first], &differences_found));
             continue;
         }
-        // Smaller as long as something still differs.
+        // Shrinks the sequence as long as a difference remains.
         let mut is_smaller = tree.simplify();
         for _ in 0..300 {
             if !is_smaller {
                 break;
             }
-            let now = differences(&real, &embedded, &tree.current()).await;
-            if now.is_empty() {
+            let current = differences(&real, &embedded, &tree.current()).await;
+            if current.is_empty() {
                 is_smaller = tree.complicate();
             } else {
-                (found, worst) = (now, tree.current());
+                (differences_found, shortest) = (current, tree.current());
                 is_smaller = tree.simplify();
             }
         }
-        panic!("sequence {number} of OSTLER_SEED={seed} is answered differently:\n{}", script(&worst, &found));
+        panic!(
+            "sequence {number} of OSTLER_SEED={seed} has different responses:\n{}",
+            script(&shortest, &differences_found)
+        );
     }
 }
 
-/// The generator makes what it says: every kind of request, and sequences that change something.
+/// The generator produces sequences with every common status code.
 #[tokio::test]
-async fn sequences_of_requests_are_answered() {
+async fn generated_sequences_cover_status_codes() {
     let embedded = embedded();
-    define(&embedded).await;
+    create_definition(&embedded).await;
     let mut runner = runner(1);
     let mut codes: BTreeMap<u16, usize> = BTreeMap::new();
     for number in 0..40 {
         let requests = requests::sequence().new_tree(&mut runner).unwrap().current();
-        let (_, answers) = played(&embedded, &requests, &format!("random-{number}")).await;
-        for answer in &answers {
-            *codes.entry(answer.code).or_default() += 1;
-            assert!(answer.code < 500 || answer.body["reason"].is_null(), "{} {}", answer.does, answer.body);
+        let (_, responses) = replay_requests(&embedded, &requests, &format!("random-{number}")).await;
+        for response in &responses {
+            *codes.entry(response.code).or_default() += 1;
+            assert!(
+                response.code < 500 || response.body["reason"].is_null(),
+                "{} {}",
+                response.description,
+                response.body
+            );
         }
     }
     for code in [200, 201, 400, 404, 409, 422] {
-        assert!(codes.contains_key(&code), "{code} is never answered: {codes:?}");
+        assert!(codes.contains_key(&code), "no response with code {code}: {codes:?}");
     }
 }
 
@@ -96,8 +104,8 @@ fn embedded() -> Client {
     crate::client(&crate::server())
 }
 
-/// The custom resource of the sequences; one that is there already stays.
-async fn define(client: &Client) {
+/// Creates the custom resource definition of the sequences, if it does not exist.
+async fn create_definition(client: &Client) {
     let request = http::Request::post("/apis/apiextensions.k8s.io/v1/customresourcedefinitions");
     let request = request.header("Content-Type", "application/json");
     let _ = client.send(request.body(objects::definition().to_string().into_bytes().into()).unwrap()).await.unwrap();
@@ -111,66 +119,70 @@ async fn define(client: &Client) {
     panic!("the definition was never served");
 }
 
-async fn differences(real: &Client, embedded: &Client, requests: &[Value]) -> Found {
+async fn differences(real: &Client, embedded: &Client, requests: &[Value]) -> DifferencesByStep {
     let namespace = format!("random-{:08x}", fastrand::u32(..));
-    let ((steps, expected), (_, given)) =
-        tokio::join!(played(real, requests, &namespace), played(embedded, requests, &namespace));
-    let mut found = Found::new();
-    for (index, (step, (expected, given))) in steps.iter().zip(expected.iter().zip(&given)).enumerate() {
-        let differences: Vec<String> = differences_of(step, expected, given)
+    let ((steps, expected), (_, actual)) =
+        tokio::join!(replay_requests(real, requests, &namespace), replay_requests(embedded, requests, &namespace));
+    let mut differences_found = DifferencesByStep::new();
+    for (index, (step, (expected, actual))) in steps.iter().zip(expected.iter().zip(&actual)).enumerate() {
+        let differences: Vec<String> = differences_of(step, expected, actual)
             .into_iter()
-            .filter(|(place, _)| !STAYING.iter().any(|(_, stays)| stays(place, expected, given)))
-            .map(|(place, line)| format!("{place}: {line}"))
+            .filter(|(pointer, _)| {
+                !ACCEPTED_DIFFERENCES.iter().any(|(_, is_accepted)| is_accepted(pointer, expected, actual))
+            })
+            .map(|(pointer, line)| format!("{pointer}: {line}"))
             .collect();
         if !differences.is_empty() {
-            found.insert(index, differences.join("\n#     "));
+            differences_found.insert(index, differences.join("\n#     "));
         }
     }
-    found
+    differences_found
 }
 
-/// A difference at a place that stays, by what was expected and what was given.
-type Stays = fn(&str, &Answer, &Answer) -> bool;
+/// Reports whether a difference at a JSON pointer is accepted, by expected and actual response.
+type AcceptedDifference = fn(&str, &RecordedResponse, &RecordedResponse) -> bool;
 
-/// Why differences of random sequences stay; each reason stands in docs/embedded.md. What none of them says is new.
-const STAYING: &[(&str, Stays)] = &[
-    ("the words of Go's decoder", is_decoders),
-    ("the order of Go's maps", is_in_the_order_of_a_map),
-    ("the words of the message", is_about_pods),
+/// Accepted differences of random sequences with their reasons, which docs/embedded.md documents.
+const ACCEPTED_DIFFERENCES: &[(&str, AcceptedDifference)] = &[
+    ("Go decoder messages", is_decoder_message),
+    ("Go map iteration order", depends_on_map_order),
+    ("message text", is_pod_update_message),
 ];
 
 #[test]
-fn every_reason_is_explained_in_the_documentation() {
-    let page = include_str!("../../../../../docs/embedded.md");
-    for (reason, _) in STAYING {
-        assert!(page.contains(reason), "docs/embedded.md does not say {reason:?}");
+fn every_reason_is_documented() {
+    let documentation = include_str!("../../../../../docs/embedded.md");
+    for (reason, _) in ACCEPTED_DIFFERENCES {
+        assert!(documentation.contains(reason), "docs/embedded.md does not contain {reason:?}");
     }
 }
 
-/// That a body that does not fit its type is refused is compared, not what is said of it.
-fn is_decoders(place: &str, expected: &Answer, given: &Answer) -> bool {
-    let says = |text: &str| message(expected).contains(text);
-    let is_text = place == "/message" || place.starts_with("/details");
-    is_text && expected.code == given.code && (says("cannot unmarshal") || says("json: ") || says("ReadString"))
+/// Decoding errors are compared by status code, not by message.
+fn is_decoder_message(pointer: &str, expected: &RecordedResponse, actual: &RecordedResponse) -> bool {
+    let has_text = |text: &str| message(expected).contains(text);
+    let is_text = pointer == "/message" || pointer.starts_with("/details");
+    is_text
+        && expected.code == actual.code
+        && (has_text("cannot unmarshal") || has_text("json: ") || has_text("ReadString"))
 }
 
-/// After an undeclared field, what a map holds is not looked at any more; which is left out is chance. What was found
-/// has to be among what was given.
-fn is_in_the_order_of_a_map(place: &str, expected: &Answer, given: &Answer) -> bool {
-    let (expected, given) = (misfits(message(expected)), misfits(message(given)));
-    let is_cut = expected.iter().any(|misfit| misfit.ends_with("field not declared in schema"));
-    place == "/message" && is_cut && expected.is_subset(&given)
+/// kube-apiserver stops checking a map at an undeclared field, in random order. Its errors have to be a subset of the
+/// actual ones.
+fn depends_on_map_order(pointer: &str, expected: &RecordedResponse, actual: &RecordedResponse) -> bool {
+    let (expected, actual) = (apply_errors(message(expected)), apply_errors(message(actual)));
+    let is_cut = expected.iter().any(|error| error.ends_with("field not declared in schema"));
+    pointer == "/message" && is_cut && expected.is_subset(&actual)
 }
 
-/// That a Pod may not change is compared, not the list of what may.
-fn is_about_pods(place: &str, expected: &Answer, given: &Answer) -> bool {
-    const START: &str = "pod updates may not change fields other than";
-    let is_said = |answer: &Answer| message(answer).contains(START);
-    place.ends_with("/message") && is_said(expected) && is_said(given)
+/// The rejection of a Pod update is compared, not the list of mutable fields.
+fn is_pod_update_message(pointer: &str, expected: &RecordedResponse, actual: &RecordedResponse) -> bool {
+    const PREFIX: &str = "pod updates may not change fields other than";
+    let has_prefix = |response: &RecordedResponse| message(response).contains(PREFIX);
+    pointer.ends_with("/message") && has_prefix(expected) && has_prefix(actual)
 }
 
-/// What a message says of a configuration that cannot be applied, one by one.
-fn misfits(message: &str) -> BTreeSet<&str> {
+/// Returns the individual errors in a message about a configuration that cannot be applied.
+fn apply_errors(message: &str) -> BTreeSet<&str> {
     let Some((head, rest)) = message.split_once("): ") else { return BTreeSet::new() };
     if !head.starts_with("failed to create typed patch object") {
         return BTreeSet::new();
@@ -178,34 +190,34 @@ fn misfits(message: &str) -> BTreeSet<&str> {
     rest.trim_start_matches("errors:\n").lines().map(str::trim).collect()
 }
 
-fn message(answer: &Answer) -> &str {
-    answer.body["message"].as_str().unwrap_or_default()
+fn message(response: &RecordedResponse) -> &str {
+    response.body["message"].as_str().unwrap_or_default()
 }
 
-async fn played(client: &Client, requests: &[Value], namespace: &str) -> (Vec<Step>, Vec<Answer>) {
+async fn replay_requests(client: &Client, requests: &[Value], namespace: &str) -> (Vec<Step>, Vec<RecordedResponse>) {
     let steps: Vec<Step> = steps(requests);
-    super::namespaced(client, "POST", namespace).await;
-    let answers = play::play(client, &steps, namespace).await;
-    super::namespaced(client, "DELETE", namespace).await;
-    (steps, answers)
+    super::send_namespace_request(client, "POST", namespace).await;
+    let responses = replay::replay(client, &steps, namespace).await;
+    super::send_namespace_request(client, "DELETE", namespace).await;
+    (steps, responses)
 }
 
-/// Each request with its number as its name.
+/// Converts requests to steps named by their index.
 fn steps(requests: &[Value]) -> Vec<Step> {
-    let named = requests.iter().enumerate().map(|(index, request)| {
+    let steps_by_index = requests.iter().enumerate().map(|(index, request)| {
         let mut request = request.clone();
         request["does"] = json!(format!("step {index}"));
         serde_json::from_value(request).unwrap()
     });
-    named.collect()
+    steps_by_index.collect()
 }
 
-/// As a file under `tests/differential/scripts` has it.
-fn script(requests: &[Value], found: &Found) -> String {
+/// Formats requests as a script file.
+fn script(requests: &[Value], differences_found: &DifferencesByStep) -> String {
     let mut text = String::new();
     for (index, request) in requests.iter().enumerate() {
         text += &format!("- {request}\n");
-        if let Some(difference) = found.get(&index) {
+        if let Some(difference) = differences_found.get(&index) {
             text += &format!("#     {difference}\n");
         }
     }

@@ -6,12 +6,13 @@ use std::path::{Path, PathBuf};
 use serde::Deserialize;
 use serde_json::Value;
 
-/// One request, or one watch. Exactly one of the methods is given.
+/// Request or watch. Exactly one method is set.
 #[derive(Debug, Clone, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Step {
-    /// What the step shows; unique in its script.
-    pub(super) does: String,
+    /// Purpose of the step; unique in its script.
+    #[serde(rename = "does")]
+    pub(super) description: String,
     #[serde(rename = "GET")]
     pub(super) get: Option<String>,
     #[serde(rename = "POST")]
@@ -22,32 +23,32 @@ pub(super) struct Step {
     pub(super) patch: Option<String>,
     #[serde(rename = "DELETE")]
     pub(super) delete: Option<String>,
-    /// `{name}` in strings stands for what an earlier step saved; `{ns}` for the script's namespace.
+    /// Request body. `{name}` in strings is replaced by a value saved by an earlier step, `{ns}` by the namespace.
     pub(super) body: Option<Value>,
-    /// The body as it is sent, where JSON cannot say it (duplicate keys).
+    /// Verbatim body, for what JSON values cannot represent (duplicate keys).
     pub(super) text: Option<String>,
     #[serde(default, rename = "as")]
-    pub(super) kind: Kind,
+    pub(super) kind: BodyKind,
     #[serde(default)]
     pub(super) accept: Accept,
-    /// A watch: how many events to wait for. Without it a watch is read to its end.
+    /// Number of events to wait for; without it, a watch is read to its end.
     pub(super) events: Option<usize>,
-    /// A watch: the name of the object whose event is the last to be read.
+    /// Name of the object whose event ends a watch.
     pub(super) last: Option<String>,
-    /// Ask again until this holds: what a real cluster does a moment later.
+    /// Condition for retries: a real cluster reacts asynchronously.
     pub(super) until: Option<Until>,
-    /// Name → JSON pointer into the answer.
+    /// Values to save: name and JSON pointer into the response.
     #[serde(default)]
     pub(super) save: BTreeMap<String, String>,
-    /// JSON pointer → why the answers may differ there. Each reason stands in docs/embedded.md.
+    /// JSON pointers where responses may differ, with reasons that docs/embedded.md documents.
     #[serde(default)]
     pub(super) except: BTreeMap<String, String>,
 }
 
-/// Content types by the names of their patches.
+/// Content type of a request, named after the kind of patch.
 #[derive(Debug, Clone, Copy, Default, Deserialize)]
 #[serde(rename_all = "lowercase")]
-pub(super) enum Kind {
+pub(super) enum BodyKind {
     #[default]
     Object,
     Json,
@@ -76,17 +77,17 @@ pub(super) enum Until {
     Code(u16),
     Absent(String),
     Present(String),
-    /// What a JSON pointer shows, and the value it has then.
+    /// The JSON pointer has the value.
     Is(String, Value),
 }
 
-pub(super) fn folder() -> PathBuf {
+pub(super) fn directory() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/differential")
 }
 
-/// The steps of one topic.
+/// Reads the steps of a topic.
 pub(super) fn read(topic: &str) -> Vec<Step> {
-    let path = folder().join("scripts").join(format!("{topic}.yaml"));
+    let path = directory().join("scripts").join(format!("{topic}.yaml"));
     let text = std::fs::read_to_string(&path).unwrap();
     serde_saphyr::from_str(&text).unwrap_or_else(|error| panic!("{}: {error}", path.display()))
 }
@@ -102,8 +103,8 @@ impl Step {
             (http::Method::PATCH, &self.patch),
             (http::Method::DELETE, &self.delete),
         ];
-        let mut given = methods.into_iter().filter_map(|(method, path)| Some((method, path.as_deref()?)));
-        given.next().unwrap_or_else(|| panic!("{}: no method", self.does))
+        let mut requests = methods.into_iter().filter_map(|(method, path)| Some((method, path.as_deref()?)));
+        requests.next().unwrap_or_else(|| panic!("{}: no method", self.description))
     }
 
     pub(super) fn is_watch(&self) -> bool {
@@ -111,9 +112,9 @@ impl Step {
     }
 }
 
-// === impl Kind ===
+// === impl BodyKind ===
 
-impl Kind {
+impl BodyKind {
     pub(super) fn content_type(self) -> &'static str {
         match self {
             Self::Object => "application/json",
@@ -145,9 +146,9 @@ impl Accept {
 // === impl Until ===
 
 impl Until {
-    pub(super) fn holds(&self, code: u16, body: &Value) -> bool {
+    pub(super) fn is_satisfied(&self, code: u16, body: &Value) -> bool {
         match self {
-            Self::Code(wanted) => code == *wanted,
+            Self::Code(expected) => code == *expected,
             Self::Absent(pointer) => body.pointer(pointer).is_none(),
             Self::Present(pointer) => body.pointer(pointer).is_some(),
             Self::Is(pointer, value) => body.pointer(pointer) == Some(value),

@@ -1,10 +1,10 @@
-//! The webhook's certificate: self-signed, made anew long before it ends, shared by replicas through a Secret.
+//! Certificate of the webhook: self-signed, rotated before it expires, and shared by replicas through a Secret.
 
 use std::sync::{Arc, Mutex, PoisonError};
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
-use cluster::{Clock, Kind, direct};
+use cluster::{Clock, Kind, apply_object, create_object, read_object};
 use jiff::tz::TimeZone;
 use jiff::{SignedDuration, Timestamp};
 use kube::Client;
@@ -13,88 +13,88 @@ use rustls::pki_types::pem::PemObject as _;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use serde_json::{Value, json};
 
-use super::{NAME, Target, WebhookError, configuration};
-use crate::MANAGER;
+use super::{CONFIGURATION_NAME, WebhookError, WebhookTarget, configuration};
+use crate::FIELD_MANAGER;
 
-/// Where replicas share the certificate.
+/// Kind of the Secret that contains the shared certificate.
 pub(crate) const SECRET: Kind = Kind::namespaced("", "v1", "Secret", "secrets");
-/// What the cluster is told to ask.
-pub(crate) const CONFIGURATION: Kind = Kind::cluster(
+/// Kind of the webhook configuration.
+pub(crate) const CONFIGURATION: Kind = Kind::cluster_scoped(
     "admissionregistration.k8s.io",
     "v1",
     "ValidatingWebhookConfiguration",
     "validatingwebhookconfigurations",
 );
-/// Annotation of the Secret: when its certificate ends, so that nobody needs to parse one.
-const EXPIRES: &str = "ostler.io/expires";
-/// How long a certificate is good for.
-const LIFE: SignedDuration = SignedDuration::from_hours(365 * 24);
-/// How far behind the cluster's clock may be.
-const SKEW: SignedDuration = SignedDuration::from_hours(24);
-/// How long before its end another is made: the old one stays trusted for as long.
-const MARGIN: SignedDuration = SignedDuration::from_hours(90 * 24);
+/// Annotation of the Secret that contains the expiration time, so that the certificate need not be parsed.
+const EXPIRES_ANNOTATION: &str = "ostler.io/expires";
+/// Validity of a certificate.
+const VALIDITY: SignedDuration = SignedDuration::from_hours(365 * 24);
+/// Maximum clock skew between operator and API server.
+const MAX_CLOCK_SKEW: SignedDuration = SignedDuration::from_hours(24);
+/// Remaining validity at which the certificate is rotated; the previous one stays trusted for as long.
+const ROTATION_MARGIN: SignedDuration = SignedDuration::from_hours(90 * 24);
 
-/// A certificate with its key, in PEM.
+/// Certificate and private key, in PEM.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Certificate {
+pub(crate) struct Certificate {
     pub certificate: String,
     pub key: String,
     pub expires: Timestamp,
-    /// The one before, which other replicas may still show.
+    /// The previous certificate, which other replicas may still use.
     pub previous: Option<String>,
 }
 
-/// Keeps certificate and configuration in step.
-pub struct Keeper {
+/// Keeps the certificate and the webhook configuration up to date.
+pub(crate) struct CertificateManager {
     client: Client,
     clock: Arc<dyn Clock>,
-    target: Target,
-    /// Where no Secret is shared.
-    own: Mutex<Option<Certificate>>,
+    target: WebhookTarget,
+    /// The certificate of this process, if no Secret is shared.
+    local_certificate: Mutex<Option<Certificate>>,
 }
 
 // === impl Certificate ===
 
 impl Certificate {
-    /// A new one for `hosts` (names or addresses), good from a day before `now` on: clocks differ.
+    /// Creates a certificate for `hosts` (names or addresses), valid from a day before `now` on because of clock skew.
     ///
     /// # Errors
-    /// When the machine has no randomness to give.
-    pub fn new(hosts: Vec<String>, now: Timestamp, previous: Option<String>) -> Result<Self, WebhookError> {
-        let day = |at: Timestamp| {
-            let date = at.to_zoned(TimeZone::UTC).date();
+    /// If the key pair cannot be generated.
+    pub(crate) fn new(hosts: Vec<String>, now: Timestamp, previous: Option<String>) -> Result<Self, WebhookError> {
+        let utc_date = |time: Timestamp| {
+            let date = time.to_zoned(TimeZone::UTC).date();
             rcgen::date_time_ymd(i32::from(date.year()), date.month().unsigned_abs(), date.day().unsigned_abs())
         };
         let mut parameters = rcgen::CertificateParams::new(hosts)?;
         parameters.distinguished_name.push(rcgen::DnType::CommonName, "ostler admission webhook");
-        let later = |duration: SignedDuration| now.checked_add(duration).unwrap_or(now);
-        let expires = later(LIFE);
-        (parameters.not_before, parameters.not_after) = (day(later(-SKEW)), day(expires));
+        let after = |duration: SignedDuration| now.checked_add(duration).unwrap_or(now);
+        let expires = after(VALIDITY);
+        (parameters.not_before, parameters.not_after) = (utc_date(after(-MAX_CLOCK_SKEW)), utc_date(expires));
         let key = rcgen::KeyPair::generate()?;
         let certificate = parameters.self_signed(&key)?;
         Ok(Self { certificate: certificate.pem(), key: key.serialize_pem(), expires, previous })
     }
 
-    /// Whether it is time for another.
+    /// Returns whether the certificate is due for rotation.
     #[must_use]
-    pub fn is_due(&self, now: Timestamp) -> bool {
-        self.expires.duration_since(now) < MARGIN
+    pub(crate) fn is_due_for_rotation(&self, now: Timestamp) -> bool {
+        self.expires.duration_since(now) < ROTATION_MARGIN
     }
 
-    /// Every certificate that the cluster should trust.
+    /// Returns all certificates that the API server should trust, in PEM.
     #[must_use]
-    pub fn trusted(&self) -> String {
+    pub(crate) fn trusted_certificates(&self) -> String {
         format!("{}{}", self.certificate, self.previous.as_deref().unwrap_or_default())
     }
 
-    /// TLS with this certificate.
+    /// Creates a TLS configuration with this certificate.
     ///
     /// # Errors
-    /// When it is none.
-    pub fn server_config(&self) -> Result<ServerConfig, WebhookError> {
-        let unusable = |_| WebhookError::Secret(NAME.to_owned());
-        let certificate = CertificateDer::from_pem_slice(self.certificate.as_bytes()).map_err(unusable)?;
-        let key = PrivateKeyDer::from_pem_slice(self.key.as_bytes()).map_err(unusable)?;
+    /// If certificate or key are malformed.
+    pub(crate) fn server_config(&self) -> Result<ServerConfig, WebhookError> {
+        let malformed = |_| WebhookError::Secret(CONFIGURATION_NAME.to_owned());
+        let certificate = CertificateDer::from_pem_slice(self.certificate.as_bytes()).map_err(malformed)?;
+        let key = PrivateKeyDer::from_pem_slice(self.key.as_bytes()).map_err(malformed)?;
         let provider = Arc::new(rustls::crypto::ring::default_provider());
         let mut config = ServerConfig::builder_with_provider(provider)
             .with_safe_default_protocol_versions()?
@@ -105,32 +105,32 @@ impl Certificate {
     }
 
     fn from_secret(secret: &Value) -> Option<Self> {
-        let part = |name: &str| {
+        let decode_entry = |name: &str| {
             let bytes = STANDARD.decode(secret["data"][name].as_str()?).ok()?;
             String::from_utf8(bytes).ok()
         };
-        let expires = secret["metadata"]["annotations"][EXPIRES].as_str()?.parse().ok()?;
-        let previous = part("previous.crt").filter(|text| !text.is_empty());
-        Some(Self { certificate: part("tls.crt")?, key: part("tls.key")?, expires, previous })
+        let expires = secret["metadata"]["annotations"][EXPIRES_ANNOTATION].as_str()?.parse().ok()?;
+        let previous = decode_entry("previous.crt").filter(|text| !text.is_empty());
+        Some(Self { certificate: decode_entry("tls.crt")?, key: decode_entry("tls.key")?, expires, previous })
     }
 
     fn to_secret(&self, namespace: &str) -> Value {
-        let part = |text: &str| STANDARD.encode(text);
+        let encode = |text: &str| STANDARD.encode(text);
         json!({
             "apiVersion": "v1",
             "kind": "Secret",
             "type": "kubernetes.io/tls",
-            "metadata": {"name": NAME, "namespace": namespace, "annotations": {EXPIRES: self.expires.to_string()}},
-            "data": {"tls.crt": part(&self.certificate), "tls.key": part(&self.key),
-                "previous.crt": part(self.previous.as_deref().unwrap_or_default())},
+            "metadata": {"name": CONFIGURATION_NAME, "namespace": namespace, "annotations": {EXPIRES_ANNOTATION: self.expires.to_string()}},
+            "data": {"tls.crt": encode(&self.certificate), "tls.key": encode(&self.key),
+                "previous.crt": encode(self.previous.as_deref().unwrap_or_default())},
         })
     }
 }
 
-// === impl Target ===
+// === impl WebhookTarget ===
 
-impl Target {
-    /// The names that the cluster calls us by.
+impl WebhookTarget {
+    /// Returns the host names that the API server uses.
     fn hosts(&self) -> Vec<String> {
         match self {
             Self::Url(address) => vec![address.ip().to_string()],
@@ -141,63 +141,63 @@ impl Target {
     }
 }
 
-// === impl Keeper ===
+// === impl CertificateManager ===
 
-impl Keeper {
+impl CertificateManager {
     #[must_use]
-    pub fn new(client: Client, clock: Arc<dyn Clock>, target: Target) -> Self {
-        Self { client, clock, target, own: Mutex::default() }
+    pub(crate) fn new(client: Client, clock: Arc<dyn Clock>, target: WebhookTarget) -> Self {
+        Self { client, clock, target, local_certificate: Mutex::default() }
     }
 
-    /// The certificate to show from now on, after the cluster was told to trust it.
+    /// Returns the certificate to serve, after the webhook configuration that trusts it was applied.
     ///
     /// # Errors
-    /// What the cluster refuses.
-    pub async fn care(&self) -> Result<Certificate, WebhookError> {
+    /// If the API server rejects the Secret or the configuration.
+    pub(crate) async fn update_certificate(&self) -> Result<Certificate, WebhookError> {
         let certificate = match &self.target {
-            Target::Url(_) => self.of_process()?,
-            Target::Service { namespace, .. } => self.shared(namespace).await?,
+            WebhookTarget::Url(_) => self.process_certificate()?,
+            WebhookTarget::Service { namespace, .. } => self.shared_certificate(namespace).await?,
         };
-        let configuration = configuration(&self.target, &certificate.trusted());
-        direct::apply(&self.client, CONFIGURATION, &configuration, MANAGER).await?;
+        let configuration = configuration(&self.target, &certificate.trusted_certificates());
+        apply_object(&self.client, CONFIGURATION, &configuration, FIELD_MANAGER).await?;
         Ok(certificate)
     }
 
-    fn of_process(&self) -> Result<Certificate, WebhookError> {
+    fn process_certificate(&self) -> Result<Certificate, WebhookError> {
         let now = self.clock.now();
-        let mut own = self.own.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(current) = own.as_ref().filter(|current| !current.is_due(now)) {
+        let mut local_certificate = self.local_certificate.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(current) = local_certificate.as_ref().filter(|current| !current.is_due_for_rotation(now)) {
             return Ok(current.clone());
         }
-        let previous = own.take().map(|before| before.certificate);
-        Ok(own.insert(Certificate::new(self.target.hosts(), now, previous)?).clone())
+        let previous = local_certificate.take().map(|before| before.certificate);
+        Ok(local_certificate.insert(Certificate::new(self.target.hosts(), now, previous)?).clone())
     }
 
-    /// The Secret's certificate; the replica that finds none, or an old one, makes it. Another may be first: a conflict
-    /// is an error here, and the next round reads what the other wrote.
-    async fn shared(&self, namespace: &str) -> Result<Certificate, WebhookError> {
+    /// Returns the certificate of the Secret; creates or rotates it if necessary. If another replica does so first, the
+    /// conflict is returned as an error, and the next attempt reads the certificate of that replica.
+    async fn shared_certificate(&self, namespace: &str) -> Result<Certificate, WebhookError> {
         let now = self.clock.now();
-        let found = direct::read(&self.client, SECRET, namespace, NAME).await?;
-        let current = match &found {
+        let existing = read_object(&self.client, SECRET, namespace, CONFIGURATION_NAME).await?;
+        let current = match &existing {
             Some(secret) => {
-                let broken = || WebhookError::Secret(format!("{namespace}/{NAME}"));
-                Some(Certificate::from_secret(secret).ok_or_else(broken)?)
+                let malformed = || WebhookError::Secret(format!("{namespace}/{CONFIGURATION_NAME}"));
+                Some(Certificate::from_secret(secret).ok_or_else(malformed)?)
             }
             None => None,
         };
-        if let Some(current) = current.as_ref().filter(|current| !current.is_due(now)) {
+        if let Some(current) = current.as_ref().filter(|current| !current.is_due_for_rotation(now)) {
             return Ok(current.clone());
         }
-        let next = Certificate::new(self.target.hosts(), now, current.map(|before| before.certificate))?;
-        let mut secret = next.to_secret(namespace);
-        match found {
+        let new_certificate = Certificate::new(self.target.hosts(), now, current.map(|before| before.certificate))?;
+        let mut secret = new_certificate.to_secret(namespace);
+        match existing {
             Some(old) => {
                 secret["metadata"]["resourceVersion"] = old["metadata"]["resourceVersion"].clone();
-                direct::apply(&self.client, SECRET, &secret, MANAGER).await?;
+                apply_object(&self.client, SECRET, &secret, FIELD_MANAGER).await?;
             }
-            None => direct::create(&self.client, SECRET, &secret, MANAGER).await?,
+            None => create_object(&self.client, SECRET, &secret, FIELD_MANAGER).await?,
         }
-        Ok(next)
+        Ok(new_certificate)
     }
 }
 
@@ -210,20 +210,20 @@ mod tests {
     }
 
     #[test]
-    fn a_certificate_is_replaced_long_before_it_ends() {
+    fn rotates_long_before_expiration() {
         let certificate = Certificate::new(vec!["127.0.0.1".to_owned()], at(0), None).unwrap();
-        assert!(!certificate.is_due(at(0)));
-        assert!(!certificate.is_due(at(274)));
-        assert!(certificate.is_due(at(276)));
+        assert!(!certificate.is_due_for_rotation(at(0)));
+        assert!(!certificate.is_due_for_rotation(at(274)));
+        assert!(certificate.is_due_for_rotation(at(276)));
         certificate.server_config().unwrap();
     }
 
     #[test]
-    fn it_survives_the_secret_with_the_one_before_it() {
+    fn secret_round_trip_keeps_previous_certificate() {
         let first = Certificate::new(vec!["a.b.svc".to_owned()], at(0), None).unwrap();
         let second = Certificate::new(vec!["a.b.svc".to_owned()], at(300), Some(first.certificate.clone())).unwrap();
         assert_eq!(Certificate::from_secret(&second.to_secret("b")), Some(second.clone()));
         assert_eq!(Certificate::from_secret(&first.to_secret("b")), Some(first.clone()));
-        assert_eq!(second.trusted(), format!("{}{}", second.certificate, first.certificate));
+        assert_eq!(second.trusted_certificates(), format!("{}{}", second.certificate, first.certificate));
     }
 }

@@ -1,4 +1,4 @@
-//! The ValidatingWebhookConfiguration: what the cluster asks us about, and how it trusts us.
+//! The ValidatingWebhookConfiguration of the admission webhook.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -6,33 +6,33 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use serde_json::{Value, json};
 
-use super::{PATH, Target};
+use super::{PATH, WebhookTarget};
 
-/// Name of the configuration, and of the Secret.
-pub(crate) const NAME: &str = "ostler-admission";
-/// Name of its one webhook, which refusals cite.
-const WEBHOOK: &str = "admission.ostler.io";
-/// A review takes milliseconds; nobody waits longer than this for a process that hangs.
+/// Name of the configuration and of the Secret.
+pub(crate) const CONFIGURATION_NAME: &str = "ostler-admission";
+/// Name of the webhook, which API server errors contain.
+const WEBHOOK_NAME: &str = "admission.ostler.io";
+/// Timeout of a review. A review takes milliseconds; writes must not wait for a process that hangs.
 const TIMEOUT_SECONDS: u32 = 5;
 
-/// The configuration for a webhook at `target` whose certificates are `trusted` (PEM, one after the other).
+/// Returns the configuration for a webhook at `target`; `trusted` contains its certificates in PEM.
 #[must_use]
-pub fn configuration(target: &Target, trusted: &str) -> Value {
-    let mut client = match target {
-        Target::Url(address) => json!({"url": format!("https://{address}{PATH}")}),
-        Target::Service { namespace, name } => {
+pub(crate) fn configuration(target: &WebhookTarget, trusted_certificates: &str) -> Value {
+    let mut client_config = match target {
+        WebhookTarget::Url(address) => json!({"url": format!("https://{address}{PATH}")}),
+        WebhookTarget::Service { namespace, name } => {
             json!({"service": {"namespace": namespace, "name": name, "path": PATH, "port": 443}})
         }
     };
-    client["caBundle"] = json!(STANDARD.encode(trusted));
+    client_config["caBundle"] = json!(STANDARD.encode(trusted_certificates));
     json!({
         "apiVersion": "admissionregistration.k8s.io/v1",
         "kind": "ValidatingWebhookConfiguration",
-        "metadata": {"name": NAME, "labels": {"app.kubernetes.io/managed-by": "ostler"}},
+        "metadata": {"name": CONFIGURATION_NAME, "labels": {"app.kubernetes.io/managed-by": "ostler"}},
         "webhooks": [{
-            "name": WEBHOOK,
+            "name": WEBHOOK_NAME,
             "admissionReviewVersions": ["v1"],
-            "clientConfig": client,
+            "clientConfig": client_config,
             "rules": rules(),
             "failurePolicy": "Ignore",
             "matchPolicy": "Equivalent",
@@ -42,7 +42,7 @@ pub fn configuration(target: &Target, trusted: &str) -> Value {
     })
 }
 
-/// One rule per group, for every kind of ours; status and scale are left alone.
+/// Returns one rule per API group that covers all ostler kinds without their subresources.
 fn rules() -> Vec<Value> {
     let mut groups: BTreeMap<(String, String), BTreeSet<String>> = BTreeMap::new();
     for crd in api::crds() {

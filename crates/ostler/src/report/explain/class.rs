@@ -1,179 +1,185 @@
-//! Why an accelerator class is empty, or who holds what of it.
+//! Explains why an accelerator class has no nodes, or which services use it.
 
 use std::collections::BTreeMap;
 
-use decide::inventory::{self, Discovery, NodeFacts};
-use decide::nearest::nearest;
-use decide::supply::Class;
+use decide::{Class, Discovery, NodeInfo, nearest_name};
 use jiff::Timestamp;
 use serde::Deserialize as _;
 use serde_json::{Value, json};
 
 use super::{Explanation, text, text_of};
-use crate::live::Live;
-use crate::report::tree::{Branch, counted, grouped};
+use crate::cluster_objects::ClusterObjects;
+use crate::report::tree::{TreeNode, count_of, group_by_reason};
 
-const LINES: usize = 12;
+/// Most lines of a list.
+const MAX_LINES: usize = 12;
 
-/// An AcceleratorClass, against every node.
-pub(crate) fn explain(object: &Value, live: &Live, now: Timestamp) -> Explanation {
-    let mut found = Explanation::of(object, now);
-    let read = api::ome::AcceleratorClass::deserialize(object).map_err(|error| error.to_string());
-    let class = match read.and_then(|class| Class::from_api(&class, None).map_err(|error| error.to_string())) {
+/// Explains an AcceleratorClass by comparing it with all nodes.
+pub(crate) fn explain(object: &Value, objects: &ClusterObjects, now: Timestamp) -> Explanation {
+    let mut explanation = Explanation::new(object, now);
+    let parsed = api::ome::AcceleratorClass::deserialize(object).map_err(|error| error.to_string());
+    let class = match parsed.and_then(|class| Class::from_api(&class, None).map_err(|error| error.to_string())) {
         Ok(class) => class,
-        Err(problem) => {
-            found.subject = format!("{} cannot be read", found.subject);
-            found.message = problem;
-            return found;
+        Err(error) => {
+            explanation.subject = format!("{} is invalid", explanation.subject);
+            explanation.message = error;
+            return explanation;
         }
     };
-    let facts = inventory::observe(&live.nodes, &live.pods);
-    let availability = inventory::availability(&class, &facts);
+    let node_infos = decide::node_infos(&objects.nodes, &objects.pods);
+    let availability = decide::class_availability(&class, &node_infos);
     let resource = class.resource_name().unwrap_or("accelerator").to_owned();
     if availability.nodes.is_empty() {
-        found.subject = format!("{} is empty", found.subject);
-        found.message = format!("its discovery matches none of {}", counted(facts.len(), "node"));
-        found.tree = wants(&class.discovery);
-        found.tree.extend(grouped("node", misses(&class, &facts, live), LINES));
-        found.remedies = labels_to_use(&class, &facts, live);
+        explanation.subject = format!("{} is empty", explanation.subject);
+        explanation.message = format!("spec.discovery matches none of {}", count_of(node_infos.len(), "node"));
+        explanation.tree = discovery_branch(&class.discovery);
+        explanation.tree.extend(group_by_reason("node", mismatches(&class, &node_infos, objects), MAX_LINES));
+        explanation.remedies = discovery_remedies(&class, &node_infos, objects);
     } else {
         let (free, total) = (availability.free(), availability.total());
-        found.subject = format!("{} has {}", found.subject, counted(availability.nodes.len(), "node"));
-        found.message = format!("{free} of {total} × {resource} free");
-        let node = |node: &inventory::ClassNode| {
+        explanation.subject = format!("{} has {}", explanation.subject, count_of(availability.nodes.len(), "node"));
+        explanation.message = format!("{free} of {total} × {resource} free");
+        let row = |node: &decide::ClassNode| {
             let state = if node.schedulable { "" } else { ", cordoned or not ready" };
             (node.name.clone(), format!("{} of {} free{state}", node.free, node.total))
         };
-        found.tree = grouped("node", availability.nodes.iter().map(node), LINES);
+        explanation.tree = group_by_reason("node", availability.nodes.iter().map(row), MAX_LINES);
     }
-    found.tree.extend(users(live, &found.name));
-    found
+    explanation.tree.extend(services_on(objects, &explanation.name));
+    explanation
 }
 
-/// What the class looks for.
-fn wants(discovery: &Discovery) -> Vec<Branch> {
+/// Describes the nodes that the class matches.
+fn discovery_branch(discovery: &Discovery) -> Vec<TreeNode> {
     let selector = discovery.node_selector.iter().map(|(key, value)| format!("{key}={value}"));
     let terms = discovery.terms.iter().map(|term| {
-        let expressions = term["matchExpressions"].as_array().into_iter().flatten().map(expression);
+        let expressions = term["matchExpressions"].as_array().into_iter().flatten().map(format_expression);
         expressions.collect::<Vec<_>>().join(" and ")
     });
     let selector: Vec<String> = selector.collect();
-    let mut ways: Vec<String> =
+    let mut alternatives: Vec<String> =
         (!selector.is_empty()).then(|| selector.join(" and ")).into_iter().chain(terms).collect();
     if let Some(vendor) = &discovery.pci_vendor {
-        ways.push(format!("PCI device {vendor}:{}", discovery.device_ids.join("|")));
+        alternatives.push(format!("PCI device {vendor}:{}", discovery.device_ids.join("|")));
     }
-    match ways.is_empty() {
-        true => vec![Branch::leaf("spec.discovery says nothing, and so matches no node")],
-        false => vec![Branch::leaf(format!("looks for nodes with {}", ways.join(", or ")))],
+    match alternatives.is_empty() {
+        true => vec![TreeNode::leaf("spec.discovery is empty and matches no nodes")],
+        false => vec![TreeNode::leaf(format!("matches nodes with {}", alternatives.join(", or ")))],
     }
 }
 
-fn expression(expression: &Value) -> String {
-    let values: Vec<String> = expression["values"].as_array().into_iter().flatten().map(spoken).collect();
+fn format_expression(expression: &Value) -> String {
+    let values: Vec<String> = expression["values"].as_array().into_iter().flatten().map(format_value).collect();
     let (key, operator) = (text(expression, "/key"), text(expression, "/operator"));
     match (operator, values.as_slice()) {
-        ("In", [only]) => format!("{key}={only}"),
+        ("In", [value]) => format!("{key}={value}"),
         ("Exists" | "DoesNotExist", _) => format!("{key} {operator}"),
         _ => format!("{key} {operator} {}", values.join("|")),
     }
 }
 
-fn spoken(value: &Value) -> String {
+fn format_value(value: &Value) -> String {
     value.as_str().map_or_else(|| value.to_string(), str::to_owned)
 }
 
-/// Every node with accelerators, and why it is not of the class; the others are counted.
-fn misses(class: &Class, facts: &[NodeFacts], live: &Live) -> Vec<(String, String)> {
-    let miss = |node: &NodeFacts| {
-        let why = match accelerators(node) {
+/// Returns for each node why the class does not match it.
+fn mismatches(class: &Class, node_infos: &[NodeInfo], objects: &ClusterObjects) -> Vec<(String, String)> {
+    let mismatch = |node: &NodeInfo| {
+        let reason = match accelerators(node) {
             None => "has no accelerators".to_owned(),
             Some((name, count)) => {
-                let owner = class_of(live, &node.name).map(|class| format!(", is of {class}")).unwrap_or_default();
-                format!("{count} × {name}{owner}: {}", first_miss(&class.discovery, &node.labels))
+                let other_class =
+                    class_of(objects, &node.name).map(|class| format!(", in class {class}")).unwrap_or_default();
+                format!("{count} × {name}{other_class}: {}", first_mismatch(&class.discovery, &node.labels))
             }
         };
-        (node.name.clone(), why)
+        (node.name.clone(), reason)
     };
-    facts.iter().map(miss).collect()
+    node_infos.iter().map(mismatch).collect()
 }
 
-fn accelerators(node: &NodeFacts) -> Option<(&String, &u32)> {
+/// Returns an extended resource of the node, and its quantity.
+fn accelerators(node: &NodeInfo) -> Option<(&String, &u32)> {
     node.allocatable.iter().find(|(name, count)| name.contains('/') && **count > 0)
 }
 
-fn class_of(live: &Live, node: &str) -> Option<String> {
-    let classes = live.offered.iter().filter(|object| object["kind"] == "AcceleratorClass");
+/// Returns the class that lists the node in its status.
+fn class_of(objects: &ClusterObjects, node: &str) -> Option<String> {
+    let classes = objects.supply.iter().filter(|object| object["kind"] == "AcceleratorClass");
     let lists = |class: &&Value| class["status"]["nodes"].as_array().is_some_and(|nodes| nodes.contains(&json!(node)));
     classes.filter(lists).map(|class| text(class, "/metadata/name").to_owned()).next()
 }
 
-/// The first label that differs from what the selector, or else the first term, asks for.
-fn first_miss(discovery: &Discovery, labels: &BTreeMap<String, String>) -> String {
-    let told = |key: &str| match labels.get(key) {
+/// Describes the first label that does not match the selector, or else the terms.
+fn first_mismatch(discovery: &Discovery, labels: &BTreeMap<String, String>) -> String {
+    let describe = |key: &str| match labels.get(key) {
         Some(label) => format!("{key} is {label}"),
         None => format!("has no label {key}"),
     };
-    let of_selector = discovery
-        .node_selector
-        .iter()
-        .find(|(key, value)| !inventory::has_all(labels, &BTreeMap::from([((*key).clone(), (*value).clone())])));
-    if let Some((key, _)) = of_selector {
-        return told(key);
+    let selector_mismatch = discovery.node_selector.iter().find(|(key, value)| {
+        !decide::labels_match_selector(labels, &BTreeMap::from([((*key).clone(), (*value).clone())]))
+    });
+    if let Some((key, _)) = selector_mismatch {
+        return describe(key);
     }
     let expressions = discovery.terms.iter().flat_map(|term| term["matchExpressions"].as_array().into_iter().flatten());
-    let failing =
-        expressions.into_iter().find(|one| !inventory::term_matches(&json!({"matchExpressions": [one]}), labels));
-    failing.map_or_else(|| "is another device".to_owned(), |one| told(text(one, "/key")))
+    let term_mismatch = expressions
+        .into_iter()
+        .find(|expression| !decide::term_matches(&json!({"matchExpressions": [expression]}), labels));
+    term_mismatch.map_or_else(|| "has another PCI device".to_owned(), |expression| describe(text(expression, "/key")))
 }
 
-/// Products on nodes that no class claims: a class that selects them would have those nodes.
-fn labels_to_use(class: &Class, facts: &[NodeFacts], live: &Live) -> Vec<String> {
-    let mut ways = Vec::new();
-    for node in facts.iter().filter(|node| accelerators(node).is_some() && class_of(live, &node.name).is_none()) {
+/// Returns changes of spec.discovery that match nodes with accelerators that belong to no class.
+fn discovery_remedies(class: &Class, node_infos: &[NodeInfo], objects: &ClusterObjects) -> Vec<String> {
+    let mut remedies = Vec::new();
+    for node in node_infos.iter().filter(|node| accelerators(node).is_some() && class_of(objects, &node.name).is_none())
+    {
         let product = node.labels.iter().find(|(key, _)| key.ends_with(".product") || key.ends_with("/product"));
         let Some((key, value)) = product else { continue };
         let mut changed = class.clone();
         changed.discovery =
             Discovery { node_selector: BTreeMap::from([(key.clone(), value.clone())]), ..Discovery::default() };
-        let found = inventory::availability(&changed, facts);
-        let what = format!(
-            "{} with {} that no class has yet",
-            counted(found.nodes.len(), "node"),
-            counted(found.total() as usize, "accelerator")
+        let availability = decide::class_availability(&changed, node_infos);
+        let gain = format!(
+            "{} with {} that belong to no class",
+            count_of(availability.nodes.len(), "node"),
+            count_of(availability.total() as usize, "accelerator")
         );
-        let way = match nearest(value, values(&class.discovery)) {
-            Some(slip) => format!("write {value} instead of {slip} in spec.discovery: it finds {what}"),
-            None => format!("a class with discovery.nodeSelector {{{key}: {value}}} would find {what}"),
+        let remedy = match nearest_name(value, discovery_values(&class.discovery)) {
+            Some(typo) => format!("replace {typo} with {value} in spec.discovery: this matches {gain}"),
+            None => format!("a class with discovery.nodeSelector {{{key}: {value}}} would match {gain}"),
         };
-        if !ways.contains(&way) {
-            ways.push(way);
+        if !remedies.contains(&remedy) {
+            remedies.push(remedy);
         }
     }
-    ways
+    remedies
 }
 
-/// Every label value that the class looks for.
-fn values(discovery: &Discovery) -> impl Iterator<Item = &str> {
+/// Returns the label values of the discovery.
+fn discovery_values(discovery: &Discovery) -> impl Iterator<Item = &str> {
     let expressions = discovery.terms.iter().flat_map(|term| term["matchExpressions"].as_array().into_iter().flatten());
-    let of_terms = expressions.flat_map(|one| one["values"].as_array().into_iter().flatten()).filter_map(Value::as_str);
-    discovery.node_selector.values().map(String::as_str).chain(of_terms)
+    let term_values = expressions
+        .flat_map(|expression| expression["values"].as_array().into_iter().flatten())
+        .filter_map(Value::as_str);
+    discovery.node_selector.values().map(String::as_str).chain(term_values)
 }
 
-/// Services that were put on the class.
-fn users(live: &Live, class: &str) -> Option<Branch> {
-    let on_it = |service: &&Value| {
+/// Returns the services that run on the class, each with its state.
+fn services_on(objects: &ClusterObjects, class: &str) -> Option<TreeNode> {
+    let uses_class = |service: &&Value| {
         let components = service["status"]["decision"]["components"].as_object().into_iter().flatten();
         components.into_iter().any(|(_, component)| component["acceleratorClass"] == class)
     };
     let row = |service: &Value| {
-        let ready = cluster::conditions::find(&service["status"]["conditions"], "Ready");
+        let ready = cluster::find_condition(&service["status"]["conditions"], "Ready");
         let state = match ready.map(|ready| ready["status"] == "True") {
             Some(true) => "ready".to_owned(),
-            _ => ready.map_or_else(|| "waits".to_owned(), |ready| format!("waits: {}", text_of(&ready["reason"]))),
+            _ => ready
+                .map_or_else(|| "not ready".to_owned(), |ready| format!("not ready: {}", text_of(&ready["reason"]))),
         };
         (format!("{}/{}", text(service, "/metadata/namespace"), text(service, "/metadata/name")), state)
     };
-    let users = grouped("", live.services.iter().filter(on_it).map(row), LINES);
-    (!users.is_empty()).then(|| Branch::new("services on it", users))
+    let services = group_by_reason("", objects.services.iter().filter(uses_class).map(row), MAX_LINES);
+    (!services.is_empty()).then(|| TreeNode::new("services that use it", services))
 }

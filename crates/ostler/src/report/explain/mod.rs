@@ -1,50 +1,52 @@
-//! Why an object is as it is: a headline, a tree from the object down to what is missing, and what would help.
+//! Explains the state of an object: a headline, a tree of reasons, and changes that would help.
 //!
-//! Pure: from objects as they are read to text. No sentence stands twice.
+//! Pure functions from the objects of a cluster to text. An explanation does not repeat a sentence.
 
 pub(crate) mod class;
 mod placement;
+pub(crate) mod pod_diagnostics;
 pub(crate) mod runtime;
 pub(crate) mod service;
-pub(crate) mod witness;
 
 use jiff::{SignedDuration, Timestamp};
 use serde::Serialize;
 use serde_json::Value;
 
-use super::tree::{self, Branch};
+use super::tree::{self, TreeNode};
 
-/// What is known of one object.
+/// The explanation of an object.
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct Explanation {
     pub kind: String,
-    /// Empty for an object of the cluster.
+    /// Empty for cluster-scoped objects.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub namespace: String,
     pub name: String,
     pub ready: bool,
     pub message: String,
-    /// Since when it is so, in RFC 3339.
+    /// Last transition of the condition `Ready`, in RFC 3339.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub since: Option<String>,
-    /// The recorded decision; only services have one, and of those not the role-based ones.
+    /// The recorded decision of an `ome.io` service.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub decision: Option<Value>,
     pub conditions: Vec<Value>,
-    /// From the object down to the reason.
-    pub tree: Vec<Branch>,
-    /// Pods that are not ready, each with the reason.
+    /// Reasons, from the conditions of the object down to the cause.
+    pub tree: Vec<TreeNode>,
+    /// Pods with problems.
     pub pods: Vec<PodProblem>,
-    /// Computed by deciding, or placing, again with one constraint lifted.
+    /// Changes that would help, found by repeating selection or scheduling with one constraint lifted.
     pub remedies: Vec<String>,
-    /// The headline without the name: `default/chat is not ready`.
+    /// Start of the headline, before the message: `default/chat is not ready`.
     #[serde(skip)]
     pub subject: String,
+    /// Time since the last transition, such as `2 minutes`.
     #[serde(skip)]
     pub age: Option<String>,
 }
 
+/// A problem of a Pod.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub(crate) struct PodProblem {
     pub name: String,
@@ -53,11 +55,11 @@ pub(crate) struct PodProblem {
 }
 
 impl Explanation {
-    /// Kind, name, conditions and time of `object`; the rest is for the caller to say.
-    fn of(object: &Value, now: Timestamp) -> Self {
+    /// Returns an explanation with kind, name, conditions and age of `object`. The caller adds the reasons.
+    fn new(object: &Value, now: Timestamp) -> Self {
         let text = |pointer: &str| text(object, pointer).to_owned();
         let conditions = &object["status"]["conditions"];
-        let ready = cluster::conditions::find(conditions, "Ready");
+        let ready = cluster::find_condition(conditions, "Ready");
         let since = ready.and_then(|ready| ready["lastTransitionTime"].as_str()).map(str::to_owned);
         let (namespace, name) = (text("/metadata/namespace"), text("/metadata/name"));
         Self {
@@ -66,7 +68,8 @@ impl Explanation {
             namespace,
             name,
             ready: ready.is_some_and(|condition| condition["status"] == "True"),
-            message: ready.map_or("not seen by the operator yet".into(), |ready| text_of(&ready["message"])),
+            message: ready
+                .map_or("Waiting for the operator to observe the object".into(), |ready| text_of(&ready["message"])),
             age: since.as_deref().and_then(|since| age(since.parse().ok()?, now)),
             since,
             decision: None,
@@ -78,7 +81,7 @@ impl Explanation {
     }
 }
 
-/// The whole answer.
+/// Renders an explanation as text.
 pub(crate) fn render(explanation: &Explanation) -> String {
     let Explanation { subject, message, age, remedies, .. } = explanation;
     let age = age.as_ref().map(|age| format!(" ({age})")).unwrap_or_default();
@@ -91,7 +94,7 @@ pub(crate) fn render(explanation: &Explanation) -> String {
     lines.join("\n")
 }
 
-/// `12 minutes`, in the largest unit that is there twice; nothing for a clock that goes wrong.
+/// Formats a duration such as `12 minutes`, in the largest unit with a count of at least 2.
 fn age(since: Timestamp, now: Timestamp) -> Option<String> {
     let seconds = now.duration_since(since).max(SignedDuration::ZERO).as_secs();
     let (count, unit) = match seconds {

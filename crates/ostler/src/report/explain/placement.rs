@@ -1,195 +1,226 @@
-//! Why no node takes a Pod: every node with what is missing there, who holds it, and whose going would make room.
+//! Explains why no node can schedule a Pod: what each node lacks, which workloads use it, and which deletions would free it.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use apimachinery::quantity::Quantity;
-use embedded::scheduler::{self, Reason, World};
+use apimachinery::Quantity;
+use embedded::{SchedulingSnapshot, UnschedulableReason, filter_nodes};
 use serde_json::Value;
 
 use super::{text, text_of};
-use crate::report::tree::{Branch, grouped};
+use crate::report::tree::{TreeNode, group_by_reason};
 
-/// Node lines that are shown.
-const LINES: usize = 12;
-/// Ways to make room that are proposed.
-const WAYS: usize = 2;
-/// Labels by which services mark their Pods, with the kind as it is spelt on the command line.
-pub(super) const OWNERS: [(&str, &str); 2] = [
+/// Most lines for nodes.
+const MAX_LINES: usize = 12;
+/// Most deletions that are suggested.
+const MAX_SUGGESTIONS: usize = 2;
+/// Labels of the Pods of services, and the kind of the service as written on the command line.
+pub(super) const SERVICE_LABELS: [(&str, &str); 2] = [
     ("ome.io/inferenceservice", "inferenceservice.ome.io"),
     ("fusioninfer.io/service", "inferenceservice.fusioninfer.io"),
 ];
 
-/// Nodes, Pods and classes as they are now.
-pub(super) struct Surroundings {
-    world: World,
-    /// Classes of each node, by name.
-    classes: BTreeMap<String, Vec<String>>,
+/// Current nodes, Pods and classes.
+pub(super) struct PlacementAnalysis {
+    snapshot: SchedulingSnapshot,
+    /// Names of the classes of each node.
+    node_classes: BTreeMap<String, Vec<String>>,
 }
 
-/// Somebody whose Pods hold what another needs.
+/// A service, or a Pod without a service, that uses resources of a node.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
-struct Holder {
-    /// `inferenceservice.ome.io`, or `pod` where no service owns it.
+struct Workload {
+    /// Kind as written on the command line: `inferenceservice.ome.io`, or `pod` without a service.
     kind: &'static str,
     namespace: String,
     name: String,
 }
 
-impl Surroundings {
-    pub(super) fn of(nodes: &[Value], pods: &[Value], offered: &[Value]) -> Self {
+impl PlacementAnalysis {
+    pub(super) fn new(nodes: &[Value], pods: &[Value], supply: &[Value]) -> Self {
         let shared = |objects: &[Value]| objects.iter().cloned().map(Arc::new).collect();
-        let mut classes: BTreeMap<String, Vec<String>> = BTreeMap::new();
-        for class in offered.iter().filter(|object| object["kind"] == "AcceleratorClass") {
+        let mut node_classes: BTreeMap<String, Vec<String>> = BTreeMap::new();
+        for class in supply.iter().filter(|object| object["kind"] == "AcceleratorClass") {
             for node in class["status"]["nodes"].as_array().into_iter().flatten() {
-                classes.entry(text_of(node)).or_default().push(text(class, "/metadata/name").to_owned());
+                node_classes.entry(text_of(node)).or_default().push(text(class, "/metadata/name").to_owned());
             }
         }
-        Self { world: World { nodes: shared(nodes), pods: shared(pods), ..World::default() }, classes }
+        Self {
+            snapshot: SchedulingSnapshot { nodes: shared(nodes), pods: shared(pods), ..SchedulingSnapshot::default() },
+            node_classes,
+        }
     }
 
-    /// One line per node, or per reason that several share; none where a node would take the Pod.
-    pub(super) fn refusals(&self, pod: &Value, class: Option<&str>) -> Vec<Branch> {
-        let verdicts = scheduler::fits(pod, &self.world);
-        if verdicts.values().any(Vec::is_empty) {
+    /// Returns a line per reason with the nodes that it applies to, or no lines if a node can schedule the Pod.
+    pub(super) fn node_rejections(&self, pod: &Value, class: Option<&str>) -> Vec<TreeNode> {
+        let rejections = filter_nodes(pod, &self.snapshot);
+        if rejections.values().any(Vec::is_empty) {
             return Vec::new();
         }
-        let line = |(node, reasons): (&String, &Vec<Reason>)| {
-            let reasons = reasons.iter().map(|reason| self.told(reason, pod, node, class));
+        let line = |(node, reasons): (&String, &Vec<UnschedulableReason>)| {
+            let reasons = reasons.iter().map(|reason| self.describe(reason, pod, node, class));
             (node.clone(), reasons.collect::<Vec<_>>().join("; "))
         };
-        grouped("", verdicts.iter().map(line), LINES)
+        group_by_reason("", rejections.iter().map(line), MAX_LINES)
     }
 
-    /// Nodes that there are.
-    pub(super) fn count(&self) -> usize {
-        self.world.nodes.len()
+    /// Returns the number of nodes.
+    pub(super) fn node_count(&self) -> usize {
+        self.snapshot.nodes.len()
     }
 
-    fn told(&self, reason: &Reason, pod: &Value, node: &str, class: Option<&str>) -> String {
+    /// Describes why `node` cannot schedule the Pod.
+    fn describe(&self, reason: &UnschedulableReason, pod: &Value, node: &str, class: Option<&str>) -> String {
         match reason {
-            Reason::Unschedulable => "is cordoned".to_owned(),
-            Reason::UntoleratedTaint { key, value } if value.is_empty() => format!("taint {key} is not tolerated"),
-            Reason::UntoleratedTaint { key, value } => format!("taint {key}={value} is not tolerated"),
-            Reason::NotSelected => self.not_selected(pod, node, class),
-            Reason::TooManyPods { most } => format!("has its {most} Pods"),
-            Reason::Insufficient { resource, total, .. } if total.is_zero() => format!("has no {resource}"),
-            Reason::PortTaken { port } => format!("host port {port} is taken"),
-            Reason::VolumeElsewhere { claim } => format!("the volume of claim {claim} is on another node"),
-            Reason::NoVolume { claim } => format!("no volume for claim {claim} can be reached from here"),
-            Reason::NoPlaceToSpread { key } => format!("has no label {key}, over which the Pod is spread"),
-            Reason::Uneven { key, skew, most } => {
-                format!("one more Pod here would be {skew} more than at the emptiest {key}; at most {most}")
+            UnschedulableReason::Unschedulable => "is cordoned".to_owned(),
+            UnschedulableReason::UntoleratedTaint { key, value } if value.is_empty() => {
+                format!("taint {key} is not tolerated")
             }
-            Reason::NotNear => "none of the Pods that it wants to be with is here".to_owned(),
-            Reason::NotFar => "a Pod that it keeps away from is here".to_owned(),
-            Reason::OthersStayFar => "a Pod that is here keeps it away".to_owned(),
-            Reason::Insufficient { resource, needs, free, .. } => {
-                let holders = if resource.contains('/') { self.held(node, resource) } else { String::new() };
-                format!("{resource}: needs {needs}, free {free}{holders}")
+            UnschedulableReason::UntoleratedTaint { key, value } => format!("taint {key}={value} is not tolerated"),
+            UnschedulableReason::NodeAffinity => self.selector_mismatch(pod, node, class),
+            UnschedulableReason::TooManyPods { limit } => format!("already runs {limit} Pods, its maximum"),
+            UnschedulableReason::InsufficientResource { resource, allocatable, .. } if allocatable.is_zero() => {
+                format!("has no {resource}")
+            }
+            UnschedulableReason::HostPortConflict { port } => format!("host port {port} is in use"),
+            UnschedulableReason::VolumeNodeAffinity { claim } => {
+                format!("the volume of PersistentVolumeClaim {claim} is bound to another node")
+            }
+            UnschedulableReason::NoMatchingVolume { claim } => {
+                format!("no volume for PersistentVolumeClaim {claim} is accessible from this node")
+            }
+            UnschedulableReason::MissingTopologyLabel { key } => {
+                format!("has no label {key}, which a topology spread constraint requires")
+            }
+            UnschedulableReason::TopologySkew { key, skew, max_skew } => {
+                format!("the topology spread over {key} would have skew {skew}, maximum {max_skew}")
+            }
+            UnschedulableReason::PodAffinity => "does not match the Pod's affinity to other Pods".to_owned(),
+            UnschedulableReason::PodAntiAffinity => "runs a Pod that matches the Pod's anti-affinity".to_owned(),
+            UnschedulableReason::ExistingPodAntiAffinity => "runs a Pod whose anti-affinity matches the Pod".to_owned(),
+            UnschedulableReason::InsufficientResource { resource, requested, free, .. } => {
+                let usage = if resource.contains('/') { self.usage_suffix(node, resource) } else { String::new() };
+                format!("{resource}: requested {requested}, free {free}{usage}")
             }
         }
     }
 
-    /// Of another class; or the label that differs.
-    fn not_selected(&self, pod: &Value, node: &str, class: Option<&str>) -> String {
-        let own = self.classes.get(node).map(Vec::as_slice).unwrap_or_default();
-        if let Some(wanted) = class.filter(|wanted| own.iter().all(|name| name != wanted)) {
-            return match own.first() {
-                Some(other) => format!("class {other} is not {wanted}"),
-                None => format!("belongs to no class, so not to {wanted}"),
+    /// Describes a node of another class, or the label that does not match the Pod's node selector.
+    fn selector_mismatch(&self, pod: &Value, node: &str, class: Option<&str>) -> String {
+        let node_classes = self.node_classes.get(node).map(Vec::as_slice).unwrap_or_default();
+        if let Some(class) = class.filter(|class| node_classes.iter().all(|name| name != class)) {
+            return match node_classes.first() {
+                Some(other) => format!("belongs to class {other}, not {class}"),
+                None => format!("belongs to no class, expected {class}"),
             };
         }
-        let labels =
-            self.world.nodes.iter().find(|one| one["metadata"]["name"] == node).map(|one| &one["metadata"]["labels"]);
+        let labels = self
+            .snapshot
+            .nodes
+            .iter()
+            .find(|candidate| candidate["metadata"]["name"] == node)
+            .map(|node| &node["metadata"]["labels"]);
         let selector = pod["spec"]["nodeSelector"].as_object().into_iter().flatten();
-        let differs = selector.filter_map(|(key, wanted)| {
+        let mismatches = selector.filter_map(|(key, value)| {
             let label = labels.and_then(|labels| labels[key].as_str());
-            let wanted = wanted.as_str().filter(|wanted| label != Some(wanted))?;
+            let required = value.as_str().filter(|required| label != Some(required))?;
             Some(match label {
-                Some(label) => format!("label {key} is {label}, the Pod wants {wanted}"),
-                None => format!("has no label {key}, the Pod wants {wanted}"),
+                Some(label) => format!("label {key} is {label}, the Pod requires {required}"),
+                None => format!("has no label {key}, the Pod requires {required}"),
             })
         });
-        differs.into_iter().next().unwrap_or_else(|| "does not match the Pod's node affinity".to_owned())
+        mismatches.into_iter().next().unwrap_or_else(|| "does not match the Pod's node affinity".to_owned())
     }
 
-    fn held(&self, node: &str, resource: &str) -> String {
-        let holders = self.holders(node, resource);
-        if holders.is_empty() {
+    /// Lists the workloads that use the resource: `   (chat uses 4, sum uses 2)`.
+    fn usage_suffix(&self, node: &str, resource: &str) -> String {
+        let workloads = self.workloads(node, resource);
+        if workloads.is_empty() {
             return String::new();
         }
-        let words: Vec<String> =
-            holders.iter().map(|(holder, amount)| format!("{} holds {amount}", holder.name)).collect();
-        format!("   ({})", words.join(", "))
+        let usages: Vec<String> =
+            workloads.iter().map(|(workload, quantity)| format!("{} uses {quantity}", workload.name)).collect();
+        format!("   ({})", usages.join(", "))
     }
 
-    /// Who holds how much on a node, the most first.
-    fn holders(&self, node: &str, resource: &str) -> Vec<(Holder, Quantity)> {
-        let mut held: BTreeMap<Holder, Quantity> = BTreeMap::new();
-        for pod in self.world.pods.iter().filter(|pod| is_on(pod, node)) {
-            if let Some(amount) = apimachinery::pod::requests(pod).get(resource).filter(|amount| !amount.is_zero()) {
-                *held.entry(Holder::of(pod)).or_insert(Quantity::ZERO) += *amount;
+    /// Returns the workloads that use a resource of a node, largest quantity first.
+    fn workloads(&self, node: &str, resource: &str) -> Vec<(Workload, Quantity)> {
+        let mut quantities: BTreeMap<Workload, Quantity> = BTreeMap::new();
+        for pod in self.snapshot.pods.iter().filter(|pod| is_running_on(pod, node)) {
+            if let Some(quantity) = apimachinery::pod_requests(pod).get(resource).filter(|quantity| !quantity.is_zero())
+            {
+                *quantities.entry(Workload::of(pod)).or_insert(Quantity::ZERO) += *quantity;
             }
         }
-        let mut held: Vec<_> = held.into_iter().collect();
-        held.sort_by(|(a, held_a), (b, held_b)| held_b.cmp(held_a).then_with(|| a.cmp(b)));
-        held
+        let mut workloads: Vec<_> = quantities.into_iter().collect();
+        workloads.sort_by(|(a, quantity_a), (b, quantity_b)| quantity_b.cmp(quantity_a).then_with(|| a.cmp(b)));
+        workloads
     }
 
-    /// Services whose end would let the Pod be placed: on each node the one that holds least of what suffices, or all
-    /// of the largest that together do. Each is tried by placing the Pod again without them.
-    pub(super) fn room(&self, pod: &Value) -> Vec<String> {
-        let mut ways: Vec<(usize, Quantity, String)> = Vec::new();
-        for (node, reasons) in scheduler::fits(pod, &self.world) {
-            if let [Reason::Insufficient { resource, needs, free, .. }] = reasons.as_slice() {
-                ways.extend(self.way(pod, &node, resource, *needs - *free));
+    /// Suggests deletions of services that would let a node schedule the Pod: per node the smallest service that suffices, or
+    /// all services together. Each suggestion is verified by scheduling the Pod without the deleted services.
+    pub(super) fn deletion_remedies(&self, pod: &Value) -> Vec<String> {
+        let mut remedies: Vec<(usize, Quantity, String)> = Vec::new();
+        for (node, reasons) in filter_nodes(pod, &self.snapshot) {
+            if let [UnschedulableReason::InsufficientResource { resource, requested, free, .. }] = reasons.as_slice() {
+                remedies.extend(self.deletion_on_node(pod, &node, resource, *requested - *free));
             }
         }
-        ways.sort_by(|a, b| (a.0, a.1, &a.2).cmp(&(b.0, b.1, &b.2)));
-        ways.dedup_by(|a, b| a.2 == b.2);
-        ways.into_iter().take(WAYS).map(|(.., way)| way).collect()
+        remedies.sort_by(|a, b| (a.0, a.1, &a.2).cmp(&(b.0, b.1, &b.2)));
+        remedies.dedup_by(|a, b| a.2 == b.2);
+        remedies.into_iter().take(MAX_SUGGESTIONS).map(|(.., remedy)| remedy).collect()
     }
 
-    fn way(&self, pod: &Value, node: &str, resource: &str, short: Quantity) -> Option<(usize, Quantity, String)> {
-        let own = Holder::of(pod);
-        let mut holders = self.holders(node, resource);
-        holders.retain(|(holder, _)| holder.kind != POD && *holder != own);
-        let chosen: Vec<(Holder, Quantity)> = match holders.iter().rev().find(|(_, amount)| *amount >= short) {
-            Some(one) => vec![one.clone()],
-            None => holders,
+    /// Returns the number of services to delete on `node`, the quantity that this frees, and the suggestion.
+    fn deletion_on_node(
+        &self,
+        pod: &Value,
+        node: &str,
+        resource: &str,
+        missing: Quantity,
+    ) -> Option<(usize, Quantity, String)> {
+        let own = Workload::of(pod);
+        let mut workloads = self.workloads(node, resource);
+        workloads.retain(|(workload, _)| workload.kind != POD && *workload != own);
+        let deleted: Vec<(Workload, Quantity)> = match workloads.iter().rev().find(|(_, quantity)| *quantity >= missing)
+        {
+            Some(smallest) => vec![smallest.clone()],
+            None => workloads,
         };
-        let without: Vec<Arc<Value>> = self
-            .world
+        let remaining_pods: Vec<Arc<Value>> = self
+            .snapshot
             .pods
             .iter()
-            .filter(|pod| chosen.iter().all(|(holder, _)| Holder::of(pod) != *holder))
+            .filter(|pod| deleted.iter().all(|(workload, _)| Workload::of(pod) != *workload))
             .cloned()
             .collect();
-        let without = World { pods: without, ..self.world.clone() };
-        let fits = scheduler::fits(pod, &without).get(node).is_some_and(Vec::is_empty);
-        let freed = chosen.iter().fold(Quantity::ZERO, |sum, (_, amount)| sum + *amount);
-        let commands: Vec<String> = chosen.iter().map(|(holder, _)| holder.delete()).collect();
-        let words = format!("free {short} × {resource} on {node}: {} (frees {freed})", commands.join(" and "));
-        fits.then_some((chosen.len(), freed, words))
+        let snapshot = SchedulingSnapshot { pods: remaining_pods, ..self.snapshot.clone() };
+        let fits = filter_nodes(pod, &snapshot).get(node).is_some_and(Vec::is_empty);
+        let freed = deleted.iter().fold(Quantity::ZERO, |sum, (_, quantity)| sum + *quantity);
+        let commands: Vec<String> = deleted.iter().map(|(workload, _)| workload.delete_command()).collect();
+        let remedy = format!("free {missing} × {resource} on {node}: {} (frees {freed})", commands.join(" and "));
+        fits.then_some((deleted.len(), freed, remedy))
     }
 }
 
+/// Kind of a Pod as written on the command line.
 const POD: &str = "pod";
 
-impl Holder {
+impl Workload {
+    /// Returns the service of the Pod, or the Pod itself.
     fn of(pod: &Value) -> Self {
         let labels = &pod["metadata"]["labels"];
-        let owner = OWNERS.iter().find_map(|(label, kind)| Some((*kind, labels[label].as_str()?)));
+        let owner = SERVICE_LABELS.iter().find_map(|(label, kind)| Some((*kind, labels[label].as_str()?)));
         let (kind, name) = owner.unwrap_or((POD, text(pod, "/metadata/name")));
         Self { kind, namespace: text(pod, "/metadata/namespace").to_owned(), name: name.to_owned() }
     }
 
-    fn delete(&self) -> String {
+    fn delete_command(&self) -> String {
         format!("kubectl delete {} {} -n {}", self.kind, self.name, self.namespace)
     }
 }
 
-fn is_on(pod: &Value, node: &str) -> bool {
+/// Returns whether the Pod is bound to the node and not terminated.
+fn is_running_on(pod: &Value, node: &str) -> bool {
     pod["spec"]["nodeName"] == node && !matches!(pod["status"]["phase"].as_str(), Some("Succeeded" | "Failed"))
 }

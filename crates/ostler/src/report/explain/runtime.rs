@@ -1,164 +1,174 @@
-//! Why a runtime is or is not chosen; and which runtimes serve a model.
+//! Explains why a runtime is selected or not, and which runtimes serve a model.
 
-use decide::decision::Candidate;
-use decide::outranked::OUTRANKED;
-use decide::supply::Scope;
+use decide::{OUTRANKED, RuntimeCandidate, Scope};
 use jiff::Timestamp;
 use plan::{Service, ServicePlan, Snapshot};
 use serde_json::{Value, json};
 
 use super::{Explanation, text};
-use crate::live::{self, Live};
-use crate::report::tree::{Branch, counted, grouped, listed};
+use crate::cluster_objects::{self, ClusterObjects};
+use crate::report::tree::{TreeNode, count_of, group_by_reason, join_names};
 
-const LINES: usize = 8;
+/// Most lines of a list.
+const MAX_LINES: usize = 8;
 
-/// A ServingRuntime or ClusterServingRuntime: its place for every service, and for every model that could be served.
-pub(crate) fn runtime(object: &Value, live: &Live, now: Timestamp) -> Explanation {
-    let mut found = Explanation::of(object, now);
-    let snapshot = live.snapshot();
-    let who = Who { name: found.name.clone(), namespace: found.namespace.clone() };
-    let services: Vec<(String, ServicePlan)> = live
+/// Explains a ServingRuntime or ClusterServingRuntime: its result for all services, and for a minimal service per model.
+pub(crate) fn explain_runtime(object: &Value, objects: &ClusterObjects, now: Timestamp) -> Explanation {
+    let mut explanation = Explanation::new(object, now);
+    let snapshot = objects.snapshot();
+    let runtime = RuntimeRef { name: explanation.name.clone(), namespace: explanation.namespace.clone() };
+    let services: Vec<(String, ServicePlan)> = objects
         .services
         .iter()
-        .filter_map(|service| planned(&snapshot, service))
-        .filter(|(_, plan)| who.sees(plan))
+        .filter_map(|service| plan_ome_service(&snapshot, service))
+        .filter(|(_, plan)| runtime.is_visible_to(plan))
         .collect();
-    let models: Vec<(String, ServicePlan)> =
-        questions(&snapshot, &who, None).iter().filter_map(|service| planned(&snapshot, service)).collect();
+    let models: Vec<(String, ServicePlan)> = minimal_services(&snapshot, &runtime, None)
+        .iter()
+        .filter_map(|service| plan_ome_service(&snapshot, service))
+        .collect();
 
-    let chosen_by = chosen(&who, &services);
-    let chosen_for = chosen(&who, &models);
-    found.message = match (chosen_by.len(), chosen_for.len()) {
-        (0, 0) => "chosen by no service, and for no model".to_owned(),
-        (0, count) => format!("chosen by no service; would be for {count} of {}", counted(models.len(), "model")),
-        (count, _) => format!("chosen by {count} of {}", counted(services.len(), "service")),
+    let selecting_services = selected_by(&runtime, &services);
+    let selecting_models = selected_by(&runtime, &models);
+    explanation.message = match (selecting_services.len(), selecting_models.len()) {
+        (0, 0) => "not selected by any service, nor for any model".to_owned(),
+        (0, count) => {
+            format!("not selected by any service; would be selected for {count} of {}", count_of(models.len(), "model"))
+        }
+        (count, _) => format!("selected by {count} of {}", count_of(services.len(), "service")),
     };
-    found.ready = !chosen_by.is_empty() || !chosen_for.is_empty();
-    found.tree.extend(branch("services", verdicts(&who, &services)));
-    found.tree.extend(branch("models", verdicts(&who, &models)));
-    if !found.ready {
-        found.remedies = ways(&snapshot, &who);
+    explanation.ready = !selecting_services.is_empty() || !selecting_models.is_empty();
+    explanation.tree.extend(branch("services", outcomes(&runtime, &services)));
+    explanation.tree.extend(branch("models", outcomes(&runtime, &models)));
+    if !explanation.ready {
+        explanation.remedies = remedies(&snapshot, &runtime);
     }
-    found
+    explanation
 }
 
-/// A BaseModel or ClusterBaseModel: what a service that names only the model would get, and against whom.
-pub(crate) fn model(object: &Value, live: &Live, now: Timestamp) -> Explanation {
-    let mut found = Explanation::of(object, now);
-    let snapshot = live.snapshot();
-    let namespace = if found.namespace.is_empty() { "default" } else { &found.namespace };
-    let question = question(namespace, &found.name, None);
-    let Some((_, plan)) = planned(&snapshot, &question) else {
-        found.message = "cannot be read".to_owned();
-        return found;
+/// Explains a BaseModel or ClusterBaseModel: the candidates for a service that sets only the model.
+pub(crate) fn explain_model(object: &Value, objects: &ClusterObjects, now: Timestamp) -> Explanation {
+    let mut explanation = Explanation::new(object, now);
+    let snapshot = objects.snapshot();
+    let namespace = if explanation.namespace.is_empty() { "default" } else { &explanation.namespace };
+    let service = minimal_service(namespace, &explanation.name, None);
+    let Some((_, plan)) = plan_ome_service(&snapshot, &service) else {
+        explanation.message = "the model is invalid".to_owned();
+        return explanation;
     };
-    found.ready = plan.feasible;
-    let is_decided = plan.feasible || plan.candidates.iter().any(|one| one.selected);
-    found.message = if is_decided { plan.message.clone() } else { "no runtime serves it".to_owned() };
-    let row = |one: &Candidate| (one.runtime.clone(), place(one));
-    found.tree.extend(branch("runtimes", plan.candidates.iter().map(row).collect()));
-    let users = live.services.iter().filter(|service| service["spec"]["model"]["name"] == *found.name);
-    let name =
-        |one: &Value| (format!("{}/{}", text(one, "/metadata/namespace"), text(one, "/metadata/name")), String::new());
-    found.tree.extend(branch("services that use it", users.map(name).collect()));
+    explanation.ready = plan.feasible;
+    let is_selected = plan.feasible || plan.candidates.iter().any(|candidate| candidate.selected);
+    explanation.message = if is_selected { plan.message.clone() } else { "no runtime can serve it".to_owned() };
+    let row = |candidate: &RuntimeCandidate| (candidate.runtime.clone(), outcome_message(candidate));
+    explanation.tree.extend(branch("runtimes", plan.candidates.iter().map(row).collect()));
+    let services = objects.services.iter().filter(|service| service["spec"]["model"]["name"] == *explanation.name);
+    let name = |service: &Value| {
+        (format!("{}/{}", text(service, "/metadata/namespace"), text(service, "/metadata/name")), String::new())
+    };
+    explanation.tree.extend(branch("services that use it", services.map(name).collect()));
     if !plan.feasible {
-        let service = Service::read(&live::document(question)).ok().flatten();
+        let service = Service::from_document(&cluster_objects::document(service)).ok().flatten();
         let remedies = service.iter().flat_map(|service| plan::remedies(&snapshot, service));
-        found.remedies = remedies.map(|remedy| remedy.to_string()).collect();
+        explanation.remedies = remedies.map(|remedy| remedy.to_string()).collect();
     }
-    found
+    explanation
 }
 
-/// A runtime as candidates name it.
-struct Who {
+/// Identifies a runtime among candidates.
+struct RuntimeRef {
     name: String,
-    /// Empty for the cluster's.
+    /// Empty for a ClusterServingRuntime.
     namespace: String,
 }
 
-impl Who {
-    fn is(&self, candidate: &Candidate) -> bool {
+impl RuntimeRef {
+    fn matches(&self, candidate: &RuntimeCandidate) -> bool {
         candidate.runtime == self.name && (candidate.scope == Scope::Cluster) == self.namespace.is_empty()
     }
 
-    /// Runtimes of a namespace are seen by its services only.
-    fn sees(&self, plan: &ServicePlan) -> bool {
+    /// Returns whether the service of `plan` can use the runtime. A ServingRuntime is available only in its namespace.
+    fn is_visible_to(&self, plan: &ServicePlan) -> bool {
         self.namespace.is_empty() || plan.namespace == self.namespace
     }
 }
 
-fn branch(title: &str, rows: Vec<(String, String)>) -> Option<Branch> {
-    let below = grouped("", rows, LINES);
-    (!below.is_empty()).then(|| Branch::new(title, below))
+fn branch(title: &str, rows: Vec<(String, String)>) -> Option<TreeNode> {
+    let children = group_by_reason("", rows, MAX_LINES);
+    (!children.is_empty()).then(|| TreeNode::new(title, children))
 }
 
-/// The plan of an `ome.io` service, by name; other services choose no runtime.
-fn planned(snapshot: &Snapshot, service: &Value) -> Option<(String, ServicePlan)> {
-    let read = Service::read(&live::document(service.clone())).ok().flatten()?;
-    matches!(read, Service::Ome(_))
-        .then(|| (text(service, "/metadata/name").to_owned(), plan::plan_service(snapshot, &read)))
+/// Plans an `ome.io` service and returns its name and plan; `None` for other services, which do not select a runtime.
+fn plan_ome_service(snapshot: &Snapshot, service: &Value) -> Option<(String, ServicePlan)> {
+    let parsed = Service::from_document(&cluster_objects::document(service.clone())).ok().flatten()?;
+    matches!(parsed, Service::Ome(_))
+        .then(|| (text(service, "/metadata/name").to_owned(), plan::plan_service(snapshot, &parsed)))
 }
 
-fn chosen(who: &Who, plans: &[(String, ServicePlan)]) -> Vec<String> {
-    let is_chosen = |plan: &ServicePlan| plan.candidates.iter().any(|one| one.selected && who.is(one));
-    plans.iter().filter(|(_, plan)| is_chosen(plan)).map(|(name, _)| name.clone()).collect()
+fn selected_by(runtime: &RuntimeRef, plans: &[(String, ServicePlan)]) -> Vec<String> {
+    let is_selected =
+        |plan: &ServicePlan| plan.candidates.iter().any(|candidate| candidate.selected && runtime.matches(candidate));
+    plans.iter().filter(|(_, plan)| is_selected(plan)).map(|(name, _)| name.clone()).collect()
 }
 
-/// The runtime's place in each plan: chosen ones first, then those it came near to.
-fn verdicts(who: &Who, plans: &[(String, ServicePlan)]) -> Vec<(String, String)> {
-    let verdict = |plan: &ServicePlan| match plan.candidates.iter().find(|one| who.is(one)) {
-        Some(candidate) => (order(candidate), place(candidate)),
-        None => (u8::MAX, "was not asked: another runtime is named, or the model is unknown".to_owned()),
+/// Returns the outcome of the runtime in each plan: selections first, then by the number of checks that it passed.
+fn outcomes(runtime: &RuntimeRef, plans: &[(String, ServicePlan)]) -> Vec<(String, String)> {
+    let outcome = |plan: &ServicePlan| match plan.candidates.iter().find(|candidate| runtime.matches(candidate)) {
+        Some(candidate) => (sort_key(candidate), outcome_message(candidate)),
+        None => (u8::MAX, "not considered: the service sets another runtime, or the model is unknown".to_owned()),
     };
     let mut rows: Vec<((u8, String), String)> =
-        plans.iter().map(|(name, plan)| (verdict(plan), name.clone())).collect();
-    rows.sort_by_key(|((order, _), _)| *order);
-    rows.into_iter().map(|((_, why), name)| (name, why)).collect()
+        plans.iter().map(|(name, plan)| (outcome(plan), name.clone())).collect();
+    rows.sort_by_key(|((key, _), _)| *key);
+    rows.into_iter().map(|((_, message), name)| (name, message)).collect()
 }
 
-fn order(candidate: &Candidate) -> u8 {
+fn sort_key(candidate: &RuntimeCandidate) -> u8 {
     match &candidate.rejected {
         None => u8::from(!candidate.selected),
         Some(rejection) => 100 - rejection.stage(),
     }
 }
 
-fn place(candidate: &Candidate) -> String {
+fn outcome_message(candidate: &RuntimeCandidate) -> String {
     match (&candidate.rejected, &candidate.outranked) {
         (Some(rejection), _) => format!("{}: {rejection}", rejection.code()),
-        (None, Some(step)) => format!("{OUTRANKED}: {step}"),
-        (None, None) if candidate.selected => "chosen".to_owned(),
+        (None, Some(criterion)) => format!("{OUTRANKED}: {criterion}"),
+        (None, None) if candidate.selected => "selected".to_owned(),
         (None, None) => "could serve".to_owned(),
     }
 }
 
-/// Models that a service could be given instead of its own: each is tried in its place.
-pub(crate) fn other_models(snapshot: &Snapshot, service: &Value) -> Option<String> {
+/// Suggests other models for a service. Each is verified by planning the service with it.
+pub(crate) fn other_models_remedy(snapshot: &Snapshot, service: &Value) -> Option<String> {
     let namespace = text(service, "/metadata/namespace");
-    let visible =
-        snapshot.models.iter().filter(|model| model.namespace.as_deref().is_none_or(|other| other == namespace));
-    let serves = |model: &&plan::Model| {
+    let visible = snapshot
+        .models
+        .iter()
+        .filter(|model| model.namespace.as_deref().is_none_or(|model_namespace| model_namespace == namespace));
+    let is_feasible = |model: &&plan::Model| {
         let mut changed = service.clone();
         changed["spec"]["model"] = json!({"name": model.name});
-        planned(snapshot, &changed).is_some_and(|(_, plan)| plan.feasible)
+        plan_ome_service(snapshot, &changed).is_some_and(|(_, plan)| plan.feasible)
     };
-    let mut names: Vec<String> = visible.filter(serves).map(|model| model.name.clone()).collect();
-    (!names.is_empty()).then(|| format!("name another model in spec.model.name; served here: {}", listed(&mut names)))
+    let mut names: Vec<String> = visible.filter(is_feasible).map(|model| model.name.clone()).collect();
+    (!names.is_empty())
+        .then(|| format!("set spec.model.name to another model that can be served: {}", join_names(&mut names)))
 }
 
-/// A service per model that the runtime could see, naming a runtime or none.
-fn questions(snapshot: &Snapshot, who: &Who, runtime: Option<&str>) -> Vec<Value> {
-    let namespace = if who.namespace.is_empty() { "default" } else { &who.namespace };
-    let visible = snapshot.models.iter().filter(|model| match (&model.namespace, who.namespace.is_empty()) {
+/// Returns a minimal service for each model that is available where the runtime is, optionally with a runtime.
+fn minimal_services(snapshot: &Snapshot, runtime: &RuntimeRef, runtime_name: Option<&str>) -> Vec<Value> {
+    let namespace = if runtime.namespace.is_empty() { "default" } else { &runtime.namespace };
+    let visible = snapshot.models.iter().filter(|model| match (&model.namespace, runtime.namespace.is_empty()) {
         (None, _) | (Some(_), true) => true,
-        (Some(other), false) => *other == who.namespace,
+        (Some(namespace), false) => *namespace == runtime.namespace,
     });
-    visible.map(|model| question(model.namespace.as_deref().unwrap_or(namespace), &model.name, runtime)).collect()
+    visible
+        .map(|model| minimal_service(model.namespace.as_deref().unwrap_or(namespace), &model.name, runtime_name))
+        .collect()
 }
 
-/// The smallest service that asks for a model.
-fn question(namespace: &str, model: &str, runtime: Option<&str>) -> Value {
+/// Returns a service that sets only the model, and optionally the runtime.
+fn minimal_service(namespace: &str, model: &str, runtime: Option<&str>) -> Value {
     let mut service = json!({
         "apiVersion": "ome.io/v1beta1", "kind": "InferenceService",
         "metadata": {"name": model, "namespace": namespace}, "spec": {"model": {"name": model}},
@@ -169,32 +179,41 @@ fn question(namespace: &str, model: &str, runtime: Option<&str>) -> Value {
     service
 }
 
-/// What would get the runtime chosen: being switched on, or being named. Each is tried on every model.
-fn ways(snapshot: &Snapshot, who: &Who) -> Vec<String> {
-    let mut ways = Vec::new();
-    let is_it = |one: &plan::Runtime| one.name == who.name && one.namespace == who.namespace;
+/// Suggests changes that would select the runtime: enabling it, or naming it in a service. Each is verified with all models.
+fn remedies(snapshot: &Snapshot, runtime: &RuntimeRef) -> Vec<String> {
+    let mut remedies = Vec::new();
+    let is_same =
+        |candidate: &plan::Runtime| candidate.name == runtime.name && candidate.namespace == runtime.namespace;
     let mut enabled = snapshot.clone();
-    let disabled = enabled.runtimes.iter_mut().find(|one| is_it(one)).filter(|one| one.spec().disabled == Some(true));
-    let change = if let Some(runtime) = disabled {
-        runtime.edit(|spec| spec.disabled = None);
-        let plans: Vec<_> = questions(&enabled, who, None).iter().filter_map(|one| planned(&enabled, one)).collect();
-        let mut models = chosen(who, &plans);
+    let disabled = enabled
+        .runtimes
+        .iter_mut()
+        .find(|candidate| is_same(candidate))
+        .filter(|candidate| candidate.spec().disabled == Some(true));
+    let change = if let Some(disabled_runtime) = disabled {
+        disabled_runtime.update_spec(|spec| spec.disabled = None);
+        let plans: Vec<_> = minimal_services(&enabled, runtime, None)
+            .iter()
+            .filter_map(|service| plan_ome_service(&enabled, service))
+            .collect();
+        let mut models = selected_by(runtime, &plans);
         if !models.is_empty() {
-            ways.push(format!("remove spec.disabled: it would be chosen for {}", listed(&mut models)));
+            remedies
+                .push(format!("remove spec.disabled: the runtime would be selected for {}", join_names(&mut models)));
         }
-        "remove spec.disabled and name"
+        "remove spec.disabled and set"
     } else {
-        "name"
+        "set"
     };
-    let named = questions(&enabled, who, Some(&who.name));
-    let plans: Vec<_> = named.iter().filter_map(|one| planned(&enabled, one)).collect();
-    let mut models = chosen(who, &plans);
+    let services = minimal_services(&enabled, runtime, Some(&runtime.name));
+    let plans: Vec<_> = services.iter().filter_map(|service| plan_ome_service(&enabled, service)).collect();
+    let mut models = selected_by(runtime, &plans);
     if !models.is_empty() {
-        let name = &who.name;
-        ways.push(format!(
-            "{change} it in a service, spec.runtime.name: {name}: it could serve {}",
-            listed(&mut models)
+        let name = &runtime.name;
+        remedies.push(format!(
+            "{change} spec.runtime.name: {name} in a service: the runtime could serve {}",
+            join_names(&mut models)
         ));
     }
-    ways
+    remedies
 }

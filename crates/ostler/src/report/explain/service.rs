@@ -1,185 +1,197 @@
-//! Why a service is not ready; or, where it is, what was decided and against whom.
+//! Explains why a service is not ready, or the decision for a ready service.
 
 use std::collections::BTreeMap;
 
-use decide::merge::origin::{Origin, Setting};
+use decide::{Origin, Setting};
 use jiff::Timestamp;
-use operator::readiness::{self, Code};
+use operator::WorkloadReason;
 use serde_json::Value;
 
-use super::placement::{OWNERS, Surroundings};
-use super::witness::Witnesses;
+use super::placement::{PlacementAnalysis, SERVICE_LABELS};
+use super::pod_diagnostics::PodDiagnostics;
 use super::{Explanation, PodProblem, text, text_of};
-use crate::live::Live;
-use crate::report::tree::{Branch, called, counted, grouped};
+use crate::cluster_objects::ClusterObjects;
+use crate::report::tree::{TreeNode, count_of, group_by_reason, names_with_noun};
 
-/// Lines per list of losers, classes and Pods.
-const LINES: usize = 6;
-/// The code of a runtime that would do, but has no class to run on.
-const NO_CLASS: &str = "NoEligibleAccelerator";
-/// Conditions that are bad when they are true.
-const ADVERSE: [&str; 2] = ["Failed", "DecisionStale"];
-/// Reasons of conditions that only follow from an earlier one.
-const FOLLOWS: [&str; 2] = ["NotPlanned", "RuntimeNotResolved"];
+/// Most lines of a list of candidates, classes or Pods.
+const MAX_LINES: usize = 6;
+/// Reason code of a compatible runtime without an eligible accelerator class.
+const NO_ELIGIBLE_ACCELERATOR: &str = "NoEligibleAccelerator";
+/// Conditions that report a problem with status `True`.
+const NEGATIVE_CONDITIONS: [&str; 2] = ["Failed", "DecisionStale"];
+/// Reasons of conditions that depend on an earlier condition.
+const DEPENDENT_REASONS: [&str; 2] = ["NotPlanned", "RuntimeNotResolved"];
 
-/// Of each component, every value of its Pods.
+/// The settings of the Pods, by component.
 pub(crate) type Settings = BTreeMap<String, Vec<Setting>>;
 
-/// What is known around a service.
-pub(crate) struct Around<'a> {
-    pub live: &'a Live,
-    /// What deciding again with one constraint lifted found.
+/// Input of the explanation of a service.
+pub(crate) struct ExplainContext<'a> {
+    pub objects: &'a ClusterObjects,
+    /// Remedies found by repeating selection with one constraint lifted.
     pub remedies: Vec<String>,
-    /// Those of them that only count accelerators to free: said where nobody is known who holds them.
-    pub freeing: Vec<String>,
-    /// What the Pods are made of, and who said it.
+    /// Remedies that only count accelerators to free. They are shown if no service to delete is known.
+    pub capacity_remedies: Vec<String>,
+    /// Settings of the Pods, with their origins.
     pub settings: Settings,
     pub now: Timestamp,
 }
 
-/// An InferenceService of either group.
-pub(crate) fn explain(service: &Value, around: Around<'_>) -> Explanation {
-    let mut found = Explanation::of(service, around.now);
+/// Explains an InferenceService of either group.
+pub(crate) fn explain(service: &Value, context: ExplainContext<'_>) -> Explanation {
+    let mut explanation = Explanation::new(service, context.now);
     let decision = service.pointer("/status/decision").cloned();
-    let own = pods_of(service, around.live);
-    let surroundings = Surroundings::of(&around.live.nodes, &around.live.pods, &around.live.offered);
-    let trouble = Trouble::of(&own, &around.live.witnesses);
+    let pods = pods_of(service, context.objects);
+    let placement = PlacementAnalysis::new(&context.objects.nodes, &context.objects.pods, &context.objects.supply);
+    let problems = PodProblems::new(&pods, &context.objects.pod_diagnostics);
 
-    found.subject = format!("{} is {}", found.subject, if found.ready { "ready" } else { "not ready" });
-    found.message = headline(&found, decision.as_ref(), &trouble, own.len(), is_current(service));
-    found.tree = match (&decision, found.ready) {
-        (Some(decision), true) => decided(decision, &found.message),
+    explanation.subject =
+        format!("{} is {}", explanation.subject, if explanation.ready { "ready" } else { "not ready" });
+    explanation.message = headline(&explanation, decision.as_ref(), &problems, pods.len(), is_status_current(service));
+    explanation.tree = match (&decision, explanation.ready) {
+        (Some(decision), true) => decision_tree(decision, &explanation.message),
         (None, true) => Vec::new(),
-        (Some(decision), false) if decision["feasible"] == false => unmet(&found, refused(decision)),
+        (Some(decision), false) if decision["feasible"] == false => {
+            unmet_conditions(&explanation, rejected_runtimes(decision))
+        }
         (decision, false) => {
-            let class = decision.as_ref().map(class_of).unwrap_or_default();
-            let below = pods(&trouble, &surroundings, class.as_deref(), &found.message);
-            let mut tree = unmet(&found, below);
-            tree.extend(decision.iter().flat_map(context));
+            let class = decision.as_ref().map(engine_class).unwrap_or_default();
+            let children = pod_branches(&problems, &placement, class.as_deref(), &explanation.message);
+            let mut tree = unmet_conditions(&explanation, children);
+            tree.extend(decision.iter().map(decision_summary));
             tree
         }
     };
-    found.tree.extend(adverse(&found, &found.message));
-    found.tree.extend(who_said_what(&around.settings));
-    if !found.ready {
-        found.remedies = around.remedies;
-        let room: Vec<String> = trouble.unplaced.first().into_iter().flat_map(|pod| surroundings.room(pod)).collect();
-        found.remedies.extend(if room.is_empty() { around.freeing } else { room });
-        found.remedies.extend(fewer(&trouble, &own));
+    let negative_conditions = negative_conditions(&explanation, &explanation.message);
+    explanation.tree.extend(negative_conditions);
+    explanation.tree.extend(setting_branches(&context.settings));
+    if !explanation.ready {
+        explanation.remedies = context.remedies;
+        let deletions: Vec<String> =
+            problems.unschedulable.first().into_iter().flat_map(|pod| placement.deletion_remedies(pod)).collect();
+        explanation.remedies.extend(if deletions.is_empty() { context.capacity_remedies } else { deletions });
+        explanation.remedies.extend(fewer_replicas_remedy(&problems, &pods));
     }
-    found.pods = trouble.problems();
-    found.decision = decision;
-    found
+    explanation.pods = problems.to_pod_problems();
+    explanation.decision = decision;
+    explanation
 }
 
-/// Values that runtime and ostler do not say alone: what a person, a class or a configuration had a part in.
-fn who_said_what(settings: &Settings) -> Vec<Branch> {
-    let told = |setting: &&Setting| {
+/// Returns the settings that originate from the service, a class or a configuration, or override another value.
+fn setting_branches(settings: &Settings) -> Vec<TreeNode> {
+    let is_shown = |setting: &&Setting| {
         !matches!(setting.origin, Origin::Runtime | Origin::Ostler) || !setting.overridden.is_empty()
     };
-    let branch = |(component, all): (&String, &Vec<Setting>)| {
-        // What limits say, requests say once more.
-        let repeated = |setting: &&Setting| {
+    let branch = |(component, settings): (&String, &Vec<Setting>)| {
+        // Requests that equal the limits are not shown.
+        let equals_limit = |setting: &&Setting| {
             let limit = setting.field.strip_prefix("requests ").map(|resource| format!("limits {resource}"));
-            limit.is_some_and(|limit| all.iter().any(|other| other.field == limit && other.value == setting.value))
+            limit.is_some_and(|limit| settings.iter().any(|other| other.field == limit && other.value == setting.value))
         };
-        let told: Vec<&Setting> = all.iter().filter(told).filter(|setting| !repeated(setting)).collect();
-        let more = told.len().saturating_sub(LINES);
-        let lines = crate::report::settings(told.into_iter().take(LINES)).into_iter();
+        let shown: Vec<&Setting> = settings.iter().filter(is_shown).filter(|setting| !equals_limit(setting)).collect();
+        let more = shown.len().saturating_sub(MAX_LINES);
+        let lines = crate::report::settings(shown.into_iter().take(MAX_LINES)).into_iter();
         let rest = (more > 0).then(|| format!("… {more} more (`ostler plan --all` shows them)"));
-        let below: Vec<Branch> = lines.chain(rest).map(Branch::leaf).collect();
-        (!below.is_empty()).then(|| Branch::new(format!("settings of {component} beyond the runtime's"), below))
+        let children: Vec<TreeNode> = lines.chain(rest).map(TreeNode::leaf).collect();
+        (!children.is_empty())
+            .then(|| TreeNode::new(format!("{component} settings that do not come from the runtime"), children))
     };
     settings.iter().filter_map(branch).collect()
 }
 
-/// Pods that are not ready, each with what is wrong.
-struct Trouble<'a> {
-    unplaced: Vec<&'a Value>,
-    others: Vec<(&'a Value, readiness::Trouble)>,
-    told: Vec<(&'a Value, readiness::Trouble)>,
-    witnesses: &'a Witnesses,
+/// The Pods with problems.
+struct PodProblems<'a> {
+    unschedulable: Vec<&'a Value>,
+    others: Vec<(&'a Value, operator::WorkloadProblem)>,
+    all: Vec<(&'a Value, operator::WorkloadProblem)>,
+    diagnostics: &'a PodDiagnostics,
 }
 
-impl<'a> Trouble<'a> {
-    fn of(pods: &[&'a Value], witnesses: &'a Witnesses) -> Self {
-        let told: Vec<_> = pods.iter().filter_map(|pod| Some((*pod, readiness::pod_trouble(pod)?))).collect();
-        let (unplaced, others): (Vec<_>, Vec<_>) =
-            told.iter().cloned().partition(|(_, trouble)| trouble.code == Code::Unschedulable);
-        Self { unplaced: unplaced.into_iter().map(|(pod, _)| pod).collect(), others, told, witnesses }
+impl<'a> PodProblems<'a> {
+    fn new(pods: &[&'a Value], diagnostics: &'a PodDiagnostics) -> Self {
+        let all: Vec<_> = pods.iter().filter_map(|pod| Some((*pod, operator::pod_problem(pod)?))).collect();
+        let (unschedulable, others): (Vec<_>, Vec<_>) =
+            all.iter().cloned().partition(|(_, problem)| problem.reason == WorkloadReason::Unschedulable);
+        Self { unschedulable: unschedulable.into_iter().map(|(pod, _)| pod).collect(), others, all, diagnostics }
     }
 
-    /// The message, and what the node or the container said.
-    fn with_witness(&self, pod: &Value, message: String) -> String {
-        match self.witnesses.get(text(pod, "/metadata/name")) {
-            Some(witness) => format!("{message}; {witness}"),
+    /// Appends the Pod's diagnostic, if any, to the message.
+    fn with_diagnostic(&self, pod: &Value, message: String) -> String {
+        match self.diagnostics.get(text(pod, "/metadata/name")) {
+            Some(diagnostic) => format!("{message}; {diagnostic}"),
             None => message,
         }
     }
 
-    fn problems(&self) -> Vec<PodProblem> {
-        let problem = |(pod, trouble): &(&Value, readiness::Trouble)| PodProblem {
+    fn to_pod_problems(&self) -> Vec<PodProblem> {
+        let to_pod_problem = |(pod, problem): &(&Value, operator::WorkloadProblem)| PodProblem {
             name: text(pod, "/metadata/name").to_owned(),
-            reason: trouble.code.as_str().to_owned(),
-            message: self.with_witness(pod, trouble.message.clone()),
+            reason: problem.reason.as_str().to_owned(),
+            message: self.with_diagnostic(pod, problem.message.clone()),
         };
-        self.told.iter().map(problem).collect()
+        self.all.iter().map(to_pod_problem).collect()
     }
 }
 
-/// The Pods of a service.
-pub(crate) fn pods_of<'a>(service: &Value, live: &'a Live) -> Vec<&'a Value> {
-    live.pods.iter().filter(|pod| belongs(pod, service)).collect()
+/// Returns the Pods of a service.
+pub(crate) fn pods_of<'a>(service: &Value, objects: &'a ClusterObjects) -> Vec<&'a Value> {
+    objects.pods.iter().filter(|pod| is_pod_of(pod, service)).collect()
 }
 
-fn belongs(pod: &Value, service: &Value) -> bool {
-    let name = plan::names::label_value(text(service, "/metadata/name"));
+fn is_pod_of(pod: &Value, service: &Value) -> bool {
+    let name = plan::label_value(text(service, "/metadata/name"));
     let group = text(service, "/apiVersion").split('/').next().unwrap_or_default();
-    let label = OWNERS.iter().find(|(_, kind)| kind.ends_with(group)).map(|(label, _)| *label);
+    let label = SERVICE_LABELS.iter().find(|(_, kind)| kind.ends_with(group)).map(|(label, _)| *label);
     pod["metadata"]["namespace"] == service["metadata"]["namespace"]
         && label.is_some_and(|label| pod["metadata"]["labels"][label] == name)
 }
 
-/// Whether the status is about the present generation.
-fn is_current(service: &Value) -> bool {
+/// Returns whether the status reflects the current generation.
+fn is_status_current(service: &Value) -> bool {
     service["status"]["observedGeneration"] == service["metadata"]["generation"]
 }
 
+/// Returns the message of the headline.
 fn headline(
-    found: &Explanation,
+    explanation: &Explanation,
     decision: Option<&Value>,
-    trouble: &Trouble<'_>,
-    pods: usize,
-    is_current: bool,
+    problems: &PodProblems<'_>,
+    pod_count: usize,
+    is_status_current: bool,
 ) -> String {
-    if !is_current && !found.conditions.is_empty() {
-        return "the operator has not seen the last edit yet".to_owned();
+    if !is_status_current && !explanation.conditions.is_empty() {
+        return "Waiting for the operator to observe the latest change".to_owned();
     }
     match decision {
-        _ if found.ready => decision.map_or_else(|| found.message.clone(), |decision| text_of(&decision["message"])),
-        Some(decision) if decision["feasible"] == false => infeasible(decision),
-        _ if !trouble.unplaced.is_empty() => {
-            format!("{} of {} cannot be placed", trouble.unplaced.len(), counted(pods, "Pod"))
+        _ if explanation.ready => {
+            decision.map_or_else(|| explanation.message.clone(), |decision| text_of(&decision["message"]))
         }
-        _ => found.message.clone(),
+        Some(decision) if decision["feasible"] == false => infeasible_headline(decision),
+        _ if !problems.unschedulable.is_empty() => {
+            format!("{} of {} cannot be scheduled", problems.unschedulable.len(), count_of(pod_count, "Pod"))
+        }
+        _ => explanation.message.clone(),
     }
 }
 
-/// Who was asked is in the tree; a refusal that asked nobody says all there is to say.
-fn infeasible(decision: &Value) -> String {
+/// Summarizes an infeasible decision. The tree lists the candidates; without candidates, the message is complete.
+fn infeasible_headline(decision: &Value) -> String {
     let candidates = candidates(decision);
-    let omitted = left_out(decision);
-    let without_class: Vec<&str> =
-        candidates.iter().filter(|one| is_without_class(one)).map(|one| text(one, "/runtime")).collect();
+    let omitted = omitted_rejections(decision);
+    let without_class: Vec<&str> = candidates
+        .iter()
+        .filter(|candidate| is_without_class(candidate))
+        .map(|candidate| text(candidate, "/runtime"))
+        .collect();
     match (candidates, candidates.len() + omitted, without_class.as_slice()) {
         ([], ..) => text_of(&decision["message"]),
-        // One would do, and what follows from it cannot be made.
-        _ if candidates.iter().any(|one| one["selected"] == true) => text_of(&decision["message"]),
-        (_, _, [runtime]) => format!("{runtime} could serve it, but no accelerator class fits"),
+        // A runtime is selected, but the objects cannot be planned.
+        _ if candidates.iter().any(|candidate| candidate["selected"] == true) => text_of(&decision["message"]),
+        (_, _, [runtime]) => format!("{runtime} could serve it, but no accelerator class is eligible"),
         (_, _, [_, _, ..]) => {
-            format!("{} runtimes could serve it, but no accelerator class fits", without_class.len())
+            format!("{} runtimes could serve it, but no accelerator class is eligible", without_class.len())
         }
-        ([only], 1, _) => format!("{} cannot serve it", text(only, "/runtime")),
+        ([candidate], 1, _) => format!("{} cannot serve it", text(candidate, "/runtime")),
         (_, count, _) => format!("none of {count} runtimes can serve it"),
     }
 }
@@ -193,188 +205,214 @@ fn classes(candidate: &Value) -> &[Value] {
 }
 
 fn is_without_class(candidate: &Value) -> bool {
-    candidate["rejected"]["code"] == NO_CLASS
+    candidate["rejected"]["code"] == NO_ELIGIBLE_ACCELERATOR
 }
 
-/// The class that the engine is to run on.
-fn class_of(decision: &Value) -> Option<String> {
+/// Returns the accelerator class of the engine.
+fn engine_class(decision: &Value) -> Option<String> {
     decision["components"]["engine"]["acceleratorClass"].as_str().map(str::to_owned)
 }
 
-/// The first condition that is not met, and below it why; others only where they do not follow from it.
-fn unmet(found: &Explanation, mut below: Vec<Branch>) -> Vec<Branch> {
+/// Returns the conditions that are not met. `children` explain the first one; others are omitted if they repeat a sentence.
+fn unmet_conditions(explanation: &Explanation, mut children: Vec<TreeNode>) -> Vec<TreeNode> {
     let is_unmet = |condition: &&Value| {
         let kind = text(condition, "/type");
         kind != "Ready"
-            && !ADVERSE.contains(&kind)
+            && !NEGATIVE_CONDITIONS.contains(&kind)
             && condition["status"] != "True"
-            && !FOLLOWS.contains(&text(condition, "/reason"))
+            && !DEPENDENT_REASONS.contains(&text(condition, "/reason"))
     };
-    let mut said = vec![found.message.clone()];
-    said.extend(below.iter().flat_map(sentences));
+    let mut shown_sentences = vec![explanation.message.clone()];
+    shown_sentences.extend(children.iter().flat_map(sentences));
     let mut tree = Vec::new();
-    for condition in found.conditions.iter().filter(is_unmet) {
+    for condition in explanation.conditions.iter().filter(is_unmet) {
         let message = text(condition, "/message");
-        let is_said = said.iter().any(|sentence| message.contains(sentence.as_str()));
-        if is_said && !tree.is_empty() {
+        let is_repeated = shown_sentences.iter().any(|sentence| message.contains(sentence.as_str()));
+        if is_repeated && !tree.is_empty() {
             continue;
         }
-        let explained = is_said || !below.is_empty();
-        let message = if explained { String::new() } else { format!(": {message}") };
+        let is_explained = is_repeated || !children.is_empty();
+        let message = if is_explained { String::new() } else { format!(": {message}") };
         let line = format!(
             "{}={}  {}{message}",
             text(condition, "/type"),
             text(condition, "/status"),
             text(condition, "/reason")
         );
-        tree.push(Branch::new(line, std::mem::take(&mut below)));
-        said.push(text(condition, "/message").to_owned());
+        tree.push(TreeNode::new(line, std::mem::take(&mut children)));
+        shown_sentences.push(text(condition, "/message").to_owned());
     }
-    // A service that has no condition yet may have Pods already.
-    tree.extend(below);
+    // A service may have Pods before it has conditions.
+    tree.extend(children);
     tree
 }
 
-/// What a branch says, without the names before it.
-fn sentences(branch: &Branch) -> Vec<String> {
-    let own = branch.text.split_once(": ").map_or(branch.text.as_str(), |(_, sentence)| sentence).to_owned();
-    branch.below.iter().flat_map(sentences).chain([own]).collect()
+/// Returns the sentences of a tree without the names before them.
+fn sentences(node: &TreeNode) -> Vec<String> {
+    let own = node.text.split_once(": ").map_or(node.text.as_str(), |(_, sentence)| sentence).to_owned();
+    node.children.iter().flat_map(sentences).chain([own]).collect()
 }
 
-/// Conditions that are bad when true.
-fn adverse(found: &Explanation, headline: &str) -> Vec<Branch> {
-    let is_bad = |condition: &&Value| ADVERSE.contains(&text(condition, "/type")) && condition["status"] == "True";
+/// Returns the negative conditions with status `True`.
+fn negative_conditions(explanation: &Explanation, headline: &str) -> Vec<TreeNode> {
+    let is_negative =
+        |condition: &&Value| NEGATIVE_CONDITIONS.contains(&text(condition, "/type")) && condition["status"] == "True";
     let line = |condition: &Value| {
         let message = Some(text(condition, "/message")).filter(|message| !message.contains(headline));
         let message = message.map(|message| format!(": {message}")).unwrap_or_default();
-        Branch::leaf(format!("{}=True  {}{message}", text(condition, "/type"), text(condition, "/reason")))
+        TreeNode::leaf(format!("{}=True  {}{message}", text(condition, "/type"), text(condition, "/reason")))
     };
-    found.conditions.iter().filter(is_bad).map(line).collect()
+    explanation.conditions.iter().filter(is_negative).map(line).collect()
 }
 
-/// Every runtime that was refused. Of those that failed for want of a class, the nearest one says so of each class.
-fn refused(decision: &Value) -> Vec<Branch> {
-    let all = candidates(decision);
-    let (without_class, rest): (Vec<&Value>, Vec<&Value>) = all.iter().partition(|one| is_without_class(one));
+/// Returns the rejected runtimes. The first one without an eligible class has a line for each class.
+fn rejected_runtimes(decision: &Value) -> Vec<TreeNode> {
+    let (without_class, others): (Vec<&Value>, Vec<&Value>) =
+        candidates(decision).iter().partition(|candidate| is_without_class(candidate));
     let mut tree = Vec::new();
     if let Some(nearest) = without_class.first() {
         let component = classes(nearest).first().map_or("engine", |class| text(class, "/component"));
-        let line = format!("runtime {}  {NO_CLASS}: no class fits the {component}", text(nearest, "/runtime"));
-        tree.push(Branch::new(line, refused_classes(classes(nearest))));
+        let line = format!(
+            "runtime {}  {NO_ELIGIBLE_ACCELERATOR}: no class is eligible for the {component}",
+            text(nearest, "/runtime")
+        );
+        tree.push(TreeNode::new(line, rejected_classes(classes(nearest))));
     }
-    let row = |one: &&Value| {
-        let (why, name) = (&one["rejected"], text(one, "/runtime").to_owned());
-        match (text(why, "/code"), text(&one["outranked"], "/message")) {
-            ("", "") => (name, "would serve it".to_owned()),
-            ("", lost) => (name, format!("could serve it, ranked lower: {lost}")),
-            (code, _) => (name, format!("{code}: {}", text(why, "/message"))),
+    let row = |candidate: &&Value| {
+        let (rejection, name) = (&candidate["rejected"], text(candidate, "/runtime").to_owned());
+        match (text(rejection, "/code"), text(&candidate["outranked"], "/message")) {
+            ("", "") => (name, "can serve it".to_owned()),
+            ("", criterion) => (name, format!("can serve it, ranked lower: {criterion}")),
+            (code, _) => (name, format!("{code}: {}", text(rejection, "/message"))),
         }
     };
-    let others =
-        without_class.iter().skip(1).map(|one| (text(one, "/runtime").to_owned(), format!("{NO_CLASS} either")));
-    tree.extend(grouped("runtime", others.chain(rest.iter().map(row)), LINES));
-    tree.extend(omitted(decision));
+    let also_without_class = without_class
+        .iter()
+        .skip(1)
+        .map(|candidate| (text(candidate, "/runtime").to_owned(), NO_ELIGIBLE_ACCELERATOR.to_owned()));
+    tree.extend(group_by_reason("runtime", also_without_class.chain(others.iter().map(row)), MAX_LINES));
+    tree.extend(omitted_runtimes(decision));
     tree
 }
 
-/// Each class that was refused, with the reason.
-fn verdicts(classes: &[Value]) -> Vec<(String, String)> {
-    let why = |class: &Value| format!("{}: {}", text(class, "/code"), text(class, "/message"));
-    let refused = classes.iter().filter(|class| class["rank"].is_null());
-    refused.map(|class| (text(class, "/class").to_owned(), why(class))).collect()
+/// Returns the rejected classes with their reasons.
+fn class_rejections(classes: &[Value]) -> Vec<(String, String)> {
+    let reason = |class: &Value| format!("{}: {}", text(class, "/code"), text(class, "/message"));
+    let rejected = classes.iter().filter(|class| class["rank"].is_null());
+    rejected.map(|class| (text(class, "/class").to_owned(), reason(class))).collect()
 }
 
-fn omitted(decision: &Value) -> Option<Branch> {
-    let omitted = Some(left_out(decision)).filter(|count| *count > 0)?;
-    Some(Branch::leaf(format!("… {omitted} more runtimes (`ostler plan --all` shows them)")))
+/// Returns a line with the number of rejected runtimes that the decision does not record.
+fn omitted_runtimes(decision: &Value) -> Option<TreeNode> {
+    let omitted = Some(omitted_rejections(decision)).filter(|count| *count > 0)?;
+    Some(TreeNode::leaf(format!("… {omitted} more runtimes (`ostler plan --all` shows them)")))
 }
 
-/// Rejected runtimes that the record counts only.
-pub(crate) fn left_out(decision: &Value) -> usize {
+/// Returns the number of rejected runtimes that the decision only counts.
+pub(crate) fn omitted_rejections(decision: &Value) -> usize {
     decision["omitted"]["rejections"].as_u64().and_then(|count| usize::try_from(count).ok()).unwrap_or(0)
 }
 
-/// A reason that few classes have tells more than one that nearly all have: no node belongs to most shipped classes.
-fn refused_classes(classes: &[Value]) -> Vec<Branch> {
-    let rows = verdicts(classes);
-    let alike = |why: &str| rows.iter().filter(|(_, other)| other == why).count();
+/// Returns the rejected classes, rare reasons first: most shipped classes are rejected because no nodes match them.
+fn rejected_classes(classes: &[Value]) -> Vec<TreeNode> {
+    let rows = class_rejections(classes);
+    let frequency = |reason: &str| rows.iter().filter(|(_, other)| other == reason).count();
     let mut sorted = rows.clone();
-    sorted.sort_by_key(|(_, why)| alike(why));
-    grouped("", sorted, LINES)
+    sorted.sort_by_key(|(_, reason)| frequency(reason));
+    group_by_reason("", sorted, MAX_LINES)
 }
 
-/// Pods by what is wrong with them; not again what the headline says.
-fn pods(trouble: &Trouble<'_>, surroundings: &Surroundings, class: Option<&str>, headline: &str) -> Vec<Branch> {
+/// Returns the Pods with problems, grouped by problem. A message that the headline contains is omitted.
+fn pod_branches(
+    problems: &PodProblems<'_>,
+    placement: &PlacementAnalysis,
+    class: Option<&str>,
+    headline: &str,
+) -> Vec<TreeNode> {
     let name = |pod: &Value| text(pod, "/metadata/name").to_owned();
     let mut tree = Vec::new();
-    // Pods of one template are refused for the same reasons.
-    let mut alike: Vec<(Vec<Branch>, Vec<&Value>)> = Vec::new();
-    for pod in &trouble.unplaced {
-        let why = surroundings.refusals(pod, class);
-        match alike.iter_mut().find(|(known, _)| *known == why) {
+    // Pods with the same template are rejected for the same reasons.
+    let mut groups: Vec<(Vec<TreeNode>, Vec<&Value>)> = Vec::new();
+    for pod in &problems.unschedulable {
+        let rejections = placement.node_rejections(pod, class);
+        match groups.iter_mut().find(|(known, _)| *known == rejections) {
             Some((_, pods)) => pods.push(pod),
-            None => alike.push((why, vec![pod])),
+            None => groups.push((rejections, vec![pod])),
         }
     }
-    for (why, pods) in alike {
+    for (rejections, pods) in groups {
         let mut names: Vec<String> = pods.iter().map(|pod| name(pod)).collect();
-        let told = match pods.first().filter(|_| why.is_empty()) {
-            Some(pod) => readiness::pod_trouble(pod).map(|trouble| trouble.message).unwrap_or_default(),
-            None => format!("0 of {} fit", counted(surroundings.count(), "node")),
+        let message = match pods.first().filter(|_| rejections.is_empty()) {
+            Some(pod) => operator::pod_problem(pod).map(|problem| problem.message).unwrap_or_default(),
+            None => format!("0 of {} can schedule it", count_of(placement.node_count(), "node")),
         };
-        tree.push(Branch::new(format!("{}  Unschedulable: {told}", called("pod", &mut names)), why));
+        tree.push(TreeNode::new(
+            format!("{}  Unschedulable: {message}", names_with_noun("pod", &mut names)),
+            rejections,
+        ));
     }
-    let line = |(pod, found): &(&Value, readiness::Trouble)| {
-        let code = found.code.as_str();
-        match (headline.contains(&found.message), trouble.witnesses.get(&name(pod))) {
+    let line = |(pod, problem): &(&Value, operator::WorkloadProblem)| {
+        let code = problem.reason.as_str();
+        match (headline.contains(&problem.message), problems.diagnostics.get(&name(pod))) {
             (true, None) => None,
-            (true, Some(witness)) => Some((name(pod), format!("{code}: {witness}"))),
-            (false, _) => Some((name(pod), format!("{code}: {}", trouble.with_witness(pod, found.message.clone())))),
+            (true, Some(diagnostic)) => Some((name(pod), format!("{code}: {diagnostic}"))),
+            (false, _) => {
+                Some((name(pod), format!("{code}: {}", problems.with_diagnostic(pod, problem.message.clone()))))
+            }
         }
     };
-    let others = trouble.others.iter().filter_map(line);
-    tree.extend(grouped("pod", others, LINES));
+    let others = problems.others.iter().filter_map(line);
+    tree.extend(group_by_reason("pod", others, MAX_LINES));
     tree
 }
 
-/// What was decided, for a service whose trouble came later.
-fn context(decision: &Value) -> Vec<Branch> {
+/// Returns the decision and its warnings, for a service with problems after the decision.
+fn decision_summary(decision: &Value) -> TreeNode {
     let warnings = decision["warnings"].as_array().into_iter().flatten();
-    let warning = |warning: &Value| Branch::leaf(format!("{}: {}", text(warning, "/code"), text(warning, "/message")));
-    let below = warnings.map(warning).collect();
-    vec![Branch::new(format!("decision  {}: {}", text(decision, "/reason"), text(decision, "/message")), below)]
+    let warning =
+        |warning: &Value| TreeNode::leaf(format!("{}: {}", text(warning, "/code"), text(warning, "/message")));
+    let children = warnings.map(warning).collect();
+    TreeNode::new(format!("decision  {}: {}", text(decision, "/reason"), text(decision, "/message")), children)
 }
 
-/// The winner, who came next, who was refused, and what to know.
-fn decided(decision: &Value, headline: &str) -> Vec<Branch> {
-    let (winner, losers): (Vec<&Value>, Vec<&Value>) =
+/// Returns the decision with the candidates that were not selected, and the warnings.
+fn decision_tree(decision: &Value, headline: &str) -> Vec<TreeNode> {
+    let (selected, unselected): (Vec<&Value>, Vec<&Value>) =
         candidates(decision).iter().partition(|candidate| candidate["selected"] == true);
-    let standing = winner.iter().filter_map(|winner| winner["standing"].as_str()).next();
+    let standing = selected.iter().filter_map(|candidate| candidate["standing"].as_str()).next();
     let mut line = format!("decision  {}", text(decision, "/reason"));
     if let Some(standing) = standing.filter(|standing| !headline.contains(standing)) {
         line = format!("{line}: {standing}");
     }
-    let loser = |candidate: &&Value| {
-        let why = if candidate["rejected"].is_object() { &candidate["rejected"] } else { &candidate["outranked"] };
-        let why = match text(why, "/code") {
+    let row = |candidate: &&Value| {
+        let reason = if candidate["rejected"].is_object() { &candidate["rejected"] } else { &candidate["outranked"] };
+        let reason = match text(reason, "/code") {
             "" => "ranked lower".to_owned(),
-            code => format!("{code}: {}", text(why, "/message")),
+            code => format!("{code}: {}", text(reason, "/message")),
         };
-        (text(candidate, "/runtime").to_owned(), why)
+        (text(candidate, "/runtime").to_owned(), reason)
     };
-    let mut below = grouped("runtime", losers.iter().map(loser), LINES);
-    below.extend(omitted(decision));
+    let mut children = group_by_reason("runtime", unselected.iter().map(row), MAX_LINES);
+    children.extend(omitted_runtimes(decision));
     let warnings = decision["warnings"].as_array().into_iter().flatten();
-    below
-        .extend(warnings.map(|one| Branch::leaf(format!("warning {}: {}", text(one, "/code"), text(one, "/message")))));
-    vec![Branch::new(line, below)]
+    children.extend(
+        warnings.map(|warning| {
+            TreeNode::leaf(format!("warning {}: {}", text(warning, "/code"), text(warning, "/message")))
+        }),
+    );
+    vec![TreeNode::new(line, children)]
 }
 
-/// Some of the Pods run: asking for no more than those is a way out as well.
-fn fewer(trouble: &Trouble<'_>, own: &[&Value]) -> Option<String> {
-    let placed = own.iter().filter(|pod| pod["spec"]["nodeName"].is_string()).count();
-    let of_ome = own.first().is_some_and(|pod| pod["metadata"]["labels"][OWNERS[0].0].is_string());
-    let component = own.first().map(|pod| text(pod, "/metadata/labels/component").to_owned()).unwrap_or_default();
-    let possible = of_ome && placed > 0 && !trouble.unplaced.is_empty() && !component.is_empty();
-    possible.then(|| format!("ask for the {placed} replicas that are placed: spec.{component}.minReplicas: {placed}"))
+/// Suggests to reduce the replicas to those that are scheduled, if some of the Pods of an `ome.io` component are.
+fn fewer_replicas_remedy(problems: &PodProblems<'_>, pods: &[&Value]) -> Option<String> {
+    let scheduled = pods.iter().filter(|pod| pod["spec"]["nodeName"].is_string()).count();
+    let is_ome_service = pods.first().is_some_and(|pod| pod["metadata"]["labels"][SERVICE_LABELS[0].0].is_string());
+    let component = pods.first().map(|pod| text(pod, "/metadata/labels/component").to_owned()).unwrap_or_default();
+    let is_applicable = is_ome_service && scheduled > 0 && !problems.unschedulable.is_empty() && !component.is_empty();
+    is_applicable.then(|| {
+        format!(
+            "reduce the replicas to the {scheduled} that {} scheduled: spec.{component}.minReplicas: {scheduled}",
+            if scheduled == 1 { "is" } else { "are" }
+        )
+    })
 }

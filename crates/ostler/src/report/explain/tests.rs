@@ -1,14 +1,14 @@
-//! Whole explanations, over one small cluster: 8×H100 of which 6 are held, 4×L40S.
+//! Explanations of objects in a small cluster: a node with 8×H100, of which 6 are in use, and a node with 4×L40S.
 
 use std::collections::BTreeSet;
 
-use api::manifest;
+use api::parse_manifest;
 use jiff::Timestamp;
 use rstest::rstest;
 use serde_json::{Value, json};
 
 use super::*;
-use crate::live::Live;
+use crate::cluster_objects::ClusterObjects;
 
 const SUPPLY: &str = include_str!("../../../tests/it/supply.yaml");
 
@@ -16,13 +16,13 @@ fn now() -> Timestamp {
     Timestamp::from_second(1_000_000).unwrap()
 }
 
-fn cluster() -> Live {
-    let mut live = Live::default();
-    for document in manifest::read("supply.yaml", SUPPLY).unwrap() {
+fn cluster() -> ClusterObjects {
+    let mut objects = ClusterObjects::default();
+    for document in parse_manifest("supply.yaml", SUPPLY).unwrap() {
         let mut object = document.value.clone();
         match document.kind() {
-            "Node" => live.nodes.push(object),
-            "Pod" => live.pods.push(object),
+            "Node" => objects.nodes.push(object),
+            "Pod" => objects.pods.push(object),
             "AcceleratorClass" => {
                 let nodes = match document.name() {
                     "h100" => json!(["big-0"]),
@@ -30,22 +30,22 @@ fn cluster() -> Live {
                     _ => json!([]),
                 };
                 object["status"] = json!({"nodes": nodes});
-                live.offered.push(object);
+                objects.supply.push(object);
             }
-            _ => live.offered.push(object),
+            _ => objects.supply.push(object),
         }
     }
-    live
+    objects
 }
 
-/// A service with the decision that would be recorded, and conditions since two minutes.
-fn service(spec: Value, live: &Live, conditions: &[(&str, &str, &str, &str)]) -> Value {
+/// Returns a service with its recorded decision and with conditions that changed two minutes ago.
+fn service(spec: Value, objects: &ClusterObjects, conditions: &[(&str, &str, &str, &str)]) -> Value {
     let mut service = json!({
         "apiVersion": "ome.io/v1beta1", "kind": "InferenceService",
         "metadata": {"name": "chat", "namespace": "default", "generation": 1}, "spec": spec,
     });
-    let read = plan::Service::read(&crate::live::document(service.clone())).unwrap().unwrap();
-    let plan = serde_json::to_value(plan::plan_service(&live.snapshot(), &read)).unwrap();
+    let parsed = plan::Service::from_document(&crate::cluster_objects::document(service.clone())).unwrap().unwrap();
+    let plan = serde_json::to_value(plan::plan_service(&objects.snapshot(), &parsed)).unwrap();
     let conditions: Vec<Value> = conditions
         .iter()
         .map(|(kind, status, reason, message)| {
@@ -58,7 +58,7 @@ fn service(spec: Value, live: &Live, conditions: &[(&str, &str, &str, &str)]) ->
     service
 }
 
-fn pending(name: &str, class_label: &str, accelerators: u32) -> Value {
+fn pending_pod(name: &str, class_label: &str, accelerators: u32) -> Value {
     json!({
         "metadata": {"name": name, "namespace": "default", "labels": {"ome.io/inferenceservice": "chat", "component": "engine"}},
         "spec": {
@@ -66,12 +66,12 @@ fn pending(name: &str, class_label: &str, accelerators: u32) -> Value {
             "containers": [{"name": "main", "resources": {"limits": {"nvidia.com/gpu": accelerators}}}],
         },
         "status": {"phase": "Pending", "conditions": [
-            {"type": "PodScheduled", "status": "False", "reason": "Unschedulable", "message": "0/2 nodes are available: many words."},
+            {"type": "PodScheduled", "status": "False", "reason": "Unschedulable", "message": "0/2 nodes are available: insufficient resources."},
         ]},
     })
 }
 
-fn running(name: &str, node: &str) -> Value {
+fn running_pod(name: &str, node: &str) -> Value {
     json!({
         "apiVersion": "v1", "kind": "Pod", "metadata": {"name": name, "namespace": "default"},
         "spec": {"nodeName": node, "containers": [{"name": "main", "resources": {"limits": {"nvidia.com/gpu": 1}}}]},
@@ -79,15 +79,15 @@ fn running(name: &str, node: &str) -> Value {
     })
 }
 
-fn explained(service: &Value, live: &Live) -> String {
-    let text = render(&service::explain(service, crate::commands::explain::around(live, service, now())));
-    no_sentence_twice(&text);
+fn render_explanation(service: &Value, objects: &ClusterObjects) -> String {
+    let text = render(&service::explain(service, crate::commands::explain::explain_context(objects, service, now())));
+    assert_no_repeated_sentence(&text);
     text
 }
 
-/// Names and numbers may come again; what is said of them may not. Remedies say what would be, not what is.
+/// Asserts that the tree repeats no sentence. Names and numbers may occur more than once.
 #[track_caller]
-fn no_sentence_twice(text: &str) {
+fn assert_no_repeated_sentence(text: &str) {
     let tree = text.split("What would help").next().unwrap();
     let sentences: Vec<&str> = tree
         .lines()
@@ -100,206 +100,216 @@ fn no_sentence_twice(text: &str) {
 }
 
 #[test]
-fn accelerators_that_others_hold() {
-    let mut live = cluster();
-    let mut held = live.pods[0].clone();
-    held["metadata"] = json!({"name": "sum-0", "namespace": "default", "labels": {"fusioninfer.io/service": "sum"}});
-    live.pods = vec![held];
-    live.pods.extend(["a", "b"].map(|name| pending(&format!("chat-engine-{name}"), "NVIDIA-H100-80GB-HBM3", 4)));
-    let told = "Pod chat-engine-a: 0/2 nodes are available: many words.";
+fn lists_services_that_use_the_accelerators() {
+    let mut objects = cluster();
+    let mut other_pod = objects.pods[0].clone();
+    other_pod["metadata"] =
+        json!({"name": "sum-0", "namespace": "default", "labels": {"fusioninfer.io/service": "sum"}});
+    objects.pods = vec![other_pod];
+    objects.pods.extend(["a", "b"].map(|name| pending_pod(&format!("chat-engine-{name}"), "NVIDIA-H100-80GB-HBM3", 4)));
+    let message = "Pod chat-engine-a: 0/2 nodes are available: insufficient resources.";
     let spec = json!({"model": {"name": "llama-3-3-70b-instruct"}, "engine": {"minReplicas": 2}});
     let service = service(
         spec,
-        &live,
-        &[("WorkloadsReady", "False", "Unschedulable", told), ("Ready", "False", "Unschedulable", told)],
+        &objects,
+        &[("WorkloadsReady", "False", "Unschedulable", message), ("Ready", "False", "Unschedulable", message)],
     );
-    insta::assert_snapshot!(explained(&service, &live));
+    insta::assert_snapshot!(render_explanation(&service, &objects));
 }
 
 #[test]
-fn a_class_that_does_not_exist() {
-    let live = cluster();
+fn suggests_similar_class_name() {
+    let objects = cluster();
     let spec =
         json!({"model": {"name": "llama-3-2-3b-instruct"}, "acceleratorSelector": {"preferredClasses": ["l40"]}});
     let service = service(
         spec,
-        &live,
+        &objects,
         &[
             ("RuntimeResolved", "False", "NoEligibleAccelerator", "(decision)"),
             ("AcceleratorResolved", "False", "NoEligibleAccelerator", "(decision)"),
-            ("WorkloadsReady", "False", "NotPlanned", "nothing runs until a runtime and its accelerators are found"),
+            ("WorkloadsReady", "False", "NotPlanned", "Waiting for a runtime and accelerators to be selected"),
             ("Ready", "False", "NoEligibleAccelerator", "(decision)"),
         ],
     );
-    insta::assert_snapshot!(explained(&service, &live));
+    insta::assert_snapshot!(render_explanation(&service, &objects));
 }
 
-// A runtime would do, and its topology cannot be made: the winner is no row without a reason, and nobody is said to refuse.
+// A runtime is selected, but its objects cannot be planned: the runtime is listed as able to serve the model, not as rejected.
 #[test]
-fn a_choice_that_cannot_be_made() {
-    let live = cluster();
+fn shows_plan_error_of_selected_runtime() {
+    let objects = cluster();
     let terms = |letter: char| {
         let terms: Vec<Value> = (0..30)
             .map(|n| json!({"matchExpressions": [{"key": format!("{letter}{n}"), "operator": "Exists"}]}))
             .collect();
         json!({"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": terms}}})
     };
-    let mut live = live;
-    live.offered.iter_mut().filter(|one| one["kind"] == "ClusterServingRuntime").for_each(|runtime| {
+    let mut objects = objects;
+    objects.supply.iter_mut().filter(|object| object["kind"] == "ClusterServingRuntime").for_each(|runtime| {
         runtime["spec"]["engineConfig"]["affinity"] = terms('a');
     });
-    live.nodes.clear();
+    objects.nodes.clear();
     let spec = json!({"model": {"name": "llama-3-2-3b-instruct"}, "engine": {"affinity": terms('b')}});
-    let service = service(spec, &live, &[("RuntimeResolved", "False", "AffinityTooLarge", "(decision)")]);
-    let text = explained(&service, &live);
+    let service = service(spec, &objects, &[("RuntimeResolved", "False", "AffinityTooLarge", "(decision)")]);
+    let text = render_explanation(&service, &objects);
     assert!(text.contains("multiply to 900 terms"), "{text}");
-    assert!(text.contains("would serve it") && !text.contains("  :") && !text.contains("none of"), "{text}");
+    assert!(text.contains("can serve it") && !text.contains("  :") && !text.contains("none of"), "{text}");
 }
 
 #[test]
-fn a_runtime_that_was_chosen_and_cannot_be_laid_out() {
-    let live = cluster();
-    let told = "an engine of this shape is not supported yet";
+fn shows_recorded_plan_error() {
+    let objects = cluster();
+    let message = "an engine with this topology is not supported";
     let mut service = service(
         json!({"model": {"name": "llama-3-2-3b-instruct"}}),
-        &live,
-        &[("RuntimeResolved", "False", "InvalidTemplate", told), ("Ready", "False", "InvalidTemplate", told)],
+        &objects,
+        &[("RuntimeResolved", "False", "InvalidTemplate", message), ("Ready", "False", "InvalidTemplate", message)],
     );
     let decision = &mut service["status"]["decision"];
     decision["feasible"] = json!(false);
     decision["reason"] = json!("InvalidTemplate");
-    decision["message"] = json!(told);
-    let text = explained(&service, &live);
-    assert!(text.starts_with(&format!("default/chat is not ready: {told} (2 minutes)")), "{text}");
-    assert!(text.contains("  would serve it"), "{text}");
+    decision["message"] = json!(message);
+    let text = render_explanation(&service, &objects);
+    assert!(text.starts_with(&format!("default/chat is not ready: {message} (2 minutes)")), "{text}");
+    assert!(text.contains("  can serve it"), "{text}");
 }
 
 #[test]
-fn a_model_that_is_too_big_for_every_runtime() {
-    let mut live = cluster();
-    live.offered.iter_mut().filter(|one| one["kind"] == "ClusterBaseModel").for_each(|model| {
+fn explains_model_that_is_too_large() {
+    let mut objects = cluster();
+    objects.supply.iter_mut().filter(|object| object["kind"] == "ClusterBaseModel").for_each(|model| {
         model["spec"]["modelParameterSize"] = json!("900B");
     });
     let service = service(
         json!({"model": {"name": "llama-3-3-70b-instruct"}}),
-        &live,
+        &objects,
         &[
             ("RuntimeResolved", "False", "NoCompatibleRuntime", "(decision)"),
             ("Ready", "False", "NoCompatibleRuntime", "(decision)"),
         ],
     );
-    insta::assert_snapshot!(explained(&service, &live));
+    insta::assert_snapshot!(render_explanation(&service, &objects));
 }
 
-/// No change to the service but another model would help: a smaller one that is served at once, else those that wait for room.
+/// Suggests a smaller model that can be scheduled, otherwise models that fit but would have to wait for capacity.
 #[rstest]
-#[case::with_room(0, "serve a smaller model: set spec.model.name to llama-3-2-3b-instruct (3.2B)")]
-#[case::without_room(1, "name another model in spec.model.name; served here: llama-3-2-3b-instruct")]
-fn a_model_that_is_too_big_where_others_are_served(#[case] pods_on_every_device: u32, #[case] expect: &str) {
-    let mut live = cluster();
-    let is_it =
-        |one: &&mut Value| one["kind"] == "ClusterBaseModel" && one["metadata"]["name"] == "llama-3-3-70b-instruct";
-    live.offered.iter_mut().filter(is_it).for_each(|model| model["spec"]["modelParameterSize"] = json!("90T"));
-    // The others use no accelerator, and would take anything.
-    let needs_class = |one: &Value| text(one, "/metadata/name").starts_with("sglang-");
-    live.offered.retain(|one| one["kind"] != "ClusterServingRuntime" || needs_class(one));
+#[case::free_capacity(0, "serve a smaller model: set spec.model.name to llama-3-2-3b-instruct (3.2B)")]
+#[case::no_free_capacity(1, "set spec.model.name to another model that can be served: llama-3-2-3b-instruct")]
+fn suggests_other_models(#[case] pods_on_every_device: u32, #[case] expected: &str) {
+    let mut objects = cluster();
+    let is_model = |object: &&mut Value| {
+        object["kind"] == "ClusterBaseModel" && object["metadata"]["name"] == "llama-3-3-70b-instruct"
+    };
+    objects.supply.iter_mut().filter(is_model).for_each(|model| model["spec"]["modelParameterSize"] = json!("90T"));
+    // The other runtimes need no accelerator and would serve any model.
+    let needs_class = |runtime: &Value| text(runtime, "/metadata/name").starts_with("sglang-");
+    objects.supply.retain(|object| object["kind"] != "ClusterServingRuntime" || needs_class(object));
     for (node, devices) in [("big-0", 2), ("small-0", 4)] {
-        live.pods.extend((0..devices * pods_on_every_device).map(|index| running(&format!("{node}-{index}"), node)));
+        objects
+            .pods
+            .extend((0..devices * pods_on_every_device).map(|index| running_pod(&format!("{node}-{index}"), node)));
     }
-    let told = [("RuntimeResolved", "False", "NoCompatibleRuntime", "(decision)")];
-    let text = explained(&service(json!({"model": {"name": "llama-3-3-70b-instruct"}}), &live, &told), &live);
-    assert!(text.contains("What would help") && text.contains(expect), "{text}");
+    let conditions = [("RuntimeResolved", "False", "NoCompatibleRuntime", "(decision)")];
+    let text = render_explanation(
+        &service(json!({"model": {"name": "llama-3-3-70b-instruct"}}), &objects, &conditions),
+        &objects,
+    );
+    assert!(text.contains("What would help") && text.contains(expected), "{text}");
 }
 
 #[test]
-fn a_pod_that_crashes() {
-    let mut live = cluster();
-    let mut pod = pending("chat-engine-a", "NVIDIA-L40S", 1);
+fn explains_crashing_pod() {
+    let mut objects = cluster();
+    let mut pod = pending_pod("chat-engine-a", "NVIDIA-L40S", 1);
     pod["spec"]["nodeName"] = json!("small-0");
     pod["status"] = json!({"phase": "Running", "containerStatuses": [{"name": "main", "ready": false, "restartCount": 4,
         "state": {"waiting": {"reason": "CrashLoopBackOff"}}, "lastState": {"terminated": {"exitCode": 1}}}]});
-    live.pods.push(pod);
-    let told = "Pod chat-engine-a: container main ended with exit code 1 and was restarted 4 times; see its logs";
+    objects.pods.push(pod);
+    let message = "Pod chat-engine-a: container main exited with code 1 and restarted 4 times; see its logs";
     let service = service(
         json!({"model": {"name": "llama-3-2-3b-instruct"}}),
-        &live,
-        &[("WorkloadsReady", "False", "CrashLoop", told), ("Ready", "False", "CrashLoop", told)],
+        &objects,
+        &[("WorkloadsReady", "False", "CrashLoop", message), ("Ready", "False", "CrashLoop", message)],
     );
-    insta::assert_snapshot!(explained(&service, &live));
+    insta::assert_snapshot!(render_explanation(&service, &objects));
 }
 
 #[test]
-fn one_that_is_ready() {
-    let live = cluster();
+fn explains_ready_service() {
+    let objects = cluster();
     let service = service(
         json!({"model": {"name": "llama-3-2-3b-instruct"}}),
-        &live,
+        &objects,
         &[("Ready", "True", "Ready", "every component is ready")],
     );
-    insta::assert_snapshot!(explained(&service, &live));
+    insta::assert_snapshot!(render_explanation(&service, &objects));
 }
 
 #[test]
-fn roles_that_wait() {
-    let mut live = cluster();
-    let mut pod = pending("pd-prefill-0", "NVIDIA-L40S", 5);
+fn explains_unschedulable_role() {
+    let mut objects = cluster();
+    let mut pod = pending_pod("pd-prefill-0", "NVIDIA-L40S", 5);
     pod["metadata"]["labels"] = json!({"fusioninfer.io/service": "pd"});
-    live.pods.push(pod);
-    let condition = |kind: &str| json!({"type": kind, "status": "False", "reason": "Unschedulable", "message": "Pod pd-prefill-0: many words"});
+    objects.pods.push(pod);
+    let condition = |kind: &str| json!({"type": kind, "status": "False", "reason": "Unschedulable", "message": "Pod pd-prefill-0: insufficient resources"});
     let service = json!({
         "apiVersion": "fusioninfer.io/v1alpha1", "kind": "InferenceService",
         "metadata": {"name": "pd", "namespace": "default", "generation": 1},
         "status": {"observedGeneration": 1, "conditions": [condition("Active"), condition("Failed"), condition("Ready")]},
     });
-    let around = crate::commands::explain::around(&live, &service, now());
-    insta::assert_snapshot!(render(&service::explain(&service, around)));
+    let context = crate::commands::explain::explain_context(&objects, &service, now());
+    insta::assert_snapshot!(render(&service::explain(&service, context)));
 }
 
 #[test]
-fn an_empty_class_finds_the_node_that_no_class_has() {
-    let mut live = cluster();
-    live.nodes.push(json!({
+fn explains_empty_class() {
+    let mut objects = cluster();
+    objects.nodes.push(json!({
         "metadata": {"name": "odd-0", "labels": {"nvidia.com/gpu.product": "NVIDIA-B300"}},
         "status": {"allocatable": {"nvidia.com/gpu": "8"}},
     }));
-    let class = live.offered.iter().find(|one| one["metadata"]["name"] == "t4").cloned().unwrap();
-    let text = render(&class::explain(&class, &live, now()));
-    no_sentence_twice(&text);
+    let class = objects.supply.iter().find(|object| object["metadata"]["name"] == "t4").cloned().unwrap();
+    let text = render(&class::explain(&class, &objects, now()));
+    assert_no_repeated_sentence(&text);
     insta::assert_snapshot!(text);
 }
 
 #[test]
-fn a_class_with_nodes_and_who_uses_it() {
-    let mut live = cluster();
-    let user = service(json!({"model": {"name": "llama-3-2-3b-instruct"}}), &live, &[("Ready", "True", "Ready", "")]);
-    live.services.push(user);
-    let class = live.offered.iter().find(|one| one["metadata"]["name"] == "l40s").cloned().unwrap();
-    insta::assert_snapshot!(render(&class::explain(&class, &live, now())));
+fn explains_class_in_use() {
+    let mut objects = cluster();
+    let user =
+        service(json!({"model": {"name": "llama-3-2-3b-instruct"}}), &objects, &[("Ready", "True", "Ready", "")]);
+    objects.services.push(user);
+    let class = objects.supply.iter().find(|object| object["metadata"]["name"] == "l40s").cloned().unwrap();
+    insta::assert_snapshot!(render(&class::explain(&class, &objects, now())));
 }
 
-fn of_runtime(name: &str) -> String {
-    let mut live = cluster();
-    let user = service(json!({"model": {"name": "llama-3-2-3b-instruct"}}), &live, &[("Ready", "True", "Ready", "")]);
-    live.services.push(user);
-    let runtime = live.offered.iter().find(|one| one["metadata"]["name"] == name).cloned().unwrap();
-    render(&runtime::runtime(&runtime, &live, now()))
-}
-
-#[test]
-fn a_runtime_that_is_switched_off() {
-    insta::assert_snapshot!(of_runtime("switched-off"));
+fn explain_runtime(name: &str) -> String {
+    let mut objects = cluster();
+    let user =
+        service(json!({"model": {"name": "llama-3-2-3b-instruct"}}), &objects, &[("Ready", "True", "Ready", "")]);
+    objects.services.push(user);
+    let runtime = objects.supply.iter().find(|object| object["metadata"]["name"] == name).cloned().unwrap();
+    render(&runtime::explain_runtime(&runtime, &objects, now()))
 }
 
 #[test]
-fn a_runtime_that_another_outranks() {
-    insta::assert_snapshot!(of_runtime("vllm-3b"));
+fn explains_disabled_runtime() {
+    insta::assert_snapshot!(explain_runtime("disabled"));
 }
 
 #[test]
-fn a_model_and_its_runtimes() {
-    let live = cluster();
-    let model = live.offered.iter().find(|one| one["metadata"]["name"] == "llama-3-3-70b-instruct").cloned().unwrap();
-    insta::assert_snapshot!(render(&runtime::model(&model, &live, now())));
+fn explains_outranked_runtime() {
+    insta::assert_snapshot!(explain_runtime("vllm-3b"));
+}
+
+#[test]
+fn explains_model() {
+    let objects = cluster();
+    let model =
+        objects.supply.iter().find(|object| object["metadata"]["name"] == "llama-3-3-70b-instruct").cloned().unwrap();
+    insta::assert_snapshot!(render(&runtime::explain_model(&model, &objects, now())));
 }
 
 #[rstest]
@@ -309,6 +319,6 @@ fn a_model_and_its_runtimes() {
 #[case(7200, "2 hours")]
 #[case(200_000, "2 days")]
 #[case(-5, "0 seconds")]
-fn ages(#[case] seconds: i64, #[case] text: &str) {
+fn formats_age(#[case] seconds: i64, #[case] text: &str) {
     assert_eq!(age(now() - SignedDuration::from_secs(seconds), now()).as_deref(), Some(text));
 }

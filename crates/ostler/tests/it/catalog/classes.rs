@@ -1,14 +1,14 @@
-//! The shipped accelerator classes, and the examples of the documentation.
+//! The shipped accelerator classes, and the example classes of the documentation.
 
 use std::collections::BTreeMap;
 
-use super::{listed, name, planned, service, services};
+use super::{list_objects, name, run_plan, service, services_of};
 use crate::session::{ostler, outcome};
 
 // spec: ACC-44
 #[test]
-fn at_least_forty_classes_state_the_facts_that_decisions_need() {
-    let classes = listed("classes");
+fn ships_at_least_40_complete_classes() {
+    let classes = list_objects("classes");
     assert!(classes.len() >= 40, "{}", classes.len());
     let mut vendors = BTreeMap::<String, usize>::new();
     for class in &classes {
@@ -23,12 +23,12 @@ fn at_least_forty_classes_state_the_facts_that_decisions_need() {
         ] {
             assert!(spec.pointer(fact).is_some(), "{} lacks {fact}", name(class));
         }
-        let found =
-            ["nodeSelector", "nodeSelectorTerms", "deviceIDs"].iter().any(|way| !spec["discovery"][way].is_null());
-        assert!(found, "{} matches no node", name(class));
+        let has_discovery =
+            ["nodeSelector", "nodeSelectorTerms", "deviceIDs"].iter().any(|field| !spec["discovery"][field].is_null());
+        assert!(has_discovery, "{} matches no node", name(class));
         let capability = spec["capabilities"]["computeCapability"].is_string();
-        assert_eq!(capability, spec["vendor"] == "nvidia", "{}: the number is NVIDIA's", name(class));
-        // What deployed runtimes ask for by this name.
+        assert_eq!(capability, spec["vendor"] == "nvidia", "{}: only NVIDIA defines compute capabilities", name(class));
+        // Existing runtimes require these feature names.
         let platform = [("nvidia", "cuda"), ("amd", "rocm")].into_iter().find(|(vendor, _)| spec["vendor"] == *vendor);
         let features = spec["capabilities"]["features"].as_array().unwrap();
         assert!(platform.is_none_or(|(_, platform)| features.contains(&platform.into())), "{}", name(class));
@@ -46,11 +46,11 @@ fn at_least_forty_classes_state_the_facts_that_decisions_need() {
     "#);
 }
 
-/// No label value belongs to two classes, else a node would be counted twice.
+/// A label value that two classes select would count a node twice.
 #[test]
-fn no_two_classes_claim_one_product() {
+fn classes_select_distinct_labels() {
     let mut owners = BTreeMap::new();
-    for class in listed("classes") {
+    for class in list_objects("classes") {
         let discovery = &class["spec"]["discovery"];
         let selector = discovery["nodeSelector"].as_object().into_iter().flatten();
         let mut labels: Vec<(String, String)> =
@@ -73,13 +73,13 @@ fn no_two_classes_claim_one_product() {
     }
 }
 
-/// The documentation's classes, figure for figure as specification 000 prints them, take part in a plan.
+/// The example classes have the values of specification 000.
 // spec: ACC-32
 // spec: ACC-33
 // spec: ACC-34
 // spec: ACC-130
 #[test]
-fn the_four_example_classes_are_valid_and_planned() {
+fn example_classes_are_valid_and_planned() {
     let examples = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/examples/accelerator-classes.yaml");
     let (_, stderr, code) = outcome(&ostler(&["lint", "-f", examples]).output().unwrap());
     assert_eq!((stderr.as_str(), code), ("4 documents: 0 errors, 0 warnings\n", Some(0)));
@@ -98,10 +98,11 @@ kind: ClusterBaseModel
 metadata: {name: llama-13b}
 spec: {modelFormat: {name: safetensors}, modelArchitecture: LlamaForCausalLM, modelParameterSize: 13B}
 ";
-    let manifests = format!("{}{}---{runtime}", service("balanced", "llama-13b", None), cheap("llama-13b"));
-    let (stdout, stderr, _) = planned(&manifests, &[examples, "--no-catalog"]);
+    let manifests =
+        format!("{}{}---{runtime}", service("balanced", "llama-13b", None), cost_optimized_service("llama-13b"));
+    let (stdout, stderr, _) = run_plan(&manifests, &[examples, "--no-catalog"]);
     assert_eq!(stderr, "");
-    let rows = services(&stdout).into_iter().flat_map(|service| {
+    let rows = services_of(&stdout).into_iter().flat_map(|service| {
         let classes = service["candidates"][0]["accelerators"].as_array().unwrap().clone();
         let service = name(&service).to_owned();
         classes.into_iter().map(move |class| {
@@ -120,6 +121,6 @@ spec: {modelFormat: {name: safetensors}, modelArchitecture: LlamaForCausalLM, mo
     ");
 }
 
-fn cheap(model: &str) -> String {
+fn cost_optimized_service(model: &str) -> String {
     service("cheap", model, None) + "  acceleratorSelector: {strategy: cost}\n"
 }

@@ -2,37 +2,37 @@
 
 use rstest::rstest;
 
-use super::{listed, name};
+use super::{list_objects, name};
 use crate::session::{ostler, outcome};
 
 // spec: RT-81
 #[test]
-fn the_list_says_what_everything_is_for() {
+fn lists_all_kinds() {
     let (stdout, stderr, code) = outcome(&ostler(&["catalog", "list"]).output().unwrap());
     assert_eq!((stderr.as_str(), code), ("", Some(0)));
     insta::assert_snapshot!(stdout, @r"
-    RUNTIME                                        ENGINE  SERVES                          SIZE       QUANTIZATION     LAYOUT                          BY ITSELF
+    RUNTIME                                        ENGINE  SERVES                          SIZE       QUANTIZATION     TOPOLOGY                        AUTO-SELECT
     srt-deepseek-rdma                              SGLang  DeepseekV3ForCausalLM           650B–700B  fp8              one engine, 2 nodes             yes
-    srt-deepseek-rdma-pd                           SGLang  DeepseekV3ForCausalLM           650B–700B  fp8              prefill + decode, 2 nodes each  when named
+    srt-deepseek-rdma-pd                           SGLang  DeepseekV3ForCausalLM           650B–700B  fp8              prefill + decode, 2 nodes each  no
     srt-e5-mistral-7b-instruct                     SGLang  MistralModel                    5B–10B     –                one engine                      yes
     srt-llama-3-1-70b-instruct                     SGLang  LlamaForCausalLM                68B–72B    –                one engine                      yes
-    srt-llama-3-1-70b-instruct-pd                  SGLang  LlamaForCausalLM                68B–72B    –                prefill + decode                when named
+    srt-llama-3-1-70b-instruct-pd                  SGLang  LlamaForCausalLM                68B–72B    –                prefill + decode                no
     srt-llama-3-2-11b-vision-instruct              SGLang  MllamaForConditionalGeneration  10B–12B    –                one engine                      yes
     srt-llama-3-2-1b-instruct                      SGLang  LlamaForCausalLM                500M–2B    –                one engine                      yes
-    srt-llama-3-2-1b-instruct-pd                   SGLang  LlamaForCausalLM                500M–2B    –                prefill + decode                when named
+    srt-llama-3-2-1b-instruct-pd                   SGLang  LlamaForCausalLM                500M–2B    –                prefill + decode                no
     srt-llama-3-2-3b-instruct                      SGLang  LlamaForCausalLM                2B–4B      –                one engine                      yes
-    srt-llama-3-2-3b-instruct-pd                   SGLang  LlamaForCausalLM                2B–4B      –                prefill + decode                when named
+    srt-llama-3-2-3b-instruct-pd                   SGLang  LlamaForCausalLM                2B–4B      –                prefill + decode                no
     srt-llama-3-2-90b-vision-instruct              SGLang  MllamaForConditionalGeneration  85B–95B    –                one engine                      yes
     srt-llama-3-3-70b-instruct                     SGLang  LlamaForCausalLM                60B–75B    –                one engine                      yes
-    srt-llama-3-3-70b-instruct-pd                  SGLang  LlamaForCausalLM                60B–75B    –                prefill + decode                when named
+    srt-llama-3-3-70b-instruct-pd                  SGLang  LlamaForCausalLM                60B–75B    –                prefill + decode                no
     srt-llama-4-maverick-17b-128e-instruct-fp8     SGLang  Llama4ForConditionalGeneration  395B–405B  fp8              one engine                      yes
-    srt-llama-4-maverick-17b-128e-instruct-fp8-pd  SGLang  Llama4ForConditionalGeneration  395B–405B  fp8              prefill + decode                when named
+    srt-llama-4-maverick-17b-128e-instruct-fp8-pd  SGLang  Llama4ForConditionalGeneration  395B–405B  fp8              prefill + decode                no
     srt-llama-4-scout-17b-16e-instruct             SGLang  Llama4ForConditionalGeneration  100B–110B  –                one engine                      yes
-    srt-llama-4-scout-17b-16e-instruct-pd          SGLang  Llama4ForConditionalGeneration  100B–110B  –                prefill + decode                when named
+    srt-llama-4-scout-17b-16e-instruct-pd          SGLang  Llama4ForConditionalGeneration  100B–110B  –                prefill + decode                no
     srt-mistral-7b-instruct                        SGLang  MistralForCausalLM              5B–9B      –                one engine                      yes
-    srt-mistral-7b-instruct-pd                     SGLang  MistralForCausalLM              5B–9B      –                prefill + decode                when named
+    srt-mistral-7b-instruct-pd                     SGLang  MistralForCausalLM              5B–9B      –                prefill + decode                no
     srt-mixtral-8x7b-instruct                      SGLang  MixtralForCausalLM              45B–50B    –                one engine                      yes
-    srt-mixtral-8x7b-instruct-pd                   SGLang  MixtralForCausalLM              45B–50B    –                prefill + decode                when named
+    srt-mixtral-8x7b-instruct-pd                   SGLang  MixtralForCausalLM              45B–50B    –                prefill + decode                no
     vllm-e5-mistral-7b-instruct                    vLLM    MistralModel                    5B–10B     –                one engine                      yes
     vllm-llama-3-1-405b-instruct-fp8               vLLM    LlamaForCausalLM                400B–410B  fp8, fbgemm_fp8  one engine                      yes
     vllm-llama-3-1-nemotron-nano-8b-v1             vLLM    LlamaForCausalLM                7B–9B      –                one engine                      yes
@@ -124,7 +124,7 @@ fn the_list_says_what_everything_is_for() {
     nvidia-v100-16gb               16Gi    7.0         900   125     nvidia.com/gpu          3.06   medium
     nvidia-v100-32gb               32Gi    7.0         900   125     nvidia.com/gpu          3.90   medium
 
-    MODEL                                   ARCHITECTURE                    SIZE    QUANTIZATION  CONTEXT  FROM
+    MODEL                                   ARCHITECTURE                    SIZE    QUANTIZATION  CONTEXT  SOURCE
     deepseek-r1                             DeepseekV3ForCausalLM           671B    fp8           160K     hf://deepseek-ai/DeepSeek-R1
     deepseek-r1-0528                        DeepseekV3ForCausalLM           671B    fp8           160K     hf://deepseek-ai/DeepSeek-R1-0528
     deepseek-r1-distill-llama-70b           LlamaForCausalLM                70.6B   –             128K     hf://deepseek-ai/DeepSeek-R1-Distill-Llama-70B
@@ -161,18 +161,18 @@ fn the_list_says_what_everything_is_for() {
 #[case::runtimes("runtimes")]
 #[case::classes("classes")]
 #[case::models("models")]
-fn whatever_is_listed_can_be_shown(#[case] kind: &str) {
-    let all = listed(kind);
-    let one = all.last().unwrap();
+fn shows_listed_objects(#[case] kind: &str) {
+    let objects = list_objects(kind);
+    let object = objects.last().unwrap();
     for output in ["json", "yaml"] {
-        let (stdout, _, code) = outcome(&ostler(&["catalog", "show", name(one), "-o", output]).output().unwrap());
-        let read = api::manifest::read(output, &stdout).unwrap();
-        assert_eq!((code, read.len(), &read[0].value), (Some(0), 1, one));
+        let (stdout, _, code) = outcome(&ostler(&["catalog", "show", name(object), "-o", output]).output().unwrap());
+        let documents = api::parse_manifest(output, &stdout).unwrap();
+        assert_eq!((code, documents.len(), &documents[0].value), (Some(0), 1, object));
     }
 }
 
 #[test]
-fn show_prints_one_object() {
+fn shows_one_object() {
     let (stdout, _, code) = outcome(&ostler(&["catalog", "show", "vllm-e5-mistral-7b-instruct"]).output().unwrap());
     assert_eq!(code, Some(0));
     insta::assert_snapshot!(stdout, @r#"
@@ -272,30 +272,30 @@ fn show_prints_one_object() {
 }
 
 #[rstest]
-#[case::of_one_engine("deepseek-rdma-rt", "name: srt-deepseek-rdma\n")]
+#[case::one_engine("deepseek-rdma-rt", "name: srt-deepseek-rdma\n")]
 #[case::prefill_and_decode("mistral-7b-instruct-pd-rt", "name: srt-mistral-7b-instruct-pd\n")]
-#[case::a_model_of_that_name("mistral-7b-instruct", "kind: ClusterBaseModel\n")]
-fn names_of_the_specification_are_understood(#[case] wanted: &str, #[case] shown: &str) {
-    let (stdout, stderr, code) = outcome(&ostler(&["catalog", "show", wanted]).output().unwrap());
+#[case::model("mistral-7b-instruct", "kind: ClusterBaseModel\n")]
+fn finds_specification_names(#[case] name: &str, #[case] expected: &str) {
+    let (stdout, stderr, code) = outcome(&ostler(&["catalog", "show", name]).output().unwrap());
     assert_eq!((stderr.as_str(), code), ("", Some(0)));
-    assert!(stdout.contains(shown), "{stdout}");
+    assert!(stdout.contains(expected), "{stdout}");
 }
 
 #[rstest]
 #[case::both_engines("mistral-7b-instruct-rt")]
 #[case::misspelt("nvidia-h100-80")]
-#[case::nothing_like_it("nope")]
-fn a_name_that_says_too_little(#[case] wanted: &str) {
-    let (stdout, stderr, code) = outcome(&ostler(&["catalog", "show", wanted]).output().unwrap());
+#[case::unknown("nope")]
+fn rejects_ambiguous_and_unknown_names(#[case] name: &str) {
+    let (stdout, stderr, code) = outcome(&ostler(&["catalog", "show", name]).output().unwrap());
     assert_eq!((stdout.as_str(), code), ("", Some(1)));
-    let expected = match wanted {
+    let expected = match name {
         "mistral-7b-instruct-rt" => {
-            "error: \"mistral-7b-instruct-rt\" is shipped for 2 engines: srt-mistral-7b-instruct (SGLang), vllm-mistral-7b-instruct (vLLM)\nhint: ostler catalog show srt-mistral-7b-instruct\n"
+            "error: runtime \"mistral-7b-instruct-rt\" exists for 2 engines: srt-mistral-7b-instruct (SGLang), vllm-mistral-7b-instruct (vLLM)\nhint: run `ostler catalog show srt-mistral-7b-instruct`\n"
         }
         "nvidia-h100-80" => {
-            "error: nothing called \"nvidia-h100-80\" is shipped\nhint: did you mean \"nvidia-h100-80gb\"? `ostler catalog list` shows all names\n"
+            "error: \"nvidia-h100-80\" is not in the catalog\nhint: did you mean \"nvidia-h100-80gb\"? `ostler catalog list` lists all names\n"
         }
-        _ => "error: nothing called \"nope\" is shipped\nhint: `ostler catalog list` shows the names\n",
+        _ => "error: \"nope\" is not in the catalog\nhint: `ostler catalog list` lists all names\n",
     };
     assert_eq!(stderr, expected);
 }

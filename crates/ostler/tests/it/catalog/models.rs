@@ -1,27 +1,30 @@
-//! The shipped models: each selects a runtime that was made for it.
+//! The shipped models, and the runtimes that they select.
 
-use super::{auto_selected, listed, name, name_of_runtime, planned, service, services, shape, warnings};
+use super::{
+    auto_selected_formats, format_accelerators, list_objects, name, run_plan, runtime_name, service, services_of,
+    warning_codes,
+};
 
-/// The review form of the catalogue: what each model gets when nothing is known of a cluster, and what came second.
+/// The selection for each model without a cluster, and the candidate with rank 2.
 // spec: RT-86
 #[test]
-fn each_model_selects_a_runtime_made_for_it() {
-    let (models, runtimes) = (listed("models"), listed("runtimes"));
+fn models_select_matching_runtimes() {
+    let (models, runtimes) = (list_objects("models"), list_objects("runtimes"));
     let manifests: String = models.iter().map(|model| service(name(model), name(model), None)).collect();
-    let (stdout, stderr, _) = planned(&manifests, &[]);
+    let (stdout, stderr, _) = run_plan(&manifests, &[]);
     assert_eq!(stderr, "");
     let mut rows = Vec::new();
-    for (model, service) in models.iter().zip(services(&stdout)) {
-        let chosen = name_of_runtime(&service);
-        let runtime = runtimes.iter().find(|runtime| name(runtime) == chosen).unwrap();
-        let entries = auto_selected(runtime);
+    for (model, service) in models.iter().zip(services_of(&stdout)) {
+        let selected = runtime_name(&service);
+        let runtime = runtimes.iter().find(|runtime| name(runtime) == selected).unwrap();
+        let entries = auto_selected_formats(runtime);
         assert!(entries.iter().any(|entry| entry["modelArchitecture"] == model["spec"]["modelArchitecture"]));
-        assert!(!warnings(&service).contains(&"AmbiguousRuntimes"), "{}: {service}", name(model));
+        assert!(!warning_codes(&service).contains(&"AmbiguousRuntimes"), "{}: {service}", name(model));
         let second = service["candidates"].as_array().unwrap().iter().find(|candidate| candidate["rank"] == 2);
         let second = second.map_or("–", |candidate| candidate["runtime"].as_str().unwrap());
-        rows.push(format!("{:<40} {chosen:<43} {:<30} {second}", name(model), shape(&service)));
-        if let Some(rival) = second.strip_prefix("vllm-") {
-            assert_eq!(chosen.strip_prefix("srt-"), Some(rival), "SGLang comes first");
+        rows.push(format!("{:<40} {selected:<43} {:<30} {second}", name(model), format_accelerators(&service)));
+        if let Some(name) = second.strip_prefix("vllm-") {
+            assert_eq!(selected.strip_prefix("srt-"), Some(name), "SGLang has the higher priority");
         }
     }
     insta::assert_snapshot!(rows.join("\n"), @r"

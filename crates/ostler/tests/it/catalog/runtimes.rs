@@ -1,14 +1,14 @@
-//! The shipped runtimes: those of specification 001, with flags that their engines know, each on what it was made for.
+//! The shipped runtimes: those of specification 001, with flags that their engines support.
 
 use std::collections::BTreeSet;
 
 use rstest::rstest;
 use serde_json::{Value, json};
 
-use super::{auto_selected, listed, name, name_of_runtime, service, services, shape};
-use crate::session::{Folder, ostler, outcome};
+use super::{auto_selected_formats, format_accelerators, list_objects, name, runtime_name, service, services_of};
+use crate::session::{TempDirectory, ostler, outcome};
 
-/// The tables of specification 001: name, architecture.
+/// Names and architectures in the tables of specification 001.
 const SGLANG: [(&str, &str); 21] = [
     ("deepseek-rdma-pd-rt", "DeepseekV3ForCausalLM"),
     ("deepseek-rdma-rt", "DeepseekV3ForCausalLM"),
@@ -49,7 +49,7 @@ const VLLM: [(&str, &str); 13] = [
 ];
 
 /// Two nodes of eight H100, as GPU feature discovery labels them.
-const FLEET: &str = "
+const NODES: &str = "
 apiVersion: v1
 kind: Node
 metadata: {name: a, labels: {nvidia.com/gpu.product: NVIDIA-H100-80GB-HBM3}}
@@ -67,43 +67,45 @@ status: {allocatable: {cpu: '192', memory: 2Ti, pods: '250', nvidia.com/gpu: '8'
 // spec: RT-79
 // spec: RT-80
 #[case::vllm("vllm-", VLLM.as_slice(), "vllm/vllm-openai:")]
-fn the_runtimes_of_the_specification_ship(#[case] prefix: &str, #[case] table: &[(&str, &str)], #[case] image: &str) {
-    let shipped = listed("runtimes");
+fn ships_runtimes_of_the_specification(#[case] prefix: &str, #[case] table: &[(&str, &str)], #[case] image: &str) {
+    let shipped = list_objects("runtimes");
     let of_engine = shipped.iter().filter(|runtime| name(runtime).starts_with(prefix));
-    let mut named: Vec<_> = of_engine.clone().map(|runtime| name(runtime).replacen(prefix, "", 1) + "-rt").collect();
-    named.sort_unstable();
-    assert_eq!(named, table.iter().map(|(name, _)| *name).collect::<Vec<_>>());
+    let mut names: Vec<_> = of_engine.clone().map(|runtime| name(runtime).replacen(prefix, "", 1) + "-rt").collect();
+    names.sort_unstable();
+    assert_eq!(names, table.iter().map(|(name, _)| *name).collect::<Vec<_>>());
     for runtime in of_engine {
-        let wanted = table.iter().find(|(table, _)| format!("{prefix}{table}") == format!("{}-rt", name(runtime)));
+        let expected = table
+            .iter()
+            .find(|(name_in_table, _)| format!("{prefix}{name_in_table}") == format!("{}-rt", name(runtime)));
         for entry in runtime["spec"]["supportedModelFormats"].as_array().unwrap() {
-            let stated = ["modelFormat", "modelFramework"].map(|field| entry[field]["name"].as_str().unwrap());
-            assert_eq!(stated, ["safetensors", "transformers"], "{}", name(runtime));
-            assert_eq!(entry["modelArchitecture"], wanted.unwrap().1, "{}", name(runtime));
+            let names = ["modelFormat", "modelFramework"].map(|field| entry[field]["name"].as_str().unwrap());
+            assert_eq!(names, ["safetensors", "transformers"], "{}", name(runtime));
+            assert_eq!(entry["modelArchitecture"], expected.unwrap().1, "{}", name(runtime));
         }
         assert!(runners(runtime).iter().all(|runner| runner["image"].as_str().unwrap().contains(image)));
     }
 }
 
 #[test]
-fn prefill_and_decode_runtimes_have_both_halves_and_wait_to_be_named() {
-    let shipped = listed("runtimes");
+fn disaggregated_runtimes_are_not_auto_selected() {
+    let shipped = list_objects("runtimes");
     let pairs: Vec<_> = shipped.iter().filter(|runtime| name(runtime).ends_with("-pd")).collect();
     assert_eq!(pairs.len(), 9);
     for runtime in pairs {
-        assert!(auto_selected(runtime).is_empty(), "{}", name(runtime));
-        for (half, mode) in [("engineConfig", "prefill"), ("decoderConfig", "decode")] {
-            let half = &runtime["spec"][half];
-            let line = half.pointer("/runner/args").or(half.pointer("/leader/runner/args")).unwrap();
+        assert!(auto_selected_formats(runtime).is_empty(), "{}", name(runtime));
+        for (component, mode) in [("engineConfig", "prefill"), ("decoderConfig", "decode")] {
+            let component = &runtime["spec"][component];
+            let args = component.pointer("/runner/args").or(component.pointer("/leader/runner/args")).unwrap();
             let mode = json!(format!("--disaggregation-mode={mode}"));
-            assert!(line.as_array().unwrap().contains(&mode), "{}: {line}", name(runtime));
+            assert!(args.as_array().unwrap().contains(&mode), "{}: {args}", name(runtime));
         }
     }
 }
 
-/// SGLang before vLLM wherever both serve a model, and no two runtimes of one engine are asked for the same models.
+/// SGLang has priority over vLLM for models that both serve.
 #[test]
-fn priorities_set_the_engines_apart() {
-    for runtime in listed("runtimes") {
+fn priority_depends_on_engine() {
+    for runtime in list_objects("runtimes") {
         let expected = if name(&runtime).starts_with("srt-") { 2 } else { 1 };
         for entry in runtime["spec"]["supportedModelFormats"].as_array().unwrap() {
             assert_eq!(entry["priority"], expected, "{}", name(&runtime));
@@ -113,22 +115,22 @@ fn priorities_set_the_engines_apart() {
 
 // spec: RT-85
 #[test]
-fn every_flag_is_one_that_the_engine_of_the_image_accepts() {
-    let mut seen = BTreeSet::new();
-    for runtime in listed("runtimes") {
+fn engines_support_all_flags() {
+    let mut images = BTreeSet::new();
+    for runtime in list_objects("runtimes") {
         for runner in runners(&runtime) {
             let image = runner["image"].as_str().unwrap();
-            let known = flags_of(image);
-            let words = ["command", "args"].into_iter().flat_map(|field| runner[field].as_array().unwrap());
-            for flag in words.filter_map(Value::as_str).filter(|word| word.starts_with('-')) {
+            let supported = supported_flags(image);
+            let args = ["command", "args"].into_iter().flat_map(|field| runner[field].as_array().unwrap());
+            for flag in args.filter_map(Value::as_str).filter(|arg| arg.starts_with('-')) {
                 let flag = flag.split('=').next().unwrap();
-                // `python3 -m` starts the module; everything behind it is the engine's.
-                assert!(flag == "-m" || known.contains(flag), "{}: {image} has no {flag}", name(&runtime));
+                // `-m` is a flag of `python3`; all others are flags of the engine.
+                assert!(flag == "-m" || supported.contains(flag), "{}: {image} has no {flag}", name(&runtime));
             }
-            seen.insert(image.to_owned());
+            images.insert(image.to_owned());
         }
     }
-    insta::assert_debug_snapshot!(seen, @r#"
+    insta::assert_debug_snapshot!(images, @r#"
     {
         "docker.io/lmsysorg/sglang:v0.5.23",
         "docker.io/vllm/vllm-openai:v0.10.2",
@@ -139,20 +141,20 @@ fn every_flag_is_one_that_the_engine_of_the_image_accepts() {
 
 // spec: RT-84
 #[test]
-fn every_runtime_serves_what_it_was_made_for() {
+fn runtimes_serve_their_models() {
     let mut manifests = String::new();
-    for runtime in listed("runtimes") {
-        manifests += &made_for(&runtime);
+    for runtime in list_objects("runtimes") {
+        manifests += &model_and_service_for(&runtime);
     }
-    let folder = Folder::new();
-    folder.file("services.yaml", &manifests);
-    folder.file("nodes.yaml", FLEET);
+    let directory = TempDirectory::new();
+    directory.file("services.yaml", &manifests);
+    directory.file("nodes.yaml", NODES);
     let args = ["plan", "-f", "services.yaml", "--cluster", "nodes.yaml", "-o", "json"];
-    let (stdout, stderr, _) = outcome(&ostler(&args).current_dir(&folder.0).output().unwrap());
+    let (stdout, stderr, _) = outcome(&ostler(&args).current_dir(&directory.0).output().unwrap());
     assert_eq!(stderr, "");
-    let rows = services(&stdout).into_iter().map(|service| {
+    let rows = services_of(&stdout).into_iter().map(|service| {
         let reason = if service["feasible"] == true { "feasible" } else { service["reason"].as_str().unwrap() };
-        format!("{:<46} {:<30} {reason}", name_of_runtime(&service), shape(&service))
+        format!("{:<46} {:<30} {reason}", runtime_name(&service), format_accelerators(&service))
     });
     insta::assert_snapshot!(rows.collect::<Vec<_>>().join("\n"), @r"
     srt-deepseek-rdma                              8×nvidia-h100-80gb ×2, $81.92  feasible
@@ -193,16 +195,15 @@ fn every_runtime_serves_what_it_was_made_for() {
     ");
 }
 
-/// A model in the middle of the runtime's range for each of its entries, and a service that names both.
-fn made_for(runtime: &Value) -> String {
+/// Returns a model for each supported format, with a size in the middle of the runtime's range, and a service for it.
+fn model_and_service_for(runtime: &Value) -> String {
     let spec = &runtime["spec"];
-    let bound =
-        |end: &str| spec["modelSizeRange"][end].as_str().unwrap().parse::<api::size::ParameterCount>().unwrap().0;
+    let bound = |end: &str| spec["modelSizeRange"][end].as_str().unwrap().parse::<api::ParameterCount>().unwrap().0;
     let parameters = bound("min").midpoint(bound("max"));
     let entries = spec["supportedModelFormats"].as_array().unwrap().iter().enumerate();
-    let one = |(index, entry): (usize, &Value)| {
+    let manifests = |(index, entry): (usize, &Value)| {
         let model = format!("{}-{index}", name(runtime));
-        let mut facts = json!({
+        let mut model_manifest = json!({
             "apiVersion": "ome.io/v1beta1",
             "kind": "ClusterBaseModel",
             "metadata": {"name": model},
@@ -214,29 +215,29 @@ fn made_for(runtime: &Value) -> String {
                 "modelParameterSize": parameters.to_string(),
             },
         });
-        facts["spec"].as_object_mut().unwrap().retain(|_, fact| !fact.is_null());
-        format!("---\n{facts}\n{}", service(&model, &model, Some(name(runtime))))
+        model_manifest["spec"].as_object_mut().unwrap().retain(|_, value| !value.is_null());
+        format!("---\n{model_manifest}\n{}", service(&model, &model, Some(name(runtime))))
     };
-    entries.map(one).collect()
+    entries.map(manifests).collect()
 }
 
-/// Every container of a runtime: of engine and decoder, of leader and worker.
+/// Returns the runners of engine and decoder, and of their leaders and workers.
 fn runners(runtime: &Value) -> Vec<&Value> {
-    let halves = ["engineConfig", "decoderConfig"].into_iter().map(|half| &runtime["spec"][half]);
-    halves
-        .flat_map(|half| [half, &half["leader"], &half["worker"]])
-        .map(|part| &part["runner"])
+    let components = ["engineConfig", "decoderConfig"].into_iter().map(|component| &runtime["spec"][component]);
+    components
+        .flat_map(|component| [component, &component["leader"], &component["worker"]])
+        .map(|group| &group["runner"])
         .filter(|runner| !runner.is_null())
         .collect()
 }
 
-/// Flags of the engine release that an image carries, one per line; our own list, from the release itself.
-fn flags_of(image: &str) -> BTreeSet<&'static str> {
+/// Returns the flags of the engine release in an image. The lists were extracted from the releases.
+fn supported_flags(image: &str) -> BTreeSet<&'static str> {
     let text = match image.rsplit_once('/').unwrap().1 {
         "sglang:v0.5.23" => include_str!("../../data/flags/sglang-0.5.23.txt"),
         "vllm-openai:v0.32.0" => include_str!("../../data/flags/vllm-0.32.0.txt"),
         "vllm-openai:v0.10.2" => include_str!("../../data/flags/vllm-0.10.2.txt"),
-        other => panic!("no list of flags for {other}: add tests/data/flags"),
+        image => panic!("no list of flags for {image}: add one to tests/data/flags"),
     };
     text.lines().filter(|line| !line.starts_with('#')).collect()
 }

@@ -1,59 +1,63 @@
-//! Two operators, and the one that works dies in the middle.
+//! Leader election: the leader of two operators is killed while it reconciles.
 
 use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex};
 
-use realcluster::Write;
+use realcluster::ObservedWrite;
 
 use super::gangs::disaggregated;
-use super::world::{GROUPS, PODS, ROLES, SERVICES, SETS, World};
+use super::test_cluster::{GROUPS, PODS, ROLES, SERVICES, SETS, TestCluster};
 
 const NAMESPACE: &str = "election";
-/// How many writes the leader gets done.
-const WRITES: usize = 2;
+/// Number of writes before the leader is killed.
+const WRITES_BEFORE_KILL: usize = 2;
 
-/// Who has written what, in order: the place of the operator, and the path.
+/// Writes in order: the index of the operator, and the path.
 type Writes = Arc<Mutex<Vec<(usize, String)>>>;
 
-/// SIGKILL after the second write of one reconcile: the other goes on from there, and repeats nothing.
-pub(super) async fn the_leader_is_killed_between_two_writes(world: &mut World) {
-    world.operate("second", &[]).await;
-    world.namespace(NAMESPACE).await;
+/// The leader receives SIGKILL after the second write of a reconcile. The other operator completes it without repeating
+/// writes.
+pub(super) async fn new_leader_completes_reconcile(test_cluster: &mut TestCluster) {
+    test_cluster.start_operator("second", &[]).await;
+    test_cluster.namespace(NAMESPACE).await;
     let writes = Writes::default();
-    (0..world.operators.len()).for_each(|operator| kill_after_its_write(world, operator, &writes));
-    world.apply(&disaggregated(NAMESPACE, "survivor")).await;
-    world.condition(ROLES, NAMESPACE, "survivor", ("Active", "True"), "").await;
-    let sets = world.until("three sets", SETS, NAMESPACE, |found| found.len() == 3).await;
-    assert!(sets.values().all(|set| set["metadata"]["generation"] == 1), "nothing was written twice");
+    (0..test_cluster.operators.len()).for_each(|operator| kill_after_write(test_cluster, operator, &writes));
+    test_cluster.apply(&disaggregated(NAMESPACE, "survivor")).await;
+    test_cluster.wait_for_condition(ROLES, NAMESPACE, "survivor", ("Active", "True"), "").await;
+    let sets = test_cluster.wait_for("three sets", SETS, NAMESPACE, |objects| objects.len() == 3).await;
+    assert!(sets.values().all(|set| set["metadata"]["generation"] == 1), "no set was written twice");
 
     let writes = writes.lock().unwrap().clone();
-    let killed = writes[WRITES - 1].0;
-    assert!(writes[WRITES..].iter().all(|(operator, _)| *operator != killed), "the dead write nothing: {writes:?}");
+    let killed = writes[WRITES_BEFORE_KILL - 1].0;
+    assert!(
+        writes[WRITES_BEFORE_KILL..].iter().all(|(operator, _)| *operator != killed),
+        "the killed operator writes nothing: {writes:?}"
+    );
     let paths: BTreeSet<&String> = writes.iter().map(|(_, path)| path).collect();
-    assert_eq!(paths.len(), writes.len(), "each object is written by one of them, once: {writes:?}");
+    assert_eq!(paths.len(), writes.len(), "each object is written once: {writes:?}");
     assert!(writes.len() >= 4, "{writes:?}");
 
-    world.delete(ROLES, NAMESPACE, "survivor").await;
-    world.nothing_left(NAMESPACE, &[ROLES, SETS, GROUPS, PODS, SERVICES]).await;
-    // Only the other one is left.
-    drop(world.operators.remove(killed));
+    test_cluster.delete(ROLES, NAMESPACE, "survivor").await;
+    test_cluster.wait_for_deletion(NAMESPACE, &[ROLES, SETS, GROUPS, PODS, SERVICES]).await;
+    // The killed operator is removed.
+    drop(test_cluster.operators.remove(killed));
 }
 
-/// Whichever of them leads when it comes to that write: on a busy machine a lease may have been lost before.
-fn kill_after_its_write(world: &World, operator: usize, writes: &Writes) {
-    let (writes, process) = (Arc::clone(writes), Arc::clone(&world.operators[operator].process));
-    world.operators[operator].proxy.after_write(move |write| {
-        if made(write) {
+/// Kills the operator that performs the last of the counted writes. On a loaded host, the leader may change before that.
+fn kill_after_write(test_cluster: &TestCluster, operator: usize, writes: &Writes) {
+    let (writes, process) = (Arc::clone(writes), Arc::clone(&test_cluster.operators[operator].process));
+    test_cluster.operators[operator].proxy.on_write(move |write| {
+        if is_object_write(write) {
             let mut writes = writes.lock().unwrap();
             writes.push((operator, write.path.clone()));
-            if writes.len() == WRITES {
+            if writes.len() == WRITES_BEFORE_KILL {
                 process.lock().unwrap().kill().unwrap();
             }
         }
     });
 }
 
-/// A write of an object of the service that was taken; its status is written more than once, by nature.
-fn made(write: &Write) -> bool {
+/// Returns whether this is a successful write of an object of the service, except for its status.
+fn is_object_write(write: &ObservedWrite) -> bool {
     write.status < 400 && write.path.contains("/namespaces/election/") && !write.path.ends_with("/status")
 }

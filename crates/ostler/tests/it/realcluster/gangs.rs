@@ -1,10 +1,10 @@
-//! Role-based services: LeaderWorkerSet and Volcano come while they wait, and what Volcano then places.
+//! Role-based services: LeaderWorkerSet and Volcano are installed after the service, and Volcano schedules the gang.
 
 use std::collections::BTreeMap;
 
 use serde_json::{Value, json};
 
-use super::world::{GROUPS, NODES, Objects, PODS, ROLES, SERVICES, SETS, World, condition, named};
+use super::test_cluster::{GROUPS, NODES, Objects, PODS, ROLES, SERVICES, SETS, TestCluster, condition, object_named};
 
 const NAMESPACE: &str = "gangs";
 pub(super) const NAME: &str = "deepseek-r1-disagg";
@@ -25,41 +25,41 @@ pub(super) fn role(name: &str, kind: &str, replicas: u32, nodes: u32, gpus: u32)
     role
 }
 
-/// The condition names what is missing; what is installed later is used at once.
+/// The condition names the missing APIs. The operator uses them as soon as they are installed.
 // spec: TOP-1
 // spec: TOP-65
-pub(super) async fn neighbours_come_late(world: &mut World) {
-    world.namespace(NAMESPACE).await;
-    world.apply(&disaggregated(NAMESPACE, NAME)).await;
-    let waits = ("Ready", "False");
-    world.condition(ROLES, NAMESPACE, NAME, waits, "does not serve PodGroup").await;
-    an_older_volcano(world).await;
-    world.condition(ROLES, NAMESPACE, NAME, waits, "does not serve LeaderWorkerSet").await;
-    world.cluster.add_leader_worker_sets().await.unwrap();
-    world.until("three sets", SETS, NAMESPACE, |found| found.len() == 3).await;
-    world.cluster.add_volcano().await.unwrap();
-    let group = world
-        .until("a group with subgroups", GROUPS, NAMESPACE, |found| {
-            found.get(NAME).is_some_and(|group| group["spec"]["subGroupPolicy"].is_array())
+pub(super) async fn integrations_installed_later(test_cluster: &mut TestCluster) {
+    test_cluster.namespace(NAMESPACE).await;
+    test_cluster.apply(&disaggregated(NAMESPACE, NAME)).await;
+    let not_ready = ("Ready", "False");
+    test_cluster.wait_for_condition(ROLES, NAMESPACE, NAME, not_ready, "does not serve PodGroup").await;
+    install_older_volcano(test_cluster).await;
+    test_cluster.wait_for_condition(ROLES, NAMESPACE, NAME, not_ready, "does not serve LeaderWorkerSet").await;
+    test_cluster.cluster.install_leader_worker_set().await.unwrap();
+    test_cluster.wait_for("three sets", SETS, NAMESPACE, |objects| objects.len() == 3).await;
+    test_cluster.cluster.install_volcano().await.unwrap();
+    let group = test_cluster
+        .wait_for("a group with subgroups", GROUPS, NAMESPACE, |objects| {
+            objects.get(NAME).is_some_and(|group| group["spec"]["subGroupPolicy"].is_array())
         })
         .await;
     let spec = &group[NAME]["spec"];
     assert_eq!((&spec["minMember"], &spec["minTaskMember"]), (&json!(6), &Value::Null), "{spec}");
 }
 
-/// A definition without `subGroupPolicy`, as before 1.14: the API server would drop the field without a word.
-async fn an_older_volcano(world: &World) {
-    let mut older = world.cluster.pod_group_definition().unwrap();
+/// Installs a PodGroup definition without `subGroupPolicy`, as before Volcano 1.14. The API server would prune the field.
+async fn install_older_volcano(test_cluster: &TestCluster) {
+    let mut older = test_cluster.cluster.pod_group_definition().unwrap();
     let fields = older.pointer_mut("/spec/versions/0/schema/openAPIV3Schema/properties/spec/properties").unwrap();
     assert!(fields.as_object_mut().unwrap().remove("subGroupPolicy").is_some());
-    world.cluster.define(&[older]).await.unwrap();
-    let group = world.until("a group of all", GROUPS, NAMESPACE, |found| found.contains_key(NAME)).await;
+    test_cluster.cluster.apply_definitions(&[older]).await.unwrap();
+    let group = test_cluster.wait_for("a group of all", GROUPS, NAMESPACE, |objects| objects.contains_key(NAME)).await;
     let spec = &group[NAME]["spec"];
     assert_eq!(spec["minMember"], 10);
     assert_eq!(spec["minTaskMember"], json!({"decode-0": 4, "decode-1": 4, "prefill-0": 2}));
 }
 
-/// The specification's table, row by row, as nodes come: never half a replica.
+/// The table of the specification: replicas are scheduled completely or not at all while nodes are added.
 // spec: TOP-60
 // spec: TOP-61
 // spec: TOP-62
@@ -69,7 +69,7 @@ async fn an_older_volcano(world: &World) {
 // spec: TOP-67
 // spec: TOP-69
 // spec: TOP-70
-pub(super) async fn the_table(world: &World) {
+pub(super) async fn schedules_complete_replicas(test_cluster: &TestCluster) {
     let rows: [(usize, &[(&str, usize)]); 5] = [
         (2, &[]),
         (4, &[]),
@@ -79,74 +79,81 @@ pub(super) async fn the_table(world: &World) {
     ];
     let mut before = BTreeMap::new();
     for (nodes, expected) in rows {
-        world.cluster.apply(&realcluster::gpu_nodes(0, nodes)).await.unwrap();
+        test_cluster.cluster.apply(&realcluster::gpu_nodes(0, nodes)).await.unwrap();
         let expected: BTreeMap<String, usize> =
             expected.iter().map(|(replica, pods)| ((*replica).to_owned(), *pods)).collect();
-        let what = format!("{} GPUs: {expected:?}", nodes * 8);
-        world.until(&what, PODS, NAMESPACE, |found| bound(found) == expected).await;
-        a_whole_round(world, nodes - 1).await;
-        let pods = world.until("ten Pods", PODS, NAMESPACE, |found| gang(found).len() == 10).await;
-        assert_eq!(bound(&pods), expected, "{} GPUs, after Volcano has looked at all of them", nodes * 8);
-        // What ran goes on running where it is.
-        let now = placed(&pods);
+        let description = format!("{} GPUs: {expected:?}", nodes * 8);
+        test_cluster.wait_for(&description, PODS, NAMESPACE, |objects| bound(objects) == expected).await;
+        wait_for_scheduling_cycle(test_cluster, nodes - 1).await;
+        let pods = test_cluster.wait_for("ten Pods", PODS, NAMESPACE, |objects| gang(objects).len() == 10).await;
+        assert_eq!(bound(&pods), expected, "{} GPUs, after a complete scheduling cycle", nodes * 8);
+        // Running Pods are not moved.
+        let now = nodes_by_pod(&pods);
         assert!(before.iter().all(|(pod, node)| now.get(pod) == Some(node)), "{before:?} {now:?}");
         before = now;
-        told(world, nodes).await;
+        wait_for_status(test_cluster, nodes).await;
     }
-    world.condition(ROLES, NAMESPACE, NAME, ("Ready", "True"), "").await;
-    world.delete(ROLES, NAMESPACE, NAME).await;
-    world.nothing_left(NAMESPACE, &[ROLES, SETS, GROUPS, PODS, SERVICES]).await;
+    test_cluster.wait_for_condition(ROLES, NAMESPACE, NAME, ("Ready", "True"), "").await;
+    test_cluster.delete(ROLES, NAMESPACE, NAME).await;
+    test_cluster.wait_for_deletion(NAMESPACE, &[ROLES, SETS, GROUPS, PODS, SERVICES]).await;
 }
 
-/// What the status says of each row.
-async fn told(world: &World, nodes: usize) {
+/// Waits for the conditions of a row of the table.
+async fn wait_for_status(test_cluster: &TestCluster, nodes: usize) {
     let active = if nodes >= 6 { "True" } else { "False" };
     let ready = if nodes == 10 { "True" } else { "False" };
-    world
-        .until(&format!("the status at {} GPUs", nodes * 8), ROLES, NAMESPACE, |found| {
-            let is = |kind, status| condition(named(found, NAME), kind).is_some_and(|one| one["status"] == status);
-            is("Active", active) && is("Ready", ready)
+    test_cluster
+        .wait_for(&format!("the status at {} GPUs", nodes * 8), ROLES, NAMESPACE, |objects| {
+            let has_status = |kind, status| {
+                condition(object_named(objects, NAME), kind).is_some_and(|condition| condition["status"] == status)
+            };
+            has_status("Active", active) && has_status("Ready", ready)
         })
         .await;
 }
 
+/// Returns the Pods of the service.
 fn gang(pods: &Objects) -> Vec<&Value> {
     pods.values().filter(|pod| pod["metadata"]["labels"]["fusioninfer.io/service"] == NAME).collect()
 }
 
-/// `ROLE-INDEX` of each replica that has bound Pods, and how many.
+/// Returns the number of bound Pods per replica (`ROLE-INDEX`).
 pub(super) fn bound(pods: &Objects) -> BTreeMap<String, usize> {
-    let mut found = BTreeMap::new();
+    let mut counts = BTreeMap::new();
     for pod in gang(pods).into_iter().filter(|pod| pod["spec"]["nodeName"].is_string()) {
         let label = |name: &str| pod["metadata"]["labels"][name].as_str().unwrap_or_default().to_owned();
-        *found
+        *counts
             .entry(format!("{}-{}", label("fusioninfer.io/role-name"), label("fusioninfer.io/replica-index")))
             .or_default() += 1;
     }
-    found
+    counts
 }
 
-fn placed(pods: &Objects) -> BTreeMap<String, Value> {
+/// Returns the node of each bound Pod, by UID.
+fn nodes_by_pod(pods: &Objects) -> BTreeMap<String, Value> {
     let bound = gang(pods).into_iter().filter(|pod| pod["spec"]["nodeName"].is_string());
     bound.map(|pod| (pod["metadata"]["uid"].to_string(), pod["spec"]["nodeName"].clone())).collect()
 }
 
-/// Volcano binds a Pod that only the newest node takes, twice: so a whole round with that node lies behind us.
-async fn a_whole_round(world: &World, newest: usize) {
+/// Waits until Volcano has bound two Pods that only the newest node can run. At least one complete scheduling cycle has then
+/// considered that node.
+async fn wait_for_scheduling_cycle(test_cluster: &TestCluster, newest: usize) {
     let node = format!("gpu-{newest}");
-    world.until("the newest node", NODES, "", |found| found.contains_key(&node)).await;
+    test_cluster.wait_for("the newest node", NODES, "", |objects| objects.contains_key(&node)).await;
     for round in ["one", "two"] {
         let name = format!("{node}-{round}");
-        world
+        test_cluster
             .apply(
                 &json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": name, "namespace": "default"}, "spec": {
                 "schedulerName": "volcano", "nodeSelector": {"kubernetes.io/hostname": node},
                 "containers": [{"name": "main", "image": "pause", "resources": {"requests": {"cpu": "10m"}}}]}}),
             )
             .await;
-        world.until(&name, PODS, "default", |found| named(found, &name)["spec"]["nodeName"].is_string()).await;
+        test_cluster
+            .wait_for(&name, PODS, "default", |objects| object_named(objects, &name)["spec"]["nodeName"].is_string())
+            .await;
     }
     for round in ["one", "two"] {
-        world.delete(PODS, "default", &format!("{node}-{round}")).await;
+        test_cluster.delete(PODS, "default", &format!("{node}-{round}")).await;
     }
 }

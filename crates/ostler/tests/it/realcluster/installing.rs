@@ -1,98 +1,100 @@
-//! From nothing to a cluster that has our definitions, the catalogue and the operator's account; and what is refused.
+//! Installs the CustomResourceDefinitions, the catalog and the operator, and checks which objects are rejected.
 
 use std::path::Path;
 
 use kube::api::{Patch, PatchParams, PostParams};
 use serde_json::{Value, json};
 
-use super::world::{CLASSES, DEPLOYMENTS, World};
+use super::test_cluster::{CLASSES, DEPLOYMENTS, TestCluster};
 use crate::deploy;
 use crate::session::{ostler, outcome};
 
-fn printed(args: &[&str]) -> Vec<Value> {
+/// Runs `ostler` and parses its output as manifests.
+fn read_manifests(args: &[&str]) -> Vec<Value> {
     let (stdout, stderr, code) = outcome(&ostler(args).output().unwrap());
     assert_eq!(code, Some(0), "{args:?}: {stderr}");
-    realcluster::documents(&stdout).unwrap()
+    realcluster::parse_documents(&stdout).unwrap()
 }
 
-pub(super) async fn definitions(world: &World) {
-    world.cluster.define(&printed(&["crds"])).await.unwrap();
-    schemas_of_both_scopes(world).await;
+pub(super) async fn install_definitions(test_cluster: &TestCluster) {
+    test_cluster.cluster.apply_definitions(&read_manifests(&["crds"])).await.unwrap();
+    compare_schemas_of_both_scopes(test_cluster).await;
 }
 
 // spec: RT-1
-async fn schemas_of_both_scopes(world: &World) {
+async fn compare_schemas_of_both_scopes(test_cluster: &TestCluster) {
     let definitions = ("customresourcedefinitions.apiextensions.k8s.io", "v1");
     let spec = |definition: Value| {
         let mut spec = definition["spec"]["versions"][0]["schema"]["openAPIV3Schema"]["properties"]["spec"].clone();
         spec.as_object_mut().unwrap().remove("description");
         spec
     };
-    let of_namespace = world.get(definitions, "", "servingruntimes.ome.io").await;
-    let of_cluster = world.get(definitions, "", "clusterservingruntimes.ome.io").await;
+    let namespaced = test_cluster.get(definitions, "", "servingruntimes.ome.io").await;
+    let cluster_scoped = test_cluster.get(definitions, "", "clusterservingruntimes.ome.io").await;
     assert_eq!(
-        (&of_namespace["spec"]["scope"], &of_cluster["spec"]["scope"]),
+        (&namespaced["spec"]["scope"], &cluster_scoped["spec"]["scope"]),
         (&json!("Namespaced"), &json!("Cluster"))
     );
-    assert_eq!(spec(of_namespace), spec(of_cluster));
+    assert_eq!(spec(namespaced), spec(cluster_scoped));
 }
 
 // spec: RT-84
 // spec: RT-85
-pub(super) async fn catalogue(world: &World) {
+pub(super) async fn install_catalog(test_cluster: &TestCluster) {
     let mut runtimes = 0;
-    for given in shipped(&Path::new(env!("CARGO_MANIFEST_DIR")).join("../../catalog")) {
-        let name = given["metadata"]["name"].as_str().unwrap();
-        let manifests = match given["kind"].as_str() {
-            Some("ClusterServingRuntime") => printed(&["catalog", "show", name]),
-            _ => vec![given.clone()],
+    for object in catalog_objects(&Path::new(env!("CARGO_MANIFEST_DIR")).join("../../catalog")) {
+        let name = object["metadata"]["name"].as_str().unwrap();
+        let manifests = match object["kind"].as_str() {
+            Some("ClusterServingRuntime") => read_manifests(&["catalog", "show", name]),
+            _ => vec![object.clone()],
         };
         for manifest in manifests {
-            let stored = world.apply(&manifest).await;
-            assert!(holds(&stored["spec"], &given["spec"]), "{name} is stored as {stored}");
+            let stored = test_cluster.apply(&manifest).await;
+            assert!(contains(&stored["spec"], &object["spec"]), "{name} is stored as {stored}");
             runtimes += usize::from(manifest["kind"] == "ClusterServingRuntime");
         }
     }
     assert!(runtimes >= 30, "{runtimes} runtimes");
 }
 
-fn shipped(folder: &Path) -> Vec<Value> {
-    let mut entries: Vec<_> = std::fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path()).collect();
+/// Reads the manifests below `directory`.
+fn catalog_objects(directory: &Path) -> Vec<Value> {
+    let mut entries: Vec<_> = std::fs::read_dir(directory).unwrap().map(|entry| entry.unwrap().path()).collect();
     entries.sort();
     let read = |path: &std::path::PathBuf| match path.is_dir() {
-        true => shipped(path),
-        false => realcluster::documents(&std::fs::read_to_string(path).unwrap()).unwrap(),
+        true => catalog_objects(path),
+        false => realcluster::parse_documents(&std::fs::read_to_string(path).unwrap()).unwrap(),
     };
     entries.iter().flat_map(read).collect()
 }
 
-/// Whether everything that was given is there; defaults may have come with it.
-fn holds(stored: &Value, given: &Value) -> bool {
-    match (stored, given) {
-        (Value::Object(stored), Value::Object(given)) => {
-            given.iter().all(|(key, value)| stored.get(key).is_some_and(|there| holds(there, value)))
+/// Returns whether `stored` contains all values of `expected`; defaults may have been added.
+fn contains(stored: &Value, expected: &Value) -> bool {
+    match (stored, expected) {
+        (Value::Object(stored), Value::Object(expected)) => {
+            expected.iter().all(|(key, value)| stored.get(key).is_some_and(|stored| contains(stored, value)))
         }
-        (Value::Array(stored), Value::Array(given)) => {
-            stored.len() == given.len() && stored.iter().zip(given).all(|(there, value)| holds(there, value))
+        (Value::Array(stored), Value::Array(expected)) => {
+            stored.len() == expected.len() && stored.iter().zip(expected).all(|(stored, value)| contains(stored, value))
         }
-        (Value::Number(stored), Value::Number(given)) => stored.as_f64() == given.as_f64(),
-        (stored, given) => stored == given,
+        (Value::Number(stored), Value::Number(expected)) => stored.as_f64() == expected.as_f64(),
+        (stored, expected) => stored == expected,
     }
 }
 
-/// `kubectl apply -f deploy/`: also the Pods are admitted, where the restricted security standard is enforced.
-pub(super) async fn the_shipped_manifests(world: &World) {
-    world.cluster.apply(&deploy::objects()).await.unwrap();
-    world
-        .until("two Pods of the operator", DEPLOYMENTS, operator::NAMESPACE, |found| {
-            found.get("ostler-operator").is_some_and(|one| one["status"]["readyReplicas"] == 2)
+/// Applies `deploy/`. The Pods are admitted although the restricted Pod security standard is enforced.
+pub(super) async fn install_operator(test_cluster: &TestCluster) {
+    test_cluster.cluster.apply(&deploy::objects()).await.unwrap();
+    test_cluster
+        .wait_for("two Pods of the operator", DEPLOYMENTS, operator::DEFAULT_NAMESPACE, |objects| {
+            objects.get("ostler-operator").is_some_and(|deployment| deployment["status"]["readyReplicas"] == 2)
         })
         .await;
 }
 
 fn runtime(kind: &str, spec: Value) -> Value {
     let mut runtime =
-        json!({"apiVersion": "ome.io/v1beta1", "kind": kind, "metadata": {"name": "refused"}, "spec": spec});
+        json!({"apiVersion": "ome.io/v1beta1", "kind": kind, "metadata": {"name": "rejected"}, "spec": spec});
     if kind == "ServingRuntime" {
         runtime["metadata"]["namespace"] = json!("default");
     }
@@ -100,44 +102,47 @@ fn runtime(kind: &str, spec: Value) -> Value {
 }
 
 // spec: RT-72
-pub(super) async fn refusals_of_the_schema(world: &World) {
+pub(super) async fn schema_rejects_invalid_objects(test_cluster: &TestCluster) {
     for kind in ["ServingRuntime", "ClusterServingRuntime"] {
         for priority in [0, -1] {
             let formats = json!([{"modelFormat": {"name": "safetensors", "version": "1.0.0"}, "priority": priority}]);
-            let given = runtime(kind, json!({"supportedModelFormats": formats}));
-            let refusal = world.refusal(&given).await.expect("a priority below one is refused");
-            assert!(refusal.contains("spec.supportedModelFormats[0].priority"), "{refusal}");
+            let object = runtime(kind, json!({"supportedModelFormats": formats}));
+            let rejection = test_cluster.rejection(&object).await.expect("a priority below 1 is rejected");
+            assert!(rejection.contains("spec.supportedModelFormats[0].priority"), "{rejection}");
         }
     }
 }
 
 fn class(memory: &str) -> Value {
-    json!({"apiVersion": "ome.io/v1beta1", "kind": "AcceleratorClass", "metadata": {"name": "by-hand"}, "spec": {
+    json!({"apiVersion": "ome.io/v1beta1", "kind": "AcceleratorClass", "metadata": {"name": "manual"}, "spec": {
         "vendor": "acme", "capabilities": {"memoryGB": memory},
         "discovery": {"nodeSelector": {"acme.example/gpu": "one"}}}})
 }
 
 // spec: ACC-12
 // spec: ACC-31
-pub(super) async fn classes(world: &World) {
-    let (api, params) = (world.api(CLASSES, ""), PatchParams::default());
+pub(super) async fn update_class_and_status(test_cluster: &TestCluster) {
+    let (api, params) = (test_cluster.api(CLASSES, ""), PatchParams::default());
     let mut created: Value = serde_json::to_value(
         api.create(&PostParams::default(), &serde_json::from_value(class("80Gi")).unwrap()).await.unwrap(),
     )
     .unwrap();
     assert_eq!(created["metadata"]["generation"], 1);
-    // A write of the spec leaves the status alone, also when it carries one; and the other way round.
+    // Updates of the spec ignore the status, and updates of the status ignore the spec.
     created["spec"]["vendor"] = json!("apex");
     created["status"] = json!({"availableNodes": 7});
     let replaced =
-        api.replace("by-hand", &PostParams::default(), &serde_json::from_value(created).unwrap()).await.unwrap();
+        api.replace("manual", &PostParams::default(), &serde_json::from_value(created).unwrap()).await.unwrap();
     assert_eq!(replaced.data["spec"]["vendor"], "apex");
     assert!(replaced.data["status"]["availableNodes"].is_null());
-    let both = json!({"spec": {"vendor": "nobody"}, "status": {"availableNodes": 5}});
-    let told = api.patch_status("by-hand", &params, &Patch::Merge(&both)).await.unwrap();
-    assert_eq!((&told.data["spec"]["vendor"], &told.data["status"]["availableNodes"]), (&json!("apex"), &json!(5)));
-    assert_eq!(told.metadata.generation, replaced.metadata.generation);
-    let patched = api.patch("by-hand", &params, &Patch::Merge(&json!({"spec": {"vendor": "acme"}}))).await.unwrap();
+    let both = json!({"spec": {"vendor": "ignored"}, "status": {"availableNodes": 5}});
+    let patched_status = api.patch_status("manual", &params, &Patch::Merge(&both)).await.unwrap();
+    assert_eq!(
+        (&patched_status.data["spec"]["vendor"], &patched_status.data["status"]["availableNodes"]),
+        (&json!("apex"), &json!(5))
+    );
+    assert_eq!(patched_status.metadata.generation, replaced.metadata.generation);
+    let patched = api.patch("manual", &params, &Patch::Merge(&json!({"spec": {"vendor": "acme"}}))).await.unwrap();
     assert_eq!(
         (&patched.data["spec"]["vendor"], &patched.data["status"]["availableNodes"]),
         (&json!("acme"), &json!(5))
@@ -148,27 +153,32 @@ pub(super) async fn classes(world: &World) {
             .unwrap()
             .items
             .iter()
-            .any(|one| one.metadata.name.as_deref() == Some("by-hand"))
+            .any(|class| class.metadata.name.as_deref() == Some("manual"))
     );
-    world.delete(CLASSES, "", "by-hand").await;
-    world.until("a class that is gone", CLASSES, "", |found| !found.contains_key("by-hand")).await;
+    test_cluster.delete(CLASSES, "", "manual").await;
+    test_cluster.wait_for("the deletion of the class", CLASSES, "", |objects| !objects.contains_key("manual")).await;
 }
 
-/// The webhook is asked as soon as the API server has learnt of it; until then the object is stored.
-pub(super) async fn refusals_of_the_webhook(world: &World) {
+/// The API server calls the webhook as soon as it has observed its configuration; until then, it stores the object.
+pub(super) async fn webhook_rejects_invalid_objects(test_cluster: &TestCluster) {
     for kind in ["ServingRuntime", "ClusterServingRuntime"] {
-        let given = runtime(kind, json!({"disabled": true, "modelSizeRange": {"min": "9B", "max": "5B"}}));
+        let object = runtime(kind, json!({"disabled": true, "modelSizeRange": {"min": "9B", "max": "5B"}}));
         let configurations = ("validatingwebhookconfigurations.admissionregistration.k8s.io", "v1");
-        world
-            .until("the webhook's configuration", configurations, "", |found| found.contains_key("ostler-admission"))
+        test_cluster
+            .wait_for("the webhook's configuration", configurations, "", |objects| {
+                objects.contains_key("ostler-admission")
+            })
             .await;
         let (resource, namespace) = if kind == "ServingRuntime" {
             ("servingruntimes.ome.io", "default")
         } else {
             ("clusterservingruntimes.ome.io", "")
         };
-        let refusal = world.until_refused(&given, (resource, "v1beta1"), namespace).await;
-        assert!(refusal.contains("admission.ostler.io"), "{refusal}");
-        assert!(refusal.contains("spec.modelSizeRange") && refusal.contains("min 9B is above max 5B"), "{refusal}");
+        let rejection = test_cluster.wait_for_rejection(&object, (resource, "v1beta1"), namespace).await;
+        assert!(rejection.contains("admission.ostler.io"), "{rejection}");
+        assert!(
+            rejection.contains("spec.modelSizeRange") && rejection.contains("min 9B is greater than max 5B"),
+            "{rejection}"
+        );
     }
 }

@@ -1,19 +1,19 @@
-//! Routers: their rights are given by an operator that has no more itself, and their objects pass the schemas of upstream.
+//! Routers: the operator grants them a subset of its permissions, and their objects are valid for the upstream schemas.
 
 use kube::api::ListParams;
 use serde_json::{Value, json};
 
 use super::gangs::role;
-use super::world::{DEPLOYMENTS, Objects, PODS, ROLES, SERVICES, SETS, World, eventually, named};
+use super::test_cluster::{DEPLOYMENTS, Objects, PODS, ROLES, SERVICES, SETS, TestCluster, eventually, object_named};
 
 const NAMESPACE: &str = "routers";
 const NAME: &str = "chat";
 const POOLS: (&str, &str) = ("inferencepools.inference.networking.k8s.io", "v1");
 const ROUTES: (&str, &str) = ("httproutes.gateway.networking.k8s.io", "v1");
-const RIGHTS: (&str, &str) = ("roles.rbac.authorization.k8s.io", "v1");
+const RBAC_ROLES: (&str, &str) = ("roles.rbac.authorization.k8s.io", "v1");
 const BINDINGS: (&str, &str) = ("rolebindings.rbac.authorization.k8s.io", "v1");
-const CONFIGS: (&str, &str) = ("configmaps", "v1");
-const ACCOUNTS: (&str, &str) = ("serviceaccounts", "v1");
+const CONFIG_MAPS: (&str, &str) = ("configmaps", "v1");
+const SERVICE_ACCOUNTS: (&str, &str) = ("serviceaccounts", "v1");
 
 fn service(roles: &[Value]) -> Value {
     json!({"apiVersion": "fusioninfer.io/v1alpha1", "kind": "InferenceService",
@@ -30,85 +30,94 @@ fn router(strategy: &str) -> Value {
         "parentRefs": [{"name": "gateway", "namespace": "infra"}], "hostnames": ["chat.example.com"], "rules": [rule]}})
 }
 
-async fn replace(world: &World, roles: &[Value]) {
-    world.patch(ROLES, NAMESPACE, NAME, &json!({"spec": {"roles": roles}})).await;
+async fn replace_roles(test_cluster: &TestCluster, roles: &[Value]) {
+    test_cluster.patch(ROLES, NAMESPACE, NAME, &json!({"spec": {"roles": roles}})).await;
 }
 
-fn uids(found: &Objects) -> Vec<Value> {
-    found.values().map(|object| object["metadata"]["uid"].clone()).collect()
+fn uids(objects: &Objects) -> Vec<Value> {
+    objects.values().map(|object| object["metadata"]["uid"].clone()).collect()
 }
 
 // spec: TOP-76
 // spec: TOP-86
 // spec: TOP-89
 // spec: TOP-90
-pub(super) async fn a_router_comes_up_and_goes(world: &World) {
-    world.namespace(NAMESPACE).await;
-    world.apply(&service(&[engines(), vec![router("pd-disaggregation")]].concat())).await;
-    world.condition(ROLES, NAMESPACE, NAME, ("Active", "True"), "").await;
-    world
-        .condition(ROLES, NAMESPACE, NAME, ("RouterReady", "False"), "does not serve InferencePool and HTTPRoute")
+pub(super) async fn router_lifecycle(test_cluster: &TestCluster) {
+    test_cluster.namespace(NAMESPACE).await;
+    test_cluster.apply(&service(&[engines(), vec![router("pd-disaggregation")]].concat())).await;
+    test_cluster.wait_for_condition(ROLES, NAMESPACE, NAME, ("Active", "True"), "").await;
+    test_cluster
+        .wait_for_condition(
+            ROLES,
+            NAMESPACE,
+            NAME,
+            ("RouterReady", "False"),
+            "does not serve InferencePool and HTTPRoute",
+        )
         .await;
-    let mut definitions = world.cluster.gateway_definitions().unwrap();
+    let mut definitions = test_cluster.cluster.gateway_definitions().unwrap();
     if definitions.len() < 2 {
-        eprintln!("         no source of the Gateway API and its extension: definitions are our own");
-        definitions = vec![api::neighbours::inference_pool_crd(), api::neighbours::http_route_crd()];
+        eprintln!("         no source of the Gateway API and its inference extension: using built-in definitions");
+        definitions = vec![api::integrations::inference_pool_crd(), api::integrations::http_route_crd()];
     }
-    world.cluster.define(&definitions).await.unwrap();
-    world.condition(ROLES, NAMESPACE, NAME, ("Ready", "True"), "").await;
-    let pool = world.get(POOLS, NAMESPACE, "chat-pool").await;
+    test_cluster.cluster.apply_definitions(&definitions).await.unwrap();
+    test_cluster.wait_for_condition(ROLES, NAMESPACE, NAME, ("Ready", "True"), "").await;
+    let pool = test_cluster.get(POOLS, NAMESPACE, "chat-pool").await;
     assert_eq!(pool["spec"]["endpointPickerRef"]["port"]["number"], 9002);
-    let route = world.get(ROUTES, NAMESPACE, "chat-httproute").await;
+    let route = test_cluster.get(ROUTES, NAMESPACE, "chat-httproute").await;
     let rule = &route["spec"]["rules"][0];
     assert_eq!(
         (&rule["matches"][0]["path"]["value"], &rule["backendRefs"][0]["name"]),
         (&json!("/v1"), &json!("chat-pool"))
     );
-    what_the_picker_may_do(world).await;
+    check_picker_permissions(test_cluster).await;
 
-    let sets = world.until("two sets", SETS, NAMESPACE, |found| found.len() == 2).await;
-    let template = world.get(DEPLOYMENTS, NAMESPACE, "chat-epp").await["spec"]["template"].clone();
-    replace(world, &[engines(), vec![router("queue-size")]].concat()).await;
-    world
-        .until("another picker", DEPLOYMENTS, NAMESPACE, |found| {
-            let now = &named(found, "chat-epp")["spec"]["template"];
+    let sets = test_cluster.wait_for("two sets", SETS, NAMESPACE, |objects| objects.len() == 2).await;
+    let template = test_cluster.get(DEPLOYMENTS, NAMESPACE, "chat-epp").await["spec"]["template"].clone();
+    replace_roles(test_cluster, &[engines(), vec![router("queue-size")]].concat()).await;
+    test_cluster
+        .wait_for("the updated picker", DEPLOYMENTS, NAMESPACE, |objects| {
+            let now = &object_named(objects, "chat-epp")["spec"]["template"];
             now.is_object() && *now != template
         })
         .await;
-    world.condition(ROLES, NAMESPACE, NAME, ("Ready", "True"), "").await;
-    let after = world.until("two sets", SETS, NAMESPACE, |found| found.len() == 2).await;
-    let generations =
-        |found: &Objects| -> Vec<Value> { found.values().map(|set| set["metadata"]["generation"].clone()).collect() };
+    test_cluster.wait_for_condition(ROLES, NAMESPACE, NAME, ("Ready", "True"), "").await;
+    let after = test_cluster.wait_for("two sets", SETS, NAMESPACE, |objects| objects.len() == 2).await;
+    let generations = |objects: &Objects| -> Vec<Value> {
+        objects.values().map(|set| set["metadata"]["generation"].clone()).collect()
+    };
     assert_eq!((uids(&sets), generations(&sets)), (uids(&after), generations(&after)));
 
-    replace(world, &engines()).await;
-    world.nothing_left(NAMESPACE, &[DEPLOYMENTS, POOLS, ROUTES, RIGHTS, BINDINGS]).await;
-    let gone = |name: &'static str| move |found: &Objects| !found.contains_key(name);
-    world.until("no configuration", CONFIGS, NAMESPACE, gone("chat-epp-config")).await;
-    world.until("no account", ACCOUNTS, NAMESPACE, gone("chat-epp")).await;
-    world.condition(ROLES, NAMESPACE, NAME, ("Ready", "True"), "").await;
-    world.delete(ROLES, NAMESPACE, NAME).await;
-    world.nothing_left(NAMESPACE, &[ROLES, SETS, PODS, SERVICES]).await;
+    replace_roles(test_cluster, &engines()).await;
+    test_cluster.wait_for_deletion(NAMESPACE, &[DEPLOYMENTS, POOLS, ROUTES, RBAC_ROLES, BINDINGS]).await;
+    let is_deleted = |name: &'static str| move |objects: &Objects| !objects.contains_key(name);
+    test_cluster.wait_for("the deletion of the ConfigMap", CONFIG_MAPS, NAMESPACE, is_deleted("chat-epp-config")).await;
+    test_cluster
+        .wait_for("the deletion of the ServiceAccount", SERVICE_ACCOUNTS, NAMESPACE, is_deleted("chat-epp"))
+        .await;
+    test_cluster.wait_for_condition(ROLES, NAMESPACE, NAME, ("Ready", "True"), "").await;
+    test_cluster.delete(ROLES, NAMESPACE, NAME).await;
+    test_cluster.wait_for_deletion(NAMESPACE, &[ROLES, SETS, PODS, SERVICES]).await;
 }
 
-/// It sees the Pods of its namespace and its own pool, and nothing else.
-async fn what_the_picker_may_do(world: &World) {
-    let picker = world.cluster.account(NAMESPACE, "chat-epp").await.unwrap();
+/// The picker can list the Pods of its namespace and its own pool, and nothing else.
+async fn check_picker_permissions(test_cluster: &TestCluster) {
+    let picker = test_cluster.cluster.service_account(NAMESPACE, "chat-epp").await.unwrap();
     let list = async |(resource, version): (&str, &str), namespace: &str, fields: &str| {
-        let api = realcluster::resource(&picker.client, resource, version, namespace);
+        let api = realcluster::dynamic_api(&picker.client, resource, version, namespace);
         match api.list(&ListParams::default().fields(fields)).await {
-            Ok(found) => found.items.len().to_string(),
+            Ok(objects) => objects.items.len().to_string(),
             Err(kube::Error::Api(status)) => status.code.to_string(),
             Err(error) => error.to_string(),
         }
     };
-    // The API server learns of a role after it has stored it, and a Pod may be going yet.
+    // The authorizer observes a Role after it is stored, and a Pod may still be terminating.
     for (kind, fields, expected) in [(POOLS, "metadata.name=chat-pool", "1"), (PODS, "", "3")] {
-        let what = format!("{expected} of {kind:?}");
-        eventually(&what, async || (list(kind, NAMESPACE, fields).await == expected).then_some(())).await;
+        let description = format!("{expected} of {kind:?}");
+        eventually(&description, async || (list(kind, NAMESPACE, fields).await == expected).then_some(())).await;
     }
     for (kind, namespace) in
-        [(POOLS, NAMESPACE), (PODS, "default"), (("secrets", "v1"), NAMESPACE), (CONFIGS, NAMESPACE)]
+        [(POOLS, NAMESPACE), (PODS, "default"), (("secrets", "v1"), NAMESPACE), (CONFIG_MAPS, NAMESPACE)]
     {
         assert_eq!(list(kind, namespace, "").await, "403", "{kind:?} in {namespace}");
     }

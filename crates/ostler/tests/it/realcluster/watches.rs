@@ -1,43 +1,43 @@
-//! The way to the API server is lost, and what happened meanwhile is too old to be told.
+//! Watches recover after the connection to the API server is interrupted and resource versions expire.
 
 use serde_json::json;
 
-use super::world::{DEPLOYMENTS, OME, PODS, World};
+use super::test_cluster::{DEPLOYMENTS, OME, PODS, TestCluster};
 
 const NAMESPACE: &str = "watches";
-/// More than there are kinds to watch.
-const EXPIRED: usize = 40;
+/// Number of watches to expire: more than the number of watched kinds.
+const EXPIRED_WATCHES: usize = 40;
 
-pub(super) async fn lost_and_expired(world: &World) {
-    world.namespace(NAMESPACE).await;
+pub(super) async fn watches_recover(test_cluster: &TestCluster) {
+    test_cluster.namespace(NAMESPACE).await;
     let service = |name: &str| {
         json!({"apiVersion": "ome.io/v1beta1", "kind": "InferenceService",
         "metadata": {"name": name, "namespace": NAMESPACE}, "spec": {"model": {"name": "llama-3-2-3b-instruct"}}})
     };
-    world.apply(&service("before")).await;
-    world.condition(OME, NAMESPACE, "before", ("Ready", "True"), "").await;
-    let proxy = &world.operator().proxy;
+    test_cluster.apply(&service("before")).await;
+    test_cluster.wait_for_condition(OME, NAMESPACE, "before", ("Ready", "True"), "").await;
+    let proxy = &test_cluster.operator().proxy;
 
-    // Cut only: the watches continue where they were.
-    proxy.cut();
-    world.apply(&service("cut")).await;
-    world.condition(OME, NAMESPACE, "cut", ("Ready", "True"), "").await;
+    // After an interruption, the watches continue at their resource version.
+    proxy.cut_watches();
+    test_cluster.apply(&service("cut")).await;
+    test_cluster.wait_for_condition(OME, NAMESPACE, "cut", ("Ready", "True"), "").await;
 
-    // Closed: a service goes and one comes that no watch will tell of; then every watch must begin anew.
-    proxy.close();
-    world.delete(OME, NAMESPACE, "before").await;
-    world.apply(&service("during")).await;
-    let settled = proxy.writes().len();
-    proxy.expire(EXPIRED);
-    proxy.open();
-    world.condition(OME, NAMESPACE, "during", ("Ready", "True"), "").await;
-    assert!(proxy.expired() > 0, "some watch was told that its version is too old");
+    // While the proxy is closed, a service is deleted and another one created. Then all watches must restart with a list.
+    proxy.reject_requests();
+    test_cluster.delete(OME, NAMESPACE, "before").await;
+    test_cluster.apply(&service("during")).await;
+    let writes_before = proxy.writes().len();
+    proxy.expire_watches(EXPIRED_WATCHES);
+    proxy.accept_requests();
+    test_cluster.wait_for_condition(OME, NAMESPACE, "during", ("Ready", "True"), "").await;
+    assert!(proxy.expired_watches() > 0, "at least one watch received an expired resource version");
     let rewritten: Vec<_> =
-        proxy.writes().into_iter().skip(settled).filter(|write| write.path.contains("/cut-engine")).collect();
-    assert!(rewritten.is_empty(), "what was as it should be is not written again: {rewritten:?}");
+        proxy.writes().into_iter().skip(writes_before).filter(|write| write.path.contains("/cut-engine")).collect();
+    assert!(rewritten.is_empty(), "unchanged objects are not written again: {rewritten:?}");
 
     for name in ["cut", "during"] {
-        world.delete(OME, NAMESPACE, name).await;
+        test_cluster.delete(OME, NAMESPACE, name).await;
     }
-    world.nothing_left(NAMESPACE, &[OME, DEPLOYMENTS, PODS]).await;
+    test_cluster.wait_for_deletion(NAMESPACE, &[OME, DEPLOYMENTS, PODS]).await;
 }

@@ -1,6 +1,6 @@
-//! HorizontalPodAutoscalers: bounds that leave room, somebody to scale, and what to scale by.
+//! Validation of HorizontalPodAutoscalers: replica bounds, target and metrics.
 
-use apimachinery::status::Cause;
+use apimachinery::StatusCause;
 use serde_json::Value;
 
 use super::field::Field;
@@ -13,42 +13,42 @@ const SOURCES: [(&str, &str); 5] = [
     ("Resource", "resource"),
 ];
 
-pub(super) fn causes(scaler: &Value) -> Vec<Cause> {
-    let spec = Field::of(scaler).get("spec");
-    let (least, most) = (spec.get("minReplicas"), spec.get("maxReplicas"));
+pub(super) fn causes(scaler: &Value) -> Vec<StatusCause> {
+    let spec = Field::root(scaler).get("spec");
+    let (min_replicas, max_replicas) = (spec.get("minReplicas"), spec.get("maxReplicas"));
     let mut causes = Vec::new();
-    if most.number().unwrap_or(0) < least.number().unwrap_or(1) {
-        causes.push(most.invalid("must be greater than or equal to `minReplicas`"));
+    if max_replicas.number().unwrap_or(0) < min_replicas.number().unwrap_or(1) {
+        causes.push(max_replicas.invalid("must be greater than or equal to `minReplicas`"));
     }
-    causes.extend(target(&spec.get("scaleTargetRef")));
-    for metric in spec.get("metrics").each() {
+    causes.extend(target_causes(&spec.get("scaleTargetRef")));
+    for metric in spec.get("metrics").items() {
         let kind = metric.get("type");
-        match SOURCES.iter().find(|(known, _)| *known == kind.text()) {
-            None => causes.push(kind.not_supported(&SOURCES.map(|(known, _)| known))),
+        match SOURCES.iter().find(|(supported, _)| *supported == kind.text()) {
+            None => causes.push(kind.not_supported(&SOURCES.map(|(supported, _)| supported))),
             Some((_, source)) => {
                 let source = metric.get(source);
                 if !source.is_set() {
-                    causes.push(source.required_because("must populate information for the given metric source"));
+                    causes.push(source.required_with_hint("must populate information for the given metric source"));
                 }
             }
         }
     }
-    let from_outside =
-        spec.get("metrics").each().any(|metric| ["Object", "External"].contains(&metric.get("type").text()));
-    if least.number() == Some(0) && !from_outside {
+    let has_object_or_external_metric =
+        spec.get("metrics").items().any(|metric| ["Object", "External"].contains(&metric.get("type").text()));
+    if min_replicas.number() == Some(0) && !has_object_or_external_metric {
         let hint = "must specify at least one Object or External metric to support scaling to zero replicas";
         causes.push(spec.get("metrics").forbidden(hint));
     }
-    causes.extend(least.not_negative());
-    match most.number().unwrap_or(0) {
-        0 => causes.push(most.required()),
-        given if given < 0 => causes.push(most.invalid("must be greater than or equal to 1")),
+    causes.extend(min_replicas.check_not_negative());
+    match max_replicas.number().unwrap_or(0) {
+        0 => causes.push(max_replicas.required()),
+        value if value < 0 => causes.push(max_replicas.invalid("must be greater than or equal to 1")),
         _ => {}
     }
     causes
 }
 
-fn target(target: &Field<'_>) -> Vec<Cause> {
+fn target_causes(target: &Field<'_>) -> Vec<StatusCause> {
     let mut causes = Vec::new();
     for name in ["kind", "name"] {
         let field = target.get(name);
@@ -58,8 +58,8 @@ fn target(target: &Field<'_>) -> Vec<Cause> {
     }
     let version = target.get("apiVersion");
     if !version.text().contains('/') {
-        let shown = Value::from(version.text());
-        causes.push(Cause::invalid(&version.path, &shown, "apiVersion must specify API group"));
+        let reported = Value::from(version.text());
+        causes.push(StatusCause::invalid(&version.path, &reported, "apiVersion must specify API group"));
     }
     causes
 }

@@ -1,8 +1,8 @@
-//! The containers of a Pod.
+//! Validation of the containers of a Pod.
 
 use std::collections::BTreeSet;
 
-use apimachinery::status::Cause;
+use apimachinery::StatusCause;
 
 use super::super::names::{label_hints, port_name_hints};
 use super::field::Field;
@@ -10,11 +10,11 @@ use super::{environment, probe, resources, volume};
 
 const PULL_POLICIES: [&str; 3] = ["Always", "IfNotPresent", "Never"];
 const PROTOCOLS: [&str; 3] = ["SCTP", "TCP", "UDP"];
-const ONLY_SIDECARS: &str = "may not be set for init containers without restartPolicy=Always";
+const SIDECAR_ONLY_MESSAGE: &str = "may not be set for init containers without restartPolicy=Always";
 
-/// `containers`, then `initContainers`.
-pub(super) fn causes(spec: &Field<'_>) -> Vec<Cause> {
-    let volumes: BTreeSet<&str> = spec.get("volumes").each().map(|volume| volume.get("name").text()).collect();
+/// Validates `containers`, then `initContainers`.
+pub(super) fn causes(spec: &Field<'_>) -> Vec<StatusCause> {
+    let volumes: BTreeSet<&str> = spec.get("volumes").items().map(|volume| volume.get("name").text()).collect();
     let grace = spec.get("terminationGracePeriodSeconds").number().unwrap_or(30);
     let mut names = BTreeSet::new();
     let mut causes = Vec::new();
@@ -22,8 +22,8 @@ pub(super) fn causes(spec: &Field<'_>) -> Vec<Cause> {
         causes.push(spec.get("containers").required());
     }
     for list in ["containers", "initContainers"] {
-        for container in spec.get(list).each() {
-            causes.extend(one(&container, &volumes));
+        for container in spec.get(list).items() {
+            causes.extend(container_causes(&container, &volumes));
             let name = container.get("name");
             if !name.is_empty() && !names.insert(name.text()) {
                 causes.push(name.duplicate());
@@ -31,41 +31,41 @@ pub(super) fn causes(spec: &Field<'_>) -> Vec<Cause> {
             if list == "containers" || container.get("restartPolicy").text() == "Always" {
                 causes.extend(probe::causes(&container, grace));
             } else {
-                let told = ["lifecycle", "livenessProbe", "readinessProbe", "startupProbe"];
-                let told = told.iter().map(|name| container.get(name)).filter(Field::is_set);
-                causes.extend(told.map(|field| field.forbidden(ONLY_SIDECARS)));
+                let sidecar_fields = ["lifecycle", "livenessProbe", "readinessProbe", "startupProbe"];
+                let sidecar_fields = sidecar_fields.iter().map(|name| container.get(name)).filter(Field::is_set);
+                causes.extend(sidecar_fields.map(|field| field.forbidden(SIDECAR_ONLY_MESSAGE)));
             }
         }
     }
     causes
 }
 
-/// What holds for every container.
-fn one(container: &Field<'_>, volumes: &BTreeSet<&str>) -> Vec<Cause> {
+/// Validates a container.
+fn container_causes(container: &Field<'_>, volumes: &BTreeSet<&str>) -> Vec<StatusCause> {
     let (name, image) = (container.get("name"), container.get("image"));
-    let mut causes = if name.is_empty() { vec![name.required()] } else { name.ruled(label_hints) };
+    let mut causes = if name.is_empty() { vec![name.required()] } else { name.check(label_hints) };
     if image.is_empty() {
         causes.push(image.required());
     } else if image.text().trim() != image.text() {
         causes.push(image.invalid("must not have leading or trailing whitespace"));
     }
-    causes.extend(container.get("terminationMessagePolicy").one_of(&["File", "FallbackToLogsOnError"]));
+    causes.extend(container.get("terminationMessagePolicy").check_one_of(&["File", "FallbackToLogsOnError"]));
     causes.extend(ports(&container.get("ports")));
     causes.extend(environment::causes(container));
     causes.extend(volume::mounts(container, volumes));
-    causes.extend(container.get("imagePullPolicy").one_of(&PULL_POLICIES));
+    causes.extend(container.get("imagePullPolicy").check_one_of(&PULL_POLICIES));
     causes.extend(resources::causes(container));
     causes
 }
 
-fn ports(ports: &Field<'_>) -> Vec<Cause> {
+fn ports(ports: &Field<'_>) -> Vec<StatusCause> {
     let mut names = BTreeSet::new();
     let mut causes = Vec::new();
-    for port in ports.each() {
+    for port in ports.items() {
         let [name, number, host, protocol] =
             ["name", "containerPort", "hostPort", "protocol"].map(|field| port.get(field));
         if !name.is_empty() {
-            let hints = name.ruled(port_name_hints);
+            let hints = name.check(port_name_hints);
             if hints.is_empty() && !names.insert(name.text()) {
                 causes.push(name.duplicate());
             }
@@ -73,11 +73,11 @@ fn ports(ports: &Field<'_>) -> Vec<Cause> {
         }
         match number.number().unwrap_or(0) {
             0 => causes.push(number.required()),
-            given => causes.extend(probe::out_of_range(&number, given)),
+            value => causes.extend(probe::out_of_range(&number, value)),
         }
-        let given = host.number().filter(|given| *given != 0);
-        causes.extend(given.and_then(|given| probe::out_of_range(&host, given)));
-        causes.extend(protocol.one_of(&PROTOCOLS));
+        let value = host.number().filter(|value| *value != 0);
+        causes.extend(value.and_then(|value| probe::out_of_range(&host, value)));
+        causes.extend(protocol.check_one_of(&PROTOCOLS));
     }
     causes
 }

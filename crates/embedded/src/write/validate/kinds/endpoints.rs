@@ -1,93 +1,94 @@
-//! EndpointSlices and Endpoints: addresses that are some. Those of Pods here are loopback addresses, so that these are
-//! allowed, as they are not there.
+//! Validation of EndpointSlices and Endpoints. In contrast to kube-apiserver, loopback addresses are valid, because Pods
+//! have loopback addresses.
 
 use std::collections::BTreeSet;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
-use apimachinery::status::Cause;
+use apimachinery::StatusCause;
 use serde_json::Value;
 
-use super::super::names::{LABEL, label_hints};
+use super::super::names::{LABEL_MESSAGE, label_hints};
 use super::field::Field;
 use crate::resources::Resource;
 
-const NO_ADDRESS: &str = "must be a valid IP address, (e.g. 10.9.8.7 or 2001:db8::ffff)";
+const INVALID_IP: &str = "must be a valid IP address, (e.g. 10.9.8.7 or 2001:db8::ffff)";
 const PROTOCOLS: [&str; 3] = ["SCTP", "TCP", "UDP"];
 
-/// What is wrong with an EndpointSlice.
-pub(super) fn slice(slice: &Value) -> Vec<Cause> {
-    let slice = Field::of(slice);
+/// Validates an EndpointSlice.
+pub(super) fn endpoint_slice(slice: &Value) -> Vec<StatusCause> {
+    let slice = Field::root(slice);
     let kind = slice.get("addressType");
     let mut causes = Vec::new();
     if kind.is_empty() {
         causes.push(kind.required());
     } else {
-        causes.extend(kind.one_of(&["FQDN", "IPv4", "IPv6"]));
+        causes.extend(kind.check_one_of(&["FQDN", "IPv4", "IPv6"]));
     }
     causes.extend(ports(&slice.get("ports")));
-    for endpoint in slice.get("endpoints").each() {
+    for endpoint in slice.get("endpoints").items() {
         let addresses = endpoint.get("addresses");
         if addresses.is_empty() {
             causes.push(addresses.required());
         }
-        for address in addresses.each() {
-            causes.extend(address_of_kind(&address, &addresses, kind.text()));
+        for address in addresses.items() {
+            causes.extend(address_cause(&address, &addresses, kind.text()));
         }
     }
     causes
 }
 
-/// The type of a slice never changes; it is told without the value, and nothing else is looked at.
-pub(super) fn slice_changed(resource: &Resource, current: &Value, slice: &Value) -> Option<Cause> {
+/// Validates that the address type is unchanged. kube-apiserver reports this error alone and without the value.
+pub(super) fn address_type_change(resource: &Resource, current: &Value, slice: &Value) -> Option<StatusCause> {
     let is_slice = resource.storage == "endpointslices.discovery.k8s.io";
     (is_slice && current.get("addressType") != slice.get("addressType"))
-        .then(|| Cause::invalid("addressType", &Value::Null, "field is immutable"))
+        .then(|| StatusCause::invalid("addressType", &Value::Null, "field is immutable"))
 }
 
-/// What is wrong with Endpoints.
-pub(super) fn endpoints(endpoints: &Value) -> Vec<Cause> {
+/// Validates Endpoints.
+pub(super) fn endpoints(endpoints: &Value) -> Vec<StatusCause> {
     let mut causes = Vec::new();
-    for subset in Field::of(endpoints).get("subsets").each() {
+    for subset in Field::root(endpoints).get("subsets").items() {
         for list in ["addresses", "notReadyAddresses"] {
-            let all = subset.get(list);
-            let bad = all.each().map(|address| address.get("ip")).filter(|ip| ip.text().parse::<IpAddr>().is_err());
-            causes.extend(bad.map(|ip| ip.invalid(NO_ADDRESS)));
+            let addresses = subset.get(list);
+            let invalid =
+                addresses.items().map(|address| address.get("ip")).filter(|ip| ip.text().parse::<IpAddr>().is_err());
+            causes.extend(invalid.map(|ip| ip.invalid(INVALID_IP)));
         }
         causes.extend(ports(&subset.get("ports")));
     }
     causes
 }
 
-fn address_of_kind(address: &Field<'_>, all: &Field<'_>, kind: &str) -> Option<Cause> {
+fn address_cause(address: &Field<'_>, addresses: &Field<'_>, kind: &str) -> Option<StatusCause> {
     let text = address.text();
     match kind {
         "IPv4" if text.parse::<Ipv4Addr>().is_ok() => None,
         "IPv4" if text.parse::<IpAddr>().is_ok() => {
-            Some(Cause::invalid(&all.path, address.value, "must be an IPv4 address"))
+            Some(StatusCause::invalid(&addresses.path, address.value, "must be an IPv4 address"))
         }
         "IPv6" if text.parse::<Ipv6Addr>().is_ok() => None,
         "IPv6" if text.parse::<IpAddr>().is_ok() => {
-            Some(Cause::invalid(&all.path, address.value, "must be an IPv6 address"))
+            Some(StatusCause::invalid(&addresses.path, address.value, "must be an IPv6 address"))
         }
-        "IPv4" | "IPv6" => Some(address.invalid(NO_ADDRESS)),
+        "IPv4" | "IPv6" => Some(address.invalid(INVALID_IP)),
         _ => None,
     }
 }
 
-fn ports(ports: &Field<'_>) -> Vec<Cause> {
+fn ports(ports: &Field<'_>) -> Vec<StatusCause> {
     let mut names = BTreeSet::new();
     let mut causes = Vec::new();
-    for port in ports.each() {
+    for port in ports.items() {
         let (name, protocol) = (port.get("name"), port.get("protocol"));
         if !name.is_empty() {
-            let is_dotted = label_hints(name.text()).iter().any(|hint| hint != LABEL);
-            let hints = if is_dotted { vec![LABEL.to_owned()] } else { label_hints(name.text()) };
+            let has_label_error_only = label_hints(name.text()).iter().any(|hint| hint != LABEL_MESSAGE);
+            let hints = if has_label_error_only { vec![LABEL_MESSAGE.to_owned()] } else { label_hints(name.text()) };
             causes.extend(hints.iter().map(|hint| name.invalid(hint)));
         }
         if !names.insert(name.text()) {
-            causes.push(Cause::duplicate(&name.path, &name.text().into()));
+            causes.push(StatusCause::duplicate(&name.path, &name.text().into()));
         }
-        causes.extend(protocol.one_of(&PROTOCOLS));
+        causes.extend(protocol.check_one_of(&PROTOCOLS));
     }
     causes
 }

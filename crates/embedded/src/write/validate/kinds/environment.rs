@@ -1,15 +1,16 @@
-//! The variables of containers, and the fields of a Pod that they may show.
+//! Validation of environment variables and of references to Pod fields and resources.
 
-use apimachinery::status::Cause;
+use apimachinery::StatusCause;
 
-use super::super::names::{config_key_hints, key_hints, subdomain_hints};
+use super::super::names::{config_key_hints, label_key_hints, subdomain_hints};
 use super::field::Field;
 
-const NAME: &str = "a valid environment variable name must consist only of printable ASCII characters other than '='";
+const INVALID_NAME: &str =
+    "a valid environment variable name must consist only of printable ASCII characters other than '='";
 const ONE_SOURCE: &str =
     "must specify one of: `fieldRef`, `resourceFieldRef`, `configMapKeyRef`, `secretKeyRef` or `fileKeyRef`";
 const SOURCES: [&str; 5] = ["fieldRef", "resourceFieldRef", "configMapKeyRef", "secretKeyRef", "fileKeyRef"];
-const FIELDS: [&str; 9] = [
+const VARIABLE_FIELDS: [&str; 9] = [
     "metadata.name",
     "metadata.namespace",
     "metadata.uid",
@@ -30,95 +31,97 @@ const RESOURCES: [&str; 6] = [
     "requests.ephemeral-storage",
     "requests.memory",
 ];
-/// What a Pod can be asked for, of which variables and files show a part.
-const KNOWN: [&str; 4] = ["metadata.labels", "metadata.annotations", "status.phase", "spec.restartPolicy"];
+/// Further selectable fields of Pods; variables and files support some of them.
+const SELECTABLE_FIELDS: [&str; 4] = ["metadata.labels", "metadata.annotations", "status.phase", "spec.restartPolicy"];
 
-/// Whether a field is shown in a variable or in a file.
+/// Where a field reference occurs.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub(super) enum Shown {
+pub(super) enum FieldRefTarget {
     Variable,
     File,
 }
 
-/// `env` and `envFrom` of a container.
-pub(super) fn causes(container: &Field<'_>) -> Vec<Cause> {
-    let mut causes: Vec<Cause> = container.get("env").each().flat_map(|variable| one(&variable)).collect();
-    for from in container.get("envFrom").each() {
-        let given = ["configMapRef", "secretRef"].map(|name| from.get(name)).into_iter().filter(Field::is_set);
-        match given.collect::<Vec<_>>().as_slice() {
-            [] => causes.push(from_nothing(&from, "must specify one of: `configMapRef` or `secretRef`")),
-            [source] => causes.extend(source.get("name").ruled(subdomain_hints)),
-            _ => causes.push(from_nothing(&from, "may not have more than one field specified at a time")),
+/// Validates `env` and `envFrom` of a container.
+pub(super) fn causes(container: &Field<'_>) -> Vec<StatusCause> {
+    let mut causes: Vec<StatusCause> =
+        container.get("env").items().flat_map(|variable| variable_causes(&variable)).collect();
+    for value_source in container.get("envFrom").items() {
+        let sources =
+            ["configMapRef", "secretRef"].map(|name| value_source.get(name)).into_iter().filter(Field::is_set);
+        match sources.collect::<Vec<_>>().as_slice() {
+            [] => causes.push(source_cause(&value_source, "must specify one of: `configMapRef` or `secretRef`")),
+            [source] => causes.extend(source.get("name").check(subdomain_hints)),
+            _ => causes.push(source_cause(&value_source, "may not have more than one field specified at a time")),
         }
     }
     causes
 }
 
-fn from_nothing(field: &Field<'_>, hint: &str) -> Cause {
-    Cause::invalid(&field.path, &"".into(), hint)
+fn source_cause(field: &Field<'_>, hint: &str) -> StatusCause {
+    StatusCause::invalid(&field.path, &"".into(), hint)
 }
 
-fn one(variable: &Field<'_>) -> Vec<Cause> {
-    let (name, from) = (variable.get("name"), variable.get("valueFrom"));
+fn variable_causes(variable: &Field<'_>) -> Vec<StatusCause> {
+    let (name, value_source) = (variable.get("name"), variable.get("valueFrom"));
     let mut causes = Vec::new();
     if name.is_empty() {
         causes.push(name.required());
     } else if !name.text().chars().all(|c| (' '..='~').contains(&c) && c != '=') {
-        causes.push(name.invalid(NAME));
+        causes.push(name.invalid(INVALID_NAME));
     }
-    if !from.is_set() {
+    if !value_source.is_set() {
         return causes;
     }
-    let given: Vec<_> = SOURCES.iter().map(|source| from.get(source)).filter(Field::is_set).collect();
-    for source in &given {
+    let sources: Vec<_> = SOURCES.iter().map(|source| value_source.get(source)).filter(Field::is_set).collect();
+    for source in &sources {
         causes.extend(match source.path.rsplit('.').next() {
-            Some("fieldRef") => field_reference(source, Shown::Variable),
+            Some("fieldRef") => field_reference(source, FieldRefTarget::Variable),
             Some("resourceFieldRef") => resource_reference(source),
             Some("configMapKeyRef" | "secretKeyRef") => key_reference(source),
             _ => Vec::new(),
         });
     }
     if !variable.get("value").is_empty() {
-        if !given.is_empty() {
-            causes.push(from_nothing(&from, "may not be specified when `value` is not empty"));
+        if !sources.is_empty() {
+            causes.push(source_cause(&value_source, "may not be specified when `value` is not empty"));
         }
-    } else if given.len() > 1 {
-        causes.push(from_nothing(&from, "may not have more than one field specified at a time"));
-    } else if given.is_empty() {
-        causes.push(from_nothing(&from, ONE_SOURCE));
+    } else if sources.len() > 1 {
+        causes.push(source_cause(&value_source, "may not have more than one field specified at a time"));
+    } else if sources.is_empty() {
+        causes.push(source_cause(&value_source, ONE_SOURCE));
     }
     causes
 }
 
-fn key_reference(reference: &Field<'_>) -> Vec<Cause> {
+fn key_reference(reference: &Field<'_>) -> Vec<StatusCause> {
     let (name, key) = (reference.get("name"), reference.get("key"));
-    let mut causes = name.ruled(subdomain_hints);
+    let mut causes = name.check(subdomain_hints);
     if key.is_empty() {
         causes.push(key.required());
     } else {
-        causes.extend(key.ruled(config_key_hints));
+        causes.extend(key.check(config_key_hints));
     }
     causes
 }
 
-/// A field of the Pod.
-pub(super) fn field_reference(reference: &Field<'_>, shown: Shown) -> Vec<Cause> {
+/// Validates a reference to a field of the Pod.
+pub(super) fn field_reference(reference: &Field<'_>, target: FieldRefTarget) -> Vec<StatusCause> {
     let path = reference.get("fieldPath");
     let text = path.text();
     if text.is_empty() {
         return vec![path.required()];
     }
     let subscript = text.strip_suffix("']").and_then(|text| text.split_once("['"));
-    if let Some((whole, key)) = subscript.filter(|(whole, _)| KNOWN[..2].contains(whole)) {
-        // Whatever letters the key of an annotation is written in.
-        let key_text = if whole.ends_with("annotations") { key.to_lowercase() } else { key.to_owned() };
-        let hints = key_hints(&key_text);
-        return hints.iter().map(|hint| Cause::invalid(&reference.path, &key.into(), hint)).collect();
+    if let Some((map_field, key)) = subscript.filter(|(map_field, _)| SELECTABLE_FIELDS[..2].contains(map_field)) {
+        // Annotation keys are case-insensitive.
+        let key_text = if map_field.ends_with("annotations") { key.to_lowercase() } else { key.to_owned() };
+        let hints = label_key_hints(&key_text);
+        return hints.iter().map(|hint| StatusCause::invalid(&reference.path, &key.into(), hint)).collect();
     }
-    let allowed = if shown == Shown::Variable { &FIELDS[..] } else { &FILE_FIELDS[..] };
+    let allowed = if target == FieldRefTarget::Variable { &VARIABLE_FIELDS[..] } else { &FILE_FIELDS[..] };
     if allowed.contains(&text) {
         Vec::new()
-    } else if FIELDS.contains(&text) || KNOWN.contains(&text) {
+    } else if VARIABLE_FIELDS.contains(&text) || SELECTABLE_FIELDS.contains(&text) {
         vec![path.not_supported(allowed)]
     } else {
         let hint = format!("error converting fieldPath: field label not supported: {text}");
@@ -126,12 +129,12 @@ pub(super) fn field_reference(reference: &Field<'_>, shown: Shown) -> Vec<Cause>
     }
 }
 
-/// A request or limit of the container.
-pub(super) fn resource_reference(reference: &Field<'_>) -> Vec<Cause> {
+/// Validates a reference to a request or limit of the container.
+pub(super) fn resource_reference(reference: &Field<'_>) -> Vec<StatusCause> {
     let resource = reference.get("resource");
     if resource.is_empty() {
         return vec![resource.required()];
     }
-    let is_pages = resource.text().contains(".hugepages-");
-    (!is_pages).then(|| resource.one_of(&RESOURCES)).flatten().into_iter().collect()
+    let is_hugepages = resource.text().contains(".hugepages-");
+    (!is_hugepages).then(|| resource.check_one_of(&RESOURCES)).flatten().into_iter().collect()
 }

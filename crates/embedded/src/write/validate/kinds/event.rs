@@ -1,18 +1,23 @@
-//! Events: they stand in the namespace of what they are about.
+//! Validation of Events, which belong to the namespace of the involved object.
 
-use apimachinery::status::Cause;
+use apimachinery::StatusCause;
 use serde_json::{Value, json};
 
 use crate::object;
 
-pub(super) fn causes(event: &Value) -> Vec<Cause> {
+pub(super) fn causes(event: &Value) -> Vec<StatusCause> {
     let mut causes = Vec::new();
-    let about = object::text(event, "/involvedObject/namespace");
-    let own = object::namespace(event);
-    // What has no namespace is reported in `default`.
-    let fits = about == own || about.is_empty() && own == "default";
-    if !fits && !about.is_empty() {
-        causes.push(Cause::invalid("involvedObject.namespace", &json!(about), "does not match event.namespace"));
+    let involved_namespace = object::text(event, "/involvedObject/namespace");
+    let event_namespace = object::namespace(event);
+    // Events about cluster-scoped objects are in `default`.
+    let is_valid =
+        involved_namespace == event_namespace || involved_namespace.is_empty() && event_namespace == "default";
+    if !is_valid && !involved_namespace.is_empty() {
+        causes.push(StatusCause::invalid(
+            "involvedObject.namespace",
+            &json!(involved_namespace),
+            "does not match event.namespace",
+        ));
     }
     causes
 }

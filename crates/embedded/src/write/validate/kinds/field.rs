@@ -1,55 +1,55 @@
-//! A value together with where it stands in its object, so that what is wrong with it can be told.
+//! A value with its field path, for validation errors.
 
-use apimachinery::quantity::Quantity;
-use apimachinery::status::Cause;
+use apimachinery::{Quantity, StatusCause};
 use serde_json::{Value, json};
 
 use super::NOT_NEGATIVE;
 
-static NULL: Value = Value::Null;
+static NULL_VALUE: Value = Value::Null;
 
-/// One field of an object; what is not there is null.
+/// Field of an object; absent ones are null.
 #[derive(Clone)]
 pub(super) struct Field<'a> {
     pub(super) value: &'a Value,
-    /// As causes name it: `spec.containers[0].image`.
+    /// Field path: `spec.containers[0].image`.
     pub(super) path: String,
 }
 
 // === impl Field ===
 
 impl<'a> Field<'a> {
-    /// A whole object.
-    pub(super) fn of(object: &'a Value) -> Self {
+    /// Returns the root of an object.
+    pub(super) fn root(object: &'a Value) -> Self {
         Self { value: object, path: String::new() }
     }
 
+    /// Returns a value with a given path.
     pub(super) fn at(value: &'a Value, path: impl Into<String>) -> Self {
         Self { value, path: path.into() }
     }
 
-    /// A member; dots lead further down.
+    /// Returns a member; dots separate nested members.
     pub(super) fn get(&self, names: &str) -> Self {
-        let value = names.split('.').fold(self.value, |value, name| value.get(name).unwrap_or(&NULL));
+        let value = names.split('.').fold(self.value, |value, name| value.get(name).unwrap_or(&NULL_VALUE));
         let path = if self.path.is_empty() { names.to_owned() } else { format!("{}.{names}", self.path) };
         Self { value, path }
     }
 
-    /// The elements of a list; none of what is no list.
-    pub(super) fn each(&self) -> impl Iterator<Item = Field<'a>> + use<'a> {
+    /// Returns the items of a list; empty for other values.
+    pub(super) fn items(&self) -> impl Iterator<Item = Field<'a>> + use<'a> {
         let path = self.path.clone();
         let items = self.value.as_array().into_iter().flatten().enumerate();
         items.map(move |(index, value)| Field { value, path: format!("{path}[{index}]") })
     }
 
-    /// The entries of a map.
+    /// Returns the entries of a map.
     pub(super) fn entries(&self) -> impl Iterator<Item = (&'a str, Field<'a>)> + use<'a> {
         let path = self.path.clone();
         let entries = self.value.as_object().into_iter().flatten();
         entries.map(move |(key, value)| (key.as_str(), Field { value, path: format!("{path}[{key}]") }))
     }
 
-    /// "" for what is no text.
+    /// Returns the string, or `""` for other values.
     pub(super) fn text(&self) -> &'a str {
         self.value.as_str().unwrap_or_default()
     }
@@ -70,7 +70,7 @@ impl<'a> Field<'a> {
         !self.value.is_null()
     }
 
-    /// Whether nothing is in it: null, no text, no element.
+    /// Reports whether the value is null, or an empty string, list or map.
     pub(super) fn is_empty(&self) -> bool {
         match self.value {
             Value::Null => true,
@@ -81,61 +81,61 @@ impl<'a> Field<'a> {
         }
     }
 
-    pub(super) fn required(&self) -> Cause {
-        self.required_because("")
+    pub(super) fn required(&self) -> StatusCause {
+        self.required_with_hint("")
     }
 
-    pub(super) fn required_because(&self, hint: &str) -> Cause {
-        Cause::required(&self.path, hint)
+    pub(super) fn required_with_hint(&self, hint: &str) -> StatusCause {
+        StatusCause::required(&self.path, hint)
     }
 
-    pub(super) fn invalid(&self, hint: &str) -> Cause {
-        Cause::invalid(&self.path, self.value, hint)
+    pub(super) fn invalid(&self, hint: &str) -> StatusCause {
+        StatusCause::invalid(&self.path, self.value, hint)
     }
 
-    pub(super) fn forbidden(&self, hint: &str) -> Cause {
-        Cause::forbidden(&self.path, hint)
+    pub(super) fn forbidden(&self, hint: &str) -> StatusCause {
+        StatusCause::forbidden(&self.path, hint)
     }
 
-    pub(super) fn duplicate(&self) -> Cause {
-        Cause::duplicate(&self.path, self.value)
+    pub(super) fn duplicate(&self) -> StatusCause {
+        StatusCause::duplicate(&self.path, self.value)
     }
 
-    pub(super) fn not_supported(&self, known: &[&str]) -> Cause {
+    pub(super) fn not_supported(&self, known: &[&str]) -> StatusCause {
         let known: Vec<Value> = known.iter().map(|known| json!(known)).collect();
-        let given = if self.is_set() { self.value.clone() } else { json!("") };
-        Cause::not_supported(&self.path, &given, &known)
+        let value = if self.is_set() { self.value.clone() } else { json!("") };
+        StatusCause::not_supported(&self.path, &value, &known)
     }
 
-    /// Refuses a text that is none of these; one that is not there is left alone.
-    pub(super) fn one_of(&self, known: &[&str]) -> Option<Cause> {
+    /// Rejects a value other than the `known` ones; absent values are valid.
+    pub(super) fn check_one_of(&self, known: &[&str]) -> Option<StatusCause> {
         (self.is_set() && !known.contains(&self.text())).then(|| self.not_supported(known))
     }
 
-    /// Refuses a text by what its rule says of it; none is an empty one.
-    pub(super) fn ruled(&self, rule: fn(&str) -> Vec<String>) -> Vec<Cause> {
-        let shown = Value::from(self.text());
-        rule(self.text()).iter().map(|hint| Cause::invalid(&self.path, &shown, hint)).collect()
+    /// Validates the string with `rule`; an absent one as empty string.
+    pub(super) fn check(&self, rule: fn(&str) -> Vec<String>) -> Vec<StatusCause> {
+        let reported = Value::from(self.text());
+        rule(self.text()).iter().map(|hint| StatusCause::invalid(&self.path, &reported, hint)).collect()
     }
 
-    /// The same, where nothing is no error.
-    pub(super) fn ruled_if_given(&self, rule: fn(&str) -> Vec<String>) -> Vec<Cause> {
-        if self.text().is_empty() { Vec::new() } else { self.ruled(rule) }
+    /// Validates the string with `rule` unless it is absent or empty.
+    pub(super) fn check_if_set(&self, rule: fn(&str) -> Vec<String>) -> Vec<StatusCause> {
+        if self.text().is_empty() { Vec::new() } else { self.check(rule) }
     }
 
-    pub(super) fn not_negative(&self) -> Option<Cause> {
+    pub(super) fn check_not_negative(&self) -> Option<StatusCause> {
         self.number().filter(|number| *number < 0).map(|_| self.invalid(NOT_NEGATIVE))
     }
 
-    pub(super) fn positive(&self) -> Option<Cause> {
+    pub(super) fn check_positive(&self) -> Option<StatusCause> {
         self.number().filter(|number| *number <= 0).map(|_| self.invalid("must be greater than 0"))
     }
 
-    /// Refuses what differs from what it was.
-    pub(super) fn unchanged_from(&self, before: &Field<'_>) -> Option<Cause> {
-        let none = Value::Array(Vec::new());
-        // A list that is gone is an empty one.
-        let shown = if self.value.is_null() && before.value.is_array() { &none } else { self.value };
-        (self.value != before.value).then(|| Cause::invalid(&self.path, shown, "field is immutable"))
+    /// Rejects a value that differs from `before`.
+    pub(super) fn check_unchanged(&self, before: &Field<'_>) -> Option<StatusCause> {
+        let empty_list = Value::Array(Vec::new());
+        // A removed list is reported as empty list.
+        let reported = if self.value.is_null() && before.value.is_array() { &empty_list } else { self.value };
+        (self.value != before.value).then(|| StatusCause::invalid(&self.path, reported, "field is immutable"))
     }
 }

@@ -1,6 +1,6 @@
-//! Jobs: their counts, and Pods that end.
+//! Validation of Jobs.
 
-use apimachinery::status::Cause;
+use apimachinery::StatusCause;
 use serde_json::{Value, json};
 
 use super::field::Field;
@@ -16,41 +16,41 @@ const COUNTS: [&str; 6] = [
     "maxFailedIndexes",
 ];
 
-pub(super) fn causes(job: &Value) -> Vec<Cause> {
-    let spec = Field::of(job).get("spec");
+pub(super) fn causes(job: &Value) -> Vec<StatusCause> {
+    let spec = Field::root(job).get("spec");
     let mut causes = Vec::new();
     if !spec.get("selector").is_set() {
         causes.push(spec.get("selector").required());
     }
-    causes.extend(chosen(job, &spec));
-    causes.extend(COUNTS.iter().filter_map(|name| spec.get(name).not_negative()));
+    causes.extend(check_generated_selector(job, &spec));
+    causes.extend(COUNTS.iter().filter_map(|name| spec.get(name).check_not_negative()));
     let per_index = spec.get("backoffLimitPerIndex");
-    causes.extend(per_index.not_negative());
+    causes.extend(per_index.check_not_negative());
     if spec.get("maxFailedIndexes").is_set() && !per_index.is_set() {
-        causes.push(per_index.required_because("when maxFailedIndexes is specified"));
+        causes.push(per_index.required_with_hint("when maxFailedIndexes is specified"));
     }
     let mode = spec.get("completionMode");
-    causes.extend(mode.one_of(&["NonIndexed", "Indexed"]));
+    causes.extend(mode.check_one_of(&["NonIndexed", "Indexed"]));
     let completions = spec.get("completions");
     if mode.text() == "Indexed" && !completions.is_set() {
-        causes.push(completions.required_because("when completion mode is Indexed"));
+        causes.push(completions.required_with_hint("when completion mode is Indexed"));
     }
-    causes.extend(spec.get("podReplacementPolicy").one_of(&["Failed", "TerminatingOrFailed"]));
+    causes.extend(spec.get("podReplacementPolicy").check_one_of(&["Failed", "TerminatingOrFailed"]));
     causes.extend(workload::template(job));
     let policy = spec.get("template.spec.restartPolicy");
     match policy.text() {
         "OnFailure" | "Never" => {}
-        "Always" => causes.push(policy.required_because("valid values: \"OnFailure\", \"Never\"")),
+        "Always" => causes.push(policy.required_with_hint("valid values: \"OnFailure\", \"Never\"")),
         _ => causes.push(policy.not_supported(&["OnFailure", "Never"])),
     }
     causes.extend(workload::selector_matches_template(job));
     causes
 }
 
-/// A Job selects by its own uid and nothing else, unless it says that it selects by hand.
-fn chosen(job: &Value, spec: &Field<'_>) -> Option<Cause> {
+/// Checks that the selector is the generated one, unless `manualSelector` is set.
+fn check_generated_selector(job: &Value, spec: &Field<'_>) -> Option<StatusCause> {
     let selector = spec.get("selector");
-    let own = json!({"matchLabels": {"batch.kubernetes.io/controller-uid": object::uid(job)}});
-    let is_told = *spec.get("manualSelector").value != true && selector.is_set() && *selector.value != own;
-    is_told.then(|| selector.invalid("`selector` not auto-generated"))
+    let generated = json!({"matchLabels": {"batch.kubernetes.io/controller-uid": object::uid(job)}});
+    let is_custom = *spec.get("manualSelector").value != true && selector.is_set() && *selector.value != generated;
+    is_custom.then(|| selector.invalid("`selector` not auto-generated"))
 }

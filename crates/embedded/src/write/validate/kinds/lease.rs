@@ -1,13 +1,13 @@
-//! Leases: a time that is one, and a holder who can be told.
+//! Validation of Leases.
 
-use apimachinery::status::Cause;
+use apimachinery::StatusCause;
 use serde_json::Value;
 
 use super::field::Field;
 
-pub(super) fn causes(lease: &Value) -> Vec<Cause> {
-    let spec = Field::of(lease).get("spec");
-    let mut causes: Vec<Cause> = spec.get("leaseDurationSeconds").positive().into_iter().collect();
-    causes.extend(spec.get("leaseTransitions").not_negative());
+pub(super) fn causes(lease: &Value) -> Vec<StatusCause> {
+    let spec = Field::root(lease).get("spec");
+    let mut causes: Vec<StatusCause> = spec.get("leaseDurationSeconds").check_positive().into_iter().collect();
+    causes.extend(spec.get("leaseTransitions").check_not_negative());
     causes
 }

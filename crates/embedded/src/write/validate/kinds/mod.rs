@@ -1,43 +1,43 @@
-//! Rules of the built-in kinds beyond their types (`k8s.io/kubernetes/pkg/apis/*/validation`), those that people meet: a
-//! file for each kind, or for kinds that share their rules.
+//! Validation of the built-in kinds beyond their types (`k8s.io/kubernetes/pkg/apis/*/validation`), limited to the rules
+//! that are relevant in practice. One file per kind or group of kinds with common rules.
 
 mod autoscaler;
-mod budget;
-mod claim;
-mod config;
+mod config_data;
 mod container;
+mod controller_revision;
+mod disruption_budget;
 mod endpoints;
 mod environment;
 mod event;
 mod field;
 mod ingress;
+mod int_or_percent;
 mod job;
 mod lease;
 mod node;
 mod placement;
 mod pod;
-mod pod_change;
+mod pod_update;
 mod priority_class;
 mod probe;
 mod rbac;
 mod resources;
-mod revision;
 mod selector;
 mod service;
-mod share;
 mod storage_class;
 mod volume;
+mod volume_claim;
 mod workload;
 
-use apimachinery::status::{Cause, Status};
+use apimachinery::{Status, StatusCause};
 use serde_json::Value;
 
 use crate::conversion::autoscaling;
 use crate::resources::Resource;
 use field::Field;
 
-/// Fields of a workload that never change once written.
-const IMMUTABLE: &[(&str, &str)] = &[
+/// Immutable fields of workloads.
+const IMMUTABLE_FIELDS: &[(&str, &str)] = &[
     ("deployments.apps", "spec.selector"),
     ("replicasets.apps", "spec.selector"),
     ("statefulsets.apps", "spec.selector"),
@@ -49,14 +49,14 @@ const IMMUTABLE: &[(&str, &str)] = &[
     ("jobs.batch", "spec.completionMode"),
 ];
 
-/// What is said of a negative count.
+/// Message for negative numbers.
 pub(crate) const NOT_NEGATIVE: &str = "must be greater than or equal to 0";
 
-/// What is wrong with an object, whatever it was before.
-pub(super) fn causes(resource: &Resource, object: &Value) -> Vec<Cause> {
+/// Validates an object independent of its previous state.
+pub(super) fn causes(resource: &Resource, object: &Value) -> Vec<StatusCause> {
     match resource.storage.as_str() {
-        "configmaps" => config::map(object),
-        "secrets" => config::secret(object),
+        "configmaps" => config_data::config_map(object),
+        "secrets" => config_data::secret(object),
         "services" => service::causes(object),
         "pods" => pod::causes(object.get("spec").unwrap_or(&Value::Null), "spec"),
         "events" => event::causes(object),
@@ -66,12 +66,12 @@ pub(super) fn causes(resource: &Resource, object: &Value) -> Vec<Cause> {
         "deployments.apps" => workload::deployment(object),
         "replicasets.apps" => workload::replica_set(object),
         "statefulsets.apps" => workload::stateful_set(object),
-        "controllerrevisions.apps" => revision::causes(object),
+        "controllerrevisions.apps" => controller_revision::causes(object),
         "jobs.batch" => job::causes(object),
-        "poddisruptionbudgets.policy" => budget::causes(object),
-        "persistentvolumeclaims" => claim::causes(object),
+        "poddisruptionbudgets.policy" => disruption_budget::causes(object),
+        "persistentvolumeclaims" => volume_claim::causes(object),
         "endpoints" => endpoints::endpoints(object),
-        "endpointslices.discovery.k8s.io" => endpoints::slice(object),
+        "endpointslices.discovery.k8s.io" => endpoints::endpoint_slice(object),
         "ingresses.networking.k8s.io" => ingress::causes(object),
         "nodes" => node::causes(object),
         "storageclasses.storage.k8s.io" => storage_class::causes(object),
@@ -83,52 +83,54 @@ pub(super) fn causes(resource: &Resource, object: &Value) -> Vec<Cause> {
     }
 }
 
-/// What is wrong with an object, and with what became of it, in the order in which kube-apiserver tells it.
-pub(super) fn causes_of_change(resource: &Resource, current: &Value, object: &Value) -> Vec<Cause> {
-    if let Some(cause) = endpoints::slice_changed(resource, current, object) {
+/// Validates an updated object, with the causes in the order of kube-apiserver.
+pub(super) fn update_causes(resource: &Resource, current: &Value, object: &Value) -> Vec<StatusCause> {
+    if let Some(cause) = endpoints::address_type_change(resource, current, object) {
         return vec![cause];
     }
-    let mut all = match resource.storage.as_str() {
-        "services" => service::moved(current, object).into_iter().collect(),
-        "configmaps" | "secrets" => config::frozen(resource, current, object),
-        "persistentvolumeclaims" => claim::changed(current, object),
-        "controllerrevisions.apps" => revision::changed(current, object).into_iter().collect(),
+    let mut causes_found = match resource.storage.as_str() {
+        "services" => service::cluster_ip_change(current, object).into_iter().collect(),
+        "configmaps" | "secrets" => config_data::immutable_causes(resource, current, object),
+        "persistentvolumeclaims" => volume_claim::update_causes(current, object),
+        "controllerrevisions.apps" => controller_revision::data_change(current, object).into_iter().collect(),
         "rolebindings.rbac.authorization.k8s.io" | "clusterrolebindings.rbac.authorization.k8s.io" => {
-            rbac::rebound(current, object).into_iter().collect()
+            rbac::role_ref_change(current, object).into_iter().collect()
         }
-        "priorityclasses.scheduling.k8s.io" => priority_class::changed(current, object),
+        "priorityclasses.scheduling.k8s.io" => priority_class::update_causes(current, object),
         _ => Vec::new(),
     };
-    all.extend(causes(resource, object));
-    all.extend(immutable(resource, current, object));
+    causes_found.extend(causes(resource, object));
+    causes_found.extend(immutable_field_causes(resource, current, object));
     if resource.storage == "pods" {
-        all.extend(pod_change::causes(current, object));
+        causes_found.extend(pod_update::causes(current, object));
     }
-    all
+    causes_found
 }
 
-/// What is wrong with a status.
-pub(super) fn causes_of_status(resource: &Resource, object: &Value) -> Vec<Cause> {
+/// Validates the status of an object.
+pub(super) fn status_causes(resource: &Resource, object: &Value) -> Vec<StatusCause> {
     match resource.storage.as_str() {
         "deployments.apps" => workload::status(object),
         _ => Vec::new(),
     }
 }
 
+/// Checks values that fail to decode in Go.
+///
 /// # Errors
-/// 400 for values that do not even decode: quantities that are none, data that is no base64.
-pub(super) fn decodes(resource: &Resource, object: &Value) -> Result<(), Status> {
-    resources::quantities(resource, object)?;
-    config::decodes(resource, object)
+/// 400 for invalid quantities and invalid base64.
+pub(super) fn check_decodable(resource: &Resource, object: &Value) -> Result<(), Status> {
+    resources::check_quantities(resource, object)?;
+    config_data::check_base64(resource, object)
 }
 
-fn immutable(resource: &Resource, current: &Value, object: &Value) -> Vec<Cause> {
-    let fields = IMMUTABLE.iter().filter(|(storage, _)| *storage == resource.storage);
-    let of = |object| move |name: &str| Field::of(object).get(name);
-    fields.filter_map(|(_, name)| of(object)(name).unchanged_from(&of(current)(name))).collect()
+fn immutable_field_causes(resource: &Resource, current: &Value, object: &Value) -> Vec<StatusCause> {
+    let fields = IMMUTABLE_FIELDS.iter().filter(|(storage, _)| *storage == resource.storage);
+    let field_of = |object| move |name: &str| Field::root(object).get(name);
+    fields.filter_map(|(_, name)| field_of(object)(name).check_unchanged(&field_of(current)(name))).collect()
 }
 
-/// The elements of a list that may not be there.
+/// Returns the items of an optional list.
 pub(in crate::write) fn items(list: Option<&Value>) -> impl Iterator<Item = &Value> {
     list.and_then(Value::as_array).into_iter().flatten()
 }

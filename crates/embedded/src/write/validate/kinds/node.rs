@@ -1,13 +1,13 @@
-//! Nodes: taints that mean something.
+//! Validation of Nodes.
 
-use apimachinery::status::Cause;
+use apimachinery::StatusCause;
 use serde_json::Value;
 
 use super::field::Field;
 use super::placement;
 
-/// Told below `metadata`, as there.
-pub(super) fn causes(node: &Value) -> Vec<Cause> {
-    let taints = Field::of(node).get("spec.taints");
+/// Validates the taints. kube-apiserver reports them as `metadata.taints`.
+pub(super) fn causes(node: &Value) -> Vec<StatusCause> {
+    let taints = Field::root(node).get("spec.taints");
     placement::taints(&Field::at(taints.value, "metadata.taints"))
 }

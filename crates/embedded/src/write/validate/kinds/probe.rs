@@ -1,16 +1,16 @@
-//! Probes and hooks of containers.
+//! Validation of probes and lifecycle hooks.
 
-use apimachinery::status::Cause;
+use apimachinery::StatusCause;
 
 use super::super::names::port_name_hints;
 use super::field::Field;
 
-const ONE_HANDLER: &str = "may not specify more than 1 handler type";
+const MULTIPLE_HANDLERS: &str = "may not specify more than 1 handler type";
 
-/// The probes of a container, and its hooks, in the order in which kube-apiserver looks at them.
-pub(super) fn causes(container: &Field<'_>, grace: i64) -> Vec<Cause> {
+/// Validates the lifecycle hooks and probes of a container, in the order of kube-apiserver.
+pub(super) fn causes(container: &Field<'_>, grace: i64) -> Vec<StatusCause> {
     let lifecycle = container.get("lifecycle");
-    let mut causes: Vec<Cause> =
+    let mut causes: Vec<StatusCause> =
         ["postStart", "preStop"].iter().flat_map(|hook| hook_causes(&lifecycle.get(hook), grace)).collect();
     for name in ["livenessProbe", "readinessProbe", "startupProbe"] {
         let probe = container.get(name);
@@ -21,7 +21,7 @@ pub(super) fn causes(container: &Field<'_>, grace: i64) -> Vec<Cause> {
     causes
 }
 
-fn hook_causes(hook: &Field<'_>, grace: i64) -> Vec<Cause> {
+fn hook_causes(hook: &Field<'_>, grace: i64) -> Vec<StatusCause> {
     if !hook.is_set() {
         return Vec::new();
     }
@@ -30,66 +30,67 @@ fn hook_causes(hook: &Field<'_>, grace: i64) -> Vec<Cause> {
     let seconds = sleep.get("seconds");
     if seconds.number().is_some_and(|seconds| seconds < 0 || seconds > grace) {
         let hint = format!("must be non-negative and less than terminationGracePeriodSeconds ({grace})");
-        causes.push(Cause::invalid(&sleep.path, seconds.value, &hint));
+        causes.push(StatusCause::invalid(&sleep.path, seconds.value, &hint));
     }
     causes
 }
 
-fn probe_causes(probe: &Field<'_>, name: &str) -> Vec<Cause> {
+fn probe_causes(probe: &Field<'_>, name: &str) -> Vec<StatusCause> {
     let mut causes = handler(probe, &["exec", "httpGet", "tcpSocket", "grpc"]);
     let counts = ["initialDelaySeconds", "timeoutSeconds", "periodSeconds", "successThreshold", "failureThreshold"];
-    causes.extend(counts.iter().filter_map(|count| probe.get(count).not_negative()));
+    causes.extend(counts.iter().filter_map(|count| probe.get(count).check_not_negative()));
     let grace = probe.get("terminationGracePeriodSeconds");
     if name == "readinessProbe" {
         causes.extend(grace.is_set().then(|| grace.invalid("must not be set for readinessProbes")));
         return causes;
     }
-    causes.extend(grace.positive());
+    causes.extend(grace.check_positive());
     let successes = probe.get("successThreshold");
     causes.extend((successes.number() != Some(1)).then(|| successes.invalid("must be 1")));
     causes
 }
 
-/// Exactly one of the ways, and that well.
-fn handler(handled: &Field<'_>, ways: &[&str]) -> Vec<Cause> {
+/// Validates that exactly one handler type is set, and the handler.
+fn handler(field: &Field<'_>, types: &[&str]) -> Vec<StatusCause> {
     let mut causes = Vec::new();
-    let given: Vec<_> = ways.iter().map(|way| (*way, handled.get(way))).filter(|(_, field)| field.is_set()).collect();
-    for (index, (way, field)) in given.iter().enumerate() {
+    let handlers: Vec<_> =
+        types.iter().map(|kind| (*kind, field.get(kind))).filter(|(_, handler)| handler.is_set()).collect();
+    for (index, (kind, handler)) in handlers.iter().enumerate() {
         if index > 0 {
-            causes.push(field.forbidden(ONE_HANDLER));
+            causes.push(handler.forbidden(MULTIPLE_HANDLERS));
             continue;
         }
-        causes.extend(match *way {
+        causes.extend(match *kind {
             "exec" => {
-                let command = field.get("command");
+                let command = handler.get("command");
                 command.is_empty().then(|| command.required()).into_iter().collect()
             }
-            "httpGet" => http_get(field),
-            "tcpSocket" | "grpc" => port(&field.get("port")),
+            "httpGet" => http_get(handler),
+            "tcpSocket" | "grpc" => port(&handler.get("port")),
             _ => Vec::new(),
         });
     }
-    if given.is_empty() {
-        causes.push(handled.required_because("must specify a handler type"));
+    if handlers.is_empty() {
+        causes.push(field.required_with_hint("must specify a handler type"));
     }
     causes
 }
 
-fn http_get(get: &Field<'_>) -> Vec<Cause> {
+fn http_get(get: &Field<'_>) -> Vec<StatusCause> {
     let mut causes = port(&get.get("port"));
-    causes.extend(get.get("scheme").one_of(&["HTTP", "HTTPS"]));
+    causes.extend(get.get("scheme").check_one_of(&["HTTP", "HTTPS"]));
     causes
 }
 
-/// A number, or the name of a port.
-pub(super) fn port(port: &Field<'_>) -> Vec<Cause> {
+/// Validates a port number or name.
+pub(super) fn port(port: &Field<'_>) -> Vec<StatusCause> {
     match port.number() {
         Some(number) => out_of_range(port, number).into_iter().collect(),
-        None => port.ruled_if_given(port_name_hints),
+        None => port.check_if_set(port_name_hints),
     }
 }
 
-/// Numbers of ports are 16 bits, and not 0.
-pub(super) fn out_of_range(port: &Field<'_>, number: i64) -> Option<Cause> {
+/// Returns the error for a port number that is not in 1-65535.
+pub(super) fn out_of_range(port: &Field<'_>, number: i64) -> Option<StatusCause> {
     (!(1..=65535).contains(&number)).then(|| port.invalid("must be between 1 and 65535, inclusive"))
 }

@@ -1,19 +1,21 @@
-//! The resources of containers: quantities that are some, and no request above its limit.
+//! Validation of container resources: quantities, and requests within limits.
 
-use apimachinery::quantity::Quantity;
-use apimachinery::status::{Cause, Status};
+use apimachinery::{Quantity, Status, StatusCause};
 use serde_json::Value;
 
 use super::field::Field;
 use super::{NOT_NEGATIVE, items};
 use crate::resources::Resource;
 
-const STANDARD: [&str; 3] = ["cpu", "memory", "ephemeral-storage"];
-const QUANTITY: &str = "quantities must match the regular expression '^([+-]?[0-9.]+)([eEinumkKMGTP]*[-+]?[0-9]*)$'";
+const STANDARD_RESOURCES: [&str; 3] = ["cpu", "memory", "ephemeral-storage"];
+const INVALID_QUANTITY: &str =
+    "quantities must match the regular expression '^([+-]?[0-9.]+)([eEinumkKMGTP]*[-+]?[0-9]*)$'";
 
+/// Checks that limits and requests are quantities.
+///
 /// # Errors
-/// 400 for a quantity that is none: it does not even decode.
-pub(in crate::write::validate) fn quantities(resource: &Resource, object: &Value) -> Result<(), Status> {
+/// 400 as for other decoding errors.
+pub(in crate::write::validate) fn check_quantities(resource: &Resource, object: &Value) -> Result<(), Status> {
     let spec = match resource.storage.as_str() {
         "pods" => object.get("spec"),
         "deployments.apps" | "replicasets.apps" | "statefulsets.apps" | "jobs.batch" => {
@@ -22,14 +24,15 @@ pub(in crate::write::validate) fn quantities(resource: &Resource, object: &Value
         _ => None,
     };
     let containers =
-        ["containers", "initContainers"].into_iter().flat_map(|list| items(spec.and_then(|it| it.get(list))));
+        ["containers", "initContainers"].into_iter().flat_map(|list| items(spec.and_then(|spec| spec.get(list))));
     for container in containers {
-        for part in ["limits", "requests"] {
-            let all = container.pointer(&format!("/resources/{part}")).and_then(Value::as_object).into_iter().flatten();
-            if all.into_iter().any(|(_, quantity)| parse(quantity).is_none()) {
+        for field in ["limits", "requests"] {
+            let quantities =
+                container.pointer(&format!("/resources/{field}")).and_then(Value::as_object).into_iter().flatten();
+            if quantities.into_iter().any(|(_, quantity)| parse(quantity).is_none()) {
                 let (kind, version) = (&resource.kind, &resource.version);
                 return Err(Status::bad_request(format!(
-                    "{kind} in version \"{version}\" cannot be handled as a {kind}: {QUANTITY}"
+                    "{kind} in version \"{version}\" cannot be handled as a {kind}: {INVALID_QUANTITY}"
                 )));
             }
         }
@@ -37,26 +40,27 @@ pub(in crate::write::validate) fn quantities(resource: &Resource, object: &Value
     Ok(())
 }
 
-/// Limits, and requests that keep to them.
-pub(super) fn causes(container: &Field<'_>) -> Vec<Cause> {
+/// Validates the limits and requests of a container.
+pub(super) fn causes(container: &Field<'_>) -> Vec<StatusCause> {
     let (limits, requests) = (container.get("resources.limits"), container.get("resources.requests"));
-    let mut causes: Vec<Cause> = limits.entries().flat_map(|(name, limit)| one(name, &limit)).collect();
+    let mut causes: Vec<StatusCause> =
+        limits.entries().flat_map(|(name, limit)| resource_causes(name, &limit)).collect();
     for (name, request) in requests.entries() {
-        causes.extend(one(name, &request));
+        causes.extend(resource_causes(name, &request));
         let limit = limits.entries().find(|(limited, _)| *limited == name).map(|(_, limit)| limit);
-        let most = limit.as_ref().and_then(Field::quantity);
-        let Some(asked) = request.quantity() else { continue };
-        match most {
-            Some(most) if asked != most && !is_overcommittable(name) => {
-                let hint = format!("must be equal to {name} limit of {most}");
-                causes.push(Cause::invalid(&requests.path, request.value, &hint));
+        let limit_quantity = limit.as_ref().and_then(Field::quantity);
+        let Some(requested) = request.quantity() else { continue };
+        match limit_quantity {
+            Some(limit_quantity) if requested != limit_quantity && !is_overcommittable(name) => {
+                let hint = format!("must be equal to {name} limit of {limit_quantity}");
+                causes.push(StatusCause::invalid(&requests.path, request.value, &hint));
             }
-            Some(most) if asked > most => {
-                let hint = format!("must be less than or equal to {name} limit of {most}");
-                causes.push(Cause::invalid(&requests.path, request.value, &hint));
+            Some(limit_quantity) if requested > limit_quantity => {
+                let hint = format!("must be less than or equal to {name} limit of {limit_quantity}");
+                causes.push(StatusCause::invalid(&requests.path, request.value, &hint));
             }
             None if !is_overcommittable(name) && name.contains('/') => {
-                causes.push(limits.required_because("Limit must be set for non overcommitable resources"));
+                causes.push(limits.required_with_hint("Limit must be set for non overcommitable resources"));
             }
             _ => {}
         }
@@ -64,14 +68,14 @@ pub(super) fn causes(container: &Field<'_>) -> Vec<Cause> {
     causes
 }
 
-/// The name of a resource, and how much of it there may be.
-fn one(name: &str, amount: &Field<'_>) -> Vec<Cause> {
+/// Validates the name and quantity of a resource.
+fn resource_causes(name: &str, amount: &Field<'_>) -> Vec<StatusCause> {
     let mut causes = Vec::new();
-    let named = |hint: &str| Cause::invalid(&amount.path, &name.into(), hint);
-    let is_standard = STANDARD.contains(&name) || name.starts_with("hugepages-");
+    let invalid_name = |hint: &str| StatusCause::invalid(&amount.path, &name.into(), hint);
+    let is_standard = STANDARD_RESOURCES.contains(&name) || name.starts_with("hugepages-");
     if !name.contains('/') && !is_standard {
-        causes.push(named("must be a standard resource type or fully qualified"));
-        causes.push(named("must be a standard resource for containers"));
+        causes.push(invalid_name("must be a standard resource type or fully qualified"));
+        causes.push(invalid_name("must be a standard resource for containers"));
     }
     let Some(quantity) = amount.quantity() else { return causes };
     if quantity < Quantity::ZERO {
@@ -83,7 +87,7 @@ fn one(name: &str, amount: &Field<'_>) -> Vec<Cause> {
     causes
 }
 
-/// Whether more may be asked of a node than it has: not of devices and large pages.
+/// Reports whether requests may be below limits: not for extended resources and huge pages.
 fn is_overcommittable(name: &str) -> bool {
     (!name.contains('/') || name.contains("kubernetes.io/")) && !name.starts_with("hugepages-")
 }

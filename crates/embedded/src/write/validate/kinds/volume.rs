@@ -1,31 +1,30 @@
-//! The volumes of Pods, and where containers mount them.
+//! Validation of volumes and volume mounts.
 
 use std::collections::BTreeSet;
 
-use apimachinery::quantity::Quantity;
-use apimachinery::status::Cause;
+use apimachinery::{Quantity, StatusCause};
 
 use super::super::names::label_hints;
-use super::environment::{self, Shown};
+use super::environment::{self, FieldRefTarget};
 use super::field::Field;
 
-/// What says how a volume is mounted, or what it is called, and not where it comes from.
+/// Field of a volume that is not a source.
 const NAME: &str = "name";
 
-const MODE: &str = "must be a number between 0 and 0777 (octal), both inclusive";
+const INVALID_MODE: &str = "must be a number between 0 and 0777 (octal), both inclusive";
 
-/// `volumes` of a Pod.
-pub(super) fn causes(volumes: &Field<'_>) -> Vec<Cause> {
+/// Validates `volumes` of a Pod.
+pub(super) fn causes(volumes: &Field<'_>) -> Vec<StatusCause> {
     let mut seen = BTreeSet::new();
     let mut causes = Vec::new();
-    for volume in volumes.each() {
+    for volume in volumes.items() {
         let name = volume.get(NAME);
         causes.extend(sources(&volume));
         if name.is_empty() {
             causes.push(name.required());
             continue;
         }
-        let hints = name.ruled(label_hints);
+        let hints = name.check(label_hints);
         if hints.is_empty() && !seen.insert(name.text()) {
             causes.push(name.duplicate());
         }
@@ -34,13 +33,13 @@ pub(super) fn causes(volumes: &Field<'_>) -> Vec<Cause> {
     causes
 }
 
-fn sources(volume: &Field<'_>) -> Vec<Cause> {
+fn sources(volume: &Field<'_>) -> Vec<StatusCause> {
     let members = volume.value.as_object().into_iter().flatten();
-    let mut given: Vec<&str> =
+    let mut source_names: Vec<&str> =
         members.filter(|(name, value)| *name != NAME && !value.is_null()).map(|(name, _)| name.as_str()).collect();
-    given.sort_by_key(|name| order(name));
+    source_names.sort_by_key(|name| validation_order(name));
     let mut causes = Vec::new();
-    for (index, kind) in given.into_iter().enumerate() {
+    for (index, kind) in source_names.into_iter().enumerate() {
         let source = volume.get(kind);
         if index > 0 {
             causes.push(source.forbidden("may not specify more than 1 volume type"));
@@ -51,13 +50,13 @@ fn sources(volume: &Field<'_>) -> Vec<Cause> {
     causes
 }
 
-/// In which order kube-apiserver looks for sources.
-fn order(kind: &str) -> usize {
+/// Returns the position of a source in the validation order of kube-apiserver.
+fn validation_order(kind: &str) -> usize {
     let known = ["emptyDir", "hostPath", "gitRepo", "secret", "nfs", "persistentVolumeClaim", "configMap"];
     known.iter().position(|known| *known == kind).unwrap_or(known.len())
 }
 
-fn source_causes(kind: &str, source: &Field<'_>) -> Vec<Cause> {
+fn source_causes(kind: &str, source: &Field<'_>) -> Vec<StatusCause> {
     match kind {
         "emptyDir" => {
             let limit = source.get("sizeLimit");
@@ -67,25 +66,25 @@ fn source_causes(kind: &str, source: &Field<'_>) -> Vec<Cause> {
         }
         "hostPath" => {
             let path = source.get("path");
-            if path.is_empty() { vec![path.required()] } else { no_steps_back(&path).into_iter().collect() }
+            if path.is_empty() { vec![path.required()] } else { no_backsteps(&path).into_iter().collect() }
         }
         "secret" => named_files(source, "secretName"),
         "configMap" => named_files(source, "name"),
         "persistentVolumeClaim" => required(source, "claimName").into_iter().collect(),
         "nfs" => ["server", "path"].iter().filter_map(|name| required(source, name)).collect(),
         "downwardAPI" => {
-            let mut causes: Vec<Cause> = mode(&source.get("defaultMode")).into_iter().collect();
-            causes.extend(source.get("items").each().flat_map(|file| pod_file(&file, source)));
+            let mut causes: Vec<StatusCause> = mode(&source.get("defaultMode")).into_iter().collect();
+            causes.extend(source.get("items").items().flat_map(|file| downward_api_file(&file, source)));
             causes
         }
         "projected" => {
-            let mut causes: Vec<Cause> = mode(&source.get("defaultMode")).into_iter().collect();
-            for projection in source.get("sources").each() {
+            let mut causes: Vec<StatusCause> = mode(&source.get("defaultMode")).into_iter().collect();
+            for projection in source.get("sources").items() {
                 for name in ["secret", "configMap"] {
                     causes.extend(files(&projection.get(name)));
                 }
                 let pod = projection.get("downwardAPI");
-                causes.extend(pod.get("items").each().flat_map(|file| pod_file(&file, &pod)));
+                causes.extend(pod.get("items").items().flat_map(|file| downward_api_file(&file, &pod)));
             }
             causes
         }
@@ -93,19 +92,19 @@ fn source_causes(kind: &str, source: &Field<'_>) -> Vec<Cause> {
     }
 }
 
-fn required(source: &Field<'_>, name: &str) -> Option<Cause> {
+fn required(source: &Field<'_>, name: &str) -> Option<StatusCause> {
     let field = source.get(name);
     field.is_empty().then(|| field.required())
 }
 
-fn named_files(source: &Field<'_>, name: &str) -> Vec<Cause> {
+fn named_files(source: &Field<'_>, name: &str) -> Vec<StatusCause> {
     required(source, name).into_iter().chain(files(source)).collect()
 }
 
-/// The files of a ConfigMap or Secret.
-fn files(source: &Field<'_>) -> Vec<Cause> {
-    let mut causes: Vec<Cause> = mode(&source.get("defaultMode")).into_iter().collect();
-    for item in source.get("items").each() {
+/// Validates the files of a ConfigMap or Secret volume.
+fn files(source: &Field<'_>) -> Vec<StatusCause> {
+    let mut causes: Vec<StatusCause> = mode(&source.get("defaultMode")).into_iter().collect();
+    for item in source.get("items").items() {
         let (key, path) = (item.get("key"), item.get("path"));
         if key.is_empty() {
             causes.push(key.required());
@@ -113,74 +112,76 @@ fn files(source: &Field<'_>) -> Vec<Cause> {
         if path.is_empty() {
             causes.push(path.required());
         } else {
-            causes.extend(below(&path));
+            causes.extend(relative_path(&path));
         }
         causes.extend(mode(&item.get("mode")));
     }
     causes
 }
 
-/// A file that shows a field of the Pod. Its parts are told under the name of the volume's source.
-fn pod_file(file: &Field<'_>, source: &Field<'_>) -> Vec<Cause> {
-    let told = Field::at(file.value, source.path.clone());
-    let (path, field, resource) = (told.get("path"), told.get("fieldRef"), told.get("resourceFieldRef"));
-    let mut causes = if path.is_empty() { vec![path.required()] } else { below(&path).into_iter().collect() };
+/// Validates a downward API file. kube-apiserver reports its fields with the path of the volume source.
+fn downward_api_file(file: &Field<'_>, source: &Field<'_>) -> Vec<StatusCause> {
+    let file_field = Field::at(file.value, source.path.clone());
+    let (path, field, resource) =
+        (file_field.get("path"), file_field.get("fieldRef"), file_field.get("resourceFieldRef"));
+    let mut causes = if path.is_empty() { vec![path.required()] } else { relative_path(&path).into_iter().collect() };
     if field.is_set() {
-        causes.extend(environment::field_reference(&field, Shown::File));
+        causes.extend(environment::field_reference(&field, FieldRefTarget::File));
         if resource.is_set() {
             causes.push(resource.invalid("fieldRef and resourceFieldRef can not be specified simultaneously"));
         }
     } else if resource.is_set() {
         causes.extend(environment::resource_reference(&resource));
     } else {
-        causes.push(told.required_because("one of fieldRef and resourceFieldRef is required"));
+        causes.push(file_field.required_with_hint("one of fieldRef and resourceFieldRef is required"));
     }
-    causes.extend(mode(&told.get("mode")));
+    causes.extend(mode(&file_field.get("mode")));
     causes
 }
 
-fn mode(mode: &Field<'_>) -> Option<Cause> {
-    mode.number().filter(|mode| !(0..=0o777).contains(mode)).map(|_| mode.invalid(MODE))
+fn mode(mode: &Field<'_>) -> Option<StatusCause> {
+    mode.number().filter(|mode| !(0..=0o777).contains(mode)).map(|_| mode.invalid(INVALID_MODE))
 }
 
-/// A path stays below where it begins.
-fn below(path: &Field<'_>) -> Option<Cause> {
+/// Checks that a path is relative and does not leave its directory.
+fn relative_path(path: &Field<'_>) -> Option<StatusCause> {
     if path.text().starts_with('/') {
         return Some(path.invalid("must be a relative path"));
     }
-    no_steps_back(path).or_else(|| path.text().starts_with("..").then(|| path.invalid("must not start with '..'")))
+    no_backsteps(path).or_else(|| path.text().starts_with("..").then(|| path.invalid("must not start with '..'")))
 }
 
-fn no_steps_back(path: &Field<'_>) -> Option<Cause> {
-    path.text().split('/').any(|part| part == "..").then(|| path.invalid("must not contain '..'"))
+fn no_backsteps(path: &Field<'_>) -> Option<StatusCause> {
+    path.text().split('/').any(|sub_path| sub_path == "..").then(|| path.invalid("must not contain '..'"))
 }
 
-/// `volumeMounts` of a container; `volumes` are the names that there are.
-pub(super) fn mounts(container: &Field<'_>, volumes: &BTreeSet<&str>) -> Vec<Cause> {
+/// Validates `volumeMounts` of a container; `volumes` are the names of the Pod's volumes.
+pub(super) fn mounts(container: &Field<'_>, volumes: &BTreeSet<&str>) -> Vec<StatusCause> {
     let mounts = container.get("volumeMounts");
-    let mut places = BTreeSet::new();
+    let mut mount_paths = BTreeSet::new();
     let mut causes = Vec::new();
-    for mount in mounts.each() {
-        let [name, place, part, expression] = [NAME, "mountPath", "subPath", "subPathExpr"].map(|name| mount.get(name));
+    for mount in mounts.items() {
+        let [name, mount_path, sub_path, sub_path_expr] =
+            [NAME, "mountPath", "subPath", "subPathExpr"].map(|name| mount.get(name));
         if name.is_empty() {
             causes.push(name.required());
         }
         if !volumes.contains(name.text()) {
-            causes.push(Cause::new(&name.path, "FieldValueNotFound", format!("Not found: {:?}", name.text())));
+            causes.push(StatusCause::new(&name.path, "FieldValueNotFound", format!("Not found: {:?}", name.text())));
         }
-        if place.is_empty() {
-            causes.push(place.required());
+        if mount_path.is_empty() {
+            causes.push(mount_path.required());
         }
-        if !places.insert(place.text()) {
-            causes.push(place.invalid("must be unique"));
+        if !mount_paths.insert(mount_path.text()) {
+            causes.push(mount_path.invalid("must be unique"));
         }
-        // Told without the number of the mount, as there.
-        causes.extend(below(&Field::at(part.value, format!("{}.subPath", mounts.path))));
-        if !expression.is_empty() {
-            if !part.is_empty() {
-                causes.push(expression.invalid("subPathExpr and subPath are mutually exclusive"));
+        // kube-apiserver reports these without the index of the mount.
+        causes.extend(relative_path(&Field::at(sub_path.value, format!("{}.subPath", mounts.path))));
+        if !sub_path_expr.is_empty() {
+            if !sub_path.is_empty() {
+                causes.push(sub_path_expr.invalid("subPathExpr and subPath are mutually exclusive"));
             }
-            causes.extend(below(&Field::at(expression.value, format!("{}.subPathExpr", mounts.path))));
+            causes.extend(relative_path(&Field::at(sub_path_expr.value, format!("{}.subPathExpr", mounts.path))));
         }
     }
     causes

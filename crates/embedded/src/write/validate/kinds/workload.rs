@@ -1,39 +1,38 @@
-//! What makes Pods of a template: Deployments, ReplicaSets and StatefulSets.
+//! Validation of Deployments, ReplicaSets and StatefulSets.
 
-use apimachinery::selector::LabelSelector;
-use apimachinery::status::Cause;
+use apimachinery::{LabelSelector, StatusCause};
 use serde_json::Value;
 
 use super::super::metadata;
 use super::field::Field;
 use super::selector;
-use super::{pod, share};
+use super::{int_or_percent, pod};
 
-/// What is wrong with a Deployment.
-pub(super) fn deployment(object: &Value) -> Vec<Cause> {
-    let spec = Field::of(object).get("spec");
-    let mut causes = common(object, "deployment");
+/// Validates a Deployment.
+pub(super) fn deployment(object: &Value) -> Vec<StatusCause> {
+    let spec = Field::root(object).get("spec");
+    let mut causes = replicated_workload(object, "deployment");
     causes.extend(strategy(&spec.get("strategy")));
-    let (least, deadline) = (spec.get("minReadySeconds"), spec.get("progressDeadlineSeconds"));
-    causes.extend(least.not_negative());
-    causes.extend(spec.get("revisionHistoryLimit").not_negative());
-    causes.extend(deadline.not_negative());
-    if deadline.number().is_some_and(|deadline| deadline <= least.number().unwrap_or(0)) {
+    let (min_ready, deadline) = (spec.get("minReadySeconds"), spec.get("progressDeadlineSeconds"));
+    causes.extend(min_ready.check_not_negative());
+    causes.extend(spec.get("revisionHistoryLimit").check_not_negative());
+    causes.extend(deadline.check_not_negative());
+    if deadline.number().is_some_and(|deadline| deadline <= min_ready.number().unwrap_or(0)) {
         causes.push(deadline.invalid("must be greater than minReadySeconds"));
     }
     causes
 }
 
-/// What is wrong with a ReplicaSet.
-pub(super) fn replica_set(object: &Value) -> Vec<Cause> {
-    let mut causes = common(object, "deployment");
-    causes.extend(Field::of(object).get("spec.minReadySeconds").not_negative());
+/// Validates a ReplicaSet.
+pub(super) fn replica_set(object: &Value) -> Vec<StatusCause> {
+    let mut causes = replicated_workload(object, "deployment");
+    causes.extend(Field::root(object).get("spec.minReadySeconds").check_not_negative());
     causes
 }
 
-/// What is wrong with a StatefulSet.
-pub(super) fn stateful_set(object: &Value) -> Vec<Cause> {
-    let spec = Field::of(object).get("spec");
+/// Validates a StatefulSet.
+pub(super) fn stateful_set(object: &Value) -> Vec<StatusCause> {
+    let spec = Field::root(object).get("spec");
     let mut causes = Vec::new();
     let policy = spec.get("podManagementPolicy");
     if !["OrderedReady", "Parallel"].contains(&policy.text()) {
@@ -41,113 +40,114 @@ pub(super) fn stateful_set(object: &Value) -> Vec<Cause> {
     }
     let (strategy, kind) = (spec.get("updateStrategy"), spec.get("updateStrategy.type"));
     if !["RollingUpdate", "OnDelete"].contains(&kind.text()) {
-        let shown = format!(r#"{{"Type":{:?},"RollingUpdate":null}}"#, kind.text());
-        causes.push(Cause::invalid_text(&strategy.path, &shown, "must be 'RollingUpdate' or 'OnDelete'"));
+        let formatted = format!(r#"{{"Type":{:?},"RollingUpdate":null}}"#, kind.text());
+        causes.push(StatusCause::invalid_json(&strategy.path, &formatted, "must be 'RollingUpdate' or 'OnDelete'"));
     }
-    causes.extend(spec.get("updateStrategy.rollingUpdate.partition").not_negative());
+    causes.extend(spec.get("updateStrategy.rollingUpdate.partition").check_not_negative());
     for name in ["whenDeleted", "whenScaled"] {
         let retention = spec.get(&format!("persistentVolumeClaimRetentionPolicy.{name}"));
-        causes.extend(retention.one_of(&["Retain", "Delete"]));
+        causes.extend(retention.check_one_of(&["Retain", "Delete"]));
     }
-    causes.extend(spec.get("replicas").not_negative());
-    causes.extend(spec.get("minReadySeconds").not_negative());
-    causes.extend(spec.get("ordinals.start").not_negative());
-    causes.extend(selected(object, "statefulset"));
+    causes.extend(spec.get("replicas").check_not_negative());
+    causes.extend(spec.get("minReadySeconds").check_not_negative());
+    causes.extend(spec.get("ordinals.start").check_not_negative());
+    causes.extend(selector_causes(object, "statefulset"));
     causes.extend(template(object));
-    causes.extend(always_restarted(object));
+    causes.extend(restart_policy_always(object));
     causes
 }
 
-/// The counts of a status, none of which is above the one that it is a part of.
-pub(super) fn status(object: &Value) -> Vec<Cause> {
-    const PARTS: [(&str, &str); 4] = [
+/// Validates the replica counts of a status: none exceeds the count that includes it.
+pub(super) fn status(object: &Value) -> Vec<StatusCause> {
+    const SUBSETS: [(&str, &str); 4] = [
         ("updatedReplicas", "replicas"),
         ("readyReplicas", "replicas"),
         ("availableReplicas", "replicas"),
         ("availableReplicas", "readyReplicas"),
     ];
-    let status = Field::of(object).get("status");
+    let status = Field::root(object).get("status");
     let count = |name: &str| status.get(name).number().unwrap_or(0);
     let counts = ["replicas", "updatedReplicas", "readyReplicas", "availableReplicas", "unavailableReplicas"];
-    let mut causes: Vec<Cause> = counts.iter().filter_map(|name| status.get(name).not_negative()).collect();
-    for (part, whole) in PARTS.into_iter().filter(|(part, whole)| count(part) > count(whole)) {
-        let whole = if whole == "replicas" { "status.replicas" } else { whole };
-        causes.push(status.get(part).invalid(&format!("cannot be greater than {whole}")));
+    let mut causes: Vec<StatusCause> = counts.iter().filter_map(|name| status.get(name).check_not_negative()).collect();
+    for (subset, total) in SUBSETS.into_iter().filter(|(subset, total)| count(subset) > count(total)) {
+        let total = if total == "replicas" { "status.replicas" } else { total };
+        causes.push(status.get(subset).invalid(&format!("cannot be greater than {total}")));
     }
     causes
 }
 
-fn common(object: &Value, kind: &str) -> Vec<Cause> {
-    let mut causes: Vec<Cause> = Field::of(object).get("spec.replicas").not_negative().into_iter().collect();
-    causes.extend(selected(object, kind));
+fn replicated_workload(object: &Value, kind: &str) -> Vec<StatusCause> {
+    let mut causes: Vec<StatusCause> =
+        Field::root(object).get("spec.replicas").check_not_negative().into_iter().collect();
+    causes.extend(selector_causes(object, kind));
     causes.extend(template(object));
-    causes.extend(always_restarted(object));
+    causes.extend(restart_policy_always(object));
     causes
 }
 
-/// What is wrong with the Pods that it would make.
-pub(super) fn template(object: &Value) -> Vec<Cause> {
-    let labels = Field::of(object).get("spec.template.metadata.labels");
+/// Validates the Pod template.
+pub(super) fn template(object: &Value) -> Vec<StatusCause> {
+    let labels = Field::root(object).get("spec.template.metadata.labels");
     let mut causes = metadata::labels(&labels.path, labels.value.as_object());
     causes.extend(pod::causes(object.pointer("/spec/template/spec").unwrap_or(&Value::Null), "spec.template.spec"));
     causes
 }
 
-fn always_restarted(object: &Value) -> Option<Cause> {
-    let policy = Field::of(object).get("spec.template.spec.restartPolicy");
+fn restart_policy_always(object: &Value) -> Option<StatusCause> {
+    let policy = Field::root(object).get("spec.template.spec.restartPolicy");
     (policy.text() != "Always").then(|| policy.not_supported(&["Always"]))
 }
 
-fn selected(object: &Value, kind: &str) -> Vec<Cause> {
-    let mut causes = selector::of_workload(&Field::of(object).get("spec"), kind);
+fn selector_causes(object: &Value, kind: &str) -> Vec<StatusCause> {
+    let mut causes = selector::workload_selector(&Field::root(object).get("spec"), kind);
     let selector = object.pointer("/spec/selector").filter(|selector| !selector.is_null());
     match selector.map(LabelSelector::from_json).transpose() {
         Ok(_) => causes.extend(selector_matches_template(object)),
         Err(_) => {
-            let selector = Field::of(object).get("spec.selector");
+            let selector = Field::root(object).get("spec.selector");
             causes.push(selector.invalid("invalid label selector"));
         }
     }
     causes
 }
 
-/// A workload that does not select its own pods would create them forever.
-pub(super) fn selector_matches_template(object: &Value) -> Option<Cause> {
+/// Checks that the selector matches the template: otherwise the workload would create Pods endlessly.
+pub(super) fn selector_matches_template(object: &Value) -> Option<StatusCause> {
     let selector = object.pointer("/spec/selector").filter(|selector| !selector.is_null());
     let selector = selector.map(LabelSelector::from_json).transpose().ok()?;
-    // An empty one is refused for what it is.
+    // Empty selectors are rejected separately.
     if selector.as_ref().is_some_and(LabelSelector::is_empty) {
         return None;
     }
     let template = object.pointer("/spec/template").unwrap_or(&Value::Null);
     let labels = template.pointer("/metadata/labels").cloned().unwrap_or_default();
-    // None selects nothing.
+    // An absent selector matches nothing.
     (!selector.is_some_and(|selector| selector.matches_object(template))).then(|| {
-        Cause::invalid("spec.template.metadata.labels", &labels, "`selector` does not match template `labels`")
+        StatusCause::invalid("spec.template.metadata.labels", &labels, "`selector` does not match template `labels`")
     })
 }
 
-fn strategy(strategy: &Field<'_>) -> Vec<Cause> {
-    let (kind, rolling) = (strategy.get("type"), strategy.get("rollingUpdate"));
+fn strategy(strategy: &Field<'_>) -> Vec<StatusCause> {
+    let (kind, rolling_update) = (strategy.get("type"), strategy.get("rollingUpdate"));
     match kind.text() {
-        "Recreate" if rolling.is_set() => {
-            vec![rolling.forbidden("may not be specified when strategy `type` is 'Recreate'")]
+        "Recreate" if rolling_update.is_set() => {
+            vec![rolling_update.forbidden("may not be specified when strategy `type` is 'Recreate'")]
         }
         "Recreate" => Vec::new(),
         "RollingUpdate" => {
-            let (missing, surplus) = (rolling.get("maxUnavailable"), rolling.get("maxSurge"));
-            let mut causes = share::not_negative(&missing);
-            causes.extend(share::not_negative(&surplus));
-            if share::is_zero(&missing) && share::is_zero(&surplus) {
-                causes.push(missing.invalid("may not be 0 when `maxSurge` is 0"));
+            let (max_unavailable, max_surge) = (rolling_update.get("maxUnavailable"), rolling_update.get("maxSurge"));
+            let mut causes = int_or_percent::check_not_negative(&max_unavailable);
+            causes.extend(int_or_percent::check_not_negative(&max_surge));
+            if int_or_percent::is_zero(&max_unavailable) && int_or_percent::is_zero(&max_surge) {
+                causes.push(max_unavailable.invalid("may not be 0 when `maxSurge` is 0"));
             }
-            causes.extend(share::not_above_all(&missing));
+            causes.extend(int_or_percent::check_at_most_100_percent(&max_unavailable));
             causes
         }
         other => {
-            let shown = format!("Unsupported value: {{\"Type\":{other:?},\"RollingUpdate\":null}}");
-            let message = format!("{shown}: supported values: \"Recreate\", \"RollingUpdate\"");
-            vec![Cause::new(&strategy.path, "FieldValueNotSupported", message)]
+            let formatted = format!("Unsupported value: {{\"Type\":{other:?},\"RollingUpdate\":null}}");
+            let message = format!("{formatted}: supported values: \"Recreate\", \"RollingUpdate\"");
+            vec![StatusCause::new(&strategy.path, "FieldValueNotSupported", message)]
         }
     }
 }

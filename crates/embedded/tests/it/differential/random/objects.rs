@@ -1,9 +1,9 @@
-//! Objects in all stages of completeness, and some that are wrong.
+//! Generators of complete, partial and invalid objects.
 
 use proptest::prelude::*;
 use serde_json::{Map, Value, json};
 
-/// What the sequences are about; each has two names.
+/// Kinds of the objects in sequences.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Kind {
     ConfigMap,
@@ -12,7 +12,7 @@ pub(super) enum Kind {
     Lease,
     Pod,
     Widget,
-    /// Only in dry runs: a controller would write, too.
+    /// In dry runs only, because controllers would update it.
     Deployment,
 }
 
@@ -31,6 +31,7 @@ impl Kind {
         ]
     }
 
+    /// Returns API version, kind and plural name.
     pub(super) fn names(self) -> (&'static str, &'static str, &'static str) {
         match self {
             Self::ConfigMap => ("v1", "ConfigMap", "configmaps"),
@@ -49,7 +50,7 @@ impl Kind {
         format!("/{root}/{version}/namespaces/{{ns}}/{plural}")
     }
 
-    /// All but type and metadata: enough to be accepted, mostly.
+    /// Generates all fields except type and metadata; mostly valid.
     fn content(self) -> BoxedStrategy<Map<String, Value>> {
         match self {
             Self::ConfigMap => members(vec![
@@ -77,25 +78,25 @@ impl Kind {
     }
 }
 
-/// Go tells a map that is empty from none; an immutable object must not go from one to the other. Nobody writes that.
+/// Removes empty maps: Go distinguishes empty from absent maps, and immutable objects must not change from one to the other.
 fn without_empty_maps(mut content: Map<String, Value>) -> Map<String, Value> {
     content.retain(|_, value| value.as_object().is_none_or(|map| !map.is_empty()));
     content
 }
 
-/// Who applies leaves out what he does not want: libraries of clients cannot even say null.
-pub(super) fn leave_out_nulls(value: &mut Value) {
+/// Removes nulls, which applied configurations of client libraries never contain.
+pub(super) fn remove_nulls(value: &mut Value) {
     match value {
         Value::Object(members) => {
             members.retain(|_, member| !member.is_null());
-            members.values_mut().for_each(leave_out_nulls);
+            members.values_mut().for_each(remove_nulls);
         }
-        Value::Array(items) => items.iter_mut().for_each(leave_out_nulls),
+        Value::Array(items) => items.iter_mut().for_each(remove_nulls),
         _ => {}
     }
 }
 
-/// A whole object of a kind, with its name.
+/// Generates a complete object.
 pub(super) fn object(kind: Kind, name: &'static str) -> impl Strategy<Value = Value> {
     (metadata(name), kind.content()).prop_map(move |(metadata, content)| {
         let (version, kind, _) = kind.names();
@@ -105,14 +106,14 @@ pub(super) fn object(kind: Kind, name: &'static str) -> impl Strategy<Value = Va
     })
 }
 
-/// What a patch of a kind may hold.
-pub(super) fn part(kind: Kind) -> impl Strategy<Value = Value> {
+/// Generates a patch.
+pub(super) fn partial_object(kind: Kind) -> impl Strategy<Value = Value> {
     (prop::option::weighted(0.4, metadata("")), kind.content()).prop_map(|(metadata, content)| {
-        let mut part = Value::Object(content);
+        let mut partial_object = Value::Object(content);
         if let Some(metadata) = metadata {
-            part["metadata"] = metadata;
+            partial_object["metadata"] = metadata;
         }
-        part
+        partial_object
     })
 }
 
@@ -162,7 +163,7 @@ fn service() -> BoxedStrategy<Map<String, Value>> {
     ]))
 }
 
-/// Nobody schedules it, so nobody else writes it.
+/// Generates a PodSpec with an unknown scheduler, so that no controller updates the Pod.
 fn pod() -> impl Strategy<Value = Value> {
     let container = |name: &'static str| {
         members(vec![
@@ -202,7 +203,7 @@ fn pod() -> impl Strategy<Value = Value> {
     ]);
     (containers, rest).prop_map(|(containers, mut spec)| {
         spec.insert("containers".to_owned(), Value::from(containers));
-        spec.insert("schedulerName".to_owned(), json!("nobody"));
+        spec.insert("schedulerName".to_owned(), json!("unknown"));
         Value::Object(spec)
     })
 }
@@ -244,18 +245,18 @@ fn widget() -> BoxedStrategy<Map<String, Value>> {
     );
     let tags = prop::sample::subsequence(vec![json!("a"), json!("b"), json!("a"), json!(1)], 0..3);
     let spec = spec(members(vec![
-        ("size", prop_oneof![8 => (1..9_i64).prop_map(Value::from), 1 => odd()].boxed()),
+        ("size", prop_oneof![8 => (1..9_i64).prop_map(Value::from), 1 => any_type()].boxed()),
         ("replicas", rarely(number())),
         ("color", prop::sample::select(vec![json!("red"), json!("green"), json!("blue"), json!(null)]).boxed()),
         ("name", rarely(prop::sample::select(vec![json!("abc"), json!("root"), json!("toolong"), json!("A")]))),
         ("frozen", rarely(word())),
-        ("free", rarely(odd())),
+        ("free", rarely(any_type())),
         ("tags", rarely(tags.prop_map(Value::from))),
         ("parts", parts.prop_map(Value::from).boxed()),
         ("port", rarely(prop::sample::select(vec![json!(80), json!("http"), json!(1.5), json!(true)]))),
         ("ratio", rarely(prop::sample::select(vec![json!(1), json!(1.0), json!(0.5), json!(1e3), json!("1")]))),
         ("when", rarely(prop::sample::select(vec![json!("2026-01-01T00:00:00Z"), json!("yesterday")]))),
-        ("bogus", rarely(odd())),
+        ("bogus", rarely(any_type())),
     ]));
     (spec, prop::option::weighted(0.2, status()))
         .prop_map(|(mut content, status)| {
@@ -265,20 +266,20 @@ fn widget() -> BoxedStrategy<Map<String, Value>> {
         .boxed()
 }
 
-/// The status of a widget.
+/// Generates the status of a Widget.
 pub(super) fn status() -> impl Strategy<Value = Value> {
     members(vec![
         ("replicas", number().boxed()),
         ("phase", word().boxed()),
         ("selector", Just(json!("app=x")).boxed()),
-        ("bogus", rarely(odd())),
+        ("bogus", rarely(any_type())),
     ])
     .prop_map(Value::Object)
 }
 
-/// The definition of widgets: a field for each thing a schema can say.
+/// Returns the definition of Widgets, with a field for each feature of schemas.
 pub(super) fn definition() -> Value {
-    let part = json!({"type": "object", "required": ["id"], "properties": {
+    let partial_object = json!({"type": "object", "required": ["id"], "properties": {
         "id": {"type": "string"}, "weight": {"type": "integer", "default": 7}}});
     let spec = json!({
         "type": "object", "required": ["size"],
@@ -292,7 +293,7 @@ pub(super) fn definition() -> Value {
             "free": {"type": "object", "nullable": true, "x-kubernetes-preserve-unknown-fields": true},
             "tags": {"type": "array", "x-kubernetes-list-type": "set", "maxItems": 9, "items": {"type": "string"}},
             "parts": {"type": "array", "x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": ["id"],
-                "maxItems": 9, "items": part},
+                "maxItems": 9, "items": partial_object},
             "port": {"x-kubernetes-int-or-string": true},
             "ratio": {"type": "number", "maximum": 100},
             "when": {"type": "string", "format": "date-time"},
@@ -321,18 +322,18 @@ fn spec(members: BoxedStrategy<Map<String, Value>>) -> BoxedStrategy<Map<String,
     members.prop_map(|members| Map::from_iter([("spec".to_owned(), Value::Object(members))])).boxed()
 }
 
-/// Some of the members.
+/// Generates an object with a subset of the members.
 fn members(all: Vec<(&'static str, BoxedStrategy<Value>)>) -> BoxedStrategy<Map<String, Value>> {
-    let drawn: Vec<_> = all
+    let selected: Vec<_> = all
         .into_iter()
         .map(|(name, value)| prop::option::weighted(0.6, value).prop_map(move |value| Some((name.to_owned(), value?))))
         .collect();
-    drawn.prop_map(|drawn| drawn.into_iter().flatten().collect()).boxed()
+    selected.prop_map(|selected| selected.into_iter().flatten().collect()).boxed()
 }
 
-/// A value that is mostly not there at all.
+/// Generates a value or, with a small probability, null.
 fn rarely(value: impl Strategy<Value = Value> + 'static) -> BoxedStrategy<Value> {
-    // A weight inside of the weight of `members`: null stands for "give the field up".
+    // In addition to the weight of `members`; null gives up ownership of the field.
     prop_oneof![12 => value, 1 => Just(Value::Null)].boxed()
 }
 
@@ -352,11 +353,11 @@ fn word() -> impl Strategy<Value = Value> + Clone {
 }
 
 fn number() -> impl Strategy<Value = Value> {
-    prop_oneof![8 => (0..4_i64).prop_map(Value::from), 1 => Just(json!(-1)), 1 => odd()]
+    prop_oneof![8 => (0..4_i64).prop_map(Value::from), 1 => Just(json!(-1)), 1 => any_type()]
 }
 
-/// A value of any type.
-fn odd() -> impl Strategy<Value = Value> {
+/// Generates a value of an arbitrary type.
+fn any_type() -> impl Strategy<Value = Value> {
     prop::sample::select(vec![
         json!(null),
         json!("text"),

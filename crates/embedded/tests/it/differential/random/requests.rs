@@ -1,16 +1,16 @@
-//! Requests about a handful of names, so that they meet.
+//! Generators of requests to few objects, so that requests interact.
 
 use proptest::prelude::*;
 use serde_json::{Value, json};
 
 use super::objects::{self, Kind};
 
-/// Some requests, and at the end what a watch from the beginning saw.
+/// Generates a sequence of requests, followed by a watch from its beginning.
 pub(super) fn sequence() -> impl Strategy<Value = Vec<Value>> {
     (prop::collection::vec(request(), 3..14), watch()).prop_map(|(mut requests, (kind, parameters))| {
         let collection = kind.collection();
         requests.insert(0, json!({"GET": collection, "save": {"start": "/metadata/resourceVersion"}}));
-        let object = last_of(kind);
+        let object = final_object(kind);
         requests.push(json!({"POST": collection, "body": object}));
         let watch = format!("{collection}?watch=true&resourceVersion={{start}}{parameters}");
         requests.push(json!({"GET": watch, "last": "zz-last"}));
@@ -24,8 +24,8 @@ fn watch() -> impl Strategy<Value = (Kind, &'static str)> {
     (prop::sample::select(vec![Kind::ConfigMap, Kind::Service, Kind::Lease, Kind::Widget]), parameters)
 }
 
-/// What ends the watch: every selector wants it.
-fn last_of(kind: Kind) -> Value {
+/// Returns the object that ends the watch; every selector matches it.
+fn final_object(kind: Kind) -> Value {
     let (version, name, _) = kind.names();
     let spec = match kind {
         Kind::Widget => json!({"size": 1}),
@@ -41,8 +41,8 @@ fn last_of(kind: Kind) -> Value {
 }
 
 fn request() -> BoxedStrategy<Value> {
-    let about = (Kind::any(), prop_oneof![3 => Just("a"), 1 => Just("b")]);
-    about
+    let subject = (Kind::any(), prop_oneof![3 => Just("a"), 1 => Just("b")]);
+    subject
         .prop_flat_map(|(kind, name)| {
             let writes = prop_oneof![
                 4 => create(kind, name),
@@ -67,18 +67,19 @@ fn request() -> BoxedStrategy<Value> {
         .boxed()
 }
 
-/// `?` and the options of a write.
-fn options(kind: Kind, more: &'static [&'static str]) -> BoxedStrategy<String> {
+/// Generates the query of a write.
+fn options(kind: Kind, managers: &'static [&'static str]) -> BoxedStrategy<String> {
     let validation = prop_oneof![
         5 => Just(""), 1 => Just("fieldValidation=Strict"), 1 => Just("fieldValidation=Ignore"),
     ];
     let dry = if kind == Kind::Deployment { 1.0 } else { 0.08 };
-    let manager = prop::sample::select(if more.is_empty() { vec!["", "fieldManager=alice"] } else { more.to_vec() });
+    let manager =
+        prop::sample::select(if managers.is_empty() { vec!["", "fieldManager=alice"] } else { managers.to_vec() });
     (validation, prop::bool::weighted(dry), manager)
         .prop_map(|(validation, dry, manager)| {
-            let parts = [validation, if dry { "dryRun=All" } else { "" }, manager];
-            let given: Vec<&str> = parts.into_iter().filter(|part| !part.is_empty()).collect();
-            if given.is_empty() { String::new() } else { format!("?{}", given.join("&")) }
+            let parameters = [validation, if dry { "dryRun=All" } else { "" }, manager];
+            let set_parameters: Vec<&str> = parameters.into_iter().filter(|partial| !partial.is_empty()).collect();
+            if set_parameters.is_empty() { String::new() } else { format!("?{}", set_parameters.join("&")) }
         })
         .boxed()
 }
@@ -102,15 +103,15 @@ fn replace(kind: Kind, name: &'static str) -> BoxedStrategy<Value> {
 }
 
 fn patch(kind: Kind, name: &'static str) -> BoxedStrategy<Value> {
-    let merging = if kind == Kind::Widget { vec!["merge"] } else { vec!["merge", "strategic"] };
-    let merged = (objects::part(kind), prop::sample::select(merging));
+    let patch_kinds = if kind == Kind::Widget { vec!["merge"] } else { vec!["merge", "strategic"] };
+    let merged = (objects::partial_object(kind), prop::sample::select(patch_kinds));
     let change = prop_oneof![
-        3 => merged.prop_map(|(part, way)| (part, way)),
+        3 => merged.prop_map(|(partial, patch_kind)| (partial, patch_kind)),
         1 => operations().prop_map(|operations| (operations, "json")),
     ];
     (change, options(kind, &[]))
-        .prop_map(move |((body, way), options)| {
-            json!({"PATCH": format!("{}/{name}{options}", kind.collection()), "as": way, "body": body})
+        .prop_map(move |((body, patch_kind), options)| {
+            json!({"PATCH": format!("{}/{name}{options}", kind.collection()), "as": patch_kind, "body": body})
         })
         .boxed()
 }
@@ -143,7 +144,7 @@ fn apply(kind: Kind, name: &'static str) -> BoxedStrategy<Value> {
     ];
     (objects::object(kind, name), options(kind, &MANAGERS))
         .prop_map(move |(mut object, options)| {
-            objects::leave_out_nulls(&mut object);
+            objects::remove_nulls(&mut object);
             json!({"PATCH": format!("{}/{name}{options}", kind.collection()), "as": "apply", "body": object})
         })
         .boxed()
@@ -172,12 +173,12 @@ fn delete(kind: Kind, name: &'static str) -> BoxedStrategy<Value> {
         .boxed()
 }
 
-fn shape() -> impl Strategy<Value = &'static str> {
+fn accept() -> impl Strategy<Value = &'static str> {
     prop::sample::select(vec!["object", "table", "metadata", "metadatalist"])
 }
 
 fn read(kind: Kind, name: &'static str) -> BoxedStrategy<Value> {
-    shape().prop_map(move |shape| json!({"GET": format!("{}/{name}", kind.collection()), "accept": shape})).boxed()
+    accept().prop_map(move |accept| json!({"GET": format!("{}/{name}", kind.collection()), "accept": accept})).boxed()
 }
 
 fn list(kind: Kind) -> BoxedStrategy<Value> {
@@ -195,9 +196,9 @@ fn list(kind: Kind) -> BoxedStrategy<Value> {
         "resourceVersion={last}&resourceVersionMatch=Exact",
         "resourceVersion={last}&resourceVersionMatch=NotOlderThan",
     ]);
-    (parameters, shape())
+    (parameters, accept())
         .prop_map(
-            move |(parameters, shape)| json!({"GET": format!("{}?{parameters}", kind.collection()), "accept": shape}),
+            move |(parameters, accept)| json!({"GET": format!("{}?{parameters}", kind.collection()), "accept": accept}),
         )
         .boxed()
 }
@@ -205,16 +206,16 @@ fn list(kind: Kind) -> BoxedStrategy<Value> {
 fn status(name: &'static str) -> BoxedStrategy<Value> {
     let path = format!("{}/{name}/status", Kind::Widget.collection());
     (objects::status(), prop::sample::select(vec!["merge", "apply", "put"]))
-        .prop_map(move |(status, way)| {
+        .prop_map(move |(status, patch_kind)| {
             let (version, kind, _) = Kind::Widget.names();
-            let whole = json!({"apiVersion": version, "kind": kind, "metadata": {"name": name}, "status": status});
-            match way {
-                "merge" => json!({"PATCH": path, "as": way, "body": {"status": status, "spec": {"size": 99}}}),
-                "apply" => json!({"PATCH": format!("{path}?fieldManager=alice"), "as": way, "body": whole}),
+            let complete = json!({"apiVersion": version, "kind": kind, "metadata": {"name": name}, "status": status});
+            match patch_kind {
+                "merge" => json!({"PATCH": path, "as": patch_kind, "body": {"status": status, "spec": {"size": 99}}}),
+                "apply" => json!({"PATCH": format!("{path}?fieldManager=alice"), "as": patch_kind, "body": complete}),
                 _ => {
-                    let mut whole = whole;
-                    whole["metadata"]["resourceVersion"] = json!("{last}");
-                    json!({"PUT": path, "body": whole})
+                    let mut complete = complete;
+                    complete["metadata"]["resourceVersion"] = json!("{last}");
+                    json!({"PUT": path, "body": complete})
                 }
             }
         })
@@ -224,10 +225,10 @@ fn status(name: &'static str) -> BoxedStrategy<Value> {
 fn scale(name: &'static str) -> BoxedStrategy<Value> {
     let path = format!("{}/{name}/scale", Kind::Widget.collection());
     (-1..5_i64, prop::sample::select(vec!["GET", "PUT", "PATCH"]))
-        .prop_map(move |(replicas, way)| {
+        .prop_map(move |(replicas, patch_kind)| {
             let body = json!({"apiVersion": "autoscaling/v1", "kind": "Scale",
                 "metadata": {"name": name, "namespace": "{ns}"}, "spec": {"replicas": replicas}});
-            match way {
+            match patch_kind {
                 "GET" => json!({"GET": path}),
                 "PUT" => json!({"PUT": path, "body": body}),
                 _ => json!({"PATCH": path, "as": "merge", "body": {"spec": {"replicas": replicas}}}),

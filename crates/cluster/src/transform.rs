@@ -1,0 +1,108 @@
+//! Drops large fields that ostler does not read before objects are cached: a large cluster has very many Pods.
+
+use serde_json::{Map, Value, json};
+
+use crate::Kind;
+
+/// Dropped fields of a Pod's `spec`.
+const POD_SPEC_FIELDS: [&str; 5] = ["volumes", "affinity", "tolerations", "securityContext", "imagePullSecrets"];
+/// Dropped fields of a container.
+const CONTAINER_FIELDS: [&str; 10] = [
+    "env",
+    "envFrom",
+    "volumeMounts",
+    "lifecycle",
+    "livenessProbe",
+    "startupProbe",
+    "securityContext",
+    "imagePullPolicy",
+    "terminationMessagePath",
+    "terminationMessagePolicy",
+];
+/// Dropped fields of a Node's `status`.
+const NODE_STATUS_FIELDS: [&str; 5] = ["images", "nodeInfo", "addresses", "volumesAttached", "volumesInUse"];
+
+/// Sets `apiVersion` and `kind`, which list items lack, and drops unused fields and the managed fields of managers other than
+/// `manager`.
+pub(crate) fn drop_unused_fields(object: &mut Value, kind: Kind, manager: &str) {
+    object["apiVersion"] = kind.api_version().into();
+    object["kind"] = kind.kind.into();
+    match (kind.group, kind.kind) {
+        ("", "Pod") => transform_pod(object),
+        ("", "Node") => remove_fields(&mut object["status"], &NODE_STATUS_FIELDS),
+        ("apiextensions.k8s.io", "CustomResourceDefinition") => transform_definition(object),
+        _ => {}
+    }
+    let Some(metadata) = object["metadata"].as_object_mut() else { return };
+    let Some(entries) = metadata.get_mut("managedFields").and_then(Value::as_array_mut) else { return };
+    entries.retain(|entry| entry["manager"] == manager);
+    if entries.is_empty() {
+        metadata.remove("managedFields");
+    }
+}
+
+fn transform_pod(pod: &mut Value) {
+    let Some(spec) = pod.get_mut("spec") else { return };
+    remove_fields(spec, &POD_SPEC_FIELDS);
+    for list in ["containers", "initContainers"] {
+        let containers = spec.get_mut(list).and_then(Value::as_array_mut).into_iter().flatten();
+        containers.for_each(|container| remove_fields(container, &CONTAINER_FIELDS));
+    }
+}
+
+/// Reduces schemas to the field names of `spec`, in which versions of an integration differ. A schema with Pod templates
+/// takes megabytes.
+fn transform_definition(definition: &mut Value) {
+    let versions = definition.pointer_mut("/spec/versions").and_then(Value::as_array_mut);
+    for version in versions.into_iter().flatten() {
+        let Some(fields) = version.pointer("/schema/openAPIV3Schema/properties/spec/properties") else {
+            remove_fields(version, &["schema"]);
+            continue;
+        };
+        let names: Map<String, Value> =
+            fields.as_object().into_iter().flat_map(Map::keys).map(|name| (name.clone(), json!({}))).collect();
+        version["schema"] = json!({"openAPIV3Schema": {"properties": {"spec": {"properties": names}}}});
+    }
+}
+
+fn remove_fields(object: &mut Value, names: &[&str]) {
+    if let Some(fields) = object.as_object_mut() {
+        names.iter().for_each(|name| drop(fields.remove(*name)));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    #[test]
+    fn drops_unused_fields_of_pods() {
+        let mut pod = json!({"metadata": {"name": "p", "annotations": {"x": "y"}, "managedFields": [{"manager": "kubelet"}]},
+            "spec": {"nodeName": "n", "volumes": [{"name": "v"}], "containers": [{"name": "c", "args": ["--port=1"], "env": [],
+                "resources": {"limits": {"nvidia.com/gpu": "1"}}, "readinessProbe": {"tcpSocket": {"port": 1}}}]},
+            "status": {"phase": "Running"}});
+        drop_unused_fields(&mut pod, Kind::namespaced("", "v1", "Pod", "pods"), "us");
+        let expect = json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "p", "annotations": {"x": "y"}},
+            "spec": {"nodeName": "n", "containers": [{"name": "c", "args": ["--port=1"],
+                "resources": {"limits": {"nvidia.com/gpu": "1"}}, "readinessProbe": {"tcpSocket": {"port": 1}}}]},
+            "status": {"phase": "Running"}});
+        assert_eq!(pod, expect);
+    }
+
+    #[test]
+    fn reduces_schemas_of_definitions_to_field_names() {
+        let version = |fields: Value| json!({"name": "v1", "served": true, "schema": {"openAPIV3Schema": {"properties": {"spec": {"properties": fields}}}}});
+        let nested = json!({"replicas": {"type": "integer"}, "template": {"properties": {"a": {"properties": {}}}}});
+        let mut definition = json!({"metadata": {"name": "x"}, "spec": {"versions": [version(nested), {"name": "v2", "schema": {"any": 1}}]}});
+        drop_unused_fields(
+            &mut definition,
+            Kind::cluster_scoped("apiextensions.k8s.io", "v1", "CustomResourceDefinition", "customresourcedefinitions"),
+            "us",
+        );
+        assert_eq!(
+            definition["spec"]["versions"],
+            json!([version(json!({"replicas": {}, "template": {}})), {"name": "v2"}])
+        );
+    }
+}

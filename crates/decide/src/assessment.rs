@@ -1,0 +1,169 @@
+//! Assessment of one runtime: whether it is compatible with the service, and with which classes it can run.
+
+use std::cell::OnceCell;
+use std::cmp::{Ordering, Reverse};
+use std::sync::Arc;
+
+use crate::compatibility;
+use crate::context::{ComponentEvaluation, ComponentTarget, DecisionContext, Feasibility};
+use crate::demand::{Component, Demand};
+use crate::lazy_list::LazyList;
+use crate::naming;
+use crate::node_pool::Reservation;
+use crate::ranking::{self, RuntimeOrder};
+use crate::reason::{ClassRejection, RuntimeRejection};
+use crate::supply::{Runtime, SupportedFormat};
+
+/// A runtime with its outcome.
+pub(crate) struct RuntimeAssessment<'a> {
+    pub(crate) runtime: &'a Arc<Runtime>,
+    /// Whether the runtime's name contains the model's name.
+    is_namesake: bool,
+    pub(crate) outcome: AssessmentOutcome<'a>,
+    pub(crate) context: &'a Arc<DecisionContext>,
+    /// Set when the classes are first read, or when the current selection is retained.
+    pub(crate) components: OnceCell<ComponentEvaluations<'a>>,
+}
+
+/// Whether a runtime can serve.
+pub(crate) enum AssessmentOutcome<'a> {
+    /// With the keys that rank it.
+    Viable(RuntimeOrder<'a>),
+    Rejected(Progress, RuntimeRejection),
+}
+
+/// How close a rejected runtime came to being compatible; the least is the closest.
+pub(crate) type Progress = (Reverse<u8>, u64);
+
+/// One evaluation per component in use.
+pub(crate) type ComponentEvaluations<'a> = Vec<ComponentEvaluation<'a>>;
+
+impl<'a> RuntimeAssessment<'a> {
+    pub(crate) fn order(&self) -> Option<&RuntimeOrder<'a>> {
+        match &self.outcome {
+            AssessmentOutcome::Viable(order) => Some(order),
+            AssessmentOutcome::Rejected(..) => None,
+        }
+    }
+
+    pub(crate) fn rejection(&self) -> Option<&RuntimeRejection> {
+        match &self.outcome {
+            AssessmentOutcome::Viable(_) => None,
+            AssessmentOutcome::Rejected(_, rejection) => Some(rejection),
+        }
+    }
+
+    /// Returns the evaluation of every component in use; empty if the runtime is not compatible.
+    pub(crate) fn components(&self) -> &[ComponentEvaluation<'a>] {
+        self.components.get_or_init(|| evaluate_components(self.context, self.runtime))
+    }
+
+    /// Replaces the evaluations, with other classes selected.
+    pub(crate) fn set_components(&mut self, components: ComponentEvaluations<'a>) {
+        self.components = components.into();
+    }
+}
+
+impl AssessmentOutcome<'_> {
+    fn rejected(rejection: RuntimeRejection) -> Self {
+        Self::Rejected((Reverse(rejection.stage()), rejection.distance()), rejection)
+    }
+}
+
+/// Orders viable runtimes by rank, then rejected ones: the closest to compatible first, then the model's namesake, then by
+/// scope and name.
+pub(crate) fn compare(a: &RuntimeAssessment<'_>, b: &RuntimeAssessment<'_>) -> Ordering {
+    let tie_breaks = |one: &RuntimeAssessment<'_>| (!one.is_namesake, one.runtime.scope);
+    match (&a.outcome, &b.outcome) {
+        (AssessmentOutcome::Viable(a), AssessmentOutcome::Viable(b)) => a.compare(b),
+        (AssessmentOutcome::Viable(_), _) => Ordering::Less,
+        (_, AssessmentOutcome::Viable(_)) => Ordering::Greater,
+        (AssessmentOutcome::Rejected(x, _), AssessmentOutcome::Rejected(y, _)) => {
+            x.cmp(y).then(tie_breaks(a).cmp(&tie_breaks(b))).then_with(|| a.runtime.name.cmp(&b.runtime.name))
+        }
+    }
+}
+
+/// Assesses `runtime` for the service of `context`.
+pub(crate) fn assess<'a>(context: &'a Arc<DecisionContext>, runtime: &'a Arc<Runtime>) -> RuntimeAssessment<'a> {
+    let model = context.demand.model.resolved();
+    let is_namesake = model.is_some_and(|model| naming::is_namesake(&runtime.name, &model.name));
+    let outcome = match compatibility::check_compatibility(&context.demand, runtime) {
+        Ok(format) => assess_classes(context, runtime, format, is_namesake),
+        Err(rejection) => AssessmentOutcome::rejected(rejection),
+    };
+    RuntimeAssessment { runtime, is_namesake, outcome, context, components: OnceCell::new() }
+}
+
+/// Earlier components are evaluated completely, because their reservations limit later ones; the feasibility of the last
+/// one suffices.
+fn assess_classes<'a>(
+    context: &'a Arc<DecisionContext>,
+    runtime: &'a Arc<Runtime>,
+    format: Option<&'a SupportedFormat>,
+    is_namesake: bool,
+) -> AssessmentOutcome<'a> {
+    let (mut feasibilities, mut reservations) = (Vec::new(), Vec::new());
+    let mut targets = component_targets(&context.demand, runtime, format).peekable();
+    while let Some(target) = targets.next() {
+        let feasibility = if targets.peek().is_some() {
+            let evaluation = context.evaluate(target, &reservations);
+            reservations.extend(evaluation.reservation());
+            evaluation.feasibility()
+        } else {
+            context.feasibility(target, &reservations)
+        };
+        feasibilities.push((target.component, feasibility));
+    }
+    for (component, feasibility) in &feasibilities {
+        if let Feasibility::Infeasible { furthest_stage } = feasibility {
+            return AssessmentOutcome::rejected(no_eligible_class(context, runtime, *component, *furthest_stage));
+        }
+    }
+    let lacks_capacity =
+        feasibilities.iter().any(|(_, feasibility)| *feasibility == Feasibility::Feasible { has_capacity: false });
+    AssessmentOutcome::Viable(ranking::runtime_order(runtime, format, &context.demand, is_namesake, lacks_capacity))
+}
+
+fn no_eligible_class(
+    context: &Arc<DecisionContext>,
+    runtime: &Arc<Runtime>,
+    component: Component,
+    furthest_stage: u8,
+) -> RuntimeRejection {
+    let (context, runtime) = (Arc::clone(context), Arc::clone(runtime));
+    let classes = move || -> Vec<(String, ClassRejection)> {
+        let evaluations = evaluate_components(&context, &runtime).into_iter();
+        evaluations.filter(|one| one.component == component).flat_map(|one| one.rejected).collect()
+    };
+    RuntimeRejection::NoEligibleAccelerator {
+        component: component.as_str(),
+        furthest_stage,
+        classes: LazyList::new(classes),
+    }
+}
+
+/// Evaluates every component in use, in order; returns nothing if the runtime is not compatible.
+pub(crate) fn evaluate_components<'a>(context: &'a DecisionContext, runtime: &'a Runtime) -> ComponentEvaluations<'a> {
+    let Ok(format) = compatibility::check_compatibility(&context.demand, runtime) else { return Vec::new() };
+    let mut evaluations: ComponentEvaluations<'a> = Vec::new();
+    for target in component_targets(&context.demand, runtime, format) {
+        let reservations: Vec<Reservation<'_>> =
+            evaluations.iter().filter_map(ComponentEvaluation::reservation).collect();
+        evaluations.push(context.evaluate(target, &reservations));
+    }
+    evaluations
+}
+
+/// Returns the engine, and the decoder if the runtime or the service has one.
+fn component_targets<'a>(
+    demand: &'a Demand,
+    runtime: &'a Runtime,
+    format: Option<&'a SupportedFormat>,
+) -> impl Iterator<Item = ComponentTarget<'a>> {
+    let in_use = move |component: &Component| {
+        let declared = demand.components.get(component).is_some_and(|component| component.declared);
+        *component == Component::Engine || declared || runtime.components.contains_key(component)
+    };
+    Component::ALL.into_iter().filter(in_use).map(move |component| ComponentTarget { component, runtime, format })
+}

@@ -1,0 +1,147 @@
+//! Total and free accelerators on sets of nodes of one class.
+
+use std::sync::Arc;
+
+use crate::nodes::{Availability, ClassNode};
+
+/// Accelerators of one node.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct NodeCapacity {
+    /// Index of the node among the nodes of its class.
+    index: usize,
+    total: u32,
+    free: u32,
+}
+
+/// Accelerators of a subset of the nodes of one class, in the order of the class.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct PoolCapacity {
+    nodes: Vec<NodeCapacity>,
+    /// Whether the counts are those of each node. Without labels only names and totals are known, and the counts are an
+    /// even share.
+    is_exact: bool,
+}
+
+impl PoolCapacity {
+    /// Returns the capacity of the nodes whose index `accepts` accepts.
+    pub(crate) fn of(availability: &Availability, accepts: impl Fn(usize) -> bool) -> Self {
+        let accepted = availability.nodes.iter().enumerate().filter(|(index, _)| accepts(*index));
+        let capacity = |(index, node): (usize, &ClassNode)| {
+            (NodeCapacity { index, total: node.total, free: node.free }, node.labels.is_some())
+        };
+        let (nodes, exact): (Vec<NodeCapacity>, Vec<bool>) = accepted.map(capacity).unzip();
+        Self { nodes, is_exact: exact.into_iter().all(|exact| exact) }
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.nodes.is_empty()
+    }
+
+    /// Returns the number of free accelerators.
+    pub(crate) fn free(&self) -> u32 {
+        self.nodes.iter().fold(0, |sum, node| sum.saturating_add(node.free))
+    }
+
+    /// Returns the number of accelerators, free or not.
+    pub(crate) fn total(&self) -> u32 {
+        self.nodes.iter().fold(0, |sum, node| sum.saturating_add(node.total))
+    }
+
+    /// Returns the accelerators of the largest node; `None` without nodes.
+    pub(crate) fn largest_node(&self) -> Option<u32> {
+        self.nodes.iter().map(|node| node.total).max()
+    }
+
+    /// Returns an upper bound of the accelerators of one node: the total where the distribution is unknown.
+    pub(crate) fn max_per_node(&self) -> Option<u32> {
+        if self.is_exact { self.largest_node() } else { Some(self.total()) }
+    }
+
+    /// Returns how many Pods with `per_node` accelerators fit on the free accelerators of the nodes.
+    pub(crate) fn slots(&self, per_node: u32) -> u32 {
+        self.nodes.iter().map(|node| node.free / per_node.max(1)).sum()
+    }
+
+    /// Reserves `per_node` accelerators for each of `pods` Pods, best fit: on the node that has the fewest left.
+    pub(crate) fn reserve(&mut self, per_node: u32, pods: u32) {
+        for _ in 0..pods.min(MAX_RESERVED_PODS) {
+            let fitting = self.nodes.iter_mut().filter(|node| node.free >= per_node.max(1));
+            let Some(node) = fitting.min_by_key(|node| node.free) else { return };
+            node.free -= per_node;
+        }
+    }
+}
+
+/// Bound of the Pods that [`PoolCapacity::reserve`] places one by one.
+const MAX_RESERVED_PODS: u32 = 10_000;
+
+impl Default for PoolCapacity {
+    fn default() -> Self {
+        Self { nodes: Vec::new(), is_exact: true }
+    }
+}
+
+/// Nodes that the Pods of a replica may use.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct ReplicaNodes {
+    /// Nodes that at least one Pod of the replica may use.
+    pub(crate) all: PoolCapacity,
+    /// Nodes of the leader and of the workers, where their placements differ.
+    by_role: Option<(PoolCapacity, PoolCapacity)>,
+}
+
+/// Nodes of a class that satisfy the merged placement; `None` if the nodes of the class are unknown.
+pub(crate) type EligibleNodes = Option<Arc<ReplicaNodes>>;
+
+impl ReplicaNodes {
+    /// Returns nodes that leader and workers share.
+    pub(crate) fn shared(all: PoolCapacity) -> Self {
+        Self { all, by_role: None }
+    }
+
+    /// Returns separate nodes for leader and workers; a node may be in both sets.
+    pub(crate) fn by_role(leaders: PoolCapacity, workers: PoolCapacity) -> Self {
+        let is_new = |node: &&NodeCapacity| leaders.nodes.iter().all(|known| known.index != node.index);
+        let nodes = leaders.nodes.iter().chain(workers.nodes.iter().filter(is_new)).copied().collect();
+        let all = PoolCapacity { nodes, is_exact: leaders.is_exact && workers.is_exact };
+        Self { all, by_role: Some((leaders, workers)) }
+    }
+
+    fn pools(&self) -> impl Iterator<Item = &PoolCapacity> {
+        let (shared, by_role) = match &self.by_role {
+            None => (Some(&self.all), None),
+            Some((leaders, workers)) => (None, Some([leaders, workers])),
+        };
+        shared.into_iter().chain(by_role.into_iter().flatten())
+    }
+
+    /// Returns the pool with the smallest nodes, which limits the accelerators of one Pod.
+    pub(crate) fn smallest_pool(&self) -> &PoolCapacity {
+        self.pools().min_by_key(|pool| pool.max_per_node()).unwrap_or(&self.all)
+    }
+
+    /// Whether a Pod of the replica has no eligible node, whatever is free.
+    pub(crate) fn is_missing_nodes(&self) -> bool {
+        self.pools().any(PoolCapacity::is_empty)
+    }
+
+    /// Whether `replicas` replicas of `nodes` Pods with `per_node` accelerators each fit on what is free. Leaders, workers
+    /// and both together must fit, which by Hall's theorem suffices for two roles.
+    pub(crate) fn has_capacity(&self, per_node: u32, nodes: u32, replicas: u32) -> bool {
+        let fits = |pool: &PoolCapacity, pods: u32| pool.slots(per_node) >= pods;
+        let workers_per_replica = nodes.saturating_sub(1);
+        let roles_fit = self.by_role.as_ref().is_none_or(|(leaders, workers)| {
+            fits(leaders, replicas) && fits(workers, workers_per_replica.saturating_mul(replicas))
+        });
+        roles_fit && fits(&self.all, nodes.saturating_mul(replicas))
+    }
+}
+
+/// Returns the nodes that count for a replica of `nodes` Pods: a single Pod is a leader.
+pub(crate) fn nodes_for_replica(eligible: EligibleNodes, nodes: u32) -> EligibleNodes {
+    let eligible = eligible?;
+    Some(match &eligible.by_role {
+        Some((leaders, _)) if nodes <= 1 => Arc::new(ReplicaNodes::shared(leaders.clone())),
+        _ => eligible,
+    })
+}

@@ -1,0 +1,272 @@
+//! Input of one decision, and the evaluation of all classes for one component of one runtime.
+//!
+//! For most runtimes a decision needs only whether some class is eligible and whether the best one has free capacity:
+//! [`DecisionContext::feasibility`]. All classes are evaluated and ranked ([`DecisionContext::evaluate`]) for the selected
+//! runtime, and for another runtime when its classes are read. A property test compares both.
+
+use std::borrow::Cow;
+use std::cmp::Reverse;
+use std::collections::BTreeSet;
+use std::sync::{Arc, LazyLock};
+
+use crate::demand::{Capabilities, Component, ComponentDemand, Demand};
+use crate::eligibility::Candidate;
+use crate::fit::{self, AcceleratorRequest};
+use crate::match_context::MatchContext;
+use crate::node_pool::{NodePool, Reservation};
+use crate::ranking::{self, PreCapacityKeys, RankedClass};
+use crate::reason::ClassRejection;
+use crate::supply::{Runtime, RuntimeComponent, Supply, SupportedFormat};
+
+/// All classes, evaluated for one component. Both lists are empty if classes were not considered.
+#[derive(Clone)]
+pub(crate) struct ComponentEvaluation<'a> {
+    pub(crate) component: Component,
+    pub(crate) replicas: u32,
+    /// Nodes per replica if no class is selected.
+    pub(crate) nodes: u32,
+    /// Accelerators that the manifests request, whatever the class.
+    pub(crate) request: AcceleratorRequest,
+    /// Eligible classes, best first.
+    pub(crate) ranked: Vec<RankedClass<'a>>,
+    /// Rejected classes: those that the service names, then those that passed the most checks.
+    pub(crate) rejected: Vec<(String, ClassRejection)>,
+    /// Index of the selected class in `ranked`: the best one, or the one of the current selection.
+    pub(crate) selected: usize,
+    /// Score terms that were dropped because a class does not state them.
+    pub(crate) notes: ranking::ScoringNotes,
+    /// Whether classes were considered.
+    pub(crate) considered: bool,
+}
+
+impl<'a> ComponentEvaluation<'a> {
+    pub(crate) fn selected_class(&self) -> Option<&RankedClass<'a>> {
+        self.ranked.get(self.selected)
+    }
+
+    /// Returns the accelerators of the selected class that later components cannot use.
+    pub(crate) fn reservation(&self) -> Option<Reservation<'a>> {
+        let selected = self.selected_class()?;
+        let shape = selected.eligibility.shape;
+        let pods = shape.nodes.saturating_mul(self.replicas);
+        Some(Reservation { class: &selected.class.name, per_node: shape.per_node, pods })
+    }
+}
+
+/// Summary of a component's classes, as far as the rank of its runtime depends on them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Feasibility {
+    /// Classes are not considered.
+    NotConsidered,
+    /// At least one class is eligible; whether the best one has free capacity.
+    Feasible { has_capacity: bool },
+    /// No class is eligible; the furthest stage that a class reached.
+    Infeasible { furthest_stage: u8 },
+}
+
+/// One component of a runtime whose format entry `format` matches the model.
+#[derive(Clone, Copy)]
+pub(crate) struct ComponentTarget<'a> {
+    pub(crate) component: Component,
+    pub(crate) runtime: &'a Runtime,
+    pub(crate) format: Option<&'a SupportedFormat>,
+}
+
+/// Input of one decision, shared with the parts of its record that are computed when they are read.
+#[derive(Debug)]
+pub(crate) struct DecisionContext {
+    pub(crate) demand: Demand,
+    pub(crate) supply: Supply,
+    /// Pseudo-runtime of the engine that the service defines itself.
+    pub(crate) custom_engine: Arc<Runtime>,
+    /// Indices of the classes, sorted by name.
+    classes_by_name: Vec<usize>,
+    /// Names of accelerator resources.
+    accelerator_resources: BTreeSet<String>,
+    /// Estimated accelerator memory of the model in bytes.
+    model_memory: Option<u64>,
+    node_pools: [(Component, NodePool); 2],
+    /// Whether a component names a preferred class.
+    names_class: bool,
+}
+
+static EMPTY_DEMAND: LazyLock<ComponentDemand> = LazyLock::new(ComponentDemand::default);
+static EMPTY_RUNTIME_COMPONENT: LazyLock<RuntimeComponent> = LazyLock::new(RuntimeComponent::default);
+
+impl DecisionContext {
+    pub(crate) fn new(demand: &Demand, supply: &Supply, custom_engine: Runtime) -> Self {
+        let mut classes_by_name: Vec<usize> = (0..supply.classes.len()).collect();
+        classes_by_name.sort_by_key(|index| supply.classes.get(*index).map(|class| &class.name));
+        Self {
+            classes_by_name,
+            demand: demand.clone(),
+            supply: supply.clone(),
+            custom_engine: Arc::new(custom_engine),
+            accelerator_resources: supply.accelerator_resources(),
+            model_memory: demand.model.resolved().and_then(fit::estimated_memory),
+            node_pools: Component::ALL.map(|component| (component, NodePool::new(supply.classes.len()))),
+            names_class: demand.components.values().any(|component| !component.selector.preferred.is_empty()),
+        }
+    }
+
+    /// Evaluates and ranks all classes for `target`, less the `reservations` of earlier components.
+    pub(crate) fn evaluate<'a>(
+        &'a self,
+        target: ComponentTarget<'a>,
+        reservations: &[Reservation<'_>],
+    ) -> ComponentEvaluation<'a> {
+        let context = self.match_context(target);
+        let evaluation = ComponentEvaluation {
+            component: target.component,
+            replicas: context.replicas(),
+            nodes: context.demand.nodes.or(context.runtime.nodes).unwrap_or(1),
+            request: fit::requested_accelerators(&context, None),
+            ranked: Vec::new(),
+            rejected: Vec::new(),
+            selected: 0,
+            notes: ranking::ScoringNotes::default(),
+            considered: false,
+        };
+        if self.considers_classes(target.runtime) {
+            self.evaluate_classes(target.component, &context, reservations, evaluation)
+        } else {
+            evaluation
+        }
+    }
+
+    /// Returns the feasibility of [`Self::evaluate`], evaluating as few classes as possible.
+    pub(crate) fn feasibility(&self, target: ComponentTarget<'_>, reservations: &[Reservation<'_>]) -> Feasibility {
+        if !self.considers_classes(target.runtime) {
+            return Feasibility::NotConsidered;
+        }
+        let context = self.match_context(target);
+        match ranking::pre_capacity_keys(&context) {
+            Some(keys) => self.first_feasible(target.component, &context, &keys, reservations),
+            None => self.evaluate(target, reservations).feasibility(),
+        }
+    }
+
+    /// Among classes with equal pre-capacity keys, one with capacity ranks first: the first such class decides.
+    fn first_feasible(
+        &self,
+        component: Component,
+        context: &MatchContext<'_>,
+        keys: &PreCapacityKeys<'_>,
+        reservations: &[Reservation<'_>],
+    ) -> Feasibility {
+        let mut feasible_key = None;
+        let mut furthest_stage = 0;
+        for (key, index) in keys.in_order(self.supply.classes.len(), |name| self.class_index(name)) {
+            if feasible_key.is_some_and(|feasible| feasible != key) {
+                break;
+            }
+            let Some(candidate) = self.candidate(component, context, index, reservations) else { continue };
+            match candidate.evaluate() {
+                Ok((fit, nodes)) if ranking::has_capacity(&nodes, fit, context.replicas()) => {
+                    return Feasibility::Feasible { has_capacity: true };
+                }
+                Ok(_) => feasible_key = Some(key),
+                Err(failed) => furthest_stage = furthest_stage.max(failed.stage()),
+            }
+        }
+        if feasible_key.is_some() {
+            Feasibility::Feasible { has_capacity: false }
+        } else {
+            Feasibility::Infeasible { furthest_stage }
+        }
+    }
+
+    fn class_index(&self, name: &str) -> Option<usize> {
+        let name_at = |index: &usize| self.supply.classes.get(*index).map_or("", |class| class.name.as_str());
+        let position = self.classes_by_name.binary_search_by(|index| name_at(index).cmp(name)).ok()?;
+        self.classes_by_name.get(position).copied()
+    }
+
+    /// Whether classes are considered for `runtime`: if classes exist and runtime or service use an accelerator field, or
+    /// if the service names a class, even where none exists.
+    fn considers_classes(&self, runtime: &Runtime) -> bool {
+        let is_configured = || {
+            !runtime.configurations.is_empty()
+                || runtime.components.values().any(|component| !component.configurations.is_empty())
+                || runtime.formats.iter().any(|format| !format.configurations.is_empty())
+        };
+        let uses_accelerators = || self.demand.uses_accelerators || runtime.requirements.declared || is_configured();
+        self.supply.accelerator_aware && (self.names_class || !self.supply.classes.is_empty() && uses_accelerators())
+    }
+
+    fn match_context<'a>(&'a self, target: ComponentTarget<'a>) -> MatchContext<'a> {
+        let ComponentTarget { component, runtime, format } = target;
+        let demand = self.demand.components.get(&component).unwrap_or(&EMPTY_DEMAND);
+        let runtime_component = runtime.components.get(&component).unwrap_or(&EMPTY_RUNTIME_COMPONENT);
+        let by_service = &demand.selector.required;
+        let by_runtime = &runtime.requirements.required;
+        let runtime_only = *by_service == Capabilities::default();
+        MatchContext {
+            model: self.demand.model.resolved().filter(|_| !runtime.is_custom_engine()),
+            model_memory: self.model_memory.filter(|_| !runtime.is_custom_engine()),
+            demand,
+            requirements: &runtime.requirements,
+            runtime: runtime_component,
+            configurations: runtime.configuration_layers(format, runtime_component, demand),
+            required: if runtime_only { Cow::Borrowed(by_runtime) } else { Cow::Owned(by_runtime.combine(by_service)) },
+            accelerator_resources: &self.accelerator_resources,
+        }
+    }
+
+    fn candidate<'a>(
+        &'a self,
+        component: Component,
+        context: &'a MatchContext<'a>,
+        index: usize,
+        reservations: &'a [Reservation<'a>],
+    ) -> Option<Candidate<'a>> {
+        let (_, node_pool) = self.node_pools.iter().find(|(of, _)| *of == component)?;
+        Some(Candidate { context, class: self.supply.classes.get(index)?, index, node_pool, reservations })
+    }
+
+    fn evaluate_classes<'a>(
+        &'a self,
+        component: Component,
+        context: &MatchContext<'_>,
+        reservations: &[Reservation<'_>],
+        evaluation: ComponentEvaluation<'a>,
+    ) -> ComponentEvaluation<'a> {
+        let (mut eligible, mut rejected) = (Vec::new(), Vec::new());
+        for (index, class) in self.supply.classes.iter().map(AsRef::as_ref).enumerate() {
+            let Some(candidate) = self.candidate(component, context, index, reservations) else { continue };
+            match candidate.evaluate() {
+                Ok((fit, nodes)) => eligible.push((class, fit, nodes)),
+                Err(failed) => rejected.push((class.name.clone(), failed.into_rejection(&candidate))),
+            }
+        }
+        let known: BTreeSet<&str> = self.supply.classes.iter().map(|class| class.name.as_str()).collect();
+        let unknown: BTreeSet<&str> = named_classes(context).filter(|name| !known.contains(name)).collect();
+        rejected.extend(unknown.into_iter().map(|name| (name.to_owned(), ClassRejection::UnknownClass)));
+        // Classes that the service names come first: a truncated record must not drop them in favor of `NotPreferred`.
+        let is_preferred = |name: &String| context.demand.selector.preferred.contains(name);
+        rejected
+            .sort_by_cached_key(|(name, rejection)| (!is_preferred(name), Reverse(rejection.stage()), name.clone()));
+        let (ranked, notes) = ranking::rank_classes(context, evaluation.replicas, eligible);
+        ComponentEvaluation { ranked, notes, rejected, considered: true, ..evaluation }
+    }
+}
+
+impl ComponentEvaluation<'_> {
+    /// Returns the same feasibility as [`DecisionContext::feasibility`].
+    pub(crate) fn feasibility(&self) -> Feasibility {
+        match self.ranked.first() {
+            _ if !self.considered => Feasibility::NotConsidered,
+            Some(best) => Feasibility::Feasible { has_capacity: best.eligibility.has_capacity },
+            None => {
+                let furthest = self.rejected.iter().map(|(_, rejection)| rejection.stage()).max();
+                Feasibility::Infeasible { furthest_stage: furthest.unwrap_or(0) }
+            }
+        }
+    }
+}
+
+/// Returns the classes that service and runtime name.
+fn named_classes<'b>(context: &'b MatchContext<'_>) -> impl Iterator<Item = &'b str> {
+    let by_runtime = context.requirements.supported_classes.iter().flatten();
+    context.demand.selector.preferred.iter().chain(by_runtime).map(String::as_str)
+}

@@ -1,0 +1,113 @@
+//! AcceleratorClass → [`Class`].
+
+use api::ome::{AcceleratorClass, AcceleratorDiscovery, AcceleratorResource};
+use serde_json::Value;
+
+use super::{FieldError, capabilities};
+use crate::inventory;
+use crate::nodes::{Availability, ClassNode, Discovery};
+use crate::supply::{Class, ClassResource, Cost, CostTier};
+
+impl Class {
+    /// Reads a class; `availability` is what `inventory` says of its nodes, `None` if nothing is known of any node.
+    ///
+    /// # Errors
+    /// A capability or tier that cannot be understood.
+    pub fn from_api(class: &AcceleratorClass, availability: Option<Availability>) -> Result<Self, FieldError> {
+        let spec = &class.spec;
+        let able = capabilities("spec.capabilities", &spec.capabilities)?;
+        Ok(Self {
+            name: class.metadata.name.clone().unwrap_or_default(),
+            vendor: spec.vendor.clone(),
+            family: spec.family.clone(),
+            discovery: Discovery {
+                node_selector: spec.merged_node_selector(),
+                terms: terms(&spec.discovery),
+                pci_vendor: spec.discovery.pci_vendor_id.clone(),
+                device_ids: spec.discovery.device_ids.clone(),
+            },
+            memory: able.memory,
+            compute_capability: able.compute_capability,
+            bandwidth: able.bandwidth,
+            features: able.features,
+            performance: able.performance,
+            resources: spec.resources.iter().map(resource).collect(),
+            cost: cost(spec.cost.as_ref())?,
+            is_discovered: is_discovered(class),
+            availability,
+        })
+    }
+}
+
+/// The deployed field `affinity` says what `nodeSelectorTerms` say.
+fn terms(discovery: &AcceleratorDiscovery) -> Vec<Value> {
+    const REQUIRED: &str = "/nodeAffinity/requiredDuringSchedulingIgnoredDuringExecution/nodeSelectorTerms";
+    let of_affinity = discovery.affinity.as_ref().and_then(|affinity| affinity.pointer(REQUIRED)?.as_array());
+    discovery.node_selector_terms.iter().chain(of_affinity.into_iter().flatten()).cloned().collect()
+}
+
+fn is_discovered(class: &AcceleratorClass) -> bool {
+    let labels = class.metadata.labels.as_ref();
+    let discovered =
+        labels.is_some_and(|labels| labels.get(inventory::AUTO_DISCOVERED_LABEL).is_some_and(|is| is == "true"));
+    discovered
+        && serde_json::to_value(class).is_ok_and(|mut class| {
+            class["kind"] = "AcceleratorClass".into();
+            inventory::is_unmodified(&class)
+        })
+}
+
+impl Availability {
+    /// What a class's status says, where no node can be seen: names, and totals spread over them.
+    #[must_use]
+    pub fn from_status(status: &api::ome::AcceleratorClassStatus) -> Self {
+        let count = |number: Option<i32>| number.and_then(|number| u32::try_from(number).ok()).unwrap_or(0);
+        // The list of names is bounded; more nodes than it names are available in a large class.
+        let nodes = u32::try_from(status.nodes.len()).unwrap_or(u32::MAX).max(count(status.available_nodes)).max(1);
+        let share = |sum: u32, index: u32| sum / nodes + u32::from(index < sum % nodes);
+        let (total, free) = (count(status.total_accelerators), count(status.available_accelerators));
+        let node = |(index, name): (u32, &String)| ClassNode {
+            name: name.clone(),
+            labels: None,
+            schedulable: true,
+            total: share(total, index),
+            free: share(free, index),
+        };
+        let unnamed = String::new();
+        let names = status.nodes.iter().chain(std::iter::repeat(&unnamed));
+        let known = if status.nodes.is_empty() { 0 } else { nodes };
+        Self { nodes: (0..known).zip(names).map(node).collect() }
+    }
+}
+
+fn resource(stated: &AcceleratorResource) -> ClassResource {
+    let quantity = stated.quantity.as_ref().and_then(|quantity| u32::try_from(quantity.value()).ok());
+    ClassResource {
+        name: stated.name.clone(),
+        quantity: quantity.filter(|units| *units > 0).unwrap_or(1),
+        divisible: stated.divisible.unwrap_or(false),
+    }
+}
+
+fn cost(stated: Option<&api::ome::AcceleratorCost>) -> Result<Cost, FieldError> {
+    let Some(stated) = stated else { return Ok(Cost::default()) };
+    let dollars = |price: &Option<apimachinery::Quantity>| price.as_ref().map(apimachinery::Quantity::as_f64);
+    let tier = match stated.tier.as_deref() {
+        None | Some("") => None,
+        Some("low") => Some(CostTier::Low),
+        Some("medium") => Some(CostTier::Medium),
+        Some("high") => Some(CostTier::High),
+        Some(other) => {
+            return Err(FieldError::new(
+                "spec.cost.tier",
+                format!("\"{other}\" is not a tier; one of low, medium, high"),
+            ));
+        }
+    };
+    Ok(Cost {
+        per_hour: dollars(&stated.per_hour),
+        spot_per_hour: dollars(&stated.spot_per_hour),
+        per_million_tokens: dollars(&stated.per_million_tokens),
+        tier,
+    })
+}

@@ -1,0 +1,105 @@
+//! Lists that are made when somebody looks: of the classes of five hundred losing runtimes hardly any are ever read.
+
+use std::fmt;
+use std::ops::Deref;
+use std::sync::{Arc, LazyLock};
+
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
+
+type Make<T> = Box<dyn FnOnce() -> Arc<[T]> + Send>;
+
+/// A list that is known, or that is made once when it is first read; clones share it. To readers it is a slice.
+pub enum LazyList<T> {
+    Ready(Arc<[T]>),
+    Lazy(Arc<LazyLock<Arc<[T]>, Make<T>>>),
+}
+
+impl<T> LazyList<T> {
+    /// What `make` returns whenever it is called: it holds what it needs, and sees nothing else.
+    pub(crate) fn new(make: impl FnOnce() -> Vec<T> + Send + 'static) -> Self {
+        Self::Lazy(Arc::new(LazyLock::new(Box::new(move || make().into()))))
+    }
+
+    /// For attributes of serde, which name a function.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        (**self).is_empty()
+    }
+}
+
+impl<T> Deref for LazyList<T> {
+    type Target = [T];
+
+    fn deref(&self) -> &[T] {
+        match self {
+            Self::Ready(list) => list,
+            Self::Lazy(list) => list,
+        }
+    }
+}
+
+impl<T> Clone for LazyList<T> {
+    fn clone(&self) -> Self {
+        match self {
+            Self::Ready(list) => Self::Ready(Arc::clone(list)),
+            Self::Lazy(list) => Self::Lazy(Arc::clone(list)),
+        }
+    }
+}
+
+impl<T> Default for LazyList<T> {
+    fn default() -> Self {
+        Self::Ready(Arc::default())
+    }
+}
+
+impl<T: fmt::Debug> fmt::Debug for LazyList<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        (**self).fmt(f)
+    }
+}
+
+impl<T: PartialEq> PartialEq for LazyList<T> {
+    fn eq(&self, other: &Self) -> bool {
+        **self == **other
+    }
+}
+
+impl<T> FromIterator<T> for LazyList<T> {
+    fn from_iter<I: IntoIterator<Item = T>>(items: I) -> Self {
+        Self::Ready(items.into_iter().collect())
+    }
+}
+
+impl<T: Serialize> Serialize for LazyList<T> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_seq(self.iter())
+    }
+}
+
+impl<'de, T: Deserialize<'de>> Deserialize<'de> for LazyList<T> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        Vec::<T>::deserialize(deserializer).map(Self::from_iter)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::{AtomicUsize, Ordering};
+
+    use super::*;
+
+    #[test]
+    fn made_once_and_only_when_read() {
+        let made = Arc::new(AtomicUsize::new(0));
+        let counter = Arc::clone(&made);
+        let list = LazyList::new(move || {
+            counter.fetch_add(1, Ordering::Relaxed);
+            vec![1, 2]
+        });
+        let clone = list.clone();
+        assert_eq!(made.load(Ordering::Relaxed), 0);
+        assert_eq!((list.len(), clone.first(), clone == [1, 2].into_iter().collect()), (2, Some(&1), true));
+        assert_eq!(made.load(Ordering::Relaxed), 1);
+    }
+}

@@ -1,0 +1,36 @@
+//! Input of the class checks: one component of a service on one runtime.
+
+use std::borrow::Cow;
+use std::collections::BTreeSet;
+
+use crate::configuration::ClassConfiguration;
+use crate::demand::{Capabilities, ComponentDemand, Model};
+use crate::supply::{ClassRequirements, RuntimeComponent};
+
+/// Everything that classes are evaluated against for one component on one runtime.
+pub(crate) struct MatchContext<'a> {
+    /// `None` if the model is unknown, or if the service runs its own engine (seed 000, Story 8).
+    pub(crate) model: Option<&'a Model>,
+    /// Estimated accelerator memory of the model in bytes; `None` if it is not checked.
+    pub(crate) model_memory: Option<u64>,
+    /// The service's side of the component.
+    pub(crate) demand: &'a ComponentDemand,
+    /// `acceleratorRequirements` of the runtime.
+    pub(crate) requirements: &'a ClassRequirements,
+    /// The runtime's side of the component.
+    pub(crate) runtime: &'a RuntimeComponent,
+    /// Configurations per class, weakest layer first: runtime, format entry, the runtime's component, the service's
+    /// component.
+    pub(crate) configurations: [&'a [ClassConfiguration]; 4],
+    /// Capabilities required by runtime and service together.
+    pub(crate) required: Cow<'a, Capabilities>,
+    /// Names of accelerator resources.
+    pub(crate) accelerator_resources: &'a BTreeSet<String>,
+}
+
+impl MatchContext<'_> {
+    /// Returns the initial number of replicas.
+    pub(crate) fn replicas(&self) -> u32 {
+        self.demand.min_replicas.or(self.runtime.min_replicas).unwrap_or(1)
+    }
+}

@@ -1,0 +1,57 @@
+//! Formatting of values and lists in messages.
+
+use std::fmt;
+
+/// Number of list items that a message names before it counts the rest.
+pub(super) const MAX_LISTED: usize = 5;
+
+/// Formats a list as `a, b, c and 7 more`.
+pub(super) struct Listed<'a>(pub(super) &'a [String]);
+
+impl fmt::Display for Listed<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let listed = self.0.get(..MAX_LISTED).unwrap_or(self.0);
+        f.write_str(&listed.join(", "))?;
+        match self.0.len() - listed.len() {
+            0 => Ok(()),
+            more => write!(f, " and {more} more"),
+        }
+    }
+}
+
+/// Returns the text, or a placeholder for an unset field.
+pub(super) fn or_unset(text: Option<&str>) -> &str {
+    text.unwrap_or("(unset)")
+}
+
+/// Formats bytes in GiB, as accelerator memory is usually given.
+pub(super) struct Gibibytes(pub(super) u64);
+
+impl fmt::Display for Gibibytes {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let gibibytes = self.0 as f64 / f64::from(1 << 30);
+        write!(f, "{} GiB", (gibibytes * 10.0).round() / 10.0)
+    }
+}
+
+/// Formats bytes in GB, as model sizes are usually given.
+pub(super) struct Gigabytes(pub(super) u64);
+
+impl fmt::Display for Gigabytes {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let gigabytes = self.0 as f64 / 1e9;
+        write!(f, "{} GB", (gigabytes * 10.0).round() / 10.0)
+    }
+}
+
+/// Formats a capability of a class: `has 40 GiB`, or `declares none`.
+pub(super) struct Declared<T>(pub(super) Option<T>);
+
+impl<T: fmt::Display> fmt::Display for Declared<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match &self.0 {
+            Some(value) => write!(f, "has {value}"),
+            None => f.write_str("declares none"),
+        }
+    }
+}

@@ -1,0 +1,265 @@
+//! Builds the [`Decision`] from the assessments.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use api::Code;
+
+use crate::assessment::{self, AssessmentOutcome, RuntimeAssessment};
+use crate::code;
+use crate::context::ComponentEvaluation;
+use crate::decision::{
+    AcceleratorCandidate, AcceleratorCandidates, ClassEvaluation, ComponentDecision, Decision, OmittedCounts,
+    RankBasis, RuntimeCandidate, RuntimeRef,
+};
+use crate::demand::{Component, Demand};
+use crate::ranking::{self, RankedClass, RuntimeOrder};
+use crate::reason::RuntimeRejection;
+use crate::size::SizeRange;
+use crate::supply::{Runtime, Supply};
+use crate::variants::{self, TokenRange, Variant};
+use crate::warnings;
+
+/// Builds the decision that selects the runtime at `index`.
+pub(crate) fn selected(
+    demand: &Demand,
+    supply: &Supply,
+    assessments: Vec<RuntimeAssessment<'_>>,
+    index: usize,
+    is_retained: bool,
+) -> Decision {
+    let Some(winner) = assessments.get(index) else { return infeasible(demand, assessments) };
+    let components = winner.components();
+    Decision {
+        feasible: true,
+        reason: if is_retained { code::outcome::KEPT } else { code::outcome::SELECTED }.into(),
+        message: selection_message(winner, components),
+        runtime: (!winner.runtime.is_custom_engine()).then(|| runtime_ref(winner.runtime)),
+        components: components.iter().map(|one| (one.component.as_str().to_owned(), component_decision(one))).collect(),
+        warnings: warnings::decision_warnings(demand, supply, &assessments, index),
+        candidates: runtime_candidates(demand, assessments, Some(index)),
+        omitted: OmittedCounts::default(),
+    }
+}
+
+/// Builds the decision where no runtime can serve. The message names the runtime that passed the most checks.
+pub(crate) fn infeasible(demand: &Demand, assessments: Vec<RuntimeAssessment<'_>>) -> Decision {
+    let is_single = demand.runtime.is_some() || assessments.iter().all(|one| one.runtime.is_custom_engine());
+    let closest = assessments.first().and_then(|first| Some((first.runtime, first.rejection()?)));
+    let model =
+        demand.model.resolved().map_or_else(|| "the service".to_owned(), |model| format!("model {}", model.name));
+    let (reason, message) = match closest {
+        None => (
+            code::outcome::NO_COMPATIBLE_RUNTIME,
+            "No serving runtime exists in the namespace or the cluster".to_owned(),
+        ),
+        Some((runtime, rejection)) if is_single => {
+            let name = engine_name(runtime);
+            (
+                rejection.known_code().unwrap_or(code::outcome::NO_COMPATIBLE_RUNTIME),
+                format!("{name} cannot serve {model}: {rejection}"),
+            )
+        }
+        Some((runtime, rejection)) => {
+            let reason = match rejection {
+                RuntimeRejection::NoEligibleAccelerator { .. } => code::runtime::NO_ELIGIBLE_ACCELERATOR,
+                _ => code::outcome::NO_COMPATIBLE_RUNTIME,
+            };
+            let (count, code) = (assessments.len(), rejection.code());
+            let subject = warnings::runtimes_cannot_serve(count);
+            (reason, format!("{subject} {model}; the closest is {}: {code}: {rejection}", runtime.name))
+        }
+    };
+    Decision { candidates: runtime_candidates(demand, assessments, None), ..rejected(demand, reason, message) }
+}
+
+/// Returns `Runtime NAME`, or a phrase for the engine that the service defines itself.
+fn engine_name(runtime: &Runtime) -> String {
+    if runtime.is_custom_engine() { "The service's own engine".to_owned() } else { format!("Runtime {}", runtime.name) }
+}
+
+pub(crate) fn model_not_found(demand: &Demand, name: &str, suggestion: Option<&str>) -> Decision {
+    let namespace = &demand.namespace;
+    let hint = suggestion.map_or_else(
+        || "create it or correct spec.model.name".to_owned(),
+        |suggestion| format!("did you mean {suggestion}?"),
+    );
+    let message = format!(
+        "Model {name} not found: no BaseModel {namespace}/{name} and no ClusterBaseModel {name} exists; {hint}"
+    );
+    rejected(demand, code::outcome::MODEL_NOT_FOUND, message)
+}
+
+pub(crate) fn model_disabled(demand: &Demand, name: &str) -> Decision {
+    rejected(demand, code::outcome::MODEL_DISABLED, format!("Model {name} is disabled; remove spec.disabled from it"))
+}
+
+pub(crate) fn no_engine_container(demand: &Demand) -> Decision {
+    let message =
+        "The service names neither a model nor a runtime, and spec.engine.runner sets no image; set spec.model.name";
+    rejected(demand, code::outcome::NO_ENGINE_CONTAINER, message.to_owned())
+}
+
+pub(crate) fn runtime_not_found<'a>(
+    demand: &Demand,
+    name: &str,
+    visible: impl Iterator<Item = &'a Runtime>,
+) -> Decision {
+    let suggestion = crate::suggestion::nearest_name(name, visible.map(|runtime| runtime.name.as_str()));
+    let hint = suggestion.map(|suggestion| format!("; did you mean {suggestion}?")).unwrap_or_default();
+    let namespace = &demand.namespace;
+    let message = format!(
+        "Runtime {name} not found: no ServingRuntime {namespace}/{name} and no ClusterServingRuntime {name} exists{hint}"
+    );
+    rejected(demand, code::outcome::RUNTIME_NOT_FOUND, message)
+}
+
+fn rejected(demand: &Demand, reason: Code, message: String) -> Decision {
+    Decision {
+        feasible: false,
+        reason: reason.into(),
+        message,
+        runtime: None,
+        components: BTreeMap::new(),
+        candidates: Vec::new(),
+        warnings: demand.warnings.clone(),
+        omitted: OmittedCounts::default(),
+    }
+}
+
+fn runtime_ref(runtime: &Runtime) -> RuntimeRef {
+    RuntimeRef { name: runtime.name.clone(), scope: runtime.scope }
+}
+
+fn component_decision(evaluation: &ComponentEvaluation<'_>) -> ComponentDecision {
+    let (nodes, replicas) = (evaluation.nodes, evaluation.replicas);
+    let without_class = ComponentDecision { nodes, replicas, ..ComponentDecision::default() };
+    let Some(selected) = evaluation.selected_class() else { return without_class };
+    let ranges = evaluation.ranked.iter().map(|class| class.request_tokens);
+    ComponentDecision {
+        accelerator_class: Some(selected.class.name.clone()),
+        resource: selected.class.resource_name().map(str::to_owned),
+        accelerators_per_node: selected.eligibility.shape.per_node,
+        nodes: selected.eligibility.shape.nodes,
+        cost_per_hour: selected.eligibility.price_per_hour,
+        variants: variants::variant_ranges(ranges, evaluation.selected)
+            .iter()
+            .filter_map(|range| variant(evaluation, range))
+            .collect(),
+        ..without_class
+    }
+}
+
+fn variant(evaluation: &ComponentEvaluation<'_>, (index, request_tokens): &(usize, TokenRange)) -> Option<Variant> {
+    let ranked = evaluation.ranked.get(*index)?;
+    Some(Variant {
+        accelerator_class: ranked.class.name.clone(),
+        accelerators_per_node: ranked.eligibility.shape.per_node,
+        nodes: ranked.eligibility.shape.nodes,
+        replicas: evaluation.replicas,
+        request_tokens: *request_tokens,
+    })
+}
+
+fn runtime_candidates(
+    demand: &Demand,
+    assessments: Vec<RuntimeAssessment<'_>>,
+    selected: Option<usize>,
+) -> Vec<RuntimeCandidate> {
+    let winner = selected.and_then(|index| assessments.get(index)?.order().copied());
+    let candidate = |(position, selected, assessment): (usize, bool, RuntimeAssessment<'_>)| {
+        let order = assessment.order();
+        let outranked = order.zip(winner.as_ref()).filter(|_| !selected);
+        let outranked = outranked.map(|(own, winner)| ranking::runtime_rank_reason(own, winner));
+        let rank = order.map(|_| position + 1);
+        let rank_basis = order.and_then(|order| rank_basis(demand, assessment.runtime, order));
+        let (runtime, scope) = (assessment.runtime.name.clone(), assessment.runtime.scope);
+        let (rejected, accelerators) = rejection_and_classes(assessment);
+        RuntimeCandidate { runtime, scope, rank, selected, accelerators, rejected, rank_basis, outranked }
+    };
+    let runtimes = assessments.into_iter().enumerate().filter(|(_, assessment)| !assessment.runtime.is_custom_engine());
+    runtimes
+        .enumerate()
+        .map(|(position, (index, assessment))| candidate((position, selected == Some(index), assessment)))
+        .collect()
+}
+
+fn rank_basis(demand: &Demand, runtime: &Runtime, order: &RuntimeOrder<'_>) -> Option<RankBasis> {
+    let parameters = demand.model.resolved().and_then(|model| model.parameters);
+    let size = parameters.filter(|_| runtime.size != SizeRange::default()).map(|count| (count, runtime.size));
+    let has_basis = size.is_some() || order.priority.is_some();
+    has_basis.then_some(RankBasis::Ranked { size, priority: order.priority })
+}
+
+/// Returns the rejection of a runtime and its classes. Classes that were not evaluated yet are evaluated when they are read.
+fn rejection_and_classes(assessment: RuntimeAssessment<'_>) -> (Option<RuntimeRejection>, AcceleratorCandidates) {
+    let RuntimeAssessment { runtime, context, components, outcome, .. } = assessment;
+    let rejected = match outcome {
+        AssessmentOutcome::Rejected(_, rejection) => Some(rejection),
+        AssessmentOutcome::Viable(_) => None,
+    };
+    let is_incompatible =
+        rejected.as_ref().is_some_and(|rejection| !matches!(rejection, RuntimeRejection::NoEligibleAccelerator { .. }));
+    if is_incompatible {
+        return (rejected, AcceleratorCandidates::default());
+    }
+    let classes = match components.into_inner() {
+        Some(components) => components.iter().flat_map(accelerator_candidates).collect(),
+        None => {
+            let (context, runtime) = (Arc::clone(context), Arc::clone(runtime));
+            AcceleratorCandidates::new(move || {
+                let evaluations = assessment::evaluate_components(&context, &runtime);
+                evaluations.iter().flat_map(accelerator_candidates).collect()
+            })
+        }
+    };
+    (rejected, classes)
+}
+
+fn accelerator_candidates(evaluation: &ComponentEvaluation<'_>) -> Vec<AcceleratorCandidate> {
+    let component = evaluation.component.as_str();
+    let outranked = |index: usize, ranked: &RankedClass<'_>| {
+        let selected = evaluation.selected_class().filter(|_| index != evaluation.selected)?;
+        Some(ranking::class_rank_reason(ranked, selected))
+    };
+    let ranked = evaluation.ranked.iter().enumerate().map(|(index, ranked)| AcceleratorCandidate {
+        component: component.to_owned(),
+        class: ranked.class.name.clone(),
+        rank: Some(index + 1),
+        score: Some(ranked.eligibility.score),
+        evaluation: ClassEvaluation::Eligible(ranked.eligibility.clone()),
+        outranked: outranked(index, ranked),
+    });
+    let rejected = evaluation.rejected.iter().map(|(class, rejection)| AcceleratorCandidate {
+        component: component.to_owned(),
+        class: class.clone(),
+        rank: None,
+        score: None,
+        evaluation: ClassEvaluation::Rejected(rejection.clone()),
+        outranked: None,
+    });
+    ranked.chain(rejected).collect()
+}
+
+/// Formats a selection as `srt-x on 1 × nvidia-l40s (balanced 0.65, $0.88/h; next: nvidia-a100-40gb …)`.
+fn selection_message(winner: &RuntimeAssessment<'_>, components: &[ComponentEvaluation<'_>]) -> String {
+    let name = if winner.runtime.is_custom_engine() { "the service's own engine" } else { &winner.runtime.name };
+    let parts: Vec<String> = components.iter().filter_map(component_message).collect();
+    if parts.is_empty() { name.to_owned() } else { format!("{name} on {}", parts.join("; ")) }
+}
+
+fn component_message(evaluation: &ComponentEvaluation<'_>) -> Option<String> {
+    let selected = evaluation.selected_class()?;
+    let prefix = if evaluation.component == Component::Engine { "" } else { "decoder " };
+    let next = evaluation.ranked.iter().enumerate().find(|(index, _)| *index != evaluation.selected);
+    let next =
+        next.map(|(_, next)| format!("; next: {} {}", next.class.name, score_and_price(next))).unwrap_or_default();
+    let count = selected.eligibility.shape.accelerators();
+    Some(format!("{prefix}{count} × {} ({}{next})", selected.class.name, score_and_price(selected)))
+}
+
+fn score_and_price(ranked: &RankedClass<'_>) -> String {
+    let eligibility = &ranked.eligibility;
+    let price = eligibility.price_per_hour.map(|price| format!(", ${price:.2}/h")).unwrap_or_default();
+    format!("{} {:.2}{price}", eligibility.ranking, eligibility.score)
+}

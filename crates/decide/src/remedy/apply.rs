@@ -1,0 +1,359 @@
+//! Applies a change to the input of a decision.
+
+use std::sync::Arc;
+
+use super::change::{CapabilityChange, ConstraintSource, ProposedChange, RuntimeField};
+use crate::code;
+use crate::compatibility::{self, DEFAULT_PROTOCOL};
+use crate::demand::{Capabilities, ComponentDemand, Demand, Model, ModelReference};
+use crate::is_visible;
+use crate::nodes::{Availability, ClassNode};
+use crate::reason::{MissingField, ModelField};
+use crate::supply::{Runtime, RuntimeComponent, Supply, SupportedFormat, VersionOperator};
+
+/// Applies `change` to `demand` and `supply`.
+pub(super) fn apply_change(demand: &mut Demand, supply: &mut Supply, change: &ProposedChange) {
+    match change {
+        ProposedChange::CorrectRuntimeName { to: name, .. } | ProposedChange::SetRuntimeName(name) => {
+            demand.runtime = Some(name.clone());
+        }
+        ProposedChange::RemoveRuntimeName(_) => demand.runtime = None,
+        ProposedChange::SetProtocol(protocol) => demand.protocol.clone_from(protocol),
+        ProposedChange::CorrectClassName { .. }
+        | ProposedChange::PreferClasses { .. }
+        | ProposedChange::UseClass { .. }
+        | ProposedChange::AllowClasses(_)
+        | ProposedChange::AllowFamilies(_) => {
+            demand.components.values_mut().for_each(|component| change_selector(component, change));
+        }
+        ProposedChange::RelaxCapability { source, capability } => {
+            edit_capabilities(demand, supply, source, |required| change_capability(required, capability));
+        }
+        ProposedChange::RemoveNodeSelector { source, key, .. } => remove_node_selector(demand, supply, source, key),
+        ProposedChange::RemoveAffinity(source) => remove_affinity(demand, supply, source),
+        ProposedChange::SetAcceleratorCount { source, per_node, nodes } => {
+            remove_accelerator_count(demand, supply, source);
+            set_accelerator_count(demand, supply, source, *per_node, *nodes);
+        }
+        ProposedChange::SetNodes { source, nodes } => set_nodes(demand, supply, source, *nodes),
+        ProposedChange::EnableRuntime(name) => edit_runtime(demand, supply, name, |runtime| runtime.disabled = false),
+        ProposedChange::SupportClasses { runtime, classes } => edit_runtime(demand, supply, runtime, |runtime| {
+            runtime.requirements.supported_classes.get_or_insert_default().extend(classes.iter().cloned());
+        }),
+        ProposedChange::AdaptRuntime { runtime, field, .. } => adapt_runtime_to_model(demand, supply, runtime, field),
+        ProposedChange::AddLeaderAndWorker { runtime, .. } => {
+            edit_runtime(demand, supply, runtime, enable_multi_node);
+        }
+        ProposedChange::EnableModel(_) => enable_model(&mut demand.model),
+        ProposedChange::SetModelFields { fields, .. } => set_model_fields(&mut demand.model, fields),
+        ProposedChange::Quantize(kind) => quantize(demand, supply, kind),
+        ProposedChange::AddNodes { class, nodes, per_node } => add_nodes(supply, class, *nodes, *per_node),
+        ProposedChange::FreeAccelerators { class, count } => {
+            edit_availability(supply, class, |availability| free_accelerators(availability, *count));
+        }
+        // The facts of the other model are unknown here: the caller decides again with them.
+        ProposedChange::CorrectModelName { .. } | ProposedChange::SmallerModel { .. } => {}
+    }
+}
+
+fn adapt_runtime_to_model(demand: &Demand, supply: &mut Supply, runtime: &str, field: &RuntimeField) {
+    let Some(model) = demand.model.resolved() else { return };
+    edit_runtime(demand, supply, runtime, |runtime| adapt_runtime(runtime, model, field));
+}
+
+fn enable_model(model: &mut ModelReference) {
+    if let ModelReference::Disabled(disabled) = model {
+        *model = ModelReference::Resolved(std::mem::take(disabled));
+    }
+}
+
+fn set_model_fields(model: &mut ModelReference, fields: &[MissingField]) {
+    let ModelReference::Resolved(model) = model else { return };
+    fields.iter().for_each(|field| set_model_field(model, field));
+}
+
+fn change_selector(component: &mut ComponentDemand, change: &ProposedChange) {
+    let selector = &mut component.selector;
+    match change {
+        ProposedChange::CorrectClassName { from, to, .. } => {
+            selector.preferred.iter_mut().filter(|name| *name == from).for_each(|name| name.clone_from(to));
+        }
+        ProposedChange::PreferClasses { classes, .. } if !selector.preferred.is_empty() => {
+            selector.preferred.extend(classes.iter().cloned());
+        }
+        ProposedChange::UseClass { class } => selector.preferred = vec![class.clone()],
+        ProposedChange::AllowClasses(classes) => selector.excluded.retain(|name| !classes.contains(name)),
+        ProposedChange::AllowFamilies(families) if !selector.families.is_empty() => {
+            selector.families.extend(families.iter().cloned());
+        }
+        _ => {}
+    }
+}
+
+/// Edits the required capabilities that `source` states.
+pub(super) fn edit_capabilities(
+    demand: &mut Demand,
+    supply: &mut Supply,
+    source: &ConstraintSource,
+    edit: impl Fn(&mut Capabilities),
+) {
+    match source {
+        ConstraintSource::Runtime(name) => {
+            edit_runtime(demand, supply, name, |runtime| edit(&mut runtime.requirements.required));
+        }
+        ConstraintSource::Selector | ConstraintSource::Service => {
+            demand.components.values_mut().for_each(|component| edit(&mut component.selector.required));
+        }
+    }
+}
+
+/// Sets one required capability.
+pub(super) fn change_capability(required: &mut Capabilities, change: &CapabilityChange) {
+    match change {
+        CapabilityChange::Memory(bytes) => required.memory = *bytes,
+        CapabilityChange::MaxMemory(bytes) => required.max_memory = *bytes,
+        CapabilityChange::ComputeCapability(version) => {
+            required.compute_capability = version.as_ref().and_then(|version| version.parse().ok());
+        }
+        CapabilityChange::Features(names) => required.features.retain(|name| !names.contains(name)),
+        CapabilityChange::Bandwidth(speed) => required.bandwidth = *speed,
+        CapabilityChange::Performance { precision, tflops } => {
+            let performance = &mut required.performance;
+            let throughput = match *precision {
+                "fp8" => &mut performance.fp8,
+                "fp16" => &mut performance.fp16,
+                "fp32" => &mut performance.fp32,
+                "int8" => &mut performance.int8,
+                _ => &mut performance.int4,
+            };
+            *throughput = *tflops;
+        }
+    }
+}
+
+fn remove_node_selector(demand: &mut Demand, supply: &mut Supply, source: &ConstraintSource, key: &str) {
+    match source {
+        ConstraintSource::Selector => demand.components.values_mut().for_each(|component| {
+            component.selector.node_selector.remove(key);
+        }),
+        ConstraintSource::Service => demand.components.values_mut().for_each(|component| {
+            component.node_selector.remove(key);
+        }),
+        ConstraintSource::Runtime(name) => edit_runtime_components(demand, supply, name, |component| {
+            component.node_selector.remove(key);
+        }),
+    }
+}
+
+fn remove_affinity(demand: &mut Demand, supply: &mut Supply, source: &ConstraintSource) {
+    match source {
+        ConstraintSource::Selector | ConstraintSource::Service => {
+            demand.components.values_mut().for_each(|component| component.affinity = None);
+        }
+        ConstraintSource::Runtime(name) => {
+            edit_runtime_components(demand, supply, name, |component| component.affinities.clear());
+        }
+    }
+}
+
+/// Removes every statement of `source` that fixes the number of accelerators.
+pub(super) fn remove_accelerator_count(demand: &mut Demand, supply: &mut Supply, source: &ConstraintSource) {
+    match source {
+        ConstraintSource::Selector | ConstraintSource::Service => {
+            demand.components.values_mut().for_each(|component| {
+                component.resources.clear();
+                component.parallelism = None;
+                component.configurations.clear();
+            });
+        }
+        ConstraintSource::Runtime(name) => edit_runtime(demand, supply, name, |runtime| {
+            runtime.configurations.clear();
+            runtime.formats.iter_mut().for_each(|format| format.configurations.clear());
+            runtime.components.values_mut().for_each(|component| {
+                component.resources.clear();
+                component.parallelism = None;
+                component.configurations.clear();
+            });
+            // Configurations made the runtime consider classes; without them it must still do so.
+            runtime.requirements.declared = true;
+        }),
+    }
+}
+
+fn set_accelerator_count(
+    demand: &mut Demand,
+    supply: &mut Supply,
+    source: &ConstraintSource,
+    per_node: u32,
+    nodes: u32,
+) {
+    let (parallelism, nodes) = (Some(per_node.saturating_mul(nodes)), (nodes > 1).then_some(nodes));
+    match source {
+        ConstraintSource::Selector | ConstraintSource::Service => {
+            demand.components.values_mut().for_each(|component| {
+                component.parallelism = parallelism;
+                component.nodes = nodes.or(component.nodes);
+            });
+        }
+        ConstraintSource::Runtime(name) => edit_runtime_components(demand, supply, name, |component| {
+            component.parallelism = parallelism;
+            component.nodes = nodes.or(component.nodes);
+        }),
+    }
+}
+
+fn set_nodes(demand: &mut Demand, supply: &mut Supply, source: &ConstraintSource, nodes: u32) {
+    match source {
+        ConstraintSource::Selector | ConstraintSource::Service => {
+            let fixed = demand.components.values_mut().filter(|component| component.nodes.is_some());
+            fixed.for_each(|component| component.nodes = Some(nodes));
+        }
+        ConstraintSource::Runtime(name) => edit_runtime_components(demand, supply, name, |component| {
+            component.nodes = component.nodes.map(|_| nodes);
+        }),
+    }
+}
+
+/// Gives every component of the runtime a leader and workers.
+pub(super) fn enable_multi_node(runtime: &mut Runtime) {
+    for component in runtime.components.values_mut() {
+        component.multi_node = true;
+        component.nodes = None;
+    }
+}
+
+/// Sets `field` of the runtime, in the format entries that `field` keeps from matching.
+pub(super) fn adapt_runtime(runtime: &mut Runtime, model: &Model, field: &RuntimeField) {
+    match field {
+        RuntimeField::Size { range, multi_node, .. } => {
+            runtime.size = *range;
+            if *multi_node {
+                enable_multi_node(runtime);
+            }
+        }
+        RuntimeField::Protocol(protocol) => {
+            if runtime.protocols.is_empty() {
+                runtime.protocols.push(DEFAULT_PROTOCOL.to_owned());
+            }
+            runtime.protocols.push(protocol.clone());
+        }
+        format_field => {
+            let code = format_field.rejection_code();
+            let is_rejected = |format: &&mut SupportedFormat| {
+                compatibility::format_mismatch(model, format).is_some_and(|rejection| rejection.code() == code)
+            };
+            let rejected = runtime.formats.iter_mut().filter(is_rejected);
+            rejected.for_each(|format| adapt_format(format, model, format_field));
+        }
+    }
+}
+
+fn adapt_format(format: &mut SupportedFormat, model: &Model, field: &RuntimeField) {
+    match field {
+        RuntimeField::Format(_) => format.format.clone_from(&model.format),
+        RuntimeField::FormatVersion(_) => {
+            if let (Some(offered), Some(required)) = (&mut format.format, &model.format) {
+                offered.version.clone_from(&required.version);
+                format.format_operator = VersionOperator::Equal;
+            }
+        }
+        RuntimeField::Framework(_) => format.framework.clone_from(&model.framework),
+        RuntimeField::FrameworkVersion(_) => {
+            if let (Some(offered), Some(required)) = (&mut format.framework, &model.framework) {
+                offered.version.clone_from(&required.version);
+                format.framework_operator = VersionOperator::Equal;
+            }
+        }
+        RuntimeField::Architecture(_) => format.architecture.clone_from(&model.architecture),
+        RuntimeField::Quantization(_) => format.quantization.clone_from(&model.quantization),
+        RuntimeField::Pipeline => format.pipeline.clone_from(&model.pipeline),
+        RuntimeField::Size { .. } | RuntimeField::Protocol(_) => {}
+    }
+}
+
+impl RuntimeField {
+    /// Returns the code of the rejection that the field resolves.
+    fn rejection_code(&self) -> &'static str {
+        let code = match self {
+            Self::Format(_) => code::runtime::FORMAT_MISMATCH,
+            Self::FormatVersion(_) => code::runtime::FORMAT_VERSION_MISMATCH,
+            Self::Framework(_) => code::runtime::FRAMEWORK_MISMATCH,
+            Self::FrameworkVersion(_) => code::runtime::FRAMEWORK_VERSION_MISMATCH,
+            Self::Architecture(_) => code::runtime::ARCHITECTURE_MISMATCH,
+            Self::Quantization(_) => code::runtime::QUANTIZATION_MISMATCH,
+            Self::Pipeline => code::runtime::PIPELINE_MISMATCH,
+            Self::Size { .. } => code::runtime::SIZE_OUT_OF_RANGE,
+            Self::Protocol(_) => code::runtime::PROTOCOL_UNSUPPORTED,
+        };
+        code.as_str()
+    }
+}
+
+fn set_model_field(model: &mut Model, missing: &MissingField) {
+    let text = &missing.required;
+    match missing.field {
+        ModelField::Format => model.format.get_or_insert_default().name.clone_from(text),
+        ModelField::FormatVersion => model.format.get_or_insert_default().version = text.parse().ok(),
+        ModelField::Framework => model.framework.get_or_insert_default().name.clone_from(text),
+        ModelField::FrameworkVersion => model.framework.get_or_insert_default().version = text.parse().ok(),
+        ModelField::Architecture => model.architecture = Some(text.clone()),
+    }
+}
+
+/// Quantizes the model, and the format entries without quantization, so that only the size of the weights changes.
+fn quantize(demand: &mut Demand, supply: &mut Supply, kind: &str) {
+    if let ModelReference::Resolved(model) = &mut demand.model {
+        model.quantization = Some(kind.to_owned());
+    }
+    let is_unquantized = |format: &SupportedFormat| format.quantization.is_none();
+    for runtime in supply.runtimes.iter_mut().filter(|runtime| runtime.formats.iter().any(is_unquantized)) {
+        let formats = Arc::make_mut(runtime).formats.iter_mut();
+        formats.filter(|format| is_unquantized(format)).for_each(|format| format.quantization = Some(kind.to_owned()));
+    }
+}
+
+fn add_nodes(supply: &mut Supply, class: &str, nodes: u32, per_node: u32) {
+    edit_availability(supply, class, |availability| {
+        // Without labels a new node matches any selector.
+        let new_node = |index: u32| ClassNode {
+            name: format!("new-{index}"),
+            labels: None,
+            schedulable: true,
+            total: per_node,
+            free: per_node,
+        };
+        availability.nodes.extend((0..nodes.min(MAX_ADDED_NODES)).map(new_node));
+    });
+}
+
+/// Bound of the nodes that a remedy adds.
+const MAX_ADDED_NODES: u32 = 64;
+
+/// Frees `count` accelerators, first on the nodes with the most free ones.
+fn free_accelerators(availability: &mut Availability, count: u32) {
+    let mut remaining = count;
+    let mut nodes: Vec<&mut ClassNode> = availability.nodes.iter_mut().collect();
+    nodes.sort_by_key(|node| std::cmp::Reverse(node.free));
+    for node in nodes {
+        let freed = remaining.min(node.total.saturating_sub(node.free));
+        node.free += freed;
+        remaining -= freed;
+    }
+}
+
+fn edit_availability(supply: &mut Supply, class: &str, edit: impl Fn(&mut Availability)) {
+    for class in supply.classes.iter_mut().filter(|known| known.name == class) {
+        edit(Arc::make_mut(class).availability.get_or_insert_default());
+    }
+}
+
+/// Edits the visible runtimes named `name`.
+pub(super) fn edit_runtime(demand: &Demand, supply: &mut Supply, name: &str, mut edit: impl FnMut(&mut Runtime)) {
+    for runtime in supply.runtimes.iter_mut().filter(|runtime| runtime.name == name && is_visible(demand, runtime)) {
+        edit(Arc::make_mut(runtime));
+    }
+}
+
+fn edit_runtime_components(demand: &Demand, supply: &mut Supply, name: &str, edit: impl Fn(&mut RuntimeComponent)) {
+    edit_runtime(demand, supply, name, |runtime| runtime.components.values_mut().for_each(&edit));
+}

@@ -1,0 +1,31 @@
+//! The current decision, and decisions with hypothetical edits.
+
+use crate::decision::Decision;
+use crate::demand::{Component, Demand};
+use crate::supply::Supply;
+
+/// The current decision with its input.
+pub(crate) struct WhatIf<'a> {
+    pub(crate) demand: &'a Demand,
+    pub(crate) supply: &'a Supply,
+    pub(crate) current: &'a Decision,
+}
+
+impl WhatIf<'_> {
+    /// Returns the decision after `edit`, if it is feasible.
+    pub(crate) fn try_edit(&self, edit: impl FnOnce(&mut Demand, &mut Supply)) -> Option<Decision> {
+        let (mut demand, mut supply) = (self.demand.clone(), self.supply.clone());
+        edit(&mut demand, &mut supply);
+        let outcome = crate::decide(&demand, &supply, None);
+        outcome.feasible.then_some(outcome)
+    }
+}
+
+/// Returns the classes that `decision` selects, sorted and without duplicates.
+pub(crate) fn selected_classes(decision: &Decision) -> Vec<String> {
+    let class_of = |component: Component| decision.components.get(component.as_str())?.accelerator_class.clone();
+    let mut names: Vec<String> = Component::ALL.into_iter().filter_map(class_of).collect();
+    names.sort_unstable();
+    names.dedup();
+    names
+}

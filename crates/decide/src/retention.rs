@@ -1,0 +1,76 @@
+//! Retention of the current selection: a running service keeps its runtime and classes while they are eligible.
+
+use crate::assessment::RuntimeAssessment;
+use crate::context::ComponentEvaluation;
+use crate::decision::{ComponentDecision, CurrentSelection, RuntimeRef};
+use crate::ranking::RankedClass;
+use crate::shape::ReplicaShape;
+use crate::variants::Variant;
+
+/// Selects the current classes again and returns the index of the current runtime; `None` if the runtime or a class is no
+/// longer eligible.
+pub(crate) fn retain_current_selection(
+    assessments: &mut [RuntimeAssessment<'_>],
+    current: &CurrentSelection,
+) -> Option<usize> {
+    let is_current = |one: &RuntimeAssessment<'_>| one.order().is_some() && matches(one, current.runtime.as_ref());
+    let index = assessments.iter().position(is_current)?;
+    let assessment = assessments.get_mut(index)?;
+    let components = assessment.components().iter();
+    let retained = components.map(|component| retain_component(component, current)).collect::<Option<_>>()?;
+    assessment.set_components(retained);
+    Some(index)
+}
+
+/// Returns the component with its recorded class selected; `None` if that class is no longer eligible.
+fn retain_component<'a>(
+    component: &ComponentEvaluation<'a>,
+    current: &CurrentSelection,
+) -> Option<ComponentEvaluation<'a>> {
+    let index = recorded_class_index(component, current)?;
+    let mut component = component.clone();
+    let recorded = current.components.get(component.component.as_str());
+    let Some((index, recorded)) = index.zip(recorded) else {
+        // The component was recorded without a class: classes that appeared since do not move a running service.
+        component.ranked.clear();
+        return Some(component);
+    };
+    component.selected = index;
+    for ranked in &mut component.ranked {
+        retain_shape(ranked, recorded);
+        // Request-size preferences that appeared since do not split a running service into variants.
+        let is_variant = |variant: &Variant| variant.accelerator_class == ranked.class.name;
+        ranked.request_tokens = ranked.request_tokens.filter(|_| recorded.variants.iter().any(is_variant));
+    }
+    Some(component)
+}
+
+/// Returns the index of the recorded class: `Some(None)` if none was recorded, `None` if it is no longer eligible.
+fn recorded_class_index(component: &ComponentEvaluation<'_>, current: &CurrentSelection) -> Option<Option<usize>> {
+    let recorded = current.components.get(component.component.as_str());
+    let Some(class) = recorded.and_then(|recorded| recorded.accelerator_class.as_ref()) else { return Some(None) };
+    component.ranked.iter().position(|ranked| ranked.class.name == *class).map(Some)
+}
+
+fn matches(assessment: &RuntimeAssessment<'_>, runtime: Option<&RuntimeRef>) -> bool {
+    match runtime {
+        None => assessment.runtime.is_custom_engine(),
+        Some(runtime) => assessment.runtime.name == runtime.name && assessment.runtime.scope == runtime.scope,
+    }
+}
+
+/// Retains the recorded number of accelerators if it still holds the model and the manifests do not state another one.
+fn retain_shape(ranked: &mut RankedClass<'_>, recorded: &ComponentDecision) {
+    let (class, eligibility) = (&ranked.class.name, &mut ranked.eligibility);
+    let variant = recorded.variants.iter().find(|variant| variant.accelerator_class == *class);
+    let variant = variant.map(|variant| ReplicaShape { per_node: variant.accelerators_per_node, nodes: variant.nodes });
+    let component = ReplicaShape { per_node: recorded.accelerators_per_node, nodes: recorded.nodes };
+    let is_recorded = recorded.accelerator_class.as_ref() == Some(class);
+    let Some(shape) = variant.or(is_recorded.then_some(component)) else { return };
+    if ranked.request.is_fixed() || shape.accelerators() < eligibility.shape.accelerators() {
+        return;
+    }
+    let scale = f64::from(shape.accelerators()) / f64::from(eligibility.shape.accelerators().max(1));
+    eligibility.price_per_hour = eligibility.price_per_hour.map(|price| price * scale);
+    eligibility.shape = shape;
+}

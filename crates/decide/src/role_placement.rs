@@ -1,0 +1,54 @@
+//! Placement that one layer states for the leader or the workers of a component alone.
+
+use std::collections::BTreeMap;
+
+use serde_json::Value;
+
+/// Role of a Pod within a replica.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum PodRole {
+    /// The first Pod; the only one of a single-node replica.
+    Leader,
+    /// Every further Pod of a multi-node replica.
+    Worker,
+}
+
+/// Placement of the Pods of one role, as one layer states it.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct RolePlacement {
+    /// Node selector of the role.
+    pub node_selector: BTreeMap<String, String>,
+    /// Affinity of the role.
+    pub affinity: Option<Value>,
+    /// The layer states a command or arguments for the role.
+    pub has_command: bool,
+}
+
+/// Placement of leader and workers, as one layer states it.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct RolePlacements {
+    /// The leader's, if the layer has a leader.
+    pub leader: Option<RolePlacement>,
+    /// The workers', if the layer has workers.
+    pub worker: Option<RolePlacement>,
+}
+
+impl RolePlacements {
+    /// Whether leader or workers have a node selector or an affinity.
+    #[must_use]
+    pub fn constrain_nodes(&self) -> bool {
+        let constrains =
+            |placement: &RolePlacement| !placement.node_selector.is_empty() || placement.affinity.is_some();
+        self.leader.iter().chain(&self.worker).any(constrains)
+    }
+
+    /// Returns the placements that apply to Pods of `role`, the strongest last. Workers without a command of their own are
+    /// copies of the leader and inherit its placement.
+    pub(crate) fn for_role(&self, role: PodRole, workers_inherit_leader: bool) -> impl Iterator<Item = &RolePlacement> {
+        let (leader, worker) = match role {
+            PodRole::Leader => (true, false),
+            PodRole::Worker => (workers_inherit_leader, true),
+        };
+        self.leader.iter().filter(move |_| leader).chain(self.worker.iter().filter(move |_| worker))
+    }
+}

@@ -1,0 +1,89 @@
+//! Manifests in, decision out: each test writes down the runtimes, classes, models, nodes and the service it is about.
+
+use std::sync::LazyLock;
+
+use serde_json::Value;
+
+use crate::inventory;
+use crate::*;
+
+/// The classes that seed 000 prints, and a T4.
+pub(super) const CLASSES: &str = include_str!("classes.yaml");
+
+#[derive(Clone, Debug)]
+pub(super) struct Fixture {
+    pub(super) supply: Supply,
+    pub(super) demand: Demand,
+}
+
+/// Reads every document; without nodes nothing is known of availability.
+pub(super) fn world(texts: &[&str]) -> Fixture {
+    let all: Vec<Value> = texts.iter().flat_map(|text| documents(text)).collect();
+    let of = |kind: &str| all.iter().filter(|value| value["kind"] == kind).collect::<Vec<_>>();
+    let nodes: Vec<Value> = of("Node").into_iter().cloned().collect();
+    let facts = inventory::node_infos(&nodes, &[]);
+    let runtimes = [of("ServingRuntime"), of("ClusterServingRuntime")].concat();
+    let classes = of("AcceleratorClass").into_iter().map(|value| class(value, (!nodes.is_empty()).then_some(&facts)));
+    let supply = Supply {
+        runtimes: runtimes.into_iter().map(|value| runtime(value).into()).collect(),
+        classes: classes.map(Into::into).collect(),
+        accelerator_aware: true,
+    };
+    let services = of("InferenceService");
+    let service = services
+        .first()
+        .copied()
+        .cloned()
+        .unwrap_or_else(|| serde_json::json!({"metadata": {"name": "s"}, "spec": {"model": {"name": "m"}}}));
+    let models = [of("BaseModel"), of("ClusterBaseModel")].concat();
+    let model = models.iter().find(|model| model["metadata"]["name"] == service["spec"]["model"]["name"]);
+    let spec = model.map(|model| serde_json::from_value(model["spec"].clone()).unwrap());
+    let service: api::ome::InferenceService = serde_json::from_value(service).unwrap();
+    let name = model.map(|model| model["metadata"]["name"].as_str().unwrap());
+    Fixture { supply, demand: Demand::from_api(&service, name.zip(spec.as_ref())).unwrap() }
+}
+
+/// Manifests, the usual classes read once.
+fn documents(text: &str) -> Vec<Value> {
+    static USUAL: LazyLock<Vec<Value>> = LazyLock::new(|| read(CLASSES));
+    if text == CLASSES { USUAL.clone() } else { read(text) }
+}
+
+fn read(text: &str) -> Vec<Value> {
+    match serde_json::from_str(text) {
+        Ok(Value::Array(objects)) => objects,
+        _ => api::parse_manifest("test", text).unwrap().into_iter().map(|document| document.value).collect(),
+    }
+}
+
+impl Fixture {
+    pub(super) fn decide(&self) -> Decision {
+        decide(&self.demand, &self.supply, None)
+    }
+}
+
+fn runtime(value: &Value) -> Runtime {
+    let cluster = value["kind"] == "ClusterServingRuntime";
+    let (scope, namespace) = if cluster { (Scope::Cluster, "") } else { (Scope::Namespace, "default") };
+    let namespace = value["metadata"]["namespace"].as_str().unwrap_or(namespace);
+    let created = value["metadata"]["creationTimestamp"].as_str().map(str::to_owned);
+    let spec = serde_json::from_value(value["spec"].clone()).unwrap();
+    Runtime::from_api(value["metadata"]["name"].as_str().unwrap(), scope, namespace, created, &spec).unwrap()
+}
+
+fn class(value: &Value, nodes: Option<&Vec<inventory::NodeInfo>>) -> Class {
+    let mut class = Class::from_api(&serde_json::from_value(value.clone()).unwrap(), None).unwrap();
+    class.availability = nodes.map(|nodes| inventory::class_availability(&class, nodes));
+    class
+}
+
+/// Runtime, class, accelerators per node and nodes of the engine.
+pub(super) fn chosen(decision: &Decision) -> (String, String, u32, u32) {
+    let runtime = decision.runtime.as_ref().map(|runtime| runtime.name.clone()).unwrap_or_default();
+    let engine = decision.components.get("engine").cloned().unwrap_or_default();
+    (runtime, engine.accelerator_class.unwrap_or_default(), engine.accelerators_per_node, engine.nodes)
+}
+
+pub(super) fn warnings(decision: &Decision) -> Vec<&str> {
+    decision.warnings.iter().map(|warning| warning.code.as_str()).collect()
+}

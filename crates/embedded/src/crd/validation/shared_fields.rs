@@ -1,0 +1,85 @@
+//! Fields that are equal in all versions of a definition, and checks over the list of versions.
+
+use apimachinery::{StatusCause, go_format_struct};
+use serde_json::{Value, json};
+
+use super::super::versions;
+use crate::object;
+use crate::write::validate::names::{LABEL_1035_MESSAGE, is_label_1035};
+
+/// Flags of the version fields that are equal in all versions. kube-apiserver reports those at the top level.
+#[derive(Clone, Copy)]
+pub(super) struct SharedFields {
+    pub(super) schema: bool,
+    pub(super) subresources: bool,
+    pub(super) columns: bool,
+    pub(super) selectable: bool,
+}
+
+// === impl SharedFields ===
+
+impl SharedFields {
+    pub(super) fn new(definition: &Value) -> Self {
+        let is_shared = |field: &str| {
+            let mut values = versions(definition).map(|version| version.get(field).filter(|value| !value.is_null()));
+            values.next().flatten().is_some_and(|first| values.all(|other| other == Some(first)))
+        };
+        Self {
+            schema: is_shared("schema"),
+            subresources: is_shared("subresources"),
+            columns: is_shared("additionalPrinterColumns"),
+            selectable: is_shared("selectableFields"),
+        }
+    }
+
+    pub(super) fn inverted(self) -> Self {
+        Self {
+            schema: !self.schema,
+            subresources: !self.subresources,
+            columns: !self.columns,
+            selectable: !self.selectable,
+        }
+    }
+}
+
+pub(super) fn schema_of(version: &Value) -> Option<&Value> {
+    version.pointer("/schema/openAPIV3Schema").filter(|schema| !schema.is_null())
+}
+
+pub(super) fn version_list_causes(definition: &Value, shared: &SharedFields, causes: &mut Vec<StatusCause>) {
+    let names: Vec<&str> = versions(definition).map(|version| object::text(version, "/name")).collect();
+    let mut unique = names.clone();
+    unique.sort_unstable();
+    unique.dedup();
+    if unique.len() != names.len() {
+        let hint = "must contain unique version names";
+        causes.push(StatusCause::invalid_json("spec.versions", &format_versions(definition, shared), hint));
+    }
+    if versions(definition).filter(|version| version["storage"] == true).count() != 1 {
+        let hint = "must have exactly one version marked as storage version";
+        causes.push(StatusCause::invalid_json("spec.versions", &format_versions(definition, shared), hint));
+    }
+    if let Some(first) = names.first().filter(|first| !is_label_1035(first)) {
+        causes.push(StatusCause::invalid("spec.version", &json!(first), LABEL_1035_MESSAGE));
+    }
+}
+
+/// Formats the versions as Go formats their structs.
+fn format_versions(definition: &Value, shared: &SharedFields) -> String {
+    let formatted = versions(definition).map(|version| {
+        let flag = |field: &str| json!(version[field] == true);
+        let unshared = |field: &str, is_shared: bool| if is_shared { Value::Null } else { version[field].clone() };
+        go_format_struct(&[
+            ("Name", version["name"].clone()),
+            ("Served", flag("served")),
+            ("Storage", flag("storage")),
+            ("Deprecated", flag("deprecated")),
+            ("DeprecationWarning", version["deprecationWarning"].clone()),
+            ("Schema", unshared("schema", shared.schema)),
+            ("Subresources", unshared("subresources", shared.subresources)),
+            ("AdditionalPrinterColumns", unshared("additionalPrinterColumns", shared.columns)),
+            ("SelectableFields", unshared("selectableFields", shared.selectable)),
+        ])
+    });
+    format!("[{}]", formatted.collect::<Vec<_>>().join(","))
+}

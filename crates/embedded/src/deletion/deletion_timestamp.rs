@@ -1,0 +1,65 @@
+//! Marks objects for deletion: deletion timestamp, grace period and finalizers.
+
+use serde_json::{Value, json};
+
+use super::garbage_collection::{FOREGROUND, ORPHAN};
+use super::{DeleteOptions, PropagationPolicy};
+use crate::resources::Resource;
+use crate::{crd, object};
+
+/// Sets the deletion timestamp and the finalizers of the propagation policy.
+pub(super) fn mark_for_deletion(
+    resource: &Resource,
+    object: &mut Value,
+    options: &DeleteOptions,
+    now: jiff::Timestamp,
+) {
+    set_propagation_finalizer(resource, object, options.propagation);
+    let grace = effective_grace_period(resource, object, options);
+    if !object::is_deleting(object) {
+        let timestamp = now + jiff::SignedDuration::from_secs(grace);
+        object::set_metadata_field(object, "deletionTimestamp", Some(json!(object::format_time(timestamp))));
+        // Namespaces have no grace period.
+        if resource.storage != "namespaces" {
+            object::set_metadata_field(object, "deletionGracePeriodSeconds", Some(json!(grace)));
+        }
+        if resource.has_generation {
+            let generation = object.pointer("/metadata/generation").and_then(Value::as_i64).unwrap_or_default();
+            object::set_metadata_field(object, "generation", Some(json!(generation + 1)));
+        }
+    } else if object.pointer("/metadata/deletionGracePeriodSeconds").and_then(Value::as_i64) > Some(grace) {
+        // A second deletion may only shorten the grace period.
+        let timestamp = now + jiff::SignedDuration::from_secs(grace);
+        object::set_metadata_field(object, "deletionTimestamp", Some(json!(object::format_time(timestamp))));
+        object::set_metadata_field(object, "deletionGracePeriodSeconds", Some(json!(grace)));
+    }
+    if resource.storage == "namespaces" {
+        object::members(object).insert("status".to_owned(), json!({"phase": "Terminating"}));
+    }
+}
+
+/// Sets the finalizer of the propagation policy.
+fn set_propagation_finalizer(resource: &Resource, object: &mut Value, propagation: PropagationPolicy) {
+    let mut finalizers: Vec<String> = object::finalizers(object).into_iter().map(str::to_owned).collect();
+    finalizers.retain(|name| name != FOREGROUND && name != ORPHAN);
+    let propagation = match propagation {
+        PropagationPolicy::Background => None,
+        PropagationPolicy::Foreground => Some(FOREGROUND),
+        PropagationPolicy::Orphan => Some(ORPHAN),
+    };
+    finalizers.extend(propagation.map(str::to_owned));
+    if resource.storage == crd::STORAGE && !finalizers.iter().any(|name| name == crd::CLEANUP_FINALIZER) {
+        finalizers.push(crd::CLEANUP_FINALIZER.to_owned());
+    }
+    object::set_metadata_field(object, "finalizers", (!finalizers.is_empty()).then(|| json!(finalizers)));
+}
+
+/// Returns the grace period in seconds: 0 for everything except Pods that run on a node.
+fn effective_grace_period(resource: &Resource, object: &Value, options: &DeleteOptions) -> i64 {
+    let is_finished = matches!(object::text(object, "/status/phase"), "Succeeded" | "Failed");
+    if resource.storage != "pods" || object::text(object, "/spec/nodeName").is_empty() || is_finished {
+        return 0;
+    }
+    let default = object.pointer("/spec/terminationGracePeriodSeconds").and_then(Value::as_i64).unwrap_or(30);
+    options.grace_period_seconds.unwrap_or(default).max(0)
+}

@@ -1,0 +1,47 @@
+//! Basic responses: JSON, text and Status.
+
+use apimachinery::Status;
+use axum::body::Body;
+use axum::response::Response;
+use http::{HeaderValue, StatusCode, header};
+use serde_json::Value;
+
+/// Returns a JSON response with code 200.
+pub(crate) fn json_object(value: &Value) -> Response {
+    json_body(StatusCode::OK, value)
+}
+
+/// Returns a JSON response with code 201.
+pub(crate) fn created(value: &Value) -> Response {
+    json_body(StatusCode::CREATED, value)
+}
+
+/// Returns a plain text response.
+pub(crate) fn text(text: &'static str) -> Response {
+    Response::new(Body::from(text))
+}
+
+/// Returns the plain 404 page of paths outside of all API groups.
+pub(crate) fn not_found_page() -> Response {
+    let mut response = text("404 page not found\n");
+    *response.status_mut() = StatusCode::NOT_FOUND;
+    response
+}
+
+/// Returns a Status as response.
+pub(crate) fn status_response(status: &Status) -> Response {
+    let code = StatusCode::from_u16(status.code).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
+    json_body(code, &status.to_json())
+}
+
+/// Returns a JSON response with an encoded body.
+pub(crate) fn json_response(code: StatusCode, text: impl Into<Body>) -> Response {
+    let mut response = Response::new(text.into());
+    *response.status_mut() = code;
+    response.headers_mut().insert(header::CONTENT_TYPE, HeaderValue::from_static("application/json"));
+    response
+}
+
+fn json_body(code: StatusCode, value: &Value) -> Response {
+    json_response(code, value.to_string())
+}

@@ -1,0 +1,333 @@
+//! The worker of one Pod, from its first status to its removal.
+
+use std::net::{IpAddr, Ipv4Addr};
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+use serde_json::Value;
+use tokio::sync::{Notify, mpsc};
+use tokio::task::JoinSet;
+use tokio_util::sync::CancellationToken;
+use tokio_util::task::AbortOnDropHandle;
+
+use super::container::{ContainerEvent, ContainerSupervisor};
+use super::context::NodeContext;
+use super::pod_termination::TerminationReason;
+use super::probes::ProbeEvent;
+use super::restart::RestartPolicy;
+use super::sources::{self, NamespaceSources};
+use super::specs::{container_specs, main_container_count, waiting_status};
+use super::status::{self, ContainerRole, ContainerState, ContainerStatus, PodPlacement};
+use super::status_recovery;
+use super::volume_updates;
+use super::volumes::{self, VolumeError};
+use crate::object;
+use crate::ports::ContainerPurpose;
+
+/// Signals from the sync loop to the worker of a Pod.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct PodSignals {
+    /// The Pod has a deletion timestamp: terminate it within its grace period.
+    pub(crate) delete: CancellationToken,
+    /// The Pod was removed from the API: kill it.
+    pub(crate) removed: CancellationToken,
+    /// The agent shuts down: stop the containers without changing the API object.
+    pub(crate) shutdown: CancellationToken,
+    /// Something outside the Pod affects its status: update it.
+    pub(crate) refresh: Arc<Notify>,
+}
+
+/// The state of the worker of one Pod.
+pub(super) struct PodWorker {
+    pub(super) context: Arc<NodeContext>,
+    pub(super) pod: Arc<Value>,
+    pub(super) placement: PodPlacement,
+    /// The specs of `containers`, in the same order.
+    specs: Vec<Value>,
+    pub(super) containers: Vec<ContainerStatus>,
+    /// Whether the Pod has run before this worker was started; its first status does not show that any more.
+    has_run: bool,
+    /// The directory of the Pod, when its containers use the file system of the host.
+    pub(super) pod_dir: Option<PathBuf>,
+    pub(super) stop: CancellationToken,
+    pub(super) tasks: JoinSet<()>,
+    /// In start order.
+    pub(super) sidecars: Vec<Sidecar>,
+    /// The task that updates volumes.
+    pub(super) volume_updater: Option<AbortOnDropHandle<()>>,
+    refresh: Arc<Notify>,
+    event_sender: mpsc::UnboundedSender<(usize, ContainerEvent)>,
+    events: mpsc::UnboundedReceiver<(usize, ContainerEvent)>,
+}
+
+/// A running sidecar: an init container with `restartPolicy: Always`.
+pub(super) struct Sidecar {
+    pub(super) stop: CancellationToken,
+    pub(super) task: AbortOnDropHandle<()>,
+}
+
+/// Interval in which missing volumes are checked again that have no API object, such as a directory of the host.
+const MOUNT_RETRY_INTERVAL: Duration = Duration::from_secs(10);
+
+/// Runs one Pod until it is removed or the agent shuts down.
+pub(crate) async fn run(context: Arc<NodeContext>, pod: Arc<Value>, signals: PodSignals) {
+    let Some(address) = context.pod_ips.allocate() else {
+        context.server.record_event(&pod, "Warning", "FailedCreatePodSandBox", "no free loopback address", "kubelet");
+        return;
+    };
+    let mut worker = PodWorker::new(context, pod, address, Arc::clone(&signals.refresh));
+    worker.publish_initial_status();
+    let mut reason = worker.run_until_termination(&signals).await;
+    if matches!(reason, TerminationReason::DeadlineExceeded) {
+        worker.fail_on_deadline(&signals).await;
+        reason = worker.wait_for_termination(&signals).await;
+    }
+    worker.terminate(reason, &signals).await;
+    worker.context.pod_ips.release(address);
+}
+
+// === impl PodWorker ===
+
+impl PodWorker {
+    fn new(context: Arc<NodeContext>, pod: Arc<Value>, address: Ipv4Addr, refresh: Arc<Notify>) -> Self {
+        let (event_sender, events) = mpsc::unbounded_channel();
+        let specs = container_specs(&pod);
+        let initial = |(role, spec): &(ContainerRole, Value)| {
+            waiting_status(*role, spec, specs.len() > main_container_count(&pod))
+        };
+        let now = object::format_time(context.ports.clock.now());
+        let containers = status_recovery::recover_statuses(specs.iter().map(initial).collect(), &pod, &now);
+        let host_ip = context.host_ip(object::text(&pod, "/spec/nodeName"));
+        let previous_start = Some(object::text(&pod, "/status/startTime").to_owned()).filter(|time| !time.is_empty());
+        let placement = PodPlacement {
+            pod_ip: address,
+            host_ip: host_ip,
+            start_time: previous_start.unwrap_or(now),
+            node_ready: true,
+            deadline_exceeded: false,
+        };
+        Self {
+            pod_dir: context.pod_dir(&pod, specs.iter().map(|(_, spec)| spec)),
+            has_run: status_recovery::has_run(&pod),
+            context,
+            pod,
+            placement,
+            containers,
+            specs: specs.into_iter().map(|(_, spec)| spec).collect(),
+            stop: CancellationToken::new(),
+            tasks: JoinSet::new(),
+            sidecars: Vec::new(),
+            volume_updater: None,
+            refresh,
+            event_sender,
+            events,
+        }
+    }
+
+    /// Publishes the address and the waiting containers before anything runs.
+    fn publish_initial_status(&mut self) {
+        let (namespace, name) = (object::namespace(&self.pod), object::name(&self.pod));
+        // Main containers first: the first one is the default of `kubectl logs`.
+        let names_of = |main: bool| self.containers.iter().filter(move |c| (c.role == ContainerRole::Main) == main);
+        let names: Vec<String> = names_of(true).chain(names_of(false)).map(|c| c.name.clone()).collect();
+        self.context.logs.add_pod(namespace, name, object::uid(&self.pod), &names);
+        self.sync_status();
+    }
+
+    /// Mounts the volumes, runs the init containers in order, then all other containers, and handles their events.
+    pub(super) async fn run_containers(&mut self) -> std::convert::Infallible {
+        if self.containers.iter().all(|container| container.done) {
+            return std::future::pending().await;
+        }
+        if self.has_run {
+            self.event("Normal", "SandboxChanged", "Pod sandbox changed, it will be killed and re-created.");
+        }
+        self.mount_volumes().await;
+        for index in 0..self.containers.len() {
+            if self.containers[index].done {
+                continue;
+            }
+            let role = self.containers[index].role;
+            self.start_container(index);
+            while role != ContainerRole::Main && !self.can_start_next(index) {
+                self.handle_events().await;
+            }
+            if role == ContainerRole::Init && self.has_failed(index) {
+                self.stop.cancel();
+                self.stop_sidecars();
+                break;
+            }
+        }
+        loop {
+            self.handle_events().await;
+            let is_finished = self.containers.iter().filter(|c| c.role == ContainerRole::Main).all(|c| c.done);
+            if is_finished {
+                self.stop_sidecars(); // sidecars do not keep a Pod running
+            }
+        }
+    }
+
+    /// Waits until all volumes of the Pod are set up.
+    async fn mount_volumes(&mut self) {
+        let mut changes = self.context.server.subscribe();
+        let mut last_message = String::new();
+        while let Err(error) = self.set_up_volumes() {
+            let message = error.to_string();
+            if message != last_message {
+                self.event("Warning", "FailedMount", &message);
+                last_message = message;
+            }
+            tokio::select! {
+                () = sources::wait_for_change(&mut changes, &self.pod) => {}
+                () = tokio::time::sleep(MOUNT_RETRY_INTERVAL), if self.pod_dir.is_some() => {}
+            }
+        }
+        if let Some(pod_dir) = self.pod_dir.clone().filter(|_| volumes::has_updatable_volumes(&self.pod)) {
+            let updates = volume_updates::follow(Arc::clone(&self.context), Arc::clone(&self.pod), pod_dir, changes);
+            self.volume_updater = Some(AbortOnDropHandle::new(tokio::spawn(updates)));
+        }
+    }
+
+    /// Sets up the volumes, or checks that their objects exist.
+    fn set_up_volumes(&self) -> Result<(), VolumeError> {
+        let sources = NamespaceSources::new(&self.context.server, &self.pod);
+        match &self.pod_dir {
+            Some(pod_dir) => volumes::set_up(&self.pod, &sources, pod_dir),
+            None => volumes::check(&self.pod, &sources),
+        }
+    }
+
+    fn stop_sidecars(&self) {
+        self.sidecars.iter().for_each(|sidecar| sidecar.stop.cancel());
+    }
+
+    /// Whether the container no longer blocks the start of the next one.
+    fn can_start_next(&self, index: usize) -> bool {
+        let container = &self.containers[index];
+        container.done || container.role == ContainerRole::Sidecar && container.started
+    }
+
+    /// Whether the container terminated with an error.
+    fn has_failed(&self, index: usize) -> bool {
+        matches!(&self.containers[index].state, ContainerState::Terminated(terminated) if terminated.exit_code != 0)
+    }
+
+    /// Spawns the task of a container.
+    fn start_container(&mut self, index: usize) {
+        let (policy, purpose) = match self.containers[index].role {
+            ContainerRole::Main => {
+                (RestartPolicy::of_container(&self.pod, &self.specs[index]), ContainerPurpose::Service)
+            }
+            ContainerRole::Init => (RestartPolicy::of_init(&self.pod, &self.specs[index]), ContainerPurpose::Init),
+            ContainerRole::Sidecar => (RestartPolicy::Always, ContainerPurpose::Service),
+        };
+        let is_sidecar = self.containers[index].role == ContainerRole::Sidecar;
+        let stop = if is_sidecar { CancellationToken::new() } else { self.stop.clone() };
+        let supervisor = ContainerSupervisor {
+            context: Arc::clone(&self.context),
+            pod: Arc::clone(&self.pod),
+            spec: self.specs[index].clone(),
+            index,
+            policy,
+            purpose,
+            pod_ip: IpAddr::V4(self.placement.pod_ip),
+            stop: stop.clone(),
+            events: self.event_sender.clone(),
+        };
+        if is_sidecar {
+            let task = AbortOnDropHandle::new(tokio::spawn(supervisor.run()));
+            self.sidecars.push(Sidecar { stop, task });
+        } else {
+            self.tasks.spawn(supervisor.run());
+        }
+    }
+
+    /// Waits for an event, handles all available ones, and updates the status once. Cancel-safe.
+    async fn handle_events(&mut self) {
+        tokio::select! {
+            // The worker owns a sender, so the channel is never closed.
+            Some((index, events)) = self.events.recv() => self.handle_event(index, events),
+            () = self.refresh.notified() => {}
+        }
+        self.drain_events();
+        self.sync_status();
+    }
+
+    /// Handles all available events.
+    pub(super) fn drain_events(&mut self) {
+        while let Ok((index, events)) = self.events.try_recv() {
+            self.handle_event(index, events);
+        }
+    }
+
+    fn handle_event(&mut self, index: usize, event: ContainerEvent) {
+        let now = object::format_time(self.context.ports.clock.now());
+        let state = event.state(&now);
+        let container = &mut self.containers[index];
+        let name = container.name.clone();
+        match event {
+            ContainerEvent::Waiting { .. } | ContainerEvent::Running => {
+                if let ContainerState::Terminated(terminated) = &container.state {
+                    container.last_termination = Some(terminated.clone());
+                }
+                if matches!(event, ContainerEvent::Running) {
+                    container.restart_count += u32::from(container.last_termination.is_some());
+                    self.event("Normal", "Started", &format!("Started container {name}"));
+                }
+            }
+            ContainerEvent::Probe(ProbeEvent::Started) => container.started = true,
+            ContainerEvent::Probe(ProbeEvent::Ready) => container.ready = true,
+            ContainerEvent::Probe(ProbeEvent::Unready) => container.ready = false,
+            ContainerEvent::Probe(ProbeEvent::Failed { probe, message }) => {
+                self.event("Warning", "Unhealthy", &format!("{probe} probe failed: {message}"));
+            }
+            ContainerEvent::Terminated(_) => {
+                container.ready = false;
+                container.started = false;
+            }
+            ContainerEvent::Done => container.done = true,
+        }
+        if let Some(state) = state {
+            self.containers[index].state = state;
+        }
+    }
+
+    /// Returns the stored Pod, unless its name is used by another Pod now.
+    pub(super) fn stored_pod(&self) -> Option<Arc<Value>> {
+        let pod = self.context.server.get("pods", object::namespace(&self.pod), object::name(&self.pod))?;
+        (object::uid(&pod) == object::uid(&self.pod)).then_some(pod)
+    }
+
+    /// Updates the status if it differs, with retries on conflicts.
+    pub(super) fn sync_status(&mut self) {
+        for _ in 0..5 {
+            let Some(current) = self.stored_pod() else { return };
+            self.placement.node_ready = self.context.is_node_ready(object::text(&current, "/spec/nodeName"));
+            let now = object::format_time(self.context.ports.clock.now());
+            let status = status::pod_status(&current, &self.containers, &self.placement, &now);
+            if current.get("status") == Some(&status) {
+                self.pod = current;
+                return;
+            }
+            let mut pod = current.as_ref().clone();
+            object::members(&mut pod).insert("status".to_owned(), status);
+            match self.context.server.update_status("pods", pod) {
+                Ok(stored) => {
+                    self.pod = stored;
+                    return;
+                }
+                Err(status) if status.code == 409 => {}
+                Err(status) => {
+                    tracing::debug!(pod = object::name(&self.pod), %status, "failed to update the status of the Pod");
+                    return;
+                }
+            }
+        }
+    }
+
+    /// Records an event of the kubelet for the Pod.
+    pub(super) fn event(&self, type_: &str, reason: &str, message: &str) {
+        self.context.server.record_event(&self.pod, type_, reason, message, "kubelet");
+    }
+}

@@ -1,0 +1,289 @@
+//! A list of the started processes in a file, so that the next start of the same data directory can kill processes
+//! that survived a crash.
+//!
+//! A process is identified by its id and start time within one boot of the host. Descendants that have left the
+//! process group are identified by an environment variable whose value is different for every start.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::io::{self, Write};
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::thread;
+use std::time::Duration;
+
+use rustix::process::{Pid, Signal};
+use serde::{Deserialize, Serialize};
+use tempfile::NamedTempFile;
+
+use super::proc::{self, Process};
+
+/// The environment variable of every started process.
+const ENV_MARKER: &str = "EMBEDDED_STARTED_BY";
+
+/// Maximum number of checks, every [`POLL_INTERVAL`], until killed processes have exited: drivers need time to free
+/// GPU memory.
+const MAX_POLLS: u32 = 1500;
+const POLL_INTERVAL: Duration = Duration::from_millis(20);
+
+/// Number of consecutive checks without orphans that are required: a process that is executing another program has no
+/// environment for a moment.
+const REQUIRED_EMPTY_POLLS: u32 = 2;
+
+/// Records the running processes. The default records nothing. Clones share the list.
+#[derive(Debug, Clone, Default)]
+pub struct ProcessTracker(Option<Arc<ProcessTable>>);
+
+/// The list of processes and its file.
+#[derive(Debug)]
+struct ProcessTable {
+    file: PathBuf,
+    list: Mutex<ProcessList>,
+}
+
+/// The contents of the file.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+struct ProcessList {
+    /// Boot id; process ids and times of another boot are invalid.
+    boot: String,
+    /// Value of the environment variable.
+    mark: String,
+    /// Process id, which is also the process group id → start time in clock ticks since boot.
+    started: BTreeMap<i32, u64>,
+}
+
+/// The entry of one process, which is removed on drop.
+#[derive(Debug)]
+pub(crate) struct ProcessEntry {
+    processes: ProcessTracker,
+    pid: Option<i32>,
+}
+
+/// Processes of an earlier start.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct OrphanedProcesses {
+    /// Number of killed processes.
+    pub killed: usize,
+    /// Number of processes that still run.
+    pub remaining: usize,
+}
+
+// === impl ProcessTracker ===
+
+impl ProcessTracker {
+    /// Kills the processes of an earlier start and writes a new list to the same file.
+    ///
+    /// # Errors
+    /// When the file cannot be read or written.
+    pub fn open(file: PathBuf, marker: String) -> io::Result<(Self, OrphanedProcesses)> {
+        let orphans = match read(&file)? {
+            Some(list) => kill_orphans(&list),
+            None => OrphanedProcesses::default(),
+        };
+        let list = ProcessList { boot: proc::boot_id(), mark: marker, started: BTreeMap::new() };
+        write(&file, &list)?;
+        Ok((Self(Some(Arc::new(ProcessTable { file, list: Mutex::new(list) }))), orphans))
+    }
+
+    /// Returns the environment variable that identifies started processes.
+    pub(crate) fn variables(&self) -> Option<(&'static str, String)> {
+        Some((ENV_MARKER, self.0.as_ref()?.list().mark.clone()))
+    }
+
+    /// Records a started process, the leader of its process group.
+    pub(crate) fn record(&self, pid: Option<i32>) -> ProcessEntry {
+        if let (Some(table), Some(pid)) = (&self.0, pid)
+            && let Some(process) = proc::read(pid)
+        {
+            table.update(|list| list.started.insert(pid, process.started));
+        }
+        ProcessEntry { processes: self.clone(), pid }
+    }
+}
+
+impl Drop for ProcessEntry {
+    fn drop(&mut self) {
+        if let (Some(table), Some(pid)) = (&self.processes.0, self.pid) {
+            table.update(|list| list.started.remove(&pid));
+        }
+    }
+}
+
+// === impl ProcessTable ===
+
+impl ProcessTable {
+    fn list(&self) -> MutexGuard<'_, ProcessList> {
+        self.list.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Writes the file while the list is locked, so that it is never older than a returned entry.
+    fn update(&self, change: impl FnOnce(&mut ProcessList) -> Option<u64>) {
+        let mut list = self.list();
+        change(&mut list);
+        if let Err(error) = write(&self.file, &list) {
+            tracing::warn!(file = %self.file.display(), %error, "failed to update the list of processes");
+        }
+    }
+}
+
+/// Reads the list; an invalid file counts as missing.
+fn read(file: &Path) -> io::Result<Option<ProcessList>> {
+    match fs::read(file) {
+        Ok(bytes) => {
+            let list = serde_json::from_slice(&bytes);
+            let warn = |error: &serde_json::Error| {
+                tracing::warn!(file = %file.display(), %error, "invalid list of processes; processes of an earlier start with {ENV_MARKER} in their environment must be killed manually");
+            };
+            Ok(list.inspect_err(warn).ok())
+        }
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+        Err(error) => Err(error),
+    }
+}
+
+/// Replaces the file atomically. It is not synced: after a power loss, no process is left.
+fn write(file: &Path, list: &ProcessList) -> io::Result<()> {
+    let directory = file.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    // Only the owner can access a `NamedTempFile`.
+    let mut new = NamedTempFile::new_in(directory)?;
+    new.write_all(&serde_json::to_vec(list)?)?;
+    new.persist(file).map_err(|error| error.error)?;
+    Ok(())
+}
+
+/// Kills the orphaned processes until none is left, as a process may start another one in the meantime.
+fn kill_orphans(list: &ProcessList) -> OrphanedProcesses {
+    let mut killed = std::collections::BTreeSet::new();
+    let mut empty_polls = 0;
+    for _ in 0..MAX_POLLS {
+        let orphans = find_orphans(list);
+        empty_polls = if orphans.is_empty() { empty_polls + 1 } else { 0 };
+        if empty_polls == REQUIRED_EMPTY_POLLS {
+            return OrphanedProcesses { killed: killed.len(), remaining: 0 };
+        }
+        for process in orphans {
+            killed.insert(process.id);
+            // A process that has already exited needs no signal.
+            let _ = Pid::from_raw(process.id).map(|id| match process.id == process.group {
+                true => rustix::process::kill_process_group(id, Signal::KILL),
+                false => rustix::process::kill_process(id, Signal::KILL),
+            });
+        }
+        thread::sleep(POLL_INTERVAL);
+    }
+    let remaining = find_orphans(list).len();
+    OrphanedProcesses { killed: killed.len() - remaining, remaining: remaining }
+}
+
+fn find_orphans(list: &ProcessList) -> Vec<Process> {
+    let mut processes = proc::running_processes();
+    processes.retain(|process| u32::try_from(process.id) != Ok(std::process::id()) && is_orphan(list, process));
+    processes
+}
+
+/// Whether the process is listed, in the process group of a listed leader, or has the environment variable.
+fn is_orphan(list: &ProcessList, process: &Process) -> bool {
+    let same_boot = list.boot == proc::boot_id();
+    let is_listed = |id: i32| list.started.get(&id).is_some_and(|at| proc::read(id).is_some_and(|p| p.started == *at));
+    same_boot && is_listed(process.group)
+        || proc::environment_variable(process.id, ENV_MARKER).is_some_and(|value| value == list.mark)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::process::CommandExt;
+    use std::process::{Child, Command, Stdio};
+
+    use super::*;
+
+    struct TestDir(tempfile::TempDir);
+
+    impl TestDir {
+        fn new() -> Self {
+            Self(tempfile::tempdir().unwrap())
+        }
+
+        fn file(&self) -> PathBuf {
+            self.0.path().join("processes.json")
+        }
+    }
+
+    fn wait_until(condition_name: &str, condition: impl Fn() -> bool) {
+        let start_time = std::time::Instant::now();
+        while !condition() {
+            assert!(start_time.elapsed() < Duration::from_secs(300), "never: {condition_name}");
+            thread::yield_now();
+        }
+    }
+
+    fn start(script: &str, variables: Option<(&str, String)>) -> Child {
+        let mut command = Command::new("sh");
+        command.args(["-c", script]).process_group(0).stdin(Stdio::null()).stdout(Stdio::piped());
+        command.envs(variables).spawn().unwrap()
+    }
+
+    fn id(child: &Child) -> i32 {
+        i32::try_from(child.id()).unwrap()
+    }
+
+    /// Leaves an entry in the file as a killed process does: it is not dropped.
+    fn record_and_forget(processes: &ProcessTracker, child: &Child) {
+        std::mem::forget(processes.record(Some(id(child))));
+    }
+
+    #[test]
+    fn kills_group_of_listed_process() {
+        let dir = TestDir::new();
+        let (processes, orphans) = ProcessTracker::open(dir.file(), "one".to_owned()).unwrap();
+        assert_eq!(orphans, OrphanedProcesses::default());
+        let mut child = start("sleep 1000 & sleep 1000 & wait", None);
+        record_and_forget(&processes, &child);
+        // Both children run before the list is opened.
+        wait_until("three", || {
+            proc::running_processes().iter().filter(|process| process.group == id(&child)).count() == 3
+        });
+        // A killed process stays a zombie until its parent, this test, waits for it.
+        let (_, orphans) = ProcessTracker::open(dir.file(), "two".to_owned()).unwrap();
+        assert_eq!(orphans, OrphanedProcesses { killed: 3, remaining: 0 });
+        assert!(!child.wait().unwrap().success());
+    }
+
+    #[test]
+    fn ignores_other_process_with_same_pid() {
+        let dir = TestDir::new();
+        let mut child = start("exec sleep 1000", None);
+        let started = BTreeMap::from([(id(&child), 1)]);
+        write(&dir.file(), &ProcessList { boot: proc::boot_id(), mark: "x".to_owned(), started }).unwrap();
+        let (_, orphans) = ProcessTracker::open(dir.file(), "two".to_owned()).unwrap();
+        assert_eq!(orphans, OrphanedProcesses::default());
+        assert_eq!(child.try_wait().unwrap(), None);
+        child.kill().unwrap();
+        child.wait().unwrap();
+    }
+
+    #[test]
+    fn kills_process_with_environment_variable() {
+        let dir = TestDir::new();
+        let (processes, _) = ProcessTracker::open(dir.file(), format!("mark-{}", std::process::id())).unwrap();
+        // No entry: the crash happened before it was recorded.
+        let mut child = start("exec sleep 1000", processes.variables());
+        // Until `exec`, the process has the environment of the test.
+        wait_until("the variable", || proc::environment_variable(id(&child), ENV_MARKER).is_some());
+        let (_, orphans) = ProcessTracker::open(dir.file(), "two".to_owned()).unwrap();
+        assert_eq!(orphans, OrphanedProcesses { killed: 1, remaining: 0 });
+        child.wait().unwrap();
+    }
+
+    #[test]
+    fn removes_entry_of_exited_process() {
+        let dir = TestDir::new();
+        let (processes, _) = ProcessTracker::open(dir.file(), "one".to_owned()).unwrap();
+        let mut child = start("exec sleep 1000", None);
+        let entry = processes.record(Some(id(&child)));
+        assert_eq!(read(&dir.file()).unwrap().unwrap().started.len(), 1);
+        drop(entry);
+        assert_eq!(read(&dir.file()).unwrap().unwrap().started.len(), 0);
+        child.kill().unwrap();
+        child.wait().unwrap();
+    }
+}

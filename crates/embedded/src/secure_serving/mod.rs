@@ -1,0 +1,121 @@
+//! Serves the API over HTTPS on a loopback address. Clients authenticate with the client certificate or the bearer
+//! token of the kubeconfig.
+
+mod authentication;
+mod credentials;
+pub(crate) mod credentials_file;
+mod kubeconfig;
+mod private_file;
+mod tls;
+
+use std::io;
+use std::net::{SocketAddr, TcpListener};
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::{Extension, Router, middleware};
+use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
+use hyper_util::service::TowerToHyperService;
+use tokio::io::AsyncWriteExt;
+use tokio::net::TcpStream;
+use tokio_rustls::TlsAcceptor;
+use tokio_util::sync::CancellationToken;
+
+use crate::server::Server;
+pub use credentials::Credentials;
+pub use kubeconfig::{kubeconfig, write_kubeconfig};
+
+/// Time limit for the TLS handshake, and then for the header of each request.
+const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(10);
+
+/// The server cannot start.
+#[derive(Debug, thiserror::Error)]
+pub enum ServeError {
+    /// A certificate cannot be generated.
+    #[error("failed to generate a certificate")]
+    Certificate(#[from] rcgen::Error),
+    /// The TLS configuration is invalid.
+    #[error("failed to set up TLS")]
+    Tls(#[from] rustls::Error),
+    /// The listener is unusable.
+    #[error("failed to set up the listener")]
+    Listen(#[from] io::Error),
+    /// The listener is not bound to a loopback address.
+    #[error("{0} is not a loopback address")]
+    NotLoopback(SocketAddr),
+    /// The verification of client certificates cannot be set up.
+    #[error("failed to set up client certificate verification")]
+    Clients(#[from] rustls::server::VerifierBuilderError),
+}
+
+/// Serves the API until `stop` is cancelled.
+///
+/// # Errors
+/// If TLS cannot be set up, or the listener is unusable or not bound to a loopback address.
+pub async fn serve(
+    server: Server,
+    listener: TcpListener,
+    credentials: &Credentials,
+    stop: CancellationToken,
+) -> Result<(), ServeError> {
+    let address = listener.local_addr()?;
+    if !address.ip().is_loopback() {
+        return Err(ServeError::NotLoopback(address));
+    }
+    listener.set_nonblocking(true)?;
+    let listener = tokio::net::TcpListener::from_std(listener)?;
+    let acceptor = TlsAcceptor::from(Arc::new(tls::server_config(credentials)?));
+    let token: Arc<str> = format!("Bearer {}", credentials.token).into();
+    let router = server.router().layer(middleware::from_fn_with_state(token, authentication::authenticate));
+    loop {
+        let accepted = tokio::select! {
+            () = stop.cancelled() => return Ok(()),
+            accepted = listener.accept() => accepted,
+        };
+        match accepted {
+            Ok((stream, _)) => {
+                // Without this, the second segment of a response waits for the acknowledgement of the first.
+                stream.set_nodelay(true).ok();
+                let (acceptor, router, stop) = (acceptor.clone(), router.clone(), stop.clone());
+                tokio::spawn(async move {
+                    tokio::select! {
+                        () = stop.cancelled() => {}
+                        () = serve_connection(stream, acceptor, router) => {}
+                    }
+                });
+            }
+            // For example out of file descriptors: wait for a connection to close.
+            Err(error) => {
+                tracing::warn!(%error, "failed to accept a connection");
+                tokio::time::sleep(Duration::from_millis(100)).await;
+            }
+        }
+    }
+}
+
+async fn serve_connection(mut stream: TcpStream, acceptor: TlsAcceptor, router: Router) {
+    let handshake = tokio::time::timeout(HANDSHAKE_TIMEOUT, async {
+        let mut first = [0];
+        if stream.peek(&mut first).await? == 1 && !tls::is_tls(first[0]) {
+            stream.write_all(tls::PLAIN_HTTP_RESPONSE).await?;
+            stream.shutdown().await?;
+            return Err(io::Error::other("client sent plain HTTP"));
+        }
+        acceptor.accept(stream).await
+    });
+    let stream = match handshake.await {
+        Ok(Ok(stream)) => stream,
+        Ok(Err(error)) => return tracing::debug!(%error, "TLS handshake failed"),
+        Err(_) => return tracing::debug!("TLS handshake timed out"),
+    };
+    let router = match stream.get_ref().1.peer_certificates() {
+        Some(_) => router.layer(Extension(authentication::ClientCertificate)),
+        None => router,
+    };
+    let service = TowerToHyperService::new(router);
+    let mut builder = hyper_util::server::conn::auto::Builder::new(TokioExecutor::new());
+    builder.http1().timer(TokioTimer::new()).header_read_timeout(HANDSHAKE_TIMEOUT);
+    if let Err(error) = builder.serve_connection(TokioIo::new(stream), service).await {
+        tracing::debug!(%error, "connection closed with an error");
+    }
+}

@@ -1,0 +1,72 @@
+//! The journal file: opened again, or rewritten from a checkpoint of all objects.
+
+use std::io;
+
+use super::format::{self, FrameKind};
+use super::recovery::{JOURNAL_FILE, NEXT_JOURNAL_FILE};
+use super::state::{Checkpoint, Lengths};
+use super::storage::{AppendFile, Storage};
+
+/// Approximate size in bytes of a frame of the checkpoint.
+const FRAME_SIZE: usize = 1 << 20;
+
+/// A journal file that is open for appending.
+pub(super) struct JournalFile {
+    pub(super) inner: Box<dyn AppendFile>,
+    pub(super) lengths: Lengths,
+}
+
+/// Opens an existing journal file. It is synced first, as the writes of an earlier process may be readable but not
+/// durable.
+pub(super) fn reopen_journal(storage: &dyn Storage, lengths: Lengths) -> io::Result<JournalFile> {
+    // Left by a process that ended while it wrote a checkpoint.
+    storage.remove(NEXT_JOURNAL_FILE);
+    let mut file = storage.open(JOURNAL_FILE, lengths.file)?;
+    file.sync()?;
+    Ok(JournalFile { inner: file, lengths })
+}
+
+/// Writes a new journal file with a checkpoint and replaces the old one.
+pub(super) fn replace_journal(storage: &dyn Storage, checkpoint: &Checkpoint) -> io::Result<JournalFile> {
+    let file = write_checkpoint(storage, checkpoint)?;
+    storage.replace(JOURNAL_FILE, NEXT_JOURNAL_FILE)?;
+    Ok(file)
+}
+
+/// Writes a new journal file under its temporary name; it is removed after an error.
+pub(super) fn write_checkpoint(storage: &dyn Storage, checkpoint: &Checkpoint) -> io::Result<JournalFile> {
+    write_next(storage, checkpoint).inspect_err(|_| storage.remove(NEXT_JOURNAL_FILE))
+}
+
+fn write_next(storage: &dyn Storage, checkpoint: &Checkpoint) -> io::Result<JournalFile> {
+    let mut file = storage.create(NEXT_JOURNAL_FILE)?;
+    let mut length = 0;
+    let mut append = |bytes: &[u8]| {
+        length += bytes.len() as u64;
+        file.append(bytes)
+    };
+    append(&format::header())?;
+    let mut entries = Vec::new();
+    for (key, object) in &checkpoint.objects {
+        format::write_entry(&mut entries, checkpoint.end.revision, key, Some(object))?;
+        if entries.len() >= FRAME_SIZE {
+            append(&format::frame(FrameKind::Objects, &entries))?;
+            entries.clear();
+        }
+    }
+    append(&format::frame(FrameKind::Objects, &entries))?;
+    append(&format::frame(FrameKind::CheckpointEnd, &serde_json::to_vec(&checkpoint.end)?))?;
+    file.sync()?;
+    Ok(JournalFile { inner: file, lengths: Lengths { file: length, checkpoint: length } })
+}
+
+// === impl JournalFile ===
+
+impl JournalFile {
+    /// Appends bytes to the file.
+    pub(super) fn append(&mut self, bytes: &[u8]) -> io::Result<()> {
+        self.inner.append(bytes)?;
+        self.lengths.file += bytes.len() as u64;
+        Ok(())
+    }
+}

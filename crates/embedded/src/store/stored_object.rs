@@ -1,0 +1,207 @@
+//! One version of an object: its JSON text, and its parsed value while it is in use.
+//!
+//! A parsed JSON value needs ten times the memory of its text, and most objects are only sent. The text is encoded
+//! once for the response to the writer, for every list and for every watch. Values stay parsed for the resources that
+//! controllers of this process read often.
+
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+
+use bytes::Bytes;
+use serde_json::Value;
+
+/// One version of an object.
+#[derive(Debug)]
+pub(crate) struct StoredObject {
+    text: Bytes,
+    /// Offset of the members after `apiVersion` and `kind`.
+    body_offset: usize,
+    value: Mutex<CachedValue>,
+}
+
+/// The parsed value of an object.
+#[derive(Debug)]
+enum CachedValue {
+    Pinned(Arc<Value>),
+    /// Available while another owner keeps it alive; otherwise it is parsed from the text.
+    Weak(Weak<Value>),
+}
+
+// === impl StoredObject ===
+
+impl StoredObject {
+    /// Encodes `object`. The parsed value is shared while another owner keeps it alive.
+    #[must_use]
+    pub(crate) fn new(object: &Arc<Value>) -> Self {
+        let (text, body_offset) = encode(object);
+        Self { text, body_offset, value: Mutex::new(CachedValue::Weak(Arc::downgrade(object))) }
+    }
+
+    fn cached_value(&self) -> MutexGuard<'_, CachedValue> {
+        self.value.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Returns the parsed object; concurrent callers share the value.
+    #[must_use]
+    pub(crate) fn value(&self) -> Arc<Value> {
+        let mut cached = self.cached_value();
+        if let Some(value) = cached.get() {
+            return value;
+        }
+        let parsed = serde_json::from_slice(&self.text).unwrap_or_else(|error| {
+            tracing::error!(%error, "failed to parse a stored object");
+            Value::Null
+        });
+        let value = Arc::new(parsed);
+        *cached = CachedValue::Weak(Arc::downgrade(&value));
+        value
+    }
+
+    /// Whether `value` is the parsed value of this version, compared by address.
+    #[must_use]
+    pub(crate) fn is_same(&self, value: &Arc<Value>) -> bool {
+        self.cached_value().get().is_some_and(|own| Arc::ptr_eq(&own, value))
+    }
+
+    /// Keeps the parsed value in memory until [`Self::unpin`].
+    pub(crate) fn pin(&self) {
+        let value = self.value();
+        let mut cached = self.cached_value();
+        if let CachedValue::Weak(_) = *cached {
+            *cached = CachedValue::Pinned(value);
+        }
+    }
+
+    /// Stops keeping the parsed value in memory.
+    pub(crate) fn unpin(&self) {
+        let mut cached = self.cached_value();
+        if let CachedValue::Pinned(value) = &*cached {
+            *cached = CachedValue::Weak(Arc::downgrade(value));
+        }
+    }
+
+    /// Returns the object as JSON.
+    #[must_use]
+    pub(crate) fn json(&self) -> &[u8] {
+        &self.text
+    }
+
+    /// Returns the shared buffer of the JSON text.
+    #[must_use]
+    pub(crate) fn json_bytes(&self) -> Bytes {
+        self.text.clone()
+    }
+
+    /// Returns the JSON text after `apiVersion` and `kind`: the other members and the closing brace.
+    #[must_use]
+    pub(crate) fn body_after_type_meta(&self) -> &[u8] {
+        self.text.get(self.body_offset..).unwrap_or_default()
+    }
+}
+
+// === impl CachedValue ===
+
+impl CachedValue {
+    fn get(&self) -> Option<Arc<Value>> {
+        match self {
+            Self::Pinned(value) => Some(Arc::clone(value)),
+            Self::Weak(value) => value.upgrade(),
+        }
+    }
+}
+
+/// Encodes an object with `apiVersion` and `kind` first; returns the text and the offset of the other members.
+fn encode(object: &Value) -> (Bytes, usize) {
+    const TYPE_META: [&str; 2] = ["apiVersion", "kind"];
+    let mut text = Vec::with_capacity(1024);
+    let Some(members) = object.as_object() else { return (Bytes::from(object.to_string()), 0) };
+    text.push(b'{');
+    for name in TYPE_META {
+        if let Some(value) = members.get(name) {
+            write_member(&mut text, name, value);
+        }
+    }
+    let body_offset = text.len();
+    for (name, value) in members.iter().filter(|(name, _)| !TYPE_META.contains(&name.as_str())) {
+        write_member(&mut text, name, value);
+    }
+    if text.last() == Some(&b',') {
+        text.pop();
+    }
+    text.push(b'}');
+    // A boxed slice has no spare capacity.
+    let body_offset = body_offset.min(text.len() - 1);
+    (Bytes::from(text.into_boxed_slice()), body_offset)
+}
+
+fn write_member(text: &mut Vec<u8>, name: &str, value: &Value) {
+    // Writing JSON values to memory does not fail.
+    let _ = serde_json::to_writer(&mut *text, name);
+    text.push(b':');
+    let _ = serde_json::to_writer(&mut *text, value);
+    text.push(b',');
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+    use rstest::rstest;
+    use serde_json::json;
+
+    use super::*;
+
+    #[rstest]
+    #[case::usual(json!({"a": 1, "apiVersion": "v1", "kind": "K", "metadata": {"name": "x"}}), r#""a":1,"metadata":{"name":"x"}}"#)]
+    #[case::without_kind(json!({"metadata": {}}), r#""metadata":{}}"#)]
+    #[case::only_type_meta(json!({"apiVersion": "v1", "kind": "K"}), "}")]
+    #[case::empty(json!({}), "}")]
+    fn encodes_object_and_body_without_type_meta(#[case] object: Value, #[case] body: &str) {
+        let stored = StoredObject::new(&Arc::new(object.clone()));
+        assert_eq!(serde_json::from_slice::<Value>(stored.json()).unwrap(), object);
+        assert_eq!(std::str::from_utf8(stored.body_after_type_meta()).unwrap(), body);
+    }
+
+    proptest! {
+        /// A number is unchanged after a restart, with all its digits.
+        #[test]
+        fn numbers_round_trip(number in proptest::num::f64::NORMAL) {
+            let text = json!({"spec": {"n": number}}).to_string();
+            let object: Value = serde_json::from_str(&text).unwrap();
+            let stored = StoredObject::new(&Arc::new(object.clone()));
+            prop_assert_eq!(&object["spec"]["n"], &json!(number));
+            prop_assert_eq!(std::str::from_utf8(stored.json()).unwrap(), text);
+        }
+    }
+
+    #[test]
+    fn value_is_shared_while_in_use() {
+        let first = Arc::new(json!({"metadata": {"name": "x"}}));
+        let stored = StoredObject::new(&first);
+        assert!(stored.is_same(&first) && Arc::ptr_eq(&stored.value(), &first));
+        let copy = Arc::new((*first).clone());
+        drop(first);
+        assert!(!stored.is_same(&copy));
+        let parsed = stored.value();
+        assert_eq!(parsed, copy);
+        assert!(stored.is_same(&parsed) && !stored.is_same(&copy));
+    }
+
+    #[test]
+    fn pinned_value_stays_in_memory() {
+        let stored = StoredObject::new(&Arc::new(json!({"a": 1})));
+        stored.pin();
+        let address = Arc::as_ptr(&stored.value());
+        assert_eq!(Arc::as_ptr(&stored.value()), address);
+        let weak = Arc::downgrade(&stored.value());
+        stored.unpin();
+        assert!(weak.upgrade().is_none());
+    }
+
+    proptest! {
+        #[test]
+        fn strings_round_trip(name in ".*", value in ".*") {
+            let object = json!({"kind": "K", name: value});
+            let stored = StoredObject::new(&Arc::new(object.clone()));
+            prop_assert_eq!(&*stored.value(), &object);
+        }
+    }
+}

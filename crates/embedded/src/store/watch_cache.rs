@@ -1,0 +1,103 @@
+//! The history by collection, for the collections that have watches: a watch only reads, and is only notified of, the
+//! events of its collection.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::sync::Arc;
+
+use tokio::sync::watch;
+
+use super::StoreEvent;
+
+/// A collection: the storage name of a resource, in one namespace or in all.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct CollectionKey {
+    /// Storage name of the resource.
+    pub(crate) resource: String,
+    /// `None` for all namespaces.
+    pub(crate) namespace: Option<String>,
+}
+
+/// The events of the watched collections.
+#[derive(Default)]
+pub(super) struct WatchCache(BTreeMap<CollectionKey, CollectionEvents>);
+
+/// The events of one watched collection.
+struct CollectionEvents {
+    events: VecDeque<Arc<StoreEvent>>,
+    /// The newest revision that was removed from `events`; a watch behind it has missed events.
+    compacted: u64,
+    latest_revision: watch::Sender<u64>,
+}
+
+// === impl CollectionKey ===
+
+impl CollectionKey {
+    /// Whether the event belongs to the collection.
+    pub(super) fn contains(&self, event: &StoreEvent) -> bool {
+        self.resource == event.key.resource
+            && self.namespace.as_ref().is_none_or(|namespace| *namespace == event.key.namespace)
+    }
+
+    /// Returns the collections that contain the event: its namespace and all namespaces.
+    fn containing(event: &StoreEvent) -> [Self; 2] {
+        [None, Some(event.key.namespace.clone())]
+            .map(|namespace| Self { resource: event.key.resource.clone(), namespace })
+    }
+}
+
+// === impl WatchCache ===
+
+impl WatchCache {
+    /// Returns a receiver that is notified of every event of `collection`; its events are kept while receivers exist.
+    pub(super) fn subscribe<'a>(
+        &mut self,
+        collection: &CollectionKey,
+        history: impl Iterator<Item = &'a Arc<StoreEvent>>,
+    ) -> watch::Receiver<u64> {
+        let collection_events = self.0.entry(collection.clone()).or_insert_with(|| CollectionEvents {
+            events: history.filter(|event| collection.contains(event)).cloned().collect(),
+            compacted: 0,
+            latest_revision: watch::channel(0).0,
+        });
+        collection_events.latest_revision.subscribe()
+    }
+
+    /// Adds a durable event. Collections without receivers are dropped.
+    pub(super) fn push(&mut self, event: &Arc<StoreEvent>) {
+        for collection in CollectionKey::containing(event) {
+            match self.0.get_mut(&collection) {
+                Some(collection_events) if collection_events.latest_revision.receiver_count() > 0 => {
+                    collection_events.events.push_back(Arc::clone(event));
+                    collection_events.latest_revision.send_replace(event.revision);
+                }
+                Some(_) => drop(self.0.remove(&collection)),
+                None => {}
+            }
+        }
+    }
+
+    /// Removes the oldest event of the history.
+    pub(super) fn remove_oldest(&mut self, event: &StoreEvent) {
+        for collection in CollectionKey::containing(event) {
+            let Some(collection_events) = self.0.get_mut(&collection) else { continue };
+            if collection_events.events.front().is_some_and(|oldest| oldest.revision == event.revision) {
+                collection_events.events.pop_front();
+                collection_events.compacted = event.revision;
+            }
+        }
+    }
+
+    /// Returns the events after `revision`, and the newest revision that was removed.
+    pub(super) fn events_after(
+        &self,
+        collection: &CollectionKey,
+        revision: u64,
+    ) -> (impl Iterator<Item = &Arc<StoreEvent>>, u64) {
+        let collection_events = self.0.get(collection);
+        let events = collection_events.into_iter().flat_map(move |collection_events| {
+            let start = collection_events.events.partition_point(|event| event.revision <= revision);
+            collection_events.events.range(start..)
+        });
+        (events, collection_events.map_or(0, |collection_events| collection_events.compacted))
+    }
+}

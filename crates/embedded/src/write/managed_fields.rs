@@ -1,0 +1,37 @@
+//! Records field managers in `managedFields`.
+
+use apimachinery::{UpdateOptions, track_update};
+use serde_json::Value;
+
+use super::{Subresource, WriteOptions, normalize};
+use crate::resources::Resource;
+use crate::{conversion, object};
+
+/// Updates `managedFields` after a write other than server-side apply, which does that itself. `before` is the old object.
+pub(super) fn record_manager(
+    resource: &Resource,
+    subresource: Subresource,
+    options: &WriteOptions,
+    now: jiff::Timestamp,
+    before: Option<&Value>,
+    after: &mut Value,
+) {
+    let resource = options.request_resource.as_deref().unwrap_or(resource);
+    let options = UpdateOptions {
+        manager: if options.manager.is_empty() { "unknown".to_owned() } else { options.manager.clone() },
+        api_version: resource.api_version(),
+        subresource: options.subresource.map(str::to_owned).or_else(|| subresource.managed_fields_name()),
+        now: object::format_time(now),
+        empty_object: normalize::empty_object(resource),
+    };
+    let Some(mut converted) = conversion::from_storage(resource, after) else {
+        return track_update(&resource.merge_schema, before, after, &options);
+    };
+    normalize::normalize(resource, &mut converted);
+    let before = before.and_then(|before| conversion::from_storage(resource, before)).map(|mut before| {
+        normalize::normalize(resource, &mut before);
+        before
+    });
+    track_update(&resource.merge_schema, before.as_ref(), &mut converted, &options);
+    object::copy_metadata_field(after, "managedFields", &converted);
+}

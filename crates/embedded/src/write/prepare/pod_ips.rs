@@ -1,0 +1,14 @@
+//! Addresses in the status of Pods.
+
+use serde_json::{Value, json};
+
+use super::default::set_default;
+use crate::object;
+
+/// Sets `status.podIPs` to `status.podIP` if absent.
+pub(in crate::write) fn default_pod_ips(pod: &mut Value) {
+    let address = object::text(pod, "/status/podIP").to_owned();
+    if let Some(status) = pod.get_mut("status").filter(|_| !address.is_empty()) {
+        set_default(object::members(status), "podIPs", json!([{"ip": address}]));
+    }
+}

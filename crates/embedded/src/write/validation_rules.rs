@@ -1,0 +1,23 @@
+//! `x-kubernetes-validations` of custom resources.
+
+use apimachinery::Status;
+use serde_json::Value;
+
+use crate::object;
+use crate::resources::Resource;
+
+/// Evaluates the validation rules of the schema.
+///
+/// # Errors
+/// 422 with the messages of failed rules.
+pub(super) fn check(resource: &Resource, object: &Value, old: Option<&Value>) -> Result<(), Status> {
+    if !resource.custom {
+        return Ok(());
+    }
+    let Some(schema) = resource.schema() else { return Ok(()) };
+    let causes = schema.check_rules(object, old);
+    if causes.is_empty() {
+        return Ok(());
+    }
+    Err(Status::invalid(&resource.group_kind(), object::name(object), causes))
+}

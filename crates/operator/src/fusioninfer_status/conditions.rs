@@ -1,0 +1,192 @@
+//! Computes the conditions of a role-based service, `Ready` last.
+
+use cluster::{Condition, ConditionStatus, EventPolicy};
+
+use super::role::RoleState;
+use super::{FusionInferObservations, RoleKind};
+use crate::condition_reason::ConditionReason;
+use crate::failures::apply_failure;
+use crate::kinds::{LEADER_WORKER_SET, POD_GROUP};
+use crate::readiness::{WorkloadProblem, WorkloadReason};
+use crate::rollout::{ReadyFloor, Rollout, is_rollout_paused};
+use crate::route_status::RouteStatus;
+use crate::{code, gang_status};
+
+/// Returns all conditions. `Initialized`, `Active` and `Failed` are defined upstream. `GangScheduled` and `RouterReady`
+/// exist only for services with a gang or a router.
+pub(super) fn conditions(observations: &FusionInferObservations<'_>, states: &[RoleState]) -> Vec<Condition> {
+    let initialized = initialized(observations);
+    let router = router_ready(observations, states);
+    let ready = ready(observations, states, &initialized);
+    let gang = || gang_status::gang_condition(observations.workloads, observations.applied, observations.plan);
+    let mut conditions = vec![initialized, active(observations, states, &ready), failed(observations, states)];
+    conditions.extend(observations.unlisted.is_empty().then(gang).flatten());
+    conditions.extend(router);
+    conditions.push(ready);
+    conditions
+}
+
+fn initialized(observations: &FusionInferObservations<'_>) -> Condition {
+    const TYPE: &str = "Initialized";
+    if !observations.unlisted.is_empty() {
+        return unknown_condition(observations, TYPE);
+    }
+    if let Some(plan) = observations.infeasible_plan() {
+        return Condition::with_reason(TYPE, false, &*plan.reason, &*plan.message);
+    }
+    match apply_failure(observations.applied, |_| true) {
+        Some((reason, message)) => reason.condition(TYPE, false, message),
+        None => Condition::new(TYPE, true, code::OBJECTS_APPLIED, "All objects of the service are applied")
+            .with_event_policy(EventPolicy::Suppressed),
+    }
+}
+
+/// Returns a condition with status Unknown because workload kinds cannot be listed.
+fn unknown_condition(observations: &FusionInferObservations<'_>, type_: &'static str) -> Condition {
+    let kinds = observations.unlisted.join(", ");
+    let message = format!("Failed to list {kinds}; counts are the last observed ones");
+    let event_policy = if type_ == "Ready" { EventPolicy::Warning } else { EventPolicy::Suppressed };
+    Condition::new(type_, ConditionStatus::Unknown, code::STATE_UNREADABLE, message).with_event_policy(event_policy)
+}
+
+/// The service is active as soon as every engine role has one ready replica.
+fn active(observations: &FusionInferObservations<'_>, states: &[RoleState], ready: &Condition) -> Condition {
+    const TYPE: &str = "Active";
+    if !observations.unlisted.is_empty() {
+        return unknown_condition(observations, TYPE);
+    }
+    let mut engines = states.iter().filter(|state| state.kind == RoleKind::Engine);
+    match engines.all(|state| state.ready >= state.desired.min(1)) {
+        true if !observations.is_feasible() => {
+            let message = format!("{}; these replicas were planned before the last edit", ready_replicas(states));
+            Condition::new(TYPE, true, code::MINIMUM_READY, message)
+        }
+        true => Condition::new(TYPE, true, code::MINIMUM_READY, ready_replicas(states)),
+        false => Condition::with_reason(TYPE, false, ready.reason.clone(), ready.message.clone())
+            .with_event_policy(ready.event_policy),
+    }
+}
+
+/// `Failed` has negative polarity because upstream defines it so.
+fn failed(observations: &FusionInferObservations<'_>, states: &[RoleState]) -> Condition {
+    const TYPE: &str = "Failed";
+    if !observations.unlisted.is_empty() {
+        return unknown_condition(observations, TYPE);
+    }
+    if let Some(plan) = observations.infeasible_plan() {
+        return Condition::with_reason(TYPE, true, &*plan.reason, &*plan.message)
+            .with_event_policy(EventPolicy::Warning);
+    }
+    match most_urgent_problem(states).filter(|problem| problem.failed) {
+        Some(problem) => Condition::with_reason(TYPE, true, problem.reason.as_str(), problem_message(problem))
+            .with_event_policy(EventPolicy::Warning),
+        None => Condition::new(TYPE, false, code::NO_FAILURE, "No component has failed")
+            .with_event_policy(EventPolicy::Suppressed),
+    }
+}
+
+/// Returns the condition of the router's objects and of the Gateways that route to it.
+fn router_ready(observations: &FusionInferObservations<'_>, states: &[RoleState]) -> Option<Condition> {
+    const TYPE: &str = "RouterReady";
+    const ENGINE_KINDS: [&str; 2] = [LEADER_WORKER_SET.kind, POD_GROUP.kind];
+    let router = states.iter().find(|state| state.kind == RoleKind::Router)?;
+    if !observations.unlisted.is_empty() {
+        return Some(unknown_condition(observations, TYPE));
+    }
+    if !observations.is_feasible() && router.ready == 0 {
+        let message = "The router is not created because the service has no valid plan";
+        return Some(ConditionReason::NotPlanned.condition(TYPE, false, message));
+    }
+    let apply_failure = apply_failure(observations.applied, |kind| !ENGINE_KINDS.contains(&kind));
+    Some(match (apply_failure, &router.problem) {
+        (Some((reason, message)), _) => {
+            reason.condition(TYPE, false, message).with_event_policy(EventPolicy::Suppressed)
+        }
+        (None, Some(problem)) => Condition::with_reason(TYPE, false, problem.reason.as_str(), problem_message(problem))
+            .with_event_policy(EventPolicy::Suppressed),
+        (None, None) => gateway_condition(observations, TYPE),
+    })
+}
+
+/// Returns the condition of a ready router from the status that Gateways report.
+fn gateway_condition(observations: &FusionInferObservations<'_>, type_: &'static str) -> Condition {
+    match observations.route_status {
+        RouteStatus::Rejected(message) => ConditionReason::RouteNotAccepted
+            .condition(type_, false, message)
+            .with_event_policy(EventPolicy::Suppressed),
+        RouteStatus::Accepted(parents) => {
+            let message = format!("Router is ready; {parents} accepted its route");
+            ConditionReason::AllReady.condition(type_, true, message)
+        }
+        RouteStatus::NotReported(objects) => {
+            let message = format!("Router is ready; no Gateway controller has reported status for {objects}");
+            ConditionReason::AllReady.condition(type_, true, message)
+        }
+        RouteStatus::NoParents => ConditionReason::AllReady.condition(type_, true, "Router is ready"),
+    }
+}
+
+/// The service is ready if all declared replicas are updated and ready and no Gateway rejects the route.
+fn ready(observations: &FusionInferObservations<'_>, states: &[RoleState], initialized: &Condition) -> Condition {
+    const TYPE: &str = "Ready";
+    if !observations.unlisted.is_empty() {
+        return unknown_condition(observations, TYPE);
+    }
+    if initialized.status != ConditionStatus::True {
+        let (reason, message) = (initialized.reason.clone(), initialized.message.clone());
+        return Condition::with_reason(TYPE, false, reason, message).with_event_policy(initialized.event_policy);
+    }
+    if let Some(problem) = most_urgent_problem(states) {
+        let message = match rollout_progress(observations) {
+            Some(progress) => format!("{progress}; {}", problem_message(problem)),
+            None => problem_message(problem),
+        };
+        return Condition::with_reason(TYPE, false, problem.reason.as_str(), message)
+            .with_event_policy(problem.reason.event_policy());
+    }
+    if states.iter().any(|state| state.ready < state.desired) {
+        return ConditionReason::Workload(WorkloadReason::Starting).condition(TYPE, false, ready_replicas(states));
+    }
+    let has_router = states.iter().any(|state| state.kind == RoleKind::Router);
+    if let (true, RouteStatus::Rejected(message)) = (has_router, observations.route_status) {
+        return ConditionReason::RouteNotAccepted.condition(TYPE, false, message);
+    }
+    match rollout_progress(observations) {
+        Some(progress) if is_rollout_paused(observations.service) => {
+            let message = format!("{progress}; the rollout is paused, run `ostler rollout resume` to resume it");
+            Condition::new(TYPE, false, code::ROLLOUT_PAUSED, message).with_event_policy(EventPolicy::Normal)
+        }
+        Some(progress) => ConditionReason::Workload(WorkloadReason::RollingOut).condition(TYPE, false, progress),
+        None => ConditionReason::Ready.condition(TYPE, true, ready_replicas(states)),
+    }
+}
+
+/// Formats the rollouts in progress: `Rollout of role decode: 1 of 3 replicas are updated`.
+fn rollout_progress(observations: &FusionInferObservations<'_>) -> Option<String> {
+    let in_progress = observations.rollouts.iter().filter(|(_, rollout)| rollout.in_progress());
+    let progress: Vec<String> = in_progress.map(|(role, rollout)| role_rollout_progress(role, rollout)).collect();
+    (!progress.is_empty()).then(|| progress.join(", "))
+}
+
+fn role_rollout_progress(role: &str, rollout: &Rollout) -> String {
+    let progress = format!("Rollout of role {role}: {} of {} replicas are updated", rollout.updated, rollout.replicas);
+    let Some(ReadyFloor { ready, needed }) = rollout.ready_floor else { return progress };
+    format!(
+        "{progress}; the next replica is updated once {needed} replicas are ready ({ready} now): \
+         add capacity, or scale down"
+    )
+}
+
+fn most_urgent_problem(states: &[RoleState]) -> Option<&WorkloadProblem> {
+    states.iter().filter_map(|state| state.problem.as_ref()).min()
+}
+
+fn problem_message(problem: &WorkloadProblem) -> String {
+    format!("{}: {}", problem.object, problem.message)
+}
+
+/// Formats the ready replicas: `Ready replicas: prefill 1 of 1, decode 1 of 2`.
+fn ready_replicas(states: &[RoleState]) -> String {
+    let count = |state: &RoleState| format!("{} {} of {}", state.name, state.ready, state.desired);
+    format!("Ready replicas: {}", states.iter().map(count).collect::<Vec<_>>().join(", "))
+}

@@ -1,0 +1,238 @@
+//! Condition `GangScheduled`: how many replicas of a gang are fully scheduled.
+//!
+//! Serves services of both kinds: a replica is a LeaderWorkerSet of its own, or one group of a LeaderWorkerSet.
+
+use cluster::{ApplyResult, Condition, EventPolicy, is_terminating, metadata_field};
+use plan::ServicePlan;
+use plan::labels::{GROUP_INDEX, GROUP_NAME, REPLICA_INDEX, ROLE_NAME, TASK_SPEC};
+use serde_json::Value;
+
+use crate::code;
+use crate::condition_reason::ConditionReason;
+use crate::failures::apply_failure;
+use crate::readiness::{WorkloadReason, pod_problem};
+use crate::workloads::{LiveWorkload, PlannedWorkload};
+
+const CONDITION_TYPE: &str = "GangScheduled";
+
+/// Role of a gang, with its replicas.
+struct GangRole<'a> {
+    name: &'a str,
+    replicas: Vec<GangReplica>,
+}
+
+/// Replica whose Pods are scheduled together.
+struct GangReplica {
+    placement: Placement,
+    /// Message of the scheduler about one of the unscheduled Pods.
+    waiting_message: Option<String>,
+}
+
+/// How many Pods of a replica are scheduled.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Placement {
+    Full,
+    Partial,
+    None,
+}
+
+/// Returns the `GangScheduled` condition of a service, or `None` if the service has no gang.
+pub(crate) fn gang_condition(
+    workloads: &[PlannedWorkload],
+    applied: &[ApplyResult],
+    plan: Option<&ServicePlan>,
+) -> Option<Condition> {
+    let roles = gang_roles(workloads);
+    if roles.is_empty() || plan.is_some_and(|plan| !plan.feasible) {
+        return None;
+    }
+    if let Some((reason, message)) = apply_failure(applied, |kind| kind == crate::kinds::POD_GROUP.kind) {
+        return Some(reason.condition(CONDITION_TYPE, false, message).with_event_policy(EventPolicy::Suppressed));
+    }
+    let waiting = roles.iter().find_map(GangRole::waiting_message);
+    let with_waiting = |text: String| match &waiting {
+        Some(waiting) => format!("{text}; {waiting}"),
+        None => text,
+    };
+    Some(match () {
+        () if roles.iter().all(|role| role.scheduled() == role.replicas.len()) => {
+            let message = format!("All replicas are scheduled: {}", counts(&roles));
+            Condition::new(CONDITION_TYPE, true, code::FULL_CAPACITY, message)
+                .with_event_policy(EventPolicy::Suppressed)
+        }
+        () if roles.iter().all(GangRole::has_minimum) => {
+            let message = with_waiting(format!("Scheduled replicas: {}", counts(&roles)));
+            Condition::new(CONDITION_TYPE, true, code::PARTIAL_CAPACITY, message)
+        }
+        () if waiting.is_none() => {
+            let message = "Waiting for the scheduler to schedule the Pods";
+            let reason = ConditionReason::Workload(WorkloadReason::Starting).code();
+            Condition::new(CONDITION_TYPE, false, reason, message).with_event_policy(EventPolicy::Normal)
+        }
+        () if roles.iter().any(GangRole::occupies_nodes) => {
+            let message = with_waiting(format!("Fully scheduled replicas: {}", counts(&roles)));
+            Condition::new(CONDITION_TYPE, false, code::BELOW_MINIMUM, message)
+        }
+        () => {
+            let message = "No Pod runs until one replica of each role can be scheduled".to_owned();
+            Condition::new(CONDITION_TYPE, false, blocked_code(plan), with_waiting(message))
+        }
+    })
+}
+
+/// Returns the code of a blocked gang. An installed Volcano that only supports all-or-nothing gangs may be the cause.
+fn blocked_code(plan: Option<&ServicePlan>) -> api::Code {
+    let all_or_nothing = plan::code::warning::GANG_ALL_OR_NOTHING;
+    let mut warnings = plan.into_iter().flat_map(|plan| &plan.warnings);
+    if warnings.any(|warning| warning.code == all_or_nothing.as_str()) { all_or_nothing } else { code::BLOCKED }
+}
+
+/// Returns the roles of the gang, in the order of the plan.
+fn gang_roles(workloads: &[PlannedWorkload]) -> Vec<GangRole<'_>> {
+    let mut roles: Vec<GangRole<'_>> = Vec::new();
+    for workload in workloads.iter().filter(|workload| is_in_gang(&workload.planned)) {
+        let (name, replicas) = (role_name(&workload.planned), gang_replicas(workload));
+        match roles.iter_mut().find(|role| role.name == name) {
+            Some(role) => role.replicas.extend(replicas),
+            None => roles.push(GangRole { name, replicas }),
+        }
+    }
+    roles
+}
+
+fn pod_annotations(set: &Value) -> &Value {
+    &set["spec"]["leaderWorkerTemplate"]["workerTemplate"]["metadata"]["annotations"]
+}
+
+fn is_in_gang(set: &Value) -> bool {
+    pod_annotations(set)[GROUP_NAME].is_string()
+}
+
+/// Returns the role of a LeaderWorkerSet. A set that contains all replicas of a role has a Volcano task with its name.
+fn role_name(set: &Value) -> &str {
+    let label = set["metadata"]["labels"][ROLE_NAME].as_str();
+    label.or_else(|| pod_annotations(set)[TASK_SPEC].as_str()).unwrap_or_else(|| metadata_field(set, "name"))
+}
+
+/// Returns the replicas of a LeaderWorkerSet in order: the set itself if it is one replica, otherwise its groups.
+fn gang_replicas(workload: &PlannedWorkload) -> Vec<GangReplica> {
+    let planned = &workload.planned;
+    if let Some(index) = planned["metadata"]["labels"][REPLICA_INDEX].as_str() {
+        return vec![GangReplica::new(workload, index, |_| true)];
+    }
+    let spec_replicas = |set: &Value| set["spec"]["replicas"].as_u64();
+    // Only the live object has the replica count of an autoscaler.
+    let count = workload
+        .live
+        .as_ref()
+        .and_then(|live| spec_replicas(&live.object))
+        .or_else(|| spec_replicas(planned))
+        .unwrap_or(1);
+    let replica =
+        |index: String| GangReplica::new(workload, &index, |pod| pod["metadata"]["labels"][GROUP_INDEX] == *index);
+    (0..count).map(|index| replica(index.to_string())).collect()
+}
+
+/// Formats the scheduled replicas: `prefill 1 of 1, decode 1 of 2`.
+fn counts(roles: &[GangRole<'_>]) -> String {
+    let count = |role: &GangRole<'_>| format!("{} {} of {}", role.name, role.scheduled(), role.replicas.len());
+    roles.iter().map(count).collect::<Vec<_>>().join(", ")
+}
+
+// === impl GangRole ===
+
+impl GangRole<'_> {
+    /// Returns the number of fully scheduled replicas.
+    fn scheduled(&self) -> usize {
+        self.replicas.iter().filter(|replica| replica.placement == Placement::Full).count()
+    }
+
+    /// Whether at least one replica is scheduled, or the role is scaled to zero.
+    fn has_minimum(&self) -> bool {
+        self.scheduled() > 0 || self.replicas.is_empty()
+    }
+
+    fn occupies_nodes(&self) -> bool {
+        self.replicas.iter().any(|replica| replica.placement != Placement::None)
+    }
+
+    /// Returns the scheduler's message about the first waiting replica.
+    fn waiting_message(&self) -> Option<String> {
+        self.replicas.iter().find_map(|replica| replica.waiting_message.clone())
+    }
+}
+
+// === impl GangReplica ===
+
+impl GangReplica {
+    /// Creates replica `index` of a workload from the Pods that `is_member` accepts.
+    fn new(workload: &PlannedWorkload, index: &str, is_member: impl Fn(&Value) -> bool) -> GangReplica {
+        let size = workload.planned["spec"]["leaderWorkerTemplate"]["size"].as_u64().unwrap_or(1);
+        let pods: Vec<&Value> =
+            workload.live.iter().flat_map(LiveWorkload::pods).filter(|pod| is_member(pod)).collect();
+        let is_scheduled = |pod: &&&Value| pod["spec"]["nodeName"].is_string() && !is_terminating(pod);
+        let placement = match pods.iter().filter(is_scheduled).count() {
+            0 => Placement::None,
+            scheduled if u64::try_from(scheduled).is_ok_and(|scheduled| scheduled >= size) => Placement::Full,
+            _ => Placement::Partial,
+        };
+        let problems = pods.into_iter().filter_map(pod_problem);
+        let unschedulable = problems.filter(|problem| problem.reason == WorkloadReason::Unschedulable);
+        let message = unschedulable.map(|problem| problem.message).min();
+        let waiting_message =
+            message.map(|message| format!("{}-{index} is waiting: {message}", role_name(&workload.planned)));
+        GangReplica { placement, waiting_message }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use rstest::rstest;
+    use serde_json::json;
+
+    use super::*;
+
+    /// Returns a LeaderWorkerSet of an `ome.io` engine: each entry is a group of two Pods with that many scheduled Pods.
+    fn engine(groups: &[usize]) -> PlannedWorkload {
+        let planned = json!({"kind": "LeaderWorkerSet", "metadata": {"name": "chat-engine"},
+            "spec": {"replicas": groups.len(), "leaderWorkerTemplate": {"size": 2, "workerTemplate": {"metadata":
+                {"annotations": {GROUP_NAME: "chat", TASK_SPEC: "engine"}}}}}});
+        let pod = |group: usize, index: usize, scheduled: usize| {
+            let unschedulable = json!([{"type": "PodScheduled", "status": "False", "message": "no capacity"}]);
+            let (spec, conditions) =
+                if index < scheduled { (json!({"nodeName": "n"}), json!([])) } else { (json!({}), unschedulable) };
+            json!({"metadata": {"name": format!("chat-engine-{group}-{index}"), "labels": {GROUP_INDEX: group.to_string()}},
+                "spec": spec, "status": {"phase": "Pending", "conditions": conditions}})
+        };
+        let pods = groups
+            .iter()
+            .enumerate()
+            .flat_map(|(group, scheduled)| (0..2).map(move |index| pod(group, index, *scheduled)));
+        PlannedWorkload::new(planned.clone(), Some(planned), pods.collect())
+    }
+
+    #[rstest]
+    #[case::full(&[2, 2], "True FullCapacity", "All replicas are scheduled: engine 2 of 2")]
+    #[case::partial(&[2, 0], "True PartialCapacity",
+        "Scheduled replicas: engine 1 of 2; engine-1 is waiting: no capacity")]
+    #[case::blocked(&[0, 0], "False Blocked",
+        "No Pod runs until one replica of each role can be scheduled; engine-0 is waiting: no capacity")]
+    // A node was lost: the remaining Pod of the replica still occupies a node.
+    #[case::lost_node(&[1, 0], "False BelowMinimum",
+        "Fully scheduled replicas: engine 0 of 2; engine-0 is waiting: no capacity")]
+    #[case::scaled_to_zero(&[], "True FullCapacity", "All replicas are scheduled: engine 0 of 0")]
+    fn counts_groups_of_one_set(#[case] groups: &[usize], #[case] expect: &str, #[case] message: &str) {
+        let condition = gang_condition(&[engine(groups)], &[], None).unwrap();
+        assert_eq!(
+            (format!("{} {}", condition.status.as_str(), condition.reason).as_str(), condition.message.as_str()),
+            (expect, message)
+        );
+    }
+
+    #[test]
+    fn workload_without_group_annotation_is_no_gang() {
+        let mut single = engine(&[2]);
+        single.planned["spec"]["leaderWorkerTemplate"]["workerTemplate"]["metadata"] = Value::Null;
+        assert_eq!(gang_condition(&[single], &[], None), None);
+    }
+}

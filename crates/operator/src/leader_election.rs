@@ -1,0 +1,36 @@
+//! Leader election among operator replicas.
+
+use std::sync::Arc;
+
+use cluster::{Clock, LeaderElectionTimings, LeaderElector};
+use kube::Client;
+
+/// Name of the Lease.
+pub(crate) const LEASE_NAME: &str = "ostler-operator";
+
+/// Options of leader election.
+#[derive(Clone, Debug)]
+pub struct LeaderElection {
+    /// Namespace of the Lease `ostler-operator`.
+    pub namespace: String,
+    /// Identity of this replica, unique among all replicas: the Pod name and a random suffix.
+    pub identity: String,
+    /// Lease duration, renew deadline and retry period.
+    pub timings: LeaderElectionTimings,
+}
+
+// === impl LeaderElection ===
+
+impl LeaderElection {
+    /// Creates the elector of this replica.
+    pub(crate) fn elector(&self, client: Client, clock: Arc<dyn Clock>) -> LeaderElector {
+        LeaderElector {
+            client,
+            clock,
+            namespace: self.namespace.clone(),
+            name: LEASE_NAME.to_owned(),
+            identity: self.identity.clone(),
+            timings: self.timings,
+        }
+    }
+}

@@ -1,0 +1,229 @@
+//! Synchronizes Kueue's ResourceFlavors and accelerator classes in both directions.
+//!
+//! Created objects record their origin. Objects that a user created or edited are not modified; a created object is
+//! deleted with its origin.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use cluster::{
+    ApplyOutcome, Condition, ConditionStatus, Error, Kind, NamespacedName, Stores, is_terminating, metadata_field,
+};
+use decide::{
+    FlavorLink, Provenance, class_from_flavor, flavor_from_class, flavor_link, is_accelerator_flavor, is_unmodified,
+    provenance,
+};
+use serde_json::Value;
+
+use crate::code;
+use crate::controller::Operator;
+use crate::kinds::{ACCELERATOR_CLASS, RESOURCE_FLAVORS};
+use crate::triggers::WorkItem;
+
+impl Operator {
+    /// Synchronizes in both directions. A second pass over the same objects writes nothing.
+    pub(crate) async fn reconcile_flavors(&self) -> Result<(), Error> {
+        let Some(kind) =
+            RESOURCE_FLAVORS.into_iter().find(|kind| self.inventory.has_synced(&[*kind, ACCELERATOR_CLASS]))
+        else {
+            return Ok(());
+        };
+        let flavors: Vec<Arc<Value>> =
+            self.stores.list(kind).into_iter().filter(|object| !is_terminating(object)).collect();
+        let classes: Vec<Arc<Value>> =
+            self.stores.list(ACCELERATOR_CLASS).into_iter().filter(|object| !is_terminating(object)).collect();
+        self.sync_classes(&flavors, &classes).await?;
+        self.sync_flavors(kind, &flavors, &classes).await
+    }
+
+    async fn sync_classes(&self, flavors: &[Arc<Value>], classes: &[Arc<Value>]) -> Result<(), Error> {
+        let mut required = BTreeSet::new();
+        let inventory = self.inventory.current();
+        for flavor in flavors.iter().filter(|flavor| needs_class(flavor, classes)) {
+            let name = metadata_field(flavor, "name");
+            required.insert(name.to_owned());
+            let live = classes.iter().find(|class| metadata_field(class, "name") == name);
+            if live.is_some_and(|live| !is_created_from_flavor(live, name)) {
+                continue;
+            }
+            let class = class_from_flavor(flavor, &inventory, &self.known_classes);
+            if let ApplyOutcome::Rejected(error) = self.apply_class(&class).await? {
+                tracing::warn!(
+                    kind = ACCELERATOR_CLASS.kind,
+                    name,
+                    error,
+                    "failed to apply the class of a ResourceFlavor"
+                );
+            }
+        }
+        for class in classes {
+            let Some(Provenance::ResourceFlavor(flavor)) = provenance(class) else { continue };
+            if !required.contains(&flavor) && is_unmodified(class) {
+                self.applier.delete_unowned(ACCELERATOR_CLASS, class).await?;
+            }
+        }
+        Ok(())
+    }
+
+    async fn sync_flavors(&self, kind: Kind, flavors: &[Arc<Value>], classes: &[Arc<Value>]) -> Result<(), Error> {
+        let mut required = BTreeSet::new();
+        for class in classes {
+            let Some(name) = required_flavor(class) else { continue };
+            let Ok(flavor) = flavor_from_class(class, name, &kind.api_version()) else { continue };
+            required.insert((metadata_field(class, "name").to_owned(), name.to_owned()));
+            let live = flavors.iter().find(|flavor| metadata_field(flavor, "name") == name);
+            if live.is_some_and(|live| !is_created_by_class(live, metadata_field(class, "name"))) {
+                continue;
+            }
+            let outcome = self.applier.apply_unowned(kind, live.map(AsRef::as_ref), &flavor).await?;
+            if let ApplyOutcome::Rejected(error) = outcome {
+                tracing::warn!(kind = kind.kind, name, error, "failed to apply the ResourceFlavor of a class");
+            }
+        }
+        for flavor in flavors {
+            let Some(Provenance::AcceleratorClass(class)) = provenance(flavor) else { continue };
+            if !required.contains(&(class, metadata_field(flavor, "name").to_owned())) && is_unmodified(flavor) {
+                self.applier.delete_unowned(kind, flavor).await?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Returns the classes whose status reports a linked flavor.
+    pub(crate) fn linked_classes(&self) -> Vec<WorkItem> {
+        let classes = self.stores.list(ACCELERATOR_CLASS);
+        let linked = classes.iter().filter(|class| flavor_link(class).is_some());
+        linked.map(|class| WorkItem::Class(metadata_field(class, "name").to_owned())).collect()
+    }
+}
+
+/// Returns whether a class should be created for the flavor: a user's flavor for accelerators that no class is linked
+/// to.
+fn needs_class(flavor: &Value, classes: &[Arc<Value>]) -> bool {
+    let is_created = matches!(provenance(flavor), Some(Provenance::AcceleratorClass(_)));
+    let is_linked = classes.iter().any(|class| required_flavor(class) == Some(metadata_field(flavor, "name")));
+    !is_created && !is_linked && is_accelerator_flavor(flavor)
+}
+
+/// Returns the flavor that should exist for a class. A class that was created from that flavor requires none.
+fn required_flavor(class: &Value) -> Option<&str> {
+    let Some(FlavorLink::Required(flavor)) = flavor_link(class) else { return None };
+    let is_origin = provenance(class) == Some(Provenance::ResourceFlavor(flavor.to_owned()));
+    (!is_origin).then_some(flavor)
+}
+
+fn is_created_from_flavor(class: &Value, flavor: &str) -> bool {
+    provenance(class) == Some(Provenance::ResourceFlavor(flavor.to_owned())) && is_unmodified(class)
+}
+
+fn is_created_by_class(flavor: &Value, class: &str) -> bool {
+    provenance(flavor) == Some(Provenance::AcceleratorClass(class.to_owned())) && is_unmodified(flavor)
+}
+
+/// Returns condition `FlavorSynced` of a class that is linked to a flavor.
+pub(crate) fn flavor_condition(stores: &Stores, class: &Value) -> Option<Condition> {
+    let condition = |status: ConditionStatus, reason: api::Code, message: String| {
+        Some(Condition::new("FlavorSynced", status, reason, message))
+    };
+    let (FlavorLink::Required(name) | FlavorLink::CreatedFrom(name)) = flavor_link(class)?;
+    let Some(kind) = RESOURCE_FLAVORS.into_iter().find(|kind| stores.has_synced(*kind)) else {
+        let message = format!("Kueue is not installed; ResourceFlavor {name} will be synchronized once it is");
+        return condition(ConditionStatus::Unknown, code::KUEUE_MISSING, message);
+    };
+    let live = stores.get(kind, &NamespacedName::new("", name));
+    if required_flavor(class).is_none() {
+        return match live {
+            None => condition(
+                ConditionStatus::False,
+                code::FLAVOR_GONE,
+                format!("ResourceFlavor {name}, which this class was created from, no longer exists"),
+            ),
+            Some(_) if !is_unmodified(class) => {
+                let message = format!("A user edited the class; changes to ResourceFlavor {name} are not applied");
+                condition(ConditionStatus::False, code::CLASS_EDITED, message)
+            }
+            Some(_) => condition(
+                ConditionStatus::True,
+                code::FLAVOR_SYNCED,
+                format!("The class is synchronized from ResourceFlavor {name}"),
+            ),
+        };
+    }
+    let expected = match flavor_from_class(class, name, &kind.api_version()) {
+        Err(error) => return condition(ConditionStatus::False, code::FLAVOR_NOT_EXPRESSIBLE, error.to_string()),
+        Ok(expected) => expected,
+    };
+    match live {
+        None => condition(
+            ConditionStatus::False,
+            code::FLAVOR_PENDING,
+            format!("Waiting for ResourceFlavor {name} to be created"),
+        ),
+        Some(live) if live["spec"]["nodeLabels"] == expected["spec"]["nodeLabels"] => condition(
+            ConditionStatus::True,
+            code::FLAVOR_SYNCED,
+            format!("ResourceFlavor {name} selects the nodes of this class"),
+        ),
+        Some(live) if is_created_by_class(&live, metadata_field(class, "name")) => condition(
+            ConditionStatus::False,
+            code::FLAVOR_PENDING,
+            format!("Waiting for ResourceFlavor {name} to be updated"),
+        ),
+        Some(_) => {
+            let message = format!(
+                "ResourceFlavor {name} selects other nodes and is managed by a user; change its nodeLabels, or set another \
+                 name in integration.kueueResourceFlavor"
+            );
+            condition(ConditionStatus::False, code::FLAVOR_DIFFERS, message)
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use kube::runtime::watcher::Event;
+    use rstest::rstest;
+    use serde_json::json;
+
+    fn class(selector: Value) -> Value {
+        json!({"kind": "AcceleratorClass", "metadata": {"name": "c"}, "spec": {"discovery": {"nodeSelector": selector},
+            "capabilities": {}, "integration": {"kueueResourceFlavor": "f"}}})
+    }
+
+    fn reason(flavor: Option<Value>, class: &Value) -> String {
+        let stores = Stores::new("operator");
+        let _ = stores.apply_event(RESOURCE_FLAVORS[0], Event::Init);
+        if let Some(flavor) = flavor {
+            let _ = stores.apply_event(RESOURCE_FLAVORS[0], Event::InitApply(flavor));
+        }
+        let _ = stores.apply_event(RESOURCE_FLAVORS[0], Event::InitDone);
+        flavor_condition(&stores, class).unwrap().reason
+    }
+
+    fn flavor(labels: Value) -> Value {
+        json!({"metadata": {"name": "f"}, "spec": {"nodeLabels": labels}})
+    }
+
+    #[rstest]
+    #[case::missing(None, "FlavorPending")]
+    #[case::synced(Some(flavor(json!({"gpu": "a"}))), "FlavorSynced")]
+    #[case::managed_by_user(Some(flavor(json!({"gpu": "b"}))), "FlavorDiffers")]
+    fn reports_the_state_of_the_flavor(#[case] flavor: Option<Value>, #[case] expect: &str) {
+        assert_eq!(reason(flavor, &class(json!({"gpu": "a"}))), expect);
+    }
+
+    #[test]
+    fn class_without_node_selector_has_no_flavor() {
+        assert_eq!(reason(None, &class(json!({}))), "FlavorNotExpressible");
+    }
+
+    // spec: ACC-11
+    #[test]
+    fn reports_missing_kueue() {
+        let condition = flavor_condition(&Stores::new("operator"), &class(json!({"gpu": "a"}))).unwrap();
+        assert_eq!((condition.status, condition.reason.as_str()), (ConditionStatus::Unknown, "KueueMissing"));
+        assert!(condition.message.contains("Kueue"));
+        assert!(flavor_condition(&Stores::new("operator"), &json!({"metadata": {"name": "c"}, "spec": {}})).is_none());
+    }
+}

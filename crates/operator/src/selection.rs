@@ -1,0 +1,85 @@
+//! Selects the plan of a service: the plan that retains its current selection, or the plan of a new selection.
+
+use decide::code::outcome::KEPT;
+use plan::{Claim, CurrentSelectionPolicy, Service, ServicePlan, Snapshot, waits_for_capacity};
+use serde_json::Value;
+
+/// Plans of a service, with no more candidates than the status may contain.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct Selection {
+    /// The plan to apply.
+    pub(crate) plan: ServicePlan,
+    /// The plan that `ostler redecide` would apply, if it differs.
+    pub(crate) better_plan: Option<ServicePlan>,
+}
+
+/// Plans `service` with the claims of other services taken into account; `object` is the same service as JSON.
+pub(crate) fn select(snapshot: &Snapshot, claims: &[Claim], object: &Value, service: &Service) -> Selection {
+    let plan_with = |policy| plan::plan_service_with_claims(snapshot, claims, service, policy).truncated();
+    let plan = plan_with(CurrentSelectionPolicy::Retain);
+    if plan.reason != KEPT.as_str() {
+        return Selection { plan, better_plan: None };
+    }
+    choose_plan(object, plan, plan_with(CurrentSelectionPolicy::Ignore))
+}
+
+/// A service retains its selection while any of its replicas is ready. Without a ready replica it does not wait for
+/// accelerators of other services if the new plan needs no waiting.
+fn choose_plan(service: &Value, retained: ServicePlan, new: ServicePlan) -> Selection {
+    let is_same = retained.feasible && (&retained.runtime, &retained.components) == (&new.runtime, &new.components);
+    if !new.feasible || is_same {
+        return Selection { plan: retained, better_plan: None };
+    }
+    if !has_ready_replicas(service) && waits_for_capacity(&retained.warnings) && !waits_for_capacity(&new.warnings) {
+        return Selection { plan: new, better_plan: None };
+    }
+    // A plan that must wait for capacity is not better.
+    Selection { plan: retained, better_plan: Some(new).filter(|new| !waits_for_capacity(&new.warnings)) }
+}
+
+/// Returns whether any replica of any component is ready.
+pub(crate) fn has_ready_replicas(service: &Value) -> bool {
+    let components = service["status"]["components"].as_object().into_iter().flatten();
+    components
+        .map(|(_, component)| &component["readyReplicas"])
+        .any(|ready| ready.as_i64().is_some_and(|ready| ready > 0))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use decide::code::warning::NO_FREE_CAPACITY;
+    use decide::{ComponentDecision, Warning};
+    use rstest::rstest;
+    use serde_json::json;
+
+    fn plan(class: &str, waits: bool) -> ServicePlan {
+        let engine = ComponentDecision { accelerator_class: Some(class.to_owned()), ..ComponentDecision::default() };
+        let warnings = waits.then(|| Warning::new(NO_FREE_CAPACITY, "needs 8")).into_iter().collect();
+        let components = [("engine".to_owned(), engine)].into();
+        ServicePlan { feasible: true, components, warnings, ..ServicePlan::default() }
+    }
+
+    #[rstest]
+    #[case::same_plan(1, plan("a", false), plan("a", false), "a", None)]
+    #[case::better_plan(1, plan("a", false), plan("b", false), "a", Some("b"))]
+    #[case::waiting_plan_is_not_better(1, plan("a", false), plan("b", true), "a", None)]
+    #[case::has_ready_replica(1, plan("a", true), plan("b", false), "a", Some("b"))]
+    #[case::lost_all_replicas(0, plan("a", true), plan("b", false), "b", None)]
+    #[case::no_capacity_anywhere(0, plan("a", true), plan("b", true), "a", None)]
+    fn chooses_between_retained_and_new_plan(
+        #[case] ready: i64,
+        #[case] retained: ServicePlan,
+        #[case] new: ServicePlan,
+        #[case] class: &str,
+        #[case] better_class: Option<&str>,
+    ) {
+        let service = json!({"status": {"components": {"engine": {"readyReplicas": ready}}}});
+        let selection = choose_plan(&service, retained, new);
+        let class_of = |plan: &ServicePlan| plan.components["engine"].accelerator_class.clone();
+        assert_eq!(
+            (class_of(&selection.plan), selection.better_plan.as_ref().map(class_of)),
+            (Some(class.to_owned()), better_class.map(|class| Some(class.to_owned())))
+        );
+    }
+}

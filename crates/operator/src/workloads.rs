@@ -1,0 +1,131 @@
+//! Workloads of a service and their Pods, read from the stores for the status functions.
+
+use std::sync::Arc;
+
+use cluster::{Kind, NamespacedName, Stores, controller_uid, metadata_field};
+use jiff::Timestamp;
+use serde_json::Value;
+
+use crate::crash_tracker::CrashTracker;
+use crate::kinds::{DEPLOYMENT, LEADER_WORKER_SET, LEADER_WORKER_SET_NAME, POD, POD_LABELS};
+
+/// An existing workload and its Pods, sorted by name.
+#[derive(Clone, Debug)]
+pub(crate) struct LiveWorkload {
+    /// Deployment or LeaderWorkerSet.
+    pub(crate) object: Arc<Value>,
+    /// The Pods of the workload.
+    pub(crate) pods: Vec<Arc<Value>>,
+}
+
+/// A planned workload and its live object.
+#[derive(Clone, Debug)]
+pub(crate) struct PlannedWorkload {
+    /// The planned object.
+    pub(crate) planned: Value,
+    /// The live object; `None` if it does not exist or another owner controls it.
+    pub(crate) live: Option<LiveWorkload>,
+    /// Number of Pods of the workload that crashed recently and were replaced.
+    pub(crate) recent_crashes: usize,
+}
+
+/// Reads workloads from the stores.
+#[derive(Clone, Copy)]
+pub(crate) struct WorkloadReader<'a> {
+    pub(crate) stores: &'a Stores,
+    pub(crate) crash_tracker: &'a CrashTracker,
+    pub(crate) now: Timestamp,
+}
+
+// === impl PlannedWorkload ===
+
+impl PlannedWorkload {
+    /// Creates a planned workload without recent crashes.
+    #[must_use]
+    #[cfg(test)]
+    pub(crate) fn new(planned: Value, live: Option<Value>, pods: Vec<Value>) -> PlannedWorkload {
+        let pods = pods.into_iter().map(Arc::new).collect();
+        let live = live.map(|object| LiveWorkload { object: Arc::new(object), pods });
+        PlannedWorkload { planned, live, recent_crashes: 0 }
+    }
+}
+
+// === impl LiveWorkload ===
+
+impl LiveWorkload {
+    /// Returns the Pods of the workload.
+    pub(crate) fn pods(&self) -> impl Iterator<Item = &Value> {
+        self.pods.iter().map(AsRef::as_ref)
+    }
+}
+
+// === impl WorkloadReader ===
+
+impl WorkloadReader<'_> {
+    /// Returns the planned workloads of `service` with their live objects. Objects that another owner controls are
+    /// treated as absent.
+    pub(crate) fn planned_workloads(&self, service: &Value, planned: &[Value]) -> Vec<PlannedWorkload> {
+        let planned = planned.iter().filter_map(|object| Some((object, workload_kind(object)?)));
+        planned.map(|(object, kind)| self.read_workload(service, object, kind)).collect()
+    }
+
+    /// Returns the existing workloads of `service`, independent of its current plan.
+    pub(crate) fn existing_workloads(&self, service: &Value) -> Vec<PlannedWorkload> {
+        let of_kind = |kind: Kind| {
+            let owned = self.stores.list_controlled_by(kind, metadata_field(service, "uid"));
+            owned.into_iter().map(move |object| self.read_workload(service, &object, kind))
+        };
+        [DEPLOYMENT, LEADER_WORKER_SET].into_iter().flat_map(of_kind).collect()
+    }
+
+    fn read_workload(&self, service: &Value, planned: &Value, kind: Kind) -> PlannedWorkload {
+        let key = NamespacedName::new(metadata_field(service, "namespace"), metadata_field(planned, "name"));
+        let recent_crashes =
+            if kind == LEADER_WORKER_SET { self.crash_tracker.recent_crashes(&key, self.now) } else { 0 };
+        PlannedWorkload {
+            planned: planned.clone(),
+            live: live_workload(self.stores, service, kind, &key),
+            recent_crashes,
+        }
+    }
+}
+
+fn workload_kind(object: &Value) -> Option<Kind> {
+    [DEPLOYMENT, LEADER_WORKER_SET].into_iter().find(|kind| object["kind"] == kind.kind)
+}
+
+fn live_workload(stores: &Stores, service: &Value, kind: Kind, key: &NamespacedName) -> Option<LiveWorkload> {
+    let object = stores.get(kind, key)?;
+    if controller_uid(&object) != Some(metadata_field(service, "uid")) {
+        return None;
+    }
+    let mut pods = candidate_pods(stores, kind, &object);
+    pods.retain(|pod| is_pod_of(pod, kind, &object));
+    Some(LiveWorkload { object, pods })
+}
+
+/// Returns the Pods that may belong to a workload: those with a matching indexed label, or all Pods of the namespace if
+/// the workload has no such label.
+fn candidate_pods(stores: &Stores, kind: Kind, workload: &Value) -> Vec<Arc<Value>> {
+    let namespace = metadata_field(workload, "namespace");
+    let selector = &workload["spec"]["selector"]["matchLabels"];
+    let label = match kind {
+        LEADER_WORKER_SET => Some((LEADER_WORKER_SET_NAME, metadata_field(workload, "name"))),
+        _ => POD_LABELS.iter().find_map(|(label, _)| Some((*label, selector[*label].as_str()?))),
+    };
+    match label {
+        Some((label, value)) => stores.list_with_label(POD, namespace, label, value),
+        None => stores.list_namespace(POD, namespace),
+    }
+}
+
+fn is_pod_of(pod: &Value, kind: Kind, workload: &Value) -> bool {
+    let labels = &pod["metadata"]["labels"];
+    if kind == LEADER_WORKER_SET {
+        return labels[LEADER_WORKER_SET_NAME] == workload["metadata"]["name"];
+    }
+    let selector = workload["spec"]["selector"]["matchLabels"].as_object();
+    selector.is_some_and(|selector| {
+        !selector.is_empty() && selector.iter().all(|(key, value)| labels[key.as_str()] == *value)
+    })
+}

@@ -1,0 +1,92 @@
+//! Events of a regular start, and of invalid objects.
+
+use embedded::Server;
+use serde_json::{Value, json};
+
+use crate::supply::{self, RUNTIMES, create_supply};
+use crate::test_cluster::{OME_SERVICES, TestCluster, server_with_crds, server_with_ostler_crds};
+
+/// Returns type and reason of the events about an object, in order.
+fn events(server: &Server, name: &str) -> Vec<String> {
+    let mut events_of_object: Vec<_> =
+        server.list("events").into_iter().filter(|event| event["involvedObject"]["name"] == name).collect();
+    // Several events may have the same timestamp.
+    events_of_object
+        .sort_by_key(|event| event["metadata"]["resourceVersion"].as_str().unwrap().parse::<u64>().unwrap());
+    let text = |event: &Value, field: &str| event[field].as_str().unwrap_or_default().to_owned();
+    events_of_object.iter().map(|event| format!("{} {}", text(event, "type"), text(event, "reason"))).collect()
+}
+
+#[tokio::test(start_paused = true)]
+async fn regular_start_emits_normal_events() {
+    let server = server_with_ostler_crds();
+    create_supply(&server, &[("big", "80Gi", "5")]);
+    let test_cluster = TestCluster::with_server(server, operator::Options::default());
+    test_cluster.server.create(OME_SERVICES, supply::service("chat", "small")).unwrap();
+    test_cluster.wait_for_condition(OME_SERVICES, "chat", "RuntimeResolved", "True").await;
+    test_cluster.mark_deployment_ready("chat-engine");
+    let reported = test_cluster.wait_for("event Ready", |server| {
+        Some(events(server, "chat")).filter(|reported| reported.iter().any(|event| event.ends_with(" Ready")))
+    });
+    assert_eq!(reported.await, ["Normal Selected", "Normal Starting", "Normal Ready"]);
+}
+
+/// Returns CRDs without a schema, as an older installation may have them.
+fn crds_without_schema() -> Vec<Value> {
+    let mut definitions = api::crds();
+    for definition in &mut definitions {
+        if definition["spec"]["names"]["kind"] == "ClusterServingRuntime" {
+            definition["spec"]["versions"][0]["schema"]["openAPIV3Schema"] =
+                json!({"type": "object", "x-kubernetes-preserve-unknown-fields": true});
+        }
+    }
+    definitions
+}
+
+#[tokio::test(start_paused = true)]
+async fn reports_invalid_runtime_on_itself_and_on_services_that_name_it() {
+    let server = server_with_crds(crds_without_schema());
+    create_supply(&server, &[("big", "80Gi", "5")]);
+    let mut invalid = supply::runtime("broken");
+    invalid["spec"]["supportedModelFormats"] = json!("safetensors");
+    server.create(RUNTIMES, invalid).unwrap();
+    let test_cluster = TestCluster::with_server(server, operator::Options::default());
+    test_cluster
+        .wait_for("the Warning event", |server| {
+            events(server, "broken").contains(&"Warning LeftOut".to_owned()).then_some(())
+        })
+        .await;
+    // A service that names the invalid runtime reports it; other services continue with a warning.
+    let mut service_naming_it = supply::service("naming", "small");
+    service_naming_it["spec"]["runtime"] = json!({"name": "broken"});
+    test_cluster.server.create(OME_SERVICES, service_naming_it).unwrap();
+    test_cluster.server.create(OME_SERVICES, supply::service("other", "small")).unwrap();
+    let service = test_cluster.wait_for_condition(OME_SERVICES, "naming", "RuntimeResolved", "False").await;
+    let resolved = cluster::find_condition(&service["status"]["conditions"], "RuntimeResolved").unwrap();
+    assert_eq!(resolved["reason"], "RuntimeUnreadable");
+    assert!(resolved["message"].as_str().unwrap().contains("spec.supportedModelFormats"), "{resolved}");
+    let other = test_cluster.wait_for_condition(OME_SERVICES, "other", "RuntimeResolved", "True").await;
+    assert_eq!(other["status"]["decision"]["warnings"][0]["code"], "InvalidRuntime");
+    // Once valid, the runtime takes part in selection again.
+    let mut corrected = (*test_cluster.server.get(RUNTIMES, "", "broken").unwrap()).clone();
+    corrected["spec"] = supply::runtime("broken")["spec"].clone();
+    test_cluster.server.update(RUNTIMES, corrected).unwrap();
+    test_cluster.wait_for_condition(OME_SERVICES, "naming", "RuntimeResolved", "True").await;
+    test_cluster
+        .wait_for("the Normal event", |server| {
+            events(server, "broken").contains(&"Normal Readable".to_owned()).then_some(())
+        })
+        .await;
+}
+
+/// Starts the operator before the CRDs are installed.
+#[tokio::test(start_paused = true)]
+async fn crds_may_be_installed_later() {
+    let test_cluster = TestCluster::with_server(server_with_crds(Vec::new()), operator::Options::default());
+    for definition in api::crds() {
+        test_cluster.server.create("customresourcedefinitions.apiextensions.k8s.io", definition).unwrap();
+    }
+    create_supply(&test_cluster.server, &[("big", "80Gi", "5")]);
+    test_cluster.server.create(OME_SERVICES, supply::service("chat", "small")).unwrap();
+    test_cluster.wait_for_condition(OME_SERVICES, "chat", "RuntimeResolved", "True").await;
+}

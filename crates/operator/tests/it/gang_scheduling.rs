@@ -1,0 +1,180 @@
+//! The scheduling table of seed 002, with operator, workload controllers, scheduler and node agent.
+
+use embedded::Server;
+use rstest::rstest;
+use serde_json::json;
+
+use crate::simulated_cluster::{SimulatedCluster, disaggregated_service, role, roles, scheduled_pods};
+use crate::test_cluster::FUSIONINFER_SERVICES;
+
+const NAME: &str = "deepseek-r1-disagg";
+
+/// Checks that each replica is scheduled completely or not at all, and that no Pod is scheduled before one replica of
+/// each role fits.
+fn assert_complete_replicas(server: &Server) {
+    let scheduled_pods = scheduled_pods(server);
+    for (replica, count) in &scheduled_pods {
+        let expected = if replica.starts_with("prefill") { 2 } else { 4 };
+        assert_eq!(*count, expected, "{replica} in {scheduled_pods:?}");
+    }
+    let has = |role: &str| scheduled_pods.keys().any(|replica| replica.starts_with(role));
+    assert_eq!(has("prefill"), has("decode"), "{scheduled_pods:?}");
+}
+
+async fn wait_for_gang_reason(cluster: &SimulatedCluster, reason: &str) -> String {
+    let probe = |server: &Server| {
+        let condition = crate::simulated_cluster::condition(server, NAME, "GangScheduled")?;
+        (condition["reason"] == reason).then(|| condition["message"].as_str().unwrap().to_owned())
+    };
+    cluster
+        .wait_for_with_invariant(
+            &format!("{reason} at {:?}", cluster.scheduled_pods()),
+            &probe,
+            &assert_complete_replicas,
+        )
+        .await
+}
+
+// spec: TOP-15
+// spec: TOP-85
+#[rstest]
+// spec: TOP-60
+#[case::all_replicas(80, "FullCapacity", &["decode-0 4", "decode-1 4", "prefill-0 2"])]
+// spec: TOP-61
+#[case::one_decode_and_two_free_nodes(64, "PartialCapacity", &["decode-0 4", "prefill-0 2"])]
+// spec: TOP-62
+#[case::one_replica_of_each_role(48, "PartialCapacity", &["decode-0 4", "prefill-0 2"])]
+// spec: TOP-63
+#[case::no_decode_fits(32, "Blocked", &[])]
+// spec: TOP-64
+#[case::only_prefill_fits(16, "Blocked", &[])]
+#[tokio::test(start_paused = true)]
+async fn schedules_as_in_the_table(#[case] gpus: usize, #[case] reason: &str, #[case] expect: &[&str]) {
+    let cluster = SimulatedCluster::with_gpus(gpus);
+    cluster.server.create(FUSIONINFER_SERVICES, disaggregated_service()).unwrap();
+    wait_for_gang_reason(&cluster, reason).await;
+    assert_eq!(cluster.scheduled_pods(), expect);
+}
+
+// spec: TOP-66
+// spec: TOP-67
+// spec: TOP-69
+#[tokio::test(start_paused = true)]
+async fn schedules_more_replicas_as_gpus_are_added() {
+    let mut cluster = SimulatedCluster::with_gpus(16);
+    cluster.server.create(FUSIONINFER_SERVICES, disaggregated_service()).unwrap();
+    let blocked = wait_for_gang_reason(&cluster, "Blocked").await;
+    assert!(
+        blocked.starts_with("No Pod runs until one replica of each role can be scheduled; prefill-0 is waiting: "),
+        "{blocked}"
+    );
+    cluster.scale_nodes_to(32);
+    wait_for_gang_reason(&cluster, "Blocked").await;
+    cluster.scale_nodes_to(48);
+    let partial = wait_for_gang_reason(&cluster, "PartialCapacity").await;
+    assert!(
+        partial.starts_with("Scheduled replicas: prefill 1 of 1, decode 1 of 2; decode-1 is waiting: "),
+        "{partial}"
+    );
+    let active = cluster.wait_for_condition(NAME, "Active", "MinimumReady").await;
+    assert_eq!(active["message"], "Ready replicas: prefill 1 of 1, decode 1 of 2");
+    let server = cluster.server.clone();
+    let scheduled_uids = || {
+        let bound = server.list("pods").into_iter().filter(|pod| pod["spec"]["nodeName"].is_string());
+        bound.map(|pod| pod["metadata"]["uid"].to_string()).collect::<Vec<_>>()
+    };
+    let scheduled_first = scheduled_uids();
+    cluster.scale_nodes_to(64);
+    wait_for_gang_reason(&cluster, "PartialCapacity").await;
+    assert_eq!(scheduled_uids(), scheduled_first);
+    cluster.scale_nodes_to(80);
+    wait_for_gang_reason(&cluster, "FullCapacity").await;
+    cluster.wait_until_ready(NAME).await;
+    let scheduled_finally = scheduled_uids();
+    assert!(scheduled_first.iter().all(|uid| scheduled_finally.contains(uid)) && scheduled_finally.len() == 10);
+}
+
+// spec: TOP-66
+// spec: TOP-67
+#[tokio::test(start_paused = true)]
+async fn gang_policy_all_starts_when_all_replicas_fit() {
+    let mut cluster = SimulatedCluster::with_gpus(64);
+    let mut service = disaggregated_service();
+    service["spec"]["schedulingStrategy"] = json!({"gangPolicy": "All"});
+    cluster.server.create(FUSIONINFER_SERVICES, service).unwrap();
+    wait_for_gang_reason(&cluster, "Blocked").await;
+    assert_eq!(cluster.scheduled_pods(), [""; 0]);
+    cluster.scale_nodes_to(80);
+    wait_for_gang_reason(&cluster, "FullCapacity").await;
+    assert_eq!(cluster.scheduled_pods(), ["decode-0 4", "decode-1 4", "prefill-0 2"]);
+}
+
+// spec: TOP-26
+// spec: TOP-41
+// spec: TOP-42
+// spec: TOP-68
+#[tokio::test(start_paused = true)]
+async fn schedules_one_complete_replica_if_two_do_not_fit() {
+    let mut cluster = SimulatedCluster::with_gpus(56);
+    cluster
+        .server
+        .create(FUSIONINFER_SERVICES, roles("deepseek-r1", vec![role("inference", "worker", 2, 4, 8)]))
+        .unwrap();
+    // The second replica is reported as waiting after the scheduler has processed it.
+    let second_waits = |server: &Server| {
+        let condition = crate::simulated_cluster::condition(server, "deepseek-r1", "GangScheduled")?;
+        condition["message"]
+            .as_str()?
+            .starts_with("Scheduled replicas: inference 1 of 2; inference-1 is waiting: ")
+            .then_some(condition)
+    };
+    let condition = cluster.wait_for("the second replica to wait", &second_waits).await;
+    assert_eq!(condition["reason"], "PartialCapacity");
+    assert_eq!(cluster.scheduled_pods(), ["inference-0 4"]);
+    cluster.scale_nodes_to(64);
+    cluster.wait_until_ready("deepseek-r1").await;
+    let names = ["", "-1", "-2", "-3"].map(|worker| format!("deepseek-r1-inference-0-0{worker}"));
+    let others = ["", "-1", "-2", "-3"].map(|worker| format!("deepseek-r1-inference-1-0{worker}"));
+    assert_eq!(cluster.names("pods"), [names, others].concat());
+    let mut nodes: Vec<String> =
+        cluster.server.list("pods").iter().map(|pod| pod["spec"]["nodeName"].to_string()).collect();
+    nodes.sort();
+    nodes.dedup();
+    assert_eq!(nodes.len(), 8, "each Pod has a node of its own");
+}
+
+/// Accepts the four stories unchanged: worker, prefill and decode, multiple nodes, and both.
+// spec: TOP-1
+#[test]
+fn accepts_all_stories_unchanged() {
+    let server = crate::test_cluster::server_with_ostler_crds();
+    let stories = [
+        roles("qwen-inference", vec![role("inference", "worker", 1, 1, 1)]),
+        roles(
+            "qwen-inference-service",
+            vec![role("prefill", "prefiller", 2, 1, 1), role("decode", "decoder", 4, 1, 1)],
+        ),
+        roles("deepseek-r1-inference", vec![role("inference", "worker", 2, 4, 8)]),
+        disaggregated_service(),
+    ];
+    for story in stories {
+        let stored = server.create(FUSIONINFER_SERVICES, story.clone()).unwrap();
+        assert_eq!(stored["spec"], story["spec"]);
+        let mut with_status = (*stored).clone();
+        (with_status["status"]["observedGeneration"], with_status["spec"]["roles"]) = (json!(1), json!([]));
+        let with_status = server.update_status(FUSIONINFER_SERVICES, with_status).unwrap();
+        assert_eq!((&with_status["spec"], &with_status["status"]["observedGeneration"]), (&story["spec"], &json!(1)));
+    }
+}
+
+// spec: TOP-20
+#[tokio::test(start_paused = true)]
+async fn single_pod_on_one_gpu() {
+    let cluster = SimulatedCluster::with_gpus(8);
+    let mut service = roles("qwen-inference", vec![role("inference", "worker", 1, 1, 1)]);
+    service["spec"]["roles"][0].as_object_mut().unwrap().remove("multinode");
+    cluster.server.create(FUSIONINFER_SERVICES, service).unwrap();
+    cluster.wait_until_ready("qwen-inference").await;
+    assert_eq!(cluster.names("pods"), ["qwen-inference-inference-0-0"]);
+    assert!(crate::simulated_cluster::condition(&cluster.server, "qwen-inference", "GangScheduled").is_none());
+}

@@ -1,0 +1,281 @@
+//! Test harness: an embedded API server with ostler's CRDs, the shipped catalog and one node, and a running operator.
+//! Tests use tokio's paused time, which advances only when all tasks are idle, so a busy host does not affect them.
+
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, OnceLock};
+use std::time::Duration;
+
+use embedded::Server;
+use embedded::ports::{
+    Admission, AdmissionRequest, AdmissionResponse, AdmitAll, Clock, ContainerConfig, ContainerExit, ContainerRuntime,
+    Ports, SystemRandom, TcpNetwork,
+};
+use futures::future::BoxFuture;
+use serde_json::{Value, json};
+use tokio::time::Instant;
+use tokio_util::sync::{CancellationToken, DropGuard};
+
+pub(crate) const OME_SERVICES: &str = "inferenceservices.ome.io";
+pub(crate) const FUSIONINFER_SERVICES: &str = "inferenceservices.fusioninfer.io";
+pub(crate) const CATALOG: [(&str, &str); 3] = [
+    ("acceleratorclasses.ome.io", include_str!("../../../decide/src/tests/small/classes.yaml")),
+    ("clusterservingruntimes.ome.io", include_str!("../../../decide/src/tests/small/runtimes.yaml")),
+    ("clusterbasemodels.ome.io", include_str!("../../../decide/src/tests/small/models.yaml")),
+];
+
+/// Timeout of waiting, in paused time.
+pub(crate) const TIMEOUT: Duration = Duration::from_secs(3600);
+
+/// Clock that follows tokio's paused time.
+pub(crate) struct PausedClock {
+    base: jiff::Timestamp,
+    start: Instant,
+}
+
+impl PausedClock {
+    pub(crate) fn start() -> Self {
+        Self { base: "2026-01-01T00:00:00Z".parse().unwrap(), start: Instant::now() }
+    }
+
+    fn time(&self) -> jiff::Timestamp {
+        self.base.checked_add(jiff::SignedDuration::try_from(self.start.elapsed()).unwrap()).unwrap()
+    }
+}
+
+impl Clock for PausedClock {
+    fn now(&self) -> jiff::Timestamp {
+        self.time()
+    }
+}
+
+impl ::cluster::Clock for PausedClock {
+    fn now(&self) -> jiff::Timestamp {
+        self.time()
+    }
+}
+
+/// Runs no containers: these tests end at the workload objects.
+struct NoContainerRuntime;
+
+impl ContainerRuntime for NoContainerRuntime {
+    fn run(&self, _: ContainerConfig, _: CancellationToken) -> BoxFuture<'static, ContainerExit> {
+        Box::pin(async { ContainerExit { code: 1, message: String::new() } })
+    }
+}
+
+/// Admission by direct function call instead of the webhook.
+#[derive(Default)]
+struct OperatorAdmission(OnceLock<Server>);
+
+struct Objects<'a>(&'a Server);
+
+impl Admission for OperatorAdmission {
+    fn review(&self, admission_request: &AdmissionRequest<'_>) -> AdmissionResponse {
+        let request =
+            operator::ValidationRequest { object: admission_request.object, old_object: admission_request.old_object };
+        let result =
+            self.0.get().map(|server| operator::validate_admission(&request, &Objects(server))).unwrap_or_default();
+        AdmissionResponse {
+            allowed: result.is_allowed(),
+            message: String::new(),
+            causes: result.causes(),
+            warnings: result.warnings,
+        }
+    }
+}
+
+impl operator::ObjectLister for Objects<'_> {
+    fn list(&self, kind: ::cluster::Kind) -> Vec<Arc<Value>> {
+        self.0.list(&kind.group_resource())
+    }
+}
+
+pub(crate) struct TestCluster {
+    pub(crate) server: Server,
+    /// Number of write requests of the operator.
+    pub(crate) writes: Arc<AtomicUsize>,
+    /// Number of list and watch requests of the operator.
+    reads: Arc<AtomicUsize>,
+    clock: Arc<PausedClock>,
+    stop: CancellationToken,
+    _stop: DropGuard,
+}
+
+impl TestCluster {
+    /// Starts ostler's CRDs, the catalog, one H100 node and the operator; LeaderWorkerSet is optional.
+    pub(crate) async fn start(leader_worker_set: bool) -> TestCluster {
+        let test_cluster = TestCluster::with_catalog();
+        if leader_worker_set {
+            test_cluster.install_leader_worker_set_crd();
+        }
+        test_cluster.start_operator(operator::Options::default());
+        test_cluster
+    }
+
+    /// Creates a cluster with ostler's CRDs, the catalog and one H100 node, without a running operator.
+    pub(crate) fn with_catalog() -> TestCluster {
+        let test_cluster = TestCluster::empty();
+        test_cluster.server.create("nodes", node()).unwrap();
+        CATALOG.iter().for_each(|(resource, text)| test_cluster.create_all(resource, text));
+        test_cluster
+    }
+
+    /// Starts the operator on an existing server.
+    pub(crate) fn with_server(server: Server, options: operator::Options) -> TestCluster {
+        let test_cluster = TestCluster::of(server);
+        test_cluster.start_operator(options);
+        test_cluster
+    }
+
+    /// Creates a cluster with ostler's CRDs, without a running operator.
+    pub(crate) fn empty() -> TestCluster {
+        TestCluster::of(server_with_ostler_crds())
+    }
+
+    fn of(server: Server) -> TestCluster {
+        let stop = CancellationToken::new();
+        let _stop = stop.clone().drop_guard();
+        TestCluster {
+            server,
+            writes: Arc::default(),
+            reads: Arc::default(),
+            clock: Arc::new(PausedClock::start()),
+            stop,
+            _stop,
+        }
+    }
+
+    /// Returns a token that is cancelled when the cluster is dropped.
+    pub(crate) fn stopped(&self) -> CancellationToken {
+        self.stop.clone()
+    }
+
+    /// Starts the operator.
+    pub(crate) fn start_operator(&self, options: operator::Options) {
+        let options = operator::Options { clock: self.clock.clone(), ..options };
+        tokio::spawn(operator::run(self.client(), options, self.stop.clone()));
+    }
+
+    /// Creates every document of `text`.
+    pub(crate) fn create_all(&self, resource: &str, text: &str) {
+        for document in api::parse_manifest("test", text).unwrap() {
+            self.server.create(resource, document.value).unwrap();
+        }
+    }
+
+    /// Waits until no object changes for 10 s.
+    pub(crate) async fn wait_until_idle(&self) {
+        let mut changes = self.server.subscribe();
+        while tokio::time::timeout(Duration::from_secs(10), changes.next()).await.is_ok() {}
+    }
+
+    /// Returns the number of write and read requests of the operator.
+    pub(crate) fn requests(&self) -> (usize, usize) {
+        (self.writes.load(Ordering::Relaxed), self.reads.load(Ordering::Relaxed))
+    }
+
+    pub(crate) fn install_leader_worker_set_crd(&self) {
+        let definition = api::integrations::leader_worker_set_crd();
+        self.server.create("customresourcedefinitions.apiextensions.k8s.io", definition).unwrap();
+    }
+
+    fn client(&self) -> kube::Client {
+        let (writes, reads) = (self.writes.clone(), self.reads.clone());
+        let service =
+            tower::util::MapRequest::new(self.server.router(), move |request: http::Request<kube::client::Body>| {
+                let counter = if request.method() == http::Method::GET { &reads } else { &writes };
+                counter.fetch_add(1, Ordering::Relaxed);
+                request.map(axum::body::Body::new)
+            });
+        kube::Client::new(service, "default")
+    }
+
+    /// Waits until `probe` returns a value; probes again after every change.
+    pub(crate) async fn wait_for<T>(&self, description: &str, probe: impl Fn(&Server) -> Option<T>) -> T {
+        let mut changes = self.server.subscribe();
+        let result = async {
+            loop {
+                if let Some(result) = probe(&self.server) {
+                    return result;
+                }
+                let _ = changes.next().await;
+            }
+        };
+        match tokio::time::timeout(TIMEOUT, result).await {
+            Ok(result) => result,
+            Err(_) => panic!("timed out waiting for {description}: {:#?}", self.server.list(OME_SERVICES)),
+        }
+    }
+
+    /// Waits for a condition of a service and returns the service.
+    pub(crate) async fn wait_for_condition(&self, resource: &str, name: &str, kind: &str, status: &str) -> Arc<Value> {
+        self.wait_for(&format!("{kind}={status} of {name}"), |server| {
+            let service = server.get(resource, "default", name)?;
+            let is_fulfilled = cluster::find_condition(&service["status"]["conditions"], kind)?["status"] == status;
+            is_fulfilled.then_some(service)
+        })
+        .await
+    }
+
+    /// Updates an object as a user would.
+    pub(crate) fn update_object(&self, resource: &str, name: &str, update: impl Fn(&mut Value)) {
+        let mut object = (*self.server.get(resource, "default", name).unwrap()).clone();
+        update(&mut object);
+        self.server.update(resource, object).unwrap();
+    }
+
+    /// Acts as the Deployment controller: all replicas are updated and ready.
+    pub(crate) fn mark_deployment_ready(&self, deployment: &str) {
+        let mut object = (*self.server.get("deployments.apps", "default", deployment).unwrap()).clone();
+        let replicas = object["spec"]["replicas"].as_i64().unwrap_or(1);
+        object["status"] = json!({"observedGeneration": object["metadata"]["generation"], "replicas": replicas,
+            "updatedReplicas": replicas, "readyReplicas": replicas, "availableReplicas": replicas});
+        self.server.update_status("deployments.apps", object).unwrap();
+    }
+}
+
+/// Returns an API server with ostler's CRDs and their admission.
+pub(crate) fn server_with_ostler_crds() -> Server {
+    let admission = Arc::new(OperatorAdmission::default());
+    let server = server(Arc::new(PausedClock::start()), api::crds(), admission.clone());
+    admission.0.set(server.clone()).ok();
+    server
+}
+
+/// Returns an API server with these CRDs and without admission.
+pub(crate) fn server_with_crds(definitions: Vec<Value>) -> Server {
+    server(Arc::new(PausedClock::start()), definitions, Arc::new(AdmitAll))
+}
+
+/// Returns an API server whose creation timestamps come from `clock`.
+pub(crate) fn server_with_clock(clock: Arc<dyn Clock>, definitions: Vec<Value>) -> Server {
+    server(clock, definitions, Arc::new(AdmitAll))
+}
+
+fn server(clock: Arc<dyn Clock>, definitions: Vec<Value>, admission: Arc<dyn Admission>) -> Server {
+    let ports = Ports {
+        clock,
+        random: Arc::new(SystemRandom),
+        admission,
+        runtime: Arc::new(NoContainerRuntime),
+        network: Arc::new(TcpNetwork),
+    };
+    let server = Server::new(&ports);
+    for definition in definitions {
+        server.create("customresourcedefinitions.apiextensions.k8s.io", definition).unwrap();
+    }
+    server
+}
+
+fn node() -> Value {
+    json!({"apiVersion": "v1", "kind": "Node",
+        "metadata": {"name": "gpu-a", "labels": {"nvidia.com/gpu.product": "NVIDIA-H100-80GB-HBM3", "nvidia.com/gpu.memory": "81559",
+            "nvidia.com/gpu.count": "8", "nvidia.com/gpu.compute.major": "9", "nvidia.com/gpu.compute.minor": "0"}},
+        "status": {"allocatable": {"nvidia.com/gpu": "8", "cpu": "96", "memory": "1Ti"},
+            "capacity": {"nvidia.com/gpu": "8"}, "conditions": [{"type": "Ready", "status": "True"}]}})
+}
+
+pub(crate) fn minimal_service(name: &str, model: &str) -> Value {
+    json!({"apiVersion": "ome.io/v1beta1", "kind": "InferenceService", "metadata": {"name": name, "namespace": "default"},
+        "spec": {"model": {"name": model}}})
+}

@@ -1,0 +1,54 @@
+//! The Node object of this host.
+
+use serde_json::{Value, json};
+
+use crate::gpus::{self, GpuInventory};
+
+/// Most Pods of a node: the default of the kubelet.
+const MAX_PODS: &str = "110";
+
+/// Returns the Node object with the CPUs, memory and GPUs of this host, named after the host.
+pub(crate) fn node(gpus: &GpuInventory) -> Value {
+    let name = node_name();
+    let cpu = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
+    let mut resources = json!({"cpu": cpu.to_string(), "memory": memory(), "pods": MAX_PODS});
+    if !gpus.all().is_empty() {
+        resources[gpus::GPU_RESOURCE] = json!(gpus.all().len().to_string());
+    }
+    let mut node = json!({
+        "apiVersion": "v1",
+        "kind": "Node",
+        "metadata": {
+            "name": name,
+            "labels": {
+                "kubernetes.io/hostname": name,
+                "kubernetes.io/os": std::env::consts::OS,
+                "kubernetes.io/arch": std::env::consts::ARCH.replace("x86_64", "amd64").replace("aarch64", "arm64"),
+            },
+            "annotations": {"ostler.dev/this-machine": "true"},
+        },
+        "spec": {},
+        "status": {"capacity": resources, "allocatable": resources},
+    });
+    if let Some(labels) = node["metadata"]["labels"].as_object_mut() {
+        labels.extend(gpus.labels());
+    }
+    node
+}
+
+/// Returns the host name, converted to a valid node name.
+fn node_name() -> String {
+    let hostname = std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
+    let valid_character = |c: char| if c.is_ascii_alphanumeric() || c == '.' { c.to_ascii_lowercase() } else { '-' };
+    let name: String = hostname.trim().chars().take(63).map(valid_character).collect();
+    let name = name.trim_matches(['-', '.']);
+    if name.is_empty() { "this-machine".to_owned() } else { name.to_owned() }
+}
+
+/// Returns `MemTotal` of /proc/meminfo in Ki, or `0Ki` if it cannot be read.
+fn memory() -> String {
+    let text = std::fs::read_to_string("/proc/meminfo").unwrap_or_default();
+    let total = text.lines().find_map(|line| line.strip_prefix("MemTotal:"));
+    let kib = total.and_then(|rest| rest.split_whitespace().next()?.parse::<u64>().ok());
+    format!("{}Ki", kib.unwrap_or(0))
+}

@@ -1,0 +1,209 @@
+//! The local cluster of `ostler up`: embedded Kubernetes, operator and gateway in one process.
+
+use std::collections::BTreeSet;
+use std::net::SocketAddr;
+use std::sync::Arc;
+
+use anyhow::{Context, Result};
+use api::Document;
+use apimachinery::Status;
+use embedded::Cluster;
+use embedded::ports::{Ports, SystemClock, SystemRandom, TcpNetwork};
+use kube::Client;
+use serde_json::Value;
+use tokio::net::TcpListener;
+use tokio::task::JoinSet;
+use tokio_util::sync::CancellationToken;
+
+use crate::admission::OperatorAdmission;
+use crate::host_runtime::HostRuntime;
+use crate::node_groups;
+use crate::output;
+use crate::state_directory::StateDirectory;
+
+/// Field manager of the objects of the shipped catalog.
+const CATALOG_MANAGER: &str = "ostler-catalogue";
+
+/// Listeners of the servers. They are bound before anything starts, so that a port in use fails the start early.
+pub(crate) struct Listeners {
+    pub api: std::net::TcpListener,
+    pub gateway: std::net::TcpListener,
+    pub metrics: std::net::TcpListener,
+}
+
+/// A running cluster.
+pub(crate) struct LocalCluster {
+    pub cluster: Cluster,
+    /// Client that calls the API server without a network connection.
+    pub client: Client,
+    pub api: SocketAddr,
+    pub gateway: SocketAddr,
+    pub metrics: SocketAddr,
+    shutdown: CancellationToken,
+}
+
+/// The tasks of a [`LocalCluster`]. They run until the shutdown unless one fails.
+pub(crate) struct ClusterTasks(JoinSet<Result<()>>);
+
+impl LocalCluster {
+    /// Starts the cluster with the persistent state of the directory, installs the CustomResourceDefinitions and the shipped
+    /// catalog, and writes the kubeconfig.
+    pub(crate) async fn start(
+        nodes: Vec<Value>,
+        options: operator::Options,
+        listeners: Listeners,
+        state_directory: &StateDirectory,
+        runtime: HostRuntime,
+    ) -> Result<(Self, ClusterTasks)> {
+        let (store, credentials) = (state_directory.open_store()?, state_directory.credentials()?);
+        let node_names: BTreeSet<String> = nodes.iter().map(name).collect();
+        let admission = Arc::new(OperatorAdmission::default());
+        let cluster = Cluster::start_with_store(
+            store,
+            ports(admission.clone(), runtime),
+            nodes,
+            state_directory.node_directories(),
+        );
+        let server = cluster.server().clone();
+        delete_removed_nodes(&server, &node_names);
+        admission.set_server(server.clone());
+        let client = Client::new(server.router(), "default");
+        let catalog = crate::catalog::documents()?;
+        let options = operator::Options { known_classes: crate::catalog::classes(&catalog), ..options };
+        install(&server, catalog)?;
+
+        let (api, gateway) = (listeners.api.local_addr()?, listeners.gateway.local_addr()?);
+        let metrics = listeners.metrics.local_addr()?;
+        let kubeconfig = state_directory.kubeconfig();
+        let text = embedded::kubeconfig(&credentials, &format!("https://{api}"));
+        embedded::write_kubeconfig(&kubeconfig, &text).with_context(|| kubeconfig.display().to_string())?;
+
+        let shutdown = CancellationToken::new();
+        let mut tasks = ClusterTasks(JoinSet::new());
+        let token = shutdown.clone();
+        tasks.0.spawn(async move {
+            embedded::serve(server, listeners.api, &credentials, token).await.context("API server")
+        });
+        tasks.spawn_operator(&client, options, TcpListener::from_std(listeners.metrics)?, &shutdown);
+        tasks.spawn_gateway(&client, TcpListener::from_std(listeners.gateway)?, &shutdown);
+        Ok((Self { cluster, client, api, gateway, metrics, shutdown }, tasks))
+    }
+
+    /// Stops all containers and tasks.
+    pub(crate) async fn stop(self, mut tasks: ClusterTasks) {
+        self.shutdown.cancel();
+        self.cluster.stop().await;
+        while tasks.0.join_next().await.is_some() {}
+    }
+}
+
+impl ClusterTasks {
+    /// Spawns the operator and its metrics server.
+    fn spawn_operator(
+        &mut self,
+        client: &Client,
+        options: operator::Options,
+        metrics: TcpListener,
+        shutdown: &CancellationToken,
+    ) {
+        let (registry, token) = (Arc::clone(&options.metrics), shutdown.clone());
+        self.0.spawn(async move { operator::serve_metrics(metrics, registry, token).await.context("metrics") });
+        let (client, token) = (client.clone(), shutdown.clone());
+        self.0.spawn(async move { operator::run(client, options, token).await.context("operator") });
+    }
+
+    /// Spawns the gateway and the watch of its backend pools.
+    fn spawn_gateway(&mut self, client: &Client, listener: TcpListener, shutdown: &CancellationToken) {
+        let pools = Arc::new(picker::Datastore::new(fastrand::u64(..)));
+        let (client, watched_pools, token) = (client.clone(), Arc::clone(&pools), shutdown.clone());
+        self.0.spawn(async move {
+            picker::watch_backend_pools(client, watched_pools, token).await;
+            Ok(())
+        });
+        let token = shutdown.clone();
+        self.0.spawn(async move { picker::serve_gateway(listener, pools, token).await.context("gateway") });
+    }
+
+    /// Waits until a task fails and returns its error.
+    pub(crate) async fn wait_for_failure(&mut self) -> anyhow::Error {
+        loop {
+            match self.0.join_next().await {
+                Some(Ok(Err(error))) => return error,
+                Some(Err(error)) => return anyhow::Error::new(error).context("a task of ostler panicked"),
+                Some(Ok(Ok(()))) => {}
+                None => return anyhow::anyhow!("all tasks of ostler ended unexpectedly"),
+            }
+        }
+    }
+}
+
+fn ports(admission: Arc<OperatorAdmission>, runtime: HostRuntime) -> Ports {
+    Ports {
+        clock: Arc::new(SystemClock),
+        random: Arc::new(SystemRandom),
+        admission,
+        runtime: Arc::new(runtime),
+        network: Arc::new(TcpNetwork),
+    }
+}
+
+/// Deletes simulated nodes of an earlier start that are not in `node_names`.
+fn delete_removed_nodes(server: &embedded::Server, node_names: &BTreeSet<String>) {
+    let is_simulated = |node: &Value| node["metadata"]["annotations"][node_groups::SIMULATED_ANNOTATION] == "true";
+    for node in server.list("nodes").iter().filter(|node| is_simulated(node) && !node_names.contains(&name(node))) {
+        if let Err(error) = server.delete("nodes", "", &name(node), None) {
+            tracing::warn!(name = name(node), %error, "failed to delete a node of an earlier start");
+        }
+    }
+}
+
+fn name(object: &Value) -> String {
+    object["metadata"]["name"].as_str().unwrap_or_default().to_owned()
+}
+
+/// Installs the CustomResourceDefinitions of this release, which include the kinds of the catalog, and then the catalog.
+fn install(server: &embedded::Server, catalog: Vec<Document>) -> Result<()> {
+    const CRDS: &str = "customresourcedefinitions.apiextensions.k8s.io";
+    for crd in api::crds().into_iter().chain(api::integrations::crds()) {
+        create_or_update(server, CRDS, serde_json::to_value(crd)?)
+            .context("failed to install CustomResourceDefinitions")?;
+    }
+    // The namespace of the base set of accelerator classes.
+    if server.get("namespaces", "", operator::DEFAULT_NAMESPACE).is_none() {
+        let namespace = serde_json::json!({"metadata": {"name": operator::DEFAULT_NAMESPACE}});
+        server.create("namespaces", namespace).context("namespaces")?;
+    }
+    for document in catalog {
+        let resource = server.group_resource(document.api_version(), document.kind());
+        let resource = resource.with_context(|| format!("catalog: {} is not defined", document.kind()))?;
+        apply_catalog_object(server, &resource, &document.value).with_context(|| format!("catalog: {resource}"))?;
+    }
+    Ok(())
+}
+
+/// Applies an object of the catalog. An object that a user has edited is not changed.
+fn apply_catalog_object(server: &embedded::Server, resource: &str, object: &Value) -> Result<(), Status> {
+    match server.apply(resource, object, CATALOG_MANAGER) {
+        Err(status) if status.code == 409 => {
+            let name = name(object);
+            output::print_message(&format!(
+                "note: {resource}/{name} was edited and is not updated: {}",
+                status.message
+            ));
+            output::print_message(&format!(
+                "hint: to restore the shipped object, run `kubectl delete {resource}/{name}` and restart `ostler up`"
+            ));
+            Ok(())
+        }
+        result => result.map(|_| ()),
+    }
+}
+
+fn create_or_update(server: &embedded::Server, resource: &str, object: Value) -> Result<(), Status> {
+    let [namespace, name] = ["namespace", "name"].map(|field| object["metadata"][field].as_str().unwrap_or(""));
+    match server.get(resource, namespace, name) {
+        Some(_) => server.update(resource, object),
+        None => server.create(resource, object),
+    }
+    .map(|_| ())
+}

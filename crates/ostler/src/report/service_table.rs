@@ -1,0 +1,172 @@
+//! The table of services of `ostler up`, and the summary of its nodes.
+
+use std::sync::Arc;
+
+use cluster::find_condition;
+use serde_json::Value;
+
+use crate::node_groups::{ACCELERATORS_ANNOTATION, product_name};
+
+/// A row of the table, from the status of a service.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Row {
+    /// API version, namespace and name, which identify the service.
+    pub key: String,
+    pub name: String,
+    pub model: String,
+    pub runtime: String,
+    pub accelerator: String,
+    pub ready: bool,
+    /// Ready and desired replicas; `–` until the operator has created workloads.
+    pub replicas: String,
+    /// Reason of the `Ready` condition.
+    pub reason: String,
+    /// Message of the `Ready` condition if its status is not `True`.
+    pub message: String,
+}
+
+/// Returns the row of an InferenceService of either group.
+pub(crate) fn row(service: &Value) -> Row {
+    let text = |pointer: &str| service.pointer(pointer).and_then(Value::as_str).map(str::to_owned);
+    let ready = find_condition(&service["status"]["conditions"], "Ready");
+    let is_ready = ready.is_some_and(|condition| condition["status"] == "True");
+    let decision = &service["status"]["decision"];
+    let key = ["/apiVersion", "/metadata/namespace", "/metadata/name"].map(|pointer| text(pointer).unwrap_or_default());
+    Row {
+        key: key.join("/"),
+        name: text("/metadata/name").unwrap_or_default(),
+        model: text("/spec/model/name").unwrap_or_else(|| "(roles)".to_owned()),
+        runtime: decision["runtime"]["name"].as_str().map_or_else(|| roles(service), str::to_owned),
+        accelerator: decision["components"]["engine"]["acceleratorClass"].as_str().unwrap_or("–").to_owned(),
+        ready: is_ready,
+        replicas: replicas(&service["status"]["components"]),
+        reason: ready.and_then(|ready| ready["reason"].as_str()).unwrap_or_default().to_owned(),
+        message: match ready {
+            Some(condition) if !is_ready => condition["message"].as_str().unwrap_or_default().to_owned(),
+            Some(_) => String::new(),
+            None => "Waiting for the operator to observe the service".to_owned(),
+        },
+    }
+}
+
+/// Formats ready and desired replicas of all components or roles: `1/1`. Roles have the field `desiredReplicas` for the
+/// latter.
+fn replicas(components: &Value) -> String {
+    let components = components.as_object().into_iter().flatten().map(|(_, component)| component);
+    let (mut ready, mut desired) = (0, 0);
+    for component in components {
+        ready += component["readyReplicas"].as_i64().unwrap_or(0);
+        desired += component["replicas"].as_i64().or_else(|| component["desiredReplicas"].as_i64()).unwrap_or(0);
+    }
+    if desired == 0 { "–".to_owned() } else { format!("{ready}/{desired}") }
+}
+
+/// Formats the roles of a role-based service: `prefill×2 decode×1`.
+fn roles(service: &Value) -> String {
+    let roles = service["spec"]["roles"].as_array().map(Vec::as_slice).unwrap_or_default();
+    let role =
+        |role: &Value| format!("{}×{}", role["name"].as_str().unwrap_or("?"), role["replicas"].as_u64().unwrap_or(1));
+    roles.iter().map(role).collect::<Vec<_>>().join(" ")
+}
+
+/// Summarizes nodes: `vm 2 CPUs 24Gi (this host)   big-0 8×H100-80G   mid-0 8×A100-40G   (simulated)`.
+pub(crate) fn nodes(nodes: &[Arc<Value>]) -> String {
+    let has_annotation = |node: &Arc<Value>, key: &str| node["metadata"]["annotations"][key] == "true";
+    let (simulated, real): (Vec<_>, Vec<_>) =
+        nodes.iter().partition(|node| has_annotation(node, "ostler.dev/simulated"));
+    let summary = |node: &&Arc<Value>| {
+        let name = name_and_accelerators(node);
+        if has_annotation(node, "ostler.dev/this-machine") {
+            format!("{name} {} (this host)", size(node))
+        } else {
+            name
+        }
+    };
+    let mut summaries: Vec<String> = real.iter().map(summary).collect();
+    summaries.extend(simulated.iter().map(|node| name_and_accelerators(node)));
+    summaries.extend(simulated.first().map(|_| "(simulated)".to_owned()));
+    summaries.join("   ")
+}
+
+fn size(node: &Value) -> String {
+    let capacity = &node["status"]["capacity"];
+    let kib = capacity["memory"].as_str().and_then(|text| text.strip_suffix("Ki")?.parse::<f64>().ok());
+    let memory = kib.map_or_else(String::new, |kib| format!(" {:.0}Gi", kib / f64::from(1 << 20)));
+    format!("{} CPUs{memory}", capacity["cpu"].as_str().unwrap_or("?"))
+}
+
+fn name_and_accelerators(node: &Value) -> String {
+    let label = |name: &str| node["metadata"]["labels"][name].as_str();
+    let name = node["metadata"]["name"].as_str().unwrap_or("?");
+    match label("nvidia.com/gpu.product") {
+        Some(product) => format!("{name} {}×{}", label("nvidia.com/gpu.count").unwrap_or("?"), product_name(product)),
+        None => match node["metadata"]["annotations"][ACCELERATORS_ANNOTATION].as_str() {
+            Some(accelerators) => format!("{name} {accelerators}"),
+            None => name.to_owned(),
+        },
+    }
+}
+
+/// Renders a table. Columns are as wide as their widest cell and separated by two spaces.
+pub(crate) fn table(header: &[&str], rows: &[Vec<String>]) -> String {
+    let width = |column: usize| {
+        let cells = rows.iter().filter_map(|row| row.get(column)).map(|cell| cell.chars().count());
+        cells.chain([header[column].chars().count()]).max().unwrap_or(0)
+    };
+    let widths: Vec<usize> = (0..header.len()).map(width).collect();
+    let line = |cells: Vec<&str>| {
+        let padded = cells.iter().zip(&widths).map(|(cell, width)| format!("{cell:<width$}"));
+        padded.collect::<Vec<_>>().join("  ").trim_end().to_owned()
+    };
+    let mut lines = vec![line(header.to_vec())];
+    lines.extend(rows.iter().map(|row| line(row.iter().map(String::as_str).collect())));
+    lines.join("\n")
+}
+
+/// Renders the table of services.
+pub(crate) fn render(rows: &[Row]) -> String {
+    let cells: Vec<Vec<String>> = rows
+        .iter()
+        .map(|row| {
+            vec![
+                row.name.clone(),
+                row.model.clone(),
+                row.runtime.clone(),
+                row.accelerator.clone(),
+                row.replicas.clone(),
+                row.message.clone(),
+            ]
+        })
+        .collect();
+    table(&["NAME", "MODEL", "RUNTIME", "ACCELERATOR", "READY", "MESSAGE"], &cells)
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn renders_both_kinds() {
+        let ome_service = json!({
+            "metadata": {"name": "chat"},
+            "spec": {"model": {"name": "llama-3-2-3b"}},
+            "status": {
+                "decision": {"runtime": {"name": "srt-llama"}, "components": {"engine": {"acceleratorClass": "nvidia-l40s"}}},
+                "components": {"engine": {"replicas": 2, "readyReplicas": 2}},
+                "conditions": [{"type": "Ready", "status": "True", "message": "x"}],
+            },
+        });
+        let role_based_service = json!({
+            "metadata": {"name": "pd"},
+            "spec": {"roles": [{"name": "prefill", "replicas": 2}, {"name": "decode"}]},
+            "status": {"conditions": [{"type": "Ready", "status": "False", "message": "0 of 3 pods are ready"}]},
+        });
+        insta::assert_snapshot!(render(&[row(&ome_service), row(&role_based_service)]), @r"
+        NAME  MODEL         RUNTIME             ACCELERATOR  READY  MESSAGE
+        chat  llama-3-2-3b  srt-llama           nvidia-l40s  2/2
+        pd    (roles)       prefill×2 decode×1  –            –      0 of 3 pods are ready
+        ");
+    }
+}

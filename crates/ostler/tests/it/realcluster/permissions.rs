@@ -1,0 +1,185 @@
+//! Compares the shipped RBAC roles with the audit log: no request was forbidden, and all permissions are used.
+
+use std::collections::BTreeSet;
+use std::net::{IpAddr, UdpSocket};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use realcluster::AuditedRequest;
+use serde_json::{Value, json};
+
+use super::test_cluster::{Objects, TestCluster, eventually, object_named};
+use crate::session::TIMEOUT;
+
+const SECRETS: (&str, &str) = ("secrets", "v1");
+/// A Service without a selector. Its endpoint is this host, where the operators run.
+const WEBHOOK_SERVICE: &str = "ostler-webhook-test";
+/// Permissions that these tests do not use: replacing pools by a router, pruning a long history, and objects of KEDA, which is
+/// not installed.
+const UNTESTED_PERMISSIONS: [(&str, &[&str]); 4] = [
+    ("backendpools", &["delete"]),
+    ("llmusecasesets", &["delete"]),
+    ("controllerrevisions", &["delete"]),
+    ("scaledobjects", &["list", "watch", "create", "patch", "delete"]),
+];
+
+/// Behind a Service, the operators share the webhook certificate in a Secret and register it as CA bundle. An expiring
+/// certificate is replaced and remains trusted. The API server calls both operators through the Service.
+pub(super) async fn webhook_certificate_behind_service(test_cluster: &mut TestCluster, address: IpAddr) {
+    let port = start_operator_behind_service(test_cluster, "third", address).await;
+    let first = wait_for_trusted_secret(test_cluster, |_| true).await;
+    route_service(test_cluster, address, port).await;
+    wait_for_webhook_rejection(test_cluster, "third").await;
+    let expired = json!({"metadata": {"annotations": {"ostler.io/expires": "2020-01-01T00:00:00Z"}}});
+    test_cluster.patch(SECRETS, operator::DEFAULT_NAMESPACE, "ostler-admission", &expired).await;
+    let port = start_operator_behind_service(test_cluster, "fourth", address).await;
+    let second =
+        wait_for_trusted_secret(test_cluster, |secret| secret["data"]["previous.crt"] == first["data"]["tls.crt"])
+            .await;
+    assert_ne!(second["data"]["tls.crt"], first["data"]["tls.crt"]);
+    route_service(test_cluster, address, port).await;
+    wait_for_webhook_rejection(test_cluster, "fourth").await;
+}
+
+/// Returns an address of this host that is not a loopback address, as endpoints require. No packet is sent.
+pub(super) fn host_address() -> Option<IpAddr> {
+    let socket = UdpSocket::bind("0.0.0.0:0").ok()?;
+    socket.connect("192.0.2.1:9").ok()?;
+    socket.local_addr().ok().map(|address| address.ip()).filter(|address| !address.is_loopback())
+}
+
+/// Starts an operator with a webhook and returns the port of the webhook.
+async fn start_operator_behind_service(test_cluster: &mut TestCluster, name: &str, address: IpAddr) -> u16 {
+    let (listen, service) = (format!("{address}:0"), format!("{}/{WEBHOOK_SERVICE}", operator::DEFAULT_NAMESPACE));
+    test_cluster.start_operator(name, &["--webhook", &listen, "--webhook-service", &service]).await;
+    let process = Arc::clone(&test_cluster.operator().process);
+    let field = format!("address={address}:");
+    eventually("the address of the admission webhook", async || {
+        let output = process.lock().unwrap().output();
+        let line = output.lines().find(|line| line.contains("serving the admission webhook"))?;
+        line.split_once(&field)?.1.split_whitespace().next()?.parse().ok()
+    })
+    .await
+}
+
+/// Routes the Service to `port` of this host.
+async fn route_service(test_cluster: &TestCluster, address: IpAddr, port: u16) {
+    let metadata =
+        |name: &str, labels: Value| json!({"name": name, "namespace": operator::DEFAULT_NAMESPACE, "labels": labels});
+    let service = json!({"apiVersion": "v1", "kind": "Service", "metadata": metadata(WEBHOOK_SERVICE, json!({})),
+        "spec": {"ports": [{"name": "webhook", "port": 443, "targetPort": port}]}});
+    let slice = json!({"apiVersion": "discovery.k8s.io/v1", "kind": "EndpointSlice", "addressType": "IPv4",
+        "metadata": metadata(WEBHOOK_SERVICE, json!({"kubernetes.io/service-name": WEBHOOK_SERVICE})),
+        "ports": [{"name": "webhook", "port": port, "protocol": "TCP"}],
+        "endpoints": [{"addresses": [address.to_string()], "conditions": {"ready": true}}]});
+    test_cluster.cluster.apply(&[service, slice]).await.unwrap();
+}
+
+/// Waits until the API server calls the webhook and returns its rejection. There is no event for a changed configuration.
+async fn wait_for_webhook_rejection(test_cluster: &TestCluster, name: &str) {
+    let kind = ("clusterservingruntimes.ome.io", "v1beta1");
+    let name = format!("by-{name}");
+    let object = json!({"apiVersion": "ome.io/v1beta1", "kind": "ClusterServingRuntime", "metadata": {"name": name},
+        "spec": {"disabled": true, "modelSizeRange": {"min": "9B", "max": "5B"}}});
+    let rejection = test_cluster.wait_for_rejection(&object, kind, "").await;
+    assert!(
+        rejection.contains("admission.ostler.io") && rejection.contains("min 9B is greater than max 5B"),
+        "{rejection}"
+    );
+}
+
+/// Waits for a Secret that matches `predicate` and for a webhook configuration that trusts its certificates.
+async fn wait_for_trusted_secret(test_cluster: &TestCluster, predicate: impl Fn(&Value) -> bool) -> Value {
+    let is_match = |objects: &Objects| objects.get("ostler-admission").is_some_and(&predicate);
+    let mut secrets = test_cluster.wait_for("the Secret", SECRETS, operator::DEFAULT_NAMESPACE, is_match).await;
+    let secret = secrets.remove("ostler-admission").unwrap();
+    let pem = |text: &Value| String::from_utf8(STANDARD.decode(text.as_str().unwrap_or_default()).unwrap()).unwrap();
+    let bundle = format!("{}{}", pem(&secret["data"]["tls.crt"]), pem(&secret["data"]["previous.crt"]));
+    let configurations = ("validatingwebhookconfigurations.admissionregistration.k8s.io", "v1");
+    test_cluster
+        .wait_for("the configuration", configurations, "", |objects| {
+            let client = &object_named(objects, "ostler-admission")["webhooks"][0]["clientConfig"];
+            client["service"]["name"] == WEBHOOK_SERVICE && pem(&client["caBundle"]) == bundle
+        })
+        .await;
+    secret
+}
+
+/// API group, resource and verb.
+type Permission = (String, String, String);
+
+/// Returns the permissions of the shipped roles.
+fn granted_permissions() -> BTreeSet<Permission> {
+    let mut permissions = BTreeSet::new();
+    for rule in operator::cluster_role_rules().into_iter().chain(operator::namespace_role_rules()) {
+        let texts = |field: &str| -> Vec<String> {
+            rule[field].as_array().into_iter().flatten().map(|value| value.as_str().unwrap().to_owned()).collect()
+        };
+        for verb in texts("verbs") {
+            permissions.insert((texts("apiGroups")[0].clone(), texts("resources")[0].clone(), verb));
+        }
+    }
+    permissions
+}
+
+/// Returns the permissions that a request requires: `patch` also requires `create` if it creates the object.
+fn required_permissions(access: &AuditedRequest) -> Vec<Permission> {
+    let permission = |verb: &str| (access.group.clone(), access.resource.clone(), verb.to_owned());
+    match (access.verb.as_str(), access.code) {
+        ("patch", 201) => vec![permission("patch"), permission("create")],
+        (verb, _) => vec![permission(verb)],
+    }
+}
+
+/// Returns whether the request was allowed. A `get` of a missing object counts as allowed.
+fn is_allowed(access: &AuditedRequest) -> bool {
+    access.code < 400 || (access.verb == "get" && access.code == 404)
+}
+
+/// Returns whether these tests use the permission. The admission plugin OwnerReferencesPermissionEnforcement checks
+/// `finalizers` permissions without a request.
+fn is_tested(permission: &Permission) -> bool {
+    let (_, resource, verb) = permission;
+    let is_used = |(name, verbs): &(&str, &[&str])| name != resource || !verbs.contains(&verb.as_str());
+    !resource.ends_with("/finalizers") && UNTESTED_PERMISSIONS.iter().all(is_used)
+}
+
+/// `behind_a_service`: whether the operators shared the certificate in a Secret.
+pub(super) async fn granted_permissions_are_used(test_cluster: &mut TestCluster, behind_a_service: bool) {
+    let user = test_cluster.account.as_ref().unwrap().user.clone();
+    for running in &test_cluster.operators {
+        running.process.lock().unwrap().kill().unwrap();
+    }
+    let read_requests = || realcluster::audited_requests(&test_cluster.cluster.audit_log(), &user).unwrap();
+    let unused_permissions = || -> Vec<Permission> {
+        let used: BTreeSet<Permission> =
+            read_requests().iter().filter(|access| is_allowed(access)).flat_map(required_permissions).collect();
+        let is_expected =
+            |permission: &Permission| is_tested(permission) && (behind_a_service || permission.1 != "secrets");
+        granted_permissions()
+            .into_iter()
+            .filter(|permission| is_expected(permission) && !used.contains(permission))
+            .collect()
+    };
+    // The audit log contains a watch only after it has ended.
+    let (start, mut unused) = (Instant::now(), unused_permissions());
+    while !unused.is_empty() && start.elapsed() < TIMEOUT {
+        tokio::time::sleep(Duration::from_millis(100)).await;
+        unused = unused_permissions();
+    }
+    assert!(unused.is_empty(), "unused permissions: {unused:#?}");
+    let requests = read_requests();
+    let forbidden: Vec<&AuditedRequest> = requests.iter().filter(|access| access.code == 403).collect();
+    assert!(forbidden.is_empty(), "missing permissions: {forbidden:#?}");
+    // The operator reads no Secret but its own.
+    let secrets: Vec<&AuditedRequest> =
+        requests.iter().filter(|access| access.resource == "secrets" && access.verb != "create").collect();
+    assert!(
+        secrets
+            .iter()
+            .all(|access| access.name == "ostler-admission" && access.namespace == operator::DEFAULT_NAMESPACE),
+        "{secrets:?}"
+    );
+}

@@ -1,0 +1,86 @@
+//! A candidate for scheduling: an endpoint with the signals that filters and scorers read.
+
+use std::{collections::BTreeMap, time::Duration};
+
+use crate::{engine_metrics::EngineMetrics, pool::Endpoint};
+
+/// Metrics up to this age have full confidence.
+const FULL_CONFIDENCE_AGE: Duration = Duration::from_secs(3);
+
+/// Metrics of this age or older have no confidence.
+const ZERO_CONFIDENCE_AGE: Duration = Duration::from_secs(15);
+
+/// An endpoint at the time of a scheduling decision.
+#[derive(Debug, Clone)]
+pub(crate) struct Candidate {
+    /// The endpoint.
+    pub(crate) endpoint: Endpoint,
+    /// Labels of the Pod.
+    pub(crate) labels: BTreeMap<String, String>,
+    /// Last scraped engine metrics, if any.
+    pub(crate) metrics: Option<MetricsSample>,
+    /// Whether the last scrape was refused (`ECONNREFUSED`), although the Pod is still reported as ready.
+    pub(crate) connection_refused: bool,
+}
+
+/// Engine metrics and their age.
+#[derive(Debug, Clone)]
+pub(crate) struct MetricsSample {
+    /// Metrics of the engine.
+    pub(crate) metrics: EngineMetrics,
+    /// Time since the scrape.
+    pub(crate) age: Duration,
+}
+
+impl Candidate {
+    /// Returns the confidence in the metrics, 0 to 1. It decreases with age instead of dropping at a limit: engines that are
+    /// too busy to be scraped must not make their whole pool unavailable.
+    pub(crate) fn confidence(&self) -> f64 {
+        let Some(sample) = &self.metrics else { return 0.0 };
+        let excess_age = sample.age.saturating_sub(FULL_CONFIDENCE_AGE).as_secs_f64();
+        (1.0 - excess_age / (ZERO_CONFIDENCE_AGE - FULL_CONFIDENCE_AGE).as_secs_f64()).max(0.0)
+    }
+
+    /// Returns the average of `value` of the metrics and `default`, weighted by the confidence in the metrics.
+    pub(crate) fn blend_with_default(&self, value: impl Fn(&EngineMetrics) -> Option<f64>, default: f64) -> f64 {
+        let Some(value) = self.metrics.as_ref().and_then(|sample| value(&sample.metrics)) else { return default };
+        let confidence = self.confidence();
+        confidence * value + (1.0 - confidence) * default
+    }
+}
+
+#[cfg(test)]
+pub(crate) mod tests {
+    use super::*;
+    use crate::pool::Datastore;
+    use rstest::rstest;
+
+    /// Returns the endpoint `10.0.0.N:8000`, with metrics scraped `age` seconds ago if any.
+    pub(crate) fn candidate(number: u8, scraped: Option<(EngineMetrics, u64)>) -> Candidate {
+        let address = ([10, 0, 0, number], 8000).into();
+        Candidate {
+            endpoint: Endpoint {
+                address,
+                pod: format!("pod-{number}"),
+                prompt_tokens: crate::PromptTokenRange::default(),
+                load: Datastore::new(0).load(address),
+            },
+            labels: BTreeMap::new(),
+            metrics: scraped.map(|(metrics, age)| MetricsSample { metrics, age: Duration::from_secs(age) }),
+            connection_refused: false,
+        }
+    }
+
+    #[rstest]
+    #[case::never_scraped(None, 0.0)]
+    #[case::just_scraped(Some(0), 1.0)]
+    #[case::fresh(Some(3), 1.0)]
+    #[case::half(Some(9), 0.5)]
+    #[case::old(Some(15), 0.0)]
+    #[case::very_old(Some(3_600), 0.0)]
+    // spec: GW-27
+    fn confidence_decreases_with_age(#[case] age: Option<u64>, #[case] expect: f64) {
+        let candidate = candidate(1, age.map(|age| (EngineMetrics::default(), age)));
+        assert!((candidate.confidence() - expect).abs() < 1e-9, "{}", candidate.confidence());
+    }
+}

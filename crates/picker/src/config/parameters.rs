@@ -1,0 +1,256 @@
+//! Parameters of the plugin types, with the same defaults as other pickers.
+
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, de::DeserializeOwned};
+use serde_json::{Map, Value};
+
+use super::{ConfigError, document::PluginEntry};
+use crate::{
+    filter::{Operator, Requirement},
+    request::BYTES_PER_TOKEN,
+    score::prefix::PrefixConfig,
+};
+
+/// Parameters of plugins without parameters.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct NoParameters {}
+
+/// Parameters of prefix scorers, and of prefix producers, which several scorers may share.
+#[derive(Deserialize, Default)]
+#[serde(default, rename_all = "camelCase", deny_unknown_fields)]
+pub(super) struct PrefixParameters {
+    /// Bytes per block.
+    #[serde(alias = "hashBlockSize")]
+    block_size: Option<usize>,
+    /// Tokens per block; takes precedence over bytes.
+    block_size_tokens: Option<usize>,
+    max_prefix_blocks_to_match: Option<usize>,
+    /// Takes precedence over blocks.
+    max_prefix_tokens_to_match: Option<usize>,
+    lru_capacity_per_server: Option<usize>,
+    /// Ignored: the block size need not match the one of the engines.
+    #[serde(rename = "autoTune")]
+    _auto_tune: Option<bool>,
+    /// Name of the producer whose index the scorer uses.
+    pub(super) prefix_match_info_producer_name: Option<String>,
+}
+
+/// Default maximum number of endpoints. Not all proxies support several: Envoy's `ORIGINAL_DST` cluster ignores a header with
+/// two addresses.
+pub(super) const DEFAULT_MAX_ENDPOINTS: usize = 1;
+
+#[derive(Deserialize, Default)]
+#[serde(default, rename_all = "camelCase", deny_unknown_fields)]
+pub(super) struct PickerParameters {
+    pub(super) max_num_of_endpoints: Option<usize>,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub(super) struct LabelFilterParameters {
+    pub(super) label: String,
+    #[serde(default)]
+    pub(super) valid_values: Vec<String>,
+    #[serde(default)]
+    pub(super) allows_no_label: bool,
+}
+
+#[derive(Deserialize, Default)]
+#[serde(default, rename_all = "camelCase", deny_unknown_fields)]
+pub(super) struct SelectorFilterParameters {
+    match_labels: BTreeMap<String, String>,
+    match_expressions: Vec<MatchExpression>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct MatchExpression {
+    key: String,
+    operator: Operator,
+    #[serde(default)]
+    values: Vec<String>,
+}
+
+#[derive(Deserialize)]
+#[serde(default, rename_all = "camelCase", deny_unknown_fields)]
+pub(super) struct ActiveRequestParameters {
+    pub(super) idle_threshold: usize,
+    pub(super) max_busy_score: f64,
+    /// Ignored: a request is in flight until its stream ends.
+    #[serde(rename = "requestTimeout")]
+    _request_timeout: Option<String>,
+}
+
+#[derive(Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub(super) struct LoadAwareParameters {
+    pub(super) threshold: f64,
+}
+
+#[derive(Deserialize)]
+#[serde(default, rename_all = "camelCase", deny_unknown_fields)]
+pub(super) struct TokenLoadParameters {
+    pub(super) queue_threshold_tokens: f64,
+}
+
+/// Parameters of `no-hit-lru-scorer`. `lruSize` is ignored: there is one entry per endpoint.
+#[derive(Deserialize, Default)]
+#[serde(default, rename_all = "camelCase", deny_unknown_fields)]
+pub(super) struct NoHitLruParameters {
+    #[serde(rename = "lruSize")]
+    _lru_size: Option<usize>,
+    #[serde(rename = "prefixPluginName")]
+    _prefix_plugin_name: Option<String>,
+    #[serde(rename = "prefixPluginType")]
+    _prefix_plugin_type: Option<String>,
+    #[serde(rename = "prefixMatchInfoProducerName")]
+    _producer: Option<String>,
+}
+
+/// Parameters of `prefix-based-pd-decider`.
+#[derive(Debug, Clone, Copy, Deserialize, Default)]
+#[serde(default, rename_all = "camelCase", deny_unknown_fields)]
+pub(super) struct PrefillDeciderParameters {
+    pub(super) non_cached_tokens: usize,
+    pub(super) prompt_tokens: usize,
+}
+
+/// Parameters of `pd-profile-handler`, of all its versions.
+#[derive(Debug, Clone, Deserialize)]
+#[serde(default, rename_all = "camelCase", deny_unknown_fields)]
+pub(super) struct PrefillDecodeParameters {
+    /// Maximum number of uncached bytes that the decode endpoint prefills itself.
+    pub(super) threshold: Option<usize>,
+    pub(super) prefill_profile: String,
+    pub(super) decode_profile: String,
+    pub(super) decider_plugin_name: Option<String>,
+    pub(super) primary_port: Option<u16>,
+    /// Ignored: the block size of the prefix scorer is used.
+    #[serde(rename = "hashBlockSize")]
+    _hash_block_size: Option<usize>,
+    #[serde(rename = "prefixPluginName")]
+    _prefix_plugin_name: Option<String>,
+    #[serde(rename = "prefixPluginType")]
+    _prefix_plugin_type: Option<String>,
+    #[serde(rename = "prefixMatchInfoProducerName")]
+    _producer: Option<String>,
+}
+
+/// Parameters of `disagg-profile-handler`.
+#[derive(Debug, Clone, Deserialize, Default)]
+#[serde(default, rename_all = "camelCase", deny_unknown_fields)]
+pub(super) struct DisaggregatedParameters {
+    pub(super) profiles: DisaggregatedNames,
+    pub(super) deciders: DisaggregatedNames,
+    /// Previous name of `deciders.prefill`.
+    pub(super) decider_plugin_name: Option<String>,
+    pub(super) prefill_profile: Option<String>,
+    pub(super) decode_profile: Option<String>,
+    #[serde(rename = "prefixMatchInfoProducerName")]
+    _producer: Option<String>,
+}
+
+#[derive(Debug, Clone, Deserialize, Default)]
+#[serde(default, deny_unknown_fields)]
+pub(super) struct DisaggregatedNames {
+    pub(super) decode: Option<String>,
+    pub(super) prefill: Option<String>,
+    pub(super) encode: Option<String>,
+}
+
+/// Parameters of `data-parallel-profile-handler`.
+#[derive(Debug, Clone, Deserialize)]
+#[serde(default, rename_all = "camelCase", deny_unknown_fields)]
+pub(super) struct DataParallelParameters {
+    pub(super) primary_port: u16,
+}
+
+/// Parses the parameters of a plugin; missing parameters have their defaults.
+///
+/// # Errors
+/// A parameter is unknown or has the wrong type.
+pub(super) fn parse_parameters<T: DeserializeOwned>(index: usize, entry: &PluginEntry) -> Result<T, ConfigError> {
+    let parameters = if entry.parameters.is_null() { Value::Object(Map::new()) } else { entry.parameters.clone() };
+    serde_json::from_value(parameters).map_err(|error| ConfigError::Parameters {
+        index,
+        plugin_type: entry.r#type.clone(),
+        cause: error.to_string(),
+    })
+}
+
+impl PrefixParameters {
+    /// Returns the prefix configuration, or `None` if no parameter is set.
+    pub(super) fn explicit_prefix_config(&self) -> Option<PrefixConfig> {
+        let parameters = [
+            self.block_size,
+            self.block_size_tokens,
+            self.max_prefix_blocks_to_match,
+            self.max_prefix_tokens_to_match,
+            self.lru_capacity_per_server,
+        ];
+        parameters.iter().any(Option::is_some).then(|| self.prefix_config())
+    }
+
+    /// Returns the prefix configuration, with defaults for parameters that are not set.
+    pub(super) fn prefix_config(&self) -> PrefixConfig {
+        let bytes = self.block_size_tokens.map(|tokens| tokens.saturating_mul(BYTES_PER_TOKEN));
+        let block_size = bytes.or(self.block_size).unwrap_or(64).max(1);
+        let blocks_of = |tokens: usize| (tokens.saturating_mul(BYTES_PER_TOKEN) / block_size).max(1);
+        let max_blocks = self.max_prefix_tokens_to_match.map(blocks_of).or(self.max_prefix_blocks_to_match);
+        PrefixConfig {
+            block_size,
+            max_blocks: max_blocks.unwrap_or(256),
+            lru_capacity: self.lru_capacity_per_server.unwrap_or(31_250),
+        }
+    }
+}
+
+impl SelectorFilterParameters {
+    pub(super) fn requirements(self) -> Vec<Requirement> {
+        let equal = |(key, value)| Requirement { key, operator: Operator::In, values: vec![value] };
+        let expression = |MatchExpression { key, operator, values }| Requirement { key, operator, values };
+        self.match_labels.into_iter().map(equal).chain(self.match_expressions.into_iter().map(expression)).collect()
+    }
+}
+
+impl Default for ActiveRequestParameters {
+    fn default() -> Self {
+        Self { idle_threshold: 0, max_busy_score: 1.0, _request_timeout: None }
+    }
+}
+
+impl Default for LoadAwareParameters {
+    fn default() -> Self {
+        Self { threshold: 128.0 }
+    }
+}
+
+impl Default for TokenLoadParameters {
+    fn default() -> Self {
+        Self { queue_threshold_tokens: 4_194_304.0 }
+    }
+}
+
+impl Default for DataParallelParameters {
+    fn default() -> Self {
+        Self { primary_port: 8000 }
+    }
+}
+
+impl Default for PrefillDecodeParameters {
+    fn default() -> Self {
+        Self {
+            threshold: None,
+            prefill_profile: "prefill".to_owned(),
+            decode_profile: "decode".to_owned(),
+            decider_plugin_name: None,
+            primary_port: None,
+            _hash_block_size: None,
+            _prefix_plugin_name: None,
+            _prefix_plugin_type: None,
+            _producer: None,
+        }
+    }
+}

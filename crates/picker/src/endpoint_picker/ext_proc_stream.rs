@@ -1,0 +1,380 @@
+//! State machine of one `ext_proc` stream, without the transport: messages in, messages out.
+//!
+//! Bodies are in mode `FULL_DUPLEX_STREAMED`: the proxy sends the whole request without waiting for responses. At its end the
+//! picker answers the headers, with the selected endpoint, and returns the body. Response bodies are not inspected.
+
+use std::{collections::BTreeMap, net::SocketAddr};
+
+use bytes::{Bytes, BytesMut};
+use cluster::NamespacedName;
+use http::StatusCode;
+use tonic::Status;
+
+use crate::{
+    ext_proc::{
+        BodyMutation, BodyResponse, BodySendMode, CommonResponse, HeaderAppendAction, HeaderMap, HeaderMutation,
+        HeaderSendMode, HeaderValue, HeaderValueOption, HeadersResponse, HttpBody, HttpHeaders, HttpStatus,
+        ImmediateResponse, Metadata, ProcessingMode, ProcessingRequest, ProcessingResponse, ProtocolConfiguration,
+        StreamedBodyResponse, Struct, TrailersResponse, processing_request::Request, processing_response::Response,
+        value::Kind,
+    },
+    gateway::openai::error_body,
+    model_rewrite,
+    policy::{Parser, SchedulingResult},
+    request::{self, MAX_BODY_BYTES, RequestInfo},
+};
+
+/// Header and metadata key of the selected endpoints.
+const DESTINATION_ENDPOINT_KEY: &str = "x-gateway-destination-endpoint";
+/// Metadata key of the endpoint that served the request.
+const SERVED_ENDPOINT_KEY: &str = "x-gateway-destination-endpoint-served";
+/// Metadata namespace of both keys.
+const LOAD_BALANCER_NAMESPACE: &str = "envoy.lb";
+/// Metadata namespace and key of the endpoints that may be selected.
+const SUBSET_HINT: (&str, &str) = ("envoy.lb.subset_hint", "x-gateway-destination-endpoint-subset");
+/// Header with the endpoint to which the decoder sends the prompt first.
+const PREFILL_ENDPOINT_HEADER: &str = "x-prefiller-host-port";
+/// Header with the selected engine, if one port of a Pod forwards requests to all of its engines.
+const DATA_PARALLEL_ENDPOINT_HEADER: &str = "x-data-parallel-host-port";
+/// Headers with the model name to use instead of the one in the body, in order of precedence.
+const MODEL_REWRITE_HEADERS: [&str; 2] = ["x-llm-d-model-name-rewrite", "x-gateway-model-name-rewrite"];
+/// Headers between proxy and picker, which are removed before the request reaches an engine.
+const INTERNAL_HEADERS: [&str; 15] = [
+    PREFILL_ENDPOINT_HEADER,
+    DATA_PARALLEL_ENDPOINT_HEADER,
+    "x-encoder-hosts-ports",
+    SERVED_ENDPOINT_KEY,
+    "x-gateway-destination-endpoint-subset",
+    "x-gateway-inference-objective",
+    "x-llm-d-inference-objective",
+    "x-gateway-inference-fairness-id",
+    "x-llm-d-inference-fairness-id",
+    "x-gateway-model-name-rewrite",
+    "x-llm-d-model-name-rewrite",
+    "x-slo-ttft-ms",
+    "x-llm-d-slo-ttft-ms",
+    "x-slo-tpot-ms",
+    "x-llm-d-slo-tpot-ms",
+];
+
+/// Maximum body bytes per message: proxies reject messages of 64 KiB and more by default.
+const MAX_CHUNK_BYTES: usize = 62_000;
+
+/// State of one request.
+#[derive(Debug)]
+pub(super) struct ExtProcStream {
+    parser: Parser,
+    headers: BTreeMap<String, String>,
+    body: BytesMut,
+    subset: Option<Vec<String>>,
+    /// Endpoint that served the request, as reported by the proxy.
+    pub(super) served_endpoint: Option<SocketAddr>,
+    /// Whether the response has a 5xx status: the engine failed, or the proxy could not reach it.
+    pub(super) response_failed: bool,
+}
+
+/// What the server does after a message.
+#[derive(Debug)]
+pub(super) enum Action {
+    /// Wait for the next message.
+    Continue,
+    /// Send these messages.
+    Respond(Vec<ProcessingResponse>),
+    /// Schedule the request; [`CompleteRequest::responses`] or [`no_endpoint_response`] returns the messages to send.
+    Schedule(CompleteRequest),
+    /// Send this message and end the stream.
+    Reject(ProcessingResponse),
+}
+
+/// A completely received request.
+#[derive(Debug)]
+pub(super) struct CompleteRequest {
+    pub(super) body: Bytes,
+    pub(super) info: RequestInfo,
+    /// Model name of the engines.
+    pub(super) target_model: String,
+    /// `ip` or `ip:port` of the endpoints that may be selected; `None`: all.
+    subset: Option<Vec<String>>,
+    end: RequestEnd,
+}
+
+/// Message that completed the request: it determines which messages the proxy waits for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum RequestEnd {
+    Headers,
+    Body,
+    Trailers,
+}
+
+impl ExtProcStream {
+    pub(super) fn new(parser: Parser) -> Self {
+        Self {
+            parser,
+            headers: BTreeMap::new(),
+            body: BytesMut::new(),
+            subset: None,
+            served_endpoint: None,
+            response_failed: false,
+        }
+    }
+
+    /// Processes a message of the proxy.
+    ///
+    /// # Errors
+    /// Returns the gRPC status that ends the stream if the proxy uses an unsupported mode or message.
+    pub(super) fn handle(&mut self, message: ProcessingRequest) -> Result<Action, Status> {
+        let mode = request_body_mode(message.protocol_config)?;
+        let metadata = message.metadata_context.unwrap_or_default();
+        self.subset = subset_hint(&metadata).or(self.subset.take());
+        match message.request {
+            Some(Request::RequestHeaders(headers)) => Ok(self.request_headers(headers, mode)),
+            Some(Request::RequestBody(body)) => Ok(self.request_body(&body)),
+            Some(Request::RequestTrailers(_)) => Ok(self.finish_request(RequestEnd::Trailers)),
+            Some(Request::ResponseHeaders(headers)) => {
+                self.served_endpoint = served_endpoint(&metadata);
+                self.response_failed = response_status(&headers).is_some_and(|status| status >= 500);
+                Ok(Action::Respond(vec![skip_response_body()]))
+            }
+            Some(Request::ResponseBody(body)) => {
+                let chunks = body_responses(&body.body, body.end_of_stream).map(Response::ResponseBody);
+                Ok(Action::Respond(chunks.map(processing_response).collect()))
+            }
+            Some(Request::ResponseTrailers(_)) => {
+                let response = Response::ResponseTrailers(TrailersResponse::default());
+                Ok(Action::Respond(vec![processing_response(response)]))
+            }
+            None => Err(Status::invalid_argument("unsupported ProcessingRequest message")),
+        }
+    }
+
+    fn request_headers(&mut self, message: HttpHeaders, mode: Option<BodySendMode>) -> Action {
+        let HeaderMap { headers } = message.headers.unwrap_or_default();
+        self.headers = headers.into_iter().map(|header| (header.key.to_ascii_lowercase(), header.text())).collect();
+        // With mode NONE the proxy does not send the body.
+        if message.end_of_stream || mode == Some(BodySendMode::None) {
+            let info = RequestInfo::default();
+            return Action::Schedule(self.complete_request(info, Bytes::new(), String::new(), RequestEnd::Headers));
+        }
+        Action::Continue
+    }
+
+    fn request_body(&mut self, message: &HttpBody) -> Action {
+        if self.body.len() + message.body.len() > MAX_BODY_BYTES {
+            let text = format!("The request body is larger than {} MiB.", MAX_BODY_BYTES / (1024 * 1024));
+            return Action::Reject(immediate_response(StatusCode::PAYLOAD_TOO_LARGE, &text, None, "request_too_large"));
+        }
+        self.body.extend_from_slice(&message.body);
+        if message.end_of_stream { self.finish_request(RequestEnd::Body) } else { Action::Continue }
+    }
+
+    fn finish_request(&mut self, end: RequestEnd) -> Action {
+        let body = self.body.split().freeze();
+        let (info, model) = match (self.request_info(&body), self.parser) {
+            (Ok(found), _) => found,
+            // The whole body counts as the prompt.
+            (Err(_), Parser::Passthrough) => {
+                let prompt_spans = std::iter::once(0..body.len()).collect();
+                let info = RequestInfo { prompt_spans, ..RequestInfo::default() };
+                return Action::Schedule(self.complete_request(info, body, String::new(), end));
+            }
+            (Err(rejection), Parser::RequireModel) => return Action::Reject(*rejection),
+        };
+        let rewrite = MODEL_REWRITE_HEADERS.iter().find_map(|name| self.headers.get(*name));
+        let target_model = rewrite.filter(|name| !name.is_empty()).cloned().unwrap_or(model);
+        Action::Schedule(self.complete_request(info, body, target_model, end))
+    }
+
+    /// Returns the content of the body and its model name, or the response that rejects the request.
+    fn request_info(&self, body: &[u8]) -> Result<(RequestInfo, String), Box<ProcessingResponse>> {
+        let reject =
+            |message: &str, param, code| Box::new(immediate_response(StatusCode::BAD_REQUEST, message, param, code));
+        let info = request::parse_request(body).map_err(|error| reject(&format!("{error}."), None, "invalid_body"))?;
+        let model = info.model.as_ref().map(|model| model.name.clone()).filter(|name| !name.is_empty());
+        let model =
+            model.ok_or_else(|| reject("You must provide a model parameter.", Some("model"), "missing_model"))?;
+        Ok((info, model))
+    }
+
+    fn complete_request(
+        &mut self,
+        info: RequestInfo,
+        body: Bytes,
+        target_model: String,
+        end: RequestEnd,
+    ) -> CompleteRequest {
+        CompleteRequest { body, info, target_model, subset: self.subset.take(), end }
+    }
+}
+
+impl CompleteRequest {
+    /// Returns whether the proxy allows this endpoint.
+    pub(super) fn allows(&self, endpoint: SocketAddr) -> bool {
+        let Some(subset) = &self.subset else { return true };
+        let (address, ip) = (endpoint.to_string(), endpoint.ip().to_string());
+        subset.iter().any(|allowed| *allowed == address || *allowed == ip)
+    }
+
+    /// Returns the messages for a scheduled request: the headers with the selected endpoint, then the body and the trailers
+    /// that the proxy waits for.
+    pub(super) fn responses(&self, result: &SchedulingResult, primary_port: Option<u16>) -> Vec<ProcessingResponse> {
+        let rewritten = self.info.model.as_ref().filter(|model| model.name != self.target_model);
+        let body = rewritten.map(|model| model_rewrite::replace_model(&self.body, &model.span, &self.target_model));
+        let mut responses = vec![header_response(result, primary_port, body.as_ref().map(Bytes::len))];
+        let body = body.unwrap_or_else(|| self.body.clone());
+        if self.end != RequestEnd::Headers {
+            let chunks = body_responses(&body, self.end == RequestEnd::Body).map(Response::RequestBody);
+            responses.extend(chunks.map(processing_response));
+        }
+        if self.end == RequestEnd::Trailers {
+            responses.push(processing_response(Response::RequestTrailers(TrailersResponse::default())));
+        }
+        responses
+    }
+}
+
+/// Returns the answer to the request headers, with the selected endpoints as a header and as metadata.
+fn header_response(
+    result: &SchedulingResult,
+    primary_port: Option<u16>,
+    new_length: Option<usize>,
+) -> ProcessingResponse {
+    let addresses = result.endpoints.iter().map(|endpoint| endpoint.address);
+    let destination = |mut address: SocketAddr| {
+        address.set_port(primary_port.unwrap_or(address.port()));
+        address
+    };
+    let endpoints: Vec<String> = addresses.clone().map(|address| destination(address).to_string()).collect();
+    let endpoints = endpoints.join(",");
+    let mut set_headers = vec![set_header(DESTINATION_ENDPOINT_KEY, &endpoints)];
+    let engine = addresses.take(1).filter(|address| destination(*address) != *address);
+    set_headers.extend(engine.map(|engine| set_header(DATA_PARALLEL_ENDPOINT_HEADER, &engine.to_string())));
+    let prefiller = result.prefill_endpoint.iter();
+    set_headers.extend(prefiller.map(|endpoint| set_header(PREFILL_ENDPOINT_HEADER, &endpoint.address.to_string())));
+    set_headers.extend(new_length.map(|length| set_header("content-length", &length.to_string())));
+    let set_names: Vec<String> =
+        set_headers.iter().filter_map(|option| Some(option.header.as_ref()?.key.clone())).collect();
+    let remove_headers =
+        INTERNAL_HEADERS.map(str::to_owned).into_iter().filter(|name| !set_names.contains(name)).collect();
+    let response = CommonResponse {
+        header_mutation: Some(HeaderMutation { set_headers, remove_headers }),
+        // The route may depend on the endpoint.
+        clear_route_cache: true,
+        ..CommonResponse::default()
+    };
+    let metadata = Struct::with_field(DESTINATION_ENDPOINT_KEY, Kind::StringValue(endpoints));
+    ProcessingResponse {
+        response: Some(Response::RequestHeaders(HeadersResponse { response: Some(response) })),
+        dynamic_metadata: Some(Struct::with_field(LOAD_BALANCER_NAMESPACE, Kind::StructValue(metadata))),
+        mode_override: None,
+    }
+}
+
+/// Returns the answer to a request for which no endpoint is available.
+pub(super) fn no_endpoint_response(pool: &NamespacedName) -> ProcessingResponse {
+    let message = format!("No endpoint of pool {pool} is available.");
+    let mut response = immediate_response(StatusCode::SERVICE_UNAVAILABLE, &message, None, "no_endpoint");
+    if let Some(Response::ImmediateResponse(ImmediateResponse { headers: Some(headers), .. })) = &mut response.response
+    {
+        headers.set_headers.push(set_header("retry-after", "1"));
+        headers.set_headers.push(set_header("x-llm-d-request-dropped-reason", "rejected-no-endpoints"));
+    }
+    response
+}
+
+fn immediate_response(status: StatusCode, message: &str, param: Option<&str>, code: &str) -> ProcessingResponse {
+    processing_response(Response::ImmediateResponse(ImmediateResponse {
+        status: Some(HttpStatus { code: i32::from(status.as_u16()) }),
+        headers: Some(HeaderMutation {
+            set_headers: vec![set_header("content-type", "application/json")],
+            remove_headers: Vec::new(),
+        }),
+        body: Bytes::from(error_body(status, message, param, Some(code)).to_string()),
+        details: code.to_owned(),
+    }))
+}
+
+/// Returns the request body mode of the proxy. With a mode that withholds the body until the headers are answered, proxy and
+/// picker would wait for each other.
+fn request_body_mode(config: Option<ProtocolConfiguration>) -> Result<Option<BodySendMode>, Status> {
+    let Some(config) = config else { return Ok(None) };
+    match config.request_body_mode() {
+        mode @ (BodySendMode::None | BodySendMode::FullDuplexStreamed) => Ok(Some(mode)),
+        mode => Err(Status::failed_precondition(format!(
+            "request_body_mode {mode:?} is not supported: set FULL_DUPLEX_STREAMED in the proxy's ext_proc filter"
+        ))),
+    }
+}
+
+/// Returns the subset hint: a list of strings, or one comma-separated string.
+fn subset_hint(metadata: &Metadata) -> Option<Vec<String>> {
+    let value = metadata.filter_metadata.get(SUBSET_HINT.0)?.fields.get(SUBSET_HINT.1)?;
+    let split = |text: &str| text.split(',').map(|entry| entry.trim().to_owned()).collect::<Vec<_>>();
+    Some(match value.kind.as_ref()? {
+        Kind::StringValue(text) => split(text),
+        Kind::ListValue(list) => {
+            let texts = list.values.iter().filter_map(|value| match &value.kind {
+                Some(Kind::StringValue(text)) => Some(text.as_str()),
+                _ => None,
+            });
+            texts.flat_map(split).collect()
+        }
+        Kind::StructValue(_) => return None,
+    })
+}
+
+fn response_status(message: &HttpHeaders) -> Option<u16> {
+    let headers = message.headers.as_ref()?.headers.iter();
+    headers.filter(|header| header.key == ":status").find_map(|header| header.text().parse().ok())
+}
+
+fn served_endpoint(metadata: &Metadata) -> Option<SocketAddr> {
+    match &metadata.filter_metadata.get(LOAD_BALANCER_NAMESPACE)?.fields.get(SERVED_ENDPOINT_KEY)?.kind {
+        Some(Kind::StringValue(address)) => address.parse().ok(),
+        _ => None,
+    }
+}
+
+/// Returns an answer to the response headers that changes nothing and asks the proxy not to send the response body. Envoy
+/// ignores the request if `response_body_mode` is `FULL_DUPLEX_STREAMED`. With `NONE` a long stream causes no round trips,
+/// and with `response_trailer_mode: SEND` the stream stays open until the end of the response.
+fn skip_response_body() -> ProcessingResponse {
+    let mode = ProcessingMode {
+        request_header_mode: HeaderSendMode::Send.into(),
+        response_header_mode: HeaderSendMode::Send.into(),
+        request_body_mode: BodySendMode::FullDuplexStreamed.into(),
+        response_body_mode: BodySendMode::None.into(),
+        request_trailer_mode: HeaderSendMode::Send.into(),
+        // The request counts as in flight until the end of the response.
+        response_trailer_mode: HeaderSendMode::Send.into(),
+    };
+    let response = Some(Response::ResponseHeaders(HeadersResponse::default()));
+    ProcessingResponse { response, dynamic_metadata: None, mode_override: Some(mode) }
+}
+
+/// Splits `body` into messages, at least one. `end_of_body` is set on the last one.
+fn body_responses(body: &Bytes, end_of_body: bool) -> impl Iterator<Item = BodyResponse> {
+    let count = body.len().div_ceil(MAX_CHUNK_BYTES).max(1);
+    let body = body.clone();
+    (0..count).map(move |index| {
+        let chunk = body.slice(index * MAX_CHUNK_BYTES..body.len().min((index + 1) * MAX_CHUNK_BYTES));
+        let streamed = StreamedBodyResponse { body: chunk, end_of_stream: end_of_body && index + 1 == count };
+        let body_mutation = Some(BodyMutation { streamed_response: Some(streamed) });
+        BodyResponse { response: Some(CommonResponse { body_mutation, ..CommonResponse::default() }) }
+    })
+}
+
+fn processing_response(response: Response) -> ProcessingResponse {
+    ProcessingResponse { response: Some(response), dynamic_metadata: None, mode_override: None }
+}
+
+fn set_header(key: &str, value: &str) -> HeaderValueOption {
+    let header = HeaderValue {
+        key: key.to_owned(),
+        raw_value: Bytes::copy_from_slice(value.as_bytes()),
+        ..HeaderValue::default()
+    };
+    HeaderValueOption { header: Some(header), append_action: HeaderAppendAction::OverwriteIfExistsOrAdd.into() }
+}
+
+#[cfg(test)]
+mod tests;

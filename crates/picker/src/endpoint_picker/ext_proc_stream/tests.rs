@@ -1,0 +1,286 @@
+use rstest::rstest;
+
+use super::*;
+use crate::ext_proc::{HttpTrailers, ListValue, Value};
+use crate::pool::{Datastore, Endpoint};
+
+fn endpoint(number: u8) -> Endpoint {
+    let address = ([10, 0, 0, number], 8000).into();
+    Endpoint {
+        address,
+        pod: format!("pod-{number}"),
+        prompt_tokens: crate::PromptTokenRange::default(),
+        load: Datastore::new(0).load(address),
+    }
+}
+
+fn scheduling_result(prefiller: Option<u8>) -> SchedulingResult {
+    SchedulingResult {
+        endpoints: vec![endpoint(2), endpoint(1)],
+        prefill_endpoint: prefiller.map(endpoint),
+        cached_bytes: 0,
+    }
+}
+
+fn message(request: Request) -> ProcessingRequest {
+    ProcessingRequest { request: Some(request), ..ProcessingRequest::default() }
+}
+
+fn headers(headers: &[(&str, &str)], end_of_stream: bool) -> ProcessingRequest {
+    let header = |(key, value): &(&str, &str)| HeaderValue {
+        key: (*key).to_owned(),
+        raw_value: Bytes::copy_from_slice(value.as_bytes()),
+        ..HeaderValue::default()
+    };
+    let headers = Some(HeaderMap { headers: headers.iter().map(header).collect() });
+    message(Request::RequestHeaders(HttpHeaders { headers, end_of_stream }))
+}
+
+fn body(text: &str, end_of_stream: bool) -> ProcessingRequest {
+    message(Request::RequestBody(HttpBody { body: Bytes::copy_from_slice(text.as_bytes()), end_of_stream }))
+}
+
+fn with_subset(mut message: ProcessingRequest, kind: Kind) -> ProcessingRequest {
+    let metadata =
+        Metadata { filter_metadata: [(SUBSET_HINT.0.to_owned(), Struct::with_field(SUBSET_HINT.1, kind))].into() };
+    message.metadata_context = Some(metadata);
+    message
+}
+
+/// Handles all messages and returns the complete request, which must follow the last message.
+fn complete_request(messages: Vec<ProcessingRequest>) -> CompleteRequest {
+    let mut stream = ExtProcStream::new(Parser::RequireModel);
+    let mut steps = messages.into_iter().map(|message| stream.handle(message).unwrap()).peekable();
+    loop {
+        match steps.next() {
+            Some(Action::Continue) => {}
+            Some(Action::Schedule(request)) if steps.peek().is_none() => return request,
+            other => panic!("{other:?}"),
+        }
+    }
+}
+
+fn rejection(messages: Vec<ProcessingRequest>) -> (i32, String) {
+    let mut stream = ExtProcStream::new(Parser::RequireModel);
+    let last = messages.into_iter().map(|message| stream.handle(message).unwrap()).last();
+    let Some(Action::Reject(ProcessingResponse { response: Some(Response::ImmediateResponse(responses)), .. })) = last
+    else {
+        panic!("{last:?}")
+    };
+    (responses.status.unwrap().code, String::from_utf8(responses.body.to_vec()).unwrap())
+}
+
+/// Returns the headers that are set and those that are removed.
+fn header_mutation(responses: &ProcessingResponse) -> (BTreeMap<String, String>, Vec<String>) {
+    let Some(Response::RequestHeaders(HeadersResponse { response: Some(response) })) = &responses.response else {
+        panic!("{responses:?}")
+    };
+    let mutation = response.header_mutation.clone().unwrap();
+    let set = mutation.set_headers.into_iter().map(|option| option.header.unwrap());
+    (set.map(|header| (header.key.clone(), header.text())).collect(), mutation.remove_headers)
+}
+
+fn returned_body(responses: &[ProcessingResponse]) -> (String, Vec<bool>) {
+    let (mut text, mut ends) = (String::new(), Vec::new());
+    for option in responses {
+        if let Some(Response::RequestBody(BodyResponse { response: Some(response) })) = &option.response {
+            let chunk = response.body_mutation.clone().unwrap().streamed_response.unwrap();
+            text.push_str(std::str::from_utf8(&chunk.body).unwrap());
+            ends.push(chunk.end_of_stream);
+        }
+    }
+    (text, ends)
+}
+
+const BODY: &str = r#"{"model":"m","prompt":"hi","big":12345678901234567890123}"#;
+
+// spec: GW-55
+#[test]
+fn selected_endpoint_is_header_and_metadata_and_body_is_unchanged() {
+    let request = complete_request(vec![
+        headers(&[(":path", "/v1/completions")], false),
+        body(&BODY[..9], false),
+        body(&BODY[9..], true),
+    ]);
+    assert_eq!(request.target_model, "m");
+    let responses = request.responses(&scheduling_result(None), None);
+    let (set, removed) = header_mutation(&responses[0]);
+    assert_eq!(set, [("x-gateway-destination-endpoint".to_owned(), "10.0.0.2:8000,10.0.0.1:8000".to_owned())].into());
+    assert!(removed.contains(&"x-prefiller-host-port".to_owned()), "clients must not set the header");
+    let metadata = &responses[0].dynamic_metadata.clone().unwrap().fields["envoy.lb"];
+    let expect = Struct::with_field(
+        "x-gateway-destination-endpoint",
+        Kind::StringValue("10.0.0.2:8000,10.0.0.1:8000".to_owned()),
+    );
+    assert_eq!(metadata.kind, Some(Kind::StructValue(expect)));
+    assert_eq!(returned_body(&responses), (BODY.to_owned(), vec![true]));
+}
+
+#[test]
+fn long_body_is_returned_in_chunks() {
+    let long = format!(r#"{{"model":"m","prompt":"{}"}}"#, "x".repeat(2 * MAX_CHUNK_BYTES));
+    let (text, ends) = returned_body(
+        &complete_request(vec![headers(&[], false), body(&long, true)]).responses(&scheduling_result(None), None),
+    );
+    assert_eq!((text == long, ends), (true, vec![false, false, true]));
+}
+
+#[test]
+fn trailers_complete_the_request() {
+    let trailers = message(Request::RequestTrailers(HttpTrailers::default()));
+    let responses = complete_request(vec![headers(&[], false), body(BODY, false), trailers])
+        .responses(&scheduling_result(None), None);
+    assert_eq!(returned_body(&responses), (BODY.to_owned(), vec![false]));
+    assert!(matches!(responses.last().unwrap().response, Some(Response::RequestTrailers(_))));
+}
+
+#[test]
+fn request_without_body_is_scheduled_at_its_headers() {
+    let responses =
+        complete_request(vec![headers(&[(":method", "GET")], true)]).responses(&scheduling_result(None), None);
+    assert_eq!(responses.len(), 1);
+    assert!(header_mutation(&responses[0]).0.contains_key(DESTINATION_ENDPOINT_KEY));
+}
+
+#[test]
+fn prefill_endpoint_is_a_header() {
+    let responses =
+        complete_request(vec![headers(&[], false), body(BODY, true)]).responses(&scheduling_result(Some(7)), None);
+    let (set, removed) = header_mutation(&responses[0]);
+    assert_eq!(set[PREFILL_ENDPOINT_HEADER], "10.0.0.7:8000");
+    assert!(!removed.contains(&PREFILL_ENDPOINT_HEADER.to_owned()));
+}
+
+#[test]
+fn data_parallel_engine_is_a_header() {
+    let request =
+        complete_request(vec![headers(&[(DATA_PARALLEL_ENDPOINT_HEADER, "10.9.9.9:1")], false), body(BODY, true)]);
+    let (set, removed) = header_mutation(&request.responses(&scheduling_result(None), Some(9000))[0]);
+    assert_eq!(
+        (set[DESTINATION_ENDPOINT_KEY].as_str(), set[DATA_PARALLEL_ENDPOINT_HEADER].as_str()),
+        ("10.0.0.2:9000,10.0.0.1:9000", "10.0.0.2:8000")
+    );
+    assert!(!removed.contains(&DATA_PARALLEL_ENDPOINT_HEADER.to_owned()));
+    let (set, removed) = header_mutation(&request.responses(&scheduling_result(None), Some(8000))[0]);
+    assert_eq!(
+        (set[DESTINATION_ENDPOINT_KEY].as_str(), set.get(DATA_PARALLEL_ENDPOINT_HEADER)),
+        ("10.0.0.2:8000,10.0.0.1:8000", None)
+    );
+    assert!(removed.contains(&DATA_PARALLEL_ENDPOINT_HEADER.to_owned()), "clients must not set the header");
+}
+
+#[rstest]
+#[case::not_json("not json")]
+#[case::no_model(r#"{"prompt":"hi"}"#)]
+fn passthrough_parser_accepts_any_body(#[case] text: &str) {
+    let mut stream = ExtProcStream::new(Parser::Passthrough);
+    assert!(matches!(stream.handle(headers(&[], false)).unwrap(), Action::Continue));
+    let Action::Schedule(request) = stream.handle(body(text, true)).unwrap() else { panic!() };
+    assert_eq!((request.target_model.as_str(), request.info.prompt_bytes()), ("", text.len()));
+    assert_eq!(returned_body(&request.responses(&scheduling_result(None), None)).0, text);
+}
+
+#[rstest]
+#[case::new("x-llm-d-model-name-rewrite")]
+#[case::old("x-gateway-model-name-rewrite")]
+// spec: GW-52
+fn model_rewrite_changes_only_model_and_length(#[case] header: &str) {
+    let request = complete_request(vec![headers(&[(header, "tuned-v2")], false), body(BODY, true)]);
+    assert_eq!(request.target_model, "tuned-v2");
+    let responses = request.responses(&scheduling_result(None), None);
+    let expect = BODY.replace("\"m\"", "\"tuned-v2\"");
+    assert_eq!(header_mutation(&responses[0]).0["content-length"], expect.len().to_string());
+    assert_eq!(returned_body(&responses).0, expect);
+}
+
+#[rstest]
+#[case::none(None, [true, true])]
+#[case::text(Some(Kind::StringValue("10.0.0.9:1, 10.0.0.2:8000".to_owned())), [false, true])]
+#[case::other_port(Some(Kind::StringValue("10.0.0.2:8001".to_owned())), [false, false])]
+#[case::address_only(Some(Kind::StringValue("10.0.0.1".to_owned())), [true, false])]
+#[case::list(Some(Kind::ListValue(ListValue { values: vec![Value { kind: Some(Kind::StringValue("10.0.0.1:8000".to_owned())) }] })), [true, false])]
+#[case::empty(Some(Kind::ListValue(ListValue::default())), [false, false])]
+fn subset_hint_restricts_endpoints(#[case] hint: Option<Kind>, #[case] allowed: [bool; 2]) {
+    let mut first = headers(&[], false);
+    if let Some(hint) = hint {
+        first = with_subset(first, hint);
+    }
+    let request = complete_request(vec![first, body(BODY, true)]);
+    assert_eq!([1, 2].map(|number| request.allows(endpoint(number).address)), allowed);
+}
+
+#[rstest]
+#[case::not_json("not json", 400, "not a JSON object")]
+#[case::no_model(r#"{"prompt":"hi"}"#, 400, "You must provide a model parameter.")]
+#[case::model_not_a_string(r#"{"model":7}"#, 400, "`model` must be a string")]
+// spec: GW-80
+fn invalid_body_is_rejected(#[case] text: &str, #[case] status: i32, #[case] expect: &str) {
+    let (code, message) = rejection(vec![headers(&[], false), body(text, true)]);
+    assert_eq!(code, status);
+    assert!(message.contains(expect) && message.contains("invalid_request_error"), "{message}");
+}
+
+// spec: GW-80
+#[test]
+fn body_size_is_limited() {
+    let part = "x".repeat(MAX_BODY_BYTES / 2);
+    let (code, _) = rejection(vec![headers(&[], false), body(&part, false), body(&part, false), body("x", false)]);
+    assert_eq!(code, 413);
+}
+
+// spec: GW-79
+#[test]
+fn missing_endpoint_is_503_with_reason() {
+    let key = NamespacedName { namespace: "ns".to_owned(), name: "p".to_owned() };
+    let Some(Response::ImmediateResponse(responses)) = no_endpoint_response(&key).response else { panic!() };
+    assert_eq!(responses.status.unwrap().code, 503);
+    let set = responses.headers.unwrap().set_headers.into_iter().map(|option| option.header.unwrap());
+    let set: BTreeMap<String, String> = set.map(|header| (header.key.clone(), header.text())).collect();
+    assert_eq!(
+        (set["x-llm-d-request-dropped-reason"].as_str(), set["retry-after"].as_str()),
+        ("rejected-no-endpoints", "1")
+    );
+}
+
+#[test]
+fn response_is_unchanged_and_served_endpoint_is_recorded() {
+    let mut stream = ExtProcStream::new(Parser::RequireModel);
+    let mut response_headers = message(Request::ResponseHeaders(HttpHeaders::default()));
+    let served = Struct::with_field(SERVED_ENDPOINT_KEY, Kind::StringValue("10.0.0.1:8000".to_owned()));
+    response_headers.metadata_context =
+        Some(Metadata { filter_metadata: [(LOAD_BALANCER_NAMESPACE.to_owned(), served)].into() });
+    let Action::Respond(responses) = stream.handle(response_headers).unwrap() else { panic!() };
+    assert_eq!(responses[0].mode_override.unwrap().response_body_mode(), BodySendMode::None);
+    assert_eq!(stream.served_endpoint, Some(endpoint(1).address));
+    let chunk = HttpBody { body: Bytes::from_static(b"data: x\n\n"), end_of_stream: false };
+    let Action::Respond(responses) = stream.handle(message(Request::ResponseBody(chunk))).unwrap() else { panic!() };
+    let Some(Response::ResponseBody(BodyResponse { response: Some(response) })) = &responses[0].response else {
+        panic!()
+    };
+    let chunk = response.body_mutation.clone().unwrap().streamed_response.unwrap();
+    assert_eq!((&chunk.body[..], chunk.end_of_stream), (&b"data: x\n\n"[..], false));
+}
+
+#[rstest]
+#[case::ok("200", false)]
+#[case::too_many("429", false)]
+#[case::unavailable("503", true)]
+#[case::invalid("x", false)]
+fn response_failures_are_recorded(#[case] status: &str, #[case] expect: bool) {
+    let mut stream = ExtProcStream::new(Parser::RequireModel);
+    let Some(Request::RequestHeaders(response_headers)) = headers(&[(":status", status)], false).request else {
+        panic!()
+    };
+    stream.handle(message(Request::ResponseHeaders(response_headers))).unwrap();
+    assert_eq!(stream.response_failed, expect);
+}
+
+#[test]
+fn unsupported_body_mode_is_rejected_with_remedy() {
+    let mut first = headers(&[], false);
+    let mode = BodySendMode::Buffered.into();
+    first.protocol_config = Some(ProtocolConfiguration { request_body_mode: mode, response_body_mode: 0 });
+    let status = ExtProcStream::new(Parser::RequireModel).handle(first).unwrap_err();
+    assert_eq!(status.code(), tonic::Code::FailedPrecondition);
+    assert!(status.message().contains("set FULL_DUPLEX_STREAMED"), "{status}");
+}

@@ -1,0 +1,188 @@
+//! Serving certificate: self-signed, for proxies that accept any certificate, or from files that are reloaded on change.
+
+use std::{
+    fs, io,
+    path::{Path, PathBuf},
+    sync::{Arc, PoisonError, RwLock},
+    time::Duration,
+};
+
+use rustls::{
+    ServerConfig,
+    pki_types::{
+        CertificateDer, PrivateKeyDer, PrivatePkcs8KeyDer,
+        pem::{self, PemObject as _},
+    },
+};
+use tokio::time::sleep;
+use tokio_util::sync::CancellationToken;
+
+/// Names of the files, as in a Secret of type `kubernetes.io/tls`.
+const CERTIFICATE_FILE: &str = "tls.crt";
+const KEY_FILE: &str = "tls.key";
+
+/// Interval between checks of the files. The kubelet takes about a minute to update a mounted Secret anyway.
+const RELOAD_INTERVAL: Duration = Duration::from_secs(15);
+
+/// A serving certificate that cannot be used.
+#[derive(Debug, thiserror::Error)]
+pub enum CertificateError {
+    /// The self-signed certificate cannot be generated.
+    #[error("failed to generate a certificate: {0}")]
+    Generate(#[from] rcgen::Error),
+    /// The certificate and the key are not usable together.
+    #[error("invalid certificate: {0}")]
+    Tls(#[from] rustls::Error),
+    /// A file cannot be read.
+    #[error("{}: {cause}", path.display())]
+    File {
+        /// Path of the file.
+        path: PathBuf,
+        /// Error of the file system.
+        cause: io::Error,
+    },
+    /// A file is not valid PEM.
+    #[error("{}: {cause}", path.display())]
+    Pem {
+        /// Path of the file.
+        path: PathBuf,
+        /// Error of the PEM parser.
+        cause: pem::Error,
+    },
+}
+
+/// Certificate and key for TLS connections.
+#[derive(Debug)]
+pub struct ServingCertificate {
+    config: RwLock<Arc<ServerConfig>>,
+    files: Option<CertificateFiles>,
+}
+
+/// Directory with certificate files, and their last loaded contents.
+#[derive(Debug)]
+struct CertificateFiles {
+    directory: PathBuf,
+    loaded: RwLock<CertificateContents>,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+struct CertificateContents {
+    certificate: Vec<u8>,
+    key: Vec<u8>,
+}
+
+impl ServingCertificate {
+    /// Generates a self-signed certificate.
+    ///
+    /// # Errors
+    /// The key or the certificate cannot be generated.
+    pub fn self_signed() -> Result<Self, CertificateError> {
+        let generated = rcgen::generate_simple_self_signed(vec!["localhost".to_owned()])?;
+        let key = PrivateKeyDer::Pkcs8(PrivatePkcs8KeyDer::from(generated.signing_key.serialize_der()));
+        let config = server_config(vec![generated.cert.der().clone()], key)?;
+        Ok(Self { config: RwLock::new(config), files: None })
+    }
+
+    /// Loads `tls.crt` and `tls.key` from `directory`.
+    ///
+    /// # Errors
+    /// A file cannot be read, is invalid, or does not match the other.
+    pub fn from_directory(directory: &Path) -> Result<Self, CertificateError> {
+        let contents = CertificateContents::read(directory)?;
+        let config = RwLock::new(contents.server_config(directory)?);
+        let files = CertificateFiles { directory: directory.to_owned(), loaded: RwLock::new(contents) };
+        Ok(Self { config, files: Some(files) })
+    }
+
+    /// Returns the TLS configuration for a new connection.
+    pub(super) fn config(&self) -> Arc<ServerConfig> {
+        Arc::clone(&self.config.read().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    /// Reloads changed files until `shutdown`. If they are invalid, the last valid certificate remains in use.
+    pub async fn reload_on_change(&self, shutdown: CancellationToken) {
+        while shutdown.run_until_cancelled(sleep(RELOAD_INTERVAL)).await.is_some() {
+            match self.reload() {
+                Ok(true) => tracing::info!("reloaded the serving certificate"),
+                Ok(false) => {}
+                Err(error) => {
+                    tracing::warn!(%error, "failed to reload the serving certificate, using the previous one");
+                }
+            }
+        }
+    }
+
+    /// Reloads the files. Returns whether they changed.
+    fn reload(&self) -> Result<bool, CertificateError> {
+        let Some(files) = &self.files else { return Ok(false) };
+        let contents = CertificateContents::read(&files.directory)?;
+        if *files.loaded.read().unwrap_or_else(PoisonError::into_inner) == contents {
+            return Ok(false);
+        }
+        let config = contents.server_config(&files.directory)?;
+        *files.loaded.write().unwrap_or_else(PoisonError::into_inner) = contents;
+        *self.config.write().unwrap_or_else(PoisonError::into_inner) = config;
+        Ok(true)
+    }
+}
+
+impl CertificateContents {
+    fn read(directory: &Path) -> Result<Self, CertificateError> {
+        let read = |name| {
+            let path = directory.join(name);
+            fs::read(&path).map_err(|cause| CertificateError::File { path, cause })
+        };
+        Ok(Self { certificate: read(CERTIFICATE_FILE)?, key: read(KEY_FILE)? })
+    }
+
+    fn server_config(&self, directory: &Path) -> Result<Arc<ServerConfig>, CertificateError> {
+        let invalid = |name| move |cause| CertificateError::Pem { path: directory.join(name), cause };
+        let chain = CertificateDer::pem_slice_iter(&self.certificate).collect::<Result<Vec<_>, _>>();
+        let chain = chain.map_err(invalid(CERTIFICATE_FILE))?;
+        let key = PrivateKeyDer::from_pem_slice(&self.key).map_err(invalid(KEY_FILE))?;
+        server_config(chain, key)
+    }
+}
+
+fn server_config(
+    chain: Vec<CertificateDer<'static>>,
+    key: PrivateKeyDer<'static>,
+) -> Result<Arc<ServerConfig>, CertificateError> {
+    let mut config = ServerConfig::builder_with_provider(Arc::new(rustls::crypto::ring::default_provider()))
+        .with_safe_default_protocol_versions()?
+        .with_no_client_auth()
+        .with_single_cert(chain, key)?;
+    config.alpn_protocols = vec![b"h2".to_vec()];
+    Ok(Arc::new(config))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn write(directory: &Path) {
+        let generated = rcgen::generate_simple_self_signed(vec!["picker".to_owned()]).unwrap();
+        fs::write(directory.join(CERTIFICATE_FILE), generated.cert.pem()).unwrap();
+        fs::write(directory.join(KEY_FILE), generated.signing_key.serialize_pem()).unwrap();
+    }
+
+    #[test]
+    fn reloads_changed_files_and_retains_last_valid_certificate() {
+        let temporary_directory = tempfile::tempdir().unwrap();
+        let directory = temporary_directory.path();
+        let missing = ServingCertificate::from_directory(directory).unwrap_err().to_string();
+        assert!(missing.contains("tls.crt: No such file"), "{missing}");
+        write(directory);
+        let certificate = ServingCertificate::from_directory(directory).unwrap();
+        let first = certificate.config();
+        assert!(!certificate.reload().unwrap());
+        write(directory);
+        assert!(certificate.reload().unwrap());
+        let second = certificate.config();
+        assert!(!Arc::ptr_eq(&first, &second));
+        fs::write(directory.join(KEY_FILE), "no key").unwrap();
+        let invalid = certificate.reload().unwrap_err().to_string();
+        assert!(invalid.contains("tls.key: "), "{invalid}");
+        assert!(Arc::ptr_eq(&second, &certificate.config()));
+    }
+}

@@ -1,0 +1,163 @@
+//! Parses the engine metrics that scheduling needs from a Prometheus text page, in one pass over its lines.
+
+use std::collections::BTreeSet;
+
+/// Metrics of one engine. Metrics that the page does not contain are `None`.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub(crate) struct EngineMetrics {
+    /// Number of queued requests.
+    pub(crate) waiting: Option<f64>,
+    /// Number of running requests.
+    pub(crate) running: Option<f64>,
+    /// Fraction of the KV cache in use, 0 to 1.
+    pub(crate) kv_cache_usage: Option<f64>,
+    /// LoRA adapters.
+    pub(crate) lora_adapters: Option<LoraAdapters>,
+}
+
+/// State of the LoRA adapters of one engine.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(crate) struct LoraAdapters {
+    /// Maximum number of loaded adapters.
+    pub(crate) slots: usize,
+    /// Adapters with running requests.
+    pub(crate) running: BTreeSet<String>,
+    /// Adapters with queued requests.
+    pub(crate) waiting: BTreeSet<String>,
+}
+
+/// Parses a metrics page of vLLM, SGLang, TensorRT-LLM or Triton. Values of several engines in one process (`engine="0"`,
+/// `engine="1"`) are summed; of the KV cache usage the maximum is taken.
+pub(crate) fn parse_metrics(page: &str) -> EngineMetrics {
+    let mut metrics = EngineMetrics::default();
+    let mut newest_timestamp = f64::NEG_INFINITY;
+    for line in page.lines() {
+        let Some((name, labels, value)) = parse_sample(line) else { continue };
+        match name {
+            "vllm:num_requests_waiting" | "sglang:num_queue_reqs" | "trtllm_num_requests_waiting" => {
+                add_to_sum(&mut metrics.waiting, value);
+            }
+            "vllm:num_requests_running" | "sglang:num_running_reqs" | "trtllm_num_requests_running" => {
+                add_to_sum(&mut metrics.running, value);
+            }
+            "nv_trt_llm_request_metrics" => match label_value(labels, "request_type") {
+                Some("waiting") => add_to_sum(&mut metrics.waiting, value),
+                Some("scheduled") => add_to_sum(&mut metrics.running, value),
+                _ => {}
+            },
+            "vllm:kv_cache_usage_perc"
+            | "vllm:gpu_cache_usage_perc"
+            | "sglang:token_usage"
+            | "trtllm_kv_cache_utilization" => update_max(&mut metrics.kv_cache_usage, value),
+            "nv_trt_llm_kv_cache_block_metrics" if label_value(labels, "kv_cache_block_type") == Some("fraction") => {
+                update_max(&mut metrics.kv_cache_usage, value);
+            }
+            // The value is the timestamp of the series; outdated series remain on the page.
+            "vllm:lora_requests_info" if value > newest_timestamp => {
+                newest_timestamp = value;
+                metrics.lora_adapters = Some(parse_lora_adapters(labels));
+            }
+            _ => {}
+        }
+    }
+    metrics
+}
+
+/// Prefixes of the parsed metric names.
+const METRIC_PREFIXES: [&str; 4] = ["vllm:", "sglang:", "trtllm_", "nv_trt_llm_"];
+
+/// Returns the name, the labels (without braces) and the value of one line.
+fn parse_sample(line: &str) -> Option<(&str, &str, f64)> {
+    if !METRIC_PREFIXES.iter().any(|prefix| line.starts_with(prefix)) {
+        return None;
+    }
+    let (name, labels, rest) = match line.split_once('{') {
+        Some((name, rest)) => {
+            let (labels, rest) = rest.rsplit_once('}')?;
+            (name, labels, rest)
+        }
+        None => {
+            let (name, rest) = line.split_once(' ')?;
+            (name, "", rest)
+        }
+    };
+    let value: f64 = rest.split_whitespace().next()?.parse().ok()?;
+    value.is_finite().then_some((name, labels, value))
+}
+
+fn add_to_sum(sum: &mut Option<f64>, value: f64) {
+    *sum = Some(sum.unwrap_or(0.0) + value.max(0.0));
+}
+
+fn update_max(usage: &mut Option<f64>, value: f64) {
+    *usage = Some(usage.unwrap_or(0.0).max(value.clamp(0.0, 1.0)));
+}
+
+fn parse_lora_adapters(labels: &str) -> LoraAdapters {
+    let names = |key| {
+        let listed = label_value(labels, key).unwrap_or_default().split(',');
+        listed.map(str::trim).filter(|name| !name.is_empty()).map(str::to_owned).collect()
+    };
+    LoraAdapters {
+        slots: label_value(labels, "max_lora").and_then(|value| value.parse().ok()).unwrap_or(0),
+        running: names("running_lora_adapters"),
+        waiting: names("waiting_lora_adapters"),
+    }
+}
+
+fn label_value<'a>(labels: &'a str, key: &str) -> Option<&'a str> {
+    let is_name_start = |index: usize| index == 0 || labels.as_bytes()[index - 1] == b',';
+    let is_label = |index: usize| is_name_start(index) && labels[index + key.len()..].starts_with("=\"");
+    let (index, _) = labels.match_indices(key).find(|(index, _)| is_label(*index))?;
+    labels[index + key.len() + 2..].split('"').next()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use rstest::rstest;
+
+    fn names(names: &[&str]) -> BTreeSet<String> {
+        names.iter().map(|name| (*name).to_owned()).collect()
+    }
+
+    // spec: GW-26
+    #[test]
+    fn parses_page_of_vllm() {
+        let metrics = parse_metrics(include_str!("../../engine/tests/data/metrics-loaded.txt"));
+        assert_eq!((metrics.waiting, metrics.running), (Some(16.0), Some(8.0)));
+        assert!((metrics.kv_cache_usage.unwrap() - 0.046_920_821).abs() < 1e-6);
+        // According to the newest of three series, no adapter is loaded.
+        assert_eq!(metrics.lora_adapters, Some(LoraAdapters { slots: 1, ..LoraAdapters::default() }));
+    }
+
+    #[rstest]
+    #[case::nothing("", EngineMetrics::default())]
+    #[case::no_labels("vllm:num_requests_waiting 3", EngineMetrics { waiting: Some(3.0), ..EngineMetrics::default() })]
+    #[case::two_engines("vllm:num_requests_running{engine=\"0\"} 3\nvllm:num_requests_running{engine=\"1\"} 4",
+        EngineMetrics { running: Some(7.0), ..EngineMetrics::default() })]
+    #[case::sglang("sglang:num_queue_reqs{model_name=\"m\"} 2.0\nsglang:token_usage{model_name=\"m\"} 0.5",
+        EngineMetrics { waiting: Some(2.0), kv_cache_usage: Some(0.5), ..EngineMetrics::default() })]
+    #[case::sglang_running("sglang:num_running_reqs{tp_rank=\"0\"} 5", EngineMetrics { running: Some(5.0), ..EngineMetrics::default() })]
+    #[case::tensorrt("trtllm_num_requests_waiting 1\ntrtllm_num_requests_running 2\ntrtllm_kv_cache_utilization 0.25",
+        EngineMetrics { waiting: Some(1.0), running: Some(2.0), kv_cache_usage: Some(0.25), ..EngineMetrics::default() })]
+    #[case::triton("nv_trt_llm_request_metrics{model=\"m\",request_type=\"waiting\",version=\"1\"} 4\n\
+        nv_trt_llm_request_metrics{request_type=\"scheduled\"} 6\nnv_trt_llm_request_metrics{request_type=\"max\"} 9\n\
+        nv_trt_llm_kv_cache_block_metrics{kv_cache_block_type=\"fraction\"} 0.5",
+        EngineMetrics { waiting: Some(4.0), running: Some(6.0), kv_cache_usage: Some(0.5), ..EngineMetrics::default() })]
+    #[case::garbage(
+        "vllm:num_requests_waiting{\nvllm:kv_cache_usage_perc NaN\nvllm:num_requests_running x\n# vllm:a 1",
+        EngineMetrics::default()
+    )]
+    fn parses_metrics(#[case] page: &str, #[case] expect: EngineMetrics) {
+        assert_eq!(parse_metrics(page), expect);
+    }
+
+    #[test]
+    fn uses_newest_lora_series() {
+        let page = "vllm:lora_requests_info{max_lora=\"2\",running_lora_adapters=\"a,b\",waiting_lora_adapters=\"c\"} 20.5\n\
+            vllm:lora_requests_info{max_lora=\"2\",running_lora_adapters=\"z\",waiting_lora_adapters=\"\"} 3.5";
+        let expect = LoraAdapters { slots: 2, running: names(&["a", "b"]), waiting: names(&["c"]) };
+        assert_eq!(parse_metrics(page).lora_adapters, Some(expect));
+    }
+}

@@ -1,0 +1,145 @@
+//! HTTP client for engines, with pooled connections. A request on a stale connection is retried on a new one.
+
+use std::{
+    io,
+    pin::Pin,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering::Relaxed},
+    },
+    task::{Context, Poll},
+    time::Duration,
+};
+
+use bytes::Bytes;
+use http::{Extensions, Request, Response};
+use http_body_util::Full;
+use hyper::{
+    body::Incoming,
+    rt::{Read, ReadBufCursor, Write},
+};
+use hyper_util::{
+    client::legacy::{
+        Client, Error,
+        connect::{Connected, Connection, HttpConnector},
+    },
+    rt::{TokioExecutor, TokioIo, TokioTimer},
+};
+use tokio::{net::TcpStream, time::Instant};
+use tower::util::MapResponse;
+
+/// Idle timeout of pooled connections. vLLM closes idle connections after five seconds.
+const IDLE_TIMEOUT: Duration = Duration::from_secs(4);
+
+/// Timeout for connecting to an endpoint.
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(2);
+
+/// A request that fails within this time may have met a connection that the engine was closing. Later failures are those of a
+/// running request.
+const STALE_CONNECTION_WINDOW: Duration = Duration::from_secs(1);
+
+type Connector = MapResponse<HttpConnector, fn(TokioIo<TcpStream>) -> TrackedConnection>;
+
+/// Sends requests to engines.
+pub(super) struct EngineClient {
+    pooled: Client<Connector, Full<Bytes>>,
+    /// Opens a connection per request, which cannot be stale.
+    unpooled: Client<Connector, Full<Bytes>>,
+}
+
+/// Whether a connection has carried a response. Shared by the connection, its responses and its errors.
+#[derive(Debug, Clone, Default)]
+struct ReusedFlag(Arc<AtomicBool>);
+
+/// A connection that tracks whether it is reused.
+#[derive(Debug)]
+struct TrackedConnection {
+    io: TokioIo<TcpStream>,
+    reused: ReusedFlag,
+}
+
+impl EngineClient {
+    pub(super) fn new() -> Self {
+        let mut connector = HttpConnector::new();
+        connector.set_nodelay(true);
+        connector.set_connect_timeout(Some(CONNECT_TIMEOUT));
+        let connector: Connector =
+            MapResponse::new(connector, |io| TrackedConnection { io, reused: ReusedFlag::default() });
+        let mut builder = Client::builder(TokioExecutor::new());
+        builder.pool_timer(TokioTimer::new()).pool_idle_timeout(IDLE_TIMEOUT);
+        let pooled = builder.build(connector.clone());
+        Self { pooled, unpooled: builder.pool_max_idle_per_host(0).build(connector) }
+    }
+
+    /// Sends a request and returns the head of the response. If the engine closed the pooled connection at the same time, the
+    /// engine has not received the request, and it is retried on a new connection.
+    ///
+    /// # Errors
+    /// The engine cannot be reached, or closes the connection before it responds.
+    pub(super) async fn send(&self, request: Request<Full<Bytes>>) -> Result<Response<Incoming>, Error> {
+        let (retry, start) = (request.clone(), Instant::now());
+        match self.pooled.request(request).await {
+            Err(error) if is_on_reused_connection(&error) && start.elapsed() < STALE_CONNECTION_WINDOW => {
+                tracing::debug!(%error, "pooled connection was closed, retrying on a new connection");
+                self.unpooled.request(retry).await
+            }
+            Err(error) => Err(error),
+            Ok(response) => {
+                if let Some(ReusedFlag(reused)) = response.extensions().get() {
+                    reused.store(true, Relaxed);
+                }
+                Ok(response)
+            }
+        }
+    }
+}
+
+fn is_on_reused_connection(error: &Error) -> bool {
+    let mut extras = Extensions::new();
+    if let Some(connected) = error.connect_info() {
+        connected.get_extras(&mut extras);
+    }
+    extras.get().is_some_and(|ReusedFlag(reused)| reused.load(Relaxed))
+}
+
+impl Connection for TrackedConnection {
+    fn connected(&self) -> Connected {
+        self.io.connected().extra(self.reused.clone())
+    }
+}
+
+impl Read for TrackedConnection {
+    fn poll_read(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        buffer: ReadBufCursor<'_>,
+    ) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.io).poll_read(context, buffer)
+    }
+}
+
+impl Write for TrackedConnection {
+    fn poll_write(mut self: Pin<&mut Self>, context: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
+        Pin::new(&mut self.io).poll_write(context, bytes)
+    }
+
+    fn poll_flush(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.io).poll_flush(context)
+    }
+
+    fn poll_shutdown(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.io).poll_shutdown(context)
+    }
+
+    fn is_write_vectored(&self) -> bool {
+        self.io.is_write_vectored()
+    }
+
+    fn poll_write_vectored(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        slices: &[io::IoSlice<'_>],
+    ) -> Poll<io::Result<usize>> {
+        Pin::new(&mut self.io).poll_write_vectored(context, slices)
+    }
+}

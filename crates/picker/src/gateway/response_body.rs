@@ -1,0 +1,104 @@
+//! Response bodies: complete bodies of the gateway, or bodies of engines that are streamed frame by frame.
+
+use std::{
+    pin::Pin,
+    task::{Context, Poll, ready},
+};
+
+use bytes::Bytes;
+use http_body::{Body as _, Frame, SizeHint};
+use hyper::body::Incoming;
+
+use super::activity::ActiveRequest;
+use crate::{model_rewrite::ModelRestorer, pool::InFlight};
+
+/// Body of a response. The request counts as active until the body is sent.
+#[derive(Debug)]
+pub(super) struct ResponseBody {
+    content: Content,
+    _active_request: Option<ActiveRequest>,
+}
+
+/// Content of a body. If the client disconnects, dropping it closes the connection to the engine, which aborts the request.
+#[derive(Debug)]
+enum Content {
+    Full(Option<Bytes>),
+    Upstream(UpstreamBody),
+}
+
+#[derive(Debug)]
+pub(super) struct UpstreamBody {
+    incoming: Incoming,
+    restorer: Option<ModelRestorer>,
+    /// Counts the request as in flight until the end of the body.
+    _in_flight: InFlight,
+}
+
+impl ResponseBody {
+    pub(super) fn full(bytes: Bytes) -> Self {
+        Self { content: Content::Full(Some(bytes).filter(|bytes| !bytes.is_empty())), _active_request: None }
+    }
+
+    /// Keeps `active_request` until the body is sent.
+    pub(super) fn with_active_request(self, active_request: ActiveRequest) -> Self {
+        Self { _active_request: Some(active_request), ..self }
+    }
+
+    pub(super) fn upstream(incoming: Incoming, restorer: Option<ModelRestorer>, in_flight: InFlight) -> Self {
+        Self {
+            content: Content::Upstream(UpstreamBody { incoming, restorer, _in_flight: in_flight }),
+            _active_request: None,
+        }
+    }
+}
+
+impl http_body::Body for ResponseBody {
+    type Data = Bytes;
+    type Error = hyper::Error;
+
+    fn poll_frame(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, hyper::Error>>> {
+        match &mut self.get_mut().content {
+            Content::Full(bytes) => Poll::Ready(bytes.take().map(|bytes| Ok(Frame::data(bytes)))),
+            Content::Upstream(relay) => relay.poll(context),
+        }
+    }
+
+    fn is_end_stream(&self) -> bool {
+        match &self.content {
+            Content::Full(bytes) => bytes.is_none(),
+            Content::Upstream(relay) => relay.restorer.is_none() && relay.incoming.is_end_stream(),
+        }
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        match &self.content {
+            Content::Full(bytes) => SizeHint::with_exact(bytes.as_ref().map_or(0, Bytes::len) as u64),
+            Content::Upstream(relay) if relay.restorer.is_none() => relay.incoming.size_hint(),
+            Content::Upstream(_) => SizeHint::default(),
+        }
+    }
+}
+
+impl UpstreamBody {
+    fn poll(&mut self, context: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, hyper::Error>>> {
+        loop {
+            let frame = ready!(Pin::new(&mut self.incoming).poll_frame(context)).transpose()?;
+            let Some(restorer) = &mut self.restorer else { return Poll::Ready(frame.map(Ok)) };
+            let Some(frame) = frame else {
+                let delayed = restorer.finish();
+                self.restorer = None;
+                return Poll::Ready(
+                    Some(delayed).filter(|delayed| !delayed.is_empty()).map(|delayed| Ok(Frame::data(delayed))),
+                );
+            };
+            let restored = match frame.into_data() {
+                Ok(data) => restorer.push(&data),
+                Err(trailers) => return Poll::Ready(Some(Ok(trailers))),
+            };
+            // The restorer may delay the whole chunk; do not send an empty frame.
+            if !restored.is_empty() {
+                return Poll::Ready(Some(Ok(Frame::data(restored))));
+            }
+        }
+    }
+}

@@ -1,0 +1,63 @@
+//! Least loaded endpoint by tokens in flight. Among equal loads the better of two random endpoints is selected, so that
+//! several pickers do not all select the same one.
+
+use fastrand::Rng;
+
+use crate::pool::Endpoint;
+
+/// Returns the least loaded of `endpoints`, or `None` if there are none.
+pub(crate) fn least_loaded<'a>(endpoints: &[&'a Endpoint], rng: &mut Rng) -> Option<&'a Endpoint> {
+    let lowest = endpoints.iter().map(|endpoint| endpoint.load.tokens()).min()?;
+    let equal: Vec<&Endpoint> = endpoints.iter().copied().filter(|endpoint| endpoint.load.tokens() <= lowest).collect();
+    let mut draw = || rng.choice(equal.iter().copied());
+    let drawn = [draw(), draw()].into_iter().flatten().min_by_key(|endpoint| endpoint.load.requests());
+    // Loads change concurrently: if no endpoint has the lowest load any more, return any.
+    drawn.or(endpoints.first().copied())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::pool::{Datastore, PromptTokenRange};
+
+    fn endpoints(datastore: &Datastore, number: u16) -> Vec<Endpoint> {
+        let endpoint = |port| {
+            let address = ([127, 0, 0, 1], port).into();
+            Endpoint {
+                address,
+                pod: format!("pod-{port}"),
+                prompt_tokens: PromptTokenRange::default(),
+                load: datastore.load(address),
+            }
+        };
+        (1..=number).map(endpoint).collect()
+    }
+
+    #[test]
+    fn tokens_in_flight_outweigh_number_of_requests() {
+        let datastore = Datastore::new(0);
+        let all = endpoints(&datastore, 2);
+        let _long = all[0].load.begin(1_000);
+        let (_one, _two) = (all[1].load.begin(10), all[1].load.begin(10));
+        let candidates: Vec<&Endpoint> = all.iter().collect();
+        assert_eq!(least_loaded(&candidates, &mut datastore.rng()).unwrap().pod, "pod-2");
+    }
+
+    #[test]
+    fn equally_loaded_endpoints_share_requests() {
+        let datastore = Datastore::new(3);
+        let all = endpoints(&datastore, 4);
+        let candidates: Vec<&Endpoint> = all.iter().collect();
+        for endpoint in &all {
+            let drawn = (0..400)
+                .filter(|_| least_loaded(&candidates, &mut datastore.rng()).unwrap().pod == endpoint.pod)
+                .count();
+            assert!((60..140).contains(&drawn), "{} {drawn}", endpoint.pod);
+        }
+    }
+
+    #[test]
+    fn returns_none_without_endpoints() {
+        assert!(least_loaded(&[], &mut Rng::with_seed(0)).is_none());
+    }
+}
