@@ -22,7 +22,7 @@ const IDLE_SECONDS: usize = 60;
 
 struct Sizes {
     services: usize,
-    strangers: usize,
+    unmanaged_pods: usize,
     nodes: usize,
 }
 
@@ -30,12 +30,16 @@ struct Sizes {
 
 impl Sizes {
     fn divided(&self, divisor: usize) -> Sizes {
-        Sizes { services: self.services / divisor, strangers: self.strangers / divisor, nodes: self.nodes / divisor }
+        Sizes {
+            services: self.services / divisor,
+            unmanaged_pods: self.unmanaged_pods / divisor,
+            nodes: self.nodes / divisor,
+        }
     }
 }
 
 pub(super) fn run(arguments: &[&str]) -> Result<()> {
-    let full = Sizes { services: 2000, strangers: 8000, nodes: 500 };
+    let full = Sizes { services: 2000, unmanaged_pods: 8000, nodes: 500 };
     let sizes = match arguments {
         [] => full,
         ["--half"] => full.divided(2),
@@ -49,7 +53,7 @@ pub(super) fn run(arguments: &[&str]) -> Result<()> {
     const PROGRAMS: [&str; 6] = ["--bin", "ostler", "--example", "serve", "--example", "scale"];
     process::run(&mut cargo(&[&["build", "--release"], PACKAGES.as_slice(), PROGRAMS.as_slice()].concat()))?;
     let server = Server::embedded()?;
-    run_phase(&server, "furnish", &sizes)?;
+    run_phase(&server, "setup", &sizes)?;
     let operator = start_operator(&server)?;
     std::thread::sleep(SETTLE_TIME);
     println!("{:<28} {:.0} MiB", "operator before any service", resident_mib(operator.pid())?);
@@ -96,7 +100,7 @@ fn run_phase(server: &Server, name: &str, sizes: &Sizes) -> Result<Vec<(String, 
     command.arg(&server.kubeconfig).arg(name);
     for (name, value) in [
         ("services", sizes.services),
-        ("strangers", sizes.strangers),
+        ("unmanaged_pods", sizes.unmanaged_pods),
         ("nodes", sizes.nodes),
         ("metrics", usize::from(METRICS_PORT)),
         ("seconds", IDLE_SECONDS),

@@ -1,7 +1,7 @@
 //! Load test of an operator that runs as a separate process; `cargo xtask bench scale` starts both. The API server has
 //! no controllers: this program creates the Pods of Deployments and schedules them. Prints `name value` lines.
 //!
-//! Usage: `scale KUBECONFIG PHASE [name=value…]`. Phases in order: `furnish`, then with a running operator `rollout`,
+//! Usage: `scale KUBECONFIG PHASE [name=value…]`. Phases in order: `setup`, then with a running operator `rollout`,
 //! `edits`, `flips`, `cordon`, `quiet`.
 
 mod client;
@@ -51,7 +51,7 @@ async fn main() -> Result<()> {
     rustls::crypto::ring::default_provider().install_default().ok();
     let mut arguments = std::env::args().skip(1);
     let (Some(kubeconfig), Some(phase)) = (arguments.next(), arguments.next()) else {
-        return Err("usage: scale KUBECONFIG furnish|rollout|edits|flips|cordon|quiet [name=value…]".into());
+        return Err("usage: scale KUBECONFIG setup|rollout|edits|flips|cordon|quiet [name=value…]".into());
     };
     let parse_parameter = |argument: String| -> Result<(String, usize)> {
         let (name, value) =
@@ -61,7 +61,7 @@ async fn main() -> Result<()> {
     let parameters = Parameters(arguments.map(parse_parameter).collect::<Result<_>>()?);
     let cluster = Cluster::connect(kubeconfig.as_ref()).await?;
     let measurements = match phase.as_str() {
-        "furnish" => setup::run(&cluster, &parameters).await?,
+        "setup" => setup::run(&cluster, &parameters).await?,
         "rollout" => rollout::run(&cluster, &parameters).await?,
         "edits" => probes::edits(&cluster, &parameters).await?,
         "flips" => probes::flips(&cluster, &parameters).await?,

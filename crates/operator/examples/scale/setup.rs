@@ -1,4 +1,4 @@
-//! Phase `furnish`: creates CRDs, the shipped catalog, nodes and unrelated Pods.
+//! Phase `setup`: creates CRDs, the shipped catalog, nodes and unrelated Pods.
 
 use std::path::{Path, PathBuf};
 
@@ -16,7 +16,7 @@ const CRD: Kind =
     Kind::cluster_scoped("apiextensions.k8s.io", "v1", "CustomResourceDefinition", "customresourcedefinitions");
 
 pub(crate) async fn run(cluster: &Cluster, parameters: &Parameters) -> Result<Measurements> {
-    let (nodes, pods) = (parameters.get("nodes", 500), parameters.get("strangers", 8000));
+    let (nodes, pods) = (parameters.get("nodes", 500), parameters.get("unmanaged_pods", 8000));
     cluster.create_all(CRD, api::crds().into_iter().chain(api::integrations::crds()).collect()).await?;
     let names = (0..NAMESPACE_COUNT).map(namespace).chain([operator::DEFAULT_NAMESPACE.to_owned()]);
     cluster.create_all(NAMESPACE, names.map(|name| json!({"metadata": {"name": name}})).collect()).await?;
