@@ -212,8 +212,10 @@ fn validated_template(role: &ApiRole) -> Result<(Value, u16), PlanError> {
     }
     let port = launch::port(container, PORT);
     if let Some((field, key)) = reserved_template_keys(&template).next() {
-        let message =
-            format!("role {}, template.metadata.{field}[{key}]: the prefix is reserved; use another key", role.name);
+        let message = format!(
+            "role {}, template.metadata.{field}[{key}]: the prefix of this key is reserved for the operator; use a key with another prefix",
+            role.name
+        );
         return Err(PlanError::new(code::error::RESERVED_METADATA, message));
     }
     Ok((template, port))

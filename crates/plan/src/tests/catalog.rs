@@ -1,29 +1,29 @@
-//! Runtimes of the catalogue as the objects they become.
+//! Plans with the runtimes of the catalog.
 
 use std::path::Path;
 
 use rstest::rstest;
 use serde_json::Value;
 
-use super::{code, kinds, only, service, strings};
+use super::{code, kinds, plan_only, service, strings};
 use crate::ServicePlan;
 
-/// Every runtime of the catalogue's SGLang files.
+/// Returns the SGLang runtimes of the catalog, one file per item.
 fn runtimes() -> Vec<String> {
-    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../catalog/runtimes/sglang");
-    let mut files: Vec<_> = std::fs::read_dir(folder).unwrap().map(|file| file.unwrap().path()).collect();
+    let directory = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../catalog/runtimes/sglang");
+    let mut files: Vec<_> = std::fs::read_dir(directory).unwrap().map(|file| file.unwrap().path()).collect();
     files.sort();
     files.iter().map(|file| std::fs::read_to_string(file).unwrap()).collect()
 }
 
-fn planned(runtime: &str) -> ServicePlan {
-    let catalogue = runtimes();
+fn plan_with_runtime(runtime: &str) -> ServicePlan {
+    let catalog = runtimes();
     let service = service("chat", &format!("{{runtime: {{name: {runtime}}}}}"));
-    let parts: Vec<&str> = catalogue.iter().map(String::as_str).chain([service.as_str()]).collect();
-    only(&parts)
+    let manifests: Vec<&str> = catalog.iter().map(String::as_str).chain([service.as_str()]).collect();
+    plan_only(&manifests)
 }
 
-/// The pod templates of a workload, leader first.
+/// Returns the Pod templates of a workload, leader first.
 fn templates(workload: &Value) -> Vec<&Value> {
     let paths =
         ["/spec/template", "/spec/leaderWorkerTemplate/leaderTemplate", "/spec/leaderWorkerTemplate/workerTemplate"];
@@ -36,19 +36,19 @@ fn line(template: &Value) -> String {
 }
 
 fn workload<'a>(plan: &'a ServicePlan, name: &str) -> &'a Value {
-    let works = |object: &&Value| object["metadata"]["name"] == name && !templates(object).is_empty();
-    plan.objects.iter().find(works).unwrap_or_else(|| panic!("no {name} in {:?}: {}", kinds(plan), plan.message))
+    let is_workload = |object: &&Value| object["metadata"]["name"] == name && !templates(object).is_empty();
+    plan.objects.iter().find(is_workload).unwrap_or_else(|| panic!("no {name} in {:?}: {}", kinds(plan), plan.message))
 }
 
 // spec: RT-82
 #[test]
-fn the_nine_pairs_prefill_and_decode() {
+fn disaggregated_runtimes_set_their_mode() {
     let text = runtimes().concat();
     let names = text.lines().filter_map(|line| line.strip_prefix("  name: ")).filter(|name| name.ends_with("-pd"));
     let names: Vec<&str> = names.collect();
     assert_eq!(names.len(), 9, "{names:?}");
     for name in names {
-        let plan = planned(name);
+        let plan = plan_with_runtime(name);
         assert!(plan.feasible, "{name}: {}", plan.message);
         for (component, mode) in [("chat-engine", "prefill"), ("chat-decoder", "decode")] {
             for template in templates(workload(&plan, component)) {
@@ -61,10 +61,10 @@ fn the_nine_pairs_prefill_and_decode() {
 
 // spec: RT-83
 #[rstest]
-#[case::alone("srt-deepseek-rdma", &["chat-engine"])]
+#[case::single("srt-deepseek-rdma", &["chat-engine"])]
 #[case::pair("srt-deepseek-rdma-pd", &["chat-engine", "chat-decoder"])]
-fn deepseek_spreads_its_experts_over_two_nodes(#[case] runtime: &str, #[case] components: &[&str]) {
-    let plan = planned(runtime);
+fn deepseek_runs_expert_parallel_on_two_nodes(#[case] runtime: &str, #[case] components: &[&str]) {
+    let plan = plan_with_runtime(runtime);
     assert_eq!(code(&plan), (true, "Selected"), "{}", plan.message);
     for component in components {
         let set = workload(&plan, component);
@@ -85,7 +85,7 @@ fn deepseek_spreads_its_experts_over_two_nodes(#[case] runtime: &str, #[case] co
             for flag in ["--tp-size", "--dp-size", "--ep-size"] {
                 assert!(line.contains(&format!("{flag}=$(PARALLELISM_SIZE)")), "{line}");
             }
-            // What the runtime says of joining is not said again.
+            // Rendezvous flags of the runtime are not added twice.
             assert_eq!((line.matches("--nnodes").count(), line.matches("--dist-init-addr").count()), (1, 1), "{line}");
         }
     }

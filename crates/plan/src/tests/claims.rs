@@ -1,4 +1,4 @@
-//! Services that are decided count, whether they run yet or not.
+//! Claims of planned services reduce the capacity for other services.
 
 use rstest::rstest;
 use serde_json::{Value, json};
@@ -17,66 +17,80 @@ spec:
   engineConfig: {runner: {image: x, args: [--tp-size, \"8\"]}}
 ";
 
-fn two_nodes() -> String {
+fn nodes() -> String {
     [node("a", "NVIDIA-A100-SXM4-40GB"), node("b", "NVIDIA-H100-80GB-HBM3")].join("\n---\n")
 }
 
-fn cheap(name: &str) -> String {
+fn cost_optimized(name: &str) -> String {
     service(name, "{runtime: {name: rt}, acceleratorSelector: {strategy: cost}}")
 }
 
 #[test]
-fn two_services_do_not_choose_the_same_accelerators() {
-    let given = snapshot(&[CLASSES, RUNTIME, &two_nodes(), &cheap("one"), &cheap("two"), &cheap("three")]);
-    let plan = crate::plan(&given);
+fn services_do_not_select_the_same_accelerators() {
+    let snapshot = snapshot(&[
+        CLASSES,
+        RUNTIME,
+        &nodes(),
+        &cost_optimized("one"),
+        &cost_optimized("two"),
+        &cost_optimized("three"),
+    ]);
+    let plan = crate::plan(&snapshot);
     let classes: Vec<Option<&str>> = plan.services.iter().map(class).collect();
-    // The cheapest while it is free, then what is left, then the cheapest again, which is worth waiting for.
+    // The cheapest class while it is free, then the other one, then the cheapest again, which is worth waiting for.
     assert_eq!(classes, [Some("nvidia-a100-40gb"), Some("nvidia-h100-80gb"), Some("nvidia-a100-40gb")]);
-    let waits: Vec<bool> = plan.services.iter().map(|service| codes(service).contains(&"NoFreeCapacity")).collect();
-    assert_eq!(waits, [false, false, true]);
-    let told = &plan.services[2].warnings.iter().find(|one| one.code == "NoFreeCapacity").unwrap().message;
-    assert!(told.ends_with("it waits (8 promised to default/one)"), "{told}");
+    let waiting: Vec<bool> = plan.services.iter().map(|service| codes(service).contains(&"NoFreeCapacity")).collect();
+    assert_eq!(waiting, [false, false, true]);
+    let message = &plan.services[2].warnings.iter().find(|warning| warning.code == "NoFreeCapacity").unwrap().message;
+    assert!(message.ends_with("0 of 8 are free on eligible nodes (8 claimed by default/one)"), "{message}");
 }
 
-/// One that waits does not keep what is left from a smaller one that fits.
+/// A waiting service does not block a smaller one that fits.
 #[test]
-fn what_waits_claims_nothing() {
-    let small = "{runtime: {name: rt}, acceleratorSelector: {preferredClasses: [nvidia-a100-40gb]}}";
-    let only = |name: &str| service(name, small);
-    let given = snapshot(&[CLASSES, RUNTIME, &two_nodes(), &only("one"), &only("two"), &cheap("three")]);
-    let plan = crate::plan(&given);
-    let waits: Vec<bool> = plan.services.iter().map(|service| codes(service).contains(&"NoFreeCapacity")).collect();
-    assert_eq!((waits, class(&plan.services[2])), (vec![false, true, false], Some("nvidia-h100-80gb")));
-    let told = &plan.services[1].warnings.iter().find(|one| one.code == "NoFreeCapacity").unwrap().message;
-    assert!(told.ends_with("(8 promised to default/one)"), "{told}");
+fn waiting_service_claims_nothing() {
+    let spec = "{runtime: {name: rt}, acceleratorSelector: {preferredClasses: [nvidia-a100-40gb]}}";
+    let service_on_a100 = |name: &str| service(name, spec);
+    let snapshot = snapshot(&[
+        CLASSES,
+        RUNTIME,
+        &nodes(),
+        &service_on_a100("one"),
+        &service_on_a100("two"),
+        &cost_optimized("three"),
+    ]);
+    let plan = crate::plan(&snapshot);
+    let waiting: Vec<bool> = plan.services.iter().map(|service| codes(service).contains(&"NoFreeCapacity")).collect();
+    assert_eq!((waiting, class(&plan.services[2])), (vec![false, true, false], Some("nvidia-h100-80gb")));
+    let message = &plan.services[1].warnings.iter().find(|warning| warning.code == "NoFreeCapacity").unwrap().message;
+    assert!(message.ends_with("(8 claimed by default/one)"), "{message}");
 }
 
 #[test]
-fn a_services_own_claim_does_not_count_against_it() {
-    let mut given = snapshot(&[CLASSES, RUNTIME, &two_nodes(), &cheap("one")]);
-    let first = crate::plan(&given).services.remove(0);
-    given.claims = Claim::new("default", "one", &first.components).into_iter().collect();
-    assert_eq!(crate::plan_service(&given, &given.services[0]), first);
+fn own_claim_does_not_reduce_capacity() {
+    let mut snapshot = snapshot(&[CLASSES, RUNTIME, &nodes(), &cost_optimized("one")]);
+    let first = crate::plan(&snapshot).services.remove(0);
+    snapshot.claims = Claim::new("default", "one", &first.components).into_iter().collect();
+    assert_eq!(crate::plan_service(&snapshot, &snapshot.services[0]), first);
 }
 
-/// What is claimed is counted once: as long as the pod does not run, and not beside it.
+/// A claim counts only until its Pod runs.
 #[rstest]
-#[case::not_yet(None, Some("nvidia-h100-80gb"))]
+#[case::no_pod(None, Some("nvidia-h100-80gb"))]
 #[case::pending(Some(json!(null)), Some("nvidia-h100-80gb"))]
 #[case::running(Some(json!("a")), Some("nvidia-h100-80gb"))]
-fn claims_become_pods(#[case] pod: Option<Value>, #[case] expect: Option<&str>) {
-    let mut given = snapshot(&[CLASSES, RUNTIME, &two_nodes(), &cheap("one"), &cheap("two")]);
-    let first = crate::plan_service(&given, &given.services[0]);
-    given.claims = Claim::new("default", "one", &first.components).into_iter().collect();
+fn running_pods_replace_claims(#[case] pod: Option<Value>, #[case] expect: Option<&str>) {
+    let mut snapshot = snapshot(&[CLASSES, RUNTIME, &nodes(), &cost_optimized("one"), &cost_optimized("two")]);
+    let first = crate::plan_service(&snapshot, &snapshot.services[0]);
+    snapshot.claims = Claim::new("default", "one", &first.components).into_iter().collect();
     let pod = pod.map(|node| running(&first.objects[0], &node));
-    std::sync::Arc::make_mut(&mut given.inventory).set_pod("default", "one-0", pod.as_ref());
-    let second = crate::plan_service(&given, &given.services[1]);
+    std::sync::Arc::make_mut(&mut snapshot.inventory).set_pod("default", "one-0", pod.as_ref());
+    let second = crate::plan_service(&snapshot, &snapshot.services[1]);
     assert_eq!(class(&second), expect);
-    // The other class is free, whichever way the first one counts.
+    // The other class is free in every case.
     assert!(!codes(&second).contains(&"NoFreeCapacity"));
 }
 
-/// A pod of the Deployment, on `node`.
+/// Returns a Pod of the Deployment on `node`.
 fn running(deployment: &Value, node: &Value) -> Value {
     let template = &deployment["spec"]["template"];
     let mut pod = json!({"metadata": template["metadata"], "spec": template["spec"]});
@@ -86,16 +100,16 @@ fn running(deployment: &Value, node: &Value) -> Value {
 }
 
 #[rstest]
-#[case::decided(1, true, None, true)]
-#[case::edited_since(2, true, None, false)]
-#[case::refused(1, false, None, false)]
-#[case::waits(1, true, Some("NoFreeCapacity"), false)]
-#[case::warned_of_something_else(1, true, Some("NodeSelectorOverridden"), true)]
-fn a_recorded_decision_is_a_claim(
+#[case::current(1, true, None, true)]
+#[case::older_generation(2, true, None, false)]
+#[case::infeasible(1, false, None, false)]
+#[case::waiting(1, true, Some("NoFreeCapacity"), false)]
+#[case::other_warning(1, true, Some("NodeSelectorOverridden"), true)]
+fn decision_in_status_is_a_claim(
     #[case] generation: i64,
     #[case] feasible: bool,
     #[case] warning: Option<&str>,
-    #[case] claims: bool,
+    #[case] has_claim: bool,
 ) {
     let decision = json!({
         "feasible": feasible, "reason": "Selected", "message": "",
@@ -106,18 +120,18 @@ fn a_recorded_decision_is_a_claim(
         "metadata": {"name": "chat", "namespace": "n", "generation": generation},
         "status": {"observedGeneration": 1, "decision": decision},
     }));
-    assert_eq!(claim.is_some(), claims);
+    assert_eq!(claim.is_some(), has_claim);
     if let Some(claim) = claim {
         assert!(claim.belongs_to("n", "chat"));
         assert_eq!((claim.pod_sets[0].accelerators_per_pod, claim.pod_sets[0].count), (4, 6));
     }
 }
 
-/// Somebody may write any status: accelerators that nobody asks for are no claim, however many Pods ask for none.
+/// A status may contain any values: Pods without accelerators claim nothing.
 #[rstest]
-#[case::none_each(0, 1)]
+#[case::no_accelerators(0, 1)]
 #[case::no_nodes(4, 0)]
-fn nothing_claimed_is_no_claim(#[case] per_node: u32, #[case] nodes: u32) {
+fn pods_without_accelerators_claim_nothing(#[case] per_node: u32, #[case] nodes: u32) {
     let service = json!({
         "metadata": {"name": "chat", "namespace": "n", "generation": 1},
         "status": {"observedGeneration": 1, "decision": {"feasible": true, "components": {"engine": {

@@ -1,4 +1,4 @@
-//! Gangs and replicas over several nodes: Stories 2 to 4 of seed 002.
+//! Gangs and multi-node replicas: Stories 2 to 4 of seed 002.
 
 use rstest::rstest;
 use serde_json::{Value, json};
@@ -7,7 +7,7 @@ use super::{code, kinds, plan_one};
 use crate::ServicePlan;
 use crate::gang::PodGroupSchema;
 
-/// A role in one line: name, component type, replicas, nodes, GPUs of a Pod.
+/// Returns a role with name, component type, replicas, nodes and GPUs per Pod.
 fn role(name: &str, kind: &str, replicas: u32, nodes: u32, gpus: u32) -> String {
     format!(
         r#"
@@ -54,7 +54,7 @@ fn story_4(strategy: &str) -> String {
 }
 
 fn pod_group(plan: &ServicePlan) -> &Value {
-    assert_eq!(plan.objects[0]["kind"], "PodGroup", "the group exists before the first of its Pods");
+    assert_eq!(plan.objects[0]["kind"], "PodGroup", "the PodGroup is created before its Pods");
     &plan.objects[0]
 }
 
@@ -63,7 +63,7 @@ fn pod_group(plan: &ServicePlan) -> &Value {
 // spec: TOP-51
 // spec: TOP-53
 #[test]
-fn story_2_all_or_nothing() {
+fn story_2_schedules_all_replicas_or_none() {
     let plan = plan_one(&story_2("gangPolicy: All"));
     let sets = ["prefill-0", "prefill-1", "decode-0", "decode-1", "decode-2", "decode-3"];
     let sets = sets.map(|set| format!("LeaderWorkerSet qwen-inference-service-{set}"));
@@ -80,7 +80,7 @@ fn story_2_all_or_nothing() {
 // spec: TOP-55
 // spec: TOP-23
 #[test]
-fn pods_of_a_gang_name_their_group_and_task() {
+fn pods_have_group_and_task_annotations() {
     let plan = plan_one(&story_2(""));
     let set = &plan.objects[2];
     assert_eq!(set["spec"]["leaderWorkerTemplate"]["size"], 1);
@@ -99,7 +99,7 @@ fn pods_of_a_gang_name_their_group_and_task() {
 // spec: TOP-34
 // spec: TOP-44
 #[test]
-fn story_3_is_two_sets_of_four() {
+fn story_3_has_two_sets_of_four_pods() {
     let plan = plan_one(&story_3("gangPolicy: All"));
     let spec = &pod_group(&plan)["spec"];
     assert_eq!((&spec["minMember"], &spec["minTaskMember"]), (&json!(8), &json!({"inference-0": 4, "inference-1": 4})));
@@ -127,7 +127,7 @@ fn story_3_is_two_sets_of_four() {
 // spec: TOP-65
 #[case::minimum("gangPolicy: MinimumAvailable", 6, "48")]
 #[case::by_default("", 6, "48")]
-fn story_4_counts(#[case] strategy: &str, #[case] min_member: u32, #[case] gpus: &str) {
+fn story_4_min_member_and_resources(#[case] strategy: &str, #[case] min_member: u32, #[case] gpus: &str) {
     let plan = plan_one(&story_4(strategy));
     let spec = &pod_group(&plan)["spec"];
     assert_eq!(spec["minMember"], min_member);
@@ -137,7 +137,7 @@ fn story_4_counts(#[case] strategy: &str, #[case] min_member: u32, #[case] gpus:
 // spec: TOP-27
 // spec: TOP-65
 #[test]
-fn story_4_needs_one_replica_of_each_role() {
+fn story_4_requires_one_replica_of_each_role() {
     let plan = plan_one(&story_4(""));
     let sizes: Vec<&Value> =
         plan.objects[1..4].iter().map(|set| &set["spec"]["leaderWorkerTemplate"]["size"]).collect();
@@ -153,7 +153,7 @@ fn story_4_needs_one_replica_of_each_role() {
 
 // spec: TOP-65
 #[test]
-fn an_old_volcano_has_all_or_nothing_and_says_so() {
+fn warns_about_old_volcano_without_subgroups() {
     let mut snapshot = super::snapshot_of(&story_4(""));
     snapshot.pod_group_schema = PodGroupSchema::MinTaskMember;
     let plan = crate::plan(&snapshot).services.remove(0);
@@ -168,7 +168,7 @@ fn an_old_volcano_has_all_or_nothing_and_says_so() {
 #[case::pair(story_2(""), true)]
 #[case::many_nodes(story_3(""), true)]
 #[case::no_replica(service("a", "", &[role("inference", "worker", 0, 4, 8)]), false)]
-fn who_needs_a_gang(#[case] manifest: String, #[case] expect: bool) {
+fn creates_pod_group_when_required(#[case] manifest: String, #[case] expect: bool) {
     let plan = plan_one(&manifest);
     assert!(plan.feasible, "{}", plan.message);
     assert_eq!(kinds(&plan).iter().any(|kind| kind.starts_with("PodGroup")), expect);
@@ -176,7 +176,7 @@ fn who_needs_a_gang(#[case] manifest: String, #[case] expect: bool) {
 
 // spec: TOP-5
 #[test]
-fn behaviour_follows_the_type_and_not_the_name() {
+fn behavior_depends_on_the_component_type() {
     let plan = plan_one(&service(
         "a",
         "gangPolicy: All",
@@ -186,7 +186,7 @@ fn behaviour_follows_the_type_and_not_the_name() {
 }
 
 #[test]
-fn a_single_node_worker_stays_outside_the_gang() {
+fn single_node_worker_is_not_in_the_gang() {
     let roles =
         [role("prefill", "prefiller", 1, 1, 1), role("decode", "decoder", 1, 1, 1), role("extra", "worker", 1, 1, 1)];
     let plan = plan_one(&service("a", "", &roles));
@@ -197,7 +197,7 @@ fn a_single_node_worker_stays_outside_the_gang() {
 
 // spec: TOP-14
 #[test]
-fn changing_one_role_changes_no_byte_of_another() {
+fn changing_a_role_does_not_change_others() {
     let before = plan_one(&story_4(""));
     let edited = story_4("").replace("replicas: 2", "replicas: 3");
     let after = plan_one(&edited);
@@ -206,7 +206,7 @@ fn changing_one_role_changes_no_byte_of_another() {
 }
 
 #[test]
-fn pods_of_a_replica_spread_over_hosts_when_asked() {
+fn spreads_pods_of_a_replica_over_hosts() {
     let manifest = story_3("").replace("{nodeCount: 4}", "{nodeCount: 4, spread: true}");
     let plan = plan_one(&manifest);
     let worker = &plan.objects[2]["spec"]["leaderWorkerTemplate"]["workerTemplate"]["spec"];

@@ -1,14 +1,14 @@
-//! Components of leader and workers.
+//! Components with leader and workers.
 
 use rstest::rstest;
 use serde_json::{Value, json};
 
-use super::{code, codes, kinds, only, service, strings};
+use super::{code, codes, kinds, plan_only, service, strings};
 use crate::ServicePlan;
 use crate::gang::PodGroupSchema;
 
-/// Leader and worker say themselves how they join.
-const JOINED: &str = r#"
+/// Runtime whose leader and workers join themselves.
+const JOINING_RUNTIME: &str = r#"
 apiVersion: ome.io/v1beta1
 kind: ClusterServingRuntime
 metadata: {name: joined}
@@ -36,8 +36,8 @@ fn group<'a>(plan: &'a ServicePlan, name: &str) -> &'a Value {
     &object(plan, "LeaderWorkerSet", name)["spec"]["leaderWorkerTemplate"]
 }
 
-/// Warnings, but for those of a service without a model and a class.
-fn told(plan: &ServicePlan) -> Vec<&str> {
+/// Returns the warning codes, except those about a missing model and class.
+fn warning_codes(plan: &ServicePlan) -> Vec<&str> {
     codes(plan).into_iter().filter(|code| !["AcceleratorNotConsidered", "ModelUnstated"].contains(code)).collect()
 }
 
@@ -46,16 +46,16 @@ fn line(template: &Value) -> Vec<String> {
     [strings(&container["command"]), strings(&container["args"])].concat()
 }
 
-fn joined() -> ServicePlan {
-    only(&[JOINED, &service("chat", "{runtime: {name: joined}}")])
+fn plan_joining_runtime() -> ServicePlan {
+    plan_only(&[JOINING_RUNTIME, &service("chat", "{runtime: {name: joined}}")])
 }
 
 // spec: RT-35
 // spec: RT-37
 // spec: RT-38
 #[test]
-fn leader_and_workers_run_their_own_containers() {
-    let plan = joined();
+fn leader_and_workers_have_separate_containers() {
+    let plan = plan_joining_runtime();
     assert_eq!(code(&plan), (true, "Selected"), "{}", plan.message);
     assert_eq!(
         kinds(&plan),
@@ -85,25 +85,25 @@ fn leader_and_workers_run_their_own_containers() {
     );
     assert_eq!(leader["containers"][0]["readinessProbe"]["tcpSocket"]["port"], 9000);
     assert_eq!(worker["containers"][0].get("readinessProbe"), None);
-    assert_eq!(told(&plan), Vec::<&str>::new());
+    assert_eq!(warning_codes(&plan), Vec::<&str>::new());
 }
 
 #[test]
-fn only_leaders_answer() {
-    let plan = joined();
+fn services_select_leaders() {
+    let plan = plan_joining_runtime();
     let leaders = json!({"ome.io/inferenceservice": "chat", "component": "engine", "leaderworkerset.sigs.k8s.io/worker-index": "0"});
     assert_eq!(object(&plan, "Service", "chat-engine")["spec"]["selector"], leaders);
     assert_eq!(object(&plan, "BackendPool", "chat")["spec"]["selector"], leaders);
     let labels = object(&plan, "Service", "chat-engine")["metadata"]["labels"].as_object().unwrap();
     assert!(!labels.contains_key("leaderworkerset.sigs.k8s.io/worker-index"));
-    // LeaderWorkerSet names its headless Services after groups, so that none has the component's name.
+    // LeaderWorkerSet creates headless Services per group, which do not collide with the component's Service.
     let set = object(&plan, "LeaderWorkerSet", "chat-engine");
     assert_eq!(set["spec"]["networkConfig"]["subdomainPolicy"], "UniquePerReplica");
 }
 
 #[test]
-fn a_replica_is_one_subgroup() {
-    let plan = joined();
+fn replica_is_a_subgroup() {
+    let plan = plan_joining_runtime();
     let spec = &object(&plan, "PodGroup", "chat")["spec"];
     assert_eq!((&spec["minMember"], &spec["minResources"]), (&json!(4), &json!({"nvidia.com/gpu": "32"})));
     assert_eq!(
@@ -127,13 +127,13 @@ fn a_replica_is_one_subgroup() {
 }
 
 #[test]
-fn an_older_volcano_starts_all_replicas_or_none() {
-    let mut snapshot = super::snapshot(&[JOINED, &service("chat", "{runtime: {name: joined}}")]);
+fn older_volcano_schedules_all_replicas_or_none() {
+    let mut snapshot = super::snapshot(&[JOINING_RUNTIME, &service("chat", "{runtime: {name: joined}}")]);
     snapshot.pod_group_schema = PodGroupSchema::MinTaskMember;
     let plan = crate::plan(&snapshot).services.remove(0);
     let spec = &object(&plan, "PodGroup", "chat")["spec"];
     assert_eq!((&spec["minMember"], &spec["minTaskMember"]), (&json!(8), &json!({"engine": 8})));
-    assert_eq!(told(&plan), ["GangAllOrNothing"]);
+    assert_eq!(warning_codes(&plan), ["GangAllOrNothing"]);
 }
 
 #[rstest]
@@ -152,7 +152,7 @@ fn an_older_volcano_starts_all_replicas_or_none() {
     "/bin/sh -c ray start --head --port=6379 && vllm serve m --distributed-executor-backend ray",
     "/bin/sh -c timeout 600 /bin/sh -c 'until ray health-check --address=$LWS_LEADER_ADDRESS:6379 >/dev/null 2>&1; do sleep 2; done'; ray start --address=$LWS_LEADER_ADDRESS:6379 --block"
 )]
-fn workers_that_say_nothing_are_the_leaders_twins(
+fn workers_without_a_command_inherit_the_leader(
     #[case] image: &str,
     #[case] command: &str,
     #[case] leader: &str,
@@ -163,7 +163,7 @@ fn workers_that_say_nothing_are_the_leaders_twins(
         format!("{{leader: {{runner: {runner}}}, worker: {{size: 1}}}}"),
         format!("{{runner: {runner}, worker: {{size: 1}}}}"),
     ] {
-        let plan = only(&[&service("chat", &format!("{{engine: {engine}}}"))]);
+        let plan = plan_only(&[&service("chat", &format!("{{engine: {engine}}}"))]);
         let group = group(&plan, "chat-engine");
         assert_eq!(line(&group["leaderTemplate"]).join(" "), leader);
         assert_eq!(line(&group["workerTemplate"]).join(" "), worker);
@@ -174,34 +174,33 @@ fn workers_that_say_nothing_are_the_leaders_twins(
 }
 
 #[test]
-fn engines_that_do_not_know_each_other_are_told() {
+fn warns_about_nodes_that_do_not_join() {
     let spec = "{engine: {leader: {runner: {image: x, args: [a]}}, worker: {size: 1, runner: {image: x, args: [a]}}}}";
-    let plan = only(&[&service("chat", spec)]);
-    assert_eq!(told(&plan), ["NodesNotJoined"]);
+    let plan = plan_only(&[&service("chat", spec)]);
+    assert_eq!(warning_codes(&plan), ["NodesNotJoined"]);
 }
 
-// The service's word about workers is over the runtime's, and each of leader and worker is its own.
 #[test]
-fn the_service_over_the_runtime_place_by_place() {
+fn service_overrides_runtime_for_leader_and_worker() {
     let spec = "{runtime: {name: joined}, engine: {minReplicas: 1, maxReplicas: 1,
-        leader: {runner: {env: [{name: WHO, value: leader}]}}, worker: {size: 1, tolerations: [{key: w}]}}}";
-    let plan = only(&[JOINED, &service("chat", spec)]);
+        leader: {runner: {env: [{name: ROLE, value: leader}]}}, worker: {size: 1, tolerations: [{key: w}]}}}";
+    let plan = plan_only(&[JOINING_RUNTIME, &service("chat", spec)]);
     let group = group(&plan, "chat-engine");
     assert_eq!(group["size"], 2);
     let (leader, worker) = (&group["leaderTemplate"]["spec"], &group["workerTemplate"]["spec"]);
-    assert_eq!(leader["containers"][0]["env"][0], json!({"name": "WHO", "value": "leader"}));
-    assert!(worker["containers"][0]["env"].as_array().unwrap().iter().all(|env| env["name"] != "WHO"));
+    assert_eq!(leader["containers"][0]["env"][0], json!({"name": "ROLE", "value": "leader"}));
+    assert!(worker["containers"][0]["env"].as_array().unwrap().iter().all(|env| env["name"] != "ROLE"));
     assert_eq!((leader.get("tolerations"), &worker["tolerations"]), (None, &json!([{"key": "w"}])));
     let fields: Vec<&str> = plan.settings["engine"].iter().map(|setting| setting.field.as_str()).collect();
-    assert!(fields.contains(&"env WHO") && fields.contains(&"worker image"), "{fields:?}");
+    assert!(fields.contains(&"env ROLE") && fields.contains(&"worker image"), "{fields:?}");
 }
 
 // spec: RT-26
 // spec: RT-28
 #[test]
-fn an_autoscaler_scales_groups() {
+fn autoscaler_targets_the_leader_worker_set() {
     let spec = "{runtime: {name: joined}, engine: {minReplicas: 1, maxReplicas: 3, scaleMetric: memory}}";
-    let plan = only(&[JOINED, &service("chat", spec)]);
+    let plan = plan_only(&[JOINING_RUNTIME, &service("chat", spec)]);
     let scaler = &object(&plan, "HorizontalPodAutoscaler", "chat-engine")["spec"];
     let target = json!({"apiVersion": "leaderworkerset.x-k8s.io/v1", "kind": "LeaderWorkerSet", "name": "chat-engine"});
     assert_eq!(scaler["scaleTargetRef"], target);
@@ -212,15 +211,15 @@ const PAIR: &str = "engine: {runner: {image: vllm/vllm-openai}}, decoder: {LEADE
 
 // spec: RT-36
 #[rstest]
-#[case::one_node_each("", None, &["Deployment chat-engine", "Deployment chat-decoder"])]
-#[case::asked("", Some("true"), &["PodGroup chat", "LeaderWorkerSet chat-engine", "LeaderWorkerSet chat-decoder"])]
+#[case::single_nodes("", None, &["Deployment chat-engine", "Deployment chat-decoder"])]
+#[case::requested("", Some("true"), &["PodGroup chat", "LeaderWorkerSet chat-engine", "LeaderWorkerSet chat-decoder"])]
 #[case::several_nodes("worker: {size: 1},", None, &["PodGroup chat", "LeaderWorkerSet chat-engine", "LeaderWorkerSet chat-decoder"])]
-#[case::not_wanted("worker: {size: 1},", Some("false"), &["Deployment chat-engine", "LeaderWorkerSet chat-decoder"])]
-fn a_pair_is_placed_together(#[case] leaders: &str, #[case] asked: Option<&str>, #[case] expect: &[&str]) {
+#[case::disabled("worker: {size: 1},", Some("false"), &["Deployment chat-engine", "LeaderWorkerSet chat-decoder"])]
+fn schedules_a_pair_as_a_gang(#[case] leaders: &str, #[case] annotation: Option<&str>, #[case] expect: &[&str]) {
     let spec = PAIR.replace("LEADERS", leaders);
-    let annotations = asked.map(|value| format!(", annotations: {{ome.io/gang: '{value}'}}")).unwrap_or_default();
+    let annotations = annotation.map(|value| format!(", annotations: {{ome.io/gang: '{value}'}}")).unwrap_or_default();
     let manifest = service("chat", &format!("{{{spec}}}")).replace("name: chat", &format!("name: chat{annotations}"));
-    let plan = only(&[&manifest]);
+    let plan = plan_only(&[&manifest]);
     let workloads: Vec<String> = kinds(&plan)
         .into_iter()
         .filter(|kind| ["Pod", "Lea", "Dep"].iter().any(|start| kind.starts_with(start) && !kind.contains("Budget")))
@@ -235,18 +234,18 @@ fn a_pair_is_placed_together(#[case] leaders: &str, #[case] asked: Option<&str>,
 
 #[rstest]
 #[case::no_gang("{engine: {runner: {image: x}}}", "true", (true, "Selected"), &["FieldIgnored"])]
-#[case::no_answer("{engine: {runner: {image: x}}}", "yes", (false, "InvalidAnnotation"), &[])]
+#[case::invalid_value("{engine: {runner: {image: x}}}", "yes", (false, "InvalidAnnotation"), &[])]
 #[case::scheduler("{engine: {schedulerName: other, runner: {image: vllm/x, args: [a]}, worker: {size: 1}}}", "true", (false, "SchedulerConflict"), &[])]
-fn what_a_gang_cannot_be(
+fn checks_gang_annotation_and_scheduler(
     #[case] spec: &str,
-    #[case] asked: &str,
+    #[case] annotation: &str,
     #[case] expect: (bool, &str),
     #[case] warnings: &[&str],
 ) {
-    let manifest =
-        service("chat", spec).replace("name: chat", &format!("name: chat, annotations: {{ome.io/gang: '{asked}'}}"));
-    let plan = only(&[&manifest]);
-    assert_eq!((code(&plan), told(&plan).as_slice()), (expect, warnings), "{}", plan.message);
+    let manifest = service("chat", spec)
+        .replace("name: chat", &format!("name: chat, annotations: {{ome.io/gang: '{annotation}'}}"));
+    let plan = plan_only(&[&manifest]);
+    assert_eq!((code(&plan), warning_codes(&plan).as_slice()), (expect, warnings), "{}", plan.message);
 }
 
 #[rstest]
@@ -254,17 +253,20 @@ fn what_a_gang_cannot_be(
     "{deploymentStrategy: {type: Recreate}, worker: {size: 1}, runner: {image: vllm/x}}",
     "deploymentStrategy has no effect"
 )]
-#[case::labels("{labels: {component: mine, team: a}, runner: {image: x}}", "engine.labels: component are how")]
-fn what_has_no_effect_is_told(#[case] engine: &str, #[case] expect: &str) {
-    let plan = only(&[&service("chat", &format!("{{engine: {engine}}}"))]);
+#[case::labels(
+    "{labels: {component: mine, team: a}, runner: {image: x}}",
+    "engine.labels: component is managed by the operator"
+)]
+fn warns_about_ignored_fields(#[case] engine: &str, #[case] expect: &str) {
+    let plan = plan_only(&[&service("chat", &format!("{{engine: {engine}}}"))]);
     let message = plan.warnings.iter().find(|warning| warning.code == "FieldIgnored").map(|warning| &warning.message);
     assert!(message.is_some_and(|message| message.contains(expect)), "{message:?}");
 }
 
 #[test]
-fn a_long_name_is_cut_for_leader_worker_sets() {
+fn truncates_long_names_of_leader_worker_sets() {
     let name = "a-service-of-a-name-that-is-longer-than-any-set-may-be";
-    let plan = only(&[JOINED, &service(name, "{runtime: {name: joined}}")]);
+    let plan = plan_only(&[JOINING_RUNTIME, &service(name, "{runtime: {name: joined}}")]);
     let set = plan.objects.iter().find(|object| object["kind"] == "LeaderWorkerSet").unwrap();
     assert!(set["metadata"]["name"].as_str().unwrap().len() <= 50);
 }

@@ -1,9 +1,11 @@
-//! What runtime, accelerator configuration, service and annotation say, from manifest to pod.
+//! Merging of runtime, accelerator configuration, service and annotations, from manifest to Pod.
 
 use rstest::rstest;
 use serde_json::json;
 
-use super::{args, class, code, codes, container, env, only, service, setting, snapshot, strings, template, variable};
+use super::{
+    args, class, code, codes, container, env, plan_only, service, setting, snapshot, strings, template, variable,
+};
 
 const CLASSES: &str = include_str!("stories/classes.yaml");
 const ACME: &str = "
@@ -17,7 +19,7 @@ spec:
   resources: [{name: acme.com/npu}]
 ";
 
-/// A runtime whose engine and spec hold `engine` and `spec`.
+/// Returns a runtime with the given fields of `engineConfig` and spec.
 fn runtime(spec: &str, engine: &str) -> String {
     format!(
         "{{apiVersion: ome.io/v1beta1, kind: ClusterServingRuntime, metadata: {{name: rt}}, \
@@ -25,11 +27,11 @@ fn runtime(spec: &str, engine: &str) -> String {
     )
 }
 
-fn tuning(class: &str, what: &str) -> String {
-    format!("acceleratorConfigurations: [{{selector: {{acceleratorClass: {class}}}, {what}}}]")
+fn configuration_for(class: &str, fields: &str) -> String {
+    format!("acceleratorConfigurations: [{{selector: {{acceleratorClass: {class}}}, {fields}}}]")
 }
 
-fn on(class: &str, engine: &str) -> String {
+fn service_on(class: &str, engine: &str) -> String {
     service(
         "chat",
         &format!(
@@ -43,9 +45,9 @@ fn on(class: &str, engine: &str) -> String {
 #[rstest]
 #[case("amd-mi250x", "amd.com/gpu")]
 #[case("acme-npu", "acme.com/npu")]
-fn pods_request_the_classs_resource_and_no_others(#[case] class: &str, #[case] resource: &str) {
+fn pods_request_only_the_resource_of_the_class(#[case] class: &str, #[case] resource: &str) {
     let engine = "runner: {image: x, resources: {limits: {nvidia.com/gpu: 2}, requests: {nvidia.com/gpu: 2}}}";
-    let plan = only(&[CLASSES, ACME, &runtime("acceleratorRequirements: {}", engine), &on(class, "")]);
+    let plan = plan_only(&[CLASSES, ACME, &runtime("acceleratorRequirements: {}", engine), &service_on(class, "")]);
     let resources = json!({"limits": {resource: "2"}, "requests": {resource: "2"}});
     assert_eq!(container(&plan, "-engine")["resources"], resources, "{}", plan.message);
 }
@@ -54,7 +56,7 @@ fn pods_request_the_classs_resource_and_no_others(#[case] class: &str, #[case] r
 // spec: ACC-5
 // spec: ACC-125
 #[test]
-fn without_accelerator_fields_nothing_changes() {
+fn classes_have_no_effect_without_accelerator_fields() {
     let runtime =
         runtime("nodeSelector: {pool: a}", "runner: {image: x, args: [--a], resources: {limits: {nvidia.com/gpu: 2}}}");
     let manifest = service("chat", "{runtime: {name: rt}}");
@@ -70,9 +72,9 @@ fn without_accelerator_fields_nothing_changes() {
 
 // spec: ACC-125
 #[test]
-fn with_the_gate_off_there_is_no_class_and_no_tuning() {
+fn disabled_feature_gate_ignores_classes_and_configurations() {
     let runtime = runtime(
-        &tuning("nvidia-h100-80gb", "env: [{name: A, value: b}], runner: {args: [--tuned]}"),
+        &configuration_for("nvidia-h100-80gb", "env: [{name: A, value: b}], runner: {args: [--tuned]}"),
         "runner: {image: x}",
     );
     let manifest = service(
@@ -92,29 +94,32 @@ fn with_the_gate_off_there_is_no_class_and_no_tuning() {
 
 // spec: ACC-60
 #[test]
-fn configurations_count_wherever_they_stand() {
+fn merges_configurations_of_spec_component_and_service() {
     let entry = |name: &str| {
-        tuning("nvidia-h100-80gb", &format!("env: [{{name: {name}, value: x}}, {{name: LAST, value: {name}}}]"))
+        configuration_for(
+            "nvidia-h100-80gb",
+            &format!("env: [{{name: {name}, value: x}}, {{name: LAST, value: {name}}}]"),
+        )
     };
     let runtime = runtime(&entry("SPEC"), &format!("runner: {{image: x}}, {}", entry("COMPONENT")));
-    let plan = only(&[CLASSES, &runtime, &on("nvidia-h100-80gb", &entry("SERVICE"))]);
+    let plan = plan_only(&[CLASSES, &runtime, &service_on("nvidia-h100-80gb", &entry("SERVICE"))]);
     assert_eq!(env(&plan, "-engine"), "SPEC=x LAST=SERVICE COMPONENT=x SERVICE=x");
 }
 
 #[test]
-fn a_configurations_runner_merges_image_mounts_and_resources_below_the_services() {
-    let what = "runner: {image: tuned, command: [tuned], volumeMounts: [{name: a, mountPath: /a}], resources: {limits: {cpu: 8}}}";
+fn merges_the_runner_of_a_configuration_below_the_service() {
+    let fields = "runner: {image: tuned, command: [tuned], volumeMounts: [{name: a, mountPath: /a}], resources: {limits: {cpu: 8}}}";
     let runtime = runtime(
-        &tuning("nvidia-h100-80gb", what),
+        &configuration_for("nvidia-h100-80gb", fields),
         "runner: {image: x, command: [other], args: [--old], volumeMounts: [{name: b, mountPath: /b}], resources: {limits: {cpu: 4}}}",
     );
-    let plan = only(&[CLASSES, &runtime, &on("nvidia-h100-80gb", "")]);
-    let one = container(&plan, "-engine");
-    assert_eq!((&one["image"], strings(&one["command"])), (&json!("tuned"), vec!["tuned".to_owned()]));
-    assert!(one.get("args").is_none());
-    assert_eq!(one["volumeMounts"], json!([{"name": "b", "mountPath": "/b"}, {"name": "a", "mountPath": "/a"}]));
-    assert_eq!(one["resources"]["limits"], json!({"cpu": "8", "nvidia.com/gpu": "1"}));
-    let mine = only(&[CLASSES, &runtime, &on("nvidia-h100-80gb", "runner: {image: mine}")]);
+    let plan = plan_only(&[CLASSES, &runtime, &service_on("nvidia-h100-80gb", "")]);
+    let engine = container(&plan, "-engine");
+    assert_eq!((&engine["image"], strings(&engine["command"])), (&json!("tuned"), vec!["tuned".to_owned()]));
+    assert!(engine.get("args").is_none());
+    assert_eq!(engine["volumeMounts"], json!([{"name": "b", "mountPath": "/b"}, {"name": "a", "mountPath": "/a"}]));
+    assert_eq!(engine["resources"]["limits"], json!({"cpu": "8", "nvidia.com/gpu": "1"}));
+    let mine = plan_only(&[CLASSES, &runtime, &service_on("nvidia-h100-80gb", "runner: {image: mine}")]);
     assert_eq!(container(&mine, "-engine")["image"], "mine");
     assert_eq!(setting(&mine, "image"), ("mine".to_owned(), "service", vec!["tuned".to_owned(), "x".to_owned()]));
 }
@@ -122,61 +127,64 @@ fn a_configurations_runner_merges_image_mounts_and_resources_below_the_services(
 // spec: ACC-86
 #[rstest]
 #[case::all(true, true, "service", "service", &["accelerator", "runtime"])]
-#[case::without_the_service(false, true, "accelerator", "accelerator configuration", &["runtime"])]
-#[case::the_runtime_alone(false, false, "runtime", "runtime", &[])]
-fn each_layer_taken_away_shows_the_next(
+#[case::without_service(false, true, "accelerator", "accelerator configuration", &["runtime"])]
+#[case::runtime_only(false, false, "runtime", "runtime", &[])]
+fn records_overridden_values_of_each_layer(
     #[case] service: bool,
-    #[case] tuned: bool,
+    #[case] configured: bool,
     #[case] value: &str,
     #[case] origin: &str,
     #[case] overridden: &[&str],
 ) {
-    let stated = |who: &str| format!("env: [{{name: LEVEL, value: {who}}}]");
-    let class = if tuned { "nvidia-h100-80gb" } else { "nvidia-a100-40gb" };
+    let variable_from = |layer: &str| format!("env: [{{name: LEVEL, value: {layer}}}]");
+    let class = if configured { "nvidia-h100-80gb" } else { "nvidia-a100-40gb" };
     let runtime = runtime(
-        &tuning("nvidia-h100-80gb", &stated("accelerator")),
-        &format!("runner: {{image: x, {}}}", stated("runtime")),
+        &configuration_for("nvidia-h100-80gb", &variable_from("accelerator")),
+        &format!("runner: {{image: x, {}}}", variable_from("runtime")),
     );
-    let own = if service { format!("runner: {{{}}}", stated("service")) } else { String::new() };
-    let plan = only(&[CLASSES, &runtime, &on(class, &own)]);
+    let engine = if service { format!("runner: {{{}}}", variable_from("service")) } else { String::new() };
+    let plan = plan_only(&[CLASSES, &runtime, &service_on(class, &engine)]);
     assert_eq!(variable(&plan, "LEVEL"), value);
-    let expect = (value.to_owned(), origin, overridden.iter().map(|said| (*said).to_owned()).collect::<Vec<_>>());
+    let expect = (value.to_owned(), origin, overridden.iter().map(|value| (*value).to_owned()).collect::<Vec<_>>());
     let (value, origin, overridden) = setting(&plan, "env LEVEL");
     assert_eq!((value, origin, overridden), (expect.0, expect.1, expect.2));
 }
 
 // spec: ACC-86
 #[test]
-fn an_annotation_over_the_service_over_the_runtime() {
+fn annotation_overrides_service_and_runtime() {
     let runtime = runtime(
         "acceleratorRequirements: {supportedClasses: [nvidia-a100-40gb, nvidia-h100-80gb, amd-mi250x]}",
         "runner: {image: x}",
     );
-    let own = on("nvidia-h100-80gb", "");
+    let own = service_on("nvidia-h100-80gb", "");
     let annotated = own.replace("{name: chat}", "{name: chat, annotations: {ome.io/accelerator-class: amd-mi250x}}");
     let plain = service("chat", "{runtime: {name: rt}}");
-    let class_of = |manifest: &str| setting(&only(&[CLASSES, &runtime, manifest]), "acceleratorClass");
+    let class_of = |manifest: &str| setting(&plan_only(&[CLASSES, &runtime, manifest]), "acceleratorClass");
     let listed = "nvidia-a100-40gb, nvidia-h100-80gb, amd-mi250x".to_owned();
     let (value, origin, overridden) = class_of(&annotated);
     assert_eq!((value.as_str(), origin), ("amd-mi250x", "annotation"));
     assert_eq!(overridden, ["nvidia-h100-80gb".to_owned(), listed.clone()]);
     assert_eq!(class_of(&own), ("nvidia-h100-80gb".to_owned(), "service", vec![listed]));
     assert_eq!(class_of(&plain).1, "runtime");
-    // An annotation that says the same is still who decided: without it an edit of the spec would count.
+    // An annotation with the same value is still the origin.
     let same = annotated.replace("amd-mi250x", "nvidia-h100-80gb");
     assert_eq!(class_of(&same).1, "annotation");
 }
 
 // spec: ACC-93
 #[test]
-fn a_command_of_the_service_keeps_the_rest_of_the_tuning() {
-    let what = "env: [{name: A, value: b}], resources: {limits: {cpu: 3}}, runner: {args: [--tuned]}";
-    let runtime = runtime(&tuning("nvidia-h100-80gb", what), "runner: {image: x, command: [theirs], args: [--theirs]}");
-    let plan = only(&[CLASSES, &runtime, &on("nvidia-h100-80gb", "runner: {command: [mine]}")]);
-    let one = container(&plan, "-engine");
-    assert_eq!((strings(&one["command"]), one.get("args")), (vec!["mine".to_owned()], None));
+fn command_of_the_service_keeps_env_and_resources_of_the_configuration() {
+    let fields = "env: [{name: A, value: b}], resources: {limits: {cpu: 3}}, runner: {args: [--tuned]}";
+    let runtime = runtime(
+        &configuration_for("nvidia-h100-80gb", fields),
+        "runner: {image: x, command: [theirs], args: [--theirs]}",
+    );
+    let plan = plan_only(&[CLASSES, &runtime, &service_on("nvidia-h100-80gb", "runner: {command: [mine]}")]);
+    let container = container(&plan, "-engine");
+    assert_eq!((strings(&container["command"]), container.get("args")), (vec!["mine".to_owned()], None));
     assert_eq!(env(&plan, "-engine"), "A=b");
-    assert_eq!(one["resources"]["limits"], json!({"cpu": "3", "nvidia.com/gpu": "1"}));
+    assert_eq!(container["resources"]["limits"], json!({"cpu": "3", "nvidia.com/gpu": "1"}));
     assert_eq!(template(&plan, "-engine")["spec"]["nodeSelector"]["nvidia.com/gpu.product"], "NVIDIA-H100-80GB-HBM3");
     assert!(codes(&plan).contains(&"AcceleratorArgsNotApplied"));
 }
@@ -185,17 +193,12 @@ fn a_command_of_the_service_keeps_the_rest_of_the_tuning() {
 #[rstest]
 #[case::a_list("[python3, -m, engine, --tp, \"4\", --x]", "python3 -m engine --x", "--tp-size 2", false)]
 #[case::a_script("[sh, -c, exec engine --tp 4]", "sh -c exec engine --tp 4", "", true)]
-fn a_command_of_the_runtime(
-    #[case] command: &str,
-    #[case] expect: &str,
-    #[case] arguments: &str,
-    #[case] warned: bool,
-) {
+fn command_of_the_runtime(#[case] command: &str, #[case] expect: &str, #[case] arguments: &str, #[case] warned: bool) {
     let runtime = runtime(
-        &tuning("nvidia-h100-80gb", "runner: {args: [--tp-size, \"2\"]}"),
+        &configuration_for("nvidia-h100-80gb", "runner: {args: [--tp-size, \"2\"]}"),
         &format!("runner: {{image: x, command: {command}}}"),
     );
-    let plan = only(&[CLASSES, &runtime, &on("nvidia-h100-80gb", "")]);
+    let plan = plan_only(&[CLASSES, &runtime, &service_on("nvidia-h100-80gb", "")]);
     assert_eq!(
         (strings(&container(&plan, "-engine")["command"]).join(" ").as_str(), args(&plan).as_str()),
         (expect, arguments)
@@ -207,12 +210,13 @@ fn a_command_of_the_runtime(
 // spec: ACC-91
 // spec: ACC-92
 #[test]
-fn arguments_of_all_three() {
+fn merges_arguments_of_all_layers() {
     let runtime = runtime(
-        &tuning("nvidia-h100-80gb", "runner: {args: [--tensor-parallel-size=8, --tuned]}"),
+        &configuration_for("nvidia-h100-80gb", "runner: {args: [--tensor-parallel-size=8, --tuned]}"),
         "runner: {image: x, args: [--r1, a, b, --port, \"80\", --chat-template, \"{{ bos }}{% x %}\", '--json={\"a\": [1, 2]}']}",
     );
-    let plan = only(&[CLASSES, &runtime, &on("nvidia-h100-80gb", "runner: {args: [--port=81, --tp, \"4\"]}")]);
+    let plan =
+        plan_only(&[CLASSES, &runtime, &service_on("nvidia-h100-80gb", "runner: {args: [--port=81, --tp, \"4\"]}")]);
     assert_eq!(
         strings(&container(&plan, "-engine")["args"]),
         [
@@ -234,7 +238,7 @@ fn arguments_of_all_three() {
 // spec: ACC-88
 // spec: ACC-89
 #[test]
-fn placement_of_all_three() {
+fn merges_placement_of_all_layers() {
     let affinity = |key: &str| {
         format!(
             "affinity: {{nodeAffinity: {{requiredDuringSchedulingIgnoredDuringExecution: {{nodeSelectorTerms: [{{matchExpressions: [{{key: {key}, operator: Exists}}]}}]}}}}}}"
@@ -244,9 +248,11 @@ fn placement_of_all_three() {
         "acceleratorRequirements: {}, nodeSelector: {node-pool: gpu-pool}",
         &format!("runner: {{image: x}}, nodeSelector: {{tier: runtime}}, {}", affinity("a")),
     );
-    let manifest =
-        on("nvidia-h100-80gb", &format!("nodeSelector: {{dedicated: team-alpha, tier: service}}, {}", affinity("b")));
-    let plan = only(&[CLASSES, &runtime, &manifest]);
+    let manifest = service_on(
+        "nvidia-h100-80gb",
+        &format!("nodeSelector: {{dedicated: team-alpha, tier: service}}, {}", affinity("b")),
+    );
+    let plan = plan_only(&[CLASSES, &runtime, &manifest]);
     let spec = &template(&plan, "-engine")["spec"];
     let expect = json!({
         "nvidia.com/gpu.product": "NVIDIA-H100-80GB-HBM3", "node-pool": "gpu-pool", "dedicated": "team-alpha", "tier": "service",
@@ -262,18 +268,18 @@ fn placement_of_all_three() {
 // spec: ACC-95
 // spec: ACC-96
 #[test]
-fn variables_and_resources_of_all_three() {
+fn merges_variables_and_resources_of_all_layers() {
     let runtime = runtime(
-        &tuning(
+        &configuration_for(
             "nvidia-h100-80gb",
             "env: [{name: B, value: accelerator}, {name: C, value: accelerator}], resources: {limits: {memory: 20Gi, cpu: 2}}",
         ),
         "runner: {image: x, env: [{name: A, value: runtime}, {name: B, value: runtime}], resources: {limits: {memory: 10Gi, cpu: 4}}}",
     );
-    let plan = only(&[
+    let plan = plan_only(&[
         CLASSES,
         &runtime,
-        &on("nvidia-h100-80gb", "runner: {env: [{name: D, value: s}, {name: C, value: s}]}"),
+        &service_on("nvidia-h100-80gb", "runner: {env: [{name: D, value: s}, {name: C, value: s}]}"),
     ]);
     assert_eq!(env(&plan, "-engine"), "A=runtime B=accelerator C=s D=s");
     let limits = json!({"memory": "20Gi", "cpu": "4", "nvidia.com/gpu": "1"});
@@ -284,7 +290,7 @@ fn variables_and_resources_of_all_three() {
 }
 
 #[test]
-fn affinities_out_of_proportion_are_refused() {
+fn rejects_affinities_with_too_many_combinations() {
     let terms = |letter: char| {
         let term = |n: usize| format!("{{matchExpressions: [{{key: {letter}{n}, operator: Exists}}]}}");
         let terms: Vec<String> = (0..30).map(term).collect();
@@ -294,6 +300,6 @@ fn affinities_out_of_proportion_are_refused() {
         )
     };
     let runtime = runtime("acceleratorRequirements: {}", &format!("runner: {{image: x}}, {}", terms('a')));
-    let plan = only(&[CLASSES, &runtime, &on("nvidia-h100-80gb", &terms('b'))]);
+    let plan = plan_only(&[CLASSES, &runtime, &service_on("nvidia-h100-80gb", &terms('b'))]);
     assert_eq!(code(&plan), (false, "AffinityTooLarge"), "{}", plan.message);
 }

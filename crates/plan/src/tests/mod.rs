@@ -1,4 +1,4 @@
-//! Whole services, from manifests to objects.
+//! Plans of complete services, from manifests to objects.
 
 mod catalog;
 mod claims;
@@ -24,7 +24,7 @@ use crate::{Plan, ServicePlan, Snapshot};
 
 const SUPPLY: &str = include_str!("supply.yaml");
 
-/// The services of `given` with the runtimes, models and classes of `supply.yaml`.
+/// Returns a snapshot of the services in `services` with the runtimes, models and classes of `supply.yaml`.
 fn snapshot_of(given: &str) -> Snapshot {
     let given = parse_manifest("given.yaml", given).unwrap();
     let supply = parse_manifest("supply.yaml", SUPPLY).unwrap();
@@ -41,8 +41,8 @@ fn plan_one(given: &str) -> ServicePlan {
     plan.services.remove(0)
 }
 
-/// What a snapshot holds: the outcome and the objects, as JSON.
-fn shown(plan: &ServicePlan) -> String {
+/// Returns outcome and objects of a plan as text for snapshots.
+fn plan_text(plan: &ServicePlan) -> String {
     let codes: Vec<&str> = plan.warnings.iter().map(|warning| warning.code.as_str()).collect();
     let objects = serde_json::to_string_pretty(&plan.objects).unwrap();
     let components = serde_json::to_string_pretty(&plan.components).unwrap();
@@ -60,29 +60,31 @@ fn code(plan: &ServicePlan) -> (bool, &str) {
     (plan.feasible, &plan.reason)
 }
 
-/// Everything of `parts` in one snapshot.
-fn snapshot(parts: &[&str]) -> Snapshot {
-    let documents = parts.iter().flat_map(|part| parse_manifest("given.yaml", part).unwrap()).collect::<Vec<_>>();
+/// Returns a snapshot of all `manifests`.
+fn snapshot(manifests: &[&str]) -> Snapshot {
+    let documents = manifests.iter().flat_map(|text| parse_manifest("given.yaml", text).unwrap()).collect::<Vec<_>>();
     Snapshot::from_documents(&documents, &[]).unwrap()
 }
 
-/// The only service of `parts`.
-fn only(parts: &[&str]) -> ServicePlan {
-    let mut plan = crate::plan(&snapshot(parts));
+/// Plans the only service of `manifests`.
+fn plan_only(manifests: &[&str]) -> ServicePlan {
+    let mut plan = crate::plan(&snapshot(manifests));
     assert_eq!(plan.services.len(), 1);
     plan.services.remove(0)
 }
 
-/// The pod template of the Deployment whose name ends so.
-fn template<'a>(plan: &'a ServicePlan, end: &str) -> &'a Value {
-    let is_it =
-        |object: &&Value| object["kind"] == "Deployment" && object["metadata"]["name"].as_str().unwrap().ends_with(end);
-    let found = plan.objects.iter().find(is_it);
-    &found.unwrap_or_else(|| panic!("no {end} among {:?}: {} {}", kinds(plan), plan.reason, plan.message))["spec"]["template"]
+/// Returns the Pod template of the Deployment whose name ends with `suffix`.
+fn template<'a>(plan: &'a ServicePlan, suffix: &str) -> &'a Value {
+    let is_match = |object: &&Value| {
+        object["kind"] == "Deployment" && object["metadata"]["name"].as_str().unwrap().ends_with(suffix)
+    };
+    let found = plan.objects.iter().find(is_match);
+    &found.unwrap_or_else(|| panic!("no Deployment *{suffix} in {:?}: {} {}", kinds(plan), plan.reason, plan.message))["spec"]
+        ["template"]
 }
 
-fn container<'a>(plan: &'a ServicePlan, end: &str) -> &'a Value {
-    &template(plan, end)["spec"]["containers"][0]
+fn container<'a>(plan: &'a ServicePlan, suffix: &str) -> &'a Value {
+    &template(plan, suffix)["spec"]["containers"][0]
 }
 
 fn strings(value: &Value) -> Vec<String> {
@@ -93,20 +95,21 @@ fn args(plan: &ServicePlan) -> String {
     strings(&container(plan, "-engine")["args"]).join(" ")
 }
 
-/// `NAME=value`s that were not injected, in their order.
-fn env(plan: &ServicePlan, end: &str) -> String {
-    const INJECTED: [&str; 5] =
+/// Returns the environment variables `NAME=value` in order, except the standard ones.
+fn env(plan: &ServicePlan, suffix: &str) -> String {
+    const STANDARD: [&str; 5] =
         ["MODEL_PATH", "INFERENCESERVICE_NAME", "NAMESPACE", "PARALLELISM_SIZE", "SERVED_MODEL_NAME"];
-    let all = container(plan, end)["env"].as_array().unwrap().iter();
-    let own = all.filter(|entry| !INJECTED.contains(&entry["name"].as_str().unwrap()));
-    own.map(|entry| format!("{}={}", entry["name"].as_str().unwrap(), entry["value"].as_str().unwrap()))
+    let variables = container(plan, suffix)["env"].as_array().unwrap().iter();
+    let custom = variables.filter(|entry| !STANDARD.contains(&entry["name"].as_str().unwrap()));
+    custom
+        .map(|entry| format!("{}={}", entry["name"].as_str().unwrap(), entry["value"].as_str().unwrap()))
         .collect::<Vec<_>>()
         .join(" ")
 }
 
 fn variable<'a>(plan: &'a ServicePlan, name: &str) -> &'a str {
-    let all = container(plan, "-engine")["env"].as_array().unwrap();
-    all.iter().find(|entry| entry["name"] == name).and_then(|entry| entry["value"].as_str()).unwrap_or_default()
+    let variables = container(plan, "-engine")["env"].as_array().unwrap();
+    variables.iter().find(|entry| entry["name"] == name).and_then(|entry| entry["value"].as_str()).unwrap_or_default()
 }
 
 fn class(plan: &ServicePlan) -> Option<&str> {
@@ -117,14 +120,18 @@ fn codes(plan: &ServicePlan) -> Vec<&str> {
     plan.warnings.iter().map(|warning| warning.code.as_str()).collect()
 }
 
-/// `field` of the engine's settings: value, origin, and what was overridden.
+/// Returns value, origin and overridden values of a setting of the engine.
 fn setting(plan: &ServicePlan, field: &str) -> (String, &'static str, Vec<String>) {
     let all = &plan.settings["engine"];
-    let one = all.iter().find(|setting| setting.field == field).unwrap_or_else(|| panic!("no {field} in {all:?}"));
-    (one.value.clone(), one.origin.as_str(), one.overridden.iter().map(|said| said.value.clone()).collect())
+    let setting = all.iter().find(|setting| setting.field == field).unwrap_or_else(|| panic!("no {field} in {all:?}"));
+    (
+        setting.value.clone(),
+        setting.origin.as_str(),
+        setting.overridden.iter().map(|overridden| overridden.value.clone()).collect(),
+    )
 }
 
-/// A node with eight accelerators.
+/// Returns a Node with eight accelerators.
 fn node(name: &str, product: &str) -> String {
     format!(
         "{{apiVersion: v1, kind: Node, metadata: {{name: {name}, labels: {{nvidia.com/gpu.product: {product}}}}}, \
@@ -132,13 +139,13 @@ fn node(name: &str, product: &str) -> String {
     )
 }
 
-/// A service of `ome.io` in the namespace `default`.
+/// Returns a service of `ome.io` in the namespace `default`.
 fn service(name: &str, spec: &str) -> String {
     format!("{{apiVersion: ome.io/v1beta1, kind: InferenceService, metadata: {{name: {name}}}, spec: {spec}}}")
 }
 
-/// Verdicts of the selected or nearest runtime by class.
+/// Returns the verdicts of the selected or nearest runtime by class.
 fn verdicts(plan: &ServicePlan) -> BTreeMap<&str, &str> {
     let accelerators = &plan.candidates[0].accelerators;
-    accelerators.iter().map(|one| (one.class.as_str(), one.evaluation.code())).collect()
+    accelerators.iter().map(|evaluation| (evaluation.class.as_str(), evaluation.evaluation.code())).collect()
 }

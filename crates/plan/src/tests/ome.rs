@@ -3,9 +3,9 @@
 use rstest::rstest;
 use serde_json::json;
 
-use super::{code, kinds, plan_all, plan_one, shown, snapshot_of};
+use super::{code, kinds, plan_all, plan_one, plan_text, snapshot_of};
 
-const FIVE_LINES: &str = "
+const MINIMAL_SERVICE: &str = "
 apiVersion: ome.io/v1beta1
 kind: InferenceService
 metadata: {name: chat}
@@ -23,27 +23,27 @@ fn service(spec: &str) -> String {
 // spec: RT-43
 // spec: RT-44
 #[test]
-fn five_lines() {
-    insta::assert_snapshot!(shown(&plan_one(FIVE_LINES)));
+fn plans_a_minimal_service() {
+    insta::assert_snapshot!(plan_text(&plan_one(MINIMAL_SERVICE)));
 }
 
 // spec: RT-26
 // spec: RT-40
 #[test]
-fn seventy_billion() {
-    insta::assert_snapshot!(shown(&plan_one(&service("{model: {name: llama-3-3-70b}}"))));
+fn plans_a_70b_model() {
+    insta::assert_snapshot!(plan_text(&plan_one(&service("{model: {name: llama-3-3-70b}}"))));
 }
 
 #[test]
-fn the_same_snapshot_gives_the_same_bytes() {
-    let text = || serde_json::to_string(&plan_all(FIVE_LINES)).unwrap();
+fn equal_snapshots_give_equal_plans() {
+    let text = || serde_json::to_string(&plan_all(MINIMAL_SERVICE)).unwrap();
     assert_eq!(text(), text());
-    assert_eq!(plan_all(FIVE_LINES).kind, "Plan");
+    assert_eq!(plan_all(MINIMAL_SERVICE).kind, "Plan");
 }
 
 // spec: RT-39
 #[test]
-fn the_services_numbers_win_over_the_runtimes() {
+fn replicas_of_the_service_override_the_runtime() {
     let plan = plan_one(&service("{model: {name: llama-3-3-70b}, engine: {minReplicas: 2, maxReplicas: 2}}"));
     assert_eq!(
         kinds(&plan),
@@ -60,16 +60,16 @@ fn the_services_numbers_win_over_the_runtimes() {
 }
 
 #[rstest]
-#[case::model("{model: {name: nobody}}", "ModelNotFound")]
+#[case::model("{model: {name: unknown}}", "ModelNotFound")]
 // spec: RT-48
-#[case::runtime("{model: {name: llama-3-2-3b}, runtime: {name: nobody}}", "RuntimeNotFound")]
+#[case::runtime("{model: {name: llama-3-2-3b}, runtime: {name: unknown}}", "RuntimeNotFound")]
 // spec: RT-67
 #[case::size("{model: {name: llama-3-3-70b}, runtime: {name: srt-small}}", "SizeOutOfRange")]
 #[case::annotation(
     "{model: {name: llama-3-2-3b}, annotations: {ome.io/selection-strategy: cheap}}",
     "InvalidAnnotation"
 )]
-fn not_feasible(#[case] spec: &str, #[case] expect: &str) {
+fn infeasible_services(#[case] spec: &str, #[case] expect: &str) {
     let plan = plan_one(&service(spec));
     assert_eq!(code(&plan), (false, expect), "{}", plan.message);
     assert!(plan.objects.is_empty() && !plan.message.is_empty());
@@ -80,7 +80,7 @@ fn not_feasible(#[case] spec: &str, #[case] expect: &str) {
 // spec: RT-29
 // spec: RT-30
 #[test]
-fn the_services_engine_is_laid_over_the_runtimes() {
+fn merges_the_engine_of_the_service_into_the_runtime() {
     let plan = plan_one(&service(
         "{model: {name: llama-3-2-3b}, engine: {serviceAccountName: me, futureField: 1, nodeSelector: {zone: a},
           tolerations: [{key: mine}], volumes: [{name: dshm, emptyDir: {}}],
@@ -98,29 +98,27 @@ fn the_services_engine_is_laid_over_the_runtimes() {
 }
 
 #[test]
-fn an_engine_of_ones_own_needs_no_model() {
+fn custom_engine_needs_no_model() {
     let plan = plan_one(&service("{engine: {runner: {image: vllm/vllm-openai, args: [--model, a/b]}}}"));
     assert_eq!(code(&plan), (true, "Selected"), "{}", plan.message);
     let use_case = &plan.objects.last().unwrap()["spec"]["useCases"][0];
     assert_eq!(use_case, &json!({"modelName": "chat", "targetModels": [{"targetModelName": "a/b", "weight": 1}]}));
 }
 
-// A slip in the model's name is told with the name that was meant, and what would come of it is decided.
 #[test]
-fn a_slip_in_the_models_name() {
+fn suggests_a_similar_model_name() {
     let given = service("{model: {name: lama-3-2-3b}}");
     let plan = plan_one(&given);
     assert!(plan.message.ends_with("; did you mean llama-3-2-3b?"), "{}", plan.message);
     let snapshot = snapshot_of(&given);
     let remedies = crate::remedies(&snapshot, &snapshot.services[0]);
     let text = remedies.iter().map(ToString::to_string).next().unwrap_or_default();
-    assert!(text.starts_with("set spec.model.name to llama-3-2-3b (not lama-3-2-3b): srt-"), "{text}");
+    assert!(text.starts_with("change spec.model.name from lama-3-2-3b to llama-3-2-3b: srt-"), "{text}");
 }
 
-// What stands in the spec is named where it stands.
 // spec: ACC-113
 #[test]
-fn an_annotation_in_the_spec_keeps_its_path() {
+fn error_names_the_path_of_an_annotation_in_the_spec() {
     let plan = plan_one(&service("{model: {name: llama-3-2-3b}, annotations: {ome.io/cost-threshold: much}}"));
     assert!(plan.message.starts_with("spec.annotations[ome.io/cost-threshold]: "), "{}", plan.message);
 }

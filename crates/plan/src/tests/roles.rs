@@ -3,15 +3,15 @@
 use rstest::rstest;
 use serde_json::{Value, json};
 
-use super::{code, kinds, plan_one, shown};
+use super::{code, kinds, plan_one, plan_text};
 
-/// Story 1 with `more` appended to the role and `meta` to the metadata.
-fn story_1(meta: &str, more: &str) -> String {
+/// Returns the service of Story 1 with additional metadata and role fields.
+fn story_1(metadata: &str, role_fields: &str) -> String {
     format!(
         r#"
 apiVersion: fusioninfer.io/v1alpha1
 kind: InferenceService
-metadata: {{name: qwen-inference{meta}}}
+metadata: {{name: qwen-inference{metadata}}}
 spec:
   roles:
   - name: inference
@@ -24,7 +24,7 @@ spec:
           args: ["--model", "Qwen/Qwen3-8B"]
           ports: [{{containerPort: 8000, name: http}}]
           resources: {{limits: {{nvidia.com/gpu: "1"}}}}
-{more}"#
+{role_fields}"#
     )
 }
 
@@ -33,7 +33,7 @@ spec:
 // spec: TOP-19
 // spec: TOP-30
 #[test]
-fn story_1_is_one_leader_worker_set() {
+fn story_1_has_one_leader_worker_set() {
     let plan = plan_one(&story_1("", ""));
     assert_eq!(code(&plan), (true, "Rendered"));
     assert_eq!(
@@ -53,10 +53,9 @@ fn story_1_is_one_leader_worker_set() {
     );
 }
 
-// Example 1, as the service and the role whose names it composes.
 // spec: TOP-33
 #[test]
-fn example_1_is_two_sets_of_one() {
+fn example_1_has_two_sets_of_one_pod() {
     let manifest = story_1("", "    replicas: 2\n")
         .replace("qwen-inference", "qwen")
         .replace(r#"args: ["--model", "Qwen/Qwen3-8B"]"#, r#"args: ["vllm", "serve", "Qwen/Qwen3-8B"]"#);
@@ -77,9 +76,9 @@ fn example_1_is_two_sets_of_one() {
 // spec: TOP-37
 // spec: TOP-38
 #[test]
-fn two_replicas_are_two_sets() {
+fn two_replicas_have_two_sets() {
     let plan = plan_one(&story_1(", namespace: team-a, uid: 0d9c, generation: 3", "    replicas: 2\n"));
-    insta::assert_snapshot!(shown(&plan));
+    insta::assert_snapshot!(plan_text(&plan));
 }
 
 #[rstest]
@@ -89,8 +88,8 @@ fn two_replicas_are_two_sets() {
 #[case::one_node("    multinode: {nodeCount: 1}\n", 3)]
 // spec: TOP-10
 #[case::router_fields("    strategy: queue-size\n    endpointPickerConfig: x\n", 3)]
-fn fields_of_a_role(#[case] more: &str, #[case] objects: usize) {
-    let plan = plan_one(&story_1("", more));
+fn optional_fields_of_a_role(#[case] role_fields: &str, #[case] objects: usize) {
+    let plan = plan_one(&story_1("", role_fields));
     assert_eq!(plan.objects.len(), objects);
     let plain = plan_one(&story_1("", ""));
     if objects == 3 {
@@ -100,7 +99,7 @@ fn fields_of_a_role(#[case] more: &str, #[case] objects: usize) {
 
 // spec: TOP-10
 #[test]
-fn a_field_on_the_wrong_role_is_told() {
+fn warns_about_fields_of_other_component_types() {
     let plan = plan_one(&story_1("", "    strategy: queue-size\n"));
     assert_eq!(plan.warnings[0].code, "FieldIgnored");
 }
@@ -109,15 +108,15 @@ fn a_field_on_the_wrong_role_is_told() {
 #[case::prefiller("prefiller", true)]
 #[case::decoder("decoder", true)]
 #[case::worker("worker", false)]
-fn half_a_pair_is_told(#[case] kind: &str, #[case] told: bool) {
+fn warns_about_incomplete_pairs(#[case] kind: &str, #[case] expect: bool) {
     let plan = plan_one(&story_1("", "").replace("componentType: worker", &format!("componentType: {kind}")));
     assert!(plan.feasible);
-    assert_eq!(plan.warnings.iter().any(|warning| warning.code == "PairIncomplete"), told);
+    assert_eq!(plan.warnings.iter().any(|warning| warning.code == "PairIncomplete"), expect);
 }
 
 // spec: TOP-12
 #[test]
-fn a_stated_scheduler_is_every_engine_pods() {
+fn sets_the_scheduler_of_the_strategy() {
     let plan = plan_one(&story_1("", "  schedulingStrategy: {schedulerName: volcano}\n"));
     assert_eq!(
         plan.objects[0].pointer("/spec/leaderWorkerTemplate/workerTemplate/spec/schedulerName"),
@@ -136,12 +135,12 @@ fn a_stated_scheduler_is_every_engine_pods() {
     story_1("", "  - {name: r, componentType: router}\n  - {name: q, componentType: router}\n"),
     "TwoRouters"
 )]
-#[case::two_names(story_1("", "  - {name: inference, componentType: router}\n"), "DuplicateRole")]
+#[case::duplicate_name(story_1("", "  - {name: inference, componentType: router}\n"), "DuplicateRole")]
 #[case::scheduler(
     story_1("", "  schedulingStrategy: {schedulerName: volcano}\n").replace("        containers:", "        schedulerName: other\n        containers:"),
     "SchedulerConflict"
 )]
-fn refused(#[case] manifest: String, #[case] expect: &str) {
+fn rejects_invalid_services(#[case] manifest: String, #[case] expect: &str) {
     let plan = plan_one(&manifest);
     assert_eq!(code(&plan), (false, expect), "{}", plan.message);
     assert_eq!(plan.objects, Vec::<Value>::new());
@@ -149,7 +148,7 @@ fn refused(#[case] manifest: String, #[case] expect: &str) {
 
 // spec: TOP-39
 #[test]
-fn the_users_metadata_and_unknown_fields_stay() {
+fn preserves_metadata_and_unknown_fields_of_the_user() {
     let manifest = story_1("", "")
         .replace("    template:\n", "    template:\n      metadata: {labels: {team: a}, annotations: {note: b}}\n")
         .replace("        containers:", "        futureField: {a: [1]}\n        containers:");
@@ -161,7 +160,7 @@ fn the_users_metadata_and_unknown_fields_stay() {
 
 // spec: TOP-9
 #[test]
-fn a_name_that_no_leader_worker_set_can_have_is_bad_input() {
+fn rejects_names_too_long_for_a_leader_worker_set() {
     let manifest = story_1("", "").replace("qwen-inference}", "a-service-with-a-name-of-more-than-forty-characters}");
     let documents = api::parse_manifest("given.yaml", &manifest).unwrap();
     let error = crate::Service::from_document(&documents[0]).unwrap_err();
@@ -172,7 +171,7 @@ fn a_name_that_no_leader_worker_set_can_have_is_bad_input() {
 #[case::replicas("    replicas: 2000000000")]
 #[case::nodes("    multinode: {nodeCount: 2000000000}")]
 #[case::both("    multinode: {nodeCount: 200}\n    replicas: 51")]
-fn a_service_larger_than_any_cluster_is_refused_at_once(#[case] size: &str) {
+fn rejects_services_with_too_many_pods(#[case] size: &str) {
     let plan = plan_one(&story_1("", size));
     assert_eq!(code(&plan), (false, "TooManyPods"), "{}", plan.message);
     assert!(plan.objects.is_empty());

@@ -1,16 +1,16 @@
-//! Routers of role-based services: the picker, its configuration, its pool, its route.
+//! Routers of role-based services: endpoint picker, configuration, pool and route.
 
 use rstest::rstest;
 use serde_json::{Value, json};
 
-use super::{code, codes, kinds, plan_one, shown};
+use super::{code, codes, kinds, plan_one, plan_text};
 use crate::ServicePlan;
 
 const WORKER: &str = "{name: inference, componentType: worker, template: TEMPLATE}";
 const PAIR: &str = "{name: prefill, componentType: prefiller, template: TEMPLATE}, {name: decode, componentType: decoder, template: TEMPLATE}";
 const TEMPLATE: &str = "{spec: {containers: [{name: vllm, image: 'vllm/vllm-openai:v0.11.0', ports: [{containerPort: 8000, name: http}]}]}}";
 
-/// A service with these roles and a router of that name with more fields.
+/// Returns a service with the given roles, and a router `entry` with additional fields.
 fn service(roles: &str, router: &str) -> String {
     let roles = roles.replace("TEMPLATE", TEMPLATE);
     format!(
@@ -19,7 +19,7 @@ fn service(roles: &str, router: &str) -> String {
     )
 }
 
-fn planned(roles: &str, router: &str) -> ServicePlan {
+fn plan_with_router(roles: &str, router: &str) -> ServicePlan {
     plan_one(&service(roles, router))
 }
 
@@ -39,7 +39,7 @@ fn config(plan: &ServicePlan) -> &str {
 fn story_1_with_a_router() {
     let route =
         ", httproute: {parentRefs: [{name: gateway}], rules: [{matches: [{path: {type: PathPrefix, value: /v1}}]}]}";
-    let mut plan = planned(WORKER, route);
+    let mut plan = plan_with_router(WORKER, route);
     assert_eq!(
         kinds(&plan),
         [
@@ -59,46 +59,46 @@ fn story_1_with_a_router() {
     plan.objects.retain(|object| {
         !["LeaderWorkerSet", "BackendPool", "LLMUseCaseSet"].contains(&object["kind"].as_str().unwrap())
     });
-    insta::assert_snapshot!(shown(&plan));
+    insta::assert_snapshot!(plan_text(&plan));
 }
 
 // spec: TOP-86
 #[test]
-fn a_router_without_a_route_makes_none() {
-    assert!(planned(WORKER, "").objects.iter().all(|object| object["kind"] != "HTTPRoute"));
+fn creates_no_route_by_default() {
+    assert!(plan_with_router(WORKER, "").objects.iter().all(|object| object["kind"] != "HTTPRoute"));
 }
 
 // spec: TOP-11
 // spec: TOP-87
 #[test]
-fn every_strategy_has_a_configuration_of_its_own() {
+fn each_strategy_has_its_own_configuration() {
     let strategies = ["prefix-cache", "kv-cache-utilization", "queue-size", "lora-affinity", "pd-disaggregation"];
     let plans: Vec<ServicePlan> =
-        strategies.iter().map(|strategy| planned(PAIR, &format!(", strategy: {strategy}"))).collect();
+        strategies.iter().map(|strategy| plan_with_router(PAIR, &format!(", strategy: {strategy}"))).collect();
     let all: Vec<String> =
         strategies.iter().zip(&plans).map(|(strategy, plan)| format!("# {strategy}\n{}", config(plan))).collect();
     insta::assert_snapshot!(all.join("\n"));
-    for (at, plan) in plans.iter().enumerate() {
-        assert!(plans[..at].iter().all(|other| config(other) != config(plan)));
+    for (index, plan) in plans.iter().enumerate() {
+        assert!(plans[..index].iter().all(|other| config(other) != config(plan)));
     }
-    assert_eq!(config(&planned(PAIR, "")), config(&plans[0]), "the default");
+    assert_eq!(config(&plan_with_router(PAIR, "")), config(&plans[0]), "the default strategy");
 }
 
 // spec: TOP-87
 #[rstest]
-#[case::a_configuration(r"kind: EndpointPickerConfig\n\n# a comment \t\nplugins: []")]
-#[case::no_end_of_line("a: b")]
-#[case::not_even_yaml("{{ not: [yaml")]
+#[case::configuration(r"kind: EndpointPickerConfig\n\n# a comment \t\nplugins: []")]
+#[case::no_newline("a: b")]
+#[case::invalid_yaml("{{ not: [yaml")]
 #[case::blank(r" \n")]
-fn a_stated_configuration_is_taken_byte_for_byte(#[case] text: &str) {
-    let plan = planned(WORKER, &format!(", strategy: queue-size, endpointPickerConfig: \"{text}\""));
+fn custom_configuration_is_unchanged(#[case] text: &str) {
+    let plan = plan_with_router(WORKER, &format!(", strategy: queue-size, endpointPickerConfig: \"{text}\""));
     assert_eq!(config(&plan), text.replace(r"\n", "\n").replace(r"\t", "\t"));
-    let empty = planned(WORKER, ", strategy: queue-size, endpointPickerConfig: ''");
-    assert_eq!(config(&empty), config(&planned(WORKER, ", strategy: queue-size")));
+    let empty = plan_with_router(WORKER, ", strategy: queue-size, endpointPickerConfig: ''");
+    assert_eq!(config(&empty), config(&plan_with_router(WORKER, ", strategy: queue-size")));
 }
 
-/// The Pod template of the picker with its checksum taken out, and everything of the engines.
-fn parts(plan: &ServicePlan) -> (Value, Value, Vec<&Value>) {
+/// Returns the picker's Pod template without the checksum, the checksum, and the objects of the engines.
+fn picker_and_engines(plan: &ServicePlan) -> (Value, Value, Vec<&Value>) {
     let mut template = object(plan, "Deployment")["spec"]["template"].clone();
     let checksum =
         template["metadata"]["annotations"].as_object_mut().unwrap().remove("fusioninfer.io/config-checksum");
@@ -112,53 +112,56 @@ fn parts(plan: &ServicePlan) -> (Value, Value, Vec<&Value>) {
 // spec: TOP-90
 #[rstest]
 #[case::strategy(", strategy: queue-size")]
-#[case::own(", endpointPickerConfig: 'kind: EndpointPickerConfig'")]
-fn another_configuration_is_another_picker_and_the_same_engines(#[case] router: &str) {
-    let (before, after) = (planned(WORKER, ""), planned(WORKER, router));
+#[case::custom(", endpointPickerConfig: 'kind: EndpointPickerConfig'")]
+fn configuration_change_restarts_only_the_picker(#[case] router: &str) {
+    let (before, after) = (plan_with_router(WORKER, ""), plan_with_router(WORKER, router));
     let ((template, checksum, engines), (other_template, other_checksum, other_engines)) =
-        (parts(&before), parts(&after));
+        (picker_and_engines(&before), picker_and_engines(&after));
     assert_eq!((template, engines), (other_template, other_engines));
     assert_ne!(checksum, other_checksum);
 }
 
 // spec: TOP-88
 #[rstest]
-#[case::a_worker(WORKER, "", "worker", "")]
+#[case::worker(WORKER, "", "worker", "")]
 #[case::two_workers(
     "{name: a, componentType: worker, template: TEMPLATE}, {name: b, componentType: worker, template: TEMPLATE}",
     "",
     "",
     ""
 )]
-#[case::a_pair_that_is_told_apart(PAIR, ", strategy: pd-disaggregation", "", "")]
-#[case::a_pair_that_is_not(PAIR, "", "decoder", "")]
-#[case::a_pair_with_its_own_configuration(PAIR, ", endpointPickerConfig: 'a: b'", "", "")]
-#[case::half_a_pair("{name: a, componentType: decoder, template: TEMPLATE}", "", "", "PairIncomplete")]
-fn the_pool_is_of_leaders(#[case] roles: &str, #[case] router: &str, #[case] kind: &str, #[case] warned: &str) {
-    let plan = planned(roles, router);
+#[case::disaggregated_pair(PAIR, ", strategy: pd-disaggregation", "", "")]
+#[case::pair(PAIR, "", "decoder", "")]
+#[case::pair_with_custom_configuration(PAIR, ", endpointPickerConfig: 'a: b'", "", "")]
+#[case::incomplete_pair("{name: a, componentType: decoder, template: TEMPLATE}", "", "", "PairIncomplete")]
+fn pool_selects_leaders(#[case] roles: &str, #[case] router: &str, #[case] kind: &str, #[case] warning: &str) {
+    let plan = plan_with_router(roles, router);
     let mut expect =
         json!({"fusioninfer.io/service": "qwen-inference", "leaderworkerset.sigs.k8s.io/worker-index": "0"});
     if !kind.is_empty() {
         expect["fusioninfer.io/component-type"] = json!(kind);
     }
     assert_eq!(object(&plan, "InferencePool")["spec"]["selector"], json!({"matchLabels": expect}));
-    assert_eq!(codes(&plan).join(" "), warned);
+    assert_eq!(codes(&plan).join(" "), warning);
 }
 
 // spec: TOP-88
 #[rstest]
 #[case::named("ports: [{containerPort: 9100, name: metrics}, {containerPort: 8080, name: http}]", 8080)]
 #[case::none("args: [--model, m]", 8000)]
-#[case::a_flag("args: [--port, '9000']", 9000)]
-fn the_pools_port_is_the_engines(#[case] container: &str, #[case] port: u16) {
+#[case::flag("args: [--port, '9000']", 9000)]
+fn pool_has_the_port_of_the_engine(#[case] container: &str, #[case] port: u16) {
     let roles = WORKER.replace("TEMPLATE", &format!("{{spec: {{containers: [{{name: e, image: i, {container}}}]}}}}"));
-    assert_eq!(object(&planned(&roles, ""), "InferencePool")["spec"]["targetPorts"], json!([{"number": port}]));
+    assert_eq!(
+        object(&plan_with_router(&roles, ""), "InferencePool")["spec"]["targetPorts"],
+        json!([{"number": port}])
+    );
 }
 
 #[test]
-fn a_pair_on_two_ports_is_served_by_its_decoders() {
+fn pair_with_different_ports_routes_to_decoders() {
     let roles = PAIR.replacen("TEMPLATE", "{spec: {containers: [{name: e, image: i, args: [--port, '9000']}]}}", 1);
-    let plan = planned(&roles, ", strategy: pd-disaggregation");
+    let plan = plan_with_router(&roles, ", strategy: pd-disaggregation");
     let pool = &object(&plan, "InferencePool")["spec"];
     assert_eq!(pool["selector"]["matchLabels"]["fusioninfer.io/component-type"], "decoder");
     assert_eq!((&pool["targetPorts"], codes(&plan)), (&json!([{"number": 8000}]), vec!["PortsDiffer"]));
@@ -174,23 +177,23 @@ fn a_pair_on_two_ports_is_served_by_its_decoders() {
 // spec: TOP-10
 #[case::template(WORKER, ", template: {spec: {containers: [{name: x, image: y}]}}", "FieldIgnored")]
 #[case::gateway(WORKER, ", gateway: {gatewayClassName: x}", "FieldIgnored")]
-fn what_does_nothing_is_told(#[case] roles: &str, #[case] router: &str, #[case] warned: &str) {
-    let (plan, plain) = (planned(roles, router), planned(roles, ""));
-    assert_eq!(codes(&plan), [warned]);
-    let but_routes = |plan: &ServicePlan| {
+fn warns_about_fields_without_effect(#[case] roles: &str, #[case] router: &str, #[case] warning: &str) {
+    let (plan, plain) = (plan_with_router(roles, router), plan_with_router(roles, ""));
+    assert_eq!(codes(&plan), [warning]);
+    let without_routes = |plan: &ServicePlan| {
         plan.objects.iter().filter(|object| object["kind"] != "HTTPRoute").cloned().collect::<Vec<_>>()
     };
-    assert_eq!(but_routes(&plan), but_routes(&plain));
+    assert_eq!(without_routes(&plan), without_routes(&plain));
 }
 
 #[rstest]
-#[case::alone(service("", "").replace("[, ", "["), "NoEngines", "entry")]
+#[case::no_engines(service("", "").replace("[, ", "["), "NoEngines", "entry")]
 #[case::route(
     service(WORKER, ", httproute: {rules: {}}"),
     "InvalidRoute",
     "role entry, httproute.rules: expected a list of objects"
 )]
-fn refused(#[case] manifest: String, #[case] expect: &str, #[case] message: &str) {
+fn rejects_invalid_routers(#[case] manifest: String, #[case] expect: &str, #[case] message: &str) {
     let plan = plan_one(&manifest);
     assert_eq!(code(&plan), (false, expect), "{}", plan.message);
     assert!(plan.message.contains(message) && plan.objects.is_empty(), "{}", plan.message);
@@ -198,19 +201,19 @@ fn refused(#[case] manifest: String, #[case] expect: &str, #[case] message: &str
 
 // spec: TOP-57
 #[test]
-fn a_router_is_no_part_of_the_gang() {
+fn router_is_not_in_the_gang() {
     let group = |plan: &ServicePlan| object(plan, "PodGroup").clone();
     let without = plan_one(&service(PAIR, "").replace(", {name: entry, componentType: router}", ""));
-    assert_eq!(group(&planned(PAIR, ", strategy: pd-disaggregation")), group(&without));
-    let plan = planned(PAIR, "");
+    assert_eq!(group(&plan_with_router(PAIR, ", strategy: pd-disaggregation")), group(&without));
+    let plan = plan_with_router(PAIR, "");
     let template = &object(&plan, "Deployment")["spec"]["template"];
     assert_eq!(template["spec"].get("schedulerName"), None);
     assert!(!template.to_string().contains("group-name"));
 }
 
 #[test]
-fn what_the_picker_may_do_is_look() {
-    let plan = planned(WORKER, "");
+fn picker_can_only_list_and_watch() {
+    let plan = plan_with_router(WORKER, "");
     let rules = object(&plan, "Role")["rules"].as_array().unwrap();
     assert!(rules.iter().all(|rule| rule["verbs"] == json!(["list", "watch"])), "{rules:?}");
     let account = &object(&plan, "Deployment")["spec"]["template"]["spec"]["serviceAccountName"];
@@ -218,9 +221,9 @@ fn what_the_picker_may_do_is_look() {
     assert_eq!(*account, object(&plan, "ServiceAccount")["metadata"]["name"]);
 }
 
-/// The longest service that a Service can be called after, and a role whose name counts nowhere.
+/// Uses the longest service name for a Service. The name of the router role is not part of any name.
 #[test]
-fn names_are_cut_where_they_end() {
+fn truncates_object_names() {
     let long = format!("s{}", "x".repeat(62));
     let manifest = service("{name: e, componentType: worker, replicas: 0, template: TEMPLATE}", "")
         .replace("qwen-inference", "short")

@@ -1,4 +1,4 @@
-//! What moves the number of replicas, what protects them, and where their models are.
+//! Autoscaling, disruption budgets and model placement.
 
 use rstest::rstest;
 use serde_json::{Value, json};
@@ -7,7 +7,7 @@ use super::{codes, node, service, snapshot};
 use crate::ServicePlan;
 use crate::topology::AutoscalerSupport;
 
-fn with_keda(spec: &str) -> ServicePlan {
+fn plan_with_keda(spec: &str) -> ServicePlan {
     let mut snapshot = snapshot(&[&service("chat", spec)]);
     snapshot.autoscaler_support = AutoscalerSupport::HpaAndKeda;
     crate::plan(&snapshot).services.remove(0)
@@ -29,13 +29,8 @@ fn spec<'a>(plan: &'a ServicePlan, kind: &str) -> Option<&'a Value> {
     r#"sum(rate(sglang:num_requests_total{namespace="default",pod=~"chat-engine-.*"}[1m]))"#,
     "10"
 )]
-fn requests_scale_through_keda(
-    #[case] image: &str,
-    #[case] numbers: &str,
-    #[case] query: &str,
-    #[case] threshold: &str,
-) {
-    let plan = with_keda(&format!(
+fn keda_scales_by_requests(#[case] image: &str, #[case] numbers: &str, #[case] query: &str, #[case] threshold: &str) {
+    let plan = plan_with_keda(&format!(
         "{{kedaConfig: {{promServerAddress: 'http://prometheus:9090'}}, engine: {{runner: {{image: {image}}}, minReplicas: 1, maxReplicas: 3, {numbers}}}}}"
     ));
     assert_eq!(
@@ -56,23 +51,23 @@ fn requests_scale_through_keda(
 }
 
 #[rstest]
-#[case::no_prometheus("x/vllm", "{}", "needs kedaConfig.promServerAddress")]
-#[case::unknown_engine("x", "{promServerAddress: 'http://p'}", "needs kedaConfig.customPromQuery")]
-fn what_keda_cannot_ask_is_told(#[case] image: &str, #[case] config: &str, #[case] expect: &str) {
-    let plan = with_keda(&format!(
+#[case::no_prometheus("x/vllm", "{}", "requires kedaConfig.promServerAddress")]
+#[case::unknown_engine("x", "{promServerAddress: 'http://p'}", "requires kedaConfig.customPromQuery")]
+fn warns_about_missing_keda_configuration(#[case] image: &str, #[case] config: &str, #[case] expect: &str) {
+    let plan = plan_with_keda(&format!(
         "{{engine: {{runner: {{image: {image}}}, kedaConfig: {config}, minReplicas: 2, maxReplicas: 3, scaleMetric: rps}}}}"
     ));
     assert_eq!(spec(&plan, "Deployment").unwrap()["replicas"], 2);
-    let told = plan.warnings.iter().find(|warning| warning.code == "AutoscalerUnavailable").unwrap();
-    assert!(told.message.contains(expect), "{}", told.message);
+    let warning = plan.warnings.iter().find(|warning| warning.code == "AutoscalerUnavailable").unwrap();
+    assert!(warning.message.contains(expect), "{}", warning.message);
 }
 
 // spec: RT-25
 #[rstest]
-#[case::by_a_query_of_ones_own("customPromQuery: waiting, scalingThreshold: '3'", Some((0, "3")))]
-#[case::engines_count_nothing_while_none_runs("", None)]
+#[case::custom_query("customPromQuery: waiting, scalingThreshold: '3'", Some((0, "3")))]
+#[case::default_query("", None)]
 fn scale_to_zero(#[case] config: &str, #[case] expect: Option<(u32, &str)>) {
-    let plan = with_keda(&format!(
+    let plan = plan_with_keda(&format!(
         "{{engine: {{runner: {{image: x/vllm}}, kedaConfig: {{promServerAddress: 'http://p', {config}}}, minReplicas: 0, maxReplicas: 1, scaleMetric: concurrency}}}}"
     ));
     let scaled = spec(&plan, "ScaledObject").map(|spec| {
@@ -89,8 +84,8 @@ fn scale_to_zero(#[case] config: &str, #[case] expect: Option<(u32, &str)>) {
 #[case::one("maxReplicas: 1", None)]
 #[case::two("maxReplicas: 2", Some(json!({"maxUnavailable": 1})))]
 #[case::stated("maxReplicas: 4, minAvailable: 50%", Some(json!({"minAvailable": "50%"})))]
-fn a_budget_for_drains_where_there_can_be_two(#[case] numbers: &str, #[case] expect: Option<Value>) {
-    let plan = with_keda(&format!("{{engine: {{runner: {{image: x}}, {numbers}}}}}"));
+fn disruption_budget_for_more_than_one_replica(#[case] numbers: &str, #[case] expect: Option<Value>) {
+    let plan = plan_with_keda(&format!("{{engine: {{runner: {{image: x}}, {numbers}}}}}"));
     let expect = expect.map(|mut expect| {
         expect["selector"] = json!({"matchLabels": {"ome.io/inferenceservice": "chat", "component": "engine"}});
         expect
@@ -102,16 +97,16 @@ const MODEL: &str = "{apiVersion: ome.io/v1beta1, kind: ClusterBaseModel, metada
     spec: {modelFormat: {name: safetensors}, storage: {STORAGE}}}";
 
 #[rstest]
-#[case::agent_says("storageUri: 'hf://a/b', path: /models/tiny", "Ready", true)]
+#[case::ready("storageUri: 'hf://a/b', path: /models/tiny", "Ready", true)]
 #[case::still_loading("storageUri: 'hf://a/b', path: /models/tiny", "Updating", false)]
 #[case::claim("storageUri: 'pvc://weights/tiny'", "Ready", false)]
-fn pods_go_where_the_model_is(#[case] storage: &str, #[case] state: &str, #[case] bound: bool) {
+fn selects_nodes_with_the_model(#[case] storage: &str, #[case] state: &str, #[case] expect_selector: bool) {
     let node =
         node("n", "x").replace("labels: {", &format!("labels: {{models.ome.io/clusterbasemodel.tiny: {state}, "));
     let spec = "{model: {name: tiny}, engine: {runner: {image: x, args: [a]}}}";
     let snapshot = snapshot(&[&MODEL.replace("STORAGE", storage), &node, &service("chat", spec)]);
     let plan = crate::plan(&snapshot).services.remove(0);
     let pod = &plan.objects[0]["spec"]["template"]["spec"];
-    let expect = bound.then(|| json!("Ready"));
+    let expect = expect_selector.then(|| json!("Ready"));
     assert_eq!(pod["nodeSelector"].get("models.ome.io/clusterbasemodel.tiny"), expect.as_ref(), "{}", plan.message);
 }

@@ -1,18 +1,18 @@
-//! What is chosen, what lost and why, as a plan tells it.
+//! Selected and rejected candidates in plans.
 
 use std::fmt::Write;
 
 use rstest::rstest;
 use serde_json::json;
 
-use super::{class, code, codes, container, env, node, only, service, template};
+use super::{class, code, codes, container, env, node, plan_only, service, template};
 use crate::ServicePlan;
 
 const CLASSES: &str = include_str!("stories/classes.yaml");
 const MODELS: &str = include_str!("stories/models.yaml");
 
-/// The decision of a plan, line by line, without numbers that other tests show.
-fn told(plan: &ServicePlan) -> String {
+/// Returns the decision of a plan as text, without the details that other tests check.
+fn decision_text(plan: &ServicePlan) -> String {
     let mut text =
         format!("{} {}: {}\n", if plan.feasible { "feasible" } else { "infeasible" }, plan.reason, plan.message);
     for (name, component) in &plan.components {
@@ -21,10 +21,10 @@ fn told(plan: &ServicePlan) -> String {
     }
     for candidate in &plan.candidates {
         let rank = candidate.rank.map_or("–".to_owned(), |rank| rank.to_string());
-        let rejected = candidate.rejected.as_ref().map_or(String::new(), |one| format!(" {}", one.code()));
+        let rejected = candidate.rejected.as_ref().map_or(String::new(), |rejection| format!(" {}", rejection.code()));
         writeln!(text, "{rank} {} ({:?}){rejected}", candidate.runtime, candidate.scope).unwrap();
-        for one in candidate.accelerators.iter() {
-            writeln!(text, "    {} {}: {}", one.component, one.class, one.evaluation.code()).unwrap();
+        for class in candidate.accelerators.iter() {
+            writeln!(text, "    {} {}: {}", class.component, class.class, class.evaluation.code()).unwrap();
         }
     }
     for warning in &plan.warnings {
@@ -45,49 +45,48 @@ fn chat(spec: &str) -> String {
 
 // spec: RT-18
 #[test]
-fn a_name_overrides_every_priority() {
+fn named_runtime_overrides_priorities() {
     let (low, high) = (runtime("low", ", priority: 1", ""), runtime("high", ", priority: 9", ""));
-    insta::assert_snapshot!(told(&only(&[MODELS, &low, &high, &chat("")])), @r"
+    insta::assert_snapshot!(decision_text(&plan_only(&[MODELS, &low, &high, &chat("")])), @r"
     feasible Selected: high
     engine: 0 × no class
     1 high (Cluster)
     2 low (Cluster)
-    warning AcceleratorNotConsidered: no accelerator class was considered: neither the runtime nor the service uses an accelerator field, or no class exists
+    warning AcceleratorNotConsidered: No accelerator class was considered: neither the runtime nor the service sets an accelerator field, or no AcceleratorClass exists
     ");
-    insta::assert_snapshot!(told(&only(&[MODELS, &low, &high, &chat(", runtime: {name: low}")])), @r"
+    insta::assert_snapshot!(decision_text(&plan_only(&[MODELS, &low, &high, &chat(", runtime: {name: low}")])), @r"
     feasible Selected: low
     engine: 0 × no class
     1 low (Cluster)
-    warning AcceleratorNotConsidered: no accelerator class was considered: neither the runtime nor the service uses an accelerator field, or no class exists
+    warning AcceleratorNotConsidered: No accelerator class was considered: neither the runtime nor the service sets an accelerator field, or no AcceleratorClass exists
     ");
 }
 
 // spec: RT-48
 #[test]
-fn a_runtime_that_nobody_has() {
-    insta::assert_snapshot!(told(&only(&[MODELS, &runtime("universal", "", ""), &chat(", runtime: {name: univrsal}")])), @r"
-    infeasible RuntimeNotFound: there is no ServingRuntime univrsal in namespace default and no ClusterServingRuntime univrsal; did you mean universal?
+fn suggests_a_similar_runtime_name() {
+    insta::assert_snapshot!(decision_text(&plan_only(&[MODELS, &runtime("universal", "", ""), &chat(", runtime: {name: univrsal}")])), @r"
+    infeasible RuntimeNotFound: Runtime univrsal not found: no ServingRuntime default/univrsal and no ClusterServingRuntime univrsal exists; did you mean universal?
     ");
 }
 
 #[test]
-fn a_model_that_nobody_has() {
+fn suggests_a_similar_model_name() {
     let parts = [MODELS, &runtime("universal", "", ""), &chat("").replace("llama-7b", "lama-7b")];
-    insta::assert_snapshot!(told(&only(&parts)), @r"
-    infeasible ModelNotFound: there is no BaseModel lama-7b in namespace default and no ClusterBaseModel lama-7b; did you mean llama-7b?
+    insta::assert_snapshot!(decision_text(&plan_only(&parts)), @r"
+    infeasible ModelNotFound: Model lama-7b not found: no BaseModel default/lama-7b and no ClusterBaseModel lama-7b exists; did you mean llama-7b?
     ");
     let snapshot = super::snapshot(&parts);
     let remedies: Vec<String> =
         crate::remedies(&snapshot, &snapshot.services[0]).iter().map(ToString::to_string).collect();
-    assert_eq!(remedies, ["set spec.model.name to llama-7b (not lama-7b): universal"]);
-    // Nothing is proposed that is nothing like it.
+    assert_eq!(remedies, ["change spec.model.name from lama-7b to llama-7b: universal"]);
+    // Dissimilar names are not proposed.
     let other = super::snapshot(&[MODELS, parts[1], &chat("").replace("llama-7b", "zephyr")]);
     assert!(crate::remedies(&other, &other.services[0]).is_empty());
 }
 
-/// The largest relatives that are smaller and need not wait, and only where no edit spares the wait.
 #[test]
-fn smaller_models_are_proposed_where_nothing_else_helps() {
+fn proposes_smaller_models_if_no_edit_avoids_waiting() {
     const CLASS: &str = "{apiVersion: ome.io/v1beta1, kind: AcceleratorClass, metadata: {name: l4}, spec: {vendor: nvidia, discovery: {nodeSelector: {gpu: l4}}, capabilities: {memoryGB: 24Gi}, resources: [{name: nvidia.com/gpu, quantity: 1}]}}";
     let node = |count: u32| {
         format!(
@@ -105,13 +104,13 @@ fn smaller_models_are_proposed_where_nothing_else_helps() {
     };
     assert_eq!(proposed("llama-70b", 2), ["llama-13b", "llama-7b"]);
     assert_eq!(proposed("llama-70b", 1), ["llama-7b", "mistral-7b"]);
-    assert!(proposed("llama-7b", 1).is_empty(), "it is served");
+    assert!(proposed("llama-7b", 1).is_empty(), "the model needs not wait");
 }
 
 // spec: RT-67
 #[test]
-fn no_runtime_is_left() {
-    let all = [
+fn reports_all_rejected_runtimes() {
+    let runtimes = [
         runtime("shut", "", ", disabled: true"),
         runtime("onnx", "", "").replace("safetensors", "ONNX"),
         runtime("gemma", ", modelArchitecture: GemmaForCausalLM", ""),
@@ -121,8 +120,8 @@ fn no_runtime_is_left() {
         runtime("manual", "", "").replace("autoSelect: true", "autoSelect: false"),
         runtime("huge", "", ", acceleratorRequirements: {requiredCapabilities: {memoryGB: 999}}"),
     ];
-    insta::assert_snapshot!(told(&only(&[CLASSES, MODELS, &all.join("\n---\n"), &chat("")])), @r"
-    infeasible NoEligibleAccelerator: none of 8 runtimes serves llama-7b; nearest: huge — NoEligibleAccelerator: no class fits the engine: amd-mi250x InsufficientMemory: needs 999 GiB per accelerator, has 128 GiB; intel-max-1550 InsufficientMemory: needs 999 GiB per accelerator, has 128 GiB; nvidia-a100-40gb InsufficientMemory: needs 999 GiB per accelerator, has 40 GiB; nvidia-h100-80gb InsufficientMemory: needs 999 GiB per accelerator, has 80 GiB
+    insta::assert_snapshot!(decision_text(&plan_only(&[CLASSES, MODELS, &runtimes.join("\n---\n"), &chat("")])), @r"
+    infeasible NoEligibleAccelerator: None of 8 runtimes can serve model llama-7b; the closest is huge: NoEligibleAccelerator: no accelerator class is eligible for the engine: amd-mi250x InsufficientMemory: 999 GiB of memory per accelerator are required; the class has 128 GiB; intel-max-1550 InsufficientMemory: 999 GiB of memory per accelerator are required; the class has 128 GiB; nvidia-a100-40gb InsufficientMemory: 999 GiB of memory per accelerator are required; the class has 40 GiB; nvidia-h100-80gb InsufficientMemory: 999 GiB of memory per accelerator are required; the class has 80 GiB
     – huge (Cluster) NoEligibleAccelerator
         engine amd-mi250x: InsufficientMemory
         engine intel-max-1550: InsufficientMemory
@@ -140,18 +139,18 @@ fn no_runtime_is_left() {
 
 // spec: RT-77
 #[test]
-fn a_tie_names_both() {
-    insta::assert_snapshot!(told(&only(&[MODELS, &runtime("one", ", priority: 2", ""), &runtime("two", ", priority: 2", ""), &chat("")])), @r"
+fn warns_about_ambiguous_runtimes() {
+    insta::assert_snapshot!(decision_text(&plan_only(&[MODELS, &runtime("one", ", priority: 2", ""), &runtime("two", ", priority: 2", ""), &chat("")])), @r"
     feasible Selected: one
     engine: 0 × no class
     1 one (Cluster)
     2 two (Cluster)
-    warning AmbiguousRuntimes: one and two fit equally well and have equal priority; give one a higher priority or name one in spec.runtime.name
-    warning AcceleratorNotConsidered: no accelerator class was considered: neither the runtime nor the service uses an accelerator field, or no class exists
+    warning AmbiguousRuntimes: Runtimes one and two match equally well and have the same priority; raise the priority of one of them or set spec.runtime.name
+    warning AcceleratorNotConsidered: No accelerator class was considered: neither the runtime nor the service sets an accelerator field, or no AcceleratorClass exists
     ");
 }
 
-/// An A100 node in each of two zones, an H100 node in the second.
+/// Returns A100 Nodes in two zones and an H100 Node in the second one.
 fn zones() -> String {
     let zone = |name: &str, product: &str, zone: &str| {
         node(name, product).replace("labels: {", &format!("labels: {{zone: {zone}, "))
@@ -166,14 +165,15 @@ fn zones() -> String {
 
 // spec: ACC-58
 #[test]
-fn a_selector_narrows_the_nodes_of_engine_and_decoder() {
+fn node_selector_applies_to_engine_and_decoder() {
     let pair = runtime(
         "pair",
         "",
         ", decoderConfig: {runner: {image: d}}, routerConfig: {runner: {image: r}}, acceleratorRequirements: {}",
     );
-    let plan = only(&[CLASSES, MODELS, &zones(), &pair, &chat(", acceleratorSelector: {nodeSelector: {zone: x}}")]);
-    insta::assert_snapshot!(told(&plan), @r"
+    let plan =
+        plan_only(&[CLASSES, MODELS, &zones(), &pair, &chat(", acceleratorSelector: {nodeSelector: {zone: x}}")]);
+    insta::assert_snapshot!(decision_text(&plan), @r"
     feasible Selected: pair on 1 × nvidia-a100-40gb (balanced 1.00, $2.21/h); decoder 1 × nvidia-a100-40gb (balanced 1.00, $2.21/h)
     decoder: 1 × nvidia-a100-40gb
     engine: 1 × nvidia-a100-40gb
@@ -188,8 +188,8 @@ fn a_selector_narrows_the_nodes_of_engine_and_decoder() {
         decoder intel-max-1550: NoMatchingNodes
         decoder nvidia-h100-80gb: NoMatchingNodes
     ");
-    for end in ["-engine", "-decoder"] {
-        assert_eq!(template(&plan, end)["spec"]["nodeSelector"]["zone"], "x");
+    for suffix in ["-engine", "-decoder"] {
+        assert_eq!(template(&plan, suffix)["spec"]["nodeSelector"]["zone"], "x");
     }
     assert!(template(&plan, "-router")["spec"].get("nodeSelector").is_none());
 }
@@ -198,7 +198,7 @@ fn a_selector_narrows_the_nodes_of_engine_and_decoder() {
 #[rstest]
 #[case::fields("{}", "nvidia-a100-40gb", "nvidia-h100-80gb", "NotPreferred")]
 #[case::class("{ome.io/accelerator-class: nvidia-h100-80gb}", "nvidia-h100-80gb", "nvidia-a100-40gb", "NotPreferred")]
-fn an_annotation_replaces_the_preferred_classes(
+fn annotation_replaces_preferred_classes(
     #[case] annotations: &str,
     #[case] expect: &str,
     #[case] other: &str,
@@ -206,7 +206,7 @@ fn an_annotation_replaces_the_preferred_classes(
 ) {
     let manifest = chat(", acceleratorSelector: {preferredClasses: [nvidia-a100-40gb, amd-mi250x]}")
         .replace("{name: chat}", &format!("{{name: chat, annotations: {annotations}}}"));
-    let plan = only(&[CLASSES, MODELS, &runtime("rt", "", ", acceleratorRequirements: {}"), &manifest]);
+    let plan = plan_only(&[CLASSES, MODELS, &runtime("rt", "", ", acceleratorRequirements: {}"), &manifest]);
     assert_eq!((class(&plan), super::verdicts(&plan)[other]), (Some(expect), verdict));
     let amd = if annotations == "{}" { "Eligible" } else { "NotPreferred" };
     assert_eq!(super::verdicts(&plan)["amd-mi250x"], amd);
@@ -216,18 +216,18 @@ fn an_annotation_replaces_the_preferred_classes(
 #[rstest]
 #[case::field("{}", "nvidia-a100-40gb")]
 #[case::strategy("{ome.io/selection-strategy: performance}", "nvidia-h100-80gb")]
-fn an_annotation_replaces_the_strategy(#[case] annotations: &str, #[case] expect: &str) {
+fn annotation_replaces_the_strategy(#[case] annotations: &str, #[case] expect: &str) {
     let listed = ", acceleratorRequirements: {supportedClasses: [nvidia-a100-40gb, nvidia-h100-80gb]}";
     let manifest = chat(", acceleratorSelector: {strategy: cost}")
         .replace("{name: chat}", &format!("{{name: chat, annotations: {annotations}}}"));
-    assert_eq!(class(&only(&[CLASSES, MODELS, &runtime("rt", "", listed), &manifest])), Some(expect));
+    assert_eq!(class(&plan_only(&[CLASSES, MODELS, &runtime("rt", "", listed), &manifest])), Some(expect));
 }
 
 // spec: ACC-72
 #[rstest]
 #[case::the_last_listed("performance", "nvidia-h100-80gb", "WHICH=h100")]
 #[case::the_first_listed("cost", "nvidia-a100-40gb", "WHICH=a100")]
-fn the_best_ranked_class_is_the_one_configured(#[case] strategy: &str, #[case] expect: &str, #[case] variables: &str) {
+fn applies_the_configuration_of_the_best_class(#[case] strategy: &str, #[case] expect: &str, #[case] variables: &str) {
     let entry = |class: &str, value: &str| {
         format!("{{selector: {{acceleratorClass: {class}}}, env: [{{name: WHICH, value: {value}}}]}}")
     };
@@ -237,17 +237,17 @@ fn the_best_ranked_class_is_the_one_configured(#[case] strategy: &str, #[case] e
         entry("nvidia-h100-80gb", "h100")
     );
     let manifest = chat(&format!(", acceleratorSelector: {{strategy: {strategy}}}"));
-    let plan = only(&[CLASSES, MODELS, &runtime("rt", "", &spec), &manifest]);
+    let plan = plan_only(&[CLASSES, MODELS, &runtime("rt", "", &spec), &manifest]);
     assert_eq!((class(&plan), env(&plan, "-engine").as_str()), (Some(expect), variables));
 }
 
 // spec: ACC-74
 #[test]
-fn requirements_that_contradict_each_other() {
+fn contradicting_requirements() {
     let only_a100 = runtime("rt", "", ", acceleratorRequirements: {supportedClasses: [nvidia-a100-40gb]}");
     let manifest = chat(", acceleratorSelector: {preferredClasses: [nvidia-h100-80gb]}");
-    insta::assert_snapshot!(told(&only(&[CLASSES, MODELS, &only_a100, &manifest])), @r"
-    infeasible NoEligibleAccelerator: none of 1 runtimes serves llama-7b; nearest: rt — NoEligibleAccelerator: no class fits the engine: nvidia-h100-80gb NotSupportedByRuntime: the runtime supports nvidia-a100-40gb; nvidia-a100-40gb NotPreferred: the service asks for nvidia-h100-80gb; amd-mi250x NotSupportedByRuntime: the runtime supports nvidia-a100-40gb; intel-max-1550 NotSupportedByRuntime: the runtime supports nvidia-a100-40gb
+    insta::assert_snapshot!(decision_text(&plan_only(&[CLASSES, MODELS, &only_a100, &manifest])), @r"
+    infeasible NoEligibleAccelerator: The only runtime cannot serve model llama-7b; the closest is rt: NoEligibleAccelerator: no accelerator class is eligible for the engine: nvidia-h100-80gb NotSupportedByRuntime: the runtime supports only nvidia-a100-40gb; nvidia-a100-40gb NotPreferred: the service allows only nvidia-h100-80gb; amd-mi250x NotSupportedByRuntime: the runtime supports only nvidia-a100-40gb; intel-max-1550 NotSupportedByRuntime: the runtime supports only nvidia-a100-40gb
     – rt (Cluster) NoEligibleAccelerator
         engine nvidia-h100-80gb: NotSupportedByRuntime
         engine nvidia-a100-40gb: NotPreferred
@@ -258,14 +258,14 @@ fn requirements_that_contradict_each_other() {
 
 // spec: ACC-75
 #[test]
-fn classes_that_do_not_exist() {
+fn reports_unknown_classes() {
     let listed = runtime(
         "rt",
         "",
         ", acceleratorRequirements: {supportedClasses: [gone-from-runtime, nvidia-h100-80gb, nvidia-a100-40gb]}",
     );
     let selected = chat(", acceleratorSelector: {preferredClasses: [gone-from-selector, nvidia-h100-80gb]}");
-    insta::assert_snapshot!(told(&only(&[CLASSES, MODELS, &listed, &selected])), @r"
+    insta::assert_snapshot!(decision_text(&plan_only(&[CLASSES, MODELS, &listed, &selected])), @r"
     feasible Selected: rt on 1 × nvidia-h100-80gb (balanced 1.00, $5.12/h)
     engine: 1 × nvidia-h100-80gb
     1 rt (Cluster)
@@ -275,11 +275,11 @@ fn classes_that_do_not_exist() {
         engine amd-mi250x: NotSupportedByRuntime
         engine intel-max-1550: NotSupportedByRuntime
         engine gone-from-runtime: UnknownClass
-    warning AvailabilityUnknown: nothing is known of the nodes of nvidia-h100-80gb
+    warning AvailabilityUnknown: The availability of nodes of class nvidia-h100-80gb is unknown
     ");
     let annotated =
         selected.replace("{name: chat}", "{name: chat, annotations: {ome.io/accelerator-class: gone-from-annotation}}");
-    let plan = only(&[CLASSES, MODELS, &listed, &annotated]);
+    let plan = plan_only(&[CLASSES, MODELS, &listed, &annotated]);
     assert_eq!(
         (code(&plan), super::verdicts(&plan)["gone-from-annotation"]),
         ((false, "NoEligibleAccelerator"), "UnknownClass")
@@ -292,7 +292,7 @@ fn classes_that_do_not_exist() {
 #[case::story("0.5", "cost", "nvidia-a100-40gb", true)]
 #[case::within("3", "performance", "nvidia-a100-40gb", false)]
 #[case::all_within("6", "performance", "nvidia-h100-80gb", false)]
-fn a_price_per_hour_and_replica(
+fn cost_threshold_per_replica_and_hour(
     #[case] threshold: &str,
     #[case] strategy: &str,
     #[case] expect: &str,
@@ -303,25 +303,25 @@ fn a_price_per_hour_and_replica(
     let manifest = story
         .replace("strategy: cost", &format!("strategy: {strategy}"))
         .replace("cost-threshold: \"0.5\"", &format!("cost-threshold: \"{threshold}\""))
-        // The story's own scores would decide before strategy and price.
+        // The scores of the story take precedence over strategy and price.
         .replace("score: 100", "score: 0");
-    let plan = only(&[CLASSES, MODELS, &manifest]);
+    let plan = plan_only(&[CLASSES, MODELS, &manifest]);
     assert_eq!(
         (class(&plan), codes(&plan).contains(&"CostThresholdExceeded")),
         (Some(expect), exceeded),
         "{}",
-        told(&plan)
+        decision_text(&plan)
     );
-    let printed = only(&[CLASSES, MODELS, story]);
+    let story_plan = plan_only(&[CLASSES, MODELS, story]);
     let prices: Vec<_> =
-        printed.candidates[0].accelerators.iter().filter(|one| one.class.starts_with("nvidia")).collect();
+        story_plan.candidates[0].accelerators.iter().filter(|one| one.class.starts_with("nvidia")).collect();
     assert_eq!(prices[0].class, "nvidia-a100-40gb");
-    assert!(codes(&printed).contains(&"CostThresholdExceeded"));
+    assert!(codes(&story_plan).contains(&"CostThresholdExceeded"));
 }
 
 // spec: ACC-122
 #[test]
-fn engine_and_decoder_have_classes_and_tuning_of_their_own() {
+fn engine_and_decoder_have_separate_classes_and_configurations() {
     let entry = |class: &str, value: &str| {
         format!(
             "{{selector: {{acceleratorClass: {class}}}, env: [{{name: TUNED, value: {value}}}], runner: {{args: [--{value}]}}}}"
@@ -335,9 +335,9 @@ fn engine_and_decoder_have_classes_and_tuning_of_their_own() {
     let manifest = chat(
         ", engine: {acceleratorOverride: {acceleratorClass: nvidia-h100-80gb}}, decoder: {acceleratorOverride: {acceleratorClass: nvidia-a100-40gb}}",
     );
-    let plan = only(&[CLASSES, MODELS, &runtime("rt", "", &spec), &manifest]);
+    let plan = plan_only(&[CLASSES, MODELS, &runtime("rt", "", &spec), &manifest]);
     let classes = ["engine", "decoder"].map(|name| plan.components[name].accelerator_class.as_deref().unwrap());
-    assert_eq!(classes, ["nvidia-h100-80gb", "nvidia-a100-40gb"], "{}", told(&plan));
+    assert_eq!(classes, ["nvidia-h100-80gb", "nvidia-a100-40gb"], "{}", decision_text(&plan));
     assert_eq!((env(&plan, "-engine").as_str(), env(&plan, "-decoder").as_str()), ("TUNED=h100", "TUNED=a100"));
     assert_eq!(container(&plan, "-engine")["args"], json!(["--h100"]));
     assert_eq!(container(&plan, "-decoder")["args"], json!(["--a100"]));

@@ -1,10 +1,10 @@
-//! The stories of seed 000 and the examples of seed 001, planned from the very manifests they print.
+//! Plans of the stories of seed 000 and the examples of seed 001 with their original manifests.
 
 use rstest::rstest;
 use serde_json::json;
 
 use super::{
-    args, class, code, codes, container, env, kinds, node, only, service, snapshot, template, variable, verdicts,
+    args, class, code, codes, container, env, kinds, node, plan_only, service, snapshot, template, variable, verdicts,
 };
 
 const CLASSES: &str = include_str!("stories/classes.yaml");
@@ -16,8 +16,8 @@ const PERFORMANCE_OPTIMIZED: &str = include_str!("stories/story-7.yaml");
 const EXAMPLE_RUNTIME: &str = include_str!("stories/runtime-example.yaml");
 const EXAMPLE_SERVICE: &str = include_str!("stories/runtime-example-service.yaml");
 
-/// A service of that model on that runtime, and on that class only.
-fn on(class: &str, model: &str, runtime: &str) -> String {
+/// Returns a service with the given model, runtime and class.
+fn service_on(class: &str, model: &str, runtime: &str) -> String {
     service(
         "chat",
         &format!(
@@ -29,9 +29,9 @@ fn on(class: &str, model: &str, runtime: &str) -> String {
 // spec: ACC-98
 #[rstest]
 #[case::named(include_str!("stories/story-1.yaml"))]
-#[case::by_the_model_alone(include_str!("stories/story-1-before.yaml"))]
-fn story_1_alice_says_only_what_she_needs(#[case] manifest: &str) {
-    let plan = only(&[CLASSES, MODELS, UNIVERSAL, manifest]);
+#[case::by_model(include_str!("stories/story-1-before.yaml"))]
+fn story_1_selects_runtime_and_class(#[case] manifest: &str) {
+    let plan = plan_only(&[CLASSES, MODELS, UNIVERSAL, manifest]);
     assert_eq!(code(&plan), (true, "Selected"), "{}", plan.message);
     assert_eq!(plan.runtime.as_ref().unwrap().name, "sglang-universal");
     assert!(class(&plan).unwrap().starts_with("nvidia-"));
@@ -40,9 +40,9 @@ fn story_1_alice_says_only_what_she_needs(#[case] manifest: &str) {
 
 // spec: ACC-99
 #[test]
-fn story_2_before_one_conservative_runtime() {
+fn story_2_before_uses_one_conservative_runtime() {
     let manifest = service("chat", "{model: {name: llama-7b}, runtime: {name: sglang-all-gpus}}");
-    let plan = only(&[CLASSES, MODELS, include_str!("stories/story-2-before.yaml"), &manifest]);
+    let plan = plan_only(&[CLASSES, MODELS, include_str!("stories/story-2-before.yaml"), &manifest]);
     assert_eq!((class(&plan), code(&plan).0), (None, true));
     assert_eq!(env(&plan, "-engine"), "GPU_MEMORY_UTILIZATION=0.85 MAX_MODEL_LEN=16384");
     assert_eq!(container(&plan, "-engine")["name"], "sglang");
@@ -53,16 +53,16 @@ fn story_2_before_one_conservative_runtime() {
 #[case("NVIDIA-A100-SXM4-40GB", "nvidia-a100-40gb")]
 #[case("NVIDIA-H100-80GB-HBM3", "nvidia-h100-80gb")]
 #[case("NVIDIA-H200-96GB", "nvidia-h200-96gb")]
-fn story_2_one_runtime_on_whatever_there_is(#[case] product: &str, #[case] expect: &str) {
+fn story_2_one_runtime_on_each_class(#[case] product: &str, #[case] expect: &str) {
     let manifest = include_str!("stories/story-1.yaml");
-    let plan = only(&[CLASSES, MORE_CLASSES, MODELS, UNIVERSAL, manifest, &node("n", product)]);
+    let plan = plan_only(&[CLASSES, MORE_CLASSES, MODELS, UNIVERSAL, manifest, &node("n", product)]);
     assert_eq!((class(&plan), code(&plan)), (Some(expect), (true, "Selected")));
 }
 
 // spec: ACC-100
 #[test]
-fn story_2_capabilities_decide() {
-    let plan = only(&[CLASSES, MORE_CLASSES, MODELS, UNIVERSAL, include_str!("stories/story-1.yaml")]);
+fn story_2_capabilities_determine_eligibility() {
+    let plan = plan_only(&[CLASSES, MORE_CLASSES, MODELS, UNIVERSAL, include_str!("stories/story-1.yaml")]);
     let verdicts = verdicts(&plan);
     for eligible in ["nvidia-a100-40gb", "nvidia-a100-80gb", "nvidia-h100-80gb", "nvidia-h200-96gb"] {
         assert_eq!(verdicts[eligible], "Eligible", "{eligible}");
@@ -98,13 +98,13 @@ fn story_2_one_runtime_for_several_architectures() {
     "--enable-prefix-caching --enable-chunked-prefill --speculative-model=llama-68m",
     "1"
 )]
-fn story_2_each_class_has_its_tuning(
+fn story_2_each_class_has_its_configuration(
     #[case] class: &str,
     #[case] variables: &str,
     #[case] arguments: &str,
     #[case] count: &str,
 ) {
-    let plan = only(&[CLASSES, MODELS, UNIVERSAL, &on(class, "llama-7b", "sglang-universal")]);
+    let plan = plan_only(&[CLASSES, MODELS, UNIVERSAL, &service_on(class, "llama-7b", "sglang-universal")]);
     assert_eq!((env(&plan, "-engine").as_str(), args(&plan).as_str()), (variables, arguments));
     // spec: ACC-26
     let resources = json!({"limits": {"nvidia.com/gpu": count}, "requests": {"nvidia.com/gpu": count}});
@@ -113,8 +113,8 @@ fn story_2_each_class_has_its_tuning(
 
 // spec: ACC-105
 #[test]
-fn story_4_node_selectors_add_up() {
-    let plan = only(&[MODELS, UNIVERSAL, include_str!("stories/story-4.yaml")]);
+fn story_4_merges_node_selectors() {
+    let plan = plan_only(&[MODELS, UNIVERSAL, include_str!("stories/story-4.yaml")]);
     let expect = json!({
         "nvidia.com/gpu.product": "H100-SXM5-80GB",
         "topology.kubernetes.io/zone": "us-west-2a",
@@ -127,8 +127,8 @@ fn story_4_node_selectors_add_up() {
 // spec: ACC-107
 // spec: ACC-123
 #[test]
-fn story_5_the_router_stays_on_cpu_nodes() {
-    let plan = only(&[CLASSES, MODELS, UNIVERSAL, include_str!("stories/story-5.yaml")]);
+fn story_5_router_runs_on_cpu_nodes() {
+    let plan = plan_only(&[CLASSES, MODELS, UNIVERSAL, include_str!("stories/story-5.yaml")]);
     let router = template(&plan, "-router");
     let spec = &router["spec"];
     assert_eq!(spec["nodeSelector"], json!({"node-type": "cpu-only", "instance-type": "spot"}));
@@ -145,24 +145,24 @@ fn story_5_the_router_stays_on_cpu_nodes() {
 
 // spec: ACC-108
 #[test]
-fn story_5_the_engine_takes_the_services_own_tuning() {
-    let plan = only(&[CLASSES, MODELS, UNIVERSAL, include_str!("stories/story-5.yaml")]);
+fn story_5_engine_uses_the_resources_of_the_service() {
+    let plan = plan_only(&[CLASSES, MODELS, UNIVERSAL, include_str!("stories/story-5.yaml")]);
     let engine = template(&plan, "-engine");
     assert_eq!(engine["metadata"]["labels"]["ome.io/accelerator-class"], "nvidia-a100-40gb");
     assert_eq!(container(&plan, "-engine")["resources"]["limits"], json!({"nvidia.com/gpu": "1"}));
-    // The printed class has terms beside its selector, so its nodes are an affinity.
+    // The class has terms in addition to its node selector, which become an affinity.
     let affinity = engine["spec"]["affinity"].to_string();
     assert!(affinity.contains("NVIDIA-A100-PCIE-40GB"), "{affinity}");
     assert!(engine["spec"].get("nodeSelector").is_none());
-    // The runtime's tuning for this class says two.
+    // The runtime's configuration for this class sets two.
     assert!(codes(&plan).contains(&"ParallelismMismatch"));
 }
 
 // spec: ACC-109
 // spec: ACC-110
 #[test]
-fn story_6_one_replica_set_per_class() {
-    let plan = only(&[CLASSES, MODELS, COST_OPTIMIZED]);
+fn story_6_has_one_replica_set_per_class() {
+    let plan = plan_only(&[CLASSES, MODELS, COST_OPTIMIZED]);
     assert_eq!(code(&plan), (true, "Selected"), "{}", plan.message);
     let variants = &plan.components["engine"].variants;
     let classes: Vec<&str> = variants.iter().map(|variant| variant.accelerator_class.as_str()).collect();
@@ -178,8 +178,8 @@ fn story_6_one_replica_set_per_class() {
 }
 
 #[test]
-fn replica_sets_share_a_service_and_a_pool_but_no_pod() {
-    let plan = only(&[CLASSES, MODELS, COST_OPTIMIZED]);
+fn replica_sets_share_service_and_pool() {
+    let plan = plan_only(&[CLASSES, MODELS, COST_OPTIMIZED]);
     let mut kinds = kinds(&plan);
     kinds.sort();
     assert_eq!(
@@ -193,10 +193,10 @@ fn replica_sets_share_a_service_and_a_pool_but_no_pod() {
         ]
     );
     let selector = |kind: &str, name: &str| {
-        let is_it = |object: &&serde_json::Value| {
+        let is_match = |object: &&serde_json::Value| {
             object["kind"] == kind && object["metadata"]["name"].as_str().unwrap().ends_with(name)
         };
-        plan.objects.iter().find(is_it).unwrap()["spec"]["selector"].clone()
+        plan.objects.iter().find(is_match).unwrap()["spec"]["selector"].clone()
     };
     let shared = json!({"component": "engine", "ome.io/inferenceservice": "cost-sensitive-deployment"});
     assert_eq!((selector("Service", ""), selector("BackendPool", "")), (shared.clone(), shared));
@@ -224,18 +224,18 @@ fn replica_sets_share_a_service_and_a_pool_but_no_pod() {
     "QUANTIZATION_METHOD=fp8 ENABLE_SPECULATIVE_DECODING=true DRAFT_MODEL=llama-160m TENSOR_PARALLEL_SIZE=1 MAX_MODEL_LEN=65536",
     "--enable-prefix-caching --enable-cuda-graph --enable-chunked-prefill --num-speculative-tokens=7 --enable-flashinfer"
 )]
-fn story_7_grace_tunes_each_class(#[case] class: &str, #[case] variables: &str, #[case] arguments: &str) {
-    let manifest = on(class, "llama-13b", "sglang-performance-optimized");
-    let plan = only(&[CLASSES, MORE_CLASSES, MODELS, PERFORMANCE_OPTIMIZED, &manifest]);
+fn story_7_each_class_has_its_configuration(#[case] class: &str, #[case] variables: &str, #[case] arguments: &str) {
+    let manifest = service_on(class, "llama-13b", "sglang-performance-optimized");
+    let plan = plan_only(&[CLASSES, MORE_CLASSES, MODELS, PERFORMANCE_OPTIMIZED, &manifest]);
     assert_eq!((env(&plan, "-engine").as_str(), args(&plan).as_str()), (variables, arguments));
 }
 
 // spec: ACC-117
 // spec: ACC-118
 #[test]
-fn story_8_a_command_of_ones_own_is_left_alone() {
+fn story_8_custom_command_is_unchanged() {
     let manifest = include_str!("stories/story-8-command.yaml");
-    let plan = only(&[CLASSES, manifest]);
+    let plan = plan_only(&[CLASSES, manifest]);
     assert_eq!((class(&plan), code(&plan).0), (Some("nvidia-h100-80gb"), true), "{}", plan.message);
     let container = container(&plan, "-engine");
     let script = "python3 -m sglang.launch_server --host 0.0.0.0 --port 8080 --model-path ${MODEL_PATH} --tp-size 16 \
@@ -252,8 +252,8 @@ fn story_8_a_command_of_ones_own_is_left_alone() {
 // spec: ACC-119
 // spec: ACC-84
 #[test]
-fn story_8_arguments_are_followed_by_the_accelerators() {
-    let plan = only(&[CLASSES, PERFORMANCE_OPTIMIZED, include_str!("stories/story-8-args.yaml")]);
+fn story_8_arguments_precede_those_of_the_configuration() {
+    let plan = plan_only(&[CLASSES, PERFORMANCE_OPTIMIZED, include_str!("stories/story-8-args.yaml")]);
     assert_eq!(
         args(&plan),
         "--host=0.0.0.0 --port=8080 --model-path=${MODEL_PATH} --tp-size=8 --trust-remote-code \
@@ -266,8 +266,8 @@ fn story_8_arguments_are_followed_by_the_accelerators() {
 
 // spec: ACC-121
 #[test]
-fn story_8_variables_merge_with_the_named_runtimes() {
-    let plan = only(&[CLASSES, PERFORMANCE_OPTIMIZED, include_str!("stories/story-8-env.yaml")]);
+fn story_8_variables_merge_with_the_runtime() {
+    let plan = plan_only(&[CLASSES, PERFORMANCE_OPTIMIZED, include_str!("stories/story-8-env.yaml")]);
     assert_eq!(
         env(&plan, "-engine"),
         "QUANTIZATION_METHOD=fp8 ENABLE_SPECULATIVE_DECODING=true DRAFT_MODEL=llama-68m SPECULATION_LENGTH=5 \
@@ -277,9 +277,9 @@ fn story_8_variables_merge_with_the_named_runtimes() {
 
 // spec: ACC-120
 #[test]
-fn story_8_variables_merge_with_those_of_story_2() {
+fn story_8_variables_merge_with_the_runtime_of_story_2() {
     let manifest = include_str!("stories/story-8-env.yaml").replace("sglang-performance-optimized", "sglang-universal");
-    let plan = only(&[CLASSES, UNIVERSAL, &manifest]);
+    let plan = plan_only(&[CLASSES, UNIVERSAL, &manifest]);
     assert_eq!(
         env(&plan, "-engine"),
         "TENSOR_PARALLEL_SIZE=4 ENABLE_FP8=true GPU_MEMORY_UTILIZATION=0.95 MAX_MODEL_LEN=32768 CUSTOM_SETTING=user-value"
@@ -293,9 +293,9 @@ fn story_8_variables_merge_with_those_of_story_2() {
 #[case("nvidia-h100-80gb", "nvidia.com/gpu")]
 #[case("amd-mi250x", "amd.com/gpu")]
 #[case("intel-max-1550", "gpu.intel.com/i915")]
-fn the_four_example_classes_are_planned(#[case] class: &str, #[case] resource: &str) {
-    let manifest = on(class, "llama-7b", "sglang-performance-optimized");
-    let plan = only(&[CLASSES, MODELS, PERFORMANCE_OPTIMIZED, &manifest]);
+fn plans_the_four_example_classes(#[case] class: &str, #[case] resource: &str) {
+    let manifest = service_on(class, "llama-7b", "sglang-performance-optimized");
+    let plan = plan_only(&[CLASSES, MODELS, PERFORMANCE_OPTIMIZED, &manifest]);
     assert_eq!(code(&plan), (true, "Selected"), "{}", plan.message);
     assert_eq!(container(&plan, "-engine")["resources"]["limits"], json!({resource: "1"}));
 }
@@ -303,10 +303,10 @@ fn the_four_example_classes_are_planned(#[case] class: &str, #[case] resource: &
 // spec: RT-6
 // spec: RT-45
 #[test]
-fn the_example_runtime() {
+fn example_runtime() {
     let manifest =
         EXAMPLE_SERVICE.replace("    minReplicas: 1\n    maxReplicas: 1\n", "    terminationGracePeriodSeconds: 5\n");
-    let plan = only(&[EXAMPLE_RUNTIME, &manifest]);
+    let plan = plan_only(&[EXAMPLE_RUNTIME, &manifest]);
     let runtime = plan.runtime.clone().unwrap();
     assert_eq!((runtime.name.as_str(), runtime.scope), ("srt-mistral-7b-instruct", decide::Scope::Cluster));
     let container = container(&plan, "-engine");
@@ -319,40 +319,40 @@ fn the_example_runtime() {
 
 // spec: RT-39
 #[test]
-fn the_example_service_fixes_the_number_of_replicas() {
-    let plan = only(&[EXAMPLE_RUNTIME, EXAMPLE_SERVICE]);
+fn example_service_has_a_fixed_number_of_replicas() {
+    let plan = plan_only(&[EXAMPLE_RUNTIME, EXAMPLE_SERVICE]);
     assert!(!kinds(&plan).iter().any(|kind| kind.starts_with("HorizontalPodAutoscaler")));
     assert_eq!(plan.objects[0]["spec"]["replicas"], 1);
 }
 
 // spec: RT-51
 #[test]
-fn the_example_service_without_a_runtime() {
+fn example_service_without_a_runtime() {
     let manifest = EXAMPLE_SERVICE.replace("  runtime:\n    name: srt-mistral-7b-instruct\n", "");
-    let plan = only(&[EXAMPLE_RUNTIME, &manifest]);
+    let plan = plan_only(&[EXAMPLE_RUNTIME, &manifest]);
     assert_eq!(plan.runtime.unwrap().name, "srt-mistral-7b-instruct");
 }
 
 // spec: RT-68
 #[test]
-fn the_example_of_priorities() {
+fn example_of_priorities() {
     let runtime = EXAMPLE_RUNTIME.split("---\n").next().unwrap();
     let second = runtime
         .replace("  name: srt-mistral-7b-instruct\n", "  name: srt-mistral-7b-instruct-2\n")
         .replace("priority: 1", "priority: 2");
     let manifest = EXAMPLE_SERVICE.replace("  runtime:\n    name: srt-mistral-7b-instruct\n", "");
-    let plan = only(&[EXAMPLE_RUNTIME, &second, &manifest]);
+    let plan = plan_only(&[EXAMPLE_RUNTIME, &second, &manifest]);
     let ranks: Vec<(&str, Option<usize>)> =
-        plan.candidates.iter().map(|one| (one.runtime.as_str(), one.rank)).collect();
+        plan.candidates.iter().map(|candidate| (candidate.runtime.as_str(), candidate.rank)).collect();
     assert_eq!(ranks, [("srt-mistral-7b-instruct-2", Some(1)), ("srt-mistral-7b-instruct", Some(2))]);
 }
 
 // spec: RT-63
 #[test]
-fn a_protocol_that_the_runtime_does_not_speak() {
+fn rejects_an_unsupported_protocol() {
     let manifest = service(
         "chat",
         "{model: {name: mistral-7b-instruct, protocolVersion: openInference-v2}, runtime: {name: srt-mistral-7b-instruct}}",
     );
-    assert_eq!(code(&only(&[EXAMPLE_RUNTIME, &manifest])), (false, "ProtocolUnsupported"));
+    assert_eq!(code(&plan_only(&[EXAMPLE_RUNTIME, &manifest])), (false, "ProtocolUnsupported"));
 }

@@ -1,5 +1,4 @@
-//! What holds of every topology, whatever it is made of: two services of one namespace are planned side by side, and
-//! every object of either is looked at.
+//! Properties of all topologies: plans two random services in one namespace and checks all objects.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -13,19 +12,19 @@ use crate::{Plan, Snapshot, names};
 
 type Labels = BTreeMap<String, String>;
 
-/// A pod that a workload will make: which workload, and its labels with those that controllers add.
+/// A Pod that a workload will create, with the labels that controllers add.
 #[derive(Debug)]
-struct Made {
+struct ExpectedPod {
     service: String,
     workload: String,
     replica: String,
-    answers: bool,
+    is_leader: bool,
     labels: Labels,
     annotations: Value,
     gang: Option<String>,
 }
 
-/// Names, component type, replicas and nodes of roles.
+/// Generates role-based services.
 fn roles() -> impl Strategy<Value = Value> {
     let kind = prop_oneof![Just("worker"), Just("prefiller"), Just("decoder")];
     let role = ("[a-z][a-z0-9]{0,8}", kind, 0u32..4, 1u32..4, any::<bool>());
@@ -48,7 +47,7 @@ fn roles() -> impl Strategy<Value = Value> {
     })
 }
 
-/// A router of any strategy, with a route or without.
+/// Generates routers of any strategy, with or without a route.
 fn router() -> impl Strategy<Value = Value> {
     const STRATEGIES: [&str; 5] =
         ["prefix-cache", "kv-cache-utilization", "queue-size", "lora-affinity", "pd-disaggregation"];
@@ -63,7 +62,7 @@ fn router() -> impl Strategy<Value = Value> {
     })
 }
 
-/// Engine, and perhaps decoder and router, of one node or several.
+/// Generates services with an engine and optionally decoder, router and workers.
 fn components() -> impl Strategy<Value = Value> {
     let component = (0u32..4, 0u32..4, prop::option::of(0u32..3), any::<bool>()).prop_map(|(min, more, workers, own)| {
         let runner = json!({"image": "vllm/vllm-openai", "args": ["--model", "m"], "resources": {"limits": {"nvidia.com/gpu": "8"}}});
@@ -103,14 +102,14 @@ fn name() -> impl Strategy<Value = String> {
     "[a-z]([a-z0-9-]{0,30}[a-z0-9])?"
 }
 
-/// The two services, each of its own name, as of `generation`.
-fn planned(services: &[(String, Value)], generation: i64, schema: PodGroupSchema) -> Plan {
+/// Plans the given services at `generation`.
+fn plan_services(services: &[(String, Value)], generation: i64, schema: PodGroupSchema) -> Plan {
     let mut snapshot = Snapshot::default();
-    for (at, (name, service)) in services.iter().enumerate() {
+    for (index, (name, service)) in services.iter().enumerate() {
         let mut service = service.clone();
         service["kind"] = json!("InferenceService");
         for (field, value) in
-            [("name", json!(name)), ("uid", json!(format!("uid-{at}"))), ("generation", json!(generation))]
+            [("name", json!(name)), ("uid", json!(format!("uid-{index}"))), ("generation", json!(generation))]
         {
             service["metadata"][field] = value;
         }
@@ -131,7 +130,7 @@ fn labels(value: &Value) -> Labels {
     crate::topology::string_map(Some(value))
 }
 
-/// The pod templates of an object, with the index of the first pod made of each and how many are.
+/// Returns the Pod templates of an object with the index of the first Pod and the number of Pods.
 fn templates(object: &Value) -> Vec<(&Value, u64, u64)> {
     if let Some(template) = object.pointer("/spec/template") {
         return vec![(template, 0, 1)];
@@ -144,9 +143,9 @@ fn templates(object: &Value) -> Vec<(&Value, u64, u64)> {
     }
 }
 
-/// Pods of every workload: two replicas of each whose number an autoscaler owns.
-fn pods(plan: &Plan) -> Vec<Made> {
-    let mut made = Vec::new();
+/// Returns the Pods of all workloads; two replicas for workloads with an autoscaler.
+fn pods(plan: &Plan) -> Vec<ExpectedPod> {
+    let mut pods = Vec::new();
     for service in &plan.services {
         for object in &service.objects {
             let group = object["kind"] == "LeaderWorkerSet";
@@ -167,11 +166,11 @@ fn pods(plan: &Plan) -> Vec<Made> {
                         let annotations = template["metadata"]["annotations"].clone();
                         let gang = annotations["scheduling.k8s.io/group-name"].as_str().map(str::to_owned);
                         let replica = format!("{workload}/{replica}");
-                        made.push(Made {
+                        pods.push(ExpectedPod {
                             service: service.name.clone(),
                             workload: workload.clone(),
                             replica,
-                            answers: index == 0,
+                            is_leader: index == 0,
                             labels,
                             annotations,
                             gang,
@@ -181,56 +180,57 @@ fn pods(plan: &Plan) -> Vec<Made> {
             }
         }
     }
-    made
+    pods
 }
 
-fn chosen<'a>(pods: &'a [Made], selector: &Value) -> Vec<&'a Made> {
+fn select<'a>(pods: &'a [ExpectedPod], selector: &Value) -> Vec<&'a ExpectedPod> {
     let selector = labels(selector);
     assert!(!selector.is_empty());
     pods.iter().filter(|pod| selector.iter().all(|(key, value)| pod.labels.get(key) == Some(value))).collect()
 }
 
-fn selectors_pick_their_own(plan: &Plan, pods: &[Made]) -> Result<(), TestCaseError> {
+fn check_selectors(plan: &Plan, pods: &[ExpectedPod]) -> Result<(), TestCaseError> {
     for service in &plan.services {
         for object in &service.objects {
             let (kind, name) = (text(object, "/kind"), text(object, "/metadata/name"));
             let spec = &object["spec"];
-            let picked = match kind {
-                "Deployment" | "PodDisruptionBudget" => chosen(pods, &spec["selector"]["matchLabels"]),
-                "Service" | "BackendPool" => chosen(pods, &spec["selector"]),
-                "InferencePool" => chosen(pods, &spec["selector"]["matchLabels"]),
+            let selected = match kind {
+                "Deployment" | "PodDisruptionBudget" => select(pods, &spec["selector"]["matchLabels"]),
+                "Service" | "BackendPool" => select(pods, &spec["selector"]),
+                "InferencePool" => select(pods, &spec["selector"]["matchLabels"]),
                 _ => continue,
             };
             prop_assert!(
-                picked.iter().all(|pod| pod.service == service.name),
-                "{kind} {name} picks another service's pods"
+                selected.iter().all(|pod| pod.service == service.name),
+                "{kind} {name} selects Pods of another service"
             );
-            let own = picked.iter().all(|pod| match kind {
+            let is_correct = selected.iter().all(|pod| match kind {
                 "Deployment" | "PodDisruptionBudget" => pod.workload == name,
-                "InferencePool" => pod.answers && !pod.workload.ends_with("-epp"),
-                _ => pod.answers,
+                "InferencePool" => pod.is_leader && !pod.workload.ends_with("-epp"),
+                _ => pod.is_leader,
             });
-            // A role of no replicas has a pool and no pods.
-            let some = !picked.is_empty() || ["BackendPool", "InferencePool"].contains(&kind);
-            prop_assert!(own && some, "{kind} {name} picks {picked:?}");
+            // A role without replicas has a pool but no Pods.
+            let is_complete = !selected.is_empty() || ["BackendPool", "InferencePool"].contains(&kind);
+            prop_assert!(is_correct && is_complete, "{kind} {name} selects {selected:?}");
         }
     }
     Ok(())
 }
 
-fn shown(pod: &Made) -> String {
+fn pod_text(pod: &ExpectedPod) -> String {
     format!("{pod:?}")
 }
 
-/// Every pod of a gang is counted once, and the minimum is the sum of what is counted.
-fn gangs_add_up(plan: &Plan, pods: &[Made]) -> Result<(), TestCaseError> {
+/// Checks that each Pod of a gang is counted once, and that `minMember` is the sum of the counts.
+fn check_gangs(plan: &Plan, pods: &[ExpectedPod]) -> Result<(), TestCaseError> {
     for service in &plan.services {
-        let members: Vec<&Made> = pods.iter().filter(|pod| pod.service == service.name && pod.gang.is_some()).collect();
+        let members: Vec<&ExpectedPod> =
+            pods.iter().filter(|pod| pod.service == service.name && pod.gang.is_some()).collect();
         let group = service.objects.iter().position(|object| object["kind"] == "PodGroup");
         prop_assert_eq!(group.is_some(), !members.is_empty(), "{}", service.name);
-        let Some(at) = group else { continue };
-        prop_assert_eq!(at, 0, "the group is there before its pods");
-        let object = &service.objects[at];
+        let Some(index) = group else { continue };
+        prop_assert_eq!(index, 0, "the PodGroup is created before its Pods");
+        let object = &service.objects[index];
         prop_assert!(members.iter().all(|pod| pod.gang.as_deref() == Some(text(object, "/metadata/name"))));
         let minimum = object["spec"]["minMember"].as_u64().unwrap();
         let mut counted: BTreeMap<String, u64> = BTreeMap::new();
@@ -246,18 +246,18 @@ fn gangs_add_up(plan: &Plan, pods: &[Made]) -> Result<(), TestCaseError> {
                 let mut subgroups: BTreeMap<Vec<&String>, BTreeSet<&String>> = BTreeMap::new();
                 let mut sizes: BTreeMap<Vec<&String>, u64> = BTreeMap::new();
                 for pod in
-                    chosen(pods, &policy["labelSelector"]["matchLabels"]).into_iter().filter(|pod| pod.gang.is_some())
+                    select(pods, &policy["labelSelector"]["matchLabels"]).into_iter().filter(|pod| pod.gang.is_some())
                 {
-                    *counted.entry(shown(pod)).or_default() += 1;
+                    *counted.entry(pod_text(pod)).or_default() += 1;
                     let values: Vec<&String> = keys.iter().map(|key| &pod.labels[*key]).collect();
                     subgroups.entry(values.clone()).or_default().insert(&pod.replica);
                     *sizes.entry(values).or_default() += 1;
                 }
-                prop_assert!(!subgroups.is_empty(), "a policy without pods never starts");
+                prop_assert!(!subgroups.is_empty(), "a subgroup policy must select Pods");
                 prop_assert!(subgroups.values().all(|replicas| replicas.len() == 1), "{subgroups:?}");
                 prop_assert!(sizes.values().all(|size| *size == number(policy, "subGroupSize")), "{sizes:?}");
             }
-            prop_assert!(members.iter().all(|pod| counted.get(&shown(pod)) == Some(&1)));
+            prop_assert!(members.iter().all(|pod| counted.get(&pod_text(pod)) == Some(&1)));
         } else {
             let tasks = object["spec"]["minTaskMember"].as_object().unwrap();
             prop_assert_eq!(minimum, tasks.values().map(|count| count.as_u64().unwrap()).sum::<u64>());
@@ -269,17 +269,21 @@ fn gangs_add_up(plan: &Plan, pods: &[Made]) -> Result<(), TestCaseError> {
     Ok(())
 }
 
-fn objects_are_named_and_owned(plan: &Plan) -> Result<(), TestCaseError> {
+fn check_names_and_owners(plan: &Plan) -> Result<(), TestCaseError> {
     let mut seen = BTreeSet::new();
-    for (at, service) in plan.services.iter().enumerate() {
+    for (index, service) in plan.services.iter().enumerate() {
         for object in &service.objects {
             let (kind, name) = (text(object, "/kind"), text(object, "/metadata/name"));
-            let most = if kind == "LeaderWorkerSet" { names::LEADER_WORKER_SET_LENGTH } else { names::LABEL_LENGTH };
-            prop_assert!(names::is_dns_1035(name) && name.len() <= most, "{kind} {name}");
-            prop_assert!(seen.insert((kind, name)), "{kind} {name} twice");
+            let max_length =
+                if kind == "LeaderWorkerSet" { names::LEADER_WORKER_SET_LENGTH } else { names::LABEL_LENGTH };
+            prop_assert!(names::is_dns_1035(name) && name.len() <= max_length, "{kind} {name}");
+            prop_assert!(seen.insert((kind, name)), "duplicate {kind} {name}");
             let owner = &object["metadata"]["ownerReferences"];
             prop_assert_eq!(owner.as_array().map(Vec::len), Some(1));
-            prop_assert_eq!((&owner[0]["uid"], &owner[0]["controller"]), (&json!(format!("uid-{at}")), &json!(true)));
+            prop_assert_eq!(
+                (&owner[0]["uid"], &owner[0]["controller"]),
+                (&json!(format!("uid-{index}")), &json!(true))
+            );
             prop_assert_eq!(&owner[0]["name"], &json!(service.name));
         }
     }
@@ -291,23 +295,23 @@ proptest! {
     // spec: TOP-37
     // spec: TOP-52
     #[test]
-    fn every_topology(
-        one in (name(), service()),
-        two in (name(), service()),
+    fn all_topologies(
+        first in (name(), service()),
+        second in (name(), service()),
         schema in prop_oneof![Just(PodGroupSchema::SubGroupPolicy), Just(PodGroupSchema::MinTaskMember)],
     ) {
-        // Two services of one kind and name are one service.
-        let services = if one.0 == two.0 { vec![one] } else { vec![one, two] };
-        let plan = planned(&services, 1, schema);
+        // Names must be unique.
+        let services = if first.0 == second.0 { vec![first] } else { vec![first, second] };
+        let plan = plan_services(&services, 1, schema);
         prop_assert!(plan.is_feasible(), "{:?}", plan.services.iter().map(|service| &service.message).collect::<Vec<_>>());
         let pods = pods(&plan);
-        objects_are_named_and_owned(&plan)?;
-        selectors_pick_their_own(&plan, &pods)?;
-        gangs_add_up(&plan, &pods)?;
-        // The same input, the same bytes; a later generation changes no pod template.
+        check_names_and_owners(&plan)?;
+        check_selectors(&plan, &pods)?;
+        check_gangs(&plan, &pods)?;
+        // Plans are deterministic, and the generation does not change Pod templates.
         let bytes = |plan: &Plan| serde_json::to_string(plan).unwrap();
-        prop_assert_eq!(bytes(&plan), bytes(&planned(&services, 1, schema)));
-        let later = planned(&services, 2, schema);
+        prop_assert_eq!(bytes(&plan), bytes(&plan_services(&services, 1, schema)));
+        let later = plan_services(&services, 2, schema);
         for (service, later) in plan.services.iter().zip(&later.services) {
             for (object, later) in service.objects.iter().zip(&later.objects) {
                 prop_assert_eq!(templates(object), templates(later));
