@@ -111,8 +111,8 @@ fn parse_types() -> Types {
 }
 
 fn field(line: &'static str) -> Option<TypeField> {
-    let mut words = line.splitn(3, ' ');
-    let (number, name, kind) = (words.next()?.parse().ok()?, words.next()?, words.next()?);
+    let mut columns = line.splitn(3, ' ');
+    let (number, name, kind) = (columns.next()?.parse().ok()?, columns.next()?, columns.next()?);
     let base = kind.trim_end_matches(['?', '!']);
     let (cardinality, inner) = match (base.strip_prefix("[]"), base.strip_prefix("map ")) {
         (Some(inner), _) => (Cardinality::List, inner),

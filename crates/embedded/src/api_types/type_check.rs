@@ -29,11 +29,11 @@ pub(crate) fn type_mismatches(name: &str, value: &Value) -> Vec<TypeMismatch> {
     mismatches
 }
 
-/// Like [`type_mismatches`], for the part of an object at the field `at`, such as `metadata`.
-pub(crate) fn type_mismatches_at(name: &str, value: &Value, at: &str) -> Vec<TypeMismatch> {
+/// Like [`type_mismatches`], for the part of an object at the field `member`, such as `metadata`.
+pub(crate) fn type_mismatches_at(name: &str, value: &Value, member: &str) -> Vec<TypeMismatch> {
     let mut mismatches = Vec::new();
     if let Some(type_fields) = fields(name).filter(|_| !value.is_null()) {
-        object(short_name(name), type_fields, value, &FieldPath::Member(&FieldPath::Root, at), &mut mismatches);
+        object(short_name(name), type_fields, value, &FieldPath::Member(&FieldPath::Root, member), &mut mismatches);
     }
     mismatches
 }
@@ -60,7 +60,7 @@ fn find<'a>(
 ) -> Option<(&'a str, &'static TypeField)> {
     type_fields.iter().find_map(|field| match field.name {
         "." => find(short_name(field.kind), fields(field.kind)?, name),
-        own if own == name => Some((struct_name, field)),
+        member if member == name => Some((struct_name, field)),
         _ => None,
     })
 }
@@ -100,7 +100,7 @@ fn check_value(
     path: &FieldPath<'_>,
     mismatches: &mut Vec<TypeMismatch>,
 ) {
-    let fits = match (field.kind, value) {
+    let is_valid = match (field.kind, value) {
         (_, Value::Null) => true,
         ("string" | "bytes", value) => value.is_string(),
         ("int", value) => value.is_i64() || value.is_u64(),
@@ -119,7 +119,7 @@ fn check_value(
         }
         (kind, _) => fields(kind).is_none(),
     };
-    if !fits {
+    if !is_valid {
         mismatches.push(TypeMismatch::new(struct_name, path, go_name(field.kind), value));
     }
 }

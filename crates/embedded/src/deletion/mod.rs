@@ -93,21 +93,21 @@ impl Server {
         admit::check_deletion(self, resource, &current)?;
         let mut object = Value::clone(&current);
         deletion_timestamp::mark_for_deletion(resource, &mut object, options, self.now());
-        let removable = is_removable(resource, &object);
+        let can_remove = is_removable(resource, &object);
         if options.dry_run {
-            let preview = if removable && resource.storage != "pods" { current } else { Arc::new(object) };
-            return Ok(Some(if removable {
+            let preview = if can_remove && resource.storage != "pods" { current } else { Arc::new(object) };
+            return Ok(Some(if can_remove {
                 DeleteResult::Removed(preview)
             } else {
                 DeleteResult::Terminating(preview)
             }));
         }
-        if !removable && object == *current {
+        if !can_remove && object == *current {
             return Ok(Some(DeleteResult::Terminating(current)));
         }
-        let written = if removable { None } else { Some(object.clone()) };
+        let written = if can_remove { None } else { Some(object.clone()) };
         let Some(committed) = self.store().try_commit(key, Some(&current), written)? else { return Ok(None) };
-        if removable {
+        if can_remove {
             after_remove(self, resource, &committed);
             // An object removed in one step never had a visible deletion timestamp.
             let mut object = if resource.storage == "pods" { object } else { Value::clone(&current) };

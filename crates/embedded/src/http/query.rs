@@ -96,8 +96,8 @@ impl Query {
             let message = format!("Too long: may not be more than {MAX_BYTES} bytes");
             causes.push(StatusCause::new("fieldManager", "FieldValueTooLong", message));
         }
-        if let Some((at, letter)) = manager.char_indices().find(|(_, letter)| letter.is_control()) {
-            let hint = format!("invalid character U+{:04X} (at position {at})", u32::from(letter));
+        if let Some((index, character)) = manager.char_indices().find(|(_, character)| character.is_control()) {
+            let hint = format!("invalid character U+{:04X} (at position {index})", u32::from(character));
             causes.push(StatusCause::invalid("fieldManager", &json!(manager), &hint));
         }
         if causes.is_empty() {

@@ -127,8 +127,8 @@ mod tests {
     #[test]
     fn by_name_returns_storage_version() {
         let registry = Registry::builtin();
-        assert_eq!(registry.by_name("deployments.apps").map(|found| found.api_version()), Some("apps/v1".into()));
-        assert_eq!(registry.by_name("events").map(|found| found.api_version()), Some("v1".into()));
+        assert_eq!(registry.by_name("deployments.apps").map(|resource| resource.api_version()), Some("apps/v1".into()));
+        assert_eq!(registry.by_name("events").map(|resource| resource.api_version()), Some("v1".into()));
         assert!(registry.by_name("events.events.k8s.io").is_none());
     }
 }

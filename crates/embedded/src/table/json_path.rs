@@ -76,7 +76,7 @@ impl Segment<'_> {
             },
             Self::Filter { path, expected } => {
                 let items = value.as_array().into_iter().flatten();
-                items.filter(|item| find(item, path).is_some_and(|found| text(&found) == *expected)).collect()
+                items.filter(|item| find(item, path).is_some_and(|member| text(&member) == *expected)).collect()
             }
         }
     }

@@ -137,8 +137,8 @@ async fn rejects_foreign_certificate_and_wrong_token() {
     assert!(namespaces(&foreign).await.is_err(), "a certificate of another authority");
 
     let token = server.field("token");
-    let wrong = format!("{}{}", &token[..token.len() - 1], if token.ends_with('A') { 'B' } else { 'A' });
-    let response = server.send_raw(get("127.0.0.1", &wrong, "")).await;
+    let invalid_token = format!("{}{}", &token[..token.len() - 1], if token.ends_with('A') { 'B' } else { 'A' });
+    let response = server.send_raw(get("127.0.0.1", &invalid_token, "")).await;
     assert!(response.starts_with("HTTP/1.1 401 "), "{response}");
     server.stop_server().await;
     other.stop_server().await;
@@ -217,9 +217,9 @@ async fn plain_http_gets_error_response() {
 #[tokio::test(start_paused = true)]
 async fn silent_connection_times_out() {
     let server = TestServer::start();
-    let mut silent = tokio::net::TcpStream::connect(server.address).await.unwrap();
+    let mut connection = tokio::net::TcpStream::connect(server.address).await.unwrap();
     let mut received = Vec::new();
-    tokio::io::AsyncReadExt::read_to_end(&mut silent, &mut received).await.unwrap();
+    tokio::io::AsyncReadExt::read_to_end(&mut connection, &mut received).await.unwrap();
     assert!(received.is_empty());
     server.stop_server().await;
 }

@@ -124,14 +124,14 @@ fn anti_affinity_to(term: Value) -> Value {
     json!({"affinity": {"podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [term]}}})
 }
 
-fn preferred(side: &str) -> Value {
+fn preferred(affinity: &str) -> Value {
     let terms = json!([{"weight": 100, "podAffinityTerm": term("host", "web")}]);
-    json!({"affinity": {side: {"preferredDuringSchedulingIgnoredDuringExecution": terms}}})
+    json!({"affinity": {affinity: {"preferredDuringSchedulingIgnoredDuringExecution": terms}}})
 }
 
-fn spread(more: Value) -> Value {
+fn spread(additional_fields: Value) -> Value {
     let constraint = merge_fields(term("zone", "web"), json!({"maxSkew": 1, "whenUnsatisfiable": "DoNotSchedule"}));
-    json!({"topologySpreadConstraints": [merge_fields(constraint, more)]})
+    json!({"topologySpreadConstraints": [merge_fields(constraint, additional_fields)]})
 }
 
 fn port(number: u16) -> Value {
@@ -143,8 +143,8 @@ fn cpu(amount: &str) -> Value {
 }
 
 /// Merges two objects; fields of the second win.
-fn merge_fields(mut base: Value, more: Value) -> Value {
-    base.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
+fn merge_fields(mut base: Value, overrides: Value) -> Value {
+    base.as_object_mut().unwrap().extend(overrides.as_object().unwrap().clone());
     base
 }
 

@@ -261,8 +261,8 @@ async fn idle_cluster_writes_nothing() {
     cluster.until("two ready pods", |server| is_rolled_out(server, 2)).await;
     tokio::time::sleep(Duration::from_secs(60)).await;
     let mut changes = cluster.server.subscribe();
-    let quiet = tokio::time::timeout(Duration::from_secs(3000), changes.next()).await;
-    assert!(quiet.is_err(), "{quiet:?}");
+    let next_change = tokio::time::timeout(Duration::from_secs(3000), changes.next()).await;
+    assert!(next_change.is_err(), "{next_change:?}");
     cluster.stop().await;
 }
 

@@ -86,8 +86,8 @@ fn format_v1(metric: &Value, names: impl Fn(&str, &str) -> (String, String)) -> 
     let kind = object::text(metric, "/type");
     let field = source_field(kind);
     let source = metric.get(&field).unwrap_or(&Value::Null);
-    let known = SOURCES.iter().find(|(name, _)| *name == field).map_or(&[][..], |(_, fields)| fields);
-    let fields: Vec<(String, Value)> = known
+    let source_fields = SOURCES.iter().find(|(name, _)| *name == field).map_or(&[][..], |(_, fields)| fields);
+    let fields: Vec<(String, Value)> = source_fields
         .iter()
         .filter_map(|(name, pointer)| {
             let (name, pointer) = names(name, pointer);

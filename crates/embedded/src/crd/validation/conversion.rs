@@ -32,8 +32,8 @@ pub(super) fn check(definition: &Value, causes: &mut Vec<StatusCause>) {
             causes.extend(reviews.first().map(|_| StatusCause::forbidden(REVIEWS, hint)));
         }
         other => {
-            let known = ["None", "Webhook"].map(Value::from);
-            causes.push(StatusCause::not_supported("spec.conversion.strategy", &json!(other), &known));
+            let supported = ["None", "Webhook"].map(Value::from);
+            causes.push(StatusCause::not_supported("spec.conversion.strategy", &json!(other), &supported));
         }
     }
 }

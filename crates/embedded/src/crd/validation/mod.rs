@@ -59,9 +59,9 @@ fn spec_causes(definition: &Value, causes: &mut Vec<StatusCause>) {
         }
     }
     for (index, version) in versions(definition).enumerate() {
-        let at = format!("spec.versions[{index}]");
-        version::version_causes(version, &at, causes);
-        version::field_causes(version, shared.inverted(), &at, causes);
+        let field_path = format!("spec.versions[{index}]");
+        version::version_causes(version, &field_path, causes);
+        version::field_causes(version, shared.inverted(), &field_path, causes);
     }
     shared_fields::version_list_causes(definition, &shared, causes);
     names::required_causes(definition, causes);

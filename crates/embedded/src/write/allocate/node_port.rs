@@ -77,10 +77,10 @@ fn next_free_port(allocated: &AllocatedPorts, protocol: &str) -> Result<i64, Sta
 }
 
 fn allocated_by_others(server: &Server, service: &Value) -> AllocatedPorts {
-    let is_own = |other: &Value| {
+    let is_same_service = |other: &Value| {
         object::name(other) == object::name(service) && object::namespace(other) == object::namespace(service)
     };
     let others = server.list("services");
-    let ports = others.iter().filter(|other| !is_own(other)).flat_map(|other| service_type::ports(other));
+    let ports = others.iter().filter(|other| !is_same_service(other)).flat_map(|other| service_type::ports(other));
     ports.filter_map(|port| Some((object::text(&port, "/protocol").to_owned(), requested_node_port(&port)?))).collect()
 }

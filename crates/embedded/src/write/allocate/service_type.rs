@@ -29,11 +29,11 @@ pub(super) fn has_node_ports(service: &Value) -> bool {
 /// Clears the allocated fields that a new Service type does not need, unless the client changed them.
 pub(super) fn clear_unused_fields(current: &Value, service: &mut Value) {
     let is_load_balancer = |service: &Value| object::text(service, "/spec/type") == "LoadBalancer";
-    let no_longer = |is_needed: fn(&Value) -> bool, service: &Value| is_needed(current) && !is_needed(service);
-    if no_longer(has_cluster_ip, service) {
+    let becomes_unused = |is_needed: fn(&Value) -> bool, service: &Value| is_needed(current) && !is_needed(service);
+    if becomes_unused(has_cluster_ip, service) {
         remove_unchanged(current, service, &CLUSTER_IP_FIELDS);
     }
-    if no_longer(has_node_ports, service) {
+    if becomes_unused(has_node_ports, service) {
         remove_unchanged(current, service, &NODE_PORT_FIELDS);
         let current_ports = ports(current);
         for port in service["spec"]["ports"].as_array_mut().into_iter().flatten().filter_map(Value::as_object_mut) {

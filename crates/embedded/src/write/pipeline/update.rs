@@ -23,10 +23,10 @@ impl Pipeline<'_> {
         let current = self.with_schema_defaults(&stored);
         let (mut object, is_applied) = propose(Some(&current))?.into_parts();
         let mut warnings = self.prepare_update(name, &current, &mut object, is_applied)?;
-        let not_stored = |object, warnings| Ok(Some(WriteResult { object, warnings, created: false }));
+        let result_without_write = |object, warnings| Ok(Some(WriteResult { object, warnings, created: false }));
         // An applied null may equal the current value after defaulting.
         if object == *stored || is_applied && equal_ignoring_timestamps(&object, &stored) {
-            return not_stored(stored, warnings);
+            return result_without_write(stored, warnings);
         }
         warnings.extend(self.validate_update(&current, &object)?);
         if self.resource.storage == crd::STORAGE && self.subresource == Subresource::Main {
@@ -34,7 +34,7 @@ impl Pipeline<'_> {
         }
         if self.options.dry_run {
             depth::check(&key.name, &object)?;
-            return not_stored(Arc::new(object), warnings);
+            return result_without_write(Arc::new(object), warnings);
         }
         let update =
             commit::PendingUpdate { key: &key, subresource: self.subresource, stored: &stored, current: &current };

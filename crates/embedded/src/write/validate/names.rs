@@ -124,17 +124,17 @@ pub(crate) fn is_label_value(value: &str) -> bool {
     value.is_empty() || is_qualified_name_part(value)
 }
 
-/// Reports whether `part` has the format of a DNS label (RFC 1123), without checking the length.
-pub(crate) fn is_label(part: &str) -> bool {
+/// Reports whether `label` has the format of a DNS label (RFC 1123), without checking the length.
+pub(crate) fn is_label(label: &str) -> bool {
     let is_lower_alphanumeric = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit();
-    part.starts_with(is_lower_alphanumeric)
-        && part.ends_with(is_lower_alphanumeric)
-        && part.chars().all(|c| is_lower_alphanumeric(c) || c == '-')
+    label.starts_with(is_lower_alphanumeric)
+        && label.ends_with(is_lower_alphanumeric)
+        && label.chars().all(|c| is_lower_alphanumeric(c) || c == '-')
 }
 
-/// Reports whether `part` has the format of a DNS label that starts with a letter (RFC 1035).
-pub(crate) fn is_label_1035(part: &str) -> bool {
-    is_label(part) && !part.starts_with(|c: char| c.is_ascii_digit())
+/// Reports whether `label` has the format of a DNS label that starts with a letter (RFC 1035).
+pub(crate) fn is_label_1035(label: &str) -> bool {
+    is_label(label) && !label.starts_with(|c: char| c.is_ascii_digit())
 }
 
 /// Reports whether `part` is a valid name part of a qualified name.

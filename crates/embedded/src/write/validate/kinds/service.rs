@@ -77,8 +77,8 @@ fn ports(ports: &Field<'_>) -> Vec<StatusCause> {
 pub(super) fn cluster_ip_change(current: &Value, object: &Value) -> Option<StatusCause> {
     let address = |service: &Value| object::text(service, "/spec/clusterIP").to_owned();
     let (before, after) = (address(current), address(object));
-    let are_set = !before.is_empty() && !after.is_empty();
-    (are_set && before != after)
+    let has_both_addresses = !before.is_empty() && !after.is_empty();
+    (has_both_addresses && before != after)
         .then(|| StatusCause::invalid("spec.clusterIPs[0]", &json!([after]), "may not change once set"))
 }
 

@@ -72,12 +72,12 @@ fn options(kind: Kind, managers: &'static [&'static str]) -> BoxedStrategy<Strin
     let validation = prop_oneof![
         5 => Just(""), 1 => Just("fieldValidation=Strict"), 1 => Just("fieldValidation=Ignore"),
     ];
-    let dry = if kind == Kind::Deployment { 1.0 } else { 0.08 };
+    let dry_run_probability = if kind == Kind::Deployment { 1.0 } else { 0.08 };
     let manager =
         prop::sample::select(if managers.is_empty() { vec!["", "fieldManager=alice"] } else { managers.to_vec() });
-    (validation, prop::bool::weighted(dry), manager)
-        .prop_map(|(validation, dry, manager)| {
-            let parameters = [validation, if dry { "dryRun=All" } else { "" }, manager];
+    (validation, prop::bool::weighted(dry_run_probability), manager)
+        .prop_map(|(validation, is_dry_run, manager)| {
+            let parameters = [validation, if is_dry_run { "dryRun=All" } else { "" }, manager];
             let set_parameters: Vec<&str> = parameters.into_iter().filter(|partial| !partial.is_empty()).collect();
             if set_parameters.is_empty() { String::new() } else { format!("?{}", set_parameters.join("&")) }
         })
