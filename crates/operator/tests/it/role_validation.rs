@@ -81,7 +81,7 @@ fn worker_with_template(change: impl Fn(&mut Value)) -> Value {
 #[case::no_container(worker_with_template(|template| template["spec"] = json!({"containers": []})), "InvalidTemplate", "role a, template.spec.containers")]
 // spec: TOP-39
 #[case::worker_with_reserved_key(worker_with_template(|template| template["metadata"] = json!({"labels": {"fusioninfer.io/service": "x"}})), "ReservedMetadata",
-    "role a, template.metadata.labels[fusioninfer.io/service]: the prefix is reserved")]
+    "role a, template.metadata.labels[fusioninfer.io/service]: the prefix of this key is reserved")]
 #[case::reserved_by_sets(worker_with_template(|template| template["metadata"] = json!({"annotations": {"leaderworkerset.sigs.k8s.io/size": "9"}})),
     "ReservedMetadata", "role a, template.metadata.annotations[leaderworkerset.sigs.k8s.io/size]")]
 #[tokio::test(start_paused = true)]
