@@ -323,8 +323,8 @@ impl Operator {
         }
     }
 
-    /// Watches the preferred served version of Kueue's ResourceFlavor. Flavors that disappear with their definition were
-    /// not deleted by a user, so the classes created from them are retained.
+    /// Watches the preferred served version of Kueue's ResourceFlavor. Flavors that disappear with their definition
+    /// were not deleted by a user, so the classes created from them are retained.
     fn update_flavor_watch(&self, watches: &mut Watches, queue: &mut WorkQueue<WorkItem>) {
         let preferred = RESOURCE_FLAVORS.into_iter().find(|kind| is_served(&self.stores, *kind));
         let mut has_changed = false;
@@ -477,8 +477,8 @@ mod tests {
     use super::*;
     use crate::kinds::SCALED_OBJECT;
 
-    /// A ScaledObject is deleted before its CustomResourceDefinition, and its service is reconciled in between: only the
-    /// deletion of the definition shows that KEDA was uninstalled.
+    /// A ScaledObject is deleted before its CustomResourceDefinition, and its service is reconciled in between: only
+    /// the deletion of the definition shows that KEDA was uninstalled.
     // spec: RT-28
     #[tokio::test]
     async fn enqueues_services_when_a_definition_is_deleted_after_its_objects() {

@@ -1,7 +1,7 @@
 //! Counts Pods that crashed and were replaced.
 //!
-//! LeaderWorkerSet recreates a group as soon as one of its containers restarts, so the restart counts of its Pods stay at
-//! zero. The tracker counts the recently crashed Pods of each set instead.
+//! LeaderWorkerSet recreates a group as soon as one of its containers restarts, so the restart counts of its Pods stay
+//! at zero. The tracker counts the recently crashed Pods of each set instead.
 
 use std::collections::BTreeMap;
 use std::sync::{Mutex, PoisonError};

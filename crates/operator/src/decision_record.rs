@@ -20,9 +20,9 @@ pub(crate) fn recorded_decision(service: &Value) -> Option<Decision> {
     Decision::deserialize(&service["status"]["decision"]).ok()
 }
 
-/// Returns the `status.decision` to write: the recorded one, unless the outcome differs, the service was edited, or a user
-/// requested a new decision. The record also stores whether the selection has ever been ready, because such a selection
-/// is retained.
+/// Returns the `status.decision` to write: the recorded one, unless the outcome differs, the service was edited, or a
+/// user requested a new decision. The record also stores whether the selection has ever been ready, because such a
+/// selection is retained.
 pub(crate) fn decision_status(service: &Value, new: &Decision, is_ready: bool) -> Value {
     let old_status = &service["status"]["decision"];
     let recorded = recorded_decision(service);

@@ -147,7 +147,7 @@ impl GangRole<'_> {
         self.replicas.iter().filter(|replica| replica.placement == Placement::Full).count()
     }
 
-    /// Whether at least one replica is scheduled, or the role is scaled to zero.
+    /// Returns whether at least one replica is scheduled, or the role is scaled to zero.
     fn has_minimum(&self) -> bool {
         self.scheduled() > 0 || self.replicas.is_empty()
     }
@@ -192,7 +192,8 @@ mod tests {
 
     use super::*;
 
-    /// Returns a LeaderWorkerSet of an `ome.io` engine: each entry is a group of two Pods with that many scheduled Pods.
+    /// Returns a LeaderWorkerSet of an `ome.io` engine: each entry is a group of two Pods with that many scheduled
+    /// Pods.
     fn engine(groups: &[usize]) -> PlannedWorkload {
         let planned = json!({"kind": "LeaderWorkerSet", "metadata": {"name": "chat-engine"},
             "spec": {"replicas": groups.len(), "leaderWorkerTemplate": {"size": 2, "workerTemplate": {"metadata":

@@ -28,7 +28,7 @@ pub(crate) struct InFlight<'a> {
 // === impl InFlight ===
 
 impl<'a> InFlight<'a> {
-    /// Whether the maximum number of reconciles is running.
+    /// Returns whether the maximum number of reconciles is running.
     pub(crate) fn is_full(&self) -> bool {
         self.running.len() >= MAX_IN_FLIGHT
     }

@@ -82,7 +82,8 @@ impl InventoryTracker {
     }
 }
 
-/// Updates a node. ResourceFlavors are enqueued too because a class created from a flavor contains facts about its nodes.
+/// Updates a node. ResourceFlavors are enqueued too because a class created from a flavor contains facts about its
+/// nodes.
 fn observe_node(state: &mut State, key: &NamespacedName, old: Option<&Value>, new: Option<&Value>) -> Vec<WorkItem> {
     // A heartbeat must not copy an inventory that a snapshot shares.
     if !differ(old, new, node_info) {

@@ -1,10 +1,10 @@
 //! The ostler operator: reconciles InferenceServices and accelerator classes.
 //!
-//! Input is a `kube::Client` and [`Options`]; output is objects, statuses and events, all written with the field manager
-//! [`FIELD_MANAGER`]. One reconcile reads the stores, computes the desired objects (`plan`, `decide`), applies the
-//! differences (`cluster::Applier`) and reports status and events. A reconcile sends no request when nothing changed. A
-//! kind that the cluster does not serve is watched as soon as its CustomResourceDefinition is established; only the
-//! services that need it wait for it.
+//! Input is a `kube::Client` and [`Options`]; output is objects, statuses and events, all written with the field
+//! manager [`FIELD_MANAGER`]. One reconcile reads the stores, computes the desired objects (`plan`, `decide`), applies
+//! the differences (`cluster::Applier`) and reports status and events. A reconcile sends no request when nothing
+//! changed. A kind that the cluster does not serve is watched as soon as its CustomResourceDefinition is established;
+//! only the services that need it wait for it.
 #![warn(missing_docs)]
 
 mod admission;

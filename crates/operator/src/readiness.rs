@@ -69,14 +69,14 @@ impl Progress {
         }
     }
 
-    /// Whether all desired replicas are updated and ready and no outdated replica exists. Always true for zero
+    /// Returns whether all desired replicas are updated and ready and no outdated replica exists. Always true for zero
     /// replicas.
     #[must_use]
     pub(crate) fn is_complete(&self) -> bool {
         self.observed && self.updated >= self.desired && self.ready >= self.desired && self.outdated() == 0
     }
 
-    /// Whether the Pods reflect the current revision. Problems of Pods of earlier revisions are not reported.
+    /// Returns whether the Pods reflect the current revision. Problems of Pods of earlier revisions are not reported.
     fn has_current_pods(&self) -> bool {
         self.observed && (self.updated > 0 || self.existing == 0)
     }

@@ -21,8 +21,8 @@ use crate::readiness::{Progress, WorkloadReason, pod_problem};
 use crate::workloads::{LiveWorkload, PlannedWorkload};
 use update_order::{Health, ReplicaState, TemplateState, UpdateLimits, updatable_replicas};
 
-/// Time that an engine without a readiness probe must run before the next replica is updated. Such an engine is ready as
-/// soon as it runs, and a broken one usually fails shortly after.
+/// Time that an engine without a readiness probe must run before the next replica is updated. Such an engine is ready
+/// as soon as it runs, and a broken one usually fails shortly after.
 const MIN_READY_TIME: SignedDuration = SignedDuration::from_secs(10);
 
 /// Name part of the annotation that pauses rollouts if set to `"true"`; its prefix is the API group of the service.
@@ -204,8 +204,8 @@ fn min_ready_time_end(live: &LiveWorkload) -> Option<Timestamp> {
     latest.checked_add(MIN_READY_TIME).ok()
 }
 
-/// Returns the desired objects with the action for each of them. A PodGroup is applied first, and is retained as long as
-/// Pods of an earlier template belong to it.
+/// Returns the desired objects with the action for each of them. A PodGroup is applied first, and is retained as long
+/// as Pods of an earlier template belong to it.
 pub(crate) fn desired_objects(
     service: &Value,
     objects: &[Value],
@@ -255,8 +255,8 @@ fn desired_object(object: &Value, workloads: &[PlannedWorkload], rollouts: &Roll
     if is_deferred { DesiredObject::Defer(object) } else { DesiredObject::Apply(object) }
 }
 
-/// Returns whether the update adds the replica to a gang. Members of a gang start together, so they cannot be updated one
-/// at a time.
+/// Returns whether the update adds the replica to a gang. Members of a gang start together, so they cannot be updated
+/// one at a time.
 fn joins_gang(live: &Value, planned: &Value) -> bool {
     let is_in_gang = |set: &Value| {
         let template = &set["spec"]["leaderWorkerTemplate"]["workerTemplate"];

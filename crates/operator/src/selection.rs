@@ -53,9 +53,9 @@ mod tests {
     use rstest::rstest;
     use serde_json::json;
 
-    fn plan(class: &str, waits: bool) -> ServicePlan {
+    fn plan(class: &str, waits_for_capacity: bool) -> ServicePlan {
         let engine = ComponentDecision { accelerator_class: Some(class.to_owned()), ..ComponentDecision::default() };
-        let warnings = waits.then(|| Warning::new(NO_FREE_CAPACITY, "needs 8")).into_iter().collect();
+        let warnings = waits_for_capacity.then(|| Warning::new(NO_FREE_CAPACITY, "needs 8")).into_iter().collect();
         let components = [("engine".to_owned(), engine)].into();
         ServicePlan { feasible: true, components, warnings, ..ServicePlan::default() }
     }

@@ -1,5 +1,5 @@
-//! Snapshot of the runtimes, models and classes that services select from, read from the stores once per change and shared
-//! by all reconciles.
+//! Snapshot of the runtimes, models and classes that services select from, read from the stores once per change and
+//! shared by all reconciles.
 
 use std::sync::{Arc, MutexGuard, PoisonError};
 
@@ -72,8 +72,8 @@ impl InvalidObject {
 // === impl SelectionSnapshot ===
 
 impl SelectionSnapshot {
-    /// Adds the invalid objects to the plan of a service that they affect: as the reason if the service names the object,
-    /// otherwise as a warning if the object could have been selected.
+    /// Adds the invalid objects to the plan of a service that they affect: as the reason if the service names the
+    /// object, otherwise as a warning if the object could have been selected.
     pub(crate) fn report_invalid_objects(&self, service: &Value, plan: &mut ServicePlan) {
         for object in self.invalid_objects.iter().filter(|object| object.is_visible_to(service)) {
             let spec = &service["spec"];
@@ -132,8 +132,8 @@ impl Operator {
         cache.epoch += 1;
     }
 
-    /// Releases the snapshot's inventory before a node or Pod changes, so that the inventory is updated in place instead
-    /// of being copied.
+    /// Releases the snapshot's inventory before a node or Pod changes, so that the inventory is updated in place
+    /// instead of being copied.
     pub(crate) fn release_inventory(&self) {
         let mut cache = self.lock_snapshot_cache();
         cache.epoch += 1;

@@ -1,5 +1,5 @@
-//! Work items that a change enqueues; no I/O. Changes without effect, such as node heartbeats, enqueue nothing. Items about
-//! accelerator classes are enqueued by [`crate::inventory`].
+//! Work items that a change enqueues; no I/O. Changes without effect, such as node heartbeats, enqueue nothing. Items
+//! about accelerator classes are enqueued by [`crate::inventory`].
 
 use cluster::{Change, Kind, NamespacedName, controller_of, metadata_field};
 use decide::{is_pod_terminal, node_info};
@@ -45,8 +45,8 @@ impl WorkItem {
 pub(crate) struct Enqueue {
     /// Items with regular priority.
     pub(crate) now: Vec<WorkItem>,
-    /// Ready services to re-evaluate: whether their selection is still valid, and whether a better one exists. Edits are
-    /// processed before them.
+    /// Ready services to re-evaluate: whether their selection is still valid, and whether a better one exists. Edits
+    /// are processed before them.
     pub(crate) low_priority: Vec<WorkItem>,
 }
 
@@ -113,8 +113,8 @@ pub(crate) fn affects_inventory(change: &Change) -> bool {
     }
 }
 
-/// Returns the items of a changed service. A service that is deleted or changes its selection releases its claims, so other
-/// services are enqueued. Other status changes are the operator's own writes.
+/// Returns the items of a changed service. A service that is deleted or changes its selection releases its claims, so
+/// other services are enqueued. Other status changes are the operator's own writes.
 fn service_items(
     index: &ServiceIndex,
     kind: Kind,

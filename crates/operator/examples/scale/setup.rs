@@ -52,13 +52,13 @@ fn yaml_files(directory: &Path) -> Result<Vec<PathBuf>> {
     let mut entries: Vec<PathBuf> =
         std::fs::read_dir(directory)?.map(|entry| Ok(entry?.path())).collect::<std::io::Result<_>>()?;
     entries.sort();
-    let mut found = Vec::new();
+    let mut files = Vec::new();
     for entry in entries {
         match entry.extension() {
-            _ if entry.is_dir() => found.extend(yaml_files(&entry)?),
-            Some(extension) if extension == "yaml" => found.push(entry),
+            _ if entry.is_dir() => files.extend(yaml_files(&entry)?),
+            Some(extension) if extension == "yaml" => files.push(entry),
             _ => {}
         }
     }
-    Ok(found)
+    Ok(files)
 }

@@ -50,8 +50,8 @@ fn nodes(node_count: Option<u32>, is_multi_node: bool) -> Option<u32> {
 fn finding(path: &str, parallelism: Option<u32>, resources: &BTreeMap<String, u32>, nodes: u32) -> Option<Finding> {
     let accelerators =
         resources.iter().filter(|(name, count)| ACCELERATOR_RESOURCES.contains(&name.as_str()) && **count > 0);
-    let stated = AcceleratorRequest { parallelism, per_node: accelerators.map(|(_, count)| *count).max() };
-    let (parallelism, requested) = stated.mismatch(nodes)?;
+    let accelerator_request = AcceleratorRequest { parallelism, per_node: accelerators.map(|(_, count)| *count).max() };
+    let (parallelism, requested) = accelerator_request.mismatch(nodes)?;
     let message =
         format!("arguments or environment variables use {parallelism} accelerators, but resources request {requested}");
     let hint = "make --tensor-parallel-size and similar arguments agree with resources, or remove one of them";

@@ -122,8 +122,8 @@ impl RoleState {
 // === impl Role ===
 
 impl Role {
-    /// Whether a workload belongs to the role. A service has at most one router; workloads of engines are labeled with
-    /// their role.
+    /// Returns whether a workload belongs to the role. A service has at most one router; workloads of engines are
+    /// labeled with their role.
     fn owns(&self, workload: &PlannedWorkload) -> bool {
         let labels = &workload.planned["metadata"]["labels"];
         let is_router = labels[COMPONENT_TYPE] == ComponentType::Router.as_str();

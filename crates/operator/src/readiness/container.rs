@@ -40,7 +40,7 @@ pub(super) fn container_problem(container: &Value) -> Option<Diagnosis> {
     }
 }
 
-/// Whether a container of the Pod terminated with an error, now or before its last restart.
+/// Returns whether a container of the Pod terminated with an error, now or before its last restart.
 #[must_use]
 pub(crate) fn has_crashed(pod: &Value) -> bool {
     let failed = |state: &Value| state["terminated"]["exitCode"].as_i64().is_some_and(|code| code != 0);
@@ -78,8 +78,8 @@ const MAX_LOG_LINE_LENGTH: usize = 200;
 #[must_use]
 pub fn last_log_line(text: &str) -> Option<String> {
     let last = text.lines().rev().map(str::trim).find(|line| line.chars().any(char::is_alphanumeric))?;
-    let cut: String = last.chars().take(MAX_LOG_LINE_LENGTH).collect();
-    Some(if cut.len() < last.len() { format!("{cut}…") } else { cut })
+    let shortened: String = last.chars().take(MAX_LOG_LINE_LENGTH).collect();
+    Some(if shortened.len() < last.len() { format!("{shortened}…") } else { shortened })
 }
 
 /// Describes the target of the readiness probe of container `name`, and warns if the command line does not mention the

@@ -6,7 +6,7 @@ use serde_json::Value;
 use super::container::{Diagnosis, container_problem, containers, readiness_probe_target};
 use super::{WorkloadProblem, WorkloadReason, condition};
 
-/// Whether the Pod is ready and not terminating.
+/// Returns whether the Pod is ready and not terminating.
 #[must_use]
 pub(crate) fn is_pod_ready(pod: &Value) -> bool {
     condition(pod, "Ready").is_some_and(|ready| ready["status"] == "True") && !cluster::is_terminating(pod)
@@ -47,7 +47,8 @@ fn unschedulable_pod(pod: &Value) -> Option<Diagnosis> {
     Some((WorkloadReason::Unschedulable, message.to_owned(), false))
 }
 
-/// Whether the Pod itself fits and waits for the rest of its PodGroup; Volcano reports this as reason `Schedulable`.
+/// Returns whether the Pod itself fits and waits for the rest of its PodGroup; Volcano reports this as reason
+/// `Schedulable`.
 fn waits_for_pod_group(pod: &Value) -> bool {
     condition(pod, "PodScheduled").is_some_and(|scheduled| scheduled["reason"] == "Schedulable")
 }

@@ -42,8 +42,8 @@ pub(super) struct UpdateLimits {
     pub(super) paused: bool,
 }
 
-/// Returns the indices of the replicas that may be applied now: unschedulable ones, which serve no requests, then failing
-/// ones, and then ready ones as long as enough others are ready.
+/// Returns the indices of the replicas that may be applied now: unschedulable ones, which serve no requests, then
+/// failing ones, and then ready ones as long as enough others are ready.
 pub(super) fn updatable_replicas(replicas: &[ReplicaState], limits: UpdateLimits) -> BTreeSet<usize> {
     let is_outdated = |replica: &ReplicaState| replica.template == TemplateState::Outdated;
     let indices = |test: &dyn Fn(&ReplicaState) -> bool| -> Vec<usize> {

@@ -132,9 +132,9 @@ async fn sets_defaults() {
 async fn keeps_vendor_fields_without_their_integration() {
     let test_cluster = TestCluster::with_catalog();
     let spec = "{discovery: {}, capabilities: {rocmVersion: '5.7', levelZeroVersion: '1.3'}, integration: {kueueResourceFlavor: f, volcanoGPUType: g}}";
-    let written = object(CLASSES, "a", spec);
-    let stored = test_cluster.server.create(CLASSES, written.clone()).unwrap();
-    assert_eq!(stored["spec"], written["spec"]);
+    let manifest = object(CLASSES, "a", spec);
+    let stored = test_cluster.server.create(CLASSES, manifest.clone()).unwrap();
+    assert_eq!(stored["spec"], manifest["spec"]);
 }
 
 // spec: RT-5
@@ -145,10 +145,10 @@ async fn keeps_the_example_runtime_unchanged() {
     for shipped in test_cluster.server.list(CLUSTER_RUNTIMES) {
         test_cluster.server.delete(CLUSTER_RUNTIMES, "", shipped["metadata"]["name"].as_str().unwrap(), None).unwrap();
     }
-    let written = yaml(include_str!("../../../api/src/manifest/example_runtime.yaml"));
-    test_cluster.server.create(CLUSTER_RUNTIMES, written.clone()).unwrap();
+    let manifest = yaml(include_str!("../../../api/src/manifest/example_runtime.yaml"));
+    test_cluster.server.create(CLUSTER_RUNTIMES, manifest.clone()).unwrap();
     let stored = test_cluster.server.get(CLUSTER_RUNTIMES, "", "srt-mistral-7b-instruct").unwrap();
-    assert_eq!(stored["spec"], written["spec"]);
+    assert_eq!(stored["spec"], manifest["spec"]);
 }
 
 /// All attributes of the specification tables, each with its own value.
@@ -186,23 +186,23 @@ async fn keeps_and_describes_all_attributes() {
     let test_cluster = TestCluster::with_catalog();
     let spec = format!("\n  {}", ATTRIBUTES.trim().replace('\n', "\n  "));
     for resource in [RUNTIMES, CLUSTER_RUNTIMES] {
-        let written = object(resource, "all", &spec);
-        let namespace = written["metadata"]["namespace"].as_str().unwrap_or_default().to_owned();
-        test_cluster.server.create(resource, written.clone()).unwrap();
+        let manifest = object(resource, "all", &spec);
+        let namespace = manifest["metadata"]["namespace"].as_str().unwrap_or_default().to_owned();
+        test_cluster.server.create(resource, manifest.clone()).unwrap();
         let stored = test_cluster.server.get(resource, &namespace, "all").unwrap();
-        assert_eq!(stored["spec"], written["spec"]);
+        assert_eq!(stored["spec"], manifest["spec"]);
         let definition =
             test_cluster.server.get("customresourcedefinitions.apiextensions.k8s.io", "", resource).unwrap();
         let served = &definition["spec"]["versions"][0]["schema"]["openAPIV3Schema"]["properties"]["spec"];
         let mut count = 0;
-        assert_described(served, &written["spec"], "spec", &mut count);
+        assert_described(served, &manifest["spec"], "spec", &mut count);
         assert!(count > 80, "{count}");
     }
 }
 
 /// Checks that every ostler field of `written` has a schema with a description.
-fn assert_described(schema: &Value, written: &Value, path: &str, count: &mut usize) {
-    match written {
+fn assert_described(schema: &Value, manifest: &Value, path: &str, count: &mut usize) {
+    match manifest {
         Value::Object(fields) => {
             for (name, value) in fields {
                 let field_schema = &schema["properties"][name];

@@ -28,7 +28,7 @@ fn selections(server: &embedded::Server) -> Vec<String> {
     let decided = server.list(OME_SERVICES).into_iter().filter(|service| selected_class(service).is_string());
     let selection = |service: Arc<Value>| {
         let (name, class) = (service["metadata"]["name"].as_str().unwrap(), selected_class(&service).as_str().unwrap());
-        format!("{name} {class}{}", if waiting_message(&service).is_some() { " waits" } else { "" })
+        format!("{name} {class}{}", if waiting_message(&service).is_some() { " waiting" } else { "" })
     };
     decided.map(selection).collect()
 }
@@ -47,7 +47,7 @@ async fn competing_services_get_stable_selections() {
         server.create(OME_SERVICES, whole_node_service(name)).unwrap();
     }
     let test_cluster = TestCluster::with_server(server, Options::default());
-    let stable = ["one cheap", "three dear", "two cheap waits"];
+    let stable = ["one cheap", "three dear", "two cheap waiting"];
     wait_for_selections(&test_cluster, &stable).await;
     let message = waiting_message(&test_cluster.server.get(OME_SERVICES, "default", "two").unwrap()).unwrap();
     assert_eq!(

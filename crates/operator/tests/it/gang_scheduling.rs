@@ -90,8 +90,8 @@ async fn schedules_more_replicas_as_gpus_are_added() {
     cluster.scale_nodes_to(80);
     wait_for_gang_reason(&cluster, "FullCapacity").await;
     cluster.wait_until_ready(NAME).await;
-    let scheduled_finally = scheduled_uids();
-    assert!(scheduled_first.iter().all(|uid| scheduled_finally.contains(uid)) && scheduled_finally.len() == 10);
+    let scheduled_last = scheduled_uids();
+    assert!(scheduled_first.iter().all(|uid| scheduled_last.contains(uid)) && scheduled_last.len() == 10);
 }
 
 // spec: TOP-66

@@ -101,7 +101,7 @@ async fn class_follows_its_flavor_until_it_is_edited() {
     assert_eq!(
         names(&test_cluster.server, CLASSES),
         ["gpu-nvidia-a100"],
-        "an edited class stays, a CPU flavor makes none"
+        "the edited class is retained, and a CPU flavor creates no class"
     );
 }
 
@@ -144,7 +144,7 @@ async fn class_creates_the_flavor_that_it_references() {
         .await;
     test_cluster.server.delete(CLASSES, "", "mine", None).unwrap();
     test_cluster.wait_until_idle().await;
-    assert_eq!(names(&test_cluster.server, FLAVORS), ["f"], "an edited flavor stays");
+    assert_eq!(names(&test_cluster.server, FLAVORS), ["f"], "the edited flavor is retained");
     test_cluster.server.create(CLASSES, linked_class("other", "g", "NVIDIA-L4")).unwrap();
     test_cluster.wait_for("the second flavor", |server| server.get(FLAVORS, "", "g")).await;
     test_cluster.server.delete(CLASSES, "", "other", None).unwrap();

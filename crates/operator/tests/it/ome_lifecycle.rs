@@ -53,9 +53,9 @@ fn set_image(cluster: &SimulatedCluster, image: &str) {
 
 /// Returns the images of Pods that are not terminating.
 fn images(server: &Server) -> Vec<String> {
-    let stays = |pod: &Arc<Value>| pod["metadata"]["deletionTimestamp"].is_null();
+    let is_not_terminating = |pod: &Arc<Value>| pod["metadata"]["deletionTimestamp"].is_null();
     let image = |pod: Arc<Value>| pod["spec"]["containers"][0]["image"].as_str().unwrap().to_owned();
-    server.list("pods").into_iter().filter(stays).map(image).collect()
+    server.list("pods").into_iter().filter(is_not_terminating).map(image).collect()
 }
 
 fn revisions(server: &Server) -> Vec<Arc<Value>> {

@@ -58,8 +58,8 @@ async fn waiting_service_continues_when_a_class_is_eligible() {
     let test_cluster = TestCluster::with_server(server, operator::Options::default());
     test_cluster.server.create(OME_SERVICES, crate::test_cluster::minimal_service("chat", "large")).unwrap();
     let service = test_cluster.wait_for_condition(OME_SERVICES, "chat", "AcceleratorResolved", "False").await;
-    let verdict = &service["status"]["decision"]["candidates"][0]["accelerators"][0];
-    assert_eq!((&verdict["class"], &verdict["code"]), (&json!("t4"), &json!("ModelDoesNotFit")));
+    let class_candidate = &service["status"]["decision"]["candidates"][0]["accelerators"][0];
+    assert_eq!((&class_candidate["class"], &class_candidate["code"]), (&json!("t4"), &json!("ModelDoesNotFit")));
     // The class alone is not sufficient because it has no node yet.
     test_cluster.server.create(CLASSES, supply::class("h100", "80Gi", "5")).unwrap();
     test_cluster.server.create("nodes", supply::node("node-h100", "h100")).unwrap();

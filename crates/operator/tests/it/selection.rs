@@ -162,7 +162,7 @@ async fn annotation_precedes_service_and_service_precedes_runtime() {
     assert_eq!(selected_class(create_and_wait_for_decision(&test_cluster, service).await.as_ref()), "a");
     let wait_for_class = |class: &'static str| {
         test_cluster.wait_for(class, move |server| {
-            server.get(OME_SERVICES, "default", "chat").filter(|found| selected_class(found) == class)
+            server.get(OME_SERVICES, "default", "chat").filter(|service| selected_class(service) == class)
         })
     };
     test_cluster.update_object(OME_SERVICES, "chat", |service| service["metadata"]["annotations"] = json!({}));
