@@ -10,10 +10,10 @@ use embedded::{Cluster, Credentials, Server, kubeconfig, serve, write_kubeconfig
 use futures::future::BoxFuture;
 use tokio_util::sync::CancellationToken;
 
-/// Runs nothing: containers stay up until they are asked to stop.
-struct Idle;
+/// A container runtime without processes: containers run until they are stopped.
+struct IdleRuntime;
 
-impl ContainerRuntime for Idle {
+impl ContainerRuntime for IdleRuntime {
     fn run(&self, _container: ContainerConfig, stop: CancellationToken) -> BoxFuture<'static, ContainerExit> {
         Box::pin(async move {
             stop.cancelled().await;
@@ -31,7 +31,7 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
         clock: Arc::new(SystemClock),
         random: Arc::new(SystemRandom),
         admission: Arc::new(AdmitAll),
-        runtime: Arc::new(Idle),
+        runtime: Arc::new(IdleRuntime),
         network: Arc::new(TcpNetwork),
     };
     let listener = std::net::TcpListener::bind(address)?;
@@ -41,7 +41,7 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
     if std::env::args().any(|argument| argument == "--bare") {
         serve(Server::new(&ports), listener, &credentials, CancellationToken::new()).await?;
     } else {
-        let node = serde_json::json!({"metadata": {"name": "here"}, "status": {"allocatable": {"cpu": "8", "memory": "16Gi", "pods": "100"}}});
+        let node = serde_json::json!({"metadata": {"name": "node-1"}, "status": {"allocatable": {"cpu": "8", "memory": "16Gi", "pods": "100"}}});
         let cluster = Cluster::start(ports, vec![node]);
         serve(cluster.server().clone(), listener, &credentials, CancellationToken::new()).await?;
     }

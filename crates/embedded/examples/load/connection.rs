@@ -1,5 +1,5 @@
-//! One connection to a server: HTTP/1.1 by hand, one request at a time. The generator shares the machine with what it
-//! measures, so a request is one write, and of an answer only its length is understood.
+//! A minimal HTTP/1.1 connection with one request at a time. The load generator shares the host with the server that
+//! it measures, so a request is one write, and only the length of a response is parsed.
 
 use std::sync::Arc;
 
@@ -9,18 +9,20 @@ use tokio::net::TcpStream;
 use tokio_rustls::client::TlsStream;
 
 use crate::Result;
-use crate::framing::{Framing, Head, Step};
+use crate::framing::{Framing, ResponseHead, Step};
 
-/// How much room is made for what is read next.
-const ROOM: usize = 16 * 1024;
+/// Buffer capacity that is reserved before a read, in bytes.
+const READ_CAPACITY: usize = 16 * 1024;
 
+/// A connection to the server.
 pub(crate) struct Connection {
     stream: TlsStream<BufReader<TcpStream>>,
     headers: Arc<str>,
-    /// Read, and not yet used.
-    read: BytesMut,
+    /// Bytes that were read but not consumed.
+    buffer: BytesMut,
 }
 
+/// A request.
 pub(crate) struct Request {
     method: &'static str,
     path: String,
@@ -28,8 +30,8 @@ pub(crate) struct Request {
     body: Bytes,
 }
 
-/// A body that is still coming.
-pub(crate) struct Body {
+/// A response body that is being received.
+pub(crate) struct ResponseBody {
     connection: Connection,
     framing: Framing,
 }
@@ -54,44 +56,48 @@ impl Request {
 
 impl Connection {
     pub(crate) fn new(stream: TlsStream<BufReader<TcpStream>>, headers: Arc<str>) -> Self {
-        Self { stream, headers, read: BytesMut::new() }
+        Self { stream, headers, buffer: BytesMut::new() }
     }
 
-    /// The code of the answer, and its body.
+    /// Sends a request; returns the status code and the body.
     pub(crate) async fn send(&mut self, request: &Request) -> Result<(u16, Bytes)> {
-        let Head { code, mut framing } = self.ask(request).await?;
+        let ResponseHead { code, mut framing } = self.send_request(request).await?;
         let mut body = BytesMut::new();
-        while let Some(piece) = self.piece(&mut framing).await? {
-            if body.is_empty() { body = piece } else { body.extend_from_slice(&piece) }
+        while let Some(chunk) = self.next_chunk(&mut framing).await? {
+            if body.is_empty() { body = chunk } else { body.extend_from_slice(&chunk) }
         }
         Ok((code, body.freeze()))
     }
 
-    /// As [`Self::send`], for what must succeed.
-    pub(crate) async fn done(&mut self, request: &Request) -> Result<Bytes> {
-        let (code, answer) = self.send(request).await?;
-        if (200..300).contains(&code) { Ok(answer) } else { Err(format!("{}: {code} {answer:?}", request.path).into()) }
+    /// Sends a request that must succeed; returns the body.
+    pub(crate) async fn send_ok(&mut self, request: &Request) -> Result<Bytes> {
+        let (code, response) = self.send(request).await?;
+        if (200..300).contains(&code) {
+            Ok(response)
+        } else {
+            Err(format!("{}: {code} {response:?}", request.path).into())
+        }
     }
 
-    /// The length of the answer, which is not kept.
+    /// Sends a request; returns the length of the body.
     pub(crate) async fn measure(&mut self, request: &Request) -> Result<usize> {
-        let Head { code, mut framing } = self.ask(request).await?;
+        let ResponseHead { code, mut framing } = self.send_request(request).await?;
         let mut length = 0;
-        while let Some(piece) = self.piece(&mut framing).await? {
-            length += piece.len();
+        while let Some(chunk) = self.next_chunk(&mut framing).await? {
+            length += chunk.len();
         }
         if code == 200 { Ok(length) } else { Err(format!("{}: {code}", request.path).into()) }
     }
 
-    /// A body that does not end: a watch. The connection is used up.
-    pub(crate) async fn open(mut self, path: &str) -> Result<Body> {
-        match self.ask(&Request::get(path)).await? {
-            Head { code: 200, framing } => Ok(Body { connection: self, framing }),
-            Head { code, .. } => Err(format!("{path}: {code}").into()),
+    /// Opens a watch, whose body does not end. Consumes the connection.
+    pub(crate) async fn open(mut self, path: &str) -> Result<ResponseBody> {
+        match self.send_request(&Request::get(path)).await? {
+            ResponseHead { code: 200, framing } => Ok(ResponseBody { connection: self, framing }),
+            ResponseHead { code, .. } => Err(format!("{path}: {code}").into()),
         }
     }
 
-    async fn ask(&mut self, request: &Request) -> Result<Head> {
+    async fn send_request(&mut self, request: &Request) -> Result<ResponseHead> {
         let Request { method, path, content_type, body } = request;
         let mut text = format!("{method} {path} HTTP/1.1\r\n{}", self.headers);
         if !body.is_empty() {
@@ -103,27 +109,27 @@ impl Connection {
         self.stream.write_all(&bytes).await?;
         self.stream.flush().await?;
         loop {
-            if let Some(head) = Head::take(&mut self.read)? {
+            if let Some(head) = ResponseHead::parse(&mut self.buffer)? {
                 return Ok(head);
             }
-            self.more().await?;
+            self.read_more().await?;
         }
     }
 
-    /// The next piece of a body; `None` at its end. Cancel-safe.
-    async fn piece(&mut self, framing: &mut Framing) -> Result<Option<BytesMut>> {
+    /// Returns the next chunk of a body, `None` at its end. Cancel-safe.
+    async fn next_chunk(&mut self, framing: &mut Framing) -> Result<Option<BytesMut>> {
         loop {
-            match framing.next(&mut self.read)? {
-                Step::Piece(piece) => return Ok(Some(piece)),
+            match framing.next(&mut self.buffer)? {
+                Step::Chunk(chunk) => return Ok(Some(chunk)),
                 Step::End => return Ok(None),
-                Step::More => self.more().await?,
+                Step::NeedMore => self.read_more().await?,
             }
         }
     }
 
-    async fn more(&mut self) -> Result<()> {
-        self.read.reserve(ROOM);
-        match self.stream.read_buf(&mut self.read).await? {
+    async fn read_more(&mut self) -> Result<()> {
+        self.buffer.reserve(READ_CAPACITY);
+        match self.stream.read_buf(&mut self.buffer).await? {
             0 => Err("the connection was closed".into()),
             _ => Ok(()),
         }
@@ -132,9 +138,9 @@ impl Connection {
 
 // === impl Body ===
 
-impl Body {
-    /// The next piece; `None` at the end. Cancel-safe.
-    pub(crate) async fn piece(&mut self) -> Result<Option<BytesMut>> {
-        self.connection.piece(&mut self.framing).await
+impl ResponseBody {
+    /// Returns the next chunk, `None` at the end. Cancel-safe.
+    pub(crate) async fn next_chunk(&mut self) -> Result<Option<BytesMut>> {
+        self.connection.next_chunk(&mut self.framing).await
     }
 }

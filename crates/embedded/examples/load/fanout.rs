@@ -1,4 +1,4 @@
-//! One write seen by many: events a second over all watches of one collection.
+//! Fan-out: events per second over all watches of one collection.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -7,50 +7,52 @@ use memchr::memchr_iter;
 use tokio::sync::Barrier;
 use tokio::task::JoinSet;
 
-use crate::connection::Body;
-use crate::figures::Figures;
-use crate::reader::revision;
+use crate::connection::ResponseBody;
+use crate::measurements::Measurements;
 use crate::target::Target;
-use crate::writes::{creation, patching, run_name, send};
-use crate::{Result, Sizes};
+use crate::watch_reader::revision;
+use crate::writes::{create_request, patch_request, send, unique_run_name};
+use crate::{PhaseOptions, Result};
 
-pub(crate) async fn run(target: &Target, sizes: &Sizes) -> Result<Figures> {
-    let (watches, count, writers) = (sizes.get("watches", 500), sizes.get("count", 500), sizes.get("writers", 16));
+/// Runs the phase.
+pub(crate) async fn run(target: &Target, options: &PhaseOptions) -> Result<Measurements> {
+    let (watches, count, writers) =
+        (options.get("watches", 500), options.get("count", 500), options.get("writers", 16));
     let namespace = target.namespaces("fanout", 1).await?.remove(0);
-    let run = run_name();
-    let from = revision(&target.connect().await?.done(&creation(&namespace, &run)).await?)?;
+    let run = unique_run_name();
+    let start_revision = revision(&target.connect().await?.send_ok(&create_request(&namespace, &run)).await?)?;
 
     let ready = Arc::new(Barrier::new(watches + 1));
     let mut tasks: JoinSet<Result<Instant>> = JoinSet::new();
     for _ in 0..watches {
         let (target, ready) = (target.clone(), Arc::clone(&ready));
-        let path = format!("/api/v1/namespaces/{namespace}/configmaps?watch=true&resourceVersion={from}");
+        let path = format!("/api/v1/namespaces/{namespace}/configmaps?watch=true&resourceVersion={start_revision}");
         tasks.spawn(async move {
-            let opened = target.connect().await?.open(&path).await;
+            let body = target.connect().await?.open(&path).await;
             ready.wait().await;
-            follow(opened?, count).await
+            wait_for_events(body?, count).await
         });
     }
     let connections = target.connections(writers).await?;
     ready.wait().await;
-    let began = Instant::now();
-    send(connections, count, move |n| patching(&namespace, &run, &n.to_string())).await?;
-    let mut whole = Duration::ZERO;
-    while let Some(ended) = tasks.join_next().await {
-        whole = whole.max(ended??.duration_since(began));
+    let started = Instant::now();
+    send(connections, count, move |n| patch_request(&namespace, &run, &n.to_string())).await?;
+    let mut duration = Duration::ZERO;
+    while let Some(last_event) = tasks.join_next().await {
+        duration = duration.max(last_event??.duration_since(started));
     }
-    let mut figures = Figures::default();
-    figures.add("fanout_events_per_s", (watches * count) as f64 / whole.as_secs_f64());
-    Ok(figures)
+    let mut measurements = Measurements::default();
+    measurements.add("fanout_events_per_s", (watches * count) as f64 / duration.as_secs_f64());
+    Ok(measurements)
 }
 
-/// When the last of `count` events came; each is a line.
-async fn follow(mut body: Body, count: usize) -> Result<Instant> {
-    let mut seen = 0;
-    while seen < count {
-        match body.piece().await? {
-            Some(piece) => seen += memchr_iter(b'\n', &piece).count(),
-            None => return Err(format!("a watch ended after {seen} of {count} events").into()),
+/// Returns when the last of `count` events arrived; each event is a line.
+async fn wait_for_events(mut body: ResponseBody, count: usize) -> Result<Instant> {
+    let mut received = 0;
+    while received < count {
+        match body.next_chunk().await? {
+            Some(chunk) => received += memchr_iter(b'\n', &chunk).count(),
+            None => return Err(format!("a watch ended after {received} of {count} events").into()),
         }
     }
     Ok(Instant::now())

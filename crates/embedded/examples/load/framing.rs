@@ -1,45 +1,45 @@
-//! Where an HTTP/1.1 answer ends (RFC 9112): by its length, or chunk by chunk.
+//! Framing of HTTP/1.1 responses (RFC 9112): by `Content-Length` or in chunks.
 
 use bytes::{Buf, BytesMut};
 use memchr::memmem;
 
 use crate::Result;
 
-/// The first lines of an answer, as far as they matter.
+/// Status code and framing of a response.
 #[derive(Debug, PartialEq, Eq)]
-pub(crate) struct Head {
+pub(crate) struct ResponseHead {
     pub(crate) code: u16,
     pub(crate) framing: Framing,
 }
 
-/// What of a body is still to come.
+/// The state of a body that is being received.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Framing {
-    /// So many bytes, then the end.
+    /// This many bytes remain.
     Length(usize),
-    /// A line with the length of a chunk.
+    /// The line with the length of a chunk follows.
     ChunkLength,
-    /// The rest of a chunk.
+    /// This many bytes of a chunk remain.
     Chunk(usize),
-    /// The end of a chunk's line.
+    /// The line end after a chunk follows.
     ChunkEnd,
-    /// The empty line at the end.
+    /// The empty line at the end follows.
     LastLine,
 }
 
-/// What the bytes that are there give.
+/// The result of parsing the available bytes.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Step {
-    Piece(BytesMut),
-    More,
+    Chunk(BytesMut),
+    NeedMore,
     End,
 }
 
 // === impl Head ===
 
-impl Head {
-    /// Takes it from the front of `bytes` when it is there.
-    pub(crate) fn take(bytes: &mut BytesMut) -> Result<Option<Self>> {
+impl ResponseHead {
+    /// Removes the head from the front of `bytes`, `None` while it is incomplete.
+    pub(crate) fn parse(bytes: &mut BytesMut) -> Result<Option<Self>> {
         let Some(end) = memmem::find(bytes, b"\r\n\r\n") else { return Ok(None) };
         let head = bytes.split_to(end + 4);
         let mut lines = std::str::from_utf8(&head)?.split("\r\n");
@@ -59,30 +59,30 @@ impl Head {
 // === impl Framing ===
 
 impl Framing {
-    /// Takes the next piece of the body from the front of `bytes`.
+    /// Removes the next chunk of the body from the front of `bytes`.
     pub(crate) fn next(&mut self, bytes: &mut BytesMut) -> Result<Step> {
         loop {
             match *self {
                 Self::Length(0) => return Ok(Step::End),
-                Self::Length(left) | Self::Chunk(left) => {
-                    let piece = bytes.split_to(left.min(bytes.len()));
-                    let left = left - piece.len();
+                Self::Length(remaining) | Self::Chunk(remaining) => {
+                    let chunk = bytes.split_to(remaining.min(bytes.len()));
+                    let remaining = remaining - chunk.len();
                     *self = match self {
-                        Self::Length(_) => Self::Length(left),
-                        _ if left == 0 => Self::ChunkEnd,
-                        _ => Self::Chunk(left),
+                        Self::Length(_) => Self::Length(remaining),
+                        _ if remaining == 0 => Self::ChunkEnd,
+                        _ => Self::Chunk(remaining),
                     };
-                    return Ok(if piece.is_empty() { Step::More } else { Step::Piece(piece) });
+                    return Ok(if chunk.is_empty() { Step::NeedMore } else { Step::Chunk(chunk) });
                 }
                 Self::ChunkLength => {
-                    let Some(end) = memmem::find(bytes, b"\r\n") else { return Ok(Step::More) };
+                    let Some(end) = memmem::find(bytes, b"\r\n") else { return Ok(Step::NeedMore) };
                     let length = usize::from_str_radix(std::str::from_utf8(&bytes[..end])?, 16)?;
                     bytes.advance(end + 2);
                     *self = if length == 0 { Self::LastLine } else { Self::Chunk(length) };
                 }
                 Self::ChunkEnd | Self::LastLine => {
                     if bytes.len() < 2 {
-                        return Ok(Step::More);
+                        return Ok(Step::NeedMore);
                     }
                     bytes.advance(2);
                     *self = if *self == Self::LastLine { Self::Length(0) } else { Self::ChunkLength };
@@ -96,31 +96,31 @@ impl Framing {
 mod tests {
     use super::*;
 
-    fn body(text: &str, at_once: usize) -> (u16, String, usize) {
-        let (mut read, mut head, mut whole) = (BytesMut::new(), None, String::new());
-        for some in text.as_bytes().chunks(at_once) {
-            read.extend_from_slice(some);
+    fn parse_body(text: &str, read_size: usize) -> (u16, String, usize) {
+        let (mut buffer, mut head, mut content) = (BytesMut::new(), None, String::new());
+        for bytes in text.as_bytes().chunks(read_size) {
+            buffer.extend_from_slice(bytes);
             if head.is_none() {
-                head = Head::take(&mut read).unwrap();
+                head = ResponseHead::parse(&mut buffer).unwrap();
             }
-            let Some(Head { framing, .. }) = &mut head else { continue };
-            while let Step::Piece(piece) = framing.next(&mut read).unwrap() {
-                whole.push_str(std::str::from_utf8(&piece).unwrap());
+            let Some(ResponseHead { framing, .. }) = &mut head else { continue };
+            while let Step::Chunk(chunk) = framing.next(&mut buffer).unwrap() {
+                content.push_str(std::str::from_utf8(&chunk).unwrap());
             }
         }
         let head = head.unwrap();
-        assert_eq!(head.framing, Framing::Length(0), "the end was seen");
-        (head.code, whole, read.len())
+        assert_eq!(head.framing, Framing::Length(0), "the body is complete");
+        (head.code, content, buffer.len())
     }
 
     #[test]
-    fn bodies_end_where_they_end_however_they_arrive() {
-        let sized = "HTTP/1.1 201 Created\r\nContent-Length: 5\r\n\r\nabcde";
+    fn parses_bodies_for_all_read_sizes() {
+        let with_length = "HTTP/1.1 201 Created\r\nContent-Length: 5\r\n\r\nabcde";
         let chunked = "HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n3\r\nabc\r\nA\r\n0123456789\r\n0\r\n\r\n";
-        for at_once in 1..80 {
-            assert_eq!(body(sized, at_once), (201, "abcde".to_owned(), 0));
-            assert_eq!(body(chunked, at_once), (200, "abc0123456789".to_owned(), 0));
+        for read_size in 1..80 {
+            assert_eq!(parse_body(with_length, read_size), (201, "abcde".to_owned(), 0));
+            assert_eq!(parse_body(chunked, read_size), (200, "abc0123456789".to_owned(), 0));
         }
-        assert_eq!(body("HTTP/1.1 204 No Content\r\n\r\n", 100), (204, String::new(), 0));
+        assert_eq!(parse_body("HTTP/1.1 204 No Content\r\n\r\n", 100), (204, String::new(), 0));
     }
 }

@@ -1,53 +1,55 @@
-//! Lists: everything at once, and page by page.
+//! Lists: in one response, and in pages.
 
 use std::time::Instant;
 
 use memchr::{memchr, memmem};
 
 use crate::connection::{Connection, Request};
-use crate::figures::Figures;
+use crate::measurements::Measurements;
 use crate::target::Target;
-use crate::{Result, Sizes};
+use crate::{PhaseOptions, Result};
 
-const TOKEN: &[u8] = b"\"continue\":\"";
+const CONTINUE_TOKEN: &[u8] = b"\"continue\":\"";
 const PATH: &str = "/api/v1/configmaps";
 
-pub(crate) async fn run(target: &Target, sizes: &Sizes) -> Result<Figures> {
-    let (rounds, page) = (sizes.get("rounds", 5), sizes.get("page", 500));
+/// Runs the phase.
+pub(crate) async fn run(target: &Target, options: &PhaseOptions) -> Result<Measurements> {
+    let (rounds, page_size) = (options.get("rounds", 5), options.get("page", 500));
     let mut connection = target.connect().await?;
-    let mut whole = Vec::new();
+    let mut list_times = Vec::new();
     let mut bytes = 0;
     for _ in 0..rounds {
-        let began = Instant::now();
+        let started = Instant::now();
         bytes = connection.measure(&Request::get(PATH)).await?;
-        whole.push(began.elapsed());
+        list_times.push(started.elapsed());
     }
-    let mut pages = Vec::new();
+    let mut page_times = Vec::new();
     for _ in 0..rounds.div_ceil(2) {
-        let began = Instant::now();
-        paged(&mut connection, page).await?;
-        pages.push(began.elapsed());
+        let started = Instant::now();
+        list_in_pages(&mut connection, page_size).await?;
+        page_times.push(started.elapsed());
     }
-    let mut figures = Figures::default();
-    figures.add("list_mib", bytes as f64 / 1024.0 / 1024.0);
-    for (name, mut times) in [("list_ms", whole), ("list_paged_ms", pages)] {
+    let mut measurements = Measurements::default();
+    measurements.add("list_mib", bytes as f64 / 1024.0 / 1024.0);
+    for (name, mut times) in [("list_ms", list_times), ("list_paged_ms", page_times)] {
         times.sort();
-        figures.add(name, times.get(times.len() / 2).map_or(0.0, |time| time.as_secs_f64() * 1000.0));
+        measurements.add(name, times.get(times.len() / 2).map_or(0.0, |time| time.as_secs_f64() * 1000.0));
     }
-    Ok(figures)
+    Ok(measurements)
 }
 
-async fn paged(connection: &mut Connection, page: usize) -> Result<()> {
-    let mut path = format!("{PATH}?limit={page}");
+/// Lists all objects in pages.
+async fn list_in_pages(connection: &mut Connection, page_size: usize) -> Result<()> {
+    let mut path = format!("{PATH}?limit={page_size}");
     loop {
-        let answer = connection.done(&Request::get(path)).await?;
-        let Some(token) = token(&answer) else { return Ok(()) };
-        path = format!("{PATH}?limit={page}&continue={token}");
+        let response = connection.send_ok(&Request::get(path)).await?;
+        let Some(token) = continue_token(&response) else { return Ok(()) };
+        path = format!("{PATH}?limit={page_size}&continue={token}");
     }
 }
 
-/// Tokens are in the URL-safe alphabet.
-fn token(answer: &[u8]) -> Option<&str> {
-    let rest = &answer[memmem::find(answer, TOKEN)? + TOKEN.len()..];
+/// Returns the `continue` token of a list; tokens use the URL-safe alphabet.
+fn continue_token(response: &[u8]) -> Option<&str> {
+    let rest = &response[memmem::find(response, CONTINUE_TOKEN)? + CONTINUE_TOKEN.len()..];
     std::str::from_utf8(&rest[..memchr(b'"', rest)?]).ok().filter(|token| !token.is_empty())
 }

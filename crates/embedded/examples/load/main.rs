@@ -1,36 +1,36 @@
-//! Load on any Kubernetes API server, over HTTPS with a kubeconfig; `cargo xtask bench load` runs it against ours and a
-//! kube-apiserver alike. Prints figures as `name value` lines.
+//! Load generator for any Kubernetes API server over HTTPS with a kubeconfig; `cargo xtask bench load` runs it
+//! against this API server and kube-apiserver. Prints measurements as `name value` lines.
 //!
-//! `load KUBECONFIG PHASE [name=value…]`, the phases: `create`, `patch`, `list`, `fanout`, `soak`.
+//! `load KUBECONFIG PHASE [name=value…]`; the phases are `create`, `patch`, `list`, `fanout` and `soak`.
 
 mod connection;
 mod fanout;
-mod figures;
 mod framing;
 mod list;
-mod reader;
+mod measurements;
 mod soak;
 mod target;
+mod watch_reader;
 mod writes;
 
 use std::collections::BTreeMap;
 use std::error::Error;
 
-use figures::Figures;
+use measurements::Measurements;
 use target::Target;
 
 type Result<T> = std::result::Result<T, Box<dyn Error + Send + Sync>>;
 
-/// Sizes of a phase, by name.
-struct Sizes(BTreeMap<String, usize>);
+/// Numeric options of a phase by name.
+struct PhaseOptions(BTreeMap<String, usize>);
 
-impl Sizes {
-    fn parse(words: impl Iterator<Item = String>) -> Result<Self> {
-        let pair = |word: String| -> Result<(String, usize)> {
-            let (name, value) = word.split_once('=').ok_or_else(|| format!("{word}: not name=value"))?;
+impl PhaseOptions {
+    fn parse(arguments: impl Iterator<Item = String>) -> Result<Self> {
+        let pair = |argument: String| -> Result<(String, usize)> {
+            let (name, value) = argument.split_once('=').ok_or_else(|| format!("{argument}: expected name=value"))?;
             Ok((name.to_owned(), value.parse()?))
         };
-        Ok(Self(words.map(pair).collect::<Result<_>>()?))
+        Ok(Self(arguments.map(pair).collect::<Result<_>>()?))
     }
 
     fn get(&self, name: &str, default: usize) -> usize {
@@ -38,24 +38,24 @@ impl Sizes {
     }
 }
 
-// One thread: what runs beside the server takes as little of the machine as it can.
+// A single thread: the load generator should use as little of the host as possible.
 #[tokio::main(flavor = "current_thread")]
 async fn main() -> Result<()> {
     rustls::crypto::ring::default_provider().install_default().ok();
-    let mut words = std::env::args().skip(1);
-    let (Some(kubeconfig), Some(phase)) = (words.next(), words.next()) else {
+    let mut arguments = std::env::args().skip(1);
+    let (Some(kubeconfig), Some(phase)) = (arguments.next(), arguments.next()) else {
         return Err("usage: load KUBECONFIG create|patch|list|fanout|soak [name=value…]".into());
     };
     let target = Target::read(kubeconfig.as_ref()).await?;
-    let sizes = Sizes::parse(words)?;
-    let figures: Figures = match phase.as_str() {
+    let options = PhaseOptions::parse(arguments)?;
+    let measurements: Measurements = match phase.as_str() {
         "ready" => target.ready().await?,
-        "create" => writes::create(&target, &sizes).await?,
-        "patch" => writes::patch(&target, &sizes).await?,
-        "list" => list::run(&target, &sizes).await?,
-        "fanout" => fanout::run(&target, &sizes).await?,
-        "soak" => soak::run(&target, &sizes).await?,
-        other => return Err(format!("{other}: no phase of that name").into()),
+        "create" => writes::create(&target, &options).await?,
+        "patch" => writes::patch(&target, &options).await?,
+        "list" => list::run(&target, &options).await?,
+        "fanout" => fanout::run(&target, &options).await?,
+        "soak" => soak::run(&target, &options).await?,
+        _ => return Err(format!("unknown phase {phase}").into()),
     };
-    figures.print()
+    measurements.print()
 }

@@ -1,5 +1,5 @@
-//! Everything at once: writers, watches that read and watches that do not. What each reading watch saw is compared with
-//! what was acknowledged: nothing lost, nothing twice, nothing out of order.
+//! Soak test: writers, watches that read, and watches that do not, concurrently. The revisions that each reading
+//! watch receives are compared with the acknowledged writes: no event may be lost, duplicated or out of order.
 
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
@@ -8,159 +8,172 @@ use memchr::memmem;
 use tokio::sync::watch;
 use tokio::task::JoinSet;
 
-use crate::connection::{Body, Request};
-use crate::figures::Figures;
-use crate::reader::{Lines, revision};
+use crate::connection::{Request, ResponseBody};
+use crate::measurements::Measurements;
 use crate::target::Target;
-use crate::writes::{Acknowledged, creation, patching, run_name, send};
-use crate::{Result, Sizes};
+use crate::watch_reader::{WatchLines, revision};
+use crate::writes::{AcknowledgedWrite, create_request, patch_request, send, unique_run_name};
+use crate::{PhaseOptions, Result};
 
-/// Namespaces that objects and watches are spread over.
+/// Number of namespaces over which objects and watches are distributed.
 const NAMESPACES: usize = 50;
-/// After the last write, how long a watch may take to show it.
-const CATCH_UP: Duration = Duration::from_secs(120);
+/// Maximum time for a watch to receive the last write.
+const CATCH_UP_TIMEOUT: Duration = Duration::from_secs(120);
 
-/// The newest revision of each namespace, once the writers are done.
-type Goal = watch::Receiver<Option<Vec<u64>>>;
+/// The newest revision of each namespace, once the writers have finished.
+type FinalRevisions = watch::Receiver<Option<Vec<u64>>>;
 
-struct Follower {
-    home: usize,
-    seen: Vec<u64>,
-    problem: Option<String>,
+/// What a watch has received.
+struct WatchResult {
+    namespace: usize,
+    revisions: Vec<u64>,
+    error: Option<String>,
 }
 
-pub(crate) async fn run(target: &Target, sizes: &Sizes) -> Result<Figures> {
-    let (objects, writers) = (sizes.get("objects", 50_000), sizes.get("writers", 64));
-    let (watches, slow) = (sizes.get("watches", 500), sizes.get("slow", 8));
-    let homes = target.namespaces("soak", NAMESPACES).await?;
-    let from = latest(target).await?;
+/// Runs the phase.
+pub(crate) async fn run(target: &Target, options: &PhaseOptions) -> Result<Measurements> {
+    let (objects, writers) = (options.get("objects", 50_000), options.get("writers", 64));
+    let (watches, slow) = (options.get("watches", 500), options.get("slow", 8));
+    let namespaces = target.namespaces("soak", NAMESPACES).await?;
+    let start_revision = latest_revision(target).await?;
 
-    let (goal, reached) = watch::channel(None);
-    let mut followers = JoinSet::new();
-    for number in 0..watches {
-        let home = number % NAMESPACES;
-        let path = format!("/api/v1/namespaces/{}/configmaps?watch=true&resourceVersion={from}", homes[home]);
+    let (final_revisions, receiver) = watch::channel(None);
+    let mut watchers = JoinSet::new();
+    for index in 0..watches {
+        let namespace = index % NAMESPACES;
+        let path = format!(
+            "/api/v1/namespaces/{}/configmaps?watch=true&resourceVersion={start_revision}",
+            namespaces[namespace]
+        );
         let body = target.connect().await?.open(&path).await?;
-        followers.spawn(follow(home, Lines::new(body), reached.clone()));
+        watchers.spawn(watch_until(namespace, WatchLines::new(body), receiver.clone()));
     }
-    let mut sleepers = Vec::new();
+    let mut idle_watches = Vec::new();
     for _ in 0..slow {
-        let path = format!("/api/v1/configmaps?watch=true&resourceVersion={from}");
-        sleepers.push(target.connect().await?.open(&path).await?);
+        let path = format!("/api/v1/configmaps?watch=true&resourceVersion={start_revision}");
+        idle_watches.push(target.connect().await?.open(&path).await?);
     }
 
-    let began = Instant::now();
-    let mut told = write(target, &homes, (objects, writers)).await?;
-    let whole = began.elapsed();
-    let mut figures = Figures::default();
-    figures.add_timed("soak_writes", told.iter().map(|one| one.took).collect(), whole);
-    let slowest = told.iter().map(|one| one.took).max().unwrap_or_default();
-    figures.add("soak_write_worst_ms", slowest.as_secs_f64() * 1000.0);
+    let started = Instant::now();
+    let mut acknowledged = write_objects(target, &namespaces, (objects, writers)).await?;
+    let duration = started.elapsed();
+    let mut measurements = Measurements::default();
+    measurements.add_timed("soak_writes", acknowledged.iter().map(|write| write.latency).collect(), duration);
+    let slowest = acknowledged.iter().map(|write| write.latency).max().unwrap_or_default();
+    measurements.add("soak_write_worst_ms", slowest.as_secs_f64() * 1000.0);
 
-    told.sort_by_key(|one| one.revision);
+    acknowledged.sort_by_key(|write| write.revision);
     let mut expected = vec![Vec::new(); NAMESPACES];
-    told.iter().for_each(|one| expected[one.number % NAMESPACES].push(one.revision));
-    let newest = expected.iter().map(|all| all.last().copied().unwrap_or_default()).collect();
-    goal.send_replace(Some(newest));
-    let (wrong, events) = compare(followers, &expected).await?;
-    figures.add("soak_events_per_s", events as f64 / began.elapsed().as_secs_f64());
-    figures.add("soak_watches_wrong", wrong as f64);
-    let ends = slow_ends(sleepers).await?;
-    for (name, count) in ends {
-        figures.add(name, count as f64);
+    acknowledged.iter().for_each(|write| expected[write.index % NAMESPACES].push(write.revision));
+    let newest = expected.iter().map(|revisions| revisions.last().copied().unwrap_or_default()).collect();
+    final_revisions.send_replace(Some(newest));
+    let (incorrect, events) = compare(watchers, &expected).await?;
+    measurements.add("soak_events_per_s", events as f64 / started.elapsed().as_secs_f64());
+    measurements.add("soak_watches_wrong", incorrect as f64);
+    let results = idle_watch_results(idle_watches).await?;
+    for (name, count) in results {
+        measurements.add(name, count as f64);
     }
-    Ok(figures)
+    Ok(measurements)
 }
 
-async fn latest(target: &Target) -> Result<u64> {
+/// Returns the latest revision of the server.
+async fn latest_revision(target: &Target) -> Result<u64> {
     let mut connection = target.connect().await?;
     let path = "/api/v1/namespaces/soak-0/configmaps?limit=1";
-    let list = connection.done(&Request::get(path)).await?;
-    // The list's own revision follows its items in one server and precedes them in the other; the largest is the list's.
-    let mut newest = 0;
-    let mut rest: &[u8] = &list;
-    while let Some(at) = memmem::find(rest, b"\"resourceVersion\":\"") {
-        newest = newest.max(revision(&rest[at..])?);
-        rest = &rest[at + 1..];
+    let list = connection.send_ok(&Request::get(path)).await?;
+    // The revision of the list follows its items on one server and precedes them on the other; the largest one is
+    // that of the list.
+    let mut latest = 0;
+    let mut remaining: &[u8] = &list;
+    while let Some(position) = memmem::find(remaining, b"\"resourceVersion\":\"") {
+        latest = latest.max(revision(&remaining[position..])?);
+        remaining = &remaining[position + 1..];
     }
-    Ok(newest)
+    Ok(latest)
 }
 
-/// Creates `objects`, then patches half of them.
-async fn write(target: &Target, homes: &[String], (objects, writers): (usize, usize)) -> Result<Vec<Acknowledged>> {
-    let place = {
-        let (homes, run) = (homes.to_vec(), run_name());
-        move |n: usize| (homes[n % NAMESPACES].clone(), format!("s{run}-{n}"))
+/// Creates `objects` objects, then patches half of them.
+async fn write_objects(
+    target: &Target,
+    namespaces: &[String],
+    (objects, writers): (usize, usize),
+) -> Result<Vec<AcknowledgedWrite>> {
+    let object_of = {
+        let (namespaces, run) = (namespaces.to_vec(), unique_run_name());
+        move |n: usize| (namespaces[n % NAMESPACES].clone(), format!("s{run}-{n}"))
     };
     let create = {
-        let place = place.clone();
+        let object_of = object_of.clone();
         move |n| {
-            let (home, name) = place(n);
-            creation(&home, &name)
+            let (namespace, name) = object_of(n);
+            create_request(&namespace, &name)
         }
     };
     let patch = move |n| {
-        let (home, name) = place(n);
-        patching(&home, &name, "on")
+        let (namespace, name) = object_of(n);
+        patch_request(&namespace, &name, "on")
     };
-    let mut told = send(target.connections(writers).await?, objects, create).await?;
-    told.extend(send(target.connections(writers).await?, objects / 2, patch).await?);
-    Ok(told)
+    let mut acknowledged = send(target.connections(writers).await?, objects, create).await?;
+    acknowledged.extend(send(target.connections(writers).await?, objects / 2, patch).await?);
+    Ok(acknowledged)
 }
 
-async fn follow(home: usize, mut lines: Lines, mut goal: Goal) -> Follower {
-    let mut follower = Follower { home, seen: Vec::new(), problem: None };
+/// Reads a watch until it has received the final revision of its namespace.
+async fn watch_until(namespace: usize, mut lines: WatchLines, mut final_revisions: FinalRevisions) -> WatchResult {
+    let mut result = WatchResult { namespace, revisions: Vec::new(), error: None };
     let mut deadline = None;
     loop {
-        if let Some(newest) = goal.borrow().as_ref() {
-            if follower.seen.last() >= newest.get(home) {
-                return follower;
+        if let Some(newest) = final_revisions.borrow().as_ref() {
+            if result.revisions.last() >= newest.get(namespace) {
+                return result;
             }
-            deadline.get_or_insert(tokio::time::Instant::now() + CATCH_UP);
+            deadline.get_or_insert(tokio::time::Instant::now() + CATCH_UP_TIMEOUT);
         }
-        let late = async {
+        let timeout = async {
             match deadline {
-                Some(at) => tokio::time::sleep_until(at).await,
+                Some(deadline_at) => tokio::time::sleep_until(deadline_at).await,
                 None => std::future::pending().await,
             }
         };
         let line = tokio::select! {
             line = lines.next() => line,
-            _ = goal.changed(), if deadline.is_none() => continue,
-            () = late => Err("too late".into()),
+            _ = final_revisions.changed(), if deadline.is_none() => continue,
+            () = timeout => Err("timed out".into()),
         };
-        let told = line.and_then(|line| revision(&line.ok_or("the watch ended")?));
-        match told {
-            Ok(revision) => follower.seen.push(revision),
-            Err(problem) => {
-                follower.problem = Some(problem.to_string());
-                return follower;
+        let received = line.and_then(|line| revision(&line.ok_or("the watch has ended")?));
+        match received {
+            Ok(revision) => result.revisions.push(revision),
+            Err(error) => {
+                result.error = Some(error.to_string());
+                return result;
             }
         }
     }
 }
 
-/// How many watches did not see exactly what was acknowledged, and how many events were seen.
-async fn compare(mut followers: JoinSet<Follower>, expected: &[Vec<u64>]) -> Result<(usize, usize)> {
-    let (mut wrong, mut events) = (0, 0);
-    while let Some(follower) = followers.join_next().await {
-        let follower = follower?;
-        events += follower.seen.len();
-        if follower.seen != expected[follower.home] {
-            wrong += 1;
-            let (seen, told) = (follower.seen.len(), expected[follower.home].len());
-            eprintln!("a watch saw {seen} of {told} events; {}", follower.problem.unwrap_or_default());
+/// Returns the number of watches that did not receive exactly the acknowledged writes, and the number of received
+/// events.
+async fn compare(mut watchers: JoinSet<WatchResult>, expected: &[Vec<u64>]) -> Result<(usize, usize)> {
+    let (mut incorrect, mut events) = (0, 0);
+    while let Some(result) = watchers.join_next().await {
+        let result = result?;
+        events += result.revisions.len();
+        if result.revisions != expected[result.namespace] {
+            incorrect += 1;
+            let (received, acknowledged) = (result.revisions.len(), expected[result.namespace].len());
+            eprintln!("a watch received {received} of {acknowledged} events: {}", result.error.unwrap_or_default());
         }
     }
-    Ok((wrong, events))
+    Ok((incorrect, events))
 }
 
-/// What became of those that never read: told to list again, closed without a word, or still served.
-async fn slow_ends(sleepers: Vec<Body>) -> Result<BTreeMap<&'static str, usize>> {
-    let mut ends = BTreeMap::new();
-    for body in sleepers {
-        let mut lines = Lines::new(body);
-        let end = loop {
+/// Counts how idle watches ended: with status 410, closed, or still served.
+async fn idle_watch_results(idle_watches: Vec<ResponseBody>) -> Result<BTreeMap<&'static str, usize>> {
+    let mut results = BTreeMap::new();
+    for body in idle_watches {
+        let mut lines = WatchLines::new(body);
+        let outcome = loop {
             match tokio::time::timeout(Duration::from_secs(2), lines.next()).await {
                 Ok(Ok(Some(line))) if memmem::find(&line, b"\"code\":410").is_some() => break "soak_slow_received_410",
                 Ok(Ok(Some(_))) => {}
@@ -168,7 +181,7 @@ async fn slow_ends(sleepers: Vec<Body>) -> Result<BTreeMap<&'static str, usize>>
                 Err(_) => break "soak_slow_caught_up",
             }
         };
-        *ends.entry(end).or_default() += 1;
+        *results.entry(outcome).or_default() += 1;
     }
-    Ok(ends)
+    Ok(results)
 }

@@ -1,4 +1,4 @@
-//! The server under load: where it is, and how to get in.
+//! The server under load and its credentials.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -14,34 +14,36 @@ use tokio_rustls::TlsConnector;
 
 use crate::Result;
 use crate::connection::{Connection, Request};
-use crate::figures::Figures;
+use crate::measurements::Measurements;
 
-/// How long a server has to come up.
-const PATIENCE: Duration = Duration::from_secs(60);
+/// Maximum time until the server is ready.
+const READY_TIMEOUT: Duration = Duration::from_secs(60);
 
-/// What is taken from a socket at once; TLS by itself would ask for 4 KiB at a time.
-const RECEIVED: usize = 64 * 1024;
+/// Bytes per read from a socket; TLS alone would read 4 KiB at a time.
+const READ_BUFFER_SIZE: usize = 64 * 1024;
 
+/// The server under load.
 #[derive(Clone)]
 pub(crate) struct Target {
     address: String,
     name: ServerName<'static>,
     tls: TlsConnector,
-    /// Lines of every request.
+    /// Header lines of every request.
     headers: Arc<str>,
 }
 
 // === impl Target ===
 
 impl Target {
+    /// Reads address and credentials from a kubeconfig.
     pub(crate) async fn read(kubeconfig: &Path) -> Result<Self> {
-        let file = Kubeconfig::read_from(kubeconfig)?;
-        let config = kube::Config::from_custom_kubeconfig(file, &KubeConfigOptions::default()).await?;
+        let kubeconfig_file = Kubeconfig::read_from(kubeconfig)?;
+        let config = kube::Config::from_custom_kubeconfig(kubeconfig_file, &KubeConfigOptions::default()).await?;
         let mut tls = config.rustls_client_config()?;
         tls.alpn_protocols = vec![b"http/1.1".to_vec()];
-        let host = config.cluster_url.host().ok_or("a kubeconfig without a server")?.to_owned();
+        let host = config.cluster_url.host().ok_or("the kubeconfig has no server")?.to_owned();
         let address = format!("{host}:{}", config.cluster_url.port_u16().unwrap_or(443));
-        // The token is secret to `Debug` only.
+        // The token type only hides it from `Debug`.
         let user = serde_json::to_value(&config.auth_info)?;
         let token = user["token"].as_str().map(|token| format!("authorization: Bearer {token}\r\n"));
         let headers =
@@ -50,37 +52,38 @@ impl Target {
         Ok(Self { address, name, tls, headers: headers.into() })
     }
 
+    /// Opens a connection.
     pub(crate) async fn connect(&self) -> Result<Connection> {
         let stream = TcpStream::connect(&self.address).await?;
         stream.set_nodelay(true)?;
-        let stream = self.tls.connect(self.name.clone(), BufReader::with_capacity(RECEIVED, stream)).await?;
+        let stream = self.tls.connect(self.name.clone(), BufReader::with_capacity(READ_BUFFER_SIZE, stream)).await?;
         Ok(Connection::new(stream, Arc::clone(&self.headers)))
     }
 
-    /// So many connections, one after the other.
+    /// Opens `count` connections.
     pub(crate) async fn connections(&self, count: usize) -> Result<Vec<Connection>> {
-        let mut made = Vec::with_capacity(count);
+        let mut connections = Vec::with_capacity(count);
         for _ in 0..count {
-            made.push(self.connect().await?);
+            connections.push(self.connect().await?);
         }
-        Ok(made)
+        Ok(connections)
     }
 
-    /// Waits for the first answer of `/readyz`.
-    pub(crate) async fn ready(&self) -> Result<Figures> {
-        let began = Instant::now();
-        while began.elapsed() < PATIENCE {
+    /// Waits until `/readyz` responds with 200.
+    pub(crate) async fn ready(&self) -> Result<Measurements> {
+        let started = Instant::now();
+        while started.elapsed() < READY_TIMEOUT {
             if let Ok(mut connection) = self.connect().await
                 && let Ok((200, _)) = connection.send(&Request::get("/readyz")).await
             {
-                return Ok(Figures::default());
+                return Ok(Measurements::default());
             }
             tokio::time::sleep(Duration::from_millis(2)).await;
         }
-        Err("the server did not come up".into())
+        Err("the server did not become ready".into())
     }
 
-    /// Creates namespaces `PREFIX-0`, `PREFIX-1`, …; those that are there stay.
+    /// Creates the namespaces `PREFIX-0`, `PREFIX-1`, …; existing ones are reused.
     pub(crate) async fn namespaces(&self, prefix: &str, count: usize) -> Result<Vec<String>> {
         const CONFLICT: u16 = 409;
         let mut connection = self.connect().await?;
@@ -88,9 +91,9 @@ impl Target {
         for number in 0..count {
             let name = format!("{prefix}-{number}");
             let body = Bytes::from(format!(r#"{{"metadata":{{"name":"{name}"}}}}"#));
-            let (code, answer) = connection.send(&Request::post("/api/v1/namespaces", body)).await?;
+            let (code, response) = connection.send(&Request::post("/api/v1/namespaces", body)).await?;
             if code != CONFLICT && !(200..300).contains(&code) {
-                return Err(format!("namespace {name}: {}", String::from_utf8_lossy(&answer)).into());
+                return Err(format!("namespace {name}: {}", String::from_utf8_lossy(&response)).into());
             }
             names.push(name);
         }

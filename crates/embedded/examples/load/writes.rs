@@ -1,4 +1,4 @@
-//! How many writes a second, and how long one takes.
+//! Writes per second and their latency.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -7,94 +7,102 @@ use std::time::{Duration, Instant};
 use tokio::task::JoinSet;
 
 use crate::connection::{Connection, Request};
-use crate::figures::Figures;
-use crate::reader::revision;
+use crate::measurements::Measurements;
 use crate::target::Target;
-use crate::{Result, Sizes};
+use crate::watch_reader::revision;
+use crate::{PhaseOptions, Result};
 
-/// Bytes of data in one object.
-const DATA: usize = 256;
+/// Bytes of data per object.
+const DATA_LENGTH: usize = 256;
 
-/// A write that was acknowledged.
-pub(crate) struct Acknowledged {
-    pub(crate) number: usize,
+/// An acknowledged write.
+pub(crate) struct AcknowledgedWrite {
+    pub(crate) index: usize,
     pub(crate) revision: u64,
-    pub(crate) took: Duration,
+    pub(crate) latency: Duration,
 }
 
-/// A name of this run, so that phases may be repeated on one server.
-pub(crate) fn run_name() -> String {
+/// Returns a unique name for this run, so that phases can be repeated on one server.
+pub(crate) fn unique_run_name() -> String {
     let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap_or_default();
     format!("{:x}", now.as_millis())
 }
 
-pub(crate) fn creation(namespace: &str, name: &str) -> Request {
-    let data = "x".repeat(DATA);
+/// Returns a request that creates a ConfigMap.
+pub(crate) fn create_request(namespace: &str, name: &str) -> Request {
+    let data = "x".repeat(DATA_LENGTH);
     let body = format!(r#"{{"metadata":{{"name":"{name}","labels":{{"app":"load"}}}},"data":{{"value":"{data}"}}}}"#);
     Request::post(format!("/api/v1/namespaces/{namespace}/configmaps"), body.into())
 }
 
-pub(crate) fn patching(namespace: &str, name: &str, value: &str) -> Request {
+/// Returns a request that patches a ConfigMap.
+pub(crate) fn patch_request(namespace: &str, name: &str, value: &str) -> Request {
     let body = format!(r#"{{"data":{{"state":"{value}"}}}}"#);
     Request::merge_patch(format!("/api/v1/namespaces/{namespace}/configmaps/{name}"), body.into())
 }
 
-/// Sends writes `0..count` over the connections, each the next one that nobody has taken.
+/// Sends the writes `0..count` over the connections; each connection takes the next unsent write.
 pub(crate) async fn send(
     connections: Vec<Connection>,
     count: usize,
-    write: impl Fn(usize) -> Request + Send + Sync + 'static,
-) -> Result<Vec<Acknowledged>> {
-    let (write, next) = (Arc::new(write), Arc::new(AtomicUsize::new(0)));
-    let mut tasks: JoinSet<Result<Vec<Acknowledged>>> = JoinSet::new();
+    make_request: impl Fn(usize) -> Request + Send + Sync + 'static,
+) -> Result<Vec<AcknowledgedWrite>> {
+    let (make_request, next) = (Arc::new(make_request), Arc::new(AtomicUsize::new(0)));
+    let mut tasks: JoinSet<Result<Vec<AcknowledgedWrite>>> = JoinSet::new();
     for mut connection in connections {
-        let (write, next) = (Arc::clone(&write), Arc::clone(&next));
+        let (make_request, next) = (Arc::clone(&make_request), Arc::clone(&next));
         tasks.spawn(async move {
-            let mut done = Vec::new();
+            let mut acknowledged = Vec::new();
             loop {
-                let number = next.fetch_add(1, Ordering::Relaxed);
-                if number >= count {
-                    return Ok(done);
+                let index = next.fetch_add(1, Ordering::Relaxed);
+                if index >= count {
+                    return Ok(acknowledged);
                 }
-                let request = write(number);
-                let began = Instant::now();
-                let answer = connection.done(&request).await?;
-                done.push(Acknowledged { number, revision: revision(&answer)?, took: began.elapsed() });
+                let request = make_request(index);
+                let started = Instant::now();
+                let response = connection.send_ok(&request).await?;
+                acknowledged.push(AcknowledgedWrite {
+                    index,
+                    revision: revision(&response)?,
+                    latency: started.elapsed(),
+                });
             }
         });
     }
-    let mut all = Vec::with_capacity(count);
-    while let Some(done) = tasks.join_next().await {
-        all.extend(done??);
+    let mut writes = Vec::with_capacity(count);
+    while let Some(acknowledged) = tasks.join_next().await {
+        writes.extend(acknowledged??);
     }
-    Ok(all)
+    Ok(writes)
 }
 
-pub(crate) async fn create(target: &Target, sizes: &Sizes) -> Result<Figures> {
-    let (count, writers) = (sizes.get("count", 5000), sizes.get("writers", 16));
+/// Runs the phase that creates objects.
+pub(crate) async fn create(target: &Target, options: &PhaseOptions) -> Result<Measurements> {
+    let (count, writers) = (options.get("count", 5000), options.get("writers", 16));
     let namespace = target.namespaces("bench", 1).await?.remove(0);
-    let (run, connections) = (run_name(), target.connections(writers).await?);
-    timed("create", send(connections, count, move |n| creation(&namespace, &format!("c{run}-{n}")))).await
+    let (run, connections) = (unique_run_name(), target.connections(writers).await?);
+    measure("create", send(connections, count, move |n| create_request(&namespace, &format!("c{run}-{n}")))).await
 }
 
 /// Patches a tenth as many objects, each ten times.
-pub(crate) async fn patch(target: &Target, sizes: &Sizes) -> Result<Figures> {
-    let (count, writers) = (sizes.get("count", 5000), sizes.get("writers", 16));
+pub(crate) async fn patch(target: &Target, options: &PhaseOptions) -> Result<Measurements> {
+    let (count, writers) = (options.get("count", 5000), options.get("writers", 16));
     let namespace = target.namespaces("bench", 1).await?.remove(0);
-    let (run, objects) = (run_name(), (count / 10).max(1));
-    let (home, prefix) = (namespace.clone(), run.clone());
-    let made = target.connections(writers).await?;
-    send(made, objects, move |n| creation(&home, &format!("p{prefix}-{n}"))).await?;
-    let write = move |n: usize| patching(&namespace, &format!("p{run}-{}", n % objects), &n.to_string());
+    let (run, objects) = (unique_run_name(), (count / 10).max(1));
+    let (create_namespace, create_run) = (namespace.clone(), run.clone());
     let connections = target.connections(writers).await?;
-    timed("patch", send(connections, count, write)).await
+    send(connections, objects, move |n| create_request(&create_namespace, &format!("p{create_run}-{n}"))).await?;
+    let make_request = move |n: usize| patch_request(&namespace, &format!("p{run}-{}", n % objects), &n.to_string());
+    let connections = target.connections(writers).await?;
+    measure("patch", send(connections, count, make_request)).await
 }
 
-async fn timed(name: &str, sending: impl Future<Output = Result<Vec<Acknowledged>>>) -> Result<Figures> {
-    let began = Instant::now();
-    let done = sending.await?;
-    let whole = began.elapsed();
-    let mut figures = Figures::default();
-    figures.add_timed(name, done.into_iter().map(|one| one.took).collect(), whole);
-    Ok(figures)
+/// Measures the writes of a phase.
+async fn measure(name: &str, writes: impl Future<Output = Result<Vec<AcknowledgedWrite>>>) -> Result<Measurements> {
+    let started = Instant::now();
+    let acknowledged = writes.await?;
+    let duration = started.elapsed();
+    let mut measurements = Measurements::default();
+    measurements.add_timed(name, acknowledged.into_iter().map(|write| write.latency).collect(), duration);
+    Ok(measurements)
 }

@@ -1,0 +1,51 @@
+//! Reads a watch without parsing objects: only the revision of each line.
+
+use bytes::BytesMut;
+use memchr::{memchr, memmem};
+
+use crate::Result;
+use crate::connection::ResponseBody;
+
+const REVISION_KEY: &[u8] = b"\"resourceVersion\":\"";
+
+/// Returns the revision of an object, found as text; its data must not contain this key.
+pub(crate) fn revision(object: &[u8]) -> Result<u64> {
+    let position = memmem::find(object, REVISION_KEY)
+        .ok_or_else(|| format!("no revision in {}", String::from_utf8_lossy(object)))?;
+    let digits = &object[position + REVISION_KEY.len()..];
+    let end = digits.iter().position(|byte| !byte.is_ascii_digit()).unwrap_or(digits.len());
+    Ok(std::str::from_utf8(&digits[..end])?.parse()?)
+}
+
+/// The lines of a watch.
+pub(crate) struct WatchLines {
+    body: ResponseBody,
+    buffer: BytesMut,
+    /// `buffer` has no newline up to this position.
+    searched: usize,
+}
+
+// === impl Lines ===
+
+impl WatchLines {
+    pub(crate) fn new(body: ResponseBody) -> Self {
+        Self { body, buffer: BytesMut::new(), searched: 0 }
+    }
+
+    /// Returns the next line, `None` at the end of the stream. Cancel-safe.
+    pub(crate) async fn next(&mut self) -> Result<Option<BytesMut>> {
+        loop {
+            if let Some(position) = memchr(b'\n', &self.buffer[self.searched..]) {
+                let line = self.buffer.split_to(self.searched + position + 1);
+                self.searched = 0;
+                return Ok(Some(line));
+            }
+            self.searched = self.buffer.len();
+            match self.body.next_chunk().await? {
+                Some(chunk) if self.buffer.is_empty() => self.buffer = chunk,
+                Some(chunk) => self.buffer.extend_from_slice(&chunk),
+                None => return Ok(None),
+            }
+        }
+    }
+}
