@@ -97,7 +97,7 @@ struct Model {
 fn objects(store: &Store) -> Objects {
     let all_namespaces = CollectionKey { resource: "configmaps".to_owned(), namespace: None };
     let listed = store.list(&all_namespaces).objects;
-    listed.into_iter().map(|(name, object)| (name.1.clone(), Value::clone(&object.value()))).collect()
+    listed.into_iter().map(|(key, object)| (key.1.clone(), Value::clone(&object.value()))).collect()
 }
 
 fn run_steps(store: &Store, steps: &[Step], model: &mut Model) {

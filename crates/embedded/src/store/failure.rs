@@ -28,11 +28,13 @@ impl StorageFailure {
     /// Returns the API status: 507 when the storage is full, 500 otherwise.
     #[must_use]
     pub(crate) fn status(&self) -> Status {
-        const OUTLOOK: &str = "stored objects can be read, and writes are accepted again";
+        const RECOVERY_HINT: &str = "stored objects can be read, and writes are accepted again";
         if self.is_full {
-            let message = format!("failed to store the object: {self}; {OUTLOOK} once space is available");
+            let message = format!("failed to store the object: {self}; {RECOVERY_HINT} once space is available");
             return Status::insufficient_storage(message);
         }
-        Status::internal_error(format!("failed to store the object: {self}; {OUTLOOK} once the file can be rewritten"))
+        Status::internal_error(format!(
+            "failed to store the object: {self}; {RECOVERY_HINT} once the file can be rewritten"
+        ))
     }
 }

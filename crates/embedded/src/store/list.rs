@@ -16,7 +16,7 @@ impl State {
     /// Returns at most `limit` objects after `after`, sorted by name.
     pub(super) fn list(&self, collection: &CollectionKey, after: Option<&NamespacedName>, limit: usize) -> ListPage {
         let mut objects = self.range(collection, after);
-        let page = objects.by_ref().take(limit).map(|(name, object)| (Arc::clone(name), Arc::clone(object))).collect();
+        let page = objects.by_ref().take(limit).map(|(key, object)| (Arc::clone(key), Arc::clone(object))).collect();
         ListPage { revision: self.revision, objects: page, remaining: objects.count() }
     }
 
@@ -32,21 +32,21 @@ impl State {
         let newer_events = self.history.iter().rev().take_while(|event| event.revision > revision);
         let mut changed: BTreeMap<NamespacedName, Option<&Arc<StoredObject>>> = BTreeMap::new();
         for event in newer_events.filter(|event| collection.contains(event)) {
-            let name = (event.key.namespace.clone(), event.key.name.clone());
-            if after.is_none_or(|after| name > *after) {
-                changed.insert(name, event.old.as_ref());
+            let key = (event.key.namespace.clone(), event.key.name.clone());
+            if after.is_none_or(|after| key > *after) {
+                changed.insert(key, event.old.as_ref());
             }
         }
         if changed.is_empty() {
             return Ok(ListPage { revision, ..self.list(collection, after, limit) });
         }
-        let unchanged = self.range(collection, after).filter(|(name, _)| !changed.contains_key(name.as_ref()));
+        let unchanged = self.range(collection, after).filter(|(key, _)| !changed.contains_key(key.as_ref()));
         let mut objects_then: BTreeMap<Arc<NamespacedName>, &Arc<StoredObject>> =
-            unchanged.map(|(name, object)| (Arc::clone(name), object)).collect();
-        let old_objects = changed.iter().filter_map(|(name, object)| Some((Arc::new(name.clone()), (*object)?)));
+            unchanged.map(|(key, object)| (Arc::clone(key), object)).collect();
+        let old_objects = changed.iter().filter_map(|(key, object)| Some((Arc::new(key.clone()), (*object)?)));
         objects_then.extend(old_objects);
         let remaining = objects_then.len().saturating_sub(limit);
-        let objects = objects_then.into_iter().take(limit).map(|(name, object)| (name, Arc::clone(object))).collect();
+        let objects = objects_then.into_iter().take(limit).map(|(key, object)| (key, Arc::clone(object))).collect();
         Ok(ListPage { revision, objects, remaining: remaining })
     }
 
@@ -56,19 +56,19 @@ impl State {
         collection: &'a CollectionKey,
         after: Option<&NamespacedName>,
     ) -> impl Iterator<Item = (&'a Arc<NamespacedName>, &'a Arc<StoredObject>)> {
-        let first_name = collection.namespace.as_ref().map(|namespace| (namespace.clone(), String::new()));
-        let start = match (after, first_name) {
-            (Some(after), first_name) if first_name.as_ref().is_none_or(|first_name| after >= first_name) => {
+        let first_key = collection.namespace.as_ref().map(|namespace| (namespace.clone(), String::new()));
+        let start = match (after, first_key) {
+            (Some(after), first_key) if first_key.as_ref().is_none_or(|first_key| after >= first_key) => {
                 Bound::Excluded(after.clone())
             }
-            (_, Some(first_name)) => Bound::Included(first_name),
+            (_, Some(first_key)) => Bound::Included(first_key),
             (_, None) => Bound::Unbounded,
         };
         let is_in_namespace =
-            |name: &NamespacedName| collection.namespace.as_ref().is_none_or(|namespace| *namespace == name.0);
+            |key: &NamespacedName| collection.namespace.as_ref().is_none_or(|namespace| *namespace == key.0);
         let objects = self.objects.get(&collection.resource).into_iter();
         objects
             .flat_map(move |objects| objects.range::<NamespacedName, _>((start.clone(), Bound::Unbounded)))
-            .take_while(move |(name, _)| is_in_namespace(name))
+            .take_while(move |(key, _)| is_in_namespace(key))
     }
 }

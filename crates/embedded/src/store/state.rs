@@ -236,12 +236,12 @@ impl State {
         if let Some(new) = new {
             self.index.insert(key, &new.value());
         }
-        let name = (key.namespace.clone(), key.name.clone());
+        let namespaced_name = (key.namespace.clone(), key.name.clone());
         let objects = Arc::make_mut(self.objects.entry(key.resource.clone()).or_default());
-        match (new, objects.get_mut(&name)) {
+        match (new, objects.get_mut(&namespaced_name)) {
             (Some(new), Some(entry)) => *entry = Arc::clone(new),
-            (Some(new), None) => drop(objects.insert(Arc::new(name), Arc::clone(new))),
-            (None, _) => drop(objects.remove(&name)),
+            (Some(new), None) => drop(objects.insert(Arc::new(namespaced_name), Arc::clone(new))),
+            (None, _) => drop(objects.remove(&namespaced_name)),
         }
         if let Some(old) = old {
             old.unpin();
@@ -303,8 +303,8 @@ impl State {
     pub(super) fn checkpoint(&self) -> Checkpoint {
         let end = CheckpointEnd { revision: self.revision, issued: self.last_issued };
         let all_objects = self.objects.iter().flat_map(|(resource, objects)| {
-            objects.iter().map(move |(name, object)| {
-                let (namespace, name) = NamespacedName::clone(name);
+            objects.iter().map(move |(namespaced_name, object)| {
+                let (namespace, name) = NamespacedName::clone(namespaced_name);
                 let key = ObjectKey { resource: resource.clone(), namespace, name };
                 (key, Arc::clone(object))
             })

@@ -24,7 +24,7 @@ fn lists_objects_at_old_revision() {
 
     let collection = CollectionKey { resource: "configmaps".into(), namespace: Some("default".into()) };
     let old_list = store.list_page(&collection, None, Some(2), usize::MAX).unwrap();
-    let names: Vec<&str> = old_list.objects.iter().map(|(name, _)| name.1.as_str()).collect();
+    let names: Vec<&str> = old_list.objects.iter().map(|(key, _)| key.1.as_str()).collect();
     assert_eq!(names, ["a", "b"]);
     assert_eq!(old_list.objects[0].1.value()["data"]["k"], json!("1"));
     let remaining = store.list_page(&collection, Some(&("default".into(), "a".into())), Some(2), usize::MAX).unwrap();
@@ -39,8 +39,8 @@ fn snapshot_is_unaffected_by_later_writes() {
     let a = store.commit(&key("a"), None, Some(config_map("a", "1"))).unwrap();
     store.commit(&key("b"), None, Some(config_map("b", "1"))).unwrap();
     let names_and_values = |snapshot: &CollectionSnapshot| -> Vec<String> {
-        let object = |(name, stored): (&Arc<NamespacedName>, &Arc<StoredObject>)| {
-            format!("{}{}", name.1, stored.value()["data"]["k"])
+        let object = |(key, stored): (&Arc<NamespacedName>, &Arc<StoredObject>)| {
+            format!("{}{}", key.1, stored.value()["data"]["k"])
         };
         snapshot.objects.iter().map(object).collect()
     };
@@ -66,7 +66,7 @@ fn list_page_reports_remaining_count() {
         let after = after.map(|name| ("default".to_owned(), name.to_owned()));
         let ListPage { objects, remaining: rest, .. } =
             store.list_page(&collection, after.as_ref(), None, limit).unwrap();
-        (objects.iter().map(|(name, _)| name.1.clone()).collect::<Vec<_>>().concat(), rest)
+        (objects.iter().map(|(key, _)| key.1.clone()).collect::<Vec<_>>().concat(), rest)
     };
     assert_eq!(page(None, 2), ("ab".to_owned(), 2));
     assert_eq!(page(Some("b"), 2), ("cd".to_owned(), 0));
