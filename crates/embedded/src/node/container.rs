@@ -51,7 +51,7 @@ pub(crate) struct ContainerSupervisor {
     pub(crate) purpose: ContainerPurpose,
     pub(crate) pod_ip: IpAddr,
     pub(crate) stop: CancellationToken,
-    pub(crate) events: mpsc::UnboundedSender<(usize, ContainerEvent)>,
+    pub(crate) event_sender: mpsc::UnboundedSender<(usize, ContainerEvent)>,
 }
 
 /// Duration of a failing pull attempt.
@@ -272,7 +272,7 @@ impl ContainerSupervisor {
 
     /// Records events about mounts whose paths were rewritten and about mounts that the container cannot access.
     fn record_mount_events(&self, container: &ContainerConfig) {
-        let expanded_list = || {
+        let texts = || {
             let values = container.env.iter().map(|(_, value)| value);
             let all = container.command.iter().chain(&container.args).chain(values).chain(&container.working_dir);
             all.map(String::as_str)
@@ -280,7 +280,7 @@ impl ContainerSupervisor {
         let rewritten =
             container.mounts.iter().filter(|mount| std::path::Path::new(&mount.container_path) != mount.host_path);
         let (reachable, unreachable): (Vec<&Mount>, Vec<&Mount>) =
-            rewritten.partition(|mount| paths::is_reachable(mount, expanded_list()));
+            rewritten.partition(|mount| paths::is_reachable(mount, texts()));
         for mount in reachable {
             let message = format!(
                 "Mount path {} of container {} is {} on the host; command, arguments and environment variables were rewritten",
@@ -313,9 +313,9 @@ impl ContainerSupervisor {
         self.context.server.record_event(&self.pod, type_, reason, message, "kubelet");
     }
 
-    fn report(&self, events: ContainerEvent) {
+    fn report(&self, event: ContainerEvent) {
         // The worker of the Pod outlives the tasks of its containers.
-        let _ = self.events.send((self.index, events));
+        let _ = self.event_sender.send((self.index, event));
     }
 
     fn now(&self) -> String {

@@ -70,9 +70,9 @@ impl NodeContext {
 
     /// Removes the directories of Pods that no longer exist.
     pub(super) fn remove_orphaned_pod_dirs(&self) {
-        let known: Vec<String> = self.server.list("pods").iter().map(|pod| object::uid(pod).to_owned()).collect();
+        let pod_uids: Vec<String> = self.server.list("pods").iter().map(|pod| object::uid(pod).to_owned()).collect();
         let entries = self.directories.pods.iter().filter_map(|dir| std::fs::read_dir(dir).ok()).flatten().flatten();
-        for entry in entries.filter(|entry| !known.iter().any(|uid| entry.file_name() == uid.as_str())) {
+        for entry in entries.filter(|entry| !pod_uids.iter().any(|uid| entry.file_name() == uid.as_str())) {
             volumes::remove_dir(&entry.path());
         }
     }

@@ -72,11 +72,11 @@ const MOUNT_RETRY_INTERVAL: Duration = Duration::from_secs(10);
 
 /// Runs one Pod until it is removed or the agent shuts down.
 pub(crate) async fn run(context: Arc<NodeContext>, pod: Arc<Value>, signals: PodSignals) {
-    let Some(address) = context.pod_ips.allocate() else {
+    let Some(pod_ip) = context.pod_ips.allocate() else {
         context.server.record_event(&pod, "Warning", "FailedCreatePodSandBox", "no free loopback address", "kubelet");
         return;
     };
-    let mut worker = PodWorker::new(context, pod, address, Arc::clone(&signals.refresh));
+    let mut worker = PodWorker::new(context, pod, pod_ip, Arc::clone(&signals.refresh));
     worker.publish_initial_status();
     let mut reason = worker.run_until_termination(&signals).await;
     if matches!(reason, TerminationReason::DeadlineExceeded) {
@@ -84,13 +84,13 @@ pub(crate) async fn run(context: Arc<NodeContext>, pod: Arc<Value>, signals: Pod
         reason = worker.wait_for_termination(&signals).await;
     }
     worker.terminate(reason, &signals).await;
-    worker.context.pod_ips.release(address);
+    worker.context.pod_ips.release(pod_ip);
 }
 
 // === impl PodWorker ===
 
 impl PodWorker {
-    fn new(context: Arc<NodeContext>, pod: Arc<Value>, address: Ipv4Addr, refresh: Arc<Notify>) -> Self {
+    fn new(context: Arc<NodeContext>, pod: Arc<Value>, pod_ip: Ipv4Addr, refresh: Arc<Notify>) -> Self {
         let (event_sender, events) = mpsc::unbounded_channel();
         let specs = container_specs(&pod);
         let initial = |(role, spec): &(ContainerRole, Value)| {
@@ -101,8 +101,8 @@ impl PodWorker {
         let host_ip = context.host_ip(object::text(&pod, "/spec/nodeName"));
         let previous_start = Some(object::text(&pod, "/status/startTime").to_owned()).filter(|time| !time.is_empty());
         let placement = PodPlacement {
-            pod_ip: address,
-            host_ip: host_ip,
+            pod_ip,
+            host_ip,
             start_time: previous_start.unwrap_or(now),
             node_ready: true,
             deadline_exceeded: false,
@@ -129,8 +129,9 @@ impl PodWorker {
     fn publish_initial_status(&mut self) {
         let (namespace, name) = (object::namespace(&self.pod), object::name(&self.pod));
         // Main containers first: the first one is the default of `kubectl logs`.
-        let names_of = |main: bool| self.containers.iter().filter(move |c| (c.role == ContainerRole::Main) == main);
-        let names: Vec<String> = names_of(true).chain(names_of(false)).map(|c| c.name.clone()).collect();
+        let containers_of =
+            |main: bool| self.containers.iter().filter(move |c| (c.role == ContainerRole::Main) == main);
+        let names: Vec<String> = containers_of(true).chain(containers_of(false)).map(|c| c.name.clone()).collect();
         self.context.logs.add_pod(namespace, name, object::uid(&self.pod), &names);
         self.sync_status();
     }
@@ -184,8 +185,9 @@ impl PodWorker {
             }
         }
         if let Some(pod_dir) = self.pod_dir.clone().filter(|_| volumes::has_updatable_volumes(&self.pod)) {
-            let updates = volume_updates::follow(Arc::clone(&self.context), Arc::clone(&self.pod), pod_dir, changes);
-            self.volume_updater = Some(AbortOnDropHandle::new(tokio::spawn(updates)));
+            let update_task =
+                volume_updates::update_volumes(Arc::clone(&self.context), Arc::clone(&self.pod), pod_dir, changes);
+            self.volume_updater = Some(AbortOnDropHandle::new(tokio::spawn(update_task)));
         }
     }
 
@@ -233,7 +235,7 @@ impl PodWorker {
             purpose,
             pod_ip: IpAddr::V4(self.placement.pod_ip),
             stop: stop.clone(),
-            events: self.event_sender.clone(),
+            event_sender: self.event_sender.clone(),
         };
         if is_sidecar {
             let task = AbortOnDropHandle::new(tokio::spawn(supervisor.run()));
@@ -247,7 +249,7 @@ impl PodWorker {
     async fn handle_events(&mut self) {
         tokio::select! {
             // The worker owns a sender, so the channel is never closed.
-            Some((index, events)) = self.events.recv() => self.handle_event(index, events),
+            Some((index, event)) = self.events.recv() => self.handle_event(index, event),
             () = self.refresh.notified() => {}
         }
         self.drain_events();
@@ -256,8 +258,8 @@ impl PodWorker {
 
     /// Handles all available events.
     pub(super) fn drain_events(&mut self) {
-        while let Ok((index, events)) = self.events.try_recv() {
-            self.handle_event(index, events);
+        while let Ok((index, event)) = self.events.try_recv() {
+            self.handle_event(index, event);
         }
     }
 

@@ -26,7 +26,7 @@ pub(crate) struct CrashLoopBackOff {
 
 impl RestartPolicy {
     /// Returns the policy of a Pod.
-    pub(crate) fn of(pod: &Value) -> Self {
+    pub(crate) fn of_pod(pod: &Value) -> Self {
         match object::text(pod, "/spec/restartPolicy") {
             "Never" => Self::Never,
             "OnFailure" => Self::OnFailure,
@@ -37,8 +37,8 @@ impl RestartPolicy {
     /// Returns the policy of one container, which may override that of the Pod.
     pub(crate) fn of_container(pod: &Value, container: &Value) -> Self {
         match object::text(container, "/restartPolicy") {
-            "" => Self::of(pod),
-            _ => Self::of(&json!({"spec": container})),
+            "" => Self::of_pod(pod),
+            _ => Self::of_pod(&json!({"spec": container})),
         }
     }
 

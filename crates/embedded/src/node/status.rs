@@ -128,17 +128,17 @@ fn pod_phase(containers: &[ContainerStatus]) -> &'static str {
 /// Sets the conditions `Initialized`, `ContainersReady` and `Ready`.
 fn set_conditions(pod: &Value, status: &mut Value, containers: &[ContainerStatus], phase: &str, now: &str) {
     let is_finished = matches!(phase, "Succeeded" | "Failed");
-    let names_of = |filter: &dyn Fn(&ContainerStatus) -> bool| {
+    let names_where = |filter: &dyn Fn(&ContainerStatus) -> bool| {
         let names: Vec<&str> = containers.iter().filter(|c| filter(c)).map(|c| c.name.as_str()).collect();
         (names.is_empty(), names.join(" "))
     };
-    let (is_initialized, incomplete) = names_of(&|c| !c.is_initialized());
+    let (is_initialized, incomplete) = names_where(&|c| !c.is_initialized());
     let message =
         if is_initialized { String::new() } else { format!("containers with incomplete status: [{incomplete}]") };
     let reason = if is_initialized { "" } else { "ContainersNotInitialized" };
     condition::set(status, Condition { type_: "Initialized", status: is_initialized, reason, message: &message }, now);
 
-    let (ready, unready) = names_of(&|c| c.role != ContainerRole::Init && !c.ready);
+    let (ready, unready) = names_where(&|c| c.role != ContainerRole::Init && !c.ready);
     let message = if ready { String::new() } else { format!("containers with unready status: [{unready}]") };
     let reason = match (ready, is_finished) {
         (true, _) => "",

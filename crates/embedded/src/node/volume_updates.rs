@@ -12,7 +12,12 @@ use crate::object;
 use crate::watch::Subscription;
 
 /// Updates the volumes when a ConfigMap or Secret of the namespace, or the labels or annotations of the Pod, change.
-pub(super) async fn follow(context: Arc<NodeContext>, pod: Arc<Value>, pod_dir: PathBuf, mut changes: Subscription) {
+pub(super) async fn update_volumes(
+    context: Arc<NodeContext>,
+    pod: Arc<Value>,
+    pod_dir: PathBuf,
+    mut changes: Subscription,
+) {
     let (namespace, name) = (object::namespace(&pod), object::name(&pod));
     let sources = NamespaceSources::new(&context.server, &pod);
     loop {

@@ -29,7 +29,7 @@ pub(super) fn unreachable_status(node: &Value, now: &str) -> Option<Value> {
     let mut is_changed = false;
     for type_ in CONDITIONS {
         let existing = list.iter_mut().find(|condition| object::text(condition, "/type") == type_);
-        let unknown = json!({
+        let unknown_condition = json!({
             "type": type_, "status": "Unknown", "reason": "NodeStatusUnknown", "lastTransitionTime": now,
             "message": "Kubelet stopped posting node status.",
         });
@@ -37,7 +37,7 @@ pub(super) fn unreachable_status(node: &Value, now: &str) -> Option<Value> {
             Some(condition) if object::text(condition, "/status") == "Unknown" => {}
             Some(condition) => {
                 let heartbeat = condition.get("lastHeartbeatTime").cloned();
-                *condition = unknown;
+                *condition = unknown_condition;
                 if let Some(heartbeat) = heartbeat {
                     condition["lastHeartbeatTime"] = heartbeat;
                 }
@@ -45,7 +45,7 @@ pub(super) fn unreachable_status(node: &Value, now: &str) -> Option<Value> {
             }
             // A pressure condition that was never reported is not added.
             None if type_ == "Ready" => {
-                list.push(unknown);
+                list.push(unknown_condition);
                 is_changed = true;
             }
             None => {}

@@ -70,7 +70,8 @@ mod tests {
     #[case::url_path("http://host/etc/app", "http://host/etc/app")]
     #[case::non_ascii("é/etc/app ü /etc/app", "é/etc/app ü /d/1")]
     fn rewrites_mount_paths(#[case] text: &str, #[case] expect: &str) {
-        let mount = |path: &str, lies: &str| Mount { container_path: path.to_owned(), host_path: lies.into() };
+        let mount =
+            |path: &str, host_path: &str| Mount { container_path: path.to_owned(), host_path: host_path.into() };
         assert_eq!(rewrite_mount_paths(text, &[mount("/etc/app/more", "/d/2"), mount("/etc/app", "/d/1")]), expect);
     }
 }
