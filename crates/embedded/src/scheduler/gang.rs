@@ -22,7 +22,7 @@ use crate::object;
 use crate::workloads::ownership::string_map;
 
 /// Annotation or label with the task of a Pod.
-const TASK: &str = "volcano.sh/task-spec";
+const TASK_SPEC: &str = "volcano.sh/task-spec";
 
 /// Decides about `pending`, which together with `bound` are all Pods of `group`. Reserves the resources of placed
 /// Pods in `node_infos`.
@@ -119,13 +119,13 @@ pub(super) fn evicted_members(group: &Value, pod: &Arc<Value>, bound: &[Arc<Valu
 /// Volcano's `overcommit` plugin: a group may start when its `minResources` fit into 1.2 times the cluster, minus the
 /// requested resources.
 fn is_enqueueable(group: &Value, node_infos: &[NodeInfo]) -> bool {
-    const FACTOR: f64 = 1.2;
+    const OVERCOMMIT_FACTOR: f64 = 1.2;
     let total_of = |amount: &dyn Fn(&NodeInfo) -> f64| node_infos.iter().map(amount).sum::<f64>();
     parse_resource_list(group.pointer("/spec/minResources")).iter().all(|(name, minimum)| {
         let units = |amounts: &ResourceList| amounts.get(name).map_or(0.0, Quantity::as_f64);
         let total = total_of(&|node_info| units(&allocatable(&node_info.node)));
         let requested = total_of(&|node_info| units(&node_info.requested));
-        minimum.as_f64() <= total * FACTOR - requested
+        minimum.as_f64() <= total * OVERCOMMIT_FACTOR - requested
     })
 }
 
@@ -281,12 +281,12 @@ impl GangPlacement {
         if self.is_complete(subgroup) || subgroup.bound + subgroup.pending.len() < subgroup.size {
             return self.is_complete(subgroup);
         }
-        let snapshot_before = self.node_infos.clone();
+        let node_infos_before = self.node_infos.clone();
         let outcomes: Vec<Outcome> =
             subgroup.pending.iter().map(|pod| schedule_pod(pod, &mut self.node_infos, snapshot)).collect();
         let unschedulable = outcomes.iter().find(|outcome| matches!(outcome, Outcome::Wait { .. })).cloned();
         if unschedulable.is_some() {
-            self.node_infos = snapshot_before;
+            self.node_infos = node_infos_before;
         }
         for (pod, outcome) in subgroup.pending.iter().zip(outcomes) {
             let outcome = unschedulable.clone().unwrap_or(outcome);
@@ -312,7 +312,7 @@ impl GangPlacement {
 
 /// Returns the task of a Pod from its annotation, else from its label.
 fn task_of(pod: &Value) -> String {
-    let value = |field: &str| pod.pointer(&format!("/metadata/{field}"))?.get(TASK)?.as_str().map(str::to_owned);
+    let value = |field: &str| pod.pointer(&format!("/metadata/{field}"))?.get(TASK_SPEC)?.as_str().map(str::to_owned);
     value("annotations").or_else(|| value("labels")).unwrap_or_default()
 }
 

@@ -28,11 +28,11 @@ pub(super) fn scaled_sizes(strategy: &RollingUpdateStrategy, replica_sets: &[Rep
     let mut sizes: Vec<i64> = replica_sets.iter().map(|replica_set| replica_set.replicas).collect();
     let mut remaining = change;
     for index in &order {
-        let share = replica_sets.get(*index).map_or(0, |replica_set| replica_set.share(strategy));
-        let share = if change > 0 { share.min(remaining) } else { share.max(remaining) };
+        let fraction = replica_sets.get(*index).map_or(0, |replica_set| replica_set.fraction(strategy));
+        let fraction = if change > 0 { fraction.min(remaining) } else { fraction.max(remaining) };
         if let Some(size) = sizes.get_mut(*index).filter(|_| remaining != 0) {
-            *size += share;
-            remaining -= share;
+            *size += fraction;
+            remaining -= fraction;
         }
     }
     if let Some(size) = order.first().and_then(|first| sizes.get_mut(*first)) {
@@ -43,7 +43,7 @@ pub(super) fn scaled_sizes(strategy: &RollingUpdateStrategy, replica_sets: &[Rep
 
 impl ReplicaSetSize {
     /// Returns the change that keeps the proportion of this ReplicaSet (`getReplicaSetFraction`).
-    fn share(self, strategy: &RollingUpdateStrategy) -> i64 {
+    fn fraction(self, strategy: &RollingUpdateStrategy) -> i64 {
         match (strategy.desired, self.max_before) {
             (0, _) => -self.replicas,
             (_, 0) => 0,

@@ -147,13 +147,13 @@ fn bound_status(claim: &Value, volume: &Value) -> Value {
 
 /// Provisions a volume, or records an event with what the claim is waiting for.
 fn provision(plan: &mut Plan, claim: &Value, class: Option<&Value>, volumes_dir: Option<&Path>, node: Option<&str>) {
-    let volume_name_of_claim = object::text(claim, "/spec/volumeName");
+    let requested_volume = object::text(claim, "/spec/volumeName");
     let class_name = object::text(claim, "/spec/storageClassName");
     let (type_, reason, message) = match (class, volumes_dir) {
-        _ if !volume_name_of_claim.is_empty() => (
+        _ if !requested_volume.is_empty() => (
             "Normal",
             "FailedBinding",
-            format!("volume \"{volume_name_of_claim}\" does not exist or does not match the claim"),
+            format!("volume \"{requested_volume}\" does not exist or does not match the claim"),
         ),
         (Some(class), Some(volumes_dir)) if has_host_path_provisioner(class) => {
             plan.push(Action::Create { resource: VOLUMES, object: new_volume(claim, class, volumes_dir, node) });
