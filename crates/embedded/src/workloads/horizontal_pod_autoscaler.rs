@@ -69,7 +69,7 @@ pub(super) fn plan(autoscaler: &Value, target: Option<&Value>, now: &str) -> Pla
 
 const SUCCEEDED_GET_SCALE: (&str, &str) =
     ("SucceededGetScale", "the HPA controller was able to get the target's current scale");
-const NO_METRICS: &str = "the HPA was unable to compute the replica count: this cluster has no source of metrics";
+const NO_METRICS: &str = "the HPA was unable to compute the replica count: this cluster has no metrics API";
 
 /// Whether the current number of replicas has to change.
 enum ScaleDecision {
