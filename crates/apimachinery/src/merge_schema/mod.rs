@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 
 use serde_json::Value;
 
-/// How a value of a type merges. Values without a schema are [`MergeStrategy::Deduced`].
+/// How a value of a type merges. Objects without a schema merge by field; lists and scalars without one are atomic.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct MergeSchema {
     /// The strategy for server-side apply.

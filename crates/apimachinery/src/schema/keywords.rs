@@ -42,6 +42,7 @@ pub(super) fn check(schema: &Value, path: &str, is_structural: bool) -> Vec<Stat
     keywords.into_iter().chain(rules).collect()
 }
 
+/// Checks a schema and its nested schemas.
 fn visit(schema: &SchemaObject, path: &str, context: &Context) -> SchemaErrors {
     let mut errors = SchemaErrors::default();
     check_keywords(schema, path, context, &mut errors.keywords);
@@ -112,9 +113,9 @@ fn nested_schemas<'s>(
 }
 
 fn check_keywords(schema: &SchemaObject, path: &str, context: &Context, causes: &mut Vec<StatusCause>) {
-    let kind = text(schema, "type");
-    if !kind.is_empty() && !TYPES.contains(&kind) {
-        causes.push(StatusCause::not_supported(format!("{path}.type"), &json!(kind), &TYPES.map(Value::from)));
+    let type_name = text(schema, "type");
+    if !type_name.is_empty() && !TYPES.contains(&type_name) {
+        causes.push(StatusCause::not_supported(format!("{path}.type"), &json!(type_name), &TYPES.map(Value::from)));
     }
     if let (Some(reason), true) = (&context.default_forbidden_reason, has(schema, "default")) {
         causes.push(StatusCause::forbidden(format!("{path}.default"), &format!("must not be set {reason}")));
@@ -122,7 +123,7 @@ fn check_keywords(schema: &SchemaObject, path: &str, context: &Context, causes: 
     for keyword in UNSUPPORTED_KEYWORDS.into_iter().filter(|keyword| has(schema, keyword)) {
         causes.push(StatusCause::forbidden(format!("{path}.{keyword}"), &format!("{keyword} is not supported")));
     }
-    if kind == "null" {
+    if type_name == "null" {
         let hint = "type cannot be set to null, use nullable as an alternative";
         causes.push(StatusCause::forbidden(format!("{path}.type"), hint));
     }
@@ -190,20 +191,20 @@ fn check_set_items(schema: &SchemaObject, path: &str, causes: &mut Vec<StatusCau
 /// Checks lists of type `map` and `set`.
 fn check_list_map(schema: &SchemaObject, path: &str, causes: &mut Vec<StatusCause>) {
     const LIST_MAP_KEYS: &str = "x-kubernetes-list-map-keys";
-    let kind = text(schema, "x-kubernetes-list-type");
+    let list_type = text(schema, "x-kubernetes-list-type");
     let keys: Vec<&str> =
         schema.get(LIST_MAP_KEYS).and_then(Value::as_array).into_iter().flatten().filter_map(Value::as_str).collect();
-    if !keys.is_empty() && kind != "map" {
+    if !keys.is_empty() && list_type != "map" {
         let (field_path, hint) =
             (format!("{path}.x-kubernetes-list-type"), "must be map if x-kubernetes-list-map-keys is non-empty");
-        causes.push(if kind.is_empty() {
+        causes.push(if list_type.is_empty() {
             StatusCause::required(field_path, hint)
         } else {
-            StatusCause::invalid(field_path, &json!(kind), hint)
+            StatusCause::invalid(field_path, &json!(list_type), hint)
         });
     }
     let items = schema.get("items").and_then(Value::as_object);
-    if kind == "map" {
+    if list_type == "map" {
         if keys.is_empty() {
             let hint = "must not be empty if x-kubernetes-list-type is map";
             causes.push(StatusCause::required(format!("{path}.{LIST_MAP_KEYS}"), hint));
@@ -220,8 +221,8 @@ fn check_list_map(schema: &SchemaObject, path: &str, causes: &mut Vec<StatusCaus
             Some(items) => check_key_names(items, &keys, path, causes),
         }
     }
-    if let (Some(items), "map" | "set") = (items, kind) {
-        check_nulls_and_defaults(items, kind, &keys, path, causes);
+    if let (Some(items), "map" | "set") = (items, list_type) {
+        check_nulls_and_defaults(items, list_type, &keys, path, causes);
     }
 }
 
@@ -250,16 +251,16 @@ fn check_key_names(items: &SchemaObject, keys: &[&str], path: &str, causes: &mut
 
 fn check_nulls_and_defaults(
     items: &SchemaObject,
-    kind: &str,
+    list_type: &str,
     keys: &[&str],
     path: &str,
     causes: &mut Vec<StatusCause>,
 ) {
     if flag(items, "nullable") {
-        let hint = format!("cannot be nullable when x-kubernetes-list-type is {kind}");
+        let hint = format!("cannot be nullable when x-kubernetes-list-type is {list_type}");
         causes.push(StatusCause::forbidden(format!("{path}.items.nullable"), &hint));
     }
-    if kind != "map" {
+    if list_type != "map" {
         return;
     }
     let required = items.get("required").and_then(Value::as_array);

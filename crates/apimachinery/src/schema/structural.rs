@@ -114,16 +114,16 @@ fn check_extensions(schema: &SchemaObject, path: &str, causes: &mut Vec<StatusCa
 }
 
 fn check_type(schema: &SchemaObject, level: Level, path: &str, causes: &mut Vec<StatusCause>) {
-    let (field_path, kind) = (format!("{path}.type"), text(schema, "type"));
+    let (field_path, type_name) = (format!("{path}.type"), text(schema, "type"));
     let is_embedded = flag(schema, "x-kubernetes-embedded-resource");
     let may_omit_type =
         flag(schema, "x-kubernetes-int-or-string") || flag(schema, "x-kubernetes-preserve-unknown-fields");
     let embedded_hint = "must be object if x-kubernetes-embedded-resource is true";
-    if is_embedded && kind.is_empty() {
+    if is_embedded && type_name.is_empty() {
         causes.push(StatusCause::required(field_path.as_str(), embedded_hint));
-    } else if is_embedded && kind != "object" {
-        causes.push(StatusCause::invalid(field_path.as_str(), &json!(kind), embedded_hint));
-    } else if kind.is_empty() && !may_omit_type {
+    } else if is_embedded && type_name != "object" {
+        causes.push(StatusCause::invalid(field_path.as_str(), &json!(type_name), embedded_hint));
+    } else if type_name.is_empty() && !may_omit_type {
         let hint = match level {
             Level::Root => "must not be empty at the root",
             Level::Item => "must not be empty for specified array items",
@@ -135,8 +135,8 @@ fn check_type(schema: &SchemaObject, level: Level, path: &str, causes: &mut Vec<
         let hint = "must not be used if x-kubernetes-embedded-resource is set";
         causes.push(StatusCause::forbidden(format!("{path}.additionalProperties"), hint));
     }
-    if level == Level::Root && !kind.is_empty() && kind != "object" {
-        causes.push(StatusCause::invalid(field_path, &json!(kind), "must be object at the root"));
+    if level == Level::Root && !type_name.is_empty() && type_name != "object" {
+        causes.push(StatusCause::invalid(field_path, &json!(type_name), "must be object at the root"));
     }
     let has_fields = fields(schema).next().is_some() || flag(schema, "x-kubernetes-preserve-unknown-fields");
     if is_embedded && !has_fields {
@@ -151,12 +151,12 @@ fn check_metadata(schema: &SchemaObject, level: Level, path: &str, causes: &mut 
     if level != Level::Root && !flag(schema, "x-kubernetes-embedded-resource") {
         return;
     }
-    for (name, kind) in [("kind", "string"), ("apiVersion", "string"), ("metadata", "object")] {
+    for (name, type_name) in [("kind", "string"), ("apiVersion", "string"), ("metadata", "object")] {
         let Some((_, field)) = fields(schema).find(|(field, _)| *field == name) else { continue };
         let actual = text(field, "type");
-        if actual != kind {
+        if actual != type_name {
             let field_path = format!("{path}.properties[{name}].type");
-            causes.push(StatusCause::invalid(field_path, &json!(actual), &format!("must be {kind}")));
+            causes.push(StatusCause::invalid(field_path, &json!(actual), &format!("must be {type_name}")));
         }
         if name == "metadata" && level == Level::Root && !names_only(field) {
             let hint =
