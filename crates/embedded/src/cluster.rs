@@ -22,7 +22,8 @@ pub struct Cluster {
 // === impl Cluster ===
 
 impl Cluster {
-    /// Starts a cluster with an empty in-memory store and registers the Node objects `nodes`. Container logs stay in memory. Must run inside a Tokio runtime.
+    /// Starts a cluster with an empty in-memory store and registers the Node objects `nodes`. Container logs stay in
+    /// memory. Must run inside a Tokio runtime.
     #[must_use]
     pub fn start(ports: Ports, nodes: Vec<Value>) -> Self {
         Self::start_with_store(Store::new(DEFAULT_HISTORY_SIZE), ports, nodes, NodeDirectories::default())

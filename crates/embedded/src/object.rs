@@ -2,7 +2,8 @@
 
 use serde_json::{Map, Value, json};
 
-/// Returns the value at a JSON pointer. Unlike [`Value::pointer`], this does not allocate unless the pointer has escapes.
+/// Returns the value at a JSON pointer. Unlike [`Value::pointer`], this does not allocate unless the pointer has
+/// escapes.
 #[must_use]
 pub(crate) fn lookup<'a>(object: &'a Value, pointer: &str) -> Option<&'a Value> {
     if pointer.contains('~') {

@@ -40,7 +40,7 @@ pub struct Subscription {
 struct HistoryCursor {
     store: Store,
     latest: tokio::sync::watch::Receiver<u64>,
-    /// Set for subscribers that have to learn about rolled-back writes.
+    /// Set for subscribers that are notified of rolled-back writes.
     epoch: Option<Epoch>,
     position: u64,
 }

@@ -1,5 +1,5 @@
-//! Checks JSON values against their Go types. Reports mismatches in the words of Go's JSON decoder, which names the first
-//! one in document order, and in the words of server-side apply, which names all.
+//! Checks JSON values against their Go types. Formats mismatches like Go's JSON decoder, which reports the first one
+//! in document order, and like server-side apply, which reports all.
 
 use apimachinery::{go_format_value, go_type_name};
 use serde_json::{Map, Value};
@@ -20,7 +20,8 @@ pub(crate) struct TypeMismatch {
     actual: Value,
 }
 
-/// Returns the mismatches of a value with the type `name`, such as `apps.v1.Deployment`. Unknown types accept any value.
+/// Returns the mismatches of a value with the type `name`, such as `apps.v1.Deployment`. Unknown types accept any
+/// value.
 pub(crate) fn type_mismatches(name: &str, value: &Value) -> Vec<TypeMismatch> {
     let mut mismatches = Vec::new();
     if let Some(type_fields) = fields(name) {

@@ -1,4 +1,5 @@
-//! Accepts the names of a definition if they are not used in its group (`apiextensions-apiserver/pkg/controller/status`).
+//! Accepts the names of a definition if they are not used in its group
+//! (`apiextensions-apiserver/pkg/controller/status`).
 
 use std::collections::BTreeSet;
 

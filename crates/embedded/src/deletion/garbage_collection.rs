@@ -41,7 +41,8 @@ pub(super) fn process_dependents(server: &Server, key: &ObjectKey, object: &Valu
     }
 }
 
-/// Deletes dependents without remaining owners, and continues the deletion of owners that waited for the removed object.
+/// Deletes dependents without remaining owners, and continues the deletion of owners that waited for the removed
+/// object.
 pub(super) fn after_owner_remove(server: &Server, removed: &Value) {
     for (key, dependent) in server.store().dependents(object::uid(removed)) {
         delete_if_owners_absent(server, &key, &dependent);

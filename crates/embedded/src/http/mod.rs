@@ -42,7 +42,7 @@ async fn handle(State(server): State<Server>, request: Request) -> Response {
         Ok(response) => response,
         Err(status) => response::status_response(&status),
     };
-    // Clients see only what a crash cannot undo.
+    // A response is sent when the writes it depends on are durable.
     let response = match server.store().wait_durable(epoch).await {
         Ok(()) => response,
         Err(failure) => response::status_response(&failure.status()),

@@ -147,7 +147,8 @@ impl Query {
         }
     }
 
-    /// Like [`Self::check_list_version_reached`] for a GET of one object, where an invalid version is an internal error.
+    /// Like [`Self::check_list_version_reached`] for a GET of one object, where an invalid version is an internal
+    /// error.
     ///
     /// # Errors
     /// 500, 504.

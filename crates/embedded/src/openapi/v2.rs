@@ -1,5 +1,5 @@
-//! OpenAPI v2 without definitions. kubectl requests it for kinds that no v3 document contains; with an empty document it
-//! reports that the kind is not served, and with a 404 it would report only that.
+//! OpenAPI v2 without definitions. kubectl requests it for kinds that no v3 document contains; with an empty document
+//! it reports that the kind is not served, and with a 404 it would report only that.
 
 use prost::Message;
 use serde_json::{Value, json};

@@ -96,7 +96,8 @@ impl Registry {
     }
 }
 
-/// Returns the priority of an API version: stable over beta over alpha, then higher numbers (`k8s.io/apimachinery/pkg/version`).
+/// Returns the priority of an API version: stable over beta over alpha, then higher numbers
+/// (`k8s.io/apimachinery/pkg/version`).
 pub(crate) fn version_priority(version: &str) -> (u8, u32, u32) {
     let Some(rest) = version.strip_prefix('v') else { return (0, 0, 0) };
     let digits = rest.find(|c: char| !c.is_ascii_digit()).unwrap_or(rest.len());

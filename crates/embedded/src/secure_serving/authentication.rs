@@ -16,7 +16,8 @@ const ALLOWED_HOSTS: [&str; 4] = ["localhost", "127.0.0.1", "[::1]", "kubernetes
 #[derive(Debug, Clone, Copy)]
 pub(super) struct ClientCertificate;
 
-/// Rejects requests without client certificate or token, and requests of web pages: browsers send `Origin`, and DNS rebinding shows in `Host`.
+/// Rejects requests without client certificate or token, and requests of web pages: browsers send `Origin`, and DNS
+/// rebinding shows in `Host`.
 pub(super) async fn authenticate(State(token): State<Arc<str>>, request: Request, next: Next) -> Response {
     let headers = request.headers();
     let has_token =

@@ -16,7 +16,8 @@ use crate::write::{Proposal, Subresource, WriteOptions};
 const CONTROLLERS: &str = "kube-controller-manager";
 
 impl Server {
-    /// Returns an object, or `None` if it or its resource does not exist. `namespace` is empty for cluster-scoped objects.
+    /// Returns an object, or `None` if it or its resource does not exist. `namespace` is empty for cluster-scoped
+    /// objects.
     #[must_use]
     pub fn get(&self, resource: &str, namespace: &str, name: &str) -> Option<Arc<Value>> {
         let resource = self.registry().by_name(resource)?;

@@ -1,5 +1,5 @@
-//! Table columns of the built-in kinds (`k8s.io/kubernetes/pkg/printers/internalversion`); kinds with computed cells have
-//! a file each.
+//! Table columns of the built-in kinds (`k8s.io/kubernetes/pkg/printers/internalversion`); kinds with computed cells
+//! have a file each.
 
 use serde_json::{Value, json};
 

@@ -1,7 +1,7 @@
 //! Table columns of Pods (`printPod` of `k8s.io/kubernetes/pkg/printers/internalversion`).
 //!
-//! The status is the reason of the first container that is waiting or terminated; without one, the reason or the phase of
-//! the Pod.
+//! The status is the reason of the first container that is waiting or terminated; without one, the reason or the phase
+//! of the Pod.
 
 use serde_json::{Value, json};
 

@@ -18,7 +18,7 @@ use crate::server::Server;
 const FIRST_ADDRESS: u32 = 0x7f0c_0001;
 const LAST_ADDRESS: u32 = 0x7f0c_fffe;
 
-/// Allocates what the type of a Service requires, retains existing allocations and releases unneeded ones.
+/// Allocates the addresses and ports that a Service requires, retains existing ones and releases unneeded ones.
 ///
 /// # Errors
 /// 422 for invalid or allocated addresses and ports; 500 if a range is full.
@@ -113,7 +113,8 @@ fn requested_address(server: &Server, service: &Value, requested: String) -> Res
     Ok(requested)
 }
 
-/// Returns the next free address after the last allocated one, so that addresses are not reused soon and concurrent writers get different ones.
+/// Returns the next free address after the last allocated one, so that addresses are not reused soon and concurrent
+/// writers get different ones.
 fn next_free_address(server: &Server) -> Result<Ipv4Addr, Status> {
     for _ in FIRST_ADDRESS..=LAST_ADDRESS {
         let address =

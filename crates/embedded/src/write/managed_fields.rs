@@ -7,7 +7,8 @@ use super::{Subresource, WriteOptions, normalize};
 use crate::resources::Resource;
 use crate::{conversion, object};
 
-/// Updates `managedFields` after a write other than server-side apply, which does that itself. `before` is the old object.
+/// Updates `managedFields` after a write other than server-side apply, which does that itself. `before` is the old
+/// object.
 pub(super) fn record_manager(
     resource: &Resource,
     subresource: Subresource,

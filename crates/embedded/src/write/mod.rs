@@ -16,8 +16,8 @@
 //! | [`admit`] | runs the built-in admission plugins and the admission port |
 //! | [`commit`] | stores the object and starts cascading deletion |
 //!
-//! [`pipeline`] runs the stages. Nothing is stored before [`commit`]: a stage works on the resource, the old and the new
-//! object, and stages that need other objects (allocated addresses, priority classes, namespaces) only read them.
+//! [`pipeline`] runs the stages. Nothing is stored before [`commit`]: a stage works on the resource, the old and the
+//! new object, and stages that need other objects (allocated addresses, priority classes, namespaces) only read them.
 
 pub(crate) mod decode;
 

@@ -1,6 +1,6 @@
 //! Brings objects into the form that their Go type has in JSON: adds zero values that are always encoded (`status: {}`,
-//! `eventTime: null`) and removes those that never are (`finalizers: []`, `namespace: ""`). Clients compare objects, and
-//! `managedFields` are computed relative to an empty object.
+//! `eventTime: null`) and removes those that never are (`finalizers: []`, `namespace: ""`). Clients compare objects,
+//! and `managedFields` are computed relative to an empty object.
 
 use serde_json::{Map, Value, json};
 

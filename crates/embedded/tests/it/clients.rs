@@ -1,5 +1,5 @@
-//! Tests with the official Python and Go clients over TLS. Each client is a program that prints `ok` on success, started
-//! by `cargo xtask test --with python,client-go`.
+//! Tests with the official Python and Go clients over TLS. Each client is a program that prints `ok` on success,
+//! started by `cargo xtask test --with python,client-go`.
 
 use std::net::TcpListener;
 use std::process::Output;

@@ -1,5 +1,5 @@
-//! Concurrent writers and watches: each watch receives every acknowledged change once and in order, and watches that are
-//! not read do not block writers.
+//! Concurrent writers and watches: each watch receives every acknowledged change once and in order, and watches that
+//! are not read do not block writers.
 
 use std::collections::BTreeSet;
 use std::task::Poll;

@@ -103,8 +103,8 @@ fn operations() -> impl Strategy<Value = Value> {
     prop::collection::vec(operation, 0..4).prop_map(Value::from)
 }
 
-/// Checks that a response is not an internal error and that errors are Statuses. kube-apiserver rejects some values of the
-/// wrong type with code 500 and no reason.
+/// Checks that a response is not an internal error and that errors are Statuses. kube-apiserver rejects some values of
+/// the wrong type with code 500 and no reason.
 fn check_response(response: Option<(u16, Vec<u8>)>) -> Result<(), TestCaseError> {
     let Some((code, body)) = response else { return Ok(()) };
     let text = String::from_utf8_lossy(&body).into_owned();

@@ -1,7 +1,7 @@
 //! Compares the scheduler with kube-scheduler in the same scenarios.
 //!
-//! A scenario has the nodes `a` and `b` in zone 1, `c` in zone 2 and `d` without zone, bound Pods, and one pending Pod. It
-//! has a unique outcome: the only suitable node, or the reason why there is none.
+//! A scenario has the nodes `a` and `b` in zone 1, `c` in zone 2 and `d` without zone, bound Pods, and one pending Pod.
+//! It has a unique outcome: the only suitable node, or the reason why there is none.
 
 use std::time::Duration;
 

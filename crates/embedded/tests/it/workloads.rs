@@ -29,7 +29,8 @@ impl Clock for PausedClock {
     }
 }
 
-/// Simulated containers: image `crash` fails immediately, `job` succeeds, `stubborn` ignores termination, others run until they are stopped.
+/// Simulated containers: image `crash` fails immediately, `job` succeeds, `stubborn` ignores termination, others run
+/// until they are stopped.
 #[derive(Clone, Default)]
 struct SimulatedRuntime {
     /// Pod and environment variable of every started container.

@@ -101,7 +101,8 @@ fn apply_scale(server: &Server, target: &Target, request: &ApiRequest, paths: &S
     Ok(response::json_object(&scale_of(resource, paths, &result.object)))
 }
 
-/// Returns the object with all field managers attributed to Scale, as conflict messages of this subresource report them.
+/// Returns the object with all field managers attributed to Scale, as conflict messages of this subresource report
+/// them.
 fn with_scale_managers(object: &Value) -> Value {
     let mut object = object.clone();
     let entries = object.pointer_mut("/metadata/managedFields").and_then(Value::as_array_mut).into_iter().flatten();

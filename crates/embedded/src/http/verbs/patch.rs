@@ -1,4 +1,4 @@
-//! PATCH with JSON patch, merge patch and strategic merge patch; server-side apply is in [`apply`].
+//! PATCH with JSON patch, merge patch and strategic merge patch; server-side apply is in [`super::apply`].
 
 use std::sync::Arc;
 

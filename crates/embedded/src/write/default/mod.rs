@@ -68,7 +68,8 @@ fn secret(object: &mut Value) {
 
 pub(super) fn namespace(object: &mut Value) {
     let name = object::name(object).to_owned();
-    // A terminating namespace loses this finalizer once it is empty. New ones get it when the UID is set, without field manager.
+    // A terminating namespace loses this finalizer once it is empty. New ones get it when the UID is set, without field
+    // manager.
     if !object::is_deleting(object) && !object::uid(object).is_empty() {
         set_default(spec(object), "finalizers", json!(["kubernetes"]));
     }

@@ -59,8 +59,8 @@ fn rename_status_field(cause: &mut StatusCause) {
     }
 }
 
-/// Returns the causes for a custom resource. Schemas may restrict only the name in the metadata. If an error prevents the
-/// evaluation of validation rules, an additional cause reports it.
+/// Returns the causes for a custom resource. Schemas may restrict only the name in the metadata. If an error prevents
+/// the evaluation of validation rules, an additional cause reports it.
 fn custom_resource_causes(resource: &Resource, causes: &[StatusCause]) -> Vec<StatusCause> {
     let is_reported = |cause: &&StatusCause| !cause.field.starts_with("metadata.") || cause.field == "metadata.name";
     let mut causes: Vec<StatusCause> = causes.iter().filter(is_reported).cloned().collect();

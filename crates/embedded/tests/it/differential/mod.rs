@@ -1,8 +1,8 @@
 //! Differential tests: compares responses of the server with recorded responses of kube-apiserver v1.37.0.
 //!
-//! `tests/differential/scripts` contains the requests, `tests/differential/answers` the recorded responses. `cargo xtask
-//! test --with realcluster` starts a kube-apiserver, replays the scripts against it and compares; with `OSTLER_RECORD=1`
-//! it records the responses again.
+//! `tests/differential/scripts` contains the requests, `tests/differential/answers` the recorded responses.
+//! `cargo xtask test --with realcluster` starts a kube-apiserver, replays the scripts against it and compares; with
+//! `OSTLER_RECORD=1` it records the responses again.
 
 mod compare;
 mod normalizer;

@@ -19,8 +19,8 @@ pub(super) struct Normalizer {
     uid: Regex,
     time: Regex,
     address: Regex,
-    /// Resource version in a message, or in an object quoted there. Other numbers in messages must not be replaced, even if
-    /// they equal a resource version.
+    /// Resource version in a message, or in an object quoted there. Other numbers in messages must not be replaced,
+    /// even if they equal a resource version.
     version: Regex,
 }
 

@@ -79,7 +79,8 @@ async fn send_step(client: &kube::Client, step: &Step, saved: &BTreeMap<String, 
     panic!("{}: {:?} was never satisfied: {} {}", step.description, step.until, last.code, last.body);
 }
 
-/// Reports whether kube-apiserver may respond from an outdated cache: at any version, and for initial events of watches.
+/// Reports whether kube-apiserver may respond from an outdated cache: at any version, and for initial events of
+/// watches.
 fn may_be_stale(path: &str) -> bool {
     let (watches, accepts_any_version) = (path.contains("watch=true"), path.contains("resourceVersion=0"));
     accepts_any_version || watches && !path.contains("resourceVersion=") && !path.contains("sendInitialEvents")

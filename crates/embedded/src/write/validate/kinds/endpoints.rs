@@ -1,5 +1,5 @@
-//! Validation of EndpointSlices and Endpoints. In contrast to kube-apiserver, loopback addresses are valid, because Pods
-//! have loopback addresses.
+//! Validation of EndpointSlices and Endpoints. In contrast to kube-apiserver, loopback addresses are valid, because
+//! Pods have loopback addresses.
 
 use std::collections::BTreeSet;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};

@@ -1,5 +1,5 @@
-//! Validation of the built-in kinds beyond their types (`k8s.io/kubernetes/pkg/apis/*/validation`), limited to the rules
-//! that are relevant in practice. One file per kind or group of kinds with common rules.
+//! Validation of the built-in kinds beyond their types (`k8s.io/kubernetes/pkg/apis/*/validation`), limited to the
+//! rules that are relevant in practice. One file per kind or group of kinds with common rules.
 
 mod autoscaler;
 mod config_data;

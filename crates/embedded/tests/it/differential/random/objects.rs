@@ -78,7 +78,8 @@ impl Kind {
     }
 }
 
-/// Removes empty maps: Go distinguishes empty from absent maps, and immutable objects must not change from one to the other.
+/// Removes empty maps: Go distinguishes empty from absent maps, and immutable objects must not change from one to the
+/// other.
 fn without_empty_maps(mut content: Map<String, Value>) -> Map<String, Value> {
     content.retain(|_, value| value.as_object().is_none_or(|map| !map.is_empty()));
     content
