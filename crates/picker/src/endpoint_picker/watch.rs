@@ -39,9 +39,7 @@ impl FromStr for PoolGroup {
 
     fn from_str(name: &str) -> Result<Self, Self::Err> {
         let group = Self::NAMES.iter().find(|(known, _)| *known == name).map(|(_, group)| *group);
-        group.ok_or_else(|| {
-            format!("unknown API group: InferencePool is served in {} or {}", Self::NAMES[0].0, Self::NAMES[1].0)
-        })
+        group.ok_or_else(|| format!("InferencePool is served in {} or {}", Self::NAMES[0].0, Self::NAMES[1].0))
     }
 }
 

@@ -1,4 +1,4 @@
-//! An API server without nodes: nothing runs on it.
+//! API server without nodes, on which no container runs.
 
 use std::sync::Arc;
 
@@ -9,9 +9,9 @@ use embedded::ports::{
 use futures::future::BoxFuture;
 use tokio_util::sync::CancellationToken;
 
-struct NoRunner;
+struct NoContainers;
 
-impl ContainerRuntime for NoRunner {
+impl ContainerRuntime for NoContainers {
     fn run(&self, _: ContainerConfig, _: CancellationToken) -> BoxFuture<'static, ContainerExit> {
         Box::pin(async { ContainerExit { code: 1, message: String::new() } })
     }
@@ -22,7 +22,7 @@ pub(crate) fn start() -> Server {
         clock: Arc::new(SystemClock),
         random: Arc::new(SystemRandom),
         admission: Arc::new(AdmitAll),
-        runtime: Arc::new(NoRunner),
+        runtime: Arc::new(NoContainers),
         network: Arc::new(TcpNetwork),
     })
 }

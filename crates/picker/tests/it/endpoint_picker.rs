@@ -1,12 +1,12 @@
-//! The endpoint picker as a proxy meets it.
+//! Endpoint picker over gRPC, as a proxy uses it.
 
 use picker::ext_proc::ServingStatus;
 use serde_json::json;
 
-use crate::fleet;
-use crate::picker_world::{World, host};
+use crate::gateway_fixture;
+use crate::picker_fixture::{PickerFixture, host};
 
-const QUEUE: &str = "
+const QUEUE_CONFIG: &str = "
 apiVersion: inference.networking.x-k8s.io/v1alpha1
 kind: EndpointPickerConfig
 plugins: [{type: queue-scorer}, {type: max-score-picker, parameters: {maxNumOfEndpoints: 3}}]
@@ -14,133 +14,138 @@ plugins: [{type: queue-scorer}, {type: max-score-picker, parameters: {maxNumOfEn
 
 // spec: GW-55
 #[tokio::test]
-async fn a_proxy_is_told_ready_endpoints_as_they_come_and_go() {
-    let world = World::start(QUEUE).await;
-    assert_eq!(world.health(world.probes, "readiness").await, Ok(ServingStatus::NotServing));
-    assert_eq!(world.health(world.probes, "liveness").await, Ok(ServingStatus::Serving));
-    assert_eq!(world.health(world.probes, "nothing").await, Err(tonic::Code::NotFound));
-    assert_eq!(world.ask("nobody there", None).await.status, Some(503));
+async fn returns_ready_endpoints_as_pods_change() {
+    let fixture = PickerFixture::start(QUEUE_CONFIG).await;
+    assert_eq!(fixture.health(fixture.health_address, "readiness").await, Ok(ServingStatus::NotServing));
+    assert_eq!(fixture.health(fixture.health_address, "liveness").await, Ok(ServingStatus::Serving));
+    assert_eq!(fixture.health(fixture.health_address, "nothing").await, Err(tonic::Code::NotFound));
+    assert_eq!(fixture.send("no pool", None).await.status, Some(503));
 
-    world.pool();
-    world.engine(2, "x").await;
-    world.engine(3, "x").await;
-    world.until("both endpoints", |world| world.picker.endpoints().len() == 2).await;
+    fixture.create_pool();
+    fixture.start_engine(2, "x").await;
+    fixture.start_engine(3, "x").await;
+    fixture.wait_until("both endpoints", |fixture| fixture.picker.endpoints().len() == 2).await;
     assert_eq!(
-        world.health(world.asks, "envoy.service.ext_proc.v3.ExternalProcessor").await,
+        fixture.health(fixture.ext_proc_address, "envoy.service.ext_proc.v3.ExternalProcessor").await,
         Ok(ServingStatus::Serving)
     );
-    let mut hosts = world.ask("hello", None).await.hosts();
+    let mut hosts = fixture.send("hello", None).await.hosts();
     hosts.sort_unstable();
-    assert_eq!(hosts, [2, 3], "one to go to, one to fall back to");
+    assert_eq!(hosts, [2, 3], "the selected endpoint and a fallback");
 
-    let only = world.address(3).to_string();
-    assert_eq!(world.ask("hello", Some(&only)).await.hosts(), [3]);
-    assert_eq!(world.ask("hello", Some("127.0.0.9:1")).await.status, Some(503));
+    let subset = fixture.address(3).to_string();
+    assert_eq!(fixture.send("hello", Some(&subset)).await.hosts(), [3]);
+    assert_eq!(fixture.send("hello", Some("127.0.0.9:1")).await.status, Some(503));
 
-    world.server.delete("pods", "default", "pod-2", None).unwrap();
-    world.until("the other to go", |world| world.picker.endpoints().len() == 1).await;
-    assert_eq!(world.ask("hello", None).await.hosts(), [3]);
+    fixture.server.delete("pods", "default", "pod-2", None).unwrap();
+    fixture.wait_until("the deleted endpoint", |fixture| fixture.picker.endpoints().len() == 1).await;
+    assert_eq!(fixture.send("hello", None).await.hosts(), [3]);
 }
 
 #[tokio::test]
-async fn a_conversation_stays_with_its_endpoint_and_requests_under_way_count() {
-    let world = World::start("").await;
-    world.pool();
-    world.engine(2, "x").await;
-    world.engine(3, "x").await;
-    world.until("both endpoints", |world| world.picker.endpoints().len() == 2).await;
-    let story = "Once upon a time there was an ostler who knew every horse of the county by its step on the cobbles.";
-    let first = world.ask(story, None).await.hosts();
+async fn conversation_stays_on_its_endpoint_and_requests_in_flight_count() {
+    let fixture = PickerFixture::start("").await;
+    fixture.create_pool();
+    fixture.start_engine(2, "x").await;
+    fixture.start_engine(3, "x").await;
+    fixture.wait_until("both endpoints", |fixture| fixture.picker.endpoints().len() == 2).await;
+    let prompt = "Once upon a time there was an ostler who knew every horse of the county by its step on the cobbles.";
+    let first = fixture.send(prompt, None).await.hosts();
     for _ in 0..5 {
-        assert_eq!(world.ask(&format!("{story} And then?"), None).await.hosts(), first, "and no other to fall back to");
+        assert_eq!(
+            fixture.send(&format!("{prompt} And then?"), None).await.hosts(),
+            first,
+            "the default picker returns one endpoint"
+        );
     }
-    // What is under way elsewhere weighs nothing against a prefix, but decides where there is none.
-    world.until_idle().await;
-    let busy = world.ask("a", None).await;
-    assert_ne!(world.ask("b", None).await.hosts()[0], busy.hosts()[0]);
+    // Requests in flight do not outweigh a cached prefix, but decide for uncached prompts.
+    fixture.wait_until_idle().await;
+    let busy = fixture.send("a", None).await;
+    assert_ne!(fixture.send("b", None).await.hosts()[0], busy.hosts()[0]);
 }
 
 // spec: GW-56
 #[tokio::test]
-async fn an_engine_whose_queue_is_seen_is_avoided() {
-    let world = World::start(QUEUE).await;
-    world.pool();
-    world.engine(2, "x").await;
-    world.engine(3, "x").await;
-    // One request at a time, and none of these comes through the picker.
-    let engine = world.address(2);
-    let long = json!({"model": "m", "prompt": "x", "max_tokens": 4_000, "ignore_eos": true, "stream": true});
-    let mut held = Vec::new();
+async fn engine_with_queued_requests_is_avoided() {
+    let fixture = PickerFixture::start(QUEUE_CONFIG).await;
+    fixture.create_pool();
+    fixture.start_engine(2, "x").await;
+    fixture.start_engine(3, "x").await;
+    // The engine runs one request at a time; these requests bypass the picker.
+    let engine = fixture.address(2);
+    let long_request = json!({"model": "m", "prompt": "x", "max_tokens": 4_000, "ignore_eos": true, "stream": true});
+    let mut streams = Vec::new();
     for _ in 0..3 {
-        held.push(fleet::send(engine, "POST", "/v1/completions", &long.to_string()).await);
+        streams.push(gateway_fixture::send(engine, "POST", "/v1/completions", &long_request.to_string()).await);
     }
-    world.until("both endpoints", |world| world.picker.endpoints().len() == 2).await;
+    fixture.wait_until("both endpoints", |fixture| fixture.picker.endpoints().len() == 2).await;
     let avoided = async {
         let mut in_a_row = 0;
-        // Equals are drawn, so one draw shows nothing; twenty in a row do not happen by chance.
+        // Equal endpoints are drawn at random: only a long run without the busy engine shows that it is avoided.
         while in_a_row < 20 {
-            in_a_row = if world.ask("hello", None).await.hosts()[0] == 3 { in_a_row + 1 } else { 0 };
+            in_a_row = if fixture.send("hello", None).await.hosts()[0] == 3 { in_a_row + 1 } else { 0 };
         }
     };
-    assert!(tokio::time::timeout(fleet::PATIENCE, avoided).await.is_ok(), "the queue was not seen");
+    assert!(tokio::time::timeout(gateway_fixture::TIMEOUT, avoided).await.is_ok(), "the busy engine is still selected");
 }
 
 #[tokio::test]
-async fn a_pair_is_chosen_together() {
+async fn prefill_and_decode_endpoints_are_selected_together() {
     let by_label = |name: &str, role: &str| json!({"type": "by-label", "name": name, "parameters": {"label": "role", "validValues": [role]}});
     let profile = |name: &str, filter: &str| json!({"name": name, "plugins": [{"pluginRef": filter}]});
     let config = json!({"apiVersion": "llm-d.ai/v1alpha1", "kind": "EndpointPickerConfig",
         "plugins": [{"type": "pd-profile-handler"}, by_label("p", "prefiller"), by_label("d", "decoder")],
         "schedulingProfiles": [profile("prefill", "p"), profile("decode", "d")]});
-    let world = World::start(&config.to_string()).await;
-    world.pool();
-    world.engine(2, "prefiller").await;
-    world.engine(3, "decoder").await;
-    world.until("both endpoints", |world| world.picker.endpoints().len() == 2).await;
-    let answer = world.ask("a prompt that is new", None).await;
-    assert_eq!((answer.hosts(), host(&answer.headers["x-prefiller-host-port"])), (vec![3], 2));
+    let fixture = PickerFixture::start(&config.to_string()).await;
+    fixture.create_pool();
+    fixture.start_engine(2, "prefiller").await;
+    fixture.start_engine(3, "decoder").await;
+    fixture.wait_until("both endpoints", |fixture| fixture.picker.endpoints().len() == 2).await;
+    let response = fixture.send("an uncached prompt", None).await;
+    assert_eq!((response.hosts(), host(&response.headers["x-prefiller-host-port"])), (vec![3], 2));
 }
 
 #[tokio::test]
-async fn one_that_died_gets_nothing_although_its_pod_is_told_to_be_ready() {
-    let world = World::start(QUEUE).await;
-    world.pool();
-    let dies = world.says(2, "worker", "vllm:num_requests_waiting 0\n").await;
-    let _lives = world.says(3, "worker", "vllm:num_requests_waiting 9\n").await;
-    world.until_read(2).await;
-    assert_eq!(world.ask("hello", None).await.hosts()[0], 2, "its queue is the shorter one");
-    drop(dies);
+async fn endpoint_that_refuses_connections_is_not_selected() {
+    let fixture = PickerFixture::start(QUEUE_CONFIG).await;
+    fixture.create_pool();
+    let failing = fixture.start_static_engine(2, "worker", "vllm:num_requests_waiting 0\n").await;
+    let _healthy = fixture.start_static_engine(3, "worker", "vllm:num_requests_waiting 9\n").await;
+    fixture.wait_until_scraped(2).await;
+    assert_eq!(fixture.send("hello", None).await.hosts()[0], 2, "its queue is shorter");
+    drop(failing);
     let ready = "inference_pool_ready_pods{name=\"pool\"} 1";
-    world.until("the death to be seen", |world| world.picker.render_metrics().contains(ready)).await;
-    assert_eq!(world.ask("hello", None).await.hosts(), [3]);
+    fixture.wait_until("the refused connection", |fixture| fixture.picker.render_metrics().contains(ready)).await;
+    assert_eq!(fixture.send("hello", None).await.hosts(), [3]);
 }
 
 #[tokio::test]
-async fn while_it_drains_it_answers_and_its_health_says_no() {
-    let world = World::start(QUEUE).await;
-    world.pool();
-    let _engine = world.says(2, "worker", "").await;
-    world.until("the endpoint", |world| world.picker.endpoints().len() == 1).await;
-    assert_eq!(world.health(world.probes, "readiness").await, Ok(ServingStatus::Serving));
-    world.picker.drain();
-    assert_eq!(world.health(world.probes, "readiness").await, Ok(ServingStatus::NotServing));
-    assert_eq!(world.health(world.probes, "liveness").await, Ok(ServingStatus::Serving));
-    assert_eq!(world.ask("hello", None).await.hosts(), [2]);
+async fn draining_picker_is_unready_but_answers() {
+    let fixture = PickerFixture::start(QUEUE_CONFIG).await;
+    fixture.create_pool();
+    let _engine = fixture.start_static_engine(2, "worker", "").await;
+    fixture.wait_until("the endpoint", |fixture| fixture.picker.endpoints().len() == 1).await;
+    assert_eq!(fixture.health(fixture.health_address, "readiness").await, Ok(ServingStatus::Serving));
+    fixture.picker.drain();
+    assert_eq!(fixture.health(fixture.health_address, "readiness").await, Ok(ServingStatus::NotServing));
+    assert_eq!(fixture.health(fixture.health_address, "liveness").await, Ok(ServingStatus::Serving));
+    assert_eq!(fixture.send("hello", None).await.hosts(), [2]);
 }
 
 // spec: GW-56
 #[tokio::test]
-async fn the_page_tells_requests_refusals_and_the_engines_queues() {
-    let world = World::start(QUEUE).await;
-    assert_eq!(world.ask("nobody there", None).await.status, Some(503));
-    world.until_idle().await;
-    world.pool();
-    let _engine = world.says(2, "worker", "vllm:num_requests_waiting 4\nvllm:kv_cache_usage_perc 0.25\n").await;
-    world.until_read(1).await;
-    let under_way = world.ask("hello", None).await;
-    assert_eq!(under_way.hosts(), [2]);
-    let answer = fleet::get(world.page, "/metrics").await;
-    assert!(answer.header("content-type").unwrap().starts_with("application/openmetrics-text"));
+async fn metrics_contain_requests_rejections_and_queues() {
+    let fixture = PickerFixture::start(QUEUE_CONFIG).await;
+    assert_eq!(fixture.send("no pool", None).await.status, Some(503));
+    fixture.wait_until_idle().await;
+    fixture.create_pool();
+    let _engine =
+        fixture.start_static_engine(2, "worker", "vllm:num_requests_waiting 4\nvllm:kv_cache_usage_perc 0.25\n").await;
+    fixture.wait_until_scraped(1).await;
+    let in_flight = fixture.send("hello", None).await;
+    assert_eq!(in_flight.hosts(), [2]);
+    let response = gateway_fixture::get(fixture.metrics_address, "/metrics").await;
+    assert!(response.header("content-type").unwrap().starts_with("application/openmetrics-text"));
     for line in [
         r#"inference_objective_request_total{model_name="m",target_model_name="m"} 2"#,
         r#"inference_objective_request_error_total{model_name="m",target_model_name="m",error_code="ServiceUnavailable"} 1"#,
@@ -148,7 +153,7 @@ async fn the_page_tells_requests_refusals_and_the_engines_queues() {
         r#"inference_pool_average_kv_cache_utilization{name="pool"} 0.25"#,
         r#"inference_pool_per_pod_queue_size{name="pool",model_server_pod="pod-2"} 4"#,
     ] {
-        assert!(answer.body.lines().any(|found| found == line), "{line}\n{}", answer.body);
+        assert!(response.body.lines().any(|present| present == line), "{line}\n{}", response.body);
     }
-    assert_eq!(fleet::get(world.page, "/").await.status(), 404);
+    assert_eq!(gateway_fixture::get(fixture.metrics_address, "/").await.status(), 404);
 }

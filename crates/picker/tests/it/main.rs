@@ -1,12 +1,12 @@
-//! The gateway in front of simulated engines, over real sockets.
-#![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test that cannot go on should say where")]
+//! Integration tests of the gateway and of the endpoint picker with simulated engines, over real sockets.
+#![allow(clippy::unwrap_used, clippy::expect_used, reason = "a failed precondition should panic at its location")]
 
 mod api_server;
-mod cluster;
+mod backend_pools;
 mod endpoint_picker;
-mod fleet;
-mod picker_world;
+mod gateway_fixture;
+mod picker_fixture;
 mod proxy;
-mod refusals;
+mod rejections;
 mod strategies;
 mod watch;

@@ -1,4 +1,4 @@
-//! From objects at an API server to answering pools and written status.
+//! From watched objects to the routing table and written statuses, with a fake API server.
 
 use std::{
     collections::BTreeMap,
@@ -13,39 +13,39 @@ use picker::{Datastore, watch_backend_pools};
 use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
 
-use crate::fleet;
+use crate::gateway_fixture;
 
 type Body = UnsyncBoxBody<Bytes, Infallible>;
 
-/// Lists by path, and every status written.
+/// Fake API server: lists by path, and the written statuses.
 #[derive(Clone)]
-struct Api {
+struct FakeApiServer {
     lists: Arc<BTreeMap<&'static str, Vec<Value>>>,
     written: Arc<Mutex<Vec<(String, Value)>>>,
 }
 
-impl Api {
-    async fn answer(self, request: Request<kube::client::Body>) -> Result<Response<Body>, Infallible> {
+impl FakeApiServer {
+    async fn handle(self, request: Request<kube::client::Body>) -> Result<Response<Body>, Infallible> {
         let (head, body) = request.into_parts();
         let path = head.uri.path().to_owned();
         if head.method == Method::PATCH {
             let body = body.collect().await.unwrap().to_bytes();
             let sent: Value = serde_json::from_slice(&body).unwrap();
             self.written.lock().unwrap().push((path, sent.clone()));
-            return Ok(Response::new(whole(&sent)));
+            return Ok(Response::new(json_body(&sent)));
         }
         if head.uri.query().is_some_and(|query| query.contains("watch=")) {
-            // Nothing more happens.
-            let never = StreamBody::new(futures::stream::pending::<Result<http_body::Frame<Bytes>, Infallible>>());
-            return Ok(Response::new(never.boxed_unsync()));
+            // A watch without events.
+            let no_events = StreamBody::new(futures::stream::pending::<Result<http_body::Frame<Bytes>, Infallible>>());
+            return Ok(Response::new(no_events.boxed_unsync()));
         }
         let items = self.lists.iter().find(|(end, _)| path.ends_with(*end)).map(|(_, items)| items.clone());
         let list = json!({"apiVersion": "v1", "kind": "List", "metadata": {"resourceVersion": "1"}, "items": items.unwrap_or_default()});
-        Ok(Response::new(whole(&list)))
+        Ok(Response::new(json_body(&list)))
     }
 }
 
-fn whole(value: &Value) -> Body {
+fn json_body(value: &Value) -> Body {
     Full::new(Bytes::from(value.to_string())).boxed_unsync()
 }
 
@@ -63,22 +63,22 @@ fn pod() -> Value {
 // spec: GW-17
 // spec: GW-28
 #[tokio::test]
-async fn a_pool_becomes_routable_and_its_status_says_so() {
+async fn pool_becomes_routable_and_its_status_is_written() {
     let pool = object("BackendPool", "llama", &json!({"selector": {"app": "llama"}, "targetPorts": [8000]}));
     let set =
         object("LLMUseCaseSet", "chat", &json!({"poolRef": [{"name": "llama"}], "useCases": [{"modelName": "chat"}]}));
     let lists = BTreeMap::from([("/backendpools", vec![pool]), ("/llmusecasesets", vec![set]), ("/pods", vec![pod()])]);
-    let api = Api { lists: Arc::new(lists), written: Arc::default() };
-    let served = api.clone();
-    let client = kube::Client::new(tower::service_fn(move |request| served.clone().answer(request)), "ns");
-    let (pools, stop) = (Arc::new(Datastore::new(0)), CancellationToken::new());
-    let running = tokio::spawn(watch_backend_pools(client, Arc::clone(&pools), stop.clone()));
+    let api = FakeApiServer { lists: Arc::new(lists), written: Arc::default() };
+    let server = api.clone();
+    let client = kube::Client::new(tower::service_fn(move |request| server.clone().handle(request)), "ns");
+    let (datastore, shutdown) = (Arc::new(Datastore::new(0)), CancellationToken::new());
+    let running = tokio::spawn(watch_backend_pools(client, Arc::clone(&datastore), shutdown.clone()));
 
-    fleet::until("both statuses", async || api.written.lock().unwrap().len() >= 2).await;
-    let routing = pools.routing_table();
-    let (pool, _) = routing.find(None, "chat").unwrap();
+    gateway_fixture::wait_until("both statuses", async || api.written.lock().unwrap().len() >= 2).await;
+    let table = datastore.routing_table();
+    let (pool, _) = table.find(None, "chat").unwrap();
     assert_eq!(pool.ready_endpoints[0].address.to_string(), "127.0.0.9:8000");
-    stop.cancel();
+    shutdown.cancel();
     running.await.unwrap();
 
     let written = api.written.lock().unwrap();

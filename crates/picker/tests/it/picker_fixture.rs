@@ -1,5 +1,5 @@
-//! An InferencePool and its Pods in a cluster, engines that answer on addresses of their own, and a client that asks the
-//! picker as a proxy does: gRPC over a socket.
+//! An InferencePool and its Pods in an API server, simulated engines with separate IP addresses, and a gRPC client that
+//! sends requests to the picker as a proxy does.
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
@@ -26,106 +26,119 @@ use tokio_util::sync::{CancellationToken, DropGuard};
 use tonic::client::Grpc;
 use tonic_prost::ProstCodec;
 
-use crate::{api_server, fleet};
+use crate::{api_server, gateway_fixture};
 
 const POOLS: &str = "inferencepools.inference.networking.k8s.io";
 
-pub(crate) struct World {
+/// An API server, an endpoint picker that watches it, and engines.
+pub(crate) struct PickerFixture {
     pub(crate) server: Server,
     pub(crate) picker: Arc<EndpointPicker>,
-    pub(crate) asks: SocketAddr,
-    pub(crate) probes: SocketAddr,
-    pub(crate) page: SocketAddr,
-    /// Of all engines.
+    pub(crate) ext_proc_address: SocketAddr,
+    pub(crate) health_address: SocketAddr,
+    pub(crate) metrics_address: SocketAddr,
+    /// Port of all engines.
     port: u16,
-    /// Where engines may be, by the last part of their address; nobody listens there yet.
-    places: Mutex<BTreeMap<u8, TcpSocket>>,
+    /// Reserved sockets for engines by the last octet of their address.
+    sockets: Mutex<BTreeMap<u8, TcpSocket>>,
     network: [u8; 3],
-    stop: CancellationToken,
-    _stop: DropGuard,
+    shutdown: CancellationToken,
+    _guard: DropGuard,
 }
 
-impl World {
-    /// A picker with `config` for the pool `default/pool`, which does not exist yet.
-    pub(crate) async fn start(config: &str) -> World {
+impl PickerFixture {
+    /// Starts a picker with `config` for the pool `default/pool`, which does not exist yet.
+    pub(crate) async fn start(config: &str) -> PickerFixture {
         let server = api_server::start();
         server.create("customresourcedefinitions.apiextensions.k8s.io", definition()).unwrap();
         let key = NamespacedName { namespace: "default".to_owned(), name: "pool".to_owned() };
         let picker = Arc::new(EndpointPicker::new(key, parse_config(config).unwrap().policy, 7));
-        let stop = CancellationToken::new();
+        let shutdown = CancellationToken::new();
         let client = kube::Client::new(server.router(), "default");
-        tokio::spawn(watch_inference_pool(client, PoolGroup::Stable, Arc::clone(&picker), stop.clone()));
+        tokio::spawn(watch_inference_pool(client, PoolGroup::Stable, Arc::clone(&picker), shutdown.clone()));
         let mut addresses = Vec::new();
-        for face in [ListenerRole::ExtProc(None), ListenerRole::Health] {
+        for role in [ListenerRole::ExtProc(None), ListenerRole::Health] {
             let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
             addresses.push(listener.local_addr().unwrap());
-            tokio::spawn(serve_grpc(listener, face, Arc::clone(&picker), stop.clone()));
+            tokio::spawn(serve_grpc(listener, role, Arc::clone(&picker), shutdown.clone()));
         }
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
-        let page = listener.local_addr().unwrap();
-        tokio::spawn(serve_metrics(listener, Arc::clone(&picker), stop.clone()));
-        let (network, port, places) = places();
-        let (asks, probes, places) = (addresses[0], addresses[1], Mutex::new(places));
-        World { server, picker, asks, probes, page, port, places, network, _stop: stop.clone().drop_guard(), stop }
+        let metrics_address = listener.local_addr().unwrap();
+        tokio::spawn(serve_metrics(listener, Arc::clone(&picker), shutdown.clone()));
+        let (network, port, sockets) = reserve_sockets();
+        let (ext_proc_address, health_address) = (addresses[0], addresses[1]);
+        PickerFixture {
+            server,
+            picker,
+            ext_proc_address,
+            health_address,
+            metrics_address,
+            port,
+            sockets: Mutex::new(sockets),
+            network,
+            _guard: shutdown.clone().drop_guard(),
+            shutdown,
+        }
     }
 
-    /// Where the engine of `host` listens.
+    /// Returns the address of the engine with the last octet `host`.
     pub(crate) fn address(&self, host: u8) -> SocketAddr {
         let [a, b, c] = self.network;
         ([a, b, c, host], self.port).into()
     }
 
     fn listen(&self, host: u8) -> TcpListener {
-        let place = self.places.lock().unwrap().remove(&host).unwrap();
-        place.listen(1024).unwrap()
+        let socket = self.sockets.lock().unwrap().remove(&host).unwrap();
+        socket.listen(1024).unwrap()
     }
 
-    pub(crate) fn pool(&self) {
+    pub(crate) fn create_pool(&self) {
         let pool = json!({"apiVersion": "inference.networking.k8s.io/v1", "kind": "InferencePool",
             "metadata": {"name": "pool", "namespace": "default"},
             "spec": {"selector": {"matchLabels": {"app": "llama"}}, "targetPorts": [{"number": self.port}]}});
         self.server.create(POOLS, pool).unwrap();
     }
 
-    /// A ready Pod at the address of `host`, and an engine there.
-    pub(crate) async fn engine(&self, host: u8, role: &str) {
+    /// Starts a simulated engine and creates its ready Pod.
+    pub(crate) async fn start_engine(&self, host: u8, role: &str) {
         let listener = self.listen(host);
-        let config = Config { max_num_seqs: 1, timing: Timing::default(), ..fleet::engine(&["m"]) };
-        tokio::spawn(engine::serve(listener, config, self.stop.clone()));
-        self.pod(host, &json!({"app": "llama", "role": role}));
+        let config = Config { max_num_seqs: 1, timing: Timing::default(), ..gateway_fixture::engine(&["m"]) };
+        tokio::spawn(engine::serve(listener, config, self.shutdown.clone()));
+        self.create_pod(host, &json!({"app": "llama", "role": role}));
     }
 
-    /// A ready Pod at the address of `host` whose metrics page stays as it is, until the result is dropped.
-    pub(crate) async fn says(&self, host: u8, role: &str, page: &'static str) -> DropGuard {
+    /// Starts a server with a static metrics page and creates its ready Pod. The server stops when the result is dropped.
+    pub(crate) async fn start_static_engine(&self, host: u8, role: &str, page: &'static str) -> DropGuard {
         let listener = self.listen(host);
-        let stop = self.stop.child_token();
+        let shutdown = self.shutdown.child_token();
         let router = axum::Router::new().route("/metrics", axum::routing::get(move || async move { page }));
-        tokio::spawn(stop.clone().run_until_cancelled_owned(axum::serve(listener, router).into_future()));
-        self.pod(host, &json!({"app": "llama", "fusioninfer.io/component-type": role}));
-        stop.drop_guard()
+        tokio::spawn(shutdown.clone().run_until_cancelled_owned(axum::serve(listener, router).into_future()));
+        self.create_pod(host, &json!({"app": "llama", "fusioninfer.io/component-type": role}));
+        shutdown.drop_guard()
     }
 
-    fn pod(&self, host: u8, labels: &Value) {
+    fn create_pod(&self, host: u8, labels: &Value) {
         let ip = self.address(host).ip().to_string();
         let pod = json!({"metadata": {"name": format!("pod-{host}"), "namespace": "default", "labels": labels},
             "spec": {"containers": [{"name": "c", "image": "i"}]}});
-        let mut made = (*self.server.create("pods", pod).unwrap()).clone();
-        made["status"] = json!({"phase": "Running", "podIP": ip, "conditions": [{"type": "Ready", "status": "True"}]});
-        self.server.update_status("pods", made).unwrap();
+        let mut created = (*self.server.create("pods", pod).unwrap()).clone();
+        created["status"] =
+            json!({"phase": "Running", "podIP": ip, "conditions": [{"type": "Ready", "status": "True"}]});
+        self.server.update_status("pods", created).unwrap();
     }
 
-    pub(crate) async fn until(&self, what: &str, probe: impl Fn(&World) -> bool) {
-        fleet::until(what, async || probe(self)).await;
+    pub(crate) async fn wait_until(&self, description: &str, condition: impl Fn(&PickerFixture) -> bool) {
+        gateway_fixture::wait_until(description, async || condition(self)).await;
     }
 
-    /// Until every request that was asked for is over: its stream ends a moment after the test has let go of it.
-    pub(crate) async fn until_idle(&self) {
-        let is_idle = |world: &World| {
-            let page = world.picker.render_metrics();
+    /// Waits until no request is in flight. A stream ends a moment after the test drops the response.
+    pub(crate) async fn wait_until_idle(&self) {
+        let is_idle = |fixture: &PickerFixture| {
+            let page = fixture.picker.render_metrics();
             let mut running = page.lines().filter(|line| line.starts_with("inference_objective_running_requests{"));
             running.all(|line| line.ends_with(" 0"))
         };
-        self.until("nothing under way", is_idle).await;
+        self.wait_until("no request in flight", is_idle).await;
     }
 
     pub(crate) async fn health(&self, address: SocketAddr, service: &str) -> Result<ServingStatus, tonic::Code> {
@@ -134,58 +147,58 @@ impl World {
         let request = tonic::Request::new(HealthCheckRequest { service: service.to_owned() });
         let path = PathAndQuery::from_static("/grpc.health.v1.Health/Check");
         let codec = ProstCodec::<HealthCheckRequest, HealthCheckResponse>::default();
-        let answer = grpc.unary(request, path, codec).await;
-        answer.map(|answer| answer.into_inner().status()).map_err(|status| status.code())
+        let response = grpc.unary(request, path, codec).await;
+        response.map(|response| response.into_inner().status()).map_err(|status| status.code())
     }
 
-    /// Until the metrics pages of `engines` engines have been read.
-    pub(crate) async fn until_read(&self, engines: usize) {
-        let read = |world: &World| {
-            let page = world.picker.render_metrics();
+    /// Waits until the metrics of `engines` engines are scraped.
+    pub(crate) async fn wait_until_scraped(&self, engines: usize) {
+        let scraped = |fixture: &PickerFixture| {
+            let page = fixture.picker.render_metrics();
             page.lines().filter(|line| line.starts_with("inference_pool_per_pod_queue_size{")).count()
         };
-        self.until("metrics pages", |world| read(world) == engines).await;
+        self.wait_until("scraped metrics", |fixture| scraped(fixture) == engines).await;
     }
 
-    /// Asks as a proxy does, and returns the stream's messages until the whole body came back.
-    pub(crate) async fn ask(&self, prompt: &str, subset: Option<&str>) -> Answer {
-        self.ask_for("m", prompt, subset).await
+    /// Sends a request as a proxy does, and returns the response when the whole body was returned.
+    pub(crate) async fn send(&self, prompt: &str, subset: Option<&str>) -> PickerResponse {
+        self.send_for_model("m", prompt, subset).await
     }
 
-    /// The same for another model.
-    pub(crate) async fn ask_for(&self, model: &str, prompt: &str, subset: Option<&str>) -> Answer {
-        let asking = self.asking(model, prompt, subset);
-        tokio::time::timeout(fleet::PATIENCE, asking).await.expect("the picker does not answer")
+    /// Sends a request for a model.
+    pub(crate) async fn send_for_model(&self, model: &str, prompt: &str, subset: Option<&str>) -> PickerResponse {
+        let exchange = self.exchange(model, prompt, subset);
+        tokio::time::timeout(gateway_fixture::TIMEOUT, exchange).await.expect("the picker did not answer")
     }
 
-    async fn asking(&self, model: &str, prompt: &str, subset: Option<&str>) -> Answer {
-        let mut grpc = grpc(self.asks);
+    async fn exchange(&self, model: &str, prompt: &str, subset: Option<&str>) -> PickerResponse {
+        let mut grpc = grpc(self.ext_proc_address);
         grpc.ready().await.unwrap();
-        let (asks, messages) = mpsc::channel(8);
+        let (sender, messages) = mpsc::channel(8);
         let body = json!({"model": model, "prompt": prompt}).to_string();
         for message in request(&body, subset) {
-            asks.send(message).await.unwrap();
+            sender.send(message).await.unwrap();
         }
         let path = PathAndQuery::from_static("/envoy.service.ext_proc.v3.ExternalProcessor/Process");
         let codec = ProstCodec::<ProcessingRequest, ProcessingResponse>::default();
         let request = tonic::Request::new(ReceiverStream::new(messages));
         let mut stream = grpc.streaming(request, path, codec).await.unwrap().into_inner();
-        let mut answer = Answer { _asks: asks, ..Answer::default() };
-        while let Some(said) = stream.message().await.unwrap() {
-            if answer.take(said) {
-                assert!(answer.status.is_some() || answer.body == body, "the body comes back as it was");
+        let mut response = PickerResponse { _sender: sender, ..PickerResponse::default() };
+        while let Some(message) = stream.message().await.unwrap() {
+            if response.handle(message) {
+                assert!(response.status.is_some() || response.body == body, "the body is unchanged");
                 break;
             }
         }
-        answer
+        response
     }
 }
 
-/// A network that no other test has, and a port that is free at each of its addresses for engines.
-fn places() -> ([u8; 3], u16, BTreeMap<u8, TcpSocket>) {
-    static WORLDS: AtomicU8 = AtomicU8::new(0);
+/// Returns a loopback network that no other test uses, and sockets with the same port at several of its addresses.
+fn reserve_sockets() -> ([u8; 3], u16, BTreeMap<u8, TcpSocket>) {
+    static NETWORKS: AtomicU8 = AtomicU8::new(0);
     let process = u8::try_from(std::process::id() % 100).unwrap();
-    let network = [127, 100 + process, WORLDS.fetch_add(1, Ordering::Relaxed)];
+    let network = [127, 100 + process, NETWORKS.fetch_add(1, Ordering::Relaxed)];
     let [a, b, c] = network;
     loop {
         let mut port = 0;
@@ -195,7 +208,7 @@ fn places() -> ([u8; 3], u16, BTreeMap<u8, TcpSocket>) {
             port = socket.local_addr()?.port();
             Ok((host, socket))
         });
-        // Somebody else may have the port of the first at another address.
+        // The port of the first socket may be in use at another address.
         let sockets: std::io::Result<BTreeMap<u8, TcpSocket>> = sockets.collect();
         match sockets {
             Ok(sockets) => return (network, port, sockets),
@@ -204,53 +217,52 @@ fn places() -> ([u8; 3], u16, BTreeMap<u8, TcpSocket>) {
     }
 }
 
-type Asking = mpsc::Sender<ProcessingRequest>;
-
-/// What was answered; the request is under way until this is dropped.
-pub(crate) struct Answer {
+/// Response of the picker. The request is in flight until it is dropped.
+pub(crate) struct PickerResponse {
     pub(crate) headers: BTreeMap<String, String>,
     body: String,
-    /// Of an answer that no engine gives.
+    /// Status of an immediate response.
     pub(crate) status: Option<i32>,
-    _asks: Asking,
+    _sender: mpsc::Sender<ProcessingRequest>,
 }
 
-impl Default for Answer {
+impl Default for PickerResponse {
     fn default() -> Self {
-        Self { headers: BTreeMap::new(), body: String::new(), status: None, _asks: mpsc::channel(1).0 }
+        Self { headers: BTreeMap::new(), body: String::new(), status: None, _sender: mpsc::channel(1).0 }
     }
 }
 
-impl Answer {
-    /// Whether that was the last.
-    fn take(&mut self, said: ProcessingResponse) -> bool {
-        match said.response.unwrap() {
-            Response::RequestHeaders(answer) => {
-                let mutation = answer.response.unwrap().header_mutation.unwrap();
-                let set = mutation.set_headers.into_iter().map(|one| one.header.unwrap());
+impl PickerResponse {
+    /// Records a message. Returns whether it was the last one.
+    fn handle(&mut self, message: ProcessingResponse) -> bool {
+        match message.response.unwrap() {
+            Response::RequestHeaders(response) => {
+                let mutation = response.response.unwrap().header_mutation.unwrap();
+                let set = mutation.set_headers.into_iter().map(|option| option.header.unwrap());
                 self.headers = set.map(|header| (header.key.clone(), header.text())).collect();
                 false
             }
-            Response::RequestBody(answer) => {
-                let part = answer.response.unwrap().body_mutation.unwrap().streamed_response.unwrap();
-                self.body.push_str(std::str::from_utf8(&part.body).unwrap());
-                part.end_of_stream
+            Response::RequestBody(response) => {
+                let chunk = response.response.unwrap().body_mutation.unwrap().streamed_response.unwrap();
+                self.body.push_str(std::str::from_utf8(&chunk.body).unwrap());
+                chunk.end_of_stream
             }
-            Response::ImmediateResponse(answer) => {
-                self.status = Some(answer.status.unwrap().code);
+            Response::ImmediateResponse(response) => {
+                self.status = Some(response.status.unwrap().code);
                 true
             }
             other => unreachable!("{other:?}"),
         }
     }
 
-    /// The hosts of the endpoints, as the last part of their address.
+    /// Returns the last octets of the selected endpoints.
     pub(crate) fn hosts(&self) -> Vec<u8> {
         let endpoints = self.headers["x-gateway-destination-endpoint"].split(',');
         endpoints.map(host).collect()
     }
 }
 
+/// Returns the last octet of an endpoint.
 pub(crate) fn host(endpoint: &str) -> u8 {
     match endpoint.parse::<SocketAddr>().unwrap().ip() {
         std::net::IpAddr::V4(ip) => ip.octets()[3],
@@ -278,7 +290,7 @@ fn grpc(address: SocketAddr) -> Grpc<Client<HttpConnector, tonic::body::Body>> {
 fn definition() -> Value {
     let names = json!({"kind": "InferencePool", "plural": "inferencepools", "singular": "inferencepool"});
     let schema = json!({"openAPIV3Schema": {"type": "object", "x-kubernetes-preserve-unknown-fields": true}});
-    // Groups of k8s.io want to know who approved of them.
+    // API groups of k8s.io require this annotation.
     let approved = json!({"api-approved.kubernetes.io": "unapproved, for a test"});
     json!({"metadata": {"name": POOLS, "annotations": approved}, "spec": {"group": "inference.networking.k8s.io", "names": names,
         "scope": "Namespaced", "versions": [{"name": "v1", "served": true, "storage": true, "schema": schema}]}})

@@ -1,4 +1,4 @@
-//! Engines, a gateway, and a raw HTTP/1.1 client.
+//! Simulated engines, a gateway, and a raw HTTP/1.1 client.
 
 use std::{net::SocketAddr, sync::Arc, time::Duration};
 
@@ -11,92 +11,96 @@ use tokio::{
 };
 use tokio_util::sync::CancellationToken;
 
-/// What comes soon is waited for as long as this, however busy the machine is: beyond it, it does not come.
-pub(crate) const PATIENCE: Duration = Duration::from_secs(300);
+/// Timeout of waits, long enough for a busy host.
+pub(crate) const TIMEOUT: Duration = Duration::from_secs(300);
 
-pub(crate) struct Fleet {
+/// A gateway with simulated engines.
+pub(crate) struct GatewayFixture {
     pub(crate) gateway: SocketAddr,
     pub(crate) engines: Vec<SocketAddr>,
-    pub(crate) pools: Arc<Datastore>,
-    stop: CancellationToken,
+    pub(crate) datastore: Arc<Datastore>,
+    shutdown: CancellationToken,
 }
 
-impl Drop for Fleet {
+impl Drop for GatewayFixture {
     fn drop(&mut self) {
-        self.stop.cancel();
+        self.shutdown.cancel();
     }
 }
 
+/// Returns the configuration of an engine that serves the models `names`.
 pub(crate) fn engine(names: &[&str]) -> Config {
-    let served_names = names.iter().map(|name| (*name).to_owned()).collect();
+    let served_model_names = names.iter().map(|name| (*name).to_owned()).collect();
     Config {
-        served_model_names: served_names,
+        served_model_names,
         timing: Timing::instant(),
         keep_alive: Duration::from_secs(3600),
         ..Config::new("/models/base")
     }
 }
 
-/// Looks again and again until `holds`.
-pub(crate) async fn until(what: &str, holds: impl AsyncFn() -> bool) {
-    let found = async {
-        while !holds().await {
+/// Polls until `condition` is true.
+pub(crate) async fn wait_until(description: &str, condition: impl AsyncFn() -> bool) {
+    let polling = async {
+        while !condition().await {
             tokio::task::yield_now().await;
         }
     };
-    assert!(tokio::time::timeout(PATIENCE, found).await.is_ok(), "waited in vain for {what}");
+    assert!(tokio::time::timeout(TIMEOUT, polling).await.is_ok(), "timed out waiting for {description}");
 }
 
-/// An address at which nobody listens, as long as the socket lives: no other test can have it meanwhile.
-pub(crate) fn nobody() -> (TcpSocket, SocketAddr) {
+/// Returns an address that refuses connections. The socket reserves it until it is dropped.
+pub(crate) fn refusing_address() -> (TcpSocket, SocketAddr) {
     let socket = TcpSocket::new_v4().unwrap();
     socket.bind(([127, 0, 0, 1], 0).into()).unwrap();
     let address = socket.local_addr().unwrap();
     (socket, address)
 }
 
-pub(crate) fn key() -> NamespacedName {
+/// Returns the name of the pool.
+pub(crate) fn pool_key() -> NamespacedName {
     NamespacedName { namespace: "ns".to_owned(), name: "pool".to_owned() }
 }
 
-/// A gateway before engines that a test plays: those of `listeners`.
-pub(crate) async fn before(listeners: &[TcpListener]) -> Fleet {
-    let mut fleet = start(Vec::new(), &[]).await;
-    fleet.engines = listeners.iter().map(|listener| listener.local_addr().unwrap()).collect();
-    fleet.pools.replace(vec![pool(&fleet.pools, &fleet.engines, &[])]);
-    fleet
+/// Starts a gateway in front of `listeners`, on which the test implements the engines.
+pub(crate) async fn start_with_listeners(listeners: &[TcpListener]) -> GatewayFixture {
+    let mut fixture = start(Vec::new(), &[]).await;
+    fixture.engines = listeners.iter().map(|listener| listener.local_addr().unwrap()).collect();
+    fixture.datastore.replace(vec![pool(&fixture.datastore, &fixture.engines, &[])]);
+    fixture
 }
 
-/// A gateway whose one pool `ns/pool` holds `engines` and the use case `chat` with `targets`.
-pub(crate) async fn start(engines: Vec<Config>, targets: &[(&str, u32)]) -> Fleet {
-    let stop = CancellationToken::new();
+/// Starts `engines` and a gateway. Its pool `ns/pool` contains the engines and the use case `chat` with `targets`.
+pub(crate) async fn start(engines: Vec<Config>, targets: &[(&str, u32)]) -> GatewayFixture {
+    let shutdown = CancellationToken::new();
     let mut addresses = Vec::new();
     for config in engines {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         addresses.push(listener.local_addr().unwrap());
-        tokio::spawn(engine::serve(listener, config, stop.clone()));
+        tokio::spawn(engine::serve(listener, config, shutdown.clone()));
     }
-    let pools = Arc::new(Datastore::new(1));
-    pools.replace(vec![pool(&pools, &addresses, targets)]);
+    let datastore = Arc::new(Datastore::new(1));
+    datastore.replace(vec![pool(&datastore, &addresses, targets)]);
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let gateway = listener.local_addr().unwrap();
-    tokio::spawn(picker::serve_gateway(listener, Arc::clone(&pools), stop.clone()));
-    Fleet { gateway, engines: addresses, pools, stop }
+    tokio::spawn(picker::serve_gateway(listener, Arc::clone(&datastore), shutdown.clone()));
+    GatewayFixture { gateway, engines: addresses, datastore, shutdown }
 }
 
-pub(crate) fn pool(pools: &Datastore, addresses: &[SocketAddr], targets: &[(&str, u32)]) -> Pool {
+/// Returns the pool `ns/pool` with endpoints at `addresses` and the use case `chat`.
+pub(crate) fn pool(datastore: &Datastore, addresses: &[SocketAddr], targets: &[(&str, u32)]) -> Pool {
     let endpoint = |address: &SocketAddr| Endpoint {
         address: *address,
         pod: format!("pod-{}", address.port()),
         prompt_tokens: PromptTokenRange::default(),
-        load: pools.load(*address),
+        load: datastore.load(*address),
     };
     let targets =
         targets.iter().map(|(model, weight)| TargetModel { model: (*model).to_owned(), weight: *weight }).collect();
     let use_case =
         UseCase { targets, creation_timestamp: "2026-01-01T00:00:00Z".to_owned(), ..UseCase::implicit("chat") };
     Pool {
-        key: key(),
+        key: pool_key(),
         ready_endpoints: addresses.iter().map(endpoint).collect(),
         endpoint_count: addresses.len(),
         use_cases: [("chat".to_owned(), use_case)].into(),
@@ -105,12 +109,13 @@ pub(crate) fn pool(pools: &Datastore, addresses: &[SocketAddr], targets: &[(&str
     }
 }
 
-pub(crate) struct Answer {
+/// Head and body of a response.
+pub(crate) struct HttpResponse {
     pub(crate) head: String,
     pub(crate) body: String,
 }
 
-impl Answer {
+impl HttpResponse {
     pub(crate) fn status(&self) -> u16 {
         self.head.split(' ').nth(1).unwrap().parse().unwrap()
     }
@@ -125,11 +130,11 @@ impl Answer {
     }
 }
 
-pub(crate) async fn post(address: SocketAddr, path: &str, body: &str) -> Answer {
+pub(crate) async fn post(address: SocketAddr, path: &str, body: &str) -> HttpResponse {
     receive(send(address, "POST", path, body).await).await
 }
 
-pub(crate) async fn get(address: SocketAddr, path: &str) -> Answer {
+pub(crate) async fn get(address: SocketAddr, path: &str) -> HttpResponse {
     receive(send(address, "GET", path, "").await).await
 }
 
@@ -144,13 +149,13 @@ pub(crate) async fn send(address: SocketAddr, method: &str, path: &str, body: &s
     stream
 }
 
-pub(crate) async fn receive(mut stream: TcpStream) -> Answer {
+pub(crate) async fn receive(mut stream: TcpStream) -> HttpResponse {
     let mut text = Vec::new();
-    tokio::time::timeout(PATIENCE, stream.read_to_end(&mut text)).await.expect("the answer does not end").unwrap();
+    tokio::time::timeout(TIMEOUT, stream.read_to_end(&mut text)).await.expect("the response does not end").unwrap();
     let text = String::from_utf8(text).unwrap();
     let (head, body) = text.split_once("\r\n\r\n").unwrap();
     let body = if head.contains("transfer-encoding: chunked") { dechunk(body) } else { body.to_owned() };
-    Answer { head: head.to_owned(), body }
+    HttpResponse { head: head.to_owned(), body }
 }
 
 fn dechunk(mut body: &str) -> String {
@@ -166,6 +171,7 @@ fn dechunk(mut body: &str) -> String {
     text
 }
 
+/// Returns the value of a series on the metrics page of an engine.
 pub(crate) async fn metric(engine: SocketAddr, series: &str) -> f64 {
     let page = get(engine, "/metrics").await.body;
     let line = page.lines().find(|line| line.starts_with(series)).unwrap();

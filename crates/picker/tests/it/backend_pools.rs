@@ -1,0 +1,144 @@
+//! BackendPools and use cases in an API server, watched by the gateway.
+
+use std::sync::Arc;
+
+use embedded::Server;
+use picker::{Datastore, watch_backend_pools};
+use serde_json::{Value, json};
+use tokio_util::sync::{CancellationToken, DropGuard};
+
+use crate::{api_server, gateway_fixture};
+
+const POOLS: &str = "backendpools.inference.networking.x-k8s.io";
+const USE_CASE_SETS: &str = "llmusecasesets.inference.networking.x-k8s.io";
+
+/// An API server and the datastore of a gateway that watches it.
+struct WatchFixture {
+    server: Server,
+    datastore: Arc<Datastore>,
+    _shutdown: DropGuard,
+}
+
+impl WatchFixture {
+    fn start() -> WatchFixture {
+        let server = api_server::start();
+        for definition in api::crds() {
+            server.create("customresourcedefinitions.apiextensions.k8s.io", definition).unwrap();
+        }
+        let (datastore, shutdown) = (Arc::new(Datastore::new(0)), CancellationToken::new());
+        let client = kube::Client::new(server.router(), "default");
+        tokio::spawn(watch_backend_pools(client, Arc::clone(&datastore), shutdown.clone()));
+        WatchFixture { server, datastore, _shutdown: shutdown.drop_guard() }
+    }
+
+    /// Polls until `condition` is true. A watch would not observe changes of the routing table.
+    async fn wait_until(&self, description: &str, condition: impl Fn(&WatchFixture) -> bool) {
+        gateway_fixture::wait_until(description, async || condition(self)).await;
+    }
+
+    fn condition(&self, resource: &str, name: &str, condition_type: &str) -> (Value, Value) {
+        let object = self.server.get(resource, "default", name).unwrap();
+        let condition =
+            cluster::find_condition(&object["status"]["conditions"], condition_type).cloned().unwrap_or_default();
+        (condition["status"].clone(), condition["reason"].clone())
+    }
+
+    fn create_pool(&self, name: &str) {
+        let spec = json!({"selector": {"app": name}, "targetPorts": [8000]});
+        self.server.create(POOLS, object("BackendPool", name, &spec)).unwrap();
+    }
+
+    fn create_use_case_set(&self, name: &str, pools: &[&str], targets: &Value) {
+        let pools: Vec<Value> = pools.iter().map(|name| json!({"name": name})).collect();
+        let spec = json!({"poolRef": pools, "useCases": [{"modelName": "m", "targetModels": targets}]});
+        self.server.create(USE_CASE_SETS, object("LLMUseCaseSet", name, &spec)).unwrap();
+    }
+
+    fn create_pod(&self, name: &str, app: &str, ip: &str) {
+        let pod = json!({"metadata": {"name": name, "namespace": "default", "labels": {"app": app}},
+            "spec": {"containers": [{"name": "c", "image": "i"}]}});
+        let mut created = (*self.server.create("pods", pod).unwrap()).clone();
+        created["status"] =
+            json!({"phase": "Running", "podIP": ip, "conditions": [{"type": "Ready", "status": "True"}]});
+        self.server.update_status("pods", created).unwrap();
+    }
+
+    fn ready_endpoints(&self, pool: &str) -> usize {
+        let table = self.datastore.routing_table();
+        table.pools.values().find(|candidate| candidate.key.name == pool).map_or(0, |pool| pool.ready_endpoints.len())
+    }
+
+    /// Returns the names of the pools that serve a model.
+    fn pools_serving(&self, model: &str) -> Vec<String> {
+        let table = self.datastore.routing_table();
+        let pools = table.pools.values().filter(|pool| pool.use_cases.contains_key(model));
+        pools.map(|pool| pool.key.name.clone()).collect()
+    }
+}
+
+fn object(kind: &str, name: &str, spec: &Value) -> Value {
+    json!({"apiVersion": "inference.networking.x-k8s.io/v1alpha1", "kind": kind,
+        "metadata": {"namespace": "default", "name": name}, "spec": spec})
+}
+
+// spec: GW-31
+#[tokio::test]
+async fn missing_pool_is_reported_until_it_is_created() {
+    let fixture = WatchFixture::start();
+    fixture.create_use_case_set("chat", &["late"], &json!([]));
+    let resolved_refs = |fixture: &WatchFixture| fixture.condition(USE_CASE_SETS, "chat", "ResolvedRefs");
+    let accepted = |fixture: &WatchFixture| fixture.condition(USE_CASE_SETS, "chat", "Accepted");
+    fixture
+        .wait_until("the condition", |fixture| resolved_refs(fixture) == (json!("False"), json!("PoolNotFound")))
+        .await;
+    assert_eq!(accepted(&fixture), (json!("False"), json!("PoolNotFound")));
+    fixture.create_pool("late");
+    fixture.wait_until("the pool", |fixture| resolved_refs(fixture).0 == "True" && accepted(fixture).0 == "True").await;
+    assert_eq!(fixture.pools_serving("m"), ["late"]);
+}
+
+// spec: GW-17
+// spec: GW-19
+// spec: GW-24
+#[tokio::test]
+async fn pool_follows_its_pods_and_creates_no_objects() {
+    let fixture = WatchFixture::start();
+    fixture.create_pool("llama");
+    fixture.create_pod("a", "llama", "10.0.0.1");
+    fixture.create_pod("b", "llama", "10.0.0.2");
+    fixture.create_pod("c", "other", "10.0.0.3");
+    fixture.wait_until("two endpoints", |fixture| fixture.ready_endpoints("llama") == 2).await;
+    let mut unready = (*fixture.server.get("pods", "default", "a").unwrap()).clone();
+    unready["status"]["conditions"][0]["status"] = json!("False");
+    fixture.server.update_status("pods", unready).unwrap();
+    fixture.wait_until("one endpoint", |fixture| fixture.ready_endpoints("llama") == 1).await;
+    fixture.server.delete(POOLS, "default", "llama", None).unwrap();
+    fixture.wait_until("no pool", |fixture| fixture.ready_endpoints("llama") == 0).await;
+    assert!(fixture.server.list("deployments.apps").is_empty() && fixture.server.list("pods").len() == 3);
+}
+
+// spec: GW-29
+// spec: GW-30
+// spec: GW-5
+#[tokio::test]
+async fn use_case_set_serves_several_pools_and_changes_independently() {
+    let fixture = WatchFixture::start();
+    fixture.create_pool("one");
+    fixture.create_pool("two");
+    fixture.create_use_case_set("chat", &["one", "two"], &json!([{"targetModelName": "v1", "weight": 100}]));
+    fixture.wait_until("both pools", |fixture| fixture.pools_serving("m") == ["one", "two"]).await;
+    let before = fixture.server.get(POOLS, "default", "one").unwrap()["metadata"]["generation"].clone();
+    let mut set = (*fixture.server.get(USE_CASE_SETS, "default", "chat").unwrap()).clone();
+    set["spec"]["useCases"][0]["targetModels"] = json!([{"targetModelName": "v2", "weight": 7}]);
+    fixture.server.update(USE_CASE_SETS, set).unwrap();
+    fixture
+        .wait_until("the new target", |fixture| {
+            let table = fixture.datastore.routing_table();
+            table
+                .pools
+                .values()
+                .all(|pool| pool.use_cases.get("m").is_some_and(|use_case| use_case.targets[0].model == "v2"))
+        })
+        .await;
+    assert_eq!(fixture.server.get(POOLS, "default", "one").unwrap()["metadata"]["generation"], before);
+}

@@ -1,0 +1,83 @@
+//! Requests that the gateway rejects.
+
+use crate::gateway_fixture::{TIMEOUT, engine, get, metric, pool, post, start};
+use rstest::rstest;
+use serde_json::json;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::time::timeout;
+
+// spec: GW-71
+#[tokio::test]
+async fn unknown_model_is_404_in_openai_format() {
+    let fixture = start(vec![engine(&["nope"])], &[]).await;
+    let response = post(fixture.gateway, "/v1/chat/completions", r#"{"model":"nope","messages":[]}"#).await;
+    assert_eq!(response.status(), 404);
+    assert_eq!(
+        response.json(),
+        json!({"error": {"message": "The model `nope` does not exist.", "type": "invalid_request_error", "param": "model", "code": "model_not_found"}})
+    );
+    assert_eq!(metric(fixture.engines[0], "vllm:prompt_tokens_total{").await, 0.0);
+}
+
+// spec: GW-80
+#[rstest]
+#[case::not_json("{bad", "The request body is not a JSON object (at byte 1).")]
+#[case::no_model(r#"{"messages":[]}"#, "You must provide a model parameter.")]
+#[case::model_not_a_string(r#"{"model":1}"#, "`model` must be a string.")]
+#[tokio::test]
+async fn invalid_body_is_400(#[case] body: &str, #[case] message: &str) {
+    let fixture = start(Vec::new(), &[]).await;
+    let response = post(fixture.gateway, "/v1/chat/completions", body).await;
+    let error = &response.json()["error"];
+    assert_eq!(
+        (response.status(), &error["type"], &error["message"]),
+        (400, &"invalid_request_error".into(), &message.into())
+    );
+}
+
+// spec: GW-79
+#[tokio::test]
+async fn missing_endpoint_is_503_with_retry_after() {
+    let fixture = start(vec![engine(&["chat"])], &[]).await;
+    fixture.datastore.replace(vec![pool(&fixture.datastore, &[], &[])]);
+    let response = post(fixture.gateway, "/v1/chat/completions", r#"{"model":"chat"}"#).await;
+    assert_eq!((response.status(), response.header("retry-after")), (503, Some("1")));
+    assert_eq!(response.header("x-llm-d-request-dropped-reason"), Some("rejected-no-endpoints"));
+    assert_eq!(get(fixture.gateway, "/v1/models").await.json()["data"], json!([]));
+}
+
+// spec: GW-80
+#[tokio::test]
+async fn oversized_body_is_413() {
+    let fixture = start(Vec::new(), &[]).await;
+    let mut stream = tokio::net::TcpStream::connect(fixture.gateway).await.unwrap();
+    let head = "POST /v1/completions HTTP/1.1\r\nhost: x\r\ncontent-length: 34000000\r\n\r\n";
+    stream.write_all(head.as_bytes()).await.unwrap();
+    let mut response = [0; 12];
+    timeout(TIMEOUT, stream.read_exact(&mut response)).await.expect("no response").unwrap();
+    assert_eq!(&response, b"HTTP/1.1 413");
+}
+
+#[tokio::test]
+async fn oversized_headers_are_431() {
+    let fixture = start(Vec::new(), &[]).await;
+    let mut stream = tokio::net::TcpStream::connect(fixture.gateway).await.unwrap();
+    let head = format!("GET /v1/models HTTP/1.1\r\nhost: x\r\nx-long: {}\r\n\r\n", "a".repeat(80 * 1024));
+    // The gateway may respond and close the connection before the whole request is sent.
+    stream.write_all(head.as_bytes()).await.ok();
+    let mut response = [0; 12];
+    timeout(TIMEOUT, stream.read_exact(&mut response)).await.expect("no response").unwrap();
+    assert_eq!(&response, b"HTTP/1.1 431");
+}
+
+#[rstest]
+#[case("/health", 200)]
+#[case("/", 404)]
+#[case("/v1/chat/completions", 405)]
+#[case("/v1/models/chat", 200)]
+#[case("/v1/models/nope", 404)]
+#[tokio::test]
+async fn returns_status_of_path(#[case] path: &str, #[case] status: u16) {
+    let fixture = start(vec![engine(&["chat"])], &[]).await;
+    assert_eq!(get(fixture.gateway, path).await.status(), status);
+}
