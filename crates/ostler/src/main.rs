@@ -34,7 +34,9 @@ use clap::{CommandFactory, FromArgMatches, Parser};
 use commands::Command;
 use logging::LogArgs;
 
-/// Run LLM inference services on Kubernetes: select runtimes and accelerators, deploy engines, route requests
+/// Run LLM inference services on Kubernetes
+///
+/// Selects runtimes and accelerators, deploys engines, and routes requests to them.
 #[derive(Parser)]
 #[command(name = "ostler", version, after_help = EXAMPLES)]
 struct Cli {

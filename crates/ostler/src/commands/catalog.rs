@@ -22,7 +22,7 @@ enum Action {
         /// List only this kind
         kind: Option<CatalogKind>,
         /// Print a table, or the manifests as JSON or YAML
-        #[arg(short, long, value_enum, default_value_t = ListOutput::Table)]
+        #[arg(short, long, value_enum, value_name = "FORMAT", default_value_t = ListOutput::Table)]
         output: ListOutput,
     },
     /// Print a shipped object as a manifest for `kubectl apply -f -`
@@ -32,7 +32,7 @@ enum Action {
         /// Runtimes are also found by their names in specification 001, such as `mistral-7b-instruct-rt`.
         name: String,
         /// Print the manifest as JSON or YAML
-        #[arg(short, long, value_enum, default_value_t = ShowOutput::Yaml)]
+        #[arg(short, long, value_enum, value_name = "FORMAT", default_value_t = ShowOutput::Yaml)]
         output: ShowOutput,
     },
 }

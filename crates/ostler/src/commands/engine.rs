@@ -10,13 +10,13 @@ use super::{bind_error, shutdown_token};
 
 #[derive(clap::Args)]
 pub(crate) struct EngineArgs {
-    /// Model that the engine reports to serve
+    /// Name of the model
     model: String,
     /// Model names that clients use [default: MODEL]
-    #[arg(long, num_args = 1..)]
+    #[arg(long, num_args = 1.., value_name = "NAME")]
     served_model_name: Vec<String>,
     /// Listen on this address
-    #[arg(long, default_value = "127.0.0.1:8000")]
+    #[arg(long, value_name = "HOST:PORT", default_value = "127.0.0.1:8000")]
     listen: SocketAddr,
 }
 

@@ -15,7 +15,7 @@ pub(crate) struct GatewayArgs {
     #[command(flatten)]
     connect: ConnectArgs,
     /// Listen on this address
-    #[arg(long, default_value = "127.0.0.1:8080")]
+    #[arg(long, value_name = "HOST:PORT", default_value = "127.0.0.1:8080")]
     listen: SocketAddr,
 }
 

@@ -25,7 +25,7 @@ pub(crate) struct OperatorArgs {
     #[arg(long, value_name = "NAMESPACE")]
     leader_elect_namespace: Option<String>,
     /// Serve the admission webhook on this address and register it in the cluster
-    #[arg(long, value_name = "ADDRESS")]
+    #[arg(long, value_name = "HOST:PORT")]
     webhook: Option<SocketAddr>,
     /// Service of the webhook [default: the cluster calls the address directly]
     #[arg(long, value_name = "NAMESPACE/NAME", requires = "webhook")]
@@ -35,7 +35,7 @@ pub(crate) struct OperatorArgs {
     #[command(flatten)]
     gates: FeatureGates,
     /// Namespace of the operator and of the base set of accelerator classes
-    #[arg(long, env = "POD_NAMESPACE", default_value = operator::DEFAULT_NAMESPACE)]
+    #[arg(long, env = "POD_NAMESPACE", value_name = "NAMESPACE", default_value = operator::DEFAULT_NAMESPACE)]
     operator_namespace: String,
     /// Do not create accelerator classes from node labels
     #[arg(long)]
@@ -49,7 +49,7 @@ pub(crate) struct OperatorArgs {
     #[arg(long, env = "OSTLER_PICKER_IMAGE", value_name = "IMAGE")]
     picker_image: Option<String>,
     /// Serve metrics on this address
-    #[arg(long, default_value = "127.0.0.1:9464")]
+    #[arg(long, value_name = "HOST:PORT", default_value = "127.0.0.1:9464")]
     metrics: SocketAddr,
 }
 

@@ -25,7 +25,7 @@ const NAMESPACED_KINDS: [&str; 3] = ["InferenceService", "ServingRuntime", "Base
 #[derive(clap::Args)]
 #[command(after_help = NOTE)]
 pub(crate) struct PlanArgs {
-    /// Files or directories with services and their runtimes, models and classes; `-` is stdin
+    /// Files or directories with services, runtimes, models and classes; `-` is stdin
     #[arg(short, long = "filename", required = true, num_args = 1.., value_name = "FILES")]
     filenames: Vec<PathBuf>,
     /// Files with the objects of a cluster, from `kubectl get nodes,pods,… -A -o yaml`

@@ -47,7 +47,7 @@ pub(crate) struct UpArgs {
     #[arg(long, value_name = "HOST:PORT", default_value = "127.0.0.1:8080")]
     gateway: SocketAddr,
     /// Serve the operator's metrics on this address; port 0 selects a free port
-    #[arg(long, default_value = "127.0.0.1:0")]
+    #[arg(long, value_name = "HOST:PORT", default_value = "127.0.0.1:0")]
     metrics: SocketAddr,
     /// Do not create accelerator classes from node labels
     #[arg(long)]
