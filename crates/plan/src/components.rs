@@ -70,7 +70,7 @@ pub(crate) struct ComponentSelection {
     pub runtime_component: RuntimeComponent,
     pub demand: ComponentDemand,
     /// One replica set, or one per class if classes serve different request sizes.
-    pub sets: Vec<ReplicaSet>,
+    pub replica_sets: Vec<ReplicaSet>,
 }
 
 /// A set of identical replicas of one component.
@@ -130,7 +130,7 @@ impl ComponentInput<'_> {
 
     /// Returns whether a replica has more than one Pod.
     fn is_multi_node(&self) -> bool {
-        self.selection.sets.iter().any(|set| self.nodes(set) > 1)
+        self.selection.replica_sets.iter().any(|set| self.nodes(set) > 1)
     }
 }
 

@@ -87,7 +87,7 @@ pub(crate) fn build_gang(
     policy: Option<GangPolicy>,
     schema: PodGroupSchema,
 ) -> (Option<Gang>, Option<Warning>) {
-    let in_gang: Vec<&Role> = roles.iter().filter(|role| role.gang && role.replicas.max > 0).collect();
+    let in_gang: Vec<&Role> = roles.iter().filter(|role| role.in_gang && role.replicas.max > 0).collect();
     if in_gang.is_empty() {
         return (None, None);
     }
@@ -109,7 +109,7 @@ pub(crate) fn build_gang(
 
 fn gang_member(role: &Role) -> GangMember {
     let mut requests = pod_requests(&role.template);
-    if let Some(worker) = &role.worker {
+    if let Some(worker) = &role.worker_template {
         let worker_requests = pod_requests(worker);
         (1..role.nodes).for_each(|_| add_resources(&mut requests, &worker_requests));
     }

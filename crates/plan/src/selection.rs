@@ -172,7 +172,7 @@ fn component_selection(
     };
     let sets = decision.components.get(component.as_str()).map(|decision| replica_sets(decision, accelerators));
     ComponentSelection {
-        sets: sets.unwrap_or_else(|| vec![ReplicaSet::default()]),
+        replica_sets: sets.unwrap_or_else(|| vec![ReplicaSet::default()]),
         runtime_component,
         demand: component_demand,
     }

@@ -16,28 +16,28 @@ pub(crate) fn substitute(value: &mut Value, owner: &Owner, missing: &mut Vec<Str
 }
 
 fn expand(text: &str, owner: &Owner, missing: &mut Vec<String>) -> String {
-    let mut out = String::with_capacity(text.len());
+    let mut output = String::with_capacity(text.len());
     let mut rest = text;
     while let Some(start) = rest.find("{{") {
-        out.push_str(&rest[..start]);
+        output.push_str(&rest[..start]);
         rest = &rest[start..];
         // Expressions contain no braces, so the next one ends the expression. This keeps the scan linear.
         let end = rest[2..].find(['{', '}']).map(|index| index + 2).filter(|index| rest[*index..].starts_with("}}"));
         let expression = end.and_then(|end| Some((end, lookup(rest[2..end].trim(), owner)?)));
         let Some((end, value)) = expression else {
             // Not a variable: skip only the braces, because a variable may follow inside.
-            out.push_str("{{");
+            output.push_str("{{");
             rest = &rest[2..];
             continue;
         };
         match value {
-            Lookup::Found(value) => out.push_str(&value),
+            Lookup::Found(value) => output.push_str(&value),
             Lookup::Missing(name) => missing.push(name),
         }
         rest = &rest[end + 2..];
     }
-    out.push_str(rest);
-    out
+    output.push_str(rest);
+    output
 }
 
 /// Result of looking up an expression.

@@ -55,17 +55,17 @@ pub(crate) struct Role {
     /// Pod template (`metadata`, `spec`) as JSON, which preserves unknown fields. The leader's template in multi-node replicas.
     pub template: Value,
     /// Pod template of the workers; `None` in single-node replicas.
-    pub worker: Option<Value>,
+    pub worker_template: Option<Value>,
     /// Whether the Pods are members of the service's gang.
-    pub gang: bool,
+    pub in_gang: bool,
     /// Whether to schedule the Pods of a replica on different hosts.
-    pub spread: bool,
+    pub spread_over_hosts: bool,
     /// Labels that select the Pods of this role; a subset of the template's labels.
     pub selector: BTreeMap<String, String>,
     /// Labels of the workload object.
     pub labels: BTreeMap<String, String>,
     /// Selector of the component's Service; `None` for further replica sets of the component, and for roles without a Service.
-    pub service: Option<BTreeMap<String, String>>,
+    pub service_selector: Option<BTreeMap<String, String>>,
     /// HTTP port of the engine.
     pub port: u16,
     /// Disruption budget; `None` for roles without one.

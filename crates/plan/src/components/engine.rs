@@ -31,10 +31,10 @@ pub(super) fn roles(
     warnings: &mut Vec<Warning>,
 ) -> Result<Vec<Role>, PlanError> {
     let mut roles = Vec::new();
-    for (index, replica_set) in component_input.selection.sets.iter().enumerate() {
+    for (index, replica_set) in component_input.selection.replica_sets.iter().enumerate() {
         let nodes = component_input.nodes(replica_set);
         let mut role = RoleBuilder { owner, input, component_input, replica_set, nodes, gang }.role(warnings)?;
-        role.service = role.service.filter(|_| index == 0);
+        role.service_selector = role.service_selector.filter(|_| index == 0);
         roles.push(role);
     }
     Ok(roles)
@@ -87,13 +87,13 @@ impl RoleBuilder<'_> {
             replicas: scaling.replicas(warnings),
             disruption: Some(scaling.disruption()),
             nodes: self.nodes,
-            worker,
-            gang: self.gang,
-            spread: false,
+            worker_template: worker,
+            in_gang: self.gang,
+            spread_over_hosts: false,
             template: leader.template,
             selector: pod_selector,
             labels: object_labels,
-            service: Some(selector(self.owner, self.component())),
+            service_selector: Some(selector(self.owner, self.component())),
             port: leader.port,
             strategy: strategy.cloned(),
             settings,

@@ -67,18 +67,18 @@ fn is_identifier(name: &str) -> bool {
 
 /// Quotes `word` as [`quote`] does, except references to `shell_variables`, which are put in double quotes.
 fn quote_with_variables(word: &str, shell_variables: &BTreeSet<String>) -> String {
-    let (mut out, mut rest) = (String::new(), word);
+    let (mut quoted, mut rest) = (String::new(), word);
     while let Some((index, name)) = first_reference(rest, shell_variables) {
         if index > 0 {
-            out.push_str(&quote(&rest[..index]));
+            quoted.push_str(&quote(&rest[..index]));
         }
-        out.push_str(&format!("\"${name}\""));
+        quoted.push_str(&format!("\"${name}\""));
         rest = &rest[index + name.len() + 3..];
     }
-    if out.is_empty() || !rest.is_empty() {
-        out.push_str(&quote(rest));
+    if quoted.is_empty() || !rest.is_empty() {
+        quoted.push_str(&quote(rest));
     }
-    out
+    quoted
 }
 
 /// Returns the first reference `$(NAME)` to one of `names` in `text`. `$$(NAME)` is an escaped reference.

@@ -51,7 +51,7 @@ impl SetBuilder<'_> {
     fn build(&self, name: &str, object_labels: &Labels) -> Value {
         let role = self.role;
         let mut group = json!({"size": role.nodes});
-        match &role.worker {
+        match &role.worker_template {
             Some(worker) => {
                 group["leaderTemplate"] = self.template(&role.template);
                 group["workerTemplate"] = self.template(worker);
@@ -78,11 +78,11 @@ impl SetBuilder<'_> {
     fn template(&self, base: &Value) -> Value {
         let mut template = base.clone();
         labels::set_on_template(&mut template, "labels", &self.index_labels);
-        if self.role.gang {
+        if self.role.in_gang {
             let pairs = [(labels::GROUP_NAME, self.owner.name.as_str()), (labels::TASK_SPEC, self.task.as_str())];
             labels::set_on_template(&mut template, "annotations", &labels::from_pairs(pairs));
         }
-        if self.role.spread {
+        if self.role.spread_over_hosts {
             let mut selector = self.role.selector.clone();
             selector.extend(self.index_labels.clone());
             multinode::spread_over_hosts(&mut template, &selector);

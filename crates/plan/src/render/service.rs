@@ -8,7 +8,7 @@ use crate::topology::{Owner, Role};
 
 /// Renders the ClusterIP Service of a component over all its replica sets. Its port equals the engine's.
 pub(crate) fn render(owner: &Owner, role: &Role) -> Option<Value> {
-    let labels = role.service.as_ref()?;
+    let labels = role.service_selector.as_ref()?;
     Some(json!({
         "apiVersion": "v1",
         "kind": "Service",

@@ -83,13 +83,13 @@ fn disabled_feature_gate_ignores_classes_and_configurations() {
           engine: {runner: {args: [--mine]}}}",
     );
     let mut gate = snapshot(&[CLASSES, &runtime, &manifest]);
-    let on = crate::plan(&gate).services.remove(0);
-    assert_eq!((class(&on), args(&on).as_str()), (Some("nvidia-h100-80gb"), "--mine --tuned"));
+    let enabled = crate::plan(&gate).services.remove(0);
+    assert_eq!((class(&enabled), args(&enabled).as_str()), (Some("nvidia-h100-80gb"), "--mine --tuned"));
     gate.accelerator_aware = false;
-    let off = crate::plan(&gate).services.remove(0);
-    assert_eq!((class(&off), args(&off).as_str(), env(&off, "-engine").as_str()), (None, "--mine", ""));
-    assert!(template(&off, "-engine")["spec"].get("nodeSelector").is_none());
-    assert!(template(&off, "-engine")["metadata"]["labels"].get("ome.io/accelerator-class").is_none());
+    let disabled = crate::plan(&gate).services.remove(0);
+    assert_eq!((class(&disabled), args(&disabled).as_str(), env(&disabled, "-engine").as_str()), (None, "--mine", ""));
+    assert!(template(&disabled, "-engine")["spec"].get("nodeSelector").is_none());
+    assert!(template(&disabled, "-engine")["metadata"]["labels"].get("ome.io/accelerator-class").is_none());
 }
 
 // spec: ACC-60
@@ -119,9 +119,12 @@ fn merges_the_runner_of_a_configuration_below_the_service() {
     assert!(engine.get("args").is_none());
     assert_eq!(engine["volumeMounts"], json!([{"name": "b", "mountPath": "/b"}, {"name": "a", "mountPath": "/a"}]));
     assert_eq!(engine["resources"]["limits"], json!({"cpu": "8", "nvidia.com/gpu": "1"}));
-    let mine = plan_only(&[CLASSES, &runtime, &service_on("nvidia-h100-80gb", "runner: {image: mine}")]);
-    assert_eq!(container(&mine, "-engine")["image"], "mine");
-    assert_eq!(setting(&mine, "image"), ("mine".to_owned(), "service", vec!["tuned".to_owned(), "x".to_owned()]));
+    let overriding_plan = plan_only(&[CLASSES, &runtime, &service_on("nvidia-h100-80gb", "runner: {image: mine}")]);
+    assert_eq!(container(&overriding_plan, "-engine")["image"], "mine");
+    assert_eq!(
+        setting(&overriding_plan, "image"),
+        ("mine".to_owned(), "service", vec!["tuned".to_owned(), "x".to_owned()])
+    );
 }
 
 // spec: ACC-86
@@ -191,8 +194,8 @@ fn command_of_the_service_keeps_env_and_resources_of_the_configuration() {
 
 // spec: ACC-94
 #[rstest]
-#[case::a_list("[python3, -m, engine, --tp, \"4\", --x]", "python3 -m engine --x", "--tp-size 2", false)]
-#[case::a_script("[sh, -c, exec engine --tp 4]", "sh -c exec engine --tp 4", "", true)]
+#[case::list("[python3, -m, engine, --tp, \"4\", --x]", "python3 -m engine --x", "--tp-size 2", false)]
+#[case::script("[sh, -c, exec engine --tp 4]", "sh -c exec engine --tp 4", "", true)]
 fn command_of_the_runtime(#[case] command: &str, #[case] expect: &str, #[case] arguments: &str, #[case] warned: bool) {
     let runtime = runtime(
         &configuration_for("nvidia-h100-80gb", "runner: {args: [--tp-size, \"2\"]}"),
