@@ -83,9 +83,9 @@ mod tests {
     #[test]
     fn splits_words_quotes_variables_and_separators() {
         let env = [("A".to_owned(), "x y".to_owned())];
-        let found = commands("one '$A' \"$A\"&& two ${B:-b}\\\n three; four \"\"", &env);
-        let found: Vec<_> = found.into_iter().filter(|words| !words.is_empty()).collect();
-        insta::assert_debug_snapshot!(found, @r#"
+        let parsed = commands("one '$A' \"$A\"&& two ${B:-b}\\\n three; four \"\"", &env);
+        let parsed: Vec<_> = parsed.into_iter().filter(|words| !words.is_empty()).collect();
+        insta::assert_debug_snapshot!(parsed, @r#"
         [
             [
                 "one",
