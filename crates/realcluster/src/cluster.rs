@@ -71,15 +71,15 @@ impl RealCluster {
     pub async fn start_components(components: Components, binaries: Binaries, directory: PathBuf) -> Result<Self> {
         std::fs::create_dir_all(&directory)?;
         remove_previous_state(&directory)?;
-        let mut place = LoopbackAddress::reserve()?;
-        let certificates = Certificates::generate(directory.join("pki"), place.address)?;
-        let port = place.next_port()?;
-        let url = format!("https://{}", place.socket_address(port));
+        let mut loopback = LoopbackAddress::reserve()?;
+        let certificates = Certificates::generate(directory.join("pki"), loopback.address)?;
+        let port = loopback.next_port()?;
+        let url = format!("https://{}", loopback.socket_address(port));
         let kubeconfig = directory.join("kubeconfig");
         std::fs::write(&kubeconfig, admin_kubeconfig(&certificates, &url)?)?;
         let client = Client::try_from(client_config(&kubeconfig).await?)?;
         let mut cluster =
-            Self { client, kubeconfig, binaries, directory, certificates, loopback: place, url, processes: Vec::new() };
+            Self { client, kubeconfig, binaries, directory, certificates, loopback, url, processes: Vec::new() };
         let etcd = cluster.start_etcd().await?;
         cluster.start_apiserver(components, port, &etcd).await?;
         cluster.start_controllers(components.controllers)?;
@@ -220,14 +220,14 @@ impl RealCluster {
         self.apply(definitions).await?;
         let names: Vec<&str> =
             definitions.iter().filter_map(|definition| definition["metadata"]["name"].as_str()).collect();
-        let all = dynamic_api(&self.client, "customresourcedefinitions.apiextensions.k8s.io", "v1", "");
+        let definitions_api = dynamic_api(&self.client, "customresourcedefinitions.apiextensions.k8s.io", "v1", "");
         let established = |object: &Value| {
             let conditions = object["status"]["conditions"].as_array();
             conditions.is_some_and(|all| {
                 all.iter().any(|condition| condition["type"] == "Established" && condition["status"] == "True")
             })
         };
-        crate::wait_until("established CustomResourceDefinitions", all, |found| {
+        crate::wait_until("established CustomResourceDefinitions", definitions_api, |found| {
             names.iter().all(|name| found.get(*name).is_some_and(established))
         })
         .await?;
