@@ -105,7 +105,7 @@ mod tests {
     #[case::unreachable_node(json!({}), &[("Ready", "Unknown")], "unreachable:NoSchedule unreachable:NoExecute")]
     #[case::still_unreachable(unreachable(), &[("Ready", "Unknown")], "unchanged")]
     #[case::reachable_again(unreachable(), &[("Ready", "True")], "mine:NoExecute")]
-    #[case::is_cordoned(json!({"unschedulable": true}), &[("Ready", "True")], "unschedulable:NoSchedule")]
+    #[case::cordoned(json!({"unschedulable": true}), &[("Ready", "True")], "unschedulable:NoSchedule")]
     #[case::uncordoned(json!({"taints": [{"key": UNSCHEDULABLE, "effect": "NoSchedule"}]}), &[("Ready", "True")], "")]
     #[case::disk_pressure(json!({}), &[("Ready", "True"), ("DiskPressure", "True")], "disk-pressure:NoSchedule")]
     fn computes_taints(#[case] spec: Value, #[case] conditions: &[(&str, &str)], #[case] expect: &str) {

@@ -72,7 +72,7 @@ mod tests {
 
     #[rstest]
     #[case::taint(json!({}), Some(("node(s) had untolerated taint(s)", false)))]
-    #[case::is_tolerated(json!({"tolerations": "T"}), None)]
+    #[case::tolerated(json!({"tolerations": "T"}), None)]
     #[case::by_value(json!({"tolerations": [{"key": "gpu", "value": "yes", "effect": "NoSchedule"}]}), None)]
     #[case::selector(json!({"tolerations": "T", "nodeSelector": {"gpu": "a100"}}), Some(("node(s) didn't match Pod's node affinity/selector", false)))]
     #[case::full(json!({"tolerations": "T", "containers": [{"resources": {"requests": {"cpu": "2"}}}]}), Some(("Insufficient cpu", true)))]

@@ -90,7 +90,7 @@ fn selects_node_with_least_important_victims(#[case] pods: Vec<Value>, #[case] e
 
 /// Two Pods of equal priority on one node, one of which has to be preempted; `old-2` is younger.
 #[rstest]
-#[case::without_a_budget(None, "new -> a: old-2")]
+#[case::no_budget(None, "new -> a: old-2")]
 #[case::protected_by_budget(Some(("old-2", 0)), "new -> a: old-1")]
 #[case::budget_allows_disruption(Some(("old-2", 1)), "new -> a: old-2")]
 #[case::budget_of_other_pod(Some(("old-1", 0)), "new -> a: old-2")]

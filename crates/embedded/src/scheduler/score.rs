@@ -222,20 +222,20 @@ mod tests {
     }
 
     #[rstest]
-    #[case::the_emptiest(json!({}), "c")]
-    #[case::a_node_that_is_preferred(
+    #[case::most_free_resources(json!({}), "c")]
+    #[case::preferred_node_affinity(
         json!({"affinity": {"nodeAffinity": {"preferredDuringSchedulingIgnoredDuringExecution": [
             {"weight": 1, "preference": {"matchExpressions": [{"key": "name", "operator": "In", "values": ["b"]}]}},
         ]}}}),
         "b"
     )]
-    #[case::beside_its_own_kind(
+    #[case::preferred_pod_affinity(
         json!({"affinity": {"podAffinity": {"preferredDuringSchedulingIgnoredDuringExecution": preferred_near_web("name")}}}), "a"
     )]
-    #[case::away_from_its_own_zone(
+    #[case::preferred_pod_anti_affinity(
         json!({"affinity": {"podAntiAffinity": {"preferredDuringSchedulingIgnoredDuringExecution": preferred_near_web("zone")}}}), "c"
     )]
-    #[case::spread_if_possible(
+    #[case::schedule_anyway_spread(
         json!({"topologySpreadConstraints": [{"maxSkew": 1, "topologyKey": "zone", "whenUnsatisfiable": "ScheduleAnyway",
                "labelSelector": {"matchLabels": {"app": "web"}}}]}),
         "c"

@@ -10,29 +10,29 @@ const ROUND_ROBIN_2: &str = "decode-0:1 decode-1:1";
 
 /// The outcome table; the columns are 80, 64, 48, 32 and 16 GPUs.
 #[rstest]
-#[case::a(encoding_a(), TaskNaming::PerReplica, [ALL_BOUND, "", "", "", ""])]
-#[case::a_6(with_fields(encoding_a(), json!({"minMember": 6})), TaskNaming::PerReplica, [ALL_BOUND, ROUND_ROBIN_8, ROUND_ROBIN_6, "", ""])]
-#[case::a_without(without_field(encoding_a(), "minMember"), TaskNaming::PerReplica, [ALL_BOUND, ROUND_ROBIN_8, ROUND_ROBIN_6, ROUND_ROBIN_4, ROUND_ROBIN_2])]
+#[case::encoding_a(encoding_a(), TaskNaming::PerReplica, [ALL_BOUND, "", "", "", ""])]
+#[case::encoding_a_6(with_fields(encoding_a(), json!({"minMember": 6})), TaskNaming::PerReplica, [ALL_BOUND, ROUND_ROBIN_8, ROUND_ROBIN_6, "", ""])]
+#[case::encoding_a_without(without_field(encoding_a(), "minMember"), TaskNaming::PerReplica, [ALL_BOUND, ROUND_ROBIN_8, ROUND_ROBIN_6, ROUND_ROBIN_4, ROUND_ROBIN_2])]
 // With 64 GPUs, Volcano binds nothing or prefill, decode-0 and 2 Pods of decode-1, depending on the order of
 // creation.
-#[case::b(json!({"minMember": 6, "minTaskMember": {"prefill-0": 2, "decode-0": 4}}), TaskNaming::PerReplica, [ALL_BOUND, "", "", "", ""])]
-#[case::b_by_role(json!({"minMember": 6, "minTaskMember": {"prefill": 2, "decode": 4}}), TaskNaming::PerRole, [ALL_BOUND, ROUND_ROBIN_8, ROUND_ROBIN_6, "", ""])]
+#[case::encoding_b(json!({"minMember": 6, "minTaskMember": {"prefill-0": 2, "decode-0": 4}}), TaskNaming::PerReplica, [ALL_BOUND, "", "", "", ""])]
+#[case::encoding_b_by_role(json!({"minMember": 6, "minTaskMember": {"prefill": 2, "decode": 4}}), TaskNaming::PerRole, [ALL_BOUND, ROUND_ROBIN_8, ROUND_ROBIN_6, "", ""])]
 // spec: TOP-60
 // spec: TOP-61
 // spec: TOP-62
 // spec: TOP-63
 // spec: TOP-64
-#[case::c(encoding_c(), TaskNaming::PerReplica, [ALL_BOUND, PREFILL_DECODE_0, PREFILL_DECODE_0, "", ""])]
-#[case::c_and_keys_of_a(with_fields(encoding_c(), json!({"minTaskMember": encoding_a()["minTaskMember"]})), TaskNaming::PerReplica, [ALL_BOUND, PREFILL_DECODE_0, PREFILL_DECODE_0, "", ""])]
-#[case::c_10(with_fields(encoding_c(), json!({"minMember": 10})), TaskNaming::PerReplica, [ALL_BOUND, "", "", "", ""])]
-#[case::c_without(without_field(encoding_c(), "minMember"), TaskNaming::PerReplica, [ALL_BOUND, PREFILL_DECODE_0, PREFILL_DECODE_0, "", ""])]
-#[case::c_no_label_keys(
+#[case::encoding_c(encoding_c(), TaskNaming::PerReplica, [ALL_BOUND, PREFILL_DECODE_0, PREFILL_DECODE_0, "", ""])]
+#[case::encoding_c_and_keys_of_a(with_fields(encoding_c(), json!({"minTaskMember": encoding_a()["minTaskMember"]})), TaskNaming::PerReplica, [ALL_BOUND, PREFILL_DECODE_0, PREFILL_DECODE_0, "", ""])]
+#[case::encoding_c_10(with_fields(encoding_c(), json!({"minMember": 10})), TaskNaming::PerReplica, [ALL_BOUND, "", "", "", ""])]
+#[case::encoding_c_without(without_field(encoding_c(), "minMember"), TaskNaming::PerReplica, [ALL_BOUND, PREFILL_DECODE_0, PREFILL_DECODE_0, "", ""])]
+#[case::encoding_c_no_label_keys(
     json!({"minMember": 6, "subGroupPolicy": [without_field(policy("prefill", 2), "matchLabelKeys"), without_field(policy("decode", 4), "matchLabelKeys")]}),
     TaskNaming::PerReplica, ["", "", "", "", ""]
 )]
-#[case::c_resources_of_the_minimum(with_fields(encoding_c(), min_resources(48)), TaskNaming::PerReplica, [ALL_BOUND, PREFILL_DECODE_0, PREFILL_DECODE_0, "", ""])]
-#[case::c_resources_of_the_total(with_fields(encoding_c(), min_resources(80)), TaskNaming::PerReplica, [ALL_BOUND, "", "", "", ""])]
-fn one_group(#[case] spec: Value, #[case] tasks: TaskNaming, #[case] expect: [&str; 5]) {
+#[case::encoding_c_resources_of_the_minimum(with_fields(encoding_c(), min_resources(48)), TaskNaming::PerReplica, [ALL_BOUND, PREFILL_DECODE_0, PREFILL_DECODE_0, "", ""])]
+#[case::encoding_c_resources_of_the_total(with_fields(encoding_c(), min_resources(80)), TaskNaming::PerReplica, [ALL_BOUND, "", "", "", ""])]
+fn binds_one_group_as_in_table(#[case] spec: Value, #[case] tasks: TaskNaming, #[case] expect: [&str; 5]) {
     let outcome = |gpus: usize| {
         let mut cluster =
             TestCluster::new(gpus, workload(2, tasks, Grouping::Single), vec![group("g", 0, spec.clone())]);
@@ -45,10 +45,10 @@ fn one_group(#[case] spec: Value, #[case] tasks: TaskNaming, #[case] expect: [&s
 
 /// Several groups; `first` is the creation second of the group of prefill and decode-0, the other is created at 5.
 #[rstest]
-#[case::d(Grouping::Surplus, 5, [ALL_BOUND, PREFILL_DECODE_0, PREFILL_DECODE_0, "decode-1:4", ""])]
-#[case::d_surplus_first(Grouping::Surplus, 9, [ALL_BOUND, "decode-1:4", "decode-1:4", "decode-1:4", ""])]
-#[case::e(Grouping::PerReplica, 5, [ALL_BOUND, "decode-0:4 decode-1:4", PREFILL_DECODE_0, "decode-0:4", "prefill-0:2"])]
-fn several_groups(#[case] grouping: Grouping, #[case] first: u32, #[case] expect: [&str; 5]) {
+#[case::encoding_d(Grouping::Surplus, 5, [ALL_BOUND, PREFILL_DECODE_0, PREFILL_DECODE_0, "decode-1:4", ""])]
+#[case::encoding_d_surplus_first(Grouping::Surplus, 9, [ALL_BOUND, "decode-1:4", "decode-1:4", "decode-1:4", ""])]
+#[case::encoding_e(Grouping::PerReplica, 5, [ALL_BOUND, "decode-0:4 decode-1:4", PREFILL_DECODE_0, "decode-0:4", "prefill-0:2"])]
+fn binds_several_groups_as_in_table(#[case] grouping: Grouping, #[case] first: u32, #[case] expect: [&str; 5]) {
     let group_with_minimum =
         |name: &str, created: u32, members: u32| group(name, created, json!({"minMember": members}));
     let groups = match grouping {
@@ -88,9 +88,9 @@ fn surplus_group_created_later_binds_as_in_table() {
 
 /// GPUs are added: 32, 48, 64, 80.
 #[rstest]
-#[case::a(vec![group("g", 0, encoding_a())], Grouping::Single, ["", "", "", ALL_BOUND])]
-#[case::c(vec![group("g", 0, encoding_c())], Grouping::Single, ["", PREFILL_DECODE_0, PREFILL_DECODE_0, ALL_BOUND])]
-#[case::d(
+#[case::encoding_a(vec![group("g", 0, encoding_a())], Grouping::Single, ["", "", "", ALL_BOUND])]
+#[case::encoding_c(vec![group("g", 0, encoding_c())], Grouping::Single, ["", PREFILL_DECODE_0, PREFILL_DECODE_0, ALL_BOUND])]
+#[case::encoding_d(
     vec![group("first", 0, json!({"minMember": 6})), group("surplus", 0, json!({"minMember": 4}))], Grouping::Surplus,
     ["decode-1:4", "decode-1:4", "decode-1:4", ALL_BOUND]
 )]

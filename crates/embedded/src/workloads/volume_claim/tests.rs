@@ -69,7 +69,7 @@ fn reconcile(mut claim: Value, mut volumes: Vec<Arc<Value>>, classes: &[Arc<Valu
 #[case::access_mode(
     json!({"storageClassName": "slow", "accessModes": ["ReadWriteMany"]}), "many (Bound)"
 )]
-#[case::without_a_class(
+#[case::without_class(
     json!({"storageClassName": ""}),
     "FailedBinding: no persistent volumes available for this claim and no storage class is set"
 )]
