@@ -45,9 +45,6 @@ pub async fn serve_gateway(
     datastore: Arc<Datastore>,
     shutdown: CancellationToken,
 ) -> io::Result<()> {
-    if let Ok(address) = listener.local_addr() {
-        tracing::info!(%address, "gateway is listening");
-    }
     let proxy = Arc::new(Proxy::new(datastore));
     let connections = Connections::accept(&listener, &shutdown, |stream| {
         serve_connection(stream, Arc::clone(&proxy), shutdown.clone())

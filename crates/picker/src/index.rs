@@ -155,30 +155,33 @@ fn source(object: &Arc<Value>, pool_refs: Vec<PoolRef>, use_cases: Vec<ApiUseCas
 
 /// Adds the use cases of one object to its pools, and returns the conditions of the object.
 fn activate_use_cases(pools: &mut BTreeMap<NamespacedName, Pool>, source: &UseCaseSource) -> Vec<Condition> {
-    let (mut missing, mut conflicts, mut weightless) = (BTreeSet::new(), BTreeSet::new(), BTreeSet::new());
-    let mut found = BTreeSet::new();
+    let (mut missing_pools, mut conflicting, mut zero_weights) = (BTreeSet::new(), BTreeSet::new(), BTreeSet::new());
+    let mut found_pools = BTreeSet::new();
     for reference in &source.pool_refs {
         let is_backend_pool = reference.kind.as_deref().is_none_or(|kind| kind == "BackendPool");
         let key = NamespacedName { namespace: source.namespace.clone(), name: reference.name.clone() };
         let Some(pool) = pools.get_mut(&key).filter(|_| is_backend_pool) else {
-            missing.insert(reference.name.clone());
+            missing_pools.insert(reference.name.clone());
             continue;
         };
-        found.insert(reference.name.clone());
+        found_pools.insert(reference.name.clone());
         for use_case in &source.use_cases {
             if !use_case.target_models.is_empty()
                 && use_case.target_models.iter().all(|target| target.weight == Some(0))
             {
-                weightless.insert(use_case.model_name.clone());
+                zero_weights.insert(use_case.model_name.clone());
             } else if pool.use_cases.contains_key(&use_case.model_name) {
-                conflicts.insert(format!("{} on pool {}", use_case.model_name, pool.key.name));
+                conflicting.insert(format!("{} on pool {}", use_case.model_name, pool.key.name));
             } else {
                 pool.use_cases
                     .insert(use_case.model_name.clone(), active_use_case(use_case, &source.creation_timestamp));
             }
         }
     }
-    vec![accepted_condition(&conflicts, &weightless, &found, &missing), resolved_refs_condition(&missing)]
+    vec![
+        accepted_condition(&conflicting, &zero_weights, &found_pools, &missing_pools),
+        resolved_refs_condition(&missing_pools),
+    ]
 }
 
 fn active_use_case(use_case: &ApiUseCase, creation_timestamp: &str) -> UseCase {
@@ -195,45 +198,47 @@ fn active_use_case(use_case: &ApiUseCase, creation_timestamp: &str) -> UseCase {
 }
 
 fn accepted_condition(
-    conflicts: &BTreeSet<String>,
-    weightless: &BTreeSet<String>,
-    found: &BTreeSet<String>,
-    missing: &BTreeSet<String>,
+    conflicting: &BTreeSet<String>,
+    zero_weights: &BTreeSet<String>,
+    found_pools: &BTreeSet<String>,
+    missing_pools: &BTreeSet<String>,
 ) -> Condition {
-    if !conflicts.is_empty() {
+    if !conflicting.is_empty() {
         let message = format!(
             "Use cases are inactive because an older object declares the same model name: {}.",
-            join_names(conflicts)
+            join_names(conflicting)
         );
         return Condition::new("Accepted", false, code::MODEL_NAME_CONFLICT, message);
     }
-    if !weightless.is_empty() {
+    if !zero_weights.is_empty() {
         let message =
-            format!("All target weights of {} are 0; set at least one positive weight.", join_names(weightless));
+            format!("All target weights of {} are 0; set at least one positive weight.", join_names(zero_weights));
         return Condition::new("Accepted", false, code::INVALID_WEIGHTS, message);
     }
-    match (found.is_empty(), missing.is_empty()) {
+    match (found_pools.is_empty(), missing_pools.is_empty()) {
         (_, true) => Condition::new("Accepted", true, code::ACCEPTED, "All use cases are active."),
         (false, false) => {
-            let message =
-                format!("All use cases are active on {}; other referenced pools do not exist.", join_names(found));
+            let message = format!(
+                "All use cases are active on {}; other referenced pools do not exist.",
+                join_names(found_pools)
+            );
             Condition::new("Accepted", true, code::ACCEPTED, message)
         }
         (true, false) => {
-            let message = format!("No use case is active: waiting for BackendPool {}.", join_names(missing));
+            let message = format!("No use case is active: waiting for BackendPool {}.", join_names(missing_pools));
             Condition::new("Accepted", false, code::POOL_NOT_FOUND, message)
         }
     }
 }
 
-fn resolved_refs_condition(missing: &BTreeSet<String>) -> Condition {
-    match missing.is_empty() {
+fn resolved_refs_condition(missing_pools: &BTreeSet<String>) -> Condition {
+    match missing_pools.is_empty() {
         true => Condition::new("ResolvedRefs", true, code::RESOLVED_REFS, "All referenced pools exist."),
         false => Condition::new(
             "ResolvedRefs",
             false,
             code::POOL_NOT_FOUND,
-            format!("BackendPool {} not found in this namespace.", join_names(missing)),
+            format!("BackendPool {} not found in this namespace.", join_names(missing_pools)),
         ),
     }
 }

@@ -10,6 +10,8 @@
 //! reads only `model`, `stream`, `max_tokens` and the size of the prompt from a request body, and changes only the bytes of
 //! the `model` value.
 
+#![warn(missing_docs)]
+
 mod candidate;
 pub mod code;
 mod config;

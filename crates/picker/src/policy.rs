@@ -240,13 +240,17 @@ mod tests {
     fn cold_prompts_rotate_and_cached_prompts_stay() {
         let scorers = vec![(Scorer::Prefix(0), 3.0), (Scorer::NoHitLru, 2.0)];
         let mut fixture = Fixture::new(ProfileHandler::Single(Profile { scorers, ..profile(None) }), &["a", "b", "c"]);
-        let mut first: Vec<String> = Vec::new();
-        for story in ["first story", "second story", "third story", "fourth story"] {
-            first.push(fixture.schedule(story).unwrap().0);
-            assert_eq!(fixture.schedule(story).unwrap().0, *first.last().unwrap(), "a cached prompt stays");
+        let mut selected: Vec<String> = Vec::new();
+        for prompt in ["first story", "second story", "third story", "fourth story"] {
+            selected.push(fixture.schedule(prompt).unwrap().0);
+            assert_eq!(
+                fixture.schedule(prompt).unwrap().0,
+                *selected.last().unwrap(),
+                "a cached prompt stays on its endpoint"
+            );
         }
-        let distinct: std::collections::BTreeSet<&String> = first[..3].iter().collect();
-        assert_eq!((distinct.len(), &first[3]), (3, &first[0]));
+        let distinct: std::collections::BTreeSet<&String> = selected[..3].iter().collect();
+        assert_eq!((distinct.len(), &selected[3]), (3, &selected[0]));
     }
 
     fn prefill_decode(decider: Decider) -> ProfileHandler {

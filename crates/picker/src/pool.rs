@@ -202,14 +202,14 @@ mod tests {
         let pools = Datastore::new(0);
         pools.replace(vec![pool("a", "2026-02-01", &["m", "x"]), pool("b", "2026-01-01", &["m"])]);
         let routing = pools.routing_table();
-        let found = |pool: Option<&str>, model: &str| {
+        let serving_pool = |pool: Option<&str>, model: &str| {
             let key = pool.map(|name| NamespacedName { namespace: "ns".to_owned(), name: name.to_owned() });
             routing.find(key.as_ref(), model).map(|(pool, _)| pool.key.name.clone())
         };
-        assert_eq!(found(None, "m").as_deref(), Some("b"));
-        assert_eq!(found(Some("a"), "m").as_deref(), Some("a"));
-        assert_eq!(found(Some("b"), "x"), None);
-        assert_eq!(found(None, "nope"), None);
+        assert_eq!(serving_pool(None, "m").as_deref(), Some("b"));
+        assert_eq!(serving_pool(Some("a"), "m").as_deref(), Some("a"));
+        assert_eq!(serving_pool(Some("b"), "x"), None);
+        assert_eq!(serving_pool(None, "nope"), None);
     }
 
     // spec: GW-72

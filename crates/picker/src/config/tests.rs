@@ -128,12 +128,12 @@ fn parses_label_selectors(#[case] kind: &str) {
     let parameters = "{matchLabels: {fusioninfer.io/component-type: decoder}, matchExpressions: [{key: gpu, operator: NotIn, values: [a10]}]}";
     let profile = single(policy(&format!("plugins: [{{type: {kind}, parameters: {parameters}}}]")));
     let [Filter::Selector(requirements)] = &profile.filters[..] else { panic!("{:?}", profile.filters) };
-    let found: Vec<_> = requirements
+    let parsed: Vec<_> = requirements
         .iter()
         .map(|requirement| (requirement.key.as_str(), requirement.operator, requirement.values.join(",")))
         .collect();
     let component = "fusioninfer.io/component-type";
-    assert_eq!(found, [(component, Operator::In, "decoder".to_owned()), ("gpu", Operator::NotIn, "a10".to_owned())]);
+    assert_eq!(parsed, [(component, Operator::In, "decoder".to_owned()), ("gpu", Operator::NotIn, "a10".to_owned())]);
 }
 
 /// Parses a configuration with `plugins` and the profiles `prefill` and `decode`.
@@ -370,10 +370,10 @@ fn other_kind_is_rejected() {
 /// Every known plugin type is listed once, and accepted.
 #[test]
 fn known_types_are_unique_and_accepted() {
-    let mut all: Vec<&str> = plugins::known_types().collect();
-    all.sort_unstable();
-    assert_eq!(all.windows(2).find(|pair| pair[0] == pair[1]), None);
-    for plugin_type in all {
+    let mut types: Vec<&str> = plugins::known_types().collect();
+    types.sort_unstable();
+    assert_eq!(types.windows(2).find(|pair| pair[0] == pair[1]), None);
+    for plugin_type in types {
         let result = parse_config(&config(&format!("plugins: [{{type: {plugin_type}}}]")));
         assert!(!matches!(result, Err(ConfigError::UnknownType { .. })), "{plugin_type}");
     }

@@ -74,43 +74,43 @@ impl Metrics {
     }
 
     fn register(&mut self) {
-        let all = &mut self.registry;
-        all.register("inference_objective_request", "Requests by model and target model", self.requests.clone());
-        all.register(
+        let registry = &mut self.registry;
+        registry.register("inference_objective_request", "Requests by model and target model", self.requests.clone());
+        registry.register(
             "inference_objective_request_error",
             "Requests that the picker rejected, by error code",
             self.errors.clone(),
         );
-        all.register("inference_objective_running_requests", "Requests in flight by model", self.running.clone());
-        all.register("inference_objective_request_sizes", "Bytes of request bodies", self.sizes.clone());
-        all.register(
+        registry.register("inference_objective_running_requests", "Requests in flight by model", self.running.clone());
+        registry.register("inference_objective_request_sizes", "Bytes of request bodies", self.sizes.clone());
+        registry.register(
             "inference_extension_scheduler_e2e_duration_seconds",
             "Duration of one scheduling decision",
             self.durations.clone(),
         );
-        all.register(
+        registry.register(
             "inference_extension_prefix_indexer_hit_ratio",
             "Fraction of the prompt that the selected endpoint had cached",
             self.hit_ratios.clone(),
         );
-        all.register(
+        registry.register(
             "inference_extension_prefix_indexer_hit_bytes",
             "Bytes of the prompt that the selected endpoint had cached",
             self.hit_bytes.clone(),
         );
         let pool = &self.pool;
-        all.register("inference_pool_ready_pods", "Endpoints that are ready", pool.ready.clone());
-        all.register(
+        registry.register("inference_pool_ready_pods", "Endpoints that are ready", pool.ready.clone());
+        registry.register(
             "inference_pool_average_kv_cache_utilization",
             "Mean fraction of the KV cache in use, over endpoints with metrics",
             pool.kv_usage.clone(),
         );
-        all.register(
+        registry.register(
             "inference_pool_average_queue_size",
             "Mean number of queued requests, over endpoints with metrics",
             pool.queue.clone(),
         );
-        all.register(
+        registry.register(
             "inference_pool_per_pod_queue_size",
             "Queued requests of the endpoint at the last scrape",
             pool.queue_per_pod.clone(),

@@ -36,19 +36,19 @@ mod tests {
     #[test]
     fn tokens_in_flight_outweigh_number_of_requests() {
         let datastore = Datastore::new(0);
-        let all = endpoints(&datastore, 2);
-        let _long = all[0].load.begin(1_000);
-        let (_one, _two) = (all[1].load.begin(10), all[1].load.begin(10));
-        let candidates: Vec<&Endpoint> = all.iter().collect();
+        let pool_endpoints = endpoints(&datastore, 2);
+        let _long = pool_endpoints[0].load.begin(1_000);
+        let (_one, _two) = (pool_endpoints[1].load.begin(10), pool_endpoints[1].load.begin(10));
+        let candidates: Vec<&Endpoint> = pool_endpoints.iter().collect();
         assert_eq!(least_loaded(&candidates, &mut datastore.rng()).unwrap().pod, "pod-2");
     }
 
     #[test]
     fn equally_loaded_endpoints_share_requests() {
         let datastore = Datastore::new(3);
-        let all = endpoints(&datastore, 4);
-        let candidates: Vec<&Endpoint> = all.iter().collect();
-        for endpoint in &all {
+        let pool_endpoints = endpoints(&datastore, 4);
+        let candidates: Vec<&Endpoint> = pool_endpoints.iter().collect();
+        for endpoint in &pool_endpoints {
             let drawn = (0..400)
                 .filter(|_| least_loaded(&candidates, &mut datastore.rng()).unwrap().pod == endpoint.pod)
                 .count();

@@ -58,14 +58,14 @@ const RUN_LENGTH: usize = 24;
 
 /// Waits for a run of requests that all go to `expect`. On a stalled host metrics become outdated, and the run starts again.
 async fn assert_always_selects(fixture: &PickerFixture, model: &str, expect: u8) {
-    let mut in_a_row = 0;
+    let mut run_length = 0;
     let run = async {
-        while in_a_row < RUN_LENGTH {
-            let hosts = fixture.send_for_model(model, &format!("{in_a_row} new"), None).await.hosts();
-            in_a_row = if hosts == [expect] { in_a_row + 1 } else { 0 };
+        while run_length < RUN_LENGTH {
+            let hosts = fixture.send_for_model(model, &format!("{run_length} new"), None).await.hosts();
+            run_length = if hosts == [expect] { run_length + 1 } else { 0 };
         }
     };
-    assert!(timeout(TIMEOUT, run).await.is_ok(), "{model} does not always go to {expect}: {in_a_row} in a row");
+    assert!(timeout(TIMEOUT, run).await.is_ok(), "{model} does not always go to {expect}: {run_length} in a row");
 }
 
 // spec: TOP-87
