@@ -85,9 +85,9 @@ fn own_write_is_visible_before_the_watch_delivers_it() {
 fn lists_objects_of_one_namespace() {
     let stores = Stores::new("us");
     let _ = list(&stores, vec![pod("a", "x", "1"), pod("ab", "y", "1"), pod("b", "z", "1")]);
-    let found: Vec<_> =
+    let names: Vec<_> =
         stores.list_namespace(POD, "ab").iter().map(|object| metadata_field(object, "name").to_owned()).collect();
-    assert_eq!(found, ["y"]);
+    assert_eq!(names, ["y"]);
 }
 
 #[test]
@@ -98,7 +98,7 @@ fn lists_objects_by_controller() {
         pod["metadata"]["ownerReferences"] = json!([{"controller": true, "uid": owner}]);
         pod
     };
-    let found = |owner: &str| -> Vec<String> {
+    let names = |owner: &str| -> Vec<String> {
         stores.list_controlled_by(POD, owner).iter().map(|object| metadata_field(object, "name").to_owned()).collect()
     };
     let _ = list(
@@ -110,15 +110,15 @@ fn lists_objects_by_controller() {
             pod("a", "w", "1"),
         ],
     );
-    assert_eq!((found("me"), found("them"), found("")), (vec!["x".into(), "y".into()], vec!["z".into()], vec![]));
+    assert_eq!((names("me"), names("them"), names("")), (vec!["x".into(), "y".into()], vec!["z".into()], vec![]));
     // The controller changes, by an own write that the watch has not delivered yet.
     stores.observe_write(POD, controlled_pod("x", "2", "them"));
-    assert_eq!(found("me"), ["y"]);
+    assert_eq!(names("me"), ["y"]);
     let _ = stores.apply_event(POD, Event::Apply(controlled_pod("x", "2", "them")));
     let _ = stores.apply_event(POD, Event::Delete(controlled_pod("y", "3", "me")));
-    assert_eq!((found("me"), found("them")), (vec![], vec!["x".into(), "z".into()]));
+    assert_eq!((names("me"), names("them")), (vec![], vec!["x".into(), "z".into()]));
     let _ = list(&stores, vec![controlled_pod("z", "1", "me")]);
-    assert_eq!((found("me"), found("them")), (vec!["z".into()], vec![]));
+    assert_eq!((names("me"), names("them")), (vec!["z".into()], vec![]));
 }
 
 #[test]
@@ -130,7 +130,7 @@ fn lists_objects_by_indexed_label() {
         pod["metadata"]["labels"] = json!({"app": app, "other": "x"});
         pod
     };
-    let found = |app: &str| -> Vec<String> {
+    let names = |app: &str| -> Vec<String> {
         stores
             .list_with_label(POD, "a", "app", app)
             .iter()
@@ -141,15 +141,15 @@ fn lists_objects_by_indexed_label() {
         &stores,
         vec![pod_of_app("x", "1", "one"), pod_of_app("y", "1", "one"), pod_of_app("z", "1", "two"), pod("b", "w", "1")],
     );
-    assert_eq!((found("one"), found("two"), found("on")), (vec!["x".into(), "y".into()], vec!["z".into()], vec![]));
+    assert_eq!((names("one"), names("two"), names("on")), (vec!["x".into(), "y".into()], vec!["z".into()], vec![]));
     assert!(stores.list_with_label(POD, "b", "app", "one").is_empty());
     // The own write is newer than what the watch delivers.
     stores.observe_write(POD, pod_of_app("x", "5", "two"));
-    assert_eq!((found("one"), found("two")), (vec!["y".to_owned()], vec!["x".into(), "z".into()]));
+    assert_eq!((names("one"), names("two")), (vec!["y".to_owned()], vec!["x".into(), "z".into()]));
     let _ = stores.apply_event(POD, Event::Apply(pod_of_app("x", "3", "three")));
-    assert_eq!((found("two"), found("three")), (vec!["x".to_owned(), "z".into()], vec![]));
+    assert_eq!((names("two"), names("three")), (vec!["x".to_owned(), "z".into()], vec![]));
     let _ = stores.apply_event(POD, Event::Delete(pod_of_app("x", "6", "two")));
-    assert_eq!(found("two"), ["z"]);
+    assert_eq!(names("two"), ["z"]);
 }
 
 #[test]
