@@ -118,11 +118,13 @@ impl PickerArgs {
             Some(file) => files::read_text(file)?,
             None => self.config_text.clone().unwrap_or_default(),
         };
-        let read = parse_config(&text).map_err(|error| error_with_hint(format!("{source}: {error}"), error.hint()))?;
-        for warning in read.warnings {
+        let config = parse_config(&text).map_err(|error| error_with_hint(format!("{source}: {error}"), error.hint()))?;
+        for warning in &config.warnings {
             output::print_message(&format!("warning: {source}: {warning}"));
         }
-        Ok(read.policy)
+        let source = if source.is_empty() { "default" } else { &source };
+        tracing::info!(source, warnings = config.warnings.len(), "accepted the configuration");
+        Ok(config.policy)
     }
 }
 
