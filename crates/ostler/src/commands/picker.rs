@@ -4,7 +4,7 @@ mod compatibility;
 
 use std::env;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::Arc;
 
@@ -12,8 +12,8 @@ use anyhow::Result;
 use api::Duration;
 use cluster::NamespacedName;
 use picker::{
-    EndpointPicker, ListenerRole, PoolGroup, SchedulingPolicy, ServingCertificate, parse_config, serve_grpc,
-    serve_metrics, watch_inference_pool,
+    EndpointPicker, ListenerRole, ParsedConfig, PoolGroup, ServingCertificate, parse_config, serve_grpc, serve_metrics,
+    watch_inference_pool,
 };
 use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
@@ -108,7 +108,7 @@ impl PickerArgs {
     }
 
     /// Reads the configuration. Warnings are printed to standard error.
-    fn policy(&self) -> Result<SchedulingPolicy> {
+    fn config(&self) -> Result<ParsedConfig> {
         let source = match (&self.config_file, &self.config_text) {
             (Some(file), _) => file.display().to_string(),
             (None, Some(_)) => "--config-text".to_owned(),
@@ -118,19 +118,18 @@ impl PickerArgs {
             Some(file) => files::read_text(file)?,
             None => self.config_text.clone().unwrap_or_default(),
         };
-        let config = parse_config(&text).map_err(|error| error_with_hint(format!("{source}: {error}"), error.hint()))?;
+        let config =
+            parse_config(&text).map_err(|error| error_with_hint(format!("{source}: {error}"), error.hint()))?;
         for warning in &config.warnings {
             output::print_message(&format!("warning: {source}: {warning}"));
         }
-        let source = if source.is_empty() { "default" } else { &source };
-        tracing::info!(source, warnings = config.warnings.len(), "accepted the configuration");
-        Ok(config.policy)
+        Ok(config)
     }
 }
 
 pub(super) async fn run(args: PickerArgs) -> Result<ExitCode> {
     args.compatibility.check()?;
-    let (policy, tls) = (args.policy()?, args.tls()?);
+    let (config, tls) = (args.config()?, args.tls()?);
     let connection = connect::connect(&args.connect).await?;
     let address = args.address();
     let ext_proc = bind(address, args.grpc_port, "--grpc-port").await?;
@@ -140,7 +139,9 @@ pub(super) async fn run(args: PickerArgs) -> Result<ExitCode> {
         port => Some(bind(address, port, "--metrics-port").await?),
     };
     let pool = NamespacedName { namespace: args.namespace(connection.namespace), name: args.pool_name };
-    let picker = Arc::new(EndpointPicker::new(pool, policy, fastrand::u64(..)));
+    let config_file = args.config_file.as_deref().map(Path::display).map(tracing::field::display);
+    tracing::info!(config_file, warnings = config.warnings.len(), "configuration accepted");
+    let picker = Arc::new(EndpointPicker::new(pool, config.policy, fastrand::u64(..)));
     tracing::info!(pool = %picker.pool, address = %ext_proc.local_addr()?, tls = tls.is_some(), "endpoint picker is listening");
     let shutdown = shutdown_after_drain(Arc::clone(&picker), args.drain_timeout)?;
     let watch_task =
