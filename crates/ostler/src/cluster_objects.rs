@@ -25,7 +25,7 @@ const SUPPLY_KINDS: [StaticGvk; 5] = [
     ("ome.io", "v1beta1", "ClusterBaseModel"),
     ("ome.io", "v1beta1", "AcceleratorClass"),
 ];
-/// Most objects per page of a list.
+/// Maximum number of objects per page of a list.
 const PAGE_SIZE: u32 = 500;
 /// HTTP status of an object or a resource that does not exist.
 const NOT_FOUND: u16 = 404;

@@ -19,7 +19,7 @@ pub(crate) struct ConnectArgs {
     pub context: Option<String>,
 }
 
-/// Most contexts that a hint lists.
+/// Maximum number of contexts that a hint lists.
 const MAX_CONTEXTS: usize = 12;
 
 /// A client of the cluster, and the default namespace of its context.

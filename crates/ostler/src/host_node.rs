@@ -4,7 +4,7 @@ use serde_json::{Value, json};
 
 use crate::gpus::{self, GpuInventory};
 
-/// Most Pods of a node: the default of the kubelet.
+/// Maximum number of Pods of a node: the default of the kubelet.
 const MAX_PODS: &str = "110";
 
 /// Returns the Node object with the CPUs, memory and GPUs of this host, named after the host.

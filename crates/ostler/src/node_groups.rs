@@ -22,9 +22,9 @@ const CPU: &str = "192";
 const MEMORY: &str = "2Ti";
 const PODS: &str = "250";
 
-/// Most nodes of a group. Kubernetes supports 5000 nodes, so that a larger number is a typing error.
+/// Maximum number of nodes of a group. Kubernetes supports 5000 nodes, so that a larger number is a typing error.
 const MAX_NODES: u32 = 10_000;
-/// Most accelerators of a node.
+/// Maximum number of accelerators of a node.
 const MAX_ACCELERATORS: u32 = 1_000;
 
 /// A group of equal nodes: `8×H100-80G ×2`, or with a name `big=8×H100-80G`.

@@ -8,7 +8,7 @@ use decide::{DisplayCount, SizeRange};
 use super::{CatalogKind, find};
 use crate::report::service_table::table;
 
-/// Cell of a value that the object does not state.
+/// Cell of a value that the object does not set.
 const UNSET: &str = "–";
 
 type Row = fn(&Document) -> Result<Vec<String>>;

@@ -34,7 +34,7 @@ pub(super) struct Target {
 
 /// Field manager of changes by commands.
 const FIELD_MANAGER: &str = "ostler";
-/// Most attempts to update a service that others, such as the status writer, update concurrently.
+/// Maximum number of attempts to update a service that others, such as the status writer, update concurrently.
 const MAX_ATTEMPTS: usize = 50;
 /// HTTP status of an update with an outdated resource version.
 const CONFLICT: u16 = 409;

@@ -5,7 +5,7 @@ use std::io;
 
 use api::ManifestError;
 
-/// An error with a remedy.
+/// An error with a hint.
 #[derive(Debug)]
 pub(crate) struct HintedError {
     pub cause: String,

@@ -1,4 +1,4 @@
-//! What people read: pure functions from records to text.
+//! Renders data as text. The functions are pure.
 
 pub(crate) mod demo;
 pub(crate) mod errors;

@@ -62,7 +62,9 @@ fn headline(service: &ServicePlan) -> String {
 /// Returns the message of a rejection without its list of classes.
 fn summary(rejection: &RuntimeRejection) -> String {
     match rejection {
-        RuntimeRejection::NoEligibleAccelerator { component, .. } => format!("no class fits the {component}"),
+        RuntimeRejection::NoEligibleAccelerator { component, .. } => {
+            format!("no accelerator class is eligible for the {component}")
+        }
         rejection => rejection.to_string(),
     }
 }

@@ -7,7 +7,7 @@ use serde_json::Value;
 
 use super::service_table::table;
 
-/// Most changes that a line lists.
+/// Maximum number of changes that a line lists.
 const MAX_CHANGES: usize = 3;
 /// Longest value in characters; longer ones are truncated.
 const MAX_VALUE_WIDTH: usize = 60;

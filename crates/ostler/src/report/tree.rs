@@ -10,7 +10,7 @@ pub(crate) struct TreeNode {
     pub children: Vec<TreeNode>,
 }
 
-/// Most names that a line lists; further ones are counted.
+/// Maximum number of names that a line lists; further ones are counted.
 const MAX_NAMES: usize = 4;
 
 impl TreeNode {

@@ -11,7 +11,7 @@ use super::{Explanation, text, text_of};
 use crate::cluster_objects::ClusterObjects;
 use crate::report::tree::{TreeNode, count_of, group_by_reason};
 
-/// Most lines of a list.
+/// Maximum number of lines of a list.
 const MAX_LINES: usize = 12;
 
 /// Explains an AcceleratorClass by comparing it with all nodes.

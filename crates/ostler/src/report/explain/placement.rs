@@ -10,9 +10,9 @@ use serde_json::Value;
 use super::{text, text_of};
 use crate::report::tree::{TreeNode, group_by_reason};
 
-/// Most lines for nodes.
+/// Maximum number of lines for nodes.
 const MAX_LINES: usize = 12;
-/// Most deletions that are suggested.
+/// Maximum number of deletions that are suggested.
 const MAX_SUGGESTIONS: usize = 2;
 /// Labels of the Pods of services, and the kind of the service as written on the command line.
 pub(super) const SERVICE_LABELS: [(&str, &str); 2] = [

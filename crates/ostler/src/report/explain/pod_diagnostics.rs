@@ -14,7 +14,7 @@ use super::text;
 /// Diagnostic messages by Pod name.
 pub(crate) type PodDiagnostics = BTreeMap<String, String>;
 
-/// Most Pods to read. A service may have hundreds of Pods with the same problem.
+/// Maximum number of Pods to read. A service may have hundreds of Pods with the same problem.
 const MAX_PODS: usize = 8;
 /// Number of log lines to search for the last non-empty one.
 const LOG_LINES: i64 = 10;

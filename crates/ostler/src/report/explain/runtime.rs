@@ -9,7 +9,7 @@ use super::{Explanation, text};
 use crate::cluster_objects::{self, ClusterObjects};
 use crate::report::tree::{TreeNode, count_of, group_by_reason, join_names};
 
-/// Most lines of a list.
+/// Maximum number of lines of a list.
 const MAX_LINES: usize = 8;
 
 /// Explains a ServingRuntime or ClusterServingRuntime: its result for all services, and for a minimal service per model.

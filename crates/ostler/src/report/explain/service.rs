@@ -13,7 +13,7 @@ use super::{Explanation, PodProblem, text, text_of};
 use crate::cluster_objects::ClusterObjects;
 use crate::report::tree::{TreeNode, count_of, group_by_reason, names_with_noun};
 
-/// Most lines of a list of candidates, classes or Pods.
+/// Maximum number of lines of a list of candidates, classes or Pods.
 const MAX_LINES: usize = 6;
 /// Reason code of a compatible runtime without an eligible accelerator class.
 const NO_ELIGIBLE_ACCELERATOR: &str = "NoEligibleAccelerator";
@@ -273,7 +273,7 @@ fn rejected_runtimes(decision: &Value) -> Vec<TreeNode> {
     if let Some(nearest) = without_class.first() {
         let component = classes(nearest).first().map_or("engine", |class| text(class, "/component"));
         let line = format!(
-            "runtime {}  {NO_ELIGIBLE_ACCELERATOR}: no class is eligible for the {component}",
+            "runtime {}  {NO_ELIGIBLE_ACCELERATOR}: no accelerator class is eligible for the {component}",
             text(nearest, "/runtime")
         );
         tree.push(TreeNode::new(line, rejected_classes(classes(nearest))));
@@ -344,7 +344,7 @@ fn pod_branches(
         let mut names: Vec<String> = pods.iter().map(|pod| name(pod)).collect();
         let message = match pods.first().filter(|_| rejections.is_empty()) {
             Some(pod) => operator::pod_problem(pod).map(|problem| problem.message).unwrap_or_default(),
-            None => format!("0 of {} can schedule it", count_of(placement.node_count(), "node")),
+            None => format!("0 of {} available", count_of(placement.node_count(), "node")),
         };
         tree.push(TreeNode::new(
             format!("{}  Unschedulable: {message}", names_with_noun("pod", &mut names)),

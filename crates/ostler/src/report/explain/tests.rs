@@ -194,7 +194,7 @@ fn explains_model_that_is_too_large() {
 
 /// Suggests a smaller model that can be scheduled, otherwise models that fit but would have to wait for capacity.
 #[rstest]
-#[case::free_capacity(0, "serve a smaller model: set spec.model.name to llama-3-2-3b-instruct (3.2B)")]
+#[case::free_capacity(0, "use a smaller model: set spec.model.name to llama-3-2-3b-instruct (3.2B)")]
 #[case::no_free_capacity(1, "set spec.model.name to another model that can be served: llama-3-2-3b-instruct")]
 fn suggests_other_models(#[case] pods_on_every_device: u32, #[case] expected: &str) {
     let mut objects = cluster();
@@ -226,7 +226,7 @@ fn explains_crashing_pod() {
     pod["status"] = json!({"phase": "Running", "containerStatuses": [{"name": "main", "ready": false, "restartCount": 4,
         "state": {"waiting": {"reason": "CrashLoopBackOff"}}, "lastState": {"terminated": {"exitCode": 1}}}]});
     objects.pods.push(pod);
-    let message = "Pod chat-engine-a: container main exited with code 1 and restarted 4 times; see its logs";
+    let message = "Pod chat-engine-a: container main terminated with exit code 1 and restarted 4 times; see its logs";
     let service = service(
         json!({"model": {"name": "llama-3-2-3b-instruct"}}),
         &objects,
@@ -296,7 +296,7 @@ fn explain_runtime(name: &str) -> String {
 
 #[test]
 fn explains_disabled_runtime() {
-    insta::assert_snapshot!(explain_runtime("disabled"));
+    insta::assert_snapshot!(explain_runtime("vllm-disabled"));
 }
 
 #[test]
