@@ -22,16 +22,16 @@ fn models_select_runtimes() {
     let summary = format!("{} models, {with_architecture} with an architecture", names.len());
     insta::assert_snapshot!(format!("{summary}\n{}", group_by_outcome(rows)), @r"
     131 models, 17 with an architecture
-    AutoSelectDisabled of srt-grok-1: matches, but autoSelect is off; name it in spec.runtime.name to use it ← grok-1
-    AutoSelectDisabled of srt-hermes-2-pro-llama-3-8b: matches, but autoSelect is off; name it in spec.runtime.name to use it ← hermes-2-pro-llama-3-8b
-    AutoSelectDisabled of srt-internlm2-7b: matches, but autoSelect is off; name it in spec.runtime.name to use it ← internlm2-7b
-    AutoSelectDisabled of srt-llama-3-1-405b-instruct-fp8: matches, but autoSelect is off; name it in spec.runtime.name to use it ← llama-3-1-405b-instruct-fp8
-    AutoSelectDisabled of srt-vicuna-13b-v1-5: matches, but autoSelect is off; name it in spec.runtime.name to use it ← vicuna-13b-v1-5
-    AutoSelectDisabled of srt-vicuna-7b-v1-5: matches, but autoSelect is off; name it in spec.runtime.name to use it ← vicuna-7b-v1-5
-    AutoSelectDisabled of srt-xverse-moe-a36b: matches, but autoSelect is off; name it in spec.runtime.name to use it ← xverse-moe-a36b
-    FormatMismatch of all runtimes: the model does not say what the runtime asks for ← 112 models: afm-4-5b-base, baichuan2-13b-chat, …
-    FormatVersionMismatch of all runtimes: the model does not say what the runtime asks for ← minicpm-v-2-6
-    FrameworkMismatch of all runtimes: the model does not say what the runtime asks for ← xgen-7b-8k-inst
+    AutoSelectDisabled of srt-grok-1: the runtime matches, but autoSelect is off; set spec.runtime.name to use it ← grok-1
+    AutoSelectDisabled of srt-hermes-2-pro-llama-3-8b: the runtime matches, but autoSelect is off; set spec.runtime.name to use it ← hermes-2-pro-llama-3-8b
+    AutoSelectDisabled of srt-internlm2-7b: the runtime matches, but autoSelect is off; set spec.runtime.name to use it ← internlm2-7b
+    AutoSelectDisabled of srt-llama-3-1-405b-instruct-fp8: the runtime matches, but autoSelect is off; set spec.runtime.name to use it ← llama-3-1-405b-instruct-fp8
+    AutoSelectDisabled of srt-vicuna-13b-v1-5: the runtime matches, but autoSelect is off; set spec.runtime.name to use it ← vicuna-13b-v1-5
+    AutoSelectDisabled of srt-vicuna-7b-v1-5: the runtime matches, but autoSelect is off; set spec.runtime.name to use it ← vicuna-7b-v1-5
+    AutoSelectDisabled of srt-xverse-moe-a36b: the runtime matches, but autoSelect is off; set spec.runtime.name to use it ← xverse-moe-a36b
+    FormatMismatch of all runtimes: the model does not set fields that the runtime requires ← 112 models: afm-4-5b-base, baichuan2-13b-chat, …
+    FormatVersionMismatch of all runtimes: the model does not set fields that the runtime requires ← minicpm-v-2-6
+    FrameworkMismatch of all runtimes: the model does not set fields that the runtime requires ← xgen-7b-8k-inst
     srt-falcon3-10b-instruct ← falcon3-10b-instruct
     srt-gpt-oss-120b-grpc (ambiguous) ← gpt-oss-120b
     srt-gpt-oss-20b (ambiguous) ← gpt-oss-20b
@@ -53,10 +53,10 @@ fn large_models_do_not_select_small_runtimes() {
     let rows: Vec<_> = plan(&manifests, &[]).iter().map(row).collect();
     let rows: Vec<_> = rows.iter().map(|(outcome, name)| format!("{name}: {outcome}")).collect();
     insta::assert_snapshot!(rows.join("\n"), @r"
-    qwen2-5-7-6b-instruct: SizeOutOfRange of srt-deepseek-r1-distill-qwen-14b: model 7.6B; the runtime states no range, and its name says 14B
+    qwen2-5-7-6b-instruct: SizeOutOfRange of srt-deepseek-r1-distill-qwen-14b: the model has 7.6B parameters; the runtime has no modelSizeRange and its name indicates 14B
     qwen2-5-14-8b-instruct: srt-deepseek-r1-distill-qwen-14b
     qwen2-5-32-8b-instruct: srt-deepseek-r1-distill-qwen-32b
-    qwen2-5-72-7b-instruct: SizeOutOfRange of srt-deepseek-r1-distill-qwen-32b: model 72.7B; the runtime states no range, and its name says 32B
+    qwen2-5-72-7b-instruct: SizeOutOfRange of srt-deepseek-r1-distill-qwen-32b: the model has 72.7B parameters; the runtime has no modelSizeRange and its name indicates 32B
     ");
 }
 
@@ -108,7 +108,7 @@ fn row(service: &Value) -> (String, String) {
             let rejected = &nearest["rejected"];
             let (code, message) = (rejected["code"].as_str().unwrap(), rejected["message"].as_str().unwrap());
             // If the model lacks the property, the rejection does not depend on the runtime.
-            match message.split_once("; spec.") {
+            match message.split_once(": spec.") {
                 Some((reason, _)) => format!("{code} of all runtimes: {reason}"),
                 None => format!("{code} of {}: {message}", nearest["runtime"].as_str().unwrap()),
             }

@@ -137,7 +137,7 @@ fn output_is_deterministic(#[case] output: &str) {
 #[case::broken(MINIMAL_SERVICE.replace('}', ""), "f.yaml, document 1, line ")]
 #[case::tabs(MINIMAL_SERVICE.replace("  model", "\tmodel"), "invalid YAML: tabs")]
 #[case::duplicate_key(format!("{MINIMAL_SERVICE}  model: {{name: x}}\n"), "line 6: invalid YAML: duplicate mapping key: model")]
-#[case::kind(MINIMAL_SERVICE.replace("Service", "Servce"), "f.yaml, document 1 (InferenceServce default/llama), kind: no kind")]
+#[case::kind(MINIMAL_SERVICE.replace("Service", "Servce"), "f.yaml, document 1 (InferenceServce default/llama), kind: unknown kind")]
 #[case::version(MINIMAL_SERVICE.replace("v1beta1", "v1"), "apiVersion: API group ome.io does not serve version `v1` of InferenceService")]
 #[case::no_name(MINIMAL_SERVICE.replace("name: llama, ", ""), "metadata.name: required field is missing")]
 #[case::wrong_type(format!("{MINIMAL_SERVICE}  engine: {{minReplicas: one}}\n"), "spec.engine.minReplicas: must be of type integer")]
