@@ -1,152 +1,165 @@
-//! Every code of a decision, with what it means and what to do about it.
+//! Codes of decisions, with the documentation of each: cause and remedy.
 
-/// What came out.
+/// Outcomes of a decision.
 pub mod outcome {
     api::codes! {
-        SELECTED = "Selected": "Runtime and classes are chosen.", "";
-        KEPT = "Kept": "The choice in force may still serve and is kept.", "";
+        SELECTED = "Selected": "A runtime and accelerator classes are selected.", "";
+        KEPT = "Kept": "The current selection is still eligible and is retained.", "";
         NO_COMPATIBLE_RUNTIME = "NoCompatibleRuntime":
-            "No runtime serves the model; the message names the one that came nearest. As a warning: the service's own engine runs as it is.",
-            "Follow the nearest runtime's code; `ostler explain` tells which one change helps. Or apply a runtime for the model.";
+            "No runtime can serve the model; the message names the closest one. As a warning: the service runs its own engine without a runtime.",
+            "Resolve the code of the closest runtime, or create a runtime for the model. `ostler explain` shows which single change helps.";
         MODEL_NOT_FOUND = "ModelNotFound":
-            "The service names a model that exists neither in its namespace nor in the cluster.",
-            "Correct spec.model.name, or apply a BaseModel or ClusterBaseModel.";
-        MODEL_DISABLED = "ModelDisabled": "The model is switched off.", "Remove spec.disabled from the model, or name another one.";
+            "The model that the service names exists neither in its namespace nor in the cluster.",
+            "Correct spec.model.name, or create a BaseModel or ClusterBaseModel with this name.";
+        MODEL_DISABLED = "ModelDisabled": "The model is disabled.", "Remove spec.disabled from the model, or use another model.";
         RUNTIME_NOT_FOUND = "RuntimeNotFound":
-            "The service names a runtime that exists neither in its namespace nor in the cluster.",
-            "Correct spec.runtime.name, or remove it: a runtime is then selected.";
+            "The runtime that the service names exists neither in its namespace nor in the cluster.",
+            "Correct spec.runtime.name, or remove it to select a runtime automatically.";
         NO_ENGINE_CONTAINER = "NoEngineContainer":
-            "Neither runtime nor service says which image to run.",
-            "Name a model or a runtime, or set spec.engine.runner.image.";
+            "No container image: neither the runtime nor spec.engine.runner.image sets one.",
+            "Set spec.model.name or spec.runtime.name, or set spec.engine.runner.image.";
     }
 }
 
-/// Why a runtime cannot serve, in the order of the checks.
+/// Reasons why a runtime cannot serve. The order of the list is the order of the checks.
 pub mod runtime {
     api::codes! {
-        DISABLED = "Disabled": "The runtime is switched off.", "Remove spec.disabled from it, or name another one.";
+        DISABLED = "Disabled": "The runtime is disabled.", "Remove spec.disabled from the runtime, or use another runtime.";
         FORMAT_MISMATCH = "FormatMismatch":
-            "The runtime lists no entry in supportedModelFormats with the model's format.",
-            "Add an entry, or correct the model's modelFormat.";
+            "No entry of supportedModelFormats has the model's format.",
+            "Add an entry for the format, or correct modelFormat of the model.";
         FORMAT_VERSION_MISMATCH = "FormatVersionMismatch":
-            "The versions of the format differ.",
-            "Correct modelFormat.version of one of them, or state no version in the runtime.";
+            "The runtime supports another version of the model's format.",
+            "Correct modelFormat.version of the model or the runtime, or remove it from the runtime.";
         FRAMEWORK_MISMATCH = "FrameworkMismatch":
-            "The model's framework is another one.", "Correct modelFramework of one of them.";
+            "The runtime supports another model framework.", "Correct modelFramework of the model or the runtime.";
         FRAMEWORK_VERSION_MISMATCH = "FrameworkVersionMismatch":
-            "The versions of the framework differ.",
-            "Correct modelFramework.version of one of them, or state no version in the runtime.";
+            "The runtime supports another version of the model's framework.",
+            "Correct modelFramework.version of the model or the runtime, or remove it from the runtime.";
         ARCHITECTURE_MISMATCH = "ArchitectureMismatch":
-            "The runtime is for another model architecture.",
-            "Add an entry for the architecture, or correct modelArchitecture.";
+            "The runtime supports another model architecture.",
+            "Add an entry for the architecture to supportedModelFormats, or correct modelArchitecture of the model.";
         QUANTIZATION_MISMATCH = "QuantizationMismatch":
-            "The runtime is for another quantization.", "Name a model with that quantization, or add an entry to the runtime.";
+            "The runtime supports another quantization.",
+            "Add an entry for the quantization to supportedModelFormats, or use a model with a supported quantization.";
         PIPELINE_MISMATCH = "PipelineMismatch":
-            "The runtime is for another diffusion pipeline.", "Add an entry for the pipeline, or correct the model.";
+            "The runtime supports another diffusion pipeline.",
+            "Add an entry for the pipeline to supportedModelFormats, or correct diffusionPipeline of the model.";
         SIZE_OUT_OF_RANGE = "SizeOutOfRange":
-            "The model has more or fewer parameters than the runtime is made for, by its modelSizeRange or by the size in its name.",
-            "Use a runtime for that size, or state the range in modelSizeRange.";
+            "The model's number of parameters is outside the runtime's modelSizeRange or, without a range, contradicts the size in the runtime's name.",
+            "Use a runtime for this model size, or adjust modelSizeRange.";
         PROTOCOL_UNSUPPORTED = "ProtocolUnsupported":
-            "The runtime does not speak the protocol that is asked for.",
-            "Ask for another protocol, or add it to the runtime's protocolVersions.";
+            "The runtime does not support the protocol that the service requires.",
+            "Change spec.model.protocolVersion, or add the protocol to protocolVersions of the runtime.";
         AUTO_SELECT_DISABLED = "AutoSelectDisabled":
-            "The runtime matches and is used only where it is named.",
-            "Name it in spec.runtime.name, or set autoSelect in the runtime.";
+            "The runtime matches, but autoSelect is off: it only serves services that name it.",
+            "Set spec.runtime.name, or set autoSelect in the runtime.";
         NO_ELIGIBLE_ACCELERATOR = "NoEligibleAccelerator":
-            "The runtime fits and no accelerator class does; each class has a code of its own.",
-            "Follow the nearest class's code; `ostler explain` tells which one change helps.";
+            "The runtime is compatible, but no accelerator class is eligible; each class has its own code.",
+            "Resolve the code of the first class. `ostler explain` shows which single change helps.";
     }
 }
 
-/// How a class stands for one component, in the order of the checks.
+/// Results of the checks of a class for one component. The order of the list is the order of the checks.
 pub mod class {
     api::codes! {
-        ELIGIBLE = "Eligible": "The class can carry the component.", "";
+        ELIGIBLE = "Eligible": "The class can run the component.", "";
         UNKNOWN_CLASS = "UnknownClass":
-            "There is no AcceleratorClass of that name.", "Correct the name; `kubectl get acceleratorclasses` lists them.";
+            "No AcceleratorClass has this name.", "Correct the name; `kubectl get acceleratorclasses` lists the classes.";
         NOT_SUPPORTED_BY_RUNTIME = "NotSupportedByRuntime":
-            "The runtime names the classes that it supports, and this is none of them.",
-            "Add it to acceleratorRequirements.supportedClasses of the runtime, or name another runtime.";
+            "The runtime restricts its classes, and this class is not one of them.",
+            "Add the class to acceleratorRequirements.supportedClasses of the runtime, or use another runtime.";
         NOT_PREFERRED = "NotPreferred":
-            "The service asks for other classes.", "Name it in acceleratorSelector, or remove the selection.";
+            "The service restricts its classes, and this class is not one of them.",
+            "Add the class to spec.acceleratorSelector.preferredClasses, or remove the field.";
         EXCLUDED_CLASS = "ExcludedClass":
-            "The service excludes the class, by name, family or memory.", "Remove the constraint from acceleratorSelector.";
+            "The service excludes the class by name, architecture family or memory.", "Remove the constraint from spec.acceleratorSelector.";
         NO_MATCHING_NODES = "NoMatchingNodes":
-            "No node belongs to the class, or none that the service's node selector takes.",
+            "No node belongs to the class, or none matches the node selector of the service.",
             "Add a node, correct spec.discovery of the class, or relax the node selector.";
         RESOURCE_UNKNOWN = "ResourceUnknown":
-            "The class does not say which resource Pods request, and its vendor is none whose device plugin is known.",
-            "State resources of the class, such as `resources: [{name: acme.com/npu}]`; `kubectl describe node` shows the name.";
+            "The class declares no resources, and the device plugin of its vendor is unknown, so Pods cannot request accelerators.",
+            "Set spec.resources of the class, for example `resources: [{name: acme.com/npu}]`; `kubectl describe node` shows the name.";
         INSUFFICIENT_MEMORY = "InsufficientMemory":
-            "One accelerator has less memory than is asked for.", "Ask for less, or use a class with more.";
+            "An accelerator of the class has less memory than required, or the class does not declare it.",
+            "Lower the requirement, or use a class with more memory.";
         COMPUTE_CAPABILITY_TOO_LOW = "ComputeCapabilityTooLow":
-            "The class's compute capability is lower than is asked for.", "Use a newer class, or lower the requirement.";
+            "The compute capability of the class is lower than required, or the class does not declare it.",
+            "Lower the requirement, or use a newer class.";
         MISSING_FEATURE = "MissingFeature":
-            "The class lacks a feature that is asked for.",
-            "Use a class that has it, add it to capabilities.features where the hardware has it, or drop the requirement.";
+            "The class lacks a required feature.",
+            "Use a class with the feature, add it to capabilities.features if the hardware has it, or remove the requirement.";
         BANDWIDTH_TOO_LOW = "BandwidthTooLow":
-            "The class's memory bandwidth is lower than is asked for, or not stated.", "Lower the requirement, or state the class's bandwidth.";
+            "The memory bandwidth of the class is lower than required, or the class does not declare it.",
+            "Lower the requirement, or set capabilities.memoryBandwidthGBps of the class.";
         PERFORMANCE_TOO_LOW = "PerformanceTooLow":
-            "The class computes less than is asked for, or does not state it.", "Lower the requirement, or state the class's performance.";
+            "The class provides less compute than required, or does not declare its performance.",
+            "Lower the requirement, or set capabilities.performance of the class.";
         TOO_MANY_PER_NODE = "TooManyPerNode":
-            "Runtime or service fix a number of accelerators per node that no node of the class has; waiting does not help.",
-            "Ask for fewer: --tensor-parallel-size and its like, or resources. Or spread the model over nodes, with leader and worker.";
+            "The runtime or the service requests more accelerators per node than any node of the class has. Waiting does not help.",
+            "Lower --tensor-parallel-size or resources, or set leader and worker to use several nodes.";
         MODEL_DOES_NOT_FIT = "ModelDoesNotFit":
-            "Weights and cache need more memory than the accelerators have that may be used together.",
-            "Allow more accelerators or nodes, use a class with more memory, or a quantized or smaller model.";
+            "The model requires more accelerator memory than the largest possible shape provides.",
+            "Allow more accelerators or nodes, use a class with more memory, or use a quantized or smaller model.";
         NODE_SELECTOR_CONFLICT = "NodeSelectorConflict":
-            "No node of the class satisfies node selector and affinity of class, runtime and service together.",
-            "Relax the service's node selector or affinity, or label a node.";
+            "No node of the class satisfies the merged node selectors and affinities of class, runtime and service.",
+            "Relax the node selector or affinity of the service, or label a node.";
     }
 }
 
-/// What was done nonetheless, and what its owner should know.
+/// Findings that do not prevent the service from running.
 pub mod warning {
     api::codes! {
         ACCELERATOR_NOT_CONSIDERED = "AcceleratorNotConsidered":
-            "No class was looked at: neither runtime nor service uses an accelerator field, or there is no class.",
-            "Give the service an acceleratorSelector or the runtime acceleratorRequirements, if a class is wanted.";
+            "No accelerator class was considered: neither the runtime nor the service sets an accelerator field, or no AcceleratorClass exists.",
+            "Set spec.acceleratorSelector of the service or acceleratorRequirements of the runtime to select a class.";
         AMBIGUOUS_RUNTIMES = "AmbiguousRuntimes":
-            "Several runtimes fit equally well and have equal priority; the choice among them is nobody's.",
-            "Give one a higher priority, or name one in spec.runtime.name.";
+            "Several runtimes match equally well and have the same priority; tie-breaking rules selected one.",
+            "Raise the priority of one runtime, or set spec.runtime.name.";
         DECISION_STALE = "DecisionStale":
-            "The service keeps its choice; another one would be taken today.", "`ostler redecide KIND/NAME` accepts it.";
+            "The current selection is retained; re-running selection would choose a different runtime or class.",
+            "Run `ostler redecide KIND/NAME` to accept the new selection.";
         ACCELERATOR_RESOURCE_REPLACED = "AcceleratorResourceReplaced":
-            "Service or runtime ask for accelerators by another resource name than the chosen class has; the class's is requested.",
-            "Name a class in spec.acceleratorSelector.preferredClasses to choose the vendor.";
+            "The service or the runtime requests accelerators by a resource of another vendor; Pods request the resource of the selected class.",
+            "Set spec.acceleratorSelector.preferredClasses to choose the vendor.";
         MODEL_UNSTATED = "ModelUnstated":
-            "The service names a runtime and no model: format, size and memory were not checked.",
-            "Name the model in spec.model, if there is an object for it.";
+            "The service names a runtime but no model, so format, size and memory were not checked.",
+            "Set spec.model.name, if an object for the model exists.";
         MODEL_SIZE_UNSTATED = "ModelSizeUnstated":
-            "The model does not say how many parameters it has: size ranges were not compared, and memory was not checked.",
-            "State spec.modelParameterSize of the model, such as `7B`.";
+            "The model does not set its number of parameters, so size ranges and memory were not checked.",
+            "Set spec.modelParameterSize of the model, for example `7B`.";
         PARALLELISM_MISMATCH = "ParallelismMismatch":
-            "Flags or variables split the model over another number of accelerators than the Pods request.",
-            "Make --tensor-parallel-size and its like agree with resources.";
+            "Flags or environment variables set a parallelism that differs from the number of accelerators that the Pods request.",
+            "Make --tensor-parallel-size and similar flags agree with resources.";
         AVAILABILITY_UNKNOWN = "AvailabilityUnknown":
-            "Nothing is known of the nodes of the class.", "Plan with nodes (`ostler plan --nodes`, `--cluster` or `--context`), or wait until the class has a status.";
+            "The nodes of the selected class are unknown, so free capacity was not checked.",
+            "Plan with nodes (`ostler plan --nodes`, `--cluster` or `--context`), or wait until the class has a status.";
         NO_FREE_CAPACITY = "NoFreeCapacity":
-            "The class is chosen and its accelerators are in use; the service waits for them.",
-            "Free accelerators or add nodes; `ostler explain` tells who holds them.";
+            "The accelerators of the selected class are in use; the service waits for free ones.",
+            "Free accelerators or add nodes; `ostler explain` shows which workloads use them.";
         COST_THRESHOLD_EXCEEDED = "CostThresholdExceeded":
-            "No class is as cheap as is asked for; the cheapest suitable one is used.", "Raise the annotation ome.io/cost-threshold, or state prices of classes.";
+            "No eligible class is within the cost threshold; the cheapest one is used.",
+            "Raise the annotation ome.io/cost-threshold, or set the prices of classes.";
         SCORE_TERM_DROPPED = "ScoreTermDropped":
-            "A number that ranks classes is not stated by every eligible class, so it counts for none.", "State it in all classes.";
+            "Not every eligible class declares a value that the score uses, so the scores of all classes ignore it.",
+            "Set the value in all classes.";
         PRICE_KINDS_DIFFER = "PriceKindsDiffer":
-            "Classes state prices of different kinds, which cannot be compared.", "State the same kind in all classes.";
+            "Classes declare different kinds of prices, which cannot be compared.", "Set the same kind of price in all classes.";
         NODE_SELECTOR_OVERRIDDEN = "NodeSelectorOverridden":
-            "Two sources give one node label different values; the nearer one to the service wins.", "Remove one, if that was not meant.";
+            "Two layers set a node label to different values; the layer closer to the service takes precedence.",
+            "Remove one of the values, if this is not intended.";
         SERVICE_ARGS_NOT_READ = "ServiceArgsNotRead":
-            "The runtime's command is a script that reads no arguments; the service's have no effect.",
-            "State engine.runner.command in the service too.";
+            "The runtime's command is a shell script that does not use its parameters, so the arguments of the service have no effect.",
+            "Set engine.runner.command in the service as well.";
         ACCELERATOR_ARGS_NOT_APPLIED = "AcceleratorArgsNotApplied":
-            "Arguments of an accelerator configuration cannot be added to a command of the service or to a script.",
-            "Write them into that command.";
+            "Arguments of an accelerator configuration cannot be added to the command of the service or to a shell script.",
+            "Add the arguments to the command.";
         ANNOTATION_OVERRIDDEN = "AnnotationOverridden":
-            "spec.annotations and metadata.annotations differ; the latter win.", "Remove one of them.";
-        INVALID_RUNTIME = "InvalidRuntime": "A runtime cannot be read and takes part in no choice.", "Correct the field that the message names.";
-        INVALID_CLASS = "InvalidClass": "A class cannot be read and takes part in no choice.", "Correct the field that the message names.";
-        INVALID_MODEL = "InvalidModel": "A model cannot be read and takes part in no choice.", "Correct the field that the message names.";
-        DEPRECATED_FIELD = "DeprecatedField": "An old field name was read.", "Rename it as the message says.";
+            "spec.annotations and metadata.annotations set different values; metadata.annotations takes precedence.",
+            "Remove one of the annotations.";
+        INVALID_RUNTIME = "InvalidRuntime": "A runtime has an invalid field and is ignored.", "Correct the field that the message names.";
+        INVALID_CLASS = "InvalidClass": "An accelerator class has an invalid field and is ignored.", "Correct the field that the message names.";
+        INVALID_MODEL = "InvalidModel": "A model has an invalid field and is ignored.", "Correct the field that the message names.";
+        DEPRECATED_FIELD = "DeprecatedField": "The manifest uses a deprecated field.", "Rename the field; the message contains its new name.";
     }
 }
