@@ -1,6 +1,6 @@
-//! How long one decision takes: 500 runtimes × 60 classes. Figures are printed, nothing is asserted.
+//! Measures decisions over 500 runtimes × 60 classes and prints the results.
 //!
-//! `cargo run --release -p decide --example bench_decision [PART OF A CASE]`
+//! `cargo run --release -p decide --example bench_decision [FILTER]`
 
 use std::hint::black_box;
 use std::io::Write;
@@ -18,62 +18,62 @@ const ROUNDS: u32 = 300;
 fn main() -> Result<(), Box<dyn std::error::Error>> {
     let service = demand()?;
     let mut out = std::io::stdout().lock();
-    let only = std::env::args().nth(1).unwrap_or_default();
-    for (name, kind) in KINDS.into_iter().filter(|(name, _)| name.contains(&only)) {
-        let supply = supply(kind)?;
+    let filter = std::env::args().nth(1).unwrap_or_default();
+    for (name, vary) in VARIATIONS.into_iter().filter(|(name, _)| name.contains(&filter)) {
+        let supply = supply(vary)?;
         let decision = decide::decide(&service, &supply, None);
-        let able = decision.candidates.iter().filter(|candidate| candidate.rank.is_some()).count();
+        let compatible = decision.candidates.iter().filter(|candidate| candidate.rank.is_some()).count();
         let decided = measure(|| drop(black_box(decide::decide(&service, &supply, None))));
         let for_status = measure(|| drop(black_box(decide::decide(&service, &supply, None).for_status())));
         writeln!(
             out,
-            "decision, {name:<24} {able:>3} of {RUNTIMES} × {CLASSES}   {decided}   with its status {}",
-            for_status.shown()
+            "decision, {name:<24} {compatible:>3} of {RUNTIMES} × {CLASSES}   {decided}   with status form {}",
+            for_status.median_text()
         )?;
     }
-    let catalogue = supply(by_architecture)?;
-    let helped = measure(|| drop(black_box(decide::find_remedies(&service, &catalogue))));
-    writeln!(out, "remedies, nothing to help                              {helped}")?;
-    let helpless = Demand { protocol: "openInference-v2".to_owned(), ..service };
-    let helped = measure(|| drop(black_box(decide::find_remedies(&helpless, &catalogue))));
-    writeln!(out, "remedies, no runtime fits                              {helped}")?;
+    let catalog = supply(by_architecture)?;
+    let remedies = measure(|| drop(black_box(decide::find_remedies(&service, &catalog))));
+    writeln!(out, "remedies, feasible decision                            {remedies}")?;
+    let infeasible = Demand { protocol: "openInference-v2".to_owned(), ..service };
+    let remedies = measure(|| drop(black_box(decide::find_remedies(&infeasible, &catalog))));
+    writeln!(out, "remedies, no compatible runtime                          {remedies}")?;
     Ok(())
 }
 
-/// Makes the runtime at an index another one.
-type Kind = fn(usize, &mut Value);
+/// Varies the runtime at an index.
+type Variation = fn(usize, &mut Value);
 
-/// What the 500 runtimes have in common, and what not.
-const KINDS: [(&str, Kind); 9] = [
-    ("five fit the model", by_architecture),
-    ("all fit, alike", |_, _| {}),
-    ("all fit, each its own", each_its_own),
-    ("all fit, own selectors", by_selector),
-    ("all fit, own affinities", by_affinity),
-    ("all fit, own preferences", by_preference),
-    ("all fit, with decoders", with_decoder),
-    ("no class fits, by memory", |index, spec| {
-        each_its_own(index, spec);
+/// Variations of the runtimes.
+const VARIATIONS: [(&str, Variation); 9] = [
+    ("five compatible runtimes", by_architecture),
+    ("all equal", |_, _| {}),
+    ("all different", with_different_fields),
+    ("different node selectors", by_selector),
+    ("different affinities", by_affinity),
+    ("different preferences", by_preference),
+    ("with decoders", with_decoder),
+    ("no class, by memory", |index, spec| {
+        with_different_fields(index, spec);
         spec["acceleratorRequirements"]["requiredCapabilities"]["memoryGB"] = json!(1000 + index);
     }),
-    ("no class fits, by nodes", |index, spec| {
+    ("no class, by nodes", |index, spec| {
         spec["engineConfig"]["nodeSelector"] = json!({"pool": format!("none-{index}")});
     }),
 ];
 
-/// A catalogue: runtimes for 100 architectures, five of each.
+/// Five runtimes for each of 100 architectures, as in a catalog.
 fn by_architecture(index: usize, spec: &mut Value) {
     spec["supportedModelFormats"][0]["modelArchitecture"] = json!(format!("Architecture{}", index % 100));
 }
 
-/// No two ask for the same of classes, in arguments, resources, tuning and placement.
-fn each_its_own(index: usize, spec: &mut Value) {
+/// Different arguments, resources, configurations and placement.
+fn with_different_fields(index: usize, spec: &mut Value) {
     let engine = &mut spec["engineConfig"];
     engine["runner"]["args"] = json!(["--model", "$(MODEL_PATH)", format!("--max-model-len={}", 1024 + index)]);
     engine["runner"]["resources"] = json!({"limits": {"cpu": 10 + index % 7, "memory": format!("{}Gi", 30 + index)}});
     engine["nodeSelector"] = json!({"pool": format!("pool-{}", index % 4)});
-    let tuned = json!({"selector": {"acceleratorClass": format!("class-{}", index % CLASSES)}, "env": [{"name": "A", "value": index.to_string()}]});
-    spec["acceleratorConfigurations"] = json!([tuned]);
+    let configuration = json!({"selector": {"acceleratorClass": format!("class-{}", index % CLASSES)}, "env": [{"name": "A", "value": index.to_string()}]});
+    spec["acceleratorConfigurations"] = json!([configuration]);
     spec["acceleratorRequirements"]["requiredCapabilities"]["memoryBandwidthGBps"] = json!(1 + index);
 }
 
@@ -82,9 +82,9 @@ fn by_selector(index: usize, spec: &mut Value) {
 }
 
 fn by_affinity(index: usize, spec: &mut Value) {
-    let elsewhere = json!({"matchExpressions": [{"key": "pool", "operator": "NotIn", "values": [format!("pool-{index}"), "pool-0"]}]});
+    let term = json!({"matchExpressions": [{"key": "pool", "operator": "NotIn", "values": [format!("pool-{index}"), "pool-0"]}]});
     spec["engineConfig"]["affinity"] =
-        json!({"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": [elsewhere]}}});
+        json!({"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": [term]}}});
 }
 
 fn by_preference(index: usize, spec: &mut Value) {
@@ -93,29 +93,29 @@ fn by_preference(index: usize, spec: &mut Value) {
 }
 
 fn with_decoder(index: usize, spec: &mut Value) {
-    each_its_own(index, spec);
+    with_different_fields(index, spec);
     spec["decoderConfig"] = spec["engineConfig"].clone();
 }
 
-struct Measured {
+struct Measurement {
     best: Duration,
     median: Duration,
     worst: Duration,
 }
 
-impl Measured {
-    fn shown(&self) -> String {
+impl Measurement {
+    fn median_text(&self) -> String {
         format!("{:>9.1?}", self.median)
     }
 }
 
-impl std::fmt::Display for Measured {
+impl std::fmt::Display for Measurement {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(f, "best {:>9.1?}   median {:>9.1?}   worst {:>9.1?} of {ROUNDS}", self.best, self.median, self.worst)
     }
 }
 
-fn measure(mut decide: impl FnMut()) -> Measured {
+fn measure(mut decide: impl FnMut()) -> Measurement {
     let mut times: Vec<Duration> = Vec::new();
     for _ in 0..ROUNDS {
         let start = Instant::now();
@@ -123,8 +123,8 @@ fn measure(mut decide: impl FnMut()) -> Measured {
         times.push(start.elapsed());
     }
     times.sort_unstable();
-    let at = |index: usize| times.get(index).copied().unwrap_or_default();
-    Measured { best: at(0), median: at(times.len() / 2), worst: at(times.len().saturating_sub(1)) }
+    let time_at = |index: usize| times.get(index).copied().unwrap_or_default();
+    Measurement { best: time_at(0), median: time_at(times.len() / 2), worst: time_at(times.len().saturating_sub(1)) }
 }
 
 fn demand() -> Result<Demand, Box<dyn std::error::Error>> {
@@ -134,15 +134,15 @@ fn demand() -> Result<Demand, Box<dyn std::error::Error>> {
     Ok(Demand::from_api(&serde_json::from_value(service)?, Some(("m", &serde_json::from_value(model)?)))?)
 }
 
-fn supply(kind: Kind) -> Result<Supply, Box<dyn std::error::Error>> {
+fn supply(vary: Variation) -> Result<Supply, Box<dyn std::error::Error>> {
     Ok(Supply {
-        runtimes: (0..RUNTIMES).map(|index| runtime(index, kind)).collect::<Result<_, _>>()?,
+        runtimes: (0..RUNTIMES).map(|index| runtime(index, vary)).collect::<Result<_, _>>()?,
         classes: (0..CLASSES).map(class).collect::<Result<_, _>>()?,
         accelerator_aware: true,
     })
 }
 
-fn runtime(index: usize, kind: Kind) -> Result<Arc<Runtime>, Box<dyn std::error::Error>> {
+fn runtime(index: usize, vary: Variation) -> Result<Arc<Runtime>, Box<dyn std::error::Error>> {
     let mut spec = json!({
         "supportedModelFormats": [{"modelFormat": {"name": "safetensors", "version": "1.0.0"}, "modelFramework": {"name": "transformers", "version": "4.45.0"},
             "modelArchitecture": "Architecture7", "autoSelect": true, "priority": 1 + index % 3}],
@@ -151,7 +151,7 @@ fn runtime(index: usize, kind: Kind) -> Result<Arc<Runtime>, Box<dyn std::error:
         "acceleratorConfigurations": [{"selector": {"acceleratorClass": "class-7"}, "env": [{"name": "A", "value": "b"}]}],
         "engineConfig": {"runner": {"image": "i", "args": ["--model", "$(MODEL_PATH)"], "resources": {"limits": {"cpu": 10, "memory": "30Gi"}}}},
     });
-    kind(index, &mut spec);
+    vary(index, &mut spec);
     let spec = serde_json::from_value(spec)?;
     Ok(Arc::new(Runtime::from_api(&format!("runtime-{index}"), Scope::Cluster, "", None, &spec)?))
 }

@@ -1,9 +1,8 @@
-//! Figures for the inventory: 5,000 nodes, 40,000 Pods, 50 classes, 15 of them discovered.
+//! Measures the inventory with 5,000 nodes, 40,000 Pods and 50 classes and prints the results.
 //!
 //! `cargo run --release -p decide --example bench_inventory`
 
-// The figures are the point.
-#![allow(clippy::print_stdout)]
+#![allow(clippy::print_stdout, reason = "prints measurements")]
 
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
@@ -18,24 +17,24 @@ const CLASSES: usize = 50;
 fn main() {
     let nodes: Vec<Value> = (0..NODES).map(|number| node(number, 8, false)).collect();
     let pods: Vec<Value> = (0..NODES * PODS_PER_NODE).map(|number| pod(number, "Running")).collect();
-    let mut index = Inventory::default();
-    say("first list of nodes", NODES, || set_nodes(&mut index, &nodes));
-    say("first list of pods", pods.len(), || set_pods(&mut index, &pods));
-    say("classes", CLASSES, || set_classes(&mut index, CLASSES));
-    let beats: Vec<Value> = (0..NODES).map(|number| node(number, 8, true)).collect();
-    say("heartbeat", NODES, || set_nodes(&mut index, &beats));
-    let ended: Vec<Value> = (0..1000).map(|number| pod(number, "Succeeded")).collect();
-    say("pod that ends", ended.len(), || set_pods(&mut index, &ended));
-    let fewer: Vec<Value> = (0..1000).map(|number| node(number, 7, false)).collect();
-    say("node whose capacity changes", fewer.len(), || set_nodes(&mut index, &fewer));
-    say("class that is edited", 10, || set_classes(&mut index, 10));
-    say("availability of one class, for a plan", CLASSES, || {
+    let mut inventory = Inventory::default();
+    measure("first list of nodes", NODES, || set_nodes(&mut inventory, &nodes));
+    measure("first list of pods", pods.len(), || set_pods(&mut inventory, &pods));
+    measure("classes", CLASSES, || set_classes(&mut inventory, CLASSES));
+    let heartbeats: Vec<Value> = (0..NODES).map(|number| node(number, 8, true)).collect();
+    measure("heartbeat", NODES, || set_nodes(&mut inventory, &heartbeats));
+    let terminated: Vec<Value> = (0..1000).map(|number| pod(number, "Succeeded")).collect();
+    measure("terminated pod", terminated.len(), || set_pods(&mut inventory, &terminated));
+    let smaller: Vec<Value> = (0..1000).map(|number| node(number, 7, false)).collect();
+    measure("node with changed capacity", smaller.len(), || set_nodes(&mut inventory, &smaller));
+    measure("modified class", 10, || set_classes(&mut inventory, 10));
+    measure("availability of one class", CLASSES, || {
         for number in 0..CLASSES {
-            drop(index.availability(&class(number), &ServiceUsage::default()));
+            drop(inventory.availability(&class(number), &ServiceUsage::default()));
         }
     });
-    say("discovery over all nodes", 1, || drop(discover_classes(&index, std::iter::empty(), &[])));
-    say("full recount of 50 classes, for comparison", 1, || {
+    measure("discovery over all nodes", 1, || drop(discover_classes(&inventory, std::iter::empty(), &[])));
+    measure("full recount of 50 classes, for comparison", 1, || {
         let facts = node_infos(&nodes, &pods);
         for number in 0..CLASSES {
             drop(class_availability(&class(number), &facts));
@@ -43,34 +42,34 @@ fn main() {
     });
 }
 
-fn set_nodes(index: &mut Inventory, nodes: &[Value]) {
+fn set_nodes(inventory: &mut Inventory, nodes: &[Value]) {
     for node in nodes {
-        index.set_node(name(node), Some(node));
+        inventory.set_node(name(node), Some(node));
     }
 }
 
-fn set_pods(index: &mut Inventory, pods: &[Value]) {
+fn set_pods(inventory: &mut Inventory, pods: &[Value]) {
     for pod in pods {
-        index.set_pod("default", name(pod), Some(pod));
+        inventory.set_pod("default", name(pod), Some(pod));
     }
 }
 
-fn set_classes(index: &mut Inventory, count: usize) {
+fn set_classes(inventory: &mut Inventory, count: usize) {
     for number in 0..count {
         let class = class(number);
-        index.set_class(&class.name.clone(), Some(class));
+        inventory.set_class(&class.name.clone(), Some(class));
     }
 }
 
-fn say(what: &str, times: usize, work: impl FnOnce()) {
-    let began = Instant::now();
+fn measure(name: &str, count: usize, work: impl FnOnce()) {
+    let start = Instant::now();
     work();
-    let took = began.elapsed();
-    let each = took / u32::try_from(times).unwrap_or(1).max(1);
-    println!("{what:<45} {times:>6} × {:>10} = {:>10}", shown(each), shown(took));
+    let elapsed = start.elapsed();
+    let per_item = elapsed / u32::try_from(count).unwrap_or(1).max(1);
+    println!("{name:<45} {count:>6} × {:>10} = {:>10}", microseconds(per_item), microseconds(elapsed));
 }
 
-fn shown(time: Duration) -> String {
+fn microseconds(time: Duration) -> String {
     format!("{:.1} µs", time.as_secs_f64() * 1e6)
 }
 
@@ -78,7 +77,7 @@ fn name(object: &Value) -> &str {
     object["metadata"]["name"].as_str().unwrap_or_default()
 }
 
-fn node(number: usize, count: u32, beat: bool) -> Value {
+fn node(number: usize, count: u32, is_heartbeat: bool) -> Value {
     let mut labels: BTreeMap<String, String> =
         (0..30).map(|label| (format!("example.com/label-{label}"), number.to_string())).collect();
     labels.insert("nvidia.com/gpu.product".to_owned(), format!("NVIDIA-X{}", number % CLASSES));
@@ -87,7 +86,7 @@ fn node(number: usize, count: u32, beat: bool) -> Value {
         "metadata": {"name": format!("n{number:04}"), "labels": labels},
         "status": {
             "allocatable": {"nvidia.com/gpu": count.to_string(), "cpu": "96", "memory": "1Ti"},
-            "conditions": [{"type": "Ready", "status": "True", "lastHeartbeatTime": if beat { "b" } else { "a" }}],
+            "conditions": [{"type": "Ready", "status": "True", "lastHeartbeatTime": if is_heartbeat { "b" } else { "a" }}],
         },
     })
 }
@@ -103,7 +102,7 @@ fn pod(number: usize, phase: &str) -> Value {
     })
 }
 
-/// Selectors, lists of values and ranges, as classes have them.
+/// Classes with node selectors, lists of values and ranges.
 fn class(number: usize) -> Class {
     let is_discovered = number.is_multiple_of(3);
     let mut class = Class { name: format!("class-{number:02}"), is_discovered, ..Class::default() };

@@ -1,30 +1,31 @@
-//! Tuning of an engine for one accelerator class.
+//! Engine configuration for one accelerator class.
 
 use serde_json::{Map, Value};
 
-/// Tuning for one class (`acceleratorConfigurations[]`), from any of the places where it may stand.
+/// Engine configuration for one class: an entry of `acceleratorConfigurations`.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct ClassConfiguration {
+    /// Name of the class.
     pub class: String,
-    /// `EnvVar`s.
+    /// Environment variables (`EnvVar`).
     pub env: Vec<Value>,
-    /// `ResourceRequirements`; null if unstated.
+    /// `ResourceRequirements`; null if unset.
     pub resources: Value,
-    /// Part of a container: image, command, args, env, resources, volumeMounts.
+    /// Container fields: image, command, args, env, resources, volumeMounts.
     pub runner: Map<String, Value>,
 }
 
 impl ClassConfiguration {
-    /// Arguments that the configuration adds to the engine's.
+    /// Returns the arguments of the configuration.
     #[must_use]
     pub fn args(&self) -> Vec<String> {
-        self.words("args")
+        self.string_list("args")
     }
 
-    /// `command` or `args`.
+    /// Returns the string list `field`, such as `command` or `args`.
     #[must_use]
-    pub fn words(&self, field: &str) -> Vec<String> {
-        let words = self.runner.get(field).and_then(Value::as_array).into_iter().flatten();
-        words.filter_map(|word| word.as_str().map(str::to_owned)).collect()
+    pub fn string_list(&self, field: &str) -> Vec<String> {
+        let items = self.runner.get(field).and_then(Value::as_array).into_iter().flatten();
+        items.filter_map(|item| item.as_str().map(str::to_owned)).collect()
     }
 }

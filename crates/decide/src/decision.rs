@@ -1,5 +1,5 @@
-//! What was decided: the winner, every candidate with its rank or its reason, and warnings. The same record goes to
-//! `plan -o json`, to status and to events.
+//! The record of a decision: the selection, every candidate with its rank or rejection, and warnings. `plan -o json`, status
+//! and events use the same record.
 
 use std::collections::BTreeMap;
 
@@ -14,44 +14,56 @@ use crate::size::{DisplayCount, SizeRange};
 use crate::supply::Scope;
 use crate::variants::Variant;
 
-/// The outcome for one service.
+/// The decision for one service.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Decision {
+    /// Whether the service can run.
     pub feasible: bool,
-    /// `Selected`, `Kept`, or why nothing was chosen.
+    /// Code: `Selected`, `Kept`, or why the service cannot run.
     pub reason: String,
+    /// Sentence with the values.
     pub message: String,
+    /// The selected runtime; `None` if nothing is selected or the service runs its own engine.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub runtime: Option<RuntimeRef>,
+    /// Shape of each component, by name.
     #[serde(default)]
     pub components: BTreeMap<String, ComponentDecision>,
-    /// Ranked ones first, then rejected ones, the nearest first.
+    /// Compatible runtimes by rank, then rejected ones, the closest to compatible first.
     #[serde(default)]
     pub candidates: Vec<RuntimeCandidate>,
+    /// Findings that do not prevent the service from running.
     #[serde(default)]
     pub warnings: Vec<Warning>,
-    /// What was left out to keep the record small; only in status.
+    /// Counts of what the status form omits; zero in the full record.
     #[serde(default, skip_serializing_if = "OmittedCounts::is_empty")]
     pub omitted: OmittedCounts,
 }
 
+/// Reference to a ServingRuntime or ClusterServingRuntime.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RuntimeRef {
+    /// Name of the runtime.
     pub name: String,
+    /// Whether the runtime is namespaced.
     pub scope: Scope,
 }
 
-/// Counts of what the status form leaves out.
+/// Counts of what the status form of a decision omits.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct OmittedCounts {
+    /// Compatible runtimes.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub runners_up: usize,
+    /// Rejected runtimes.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub rejections: usize,
+    /// Classes of the detailed runtime.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub classes: usize,
+    /// Warnings.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub warnings: usize,
 }
@@ -61,121 +73,151 @@ fn is_zero(count: &usize) -> bool {
 }
 
 impl OmittedCounts {
+    /// Whether nothing is omitted.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         *self == Self::default()
     }
 }
 
-/// What one component gets. Without a class the component runs as runtime and service say.
+/// The shape of one component. Without a class the component runs as runtime and service define it.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct ComponentDecision {
+    /// The selected class.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub accelerator_class: Option<String>,
+    /// Name of the resource that Pods request.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub resource: Option<String>,
+    /// Accelerators per node of a replica.
     #[serde(default)]
     pub accelerators_per_node: u32,
+    /// Nodes per replica.
     pub nodes: u32,
+    /// Initial number of replicas.
     pub replicas: u32,
-    /// Dollars for one replica.
+    /// Dollars per hour and replica.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cost_per_hour: Option<f64>,
-    /// Replica sets by request size, the best class first; empty where one serves requests of any size.
+    /// Replica sets by request size, best class first; empty if one replica set serves requests of any size.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub variants: Vec<Variant>,
 }
 
-/// One runtime that was looked at.
+/// A runtime that was considered.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct RuntimeCandidate {
+    /// Name of the runtime.
     pub runtime: String,
+    /// Whether the runtime is namespaced.
     pub scope: Scope,
+    /// Rank from 1; `None` if the runtime is rejected.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub rank: Option<usize>,
+    /// Whether the runtime is selected.
     #[serde(default, skip_serializing_if = "is_false")]
     pub selected: bool,
+    /// The classes that were evaluated for the runtime.
     #[serde(default, skip_serializing_if = "AcceleratorCandidates::is_empty")]
     pub accelerators: AcceleratorCandidates,
+    /// Why the runtime cannot serve.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub rejected: Option<RuntimeRejection>,
-    /// What its rank rests on, such as `size 3.2B in 2B–4B, priority 2`; none for a rejected one.
+    /// Values that the rank is based on, such as `size 3.2B in 2B–4B, priority 2`.
     #[serde(default, rename = "standing", skip_serializing_if = "Option::is_none")]
     pub rank_basis: Option<RankBasis>,
-    /// The step by which a compatible runtime lost to the selected one.
+    /// Why a compatible runtime ranks below the selected one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub outranked: Option<RuntimeRankReason>,
 }
 
-/// What the rank of a compatible runtime rests on.
+/// Values that the rank of a compatible runtime is based on.
 #[derive(Clone, Debug, PartialEq)]
 pub enum RankBasis {
-    /// The model's parameters within the runtime's range, and the priority of the matching entry.
-    Ranked { size: Option<(u64, SizeRange)>, priority: Option<i32> },
-    /// Read back from JSON.
+    /// Values of the model and the runtime.
+    Ranked {
+        /// Number of parameters of the model, and the size range of the runtime.
+        size: Option<(u64, SizeRange)>,
+        /// Priority of the matching format entry.
+        priority: Option<i32>,
+    },
+    /// Read from JSON.
     Recorded(String),
 }
 
-/// Classes that were looked at for a candidate, component by component: best first, then those that the service names, then
-/// the nearest.
+/// Classes that were evaluated for a runtime, by component: eligible ones by rank, then rejected ones that the service names,
+/// then those that passed the most checks.
 pub type AcceleratorCandidates = LazyList<AcceleratorCandidate>;
 
 fn is_false(value: &bool) -> bool {
     !value
 }
 
-/// One class that was looked at for one component of a candidate.
+/// A class that was evaluated for one component of a runtime.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct AcceleratorCandidate {
+    /// `engine` or `decoder`.
     pub component: String,
+    /// Name of the class.
     pub class: String,
+    /// Rank from 1; `None` if the class is rejected.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub rank: Option<usize>,
-    /// Between 0 and 1, by the ranking in force.
+    /// Score between 0 and 1 by the ranking policy.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub score: Option<f64>,
+    /// Result of the checks.
     #[serde(flatten)]
     pub evaluation: ClassEvaluation,
-    /// The step by which an eligible class lost to the one in use.
+    /// Why an eligible class ranks below the selected one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub outranked: Option<ClassRankReason>,
 }
 
-/// Why a class stands where it stands.
+/// Result of the checks of a class.
 #[derive(Clone, Debug, PartialEq)]
 pub enum ClassEvaluation {
+    /// Every check passed.
     Eligible(Eligibility),
+    /// A check failed.
     Rejected(ClassRejection),
-    /// Read back from JSON.
+    /// Read from JSON.
     Recorded(RecordedReason),
 }
 
-/// The numbers of an eligible class.
+/// Shape, score and capacity of an eligible class.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Eligibility {
+    /// Accelerators and nodes of one replica.
     pub shape: ReplicaShape,
+    /// Ranking policy that computed the score.
     pub ranking: &'static str,
+    /// Score between 0 and 1.
     pub score: f64,
+    /// Cost term of the score; `None` if the class declares no price.
     pub cost_score: Option<f64>,
+    /// Performance term of the score.
     pub performance_score: f64,
-    /// Dollars for one replica.
+    /// Dollars per hour and replica.
     pub price_per_hour: Option<f64>,
-    /// That the service starts with, at least 1.
+    /// Initial number of replicas, at least 1.
     pub replicas: u32,
-    /// Free and total accelerators on nodes that the component may use.
+    /// Free and total accelerators on eligible nodes; `None` if the nodes are unknown.
     pub free_and_total: Option<(u32, u32)>,
+    /// Whether enough accelerators are free for all replicas; true if the nodes are unknown.
     pub has_capacity: bool,
 }
 
 impl ClassEvaluation {
+    /// Returns the published code.
     #[must_use]
     pub fn code(&self) -> &str {
         match self {
             Self::Eligible(_) => code::class::ELIGIBLE.as_str(),
             Self::Rejected(rejection) => rejection.code().as_str(),
-            Self::Recorded(told) => &told.code,
+            Self::Recorded(recorded) => &recorded.code,
         }
     }
 }
@@ -185,7 +227,7 @@ impl std::fmt::Display for ClassEvaluation {
         match self {
             Self::Eligible(eligibility) => eligibility.fmt(f),
             Self::Rejected(rejection) => rejection.fmt(f),
-            Self::Recorded(told) => f.write_str(&told.message),
+            Self::Recorded(recorded) => f.write_str(&recorded.message),
         }
     }
 }
@@ -208,9 +250,9 @@ impl std::fmt::Display for Eligibility {
             None => f.write_str(", availability unknown"),
             Some((free, total)) if self.has_capacity => write!(f, ", {free} of {total} free"),
             Some((free, _)) => {
-                let needed = self.shape.accelerators().saturating_mul(self.replicas);
-                let scattered = if free >= needed { ", but not so many on one node" } else { "" };
-                write!(f, ", no free capacity: needs {needed}, free {free}{scattered}")
+                let required = self.shape.accelerators().saturating_mul(self.replicas);
+                let fragmented = if free >= required { ", but not enough on one node" } else { "" };
+                write!(f, ", no free capacity: {required} required, {free} free{fragmented}")
             }
         }
     }
@@ -254,20 +296,20 @@ impl<'de> Deserialize<'de> for ClassEvaluation {
     }
 }
 
-/// The choice in force, read from status or from the workload.
+/// The current selection of a service, read from its status or its workload.
 #[derive(Clone, Debug, PartialEq)]
 pub struct CurrentSelection {
-    /// `None`: the service's own engine.
+    /// `None` if the service runs its own engine.
     pub runtime: Option<RuntimeRef>,
-    /// What each component runs on, as it was recorded.
+    /// Recorded shape of each component, by name.
     pub components: BTreeMap<String, ComponentDecision>,
 }
 
 impl CurrentSelection {
-    /// What a recorded decision chose; `None` if it chose nothing.
+    /// Returns the selection of a recorded decision; `None` if it is infeasible.
     #[must_use]
     pub fn from_decision(decision: &Decision) -> Option<Self> {
-        let chosen = || Self { runtime: decision.runtime.clone(), components: decision.components.clone() };
-        decision.feasible.then(chosen)
+        let selection = || Self { runtime: decision.runtime.clone(), components: decision.components.clone() };
+        decision.feasible.then(selection)
     }
 }

@@ -1,46 +1,57 @@
-//! What one service asks for: the model's facts, the runtime if it names one, and per component what its accelerators must be.
+//! Requirements of one service: the model, the runtime if the service names one, and the accelerators of each component.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use api::{ComputeCapability, Version};
 use serde_json::Value;
 
-/// Everything that `decide` needs to know of one service.
+use crate::configuration::ClassConfiguration;
+use crate::reason::Warning;
+use crate::role_placement::RolePlacements;
+
+/// Requirements of one service.
 #[derive(Clone, Debug, Default)]
 pub struct Demand {
+    /// Namespace of the service.
     pub namespace: String,
+    /// Name of the service.
     pub name: String,
+    /// The model that the service names.
     pub model: ModelReference,
-    /// `spec.runtime.name`; absent means automatic selection.
+    /// `spec.runtime.name`; `None` selects a runtime automatically.
     pub runtime: Option<String>,
-    /// Protocol that clients will speak (`openAI` unless stated).
+    /// Protocol of the clients, `openAI` by default.
     pub protocol: String,
-    /// The components that get accelerators, with what the whole service asks for; never the router.
+    /// Requirements of the components that use accelerators; the router is not one of them.
     pub components: BTreeMap<Component, ComponentDemand>,
-    /// The service itself uses an accelerator field, so classes are considered whatever the runtime says.
+    /// Whether the service sets an accelerator field, so that classes are considered for every runtime.
     pub uses_accelerators: bool,
-    /// Remarks from reading the service that belong into the decision's warnings.
-    pub warnings: Vec<crate::reason::Warning>,
+    /// Warnings from reading the service, added to the decision's warnings.
+    pub warnings: Vec<Warning>,
 }
 
-/// The model as the service refers to it.
+/// The model that a service names.
 #[derive(Clone, Debug, Default)]
-#[allow(clippy::large_enum_variant)] // one per service, and nearly always known
+#[allow(clippy::large_enum_variant)] // one value per service, almost always `Resolved`
 pub enum ModelReference {
-    /// No model is named: format, size and fit are not checked.
+    /// The service names no model: format, size and memory are not checked.
     #[default]
     Unspecified,
-    /// A model is named that nobody defines; `near` is one that may have been meant.
+    /// No model has this name.
     NotFound {
+        /// The name.
         name: String,
+        /// An existing name that is similar.
         suggestion: Option<String>,
     },
-    /// The model is switched off.
+    /// The model exists and is disabled.
     Disabled(Model),
+    /// The model exists.
     Resolved(Model),
 }
 
 impl ModelReference {
+    /// Returns the model if it exists and is enabled.
     #[must_use]
     pub fn resolved(&self) -> Option<&Model> {
         match self {
@@ -50,37 +61,48 @@ impl ModelReference {
     }
 }
 
-/// Facts of a model that runtimes and accelerators are matched against.
+/// Properties of a model that runtimes and classes are matched against.
 #[derive(Clone, Debug, Default)]
 pub struct Model {
+    /// Name of the model.
     pub name: String,
-    /// `None` if the model does not say how its weights are stored.
+    /// Storage format of the weights, such as `safetensors`.
     pub format: Option<NamedVersion>,
+    /// Framework, such as `transformers`.
     pub framework: Option<NamedVersion>,
+    /// Architecture, such as `LlamaForCausalLM`.
     pub architecture: Option<String>,
+    /// Quantization, such as `fp8`.
     pub quantization: Option<String>,
-    /// Number of parameters (a count, not bytes).
+    /// Number of parameters.
     pub parameters: Option<u64>,
+    /// `spec.diffusionPipeline`.
     pub pipeline: Option<Value>,
 }
 
-/// A format or framework: a name and, if stated, a version.
+/// Name of a format or framework with an optional version.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct NamedVersion {
+    /// The name.
     pub name: String,
+    /// The version, if stated.
     pub version: Option<Version>,
 }
 
-/// A part of a service that runs on accelerators.
+/// A component of a service that uses accelerators.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Component {
+    /// The engine, or the prefill side of a disaggregated pair.
     Engine,
+    /// The decode side of a disaggregated pair.
     Decoder,
 }
 
 impl Component {
+    /// All components, in the order in which they are decided.
     pub const ALL: [Self; 2] = [Self::Engine, Self::Decoder];
 
+    /// Returns the name of the component in manifests and records.
     #[must_use]
     pub fn as_str(self) -> &'static str {
         match self {
@@ -90,70 +112,84 @@ impl Component {
     }
 }
 
-/// What one component of the service states itself.
+/// Requirements of one component, as the service states them.
 #[derive(Clone, Debug, Default)]
 pub struct ComponentDemand {
-    /// The service has this component; otherwise it asks for what follows where its runtime has it.
+    /// Whether the service has this component; otherwise the requirements apply if its runtime has it.
     pub declared: bool,
+    /// How the class is selected.
     pub selector: ClassSelector,
-    /// Whole units per extended resource name, the greater of request and limit.
+    /// Units per extended resource, the greater of request and limit.
     pub resources: BTreeMap<String, u32>,
-    /// Tensor × pipeline parallelism stated by a flag or an environment variable of the service.
+    /// Tensor × pipeline parallelism by a flag or an environment variable.
     pub parallelism: Option<u32>,
-    /// `worker.size + 1` if the service states leader and worker.
+    /// `worker.size + 1` if the service sets leader and worker.
     pub nodes: Option<u32>,
-    /// The service states leader and worker.
+    /// Whether the service sets leader and worker.
     pub multi_node: bool,
+    /// `minReplicas`.
     pub min_replicas: Option<u32>,
+    /// `maxReplicas`.
     pub max_replicas: Option<u32>,
-    /// The component's own placement, strongest of all layers.
+    /// Node selector of the component, the strongest of all layers.
     pub node_selector: BTreeMap<String, String>,
+    /// Affinity of the component.
     pub affinity: Option<Value>,
+    /// How much of the engine container the service defines.
     pub custom_container: CustomContainer,
-    pub configurations: Vec<crate::configuration::ClassConfiguration>,
-    /// What it says for leader and workers alone.
-    pub roles: crate::role_placement::RolePlacements,
+    /// `acceleratorConfigurations` of the component.
+    pub configurations: Vec<ClassConfiguration>,
+    /// Placement of leader and workers alone.
+    pub roles: RolePlacements,
 }
 
-/// How much of a container the service states itself.
+/// How much of an engine container the service defines itself.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub enum CustomContainer {
-    /// No image: a runtime is needed.
+    /// No image: a runtime is required.
     #[default]
     None,
-    /// An image, started as it comes.
+    /// An image without command and arguments.
     ImageOnly,
-    /// An image and how to start it.
+    /// An image with a command or arguments.
     Complete,
 }
 
-/// How a component's class is to be chosen, all layers above the runtime already merged.
+/// How the class of a component is selected, merged from service, component and annotations.
 #[derive(Clone, Debug, Default)]
 pub struct ClassSelector {
-    /// Restricts and orders; empty means any class.
+    /// Allowed classes in order of preference; empty allows any class.
     pub preferred: Vec<String>,
+    /// The field or annotation that lists the preferred classes.
     pub preference_source: PreferenceSource,
+    /// Classes that are not allowed.
     pub excluded: BTreeSet<String>,
-    /// Accepted families (`hopper` or `nvidia-hopper`); empty means any.
+    /// Allowed families (`hopper` or `nvidia-hopper`); empty allows any family.
     pub families: BTreeSet<String>,
+    /// Required capabilities.
     pub required: Capabilities,
+    /// What classes are ranked by.
     pub ranking: RankingPolicy,
-    /// `acceleratorSelector.nodeSelector`: a layer between runtime and component that also filters classes.
+    /// `acceleratorSelector.nodeSelector`: filters classes, and is a placement layer between runtime and component.
     pub node_selector: BTreeMap<String, String>,
-    /// Dollars per hour and replica (`ome.io/cost-threshold`): a preference, never a rejection.
+    /// Dollars per hour and replica (`ome.io/cost-threshold`). More expensive classes rank lower; none is rejected.
     pub cost_threshold: Option<f64>,
 }
 
-/// Where the preferred classes are written.
+/// The field or annotation that lists the preferred classes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum PreferenceSource {
+    /// `spec.acceleratorSelector` of the service.
     #[default]
     Selector,
+    /// `acceleratorOverride` of the component.
     Override,
+    /// The annotation `ome.io/accelerator-class`.
     Annotation,
 }
 
 impl PreferenceSource {
+    /// Returns the field path or annotation key for messages.
     #[must_use]
     pub fn as_str(self) -> &'static str {
         match self {
@@ -164,20 +200,24 @@ impl PreferenceSource {
     }
 }
 
-/// What classes are ranked by after preference and free capacity.
+/// What classes are ranked by, after preference and free capacity.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum RankingPolicy {
+    /// Cost and performance.
     #[default]
     Balanced,
+    /// Performance.
     Performance,
+    /// Cost.
     Cost,
-    /// Upstream policy `BestFit`: the tightest memory.
+    /// Upstream policy `BestFit`: the least memory that suffices.
     BestFit,
-    /// Upstream policy `FirstAvailable`: the runtime's own order.
+    /// Upstream policy `FirstAvailable`: the order of the runtime's list.
     FirstAvailable,
 }
 
 impl RankingPolicy {
+    /// Returns the name of the policy in messages.
     #[must_use]
     pub fn as_str(self) -> &'static str {
         match self {
@@ -190,29 +230,33 @@ impl RankingPolicy {
     }
 }
 
-/// Minimum capabilities; `None` asks for nothing.
+/// Required capabilities of a class; `None` requires nothing.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Capabilities {
-    /// Bytes per accelerator.
+    /// Minimum bytes per accelerator.
     pub memory: Option<u64>,
-    /// Bytes per accelerator, an upper bound (deployed API: `maxMemory`).
+    /// Maximum bytes per accelerator (`maxMemory` of the deployed API).
     pub max_memory: Option<u64>,
+    /// Minimum compute capability.
     pub compute_capability: Option<ComputeCapability>,
-    /// Lower case.
+    /// Required features in lower case.
     pub features: BTreeSet<String>,
-    /// GB/s.
+    /// Minimum memory bandwidth in GB/s.
     pub bandwidth: Option<f64>,
+    /// Minimum throughput.
     pub performance: Performance,
 }
 
 impl Capabilities {
-    /// Both sets hold: the stricter number wins, features are united (ACC-65).
+    /// Returns capabilities that satisfy both: the stricter value of each, and the features of both (ACC-65).
     #[must_use]
     pub fn combine(&self, other: &Self) -> Self {
+        let compute_capability =
+            self.compute_capability.iter().chain(&other.compute_capability).reduce(|a, b| if a >= b { a } else { b });
         Self {
             memory: self.memory.max(other.memory),
-            max_memory: lesser(self.max_memory, other.max_memory),
-            compute_capability: stricter(self.compute_capability.as_ref(), other.compute_capability.as_ref()),
+            max_memory: self.max_memory.into_iter().chain(other.max_memory).min(),
+            compute_capability: compute_capability.cloned(),
             features: self.features.union(&other.features).cloned().collect(),
             bandwidth: greater(self.bandwidth, other.bandwidth),
             performance: self.performance.stricter(&other.performance),
@@ -223,10 +267,15 @@ impl Capabilities {
 /// Dense throughput: TFLOPS for floating point, TOPS for integers.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Performance {
+    /// FP8.
     pub fp8: Option<f64>,
+    /// FP16.
     pub fp16: Option<f64>,
+    /// FP32.
     pub fp32: Option<f64>,
+    /// INT8.
     pub int8: Option<f64>,
+    /// INT4.
     pub int4: Option<f64>,
 }
 
@@ -241,30 +290,13 @@ impl Performance {
         }
     }
 
-    /// Throughput by precision name, in a fixed order.
+    /// Returns the throughput by name of the precision, in a fixed order.
     #[must_use]
     pub fn by_precision(&self) -> [(&'static str, Option<f64>); 5] {
         [("fp8", self.fp8), ("fp16", self.fp16), ("fp32", self.fp32), ("int8", self.int8), ("int4", self.int4)]
     }
 }
 
-fn stricter(a: Option<&ComputeCapability>, b: Option<&ComputeCapability>) -> Option<ComputeCapability> {
-    match (a, b) {
-        (Some(a), Some(b)) => Some(if a >= b { a.clone() } else { b.clone() }),
-        (one, other) => one.or(other).cloned(),
-    }
-}
-
-fn lesser(a: Option<u64>, b: Option<u64>) -> Option<u64> {
-    match (a, b) {
-        (Some(a), Some(b)) => Some(a.min(b)),
-        (one, other) => one.or(other),
-    }
-}
-
 fn greater(a: Option<f64>, b: Option<f64>) -> Option<f64> {
-    match (a, b) {
-        (Some(a), Some(b)) => Some(a.max(b)),
-        (one, other) => one.or(other),
-    }
+    a.into_iter().chain(b).reduce(f64::max)
 }

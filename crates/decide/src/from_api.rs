@@ -1,4 +1,4 @@
-//! From API objects to what `decide` works on. A value that cannot be understood is an error with its field path, never a zero.
+//! Converts API objects to the input of a decision. An invalid value is an error with its field path.
 
 mod class;
 mod runtime;
@@ -17,12 +17,13 @@ use crate::demand::{Capabilities, CustomContainer, NamedVersion, Performance};
 use crate::merge::{ClassConfiguration, args};
 use crate::role_placement::{RolePlacement, RolePlacements};
 
-/// A field that cannot be understood.
+/// A field with an invalid value.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{path}: {cause}")]
 pub struct FieldError {
-    /// Such as `spec.modelFormat.version` or `metadata.annotations[ome.io/cost-threshold]`.
+    /// Path of the field, such as `spec.modelFormat.version` or `metadata.annotations[ome.io/cost-threshold]`.
     pub path: String,
+    /// Why the value is invalid.
     pub cause: String,
 }
 
@@ -32,7 +33,7 @@ impl FieldError {
     }
 }
 
-fn named(path: &str, versioned: &VersionedName) -> Result<NamedVersion, FieldError> {
+fn named_version(path: &str, versioned: &VersionedName) -> Result<NamedVersion, FieldError> {
     let parse =
         |text: &String| text.parse::<Version>().map_err(|error| FieldError::new(format!("{path}.version"), error));
     Ok(NamedVersion { name: versioned.name.clone(), version: versioned.version.as_ref().map(parse).transpose()? })
@@ -42,17 +43,14 @@ fn compute_capability(path: &str, text: Option<&String>) -> Result<Option<Comput
     text.map(|text| text.parse().map_err(|error| FieldError::new(path, error))).transpose()
 }
 
-fn capabilities(path: &str, stated: &AcceleratorCapabilities) -> Result<Capabilities, FieldError> {
-    let performance = stated.performance.clone().unwrap_or_default();
+fn capabilities(path: &str, spec: &AcceleratorCapabilities) -> Result<Capabilities, FieldError> {
+    let performance = spec.performance.clone().unwrap_or_default();
     Ok(Capabilities {
-        memory: stated.memory.map(|memory| memory.0),
+        memory: spec.memory.map(|memory| memory.0),
         max_memory: None,
-        compute_capability: compute_capability(
-            &format!("{path}.computeCapability"),
-            stated.compute_capability.as_ref(),
-        )?,
-        features: stated.features.iter().map(|feature| feature.to_lowercase()).collect(),
-        bandwidth: stated.memory_bandwidth.as_ref().map(apimachinery::Quantity::as_f64),
+        compute_capability: compute_capability(&format!("{path}.computeCapability"), spec.compute_capability.as_ref())?,
+        features: spec.features.iter().map(|feature| feature.to_lowercase()).collect(),
+        bandwidth: spec.memory_bandwidth.as_ref().map(apimachinery::Quantity::as_f64),
         performance: Performance {
             fp8: performance.fp8,
             fp16: performance.fp16,
@@ -63,79 +61,83 @@ fn capabilities(path: &str, stated: &AcceleratorCapabilities) -> Result<Capabili
     })
 }
 
-fn configurations(stated: &[AcceleratorConfiguration]) -> Vec<ClassConfiguration> {
-    let read = |one: &AcceleratorConfiguration| ClassConfiguration {
-        class: one.selector.accelerator_class.clone(),
-        env: one.env.clone(),
-        resources: one.resources.clone().unwrap_or(Value::Null),
-        runner: one.runner.as_ref().and_then(Value::as_object).cloned().unwrap_or_default(),
+fn configurations(entries: &[AcceleratorConfiguration]) -> Vec<ClassConfiguration> {
+    let configuration = |entry: &AcceleratorConfiguration| ClassConfiguration {
+        class: entry.selector.accelerator_class.clone(),
+        env: entry.env.clone(),
+        resources: entry.resources.clone().unwrap_or(Value::Null),
+        runner: entry.runner.as_ref().and_then(Value::as_object).cloned().unwrap_or_default(),
     };
-    stated.iter().map(read).collect()
+    entries.iter().map(configuration).collect()
 }
 
-/// The container that a component runs: `runner`, else the leader's, else the first of `containers`.
-fn runner(component: &ComponentSpec) -> Option<&Value> {
+/// Returns the engine container of a component: `runner`, else the runner of the leader, else the first of `containers`.
+fn engine_container(component: &ComponentSpec) -> Option<&Value> {
     let leader = component.leader.as_ref().and_then(|leader| leader.runner.as_ref());
     component.runner.as_ref().or(leader).or_else(|| component.pod.get("containers")?.get(0))
 }
 
-fn own_container(component: &ComponentSpec) -> CustomContainer {
-    let Some(runner) = runner(component) else { return CustomContainer::None };
-    let started =
+fn custom_container(component: &ComponentSpec) -> CustomContainer {
+    let Some(runner) = engine_container(component) else { return CustomContainer::None };
+    let has_command =
         ["command", "args"].iter().any(|field| runner[*field].as_array().is_some_and(|line| !line.is_empty()));
     match runner["image"].as_str() {
         None | Some("") => CustomContainer::None,
-        Some(_) if started => CustomContainer::Complete,
+        Some(_) if has_command => CustomContainer::Complete,
         Some(_) => CustomContainer::ImageOnly,
     }
 }
 
-fn multi_node(component: &ComponentSpec) -> bool {
+fn is_multi_node(component: &ComponentSpec) -> bool {
     component.leader.is_some() && component.worker.is_some()
 }
 
-/// Text that says nothing counts as unstated.
-fn stated(text: Option<&String>) -> Option<String> {
+/// Returns the text unless it is blank.
+fn non_blank(text: Option<&String>) -> Option<String> {
     text.filter(|text| !text.trim().is_empty()).cloned()
 }
 
-/// Accelerators and the like that the component asks for, wherever it writes them.
+/// Returns the extended resources that the component requests in `resources` or any runner.
 fn resources(component: &ComponentSpec) -> BTreeMap<String, u32> {
-    let of_workers = component.worker.as_ref().and_then(|worker| worker.runner.as_ref());
-    let runners = runner(component).into_iter().chain(of_workers).filter_map(|runner| runner.get("resources"));
-    let mut most: BTreeMap<String, u32> = BTreeMap::new();
+    let worker_runner = component.worker.as_ref().and_then(|worker| worker.runner.as_ref());
+    let runners =
+        engine_container(component).into_iter().chain(worker_runner).filter_map(|runner| runner.get("resources"));
+    let mut units_by_name: BTreeMap<String, u32> = BTreeMap::new();
     for (name, units) in runners.chain(&component.resources).flat_map(crate::units::extended_resources) {
-        let known = most.entry(name).or_default();
-        *known = units.max(*known);
+        let max = units_by_name.entry(name).or_default();
+        *max = units.max(*max);
     }
-    most
+    units_by_name
 }
 
-/// What the component states for leader and workers alone.
-fn groups(component: &ComponentSpec) -> RolePlacements {
-    let starts = |runner: &Value| ["command", "args"].iter().any(|line| !runner[*line].is_null());
-    let group = |stated: &NodeGroup| RolePlacement {
-        node_selector: stated.node_selector.clone(),
-        affinity: stated.affinity.clone(),
-        has_command: stated.runner.as_ref().is_some_and(starts),
+/// Returns the placement of leader and workers alone.
+fn role_placements(component: &ComponentSpec) -> RolePlacements {
+    let has_command = |runner: &Value| ["command", "args"].iter().any(|field| !runner[*field].is_null());
+    let placement = |group: &NodeGroup| RolePlacement {
+        node_selector: group.node_selector.clone(),
+        affinity: group.affinity.clone(),
+        has_command: group.runner.as_ref().is_some_and(has_command),
     };
-    RolePlacements { leader: component.leader.as_ref().map(group), worker: component.worker.as_ref().map(group) }
+    RolePlacements {
+        leader: component.leader.as_ref().map(placement),
+        worker: component.worker.as_ref().map(placement),
+    }
 }
 
-/// Tensor × pipeline parallelism that the component's launch line or environment states.
+/// Returns the parallelism that the command line or the environment of the component sets.
 fn parallelism(component: &ComponentSpec) -> Option<u32> {
-    let runner = runner(component)?;
+    let runner = engine_container(component)?;
     let words = ["command", "args"].iter().flat_map(|field| runner[*field].as_array().into_iter().flatten());
     let env = runner["env"].as_array().map(Vec::as_slice).unwrap_or_default();
     args::args_parallelism(words.filter_map(Value::as_str)).or_else(|| crate::merge::env::env_parallelism(env))
 }
 
-/// Pods of one replica, where leader and worker state them.
+/// Returns the Pods of one replica, if the worker has a size.
 fn nodes(component: &ComponentSpec) -> Option<u32> {
     let size = component.worker.as_ref()?.size?;
     u32::try_from(size).ok()?.checked_add(1)
 }
 
-fn count(replicas: Option<i32>) -> Option<u32> {
+fn non_negative(replicas: Option<i32>) -> Option<u32> {
     replicas.and_then(|replicas| u32::try_from(replicas).ok())
 }

@@ -1,4 +1,4 @@
-//! Lists that are made when somebody looks: of the classes of five hundred losing runtimes hardly any are ever read.
+//! Lists that are computed when they are first read. The classes of hundreds of rejected runtimes are rarely read.
 
 use std::fmt;
 use std::ops::Deref;
@@ -6,21 +6,23 @@ use std::sync::{Arc, LazyLock};
 
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
-type Make<T> = Box<dyn FnOnce() -> Arc<[T]> + Send>;
+type Compute<T> = Box<dyn FnOnce() -> Arc<[T]> + Send>;
 
-/// A list that is known, or that is made once when it is first read; clones share it. To readers it is a slice.
+/// A list that is computed once, when it is first read. Clones share it. Dereferences to a slice.
 pub enum LazyList<T> {
+    /// A list that is known.
     Ready(Arc<[T]>),
-    Lazy(Arc<LazyLock<Arc<[T]>, Make<T>>>),
+    /// A list that is computed on first access.
+    Lazy(Arc<LazyLock<Arc<[T]>, Compute<T>>>),
 }
 
 impl<T> LazyList<T> {
-    /// What `make` returns whenever it is called: it holds what it needs, and sees nothing else.
-    pub(crate) fn new(make: impl FnOnce() -> Vec<T> + Send + 'static) -> Self {
-        Self::Lazy(Arc::new(LazyLock::new(Box::new(move || make().into()))))
+    /// Creates a list of the items that `compute` returns.
+    pub(crate) fn new(compute: impl FnOnce() -> Vec<T> + Send + 'static) -> Self {
+        Self::Lazy(Arc::new(LazyLock::new(Box::new(move || compute().into()))))
     }
 
-    /// For attributes of serde, which name a function.
+    /// Whether the list is empty; computes it. A named function for attributes of serde.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         (**self).is_empty()
@@ -90,16 +92,16 @@ mod tests {
     use super::*;
 
     #[test]
-    fn made_once_and_only_when_read() {
-        let made = Arc::new(AtomicUsize::new(0));
-        let counter = Arc::clone(&made);
+    fn computes_once_on_first_access() {
+        let calls = Arc::new(AtomicUsize::new(0));
+        let counter = Arc::clone(&calls);
         let list = LazyList::new(move || {
             counter.fetch_add(1, Ordering::Relaxed);
             vec![1, 2]
         });
         let clone = list.clone();
-        assert_eq!(made.load(Ordering::Relaxed), 0);
+        assert_eq!(calls.load(Ordering::Relaxed), 0);
         assert_eq!((list.len(), clone.first(), clone == [1, 2].into_iter().collect()), (2, Some(&1), true));
-        assert_eq!(made.load(Ordering::Relaxed), 1);
+        assert_eq!(calls.load(Ordering::Relaxed), 1);
     }
 }

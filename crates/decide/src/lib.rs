@@ -12,6 +12,8 @@
 //! - the decision: `context`, `assessment`, `retention`, and `record`, which builds the [`Decision`];
 //! - on top: `remedy` decides again with one change applied; `inventory` accounts for accelerators of nodes and Pods.
 
+#![warn(missing_docs)]
+
 pub mod code;
 
 mod assessment;

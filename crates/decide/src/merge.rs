@@ -1,5 +1,5 @@
-//! Merging of what runtime, accelerator configuration and service say: later layers win, every value keeps the name of
-//! who stated it, and warnings say where somebody lost.
+//! Merges runtime, accelerator configuration and service. Stronger layers take precedence; every value records its origin and
+//! the values that it overrides.
 
 pub(crate) mod affinity;
 pub(crate) mod args;
@@ -11,10 +11,10 @@ pub(crate) mod resources;
 
 use serde_json::Value;
 
-pub use crate::configuration::ClassConfiguration;
+pub(crate) use crate::configuration::ClassConfiguration;
 
 impl ClassConfiguration {
-    /// Accelerators of one replica that its arguments or environment state.
+    /// Returns the accelerators of one replica that the arguments or the environment of the configuration set.
     #[must_use]
     pub fn parallelism(&self) -> Option<u32> {
         let args = self.args();
@@ -22,8 +22,8 @@ impl ClassConfiguration {
     }
 }
 
-/// The configuration for `class` out of `layers`, weakest first: runtime spec, matching format entry, component of the
-/// runtime, component of the service. Entries for other classes do not count.
+/// Merges the configurations for `class` of all `layers`, weakest first: runtime, matching format entry, the runtime's
+/// component, the service's component. Ignores configurations for other classes.
 #[must_use]
 pub fn merge_configurations(class: &str, layers: &[&[ClassConfiguration]]) -> ClassConfiguration {
     let mut merged = ClassConfiguration { class: class.to_owned(), ..ClassConfiguration::default() };
@@ -36,7 +36,7 @@ pub fn merge_configurations(class: &str, layers: &[&[ClassConfiguration]]) -> Cl
         merged.resources = resources::overlay_resources(&merged.resources, &layer.resources);
         for (field, value) in &layer.runner {
             let merged = merged.runner.entry(field.clone()).or_insert(Value::Null);
-            *merged = if field == "volumeMounts" { mounts(merged, value) } else { value.clone() };
+            *merged = if field == "volumeMounts" { merge_volume_mounts(merged, value) } else { value.clone() };
         }
         if !args.is_empty() {
             merged.runner.insert("args".to_owned(), args.into());
@@ -47,12 +47,12 @@ pub fn merge_configurations(class: &str, layers: &[&[ClassConfiguration]]) -> Cl
     merged
 }
 
-/// Mounts at other paths stay.
-fn mounts(lower: &Value, upper: &Value) -> Value {
-    let items = |value: &Value| value.as_array().cloned().unwrap_or_default();
-    let upper = items(upper);
-    let mut merged = items(lower);
-    merged.retain(|mount| upper.iter().all(|other| other["mountPath"] != mount["mountPath"]));
+/// Adds the mounts of `upper`, which replace those of `lower` at the same path.
+fn merge_volume_mounts(lower: &Value, upper: &Value) -> Value {
+    let mounts = |value: &Value| value.as_array().cloned().unwrap_or_default();
+    let upper = mounts(upper);
+    let mut merged = mounts(lower);
+    merged.retain(|mount| upper.iter().all(|replacement| replacement["mountPath"] != mount["mountPath"]));
     merged.extend(upper);
     Value::Array(merged)
 }

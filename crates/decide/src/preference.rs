@@ -1,43 +1,53 @@
-//! What a runtime says of the classes that it likes, and for which models and requests.
+//! Class preferences of a runtime, conditional on the model and the request.
 
 use crate::demand::Model;
 
-/// One entry of a runtime's `preferenceOrder`.
+/// An entry of a runtime's `preferenceOrder`.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct ClassPreference {
+    /// Name of the class.
     pub class: String,
-    /// 0–100.
+    /// Score from 0 to 100; higher is better.
     pub score: i32,
-    /// ORed; empty means always.
+    /// Conditions of which one must hold; empty always holds.
     pub conditions: Vec<PreferenceCondition>,
 }
 
-/// All comparisons of one list item hold.
+/// A condition of a preference; all its comparisons must hold.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct PreferenceCondition {
-    /// Against the model's parameter count.
+    /// Comparison with the model's parameter count.
     pub model_size: Option<Comparison>,
-    /// Against the prompt's tokens: known per request only, so it never decides here.
+    /// Comparison with the prompt's tokens. Known per request only, so it never selects a class.
     pub request_size: Option<Comparison>,
 }
 
-/// `<30B`.
+/// A comparison such as `<30B`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Comparison {
+    /// The operator.
     pub operator: ComparisonOperator,
+    /// The right-hand side.
     pub value: u64,
 }
 
+/// Operator of a [`Comparison`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ComparisonOperator {
+    /// `<`
     Less,
+    /// `<=`
     LessOrEqual,
+    /// `==` or `=`
     Equal,
+    /// `>=`
     GreaterOrEqual,
+    /// `>`
     Greater,
 }
 
 impl Comparison {
+    /// Whether the comparison holds for `value`.
     #[must_use]
     pub fn holds(self, value: u64) -> bool {
         let order = value.cmp(&self.value);
@@ -51,19 +61,18 @@ impl Comparison {
     }
 }
 
-/// A runtime's liking for `class`: the best score among entries whose conditions hold, 0 without one.
-#[must_use]
-pub fn preference_score(preferences: &[ClassPreference], class: &str, model: Option<&Model>) -> i32 {
+/// Returns the runtime's score for `class`: the highest one whose conditions hold, else 0.
+pub(crate) fn preference_score(preferences: &[ClassPreference], class: &str, model: Option<&Model>) -> i32 {
     let entries = preferences.iter().filter(|entry| entry.class == class);
-    entries.filter(|entry| holds(&entry.conditions, model)).map(|entry| entry.score).max().unwrap_or(0)
+    entries.filter(|entry| any_holds(&entry.conditions, model)).map(|entry| entry.score).max().unwrap_or(0)
 }
 
-fn holds(conditions: &[PreferenceCondition], model: Option<&Model>) -> bool {
+fn any_holds(conditions: &[PreferenceCondition], model: Option<&Model>) -> bool {
     conditions.is_empty() || conditions.iter().any(|condition| condition.holds_for(model))
 }
 
 impl PreferenceCondition {
-    /// As far as the model goes; a model without a size satisfies no comparison.
+    /// Whether the comparison with the model's size holds. No comparison holds for a model of unknown size.
     #[must_use]
     pub fn holds_for(&self, model: Option<&Model>) -> bool {
         let parameters = model.and_then(|model| model.parameters);

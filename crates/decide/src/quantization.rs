@@ -1,69 +1,68 @@
-//! How many bits of memory one parameter takes, by the name that a model or a runtime gives its quantization.
+//! Bits per parameter and compute precision of a quantization, by its name.
 
-/// Bits per parameter: 16 unless the name says something else. Names are those of model hubs and engines: `fp8`,
+/// Returns the bits per parameter of a quantization, 16 by default. Reads names of model hubs and engines: `fp8`,
 /// `fbgemm_fp8`, `w8a8`, `awq`, `gptq-int8`, `nf4`, `bnb-4bit`, `w4a16`, `mxfp4`, `q4_k_m`, `exl2-4.65bpw`.
-#[must_use]
-pub fn bits_per_parameter(name: Option<&str>) -> u32 {
-    let Some(name) = name.map(str::to_ascii_lowercase) else { return FULL };
+pub(crate) fn bits_per_parameter(name: Option<&str>) -> u32 {
+    let Some(name) = name.map(str::to_ascii_lowercase) else { return UNQUANTIZED_BITS };
     let words = || name.split(|c: char| !c.is_ascii_alphanumeric()).filter(|word| !word.is_empty());
     words()
-        .find_map(of_gguf)
-        .or_else(|| on_average(&name))
-        .or_else(|| stated(words()))
-        .or_else(|| words().find_map(of_method))
-        .unwrap_or(FULL)
+        .find_map(gguf_bits)
+        .or_else(|| average_bits(&name))
+        .or_else(|| stated_bits(words()))
+        .or_else(|| words().find_map(method_bits))
+        .unwrap_or(UNQUANTIZED_BITS)
 }
 
-/// A precision that devices have units for, by which a model's throughput is looked up.
+/// Precision of the arithmetic units that a model uses.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Precision {
+pub(crate) enum Precision {
+    /// 16 bits.
     Half,
     Fp8,
     Int8,
 }
 
-/// What a model with such weights is computed in, by what its name says: weights of four bits, and all others that no word
-/// gives a number for, are widened to 16.
-#[must_use]
-pub fn precision(name: Option<&str>) -> Precision {
+/// Returns the precision that a model with this quantization is computed in. Weights with other than 8 bits are widened to
+/// 16 bits.
+pub(crate) fn precision(name: Option<&str>) -> Precision {
     let name = name.unwrap_or_default().to_ascii_lowercase();
-    let says = |words: &[&str]| words.iter().any(|word| name.contains(word));
+    let contains_any = |words: &[&str]| words.iter().any(|word| name.contains(word));
     match bits_per_parameter(Some(&name)) {
-        8 if says(&["int8", "w8a8"]) && !says(&["fp8"]) => Precision::Int8,
-        8 if says(&["fp8", "float8", "e4m3", "e5m2"]) => Precision::Fp8,
+        8 if contains_any(&["int8", "w8a8"]) && !contains_any(&["fp8"]) => Precision::Int8,
+        8 if contains_any(&["fp8", "float8", "e4m3", "e5m2"]) => Precision::Fp8,
         _ => Precision::Half,
     }
 }
 
-const FULL: u32 = 16;
+const UNQUANTIZED_BITS: u32 = 16;
 
-/// GGUF keeps scales beside the weights, so its types take up to a bit more than their name says (`q4_k_m`, `iq3_xs`, `q8_0`,
-/// `tq1_0`); MLC writes the bits of activations behind (`q4f16_1`).
-fn of_gguf(word: &str) -> Option<u32> {
+/// Returns the bits of a GGUF type (`q4_k_m`, `iq3_xs`, `q8_0`, `tq1_0`): one more than in its name, because GGUF stores scales
+/// with the weights. MLC appends the bits of activations (`q4f16_1`).
+fn gguf_bits(word: &str) -> Option<u32> {
     let digits = ["iq", "tq", "q"].iter().find_map(|kind| word.strip_prefix(kind))?;
     let weights = digits.split_once('f').filter(|(_, activations)| number(activations).is_some());
     number(weights.map_or(digits, |(weights, _)| weights)).map(|bits| bits + 1)
 }
 
-/// Bits per parameter with a point, on average over the layers: `4.65bpw`, `1.58bit`; a part of a bit counts as one.
-fn on_average(name: &str) -> Option<u32> {
+/// Returns the average bits per parameter, rounded up: `4.65bpw`, `1.58bit`.
+fn average_bits(name: &str) -> Option<u32> {
     let at = ["bpw", "bit"].iter().filter_map(|unit| name.find(unit)).min()?;
     let before = name[..at].trim_end_matches(['-', '_', ' ']);
     let start = before.rfind(|c: char| !c.is_ascii_digit() && c != '.').map_or(0, |last| last + 1);
     let digits = before.get(start..)?;
-    let (whole, part) = digits.split_once('.').unwrap_or((digits, ""));
-    let more = u32::from(part.bytes().any(|digit| digit != b'0'));
-    number(whole).or((whole == "0").then_some(0)).map(|bits| bits + more).filter(|bits| *bits > 0)
+    let (integer, fraction) = digits.split_once('.').unwrap_or((digits, ""));
+    let round_up = u32::from(fraction.bytes().any(|digit| digit != b'0'));
+    number(integer).or((integer == "0").then_some(0)).map(|bits| bits + round_up).filter(|bits| *bits > 0)
 }
 
-/// A number of bits behind a kind of number (`int4`, `nvfp4`, `w4a16`, `fp32`) or before the word bit (`4bit`, `8-bit`).
-fn stated<'a>(words: impl Iterator<Item = &'a str>) -> Option<u32> {
-    let mut before = None;
+/// Returns the bits after a numeric type (`int4`, `nvfp4`, `w4a16`, `fp32`) or before `bit` (`4bit`, `8-bit`).
+fn stated_bits<'a>(words: impl Iterator<Item = &'a str>) -> Option<u32> {
+    let mut previous = None;
     for word in words {
         if let Some(bits) = word.strip_suffix("bit").or(word.strip_suffix("bits")) {
-            return if bits.is_empty() { before.and_then(number) } else { number(bits) };
+            return if bits.is_empty() { previous.and_then(number) } else { number(bits) };
         }
-        let of_kind = |kind: &&str| {
+        let after_type = |kind: &&str| {
             let at = word.find(*kind)?;
             let digits = word.get(at + kind.len()..)?.split(|c: char| !c.is_ascii_digit()).next()?;
             Some((at, number(digits)?))
@@ -71,22 +70,22 @@ fn stated<'a>(words: impl Iterator<Item = &'a str>) -> Option<u32> {
         if ["e4m3", "e5m2"].iter().any(|layout| word.starts_with(layout)) {
             return Some(8);
         }
-        // Weights are named before activations: `w4afp8`.
-        if let Some((_, bits)) = KINDS.iter().filter_map(of_kind).min() {
+        // The bits of weights precede those of activations: `w4afp8`.
+        if let Some((_, bits)) = NUMERIC_TYPES.iter().filter_map(after_type).min() {
             return Some(bits);
         }
-        before = Some(word);
+        previous = Some(word);
     }
     None
 }
 
-/// Kinds of numbers that names put before a number of bits; `w` is that of weights (`w8a8`).
-const KINDS: [&str; 6] = ["int", "float", "fp", "nf", "bf", "w"];
+/// Numeric types that precede a number of bits; `w` precedes the bits of weights (`w8a8`).
+const NUMERIC_TYPES: [&str; 6] = ["int", "float", "fp", "nf", "bf", "w"];
 
-/// Methods that mean so many bits where nothing else is said.
-fn of_method(word: &str) -> Option<u32> {
-    let named = METHODS.iter().find(|(method, _)| word.contains(method));
-    named.map(|(_, bits)| *bits)
+/// Returns the default bits of a quantization method.
+fn method_bits(word: &str) -> Option<u32> {
+    let method = METHODS.iter().find(|(method, _)| word.contains(method));
+    method.map(|(_, bits)| *bits)
 }
 
 const METHODS: [(&str, u32); 8] =
@@ -146,10 +145,10 @@ mod tests {
     #[case("mxfp8", 8)]
     #[case("qqq", 4)]
     #[case("eetq", 8)]
-    #[case::no_number_that_means_bits("compressed-tensors", 16)]
-    #[case::letters_of_another_script("四bit", 16)]
-    #[case::absurd("int999999999999", 16)]
-    fn names(#[case] name: &str, #[case] expect: u32) {
+    #[case::no_bits_in_name("compressed-tensors", 16)]
+    #[case::non_ascii("四bit", 16)]
+    #[case::too_large("int999999999999", 16)]
+    fn reads_bits_from_names(#[case] name: &str, #[case] expect: u32) {
         assert_eq!(bits_per_parameter(Some(name).filter(|name| !name.is_empty())), expect);
     }
 
@@ -163,10 +162,10 @@ mod tests {
     #[case(Some("mxfp8"), Precision::Fp8)]
     #[case(Some("int8"), Precision::Int8)]
     #[case(Some("w8a8"), Precision::Int8)]
-    #[case::widened(Some("awq"), Precision::Half)]
-    #[case::weights_only(Some("w4afp8"), Precision::Half)]
+    #[case::widened_to_16_bits(Some("awq"), Precision::Half)]
+    #[case::quantized_weights_only(Some("w4afp8"), Precision::Half)]
     #[case(Some("nvfp4"), Precision::Half)]
-    fn throughput_is_looked_up_by(#[case] name: Option<&str>, #[case] expect: Precision) {
+    fn reads_precision_from_names(#[case] name: Option<&str>, #[case] expect: Precision) {
         assert_eq!(precision(name), expect);
     }
 }

@@ -1,74 +1,79 @@
-//! How good an eligible class is: cost, speed, or both. Every term is relative to the best eligible class.
+//! Scores of eligible classes by cost and performance. Every term is relative to the best eligible class.
 
 use crate::demand::{Model, RankingPolicy};
 use crate::quantization::{self, Precision};
 use crate::shape::ReplicaShape;
 use crate::supply::{Class, CostTier};
 
-/// One eligible class in the shape that would carry the component.
+/// An eligible class in the shape of one replica.
 #[derive(Clone, Copy)]
-pub struct ScoringCandidate<'a> {
-    pub class: &'a Class,
-    pub shape: ReplicaShape,
+pub(crate) struct ScoringCandidate<'a> {
+    pub(crate) class: &'a Class,
+    pub(crate) shape: ReplicaShape,
 }
 
 impl ScoringCandidate<'_> {
-    fn count(&self) -> f64 {
+    fn accelerators(&self) -> f64 {
         f64::from(self.shape.accelerators())
     }
 
-    /// Dollars per hour of one replica.
-    #[must_use]
-    pub fn price_per_hour(&self) -> Option<f64> {
-        self.class.cost.per_accelerator_hour().map(|price| price * self.count())
+    /// Returns the price of one replica in dollars per hour.
+    pub(crate) fn price_per_hour(&self) -> Option<f64> {
+        self.class.cost.per_accelerator_hour().map(|price| price * self.accelerators())
     }
 }
 
-/// What the scores had to do without.
+/// Values that the scores could not use.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct ScoringNotes {
-    /// Terms that were left out for all because a class does not state them.
-    pub dropped: Vec<&'static str>,
-    /// Classes with a price of another kind than the one compared: (kind, how many).
-    pub other_prices: Option<(&'static str, usize)>,
+pub(crate) struct ScoringNotes {
+    /// Terms that were dropped for all classes because one does not declare them.
+    pub(crate) dropped: Vec<&'static str>,
+    /// The kind of price that is compared, and the number of classes that only declare another kind.
+    pub(crate) other_prices: Option<(&'static str, usize)>,
 }
 
-/// Scores in the contenders' order; greater is better.
+/// Scores in the order of the candidates; greater is better.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct Scores {
-    pub scores: Vec<Score>,
-    pub notes: ScoringNotes,
+pub(crate) struct Scores {
+    pub(crate) scores: Vec<Score>,
+    pub(crate) notes: ScoringNotes,
 }
 
-/// A score between 0 and 1 with the terms behind it.
+/// A score between 0 and 1 with its terms.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct Score {
-    pub total: f64,
-    /// `None`: unpriced while others are priced; comes after them.
-    pub cost: Option<f64>,
-    pub performance: f64,
-    pub unpriced: bool,
+pub(crate) struct Score {
+    pub(crate) total: f64,
+    /// `None` if the class declares no comparable price.
+    pub(crate) cost: Option<f64>,
+    pub(crate) performance: f64,
+    /// Whether the class has no price while others have one; it then ranks below them.
+    pub(crate) unpriced: bool,
 }
 
-/// Scores all contenders by `ranking`.
-#[must_use]
-pub fn score_classes(ranking: RankingPolicy, model: Option<&Model>, contenders: &[ScoringCandidate<'_>]) -> Scores {
-    let costs = cost_terms(contenders);
+/// Scores all candidates by `ranking`.
+pub(crate) fn score_classes(
+    ranking: RankingPolicy,
+    model: Option<&Model>,
+    candidates: &[ScoringCandidate<'_>],
+) -> Scores {
+    let costs = cost_terms(candidates);
     let ranking = match (ranking, &costs) {
         (RankingPolicy::Balanced, None) => RankingPolicy::Performance,
         (ranking, _) => ranking,
     };
-    let mut notes = ScoringNotes { dropped: Vec::new(), other_prices: costs.as_ref().and_then(|costs| costs.others) };
+    let mut notes =
+        ScoringNotes { dropped: Vec::new(), other_prices: costs.as_ref().and_then(|costs| costs.other_prices) };
     if costs.is_none() && ranking == RankingPolicy::Cost {
         notes.dropped.push("price");
     }
     let memory = match ranking {
-        RankingPolicy::Balanced | RankingPolicy::BestFit => tightness(contenders),
-        _ => relative(contenders.iter().map(memory)),
+        RankingPolicy::Balanced | RankingPolicy::BestFit => memory_fit(candidates),
+        _ => relative_to_greatest(candidates.iter().map(memory)),
     };
     let precision = quantization::precision(model.and_then(|model| model.quantization.as_deref()));
-    let compute = relative(contenders.iter().map(|c| Some(compute(precision, c.class)? * c.count())));
-    let bandwidth = relative(contenders.iter().map(|c| Some(c.class.bandwidth? * c.count())));
+    let compute =
+        relative_to_greatest(candidates.iter().map(|one| Some(throughput(precision, one.class)? * one.accelerators())));
+    let bandwidth = relative_to_greatest(candidates.iter().map(|one| Some(one.class.bandwidth? * one.accelerators())));
     let terms = [("compute", 0.4, compute), ("bandwidth", 0.4, bandwidth), ("memory", 0.2, memory.clone())];
     let missing = terms.iter().filter(|(_, _, term)| term.is_none()).map(|(name, ..)| *name);
     match ranking {
@@ -76,98 +81,98 @@ pub fn score_classes(ranking: RankingPolicy, model: Option<&Model>, contenders: 
         RankingPolicy::BestFit => notes.dropped.extend(missing.filter(|name| *name == "memory")),
         RankingPolicy::Cost | RankingPolicy::FirstAvailable => {}
     }
-    let of = (0..contenders.len())
+    let scores = (0..candidates.len())
         .map(|index| {
-            let performance = weighted(&terms, index);
-            let cost = costs.as_ref().map(|costs| costs.of.get(index).copied().flatten());
-            score(ranking, performance, cost, memory.as_ref().and_then(|all| all.get(index)).copied())
+            let performance = weighted_mean(&terms, index);
+            let cost = costs.as_ref().map(|costs| costs.terms.get(index).copied().flatten());
+            score(ranking, performance, cost, memory.as_ref().and_then(|terms| terms.get(index)).copied())
         })
         .collect();
-    Scores { scores: of, notes }
+    Scores { scores, notes }
 }
 
-/// `cost`: outer `None` if nobody states a price, inner if this class does not.
-fn score(ranking: RankingPolicy, performance: f64, cost: Option<Option<f64>>, tightness: Option<f64>) -> Score {
+/// Combines the terms of one class. `cost`: outer `None` if no class declares a price, inner `None` if this class does not.
+fn score(ranking: RankingPolicy, performance: f64, cost: Option<Option<f64>>, memory_fit: Option<f64>) -> Score {
     let unpriced = matches!(cost, Some(None)) && matches!(ranking, RankingPolicy::Cost | RankingPolicy::Balanced);
-    let priced = cost.flatten();
+    let cost = cost.flatten();
     let total = match ranking {
         RankingPolicy::Performance => performance,
-        RankingPolicy::Cost => priced.unwrap_or(0.0),
-        RankingPolicy::Balanced => priced.map_or(performance, |cost| (cost * performance).sqrt()),
-        RankingPolicy::BestFit => tightness.unwrap_or(0.0),
+        RankingPolicy::Cost => cost.unwrap_or(0.0),
+        RankingPolicy::Balanced => cost.map_or(performance, |cost| (cost * performance).sqrt()),
+        RankingPolicy::BestFit => memory_fit.unwrap_or(0.0),
         RankingPolicy::FirstAvailable => 0.0,
     };
-    Score { total, cost: priced, performance, unpriced }
+    Score { total, cost, performance, unpriced }
 }
 
-fn weighted(terms: &[(&str, f64, Option<Vec<f64>>)], index: usize) -> f64 {
-    let stated = terms.iter().filter_map(|(_, weight, values)| Some((*weight, *values.as_ref()?.get(index)?)));
-    let (sum, weights) = stated.fold((0.0, 0.0), |(sum, all), (weight, value)| (sum + weight * value, all + weight));
+fn weighted_mean(terms: &[(&str, f64, Option<Vec<f64>>)], index: usize) -> f64 {
+    let declared = terms.iter().filter_map(|(_, weight, values)| Some((*weight, *values.as_ref()?.get(index)?)));
+    let (sum, weights) =
+        declared.fold((0.0, 0.0), |(sum, weights), (weight, value)| (sum + weight * value, weights + weight));
     if weights > 0.0 { sum / weights } else { 0.0 }
 }
 
-/// Each value relative to the greatest; `None` if any class lacks it, since kinds are never mixed silently.
-fn relative(values: impl Iterator<Item = Option<f64>>) -> Option<Vec<f64>> {
+/// Returns each value relative to the greatest; `None` if a class does not declare the value.
+fn relative_to_greatest(values: impl Iterator<Item = Option<f64>>) -> Option<Vec<f64>> {
     let values: Vec<f64> = values.collect::<Option<_>>()?;
-    let best = values.iter().copied().fold(0.0, f64::max);
-    (best > 0.0).then(|| values.iter().map(|value| value / best).collect())
+    let greatest = values.iter().copied().fold(0.0, f64::max);
+    (greatest > 0.0).then(|| values.iter().map(|value| value / greatest).collect())
 }
 
-/// The least memory that still fits is the best: a 7B model belongs on the smaller class, a 70B one on the larger.
-fn tightness(contenders: &[ScoringCandidate<'_>]) -> Option<Vec<f64>> {
-    let totals: Vec<f64> = contenders.iter().map(memory).collect::<Option<_>>()?;
+/// Returns the least memory relative to the memory of each class: the class with the least memory that fits is the best.
+fn memory_fit(candidates: &[ScoringCandidate<'_>]) -> Option<Vec<f64>> {
+    let totals: Vec<f64> = candidates.iter().map(memory).collect::<Option<_>>()?;
     let least = totals.iter().copied().fold(f64::INFINITY, f64::min);
     Some(totals.iter().map(|total| if *total > 0.0 { least / total } else { 0.0 }).collect())
 }
 
-fn memory(contender: &ScoringCandidate<'_>) -> Option<f64> {
-    contender.class.memory.map(|bytes| bytes as f64 * contender.count())
+fn memory(candidate: &ScoringCandidate<'_>) -> Option<f64> {
+    candidate.class.memory.map(|bytes| bytes as f64 * candidate.accelerators())
 }
 
-/// Throughput at the model's precision; a device without fp8 or int8 units computes such models in 16 bit.
-fn compute(precision: Precision, class: &Class) -> Option<f64> {
-    let throughput = &class.performance;
-    let wide = throughput.fp16.or(throughput.fp32);
+/// Returns the throughput at the model's precision. A device without FP8 or INT8 units computes such models in 16 bits.
+fn throughput(precision: Precision, class: &Class) -> Option<f64> {
+    let performance = &class.performance;
+    let half = performance.fp16.or(performance.fp32);
     match precision {
-        Precision::Fp8 => throughput.fp8.or(wide),
-        Precision::Int8 => throughput.int8.or(wide),
-        Precision::Half => wide,
+        Precision::Fp8 => performance.fp8.or(half),
+        Precision::Int8 => performance.int8.or(half),
+        Precision::Half => half,
     }
 }
 
-/// A way to state a price: hourly, per million tokens, tier.
+/// A kind of price: its field, and the price of a replica.
 type PriceKind = (&'static str, fn(&ScoringCandidate<'_>) -> Option<f64>);
 const PRICE_KINDS: [PriceKind; 3] = [
-    ("cost.perHour", |contender| contender.price_per_hour()),
-    ("cost.perMillionTokens", per_million_tokens),
+    ("cost.perHour", |candidate| candidate.price_per_hour()),
+    ("cost.perMillionTokens", |candidate| candidate.class.cost.per_million_tokens),
     ("cost.tier", tier),
 ];
 
 struct CostTerms {
-    of: Vec<Option<f64>>,
-    /// The kind compared, and how many classes state a price of another kind only.
-    others: Option<(&'static str, usize)>,
+    terms: Vec<Option<f64>>,
+    /// See [`ScoringNotes::other_prices`].
+    other_prices: Option<(&'static str, usize)>,
 }
 
-/// Cheapest relative to each, in the first kind of price that any class states. Kinds are never mixed: a class that states
-/// another one only counts as unpriced.
-fn cost_terms(contenders: &[ScoringCandidate<'_>]) -> Option<CostTerms> {
-    let by_kind = PRICE_KINDS.iter().map(|(kind, of)| (*kind, contenders.iter().map(of).collect::<Vec<_>>()));
+/// Returns the cheapest price relative to each price, of the first kind of price that any class declares. A class that only
+/// declares another kind counts as unpriced.
+fn cost_terms(candidates: &[ScoringCandidate<'_>]) -> Option<CostTerms> {
+    let by_kind = PRICE_KINDS.iter().map(|(kind, price)| (*kind, candidates.iter().map(price).collect::<Vec<_>>()));
     let (kind, prices) = by_kind.into_iter().find(|(_, prices)| prices.iter().any(Option::is_some))?;
     let cheapest = prices.iter().flatten().copied().fold(f64::INFINITY, f64::min);
     let relative = |price: f64| if price > 0.0 { cheapest / price } else { 1.0 };
-    let priced_otherwise = |contender: &ScoringCandidate<'_>| PRICE_KINDS.iter().any(|(_, of)| of(contender).is_some());
-    let others = contenders.iter().zip(&prices).filter(|(one, price)| price.is_none() && priced_otherwise(one)).count();
-    let of = prices.iter().map(|price| price.map(relative)).collect();
-    Some(CostTerms { of, others: (others > 0).then_some((kind, others)) })
+    let has_other_price =
+        |candidate: &ScoringCandidate<'_>| PRICE_KINDS.iter().any(|(_, price)| price(candidate).is_some());
+    let others =
+        candidates.iter().zip(&prices).filter(|(candidate, price)| price.is_none() && has_other_price(candidate));
+    let others = others.count();
+    let terms = prices.iter().map(|price| price.map(relative)).collect();
+    Some(CostTerms { terms, other_prices: (others > 0).then_some((kind, others)) })
 }
 
-fn per_million_tokens(contender: &ScoringCandidate<'_>) -> Option<f64> {
-    contender.class.cost.per_million_tokens
-}
-
-fn tier(contender: &ScoringCandidate<'_>) -> Option<f64> {
-    contender.class.cost.tier.map(|tier| match tier {
+fn tier(candidate: &ScoringCandidate<'_>) -> Option<f64> {
+    candidate.class.cost.tier.map(|tier| match tier {
         CostTier::Low => 1.0,
         CostTier::Medium => 2.0,
         CostTier::High => 3.0,

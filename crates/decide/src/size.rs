@@ -1,11 +1,13 @@
-//! Sizes of models: numbers of parameters, and ranges of them.
+//! Sizes of models: parameter counts and ranges of them.
 
 use std::fmt;
 
-/// Parameter counts, both bounds inclusive.
+/// A range of parameter counts with inclusive bounds; an unset bound does not limit.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct SizeRange {
+    /// Least parameter count.
     pub min: Option<u64>,
+    /// Greatest parameter count.
     pub max: Option<u64>,
 }
 
@@ -20,7 +22,7 @@ impl fmt::Display for SizeRange {
     }
 }
 
-/// A parameter count as people write it: `3.2B`, `405B`, `350M`.
+/// Formats a parameter count with a unit and at most two decimals: `3.2B`, `405B`, `350M`.
 pub struct DisplayCount(pub u64);
 
 impl fmt::Display for DisplayCount {

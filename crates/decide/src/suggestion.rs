@@ -1,36 +1,36 @@
-//! What somebody may have meant by a name that nobody has.
+//! Suggestions for unknown names.
 
-/// The known name closest to `wanted`, if it is close enough to be a slip: at most a third of its letters differ, or one is
-/// a part of the other. A name that goes on where `wanted` ends comes first: it is the same, said in full. Equally close
-/// ones in order of their names.
+/// Returns the known name nearest to `name`: at most a third of its letters differ, or one contains the other. A name that
+/// starts with all words of `name` is preferred; names at the same distance are ordered alphabetically.
 #[must_use]
-pub fn nearest_name<'a>(wanted: &str, known: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
-    let wanted: Vec<char> = wanted.to_lowercase().chars().take(LONGEST).collect();
-    let close = known.into_iter().filter_map(|name| {
-        let letters: Vec<char> = name.to_lowercase().chars().take(LONGEST).collect();
-        let distance = distance(&wanted, &letters);
-        let part =
-            wanted.len() > 3 && (contains(&letters, &wanted) || letters.len() > 3 && contains(&wanted, &letters));
-        (distance * 3 <= wanted.len() || part).then_some((!goes_on(&wanted, &letters), distance, name))
+pub fn nearest_name<'a>(name: &str, known: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
+    let name: Vec<char> = name.to_lowercase().chars().take(MAX_LENGTH).collect();
+    let similar = known.into_iter().filter_map(|known| {
+        let letters: Vec<char> = known.to_lowercase().chars().take(MAX_LENGTH).collect();
+        let distance = edit_distance(&name, &letters);
+        let is_substring =
+            name.len() > 3 && (contains(&letters, &name) || letters.len() > 3 && contains(&name, &letters));
+        let is_similar = distance * 3 <= name.len() || is_substring;
+        is_similar.then_some((!starts_with_words(&letters, &name), distance, known))
     });
-    close.min().map(|(.., name)| name)
+    similar.min().map(|(.., known)| known)
 }
 
-/// Whether `wanted` is the first words of `name`.
-fn goes_on(wanted: &[char], name: &[char]) -> bool {
-    let rest = name.strip_prefix(wanted).filter(|_| wanted.len() > 3);
+/// Whether `name` starts with all words of `prefix`.
+fn starts_with_words(name: &[char], prefix: &[char]) -> bool {
+    let rest = name.strip_prefix(prefix).filter(|_| prefix.len() > 3);
     rest.is_some_and(|rest| rest.first().is_none_or(|letter| !letter.is_alphanumeric()))
 }
 
-/// Kubernetes names are no longer; anything beyond is cut before it costs time.
-const LONGEST: usize = 253;
+/// Maximum length of Kubernetes names; longer input is truncated to bound the cost.
+const MAX_LENGTH: usize = 253;
 
-fn contains(whole: &[char], part: &[char]) -> bool {
-    whole.windows(part.len().max(1)).any(|window| window == part)
+fn contains(name: &[char], substring: &[char]) -> bool {
+    name.windows(substring.len().max(1)).any(|window| window == substring)
 }
 
-/// Letters to insert, delete or replace.
-fn distance(a: &[char], b: &[char]) -> usize {
+/// Returns the Levenshtein distance.
+fn edit_distance(a: &[char], b: &[char]) -> usize {
     let mut row: Vec<usize> = (0..=b.len()).collect();
     for (i, x) in a.iter().enumerate() {
         let mut diagonal = i;
@@ -61,17 +61,17 @@ mod tests {
     #[case("h100", Some("nvidia-h100-80gb"))]
     #[case("NVIDIA-L40S", Some("nvidia-l40s"))]
     #[case("tpu", None)]
-    fn a_slip_is_understood(#[case] wanted: &str, #[case] expect: Option<&str>) {
-        assert_eq!(nearest_name(wanted, ["nvidia-a10", "nvidia-a100-40gb", "nvidia-h100-80gb", "nvidia-l40s"]), expect);
+    fn suggests_similar_names(#[case] name: &str, #[case] expected: Option<&str>) {
+        assert_eq!(nearest_name(name, ["nvidia-a10", "nvidia-a100-40gb", "nvidia-h100-80gb", "nvidia-l40s"]), expected);
     }
 
     #[rstest]
     #[case("", "abc", 3)]
     #[case("kitten", "sitting", 3)]
     #[case("abc", "abc", 0)]
-    fn distances(#[case] a: &str, #[case] b: &str, #[case] expect: usize) {
+    fn computes_edit_distance(#[case] a: &str, #[case] b: &str, #[case] expected: usize) {
         let letters = |text: &str| text.chars().collect::<Vec<_>>();
-        assert_eq!(distance(&letters(a), &letters(b)), expect);
-        assert_eq!(distance(&letters(b), &letters(a)), expect);
+        assert_eq!(edit_distance(&letters(a), &letters(b)), expected);
+        assert_eq!(edit_distance(&letters(b), &letters(a)), expected);
     }
 }

@@ -1,44 +1,48 @@
-//! What is on offer: runtimes, and accelerator classes with the nodes that belong to them.
+//! Available runtimes, and accelerator classes with their nodes.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-pub use api::ome::VersionOperator;
+pub(crate) use api::ome::VersionOperator;
 use api::{ComputeCapability, ome};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use crate::configuration::ClassConfiguration;
-use crate::demand::{Component, ComponentDemand, NamedVersion, Performance};
+use crate::demand::{Capabilities, Component, ComponentDemand, NamedVersion, Performance};
 use crate::nodes::{Availability, Discovery};
+use crate::preference::ClassPreference;
 use crate::role_placement::RolePlacements;
-pub use crate::size::SizeRange;
+use crate::size::SizeRange;
 
-/// Everything that may serve, read once and shared by the decisions of many services.
+/// Available runtimes and classes, shared by the decisions of many services.
 #[derive(Clone, Debug, Default)]
 pub struct Supply {
-    /// Runtimes of any namespace; `decide` sees only those of the service's namespace and the cluster's.
+    /// Runtimes of all namespaces and the cluster; `decide` only uses those that are visible to the service.
     pub runtimes: Vec<Arc<Runtime>>,
+    /// Accelerator classes.
     pub classes: Vec<Arc<Class>>,
-    /// Feature gate `AcceleratorAwareScheduling`: off means that runtimes are chosen without classes.
+    /// Feature gate `AcceleratorAwareScheduling`: if off, runtimes are selected without classes.
     pub accelerator_aware: bool,
 }
 
 impl Supply {
+    /// Returns the class of this name.
     #[must_use]
     pub fn class(&self, name: &str) -> Option<&Class> {
         self.classes.iter().find(|class| class.name == name).map(Arc::as_ref)
     }
 
-    /// Every resource name that stands for accelerators: what classes say, and the names that device plugins use.
+    /// Returns the names of all accelerator resources: those of the classes and those of known device plugins.
     #[must_use]
     pub fn accelerator_resources(&self) -> BTreeSet<String> {
-        let of_classes = self.classes.iter().flat_map(|class| class.resources.iter().map(|r| r.name.clone()));
+        let of_classes =
+            self.classes.iter().flat_map(|class| class.resources.iter().map(|resource| resource.name.clone()));
         of_classes.chain(ACCELERATOR_RESOURCES.iter().map(|name| (*name).to_owned())).collect()
     }
 }
 
-/// Names that vendors' device plugins advertise whole accelerators under; classes may add any other.
+/// Names under which device plugins advertise whole accelerators; classes may add others.
 pub const ACCELERATOR_RESOURCES: [&str; 9] = [
     "amd.com/gpu",
     "aws.amazon.com/neuron",
@@ -51,34 +55,44 @@ pub const ACCELERATOR_RESOURCES: [&str; 9] = [
     "nvidia.com/gpu",
 ];
 
+/// Scope of a runtime. Namespaced runtimes take precedence.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub enum Scope {
+    /// A ServingRuntime.
     Namespace,
+    /// A ClusterServingRuntime.
     Cluster,
 }
 
 /// A serving runtime of either scope.
 #[derive(Clone, Debug)]
 pub struct Runtime {
+    /// Name of the runtime.
     pub name: String,
+    /// Scope of the runtime.
     pub scope: Scope,
-    /// Empty for cluster scope.
+    /// Namespace; empty for cluster scope.
     pub namespace: String,
-    /// `metadata.creationTimestamp` in RFC 3339 (UTC), so that text order is time order.
+    /// `metadata.creationTimestamp` in RFC 3339 (UTC), which sorts by time as text.
     pub created: Option<String>,
+    /// `spec.disabled`.
     pub disabled: bool,
+    /// `spec.supportedModelFormats`.
     pub formats: Vec<SupportedFormat>,
+    /// `spec.modelSizeRange`.
     pub size: SizeRange,
-    /// Empty means `openAI`.
+    /// `spec.protocolVersions`; empty means `openAI`.
     pub protocols: Vec<String>,
+    /// `spec.acceleratorRequirements`.
     pub requirements: ClassRequirements,
     /// `spec.acceleratorConfigurations`.
     pub configurations: Vec<ClassConfiguration>,
+    /// The components that the runtime defines.
     pub components: BTreeMap<Component, RuntimeComponent>,
 }
 
 impl Runtime {
-    /// Stands for a service that brings its own engine: accepts everything, states nothing.
+    /// Returns the pseudo-runtime of a service that defines its own engine: it has no name and accepts any model.
     #[must_use]
     pub fn custom_engine() -> Self {
         Self {
@@ -96,154 +110,189 @@ impl Runtime {
         }
     }
 
-    /// Whether this is [`Self::own`]; no object has an empty name.
+    /// Whether this is [`Self::custom_engine`].
     #[must_use]
     pub fn is_custom_engine(&self) -> bool {
         self.name.is_empty()
     }
 
-    /// Every layer of tuning of one component, weakest first: runtime, format entry that serves the model, the runtime's
-    /// component (`offer`), the service's (`need`).
+    /// Returns the configurations of one component, weakest layer first: runtime, matching format entry, the runtime's
+    /// component, the service's component.
     #[must_use]
     pub fn configuration_layers<'a>(
         &'a self,
-        entry: Option<&'a SupportedFormat>,
-        offer: &'a RuntimeComponent,
-        need: &'a ComponentDemand,
+        format: Option<&'a SupportedFormat>,
+        component: &'a RuntimeComponent,
+        demand: &'a ComponentDemand,
     ) -> [&'a [ClassConfiguration]; 4] {
-        let of_entry = entry.map(|entry| entry.configurations.as_slice()).unwrap_or_default();
-        [&self.configurations, of_entry, &offer.configurations, &need.configurations]
+        let of_format = format.map(|format| format.configurations.as_slice()).unwrap_or_default();
+        [&self.configurations, of_format, &component.configurations, &demand.configurations]
     }
 }
 
-/// One entry of `supportedModelFormats`. It must match as a whole; what it leaves unstated accepts any.
+/// An entry of `supportedModelFormats`. All fields that it sets must match; an unset field accepts any value.
 #[derive(Clone, Debug, Default)]
 pub struct SupportedFormat {
+    /// `modelFormat`.
     pub format: Option<NamedVersion>,
+    /// `modelFormat.operator`.
     pub format_operator: VersionOperator,
+    /// `modelFramework`.
     pub framework: Option<NamedVersion>,
+    /// `modelFramework.operator`.
     pub framework_operator: VersionOperator,
+    /// `modelArchitecture`.
     pub architecture: Option<String>,
+    /// `quantization`.
     pub quantization: Option<String>,
+    /// `diffusionPipeline`.
     pub pipeline: Option<Value>,
+    /// `autoSelect`.
     pub auto_select: bool,
+    /// `priority`.
     pub priority: Option<i32>,
-    /// The entry's own `acceleratorConfig`.
+    /// `acceleratorConfig` of the entry.
     pub configurations: Vec<ClassConfiguration>,
 }
 
 /// `acceleratorRequirements` of a runtime.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct ClassRequirements {
-    /// The runtime says something about accelerators at all.
+    /// Whether the runtime sets `acceleratorRequirements`.
     pub declared: bool,
-    /// `supportedClasses` or the deployed `acceleratorClasses`; `None` means any class.
+    /// `supportedClasses`, or `acceleratorClasses` of the deployed API; `None` supports any class.
     pub supported_classes: Option<Vec<String>>,
-    pub required: crate::demand::Capabilities,
-    pub preferences: Vec<crate::preference::ClassPreference>,
+    /// Required capabilities.
+    pub required: Capabilities,
+    /// `preferenceOrder`.
+    pub preferences: Vec<ClassPreference>,
 }
 
-/// What a runtime states for one component.
+/// One component of a runtime.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct RuntimeComponent {
-    /// Whole units per extended resource name, the greater of request and limit.
+    /// Units per extended resource, the greater of request and limit.
     pub resources: BTreeMap<String, u32>,
-    /// Tensor × pipeline parallelism stated by a flag or an environment variable.
+    /// Tensor × pipeline parallelism by a flag or an environment variable.
     pub parallelism: Option<u32>,
-    /// The component has leader and worker.
+    /// Whether the component has leader and worker.
     pub multi_node: bool,
-    /// `worker.size + 1` where the size is stated.
+    /// `worker.size + 1` if the size is set.
     pub nodes: Option<u32>,
+    /// `minReplicas`.
     pub min_replicas: Option<u32>,
+    /// `maxReplicas`.
     pub max_replicas: Option<u32>,
+    /// Node selector of runtime and component.
     pub node_selector: BTreeMap<String, String>,
-    /// The runtime's own and its component's; all of them hold.
+    /// Affinities of runtime and component, all of which apply.
     pub affinities: Vec<Value>,
+    /// `acceleratorConfigurations` of the component.
     pub configurations: Vec<ClassConfiguration>,
-    /// What it says for leader and workers alone.
+    /// Placement of leader and workers alone.
     pub roles: RolePlacements,
 }
 
-/// An accelerator class: one kind of device and the nodes that carry it.
+/// An accelerator class: one kind of device and the nodes that have it.
 #[derive(Clone, Debug, Default)]
 pub struct Class {
+    /// Name of the class.
     pub name: String,
+    /// Vendor, such as `nvidia`.
     pub vendor: Option<String>,
+    /// Architecture family, such as `hopper`.
     pub family: Option<String>,
+    /// How nodes are matched.
     pub discovery: Discovery,
     /// Bytes per accelerator.
     pub memory: Option<u64>,
+    /// Compute capability.
     pub compute_capability: Option<ComputeCapability>,
-    /// GB/s.
+    /// Memory bandwidth in GB/s.
     pub bandwidth: Option<f64>,
-    /// Lower case.
+    /// Features in lower case.
     pub features: BTreeSet<String>,
+    /// Throughput.
     pub performance: Performance,
+    /// Resources that Pods request.
     pub resources: Vec<ClassResource>,
+    /// Prices.
     pub cost: Cost,
-    /// Made from node labels and not edited: it gives way on nodes whose product another class names.
+    /// Whether the class was discovered from node labels and is unmodified: it does not count nodes whose product another
+    /// class names.
     pub is_discovered: bool,
-    /// `None`: nothing is known about nodes (a plan without a cluster snapshot).
+    /// The nodes of the class; `None` if no node is known, as in a plan without a cluster.
     pub availability: Option<Availability>,
 }
 
 impl Class {
-    /// The resource that Pods request: the first that is not a fraction of a device.
+    /// Returns the resource that Pods request: the first one that is no partition of a device.
     #[must_use]
     pub fn resource(&self) -> Option<&ClassResource> {
         self.resources.iter().find(|resource| !resource.divisible).or(self.resources.first())
     }
 
-    /// Whether what Pods request is a slice of a device (MIG): an engine uses one, slices cannot be joined.
+    /// Whether Pods request a partition of a device (MIG). An engine uses one partition; they cannot be combined.
     #[must_use]
     pub fn is_fraction(&self) -> bool {
         self.resource().is_some_and(|resource| resource.divisible)
     }
 
-    /// Resource name of the class, or the name that its vendor's device plugin uses; `None` if neither is known.
+    /// Returns the resource name of the class, or the one of its vendor's device plugin; `None` if both are unknown.
     #[must_use]
     pub fn resource_name(&self) -> Option<&str> {
-        let stated = self.resource().map(|resource| resource.name.as_str());
-        stated.or_else(|| ome::vendor_resource(self.vendor()))
+        let declared = self.resource().map(|resource| resource.name.as_str());
+        declared.or_else(|| ome::vendor_resource(self.effective_vendor()))
     }
 
-    /// The vendor that is stated, or that the labels of the class's nodes belong to; else the one that most have.
-    fn vendor(&self) -> &str {
-        let of_terms = self.discovery.terms.iter().filter_map(|term| term["matchExpressions"].as_array()).flatten();
+    /// Returns the declared vendor, or the vendor of the node labels that the class selects by, or the default vendor.
+    fn effective_vendor(&self) -> &str {
+        let expressions = self.discovery.terms.iter().filter_map(|term| term["matchExpressions"].as_array()).flatten();
         let keys = self.discovery.node_selector.keys().map(String::as_str);
-        let mut keys = keys.chain(of_terms.filter_map(|expression| expression["key"].as_str()));
+        let mut keys = keys.chain(expressions.filter_map(|expression| expression["key"].as_str()));
         self.vendor.as_deref().or_else(|| keys.find_map(ome::vendor_for_label)).unwrap_or(ome::DEFAULT_VENDOR)
     }
 }
 
+/// A resource that Pods request for accelerators of a class.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ClassResource {
+    /// Name of the resource.
     pub name: String,
     /// Units per accelerator.
     pub quantity: u32,
+    /// Whether one unit is a partition of a device.
     pub divisible: bool,
 }
 
-/// Dollars; nothing is invented for a class that states no price.
+/// Prices of one accelerator in dollars. Missing prices are never estimated.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Cost {
+    /// On-demand price per hour.
     pub per_hour: Option<f64>,
+    /// Spot price per hour.
     pub spot_per_hour: Option<f64>,
+    /// Price per million tokens.
     pub per_million_tokens: Option<f64>,
+    /// Relative price.
     pub tier: Option<CostTier>,
 }
 
 impl Cost {
-    /// Hourly price of one accelerator. The spot price counts only where no other is stated.
+    /// Returns the price of one accelerator per hour: on demand, else spot.
     #[must_use]
     pub fn per_accelerator_hour(&self) -> Option<f64> {
         self.per_hour.or(self.spot_per_hour)
     }
 }
 
+/// Relative price of a class.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum CostTier {
+    /// Cheapest.
     Low,
+    /// Between the others.
     Medium,
+    /// Most expensive.
     High,
 }

@@ -1,4 +1,4 @@
-//! Tables of the acceptance rows; the fleet is the demo's: 8×H100-80G, 8×A100-40G, 4×L40S.
+//! Table tests of the acceptance rows on the nodes of the demo: 8×H100-80G, 8×A100-40G, 4×L40S.
 
 mod class_fields;
 mod feasibility;
@@ -24,7 +24,7 @@ use crate::inventory::NodeInfo;
 use crate::nodes::Availability;
 
 fn documents(text: &str) -> Vec<Value> {
-    api::parse_manifest("catalogue", text).unwrap().into_iter().map(|document| document.value).collect()
+    api::parse_manifest("catalog", text).unwrap().into_iter().map(|document| document.value).collect()
 }
 
 fn node(name: &str, product: &str, count: u32) -> Value {
@@ -34,7 +34,7 @@ fn node(name: &str, product: &str, count: u32) -> Value {
     })
 }
 
-fn fleet() -> Vec<NodeInfo> {
+fn demo_nodes() -> Vec<NodeInfo> {
     let nodes = [
         node("big-0", "NVIDIA-H100-80GB-HBM3", 8),
         node("mid-0", "NVIDIA-A100-SXM4-40GB", 8),
@@ -58,7 +58,7 @@ fn class(value: &Value, nodes: Option<&[NodeInfo]>) -> Class {
     class
 }
 
-fn catalogue(nodes: Option<&[NodeInfo]>) -> Supply {
+fn catalog(nodes: Option<&[NodeInfo]>) -> Supply {
     Supply {
         runtimes: documents(include_str!("tests/small/runtimes.yaml"))
             .iter()
@@ -82,13 +82,13 @@ fn demand(model: &str, spec: Value) -> Demand {
     Demand::from_api(&service, model_spec.as_ref().map(|spec| (model, spec))).unwrap()
 }
 
-fn chosen(decision: &Decision) -> (&str, &str, u32, u32) {
+fn selection(decision: &Decision) -> (&str, &str, u32, u32) {
     let engine = &decision.components["engine"];
     let runtime = decision.runtime.as_ref().map_or("", |runtime| runtime.name.as_str());
     (runtime, engine.accelerator_class.as_deref().unwrap_or(""), engine.accelerators_per_node, engine.nodes)
 }
 
-fn code(decision: &Decision, runtime: &str) -> String {
+fn rejection_code(decision: &Decision, runtime: &str) -> String {
     let candidate = decision.candidates.iter().find(|candidate| candidate.runtime == runtime).unwrap();
     candidate.rejected.as_ref().map_or("", |rejection| rejection.code()).to_owned()
 }
@@ -103,10 +103,15 @@ fn class_code(decision: &Decision, class: &str) -> String {
 #[case::by_cost("llama-3-2-3b-instruct", "srt-llama-3-2-3b-instruct", "nvidia-l40s", 1)]
 #[case::by_size("llama-3-3-70b-instruct", "srt-llama-3-3-70b-instruct", "nvidia-h100-80gb", 4)]
 #[case::mistral("mistral-7b-instruct", "srt-mistral-7b-instruct", "nvidia-l40s", 1)]
-fn the_demo(#[case] model: &str, #[case] runtime: &str, #[case] class: &str, #[case] count: u32) {
-    let nodes = fleet();
-    let decision = decide(&demand(model, json!({})), &catalogue(Some(&nodes)), None);
-    assert_eq!(chosen(&decision), (runtime, class, count, 1), "{decision:#?}");
+fn selects_runtime_and_class_of_demo_services(
+    #[case] model: &str,
+    #[case] runtime: &str,
+    #[case] class: &str,
+    #[case] count: u32,
+) {
+    let nodes = demo_nodes();
+    let decision = decide(&demand(model, json!({})), &catalog(Some(&nodes)), None);
+    assert_eq!(selection(&decision), (runtime, class, count, 1), "{decision:#?}");
     assert!(decision.warnings.is_empty(), "{:?}", decision.warnings);
 }
 
@@ -114,46 +119,46 @@ fn the_demo(#[case] model: &str, #[case] runtime: &str, #[case] class: &str, #[c
 // spec: ACC-98
 #[test]
 fn every_candidate_is_reported() {
-    let nodes = fleet();
-    let decision = decide(&demand("llama-3-2-3b-instruct", json!({})), &catalogue(Some(&nodes)), None);
+    let nodes = demo_nodes();
+    let decision = decide(&demand("llama-3-2-3b-instruct", json!({})), &catalog(Some(&nodes)), None);
     insta::assert_snapshot!(serde_json::to_string_pretty(&decision).unwrap());
 }
 
 #[test]
-fn a_decision_read_back_is_written_alike() {
-    let nodes = fleet();
-    let decision = decide(&demand("llama-3-3-70b-instruct", json!({})), &catalogue(Some(&nodes)), None);
-    let written = serde_json::to_value(&decision).unwrap();
-    let read: Decision = serde_json::from_value(written.clone()).unwrap();
-    assert_eq!(serde_json::to_value(&read).unwrap(), written);
+fn status_round_trip_is_identical() {
+    let nodes = demo_nodes();
+    let decision = decide(&demand("llama-3-3-70b-instruct", json!({})), &catalog(Some(&nodes)), None);
+    let json = serde_json::to_value(&decision).unwrap();
+    let read: Decision = serde_json::from_value(json.clone()).unwrap();
+    assert_eq!(serde_json::to_value(&read).unwrap(), json);
 }
 
 // spec: RT-48
 #[test]
-fn an_unknown_runtime() {
-    let decision = decide(&demand("mistral-7b-instruct", json!({"runtime": {"name": "nope"}})), &catalogue(None), None);
+fn reports_unknown_runtime() {
+    let decision = decide(&demand("mistral-7b-instruct", json!({"runtime": {"name": "nope"}})), &catalog(None), None);
     assert_eq!((decision.feasible, decision.reason.as_str()), (false, "RuntimeNotFound"));
     assert!(decision.message.contains("nope"));
 }
 
 #[test]
-fn an_unknown_model() {
-    let decision = decide(&demand("nope", json!({})), &catalogue(None), None);
+fn reports_unknown_model() {
+    let decision = decide(&demand("nope", json!({})), &catalog(None), None);
     assert_eq!((decision.feasible, decision.reason.as_str()), (false, "ModelNotFound"));
 }
 
 // spec: RT-49
 #[test]
-fn a_named_runtime_is_still_checked() {
+fn checks_named_runtime() {
     let named = json!({"runtime": {"name": "srt-mistral-7b-instruct"}});
-    let decision = decide(&demand("llama-3-2-3b-instruct", named), &catalogue(None), None);
+    let decision = decide(&demand("llama-3-2-3b-instruct", named), &catalog(None), None);
     assert_eq!((decision.feasible, decision.reason.as_str()), (false, "ArchitectureMismatch"));
 }
 
 // spec: ACC-85
 #[test]
-fn without_nodes_the_availability_is_unknown() {
-    let decision = decide(&demand("mistral-7b-instruct", json!({})), &catalogue(None), None);
+fn availability_is_unknown_without_nodes() {
+    let decision = decide(&demand("mistral-7b-instruct", json!({})), &catalog(None), None);
     assert!(decision.feasible);
     assert_eq!(decision.warnings[0].code, "AvailabilityUnknown");
 }
@@ -168,14 +173,14 @@ fn with_free(mut supply: Supply, class: &str, free: u32) -> Supply {
 // spec: ACC-6
 // spec: ACC-85
 #[test]
-fn free_capacity_comes_before_the_score() {
-    let nodes = fleet();
-    let supply = with_free(catalogue(Some(&nodes)), "nvidia-l40s", 0);
+fn free_capacity_ranks_before_score() {
+    let nodes = demo_nodes();
+    let supply = with_free(catalog(Some(&nodes)), "nvidia-l40s", 0);
     let decision = decide(&demand("mistral-7b-instruct", json!({})), &supply, None);
-    assert_eq!(chosen(&decision).1, "nvidia-a100-40gb");
-    let wanted = json!({"acceleratorSelector": {"preferredClasses": ["nvidia-l40s"]}});
-    let decision = decide(&demand("mistral-7b-instruct", wanted), &supply, None);
-    assert_eq!((chosen(&decision).1, decision.warnings[0].code.as_str()), ("nvidia-l40s", "NoFreeCapacity"));
+    assert_eq!(selection(&decision).1, "nvidia-a100-40gb");
+    let preferred = json!({"acceleratorSelector": {"preferredClasses": ["nvidia-l40s"]}});
+    let decision = decide(&demand("mistral-7b-instruct", preferred), &supply, None);
+    assert_eq!((selection(&decision).1, decision.warnings[0].code.as_str()), ("nvidia-l40s", "NoFreeCapacity"));
 }
 
 #[rstest]
@@ -199,54 +204,62 @@ fn free_capacity_comes_before_the_score() {
 #[case::nodes(json!({"nodeSelector": {"nvidia.com/gpu.product": "NVIDIA-H100-80GB-HBM3"}}), "nvidia-h100-80gb", "nvidia-l40s", "NoMatchingNodes")]
 // spec: ACC-77
 #[case::performance_strategy(json!({"strategy": "performance"}), "nvidia-h100-80gb", "nvidia-l40s", "Eligible")]
-#[case::tightest(json!({"policy": "BestFit"}), "nvidia-a100-40gb", "nvidia-l40s", "Eligible")]
-fn a_selector(#[case] selector: Value, #[case] expect: &str, #[case] other: &str, #[case] reason: &str) {
-    let nodes = fleet();
+#[case::best_fit(json!({"policy": "BestFit"}), "nvidia-a100-40gb", "nvidia-l40s", "Eligible")]
+fn applies_accelerator_selector(
+    #[case] selector: Value,
+    #[case] expected: &str,
+    #[case] other: &str,
+    #[case] reason: &str,
+) {
+    let nodes = demo_nodes();
     let demand = demand("mistral-7b-instruct", json!({"acceleratorSelector": selector}));
-    let decision = decide(&demand, &catalogue(Some(&nodes)), None);
-    assert_eq!(chosen(&decision).1, expect);
+    let decision = decide(&demand, &catalog(Some(&nodes)), None);
+    assert_eq!(selection(&decision).1, expected);
     assert_eq!(class_code(&decision, other), reason);
 }
 
 // spec: ACC-71
 #[test]
-fn a_runtime_without_a_class_is_rejected() {
-    let nodes = fleet();
+fn rejects_runtime_without_eligible_class() {
+    let nodes = demo_nodes();
     let demand =
         demand("llama-3-3-70b-instruct", json!({"acceleratorSelector": {"preferredClasses": ["nvidia-l40s"]}}));
-    let decision = decide(&demand, &catalogue(Some(&nodes)), None);
+    let decision = decide(&demand, &catalog(Some(&nodes)), None);
     assert_eq!((decision.feasible, decision.reason.as_str()), (false, "NoEligibleAccelerator"));
-    assert_eq!(code(&decision, "srt-llama-3-3-70b-instruct"), "NoEligibleAccelerator");
+    assert_eq!(rejection_code(&decision, "srt-llama-3-3-70b-instruct"), "NoEligibleAccelerator");
     assert_eq!(class_code(&decision, "nvidia-l40s"), "MissingFeature");
-    let helps: Vec<String> =
-        remedy::find_remedies(&demand, &catalogue(Some(&nodes))).iter().map(ToString::to_string).collect();
+    let remedies: Vec<String> =
+        remedy::find_remedies(&demand, &catalog(Some(&nodes))).iter().map(ToString::to_string).collect();
     assert!(
-        helps[0]
+        remedies[0]
             .starts_with("add nvidia-h100-80gb to spec.acceleratorSelector.preferredClasses: srt-llama-3-3-70b-instruct on 4 × nvidia-h100-80gb"),
-        "{helps:?}"
+        "{remedies:?}"
     );
 }
 
 #[test]
-fn a_model_for_which_there_is_no_runtime() {
-    let nodes = fleet();
+fn reports_model_without_runtime() {
+    let nodes = demo_nodes();
     let mut demand = demand("llama-3-3-70b-instruct", json!({}));
     if let ModelReference::Resolved(model) = &mut demand.model {
         model.parameters = Some(405_000_000_000);
     }
-    let helps: Vec<String> =
-        remedy::find_remedies(&demand, &catalogue(Some(&nodes))).iter().map(ToString::to_string).collect();
-    let first = helps.first().unwrap();
-    assert!(first.starts_with("add a runtime for 405B models") && first.contains("16 × nvidia-h100-80gb"), "{helps:?}");
+    let remedies: Vec<String> =
+        remedy::find_remedies(&demand, &catalog(Some(&nodes))).iter().map(ToString::to_string).collect();
+    let first = remedies.first().unwrap();
+    assert!(
+        first.starts_with("add a runtime for 405B models") && first.contains("16 × nvidia-h100-80gb"),
+        "{remedies:?}"
+    );
 }
 
 // spec: ACC-83
 #[test]
-fn a_fixed_count_is_only_checked() {
+fn fixed_count_is_only_checked() {
     let fixed = |count: u32| json!({"engine": {"runner": {"resources": {"limits": {"nvidia.com/gpu": count}}}}});
-    let one = decide(&demand("llama-3-3-70b-instruct", fixed(1)), &catalogue(None), None);
+    let one = decide(&demand("llama-3-3-70b-instruct", fixed(1)), &catalog(None), None);
     assert_eq!(class_code(&one, "nvidia-h100-80gb"), "ModelDoesNotFit");
-    let eight = decide(&demand("llama-3-3-70b-instruct", fixed(8)), &catalogue(None), None);
+    let eight = decide(&demand("llama-3-3-70b-instruct", fixed(8)), &catalog(None), None);
     assert_eq!(eight.components["engine"].accelerators_per_node, 8);
 }
 
@@ -256,13 +269,13 @@ fn a_fixed_count_is_only_checked() {
 #[case(70_000_000_000, None, 168_000_000_000)]
 #[case(70_000_000_000, Some("fp8"), 84_000_000_000)]
 #[case(70_000_000_000, Some("awq"), 42_000_000_000)]
-fn weights_of_a_model(#[case] parameters: u64, #[case] quantization: Option<&str>, #[case] bytes: u64) {
+fn computes_model_weights(#[case] parameters: u64, #[case] quantization: Option<&str>, #[case] bytes: u64) {
     let model =
         Model { parameters: Some(parameters), quantization: quantization.map(str::to_owned), ..Model::default() };
     assert_eq!(fit::estimated_memory(&model), Some(bytes));
 }
 
-/// Runtimes for a 7B safetensors model, differing as the case says.
+/// Returns runtimes for a 7B safetensors model with the given differences.
 fn runtimes(specs: &[(&str, Value)]) -> Supply {
     let object = |(name, spec): &(&str, Value)| {
         let base = json!({"modelFormat": {"name": "safetensors"}, "autoSelect": true});
@@ -284,7 +297,7 @@ fn runtimes(specs: &[(&str, Value)]) -> Supply {
     }
 }
 
-fn plain_7b() -> Demand {
+fn demand_7b() -> Demand {
     let mut demand = demand("mistral-7b-instruct", json!({}));
     if let ModelReference::Resolved(model) = &mut demand.model {
         model.parameters = Some(7_000_000_000);
@@ -294,8 +307,8 @@ fn plain_7b() -> Demand {
 
 #[rstest]
 // spec: RT-52
-#[case::namespaced_first(&[("a", json!({"format": {"priority": 9}})), ("b", json!({"kind": "ServingRuntime"}))], "b")]
-#[case::architecture_stated(&[("a", json!({})), ("b", json!({"format": {"modelArchitecture": "MistralForCausalLM"}}))], "b")]
+#[case::namespaced_before_cluster(&[("a", json!({"format": {"priority": 9}})), ("b", json!({"kind": "ServingRuntime"}))], "b")]
+#[case::architecture_set(&[("a", json!({})), ("b", json!({"format": {"modelArchitecture": "MistralForCausalLM"}}))], "b")]
 // spec: RT-61
 #[case::closest_range(&[("a", json!({"range": {"min": "1B", "max": "70B"}})), ("b", json!({"range": {"min": "5B", "max": "9B"}}))], "b")]
 // spec: RT-62
@@ -306,36 +319,36 @@ fn plain_7b() -> Demand {
 // spec: RT-68
 #[case::priority(&[("a", json!({"format": {"priority": 1}})), ("b", json!({"format": {"priority": 2}}))], "b")]
 // spec: RT-71
-#[case::stated_priority(&[("a", json!({})), ("b", json!({"format": {"priority": 1}}))], "b")]
+#[case::priority_set(&[("a", json!({})), ("b", json!({"format": {"priority": 1}}))], "b")]
 // spec: RT-75
 #[case::newest(&[("a", json!({"created": "2026-01-01T00:00:00Z"})), ("b", json!({"created": "2026-02-01T00:00:00Z"}))], "b")]
 // spec: RT-76
 #[case::name(&[("b", json!({})), ("a", json!({}))], "a")]
 // spec: RT-10
 // spec: RT-66
-#[case::priority_never_leaks(&[
+#[case::priority_of_other_entry_is_ignored(&[
     ("a", json!({"formats": [{"modelFormat": {"name": "safetensors"}, "autoSelect": false, "priority": 1}, {"modelFormat": {"name": "ONNX"}, "autoSelect": true, "priority": 9}]})),
     ("b", json!({}))], "b")]
-fn runtime_order(#[case] specs: &[(&str, Value)], #[case] expect: &str) {
-    let decision = decide(&plain_7b(), &runtimes(specs), None);
-    assert_eq!(chosen(&decision).0, expect);
+fn ranks_runtimes(#[case] specs: &[(&str, Value)], #[case] expected: &str) {
+    let decision = decide(&demand_7b(), &runtimes(specs), None);
+    assert_eq!(selection(&decision).0, expected);
 }
 
 // spec: RT-77
 #[test]
-fn a_tie_is_warned_about() {
-    let decision = decide(&plain_7b(), &runtimes(&[("a", json!({})), ("b", json!({}))]), None);
+fn warns_about_ambiguous_runtimes() {
+    let decision = decide(&demand_7b(), &runtimes(&[("a", json!({})), ("b", json!({}))]), None);
     let codes: Vec<&str> = decision.warnings.iter().map(|warning| warning.code.as_str()).collect();
     assert_eq!(codes, ["AmbiguousRuntimes", "AcceleratorNotConsidered"]);
 }
 
 #[test]
-fn an_incumbent_stays() {
+fn retains_current_selection() {
     let supply = runtimes(&[("a", json!({})), ("b", json!({"format": {"priority": 5}}))]);
-    let first = decide(&plain_7b(), &runtimes(&[("a", json!({}))]), None);
-    let again = decide(&plain_7b(), &supply, CurrentSelection::from_decision(&first).as_ref());
-    assert_eq!((chosen(&again).0, again.reason.as_str()), ("a", "Kept"));
-    assert_eq!(chosen(&decide(&plain_7b(), &supply, None)).0, "b");
+    let first = decide(&demand_7b(), &runtimes(&[("a", json!({}))]), None);
+    let again = decide(&demand_7b(), &supply, CurrentSelection::from_decision(&first).as_ref());
+    assert_eq!((selection(&again).0, again.reason.as_str()), ("a", "Kept"));
+    assert_eq!(selection(&decide(&demand_7b(), &supply, None)).0, "b");
 }
 
 #[rstest]
@@ -359,21 +372,21 @@ fn an_incumbent_stays() {
 // spec: RT-65
 // spec: RT-17
 #[case(json!({"format": {"autoSelect": false}}), "AutoSelectDisabled")]
-fn incompatible(#[case] spec: Value, #[case] expect: &str) {
-    let decision = decide(&plain_7b(), &runtimes(&[("a", spec)]), None);
-    assert_eq!(code(&decision, "a"), expect);
+fn rejects_incompatible_runtime(#[case] spec: Value, #[case] expected: &str) {
+    let decision = decide(&demand_7b(), &runtimes(&[("a", spec)]), None);
+    assert_eq!(rejection_code(&decision, "a"), expected);
 }
 
 // spec: RT-63
 #[test]
-fn another_protocol() {
-    let demand = Demand { protocol: "openInference-v2".to_owned(), ..plain_7b() };
-    assert_eq!(code(&decide(&demand, &runtimes(&[("a", json!({}))]), None), "a"), "ProtocolUnsupported");
+fn selects_runtime_by_protocol() {
+    let demand = Demand { protocol: "openInference-v2".to_owned(), ..demand_7b() };
+    assert_eq!(rejection_code(&decide(&demand, &runtimes(&[("a", json!({}))]), None), "a"), "ProtocolUnsupported");
 }
 
 // spec: ACC-29
 #[test]
-fn pods_that_ended_give_their_accelerators_back() {
+fn terminated_pods_release_accelerators() {
     let pod = |phase: &str, count: u32| {
         let resources = json!({"limits": {"nvidia.com/gpu": count}});
         json!({"spec": {"nodeName": "n", "containers": [{"resources": resources}]}, "status": {"phase": phase}})
@@ -381,8 +394,8 @@ fn pods_that_ended_give_their_accelerators_back() {
     let mut cordoned = node("c", "NVIDIA-L40S", 4);
     cordoned["spec"] = json!({"unschedulable": true});
     let nodes = [node("n", "NVIDIA-L40S", 4), cordoned];
-    let seen = inventory::node_infos(&nodes, &[pod("Running", 1), pod("Succeeded", 2)]);
-    let l40s = catalogue(Some(&seen)).class("nvidia-l40s").unwrap().availability.clone().unwrap();
+    let infos = inventory::node_infos(&nodes, &[pod("Running", 1), pod("Succeeded", 2)]);
+    let l40s = catalog(Some(&infos)).class("nvidia-l40s").unwrap().availability.clone().unwrap();
     assert_eq!(
         (l40s.nodes.len(), l40s.nodes.iter().filter(|node| node.schedulable).count(), l40s.total(), l40s.free()),
         (2, 1, 8, 3)
@@ -405,21 +418,21 @@ fn pods_that_ended_give_their_accelerators_back() {
 // spec: ACC-36
 #[case("Lt", "24Gi", "15360", true)]
 #[case("Gt", "5", "7", true)]
-fn memory_labels(#[case] operator: &str, #[case] value: &str, #[case] label: &str, #[case] expect: bool) {
+fn compares_memory_labels(#[case] operator: &str, #[case] value: &str, #[case] label: &str, #[case] expected: bool) {
     let term = json!({"matchExpressions": [{"key": "nvidia.com/gpu.memory", "operator": operator, "values": [value]}]});
     let labels = BTreeMap::from([("nvidia.com/gpu.memory".to_owned(), label.to_owned())]);
-    assert_eq!(nodes::term_matches(&term, &labels), expect);
+    assert_eq!(nodes::term_matches(&term, &labels), expected);
     // spec: ACC-38
     let discovery = nodes::Discovery { terms: vec![term], ..Default::default() };
     let class = Class { discovery, ..Class::default() };
     let placement = merge::placement::merge_placement(&class, &Default::default(), &Default::default());
-    assert_eq!(placement.accepts("n", &labels), expect, "{placement:?}");
+    assert_eq!(placement.accepts("n", &labels), expected, "{placement:?}");
     let operators = placement.affinity.to_pod_affinity().unwrap().unwrap().to_string();
     assert!(!operators.contains("Gte") && !operators.contains("Lte"));
 }
 
 #[test]
-fn slots_are_counted_per_node() {
+fn counts_replica_slots_per_node() {
     let nodes = [3, 3].map(|free| nodes::ClassNode { free, ..Default::default() });
     assert_eq!(Availability { nodes: nodes.to_vec() }.capacity().slots(2), 2);
 }

@@ -1,47 +1,55 @@
-//! One service over several classes by the size of requests (seed 000, Story 6): small prompts on the cheaper class, large
-//! ones on the faster. Each variant is a replica set of its own; the gateway routes by prompt size within the ranges.
+//! Variants: replica sets of one component on different classes, by request size (seed 000, Story 6). Small prompts run on
+//! the cheaper class, large ones on the faster; the gateway routes each request by its prompt size.
 
 use serde::{Deserialize, Serialize};
 
 use crate::demand::Model;
 use crate::preference::{ClassPreference, Comparison, ComparisonOperator, PreferenceCondition};
 
-/// One replica set of a component, for requests of some sizes.
+/// A replica set of a component for a range of request sizes.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Variant {
+    /// The class.
     pub accelerator_class: String,
+    /// Accelerators per node of a replica.
     pub accelerators_per_node: u32,
-    #[serde(default = "single", skip_serializing_if = "is_single")]
+    /// Nodes per replica.
+    #[serde(default = "one_node", skip_serializing_if = "is_one_node")]
     pub nodes: u32,
+    /// Initial number of replicas.
     pub replicas: u32,
+    /// Prompt sizes that the variant serves.
     pub request_tokens: TokenRange,
 }
 
-fn single() -> u32 {
+fn one_node() -> u32 {
     1
 }
 
-fn is_single(nodes: &u32) -> bool {
+fn is_one_node(nodes: &u32) -> bool {
     *nodes == 1
 }
 
-/// Prompt tokens, both bounds inclusive; an absent bound is none.
+/// A range of prompt sizes in tokens with inclusive bounds; an unset bound does not limit.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct TokenRange {
+    /// Least number of tokens.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub min: Option<u64>,
+    /// Greatest number of tokens.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub max: Option<u64>,
 }
 
 impl TokenRange {
+    /// Whether the range contains a prompt of `tokens` tokens.
     #[must_use]
     pub fn contains(&self, tokens: u64) -> bool {
         self.min.is_none_or(|min| tokens >= min) && self.max.is_none_or(|max| tokens <= max)
     }
 
-    /// The sizes for which `comparison` holds; `None` if there are none.
+    /// Returns the range for which `comparison` holds; `None` if it is empty.
     #[must_use]
     pub fn from_comparison(comparison: Comparison) -> Option<Self> {
         let Comparison { operator, value } = comparison;
@@ -55,48 +63,54 @@ impl TokenRange {
         Some(Self { min, max })
     }
 
-    /// The smallest range that holds both.
+    /// Returns the smallest range that contains both ranges.
     fn hull(self, other: Self) -> Self {
         let least = |a: Option<u64>, b: Option<u64>| Some(a?.min(b?));
-        let most = |a: Option<u64>, b: Option<u64>| Some(a?.max(b?));
-        Self { min: least(self.min, other.min), max: most(self.max, other.max) }
+        let greatest = |a: Option<u64>, b: Option<u64>| Some(a?.max(b?));
+        Self { min: least(self.min, other.min), max: greatest(self.max, other.max) }
     }
 }
 
-/// Request sizes that the runtime would send to `class`: what the `requestSize` conditions of its entries say, any size for
-/// an entry without one, `None` where no entry applies to the model.
-#[must_use]
-pub fn request_tokens(preferences: &[ClassPreference], class: &str, model: Option<&Model>) -> Option<TokenRange> {
+/// Returns the request sizes that the runtime prefers `class` for: those of the `requestSize` conditions, any size for an
+/// entry without such conditions, and `None` if no entry applies to the model.
+pub(crate) fn request_tokens(
+    preferences: &[ClassPreference],
+    class: &str,
+    model: Option<&Model>,
+) -> Option<TokenRange> {
     let entries = preferences.iter().filter(|entry| entry.class == class);
-    entries.filter_map(|entry| sizes(&entry.conditions, model)).reduce(TokenRange::hull)
+    entries.filter_map(|entry| condition_range(&entry.conditions, model)).reduce(TokenRange::hull)
 }
 
-/// Items are ORed. One that speaks of the model only says whether the entry applies, not which requests it is for.
-fn sizes(conditions: &[PreferenceCondition], model: Option<&Model>) -> Option<TokenRange> {
+/// Returns the request sizes of ORed conditions. Conditions on the model only determine whether the entry applies.
+fn condition_range(conditions: &[PreferenceCondition], model: Option<&Model>) -> Option<TokenRange> {
     if conditions.is_empty() {
         return Some(TokenRange::default());
     }
     let holding = || conditions.iter().filter(|condition| condition.holds_for(model));
-    let stated =
-        holding().filter_map(|condition| TokenRange::from_comparison(condition.request_size?)).reduce(TokenRange::hull);
+    let ranges = holding().filter_map(|condition| TokenRange::from_comparison(condition.request_size?));
     let any_size = || conditions.iter().all(|condition| condition.request_size.is_none()) && holding().next().is_some();
-    stated.or_else(|| any_size().then(TokenRange::default))
+    ranges.reduce(TokenRange::hull).or_else(|| any_size().then(TokenRange::default))
 }
 
-/// Places of the ranked classes with these sizes that become variants, best first; none unless the class in use is one of
-/// them.
-#[must_use]
-pub fn variant_ranges(sizes: impl Iterator<Item = Option<TokenRange>>, in_use: usize) -> Vec<(usize, TokenRange)> {
-    let places = differing_ranges(sizes);
-    let used = places.iter().any(|(place, _)| *place == in_use);
-    if used { places } else { Vec::new() }
+/// Returns the indices of the ranked classes that become variants, with their ranges; empty unless the selected class is
+/// one of them.
+pub(crate) fn variant_ranges(
+    ranges: impl Iterator<Item = Option<TokenRange>>,
+    selected: usize,
+) -> Vec<(usize, TokenRange)> {
+    let variants = differing_ranges(ranges);
+    let has_selected = variants.iter().any(|(index, _)| *index == selected);
+    if has_selected { variants } else { Vec::new() }
 }
 
-/// Places of the classes that are preferred for requests of some size; none unless the sizes differ.
-pub(crate) fn differing_ranges(sizes: impl Iterator<Item = Option<TokenRange>>) -> Vec<(usize, TokenRange)> {
-    let places: Vec<(usize, TokenRange)> = sizes.enumerate().filter_map(|(place, size)| Some((place, size?))).collect();
-    let differ = places.iter().any(|(_, range)| places.first().is_some_and(|(_, first)| first != range));
-    if differ { places } else { Vec::new() }
+/// Returns the indices of the classes that are preferred for some request size, with their ranges; empty unless the ranges
+/// differ.
+pub(crate) fn differing_ranges(ranges: impl Iterator<Item = Option<TokenRange>>) -> Vec<(usize, TokenRange)> {
+    let ranges: Vec<(usize, TokenRange)> =
+        ranges.enumerate().filter_map(|(index, range)| Some((index, range?))).collect();
+    let differ = ranges.iter().any(|(_, range)| ranges.first().is_some_and(|(_, first)| first != range));
+    if differ { ranges } else { Vec::new() }
 }
 
 #[cfg(test)]
@@ -111,7 +125,7 @@ mod tests {
     #[case(ComparisonOperator::Greater, 4096, Some(4097), None)]
     #[case(ComparisonOperator::GreaterOrEqual, 4096, Some(4096), None)]
     #[case(ComparisonOperator::Equal, 7, Some(7), Some(7))]
-    fn bounds(
+    fn converts_comparison_to_range(
         #[case] operator: ComparisonOperator,
         #[case] value: u64,
         #[case] min: Option<u64>,
@@ -125,7 +139,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_is_less_than_zero() {
+    fn range_less_than_zero_is_empty() {
         assert_eq!(TokenRange::from_comparison(Comparison { operator: ComparisonOperator::Less, value: 0 }), None);
     }
 }

@@ -213,7 +213,7 @@ fn launch_line(runner: &Map<String, Value>) -> CommandLine {
 }
 
 fn configured_launch_line(tuning: &ClassConfiguration) -> CommandLine {
-    CommandLine { command: tuning.words("command"), args: tuning.args() }
+    CommandLine { command: tuning.string_list("command"), args: tuning.args() }
 }
 
 fn items(runner: &Map<String, Value>, field: &str) -> Vec<Value> {

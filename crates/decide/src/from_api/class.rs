@@ -1,4 +1,4 @@
-//! AcceleratorClass → [`Class`].
+//! Converts an AcceleratorClass to a [`Class`].
 
 use api::ome::{AcceleratorClass, AcceleratorDiscovery, AcceleratorResource};
 use serde_json::Value;
@@ -9,13 +9,13 @@ use crate::nodes::{Availability, ClassNode, Discovery};
 use crate::supply::{Class, ClassResource, Cost, CostTier};
 
 impl Class {
-    /// Reads a class; `availability` is what `inventory` says of its nodes, `None` if nothing is known of any node.
+    /// Converts a class. `availability` are its nodes; `None` if no node is known.
     ///
     /// # Errors
-    /// A capability or tier that cannot be understood.
+    /// An invalid capability or cost tier.
     pub fn from_api(class: &AcceleratorClass, availability: Option<Availability>) -> Result<Self, FieldError> {
         let spec = &class.spec;
-        let able = capabilities("spec.capabilities", &spec.capabilities)?;
+        let capabilities = capabilities("spec.capabilities", &spec.capabilities)?;
         Ok(Self {
             name: class.metadata.name.clone().unwrap_or_default(),
             vendor: spec.vendor.clone(),
@@ -26,11 +26,11 @@ impl Class {
                 pci_vendor: spec.discovery.pci_vendor_id.clone(),
                 device_ids: spec.discovery.device_ids.clone(),
             },
-            memory: able.memory,
-            compute_capability: able.compute_capability,
-            bandwidth: able.bandwidth,
-            features: able.features,
-            performance: able.performance,
+            memory: capabilities.memory,
+            compute_capability: capabilities.compute_capability,
+            bandwidth: capabilities.bandwidth,
+            features: capabilities.features,
+            performance: capabilities.performance,
             resources: spec.resources.iter().map(resource).collect(),
             cost: cost(spec.cost.as_ref())?,
             is_discovered: is_discovered(class),
@@ -39,11 +39,11 @@ impl Class {
     }
 }
 
-/// The deployed field `affinity` says what `nodeSelectorTerms` say.
+/// Returns `nodeSelectorTerms` and the terms of the deployed field `affinity`.
 fn terms(discovery: &AcceleratorDiscovery) -> Vec<Value> {
     const REQUIRED: &str = "/nodeAffinity/requiredDuringSchedulingIgnoredDuringExecution/nodeSelectorTerms";
-    let of_affinity = discovery.affinity.as_ref().and_then(|affinity| affinity.pointer(REQUIRED)?.as_array());
-    discovery.node_selector_terms.iter().chain(of_affinity.into_iter().flatten()).cloned().collect()
+    let affinity_terms = discovery.affinity.as_ref().and_then(|affinity| affinity.pointer(REQUIRED)?.as_array());
+    discovery.node_selector_terms.iter().chain(affinity_terms.into_iter().flatten()).cloned().collect()
 }
 
 fn is_discovered(class: &AcceleratorClass) -> bool {
@@ -58,11 +58,11 @@ fn is_discovered(class: &AcceleratorClass) -> bool {
 }
 
 impl Availability {
-    /// What a class's status says, where no node can be seen: names, and totals spread over them.
+    /// Returns the nodes in the status of a class: names, and the totals in even shares.
     #[must_use]
     pub fn from_status(status: &api::ome::AcceleratorClassStatus) -> Self {
         let count = |number: Option<i32>| number.and_then(|number| u32::try_from(number).ok()).unwrap_or(0);
-        // The list of names is bounded; more nodes than it names are available in a large class.
+        // The list of names is truncated for large classes.
         let nodes = u32::try_from(status.nodes.len()).unwrap_or(u32::MAX).max(count(status.available_nodes)).max(1);
         let share = |sum: u32, index: u32| sum / nodes + u32::from(index < sum % nodes);
         let (total, free) = (count(status.total_accelerators), count(status.available_accelerators));
@@ -75,24 +75,24 @@ impl Availability {
         };
         let unnamed = String::new();
         let names = status.nodes.iter().chain(std::iter::repeat(&unnamed));
-        let known = if status.nodes.is_empty() { 0 } else { nodes };
-        Self { nodes: (0..known).zip(names).map(node).collect() }
+        let count = if status.nodes.is_empty() { 0 } else { nodes };
+        Self { nodes: (0..count).zip(names).map(node).collect() }
     }
 }
 
-fn resource(stated: &AcceleratorResource) -> ClassResource {
-    let quantity = stated.quantity.as_ref().and_then(|quantity| u32::try_from(quantity.value()).ok());
+fn resource(spec: &AcceleratorResource) -> ClassResource {
+    let quantity = spec.quantity.as_ref().and_then(|quantity| u32::try_from(quantity.value()).ok());
     ClassResource {
-        name: stated.name.clone(),
+        name: spec.name.clone(),
         quantity: quantity.filter(|units| *units > 0).unwrap_or(1),
-        divisible: stated.divisible.unwrap_or(false),
+        divisible: spec.divisible.unwrap_or(false),
     }
 }
 
-fn cost(stated: Option<&api::ome::AcceleratorCost>) -> Result<Cost, FieldError> {
-    let Some(stated) = stated else { return Ok(Cost::default()) };
+fn cost(spec: Option<&api::ome::AcceleratorCost>) -> Result<Cost, FieldError> {
+    let Some(spec) = spec else { return Ok(Cost::default()) };
     let dollars = |price: &Option<apimachinery::Quantity>| price.as_ref().map(apimachinery::Quantity::as_f64);
-    let tier = match stated.tier.as_deref() {
+    let tier = match spec.tier.as_deref() {
         None | Some("") => None,
         Some("low") => Some(CostTier::Low),
         Some("medium") => Some(CostTier::Medium),
@@ -100,14 +100,14 @@ fn cost(stated: Option<&api::ome::AcceleratorCost>) -> Result<Cost, FieldError> 
         Some(other) => {
             return Err(FieldError::new(
                 "spec.cost.tier",
-                format!("\"{other}\" is not a tier; one of low, medium, high"),
+                format!("unknown tier \"{other}\"; must be one of low, medium, high"),
             ));
         }
     };
     Ok(Cost {
-        per_hour: dollars(&stated.per_hour),
-        spot_per_hour: dollars(&stated.spot_per_hour),
-        per_million_tokens: dollars(&stated.per_million_tokens),
+        per_hour: dollars(&spec.per_hour),
+        spot_per_hour: dollars(&spec.spot_per_hour),
+        per_million_tokens: dollars(&spec.per_million_tokens),
         tier,
     })
 }

@@ -1,4 +1,4 @@
-//! ServingRuntime and ClusterServingRuntime → [`Runtime`].
+//! Converts a ServingRuntime or ClusterServingRuntime to a [`Runtime`].
 
 use std::collections::BTreeMap;
 
@@ -10,17 +10,18 @@ use api::ome::{
 };
 use serde_json::{Map, Value, json};
 
-use super::{FieldError, capabilities, compute_capability, configurations, named};
+use super::{FieldError, capabilities, compute_capability, configurations, named_version};
 use crate::demand::{Capabilities, Component, Performance};
 use crate::merge::ClassConfiguration;
 use crate::preference::{ClassPreference, Comparison, ComparisonOperator, PreferenceCondition};
-use crate::supply::{ClassRequirements, Runtime, RuntimeComponent, Scope, SizeRange, SupportedFormat};
+use crate::size::SizeRange;
+use crate::supply::{ClassRequirements, Runtime, RuntimeComponent, Scope, SupportedFormat};
 
 impl Runtime {
-    /// Reads a runtime of either kind. `created` is its creationTimestamp in RFC 3339.
+    /// Converts a runtime of either kind. `created` is its creation timestamp in RFC 3339.
     ///
     /// # Errors
-    /// A version, condition or capability that cannot be understood.
+    /// An invalid version, condition or capability.
     pub fn from_api(
         name: &str,
         scope: Scope,
@@ -48,30 +49,36 @@ impl Runtime {
 
 fn format(index: usize, entry: &SupportedModelFormat) -> Result<SupportedFormat, FieldError> {
     let path = format!("spec.supportedModelFormats[{index}]");
-    let stated = entry.format();
+    let format = entry.format();
     let framework = entry.model_framework.as_ref();
     Ok(SupportedFormat {
-        format: stated.as_ref().map(|stated| named(&format!("{path}.modelFormat"), stated)).transpose()?,
-        format_operator: stated.as_ref().and_then(|stated| stated.operator).unwrap_or_default(),
-        framework: framework.map(|framework| named(&format!("{path}.modelFramework"), framework)).transpose()?,
+        format: format.as_ref().map(|format| named_version(&format!("{path}.modelFormat"), format)).transpose()?,
+        format_operator: format.as_ref().and_then(|format| format.operator).unwrap_or_default(),
+        framework: framework
+            .map(|framework| named_version(&format!("{path}.modelFramework"), framework))
+            .transpose()?,
         framework_operator: framework.and_then(|framework| framework.operator).unwrap_or_default(),
-        architecture: super::stated(entry.model_architecture.as_ref()),
-        quantization: super::stated(entry.quantization.as_ref()),
+        architecture: super::non_blank(entry.model_architecture.as_ref()),
+        quantization: super::non_blank(entry.quantization.as_ref()),
         pipeline: entry.diffusion_pipeline.clone(),
         auto_select: entry.auto_select.unwrap_or(false),
         priority: entry.priority,
-        configurations: entry.accelerator_config.iter().map(|(class, config)| deployed(class, config)).collect(),
+        configurations: entry
+            .accelerator_config
+            .iter()
+            .map(|(class, config)| deployed_configuration(class, config))
+            .collect(),
     })
 }
 
-/// The deployed per-format tuning means the same as an `acceleratorConfigurations` entry.
-fn deployed(class: &str, config: &AcceleratorModelConfig) -> ClassConfiguration {
-    let parallel = config.tensor_parallelism_override.clone().unwrap_or_default();
+/// Converts an entry of the deployed field `acceleratorConfig`, which corresponds to `acceleratorConfigurations`.
+fn deployed_configuration(class: &str, config: &AcceleratorModelConfig) -> ClassConfiguration {
+    let parallelism = config.tensor_parallelism_override.clone().unwrap_or_default();
     let flag = |name: &str, size: Option<i64>| size.map(|size| format!("--{name}={size}"));
     let sizes = [
-        flag("tensor-parallel-size", parallel.tensor_parallel_size),
-        flag("pipeline-parallel-size", parallel.pipeline_parallel_size),
-        flag("data-parallel-size", parallel.data_parallel_size),
+        flag("tensor-parallel-size", parallelism.tensor_parallel_size),
+        flag("pipeline-parallel-size", parallelism.pipeline_parallel_size),
+        flag("data-parallel-size", parallelism.data_parallel_size),
     ];
     let args: Vec<String> = config.runtime_args_override.iter().cloned().chain(sizes.into_iter().flatten()).collect();
     let mut runner = Map::new();
@@ -82,34 +89,35 @@ fn deployed(class: &str, config: &AcceleratorModelConfig) -> ClassConfiguration 
     ClassConfiguration { class: class.to_owned(), env: env.collect(), resources: Value::Null, runner }
 }
 
-fn requirements(stated: Option<&AcceleratorRequirements>) -> Result<ClassRequirements, FieldError> {
-    let Some(stated) = stated else { return Ok(ClassRequirements::default()) };
+fn requirements(spec: Option<&AcceleratorRequirements>) -> Result<ClassRequirements, FieldError> {
+    let Some(spec) = spec else { return Ok(ClassRequirements::default()) };
     let path = "spec.acceleratorRequirements";
-    let specified = match &stated.required_capabilities {
+    let required = match &spec.required_capabilities {
         Some(required) => capabilities(&format!("{path}.requiredCapabilities"), required)?,
         None => Capabilities::default(),
     };
-    let classes: Vec<String> = stated.all_supported_classes().map(str::to_owned).collect();
-    let preferences = stated.preference_order.iter().enumerate();
+    let classes: Vec<String> = spec.all_supported_classes().map(str::to_owned).collect();
+    let preferences = spec.preference_order.iter().enumerate();
     Ok(ClassRequirements {
         declared: true,
         supported_classes: (!classes.is_empty()).then_some(classes),
-        required: specified.combine(&deployed_limits(stated, path)?),
+        required: required.combine(&deployed_capabilities(spec, path)?),
         preferences: preferences
             .map(|(index, entry)| preference(&format!("{path}.preferenceOrder[{index}]"), entry))
             .collect::<Result<_, _>>()?,
     })
 }
 
-fn deployed_limits(stated: &AcceleratorRequirements, path: &str) -> Result<Capabilities, FieldError> {
+/// Converts the requirements of the deployed API.
+fn deployed_capabilities(spec: &AcceleratorRequirements, path: &str) -> Result<Capabilities, FieldError> {
     Ok(Capabilities {
-        memory: stated.min_memory.map(gibibytes),
+        memory: spec.min_memory.map(gibibytes),
         compute_capability: compute_capability(
             &format!("{path}.minArchitectureVersion"),
-            stated.min_architecture_version.as_ref(),
+            spec.min_architecture_version.as_ref(),
         )?,
-        features: stated.required_features.iter().map(|feature| feature.to_lowercase()).collect(),
-        performance: Performance { fp16: stated.min_compute_performance_tflops.map(tflops), ..Performance::default() },
+        features: spec.required_features.iter().map(|feature| feature.to_lowercase()).collect(),
+        performance: Performance { fp16: spec.min_compute_performance_tflops.map(tflops), ..Performance::default() },
         ..Capabilities::default()
     })
 }
@@ -123,9 +131,9 @@ pub(super) fn tflops(number: i64) -> f64 {
 }
 
 fn preference(path: &str, entry: &AcceleratorPreference) -> Result<ClassPreference, FieldError> {
-    let read =
+    let parse =
         |(index, item): (usize, &BTreeMap<String, String>)| condition(&format!("{path}.conditions[{index}]"), item);
-    let conditions = entry.conditions.iter().enumerate().map(read).collect::<Result<_, _>>()?;
+    let conditions = entry.conditions.iter().enumerate().map(parse).collect::<Result<_, _>>()?;
     Ok(ClassPreference { class: entry.class.clone(), score: entry.score, conditions })
 }
 
@@ -136,7 +144,7 @@ fn condition(path: &str, item: &BTreeMap<String, String>) -> Result<PreferenceCo
         match key.as_str() {
             "modelSize" => condition.model_size = Some(comparison(&path, text)?),
             "requestSize" => condition.request_size = Some(comparison(&path, text)?),
-            _ => return Err(FieldError::new(path, "is not a condition; one of modelSize, requestSize")),
+            _ => return Err(FieldError::new(path, "unknown condition; must be one of modelSize, requestSize")),
         }
     }
     Ok(condition)
@@ -152,9 +160,10 @@ fn comparison(path: &str, text: &str) -> Result<Comparison, FieldError> {
         ("=", ComparisonOperator::Equal),
     ];
     let text = text.trim();
-    let read = OPERATORS.iter().find_map(|(sign, operator)| Some((*operator, text.strip_prefix(sign)?)));
-    let (operator, rest) =
-        read.ok_or_else(|| FieldError::new(path, format!("\"{text}\" is not a comparison; write one like \"<30B\"")))?;
+    let parsed = OPERATORS.iter().find_map(|(sign, operator)| Some((*operator, text.strip_prefix(sign)?)));
+    let (operator, rest) = parsed.ok_or_else(|| {
+        FieldError::new(path, format!("invalid comparison \"{text}\"; must have a form like \"<30B\""))
+    })?;
     let value = rest.trim().parse::<ParameterCount>().map_err(|error| FieldError::new(path, error))?;
     Ok(Comparison { operator, value: value.0 })
 }
@@ -168,25 +177,25 @@ fn components(spec: &ServingRuntimeSpec) -> BTreeMap<Component, RuntimeComponent
     components
 }
 
-/// A component with what the runtime says for all of them beneath it.
-fn component(spec: &ServingRuntimeSpec, stated: &ComponentSpec) -> RuntimeComponent {
-    let mut own = stated.clone();
-    if super::runner(&own).is_none() {
-        own.runner = spec.containers.first().cloned();
+/// Converts a component, with the defaults of the runtime for all components.
+fn component(spec: &ServingRuntimeSpec, component: &ComponentSpec) -> RuntimeComponent {
+    let mut component = component.clone();
+    if super::engine_container(&component).is_none() {
+        component.runner = spec.containers.first().cloned();
     }
     let mut node_selector = spec.node_selector.clone();
-    node_selector.extend(own.node_selector.clone());
+    node_selector.extend(component.node_selector.clone());
     RuntimeComponent {
-        resources: super::resources(&own),
-        parallelism: super::parallelism(&own),
-        multi_node: super::multi_node(&own),
-        nodes: super::nodes(&own),
-        min_replicas: super::count(own.min_replicas),
-        max_replicas: super::count(own.max_replicas),
+        resources: super::resources(&component),
+        parallelism: super::parallelism(&component),
+        multi_node: super::is_multi_node(&component),
+        nodes: super::nodes(&component),
+        min_replicas: super::non_negative(component.min_replicas),
+        max_replicas: super::non_negative(component.max_replicas),
         node_selector,
-        affinities: spec.affinity.iter().chain(&own.affinity).cloned().collect(),
-        configurations: configurations(&own.accelerator_configurations),
-        roles: super::groups(&own),
+        affinities: spec.affinity.iter().chain(&component.affinity).cloned().collect(),
+        configurations: configurations(&component.accelerator_configurations),
+        roles: super::role_placements(&component),
     }
 }
 
@@ -198,7 +207,7 @@ mod tests {
 
     // spec: ACC-89
     #[test]
-    fn affinities_of_the_runtime_and_of_its_engine_both_hold() {
+    fn collects_affinities_of_runtime_and_engine() {
         let in_zone = |zone: &str| {
             let term = json!({"matchExpressions": [{"key": "zone", "operator": "In", "values": [zone]}]});
             json!({"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": [term]}}})

@@ -1,4 +1,4 @@
-//! InferenceService (`ome.io`) and its model → [`Demand`].
+//! Converts an `ome.io` InferenceService and its model to a [`Demand`].
 
 use std::collections::BTreeMap;
 
@@ -8,24 +8,25 @@ use api::ome::{
 };
 
 use super::runtime::{gibibytes, tflops};
-use super::{FieldError, capabilities, compute_capability, configurations, named};
+use super::{FieldError, capabilities, compute_capability, configurations, named_version};
 use crate::code;
+use crate::compatibility::DEFAULT_PROTOCOL;
 use crate::demand::{
     Capabilities, ClassSelector, Component, ComponentDemand, Demand, Model, ModelReference, Performance,
     PreferenceSource, RankingPolicy,
 };
 use crate::reason::Warning;
 
-// Annotations of a service that outrank its fields.
-const CLASS: &str = "ome.io/accelerator-class";
-const STRATEGY: &str = "ome.io/selection-strategy";
-const COST_THRESHOLD: &str = "ome.io/cost-threshold";
+// Annotations of a service that take precedence over its fields.
+const CLASS_ANNOTATION: &str = "ome.io/accelerator-class";
+const STRATEGY_ANNOTATION: &str = "ome.io/selection-strategy";
+const COST_THRESHOLD_ANNOTATION: &str = "ome.io/cost-threshold";
 
 impl Demand {
-    /// Reads a service. `model` is the name and spec of the model it refers to, if that exists.
+    /// Converts a service. `model` is the name and spec of the model that the service names, if it exists.
     ///
     /// # Errors
-    /// A version, capability or annotation that cannot be understood, with its path.
+    /// An invalid version, capability or annotation.
     pub fn from_api(service: &InferenceService, model: Option<(&str, &BaseModelSpec)>) -> Result<Self, FieldError> {
         let spec = &service.spec;
         let mut warnings = Vec::new();
@@ -35,58 +36,60 @@ impl Demand {
         components.insert(Component::Engine, component(service, engine.as_ref(), &annotations)?);
         components.insert(Component::Decoder, component(service, spec.decoder.as_ref(), &annotations)?);
         let protocol = spec.model.as_ref().and_then(|model| model.protocol_version.clone());
-        let tuned = [&engine, &spec.decoder].into_iter().flatten();
-        let tuned =
-            tuned.into_iter().any(|c| c.accelerator_override.is_some() || !c.accelerator_configurations.is_empty());
-        let annotated = [CLASS, STRATEGY, COST_THRESHOLD].iter().any(|name| annotations.contains_key(*name));
+        let mut declared = [&engine, &spec.decoder].into_iter().flatten();
+        let has_accelerator_field = declared.any(|component| {
+            component.accelerator_override.is_some() || !component.accelerator_configurations.is_empty()
+        });
+        let keys = [CLASS_ANNOTATION, STRATEGY_ANNOTATION, COST_THRESHOLD_ANNOTATION];
+        let has_annotation = keys.iter().any(|name| annotations.contains_key(*name));
         Ok(Self {
             namespace: service.metadata.namespace.clone().unwrap_or_else(|| "default".to_owned()),
             name: service.metadata.name.clone().unwrap_or_default(),
-            model: model_demand(service, model)?,
+            model: model_reference(service, model)?,
             runtime: spec.runtime.as_ref().map(|runtime| runtime.name.clone()),
-            protocol: protocol.unwrap_or_else(|| "openAI".to_owned()),
+            protocol: protocol.unwrap_or_else(|| DEFAULT_PROTOCOL.to_owned()),
             components,
-            uses_accelerators: spec.accelerator_selector.is_some() || tuned || annotated,
+            uses_accelerators: spec.accelerator_selector.is_some() || has_accelerator_field || has_annotation,
             warnings,
         })
     }
 }
 
 impl Model {
-    /// Reads a model's facts.
+    /// Converts a model.
     ///
     /// # Errors
-    /// A version or size that cannot be understood.
+    /// An invalid version or size.
     pub fn from_api(name: &str, spec: &BaseModelSpec) -> Result<Self, FieldError> {
-        let format = spec.model_format.as_ref().map(|format| named("spec.modelFormat", format)).transpose()?;
+        let format = spec.model_format.as_ref().map(|format| named_version("spec.modelFormat", format)).transpose()?;
         Ok(Self {
             name: name.to_owned(),
             format,
             framework: spec
                 .model_framework
                 .as_ref()
-                .map(|framework| named("spec.modelFramework", framework))
+                .map(|framework| named_version("spec.modelFramework", framework))
                 .transpose()?,
-            architecture: super::stated(spec.model_architecture.as_ref()),
-            quantization: super::stated(spec.quantization.as_ref()),
+            architecture: super::non_blank(spec.model_architecture.as_ref()),
+            quantization: super::non_blank(spec.quantization.as_ref()),
             parameters: parameters(spec)?,
             pipeline: spec.diffusion_pipeline.clone(),
         })
     }
 }
 
-/// A size of nothing is a slip, never a model that fits everywhere.
+/// Returns the number of parameters. Zero is invalid, because such a model would fit everywhere.
 fn parameters(spec: &BaseModelSpec) -> Result<Option<u64>, FieldError> {
     match spec.model_parameter_size {
         Some(size) if size.0 == 0 => Err(FieldError::new(
             "spec.modelParameterSize",
-            "no model has 0 parameters; leave it out if it is not known",
+            "a model must have more than 0 parameters; omit the field if the size is unknown",
         )),
         size => Ok(size.map(|size| size.0)),
     }
 }
 
-fn model_demand(
+fn model_reference(
     service: &InferenceService,
     model: Option<(&str, &BaseModelSpec)>,
 ) -> Result<ModelReference, FieldError> {
@@ -95,60 +98,64 @@ fn model_demand(
             ModelReference::Disabled(Model::from_api(name, spec)?)
         }
         (_, Some((name, spec))) => ModelReference::Resolved(Model::from_api(name, spec)?),
-        (Some(missing), None) => ModelReference::NotFound { name: missing.name.clone(), suggestion: None },
+        (Some(reference), None) => ModelReference::NotFound { name: reference.name.clone(), suggestion: None },
         (None, None) => ModelReference::Unspecified,
     })
 }
 
-/// Those of the metadata win over those that Story 6 writes into the spec.
+/// Merges the annotations of spec (Story 6) and metadata; those of the metadata take precedence.
 fn annotations(service: &InferenceService, warnings: &mut Vec<Warning>) -> BTreeMap<String, String> {
-    let mut all = service.spec.annotations.clone();
+    let mut annotations = service.spec.annotations.clone();
     for (name, value) in service.metadata.annotations.iter().flatten() {
-        let before = all.insert(name.clone(), value.clone());
-        if before.is_some_and(|before| before != *value) {
+        let previous = annotations.insert(name.clone(), value.clone());
+        if previous.is_some_and(|previous| previous != *value) {
             warnings.push(Warning::new(
                 code::warning::ANNOTATION_OVERRIDDEN,
-                format!("{name}: metadata.annotations win over spec.annotations"),
+                format!("Annotation {name} has different values in metadata.annotations and spec.annotations; metadata.annotations takes precedence"),
             ));
         }
     }
-    all
+    annotations
 }
 
-/// `predictor` is the engine's old name.
+/// Returns the engine, or the deprecated field `predictor`.
 fn engine(service: &InferenceService, warnings: &mut Vec<Warning>) -> Option<ComponentSpec> {
     let spec = &service.spec;
     if spec.predictor.is_some() {
-        warnings
-            .push(Warning::new(code::warning::DEPRECATED_FIELD, "spec.predictor is read as spec.engine; rename it"));
+        warnings.push(Warning::new(
+            code::warning::DEPRECATED_FIELD,
+            "spec.predictor is deprecated; rename it to spec.engine",
+        ));
     }
     spec.engine.clone().or_else(|| spec.predictor.clone())
 }
 
 fn component(
     service: &InferenceService,
-    stated: Option<&ComponentSpec>,
+    component: Option<&ComponentSpec>,
     annotations: &BTreeMap<String, String>,
 ) -> Result<ComponentDemand, FieldError> {
-    let own = stated.cloned().unwrap_or_default();
+    let declared = component.is_some();
+    let component = component.cloned().unwrap_or_default();
     Ok(ComponentDemand {
-        declared: stated.is_some(),
-        selector: selector(service, own.accelerator_override.as_ref(), annotations)?,
-        resources: super::resources(&own),
-        parallelism: super::parallelism(&own),
-        nodes: super::nodes(&own),
-        min_replicas: super::count(own.min_replicas),
-        max_replicas: super::count(own.max_replicas),
-        node_selector: own.node_selector.clone(),
-        affinity: own.affinity.clone(),
-        multi_node: super::multi_node(&own),
-        custom_container: super::own_container(&own),
-        configurations: configurations(&own.accelerator_configurations),
-        roles: super::groups(&own),
+        declared,
+        selector: selector(service, component.accelerator_override.as_ref(), annotations)?,
+        resources: super::resources(&component),
+        parallelism: super::parallelism(&component),
+        nodes: super::nodes(&component),
+        min_replicas: super::non_negative(component.min_replicas),
+        max_replicas: super::non_negative(component.max_replicas),
+        node_selector: component.node_selector.clone(),
+        affinity: component.affinity.clone(),
+        multi_node: super::is_multi_node(&component),
+        custom_container: super::custom_container(&component),
+        configurations: configurations(&component.accelerator_configurations),
+        roles: super::role_placements(&component),
     })
 }
 
-/// Service < component < annotation. Non-empty preferences and strategies replace, capabilities are united.
+/// Merges the selectors of service, component and annotations, weakest first. Preferred classes and strategies replace those of
+/// weaker layers; required capabilities are combined.
 fn selector(
     service: &InferenceService,
     component: Option<&AcceleratorSelector>,
@@ -159,11 +166,11 @@ fn selector(
         (service.spec.accelerator_selector.as_ref(), "spec.acceleratorSelector", PreferenceSource::Selector),
         (component, "acceleratorOverride", PreferenceSource::Override),
     ];
-    for (layer, path, place) in layers.into_iter().filter_map(|(layer, path, place)| Some((layer?, path, place))) {
-        let wanted = layer.class_preferences();
-        if !wanted.is_empty() {
-            merged.preferred = wanted.into_iter().map(str::to_owned).collect();
-            merged.preference_source = place;
+    for (layer, path, source) in layers.into_iter().filter_map(|(layer, path, source)| Some((layer?, path, source))) {
+        let preferred = layer.class_preferences();
+        if !preferred.is_empty() {
+            merged.preferred = preferred.into_iter().map(str::to_owned).collect();
+            merged.preference_source = source;
         }
         merged.excluded.extend(layer.all_excluded_classes().map(str::to_owned));
         merged.node_selector.extend(layer.node_selector.clone());
@@ -172,16 +179,18 @@ fn selector(
                 merged.required.combine(&capabilities(&format!("{path}.requiredCapabilities"), required)?);
         }
         if let Some(constraints) = &layer.constraints {
-            merged.required = merged.required.combine(&limits(constraints, &format!("{path}.constraints"))?);
+            merged.required =
+                merged.required.combine(&constraint_capabilities(constraints, &format!("{path}.constraints"))?);
             merged.families.extend(constraints.architecture_families.iter().cloned());
         }
         merged.ranking = ranking(layer).unwrap_or(merged.ranking);
     }
-    annotate(&mut merged, annotations, service)?;
+    apply_annotations(&mut merged, annotations, service)?;
     Ok(merged)
 }
 
-/// An explicit policy outranks the default strategy, which the API server may have filled in.
+/// Returns the policy of a selector. An explicit policy takes precedence over strategy `balanced`, which may be an API server
+/// default.
 fn ranking(layer: &AcceleratorSelector) -> Option<RankingPolicy> {
     match (layer.strategy, layer.policy) {
         (Some(SelectionStrategy::Performance), _) => Some(RankingPolicy::Performance),
@@ -195,47 +204,52 @@ fn ranking(layer: &AcceleratorSelector) -> Option<RankingPolicy> {
     }
 }
 
-fn limits(stated: &AcceleratorConstraints, path: &str) -> Result<Capabilities, FieldError> {
+fn constraint_capabilities(constraints: &AcceleratorConstraints, path: &str) -> Result<Capabilities, FieldError> {
     Ok(Capabilities {
-        memory: stated.min_memory.map(gibibytes),
-        max_memory: stated.max_memory.map(gibibytes),
+        memory: constraints.min_memory.map(gibibytes),
+        max_memory: constraints.max_memory.map(gibibytes),
         compute_capability: compute_capability(
             &format!("{path}.minArchitectureVersion"),
-            stated.min_architecture_version.as_ref(),
+            constraints.min_architecture_version.as_ref(),
         )?,
-        features: stated.required_features.iter().map(|feature| feature.to_lowercase()).collect(),
+        features: constraints.required_features.iter().map(|feature| feature.to_lowercase()).collect(),
         bandwidth: None,
-        performance: Performance { fp16: stated.min_compute_performance_tflops.map(tflops), ..Performance::default() },
+        performance: Performance {
+            fp16: constraints.min_compute_performance_tflops.map(tflops),
+            ..Performance::default()
+        },
     })
 }
 
-fn annotate(
+fn apply_annotations(
     selector: &mut ClassSelector,
     annotations: &BTreeMap<String, String>,
     service: &InferenceService,
 ) -> Result<(), FieldError> {
-    let in_metadata = |name: &str| service.metadata.annotations.as_ref().is_some_and(|all| all.contains_key(name));
+    let in_metadata =
+        |name: &str| service.metadata.annotations.as_ref().is_some_and(|annotations| annotations.contains_key(name));
     let path = |name: &str| format!("{}.annotations[{name}]", if in_metadata(name) { "metadata" } else { "spec" });
-    if let Some(class) = annotations.get(CLASS).filter(|class| !class.is_empty()) {
+    if let Some(class) = annotations.get(CLASS_ANNOTATION).filter(|class| !class.is_empty()) {
         selector.preferred = vec![class.clone()];
         selector.preference_source = PreferenceSource::Annotation;
     }
-    if let Some(strategy) = annotations.get(STRATEGY) {
+    if let Some(strategy) = annotations.get(STRATEGY_ANNOTATION) {
         selector.ranking = match strategy.as_str() {
             "balanced" => RankingPolicy::Balanced,
             "cost" => RankingPolicy::Cost,
             "performance" => RankingPolicy::Performance,
             other => {
-                let cause = format!("\"{other}\" is not a strategy; one of balanced, cost, performance");
-                return Err(FieldError::new(path(STRATEGY), cause));
+                let cause = format!("unknown strategy `{other}`; use one of performance, cost, balanced");
+                return Err(FieldError::new(path(STRATEGY_ANNOTATION), cause));
             }
         };
     }
-    if let Some(text) = annotations.get(COST_THRESHOLD) {
+    if let Some(text) = annotations.get(COST_THRESHOLD_ANNOTATION) {
         let dollars =
             text.trim().trim_start_matches('$').parse::<f64>().ok().filter(|price| price.is_finite() && *price > 0.0);
-        let cause = || format!("\"{text}\" is not a price; write dollars per hour, such as \"2.50\"");
-        selector.cost_threshold = Some(dollars.ok_or_else(|| FieldError::new(path(COST_THRESHOLD), cause()))?);
+        let cause = || format!("`{text}` is not a valid price; use dollars per hour and replica, such as \"2.50\"");
+        selector.cost_threshold =
+            Some(dollars.ok_or_else(|| FieldError::new(path(COST_THRESHOLD_ANNOTATION), cause()))?);
     }
     Ok(())
 }

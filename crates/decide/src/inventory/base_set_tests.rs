@@ -9,7 +9,7 @@ fn config_map(text: &str) -> Value {
 
 // spec: ACC-35
 #[test]
-fn documents_become_classes_and_comments_none() {
+fn parses_documents_and_skips_comments() {
     let set = BaseSet::from_config_map(&config_map(SEED));
     assert_eq!(set.errors, []);
     let names: Vec<_> = set.classes.iter().map(|class| class["metadata"]["name"].as_str().unwrap()).collect();
@@ -21,7 +21,7 @@ fn documents_become_classes_and_comments_none() {
 }
 
 #[test]
-fn a_broken_document_is_named_and_stops_no_other() {
+fn reports_invalid_document_and_parses_others() {
     let text = "# only a comment\n---\napiVersion: ome.io/v1beta1\nkind: AcceleratorClass\nmetadata: {name: a}\nspec: {discovery: {}, capabilities: {}}\n---\nkind: [\n---\napiVersion: v1\nkind: Pod\nmetadata: {name: p}\n---\napiVersion: ome.io/v1beta1\nkind: AcceleratorClass\nmetadata: {name: b}\nspec: {discovery: {}, capabilities: {memoryGB: lots}}\n";
     let set = BaseSet::from_config_map(&config_map(text));
     assert_eq!(set.classes.len(), 1);
@@ -36,6 +36,6 @@ fn a_broken_document_is_named_and_stops_no_other() {
 }
 
 #[test]
-fn an_absent_key_is_an_empty_set() {
+fn missing_key_is_an_empty_set() {
     assert_eq!(BaseSet::from_config_map(&json!({"metadata": {"name": "x"}})), BaseSet::default());
 }

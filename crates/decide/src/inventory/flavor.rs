@@ -1,76 +1,78 @@
-//! Kueue's ResourceFlavor ⇄ AcceleratorClass, as pure conversions; both API versions have the same fields.
+//! Converts between Kueue ResourceFlavors and AcceleratorClasses. Both versions of the Kueue API have the same fields.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use serde_json::{Value, json};
 
-use super::discover::{capabilities, imagined, known_as};
+use super::discover::{capabilities, find_in_catalog, hypothetical_node};
 use super::products::{Product, detect_products, is_accelerator_label};
 use super::{Inventory, Provenance, set_provenance};
 use crate::nodes::labels_match_selector;
 use crate::supply::Class;
 
-/// Annotation on a class: the flavor that it stands for (seed 000, Story 3).
-const FLAVOR: &str = "ome.io/kueue-resource-flavor";
-/// Annotation on a flavor: the class that it stands for. Written by a person, it says that a flavor whose labels do
-/// not tell selects accelerators.
-const CLASS: &str = "ome.io/accelerator-class";
-/// Kueue takes no more.
-const MOST_LABELS: usize = 8;
+/// Annotation of a class with its flavor (seed 000, Story 3).
+const FLAVOR_ANNOTATION: &str = "ome.io/kueue-resource-flavor";
+/// Annotation of a flavor with its class. A user sets it on a flavor for accelerators that its labels do not identify.
+const CLASS_ANNOTATION: &str = "ome.io/accelerator-class";
+/// Maximum number of node labels of a flavor in Kueue.
+const MAX_NODE_LABELS: usize = 8;
 
-/// What a class says about a flavor.
+/// The relation of a class to a flavor.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FlavorLink<'a> {
-    /// `integration.kueueResourceFlavor`: the flavor has to exist.
+    /// `integration.kueueResourceFlavor`: the flavor must exist.
     Required(&'a str),
-    /// Made from a flavor.
+    /// The class is generated from the flavor.
     CreatedFrom(&'a str),
 }
 
-/// Why a class has no flavor that selects its nodes.
+/// Why no flavor can select the nodes of a class.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum FlavorError {
     #[error(
-        "a ResourceFlavor selects nodes by labels alone, and the class by terms or PCI ids; add discovery.nodeSelector"
+        "a ResourceFlavor selects nodes by labels only, and the class by terms or PCI IDs; set discovery.nodeSelector"
     )]
+    /// The class has no node selector.
     NoSelector,
-    #[error("a ResourceFlavor takes at most {MOST_LABELS} node labels, and discovery.nodeSelector has {0}")]
+    #[error("a ResourceFlavor has at most {MAX_NODE_LABELS} node labels, and discovery.nodeSelector has {0}")]
+    /// The node selector has too many labels.
     TooManyLabels(usize),
 }
 
-/// The flavor that a class is linked to, if any.
+/// Returns the flavor that a class is linked to.
 #[must_use]
 pub fn flavor_link(class: &Value) -> Option<FlavorLink<'_>> {
-    let wanted = class.pointer("/spec/integration/kueueResourceFlavor").and_then(Value::as_str);
-    let from = || class["metadata"]["annotations"][FLAVOR].as_str().map(FlavorLink::CreatedFrom);
-    wanted.filter(|name| !name.is_empty()).map(FlavorLink::Required).or_else(from)
+    let required = class.pointer("/spec/integration/kueueResourceFlavor").and_then(Value::as_str);
+    let created_from = || class["metadata"]["annotations"][FLAVOR_ANNOTATION].as_str().map(FlavorLink::CreatedFrom);
+    required.filter(|name| !name.is_empty()).map(FlavorLink::Required).or_else(created_from)
 }
 
-/// Whether a flavor is for accelerators: by its node labels, or because an annotation says so. Its name plays no part.
+/// Whether a flavor is for accelerators, by its node labels or by an annotation. Its name does not matter.
 #[must_use]
 pub fn is_accelerator_flavor(flavor: &Value) -> bool {
     let labels = node_labels(flavor);
     !labels.is_empty()
         && (labels.iter().any(|(key, value)| is_accelerator_label(key, value))
-            || flavor["metadata"]["annotations"][CLASS].is_string())
+            || flavor["metadata"]["annotations"][CLASS_ANNOTATION].is_string())
 }
 
-/// The class that stands for a person's flavor: its node labels, and the facts of the accelerators that they select,
-/// from the shipped table, the labels themselves, and the nodes that have them.
+/// Generates the class of a user's flavor: its node labels, and the properties of the accelerators on these nodes from the
+/// catalog, the labels and the nodes.
 #[must_use]
-pub fn class_from_flavor(flavor: &Value, index: &Inventory, known: &[(Class, Value)]) -> Value {
+pub fn class_from_flavor(flavor: &Value, inventory: &Inventory, catalog: &[(Class, Value)]) -> Value {
     let labels = node_labels(flavor);
     let name = flavor["metadata"]["name"].as_str().unwrap_or_default();
-    let product = product_of(&labels, index);
-    let facts = product.as_ref().and_then(|product| known_as(product, known)).map(|known| &known["spec"]);
+    let product = find_product(&labels, inventory);
+    let known = product.as_ref().and_then(|product| find_in_catalog(product, catalog)).map(|class| &class["spec"]);
     let mut spec = json!({"discovery": {"nodeSelector": labels}, "capabilities": {}});
     if let Some(product) = &product {
         spec["vendor"] = json!(product.vendor);
-        spec["capabilities"] = capabilities(product, facts);
+        spec["capabilities"] = capabilities(product, known);
         spec["resources"] = json!([{"name": product.resource, "quantity": "1", "divisible": false}]);
         let family = product.family.as_ref().map(|family| json!(family)).unwrap_or_default();
-        for (field, labelled) in [("family", family), ("model", Value::Null)] {
-            let value = facts.map(|facts| facts[field].clone()).filter(|value| !value.is_null()).unwrap_or(labelled);
+        for (field, from_labels) in [("family", family), ("model", Value::Null)] {
+            let declared = known.map(|known| known[field].clone()).filter(|value| !value.is_null());
+            let value = declared.unwrap_or(from_labels);
             if !value.is_null() {
                 spec[field] = value;
             }
@@ -78,53 +80,53 @@ pub fn class_from_flavor(flavor: &Value, index: &Inventory, known: &[(Class, Val
     }
     let mut class = json!({
         "apiVersion": api::ome::API_VERSION, "kind": "AcceleratorClass",
-        "metadata": {"name": name, "annotations": {FLAVOR: name}}, "spec": spec,
+        "metadata": {"name": name, "annotations": {FLAVOR_ANNOTATION: name}}, "spec": spec,
     });
     set_provenance(&mut class, &Provenance::ResourceFlavor(name.to_owned()));
     class
 }
 
-/// The flavor that a class asks for by name.
+/// Generates the flavor that a class requires.
 ///
 /// # Errors
-/// The class selects its nodes in a way that no flavor can.
+/// No flavor can select the nodes of the class.
 pub fn flavor_from_class(class: &Value, flavor: &str, api_version: &str) -> Result<Value, FlavorError> {
-    let mut labels = text_map(&class["spec"]["nodeSelector"]);
-    labels.extend(text_map(&class["spec"]["discovery"]["nodeSelector"]));
+    let mut labels = string_map(&class["spec"]["nodeSelector"]);
+    labels.extend(string_map(&class["spec"]["discovery"]["nodeSelector"]));
     match labels.len() {
         0 => return Err(FlavorError::NoSelector),
-        count if count > MOST_LABELS => return Err(FlavorError::TooManyLabels(count)),
+        count if count > MAX_NODE_LABELS => return Err(FlavorError::TooManyLabels(count)),
         _ => {}
     }
     let name = class["metadata"]["name"].as_str().unwrap_or_default();
-    let mut made = json!({
+    let mut generated = json!({
         "apiVersion": api_version, "kind": "ResourceFlavor",
-        "metadata": {"name": flavor, "annotations": {CLASS: name}}, "spec": {"nodeLabels": labels},
+        "metadata": {"name": flavor, "annotations": {CLASS_ANNOTATION: name}}, "spec": {"nodeLabels": labels},
     });
-    set_provenance(&mut made, &Provenance::AcceleratorClass(name.to_owned()));
-    Ok(made)
+    set_provenance(&mut generated, &Provenance::AcceleratorClass(name.to_owned()));
+    Ok(generated)
 }
 
 fn node_labels(flavor: &Value) -> BTreeMap<String, String> {
-    text_map(&flavor["spec"]["nodeLabels"])
+    string_map(&flavor["spec"]["nodeLabels"])
 }
 
-fn text_map(value: &Value) -> BTreeMap<String, String> {
+fn string_map(value: &Value) -> BTreeMap<String, String> {
     let pairs = value.as_object().into_iter().flatten();
     pairs.filter_map(|(key, value)| Some((key.clone(), value.as_str()?.to_owned()))).collect()
 }
 
-/// What nodes with these labels carry: the nodes that exist know best, the labels alone tell the rest.
-fn product_of(labels: &BTreeMap<String, String>, index: &Inventory) -> Option<Product> {
-    let of_nodes = || {
-        let nodes = index.nodes().filter(|node| labels_match_selector(&node.labels, labels));
-        let found: Vec<Product> = nodes.flat_map(detect_products).collect();
-        let names: BTreeSet<&str> = found.iter().map(|product| product.name.as_str()).collect();
-        // Different products have no facts in common.
-        (names.len() == 1).then(|| found.into_iter().next()).flatten()
+/// Returns the product on nodes with these labels: from existing nodes, else from the labels.
+fn find_product(labels: &BTreeMap<String, String>, inventory: &Inventory) -> Option<Product> {
+    let from_nodes = || {
+        let nodes = inventory.nodes().filter(|node| labels_match_selector(&node.labels, labels));
+        let products: Vec<Product> = nodes.flat_map(detect_products).collect();
+        let names: BTreeSet<&str> = products.iter().map(|product| product.name.as_str()).collect();
+        // Different products have no common properties.
+        (names.len() == 1).then(|| products.into_iter().next()).flatten()
     };
-    let of_labels = || detect_products(&imagined(labels)).into_iter().next();
-    of_nodes().or_else(of_labels)
+    let from_labels = || detect_products(&hypothetical_node(labels)).into_iter().next();
+    from_nodes().or_else(from_labels)
 }
 
 #[cfg(test)]

@@ -1,8 +1,8 @@
-//! What every class has, kept right by deltas of nodes, Pods and classes.
+//! Accelerators of every class, maintained incrementally from changes of nodes, Pods and classes.
 //!
-//! A change costs what it touches: a heartbeat nothing, a Pod the classes of its node, a label one look at each class, a
-//! class its nodes.
-//! Nodes, Pods and classes may come in any order. A test compares with a full recount after random changes.
+//! The cost of a change is proportional to what it affects: none for a heartbeat, the classes of the node for a Pod, one match
+//! per class for labels, the nodes of the class for a class. Nodes, Pods and classes may arrive in any order. A property test
+//! compares with a full recount after random changes.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -10,22 +10,23 @@ use std::sync::Arc;
 use serde_json::Value;
 
 use super::node_info;
-use super::pod_usage::{Pods, ServiceUsage};
+use super::pod_usage::{PodUsageIndex, ServiceUsage};
 use super::{Availability, ClassNode, NodeInfo, class_node, matches_discovery};
 use crate::supply::Class;
 
-/// Nodes, the Pods on them, and the classes that they belong to.
+/// Nodes, the resources of their Pods, and the classes that they belong to.
 #[derive(Clone, Debug, Default)]
 pub struct Inventory {
     nodes: BTreeMap<String, Node>,
-    pods: Pods,
+    pods: PodUsageIndex,
     classes: BTreeMap<String, ClassMembers>,
+    /// Classes whose totals may have changed.
     changed: BTreeSet<String>,
 }
 
 #[derive(Clone, Debug, Default)]
 struct Node {
-    facts: NodeInfo,
+    info: NodeInfo,
     classes: BTreeSet<String>,
 }
 
@@ -33,34 +34,37 @@ struct Node {
 struct ClassMembers {
     class: Class,
     nodes: BTreeMap<String, ClassNode>,
-    numbers: ClassTotals,
+    totals: ClassTotals,
 }
 
-/// The sums of one class.
+/// Totals of the nodes of one class.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ClassTotals {
+    /// Number of nodes.
     pub nodes: usize,
-    /// Ready and not cordoned.
+    /// Number of nodes that are ready and not cordoned.
     pub available_nodes: usize,
+    /// Allocatable accelerators.
     pub total: u64,
+    /// Free accelerators.
     pub free: u64,
 }
 
-// === impl Index ===
+// === impl Inventory ===
 
 impl Inventory {
-    /// Takes a node in, or out with `None`. Returns whether anything that counts has changed.
+    /// Adds, updates or (with `None`) removes a node. Returns whether information that decisions use changed.
     pub fn set_node(&mut self, name: &str, node: Option<&Value>) -> bool {
         let Some(node) = node else { return self.remove_node(name) };
-        let mut facts = node_info::node_info(node);
-        facts.requested = self.pods.requested(name);
+        let mut info = node_info::node_info(node);
+        info.requested = self.pods.requested(name);
         let known = self.nodes.get(name);
-        if known.is_some_and(|known| known.facts == facts) {
+        if known.is_some_and(|known| known.info == info) {
             return false;
         }
-        let same_labels = known.is_some_and(|known| known.facts.labels == facts.labels);
-        self.nodes.entry(name.to_owned()).or_default().facts = facts;
-        if same_labels {
+        let has_same_labels = known.is_some_and(|known| known.info.labels == info.labels);
+        self.nodes.entry(name.to_owned()).or_default().info = info;
+        if has_same_labels {
             self.recount(name);
         } else {
             self.rematch(name);
@@ -68,42 +72,43 @@ impl Inventory {
         true
     }
 
-    /// Takes a Pod in, or out with `None`. One that has ended or has no node holds nothing.
+    /// Adds, updates or (with `None`) removes a Pod. Terminal and unbound Pods use nothing.
     pub fn set_pod(&mut self, namespace: &str, name: &str, pod: Option<&Value>) {
         for node in self.pods.set(namespace, name, pod) {
             let requested = self.pods.requested(&node);
             if let Some(known) = self.nodes.get_mut(&node) {
-                known.facts.requested = requested;
+                known.info.requested = requested;
                 self.recount(&node);
             }
         }
     }
 
-    /// Takes a class in, or out with `None`. Costs the nodes that it had or has; where it names their product, also one look
-    /// at each class that yields to it.
+    /// Adds, updates or (with `None`) removes a class. Updates the nodes that it had or has and, if it names their product, the
+    /// discovered classes of the same resource.
     pub fn set_class(&mut self, name: &str, class: Option<Class>) {
-        let before = self.classes.get(name).map(|members| members.class.clone());
-        let rivals: Vec<Class> = before.into_iter().chain(class.clone()).filter(|one| !one.is_discovered).collect();
-        let itself = BTreeSet::from([name.to_owned()]);
-        let with_yielding = &self.yielding_to(&rivals) | &itself;
-        let mut touched = self.drop_class(name);
+        let previous = self.classes.get(name).map(|members| members.class.clone());
+        let explicit: Vec<Class> =
+            previous.into_iter().chain(class.clone()).filter(|class| !class.is_discovered).collect();
+        let only_this = BTreeSet::from([name.to_owned()]);
+        let with_discovered = &self.discovered_alternatives(&explicit) | &only_this;
+        let mut affected = self.remove_class(name);
         if let Some(class) = class {
-            touched.extend(self.add_class(name, class));
+            affected.extend(self.add_class(name, class));
         }
         self.changed.insert(name.to_owned());
-        for node in &touched {
-            let Some(labels) = self.nodes.get(node).map(|node| Arc::clone(&node.facts.labels)) else { continue };
-            let contested = rivals.iter().any(|rival| super::products::pins(rival, &labels));
-            self.reconsider(node, if contested { &with_yielding } else { &itself });
+        for node in &affected {
+            let Some(labels) = self.nodes.get(node).map(|node| Arc::clone(&node.info.labels)) else { continue };
+            let names_product = explicit.iter().any(|class| super::products::names_product(class, &labels));
+            self.rematch_classes(node, if names_product { &with_discovered } else { &only_this });
         }
     }
 
-    /// Names of the classes whose numbers may have moved since the last call, gone ones included.
+    /// Returns the names of the classes whose totals may have changed since the last call, including removed classes.
     pub fn take_changed(&mut self) -> BTreeSet<String> {
         std::mem::take(&mut self.changed)
     }
 
-    /// Whether nothing has moved since [`Self::take_changed`].
+    /// Whether no totals changed since [`Self::take_changed`].
     #[must_use]
     pub fn is_unchanged(&self) -> bool {
         self.changed.is_empty()
@@ -115,7 +120,7 @@ impl Inventory {
         !self.nodes.is_empty()
     }
 
-    /// Whether this very class has been taken in.
+    /// Whether the index contains this version of the class.
     #[must_use]
     pub fn is_current(&self, class: &Class) -> bool {
         self.classes.get(&class.name).is_some_and(|members| {
@@ -126,40 +131,40 @@ impl Inventory {
         })
     }
 
-    /// Every node, by name.
+    /// Returns all nodes, ordered by name.
     pub fn nodes(&self) -> impl Iterator<Item = &NodeInfo> {
-        self.nodes.values().map(|node| &node.facts)
+        self.nodes.values().map(|node| &node.info)
     }
 
-    /// Classes of a node, by name.
+    /// Returns the classes of a node, ordered by name.
     pub fn classes_of(&self, node: &str) -> impl Iterator<Item = &Class> {
         let names = self.nodes.get(node).into_iter().flat_map(|node| &node.classes);
         names.filter_map(|name| self.classes.get(name)).map(|members| &members.class)
     }
 
-    /// The sums of every class, by name.
+    /// Returns the totals of all classes, ordered by name.
     pub fn class_totals(&self) -> impl Iterator<Item = (&str, ClassTotals)> {
-        self.classes.iter().map(|(name, members)| (name.as_str(), members.numbers))
+        self.classes.iter().map(|(name, members)| (name.as_str(), members.totals))
     }
 
-    /// The sums of a class; zero for one that is not known.
+    /// Returns the totals of a class; zero for an unknown class.
     #[must_use]
     pub fn totals_of(&self, class: &str) -> ClassTotals {
-        self.classes.get(class).map(|members| members.numbers).unwrap_or_default()
+        self.classes.get(class).map(|members| members.totals).unwrap_or_default()
     }
 
-    /// The first `most` names of a class's nodes.
-    pub fn node_names(&self, class: &str, most: usize) -> impl Iterator<Item = &str> {
-        self.classes.get(class).into_iter().flat_map(|members| members.nodes.keys()).take(most).map(String::as_str)
+    /// Returns the names of at most `limit` nodes of a class.
+    pub fn node_names(&self, class: &str, limit: usize) -> impl Iterator<Item = &str> {
+        self.classes.get(class).into_iter().flat_map(|members| members.nodes.keys()).take(limit).map(String::as_str)
     }
 
-    /// What the Pods of a service hold.
+    /// Returns the resources that the Pods of a service use.
     #[must_use]
     pub fn service_usage(&self, namespace: &str, service: &str) -> ServiceUsage {
         self.pods.service_usage(namespace, service)
     }
 
-    /// Labels of the Pods of a service that hold accelerators on a node.
+    /// Returns the labels of the Pods of a service that use extended resources on a node.
     pub fn pod_labels<'a>(
         &'a self,
         namespace: &'a str,
@@ -168,45 +173,46 @@ impl Inventory {
         self.pods.pod_labels(namespace, service)
     }
 
-    /// Every node with `own` given back, by name.
+    /// Returns all nodes without the requests in `own`, ordered by name.
     #[must_use]
     pub fn nodes_excluding(&self, own: &ServiceUsage) -> Vec<NodeInfo> {
-        self.nodes().map(|node| own.given_back(node)).collect()
+        self.nodes().map(|node| own.exclude_from(node)).collect()
     }
 
-    /// What `class` has on `nodes`, which are this index's with other requests.
+    /// Returns the availability of `class` on `nodes`, which are nodes of this inventory with other requests.
     #[must_use]
     pub fn availability_on(&self, class: &Class, nodes: &[NodeInfo]) -> Availability {
         let Some(members) = self.classes.get(&class.name).filter(|_| self.is_current(class)) else {
             return super::class_availability(class, nodes);
         };
-        let counted = nodes.iter().filter(|node| members.nodes.contains_key(&node.name));
-        Availability { nodes: counted.map(|node| class_node(class, node)).collect() }
+        let member_nodes = nodes.iter().filter(|node| members.nodes.contains_key(&node.name));
+        Availability { nodes: member_nodes.map(|node| class_node(class, node)).collect() }
     }
 
-    /// What `class` has if `own` is given back. A class that was not taken in is counted from scratch.
+    /// Returns the availability of `class` without the requests in `own`. An unknown class is matched with every node.
     #[must_use]
     pub fn availability(&self, class: &Class, own: &ServiceUsage) -> Availability {
         let Some(members) = self.classes.get(&class.name).filter(|_| self.is_current(class)) else {
             let members = self.nodes().filter(|node| matches_discovery(&class.discovery, &node.name, &node.labels));
-            return Availability { nodes: members.map(|node| class_node(class, &own.given_back(node))).collect() };
+            return Availability { nodes: members.map(|node| class_node(class, &own.exclude_from(node))).collect() };
         };
-        let counted = |(name, known): (&String, &ClassNode)| match self.nodes.get(name).filter(|_| own.has_on(name)) {
-            Some(node) => class_node(class, &own.given_back(&node.facts)),
-            None => known.clone(),
-        };
-        Availability { nodes: members.nodes.iter().map(counted).collect() }
+        let without_own =
+            |(name, known): (&String, &ClassNode)| match self.nodes.get(name).filter(|_| own.uses_node(name)) {
+                Some(node) => class_node(class, &own.exclude_from(&node.info)),
+                None => known.clone(),
+            };
+        Availability { nodes: members.nodes.iter().map(without_own).collect() }
     }
 
     fn remove_node(&mut self, name: &str) -> bool {
-        let Some(gone) = self.nodes.remove(name) else { return false };
-        for class in gone.classes {
-            self.put_member(&class, name, None);
+        let Some(removed) = self.nodes.remove(name) else { return false };
+        for class in removed.classes {
+            self.set_member(&class, name, None);
         }
         true
     }
 
-    /// Counts a node again in the classes it is in.
+    /// Updates a node in all its classes.
     fn recount(&mut self, name: &str) {
         let Some(node) = self.nodes.get(name) else { return };
         for class in node.classes.clone() {
@@ -216,104 +222,114 @@ impl Inventory {
 
     fn recount_in(&mut self, name: &str, class: &str) {
         let (Some(node), Some(members)) = (self.nodes.get(name), self.classes.get(class)) else { return };
-        let counted = class_node(&members.class, &node.facts);
-        self.put_member(class, name, Some(counted));
+        let member = class_node(&members.class, &node.info);
+        self.set_member(class, name, Some(member));
     }
 
-    /// Finds the classes of a node anew.
+    /// Matches a node with all classes.
     fn rematch(&mut self, name: &str) {
         let Some(node) = self.nodes.get(name) else { return };
-        let labels = Arc::clone(&node.facts.labels);
-        let all = self.classes.iter().filter(|(_, members)| matches_discovery(&members.class.discovery, name, &labels));
-        let found: BTreeSet<String> = all.map(|(class, _)| class.clone()).collect();
-        let remaining = self.without_yielding(found, &labels);
+        let labels = Arc::clone(&node.info.labels);
+        let matching =
+            self.classes.iter().filter(|(_, members)| matches_discovery(&members.class.discovery, name, &labels));
+        let matching: BTreeSet<String> = matching.map(|(class, _)| class.clone()).collect();
+        let remaining = self.without_replaced_discovered(matching, &labels);
         let Some(node) = self.nodes.get_mut(name) else { return };
-        let before = std::mem::replace(&mut node.classes, remaining.clone());
-        for class in before.difference(&remaining) {
-            self.put_member(class, name, None);
+        let previous = std::mem::replace(&mut node.classes, remaining.clone());
+        for class in previous.difference(&remaining) {
+            self.set_member(class, name, None);
         }
         self.recount(name);
     }
 
-    /// Where a person's class pins the product, a discovered one that nobody edited gives way.
-    fn without_yielding(&self, mut found: BTreeSet<String>, labels: &BTreeMap<String, String>) -> BTreeSet<String> {
+    /// Removes discovered classes if another class of the same resource names the product of the node.
+    fn without_replaced_discovered(
+        &self,
+        mut classes: BTreeSet<String>,
+        labels: &BTreeMap<String, String>,
+    ) -> BTreeSet<String> {
         let class = |name: &String| self.classes.get(name).map(|members| &members.class);
-        let yielding: Vec<String> =
-            found.iter().filter(|name| class(name).is_some_and(|one| one.is_discovered)).cloned().collect();
-        for name in yielding {
-            let resource = class(&name).and_then(|one| one.resource_name());
-            let pinned = found.iter().filter_map(class).any(|other| {
-                !other.is_discovered && other.resource_name() == resource && super::products::pins(other, labels)
+        let is_discovered = |name: &&String| class(name).is_some_and(|class| class.is_discovered);
+        let discovered: Vec<String> = classes.iter().filter(is_discovered).cloned().collect();
+        for name in discovered {
+            let resource = class(&name).and_then(|class| class.resource_name());
+            let is_replaced = classes.iter().filter_map(class).any(|other| {
+                !other.is_discovered
+                    && other.resource_name() == resource
+                    && super::products::names_product(other, labels)
             });
-            if pinned {
-                found.remove(&name);
+            if is_replaced {
+                classes.remove(&name);
             }
         }
-        found
+        classes
     }
 
-    fn put_member(&mut self, class: &str, node: &str, counted: Option<ClassNode>) {
+    fn set_member(&mut self, class: &str, node: &str, member: Option<ClassNode>) {
         let Some(members) = self.classes.get_mut(class) else { return };
-        let before = match &counted {
-            Some(counted) => members.nodes.insert(node.to_owned(), counted.clone()),
+        let previous = match &member {
+            Some(member) => members.nodes.insert(node.to_owned(), member.clone()),
             None => members.nodes.remove(node),
         };
-        if before == counted {
+        if previous == member {
             return;
         }
-        before.iter().for_each(|before| members.numbers.subtract(before));
-        counted.iter().for_each(|counted| members.numbers.add(counted));
+        previous.iter().for_each(|previous| members.totals.subtract(previous));
+        member.iter().for_each(|member| members.totals.add(member));
         self.changed.insert(class.to_owned());
     }
 
-    fn drop_class(&mut self, name: &str) -> BTreeSet<String> {
-        let Some(gone) = self.classes.remove(name) else { return BTreeSet::new() };
-        for node in gone.nodes.keys() {
+    /// Removes a class and returns its nodes.
+    fn remove_class(&mut self, name: &str) -> BTreeSet<String> {
+        let Some(removed) = self.classes.remove(name) else { return BTreeSet::new() };
+        for node in removed.nodes.keys() {
             if let Some(node) = self.nodes.get_mut(node) {
                 node.classes.remove(name);
             }
         }
-        gone.nodes.into_keys().collect()
+        removed.nodes.into_keys().collect()
     }
 
+    /// Adds a class without nodes and returns the nodes that match it.
     fn add_class(&mut self, name: &str, class: Class) -> BTreeSet<String> {
-        let fits = |node: &&Node| matches_discovery(&class.discovery, &node.facts.name, &node.facts.labels);
-        let nodes: BTreeSet<String> = self.nodes.values().filter(fits).map(|node| node.facts.name.clone()).collect();
-        let members = ClassMembers { class, nodes: BTreeMap::new(), numbers: ClassTotals::default() };
+        let matches = |node: &&Node| matches_discovery(&class.discovery, &node.info.name, &node.info.labels);
+        let nodes: BTreeSet<String> = self.nodes.values().filter(matches).map(|node| node.info.name.clone()).collect();
+        let members = ClassMembers { class, nodes: BTreeMap::new(), totals: ClassTotals::default() };
         self.classes.insert(name.to_owned(), members);
         nodes
     }
 
-    /// Classes that may come or go where one of `rivals` comes or goes: those that yield, for the same resource.
-    fn yielding_to(&self, rivals: &[Class]) -> BTreeSet<String> {
-        let contested = |class: &Class| rivals.iter().any(|rival| rival.resource_name() == class.resource_name());
-        let yielding =
-            self.classes.iter().filter(|(_, members)| members.class.is_discovered && contested(&members.class));
-        yielding.map(|(name, _)| name.clone()).collect()
+    /// Returns the discovered classes with the resource of one of `explicit`, which may gain or lose nodes with it.
+    fn discovered_alternatives(&self, explicit: &[Class]) -> BTreeSet<String> {
+        let has_same_resource =
+            |class: &Class| explicit.iter().any(|explicit| explicit.resource_name() == class.resource_name());
+        let discovered =
+            self.classes.iter().filter(|(_, members)| members.class.is_discovered && has_same_resource(&members.class));
+        discovered.map(|(name, _)| name.clone()).collect()
     }
 
-    /// Finds anew which of `reconsidered` have the node; all its other classes stay.
-    fn reconsider(&mut self, name: &str, reconsidered: &BTreeSet<String>) {
+    /// Matches a node with `classes` again; its other classes are retained.
+    fn rematch_classes(&mut self, name: &str, classes: &BTreeSet<String>) {
         let Some(node) = self.nodes.get(name) else { return };
-        let labels = Arc::clone(&node.facts.labels);
-        let fits = |class: &&String| {
+        let labels = Arc::clone(&node.info.labels);
+        let matches = |class: &&String| {
             self.classes.get(*class).is_some_and(|members| matches_discovery(&members.class.discovery, name, &labels))
         };
-        let fitting = reconsidered.iter().filter(fits);
-        let found = node.classes.iter().chain(fitting).cloned().collect();
-        let remaining = self.without_yielding(found, &labels);
+        let matching = classes.iter().filter(matches);
+        let matching = node.classes.iter().chain(matching).cloned().collect();
+        let remaining = self.without_replaced_discovered(matching, &labels);
         let Some(node) = self.nodes.get_mut(name) else { return };
-        let before = std::mem::replace(&mut node.classes, remaining.clone());
-        for class in reconsidered.intersection(&before).filter(|class| !remaining.contains(*class)) {
-            self.put_member(class, name, None);
+        let previous = std::mem::replace(&mut node.classes, remaining.clone());
+        for class in classes.intersection(&previous).filter(|class| !remaining.contains(*class)) {
+            self.set_member(class, name, None);
         }
-        for class in reconsidered.intersection(&remaining) {
+        for class in classes.intersection(&remaining) {
             self.recount_in(name, class);
         }
     }
 }
 
-// === impl Numbers ===
+// === impl ClassTotals ===
 
 impl ClassTotals {
     fn add(&mut self, node: &ClassNode) {

@@ -1,30 +1,32 @@
-//! Reading Node and Pod objects: what a node has, what a Pod holds.
+//! Reads the accelerator resources of Node and Pod objects.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use serde_json::Value;
 
-use crate::units::{extended_resources, text_of, whole_units};
+use crate::units::{extended_resources, value_text, whole_units};
 
-/// Label of a Pod that names the `ome.io` service it belongs to.
+/// Label of a Pod with the name of its `ome.io` service.
 pub const SERVICE_LABEL: &str = "ome.io/inferenceservice";
 
-/// One node as accelerator accounting sees it.
+/// A node with its allocatable and requested extended resources.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct NodeInfo {
+    /// Name of the node.
     pub name: String,
+    /// Labels of the node.
     pub labels: Arc<BTreeMap<String, String>>,
     /// Ready and not cordoned.
     pub schedulable: bool,
-    /// Whole units per resource name.
+    /// Allocatable units per extended resource.
     pub allocatable: BTreeMap<String, u32>,
-    /// Requests of the Pods on it that have not ended.
+    /// Units that non-terminal Pods on the node request.
     pub requested: BTreeMap<String, u32>,
 }
 
 impl NodeInfo {
-    /// Units that are free to Pods: none on a node that takes no Pods.
+    /// Returns the units of `resource` that no Pod requests; 0 on an unschedulable node.
     #[must_use]
     pub fn free(&self, resource: &str) -> u32 {
         if !self.schedulable {
@@ -35,33 +37,33 @@ impl NodeInfo {
     }
 }
 
-/// Reads nodes and what runs on them. Pods that should not count (the service's own) are left out by the caller.
+/// Reads nodes with the requests of `pods`. The caller filters Pods that must not count.
 #[must_use]
 pub fn node_infos(nodes: &[Value], pods: &[Value]) -> Vec<NodeInfo> {
-    let mut facts: BTreeMap<String, NodeInfo> = BTreeMap::new();
+    let mut infos: BTreeMap<String, NodeInfo> = BTreeMap::new();
     for node in nodes {
-        let fact = node_info(node);
-        facts.insert(fact.name.clone(), fact);
+        let info = node_info(node);
+        infos.insert(info.name.clone(), info);
     }
     for pod in pods.iter().filter(|pod| !is_pod_terminal(pod)) {
         let Some(node) = pod.pointer("/spec/nodeName").and_then(Value::as_str) else { continue };
-        let Some(fact) = facts.get_mut(node) else { continue };
+        let Some(info) = infos.get_mut(node) else { continue };
         for (name, units) in pod_requests(pod) {
-            let requested = fact.requested.entry(name).or_default();
+            let requested = info.requested.entry(name).or_default();
             *requested = requested.saturating_add(units);
         }
     }
-    facts.into_values().collect()
+    infos.into_values().collect()
 }
 
-/// What accounting needs of a Node; nothing is requested of it yet. Two equal ones are one to every decision.
+/// Reads a node without requests of Pods. Decisions do not distinguish nodes with equal information.
 #[must_use]
 pub fn node_info(node: &Value) -> NodeInfo {
     let conditions =
         node.pointer("/status/conditions").and_then(Value::as_array).map(Vec::as_slice).unwrap_or_default();
     let not_ready = conditions.iter().any(|condition| condition["type"] == "Ready" && condition["status"] != "True");
     let cordoned = node.pointer("/spec/unschedulable").and_then(Value::as_bool).unwrap_or(false);
-    // A snapshot written by hand often has capacity only.
+    // Hand-written snapshots often have capacity only.
     let allocatable = node.pointer("/status/allocatable").or_else(|| node.pointer("/status/capacity"));
     NodeInfo {
         name: node.pointer("/metadata/name").and_then(Value::as_str).unwrap_or_default().to_owned(),
@@ -74,27 +76,29 @@ pub fn node_info(node: &Value) -> NodeInfo {
 
 pub(super) fn labels_of(object: &Value) -> BTreeMap<String, String> {
     let labels = object.pointer("/metadata/labels").and_then(Value::as_object);
-    labels.map(|labels| labels.iter().map(|(key, value)| (key.clone(), text_of(value))).collect()).unwrap_or_default()
+    labels
+        .map(|labels| labels.iter().map(|(key, value)| (key.clone(), value_text(value))).collect())
+        .unwrap_or_default()
 }
 
-/// Whether the Pod has run to its end, and so holds nothing any more.
+/// Whether the Pod has terminated, so that it uses no resources.
 #[must_use]
 pub fn is_pod_terminal(pod: &Value) -> bool {
     matches!(pod.pointer("/status/phase").and_then(Value::as_str), Some("Succeeded" | "Failed"))
 }
 
-/// What a Pod holds: the sum over its containers, or the largest init container if that is more.
+/// Returns the requests of a Pod: the sum of its containers, or the greatest init container if that is more.
 pub(super) fn pod_requests(pod: &Value) -> BTreeMap<String, u32> {
-    let mut held = BTreeMap::new();
+    let mut requests = BTreeMap::new();
     for (name, units) in containers(pod, "containers").flat_map(container_requests) {
-        let sum: &mut u32 = held.entry(name).or_default();
+        let sum: &mut u32 = requests.entry(name).or_default();
         *sum = sum.saturating_add(units);
     }
     for (name, units) in containers(pod, "initContainers").flat_map(container_requests) {
-        let most: &mut u32 = held.entry(name).or_default();
-        *most = units.max(*most);
+        let max: &mut u32 = requests.entry(name).or_default();
+        *max = units.max(*max);
     }
-    held
+    requests
 }
 
 fn containers<'a>(pod: &'a Value, field: &str) -> impl Iterator<Item = &'a Value> {

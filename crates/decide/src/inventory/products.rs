@@ -1,6 +1,6 @@
-//! Which accelerator products a node carries, read from the labels and resources that vendors' plugins publish.
+//! Detection of accelerator products of a node, from the labels and resources that vendor plugins publish.
 //!
-//! One file per vendor. A label value that cannot be read leaves its fact unset.
+//! One module per vendor. A label value that cannot be parsed leaves its property unset.
 
 mod amd;
 mod aws;
@@ -18,30 +18,30 @@ use serde_json::Value;
 use super::NodeInfo;
 use crate::supply::Class;
 
-/// One product on one node.
+/// A product on one node.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct Product {
-    /// As its class is called: the sanitised product.
-    pub name: String,
-    pub vendor: &'static str,
-    /// Architecture, such as `hopper`, where a label says it.
-    pub family: Option<String>,
-    /// Labels that its nodes have; each entry is an alternative.
-    pub selectors: BTreeSet<BTreeMap<String, String>>,
-    /// What Pods request.
-    pub resource: String,
-    /// Of one unit of the resource.
-    pub memory: Option<AcceleratorMemory>,
-    pub compute_capability: Option<ComputeCapability>,
-    pub features: BTreeSet<String>,
-    /// A part of a device: it has the device's architecture, not its throughput.
-    pub part: bool,
-    /// Labels that the whole device would have, for finding it among known accelerators.
-    pub whole: BTreeMap<String, String>,
+pub(crate) struct Product {
+    /// Name of its class: the sanitized product label.
+    pub(crate) name: String,
+    pub(crate) vendor: &'static str,
+    /// Architecture family, such as `hopper`, if a label has it.
+    pub(crate) family: Option<String>,
+    /// Alternative selectors of its nodes.
+    pub(crate) selectors: BTreeSet<BTreeMap<String, String>>,
+    /// Resource that Pods request.
+    pub(crate) resource: String,
+    /// Memory of one unit of the resource.
+    pub(crate) memory: Option<AcceleratorMemory>,
+    pub(crate) compute_capability: Option<ComputeCapability>,
+    pub(crate) features: BTreeSet<String>,
+    /// Whether the product is a partition of a device, with its architecture but not its throughput.
+    pub(crate) is_partition: bool,
+    /// Labels that a node with the whole device would have, to find the device in the catalog.
+    pub(crate) device_labels: BTreeMap<String, String>,
 }
 
-/// Labels that name a product, of every vendor: a class that selects by one of them pins its products, and a Kueue
-/// flavor with one of them selects accelerators.
+/// Labels with a product name, of all vendors. A class that selects by one of them names its product, and a Kueue flavor with
+/// one of them selects accelerators.
 const PRODUCT_LABELS: &[&str] = &[
     "accelerator",
     "amd.com/gpu.product",
@@ -58,8 +58,8 @@ const PRODUCT_LABELS: &[&str] = &[
     "nvidia.com/gpu.product",
 ];
 
-/// Beginnings of further keys that only nodes with accelerators have.
-const ACCELERATOR_LABELS: &[&str] = &[
+/// Prefixes of further label keys that only nodes with accelerators have.
+const ACCELERATOR_LABEL_PREFIXES: &[&str] = &[
     "amd.com/gpu",
     "beta.amd.com/gpu",
     "cloud.google.com/gke-tpu",
@@ -70,9 +70,8 @@ const ACCELERATOR_LABELS: &[&str] = &[
     "nvidia.com/mig",
 ];
 
-/// Every product of the node, in order of vendors.
-#[must_use]
-pub fn detect_products(node: &NodeInfo) -> Vec<Product> {
+/// Returns the products of a node, ordered by vendor.
+pub(crate) fn detect_products(node: &NodeInfo) -> Vec<Product> {
     let vendors = [
         nvidia::detect_products,
         amd::detect_products,
@@ -81,17 +80,17 @@ pub fn detect_products(node: &NodeInfo) -> Vec<Product> {
         aws::detect_products,
         huawei::detect_products,
     ];
-    let found: Vec<Product> = vendors.iter().flat_map(|vendor| vendor(node)).collect();
-    let found = if found.is_empty() { cloud::detect_products(node) } else { found };
-    found.into_iter().filter(|product| !product.name.is_empty()).collect()
+    let products: Vec<Product> = vendors.iter().flat_map(|vendor| vendor(node)).collect();
+    let products = if products.is_empty() { cloud::detect_products(node) } else { products };
+    products.into_iter().filter(|product| !product.name.is_empty()).collect()
 }
 
-/// Whether `class` names the very product of a node with these labels, rather than some property of it.
-pub(super) fn pins(class: &Class, labels: &BTreeMap<String, String>) -> bool {
-    let names = |key: &str| is_product_label(key) && labels.contains_key(key);
+/// Whether `class` names the product of a node with these labels, rather than its properties.
+pub(super) fn names_product(class: &Class, labels: &BTreeMap<String, String>) -> bool {
+    let is_named_by = |key: &str| is_product_label(key) && labels.contains_key(key);
     let expressions = class.discovery.terms.iter().flat_map(|term| term["matchExpressions"].as_array()).flatten();
-    class.discovery.node_selector.keys().any(|key| names(key))
-        || expressions.filter_map(|one| one["key"].as_str()).any(names)
+    class.discovery.node_selector.keys().any(|key| is_named_by(key))
+        || expressions.filter_map(|expression| expression["key"].as_str()).any(is_named_by)
         || !class.discovery.device_ids.is_empty()
 }
 
@@ -101,61 +100,62 @@ fn is_product_label(key: &str) -> bool {
         || (key.starts_with("nvidia.com/mig-") && key.ends_with(".product"))
 }
 
-/// Whether a node label of this name speaks of accelerators.
+/// Whether a node label identifies accelerators.
 pub(super) fn is_accelerator_label(key: &str, value: &str) -> bool {
-    // Other people use that bare key for other things.
-    let elsewhere = key == "accelerator" && !value.starts_with("huawei-");
-    !elsewhere && (PRODUCT_LABELS.contains(&key) || ACCELERATOR_LABELS.iter().any(|prefix| key.starts_with(prefix)))
+    // The key `accelerator` is also used for other purposes.
+    let is_unrelated = key == "accelerator" && !value.starts_with("huawei-");
+    !is_unrelated
+        && (PRODUCT_LABELS.contains(&key) || ACCELERATOR_LABEL_PREFIXES.iter().any(|prefix| key.starts_with(prefix)))
 }
 
 const INSTANCE_TYPE: &str = "node.kubernetes.io/instance-type";
 
-/// `NVIDIA-A100-SXM4-80GB` → `nvidia-a100-sxm4-80gb`: what an object may be called.
-fn sanitised(product: &str) -> String {
+/// Returns a valid object name: `NVIDIA-A100-SXM4-80GB` → `nvidia-a100-sxm4-80gb`.
+fn sanitize(product: &str) -> String {
     let mut name = String::new();
-    for part in product.split(|c: char| !c.is_ascii_alphanumeric()).filter(|part| !part.is_empty()) {
+    for word in product.split(|c: char| !c.is_ascii_alphanumeric()).filter(|word| !word.is_empty()) {
         if !name.is_empty() {
             name.push('-');
         }
-        name.push_str(&part.to_ascii_lowercase());
+        name.push_str(&word.to_ascii_lowercase());
     }
-    name.truncate(LONGEST_NAME);
+    name.truncate(MAX_NAME_LENGTH);
     name.trim_end_matches('-').to_owned()
 }
 
-/// A class's name stands in labels too.
-const LONGEST_NAME: usize = 63;
+/// Maximum length of a label value: labels contain names of classes.
+const MAX_NAME_LENGTH: usize = 63;
 
 fn label<'a>(node: &'a NodeInfo, key: &str) -> Option<&'a str> {
     node.labels.get(key).map(String::as_str).filter(|value| !value.is_empty())
 }
 
-/// The resource is advertised; a driver that is being installed may still say zero.
-fn offers(node: &NodeInfo, resource: &str) -> bool {
+/// Whether the node advertises the resource, even with 0 units while its driver is being installed.
+fn has_resource(node: &NodeInfo, resource: &str) -> bool {
     node.allocatable.contains_key(resource)
 }
 
-fn one(pairs: &[(&str, &str)]) -> BTreeSet<BTreeMap<String, String>> {
+/// Returns one selector without alternatives.
+fn single_selector(pairs: &[(&str, &str)]) -> BTreeSet<BTreeMap<String, String>> {
     let selector = pairs.iter().map(|(key, value)| ((*key).to_owned(), (*value).to_owned())).collect();
     BTreeSet::from([selector])
 }
 
-/// `node.labels` as the shipped table looks at them.
-fn own_labels(node: &NodeInfo) -> BTreeMap<String, String> {
+fn clone_labels(node: &NodeInfo) -> BTreeMap<String, String> {
     (*node.labels).clone()
 }
 
-/// Terms of a discovery for these alternatives; one alternative alone is a plain selector.
-pub(super) fn terms(selectors: &BTreeSet<BTreeMap<String, String>>) -> Vec<Value> {
-    let mut of_one_key: BTreeMap<&str, Vec<&str>> = BTreeMap::new();
+/// Converts alternative selectors to node selector terms; values of the same single key share a term.
+pub(super) fn node_selector_terms(selectors: &BTreeSet<BTreeMap<String, String>>) -> Vec<Value> {
+    let mut values_by_key: BTreeMap<&str, Vec<&str>> = BTreeMap::new();
     let mut terms = Vec::new();
     for selector in selectors {
         match selector.iter().next() {
-            Some((key, value)) if selector.len() == 1 => of_one_key.entry(key).or_default().push(value),
+            Some((key, value)) if selector.len() == 1 => values_by_key.entry(key).or_default().push(value),
             _ => terms.push(selector.iter().map(|(key, value)| (key.as_str(), vec![value.as_str()])).collect()),
         }
     }
-    terms.extend(of_one_key.into_iter().map(|pair| vec![pair]));
+    terms.extend(values_by_key.into_iter().map(|pair| vec![pair]));
     let expression =
         |(key, values): &(&str, Vec<&str>)| serde_json::json!({"key": key, "operator": "In", "values": values});
     let term = |pairs: &Vec<(&str, Vec<&str>)>| serde_json::json!({"matchExpressions": pairs.iter().map(expression).collect::<Vec<_>>()});

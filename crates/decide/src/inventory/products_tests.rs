@@ -4,7 +4,7 @@ use serde_json::json;
 use super::*;
 use crate::inventory::node_infos;
 
-/// One node with these labels and resources.
+/// Returns a node with the given labels and resources.
 fn node(labels: Value, resources: &[&str]) -> NodeInfo {
     let allocatable: Value =
         resources.iter().map(|name| ((*name).to_owned(), json!("8"))).collect::<serde_json::Map<_, _>>().into();
@@ -12,7 +12,7 @@ fn node(labels: Value, resources: &[&str]) -> NodeInfo {
     node_infos(&[node], &[]).remove(0)
 }
 
-fn found(labels: Value, resources: &[&str]) -> Vec<(String, String)> {
+fn detect(labels: Value, resources: &[&str]) -> Vec<(String, String)> {
     detect_products(&node(labels, resources)).into_iter().map(|product| (product.name, product.resource)).collect()
 }
 
@@ -21,8 +21,8 @@ fn found(labels: Value, resources: &[&str]) -> Vec<(String, String)> {
 #[case::nvidia(json!({"nvidia.com/gpu.product": "NVIDIA-A100-SXM4-80GB"}), &["nvidia.com/gpu"], "nvidia-a100-sxm4-80gb", "nvidia.com/gpu")]
 // spec: ACC-39
 #[case::amd(json!({"amd.com/gpu.product": "MI250X"}), &["amd.com/gpu"], "mi250x", "amd.com/gpu")]
-#[case::amd_labeller(json!({"amd.com/gpu.product-name": "AMD_Instinct_MI300X_OAM"}), &["amd.com/gpu"], "amd-instinct-mi300x-oam", "amd.com/gpu")]
-#[case::amd_beta(json!({"beta.amd.com/gpu.product-name": "AMD_Instinct_MI210"}), &["amd.com/gpu"], "amd-instinct-mi210", "amd.com/gpu")]
+#[case::amd_node_labeller(json!({"amd.com/gpu.product-name": "AMD_Instinct_MI300X_OAM"}), &["amd.com/gpu"], "amd-instinct-mi300x-oam", "amd.com/gpu")]
+#[case::amd_beta_label(json!({"beta.amd.com/gpu.product-name": "AMD_Instinct_MI210"}), &["amd.com/gpu"], "amd-instinct-mi210", "amd.com/gpu")]
 // spec: ACC-40
 #[case::intel_i915(json!({"gpu.intel.com/product": "Max_1550"}), &["gpu.intel.com/i915"], "max-1550", "gpu.intel.com/i915")]
 // spec: ACC-40
@@ -30,7 +30,7 @@ fn found(labels: Value, resources: &[&str]) -> Vec<(String, String)> {
 #[case::intel_without_product(json!({"gpu.intel.com/device-id.0380-56c1.present": "true"}), &["gpu.intel.com/i915"], "intel-gpu-56c1", "gpu.intel.com/i915")]
 // spec: ACC-40
 #[case::gaudi3(json!({"feature.node.kubernetes.io/pci-1200_1da3_1060.present": "true"}), &["habana.ai/gaudi"], "intel-gaudi3", "habana.ai/gaudi")]
-#[case::gaudi_of_a_cloud(json!({"node.kubernetes.io/instance-type": "dl1.24xlarge"}), &["habana.ai/gaudi"], "intel-gaudi-dl1-24xlarge", "habana.ai/gaudi")]
+#[case::gaudi_by_instance_type(json!({"node.kubernetes.io/instance-type": "dl1.24xlarge"}), &["habana.ai/gaudi"], "intel-gaudi-dl1-24xlarge", "habana.ai/gaudi")]
 // spec: ACC-40
 #[case::tpu(json!({"cloud.google.com/gke-tpu-accelerator": "tpu-v5-lite-podslice", "cloud.google.com/gke-tpu-topology": "2x4"}), &["google.com/tpu"], "tpu-v5-lite-podslice", "google.com/tpu")]
 // spec: ACC-40
@@ -40,106 +40,111 @@ fn found(labels: Value, resources: &[&str]) -> Vec<(String, String)> {
 // spec: ACC-40
 #[case::ascend(json!({"accelerator": "huawei-Ascend310P"}), &["huawei.com/Ascend310P"], "huawei-ascend310p", "huawei.com/Ascend310P")]
 // spec: ACC-40
-#[case::ascend_by_chip(json!({"accelerator": "huawei-Ascend910", "node.kubernetes.io/npu.chip.name": "910B3"}), &["huawei.com/Ascend910"], "huawei-ascend910b3", "huawei.com/Ascend910")]
-#[case::gke_without_gfd(json!({"cloud.google.com/gke-accelerator": "nvidia-h100-80gb"}), &["nvidia.com/gpu"], "nvidia-h100-80gb", "nvidia.com/gpu")]
-fn a_product_per_vendor(#[case] labels: Value, #[case] resources: &[&str], #[case] name: &str, #[case] resource: &str) {
-    assert_eq!(found(labels, resources), [(name.to_owned(), resource.to_owned())]);
+#[case::ascend_by_chip_name(json!({"accelerator": "huawei-Ascend910", "node.kubernetes.io/npu.chip.name": "910B3"}), &["huawei.com/Ascend910"], "huawei-ascend910b3", "huawei.com/Ascend910")]
+#[case::gke_without_gpu_feature_discovery(json!({"cloud.google.com/gke-accelerator": "nvidia-h100-80gb"}), &["nvidia.com/gpu"], "nvidia-h100-80gb", "nvidia.com/gpu")]
+fn detects_products_of_each_vendor(
+    #[case] labels: Value,
+    #[case] resources: &[&str],
+    #[case] name: &str,
+    #[case] resource: &str,
+) {
+    assert_eq!(detect(labels, resources), [(name.to_owned(), resource.to_owned())]);
 }
 
 #[rstest]
 #[case::cpu_only(json!({"kubernetes.io/arch": "amd64", "node.kubernetes.io/instance-type": "m7i.large"}), &[])]
-#[case::a_label_that_other_people_use(json!({"accelerator": "true"}), &["huawei.com/Ascend910"])]
-#[case::nothing_left_of_the_name(json!({"nvidia.com/gpu.product": "__--"}), &["nvidia.com/gpu"])]
-#[case::empty(json!({"nvidia.com/gpu.product": ""}), &["nvidia.com/gpu"])]
-#[case::inferentia_before_its_plugin(json!({"node.kubernetes.io/instance-type": "inf2.xlarge"}), &[])]
-fn no_product(#[case] labels: Value, #[case] resources: &[&str]) {
-    assert_eq!(found(labels, resources), []);
+#[case::unrelated_accelerator_label(json!({"accelerator": "true"}), &["huawei.com/Ascend910"])]
+#[case::name_without_valid_characters(json!({"nvidia.com/gpu.product": "__--"}), &["nvidia.com/gpu"])]
+#[case::empty_label(json!({"nvidia.com/gpu.product": ""}), &["nvidia.com/gpu"])]
+#[case::inferentia_without_device_plugin(json!({"node.kubernetes.io/instance-type": "inf2.xlarge"}), &[])]
+fn ignores_unknown_products(#[case] labels: Value, #[case] resources: &[&str]) {
+    assert_eq!(detect(labels, resources), []);
 }
 
 // spec: ACC-42
 #[rstest]
 #[case::mebibytes("40960", "8.0", Some("40Gi"), Some("8.0"))]
-#[case::not_round("46068", "8.9", Some("46068Mi"), Some("8.9"))]
+#[case::uneven_mebibytes("46068", "8.9", Some("46068Mi"), Some("8.9"))]
 #[case::unparsable("lots", "new", None, None)]
 #[case::zero("0", "", None, None)]
-fn facts_from_labels(
+fn reads_capabilities_from_labels(
     #[case] memory: &str,
     #[case] compute: &str,
-    #[case] expect: Option<&str>,
+    #[case] expected: Option<&str>,
     #[case] capability: Option<&str>,
 ) {
     let labels =
         json!({"nvidia.com/gpu.product": "X", "nvidia.com/gpu.memory": memory, "nvidia.com/gpu.compute": compute});
     let product = detect_products(&node(labels, &["nvidia.com/gpu"])).remove(0);
-    assert_eq!(product.memory.map(|memory| memory.to_string()).as_deref(), expect);
+    assert_eq!(product.memory.map(|memory| memory.to_string()).as_deref(), expected);
     assert_eq!(product.compute_capability.map(|compute| compute.to_string()).as_deref(), capability);
 }
 
 // spec: ACC-43
 #[rstest]
-#[case::says_so("true", "true", &["cuda", "mig", "nvlink"])]
-#[case::says_not("false", "false", &["cuda"])]
-#[case::without_a_word("", "", &["cuda"])]
-fn features_follow_their_labels(#[case] mig: &str, #[case] nvlink: &str, #[case] expect: &[&str]) {
+#[case::labels_true("true", "true", &["cuda", "mig", "nvlink"])]
+#[case::labels_false("false", "false", &["cuda"])]
+#[case::labels_empty("", "", &["cuda"])]
+fn reads_features_from_labels(#[case] mig: &str, #[case] nvlink: &str, #[case] expected: &[&str]) {
     let labels = json!({"nvidia.com/gpu.product": "X", "nvidia.com/mig.capable": mig, "nvidia.com/nvlink": nvlink});
     let features = detect_products(&node(labels, &["nvidia.com/gpu"])).remove(0).features;
-    assert_eq!(features.iter().map(String::as_str).collect::<Vec<_>>(), expect);
+    assert_eq!(features.iter().map(String::as_str).collect::<Vec<_>>(), expected);
 }
 
 #[test]
-fn capability_is_read_from_major_and_minor_too() {
+fn reads_capability_from_major_and_minor() {
     let labels = json!({"nvidia.com/gpu.product": "X", "nvidia.com/gpu.compute.major": "9", "nvidia.com/gpu.compute.minor": "0"});
     let product = detect_products(&node(labels, &["nvidia.com/gpu"])).remove(0);
     assert_eq!(product.compute_capability.unwrap().to_string(), "9.0");
     assert!(product.features.contains("tensor-cores") && product.features.contains("fp8"));
 }
 
-/// Strategy `single`: what the node calls a GPU is a slice.
+/// Strategy `single`: the GPUs of the node are slices.
 #[test]
-fn mig_single() {
+fn detects_mig_strategy_single() {
     let labels = json!({"nvidia.com/gpu.product": "NVIDIA-A100-SXM4-40GB-MIG-1g.5gb", "nvidia.com/gpu.memory": "4864",
         "nvidia.com/mig.capable": "true", "nvidia.com/mig.strategy": "single"});
     let slice = detect_products(&node(labels, &["nvidia.com/gpu"])).remove(0);
-    assert_eq!((slice.name.as_str(), slice.part), ("nvidia-a100-sxm4-40gb-mig-1g-5gb", true));
+    assert_eq!((slice.name.as_str(), slice.is_partition), ("nvidia-a100-sxm4-40gb-mig-1g-5gb", true));
     assert_eq!(slice.memory.unwrap().to_string(), "4864Mi");
-    assert_eq!(slice.whole["nvidia.com/gpu.product"], "NVIDIA-A100-SXM4-40GB");
+    assert_eq!(slice.device_labels["nvidia.com/gpu.product"], "NVIDIA-A100-SXM4-40GB");
     assert_eq!(Vec::from_iter(slice.features), ["cuda"]);
 }
 
-/// Strategy `mixed`: whole GPUs and each profile are resources of their own.
+/// Strategy `mixed`: whole GPUs and each profile have separate resources.
 #[test]
-fn mig_mixed() {
+fn detects_mig_strategy_mixed() {
     let labels = json!({"nvidia.com/gpu.product": "NVIDIA-A100-SXM4-40GB", "nvidia.com/gpu.memory": "40960",
         "nvidia.com/mig.strategy": "mixed", "nvidia.com/mig-1g.5gb.product": "NVIDIA-A100-SXM4-40GB-MIG-1g.5gb",
         "nvidia.com/mig-1g.5gb.memory": "4864", "nvidia.com/mig-2g.10gb.product": "NVIDIA-A100-SXM4-40GB-MIG-2g.10gb"});
     let resources = ["nvidia.com/gpu", "nvidia.com/mig-1g.5gb"];
     let both: Vec<_> =
-        detect_products(&node(labels, &resources)).into_iter().map(|one| (one.resource, one.part)).collect();
+        detect_products(&node(labels, &resources)).into_iter().map(|one| (one.resource, one.is_partition)).collect();
     assert_eq!(both, [("nvidia.com/gpu".to_owned(), false), ("nvidia.com/mig-1g.5gb".to_owned(), true)]);
 }
 
 #[test]
-fn replicas_share_the_memory() {
+fn time_slicing_replicas_share_memory() {
     let labels = json!({"nvidia.com/gpu.product": "NVIDIA-L4-SHARED", "nvidia.com/gpu.memory": "24576", "nvidia.com/gpu.replicas": "4"});
     let shared = detect_products(&node(labels, &["nvidia.com/gpu"])).remove(0);
-    assert_eq!((shared.memory.unwrap().to_string().as_str(), shared.part), ("6Gi", true));
+    assert_eq!((shared.memory.unwrap().to_string().as_str(), shared.is_partition), ("6Gi", true));
 }
 
 #[test]
-fn amd_says_its_memory_in_two_ways_and_names_partitions() {
+fn reads_amd_memory_and_partitions() {
     let plain = json!({"amd.com/gpu.product-name": "MI300X", "amd.com/gpu.vram": "192G"});
     assert_eq!(detect_products(&node(plain, &["amd.com/gpu"]))[0].memory.unwrap().to_string(), "192Gi");
     let counted = json!({"amd.com/gpu.product-name": "MI300X", "beta.amd.com/gpu.vram.192G": "8"});
     let both = detect_products(&node(counted, &["amd.com/gpu", "amd.com/cpx_nps4"]));
     assert_eq!(both[0].memory.unwrap().to_string(), "192Gi");
     assert_eq!(
-        (both[1].name.as_str(), both[1].resource.as_str(), both[1].part),
+        (both[1].name.as_str(), both[1].resource.as_str(), both[1].is_partition),
         ("mi300x-cpx-nps4", "amd.com/cpx_nps4", true)
     );
 }
 
 #[test]
-fn a_label_of_any_length_makes_a_name() {
-    assert_eq!(sanitised(&"A_".repeat(80)).len(), 63);
-    assert_eq!(sanitised("Tesla  T4 (16GB)"), "tesla-t4-16gb");
+fn names_from_labels_are_valid() {
+    assert_eq!(sanitize(&"A_".repeat(80)).len(), 63);
+    assert_eq!(sanitize("Tesla  T4 (16GB)"), "tesla-t4-16gb");
 }

@@ -1,7 +1,7 @@
-//! Who made an object of ours, and whether a person has edited it since.
+//! Provenance of generated objects, and whether a user modified them.
 //!
-//! What is made carries its maker and a fingerprint of the specification that was written. An object whose
-//! specification has another fingerprint was edited: it is a person's from then on and is neither changed nor removed.
+//! A generated object has annotations with its provenance and a fingerprint of its spec. An object whose spec has another
+//! fingerprint was modified by a user: it is neither updated nor deleted any more.
 
 use std::fmt;
 
@@ -10,45 +10,45 @@ use serde::Deserialize as _;
 use serde_json::{Value, json};
 use xxhash_rust::xxh64::xxh64;
 
-/// Annotation that names the maker, as `Kind/name` or `nodes`.
+/// Annotation with the provenance: `Kind/name`, or `nodes`.
 const MADE_FROM: &str = "ome.io/made-from";
-/// Annotation with the fingerprint of the specification as it was made.
+/// Annotation with the fingerprint of the generated spec.
 const MADE_SPEC: &str = "ome.io/made-spec";
 
-/// What an object was made from.
+/// The source from which an object is generated.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Provenance {
     /// Labels of nodes.
-    ReplicaNodes,
-    /// A document of the base-set ConfigMap; its `namespace/name`.
+    Nodes,
+    /// A document of the base set in the ConfigMap `namespace/name`.
     ConfigMap(String),
-    /// Kueue's ResourceFlavor of that name.
+    /// The Kueue ResourceFlavor of this name.
     ResourceFlavor(String),
-    /// The AcceleratorClass of that name.
+    /// The AcceleratorClass of this name.
     AcceleratorClass(String),
 }
 
-/// Writes maker and fingerprint into the annotations of an object that is complete but for them.
-pub fn set_provenance(object: &mut Value, maker: &Provenance) {
+/// Sets the annotations of a generated object that is otherwise complete.
+pub(crate) fn set_provenance(object: &mut Value, provenance: &Provenance) {
     let fingerprint = fingerprint(object);
-    object["metadata"]["annotations"][MADE_FROM] = json!(maker.to_string());
+    object["metadata"]["annotations"][MADE_FROM] = json!(provenance.to_string());
     object["metadata"]["annotations"][MADE_SPEC] = json!(fingerprint);
 }
 
-/// Who made the object; `None` for a person's.
+/// Returns the provenance of an object; `None` if a user created it.
 #[must_use]
 pub fn provenance(object: &Value) -> Option<Provenance> {
-    Provenance::read(object["metadata"]["annotations"][MADE_FROM].as_str()?)
+    Provenance::parse(object["metadata"]["annotations"][MADE_FROM].as_str()?)
 }
 
-/// Whether the object is as its maker wrote it. False for what a person made.
+/// Whether the object is generated and no user modified its spec.
 #[must_use]
 pub fn is_unmodified(object: &Value) -> bool {
     let annotations = &object["metadata"]["annotations"];
     provenance(object).is_some() && annotations[MADE_SPEC].as_str() == Some(fingerprint(object).as_str())
 }
 
-/// Equal for specifications that mean the same: defaults of the API server and spellings of quantities play no part.
+/// Returns a hash of the spec that ignores API server defaults and spellings of quantities.
 fn fingerprint(object: &Value) -> String {
     format!("{:016x}", xxh64(canonical(object).to_string().as_bytes(), 0))
 }
@@ -66,12 +66,12 @@ fn canonical(object: &Value) -> Value {
     serde_json::to_value(typed).unwrap_or(spec)
 }
 
-// === impl Maker ===
+// === impl Provenance ===
 
 impl Provenance {
-    fn read(text: &str) -> Option<Self> {
+    fn parse(text: &str) -> Option<Self> {
         if text == "nodes" {
-            return Some(Self::ReplicaNodes);
+            return Some(Self::Nodes);
         }
         let (kind, name) = text.split_once('/')?;
         let name = name.to_owned();
@@ -87,7 +87,7 @@ impl Provenance {
 impl fmt::Display for Provenance {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::ReplicaNodes => f.write_str("nodes"),
+            Self::Nodes => f.write_str("nodes"),
             Self::ConfigMap(name) => write!(f, "ConfigMap/{name}"),
             Self::ResourceFlavor(name) => write!(f, "ResourceFlavor/{name}"),
             Self::AcceleratorClass(name) => write!(f, "AcceleratorClass/{name}"),
@@ -101,7 +101,7 @@ mod tests {
 
     use super::*;
 
-    fn made() -> Value {
+    fn generated() -> Value {
         let mut class = json!({"kind": "AcceleratorClass", "metadata": {"name": "a"}, "spec": {
             "discovery": {"nodeSelector": {"gpu": "a"}}, "capabilities": {"memoryGB": "40Gi"},
             "resources": [{"name": "nvidia.com/gpu"}]}});
@@ -110,30 +110,33 @@ mod tests {
     }
 
     #[rstest]
-    #[case::as_written("/metadata/labels", json!({"team": "a"}), true)]
-    #[case::default_of_the_server("/spec/resources/0/quantity", json!("1"), true)]
-    #[case::another_spelling("/spec/capabilities/memoryGB", json!(40), true)]
-    #[case::another_value("/spec/capabilities/memoryGB", json!("48Gi"), false)]
-    #[case::another_node("/spec/discovery/nodeSelector/gpu", json!("b"), false)]
-    #[case::more("/spec/vendor", json!("nvidia"), false)]
-    #[case::taken_over("/metadata/annotations", json!({}), false)]
-    fn edits_are_seen(#[case] path: &str, #[case] value: Value, #[case] expect: bool) {
-        let mut class = made();
+    #[case::label_added("/metadata/labels", json!({"team": "a"}), true)]
+    #[case::server_default("/spec/resources/0/quantity", json!("1"), true)]
+    #[case::other_spelling("/spec/capabilities/memoryGB", json!(40), true)]
+    #[case::other_value("/spec/capabilities/memoryGB", json!("48Gi"), false)]
+    #[case::other_selector("/spec/discovery/nodeSelector/gpu", json!("b"), false)]
+    #[case::field_added("/spec/vendor", json!("nvidia"), false)]
+    #[case::annotations_removed("/metadata/annotations", json!({}), false)]
+    fn detects_modifications(#[case] path: &str, #[case] value: Value, #[case] expected: bool) {
+        let mut class = generated();
         let (parent, field) = path.rsplit_once('/').unwrap();
         class.pointer_mut(parent).unwrap()[field] = value;
-        assert_eq!(is_unmodified(&class), expect);
+        assert_eq!(is_unmodified(&class), expected);
     }
 
     #[test]
-    fn the_maker_is_read_back() {
-        assert_eq!(provenance(&made()), Some(Provenance::ConfigMap("ome-system/accelerator-classes-base".to_owned())));
-        for maker in [
-            Provenance::ReplicaNodes,
+    fn provenance_round_trips() {
+        assert_eq!(
+            provenance(&generated()),
+            Some(Provenance::ConfigMap("ome-system/accelerator-classes-base".to_owned()))
+        );
+        for expected in [
+            Provenance::Nodes,
             Provenance::ResourceFlavor("f".to_owned()),
             Provenance::AcceleratorClass("c".to_owned()),
         ] {
-            assert_eq!(Provenance::read(&maker.to_string()), Some(maker));
+            assert_eq!(Provenance::parse(&expected.to_string()), Some(expected));
         }
-        assert_eq!(provenance(&json!({"metadata": {"name": "by-hand"}})), None);
+        assert_eq!(provenance(&json!({"metadata": {"name": "created-by-user"}})), None);
     }
 }

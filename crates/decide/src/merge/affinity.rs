@@ -1,41 +1,40 @@
-//! Affinities hold together: required node terms are multiplied out, every other list is concatenated.
+//! Merges affinities with AND: required node selector terms are multiplied, all other lists are concatenated.
 
 use std::collections::BTreeSet;
 
 use serde_json::{Value, json};
 
-/// More required node terms than this are no placement that a person wrote, and cost schedulers dearly.
-pub const MAX_TERMS: usize = 512;
+/// Maximum number of merged required terms; more would slow down the scheduler.
+pub(crate) const MAX_TERMS: usize = 512;
 
-/// Several affinities, all of which hold.
+/// The conjunction of several affinities.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct MergedAffinity {
-    /// Each a list of `NodeSelectorTerm`s of which one must hold.
+    /// Lists of `NodeSelectorTerm`s; of each list one term must match.
     pub required: Vec<Vec<Value>>,
-    /// Everything else, concatenated; null if there is nothing.
+    /// All other fields, concatenated; null if there are none.
     rest: Value,
 }
 
-/// The required node terms of an affinity, of which one must hold; `None` if it requires nothing of nodes.
-pub(crate) fn required(affinity: &Value) -> Option<&[Value]> {
-    // Asked for every node: `pointer` would take its path apart each time.
+/// Returns the required node selector terms of an affinity; `None` if it has none.
+pub(crate) fn required_terms(affinity: &Value) -> Option<&[Value]> {
+    // This runs for every node: `pointer` would parse its path each time.
     let node = affinity.get("nodeAffinity")?.get("requiredDuringSchedulingIgnoredDuringExecution")?;
     node.get("nodeSelectorTerms")?.as_array().map(Vec::as_slice).filter(|terms| !terms.is_empty())
 }
 
-/// The multiplied terms are too many to be written into a Pod.
+/// The merged required terms exceed the maximum.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error(
-    "node affinities of class, runtime and service multiply to {terms} terms; at most {MAX_TERMS} are written to Pods"
-)]
+#[error("the node affinities of class, runtime and service multiply to {terms} terms; the maximum is {MAX_TERMS}")]
 pub struct TooManyTerms {
+    /// Number of merged terms.
     pub terms: usize,
 }
 
 impl MergedAffinity {
-    /// This and `other` hold.
-    pub fn add(&mut self, other: &Value) {
-        let mut rest = other.clone();
+    /// Adds an affinity that must also match.
+    pub fn add(&mut self, affinity: &Value) {
+        let mut rest = affinity.clone();
         let terms = rest.pointer_mut("/nodeAffinity/requiredDuringSchedulingIgnoredDuringExecution/nodeSelectorTerms");
         if let Some(terms) =
             terms.and_then(|terms| terms.as_array_mut()).map(std::mem::take).filter(|terms| !terms.is_empty())
@@ -53,12 +52,12 @@ impl MergedAffinity {
         }
     }
 
-    /// One of `terms` must hold as well.
+    /// Adds required terms of which one must also match.
     pub fn add_terms(&mut self, mut terms: Vec<Value>) {
         if terms.is_empty() {
             return;
         }
-        // An empty term matches no node, in Kubernetes as here; multiplied with another it would match that one's.
+        // An empty term matches no node; multiplied with another term it would match the nodes of that term.
         if terms.iter().any(|term| !is_empty(term)) {
             terms.retain(|term| !is_empty(term));
         }
@@ -67,15 +66,16 @@ impl MergedAffinity {
         }
     }
 
-    /// As a Pod carries it; `None` if nothing is asked.
+    /// Returns the affinity for a Pod; `None` if it is empty.
     ///
     /// # Errors
-    /// The product of the terms is out of all proportion.
+    /// The required terms multiply to more than the maximum.
     pub fn to_pod_affinity(&self) -> Result<Option<Value>, TooManyTerms> {
         let mut affinity = self.rest.clone();
-        let all = self.required.iter().fold(1_usize, |product, terms| product.saturating_mul(terms.len()));
-        let product = |product, terms: &Vec<Value>| multiplied(product, terms).ok_or(TooManyTerms { terms: all });
-        let terms = self.required.iter().try_fold(Vec::new(), product)?;
+        let count = self.required.iter().fold(1_usize, |product, terms| product.saturating_mul(terms.len()));
+        let multiply =
+            |product, terms: &Vec<Value>| multiply_terms(product, terms).ok_or(TooManyTerms { terms: count });
+        let terms = self.required.iter().try_fold(Vec::new(), multiply)?;
         if !terms.is_empty() {
             affinity["nodeAffinity"]["requiredDuringSchedulingIgnoredDuringExecution"] =
                 json!({"nodeSelectorTerms": terms});
@@ -84,9 +84,9 @@ impl MergedAffinity {
     }
 }
 
-/// `(a or b) and (c or d)` = `ac or ad or bc or bd`. A term that another one already implies is left out. `None` beyond
-/// [`MOST_TERMS`].
-fn multiplied(product: Vec<Value>, terms: &[Value]) -> Option<Vec<Value>> {
+/// Multiplies terms: `(a or b) and (c or d)` = `ac or ad or bc or bd`, without terms that another one implies. Returns `None`
+/// beyond [`MAX_TERMS`].
+fn multiply_terms(product: Vec<Value>, terms: &[Value]) -> Option<Vec<Value>> {
     if product.is_empty() {
         return Some(terms.to_vec());
     }
@@ -94,23 +94,23 @@ fn multiplied(product: Vec<Value>, terms: &[Value]) -> Option<Vec<Value>> {
     if count > MAX_TERMS {
         return None;
     }
-    let all: Vec<Value> = product.iter().flat_map(|one| terms.iter().map(|other| both(one, other))).collect();
-    Some(without_implied(all))
+    let combined = product.iter().flat_map(|a| terms.iter().map(|b| combine_terms(a, b))).collect();
+    Some(without_implied_terms(combined))
 }
 
-/// Whether the term says nothing.
+/// Whether the term has no expressions and no fields.
 fn is_empty(term: &Value) -> bool {
     ["matchExpressions", "matchFields"].iter().all(|list| term[*list].as_array().is_none_or(Vec::is_empty))
 }
 
-/// One term with the expressions and fields of two, each once; one that matches nothing stays so.
-fn both(one: &Value, other: &Value) -> Value {
-    if is_empty(one) || is_empty(other) {
+/// Returns a term with the expressions and fields of both. An empty term matches nothing, and so does the combination.
+fn combine_terms(a: &Value, b: &Value) -> Value {
+    if is_empty(a) || is_empty(b) {
         return json!({});
     }
-    let mut term = one.clone();
+    let mut term = a.clone();
     for list in ["matchExpressions", "matchFields"] {
-        for expression in other[list].as_array().into_iter().flatten() {
+        for expression in b[list].as_array().into_iter().flatten() {
             match term.get_mut(list).and_then(Value::as_array_mut) {
                 Some(known) if known.contains(expression) => {}
                 Some(known) => known.push(expression.clone()),
@@ -121,34 +121,35 @@ fn both(one: &Value, other: &Value) -> Value {
     term
 }
 
-fn without_implied(terms: Vec<Value>) -> Vec<Value> {
+/// Removes terms that imply another term, because the weaker term already matches their nodes.
+fn without_implied_terms(terms: Vec<Value>) -> Vec<Value> {
     let sets: Vec<BTreeSet<String>> = terms.iter().map(conditions).collect();
-    let implied = |at: usize| {
+    let is_redundant = |index: usize| {
         sets.iter().enumerate().any(|(other, set)| {
-            let weaker = set.is_subset(&sets[at]) && other != at;
-            // Of two equal ones the first stays.
-            weaker && (set.len() < sets[at].len() || other < at)
+            let is_weaker = set.is_subset(&sets[index]) && other != index;
+            // Of equal terms the first one is retained.
+            is_weaker && (set.len() < sets[index].len() || other < index)
         })
     };
-    let kept: Vec<bool> = (0..terms.len()).map(|at| !implied(at)).collect();
-    terms.into_iter().zip(kept).filter_map(|(term, kept)| kept.then_some(term)).collect()
+    let retained: Vec<bool> = (0..terms.len()).map(|index| !is_redundant(index)).collect();
+    terms.into_iter().zip(retained).filter_map(|(term, retained)| retained.then_some(term)).collect()
 }
 
 fn conditions(term: &Value) -> BTreeSet<String> {
-    let of = |list: &'static str| {
+    let conditions_in = |list: &'static str| {
         term[list].as_array().into_iter().flatten().map(move |expression| format!("{list}{expression}"))
     };
-    of("matchExpressions").chain(of("matchFields")).collect()
+    conditions_in("matchExpressions").chain(conditions_in("matchFields")).collect()
 }
 
-/// Maps by key, lists one after the other without what is there already.
-fn concatenated(one: Value, other: &Value) -> Value {
-    match (one, other) {
-        (Value::Null, other) => other.clone(),
+/// Merges maps by key and concatenates lists without duplicates.
+fn concatenated(lower: Value, upper: &Value) -> Value {
+    match (lower, upper) {
+        (Value::Null, upper) => upper.clone(),
         (Value::Object(mut fields), Value::Object(more)) => {
             for (name, value) in more {
-                let known = fields.remove(name).unwrap_or_default();
-                fields.insert(name.clone(), concatenated(known, value));
+                let lower = fields.remove(name).unwrap_or_default();
+                fields.insert(name.clone(), concatenated(lower, value));
             }
             Value::Object(fields)
         }
@@ -157,7 +158,7 @@ fn concatenated(one: Value, other: &Value) -> Value {
             items.extend(new);
             Value::Array(items)
         }
-        (_, other) => other.clone(),
+        (_, upper) => upper.clone(),
     }
 }
 
@@ -174,19 +175,19 @@ mod tests {
         json!({"matchExpressions": [{"key": key, "operator": "Exists"}]})
     }
 
-    fn required(keys: &[&str]) -> Value {
+    fn requires(keys: &[&str]) -> Value {
         let terms: Vec<Value> = keys.iter().map(|key| term(key)).collect();
         json!({"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": terms}}})
     }
 
-    fn keys(written: &Value) -> Vec<String> {
-        let terms = &written["nodeAffinity"]["requiredDuringSchedulingIgnoredDuringExecution"]["nodeSelectorTerms"];
+    fn keys(affinity: &Value) -> Vec<String> {
+        let terms = &affinity["nodeAffinity"]["requiredDuringSchedulingIgnoredDuringExecution"]["nodeSelectorTerms"];
         let key = |expression: &Value| expression["key"].as_str().unwrap().to_owned();
-        let of = |term: &Value| term["matchExpressions"].as_array().unwrap().iter().map(key).collect::<String>();
-        terms.as_array().unwrap().iter().map(of).collect()
+        let keys = |term: &Value| term["matchExpressions"].as_array().unwrap().iter().map(key).collect::<String>();
+        terms.as_array().unwrap().iter().map(keys).collect()
     }
 
-    fn all(affinities: &[Value]) -> MergedAffinity {
+    fn merge(affinities: &[Value]) -> MergedAffinity {
         let mut merged = MergedAffinity::default();
         affinities.iter().for_each(|affinity| merged.add(affinity));
         merged
@@ -194,40 +195,40 @@ mod tests {
 
     // spec: ACC-89
     #[test]
-    fn two_terms_and_three_are_six() {
-        let written = all(&[required(&["a", "b"]), required(&["x", "y", "z"])]).to_pod_affinity().unwrap().unwrap();
-        assert_eq!(keys(&written), ["ax", "ay", "az", "bx", "by", "bz"]);
+    fn multiplies_required_terms() {
+        let merged = merge(&[requires(&["a", "b"]), requires(&["x", "y", "z"])]).to_pod_affinity().unwrap().unwrap();
+        assert_eq!(keys(&merged), ["ax", "ay", "az", "bx", "by", "bz"]);
     }
 
     #[test]
-    fn merging_twice_is_merging_once() {
-        let layers = [required(&["a", "b"]), required(&["x", "y", "z"])];
-        let once = all(&layers).to_pod_affinity().unwrap().unwrap();
-        let twice = all(&[once.clone(), layers[0].clone(), layers[1].clone()]).to_pod_affinity().unwrap().unwrap();
+    fn merging_is_idempotent() {
+        let layers = [requires(&["a", "b"]), requires(&["x", "y", "z"])];
+        let once = merge(&layers).to_pod_affinity().unwrap().unwrap();
+        let twice = merge(&[once.clone(), layers[0].clone(), layers[1].clone()]).to_pod_affinity().unwrap().unwrap();
         assert_eq!(once, twice);
     }
 
     #[test]
-    fn other_lists_are_concatenated() {
+    fn concatenates_other_lists() {
         let prefer = |weight: i32| json!({"podAntiAffinity": {"preferredDuringSchedulingIgnoredDuringExecution": [{"weight": weight}]}});
-        let written = all(&[prefer(1), required(&["a"]), prefer(2), prefer(1)]).to_pod_affinity().unwrap().unwrap();
-        let weights = &written["podAntiAffinity"]["preferredDuringSchedulingIgnoredDuringExecution"];
+        let merged = merge(&[prefer(1), requires(&["a"]), prefer(2), prefer(1)]).to_pod_affinity().unwrap().unwrap();
+        let weights = &merged["podAntiAffinity"]["preferredDuringSchedulingIgnoredDuringExecution"];
         assert_eq!(weights, &json!([{"weight": 1}, {"weight": 2}]));
-        assert_eq!(keys(&written), ["a"]);
+        assert_eq!(keys(&merged), ["a"]);
     }
 
     #[test]
-    fn a_product_out_of_proportion_is_refused() {
+    fn rejects_too_many_terms() {
         let many: Vec<String> = (0..100).map(|n| format!("k{n}")).collect();
         let other: Vec<String> = (0..100).map(|n| format!("l{n}")).collect();
-        let names = |many: &[String]| required(&many.iter().map(String::as_str).collect::<Vec<_>>());
-        assert_eq!(all(&[names(&many), names(&other)]).to_pod_affinity(), Err(TooManyTerms { terms: 10_000 }));
-        // The first two are too many already; what is told is what all of them come to.
+        let names = |many: &[String]| requires(&many.iter().map(String::as_str).collect::<Vec<_>>());
+        assert_eq!(merge(&[names(&many), names(&other)]).to_pod_affinity(), Err(TooManyTerms { terms: 10_000 }));
+        // The error counts the terms of all layers, even if the first two already exceed the maximum.
         let layers = [names(&many[..1]), names(&many), names(&other[..50]), names(&other)];
-        assert_eq!(all(&layers).to_pod_affinity(), Err(TooManyTerms { terms: 500_000 }));
+        assert_eq!(merge(&layers).to_pod_affinity(), Err(TooManyTerms { terms: 500_000 }));
     }
 
-    fn some_term() -> impl Strategy<Value = Value> {
+    fn any_term() -> impl Strategy<Value = Value> {
         let values = prop::sample::subsequence(vec!["0", "1", "2"], 1..=2);
         let expression = (prop::sample::select(vec!["a", "b", "c"]), prop::option::of(values));
         let expression = expression.prop_map(|(key, values)| match values {
@@ -237,9 +238,9 @@ mod tests {
         prop::collection::vec(expression, 0..3).prop_map(|expressions| json!({"matchExpressions": expressions}))
     }
 
-    /// What one layer asks for: required terms, and a preference that it must not lose.
-    fn some_affinity() -> impl Strategy<Value = Value> {
-        (prop::collection::vec(some_term(), 0..4), 0..3i32).prop_map(|(terms, weight)| {
+    /// Required terms and a preferred anti-affinity.
+    fn any_affinity() -> impl Strategy<Value = Value> {
+        (prop::collection::vec(any_term(), 0..4), 0..3i32).prop_map(|(terms, weight)| {
             let mut affinity = json!({});
             if !terms.is_empty() {
                 affinity["nodeAffinity"]["requiredDuringSchedulingIgnoredDuringExecution"]["nodeSelectorTerms"] =
@@ -263,32 +264,32 @@ mod tests {
     proptest! {
         // spec: ACC-89
         #[test]
-        fn a_node_is_accepted_if_every_layer_accepts_it(
-            layers in prop::collection::vec(some_affinity(), 0..4),
+        fn merged_affinity_accepts_what_every_layer_accepts(
+            layers in prop::collection::vec(any_affinity(), 0..4),
             labels in prop::collection::btree_map("[abc]", "[012]", 0..4),
         ) {
-            let written = all(&layers).to_pod_affinity().unwrap().unwrap_or_default();
-            let every = layers.iter().all(|layer| accepts(layer, &labels));
-            prop_assert_eq!(accepts(&written, &labels), every, "{}", written);
+            let merged = merge(&layers).to_pod_affinity().unwrap().unwrap_or_default();
+            let expected = layers.iter().all(|layer| accepts(layer, &labels));
+            prop_assert_eq!(accepts(&merged, &labels), expected, "{}", merged);
         }
 
         #[test]
-        fn what_was_merged_merges_into_itself(layers in prop::collection::vec(some_affinity(), 0..4)) {
-            let once = all(&layers).to_pod_affinity().unwrap();
+        fn merging_the_result_again_changes_nothing(layers in prop::collection::vec(any_affinity(), 0..4)) {
+            let once = merge(&layers).to_pod_affinity().unwrap();
             let twice = once.clone().into_iter().chain(layers).collect::<Vec<_>>();
-            prop_assert_eq!(all(&twice).to_pod_affinity().unwrap(), once);
+            prop_assert_eq!(merge(&twice).to_pod_affinity().unwrap(), once);
         }
 
         #[test]
-        fn no_layers_wish_is_lost(layers in prop::collection::vec(some_affinity(), 0..4)) {
-            let written = all(&layers).to_pod_affinity().unwrap().unwrap_or_default();
-            let wishes = |of: &Value| {
+        fn preferences_of_every_layer_are_retained(layers in prop::collection::vec(any_affinity(), 0..4)) {
+            let merged = merge(&layers).to_pod_affinity().unwrap().unwrap_or_default();
+            let preferences = |affinity: &Value| {
                 let list = "/podAntiAffinity/preferredDuringSchedulingIgnoredDuringExecution";
-                of.pointer(list).and_then(Value::as_array).cloned().unwrap_or_default()
+                affinity.pointer(list).and_then(Value::as_array).cloned().unwrap_or_default()
             };
-            for wish in layers.iter().flat_map(wishes) {
-                let times = wishes(&written).iter().filter(|other| **other == wish).count();
-                prop_assert_eq!(times, 1, "{}", wish);
+            for preference in layers.iter().flat_map(preferences) {
+                let count = preferences(&merged).iter().filter(|other| **other == preference).count();
+                prop_assert_eq!(count, 1, "{}", preference);
             }
         }
     }

@@ -1,5 +1,6 @@
-//! Command lines merge by flag: `runtime (minus overridden flags) ++ service ++ accelerator (minus the service's flags)`.
-//! Words are never split, joined or changed, so templates and JSON arguments pass byte for byte.
+//! Merges command lines by flag: arguments of the runtime without overridden flags, then those of the service, then those of
+//! the accelerator configuration without flags of the service. Arguments are never split, joined or changed, so that
+//! templates and JSON stay byte-identical.
 
 use std::collections::BTreeSet;
 
@@ -13,183 +14,189 @@ use crate::reason::Warning;
 /// `command` and `args` of a container.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct CommandLine {
+    /// `command`.
     pub command: Vec<String>,
+    /// `args`.
     pub args: Vec<String>,
 }
 
-/// A merged line, who said what of it, and what could not be applied.
+/// A merged command line with the origin of each flag.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct MergedCommandLine {
+    /// The command line.
     pub line: CommandLine,
+    /// Origin of each flag, or of the command.
     pub settings: Vec<Setting>,
+    /// Arguments that could not be applied.
     pub warnings: Vec<Warning>,
 }
 
-/// Merges three sources. A command of the service switches the accelerator's arguments off; a command of the runtime is
-/// merged in place, unless it is a shell's.
+/// Merges the command lines of all sources. A command of the service drops the arguments of the accelerator configuration; a
+/// command of the runtime is merged with the arguments, unless it runs a shell script.
 #[must_use]
 pub fn merge_args(sources: &Sources<CommandLine>) -> MergedCommandLine {
-    let (service, tuning) = (&sources.service, &sources.configuration);
+    let (service, configuration) = (&sources.service, &sources.configuration);
     if !service.command.is_empty() {
-        let warnings = not_applied(&tuning.args, "the service states a command of its own");
-        return MergedCommandLine { warnings, ..alone(service, Origin::Service) };
+        let warnings = args_not_applied(&configuration.args, "The service sets its own command");
+        return MergedCommandLine { warnings, ..unmerged(service, Origin::Service) };
     }
-    if !tuning.command.is_empty() {
-        // As in a container: another command comes without the first one's arguments.
-        let tuned = CommandLine { command: tuning.command.clone(), args: tuning.args.clone() };
-        return by_flag(
-            &Sources { runtime: tuned, configuration: CommandLine::default(), service: service.clone() },
+    if !configuration.command.is_empty() {
+        // As in Kubernetes, another command replaces the arguments of the first one.
+        return merge_by_flag(
+            &Sources {
+                runtime: configuration.clone(),
+                configuration: CommandLine::default(),
+                service: service.clone(),
+            },
             Origin::Configuration,
         );
     }
-    match script(&sources.runtime) {
-        Some(script) => behind_script(sources, &script),
-        None => by_flag(sources, Origin::Runtime),
+    match shell_script(&sources.runtime) {
+        Some(script) => merge_after_script(sources, &script),
+        None => merge_by_flag(sources, Origin::Runtime),
     }
 }
 
-/// `upper` over `lower`: flags of `upper` replace those of `lower`, the rest stays.
+/// Returns `lower` without the flags that `upper` sets, followed by `upper`.
 #[must_use]
 pub fn override_args(lower: &[String], upper: &[String]) -> Vec<String> {
-    let mut args = without(lower, &keys(upper));
+    let mut args = without_keys(lower, &keys(upper));
     args.extend(upper.iter().cloned());
     args
 }
 
-/// `base` is who states the line at the bottom.
-fn by_flag(sources: &Sources<CommandLine>, base: Origin) -> MergedCommandLine {
-    let users = keys(&sources.service.args);
-    let tuning = without(&sources.configuration.args, &users);
-    let stronger: BTreeSet<Key> = users.union(&keys(&tuning)).cloned().collect();
-    let flags_only = stronger.iter().filter(|key| matches!(key, Key::Flag(name) if !name.starts_with('-'))).cloned();
-    let command = without(&sources.runtime.command, &flags_only.collect());
-    let mut args = without(&sources.runtime.args, &stronger);
+/// Merges by flag. `base` is the origin of the weakest command line.
+fn merge_by_flag(sources: &Sources<CommandLine>, base: Origin) -> MergedCommandLine {
+    let service_keys = keys(&sources.service.args);
+    let configuration = without_keys(&sources.configuration.args, &service_keys);
+    let overridden: BTreeSet<Key> = service_keys.union(&keys(&configuration)).cloned().collect();
+    let is_long_flag = |key: &&Key| matches!(key, Key::Flag(name) if !name.starts_with('-'));
+    let command = without_keys(&sources.runtime.command, &overridden.iter().filter(is_long_flag).cloned().collect());
+    let mut args = without_keys(&sources.runtime.args, &overridden);
     args.extend(sources.service.args.iter().cloned());
-    args.extend(tuning);
-    let mut told = SettingRecorder::default();
-    let stated = [
+    args.extend(configuration);
+    let mut recorder = SettingRecorder::default();
+    let layers = [
         (base, [sources.runtime.command.as_slice(), &sources.runtime.args].concat()),
         (Origin::Configuration, sources.configuration.args.clone()),
         (Origin::Service, sources.service.args.clone()),
     ];
-    for (origin, words) in &stated {
-        told.record(words, *origin);
+    for (origin, words) in &layers {
+        recorder.record(words, *origin);
     }
-    MergedCommandLine { line: CommandLine { command, args }, settings: told.settings, warnings: Vec::new() }
+    MergedCommandLine { line: CommandLine { command, args }, settings: recorder.settings, warnings: Vec::new() }
 }
 
-/// One source's line as it is.
-fn alone(line: &CommandLine, origin: Origin) -> MergedCommandLine {
-    let mut told = SettingRecorder::default();
-    told.record(&line.args, origin);
+/// Returns the command line of one source unchanged.
+fn unmerged(line: &CommandLine, origin: Origin) -> MergedCommandLine {
+    let mut recorder = SettingRecorder::default();
+    recorder.record(&line.args, origin);
     let mut settings = vec![Setting::new("command", line.command.join(" "), origin)];
-    settings.extend(told.settings);
+    settings.extend(recorder.settings);
     MergedCommandLine { line: line.clone(), settings, warnings: Vec::new() }
 }
 
-/// The words of a shell's script, where the line is a shell's: they belong to the shell, not to the engine.
-fn script(line: &CommandLine) -> Option<String> {
+/// Returns the script with its parameters, if the command line runs a shell with one.
+fn shell_script(line: &CommandLine) -> Option<String> {
     let words = [line.command.as_slice(), &line.args].concat();
     let script = words.get(shell_script_index(&words)?..)?;
     Some(script.join(" "))
 }
 
-/// Where the script stands in `sh -c SCRIPT`, whichever shell with whichever other options (`bash -lc`), behind `env` or an
-/// init too; it may be the position after the last word. `None` where no shell is told to run one.
+/// Returns the index of the script in `sh -c SCRIPT`, for any shell and options (`bash -lc`), also after `env` or an init
+/// process. The index may be that after the last word. `None` if no shell runs a script.
 #[must_use]
 pub fn shell_script_index(words: &[String]) -> Option<usize> {
-    // An engine's own flags may have values that look like shells.
+    // Values of an engine's flags may look like shells.
     let launchers = words.iter().take_while(|word| !(word.starts_with("--") && word.len() > 2));
-    let program = launchers.enumerate().find(|(_, word)| is_shell(word)).map(|(at, _)| at)?;
-    let mut at = program + 1 + words.iter().skip(program + 1).take_while(|word| is_shell(word)).count();
-    while let Some(option) = words.get(at).filter(|word| word.starts_with(['-', '+'])) {
+    let program = launchers.enumerate().find(|(_, word)| is_shell(word)).map(|(index, _)| index)?;
+    let mut index = program + 1 + words.iter().skip(program + 1).take_while(|word| is_shell(word)).count();
+    while let Some(option) = words.get(index).filter(|word| word.starts_with(['-', '+'])) {
         let letters = if option.starts_with("--") { "" } else { option.as_str() };
         if letters.contains('c') {
-            return Some(at + 1);
+            return Some(index + 1);
         }
-        // `-o pipefail`
-        at += if letters.ends_with(['o', 'O']) { 2 } else { 1 };
+        // `-o` takes a value: `-o pipefail`.
+        index += if letters.ends_with(['o', 'O']) { 2 } else { 1 };
     }
     None
 }
 
-/// Whether a word names a shell, with or without its path.
+/// Whether `word` is the name or path of a shell.
 #[must_use]
 pub fn is_shell(word: &str) -> bool {
     matches!(word.rsplit('/').next(), Some("sh" | "bash" | "ash" | "dash" | "zsh" | "busybox" | "ksh"))
 }
 
-/// A script is left alone. Arguments after it are its parameters, which it reads only if it says so.
-fn behind_script(sources: &Sources<CommandLine>, script: &str) -> MergedCommandLine {
+/// Appends the arguments of the service after a shell script, as parameters of the script.
+fn merge_after_script(sources: &Sources<CommandLine>, script: &str) -> MergedCommandLine {
     let Sources { runtime, configuration, service } = sources;
-    let mut warnings = not_applied(&configuration.args, "the runtime's command is a shell script");
+    let mut warnings = args_not_applied(&configuration.args, "The runtime's command is a shell script");
     if !service.args.is_empty() && !["$@", "$*", "${@", "$1"].iter().any(|name| script.contains(name)) {
         let message = format!(
-            "the runtime's command is a shell script that reads no parameters; these arguments of the service have no effect, state engine.runner.command too: {}",
+            "The runtime's command is a shell script that does not use its parameters, so these arguments of the service have no effect: {}; set engine.runner.command as well",
             service.args.join(" ")
         );
         warnings.push(Warning::new(code::warning::SERVICE_ARGS_NOT_READ, message));
     }
     let args = runtime.args.iter().chain(&service.args).cloned().collect();
-    let mut told = SettingRecorder::default();
-    told.record(&service.args, Origin::Service);
+    let mut recorder = SettingRecorder::default();
+    recorder.record(&service.args, Origin::Service);
     let mut settings = vec![Setting::new("command", runtime.command.join(" "), Origin::Runtime)];
-    settings.extend(told.settings);
+    settings.extend(recorder.settings);
     MergedCommandLine { line: CommandLine { command: runtime.command.clone(), args }, settings, warnings }
 }
 
-fn not_applied(accelerator: &[String], because: &str) -> Vec<Warning> {
-    if accelerator.is_empty() {
+fn args_not_applied(args: &[String], reason: &str) -> Vec<Warning> {
+    if args.is_empty() {
         return Vec::new();
     }
-    let message = format!(
-        "{because}; these arguments of the accelerator configuration are not applied: {}",
-        accelerator.join(" ")
-    );
+    let message =
+        format!("{reason}, so these arguments of the accelerator configuration are not applied: {}", args.join(" "));
     vec![Warning::new(code::warning::ACCELERATOR_ARGS_NOT_APPLIED, message)]
 }
 
-/// Accelerators of one replica that a line states in numbers: tensor × pipeline × data parallelism, whichever alias it
-/// uses; `None` if it states none of them.
+/// Returns the accelerators of one replica that arguments set: tensor × pipeline × data parallelism, by any alias. `None` if
+/// they set none of them.
 #[must_use]
 pub fn args_parallelism<'a>(words: impl IntoIterator<Item = &'a str>) -> Option<u32> {
     let words: Vec<String> = words.into_iter().flat_map(split_script).collect();
     let segments = segments(&words);
-    let of = |flag: &str| segments.iter().rev().find(|segment| segment.key == Key::Flag(flag.to_owned()));
-    let number = |flag: &str| of(flag)?.values().first()?.parse::<u32>().ok().filter(|count| *count > 0);
-    // With attention split by data the same ranks serve both; elsewhere every data-parallel rank is an engine more.
-    let data = number("data-parallel-size").filter(|_| of("enable-dp-attention").is_none());
+    let segment = |flag: &str| segments.iter().rev().find(|segment| segment.key == Key::Flag(flag.to_owned()));
+    let number = |flag: &str| segment(flag)?.values().first()?.parse::<u32>().ok().filter(|count| *count > 0);
+    // With data-parallel attention the tensor-parallel ranks are shared; otherwise each data-parallel rank adds accelerators.
+    let data = number("data-parallel-size").filter(|_| segment("enable-dp-attention").is_none());
     let sizes = [number("tensor-parallel-size"), number("pipeline-parallel-size"), data];
     sizes.iter().any(Option::is_some).then(|| sizes.into_iter().flatten().fold(1, u32::saturating_mul))
 }
 
-/// A shell string holds many words.
+/// Splits a shell script into words.
 fn split_script(word: &str) -> Vec<String> {
     if !word.contains(char::is_whitespace) {
         return vec![word.to_owned()];
     }
-    word.split_whitespace().map(|part| part.trim_matches(['"', '\'', '\\']).to_owned()).collect()
+    word.split_whitespace().map(|word| word.trim_matches(['"', '\'', '\\']).to_owned()).collect()
 }
 
-/// What a segment is about.
+/// Identity of a segment.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Key {
-    /// Canonical name of a setting; a short flag has its dash.
+    /// Canonical flag name; a one-letter flag includes its dash.
     Flag(String),
-    /// A word that belongs to no flag.
+    /// A positional argument.
     Word(String),
 }
 
-/// A flag with its values, or a word that belongs to none.
+/// A flag with its values, or a positional argument.
 struct Segment<'a> {
     key: Key,
     words: Vec<&'a String>,
-    /// Further words belong to it.
-    open: bool,
+    /// Whether further words are values of the flag.
+    accepts_values: bool,
 }
 
 impl Segment<'_> {
-    /// The flag as it is written, without its value.
+    /// Returns the flag as written, without an inline value.
     fn name(&self) -> &str {
         let first = self.words.first().map(|word| word.as_str()).unwrap_or_default();
         first.split(['=', ' ']).next().unwrap_or(first)
@@ -197,40 +204,42 @@ impl Segment<'_> {
 
     fn values(&self) -> Vec<&str> {
         let first = self.words.first().map(|word| word.as_str()).unwrap_or_default();
-        let inline = first.find(['=', ' ']).map(|at| first[at + 1..].trim());
+        let inline = first.find(['=', ' ']).map(|index| first[index + 1..].trim());
         inline.into_iter().chain(self.words.iter().skip(1).map(|word| word.as_str())).collect()
     }
 }
 
-/// A flag owns every word up to the next flag (`--cuda-graph-bs 1 2 4` is one segment), unless it has its value already
-/// (`--flag=v`) or takes none.
+/// Splits words into segments. All words up to the next flag are values of a flag (`--cuda-graph-bs 1 2 4`), unless it has an
+/// inline value (`--flag=v`) or is a switch.
 fn segments(words: &[String]) -> Vec<Segment<'_>> {
     let mut segments: Vec<Segment<'_>> = Vec::new();
     for word in words {
-        match (flags::setting(word), segments.last_mut()) {
-            (Some(setting), _) => {
-                let open = !word.contains(['=', ' ']);
-                segments.push(Segment { key: Key::Flag(setting), words: vec![word], open });
+        match (flags::canonical_flag(word), segments.last_mut()) {
+            (Some(flag), _) => {
+                let accepts_values = !word.contains(['=', ' ']);
+                segments.push(Segment { key: Key::Flag(flag), words: vec![word], accepts_values });
             }
-            (None, Some(flag)) if flag.open && takes(flag, word) => flag.words.push(word),
-            (None, _) => segments.push(Segment { key: Key::Word(word.clone()), words: vec![word], open: false }),
+            (None, Some(flag)) if flag.accepts_values && is_value_of(word, flag) => flag.words.push(word),
+            (None, _) => {
+                segments.push(Segment { key: Key::Word(word.clone()), words: vec![word], accepts_values: false })
+            }
         }
     }
     segments
 }
 
-fn takes(flag: &Segment<'_>, word: &str) -> bool {
-    let switch = flag.words.first().is_some_and(|name| flags::is_switch(name));
-    word != "--" && (!switch || flags::is_truth(word))
+fn is_value_of(word: &str, flag: &Segment<'_>) -> bool {
+    let is_switch = flag.words.first().is_some_and(|name| flags::is_switch(name));
+    word != "--" && (!is_switch || flags::is_boolean(word))
 }
 
 fn keys(words: &[String]) -> BTreeSet<Key> {
     segments(words).into_iter().map(|segment| segment.key).collect()
 }
 
-fn without(words: &[String], dropped: &BTreeSet<Key>) -> Vec<String> {
-    let kept = segments(words).into_iter().filter(|segment| !dropped.contains(&segment.key));
-    kept.flat_map(|segment| segment.words).cloned().collect()
+fn without_keys(words: &[String], keys: &BTreeSet<Key>) -> Vec<String> {
+    let retained = segments(words).into_iter().filter(|segment| !keys.contains(&segment.key));
+    retained.flat_map(|segment| segment.words).cloned().collect()
 }
 
 mod settings;

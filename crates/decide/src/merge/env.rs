@@ -1,4 +1,4 @@
-//! Environment variables merge by name; whole entries are replaced, so `value` never meets `valueFrom`.
+//! Merges environment variables by name. Entries are replaced as a whole, so that `value` and `valueFrom` never mix.
 
 use std::collections::BTreeMap;
 
@@ -6,30 +6,32 @@ use serde_json::Value;
 
 use super::origin::{Setting, Sources};
 
-/// `EnvVar`s, and who stated each.
+/// Merged environment variables with their origins.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct MergedEnv {
+    /// `EnvVar`s as JSON.
     pub variables: Vec<Value>,
-    /// One per variable, in the same order.
+    /// Origin of each variable, in the same order.
     pub settings: Vec<Setting>,
 }
 
-/// Service over accelerator over runtime. Order: the runtime's, then what the accelerator adds, then the service.
+/// Merges the variables of all sources. Variables of the runtime come first, then new ones of the accelerator configuration,
+/// then new ones of the service.
 #[must_use]
 pub fn merge_env(sources: &Sources<&[Value]>) -> MergedEnv {
     let mut merged = MergedEnv::default();
-    let mut places: BTreeMap<String, usize> = BTreeMap::new();
+    let mut indices: BTreeMap<String, usize> = BTreeMap::new();
     for (origin, variables) in sources.in_order() {
-        // Of two entries of one name in one source the later counts, as for the kubelet.
+        // Of duplicate names in one source the last one counts, as in the kubelet.
         for variable in overlay_env(&[], variables) {
-            let value = shown(&variable);
-            match places.get(name(&variable)) {
-                Some(at) => {
-                    merged.variables[*at] = variable;
-                    merged.settings[*at].override_with(value, origin);
+            let value = display_value(&variable);
+            match indices.get(name(&variable)) {
+                Some(index) => {
+                    merged.variables[*index] = variable;
+                    merged.settings[*index].override_with(value, origin);
                 }
                 None => {
-                    places.insert(name(&variable).to_owned(), merged.variables.len());
+                    indices.insert(name(&variable).to_owned(), merged.variables.len());
                     merged.settings.push(Setting::new(format!("env {}", name(&variable)), value, origin));
                     merged.variables.push(variable);
                 }
@@ -39,16 +41,15 @@ pub fn merge_env(sources: &Sources<&[Value]>) -> MergedEnv {
     merged
 }
 
-/// `upper` over `lower`: entries keep their place, new names come last in the order written.
-#[must_use]
-pub fn overlay_env(lower: &[Value], upper: &[Value]) -> Vec<Value> {
+/// Overlays `upper` on `lower`: replaced entries keep their position, new ones follow in their order.
+pub(crate) fn overlay_env(lower: &[Value], upper: &[Value]) -> Vec<Value> {
     let mut merged: Vec<Value> = Vec::with_capacity(lower.len() + upper.len());
-    let mut places: BTreeMap<&str, usize> = BTreeMap::new();
+    let mut indices: BTreeMap<&str, usize> = BTreeMap::new();
     for entry in lower.iter().chain(upper) {
-        match places.get(name(entry)).and_then(|place| merged.get_mut(*place)) {
+        match indices.get(name(entry)).and_then(|index| merged.get_mut(*index)) {
             Some(known) => known.clone_from(entry),
             None => {
-                places.insert(name(entry), merged.len());
+                indices.insert(name(entry), merged.len());
                 merged.push(entry.clone());
             }
         }
@@ -60,8 +61,8 @@ fn name(variable: &Value) -> &str {
     variable.get("name").and_then(Value::as_str).unwrap_or_default()
 }
 
-/// A plain value as it is, a source as JSON.
-fn shown(variable: &Value) -> String {
+/// Returns the value, or its source as JSON.
+fn display_value(variable: &Value) -> String {
     match (variable.get("value"), variable.get("valueFrom")) {
         (Some(Value::String(text)), _) => text.clone(),
         (Some(other), _) if !other.is_null() => other.to_string(),
@@ -70,7 +71,7 @@ fn shown(variable: &Value) -> String {
     }
 }
 
-/// Accelerators of one replica that plain variables state: tensor × pipeline parallelism.
+/// Returns the accelerators of one replica that variables set: tensor × pipeline parallelism.
 #[must_use]
 pub fn env_parallelism(env: &[Value]) -> Option<u32> {
     let number = |name: &str| {
@@ -91,7 +92,7 @@ mod tests {
     // spec: ACC-95
     // spec: ACC-86
     #[test]
-    fn service_over_accelerator_over_runtime_in_a_stable_order() {
+    fn merges_in_order_of_precedence_and_stable_order() {
         let runtime = [json!({"name": "A", "value": "runtime"}), json!({"name": "B", "value": "runtime"})];
         let accelerator = [json!({"name": "C", "value": "accelerator"}), json!({"name": "B", "value": "accelerator"})];
         let service = [json!({"name": "D", "valueFrom": {}}), json!({"name": "C", "value": "service"})];
@@ -109,7 +110,7 @@ mod tests {
     }
 
     #[test]
-    fn a_name_twice_in_one_source_does_not_outlive_a_stronger_one() {
+    fn stronger_source_replaces_duplicate_names() {
         let runtime = [json!({"name": "A", "value": "1"}), json!({"name": "A", "value": "2"})];
         let merged = merge_env(&Sources {
             runtime: &runtime,
@@ -119,8 +120,8 @@ mod tests {
         assert_eq!(merged.variables, [json!({"name": "A", "value": "3"})]);
     }
 
-    /// What one source states: names may stand twice, and values come from elsewhere too.
-    fn source() -> impl Strategy<Value = Vec<Value>> {
+    /// Variables of one source, with duplicate names and `valueFrom`.
+    fn any_source() -> impl Strategy<Value = Vec<Value>> {
         let value = prop_oneof![
             "[a-c]".prop_map(|text| json!({"value": text})),
             "[a-c]".prop_map(|key| json!({"valueFrom": {"configMapKeyRef": {"name": "m", "key": key}}})),
@@ -132,36 +133,35 @@ mod tests {
         prop::collection::vec(variable, 0..5)
     }
 
-    fn of(runtime: &[Value], configuration: &[Value], service: &[Value]) -> Vec<Value> {
+    fn merged_variables(runtime: &[Value], configuration: &[Value], service: &[Value]) -> Vec<Value> {
         merge_env(&Sources { runtime, configuration, service }).variables
     }
 
     proptest! {
         #[test]
-        fn a_users_value_is_never_lost(runtime in source(), tuning in source(), service in source()) {
-            let merged = of(&runtime, &tuning, &service);
-            // Of one name twice the later counts, as for the kubelet.
+        fn variables_of_the_service_are_retained(runtime in any_source(), configuration in any_source(), service in any_source()) {
+            let merged = merged_variables(&runtime, &configuration, &service);
             for variable in overlay_env(&[], &service) {
                 prop_assert!(merged.contains(&variable), "{variable} in {merged:?}");
             }
         }
 
         #[test]
-        fn merging_twice_is_merging_once(runtime in source(), tuning in source(), service in source()) {
-            let once = of(&runtime, &tuning, &service);
-            prop_assert_eq!(&of(&once, &tuning, &service), &once);
-            prop_assert_eq!(&of(&once, &[], &[]), &once);
+        fn merging_is_idempotent(runtime in any_source(), configuration in any_source(), service in any_source()) {
+            let once = merged_variables(&runtime, &configuration, &service);
+            prop_assert_eq!(&merged_variables(&once, &configuration, &service), &once);
+            prop_assert_eq!(&merged_variables(&once, &[], &[]), &once);
         }
 
         #[test]
-        fn every_name_stands_once_and_says_who_said_it(runtime in source(), tuning in source(), service in source()) {
-            let merged = merge_env(&Sources { runtime: &runtime, configuration: &tuning, service: &service });
+        fn names_are_unique_with_the_strongest_origin(runtime in any_source(), configuration in any_source(), service in any_source()) {
+            let merged = merge_env(&Sources { runtime: &runtime, configuration: &configuration, service: &service });
             let names: Vec<&Value> = merged.variables.iter().map(|variable| &variable["name"]).collect();
-            let stated = [runtime.as_slice(), &tuning, &service].concat();
+            let stated = [runtime.as_slice(), &configuration, &service].concat();
             for (name, setting) in names.iter().zip(&merged.settings) {
-                let says = |source: &[Value]| source.iter().any(|variable| variable["name"] == **name);
-                let strongest = [(Origin::Service, &service), (Origin::Configuration, &tuning), (Origin::Runtime, &runtime)];
-                let strongest = strongest.into_iter().find(|(_, source)| says(source)).map(|(origin, _)| origin);
+                let has_name = |source: &[Value]| source.iter().any(|variable| variable["name"] == **name);
+                let strongest = [(Origin::Service, &service), (Origin::Configuration, &configuration), (Origin::Runtime, &runtime)];
+                let strongest = strongest.into_iter().find(|(_, source)| has_name(source)).map(|(origin, _)| origin);
                 prop_assert_eq!(Some(setting.origin), strongest);
                 prop_assert_eq!(names.iter().filter(|other| *other == name).count(), 1);
             }

@@ -1,16 +1,17 @@
-//! Names of engines' flags: which spellings are one setting, and which flags take no value.
+//! Flag names of engines: aliases, unambiguous prefixes and switches.
 
-/// The setting that a word names, or `None` if the word is no flag. `--tp-size=8` and `-tp` are `tensor-parallel-size`;
-/// a single letter keeps its dash (`-m` of `python3 -m` is no engine's flag). Negative numbers are values.
+/// Returns the canonical name of the flag in `word`, or `None` if it is no flag. `--tp-size=8` and `-tp` are
+/// `tensor-parallel-size`. A one-letter flag retains its dash, because `-m` of `python3 -m` is no flag of an engine. Negative
+/// numbers are values.
 #[must_use]
-pub(super) fn setting(word: &str) -> Option<String> {
+pub(super) fn canonical_flag(word: &str) -> Option<String> {
     let name = word.split(|c: char| c == '=' || c.is_whitespace()).next().unwrap_or(word);
     let bare = name.trim_start_matches('-');
     let is_flag = name.starts_with('-') && bare.starts_with(|c: char| c.is_ascii_alphabetic());
     is_flag.then(|| canonical(name, bare))
 }
 
-/// Whether a flag takes no word after it. On and off switches have these names in every engine we know.
+/// Whether the flag is a switch, which takes no value. Switches of all known engines have these names.
 #[must_use]
 pub(super) fn is_switch(word: &str) -> bool {
     let bare = word.trim_start_matches('-').replace('_', "-");
@@ -18,24 +19,24 @@ pub(super) fn is_switch(word: &str) -> bool {
         || SWITCHES.contains(&bare.as_str())
 }
 
-/// Whether a word switches something off.
+/// Whether the flag disables a feature.
 #[must_use]
 pub(super) fn is_negation(word: &str) -> bool {
     let bare = word.trim_start_matches('-').replace('_', "-");
     bare.starts_with("no-") || bare.starts_with("disable-")
 }
 
-/// What a switch may be followed by all the same (`--enable-chunked-prefill False` of older vLLM).
+/// Whether the word is a boolean, which older vLLM accepts after a switch (`--enable-chunked-prefill False`).
 #[must_use]
-pub(super) fn is_truth(word: &str) -> bool {
+pub(super) fn is_boolean(word: &str) -> bool {
     matches!(word.to_ascii_lowercase().as_str(), "true" | "false" | "0" | "1")
 }
 
 const SWITCHES: [&str; 5] = ["trust-remote-code", "is-embedding", "enforce-eager", "async-scheduling", "log-requests"];
 
-/// Names that an engine accepts for one setting, the whole name first.
+/// Aliases of a flag, after its canonical name.
 const ALIASES: [(&str, &[&str]); 9] = [
-    // Of text-generation-inference too, which calls its parts shards.
+    // `num-shard` is the flag of text-generation-inference.
     ("tensor-parallel-size", &["tp", "tp-size", "num-shard"]),
     ("pipeline-parallel-size", &["pp", "pp-size"]),
     ("data-parallel-size", &["dp", "dp-size"]),
@@ -49,38 +50,39 @@ const ALIASES: [(&str, &[&str]); 9] = [
 
 fn canonical(name: &str, bare: &str) -> String {
     let bare = bare.replace('_', "-");
-    let short = !name.starts_with("--") && bare.len() == 1 && bare != "q";
-    if short {
+    let is_short = !name.starts_with("--") && bare.len() == 1 && bare != "q";
+    if is_short {
         return format!("-{bare}");
     }
-    let whole = whole(&bare);
-    // A switch and its opposite are one setting: what a person switched off, tuning does not switch on.
-    let on = whole.strip_prefix("no-").unwrap_or(&whole);
-    on.strip_prefix("disable-").map_or_else(|| on.to_owned(), |what| format!("enable-{what}"))
+    let full_name = full_name(&bare);
+    // A switch and its negation have one name, so that a configuration does not enable what the service disables.
+    let positive = full_name.strip_prefix("no-").unwrap_or(&full_name);
+    positive.strip_prefix("disable-").map_or_else(|| positive.to_owned(), |feature| format!("enable-{feature}"))
 }
 
-fn whole(bare: &str) -> String {
-    let alias = ALIASES.iter().find(|(whole, aliases)| *whole == bare || aliases.contains(&bare));
-    if let Some((whole, _)) = alias {
-        return (*whole).to_owned();
+/// Resolves aliases and unambiguous prefixes.
+fn full_name(bare: &str) -> String {
+    let alias = ALIASES.iter().find(|(name, aliases)| *name == bare || aliases.contains(&bare));
+    if let Some((name, _)) = alias {
+        return (*name).to_owned();
     }
-    let known = [SGLANG, VLLM];
-    if known.iter().any(|engine| engine.contains(&bare)) || bare.len() < 4 {
+    let engines = [SGLANG, VLLM];
+    if engines.iter().any(|engine| engine.contains(&bare)) || bare.len() < 4 {
         return bare.to_owned();
     }
-    // argparse takes any prefix that only one flag of its engine has.
-    let only = |engine: &[&'static str]| {
-        let mut longer = engine.iter().filter(|flag| flag.starts_with(bare));
-        longer.next().filter(|_| longer.next().is_none()).copied()
+    // argparse accepts any prefix that is unique among the flags of the engine.
+    let unique_match = |engine: &[&'static str]| {
+        let mut matches = engine.iter().filter(|flag| flag.starts_with(bare));
+        matches.next().filter(|_| matches.next().is_none()).copied()
     };
-    let mut meant = known.into_iter().filter_map(only);
-    match (meant.next(), meant.next()) {
-        (Some(one), other) if other.is_none_or(|other| other == one) => one.to_owned(),
+    let mut matches = engines.into_iter().filter_map(unique_match);
+    match (matches.next(), matches.next()) {
+        (Some(name), other) if other.is_none_or(|other| other == name) => name.to_owned(),
         _ => bare.to_owned(),
     }
 }
 
-/// Long flags of `sglang.launch_server` (0.5) that people shorten, and their neighbours that make a prefix ambiguous.
+/// Long flags of `sglang.launch_server` (0.5) that are commonly abbreviated, and flags that make their prefixes ambiguous.
 const SGLANG: &[&str] = &[
     "allow-auto-truncate",
     "api-key",
@@ -189,7 +191,7 @@ const SGLANG: &[&str] = &[
     "weight-loader-disable-mmap",
 ];
 
-/// The same of `vllm serve` (0.11).
+/// The same for `vllm serve` (0.11).
 const VLLM: &[&str] = &[
     "allowed-local-media-path",
     "api-key",
@@ -287,20 +289,20 @@ mod tests {
 
     // spec: ACC-92
     #[rstest]
-    #[case::with_a_value("--tp-size=8", "tensor-parallel-size")]
-    #[case::one_dash("-tp", "tensor-parallel-size")]
+    #[case::inline_value("--tp-size=8", "tensor-parallel-size")]
+    #[case::single_dash("-tp", "tensor-parallel-size")]
     #[case::underscores("--tensor_parallel_size", "tensor-parallel-size")]
-    #[case::prefix("--mem-frac", "mem-fraction-static")]
-    #[case::prefix_of_one_engine("--gpu-mem", "gpu-memory-utilization")]
-    #[case::a_whole_name_is_no_prefix("--tokenizer", "tokenizer")]
-    #[case::ambiguous("--max-lora", "max-lora")]
-    #[case::unknown("--spec-decoding-acceptance-method=typical", "spec-decoding-acceptance-method")]
-    #[case::opposite("--no-enable-prefix-caching", "enable-prefix-caching")]
-    #[case::switched_off("--disable-log-requests", "enable-log-requests")]
-    #[case::a_short_flag_is_itself("-m", "-m")]
-    #[case::json("--speculative-config={\"a\": \"b=c --x\"}", "speculative-config")]
-    fn settings(#[case] word: &str, #[case] expect: &str) {
-        assert_eq!(setting(word).as_deref(), Some(expect));
+    #[case::unique_prefix("--mem-frac", "mem-fraction-static")]
+    #[case::prefix_unique_to_one_engine("--gpu-mem", "gpu-memory-utilization")]
+    #[case::full_name_that_is_also_a_prefix("--tokenizer", "tokenizer")]
+    #[case::ambiguous_prefix("--max-lora", "max-lora")]
+    #[case::unknown_flag("--spec-decoding-acceptance-method=typical", "spec-decoding-acceptance-method")]
+    #[case::negation("--no-enable-prefix-caching", "enable-prefix-caching")]
+    #[case::disable_prefix("--disable-log-requests", "enable-log-requests")]
+    #[case::one_letter_flag("-m", "-m")]
+    #[case::json_value("--speculative-config={\"a\": \"b=c --x\"}", "speculative-config")]
+    fn canonicalizes_flags(#[case] word: &str, #[case] expected: &str) {
+        assert_eq!(canonical_flag(word).as_deref(), Some(expected));
     }
 
     #[rstest]
@@ -308,7 +310,7 @@ mod tests {
     #[case("--")]
     #[case("{\"a\": 1}")]
     #[case("value")]
-    fn no_flags(#[case] word: &str) {
-        assert_eq!(setting(word), None);
+    fn ignores_words_that_are_no_flags(#[case] word: &str) {
+        assert_eq!(canonical_flag(word), None);
     }
 }

@@ -1,18 +1,18 @@
-//! Who said a value, so that a plan can name the origin of everything it renders.
+//! Origin of merged values, so that a plan can show where each value comes from.
 
 use serde::{Deserialize, Serialize};
 
-/// Who stated a value, weakest first (seed 000, "Override Precedence").
+/// The source of a value, weakest first (seed 000, "Override Precedence").
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub enum Origin {
-    /// ostler, where nobody else says anything: `MODEL_PATH`, the container's name.
+    /// A default of ostler, such as `MODEL_PATH` or the container name.
     Ostler,
     /// The serving runtime's template.
     Runtime,
-    /// The accelerator class itself: which nodes, which resource name.
+    /// The accelerator class: node selector and resource name.
     Class,
-    /// An `acceleratorConfigurations` entry for the class, wherever it stands.
+    /// An `acceleratorConfigurations` entry for the class, of any layer.
     Configuration,
     /// The service's spec.
     Service,
@@ -21,7 +21,7 @@ pub enum Origin {
 }
 
 impl Origin {
-    /// As a person reads it.
+    /// Returns the name for messages.
     #[must_use]
     pub fn as_str(self) -> &'static str {
         match self {
@@ -35,52 +35,59 @@ impl Origin {
     }
 }
 
-/// One value of the merged result.
+/// A merged value.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Setting {
-    /// `env TENSOR_PARALLEL_SIZE`, `args --tp-size`, `limits nvidia.com/gpu`, `nodeSelector zone`, `image`.
+    /// The field: `env TENSOR_PARALLEL_SIZE`, `args --tp-size`, `limits nvidia.com/gpu`, `nodeSelector zone`, `image`.
     pub field: String,
+    /// The value in effect.
     pub value: String,
+    /// The source of the value.
     pub origin: Origin,
-    /// What others said, the strongest first.
+    /// Values of weaker sources, the strongest first.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub overridden: Vec<OverriddenValue>,
 }
 
-/// A value that did not win.
+/// A value that a stronger source overrides.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct OverriddenValue {
+    /// The source of the value.
     pub origin: Origin,
+    /// The value.
     pub value: String,
 }
 
 impl Setting {
+    /// Creates a setting that overrides nothing.
     #[must_use]
     pub fn new(field: impl Into<String>, value: impl Into<String>, origin: Origin) -> Self {
         Self { field: field.into(), value: value.into(), origin, overridden: Vec::new() }
     }
 
-    /// A stronger source says `value`; what stood here becomes what was overridden. Saying the same again changes only
-    /// who says it.
+    /// Overrides the value by that of a stronger source. An equal value only changes the origin.
     pub fn override_with(&mut self, value: String, origin: Origin) {
-        let before = OverriddenValue { origin: self.origin, value: std::mem::replace(&mut self.value, value) };
-        if before.value != self.value {
-            self.overridden.insert(0, before);
+        let previous = OverriddenValue { origin: self.origin, value: std::mem::replace(&mut self.value, value) };
+        if previous.value != self.value {
+            self.overridden.insert(0, previous);
         }
         self.origin = origin;
     }
 }
 
-/// What the three sources of a container say about one thing, weakest first.
+/// Values of the three sources of a container, weakest first.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Sources<T> {
+    /// The runtime.
     pub runtime: T,
+    /// The accelerator configuration.
     pub configuration: T,
+    /// The service.
     pub service: T,
 }
 
 impl<T> Sources<T> {
-    /// Weakest first, each with its origin.
+    /// Returns the values with their origins, weakest first.
     pub fn in_order(&self) -> [(Origin, &T); 3] {
         [
             (Origin::Runtime, &self.runtime),

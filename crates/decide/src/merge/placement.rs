@@ -1,4 +1,5 @@
-//! Where Pods may run: class < runtime < selector < component; affinities are ANDed.
+//! Merges node selectors and affinities, weakest first: class, runtime, acceleratorSelector, component. A stronger layer
+//! overrides keys of a node selector; all affinities must match.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -13,47 +14,49 @@ use crate::nodes::{self, ClassNode, Discovery, MEMORY_TOLERANCE};
 use crate::reason::Warning;
 use crate::supply::{Class, RuntimeComponent};
 
-/// Node selector and affinity of a component's Pods.
+/// Merged node selector and affinity of the Pods of a component.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Placement {
+    /// The node selector.
     pub node_selector: BTreeMap<String, String>,
+    /// The affinity.
     pub affinity: MergedAffinity,
-    /// One per key of the selector, in its order; then one per affinity, all of which hold.
+    /// Origin of each key of the node selector, then of each affinity.
     pub settings: Vec<Setting>,
+    /// Overridden keys.
     pub warnings: Vec<Warning>,
 }
 
 impl Placement {
-    /// Would the node of this name with these labels be allowed?
+    /// Whether the placement allows a node with this name and these labels.
     #[must_use]
     pub fn accepts(&self, name: &str, labels: &BTreeMap<String, String>) -> bool {
-        let within = |terms: &Vec<Value>| terms.iter().any(|term| nodes::term_matches_node(term, name, labels));
-        nodes::labels_match_selector(labels, &self.node_selector) && self.affinity.required.iter().all(within)
+        let matches = |terms: &Vec<Value>| terms.iter().any(|term| nodes::term_matches_node(term, name, labels));
+        nodes::labels_match_selector(labels, &self.node_selector) && self.affinity.required.iter().all(matches)
     }
 }
 
-/// What a class itself says of where its Pods may run.
+/// Placement that a class requires for its Pods.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct ClassPlacement {
-    pub node_selector: BTreeMap<String, String>,
-    /// `NodeSelectorTerm`s of which one must hold; empty if the selector says it all.
-    pub terms: Vec<Value>,
+pub(crate) struct ClassPlacement {
+    pub(crate) node_selector: BTreeMap<String, String>,
+    /// `NodeSelectorTerm`s of which one must match; empty if the node selector suffices.
+    pub(crate) terms: Vec<Value>,
 }
 
 impl ClassPlacement {
-    /// Whether the terms accept the node. One that is known by name only may be any.
-    #[must_use]
-    pub fn accepts(&self, node: &ClassNode) -> bool {
+    /// Whether the terms match the node. A node without known labels always matches.
+    pub(crate) fn accepts(&self, node: &ClassNode) -> bool {
         let Some(labels) = &node.labels else { return true };
         self.terms.is_empty() || self.terms.iter().any(|term| nodes::term_matches_node(term, &node.name, labels))
     }
 }
 
-/// Whether nodes satisfy what [`merge`] merges, but for the class's terms; nothing is copied for it.
+/// The merged placement without the terms of the class, as a filter that borrows its layers.
 pub(crate) struct PlacementFilter<'a> {
-    /// Strongest first: a key that a stronger layer states is not asked of a weaker one.
+    /// Node selectors, strongest first. A key of a stronger layer overrides that of a weaker one.
     selectors: [&'a BTreeMap<String, String>; 4],
-    /// Lists of terms, of each of which one must hold.
+    /// Lists of terms; of each list one must match.
     required: Vec<&'a [Value]>,
 }
 
@@ -65,20 +68,21 @@ impl<'a> PlacementFilter<'a> {
     ) -> Self {
         let selectors =
             [&component.node_selector, &component.selector.node_selector, &runtime.node_selector, &class.node_selector];
-        let required = runtime.affinities.iter().chain(&component.affinity).filter_map(affinity::required).collect();
+        let required =
+            runtime.affinities.iter().chain(&component.affinity).filter_map(affinity::required_terms).collect();
         Self { selectors, required }
     }
 
-    /// One that is known by name only may be any.
+    /// Whether the placement allows the node. A node without known labels is always allowed.
     pub(crate) fn accepts(&self, node: &ClassNode) -> bool {
         let Some(labels) = &node.labels else { return true };
-        let within = |terms: &&[Value]| terms.iter().any(|term| nodes::term_matches_node(term, &node.name, labels));
-        self.selects(labels) && self.required.iter().all(within)
+        let matches = |terms: &&[Value]| terms.iter().any(|term| nodes::term_matches_node(term, &node.name, labels));
+        self.matches_selectors(labels) && self.required.iter().all(matches)
     }
 
-    fn selects(&self, labels: &BTreeMap<String, String>) -> bool {
-        self.selectors.iter().enumerate().all(|(strength, layer)| {
-            let stronger = self.selectors.get(..strength).unwrap_or_default();
+    fn matches_selectors(&self, labels: &BTreeMap<String, String>) -> bool {
+        self.selectors.iter().enumerate().all(|(index, layer)| {
+            let stronger = self.selectors.get(..index).unwrap_or_default();
             layer.iter().all(|(key, value)| {
                 stronger.iter().any(|layer| layer.contains_key(key))
                     || labels.get(key).is_some_and(|label| nodes::label_value_matches(key, label, value))
@@ -87,7 +91,7 @@ impl<'a> PlacementFilter<'a> {
     }
 }
 
-/// Merges all layers. A later layer that overrides a key says so (`NodeSelectorOverridden`).
+/// Merges all layers. Overridden keys of the node selector are warnings (`NodeSelectorOverridden`).
 #[must_use]
 pub fn merge_placement(class: &Class, runtime: &RuntimeComponent, component: &ComponentDemand) -> Placement {
     let ClassPlacement { node_selector, terms: class_terms } = class_placement(class);
@@ -99,8 +103,8 @@ pub fn merge_placement(class: &Class, runtime: &RuntimeComponent, component: &Co
         (Origin::Service, &component.selector.node_selector, "acceleratorSelector.nodeSelector"),
         (Origin::Service, &component.node_selector, "the service"),
     ];
-    for (origin, layer, who) in layers {
-        overlay(&mut keys, layer, origin, who, &mut placement.warnings);
+    for (origin, layer, owner) in layers {
+        overlay_node_selector(&mut keys, layer, origin, owner, &mut placement.warnings);
     }
     placement.node_selector = keys.iter().map(|(key, setting)| (key.clone(), setting.value.clone())).collect();
     placement.settings = keys.into_values().collect();
@@ -108,94 +112,96 @@ pub fn merge_placement(class: &Class, runtime: &RuntimeComponent, component: &Co
     if !class_terms.is_empty() {
         placement.settings.push(Setting::new("affinity", Value::Array(class_terms).to_string(), Origin::Class));
     }
-    let of_runtime = runtime.affinities.iter().map(|affinity| (Origin::Runtime, affinity));
-    for (origin, affinity) in of_runtime.chain(component.affinity.iter().map(|affinity| (Origin::Service, affinity))) {
+    let by_runtime = runtime.affinities.iter().map(|affinity| (Origin::Runtime, affinity));
+    for (origin, affinity) in by_runtime.chain(component.affinity.iter().map(|affinity| (Origin::Service, affinity))) {
         placement.affinity.add(affinity);
         placement.settings.push(Setting::new("affinity", affinity.to_string(), origin));
     }
     placement
 }
 
-fn overlay(
+fn overlay_node_selector(
     keys: &mut BTreeMap<String, Setting>,
     layer: &BTreeMap<String, String>,
     origin: Origin,
-    who: &str,
+    owner: &str,
     warnings: &mut Vec<Warning>,
 ) {
     for (key, value) in layer {
-        let Some(known) = keys.get_mut(key) else {
+        let Some(setting) = keys.get_mut(key) else {
             keys.insert(key.clone(), Setting::new(format!("nodeSelector {key}"), value, origin));
             continue;
         };
-        if known.value != *value {
-            let message = format!("nodeSelector {key}: {} → {value} ({who} wins)", known.value);
+        if setting.value != *value {
+            let message = format!("Node selector {key}: {value} of {owner} overrides the value {}", setting.value);
             warnings.push(Warning::new(code::warning::NODE_SELECTOR_OVERRIDDEN, message));
         }
-        known.override_with(value.clone(), origin);
+        setting.override_with(value.clone(), origin);
     }
 }
 
-/// With a selector only the Pod gets a nodeSelector (Story 4); with more ways to belong one affinity of ORed terms. PCI ids
-/// are written where nothing else is stated, or where a known node belongs by nothing else.
+/// Returns the placement of a class: a node selector if its discovery has only that (Story 4), else terms of which one must
+/// match. PCI IDs become terms if they are the only discovery, or if a known node matches only by them.
 pub(crate) fn class_placement(class: &Class) -> ClassPlacement {
     let discovery = &class.discovery;
-    let (equal, several) = as_nodes_spell_it(class);
-    let stated = !discovery.node_selector.is_empty() || !discovery.terms.is_empty();
+    let (single_valued, multi_valued) = node_spellings(class);
+    let has_selectors = !discovery.node_selector.is_empty() || !discovery.terms.is_empty();
     let mut terms: Vec<Value> = discovery.terms.iter().map(|term| schedulable_term(class, term)).collect();
-    if !stated || some_node_belongs_by_pci_alone(class) {
+    if !has_selectors || has_node_matched_by_pci_only(class) {
         terms.extend(pci_terms(&discovery.pci_vendor, &discovery.device_ids));
     }
-    if terms.is_empty() && several.is_empty() {
-        return ClassPlacement { node_selector: equal, terms };
+    if terms.is_empty() && multi_valued.is_empty() {
+        return ClassPlacement { node_selector: single_valued, terms };
     }
     if !discovery.node_selector.is_empty() {
-        let one = equal.iter().map(|(key, value)| json!({"key": key, "operator": "In", "values": [value]}));
-        let some = several.iter().map(|(key, values)| json!({"key": key, "operator": "In", "values": values}));
-        terms.insert(0, json!({"matchExpressions": one.chain(some).collect::<Vec<_>>()}));
+        let single = single_valued.iter().map(|(key, value)| json!({"key": key, "operator": "In", "values": [value]}));
+        let multi = multi_valued.iter().map(|(key, values)| json!({"key": key, "operator": "In", "values": values}));
+        terms.insert(0, json!({"matchExpressions": single.chain(multi).collect::<Vec<_>>()}));
     }
     ClassPlacement { node_selector: BTreeMap::new(), terms }
 }
 
-fn some_node_belongs_by_pci_alone(class: &Class) -> bool {
+fn has_node_matched_by_pci_only(class: &Class) -> bool {
     if class.discovery.pci_vendor.is_none() {
         return false;
     }
-    let stated = Discovery { pci_vendor: None, ..class.discovery.clone() };
+    let without_pci = Discovery { pci_vendor: None, ..class.discovery.clone() };
     let nodes = class.availability.iter().flat_map(|known| &known.nodes);
     nodes.filter_map(|node| Some((&node.name, node.labels.as_ref()?))).any(|(name, labels)| {
-        !nodes::matches_discovery(&stated, name, labels) && nodes::matches_discovery(&class.discovery, name, labels)
+        !nodes::matches_discovery(&without_pci, name, labels)
+            && nodes::matches_discovery(&class.discovery, name, labels)
     })
 }
 
+/// Selector keys with a single value, and keys with several values.
 type Spellings = (BTreeMap<String, String>, BTreeMap<String, BTreeSet<String>>);
 
-/// Product names match with and without their vendor when nodes are counted, but a scheduler compares letters: Pods get
-/// the value that the class's nodes really carry, or all of them. Where no node is known, the class's own words stand.
-fn as_nodes_spell_it(class: &Class) -> Spellings {
-    let (mut equal, mut several) = Spellings::default();
+/// Returns the node selector with the values that the known nodes have. Product names match with and without the vendor
+/// prefix, but the scheduler compares values exactly. Without a known node the value of the class is used.
+fn node_spellings(class: &Class) -> Spellings {
+    let (mut single_valued, mut multi_valued) = Spellings::default();
     for (key, value) in &class.discovery.node_selector {
-        let spelled: BTreeSet<&String> =
-            values_on_nodes(class, key).filter(|label| nodes::label_value_matches(key, label, value)).collect();
-        match (spelled.len(), spelled.first()) {
-            (1, Some(only)) => drop(equal.insert(key.clone(), (*only).clone())),
-            (0, _) => drop(equal.insert(key.clone(), value.clone())),
-            _ => drop(several.insert(key.clone(), spelled.into_iter().cloned().collect())),
+        let values: BTreeSet<&String> =
+            node_label_values(class, key).filter(|label| nodes::label_value_matches(key, label, value)).collect();
+        match (values.len(), values.first()) {
+            (1, Some(only)) => drop(single_valued.insert(key.clone(), (*only).clone())),
+            (0, _) => drop(single_valued.insert(key.clone(), value.clone())),
+            _ => drop(multi_valued.insert(key.clone(), values.into_iter().cloned().collect())),
         }
     }
-    (equal, several)
+    (single_valued, multi_valued)
 }
 
-/// What the class's known nodes carry under the key.
-fn values_on_nodes<'c>(class: &'c Class, key: &str) -> impl Iterator<Item = &'c String> {
+/// Returns the values of a label on the known nodes of the class.
+fn node_label_values<'c>(class: &'c Class, key: &str) -> impl Iterator<Item = &'c String> {
     let nodes = class.availability.iter().flat_map(|known| &known.nodes);
     nodes.filter_map(move |node| node.labels.as_ref()?.get(key))
 }
 
-/// PCI classes of accelerators: display controllers, 3D controllers, processing accelerators.
+/// PCI device classes of accelerators: display controllers, 3D controllers, processing accelerators.
 const PCI_CLASSES: [&str; 3] = ["0300", "0302", "1200"];
 
-/// Labels of node-feature-discovery, for a class that is known by its PCI ids only.
+/// Returns terms on labels of node-feature-discovery for PCI IDs.
 fn pci_terms(vendor: &Option<String>, devices: &[String]) -> Vec<Value> {
     let Some(vendor) = vendor.as_deref().map(str::to_ascii_lowercase) else { return Vec::new() };
     let label = |device: &String, class: &str| {
@@ -205,40 +211,40 @@ fn pci_terms(vendor: &Option<String>, devices: &[String]) -> Vec<Value> {
     devices.iter().flat_map(|device| PCI_CLASSES.map(|class| term(label(device, class)))).collect()
 }
 
-/// Writes `Gte`, `Lte` and quantities as the integer `Gt` and `Lt` that schedulers know, in the label's own unit, and
-/// listed products also as the class's nodes spell them.
+/// Converts a term for the scheduler: `Gte`, `Lte` and quantities become integer `Gt` and `Lt` in the unit of the label, and
+/// listed products also get the spelling of the known nodes.
 fn schedulable_term(class: &Class, term: &Value) -> Value {
     let mut term = term.clone();
     let expressions = term.get_mut("matchExpressions").and_then(Value::as_array_mut);
     for expression in expressions.into_iter().flatten() {
-        if let Some(written) = as_integer_bound(expression) {
-            *expression = written;
+        if let Some(integer_bound) = as_integer_bound(expression) {
+            *expression = integer_bound;
         } else if expression["operator"] == "In" {
-            add_spellings(class, expression);
+            add_node_spellings(class, expression);
         }
     }
     term
 }
 
-fn add_spellings(class: &Class, expression: &mut Value) {
+fn add_node_spellings(class: &Class, expression: &mut Value) {
     let Some(key) = expression["key"].as_str().map(str::to_owned) else { return };
     let Some(values) = expression["values"].as_array_mut() else { return };
     let listed = values.clone();
-    let meant = |label: &&String| {
-        listed.iter().filter_map(Value::as_str).any(|one| nodes::label_value_matches(&key, label, one))
+    let is_listed = |label: &&String| {
+        listed.iter().filter_map(Value::as_str).any(|value| nodes::label_value_matches(&key, label, value))
     };
-    let spelled: BTreeSet<&String> = values_on_nodes(class, &key).filter(meant).collect();
-    values.extend(spelled.into_iter().map(|label| json!(label)).filter(|label| !listed.contains(label)));
+    let spellings: BTreeSet<&String> = node_label_values(class, &key).filter(is_listed).collect();
+    values.extend(spellings.into_iter().map(|label| json!(label)).filter(|label| !listed.contains(label)));
 }
 
 fn as_integer_bound(expression: &Value) -> Option<Value> {
     let key = expression["key"].as_str()?;
     let value = &expression["values"][0];
     let text = value.as_str().map_or_else(|| value.to_string(), str::to_owned);
-    let (exact, low, high) = bounds(key, &text)?;
+    let (is_exact, low, high) = bounds(key, &text)?;
     let (operator, bound) = match expression["operator"].as_str()? {
         "Gte" => ("Gt", low.saturating_sub(1)),
-        "Gt" => ("Gt", if exact { low } else { high }),
+        "Gt" => ("Gt", if is_exact { low } else { high }),
         "Lte" => ("Lt", high.saturating_add(1)),
         "Lt" => ("Lt", low),
         _ => return None,
@@ -246,10 +252,10 @@ fn as_integer_bound(expression: &Value) -> Option<Value> {
     Some(json!({"key": key, "operator": operator, "values": [bound.to_string()]}))
 }
 
-/// Least and greatest label value that count as equal to `text`; a plain integer only itself.
+/// Returns whether `text` is an integer, and the least and greatest label value that count as equal to it.
 fn bounds(key: &str, text: &str) -> Option<(bool, i64, i64)> {
-    if let Ok(exact) = text.parse::<i64>() {
-        return Some((true, exact, exact));
+    if let Ok(integer) = text.parse::<i64>() {
+        return Some((true, integer, integer));
     }
     let value = text.parse::<Quantity>().ok()?.as_f64() / nodes::label_unit(key);
     Some((false, (value * (1.0 - MEMORY_TOLERANCE)).ceil() as i64, (value * (1.0 + MEMORY_TOLERANCE)).floor() as i64))
@@ -282,58 +288,58 @@ mod tests {
     // spec: ACC-87
     // spec: ACC-88
     #[test]
-    fn the_seeds_example_and_an_override() {
+    fn merges_node_selectors_of_all_layers() {
         let class = class(product("A100-SXM4-40GB"), &[]);
         let runtime = RuntimeComponent { node_selector: labels(&[("node-pool", "gpu-pool")]), ..Default::default() };
         let mut service =
             ComponentDemand { node_selector: labels(&[("dedicated", "team-alpha")]), ..Default::default() };
         let merged = merge_placement(&class, &runtime, &service);
-        let expect =
+        let expected =
             [("dedicated", "team-alpha"), ("node-pool", "gpu-pool"), ("nvidia.com/gpu.product", "A100-SXM4-40GB")];
-        assert_eq!(merged.node_selector, labels(&expect));
+        assert_eq!(merged.node_selector, labels(&expected));
         assert!(merged.warnings.is_empty());
         let origins: Vec<Origin> = merged.settings.iter().map(|setting| setting.origin).collect();
         assert_eq!(origins, [Origin::Service, Origin::Runtime, Origin::Class]);
 
-        service.node_selector.insert("node-pool".to_owned(), "mine".to_owned());
+        service.node_selector.insert("node-pool".to_owned(), "other-pool".to_owned());
         let merged = merge_placement(&class, &runtime, &service);
-        assert_eq!(merged.node_selector["node-pool"], "mine");
+        assert_eq!(merged.node_selector["node-pool"], "other-pool");
         assert_eq!(merged.warnings[0].code, "NodeSelectorOverridden");
         assert_eq!(merged.settings[1].overridden[0].value, "gpu-pool");
     }
 
     #[rstest]
-    #[case::nobody_is_known(&[], "H100-SXM5-80GB", 0)]
-    #[case::as_the_nodes_have_it(&["NVIDIA-H100-SXM5-80GB"], "NVIDIA-H100-SXM5-80GB", 0)]
+    #[case::no_known_node(&[], "H100-SXM5-80GB", 0)]
+    #[case::spelling_of_the_node(&["NVIDIA-H100-SXM5-80GB"], "NVIDIA-H100-SXM5-80GB", 0)]
     #[case::both_spellings(&["NVIDIA-H100-SXM5-80GB", "H100-SXM5-80GB"], "", 2)]
-    #[case::other_nodes(&["NVIDIA-L40S"], "H100-SXM5-80GB", 0)]
-    fn products_as_nodes_spell_them(#[case] nodes: &[&str], #[case] selector: &str, #[case] values: usize) {
+    #[case::other_product(&["NVIDIA-L40S"], "H100-SXM5-80GB", 0)]
+    fn selects_products_by_node_spelling(#[case] nodes: &[&str], #[case] selector: &str, #[case] values: usize) {
         let merged =
             merge_placement(&class(product("H100-SXM5-80GB"), nodes), &Default::default(), &Default::default());
-        let stated = merged.node_selector.get("nvidia.com/gpu.product").map(String::as_str).unwrap_or_default();
+        let selected = merged.node_selector.get("nvidia.com/gpu.product").map(String::as_str).unwrap_or_default();
         let listed = merged.affinity.to_pod_affinity().unwrap().unwrap_or_default();
         let expressions = "/nodeAffinity/requiredDuringSchedulingIgnoredDuringExecution/nodeSelectorTerms/0/matchExpressions/0/values";
         let listed = listed.pointer(expressions).and_then(Value::as_array).map_or(0, Vec::len);
-        assert_eq!((stated, listed), (selector, values));
+        assert_eq!((selected, listed), (selector, values));
     }
 
     #[rstest]
-    #[case::nobody_is_known(&[], &["NVIDIA-A100-SXM4-40GB", "NVIDIA-A100-PCIE-40GB"])]
-    #[case::as_written(&["NVIDIA-A100-PCIE-40GB"], &["NVIDIA-A100-SXM4-40GB", "NVIDIA-A100-PCIE-40GB"])]
-    #[case::without_the_vendor(&["A100-SXM4-40GB"], &["NVIDIA-A100-SXM4-40GB", "NVIDIA-A100-PCIE-40GB", "A100-SXM4-40GB"])]
-    fn listed_products_as_nodes_spell_them(#[case] nodes: &[&str], #[case] expect: &[&str]) {
+    #[case::no_known_node(&[], &["NVIDIA-A100-SXM4-40GB", "NVIDIA-A100-PCIE-40GB"])]
+    #[case::listed_spelling(&["NVIDIA-A100-PCIE-40GB"], &["NVIDIA-A100-SXM4-40GB", "NVIDIA-A100-PCIE-40GB"])]
+    #[case::without_vendor_prefix(&["A100-SXM4-40GB"], &["NVIDIA-A100-SXM4-40GB", "NVIDIA-A100-PCIE-40GB", "A100-SXM4-40GB"])]
+    fn adds_node_spelling_to_listed_products(#[case] nodes: &[&str], #[case] expected: &[&str]) {
         let listed = json!({"key": "nvidia.com/gpu.product", "operator": "In",
             "values": ["NVIDIA-A100-SXM4-40GB", "NVIDIA-A100-PCIE-40GB"]});
         let discovery = Discovery { terms: vec![json!({"matchExpressions": [listed]})], ..Discovery::default() };
         let merged = merge_placement(&class(discovery, nodes), &Default::default(), &Default::default());
-        assert_eq!(merged.affinity.required[0][0]["matchExpressions"][0]["values"], json!(expect));
+        assert_eq!(merged.affinity.required[0][0]["matchExpressions"][0]["values"], json!(expected));
         for product in nodes {
             assert!(merged.accepts("n", &labels(&[("nvidia.com/gpu.product", product)])));
         }
     }
 
     #[test]
-    fn a_class_known_by_pci_ids_selects_by_them() {
+    fn selects_by_pci_ids() {
         let discovery = Discovery {
             pci_vendor: Some("10DE".to_owned()),
             device_ids: vec!["2330".to_owned()],
@@ -345,7 +351,7 @@ mod tests {
     }
 
     #[test]
-    fn a_node_known_by_its_pci_id_alone_is_selected_beside_the_others() {
+    fn adds_terms_for_nodes_that_match_by_pci_id_only() {
         const KEY: &str = "feature.node.kubernetes.io/pci-0302_10de_20b0.present";
         let by_pci = labels(&[(KEY, "true")]);
         let discovery = Discovery {
@@ -354,12 +360,12 @@ mod tests {
             ..product("NVIDIA-A100")
         };
         let mut class = class(discovery, &["NVIDIA-A100"]);
-        let placed = |class: &Class| merge_placement(class, &Default::default(), &Default::default());
-        assert!(!placed(&class).accepts("n", &by_pci), "no such node is known: the selector stands alone");
+        let merged = |class: &Class| merge_placement(class, &Default::default(), &Default::default());
+        assert!(!merged(&class).accepts("n", &by_pci), "no known node matches by PCI ID");
         let node = ClassNode { labels: Some(by_pci.clone().into()), ..ClassNode::default() };
         class.availability.as_mut().unwrap().nodes.push(node);
-        assert!(placed(&class).accepts("n", &by_pci));
-        assert!(placed(&class).accepts("n", &labels(&[("nvidia.com/gpu.product", "NVIDIA-A100")])));
+        assert!(merged(&class).accepts("n", &by_pci));
+        assert!(merged(&class).accepts("n", &labels(&[("nvidia.com/gpu.product", "NVIDIA-A100")])));
     }
 
     // spec: ACC-38
@@ -368,42 +374,42 @@ mod tests {
     #[case("Lt", "24Gi", "Lt", "24085")]
     #[case("Gte", "40960", "Gt", "40959")]
     #[case("Lte", "40960", "Lt", "40961")]
-    fn quantities_become_integers_of_the_label(
+    fn converts_quantities_to_integer_bounds(
         #[case] operator: &str,
         #[case] value: &str,
-        #[case] expect: &str,
+        #[case] expected: &str,
         #[case] bound: &str,
     ) {
-        let written =
+        let converted =
             as_integer_bound(&json!({"key": "nvidia.com/gpu.memory", "operator": operator, "values": [value]}));
-        let expect = json!({"key": "nvidia.com/gpu.memory", "operator": expect, "values": [bound]});
-        assert_eq!(written, Some(expect));
+        let expected = json!({"key": "nvidia.com/gpu.memory", "operator": expected, "values": [bound]});
+        assert_eq!(converted, Some(expected));
     }
 
-    fn some_labels() -> impl Strategy<Value = BTreeMap<String, String>> {
+    fn any_labels() -> impl Strategy<Value = BTreeMap<String, String>> {
         prop::collection::btree_map("[a-d]", "[0-2]", 0..4)
     }
 
     proptest! {
-        /// Each key has the value of the strongest layer that states it; who lost is told, and nobody else is.
+        /// Each key has the value of the strongest layer, with one warning per overridden value.
         #[test]
-        fn the_strongest_layer_has_its_way(of_class in some_labels(), of_runtime in some_labels(), of_selector in some_labels(), own in some_labels()) {
+        fn strongest_layer_takes_precedence(of_class in any_labels(), of_runtime in any_labels(), of_selector in any_labels(), own in any_labels()) {
             let class = class(Discovery { node_selector: of_class.clone(), ..Discovery::default() }, &[]);
             let runtime = RuntimeComponent { node_selector: of_runtime.clone(), ..Default::default() };
             let mut service = ComponentDemand { node_selector: own.clone(), ..Default::default() };
             service.selector.node_selector.clone_from(&of_selector);
             let merged = merge_placement(&class, &runtime, &service);
             let layers = [of_class, of_runtime, of_selector, own];
-            let mut expect = BTreeMap::new();
-            layers.iter().for_each(|layer| expect.extend(layer.clone()));
-            prop_assert_eq!(&merged.node_selector, &expect);
-            let mut told = 0;
-            for key in expect.keys() {
-                let said: Vec<&String> = layers.iter().filter_map(|layer| layer.get(key)).collect();
-                told += said.windows(2).filter(|pair| pair[0] != pair[1]).count();
+            let mut expected = BTreeMap::new();
+            layers.iter().for_each(|layer| expected.extend(layer.clone()));
+            prop_assert_eq!(&merged.node_selector, &expected);
+            let mut overridden = 0;
+            for key in expected.keys() {
+                let values: Vec<&String> = layers.iter().filter_map(|layer| layer.get(key)).collect();
+                overridden += values.windows(2).filter(|pair| pair[0] != pair[1]).count();
             }
-            prop_assert_eq!(merged.warnings.len(), told);
-            // What was merged, stated by the runtime instead, merges to the same.
+            prop_assert_eq!(merged.warnings.len(), overridden);
+            // Merging the result again changes nothing.
             let runtime = RuntimeComponent { node_selector: merged.node_selector.clone(), ..Default::default() };
             prop_assert_eq!(merge_placement(&class, &runtime, &service).node_selector, merged.node_selector);
         }

@@ -1,4 +1,4 @@
-//! Requests and limits: the maximum of both sides per resource name, accelerators under the class's own name only.
+//! Merges requests and limits: the greater quantity per resource, and accelerators only by the resource of the class.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -9,35 +9,38 @@ use super::origin::{Origin, Setting, Sources};
 use crate::shape::ReplicaShape;
 use crate::supply::Class;
 
-/// What Pods request of a class.
+/// The accelerators that Pods request of a class.
 #[derive(Clone, Copy, Debug)]
 pub struct AcceleratorGrant<'a> {
+    /// The class.
     pub class: &'a Class,
+    /// Accelerators and nodes of a replica.
     pub shape: ReplicaShape,
-    /// Every resource name that stands for accelerators, whichever vendor's.
+    /// Names of the accelerator resources of all vendors.
     pub names: &'a BTreeSet<String>,
 }
 
-/// `ResourceRequirements`, and who stated each quantity.
+/// Merged `ResourceRequirements` with the origin of each quantity.
 #[derive(Clone, Debug, PartialEq)]
 pub struct MergedResources {
-    /// Null if nobody states anything.
+    /// Null if no source sets a quantity.
     pub resources: Value,
+    /// Origin of each quantity.
     pub settings: Vec<Setting>,
 }
 
 const SIDES: [&str; 2] = ["requests", "limits"];
 
-/// Per name: the service's or else the runtime's, and the accelerator configuration's if that is more. With a grant
-/// accelerators are the class's alone: any other vendor's name is the same concept under another name.
+/// Merges quantities per resource: that of the service or else of the runtime, or that of the accelerator configuration if it
+/// is greater. With a grant, the resource of the class replaces the accelerator resources of all vendors.
 #[must_use]
 pub fn merge_resources(sources: &Sources<Value>, grant: Option<&AcceleratorGrant<'_>>) -> MergedResources {
     let [mut requests, mut limits] = SIDES.map(|side| quantities(sources, side));
     if let Some(grant) = grant {
-        grant_class(&mut requests, "requests", grant);
-        grant_class(&mut limits, "limits", grant);
+        apply_grant(&mut requests, "requests", grant);
+        apply_grant(&mut limits, "limits", grant);
     }
-    reconcile(&mut requests, &mut limits);
+    align_requests_with_limits(&mut requests, &mut limits);
     let stated = overlay_resources(&sources.runtime, &sources.service);
     let mut resources = stated.as_object().cloned().unwrap_or_default();
     let mut settings = Vec::new();
@@ -46,15 +49,15 @@ pub fn merge_resources(sources: &Sources<Value>, grant: Option<&AcceleratorGrant
             resources.remove(side);
             continue;
         }
-        let written = quantities.iter().map(|(name, setting)| (name.clone(), json!(setting.value)));
-        resources.insert(side.to_owned(), Value::Object(written.collect()));
+        let values = quantities.iter().map(|(name, setting)| (name.clone(), json!(setting.value)));
+        resources.insert(side.to_owned(), Value::Object(values.collect()));
         settings.extend(quantities.into_values());
     }
     let resources = if resources.is_empty() { Value::Null } else { Value::Object(resources) };
     MergedResources { resources, settings }
 }
 
-/// `upper` over `lower`, per side and name.
+/// Overlays the quantities of `upper` on `lower`, separately for requests and limits.
 #[must_use]
 pub fn overlay_resources(lower: &Value, upper: &Value) -> Value {
     let Some(sides) = upper.as_object() else { return lower.clone() };
@@ -68,14 +71,13 @@ pub fn overlay_resources(lower: &Value, upper: &Value) -> Value {
     Value::Object(merged)
 }
 
-/// Whole accelerators that a `resources` object asks for, under whichever name.
-#[must_use]
-pub fn accelerator_count(resources: &Value, names: &BTreeSet<String>) -> Option<u32> {
+/// Returns the accelerators that a `resources` object requests by any of `names`.
+pub(crate) fn accelerator_count(resources: &Value, names: &BTreeSet<String>) -> Option<u32> {
     let units = crate::units::extended_resources(resources);
     units.into_iter().filter(|(name, count)| names.contains(name) && *count > 0).map(|(_, count)| count).max()
 }
 
-/// One side, by resource name.
+/// Returns the merged requests or limits, by resource.
 fn quantities(sources: &Sources<Value>, side: &str) -> BTreeMap<String, Setting> {
     let mut merged: BTreeMap<String, Setting> = BTreeMap::new();
     for (origin, source) in [(Origin::Runtime, &sources.runtime), (Origin::Service, &sources.service)] {
@@ -101,27 +103,27 @@ fn quantities(sources: &Sources<Value>, side: &str) -> BTreeMap<String, Setting>
     merged
 }
 
-/// Extended resources must be equal on both sides to be valid in a Pod, so both get the class's.
-fn grant_class(quantities: &mut BTreeMap<String, Setting>, side: &str, grant: &AcceleratorGrant<'_>) {
+/// Replaces accelerator resources by that of the class. Requests and limits of extended resources must be equal in a Pod.
+fn apply_grant(quantities: &mut BTreeMap<String, Setting>, side: &str, grant: &AcceleratorGrant<'_>) {
     let unit = grant.class.resource().map_or(1, |resource| resource.quantity.max(1));
     let count = grant.shape.per_node.saturating_mul(unit);
     let own = grant.class.resource_name().unwrap_or_default();
     let mut granted = Setting::new(format!("{side} {own}"), count.to_string(), Origin::Class);
-    let (replaced, kept): (BTreeMap<_, _>, BTreeMap<_, _>) =
+    let (replaced, retained): (BTreeMap<_, _>, BTreeMap<_, _>) =
         std::mem::take(quantities).into_iter().partition(|(name, _)| grant.names.contains(name));
-    for (name, before) in replaced {
-        if name != own || before.value != granted.value {
-            let value = format!("{name}: {}", before.value);
-            granted.overridden.push(super::origin::OverriddenValue { origin: before.origin, value });
+    for (name, previous) in replaced {
+        if name != own || previous.value != granted.value {
+            let value = format!("{name}: {}", previous.value);
+            granted.overridden.push(super::origin::OverriddenValue { origin: previous.origin, value });
         }
     }
-    *quantities = kept;
+    *quantities = retained;
     quantities.insert(own.to_owned(), granted);
 }
 
-/// A request above its limit is no valid Pod: the side that the weaker source stated follows the other one. Where one
-/// source states both, the contradiction is its own and stays visible.
-fn reconcile(requests: &mut BTreeMap<String, Setting>, limits: &mut BTreeMap<String, Setting>) {
+/// Aligns requests that exceed their limits, which Kubernetes rejects: the value of the weaker source follows that of the
+/// stronger one. A contradiction within one source is retained.
+fn align_requests_with_limits(requests: &mut BTreeMap<String, Setting>, limits: &mut BTreeMap<String, Setting>) {
     for (name, request) in requests.iter_mut() {
         let Some(limit) = limits.get_mut(name) else { continue };
         if quantity(&request.value) <= quantity(&limit.value) {
@@ -139,7 +141,7 @@ fn side_of<'a>(source: &'a Value, side: &str) -> impl Iterator<Item = (&'a Strin
     source.get(side).and_then(Value::as_object).map(Map::iter).into_iter().flatten()
 }
 
-/// Numbers and strings mean the same and are written alike.
+/// Returns a quantity as text, whether it is a JSON number or string.
 fn text(value: &Value) -> String {
     value.as_str().map_or_else(|| value.to_string(), str::to_owned)
 }
@@ -175,10 +177,10 @@ mod tests {
     #[rstest]
     #[case("4", "2")]
     #[case("2", "4")]
-    fn the_maximum_of_both(#[case] base: &str, #[case] tuning: &str) {
+    fn uses_the_greater_quantity(#[case] base: &str, #[case] configured: &str) {
         let sources = Sources {
             runtime: json!({"limits": {"cpu": base, "memory": "1Gi"}}),
-            configuration: json!({"limits": {"cpu": tuning, "hugepages-2Mi": "4Mi"}}),
+            configuration: json!({"limits": {"cpu": configured, "hugepages-2Mi": "4Mi"}}),
             service: Value::Null,
         };
         let limits = json!({"cpu": "4", "memory": "1Gi", "hugepages-2Mi": "4Mi", "nvidia.com/gpu": "2"});
@@ -190,39 +192,39 @@ mod tests {
     // spec: ACC-3
     #[rstest]
     #[case::amd("amd.com/gpu", 1, "2")]
-    #[case::a_vendor_that_nobody_knows("acme.com/npu", 1, "2")]
+    #[case::unknown_vendor("acme.com/npu", 1, "2")]
     // spec: ACC-26
-    #[case::several_units_each("amd.com/gpu", 2, "4")]
-    fn other_vendors_are_replaced(#[case] name: &str, #[case] quantity: u32, #[case] expect: &str) {
+    #[case::several_units_per_accelerator("amd.com/gpu", 2, "4")]
+    fn replaces_resources_of_other_vendors(#[case] name: &str, #[case] quantity: u32, #[case] expected: &str) {
         let base = json!({"limits": {"nvidia.com/gpu": 2}, "requests": {"nvidia.com/gpu": 2}});
         let sources = Sources { runtime: base, ..Sources::default() };
         let merged = granted(&sources, &class(name, quantity), 2);
-        assert_eq!(merged.resources, json!({"limits": {name: expect}, "requests": {name: expect}}));
+        assert_eq!(merged.resources, json!({"limits": {name: expected}, "requests": {name: expected}}));
         assert_eq!(merged.settings[0].overridden[0].value, "nvidia.com/gpu: 2");
     }
 
     // spec: RT-7
     #[test]
-    fn numbers_and_strings_are_written_alike() {
-        let write = |cpu: Value| {
+    fn writes_numbers_and_strings_alike() {
+        let merged = |cpu: Value| {
             merge_resources(&Sources { runtime: json!({"limits": {"cpu": cpu}}), ..Sources::default() }, None)
         };
-        assert_eq!(write(json!(10)), write(json!("10")));
-        assert_eq!(write(json!(10)).resources, json!({"limits": {"cpu": "10"}}));
+        assert_eq!(merged(json!(10)), merged(json!("10")));
+        assert_eq!(merged(json!(10)).resources, json!({"limits": {"cpu": "10"}}));
     }
 
     #[rstest]
-    #[case::the_services_limit_lowers_the_request(json!({"limits": {"cpu": 4}}), "4", "4")]
-    #[case::the_services_request_lifts_the_limit(json!({"requests": {"cpu": 16}}), "16", "16")]
-    #[case::its_own_contradiction_stays(json!({"requests": {"cpu": 8}, "limits": {"cpu": 4}}), "8", "4")]
-    fn a_request_above_its_limit(#[case] service: Value, #[case] request: &str, #[case] limit: &str) {
+    #[case::limit_of_service_lowers_request(json!({"limits": {"cpu": 4}}), "4", "4")]
+    #[case::request_of_service_raises_limit(json!({"requests": {"cpu": 16}}), "16", "16")]
+    #[case::contradiction_within_the_service_is_retained(json!({"requests": {"cpu": 8}, "limits": {"cpu": 4}}), "8", "4")]
+    fn aligns_requests_with_limits(#[case] service: Value, #[case] request: &str, #[case] limit: &str) {
         let runtime = json!({"requests": {"cpu": 10}, "limits": {"cpu": 10}});
         let merged = merge_resources(&Sources { runtime, service, ..Sources::default() }, None);
         assert_eq!(merged.resources, json!({"requests": {"cpu": request}, "limits": {"cpu": limit}}));
     }
 
-    /// What one person may state without contradicting himself.
-    fn source() -> impl Strategy<Value = Value> {
+    /// Resources of one source without contradictions.
+    fn any_source() -> impl Strategy<Value = Value> {
         let name = prop::sample::select(vec!["cpu", "memory", "nvidia.com/gpu", "amd.com/gpu", "rdma/hca"]);
         let quantities = prop::collection::btree_map(name, (0_u32..9, 0_u32..5, any::<bool>()), 0..4);
         quantities.prop_map(|quantities| {
@@ -241,7 +243,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn merging_twice_is_merging_once(runtime in source(), configuration in source(), service in source()) {
+        fn merging_is_idempotent(runtime in any_source(), configuration in any_source(), service in any_source()) {
             let class = class("amd.com/gpu", 1);
             let sources = Sources { runtime, configuration, service };
             let once = granted(&sources, &class, 2).resources;
@@ -250,12 +252,12 @@ mod tests {
         }
 
         #[test]
-        fn a_users_quantity_is_there_or_more(runtime in source(), configuration in source(), service in source()) {
+        fn quantities_of_the_service_are_lower_bounds(runtime in any_source(), configuration in any_source(), service in any_source()) {
             let merged = merge_resources(&Sources { runtime, configuration, service: service.clone() }, None).resources;
             for side in SIDES {
                 for (name, value) in side_of(&service, side) {
-                    let told = quantity(&text(&merged[side][name]));
-                    prop_assert!(told >= quantity(&text(value)), "{} {}", side, name);
+                    let quantity_in_effect = quantity(&text(&merged[side][name]));
+                    prop_assert!(quantity_in_effect >= quantity(&text(value)), "{} {}", side, name);
                 }
             }
         }

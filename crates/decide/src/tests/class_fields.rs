@@ -1,16 +1,16 @@
-//! Which nodes a class's discovery means, and what requirements and tuning of a runtime say about classes.
+//! Tests of class discovery, and of requirements and tuning that runtimes declare for classes.
 
 use std::collections::BTreeMap;
 
 use rstest::rstest;
 use serde_json::{Value, json};
 
-use super::fixture::{CLASSES, chosen, world};
+use super::fixture::{CLASSES, fixture, selection};
 use super::{class, runtime};
 use crate::nodes::matches_discovery;
 use crate::*;
 
-fn of(discovery: Value) -> Class {
+fn class_with_discovery(discovery: Value) -> Class {
     let spec = json!({"discovery": discovery, "capabilities": {}});
     class(&json!({"metadata": {"name": "c"}, "spec": spec}), None)
 }
@@ -21,10 +21,10 @@ fn labels(pairs: &[(&str, &str)]) -> BTreeMap<String, String> {
 
 #[rstest]
 // spec: ACC-15
-#[case::every_label(json!({"nodeSelector": {"a": "1", "b": "2"}}), &[("a", "1"), ("b", "2"), ("c", "3")], true)]
-#[case::one_missing(json!({"nodeSelector": {"a": "1", "b": "2"}}), &[("a", "1")], false)]
-#[case::another_value(json!({"nodeSelector": {"a": "1", "b": "2"}}), &[("a", "1"), ("b", "3")], false)]
-#[case::nothing_stated(json!({}), &[("a", "1")], false)]
+#[case::all_labels(json!({"nodeSelector": {"a": "1", "b": "2"}}), &[("a", "1"), ("b", "2"), ("c", "3")], true)]
+#[case::label_missing(json!({"nodeSelector": {"a": "1", "b": "2"}}), &[("a", "1")], false)]
+#[case::other_value(json!({"nodeSelector": {"a": "1", "b": "2"}}), &[("a", "1"), ("b", "3")], false)]
+#[case::empty_discovery(json!({}), &[("a", "1")], false)]
 // spec: ACC-18
 #[case::by_pci_id(
     json!({"pciVendorID": "10de", "deviceIDs": ["20b0", "20b2"]}),
@@ -32,20 +32,20 @@ fn labels(pairs: &[(&str, &str)]) -> BTreeMap<String, String> {
 #[case::pci_without_a_device_class(
     json!({"pciVendorID": "10de", "deviceIDs": ["20B0"]}),
     &[("feature.node.kubernetes.io/pci-10de_20b0.present", "true")], true)]
-#[case::another_device(
+#[case::other_device(
     json!({"pciVendorID": "10de", "deviceIDs": ["20b0", "20b2"]}),
     &[("feature.node.kubernetes.io/pci-0302_10de_2330.present", "true")], false)]
-#[case::another_vendor(
+#[case::other_vendor(
     json!({"pciVendorID": "10de", "deviceIDs": ["20b0"]}),
     &[("feature.node.kubernetes.io/pci-0302_1002_20b0.present", "true")], false)]
 #[case::not_present(
     json!({"pciVendorID": "10de", "deviceIDs": ["20b0"]}),
     &[("feature.node.kubernetes.io/pci-0302_10de_20b0.present", "false")], false)]
-#[case::the_vendor_alone_names_no_device(
+#[case::vendor_without_device(
     json!({"pciVendorID": "10de"}),
     &[("feature.node.kubernetes.io/pci-0302_10de_20b0.present", "true")], false)]
-fn nodes_of_a_class(#[case] discovery: Value, #[case] node: &[(&str, &str)], #[case] expect: bool) {
-    assert_eq!(matches_discovery(&of(discovery).discovery, "n", &labels(node)), expect);
+fn discovery_matches_nodes(#[case] discovery: Value, #[case] node: &[(&str, &str)], #[case] expected: bool) {
+    assert_eq!(matches_discovery(&class_with_discovery(discovery).discovery, "n", &labels(node)), expected);
 }
 
 // spec: ACC-16
@@ -71,52 +71,61 @@ fn nodes_of_a_class(#[case] discovery: Value, #[case] node: &[(&str, &str)], #[c
 #[case::gt_without_a_label("Gt", &["5"], None, false)]
 #[case::no_number("Lt", &["5"], Some("many"), false)]
 #[case::no_operator("Near", &["5"], Some("5"), false)]
-fn an_expression(#[case] operator: &str, #[case] values: &[&str], #[case] label: Option<&str>, #[case] expect: bool) {
+fn evaluates_match_expressions(
+    #[case] operator: &str,
+    #[case] values: &[&str],
+    #[case] label: Option<&str>,
+    #[case] expected: bool,
+) {
     let expression = json!({"key": "k", "operator": operator, "values": values});
     let node: Vec<(&str, &str)> = label.map(|label| ("k", label)).into_iter().collect();
     let terms = json!({"nodeSelectorTerms": [{"matchExpressions": [expression]}]});
-    assert_eq!(matches_discovery(&of(terms).discovery, "n", &labels(&node)), expect);
-    // Within a term all expressions hold; of several terms one suffices.
-    let more = |key: &str| json!({"key": key, "operator": "Exists"});
-    let both = json!({"nodeSelectorTerms": [{"matchExpressions": [expression, more("absent")]}]});
-    assert!(!matches_discovery(&of(both).discovery, "n", &labels(&node)));
+    assert_eq!(matches_discovery(&class_with_discovery(terms).discovery, "n", &labels(&node)), expected);
+    // All expressions of a term must match; one matching term suffices.
+    let exists = |key: &str| json!({"key": key, "operator": "Exists"});
+    let both = json!({"nodeSelectorTerms": [{"matchExpressions": [expression, exists("absent")]}]});
+    assert!(!matches_discovery(&class_with_discovery(both).discovery, "n", &labels(&node)));
     let either =
-        json!({"nodeSelectorTerms": [{"matchExpressions": [expression]}, {"matchExpressions": [more("there")]}]});
-    assert!(matches_discovery(&of(either).discovery, "n", &labels(&[&node[..], &[("there", "")]].concat())));
+        json!({"nodeSelectorTerms": [{"matchExpressions": [expression]}, {"matchExpressions": [exists("present")]}]});
+    assert!(matches_discovery(
+        &class_with_discovery(either).discovery,
+        "n",
+        &labels(&[&node[..], &[("present", "")]].concat())
+    ));
 }
 
-/// The example classes as the specification prints them.
-const PRINTED: &str = include_str!("../../../plan/src/tests/stories/classes.yaml");
+/// The example classes of the specification.
+const EXAMPLE_CLASSES: &str = include_str!("../../../plan/src/tests/stories/classes.yaml");
 
 // spec: ACC-17
 // spec: ACC-18
 #[rstest]
-#[case::by_the_selector("nvidia-a100-40gb", &[("nvidia.com/gpu.product", "NVIDIA-A100-SXM4-40GB")], true)]
-#[case::by_a_term("nvidia-a100-40gb", &[("nvidia.com/gpu.product", "NVIDIA-A100-PCIE-40GB")], true)]
+#[case::by_selector("nvidia-a100-40gb", &[("nvidia.com/gpu.product", "NVIDIA-A100-SXM4-40GB")], true)]
+#[case::by_term("nvidia-a100-40gb", &[("nvidia.com/gpu.product", "NVIDIA-A100-PCIE-40GB")], true)]
 #[case::by_pci_id("nvidia-a100-40gb", &[("feature.node.kubernetes.io/pci-0302_10de_20b0.present", "true")], true)]
 #[case::by_neither("nvidia-a100-40gb", &[("nvidia.com/gpu.product", "NVIDIA-H100-80GB-HBM3")], false)]
-#[case::one_label_of_amd("amd-mi250x", &[("amd.com/gpu.product", "MI250X")], true)]
-#[case::the_other_label_of_amd("amd-mi250x", &[("gpu.amd.com/model", "mi250x")], true)]
-#[case::not_of_amd("amd-mi250x", &[("amd.com/gpu.product", "MI300X")], false)]
-fn ways_of_discovery_are_alternatives(#[case] name: &str, #[case] node: &[(&str, &str)], #[case] expect: bool) {
-    let world = world(&[PRINTED]);
-    assert_eq!(matches_discovery(&world.supply.class(name).unwrap().discovery, "n", &labels(node)), expect);
+#[case::first_amd_label("amd-mi250x", &[("amd.com/gpu.product", "MI250X")], true)]
+#[case::second_amd_label("amd-mi250x", &[("gpu.amd.com/model", "mi250x")], true)]
+#[case::other_amd_product("amd-mi250x", &[("amd.com/gpu.product", "MI300X")], false)]
+fn discovery_selectors_are_alternatives(#[case] name: &str, #[case] node: &[(&str, &str)], #[case] expected: bool) {
+    let fixture = fixture(&[EXAMPLE_CLASSES]);
+    assert_eq!(matches_discovery(&fixture.supply.class(name).unwrap().discovery, "n", &labels(node)), expected);
 }
 
 // spec: ACC-23
 #[rstest]
-#[case::specified(json!({"fp8TFLOPS": 3958, "fp16TFLOPS": 383.5, "fp32TFLOPS": 47.9, "int8TOPS": 3958}))]
-#[case::deployed(json!({"fp8Tflops": 3958, "fp16Tflops": 383.5, "fp32Tflops": 47.9, "int8Tops": 3958}))]
-fn throughput(#[case] stated: Value) {
-    let spec = json!({"discovery": {}, "capabilities": {"performance": stated}});
+#[case::specified_names(json!({"fp8TFLOPS": 3958, "fp16TFLOPS": 383.5, "fp32TFLOPS": 47.9, "int8TOPS": 3958}))]
+#[case::deployed_names(json!({"fp8Tflops": 3958, "fp16Tflops": 383.5, "fp32Tflops": 47.9, "int8Tops": 3958}))]
+fn reads_throughput(#[case] performance: Value) {
+    let spec = json!({"discovery": {}, "capabilities": {"performance": performance}});
     let performance = class(&json!({"metadata": {"name": "c"}, "spec": spec}), None).performance;
-    let seen = (performance.fp8, performance.fp16, performance.fp32, performance.int8);
-    assert_eq!(seen, (Some(3958.0), Some(383.5), Some(47.9), Some(3958.0)));
+    let throughput = (performance.fp8, performance.fp16, performance.fp32, performance.int8);
+    assert_eq!(throughput, (Some(3958.0), Some(383.5), Some(47.9), Some(3958.0)));
 }
 
 const MODEL: &str = "{apiVersion: ome.io/v1beta1, kind: ClusterBaseModel, metadata: {name: m}, spec: {modelFormat: {name: f}, modelParameterSize: 13B}}";
 
-fn offered(kind: &str, spec: &str) -> String {
+fn runtime_manifest(kind: &str, spec: &str) -> String {
     format!(
         "{{apiVersion: ome.io/v1beta1, kind: {kind}, metadata: {{name: a}}, spec: {{supportedModelFormats: [{{modelFormat: {{name: f}}, autoSelect: true}}], {spec}}}}}"
     )
@@ -128,45 +137,46 @@ fn service(spec: &str) -> String {
     )
 }
 
-/// Class and verdict of every class for the only runtime.
-fn verdicts(decision: &Decision) -> BTreeMap<&str, &str> {
+/// Returns the evaluation of every class for the only runtime.
+fn class_codes(decision: &Decision) -> BTreeMap<&str, &str> {
     let all = decision.candidates.iter().flat_map(|candidate| candidate.accelerators.iter());
     all.map(|one| (one.class.as_str(), one.evaluation.code())).collect()
 }
 
 // spec: ACC-62
 #[rstest]
-#[case::nothing("acceleratorRequirements: {}", ["Eligible", "Eligible", "Eligible"])]
+#[case::no_requirements("acceleratorRequirements: {}", ["Eligible", "Eligible", "Eligible"])]
 #[case::classes("acceleratorRequirements: {supportedClasses: [nvidia-a100-40gb]}", ["Eligible", "NotSupportedByRuntime", "NotSupportedByRuntime"])]
 #[case::capabilities("acceleratorRequirements: {requiredCapabilities: {computeCapability: \"9.0\"}}", ["ComputeCapabilityTooLow", "Eligible", "ComputeCapabilityTooLow"])]
 #[case::preferences("acceleratorRequirements: {preferenceOrder: [{class: nvidia-t4, score: 1}]}", ["Eligible", "Eligible", "Eligible"])]
 #[case::all("acceleratorRequirements: {supportedClasses: [nvidia-a100-40gb, nvidia-t4], requiredCapabilities: {memoryGB: 40}, preferenceOrder: [{class: nvidia-a100-40gb, score: 100}]}", ["Eligible", "NotSupportedByRuntime", "InsufficientMemory"])]
-fn requirements_of_both_kinds(#[case] requirements: &str, #[case] expect: [&str; 3]) {
+fn applies_both_requirement_styles(#[case] requirements: &str, #[case] expected: [&str; 3]) {
     for kind in ["ServingRuntime", "ClusterServingRuntime"] {
-        let decide = |spec: &str| world(&[CLASSES, MODEL, &offered(kind, &format!("{spec}{requirements}"))]).decide();
+        let decide =
+            |spec: &str| fixture(&[CLASSES, MODEL, &runtime_manifest(kind, &format!("{spec}{requirements}"))]).decide();
         let decision = decide("");
-        let seen = verdicts(&decision);
-        assert_eq!(["nvidia-a100-40gb", "nvidia-h100-80gb", "nvidia-t4"].map(|name| seen[name]), expect, "{kind}");
-        // The fields beside it keep their meaning.
+        let codes = class_codes(&decision);
+        assert_eq!(["nvidia-a100-40gb", "nvidia-h100-80gb", "nvidia-t4"].map(|name| codes[name]), expected, "{kind}");
+        // Other fields are still evaluated.
         let code = |spec: &str| decide(spec).candidates[0].rejected.as_ref().map(|one| one.code().to_owned());
         assert_eq!(code("disabled: true, ").as_deref(), Some("Disabled"));
         assert_eq!(code("modelSizeRange: {max: 7B}, ").as_deref(), Some("SizeOutOfRange"));
-        let parts = decide("routerConfig: {}, engineConfig: {}, decoderConfig: {}, ");
-        assert_eq!(parts.components.keys().collect::<Vec<_>>(), ["decoder", "engine"]);
+        let with_decoder = decide("routerConfig: {}, engineConfig: {}, decoderConfig: {}, ");
+        assert_eq!(with_decoder.components.keys().collect::<Vec<_>>(), ["decoder", "engine"]);
     }
 }
 
 // spec: ACC-63
 #[rstest]
-#[case::the_higher(90, 10, "nvidia-t4")]
-#[case::the_other_way(10, 90, "nvidia-h100-80gb")]
-#[case::the_bounds(0, 100, "nvidia-h100-80gb")]
-fn a_higher_score_is_better(#[case] t4: i32, #[case] h100: i32, #[case] expect: &str) {
+#[case::first_is_higher(90, 10, "nvidia-t4")]
+#[case::second_is_higher(10, 90, "nvidia-h100-80gb")]
+#[case::bounds(0, 100, "nvidia-h100-80gb")]
+fn prefers_higher_score(#[case] t4: i32, #[case] h100: i32, #[case] expected: &str) {
     let spec = format!(
         "acceleratorRequirements: {{preferenceOrder: [{{class: nvidia-t4, score: {t4}}}, {{class: nvidia-h100-80gb, score: {h100}}}]}}"
     );
-    let decision = world(&[CLASSES, MODEL, &offered("ClusterServingRuntime", &spec)]).decide();
-    assert_eq!(chosen(&decision).1, expect);
+    let decision = fixture(&[CLASSES, MODEL, &runtime_manifest("ClusterServingRuntime", &spec)]).decide();
+    assert_eq!(selection(&decision).1, expected);
 }
 
 // spec: ACC-64
@@ -175,17 +185,17 @@ fn a_higher_score_is_better(#[case] t4: i32, #[case] h100: i32, #[case] expect: 
 #[case::not_less("[{modelSize: \"<13B\"}]", false)]
 #[case::more("[{modelSize: \">7B\"}]", true)]
 #[case::not_more("[{modelSize: \">70B\"}]", false)]
-#[case::a_list_is_or("[{modelSize: \">70B\"}, {modelSize: \"<30B\"}]", true)]
-#[case::a_map_is_and("[{modelSize: \"<30B\", requestSize: \"<2048\"}]", true)]
+#[case::list_is_or("[{modelSize: \">70B\"}, {modelSize: \"<30B\"}]", true)]
+#[case::map_is_and("[{modelSize: \"<30B\", requestSize: \"<2048\"}]", true)]
 #[case::and_fails("[{modelSize: \">70B\", requestSize: \"<2048\"}]", false)]
 #[case::prompts("[{requestSize: \">4096\"}]", true)]
 #[case::unconditional("[]", true)]
-fn conditions_of_a_preference(#[case] conditions: &str, #[case] holds: bool) {
+fn evaluates_preference_conditions(#[case] conditions: &str, #[case] holds: bool) {
     let spec = format!(
         "acceleratorRequirements: {{preferenceOrder: [{{class: nvidia-t4, score: 50, conditions: {conditions}}}, {{class: nvidia-a100-40gb, score: 1}}]}}"
     );
-    let decision = world(&[CLASSES, MODEL, &offered("ClusterServingRuntime", &spec)]).decide();
-    assert_eq!(chosen(&decision).1, if holds { "nvidia-t4" } else { "nvidia-a100-40gb" });
+    let decision = fixture(&[CLASSES, MODEL, &runtime_manifest("ClusterServingRuntime", &spec)]).decide();
+    assert_eq!(selection(&decision).1, if holds { "nvidia-t4" } else { "nvidia-a100-40gb" });
 }
 
 // spec: ACC-64
@@ -195,7 +205,7 @@ fn conditions_of_a_preference(#[case] conditions: &str, #[case] holds: bool) {
 #[case(json!({"requestSize": "< many"}), "requestSize")]
 #[case(json!({"requestSize": ""}), "requestSize")]
 #[case(json!({"modelsize": "<30B"}), "modelsize")]
-fn what_is_no_condition_is_an_error(#[case] condition: Value, #[case] key: &str) {
+fn rejects_invalid_conditions(#[case] condition: Value, #[case] key: &str) {
     let order = json!([{"class": "a", "score": 1}, {"class": "b", "score": 1, "conditions": [{"modelSize": "<9B"}, condition]}]);
     let spec = serde_json::from_value(json!({"acceleratorRequirements": {"preferenceOrder": order}})).unwrap();
     let error = Runtime::from_api("a", Scope::Cluster, "", None, &spec).unwrap_err();
@@ -204,7 +214,7 @@ fn what_is_no_condition_is_an_error(#[case] condition: Value, #[case] key: &str)
 
 // spec: ACC-61
 #[test]
-fn only_the_entry_of_the_selected_class_applies() {
+fn applies_only_the_entry_of_the_selected_class() {
     let entries = json!([
         {"selector": {"acceleratorClass": "nvidia-a100-40gb"}, "env": [{"name": "A", "value": "1"}]},
         {"selector": {"acceleratorClass": "nvidia-h100-80gb"}, "env": [{"name": "H", "value": "1"}],
@@ -212,18 +222,21 @@ fn only_the_entry_of_the_selected_class_applies() {
     ]);
     let object = json!({"kind": "ClusterServingRuntime", "metadata": {"name": "a"}, "spec": {"acceleratorConfigurations": entries}});
     let configurations = runtime(&object).configurations;
-    let of = |class: &str| merge::merge_configurations(class, &[configurations.as_slice()]);
-    let h100 = of("nvidia-h100-80gb");
+    let merge_for = |class: &str| merge::merge_configurations(class, &[configurations.as_slice()]);
+    let h100 = merge_for("nvidia-h100-80gb");
     assert_eq!(h100.env, [json!({"name": "H", "value": "1"})]);
     assert_eq!((&h100.resources["limits"]["cpu"], &h100.runner["args"]), (&json!("8"), &json!(["--h"])));
-    assert_eq!(of("nvidia-a100-40gb").env, [json!({"name": "A", "value": "1"})]);
-    assert_eq!(of("nvidia-t4"), merge::ClassConfiguration { class: "nvidia-t4".to_owned(), ..Default::default() });
-    // The class without an entry stays eligible.
+    assert_eq!(merge_for("nvidia-a100-40gb").env, [json!({"name": "A", "value": "1"})]);
+    assert_eq!(
+        merge_for("nvidia-t4"),
+        merge::ClassConfiguration { class: "nvidia-t4".to_owned(), ..Default::default() }
+    );
+    // A class without a configuration is eligible.
     let spec = format!("acceleratorConfigurations: {entries}");
-    let wanted = service("acceleratorSelector: {preferredClasses: [nvidia-t4]}");
-    let decision = world(&[CLASSES, MODEL, &offered("ClusterServingRuntime", &spec), &wanted]).decide();
-    assert_eq!(chosen(&decision).1, "nvidia-t4");
-    // The selector is required, and so is its class.
+    let preferring = service("acceleratorSelector: {preferredClasses: [nvidia-t4]}");
+    let decision = fixture(&[CLASSES, MODEL, &runtime_manifest("ClusterServingRuntime", &spec), &preferring]).decide();
+    assert_eq!(selection(&decision).1, "nvidia-t4");
+    // The selector and its class are required.
     for entry in [json!({"env": []}), json!({"selector": {}})] {
         assert!(serde_json::from_value::<api::ome::AcceleratorConfiguration>(entry).is_err());
     }

@@ -1,14 +1,14 @@
-//! What is found by the short way is what the long way finds: whether a runtime may serve, whether it has room, and how near
-//! it came, for runtimes and services that use every field that counts.
+//! Property tests: the early feasibility check agrees with the full evaluation on eligibility, free capacity and the stage of
+//! the nearest rejection, for runtimes and services that use every relevant field.
 
 use proptest::prelude::*;
 use serde_json::{Value, json};
 
-use super::fixture::{CLASSES, Fixture, world};
+use super::fixture::{CLASSES, Fixture, fixture};
 use crate::context::{ComponentTarget, DecisionContext};
 use crate::*;
 
-/// Placement, launch line and parts of an engine.
+/// Placement, launch line and components of an engine.
 const ENGINES: [&str; 9] = [
     "{}",
     "{nodeSelector: {zone: a}}",
@@ -117,8 +117,8 @@ fn any_runtime() -> impl Strategy<Value = Value> {
 fn any_nodes() -> impl Strategy<Value = Vec<Value>> {
     let gpu = prop_oneof![Just("t4"), Just("a100"), Just("h100")];
     let zone = prop_oneof![Just("a"), Just("b"), Just("c")];
-    let one = (gpu, zone, 0..9u32, prop::bool::weighted(0.2));
-    prop::collection::vec(one, 0..9).prop_map(|nodes| {
+    let node_type = (gpu, zone, 0..9u32, prop::bool::weighted(0.2));
+    prop::collection::vec(node_type, 0..9).prop_map(|nodes| {
         let node = |(index, (gpu, zone, count, cordoned)): (usize, (&str, &str, u32, bool))| {
             json!({"apiVersion": "v1", "kind": "Node", "metadata": {"name": format!("n{index}"), "labels": {"gpu": gpu, "zone": zone}},
                 "spec": {"unschedulable": cordoned}, "status": {"allocatable": {"nvidia.com/gpu": count}}})
@@ -127,7 +127,7 @@ fn any_nodes() -> impl Strategy<Value = Vec<Value>> {
     })
 }
 
-/// Runtimes, nodes with some accelerators in use, a model and a service.
+/// Generates runtimes, nodes with accelerators in use, a model and a service.
 fn any_fixture() -> impl Strategy<Value = Fixture> {
     let runtimes = prop::collection::vec(any_runtime(), 0..8);
     let sizes = one_of(["7B", "70B", "~"]);
@@ -143,12 +143,12 @@ fn any_fixture() -> impl Strategy<Value = Fixture> {
             "spec": {"modelFormat": {"name": "safetensors"}, "modelArchitecture": "LlamaForCausalLM", "modelParameterSize": size}});
         let service = json!({"apiVersion": "ome.io/v1beta1", "kind": "InferenceService",
             "metadata": {"name": "s", "namespace": "default", "annotations": annotations}, "spec": spec});
-        let mut world = world(&[CLASSES, &Value::Array([runtimes, nodes, vec![model, service]].concat()).to_string()]);
-        for class in &mut world.supply.classes {
+        let mut fixture = fixture(&[CLASSES, &Value::Array([runtimes, nodes, vec![model, service]].concat()).to_string()]);
+        for class in &mut fixture.supply.classes {
             let known = std::sync::Arc::make_mut(class).availability.iter_mut();
             known.flat_map(|known| &mut known.nodes).for_each(|node| node.free = node.free.saturating_sub(used));
         }
-        world
+        fixture
     })
 }
 

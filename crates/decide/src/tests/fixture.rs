@@ -1,4 +1,4 @@
-//! Manifests in, decision out: each test writes down the runtimes, classes, models, nodes and the service it is about.
+//! Fixture that decides manifests: each test states its runtimes, classes, models, nodes and service.
 
 use std::sync::LazyLock;
 
@@ -7,7 +7,7 @@ use serde_json::Value;
 use crate::inventory;
 use crate::*;
 
-/// The classes that seed 000 prints, and a T4.
+/// The example classes of seed 000, and a T4.
 pub(super) const CLASSES: &str = include_str!("classes.yaml");
 
 #[derive(Clone, Debug)]
@@ -16,26 +16,27 @@ pub(super) struct Fixture {
     pub(super) demand: Demand,
 }
 
-/// Reads every document; without nodes nothing is known of availability.
-pub(super) fn world(texts: &[&str]) -> Fixture {
-    let all: Vec<Value> = texts.iter().flat_map(|text| documents(text)).collect();
-    let of = |kind: &str| all.iter().filter(|value| value["kind"] == kind).collect::<Vec<_>>();
-    let nodes: Vec<Value> = of("Node").into_iter().cloned().collect();
-    let facts = inventory::node_infos(&nodes, &[]);
-    let runtimes = [of("ServingRuntime"), of("ClusterServingRuntime")].concat();
-    let classes = of("AcceleratorClass").into_iter().map(|value| class(value, (!nodes.is_empty()).then_some(&facts)));
+/// Parses every document; without nodes, availability is unknown.
+pub(super) fn fixture(texts: &[&str]) -> Fixture {
+    let objects: Vec<Value> = texts.iter().flat_map(|text| documents(text)).collect();
+    let of_kind = |kind: &str| objects.iter().filter(|value| value["kind"] == kind).collect::<Vec<_>>();
+    let nodes: Vec<Value> = of_kind("Node").into_iter().cloned().collect();
+    let infos = inventory::node_infos(&nodes, &[]);
+    let runtimes = [of_kind("ServingRuntime"), of_kind("ClusterServingRuntime")].concat();
+    let classes =
+        of_kind("AcceleratorClass").into_iter().map(|value| class(value, (!nodes.is_empty()).then_some(&infos)));
     let supply = Supply {
         runtimes: runtimes.into_iter().map(|value| runtime(value).into()).collect(),
         classes: classes.map(Into::into).collect(),
         accelerator_aware: true,
     };
-    let services = of("InferenceService");
+    let services = of_kind("InferenceService");
     let service = services
         .first()
         .copied()
         .cloned()
         .unwrap_or_else(|| serde_json::json!({"metadata": {"name": "s"}, "spec": {"model": {"name": "m"}}}));
-    let models = [of("BaseModel"), of("ClusterBaseModel")].concat();
+    let models = [of_kind("BaseModel"), of_kind("ClusterBaseModel")].concat();
     let model = models.iter().find(|model| model["metadata"]["name"] == service["spec"]["model"]["name"]);
     let spec = model.map(|model| serde_json::from_value(model["spec"].clone()).unwrap());
     let service: api::ome::InferenceService = serde_json::from_value(service).unwrap();
@@ -43,10 +44,10 @@ pub(super) fn world(texts: &[&str]) -> Fixture {
     Fixture { supply, demand: Demand::from_api(&service, name.zip(spec.as_ref())).unwrap() }
 }
 
-/// Manifests, the usual classes read once.
+/// Parses manifests; the default classes are cached.
 fn documents(text: &str) -> Vec<Value> {
-    static USUAL: LazyLock<Vec<Value>> = LazyLock::new(|| read(CLASSES));
-    if text == CLASSES { USUAL.clone() } else { read(text) }
+    static PARSED_CLASSES: LazyLock<Vec<Value>> = LazyLock::new(|| read(CLASSES));
+    if text == CLASSES { PARSED_CLASSES.clone() } else { read(text) }
 }
 
 fn read(text: &str) -> Vec<Value> {
@@ -77,13 +78,13 @@ fn class(value: &Value, nodes: Option<&Vec<inventory::NodeInfo>>) -> Class {
     class
 }
 
-/// Runtime, class, accelerators per node and nodes of the engine.
-pub(super) fn chosen(decision: &Decision) -> (String, String, u32, u32) {
+/// Returns runtime, class, accelerators per node and nodes of the engine.
+pub(super) fn selection(decision: &Decision) -> (String, String, u32, u32) {
     let runtime = decision.runtime.as_ref().map(|runtime| runtime.name.clone()).unwrap_or_default();
     let engine = decision.components.get("engine").cloned().unwrap_or_default();
     (runtime, engine.accelerator_class.unwrap_or_default(), engine.accelerators_per_node, engine.nodes)
 }
 
-pub(super) fn warnings(decision: &Decision) -> Vec<&str> {
+pub(super) fn warning_codes(decision: &Decision) -> Vec<&str> {
     decision.warnings.iter().map(|warning| warning.code.as_str()).collect()
 }

@@ -1,18 +1,18 @@
-//! What a runtime's format entry means for a model.
+//! Tests of format entries of runtimes.
 
 use rstest::rstest;
 
-use super::fixture::world;
+use super::fixture::fixture;
 use crate::*;
 
-fn decided(entry: &str, model: &str, runtime: &str) -> Decision {
+fn decide_entry(entry: &str, model: &str, runtime: &str) -> Decision {
     let runtime = format!(
         "{{apiVersion: ome.io/v1beta1, kind: ClusterServingRuntime, metadata: {{name: r}}, spec: {{supportedModelFormats: [{{{entry}, autoSelect: true}}], {runtime}}}}}"
     );
     let model = format!(
         "{{apiVersion: ome.io/v1beta1, kind: ClusterBaseModel, metadata: {{name: m}}, spec: {{{model}}}}}\n---\n{runtime}"
     );
-    world(&[&model]).decide()
+    fixture(&[&model]).decide()
 }
 
 fn code(decision: &Decision) -> &str {
@@ -24,32 +24,36 @@ const FORMAT: &str = "modelFormat: {name: safetensors}";
 
 #[rstest]
 // spec: RT-11
-#[case::old_name_alone("name: safetensors", FORMAT, "")]
-#[case::old_name_beside("name: safetensors, modelFormat: {name: ONNX}", FORMAT, "FormatMismatch")]
-#[case::old_name_wrong("name: ONNX, modelFormat: {name: safetensors}", FORMAT, "")]
+#[case::old_name_only("name: safetensors", FORMAT, "")]
+#[case::new_name_differs("name: safetensors, modelFormat: {name: ONNX}", FORMAT, "FormatMismatch")]
+#[case::old_name_is_ignored("name: ONNX, modelFormat: {name: safetensors}", FORMAT, "")]
 // spec: RT-12
 #[case::blanks("modelFormat: {name: TensorFlow SavedModel}", "modelFormat: {name: TensorFlow SavedModel}", "")]
-#[case::as_a_whole("modelFormat: {name: TensorFlow}", "modelFormat: {name: TensorFlow SavedModel}", "FormatMismatch")]
+#[case::partial_name("modelFormat: {name: TensorFlow}", "modelFormat: {name: TensorFlow SavedModel}", "FormatMismatch")]
 // spec: RT-57
 #[case::architecture("modelFormat: {name: safetensors}, modelArchitecture: LlamaForCausalLM", LLAMA, "")]
-#[case::another("modelFormat: {name: safetensors}, modelArchitecture: GemmaForCausalLM", LLAMA, "ArchitectureMismatch")]
-#[case::model_states_none(
+#[case::other_architecture(
+    "modelFormat: {name: safetensors}, modelArchitecture: GemmaForCausalLM",
+    LLAMA,
+    "ArchitectureMismatch"
+)]
+#[case::model_without_architecture(
     "modelFormat: {name: safetensors}, modelArchitecture: LlamaForCausalLM",
     FORMAT,
     "ArchitectureMismatch"
 )]
 // spec: RT-58
-#[case::quantized(FORMAT, "modelFormat: {name: safetensors}, quantization: fp8", "QuantizationMismatch")]
+#[case::quantized_model(FORMAT, "modelFormat: {name: safetensors}, quantization: fp8", "QuantizationMismatch")]
 // spec: RT-58
-#[case::for_quantized("modelFormat: {name: safetensors}, quantization: fp8", FORMAT, "QuantizationMismatch")]
+#[case::quantized_entry("modelFormat: {name: safetensors}, quantization: fp8", FORMAT, "QuantizationMismatch")]
 // spec: RT-58
 #[case::both_quantized(
     "modelFormat: {name: safetensors}, quantization: fp8",
     "modelFormat: {name: safetensors}, quantization: fp8",
     ""
 )]
-fn one_entry(#[case] entry: &str, #[case] model: &str, #[case] expect: &str) {
-    assert_eq!(code(&decided(entry, model, "engineConfig: {runner: {image: i}}")), expect);
+fn evaluates_format_entry(#[case] entry: &str, #[case] model: &str, #[case] expected: &str) {
+    assert_eq!(code(&decide_entry(entry, model, "engineConfig: {runner: {image: i}}")), expected);
 }
 
 // spec: RT-60
@@ -57,29 +61,30 @@ fn one_entry(#[case] entry: &str, #[case] model: &str, #[case] expect: &str) {
 #[case::no_range(LLAMA, "", "")]
 #[case::no_size(FORMAT, "modelSizeRange: {min: 1B, max: 2B}", "")]
 #[case::both(LLAMA, "modelSizeRange: {min: 1B, max: 2B}", "SizeOutOfRange")]
-fn sizes_that_are_not_stated(#[case] model: &str, #[case] range: &str, #[case] expect: &str) {
-    assert_eq!(code(&decided(FORMAT, model, range)), expect);
+fn evaluates_missing_sizes(#[case] model: &str, #[case] range: &str, #[case] expected: &str) {
+    assert_eq!(code(&decide_entry(FORMAT, model, range)), expected);
 }
 
-/// The bounds are of the range, and the reason has the numbers.
+/// The bounds belong to the range, and the reason contains the numbers.
 // spec: RT-59
 #[rstest]
 #[case("5B", "")]
 #[case("9B", "")]
-#[case("4.9B", "SizeOutOfRange: model 4.9B, runtime 5B–9B")]
-#[case("9.1B", "SizeOutOfRange: model 9.1B, runtime 5B–9B")]
-fn bounds_of_a_range(#[case] size: &str, #[case] expect: &str) {
+#[case("4.9B", "SizeOutOfRange: the model has 4.9B parameters; the runtime supports 5B–9B")]
+#[case("9.1B", "SizeOutOfRange: the model has 9.1B parameters; the runtime supports 5B–9B")]
+fn size_bounds_are_inclusive(#[case] size: &str, #[case] expected: &str) {
     let decision =
-        decided(FORMAT, &format!("{FORMAT}, modelParameterSize: {size}"), "modelSizeRange: {min: 5B, max: 9B}");
-    let told = decision.candidates[0].rejected.as_ref().map(|why| format!("{}: {why}", why.code()));
-    assert_eq!(told.unwrap_or_default(), expect);
+        decide_entry(FORMAT, &format!("{FORMAT}, modelParameterSize: {size}"), "modelSizeRange: {min: 5B, max: 9B}");
+    let rejection = decision.candidates[0].rejected.as_ref();
+    let message = rejection.map(|rejection| format!("{}: {rejection}", rejection.code()));
+    assert_eq!(message.unwrap_or_default(), expected);
 }
 
-// Everything is wrong; mended check by check, the next one speaks.
+// Every check fails; with each fixed check, the next one is reported.
 // spec: RT-54
 #[test]
-fn checks_have_an_order() {
-    let wrong = [
+fn checks_run_in_order() {
+    let corrections = [
         ("disabled: true", "", "Disabled"),
         ("modelFormat: {name: ONNX, version: 2.0.0}", FORMAT, "FormatMismatch"),
         ("name: safetensors, version: 2.0.0", "name: safetensors, version: 1.0.0", "FormatVersionMismatch"),
@@ -97,14 +102,14 @@ fn checks_have_an_order() {
     ];
     let mut text = "{apiVersion: ome.io/v1beta1, kind: ClusterServingRuntime, metadata: {name: r}, spec: {disabled: true, supportedModelFormats: [{modelFormat: {name: ONNX, version: 2.0.0}, modelFramework: {name: PyTorch, version: 9.0.0}, modelArchitecture: GemmaForCausalLM, quantization: fp8, autoSelect: false}], modelSizeRange: {max: 2B}, protocolVersions: [cohere]}}".to_owned();
     let model = "{apiVersion: ome.io/v1beta1, kind: ClusterBaseModel, metadata: {name: m}, spec: {modelFormat: {name: safetensors, version: 1.0.0}, modelFramework: {name: transformers, version: 4.0.0}, modelArchitecture: LlamaForCausalLM, modelParameterSize: 7B}}";
-    for (bad, good, expect) in wrong {
-        assert_eq!(code(&world(&[&format!("{model}\n---\n{text}")]).decide()), expect);
-        let good = match expect {
+    for (wrong, correct, expected) in corrections {
+        assert_eq!(code(&fixture(&[&format!("{model}\n---\n{text}")]).decide()), expected);
+        let correct = match expected {
             "Disabled" => "disabled: false",
             "FormatMismatch" => "modelFormat: {name: safetensors, version: 2.0.0}",
-            _ => good,
+            _ => correct,
         };
-        text = text.replacen(bad, good, 1);
+        text = text.replacen(wrong, correct, 1);
     }
-    assert!(world(&[&format!("{model}\n---\n{text}")]).decide().feasible, "{text}");
+    assert!(fixture(&[&format!("{model}\n---\n{text}")]).decide().feasible, "{text}");
 }

@@ -1,37 +1,37 @@
-//! Names where fields say nothing, and slices of devices.
+//! Tests of sizes in names, and of slices of devices.
 
 use rstest::rstest;
 use serde_json::json;
 
-use super::{class, class_code, code, decide, demand, plain_7b, runtimes};
+use super::{class, class_code, decide, demand, demand_7b, rejection_code, runtimes};
 
-/// A runtime for 14B that states no range is not chosen for 7B; naming it or stating a range is a person's word.
+/// A runtime named after 14B without a size range is not selected for 7B unless the service names it or it states a range.
 #[rstest]
-#[case::another_size("qwen-14b", json!({}), None, "SizeOutOfRange")]
-#[case::its_size("qwen-7b", json!({}), None, "")]
+#[case::other_size("qwen-14b", json!({}), None, "SizeOutOfRange")]
+#[case::same_size("qwen-7b", json!({}), None, "")]
 #[case::no_size("universal", json!({}), None, "")]
-#[case::a_range_counts_first("qwen-14b", json!({"range": {"max": "20B"}}), None, "")]
-#[case::named("qwen-14b", json!({}), Some("qwen-14b"), "")]
-fn the_size_in_a_name(
+#[case::range_before_name("qwen-14b", json!({"range": {"max": "20B"}}), None, "")]
+#[case::named_by_service("qwen-14b", json!({}), Some("qwen-14b"), "")]
+fn evaluates_size_in_runtime_name(
     #[case] runtime: &str,
     #[case] spec: serde_json::Value,
     #[case] named: Option<&str>,
-    #[case] expect: &str,
+    #[case] expected: &str,
 ) {
-    let mut demand = plain_7b();
+    let mut demand = demand_7b();
     demand.runtime = named.map(str::to_owned);
-    assert_eq!(code(&decide(&demand, &runtimes(&[(runtime, spec)]), None), runtime), expect);
+    assert_eq!(rejection_code(&decide(&demand, &runtimes(&[(runtime, spec)]), None), runtime), expected);
 }
 
 #[test]
-fn among_equals_the_namesake_of_the_model_wins() {
+fn prefers_namesake_among_equals() {
     let supply = runtimes(&[("a", json!({})), ("srt-mistral-7b-instruct", json!({}))]);
-    assert_eq!(decide(&plain_7b(), &supply, None).runtime.unwrap().name, "srt-mistral-7b-instruct");
+    assert_eq!(decide(&demand_7b(), &supply, None).runtime.unwrap().name, "srt-mistral-7b-instruct");
 }
 
 #[test]
-fn slices_of_a_device_are_not_joined() {
-    let slice = |memory: &str| {
+fn does_not_combine_device_slices() {
+    let partition = |memory: &str| {
         class(
             &json!({"metadata": {"name": memory.to_lowercase()}, "spec": {
                 "capabilities": {"memoryGB": memory},
@@ -41,7 +41,7 @@ fn slices_of_a_device_are_not_joined() {
         )
     };
     let mut supply = runtimes(&[("a", json!({}))]);
-    supply.classes = vec![slice("10Gi").into(), slice("20Gi").into()];
+    supply.classes = vec![partition("10Gi").into(), partition("20Gi").into()];
     let mut demand = demand("mistral-7b-instruct", json!({"acceleratorSelector": {"strategy": "cost"}}));
     demand.runtime = Some("a".to_owned());
     let decision = decide(&demand, &supply, None);

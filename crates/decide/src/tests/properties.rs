@@ -1,14 +1,15 @@
-//! What holds for any supply: order does not matter, everyone is answered, one is selected, and losers change nothing.
+//! Property tests for arbitrary supply: order does not matter, every candidate is reported, one is selected, and rejected
+//! candidates have no influence.
 
 use std::collections::BTreeSet;
 
 use proptest::prelude::*;
 use serde_json::{Value, json};
 
-use super::fixture::{CLASSES, Fixture, world};
+use super::fixture::{CLASSES, Fixture, fixture};
 use crate::*;
 
-/// A runtime that may or may not fit a 7B Llama.
+/// Generates a runtime that may or may not serve a 7B Llama model.
 fn any_runtime() -> impl Strategy<Value = Value> {
     let range = prop_oneof![
         Just(json!({})),
@@ -58,11 +59,11 @@ fn any_nodes() -> impl Strategy<Value = Vec<Value>> {
         json!({"apiVersion": "v1", "kind": "Node", "metadata": {"name": format!("n{index}"), "labels": {"gpu": gpu}},
             "status": {"allocatable": {"nvidia.com/gpu": count}}})
     };
-    let one = (prop_oneof![Just("t4"), Just("a100"), Just("h100")], 0..9u32);
-    prop::collection::vec(one, 0..6).prop_map(move |nodes| nodes.into_iter().enumerate().map(node).collect())
+    let node_type = (prop_oneof![Just("t4"), Just("a100"), Just("h100")], 0..9u32);
+    prop::collection::vec(node_type, 0..6).prop_map(move |nodes| nodes.into_iter().enumerate().map(node).collect())
 }
 
-fn any_world() -> impl Strategy<Value = Fixture> {
+fn any_fixture() -> impl Strategy<Value = Fixture> {
     (prop::collection::vec(any_runtime(), 0..8), any_nodes(), 0..4usize).prop_map(|(mut runtimes, nodes, selector)| {
         for (index, runtime) in runtimes.iter_mut().enumerate() {
             runtime["metadata"]["name"] = json!(format!("r{index}"));
@@ -80,8 +81,8 @@ fn any_world() -> impl Strategy<Value = Fixture> {
         if !selectors[selector].is_null() {
             service["spec"]["acceleratorSelector"] = selectors[selector].clone();
         }
-        let all = [runtimes, nodes, vec![model, service]].concat();
-        world(&[CLASSES, &Value::Array(all).to_string()])
+        let objects = [runtimes, nodes, vec![model, service]].concat();
+        fixture(&[CLASSES, &Value::Array(objects).to_string()])
     })
 }
 
@@ -91,71 +92,71 @@ proptest! {
     // spec: RT-76
     // spec: ACC-76
     #[test]
-    fn the_order_of_the_input_does_not_matter(world in any_world(), turn in 0..8usize) {
-        let first = world.decide();
-        let mut turned = world.supply.clone();
-        turned.runtimes.reverse();
-        turned.classes.reverse();
-        let turn = turn.min(turned.runtimes.len());
-        turned.runtimes.rotate_left(turn);
-        prop_assert_eq!(serde_json::to_string(&decide(&world.demand, &turned, None)).unwrap(), serde_json::to_string(&first).unwrap());
+    fn input_order_does_not_matter(fixture in any_fixture(), rotation in 0..8usize) {
+        let first = fixture.decide();
+        let mut reordered = fixture.supply.clone();
+        reordered.runtimes.reverse();
+        reordered.classes.reverse();
+        let rotation = rotation.min(reordered.runtimes.len());
+        reordered.runtimes.rotate_left(rotation);
+        prop_assert_eq!(serde_json::to_string(&decide(&fixture.demand, &reordered, None)).unwrap(), serde_json::to_string(&first).unwrap());
     }
 
     #[test]
-    fn one_is_selected_and_everyone_is_answered(world in any_world()) {
-        let decision = world.decide();
+    fn selects_one_and_reports_every_candidate(fixture in any_fixture()) {
+        let decision = fixture.decide();
         let selected = decision.candidates.iter().filter(|candidate| candidate.selected).count();
         prop_assert_eq!(selected, usize::from(decision.feasible));
-        let seen: BTreeSet<(&str, Scope)> = decision.candidates.iter().map(|one| (one.runtime.as_str(), one.scope)).collect();
-        prop_assert_eq!(seen.len(), world.supply.runtimes.len());
-        prop_assert_eq!(decision.candidates.len(), world.supply.runtimes.len());
+        let reported: BTreeSet<(&str, Scope)> = decision.candidates.iter().map(|one| (one.runtime.as_str(), one.scope)).collect();
+        prop_assert_eq!(reported.len(), fixture.supply.runtimes.len());
+        prop_assert_eq!(decision.candidates.len(), fixture.supply.runtimes.len());
         for candidate in &decision.candidates {
-            let told = usize::from(candidate.selected) + usize::from(candidate.rejected.is_some()) + usize::from(candidate.outranked.is_some());
-            prop_assert_eq!(told, 1, "{:?}", candidate);
+            let reasons = usize::from(candidate.selected) + usize::from(candidate.rejected.is_some()) + usize::from(candidate.outranked.is_some());
+            prop_assert_eq!(reasons, 1, "{:?}", candidate);
             let mut classes: Vec<(&str, &str)> = candidate.accelerators.iter().map(|one| (one.component.as_str(), one.class.as_str())).collect();
-            let all = classes.len();
+            let count = classes.len();
             classes.sort_unstable();
             classes.dedup();
-            prop_assert_eq!(classes.len(), all);
+            prop_assert_eq!(classes.len(), count);
         }
-        // No runtime for another architecture or size, whatever else there is.
+        // Never a runtime for another architecture or size.
         if let Some(winner) = &decision.runtime {
-            let runtime = world.supply.runtimes.iter().find(|one| one.name == winner.name).unwrap();
-            prop_assert!(compatibility::check_compatibility(&world.demand, runtime).is_ok());
+            let runtime = fixture.supply.runtimes.iter().find(|one| one.name == winner.name).unwrap();
+            prop_assert!(check_compatibility(&fixture.demand, runtime).is_ok());
         }
     }
 
     // spec: ACC-9
     #[test]
-    fn one_that_cannot_serve_changes_nothing(world in any_world(), mut other in any_runtime()) {
+    fn ineligible_candidate_changes_nothing(fixture in any_fixture(), mut other in any_runtime()) {
         other["metadata"]["name"] = json!("r-other");
         other["spec"]["supportedModelFormats"][0]["modelArchitecture"] = json!("Qwen2ForCausalLM");
-        let added = world_of(&other);
-        let before = world.decide();
-        let mut supply = world.supply.clone();
+        let added = fixture_of(&other);
+        let previous = fixture.decide();
+        let mut supply = fixture.supply.clone();
         supply.runtimes.extend(added.supply.runtimes);
-        let after = decide(&world.demand, &supply, None);
-        prop_assert_eq!((&after.runtime, &after.components), (&before.runtime, &before.components));
+        let after = decide(&fixture.demand, &supply, None);
+        prop_assert_eq!((&after.runtime, &after.components), (&previous.runtime, &previous.components));
     }
 
     #[test]
-    fn the_incumbent_is_kept(world in any_world(), mut other in any_runtime()) {
-        let before = world.decide();
-        prop_assume!(before.feasible);
+    fn retains_current_selection(fixture in any_fixture(), mut other in any_runtime()) {
+        let previous = fixture.decide();
+        prop_assume!(previous.feasible);
         other["metadata"]["name"] = json!("r-other");
-        let mut supply = world.supply.clone();
-        supply.runtimes.extend(world_of(&other).supply.runtimes);
+        let mut supply = fixture.supply.clone();
+        supply.runtimes.extend(fixture_of(&other).supply.runtimes);
         for class in &mut supply.classes {
             let class = std::sync::Arc::make_mut(class);
             class.availability.iter_mut().flat_map(|known| &mut known.nodes).for_each(|node| node.free = 0);
         }
-        let after = decide(&world.demand, &supply, CurrentSelection::from_decision(&before).as_ref());
-        prop_assert_eq!((&after.runtime, &after.components, after.reason.as_str()), (&before.runtime, &before.components, "Kept"));
+        let after = decide(&fixture.demand, &supply, CurrentSelection::from_decision(&previous).as_ref());
+        prop_assert_eq!((&after.runtime, &after.components, after.reason.as_str()), (&previous.runtime, &previous.components, "Kept"));
     }
 
     #[test]
-    fn status_is_bounded_and_read_back(world in any_world()) {
-        let decision = world.decide();
+    fn status_is_bounded_and_round_trips(fixture in any_fixture()) {
+        let decision = fixture.decide();
         let status = serde_json::to_value(decision.for_status()).unwrap();
         prop_assert!(status.to_string().len() < 64_000);
         let read: Decision = serde_json::from_value(status.clone()).unwrap();
@@ -163,24 +164,24 @@ proptest! {
         prop_assert_eq!(CurrentSelection::from_decision(&read), CurrentSelection::from_decision(&decision));
     }
 
-    /// A remedy is never wrong: what it promises was decided with it.
+    /// Every remedy makes the service feasible: it was found by deciding again.
     #[test]
-    fn remedies_help(world in any_world()) {
-        let now = world.decide();
-        let remedies = remedy::find_remedies(&world.demand, &world.supply);
+    fn remedies_make_the_service_feasible(fixture in any_fixture()) {
+        let decision = fixture.decide();
+        let remedies = find_remedies(&fixture.demand, &fixture.supply);
         let mut texts: Vec<String> = remedies.iter().map(|remedy| remedy.change.to_string()).collect();
         for remedy in &remedies {
             prop_assert!(remedy.outcome.feasible);
         }
-        let waits = now.warnings.iter().any(|warning| warning.code == "NoFreeCapacity");
-        prop_assert!(!now.feasible || waits || remedies.is_empty());
-        let all = texts.len();
+        let is_waiting = decision.warnings.iter().any(|warning| warning.code == "NoFreeCapacity");
+        prop_assert!(!decision.feasible || is_waiting || remedies.is_empty());
+        let count = texts.len();
         texts.sort_unstable();
         texts.dedup();
-        prop_assert_eq!(texts.len(), all);
+        prop_assert_eq!(texts.len(), count);
     }
 }
 
-fn world_of(runtime: &Value) -> Fixture {
-    world(&[&json!([runtime]).to_string()])
+fn fixture_of(runtime: &Value) -> Fixture {
+    fixture(&[&json!([runtime]).to_string()])
 }

@@ -1,8 +1,8 @@
-//! Story 6: small requests on one class, large ones on another.
+//! Variants by request size (seed 000, Story 6).
 
 use serde_json::json;
 
-use super::fixture::{CLASSES, Fixture, chosen, warnings, world};
+use super::fixture::{CLASSES, Fixture, fixture, selection, warning_codes};
 use crate::*;
 
 const STORY: &str = r#"
@@ -32,44 +32,44 @@ spec:
 "#;
 
 fn story() -> Fixture {
-    world(&[CLASSES, STORY])
+    fixture(&[CLASSES, STORY])
 }
 
 // spec: ACC-109
 // spec: ACC-112
 // spec: ACC-113
 #[test]
-fn as_the_story_says() {
+fn splits_by_request_size() {
     let decision = story().decide();
-    assert_eq!(chosen(&decision).1, "nvidia-a100-40gb");
-    let written = serde_json::to_value(&decision.components["engine"].variants).unwrap();
-    let expect = json!([
+    assert_eq!(selection(&decision).1, "nvidia-a100-40gb");
+    let json = serde_json::to_value(&decision.components["engine"].variants).unwrap();
+    let expected = json!([
         {"acceleratorClass": "nvidia-a100-40gb", "acceleratorsPerNode": 1, "replicas": 1, "requestTokens": {"max": 2047}},
         {"acceleratorClass": "nvidia-h100-80gb", "acceleratorsPerNode": 1, "replicas": 1, "requestTokens": {"min": 4097}},
     ]);
-    assert_eq!(written, expect);
-    // The threshold of half a dollar stands in the spec's own annotations; the T4 at $0.53 is not within it either.
-    assert!(warnings(&decision).contains(&"CostThresholdExceeded"), "{:?}", decision.warnings);
-    let read: Vec<Variant> = serde_json::from_value(written.clone()).unwrap();
-    assert_eq!(serde_json::to_value(read).unwrap(), written);
+    assert_eq!(json, expected);
+    // The specification's annotation sets a threshold of $0.50, which the T4 at $0.53 exceeds too.
+    assert!(warning_codes(&decision).contains(&"CostThresholdExceeded"), "{:?}", decision.warnings);
+    let read: Vec<Variant> = serde_json::from_value(json.clone()).unwrap();
+    assert_eq!(serde_json::to_value(read).unwrap(), json);
 }
 
 #[test]
-fn one_class_left_serves_every_size() {
-    let mut world = story();
-    world.demand.components.get_mut(&Component::Engine).unwrap().selector.preferred =
+fn single_class_serves_every_size() {
+    let mut fixture = story();
+    fixture.demand.components.get_mut(&Component::Engine).unwrap().selector.preferred =
         vec!["nvidia-h100-80gb".to_owned()];
-    assert!(world.decide().components["engine"].variants.is_empty());
+    assert!(fixture.decide().components["engine"].variants.is_empty());
 }
 
 #[test]
-fn a_ready_service_is_not_split() {
-    let world = story();
-    let mut recorded = world.decide();
+fn does_not_split_ready_service() {
+    let fixture = story();
+    let mut recorded = fixture.decide();
     recorded.components.get_mut("engine").unwrap().variants.clear();
-    let kept = decide(&world.demand, &world.supply, CurrentSelection::from_decision(&recorded).as_ref());
-    assert!(kept.components["engine"].variants.is_empty());
-    let split = world.decide();
-    let kept = decide(&world.demand, &world.supply, CurrentSelection::from_decision(&split).as_ref());
-    assert_eq!(kept.components, split.components);
+    let retained = decide(&fixture.demand, &fixture.supply, CurrentSelection::from_decision(&recorded).as_ref());
+    assert!(retained.components["engine"].variants.is_empty());
+    let with_variants = fixture.decide();
+    let retained = decide(&fixture.demand, &fixture.supply, CurrentSelection::from_decision(&with_variants).as_ref());
+    assert_eq!(retained.components, with_variants.components);
 }

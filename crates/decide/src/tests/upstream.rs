@@ -1,35 +1,35 @@
-//! Defects of the deployed system, as listed in its study: none of them is here. Numbers are the study's sections; what
-//! belongs to other rooms is tested there:
+//! Regression tests for defects of the deployed system, numbered by the sections of their analysis. Defects of other crates are
+//! tested there:
 //!
-//! | defect | shown by |
+//! | defect | test |
 //! |---|---|
-//! | 0.2 classes never influence the runtime | `choice`, ACC-71 |
-//! | 0.4, 2.5 no range beats every range | `no_size_range_never_beats_a_fitting_one`; over its catalogue: `ostler`'s `corpus` |
-//! | 0.5 capabilities compared as text | `deployed::capabilities_are_numbers` |
-//! | 0.6 nil dereferences | `one_sided_ranges`, `policies` |
-//! | 0.7, 4 tuning beats the user; random order of variables | `merge::env`, `merge::args`, `deployed::tuning_in_a_stable_order` |
-//! | 0.8, 0.9, 5.7 nothing in status, no condition | `operator`'s suites |
-//! | 2.1 protocols never checked | `protocols_are_compared` |
-//! | 2.2 union of overrides | `components_are_decided_separately` |
-//! | 2.3 versions | `versions` |
-//! | 2.4 sizes that read as zero | `deployed::sizes`, `api`'s `size` |
-//! | 2.5 priority and tuning of another entry; unset autoSelect | `the_matching_entry_alone_counts`, `deployed::unset_is_off` |
-//! | 2.6 one name in two scopes; order of messages; the model's name | `one_name_in_several_scopes`, `properties`, `deployed::the_message_names_model_and_runtime` |
-//! | 3 a named class unchecked; constraints ignored; memory | `a_named_class_is_checked`, `memory_as_gpus_are_sold` |
-//! | 3 fp8 read as int8; spot against on demand; unpriced dropped; ties | `deployed` |
-//! | 3 a class counts host memory, and every node | `deployed::nodes_of_a_class`, `inventory::matching` |
+//! | 0.2 classes never influence the runtime | `selection`, ACC-71 |
+//! | 0.4, 2.5 no range beats every range | `missing_size_range_ranks_after_matching_range`; over the upstream catalog: suite `corpus` of `ostler` |
+//! | 0.5 capabilities compared as text | `upstream_regressions::compares_capabilities_as_numbers` |
+//! | 0.6 nil dereferences | `accepts_one_sided_ranges`, `applies_selection_policies` |
+//! | 0.7, 4 tuning beats the user; random order of variables | `merge::env`, `merge::args`, `upstream_regressions::tuning_has_a_stable_order` |
+//! | 0.8, 0.9, 5.7 nothing in status, no condition | tests of `operator` |
+//! | 2.1 protocols never checked | `compares_protocols` |
+//! | 2.2 union of overrides | `decides_components_separately` |
+//! | 2.3 versions | `compares_versions` |
+//! | 2.4 sizes that read as zero | `upstream_regressions::parses_sizes`, `api::ParameterCount` |
+//! | 2.5 priority and tuning of another entry; unset autoSelect | `uses_only_the_matching_entry`, `upstream_regressions::missing_auto_select_is_false` |
+//! | 2.6 one name in two scopes; order of messages; the model's name | `reports_equal_names_in_different_scopes`, `properties`, `upstream_regressions::message_names_model_and_runtime` |
+//! | 3 a named class unchecked; constraints ignored; memory | `checks_named_class`, `parses_marketing_memory_sizes` |
+//! | 3 fp8 read as int8; spot against on demand; unpriced dropped; ties | `upstream_regressions` |
+//! | 3 a class counts host memory, and every node | `upstream_regressions::class_nodes_match_discovery`, `inventory::matching` |
 //! | 4 flags: repeated, several values, negative, aliases, shells, prefixes | `merge::args` |
-//! | 4 one accelerator instead of eight; sizes of parallelism ignored | `deployed::counts` |
+//! | 4 one accelerator instead of eight; sizes of parallelism ignored | `upstream_regressions::computes_accelerator_counts` |
 //! | 4 affinity replaced | `merge::affinity` |
 //! | 4 `PARALLELISM_SIZE` only without a class; 5.6 templates | `plan` |
-//! | 5.1 services wait for ever; 5.4 autoscalers; 6 admission | `operator` |
+//! | 5.1 services wait forever; 5.4 autoscalers; 6 admission | `operator` |
 
 use rstest::rstest;
 
-use super::fixture::{CLASSES, chosen, warnings, world};
+use super::fixture::{CLASSES, fixture, selection, warning_codes};
 use crate::*;
 
-/// A 7B model of Llama's architecture.
+/// A 7B model with the Llama architecture.
 pub(super) const MODEL: &str = "{apiVersion: ome.io/v1beta1, kind: ClusterBaseModel, metadata: {name: m}, spec: {modelFormat: {name: safetensors}, modelArchitecture: LlamaForCausalLM, modelParameterSize: 7B}}";
 
 pub(super) fn runtime(name: &str, rest: &str) -> String {
@@ -47,7 +47,7 @@ pub(super) const ON_ANY_CLASS: &str = "supportedModelFormats: [{modelFormat: {na
 
 pub(super) fn decided(documents: &[&str]) -> Decision {
     let joined = documents.join("\n---\n");
-    world(&[CLASSES, &joined]).decide()
+    fixture(&[CLASSES, &joined]).decide()
 }
 
 pub(super) fn rejection(decision: &Decision, runtime: &str) -> String {
@@ -55,32 +55,35 @@ pub(super) fn rejection(decision: &Decision, runtime: &str) -> String {
     found.rejected.as_ref().map_or(String::new(), |rejection| format!("{}: {rejection}", rejection.code()))
 }
 
-// A runtime without a size range had distance 0 and beat every bounded one: 72B landed on a runtime made for 14B.
+// A runtime without a size range had distance 0 and ranked first: a 72B model was assigned to a runtime for 14B.
 // spec: RT-62
 #[test]
-fn no_size_range_never_beats_a_fitting_one() {
+fn missing_size_range_ranks_after_matching_range() {
     let big = MODEL.replace("7B", "72B");
-    let (open, made_for_14b) =
+    let (unbounded, for_14b) =
         (runtime("a", ANY), runtime("b", &format!("{ANY}, modelSizeRange: {{min: 13B, max: 15B}}")));
-    let fitting = runtime("c", &format!("{ANY}, modelSizeRange: {{min: 65B, max: 80B}}"));
-    assert_eq!(chosen(&decided(&[&big, &open, &made_for_14b, &fitting])).0, "c");
-    let none = decided(&[&big, &made_for_14b]);
+    let matching = runtime("c", &format!("{ANY}, modelSizeRange: {{min: 65B, max: 80B}}"));
+    assert_eq!(selection(&decided(&[&big, &unbounded, &for_14b, &matching])).0, "c");
+    let none = decided(&[&big, &for_14b]);
     assert!(!none.feasible);
-    assert_eq!(none.message, "none of 1 runtimes serves m; nearest: b — SizeOutOfRange: model 72B, runtime 13B–15B");
+    assert_eq!(
+        none.message,
+        "The only runtime cannot serve model m; the closest is b: SizeOutOfRange: the model has 72B parameters; the runtime supports 13B–15B"
+    );
 }
 
-// One-sided ranges and policies without constraints were nil dereferences.
+// One-sided ranges and policies without constraints caused nil dereferences.
 // spec: RT-20
 #[rstest]
 #[case("modelSizeRange: {min: 5B}", "")]
 #[case("modelSizeRange: {max: 9B}", "")]
-#[case("modelSizeRange: {max: 6B}", "SizeOutOfRange: model 7B, runtime up to 6B")]
-#[case("modelSizeRange: {min: 8B}", "SizeOutOfRange: model 7B, runtime 8B or more")]
-fn one_sided_ranges(#[case] range: &str, #[case] expect: &str) {
-    assert_eq!(rejection(&decided(&[MODEL, &runtime("a", &format!("{ANY}, {range}"))]), "a"), expect);
+#[case("modelSizeRange: {max: 6B}", "SizeOutOfRange: the model has 7B parameters; the runtime supports up to 6B")]
+#[case("modelSizeRange: {min: 8B}", "SizeOutOfRange: the model has 7B parameters; the runtime supports 8B or more")]
+fn accepts_one_sided_ranges(#[case] range: &str, #[case] expected: &str) {
+    assert_eq!(rejection(&decided(&[MODEL, &runtime("a", &format!("{ANY}, {range}"))]), "a"), expected);
 }
 
-// Every policy decides between several classes without constraints, by what it is named for.
+// Every policy selects among several classes without constraints.
 #[rstest]
 // spec: ACC-57
 #[case::best_fit("BestFit", "", "nvidia-t4", 2)]
@@ -90,30 +93,30 @@ fn one_sided_ranges(#[case] range: &str, #[case] expect: &str) {
 #[case::best_fit_above("BestFit", ", constraints: {minMemory: 40}", "nvidia-a100-40gb", 1)]
 #[case::cheapest_above("Cheapest", ", constraints: {minMemory: 40}", "nvidia-a100-40gb", 1)]
 #[case::most_capable_below("MostCapable", ", constraints: {maxMemory: 50}", "nvidia-a100-40gb", 1)]
-#[case::an_explicit_policy_outranks_the_default("Cheapest", ", strategy: balanced", "nvidia-t4", 2)]
-fn policies(#[case] policy: &str, #[case] more: &str, #[case] class: &str, #[case] count: u32) {
+#[case::policy_before_default_strategy("Cheapest", ", strategy: balanced", "nvidia-t4", 2)]
+fn applies_selection_policies(#[case] policy: &str, #[case] more: &str, #[case] class: &str, #[case] count: u32) {
     let listed = format!(
         "{ANY}, acceleratorRequirements: {{acceleratorClasses: [nvidia-h100-80gb, gone, nvidia-a100-40gb, nvidia-t4]}}"
     );
-    let asked = service(&format!("acceleratorSelector: {{policy: {policy}{more}}}"));
-    let decision = decided(&[MODEL, &runtime("a", &listed), &asked]);
-    assert_eq!(chosen(&decision), ("a".to_owned(), class.to_owned(), count, 1), "{decision:#?}");
+    let service = service(&format!("acceleratorSelector: {{policy: {policy}{more}}}"));
+    let decision = decided(&[MODEL, &runtime("a", &listed), &service]);
+    assert_eq!(selection(&decision), ("a".to_owned(), class.to_owned(), count, 1), "{decision:#?}");
 }
 
 const NODES: &str = "{apiVersion: v1, kind: Node, metadata: {name: a, labels: {gpu: a100}}, status: {allocatable: {nvidia.com/gpu: 8}}}
 ---
 {apiVersion: v1, kind: Node, metadata: {name: h, labels: {gpu: h100}}, spec: {unschedulable: true}, status: {allocatable: {nvidia.com/gpu: 8}}}";
 
-// FirstAvailable ignored what is available: a service got the tuning of a class that had nothing free.
+// FirstAvailable ignored availability: a service got the tuning of a class without free capacity.
 #[test]
-fn first_available_is_available() {
+fn first_available_has_free_capacity() {
     let listed = format!("{ANY}, acceleratorRequirements: {{supportedClasses: [nvidia-h100-80gb, nvidia-a100-40gb]}}");
-    let asked = service("acceleratorSelector: {policy: FirstAvailable}");
-    let decision = decided(&[MODEL, NODES, &runtime("a", &listed), &asked]);
-    assert_eq!(chosen(&decision).1, "nvidia-a100-40gb");
+    let service = service("acceleratorSelector: {policy: FirstAvailable}");
+    let decision = decided(&[MODEL, NODES, &runtime("a", &listed), &service]);
+    assert_eq!(selection(&decision).1, "nvidia-a100-40gb");
 }
 
-// Versions: only stated parts are compared; an unstated one never matches a stated one; pre-releases are below releases.
+// Versions: only stated parts are compared; a missing version never matches a stated one; pre-releases precede releases.
 #[rstest]
 // spec: RT-55
 #[case("1", "Equal", Some("1.0.0"), true)]
@@ -132,8 +135,13 @@ fn first_available_is_available() {
 #[case("v1.1", "GreaterThan", Some("1.0.0"), true)]
 #[case("4.36.0", "GreaterThan", Some("4.36.0-rc1"), true)]
 #[case("4.36.0-rc1", "GreaterThanOrEqual", Some("4.36.0"), false)]
-fn versions(#[case] of_runtime: &str, #[case] operator: &str, #[case] of_model: Option<&str>, #[case] accepted: bool) {
-    let version = of_model.map(|version| format!(", version: \"{version}\"")).unwrap_or_default();
+fn compares_versions(
+    #[case] runtime_version: &str,
+    #[case] operator: &str,
+    #[case] model_version: Option<&str>,
+    #[case] accepted: bool,
+) {
+    let version = model_version.map(|version| format!(", version: \"{version}\"")).unwrap_or_default();
     for (part, other) in [("Format", "Framework"), ("Framework", "Format")] {
         let named = |name: &str, version: &str| format!("model{name}: {{name: x{version}}}");
         let both = |version: &str| format!("{}, {}", named(part, version), named(other, ""));
@@ -141,96 +149,97 @@ fn versions(#[case] of_runtime: &str, #[case] operator: &str, #[case] of_model: 
             "{{apiVersion: ome.io/v1beta1, kind: ClusterBaseModel, metadata: {{name: m}}, spec: {{{}}}}}",
             both(&version)
         );
-        let entry = both(&format!(", version: \"{of_runtime}\", operator: {operator}"));
+        let entry = both(&format!(", version: \"{runtime_version}\", operator: {operator}"));
         let decision =
             decided(&[&model, &runtime("a", &format!("supportedModelFormats: [{{{entry}, autoSelect: true}}]"))]);
-        let expect = if accepted { String::new() } else { format!("{part}VersionMismatch") };
-        assert_eq!(rejection(&decision, "a").split(':').next(), Some(expect.as_str()));
+        let expected = if accepted { String::new() } else { format!("{part}VersionMismatch") };
+        assert_eq!(rejection(&decision, "a").split(':').next(), Some(expected.as_str()));
     }
 }
 
-// Priority and tuning leaked from one format entry to another.
+// Priority and configuration of one format entry were applied to another.
 // spec: RT-66
 // spec: RT-70
 #[test]
-fn the_matching_entry_alone_counts() {
+fn uses_only_the_matching_entry() {
     let two = "supportedModelFormats: [
         {modelFormat: {name: safetensors}, modelArchitecture: Qwen2ForCausalLM, autoSelect: true, priority: 9, acceleratorConfig: {nvidia-h100-80gb: {tensorParallelismOverride: {tensorParallelSize: 8}}}},
         {modelFormat: {name: safetensors}, modelArchitecture: LlamaForCausalLM, autoSelect: true, priority: 1, acceleratorConfig: {nvidia-h100-80gb: {tensorParallelismOverride: {tensorParallelSize: 2}}}}]";
     let other = "supportedModelFormats: [{modelFormat: {name: safetensors}, modelArchitecture: LlamaForCausalLM, autoSelect: true, priority: 2}]";
     let decision = decided(&[MODEL, &runtime("a", two), &runtime("b", other)]);
-    assert_eq!(chosen(&decision).0, "b");
-    let wanted = service("runtime: {name: a}, acceleratorSelector: {preferredClasses: [nvidia-h100-80gb]}");
-    assert_eq!(chosen(&decided(&[MODEL, &runtime("a", two), &runtime("b", other), &wanted])).2, 2);
-    // Two entries match; the one that is not selected by itself lends the other nothing.
-    let quiet = "supportedModelFormats: [
+    assert_eq!(selection(&decision).0, "b");
+    let service = service("runtime: {name: a}, acceleratorSelector: {preferredClasses: [nvidia-h100-80gb]}");
+    assert_eq!(selection(&decided(&[MODEL, &runtime("a", two), &runtime("b", other), &service])).2, 2);
+    // Two entries match; the one without autoSelect does not affect the other.
+    let not_selectable = "supportedModelFormats: [
         {modelFormat: {name: safetensors}, modelArchitecture: LlamaForCausalLM, priority: 9},
         {modelFormat: {name: safetensors}, modelArchitecture: LlamaForCausalLM, autoSelect: true, priority: 1}]";
-    assert_eq!(chosen(&decided(&[MODEL, &runtime("a", quiet), &runtime("b", other)])).0, "b");
+    assert_eq!(selection(&decided(&[MODEL, &runtime("a", not_selectable), &runtime("b", other)])).0, "b");
     let off = two
         .replace("priority: 1", "priority: 99")
         .replace("modelArchitecture: LlamaForCausalLM, autoSelect: true", "modelArchitecture: LlamaForCausalLM");
     assert_eq!(rejection(&decided(&[MODEL, &runtime("a", &off)]), "a").split(':').next(), Some("AutoSelectDisabled"));
 }
 
-// Every runtime is reported once, in one order; those of one name in two scopes do not overwrite each other.
+// Every runtime is reported once, in a fixed order; equal names in two scopes do not overwrite each other.
 // spec: RT-46
 // spec: RT-47
 #[test]
-fn one_name_in_several_scopes() {
-    let of = |namespace: &str| {
+fn reports_equal_names_in_different_scopes() {
+    let in_namespace = |namespace: &str| {
         runtime("same", ANY)
             .replace("ClusterServingRuntime", "ServingRuntime")
             .replace("{name: same}", &format!("{{name: same, namespace: {namespace}}}"))
     };
-    let (here, elsewhere, cluster) = (of("default"), of("other"), runtime("same", ANY));
-    let decision = decided(&[MODEL, &cluster, &elsewhere, &here]);
-    let seen: Vec<(&str, Scope)> = decision.candidates.iter().map(|one| (one.runtime.as_str(), one.scope)).collect();
-    assert_eq!(seen, [("same", Scope::Namespace), ("same", Scope::Cluster)]);
+    let (own, other, cluster) = (in_namespace("default"), in_namespace("other"), runtime("same", ANY));
+    let decision = decided(&[MODEL, &cluster, &other, &own]);
+    let candidates: Vec<(&str, Scope)> =
+        decision.candidates.iter().map(|one| (one.runtime.as_str(), one.scope)).collect();
+    assert_eq!(candidates, [("same", Scope::Namespace), ("same", Scope::Cluster)]);
     let named = service("runtime: {name: same}");
-    assert_eq!(decided(&[MODEL, &cluster, &elsewhere, &here, &named]).runtime.unwrap().scope, Scope::Namespace);
-    assert_eq!(decided(&[MODEL, &cluster, &elsewhere, &named]).runtime.unwrap().scope, Scope::Cluster);
-    assert_eq!(decided(&[MODEL, &elsewhere, &named]).reason, "RuntimeNotFound");
+    assert_eq!(decided(&[MODEL, &cluster, &other, &own, &named]).runtime.unwrap().scope, Scope::Namespace);
+    assert_eq!(decided(&[MODEL, &cluster, &other, &named]).runtime.unwrap().scope, Scope::Cluster);
+    assert_eq!(decided(&[MODEL, &other, &named]).reason, "RuntimeNotFound");
 }
 
-// Overrides of engine and decoder demanded that the runtime support all of them; the component's constraints were ignored.
+// With overrides for engine and decoder, the runtime had to support both; constraints of the component were ignored.
 // spec: ACC-122
 #[test]
-fn components_are_decided_separately() {
+fn decides_components_separately() {
     let rt = format!(
         "{ANY}, acceleratorRequirements: {{supportedClasses: [nvidia-h100-80gb, nvidia-a100-40gb, nvidia-t4]}}, decoderConfig: {{runner: {{image: d}}}}"
     );
-    let asked = service(
+    let service = service(
         "acceleratorSelector: {acceleratorClass: nvidia-t4}, engine: {acceleratorOverride: {acceleratorClass: nvidia-h100-80gb}}, decoder: {acceleratorOverride: {constraints: {minMemory: 30}, preferredClasses: [nvidia-t4, nvidia-a100-40gb]}}",
     );
-    let decision = decided(&[MODEL, &runtime("a", &rt), &asked]);
+    let decision = decided(&[MODEL, &runtime("a", &rt), &service]);
     let class = |name: &str| decision.components[name].accelerator_class.clone().unwrap();
     assert_eq!((class("engine").as_str(), class("decoder").as_str()), ("nvidia-h100-80gb", "nvidia-a100-40gb"));
 }
 
-/// A decoder that only the runtime has is asked for as the whole service is.
+/// A decoder that only the runtime declares uses the demand of the service.
 // spec: ACC-58
 #[rstest]
 #[case::selector("acceleratorSelector: {preferredClasses: [nvidia-t4]}", "nvidia-t4")]
 #[case::capabilities("acceleratorSelector: {requiredCapabilities: {memoryGB: 80}}", "nvidia-h100-80gb")]
 #[case::annotation("annotations: {ome.io/accelerator-class: nvidia-a100-40gb}", "nvidia-a100-40gb")]
-fn the_runtimes_decoder_heeds_the_service(#[case] spec: &str, #[case] expect: &str) {
-    let pair = runtime("a", &format!("{ON_ANY_CLASS}, decoderConfig: {{runner: {{image: d}}}}"));
-    let decision = decided(&[MODEL, &pair, &service(spec)]);
+fn applies_service_requirements_to_decoder_of_runtime(#[case] spec: &str, #[case] expected: &str) {
+    let with_decoder = runtime("a", &format!("{ON_ANY_CLASS}, decoderConfig: {{runner: {{image: d}}}}"));
+    let decision = decided(&[MODEL, &with_decoder, &service(spec)]);
     let classes: Vec<_> = decision.components.values().map(|one| one.accelerator_class.as_deref().unwrap()).collect();
-    assert_eq!(classes, [expect, expect]);
-    let engine_alone = decided(&[MODEL, &runtime("a", ON_ANY_CLASS), &service(spec)]);
-    assert_eq!(engine_alone.components.keys().collect::<Vec<_>>(), ["engine"]);
+    assert_eq!(classes, [expected, expected]);
+    let engine_only = decided(&[MODEL, &runtime("a", ON_ANY_CLASS), &service(spec)]);
+    assert_eq!(engine_only.components.keys().collect::<Vec<_>>(), ["engine"]);
 }
 
-// A named class was not checked against the runtime's list, and an empty result silently ran without accelerators.
+// A named class was not checked against the list of the runtime, and an empty result silently ran without accelerators.
 // spec: ACC-74
 // spec: ACC-75
 #[test]
-fn a_named_class_is_checked() {
+fn checks_named_class() {
     let listed = format!("{ANY}, acceleratorRequirements: {{supportedClasses: [nvidia-a100-40gb, gone]}}");
-    let asked = service("acceleratorSelector: {acceleratorClass: nvidia-h100-80gb}");
-    let decision = decided(&[MODEL, &runtime("a", &listed), &asked]);
+    let service = service("acceleratorSelector: {acceleratorClass: nvidia-h100-80gb}");
+    let decision = decided(&[MODEL, &runtime("a", &listed), &service]);
     assert_eq!((decision.feasible, decision.reason.as_str()), (false, "NoEligibleAccelerator"));
     let codes: Vec<(&str, &str)> =
         decision.candidates[0].accelerators.iter().map(|one| (one.class.as_str(), one.evaluation.code())).collect();
@@ -245,41 +254,44 @@ fn a_named_class_is_checked() {
     );
 }
 
-// "80" meant no memory at all, "80G" 74 GB.
+// "80" was read as no memory, and "80G" as 74 GB.
 // spec: ACC-19
 #[rstest]
 #[case("80")]
 #[case("80G")]
 #[case("80GB")]
 #[case("80Gi")]
-fn memory_as_gpus_are_sold(#[case] written: &str) {
-    let asked = service(&format!("acceleratorSelector: {{requiredCapabilities: {{memoryGB: \"{written}\"}}}}"));
-    assert_eq!(chosen(&decided(&[MODEL, &runtime("a", ON_ANY_CLASS), &asked])).1, "nvidia-h100-80gb");
+fn parses_marketing_memory_sizes(#[case] written: &str) {
+    let service = service(&format!("acceleratorSelector: {{requiredCapabilities: {{memoryGB: \"{written}\"}}}}"));
+    assert_eq!(selection(&decided(&[MODEL, &runtime("a", ON_ANY_CLASS), &service])).1, "nvidia-h100-80gb");
 }
 
 // Protocols were never compared.
 // spec: RT-63
 // spec: RT-64
 #[test]
-fn protocols_are_compared() {
+fn compares_protocols() {
     let other = runtime("a", &format!("{ANY}, protocolVersions: [openInference-v2]"));
     let decision = decided(&[MODEL, &other]);
-    assert_eq!(rejection(&decision, "a"), "ProtocolUnsupported: protocol openAI, runtime speaks openInference-v2");
-    let asked = service("").replace("model: {name: m}", "model: {name: m, protocolVersion: openInference-v2}");
-    assert!(decided(&[MODEL, &other, &asked]).feasible);
     assert_eq!(
-        rejection(&decided(&[MODEL, &runtime("a", ANY), &asked]), "a"),
-        "ProtocolUnsupported: protocol openInference-v2, runtime speaks openAI"
+        rejection(&decision, "a"),
+        "ProtocolUnsupported: the service requires protocol openAI; the runtime supports openInference-v2"
+    );
+    let service = service("").replace("model: {name: m}", "model: {name: m, protocolVersion: openInference-v2}");
+    assert!(decided(&[MODEL, &other, &service]).feasible);
+    assert_eq!(
+        rejection(&decided(&[MODEL, &runtime("a", ANY), &service]), "a"),
+        "ProtocolUnsupported: the service requires protocol openInference-v2; the runtime supports openAI"
     );
 }
 
-// A list of what a sentence says stays a sentence.
+// Long lists in messages are abbreviated.
 #[test]
-fn long_lists_are_counted() {
+fn abbreviates_long_lists() {
     let many: Vec<String> = (0..1000).map(|n| format!("c{n}")).collect();
-    let asked = service(&format!("acceleratorSelector: {{preferredClasses: [{}]}}", many.join(", ")));
-    let decision = decided(&[MODEL, &runtime("a", ON_ANY_CLASS), &asked]);
+    let service = service(&format!("acceleratorSelector: {{preferredClasses: [{}]}}", many.join(", ")));
+    let decision = decided(&[MODEL, &runtime("a", ON_ANY_CLASS), &service]);
     assert!(decision.message.len() < 1000 && decision.message.contains("and 998 more"), "{}", decision.message);
     assert!(serde_json::to_string(&decision.for_status()).unwrap().len() < 8000);
-    assert!(warnings(&decision).is_empty());
+    assert!(warning_codes(&decision).is_empty());
 }

@@ -1,6 +1,6 @@
-//! AMD: labels of the node labeller, in their plain, `beta.` and counted forms, and partitions of a device.
+//! AMD: labels of the node labeller, in their plain, `beta.` and counted forms, and partitions.
 
-use super::{NodeInfo, Product, label, one, own_labels, sanitised};
+use super::{NodeInfo, Product, clone_labels, label, sanitize, single_selector};
 
 const PRODUCTS: [&str; 4] =
     ["amd.com/gpu.product-name", "amd.com/gpu.product", "beta.amd.com/gpu.product-name", "gpu.amd.com/model"];
@@ -11,35 +11,35 @@ pub(super) fn detect_products(node: &NodeInfo) -> Vec<Product> {
         return Vec::new();
     };
     let device = Product {
-        name: sanitised(product),
+        name: sanitize(product),
         vendor: "amd",
-        selectors: one(&[(key, product)]),
+        selectors: single_selector(&[(key, product)]),
         resource: RESOURCE.to_owned(),
         memory: property(node, "vram").and_then(|text| text.parse().ok()),
         features: std::iter::once("rocm".to_owned()).collect(),
-        whole: own_labels(node),
+        device_labels: clone_labels(node),
         ..Product::default()
     };
     let partitions = partitions(node, &device);
     std::iter::once(device).chain(partitions).collect()
 }
 
-/// `amd.com/cpx_nps4` and its like, where the device plugin names partitions as resources of their own.
+/// Returns partitions that the device plugin advertises as separate resources, such as `amd.com/cpx_nps4`.
 fn partitions(node: &NodeInfo, device: &Product) -> Vec<Product> {
-    let part = |resource: &String| {
+    let product = |resource: &String| {
         let partition = resource.strip_prefix("amd.com/").filter(|name| name.contains("_nps"))?;
         Some(Product {
-            name: sanitised(&format!("{}-{partition}", device.name)),
+            name: sanitize(&format!("{}-{partition}", device.name)),
             resource: resource.clone(),
             memory: None,
-            part: true,
+            is_partition: true,
             ..device.clone()
         })
     };
-    node.allocatable.keys().filter_map(part).collect()
+    node.allocatable.keys().filter_map(product).collect()
 }
 
-/// `amd.com/gpu.vram: 192G`, or counted: `beta.amd.com/gpu.vram.192G: "8"`.
+/// Returns a property from `amd.com/gpu.vram: 192G`, or from the counted form `beta.amd.com/gpu.vram.192G: "8"`.
 fn property<'a>(node: &'a NodeInfo, name: &str) -> Option<&'a str> {
     ["amd.com/gpu.", "beta.amd.com/gpu."].iter().find_map(|prefix| {
         let key = format!("{prefix}{name}");

@@ -1,8 +1,8 @@
-//! AWS: Inferentia and Trainium, told apart by the family of the instance type.
+//! AWS: Inferentia and Trainium, identified by the instance type.
 
-use super::{INSTANCE_TYPE, NodeInfo, Product, label, offers, own_labels};
+use super::{INSTANCE_TYPE, NodeInfo, Product, clone_labels, has_resource, label};
 
-/// Family of instance types, its sizes, and the chip in them.
+/// Instance type family, its sizes, and its chip.
 const FAMILIES: &[(&str, &[&str], &str)] = &[
     ("inf1", &["xlarge", "2xlarge", "6xlarge", "24xlarge"], "aws-inferentia"),
     ("inf2", &["xlarge", "8xlarge", "24xlarge", "48xlarge"], "aws-inferentia2"),
@@ -11,27 +11,27 @@ const FAMILIES: &[(&str, &[&str], &str)] = &[
     ("trn2", &["3xlarge", "48xlarge"], "aws-trainium2"),
     ("trn2u", &["48xlarge"], "aws-trainium2"),
 ];
-/// A whole device first, then its old name, then a core.
+/// Resources in order of preference: device, its old name, core.
 const RESOURCES: [&str; 3] = ["aws.amazon.com/neuron", "aws.amazon.com/neurondevice", "aws.amazon.com/neuroncore"];
 
 pub(super) fn detect_products(node: &NodeInfo) -> Vec<Product> {
-    let resource = RESOURCES.into_iter().find(|resource| offers(node, resource));
+    let resource = RESOURCES.into_iter().find(|resource| has_resource(node, resource));
     let family = label(node, INSTANCE_TYPE).and_then(|instance| instance.split_once('.')).map(|(family, _)| family);
-    let known = FAMILIES.iter().find(|(name, ..)| Some(*name) == family);
-    let chip = |(resource, (_, _, chip)): (&str, &(&str, &[&str], &str))| Product {
+    let entry = FAMILIES.iter().find(|(name, ..)| Some(*name) == family);
+    let product = |(resource, (_, _, chip)): (&str, &(&str, &[&str], &str))| Product {
         name: (*chip).to_owned(),
         vendor: "aws",
         family: Some("neuron".to_owned()),
         selectors: FAMILIES.iter().filter(|(.., other)| other == chip).flat_map(selectors).collect(),
         resource: resource.to_owned(),
-        part: resource == "aws.amazon.com/neuroncore",
-        whole: own_labels(node),
+        is_partition: resource == "aws.amazon.com/neuroncore",
+        device_labels: clone_labels(node),
         ..Product::default()
     };
-    resource.zip(known).map(chip).into_iter().collect()
+    resource.zip(entry).map(product).into_iter().collect()
 }
 
-/// Every size of a family: one that joins later is of the same class.
+/// Returns a selector for every size of a family.
 fn selectors<'a>(
     (family, sizes, _): &'a (&str, &[&str], &str),
 ) -> impl Iterator<Item = std::collections::BTreeMap<String, String>> + 'a {

@@ -1,6 +1,6 @@
-//! Nodes without a vendor's discovery: what the cloud says about its node pools.
+//! Labels of cloud node pools, for nodes without labels of a vendor.
 
-use super::{NodeInfo, Product, label, offers, one, own_labels, sanitised};
+use super::{NodeInfo, Product, clone_labels, has_resource, label, sanitize, single_selector};
 
 const PRODUCTS: [&str; 4] = [
     "cloud.google.com/gke-accelerator",
@@ -13,14 +13,14 @@ const RESOURCES: [(&str, &str); 3] =
 
 pub(super) fn detect_products(node: &NodeInfo) -> Vec<Product> {
     let product = PRODUCTS.iter().find_map(|key| Some((*key, label(node, key)?)));
-    let resource = RESOURCES.into_iter().find(|(resource, _)| offers(node, resource));
-    let found = |((key, value), (resource, vendor)): ((&str, &str), (&str, &'static str))| Product {
-        name: sanitised(value),
+    let resource = RESOURCES.into_iter().find(|(resource, _)| has_resource(node, resource));
+    let detected = |((key, value), (resource, vendor)): ((&str, &str), (&str, &'static str))| Product {
+        name: sanitize(value),
         vendor,
-        selectors: one(&[(key, value)]),
+        selectors: single_selector(&[(key, value)]),
         resource: resource.to_owned(),
-        whole: own_labels(node),
+        device_labels: clone_labels(node),
         ..Product::default()
     };
-    product.zip(resource).map(found).into_iter().collect()
+    product.zip(resource).map(detected).into_iter().collect()
 }

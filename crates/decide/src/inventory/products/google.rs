@@ -1,17 +1,17 @@
 //! Google: TPU node pools of GKE.
 
-use super::{NodeInfo, Product, label, one, own_labels, sanitised};
+use super::{NodeInfo, Product, clone_labels, label, sanitize, single_selector};
 
 const PRODUCT: &str = "cloud.google.com/gke-tpu-accelerator";
 
 pub(super) fn detect_products(node: &NodeInfo) -> Vec<Product> {
     let tpu = |product: &str| Product {
-        name: sanitised(product),
+        name: sanitize(product),
         vendor: "google",
         family: Some("tpu".to_owned()),
-        selectors: one(&[(PRODUCT, product)]),
+        selectors: single_selector(&[(PRODUCT, product)]),
         resource: "google.com/tpu".to_owned(),
-        whole: own_labels(node),
+        device_labels: clone_labels(node),
         ..Product::default()
     };
     label(node, PRODUCT).map(tpu).into_iter().collect()

@@ -1,8 +1,8 @@
-//! Huawei: Ascend chips by the labels of their device plugin, and virtual NPUs.
+//! Huawei: Ascend chips and virtual NPUs, by the labels of the device plugin.
 
-use super::{NodeInfo, Product, label, one, own_labels, sanitised};
+use super::{NodeInfo, Product, clone_labels, label, sanitize, single_selector};
 
-/// The chip's exact type before its series.
+/// Labels in order of preference: type of the chip, series.
 const PRODUCTS: [&str; 2] = ["node.kubernetes.io/npu.chip.name", "accelerator"];
 
 pub(super) fn detect_products(node: &NodeInfo) -> Vec<Product> {
@@ -10,22 +10,22 @@ pub(super) fn detect_products(node: &NodeInfo) -> Vec<Product> {
         return Vec::new();
     };
     let name = match key {
-        "accelerator" if value.starts_with("huawei-") => sanitised(value),
+        "accelerator" if value.starts_with("huawei-") => sanitize(value),
         "accelerator" => return Vec::new(),
-        _ => sanitised(&format!("huawei-ascend{}", value.trim_start_matches("Ascend"))),
+        _ => sanitize(&format!("huawei-ascend{}", value.trim_start_matches("Ascend"))),
     };
     let npus = node.allocatable.keys().filter(|resource| resource.starts_with("huawei.com/Ascend"));
     npus.map(|resource| {
-        // `huawei.com/Ascend910-2c` is a virtual NPU, a part of a chip.
-        let part = resource.trim_start_matches("huawei.com/").split_once('-').map(|(_, part)| part);
+        // `huawei.com/Ascend910-2c` is a virtual NPU.
+        let partition = resource.trim_start_matches("huawei.com/").split_once('-').map(|(_, partition)| partition);
         Product {
-            name: part.map_or_else(|| name.clone(), |part| format!("{name}-{}", sanitised(part))),
+            name: partition.map_or_else(|| name.clone(), |partition| format!("{name}-{}", sanitize(partition))),
             vendor: "huawei",
             family: Some("ascend".to_owned()),
-            selectors: one(&[(key, value)]),
+            selectors: single_selector(&[(key, value)]),
             resource: resource.clone(),
-            part: part.is_some(),
-            whole: own_labels(node),
+            is_partition: partition.is_some(),
+            device_labels: clone_labels(node),
             ..Product::default()
         }
     })

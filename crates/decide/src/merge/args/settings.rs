@@ -1,4 +1,4 @@
-//! What a merged line says, flag by flag and in the words of whoever said it.
+//! Origin of each flag of a merged command line, in the spelling of its source.
 
 use std::collections::BTreeMap;
 
@@ -6,30 +6,30 @@ use super::super::flags;
 use super::super::origin::{Origin, OverriddenValue, Setting};
 use super::{Key, segments};
 
-/// Settings in the order in which they were first said.
+/// Records the flags of several sources, weakest first, in the order of their first occurrence.
 #[derive(Default)]
 pub(super) struct SettingRecorder {
     pub(super) settings: Vec<Setting>,
-    /// Where a setting stands, whichever of its names it was said by.
-    places: BTreeMap<String, usize>,
+    /// Index in `settings` by canonical flag name.
+    indices: BTreeMap<String, usize>,
 }
 
-/// A flag of one source, all its occurrences together.
+/// A flag of one source with the values of all its occurrences.
 struct Flag {
-    /// As it is written: `--tp`.
+    /// The flag as written, such as `--tp`.
     name: String,
     values: Vec<String>,
 }
 
 impl SettingRecorder {
-    /// Adds what `words` say over what weaker sources said.
+    /// Records the flags in `words`, which override those of weaker sources.
     pub(super) fn record(&mut self, words: &[String], origin: Origin) {
-        for (setting, flag) in flags_of(words) {
+        for (canonical, flag) in flags_in(words) {
             let (field, value) = (format!("args {}", flag.name), flag.values.join(", "));
-            match self.places.get(&setting).and_then(|place| self.settings.get_mut(*place)) {
-                Some(known) => over(known, field, value, origin),
+            match self.indices.get(&canonical).and_then(|index| self.settings.get_mut(*index)) {
+                Some(setting) => override_flag(setting, field, value, origin),
                 None => {
-                    self.places.insert(setting, self.settings.len());
+                    self.indices.insert(canonical, self.settings.len());
                     self.settings.push(Setting::new(field, value, origin));
                 }
             }
@@ -37,41 +37,41 @@ impl SettingRecorder {
     }
 }
 
-/// A stronger source says it, perhaps by another name: then what was said before keeps the name it was said by.
-fn over(known: &mut Setting, field: String, value: String, origin: Origin) {
-    let before = std::mem::replace(&mut known.field, field);
-    let lost = OverriddenValue { origin: known.origin, value: known.value.clone() };
-    let opposite = flags::is_negation(word(&before)) != flags::is_negation(word(&known.field));
-    let said_before = known.overridden.len();
-    known.override_with(value, origin);
-    if opposite && known.overridden.len() == said_before {
-        known.overridden.insert(0, lost);
+/// Overrides a flag. If the stronger source uses another spelling, the overridden value includes its own spelling.
+fn override_flag(setting: &mut Setting, field: String, value: String, origin: Origin) {
+    let previous_field = std::mem::replace(&mut setting.field, field);
+    let previous = OverriddenValue { origin: setting.origin, value: setting.value.clone() };
+    let is_negated = flags::is_negation(flag_of(&previous_field)) != flags::is_negation(flag_of(&setting.field));
+    let count = setting.overridden.len();
+    setting.override_with(value, origin);
+    if is_negated && setting.overridden.len() == count {
+        setting.overridden.insert(0, previous);
     }
-    let renamed = before != known.field && known.overridden.len() > said_before;
-    if let Some(lost) = known.overridden.first_mut().filter(|_| renamed) {
-        lost.value = format!("{} {}", word(&before), lost.value).trim_end().to_owned();
+    let is_respelled = previous_field != setting.field && setting.overridden.len() > count;
+    if let Some(overridden) = setting.overridden.first_mut().filter(|_| is_respelled) {
+        overridden.value = format!("{} {}", flag_of(&previous_field), overridden.value).trim_end().to_owned();
     }
 }
 
-/// The flag of a field.
-fn word(field: &str) -> &str {
+/// Returns the flag in the field of a setting.
+fn flag_of(field: &str) -> &str {
     field.trim_start_matches("args ")
 }
 
-/// Flags by the setting that each names, in the order written; one that is repeated has all its values.
-fn flags_of(words: &[String]) -> Vec<(String, Flag)> {
-    let mut places: BTreeMap<String, usize> = BTreeMap::new();
-    let mut all: Vec<(String, Flag)> = Vec::new();
+/// Returns the flags with their canonical names, in order; a repeated flag has the values of all occurrences.
+fn flags_in(words: &[String]) -> Vec<(String, Flag)> {
+    let mut indices: BTreeMap<String, usize> = BTreeMap::new();
+    let mut flags: Vec<(String, Flag)> = Vec::new();
     for segment in segments(words) {
-        let Key::Flag(setting) = &segment.key else { continue };
+        let Key::Flag(canonical) = &segment.key else { continue };
         let value = segment.values().join(" ");
-        match places.get(setting).and_then(|place| all.get_mut(*place)) {
+        match indices.get(canonical).and_then(|index| flags.get_mut(*index)) {
             Some((_, flag)) => flag.values.push(value),
             None => {
-                places.insert(setting.clone(), all.len());
-                all.push((setting.clone(), Flag { name: segment.name().to_owned(), values: vec![value] }));
+                indices.insert(canonical.clone(), flags.len());
+                flags.push((canonical.clone(), Flag { name: segment.name().to_owned(), values: vec![value] }));
             }
         }
     }
-    all
+    flags
 }
