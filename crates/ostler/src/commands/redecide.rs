@@ -103,9 +103,10 @@ mod tests {
     #[test]
     fn message_names_the_better_selection() {
         let service = json!({"status": {"conditions": [{"type": "DecisionStale", "status": "True",
-            "message": "Selection would now choose x on 1 × l40s ($1/h; next: h100); run `ostler redecide inferenceservice/chat` to accept it"}]}});
+            "message": "Re-running selection would change the result: x on 1 × l40s ($1/h; next: h100); run `ostler redecide inferenceservice/chat` to accept it"}]}});
         assert!(
-            success_message("chat", &service).contains("(Selection would now choose x on 1 × l40s ($1/h; next: h100))")
+            success_message("chat", &service)
+                .contains("(Re-running selection would change the result: x on 1 × l40s ($1/h; next: h100))")
         );
         assert!(success_message("chat", &Value::Null).contains("the operator has not reported a better selection"));
     }
