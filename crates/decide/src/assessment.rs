@@ -73,7 +73,7 @@ impl AssessmentOutcome<'_> {
 /// Orders viable runtimes by rank, then rejected ones: the closest to compatible first, then the model's namesake, then by
 /// scope and name.
 pub(crate) fn compare(a: &RuntimeAssessment<'_>, b: &RuntimeAssessment<'_>) -> Ordering {
-    let tie_breaks = |one: &RuntimeAssessment<'_>| (!one.is_namesake, one.runtime.scope);
+    let tie_breaks = |assessment: &RuntimeAssessment<'_>| (!assessment.is_namesake, assessment.runtime.scope);
     match (&a.outcome, &b.outcome) {
         (AssessmentOutcome::Viable(a), AssessmentOutcome::Viable(b)) => a.compare(b),
         (AssessmentOutcome::Viable(_), _) => Ordering::Less,
@@ -134,7 +134,10 @@ fn no_eligible_class(
     let (context, runtime) = (Arc::clone(context), Arc::clone(runtime));
     let classes = move || -> Vec<(String, ClassRejection)> {
         let evaluations = evaluate_components(&context, &runtime).into_iter();
-        evaluations.filter(|one| one.component == component).flat_map(|one| one.rejected).collect()
+        evaluations
+            .filter(|evaluation| evaluation.component == component)
+            .flat_map(|evaluation| evaluation.rejected)
+            .collect()
     };
     RuntimeRejection::NoEligibleAccelerator {
         component: component.as_str(),

@@ -35,7 +35,10 @@ pub(crate) fn selected(
         reason: if is_retained { code::outcome::KEPT } else { code::outcome::SELECTED }.into(),
         message: selection_message(winner, components),
         runtime: (!winner.runtime.is_custom_engine()).then(|| runtime_ref(winner.runtime)),
-        components: components.iter().map(|one| (one.component.as_str().to_owned(), component_decision(one))).collect(),
+        components: components
+            .iter()
+            .map(|component| (component.component.as_str().to_owned(), component_decision(component)))
+            .collect(),
         warnings: warnings::decision_warnings(demand, supply, &assessments, index),
         candidates: runtime_candidates(demand, assessments, Some(index)),
         omitted: OmittedCounts::default(),
@@ -44,7 +47,8 @@ pub(crate) fn selected(
 
 /// Builds the decision where no runtime can serve. The message names the runtime that passed the most checks.
 pub(crate) fn infeasible(demand: &Demand, assessments: Vec<RuntimeAssessment<'_>>) -> Decision {
-    let is_single = demand.runtime.is_some() || assessments.iter().all(|one| one.runtime.is_custom_engine());
+    let is_single =
+        demand.runtime.is_some() || assessments.iter().all(|assessment| assessment.runtime.is_custom_engine());
     let closest = assessments.first().and_then(|first| Some((first.runtime, first.rejection()?)));
     let model =
         demand.model.resolved().map_or_else(|| "the service".to_owned(), |model| format!("model {}", model.name));

@@ -13,7 +13,9 @@ pub(crate) fn retain_current_selection(
     assessments: &mut [RuntimeAssessment<'_>],
     current: &CurrentSelection,
 ) -> Option<usize> {
-    let is_current = |one: &RuntimeAssessment<'_>| one.order().is_some() && matches(one, current.runtime.as_ref());
+    let is_current = |assessment: &RuntimeAssessment<'_>| {
+        assessment.order().is_some() && matches(assessment, current.runtime.as_ref())
+    };
     let index = assessments.iter().position(is_current)?;
     let assessment = assessments.get_mut(index)?;
     let components = assessment.components().iter();

@@ -71,9 +71,12 @@ pub(crate) fn score_classes(
         _ => relative_to_greatest(candidates.iter().map(memory)),
     };
     let precision = quantization::precision(model.and_then(|model| model.quantization.as_deref()));
-    let compute =
-        relative_to_greatest(candidates.iter().map(|one| Some(throughput(precision, one.class)? * one.accelerators())));
-    let bandwidth = relative_to_greatest(candidates.iter().map(|one| Some(one.class.bandwidth? * one.accelerators())));
+    let compute = relative_to_greatest(
+        candidates.iter().map(|candidate| Some(throughput(precision, candidate.class)? * candidate.accelerators())),
+    );
+    let bandwidth = relative_to_greatest(
+        candidates.iter().map(|candidate| Some(candidate.class.bandwidth? * candidate.accelerators())),
+    );
     let terms = [("compute", 0.4, compute), ("bandwidth", 0.4, bandwidth), ("memory", 0.2, memory.clone())];
     let missing = terms.iter().filter(|(_, _, term)| term.is_none()).map(|(name, ..)| *name);
     match ranking {

@@ -95,7 +95,10 @@ fn rejection_code(decision: &Decision, runtime: &str) -> String {
 
 fn class_code(decision: &Decision, class: &str) -> String {
     let all = decision.candidates.iter().flat_map(|candidate| candidate.accelerators.iter());
-    all.filter(|one| one.class == class).map(|one| one.evaluation.code().to_owned()).next().unwrap_or_default()
+    all.filter(|candidate| candidate.class == class)
+        .map(|candidate| candidate.evaluation.code().to_owned())
+        .next()
+        .unwrap_or_default()
 }
 
 #[rstest]
@@ -257,8 +260,8 @@ fn reports_model_without_runtime() {
 #[test]
 fn fixed_count_is_only_checked() {
     let fixed = |count: u32| json!({"engine": {"runner": {"resources": {"limits": {"nvidia.com/gpu": count}}}}});
-    let one = decide(&demand("llama-3-3-70b-instruct", fixed(1)), &catalog(None), None);
-    assert_eq!(class_code(&one, "nvidia-h100-80gb"), "ModelDoesNotFit");
+    let single = decide(&demand("llama-3-3-70b-instruct", fixed(1)), &catalog(None), None);
+    assert_eq!(class_code(&single, "nvidia-h100-80gb"), "ModelDoesNotFit");
     let eight = decide(&demand("llama-3-3-70b-instruct", fixed(8)), &catalog(None), None);
     assert_eq!(eight.components["engine"].accelerators_per_node, 8);
 }

@@ -65,9 +65,9 @@ impl TokenRange {
 
     /// Returns the smallest range that contains both ranges.
     fn hull(self, other: Self) -> Self {
-        let least = |a: Option<u64>, b: Option<u64>| Some(a?.min(b?));
-        let greatest = |a: Option<u64>, b: Option<u64>| Some(a?.max(b?));
-        Self { min: least(self.min, other.min), max: greatest(self.max, other.max) }
+        let minimum = |a: Option<u64>, b: Option<u64>| Some(a?.min(b?));
+        let maximum = |a: Option<u64>, b: Option<u64>| Some(a?.max(b?));
+        Self { min: minimum(self.min, other.min), max: maximum(self.max, other.max) }
     }
 }
 

@@ -50,8 +50,9 @@ pub(crate) fn runtimes_cannot_serve(count: usize) -> String {
 /// Warns if another runtime is equal up to and including the priority.
 fn ambiguous_runtimes<'a>(assessments: &[RuntimeAssessment<'a>], winner: &RuntimeAssessment<'a>) -> Option<Warning> {
     let order = winner.order()?;
-    let is_equal = |one: &&RuntimeAssessment<'_>| one.order().is_some_and(|other| other.suits_equally(order));
-    let mut others = assessments.iter().filter(|one| !std::ptr::eq(*one, winner)).filter(is_equal);
+    let is_equal =
+        |assessment: &&RuntimeAssessment<'_>| assessment.order().is_some_and(|other| other.suits_equally(order));
+    let mut others = assessments.iter().filter(|assessment| !std::ptr::eq(*assessment, winner)).filter(is_equal);
     let other = others.next()?;
     let more = match others.count() {
         0 => String::new(),
@@ -71,8 +72,10 @@ fn no_compatible_runtime(
     winner: &RuntimeAssessment<'_>,
 ) -> Option<Warning> {
     let model = demand.model.resolved().filter(|_| winner.runtime.is_custom_engine())?;
-    let closest = assessments.iter().find(|one| !one.runtime.is_custom_engine());
-    let closest = closest.and_then(|one| Some(format!("; the closest is {}: {}", one.runtime.name, one.rejection()?)));
+    let closest = assessments.iter().find(|assessment| !assessment.runtime.is_custom_engine());
+    let closest = closest.and_then(|assessment| {
+        Some(format!("; the closest is {}: {}", assessment.runtime.name, assessment.rejection()?))
+    });
     let message = format!(
         "{} model {}{}; running the service's own engine",
         runtimes_cannot_serve(assessments.len() - 1),
@@ -150,8 +153,9 @@ fn parallelism_mismatch(evaluation: &ComponentEvaluation<'_>) -> Option<Warning>
     let (parallelism, resources) = request.mismatch(nodes)?;
     let requested =
         if evaluation.selected_class().is_some() { format!("; Pods request {parallelism}") } else { String::new() };
+    let noun = if resources == 1 { "accelerator" } else { "accelerators" };
     let message = format!(
-        "Flags or environment variables of the {component} set a parallelism of {parallelism}, but resources request {resources} accelerators{requested}"
+        "Flags or environment variables of the {component} set a parallelism of {parallelism}, but resources request {resources} {noun}{requested}"
     );
     Some(Warning::new(code::warning::PARALLELISM_MISMATCH, message))
 }

@@ -100,7 +100,7 @@ fn cost(spec: Option<&api::ome::AcceleratorCost>) -> Result<Cost, FieldError> {
         Some(other) => {
             return Err(FieldError::new(
                 "spec.cost.tier",
-                format!("unknown tier \"{other}\"; must be one of low, medium, high"),
+                format!("unknown tier `{other}`; use one of low, medium, high"),
             ));
         }
     };

@@ -144,7 +144,12 @@ fn condition(path: &str, item: &BTreeMap<String, String>) -> Result<PreferenceCo
         match key.as_str() {
             "modelSize" => condition.model_size = Some(comparison(&path, text)?),
             "requestSize" => condition.request_size = Some(comparison(&path, text)?),
-            _ => return Err(FieldError::new(path, "unknown condition; must be one of modelSize, requestSize")),
+            _ => {
+                return Err(FieldError::new(
+                    path,
+                    "unknown condition; supported conditions are modelSize and requestSize",
+                ));
+            }
         }
     }
     Ok(condition)
@@ -162,7 +167,7 @@ fn comparison(path: &str, text: &str) -> Result<Comparison, FieldError> {
     let text = text.trim();
     let parsed = OPERATORS.iter().find_map(|(sign, operator)| Some((*operator, text.strip_prefix(sign)?)));
     let (operator, rest) = parsed.ok_or_else(|| {
-        FieldError::new(path, format!("invalid comparison \"{text}\"; must have a form like \"<30B\""))
+        FieldError::new(path, format!("`{text}` is not a valid comparison; use a form such as `<30B`"))
     })?;
     let value = rest.trim().parse::<ParameterCount>().map_err(|error| FieldError::new(path, error))?;
     Ok(Comparison { operator, value: value.0 })

@@ -118,8 +118,10 @@ fn detects_mig_strategy_mixed() {
         "nvidia.com/mig.strategy": "mixed", "nvidia.com/mig-1g.5gb.product": "NVIDIA-A100-SXM4-40GB-MIG-1g.5gb",
         "nvidia.com/mig-1g.5gb.memory": "4864", "nvidia.com/mig-2g.10gb.product": "NVIDIA-A100-SXM4-40GB-MIG-2g.10gb"});
     let resources = ["nvidia.com/gpu", "nvidia.com/mig-1g.5gb"];
-    let both: Vec<_> =
-        detect_products(&node(labels, &resources)).into_iter().map(|one| (one.resource, one.is_partition)).collect();
+    let both: Vec<_> = detect_products(&node(labels, &resources))
+        .into_iter()
+        .map(|product| (product.resource, product.is_partition))
+        .collect();
     assert_eq!(both, [("nvidia.com/gpu".to_owned(), false), ("nvidia.com/mig-1g.5gb".to_owned(), true)]);
 }
 

@@ -107,18 +107,18 @@ fn quantities(sources: &Sources<Value>, side: &str) -> BTreeMap<String, Setting>
 fn apply_grant(quantities: &mut BTreeMap<String, Setting>, side: &str, grant: &AcceleratorGrant<'_>) {
     let unit = grant.class.resource().map_or(1, |resource| resource.quantity.max(1));
     let count = grant.shape.per_node.saturating_mul(unit);
-    let own = grant.class.resource_name().unwrap_or_default();
-    let mut granted = Setting::new(format!("{side} {own}"), count.to_string(), Origin::Class);
+    let resource_name = grant.class.resource_name().unwrap_or_default();
+    let mut granted = Setting::new(format!("{side} {resource_name}"), count.to_string(), Origin::Class);
     let (replaced, retained): (BTreeMap<_, _>, BTreeMap<_, _>) =
         std::mem::take(quantities).into_iter().partition(|(name, _)| grant.names.contains(name));
     for (name, previous) in replaced {
-        if name != own || previous.value != granted.value {
+        if name != resource_name || previous.value != granted.value {
             let value = format!("{name}: {}", previous.value);
             granted.overridden.push(super::origin::OverriddenValue { origin: previous.origin, value });
         }
     }
     *quantities = retained;
-    quantities.insert(own.to_owned(), granted);
+    quantities.insert(resource_name.to_owned(), granted);
 }
 
 /// Aligns requests that exceed their limits, which Kubernetes rejects: the value of the weaker source follows that of the

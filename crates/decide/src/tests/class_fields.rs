@@ -140,7 +140,7 @@ fn service(spec: &str) -> String {
 /// Returns the evaluation of every class for the only runtime.
 fn class_codes(decision: &Decision) -> BTreeMap<&str, &str> {
     let all = decision.candidates.iter().flat_map(|candidate| candidate.accelerators.iter());
-    all.map(|one| (one.class.as_str(), one.evaluation.code())).collect()
+    all.map(|candidate| (candidate.class.as_str(), candidate.evaluation.code())).collect()
 }
 
 // spec: ACC-62
@@ -158,7 +158,8 @@ fn applies_both_requirement_styles(#[case] requirements: &str, #[case] expected:
         let codes = class_codes(&decision);
         assert_eq!(["nvidia-a100-40gb", "nvidia-h100-80gb", "nvidia-t4"].map(|name| codes[name]), expected, "{kind}");
         // Other fields are still evaluated.
-        let code = |spec: &str| decide(spec).candidates[0].rejected.as_ref().map(|one| one.code().to_owned());
+        let code =
+            |spec: &str| decide(spec).candidates[0].rejected.as_ref().map(|rejection| rejection.code().to_owned());
         assert_eq!(code("disabled: true, ").as_deref(), Some("Disabled"));
         assert_eq!(code("modelSizeRange: {max: 7B}, ").as_deref(), Some("SizeOutOfRange"));
         let with_decoder = decide("routerConfig: {}, engineConfig: {}, decoderConfig: {}, ");

@@ -107,13 +107,13 @@ proptest! {
         let decision = fixture.decide();
         let selected = decision.candidates.iter().filter(|candidate| candidate.selected).count();
         prop_assert_eq!(selected, usize::from(decision.feasible));
-        let reported: BTreeSet<(&str, Scope)> = decision.candidates.iter().map(|one| (one.runtime.as_str(), one.scope)).collect();
+        let reported: BTreeSet<(&str, Scope)> = decision.candidates.iter().map(|candidate| (candidate.runtime.as_str(), candidate.scope)).collect();
         prop_assert_eq!(reported.len(), fixture.supply.runtimes.len());
         prop_assert_eq!(decision.candidates.len(), fixture.supply.runtimes.len());
         for candidate in &decision.candidates {
             let reasons = usize::from(candidate.selected) + usize::from(candidate.rejected.is_some()) + usize::from(candidate.outranked.is_some());
             prop_assert_eq!(reasons, 1, "{:?}", candidate);
-            let mut classes: Vec<(&str, &str)> = candidate.accelerators.iter().map(|one| (one.component.as_str(), one.class.as_str())).collect();
+            let mut classes: Vec<(&str, &str)> = candidate.accelerators.iter().map(|accelerator| (accelerator.component.as_str(), accelerator.class.as_str())).collect();
             let count = classes.len();
             classes.sort_unstable();
             classes.dedup();
@@ -121,7 +121,7 @@ proptest! {
         }
         // Never a runtime for another architecture or size.
         if let Some(winner) = &decision.runtime {
-            let runtime = fixture.supply.runtimes.iter().find(|one| one.name == winner.name).unwrap();
+            let runtime = fixture.supply.runtimes.iter().find(|runtime| runtime.name == winner.name).unwrap();
             prop_assert!(check_compatibility(&fixture.demand, runtime).is_ok());
         }
     }

@@ -263,7 +263,7 @@ fn proposes_count_that_a_node_provides(#[case] engine: &str, #[case] path: &str)
     let classes: Vec<String> = decision.candidates[0]
         .accelerators
         .iter()
-        .map(|one| format!("{} {}: {}", one.class, one.evaluation.code(), one.evaluation))
+        .map(|candidate| format!("{} {}: {}", candidate.class, candidate.evaluation.code(), candidate.evaluation))
         .collect();
     assert_eq!(
         classes[0],

@@ -60,7 +60,7 @@ fn selects_by_strategy_and_size(
 #[test]
 fn never_selects_t4_for_70b() {
     let decision = fixture_with_classes(&[&model("70B", ""), RUNTIME, &service("", "")]).decide();
-    let t4 = decision.candidates[0].accelerators.iter().find(|one| one.class == "nvidia-t4").unwrap();
+    let t4 = decision.candidates[0].accelerators.iter().find(|candidate| candidate.class == "nvidia-t4").unwrap();
     assert_eq!(t4.evaluation.code(), "ModelDoesNotFit");
     assert_eq!(
         t4.evaluation.to_string(),
@@ -173,12 +173,12 @@ fn compares_only_prices_of_one_kind() {
     assert_eq!(selection(&free), selection(&fast));
     assert_eq!(free.components["engine"].cost_per_hour, None);
     // A class without a price ranks after classes with a price.
-    let one = decide_with_edited_classes(with_strategy("cost"), |class| {
+    let unpriced = decide_with_edited_classes(with_strategy("cost"), |class| {
         if class.name == "nvidia-t4" {
             class.cost = Default::default();
         }
     });
-    assert_eq!(selection(&one).1, "nvidia-a100-40gb");
+    assert_eq!(selection(&unpriced).1, "nvidia-a100-40gb");
     // A spot price is used only if no other price is stated.
     let spot = decide_with_edited_classes(with_strategy("cost"), |class| {
         if class.name != "nvidia-t4" { class.cost.per_hour = None } else { class.cost.spot_per_hour = Some(0.01) }
@@ -224,7 +224,7 @@ fn placement_restricts_and_conflicts() {
     assert_eq!(selection(&decide("engine: {nodeSelector: {zone: x}}")).1, "nvidia-a100-40gb");
     let code = |decision: &Decision, class: &str| {
         let all = &decision.candidates[0].accelerators;
-        all.iter().find(|one| one.class == class).unwrap().evaluation.code().to_owned()
+        all.iter().find(|candidate| candidate.class == class).unwrap().evaluation.code().to_owned()
     };
     let conflict =
         decide("engine: {nodeSelector: {zone: x}}, acceleratorSelector: {preferredClasses: [nvidia-h100-80gb]}");
@@ -402,7 +402,8 @@ fn reports_named_classes_first() {
     let spec = "acceleratorSelector: {preferredClasses: [nvidia-h1000]}";
     let decision = decide_without_t4("13B", "", spec, "");
     let classes = &decision.candidates[0].accelerators;
-    let codes: Vec<_> = classes.iter().map(|one| (one.class.as_str(), one.evaluation.code())).take(2).collect();
+    let codes: Vec<_> =
+        classes.iter().map(|candidate| (candidate.class.as_str(), candidate.evaluation.code())).take(2).collect();
     assert_eq!(codes[0], ("nvidia-h1000", "UnknownClass"));
     assert_eq!(codes[1].1, "NotPreferred");
 }
@@ -476,12 +477,12 @@ fn bounded_record_retains_rare_rejections() {
     };
     fixture.supply.classes = (0..60)
         .map(class_without_nodes)
-        .chain(fixture.supply.classes.iter().filter(|one| one.name == "nvidia-t4").cloned())
+        .chain(fixture.supply.classes.iter().filter(|class| class.name == "nvidia-t4").cloned())
         .collect();
     let status = fixture.decide().for_status();
     let accelerators = &status.candidates[0].accelerators;
     assert_eq!(
-        accelerators.first().map(|one| (one.class.as_str(), one.evaluation.code())),
+        accelerators.first().map(|candidate| (candidate.class.as_str(), candidate.evaluation.code())),
         Some(("nvidia-t4", "ExcludedClass"))
     );
     assert_eq!(accelerators.iter().count() + status.omitted.classes, 61);

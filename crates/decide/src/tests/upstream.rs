@@ -194,7 +194,7 @@ fn reports_equal_names_in_different_scopes() {
     let (own, other, cluster) = (in_namespace("default"), in_namespace("other"), runtime("same", ANY));
     let decision = decided(&[MODEL, &cluster, &other, &own]);
     let candidates: Vec<(&str, Scope)> =
-        decision.candidates.iter().map(|one| (one.runtime.as_str(), one.scope)).collect();
+        decision.candidates.iter().map(|candidate| (candidate.runtime.as_str(), candidate.scope)).collect();
     assert_eq!(candidates, [("same", Scope::Namespace), ("same", Scope::Cluster)]);
     let named = service("runtime: {name: same}");
     assert_eq!(decided(&[MODEL, &cluster, &other, &own, &named]).runtime.unwrap().scope, Scope::Namespace);
@@ -226,7 +226,8 @@ fn decides_components_separately() {
 fn applies_service_requirements_to_decoder_of_runtime(#[case] spec: &str, #[case] expected: &str) {
     let with_decoder = runtime("a", &format!("{ON_ANY_CLASS}, decoderConfig: {{runner: {{image: d}}}}"));
     let decision = decided(&[MODEL, &with_decoder, &service(spec)]);
-    let classes: Vec<_> = decision.components.values().map(|one| one.accelerator_class.as_deref().unwrap()).collect();
+    let classes: Vec<_> =
+        decision.components.values().map(|component| component.accelerator_class.as_deref().unwrap()).collect();
     assert_eq!(classes, [expected, expected]);
     let engine_only = decided(&[MODEL, &runtime("a", ON_ANY_CLASS), &service(spec)]);
     assert_eq!(engine_only.components.keys().collect::<Vec<_>>(), ["engine"]);
@@ -241,8 +242,11 @@ fn checks_named_class() {
     let service = service("acceleratorSelector: {acceleratorClass: nvidia-h100-80gb}");
     let decision = decided(&[MODEL, &runtime("a", &listed), &service]);
     assert_eq!((decision.feasible, decision.reason.as_str()), (false, "NoEligibleAccelerator"));
-    let codes: Vec<(&str, &str)> =
-        decision.candidates[0].accelerators.iter().map(|one| (one.class.as_str(), one.evaluation.code())).collect();
+    let codes: Vec<(&str, &str)> = decision.candidates[0]
+        .accelerators
+        .iter()
+        .map(|candidate| (candidate.class.as_str(), candidate.evaluation.code()))
+        .collect();
     assert_eq!(
         codes,
         [

@@ -19,8 +19,8 @@ fn ranked_classes(classes: &[&str], model: &str, spec: &str) -> Vec<String> {
     let service = service(spec);
     let documents = [classes, &[model, &any, &service]].concat();
     let decision = fixture(&[&documents.join("\n---\n")]).decide();
-    let ranked = decision.candidates[0].accelerators.iter().filter(|one| one.rank.is_some());
-    ranked.map(|one| one.class.clone()).collect()
+    let ranked = decision.candidates[0].accelerators.iter().filter(|candidate| candidate.rank.is_some());
+    ranked.map(|candidate| candidate.class.clone()).collect()
 }
 
 // 0.5: "10.0" compared as text was older than "9.0".
@@ -29,10 +29,10 @@ fn ranked_classes(classes: &[&str], model: &str, spec: &str) -> Vec<String> {
 #[case("9.0", "10.0", true)]
 #[case("8.0", "12.0", true)]
 #[case("10.0", "9.0", false)]
-fn compares_capabilities_as_numbers(#[case] least: &str, #[case] offered: &str, #[case] eligible: bool) {
-    let one = class("one", &format!("capabilities: {{memoryGB: 80, computeCapability: \"{offered}\"}}"));
-    let selector = format!("acceleratorSelector: {{constraints: {{minArchitectureVersion: \"{least}\"}}}}");
-    assert_eq!(ranked_classes(&[&one], MODEL, &selector).len(), usize::from(eligible));
+fn compares_capabilities_as_numbers(#[case] minimum: &str, #[case] declared: &str, #[case] eligible: bool) {
+    let class = class("a", &format!("capabilities: {{memoryGB: 80, computeCapability: \"{declared}\"}}"));
+    let selector = format!("acceleratorSelector: {{constraints: {{minArchitectureVersion: \"{minimum}\"}}}}");
+    assert_eq!(ranked_classes(&[&class], MODEL, &selector).len(), usize::from(eligible));
 }
 
 // 2.4: sizes in lower case, with a blank or in thousands were zero and matched every range that starts at 0.
@@ -85,7 +85,7 @@ fn message_names_model_and_runtime() {
 // spec: ACC-77
 #[test]
 fn distinguishes_fp8_from_int8() {
-    let of = |name: &str, fp8: u32, int8: u32| {
+    let class_with_throughput = |name: &str, fp8: u32, int8: u32| {
         class(
             name,
             &format!(
@@ -93,7 +93,7 @@ fn distinguishes_fp8_from_int8() {
             ),
         )
     };
-    let (a, b) = (of("a", 500, 2000), of("b", 1000, 100));
+    let (a, b) = (class_with_throughput("a", 500, 2000), class_with_throughput("b", 1000, 100));
     let quantized = MODEL.replace("modelParameterSize", "quantization: fp8, modelParameterSize");
     let any = runtime("a", ON_ANY_CLASS)
         .replace("features: [tensor-cores]", "memoryGB: 1")
@@ -112,8 +112,9 @@ fn distinguishes_fp8_from_int8() {
 #[case::no_prices("tier: \"\"", "tier: \"\"", &["a", "b"])]
 #[case::equal_prices_by_name("perHour: 3", "perHour: 3", &["a", "b"])]
 fn cheapest_policy_compares_prices(#[case] a: &str, #[case] b: &str, #[case] expected: &[&str]) {
-    let of = |name: &str, cost: &str| class(name, &format!("capabilities: {{memoryGB: 80}}, cost: {{{cost}}}"));
-    let (a, b) = (of("a", a), of("b", b));
+    let class_with_cost =
+        |name: &str, cost: &str| class(name, &format!("capabilities: {{memoryGB: 80}}, cost: {{{cost}}}"));
+    let (a, b) = (class_with_cost("a", a), class_with_cost("b", b));
     for classes in [[&a[..], &b[..]], [&b, &a]] {
         assert_eq!(ranked_classes(&classes, MODEL, "acceleratorSelector: {policy: Cheapest}"), expected);
     }
@@ -151,9 +152,9 @@ fn computes_accelerator_counts(#[case] engine: &str, #[case] sizes: &str, #[case
         "acceleratorConfig: {{nvidia-h100-80gb: {{tensorParallelismOverride: {{{sizes}}}}}}}, autoSelect: true"
     );
     let tuned = if sizes.is_empty() { "autoSelect: true".to_owned() } else { tuned };
-    let one = runtime("a", &format!("{ON_ANY_CLASS}, {engine}")).replace("autoSelect: true", &tuned);
+    let runtime = runtime("a", &format!("{ON_ANY_CLASS}, {engine}")).replace("autoSelect: true", &tuned);
     let on_h100 = service("acceleratorSelector: {acceleratorClass: nvidia-h100-80gb}");
-    assert_eq!(selection(&decided(&[MODEL, &one, &on_h100])).2, expected);
+    assert_eq!(selection(&decided(&[MODEL, &runtime, &on_h100])).2, expected);
 }
 
 // 4: tuning variables had the order of a hash map, which restarted Pods without a change.
@@ -164,7 +165,7 @@ fn tuning_has_a_stable_order() {
     let spec = serde_json::from_str(text).unwrap();
     let runtime = Runtime::from_api("r", Scope::Cluster, "", None, &spec).unwrap();
     let names: Vec<&str> =
-        runtime.formats[0].configurations[0].env.iter().map(|one| one["name"].as_str().unwrap()).collect();
+        runtime.formats[0].configurations[0].env.iter().map(|variable| variable["name"].as_str().unwrap()).collect();
     assert_eq!(names, ["A", "M", "Z"]);
 }
 

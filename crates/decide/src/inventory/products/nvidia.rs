@@ -97,9 +97,9 @@ fn compute_capability(node: &NodeInfo) -> Option<ComputeCapability> {
 /// Returns the features of every GPU with this capability: tensor cores since Ampere (some Turing GPUs lack them), FP8 since
 /// Ada.
 fn architecture_features(version: &ComputeCapability) -> Vec<String> {
-    let is_at_least = |text: &str| text.parse::<ComputeCapability>().is_ok_and(|least| *version >= least);
+    let is_at_least = |text: &str| text.parse::<ComputeCapability>().is_ok_and(|minimum| *version >= minimum);
     let known = [("8.0", "tensor-cores"), ("8.9", "fp8")];
-    known.iter().filter(|(least, _)| is_at_least(least)).map(|(_, feature)| (*feature).to_owned()).collect()
+    known.iter().filter(|(minimum, _)| is_at_least(minimum)).map(|(_, feature)| (*feature).to_owned()).collect()
 }
 
 fn parse_mebibytes(text: &str) -> Option<AcceleratorMemory> {
