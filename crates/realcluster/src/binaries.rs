@@ -1,4 +1,4 @@
-//! Locates the binaries and the manifests in their module sources.
+//! Locates the binaries, and the manifests in the sources of their Go modules.
 
 use std::path::{Path, PathBuf};
 
@@ -13,7 +13,7 @@ const ADDONS: [&str; 4] = ["lws", "volcano-scheduler", "volcano-controller-manag
 #[derive(Clone, Debug)]
 pub struct Binaries {
     root: PathBuf,
-    modules: PathBuf,
+    module_cache: PathBuf,
 }
 
 // === impl Binaries ===
@@ -41,12 +41,12 @@ impl Binaries {
             Some(path) => PathBuf::from(path),
             None => home()?.join(".cache/ostler/realcluster"),
         };
-        let found = Self { root, modules: module_cache()? };
-        let missing: Vec<&str> = names.filter(|name| !found.path(name).is_file()).collect();
+        let binaries = Self { root, module_cache: module_cache()? };
+        let missing: Vec<&str> = names.filter(|name| !binaries.path(name).is_file()).collect();
         if !missing.is_empty() {
-            bail!("missing binaries in {}: {}", found.root.display(), missing.join(", "));
+            bail!("missing binaries in {}: {}", binaries.root.display(), missing.join(", "));
         }
-        Ok(found)
+        Ok(binaries)
     }
 
     /// Returns the path of the binary `name`.
@@ -59,11 +59,11 @@ impl Binaries {
     ///
     /// # Errors
     /// The module is not in the module cache.
-    pub fn module(&self, module: &str, name: &str) -> Result<PathBuf> {
+    pub fn module_source(&self, module: &str, name: &str) -> Result<PathBuf> {
         let stamp = self.root.join("stamps").join(name);
         let version = std::fs::read_to_string(&stamp)
             .with_context(|| format!("failed to read the version of {name} from {}", stamp.display()))?;
-        let directory = self.modules.join(format!("{module}@{}", version.trim()));
+        let directory = self.module_cache.join(format!("{module}@{}", version.trim()));
         if !directory.is_dir() {
             bail!("source of module {module} not found: {}", directory.display());
         }
@@ -72,9 +72,9 @@ impl Binaries {
 
     /// Returns the source directory of the newest cached version of Go module `module`.
     #[must_use]
-    pub fn newest_module(&self, module: &str) -> Option<PathBuf> {
+    pub fn newest_module_source(&self, module: &str) -> Option<PathBuf> {
         let (directory, name) = module.rsplit_once('/')?;
-        let versions = std::fs::read_dir(self.modules.join(directory)).ok()?.flatten().map(|entry| entry.path());
+        let versions = std::fs::read_dir(self.module_cache.join(directory)).ok()?.flatten().map(|entry| entry.path());
         let of_module = |path: &PathBuf| {
             path.file_name().is_some_and(|file| file.to_string_lossy().starts_with(&format!("{name}@")))
         };

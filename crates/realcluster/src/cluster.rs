@@ -31,7 +31,7 @@ rules:
 
 /// A running control plane. Dropping it stops all processes.
 pub struct RealCluster {
-    /// Client of the administrator.
+    /// Client with the credentials of the administrator.
     pub client: Client,
     /// Kubeconfig file of the administrator.
     pub kubeconfig: PathBuf,
@@ -328,6 +328,6 @@ fn admin_kubeconfig(pki: &Certificates, url: &str) -> Result<String> {
     let (ca, certificate, key) =
         (data(&pki.ca_certificate())?, data(&pki.certificate("admin"))?, data(&pki.key("admin"))?);
     Ok(format!(
-        "apiVersion: v1\nkind: Config\ncurrent-context: real\nclusters:\n- name: real\n  cluster: {{server: \"{url}\", certificate-ca_certificate-data: {ca}}}\nusers:\n- name: admin\n  user: {{client-certificate-data: {certificate}, client-key-data: {key}}}\ncontexts:\n- name: real\n  context: {{cluster: real, user: admin}}\n"
+        "apiVersion: v1\nkind: Config\ncurrent-context: real\nclusters:\n- name: real\n  cluster: {{server: \"{url}\", certificate-authority-data: {ca}}}\nusers:\n- name: admin\n  user: {{client-certificate-data: {certificate}, client-key-data: {key}}}\ncontexts:\n- name: real\n  context: {{cluster: real, user: admin}}\n"
     ))
 }

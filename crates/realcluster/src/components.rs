@@ -18,7 +18,7 @@ pub(crate) enum Controllers {
     Only(&'static str),
 }
 
-// === impl Parts ===
+// === impl Components ===
 
 impl Components {
     /// Returns all components of a cluster.

@@ -1,7 +1,7 @@
 //! A loopback address for each cluster.
 //!
-//! Components bind their port after it was chosen. On 127.0.0.1 another process, or the local end of a connection, may bind
-//! it in between; an address that only one cluster uses avoids this race.
+//! A port is chosen before the component binds it. On 127.0.0.1, another process or an outgoing connection may bind the port in
+//! the meantime; a separate address for each cluster avoids this race.
 
 use std::collections::hash_map::RandomState;
 use std::hash::BuildHasher as _;
@@ -21,10 +21,10 @@ const MAX_ATTEMPTS: usize = 100;
 pub(crate) struct LoopbackAddress {
     pub(crate) address: Ipv4Addr,
     reservation: TcpListener,
-    next: u16,
+    last_port: u16,
 }
 
-// === impl Place ===
+// === impl LoopbackAddress ===
 
 impl LoopbackAddress {
     /// Reserves an unused address.
@@ -36,7 +36,7 @@ impl LoopbackAddress {
         for _ in 0..MAX_ATTEMPTS {
             let address = random_address();
             match TcpListener::bind((address, RESERVATION_PORT)) {
-                Ok(reservation) => return Ok(Self { address, reservation, next: RESERVATION_PORT }),
+                Ok(reservation) => return Ok(Self { address, reservation, last_port: RESERVATION_PORT }),
                 Err(error) => last_error = Some(error),
             }
         }
@@ -49,11 +49,11 @@ impl LoopbackAddress {
     /// # Errors
     /// No port is free.
     pub(crate) fn next_port(&mut self) -> Result<u16> {
-        let free = (self.next.saturating_add(1)..RESERVATION_PORT + PORT_COUNT)
+        let port = (self.last_port.saturating_add(1)..RESERVATION_PORT + PORT_COUNT)
             .find(|port| TcpListener::bind((self.address, *port)).is_ok())
             .with_context(|| format!("no free port on {}", self.address))?;
-        self.next = free;
-        Ok(free)
+        self.last_port = port;
+        Ok(port)
     }
 
     /// Returns the socket address of `port`.

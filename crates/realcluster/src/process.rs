@@ -9,7 +9,7 @@ use anyhow::{Context as _, Result, bail};
 
 /// Timeout of every wait, in seconds; generous because a loaded host may take minutes.
 pub const TIMEOUT_SECONDS: u64 = 600;
-/// Interval of polling.
+/// Polling interval.
 pub(crate) const POLL_INTERVAL: Duration = Duration::from_millis(50);
 
 /// A child process. Dropping it kills the process.
@@ -30,8 +30,8 @@ impl Process {
     pub fn start(name: &str, command: &mut Command, logs: &Path) -> Result<Self> {
         std::fs::create_dir_all(logs)?;
         let log = logs.join(format!("{name}.log"));
-        let out = std::fs::File::create(&log)?;
-        let child = command.stdin(Stdio::null()).stdout(out.try_clone()?).stderr(out).spawn();
+        let file = std::fs::File::create(&log)?;
+        let child = command.stdin(Stdio::null()).stdout(file.try_clone()?).stderr(file).spawn();
         Ok(Self { name: name.to_owned(), child: child.with_context(|| format!("failed to start {name}"))?, log })
     }
 
@@ -47,18 +47,22 @@ impl Process {
         std::fs::read_to_string(&self.log).unwrap_or_default()
     }
 
-    /// Polls `ready` until it returns true; `what` names the awaited state in errors.
+    /// Polls `ready` until it returns true; `description` names the expected state in errors.
     ///
     /// # Errors
     /// The process exited, or the wait timed out. The error contains the last lines of output.
-    pub async fn wait_until(&mut self, what: &str, mut ready: impl AsyncFnMut() -> bool) -> Result<()> {
+    pub async fn wait_until(&mut self, description: &str, mut ready: impl AsyncFnMut() -> bool) -> Result<()> {
         let start = Instant::now();
         while !ready().await {
             if let Some(status) = self.child.try_wait()? {
-                bail!("{} exited with {status} before {what}: {}", self.name, self.last_lines());
+                bail!("{} exited with {status} before {description}: {}", self.name, self.last_lines());
             }
             if start.elapsed() > Duration::from_secs(TIMEOUT_SECONDS) {
-                bail!("{}: timed out waiting for {what} after {TIMEOUT_SECONDS} s: {}", self.name, self.last_lines());
+                bail!(
+                    "{}: timed out waiting for {description} after {TIMEOUT_SECONDS} s: {}",
+                    self.name,
+                    self.last_lines()
+                );
             }
             tokio::time::sleep(POLL_INTERVAL).await;
         }

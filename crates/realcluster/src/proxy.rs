@@ -29,7 +29,7 @@ pub struct ObservedWrite {
 
 type WriteCallback = Box<dyn FnMut(&ObservedWrite) + Send>;
 
-/// A running proxy. It forwards requests with the credentials of its client.
+/// A running proxy. It forwards requests with the credentials of the `upstream` client.
 pub struct Proxy {
     /// Address that the proxy listens on.
     pub address: SocketAddr,
@@ -41,11 +41,11 @@ struct ProxyState {
     writes: Mutex<Vec<ObservedWrite>>,
     after_write: Mutex<Option<WriteCallback>>,
     /// Cancels all open watches.
-    watches: Mutex<CancellationToken>,
-    open: AtomicBool,
+    watch_cancellation: Mutex<CancellationToken>,
+    is_accepting: AtomicBool,
     /// Number of watches to answer with 410 Gone.
-    expire: AtomicUsize,
-    expired: AtomicUsize,
+    pending_expirations: AtomicUsize,
+    expired_watches: AtomicUsize,
 }
 
 // === impl Proxy ===
@@ -62,10 +62,10 @@ impl Proxy {
             upstream,
             writes: Mutex::default(),
             after_write: Mutex::default(),
-            watches: Mutex::default(),
-            open: AtomicBool::new(true),
-            expire: AtomicUsize::new(0),
-            expired: AtomicUsize::new(0),
+            watch_cancellation: Mutex::default(),
+            is_accepting: AtomicBool::new(true),
+            pending_expirations: AtomicUsize::new(0),
+            expired_watches: AtomicUsize::new(0),
         });
         let router = Router::new().fallback(forward).with_state(Arc::clone(&state));
         tokio::spawn(async move { axum::serve(listener, router).await });
@@ -94,35 +94,35 @@ impl Proxy {
 
     /// Terminates all open watches.
     pub fn cut_watches(&self) {
-        let mut watches = self.state.watches.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut watches = self.state.watch_cancellation.lock().unwrap_or_else(PoisonError::into_inner);
         std::mem::take(&mut *watches).cancel();
     }
 
     /// Terminates all open watches and responds 503 to every request until [`Self::accept_requests`] is called.
     pub fn reject_requests(&self) {
-        self.state.open.store(false, Ordering::SeqCst);
+        self.state.is_accepting.store(false, Ordering::SeqCst);
         self.cut_watches();
     }
 
     /// Forwards requests again after [`Self::reject_requests`].
     pub fn accept_requests(&self) {
-        self.state.open.store(true, Ordering::SeqCst);
+        self.state.is_accepting.store(true, Ordering::SeqCst);
     }
 
     /// Responds 410 Gone to the next `count` watches.
     pub fn expire_watches(&self, count: usize) {
-        self.state.expire.store(count, Ordering::SeqCst);
+        self.state.pending_expirations.store(count, Ordering::SeqCst);
     }
 
     /// Returns the number of watches that got 410 Gone.
     #[must_use]
     pub fn expired_watches(&self) -> usize {
-        self.state.expired.load(Ordering::SeqCst)
+        self.state.expired_watches.load(Ordering::SeqCst)
     }
 }
 
 async fn forward(State(state): State<Arc<ProxyState>>, request: Request) -> Response {
-    if !state.open.load(Ordering::SeqCst) {
+    if !state.is_accepting.load(Ordering::SeqCst) {
         return (StatusCode::SERVICE_UNAVAILABLE, "the proxy rejects requests").into_response();
     }
     let query = request.uri().query().unwrap_or_default().to_owned();
@@ -141,22 +141,24 @@ async fn forward(State(state): State<Arc<ProxyState>>, request: Request) -> Resp
     }
 }
 
-// === impl Shared ===
+// === impl ProxyState ===
 
 impl ProxyState {
     fn take_pending_expiry(&self) -> bool {
-        let expired =
-            self.expire.fetch_update(Ordering::SeqCst, Ordering::SeqCst, |count| count.checked_sub(1)).is_ok();
+        let expired = self
+            .pending_expirations
+            .fetch_update(Ordering::SeqCst, Ordering::SeqCst, |count| count.checked_sub(1))
+            .is_ok();
         if expired {
-            self.expired.fetch_add(1, Ordering::SeqCst);
+            self.expired_watches.fetch_add(1, Ordering::SeqCst);
         }
         expired
     }
 
     async fn send_upstream(&self, request: Request) -> Result<http::Response<kube::client::Body>> {
         let (mut parts, body) = request.into_parts();
-        for hop in ["host", "connection", "authorization", "content-length"] {
-            parts.headers.remove(hop);
+        for header in ["host", "connection", "authorization", "content-length"] {
+            parts.headers.remove(header);
         }
         parts.uri = parts.uri.path_and_query().map(|path| path.as_str().parse()).transpose()?.unwrap_or_default();
         let bytes = axum::body::to_bytes(body, usize::MAX).await?;
@@ -165,7 +167,7 @@ impl ProxyState {
     }
 
     fn cancellable_watch(&self, response: http::Response<kube::client::Body>) -> Response {
-        let token = self.watches.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        let token = self.watch_cancellation.lock().unwrap_or_else(PoisonError::into_inner).clone();
         response.map(|body| {
             let stream = Body::new(body).into_data_stream();
             Body::from_stream(stream.take_until(token.cancelled_owned()))

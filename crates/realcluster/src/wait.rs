@@ -13,12 +13,12 @@ use serde_json::Value;
 
 use crate::process::TIMEOUT_SECONDS;
 
-/// Waits until `condition` holds for all objects of `api`, by name, and returns them. `what` names the condition in errors.
+/// Waits until `condition` holds for all objects of `api`, by name, and returns them. `description` names the condition in errors.
 ///
 /// # Errors
 /// The wait timed out; the error contains the last observed state.
 pub async fn wait_until(
-    what: &str,
+    description: &str,
     api: Api<DynamicObject>,
     condition: impl Fn(&BTreeMap<String, Value>) -> bool,
 ) -> Result<BTreeMap<String, Value>> {
@@ -27,7 +27,7 @@ pub async fn wait_until(
     match tokio::time::timeout(deadline, watch_until(&mut state, api, condition)).await {
         Ok(result) => result.map(|()| state),
         Err(_) => bail!(
-            "timed out waiting for {what}; last observed state: {}",
+            "timed out waiting for {description}; last observed state: {}",
             serde_json::to_string(&state).context("failed to serialize the state")?
         ),
     }

@@ -22,7 +22,7 @@ impl RealCluster {
     pub fn gateway_definitions(&self) -> Result<Vec<Value>> {
         let mut definitions = Vec::new();
         for (module, file) in DEFINITIONS {
-            if let Some(source) = self.binaries.newest_module(module) {
+            if let Some(source) = self.binaries.newest_module_source(module) {
                 definitions.extend(read_manifests(&source.join(file))?);
             }
         }

@@ -14,7 +14,7 @@ impl RealCluster {
     /// # Errors
     /// The definition cannot be read.
     pub fn resource_flavor_definition(&self) -> Result<Option<Value>> {
-        let Some(source) = self.binaries.newest_module("sigs.k8s.io/kueue") else { return Ok(None) };
+        let Some(source) = self.binaries.newest_module_source("sigs.k8s.io/kueue") else { return Ok(None) };
         let definitions =
             read_manifests(&source.join("config/components/crd/bases/kueue.x-k8s.io_resourceflavors.yaml"))?;
         Ok(definitions.into_iter().next())

@@ -19,7 +19,7 @@ impl RealCluster {
     /// # Errors
     /// The controller failed to start; the error contains the end of its log.
     pub async fn install_leader_worker_set(&mut self) -> Result<()> {
-        let source = self.binaries.module("sigs.k8s.io/lws", "lws")?.join("config");
+        let source = self.binaries.module_source("sigs.k8s.io/lws", "lws")?.join("config");
         self.apply(&[json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "lws-system"}})]).await?;
         let port = self.loopback.next_port()?;
         let address = self.loopback.socket_address(port);

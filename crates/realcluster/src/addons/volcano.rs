@@ -23,7 +23,7 @@ impl RealCluster {
     /// # Errors
     /// The module is not in the module cache.
     pub fn pod_group_definition(&self) -> Result<Value> {
-        let source = self.binaries.module("volcano.sh/volcano", "volcano-scheduler")?;
+        let source = self.binaries.module_source("volcano.sh/volcano", "volcano-scheduler")?;
         let definitions =
             read_manifests(&source.join("config/crd/volcano/bases/scheduling.volcano.sh_podgroups.yaml"))?;
         Ok(definitions.into_iter().next().unwrap_or_default())
@@ -34,7 +34,7 @@ impl RealCluster {
     /// # Errors
     /// The component that failed to start, with the end of its log.
     pub async fn install_volcano(&mut self) -> Result<()> {
-        let source = self.binaries.module("volcano.sh/volcano", "volcano-scheduler")?;
+        let source = self.binaries.module_source("volcano.sh/volcano", "volcano-scheduler")?;
         self.apply_definitions(&read_manifests(&source.join("config/crd/volcano/bases"))?).await?;
         self.apply_definitions(&read_manifests(&source.join("config/crd/jobflow/bases"))?).await?;
         self.apply(&[json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "volcano-system"}})]).await?;
