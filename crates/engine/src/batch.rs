@@ -16,7 +16,7 @@ pub(crate) struct Batch {
     prefill_lock: Mutex<()>,
 }
 
-/// A sequence in the batch. Dropping it, also when the client disconnects, frees its slot.
+/// A sequence in the batch. Dropping the value frees the slot, including when the client disconnects.
 pub(crate) struct Sequence {
     batch: Arc<Batch>,
     kv_tokens: usize,
@@ -48,7 +48,7 @@ impl Batch {
         Sequence { batch: Arc::clone(self), kv_tokens, _permit: permit }
     }
 
-    /// Waits until no other prompt is being computed and holds the prefill lock.
+    /// Waits until no other prefill runs and acquires the prefill lock.
     pub(crate) async fn lock_prefill(&self) -> MutexGuard<'_, ()> {
         self.prefill_lock.lock().await
     }

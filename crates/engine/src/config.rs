@@ -5,14 +5,14 @@ use std::{
     time::Duration,
 };
 
-use crate::{LaunchLine, Timing};
+use crate::{ServerCommand, Timing};
 
 /// Configuration of a simulated engine. `Config::new("m")` serves model `m` at 127.0.0.1:8000 with vLLM's defaults.
 #[derive(Debug, Clone)]
 pub struct Config {
     /// Model path or name; `root` in `/v1/models`.
     pub model: String,
-    /// Names that clients may request; empty means [`Config::model`]. Responses carry the first one by default.
+    /// Names that clients may request; empty means [`Config::model`]. Responses name the first one by default.
     pub served_model_names: Vec<String>,
     /// Address to listen on.
     pub address: IpAddr,
@@ -58,17 +58,18 @@ impl Config {
         }
     }
 
-    /// Returns the configuration that a container's command line requests; `address` is the Pod's IP address.
-    pub fn from_launch_line(line: &LaunchLine, address: IpAddr) -> Self {
-        let defaults = Self::new(line.model.clone());
+    /// Returns the configuration of the engine that `command` starts. The engine listens on `address`, the Pod's IP address,
+    /// unless the command sets `--host`.
+    pub fn from_server_command(command: &ServerCommand, address: IpAddr) -> Self {
+        let defaults = Self::new(command.model.clone());
         Self {
-            served_model_names: line.served_model_names.clone(),
-            address: line.host.filter(|host| !host.is_unspecified()).unwrap_or(address),
-            port: line.port,
-            max_num_seqs: line.max_num_seqs.unwrap_or(defaults.max_num_seqs),
-            max_model_len: line.max_model_len.unwrap_or(defaults.max_model_len),
-            tensor_parallel_size: line.tensor_parallel_size,
-            block_size: line.block_size.unwrap_or(defaults.block_size),
+            served_model_names: command.served_model_names.clone(),
+            address: command.host.filter(|host| !host.is_unspecified()).unwrap_or(address),
+            port: command.port,
+            max_num_seqs: command.max_num_seqs.unwrap_or(defaults.max_num_seqs),
+            max_model_len: command.max_model_len.unwrap_or(defaults.max_model_len),
+            tensor_parallel_size: command.tensor_parallel_size,
+            block_size: command.block_size.unwrap_or(defaults.block_size),
             ..defaults
         }
     }

@@ -8,14 +8,14 @@ use crate::{
     api_error::ApiError,
     batch::Sequence,
     prompt,
-    request::{Call, GenerationRequest},
+    request::{Endpoint, GenerationRequest},
     response::{Finish, ResponseMetadata, Usage},
     simulator::Simulator,
     stop_strings::{StopCheck, StopStrings},
     text_generator::TextGenerator,
 };
 
-/// Generation of one completion. Dropping it at any point frees its slot in the batch.
+/// Generation of one completion. Dropping the value frees its slot in the batch.
 pub(crate) struct Generation {
     engine: Arc<Simulator>,
     prompt: Vec<u32>,
@@ -24,10 +24,10 @@ pub(crate) struct Generation {
     max_tokens: usize,
     min_tokens: usize,
     ignore_eos: bool,
-    generated: usize,
+    generated_tokens: usize,
     timestamps: Timestamps,
     sequence: Option<Sequence>,
-    finished: bool,
+    is_finished: bool,
 }
 
 /// Times at which the request changed its state.
@@ -52,10 +52,10 @@ impl Generation {
     pub(crate) fn new(
         engine: Arc<Simulator>,
         mut request: GenerationRequest,
-        call: Call,
+        endpoint: Endpoint,
         metadata: &ResponseMetadata,
     ) -> Result<Self, ApiError> {
-        let prompt = prompt::prompt_tokens(&request, call)?;
+        let prompt = prompt::prompt_tokens(&request, endpoint)?;
         let max_tokens = engine.validate(&request, prompt.len())?;
         let now = Instant::now();
         Ok(Self {
@@ -64,10 +64,10 @@ impl Generation {
             max_tokens,
             min_tokens: request.min_tokens,
             ignore_eos: request.ignore_eos,
-            generated: 0,
+            generated_tokens: 0,
             timestamps: Timestamps { arrived: now, scheduled: now, first_token: now, last_token: now },
             sequence: None,
-            finished: false,
+            is_finished: false,
             prompt,
             engine,
         })
@@ -75,19 +75,19 @@ impl Generation {
 
     /// Returns the token counts so far.
     pub(crate) fn usage(&self) -> Usage {
-        Usage::new(self.prompt.len(), self.generated)
+        Usage::new(self.prompt.len(), self.generated_tokens)
     }
 
     /// Waits for the next decode step and returns its text; `None` after the last one.
     pub(crate) async fn next_output(&mut self) -> Option<TokenOutput> {
-        if self.finished {
+        if self.is_finished {
             return None;
         }
-        match self.generated {
+        match self.generated_tokens {
             0 => self.prefill().await,
             _ => self.decode().await,
         }
-        self.generated += 1;
+        self.generated_tokens += 1;
         let token = self.text.next_token();
         let output = self.process_token(&token);
         self.observe_token();
@@ -102,13 +102,15 @@ impl Generation {
         self.sequence = Some(engine.batch.admit(self.prompt.len()).await);
         self.timestamps.scheduled = Instant::now();
         let prefill_guard = engine.batch.lock_prefill().await;
-        let cached = engine.cached_tokens(&self.prompt);
+        let cached_tokens = engine.cached_tokens(&self.prompt);
         let timing = &engine.config.timing;
-        sleep_unless_zero(timing.prefill_duration(self.prompt.len() - cached, engine.config.tensor_parallel_size))
-            .await;
+        sleep_unless_zero(
+            timing.prefill_duration(self.prompt.len() - cached_tokens, engine.config.tensor_parallel_size),
+        )
+        .await;
         engine.cache_prompt(&self.prompt);
         drop(prefill_guard);
-        engine.metrics.record_prefill(self.prompt.len(), cached);
+        engine.metrics.record_prefill(self.prompt.len(), cached_tokens);
         sleep_unless_zero(timing.decode_duration(engine.batch.running(), engine.config.tensor_parallel_size)).await;
     }
 
@@ -136,8 +138,8 @@ impl Generation {
 
     /// Returns the output for `text`, with a finish reason if the token limit or the end of the text is reached.
     fn finish_or_continue(&mut self, mut text: String) -> TokenOutput {
-        let at_end = self.text.is_finished() && !self.ignore_eos && self.generated >= self.min_tokens;
-        let reason = match (self.generated >= self.max_tokens, at_end) {
+        let is_complete = self.text.is_finished() && !self.ignore_eos && self.generated_tokens >= self.min_tokens;
+        let reason = match (self.generated_tokens >= self.max_tokens, is_complete) {
             (_, true) => "stop",
             (true, false) => "length",
             (false, false) => return TokenOutput { text, finish: None },
@@ -149,7 +151,7 @@ impl Generation {
     fn observe_token(&mut self) {
         let now = Instant::now();
         let metrics = &self.engine.metrics;
-        if self.generated == 1 {
+        if self.generated_tokens == 1 {
             self.timestamps.first_token = now;
             metrics.observe("vllm:time_to_first_token_seconds", (now - self.timestamps.arrived).as_secs_f64());
         } else {
@@ -164,20 +166,21 @@ impl Generation {
     }
 
     fn finish(&mut self, reason: &'static str) {
-        self.finished = true;
+        self.is_finished = true;
         self.sequence = None;
         let Timestamps { arrived, scheduled, first_token, last_token } = self.timestamps;
         let seconds = |from: Instant, to: Instant| (to - from).as_secs_f64();
-        let per_token = seconds(first_token, last_token) / self.generated.saturating_sub(1).max(1) as f64;
+        let seconds_per_token =
+            seconds(first_token, last_token) / self.generated_tokens.saturating_sub(1).max(1) as f64;
         let metrics = &self.engine.metrics;
         metrics.record_finished(reason);
         for (name, value) in [
             ("vllm:request_prompt_tokens", self.prompt.len() as f64),
-            ("vllm:request_generation_tokens", self.generated as f64),
-            ("vllm:request_max_num_generation_tokens", self.generated as f64),
+            ("vllm:request_generation_tokens", self.generated_tokens as f64),
+            ("vllm:request_max_num_generation_tokens", self.generated_tokens as f64),
             ("vllm:request_params_n", 1.0),
             ("vllm:request_params_max_tokens", self.max_tokens as f64),
-            ("vllm:request_time_per_output_token_seconds", per_token),
+            ("vllm:request_time_per_output_token_seconds", seconds_per_token),
             ("vllm:e2e_request_latency_seconds", seconds(arrived, last_token)),
             ("vllm:request_queue_time_seconds", seconds(arrived, scheduled)),
             ("vllm:request_inference_time_seconds", seconds(scheduled, last_token)),

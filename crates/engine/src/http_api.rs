@@ -17,7 +17,7 @@ use crate::{
     api_error::ApiError,
     generation::Generation,
     metrics,
-    request::{Call, GenerationRequest, StreamOptions},
+    request::{Endpoint, GenerationRequest, StreamOptions},
     response::{self, ResponseMetadata},
     simulator::Simulator,
     tokenizer,
@@ -30,11 +30,11 @@ const JSON: &str = "application/json";
 
 /// Returns the router with all routes of `engine`.
 pub(crate) fn router(engine: Arc<Simulator>) -> Router {
-    // axum answers HEAD on GET routes; vLLM responds 405.
+    // By default, axum accepts HEAD on GET routes; vLLM responds 405.
     let get_only = |handler| get(handler).head(method_not_allowed);
     Router::new()
-        .route("/v1/chat/completions", post(|engine, headers, body| generate(engine, headers, body, Call::Chat)))
-        .route("/v1/completions", post(|engine, headers, body| generate(engine, headers, body, Call::Completion)))
+        .route("/v1/chat/completions", post(|engine, headers, body| generate(engine, headers, body, Endpoint::Chat)))
+        .route("/v1/completions", post(|engine, headers, body| generate(engine, headers, body, Endpoint::Completion)))
         .route("/tokenize", post(tokenize))
         .route("/v1/models", get(models).head(method_not_allowed))
         .route("/metrics", get(prometheus_metrics).head(method_not_allowed))
@@ -48,8 +48,13 @@ pub(crate) fn router(engine: Arc<Simulator>) -> Router {
         .with_state(engine)
 }
 
-async fn generate(State(engine): State<Arc<Simulator>>, headers: HeaderMap, body: Bytes, call: Call) -> Response<Body> {
-    match accept(&engine, &headers, &body, call) {
+async fn generate(
+    State(engine): State<Arc<Simulator>>,
+    headers: HeaderMap,
+    body: Bytes,
+    endpoint: Endpoint,
+) -> Response<Body> {
+    match accept(&engine, &headers, &body, endpoint) {
         Err(error) => error_response(&error),
         Ok(AcceptedRequest { generation, metadata, stream: Some(options) }) => {
             streaming_response(generation, metadata, options)
@@ -66,21 +71,26 @@ struct AcceptedRequest {
     stream: Option<StreamOptions>,
 }
 
-fn accept(engine: &Arc<Simulator>, headers: &HeaderMap, body: &[u8], call: Call) -> Result<AcceptedRequest, ApiError> {
-    let request = parse_request(headers, body, call)?;
+fn accept(
+    engine: &Arc<Simulator>,
+    headers: &HeaderMap,
+    body: &[u8],
+    endpoint: Endpoint,
+) -> Result<AcceptedRequest, ApiError> {
+    let request = parse_request(headers, body, endpoint)?;
     check_model(engine, request.model.as_deref())?;
     let request_id = headers.get("x-request-id").and_then(|id| id.to_str().ok());
-    let metadata = engine.response_metadata(call, request.model.as_deref(), request_id);
+    let metadata = engine.response_metadata(endpoint, request.model.as_deref(), request_id);
     let stream = request.stream.then(|| request.stream_options.unwrap_or_default());
-    let generation = Generation::new(Arc::clone(engine), request, call, &metadata)?;
+    let generation = Generation::new(Arc::clone(engine), request, endpoint, &metadata)?;
     Ok(AcceptedRequest { generation, metadata, stream })
 }
 
-fn parse_request(headers: &HeaderMap, body: &[u8], call: Call) -> Result<GenerationRequest, ApiError> {
+fn parse_request(headers: &HeaderMap, body: &[u8], endpoint: Endpoint) -> Result<GenerationRequest, ApiError> {
     let content_type = headers.get(header::CONTENT_TYPE).and_then(|value| value.to_str().ok()).unwrap_or(JSON);
     let media_type = content_type.split(';').next().unwrap_or_default().trim();
     match media_type.eq_ignore_ascii_case(JSON) {
-        true => GenerationRequest::parse(body, call),
+        true => GenerationRequest::parse(body, endpoint),
         false => Err(ApiError::unsupported_media_type()),
     }
 }
@@ -127,19 +137,19 @@ fn events(
     metadata: ResponseMetadata,
     options: StreamOptions,
 ) -> impl Stream<Item = Result<Bytes, Infallible>> {
-    let initial = (generation, metadata, true);
-    stream::unfold(Some(initial), move |state| async move {
-        let (mut generation, metadata, first) = state?;
+    let initial_state = (generation, metadata, true);
+    stream::unfold(Some(initial_state), move |state| async move {
+        let (mut generation, metadata, is_first) = state?;
         let output = generation.next_output().await?;
         let usage = options.continuous_usage_stats.then(|| generation.usage());
         let mut text = String::new();
-        if first && metadata.call == Call::Chat {
+        if is_first && metadata.endpoint == Endpoint::Chat {
             text.push_str(&response::role_chunk(&metadata, usage));
         }
-        let finished = output.finish.is_some();
-        let last = finished && !options.include_usage;
-        text.push_str(&response::token_chunk(&metadata, &output.text, output.finish.as_ref(), usage, last));
-        if !finished {
+        let is_finished = output.finish.is_some();
+        let is_last = is_finished && !options.include_usage;
+        text.push_str(&response::token_chunk(&metadata, &output.text, output.finish.as_ref(), usage, is_last));
+        if !is_finished {
             return Some((Ok(Bytes::from(text)), Some((generation, metadata, false))));
         }
         if options.include_usage {
@@ -152,8 +162,8 @@ fn events(
 
 async fn models(State(engine): State<Arc<Simulator>>) -> Response<Body> {
     let config = &engine.config;
-    let list = response::models(&config.model_names(), &config.model, config.max_model_len, engine.started_at);
-    build_response(StatusCode::OK, Some(JSON), list)
+    let body = response::models(&config.model_names(), &config.model, config.max_model_len, engine.started_at);
+    build_response(StatusCode::OK, Some(JSON), body)
 }
 
 async fn prometheus_metrics(State(engine): State<Arc<Simulator>>) -> Response<Body> {

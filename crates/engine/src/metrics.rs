@@ -36,19 +36,19 @@ impl Metrics {
 
     /// Records the prefill of `prompt` tokens, of which `cached` came from the prefix cache.
     pub(crate) fn record_prefill(&self, prompt: usize, cached: usize) {
-        let (all, hits) = (prompt as f64, cached as f64);
+        let (total, hits) = (prompt as f64, cached as f64);
         for (name, label, value) in [
-            ("vllm:prompt_tokens_total", "", all),
-            ("vllm:prefix_cache_queries_total", "", all),
+            ("vllm:prompt_tokens_total", "", total),
+            ("vllm:prefix_cache_queries_total", "", total),
             ("vllm:prefix_cache_hits_total", "", hits),
             ("vllm:prompt_tokens_cached_total", "", hits),
             ("vllm:prompt_tokens_cached_by_source_total", "device", hits),
             ("vllm:prompt_tokens_by_source_total", "local_cache_hit", hits),
-            ("vllm:prompt_tokens_by_source_total", "local_compute", all - hits),
+            ("vllm:prompt_tokens_by_source_total", "local_compute", total - hits),
         ] {
             self.add(name, label, value);
         }
-        self.observe("vllm:request_prefill_kv_computed_tokens", all - hits);
+        self.observe("vllm:request_prefill_kv_computed_tokens", total - hits);
     }
 
     /// Records one generated token.

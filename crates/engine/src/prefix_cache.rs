@@ -28,9 +28,9 @@ impl PrefixCache {
 
     /// Returns the number of tokens of `prompt` that are cached. As in vLLM, the last token is always computed.
     pub(crate) fn cached_tokens(&self, prompt: &[u32]) -> usize {
-        let usable = prompt.len().saturating_sub(1);
+        let cacheable_tokens = prompt.len().saturating_sub(1);
         let blocks = block_hashes(prompt, self.block_size).take_while(|hash| self.last_used.contains_key(hash)).count();
-        (blocks * self.block_size).min(usable / self.block_size * self.block_size)
+        (blocks * self.block_size).min(cacheable_tokens / self.block_size * self.block_size)
     }
 
     /// Inserts every full block of `prompt` and evicts the least recently used blocks.

@@ -4,7 +4,7 @@ use serde_json::Value;
 
 use crate::{
     api_error::ApiError,
-    request::{Call, GenerationRequest, Message},
+    request::{Endpoint, GenerationRequest, Message},
     tokenizer,
 };
 
@@ -12,10 +12,10 @@ use crate::{
 ///
 /// # Errors
 /// Several prompts in one request, which the simulation does not support, or an empty prompt.
-pub(crate) fn prompt_tokens(request: &GenerationRequest, call: Call) -> Result<Vec<u32>, ApiError> {
-    match call {
-        Call::Chat => chat(request.messages.as_deref().unwrap_or_default()),
-        Call::Completion => completion(request.prompt.as_ref().unwrap_or(&Value::Null)),
+pub(crate) fn prompt_tokens(request: &GenerationRequest, endpoint: Endpoint) -> Result<Vec<u32>, ApiError> {
+    match endpoint {
+        Endpoint::Chat => chat(request.messages.as_deref().unwrap_or_default()),
+        Endpoint::Completion => completion(request.prompt.as_ref().unwrap_or(&Value::Null)),
     }
 }
 

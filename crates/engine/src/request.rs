@@ -52,25 +52,25 @@ pub(crate) struct StreamOptions {
 
 /// Endpoint that generates text.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Call {
+pub(crate) enum Endpoint {
     Chat,
     Completion,
 }
 
 impl GenerationRequest {
-    /// Parses the body of a request to `call`.
+    /// Parses the body of a request to `endpoint`.
     ///
     /// # Errors
     /// vLLM's validation error for a body that is not a JSON object, lacks the required field, or has a field of a wrong type.
-    pub(crate) fn parse(body: &[u8], call: Call) -> Result<Self, ApiError> {
+    pub(crate) fn parse(body: &[u8], endpoint: Endpoint) -> Result<Self, ApiError> {
         let value: Value = serde_json::from_slice(body).map_err(|error| invalid_json(body, &error))?;
         let Value::Object(fields) = &value else {
             let message = "Input should be a valid dictionary or object to extract fields from";
             return Err(ApiError::validation("body", "model_attributes_type", message, &python_repr(&value), None));
         };
-        let required = match call {
-            Call::Chat => "messages",
-            Call::Completion => "prompt",
+        let required = match endpoint {
+            Endpoint::Chat => "messages",
+            Endpoint::Completion => "prompt",
         };
         let input = format!("'<dict of {} items>'", fields.len());
         if !fields.contains_key(required) {
@@ -161,14 +161,14 @@ mod tests {
     use rstest::rstest;
 
     #[rstest]
-    #[case::no_json("{bad", Call::Chat, "body.1")]
-    #[case::cut("{\"model\":\"m\",", Call::Chat, "body.12")]
-    #[case::list("[]", Call::Chat, "body")]
-    #[case::no_messages("{\"model\":\"m\"}", Call::Chat, "body.messages")]
-    #[case::no_prompt("{\"model\":\"m\"}", Call::Completion, "body.prompt")]
-    #[case::words_for_number("{\"prompt\":\"x\",\"max_tokens\":\"many\"}", Call::Completion, "body.max_tokens")]
-    fn invalid_body_names_the_field(#[case] body: &str, #[case] call: Call, #[case] param: &str) {
-        let error = GenerationRequest::parse(body.as_bytes(), call).unwrap_err();
+    #[case::no_json("{bad", Endpoint::Chat, "body.1")]
+    #[case::truncated("{\"model\":\"m\",", Endpoint::Chat, "body.12")]
+    #[case::list("[]", Endpoint::Chat, "body")]
+    #[case::no_messages("{\"model\":\"m\"}", Endpoint::Chat, "body.messages")]
+    #[case::no_prompt("{\"model\":\"m\"}", Endpoint::Completion, "body.prompt")]
+    #[case::text_for_number("{\"prompt\":\"x\",\"max_tokens\":\"many\"}", Endpoint::Completion, "body.max_tokens")]
+    fn invalid_body_names_the_field(#[case] body: &str, #[case] endpoint: Endpoint, #[case] param: &str) {
+        let error = GenerationRequest::parse(body.as_bytes(), endpoint).unwrap_err();
         assert_eq!(error.param.as_deref(), Some(param), "{}", error.message);
         assert_eq!((error.status.as_u16(), error.error_type), (400, "Bad Request"));
     }
@@ -176,6 +176,6 @@ mod tests {
     #[test]
     fn ignores_unknown_fields() {
         let body = br#"{"messages":[{"role":"user","content":"x"}],"temperature":0,"chat_template_kwargs":{}}"#;
-        assert!(GenerationRequest::parse(body, Call::Chat).is_ok());
+        assert!(GenerationRequest::parse(body, Endpoint::Chat).is_ok());
     }
 }

@@ -2,7 +2,7 @@
 
 use serde::Serialize;
 
-use crate::request::Call;
+use crate::request::Endpoint;
 
 /// Serializes as `null`: a feature that the simulation does not support.
 type Null = ();
@@ -10,7 +10,7 @@ type Null = ();
 /// Identifiers and creation time that all chunks of one response share.
 #[derive(Debug, Clone)]
 pub(crate) struct ResponseMetadata {
-    pub(crate) call: Call,
+    pub(crate) endpoint: Endpoint,
     pub(crate) id: String,
     /// Unix seconds.
     pub(crate) created: i64,
@@ -49,7 +49,7 @@ impl Usage {
         Self { prompt_tokens, total_tokens: prompt_tokens + completion_tokens, completion_tokens }
     }
 
-    fn full(self) -> FullUsage {
+    fn into_full_usage(self) -> FullUsage {
         FullUsage {
             prompt_tokens: self.prompt_tokens,
             total_tokens: self.total_tokens,
@@ -131,8 +131,8 @@ struct CompletionChoice<'a> {
 /// Returns the body of a response that is not streamed.
 pub(crate) fn completion_body(metadata: &ResponseMetadata, text: &str, finish: &Finish, usage: Usage) -> Vec<u8> {
     let (finish_reason, stop_reason) = (finish.reason, finish.stop.as_deref());
-    let json = match metadata.call {
-        Call::Chat => serde_json::to_vec(&ChatCompletion {
+    let json = match metadata.endpoint {
+        Endpoint::Chat => serde_json::to_vec(&ChatCompletion {
             id: &metadata.id,
             object: "chat.completion",
             created: metadata.created,
@@ -156,7 +156,7 @@ pub(crate) fn completion_body(metadata: &ResponseMetadata, text: &str, finish: &
             }],
             service_tier: (),
             system_fingerprint: &metadata.fingerprint,
-            usage: usage.full(),
+            usage: usage.into_full_usage(),
             prompt_logprobs: (),
             prompt_token_ids: (),
             prompt_text: (),
@@ -164,7 +164,7 @@ pub(crate) fn completion_body(metadata: &ResponseMetadata, text: &str, finish: &
             ec_transfer_params: (),
             metrics: (),
         }),
-        Call::Completion => serde_json::to_vec(&Completion {
+        Endpoint::Completion => serde_json::to_vec(&Completion {
             id: &metadata.id,
             object: "text_completion",
             created: metadata.created,
@@ -182,7 +182,7 @@ pub(crate) fn completion_body(metadata: &ResponseMetadata, text: &str, finish: &
             }],
             service_tier: (),
             system_fingerprint: &metadata.fingerprint,
-            usage: usage.full(),
+            usage: usage.into_full_usage(),
             kv_transfer_params: (),
             ec_transfer_params: (),
             metrics: (),
@@ -254,24 +254,24 @@ pub(crate) fn role_chunk(metadata: &ResponseMetadata, usage: Option<Usage>) -> S
     sse_event(&Chunk { prompt_token_ids: Some(()), prompt_text: Some(()), usage, ..chunk(metadata, &[delta]) })
 }
 
-/// Returns the chunk of one token. `last` is true when only `[DONE]` follows.
+/// Returns the chunk of one token. `is_last` is true when only `[DONE]` follows.
 pub(crate) fn token_chunk(
     metadata: &ResponseMetadata,
     text: &str,
     finish: Option<&Finish>,
     usage: Option<Usage>,
-    last: bool,
+    is_last: bool,
 ) -> String {
     let finish_reason = finish.map(|finish| finish.reason);
     let stop_reason = finish.map(|finish| finish.stop.as_deref());
-    let system_fingerprint = last.then_some(metadata.fingerprint.as_str());
-    match metadata.call {
-        Call::Chat => {
+    let system_fingerprint = is_last.then_some(metadata.fingerprint.as_str());
+    match metadata.endpoint {
+        Endpoint::Chat => {
             let delta = Delta { role: None, content: text };
             let choice = ChatDelta { index: 0, delta, logprobs: (), finish_reason, stop_reason, token_ids: Some(()) };
             sse_event(&Chunk { usage, system_fingerprint, ..chunk(metadata, &[choice]) })
         }
-        Call::Completion => {
+        Endpoint::Completion => {
             let choice = TextDelta {
                 index: 0,
                 text,
@@ -293,9 +293,9 @@ pub(crate) fn usage_chunk(metadata: &ResponseMetadata, usage: Usage) -> String {
 }
 
 fn chunk<'a, C: Serialize>(metadata: &'a ResponseMetadata, choices: &'a [C]) -> Chunk<'a, C> {
-    let object = match metadata.call {
-        Call::Chat => "chat.completion.chunk",
-        Call::Completion => "text_completion",
+    let object = match metadata.endpoint {
+        Endpoint::Chat => "chat.completion.chunk",
+        Endpoint::Completion => "text_completion",
     };
     Chunk {
         id: &metadata.id,

@@ -13,7 +13,7 @@ use crate::{
     batch::Batch,
     metrics::Metrics,
     prefix_cache::PrefixCache,
-    request::{Call, GenerationRequest},
+    request::{Endpoint, GenerationRequest},
     response::ResponseMetadata,
 };
 
@@ -43,19 +43,19 @@ impl Simulator {
     /// Returns the metadata of a new response. A client's `x-request-id` becomes part of the id.
     pub(crate) fn response_metadata(
         &self,
-        call: Call,
+        endpoint: Endpoint,
         model: Option<&str>,
         request_id: Option<&str>,
     ) -> ResponseMetadata {
-        let prefix = match call {
-            Call::Chat => "chatcmpl",
-            Call::Completion => "cmpl",
+        let prefix = match endpoint {
+            Endpoint::Chat => "chatcmpl",
+            Endpoint::Completion => "cmpl",
         };
         let number = self.response_count.fetch_add(1, Relaxed);
         let generated_id =
             || format!("{:016x}", xxh64(&number.to_le_bytes(), self.config.seed ^ self.started_at as u64));
         ResponseMetadata {
-            call,
+            endpoint: endpoint,
             id: format!("{prefix}-{}", request_id.map_or_else(generated_id, str::to_owned)),
             created: unix_seconds(),
             model: model.unwrap_or(self.config.default_model_name()).to_owned(),

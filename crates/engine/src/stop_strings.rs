@@ -4,7 +4,7 @@
 pub(crate) struct StopStrings {
     strings: Vec<String>,
     pending: String,
-    longest: usize,
+    max_length: usize,
 }
 
 /// Result of checking the text of one token.
@@ -19,8 +19,8 @@ pub(crate) enum StopCheck {
 impl StopStrings {
     pub(crate) fn new(strings: Vec<String>) -> Self {
         let strings: Vec<String> = strings.into_iter().filter(|text| !text.is_empty()).collect();
-        let longest = strings.iter().map(String::len).max().unwrap_or(0);
-        Self { strings, pending: String::new(), longest }
+        let max_length = strings.iter().map(String::len).max().unwrap_or(0);
+        Self { strings, pending: String::new(), max_length }
     }
 
     /// Appends the text of a token and returns the text that can be sent.
@@ -30,7 +30,7 @@ impl StopStrings {
             let text = self.pending[..index].to_owned();
             return StopCheck::Stopped { text, stop_string };
         }
-        let buffered = self.longest.saturating_sub(1).min(self.pending.len());
+        let buffered = self.max_length.saturating_sub(1).min(self.pending.len());
         let mut end = self.pending.len() - buffered;
         while !self.pending.is_char_boundary(end) {
             end -= 1;

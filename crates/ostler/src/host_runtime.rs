@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 
 use embedded::ProcessRuntime;
 use embedded::ports::{ContainerConfig, ContainerExit, ContainerPurpose, ContainerRuntime};
-use engine::LaunchLine;
+use engine::ServerCommand;
 use futures::future::{BoxFuture, FutureExt, ready};
 use tokio_util::sync::CancellationToken;
 
@@ -151,7 +151,7 @@ fn requested_gpus(container: &ContainerConfig) -> usize {
 /// Makes an engine listen on the IP of its Pod. All Pods share this host, so that an engine listening on all addresses would
 /// occupy the port of every Pod.
 fn listen_on_pod_ip(container: &mut ContainerConfig) {
-    if LaunchLine::parse(&container.command, &container.args, &container.env).is_none() {
+    if ServerCommand::parse(&container.command, &container.args, &container.env).is_none() {
         return;
     }
     let address = container.pod_ip.to_string();
@@ -180,7 +180,7 @@ fn listen_on_pod_ip(container: &mut ContainerConfig) {
 
 /// Runs a simulated engine, or a stub for containers that are not a known engine.
 fn run_simulated(container: ContainerConfig, shutdown: CancellationToken) -> BoxFuture<'static, ContainerExit> {
-    let line = LaunchLine::parse(&container.command, &container.args, &container.env);
+    let command = ServerCommand::parse(&container.command, &container.args, &container.env);
     if let (ContainerPurpose::Service | ContainerPurpose::Init, Some(code)) =
         (container.purpose, fixed_exit_code(&container))
     {
@@ -189,8 +189,8 @@ fn run_simulated(container: ContainerConfig, shutdown: CancellationToken) -> Box
             .write_line(&format!("image {}: simulated, exits with code {code} like its command", container.image));
         return ready(ContainerExit { code, message: String::new() }).boxed();
     }
-    match (container.purpose, line) {
-        (ContainerPurpose::Service, Some(line)) => serve_engine(container, line, shutdown).boxed(),
+    match (container.purpose, command) {
+        (ContainerPurpose::Service, Some(command)) => serve_engine(container, command, shutdown).boxed(),
         (ContainerPurpose::Service, None) => stub_container::run(container, shutdown).boxed(),
         (ContainerPurpose::Init, _) => {
             container.log.write_line(&format!("image {}: simulated init container, completed", container.image));
@@ -212,8 +212,8 @@ fn fixed_exit_code(container: &ContainerConfig) -> Option<i32> {
     }
 }
 
-async fn serve_engine(container: ContainerConfig, line: LaunchLine, shutdown: CancellationToken) -> ContainerExit {
-    let config = engine::Config::from_launch_line(&line, container.pod_ip);
+async fn serve_engine(container: ContainerConfig, command: ServerCommand, shutdown: CancellationToken) -> ContainerExit {
+    let config = engine::Config::from_server_command(&command, container.pod_ip);
     let address = SocketAddr::new(config.address, config.port);
     container.log.write_line(&format!(
         "simulated engine for image {}: serving {} on {address}",

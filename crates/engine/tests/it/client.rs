@@ -58,7 +58,7 @@ impl Response {
 pub(crate) async fn call(address: SocketAddr, method: &str, path: &str, body: &str) -> Response {
     let mut stream = send(address, method, path, body).await;
     let mut text = Vec::new();
-    tokio::time::timeout(TIMEOUT, stream.read_to_end(&mut text)).await.expect("the response does not end").unwrap();
+    tokio::time::timeout(TIMEOUT, stream.read_to_end(&mut text)).await.expect("the response is incomplete").unwrap();
     let text = String::from_utf8(text).unwrap();
     let (head, body) = text.split_once("\r\n\r\n").unwrap();
     let body = if head.contains("transfer-encoding: chunked") { decode_chunked(body) } else { body.to_owned() };

@@ -57,13 +57,13 @@ async fn cached_prefix_reduces_latency() {
 async fn requests_beyond_the_batch_size_wait_and_are_counted() {
     let timing = Timing { decode_step: Duration::from_millis(10), ..Timing::instant() };
     let engine = engine::router(Config { timing, max_num_seqs: 2, ..recorded_config() });
-    let all = futures::future::join_all(["a", "b", "c", "d"].map(|prompt| completion(&engine, prompt, 20)));
+    let requests = futures::future::join_all(["a", "b", "c", "d"].map(|prompt| completion(&engine, prompt, 20)));
     let counts = async {
         // Paused time advances once all four requests are pending.
         tokio::time::sleep(Duration::from_millis(1)).await;
         (metric(&engine, "vllm:num_requests_waiting{").await, metric(&engine, "vllm:num_requests_running{").await)
     };
-    let (times, counts) = tokio::join!(all, counts);
+    let (times, counts) = tokio::join!(requests, counts);
     assert_eq!(counts, (2.0, 2.0));
     let (first, last) = (times.iter().min().unwrap(), times.iter().max().unwrap());
     assert!(*last >= *first + Duration::from_millis(150), "{times:?}");
@@ -76,21 +76,18 @@ async fn disconnected_client_frees_its_slot() {
     let timing = Timing { decode_step: Duration::from_secs(3), ..Timing::instant() };
     let engine = start(Config { timing, ..recorded_config() }).await;
     let body = r#"{"model":"tiny","prompt":"x","max_tokens":1000,"ignore_eos":true,"stream":true}"#;
-    let running = async |expected: f64| {
+    let wait_for_running = async |expected: f64| {
         let poll = async {
             let page = async || call(engine.address, "GET", "/metrics", "").await.body;
             while sample(&page().await, "vllm:num_requests_running{") != expected {}
         };
-        assert!(
-            tokio::time::timeout(TIMEOUT, poll).await.is_ok(),
-            "the number of running requests never becomes {expected}"
-        );
+        assert!(tokio::time::timeout(TIMEOUT, poll).await.is_ok(), "timed out waiting for {expected} running requests");
     };
     let mut stream = send(engine.address, "POST", "/v1/completions", body).await;
     stream.read_u8().await.unwrap();
-    running(1.0).await;
+    wait_for_running(1.0).await;
     drop(stream);
-    running(0.0).await;
+    wait_for_running(0.0).await;
 }
 
 #[tokio::test]

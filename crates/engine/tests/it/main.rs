@@ -1,5 +1,5 @@
 //! Tests of the engine over sockets: comparison with recordings of vLLM, and latency under load.
-#![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test that cannot go on should say where")]
+#![allow(clippy::unwrap_used, clippy::expect_used, reason = "a panic reports the line of a failed test")]
 
 mod client;
 mod load;

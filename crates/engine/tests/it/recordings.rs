@@ -75,7 +75,7 @@ async fn rejects_head_requests_as_vllm_does() {
 fn headers(response: &Response) -> Vec<String> {
     let varying = ["date", "content-length"];
     let lines = response.head.lines().skip(1).filter_map(|line| line.split_once(": "));
-    // vLLM and hyper send transfer-encoding index different positions.
+    // vLLM and hyper send transfer-encoding at different positions.
     let mut lines: Vec<_> = lines
         .map(|(name, value)| if varying.contains(&name) { name.to_owned() } else { format!("{name}: {value}") })
         .collect();
@@ -83,7 +83,7 @@ fn headers(response: &Response) -> Vec<String> {
     lines
 }
 
-/// Replaces the strings and numbers of a JSON text by placeholders, and keeps keys, order and white space.
+/// Replaces the strings and numbers of a JSON text with placeholders, and keeps keys, order and white space.
 fn shape(body: &str) -> String {
     let mut shape = String::new();
     let mut rest = body;

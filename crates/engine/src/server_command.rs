@@ -1,4 +1,4 @@
-//! Parses a container's command line into the inference server that it starts.
+//! Parses a container's command into the parameters of the inference server that it starts.
 //!
 //! Supported: `vllm serve MODEL …`, `python3 -m vllm.entrypoints.openai.api_server --model MODEL …`,
 //! `python3 -m sglang.launch_server --model-path MODEL …`, any of these inside `sh -c "… && …"`, and bare arguments
@@ -11,7 +11,7 @@ use std::net::IpAddr;
 
 /// Parameters of the inference server that a command line starts.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct LaunchLine {
+pub struct ServerCommand {
     /// The program that the command line starts.
     pub server: InferenceServer,
     /// Path or name of the model.
@@ -43,23 +43,23 @@ pub enum InferenceServer {
     Sglang,
 }
 
-impl LaunchLine {
+impl ServerCommand {
     /// Parses `command` and `args` of a container with the environment `env`. Returns `None` for a command line that starts
     /// no inference server: a Ray worker, a router or any other program.
     pub fn parse(command: &[String], args: &[String], env: &[(String, String)]) -> Option<Self> {
         let words: Vec<String> = command.iter().chain(args).cloned().collect();
-        let entry_point = command.is_empty();
+        let uses_entry_point = command.is_empty();
         let (server, flags) = match shell::script(&words) {
             Some(script) => shell::commands(script, env).into_iter().find_map(|words| find_server(&words, false))?,
-            None => find_server(&words, entry_point)?,
+            None => find_server(&words, uses_entry_point)?,
         };
         from_flags(server, &Flags::parse(&flags), env)
     }
 }
 
-/// Returns the inference server that `words` start and the arguments after it. `entry_point` is true if the image's
+/// Returns the inference server that `words` start and the arguments after it. `uses_entry_point` is true if the image's
 /// entry point gets the words as arguments.
-fn find_server(words: &[String], entry_point: bool) -> Option<(InferenceServer, Vec<String>)> {
+fn find_server(words: &[String], uses_entry_point: bool) -> Option<(InferenceServer, Vec<String>)> {
     for (index, word) in words.iter().enumerate() {
         let program = word.rsplit('/').next().unwrap_or(word);
         let (server, skip) = match program {
@@ -72,31 +72,31 @@ fn find_server(words: &[String], entry_point: bool) -> Option<(InferenceServer, 
         return Some((server, words[index + skip..].to_vec()));
     }
     let starts_with_flag = words.first().is_none_or(|word| word.starts_with('-'));
-    (entry_point && starts_with_flag).then(|| (InferenceServer::Vllm, words.to_vec()))
+    (uses_entry_point && starts_with_flag).then(|| (InferenceServer::Vllm, words.to_vec()))
 }
 
-fn from_flags(server: InferenceServer, flags: &Flags, env: &[(String, String)]) -> Option<LaunchLine> {
+fn from_flags(server: InferenceServer, flags: &Flags, env: &[(String, String)]) -> Option<ServerCommand> {
     let variable =
         |name: &str| env.iter().find(|(key, value)| key == name && !value.is_empty()).map(|(_, value)| value.clone());
     let (model_flags, context_length_flag, max_sequences_flag, default_port): (&[&str], _, _, _) = match server {
         InferenceServer::Vllm => (&["model"], "max-model-len", "max-num-seqs", 8000),
         InferenceServer::Sglang => (&["model-path", "model"], "context-length", "max-running-requests", 30_000),
     };
-    let argument = flags.first(model_flags).or(flags.positional.as_ref()).cloned();
-    // With a model argument, the served name defaults to the model and the environment does not count.
+    let argument = flags.first_value(model_flags).or(flags.positional.as_ref()).cloned();
+    // With a model argument, the served name defaults to the model and the environment is ignored.
     let name_from_env = if argument.is_none() { variable("SERVED_MODEL_NAME") } else { None };
     let model = argument.or_else(|| variable("MODEL_PATH"))?;
-    let served = match flags.all("served-model-name") {
+    let served_model_names = match flags.values_of("served-model-name") {
         [] => name_from_env.into_iter().collect(),
         names => names.to_vec(),
     };
     let tensor_parallel_flags = ["tensor-parallel-size", "tp-size", "tp"];
-    Some(LaunchLine {
+    Some(ServerCommand {
         server,
         model,
-        served_model_names: served,
-        host: flags.first(&["host"]).and_then(|host| host.parse().ok()),
-        port: flags.first(&["port"]).and_then(|port| port.parse().ok()).unwrap_or(default_port),
+        served_model_names: served_model_names,
+        host: flags.first_value(&["host"]).and_then(|host| host.parse().ok()),
+        port: flags.first_value(&["port"]).and_then(|port| port.parse().ok()).unwrap_or(default_port),
         tensor_parallel_size: flags.number(&tensor_parallel_flags).unwrap_or(1).max(1),
         max_num_seqs: flags.number(&[max_sequences_flag]),
         max_model_len: flags.number(&[context_length_flag]),
@@ -126,16 +126,16 @@ impl Flags {
         flags
     }
 
-    fn all(&self, name: &str) -> &[String] {
+    fn values_of(&self, name: &str) -> &[String] {
         self.values.iter().rev().find(|(flag, _)| flag == name).map_or(&[], |(_, values)| values)
     }
 
-    fn first(&self, names: &[&str]) -> Option<&String> {
-        names.iter().find_map(|name| self.all(name).first())
+    fn first_value(&self, names: &[&str]) -> Option<&String> {
+        names.iter().find_map(|name| self.values_of(name).first())
     }
 
     fn number(&self, names: &[&str]) -> Option<usize> {
-        self.first(names).and_then(|text| parse_human_number(text))
+        self.first_value(names).and_then(|text| parse_human_number(text))
     }
 }
 
@@ -175,8 +175,8 @@ mod tests {
         line.split_whitespace().map(str::to_owned).collect()
     }
 
-    fn line(command: &str, args: &str) -> Option<LaunchLine> {
-        LaunchLine::parse(&words(command), &words(args), &[])
+    fn parse_line(command: &str, args: &str) -> Option<ServerCommand> {
+        ServerCommand::parse(&words(command), &words(args), &[])
     }
 
     #[rstest]
@@ -194,13 +194,13 @@ mod tests {
         #[case] model: &str,
         #[case] port: u16,
     ) {
-        let line = line(command, args).unwrap();
+        let line = parse_line(command, args).unwrap();
         assert_eq!((line.server, line.model.as_str(), line.port), (server, model, port));
     }
 
     #[test]
     fn parses_every_flag() {
-        let vllm = line(
+        let vllm = parse_line(
             "vllm serve m",
             "--served-model-name a b --host 0.0.0.0 -tp 4 --max_model_len 32K --max-num-seqs=64 --trust-remote-code",
         )
@@ -208,7 +208,7 @@ mod tests {
         assert_eq!(vllm.served_model_names, ["a", "b"]);
         assert_eq!(vllm.host, "0.0.0.0".parse().ok());
         assert_eq!((vllm.tensor_parallel_size, vllm.max_model_len, vllm.max_num_seqs), (4, Some(32_768), Some(64)));
-        let sglang = line(
+        let sglang = parse_line(
             "python3 -m sglang.launch_server",
             "--model-path m --tp-size 8 --context-length 4096 --max-running-requests 32 --node-rank 1 --mem-frac=0.9",
         )
@@ -223,7 +223,7 @@ mod tests {
             "ray start --head --port=6379 && vllm serve $MODEL_PATH --served-model-name \"my model\" --port 8080";
         let command = ["sh", "-c", script].map(str::to_owned);
         let env = [("MODEL_PATH".to_owned(), "/mnt/llama".to_owned())];
-        let line = LaunchLine::parse(&command, &[], &env).unwrap();
+        let line = ServerCommand::parse(&command, &[], &env).unwrap();
         assert_eq!((line.model.as_str(), line.port), ("/mnt/llama", 8080));
         assert_eq!(line.served_model_names, ["my model"]);
     }
@@ -232,7 +232,7 @@ mod tests {
     fn takes_the_model_from_the_environment_by_default() {
         let env = [("MODEL_PATH", "/m"), ("SERVED_MODEL_NAME", "llama")]
             .map(|(key, value)| (key.to_owned(), value.to_owned()));
-        let line = LaunchLine::parse(&words("python3 -m sglang.launch_server"), &[], &env).unwrap();
+        let line = ServerCommand::parse(&words("python3 -m sglang.launch_server"), &[], &env).unwrap();
         assert_eq!((line.model.as_str(), line.served_model_names), ("/m", vec!["llama".to_owned()]));
     }
 
@@ -240,8 +240,8 @@ mod tests {
     #[case::ray_worker("sh -c ray start --address=$LWS_LEADER_ADDRESS:6379 --block")]
     #[case::router("python3 -m sglang_router.launch_router --port 8080")]
     #[case::no_model("vllm serve")]
-    #[case::other("sleep infinity")]
+    #[case::other_program("sleep infinity")]
     fn ignores_other_programs(#[case] command: &str) {
-        assert_eq!(line(command, ""), None);
+        assert_eq!(parse_line(command, ""), None);
     }
 }
