@@ -223,7 +223,7 @@ fn add_object(snapshot: &mut Snapshot, document: &Document) -> Result<(), String
     snapshot.add_supply(document).map_err(message)?;
     let added = snapshot.runtimes.iter().rev().find(|runtime| document.name() == runtime.name);
     match added.filter(|_| document.kind().ends_with("ServingRuntime")) {
-        Some(runtime) => runtime.facts().map(drop).map_err(ToString::to_string),
+        Some(runtime) => runtime.parsed().map(drop).map_err(ToString::to_string),
         None => Ok(()),
     }
 }

@@ -1,5 +1,6 @@
 //! Claims on accelerators by services that are planned but whose Pods do not run yet, so that two services do not select the
-//! same ones. `plan` claims for the services in input order, the operator for the services with a decision in their status.
+//! same ones. `plan` adds a claim for each planned service, in input order; the operator adds claims of services with a
+//! decision in their status.
 
 mod least_allocated;
 
@@ -13,7 +14,7 @@ use crate::labels;
 use crate::names;
 use least_allocated::LeastAllocatedNodes;
 
-/// Warning of a decision that waits for capacity.
+/// Code of the warning that a decision waits for capacity.
 const NO_FREE_CAPACITY: &str = decide::code::warning::NO_FREE_CAPACITY.as_str();
 
 /// Accelerators that one service claims.
@@ -54,7 +55,7 @@ impl Claim {
     }
 
     /// Returns the claim of a service whose status has a decision for its current generation. A service that waits for capacity
-    /// claims nothing, because two services that wait for each other would alternate forever.
+    /// claims nothing; otherwise the decisions of two services that wait for each other would alternate forever.
     pub fn from_status(service: &Value) -> Option<Self> {
         let (metadata, status) = (&service["metadata"], &service["status"]);
         let decision = &status["decision"];
@@ -70,7 +71,7 @@ impl Claim {
 
     /// Returns whether some claimed Pods do not run yet. Running Pods are part of the inventory.
     pub fn has_pending_pods(&self, inventory: &Inventory) -> bool {
-        self.pod_sets.iter().any(|set| missing_pods(self, set, inventory) > 0)
+        self.pod_sets.iter().any(|set| pending_pods(self, set, inventory) > 0)
     }
 
     /// Returns whether this is the claim of the given service.
@@ -111,7 +112,7 @@ pub fn status_waits_for_capacity(decision: &Value) -> bool {
 }
 
 /// Adds the claims of other services to the capacity warnings of a decision.
-pub(crate) fn describe_claims(decision: &mut Decision, claims: &[Claim], inventory: &Inventory, own: (&str, &str)) {
+pub(crate) fn describe_claims(decision: &mut Decision, claims: &[Claim], inventory: &Inventory, service: (&str, &str)) {
     for (name, component) in &decision.components {
         // Start of the message of this warning in `decide`.
         let prefix = format!("Waiting for free accelerators: the {name} requires ");
@@ -120,41 +121,43 @@ pub(crate) fn describe_claims(decision: &mut Decision, claims: &[Claim], invento
             .iter_mut()
             .find(|warning| warning.code == NO_FREE_CAPACITY && warning.message.starts_with(&prefix));
         let (Some(warning), Some(class)) = (warning, &component.accelerator_class) else { continue };
-        let others = claims.iter().filter(|claim| !claim.belongs_to(own.0, own.1));
-        let descriptions: Vec<String> = others.filter_map(|claim| describe_claim(claim, class, inventory)).collect();
+        let other_claims = claims.iter().filter(|claim| !claim.belongs_to(service.0, service.1));
+        let descriptions: Vec<String> =
+            other_claims.filter_map(|claim| describe_claim(claim, class, inventory)).collect();
         if !descriptions.is_empty() {
             warning.message = format!("{} ({})", warning.message, descriptions.join(", "));
         }
     }
 }
 
-/// Returns the accelerators of a class that a claim still waits for: `8 claimed by default/chat`.
+/// Describes the accelerators of `class` that `claim` reserves for Pods that do not run yet: `8 claimed by default/chat`.
 fn describe_claim(claim: &Claim, class: &str, inventory: &Inventory) -> Option<String> {
     let sets = claim.pod_sets.iter().filter(|set| set.class == class);
-    let units: u32 = sets.map(|set| missing_pods(claim, set, inventory).saturating_mul(set.accelerators_per_pod)).sum();
-    (units > 0).then(|| format!("{units} claimed by {}/{}", claim.namespace, claim.service))
+    let accelerators: u32 =
+        sets.map(|set| pending_pods(claim, set, inventory).saturating_mul(set.accelerators_per_pod)).sum();
+    (accelerators > 0).then(|| format!("{accelerators} claimed by {}/{}", claim.namespace, claim.service))
 }
 
-/// Returns the Nodes of `inventory` without the Pods in `own` and with the pending Pods of `claims` assigned to them; `None` if
-/// no Pods are pending.
+/// Returns the Nodes of `inventory` without the Pods in `own_usage` and with the pending Pods of `claims` assigned to them;
+/// `None` if no Pods are pending.
 pub(crate) fn reserve_on_nodes(
     claims: &[&Claim],
     classes: &[Arc<Class>],
     inventory: &Inventory,
-    own: &ServiceUsage,
+    own_usage: &ServiceUsage,
 ) -> Option<Vec<NodeInfo>> {
     let pod_sets =
-        claims.iter().flat_map(|claim| claim.pod_sets.iter().map(|set| (set, missing_pods(claim, set, inventory))));
+        claims.iter().flat_map(|claim| claim.pod_sets.iter().map(|set| (set, pending_pods(claim, set, inventory))));
     let pending: Vec<(&PodSet, u32)> = pod_sets.filter(|(_, count)| *count > 0).collect();
     if pending.is_empty() {
         return None;
     }
-    let mut nodes = inventory.nodes_excluding(own);
-    let mut by_class: BTreeMap<&str, Option<LeastAllocatedNodes>> = BTreeMap::new();
+    let mut nodes = inventory.nodes_excluding(own_usage);
+    let mut nodes_by_class: BTreeMap<&str, Option<LeastAllocatedNodes>> = BTreeMap::new();
     for (set, count) in pending {
         let nodes_of_class =
             || LeastAllocatedNodes::for_class(classes.iter().find(|class| class.name == set.class)?, &nodes);
-        let Some(class_nodes) = by_class.entry(&set.class).or_insert_with(nodes_of_class) else { continue };
+        let Some(class_nodes) = nodes_by_class.entry(&set.class).or_insert_with(nodes_of_class) else { continue };
         let assigned = (0..count).take_while(|_| class_nodes.assign_pod(set.accelerators_per_pod, &mut nodes));
         assigned.for_each(drop);
     }
@@ -172,19 +175,21 @@ pub(crate) fn reserve_on_status(claims: &[&Claim], class: &mut Class) {
     let pod_sets = claims.iter().flat_map(|claim| &claim.pod_sets).filter(|set| set.class == class.name);
     for set in pod_sets {
         for _ in 0..set.count {
-            let fits = availability.nodes.iter_mut().filter(|node| node.free >= set.accelerators_per_pod);
-            let Some(node) = fits.reduce(|best, node| if node.free > best.free { node } else { best }) else { break };
+            let candidates = availability.nodes.iter_mut().filter(|node| node.free >= set.accelerators_per_pod);
+            let Some(node) = candidates.reduce(|best, node| if node.free > best.free { node } else { best }) else {
+                break;
+            };
             node.free -= set.accelerators_per_pod;
         }
     }
 }
 
 /// Returns the number of Pods of the set that do not run yet.
-fn missing_pods(claim: &Claim, set: &PodSet, inventory: &Inventory) -> u32 {
+fn pending_pods(claim: &Claim, set: &PodSet, inventory: &Inventory) -> u32 {
     let class = names::label_value(&set.class);
     let belongs_to_set = |pod: &&BTreeMap<String, String>| {
-        let on_class = pod.get(labels::ACCELERATOR_CLASS).is_none_or(|label| *label == class);
-        pod.get(labels::COMPONENT) == Some(&set.component) && on_class
+        let has_class = pod.get(labels::ACCELERATOR_CLASS).is_none_or(|label| *label == class);
+        pod.get(labels::COMPONENT) == Some(&set.component) && has_class
     };
     let service = names::label_value(&claim.service);
     let pods = inventory.pod_labels(&claim.namespace, &service);

@@ -44,7 +44,7 @@ pub mod warning {
             "Set a fixed number of replicas, or provide what the message names.";
         PAIR_INCOMPLETE = "PairIncomplete": "The service has a prefiller without a decoder, or a decoder without a prefiller.",
             "Add the missing role, or change the component type to `worker`.";
-        GANG_ALL_OR_NOTHING = "GangAllOrNothing": "The installed version of Volcano does not support minimum gangs. All replicas are scheduled together or none.",
+        GANG_ALL_OR_NOTHING = "GangAllOrNothing": "The installed version of Volcano does not support `subGroupPolicy`. All replicas are scheduled together or not at all.",
             "Install Volcano 1.14 or newer, or set `gangPolicy: All`.";
         STRATEGY_NOT_APPLICABLE = "StrategyNotApplicable": "The routing strategy requires roles that the service does not have. The default strategy is used.",
             "Add the roles that the message names, or set another strategy.";

@@ -23,7 +23,7 @@ use crate::names;
 use crate::runner;
 use crate::topology::{AutoscalerSupport, Owner, PlanError, Role, Routing, Topology};
 
-/// Default port of a component, as upstream has it.
+/// Default port of a component, as in upstream OME.
 const PORT: u16 = 8080;
 const ENGINE: &str = "engine";
 const DECODER: &str = "decoder";
@@ -60,7 +60,7 @@ pub(crate) struct SelectedModel<'a> {
     /// Annotation `models.ome.io/category`.
     pub category: Option<&'a str>,
     /// Label that a model agent sets on Nodes with the model's files; `None` if no Node has it.
-    pub ready_nodes: Option<String>,
+    pub node_label: Option<String>,
 }
 
 /// The selection for one component.
@@ -240,27 +240,27 @@ fn selector(owner: &Owner, component: &str) -> Labels {
 }
 
 /// Returns the routing of a service. Requests go to the router, or else to the decoder, which can process complete requests, or
-/// else to the engine. Clients use the service's name as the model name; the gateway replaces it by the engine's.
+/// else to the engine. Clients use the service's name as the model name; the gateway replaces it with the engine's.
 fn routing(owner: &Owner, roles: &[Role], warnings: &mut Vec<Warning>) -> Option<Routing> {
     let find = |component: &str| roles.iter().find(|role| role.component == component);
     let engine = find(ENGINE)?;
-    let serving = find(ROUTER).or_else(|| find(DECODER)).unwrap_or(engine);
-    if serving.component == DECODER {
+    let serving_role = find(ROUTER).or_else(|| find(DECODER)).unwrap_or(engine);
+    if serving_role.component == DECODER {
         let message = "The service has an engine and a decoder but no router: add spec.router, or use a runtime with routerConfig";
         warnings.push(Warning::new(code::warning::ROUTER_MISSING, message));
     }
-    let mut serving_roles = roles.iter().filter(|role| role.component == serving.component);
-    if let Some(other) = serving_roles.find(|role| role.port != serving.port) {
+    let mut serving_roles = roles.iter().filter(|role| role.component == serving_role.component);
+    if let Some(other) = serving_roles.find(|role| role.port != serving_role.port) {
         let message = format!(
             "Replica sets serve on different ports ({} and {}); requests are routed only to port {}",
-            serving.port, other.port, serving.port
+            serving_role.port, other.port, serving_role.port
         );
         warnings.push(Warning::new(code::warning::PORTS_DIFFER, message));
     }
     let launch = launch::inspect(engine.template.pointer("/spec/containers/0")?);
     Some(Routing {
-        selector: serving.workload.serving_selector(selector(owner, &serving.component)),
-        ports: vec![serving.port],
+        selector: serving_role.workload.serving_selector(selector(owner, &serving_role.component)),
+        ports: vec![serving_role.port],
         model_server: launch.engine.unwrap_or("vllm"),
         model_name: owner.name.clone(),
         target_model: launch.served_model.filter(|served| *served != owner.name),

@@ -98,7 +98,7 @@ pub(crate) fn build_gang(
     let warning = (schema == PodGroupSchema::MinTaskMember && policy != Some(GangPolicy::All)).then(|| {
         Warning::new(
             code::warning::GANG_ALL_OR_NOTHING,
-            "The installed Volcano does not support subGroupPolicy: all replicas are scheduled together or none; with Volcano 1.14 or newer, one replica of each role is enough",
+            "The installed Volcano does not support subGroupPolicy: all replicas are scheduled together or not at all; with Volcano 1.14 or newer, one replica of each role is enough",
         )
     });
     let priority_class =

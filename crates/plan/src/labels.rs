@@ -59,7 +59,7 @@ pub const STATUS_REDECIDED: &str = "redecided";
 /// Field of `status.decision`: whether the service was ready with this selection, which is therefore retained.
 pub const STATUS_SERVED: &str = "served";
 
-/// Labels or annotations.
+/// A map of labels or annotations.
 pub type Labels = BTreeMap<String, String>;
 
 /// Returns `pairs` as labels.

@@ -17,8 +17,8 @@ pub(crate) struct ModelFiles {
     pub volume: Option<(Value, String)>,
 }
 
-/// Reads the storage of a model. A `path` is an existing directory on the Node, filled by a model agent or by hand. A missing
-/// directory is not created, so that a wrong path fails with `FailedMount` instead of an empty directory.
+/// Reads the storage of a model. A `path` is an existing directory on the Node, populated by a model agent or manually. A
+/// missing directory is not created, so that a wrong path fails with `FailedMount` instead of an empty directory.
 pub(crate) fn from_storage(storage: Option<&ModelStorage>) -> Option<ModelFiles> {
     let storage = storage?;
     let uri = storage.storage_uri.as_deref().unwrap_or_default();
@@ -66,7 +66,7 @@ mod tests {
     use super::*;
 
     #[rstest]
-    #[case::fetched("hf://meta-llama/Llama-3.2-3B", None, "meta-llama/Llama-3.2-3B", false)]
+    #[case::hugging_face_name("hf://meta-llama/Llama-3.2-3B", None, "meta-llama/Llama-3.2-3B", false)]
     #[case::downloaded("hf://meta-llama/Llama-3.2-3B", Some("/models/llama"), "/models/llama", true)]
     #[case::claim("pvc://weights/llama/3b", None, "/mnt/models/llama/3b", true)]
     #[case::node("file:///data/llama", None, "/data/llama", true)]

@@ -42,14 +42,14 @@ pub(crate) fn expand_template(
     Ok(ReplicaTemplates { leader, worker })
 }
 
-/// How the Pods of a replica join each other.
+/// How the Pods of a replica form one distributed engine.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Rendezvous {
     /// A Ray cluster.
     Ray,
     /// The engine's own rendezvous over the given number of nodes.
     Native(native::Engine, u32),
-    /// The command configures it for leader and workers.
+    /// The command configures the rendezvous and is left unchanged.
     Explicit,
 }
 
@@ -69,7 +69,7 @@ fn select(container: &Value, nodes: u32, backend: Option<MultinodeBackend>) -> R
         (Some("vllm"), None) if has_rank_flag(container) => Ok(Rendezvous::Native(Vllm, nodes)),
         (Some("vllm") | None, None) if launch::distinguishes_pods(container) => Ok(Rendezvous::Explicit),
         (Some("vllm") | None, None) => Ok(Rendezvous::Ray),
-        (Some(_), None) if states_rendezvous(container) => Ok(Rendezvous::Explicit),
+        (Some(_), None) if configures_rendezvous(container) => Ok(Rendezvous::Explicit),
         (Some(other), _) => unsupported(format!(
             "multinode: multi-node arguments of {other} are not known; omit backend and pass $(LWS_LEADER_ADDRESS) and $(LWS_WORKER_INDEX) in command or args"
         )),
@@ -120,14 +120,15 @@ impl Rendezvous {
     }
 }
 
-/// Returns whether the command of `container` configures how the Pods join each other.
-pub(crate) fn states_rendezvous(container: &Value) -> bool {
+/// Returns whether the command of `container` configures the rendezvous.
+pub(crate) fn configures_rendezvous(container: &Value) -> bool {
     const MARKERS: [&str; 6] = ["LWS_", "ray start", "node-rank", "node_rank", "nnodes", "mpirun"];
     let words = ["command", "args", "env"].map(|field| container[field].to_string());
     MARKERS.iter().any(|marker| words.iter().any(|text| text.contains(marker)))
 }
 
-/// Removes network probes and hooks, which fail on workers because they do not serve requests. Keeps `exec` and `sleep`.
+/// Removes network probes and hooks, which fail on workers because they do not serve requests. Keeps `exec` and `sleep`
+/// handlers.
 fn remove_network_probes(container: &mut Value) {
     let is_local = |handler: &Value| !handler["exec"].is_null() || !handler["sleep"].is_null();
     let Some(fields) = container.as_object_mut() else { return };
@@ -203,8 +204,8 @@ mod tests {
 
     #[rstest]
     #[case::flags(json!({"image": "vllm", "args": ["--node-rank=$(LWS_WORKER_INDEX)"]}), Ok(Rendezvous::Native(native::Engine::Vllm, 2)))]
-    #[case::branches(json!({"image": "vllm", "command": ["sh", "-c", "[ $LWS_WORKER_INDEX = 0 ] && a || b"]}), Ok(Rendezvous::Explicit))]
-    #[case::own_program(json!({"image": "mine", "command": ["torchrun", "--node-rank=$(LWS_WORKER_INDEX)", "x.py"]}), Ok(Rendezvous::Explicit))]
+    #[case::branches_on_worker_index(json!({"image": "vllm", "command": ["sh", "-c", "[ $LWS_WORKER_INDEX = 0 ] && a || b"]}), Ok(Rendezvous::Explicit))]
+    #[case::custom_program(json!({"image": "mine", "command": ["torchrun", "--node-rank=$(LWS_WORKER_INDEX)", "x.py"]}), Ok(Rendezvous::Explicit))]
     #[case::mpi(json!({"image": "nvcr.io/nvidia/tensorrt-llm/release:1", "command": ["mpirun", "x"]}), Ok(Rendezvous::Explicit))]
     #[case::unknown_engine(json!({"image": "nvcr.io/nvidia/tritonserver:25.01"}), Err("BackendUnsupported"))]
     #[case::plain(json!({"image": "vllm", "args": ["--model", "m"]}), Ok(Rendezvous::Ray))]

@@ -73,7 +73,7 @@ pub(crate) fn truncate(name: &str, length: usize) -> String {
     format!("{}-{:08x}", start.trim_end_matches(['-', '.', '_']), fnv1a_32(name))
 }
 
-/// Converts any text into a label value: replaces other characters by `-`, trims the ends to alphanumeric characters, and
+/// Converts any text into a label value: replaces other characters with `-`, trims the ends to alphanumeric characters, and
 /// truncates to 63 characters.
 pub fn label_value(text: &str) -> String {
     let is_allowed = |c: char| c.is_ascii_alphanumeric() || ['-', '_', '.'].contains(&c);
@@ -129,7 +129,7 @@ mod tests {
     #[case::same_name(names("a", "b-c", 1, 1), names("a-b", "c", 1, 1), Some("LeaderWorkerSet a-b-c-0"))]
     #[case::zero_replicas(names("a", "b-c", 0, 1), names("a-b", "c", 0, 1), Some("LeaderWorkerSet a-b-c-0"))]
     #[case::workers(names("s", "x", 2, 2), names("s", "x-1", 1, 1), Some("StatefulSet s-x-1-0"))]
-    #[case::no_such_replica(names("s", "x", 1, 2), names("s", "x-1", 1, 1), None)]
+    #[case::index_out_of_range(names("s", "x", 1, 2), names("s", "x-1", 1, 1), None)]
     #[case::no_workers(names("s", "x", 2, 1), names("s", "x-1", 1, 1), None)]
     #[case::distinct(names("s", "x", 2, 2), names("s", "y", 2, 2), None)]
     fn detects_conflicting_names(

@@ -108,7 +108,7 @@ pub(crate) fn add_if_absent(object: &mut Value, field: &str, key: &str, item: Va
     absent
 }
 
-/// Sets the main container as the first one and removes a sidecar of the same name, which upstream duplicates.
+/// Sets the main container as the first one and removes a sidecar of the same name, which upstream OME renders twice.
 pub(crate) fn set_main_container(spec: &mut Value, container: Value) {
     let sidecars = spec["containers"].as_array().cloned().unwrap_or_default();
     let others = sidecars.into_iter().filter(|sidecar| sidecar["name"] != container["name"]).collect::<Vec<_>>();

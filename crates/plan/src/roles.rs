@@ -75,8 +75,8 @@ pub(crate) fn topology(
 
 /// Returns whether the service has separate roles for prefill and decode.
 fn is_disaggregated(roles: &[ApiRole]) -> bool {
-    let has = |kind| roles.iter().any(|role| role.component_type == kind);
-    has(ComponentType::Prefiller) && has(ComponentType::Decoder)
+    let has_type = |kind| roles.iter().any(|role| role.component_type == kind);
+    has_type(ComponentType::Prefiller) && has_type(ComponentType::Decoder)
 }
 
 /// Returns whether a role is scheduled as a gang: prefill and decode need each other, and multi-node replicas need all nodes.
@@ -89,9 +89,9 @@ fn validate_names(roles: &[ApiRole]) -> Result<(), PlanError> {
     if roles.is_empty() {
         return Err(PlanError::new(code::error::NO_ROLES, "spec.roles is empty: add at least one role"));
     }
-    let mut seen = BTreeSet::new();
+    let mut names = BTreeSet::new();
     for (index, role) in roles.iter().enumerate() {
-        if !seen.insert(&role.name) {
+        if !names.insert(&role.name) {
             return Err(PlanError::new(
                 code::error::DUPLICATE_ROLE,
                 format!("spec.roles[{index}].name: duplicate role name {}", role.name),
@@ -173,7 +173,7 @@ fn engine_role(owner: &Owner, role: &ApiRole, gang: bool, scheduler: Option<&str
     let mut object_labels = selector.clone();
     object_labels.insert(labels::COMPONENT_TYPE.to_owned(), role.component_type.as_str().to_owned());
     labels::set_on_template(&mut template, "labels", &object_labels);
-    object_labels.extend(queue_name(owner));
+    object_labels.extend(queue_label(owner));
     let nodes = role.node_count().max(1).unsigned_abs();
     let (template, worker) = leader_and_worker_templates(template, nodes, role, port)?;
     let spread = role.multinode.as_ref().and_then(|multinode| multinode.spread);
@@ -238,7 +238,7 @@ fn leader_and_worker_templates(
 }
 
 /// Returns the service's Kueue queue label, which its workloads inherit.
-pub(crate) fn queue_name(owner: &Owner) -> Option<(String, String)> {
+pub(crate) fn queue_label(owner: &Owner) -> Option<(String, String)> {
     let queue = owner.labels.get(labels::KUEUE_QUEUE)?;
     Some((labels::KUEUE_QUEUE.to_owned(), queue.clone()))
 }

@@ -9,7 +9,7 @@ use serde_json::Value;
 
 use crate::code;
 use crate::labels::{self, Labels};
-use crate::roles::{PoolTarget, queue_name};
+use crate::roles::{PoolTarget, queue_label};
 use crate::topology::{Owner, PlanError, Role};
 
 /// Endpoint picker of a service with its pool and route.
@@ -22,7 +22,7 @@ pub(crate) struct Router {
     /// Labels that select the picker's Pods; a subset of `labels`.
     pub selector: Labels,
     /// Additional labels of the Deployment: the Kueue queue.
-    pub queue: Labels,
+    pub queue_labels: Labels,
     /// Image of the picker.
     pub image: String,
     /// Content of the picker's configuration file.
@@ -71,7 +71,7 @@ pub(crate) fn build_router(
         role: role.name.clone(),
         labels: object_labels,
         selector,
-        queue: queue_name(owner).into_iter().collect(),
+        queue_labels: queue_label(owner).into_iter().collect(),
         image: image.to_owned(),
         config: custom_config.map_or_else(|| strategy::config(strategy), str::to_owned),
         pool: pool.ok_or_else(|| PlanError::new(code::error::INVALID_TEMPLATE, "No role has a container"))?,
@@ -79,7 +79,7 @@ pub(crate) fn build_router(
     })
 }
 
-/// Names of the router's objects, as upstream has them. A service has one router, so they derive from the service's name.
+/// Names of the router's objects, the same as upstream. A service has one router, so they derive from the service's name.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct RouterNames {
     /// Name of the ServiceAccount, Role, RoleBinding, Deployment and Service.

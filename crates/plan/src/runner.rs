@@ -54,23 +54,26 @@ pub(crate) struct MergedPlacement {
 /// Container fields with their own merge rules.
 const SEPARATELY_MERGED_FIELDS: [&str; 4] = ["command", "args", "env", "resources"];
 
-/// Merges the container. Name, ports and probes are not completed.
+/// Merges the container. The caller completes name, ports and probes.
 pub(crate) fn merge_container(layers: &Layers<'_>, warnings: &mut Vec<Warning>) -> MergedContainer {
     let (runtime, service) = (runner(layers.runtime), runner(layers.service));
     let empty = ClassConfiguration::default();
-    let tuning = layers.accelerators.map_or(&empty, |accelerators| &accelerators.configuration);
-    let (mut merged, mut settings) =
-        merge_other_fields(&Sources { runtime: &runtime, configuration: &tuning.runner, service: &service });
-    let lines = Sources {
-        runtime: launch_line(&runtime),
-        configuration: configured_launch_line(tuning),
-        service: launch_line(&service),
+    let class_configuration = layers.accelerators.map_or(&empty, |accelerators| &accelerators.configuration);
+    let (mut merged, mut settings) = merge_other_fields(&Sources {
+        runtime: &runtime,
+        configuration: &class_configuration.runner,
+        service: &service,
+    });
+    let command_lines = Sources {
+        runtime: command_line(&runtime),
+        configuration: configuration_command_line(class_configuration),
+        service: command_line(&service),
     };
-    let line = decide::merge_args(&lines);
+    let merged_command = decide::merge_args(&command_lines);
     // Seed 000, Story 8, scenario 1: warn about a command in the service with selected accelerators, even without a
     // configuration for the class.
     if let (Some(accelerators), true, true) =
-        (layers.accelerators, !lines.service.command.is_empty(), line.warnings.is_empty())
+        (layers.accelerators, !command_lines.service.command.is_empty(), merged_command.warnings.is_empty())
     {
         let message = format!(
             "The service sets its own command; arguments of accelerator configurations for {} are not applied",
@@ -78,24 +81,24 @@ pub(crate) fn merge_container(layers: &Layers<'_>, warnings: &mut Vec<Warning>) 
         );
         warnings.push(Warning::new(decide::code::warning::ACCELERATOR_ARGS_NOT_APPLIED, message));
     }
-    warnings.extend(line.warnings);
-    settings.extend(line.settings);
+    warnings.extend(merged_command.warnings);
+    settings.extend(merged_command.settings);
     let (runtime_env, service_env) = (items(&runtime, "env"), items(&service, "env"));
     let variables = decide::merge_env(&Sources {
         runtime: &runtime_env,
-        configuration: tuning.env.as_slice(),
+        configuration: class_configuration.env.as_slice(),
         service: &service_env,
     });
     settings.extend(variables.settings);
     let resources = resource_sources(layers, &runtime, &service);
-    warnings.extend(parallelism_mismatch(layers, &line.line, &variables.variables));
+    warnings.extend(parallelism_mismatch(layers, &merged_command.line, &variables.variables));
     let grant = layers.accelerators.map(Accelerators::accelerator_grant);
     let quantities = decide::merge_resources(&resources, grant.as_ref());
     settings.extend(quantities.settings);
     let list = |words: Vec<String>| Value::Array(words.into_iter().map(Value::from).collect());
     let fields = [
-        ("command", list(line.line.command)),
-        ("args", list(line.line.args)),
+        ("command", list(merged_command.line.command)),
+        ("args", list(merged_command.line.args)),
         ("env", Value::Array(variables.variables)),
         ("resources", quantities.resources),
     ];
@@ -207,13 +210,13 @@ fn record_setting(settings: &mut Vec<Setting>, field: &str, value: &Value, origi
     }
 }
 
-fn launch_line(runner: &Map<String, Value>) -> CommandLine {
+fn command_line(runner: &Map<String, Value>) -> CommandLine {
     let words = |field| items(runner, field).iter().filter_map(|word| word.as_str().map(str::to_owned)).collect();
     CommandLine { command: words("command"), args: words("args") }
 }
 
-fn configured_launch_line(tuning: &ClassConfiguration) -> CommandLine {
-    CommandLine { command: tuning.string_list("command"), args: tuning.args() }
+fn configuration_command_line(configuration: &ClassConfiguration) -> CommandLine {
+    CommandLine { command: configuration.string_list("command"), args: configuration.args() }
 }
 
 fn items(runner: &Map<String, Value>, field: &str) -> Vec<Value> {

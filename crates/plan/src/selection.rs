@@ -1,4 +1,4 @@
-//! The selected runtime, model and classes, with everything that the layout needs of them.
+//! Resolves a decision into the input of the layout: the selected runtime and model, and the configuration of each class.
 
 use std::collections::BTreeMap;
 
@@ -18,7 +18,7 @@ use crate::topology::{AutoscalerSupport, Owner};
 /// The result of a decision together with the objects that it refers to.
 pub(crate) struct Selection<'a> {
     runtime: Option<&'a Runtime>,
-    facts: Option<&'a decide::Runtime>,
+    parsed_runtime: Option<&'a decide::Runtime>,
     components: BTreeMap<Component, ComponentSelection>,
     autoscaler_support: AutoscalerSupport,
     inventory: &'a Inventory,
@@ -36,20 +36,22 @@ impl<'a> Selection<'a> {
         let is_visible = |namespace: &str| namespace.is_empty() || namespace == owner.namespace;
         let selected = decision.runtime.as_ref();
         let runtime = selected.and_then(|selected| {
-            let mut all = snapshot.runtimes.iter().filter(|runtime| is_visible(&runtime.namespace));
-            all.find(|runtime| runtime.name == selected.name && runtime.scope == selected.scope)
+            let mut visible = snapshot.runtimes.iter().filter(|runtime| is_visible(&runtime.namespace));
+            visible.find(|runtime| runtime.name == selected.name && runtime.scope == selected.scope)
         });
-        let facts = selected.and_then(|selected| {
-            let mut all = supply.runtimes.iter().map(AsRef::as_ref).filter(|runtime| is_visible(&runtime.namespace));
-            all.find(|runtime| runtime.name == selected.name && runtime.scope == selected.scope)
+        let parsed_runtime = selected.and_then(|selected| {
+            let mut visible =
+                supply.runtimes.iter().map(AsRef::as_ref).filter(|runtime| is_visible(&runtime.namespace));
+            visible.find(|runtime| runtime.name == selected.name && runtime.scope == selected.scope)
         });
         let selected_components =
             Component::ALL.into_iter().filter(|component| decision.components.contains_key(component.as_str()));
-        let select =
-            |component: Component| (component, component_selection(component, supply, facts, demand, decision));
+        let select = |component: Component| {
+            (component, component_selection(component, supply, parsed_runtime, demand, decision))
+        };
         Self {
             runtime,
-            facts,
+            parsed_runtime,
             components: selected_components.map(select).collect(),
             autoscaler_support: snapshot.autoscaler_support,
             inventory: &snapshot.inventory,
@@ -69,7 +71,7 @@ impl<'a> Selection<'a> {
                 name: &model.name,
                 spec: &model.spec,
                 category: model.category.as_deref(),
-                ready_nodes: model_files::model_node_label(model.namespace.as_deref(), &model.name).filter(|label| {
+                node_label: model_files::model_node_label(model.namespace.as_deref(), &model.name).filter(|label| {
                     self.inventory.nodes().any(|node| node.labels.get(label).is_some_and(|state| state == READY))
                 }),
             }),
@@ -88,7 +90,7 @@ impl<'a> Selection<'a> {
     ) -> BTreeMap<String, Vec<Setting>> {
         let setting = |component: &Component| {
             let class = decision.components.get(component.as_str())?.accelerator_class.clone()?;
-            let mut values = class_preferences(service, *component, demand, self.facts);
+            let mut values = class_preferences(service, *component, demand, self.parsed_runtime);
             let mut setting = Setting::new("acceleratorClass", class, Origin::Ostler);
             if let Some(effective) = values.first() {
                 setting.origin = effective.origin;

@@ -285,9 +285,9 @@ fn plan_ome_service(
     plan.with_topology(components::topology(owner, &selection.layout_input(service, model), snapshot.pod_group_schema))
 }
 
-/// Returns changes that would make an infeasible service feasible, or remove its wait for capacity. Each remedy is computed by
-/// deciding again with one constraint lifted. If every edit would leave the service waiting, smaller models are proposed.
-/// Empty for role-based services, which need no selection.
+/// Returns changes that would make an infeasible service feasible, or let it run without waiting for capacity. Each remedy is
+/// computed by deciding again with one constraint removed. If the service would wait for capacity after every edit, also
+/// returns smaller models. Empty for role-based services, which need no selection.
 pub fn remedies(snapshot: &Snapshot, service: &Service) -> Vec<Remedy> {
     let Service::Ome(service) = service else { return Vec::new() };
     let owner = service_owner(service.as_ref(), ome::API_VERSION);

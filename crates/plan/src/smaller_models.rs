@@ -12,8 +12,8 @@ const MAX_PROPOSED: usize = 2;
 /// Largest number of models to evaluate.
 const MAX_EVALUATED: usize = 64;
 
-/// Returns remedies with smaller models that need not wait for capacity: models of the same family first, larger ones before
-/// smaller ones. Empty for a service that need not wait.
+/// Returns remedies with smaller models that fit the free capacity: models of the same family first, larger ones before
+/// smaller ones. Empty for a service that does not wait for capacity.
 pub(crate) fn smaller_model_remedies(
     snapshot: &Snapshot,
     service: &ome::InferenceService,
@@ -27,13 +27,13 @@ pub(crate) fn smaller_model_remedies(
         return Vec::new();
     }
     let candidates = smaller_models(snapshot, service, model, owner);
-    let evaluate = |(model, facts): (&Model, decide::Model)| {
+    let evaluate = |(model, candidate): (&Model, decide::Model)| {
         let demand = demand::read_demand(snapshot, service, Some(model), owner).ok()?;
         let outcome = decide::decide(&demand, supply, None);
         let change = ProposedChange::SmallerModel {
-            to: facts.name,
-            parameters: facts.parameters,
-            quantization: facts.quantization,
+            to: candidate.name,
+            parameters: candidate.parameters,
+            quantization: candidate.quantization,
         };
         (outcome.feasible && decide::components_without_capacity(&outcome) == 0).then_some(Remedy {
             prerequisite: None,
@@ -60,12 +60,12 @@ fn smaller_models<'s>(
     let parse = |model: &'s Model| Some((model, decide::Model::from_api(&model.name, &model.spec).ok()?));
     let mut candidates: Vec<(&Model, decide::Model)> =
         snapshot.models.iter().filter(can_be_referenced).filter_map(parse).collect();
-    candidates.retain(|(_, facts)| decide::estimated_memory(facts).is_some_and(|memory| memory < weights));
-    candidates.sort_by_cached_key(|(_, facts)| {
-        let is_other_architecture = facts.architecture.is_none() || facts.architecture != model.architecture;
+    candidates.retain(|(_, candidate)| decide::estimated_memory(candidate).is_some_and(|memory| memory < weights));
+    candidates.sort_by_cached_key(|(_, candidate)| {
+        let is_other_architecture = candidate.architecture.is_none() || candidate.architecture != model.architecture;
         let similarity =
-            std::cmp::Reverse((common_prefix_words(&facts.name, &model.name), decide::estimated_memory(facts)));
-        (is_other_architecture, similarity, facts.name.clone())
+            std::cmp::Reverse((common_prefix_words(&candidate.name, &model.name), decide::estimated_memory(candidate)));
+        (is_other_architecture, similarity, candidate.name.clone())
     });
     candidates
 }

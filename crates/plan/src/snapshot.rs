@@ -54,7 +54,7 @@ pub struct Snapshot {
     pub picker_image: String,
 }
 
-/// Image of endpoint pickers by default: this program at its version.
+/// Default image of endpoint pickers: ostler at the version of this crate.
 pub const DEFAULT_PICKER_IMAGE: &str = concat!("ostler:", env!("CARGO_PKG_VERSION"));
 
 impl Default for Snapshot {
@@ -110,17 +110,17 @@ impl Service {
 }
 
 impl Snapshot {
-    /// Builds a snapshot with the services of `given` and the supply of both lists. Later objects replace earlier ones of the
-    /// same kind and name, and `given` replaces `supply`. Other kinds are ignored.
+    /// Builds a snapshot with the services of `documents` and the supply of both lists. Later objects replace earlier ones of
+    /// the same kind and name, and those of `documents` replace those of `supply`. Other kinds are ignored.
     ///
     /// # Errors
     /// The first field of a wrong type.
-    pub fn from_documents(given: &[Document], supply: &[Document]) -> Result<Self, ManifestError> {
+    pub fn from_documents(documents: &[Document], supply: &[Document]) -> Result<Self, ManifestError> {
         let mut snapshot = Self::default();
         for document in supply {
             snapshot.add_supply(document)?;
         }
-        given.iter().try_for_each(|document| snapshot.add(document))?;
+        documents.iter().try_for_each(|document| snapshot.add(document))?;
         Ok(snapshot)
     }
 
@@ -159,7 +159,7 @@ impl Snapshot {
                 self.add_model(document, None, model.spec.0);
             }
             (OME, "AcceleratorClass") => {
-                let class = Class::read(&document.parse::<AcceleratorClass>()?);
+                let class = Class::parse(&document.parse::<AcceleratorClass>()?);
                 self.add_class_to_inventory(&class);
                 insert_or_replace(&mut self.classes, class, |a, b| a.name == b.name);
             }
@@ -178,8 +178,8 @@ impl Snapshot {
     /// Adds a class to the inventory unless it is already there, to avoid copying a shared inventory. Plans report invalid
     /// classes as warnings.
     fn add_class_to_inventory(&mut self, class: &Class) {
-        let Ok(facts) = &class.facts else { return };
-        let without_availability = decide::Class { availability: None, ..decide::Class::clone(facts) };
+        let Ok(parsed) = &class.parsed else { return };
+        let without_availability = decide::Class { availability: None, ..decide::Class::clone(parsed) };
         if !self.inventory.is_current(&without_availability) {
             Arc::make_mut(&mut self.inventory).set_class(&class.name, Some(without_availability));
         }
@@ -188,7 +188,7 @@ impl Snapshot {
     fn add_runtime(&mut self, document: &Document, scope: Scope, spec: ServingRuntimeSpec) {
         let namespace = if scope == Scope::Namespace { namespace(document) } else { String::new() };
         let created = string_at(&document.value, "/metadata/creationTimestamp");
-        let runtime = Runtime::read(document.name().to_owned(), scope, namespace, created, spec);
+        let runtime = Runtime::parse(document.name().to_owned(), scope, namespace, created, spec);
         let is_same = |a: &Runtime, b: &Runtime| (a.scope, &a.namespace, &a.name) == (b.scope, &b.namespace, &b.name);
         insert_or_replace(&mut self.runtimes, runtime, is_same);
     }

@@ -22,20 +22,20 @@ pub struct Runtime {
     pub namespace: String,
     created: Option<String>,
     spec: ServingRuntimeSpec,
-    facts: Result<Arc<decide::Runtime>, FieldError>,
+    parsed: Result<Arc<decide::Runtime>, FieldError>,
 }
 
 impl Runtime {
     /// Parses a runtime. `created` is its creation timestamp in RFC 3339.
-    pub(crate) fn read(
+    pub(crate) fn parse(
         name: String,
         scope: Scope,
         namespace: String,
         created: Option<String>,
         spec: ServingRuntimeSpec,
     ) -> Self {
-        let facts = decide::Runtime::from_api(&name, scope, &namespace, created.clone(), &spec).map(Arc::new);
-        Self { name, scope, namespace, created, spec, facts }
+        let parsed = decide::Runtime::from_api(&name, scope, &namespace, created.clone(), &spec).map(Arc::new);
+        Self { name, scope, namespace, created, spec, parsed }
     }
 
     /// Returns the spec.
@@ -47,15 +47,15 @@ impl Runtime {
     ///
     /// # Errors
     /// The path and the reason of an invalid version, size, condition or capability.
-    pub fn facts(&self) -> Result<&Arc<decide::Runtime>, &FieldError> {
-        self.facts.as_ref()
+    pub fn parsed(&self) -> Result<&Arc<decide::Runtime>, &FieldError> {
+        self.parsed.as_ref()
     }
 
     /// Changes the spec and parses the runtime again.
     pub fn update_spec(&mut self, change: impl FnOnce(&mut ServingRuntimeSpec)) {
         let mut spec = self.spec.clone();
         change(&mut spec);
-        *self = Self::read(self.name.clone(), self.scope, self.namespace.clone(), self.created.clone(), spec);
+        *self = Self::parse(self.name.clone(), self.scope, self.namespace.clone(), self.created.clone(), spec);
     }
 }
 
@@ -63,16 +63,16 @@ impl Runtime {
 #[derive(Debug, Clone)]
 pub struct Class {
     pub(crate) name: String,
-    pub(crate) facts: Result<Arc<decide::Class>, FieldError>,
+    pub(crate) parsed: Result<Arc<decide::Class>, FieldError>,
 }
 
 impl Class {
     /// Parses a class.
-    pub(crate) fn read(class: &AcceleratorClass) -> Self {
+    pub(crate) fn parse(class: &AcceleratorClass) -> Self {
         let availability = class.status.as_ref().map(Availability::from_status);
         Self {
             name: class.metadata.name.clone().unwrap_or_default(),
-            facts: decide::Class::from_api(class, availability).map(Arc::new),
+            parsed: decide::Class::from_api(class, availability).map(Arc::new),
         }
     }
 }
@@ -86,14 +86,14 @@ pub(crate) fn read_supply(snapshot: &Snapshot, claims: &[Claim], owner: &Owner) 
     };
     let mut supply = Supply { accelerator_aware: snapshot.accelerator_aware, ..Supply::default() };
     for runtime in &snapshot.runtimes {
-        match &runtime.facts {
-            Ok(facts) => supply.runtimes.push(Arc::clone(facts)),
+        match &runtime.parsed {
+            Ok(parsed) => supply.runtimes.push(Arc::clone(parsed)),
             Err(error) => warn_invalid(warning::INVALID_RUNTIME, "Runtime", &runtime.name, error),
         }
     }
     for class in &snapshot.classes {
-        match &class.facts {
-            Ok(facts) => supply.classes.push(Arc::clone(facts)),
+        match &class.parsed {
+            Ok(parsed) => supply.classes.push(Arc::clone(parsed)),
             Err(error) => warn_invalid(warning::INVALID_CLASS, "AcceleratorClass", &class.name, error),
         }
     }
@@ -104,15 +104,16 @@ pub(crate) fn read_supply(snapshot: &Snapshot, claims: &[Claim], owner: &Owner) 
 /// Sets the capacity of each class that is available to the service: computed from Nodes if any are known, else from the
 /// status of the class.
 fn set_availability(snapshot: &Snapshot, claims: &[Claim], owner: &Owner, classes: &mut [Arc<decide::Class>]) {
-    let others: Vec<&Claim> = claims.iter().filter(|claim| !claim.belongs_to(&owner.namespace, &owner.name)).collect();
+    let other_claims: Vec<&Claim> =
+        claims.iter().filter(|claim| !claim.belongs_to(&owner.namespace, &owner.name)).collect();
     let inventory = &snapshot.inventory;
     if !inventory.has_nodes() {
-        let claimed = classes.iter_mut().filter(|class| claims::claims_class(&others, &class.name));
-        claimed.for_each(|class| claims::reserve_on_status(&others, Arc::make_mut(class)));
+        let claimed_classes = classes.iter_mut().filter(|class| claims::claims_class(&other_claims, &class.name));
+        claimed_classes.for_each(|class| claims::reserve_on_status(&other_claims, Arc::make_mut(class)));
         return;
     }
     let usage = inventory.service_usage(&owner.namespace, &names::label_value(&owner.name));
-    let reserved = claims::reserve_on_nodes(&others, classes, inventory, &usage);
+    let reserved = claims::reserve_on_nodes(&other_claims, classes, inventory, &usage);
     for class in classes {
         let availability = match &reserved {
             Some(nodes) => inventory.availability_on(class, nodes),

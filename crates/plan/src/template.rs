@@ -101,7 +101,7 @@ mod tests {
     // spec: RT-40
     #[rstest]
     #[case::name("--served-model-name={{.Name}}", "--served-model-name=chat")]
-    #[case::blanks("{{ .Namespace }}/{{.Name}}", "team-a/chat")]
+    #[case::spaces("{{ .Namespace }}/{{.Name}}", "team-a/chat")]
     // spec: RT-41
     #[case::label("{{.Labels.tier}}", "a<b&\"c\"")]
     #[case::slash("{{index .Labels \"a/b\"}}", "slash")]
@@ -113,10 +113,10 @@ mod tests {
         "{% for m in messages %}{{ m['content'] }}{{ bos_token }}{% endfor %}"
     )]
     #[case::field_of_jinja("{{ message.Name }}", "{{ message.Name }}")]
-    #[case::open("{{.Name", "{{.Name")]
+    #[case::unclosed_variable("{{.Name", "{{.Name")]
     #[case::json("{\"a\":{\"b\":{{.Name}}}}", "{\"a\":{\"b\":chat}}")]
-    #[case::inside_foreign("{{ x {{.Name}} }}", "{{ x chat }}")]
-    #[case::one_brace_between("{{ } {{.Name}}", "{{ } chat")]
+    #[case::inside_other_template("{{ x {{.Name}} }}", "{{ x chat }}")]
+    #[case::single_brace("{{ } {{.Name}}", "{{ } chat")]
     #[case::only_braces(&"{".repeat(1 << 20), &"{".repeat(1 << 20))]
     fn expands_variables(#[case] text: &str, #[case] expect: &str) {
         assert_eq!(expand(text, &owner(), &mut Vec::new()), expect);

@@ -5,17 +5,17 @@ use std::collections::BinaryHeap;
 
 use decide::{Class, NodeInfo};
 
-/// Nodes of one class, ordered by the free accelerators at the last visit. Assignments only reduce them, so these are upper
-/// bounds.
+/// Nodes of one class in a max-heap by free accelerators. Assignments of Pods of other classes reduce them without updating the
+/// heap, so the entries are upper bounds.
 pub(super) struct LeastAllocatedNodes {
     resource: String,
     /// Units of the resource per accelerator of the class.
     quantity: u32,
-    /// Among equal Nodes, the first one comes first.
+    /// Upper bound of the free units and index of each Node; ties are resolved by index.
     nodes: BinaryHeap<(u32, Reverse<usize>)>,
 }
 
-// === impl Emptiest ===
+// === impl LeastAllocatedNodes ===
 
 impl LeastAllocatedNodes {
     /// Returns the Nodes of `class`; `None` for a class without a resource.
@@ -79,12 +79,12 @@ mod tests {
         }
     }
 
-    /// Reference implementation.
+    /// Reference implementation that searches all Nodes.
     fn assign_linear(class: &Class, units: u32, nodes: &mut [NodeInfo]) -> bool {
-        let fits = nodes.iter_mut().filter(|node| {
+        let candidates = nodes.iter_mut().filter(|node| {
             node.free("gpu") >= units && decide::matches_discovery(&class.discovery, &node.name, &node.labels)
         });
-        let best = fits.reduce(|best, node| if node.free("gpu") > best.free("gpu") { node } else { best });
+        let best = candidates.reduce(|best, node| if node.free("gpu") > best.free("gpu") { node } else { best });
         let Some(node) = best else { return false };
         *node.requested.entry("gpu".to_owned()).or_default() += units;
         true
@@ -97,12 +97,12 @@ mod tests {
             pods in prop::collection::vec((any::<bool>(), 1_u32..9), 0..40),
         ) {
             let mut assigned: Vec<NodeInfo> =
-                nodes.iter().enumerate().map(|(index, (capacity, schedulable, both))| node(index, *capacity, *schedulable, *both)).collect();
+                nodes.iter().enumerate().map(|(index, (capacity, schedulable, in_both_classes))| node(index, *capacity, *schedulable, *in_both_classes)).collect();
             let mut expect = assigned.clone();
             let classes = [class("a"), class("b")];
             let mut class_nodes = [0, 1].map(|class| LeastAllocatedNodes::for_class(&classes[class], &assigned).unwrap());
-            for (second, units) in pods {
-                let class = usize::from(second);
+            for (use_second_class, units) in pods {
+                let class = usize::from(use_second_class);
                 prop_assert_eq!(class_nodes[class].assign_pod(units, &mut assigned), assign_linear(&classes[class], units, &mut expect));
             }
             prop_assert_eq!(assigned, expect);

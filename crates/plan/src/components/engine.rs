@@ -14,7 +14,7 @@ use crate::multinode::{self, Rendezvous};
 use crate::names;
 use crate::pod;
 use crate::probe;
-use crate::roles::queue_name;
+use crate::roles::queue_label;
 use crate::runner::{self, Layers};
 use crate::topology::{Owner, PlanError, Role, Workload};
 
@@ -72,7 +72,7 @@ impl RoleBuilder<'_> {
         self.warn_if_not_joined(&leader.template, worker.as_ref(), warnings);
         let pod_selector = self.selector();
         let mut object_labels = pod_selector.clone();
-        object_labels.extend(queue_name(self.owner));
+        object_labels.extend(queue_label(self.owner));
         let scaling = self.scaling(&leader.template);
         let strategy = specs.service.deployment_strategy.as_ref().or(specs.runtime.deployment_strategy.as_ref());
         let workload = if self.gang || specs.has_workers() { Workload::LeaderWorkerSet } else { Workload::Deployment };
@@ -140,7 +140,9 @@ impl RoleBuilder<'_> {
         self.complete_container(&mut container, &mut settings, warnings)?;
         let port = self.complete_port(&mut container, role);
         pod_spec::default_termination_message_policy(&mut container);
-        if self.nodes > 1 && component_input.specs.workers_inherit_leader() && !multinode::states_rendezvous(&container)
+        if self.nodes > 1
+            && component_input.specs.workers_inherit_leader()
+            && !multinode::configures_rendezvous(&container)
         {
             self.join_nodes(&mut container, role)?;
         }
@@ -178,8 +180,8 @@ impl RoleBuilder<'_> {
 
     /// Warns if leader and workers have separate commands that do not join them: they would run as independent engines.
     fn warn_if_not_joined(&self, leader: &Value, worker: Option<&Value>, warnings: &mut Vec<Warning>) {
-        let joins = |template: &Value| multinode::states_rendezvous(&template["spec"]["containers"][0]);
-        if worker.is_none_or(|worker| joins(leader) || joins(worker)) {
+        let joins_nodes = |template: &Value| multinode::configures_rendezvous(&template["spec"]["containers"][0]);
+        if worker.is_none_or(|worker| joins_nodes(leader) || joins_nodes(worker)) {
             return;
         }
         let component = self.component();
@@ -190,10 +192,10 @@ impl RoleBuilder<'_> {
     }
 
     fn set_scheduler(&self, template: &mut Value) -> Result<(), PlanError> {
-        gang::set_scheduler(template, self.gang.then_some(VOLCANO)).map_err(|other| {
+        gang::set_scheduler(template, self.gang.then_some(VOLCANO)).map_err(|scheduler| {
             let (component, gang) = (self.component(), labels::GANG);
             let message = format!(
-                "{component}.schedulerName: {other} conflicts with {VOLCANO}, which schedules the gang; remove the field, or set the annotation {gang} to \"false\""
+                "{component}.schedulerName: {scheduler} conflicts with {VOLCANO}, which schedules the gang; remove the field, or set the annotation {gang} to \"false\""
             );
             PlanError::new(code::error::SCHEDULER_CONFLICT, message)
         })
@@ -258,7 +260,7 @@ impl RoleBuilder<'_> {
     fn mount_model(&self, spec: &mut Value, container: &mut Value) {
         let Some(model) = &self.input.model else { return };
         let Some((mut volume, path)) = self.model_files().and_then(|files| files.volume) else { return };
-        if let (Some(label), false) = (&model.ready_nodes, volume["hostPath"].is_null()) {
+        if let (Some(label), false) = (&model.node_label, volume["hostPath"].is_null()) {
             spec["nodeSelector"][label] = json!(model_files::READY);
         }
         let name = model_files::volume_name(model.name);
@@ -271,10 +273,14 @@ impl RoleBuilder<'_> {
 
 /// Appends the settings of workers that differ from those of the leader, with the prefix `worker`.
 fn merge_worker_settings(mut leader: Vec<Setting>, worker: Vec<Setting>) -> Vec<Setting> {
-    let differs =
-        |setting: &Setting| !leader.iter().any(|other| other.field == setting.field && other.value == setting.value);
-    let different: Vec<Setting> = worker.into_iter().filter(differs).collect();
-    leader
-        .extend(different.into_iter().map(|setting| Setting { field: format!("worker {}", setting.field), ..setting }));
+    let differs_from_leader = |setting: &Setting| {
+        !leader
+            .iter()
+            .any(|leader_setting| leader_setting.field == setting.field && leader_setting.value == setting.value)
+    };
+    let worker_settings: Vec<Setting> = worker.into_iter().filter(differs_from_leader).collect();
+    leader.extend(
+        worker_settings.into_iter().map(|setting| Setting { field: format!("worker {}", setting.field), ..setting }),
+    );
     leader
 }

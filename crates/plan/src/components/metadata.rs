@@ -1,4 +1,4 @@
-//! Labels and annotations of a component's Pods, as upstream sets them.
+//! Labels and annotations of a component's Pods, as in upstream OME.
 
 use api::ome::Component;
 use decide::Warning;

@@ -12,7 +12,7 @@ use crate::code;
 use crate::names;
 use crate::pod;
 use crate::probe;
-use crate::roles::queue_name;
+use crate::roles::queue_label;
 use crate::runner::{self, Layers};
 use crate::topology::{Owner, PlanError, Role, Workload};
 
@@ -45,7 +45,7 @@ pub(super) fn router_role(
     let spec = pod_spec::assemble(container, spec, owner, warnings);
     let selector = selector(owner, ROUTER);
     let mut labels = selector.clone();
-    labels.extend(queue_name(owner));
+    labels.extend(queue_label(owner));
     let replica_set = ReplicaSet::default();
     let scaling = ScalingInput {
         owner,

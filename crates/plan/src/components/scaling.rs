@@ -9,7 +9,7 @@ use crate::topology::{AutoscalerSupport, Disruption, Owner, ReplicaRange, Resour
 
 /// Default target utilization, in percent of the request.
 const DEFAULT_UTILIZATION: u32 = 80;
-/// Default number of requests, or requests per second, for one replica, as upstream has it.
+/// Default number of requests, or requests per second, for one replica, as in upstream OME.
 const DEFAULT_THRESHOLD: u32 = 10;
 
 /// Input for the replica count of a component.

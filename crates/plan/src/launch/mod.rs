@@ -62,10 +62,10 @@ pub(crate) fn default_port(container: &Value) -> Option<u16> {
 fn engine(image: &str, words: &[String]) -> Option<&'static str> {
     const ENGINES: &[(&str, &str)] =
         &[("sglang", "sglang"), ("vllm", "vllm"), ("trtllm", "trtllm"), ("tensorrt", "trtllm"), ("triton", "triton")];
-    let known = |text: &str| ENGINES.iter().find(|(marker, _)| text.contains(marker)).map(|(_, engine)| *engine);
+    let find_engine = |text: &str| ENGINES.iter().find(|(marker, _)| text.contains(marker)).map(|(_, engine)| *engine);
     // The program takes precedence over the image. Values of flags, such as model names, are not considered.
-    let program = words.iter().take_while(|word| !word.starts_with("--")).find_map(|word| known(word));
-    program.or_else(|| known(image))
+    let program = words.iter().take_while(|word| !word.starts_with("--")).find_map(|word| find_engine(word));
+    program.or_else(|| find_engine(image))
 }
 
 /// Returns MODEL of `vllm serve MODEL`.
@@ -80,9 +80,9 @@ fn entry_point_model(container: &Value, words: &[String]) -> Option<String> {
     words.first().filter(|first| uses_entry_point && names_model(container, first)).cloned()
 }
 
-/// Returns whether `first`, the first argument for the entry point of an image, is a model rather than a program. The entry
+/// Returns whether `argument`, the first one for the entry point of an image, is a model rather than a program. The entry
 /// point of vLLM's images accepts both; programs are recognized by name.
-pub(crate) fn names_model(container: &Value, first: &str) -> bool {
+pub(crate) fn names_model(container: &Value, argument: &str) -> bool {
     const PROGRAMS: [&str; 14] = [
         "vllm",
         "sglang",
@@ -100,12 +100,12 @@ pub(crate) fn names_model(container: &Value, first: &str) -> bool {
         "nice",
     ];
     let image = container["image"].as_str().unwrap_or_default();
-    let file = first.rsplit('/').next().unwrap_or_default();
+    let file = argument.rsplit('/').next().unwrap_or_default();
     let is_program = PROGRAMS.contains(&file)
         || file.starts_with("python")
         || [".sh", ".py"].iter().any(|extension| file.ends_with(extension))
         || decide::is_shell(file);
-    image.contains("vllm") && !first.starts_with('-') && !is_program
+    image.contains("vllm") && !argument.starts_with('-') && !is_program
 }
 
 /// Returns whether the command of `container` distinguishes the leader and the workers of a replica.

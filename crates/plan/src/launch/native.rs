@@ -7,8 +7,8 @@ use serde_json::{Value, json};
 use super::has_flag;
 use super::shell::{self, CommandLine};
 
-const ADDRESS: &str = "$(LWS_LEADER_ADDRESS)";
-const INDEX: &str = "$(LWS_WORKER_INDEX)";
+const LEADER_ADDRESS: &str = "$(LWS_LEADER_ADDRESS)";
+const WORKER_INDEX: &str = "$(LWS_WORKER_INDEX)";
 
 /// Engines with a rendezvous of their own.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -62,15 +62,15 @@ fn flag_alias(engine: Engine, flag: &str) -> Option<&'static str> {
 
 /// Returns the flags and values for the rendezvous.
 fn rendezvous_flags(engine: Engine, nodes: u32, role: PodRole) -> Vec<Vec<String>> {
-    let pair = |flag: &str, value: &str| vec![flag.to_owned(), value.to_owned()];
+    let flag_with_value = |flag: &str, value: &str| vec![flag.to_owned(), value.to_owned()];
     let nodes = nodes.to_string();
     match engine {
         Engine::Vllm => {
             let mut flags = vec![
-                pair("--distributed-executor-backend", "mp"),
-                pair("--nnodes", &nodes),
-                pair("--node-rank", INDEX),
-                pair("--master-addr", ADDRESS),
+                flag_with_value("--distributed-executor-backend", "mp"),
+                flag_with_value("--nnodes", &nodes),
+                flag_with_value("--node-rank", WORKER_INDEX),
+                flag_with_value("--master-addr", LEADER_ADDRESS),
             ];
             if role == PodRole::Worker {
                 flags.push(vec!["--headless".to_owned()]);
@@ -78,9 +78,9 @@ fn rendezvous_flags(engine: Engine, nodes: u32, role: PodRole) -> Vec<Vec<String
             flags
         }
         Engine::Sglang => vec![
-            pair("--dist-init-addr", &format!("{ADDRESS}:20000")),
-            pair("--nnodes", &nodes),
-            pair("--node-rank", INDEX),
+            flag_with_value("--dist-init-addr", &format!("{LEADER_ADDRESS}:20000")),
+            flag_with_value("--nnodes", &nodes),
+            flag_with_value("--node-rank", WORKER_INDEX),
         ],
     }
 }

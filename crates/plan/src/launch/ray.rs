@@ -11,7 +11,7 @@ use crate::pod;
 
 /// Port of the Ray head.
 const PORT: u16 = 6379;
-const BACKEND: &str = "--distributed-executor-backend";
+const BACKEND_FLAG: &str = "--distributed-executor-backend";
 /// Timeout of a worker that waits for the head, in seconds; afterwards `ray start` reports the error.
 const HEAD_TIMEOUT_SECONDS: u32 = 600;
 
@@ -36,9 +36,11 @@ pub(crate) fn configure_leader(container: &mut Value) {
 
 /// Configures a worker: waits for the head with a timeout and joins its cluster.
 pub(crate) fn configure_worker(container: &mut Value) {
-    let head = format!("$LWS_LEADER_ADDRESS:{PORT}");
-    let wait = format!("until ray health-check --address={head} >/dev/null 2>&1; do sleep 2; done");
-    let script = format!("timeout {HEAD_TIMEOUT_SECONDS} /bin/sh -c '{wait}'; ray start --address={head} --block");
+    let head_address = format!("$LWS_LEADER_ADDRESS:{PORT}");
+    let wait_command = format!("until ray health-check --address={head_address} >/dev/null 2>&1; do sleep 2; done");
+    let script = format!(
+        "timeout {HEAD_TIMEOUT_SECONDS} /bin/sh -c '{wait_command}'; ray start --address={head_address} --block"
+    );
     container["command"] = json!(["/bin/sh", "-c"]);
     container["args"] = json!([script]);
     if let Some(fields) = container.as_object_mut() {
@@ -57,29 +59,29 @@ fn entry_point_program(container: &Value, arguments: &[String]) -> Vec<String> {
 
 /// Returns the command line with the backend flag.
 fn command_with_backend(line: Vec<String>, shell_variables: &BTreeSet<String>) -> String {
-    let has_backend = has_flag(&line, BACKEND);
+    let has_backend = has_flag(&line, BACKEND_FLAG);
     let line = shell::quote_words(&line, shell_variables);
-    if has_backend { line } else { format!("{line} {BACKEND} ray") }
+    if has_backend { line } else { format!("{line} {BACKEND_FLAG} ray") }
 }
 
 /// Returns the command that runs the user's script. A script without parameters that only a shell runs is inlined; other programs
 /// before the shell (`env`, an init) and parameters are kept.
 fn script_command(shell: Vec<String>, script: String, parameters: Vec<String>) -> String {
-    let is_only_shell = shell.first().is_some_and(|program| decide::is_shell(program));
+    let starts_with_shell = shell.first().is_some_and(|program| decide::is_shell(program));
     let no_shell_variables = BTreeSet::new();
     if !parameters.is_empty() {
         return shell::quote_words(&[shell, vec![script], parameters].concat(), &no_shell_variables);
     }
     let script = script_with_backend(script);
-    if is_only_shell { script } else { shell::quote_words(&[shell, vec![script]].concat(), &no_shell_variables) }
+    if starts_with_shell { script } else { shell::quote_words(&[shell, vec![script]].concat(), &no_shell_variables) }
 }
 
 /// Appends the backend flag to a script with a single command. Other scripts must set it themselves.
 fn script_with_backend(script: String) -> String {
-    if script.contains(BACKEND) || !shell::is_single_command(&script) {
+    if script.contains(BACKEND_FLAG) || !shell::is_single_command(&script) {
         return script;
     }
-    format!("{} {BACKEND} ray", shell::trim_continuation(&script))
+    format!("{} {BACKEND_FLAG} ray", shell::trim_continuation(&script))
 }
 
 #[cfg(test)]
@@ -118,17 +120,17 @@ mod tests {
     )]
     #[case::shell(json!({"command": ["sh", "-c", "exec vllm serve m"]}), "ray start --head --port=6379 && exec vllm serve m --distributed-executor-backend ray")]
     #[case::script(json!({"command": ["sh", "-c", "cd /x && vllm serve m"]}), "ray start --head --port=6379 && cd /x && vllm serve m")]
-    #[case::behind_env(json!({"command": ["env", "A=b", "sh", "-c", "vllm serve m"]}), "ray start --head --port=6379 && env A=b sh -c 'vllm serve m --distributed-executor-backend ray'")]
+    #[case::after_env(json!({"command": ["env", "A=b", "sh", "-c", "vllm serve m"]}), "ray start --head --port=6379 && env A=b sh -c 'vllm serve m --distributed-executor-backend ray'")]
     #[case::continued(json!({"command": ["sh", "-c", "vllm serve m \\\n --tp 8 \\\n"]}), "ray start --head --port=6379 && vllm serve m \\\n --tp 8 --distributed-executor-backend ray")]
     #[case::subshell(json!({"command": ["sh", "-c", "(vllm serve m)"]}), "ray start --head --port=6379 && (vllm serve m)")]
     #[case::model_for_the_entry_point(json!({"image": "vllm/vllm-openai:v1", "args": ["Qwen/Qwen3-8B", "--tp=8"]}), "ray start --head --port=6379 && vllm serve Qwen/Qwen3-8B --tp=8 --distributed-executor-backend ray")]
-    #[case::folder_for_the_entry_point(json!({"image": "vllm/vllm-openai:v1", "args": ["/models/q"]}), "ray start --head --port=6379 && vllm serve /models/q --distributed-executor-backend ray")]
-    #[case::program_of_a_path(json!({"image": "vllm/vllm-openai:v1", "args": ["/usr/bin/python3", "-m", "x"]}), "ray start --head --port=6379 && /usr/bin/python3 -m x --distributed-executor-backend ray")]
+    #[case::directory_for_entry_point(json!({"image": "vllm/vllm-openai:v1", "args": ["/models/q"]}), "ray start --head --port=6379 && vllm serve /models/q --distributed-executor-backend ray")]
+    #[case::program_with_path(json!({"image": "vllm/vllm-openai:v1", "args": ["/usr/bin/python3", "-m", "x"]}), "ray start --head --port=6379 && /usr/bin/python3 -m x --distributed-executor-backend ray")]
     #[case::key_of_a_secret(
         json!({"command": ["vllm", "serve", "--api-key=$(KEY)"], "env": [{"name": "KEY", "valueFrom": {"secretKeyRef": {"name": "s", "key": "k"}}}]}),
         r#"ray start --head --port=6379 && vllm serve --api-key="$KEY" --distributed-executor-backend ray"#
     )]
-    #[case::own_ray(json!({"command": ["sh", "-c"], "args": ["ray start --head; vllm serve m"]}), "ray start --head; vllm serve m")]
+    #[case::script_starts_ray(json!({"command": ["sh", "-c"], "args": ["ray start --head; vllm serve m"]}), "ray start --head; vllm serve m")]
     fn configures_leaders(#[case] container: Value, #[case] expect: &str) {
         assert_eq!(script(container), expect);
     }

@@ -24,8 +24,8 @@ pub(crate) fn replica(owner: &Owner, role: &Role, index: u32) -> Value {
 
 /// Renders the LeaderWorkerSet `{service}-{role}` with all replicas. Omits `replicas` if an autoscaler manages the number.
 ///
-/// LeaderWorkerSet creates headless Services. A shared one would have the same name as the component's Service, so each group
-/// gets its own.
+/// LeaderWorkerSet creates headless Services. A shared headless Service would have the same name as the component's Service, so
+/// each group gets its own.
 pub(crate) fn all_replicas(owner: &Owner, role: &Role) -> Value {
     let builder = SetBuilder { owner, role, task: role.name.clone(), index_labels: Labels::new() };
     let mut set = builder.build(&names::workload(owner, role), &role.labels);

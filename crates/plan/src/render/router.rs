@@ -71,7 +71,7 @@ impl PickerObjects<'_> {
     }
 
     fn deployment(&self) -> Value {
-        let labels: Labels = self.router.labels.clone().into_iter().chain(self.router.queue.clone()).collect();
+        let labels: Labels = self.router.labels.clone().into_iter().chain(self.router.queue_labels.clone()).collect();
         let mut deployment = self.object_with_labels("apps/v1", "Deployment", &self.names.picker, &labels);
         deployment["spec"] = json!({
             "replicas": 1,

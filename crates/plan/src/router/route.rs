@@ -50,11 +50,11 @@ mod tests {
         r#"{"rules": [{"matches": [{"path": {"value": "/v1"}}], "filters": [{"type": "URLRewrite"}], "timeouts": {"request": "0s"}}, {"backendRefs": []}]}"#,
         r#"{"rules": [{"matches": [{"path": {"value": "/v1"}}], "filters": [{"type": "URLRewrite"}], "timeouts": {"request": "0s"}, "backendRefs": POOL}, {"backendRefs": POOL}]}"#
     )]
-    #[case::own_backends(
+    #[case::existing_backends(
         r#"{"rules": [{"backendRefs": [{"name": "canary", "port": 80, "weight": 1}]}, {}]}"#,
         r#"{"rules": [{"backendRefs": [{"name": "canary", "port": 80, "weight": 1}]}, {"backendRefs": POOL}]}"#
     )]
-    #[case::a_redirect_has_no_backend(
+    #[case::redirect(
         r#"{"rules": [{"filters": [{"type": "RequestRedirect", "requestRedirect": {"scheme": "https"}}]}]}"#,
         r#"{"rules": [{"filters": [{"type": "RequestRedirect", "requestRedirect": {"scheme": "https"}}]}]}"#
     )]

@@ -5,7 +5,7 @@ use std::path::Path;
 use rstest::rstest;
 use serde_json::Value;
 
-use super::{code, kinds, plan_only, service, strings};
+use super::{code, kinds, plan_manifests, service, strings};
 use crate::ServicePlan;
 
 /// Returns the SGLang runtimes of the catalog, one file per item.
@@ -20,7 +20,7 @@ fn plan_with_runtime(runtime: &str) -> ServicePlan {
     let catalog = runtimes();
     let service = service("chat", &format!("{{runtime: {{name: {runtime}}}}}"));
     let manifests: Vec<&str> = catalog.iter().map(String::as_str).chain([service.as_str()]).collect();
-    plan_only(&manifests)
+    plan_manifests(&manifests)
 }
 
 /// Returns the Pod templates of a workload, leader first.

@@ -37,7 +37,8 @@ fn services_do_not_select_the_same_accelerators() {
     ]);
     let plan = crate::plan(&snapshot);
     let classes: Vec<Option<&str>> = plan.services.iter().map(class).collect();
-    // The cheapest class while it is free, then the other one, then the cheapest again, which is worth waiting for.
+    // The first service selects the cheapest class, the second one the other class, and the third one waits for the cheapest
+    // class.
     assert_eq!(classes, [Some("nvidia-a100-40gb"), Some("nvidia-h100-80gb"), Some("nvidia-a100-40gb")]);
     let waiting: Vec<bool> = plan.services.iter().map(|service| codes(service).contains(&"NoFreeCapacity")).collect();
     assert_eq!(waiting, [false, false, true]);
@@ -45,7 +46,7 @@ fn services_do_not_select_the_same_accelerators() {
     assert!(message.ends_with("0 of 8 are free on eligible nodes (8 claimed by default/one)"), "{message}");
 }
 
-/// A waiting service does not block a smaller one that fits.
+/// A service that waits for capacity does not block another service.
 #[test]
 fn waiting_service_claims_nothing() {
     let spec = "{runtime: {name: rt}, acceleratorSelector: {preferredClasses: [nvidia-a100-40gb]}}";

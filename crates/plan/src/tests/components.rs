@@ -4,7 +4,7 @@ use api::parse_manifest;
 use rstest::rstest;
 use serde_json::{Value, json};
 
-use super::{code, codes, container, kinds, plan_only, service, template};
+use super::{code, codes, container, kinds, plan_manifests, service, template};
 use crate::Service;
 
 const PAIR: &str = r#"
@@ -38,7 +38,7 @@ fn pair() -> String {
 // spec: RT-34
 #[test]
 fn renders_all_components_of_the_runtime() {
-    let plan = plan_only(&[PAIR, &pair()]);
+    let plan = plan_manifests(&[PAIR, &pair()]);
     assert_eq!(code(&plan), (true, "Selected"), "{}", plan.message);
     assert_eq!(
         kinds(&plan),
@@ -79,7 +79,7 @@ fn renders_all_components_of_the_runtime() {
 #[case::user("terminationMessagePolicy: File", "File")]
 fn termination_message_policy_has_a_default(#[case] stated: &str, #[case] expect: &str) {
     let runner = format!("{{runtime: {{name: pair}}, engine: {{runner: {{{stated}}}}}}}");
-    let plan = plan_only(&[PAIR, &service("chat", &runner)]);
+    let plan = plan_manifests(&[PAIR, &service("chat", &runner)]);
     assert_eq!(container(&plan, "chat-engine")["terminationMessagePolicy"], expect);
     assert_eq!(container(&plan, "chat-router")["terminationMessagePolicy"], "FallbackToLogsOnError");
 }
@@ -87,7 +87,7 @@ fn termination_message_policy_has_a_default(#[case] stated: &str, #[case] expect
 // spec: RT-33
 #[test]
 fn router_config_becomes_environment_variables() {
-    let plan = plan_only(&[PAIR, &pair()]);
+    let plan = plan_manifests(&[PAIR, &pair()]);
     let names: Vec<(&str, &str)> = container(&plan, "-router")["env"]
         .as_array()
         .unwrap()
@@ -109,7 +109,7 @@ fn router_config_becomes_environment_variables() {
 // spec: RT-42
 #[test]
 fn expands_template_variables_only_in_containers() {
-    let plan = plan_only(&[PAIR, &pair()]);
+    let plan = plan_manifests(&[PAIR, &pair()]);
     assert_eq!(container(&plan, "-engine")["env"][0]["value"], "chat");
     assert_eq!(container(&plan, "-decoder")["env"][0]["value"], "default");
     assert_eq!(container(&plan, "-router")["args"][3], "chat");
@@ -120,7 +120,7 @@ fn expands_template_variables_only_in_containers() {
 #[test]
 fn missing_label_expands_to_an_empty_string_with_a_warning() {
     let manifest = service("chat", "{engine: {runner: {image: x, args: ['--team={{.Labels.team}}']}}}");
-    let plan = plan_only(&[&manifest]);
+    let plan = plan_manifests(&[&manifest]);
     assert_eq!(container(&plan, "-engine")["args"], json!(["--team="]));
     assert!(codes(&plan).contains(&"TemplateValueMissing"));
 }
@@ -130,14 +130,14 @@ fn missing_label_expands_to_an_empty_string_with_a_warning() {
 #[case::decoder("{engine: {runner: {image: x}}, decoder: {}}", "NoEngineContainer")]
 #[case::leader("{engine: {runner: {image: x}}, decoder: {leader: {}, worker: {size: 1}}}", "NoEngineContainer")]
 fn rejects_components_without_an_image(#[case] spec: &str, #[case] expect: &str) {
-    let plan = plan_only(&[&service("chat", spec)]);
+    let plan = plan_manifests(&[&service("chat", spec)]);
     assert_eq!(code(&plan), (false, expect), "{}", plan.message);
 }
 
 #[test]
 fn warns_about_a_pair_without_a_router() {
     let manifest = service("chat", "{engine: {runner: {image: x}}, decoder: {runner: {image: x}}}");
-    let plan = plan_only(&[&manifest]);
+    let plan = plan_manifests(&[&manifest]);
     assert_eq!(code(&plan), (true, "Selected"), "{}", plan.message);
     assert!(codes(&plan).contains(&"RouterMissing"));
 }
@@ -146,9 +146,9 @@ fn warns_about_a_pair_without_a_router() {
 #[rstest]
 #[case::concurrency("minReplicas: 2, maxReplicas: 5, scaleMetric: concurrency", 2)]
 #[case::requests("minReplicas: 2, maxReplicas: 5, scaleMetric: rps, scaleTarget: 10", 2)]
-#[case::to_zero("minReplicas: 0", 1)]
+#[case::scale_to_zero("minReplicas: 0", 1)]
 fn warns_about_scaling_that_requires_keda(#[case] numbers: &str, #[case] replicas: u32) {
-    let plan = plan_only(&[&service("chat", &format!("{{engine: {{runner: {{image: x}}, {numbers}}}}}"))]);
+    let plan = plan_manifests(&[&service("chat", &format!("{{engine: {{runner: {{image: x}}, {numbers}}}}}"))]);
     assert_eq!(plan.objects[0]["spec"]["replicas"], replicas);
     assert!(codes(&plan).contains(&"AutoscalerUnavailable"));
 }
@@ -158,7 +158,7 @@ fn warns_about_scaling_that_requires_keda(#[case] numbers: &str, #[case] replica
 #[case::too_long(&"a".repeat(64), "metadata.name")]
 #[case::begins_with_a_digit("7b-chat", "metadata.name")]
 fn rejects_invalid_service_names(#[case] name: &str, #[case] path: &str) {
-    let documents = parse_manifest("given.yaml", &service(name, "{}")).unwrap();
+    let documents = parse_manifest("manifests.yaml", &service(name, "{}")).unwrap();
     let error = Service::from_document(&documents[0]).unwrap_err();
     assert_eq!((error.path.as_deref(), error.document, error.hint.is_some()), (Some(path), 1, true));
 }

@@ -3,7 +3,7 @@
 use rstest::rstest;
 use serde_json::{Value, json};
 
-use super::{code, kinds, plan_one};
+use super::{code, kinds, plan_with_supply};
 use crate::ServicePlan;
 use crate::gang::PodGroupSchema;
 
@@ -64,7 +64,7 @@ fn pod_group(plan: &ServicePlan) -> &Value {
 // spec: TOP-53
 #[test]
 fn story_2_schedules_all_replicas_or_none() {
-    let plan = plan_one(&story_2("gangPolicy: All"));
+    let plan = plan_with_supply(&story_2("gangPolicy: All"));
     let sets = ["prefill-0", "prefill-1", "decode-0", "decode-1", "decode-2", "decode-3"];
     let sets = sets.map(|set| format!("LeaderWorkerSet qwen-inference-service-{set}"));
     assert_eq!(kinds(&plan)[0], "PodGroup qwen-inference-service");
@@ -81,7 +81,7 @@ fn story_2_schedules_all_replicas_or_none() {
 // spec: TOP-23
 #[test]
 fn pods_have_group_and_task_annotations() {
-    let plan = plan_one(&story_2(""));
+    let plan = plan_with_supply(&story_2(""));
     let set = &plan.objects[2];
     assert_eq!(set["spec"]["leaderWorkerTemplate"]["size"], 1);
     let template = &set["spec"]["leaderWorkerTemplate"]["workerTemplate"];
@@ -100,7 +100,7 @@ fn pods_have_group_and_task_annotations() {
 // spec: TOP-44
 #[test]
 fn story_3_has_two_sets_of_four_pods() {
-    let plan = plan_one(&story_3("gangPolicy: All"));
+    let plan = plan_with_supply(&story_3("gangPolicy: All"));
     let spec = &pod_group(&plan)["spec"];
     assert_eq!((&spec["minMember"], &spec["minTaskMember"]), (&json!(8), &json!({"inference-0": 4, "inference-1": 4})));
     assert_eq!(spec["minResources"], json!({"nvidia.com/gpu": "64"}));
@@ -128,7 +128,7 @@ fn story_3_has_two_sets_of_four_pods() {
 #[case::minimum("gangPolicy: MinimumAvailable", 6, "48")]
 #[case::by_default("", 6, "48")]
 fn story_4_min_member_and_resources(#[case] strategy: &str, #[case] min_member: u32, #[case] gpus: &str) {
-    let plan = plan_one(&story_4(strategy));
+    let plan = plan_with_supply(&story_4(strategy));
     let spec = &pod_group(&plan)["spec"];
     assert_eq!(spec["minMember"], min_member);
     assert_eq!(spec["minResources"], json!({"nvidia.com/gpu": gpus}));
@@ -138,7 +138,7 @@ fn story_4_min_member_and_resources(#[case] strategy: &str, #[case] min_member: 
 // spec: TOP-65
 #[test]
 fn story_4_requires_one_replica_of_each_role() {
-    let plan = plan_one(&story_4(""));
+    let plan = plan_with_supply(&story_4(""));
     let sizes: Vec<&Value> =
         plan.objects[1..4].iter().map(|set| &set["spec"]["leaderWorkerTemplate"]["size"]).collect();
     assert_eq!(sizes, [&json!(2), &json!(4), &json!(4)]);
@@ -154,7 +154,7 @@ fn story_4_requires_one_replica_of_each_role() {
 // spec: TOP-65
 #[test]
 fn warns_about_old_volcano_without_subgroups() {
-    let mut snapshot = super::snapshot_of(&story_4(""));
+    let mut snapshot = super::snapshot_with_supply(&story_4(""));
     snapshot.pod_group_schema = PodGroupSchema::MinTaskMember;
     let plan = crate::plan(&snapshot).services.remove(0);
     assert_eq!(plan.objects[0]["spec"]["minMember"], 10);
@@ -164,12 +164,12 @@ fn warns_about_old_volcano_without_subgroups() {
 #[rstest]
 // spec: TOP-50
 #[case::single_nodes(service("a", "", &[role("inference", "worker", 4, 1, 1)]), false)]
-#[case::decoders_alone(service("a", "", &[role("decode", "decoder", 4, 1, 1)]), false)]
+#[case::single_node_decoders(service("a", "", &[role("decode", "decoder", 4, 1, 1)]), false)]
 #[case::pair(story_2(""), true)]
-#[case::many_nodes(story_3(""), true)]
+#[case::multi_node_workers(story_3(""), true)]
 #[case::no_replica(service("a", "", &[role("inference", "worker", 0, 4, 8)]), false)]
 fn creates_pod_group_when_required(#[case] manifest: String, #[case] expect: bool) {
-    let plan = plan_one(&manifest);
+    let plan = plan_with_supply(&manifest);
     assert!(plan.feasible, "{}", plan.message);
     assert_eq!(kinds(&plan).iter().any(|kind| kind.starts_with("PodGroup")), expect);
 }
@@ -177,7 +177,7 @@ fn creates_pod_group_when_required(#[case] manifest: String, #[case] expect: boo
 // spec: TOP-5
 #[test]
 fn behavior_depends_on_the_component_type() {
-    let plan = plan_one(&service(
+    let plan = plan_with_supply(&service(
         "a",
         "gangPolicy: All",
         &[role("foo", "prefiller", 1, 1, 1), role("prefill", "decoder", 1, 1, 1)],
@@ -189,7 +189,7 @@ fn behavior_depends_on_the_component_type() {
 fn single_node_worker_is_not_in_the_gang() {
     let roles =
         [role("prefill", "prefiller", 1, 1, 1), role("decode", "decoder", 1, 1, 1), role("extra", "worker", 1, 1, 1)];
-    let plan = plan_one(&service("a", "", &roles));
+    let plan = plan_with_supply(&service("a", "", &roles));
     assert_eq!(pod_group(&plan)["spec"]["minMember"], 2);
     let extra = plan.objects.iter().find(|object| object["metadata"]["name"] == "a-extra-0").unwrap();
     assert_eq!(extra["spec"]["leaderWorkerTemplate"]["workerTemplate"]["spec"].get("schedulerName"), None);
@@ -198,9 +198,9 @@ fn single_node_worker_is_not_in_the_gang() {
 // spec: TOP-14
 #[test]
 fn changing_a_role_does_not_change_others() {
-    let before = plan_one(&story_4(""));
+    let before = plan_with_supply(&story_4(""));
     let edited = story_4("").replace("replicas: 2", "replicas: 3");
-    let after = plan_one(&edited);
+    let after = plan_with_supply(&edited);
     assert_eq!(before.objects[1], after.objects[1], "prefill-0");
     assert_eq!(code(&after), (true, "Rendered"));
 }
@@ -208,7 +208,7 @@ fn changing_a_role_does_not_change_others() {
 #[test]
 fn spreads_pods_of_a_replica_over_hosts() {
     let manifest = story_3("").replace("{nodeCount: 4}", "{nodeCount: 4, spread: true}");
-    let plan = plan_one(&manifest);
+    let plan = plan_with_supply(&manifest);
     let worker = &plan.objects[2]["spec"]["leaderWorkerTemplate"]["workerTemplate"]["spec"];
     let rule = &worker["affinity"]["podAntiAffinity"]["requiredDuringSchedulingIgnoredDuringExecution"][0];
     assert_eq!(rule["labelSelector"]["matchLabels"]["fusioninfer.io/replica-index"], "1");

@@ -3,11 +3,11 @@
 use rstest::rstest;
 use serde_json::{Value, json};
 
-use super::{code, codes, kinds, plan_only, service, strings};
+use super::{code, codes, kinds, plan_manifests, service, strings};
 use crate::ServicePlan;
 use crate::gang::PodGroupSchema;
 
-/// Runtime whose leader and workers join themselves.
+/// Runtime whose commands configure the rendezvous of leader and workers.
 const JOINING_RUNTIME: &str = r#"
 apiVersion: ome.io/v1beta1
 kind: ClusterServingRuntime
@@ -47,7 +47,7 @@ fn line(template: &Value) -> Vec<String> {
 }
 
 fn plan_joining_runtime() -> ServicePlan {
-    plan_only(&[JOINING_RUNTIME, &service("chat", "{runtime: {name: joined}}")])
+    plan_manifests(&[JOINING_RUNTIME, &service("chat", "{runtime: {name: joined}}")])
 }
 
 // spec: RT-35
@@ -163,7 +163,7 @@ fn workers_without_a_command_inherit_the_leader(
         format!("{{leader: {{runner: {runner}}}, worker: {{size: 1}}}}"),
         format!("{{runner: {runner}, worker: {{size: 1}}}}"),
     ] {
-        let plan = plan_only(&[&service("chat", &format!("{{engine: {engine}}}"))]);
+        let plan = plan_manifests(&[&service("chat", &format!("{{engine: {engine}}}"))]);
         let group = group(&plan, "chat-engine");
         assert_eq!(line(&group["leaderTemplate"]).join(" "), leader);
         assert_eq!(line(&group["workerTemplate"]).join(" "), worker);
@@ -176,7 +176,7 @@ fn workers_without_a_command_inherit_the_leader(
 #[test]
 fn warns_about_nodes_that_do_not_join() {
     let spec = "{engine: {leader: {runner: {image: x, args: [a]}}, worker: {size: 1, runner: {image: x, args: [a]}}}}";
-    let plan = plan_only(&[&service("chat", spec)]);
+    let plan = plan_manifests(&[&service("chat", spec)]);
     assert_eq!(warning_codes(&plan), ["NodesNotJoined"]);
 }
 
@@ -184,7 +184,7 @@ fn warns_about_nodes_that_do_not_join() {
 fn service_overrides_runtime_for_leader_and_worker() {
     let spec = "{runtime: {name: joined}, engine: {minReplicas: 1, maxReplicas: 1,
         leader: {runner: {env: [{name: ROLE, value: leader}]}}, worker: {size: 1, tolerations: [{key: w}]}}}";
-    let plan = plan_only(&[JOINING_RUNTIME, &service("chat", spec)]);
+    let plan = plan_manifests(&[JOINING_RUNTIME, &service("chat", spec)]);
     let group = group(&plan, "chat-engine");
     assert_eq!(group["size"], 2);
     let (leader, worker) = (&group["leaderTemplate"]["spec"], &group["workerTemplate"]["spec"]);
@@ -200,7 +200,7 @@ fn service_overrides_runtime_for_leader_and_worker() {
 #[test]
 fn autoscaler_targets_the_leader_worker_set() {
     let spec = "{runtime: {name: joined}, engine: {minReplicas: 1, maxReplicas: 3, scaleMetric: memory}}";
-    let plan = plan_only(&[JOINING_RUNTIME, &service("chat", spec)]);
+    let plan = plan_manifests(&[JOINING_RUNTIME, &service("chat", spec)]);
     let scaler = &object(&plan, "HorizontalPodAutoscaler", "chat-engine")["spec"];
     let target = json!({"apiVersion": "leaderworkerset.x-k8s.io/v1", "kind": "LeaderWorkerSet", "name": "chat-engine"});
     assert_eq!(scaler["scaleTargetRef"], target);
@@ -219,7 +219,7 @@ fn schedules_a_pair_as_a_gang(#[case] leaders: &str, #[case] annotation: Option<
     let spec = PAIR.replace("LEADERS", leaders);
     let annotations = annotation.map(|value| format!(", annotations: {{ome.io/gang: '{value}'}}")).unwrap_or_default();
     let manifest = service("chat", &format!("{{{spec}}}")).replace("name: chat", &format!("name: chat{annotations}"));
-    let plan = plan_only(&[&manifest]);
+    let plan = plan_manifests(&[&manifest]);
     let workloads: Vec<String> = kinds(&plan)
         .into_iter()
         .filter(|kind| ["Pod", "Lea", "Dep"].iter().any(|start| kind.starts_with(start) && !kind.contains("Budget")))
@@ -244,7 +244,7 @@ fn checks_gang_annotation_and_scheduler(
 ) {
     let manifest = service("chat", spec)
         .replace("name: chat", &format!("name: chat, annotations: {{ome.io/gang: '{annotation}'}}"));
-    let plan = plan_only(&[&manifest]);
+    let plan = plan_manifests(&[&manifest]);
     assert_eq!((code(&plan), warning_codes(&plan).as_slice()), (expect, warnings), "{}", plan.message);
 }
 
@@ -258,7 +258,7 @@ fn checks_gang_annotation_and_scheduler(
     "engine.labels: component is managed by the operator"
 )]
 fn warns_about_ignored_fields(#[case] engine: &str, #[case] expect: &str) {
-    let plan = plan_only(&[&service("chat", &format!("{{engine: {engine}}}"))]);
+    let plan = plan_manifests(&[&service("chat", &format!("{{engine: {engine}}}"))]);
     let message = plan.warnings.iter().find(|warning| warning.code == "FieldIgnored").map(|warning| &warning.message);
     assert!(message.is_some_and(|message| message.contains(expect)), "{message:?}");
 }
@@ -266,7 +266,7 @@ fn warns_about_ignored_fields(#[case] engine: &str, #[case] expect: &str) {
 #[test]
 fn truncates_long_names_of_leader_worker_sets() {
     let name = "a-service-of-a-name-that-is-longer-than-any-set-may-be";
-    let plan = plan_only(&[JOINING_RUNTIME, &service(name, "{runtime: {name: joined}}")]);
+    let plan = plan_manifests(&[JOINING_RUNTIME, &service(name, "{runtime: {name: joined}}")]);
     let set = plan.objects.iter().find(|object| object["kind"] == "LeaderWorkerSet").unwrap();
     assert!(set["metadata"]["name"].as_str().unwrap().len() <= 50);
 }

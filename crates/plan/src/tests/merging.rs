@@ -4,7 +4,7 @@ use rstest::rstest;
 use serde_json::json;
 
 use super::{
-    args, class, code, codes, container, env, plan_only, service, setting, snapshot, strings, template, variable,
+    args, class, code, codes, container, env, plan_manifests, service, setting, snapshot, strings, template, variable,
 };
 
 const CLASSES: &str = include_str!("stories/classes.yaml");
@@ -47,7 +47,8 @@ fn service_on(class: &str, engine: &str) -> String {
 #[case("acme-npu", "acme.com/npu")]
 fn pods_request_only_the_resource_of_the_class(#[case] class: &str, #[case] resource: &str) {
     let engine = "runner: {image: x, resources: {limits: {nvidia.com/gpu: 2}, requests: {nvidia.com/gpu: 2}}}";
-    let plan = plan_only(&[CLASSES, ACME, &runtime("acceleratorRequirements: {}", engine), &service_on(class, "")]);
+    let plan =
+        plan_manifests(&[CLASSES, ACME, &runtime("acceleratorRequirements: {}", engine), &service_on(class, "")]);
     let resources = json!({"limits": {resource: "2"}, "requests": {resource: "2"}});
     assert_eq!(container(&plan, "-engine")["resources"], resources, "{}", plan.message);
 }
@@ -102,7 +103,7 @@ fn merges_configurations_of_spec_component_and_service() {
         )
     };
     let runtime = runtime(&entry("SPEC"), &format!("runner: {{image: x}}, {}", entry("COMPONENT")));
-    let plan = plan_only(&[CLASSES, &runtime, &service_on("nvidia-h100-80gb", &entry("SERVICE"))]);
+    let plan = plan_manifests(&[CLASSES, &runtime, &service_on("nvidia-h100-80gb", &entry("SERVICE"))]);
     assert_eq!(env(&plan, "-engine"), "SPEC=x LAST=SERVICE COMPONENT=x SERVICE=x");
 }
 
@@ -113,13 +114,14 @@ fn merges_the_runner_of_a_configuration_below_the_service() {
         &configuration_for("nvidia-h100-80gb", fields),
         "runner: {image: x, command: [other], args: [--old], volumeMounts: [{name: b, mountPath: /b}], resources: {limits: {cpu: 4}}}",
     );
-    let plan = plan_only(&[CLASSES, &runtime, &service_on("nvidia-h100-80gb", "")]);
+    let plan = plan_manifests(&[CLASSES, &runtime, &service_on("nvidia-h100-80gb", "")]);
     let engine = container(&plan, "-engine");
     assert_eq!((&engine["image"], strings(&engine["command"])), (&json!("tuned"), vec!["tuned".to_owned()]));
     assert!(engine.get("args").is_none());
     assert_eq!(engine["volumeMounts"], json!([{"name": "b", "mountPath": "/b"}, {"name": "a", "mountPath": "/a"}]));
     assert_eq!(engine["resources"]["limits"], json!({"cpu": "8", "nvidia.com/gpu": "1"}));
-    let overriding_plan = plan_only(&[CLASSES, &runtime, &service_on("nvidia-h100-80gb", "runner: {image: mine}")]);
+    let overriding_plan =
+        plan_manifests(&[CLASSES, &runtime, &service_on("nvidia-h100-80gb", "runner: {image: mine}")]);
     assert_eq!(container(&overriding_plan, "-engine")["image"], "mine");
     assert_eq!(
         setting(&overriding_plan, "image"),
@@ -146,7 +148,7 @@ fn records_overridden_values_of_each_layer(
         &format!("runner: {{image: x, {}}}", variable_from("runtime")),
     );
     let engine = if service { format!("runner: {{{}}}", variable_from("service")) } else { String::new() };
-    let plan = plan_only(&[CLASSES, &runtime, &service_on(class, &engine)]);
+    let plan = plan_manifests(&[CLASSES, &runtime, &service_on(class, &engine)]);
     assert_eq!(variable(&plan, "LEVEL"), value);
     let expect = (value.to_owned(), origin, overridden.iter().map(|value| (*value).to_owned()).collect::<Vec<_>>());
     let (value, origin, overridden) = setting(&plan, "env LEVEL");
@@ -163,7 +165,7 @@ fn annotation_overrides_service_and_runtime() {
     let own = service_on("nvidia-h100-80gb", "");
     let annotated = own.replace("{name: chat}", "{name: chat, annotations: {ome.io/accelerator-class: amd-mi250x}}");
     let plain = service("chat", "{runtime: {name: rt}}");
-    let class_of = |manifest: &str| setting(&plan_only(&[CLASSES, &runtime, manifest]), "acceleratorClass");
+    let class_of = |manifest: &str| setting(&plan_manifests(&[CLASSES, &runtime, manifest]), "acceleratorClass");
     let listed = "nvidia-a100-40gb, nvidia-h100-80gb, amd-mi250x".to_owned();
     let (value, origin, overridden) = class_of(&annotated);
     assert_eq!((value.as_str(), origin), ("amd-mi250x", "annotation"));
@@ -183,7 +185,7 @@ fn command_of_the_service_keeps_env_and_resources_of_the_configuration() {
         &configuration_for("nvidia-h100-80gb", fields),
         "runner: {image: x, command: [theirs], args: [--theirs]}",
     );
-    let plan = plan_only(&[CLASSES, &runtime, &service_on("nvidia-h100-80gb", "runner: {command: [mine]}")]);
+    let plan = plan_manifests(&[CLASSES, &runtime, &service_on("nvidia-h100-80gb", "runner: {command: [mine]}")]);
     let container = container(&plan, "-engine");
     assert_eq!((strings(&container["command"]), container.get("args")), (vec!["mine".to_owned()], None));
     assert_eq!(env(&plan, "-engine"), "A=b");
@@ -201,7 +203,7 @@ fn command_of_the_runtime(#[case] command: &str, #[case] expect: &str, #[case] a
         &configuration_for("nvidia-h100-80gb", "runner: {args: [--tp-size, \"2\"]}"),
         &format!("runner: {{image: x, command: {command}}}"),
     );
-    let plan = plan_only(&[CLASSES, &runtime, &service_on("nvidia-h100-80gb", "")]);
+    let plan = plan_manifests(&[CLASSES, &runtime, &service_on("nvidia-h100-80gb", "")]);
     assert_eq!(
         (strings(&container(&plan, "-engine")["command"]).join(" ").as_str(), args(&plan).as_str()),
         (expect, arguments)
@@ -218,8 +220,11 @@ fn merges_arguments_of_all_layers() {
         &configuration_for("nvidia-h100-80gb", "runner: {args: [--tensor-parallel-size=8, --tuned]}"),
         "runner: {image: x, args: [--r1, a, b, --port, \"80\", --chat-template, \"{{ bos }}{% x %}\", '--json={\"a\": [1, 2]}']}",
     );
-    let plan =
-        plan_only(&[CLASSES, &runtime, &service_on("nvidia-h100-80gb", "runner: {args: [--port=81, --tp, \"4\"]}")]);
+    let plan = plan_manifests(&[
+        CLASSES,
+        &runtime,
+        &service_on("nvidia-h100-80gb", "runner: {args: [--port=81, --tp, \"4\"]}"),
+    ]);
     assert_eq!(
         strings(&container(&plan, "-engine")["args"]),
         [
@@ -255,7 +260,7 @@ fn merges_placement_of_all_layers() {
         "nvidia-h100-80gb",
         &format!("nodeSelector: {{dedicated: team-alpha, tier: service}}, {}", affinity("b")),
     );
-    let plan = plan_only(&[CLASSES, &runtime, &manifest]);
+    let plan = plan_manifests(&[CLASSES, &runtime, &manifest]);
     let spec = &template(&plan, "-engine")["spec"];
     let expect = json!({
         "nvidia.com/gpu.product": "NVIDIA-H100-80GB-HBM3", "node-pool": "gpu-pool", "dedicated": "team-alpha", "tier": "service",
@@ -279,7 +284,7 @@ fn merges_variables_and_resources_of_all_layers() {
         ),
         "runner: {image: x, env: [{name: A, value: runtime}, {name: B, value: runtime}], resources: {limits: {memory: 10Gi, cpu: 4}}}",
     );
-    let plan = plan_only(&[
+    let plan = plan_manifests(&[
         CLASSES,
         &runtime,
         &service_on("nvidia-h100-80gb", "runner: {env: [{name: D, value: s}, {name: C, value: s}]}"),
@@ -303,6 +308,6 @@ fn rejects_affinities_with_too_many_combinations() {
         )
     };
     let runtime = runtime("acceleratorRequirements: {}", &format!("runner: {{image: x}}, {}", terms('a')));
-    let plan = plan_only(&[CLASSES, &runtime, &service_on("nvidia-h100-80gb", &terms('b'))]);
+    let plan = plan_manifests(&[CLASSES, &runtime, &service_on("nvidia-h100-80gb", &terms('b'))]);
     assert_eq!(code(&plan), (false, "AffinityTooLarge"), "{}", plan.message);
 }

@@ -2,9 +2,9 @@
 
 mod catalog;
 mod claims;
+mod commands;
 mod components;
 mod gangs;
-mod launch_lines;
 mod leader_worker;
 mod merging;
 mod ome;
@@ -24,19 +24,19 @@ use crate::{Plan, ServicePlan, Snapshot};
 
 const SUPPLY: &str = include_str!("supply.yaml");
 
-/// Returns a snapshot of the services in `services` with the runtimes, models and classes of `supply.yaml`.
-fn snapshot_of(given: &str) -> Snapshot {
-    let given = parse_manifest("given.yaml", given).unwrap();
+/// Returns a snapshot of the services in `manifests` with the runtimes, models and classes of `supply.yaml`.
+fn snapshot_with_supply(manifests: &str) -> Snapshot {
+    let documents = parse_manifest("manifests.yaml", manifests).unwrap();
     let supply = parse_manifest("supply.yaml", SUPPLY).unwrap();
-    Snapshot::from_documents(&given, &supply).unwrap()
+    Snapshot::from_documents(&documents, &supply).unwrap()
 }
 
-fn plan_all(given: &str) -> Plan {
-    crate::plan(&snapshot_of(given))
+fn plan_all_with_supply(manifests: &str) -> Plan {
+    crate::plan(&snapshot_with_supply(manifests))
 }
 
-fn plan_one(given: &str) -> ServicePlan {
-    let mut plan = plan_all(given);
+fn plan_with_supply(manifests: &str) -> ServicePlan {
+    let mut plan = plan_all_with_supply(manifests);
     assert_eq!(plan.services.len(), 1);
     plan.services.remove(0)
 }
@@ -62,12 +62,13 @@ fn code(plan: &ServicePlan) -> (bool, &str) {
 
 /// Returns a snapshot of all `manifests`.
 fn snapshot(manifests: &[&str]) -> Snapshot {
-    let documents = manifests.iter().flat_map(|text| parse_manifest("given.yaml", text).unwrap()).collect::<Vec<_>>();
+    let documents =
+        manifests.iter().flat_map(|text| parse_manifest("manifests.yaml", text).unwrap()).collect::<Vec<_>>();
     Snapshot::from_documents(&documents, &[]).unwrap()
 }
 
 /// Plans the only service of `manifests`.
-fn plan_only(manifests: &[&str]) -> ServicePlan {
+fn plan_manifests(manifests: &[&str]) -> ServicePlan {
     let mut plan = crate::plan(&snapshot(manifests));
     assert_eq!(plan.services.len(), 1);
     plan.services.remove(0)
@@ -122,8 +123,9 @@ fn codes(plan: &ServicePlan) -> Vec<&str> {
 
 /// Returns value, origin and overridden values of a setting of the engine.
 fn setting(plan: &ServicePlan, field: &str) -> (String, &'static str, Vec<String>) {
-    let all = &plan.settings["engine"];
-    let setting = all.iter().find(|setting| setting.field == field).unwrap_or_else(|| panic!("no {field} in {all:?}"));
+    let settings = &plan.settings["engine"];
+    let setting =
+        settings.iter().find(|setting| setting.field == field).unwrap_or_else(|| panic!("no {field} in {settings:?}"));
     (
         setting.value.clone(),
         setting.origin.as_str(),

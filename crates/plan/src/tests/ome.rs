@@ -3,7 +3,7 @@
 use rstest::rstest;
 use serde_json::json;
 
-use super::{code, kinds, plan_all, plan_one, plan_text, snapshot_of};
+use super::{code, kinds, plan_all_with_supply, plan_text, plan_with_supply, snapshot_with_supply};
 
 const MINIMAL_SERVICE: &str = "
 apiVersion: ome.io/v1beta1
@@ -24,27 +24,27 @@ fn service(spec: &str) -> String {
 // spec: RT-44
 #[test]
 fn plans_a_minimal_service() {
-    insta::assert_snapshot!(plan_text(&plan_one(MINIMAL_SERVICE)));
+    insta::assert_snapshot!(plan_text(&plan_with_supply(MINIMAL_SERVICE)));
 }
 
 // spec: RT-26
 // spec: RT-40
 #[test]
 fn plans_a_70b_model() {
-    insta::assert_snapshot!(plan_text(&plan_one(&service("{model: {name: llama-3-3-70b}}"))));
+    insta::assert_snapshot!(plan_text(&plan_with_supply(&service("{model: {name: llama-3-3-70b}}"))));
 }
 
 #[test]
 fn equal_snapshots_give_equal_plans() {
-    let text = || serde_json::to_string(&plan_all(MINIMAL_SERVICE)).unwrap();
+    let text = || serde_json::to_string(&plan_all_with_supply(MINIMAL_SERVICE)).unwrap();
     assert_eq!(text(), text());
-    assert_eq!(plan_all(MINIMAL_SERVICE).kind, "Plan");
+    assert_eq!(plan_all_with_supply(MINIMAL_SERVICE).kind, "Plan");
 }
 
 // spec: RT-39
 #[test]
 fn replicas_of_the_service_override_the_runtime() {
-    let plan = plan_one(&service("{model: {name: llama-3-3-70b}, engine: {minReplicas: 2, maxReplicas: 2}}"));
+    let plan = plan_with_supply(&service("{model: {name: llama-3-3-70b}, engine: {minReplicas: 2, maxReplicas: 2}}"));
     assert_eq!(
         kinds(&plan),
         [
@@ -70,7 +70,7 @@ fn replicas_of_the_service_override_the_runtime() {
     "InvalidAnnotation"
 )]
 fn infeasible_services(#[case] spec: &str, #[case] expect: &str) {
-    let plan = plan_one(&service(spec));
+    let plan = plan_with_supply(&service(spec));
     assert_eq!(code(&plan), (false, expect), "{}", plan.message);
     assert!(plan.objects.is_empty() && !plan.message.is_empty());
 }
@@ -81,7 +81,7 @@ fn infeasible_services(#[case] spec: &str, #[case] expect: &str) {
 // spec: RT-30
 #[test]
 fn merges_the_engine_of_the_service_into_the_runtime() {
-    let plan = plan_one(&service(
+    let plan = plan_with_supply(&service(
         "{model: {name: llama-3-2-3b}, engine: {serviceAccountName: me, futureField: 1, nodeSelector: {zone: a},
           tolerations: [{key: mine}], volumes: [{name: dshm, emptyDir: {}}],
           runner: {image: mine:1, lifecycle: {x: 1}, env: [{name: MODEL_PATH, valueFrom: {fieldRef: {fieldPath: a}}}]}}}",
@@ -99,7 +99,7 @@ fn merges_the_engine_of_the_service_into_the_runtime() {
 
 #[test]
 fn custom_engine_needs_no_model() {
-    let plan = plan_one(&service("{engine: {runner: {image: vllm/vllm-openai, args: [--model, a/b]}}}"));
+    let plan = plan_with_supply(&service("{engine: {runner: {image: vllm/vllm-openai, args: [--model, a/b]}}}"));
     assert_eq!(code(&plan), (true, "Selected"), "{}", plan.message);
     let use_case = &plan.objects.last().unwrap()["spec"]["useCases"][0];
     assert_eq!(use_case, &json!({"modelName": "chat", "targetModels": [{"targetModelName": "a/b", "weight": 1}]}));
@@ -107,10 +107,10 @@ fn custom_engine_needs_no_model() {
 
 #[test]
 fn suggests_a_similar_model_name() {
-    let given = service("{model: {name: lama-3-2-3b}}");
-    let plan = plan_one(&given);
+    let manifest = service("{model: {name: lama-3-2-3b}}");
+    let plan = plan_with_supply(&manifest);
     assert!(plan.message.ends_with("; did you mean llama-3-2-3b?"), "{}", plan.message);
-    let snapshot = snapshot_of(&given);
+    let snapshot = snapshot_with_supply(&manifest);
     let remedies = crate::remedies(&snapshot, &snapshot.services[0]);
     let text = remedies.iter().map(ToString::to_string).next().unwrap_or_default();
     assert!(text.starts_with("change spec.model.name from lama-3-2-3b to llama-3-2-3b: srt-"), "{text}");
@@ -119,6 +119,6 @@ fn suggests_a_similar_model_name() {
 // spec: ACC-113
 #[test]
 fn error_names_the_path_of_an_annotation_in_the_spec() {
-    let plan = plan_one(&service("{model: {name: llama-3-2-3b}, annotations: {ome.io/cost-threshold: much}}"));
+    let plan = plan_with_supply(&service("{model: {name: llama-3-2-3b}, annotations: {ome.io/cost-threshold: much}}"));
     assert!(plan.message.starts_with("spec.annotations[ome.io/cost-threshold]: "), "{}", plan.message);
 }

@@ -3,7 +3,7 @@
 use rstest::rstest;
 use serde_json::{Value, json};
 
-use super::{code, kinds, plan_one, plan_text};
+use super::{code, kinds, plan_text, plan_with_supply};
 
 /// Returns the service of Story 1 with additional metadata and role fields.
 fn story_1(metadata: &str, role_fields: &str) -> String {
@@ -34,7 +34,7 @@ spec:
 // spec: TOP-30
 #[test]
 fn story_1_has_one_leader_worker_set() {
-    let plan = plan_one(&story_1("", ""));
+    let plan = plan_with_supply(&story_1("", ""));
     assert_eq!(code(&plan), (true, "Rendered"));
     assert_eq!(
         kinds(&plan),
@@ -59,7 +59,7 @@ fn example_1_has_two_sets_of_one_pod() {
     let manifest = story_1("", "    replicas: 2\n")
         .replace("qwen-inference", "qwen")
         .replace(r#"args: ["--model", "Qwen/Qwen3-8B"]"#, r#"args: ["vllm", "serve", "Qwen/Qwen3-8B"]"#);
-    let plan = plan_one(&manifest);
+    let plan = plan_with_supply(&manifest);
     assert_eq!(kinds(&plan)[..2], ["LeaderWorkerSet qwen-inference-0", "LeaderWorkerSet qwen-inference-1"]);
     for set in &plan.objects[..2] {
         let group = &set["spec"]["leaderWorkerTemplate"];
@@ -77,7 +77,7 @@ fn example_1_has_two_sets_of_one_pod() {
 // spec: TOP-38
 #[test]
 fn two_replicas_have_two_sets() {
-    let plan = plan_one(&story_1(", namespace: team-a, uid: 0d9c, generation: 3", "    replicas: 2\n"));
+    let plan = plan_with_supply(&story_1(", namespace: team-a, uid: 0d9c, generation: 3", "    replicas: 2\n"));
     insta::assert_snapshot!(plan_text(&plan));
 }
 
@@ -89,9 +89,9 @@ fn two_replicas_have_two_sets() {
 // spec: TOP-10
 #[case::router_fields("    strategy: queue-size\n    endpointPickerConfig: x\n", 3)]
 fn optional_fields_of_a_role(#[case] role_fields: &str, #[case] objects: usize) {
-    let plan = plan_one(&story_1("", role_fields));
+    let plan = plan_with_supply(&story_1("", role_fields));
     assert_eq!(plan.objects.len(), objects);
-    let plain = plan_one(&story_1("", ""));
+    let plain = plan_with_supply(&story_1("", ""));
     if objects == 3 {
         assert_eq!(plan.objects, plain.objects);
     }
@@ -100,7 +100,7 @@ fn optional_fields_of_a_role(#[case] role_fields: &str, #[case] objects: usize) 
 // spec: TOP-10
 #[test]
 fn warns_about_fields_of_other_component_types() {
-    let plan = plan_one(&story_1("", "    strategy: queue-size\n"));
+    let plan = plan_with_supply(&story_1("", "    strategy: queue-size\n"));
     assert_eq!(plan.warnings[0].code, "FieldIgnored");
 }
 
@@ -109,7 +109,7 @@ fn warns_about_fields_of_other_component_types() {
 #[case::decoder("decoder", true)]
 #[case::worker("worker", false)]
 fn warns_about_incomplete_pairs(#[case] kind: &str, #[case] expect: bool) {
-    let plan = plan_one(&story_1("", "").replace("componentType: worker", &format!("componentType: {kind}")));
+    let plan = plan_with_supply(&story_1("", "").replace("componentType: worker", &format!("componentType: {kind}")));
     assert!(plan.feasible);
     assert_eq!(plan.warnings.iter().any(|warning| warning.code == "PairIncomplete"), expect);
 }
@@ -117,7 +117,7 @@ fn warns_about_incomplete_pairs(#[case] kind: &str, #[case] expect: bool) {
 // spec: TOP-12
 #[test]
 fn sets_the_scheduler_of_the_strategy() {
-    let plan = plan_one(&story_1("", "  schedulingStrategy: {schedulerName: volcano}\n"));
+    let plan = plan_with_supply(&story_1("", "  schedulingStrategy: {schedulerName: volcano}\n"));
     assert_eq!(
         plan.objects[0].pointer("/spec/leaderWorkerTemplate/workerTemplate/spec/schedulerName"),
         Some(&json!("volcano"))
@@ -141,7 +141,7 @@ fn sets_the_scheduler_of_the_strategy() {
     "SchedulerConflict"
 )]
 fn rejects_invalid_services(#[case] manifest: String, #[case] expect: &str) {
-    let plan = plan_one(&manifest);
+    let plan = plan_with_supply(&manifest);
     assert_eq!(code(&plan), (false, expect), "{}", plan.message);
     assert_eq!(plan.objects, Vec::<Value>::new());
 }
@@ -152,7 +152,7 @@ fn preserves_metadata_and_unknown_fields_of_the_user() {
     let manifest = story_1("", "")
         .replace("    template:\n", "    template:\n      metadata: {labels: {team: a}, annotations: {note: b}}\n")
         .replace("        containers:", "        futureField: {a: [1]}\n        containers:");
-    let template = &plan_one(&manifest).objects[0]["spec"]["leaderWorkerTemplate"]["workerTemplate"];
+    let template = &plan_with_supply(&manifest).objects[0]["spec"]["leaderWorkerTemplate"]["workerTemplate"];
     assert_eq!(template["metadata"]["labels"]["team"], "a");
     assert_eq!(template["metadata"]["annotations"], json!({"note": "b"}));
     assert_eq!(template["spec"]["futureField"], json!({"a": [1]}));
@@ -162,7 +162,7 @@ fn preserves_metadata_and_unknown_fields_of_the_user() {
 #[test]
 fn rejects_names_too_long_for_a_leader_worker_set() {
     let manifest = story_1("", "").replace("qwen-inference}", "a-service-with-a-name-of-more-than-forty-characters}");
-    let documents = api::parse_manifest("given.yaml", &manifest).unwrap();
+    let documents = api::parse_manifest("manifests.yaml", &manifest).unwrap();
     let error = crate::Service::from_document(&documents[0]).unwrap_err();
     assert_eq!((error.path.as_deref(), error.hint.is_some()), (Some("spec.roles[0].name"), true));
 }
@@ -172,7 +172,7 @@ fn rejects_names_too_long_for_a_leader_worker_set() {
 #[case::nodes("    multinode: {nodeCount: 2000000000}")]
 #[case::both("    multinode: {nodeCount: 200}\n    replicas: 51")]
 fn rejects_services_with_too_many_pods(#[case] size: &str) {
-    let plan = plan_one(&story_1("", size));
+    let plan = plan_with_supply(&story_1("", size));
     assert_eq!(code(&plan), (false, "TooManyPods"), "{}", plan.message);
     assert!(plan.objects.is_empty());
 }

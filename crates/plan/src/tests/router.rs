@@ -3,7 +3,7 @@
 use rstest::rstest;
 use serde_json::{Value, json};
 
-use super::{code, codes, kinds, plan_one, plan_text};
+use super::{code, codes, kinds, plan_text, plan_with_supply};
 use crate::ServicePlan;
 
 const WORKER: &str = "{name: inference, componentType: worker, template: TEMPLATE}";
@@ -20,7 +20,7 @@ fn service(roles: &str, router: &str) -> String {
 }
 
 fn plan_with_router(roles: &str, router: &str) -> ServicePlan {
-    plan_one(&service(roles, router))
+    plan_with_supply(&service(roles, router))
 }
 
 fn object<'a>(plan: &'a ServicePlan, kind: &str) -> &'a Value {
@@ -194,7 +194,7 @@ fn warns_about_fields_without_effect(#[case] roles: &str, #[case] router: &str, 
     "role entry, httproute.rules: expected a list of objects"
 )]
 fn rejects_invalid_routers(#[case] manifest: String, #[case] expect: &str, #[case] message: &str) {
-    let plan = plan_one(&manifest);
+    let plan = plan_with_supply(&manifest);
     assert_eq!(code(&plan), (false, expect), "{}", plan.message);
     assert!(plan.message.contains(message) && plan.objects.is_empty(), "{}", plan.message);
 }
@@ -203,7 +203,7 @@ fn rejects_invalid_routers(#[case] manifest: String, #[case] expect: &str, #[cas
 #[test]
 fn router_is_not_in_the_gang() {
     let group = |plan: &ServicePlan| object(plan, "PodGroup").clone();
-    let without = plan_one(&service(PAIR, "").replace(", {name: entry, componentType: router}", ""));
+    let without = plan_with_supply(&service(PAIR, "").replace(", {name: entry, componentType: router}", ""));
     assert_eq!(group(&plan_with_router(PAIR, ", strategy: pd-disaggregation")), group(&without));
     let plan = plan_with_router(PAIR, "");
     let template = &object(&plan, "Deployment")["spec"]["template"];
@@ -228,7 +228,7 @@ fn truncates_object_names() {
     let manifest = service("{name: e, componentType: worker, replicas: 0, template: TEMPLATE}", "")
         .replace("qwen-inference", "short")
         .replace("name: entry", &format!("name: {}", "r".repeat(48)));
-    assert!(plan_one(&manifest).feasible);
+    assert!(plan_with_supply(&manifest).feasible);
     let owner = crate::topology::Owner { name: long, ..crate::topology::Owner::default() };
     let names = crate::router::RouterNames::for_owner(&owner);
     for name in [names.picker, names.config, names.pool, names.route] {

@@ -81,9 +81,9 @@ fn scale_to_zero(#[case] config: &str, #[case] expect: Option<(u32, &str)>) {
 }
 
 #[rstest]
-#[case::one("maxReplicas: 1", None)]
-#[case::two("maxReplicas: 2", Some(json!({"maxUnavailable": 1})))]
-#[case::stated("maxReplicas: 4, minAvailable: 50%", Some(json!({"minAvailable": "50%"})))]
+#[case::one_replica("maxReplicas: 1", None)]
+#[case::two_replicas("maxReplicas: 2", Some(json!({"maxUnavailable": 1})))]
+#[case::min_available("maxReplicas: 4, minAvailable: 50%", Some(json!({"minAvailable": "50%"})))]
 fn disruption_budget_for_more_than_one_replica(#[case] numbers: &str, #[case] expect: Option<Value>) {
     let plan = plan_with_keda(&format!("{{engine: {{runner: {{image: x}}, {numbers}}}}}"));
     let expect = expect.map(|mut expect| {

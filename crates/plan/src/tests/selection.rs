@@ -5,7 +5,7 @@ use std::fmt::Write;
 use rstest::rstest;
 use serde_json::json;
 
-use super::{class, code, codes, container, env, node, plan_only, service, template};
+use super::{class, code, codes, container, env, node, plan_manifests, service, template};
 use crate::ServicePlan;
 
 const CLASSES: &str = include_str!("stories/classes.yaml");
@@ -47,14 +47,14 @@ fn chat(spec: &str) -> String {
 #[test]
 fn named_runtime_overrides_priorities() {
     let (low, high) = (runtime("low", ", priority: 1", ""), runtime("high", ", priority: 9", ""));
-    insta::assert_snapshot!(decision_text(&plan_only(&[MODELS, &low, &high, &chat("")])), @r"
+    insta::assert_snapshot!(decision_text(&plan_manifests(&[MODELS, &low, &high, &chat("")])), @r"
     feasible Selected: high
     engine: 0 × no class
     1 high (Cluster)
     2 low (Cluster)
     warning AcceleratorNotConsidered: No accelerator class was considered: neither the runtime nor the service sets an accelerator field, or no AcceleratorClass exists
     ");
-    insta::assert_snapshot!(decision_text(&plan_only(&[MODELS, &low, &high, &chat(", runtime: {name: low}")])), @r"
+    insta::assert_snapshot!(decision_text(&plan_manifests(&[MODELS, &low, &high, &chat(", runtime: {name: low}")])), @r"
     feasible Selected: low
     engine: 0 × no class
     1 low (Cluster)
@@ -65,7 +65,7 @@ fn named_runtime_overrides_priorities() {
 // spec: RT-48
 #[test]
 fn suggests_a_similar_runtime_name() {
-    insta::assert_snapshot!(decision_text(&plan_only(&[MODELS, &runtime("universal", "", ""), &chat(", runtime: {name: univrsal}")])), @r"
+    insta::assert_snapshot!(decision_text(&plan_manifests(&[MODELS, &runtime("universal", "", ""), &chat(", runtime: {name: univrsal}")])), @r"
     infeasible RuntimeNotFound: Runtime univrsal not found: no ServingRuntime default/univrsal and no ClusterServingRuntime univrsal exists; did you mean universal?
     ");
 }
@@ -73,7 +73,7 @@ fn suggests_a_similar_runtime_name() {
 #[test]
 fn suggests_a_similar_model_name() {
     let parts = [MODELS, &runtime("universal", "", ""), &chat("").replace("llama-7b", "lama-7b")];
-    insta::assert_snapshot!(decision_text(&plan_only(&parts)), @r"
+    insta::assert_snapshot!(decision_text(&plan_manifests(&parts)), @r"
     infeasible ModelNotFound: Model lama-7b not found: no BaseModel default/lama-7b and no ClusterBaseModel lama-7b exists; did you mean llama-7b?
     ");
     let snapshot = super::snapshot(&parts);
@@ -104,7 +104,7 @@ fn proposes_smaller_models_if_no_edit_avoids_waiting() {
     };
     assert_eq!(proposed("llama-70b", 2), ["llama-13b", "llama-7b"]);
     assert_eq!(proposed("llama-70b", 1), ["llama-7b", "mistral-7b"]);
-    assert!(proposed("llama-7b", 1).is_empty(), "the model needs not wait");
+    assert!(proposed("llama-7b", 1).is_empty(), "the model does not wait for capacity");
 }
 
 // spec: RT-67
@@ -120,7 +120,7 @@ fn reports_all_rejected_runtimes() {
         runtime("manual", "", "").replace("autoSelect: true", "autoSelect: false"),
         runtime("huge", "", ", acceleratorRequirements: {requiredCapabilities: {memoryGB: 999}}"),
     ];
-    insta::assert_snapshot!(decision_text(&plan_only(&[CLASSES, MODELS, &runtimes.join("\n---\n"), &chat("")])), @r"
+    insta::assert_snapshot!(decision_text(&plan_manifests(&[CLASSES, MODELS, &runtimes.join("\n---\n"), &chat("")])), @r"
     infeasible NoEligibleAccelerator: None of 8 runtimes can serve model llama-7b; the closest is huge: NoEligibleAccelerator: no accelerator class is eligible for the engine: amd-mi250x InsufficientMemory: 999 GiB of memory per accelerator are required; the class has 128 GiB; intel-max-1550 InsufficientMemory: 999 GiB of memory per accelerator are required; the class has 128 GiB; nvidia-a100-40gb InsufficientMemory: 999 GiB of memory per accelerator are required; the class has 40 GiB; nvidia-h100-80gb InsufficientMemory: 999 GiB of memory per accelerator are required; the class has 80 GiB
     – huge (Cluster) NoEligibleAccelerator
         engine amd-mi250x: InsufficientMemory
@@ -140,7 +140,7 @@ fn reports_all_rejected_runtimes() {
 // spec: RT-77
 #[test]
 fn warns_about_ambiguous_runtimes() {
-    insta::assert_snapshot!(decision_text(&plan_only(&[MODELS, &runtime("one", ", priority: 2", ""), &runtime("two", ", priority: 2", ""), &chat("")])), @r"
+    insta::assert_snapshot!(decision_text(&plan_manifests(&[MODELS, &runtime("one", ", priority: 2", ""), &runtime("two", ", priority: 2", ""), &chat("")])), @r"
     feasible Selected: one
     engine: 0 × no class
     1 one (Cluster)
@@ -172,7 +172,7 @@ fn node_selector_applies_to_engine_and_decoder() {
         ", decoderConfig: {runner: {image: d}}, routerConfig: {runner: {image: r}}, acceleratorRequirements: {}",
     );
     let plan =
-        plan_only(&[CLASSES, MODELS, &zones(), &pair, &chat(", acceleratorSelector: {nodeSelector: {zone: x}}")]);
+        plan_manifests(&[CLASSES, MODELS, &zones(), &pair, &chat(", acceleratorSelector: {nodeSelector: {zone: x}}")]);
     insta::assert_snapshot!(decision_text(&plan), @r"
     feasible Selected: pair on 1 × nvidia-a100-40gb (balanced 1.00, $2.21/h); decoder 1 × nvidia-a100-40gb (balanced 1.00, $2.21/h)
     decoder: 1 × nvidia-a100-40gb
@@ -206,7 +206,7 @@ fn annotation_replaces_preferred_classes(
 ) {
     let manifest = chat(", acceleratorSelector: {preferredClasses: [nvidia-a100-40gb, amd-mi250x]}")
         .replace("{name: chat}", &format!("{{name: chat, annotations: {annotations}}}"));
-    let plan = plan_only(&[CLASSES, MODELS, &runtime("rt", "", ", acceleratorRequirements: {}"), &manifest]);
+    let plan = plan_manifests(&[CLASSES, MODELS, &runtime("rt", "", ", acceleratorRequirements: {}"), &manifest]);
     assert_eq!((class(&plan), super::verdicts(&plan)[other]), (Some(expect), verdict));
     let amd = if annotations == "{}" { "Eligible" } else { "NotPreferred" };
     assert_eq!(super::verdicts(&plan)["amd-mi250x"], amd);
@@ -220,13 +220,13 @@ fn annotation_replaces_the_strategy(#[case] annotations: &str, #[case] expect: &
     let listed = ", acceleratorRequirements: {supportedClasses: [nvidia-a100-40gb, nvidia-h100-80gb]}";
     let manifest = chat(", acceleratorSelector: {strategy: cost}")
         .replace("{name: chat}", &format!("{{name: chat, annotations: {annotations}}}"));
-    assert_eq!(class(&plan_only(&[CLASSES, MODELS, &runtime("rt", "", listed), &manifest])), Some(expect));
+    assert_eq!(class(&plan_manifests(&[CLASSES, MODELS, &runtime("rt", "", listed), &manifest])), Some(expect));
 }
 
 // spec: ACC-72
 #[rstest]
-#[case::the_last_listed("performance", "nvidia-h100-80gb", "WHICH=h100")]
-#[case::the_first_listed("cost", "nvidia-a100-40gb", "WHICH=a100")]
+#[case::best_class_listed_last("performance", "nvidia-h100-80gb", "WHICH=h100")]
+#[case::best_class_listed_first("cost", "nvidia-a100-40gb", "WHICH=a100")]
 fn applies_the_configuration_of_the_best_class(#[case] strategy: &str, #[case] expect: &str, #[case] variables: &str) {
     let entry = |class: &str, value: &str| {
         format!("{{selector: {{acceleratorClass: {class}}}, env: [{{name: WHICH, value: {value}}}]}}")
@@ -237,7 +237,7 @@ fn applies_the_configuration_of_the_best_class(#[case] strategy: &str, #[case] e
         entry("nvidia-h100-80gb", "h100")
     );
     let manifest = chat(&format!(", acceleratorSelector: {{strategy: {strategy}}}"));
-    let plan = plan_only(&[CLASSES, MODELS, &runtime("rt", "", &spec), &manifest]);
+    let plan = plan_manifests(&[CLASSES, MODELS, &runtime("rt", "", &spec), &manifest]);
     assert_eq!((class(&plan), env(&plan, "-engine").as_str()), (Some(expect), variables));
 }
 
@@ -246,7 +246,7 @@ fn applies_the_configuration_of_the_best_class(#[case] strategy: &str, #[case] e
 fn contradicting_requirements() {
     let only_a100 = runtime("rt", "", ", acceleratorRequirements: {supportedClasses: [nvidia-a100-40gb]}");
     let manifest = chat(", acceleratorSelector: {preferredClasses: [nvidia-h100-80gb]}");
-    insta::assert_snapshot!(decision_text(&plan_only(&[CLASSES, MODELS, &only_a100, &manifest])), @r"
+    insta::assert_snapshot!(decision_text(&plan_manifests(&[CLASSES, MODELS, &only_a100, &manifest])), @r"
     infeasible NoEligibleAccelerator: The only runtime cannot serve model llama-7b; the closest is rt: NoEligibleAccelerator: no accelerator class is eligible for the engine: nvidia-h100-80gb NotSupportedByRuntime: the runtime supports only nvidia-a100-40gb; nvidia-a100-40gb NotPreferred: the service allows only nvidia-h100-80gb; amd-mi250x NotSupportedByRuntime: the runtime supports only nvidia-a100-40gb; intel-max-1550 NotSupportedByRuntime: the runtime supports only nvidia-a100-40gb
     – rt (Cluster) NoEligibleAccelerator
         engine nvidia-h100-80gb: NotSupportedByRuntime
@@ -265,7 +265,7 @@ fn reports_unknown_classes() {
         ", acceleratorRequirements: {supportedClasses: [gone-from-runtime, nvidia-h100-80gb, nvidia-a100-40gb]}",
     );
     let selected = chat(", acceleratorSelector: {preferredClasses: [gone-from-selector, nvidia-h100-80gb]}");
-    insta::assert_snapshot!(decision_text(&plan_only(&[CLASSES, MODELS, &listed, &selected])), @r"
+    insta::assert_snapshot!(decision_text(&plan_manifests(&[CLASSES, MODELS, &listed, &selected])), @r"
     feasible Selected: rt on 1 × nvidia-h100-80gb (balanced 1.00, $5.12/h)
     engine: 1 × nvidia-h100-80gb
     1 rt (Cluster)
@@ -279,7 +279,7 @@ fn reports_unknown_classes() {
     ");
     let annotated =
         selected.replace("{name: chat}", "{name: chat, annotations: {ome.io/accelerator-class: gone-from-annotation}}");
-    let plan = plan_only(&[CLASSES, MODELS, &listed, &annotated]);
+    let plan = plan_manifests(&[CLASSES, MODELS, &listed, &annotated]);
     assert_eq!(
         (code(&plan), super::verdicts(&plan)["gone-from-annotation"]),
         ((false, "NoEligibleAccelerator"), "UnknownClass")
@@ -290,8 +290,8 @@ fn reports_unknown_classes() {
 // spec: ACC-112
 #[rstest]
 #[case::story("0.5", "cost", "nvidia-a100-40gb", true)]
-#[case::within("3", "performance", "nvidia-a100-40gb", false)]
-#[case::all_within("6", "performance", "nvidia-h100-80gb", false)]
+#[case::one_class_within_threshold("3", "performance", "nvidia-a100-40gb", false)]
+#[case::all_classes_within_threshold("6", "performance", "nvidia-h100-80gb", false)]
 fn cost_threshold_per_replica_and_hour(
     #[case] threshold: &str,
     #[case] strategy: &str,
@@ -305,14 +305,14 @@ fn cost_threshold_per_replica_and_hour(
         .replace("cost-threshold: \"0.5\"", &format!("cost-threshold: \"{threshold}\""))
         // The scores of the story take precedence over strategy and price.
         .replace("score: 100", "score: 0");
-    let plan = plan_only(&[CLASSES, MODELS, &manifest]);
+    let plan = plan_manifests(&[CLASSES, MODELS, &manifest]);
     assert_eq!(
         (class(&plan), codes(&plan).contains(&"CostThresholdExceeded")),
         (Some(expect), exceeded),
         "{}",
         decision_text(&plan)
     );
-    let story_plan = plan_only(&[CLASSES, MODELS, story]);
+    let story_plan = plan_manifests(&[CLASSES, MODELS, story]);
     let prices: Vec<_> =
         story_plan.candidates[0].accelerators.iter().filter(|one| one.class.starts_with("nvidia")).collect();
     assert_eq!(prices[0].class, "nvidia-a100-40gb");
@@ -335,7 +335,7 @@ fn engine_and_decoder_have_separate_classes_and_configurations() {
     let manifest = chat(
         ", engine: {acceleratorOverride: {acceleratorClass: nvidia-h100-80gb}}, decoder: {acceleratorOverride: {acceleratorClass: nvidia-a100-40gb}}",
     );
-    let plan = plan_only(&[CLASSES, MODELS, &runtime("rt", "", &spec), &manifest]);
+    let plan = plan_manifests(&[CLASSES, MODELS, &runtime("rt", "", &spec), &manifest]);
     let classes = ["engine", "decoder"].map(|name| plan.components[name].accelerator_class.as_deref().unwrap());
     assert_eq!(classes, ["nvidia-h100-80gb", "nvidia-a100-40gb"], "{}", decision_text(&plan));
     assert_eq!((env(&plan, "-engine").as_str(), env(&plan, "-decoder").as_str()), ("TUNED=h100", "TUNED=a100"));

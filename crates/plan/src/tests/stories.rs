@@ -4,7 +4,8 @@ use rstest::rstest;
 use serde_json::json;
 
 use super::{
-    args, class, code, codes, container, env, kinds, node, plan_only, service, snapshot, template, variable, verdicts,
+    args, class, code, codes, container, env, kinds, node, plan_manifests, service, snapshot, template, variable,
+    verdicts,
 };
 
 const CLASSES: &str = include_str!("stories/classes.yaml");
@@ -31,7 +32,7 @@ fn service_on(class: &str, model: &str, runtime: &str) -> String {
 #[case::named(include_str!("stories/story-1.yaml"))]
 #[case::by_model(include_str!("stories/story-1-before.yaml"))]
 fn story_1_selects_runtime_and_class(#[case] manifest: &str) {
-    let plan = plan_only(&[CLASSES, MODELS, UNIVERSAL, manifest]);
+    let plan = plan_manifests(&[CLASSES, MODELS, UNIVERSAL, manifest]);
     assert_eq!(code(&plan), (true, "Selected"), "{}", plan.message);
     assert_eq!(plan.runtime.as_ref().unwrap().name, "sglang-universal");
     assert!(class(&plan).unwrap().starts_with("nvidia-"));
@@ -42,7 +43,7 @@ fn story_1_selects_runtime_and_class(#[case] manifest: &str) {
 #[test]
 fn story_2_before_uses_one_conservative_runtime() {
     let manifest = service("chat", "{model: {name: llama-7b}, runtime: {name: sglang-all-gpus}}");
-    let plan = plan_only(&[CLASSES, MODELS, include_str!("stories/story-2-before.yaml"), &manifest]);
+    let plan = plan_manifests(&[CLASSES, MODELS, include_str!("stories/story-2-before.yaml"), &manifest]);
     assert_eq!((class(&plan), code(&plan).0), (None, true));
     assert_eq!(env(&plan, "-engine"), "GPU_MEMORY_UTILIZATION=0.85 MAX_MODEL_LEN=16384");
     assert_eq!(container(&plan, "-engine")["name"], "sglang");
@@ -55,14 +56,14 @@ fn story_2_before_uses_one_conservative_runtime() {
 #[case("NVIDIA-H200-96GB", "nvidia-h200-96gb")]
 fn story_2_one_runtime_on_each_class(#[case] product: &str, #[case] expect: &str) {
     let manifest = include_str!("stories/story-1.yaml");
-    let plan = plan_only(&[CLASSES, MORE_CLASSES, MODELS, UNIVERSAL, manifest, &node("n", product)]);
+    let plan = plan_manifests(&[CLASSES, MORE_CLASSES, MODELS, UNIVERSAL, manifest, &node("n", product)]);
     assert_eq!((class(&plan), code(&plan)), (Some(expect), (true, "Selected")));
 }
 
 // spec: ACC-100
 #[test]
 fn story_2_capabilities_determine_eligibility() {
-    let plan = plan_only(&[CLASSES, MORE_CLASSES, MODELS, UNIVERSAL, include_str!("stories/story-1.yaml")]);
+    let plan = plan_manifests(&[CLASSES, MORE_CLASSES, MODELS, UNIVERSAL, include_str!("stories/story-1.yaml")]);
     let verdicts = verdicts(&plan);
     for eligible in ["nvidia-a100-40gb", "nvidia-a100-80gb", "nvidia-h100-80gb", "nvidia-h200-96gb"] {
         assert_eq!(verdicts[eligible], "Eligible", "{eligible}");
@@ -104,7 +105,7 @@ fn story_2_each_class_has_its_configuration(
     #[case] arguments: &str,
     #[case] count: &str,
 ) {
-    let plan = plan_only(&[CLASSES, MODELS, UNIVERSAL, &service_on(class, "llama-7b", "sglang-universal")]);
+    let plan = plan_manifests(&[CLASSES, MODELS, UNIVERSAL, &service_on(class, "llama-7b", "sglang-universal")]);
     assert_eq!((env(&plan, "-engine").as_str(), args(&plan).as_str()), (variables, arguments));
     // spec: ACC-26
     let resources = json!({"limits": {"nvidia.com/gpu": count}, "requests": {"nvidia.com/gpu": count}});
@@ -114,7 +115,7 @@ fn story_2_each_class_has_its_configuration(
 // spec: ACC-105
 #[test]
 fn story_4_merges_node_selectors() {
-    let plan = plan_only(&[MODELS, UNIVERSAL, include_str!("stories/story-4.yaml")]);
+    let plan = plan_manifests(&[MODELS, UNIVERSAL, include_str!("stories/story-4.yaml")]);
     let expect = json!({
         "nvidia.com/gpu.product": "H100-SXM5-80GB",
         "topology.kubernetes.io/zone": "us-west-2a",
@@ -128,7 +129,7 @@ fn story_4_merges_node_selectors() {
 // spec: ACC-123
 #[test]
 fn story_5_router_runs_on_cpu_nodes() {
-    let plan = plan_only(&[CLASSES, MODELS, UNIVERSAL, include_str!("stories/story-5.yaml")]);
+    let plan = plan_manifests(&[CLASSES, MODELS, UNIVERSAL, include_str!("stories/story-5.yaml")]);
     let router = template(&plan, "-router");
     let spec = &router["spec"];
     assert_eq!(spec["nodeSelector"], json!({"node-type": "cpu-only", "instance-type": "spot"}));
@@ -146,7 +147,7 @@ fn story_5_router_runs_on_cpu_nodes() {
 // spec: ACC-108
 #[test]
 fn story_5_engine_uses_the_resources_of_the_service() {
-    let plan = plan_only(&[CLASSES, MODELS, UNIVERSAL, include_str!("stories/story-5.yaml")]);
+    let plan = plan_manifests(&[CLASSES, MODELS, UNIVERSAL, include_str!("stories/story-5.yaml")]);
     let engine = template(&plan, "-engine");
     assert_eq!(engine["metadata"]["labels"]["ome.io/accelerator-class"], "nvidia-a100-40gb");
     assert_eq!(container(&plan, "-engine")["resources"]["limits"], json!({"nvidia.com/gpu": "1"}));
@@ -162,7 +163,7 @@ fn story_5_engine_uses_the_resources_of_the_service() {
 // spec: ACC-110
 #[test]
 fn story_6_has_one_replica_set_per_class() {
-    let plan = plan_only(&[CLASSES, MODELS, COST_OPTIMIZED]);
+    let plan = plan_manifests(&[CLASSES, MODELS, COST_OPTIMIZED]);
     assert_eq!(code(&plan), (true, "Selected"), "{}", plan.message);
     let variants = &plan.components["engine"].variants;
     let classes: Vec<&str> = variants.iter().map(|variant| variant.accelerator_class.as_str()).collect();
@@ -179,7 +180,7 @@ fn story_6_has_one_replica_set_per_class() {
 
 #[test]
 fn replica_sets_share_service_and_pool() {
-    let plan = plan_only(&[CLASSES, MODELS, COST_OPTIMIZED]);
+    let plan = plan_manifests(&[CLASSES, MODELS, COST_OPTIMIZED]);
     let mut kinds = kinds(&plan);
     kinds.sort();
     assert_eq!(
@@ -226,7 +227,7 @@ fn replica_sets_share_service_and_pool() {
 )]
 fn story_7_each_class_has_its_configuration(#[case] class: &str, #[case] variables: &str, #[case] arguments: &str) {
     let manifest = service_on(class, "llama-13b", "sglang-performance-optimized");
-    let plan = plan_only(&[CLASSES, MORE_CLASSES, MODELS, PERFORMANCE_OPTIMIZED, &manifest]);
+    let plan = plan_manifests(&[CLASSES, MORE_CLASSES, MODELS, PERFORMANCE_OPTIMIZED, &manifest]);
     assert_eq!((env(&plan, "-engine").as_str(), args(&plan).as_str()), (variables, arguments));
 }
 
@@ -235,7 +236,7 @@ fn story_7_each_class_has_its_configuration(#[case] class: &str, #[case] variabl
 #[test]
 fn story_8_custom_command_is_unchanged() {
     let manifest = include_str!("stories/story-8-command.yaml");
-    let plan = plan_only(&[CLASSES, manifest]);
+    let plan = plan_manifests(&[CLASSES, manifest]);
     assert_eq!((class(&plan), code(&plan).0), (Some("nvidia-h100-80gb"), true), "{}", plan.message);
     let container = container(&plan, "-engine");
     let script = "python3 -m sglang.launch_server --host 0.0.0.0 --port 8080 --model-path ${MODEL_PATH} --tp-size 16 \
@@ -253,7 +254,7 @@ fn story_8_custom_command_is_unchanged() {
 // spec: ACC-84
 #[test]
 fn story_8_arguments_precede_those_of_the_configuration() {
-    let plan = plan_only(&[CLASSES, PERFORMANCE_OPTIMIZED, include_str!("stories/story-8-args.yaml")]);
+    let plan = plan_manifests(&[CLASSES, PERFORMANCE_OPTIMIZED, include_str!("stories/story-8-args.yaml")]);
     assert_eq!(
         args(&plan),
         "--host=0.0.0.0 --port=8080 --model-path=${MODEL_PATH} --tp-size=8 --trust-remote-code \
@@ -267,7 +268,7 @@ fn story_8_arguments_precede_those_of_the_configuration() {
 // spec: ACC-121
 #[test]
 fn story_8_variables_merge_with_the_runtime() {
-    let plan = plan_only(&[CLASSES, PERFORMANCE_OPTIMIZED, include_str!("stories/story-8-env.yaml")]);
+    let plan = plan_manifests(&[CLASSES, PERFORMANCE_OPTIMIZED, include_str!("stories/story-8-env.yaml")]);
     assert_eq!(
         env(&plan, "-engine"),
         "QUANTIZATION_METHOD=fp8 ENABLE_SPECULATIVE_DECODING=true DRAFT_MODEL=llama-68m SPECULATION_LENGTH=5 \
@@ -279,7 +280,7 @@ fn story_8_variables_merge_with_the_runtime() {
 #[test]
 fn story_8_variables_merge_with_the_runtime_of_story_2() {
     let manifest = include_str!("stories/story-8-env.yaml").replace("sglang-performance-optimized", "sglang-universal");
-    let plan = plan_only(&[CLASSES, UNIVERSAL, &manifest]);
+    let plan = plan_manifests(&[CLASSES, UNIVERSAL, &manifest]);
     assert_eq!(
         env(&plan, "-engine"),
         "TENSOR_PARALLEL_SIZE=4 ENABLE_FP8=true GPU_MEMORY_UTILIZATION=0.95 MAX_MODEL_LEN=32768 CUSTOM_SETTING=user-value"
@@ -295,7 +296,7 @@ fn story_8_variables_merge_with_the_runtime_of_story_2() {
 #[case("intel-max-1550", "gpu.intel.com/i915")]
 fn plans_the_four_example_classes(#[case] class: &str, #[case] resource: &str) {
     let manifest = service_on(class, "llama-7b", "sglang-performance-optimized");
-    let plan = plan_only(&[CLASSES, MODELS, PERFORMANCE_OPTIMIZED, &manifest]);
+    let plan = plan_manifests(&[CLASSES, MODELS, PERFORMANCE_OPTIMIZED, &manifest]);
     assert_eq!(code(&plan), (true, "Selected"), "{}", plan.message);
     assert_eq!(container(&plan, "-engine")["resources"]["limits"], json!({resource: "1"}));
 }
@@ -306,7 +307,7 @@ fn plans_the_four_example_classes(#[case] class: &str, #[case] resource: &str) {
 fn example_runtime() {
     let manifest =
         EXAMPLE_SERVICE.replace("    minReplicas: 1\n    maxReplicas: 1\n", "    terminationGracePeriodSeconds: 5\n");
-    let plan = plan_only(&[EXAMPLE_RUNTIME, &manifest]);
+    let plan = plan_manifests(&[EXAMPLE_RUNTIME, &manifest]);
     let runtime = plan.runtime.clone().unwrap();
     assert_eq!((runtime.name.as_str(), runtime.scope), ("srt-mistral-7b-instruct", decide::Scope::Cluster));
     let container = container(&plan, "-engine");
@@ -320,7 +321,7 @@ fn example_runtime() {
 // spec: RT-39
 #[test]
 fn example_service_has_a_fixed_number_of_replicas() {
-    let plan = plan_only(&[EXAMPLE_RUNTIME, EXAMPLE_SERVICE]);
+    let plan = plan_manifests(&[EXAMPLE_RUNTIME, EXAMPLE_SERVICE]);
     assert!(!kinds(&plan).iter().any(|kind| kind.starts_with("HorizontalPodAutoscaler")));
     assert_eq!(plan.objects[0]["spec"]["replicas"], 1);
 }
@@ -329,7 +330,7 @@ fn example_service_has_a_fixed_number_of_replicas() {
 #[test]
 fn example_service_without_a_runtime() {
     let manifest = EXAMPLE_SERVICE.replace("  runtime:\n    name: srt-mistral-7b-instruct\n", "");
-    let plan = plan_only(&[EXAMPLE_RUNTIME, &manifest]);
+    let plan = plan_manifests(&[EXAMPLE_RUNTIME, &manifest]);
     assert_eq!(plan.runtime.unwrap().name, "srt-mistral-7b-instruct");
 }
 
@@ -341,7 +342,7 @@ fn example_of_priorities() {
         .replace("  name: srt-mistral-7b-instruct\n", "  name: srt-mistral-7b-instruct-2\n")
         .replace("priority: 1", "priority: 2");
     let manifest = EXAMPLE_SERVICE.replace("  runtime:\n    name: srt-mistral-7b-instruct\n", "");
-    let plan = plan_only(&[EXAMPLE_RUNTIME, &second, &manifest]);
+    let plan = plan_manifests(&[EXAMPLE_RUNTIME, &second, &manifest]);
     let ranks: Vec<(&str, Option<usize>)> =
         plan.candidates.iter().map(|candidate| (candidate.runtime.as_str(), candidate.rank)).collect();
     assert_eq!(ranks, [("srt-mistral-7b-instruct-2", Some(1)), ("srt-mistral-7b-instruct", Some(2))]);
@@ -354,5 +355,5 @@ fn rejects_an_unsupported_protocol() {
         "chat",
         "{model: {name: mistral-7b-instruct, protocolVersion: openInference-v2}, runtime: {name: srt-mistral-7b-instruct}}",
     );
-    assert_eq!(code(&plan_only(&[EXAMPLE_RUNTIME, &manifest])), (false, "ProtocolUnsupported"));
+    assert_eq!(code(&plan_manifests(&[EXAMPLE_RUNTIME, &manifest])), (false, "ProtocolUnsupported"));
 }

@@ -113,7 +113,7 @@ fn plan_services(services: &[(String, Value)], generation: i64, schema: PodGroup
         {
             service["metadata"][field] = value;
         }
-        for document in parse_manifest("given.yaml", &service.to_string()).unwrap() {
+        for document in parse_manifest("manifests.yaml", &service.to_string()).unwrap() {
             snapshot.add(&document).unwrap();
         }
     }
