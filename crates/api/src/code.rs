@@ -27,13 +27,13 @@ impl Code {
         self.name
     }
 
-    /// Returns what the code means.
+    /// Returns the meaning of the code.
     #[must_use]
     pub const fn cause(self) -> &'static str {
         self.cause
     }
 
-    /// Returns what to do about it; empty if no action is required.
+    /// Returns the remedy; empty if no action is required.
     #[must_use]
     pub const fn remedy(self) -> &'static str {
         self.remedy

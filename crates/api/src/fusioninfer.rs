@@ -79,7 +79,7 @@ pub struct Role {
     #[serde(default, skip_serializing_if = "Option::is_none", deserialize_with = "crate::ome::object")]
     #[schemars(schema_with = "openapi::object")]
     pub httproute: Option<Value>,
-    /// Router only, deployed upstream field: spec of a Gateway.
+    /// Router only, upstream field: spec of a Gateway.
     #[serde(default, skip_serializing_if = "Option::is_none", deserialize_with = "crate::ome::object")]
     #[schemars(schema_with = "openapi::object")]
     pub gateway: Option<Value>,

@@ -43,7 +43,7 @@ pub struct BackendPoolSpec {
     /// Whether models without a use case are served; `Deny` if unset.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub implicit_use_cases: Option<ImplicitUseCases>,
-    /// What a gateway does if the endpoint picker is unavailable; `FailClose` if unset.
+    /// Behavior of a gateway if the endpoint picker is unavailable; `FailClose` if unset.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub failure_mode: Option<FailureMode>,
     /// Limits of the request queue.
@@ -76,7 +76,7 @@ pub enum ImplicitUseCases {
     Allow,
 }
 
-/// What a gateway does if the endpoint picker is unavailable.
+/// Behavior of a gateway if the endpoint picker is unavailable.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema)]
 pub enum FailureMode {
     /// Reject the request.
@@ -282,7 +282,7 @@ mod tests {
         let set: LLMUseCaseSet = documents[1].parse().unwrap();
         let objective = set.spec.use_cases[0].objective.clone().unwrap();
         assert_eq!(objective.latency_per_output_token.unwrap().to_string(), "60ms");
-        let flat: LLMUseCase = documents[2].parse().unwrap();
-        assert_eq!(flat.spec.use_case().model_name, "plain");
+        let inline_use_case: LLMUseCase = documents[2].parse().unwrap();
+        assert_eq!(inline_use_case.spec.use_case().model_name, "plain");
     }
 }

@@ -1,8 +1,8 @@
 //! Resource types of every API group that ostler serves or writes; no I/O.
 //!
 //! Input: YAML or JSON manifests. Output: typed resources, their CRDs, and lint findings. Each finding concerns a single
-//! document; rules that relate several resources are in `decide`. Fields of the deployed upstream projects are accepted in
-//! addition to the specified ones.
+//! document; rules that relate several resources are in `decide`. Fields of the upstream projects that the specification does
+//! not contain are accepted, too.
 
 #![warn(missing_docs)]
 

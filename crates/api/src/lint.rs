@@ -39,7 +39,7 @@ pub struct Finding {
     pub severity: Severity,
     /// Field path, such as `spec.engine.runner`; empty for the whole object.
     pub path: String,
-    /// What is wrong.
+    /// Description of the problem.
     pub message: String,
     /// How to fix it.
     pub hint: Option<String>,
@@ -179,8 +179,8 @@ fn finding_from_cause(cause: StatusCause) -> Finding {
 /// Returns the message of a CEL rule without the error type and value type that the API server prepends.
 fn rule_message(message: &str) -> &str {
     let message = message.strip_prefix("Invalid value: ").unwrap_or(message);
-    let typed = message.strip_prefix('"').and_then(|rest| rest.split_once("\": "));
-    typed.map_or(message, |(_, message)| message)
+    let value_type_and_message = message.strip_prefix('"').and_then(|rest| rest.split_once("\": "));
+    value_type_and_message.map_or(message, |(_, message)| message)
 }
 
 /// Returns the finding about text that does not have the format of its field.

@@ -28,7 +28,7 @@ pub struct ManifestError {
     pub object: Option<Box<str>>,
     /// Field path or line, if known.
     pub path: Option<String>,
-    /// What is wrong.
+    /// Description of the problem.
     pub cause: String,
     /// How to fix it.
     pub hint: Option<String>,

@@ -91,7 +91,7 @@ pub(crate) fn conditions(generator: &mut SchemaGenerator) -> Schema {
     })
 }
 
-/// Adds aliases of fields, used by the deployed upstream project, with the schema of the aliased field.
+/// Adds aliases of fields, used by upstream OME, with the schema of the aliased field.
 pub(crate) fn accept_aliases(names: &'static [(&'static str, &'static [&'static str])]) -> impl FnMut(&mut Schema) {
     move |schema| {
         let Some(properties) = schema.get_mut("properties").and_then(Value::as_object_mut) else {

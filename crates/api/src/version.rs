@@ -95,8 +95,8 @@ fn cmp_identifiers(a: &str, b: &str) -> Ordering {
 /// Compares words with a trailing number by that number: `dev2` precedes `dev10`.
 fn cmp_words(a: &str, b: &str) -> Ordering {
     let split = |word: &str| {
-        let stem = word.trim_end_matches(|c: char| c.is_ascii_digit()).len();
-        (word[..stem].to_owned(), word[stem..].parse::<u64>().ok())
+        let prefix_length = word.trim_end_matches(|c: char| c.is_ascii_digit()).len();
+        (word[..prefix_length].to_owned(), word[prefix_length..].parse::<u64>().ok())
     };
     split(a).cmp(&split(b)).then_with(|| a.cmp(b))
 }

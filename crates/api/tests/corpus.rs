@@ -1,4 +1,4 @@
-//! Parses all manifests of the deployed upstream projects and lints those of ostler kinds. Run by
+//! Parses all manifests of the upstream projects and lints those of ostler kinds. Run by
 //! `cargo xtask test --with corpus`, which sets `OSTLER_CORPUS` to the directory.
 
 use std::path::{Path, PathBuf};

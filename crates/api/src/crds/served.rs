@@ -59,23 +59,23 @@ fn stored_fields() -> BTreeMap<String, String> {
 #[test]
 fn no_field_is_removed_or_retyped() {
     let (served, stored) = (served_fields(), stored_fields());
-    let broken: Vec<String> = stored
+    let incompatible_fields: Vec<String> = stored
         .iter()
         .filter(|(path, type_name)| served.get(*path) != Some(type_name))
         .map(|(path, type_name)| {
             format!("{path}: was {type_name}, is {}", served.get(path).map_or("removed", String::as_str))
         })
         .collect();
-    assert_eq!(broken, Vec::<String>::new(), "removed or retyped fields break existing manifests");
-    let new: BTreeSet<String> = served
+    assert_eq!(incompatible_fields, Vec::<String>::new(), "removed or retyped fields break existing manifests");
+    let new_fields: BTreeSet<String> = served
         .iter()
         .filter(|(path, _)| !stored.contains_key(*path))
         .map(|(path, type_name)| format!("{path} {type_name}"))
         .collect();
     assert!(
-        new.is_empty(),
+        new_fields.is_empty(),
         "new fields: add them to crates/api/src/crds/served.txt\n{}",
-        Vec::from_iter(new).join("\n")
+        Vec::from_iter(new_fields).join("\n")
     );
 }
 

@@ -108,7 +108,7 @@ mod tests {
         "{discovery: {nodeSelectorTerms: [{matchExpressions: [{key: a, operator: Above, values: ['1']}]}]}}",
         Some("unknown operator `Above`")
     )]
-    #[case::two_bounds(
+    #[case::two_values(
         "{discovery: {nodeSelectorTerms: [{matchExpressions: [{key: a, operator: Gte, values: ['1', '2']}]}]}}",
         Some("operator Gte requires exactly one number")
     )]

@@ -62,7 +62,7 @@ fn labels(labels: &Value) -> Vec<Finding> {
     let mut findings = Vec::new();
     for (key, value) in labels.as_object().into_iter().flatten() {
         let path = format!("metadata.labels[{}]", abbreviate(key));
-        if !is_key(key) {
+        if !is_qualified_name(key) {
             findings.push(
                 Finding::error(&path, "invalid label key")
                     .with_hint("use `name` or `domain/name` with at most 63 characters after the slash"),
@@ -72,7 +72,8 @@ fn labels(labels: &Value) -> Vec<Finding> {
             .as_str()
             .is_some_and(|text| text.is_empty() || text.len() <= MAX_LABEL_LENGTH && is_word(text, is_alphanumeric));
         if !is_valid {
-            let finding = Finding::error(path, format!("`{}` is not a valid label value", abbreviate(&text_of(value))));
+            let finding =
+                Finding::error(path, format!("`{}` is not a valid label value", abbreviate(&value_text(value))));
             findings.push(
                 finding.with_hint("use a quoted string of letters, digits, -, _ and ., and at most 63 characters"),
             );
@@ -86,7 +87,7 @@ fn annotations(annotations: &Value) -> Vec<Finding> {
     let mut bytes = 0;
     for (key, value) in annotations.as_object().into_iter().flatten() {
         let path = format!("metadata.annotations[{}]", abbreviate(key));
-        if !is_key(&key.to_lowercase()) {
+        if !is_qualified_name(&key.to_lowercase()) {
             findings.push(Finding::error(&path, "invalid annotation key").with_hint("use `name` or `domain/name`"));
         }
         match value.as_str() {
@@ -103,7 +104,7 @@ fn annotations(annotations: &Value) -> Vec<Finding> {
 }
 
 /// Reports whether `key` is a qualified name: `[domain/]name`.
-fn is_key(key: &str) -> bool {
+fn is_qualified_name(key: &str) -> bool {
     let (domain, name) = key.split_once('/').map_or((None, key), |(domain, name)| (Some(domain), name));
     domain.is_none_or(is_subdomain) && name.len() <= MAX_LABEL_LENGTH && is_word(name, is_alphanumeric)
 }
@@ -115,10 +116,10 @@ fn is_alphanumeric(c: char) -> bool {
 /// Reports whether `text` is non-empty, starts and ends with an `allowed` character, and otherwise contains only allowed
 /// characters, `-` and, in labels, `_` and `.`.
 fn is_word(text: &str, allowed: fn(char) -> bool) -> bool {
-    let inner = |c: char| allowed(c) || c == '-' || (allowed('A') && ['_', '.'].contains(&c));
-    text.starts_with(allowed) && text.ends_with(allowed) && text.chars().all(inner)
+    let is_inner_character = |c: char| allowed(c) || c == '-' || (allowed('A') && ['_', '.'].contains(&c));
+    text.starts_with(allowed) && text.ends_with(allowed) && text.chars().all(is_inner_character)
 }
 
-fn text_of(value: &Value) -> String {
+fn value_text(value: &Value) -> String {
     value.as_str().map_or_else(|| value.to_string(), str::to_owned)
 }

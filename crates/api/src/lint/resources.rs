@@ -90,7 +90,7 @@ mod tests {
     #[case::fractional(json!({"limits": {"nvidia.com/gpu": "0.5"}}), Some("nvidia.com/gpu: \"0.5\" is not a whole number"))]
     #[case::fractional_in_milli(json!({"requests": {"amd.com/gpu": "1500m"}}), Some("amd.com/gpu: \"1500m\" is not a whole number"))]
     #[case::negative(json!({"limits": {"nvidia.com/gpu": -1}}), Some("nvidia.com/gpu: -1 is not a whole number"))]
-    #[case::whole(json!({"limits": {"nvidia.com/gpu": "2", "rdma/hca": 1}}), None)]
+    #[case::whole_number(json!({"limits": {"nvidia.com/gpu": "2", "rdma/hca": 1}}), None)]
     #[case::thousands(json!({"limits": {"nvidia.com/gpu": "1k"}}), None)]
     #[case::not_extended(json!({"limits": {"cpu": "0.5", "memory": "1.5Gi"}}), None)]
     #[case::template(json!({"limits": {"nvidia.com/gpu": "{{.Labels.gpus}}"}}), None)]

@@ -7,7 +7,7 @@ use crate::{fusioninfer, ome};
 /// Returns the findings about inconsistent fields of an object.
 pub(super) fn check(document: &Document) -> Vec<Finding> {
     if (document.api_version(), document.kind()) == (fusioninfer::API_VERSION, "InferenceService") {
-        return typed::<fusioninfer::InferenceService>(document, |service| {
+        return parse_and_check::<fusioninfer::InferenceService>(document, |service| {
             http_routes::check(&service).into_iter().chain(pod_templates::check(&service)).collect()
         });
     }
@@ -15,20 +15,23 @@ pub(super) fn check(document: &Document) -> Vec<Finding> {
         return Vec::new();
     }
     match document.kind() {
-        "ServingRuntime" => typed::<ome::ServingRuntime>(document, |runtime| runtimes::check(&runtime.spec)),
+        "ServingRuntime" => parse_and_check::<ome::ServingRuntime>(document, |runtime| runtimes::check(&runtime.spec)),
         "ClusterServingRuntime" => {
-            typed::<ome::ClusterServingRuntime>(document, |runtime| runtimes::check(&runtime.spec))
+            parse_and_check::<ome::ClusterServingRuntime>(document, |runtime| runtimes::check(&runtime.spec))
         }
-        "AcceleratorClass" => typed::<ome::AcceleratorClass>(document, |class| classes::check(&class.spec)),
-        "BaseModel" => typed::<ome::BaseModel>(document, |model| models::check(&model.spec)),
-        "ClusterBaseModel" => typed::<ome::ClusterBaseModel>(document, |model| models::check(&model.spec)),
-        "InferenceService" => typed::<ome::InferenceService>(document, |_| annotations::check(document)),
+        "AcceleratorClass" => parse_and_check::<ome::AcceleratorClass>(document, |class| classes::check(&class.spec)),
+        "BaseModel" => parse_and_check::<ome::BaseModel>(document, |model| models::check(&model.spec)),
+        "ClusterBaseModel" => parse_and_check::<ome::ClusterBaseModel>(document, |model| models::check(&model.spec)),
+        "InferenceService" => parse_and_check::<ome::InferenceService>(document, |_| annotations::check(document)),
         _ => Vec::new(),
     }
 }
 
 /// Parses the document and returns the findings of `rules`, or the parse error as a finding.
-fn typed<T: serde::de::DeserializeOwned>(document: &Document, rules: impl FnOnce(T) -> Vec<Finding>) -> Vec<Finding> {
+fn parse_and_check<T: serde::de::DeserializeOwned>(
+    document: &Document,
+    rules: impl FnOnce(T) -> Vec<Finding>,
+) -> Vec<Finding> {
     match document.parse::<T>() {
         Ok(resource) => rules(resource),
         Err(error) => {

@@ -60,15 +60,15 @@ type ModelKey = (Option<String>, Option<String>, Option<String>, Option<String>)
 /// Reports versions of one model with different priorities (seed 001) and, in a single finding, duplicate entries.
 fn model_formats(entries: &[SupportedModelFormat]) -> Vec<Finding> {
     let mut priorities: BTreeMap<ModelKey, (usize, i32)> = BTreeMap::new();
-    let mut seen: BTreeMap<String, usize> = BTreeMap::new();
+    let mut first_indices: BTreeMap<String, usize> = BTreeMap::new();
     let (mut findings, mut duplicates) = (Vec::new(), Vec::new());
     for (index, entry) in entries.iter().enumerate() {
         let text = serde_json::to_string(entry).unwrap_or_default();
-        if let Some(first) = seen.get(&text) {
+        if let Some(first) = first_indices.get(&text) {
             duplicates.push((index, *first));
             continue;
         }
-        seen.insert(text, index);
+        first_indices.insert(text, index);
         let Some(priority) = entry.priority else { continue };
         let (first, first_priority) = *priorities.entry(model_key(entry)).or_insert((index, priority));
         if first_priority != priority {
@@ -80,14 +80,14 @@ fn model_formats(entries: &[SupportedModelFormat]) -> Vec<Finding> {
         }
     }
     if let Some((index, first)) = duplicates.first() {
-        let others = match duplicates.len() - 1 {
+        let more_duplicates = match duplicates.len() - 1 {
             0 => String::new(),
             1 => "; 1 more entry is a duplicate".to_owned(),
             count => format!("; {count} more entries are duplicates"),
         };
         let finding = Finding::warning(
             format!("spec.supportedModelFormats[{index}]"),
-            format!("duplicate of entry {first}{others}"),
+            format!("duplicate of entry {first}{more_duplicates}"),
         );
         findings.push(finding.with_hint("remove the duplicates"));
     }

@@ -8,7 +8,7 @@ fn error(text: &str) -> String {
 
 #[test]
 fn empty_documents_are_counted() {
-    let text = "# licence\n---\napiVersion: v1\nkind: A\n---\n# only a comment\n---\napiVersion: v1\nkind: B\nmetadata: {name: b, namespace: ns}\n";
+    let text = "# license\n---\napiVersion: v1\nkind: A\n---\n# only a comment\n---\napiVersion: v1\nkind: B\nmetadata: {name: b, namespace: ns}\n";
     let parsed = parse_manifest("f.yaml", text).unwrap();
     let documents: Vec<_> = parsed.iter().map(|document| (document.index, document.display_name())).collect();
     assert_eq!(documents, [(1, "A ".to_owned()), (3, "B ns/b".to_owned())]);
@@ -123,9 +123,9 @@ fn parses_capability_aliases() {
 // spec: ACC-23
 #[test]
 fn parses_performance_aliases_with_decimals() {
-    let read = |text: &str| serde_json::from_str::<ome::AcceleratorPerformance>(text).unwrap();
-    let specified = read(r#"{"fp16TFLOPS": 383, "fp32TFLOPS": 47.9, "int8TOPS": 624, "fp8TFLOPS": 3958}"#);
-    let deployed = read(r#"{"fp16Tflops": 383, "fp32Tflops": 47.9, "int8Tops": 624, "fp8Tflops": 3958}"#);
+    let parse = |text: &str| serde_json::from_str::<ome::AcceleratorPerformance>(text).unwrap();
+    let specified = parse(r#"{"fp16TFLOPS": 383, "fp32TFLOPS": 47.9, "int8TOPS": 624, "fp8TFLOPS": 3958}"#);
+    let deployed = parse(r#"{"fp16Tflops": 383, "fp32Tflops": 47.9, "int8Tops": 624, "fp8Tflops": 3958}"#);
     assert_eq!(specified, deployed);
     assert_eq!(specified.fp32, Some(47.9));
 }
@@ -206,9 +206,9 @@ fn parses_prices_exactly() {
 #[test]
 fn quantities_as_numbers_and_strings_are_equal() {
     for (number, text) in [("10", "\"10\""), ("2", "\"2\""), ("30", "\"30\"")] {
-        let read = |text: &str| serde_json::from_str::<apimachinery::Quantity>(text).unwrap();
-        assert_eq!(read(number), read(text));
-        assert_eq!(serde_json::to_string(&read(number)).unwrap(), serde_json::to_string(&read(text)).unwrap());
+        let parse = |text: &str| serde_json::from_str::<apimachinery::Quantity>(text).unwrap();
+        assert_eq!(parse(number), parse(text));
+        assert_eq!(serde_json::to_string(&parse(number)).unwrap(), serde_json::to_string(&parse(text)).unwrap());
     }
 }
 

@@ -1,4 +1,4 @@
-//! Accelerator fields of services and runtimes: the specified fields and those of the deployed upstream project.
+//! Accelerator fields of services and runtimes: the specified fields and those of upstream OME.
 
 use std::collections::BTreeMap;
 
@@ -24,19 +24,19 @@ pub struct AcceleratorSelector {
     /// Capabilities that the selected accelerator must have.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub required_capabilities: Option<AcceleratorCapabilities>,
-    /// What to optimize for; `balanced` if unset.
+    /// Optimization goal; `balanced` if unset.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub strategy: Option<SelectionStrategy>,
     /// Labels that nodes must have; classes without such nodes are not eligible.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub node_selector: BTreeMap<String, String>,
-    /// Deployed upstream field: name of one class, equivalent to a single preferred class.
+    /// Upstream OME field: name of one class, equivalent to a single preferred class.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub accelerator_class: Option<String>,
-    /// Deployed upstream field: limits on eligible classes.
+    /// Upstream OME field: limits on eligible classes.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub constraints: Option<AcceleratorConstraints>,
-    /// Deployed upstream field: selection policy, which overrides the default strategy.
+    /// Upstream OME field: selection policy, which overrides the default strategy.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub policy: Option<SelectionPolicy>,
 }
@@ -58,7 +58,7 @@ impl AcceleratorSelector {
     }
 }
 
-/// What a service optimizes for (seed 000).
+/// Optimization goal of a service (seed 000).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub enum SelectionStrategy {
@@ -71,7 +71,7 @@ pub enum SelectionStrategy {
     Balanced,
 }
 
-/// Selection policy of the deployed upstream project.
+/// Selection policy of upstream OME.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema)]
 pub enum SelectionPolicy {
     /// Select the class that fits the model best.
@@ -84,7 +84,7 @@ pub enum SelectionPolicy {
     FirstAvailable,
 }
 
-/// Limits on eligible classes, of the deployed upstream project. Memory is in GiB.
+/// Limits on eligible classes, as in upstream OME. Memory is in GiB.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct AcceleratorConstraints {
@@ -123,7 +123,7 @@ pub struct AcceleratorConstraints {
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct AcceleratorRequirements {
-    /// Accelerator classes that the runtime supports; any if empty. Deployed upstream: `acceleratorClasses`.
+    /// Accelerator classes that the runtime supports; any if empty. Upstream OME name: `acceleratorClasses`.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 256), inner(length(max = 253)))]
     pub supported_classes: Vec<String>,
@@ -134,26 +134,26 @@ pub struct AcceleratorRequirements {
     #[schemars(length(max = 128))]
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub preference_order: Vec<AcceleratorPreference>,
-    /// Deployed upstream name of `supportedClasses`.
+    /// Upstream OME name of `supportedClasses`.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 256), inner(length(max = 253)))]
     pub accelerator_classes: Vec<String>,
-    /// Deployed upstream field: minimum memory, in GiB.
+    /// Upstream OME field: minimum memory, in GiB.
     #[schemars(range(min = 0))]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub min_memory: Option<i64>,
-    /// Deployed upstream field: minimum half-precision throughput, in TFLOPS.
+    /// Upstream OME field: minimum half-precision throughput, in TFLOPS.
     #[schemars(range(min = 0))]
     #[serde(rename = "minComputePerformanceTFLOPS", skip_serializing_if = "Option::is_none")]
     pub min_compute_performance_tflops: Option<i64>,
-    /// Deployed upstream field: minimum compute capability, such as `8.0`.
+    /// Upstream OME field: minimum compute capability, such as `8.0`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(schema_with = "openapi::compute_capability")]
     pub min_architecture_version: Option<String>,
-    /// Deployed upstream field: features that the accelerator must have.
+    /// Upstream OME field: features that the accelerator must have.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub required_features: Vec<String>,
-    /// Deployed upstream field: preferred number formats; accepted without effect.
+    /// Upstream OME field: preferred number formats; accepted without effect.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub preferred_precisions: Vec<String>,
 }
@@ -211,8 +211,7 @@ pub struct AcceleratorConfigSelector {
     pub accelerator_class: String,
 }
 
-/// Configuration of one model format for one class, of the deployed upstream project
-/// (`supportedModelFormats[].acceleratorConfig`).
+/// Configuration of one model format for one class, as in upstream OME (`supportedModelFormats[].acceleratorConfig`).
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct AcceleratorModelConfig {

@@ -120,7 +120,7 @@ pub struct AcceleratorDiscovery {
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(schema_with = "openapi::objects")]
     pub node_selector_terms: Vec<Value>,
-    /// Deployed upstream field: a Kubernetes Affinity.
+    /// Upstream OME field: a Kubernetes Affinity.
     #[serde(default, skip_serializing_if = "Option::is_none", deserialize_with = "super::object")]
     #[schemars(schema_with = "openapi::object")]
     pub affinity: Option<Value>,
@@ -199,7 +199,7 @@ pub struct AcceleratorPerformance {
     #[schemars(range(min = 0))]
     #[serde(rename = "int4TOPS", alias = "int4Tops", skip_serializing_if = "Option::is_none")]
     pub int4: Option<f64>,
-    /// Deployed upstream field: latencies; accepted without effect.
+    /// Upstream OME field: latencies; accepted without effect.
     #[serde(default, skip_serializing_if = "Option::is_none", deserialize_with = "super::object")]
     #[schemars(schema_with = "openapi::object")]
     pub latency: Option<Value>,

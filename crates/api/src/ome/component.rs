@@ -79,11 +79,11 @@ pub struct Component {
     #[serde(default, skip_serializing_if = "Option::is_none", deserialize_with = "super::object")]
     #[schemars(schema_with = "openapi::object")]
     pub deployment_strategy: Option<Value>,
-    /// Deployed upstream field: parameters of a KEDA autoscaler.
+    /// Upstream OME field: parameters of a KEDA autoscaler.
     #[serde(default, skip_serializing_if = "Option::is_none", deserialize_with = "super::object")]
     #[schemars(schema_with = "openapi::object")]
     pub keda_config: Option<Value>,
-    /// Deployed upstream field: accelerator selector of this component.
+    /// Upstream OME field: accelerator selector of this component.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub accelerator_override: Option<AcceleratorSelector>,
     /// Configuration per class; that of the service takes precedence over that of the runtime.

@@ -138,7 +138,7 @@ pub struct VersionedName {
     /// Operator that compares the version of the runtime (left) with that of the model (right); `Equal` if unset.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub operator: Option<VersionOperator>,
-    /// Deployed upstream field: weight; accepted without effect.
+    /// Upstream OME field: weight; accepted without effect.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub weight: Option<i64>,
 }

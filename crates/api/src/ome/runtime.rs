@@ -165,7 +165,7 @@ pub struct SupportedModelFormat {
     #[schemars(range(min = 1))]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub priority: Option<i32>,
-    /// Deployed upstream field: configuration by class name.
+    /// Upstream OME field: configuration by class name.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub accelerator_config: BTreeMap<String, AcceleratorModelConfig>,
 }

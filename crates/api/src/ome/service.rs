@@ -61,7 +61,7 @@ pub struct InferenceServiceSpec {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(schema_with = "openapi::object")]
     pub predictor: Option<Component>,
-    /// Deployed upstream field: parameters of a KEDA autoscaler.
+    /// Upstream OME field: parameters of a KEDA autoscaler.
     #[serde(default, skip_serializing_if = "Option::is_none", deserialize_with = "super::object")]
     #[schemars(schema_with = "openapi::object")]
     pub keda_config: Option<Value>,
@@ -135,7 +135,7 @@ pub struct InferenceServiceStatus {
     #[serde(default, skip_serializing_if = "Option::is_none", deserialize_with = "super::object")]
     #[schemars(schema_with = "openapi::object")]
     pub decision: Option<Value>,
-    /// State of the model, for clients of the deployed upstream API.
+    /// State of the model, for clients of the upstream OME API.
     #[serde(default, skip_serializing_if = "Option::is_none", deserialize_with = "super::object")]
     #[schemars(schema_with = "openapi::object")]
     pub model_status: Option<Value>,
