@@ -28,10 +28,10 @@ pub fn pod_requests(pod: &Value) -> ResourceList {
         }
         let mut running = sidecars.clone();
         add_resources(&mut running, &requests);
-        raise_to(&mut init_peak, &running);
+        raise_to_minimum(&mut init_peak, &running);
     }
     add_resources(&mut total, &sidecars);
-    raise_to(&mut total, &init_peak);
+    raise_to_minimum(&mut total, &init_peak);
     add_resources(&mut total, &parse_resource_list(pod.pointer("/spec/overhead")));
     total
 }
@@ -60,7 +60,7 @@ fn container_requests(container: &Value) -> ResourceList {
 }
 
 /// Raises each resource of `total` to at least its quantity in `minimum`.
-fn raise_to(total: &mut ResourceList, minimum: &ResourceList) {
+fn raise_to_minimum(total: &mut ResourceList, minimum: &ResourceList) {
     for (name, quantity) in minimum {
         let current = total.entry(name.clone()).or_insert(Quantity::ZERO);
         *current = (*current).max(*quantity);

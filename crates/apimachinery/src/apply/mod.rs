@@ -91,10 +91,10 @@ pub fn server_side_apply(
     managers.remove_fields(&changes.removed, None);
 
     let fields = without_server_fields(applied_fields);
-    let is_same = previous
+    let is_unchanged = previous
         .as_ref()
         .is_some_and(|previous| previous.fields == fields && previous.api_version == options.api_version);
-    if let Some(live) = live.filter(|_| is_same && result == base) {
+    if let Some(live) = live.filter(|_| is_unchanged && result == base) {
         return Ok(live.clone());
     }
     // Applying unchanged values adds an owner but does not change the time.

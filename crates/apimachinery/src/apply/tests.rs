@@ -78,8 +78,8 @@ fn force_takes_ownership_of_conflicting_fields() {
 #[test]
 fn managers_share_fields_with_equal_values() {
     let first = apply_as("a", None, &object(json!({"replicas": 1, "paused": true}))).unwrap();
-    let both = apply_as("b", Some(&first), &object(json!({"replicas": 1}))).unwrap();
-    let released_by_a = apply_as("a", Some(&both), &object(json!({}))).unwrap();
+    let merged = apply_as("b", Some(&first), &object(json!({"replicas": 1}))).unwrap();
+    let released_by_a = apply_as("a", Some(&merged), &object(json!({}))).unwrap();
     assert_eq!(released_by_a["spec"], json!({"replicas": 1}), "b still owns replicas, and paused has no owner");
     let released_by_both = apply_as("b", Some(&released_by_a), &object(json!({}))).unwrap();
     assert!(released_by_both["spec"].get("replicas").is_none());
@@ -90,13 +90,13 @@ fn removes_elements_no_longer_applied_and_keeps_those_of_others() {
     let container = |name: &str| json!({"name": name, "image": "i"});
     let spec = |containers: Value| json!({"template": {"spec": {"containers": containers}}});
     let first = apply_as("a", None, &object(spec(json!([container("x"), container("y")])))).unwrap();
-    let both = apply_as("b", Some(&first), &object(spec(json!([container("side")])))).unwrap();
+    let merged = apply_as("b", Some(&first), &object(spec(json!([container("side")])))).unwrap();
     let names = |object: &Value| -> Vec<String> {
         let list = object["spec"]["template"]["spec"]["containers"].as_array().unwrap();
         list.iter().map(|c| c["name"].as_str().unwrap().to_owned()).collect()
     };
-    assert_eq!(names(&both), ["x", "y", "side"]);
-    let reduced = apply_as("a", Some(&both), &object(spec(json!([container("y")])))).unwrap();
+    assert_eq!(names(&merged), ["x", "y", "side"]);
+    let reduced = apply_as("a", Some(&merged), &object(spec(json!([container("y")])))).unwrap();
     assert_eq!(names(&reduced), ["y", "side"]);
 }
 
@@ -106,34 +106,35 @@ fn ports_are_keyed_with_the_default_protocol() {
     let first = apply_as("a", None, &object(spec(json!({"containerPort": 80})))).unwrap();
     let owned = fields(&first, "a").to_string();
     assert!(owned.contains(r#"k:{\"containerPort\":80,\"protocol\":\"TCP\"}"#), "{owned}");
-    let again = apply_as("a", Some(&first), &object(spec(json!({"containerPort": 80, "protocol": "TCP"})))).unwrap();
-    assert_eq!(again["spec"]["template"]["spec"]["containers"][0]["ports"].as_array().unwrap().len(), 1);
+    let reapplied =
+        apply_as("a", Some(&first), &object(spec(json!({"containerPort": 80, "protocol": "TCP"})))).unwrap();
+    assert_eq!(reapplied["spec"]["template"]["spec"]["containers"][0]["ports"].as_array().unwrap().len(), 1);
 }
 
 #[test]
 fn finalizers_are_a_set() {
-    let with = |finalizers: Value| {
+    let with_finalizers = |finalizers: Value| {
         let mut object = object(json!({}));
         object["metadata"]["finalizers"] = finalizers;
         object
     };
-    let first = apply_as("a", None, &with(json!(["a/x"]))).unwrap();
-    let both = apply_as("b", Some(&first), &with(json!(["b/y"]))).unwrap();
-    assert_eq!(both["metadata"]["finalizers"], json!(["a/x", "b/y"]));
-    let released = apply_as("a", Some(&both), &object(json!({}))).unwrap();
+    let first = apply_as("a", None, &with_finalizers(json!(["a/x"]))).unwrap();
+    let merged = apply_as("b", Some(&first), &with_finalizers(json!(["b/y"]))).unwrap();
+    assert_eq!(merged["metadata"]["finalizers"], json!(["a/x", "b/y"]));
+    let released = apply_as("a", Some(&merged), &object(json!({}))).unwrap();
     assert_eq!(released["metadata"]["finalizers"], json!(["b/y"]));
 }
 
 #[test]
 fn labels_are_owned_individually() {
-    let with = |labels: Value| {
+    let with_labels = |labels: Value| {
         let mut object = object(json!({}));
         object["metadata"]["labels"] = labels;
         object
     };
-    let first = apply_as("a", None, &with(json!({"one": "1", "two": "2"}))).unwrap();
+    let first = apply_as("a", None, &with_labels(json!({"one": "1", "two": "2"}))).unwrap();
     assert_eq!(fields(&first, "a")["f:metadata"], json!({"f:labels": {"f:one": {}, "f:two": {}}}));
-    let reduced = apply_as("a", Some(&first), &with(json!({"two": "2"}))).unwrap();
+    let reduced = apply_as("a", Some(&first), &with_labels(json!({"two": "2"}))).unwrap();
     assert_eq!(reduced["metadata"]["labels"], json!({"two": "2"}));
 }
 
@@ -144,8 +145,8 @@ fn applied_null_is_an_owned_value() {
         server_side_apply(&deployment(), Some(&live), &object(json!({"replicas": null})), &options("me", true))
             .unwrap();
     assert_eq!(forced["spec"].get("replicas"), Some(&Value::Null));
-    let again = apply_as("me", Some(&forced), &object(json!({"replicas": null}))).unwrap();
-    assert_eq!(again, forced);
+    let reapplied = apply_as("me", Some(&forced), &object(json!({"replicas": null}))).unwrap();
+    assert_eq!(reapplied, forced);
 }
 
 #[test]
@@ -206,9 +207,9 @@ fn update_without_changes_keeps_managed_fields() {
     let mut after = live.clone();
     track_update(&deployment(), Some(&live), &mut after, &update_options("other", "2026-01-02T00:00:00Z"));
     assert_eq!(after, live);
-    let mut bare = without_managed_fields(&live);
-    track_update(&deployment(), Some(&live), &mut bare, &update_options("mgr", "2026-01-02T00:00:00Z"));
-    assert_eq!(bare, live);
+    let mut without_managers = without_managed_fields(&live);
+    track_update(&deployment(), Some(&live), &mut without_managers, &update_options("mgr", "2026-01-02T00:00:00Z"));
+    assert_eq!(without_managers, live);
 }
 
 #[test]
@@ -219,10 +220,10 @@ fn reapplying_a_pruned_field_changes_only_timestamps() {
         object
     };
     let live = prune(apply_as("me", None, &applied).unwrap());
-    let later = ApplyOptions { now: "2027-01-01T00:00:00Z".into(), ..options("me", false) };
-    let again = prune(server_side_apply(&deployment(), Some(&live), &applied, &later).unwrap());
-    assert_ne!(again, live);
-    assert!(equal_ignoring_timestamps(&live, &again));
+    let later_options = ApplyOptions { now: "2027-01-01T00:00:00Z".into(), ..options("me", false) };
+    let reapplied = prune(server_side_apply(&deployment(), Some(&live), &applied, &later_options).unwrap());
+    assert_ne!(reapplied, live);
+    assert!(equal_ignoring_timestamps(&live, &reapplied));
 }
 
 #[test]
@@ -268,10 +269,10 @@ proptest! {
     fn apply_is_idempotent(live in specs(), first in specs(), other in specs()) {
         let live = created("mgr", live);
         let other = server_side_apply(&deployment(), Some(&live), &object(other), &options("other", true)).unwrap();
-        let once = server_side_apply(&deployment(), Some(&other), &object(first.clone()), &options("me", true)).unwrap();
-        let later = ApplyOptions { now: "2027-01-01T00:00:00Z".into(), ..options("me", false) };
-        let twice = server_side_apply(&deployment(), Some(&once), &object(first), &later).unwrap();
-        prop_assert_eq!(once, twice);
+        let applied = server_side_apply(&deployment(), Some(&other), &object(first.clone()), &options("me", true)).unwrap();
+        let later_options = ApplyOptions { now: "2027-01-01T00:00:00Z".into(), ..options("me", false) };
+        let reapplied = server_side_apply(&deployment(), Some(&applied), &object(first), &later_options).unwrap();
+        prop_assert_eq!(applied, reapplied);
     }
 
     #[test]
@@ -286,8 +287,8 @@ proptest! {
     fn sole_manager_results_in_its_last_configuration(first in specs(), second in specs()) {
         let initial = apply_as("me", None, &object(first)).unwrap();
         let reapplied = apply_as("me", Some(&initial), &object(second.clone())).unwrap();
-        let direct = apply_as("me", None, &object(second)).unwrap();
-        let difference = compare::compare(&deployment(), &direct, &reapplied);
+        let created = apply_as("me", None, &object(second)).unwrap();
+        let difference = compare::compare(&deployment(), &created, &reapplied);
         prop_assert!(difference.set.is_empty(), "{}", reapplied);
         prop_assert!(difference.removed.is_empty(), "{}", reapplied);
     }
@@ -295,8 +296,8 @@ proptest! {
     #[test]
     fn releasing_fields_keeps_those_of_others(first in specs(), second in specs()) {
         let other = apply_as("other", None, &object(first.clone())).unwrap();
-        let both = server_side_apply(&deployment(), Some(&other), &object(second), &options("me", true)).unwrap();
-        let restored = server_side_apply(&deployment(), Some(&both), &object(first.clone()), &options("other", true)).unwrap();
+        let merged = server_side_apply(&deployment(), Some(&other), &object(second), &options("me", true)).unwrap();
+        let restored = server_side_apply(&deployment(), Some(&merged), &object(first.clone()), &options("other", true)).unwrap();
         let released = apply_as("me", Some(&restored), &object(json!({}))).unwrap();
         prop_assert!(includes(&deployment(), &released, &object(first)));
     }

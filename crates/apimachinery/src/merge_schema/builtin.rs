@@ -7,7 +7,7 @@ use super::pod::{pod_spec, pod_status, template};
 use super::{ListMapKey, MergeSchema, MergeStrategy, PatchStrategy};
 
 /// Returns the merge schema of a built-in kind.
-pub(super) fn of(group: &str, kind: &str) -> MergeSchema {
+pub(super) fn schema_for(group: &str, kind: &str) -> MergeSchema {
     let (spec, status) = match (group, kind) {
         ("", "Pod") => (pod_spec(), pod_status()),
         ("", "PodTemplate") => return kind_with(&[("template", template())]),

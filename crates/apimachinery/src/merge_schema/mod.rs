@@ -83,7 +83,7 @@ impl MergeSchema {
     /// Returns the merge semantics of a built-in kind; `group` is empty for the core group. For unknown kinds, only
     /// `metadata` is specified.
     pub fn builtin(group: &str, kind: &str) -> Self {
-        builtin::of(group, kind)
+        builtin::schema_for(group, kind)
     }
 
     /// Returns the schema of a field.

@@ -156,8 +156,8 @@ mod tests {
     #[case::by_copying((0..900).map(|_| json!({"op": "copy", "from": "/chain", "path": "/chain/x"})).collect(), 400)]
     #[case::by_adding(json!([{"op": "add", "path": "/chain/x", "value": nested(119)}]), 400)]
     #[case::by_replacing(json!([{"op": "replace", "path": "/chain", "value": nested(121)}]), 400)]
-    #[case::by_shifting(vec![json!({"op": "add", "path": "/wide/0", "value": 1}); 9000].into(), 413)]
-    #[case::by_shifting_back(vec![json!({"op": "remove", "path": "/wide/0"}); 9000].into(), 413)]
+    #[case::by_inserting(vec![json!({"op": "add", "path": "/wide/0", "value": 1}); 9000].into(), 413)]
+    #[case::by_removing(vec![json!({"op": "remove", "path": "/wide/0"}); 9000].into(), 413)]
     #[case::by_moving_many_values((0..9000).map(|n| match n % 2 {
         0 => json!({"op": "move", "from": "/wide", "path": "/there"}),
         _ => json!({"op": "move", "from": "/there", "path": "/wide"}),

@@ -204,19 +204,19 @@ fn missing_key(key: &str, element: &JsonObject) -> Status {
 /// Sorts `merged` by `order`; elements that `order` does not list keep their position before the element that followed
 /// them in `target`.
 fn reorder(strategy: &PatchStrategy, merged: &[Value], target: &[Value], order: &[Value]) -> Vec<Value> {
-    let id = |value: &Value| match strategy {
+    let identity = |value: &Value| match strategy {
         PatchStrategy::MergeBy(key) => value.get(key).unwrap_or(value).to_string(),
         _ => value.to_string(),
     };
     let requested: BTreeMap<String, usize> =
-        order.iter().enumerate().map(|(index, value)| (id(value), index)).collect();
+        order.iter().enumerate().map(|(index, value)| (identity(value), index)).collect();
     let previous: BTreeMap<String, usize> =
-        target.iter().enumerate().map(|(index, value)| (id(value), index)).collect();
+        target.iter().enumerate().map(|(index, value)| (identity(value), index)).collect();
     let (mut ordered, mut others): (Vec<&Value>, Vec<&Value>) =
-        merged.iter().partition(|value| requested.contains_key(&id(value)));
-    ordered.sort_by_key(|value| requested.get(&id(value)));
-    others.sort_by_key(|value| previous.get(&id(value)).copied().unwrap_or(usize::MAX));
-    interleave(&ordered, &others, |value| previous.get(&id(value)).copied())
+        merged.iter().partition(|value| requested.contains_key(&identity(value)));
+    ordered.sort_by_key(|value| requested.get(&identity(value)));
+    others.sort_by_key(|value| previous.get(&identity(value)).copied().unwrap_or(usize::MAX));
+    interleave(&ordered, &others, |value| previous.get(&identity(value)).copied())
 }
 
 /// Inserts each element of `others` before the first element of `ordered` that followed it in the target.

@@ -55,7 +55,7 @@ pub(super) fn children(expression: &Expr) -> Vec<&Expr> {
             &comprehension.loop_step,
             &comprehension.result,
         ]
-        .map(|part| &part.expr)
+        .map(|operand| &operand.expr)
         .into(),
         Expr::List(list) => list.elements.iter().map(|element| &element.expr).collect(),
         Expr::Map(map) => map.entries.iter().flat_map(|entry| entry_expressions(&entry.expr)).collect(),
@@ -98,7 +98,7 @@ impl ValueSize {
     }
 
     /// Returns the size of two values together.
-    pub(super) fn plus(self, other: Self) -> Self {
+    pub(super) fn combine(self, other: Self) -> Self {
         Self { max_length: self.max_length.max(other.max_length), total: self.total.saturating_add(other.total) }
     }
 
@@ -223,7 +223,7 @@ impl CostEstimator {
 fn sequence(estimates: &[CostEstimate]) -> CostEstimate {
     estimates.iter().fold(CostEstimate { cost: 1, size: ValueSize::ONE }, |sum, estimate| CostEstimate {
         cost: sum.cost.saturating_add(estimate.cost),
-        size: sum.size.plus(estimate.size),
+        size: sum.size.combine(estimate.size),
     })
 }
 

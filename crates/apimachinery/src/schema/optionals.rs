@@ -23,29 +23,29 @@ pub(super) enum OldSelf {
 
 impl OldSelf {
     /// Returns the type that `optionalOldSelf` of a rule specifies.
-    pub(super) fn of(rule: &Value) -> Self {
+    pub(super) fn from_rule(rule: &Value) -> Self {
         if rule.get("optionalOldSelf") == Some(&json!(true)) { Self::Optional } else { Self::Value }
     }
 }
 
 /// Returns the schema with its rules rewritten; default messages still quote the original rule.
-pub(super) fn lower(schema: &Value) -> Value {
+pub(super) fn rewrite_rules(schema: &Value) -> Value {
     match schema {
         Value::Object(fields) => {
             let lowered = fields.iter().map(|(name, value)| match (name.as_str(), value) {
-                (VALIDATION_RULES, Value::Array(rules)) => (name.clone(), rules.iter().map(lower_rule).collect()),
-                _ => (name.clone(), lower(value)),
+                (VALIDATION_RULES, Value::Array(rules)) => (name.clone(), rules.iter().map(rewrite_rule).collect()),
+                _ => (name.clone(), rewrite_rules(value)),
             });
             Value::Object(lowered.collect())
         }
-        Value::Array(items) => items.iter().map(lower).collect(),
+        Value::Array(items) => items.iter().map(rewrite_rules).collect(),
         scalar => scalar.clone(),
     }
 }
 
-fn lower_rule(rule: &Value) -> Value {
+fn rewrite_rule(rule: &Value) -> Value {
     let mut lowered = rule.clone();
-    let old_self = OldSelf::of(rule);
+    let old_self = OldSelf::from_rule(rule);
     let Some(text) = rule.get("rule").and_then(Value::as_str) else { return lowered };
     for field in ["rule", "messageExpression"] {
         if let Some(Cow::Owned(rewritten)) = rule.get(field).and_then(Value::as_str).map(|text| rewrite(text, old_self))

@@ -49,7 +49,7 @@ impl Rules {
         }
         check_rule_sizes(schema, "")?;
         let compiled = with_large_stack(|| {
-            let compiled = kube_cel::compile_schema(&optionals::lower(schema));
+            let compiled = kube_cel::compile_schema(&optionals::rewrite_rules(schema));
             if let Some(error) = first_error(&compiled, "") {
                 return Err(error);
             }
@@ -72,7 +72,7 @@ impl Rules {
     /// Evaluates the rules on `new` and returns the violations, sorted by field.
     pub(super) fn check(&self, new: &Value, old: Option<&Value>) -> Vec<StatusCause> {
         let Some(compiled) = &self.0 else { return Vec::new() };
-        let size = old.map(ValueSize::of).unwrap_or_default().plus(ValueSize::of(new));
+        let size = old.map(ValueSize::of).unwrap_or_default().combine(ValueSize::of(new));
         if total_cost(&compiled.schema, new, size) > cost::COST_BUDGET {
             return vec![budget_exceeded()];
         }
@@ -108,7 +108,7 @@ pub(super) fn uses_old_self(rule: &Value, schema: &Value, is_root: bool) -> Resu
     let text = rule.get("rule").and_then(Value::as_str).unwrap_or_default();
     check_size(text).map_err(|error| format!("compilation failed: {error}"))?;
     let result = with_large_stack(|| {
-        let lowered = optionals::rewrite(text, OldSelf::of(rule));
+        let lowered = optionals::rewrite(text, OldSelf::from_rule(rule));
         let program = Program::compile(&lowered).map_err(|error| format!("compilation failed: {error}"))?;
         match rule_check::check_rule(&program.expression().expr, schema, is_root) {
             Some(error) => Err(error),
@@ -179,15 +179,15 @@ fn programs(schema: &CompiledSchema) -> impl Iterator<Item = &Program> {
 
 /// Returns the schemas directly nested in a schema.
 fn nested_schemas(schema: &CompiledSchema) -> impl Iterator<Item = &CompiledSchema> {
-    let boxed = [&schema.items, &schema.additional_properties];
-    let lists = [&schema.all_of, &schema.one_of, &schema.any_of];
-    let children = schema.properties.values().chain(boxed.into_iter().filter_map(|child| child.as_deref()));
-    children.chain(lists.into_iter().flatten())
+    let single_schemas = [&schema.items, &schema.additional_properties];
+    let schema_lists = [&schema.all_of, &schema.one_of, &schema.any_of];
+    let children = schema.properties.values().chain(single_schemas.into_iter().filter_map(|child| child.as_deref()));
+    children.chain(schema_lists.into_iter().flatten())
 }
 
 fn max_depth(schema: &CompiledSchema) -> usize {
-    let own = programs(schema).map(|program| cost::depth(&program.expression().expr)).max().unwrap_or_default();
-    nested_schemas(schema).map(max_depth).fold(own, usize::max)
+    let own_depth = programs(schema).map(|program| cost::depth(&program.expression().expr)).max().unwrap_or_default();
+    nested_schemas(schema).map(max_depth).fold(own_depth, usize::max)
 }
 
 fn constructs_message(schema: &CompiledSchema) -> bool {
@@ -198,11 +198,11 @@ fn constructs_message(schema: &CompiledSchema) -> bool {
 /// Returns the maximum cost of the rules on `value`, a part of an object of this size. Each rule runs once per value of
 /// its schema.
 fn total_cost(schema: &CompiledSchema, value: &Value, size: ValueSize) -> u64 {
-    let own = programs(schema)
+    let own_cost = programs(schema)
         .map(|program| cost::max_cost(&program.expression().expr, size))
         .fold(0_u64, u64::saturating_add);
     let junctors = [&schema.all_of, &schema.one_of, &schema.any_of].into_iter().flatten();
-    let with_junctors = junctors.map(|schema| total_cost(schema, value, size)).fold(own, u64::saturating_add);
+    let with_junctors = junctors.map(|schema| total_cost(schema, value, size)).fold(own_cost, u64::saturating_add);
     let nested: Vec<u64> = match value {
         Value::Array(items) => {
             schema.items.iter().flat_map(|schema| items.iter().map(|item| total_cost(schema, item, size))).collect()

@@ -158,7 +158,7 @@ fn check_metadata(schema: &SchemaObject, level: Level, path: &str, causes: &mut 
             let field_path = format!("{path}.properties[{name}].type");
             causes.push(StatusCause::invalid(field_path, &json!(actual), &format!("must be {type_name}")));
         }
-        if name == "metadata" && level == Level::Root && !names_only(field) {
+        if name == "metadata" && level == Level::Root && !specifies_only_names(field) {
             let hint =
                 "must not specify anything other than name and generateName, but metadata is implicitly specified";
             causes.push(StatusCause::forbidden(format!("{path}.properties[metadata]"), hint));
@@ -166,7 +166,7 @@ fn check_metadata(schema: &SchemaObject, level: Level, path: &str, causes: &mut 
     }
 }
 
-fn names_only(metadata: &SchemaObject) -> bool {
+fn specifies_only_names(metadata: &SchemaObject) -> bool {
     let is_name = |(name, _): (&String, &SchemaObject)| name == "name" || name == "generateName";
     let is_permitted =
         |(name, value): (&String, &Value)| is_zero(value) || matches!(name.as_str(), "type" | "default" | "properties");

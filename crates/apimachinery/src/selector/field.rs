@@ -45,7 +45,7 @@ impl FieldSelector {
         self.matches_with(|field| text_at(object, field))
     }
 
-    /// Reports whether an object matches whose field values `value_of` returns.
+    /// Reports whether an object with the field values that `value_of` returns matches.
     pub fn matches_with(&self, value_of: impl Fn(&str) -> String) -> bool {
         self.terms.iter().all(|term| (value_of(&term.field) == term.value) == term.is_equality)
     }

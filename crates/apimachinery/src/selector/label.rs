@@ -53,7 +53,8 @@ impl LabelSelector {
         Ok(Self { requirements })
     }
 
-    /// Reads a `LabelSelector` object. Null yields the empty selector; callers for which null matches nothing check first.
+    /// Reads a `LabelSelector` object. Null yields the empty selector; callers that treat null as matching nothing must check
+    /// for it first.
     ///
     /// # Errors
     /// Fails if an operator is unknown or its values are missing.

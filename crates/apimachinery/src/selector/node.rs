@@ -39,7 +39,7 @@ mod tests {
     #[rstest]
     #[case::none(json!([]), false)]
     #[case::empty_term(json!([{}]), false)]
-    #[case::either(json!([{"matchExpressions": [{"key": "gpu", "operator": "In", "values": ["x"]}]},
+    #[case::terms_are_ored(json!([{"matchExpressions": [{"key": "gpu", "operator": "In", "values": ["x"]}]},
                           {"matchExpressions": [{"key": "gpu", "operator": "Exists"}]}]), true)]
     #[case::both(json!([{"matchExpressions": [{"key": "gpu", "operator": "Exists"},
                                               {"key": "mem", "operator": "Gt", "values": ["80"]}]}]), false)]
