@@ -1,4 +1,4 @@
-//! Downloads of test dependencies. Existing files are reused, failures of the network are retried, and a suite is skipped if
+//! Downloads of test dependencies. Existing files are reused, network failures are retried, and a suite is skipped if
 //! its dependencies remain unavailable.
 
 use std::path::{Path, PathBuf};

@@ -1,4 +1,4 @@
-//! Benchmarks. Results are printed with their targets or with those of another server, but not asserted.
+//! Benchmarks. Results are printed with their targets, or next to those of another server, but not asserted.
 
 mod load;
 mod measured_process;

@@ -16,7 +16,7 @@ const METRICS_PORT: u16 = 26_799;
 const TARGET_RECONCILE_P99_MS: f64 = 100.0;
 const TARGET_WRITE_FACTOR: f64 = 1.1;
 const TARGET_OPERATOR_MIB: f64 = 200.0;
-/// Time in which the operator fills its caches.
+/// Time for the operator to fill its caches.
 const SETTLE_TIME: Duration = Duration::from_secs(5);
 const IDLE_SECONDS: usize = 60;
 
@@ -73,7 +73,7 @@ pub(super) fn run(arguments: &[&str]) -> Result<()> {
     for (name, value) in &results {
         println!("{name:<28} {value:.2}");
     }
-    let result = |wanted: &str| results.iter().find(|(name, _)| name == wanted).map_or(f64::NAN, |(_, value)| *value);
+    let result = |metric: &str| results.iter().find(|(name, _)| name == metric).map_or(f64::NAN, |(_, value)| *value);
     print_result("spec change, p99", result("edit_p99_ms"), "ms", TARGET_RECONCILE_P99_MS);
     print_result("Pod change, p99", result("flip_p99_ms"), "ms", TARGET_RECONCILE_P99_MS);
     print_result("writes, factor of minimum", result("writes_times_ideal"), "", TARGET_WRITE_FACTOR);

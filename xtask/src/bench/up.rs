@@ -61,10 +61,10 @@ fn measure_idle(child: &mut Child) -> Result<()> {
     let mut lines = BufReader::new(stdout).lines();
     lines.find(|line| line.as_ref().is_ok_and(|line| line.contains("Ctrl-C"))).context("the demo exited early")??;
     std::thread::sleep(SETTLE_TIME);
-    let before = cpu_seconds(child.id())?;
+    let cpu_before = cpu_seconds(child.id())?;
     std::thread::sleep(MEASUREMENT_TIME);
-    let used = cpu_seconds(child.id())? - before;
-    print_result("idle CPU of one core", used / MEASUREMENT_TIME.as_secs_f64() * 100.0, "%", TARGET_IDLE_PERCENT);
+    let cpu_used = cpu_seconds(child.id())? - cpu_before;
+    print_result("idle CPU of one core", cpu_used / MEASUREMENT_TIME.as_secs_f64() * 100.0, "%", TARGET_IDLE_PERCENT);
     print_result("resident memory", resident_mib(child.id())?, "MiB", TARGET_RESIDENT_MIB);
     Ok(())
 }
