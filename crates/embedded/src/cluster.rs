@@ -29,7 +29,7 @@ impl Cluster {
         Self::start_with_store(Store::new(DEFAULT_HISTORY_SIZE), ports, nodes, NodeDirectories::default())
     }
 
-    /// Starts a cluster over an existing store, with host directories for logs and volumes.
+    /// Starts a cluster with an existing store and host directories for logs and volumes.
     #[must_use]
     pub fn start_with_store(store: Store, ports: Ports, nodes: Vec<Value>, directories: NodeDirectories) -> Self {
         let server = Server::with_store(&ports, store);
@@ -75,8 +75,8 @@ impl Cluster {
     }
 }
 
-/// Registers a node as a kubelet does at start: an existing Node gets the current labels, annotations and resources and
-/// retains everything else.
+/// Registers a node as a kubelet does at startup: an existing Node gets the current labels, annotations and resources
+/// and retains everything else.
 fn register_node(server: &Server, node: Value) -> Result<(), Status> {
     let Some(existing) = server.get("nodes", "", object::name(&node)) else {
         return server.create("nodes", node).map(|_| ());

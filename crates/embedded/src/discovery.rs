@@ -1,4 +1,4 @@
-//! Discovery documents: the legacy ones per group and version, and aggregated discovery.
+//! Discovery documents: legacy discovery per group and version, and aggregated discovery.
 
 use serde_json::{Value, json};
 
@@ -9,7 +9,7 @@ const CUSTOM_VERBS: [&str; 8] = ["delete", "deletecollection", "get", "list", "p
 /// Verbs of built-in resources, in the order of kube-apiserver.
 const VERBS: [&str; 8] = ["create", "delete", "deletecollection", "get", "list", "patch", "update", "watch"];
 
-/// `/api`
+/// Returns the response of `/api`: the versions of the core group.
 pub(crate) fn core_versions() -> Value {
     json!({
         "kind": "APIVersions", "versions": ["v1"],
@@ -17,14 +17,14 @@ pub(crate) fn core_versions() -> Value {
     })
 }
 
-/// `/apis`
+/// Returns the response of `/apis`: all named groups.
 pub(crate) fn groups(registry: &Registry) -> Value {
     let names = registry.groups().into_keys().filter(|group| !group.is_empty());
     let groups: Vec<Value> = names.filter_map(|name| group(registry, &name)).collect();
     json!({"kind": "APIGroupList", "apiVersion": "v1", "groups": groups})
 }
 
-/// `/apis/GROUP`
+/// Returns the response of `/apis/GROUP`.
 pub(crate) fn group(registry: &Registry, name: &str) -> Option<Value> {
     let groups = registry.groups();
     let versions: Vec<Value> = groups
@@ -37,7 +37,7 @@ pub(crate) fn group(registry: &Registry, name: &str) -> Option<Value> {
     }))
 }
 
-/// `/api/v1`, `/apis/GROUP/VERSION`
+/// Returns the response of `/api/v1` or `/apis/GROUP/VERSION`: the resources of a group version.
 pub(crate) fn resources(registry: &Registry, group: &str, version: &str) -> Option<Value> {
     let served = served_resources(registry, group, version);
     if served.is_empty() {
@@ -50,7 +50,7 @@ pub(crate) fn resources(registry: &Registry, group: &str, version: &str) -> Opti
     }))
 }
 
-/// `/api` and `/apis` for clients that accept `APIGroupDiscoveryList`.
+/// Returns the response of `/api` or `/apis` to clients that accept `APIGroupDiscoveryList`.
 pub(crate) fn aggregated(registry: &Registry, core: bool, version: &str) -> Value {
     let groups = registry.groups().into_iter().filter(|(group, _)| group.is_empty() == core);
     let items: Vec<Value> = groups
@@ -95,17 +95,17 @@ fn verbs(resource: &Resource) -> &'static [&'static str] {
 
 /// Returns name, verbs, and group, version and kind of each subresource.
 fn subresources(resource: &Resource) -> Vec<(&'static str, &'static [&'static str], [String; 3])> {
-    let own = [resource.group.clone(), resource.version.clone(), resource.kind.clone()];
+    let own_gvk = [resource.group.clone(), resource.version.clone(), resource.kind.clone()];
     let mut subresources: Vec<(&str, &[&str], _)> = Vec::new();
     if resource.has_status {
-        subresources.push(("status", &["get", "patch", "update"], own.clone()));
+        subresources.push(("status", &["get", "patch", "update"], own_gvk.clone()));
     }
     if resource.scale.is_some() {
         let scale = ["autoscaling", "v1", "Scale"].map(str::to_owned);
         subresources.push(("scale", &["get", "patch", "update"], scale));
     }
     if resource.storage == "pods" {
-        subresources.push(("log", &["get"], own));
+        subresources.push(("log", &["get"], own_gvk));
         subresources.push(("binding", &["create"], [String::new(), "v1".to_owned(), "Binding".to_owned()]));
         subresources.push(("eviction", &["create"], ["policy", "v1", "Eviction"].map(str::to_owned)));
     }
@@ -113,15 +113,15 @@ fn subresources(resource: &Resource) -> Vec<(&'static str, &'static [&'static st
 }
 
 fn entries(resource: &Resource) -> Vec<Value> {
-    let mut main = json!({
+    let mut main_entry = json!({
         "name": resource.plural, "singularName": resource.singular, "namespaced": resource.namespaced,
         "kind": resource.kind, "verbs": verbs(resource),
     });
     if !resource.short_names.is_empty() {
-        main["shortNames"] = json!(resource.short_names);
+        main_entry["shortNames"] = json!(resource.short_names);
     }
     if !resource.categories.is_empty() {
-        main["categories"] = json!(resource.categories);
+        main_entry["categories"] = json!(resource.categories);
     }
     let subresources = subresources(resource).into_iter().map(|(name, verbs, [group, version, kind])| {
         let mut entry = json!({
@@ -134,18 +134,18 @@ fn entries(resource: &Resource) -> Vec<Value> {
         }
         entry
     });
-    std::iter::once(main).chain(subresources).collect()
+    std::iter::once(main_entry).chain(subresources).collect()
 }
 
 fn aggregated_entry(resource: &Resource) -> Value {
-    let kind = |[group, version, kind]: [String; 3]| json!({"group": group, "version": version, "kind": kind});
+    let response_kind = |[group, version, kind]: [String; 3]| json!({"group": group, "version": version, "kind": kind});
     let subresources: Vec<Value> = subresources(resource)
         .into_iter()
-        .map(|(name, verbs, gvk)| json!({"subresource": name, "responseKind": kind(gvk), "verbs": verbs}))
+        .map(|(name, verbs, gvk)| json!({"subresource": name, "responseKind": response_kind(gvk), "verbs": verbs}))
         .collect();
     let mut entry = json!({
         "resource": resource.plural, "singularResource": resource.singular, "verbs": verbs(resource),
-        "responseKind": kind([resource.group.clone(), resource.version.clone(), resource.kind.clone()]),
+        "responseKind": response_kind([resource.group.clone(), resource.version.clone(), resource.kind.clone()]),
         "scope": if resource.namespaced { "Namespaced" } else { "Cluster" },
     });
     for (field, values) in [("shortNames", &resource.short_names), ("categories", &resource.categories)] {

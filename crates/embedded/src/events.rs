@@ -11,7 +11,7 @@ use crate::store::{CollectionKey, ObjectKey};
 
 /// Lifetime of an Event in seconds; the default of kube-apiserver's `--event-ttl`.
 const TTL_SECONDS: i64 = 3600;
-/// Minimum interval between two searches for expired Events, in seconds.
+/// Minimum interval between two sweeps of expired Events, in seconds.
 const SWEEP_INTERVAL_SECONDS: i64 = 60;
 
 /// Records an Event about the object `subject`; a repetition increments the count of the existing Event.
@@ -24,7 +24,7 @@ pub(crate) fn record(server: &Server, subject: &Value, kind: &str, reason: &str,
     let now = object::format_time(server.now());
     let name = event_name(subject, kind, reason, message, component);
     let result = match server.get("events", namespace, &name) {
-        Some(event) => repeat(server, &event, &now),
+        Some(event) => increment_count(server, &event, &now),
         None => server.create("events", event(subject, namespace, &name, &now, [kind, reason, message, component])),
     };
     if let Err(error) = result {
@@ -32,30 +32,31 @@ pub(crate) fn record(server: &Server, subject: &Value, kind: &str, reason: &str,
     }
 }
 
-/// Deletes expired Events. Runs when an Event is recorded, so that an idle cluster does nothing, and at most once per
-/// minute, so that a busy cluster does little.
+/// Deletes expired Events. Runs when an Event is recorded, so that an idle cluster does no work, and at most once per
+/// minute, to limit the load on a busy cluster.
 pub(crate) fn remove_expired(server: &Server) {
     if !server.start_event_sweep(SWEEP_INTERVAL_SECONDS) {
         return;
     }
-    let oldest = object::format_time(server.now() - jiff::SignedDuration::from_secs(TTL_SECONDS));
+    let cutoff = object::format_time(server.now() - jiff::SignedDuration::from_secs(TTL_SECONDS));
     let all_namespaces = CollectionKey { resource: "events".to_owned(), namespace: None };
     for (key, stored) in server.store().list(&all_namespaces).objects {
         let event = stored.value();
-        let last = ["/lastTimestamp", "/metadata/creationTimestamp"]
+        let last_seen = ["/lastTimestamp", "/metadata/creationTimestamp"]
             .map(|field| object::text(&event, field))
             .into_iter()
             .find(|time| !time.is_empty());
-        if last.is_some_and(|last| last < oldest.as_str()) {
+        if last_seen.is_some_and(|last| last < cutoff.as_str()) {
             let (namespace, name) = (key.0.clone(), key.1.clone());
             let event_key = ObjectKey { resource: "events".to_owned(), namespace, name };
-            // A concurrent update wins: the Event then is not expired.
+            // On a conflict, the Event was updated concurrently and has not expired.
             let _ = server.store().commit(&event_key, Some(&event), None);
         }
     }
 }
 
-/// Name of an Event: equal for repetitions of the same occurrence. The hash distinguishes the Events of one object.
+/// Returns the name of an Event, which is the same for every repetition. The hash distinguishes the Events of one
+/// object.
 fn event_name(subject: &Value, kind: &str, reason: &str, message: &str, component: &str) -> String {
     let identity = [object::uid(subject), kind, reason, message, component].join("\0");
     let mut hasher = fnv::FnvHasher::default();
@@ -88,7 +89,7 @@ fn event(
     })
 }
 
-fn repeat(server: &Server, event: &Value, now: &str) -> Result<std::sync::Arc<Value>, Status> {
+fn increment_count(server: &Server, event: &Value, now: &str) -> Result<std::sync::Arc<Value>, Status> {
     let mut event = event.clone();
     let count = event["count"].as_i64().unwrap_or(1);
     event["count"] = json!(count + 1);

@@ -1,14 +1,14 @@
-//! A single-machine Kubernetes: API server, workload controllers, scheduler and node agent in one process.
+//! A Kubernetes cluster in one process: API server, workload controllers, scheduler and node agent.
 //!
 //! [`Cluster`] starts everything from [`ports::Ports`] (clock, randomness, admission, container runtime, network) and
-//! the Node objects. [`Server`] is the API server: available through function calls, through
-//! [`kube::Client`](https://docs.rs/kube) over [`Server::router`], and to kubectl over [`serve`]. Its responses are
-//! those of kube-apiserver. It contains no kinds of ostler: custom resources are declared by definitions, as in any
-//! cluster.
+//! the Node objects. [`Server`] is the API server: callers in the process use its methods or a
+//! [`kube::Client`](https://docs.rs/kube) over [`Server::router`], and kubectl connects through [`serve`]. Its
+//! responses match those of kube-apiserver. It has no built-in ostler kinds: they are installed as
+//! CustomResourceDefinitions, as in any cluster.
 //!
-//! Invariants: objects are JSON values and never pass through generated structs, so no field is lost; only the last
-//! stage of a write changes state, and the [`Store`] is the only state; a write without changes has no revision and no
-//! event; an idle cluster does no work.
+//! Invariants: objects are JSON values and are never converted to generated structs, so no field is lost; the [`Store`]
+//! holds all state, and only the last stage of a write changes it; a write without changes creates neither a revision
+//! nor a watch event; an idle cluster does no work.
 
 #![warn(missing_docs)]
 

@@ -1,4 +1,4 @@
-//! Accessors for the metadata of objects that are untyped JSON.
+//! Accessors for the metadata and fields of objects in untyped JSON.
 
 use serde_json::{Map, Value, json};
 
@@ -111,28 +111,28 @@ pub(crate) fn set_resource_version(object: &mut Value, revision: u64) {
 
 /// Sets the value at a JSON pointer, creating intermediate objects.
 pub(crate) fn set_at(object: &mut Value, pointer: &str, value: Value) {
-    let mut at = object;
+    let mut target = object;
     for name in pointer.split('/').skip(1) {
-        at = members(at).entry(name).or_insert(Value::Null);
+        target = members(target).entry(name).or_insert(Value::Null);
     }
-    *at = value;
+    *target = value;
 }
 
 /// Formats a time with a precision of seconds (`metav1.Time`).
 #[must_use]
-pub(crate) fn format_time(at: jiff::Timestamp) -> String {
-    at.strftime("%Y-%m-%dT%H:%M:%SZ").to_string()
+pub(crate) fn format_time(time: jiff::Timestamp) -> String {
+    time.strftime("%Y-%m-%dT%H:%M:%SZ").to_string()
 }
 
 /// Formats a time with a precision of microseconds (`metav1.MicroTime`), as in Leases and `events.k8s.io/v1` Events.
 #[must_use]
-pub(crate) fn format_micro_time(at: jiff::Timestamp) -> String {
-    at.strftime("%Y-%m-%dT%H:%M:%S%.6fZ").to_string()
+pub(crate) fn format_micro_time(time: jiff::Timestamp) -> String {
+    time.strftime("%Y-%m-%dT%H:%M:%S%.6fZ").to_string()
 }
 
-/// Turns floats without a fraction into integers, as Go encodes them: `1.0` becomes `1`.
+/// Converts floats without a fraction to integers, as Go encodes them: `1.0` becomes `1`.
 pub(crate) fn normalize_integers(value: &mut Value) {
-    /// 2^53: an `f64` represents every integer up to here exactly.
+    /// 2^53: an `f64` represents every integer up to this value exactly.
     const MAX_SAFE_INTEGER: f64 = 9_007_199_254_740_992.0;
     match value {
         Value::Number(number) if number.is_f64() => {

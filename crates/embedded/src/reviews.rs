@@ -1,6 +1,6 @@
-//! Self-subject reviews: the create request answers them and nothing is stored.
+//! Self-subject reviews, which are evaluated in the create request and not stored.
 //!
-//! There is one user, the holder of the [credentials](crate::secure_serving), and it may do everything.
+//! There is a single user, who authenticates with the [credentials](crate::secure_serving) and has all permissions.
 
 use serde_json::{Value, json};
 
@@ -15,14 +15,14 @@ pub(crate) const GROUP: &str = "system:masters";
 
 /// Fills in the `status` of a review.
 pub(crate) fn fill_status(resource: &Resource, review: &mut Value) {
-    let everything = json!(["*"]);
+    let all = json!(["*"]);
     let status = match resource.kind.as_str() {
         "SelfSubjectReview" => {
             json!({"userInfo": {"username": USER, "groups": [GROUP, "system:authenticated"]}})
         }
         "SelfSubjectRulesReview" => json!({
-            "resourceRules": [{"verbs": everything, "apiGroups": everything, "resources": everything}],
-            "nonResourceRules": [{"verbs": everything, "nonResourceURLs": everything}],
+            "resourceRules": [{"verbs": all, "apiGroups": all, "resources": all}],
+            "nonResourceRules": [{"verbs": all, "nonResourceURLs": all}],
             "incomplete": false,
         }),
         _ => json!({"allowed": true}),

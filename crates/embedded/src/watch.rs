@@ -10,7 +10,7 @@ use crate::store::{CollectionKey, CompactedError, Epoch, Store, StoreEvent};
 /// Maximum number of events that a subscription buffers.
 const MAX_BUFFERED: usize = 1024;
 
-/// Change of one object. Objects are shared, not copied.
+/// Change of an object.
 #[derive(Debug, Clone)]
 pub struct Change {
     /// Storage name of the resource: `pods`, `deployments.apps`.
@@ -25,7 +25,7 @@ pub struct Change {
     pub new: Option<Arc<Value>>,
 }
 
-/// The subscriber missed changes and has to list again. The subscription continues with the current revision.
+/// The subscriber missed changes and must list again. The subscription continues with the current revision.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("changes were missed; list again")]
 pub struct Lagged;
@@ -39,7 +39,7 @@ pub struct Subscription {
 /// Position in the history of all resources; waits without polling.
 struct HistoryCursor {
     store: Store,
-    latest: tokio::sync::watch::Receiver<u64>,
+    latest_revision: tokio::sync::watch::Receiver<u64>,
     /// Set for subscribers that are notified of rolled-back writes.
     epoch: Option<Epoch>,
     position: u64,
@@ -49,10 +49,10 @@ struct HistoryCursor {
 pub(crate) struct CollectionCursor {
     store: Store,
     scope: CollectionKey,
-    newest: tokio::sync::watch::Receiver<u64>,
+    latest_revision: tokio::sync::watch::Receiver<u64>,
     position: u64,
     /// Set if the initial position was already compacted.
-    missed: Option<CompactedError>,
+    compacted: Option<CompactedError>,
 }
 
 // === impl Subscription ===
@@ -78,7 +78,7 @@ impl Subscription {
             match self.cursor.next(MAX_BUFFERED).await {
                 Ok(events) => self.pending.extend(events),
                 Err(CompactedError { .. }) => {
-                    self.cursor.skip_to_now();
+                    self.cursor.skip_to_latest();
                     return Err(Lagged);
                 }
             }
@@ -86,69 +86,69 @@ impl Subscription {
     }
 }
 
-// === impl Cursor ===
+// === impl HistoryCursor ===
 
 impl HistoryCursor {
     fn new(store: &Store, position: u64) -> Self {
-        Self { store: store.clone(), latest: store.durable_revisions(), epoch: None, position }
+        Self { store: store.clone(), latest_revision: store.durable_revisions(), epoch: None, position }
     }
 
     /// Waits for the next events and returns at least one and at most `limit`. Cancel-safe.
     async fn next(&mut self, limit: usize) -> Result<Vec<Arc<StoreEvent>>, CompactedError> {
         loop {
-            self.latest.borrow_and_update();
+            self.latest_revision.borrow_and_update();
             let events = self.store.events_after(self.position, self.epoch, limit)?;
             if let Some(last) = events.last() {
                 self.position = last.revision;
                 return Ok(events);
             }
-            changed(&mut self.latest).await;
+            wait_for_change(&mut self.latest_revision).await;
         }
     }
 
-    fn skip_to_now(&mut self) {
+    fn skip_to_latest(&mut self) {
         self.epoch = self.epoch.map(|_| self.store.epoch());
         self.position = self.store.revision();
     }
 }
 
-// === impl Follower ===
+// === impl CollectionCursor ===
 
 impl CollectionCursor {
     pub(crate) fn new(store: &Store, scope: CollectionKey, position: u64) -> Self {
-        let newest = store.subscribe(&scope);
-        let missed = store.check_revision(position).err();
-        Self { store: store.clone(), scope, newest, position, missed }
+        let latest_revision = store.subscribe(&scope);
+        let compacted = store.check_revision(position).err();
+        Self { store: store.clone(), scope, latest_revision, position, compacted }
     }
 
     /// Waits for the next events of the collection and returns at least one and at most `limit`. Cancel-safe.
     pub(crate) async fn next(&mut self, limit: usize) -> Result<Vec<Arc<StoreEvent>>, CompactedError> {
-        if let Some(missed) = self.missed {
-            return Err(missed);
+        if let Some(error) = self.compacted {
+            return Err(error);
         }
         loop {
-            self.newest.borrow_and_update();
-            let (events, seen) = self.store.collection_events_after(&self.scope, self.position, limit)?;
-            self.position = seen;
+            self.latest_revision.borrow_and_update();
+            let (events, revision) = self.store.collection_events_after(&self.scope, self.position, limit)?;
+            self.position = revision;
             if !events.is_empty() {
                 return Ok(events);
             }
-            changed(&mut self.newest).await;
+            wait_for_change(&mut self.latest_revision).await;
         }
     }
 
     /// Returns the revision up to which every event of the collection has been read.
     pub(crate) fn position(&self) -> u64 {
         match self.store.collection_events_after(&self.scope, self.position, 1) {
-            Ok((events, seen)) if events.is_empty() => seen,
+            Ok((events, revision)) if events.is_empty() => revision,
             _ => self.position,
         }
     }
 }
 
-async fn changed(newest: &mut tokio::sync::watch::Receiver<u64>) {
-    if newest.changed().await.is_err() {
-        // Unreachable: the store held by the cursor owns the sender.
+async fn wait_for_change(latest_revision: &mut tokio::sync::watch::Receiver<u64>) {
+    if latest_revision.changed().await.is_err() {
+        // Unreachable: the cursor holds the store, which owns the sender.
         std::future::pending::<()>().await;
     }
 }

@@ -1,4 +1,4 @@
-//! Field paths as linked list of the enclosing values, formatted only for the values that are reported.
+//! Field paths as linked lists of the enclosing values. They are formatted only when a value is reported.
 
 use std::fmt;
 

@@ -1,5 +1,5 @@
-//! Checks JSON values against their Go types. Formats mismatches like Go's JSON decoder, which reports the first one
-//! in document order, and like server-side apply, which reports all.
+//! Checks JSON values against their Go types. Mismatches are formatted like those of Go's JSON decoder, which reports
+//! the first one in document order, or like those of server-side apply, which reports all.
 
 use apimachinery::{go_format_value, go_type_name};
 use serde_json::{Map, Value};
@@ -25,21 +25,27 @@ pub(crate) struct TypeMismatch {
 pub(crate) fn type_mismatches(name: &str, value: &Value) -> Vec<TypeMismatch> {
     let mut mismatches = Vec::new();
     if let Some(type_fields) = fields(name) {
-        object(short_name(name), type_fields, value, &FieldPath::Root, &mut mismatches);
+        check_object(short_name(name), type_fields, value, &FieldPath::Root, &mut mismatches);
     }
     mismatches
 }
 
-/// Like [`type_mismatches`], for the part of an object at the field `member`, such as `metadata`.
+/// Like [`type_mismatches`], for the value of the field `member` of an object, such as `metadata`.
 pub(crate) fn type_mismatches_at(name: &str, value: &Value, member: &str) -> Vec<TypeMismatch> {
     let mut mismatches = Vec::new();
     if let Some(type_fields) = fields(name).filter(|_| !value.is_null()) {
-        object(short_name(name), type_fields, value, &FieldPath::Member(&FieldPath::Root, member), &mut mismatches);
+        check_object(
+            short_name(name),
+            type_fields,
+            value,
+            &FieldPath::Member(&FieldPath::Root, member),
+            &mut mismatches,
+        );
     }
     mismatches
 }
 
-fn object(
+fn check_object(
     struct_name: &str,
     type_fields: &'static [TypeField],
     value: &Value,
@@ -48,19 +54,19 @@ fn object(
 ) {
     let Value::Object(members) = value else { return };
     for (member, value) in members {
-        let Some((owner, field)) = find(struct_name, type_fields, member) else { continue };
+        let Some((owner, field)) = find_field(struct_name, type_fields, member) else { continue };
         check_field(owner, field, value, &FieldPath::Member(path, member), mismatches);
     }
 }
 
 /// Finds a field by name in a type or in the types embedded in it.
-fn find<'a>(
+fn find_field<'a>(
     struct_name: &'a str,
     type_fields: &'static [TypeField],
     name: &str,
 ) -> Option<(&'a str, &'static TypeField)> {
     type_fields.iter().find_map(|field| match field.name {
-        "." => find(short_name(field.kind), fields(field.kind)?, name),
+        "." => find_field(short_name(field.kind), fields(field.kind)?, name),
         member if member == name => Some((struct_name, field)),
         _ => None,
     })
@@ -114,7 +120,7 @@ fn check_value(
         (kind, Value::Object(_)) => {
             let kind = object_type(kind);
             if let Some(type_fields) = fields(kind) {
-                object(short_name(kind), type_fields, value, path, mismatches);
+                check_object(short_name(kind), type_fields, value, path, mismatches);
             }
             return;
         }
@@ -125,7 +131,7 @@ fn check_value(
     }
 }
 
-/// `apps.v1.DeploymentSpec` → `DeploymentSpec`.
+/// Returns the last segment of a type name: `apps.v1.DeploymentSpec` → `DeploymentSpec`.
 fn short_name(name: &str) -> &str {
     name.rsplit('.').next().unwrap_or(name)
 }
@@ -151,7 +157,7 @@ impl TypeMismatch {
         Self { struct_name: struct_name.to_owned(), field, path, expected, actual: actual.clone() }
     }
 
-    /// Reports whether the value is a string, as expected, that does not parse as a time.
+    /// Reports whether the value is a string, as the type requires, but not in the format of `metav1.MicroTime`.
     pub(crate) fn is_invalid_time(&self) -> bool {
         self.expected == "v1.MicroTime" && self.actual.is_string()
     }
@@ -192,7 +198,7 @@ impl std::fmt::Display for TypeMismatch {
 const MICRO_TIME_LAYOUT: &str = "2006-01-02T15:04:05.000000Z07:00";
 
 /// Returns the text after the seconds of a time without exactly six fractional digits. `None` for valid times and for
-/// strings that are no times, which the schema rejects.
+/// strings that are not times, which the schema rejects.
 fn invalid_micro_time_suffix(text: &str) -> Option<&str> {
     text.parse::<jiff::Timestamp>().ok()?;
     let rest = text.get("2006-01-02T15:04:05".len()..)?;

@@ -1,4 +1,4 @@
-//! Accepts the names of a definition if they are not used in its group
+//! Accepts the names of a definition that no other definition of its group uses
 //! (`apiextensions-apiserver/pkg/controller/status`).
 
 use std::collections::BTreeSet;
@@ -35,7 +35,7 @@ pub(super) fn naming_status(server: &Server, definition: &Value, now: &str) -> V
     ] {
         let names = names_in(requested.get(field));
         let accepted_before = names_in(accepted.get(field));
-        // Names that were accepted before stay accepted.
+        // Names that were accepted before remain accepted.
         let conflicts: Vec<String> = names
             .iter()
             .filter(|name| !accepted_before.contains(name) && used.contains(**name))
@@ -82,15 +82,16 @@ impl NamesInUse {
                 continue;
             }
             let names = other.pointer("/status/acceptedNames").unwrap_or(&Value::Null);
-            let owned = |field: &str| names_in(names.get(field)).into_iter().map(str::to_owned).collect::<Vec<_>>();
-            in_use.resources.extend(["plural", "singular", "shortNames"].into_iter().flat_map(owned));
-            in_use.kinds.extend(["kind", "listKind"].into_iter().flat_map(owned));
+            let accepted_names_of =
+                |field: &str| names_in(names.get(field)).into_iter().map(str::to_owned).collect::<Vec<_>>();
+            in_use.resources.extend(["plural", "singular", "shortNames"].into_iter().flat_map(accepted_names_of));
+            in_use.kinds.extend(["kind", "listKind"].into_iter().flat_map(accepted_names_of));
         }
         in_use
     }
 }
 
-/// Returns the names in a string or list of strings, without empty ones.
+/// Returns the names in a non-empty string or a list of strings.
 fn names_in(value: Option<&Value>) -> Vec<&str> {
     match value {
         Some(Value::String(text)) if !text.is_empty() => vec![text],

@@ -128,11 +128,11 @@ fn resource(definition: &Value, version: &Value) -> Resource {
         text("/spec/names/plural"),
         text("/spec/names/kind"),
     );
-    let owned = |values: Vec<&str>| values.into_iter().map(str::to_owned).collect();
+    let to_strings = |values: Vec<&str>| values.into_iter().map(str::to_owned).collect();
     resource.singular = text("/spec/names/singular").to_owned();
     resource.list_kind = text("/spec/names/listKind").to_owned();
-    resource.short_names = owned(object::strings(definition.pointer("/spec/names/shortNames")));
-    resource.categories = owned(object::strings(definition.pointer("/spec/names/categories")));
+    resource.short_names = to_strings(object::strings(definition.pointer("/spec/names/shortNames")));
+    resource.categories = to_strings(object::strings(definition.pointer("/spec/names/categories")));
     resource.namespaced = text("/spec/scope") == "Namespaced";
     resource.has_status = version.pointer("/subresources/status").is_some();
     resource.scale = version.pointer("/subresources/scale").map(scale_paths);

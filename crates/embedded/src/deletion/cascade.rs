@@ -28,7 +28,7 @@ pub(crate) fn after_update(server: &Server, key: &ObjectKey, old: &Value, new: &
 pub(crate) fn after_remove(server: &Server, resource: &Resource, removed: &Value) {
     if resource.storage == crd::STORAGE {
         crd::uninstall(server, removed);
-        // Other definitions may now use its names.
+        // Other definitions may use its names now.
         for other in server.list(crd::STORAGE) {
             crd::reconcile_status(server, object::name(&other));
         }
@@ -40,7 +40,7 @@ pub(crate) fn after_remove(server: &Server, resource: &Resource, removed: &Value
     }
 }
 
-/// Starts the deletions that the marked object waits for.
+/// Starts the deletions that an object marked for deletion waits for.
 pub(super) fn cascade(server: &Server, resource: &Resource, key: &ObjectKey, object: &Value) {
     match resource.storage.as_str() {
         "namespaces" => namespace_contents::delete_contents(server, &key.name),

@@ -16,7 +16,7 @@ pub(super) const ORPHAN: &str = "orphan";
 /// Deletes an object that has owner references if all owners are absent.
 pub(super) fn delete_if_owners_absent(server: &Server, key: &ObjectKey, object: &Value) {
     let mut owners = object::owner_references(object).peekable();
-    if owners.peek().is_none() || owners.any(|owner| exists(server, &key.namespace, owner)) {
+    if owners.peek().is_none() || owners.any(|owner| owner_exists(server, &key.namespace, owner)) {
         return;
     }
     delete_in_background(server, &key.resource, object);
@@ -69,7 +69,7 @@ pub(super) fn finish_foreground_deletion(server: &Server, uid: &str) {
 
 /// Reports whether an owner exists in the dependent's namespace or in cluster scope. Owners of kinds that are not
 /// served count as existing, as in the garbage collector of Kubernetes.
-fn exists(server: &Server, namespace: &str, owner: &Value) -> bool {
+fn owner_exists(server: &Server, namespace: &str, owner: &Value) -> bool {
     let text = |field: &str| owner.get(field).and_then(Value::as_str).unwrap_or_default();
     if server.registry().by_kind(text("apiVersion"), text("kind")).is_none() {
         return true;
@@ -80,7 +80,7 @@ fn exists(server: &Server, namespace: &str, owner: &Value) -> bool {
 
 fn has_other_owner(server: &Server, key: &ObjectKey, object: &Value, uid: &str) -> bool {
     object::owner_references(object)
-        .any(|owner| object::text(owner, "/uid") != uid && exists(server, &key.namespace, owner))
+        .any(|owner| object::text(owner, "/uid") != uid && owner_exists(server, &key.namespace, owner))
 }
 
 fn remove_owner_reference(server: &Server, key: &ObjectKey, uid: &str) {

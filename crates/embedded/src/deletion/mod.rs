@@ -30,7 +30,7 @@ pub(crate) enum PropagationPolicy {
     Background,
     /// Dependents that block the owner are deleted before it.
     Foreground,
-    /// Dependents stay and lose the owner reference.
+    /// Dependents are retained without the owner reference.
     Orphan,
 }
 
@@ -64,7 +64,7 @@ impl Server {
     /// Deletes an object.
     ///
     /// # Errors
-    /// 404; 409 for a failed precondition.
+    /// 404 if the object does not exist, 403 if admission rejects the deletion, 409 if a precondition fails.
     pub(crate) fn delete_object(
         &self,
         resource: &Resource,

@@ -1,4 +1,4 @@
-//! Writes of the garbage collector. Failures are logged, because no client waits for them.
+//! Writes of the garbage collector. Failures are logged, because there is no client to report them to.
 
 use serde_json::{Value, json};
 

@@ -1,4 +1,4 @@
-//! The API over HTTP: one handler for all paths, which are parsed as in kube-apiserver.
+//! The API over HTTP. One handler serves all paths, which are parsed as in kube-apiserver.
 //!
 //! A request is parsed ([`path`], [`request`], [`query`], [`response_format`]) and handled by a discovery or OpenAPI
 //! document ([`non_resource`]), a verb ([`verbs`]) or a subresource ([`subresources`]). Responses are built in
@@ -42,7 +42,7 @@ async fn handle(State(server): State<Server>, request: Request) -> Response {
         Ok(response) => response,
         Err(status) => response::status_response(&status),
     };
-    // A response is sent when the writes it depends on are durable.
+    // Send a response only after the writes that it depends on are durable.
     let response = match server.store().wait_durable(epoch).await {
         Ok(()) => response,
         Err(failure) => response::status_response(&failure.status()),
@@ -50,7 +50,7 @@ async fn handle(State(server): State<Server>, request: Request) -> Response {
     if yaml::is_preferred(&accept) { yaml::to_yaml(response).await } else { response }
 }
 
-/// Reads the body before anything else: a connection with an unread body cannot be reused.
+/// Reads the body before the request is handled, because a connection with an unread body cannot be reused.
 async fn read_and_dispatch(server: &Server, request: Request, accept: &str) -> Result<Response, Status> {
     let (head, body) = request.into_parts();
     let body = request::read_body(body).await?;
@@ -82,7 +82,7 @@ fn is_unserved(registry: &Registry, path: &ResourcePath) -> bool {
         || registry.is_custom(&path.group) && registry.get(&path.group, &path.version, &path.plural).is_none()
 }
 
-/// Returns a response with a Status, for errors outside of the API handlers.
+/// Returns a response with a Status, for errors outside the API handlers.
 pub(crate) fn status_response(status: &Status) -> Response {
     response::status_response(status)
 }

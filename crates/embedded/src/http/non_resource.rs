@@ -38,7 +38,7 @@ pub(super) fn serve(registry: &Registry, path: &NonResourcePath, accept: &str) -
     }
 }
 
-/// Serves `/api` and `/apis` as aggregated discovery to clients that accept it, else as legacy discovery.
+/// Serves `/api` and `/apis` as aggregated discovery to clients that accept it, otherwise as legacy discovery.
 fn groups(accept: &str, registry: &Registry, core: bool) -> Response {
     let aggregated = accept
         .split(',')
@@ -60,10 +60,10 @@ fn groups(accept: &str, registry: &Registry, core: bool) -> Response {
 }
 
 fn openapi_v2(accept: &str) -> Response {
-    if !accept.contains(v2::ACCEPTED) {
-        return json_object(&v2::document());
+    if !accept.contains(v2::ACCEPT_TYPE) {
+        return json_object(&v2::json_document());
     }
-    let mut response = Response::new(Body::from(v2::message()));
+    let mut response = Response::new(Body::from(v2::protobuf_document()));
     response.headers_mut().insert(header::CONTENT_TYPE, HeaderValue::from_static(v2::CONTENT_TYPE));
     response
 }

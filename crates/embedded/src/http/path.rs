@@ -56,7 +56,7 @@ pub(crate) struct ResourcePath {
 }
 
 /// Request path with the resource that it names.
-pub(crate) struct Target {
+pub(crate) struct RequestTarget {
     pub(crate) resource: Arc<Resource>,
     pub(crate) namespace: Option<String>,
     pub(crate) name: Option<String>,
@@ -143,7 +143,7 @@ impl RequestPath {
 // === impl ResourcePath ===
 
 impl ResourcePath {
-    pub(crate) fn resolve(self, registry: &Registry) -> Result<Target, Status> {
+    pub(crate) fn resolve(self, registry: &Registry) -> Result<RequestTarget, Status> {
         let resource = registry.get(&self.group, &self.version, &self.plural).ok_or_else(Status::path_not_found)?;
         let has_namespace = self.namespace.is_some();
         if resource.namespaced != has_namespace && (has_namespace || self.name.is_some()) {
@@ -153,13 +153,13 @@ impl ResourcePath {
         if let Some(name @ ("." | "..")) = name.as_deref() {
             return Err(Status::bad_request(format!("Name parameter invalid: {name:?}: may not be '{name}'")));
         }
-        Ok(Target { resource, namespace, name, subresource, is_watch })
+        Ok(RequestTarget { resource, namespace, name, subresource, is_watch })
     }
 }
 
 // === impl Target ===
 
-impl Target {
+impl RequestTarget {
     /// Returns the store key of the collection.
     pub(crate) fn collection_key(&self) -> CollectionKey {
         CollectionKey { resource: self.resource.storage.clone(), namespace: self.namespace.clone() }

@@ -39,7 +39,7 @@ impl Query {
         Ok(Self { values, options_kind })
     }
 
-    /// Returns a parameter; empty ones count as absent.
+    /// Returns a parameter; an empty parameter counts as absent.
     pub(crate) fn get(&self, name: &str) -> Option<&str> {
         self.values.get(name).map(String::as_str).filter(|value| !value.is_empty())
     }
@@ -49,7 +49,10 @@ impl Query {
         self.values.get(name).is_some_and(|value| !matches!(value.to_lowercase().as_str(), "false" | "0"))
     }
 
-    /// Parses a number; 400 if it is invalid.
+    /// Parses a number.
+    ///
+    /// # Errors
+    /// 400 if it is invalid.
     pub(crate) fn number<T: std::str::FromStr>(&self, name: &str) -> Result<Option<T>, Status> {
         let parse = |value: &str| {
             value.parse().map_err(|_| {
@@ -70,15 +73,15 @@ impl Query {
         }
     }
 
-    /// Parses the options of a write. `default_manager` applies without `fieldManager`.
+    /// Parses the options of a write. `default_manager` is the field manager if `fieldManager` is absent.
     pub(crate) fn write_options(&self, default_manager: &str) -> Result<WriteOptions, Status> {
         let field_validation = match self.get("fieldValidation") {
             None | Some("Warn") => FieldValidation::Warn,
             Some("Strict") => FieldValidation::Strict,
             Some("Ignore") => FieldValidation::Ignore,
             Some(other) => {
-                let known = ["", "Ignore", "Strict", "Warn"];
-                return Err(self.unsupported("fieldValidation", &json!(other), &known));
+                let supported = ["", "Ignore", "Strict", "Warn"];
+                return Err(self.unsupported("fieldValidation", &json!(other), &supported));
             }
         };
         if let Some(manager) = self.get("fieldManager") {
@@ -88,7 +91,7 @@ impl Query {
         Ok(WriteOptions { manager, field_validation, dry_run: self.dry_run()?, ..WriteOptions::default() })
     }
 
-    /// Validates a field manager: bounded length, printable characters.
+    /// Validates the length and the characters of a field manager.
     fn check_manager(&self, manager: &str) -> Result<(), Status> {
         const MAX_BYTES: usize = 128;
         let mut causes = Vec::new();
@@ -106,9 +109,9 @@ impl Query {
         Err(Status::invalid(&format!("{}.meta.k8s.io", self.options_kind), "", causes))
     }
 
-    fn unsupported(&self, field: &str, value: &Value, known: &[&str]) -> Status {
-        let known: Vec<Value> = known.iter().map(|known| json!(known)).collect();
-        let cause = StatusCause::not_supported(field, value, &known);
+    fn unsupported(&self, field: &str, value: &Value, supported: &[&str]) -> Status {
+        let supported: Vec<Value> = supported.iter().map(|known| json!(known)).collect();
+        let cause = StatusCause::not_supported(field, value, &supported);
         Status::invalid(&format!("{}.meta.k8s.io", self.options_kind), "", vec![cause])
     }
 
@@ -159,12 +162,12 @@ impl Query {
     /// Validates the options of a list (`ValidateListOptions`).
     pub(crate) fn check_list_options(&self) -> Result<(), Status> {
         const FIELD: &str = "resourceVersionMatch";
-        let matching = self.get(FIELD);
+        let version_match = self.get(FIELD);
         let version = self.get("resourceVersion");
         if self.get("continue").is_some() && version.is_some_and(|version| version != "0") {
             return Err(Status::bad_request("specifying resource version is not allowed when using continue"));
         }
-        let cause = match (matching, version) {
+        let cause = match (version_match, version) {
             (None, _) => None,
             (Some(_), None) => Some(StatusCause::forbidden(
                 FIELD,
@@ -178,7 +181,7 @@ impl Query {
             (Some(other), Some(_)) => Some(unsupported_match(other)),
         };
         let mut causes: Vec<StatusCause> = cause.into_iter().collect();
-        if matching.is_some() && self.get("continue").is_some() {
+        if version_match.is_some() && self.get("continue").is_some() {
             causes.push(StatusCause::forbidden(FIELD, "resourceVersionMatch is forbidden when continue is provided"));
         }
         if self.get("sendInitialEvents").is_some() {
@@ -223,7 +226,8 @@ impl Query {
     }
 }
 
-/// Turns an invalid resource version into the internal error of requests other than lists.
+/// Converts the error for an invalid resource version to an internal error, as kube-apiserver returns it for requests
+/// other than lists.
 fn without_field_prefix(status: Status) -> Status {
     match status.message.strip_prefix("invalid resource version: ") {
         Some(reason) => Status::internal_error_verbatim(reason.to_owned()),
@@ -232,8 +236,8 @@ fn without_field_prefix(status: Status) -> Status {
 }
 
 fn unsupported_match(value: &str) -> StatusCause {
-    let known = ["Exact", "NotOlderThan", ""].map(Value::from);
-    StatusCause::not_supported("resourceVersionMatch", &Value::from(value), &known)
+    let supported = ["Exact", "NotOlderThan", ""].map(Value::from);
+    StatusCause::not_supported("resourceVersionMatch", &Value::from(value), &supported)
 }
 
 fn list_options_result(causes: Vec<StatusCause>) -> Result<(), Status> {

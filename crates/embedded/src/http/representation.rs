@@ -31,7 +31,7 @@ pub(crate) fn to_served_version(resource: &Resource, object: &Arc<Value>) -> Arc
     Arc::new(converted)
 }
 
-/// Returns an object as list item: items of built-in lists have neither `apiVersion` nor `kind`.
+/// Returns an object as a list item: items of built-in lists have neither `apiVersion` nor `kind`.
 pub(crate) fn list_item(resource: &Resource, converted: &Value) -> Value {
     let mut item = converted.clone();
     if !resource.custom {

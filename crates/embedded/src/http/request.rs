@@ -1,4 +1,4 @@
-//! Parses API requests independent of the resource.
+//! Parses API requests independently of the resource.
 
 use std::pin::pin;
 use std::task::Poll;

@@ -21,20 +21,20 @@ pub(crate) fn text(text: &'static str) -> Response {
     Response::new(Body::from(text))
 }
 
-/// Returns the plain 404 page of paths outside of all API groups.
+/// Returns the plain-text 404 page for paths outside all API groups.
 pub(crate) fn not_found_page() -> Response {
     let mut response = text("404 page not found\n");
     *response.status_mut() = StatusCode::NOT_FOUND;
     response
 }
 
-/// Returns a Status as response.
+/// Returns a Status as the response.
 pub(crate) fn status_response(status: &Status) -> Response {
     let code = StatusCode::from_u16(status.code).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
     json_body(code, &status.to_json())
 }
 
-/// Returns a JSON response with an encoded body.
+/// Returns a response with a body that is encoded as JSON.
 pub(crate) fn json_response(code: StatusCode, text: impl Into<Body>) -> Response {
     let mut response = Response::new(text.into());
     *response.status_mut() = code;

@@ -27,7 +27,7 @@ impl SelectionPredicate {
                 || resource.selectable_fields.iter().any(|selectable| selectable == field)
         };
         if let Some(unsupported) = fields.fields().find(|field| !is_supported(field)) {
-            // Resources without additional fields list the supported ones in the message.
+            // For resources without additional selectable fields, the message lists the supported ones.
             let message = if resource.selectable_fields.is_empty() {
                 format!("{unsupported:?} is not a known field selector: only \"metadata.name\", \"metadata.namespace\"")
             } else {
@@ -50,7 +50,7 @@ impl SelectionPredicate {
     }
 }
 
-/// Returns the value of a selectable field. `source` of an Event is its component.
+/// Returns the value of a selectable field. For Events, `source` is the component of the source.
 fn field_value(object: &Value, field: &str) -> String {
     let pointer = match field {
         "source" => "/source/component".to_owned(),

@@ -66,11 +66,11 @@ fn operations(resource: &Resource, schema: &str, paths: &mut Map<String, Value>)
                 "schema": {"$ref": format!("#/components/schemas/{schema}")}}}}},
         })
     };
-    let write = ["dryRun", "fieldManager", "fieldValidation"];
+    let write_parameters = ["dryRun", "fieldManager", "fieldValidation"];
     paths.insert(
         collection.clone(),
         json!({"get": operation("list", &["labelSelector", "fieldSelector", "limit", "continue", "watch"]),
-               "post": operation("post", &write)}),
+               "post": operation("post", &write_parameters)}),
     );
     if resource.create_only {
         return;
@@ -78,13 +78,13 @@ fn operations(resource: &Resource, schema: &str, paths: &mut Map<String, Value>)
     // Without the strategic merge patch type, kubectl uses its built-in merge keys; these schemas contain none.
     paths.insert(
         format!("{collection}/{{name}}"),
-        json!({"get": operation("get", &[]), "put": operation("put", &write),
+        json!({"get": operation("get", &[]), "put": operation("put", &write_parameters),
                "patch": operation("patch", &["dryRun", "fieldManager", "fieldValidation", "force"]),
                "delete": operation("delete", &["dryRun"])}),
     );
 }
 
-/// Hashes a document. The hash is a cache key for clients and not security-relevant.
+/// Hashes a document. Clients use the hash as a cache key; it is not security-relevant.
 fn content_hash(text: &str) -> u64 {
     let mut hasher = fnv::FnvHasher::default();
     hasher.write(text.as_bytes());

@@ -1,13 +1,13 @@
-//! OpenAPI v2 without definitions. kubectl requests it for kinds that no v3 document contains; with an empty document
-//! it reports that the kind is not served, and with a 404 it would report only that.
+//! OpenAPI v2 without definitions. kubectl requests it for kinds that no v3 document contains. Given an empty document,
+//! it reports that the kind is not served; given a 404, it would report only the 404.
 
 use prost::Message;
 use serde_json::{Value, json};
 
 use crate::server::VERSION;
 
-/// Media type in `Accept` with which client-go requests a [`Document`].
-pub(crate) const ACCEPTED: &str = "application/com.github.proto-openapi.spec.v2@v1.0+protobuf";
+/// Media type that client-go sends in `Accept` to request a [`Document`].
+pub(crate) const ACCEPT_TYPE: &str = "application/com.github.proto-openapi.spec.v2@v1.0+protobuf";
 /// Media type in the response, which may not contain `@`.
 pub(crate) const CONTENT_TYPE: &str = "application/com.github.proto-openapi.spec.v2.v1.0+protobuf";
 
@@ -32,12 +32,12 @@ struct Info {
 }
 
 /// Returns `/openapi/v2` as JSON.
-pub(crate) fn document() -> Value {
+pub(crate) fn json_document() -> Value {
     json!({"swagger": SWAGGER, "info": {"title": TITLE, "version": VERSION}, "paths": {}})
 }
 
 /// Returns `/openapi/v2` as protobuf.
-pub(crate) fn message() -> Vec<u8> {
+pub(crate) fn protobuf_document() -> Vec<u8> {
     let info = Info { title: TITLE.to_owned(), version: VERSION.to_owned() };
     Document { swagger: SWAGGER.to_owned(), info: Some(info) }.encode_to_vec()
 }

@@ -1,5 +1,5 @@
 //! Decodes request bodies in the protobuf encoding of Kubernetes into JSON. Since 1.32, `kubectl create deployment` and
-//! similar commands send protobuf only, without fallback to JSON.
+//! similar commands send only protobuf, without a fallback to JSON.
 //!
 //! Responses are always JSON, which every client accepts. Only kinds that kubectl sends as protobuf are supported.
 
@@ -17,7 +17,7 @@ pub(crate) const CONTENT_TYPE: &str = "application/vnd.kubernetes.protobuf";
 
 const MAGIC: &[u8] = b"k8s\0";
 
-/// A body cannot be decoded.
+/// Reason why a body cannot be decoded.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum DecodeError {
     #[error("provided data does not appear to be a protobuf message, expected prefix [107 56 115 0]")]
@@ -51,8 +51,8 @@ pub(crate) fn decode(bytes: &[u8]) -> Result<Value, DecodeError> {
 
 fn decode_message(fields: &[TypeField], bytes: &[u8]) -> Result<Map<String, Value>, Malformed> {
     let mut members = Map::new();
-    for encoded_field in WireFields::new(bytes) {
-        let (number, wire) = encoded_field?;
+    for encoded in WireFields::new(bytes) {
+        let (number, wire) = encoded?;
         let Some(field) = fields.iter().find(|field| field.number == number) else { continue };
         match field.cardinality {
             Cardinality::Map => {
@@ -80,7 +80,7 @@ fn decode_message(fields: &[TypeField], bytes: &[u8]) -> Result<Map<String, Valu
     Ok(members)
 }
 
-/// Decodes a map entry, which is a message of key and value.
+/// Decodes a map entry, which is a message with a key and a value.
 fn decode_map_entry(kind: &str, wire: WireValue<'_>) -> Result<(String, Value), Malformed> {
     let WireValue::Bytes(bytes) = wire else { return Err(Malformed) };
     let mut key = String::new();
@@ -163,7 +163,7 @@ fn decode_raw_json(bytes: &[u8]) -> Result<Value, Malformed> {
     Ok(value)
 }
 
-/// Returns the fields 1 and 2 of a message, which are strings.
+/// Decodes a message whose fields 1 and 2 are strings.
 fn decode_two_strings(bytes: &[u8]) -> Result<(String, String), Malformed> {
     let mut strings = (String::new(), String::new());
     for field in WireFields::new(bytes) {
@@ -184,7 +184,7 @@ fn is_zero(value: &Value) -> bool {
     match value {
         Value::Bool(value) => !value,
         Value::Number(number) => number.as_i64() == Some(0),
-        Value::String(decode_string) => decode_string.is_empty(),
+        Value::String(text) => text.is_empty(),
         _ => false,
     }
 }
@@ -205,7 +205,7 @@ mod tests {
 
     use super::*;
 
-    /// Encodes a field of bytes.
+    /// Encodes a field of type bytes.
     fn field(number: u8, bytes: &[u8]) -> Vec<u8> {
         let mut out = vec![number << 3 | 2, u8::try_from(bytes.len()).unwrap()];
         out.extend_from_slice(bytes);
@@ -219,24 +219,24 @@ mod tests {
 
     #[test]
     fn decodes_zero_pointers_and_omits_empty_values() {
-        // As kubectl marshals: `replicas` is a pointer, `minReadySeconds` is not, `creationTimestamp` is empty.
+        // As kubectl encodes it: `replicas` is a pointer, `minReadySeconds` is not, `creationTimestamp` is empty.
         let metadata = [field(1, b"web"), field(2, b""), field(8, b"")].concat();
         let container = [field(1, b"main"), field(2, b"nginx")].concat();
         let template = field(2, &field(2, &container));
         let spec = [vec![1 << 3, 0, 5 << 3, 0], field(3, &template)].concat();
-        let encoded_field = envelope("apps/v1", "Deployment", &[field(1, &metadata), field(2, &spec)].concat());
-        let read = decode(&encoded_field).unwrap();
-        assert_eq!(read["metadata"], json!({"name": "web"}));
-        assert_eq!(read["spec"]["replicas"], json!(0));
-        assert!(read["spec"].get("minReadySeconds").is_none());
-        assert_eq!(read["spec"]["template"]["spec"]["containers"], json!([{"name": "main", "image": "nginx"}]));
+        let encoded = envelope("apps/v1", "Deployment", &[field(1, &metadata), field(2, &spec)].concat());
+        let decoded = decode(&encoded).unwrap();
+        assert_eq!(decoded["metadata"], json!({"name": "web"}));
+        assert_eq!(decoded["spec"]["replicas"], json!(0));
+        assert!(decoded["spec"].get("minReadySeconds").is_none());
+        assert_eq!(decoded["spec"]["template"]["spec"]["containers"], json!([{"name": "main", "image": "nginx"}]));
     }
 
     #[test]
     fn decodes_maps_bytes_and_embedded_messages() {
         let secret = [field(1, &field(1, b"s")), field(2, &[field(1, b"k"), field(2, b"v")].concat())].concat();
-        let read_secret = decode(&envelope("v1", "Secret", &secret)).unwrap();
-        assert_eq!(read_secret["data"], json!({"k": "dg=="}));
+        let decoded = decode(&envelope("v1", "Secret", &secret)).unwrap();
+        assert_eq!(decoded["data"], json!({"k": "dg=="}));
         let rule = field(1, &field(2, b"pods"));
         let review = decode(&envelope("authorization.k8s.io/v1", "SelfSubjectAccessReview", &field(2, &rule)));
         assert_eq!(review.unwrap()["spec"]["resourceAttributes"], json!({"verb": "pods"}));
@@ -254,14 +254,14 @@ mod tests {
         fn accepts_arbitrary_bytes(bytes: Vec<u8>, kind in "Deployment|Job|Pod") {
             let _ = decode(&bytes);
             let api_version = if kind == "Job" { "batch/v1" } else { "apps/v1" };
-            let mut encoded_field = [MAGIC, &[1 << 3 | 2, 0][..]].concat();
-            encoded_field[5] = u8::try_from(api_version.len() + kind.len() + 4).unwrap();
-            encoded_field.extend(field(1, api_version.as_bytes()));
-            encoded_field.extend(field(2, kind.as_bytes()));
-            encoded_field.push(2 << 3 | 2);
-            encoded_field.push(u8::try_from(bytes.len().min(127)).unwrap());
-            encoded_field.extend(&bytes[..bytes.len().min(127)]);
-            let _ = decode(&encoded_field);
+            let mut encoded = [MAGIC, &[1 << 3 | 2, 0][..]].concat();
+            encoded[5] = u8::try_from(api_version.len() + kind.len() + 4).unwrap();
+            encoded.extend(field(1, api_version.as_bytes()));
+            encoded.extend(field(2, kind.as_bytes()));
+            encoded.push(2 << 3 | 2);
+            encoded.push(u8::try_from(bytes.len().min(127)).unwrap());
+            encoded.extend(&bytes[..bytes.len().min(127)]);
+            let _ = decode(&encoded);
         }
     }
 }

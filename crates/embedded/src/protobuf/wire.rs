@@ -21,13 +21,13 @@ impl<'a> WireFields<'a> {
         Self(message)
     }
 
-    fn field(&mut self) -> Result<(u64, WireValue<'a>), Malformed> {
-        let tag = self.varint()?;
+    fn read_field(&mut self) -> Result<(u64, WireValue<'a>), Malformed> {
+        let tag = self.read_varint()?;
         let wire = match tag & 7 {
-            0 => WireValue::Varint(self.varint()?),
+            0 => WireValue::Varint(self.read_varint()?),
             1 => self.take(8).map(|_| WireValue::Fixed)?,
             2 => {
-                let length = usize::try_from(self.varint()?).map_err(|_| Malformed)?;
+                let length = usize::try_from(self.read_varint()?).map_err(|_| Malformed)?;
                 WireValue::Bytes(self.take(length)?)
             }
             5 => self.take(4).map(|_| WireValue::Fixed)?,
@@ -36,7 +36,7 @@ impl<'a> WireFields<'a> {
         Ok((tag >> 3, wire))
     }
 
-    fn varint(&mut self) -> Result<u64, Malformed> {
+    fn read_varint(&mut self) -> Result<u64, Malformed> {
         let mut value = 0_u64;
         for shift in (0..64).step_by(7) {
             let (first, rest) = self.0.split_first().ok_or(Malformed)?;
@@ -64,7 +64,7 @@ impl<'a> Iterator for WireFields<'a> {
         if self.0.is_empty() {
             return None;
         }
-        let field = self.field();
+        let field = self.read_field();
         if field.is_err() {
             self.0 = &[];
         }

@@ -12,7 +12,7 @@ use serde_json::Value;
 use super::resource::{DefinitionsFn, Resource, ScalePaths, SchemaSource};
 use crate::openapi::{definitions, generate};
 
-/// Row of the table.
+/// Row of the table of built-in resources.
 #[derive(Clone, Copy)]
 struct BuiltinResource {
     group: &'static str,
@@ -31,7 +31,7 @@ enum ResourceTrait {
     Status,
     Scale,
     Generation,
-    /// Part of the category `all` of `kubectl get all`.
+    /// Belongs to the category `all`, which `kubectl get all` lists.
     All,
     CreateOnly,
 }

@@ -1,4 +1,4 @@
-//! Immutable set of the served resources.
+//! Registry of the served resources.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -6,10 +6,10 @@ use std::sync::Arc;
 use super::builtin;
 use super::resource::Resource;
 
-/// Set of the served resources. Changes replace it as a whole.
+/// Set of the served resources. Readers share an immutable snapshot, which every change replaces.
 #[derive(Clone, Default)]
 pub(crate) struct Registry {
-    /// By group, version and plural.
+    /// Resources by group, version and plural name.
     resources: BTreeMap<(String, String, String), Arc<Resource>>,
 }
 

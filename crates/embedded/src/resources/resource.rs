@@ -44,7 +44,7 @@ pub(crate) struct Resource {
     pub(crate) has_defaults: bool,
     /// Whether the schema has CEL rules.
     pub(crate) has_rules: bool,
-    /// Whether the only verb is create, which answers without storing anything ([`crate::reviews`]).
+    /// Whether the only verb is create and the object is not stored ([`crate::reviews`]).
     pub(crate) create_only: bool,
     /// Merge behavior of lists and maps, for patches and server-side apply.
     pub(crate) merge_schema: Arc<MergeSchema>,
@@ -116,7 +116,7 @@ impl Resource {
         self.custom || conditional.contains(&self.storage.as_str())
     }
 
-    /// Returns the schema of objects; `None` if there is none or it is recursive.
+    /// Returns the schema of the objects; `None` if there is no schema or the type is recursive.
     #[must_use]
     pub(crate) fn schema(&self) -> Option<Arc<Schema>> {
         match &self.schema {
@@ -170,8 +170,8 @@ impl Resource {
 
 /// Returns the schema name of a resource and all named schemas for its OpenAPI document.
 pub(crate) fn openapi_definitions(resource: &Resource) -> (String, Map<String, Value>) {
-    let reversed: Vec<&str> = resource.group.split('.').rev().collect();
-    let name = format!("{}.{}.{}", reversed.join("."), resource.version, resource.kind);
+    let reversed_group: Vec<&str> = resource.group.split('.').rev().collect();
+    let name = format!("{}.{}.{}", reversed_group.join("."), resource.version, resource.kind);
     match &resource.schema {
         SchemaSource::Builtin { definitions, .. } => definitions(),
         SchemaSource::Open => (name.clone(), Map::from_iter([(name, json!({"type": "object"}))])),

@@ -12,16 +12,16 @@ use subtle::ConstantTimeEq as _;
 /// Host names accepted in the `Host` header; the server certificate covers them.
 const ALLOWED_HOSTS: [&str; 4] = ["localhost", "127.0.0.1", "[::1]", "kubernetes.default.svc"];
 
-/// Request extension: the client presented a certificate of the authority.
+/// Request extension of clients that presented a certificate signed by the certificate authority.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct ClientCertificate;
 
-/// Rejects requests without client certificate or token, and requests of web pages: browsers send `Origin`, and DNS
-/// rebinding shows in `Host`.
+/// Rejects requests without a client certificate or token, and requests from web pages, which have an `Origin` header
+/// or, after DNS rebinding, another name in `Host`.
 pub(super) async fn authenticate(State(token): State<Arc<str>>, request: Request, next: Next) -> Response {
     let headers = request.headers();
     let has_token =
-        headers.get(header::AUTHORIZATION).is_some_and(|sent| sent.as_bytes().ct_eq(token.as_bytes()).into());
+        headers.get(header::AUTHORIZATION).is_some_and(|value| value.as_bytes().ct_eq(token.as_bytes()).into());
     let has_certificate = request.extensions().get::<ClientCertificate>().is_some();
     if !has_token && !has_certificate {
         return crate::http::status_response(&Status::unauthorized());

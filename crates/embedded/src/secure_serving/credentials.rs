@@ -9,7 +9,7 @@ use rustls::pki_types::{CertificateDer, PrivatePkcs8KeyDer};
 use super::ServeError;
 use crate::reviews;
 
-/// 256 bits, the key length of the certificates.
+/// Length of the bearer token in bytes; as long as the keys of the certificates (256 bits).
 const TOKEN_BYTES: usize = 32;
 
 /// Certificate authority, the server and client certificates signed by it, and a bearer token; they belong to one
@@ -28,7 +28,7 @@ pub struct Credentials {
 
 impl Credentials {
     /// Generates a certificate authority, a server certificate for the loopback names of this host, a client
-    /// certificate and a token. The key of the authority is discarded, so that no further certificate can be issued.
+    /// certificate and a token. The key of the authority is discarded, so that no other certificate can be issued.
     ///
     /// # Errors
     /// If the random number generator fails.

@@ -15,7 +15,7 @@ use super::{Credentials, ServeError, private_file, tls};
 /// Version of the file format; files of other versions are rejected.
 const FORMAT: u32 = 1;
 
-/// Persisted credentials cannot be used.
+/// Reason why the credentials file cannot be used.
 #[derive(Debug, thiserror::Error)]
 pub enum CredentialsError {
     /// The file cannot be read or written.
@@ -67,44 +67,44 @@ struct CredentialsFile {
 /// If the file is invalid or readable by other users.
 pub(crate) fn load_or_generate(path: &Path) -> Result<Credentials, CredentialsError> {
     let file = || path.display().to_string();
-    let failed = |error| CredentialsError::Io { file: file(), error };
+    let io_error = |error| CredentialsError::Io { file: file(), error };
     let text = match fs::read_to_string(path) {
         Ok(text) => text,
         Err(error) if error.kind() == io::ErrorKind::NotFound => return generate(path),
-        Err(error) => return Err(failed(error)),
+        Err(error) => return Err(io_error(error)),
     };
-    let mode = fs::metadata(path).map_err(failed)?.permissions().mode() & 0o777;
+    let mode = fs::metadata(path).map_err(io_error)?.permissions().mode() & 0o777;
     if mode & 0o077 != 0 {
         return Err(CredentialsError::InsecurePermissions { file: file(), mode });
     }
-    read(&text).map_err(|cause| CredentialsError::Corrupt { file: file(), cause })
+    parse(&text).map_err(|cause| CredentialsError::Corrupt { file: file(), cause })
 }
 
 fn generate(path: &Path) -> Result<Credentials, CredentialsError> {
     let credentials = Credentials::generate()?;
-    let failed = |error| CredentialsError::Io { file: path.display().to_string(), error };
+    let io_error = |error| CredentialsError::Io { file: path.display().to_string(), error };
     let text =
-        serde_json::to_string_pretty(&CredentialsFile::from(&credentials)).map_err(|error| failed(error.into()))?;
-    private_file::write_private_file(path, &text).map_err(failed)?;
+        serde_json::to_string_pretty(&CredentialsFile::from(&credentials)).map_err(|error| io_error(error.into()))?;
+    private_file::write_private_file(path, &text).map_err(io_error)?;
     Ok(credentials)
 }
 
-fn read(text: &str) -> Result<Credentials, String> {
+fn parse(text: &str) -> Result<Credentials, String> {
     let file: CredentialsFile = serde_json::from_str(text).map_err(|error| error.to_string())?;
     if file.format != FORMAT {
         return Err(format!("unsupported format version {}; this version reads {FORMAT}", file.format));
     }
-    let bytes = |field: &str, text: &str| STANDARD.decode(text).map_err(|error| format!("{field}: {error}"));
+    let decode = |field: &str, text: &str| STANDARD.decode(text).map_err(|error| format!("{field}: {error}"));
     let credentials = Credentials {
-        authority: CertificateDer::from(bytes("authority", &file.authority)?),
+        authority: CertificateDer::from(decode("authority", &file.authority)?),
         authority_pem: file.authority_pem,
-        certificate: CertificateDer::from(bytes("certificate", &file.certificate)?),
-        key: PrivatePkcs8KeyDer::from(bytes("key", &file.key)?),
+        certificate: CertificateDer::from(decode("certificate", &file.certificate)?),
+        key: PrivatePkcs8KeyDer::from(decode("key", &file.key)?),
         client_pem: file.client_pem,
         client_key_pem: file.client_key_pem,
         token: file.token,
     };
-    // Detects unusable certificates and keys at load time.
+    // Reject unusable certificates and keys when the file is loaded.
     tls::server_config(&credentials).map_err(|error| error.to_string())?;
     Ok(credentials)
 }

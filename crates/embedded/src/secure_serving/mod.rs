@@ -28,7 +28,7 @@ pub use kubeconfig::{kubeconfig, write_kubeconfig};
 /// Time limit for the TLS handshake, and then for the header of each request.
 const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// The server cannot start.
+/// Reason why the server cannot start.
 #[derive(Debug, thiserror::Error)]
 pub enum ServeError {
     /// A certificate cannot be generated.
@@ -45,7 +45,7 @@ pub enum ServeError {
     NotLoopback(SocketAddr),
     /// The verification of client certificates cannot be set up.
     #[error("failed to set up client certificate verification")]
-    Clients(#[from] rustls::server::VerifierBuilderError),
+    ClientVerifier(#[from] rustls::server::VerifierBuilderError),
 }
 
 /// Serves the API until `stop` is cancelled.
@@ -74,7 +74,8 @@ pub async fn serve(
         };
         match accepted {
             Ok((stream, _)) => {
-                // Without this, the second segment of a response waits for the acknowledgement of the first.
+                // With Nagle's algorithm, the second segment of a response would wait for the acknowledgment of the
+                // first.
                 stream.set_nodelay(true).ok();
                 let (acceptor, router, stop) = (acceptor.clone(), router.clone(), stop.clone());
                 tokio::spawn(async move {
@@ -84,7 +85,7 @@ pub async fn serve(
                     }
                 });
             }
-            // For example out of file descriptors: wait for a connection to close.
+            // The process may have run out of file descriptors: wait for a connection to close.
             Err(error) => {
                 tracing::warn!(%error, "failed to accept a connection");
                 tokio::time::sleep(Duration::from_millis(100)).await;

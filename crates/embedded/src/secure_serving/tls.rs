@@ -9,13 +9,14 @@ use rustls::{RootCertStore, SupportedCipherSuite};
 
 use super::{Credentials, ServeError};
 
-/// Response to plain HTTP, as Go's server sends it.
+/// Response to a plain HTTP request, identical to that of Go's server.
 pub(super) const PLAIN_HTTP_RESPONSE: &[u8] =
     b"HTTP/1.0 400 Bad Request\r\n\r\nClient sent an HTTP request to an HTTPS server.\n";
 
-/// Reports whether `first` starts a TLS connection: the content type of a handshake record.
-pub(super) fn is_tls(first: u8) -> bool {
-    first == 0x16
+/// Reports whether a connection that starts with `first_byte` is a TLS connection: 0x16 is the content type of
+/// handshake records.
+pub(super) fn is_tls(first_byte: u8) -> bool {
+    first_byte == 0x16
 }
 
 /// Returns a provider that prefers AES-128-GCM to AES-256-GCM, as Go's server does: clients are on this host, where the
@@ -34,12 +35,12 @@ pub(super) fn server_config(credentials: &Credentials) -> Result<rustls::ServerC
     let provider = Arc::new(provider());
     let mut roots = RootCertStore::empty();
     roots.add(credentials.authority.clone())?;
-    let clients = WebPkiClientVerifier::builder_with_provider(Arc::new(roots), Arc::clone(&provider))
+    let client_verifier = WebPkiClientVerifier::builder_with_provider(Arc::new(roots), Arc::clone(&provider))
         .allow_unauthenticated()
         .build()?;
     let mut config = rustls::ServerConfig::builder_with_provider(provider)
         .with_safe_default_protocol_versions()?
-        .with_client_cert_verifier(clients)
+        .with_client_cert_verifier(client_verifier)
         .with_single_cert(vec![credentials.certificate.clone()], PrivateKeyDer::Pkcs8(credentials.key.clone_key()))?;
     config.ignore_client_order = true;
     config.alpn_protocols = vec![b"h2".to_vec(), b"http/1.1".to_vec()];

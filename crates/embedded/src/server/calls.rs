@@ -1,4 +1,4 @@
-//! The API verbs as functions, for the controllers and users in this process.
+//! The API verbs as methods, for the controllers and other callers in this process.
 
 use std::sync::Arc;
 
@@ -13,7 +13,7 @@ use crate::store::CollectionKey;
 use crate::write::{Proposal, Subresource, WriteOptions};
 
 /// Field manager of the built-in controllers, as in a real cluster.
-const CONTROLLERS: &str = "kube-controller-manager";
+const CONTROLLER_MANAGER: &str = "kube-controller-manager";
 
 impl Server {
     /// Returns an object, or `None` if it or its resource does not exist. `namespace` is empty for cluster-scoped
@@ -43,13 +43,14 @@ impl Server {
         self.core.store.list(&scope).objects.iter().map(|(_, object)| object.value()).collect()
     }
 
+    /// Creates an object in the namespace named in its metadata.
+    ///
     /// # Errors
     /// The errors of the API: 404 for an unknown resource or namespace, 409, 422.
-    /// Creates an object in the namespace named in its metadata.
     pub fn create(&self, resource: &str, object: Value) -> Result<Arc<Value>, Status> {
         let resource = self.resource(resource)?;
         let namespace = object::namespace(&object).to_owned();
-        Ok(self.create_object(&resource, &namespace, Proposal::Update(object), &controllers())?.object)
+        Ok(self.create_object(&resource, &namespace, Proposal::Update(object), &controller_options())?.object)
     }
 
     /// Replaces an object except its status. A `resourceVersion` in the object must be the current one.
@@ -77,7 +78,7 @@ impl Server {
         let propose = |current: Option<&Value>| {
             Ok(Proposal::Apply(server_side_apply(&resource.merge_schema, current, object, &options)?))
         };
-        Ok(self.modify(&resource, Subresource::Main, namespace, name, &controllers(), &propose)?.object)
+        Ok(self.modify(&resource, Subresource::Main, namespace, name, &controller_options(), &propose)?.object)
     }
 
     /// Replaces the status of an object. A `resourceVersion` in the object must be the current one.
@@ -88,10 +89,11 @@ impl Server {
         self.replace(resource, Subresource::Status, &object)
     }
 
-    /// Deletes an object with background propagation. A Pod bound to a node is only marked; the node agent removes it.
+    /// Deletes an object with background propagation. A Pod bound to a node is only marked for deletion; the node agent
+    /// removes it.
     ///
     /// # Errors
-    /// 404; 409 if `uid` is not the UID of the object.
+    /// 404 if the object does not exist; 409 if `uid` is not its UID.
     pub fn delete(&self, resource: &str, namespace: &str, name: &str, uid: Option<&str>) -> Result<(), Status> {
         self.delete_by_name(resource, namespace, name, uid, None)
     }
@@ -99,12 +101,13 @@ impl Server {
     /// Deletes an object with a grace period of 0, as the node agent does once the containers of a Pod have stopped.
     ///
     /// # Errors
-    /// 404; 409 if `uid` is not the UID of the object.
+    /// 404 if the object does not exist; 409 if `uid` is not its UID.
     pub fn force_delete(&self, resource: &str, namespace: &str, name: &str, uid: Option<&str>) -> Result<(), Status> {
         self.delete_by_name(resource, namespace, name, uid, Some(0))
     }
 
-    /// Records an Event about the object `subject`; repetitions increment a count. `kind` is `Normal` or `Warning`.
+    /// Records an Event about the object `subject`; a repetition increments the count of the existing Event. `kind` is
+    /// `Normal` or `Warning`.
     pub fn record_event(&self, subject: &Value, kind: &str, reason: &str, message: &str, component: &str) {
         crate::events::record(self, subject, kind, reason, message, component);
     }
@@ -117,7 +120,7 @@ impl Server {
         let resource = self.resource(resource)?;
         let (namespace, name) = (object::namespace(object), object::name(object));
         let propose = |_: Option<&Value>| Ok(Proposal::Update(object.clone()));
-        Ok(self.modify(&resource, subresource, namespace, name, &controllers(), &propose)?.object)
+        Ok(self.modify(&resource, subresource, namespace, name, &controller_options(), &propose)?.object)
     }
 
     fn delete_by_name(
@@ -139,6 +142,6 @@ impl Server {
     }
 }
 
-fn controllers() -> WriteOptions {
-    WriteOptions { manager: CONTROLLERS.to_owned(), ..WriteOptions::default() }
+fn controller_options() -> WriteOptions {
+    WriteOptions { manager: CONTROLLER_MANAGER.to_owned(), ..WriteOptions::default() }
 }

@@ -1,4 +1,4 @@
-//! The API server: its state and its start. [`calls`] is the API as functions, [`crate::http`] the API over HTTP.
+//! State and construction of the API server. [`calls`] provides the API as methods, [`crate::http`] over HTTP.
 
 mod calls;
 
@@ -32,7 +32,7 @@ pub(crate) struct Core {
     logs: RwLock<Option<Arc<dyn PodLogs>>>,
     /// Number of Service addresses allocated so far.
     address_count: AtomicU32,
-    /// Time of the last search for expired Events, in seconds since the epoch.
+    /// Time of the last sweep of expired Events, in seconds since the epoch.
     last_event_sweep: AtomicI64,
 }
 
@@ -45,14 +45,14 @@ impl Server {
         Self::with_history(ports, DEFAULT_HISTORY_SIZE)
     }
 
-    /// Like [`Self::new`], with a history of `revisions`: watches that fall behind further have to list again.
+    /// Like [`Self::new`], with a history of `revisions` revisions; clients of watches that fall further behind must
+    /// list again.
     #[must_use]
     pub fn with_history(ports: &Ports, revisions: usize) -> Self {
         Self::with_store(ports, Store::new(revisions))
     }
 
-    /// Creates an API server over an existing store. Standard namespaces and priority classes that are missing are
-    /// created.
+    /// Creates an API server with an existing store, and the standard namespaces and priority classes that are missing.
     #[must_use]
     pub fn with_store(ports: &Ports, store: Store) -> Self {
         let server = Self {
@@ -67,7 +67,7 @@ impl Server {
                 last_event_sweep: AtomicI64::new(0),
             }),
         };
-        // Every write reads its namespace.
+        // The creation of every namespaced object reads its Namespace.
         server.cache_resources(&["namespaces"]);
         if server.store().revision() > 0 {
             server.resume();
@@ -90,7 +90,7 @@ impl Server {
         server
     }
 
-    /// Restores the state derived from the store: the served custom resources and unfinished deletions. Call this
+    /// Restores the state that is derived from the store: served custom resources and unfinished deletions. Call this
     /// after every rollback of writes.
     pub(crate) fn resume(&self) {
         crd::reload_all(self);
@@ -157,7 +157,7 @@ impl Server {
         self.core.clock.now()
     }
 
-    /// Claims the next search for expired Events: true if the last one is at least `every` seconds ago.
+    /// Starts a sweep of expired Events; `false` if the last one started less than `interval` seconds ago.
     pub(crate) fn start_event_sweep(&self, interval: i64) -> bool {
         let (now, last) = (self.now().as_second(), self.core.last_event_sweep.load(Ordering::Relaxed));
         now - last >= interval

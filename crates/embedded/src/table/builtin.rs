@@ -1,5 +1,5 @@
-//! Table columns of the built-in kinds (`k8s.io/kubernetes/pkg/printers/internalversion`); kinds with computed cells
-//! have a file each.
+//! Table columns of the built-in kinds (`k8s.io/kubernetes/pkg/printers/internalversion`); each kind with computed
+//! cells has a module.
 
 use serde_json::{Value, json};
 
@@ -24,7 +24,7 @@ pub(super) fn has_name_last(storage: &str) -> bool {
     storage == "events"
 }
 
-/// Returns the columns of a resource without a leading name column.
+/// Returns the columns of a resource, without the leading name column.
 pub(super) fn columns(storage: &str) -> Vec<Column> {
     match storage {
         "pods" => pod::columns(),

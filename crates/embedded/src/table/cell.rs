@@ -1,4 +1,4 @@
-//! Helpers for cells.
+//! Functions to create columns and format cells.
 
 use apimachinery::LabelSelector;
 use serde_json::{Value, json};
@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 use super::{Column, human_age};
 use crate::object;
 
-/// Returns a column with a cell function of object and current time.
+/// Returns a column whose cells are computed from the object and the current time.
 pub(super) fn column(name: &str, kind: &str, priority: i64, cell: fn(&Value, jiff::Timestamp) -> Value) -> Column {
     Column::with_function(name, kind, priority, cell)
 }

@@ -36,7 +36,7 @@ pub(crate) struct PrinterColumn {
     pub(crate) path: String,
 }
 
-/// Renders objects of a resource as table.
+/// Renders the objects of a resource as a table.
 pub(crate) struct Table {
     /// Storage name of the resource, such as `pods`.
     storage: String,
@@ -53,7 +53,7 @@ pub(crate) enum IncludeObjectPolicy {
     Object,
 }
 
-/// Column: heading and source of the cells.
+/// Column of a table.
 pub(crate) struct Column {
     pub(crate) name: String,
     pub(crate) kind: String,
@@ -61,7 +61,7 @@ pub(crate) struct Column {
     pub(crate) cell: CellSource,
 }
 
-/// Source of the cells of a column.
+/// How the cells of a column are computed.
 pub(crate) enum CellSource {
     Function(fn(&Value, jiff::Timestamp) -> Value),
     JsonPath { path: String, is_date: bool },

@@ -56,8 +56,8 @@ fn readiness_gates(pod: &Value) -> String {
     if gates().next().is_none() {
         return String::new();
     }
-    let passed = gates().filter(|gate| has_condition(pod, object::text(gate, "/conditionType"))).count();
-    format!("{passed}/{}", gates().count())
+    let satisfied = gates().filter(|gate| has_condition(pod, object::text(gate, "/conditionType"))).count();
+    format!("{satisfied}/{}", gates().count())
 }
 
 // === impl PodSummary ===
@@ -75,7 +75,8 @@ impl PodSummary {
             items(pod, "/status/containerStatuses").for_each(|status| restarts.add(status));
             let running = items(pod, "/status/containerStatuses").filter(|status| is_running_and_ready(status)).count();
             ready += running;
-            // The first container with a reason; kube-apiserver iterates in reverse and lets later ones win.
+            // Use the first container with a reason, like kube-apiserver, which iterates in reverse and overwrites
+            // earlier reasons.
             reason = items(pod, "/status/containerStatuses").find_map(container_reason).or(reason);
             if running > 0 && reason.as_deref() == Some("Completed") {
                 reason = Some(if has_condition(pod, "Ready") { "Running" } else { "NotReady" }.to_owned());
@@ -148,7 +149,7 @@ fn is_sidecar(spec: &Value) -> bool {
     spec["restartPolicy"] == "Always"
 }
 
-/// Returns the reason of a waiting or terminated container; `None` if it is running or waiting without reason.
+/// Returns the reason of a waiting or terminated container; `None` if it is running or waiting without a reason.
 fn container_reason(status: &Value) -> Option<String> {
     let reason = first_text(status, &["/state/waiting/reason", "/state/terminated/reason"]);
     if !reason.is_empty() {
@@ -167,9 +168,13 @@ fn is_running_and_ready(status: &Value) -> bool {
 }
 
 fn pod_reason(pod: &Value) -> String {
-    let gated = items(pod, "/status/conditions")
+    let is_gated = items(pod, "/status/conditions")
         .any(|condition| condition["type"] == "PodScheduled" && condition["reason"] == "SchedulingGated");
-    if gated { "SchedulingGated".to_owned() } else { first_text(pod, &["/status/reason", "/status/phase"]).to_owned() }
+    if is_gated {
+        "SchedulingGated".to_owned()
+    } else {
+        first_text(pod, &["/status/reason", "/status/phase"]).to_owned()
+    }
 }
 
 /// Returns the status of a terminating Pod, which overrides its containers.
@@ -207,9 +212,9 @@ mod tests {
     }
 
     fn terminated(name: &str, code: i64, reason: &str, restarts: u32) -> Value {
-        let before = json!({"terminated": {"finishedAt": "2026-01-01T00:00:00Z"}});
-        let container_reason = json!({"terminated": {"exitCode": code, "reason": reason}});
-        json!({"name": name, "restartCount": restarts, "state": container_reason, "lastState": before})
+        let last_state = json!({"terminated": {"finishedAt": "2026-01-01T00:00:00Z"}});
+        let state = json!({"terminated": {"exitCode": code, "reason": reason}});
+        json!({"name": name, "restartCount": restarts, "state": state, "lastState": last_state})
     }
 
     fn waiting(name: &str, reason: &str) -> Value {

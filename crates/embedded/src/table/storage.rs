@@ -88,7 +88,7 @@ fn bound_access_modes(claim: &Value) -> String {
 fn access_modes(object: &Value, pointer: &str) -> String {
     const SHORT_NAMES: [(&str, &str); 4] =
         [("ReadWriteOnce", "RWO"), ("ReadOnlyMany", "ROX"), ("ReadWriteMany", "RWX"), ("ReadWriteOncePod", "RWOP")];
-    let has = |mode: &str| items(object, pointer).any(|present| present == mode);
+    let has = |mode: &str| items(object, pointer).any(|value| value == mode);
     let short_names: Vec<&str> =
         SHORT_NAMES.into_iter().filter(|(mode, _)| has(mode)).map(|(_, short)| short).collect();
     short_names.join(",")

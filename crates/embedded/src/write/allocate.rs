@@ -1,6 +1,6 @@
 //! Allocates cluster IPs and node ports of Services.
 //!
-//! Cluster IPs are loopback addresses next to those of Pods, so that requests never leave the host.
+//! Cluster IPs are loopback addresses, like the addresses of Pods, so that requests never leave the host.
 
 mod node_port;
 mod service_type;
@@ -45,7 +45,7 @@ fn allocate_cluster_ip(server: &Server, current: Option<&Value>, service: &mut V
     }
     let spec = object::members(service).entry("spec").or_insert_with(|| json!({}));
     let spec = object::members(spec);
-    // Read before retaining existing fields: only families requested now are validated.
+    // Read the families before existing fields are retained: only the families in the request are validated.
     let families: Vec<String> = object::strings(spec.get("ipFamilies")).into_iter().map(str::to_owned).collect();
     if let Some(current) = current.filter(|current| service_type::has_cluster_ip(current)) {
         for field in ["clusterIP", "clusterIPs", "ipFamilies", "ipFamilyPolicy"] {
@@ -55,19 +55,19 @@ fn allocate_cluster_ip(server: &Server, current: Option<&Value>, service: &mut V
         }
     }
     let requested = spec.get("clusterIP").and_then(Value::as_str).unwrap_or_default().to_owned();
-    let first = spec.get("clusterIPs").and_then(|all| all.get(0)?.as_str()).unwrap_or_default().to_owned();
-    let requested = if requested.is_empty() { first } else { requested };
+    let first_cluster_ip = spec.get("clusterIPs").and_then(|all| all.get(0)?.as_str()).unwrap_or_default().to_owned();
+    let requested = if requested.is_empty() { first_cluster_ip } else { requested };
     let address = match requested.as_str() {
         "None" => requested,
         "" => next_free_address(server)?.to_string(),
         _ if current.is_some_and(|current| object::text(current, "/spec/clusterIP") == requested) => requested,
-        _ => requested_address(server, service, requested)?,
+        _ => check_requested_address(server, service, requested)?,
     };
     check_ip_families(service, &address, &families)?;
     let spec = object::members(&mut service["spec"]);
     spec.insert("clusterIP".to_owned(), json!(address));
     spec.entry("clusterIPs").or_insert_with(|| json!([address]));
-    // The endpoints of a headless Service without selector may be of both families.
+    // The endpoints of a headless Service without a selector may be of both families.
     let (families, family_policy) = match (address.as_str(), spec.get("selector").and_then(Value::as_object)) {
         ("None", None) => (json!(["IPv4", "IPv6"]), "RequireDualStack"),
         _ => (json!(["IPv4"]), "SingleStack"),
@@ -77,7 +77,7 @@ fn allocate_cluster_ip(server: &Server, current: Option<&Value>, service: &mut V
     Ok(())
 }
 
-/// Rejects dual-stack Services, except headless ones without selector.
+/// Rejects dual-stack Services, except headless Services without a selector.
 fn check_ip_families(service: &Value, address: &str, families: &[String]) -> Result<(), Status> {
     let has_selector = service.pointer("/spec/selector").and_then(Value::as_object).is_some();
     let family_policy = &service["spec"]["ipFamilyPolicy"];
@@ -96,8 +96,8 @@ fn check_ip_families(service: &Value, address: &str, families: &[String]) -> Res
     if causes.is_empty() { Ok(()) } else { Err(Status::invalid("Service", object::name(service), causes)) }
 }
 
-/// Checks an address requested by the client.
-fn requested_address(server: &Server, service: &Value, requested: String) -> Result<String, Status> {
+/// Checks that an address requested by the client is valid and free.
+fn check_requested_address(server: &Server, service: &Value, requested: String) -> Result<String, Status> {
     let invalid = |message: &str| {
         let cause = StatusCause::invalid("spec.clusterIPs[0]", &json!(requested), message);
         Status::invalid("Service", object::name(service), vec![cause])

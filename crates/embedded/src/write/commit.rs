@@ -21,7 +21,7 @@ pub(super) struct PendingUpdate<'a> {
     pub(super) current: &'a Value,
 }
 
-/// Creates an object; `None` if one with this name exists.
+/// Creates an object; `None` if an object with this name exists.
 ///
 /// # Errors
 /// If the storage failed.

@@ -7,15 +7,15 @@ use super::{Subresource, WriteOptions, normalize};
 use crate::resources::Resource;
 use crate::{conversion, object};
 
-/// Updates `managedFields` after a write other than server-side apply, which does that itself. `before` is the old
-/// object.
+/// Records the field manager of a write other than server-side apply, which updates `managedFields` itself. `old` is
+/// the object before the write.
 pub(super) fn record_manager(
     resource: &Resource,
     subresource: Subresource,
     options: &WriteOptions,
     now: jiff::Timestamp,
-    before: Option<&Value>,
-    after: &mut Value,
+    old: Option<&Value>,
+    object: &mut Value,
 ) {
     let resource = options.request_resource.as_deref().unwrap_or(resource);
     let options = UpdateOptions {
@@ -25,14 +25,14 @@ pub(super) fn record_manager(
         now: object::format_time(now),
         empty_object: normalize::empty_object(resource),
     };
-    let Some(mut converted) = conversion::from_storage(resource, after) else {
-        return track_update(&resource.merge_schema, before, after, &options);
+    let Some(mut converted) = conversion::from_storage(resource, object) else {
+        return track_update(&resource.merge_schema, old, object, &options);
     };
     normalize::normalize(resource, &mut converted);
-    let before = before.and_then(|before| conversion::from_storage(resource, before)).map(|mut before| {
+    let before = old.and_then(|before| conversion::from_storage(resource, before)).map(|mut before| {
         normalize::normalize(resource, &mut before);
         before
     });
     track_update(&resource.merge_schema, before.as_ref(), &mut converted, &options);
-    object::copy_metadata_field(after, "managedFields", &converted);
+    object::copy_metadata_field(object, "managedFields", &converted);
 }

@@ -6,7 +6,7 @@
 //! | [`preconditions`] | compares name, UID and resource version with the current object (updates) |
 //! | [`prune`] | removes unknown fields and reports them |
 //! | [`default`] | applies defaults |
-//! | [`normalize`] | brings the object into the form that its Go type has in JSON |
+//! | [`normalize`] | normalizes the object to the JSON encoding of its Go type |
 //! | [`managed_fields`] | records field managers in `managedFields` |
 //! | [`prepare`] | sets the fields owned by the server: UID, timestamps, generation, initial status |
 //! | [`validate`] | rejects invalid objects with all causes |
@@ -62,7 +62,7 @@ pub(crate) struct WriteOptions {
     /// Field manager of the written fields.
     pub(crate) manager: String,
     pub(crate) field_validation: FieldValidation,
-    /// Subresource for `managedFields` if it is none of [`Subresource`], such as `scale`.
+    /// Subresource for `managedFields` if it is not a [`Subresource`], such as `scale`.
     pub(crate) subresource: Option<&'static str>,
     /// Duplicate fields found while decoding the body.
     pub(crate) field_warnings: FieldWarnings,
@@ -109,7 +109,7 @@ pub(crate) enum Subresource {
 /// New object requested by a client.
 #[derive(Debug, Clone)]
 pub(crate) enum Proposal {
-    /// Result of POST, PUT or a patch; field managers are derived from the difference to the current object.
+    /// Result of POST, PUT or a patch; field managers are derived from the differences from the current object.
     Update(Value),
     /// Result of server-side apply, which has updated `managedFields`.
     Apply(Value),

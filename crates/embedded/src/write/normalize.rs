@@ -1,6 +1,6 @@
-//! Brings objects into the form that their Go type has in JSON: adds zero values that are always encoded (`status: {}`,
-//! `eventTime: null`) and removes those that never are (`finalizers: []`, `namespace: ""`). Clients compare objects,
-//! and `managedFields` are computed relative to an empty object.
+//! Normalizes objects to the JSON encoding of their Go type: adds zero values that are always encoded (`status: {}`,
+//! `eventTime: null`) and removes zero values that are omitted (`finalizers: []`, `namespace: ""`). This is observable,
+//! because clients compare objects and `managedFields` are computed relative to an empty object.
 
 use serde_json::{Map, Value, json};
 
@@ -8,7 +8,7 @@ use crate::api_types::type_check::{self, TypeMismatch};
 use crate::api_types::{self, Cardinality, TypeField};
 use crate::resources::Resource;
 
-/// Returns the type mismatches of an object; for custom resources, those of the metadata.
+/// Returns the type mismatches of an object; for custom resources, only those of its metadata.
 pub(crate) fn type_mismatches(resource: &Resource, object: &Value) -> Vec<TypeMismatch> {
     if resource.custom {
         return type_check::type_mismatches_at(
@@ -32,7 +32,7 @@ pub(crate) fn replace_null_strings(resource: &Resource, mut object: Value) -> Va
     object
 }
 
-/// Normalizes an object; of custom resources, only the metadata.
+/// Normalizes an object; for custom resources, only its metadata.
 pub(crate) fn normalize(resource: &Resource, object: &mut Value) {
     let Value::Object(members) = object else { return };
     match type_fields(resource) {

@@ -41,14 +41,14 @@ pub(crate) fn prune_unknown_fields(
 /// Removes unknown fields and returns their paths.
 fn remove_unknown(resource: &Resource, object: &mut Value) -> Vec<String> {
     let mut unknown = Vec::new();
-    // The type of metadata is fixed, independent of the schema.
+    // The type of the metadata does not depend on the schema.
     let metadata = object::members(object).remove("metadata").map(|mut metadata| {
         unknown.extend(api_types::remove_unknown_fields("meta.v1.ObjectMeta", &mut metadata, &METADATA));
         metadata
     });
     match resource.schema() {
         Some(schema) => unknown.extend(schema.prune(object)),
-        // The recursive type of definitions has no schema.
+        // CustomResourceDefinition has no schema, because its type is recursive.
         None if !resource.custom => {
             let name = api_types::type_name(&resource.api_version(), &resource.kind);
             unknown.extend(api_types::remove_unknown_fields(&name, object, &FieldPath::Root));

@@ -1,4 +1,4 @@
-//! `x-kubernetes-validations` of custom resources.
+//! Evaluation of `x-kubernetes-validations` for custom resources.
 
 use apimachinery::Status;
 use serde_json::Value;

@@ -12,19 +12,19 @@ use crate::resources::Resource;
 pub(super) fn warnings_for(resource: &Resource, current: Option<&Value>, object: &Value) -> Vec<String> {
     let is_new = current.is_none_or(|current| generation(current) != generation(object));
     match resource.storage.as_str() {
-        "services" => service(object),
-        // Pods are rarely updated manually.
-        "pods" if current.is_none() => pod_spec(object.get("spec").unwrap_or(&Value::Null), "spec"),
+        "services" => service_warnings(object),
+        // Only for new Pods: updates mostly come from controllers.
+        "pods" if current.is_none() => pod_spec_warnings(object.get("spec").unwrap_or(&Value::Null), "spec"),
         "deployments.apps" | "replicasets.apps" | "statefulsets.apps" | "jobs.batch" if is_new => {
-            pod_spec(object.pointer("/spec/template/spec").unwrap_or(&Value::Null), "spec.template.spec")
+            pod_spec_warnings(object.pointer("/spec/template/spec").unwrap_or(&Value::Null), "spec.template.spec")
         }
-        _ if resource.custom => finalizers(current, object),
+        _ if resource.custom => finalizer_warnings(current, object),
         _ => Vec::new(),
     }
 }
 
-/// Warns about new finalizers without domain.
-fn finalizers(current: Option<&Value>, object: &Value) -> Vec<String> {
+/// Warns about new finalizers without a domain.
+fn finalizer_warnings(current: Option<&Value>, object: &Value) -> Vec<String> {
     const STANDARD: [&str; 2] = ["orphan", "foregroundDeletion"];
     let previous = current.map(object::finalizers).unwrap_or_default();
     let is_unqualified = |name: &&str| !name.contains('/') && !STANDARD.contains(name) && !previous.contains(name);
@@ -42,7 +42,7 @@ fn generation(object: &Value) -> Option<&Value> {
     object.pointer("/metadata/generation")
 }
 
-fn service(service: &Value) -> Vec<String> {
+fn service_warnings(service: &Value) -> Vec<String> {
     let spec = service.get("spec").unwrap_or(&Value::Null);
     let is_headless = spec["type"] == "ClusterIP" && spec["clusterIP"] == "None";
     if is_headless && spec["sessionAffinity"] != "None" {
@@ -56,7 +56,7 @@ fn service(service: &Value) -> Vec<String> {
 }
 
 /// Warns about conflicting container ports and negative grace periods.
-fn pod_spec(spec: &Value, path: &str) -> Vec<String> {
+fn pod_spec_warnings(spec: &Value, path: &str) -> Vec<String> {
     let ports: Vec<(String, &Value)> = ["initContainers", "containers"]
         .into_iter()
         .flat_map(|list| {
@@ -70,8 +70,8 @@ fn pod_spec(spec: &Value, path: &str) -> Vec<String> {
                 .map(move |(index, port)| (format!("{field}.ports[{index}]"), port))
         })
         .collect();
-    let mut warnings = duplicate_ports(&ports);
-    warnings.extend(duplicate_port_names(&ports));
+    let mut warnings = duplicate_port_warnings(&ports);
+    warnings.extend(duplicate_port_name_warnings(&ports));
     if spec["terminationGracePeriodSeconds"].as_i64().is_some_and(|seconds| seconds < 0) {
         let hint = "must be >= 0; negative values are invalid and will be treated as 1";
         warnings.push(format!("{path}.terminationGracePeriodSeconds: {hint}"));
@@ -79,14 +79,15 @@ fn pod_spec(spec: &Value, path: &str) -> Vec<String> {
     warnings
 }
 
-fn duplicate_ports(ports: &[(String, &Value)]) -> Vec<String> {
+fn duplicate_port_warnings(ports: &[(String, &Value)]) -> Vec<String> {
     let mut warnings = Vec::new();
     for (index, (field, port)) in ports.iter().enumerate() {
         let is_same = |other: &Value| ["containerPort", "protocol"].iter().all(|field| other[*field] == port[*field]);
-        let host = |port: &Value| (object::text(port, "/hostIP").to_owned(), port["hostPort"].as_i64().unwrap_or(0));
-        let ((host_ip, host_port), previous) = (host(port), &ports[..index]);
+        let host_address =
+            |port: &Value| (object::text(port, "/hostIP").to_owned(), port["hostPort"].as_i64().unwrap_or(0));
+        let ((host_ip, host_port), previous) = (host_address(port), &ports[..index]);
         for (other_field, other) in previous.iter().filter(|(_, other)| is_same(other)) {
-            let (other_host_ip, other_host_port) = host(other);
+            let (other_host_ip, other_host_port) = host_address(other);
             let problem = if (&host_ip, host_port) == (&other_host_ip, other_host_port) {
                 "duplicate"
             } else if host_port == 0 || other_host_port == 0 {
@@ -102,21 +103,21 @@ fn duplicate_ports(ports: &[(String, &Value)]) -> Vec<String> {
     warnings
 }
 
-fn duplicate_port_names(ports: &[(String, &Value)]) -> Vec<String> {
-    let mut first: BTreeMap<&str, &str> = BTreeMap::new();
+fn duplicate_port_name_warnings(ports: &[(String, &Value)]) -> Vec<String> {
+    let mut first_by_name: BTreeMap<&str, &str> = BTreeMap::new();
     let mut warnings = Vec::new();
     for (field, port) in ports {
         let name = object::text(port, "/name");
         if name.is_empty() {
             continue;
         }
-        match first.get(name) {
+        match first_by_name.get(name) {
             Some(other) => warnings.push(format!(
                 "{field}: duplicate port name {} with {other}, services and probes that select ports by name will use {other}",
                 json!(name)
             )),
             None => {
-                first.insert(name, field);
+                first_by_name.insert(name, field);
             }
         }
     }

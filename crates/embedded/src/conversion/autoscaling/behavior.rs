@@ -1,4 +1,4 @@
-//! The scaling behavior of an autoscaler in the annotation of `autoscaling/v1`, which uses Go's field names.
+//! Conversion of the scaling behavior, which `autoscaling/v1` stores in an annotation with Go's field names.
 
 use apimachinery::go_format_struct;
 use serde_json::{Map, Value};
@@ -35,18 +35,20 @@ fn format_rules(rules: &Value) -> String {
 }
 
 /// Renames the members of objects recursively and drops nulls.
-fn rename_members(value: &Value, name: impl Fn(&str) -> String + Copy) -> Value {
+fn rename_members(value: &Value, rename: impl Fn(&str) -> String + Copy) -> Value {
     match value {
         Value::Object(members) => {
             let members = members.iter().filter(|(_, value)| !value.is_null());
-            Value::Object(members.map(|(key, value)| (name(key), rename_members(value, name))).collect::<Map<_, _>>())
+            Value::Object(
+                members.map(|(key, value)| (rename(key), rename_members(value, rename))).collect::<Map<_, _>>(),
+            )
         }
-        Value::Array(items) => items.iter().map(|item| rename_members(item, name)).collect(),
+        Value::Array(items) => items.iter().map(|item| rename_members(item, rename)).collect(),
         other => other.clone(),
     }
 }
 
-/// Lowers the first letter: `ScaleUp` becomes `scaleUp`.
+/// Converts the first letter to lower case: `ScaleUp` becomes `scaleUp`.
 pub(super) fn lower_first(name: &str) -> String {
     let mut letters = name.chars();
     letters.next().map(|first| first.to_lowercase().chain(letters).collect()).unwrap_or_default()

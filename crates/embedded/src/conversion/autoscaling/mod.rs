@@ -1,5 +1,5 @@
 //! Conversion of HorizontalPodAutoscalers. The storage version is `autoscaling/v2`; `autoscaling/v1`, which `kubectl
-//! autoscale` wrote until 1.33, has a field for CPU utilization and annotations for everything else
+//! autoscale` wrote until 1.33, has a field for CPU utilization and annotations for all other fields
 //! (`k8s.io/kubernetes/pkg/apis/autoscaling/v1/conversion.go`).
 
 mod behavior;
@@ -98,7 +98,7 @@ pub(crate) fn from_v2(scaler: &Value) -> Value {
     converted
 }
 
-/// Removes an annotation and returns its JSON. Invalid JSON stays in place.
+/// Removes an annotation and returns its JSON value. An annotation with invalid JSON is retained.
 fn take_annotation(scaler: &mut Value, name: &str) -> Option<Value> {
     let annotations = scaler.pointer_mut("/metadata/annotations")?.as_object_mut()?;
     let value = serde_json::from_str(annotations.get(name)?.as_str()?).ok()?;
@@ -122,7 +122,7 @@ fn format_condition(condition: &Value) -> String {
     go_format_struct(&present_fields.collect::<Vec<_>>())
 }
 
-/// Returns the items of an optional list.
+/// Returns the items of a list; empty for other values.
 fn items_of(value: Option<Value>) -> Vec<Value> {
     match value {
         Some(Value::Array(items)) => items,

@@ -1,8 +1,8 @@
 //! Validation of custom resource definitions (`apiextensions-apiserver/pkg/apis/apiextensions/validation`), with the
 //! messages of kube-apiserver in the same order.
 //!
-//! Fields that are equal in all versions are reported at the top level: `spec.validation` is the schema of every
-//! version.
+//! Errors in fields that are equal in all versions are reported at the top level: `spec.validation` is the schema of
+//! every version.
 
 mod approval;
 mod conversion;

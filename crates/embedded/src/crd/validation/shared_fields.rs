@@ -7,7 +7,7 @@ use super::super::versions;
 use crate::object;
 use crate::write::validate::names::{LABEL_1035_MESSAGE, is_label_1035};
 
-/// Flags of the version fields that are equal in all versions. kube-apiserver reports those at the top level.
+/// Which fields are equal in all versions of a definition; kube-apiserver reports their errors at the top level.
 #[derive(Clone, Copy)]
 pub(super) struct SharedFields {
     pub(super) schema: bool,

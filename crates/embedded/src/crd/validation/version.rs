@@ -39,7 +39,8 @@ pub(super) fn version_causes(version: &Value, field_path: &str, causes: &mut Vec
     }
 }
 
-/// Validates the fields of a version selected by `selected`: the unshared ones, or those shared by all versions.
+/// Validates the fields of a version that are set in `selected`: those that differ between versions, or those shared by
+/// all versions.
 pub(super) fn field_causes(version: &Value, selected: SharedFields, field_path: &str, causes: &mut Vec<StatusCause>) {
     let schema = schema_of(version);
     if let (Some(schema), true) = (schema, selected.schema) {
@@ -47,19 +48,24 @@ pub(super) fn field_causes(version: &Value, selected: SharedFields, field_path: 
         causes.extend(validate_openapi_schema(schema, &format!("{field_path}.{name}.openAPIV3Schema")));
     }
     if let (Some(scale), true) = (version.pointer("/subresources/scale"), selected.subresources) {
-        self::scale(scale, &format!("{field_path}.subresources.scale"), causes);
+        self::scale_causes(scale, &format!("{field_path}.subresources.scale"), causes);
     }
-    let list = |part: &str| version.get(part).and_then(Value::as_array).into_iter().flatten();
-    for (index, column) in list("additionalPrinterColumns").enumerate().filter(|_| selected.columns) {
-        self::column(column, &format!("{field_path}.additionalPrinterColumns[{index}]"), causes);
+    let items = |part: &str| version.get(part).and_then(Value::as_array).into_iter().flatten();
+    for (index, column) in items("additionalPrinterColumns").enumerate().filter(|_| selected.columns) {
+        self::column_causes(column, &format!("{field_path}.additionalPrinterColumns[{index}]"), causes);
     }
     if selected.selectable {
-        let fields: Vec<&str> = list("selectableFields").map(|field| object::text(field, "/jsonPath")).collect();
-        selectable(&fields, schema.unwrap_or(&Value::Null), &format!("{field_path}.selectableFields"), causes);
+        let fields: Vec<&str> = items("selectableFields").map(|field| object::text(field, "/jsonPath")).collect();
+        selectable_field_causes(
+            &fields,
+            schema.unwrap_or(&Value::Null),
+            &format!("{field_path}.selectableFields"),
+            causes,
+        );
     }
 }
 
-fn scale(scale: &Value, field_path: &str, causes: &mut Vec<StatusCause>) {
+fn scale_causes(scale: &Value, field_path: &str, causes: &mut Vec<StatusCause>) {
     for (name, roots, hint) in [
         ("specReplicasPath", &[".spec."][..], "should be a json path under .spec"),
         ("statusReplicasPath", &[".status."], "should be a json path under .status"),
@@ -78,20 +84,20 @@ fn scale(scale: &Value, field_path: &str, causes: &mut Vec<StatusCause>) {
     }
 }
 
-fn column(column: &Value, field_path: &str, causes: &mut Vec<StatusCause>) {
+fn column_causes(column: &Value, field_path: &str, causes: &mut Vec<StatusCause>) {
     let text = |field: &str| object::text(column, &format!("/{field}"));
-    let known = |known: &str, value: &str| known.split(',').any(|known| known == value);
+    let is_listed = |known: &str, value: &str| known.split(',').any(|known| known == value);
     if text("name").is_empty() {
         causes.push(StatusCause::required(format!("{field_path}.name"), ""));
     }
     let (kind, hint) = (text("type"), format!("must be one of {COLUMN_TYPES}"));
     if kind.is_empty() {
         causes.push(StatusCause::required(format!("{field_path}.type"), &hint));
-    } else if !known(COLUMN_TYPES, kind) {
+    } else if !is_listed(COLUMN_TYPES, kind) {
         causes.push(StatusCause::invalid(format!("{field_path}.type"), &json!(kind), &hint));
     }
     let format = text("format");
-    if !format.is_empty() && !known(COLUMN_FORMATS, format) {
+    if !format.is_empty() && !is_listed(COLUMN_FORMATS, format) {
         let hint = format!("must be one of {COLUMN_FORMATS}");
         causes.push(StatusCause::invalid(format!("{field_path}.format"), &json!(format), &hint));
     }
@@ -104,7 +110,7 @@ fn column(column: &Value, field_path: &str, causes: &mut Vec<StatusCause>) {
     }
 }
 
-fn selectable(paths: &[&str], schema: &Value, field_path: &str, causes: &mut Vec<StatusCause>) {
+fn selectable_field_causes(paths: &[&str], schema: &Value, field_path: &str, causes: &mut Vec<StatusCause>) {
     let mut seen = BTreeSet::new();
     for (index, path) in paths.iter().enumerate() {
         let field = format!("{field_path}[{index}].jsonPath");

@@ -4,21 +4,21 @@ use apimachinery::{Status, StatusCause};
 use axum::response::Response;
 use serde_json::json;
 
-use crate::http::path::Target;
+use crate::http::path::RequestTarget;
 use crate::http::request::ApiRequest;
 use crate::http::response;
 use crate::object;
 use crate::server::Server;
 use crate::write::decode;
 
-pub(super) fn serve(server: &Server, target: &Target, request: &ApiRequest) -> Result<Response, Status> {
+pub(super) fn serve(server: &Server, target: &RequestTarget, request: &ApiRequest) -> Result<Response, Status> {
     let binding = decode::decode_body(&request.content_type, &request.body)?;
     let node = object::text(&binding, "/target/name").to_owned();
     let kind = object::text(&binding, "/target/kind");
     if !matches!(kind, "" | "Node") {
-        let known = [json!("Node"), json!("<empty>")];
+        let supported = [json!("Node"), json!("<empty>")];
         return Err(Status::internal_error_verbatim(
-            StatusCause::not_supported("target.kind", &json!(kind), &known).to_string(),
+            StatusCause::not_supported("target.kind", &json!(kind), &supported).to_string(),
         ));
     }
     if !request.query.dry_run()? {

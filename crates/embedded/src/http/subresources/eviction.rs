@@ -4,7 +4,7 @@ use apimachinery::Status;
 use axum::response::Response;
 use serde_json::{Value, json};
 
-use crate::http::path::Target;
+use crate::http::path::RequestTarget;
 use crate::http::request::ApiRequest;
 use crate::http::{response, verbs};
 use crate::object;
@@ -13,7 +13,7 @@ use crate::workloads::condition;
 use crate::workloads::disruption::{self, BUDGETS};
 use crate::write::decode;
 
-pub(super) fn serve(server: &Server, target: &Target, request: &ApiRequest) -> Result<Response, Status> {
+pub(super) fn serve(server: &Server, target: &RequestTarget, request: &ApiRequest) -> Result<Response, Status> {
     let eviction = decode::decode_body(&request.content_type, &request.body)?;
     let (namespace, name) = (target.namespace(), target.name());
     let pod = server.get("pods", namespace, name).ok_or_else(|| Status::not_found("pods", name))?;
@@ -21,7 +21,7 @@ pub(super) fn serve(server: &Server, target: &Target, request: &ApiRequest) -> R
     if !eviction_name.is_empty() && eviction_name != name {
         return Err(Status::bad_request("name in URL does not match name in Eviction object"));
     }
-    let mut options = verbs::delete_options(eviction.get("deleteOptions").unwrap_or(&Value::Null), request)?;
+    let mut options = verbs::parse_delete_options(eviction.get("deleteOptions").unwrap_or(&Value::Null), request)?;
     options.uid = options.uid.or_else(|| Some(object::uid(&pod).to_owned()));
     if !disruption::bypasses_budgets(&pod) {
         check_disruption_budget(server, &pod)?;
@@ -31,8 +31,8 @@ pub(super) fn serve(server: &Server, target: &Target, request: &ApiRequest) -> R
     Ok(response::created(&success))
 }
 
-/// Checks that the Pod's disruption budget allows a disruption. Terminating Pods count as disrupted, so that
-/// `status.disruptedPods` is not needed.
+/// Checks that the Pod's disruption budget allows a disruption. Terminating Pods count as disrupted, which makes
+/// `status.disruptedPods` unnecessary.
 fn check_disruption_budget(server: &Server, pod: &Value) -> Result<(), Status> {
     let budgets = server.list(BUDGETS);
     let mut matching = budgets.iter().filter(|budget| disruption::covers(budget, pod));

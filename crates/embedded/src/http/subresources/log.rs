@@ -8,12 +8,12 @@ use axum::response::Response;
 use futures::StreamExt;
 use http::{HeaderValue, header};
 
-use crate::http::path::Target;
+use crate::http::path::RequestTarget;
 use crate::http::query::Query;
 use crate::ports::PodLogOptions;
 use crate::server::Server;
 
-pub(super) fn serve(server: &Server, target: &Target, query: &Query) -> Result<Response, Status> {
+pub(super) fn serve(server: &Server, target: &RequestTarget, query: &Query) -> Result<Response, Status> {
     let (namespace, pod) = (target.namespace(), target.name());
     if server.get("pods", namespace, pod).is_none() {
         return Err(Status::not_found("pods", pod));

@@ -1,4 +1,4 @@
-//! Dispatches subresources; requests without subresource go to the verbs.
+//! Dispatches requests to subresources; requests without a subresource are handled by [`verbs`].
 
 mod binding;
 mod eviction;
@@ -9,12 +9,12 @@ use apimachinery::Status;
 use axum::response::Response;
 use http::Method;
 
-use super::path::Target;
+use super::path::RequestTarget;
 use super::request::ApiRequest;
 use super::verbs;
 use crate::server::Server;
 
-pub(super) fn serve(server: &Server, target: &Target, request: &ApiRequest) -> Result<Response, Status> {
+pub(super) fn serve(server: &Server, target: &RequestTarget, request: &ApiRequest) -> Result<Response, Status> {
     let Some(subresource) = target.subresource.as_deref() else { return verbs::serve(server, target, request) };
     let resource = &target.resource;
     match (subresource, &request.method) {
@@ -31,7 +31,7 @@ pub(super) fn serve(server: &Server, target: &Target, request: &ApiRequest) -> R
 }
 
 /// Returns the error for subresources with streaming protocols, which are not implemented.
-fn streaming_unsupported(target: &Target) -> Status {
+fn streaming_unsupported(target: &RequestTarget) -> Status {
     let message = match target.subresource.as_deref() {
         Some("portforward") => "port-forward is not supported: the address of the Pod is reachable from this host",
         Some("attach") => "attach is not supported: read the output of the container with `kubectl logs -f`",

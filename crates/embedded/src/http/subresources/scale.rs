@@ -5,7 +5,7 @@ use axum::response::Response;
 use http::Method;
 use serde_json::{Value, json};
 
-use crate::http::path::Target;
+use crate::http::path::RequestTarget;
 use crate::http::request::ApiRequest;
 use crate::http::{response, verbs, warning_header};
 use crate::object;
@@ -13,7 +13,7 @@ use crate::resources::{Resource, ScalePaths};
 use crate::server::{Server, object_key};
 use crate::write::{FieldValidation, Proposal, Subresource, WriteOptions, decode, validate};
 
-pub(super) fn serve(server: &Server, target: &Target, request: &ApiRequest) -> Result<Response, Status> {
+pub(super) fn serve(server: &Server, target: &RequestTarget, request: &ApiRequest) -> Result<Response, Status> {
     let Some(paths) = &target.resource.scale else { return Err(Status::path_not_found()) };
     let resource = &target.resource;
     let current_object = server.store().get(&object_key(resource, target.namespace(), target.name()));
@@ -48,8 +48,8 @@ pub(super) fn serve(server: &Server, target: &Target, request: &ApiRequest) -> R
     Ok(warning_header::append(response::json_object(&scale_of(resource, paths, &result.object)), &warnings))
 }
 
-/// Applies a scale. Its field manager becomes the owner of the replica count of the object.
-fn apply_scale(server: &Server, target: &Target, request: &ApiRequest, paths: &ScalePaths) -> Result<Response, Status> {
+/// Applies a Scale. Its field manager becomes the owner of the replica count of the object.
+fn apply_scale(server: &Server, target: &RequestTarget, request: &ApiRequest, paths: &ScalePaths) -> Result<Response, Status> {
     let resource = &target.resource;
     let manager = verbs::required_manager(request)?;
     let scale = decode::decode_body(verbs::APPLY_PATCH_TYPE, &request.body)?;
@@ -110,7 +110,7 @@ fn with_scale_managers(object: &Value) -> Value {
     object
 }
 
-/// Removes the time of the field manager: kube-apiserver records none for an applied scale.
+/// Removes the time of the field manager: kube-apiserver records none for an applied Scale.
 fn remove_manager_time(object: &mut Value, manager: &str) {
     let entries = object.pointer_mut("/metadata/managedFields").and_then(Value::as_array_mut).into_iter().flatten();
     let is_applied_scale = |entry: &&mut Value| {
@@ -119,15 +119,15 @@ fn remove_manager_time(object: &mut Value, manager: &str) {
     entries.filter(is_applied_scale).filter_map(Value::as_object_mut).for_each(|entry| drop(entry.remove("time")));
 }
 
-fn check_not_negative(target: &Target, replicas: &Value) -> Result<(), Status> {
+fn check_not_negative(target: &RequestTarget, replicas: &Value) -> Result<(), Status> {
     if replicas.as_i64().is_some_and(|count| count < 0) {
-        let cause = StatusCause::invalid("spec.replicas", replicas, validate::kinds::NOT_NEGATIVE);
+        let cause = StatusCause::invalid("spec.replicas", replicas, validate::kinds::NEGATIVE_MESSAGE);
         return Err(Status::invalid("Scale.autoscaling", target.name(), vec![cause]));
     }
     Ok(())
 }
 
-/// Reports unknown fields of a scale as warning or error, depending on `fieldValidation`.
+/// Reports unknown fields of a Scale as warnings or as an error, depending on `fieldValidation`.
 fn report_unknown_fields(scale: &mut Value, options: &WriteOptions, warnings: &mut Vec<String>) -> Result<(), Status> {
     let messages: Vec<String> =
         remove_unknown_fields(scale).into_iter().map(|path| format!("unknown field \"{path}\"")).collect();
@@ -144,7 +144,7 @@ fn report_unknown_fields(scale: &mut Value, options: &WriteOptions, warnings: &m
     }
 }
 
-/// Removes unknown fields of a scale and returns their paths.
+/// Removes unknown fields of a Scale and returns their paths.
 fn remove_unknown_fields(scale: &mut Value) -> Vec<String> {
     const KNOWN: [(&str, &[&str]); 3] = [
         ("", &["apiVersion", "kind", "metadata", "spec", "status"]),
@@ -164,7 +164,7 @@ fn remove_unknown_fields(scale: &mut Value) -> Vec<String> {
     unknown
 }
 
-fn requested_scale(target: &Target, request: &ApiRequest, current_scale: &Value) -> Result<Value, Status> {
+fn requested_scale(target: &RequestTarget, request: &ApiRequest, current_scale: &Value) -> Result<Value, Status> {
     match request.method {
         Method::PUT => decode::decode_body(&request.content_type, &request.body),
         Method::PATCH => verbs::patch_function(target, request)?(current_scale),

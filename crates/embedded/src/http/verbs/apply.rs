@@ -8,7 +8,7 @@ use serde_json::Value;
 
 use super::write::written_subresource;
 use crate::api_types::type_check::TypeMismatch;
-use crate::http::path::Target;
+use crate::http::path::RequestTarget;
 use crate::http::representation;
 use crate::http::request::ApiRequest;
 use crate::resources::Resource;
@@ -24,7 +24,7 @@ pub(in crate::http) const APPLY_PATCH_TYPE: &str = "application/apply-patch+yaml
 /// 400 and 422 for an invalid configuration or a missing field manager.
 pub(super) fn propose_applied<'a>(
     server: &Server,
-    target: &'a Target,
+    target: &'a RequestTarget,
     request: &ApiRequest,
 ) -> Result<impl Fn(Option<&Value>) -> Result<Proposal, Status> + 'a, Status> {
     let resource = &target.resource;
@@ -52,7 +52,7 @@ pub(super) fn propose_applied<'a>(
         let current_version =
             current.map(|current| representation::to_served_version(resource, &Arc::new(current.clone())));
         let result = server_side_apply(&resource.merge_schema, current_version.as_deref(), &configuration, &options)?;
-        // "0" requires that the object does not exist; Leases are acquired this way.
+        // The resource version "0" requires that the object does not exist; clients acquire Leases this way.
         let is_outdated = current.is_some_and(|current| object::resource_version(current) != revision);
         if !revision.is_empty() && is_outdated {
             return Err(Status::object_modified(&resource.group_resource(), target.name()));
@@ -62,7 +62,7 @@ pub(super) fn propose_applied<'a>(
 }
 
 /// Decodes and validates the applied configuration.
-fn read_configuration(target: &Target, request: &ApiRequest) -> Result<Value, Status> {
+fn read_configuration(target: &RequestTarget, request: &ApiRequest) -> Result<Value, Status> {
     let resource = &target.resource;
     let configuration = decode::decode_body(APPLY_PATCH_TYPE, &request.body)?;
     let kind = object::text(&configuration, "/kind");
@@ -80,7 +80,7 @@ fn read_configuration(target: &Target, request: &ApiRequest) -> Result<Value, St
     if resource.custom {
         object::normalize_integers(&mut configuration);
     }
-    // The main resource does not write the status, so its fields get no manager.
+    // The main resource does not write the status, so fields of the status get no manager.
     if resource.has_status && resource.storage != "nodes" && written_subresource(target) == Subresource::Main {
         object::members(&mut configuration).remove("status");
     }
@@ -88,6 +88,9 @@ fn read_configuration(target: &Target, request: &ApiRequest) -> Result<Value, St
 }
 
 /// Finds duplicate keys in an applied configuration.
+///
+/// # Errors
+/// 400 for duplicate keys with strict field validation.
 pub(super) fn check_duplicate_keys(request: &ApiRequest, options: &WriteOptions) -> Result<FieldWarnings, Status> {
     let field_warnings = FieldWarnings::yaml(&request.body);
     match field_warnings.yaml_error().filter(|_| options.field_validation == FieldValidation::Strict) {
@@ -105,8 +108,8 @@ pub(in crate::http) fn required_manager(request: &ApiRequest) -> Result<String, 
     request.query.get("fieldManager").map(str::to_owned).ok_or_else(missing)
 }
 
-/// Returns kube-apiserver's error for an applied string that its type cannot parse.
-fn inconvertible(resource: &Resource, configuration: &Value, time: &TypeMismatch) -> Status {
+/// Returns kube-apiserver's error for an applied string that cannot be converted to its type.
+fn conversion_error(resource: &Resource, configuration: &Value, time: &TypeMismatch) -> Status {
     let kind = format!("{}, Kind={}", resource.api_version(), resource.kind);
     let object_id = format!("({}/{}; {kind})", object::namespace(configuration), object::name(configuration));
     let reason = format!("unable to convert unstructured object to {kind}: {time}");
@@ -126,5 +129,5 @@ fn check_fields(resource: &Resource, configuration: &Value) -> Result<(), Status
     if !messages.is_empty() {
         return Err(typed_patch_error(configuration, &messages));
     }
-    invalid_times.first().map_or(Ok(()), |time| Err(inconvertible(resource, configuration, time)))
+    invalid_times.first().map_or(Ok(()), |time| Err(conversion_error(resource, configuration, time)))
 }

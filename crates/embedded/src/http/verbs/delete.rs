@@ -5,7 +5,7 @@ use axum::response::Response;
 use serde_json::{Value, json};
 
 use crate::deletion::{DeleteOptions, DeleteResult, PropagationPolicy};
-use crate::http::path::Target;
+use crate::http::path::RequestTarget;
 use crate::http::request::ApiRequest;
 use crate::http::{representation, response};
 use crate::resources::Resource;
@@ -26,7 +26,7 @@ const RETURNS_DELETED_OBJECT: [&str; 9] = [
     crd::STORAGE,
 ];
 
-pub(super) fn delete_one(server: &Server, target: &Target, request: &ApiRequest) -> Result<Response, Status> {
+pub(super) fn delete_one(server: &Server, target: &RequestTarget, request: &ApiRequest) -> Result<Response, Status> {
     let resource = &target.resource;
     match server.delete_object(resource, target.namespace(), target.name(), &request_delete_options(request)?)? {
         DeleteResult::Removed(object) if !RETURNS_DELETED_OBJECT.contains(&resource.storage.as_str()) => {
@@ -38,7 +38,7 @@ pub(super) fn delete_one(server: &Server, target: &Target, request: &ApiRequest)
     }
 }
 
-pub(super) fn delete_collection(server: &Server, target: &Target, request: &ApiRequest) -> Result<Response, Status> {
+pub(super) fn delete_collection(server: &Server, target: &RequestTarget, request: &ApiRequest) -> Result<Response, Status> {
     let resource = &target.resource;
     let predicate = request.query.selection_predicate(resource)?;
     let options = request_delete_options(request)?;
@@ -64,24 +64,24 @@ pub(super) fn delete_collection(server: &Server, target: &Target, request: &ApiR
     })))
 }
 
-/// Parses `DeleteOptions` from the body, with the query as fallback.
+/// Parses the `DeleteOptions` of a request from its body, with the query parameters as fallback.
 fn request_delete_options(request: &ApiRequest) -> Result<DeleteOptions, Status> {
     let body =
         if request.body.is_empty() { json!({}) } else { decode::decode_body(&request.content_type, &request.body)? };
     parse_delete_options(&body, request)
 }
 
-/// Parses `DeleteOptions` from `body`, with the query as fallback.
+/// Parses `DeleteOptions` from `body`, with the query parameters as fallback.
 pub(in crate::http) fn parse_delete_options(body: &Value, request: &ApiRequest) -> Result<DeleteOptions, Status> {
-    let owned = |pointer: &str| body.pointer(pointer).and_then(Value::as_str).map(str::to_owned);
-    let policy = owned("/propagationPolicy").or_else(|| request.query.get("propagationPolicy").map(str::to_owned));
+    let text = |pointer: &str| body.pointer(pointer).and_then(Value::as_str).map(str::to_owned);
+    let policy = text("/propagationPolicy").or_else(|| request.query.get("propagationPolicy").map(str::to_owned));
     let propagation = match policy.as_deref() {
         Some("Foreground") => PropagationPolicy::Foreground,
         Some("Orphan") => PropagationPolicy::Orphan,
         None | Some("Background") => PropagationPolicy::Background,
         Some(other) => {
-            let known = ["Foreground", "Background", "Orphan", "nil"].map(Value::from);
-            let cause = StatusCause::not_supported("propagationPolicy", &json!(other), &known);
+            let supported = ["Foreground", "Background", "Orphan", "nil"].map(Value::from);
+            let cause = StatusCause::not_supported("propagationPolicy", &json!(other), &supported);
             return Err(Status::invalid("DeleteOptions.meta.k8s.io", "", vec![cause]));
         }
     };
@@ -93,8 +93,8 @@ pub(in crate::http) fn parse_delete_options(body: &Value, request: &ApiRequest) 
     Ok(DeleteOptions {
         propagation,
         grace_period_seconds: grace,
-        uid: owned("/preconditions/uid"),
-        resource_version: owned("/preconditions/resourceVersion"),
+        uid: text("/preconditions/uid"),
+        resource_version: text("/preconditions/resourceVersion"),
         dry_run,
     })
 }

@@ -4,14 +4,14 @@ use apimachinery::Status;
 use axum::response::Response;
 use http::StatusCode;
 
-use crate::http::path::Target;
+use crate::http::path::RequestTarget;
 use crate::http::request::ApiRequest;
 use crate::http::response_format::ResponseFormat;
 use crate::http::{object_response, representation, response};
 use crate::server::{Server, object_key};
 use crate::table::Table;
 
-pub(super) fn serve(server: &Server, target: &Target, request: &ApiRequest) -> Result<Response, Status> {
+pub(super) fn serve(server: &Server, target: &RequestTarget, request: &ApiRequest) -> Result<Response, Status> {
     request.query.check_get_version(server.store().revision())?;
     let key = object_key(&target.resource, target.namespace(), target.name());
     let stored = server.store().get_stored(&key);

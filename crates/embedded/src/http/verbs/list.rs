@@ -9,7 +9,7 @@ use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use serde_json::{Value, json};
 
 use super::list_body::{self, ListItems};
-use crate::http::path::Target;
+use crate::http::path::RequestTarget;
 use crate::http::request::ApiRequest;
 use crate::http::response_format::ResponseFormat;
 use crate::http::{representation, response};
@@ -27,7 +27,7 @@ struct ContinueToken {
     after: NamespacedName,
 }
 
-pub(super) fn serve(server: &Server, target: &Target, request: &ApiRequest) -> Result<Response, Status> {
+pub(super) fn serve(server: &Server, target: &RequestTarget, request: &ApiRequest) -> Result<Response, Status> {
     if target.resource.create_only {
         return Err(Status::method_not_allowed());
     }
@@ -37,13 +37,13 @@ pub(super) fn serve(server: &Server, target: &Target, request: &ApiRequest) -> R
     request.query.check_list_version_reached(server.store().revision())?;
     let limit = request.query.number::<i64>("limit")?.and_then(|limit| usize::try_from(limit).ok());
     let limit = limit.filter(|limit| *limit > 0).unwrap_or(usize::MAX);
-    let token = request.query.get("continue").map(ContinueToken::read).transpose()?;
+    let token = request.query.get("continue").map(ContinueToken::decode).transpose()?;
     if limit == usize::MAX && token.is_none() && predicate.is_everything() && is_full_collection(target, request) {
         let CollectionSnapshot { revision, objects } = server.store().snapshot(&target.resource.storage);
         let items = ListItems::Collection(objects, None);
         return Ok(list_body::respond(&target.resource, items, &metadata(target, request, revision)));
     }
-    // With selectors, every object has to be examined.
+    // With selectors, all objects must be examined to fill a page.
     let page_size = if predicate.is_everything() { limit } else { usize::MAX };
     let ListPage { revision, objects, remaining } = snapshot(server, target, request, (token.as_ref(), page_size))?;
     let is_selected = |stored: &StoredObject| {
@@ -57,7 +57,7 @@ pub(super) fn serve(server: &Server, target: &Target, request: &ApiRequest) -> R
         && (remaining > 0 || selected.next().is_some())
     {
         let token = ContinueToken { revision: Some(revision), after: NamespacedName::clone(key) };
-        metadata["continue"] = json!(token.write());
+        metadata["continue"] = json!(token.encode());
         if predicate.is_everything() {
             metadata["remainingItemCount"] = json!(remaining);
         }
@@ -67,13 +67,13 @@ pub(super) fn serve(server: &Server, target: &Target, request: &ApiRequest) -> R
 }
 
 /// Reports whether the request is for all objects of a resource in their latest state and full format.
-fn is_full_collection(target: &Target, request: &ApiRequest) -> bool {
+fn is_full_collection(target: &RequestTarget, request: &ApiRequest) -> bool {
     target.collection_key().namespace.is_none()
         && request.query.get("resourceVersionMatch") != Some("Exact")
         && request.format == ResponseFormat::Object
 }
 
-fn metadata(target: &Target, request: &ApiRequest, revision: u64) -> Value {
+fn metadata(target: &RequestTarget, request: &ApiRequest, revision: u64) -> Value {
     let mut metadata = json!({"resourceVersion": revision.to_string()});
     if target.resource.custom && request.format == ResponseFormat::Object {
         metadata["continue"] = json!("");
@@ -83,7 +83,7 @@ fn metadata(target: &Target, request: &ApiRequest, revision: u64) -> Value {
 
 fn list_response(
     server: &Server,
-    target: &Target,
+    target: &RequestTarget,
     request: &ApiRequest,
     items: Vec<Arc<StoredObject>>,
     metadata: Value,
@@ -111,7 +111,7 @@ fn list_response(
 /// Returns a page of the latest state, of the revision of an earlier page, or of the requested revision.
 fn snapshot(
     server: &Server,
-    target: &Target,
+    target: &RequestTarget,
     request: &ApiRequest,
     (token, page_size): (Option<&ContinueToken>, usize),
 ) -> Result<ListPage, Status> {
@@ -125,7 +125,7 @@ fn snapshot(
         |CompactedError { .. }| match token {
             Some(token) => {
                 let token = ContinueToken { revision: None, after: token.after.clone() };
-                Status { continue_token: Some(token.write()), ..Status::expired(CONTINUE_TOKEN_EXPIRED) }
+                Status { continue_token: Some(token.encode()), ..Status::expired(CONTINUE_TOKEN_EXPIRED) }
             }
             None => Status::expired("The resourceVersion for the provided list is too old."),
         },
@@ -135,12 +135,12 @@ fn snapshot(
 // === impl ContinueToken ===
 
 impl ContinueToken {
-    fn write(&self) -> String {
+    fn encode(&self) -> String {
         let (namespace, name) = &self.after;
         URL_SAFE_NO_PAD.encode(json!([self.revision, namespace, name]).to_string())
     }
 
-    fn read(token: &str) -> Result<Self, Status> {
+    fn decode(token: &str) -> Result<Self, Status> {
         let invalid = || Status::bad_request("invalid continue token: continue key is not valid");
         let bytes = URL_SAFE_NO_PAD.decode(token).map_err(|_| invalid())?;
         let (revision, namespace, name) = serde_json::from_slice(&bytes).map_err(|_| invalid())?;

@@ -1,5 +1,5 @@
-//! Encodes a list while it is sent, from the stored JSON of its items. Encoding it at once would need as much memory
-//! again as the objects, and delay the first byte until the last item is encoded.
+//! Encodes a list incrementally while it is sent, from the stored JSON of its items. Encoding the entire list first
+//! would require as much memory again as the objects and delay the first byte until the last item is encoded.
 
 use std::convert::Infallible;
 use std::ops::{Bound, ControlFlow};
@@ -45,7 +45,7 @@ enum ItemEncoding {
     StoredJson,
     /// Stored JSON without `apiVersion` and `kind`, as in lists of built-in kinds.
     StoredJsonWithoutTypeMeta,
-    /// Encoded from the converted object.
+    /// The converted object, encoded as JSON.
     Converted,
 }
 
@@ -94,7 +94,7 @@ impl ItemEncoding {
 // === impl ListItems ===
 
 impl ListItems {
-    /// Passes items to `consume` until it breaks; `Continue` if all items were consumed.
+    /// Passes items to `consume` until it returns `Break`; returns `Continue` if all items were consumed.
     fn drain(&mut self, mut consume: impl FnMut(&StoredObject) -> ControlFlow<()>) -> ControlFlow<()> {
         match self {
             Self::Selected(items) => items.try_for_each(|item| consume(&item)),
@@ -155,7 +155,7 @@ mod tests {
     }
 
     /// Returns the list and its content length, if the response has one.
-    async fn listed(source: Source, count: usize, length: usize) -> (Value, Option<u64>) {
+    async fn encode_list(source: Source, count: usize, length: usize) -> (Value, Option<u64>) {
         let resource = Registry::builtin().by_name("configmaps").unwrap();
         let object =
             |number: usize| json!({"kind": "ConfigMap", "data": {"k": format!("{number}{}", "x".repeat(length))}});
@@ -188,7 +188,7 @@ mod tests {
         #[case] count: usize,
         #[case] length: usize,
     ) {
-        let (list, content_length) = listed(source, count, length).await;
+        let (list, content_length) = encode_list(source, count, length).await;
         assert_eq!((&list["kind"], &list["metadata"]["resourceVersion"]), (&json!("ConfigMapList"), &json!("7")));
         let items = list["items"].as_array().unwrap();
         assert_eq!(items.len(), count);

@@ -13,14 +13,14 @@ use apimachinery::Status;
 use axum::response::Response;
 use http::Method;
 
-use super::path::Target;
+use super::path::RequestTarget;
 use super::request::ApiRequest;
 use crate::server::Server;
 pub(super) use apply::{APPLY_PATCH_TYPE, required_manager};
-pub(super) use delete::parse_delete_options as delete_options;
+pub(super) use delete::parse_delete_options;
 pub(super) use patch::patch_function;
 
-pub(super) fn serve(server: &Server, target: &Target, request: &ApiRequest) -> Result<Response, Status> {
+pub(super) fn serve(server: &Server, target: &RequestTarget, request: &ApiRequest) -> Result<Response, Status> {
     match (&request.method, target.name.is_some()) {
         (&Method::GET, _) if target.is_watch => watch::serve(server, target, request),
         (&Method::GET, false) if request.query.flag("watch") => watch::serve(server, target, request),

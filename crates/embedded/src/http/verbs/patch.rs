@@ -9,7 +9,7 @@ use serde_json::Value;
 use super::apply::{self, APPLY_PATCH_TYPE};
 use super::write::{storage_resource, write_options, written_subresource};
 use crate::conversion;
-use crate::http::path::Target;
+use crate::http::path::RequestTarget;
 use crate::http::request::ApiRequest;
 use crate::http::{object_response, representation};
 use crate::server::{Server, object_key};
@@ -20,7 +20,7 @@ const STRATEGIC_MERGE_PATCH_TYPE: &str = "application/strategic-merge-patch+json
 /// Computes the new object from the current one; called again after a conflict.
 type BoxedPropose<'a> = Box<dyn Fn(Option<&Value>) -> Result<Proposal, Status> + 'a>;
 
-pub(super) fn serve(server: &Server, target: &Target, request: &ApiRequest) -> Result<Response, Status> {
+pub(super) fn serve(server: &Server, target: &RequestTarget, request: &ApiRequest) -> Result<Response, Status> {
     if target.subresource.is_some()
         && server.store().get(&object_key(&target.resource, target.namespace(), target.name())).is_none()
     {
@@ -51,7 +51,7 @@ pub(super) fn serve(server: &Server, target: &Target, request: &ApiRequest) -> R
 }
 
 fn propose_patched<'a>(
-    target: &'a Target,
+    target: &'a RequestTarget,
     request: &'a ApiRequest,
 ) -> Result<impl Fn(Option<&Value>) -> Result<Proposal, Status> + 'a, Status> {
     let resource = &target.resource;
@@ -70,7 +70,7 @@ fn propose_patched<'a>(
 type PatchFn<'a> = Box<dyn Fn(&Value) -> Result<Value, Status> + 'a>;
 
 /// Returns a function that applies the patch of the request, by content type.
-pub(in crate::http) fn patch_function<'a>(target: &'a Target, request: &'a ApiRequest) -> Result<PatchFn<'a>, Status> {
+pub(in crate::http) fn patch_function<'a>(target: &'a RequestTarget, request: &'a ApiRequest) -> Result<PatchFn<'a>, Status> {
     let content_type = request.content_type.as_str();
     let parse_json = || {
         serde_json::from_slice::<Value>(&request.body)

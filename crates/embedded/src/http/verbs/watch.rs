@@ -15,7 +15,7 @@ use http::{HeaderValue, header};
 use serde_json::{Value, json};
 use tokio::time::{Instant, Sleep};
 
-use crate::http::path::Target;
+use crate::http::path::RequestTarget;
 use crate::http::representation;
 use crate::http::request::ApiRequest;
 use crate::http::response_format::ResponseFormat;
@@ -31,14 +31,14 @@ use crate::write::normalize;
 /// Interval of bookmarks.
 const BOOKMARK_INTERVAL: Duration = Duration::from_secs(60);
 
-/// Default duration of a watch in seconds; kube-apiserver uses a random one of 30 to 60 minutes.
+/// Default duration of a watch in seconds; kube-apiserver uses a random duration of 30 to 60 minutes.
 const DEFAULT_TIMEOUT_SECONDS: u64 = 2700;
 
-/// Maximum number of events that are encoded at once, which bounds the memory of a watch with a slow client.
+/// Maximum number of events per batch, which bounds the memory of a watch with a slow client.
 const MAX_BATCH: usize = 64;
 
-/// Time after a send during which further events are batched: with many watches of one collection, most of the cost is
-/// per send and not per event. The first event after a pause is sent immediately.
+/// Time after a send during which further events are batched: with many watches of a collection, the cost per send
+/// exceeds the cost per event. The first event after a pause is sent immediately.
 const BATCH_INTERVAL: Duration = Duration::from_millis(5);
 
 /// State of a watch request.
@@ -52,13 +52,13 @@ struct Watch {
     cursor: CollectionCursor,
     /// Objects of the initial state that are not sent yet.
     initial: vec::IntoIter<(Arc<NamespacedName>, Arc<StoredObject>)>,
-    /// Revision of the initial state, if a bookmark has to mark its end.
+    /// Revision of the initial state, if the end of the initial state is marked with a bookmark.
     initial_end_revision: Option<u64>,
     /// Encoded events to be sent.
     pending: Vec<u8>,
     /// End of the batch interval.
     batch_end: Instant,
-    bookmarks: bool,
+    sends_bookmarks: bool,
     next_bookmark: Instant,
     end: Instant,
     /// Timer for the next bookmark or the end; created when first needed.
@@ -66,7 +66,7 @@ struct Watch {
     is_finished: bool,
 }
 
-pub(super) fn serve(server: &Server, target: &Target, request: &ApiRequest) -> Result<Response, Status> {
+pub(super) fn serve(server: &Server, target: &RequestTarget, request: &ApiRequest) -> Result<Response, Status> {
     if target.resource.create_only {
         return Err(Status::method_not_allowed());
     }
@@ -97,7 +97,7 @@ pub(super) fn serve(server: &Server, target: &Target, request: &ApiRequest) -> R
         initial_end_revision: None,
         pending: Vec::new(),
         batch_end: Instant::now(),
-        bookmarks: request.query.flag("allowWatchBookmarks"),
+        sends_bookmarks: request.query.flag("allowWatchBookmarks"),
         next_bookmark: Instant::now() + BOOKMARK_INTERVAL,
         end,
         timer: None,
@@ -106,7 +106,7 @@ pub(super) fn serve(server: &Server, target: &Target, request: &ApiRequest) -> R
     // Clients that start without a resource version get a bookmark at the end of the initial state.
     let sends_initial_bookmark =
         request.query.flag("sendInitialEvents") || initial && request.query.get("resourceVersion").is_none();
-    watch.initial_end_revision = (sends_initial_bookmark && watch.bookmarks).then_some(start);
+    watch.initial_end_revision = (sends_initial_bookmark && watch.sends_bookmarks).then_some(start);
     let events = stream::unfold(watch, |mut watch| async move {
         let events = watch.next().await?;
         Some((Ok::<_, Infallible>(events), watch))
@@ -130,7 +130,7 @@ impl Watch {
             if self.send_initial_events() {
                 continue;
             }
-            let deadline = if self.bookmarks { self.next_bookmark.min(self.end) } else { self.end };
+            let deadline = if self.sends_bookmarks { self.next_bookmark.min(self.end) } else { self.end };
             let timer = self.timer.get_or_insert_with(|| Box::pin(tokio::time::sleep_until(deadline)));
             tokio::select! {
                 events = Self::next_batch(&mut self.cursor, self.batch_end) => match events {
@@ -142,7 +142,7 @@ impl Watch {
         }
     }
 
-    /// Encodes more of the initial state; false if it is complete.
+    /// Encodes the next part of the initial state; returns `false` if it is complete.
     fn send_initial_events(&mut self) -> bool {
         let batch: Vec<_> = self.initial.by_ref().take(MAX_BATCH).collect();
         for (_, object) in &batch {
@@ -169,7 +169,7 @@ impl Watch {
 
     fn handle_events(&mut self, events: &[Arc<StoreEvent>]) {
         events.iter().for_each(|event| self.handle_event(event));
-        // A client that is behind does not wait for a batch.
+        // Do not delay a client that is behind.
         if events.len() < MAX_BATCH {
             self.batch_end = Instant::now() + BATCH_INTERVAL;
         }
@@ -221,7 +221,7 @@ impl Watch {
             ResponseFormat::Table => {
                 let metadata = json!({"resourceVersion": object::resource_version(&converted)});
                 let table = Table::new(&self.resource, self.server.now());
-                // Only the first event of a watch contains the columns.
+                // Only the first event of a watch contains the column definitions.
                 table.render(&[converted], metadata, !mem::replace(&mut self.has_sent_columns, true))
             }
         };
@@ -259,7 +259,7 @@ impl Watch {
 
     fn handle_timer(&mut self) {
         let now = Instant::now();
-        if self.bookmarks {
+        if self.sends_bookmarks {
             self.encode_bookmark(self.cursor.position(), false);
             self.next_bookmark = now + BOOKMARK_INTERVAL;
         }
@@ -267,7 +267,7 @@ impl Watch {
         self.timer = None;
     }
 
-    /// Ends the watch with an ERROR event, after which the client lists again.
+    /// Ends the watch with an ERROR event, so that the client lists again.
     fn send_expired(&mut self, oldest: u64) {
         let message = format!("too old resource version: {} ({oldest})", self.cursor.position());
         self.encode_line("ERROR", Status::expired(message).to_json().to_string().as_bytes());

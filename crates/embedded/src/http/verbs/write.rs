@@ -7,7 +7,7 @@ use axum::response::Response;
 use http::Method;
 use serde_json::{Value, json};
 
-use crate::http::path::Target;
+use crate::http::path::RequestTarget;
 use crate::http::request::ApiRequest;
 use crate::http::{object_response, response, warning_header};
 use crate::resources::Resource;
@@ -16,7 +16,7 @@ use crate::write::decode::{self, DecodedObject};
 use crate::write::{Proposal, RequestBody, Subresource, WriteOptions, preconditions, prune};
 use crate::{conversion, object};
 
-pub(super) fn create(server: &Server, target: &Target, request: &ApiRequest) -> Result<Response, Status> {
+pub(super) fn create(server: &Server, target: &RequestTarget, request: &ApiRequest) -> Result<Response, Status> {
     let resource = &target.resource;
     let DecodedObject { object, field_warnings } = decode_object(resource, request)?;
     if !object::resource_version(&object).is_empty() {
@@ -33,7 +33,7 @@ pub(super) fn create(server: &Server, target: &Target, request: &ApiRequest) -> 
     }
 }
 
-pub(super) fn replace(server: &Server, target: &Target, request: &ApiRequest) -> Result<Response, Status> {
+pub(super) fn replace(server: &Server, target: &RequestTarget, request: &ApiRequest) -> Result<Response, Status> {
     let resource = &target.resource;
     let DecodedObject { object, field_warnings } = decode_object(resource, request)?;
     let options = WriteOptions { field_warnings, ..write_options(resource, request)? };
@@ -61,10 +61,11 @@ pub(super) fn replace(server: &Server, target: &Target, request: &ApiRequest) ->
     }
 }
 
-/// Returns the response of a failed write, with warnings for unknown fields; strict validation reports those first.
+/// Returns the response to a failed write, with warnings for unknown fields. With strict validation, unknown fields are
+/// reported instead of the failure.
 fn rejection(
     server: &Server,
-    target: &Target,
+    target: &RequestTarget,
     request: &ApiRequest,
     options: &WriteOptions,
     status: Status,
@@ -75,11 +76,11 @@ fn rejection(
 }
 
 /// Returns the subresource that the request writes.
-pub(super) fn written_subresource(target: &Target) -> Subresource {
+pub(super) fn written_subresource(target: &RequestTarget) -> Subresource {
     if target.subresource.as_deref() == Some("status") { Subresource::Status } else { Subresource::Main }
 }
 
-/// Returns the storage version of `resource`, for kinds with conversion.
+/// Returns the storage version of `resource`, which differs only for kinds with conversion.
 pub(super) fn storage_resource(server: &Server, resource: &Arc<Resource>) -> Arc<Resource> {
     let stored_version = conversion::storage_resource(resource);
     let stored_version =

@@ -1,4 +1,4 @@
-//! Admission: the built-in plugins of kube-apiserver, then the admission port.
+//! Admission: plugins that are built into kube-apiserver, then the admission port.
 
 mod namespace;
 pub(crate) mod priority;

@@ -51,8 +51,8 @@ fn resolve_pod_priority(server: &Server, pod: &mut Value) -> Result<(), Status> 
         return forbidden(pod, &format!("no PriorityClass with name {class_name} was found"));
     }
     let priority = class.as_ref().and_then(|class| class.get("value")?.as_i64()).unwrap_or(0);
-    let policy = class.as_ref().map_or("", |class| object::text(class, "/preemptionPolicy"));
-    let policy = if policy.is_empty() { PREEMPT_LOWER_PRIORITY } else { policy }.to_owned();
+    let class_policy = class.as_ref().map_or("", |class| object::text(class, "/preemptionPolicy"));
+    let policy = if class_policy.is_empty() { PREEMPT_LOWER_PRIORITY } else { class_policy }.to_owned();
     if let Some(requested) =
         pod.pointer("/spec/priority").and_then(Value::as_i64).filter(|requested| *requested != priority)
     {
@@ -157,12 +157,12 @@ mod tests {
     #[case::matching_value(json!({"priorityClassName": "gentle", "priority": 7}), r#""gentle" 7 "Never""#)]
     #[case::different_value(json!({"priority": 5}), "the integer value of priority (5) must not be provided in pod spec; priority admission controller computed 0 from the given PriorityClass name")]
     #[case::different_policy(json!({"preemptionPolicy": "Never"}), "the string value of PreemptionPolicy (Never) must not be provided in pod spec; priority admission controller computed PreemptLowerPriority from the given PriorityClass name")]
-    fn resolves_pod_priority(#[case] spec: Value, #[case] expect: &str) {
+    fn resolves_pod_priority(#[case] spec: Value, #[case] expected: &str) {
         let server = server();
         server
             .create(PRIORITY_CLASSES, json!({"metadata": {"name": "gentle"}, "value": 7, "preemptionPolicy": "Never"}))
             .unwrap();
-        assert_eq!(create_pod(&server, spec), expect);
+        assert_eq!(create_pod(&server, spec), expected);
     }
 
     #[test]

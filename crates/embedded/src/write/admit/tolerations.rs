@@ -4,12 +4,12 @@ use serde_json::{Value, json};
 
 use crate::write::default::spec;
 
-/// Time that Pods stay on a node that is not ready or unreachable, in seconds.
+/// Time in seconds that Pods remain bound to a node that is not ready or unreachable.
 const DEFAULT_TOLERATION_SECONDS: u32 = 300;
 
 const NODE_FAILURE_TAINTS: [&str; 2] = ["node.kubernetes.io/not-ready", "node.kubernetes.io/unreachable"];
 
-/// Adds the default tolerations that the Pod does not declare.
+/// Adds the default tolerations for the taints that the Pod does not tolerate.
 pub(super) fn add_default_tolerations(pod: &mut Value) {
     let tolerations = spec(pod).entry("tolerations").or_insert_with(|| json!([]));
     let Some(list) = tolerations.as_array_mut() else { return };

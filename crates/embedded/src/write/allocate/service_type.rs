@@ -1,4 +1,4 @@
-//! Allocations required by the type of a Service: cluster IP, node ports.
+//! Determines the allocations that the type of a Service requires: cluster IP and node ports.
 
 use serde_json::Value;
 

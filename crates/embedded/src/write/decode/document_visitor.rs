@@ -1,4 +1,4 @@
-//! Serde visitor for the maps and lists of a document; scalars are skipped.
+//! Serde visitor for the maps and lists of a document, which ignores scalars.
 
 use std::fmt;
 

@@ -6,7 +6,7 @@ use bytes::Bytes;
 
 use super::{json_members, yaml_keys};
 
-/// Duplicate fields of a request body, found independent of the type of the object.
+/// Duplicate fields of a request body, found independently of the type of the object.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct FieldWarnings {
     /// Paths of duplicate JSON members.
@@ -36,14 +36,14 @@ impl FieldWarnings {
 
     /// Finds the duplicate keys of a YAML document.
     pub(crate) fn yaml(document: &[u8]) -> Self {
-        // Most clients send JSON with a YAML content type, and rarely with duplicates.
+        // Most clients send JSON without duplicates with a YAML content type.
         let is_json =
             document.trim_ascii_start().starts_with(b"{") && json_members::duplicate_paths(document).is_empty();
         let text = std::str::from_utf8(document).unwrap_or_default();
         Self { yaml_messages: if is_json { Vec::new() } else { yaml_keys::duplicate_keys(text) }, ..Self::default() }
     }
 
-    /// Returns the error for duplicate YAML keys.
+    /// Returns the error for duplicate YAML keys, or `None`.
     pub(crate) fn yaml_error(&self) -> Option<String> {
         let lines: String = self.yaml_messages.iter().map(|line| format!("\n  {line}")).collect();
         (!lines.is_empty()).then(|| format!("yaml: unmarshal errors:{lines}"))

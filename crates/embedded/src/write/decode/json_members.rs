@@ -37,12 +37,12 @@ pub(super) fn members(bytes: &[u8]) -> Vec<Member> {
 }
 
 fn collect_members(bytes: &[u8], filter: MemberFilter) -> Vec<Member> {
-    let members_found = RefCell::new(Vec::new());
+    let collected = RefCell::new(Vec::new());
     let mut reader = serde_json::Deserializer::from_slice(bytes);
     // Decoding the object reports invalid JSON.
-    let _ = ValueVisitor(MemberVisitor { path: &FieldPath::Root, members_found: &members_found, filter })
-        .deserialize(&mut reader);
-    members_found.into_inner()
+    let _ =
+        ValueVisitor(MemberVisitor { path: &FieldPath::Root, collected: &collected, filter }).deserialize(&mut reader);
+    collected.into_inner()
 }
 
 /// Member name, borrowed unless it contains escapes.
@@ -51,7 +51,7 @@ struct Name<'a>(#[serde(borrow)] Cow<'a, str>);
 
 struct MemberVisitor<'a> {
     path: &'a FieldPath<'a>,
-    members_found: &'a RefCell<Vec<Member>>,
+    collected: &'a RefCell<Vec<Member>>,
     filter: MemberFilter,
 }
 
@@ -62,7 +62,7 @@ impl DocumentVisitor for MemberVisitor<'_> {
             let path = FieldPath::Member(self.path, &name);
             let is_duplicate = seen.contains(&name);
             if is_duplicate || self.filter == MemberFilter::All {
-                self.members_found.borrow_mut().push(Member { path: path.to_string(), is_duplicate });
+                self.collected.borrow_mut().push(Member { path: path.to_string(), is_duplicate });
             }
             map.next_value_seed(ValueVisitor(MemberVisitor { path: &path, ..self }))?;
             seen.insert(name);

@@ -92,7 +92,7 @@ pub(crate) fn check_field_types(resource: &Resource, object: &Value) -> Result<(
     }
 }
 
-/// Requires `apiVersion` and `kind`, which custom resources must contain.
+/// Checks that a custom resource contains `apiVersion` and `kind`.
 fn require_type_meta(resource: &Resource, object: &Value) -> Result<(), Status> {
     for (field, field_name) in [("kind", "Kind"), ("apiVersion", "apiVersion")] {
         if object.get(field).and_then(Value::as_str).unwrap_or_default().is_empty() {
@@ -112,7 +112,7 @@ fn decode_json(bytes: &[u8]) -> Result<Value, Status> {
 }
 
 fn decode_yaml(bytes: &[u8]) -> Result<Value, Status> {
-    // kube clients send JSON with YAML content types; parsing it as JSON is much faster.
+    // kube clients send JSON with a YAML content type; parsing it as JSON is much faster.
     if bytes.trim_ascii_start().starts_with(b"{")
         && let Ok(value) = serde_json::from_slice(bytes)
     {

@@ -4,7 +4,7 @@ use serde_json::{Map, Value, json};
 
 use super::{child_object, set_default};
 
-pub(super) fn fill(spec: &mut Map<String, Value>) {
+pub(super) fn autoscaler_defaults(spec: &mut Map<String, Value>) {
     set_default(spec, "minReplicas", json!(1));
     let target = json!({"type": "Utilization", "averageUtilization": 80});
     set_default(spec, "metrics", json!([{"type": "Resource", "resource": {"name": "cpu", "target": target}}]));

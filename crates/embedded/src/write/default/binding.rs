@@ -7,7 +7,7 @@ use crate::object;
 
 const GROUP: &str = "rbac.authorization.k8s.io";
 
-pub(super) fn fill(binding: &mut Value) {
+pub(super) fn binding_defaults(binding: &mut Value) {
     let binding = object::members(binding);
     default_group(child_object(binding, "roleRef"), GROUP);
     for subject in binding.get_mut("subjects").and_then(Value::as_array_mut).into_iter().flatten() {

@@ -20,7 +20,8 @@ pub(crate) fn apply_defaults(resource: &Resource, object: &mut Value) {
     apply_request_defaults(resource, object, false);
 }
 
-/// Applies the defaults of a written object. Nulls are retained in applied objects, where validation rejects them.
+/// Applies the defaults of an object in a write request. Nulls are retained in applied objects, because validation
+/// rejects them.
 pub(super) fn apply_request_defaults(resource: &Resource, object: &mut Value, is_applied: bool) {
     if resource.custom {
         if let Some(schema) = resource.schema() {
@@ -34,42 +35,42 @@ pub(super) fn apply_request_defaults(resource: &Resource, object: &mut Value, is
     }
     match resource.storage.as_str() {
         "pods" => pod::pod_defaults(spec(object)),
-        "services" => service::fill(spec(object)),
-        "deployments.apps" => workload::deployment(spec(object)),
-        "replicasets.apps" => workload::replica_set(spec(object)),
-        "statefulsets.apps" => workload::stateful_set(spec(object)),
-        "jobs.batch" => workload::job(spec(object)),
-        "endpointslices.discovery.k8s.io" => service::slice(object),
+        "services" => service::service_defaults(spec(object)),
+        "deployments.apps" => workload::deployment_defaults(spec(object)),
+        "replicasets.apps" => workload::replica_set_defaults(spec(object)),
+        "statefulsets.apps" => workload::stateful_set_defaults(spec(object)),
+        "jobs.batch" => workload::job_defaults(spec(object)),
+        "endpointslices.discovery.k8s.io" => service::endpoint_slice_defaults(object),
         "rolebindings.rbac.authorization.k8s.io" | "clusterrolebindings.rbac.authorization.k8s.io" => {
-            binding::fill(object);
+            binding::binding_defaults(object);
         }
-        "namespaces" => namespace(object),
-        "secrets" => secret(object),
-        "horizontalpodautoscalers.autoscaling" => autoscaler::fill(spec(object)),
+        "namespaces" => namespace_defaults(object),
+        "secrets" => secret_defaults(object),
+        "horizontalpodautoscalers.autoscaling" => autoscaler::autoscaler_defaults(spec(object)),
         crd::STORAGE => crd::apply_defaults(object),
-        "persistentvolumeclaims" => storage::claim(spec(object)),
-        "persistentvolumes" => storage::volume(spec(object)),
-        "storageclasses.storage.k8s.io" => storage::class(object::members(object)),
+        "persistentvolumeclaims" => storage::volume_claim_defaults(spec(object)),
+        "persistentvolumes" => storage::volume_defaults(spec(object)),
+        "storageclasses.storage.k8s.io" => storage::storage_class_defaults(object::members(object)),
         _ => {}
     }
 }
 
 /// Defaults of Secrets: moves `stringData` into `data`.
-fn secret(object: &mut Value) {
+fn secret_defaults(object: &mut Value) {
     let members = object::members(object);
     set_default(members, "type", json!("Opaque"));
-    let Some(texts) = members.remove("stringData") else { return };
+    let Some(string_data) = members.remove("stringData") else { return };
     let data = child_object(members, "data");
-    for (key, text) in texts.as_object().into_iter().flatten() {
+    for (key, text) in string_data.as_object().into_iter().flatten() {
         let encoded = base64::engine::general_purpose::STANDARD.encode(text.as_str().unwrap_or_default());
         data.insert(key.clone(), json!(encoded));
     }
 }
 
-pub(super) fn namespace(object: &mut Value) {
+pub(super) fn namespace_defaults(object: &mut Value) {
     let name = object::name(object).to_owned();
-    // A terminating namespace loses this finalizer once it is empty. New ones get it when the UID is set, without field
-    // manager.
+    // The finalizer is removed from a terminating Namespace once it is empty. A new Namespace gets the finalizer after
+    // its UID is set, so that it has no field manager.
     if !object::is_deleting(object) && !object::uid(object).is_empty() {
         set_default(spec(object), "finalizers", json!(["kubernetes"]));
     }

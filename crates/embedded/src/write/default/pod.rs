@@ -20,8 +20,8 @@ pub(super) fn pod_spec_defaults(spec: &mut Map<String, Value>) {
     set_default(spec, "dnsPolicy", json!("ClusterFirst"));
     set_default(spec, "schedulerName", json!("default-scheduler"));
     child_object(spec, "securityContext");
-    let account = spec.get("serviceAccountName").or_else(|| spec.get("serviceAccount")).cloned();
-    if let Some(account) = account {
+    let service_account = spec.get("serviceAccountName").or_else(|| spec.get("serviceAccount")).cloned();
+    if let Some(account) = service_account {
         set_default(spec, "serviceAccount", account.clone());
         set_default(spec, "serviceAccountName", account);
     }
@@ -31,7 +31,7 @@ pub(super) fn pod_spec_defaults(spec: &mut Map<String, Value>) {
     items(spec.get_mut("volumes")).for_each(volume_defaults);
 }
 
-/// Applies the defaults of Pods that templates do not get: host ports, and requests derived from limits.
+/// Applies the defaults that Pods have in addition to Pod templates: host ports, and requests derived from limits.
 fn standalone_pod_defaults(spec: &mut Map<String, Value>) {
     if spec.get("terminationGracePeriodSeconds").and_then(Value::as_i64).is_some_and(|seconds| seconds < 0) {
         spec.insert("terminationGracePeriodSeconds".to_owned(), json!(1));

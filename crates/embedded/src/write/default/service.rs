@@ -5,7 +5,7 @@ use serde_json::{Map, Value, json};
 use super::{child_object, set_default};
 use crate::object;
 
-pub(super) fn fill(spec: &mut Map<String, Value>) {
+pub(super) fn service_defaults(spec: &mut Map<String, Value>) {
     set_default(spec, "type", json!("ClusterIP"));
     set_default(spec, "sessionAffinity", json!("None"));
     if spec["sessionAffinity"] == "ClientIP" {
@@ -35,7 +35,7 @@ pub(super) fn fill(spec: &mut Map<String, Value>) {
 }
 
 /// Applies the defaults of the ports of an EndpointSlice.
-pub(super) fn slice(slice: &mut Value) {
+pub(super) fn endpoint_slice_defaults(slice: &mut Value) {
     for port in slice.get_mut("ports").and_then(Value::as_array_mut).into_iter().flatten() {
         let port = object::members(port);
         set_default(port, "name", json!(""));

@@ -5,14 +5,14 @@ use serde_json::{Map, Value, json};
 use super::{pod, set_default};
 use crate::object;
 
-pub(super) fn claim(spec: &mut Map<String, Value>) {
+pub(super) fn volume_claim_defaults(spec: &mut Map<String, Value>) {
     set_default(spec, "volumeMode", json!("Filesystem"));
     if let Some(resources) = spec.get_mut("resources") {
         pod::canonicalize_resources(object::members(resources));
     }
 }
 
-pub(super) fn volume(spec: &mut Map<String, Value>) {
+pub(super) fn volume_defaults(spec: &mut Map<String, Value>) {
     set_default(spec, "persistentVolumeReclaimPolicy", json!("Retain"));
     set_default(spec, "volumeMode", json!("Filesystem"));
     if let Some(source) = spec.get_mut("hostPath") {
@@ -20,7 +20,7 @@ pub(super) fn volume(spec: &mut Map<String, Value>) {
     }
 }
 
-pub(super) fn class(members: &mut Map<String, Value>) {
+pub(super) fn storage_class_defaults(members: &mut Map<String, Value>) {
     set_default(members, "reclaimPolicy", json!("Delete"));
     set_default(members, "volumeBindingMode", json!("Immediate"));
 }

@@ -5,8 +5,8 @@ use serde_json::{Map, Value, json};
 use super::{child_object, pod, set_default, storage};
 use crate::object;
 
-pub(super) fn deployment(spec: &mut Map<String, Value>) {
-    template(spec);
+pub(super) fn deployment_defaults(spec: &mut Map<String, Value>) {
+    template_defaults(spec);
     set_default(spec, "replicas", json!(1));
     set_default(spec, "revisionHistoryLimit", json!(10));
     set_default(spec, "progressDeadlineSeconds", json!(600));
@@ -19,14 +19,14 @@ pub(super) fn deployment(spec: &mut Map<String, Value>) {
     }
 }
 
-pub(super) fn replica_set(spec: &mut Map<String, Value>) {
+pub(super) fn replica_set_defaults(spec: &mut Map<String, Value>) {
     set_default(spec, "replicas", json!(1));
-    template(spec);
+    template_defaults(spec);
 }
 
-pub(super) fn stateful_set(spec: &mut Map<String, Value>) {
-    template(spec);
-    volume_claim_templates(spec);
+pub(super) fn stateful_set_defaults(spec: &mut Map<String, Value>) {
+    template_defaults(spec);
+    volume_claim_template_defaults(spec);
     set_default(spec, "replicas", json!(1));
     set_default(spec, "revisionHistoryLimit", json!(10));
     set_default(spec, "podManagementPolicy", json!("OrderedReady"));
@@ -42,8 +42,8 @@ pub(super) fn stateful_set(spec: &mut Map<String, Value>) {
     set_default(retention, "whenScaled", json!("Retain"));
 }
 
-pub(super) fn job(spec: &mut Map<String, Value>) {
-    template(spec);
+pub(super) fn job_defaults(spec: &mut Map<String, Value>) {
+    template_defaults(spec);
     set_default(spec, "completions", json!(1));
     set_default(spec, "parallelism", json!(1));
     set_default(spec, "backoffLimit", json!(6));
@@ -54,17 +54,17 @@ pub(super) fn job(spec: &mut Map<String, Value>) {
 }
 
 /// Applies the defaults of the volume claim templates of a StatefulSet.
-fn volume_claim_templates(spec: &mut Map<String, Value>) {
+fn volume_claim_template_defaults(spec: &mut Map<String, Value>) {
     for claim in spec.get_mut("volumeClaimTemplates").and_then(Value::as_array_mut).into_iter().flatten() {
         let claim = object::members(claim);
         set_default(claim, "apiVersion", json!("v1"));
         set_default(claim, "kind", json!("PersistentVolumeClaim"));
-        storage::claim(child_object(claim, "spec"));
+        storage::volume_claim_defaults(child_object(claim, "spec"));
         set_default(child_object(claim, "status"), "phase", json!("Pending"));
     }
 }
 
-fn template(spec: &mut Map<String, Value>) {
+fn template_defaults(spec: &mut Map<String, Value>) {
     let template = child_object(spec, "template");
     child_object(template, "metadata");
     pod::pod_spec_defaults(child_object(template, "spec"));

@@ -20,7 +20,7 @@ use crate::store::ObjectKey;
 /// Maximum number of attempts to find a free generated name or to resolve conflicts.
 const MAX_ATTEMPTS: usize = 8;
 
-/// A write with its parameters.
+/// Parameters of a write.
 #[derive(Clone, Copy)]
 struct Pipeline<'a> {
     server: &'a Server,
@@ -34,7 +34,7 @@ struct Pipeline<'a> {
 // === impl Server ===
 
 impl Server {
-    /// Creates an object. A `generateName` gets a random suffix.
+    /// Creates an object. With `generateName`, the name gets a random suffix.
     pub(crate) fn create_object(
         &self,
         resource: &Resource,
@@ -47,14 +47,14 @@ impl Server {
         if !object::name(&object).is_empty() {
             return pipeline.create(object, is_applied);
         }
-        let mut last = Status::internal_error("no name was generated");
+        let mut last_error = Status::internal_error("no name was generated");
         for _ in 0..MAX_ATTEMPTS {
             match pipeline.create(object.clone(), is_applied) {
-                Err(status) if status.reason == "AlreadyExists" => last = status,
+                Err(status) if status.reason == "AlreadyExists" => last_error = status,
                 result => return result,
             }
         }
-        Err(last)
+        Err(last_error)
     }
 
     /// Updates an object. `propose` computes the new object and is called again after a conflict.
@@ -108,21 +108,22 @@ impl Pipeline<'_> {
         normalize::normalize(self.resource, object);
     }
 
-    /// Records the field manager, except after server-side apply, which has done that.
-    fn track_managed_fields(&self, before: Option<&Value>, object: &mut Value, is_applied: bool) {
+    /// Records the field manager, except after server-side apply, which records it itself.
+    fn track_managed_fields(&self, old: Option<&Value>, object: &mut Value, is_applied: bool) {
         if !is_applied {
             managed_fields::record_manager(
                 self.resource,
                 self.subresource,
                 self.options,
                 self.server.now(),
-                before,
+                old,
                 object,
             );
         }
     }
 
-    /// Applies schema defaults to a stored object: defaults added later count as written.
+    /// Returns a stored object with the current schema defaults, including defaults that were added after it was
+    /// stored.
     fn with_schema_defaults(&self, stored: &Arc<Value>) -> Arc<Value> {
         if !self.resource.has_defaults {
             return Arc::clone(stored);

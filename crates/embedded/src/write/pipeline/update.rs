@@ -24,7 +24,7 @@ impl Pipeline<'_> {
         let (mut object, is_applied) = propose(Some(&current))?.into_parts();
         let mut warnings = self.prepare_update(name, &current, &mut object, is_applied)?;
         let result_without_write = |object, warnings| Ok(Some(WriteResult { object, warnings, created: false }));
-        // An applied null may equal the current value after defaulting.
+        // After defaulting, an object with applied nulls may equal the current one.
         if object == *stored || is_applied && equal_ignoring_timestamps(&object, &stored) {
             return result_without_write(stored, warnings);
         }

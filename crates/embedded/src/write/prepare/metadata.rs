@@ -15,7 +15,7 @@ const MAX_GENERATED_PREFIX: usize = 63 - 5;
 const SERVER_OWNED: [&str; 6] =
     ["uid", "creationTimestamp", "deletionTimestamp", "deletionGracePeriodSeconds", "generation", "selfLink"];
 
-/// Sets storage version, kind and the namespace of the request.
+/// Sets the storage version, the kind and the namespace of the request.
 pub(in crate::write) fn set_type_and_namespace(
     resource: &Resource,
     namespace: &str,
@@ -39,7 +39,7 @@ pub(in crate::write) fn set_type_and_namespace(
     Ok(())
 }
 
-/// Sets the name to `generateName` and five random characters if it is empty.
+/// Sets an empty name to `generateName` followed by five random characters.
 pub(in crate::write) fn generate_name(object: &mut Value, random: &dyn Random) {
     if !object::name(object).is_empty() {
         return;
@@ -115,7 +115,7 @@ pub(in crate::write) fn update_generation(resource: &Resource, current: &Value, 
     let has_relevant_metadata_change = match resource.storage.as_str() {
         // Annotations of Deployments are copied to their ReplicaSets.
         "deployments.apps" => differs("annotations"),
-        // Labels of an EndpointSlice name its Service.
+        // The labels of an EndpointSlice contain the name of its Service.
         "endpointslices.discovery.k8s.io" => differs("labels"),
         _ => false,
     };

@@ -1,4 +1,4 @@
-//! Sets the fields owned by the server and resets changes of clients to them.
+//! Sets the fields owned by the server and reverts changes by clients to them.
 
 mod job_selector;
 mod metadata;
@@ -17,14 +17,14 @@ pub(super) use metadata::{
 };
 pub(super) use pod_ips::default_pod_ips;
 
-/// Removes the status of new objects, except for Nodes, which register with it.
+/// Removes the status of new objects, except for Nodes, whose kubelet sets it at registration.
 pub(super) fn drop_status(resource: &Resource, object: &mut Value) {
     if resource.has_status && resource.storage != "nodes" {
         object::members(object).remove("status");
     }
 }
 
-/// Sets initial status, finalizers and selectors of a new object that has its UID.
+/// Sets the initial status, finalizers and selectors of a new object, which already has a UID.
 pub(super) fn prepare_for_create(resource: &Resource, object: &mut Value) {
     match resource.storage.as_str() {
         "pods" => {
@@ -36,7 +36,7 @@ pub(super) fn prepare_for_create(resource: &Resource, object: &mut Value) {
             }
         }
         "namespaces" => {
-            default::namespace(object);
+            default::namespace_defaults(object);
             set_status(object, json!({"phase": "Active"}));
         }
         "persistentvolumeclaims" => {
@@ -53,7 +53,7 @@ pub(super) fn prepare_for_create(resource: &Resource, object: &mut Value) {
     }
 }
 
-/// Sets the transition time of a PersistentVolume that changes its phase.
+/// Sets the transition time of a PersistentVolume whose phase changes.
 pub(super) fn prepare_for_update(resource: &Resource, current: &Value, object: &mut Value, now: jiff::Timestamp) {
     let is_unchanged = |pointer: &str| current.pointer(pointer) == object.pointer(pointer);
     if resource.storage == "persistentvolumes"

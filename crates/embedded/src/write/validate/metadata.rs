@@ -9,10 +9,10 @@ use crate::object;
 use crate::resources::Resource;
 use crate::write::Subresource;
 
-/// Resources whose finalizers are validated on updates as on creation.
+/// Resources whose finalizers are validated not only on creation but also on updates.
 const REVALIDATED_ON_UPDATE: [&str; 5] = ["configmaps", "pods", "secrets", "serviceaccounts", "services"];
 
-/// Built-in resources that accept finalizers without domain.
+/// Built-in resources that accept finalizers without a domain.
 const UNQUALIFIED_FINALIZERS_ALLOWED: [&str; 2] = ["leases.coordination.k8s.io", "leasecandidates.coordination.k8s.io"];
 
 /// Maximum total size of the keys and values of annotations in bytes.
@@ -23,7 +23,7 @@ pub(super) fn causes(resource: &Resource, object: &Value) -> Vec<StatusCause> {
     if resource.create_only {
         return Vec::new();
     }
-    let mut causes = label_causes(object);
+    let mut causes = label_and_annotation_causes(object);
     causes.extend(owner_references::causes(object));
     causes.extend(finalizer_causes(resource, object));
     let name = object::name(object);
@@ -42,9 +42,9 @@ pub(super) fn update_causes(
     current: &Value,
     object: &Value,
 ) -> Vec<StatusCause> {
-    let mut causes = label_causes(object);
+    let mut causes = label_and_annotation_causes(object);
     causes.extend(owner_references::causes(object));
-    causes.extend(new_finalizers(current, object));
+    causes.extend(check_new_finalizers(current, object));
     if subresource == Subresource::Main
         && (resource.custom || REVALIDATED_ON_UPDATE.contains(&resource.storage.as_str()))
     {
@@ -53,31 +53,31 @@ pub(super) fn update_causes(
     causes
 }
 
-fn label_causes(object: &Value) -> Vec<StatusCause> {
+fn label_and_annotation_causes(object: &Value) -> Vec<StatusCause> {
     let members = |field: &str| object.pointer(&format!("/metadata/{field}")).and_then(Value::as_object);
-    let mut causes = labels("metadata.labels", members("labels"));
-    causes.extend(annotations("metadata.annotations", members("annotations")));
+    let mut causes = check_labels("metadata.labels", members("labels"));
+    causes.extend(check_annotations("metadata.annotations", members("annotations")));
     causes
 }
 
-fn annotations(field: &str, annotations: Option<&Map<String, Value>>) -> Vec<StatusCause> {
+fn check_annotations(field: &str, annotations: Option<&Map<String, Value>>) -> Vec<StatusCause> {
     let mut causes = Vec::new();
-    let mut bytes = 0;
+    let mut total_bytes = 0;
     for (key, value) in annotations.into_iter().flatten() {
-        // The domain is case-insensitive.
+        // The domain of a key is case-insensitive.
         let hints = label_key_hints(&key.to_lowercase());
         causes.extend(hints.iter().map(|hint| StatusCause::invalid(field, &json!(key), hint)));
-        bytes += key.len() + value.as_str().map_or(0, str::len);
+        total_bytes += key.len() + value.as_str().map_or(0, str::len);
     }
-    if bytes > TOTAL_ANNOTATION_SIZE_LIMIT {
+    if total_bytes > TOTAL_ANNOTATION_SIZE_LIMIT {
         let message = format!("Too long: may not be more than {TOTAL_ANNOTATION_SIZE_LIMIT} bytes");
         causes.push(StatusCause::new(field, "FieldValueTooLong", message));
     }
     causes
 }
 
-/// Validates labels, or a selector in form of labels, at `field`.
-pub(super) fn labels(field: &str, labels: Option<&Map<String, Value>>) -> Vec<StatusCause> {
+/// Validates labels, or a selector that consists of labels, at the field path `field`.
+pub(super) fn check_labels(field: &str, labels: Option<&Map<String, Value>>) -> Vec<StatusCause> {
     let mut causes = Vec::new();
     let labels = labels.into_iter().flatten();
     for (key, value) in labels {
@@ -92,7 +92,7 @@ pub(super) fn labels(field: &str, labels: Option<&Map<String, Value>>) -> Vec<St
     causes
 }
 
-/// Validates finalizers. Those of built-in kinds require a domain.
+/// Validates finalizers. Finalizers of built-in kinds must be domain-qualified.
 fn finalizer_causes(resource: &Resource, object: &Value) -> Vec<StatusCause> {
     const STANDARD: [&str; 3] = ["kubernetes", "orphan", "foregroundDeletion"];
     let has_qualified_name = |name: &str| is_qualified_name_part(name.rsplit_once('/').map_or(name, |(_, part)| part));
@@ -111,16 +111,17 @@ fn finalizer_causes(resource: &Resource, object: &Value) -> Vec<StatusCause> {
 }
 
 /// Rejects new finalizers of a terminating object.
-fn new_finalizers(current: &Value, object: &Value) -> Option<StatusCause> {
+fn check_new_finalizers(current: &Value, object: &Value) -> Option<StatusCause> {
     if !object::is_deleting(current) {
         return None;
     }
-    let before = object::finalizers(current);
-    let new: Vec<&str> = object::finalizers(object).into_iter().filter(|name| !before.contains(name)).collect();
-    (!new.is_empty()).then(|| {
+    let current_finalizers = object::finalizers(current);
+    let new_finalizers: Vec<&str> =
+        object::finalizers(object).into_iter().filter(|name| !current_finalizers.contains(name)).collect();
+    (!new_finalizers.is_empty()).then(|| {
         let hint = format!(
             "no new finalizers can be added if the object is being deleted, found new finalizers []string{{{}}}",
-            new.iter().map(|name| format!("{name:?}")).collect::<Vec<_>>().join(", ")
+            new_finalizers.iter().map(|name| format!("{name:?}")).collect::<Vec<_>>().join(", ")
         );
         StatusCause::forbidden("metadata.finalizers", &hint)
     })
@@ -137,7 +138,7 @@ mod tests {
     #[case::above_limit(TOTAL_ANNOTATION_SIZE_LIMIT - 1, &["metadata.annotations: Too long: may not be more than 262144 bytes"])]
     fn limits_total_size_of_annotations(#[case] value: usize, #[case] expected: &[&str]) {
         let object = json!({"metadata": {"annotations": {"ab": "", "cd": "x".repeat(value - 2)}}});
-        let causes = label_causes(&object);
+        let causes = label_and_annotation_causes(&object);
         let messages: Vec<String> = causes.iter().map(|cause| format!("{}: {}", cause.field, cause.message)).collect();
         assert_eq!(messages, expected);
     }

@@ -1,4 +1,4 @@
-//! Validation of objects, which reports all causes at once with the messages of Kubernetes.
+//! Validation of objects. All causes are reported together, with the messages of Kubernetes.
 
 pub(crate) mod kinds;
 mod metadata;

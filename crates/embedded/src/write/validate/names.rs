@@ -10,7 +10,7 @@ pub(crate) const LABEL_VALUE_MESSAGE: &str = "a valid label must be an empty str
 
 pub(crate) const NO_DOTS_MESSAGE: &str = "must not contain dots";
 
-/// Returns the reason why an object of this resource must not have this name.
+/// Returns the reason why `name` is invalid for an object of `resource`, or `None`.
 pub(super) fn name_error(resource: &Resource, name: &str) -> Option<String> {
     if resource.group == "rbac.authorization.k8s.io" {
         return ["/", "%"]
@@ -25,7 +25,7 @@ pub(super) fn name_error(resource: &Resource, name: &str) -> Option<String> {
     hints.into_iter().next()
 }
 
-/// Validates a DNS label, such as the name of a container.
+/// Returns why `name` is not a DNS label, such as the name of a container; empty if it is valid.
 pub(crate) fn label_hints(name: &str) -> Vec<String> {
     let mut hints = Vec::new();
     if name.len() > 63 {
@@ -39,7 +39,7 @@ pub(crate) fn label_hints(name: &str) -> Vec<String> {
     hints
 }
 
-/// Validates a DNS subdomain, such as the name of most objects.
+/// Returns why `name` is not a DNS subdomain, such as the name of most objects; empty if it is valid.
 pub(crate) fn subdomain_hints(name: &str) -> Vec<String> {
     let mut hints = Vec::new();
     if name.len() > 253 {
@@ -51,7 +51,7 @@ pub(crate) fn subdomain_hints(name: &str) -> Vec<String> {
     hints
 }
 
-/// Validates the key of a label or annotation.
+/// Returns why `key` is not a valid key of a label or annotation; empty if it is valid.
 pub(crate) fn label_key_hints(key: &str) -> Vec<String> {
     let (prefix, name) = match key.split('/').collect::<Vec<_>>().as_slice() {
         [name] => (None, *name),
@@ -79,7 +79,7 @@ pub(crate) fn label_key_hints(key: &str) -> Vec<String> {
     hints
 }
 
-/// Validates the name of a container port.
+/// Returns why `name` is not a valid name of a container port; empty if it is valid.
 pub(crate) fn port_name_hints(name: &str) -> Vec<String> {
     let mut hints = Vec::new();
     if name.len() > 15 {
@@ -100,15 +100,15 @@ pub(crate) fn port_name_hints(name: &str) -> Vec<String> {
     hints.into_iter().map(str::to_owned).collect()
 }
 
-/// Validates a key of a ConfigMap or Secret.
+/// Returns why `key` is not a valid key of a ConfigMap or Secret; empty if it is valid.
 pub(crate) fn config_key_hints(key: &str) -> Vec<String> {
-    const KEY: &str = "a valid config key must consist of alphanumeric characters, '-', '_' or '.' (e.g. 'key.name',  or 'KEY_NAME',  or 'key-name', regex used for validation is '[-._a-zA-Z0-9]+')";
+    const CONFIG_KEY_MESSAGE: &str = "a valid config key must consist of alphanumeric characters, '-', '_' or '.' (e.g. 'key.name',  or 'KEY_NAME',  or 'key-name', regex used for validation is '[-._a-zA-Z0-9]+')";
     let mut hints = Vec::new();
     if key.len() > 253 {
         hints.push("must be no more than 253 characters".to_owned());
     }
     if key.is_empty() || !key.chars().all(|c| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.')) {
-        hints.push(KEY.to_owned());
+        hints.push(CONFIG_KEY_MESSAGE.to_owned());
     }
     match key {
         "." => hints.push("must not be '.'".to_owned()),

@@ -1,4 +1,4 @@
-//! Validation of owner references: complete, and at most one controller.
+//! Validation of owner references: required fields, and at most one controller.
 
 use apimachinery::StatusCause;
 use serde_json::Value;
@@ -32,9 +32,9 @@ fn reference_causes(field: &str, owner: &Value) -> Vec<StatusCause> {
     if text("apiVersion").is_empty() {
         causes.push(StatusCause::invalid(format!("{field}.apiVersion"), &"".into(), "version must not be empty"));
     }
-    let missing = ["kind", "name", "uid"].into_iter().filter(|name| text(name).is_empty());
-    causes.extend(missing.map(|name| StatusCause::required(format!("{field}.{name}"), "must not be empty")));
-    // Events expire, which would delete their dependents.
+    let missing_fields = ["kind", "name", "uid"].into_iter().filter(|name| text(name).is_empty());
+    causes.extend(missing_fields.map(|name| StatusCause::required(format!("{field}.{name}"), "must not be empty")));
+    // Dependents of an Event would be deleted when it expires.
     if (text("apiVersion"), text("kind")) == ("v1", "Event") {
         let hint = "/v1, Kind=Event is disallowed from being an owner";
         causes.push(StatusCause::invalid_json(field, &format_reference(owner), hint));

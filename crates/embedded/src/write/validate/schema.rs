@@ -1,4 +1,4 @@
-//! Validation against the schema, and of the replica counts of scalable custom resources.
+//! Validation against the schema, and validation of the replica counts of scalable custom resources.
 
 use apimachinery::{Status, StatusCause};
 use serde_json::{Value, json};
@@ -6,8 +6,8 @@ use serde_json::{Value, json};
 use crate::resources::Resource;
 use crate::write::{Subresource, prune};
 
-/// Built-in resources whose required fields are validated by the schema only.
-const SCHEMA_REQUIRED_KINDS: [&str; 3] = ["events", "persistentvolumes", "priorityclasses.scheduling.k8s.io"];
+/// Built-in resources whose required fields are validated only by the schema.
+const REQUIRED_FIELDS_FROM_SCHEMA: [&str; 3] = ["events", "persistentvolumes", "priorityclasses.scheduling.k8s.io"];
 
 pub(super) fn causes(
     resource: &Resource,
@@ -18,12 +18,12 @@ pub(super) fn causes(
     if resource.custom {
         let mut causes = custom_resource_causes(resource, &schema.validate(object));
         if subresource == Subresource::Status {
-            causes.iter_mut().for_each(rename_status_field);
+            causes.iter_mut().for_each(shorten_status_path);
         }
         causes.extend(replica_count_causes(resource, subresource, object));
         return Ok(causes);
     }
-    // In built-in kinds, null equals absent. Metadata is validated separately.
+    // In built-in kinds, a null field equals an absent one. Metadata is validated separately.
     let members = object.as_object().into_iter().flatten().filter(|(name, _)| *name != "metadata");
     let mut object: Value = members.map(|(name, value)| (name.clone(), value.clone())).collect();
     prune::drop_nulls(&mut object);
@@ -32,14 +32,14 @@ pub(super) fn causes(
     // fields of specs are validated per kind, with the messages of kube-apiserver.
     causes.retain(|cause| !cause.field.starts_with("status") && !cause.field.starts_with("metadata"));
     causes.retain(|cause| {
-        cause.reason != "FieldValueRequired" || SCHEMA_REQUIRED_KINDS.contains(&resource.storage.as_str())
+        cause.reason != "FieldValueRequired" || REQUIRED_FIELDS_FROM_SCHEMA.contains(&resource.storage.as_str())
     });
     if subresource == Subresource::Status {
         return Ok(Vec::new());
     }
-    let mistyped: Vec<String> =
+    let type_errors: Vec<String> =
         causes.iter().filter(|cause| cause.reason == "FieldValueTypeInvalid").map(StatusCause::to_string).collect();
-    if mistyped.is_empty() {
+    if type_errors.is_empty() {
         return Ok(causes);
     }
     Err(Status::bad_request(format!(
@@ -47,35 +47,35 @@ pub(super) fn causes(
         resource.kind,
         resource.version,
         resource.kind,
-        mistyped.join(", ")
+        type_errors.join(", ")
     )))
 }
 
 /// Makes a field path in a message relative to the status, as kube-apiserver does for status updates.
-fn rename_status_field(cause: &mut StatusCause) {
+fn shorten_status_path(cause: &mut StatusCause) {
     if let Some(relative) = cause.field.strip_prefix("status.") {
         cause.message =
             cause.message.replacen(&format!(": {} in body", cause.field), &format!(": {relative} in body"), 1);
     }
 }
 
-/// Returns the causes for a custom resource. Schemas may restrict only the name in the metadata. If an error prevents
+/// Returns the causes for a custom resource. In the metadata, a schema may restrict only the name. If an error prevents
 /// the evaluation of validation rules, an additional cause reports it.
 fn custom_resource_causes(resource: &Resource, causes: &[StatusCause]) -> Vec<StatusCause> {
     let is_reported = |cause: &&StatusCause| !cause.field.starts_with("metadata.") || cause.field == "metadata.name";
     let mut causes: Vec<StatusCause> = causes.iter().filter(is_reported).cloned().collect();
-    let prevents_rules = |cause: &StatusCause| {
+    let prevents_rule_evaluation = |cause: &StatusCause| {
         let reasons = ["Required", "TypeInvalid", "NotSupported", "TooLong", "TooMany"];
         reasons.iter().any(|reason| cause.reason == format!("FieldValue{reason}"))
     };
-    if causes.iter().any(prevents_rules) && resource.has_rules {
+    if causes.iter().any(prevents_rule_evaluation) && resource.has_rules {
         let hint = "some validation rules were not checked because the object was invalid; correct the existing errors to complete validation";
         causes.push(StatusCause::invalid("<nil>", &Value::Null, hint));
     }
     causes
 }
 
-/// Validates the replica counts of a scalable custom resource, which are integers independent of its schema. Status
+/// Validates the replica counts of a scalable custom resource, which must be integers regardless of its schema. Status
 /// updates do not change the desired count.
 fn replica_count_causes(resource: &Resource, subresource: Subresource, object: &Value) -> Vec<StatusCause> {
     let Some(paths) = resource.scale.as_ref().filter(|_| resource.custom) else { return Vec::new() };

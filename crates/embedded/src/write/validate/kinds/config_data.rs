@@ -9,7 +9,7 @@ use super::super::names::config_key_hints;
 use super::field::Field;
 use crate::resources::Resource;
 
-pub(super) fn config_map(object: &Value) -> Vec<StatusCause> {
+pub(super) fn config_map_causes(object: &Value) -> Vec<StatusCause> {
     let binary = object.get("binaryData").and_then(Value::as_object);
     let data = object.get("data").and_then(Value::as_object).into_iter().flatten();
     let duplicates = data.filter(|(key, _)| binary.is_some_and(|binary| binary.contains_key(*key))).map(|(key, _)| {
@@ -17,13 +17,13 @@ pub(super) fn config_map(object: &Value) -> Vec<StatusCause> {
     });
     let mut causes = key_causes(object, "data");
     causes.extend(duplicates);
-    // In the order of kube-apiserver, which validates key by key.
+    // kube-apiserver validates key by key.
     causes.sort_by(|a, b| a.field.cmp(&b.field));
     causes.extend(key_causes(object, "binaryData"));
     causes
 }
 
-pub(super) fn secret(object: &Value) -> Vec<StatusCause> {
+pub(super) fn secret_causes(object: &Value) -> Vec<StatusCause> {
     let data = Field::root(object).get("data");
     let missing = |required: &[&str]| -> Vec<StatusCause> {
         let has = |key: &str| data.value.get(key).is_some();
@@ -34,7 +34,7 @@ pub(super) fn secret(object: &Value) -> Vec<StatusCause> {
     causes.extend(match Field::root(object).get("type").text() {
         "kubernetes.io/tls" => missing(&["tls.crt", "tls.key"]),
         "kubernetes.io/ssh-auth" => missing(&["ssh-privatekey"]),
-        // One of the two keys suffices.
+        // One of the two keys is sufficient.
         "kubernetes.io/basic-auth" if missing(&["username", "password"]).len() == 2 => {
             missing(&["username", "password"])
         }
@@ -95,7 +95,7 @@ pub(in crate::write::validate) fn check_base64(resource: &Resource, object: &Val
     Ok(())
 }
 
-/// Validates immutable fields: the type of Secrets, and everything if `immutable` is set.
+/// Validates that immutable fields are unchanged: the type of Secrets, and all data if `immutable` is set.
 pub(super) fn immutable_causes(resource: &Resource, current: &Value, object: &Value) -> Vec<StatusCause> {
     let changed = |field: &str| current.get(field) != object.get(field);
     let mut causes = Vec::new();
@@ -114,7 +114,7 @@ pub(super) fn immutable_causes(resource: &Resource, current: &Value, object: &Va
     causes
 }
 
-/// Validates the keys of a map, which have to be valid file names.
+/// Validates the keys of a map, which must be valid file names.
 fn key_causes(object: &Value, field: &str) -> Vec<StatusCause> {
     let data = object.get(field).and_then(Value::as_object).into_iter().flatten();
     let hints = data.flat_map(|(key, _)| config_key_hints(key).into_iter().map(move |hint| (key, hint)));

@@ -50,19 +50,19 @@ fn container_causes(container: &Field<'_>, volumes: &BTreeSet<&str>) -> Vec<Stat
         causes.push(image.invalid("must not have leading or trailing whitespace"));
     }
     causes.extend(container.get("terminationMessagePolicy").check_one_of(&["File", "FallbackToLogsOnError"]));
-    causes.extend(ports(&container.get("ports")));
+    causes.extend(check_ports(&container.get("ports")));
     causes.extend(environment::causes(container));
-    causes.extend(volume::mounts(container, volumes));
+    causes.extend(volume::check_mounts(container, volumes));
     causes.extend(container.get("imagePullPolicy").check_one_of(&PULL_POLICIES));
     causes.extend(resources::causes(container));
     causes
 }
 
-fn ports(ports: &Field<'_>) -> Vec<StatusCause> {
+fn check_ports(ports: &Field<'_>) -> Vec<StatusCause> {
     let mut names = BTreeSet::new();
     let mut causes = Vec::new();
     for port in ports.items() {
-        let [name, number, host, protocol] =
+        let [name, number, host_port, protocol] =
             ["name", "containerPort", "hostPort", "protocol"].map(|field| port.get(field));
         if !name.is_empty() {
             let hints = name.check(port_name_hints);
@@ -73,10 +73,10 @@ fn ports(ports: &Field<'_>) -> Vec<StatusCause> {
         }
         match number.number().unwrap_or(0) {
             0 => causes.push(number.required()),
-            value => causes.extend(probe::out_of_range(&number, value)),
+            value => causes.extend(probe::check_port_range(&number, value)),
         }
-        let value = host.number().filter(|value| *value != 0);
-        causes.extend(value.and_then(|value| probe::out_of_range(&host, value)));
+        let value = host_port.number().filter(|value| *value != 0);
+        causes.extend(value.and_then(|value| probe::check_port_range(&host_port, value)));
         causes.extend(protocol.check_one_of(&PROTOCOLS));
     }
     causes

@@ -13,8 +13,8 @@ pub(super) fn causes(revision: &Value) -> Vec<StatusCause> {
     causes
 }
 
-/// Validates that the data is unchanged.
-pub(super) fn data_change(current: &Value, revision: &Value) -> Option<StatusCause> {
+/// Rejects a change of the data.
+pub(super) fn check_data_unchanged(current: &Value, revision: &Value) -> Option<StatusCause> {
     (current.get("data") != revision.get("data"))
         .then(|| StatusCause::invalid("data", revision.get("data").unwrap_or(&Value::Null), "field is immutable"))
 }

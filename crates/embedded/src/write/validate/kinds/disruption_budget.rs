@@ -31,7 +31,7 @@ pub(super) fn causes(budget: &Value) -> Vec<StatusCause> {
         causes.extend(int_or_percent::check_at_most_100_percent(bound));
     }
     causes.extend(policy.check_one_of(&["AlwaysAllow", "IfHealthyBudget"]));
-    causes.extend(selector::label_selector(&spec.get("selector")));
+    causes.extend(selector::check_label_selector(&spec.get("selector")));
     causes
 }
 

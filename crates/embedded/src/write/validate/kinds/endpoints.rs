@@ -15,7 +15,7 @@ const INVALID_IP: &str = "must be a valid IP address, (e.g. 10.9.8.7 or 2001:db8
 const PROTOCOLS: [&str; 3] = ["SCTP", "TCP", "UDP"];
 
 /// Validates an EndpointSlice.
-pub(super) fn endpoint_slice(slice: &Value) -> Vec<StatusCause> {
+pub(super) fn endpoint_slice_causes(slice: &Value) -> Vec<StatusCause> {
     let slice = Field::root(slice);
     let kind = slice.get("addressType");
     let mut causes = Vec::new();
@@ -24,28 +24,28 @@ pub(super) fn endpoint_slice(slice: &Value) -> Vec<StatusCause> {
     } else {
         causes.extend(kind.check_one_of(&["FQDN", "IPv4", "IPv6"]));
     }
-    causes.extend(ports(&slice.get("ports")));
+    causes.extend(check_ports(&slice.get("ports")));
     for endpoint in slice.get("endpoints").items() {
         let addresses = endpoint.get("addresses");
         if addresses.is_empty() {
             causes.push(addresses.required());
         }
         for address in addresses.items() {
-            causes.extend(address_cause(&address, &addresses, kind.text()));
+            causes.extend(check_address(&address, &addresses, kind.text()));
         }
     }
     causes
 }
 
-/// Validates that the address type is unchanged. kube-apiserver reports this error alone and without the value.
-pub(super) fn address_type_change(resource: &Resource, current: &Value, slice: &Value) -> Option<StatusCause> {
+/// Rejects a change of the address type. kube-apiserver reports only this error, and without the value.
+pub(super) fn check_address_type_unchanged(resource: &Resource, current: &Value, slice: &Value) -> Option<StatusCause> {
     let is_slice = resource.storage == "endpointslices.discovery.k8s.io";
     (is_slice && current.get("addressType") != slice.get("addressType"))
         .then(|| StatusCause::invalid("addressType", &Value::Null, "field is immutable"))
 }
 
 /// Validates Endpoints.
-pub(super) fn endpoints(endpoints: &Value) -> Vec<StatusCause> {
+pub(super) fn endpoints_causes(endpoints: &Value) -> Vec<StatusCause> {
     let mut causes = Vec::new();
     for subset in Field::root(endpoints).get("subsets").items() {
         for list in ["addresses", "notReadyAddresses"] {
@@ -54,12 +54,12 @@ pub(super) fn endpoints(endpoints: &Value) -> Vec<StatusCause> {
                 addresses.items().map(|address| address.get("ip")).filter(|ip| ip.text().parse::<IpAddr>().is_err());
             causes.extend(invalid.map(|ip| ip.invalid(INVALID_IP)));
         }
-        causes.extend(ports(&subset.get("ports")));
+        causes.extend(check_ports(&subset.get("ports")));
     }
     causes
 }
 
-fn address_cause(address: &Field<'_>, addresses: &Field<'_>, kind: &str) -> Option<StatusCause> {
+fn check_address(address: &Field<'_>, addresses: &Field<'_>, kind: &str) -> Option<StatusCause> {
     let text = address.text();
     match kind {
         "IPv4" if text.parse::<Ipv4Addr>().is_ok() => None,
@@ -75,14 +75,14 @@ fn address_cause(address: &Field<'_>, addresses: &Field<'_>, kind: &str) -> Opti
     }
 }
 
-fn ports(ports: &Field<'_>) -> Vec<StatusCause> {
+fn check_ports(ports: &Field<'_>) -> Vec<StatusCause> {
     let mut names = BTreeSet::new();
     let mut causes = Vec::new();
     for port in ports.items() {
         let (name, protocol) = (port.get("name"), port.get("protocol"));
         if !name.is_empty() {
-            let has_label_error_only = label_hints(name.text()).iter().any(|hint| hint != LABEL_MESSAGE);
-            let hints = if has_label_error_only { vec![LABEL_MESSAGE.to_owned()] } else { label_hints(name.text()) };
+            let has_other_hints = label_hints(name.text()).iter().any(|hint| hint != LABEL_MESSAGE);
+            let hints = if has_other_hints { vec![LABEL_MESSAGE.to_owned()] } else { label_hints(name.text()) };
             causes.extend(hints.iter().map(|hint| name.invalid(hint)));
         }
         if !names.insert(name.text()) {

@@ -7,7 +7,7 @@ use super::field::Field;
 
 const INVALID_NAME: &str =
     "a valid environment variable name must consist only of printable ASCII characters other than '='";
-const ONE_SOURCE: &str =
+const SOURCE_REQUIRED: &str =
     "must specify one of: `fieldRef`, `resourceFieldRef`, `configMapKeyRef`, `secretKeyRef` or `fileKeyRef`";
 const SOURCES: [&str; 5] = ["fieldRef", "resourceFieldRef", "configMapKeyRef", "secretKeyRef", "fileKeyRef"];
 const VARIABLE_FIELDS: [&str; 9] = [
@@ -31,10 +31,10 @@ const RESOURCES: [&str; 6] = [
     "requests.ephemeral-storage",
     "requests.memory",
 ];
-/// Further selectable fields of Pods; variables and files support some of them.
+/// Additional selectable fields of Pods, some of which variables and files support.
 const SELECTABLE_FIELDS: [&str; 4] = ["metadata.labels", "metadata.annotations", "status.phase", "spec.restartPolicy"];
 
-/// Where a field reference occurs.
+/// Target of a field reference: an environment variable or a file.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum FieldRefTarget {
     Variable,
@@ -75,9 +75,9 @@ fn variable_causes(variable: &Field<'_>) -> Vec<StatusCause> {
     let sources: Vec<_> = SOURCES.iter().map(|source| value_source.get(source)).filter(Field::is_set).collect();
     for source in &sources {
         causes.extend(match source.path.rsplit('.').next() {
-            Some("fieldRef") => field_reference(source, FieldRefTarget::Variable),
-            Some("resourceFieldRef") => resource_reference(source),
-            Some("configMapKeyRef" | "secretKeyRef") => key_reference(source),
+            Some("fieldRef") => check_field_reference(source, FieldRefTarget::Variable),
+            Some("resourceFieldRef") => check_resource_reference(source),
+            Some("configMapKeyRef" | "secretKeyRef") => check_key_reference(source),
             _ => Vec::new(),
         });
     }
@@ -88,12 +88,12 @@ fn variable_causes(variable: &Field<'_>) -> Vec<StatusCause> {
     } else if sources.len() > 1 {
         causes.push(source_cause(&value_source, "may not have more than one field specified at a time"));
     } else if sources.is_empty() {
-        causes.push(source_cause(&value_source, ONE_SOURCE));
+        causes.push(source_cause(&value_source, SOURCE_REQUIRED));
     }
     causes
 }
 
-fn key_reference(reference: &Field<'_>) -> Vec<StatusCause> {
+fn check_key_reference(reference: &Field<'_>) -> Vec<StatusCause> {
     let (name, key) = (reference.get("name"), reference.get("key"));
     let mut causes = name.check(subdomain_hints);
     if key.is_empty() {
@@ -105,7 +105,7 @@ fn key_reference(reference: &Field<'_>) -> Vec<StatusCause> {
 }
 
 /// Validates a reference to a field of the Pod.
-pub(super) fn field_reference(reference: &Field<'_>, target: FieldRefTarget) -> Vec<StatusCause> {
+pub(super) fn check_field_reference(reference: &Field<'_>, target: FieldRefTarget) -> Vec<StatusCause> {
     let path = reference.get("fieldPath");
     let text = path.text();
     if text.is_empty() {
@@ -130,7 +130,7 @@ pub(super) fn field_reference(reference: &Field<'_>, target: FieldRefTarget) -> 
 }
 
 /// Validates a reference to a request or limit of the container.
-pub(super) fn resource_reference(reference: &Field<'_>) -> Vec<StatusCause> {
+pub(super) fn check_resource_reference(reference: &Field<'_>) -> Vec<StatusCause> {
     let resource = reference.get("resource");
     if resource.is_empty() {
         return vec![resource.required()];

@@ -3,11 +3,11 @@
 use apimachinery::{Quantity, StatusCause};
 use serde_json::{Value, json};
 
-use super::NOT_NEGATIVE;
+use super::NEGATIVE_MESSAGE;
 
 static NULL_VALUE: Value = Value::Null;
 
-/// Field of an object; absent ones are null.
+/// Field of an object; an absent field is null.
 #[derive(Clone)]
 pub(super) struct Field<'a> {
     pub(super) value: &'a Value,
@@ -28,7 +28,7 @@ impl<'a> Field<'a> {
         Self { value, path: path.into() }
     }
 
-    /// Returns a member; dots separate nested members.
+    /// Returns a nested field; dots separate the names.
     pub(super) fn get(&self, names: &str) -> Self {
         let value = names.split('.').fold(self.value, |value, name| value.get(name).unwrap_or(&NULL_VALUE));
         let path = if self.path.is_empty() { names.to_owned() } else { format!("{}.{names}", self.path) };
@@ -101,18 +101,18 @@ impl<'a> Field<'a> {
         StatusCause::duplicate(&self.path, self.value)
     }
 
-    pub(super) fn not_supported(&self, known: &[&str]) -> StatusCause {
-        let known: Vec<Value> = known.iter().map(|known| json!(known)).collect();
+    pub(super) fn not_supported(&self, supported: &[&str]) -> StatusCause {
+        let supported: Vec<Value> = supported.iter().map(|known| json!(known)).collect();
         let value = if self.is_set() { self.value.clone() } else { json!("") };
-        StatusCause::not_supported(&self.path, &value, &known)
+        StatusCause::not_supported(&self.path, &value, &supported)
     }
 
-    /// Rejects a value other than the `known` ones; absent values are valid.
-    pub(super) fn check_one_of(&self, known: &[&str]) -> Option<StatusCause> {
-        (self.is_set() && !known.contains(&self.text())).then(|| self.not_supported(known))
+    /// Rejects a value that is not in `supported`; an absent value is valid.
+    pub(super) fn check_one_of(&self, supported: &[&str]) -> Option<StatusCause> {
+        (self.is_set() && !supported.contains(&self.text())).then(|| self.not_supported(supported))
     }
 
-    /// Validates the string with `rule`; an absent one as empty string.
+    /// Validates the string with `rule`; an absent value counts as the empty string.
     pub(super) fn check(&self, rule: fn(&str) -> Vec<String>) -> Vec<StatusCause> {
         let reported = Value::from(self.text());
         rule(self.text()).iter().map(|hint| StatusCause::invalid(&self.path, &reported, hint)).collect()
@@ -124,18 +124,18 @@ impl<'a> Field<'a> {
     }
 
     pub(super) fn check_not_negative(&self) -> Option<StatusCause> {
-        self.number().filter(|number| *number < 0).map(|_| self.invalid(NOT_NEGATIVE))
+        self.number().filter(|number| *number < 0).map(|_| self.invalid(NEGATIVE_MESSAGE))
     }
 
     pub(super) fn check_positive(&self) -> Option<StatusCause> {
         self.number().filter(|number| *number <= 0).map(|_| self.invalid("must be greater than 0"))
     }
 
-    /// Rejects a value that differs from `before`.
-    pub(super) fn check_unchanged(&self, before: &Field<'_>) -> Option<StatusCause> {
+    /// Rejects a value that differs from `current`.
+    pub(super) fn check_unchanged(&self, current: &Field<'_>) -> Option<StatusCause> {
         let empty_list = Value::Array(Vec::new());
-        // A removed list is reported as empty list.
-        let reported = if self.value.is_null() && before.value.is_array() { &empty_list } else { self.value };
-        (self.value != before.value).then(|| StatusCause::invalid(&self.path, reported, "field is immutable"))
+        // kube-apiserver reports a removed list as an empty list.
+        let reported = if self.value.is_null() && current.value.is_array() { &empty_list } else { self.value };
+        (self.value != current.value).then(|| StatusCause::invalid(&self.path, reported, "field is immutable"))
     }
 }

@@ -21,10 +21,10 @@ pub(super) fn causes(ingress: &Value) -> Vec<StatusCause> {
         causes.push(StatusCause::invalid(&spec.path, &Value::Null, hint));
     }
     if default_backend.is_set() {
-        causes.extend(backend(&default_backend));
+        causes.extend(check_backend(&default_backend));
     }
     for rule in rules.items() {
-        causes.extend(host(&rule.get("host")));
+        causes.extend(check_host(&rule.get("host")));
         let http = rule.get("http");
         if !http.is_set() {
             continue;
@@ -32,35 +32,39 @@ pub(super) fn causes(ingress: &Value) -> Vec<StatusCause> {
         if http.get("paths").is_empty() {
             causes.push(http.get("paths").required());
         }
-        causes.extend(http.get("paths").items().flat_map(|path| path_causes(&path)));
+        causes.extend(http.get("paths").items().flat_map(|path| check_path(&path)));
     }
     for entry in spec.get("tls").items() {
         let hosts = entry.get("hosts").items();
         causes.extend(hosts.flat_map(|host| {
-            if host.text().contains('*') { wildcard(&host).into_iter().collect() } else { host.check(subdomain_hints) }
+            if host.text().contains('*') {
+                check_wildcard(&host).into_iter().collect()
+            } else {
+                host.check(subdomain_hints)
+            }
         }));
     }
     causes.extend(spec.get("ingressClassName").check_if_set(subdomain_hints));
     causes
 }
 
-fn host(host: &Field<'_>) -> Vec<StatusCause> {
+fn check_host(host: &Field<'_>) -> Vec<StatusCause> {
     let text = host.text();
     if text.parse::<IpAddr>().is_ok() {
         vec![host.invalid("must be a DNS name, not an IP address")]
     } else if text.contains('*') {
-        wildcard(host).into_iter().collect()
+        check_wildcard(host).into_iter().collect()
     } else {
         host.check_if_set(subdomain_hints)
     }
 }
 
-fn wildcard(host: &Field<'_>) -> Option<StatusCause> {
+fn check_wildcard(host: &Field<'_>) -> Option<StatusCause> {
     let is_valid = host.text().strip_prefix("*.").is_some_and(|rest| rest.split('.').all(is_label));
     (!is_valid).then(|| host.invalid(WILDCARD_MESSAGE))
 }
 
-fn path_causes(path: &Field<'_>) -> Vec<StatusCause> {
+fn check_path(path: &Field<'_>) -> Vec<StatusCause> {
     let (kind, text) = (path.get("pathType"), path.get("path"));
     let mut causes = Vec::new();
     match kind.text() {
@@ -77,11 +81,11 @@ fn path_causes(path: &Field<'_>) -> Vec<StatusCause> {
         }
         _ => causes.extend(kind.check_one_of(&PATH_TYPES)),
     }
-    causes.extend(backend(&path.get("backend")));
+    causes.extend(check_backend(&path.get("backend")));
     causes
 }
 
-fn backend(backend: &Field<'_>) -> Vec<StatusCause> {
+fn check_backend(backend: &Field<'_>) -> Vec<StatusCause> {
     let (service, resource) = (backend.get("service"), backend.get("resource"));
     let invalid = |hint: &str| StatusCause::invalid(&backend.path, &"".into(), hint);
     if resource.is_set() && service.is_set() {

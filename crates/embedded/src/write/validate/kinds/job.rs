@@ -7,7 +7,7 @@ use super::field::Field;
 use super::workload;
 use crate::object;
 
-const COUNTS: [&str; 6] = [
+const NON_NEGATIVE_FIELDS: [&str; 6] = [
     "parallelism",
     "completions",
     "activeDeadlineSeconds",
@@ -23,7 +23,7 @@ pub(super) fn causes(job: &Value) -> Vec<StatusCause> {
         causes.push(spec.get("selector").required());
     }
     causes.extend(check_generated_selector(job, &spec));
-    causes.extend(COUNTS.iter().filter_map(|name| spec.get(name).check_not_negative()));
+    causes.extend(NON_NEGATIVE_FIELDS.iter().filter_map(|name| spec.get(name).check_not_negative()));
     let per_index = spec.get("backoffLimitPerIndex");
     causes.extend(per_index.check_not_negative());
     if spec.get("maxFailedIndexes").is_set() && !per_index.is_set() {
@@ -36,21 +36,22 @@ pub(super) fn causes(job: &Value) -> Vec<StatusCause> {
         causes.push(completions.required_with_hint("when completion mode is Indexed"));
     }
     causes.extend(spec.get("podReplacementPolicy").check_one_of(&["Failed", "TerminatingOrFailed"]));
-    causes.extend(workload::template(job));
+    causes.extend(workload::check_template(job));
     let policy = spec.get("template.spec.restartPolicy");
     match policy.text() {
         "OnFailure" | "Never" => {}
         "Always" => causes.push(policy.required_with_hint("valid values: \"OnFailure\", \"Never\"")),
         _ => causes.push(policy.not_supported(&["OnFailure", "Never"])),
     }
-    causes.extend(workload::selector_matches_template(job));
+    causes.extend(workload::check_selector_matches_template(job));
     causes
 }
 
 /// Checks that the selector is the generated one, unless `manualSelector` is set.
 fn check_generated_selector(job: &Value, spec: &Field<'_>) -> Option<StatusCause> {
     let selector = spec.get("selector");
-    let generated = json!({"matchLabels": {"batch.kubernetes.io/controller-uid": object::uid(job)}});
-    let is_custom = *spec.get("manualSelector").value != true && selector.is_set() && *selector.value != generated;
+    let generated_selector = json!({"matchLabels": {"batch.kubernetes.io/controller-uid": object::uid(job)}});
+    let is_custom =
+        *spec.get("manualSelector").value != true && selector.is_set() && *selector.value != generated_selector;
     is_custom.then(|| selector.invalid("`selector` not auto-generated"))
 }

@@ -1,5 +1,5 @@
 //! Validation of the built-in kinds beyond their types (`k8s.io/kubernetes/pkg/apis/*/validation`), limited to the
-//! rules that are relevant in practice. One file per kind or group of kinds with common rules.
+//! rules that are relevant in practice. There is one module per kind or group of kinds with common rules.
 
 mod autoscaler;
 mod config_data;
@@ -50,34 +50,36 @@ const IMMUTABLE_FIELDS: &[(&str, &str)] = &[
 ];
 
 /// Message for negative numbers.
-pub(crate) const NOT_NEGATIVE: &str = "must be greater than or equal to 0";
+pub(crate) const NEGATIVE_MESSAGE: &str = "must be greater than or equal to 0";
 
-/// Validates an object independent of its previous state.
+/// Validates an object independently of its previous state.
 pub(super) fn causes(resource: &Resource, object: &Value) -> Vec<StatusCause> {
     match resource.storage.as_str() {
-        "configmaps" => config_data::config_map(object),
-        "secrets" => config_data::secret(object),
+        "configmaps" => config_data::config_map_causes(object),
+        "secrets" => config_data::secret_causes(object),
         "services" => service::causes(object),
         "pods" => pod::causes(object.get("spec").unwrap_or(&Value::Null), "spec"),
         "events" => event::causes(object),
         "priorityclasses.scheduling.k8s.io" => priority_class::causes(object),
         "leases.coordination.k8s.io" => lease::causes(object),
         autoscaling::STORAGE => autoscaler::causes(object),
-        "deployments.apps" => workload::deployment(object),
-        "replicasets.apps" => workload::replica_set(object),
-        "statefulsets.apps" => workload::stateful_set(object),
+        "deployments.apps" => workload::deployment_causes(object),
+        "replicasets.apps" => workload::replica_set_causes(object),
+        "statefulsets.apps" => workload::stateful_set_causes(object),
         "controllerrevisions.apps" => controller_revision::causes(object),
         "jobs.batch" => job::causes(object),
         "poddisruptionbudgets.policy" => disruption_budget::causes(object),
         "persistentvolumeclaims" => volume_claim::causes(object),
-        "endpoints" => endpoints::endpoints(object),
-        "endpointslices.discovery.k8s.io" => endpoints::endpoint_slice(object),
+        "endpoints" => endpoints::endpoints_causes(object),
+        "endpointslices.discovery.k8s.io" => endpoints::endpoint_slice_causes(object),
         "ingresses.networking.k8s.io" => ingress::causes(object),
         "nodes" => node::causes(object),
         "storageclasses.storage.k8s.io" => storage_class::causes(object),
-        "roles.rbac.authorization.k8s.io" | "clusterroles.rbac.authorization.k8s.io" => rbac::role(resource, object),
+        "roles.rbac.authorization.k8s.io" | "clusterroles.rbac.authorization.k8s.io" => {
+            rbac::role_causes(resource, object)
+        }
         "rolebindings.rbac.authorization.k8s.io" | "clusterrolebindings.rbac.authorization.k8s.io" => {
-            rbac::binding(resource, object)
+            rbac::binding_causes(resource, object)
         }
         _ => Vec::new(),
     }
@@ -85,37 +87,37 @@ pub(super) fn causes(resource: &Resource, object: &Value) -> Vec<StatusCause> {
 
 /// Validates an updated object, with the causes in the order of kube-apiserver.
 pub(super) fn update_causes(resource: &Resource, current: &Value, object: &Value) -> Vec<StatusCause> {
-    if let Some(cause) = endpoints::address_type_change(resource, current, object) {
+    if let Some(cause) = endpoints::check_address_type_unchanged(resource, current, object) {
         return vec![cause];
     }
-    let mut causes_found = match resource.storage.as_str() {
-        "services" => service::cluster_ip_change(current, object).into_iter().collect(),
+    let mut all_causes = match resource.storage.as_str() {
+        "services" => service::check_cluster_ip_unchanged(current, object).into_iter().collect(),
         "configmaps" | "secrets" => config_data::immutable_causes(resource, current, object),
         "persistentvolumeclaims" => volume_claim::update_causes(current, object),
-        "controllerrevisions.apps" => controller_revision::data_change(current, object).into_iter().collect(),
+        "controllerrevisions.apps" => controller_revision::check_data_unchanged(current, object).into_iter().collect(),
         "rolebindings.rbac.authorization.k8s.io" | "clusterrolebindings.rbac.authorization.k8s.io" => {
-            rbac::role_ref_change(current, object).into_iter().collect()
+            rbac::check_role_ref_unchanged(current, object).into_iter().collect()
         }
         "priorityclasses.scheduling.k8s.io" => priority_class::update_causes(current, object),
         _ => Vec::new(),
     };
-    causes_found.extend(causes(resource, object));
-    causes_found.extend(immutable_field_causes(resource, current, object));
+    all_causes.extend(causes(resource, object));
+    all_causes.extend(immutable_field_causes(resource, current, object));
     if resource.storage == "pods" {
-        causes_found.extend(pod_update::causes(current, object));
+        all_causes.extend(pod_update::causes(current, object));
     }
-    causes_found
+    all_causes
 }
 
 /// Validates the status of an object.
 pub(super) fn status_causes(resource: &Resource, object: &Value) -> Vec<StatusCause> {
     match resource.storage.as_str() {
-        "deployments.apps" => workload::status(object),
+        "deployments.apps" => workload::deployment_status_causes(object),
         _ => Vec::new(),
     }
 }
 
-/// Checks values that fail to decode in Go.
+/// Rejects values that Go fails to decode.
 ///
 /// # Errors
 /// 400 for invalid quantities and invalid base64.
@@ -130,7 +132,7 @@ fn immutable_field_causes(resource: &Resource, current: &Value, object: &Value) 
     fields.filter_map(|(_, name)| field_of(object)(name).check_unchanged(&field_of(current)(name))).collect()
 }
 
-/// Returns the items of an optional list.
+/// Returns the items of a list; empty for other values.
 pub(in crate::write) fn items(list: Option<&Value>) -> impl Iterator<Item = &Value> {
     list.and_then(Value::as_array).into_iter().flatten()
 }

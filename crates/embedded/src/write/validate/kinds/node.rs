@@ -9,5 +9,5 @@ use super::placement;
 /// Validates the taints. kube-apiserver reports them as `metadata.taints`.
 pub(super) fn causes(node: &Value) -> Vec<StatusCause> {
     let taints = Field::root(node).get("spec.taints");
-    placement::taints(&Field::at(taints.value, "metadata.taints"))
+    placement::check_taints(&Field::at(taints.value, "metadata.taints"))
 }

@@ -12,7 +12,7 @@ const REQUIRED: &str = "requiredDuringSchedulingIgnoredDuringExecution";
 const PREFERRED: &str = "preferredDuringSchedulingIgnoredDuringExecution";
 
 /// Validates `affinity` of a Pod.
-pub(super) fn affinity(affinity: &Field<'_>) -> Vec<StatusCause> {
+pub(super) fn check_affinity(affinity: &Field<'_>) -> Vec<StatusCause> {
     let mut causes = Vec::new();
     let nodes = affinity.get("nodeAffinity");
     let required = nodes.get(REQUIRED);
@@ -21,33 +21,33 @@ pub(super) fn affinity(affinity: &Field<'_>) -> Vec<StatusCause> {
         if terms.is_empty() {
             causes.push(terms.required_with_hint("must have at least one node selector term"));
         }
-        causes.extend(terms.items().flat_map(|term| selector::node_selector_term(&term)));
+        causes.extend(terms.items().flat_map(|term| selector::check_node_selector_term(&term)));
     }
     for preferred in nodes.get(PREFERRED).items() {
-        causes.extend(weight(&preferred));
-        causes.extend(selector::node_selector_term(&preferred.get("preference")));
+        causes.extend(check_weight(&preferred));
+        causes.extend(selector::check_node_selector_term(&preferred.get("preference")));
     }
     for name in ["podAffinity", "podAntiAffinity"] {
         let pods = affinity.get(name);
-        causes.extend(pods.get(REQUIRED).items().flat_map(|term| pod_affinity_term(&term)));
+        causes.extend(pods.get(REQUIRED).items().flat_map(|term| check_pod_affinity_term(&term)));
         for preferred in pods.get(PREFERRED).items() {
-            causes.extend(weight(&preferred));
-            causes.extend(pod_affinity_term(&preferred.get("podAffinityTerm")));
+            causes.extend(check_weight(&preferred));
+            causes.extend(check_pod_affinity_term(&preferred.get("podAffinityTerm")));
         }
     }
     causes
 }
 
-fn weight(preferred: &Field<'_>) -> Option<StatusCause> {
+fn check_weight(preferred: &Field<'_>) -> Option<StatusCause> {
     let weight = preferred.get("weight");
     let is_in_range = (1..=100).contains(&weight.number().unwrap_or(0));
     let reported = json!(weight.number().unwrap_or(0));
     (!is_in_range).then(|| StatusCause::invalid(&weight.path, &reported, "must be in the range 1-100"))
 }
 
-fn pod_affinity_term(term: &Field<'_>) -> Vec<StatusCause> {
-    let mut causes = selector::label_selector(&term.get("labelSelector"));
-    causes.extend(selector::label_selector(&term.get("namespaceSelector")));
+fn check_pod_affinity_term(term: &Field<'_>) -> Vec<StatusCause> {
+    let mut causes = selector::check_label_selector(&term.get("labelSelector"));
+    causes.extend(selector::check_label_selector(&term.get("namespaceSelector")));
     let key = term.get("topologyKey");
     if key.is_empty() {
         causes.push(key.required_with_hint("can not be empty"));
@@ -58,7 +58,7 @@ fn pod_affinity_term(term: &Field<'_>) -> Vec<StatusCause> {
 }
 
 /// Validates `tolerations` of a Pod.
-pub(super) fn tolerations(tolerations: &Field<'_>) -> Vec<StatusCause> {
+pub(super) fn check_tolerations(tolerations: &Field<'_>) -> Vec<StatusCause> {
     tolerations.items().flat_map(|toleration| toleration_causes(&toleration)).collect()
 }
 
@@ -90,7 +90,7 @@ fn toleration_causes(toleration: &Field<'_>) -> Vec<StatusCause> {
 }
 
 /// Validates `topologySpreadConstraints` of a Pod.
-pub(super) fn topology_spread(constraints: &Field<'_>) -> Vec<StatusCause> {
+pub(super) fn check_topology_spread(constraints: &Field<'_>) -> Vec<StatusCause> {
     let mut causes = Vec::new();
     for constraint in constraints.items() {
         let (max_skew, key, when_unsatisfiable) =
@@ -107,13 +107,13 @@ pub(super) fn topology_spread(constraints: &Field<'_>) -> Vec<StatusCause> {
         if !["DoNotSchedule", "ScheduleAnyway"].contains(&when_unsatisfiable.text()) {
             causes.push(when_unsatisfiable.not_supported(&["DoNotSchedule", "ScheduleAnyway"]));
         }
-        causes.extend(selector::label_selector(&constraint.get("labelSelector")));
+        causes.extend(selector::check_label_selector(&constraint.get("labelSelector")));
     }
     causes
 }
 
 /// Validates `taints` of a Node.
-pub(super) fn taints(taints: &Field<'_>) -> Vec<StatusCause> {
+pub(super) fn check_taints(taints: &Field<'_>) -> Vec<StatusCause> {
     let mut seen = std::collections::BTreeSet::new();
     let mut causes = Vec::new();
     for taint in taints.items() {

@@ -22,11 +22,11 @@ pub(super) fn causes(spec: &Value, path: &str) -> Vec<StatusCause> {
     causes.extend((!RESTART_POLICIES.contains(&policy.text())).then(|| policy.not_supported(&RESTART_POLICIES)));
     causes.extend(spec.get("dnsPolicy").check_one_of(&DNS_POLICIES));
     let selector = spec.get("nodeSelector");
-    causes.extend(metadata::labels(&selector.path, selector.value.as_object()));
-    causes.extend(host_ports(&spec));
-    causes.extend(placement::affinity(&spec.get("affinity")));
-    causes.extend(scheduling_gates(&spec.get("schedulingGates")));
-    causes.extend(placement::topology_spread(&spec.get("topologySpreadConstraints")));
+    causes.extend(metadata::check_labels(&selector.path, selector.value.as_object()));
+    causes.extend(check_host_ports(&spec));
+    causes.extend(placement::check_affinity(&spec.get("affinity")));
+    causes.extend(check_scheduling_gates(&spec.get("schedulingGates")));
+    causes.extend(placement::check_topology_spread(&spec.get("topologySpreadConstraints")));
     for name in ["serviceAccountName", "nodeName"] {
         causes.extend(spec.get(name).check_if_set(subdomain_hints));
     }
@@ -36,12 +36,12 @@ pub(super) fn causes(spec: &Value, path: &str) -> Vec<StatusCause> {
     for name in ["hostname", "subdomain"] {
         causes.extend(spec.get(name).check_if_set(label_hints));
     }
-    causes.extend(placement::tolerations(&spec.get("tolerations")));
+    causes.extend(placement::check_tolerations(&spec.get("tolerations")));
     causes
 }
 
 /// Checks that host ports equal container ports in the host network.
-fn host_ports(spec: &Field<'_>) -> Vec<StatusCause> {
+fn check_host_ports(spec: &Field<'_>) -> Vec<StatusCause> {
     if *spec.get("hostNetwork").value != true {
         return Vec::new();
     }
@@ -53,7 +53,7 @@ fn host_ports(spec: &Field<'_>) -> Vec<StatusCause> {
     mismatches.map(|(host, _)| host.invalid("must match `containerPort` when `hostNetwork` is true")).collect()
 }
 
-fn scheduling_gates(gates: &Field<'_>) -> Vec<StatusCause> {
+fn check_scheduling_gates(gates: &Field<'_>) -> Vec<StatusCause> {
     let mut seen = BTreeSet::new();
     let duplicates = gates.items().filter(|gate| !seen.insert(gate.get("name").text()));
     duplicates.map(|gate| StatusCause::duplicate(&gate.path, gate.get("name").value)).collect()

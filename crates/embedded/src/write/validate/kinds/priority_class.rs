@@ -12,9 +12,9 @@ const SYSTEM_PREFIX: &str = "system-";
 /// Validates a PriorityClass.
 pub(super) fn causes(class: &Value) -> Vec<StatusCause> {
     let (name, value) = (object::name(class), class.get("value").and_then(Value::as_i64).unwrap_or(0));
-    let known = system_classes().into_iter().find(|known| object::name(known) == name);
+    let system_class = system_classes().into_iter().find(|known| object::name(known) == name);
     let mut causes = Vec::new();
-    if name.starts_with(SYSTEM_PREFIX) && known.is_none_or(|known| known["value"] != json!(value)) {
+    if name.starts_with(SYSTEM_PREFIX) && system_class.is_none_or(|known| known["value"] != json!(value)) {
         let hint = "priority class names with 'system-' prefix are reserved for system use only";
         causes.push(StatusCause::forbidden("metadata.name", hint));
     } else if value > HIGHEST_USER_PRIORITY && !name.starts_with(SYSTEM_PREFIX) {

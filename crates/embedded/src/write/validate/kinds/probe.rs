@@ -11,21 +11,21 @@ const MULTIPLE_HANDLERS: &str = "may not specify more than 1 handler type";
 pub(super) fn causes(container: &Field<'_>, grace: i64) -> Vec<StatusCause> {
     let lifecycle = container.get("lifecycle");
     let mut causes: Vec<StatusCause> =
-        ["postStart", "preStop"].iter().flat_map(|hook| hook_causes(&lifecycle.get(hook), grace)).collect();
+        ["postStart", "preStop"].iter().flat_map(|hook| check_hook(&lifecycle.get(hook), grace)).collect();
     for name in ["livenessProbe", "readinessProbe", "startupProbe"] {
         let probe = container.get(name);
         if probe.is_set() {
-            causes.extend(probe_causes(&probe, name));
+            causes.extend(check_probe(&probe, name));
         }
     }
     causes
 }
 
-fn hook_causes(hook: &Field<'_>, grace: i64) -> Vec<StatusCause> {
+fn check_hook(hook: &Field<'_>, grace: i64) -> Vec<StatusCause> {
     if !hook.is_set() {
         return Vec::new();
     }
-    let mut causes = handler(hook, &["exec", "httpGet", "tcpSocket", "sleep"]);
+    let mut causes = check_handler(hook, &["exec", "httpGet", "tcpSocket", "sleep"]);
     let sleep = hook.get("sleep");
     let seconds = sleep.get("seconds");
     if seconds.number().is_some_and(|seconds| seconds < 0 || seconds > grace) {
@@ -35,8 +35,8 @@ fn hook_causes(hook: &Field<'_>, grace: i64) -> Vec<StatusCause> {
     causes
 }
 
-fn probe_causes(probe: &Field<'_>, name: &str) -> Vec<StatusCause> {
-    let mut causes = handler(probe, &["exec", "httpGet", "tcpSocket", "grpc"]);
+fn check_probe(probe: &Field<'_>, name: &str) -> Vec<StatusCause> {
+    let mut causes = check_handler(probe, &["exec", "httpGet", "tcpSocket", "grpc"]);
     let counts = ["initialDelaySeconds", "timeoutSeconds", "periodSeconds", "successThreshold", "failureThreshold"];
     causes.extend(counts.iter().filter_map(|count| probe.get(count).check_not_negative()));
     let grace = probe.get("terminationGracePeriodSeconds");
@@ -50,8 +50,8 @@ fn probe_causes(probe: &Field<'_>, name: &str) -> Vec<StatusCause> {
     causes
 }
 
-/// Validates that exactly one handler type is set, and the handler.
-fn handler(field: &Field<'_>, types: &[&str]) -> Vec<StatusCause> {
+/// Validates that exactly one handler type is set, and validates the handler.
+fn check_handler(field: &Field<'_>, types: &[&str]) -> Vec<StatusCause> {
     let mut causes = Vec::new();
     let handlers: Vec<_> =
         types.iter().map(|kind| (*kind, field.get(kind))).filter(|(_, handler)| handler.is_set()).collect();
@@ -65,8 +65,8 @@ fn handler(field: &Field<'_>, types: &[&str]) -> Vec<StatusCause> {
                 let command = handler.get("command");
                 command.is_empty().then(|| command.required()).into_iter().collect()
             }
-            "httpGet" => http_get(handler),
-            "tcpSocket" | "grpc" => port(&handler.get("port")),
+            "httpGet" => check_http_get(handler),
+            "tcpSocket" | "grpc" => check_port(&handler.get("port")),
             _ => Vec::new(),
         });
     }
@@ -76,21 +76,21 @@ fn handler(field: &Field<'_>, types: &[&str]) -> Vec<StatusCause> {
     causes
 }
 
-fn http_get(get: &Field<'_>) -> Vec<StatusCause> {
-    let mut causes = port(&get.get("port"));
+fn check_http_get(get: &Field<'_>) -> Vec<StatusCause> {
+    let mut causes = check_port(&get.get("port"));
     causes.extend(get.get("scheme").check_one_of(&["HTTP", "HTTPS"]));
     causes
 }
 
 /// Validates a port number or name.
-pub(super) fn port(port: &Field<'_>) -> Vec<StatusCause> {
+pub(super) fn check_port(port: &Field<'_>) -> Vec<StatusCause> {
     match port.number() {
-        Some(number) => out_of_range(port, number).into_iter().collect(),
+        Some(number) => check_port_range(port, number).into_iter().collect(),
         None => port.check_if_set(port_name_hints),
     }
 }
 
 /// Returns the error for a port number that is not in 1-65535.
-pub(super) fn out_of_range(port: &Field<'_>, number: i64) -> Option<StatusCause> {
+pub(super) fn check_port_range(port: &Field<'_>, number: i64) -> Option<StatusCause> {
     (!(1..=65535).contains(&number)).then(|| port.invalid("must be between 1 and 65535, inclusive"))
 }

@@ -10,10 +10,10 @@ use crate::resources::Resource;
 const GROUP: &str = "rbac.authorization.k8s.io";
 
 /// Validates a Role or ClusterRole.
-pub(super) fn role(resource: &Resource, role: &Value) -> Vec<StatusCause> {
+pub(super) fn role_causes(resource: &Resource, role: &Value) -> Vec<StatusCause> {
     let rules: Vec<_> = Field::root(role).get("rules").items().collect();
     let mut causes: Vec<StatusCause> = rules.iter().flat_map(|rule| rule_causes(rule, resource.namespaced)).collect();
-    // Reported last, because kube-apiserver validates declared constraints after the hand-written ones.
+    // Reported last: kube-apiserver runs declarative validation after handwritten validation.
     let without_verbs = rules.iter().map(|rule| rule.get("verbs")).filter(Field::is_empty);
     causes.extend(without_verbs.map(|verbs| verbs.required()));
     causes
@@ -43,17 +43,17 @@ fn rule_causes(rule: &Field<'_>, namespaced: bool) -> Vec<StatusCause> {
 }
 
 /// Validates a RoleBinding or ClusterRoleBinding.
-pub(super) fn binding(resource: &Resource, binding: &Value) -> Vec<StatusCause> {
+pub(super) fn binding_causes(resource: &Resource, binding: &Value) -> Vec<StatusCause> {
     let binding = Field::root(binding);
     let role = binding.get("roleRef");
     let kinds: &[&str] = if resource.namespaced { &["Role", "ClusterRole"] } else { &["ClusterRole"] };
     let mut causes: Vec<StatusCause> = role.get("apiGroup").check_one_of(&[GROUP]).into_iter().collect();
     causes.extend(role.get("kind").check_one_of(kinds));
-    let mut unnamed = Vec::new();
+    let mut missing_names = Vec::new();
     for subject in binding.get("subjects").items() {
         let (kind, name, group) = (subject.get("kind"), subject.get("name"), subject.get("apiGroup"));
         if name.is_empty() {
-            unnamed.push(name.required());
+            missing_names.push(name.required());
         }
         match kind.text() {
             "ServiceAccount" => {
@@ -67,15 +67,15 @@ pub(super) fn binding(resource: &Resource, binding: &Value) -> Vec<StatusCause> 
             _ => causes.push(kind.not_supported(&["ServiceAccount", "User", "Group"])),
         }
     }
-    // Reported last, because kube-apiserver validates declared constraints after the hand-written ones.
-    causes.extend(unnamed);
+    // Reported last: kube-apiserver runs declarative validation after handwritten validation.
+    causes.extend(missing_names);
     let name = role.get("name");
     causes.extend(name.is_empty().then(|| name.required()));
     causes
 }
 
-/// Validates that the role reference is unchanged.
-pub(super) fn role_ref_change(current: &Value, binding: &Value) -> Option<StatusCause> {
+/// Rejects a change of the role reference.
+pub(super) fn check_role_ref_unchanged(current: &Value, binding: &Value) -> Option<StatusCause> {
     let role = Field::root(binding).get("roleRef");
     let before = Field::root(current).get("roleRef");
     (role.value != before.value).then(|| {

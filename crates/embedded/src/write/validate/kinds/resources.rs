@@ -4,7 +4,7 @@ use apimachinery::{Quantity, Status, StatusCause};
 use serde_json::Value;
 
 use super::field::Field;
-use super::{NOT_NEGATIVE, items};
+use super::{NEGATIVE_MESSAGE, items};
 use crate::resources::Resource;
 
 const STANDARD_RESOURCES: [&str; 3] = ["cpu", "memory", "ephemeral-storage"];
@@ -29,7 +29,7 @@ pub(in crate::write::validate) fn check_quantities(resource: &Resource, object: 
         for field in ["limits", "requests"] {
             let quantities =
                 container.pointer(&format!("/resources/{field}")).and_then(Value::as_object).into_iter().flatten();
-            if quantities.into_iter().any(|(_, quantity)| parse(quantity).is_none()) {
+            if quantities.into_iter().any(|(_, quantity)| parse_quantity(quantity).is_none()) {
                 let (kind, version) = (&resource.kind, &resource.version);
                 return Err(Status::bad_request(format!(
                     "{kind} in version \"{version}\" cannot be handled as a {kind}: {INVALID_QUANTITY}"
@@ -47,7 +47,7 @@ pub(super) fn causes(container: &Field<'_>) -> Vec<StatusCause> {
         limits.entries().flat_map(|(name, limit)| resource_causes(name, &limit)).collect();
     for (name, request) in requests.entries() {
         causes.extend(resource_causes(name, &request));
-        let limit = limits.entries().find(|(limited, _)| *limited == name).map(|(_, limit)| limit);
+        let limit = limits.entries().find(|(limit_name, _)| *limit_name == name).map(|(_, limit)| limit);
         let limit_quantity = limit.as_ref().and_then(Field::quantity);
         let Some(requested) = request.quantity() else { continue };
         match limit_quantity {
@@ -69,29 +69,29 @@ pub(super) fn causes(container: &Field<'_>) -> Vec<StatusCause> {
 }
 
 /// Validates the name and quantity of a resource.
-fn resource_causes(name: &str, amount: &Field<'_>) -> Vec<StatusCause> {
+fn resource_causes(name: &str, field: &Field<'_>) -> Vec<StatusCause> {
     let mut causes = Vec::new();
-    let invalid_name = |hint: &str| StatusCause::invalid(&amount.path, &name.into(), hint);
+    let invalid_name = |hint: &str| StatusCause::invalid(&field.path, &name.into(), hint);
     let is_standard = STANDARD_RESOURCES.contains(&name) || name.starts_with("hugepages-");
     if !name.contains('/') && !is_standard {
         causes.push(invalid_name("must be a standard resource type or fully qualified"));
         causes.push(invalid_name("must be a standard resource for containers"));
     }
-    let Some(quantity) = amount.quantity() else { return causes };
+    let Some(quantity) = field.quantity() else { return causes };
     if quantity < Quantity::ZERO {
-        causes.push(amount.invalid(NOT_NEGATIVE));
+        causes.push(field.invalid(NEGATIVE_MESSAGE));
     }
     if name.contains('/') && !name.contains("kubernetes.io/") && Quantity::from_units(quantity.value()) != quantity {
-        causes.push(amount.invalid("must be an integer"));
+        causes.push(field.invalid("must be an integer"));
     }
     causes
 }
 
-/// Reports whether requests may be below limits: not for extended resources and huge pages.
+/// Reports whether requests may be lower than limits, which is not allowed for extended resources and huge pages.
 fn is_overcommittable(name: &str) -> bool {
     (!name.contains('/') || name.contains("kubernetes.io/")) && !name.starts_with("hugepages-")
 }
 
-fn parse(quantity: &Value) -> Option<Quantity> {
+fn parse_quantity(quantity: &Value) -> Option<Quantity> {
     Field::at(quantity, "").quantity()
 }

@@ -12,9 +12,9 @@ const VALUES_REQUIRED: &str = "must be specified when `operator` is 'In' or 'Not
 const VALUES_FORBIDDEN: &str = "may not be specified when `operator` is 'Exists' or 'DoesNotExist'";
 
 /// Validates a label selector.
-pub(super) fn label_selector(selector: &Field<'_>) -> Vec<StatusCause> {
+pub(super) fn check_label_selector(selector: &Field<'_>) -> Vec<StatusCause> {
     let labels = selector.get("matchLabels");
-    let mut causes = metadata::labels(&labels.path, labels.value.as_object());
+    let mut causes = metadata::check_labels(&labels.path, labels.value.as_object());
     for requirement in selector.get("matchExpressions").items() {
         let (operator, values) = (requirement.get("operator"), requirement.get("values"));
         causes.extend(match operator.text() {
@@ -28,7 +28,7 @@ pub(super) fn label_selector(selector: &Field<'_>) -> Vec<StatusCause> {
 }
 
 /// Validates a term of a node selector.
-pub(super) fn node_selector_term(term: &Field<'_>) -> Vec<StatusCause> {
+pub(super) fn check_node_selector_term(term: &Field<'_>) -> Vec<StatusCause> {
     let mut causes = Vec::new();
     for requirement in term.get("matchExpressions").items() {
         let (operator, values) = (requirement.get("operator"), requirement.get("values"));
@@ -46,12 +46,12 @@ pub(super) fn node_selector_term(term: &Field<'_>) -> Vec<StatusCause> {
 }
 
 /// Validates the selector of a workload, which is required and must not be empty.
-pub(super) fn workload_selector(spec: &Field<'_>, kind: &str) -> Vec<StatusCause> {
+pub(super) fn check_workload_selector(spec: &Field<'_>, kind: &str) -> Vec<StatusCause> {
     let selector = spec.get("selector");
     if !selector.is_set() {
         return vec![selector.required()];
     }
-    let mut causes = label_selector(&selector);
+    let mut causes = check_label_selector(&selector);
     let is_everything = selector.get("matchLabels").is_empty() && selector.get("matchExpressions").is_empty();
     if is_everything {
         let empty = Value::Object(serde_json::Map::new());

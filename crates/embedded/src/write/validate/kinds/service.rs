@@ -25,7 +25,7 @@ pub(super) fn causes(service: &Value) -> Vec<StatusCause> {
     }
     if is_external_name {
         let name = Field::at(external_name.value, external_name.path.clone());
-        // A trailing dot is valid.
+        // A trailing dot is allowed.
         let hints = subdomain_hints(name.text().strip_suffix('.').unwrap_or(name.text()));
         if name.is_empty() {
             causes.push(name.required());
@@ -33,27 +33,27 @@ pub(super) fn causes(service: &Value) -> Vec<StatusCause> {
             causes.extend(hints.iter().map(|hint| name.invalid(hint)));
         }
     }
-    causes.extend(ports(&ports_field));
-    causes.extend(metadata::labels("spec.selector", spec.get("selector").value.as_object()));
+    causes.extend(check_ports(&ports_field));
+    causes.extend(metadata::check_labels("spec.selector", spec.get("selector").value.as_object()));
     let affinity = spec.get("sessionAffinity");
     causes.extend((!AFFINITIES.contains(&affinity.text())).then(|| affinity.not_supported(&AFFINITIES)));
     causes.extend((!SERVICE_TYPES.contains(&kind.text())).then(|| kind.not_supported(&SERVICE_TYPES)));
     if !matches!(kind.text(), "NodePort" | "LoadBalancer") {
-        causes.extend(ports_field.items().filter_map(|port| no_node_port(&port.get("nodePort"), kind.text())));
+        causes.extend(ports_field.items().filter_map(|port| check_no_node_port(&port.get("nodePort"), kind.text())));
     }
-    causes.extend(duplicate_ports(&items(Some(ports_field.value)).collect::<Vec<_>>()));
+    causes.extend(check_duplicate_ports(&items(Some(ports_field.value)).collect::<Vec<_>>()));
     causes.extend(spec.get("externalTrafficPolicy").check_one_of(&["Cluster", "Local"]));
     causes.extend(spec.get("internalTrafficPolicy").check_one_of(&["Cluster", "Local"]));
     causes
 }
 
-fn no_node_port(port: &Field<'_>, kind: &str) -> Option<StatusCause> {
+fn check_no_node_port(port: &Field<'_>, kind: &str) -> Option<StatusCause> {
     let has_node_port = port.number().is_some_and(|number| number != 0) && SERVICE_TYPES.contains(&kind);
     has_node_port.then(|| port.forbidden(&format!("may not be used when `type` is '{kind}'")))
 }
 
-/// Validates ports: unique names, which are required for several ports, and numbers.
-fn ports(ports: &Field<'_>) -> Vec<StatusCause> {
+/// Validates the numbers and names of ports. Names must be unique, and are required if there is more than one port.
+fn check_ports(ports: &Field<'_>) -> Vec<StatusCause> {
     let mut names = BTreeSet::new();
     let mut causes = Vec::new();
     let requires_names = ports.items().count() > 1;
@@ -66,15 +66,15 @@ fn ports(ports: &Field<'_>) -> Vec<StatusCause> {
             causes.extend((!is_label).then(|| name.invalid(LABEL_MESSAGE)));
             causes.extend((!names.insert(name.text())).then(|| name.duplicate()));
         }
-        causes.extend(probe::out_of_range(&number, number.number().unwrap_or(0)));
+        causes.extend(probe::check_port_range(&number, number.number().unwrap_or(0)));
         causes.extend(protocol.check_one_of(&PROTOCOLS));
-        causes.extend(probe::port(&target));
+        causes.extend(probe::check_port(&target));
     }
     causes
 }
 
-/// Validates that the cluster IP is unchanged.
-pub(super) fn cluster_ip_change(current: &Value, object: &Value) -> Option<StatusCause> {
+/// Rejects a change of the cluster IP.
+pub(super) fn check_cluster_ip_unchanged(current: &Value, object: &Value) -> Option<StatusCause> {
     let address = |service: &Value| object::text(service, "/spec/clusterIP").to_owned();
     let (before, after) = (address(current), address(object));
     let has_both_addresses = !before.is_empty() && !after.is_empty();
@@ -82,8 +82,8 @@ pub(super) fn cluster_ip_change(current: &Value, object: &Value) -> Option<Statu
         .then(|| StatusCause::invalid("spec.clusterIPs[0]", &json!([after]), "may not change once set"))
 }
 
-/// Rejects ports with equal number and protocol.
-fn duplicate_ports(ports: &[&Value]) -> Vec<StatusCause> {
+/// Rejects ports with the same number and protocol.
+fn check_duplicate_ports(ports: &[&Value]) -> Vec<StatusCause> {
     let mut seen = BTreeSet::new();
     let mut causes = Vec::new();
     for (index, port) in ports.iter().enumerate() {

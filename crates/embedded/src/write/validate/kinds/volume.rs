@@ -8,7 +8,7 @@ use super::super::names::label_hints;
 use super::environment::{self, FieldRefTarget};
 use super::field::Field;
 
-/// Field of a volume that is not a source.
+/// Name field of a volume; all other fields are volume sources.
 const NAME: &str = "name";
 
 const INVALID_MODE: &str = "must be a number between 0 and 0777 (octal), both inclusive";
@@ -19,7 +19,7 @@ pub(super) fn causes(volumes: &Field<'_>) -> Vec<StatusCause> {
     let mut causes = Vec::new();
     for volume in volumes.items() {
         let name = volume.get(NAME);
-        causes.extend(sources(&volume));
+        causes.extend(check_sources(&volume));
         if name.is_empty() {
             causes.push(name.required());
             continue;
@@ -33,7 +33,7 @@ pub(super) fn causes(volumes: &Field<'_>) -> Vec<StatusCause> {
     causes
 }
 
-fn sources(volume: &Field<'_>) -> Vec<StatusCause> {
+fn check_sources(volume: &Field<'_>) -> Vec<StatusCause> {
     let members = volume.value.as_object().into_iter().flatten();
     let mut source_names: Vec<&str> =
         members.filter(|(name, value)| *name != NAME && !value.is_null()).map(|(name, _)| name.as_str()).collect();
@@ -52,8 +52,8 @@ fn sources(volume: &Field<'_>) -> Vec<StatusCause> {
 
 /// Returns the position of a source in the validation order of kube-apiserver.
 fn validation_order(kind: &str) -> usize {
-    let known = ["emptyDir", "hostPath", "gitRepo", "secret", "nfs", "persistentVolumeClaim", "configMap"];
-    known.iter().position(|known| *known == kind).unwrap_or(known.len())
+    let order = ["emptyDir", "hostPath", "gitRepo", "secret", "nfs", "persistentVolumeClaim", "configMap"];
+    order.iter().position(|known| *known == kind).unwrap_or(order.len())
 }
 
 fn source_causes(kind: &str, source: &Field<'_>) -> Vec<StatusCause> {
@@ -66,25 +66,25 @@ fn source_causes(kind: &str, source: &Field<'_>) -> Vec<StatusCause> {
         }
         "hostPath" => {
             let path = source.get("path");
-            if path.is_empty() { vec![path.required()] } else { no_backsteps(&path).into_iter().collect() }
+            if path.is_empty() { vec![path.required()] } else { check_no_backsteps(&path).into_iter().collect() }
         }
-        "secret" => named_files(source, "secretName"),
-        "configMap" => named_files(source, "name"),
-        "persistentVolumeClaim" => required(source, "claimName").into_iter().collect(),
-        "nfs" => ["server", "path"].iter().filter_map(|name| required(source, name)).collect(),
+        "secret" => check_named_files(source, "secretName"),
+        "configMap" => check_named_files(source, "name"),
+        "persistentVolumeClaim" => check_required(source, "claimName").into_iter().collect(),
+        "nfs" => ["server", "path"].iter().filter_map(|name| check_required(source, name)).collect(),
         "downwardAPI" => {
-            let mut causes: Vec<StatusCause> = mode(&source.get("defaultMode")).into_iter().collect();
-            causes.extend(source.get("items").items().flat_map(|file| downward_api_file(&file, source)));
+            let mut causes: Vec<StatusCause> = check_mode(&source.get("defaultMode")).into_iter().collect();
+            causes.extend(source.get("items").items().flat_map(|file| check_downward_api_file(&file, source)));
             causes
         }
         "projected" => {
-            let mut causes: Vec<StatusCause> = mode(&source.get("defaultMode")).into_iter().collect();
+            let mut causes: Vec<StatusCause> = check_mode(&source.get("defaultMode")).into_iter().collect();
             for projection in source.get("sources").items() {
                 for name in ["secret", "configMap"] {
-                    causes.extend(files(&projection.get(name)));
+                    causes.extend(check_files(&projection.get(name)));
                 }
                 let pod = projection.get("downwardAPI");
-                causes.extend(pod.get("items").items().flat_map(|file| downward_api_file(&file, &pod)));
+                causes.extend(pod.get("items").items().flat_map(|file| check_downward_api_file(&file, &pod)));
             }
             causes
         }
@@ -92,18 +92,18 @@ fn source_causes(kind: &str, source: &Field<'_>) -> Vec<StatusCause> {
     }
 }
 
-fn required(source: &Field<'_>, name: &str) -> Option<StatusCause> {
+fn check_required(source: &Field<'_>, name: &str) -> Option<StatusCause> {
     let field = source.get(name);
     field.is_empty().then(|| field.required())
 }
 
-fn named_files(source: &Field<'_>, name: &str) -> Vec<StatusCause> {
-    required(source, name).into_iter().chain(files(source)).collect()
+fn check_named_files(source: &Field<'_>, name: &str) -> Vec<StatusCause> {
+    check_required(source, name).into_iter().chain(check_files(source)).collect()
 }
 
 /// Validates the files of a ConfigMap or Secret volume.
-fn files(source: &Field<'_>) -> Vec<StatusCause> {
-    let mut causes: Vec<StatusCause> = mode(&source.get("defaultMode")).into_iter().collect();
+fn check_files(source: &Field<'_>) -> Vec<StatusCause> {
+    let mut causes: Vec<StatusCause> = check_mode(&source.get("defaultMode")).into_iter().collect();
     for item in source.get("items").items() {
         let (key, path) = (item.get("key"), item.get("path"));
         if key.is_empty() {
@@ -112,51 +112,52 @@ fn files(source: &Field<'_>) -> Vec<StatusCause> {
         if path.is_empty() {
             causes.push(path.required());
         } else {
-            causes.extend(relative_path(&path));
+            causes.extend(check_relative_path(&path));
         }
-        causes.extend(mode(&item.get("mode")));
+        causes.extend(check_mode(&item.get("mode")));
     }
     causes
 }
 
 /// Validates a downward API file. kube-apiserver reports its fields with the path of the volume source.
-fn downward_api_file(file: &Field<'_>, source: &Field<'_>) -> Vec<StatusCause> {
+fn check_downward_api_file(file: &Field<'_>, source: &Field<'_>) -> Vec<StatusCause> {
     let file_field = Field::at(file.value, source.path.clone());
     let (path, field, resource) =
         (file_field.get("path"), file_field.get("fieldRef"), file_field.get("resourceFieldRef"));
-    let mut causes = if path.is_empty() { vec![path.required()] } else { relative_path(&path).into_iter().collect() };
+    let mut causes =
+        if path.is_empty() { vec![path.required()] } else { check_relative_path(&path).into_iter().collect() };
     if field.is_set() {
-        causes.extend(environment::field_reference(&field, FieldRefTarget::File));
+        causes.extend(environment::check_field_reference(&field, FieldRefTarget::File));
         if resource.is_set() {
             causes.push(resource.invalid("fieldRef and resourceFieldRef can not be specified simultaneously"));
         }
     } else if resource.is_set() {
-        causes.extend(environment::resource_reference(&resource));
+        causes.extend(environment::check_resource_reference(&resource));
     } else {
         causes.push(file_field.required_with_hint("one of fieldRef and resourceFieldRef is required"));
     }
-    causes.extend(mode(&file_field.get("mode")));
+    causes.extend(check_mode(&file_field.get("mode")));
     causes
 }
 
-fn mode(mode: &Field<'_>) -> Option<StatusCause> {
+fn check_mode(mode: &Field<'_>) -> Option<StatusCause> {
     mode.number().filter(|mode| !(0..=0o777).contains(mode)).map(|_| mode.invalid(INVALID_MODE))
 }
 
 /// Checks that a path is relative and does not leave its directory.
-fn relative_path(path: &Field<'_>) -> Option<StatusCause> {
+fn check_relative_path(path: &Field<'_>) -> Option<StatusCause> {
     if path.text().starts_with('/') {
         return Some(path.invalid("must be a relative path"));
     }
-    no_backsteps(path).or_else(|| path.text().starts_with("..").then(|| path.invalid("must not start with '..'")))
+    check_no_backsteps(path).or_else(|| path.text().starts_with("..").then(|| path.invalid("must not start with '..'")))
 }
 
-fn no_backsteps(path: &Field<'_>) -> Option<StatusCause> {
+fn check_no_backsteps(path: &Field<'_>) -> Option<StatusCause> {
     path.text().split('/').any(|sub_path| sub_path == "..").then(|| path.invalid("must not contain '..'"))
 }
 
 /// Validates `volumeMounts` of a container; `volumes` are the names of the Pod's volumes.
-pub(super) fn mounts(container: &Field<'_>, volumes: &BTreeSet<&str>) -> Vec<StatusCause> {
+pub(super) fn check_mounts(container: &Field<'_>, volumes: &BTreeSet<&str>) -> Vec<StatusCause> {
     let mounts = container.get("volumeMounts");
     let mut mount_paths = BTreeSet::new();
     let mut causes = Vec::new();
@@ -176,12 +177,12 @@ pub(super) fn mounts(container: &Field<'_>, volumes: &BTreeSet<&str>) -> Vec<Sta
             causes.push(mount_path.invalid("must be unique"));
         }
         // kube-apiserver reports these without the index of the mount.
-        causes.extend(relative_path(&Field::at(sub_path.value, format!("{}.subPath", mounts.path))));
+        causes.extend(check_relative_path(&Field::at(sub_path.value, format!("{}.subPath", mounts.path))));
         if !sub_path_expr.is_empty() {
             if !sub_path.is_empty() {
                 causes.push(sub_path_expr.invalid("subPathExpr and subPath are mutually exclusive"));
             }
-            causes.extend(relative_path(&Field::at(sub_path_expr.value, format!("{}.subPathExpr", mounts.path))));
+            causes.extend(check_relative_path(&Field::at(sub_path_expr.value, format!("{}.subPathExpr", mounts.path))));
         }
     }
     causes

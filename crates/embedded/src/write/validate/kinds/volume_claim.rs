@@ -27,9 +27,7 @@ pub(super) fn causes(claim: &Value) -> Vec<StatusCause> {
     let size = Field::at(spec.get("resources.requests.storage").value, "spec.resources[storage]");
     match size.quantity() {
         None => causes.push(size.required()),
-        Some(size_requested) if size_requested <= Quantity::ZERO => {
-            causes.push(size.invalid("must be greater than zero"))
-        }
+        Some(requested) if requested <= Quantity::ZERO => causes.push(size.invalid("must be greater than zero")),
         Some(_) => {}
     }
     causes.extend(spec.get("storageClassName").check_if_set(subdomain_hints));
@@ -37,17 +35,17 @@ pub(super) fn causes(claim: &Value) -> Vec<StatusCause> {
     causes
 }
 
-/// Validates an update: binding may set volume and storage class, and the size of a bound claim may grow.
+/// Validates an update: the volume and the storage class may be set once, and the size of a bound claim may grow.
 pub(super) fn update_causes(current: &Value, claim: &Value) -> Vec<StatusCause> {
     let [mut before, mut after] = [current, claim].map(|claim| claim.get("spec").cloned().unwrap_or_default());
     let is_bound = current.pointer("/status/phase").and_then(Value::as_str) == Some("Bound");
     let current_field = |field: &str| current.pointer(&format!("/spec/{field}")).cloned().unwrap_or_default();
     let size = |claim: &Value| Field::root(claim).get("spec.resources.requests.storage").quantity();
-    let settable = [
+    let settable_fields = [
         ("volumeName", current_field("volumeName").is_null()),
         ("storageClassName", current_field("storageClassName").is_null()),
     ];
-    for (field, is_settable) in settable {
+    for (field, is_settable) in settable_fields {
         if is_settable {
             [&mut before, &mut after].into_iter().for_each(|spec| remove(spec, field));
         }

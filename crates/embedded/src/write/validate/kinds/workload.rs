@@ -9,10 +9,10 @@ use super::selector;
 use super::{int_or_percent, pod};
 
 /// Validates a Deployment.
-pub(super) fn deployment(object: &Value) -> Vec<StatusCause> {
+pub(super) fn deployment_causes(object: &Value) -> Vec<StatusCause> {
     let spec = Field::root(object).get("spec");
-    let mut causes = replicated_workload(object, "deployment");
-    causes.extend(strategy(&spec.get("strategy")));
+    let mut causes = replicated_workload_causes(object, "deployment");
+    causes.extend(check_strategy(&spec.get("strategy")));
     let (min_ready, deadline) = (spec.get("minReadySeconds"), spec.get("progressDeadlineSeconds"));
     causes.extend(min_ready.check_not_negative());
     causes.extend(spec.get("revisionHistoryLimit").check_not_negative());
@@ -24,14 +24,14 @@ pub(super) fn deployment(object: &Value) -> Vec<StatusCause> {
 }
 
 /// Validates a ReplicaSet.
-pub(super) fn replica_set(object: &Value) -> Vec<StatusCause> {
-    let mut causes = replicated_workload(object, "deployment");
+pub(super) fn replica_set_causes(object: &Value) -> Vec<StatusCause> {
+    let mut causes = replicated_workload_causes(object, "deployment");
     causes.extend(Field::root(object).get("spec.minReadySeconds").check_not_negative());
     causes
 }
 
 /// Validates a StatefulSet.
-pub(super) fn stateful_set(object: &Value) -> Vec<StatusCause> {
+pub(super) fn stateful_set_causes(object: &Value) -> Vec<StatusCause> {
     let spec = Field::root(object).get("spec");
     let mut causes = Vec::new();
     let policy = spec.get("podManagementPolicy");
@@ -52,13 +52,13 @@ pub(super) fn stateful_set(object: &Value) -> Vec<StatusCause> {
     causes.extend(spec.get("minReadySeconds").check_not_negative());
     causes.extend(spec.get("ordinals.start").check_not_negative());
     causes.extend(selector_causes(object, "statefulset"));
-    causes.extend(template(object));
-    causes.extend(restart_policy_always(object));
+    causes.extend(check_template(object));
+    causes.extend(check_restart_policy(object));
     causes
 }
 
-/// Validates the replica counts of a status: none exceeds the count that includes it.
-pub(super) fn status(object: &Value) -> Vec<StatusCause> {
+/// Validates the replica counts of a Deployment status: no count may exceed the total that includes it.
+pub(super) fn deployment_status_causes(object: &Value) -> Vec<StatusCause> {
     const SUBSETS: [(&str, &str); 4] = [
         ("updatedReplicas", "replicas"),
         ("readyReplicas", "replicas"),
@@ -76,33 +76,33 @@ pub(super) fn status(object: &Value) -> Vec<StatusCause> {
     causes
 }
 
-fn replicated_workload(object: &Value, kind: &str) -> Vec<StatusCause> {
+fn replicated_workload_causes(object: &Value, kind: &str) -> Vec<StatusCause> {
     let mut causes: Vec<StatusCause> =
         Field::root(object).get("spec.replicas").check_not_negative().into_iter().collect();
     causes.extend(selector_causes(object, kind));
-    causes.extend(template(object));
-    causes.extend(restart_policy_always(object));
+    causes.extend(check_template(object));
+    causes.extend(check_restart_policy(object));
     causes
 }
 
 /// Validates the Pod template.
-pub(super) fn template(object: &Value) -> Vec<StatusCause> {
+pub(super) fn check_template(object: &Value) -> Vec<StatusCause> {
     let labels = Field::root(object).get("spec.template.metadata.labels");
-    let mut causes = metadata::labels(&labels.path, labels.value.as_object());
+    let mut causes = metadata::check_labels(&labels.path, labels.value.as_object());
     causes.extend(pod::causes(object.pointer("/spec/template/spec").unwrap_or(&Value::Null), "spec.template.spec"));
     causes
 }
 
-fn restart_policy_always(object: &Value) -> Option<StatusCause> {
+fn check_restart_policy(object: &Value) -> Option<StatusCause> {
     let policy = Field::root(object).get("spec.template.spec.restartPolicy");
     (policy.text() != "Always").then(|| policy.not_supported(&["Always"]))
 }
 
 fn selector_causes(object: &Value, kind: &str) -> Vec<StatusCause> {
-    let mut causes = selector::workload_selector(&Field::root(object).get("spec"), kind);
+    let mut causes = selector::check_workload_selector(&Field::root(object).get("spec"), kind);
     let selector = object.pointer("/spec/selector").filter(|selector| !selector.is_null());
     match selector.map(LabelSelector::from_json).transpose() {
-        Ok(_) => causes.extend(selector_matches_template(object)),
+        Ok(_) => causes.extend(check_selector_matches_template(object)),
         Err(_) => {
             let selector = Field::root(object).get("spec.selector");
             causes.push(selector.invalid("invalid label selector"));
@@ -111,8 +111,8 @@ fn selector_causes(object: &Value, kind: &str) -> Vec<StatusCause> {
     causes
 }
 
-/// Checks that the selector matches the template: otherwise the workload would create Pods endlessly.
-pub(super) fn selector_matches_template(object: &Value) -> Option<StatusCause> {
+/// Checks that the selector matches the labels of the template; otherwise the workload would create Pods endlessly.
+pub(super) fn check_selector_matches_template(object: &Value) -> Option<StatusCause> {
     let selector = object.pointer("/spec/selector").filter(|selector| !selector.is_null());
     let selector = selector.map(LabelSelector::from_json).transpose().ok()?;
     // Empty selectors are rejected separately.
@@ -127,7 +127,7 @@ pub(super) fn selector_matches_template(object: &Value) -> Option<StatusCause> {
     })
 }
 
-fn strategy(strategy: &Field<'_>) -> Vec<StatusCause> {
+fn check_strategy(strategy: &Field<'_>) -> Vec<StatusCause> {
     let (kind, rolling_update) = (strategy.get("type"), strategy.get("rollingUpdate"));
     match kind.text() {
         "Recreate" if rolling_update.is_set() => {
