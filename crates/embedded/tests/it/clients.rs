@@ -9,7 +9,7 @@ use embedded::{Credentials, kubeconfig, serve, write_kubeconfig};
 use tokio::process::Command;
 use tokio_util::sync::CancellationToken;
 
-/// Upper bound for the duration of a client program on slow machines.
+/// Time limit of a client program, sufficient for slow machines.
 const TIMEOUT: Duration = Duration::from_secs(1200);
 
 /// Python client: the `kubernetes` package of `$OSTLER_PYTHON`.

@@ -20,11 +20,11 @@ use serde_json::json;
 const DIRECTORY_VARIABLE: &str = "EMBEDDED_KILLED_IN";
 const CLIENTS: usize = 4;
 
-/// Upper bound for the duration of a write on slow machines.
+/// Time limit of a write, sufficient for slow machines.
 const WRITE_TIMEOUT: Duration = Duration::from_secs(300);
 
 /// Acknowledged writes by client number: count of writes and resource version.
-type Acknowledged = BTreeMap<usize, (u64, u64)>;
+type AcknowledgedWrites = BTreeMap<usize, (u64, u64)>;
 
 #[test]
 fn every_acknowledged_write_survives_a_kill() {
@@ -34,12 +34,12 @@ fn every_acknowledged_write_survives_a_kill() {
     let temporary = tempfile::tempdir().unwrap();
     let directory = temporary.path().to_owned();
     let rounds = env::var("EMBEDDED_KILL_ROUNDS").map_or(12, |rounds| rounds.parse().unwrap());
-    let mut acknowledged = Acknowledged::new();
+    let mut acknowledged = AcknowledgedWrites::new();
     for round in 0..rounds {
         let before = server(&directory).latest_version();
         let new_writes = kill_while_writing(&directory, fastrand::usize(1..150));
         let first = new_writes.iter().map(|(_, _, version)| *version).min().unwrap();
-        assert!(first > before, "round {round}: version {first} is not above {before}");
+        assert!(first > before, "round {round}: version {first} is not newer than {before}");
         for (client, count, version) in new_writes {
             let last = acknowledged.entry(client).or_default();
             *last = (*last).max((count, version));
@@ -48,21 +48,21 @@ fn every_acknowledged_write_survives_a_kill() {
     }
 }
 
-/// Server over the data directory in this process.
-struct OpenedServer(Server, #[allow(dead_code, reason = "holds the lock")] DataDirectory);
+/// Server with a data directory, in this process.
+struct PersistentServer(Server, #[allow(dead_code, reason = "holds the lock")] DataDirectory);
 
-impl OpenedServer {
+impl PersistentServer {
     fn latest_version(&self) -> u64 {
         let newest = self.0.list("configmaps").iter().map(|object| version(object)).max();
         newest.unwrap_or_default()
     }
 }
 
-fn server(directory: &Path) -> OpenedServer {
+fn server(directory: &Path) -> PersistentServer {
     let directory = DataDirectory::new(DirectoryLock::acquire(directory).unwrap());
-    // Small, so that the log is compacted every few batches.
+    // A small value, so that a checkpoint is written every few batches.
     let settings = StoreSettings { checkpoint_after: 20_000, ..StoreSettings::default() };
-    OpenedServer(Server::with_store(&crate::ports(), directory.open_store(settings).unwrap()), directory)
+    PersistentServer(Server::with_store(&crate::ports(), directory.open_store(settings).unwrap()), directory)
 }
 
 fn version(object: &serde_json::Value) -> u64 {
@@ -78,7 +78,7 @@ fn kill_while_writing(directory: &Path, writes: usize) -> Vec<(usize, u64, u64)>
     let mut acknowledged = Vec::new();
     let output = BufReader::new(child.stdout.take().unwrap());
     let (sender, lines) = mpsc::channel();
-    // Lines are never partial: each is one write smaller than a pipe buffer.
+    // Lines are never partial, because each one is written with one call and is smaller than a pipe buffer.
     thread::spawn(move || output.lines().map(Result::unwrap).try_for_each(|line| sender.send(line)));
     loop {
         let line = match lines.recv_timeout(WRITE_TIMEOUT) {
@@ -86,7 +86,7 @@ fn kill_while_writing(directory: &Path, writes: usize) -> Vec<(usize, u64, u64)>
             Err(RecvTimeoutError::Disconnected) => break,
             Err(RecvTimeoutError::Timeout) => {
                 child.kill().unwrap();
-                panic!("the writers stopped after {} writes", acknowledged.len());
+                panic!("timed out waiting for a write after {} acknowledged writes", acknowledged.len());
             }
         };
         let Some(numbers) = line.strip_prefix("acknowledged ") else { continue };
@@ -100,7 +100,7 @@ fn kill_while_writing(directory: &Path, writes: usize) -> Vec<(usize, u64, u64)>
     acknowledged
 }
 
-fn check(opened: &OpenedServer, acknowledged: &Acknowledged) {
+fn check(opened: &PersistentServer, acknowledged: &AcknowledgedWrites) {
     for (client, (count, acknowledged_version)) in acknowledged {
         let object = opened.0.get("configmaps", "default", &format!("client-{client}"));
         let object = object.unwrap_or_else(|| panic!("the object of client {client} is missing"));

@@ -17,33 +17,33 @@ use rustls::pki_types::{CertificateDer, ServerName};
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 
-/// HTTPS server on a free port with its kubeconfig.
+/// HTTPS server on a free port, with its kubeconfig.
 struct TestServer {
     address: SocketAddr,
-    text: String,
+    kubeconfig: String,
     stop: CancellationToken,
     task: JoinHandle<Result<(), ServeError>>,
 }
 
-// === impl Served ===
+// === impl TestServer ===
 
 impl TestServer {
     fn start() -> Self {
         let credentials = Credentials::generate().unwrap();
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let address = listener.local_addr().unwrap();
-        let text = kubeconfig(&credentials, &format!("https://{address}"));
+        let kubeconfig = kubeconfig(&credentials, &format!("https://{address}"));
         let stop = CancellationToken::new();
         let task = tokio::spawn({
             let (server, stop) = (crate::server(), stop.clone());
             async move { serve(server, listener, &credentials, stop).await }
         });
-        Self { address, text, stop, task }
+        Self { address, kubeconfig, stop, task }
     }
 
     /// Returns the value of a field of the kubeconfig.
     fn field(&self, name: &str) -> String {
-        let line = self.text.lines().find_map(|line| line.trim_start().strip_prefix(name)?.strip_prefix(": "));
+        let line = self.kubeconfig.lines().find_map(|line| line.trim_start().strip_prefix(name)?.strip_prefix(": "));
         line.unwrap().to_owned()
     }
 
@@ -79,7 +79,7 @@ impl TestServer {
     }
 }
 
-/// Connects with a read timeout, so that a server without response fails the test.
+/// Connects with a read timeout, so that the test fails if the server does not respond.
 fn connect(address: SocketAddr) -> TcpStream {
     let socket = TcpStream::connect(address).unwrap();
     socket.set_read_timeout(Some(Duration::from_secs(300))).unwrap();
@@ -112,7 +112,7 @@ async fn certificate_or_token_authenticates(#[case] removed_fields: &[&str], #[c
     let server = TestServer::start();
     let is_retained =
         |line: &&str| !removed_fields.iter().any(|field| line.trim_start().starts_with(&format!("{field}:")));
-    let mut text = server.text.lines().filter(is_retained).collect::<Vec<_>>().join("\n");
+    let mut text = server.kubeconfig.lines().filter(is_retained).collect::<Vec<_>>().join("\n");
     if !is_authenticated {
         text = text.replace("  user:\ncontexts", "  user: {}\ncontexts");
     }
@@ -130,11 +130,11 @@ async fn rejects_foreign_certificate_and_wrong_token() {
     let (server, other) = (TestServer::start(), TestServer::start());
     let own_certificate = format!("client-certificate-data: {}", server.field("client-certificate-data"));
     let own_key = format!("client-key-data: {}", server.field("client-key-data"));
-    let foreign = server
-        .text
+    let foreign_kubeconfig = server
+        .kubeconfig
         .replace(&own_certificate, &format!("client-certificate-data: {}", other.field("client-certificate-data")))
         .replace(&own_key, &format!("client-key-data: {}", other.field("client-key-data")));
-    assert!(namespaces(&foreign).await.is_err(), "a certificate of another authority");
+    assert!(namespaces(&foreign_kubeconfig).await.is_err(), "a certificate of another authority");
 
     let token = server.field("token");
     let invalid_token = format!("{}{}", &token[..token.len() - 1], if token.ends_with('A') { 'B' } else { 'A' });
@@ -167,21 +167,21 @@ async fn rejects_requests_from_web_pages(#[case] host: &str, #[case] extra_heade
     server.stop_server().await;
 }
 
-/// The limit of kube-apiserver.
+/// The limit equals that of kube-apiserver.
 #[rstest]
 #[case::largest(3 * 1024 * 1024, "201")]
 #[case::too_large(3 * 1024 * 1024 + 1, "413")]
 #[tokio::test]
 async fn limits_request_body(#[case] size: usize, #[case] code: &str) {
     let server = TestServer::start();
-    let frame = r#"{"metadata":{"name":"large"},"data":{"k":""}}"#;
-    let body = frame.replace("\"\"", &format!("\"{}\"", "x".repeat(size - frame.len())));
+    let template = r#"{"metadata":{"name":"large"},"data":{"k":""}}"#;
+    let body = template.replace("\"\"", &format!("\"{}\"", "x".repeat(size - template.len())));
     let head =
         "POST /api/v1/namespaces/default/configmaps HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n";
     let token = server.field("token");
     let rest = format!("Content-Length: {size}\r\nAuthorization: Bearer {token}\r\nConnection: close\r\n\r\n{body}");
     let response = server.send_raw(format!("{head}{rest}")).await;
-    // Only the status code matters; the body repeats the object.
+    // Print only the start of the response, because the body repeats the object.
     let start: String = response.chars().take(400).collect();
     assert!(response.starts_with(&format!("HTTP/1.1 {code} ")), "{start}");
     server.stop_server().await;
@@ -213,7 +213,7 @@ async fn plain_http_gets_error_response() {
     server.stop_server().await;
 }
 
-/// Paused time advances automatically, because nothing else is pending.
+/// Paused time advances automatically, because no other task is runnable.
 #[tokio::test(start_paused = true)]
 async fn silent_connection_times_out() {
     let server = TestServer::start();
@@ -227,10 +227,10 @@ async fn silent_connection_times_out() {
 #[tokio::test(start_paused = true)]
 async fn incomplete_body_times_out() {
     let first_chunk = futures::stream::iter([Ok::<_, std::io::Error>("{")]);
-    let stalled = futures::StreamExt::chain(first_chunk, futures::stream::pending());
+    let stalled_body = futures::StreamExt::chain(first_chunk, futures::stream::pending());
     let request =
         http::Request::post("/api/v1/namespaces/default/configmaps").header("Content-Type", "application/json");
-    let request = request.body(axum::body::Body::from_stream(stalled)).unwrap();
+    let request = request.body(axum::body::Body::from_stream(stalled_body)).unwrap();
     let response = tower::ServiceExt::oneshot(crate::server().router(), request).await.unwrap();
     assert_eq!(response.status(), 408);
 }

@@ -84,7 +84,7 @@ fn targets_accept_mutated_corpus(#[case] name: &str, #[case] target: fn(&[u8])) 
     result.unwrap();
 }
 
-/// Mutation of an input. Positions are in thousandths of the length.
+/// Mutation of an input. Positions are thousandths of the input length.
 #[derive(Debug, Clone)]
 enum Mutation {
     Delete(usize, usize),
@@ -92,7 +92,7 @@ enum Mutation {
     Insert(usize, &'static str),
     InsertRepeated(usize, &'static str, usize),
     Overwrite(usize, u8),
-    /// Replaces the rest by the rest of another input.
+    /// Replaces the tail with the tail of another input.
     Splice(usize),
 }
 
@@ -109,24 +109,24 @@ fn mutation() -> impl Strategy<Value = Mutation> {
     ]
 }
 
-// === impl Edit ===
+// === impl Mutation ===
 
 impl Mutation {
     fn apply(&self, bytes: Vec<u8>, other: &[u8]) -> Vec<u8> {
         let offset = |position: usize| position * bytes.len() / 1000;
-        let replaced = |at: usize, count: usize, new: &[u8]| {
+        let replace = |at: usize, count: usize, new: &[u8]| {
             let end = (at + count).min(bytes.len());
             [&bytes[..at], new, &bytes[end..]].concat()
         };
         match self {
-            Self::Delete(at, count) => replaced(offset(*at), *count, &[]),
+            Self::Delete(at, count) => replace(offset(*at), *count, &[]),
             Self::Duplicate(at, count) => {
                 let (start, end) = (offset(*at), (offset(*at) + count).min(bytes.len()));
-                replaced(end, 0, &bytes[start..end])
+                replace(end, 0, &bytes[start..end])
             }
-            Self::Insert(at, token) => replaced(offset(*at), 0, token.as_bytes()),
-            Self::InsertRepeated(at, token, count) => replaced(offset(*at), 0, token.repeat(*count).as_bytes()),
-            Self::Overwrite(at, byte) => replaced(offset(*at), 1, &[*byte]),
+            Self::Insert(at, token) => replace(offset(*at), 0, token.as_bytes()),
+            Self::InsertRepeated(at, token, count) => replace(offset(*at), 0, token.repeat(*count).as_bytes()),
+            Self::Overwrite(at, byte) => replace(offset(*at), 1, &[*byte]),
             Self::Splice(at) => [&bytes[..offset(*at)], &other[at * other.len() / 1000..]].concat(),
         }
     }

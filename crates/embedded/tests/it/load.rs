@@ -16,7 +16,7 @@ use tokio::task::JoinSet;
 
 const NAMESPACES: usize = 3;
 const WRITERS: usize = 8;
-/// Objects per writer: each is created and updated, and every second one deleted.
+/// Objects per writer. Each object is created and updated, and every second one is deleted.
 const OBJECTS: usize = 40;
 const WATCHES: usize = 24;
 
@@ -112,7 +112,7 @@ async fn watches_receive_all_events_in_order() {
     let (end_sender, end) = watch::channel(None);
     let mut watch_tasks = JoinSet::new();
     for number in 0..WATCHES {
-        // Watches of one namespace and of all namespaces.
+        // Some watches are for one namespace, others for all namespaces.
         let watched_namespace = (number % 4 != 0).then_some(number % NAMESPACES);
         let scope = watched_namespace.map_or_else(String::new, |number| format!("/namespaces/{}", namespace(number)));
         let path = format!("/api/v1{scope}/configmaps?watch=true&resourceVersion={from}");
@@ -124,7 +124,7 @@ async fn watches_receive_all_events_in_order() {
     for number in 0..NAMESPACES {
         let collection = format!("/api/v1/namespaces/{}/configmaps", namespace(number));
         let last = revision(&send(&server, "POST", &collection, json!({"metadata": {"name": "last"}})).await);
-        end_sender.send_if_modified(|end_sender| end_sender.replace(end_sender.unwrap_or(last)).is_none());
+        end_sender.send_if_modified(|end| end.replace(end.unwrap_or(last)).is_none());
     }
     let deletions = WRITERS * OBJECTS / 2;
     while let Some(task) = watch_tasks.join_next().await {
@@ -149,14 +149,15 @@ async fn watches_receive_all_events_in_order() {
 async fn unread_watches_end_without_blocking_writers() {
     let server = server_with_history(WRITERS * OBJECTS / 4);
     let from = revision(&server.get("namespaces", "", "n2").unwrap());
-    let mut slow = Vec::new();
+    let mut responses = Vec::new();
     for _ in 0..WATCHES {
         let path = format!("/api/v1/configmaps?watch=true&resourceVersion={from}");
-        slow.push(crate::client(&server).send(http::Request::get(path).body(Body::empty()).unwrap()).await.unwrap());
+        responses
+            .push(crate::client(&server).send(http::Request::get(path).body(Body::empty()).unwrap()).await.unwrap());
     }
     let written = run_writers(&server).await;
     assert_eq!(written.iter().map(Vec::len).sum::<usize>(), 2 * WRITERS * OBJECTS);
-    for response in slow {
+    for response in responses {
         let bytes = response.into_body().collect().await.unwrap().to_bytes();
         let last: Value =
             serde_json::from_slice(bytes.trim_ascii_end().rsplit(|byte| *byte == b'\n').next().unwrap()).unwrap();

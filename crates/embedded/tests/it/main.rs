@@ -1,4 +1,4 @@
-//! Tests of the API server through a `kube::Client` over the router.
+//! Tests of the API server with a `kube::Client` over the router.
 #![allow(
     clippy::unwrap_used,
     clippy::expect_used,
@@ -146,7 +146,7 @@ async fn repeated_apply_changes_nothing() {
 }
 
 #[tokio::test]
-async fn pages_show_the_revision_of_the_first_page() {
+async fn later_pages_have_revision_of_first_page() {
     let server = server();
     let api: Api<ConfigMap> = Api::namespaced(client(&server), "default");
     for name in ["a", "b", "c"] {
@@ -161,7 +161,7 @@ async fn pages_show_the_revision_of_the_first_page() {
 }
 
 #[test]
-fn dependents_are_deleted_with_owner_uid() {
+fn deletes_dependents_of_absent_owner_uid() {
     let server = server();
     let owner = server.create("configmaps", json!({"metadata": {"name": "owner", "namespace": "default"}})).unwrap();
     let reference =
@@ -186,9 +186,9 @@ fn terminating_namespace_waits_for_finalizers() {
     assert_eq!(server.get("namespaces", "", "n").unwrap()["status"]["phase"], "Terminating");
     let rejected = server.create("configmaps", json!({"metadata": {"name": "b", "namespace": "n"}})).unwrap_err();
     assert_eq!(rejected.code, 403);
-    let mut retained = server.get("configmaps", "n", "a").unwrap().as_ref().clone();
-    retained["metadata"]["finalizers"] = json!([]);
-    server.update("configmaps", retained).unwrap();
+    let mut config_map = server.get("configmaps", "n", "a").unwrap().as_ref().clone();
+    config_map["metadata"]["finalizers"] = json!([]);
+    server.update("configmaps", config_map).unwrap();
     assert!(server.get("namespaces", "", "n").is_none());
 }
 
@@ -206,8 +206,11 @@ async fn events_are_complete_in_both_groups() {
         "regarding": {"kind": "InferenceService", "name": "chat", "namespace": "default"},
     });
     apis[0].create(&PostParams::default(), &serde_json::from_value(event).unwrap()).await.unwrap();
-    let [new, core] = [apis[0].get("e").await.unwrap(), apis[1].get("e").await.unwrap()];
-    assert_eq!((&new.data["note"], &new.data["regarding"]["name"]), (&json!("chosen"), &json!("chat")));
-    assert_eq!((&core.data["message"], &core.data["involvedObject"]["name"]), (&json!("chosen"), &json!("chat")));
-    assert_eq!(core.data["reportingComponent"], "ostler");
+    let [event, core_event] = [apis[0].get("e").await.unwrap(), apis[1].get("e").await.unwrap()];
+    assert_eq!((&event.data["note"], &event.data["regarding"]["name"]), (&json!("chosen"), &json!("chat")));
+    assert_eq!(
+        (&core_event.data["message"], &core_event.data["involvedObject"]["name"]),
+        (&json!("chosen"), &json!("chat"))
+    );
+    assert_eq!(core_event.data["reportingComponent"], "ostler");
 }

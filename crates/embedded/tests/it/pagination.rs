@@ -36,8 +36,8 @@ async fn expired_page_offers_fresh_continue_token() {
         message.starts_with("The provided continue parameter is too old to display a consistent list"),
         "{message}"
     );
-    let fresh = expired["metadata"]["continue"].as_str().unwrap();
-    let (code, next) = leases(&client, &format!("limit=1&continue={fresh}")).await;
+    let new_token = expired["metadata"]["continue"].as_str().unwrap();
+    let (code, next) = leases(&client, &format!("limit=1&continue={new_token}")).await;
     assert_eq!((code, &next["items"][0]["metadata"]["name"]), (200, &json!("d")), "the latest state");
     assert_eq!(next["metadata"]["remainingItemCount"], json!(11));
     let next = next["metadata"]["continue"].as_str().unwrap();

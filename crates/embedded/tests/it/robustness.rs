@@ -97,8 +97,8 @@ fn operations() -> impl Strategy<Value = Value> {
         "/status",
         "/kind",
     ]);
-    let verb = prop::sample::select(vec!["add", "remove", "replace", "move", "copy", "test", "other"]);
-    let operation = (verb, path.clone(), path, value())
+    let op = prop::sample::select(vec!["add", "remove", "replace", "move", "copy", "test", "other"]);
+    let operation = (op, path.clone(), path, value())
         .prop_map(|(op, path, from, value)| json!({"op": op, "path": path, "from": from, "value": value}));
     prop::collection::vec(operation, 0..4).prop_map(Value::from)
 }
@@ -121,24 +121,24 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(96))]
 
     #[test]
-    fn patches(patch in value(), strategic in any::<bool>()) {
+    fn accepts_arbitrary_patches(patch in value(), strategic in any::<bool>()) {
         let kind = if strategic { "application/strategic-merge-patch+json" } else { "application/merge-patch+json" };
         check_response(send(shared_server(), "PATCH", DEPLOYMENT, kind, patch.to_string().as_bytes()))?;
     }
 
     #[test]
-    fn json_patches(patch in operations()) {
+    fn accepts_arbitrary_json_patches(patch in operations()) {
         check_response(send(shared_server(), "PATCH", DEPLOYMENT, "application/json-patch+json", patch.to_string().as_bytes()))?;
     }
 
     #[test]
-    fn applied_objects(object in value(), is_forced in any::<bool>()) {
+    fn accepts_arbitrary_applied_objects(object in value(), is_forced in any::<bool>()) {
         let uri = format!("{DEPLOYMENT}?fieldManager=m&force={is_forced}");
         check_response(send(shared_server(), "PATCH", &uri, "application/apply-patch+yaml", object.to_string().as_bytes()))?;
     }
 
     #[test]
-    fn bodies(bytes in prop::collection::vec(any::<u8>(), 0..60), object in value(), is_object in any::<bool>()) {
+    fn accepts_arbitrary_bodies(bytes in prop::collection::vec(any::<u8>(), 0..60), object in value(), is_object in any::<bool>()) {
         let body = if is_object { object.to_string().into_bytes() } else { bytes };
         for kind in ["application/json", "application/yaml", "application/vnd.kubernetes.protobuf"] {
             check_response(send(shared_server(), "POST", "/apis/apps/v1/namespaces/default/deployments", kind, &body))?;
@@ -147,7 +147,7 @@ proptest! {
     }
 
     #[test]
-    fn selectors(text in "[a-z=!,()<>\\\\ ./%-]{0,24}") {
+    fn accepts_arbitrary_selectors(text in "[a-z=!,()<>\\\\ ./%-]{0,24}") {
         let encoded: String = text.bytes().map(|byte| format!("%{byte:02X}")).collect();
         for parameter in ["labelSelector", "fieldSelector", "continue", "limit", "resourceVersion"] {
             let uri = format!("/apis/apps/v1/deployments?{parameter}={encoded}");
@@ -156,7 +156,7 @@ proptest! {
     }
 
     #[test]
-    fn paths(path in "(/(api|apis|v1|apps|openapi|v3|namespaces|default|pods|deployments|web|log|scale|status|exec|%2F|%zz|[a-z.%]{0,5})){0,8}/?") {
+    fn accepts_arbitrary_paths(path in "(/(api|apis|v1|apps|openapi|v3|namespaces|default|pods|deployments|web|log|scale|status|exec|%2F|%zz|[a-z.%]{0,5})){0,8}/?") {
         for method in ["GET", "POST", "PUT", "PATCH", "DELETE"] {
             check_response(send(shared_server(), method, &path, "application/json", b"{}"))?;
         }

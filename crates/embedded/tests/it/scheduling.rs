@@ -1,7 +1,7 @@
 //! Compares the scheduler with kube-scheduler in the same scenarios.
 //!
 //! A scenario has the nodes `a` and `b` in zone 1, `c` in zone 2 and `d` without zone, bound Pods, and one pending Pod.
-//! It has a unique outcome: the only suitable node, or the reason why there is none.
+//! Its outcome is unique: the only suitable node, or the reason why no node is suitable.
 
 use std::time::Duration;
 
@@ -33,7 +33,7 @@ fn scenarios() -> Vec<Scenario> {
         expected,
     };
     let web = |node| (node, "web", json!({}));
-    let on_all = [web("a"), web("b"), web("c"), web("d")];
+    let web_on_all_nodes = [web("a"), web("b"), web("c"), web("d")];
     vec![
         scenario("affinity to a host", &[("b", "db", json!({}))], affinity_to(term("host", "db")), "on b"),
         scenario("affinity to a zone", &[("c", "db", json!({}))], affinity_to(term("zone", "db")), "on c"),
@@ -46,7 +46,7 @@ fn scenarios() -> Vec<Scenario> {
         scenario("anti-affinity to two zones", &[web("a"), web("c")], anti_affinity_to(term("zone", "web")), "on d"),
         scenario(
             "anti-affinity to all hosts",
-            &on_all,
+            &web_on_all_nodes,
             anti_affinity_to(term("host", "web")),
             "0/4 nodes are available: 4 node(s) didn't match pod anti-affinity rules. preemption: 0/4 nodes are available: 4 No preemption victims found for incoming pod.",
         ),
@@ -142,7 +142,7 @@ fn cpu(amount: &str) -> Value {
     json!({"containers": [{"name": "c", "image": "i", "resources": {"requests": {"cpu": amount}}}]})
 }
 
-/// Merges two objects; fields of the second win.
+/// Merges two objects; fields of `overrides` replace those of `base`.
 fn merge_fields(mut base: Value, overrides: Value) -> Value {
     base.as_object_mut().unwrap().extend(overrides.as_object().unwrap().clone());
     base
@@ -167,7 +167,7 @@ async fn create_nodes(client: &Client) {
         nodes.create(&PostParams::default(), &serde_json::from_value(node).unwrap()).await.unwrap();
         let merge = PatchParams::default();
         nodes.patch_status(name, &merge, &Patch::Merge(json!({"status": status}))).await.unwrap();
-        // kube-controller-manager taints new nodes until they are ready; it does not run here.
+        // New nodes have the taint `not-ready`, which kube-controller-manager would remove; it does not run here.
         nodes.patch(name, &merge, &Patch::Merge(json!({"spec": {"taints": null}}))).await.unwrap();
     }
 }
@@ -191,13 +191,13 @@ async fn run_scenario(client: &Client, scenario: &Scenario) -> String {
         .applied_objects()
         .boxed();
     let waiting = async {
-        // A binding is final, a message is not.
+        // Stop at a binding, which is final; a message may still change.
         while last != scenario.expected && !last.starts_with("on ") {
             let Some(Ok(pod)) = changes.next().await else { continue };
             last = outcome(&pod).unwrap_or_default();
         }
     };
-    // A decision that saw Pods of the previous scenario is repeated after their deletion.
+    // The scheduler retries a decision that is based on Pods of the previous scenario once they are deleted.
     let _ = tokio::time::timeout(OUTCOME_TIMEOUT, waiting).await;
     let now = DeleteParams { grace_period_seconds: Some(0), ..DeleteParams::default() };
     pods.delete_collection(&now, &kube::api::ListParams::default()).await.unwrap();
@@ -248,7 +248,7 @@ async fn live() {
     let cluster = RealCluster::start_components(components, Binaries::find_for(components).unwrap(), directory.clone())
         .await
         .unwrap();
-    // kube-scheduler has separate watches for nodes and Pods, and may decide before it has observed the whole scenario.
+    // kube-scheduler has separate watches for Nodes and Pods and may decide before it has observed the entire scenario.
     compare(&cluster.client, 3).await;
     drop(cluster);
     std::fs::remove_dir_all(directory).unwrap();

@@ -12,16 +12,16 @@ use serde_json::{Value, json};
 use tempfile::TempDir;
 
 /// Cluster that runs containers as host processes.
-struct TestCluster {
+struct VolumeTestCluster {
     cluster: Cluster,
     directory: PathBuf,
     _temporary: TempDir,
 }
 
-/// Time limit for a condition on slow machines.
+/// Time limit of a condition, sufficient for slow machines.
 const TIMEOUT: Duration = Duration::from_secs(300);
 
-impl TestCluster {
+impl VolumeTestCluster {
     fn new() -> Self {
         let temporary = tempfile::tempdir().unwrap();
         let directory = temporary.path().to_owned();
@@ -55,7 +55,7 @@ impl TestCluster {
         json!({"metadata": {"name": "settings", "namespace": "default"}, "data": {"level": level}})
     }
 
-    async fn until(&self, description: &str, condition: impl Fn(&Server) -> bool) {
+    async fn wait_for(&self, description: &str, condition: impl Fn(&Server) -> bool) {
         let mut changes = self.server().subscribe();
         let waiting = async {
             while !condition(self.server()) {
@@ -69,8 +69,8 @@ impl TestCluster {
         );
     }
 
-    async fn until_phase(&self, pod: &str, phase: &str) {
-        self.until(phase, |server| server.get("pods", "default", pod).unwrap()["status"]["phase"] == phase).await;
+    async fn wait_for_phase(&self, pod: &str, phase: &str) {
+        self.wait_for(phase, |server| server.get("pods", "default", pod).unwrap()["status"]["phase"] == phase).await;
     }
 
     /// Returns the log of the Pod's only container.
@@ -98,7 +98,7 @@ fn is_ready(server: &Server, pod: &str) -> bool {
 
 #[tokio::test]
 async fn config_map_volume_is_awaited_and_updated() {
-    let cluster = TestCluster::new();
+    let cluster = VolumeTestCluster::new();
     let script = "cat /etc/app/level; echo; touch /seen/it; until grep -q low /etc/app/level; do sleep 0.02; done; cat /etc/app/level /info/labels";
     let mounts = json!([
         {"name": "settings", "mountPath": "/etc/app"}, {"name": "info", "mountPath": "/info"}, {"name": "seen", "mountPath": "/seen"},
@@ -114,29 +114,29 @@ async fn config_map_volume_is_awaited_and_updated() {
         "containers": [container],
     });
     cluster.pod("p", spec);
-    let event_message = |server: &Server, reason: &str| {
+    let is_mount_event = |server: &Server, reason: &str| {
         let found = server.list("events").into_iter().find(|event| event["reason"] == reason);
         found.map(|event| event["message"].as_str().unwrap().to_owned())
     };
-    cluster.until("a FailedMount event", |server| event_message(server, "FailedMount").is_some()).await;
+    cluster.wait_for("a FailedMount event", |server| is_mount_event(server, "FailedMount").is_some()).await;
     assert_eq!(
-        event_message(cluster.server(), "FailedMount").unwrap(),
+        is_mount_event(cluster.server(), "FailedMount").unwrap(),
         r#"MountVolume.SetUp failed for volume "settings" : configmap "settings" not found"#
     );
     let created = cluster.server().create("configmaps", cluster.config_map("high")).unwrap();
-    cluster.until("the container has read the first version", |server| is_ready(server, "p")).await;
+    cluster.wait_for("the container has read the first version", |server| is_ready(server, "p")).await;
     let mut updated = created.as_ref().clone();
     updated["data"]["level"] = json!("low");
     cluster.server().update("configmaps", updated).unwrap();
-    cluster.until_phase("p", "Succeeded").await;
+    cluster.wait_for_phase("p", "Succeeded").await;
     assert_eq!(cluster.log("p"), "high\nlowteam=\"a\"");
-    assert!(event_message(cluster.server(), "MountRewritten").is_some());
+    assert!(is_mount_event(cluster.server(), "MountRewritten").is_some());
     cluster.stop().await;
 }
 
 #[tokio::test]
 async fn empty_dir_is_shared_and_removed_with_pod() {
-    let cluster = TestCluster::new();
+    let cluster = VolumeTestCluster::new();
     let mounts = || json!([{"name": "scratch", "mountPath": "/work/shared", "subPath": "deep"}]);
     let mut first = shell("echo made > /work/shared/file", mounts());
     first["name"] = json!("first");
@@ -146,47 +146,48 @@ async fn empty_dir_is_shared_and_removed_with_pod() {
         "p",
         json!({"volumes": [{"name": "scratch", "emptyDir": {}}], "initContainers": [first], "containers": [main]}),
     );
-    cluster.until("the main container finds the file of the init container", |server| is_ready(server, "p")).await;
+    cluster.wait_for("the main container finds the file of the init container", |server| is_ready(server, "p")).await;
     let pods = cluster.directory.join("pods");
     assert_eq!(std::fs::read_dir(&pods).unwrap().count(), 1);
     cluster.server().delete("pods", "default", "p", None).unwrap();
-    cluster.until("the Pod is deleted", |server| server.list("pods").is_empty()).await;
+    cluster.wait_for("the Pod is deleted", |server| server.list("pods").is_empty()).await;
     assert_eq!(std::fs::read_dir(&pods).unwrap().count(), 0);
     cluster.stop().await;
 }
 
 #[tokio::test]
 async fn runs_hooks_and_stops_sidecars_last() {
-    let cluster = TestCluster::new();
+    let cluster = VolumeTestCluster::new();
     let file = cluster.directory.join("order");
-    let note = |word: &str| format!("echo {word} >> {}", file.display());
-    let exec = |word: &str| json!({"exec": {"command": ["sh", "-c", note(word)]}});
-    // A container stopped before it has set its trap would exit without a note.
+    let append = |word: &str| format!("echo {word} >> {}", file.display());
+    let exec = |word: &str| json!({"exec": {"command": ["sh", "-c", append(word)]}});
+    // The probe waits for the trap: a container that is stopped before it sets the trap exits without writing to the
+    // file.
     let wait_for_signal = |word: &str| {
         let ready = cluster.directory.join(word).display().to_string();
-        let script = format!("trap '{}; exit 0' TERM; touch {ready}; while true; do sleep 0.02; done", note(word));
+        let script = format!("trap '{}; exit 0' TERM; touch {ready}; while true; do sleep 0.02; done", append(word));
         (script, json!({"exec": {"command": ["test", "-e", ready]}, "periodSeconds": 1, "failureThreshold": 1000}))
     };
-    let (script, is_ready_when) = wait_for_signal("main");
+    let (script, readiness_probe) = wait_for_signal("main");
     let mut main = shell(&script, json!([]));
-    main["readinessProbe"] = is_ready_when;
+    main["readinessProbe"] = readiness_probe;
     main["lifecycle"] = json!({"postStart": exec("started"), "preStop": exec("stopping")});
-    let (script, has_started_when) = wait_for_signal("sidecar");
+    let (script, startup_probe) = wait_for_signal("sidecar");
     let mut sidecar = shell(&script, json!([]));
-    sidecar["startupProbe"] = has_started_when;
+    sidecar["startupProbe"] = startup_probe;
     (sidecar["name"], sidecar["restartPolicy"]) = (json!("s"), json!("Always"));
     let spec = json!({"terminationGracePeriodSeconds": 600, "initContainers": [sidecar], "containers": [main]});
     cluster.pod("p", spec);
-    cluster.until("the Pod is ready", |server| is_ready(server, "p")).await;
+    cluster.wait_for("the Pod is ready", |server| is_ready(server, "p")).await;
     cluster.server().delete("pods", "default", "p", None).unwrap();
-    cluster.until("the Pod is deleted", |server| server.list("pods").is_empty()).await;
+    cluster.wait_for("the Pod is deleted", |server| server.list("pods").is_empty()).await;
     assert_eq!(std::fs::read_to_string(&file).unwrap(), "started\nstopping\nmain\nsidecar\n");
     cluster.stop().await;
 }
 
 #[tokio::test]
 async fn unsupported_mounts_are_reported() {
-    let cluster = TestCluster::new();
+    let cluster = VolumeTestCluster::new();
     cluster.server().create("configmaps", cluster.config_map("high")).unwrap();
     let spec = json!({
         "volumes": [{"name": "settings", "configMap": {"name": "settings"}}],
@@ -199,11 +200,11 @@ async fn unsupported_mounts_are_reported() {
                           "containers": [shell("true", json!([{"name": "v", "mountPath": "/data"}]))]}),
     );
     let messages = |server: &Server| -> Vec<String> {
-        let event_message = |event: &Value| matches!(event["reason"].as_str(), Some("MountHidden" | "FailedMount"));
-        let events = server.list("events").into_iter().filter(|event| event_message(event));
+        let is_mount_event = |event: &Value| matches!(event["reason"].as_str(), Some("MountHidden" | "FailedMount"));
+        let events = server.list("events").into_iter().filter(|event| is_mount_event(event));
         events.map(|event| event["message"].as_str().unwrap().to_owned()).collect()
     };
-    cluster.until("events for both Pods", |server| messages(server).len() == 2).await;
+    cluster.wait_for("events for both Pods", |server| messages(server).len() == 2).await;
     let all = messages(cluster.server()).join("\n");
     assert!(all.contains("Container c cannot access its mount /etc/app"), "{all}");
     assert!(all.contains("volume \"v\": volume source csi is not supported"), "{all}");
@@ -212,7 +213,7 @@ async fn unsupported_mounts_are_reported() {
 
 #[tokio::test]
 async fn volume_claim_outlives_pods_and_is_deleted_with_claim() {
-    let cluster = TestCluster::new();
+    let cluster = VolumeTestCluster::new();
     let claim = json!({
         "metadata": {"name": "weights", "namespace": "default"},
         "spec": {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Gi"}}},
@@ -224,16 +225,18 @@ async fn volume_claim_outlives_pods_and_is_deleted_with_claim() {
         });
         cluster.pod(name, spec);
     };
-    let unscheduled = |server: &Server| {
+    let scheduling_message = |server: &Server| {
         let pod = server.get("pods", "default", "writer").unwrap();
         let conditions = pod["status"]["conditions"].as_array().cloned().unwrap_or_default();
         conditions.iter().find_map(|condition| Some(condition["message"].as_str()?.to_owned()))
     };
     pod("writer", "echo weights > /models/a");
     let message = "0/1 nodes are available: persistentvolumeclaim \"weights\" not found. not found";
-    cluster.until("an unschedulable condition", |server| unscheduled(server).as_deref() == Some(message)).await;
+    cluster
+        .wait_for("an unschedulable condition", |server| scheduling_message(server).as_deref() == Some(message))
+        .await;
     cluster.server().create("persistentvolumeclaims", claim).unwrap();
-    cluster.until_phase("writer", "Succeeded").await;
+    cluster.wait_for_phase("writer", "Succeeded").await;
     let bound = cluster.server().get("persistentvolumeclaims", "default", "weights").unwrap();
     assert_eq!(
         (bound["status"]["phase"].as_str(), &bound["spec"]["storageClassName"]),
@@ -242,10 +245,10 @@ async fn volume_claim_outlives_pods_and_is_deleted_with_claim() {
     let directory = cluster.directory.join("volumes").join(bound["spec"]["volumeName"].as_str().unwrap());
     assert_eq!(std::fs::read_to_string(directory.join("llama/a")).unwrap(), "weights\n");
     pod("reader", "cat /models/a");
-    cluster.until_phase("reader", "Succeeded").await;
+    cluster.wait_for_phase("reader", "Succeeded").await;
     assert_eq!(cluster.log("reader"), "weights");
     cluster.server().delete("persistentvolumeclaims", "default", "weights", None).unwrap();
-    cluster.until("the volume is deleted", |server| server.list("persistentvolumes").is_empty()).await;
+    cluster.wait_for("the volume is deleted", |server| server.list("persistentvolumes").is_empty()).await;
     let directory_removed = async {
         while directory.exists() {
             tokio::task::yield_now().await;
@@ -257,10 +260,10 @@ async fn volume_claim_outlives_pods_and_is_deleted_with_claim() {
 
 #[tokio::test]
 async fn reports_termination_message() {
-    let cluster = TestCluster::new();
+    let cluster = VolumeTestCluster::new();
     let mut container = shell("echo 'no such model' > /dev/termination-log; exit 3", json!([]));
     cluster.pod("p", json!({"containers": [container.clone()]}));
-    cluster.until_phase("p", "Failed").await;
+    cluster.wait_for_phase("p", "Failed").await;
     let message = |pod: &str| {
         let pod = cluster.server().get("pods", "default", pod).unwrap();
         pod["status"]["containerStatuses"][0]["state"]["terminated"]["message"].as_str().map(str::to_owned)
@@ -269,20 +272,20 @@ async fn reports_termination_message() {
     container["terminationMessagePath"] = json!("/run/last");
     container["command"][2] = json!("echo again > /run/last");
     cluster.pod("custom-path", json!({"containers": [container]}));
-    cluster.until_phase("custom-path", "Succeeded").await;
+    cluster.wait_for_phase("custom-path", "Succeeded").await;
     assert_eq!(message("custom-path").as_deref(), Some("again\n"));
     cluster.stop().await;
 }
 
 #[tokio::test]
 async fn active_deadline_terminates_pod() {
-    let cluster = TestCluster::new();
+    let cluster = VolumeTestCluster::new();
     let containers = [shell("exec sleep 1000", json!([]))];
     // On a stalled host the deadline may expire before the container starts; retry with a longer one.
     for seconds in [1, 5, 25, 125] {
         let name = format!("p{seconds}");
         cluster.pod(&name, json!({"activeDeadlineSeconds": seconds, "containers": containers}));
-        cluster.until_phase(&name, "Failed").await;
+        cluster.wait_for_phase(&name, "Failed").await;
         let pod = cluster.server().get("pods", "default", &name).unwrap();
         assert_eq!(pod["status"]["reason"], "DeadlineExceeded");
         assert_eq!(pod["status"]["message"], "Pod was active on the node longer than the specified deadline");

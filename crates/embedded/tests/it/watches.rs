@@ -91,7 +91,7 @@ async fn slow_watch_expires_without_blocking_writes() {
 async fn watch_resumes_after_last_event() {
     let server = crate::server();
     let from = create_config_map(&server, "a");
-    let watch = |from: u64| get_until(&server, from);
+    let watch = |from: u64| watch_from(&server, from);
     create_config_map(&server, "b");
     let received = events(watch(from).await).await;
     assert_eq!(summaries(&received), ["ADDED b"]);
@@ -101,7 +101,7 @@ async fn watch_resumes_after_last_event() {
     assert_eq!(summaries(&events(watch(last).await).await), ["DELETED a", "ADDED c"]);
 }
 
-async fn get_until(server: &Server, from: u64) -> http::Response<Body> {
+async fn watch_from(server: &Server, from: u64) -> http::Response<Body> {
     get(server, &format!("watch=true&timeoutSeconds=1&resourceVersion={from}")).await
 }
 
@@ -109,7 +109,7 @@ async fn get_until(server: &Server, from: u64) -> http::Response<Body> {
 async fn sends_bookmarks_every_minute_and_at_the_end() {
     let server = crate::server();
     let from = create_config_map(&server, "a");
-    // Of another resource, so only a bookmark shows its revision.
+    // A change of another resource, whose revision only a bookmark reports.
     server.create("secrets", json!({"metadata": {"name": "s", "namespace": "default"}})).unwrap();
     let start = Instant::now();
     let query = format!("watch=true&timeoutSeconds=130&resourceVersion={from}");

@@ -57,7 +57,7 @@ impl ContainerRuntime for SimulatedRuntime {
     }
 }
 
-/// Network on which every connection reaches a healthy HTTP server.
+/// Network in which every connection reaches a healthy HTTP server.
 struct HealthyNetwork;
 
 impl Network for HealthyNetwork {
@@ -142,7 +142,7 @@ impl TestCluster {
     }
 
     /// Waits for a condition, for at most an hour of paused time.
-    pub(crate) async fn until(&self, description: &str, predicate: impl Fn(&Server) -> bool) {
+    pub(crate) async fn wait_for(&self, description: &str, predicate: impl Fn(&Server) -> bool) {
         let mut changes = self.server.subscribe();
         let waiting = async {
             while !predicate(&self.server) {
@@ -219,7 +219,7 @@ async fn deployment_scales_rolls_out_and_is_deleted() {
         "spec": {"selector": {"app": "web"}, "ports": [{"port": 80, "targetPort": 8000}]},
     });
     cluster.server.create("services", service).unwrap();
-    cluster.until("two ready pods", |server| is_rolled_out(server, 2)).await;
+    cluster.wait_for("two ready pods", |server| is_rolled_out(server, 2)).await;
     assert_eq!(condition(&cluster.deployment(), "Available")["status"], "True");
     assert_eq!(condition(&cluster.deployment(), "Progressing")["reason"], "NewReplicaSetAvailable");
     let pods = cluster.pods();
@@ -227,7 +227,7 @@ async fn deployment_scales_rolls_out_and_is_deleted() {
     let addresses: BTreeSet<_> = pods.iter().map(|p| p["status"]["podIP"].as_str().unwrap().to_owned()).collect();
     assert!(addresses.len() == 2 && addresses.iter().all(|a| a.starts_with("127.")), "{addresses:?}");
     cluster
-        .until("two endpoints", |server| {
+        .wait_for("two endpoints", |server| {
             let slices = server.list("endpointslices.discovery.k8s.io");
             slices.len() == 1 && slices[0]["endpoints"].as_array().is_some_and(|e| e.len() == 2)
         })
@@ -236,19 +236,19 @@ async fn deployment_scales_rolls_out_and_is_deleted() {
     let mut scaled = cluster.deployment().as_ref().clone();
     scaled["spec"]["replicas"] = json!(3);
     cluster.server.update("deployments.apps", scaled).unwrap();
-    cluster.until("three ready pods", |server| is_rolled_out(server, 3)).await;
+    cluster.wait_for("three ready pods", |server| is_rolled_out(server, 3)).await;
 
-    let mut rolled = cluster.deployment().as_ref().clone();
-    rolled["spec"]["template"]["spec"]["containers"][0]["image"] = json!("two");
-    cluster.server.update("deployments.apps", rolled).unwrap();
-    cluster.until("all pods have the new image", |server| is_rolled_out(server, 3)).await;
+    let mut updated = cluster.deployment().as_ref().clone();
+    updated["spec"]["template"]["spec"]["containers"][0]["image"] = json!("two");
+    cluster.server.update("deployments.apps", updated).unwrap();
+    cluster.wait_for("all pods have the new image", |server| is_rolled_out(server, 3)).await;
     assert!(cluster.pods().iter().all(|pod| pod["spec"]["containers"][0]["image"] == "two"));
     assert_eq!(cluster.deployment()["metadata"]["annotations"]["deployment.kubernetes.io/revision"], "2");
     assert_eq!(cluster.server.list("replicasets.apps").len(), 2);
 
     cluster.server.delete("deployments.apps", "default", "web", None).unwrap();
     cluster
-        .until("everything is deleted", |server| {
+        .wait_for("everything is deleted", |server| {
             server.list("pods").is_empty() && server.list("replicasets.apps").is_empty()
         })
         .await;
@@ -259,7 +259,7 @@ async fn deployment_scales_rolls_out_and_is_deleted() {
 async fn idle_cluster_writes_nothing() {
     let cluster = TestCluster::new(&[0]);
     cluster.server.create("deployments.apps", deployment(2, "one")).unwrap();
-    cluster.until("two ready pods", |server| is_rolled_out(server, 2)).await;
+    cluster.wait_for("two ready pods", |server| is_rolled_out(server, 2)).await;
     tokio::time::sleep(Duration::from_secs(60)).await;
     let mut changes = cluster.server.subscribe();
     let next_change = tokio::time::timeout(Duration::from_secs(3000), changes.next()).await;
@@ -273,7 +273,7 @@ async fn unschedulable_pod_reports_reason_until_resources_are_available() {
     let gpu_pod_spec = |gpus: i64| json!({"containers": [{"name": "c", "image": "x", "resources": {"limits": {"nvidia.com/gpu": gpus.to_string()}}}]});
     cluster.server.create("pods", pod("big", gpu_pod_spec(4))).unwrap();
     cluster
-        .until("an unschedulable condition", |s| {
+        .wait_for("an unschedulable condition", |s| {
             condition(&s.list("pods")[0], "PodScheduled")["reason"] == "Unschedulable"
         })
         .await;
@@ -283,16 +283,16 @@ async fn unschedulable_pod_reports_reason_until_resources_are_available() {
         "0/2 nodes are available: 2 Insufficient nvidia.com/gpu. preemption: 0/2 nodes are available: 2 Preemption is not helpful for scheduling."
     );
     tokio::time::sleep(Duration::from_secs(10)).await;
-    let failed = |server: &Server| {
+    let failed_scheduling_events = |server: &Server| {
         let events: Vec<_> = server.list("events").into_iter().filter(|e| e["reason"] == "FailedScheduling").collect();
         (events.len(), events.first().map_or(1, |e| e["count"].as_i64().unwrap_or(1)))
     };
-    assert_eq!(failed(&cluster.server), (1, 1), "one event per change");
+    assert_eq!(failed_scheduling_events(&cluster.server), (1, 1), "one event per change");
 
     let mut node = cluster.server.get("nodes", "", "n0").unwrap().as_ref().clone();
     node["status"]["allocatable"]["nvidia.com/gpu"] = json!("4");
     cluster.server.update_status("nodes", node).unwrap();
-    cluster.until("the Pod is ready", |s| is_ready(&s.list("pods")[0])).await;
+    cluster.wait_for("the Pod is ready", |s| is_ready(&s.list("pods")[0])).await;
     assert_eq!(cluster.pods()[0]["spec"]["nodeName"], "n0");
     cluster.stop().await;
 }
@@ -304,9 +304,9 @@ async fn crashing_container_backs_off() {
     cluster.server.create("pods", pod("bad", json!({"containers": [{"name": "c", "image": "crash"}]}))).unwrap();
     let restarted =
         |times: i64| move |s: &Server| s.list("pods")[0]["status"]["containerStatuses"][0]["restartCount"] == times;
-    cluster.until("the first restart", restarted(1)).await;
+    cluster.wait_for("the first restart", restarted(1)).await;
     cluster
-        .until("back-off", |s| {
+        .wait_for("back-off", |s| {
             s.list("pods")[0]["status"]["containerStatuses"][0]["state"]["waiting"]["reason"] == "CrashLoopBackOff"
         })
         .await;
@@ -316,7 +316,7 @@ async fn crashing_container_backs_off() {
     assert_eq!(status["containerStatuses"][0]["lastState"]["terminated"]["exitCode"], 1);
     let message = status["containerStatuses"][0]["state"]["waiting"]["message"].as_str().unwrap();
     assert!(message.starts_with("back-off 10s restarting failed container=c pod=bad_default("), "{message}");
-    cluster.until("the third restart", restarted(3)).await;
+    cluster.wait_for("the third restart", restarted(3)).await;
     let elapsed = start.elapsed().as_secs();
     assert!((30..31).contains(&elapsed), "10 s and 20 s, not {elapsed} s");
     cluster.stop().await;
@@ -340,7 +340,7 @@ async fn image_errors_are_reported_like_kubelet() {
         ("absent", "ImagePullBackOff", "Back-off pulling image \"absent\": ErrImagePull: absent: not found"),
         ("absent", "ErrImagePull", "absent: not found"),
     ] {
-        cluster.until(reason, |server| waiting(server, name).is_some_and(|state| state["reason"] == reason)).await;
+        cluster.wait_for(reason, |server| waiting(server, name).is_some_and(|state| state["reason"] == reason)).await;
         let state = waiting(&cluster.server, name).unwrap();
         assert!(state["message"].as_str().unwrap().starts_with(message), "{state}");
     }
@@ -351,7 +351,7 @@ async fn image_errors_are_reported_like_kubelet() {
     for name in ["absent", "wrong"] {
         cluster.server.delete("pods", "default", name, None).unwrap();
     }
-    cluster.until("all Pods are deleted", |server| server.list("pods").is_empty()).await;
+    cluster.wait_for("all Pods are deleted", |server| server.list("pods").is_empty()).await;
     cluster.stop().await;
 }
 
@@ -359,13 +359,13 @@ async fn image_errors_are_reported_like_kubelet() {
 async fn restarted_node_agent_recreates_sandbox() {
     let cluster = TestCluster::new(&[0]);
     cluster.server.create("pods", pod("p", json!({"containers": [{"name": "c", "image": "serve"}]}))).unwrap();
-    cluster.until("the Pod is ready", |s| is_ready(&s.list("pods")[0])).await;
+    cluster.wait_for("the Pod is ready", |s| is_ready(&s.list("pods")[0])).await;
     let sandbox_events =
         |s: &Server| s.list("events").iter().filter(|event| event["reason"] == "SandboxChanged").count();
     assert_eq!(sandbox_events(&cluster.server), 0);
     let cluster = cluster.restart_controllers().await;
-    cluster.until("the event", |s| sandbox_events(s) == 1).await;
-    cluster.until("the Pod is ready again", |s| is_ready(&s.list("pods")[0])).await;
+    cluster.wait_for("the event", |s| sandbox_events(s) == 1).await;
+    cluster.wait_for("the Pod is ready again", |s| is_ready(&s.list("pods")[0])).await;
     assert_eq!(cluster.pods()[0]["status"]["containerStatuses"][0]["restartCount"], 1);
     cluster.stop().await;
 }
@@ -375,10 +375,10 @@ async fn container_is_killed_after_grace_period() {
     let cluster = TestCluster::new(&[0]);
     let spec = json!({"terminationGracePeriodSeconds": 7, "containers": [{"name": "c", "image": "stubborn"}]});
     cluster.server.create("pods", pod("p", spec)).unwrap();
-    cluster.until("the Pod is ready", |s| is_ready(&s.list("pods")[0])).await;
+    cluster.wait_for("the Pod is ready", |s| is_ready(&s.list("pods")[0])).await;
     let start = Instant::now();
     cluster.server.delete("pods", "default", "p", None).unwrap();
-    cluster.until("the Pod is deleted", |s| s.list("pods").is_empty()).await;
+    cluster.wait_for("the Pod is deleted", |s| s.list("pods").is_empty()).await;
     assert_eq!(start.elapsed().as_secs(), 7);
     cluster.stop().await;
 }
@@ -395,7 +395,7 @@ async fn init_containers_run_first_and_missing_secret_is_reported() {
     });
     cluster.server.create("pods", pod("p", spec)).unwrap();
     let waiting = |s: &Server| s.list("pods")[0]["status"]["containerStatuses"][0]["state"]["waiting"].clone();
-    cluster.until("CreateContainerConfigError", |s| waiting(s)["reason"] == "CreateContainerConfigError").await;
+    cluster.wait_for("CreateContainerConfigError", |s| waiting(s)["reason"] == "CreateContainerConfigError").await;
     assert_eq!(waiting(&cluster.server)["message"], "secret \"hf\" not found");
     assert_eq!(condition(&cluster.pods()[0], "Initialized")["status"], "True");
     let secret = json!({
@@ -403,7 +403,7 @@ async fn init_containers_run_first_and_missing_secret_is_reported() {
         "data": {"token": "c2VjcmV0"},
     });
     cluster.server.create("secrets", secret).unwrap();
-    cluster.until("the Pod has succeeded", |s| s.list("pods")[0]["status"]["phase"] == "Succeeded").await;
+    cluster.wait_for("the Pod has succeeded", |s| s.list("pods")[0]["status"]["phase"] == "Succeeded").await;
     cluster.stop().await;
 }
 
@@ -439,7 +439,7 @@ async fn disruption_budget_counts_each_group_pod_once() {
         "selector": {"matchLabels": {"leaderworkerset.sigs.k8s.io/name": "llama"}}}});
     cluster.server.create("poddisruptionbudgets.policy", budget).unwrap();
     cluster
-        .until("four of four healthy pods", |server| {
+        .wait_for("four of four healthy pods", |server| {
             let budget = server.get("poddisruptionbudgets.policy", "default", "llama").unwrap();
             let counts =
                 ["expectedPods", "currentHealthy", "disruptionsAllowed"].map(|field| budget["status"][field].clone());
@@ -460,7 +460,7 @@ async fn leader_worker_set_passes_leader_address_to_workers() {
     });
     cluster.server.create(LEADER_WORKER_SETS, set).unwrap();
     cluster
-        .until("the group is ready", |s| {
+        .wait_for("the group is ready", |s| {
             condition(&s.get(LEADER_WORKER_SETS, "default", "llama").unwrap(), "Available")["status"] == "True"
         })
         .await;
@@ -470,10 +470,10 @@ async fn leader_worker_set_passes_leader_address_to_workers() {
     let names: Vec<_> = pods.iter().map(|p| p["metadata"]["name"].as_str().unwrap()).collect();
     assert_eq!(names, ["llama-0", "llama-0-1"]);
     let leader = pods[0]["status"]["podIP"].as_str().unwrap();
-    let expect = ("llama-0-1".to_owned(), format!("LWS_LEADER_ADDRESS={leader}"));
-    let started = cluster.runtime.started.lock().unwrap().clone();
-    assert!(started.contains(&expect), "{started:?}");
+    let expected = ("llama-0-1".to_owned(), format!("LWS_LEADER_ADDRESS={leader}"));
+    let started_containers = cluster.runtime.started.lock().unwrap().clone();
+    assert!(started_containers.contains(&expected), "{started_containers:?}");
     cluster.server.delete(LEADER_WORKER_SETS, "default", "llama", None).unwrap();
-    cluster.until("everything is deleted", |s| s.list("pods").is_empty() && s.list("services").is_empty()).await;
+    cluster.wait_for("everything is deleted", |s| s.list("pods").is_empty() && s.list("services").is_empty()).await;
     cluster.stop().await;
 }

@@ -1,4 +1,4 @@
-//! Compares responses and reports differences that are not known yet.
+//! Compares responses and reports unknown differences.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -10,7 +10,7 @@ use super::script::{self, Step};
 /// JSON pointers of known differences, by step.
 pub(super) type KnownDifferences = BTreeMap<String, BTreeSet<String>>;
 
-/// Reports unknown differences and known ones that no longer exist; empty if there are none.
+/// Reports unknown differences, and known differences that no longer exist; empty if there are none.
 pub(super) fn report(
     topic: &str,
     steps: &[Step],
@@ -31,10 +31,10 @@ pub(super) fn report(
         let known = known.get(&step.description).unwrap_or(&no_differences);
         let differences_found = differences_of(step, expected, response);
         let new = differences_found.iter().filter(|(pointer, _)| !known.contains(*pointer));
-        let fixed = known.iter().filter(|pointer| !differences_found.contains_key(*pointer));
+        let resolved = known.iter().filter(|pointer| !differences_found.contains_key(*pointer));
         let lines: Vec<String> = new
             .map(|(pointer, line)| format!("{pointer}: {line}"))
-            .chain(fixed.map(|pointer| {
+            .chain(resolved.map(|pointer| {
                 format!("{pointer}: no longer differs; remove it from tests/differential/open/{topic}.json")
             }))
             .collect();
@@ -45,7 +45,7 @@ pub(super) fn report(
     report
 }
 
-/// Returns all differences in the form of the files in `open`.
+/// Returns all differences in the format of the files in `tests/differential/open`.
 pub(super) fn known_differences(
     steps: &[Step],
     recorded: &[RecordedResponse],
@@ -80,10 +80,11 @@ pub(super) fn differences_of(
 ) -> BTreeMap<String, String> {
     let mut differences_found = BTreeMap::new();
     if expected.code != response.code {
-        differences_found.insert("code".to_owned(), format!("{} is {}", expected.code, response.code));
+        differences_found.insert("code".to_owned(), format!("expected {}, got {}", expected.code, response.code));
     }
     if expected.warnings != response.warnings {
-        differences_found.insert("warnings".to_owned(), format!("{:?} are {:?}", expected.warnings, response.warnings));
+        differences_found
+            .insert("warnings".to_owned(), format!("expected {:?}, got {:?}", expected.warnings, response.warnings));
     }
     differences("", &expected.body, &response.body, &mut differences_found);
     let is_excepted = |pointer: &str| {
@@ -98,11 +99,14 @@ fn differences(pointer: &str, expected: &Value, actual: &Value, differences_foun
     match (expected, actual) {
         (Value::Object(a), Value::Object(b)) => {
             for name in a.keys().chain(b.keys()).collect::<BTreeSet<_>>() {
-                let inner = format!("{pointer}/{}", name.replace('/', "~1"));
+                let member_pointer = format!("{pointer}/{}", name.replace('/', "~1"));
                 match (a.get(name), b.get(name)) {
-                    (Some(a), Some(b)) => differences(&inner, a, b, differences_found),
+                    (Some(a), Some(b)) => differences(&member_pointer, a, b, differences_found),
                     (a, b) => {
-                        differences_found.insert(inner, format!("{} is {}", format_optional(a), format_optional(b)));
+                        differences_found.insert(
+                            member_pointer,
+                            format!("expected {}, got {}", format_optional(a), format_optional(b)),
+                        );
                     }
                 }
             }
@@ -114,7 +118,7 @@ fn differences(pointer: &str, expected: &Value, actual: &Value, differences_foun
         }
         _ if expected == actual => {}
         _ => {
-            differences_found.insert(pointer.to_owned(), format!("{expected} is {actual}"));
+            differences_found.insert(pointer.to_owned(), format!("expected {expected}, got {actual}"));
         }
     }
 }

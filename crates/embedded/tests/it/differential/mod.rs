@@ -1,8 +1,8 @@
-//! Differential tests: compares responses of the server with recorded responses of kube-apiserver v1.37.0.
+//! Differential tests, which compare responses of the server with recorded responses of kube-apiserver v1.37.0.
 //!
-//! `tests/differential/scripts` contains the requests, `tests/differential/answers` the recorded responses.
-//! `cargo xtask test --with realcluster` starts a kube-apiserver, replays the scripts against it and compares; with
-//! `OSTLER_RECORD=1` it records the responses again.
+//! `tests/differential/scripts` contains the requests, `tests/differential/answers` the recorded responses. `cargo
+//! xtask test --with realcluster` starts a kube-apiserver, replays the scripts against it and compares; with
+//! `OSTLER_RECORD=1`, it records the responses instead.
 
 mod compare;
 mod normalizer;
@@ -100,7 +100,7 @@ fn every_exception_is_documented() {
     }
 }
 
-/// Compares the recorded responses with a kube-apiserver, or records them.
+/// Compares the recorded responses with those of a kube-apiserver, or records them.
 #[tokio::test]
 #[ignore = "needs a kube-apiserver: cargo xtask test --with realcluster"]
 async fn live() {

@@ -42,7 +42,7 @@ impl Normalizer {
         }
     }
 
-    pub(super) fn text(&mut self, text: &str) -> String {
+    pub(super) fn normalize_text(&mut self, text: &str) -> String {
         let mut text = text.replace(&self.namespace, "{ns}");
         for (name, replacement) in &self.names {
             text = text.replace(name, replacement);
@@ -61,7 +61,7 @@ impl Normalizer {
         self.version.replace_all(&text, version).into_owned()
     }
 
-    pub(super) fn value(&mut self, value: &Value) -> Value {
+    pub(super) fn normalize_body(&mut self, value: &Value) -> Value {
         self.collect_names(value);
         self.normalize(value)
     }
@@ -86,38 +86,38 @@ impl Normalizer {
 
     fn normalize(&mut self, value: &Value) -> Value {
         match value {
-            Value::String(text) => json!(self.text(text)),
+            Value::String(text) => json!(self.normalize_text(text)),
             Value::Array(items) => items.iter().map(|item| self.normalize(item)).collect(),
-            Value::Object(members) if members.contains_key("columnDefinitions") => self.table(members),
-            Value::Object(members) => Value::Object(self.members(members)),
+            Value::Object(members) if members.contains_key("columnDefinitions") => self.normalize_table(members),
+            Value::Object(members) => Value::Object(self.normalize_members(members)),
             other => other.clone(),
         }
     }
 
-    fn members(&mut self, members: &Map<String, Value>) -> Map<String, Value> {
+    fn normalize_members(&mut self, members: &Map<String, Value>) -> Map<String, Value> {
         let is_object = members.contains_key("uid");
         let mut replacement = Map::new();
         for (name, value) in members {
             let value = match (name.as_str(), value.as_str()) {
-                ("resourceVersion", Some(version)) if is_object => json!(self.version(version)),
+                ("resourceVersion", Some(version)) if is_object => json!(self.normalize_version(version)),
                 ("resourceVersion", Some(_)) => json!("<revision>"),
                 ("continue", Some(_)) => json!("<continue>"),
                 ("clusterIP", Some(address)) if self.address.is_match(address) => json!("<address>"),
-                // Random, or the first free port.
+                // kube-apiserver allocates a random port; the embedded server allocates the first free port.
                 ("nodePort", None) if value.as_i64().is_some_and(|port| port >= 30000) => json!("<port>"),
-                ("clusterIPs", None) => self.addresses(value),
-                ("managedFields", None) => self.managers(value),
-                ("causes", None) => self.causes(value),
-                ("message", Some(text)) => json!(sort_message(&self.text(text), members)),
+                ("clusterIPs", None) => self.normalize_addresses(value),
+                ("managedFields", None) => self.normalize_managed_fields(value),
+                ("causes", None) => self.normalize_causes(value),
+                ("message", Some(text)) => json!(sort_message(&self.normalize_text(text), members)),
                 _ => self.normalize(value),
             };
-            replacement.insert(self.text(name), value);
+            replacement.insert(self.normalize_text(name), value);
         }
         replacement
     }
 
     /// Sorts causes that kube-apiserver returns in random order.
-    fn causes(&mut self, value: &Value) -> Value {
+    fn normalize_causes(&mut self, value: &Value) -> Value {
         let mut causes: Vec<Value> =
             value.as_array().into_iter().flatten().map(|cause| self.normalize(cause)).collect();
         if causes.iter().any(has_random_order) {
@@ -127,7 +127,7 @@ impl Normalizer {
     }
 
     /// Sorts managed fields, whose order depends on their times.
-    fn managers(&mut self, value: &Value) -> Value {
+    fn normalize_managed_fields(&mut self, value: &Value) -> Value {
         let mut entries: Vec<Value> =
             value.as_array().into_iter().flatten().map(|entry| self.normalize(entry)).collect();
         entries.sort_by_key(|entry| {
@@ -137,12 +137,12 @@ impl Normalizer {
         Value::Array(entries)
     }
 
-    fn version(&mut self, version: &str) -> String {
+    fn normalize_version(&mut self, version: &str) -> String {
         let next = self.versions.len() + 1;
         format!("<version {}>", self.versions.entry(version.to_owned()).or_insert(next))
     }
 
-    fn addresses(&self, value: &Value) -> Value {
+    fn normalize_addresses(&self, value: &Value) -> Value {
         let items = value.as_array().into_iter().flatten();
         let replacement = items.map(|item| match item.as_str() {
             Some(text) if self.address.is_match(text) => json!("<address>"),
@@ -152,9 +152,9 @@ impl Normalizer {
     }
 
     /// Replaces ages and addresses in cells, and removes column descriptions.
-    fn table(&mut self, members: &Map<String, Value>) -> Value {
+    fn normalize_table(&mut self, members: &Map<String, Value>) -> Value {
         let mut table = Value::Object(
-            self.members(
+            self.normalize_members(
                 &members
                     .iter()
                     .filter(|(name, _)| *name != "columnDefinitions")
@@ -190,7 +190,8 @@ impl Normalizer {
     }
 }
 
-/// Reports whether causes like this come in random order, because Go iterates over a map: conflicts and schema errors.
+/// Reports whether kube-apiserver returns such causes in random order, because Go iterates over a map: causes of
+/// conflicts and of schema errors.
 fn has_random_order(cause: &Value) -> bool {
     let message = cause["message"].as_str().unwrap_or_default();
     let is_key = cause["field"].as_str().is_some_and(|field| field.ends_with(']') && field.contains("ata["));

@@ -50,17 +50,17 @@ async fn live() {
             continue;
         }
         // Shrinks the sequence as long as a difference remains.
-        let mut is_smaller = tree.simplify();
+        let mut has_smaller_case = tree.simplify();
         for _ in 0..300 {
-            if !is_smaller {
+            if !has_smaller_case {
                 break;
             }
             let current = differences(&real, &embedded, &tree.current()).await;
             if current.is_empty() {
-                is_smaller = tree.complicate();
+                has_smaller_case = tree.complicate();
             } else {
                 (differences_found, shortest) = (current, tree.current());
-                is_smaller = tree.simplify();
+                has_smaller_case = tree.simplify();
             }
         }
         panic!(
@@ -70,7 +70,7 @@ async fn live() {
     }
 }
 
-/// The generator produces sequences with every common status code.
+/// Checks that the generator produces sequences with every common status code.
 #[tokio::test]
 async fn generated_sequences_cover_status_codes() {
     let embedded = embedded();
@@ -166,12 +166,12 @@ fn is_decoder_message(pointer: &str, expected: &RecordedResponse, actual: &Recor
         && (has_text("cannot unmarshal") || has_text("json: ") || has_text("ReadString"))
 }
 
-/// kube-apiserver stops checking a map at an undeclared field, in random order. Its errors have to be a subset of the
-/// actual ones.
+/// kube-apiserver stops checking a map at an undeclared field, in random order. Its errors must be a subset of the
+/// actual errors.
 fn depends_on_map_order(pointer: &str, expected: &RecordedResponse, actual: &RecordedResponse) -> bool {
     let (expected, actual) = (apply_errors(message(expected)), apply_errors(message(actual)));
-    let is_cut = expected.iter().any(|error| error.ends_with("field not declared in schema"));
-    pointer == "/message" && is_cut && expected.is_subset(&actual)
+    let is_incomplete = expected.iter().any(|error| error.ends_with("field not declared in schema"));
+    pointer == "/message" && is_incomplete && expected.is_subset(&actual)
 }
 
 /// The rejection of a Pod update is compared, not the list of mutable fields.

@@ -30,7 +30,7 @@ impl RealApiserver {
 impl Drop for RealApiserver {
     fn drop(&mut self) {
         self.cluster = None;
-        // After a failure, the logs are retained.
+        // Retain the logs after a failure.
         if !std::thread::panicking() {
             std::fs::remove_dir_all(&self.directory).ok();
         }

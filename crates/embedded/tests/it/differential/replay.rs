@@ -23,15 +23,16 @@ pub(super) struct RecordedResponse {
     pub(super) body: Value,
 }
 
-/// Number and interval of retries. On a busy host, controllers of a real cluster take long, because they retry with
-/// exponential back-off.
+/// Number and interval of retries. On a busy host, controllers of a real cluster may need minutes, because they retry
+/// with exponential back-off.
 const MAX_RETRIES: usize = 3000;
 const RETRY_INTERVAL: Duration = Duration::from_millis(100);
 
 /// Replays a script in `namespace` and returns the responses.
 pub(super) async fn replay(client: &kube::Client, steps: &[Step], namespace: &str) -> Vec<RecordedResponse> {
-    let start = [("ns", namespace), ("last", "1"), ("continue", "")];
-    let mut saved: BTreeMap<String, String> = start.map(|(name, value)| (name.to_owned(), value.to_owned())).into();
+    let initial_values = [("ns", namespace), ("last", "1"), ("continue", "")];
+    let mut saved: BTreeMap<String, String> =
+        initial_values.map(|(name, value)| (name.to_owned(), value.to_owned())).into();
     let mut normalizer = Normalizer::new(namespace);
     let mut responses = Vec::new();
     for step in steps {
@@ -43,9 +44,9 @@ pub(super) async fn replay(client: &kube::Client, steps: &[Step], namespace: &st
         }
         save_position(&raw.body, &mut saved);
         responses.push(RecordedResponse {
-            warnings: raw.warnings.iter().map(|warning| normalizer.text(warning)).collect(),
-            // Responses that are not compared must not assign version numbers.
-            body: if step.except.contains_key("") { Value::Null } else { normalizer.value(&raw.body) },
+            warnings: raw.warnings.iter().map(|warning| normalizer.normalize_text(warning)).collect(),
+            // Do not assign version numbers in responses that are not compared.
+            body: if step.except.contains_key("") { Value::Null } else { normalizer.normalize_body(&raw.body) },
             ..raw
         });
     }
@@ -64,13 +65,13 @@ fn save_position(body: &Value, saved: &mut BTreeMap<String, String>) {
 }
 
 async fn send_step(client: &kube::Client, step: &Step, saved: &BTreeMap<String, String>) -> RecordedResponse {
-    if may_be_stale(&fill(step.request().1, saved)) {
-        refresh(client, &fill(step.request().1, saved)).await;
+    if may_be_stale(&fill_text(step.request().1, saved)) {
+        refresh(client, &fill_text(step.request().1, saved)).await;
     }
     let mut last = send_once(client, step, saved).await;
     for _ in 0..MAX_RETRIES {
         let is_satisfied = step.until.as_ref().is_none_or(|until| until.is_satisfied(last.code, &last.body));
-        if is_satisfied && !is_starting(&last) {
+        if is_satisfied && !is_initializing(&last) {
             return last;
         }
         tokio::time::sleep(RETRY_INTERVAL).await;
@@ -79,14 +80,14 @@ async fn send_step(client: &kube::Client, step: &Step, saved: &BTreeMap<String, 
     panic!("{}: {:?} was never satisfied: {} {}", step.description, step.until, last.code, last.body);
 }
 
-/// Reports whether kube-apiserver may respond from an outdated cache: at any version, and for initial events of
-/// watches.
+/// Reports whether kube-apiserver may respond from an outdated cache: to requests that accept any version, and with the
+/// initial events of a watch.
 fn may_be_stale(path: &str) -> bool {
     let (watches, accepts_any_version) = (path.contains("watch=true"), path.contains("resourceVersion=0"));
     accepts_any_version || watches && !path.contains("resourceVersion=") && !path.contains("sendInitialEvents")
 }
 
-/// Waits until the cache of kube-apiserver is current, with a list of the latest version.
+/// Lists the latest version, for which kube-apiserver waits until its cache is current.
 async fn refresh(client: &kube::Client, path: &str) {
     let collection = path.split('?').next().unwrap_or_default();
     let request = http::Request::get(format!("{collection}?limit=1")).body(Body::empty()).unwrap();
@@ -94,20 +95,20 @@ async fn refresh(client: &kube::Client, path: &str) {
 }
 
 /// Reports whether the watch cache is still initializing, as after a change of a definition.
-fn is_starting(response: &RecordedResponse) -> bool {
+fn is_initializing(response: &RecordedResponse) -> bool {
     response.code == 429 && response.body["message"].as_str().is_some_and(|message| message.contains("initializing"))
 }
 
 async fn send_once(client: &kube::Client, step: &Step, saved: &BTreeMap<String, String>) -> RecordedResponse {
     let (method, path) = step.request();
     let body = match (&step.text, &step.body) {
-        (Some(text), _) => fill(text, saved),
+        (Some(text), _) => fill_text(text, saved),
         (None, Some(body)) => fill_value(body, saved).to_string(),
         (None, None) => String::new(),
     };
     let mut request = http::Request::builder()
         .method(method)
-        .uri(fill(path, saved).replace(' ', "%20"))
+        .uri(fill_text(path, saved).replace(' ', "%20"))
         .header("Accept", step.accept.media_type())
         .header("User-Agent", "script");
     if !body.is_empty() {
@@ -144,16 +145,16 @@ async fn read(mut body: Body, lines: usize, last: Option<&str>) -> String {
     String::from_utf8(bytes).unwrap()
 }
 
-fn fill(text: &str, saved: &BTreeMap<String, String>) -> String {
+fn fill_text(text: &str, saved: &BTreeMap<String, String>) -> String {
     saved.iter().fold(text.to_owned(), |text, (name, value)| text.replace(&format!("{{{name}}}"), value))
 }
 
 fn fill_value(value: &Value, saved: &BTreeMap<String, String>) -> Value {
     match value {
-        Value::String(text) => json!(fill(text, saved)),
+        Value::String(text) => json!(fill_text(text, saved)),
         Value::Array(items) => items.iter().map(|item| fill_value(item, saved)).collect(),
         Value::Object(members) => {
-            members.iter().map(|(name, value)| (fill(name, saved), fill_value(value, saved))).collect()
+            members.iter().map(|(name, value)| (fill_text(name, saved), fill_value(value, saved))).collect()
         }
         other => other.clone(),
     }

@@ -25,17 +25,17 @@ pub(super) struct Step {
     pub(super) delete: Option<String>,
     /// Request body. `{name}` in strings is replaced by a value saved by an earlier step, `{ns}` by the namespace.
     pub(super) body: Option<Value>,
-    /// Verbatim body, for what JSON values cannot represent (duplicate keys).
+    /// Verbatim body, for documents that a JSON value cannot represent, such as duplicate keys.
     pub(super) text: Option<String>,
     #[serde(default, rename = "as")]
     pub(super) kind: BodyKind,
     #[serde(default)]
     pub(super) accept: Accept,
-    /// Number of events to wait for; without it, a watch is read to its end.
+    /// Number of events to wait for. If absent, a watch is read to its end.
     pub(super) events: Option<usize>,
     /// Name of the object whose event ends a watch.
     pub(super) last: Option<String>,
-    /// Condition for retries: a real cluster reacts asynchronously.
+    /// Condition until which the request is retried, because a real cluster reacts asynchronously.
     pub(super) until: Option<Until>,
     /// Values to save: name and JSON pointer into the response.
     #[serde(default)]

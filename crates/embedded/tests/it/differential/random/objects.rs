@@ -12,7 +12,7 @@ pub(super) enum Kind {
     Lease,
     Pod,
     Widget,
-    /// In dry runs only, because controllers would update it.
+    /// Used only in dry runs, because controllers would update it.
     Deployment,
 }
 
@@ -56,7 +56,7 @@ impl Kind {
             Self::ConfigMap => members(vec![
                 ("data", data(word()).boxed()),
                 ("binaryData", data(Just(json!("AAE="))).boxed()),
-                ("immutable", rarely(any::<bool>().prop_map(Value::from))),
+                ("immutable", or_null(any::<bool>().prop_map(Value::from))),
             ])
             .prop_map(without_empty_maps)
             .boxed(),
@@ -85,7 +85,7 @@ fn without_empty_maps(mut content: Map<String, Value>) -> Map<String, Value> {
     content
 }
 
-/// Removes nulls, which applied configurations of client libraries never contain.
+/// Removes nulls, because client libraries never send them in applied configurations.
 pub(super) fn remove_nulls(value: &mut Value) {
     match value {
         Value::Object(members) => {
@@ -121,8 +121,8 @@ pub(super) fn partial_object(kind: Kind) -> impl Strategy<Value = Value> {
 fn metadata(name: &'static str) -> impl Strategy<Value = Value> {
     let content = members(vec![
         ("labels", labels().boxed()),
-        ("annotations", rarely(data(word()))),
-        ("finalizers", rarely(prop::sample::select(vec![json!([]), json!(["example.com/hold"]), json!(["bad"])]))),
+        ("annotations", or_null(data(word()))),
+        ("finalizers", or_null(prop::sample::select(vec![json!([]), json!(["example.com/hold"]), json!(["bad"])]))),
     ]);
     content.prop_map(move |mut content| {
         if !name.is_empty() {
@@ -157,10 +157,10 @@ fn service() -> BoxedStrategy<Map<String, Value>> {
     spec(members(vec![
         ("ports", ports.prop_map(Value::from).boxed()),
         ("selector", labels().boxed()),
-        ("type", rarely(prop::sample::select(vec![json!("ClusterIP"), json!("NodeType"), json!(null)]))),
-        ("clusterIP", rarely(Just(json!("None")))),
-        ("sessionAffinity", rarely(prop::sample::select(vec![json!("None"), json!("ClientIP"), json!("Nobody")]))),
-        ("publishNotReadyAddresses", rarely(any::<bool>().prop_map(Value::from))),
+        ("type", or_null(prop::sample::select(vec![json!("ClusterIP"), json!("NodeType"), json!(null)]))),
+        ("clusterIP", or_null(Just(json!("None")))),
+        ("sessionAffinity", or_null(prop::sample::select(vec![json!("None"), json!("ClientIP"), json!("Nobody")]))),
+        ("publishNotReadyAddresses", or_null(any::<bool>().prop_map(Value::from))),
     ]))
 }
 
@@ -169,11 +169,11 @@ fn pod() -> impl Strategy<Value = Value> {
     let container = |name: &'static str| {
         members(vec![
             ("image", prop::sample::select(vec![json!("a:1"), json!("a:2"), json!("b")]).boxed()),
-            ("env", rarely(environment())),
-            ("ports", rarely(Just(json!([{"containerPort": 80}, {"containerPort": 90, "name": "m"}])))),
-            ("args", rarely(Just(json!(["--model", "m"])))),
-            ("resources", rarely(Just(json!({"limits": {"cpu": "1500m", "memory": "1024Mi"}})))),
-            ("imagePullPolicy", rarely(prop::sample::select(vec![json!("Always"), json!("Sometimes")]))),
+            ("env", or_null(environment())),
+            ("ports", or_null(Just(json!([{"containerPort": 80}, {"containerPort": 90, "name": "m"}])))),
+            ("args", or_null(Just(json!(["--model", "m"])))),
+            ("resources", or_null(Just(json!({"limits": {"cpu": "1500m", "memory": "1024Mi"}})))),
+            ("imagePullPolicy", or_null(prop::sample::select(vec![json!("Always"), json!("Sometimes")]))),
         ])
         .prop_map(move |mut members| {
             members.insert("name".to_owned(), json!(name));
@@ -195,12 +195,12 @@ fn pod() -> impl Strategy<Value = Value> {
         0..3,
     );
     let rest = members(vec![
-        ("volumes", rarely(volumes.prop_map(Value::from))),
-        ("restartPolicy", rarely(prop::sample::select(vec![json!("Never"), json!("Sometimes")]))),
-        ("terminationGracePeriodSeconds", rarely(number())),
-        ("tolerations", rarely(Just(json!([{"key": "k", "operator": "Exists"}])))),
-        ("nodeSelector", rarely(labels())),
-        ("priority", rarely(Just(json!(0)))),
+        ("volumes", or_null(volumes.prop_map(Value::from))),
+        ("restartPolicy", or_null(prop::sample::select(vec![json!("Never"), json!("Sometimes")]))),
+        ("terminationGracePeriodSeconds", or_null(number())),
+        ("tolerations", or_null(Just(json!([{"key": "k", "operator": "Exists"}])))),
+        ("nodeSelector", or_null(labels())),
+        ("priority", or_null(Just(json!(0)))),
     ]);
     (containers, rest).prop_map(|(containers, mut spec)| {
         spec.insert("containers".to_owned(), Value::from(containers));
@@ -224,10 +224,10 @@ fn deployment() -> BoxedStrategy<Map<String, Value>> {
         ("replicas", number().boxed()),
         (
             "strategy",
-            rarely(prop::sample::select(vec![json!({"type": "Recreate"}), json!({"rollingUpdate": {"maxSurge": 1}})])),
+            or_null(prop::sample::select(vec![json!({"type": "Recreate"}), json!({"rollingUpdate": {"maxSurge": 1}})])),
         ),
-        ("paused", rarely(any::<bool>().prop_map(Value::from))),
-        ("minReadySeconds", rarely(number())),
+        ("paused", or_null(any::<bool>().prop_map(Value::from))),
+        ("minReadySeconds", or_null(number())),
         ("template", template),
         ("selector", Just(json!({"matchLabels": {"app": "x"}})).boxed()),
     ]))
@@ -247,17 +247,17 @@ fn widget() -> BoxedStrategy<Map<String, Value>> {
     let tags = prop::sample::subsequence(vec![json!("a"), json!("b"), json!("a"), json!(1)], 0..3);
     let spec = spec(members(vec![
         ("size", prop_oneof![8 => (1..9_i64).prop_map(Value::from), 1 => any_type()].boxed()),
-        ("replicas", rarely(number())),
+        ("replicas", or_null(number())),
         ("color", prop::sample::select(vec![json!("red"), json!("green"), json!("blue"), json!(null)]).boxed()),
-        ("name", rarely(prop::sample::select(vec![json!("abc"), json!("root"), json!("toolong"), json!("A")]))),
-        ("frozen", rarely(word())),
-        ("free", rarely(any_type())),
-        ("tags", rarely(tags.prop_map(Value::from))),
+        ("name", or_null(prop::sample::select(vec![json!("abc"), json!("root"), json!("toolong"), json!("A")]))),
+        ("frozen", or_null(word())),
+        ("free", or_null(any_type())),
+        ("tags", or_null(tags.prop_map(Value::from))),
         ("parts", parts.prop_map(Value::from).boxed()),
-        ("port", rarely(prop::sample::select(vec![json!(80), json!("http"), json!(1.5), json!(true)]))),
-        ("ratio", rarely(prop::sample::select(vec![json!(1), json!(1.0), json!(0.5), json!(1e3), json!("1")]))),
-        ("when", rarely(prop::sample::select(vec![json!("2026-01-01T00:00:00Z"), json!("yesterday")]))),
-        ("bogus", rarely(any_type())),
+        ("port", or_null(prop::sample::select(vec![json!(80), json!("http"), json!(1.5), json!(true)]))),
+        ("ratio", or_null(prop::sample::select(vec![json!(1), json!(1.0), json!(0.5), json!(1e3), json!("1")]))),
+        ("when", or_null(prop::sample::select(vec![json!("2026-01-01T00:00:00Z"), json!("yesterday")]))),
+        ("bogus", or_null(any_type())),
     ]));
     (spec, prop::option::weighted(0.2, status()))
         .prop_map(|(mut content, status)| {
@@ -273,14 +273,14 @@ pub(super) fn status() -> impl Strategy<Value = Value> {
         ("replicas", number().boxed()),
         ("phase", word().boxed()),
         ("selector", Just(json!("app=x")).boxed()),
-        ("bogus", rarely(any_type())),
+        ("bogus", or_null(any_type())),
     ])
     .prop_map(Value::Object)
 }
 
 /// Returns the definition of Widgets, with a field for each feature of schemas.
 pub(super) fn definition() -> Value {
-    let partial_object = json!({"type": "object", "required": ["id"], "properties": {
+    let part_schema = json!({"type": "object", "required": ["id"], "properties": {
         "id": {"type": "string"}, "weight": {"type": "integer", "default": 7}}});
     let spec = json!({
         "type": "object", "required": ["size"],
@@ -294,7 +294,7 @@ pub(super) fn definition() -> Value {
             "free": {"type": "object", "nullable": true, "x-kubernetes-preserve-unknown-fields": true},
             "tags": {"type": "array", "x-kubernetes-list-type": "set", "maxItems": 9, "items": {"type": "string"}},
             "parts": {"type": "array", "x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": ["id"],
-                "maxItems": 9, "items": partial_object},
+                "maxItems": 9, "items": part_schema},
             "port": {"x-kubernetes-int-or-string": true},
             "ratio": {"type": "number", "maximum": 100},
             "when": {"type": "string", "format": "date-time"},
@@ -323,9 +323,9 @@ fn spec(members: BoxedStrategy<Map<String, Value>>) -> BoxedStrategy<Map<String,
     members.prop_map(|members| Map::from_iter([("spec".to_owned(), Value::Object(members))])).boxed()
 }
 
-/// Generates an object with a subset of the members.
-fn members(all: Vec<(&'static str, BoxedStrategy<Value>)>) -> BoxedStrategy<Map<String, Value>> {
-    let selected: Vec<_> = all
+/// Generates an object with a subset of the fields.
+fn members(fields: Vec<(&'static str, BoxedStrategy<Value>)>) -> BoxedStrategy<Map<String, Value>> {
+    let selected: Vec<_> = fields
         .into_iter()
         .map(|(name, value)| prop::option::weighted(0.6, value).prop_map(move |value| Some((name.to_owned(), value?))))
         .collect();
@@ -333,8 +333,8 @@ fn members(all: Vec<(&'static str, BoxedStrategy<Value>)>) -> BoxedStrategy<Map<
 }
 
 /// Generates a value or, with a small probability, null.
-fn rarely(value: impl Strategy<Value = Value> + 'static) -> BoxedStrategy<Value> {
-    // In addition to the weight of `members`; null gives up ownership of the field.
+fn or_null(value: impl Strategy<Value = Value> + 'static) -> BoxedStrategy<Value> {
+    // `members` also omits values. A null gives up the ownership of the field.
     prop_oneof![12 => value, 1 => Just(Value::Null)].boxed()
 }
 

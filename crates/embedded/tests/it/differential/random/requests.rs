@@ -1,4 +1,4 @@
-//! Generators of requests to few objects, so that requests interact.
+//! Generators of requests to a small number of objects, so that the requests interact.
 
 use proptest::prelude::*;
 use serde_json::{Value, json};
@@ -41,8 +41,8 @@ fn final_object(kind: Kind) -> Value {
 }
 
 fn request() -> BoxedStrategy<Value> {
-    let subject = (Kind::any(), prop_oneof![3 => Just("a"), 1 => Just("b")]);
-    subject
+    let kind_and_name = (Kind::any(), prop_oneof![3 => Just("a"), 1 => Just("b")]);
+    kind_and_name
         .prop_flat_map(|(kind, name)| {
             let writes = prop_oneof![
                 4 => create(kind, name),
@@ -78,8 +78,9 @@ fn options(kind: Kind, managers: &'static [&'static str]) -> BoxedStrategy<Strin
     (validation, prop::bool::weighted(dry_run_probability), manager)
         .prop_map(|(validation, is_dry_run, manager)| {
             let parameters = [validation, if is_dry_run { "dryRun=All" } else { "" }, manager];
-            let set_parameters: Vec<&str> = parameters.into_iter().filter(|partial| !partial.is_empty()).collect();
-            if set_parameters.is_empty() { String::new() } else { format!("?{}", set_parameters.join("&")) }
+            let present_parameters: Vec<&str> =
+                parameters.into_iter().filter(|parameter| !parameter.is_empty()).collect();
+            if present_parameters.is_empty() { String::new() } else { format!("?{}", present_parameters.join("&")) }
         })
         .boxed()
 }
@@ -104,9 +105,9 @@ fn replace(kind: Kind, name: &'static str) -> BoxedStrategy<Value> {
 
 fn patch(kind: Kind, name: &'static str) -> BoxedStrategy<Value> {
     let patch_kinds = if kind == Kind::Widget { vec!["merge"] } else { vec!["merge", "strategic"] };
-    let merged = (objects::partial_object(kind), prop::sample::select(patch_kinds));
+    let merge_patch = (objects::partial_object(kind), prop::sample::select(patch_kinds));
     let change = prop_oneof![
-        3 => merged.prop_map(|(partial, patch_kind)| (partial, patch_kind)),
+        3 => merge_patch.prop_map(|(partial, patch_kind)| (partial, patch_kind)),
         1 => operations().prop_map(|operations| (operations, "json")),
     ];
     (change, options(kind, &[]))
@@ -225,10 +226,10 @@ fn status(name: &'static str) -> BoxedStrategy<Value> {
 fn scale(name: &'static str) -> BoxedStrategy<Value> {
     let path = format!("{}/{name}/scale", Kind::Widget.collection());
     (-1..5_i64, prop::sample::select(vec!["GET", "PUT", "PATCH"]))
-        .prop_map(move |(replicas, patch_kind)| {
+        .prop_map(move |(replicas, method)| {
             let body = json!({"apiVersion": "autoscaling/v1", "kind": "Scale",
                 "metadata": {"name": name, "namespace": "{ns}"}, "spec": {"replicas": replicas}});
-            match patch_kind {
+            match method {
                 "GET" => json!({"GET": path}),
                 "PUT" => json!({"PUT": path, "body": body}),
                 _ => json!({"PATCH": path, "as": "merge", "body": {"spec": {"replicas": replicas}}}),
