@@ -191,8 +191,8 @@ fn single_node_worker_is_not_in_the_gang() {
         [role("prefill", "prefiller", 1, 1, 1), role("decode", "decoder", 1, 1, 1), role("extra", "worker", 1, 1, 1)];
     let plan = plan_with_supply(&service("a", "", &roles));
     assert_eq!(pod_group(&plan)["spec"]["minMember"], 2);
-    let extra = plan.objects.iter().find(|object| object["metadata"]["name"] == "a-extra-0").unwrap();
-    assert_eq!(extra["spec"]["leaderWorkerTemplate"]["workerTemplate"]["spec"].get("schedulerName"), None);
+    let single_node_worker = plan.objects.iter().find(|object| object["metadata"]["name"] == "a-extra-0").unwrap();
+    assert_eq!(single_node_worker["spec"]["leaderWorkerTemplate"]["workerTemplate"]["spec"].get("schedulerName"), None);
 }
 
 // spec: TOP-14

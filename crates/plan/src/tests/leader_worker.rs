@@ -28,8 +28,8 @@ spec:
 "#;
 
 fn object<'a>(plan: &'a ServicePlan, kind: &str, name: &str) -> &'a Value {
-    let found = plan.objects.iter().find(|object| object["kind"] == kind && object["metadata"]["name"] == name);
-    found.unwrap_or_else(|| panic!("no {kind} {name} in {:?}: {} {}", kinds(plan), plan.reason, plan.message))
+    let object = plan.objects.iter().find(|object| object["kind"] == kind && object["metadata"]["name"] == name);
+    object.unwrap_or_else(|| panic!("no {kind} {name} in {:?}: {} {}", kinds(plan), plan.reason, plan.message))
 }
 
 fn group<'a>(plan: &'a ServicePlan, name: &str) -> &'a Value {

@@ -31,7 +31,7 @@ fn configuration_for(class: &str, fields: &str) -> String {
     format!("acceleratorConfigurations: [{{selector: {{acceleratorClass: {class}}}, {fields}}}]")
 }
 
-fn service_on(class: &str, engine: &str) -> String {
+fn service_with_class(class: &str, engine: &str) -> String {
     service(
         "chat",
         &format!(
@@ -47,8 +47,12 @@ fn service_on(class: &str, engine: &str) -> String {
 #[case("acme-npu", "acme.com/npu")]
 fn pods_request_only_the_resource_of_the_class(#[case] class: &str, #[case] resource: &str) {
     let engine = "runner: {image: x, resources: {limits: {nvidia.com/gpu: 2}, requests: {nvidia.com/gpu: 2}}}";
-    let plan =
-        plan_manifests(&[CLASSES, ACME, &runtime("acceleratorRequirements: {}", engine), &service_on(class, "")]);
+    let plan = plan_manifests(&[
+        CLASSES,
+        ACME,
+        &runtime("acceleratorRequirements: {}", engine),
+        &service_with_class(class, ""),
+    ]);
     let resources = json!({"limits": {resource: "2"}, "requests": {resource: "2"}});
     assert_eq!(container(&plan, "-engine")["resources"], resources, "{}", plan.message);
 }
@@ -63,10 +67,10 @@ fn classes_have_no_effect_without_accelerator_fields() {
     let manifest = service("chat", "{runtime: {name: rt}}");
     let with_classes = snapshot(&[CLASSES, &runtime, &manifest]);
     let without_classes = snapshot(&[&runtime, &manifest]);
-    let mut gate_off = with_classes.clone();
-    gate_off.accelerator_aware = false;
+    let mut disabled_gate = with_classes.clone();
+    disabled_gate.accelerator_aware = false;
     let objects = |snapshot| crate::plan(snapshot).services.remove(0).objects;
-    assert_eq!(objects(&with_classes), objects(&gate_off));
+    assert_eq!(objects(&with_classes), objects(&disabled_gate));
     assert_eq!(objects(&with_classes), objects(&without_classes));
     assert!(!objects(&with_classes).is_empty());
 }
@@ -83,11 +87,11 @@ fn disabled_feature_gate_ignores_classes_and_configurations() {
         "{runtime: {name: rt}, acceleratorSelector: {preferredClasses: [nvidia-h100-80gb], nodeSelector: {zone: a}},
           engine: {runner: {args: [--mine]}}}",
     );
-    let mut gate = snapshot(&[CLASSES, &runtime, &manifest]);
-    let enabled = crate::plan(&gate).services.remove(0);
+    let mut snapshot_with_gate = snapshot(&[CLASSES, &runtime, &manifest]);
+    let enabled = crate::plan(&snapshot_with_gate).services.remove(0);
     assert_eq!((class(&enabled), args(&enabled).as_str()), (Some("nvidia-h100-80gb"), "--mine --tuned"));
-    gate.accelerator_aware = false;
-    let disabled = crate::plan(&gate).services.remove(0);
+    snapshot_with_gate.accelerator_aware = false;
+    let disabled = crate::plan(&snapshot_with_gate).services.remove(0);
     assert_eq!((class(&disabled), args(&disabled).as_str(), env(&disabled, "-engine").as_str()), (None, "--mine", ""));
     assert!(template(&disabled, "-engine")["spec"].get("nodeSelector").is_none());
     assert!(template(&disabled, "-engine")["metadata"]["labels"].get("ome.io/accelerator-class").is_none());
@@ -103,7 +107,7 @@ fn merges_configurations_of_spec_component_and_service() {
         )
     };
     let runtime = runtime(&entry("SPEC"), &format!("runner: {{image: x}}, {}", entry("COMPONENT")));
-    let plan = plan_manifests(&[CLASSES, &runtime, &service_on("nvidia-h100-80gb", &entry("SERVICE"))]);
+    let plan = plan_manifests(&[CLASSES, &runtime, &service_with_class("nvidia-h100-80gb", &entry("SERVICE"))]);
     assert_eq!(env(&plan, "-engine"), "SPEC=x LAST=SERVICE COMPONENT=x SERVICE=x");
 }
 
@@ -114,14 +118,14 @@ fn merges_the_runner_of_a_configuration_below_the_service() {
         &configuration_for("nvidia-h100-80gb", fields),
         "runner: {image: x, command: [other], args: [--old], volumeMounts: [{name: b, mountPath: /b}], resources: {limits: {cpu: 4}}}",
     );
-    let plan = plan_manifests(&[CLASSES, &runtime, &service_on("nvidia-h100-80gb", "")]);
+    let plan = plan_manifests(&[CLASSES, &runtime, &service_with_class("nvidia-h100-80gb", "")]);
     let engine = container(&plan, "-engine");
     assert_eq!((&engine["image"], strings(&engine["command"])), (&json!("tuned"), vec!["tuned".to_owned()]));
     assert!(engine.get("args").is_none());
     assert_eq!(engine["volumeMounts"], json!([{"name": "b", "mountPath": "/b"}, {"name": "a", "mountPath": "/a"}]));
     assert_eq!(engine["resources"]["limits"], json!({"cpu": "8", "nvidia.com/gpu": "1"}));
     let overriding_plan =
-        plan_manifests(&[CLASSES, &runtime, &service_on("nvidia-h100-80gb", "runner: {image: mine}")]);
+        plan_manifests(&[CLASSES, &runtime, &service_with_class("nvidia-h100-80gb", "runner: {image: mine}")]);
     assert_eq!(container(&overriding_plan, "-engine")["image"], "mine");
     assert_eq!(
         setting(&overriding_plan, "image"),
@@ -148,7 +152,7 @@ fn records_overridden_values_of_each_layer(
         &format!("runner: {{image: x, {}}}", variable_from("runtime")),
     );
     let engine = if service { format!("runner: {{{}}}", variable_from("service")) } else { String::new() };
-    let plan = plan_manifests(&[CLASSES, &runtime, &service_on(class, &engine)]);
+    let plan = plan_manifests(&[CLASSES, &runtime, &service_with_class(class, &engine)]);
     assert_eq!(variable(&plan, "LEVEL"), value);
     let expect = (value.to_owned(), origin, overridden.iter().map(|value| (*value).to_owned()).collect::<Vec<_>>());
     let (value, origin, overridden) = setting(&plan, "env LEVEL");
@@ -162,19 +166,20 @@ fn annotation_overrides_service_and_runtime() {
         "acceleratorRequirements: {supportedClasses: [nvidia-a100-40gb, nvidia-h100-80gb, amd-mi250x]}",
         "runner: {image: x}",
     );
-    let own = service_on("nvidia-h100-80gb", "");
-    let annotated = own.replace("{name: chat}", "{name: chat, annotations: {ome.io/accelerator-class: amd-mi250x}}");
-    let plain = service("chat", "{runtime: {name: rt}}");
+    let service_manifest = service_with_class("nvidia-h100-80gb", "");
+    let annotated =
+        service_manifest.replace("{name: chat}", "{name: chat, annotations: {ome.io/accelerator-class: amd-mi250x}}");
+    let manifest_without_class = service("chat", "{runtime: {name: rt}}");
     let class_of = |manifest: &str| setting(&plan_manifests(&[CLASSES, &runtime, manifest]), "acceleratorClass");
-    let listed = "nvidia-a100-40gb, nvidia-h100-80gb, amd-mi250x".to_owned();
+    let supported_classes = "nvidia-a100-40gb, nvidia-h100-80gb, amd-mi250x".to_owned();
     let (value, origin, overridden) = class_of(&annotated);
     assert_eq!((value.as_str(), origin), ("amd-mi250x", "annotation"));
-    assert_eq!(overridden, ["nvidia-h100-80gb".to_owned(), listed.clone()]);
-    assert_eq!(class_of(&own), ("nvidia-h100-80gb".to_owned(), "service", vec![listed]));
-    assert_eq!(class_of(&plain).1, "runtime");
+    assert_eq!(overridden, ["nvidia-h100-80gb".to_owned(), supported_classes.clone()]);
+    assert_eq!(class_of(&service_manifest), ("nvidia-h100-80gb".to_owned(), "service", vec![supported_classes]));
+    assert_eq!(class_of(&manifest_without_class).1, "runtime");
     // An annotation with the same value is still the origin.
-    let same = annotated.replace("amd-mi250x", "nvidia-h100-80gb");
-    assert_eq!(class_of(&same).1, "annotation");
+    let same_class = annotated.replace("amd-mi250x", "nvidia-h100-80gb");
+    assert_eq!(class_of(&same_class).1, "annotation");
 }
 
 // spec: ACC-93
@@ -185,7 +190,8 @@ fn command_of_the_service_keeps_env_and_resources_of_the_configuration() {
         &configuration_for("nvidia-h100-80gb", fields),
         "runner: {image: x, command: [theirs], args: [--theirs]}",
     );
-    let plan = plan_manifests(&[CLASSES, &runtime, &service_on("nvidia-h100-80gb", "runner: {command: [mine]}")]);
+    let plan =
+        plan_manifests(&[CLASSES, &runtime, &service_with_class("nvidia-h100-80gb", "runner: {command: [mine]}")]);
     let container = container(&plan, "-engine");
     assert_eq!((strings(&container["command"]), container.get("args")), (vec!["mine".to_owned()], None));
     assert_eq!(env(&plan, "-engine"), "A=b");
@@ -203,7 +209,7 @@ fn command_of_the_runtime(#[case] command: &str, #[case] expect: &str, #[case] a
         &configuration_for("nvidia-h100-80gb", "runner: {args: [--tp-size, \"2\"]}"),
         &format!("runner: {{image: x, command: {command}}}"),
     );
-    let plan = plan_manifests(&[CLASSES, &runtime, &service_on("nvidia-h100-80gb", "")]);
+    let plan = plan_manifests(&[CLASSES, &runtime, &service_with_class("nvidia-h100-80gb", "")]);
     assert_eq!(
         (strings(&container(&plan, "-engine")["command"]).join(" ").as_str(), args(&plan).as_str()),
         (expect, arguments)
@@ -223,7 +229,7 @@ fn merges_arguments_of_all_layers() {
     let plan = plan_manifests(&[
         CLASSES,
         &runtime,
-        &service_on("nvidia-h100-80gb", "runner: {args: [--port=81, --tp, \"4\"]}"),
+        &service_with_class("nvidia-h100-80gb", "runner: {args: [--port=81, --tp, \"4\"]}"),
     ]);
     assert_eq!(
         strings(&container(&plan, "-engine")["args"]),
@@ -256,7 +262,7 @@ fn merges_placement_of_all_layers() {
         "acceleratorRequirements: {}, nodeSelector: {node-pool: gpu-pool}",
         &format!("runner: {{image: x}}, nodeSelector: {{tier: runtime}}, {}", affinity("a")),
     );
-    let manifest = service_on(
+    let manifest = service_with_class(
         "nvidia-h100-80gb",
         &format!("nodeSelector: {{dedicated: team-alpha, tier: service}}, {}", affinity("b")),
     );
@@ -266,9 +272,9 @@ fn merges_placement_of_all_layers() {
         "nvidia.com/gpu.product": "NVIDIA-H100-80GB-HBM3", "node-pool": "gpu-pool", "dedicated": "team-alpha", "tier": "service",
     });
     assert_eq!(spec["nodeSelector"], expect);
-    let both =
+    let terms_pointer =
         "/affinity/nodeAffinity/requiredDuringSchedulingIgnoredDuringExecution/nodeSelectorTerms/0/matchExpressions";
-    assert_eq!(spec.pointer(both).unwrap().as_array().unwrap().len(), 2);
+    assert_eq!(spec.pointer(terms_pointer).unwrap().as_array().unwrap().len(), 2);
     assert_eq!(codes(&plan).iter().filter(|code| **code == "NodeSelectorOverridden").count(), 1);
     assert_eq!(setting(&plan, "nodeSelector tier"), ("service".to_owned(), "service", vec!["runtime".to_owned()]));
 }
@@ -287,7 +293,7 @@ fn merges_variables_and_resources_of_all_layers() {
     let plan = plan_manifests(&[
         CLASSES,
         &runtime,
-        &service_on("nvidia-h100-80gb", "runner: {env: [{name: D, value: s}, {name: C, value: s}]}"),
+        &service_with_class("nvidia-h100-80gb", "runner: {env: [{name: D, value: s}, {name: C, value: s}]}"),
     ]);
     assert_eq!(env(&plan, "-engine"), "A=runtime B=accelerator C=s D=s");
     let limits = json!({"memory": "20Gi", "cpu": "4", "nvidia.com/gpu": "1"});
@@ -308,6 +314,6 @@ fn rejects_affinities_with_too_many_combinations() {
         )
     };
     let runtime = runtime("acceleratorRequirements: {}", &format!("runner: {{image: x}}, {}", terms('a')));
-    let plan = plan_manifests(&[CLASSES, &runtime, &service_on("nvidia-h100-80gb", &terms('b'))]);
+    let plan = plan_manifests(&[CLASSES, &runtime, &service_with_class("nvidia-h100-80gb", &terms('b'))]);
     assert_eq!(code(&plan), (false, "AffinityTooLarge"), "{}", plan.message);
 }

@@ -79,8 +79,9 @@ fn template<'a>(plan: &'a ServicePlan, suffix: &str) -> &'a Value {
     let is_match = |object: &&Value| {
         object["kind"] == "Deployment" && object["metadata"]["name"].as_str().unwrap().ends_with(suffix)
     };
-    let found = plan.objects.iter().find(is_match);
-    &found.unwrap_or_else(|| panic!("no Deployment *{suffix} in {:?}: {} {}", kinds(plan), plan.reason, plan.message))["spec"]
+    let deployment = plan.objects.iter().find(is_match);
+    &deployment
+        .unwrap_or_else(|| panic!("no Deployment *{suffix} in {:?}: {} {}", kinds(plan), plan.reason, plan.message))["spec"]
         ["template"]
 }
 

@@ -91,9 +91,9 @@ fn two_replicas_have_two_sets() {
 fn optional_fields_of_a_role(#[case] role_fields: &str, #[case] objects: usize) {
     let plan = plan_with_supply(&story_1("", role_fields));
     assert_eq!(plan.objects.len(), objects);
-    let plain = plan_with_supply(&story_1("", ""));
+    let baseline = plan_with_supply(&story_1("", ""));
     if objects == 3 {
-        assert_eq!(plan.objects, plain.objects);
+        assert_eq!(plan.objects, baseline.objects);
     }
 }
 

@@ -24,8 +24,8 @@ fn plan_with_router(roles: &str, router: &str) -> ServicePlan {
 }
 
 fn object<'a>(plan: &'a ServicePlan, kind: &str) -> &'a Value {
-    let found = plan.objects.iter().find(|object| object["kind"] == kind);
-    found.unwrap_or_else(|| panic!("no {kind} among {:?}: {}", kinds(plan), plan.message))
+    let object = plan.objects.iter().find(|object| object["kind"] == kind);
+    object.unwrap_or_else(|| panic!("no {kind} among {:?}: {}", kinds(plan), plan.message))
 }
 
 fn config(plan: &ServicePlan) -> &str {
@@ -75,9 +75,9 @@ fn each_strategy_has_its_own_configuration() {
     let strategies = ["prefix-cache", "kv-cache-utilization", "queue-size", "lora-affinity", "pd-disaggregation"];
     let plans: Vec<ServicePlan> =
         strategies.iter().map(|strategy| plan_with_router(PAIR, &format!(", strategy: {strategy}"))).collect();
-    let all: Vec<String> =
+    let configs: Vec<String> =
         strategies.iter().zip(&plans).map(|(strategy, plan)| format!("# {strategy}\n{}", config(plan))).collect();
-    insta::assert_snapshot!(all.join("\n"));
+    insta::assert_snapshot!(configs.join("\n"));
     for (index, plan) in plans.iter().enumerate() {
         assert!(plans[..index].iter().all(|other| config(other) != config(plan)));
     }
@@ -178,12 +178,12 @@ fn pair_with_different_ports_routes_to_decoders() {
 #[case::template(WORKER, ", template: {spec: {containers: [{name: x, image: y}]}}", "FieldIgnored")]
 #[case::gateway(WORKER, ", gateway: {gatewayClassName: x}", "FieldIgnored")]
 fn warns_about_fields_without_effect(#[case] roles: &str, #[case] router: &str, #[case] warning: &str) {
-    let (plan, plain) = (plan_with_router(roles, router), plan_with_router(roles, ""));
+    let (plan, baseline) = (plan_with_router(roles, router), plan_with_router(roles, ""));
     assert_eq!(codes(&plan), [warning]);
     let without_routes = |plan: &ServicePlan| {
         plan.objects.iter().filter(|object| object["kind"] != "HTTPRoute").cloned().collect::<Vec<_>>()
     };
-    assert_eq!(without_routes(&plan), without_routes(&plain));
+    assert_eq!(without_routes(&plan), without_routes(&baseline));
 }
 
 #[rstest]
@@ -203,8 +203,9 @@ fn rejects_invalid_routers(#[case] manifest: String, #[case] expect: &str, #[cas
 #[test]
 fn router_is_not_in_the_gang() {
     let group = |plan: &ServicePlan| object(plan, "PodGroup").clone();
-    let without = plan_with_supply(&service(PAIR, "").replace(", {name: entry, componentType: router}", ""));
-    assert_eq!(group(&plan_with_router(PAIR, ", strategy: pd-disaggregation")), group(&without));
+    let plan_without_router =
+        plan_with_supply(&service(PAIR, "").replace(", {name: entry, componentType: router}", ""));
+    assert_eq!(group(&plan_with_router(PAIR, ", strategy: pd-disaggregation")), group(&plan_without_router));
     let plan = plan_with_router(PAIR, "");
     let template = &object(&plan, "Deployment")["spec"]["template"];
     assert_eq!(template["spec"].get("schedulerName"), None);
@@ -224,12 +225,12 @@ fn picker_can_only_list_and_watch() {
 /// Uses the longest service name for a Service. The name of the router role is not part of any name.
 #[test]
 fn truncates_object_names() {
-    let long = format!("s{}", "x".repeat(62));
+    let service_name = format!("s{}", "x".repeat(62));
     let manifest = service("{name: e, componentType: worker, replicas: 0, template: TEMPLATE}", "")
         .replace("qwen-inference", "short")
         .replace("name: entry", &format!("name: {}", "r".repeat(48)));
     assert!(plan_with_supply(&manifest).feasible);
-    let owner = crate::topology::Owner { name: long, ..crate::topology::Owner::default() };
+    let owner = crate::topology::Owner { name: service_name, ..crate::topology::Owner::default() };
     let names = crate::router::RouterNames::for_owner(&owner);
     for name in [names.picker, names.config, names.pool, names.route] {
         assert!(crate::names::is_dns_1035(&name), "{name}");

@@ -72,17 +72,17 @@ fn suggests_a_similar_runtime_name() {
 
 #[test]
 fn suggests_a_similar_model_name() {
-    let parts = [MODELS, &runtime("universal", "", ""), &chat("").replace("llama-7b", "lama-7b")];
-    insta::assert_snapshot!(decision_text(&plan_manifests(&parts)), @r"
+    let manifests = [MODELS, &runtime("universal", "", ""), &chat("").replace("llama-7b", "lama-7b")];
+    insta::assert_snapshot!(decision_text(&plan_manifests(&manifests)), @r"
     infeasible ModelNotFound: Model lama-7b not found: no BaseModel default/lama-7b and no ClusterBaseModel lama-7b exists; did you mean llama-7b?
     ");
-    let snapshot = super::snapshot(&parts);
+    let snapshot = super::snapshot(&manifests);
     let remedies: Vec<String> =
         crate::remedies(&snapshot, &snapshot.services[0]).iter().map(ToString::to_string).collect();
     assert_eq!(remedies, ["change spec.model.name from lama-7b to llama-7b: universal"]);
     // Dissimilar names are not proposed.
-    let other = super::snapshot(&[MODELS, parts[1], &chat("").replace("llama-7b", "zephyr")]);
-    assert!(crate::remedies(&other, &other.services[0]).is_empty());
+    let dissimilar = super::snapshot(&[MODELS, manifests[1], &chat("").replace("llama-7b", "zephyr")]);
+    assert!(crate::remedies(&dissimilar, &dissimilar.services[0]).is_empty());
 }
 
 #[test]
@@ -94,17 +94,17 @@ fn proposes_smaller_models_if_no_edit_avoids_waiting() {
         )
     };
     let runtime = runtime("universal", "", ", acceleratorRequirements: {requiredCapabilities: {memoryGB: 8}}");
-    let proposed = |model: &str, count: u32| {
+    let proposed_models = |model: &str, count: u32| {
         let snapshot = super::snapshot(&[MODELS, CLASS, &node(count), &runtime, &chat("").replace("llama-7b", model)]);
-        let smaller = |remedy: &decide::Remedy| match &remedy.change {
+        let smaller_model = |remedy: &decide::Remedy| match &remedy.change {
             decide::ProposedChange::SmallerModel { to, .. } => Some(to.clone()),
             _ => None,
         };
-        crate::remedies(&snapshot, &snapshot.services[0]).iter().filter_map(smaller).collect::<Vec<_>>()
+        crate::remedies(&snapshot, &snapshot.services[0]).iter().filter_map(smaller_model).collect::<Vec<_>>()
     };
-    assert_eq!(proposed("llama-70b", 2), ["llama-13b", "llama-7b"]);
-    assert_eq!(proposed("llama-70b", 1), ["llama-7b", "mistral-7b"]);
-    assert!(proposed("llama-7b", 1).is_empty(), "the model does not wait for capacity");
+    assert_eq!(proposed_models("llama-70b", 2), ["llama-13b", "llama-7b"]);
+    assert_eq!(proposed_models("llama-70b", 1), ["llama-7b", "mistral-7b"]);
+    assert!(proposed_models("llama-7b", 1).is_empty(), "the model does not wait for capacity");
 }
 
 // spec: RT-67
@@ -201,13 +201,13 @@ fn node_selector_applies_to_engine_and_decoder() {
 fn annotation_replaces_preferred_classes(
     #[case] annotations: &str,
     #[case] expect: &str,
-    #[case] other: &str,
+    #[case] rejected: &str,
     #[case] verdict: &str,
 ) {
     let manifest = chat(", acceleratorSelector: {preferredClasses: [nvidia-a100-40gb, amd-mi250x]}")
         .replace("{name: chat}", &format!("{{name: chat, annotations: {annotations}}}"));
     let plan = plan_manifests(&[CLASSES, MODELS, &runtime("rt", "", ", acceleratorRequirements: {}"), &manifest]);
-    assert_eq!((class(&plan), super::verdicts(&plan)[other]), (Some(expect), verdict));
+    assert_eq!((class(&plan), super::verdicts(&plan)[rejected]), (Some(expect), verdict));
     let amd = if annotations == "{}" { "Eligible" } else { "NotPreferred" };
     assert_eq!(super::verdicts(&plan)["amd-mi250x"], amd);
 }
@@ -217,10 +217,13 @@ fn annotation_replaces_preferred_classes(
 #[case::field("{}", "nvidia-a100-40gb")]
 #[case::strategy("{ome.io/selection-strategy: performance}", "nvidia-h100-80gb")]
 fn annotation_replaces_the_strategy(#[case] annotations: &str, #[case] expect: &str) {
-    let listed = ", acceleratorRequirements: {supportedClasses: [nvidia-a100-40gb, nvidia-h100-80gb]}";
+    let supported_classes = ", acceleratorRequirements: {supportedClasses: [nvidia-a100-40gb, nvidia-h100-80gb]}";
     let manifest = chat(", acceleratorSelector: {strategy: cost}")
         .replace("{name: chat}", &format!("{{name: chat, annotations: {annotations}}}"));
-    assert_eq!(class(&plan_manifests(&[CLASSES, MODELS, &runtime("rt", "", listed), &manifest])), Some(expect));
+    assert_eq!(
+        class(&plan_manifests(&[CLASSES, MODELS, &runtime("rt", "", supported_classes), &manifest])),
+        Some(expect)
+    );
 }
 
 // spec: ACC-72
@@ -228,13 +231,13 @@ fn annotation_replaces_the_strategy(#[case] annotations: &str, #[case] expect: &
 #[case::best_class_listed_last("performance", "nvidia-h100-80gb", "WHICH=h100")]
 #[case::best_class_listed_first("cost", "nvidia-a100-40gb", "WHICH=a100")]
 fn applies_the_configuration_of_the_best_class(#[case] strategy: &str, #[case] expect: &str, #[case] variables: &str) {
-    let entry = |class: &str, value: &str| {
+    let configuration = |class: &str, value: &str| {
         format!("{{selector: {{acceleratorClass: {class}}}, env: [{{name: WHICH, value: {value}}}]}}")
     };
     let spec = format!(
         ", acceleratorRequirements: {{supportedClasses: [nvidia-a100-40gb, nvidia-h100-80gb]}}, acceleratorConfigurations: [{}, {}]",
-        entry("nvidia-a100-40gb", "a100"),
-        entry("nvidia-h100-80gb", "h100")
+        configuration("nvidia-a100-40gb", "a100"),
+        configuration("nvidia-h100-80gb", "h100")
     );
     let manifest = chat(&format!(", acceleratorSelector: {{strategy: {strategy}}}"));
     let plan = plan_manifests(&[CLASSES, MODELS, &runtime("rt", "", &spec), &manifest]);
@@ -259,13 +262,13 @@ fn contradicting_requirements() {
 // spec: ACC-75
 #[test]
 fn reports_unknown_classes() {
-    let listed = runtime(
+    let runtime_manifest = runtime(
         "rt",
         "",
         ", acceleratorRequirements: {supportedClasses: [gone-from-runtime, nvidia-h100-80gb, nvidia-a100-40gb]}",
     );
     let selected = chat(", acceleratorSelector: {preferredClasses: [gone-from-selector, nvidia-h100-80gb]}");
-    insta::assert_snapshot!(decision_text(&plan_manifests(&[CLASSES, MODELS, &listed, &selected])), @r"
+    insta::assert_snapshot!(decision_text(&plan_manifests(&[CLASSES, MODELS, &runtime_manifest, &selected])), @r"
     feasible Selected: rt on 1 × nvidia-h100-80gb (balanced 1.00, $5.12/h)
     engine: 1 × nvidia-h100-80gb
     1 rt (Cluster)
@@ -279,7 +282,7 @@ fn reports_unknown_classes() {
     ");
     let annotated =
         selected.replace("{name: chat}", "{name: chat, annotations: {ome.io/accelerator-class: gone-from-annotation}}");
-    let plan = plan_manifests(&[CLASSES, MODELS, &listed, &annotated]);
+    let plan = plan_manifests(&[CLASSES, MODELS, &runtime_manifest, &annotated]);
     assert_eq!(
         (code(&plan), super::verdicts(&plan)["gone-from-annotation"]),
         ((false, "NoEligibleAccelerator"), "UnknownClass")
@@ -322,15 +325,15 @@ fn cost_threshold_per_replica_and_hour(
 // spec: ACC-122
 #[test]
 fn engine_and_decoder_have_separate_classes_and_configurations() {
-    let entry = |class: &str, value: &str| {
+    let configuration = |class: &str, value: &str| {
         format!(
             "{{selector: {{acceleratorClass: {class}}}, env: [{{name: TUNED, value: {value}}}], runner: {{args: [--{value}]}}}}"
         )
     };
     let spec = format!(
         ", decoderConfig: {{runner: {{image: d}}}}, routerConfig: {{runner: {{image: r}}}}, acceleratorConfigurations: [{}, {}]",
-        entry("nvidia-a100-40gb", "a100"),
-        entry("nvidia-h100-80gb", "h100")
+        configuration("nvidia-a100-40gb", "a100"),
+        configuration("nvidia-h100-80gb", "h100")
     );
     let manifest = chat(
         ", engine: {acceleratorOverride: {acceleratorClass: nvidia-h100-80gb}}, decoder: {acceleratorOverride: {acceleratorClass: nvidia-a100-40gb}}",

@@ -18,7 +18,7 @@ const EXAMPLE_RUNTIME: &str = include_str!("stories/runtime-example.yaml");
 const EXAMPLE_SERVICE: &str = include_str!("stories/runtime-example-service.yaml");
 
 /// Returns a service with the given model, runtime and class.
-fn service_on(class: &str, model: &str, runtime: &str) -> String {
+fn service_with_class(class: &str, model: &str, runtime: &str) -> String {
     service(
         "chat",
         &format!(
@@ -105,7 +105,8 @@ fn story_2_each_class_has_its_configuration(
     #[case] arguments: &str,
     #[case] count: &str,
 ) {
-    let plan = plan_manifests(&[CLASSES, MODELS, UNIVERSAL, &service_on(class, "llama-7b", "sglang-universal")]);
+    let plan =
+        plan_manifests(&[CLASSES, MODELS, UNIVERSAL, &service_with_class(class, "llama-7b", "sglang-universal")]);
     assert_eq!((env(&plan, "-engine").as_str(), args(&plan).as_str()), (variables, arguments));
     // spec: ACC-26
     let resources = json!({"limits": {"nvidia.com/gpu": count}, "requests": {"nvidia.com/gpu": count}});
@@ -226,7 +227,7 @@ fn replica_sets_share_service_and_pool() {
     "--enable-prefix-caching --enable-cuda-graph --enable-chunked-prefill --num-speculative-tokens=7 --enable-flashinfer"
 )]
 fn story_7_each_class_has_its_configuration(#[case] class: &str, #[case] variables: &str, #[case] arguments: &str) {
-    let manifest = service_on(class, "llama-13b", "sglang-performance-optimized");
+    let manifest = service_with_class(class, "llama-13b", "sglang-performance-optimized");
     let plan = plan_manifests(&[CLASSES, MORE_CLASSES, MODELS, PERFORMANCE_OPTIMIZED, &manifest]);
     assert_eq!((env(&plan, "-engine").as_str(), args(&plan).as_str()), (variables, arguments));
 }
@@ -295,7 +296,7 @@ fn story_8_variables_merge_with_the_runtime_of_story_2() {
 #[case("amd-mi250x", "amd.com/gpu")]
 #[case("intel-max-1550", "gpu.intel.com/i915")]
 fn plans_the_four_example_classes(#[case] class: &str, #[case] resource: &str) {
-    let manifest = service_on(class, "llama-7b", "sglang-performance-optimized");
+    let manifest = service_with_class(class, "llama-7b", "sglang-performance-optimized");
     let plan = plan_manifests(&[CLASSES, MODELS, PERFORMANCE_OPTIMIZED, &manifest]);
     assert_eq!(code(&plan), (true, "Selected"), "{}", plan.message);
     assert_eq!(container(&plan, "-engine")["resources"]["limits"], json!({resource: "1"}));

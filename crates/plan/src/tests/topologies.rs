@@ -64,12 +64,12 @@ fn router() -> impl Strategy<Value = Value> {
 
 /// Generates services with an engine and optionally decoder, router and workers.
 fn components() -> impl Strategy<Value = Value> {
-    let component = (0u32..4, 0u32..4, prop::option::of(0u32..3), any::<bool>()).prop_map(|(min, more, workers, own)| {
+    let component = (0u32..4, 0u32..4, prop::option::of(0u32..3), any::<bool>()).prop_map(|(min, additional, workers, own_worker_command)| {
         let runner = json!({"image": "vllm/vllm-openai", "args": ["--model", "m"], "resources": {"limits": {"nvidia.com/gpu": "8"}}});
-        let mut component = json!({"minReplicas": min, "maxReplicas": min + more, "runner": runner});
+        let mut component = json!({"minReplicas": min, "maxReplicas": min + additional, "runner": runner});
         if let Some(size) = workers {
             component["worker"] = json!({"size": size});
-            if own {
+            if own_worker_command {
                 component["leader"] = json!({"runner": {"command": ["vllm", "serve", "--node-rank", "$(LWS_WORKER_INDEX)"]}});
                 component["worker"]["runner"] = json!({"command": ["vllm", "serve", "--node-rank", "$(LWS_WORKER_INDEX)"]});
             }
@@ -81,9 +81,9 @@ fn components() -> impl Strategy<Value = Value> {
     (component.clone(), prop::option::of(component), prop::option::of(router), gang).prop_map(
         |(engine, decoder, router, gang)| {
             let mut service = json!({"apiVersion": "ome.io/v1beta1", "spec": {"engine": engine}});
-            for (name, part) in [("decoder", decoder), ("router", router)] {
-                if let Some(part) = part {
-                    service["spec"][name] = part;
+            for (name, component) in [("decoder", decoder), ("router", router)] {
+                if let Some(component) = component {
+                    service["spec"][name] = component;
                 }
             }
             if let Some(gang) = gang {
@@ -155,13 +155,15 @@ fn pods(plan: &Plan) -> Vec<ExpectedPod> {
                     for index in first..first + count {
                         let mut labels = labels(&template["metadata"]["labels"]);
                         if group {
-                            let own = [
+                            let replica_labels = [
                                 ("name", workload.clone()),
                                 ("group-index", replica.to_string()),
                                 ("worker-index", index.to_string()),
                             ];
-                            labels
-                                .extend(own.map(|(key, value)| (format!("leaderworkerset.sigs.k8s.io/{key}"), value)));
+                            labels.extend(
+                                replica_labels
+                                    .map(|(key, value)| (format!("leaderworkerset.sigs.k8s.io/{key}"), value)),
+                            );
                         }
                         let annotations = template["metadata"]["annotations"].clone();
                         let gang = annotations["scheduling.k8s.io/group-name"].as_str().map(str::to_owned);
@@ -233,7 +235,7 @@ fn check_gangs(plan: &Plan, pods: &[ExpectedPod]) -> Result<(), TestCaseError> {
         let object = &service.objects[index];
         prop_assert!(members.iter().all(|pod| pod.gang.as_deref() == Some(text(object, "/metadata/name"))));
         let minimum = object["spec"]["minMember"].as_u64().unwrap();
-        let mut counted: BTreeMap<String, u64> = BTreeMap::new();
+        let mut subgroup_counts: BTreeMap<String, u64> = BTreeMap::new();
         if let Some(policies) = object["spec"]["subGroupPolicy"].as_array() {
             let number = |policy: &Value, field: &str| policy[field].as_u64().unwrap();
             prop_assert_eq!(
@@ -248,7 +250,7 @@ fn check_gangs(plan: &Plan, pods: &[ExpectedPod]) -> Result<(), TestCaseError> {
                 for pod in
                     select(pods, &policy["labelSelector"]["matchLabels"]).into_iter().filter(|pod| pod.gang.is_some())
                 {
-                    *counted.entry(pod_text(pod)).or_default() += 1;
+                    *subgroup_counts.entry(pod_text(pod)).or_default() += 1;
                     let values: Vec<&String> = keys.iter().map(|key| &pod.labels[*key]).collect();
                     subgroups.entry(values.clone()).or_default().insert(&pod.replica);
                     *sizes.entry(values).or_default() += 1;
@@ -257,13 +259,13 @@ fn check_gangs(plan: &Plan, pods: &[ExpectedPod]) -> Result<(), TestCaseError> {
                 prop_assert!(subgroups.values().all(|replicas| replicas.len() == 1), "{subgroups:?}");
                 prop_assert!(sizes.values().all(|size| *size == number(policy, "subGroupSize")), "{sizes:?}");
             }
-            prop_assert!(members.iter().all(|pod| counted.get(&pod_text(pod)) == Some(&1)));
+            prop_assert!(members.iter().all(|pod| subgroup_counts.get(&pod_text(pod)) == Some(&1)));
         } else {
             let tasks = object["spec"]["minTaskMember"].as_object().unwrap();
             prop_assert_eq!(minimum, tasks.values().map(|count| count.as_u64().unwrap()).sum::<u64>());
-            let named: BTreeSet<&str> =
+            let task_names: BTreeSet<&str> =
                 members.iter().map(|pod| pod.annotations["volcano.sh/task-spec"].as_str().unwrap()).collect();
-            prop_assert_eq!(named, tasks.keys().map(String::as_str).collect::<BTreeSet<_>>());
+            prop_assert_eq!(task_names, tasks.keys().map(String::as_str).collect::<BTreeSet<_>>());
         }
     }
     Ok(())
@@ -311,11 +313,11 @@ proptest! {
         // Plans are deterministic, and the generation does not change Pod templates.
         let bytes = |plan: &Plan| serde_json::to_string(plan).unwrap();
         prop_assert_eq!(bytes(&plan), bytes(&plan_services(&services, 1, schema)));
-        let later = plan_services(&services, 2, schema);
-        for (service, later) in plan.services.iter().zip(&later.services) {
-            for (object, later) in service.objects.iter().zip(&later.objects) {
-                prop_assert_eq!(templates(object), templates(later));
-                prop_assert_eq!(&object["spec"], &later["spec"]);
+        let next_generation = plan_services(&services, 2, schema);
+        for (service, next_generation) in plan.services.iter().zip(&next_generation.services) {
+            for (object, next_generation) in service.objects.iter().zip(&next_generation.objects) {
+                prop_assert_eq!(templates(object), templates(next_generation));
+                prop_assert_eq!(&object["spec"], &next_generation["spec"]);
             }
         }
     }
