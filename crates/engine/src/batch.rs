@@ -105,11 +105,11 @@ mod tests {
     async fn sequence_waits_while_the_batch_is_full() {
         let batch = Batch::new(2);
         let (first, _second) = (batch.admit(10).await, batch.admit(5).await);
-        let mut third = Box::pin(batch.admit(1));
-        assert!(futures::poll!(&mut third).is_pending());
+        let mut waiting_request = Box::pin(batch.admit(1));
+        assert!(futures::poll!(&mut waiting_request).is_pending());
         assert_eq!((batch.running(), batch.waiting(), batch.kv_tokens()), (2, 1, 15));
         drop(first);
-        let _third = third.await;
+        let _third = waiting_request.await;
         assert_eq!((batch.running(), batch.waiting(), batch.kv_tokens()), (2, 0, 6));
     }
 

@@ -59,7 +59,7 @@ impl Config {
     }
 
     /// Returns the configuration of the engine that `command` starts. The engine listens on `address`, the Pod's IP address,
-    /// unless the command sets `--host`.
+    /// unless the command sets `--host` to another specific address.
     pub fn from_server_command(command: &ServerCommand, address: IpAddr) -> Self {
         let defaults = Self::new(command.model.clone());
         Self {

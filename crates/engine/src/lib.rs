@@ -1,6 +1,6 @@
 //! A simulated vLLM engine: an OpenAI-compatible server without weights or GPU.
 //!
-//! Input: a [`Config`], or a container's command line parsed by [`LaunchLine::parse`], and HTTP requests.
+//! Input: a [`Config`], or a container's command line parsed by [`ServerCommand::parse`], and HTTP requests.
 //! Output: responses with the fields, error bodies, event order and metric names of vLLM 0.32. [`Timing`] computes latencies
 //! from queue, batch size and cached prefix, so that load and shared prefixes have a measurable effect.
 //!

@@ -43,8 +43,8 @@ impl Timing {
     /// Returns the duration of one decode step with `running` sequences in the batch.
     pub(crate) fn decode_duration(&self, running: usize, tensor_parallel_size: usize) -> Duration {
         let additional = u32::try_from(running.saturating_sub(1)).unwrap_or(u32::MAX);
-        let step = self.decode_step.saturating_add(self.decode_step_per_sequence.saturating_mul(additional));
-        step.div_f64(tensor_parallel_size.max(1) as f64)
+        let duration = self.decode_step.saturating_add(self.decode_step_per_sequence.saturating_mul(additional));
+        duration.div_f64(tensor_parallel_size.max(1) as f64)
     }
 }
 
