@@ -163,9 +163,9 @@ mod tests {
     #[test]
     fn updating_the_tests_column_is_idempotent() {
         let citations = Citations::from([("RT-1".into(), BTreeSet::from(["a.rs".into()]))]);
-        let once = with_tests_column("| RT-1 | t | s | unit |", &citations);
-        assert_eq!(once, "| RT-1 | t | s | unit | a.rs |\n");
-        assert_eq!(with_tests_column(&once, &citations), once);
+        let updated_once = with_tests_column("| RT-1 | t | s | unit |", &citations);
+        assert_eq!(updated_once, "| RT-1 | t | s | unit | a.rs |\n");
+        assert_eq!(with_tests_column(&updated_once, &citations), updated_once);
     }
 
     #[test]
@@ -180,8 +180,8 @@ mod tests {
     #[test]
     fn keeps_cells_that_contain_pipes() {
         let citations = Citations::from([("RT-1".into(), BTreeSet::from(["a.rs".into()]))]);
-        let once = with_tests_column(r"| RT-1 | `a | b` or c \| d | s | unit |", &citations);
-        assert_eq!(once, "| RT-1 | `a | b` or c \\| d | s | unit | a.rs |\n");
-        assert_eq!(with_tests_column(&once, &citations), once);
+        let updated_once = with_tests_column(r"| RT-1 | `a | b` or c \| d | s | unit |", &citations);
+        assert_eq!(updated_once, "| RT-1 | `a | b` or c \\| d | s | unit | a.rs |\n");
+        assert_eq!(with_tests_column(&updated_once, &citations), updated_once);
     }
 }

@@ -381,9 +381,9 @@ mod tests {
         #[test]
         fn canonical_form_is_stable(integer in 0u64..2_000_000, fraction in 0u32..1000, suffix in "[numkMGT]|Ki|Mi|Gi|e3|") {
             let first: Quantity = format!("{integer}.{fraction}{suffix}").parse().unwrap();
-            let second: Quantity = first.to_string().parse().unwrap();
-            prop_assert_eq!(first, second);
-            prop_assert_eq!(first.to_string(), second.to_string());
+            let reparsed: Quantity = first.to_string().parse().unwrap();
+            prop_assert_eq!(first, reparsed);
+            prop_assert_eq!(first.to_string(), reparsed.to_string());
         }
 
         #[test]

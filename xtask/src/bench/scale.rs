@@ -39,11 +39,11 @@ impl Sizes {
 }
 
 pub(super) fn run(arguments: &[&str]) -> Result<()> {
-    let full = Sizes { services: 2000, unmanaged_pods: 8000, nodes: 500 };
+    let full_size = Sizes { services: 2000, unmanaged_pods: 8000, nodes: 500 };
     let sizes = match arguments {
-        [] => full,
-        ["--half"] => full.divided(2),
-        ["--small"] => full.divided(10),
+        [] => full_size,
+        ["--half"] => full_size.divided(2),
+        ["--small"] => full_size.divided(10),
         unexpected => bail!(
             "bench scale: unexpected arguments {unexpected:?}\nhint: use --small to divide the sizes by 10, or --half to divide them by 2"
         ),

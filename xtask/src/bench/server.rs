@@ -102,8 +102,8 @@ impl Server {
 /// Parses lines of the form `name value`.
 pub(super) fn parse_results(output: &[u8]) -> Vec<(String, f64)> {
     let text = String::from_utf8_lossy(output).into_owned();
-    let pair = |line: &str| Some((line.split_once(' ')?.0.to_owned(), line.split_once(' ')?.1.parse().ok()?));
-    text.lines().filter_map(pair).collect()
+    let parse_line = |line: &str| Some((line.split_once(' ')?.0.to_owned(), line.split_once(' ')?.1.parse().ok()?));
+    text.lines().filter_map(parse_line).collect()
 }
 
 fn load(kubeconfig: &Path, arguments: &[&str]) -> Command {

@@ -455,7 +455,7 @@ fn limits_findings_of_large_manifests() {
     assert_eq!(findings.len(), MAX_FINDINGS + 1);
     assert_eq!(findings[MAX_FINDINGS].message, "19950 more findings are not shown");
     assert_eq!(findings[MAX_FINDINGS].severity, Severity::Error);
-    let long = "x".repeat(1 << 20);
-    let unknown_fields = warnings(RUNTIME, &format!("{{? {long} : 1}}"));
+    let long_name = "x".repeat(1 << 20);
+    let unknown_fields = warnings(RUNTIME, &format!("{{? {long_name} : 1}}"));
     assert!(unknown_fields[0].len() < 400, "{}", unknown_fields[0].len());
 }

@@ -116,18 +116,18 @@ fn parses_capability_aliases() {
     );
     let service: ome::InferenceService = parse_manifest("f.yaml", &service).unwrap()[0].parse().unwrap();
     assert_eq!(service.spec.accelerator_selector.unwrap().required_capabilities.unwrap(), required);
-    let written = serde_json::to_value(&required).unwrap();
-    assert_eq!(written, serde_json::json!({"computeCapability": "8.0", "features": ["tensor-cores"]}));
+    let serialized = serde_json::to_value(&required).unwrap();
+    assert_eq!(serialized, serde_json::json!({"computeCapability": "8.0", "features": ["tensor-cores"]}));
 }
 
 // spec: ACC-23
 #[test]
 fn parses_performance_aliases_with_decimals() {
     let parse = |text: &str| serde_json::from_str::<ome::AcceleratorPerformance>(text).unwrap();
-    let specified = parse(r#"{"fp16TFLOPS": 383, "fp32TFLOPS": 47.9, "int8TOPS": 624, "fp8TFLOPS": 3958}"#);
-    let deployed = parse(r#"{"fp16Tflops": 383, "fp32Tflops": 47.9, "int8Tops": 624, "fp8Tflops": 3958}"#);
-    assert_eq!(specified, deployed);
-    assert_eq!(specified.fp32, Some(47.9));
+    let with_specified_names = parse(r#"{"fp16TFLOPS": 383, "fp32TFLOPS": 47.9, "int8TOPS": 624, "fp8TFLOPS": 3958}"#);
+    let with_upstream_names = parse(r#"{"fp16Tflops": 383, "fp32Tflops": 47.9, "int8Tops": 624, "fp8Tflops": 3958}"#);
+    assert_eq!(with_specified_names, with_upstream_names);
+    assert_eq!(with_specified_names.fp32, Some(47.9));
 }
 
 #[test]
@@ -184,8 +184,8 @@ spec:
     let document = &parse_manifest("f.yaml", text).unwrap()[0];
     let class: ome::AcceleratorClass = document.parse().unwrap();
     assert_eq!(serde_json::to_value(&class).unwrap(), document.value);
-    let without = "apiVersion: ome.io/v1beta1\nkind: AcceleratorClass\nmetadata: {name: a}\nspec: {discovery: {nodeSelector: {a: b}}, capabilities: {}}\n";
-    assert_eq!(crate::lint::lint_document(&parse_manifest("f.yaml", without).unwrap()[0]), []);
+    let minimal_manifest = "apiVersion: ome.io/v1beta1\nkind: AcceleratorClass\nmetadata: {name: a}\nspec: {discovery: {nodeSelector: {a: b}}, capabilities: {}}\n";
+    assert_eq!(crate::lint::lint_document(&parse_manifest("f.yaml", minimal_manifest).unwrap()[0]), []);
 }
 
 // spec: ACC-27

@@ -27,9 +27,9 @@ pub(super) struct FieldSet {
 impl PathElement {
     /// Creates the path element of a list element with these key fields.
     pub(super) fn key(fields: BTreeMap<&str, &Value>) -> Self {
-        let pairs: Vec<String> =
+        let key_values: Vec<String> =
             fields.into_iter().map(|(name, value)| format!("{}:{value}", Value::from(name))).collect();
-        Self::Key(format!("{{{}}}", pairs.join(",")))
+        Self::Key(format!("{{{}}}", key_values.join(",")))
     }
 
     fn encode(&self) -> String {

@@ -149,7 +149,7 @@ impl CostEstimator {
     fn comprehension(&mut self, comprehension: &ComprehensionExpr) -> CostEstimate {
         let range = self.estimate(&comprehension.iter_range.expr);
         let initial = self.estimate(&comprehension.accu_init.expr);
-        let outer = self.variables.clone();
+        let outer_variables = self.variables.clone();
         for name in [Some(&comprehension.iter_var), comprehension.iter_var2.as_ref()].into_iter().flatten() {
             // The elements of all iterations together are as large as the range.
             let total = range.size.total / range.size.max_length.max(1) + 1;
@@ -169,7 +169,7 @@ impl CostEstimator {
         };
         self.variables.insert(comprehension.accu_var.clone(), accumulated);
         let result = self.estimate(&comprehension.result.expr);
-        self.variables = outer;
+        self.variables = outer_variables;
         let iterations_cost = range.size.max_length.saturating_mul(iteration_cost.saturating_add(1));
         let cost = range.cost.saturating_add(initial.cost).saturating_add(iterations_cost).saturating_add(result.cost);
         CostEstimate { cost, size: result.size.max(accumulated) }

@@ -150,9 +150,9 @@ mod tests {
             "extra": 1, "free": [1], "ratio": "1", "when": 7, "tags": ["a", "a", 1],
             "parts": [{"id": "x", "extra": 1}, {}, {"other": 1}]}});
         let merge_schema = MergeSchema::from_schema(&schema);
-        let found = Schema::from_json(&schema).unwrap().typing_errors(&merge_schema, &applied, TypeCheck::FieldTypes);
+        let errors = Schema::from_json(&schema).unwrap().typing_errors(&merge_schema, &applied, TypeCheck::FieldTypes);
         assert_eq!(
-            found.into_iter().collect::<Vec<_>>(),
+            errors.into_iter().collect::<Vec<_>>(),
             [
                 ".spec.extra: field not declared in schema",
                 ".spec.free: expected map, got &{[1]}",
