@@ -14,19 +14,19 @@ pub(crate) use runtime::{RuntimeOrder, runtime_order, runtime_rank_reason};
 pub(crate) use crate::scoring::ScoringNotes;
 
 /// One key of an order over `T`.
-struct Key<T, R> {
+struct RankingKey<T, R> {
     order: fn(&T, &T) -> Ordering,
     /// Why the first candidate ranks below the second by this key.
     reason: fn(&T, &T) -> R,
 }
 
 /// Compares by the first key that differs.
-fn compare<T, R>(keys: &[Key<T, R>], a: &T, b: &T) -> Ordering {
+fn compare<T, R>(keys: &[RankingKey<T, R>], a: &T, b: &T) -> Ordering {
     keys.iter().map(|key| (key.order)(a, b)).find(|order| order.is_ne()).unwrap_or(Ordering::Equal)
 }
 
 /// Returns why `candidate` ranks below `winner`; `None` if it does not.
-fn rank_reason<T, R>(keys: &[Key<T, R>], candidate: &T, winner: &T) -> Option<R> {
+fn rank_reason<T, R>(keys: &[RankingKey<T, R>], candidate: &T, winner: &T) -> Option<R> {
     let key = keys.iter().find(|key| (key.order)(candidate, winner).is_ne())?;
     (key.order)(candidate, winner).is_gt().then(|| (key.reason)(candidate, winner))
 }

@@ -69,8 +69,8 @@ pub fn override_args(lower: &[String], upper: &[String]) -> Vec<String> {
 fn merge_by_flag(sources: &Sources<CommandLine>, base: Origin) -> MergedCommandLine {
     let service_keys = keys(&sources.service.args);
     let configuration = without_keys(&sources.configuration.args, &service_keys);
-    let overridden: BTreeSet<Key> = service_keys.union(&keys(&configuration)).cloned().collect();
-    let is_long_flag = |key: &&Key| matches!(key, Key::Flag(name) if !name.starts_with('-'));
+    let overridden: BTreeSet<FlagKey> = service_keys.union(&keys(&configuration)).cloned().collect();
+    let is_long_flag = |key: &&FlagKey| matches!(key, FlagKey::Flag(name) if !name.starts_with('-'));
     let command = without_keys(&sources.runtime.command, &overridden.iter().filter(is_long_flag).cloned().collect());
     let mut args = without_keys(&sources.runtime.args, &overridden);
     args.extend(sources.service.args.iter().cloned());
@@ -162,7 +162,7 @@ fn args_not_applied(args: &[String], reason: &str) -> Vec<Warning> {
 pub fn args_parallelism<'a>(words: impl IntoIterator<Item = &'a str>) -> Option<u32> {
     let words: Vec<String> = words.into_iter().flat_map(split_script).collect();
     let segments = segments(&words);
-    let segment = |flag: &str| segments.iter().rev().find(|segment| segment.key == Key::Flag(flag.to_owned()));
+    let segment = |flag: &str| segments.iter().rev().find(|segment| segment.key == FlagKey::Flag(flag.to_owned()));
     let number = |flag: &str| segment(flag)?.values().first()?.parse::<u32>().ok().filter(|count| *count > 0);
     // With data-parallel attention the tensor-parallel ranks are shared; otherwise each data-parallel rank adds accelerators.
     let data = number("data-parallel-size").filter(|_| segment("enable-dp-attention").is_none());
@@ -180,7 +180,7 @@ fn split_script(word: &str) -> Vec<String> {
 
 /// Identity of a segment.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-enum Key {
+enum FlagKey {
     /// Canonical flag name; a one-letter flag includes its dash.
     Flag(String),
     /// A positional argument.
@@ -189,7 +189,7 @@ enum Key {
 
 /// A flag with its values, or a positional argument.
 struct Segment<'a> {
-    key: Key,
+    key: FlagKey,
     words: Vec<&'a String>,
     /// Whether further words are values of the flag.
     accepts_values: bool,
@@ -217,11 +217,11 @@ fn segments(words: &[String]) -> Vec<Segment<'_>> {
         match (flags::canonical_flag(word), segments.last_mut()) {
             (Some(flag), _) => {
                 let accepts_values = !word.contains(['=', ' ']);
-                segments.push(Segment { key: Key::Flag(flag), words: vec![word], accepts_values });
+                segments.push(Segment { key: FlagKey::Flag(flag), words: vec![word], accepts_values });
             }
             (None, Some(flag)) if flag.accepts_values && is_value_of(word, flag) => flag.words.push(word),
             (None, _) => {
-                segments.push(Segment { key: Key::Word(word.clone()), words: vec![word], accepts_values: false })
+                segments.push(Segment { key: FlagKey::Word(word.clone()), words: vec![word], accepts_values: false })
             }
         }
     }
@@ -233,11 +233,11 @@ fn is_value_of(word: &str, flag: &Segment<'_>) -> bool {
     word != "--" && (!is_switch || flags::is_boolean(word))
 }
 
-fn keys(words: &[String]) -> BTreeSet<Key> {
+fn keys(words: &[String]) -> BTreeSet<FlagKey> {
     segments(words).into_iter().map(|segment| segment.key).collect()
 }
 
-fn without_keys(words: &[String], keys: &BTreeSet<Key>) -> Vec<String> {
+fn without_keys(words: &[String], keys: &BTreeSet<FlagKey>) -> Vec<String> {
     let retained = segments(words).into_iter().filter(|segment| !keys.contains(&segment.key));
     retained.flat_map(|segment| segment.words).cloned().collect()
 }

@@ -2,7 +2,7 @@
 
 use std::cmp::Reverse;
 
-use super::{Key, compare, rank_reason, rounded};
+use super::{RankingKey, compare, rank_reason, rounded};
 use crate::capacity::EligibleNodes;
 use crate::decision::Eligibility;
 use crate::demand::{Model, RankingPolicy};
@@ -205,36 +205,36 @@ impl RankedClass<'_> {
 }
 
 /// The keys in order. An annotation takes precedence over fields, so the cost threshold precedes the preferred classes.
-fn keys<'a>() -> [Key<RankedClass<'a>, ClassRankReason>; 10] {
+fn keys<'a>() -> [RankingKey<RankedClass<'a>, ClassRankReason>; 10] {
     [
-        Key { order: |a, b| a.is_not_variant.cmp(&b.is_not_variant), reason: |_, _| ClassRankReason::RequestSize },
-        Key {
+        RankingKey { order: |a, b| a.is_not_variant.cmp(&b.is_not_variant), reason: |_, _| ClassRankReason::RequestSize },
+        RankingKey {
             order: |a, b| b.is_within_threshold().cmp(&a.is_within_threshold()),
             reason: |own, _| ClassRankReason::CostThreshold { threshold: own.cost_threshold.unwrap_or_default() },
         },
-        Key {
+        RankingKey {
             order: |a, b| a.price_over_threshold().total_cmp(&b.price_over_threshold()),
             reason: RankedClass::price_reason,
         },
-        Key {
+        RankingKey {
             order: |a, b| a.preferred_position.cmp(&b.preferred_position),
             reason: |own, winner| ClassRankReason::Preferred {
                 own: own.preferred_position.saturating_add(1),
                 winner: winner.preferred_position.saturating_add(1),
             },
         },
-        Key {
+        RankingKey {
             order: |a, b| b.preference.cmp(&a.preference),
             reason: |own, winner| ClassRankReason::Preference { own: own.preference, winner: winner.preference },
         },
-        Key {
+        RankingKey {
             order: |a, b| a.capacity.cmp(&b.capacity),
             reason: |own, _| ClassRankReason::Capacity { free: own.eligibility.free_and_total.map(|(free, _)| free) },
         },
-        Key { order: |a, b| a.listed_position.cmp(&b.listed_position), reason: |_, _| ClassRankReason::Listed },
-        Key { order: |a, b| a.score.unpriced.cmp(&b.score.unpriced), reason: |_, _| ClassRankReason::Unpriced },
-        Key { order: |a, b| b.score.total.total_cmp(&a.score.total), reason: RankedClass::score_reason },
-        Key { order: |a, b| a.class.name.cmp(&b.class.name), reason: |_, _| ClassRankReason::Name },
+        RankingKey { order: |a, b| a.listed_position.cmp(&b.listed_position), reason: |_, _| ClassRankReason::Listed },
+        RankingKey { order: |a, b| a.score.unpriced.cmp(&b.score.unpriced), reason: |_, _| ClassRankReason::Unpriced },
+        RankingKey { order: |a, b| b.score.total.total_cmp(&a.score.total), reason: RankedClass::score_reason },
+        RankingKey { order: |a, b| a.class.name.cmp(&b.class.name), reason: |_, _| ClassRankReason::Name },
     ]
 }
 

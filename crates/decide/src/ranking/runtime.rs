@@ -2,7 +2,7 @@
 
 use std::cmp::{Ordering, Reverse};
 
-use super::{Key, compare, rank_reason};
+use super::{RankingKey, compare, rank_reason};
 use crate::demand::{Demand, Model};
 use crate::rank_reason::{RuntimeRankReason, SizeFit};
 use crate::size::SizeRange;
@@ -55,18 +55,18 @@ impl RuntimeOrder<'_> {
 }
 
 /// Keys that compare how well runtimes suit the model. Set priorities rank before unset ones, higher ones first.
-fn suitability<'a>() -> [Key<RuntimeOrder<'a>, RuntimeRankReason>; 4] {
+fn suitability<'a>() -> [RankingKey<RuntimeOrder<'a>, RuntimeRankReason>; 4] {
     [
-        Key { order: |a, b| a.scope.cmp(&b.scope), reason: |_, _| RuntimeRankReason::Scope },
-        Key {
+        RankingKey { order: |a, b| a.scope.cmp(&b.scope), reason: |_, _| RuntimeRankReason::Scope },
+        RankingKey {
             order: |a, b| a.architecture_unset.cmp(&b.architecture_unset),
             reason: |_, _| RuntimeRankReason::ArchitectureUnset,
         },
-        Key {
+        RankingKey {
             order: |a, b| a.size.cmp(&b.size),
             reason: |own, winner| RuntimeRankReason::Size { own: own.size, winner: winner.size },
         },
-        Key {
+        RankingKey {
             order: |a, b| b.priority.cmp(&a.priority),
             reason: |own, winner| RuntimeRankReason::Priority { own: own.priority, winner: winner.priority },
         },
@@ -74,25 +74,25 @@ fn suitability<'a>() -> [Key<RuntimeOrder<'a>, RuntimeRankReason>; 4] {
 }
 
 /// Keys among runtimes that suit the model equally; the name makes the order total.
-fn tie_breaks<'a>() -> [Key<RuntimeOrder<'a>, RuntimeRankReason>; 4] {
+fn tie_breaks<'a>() -> [RankingKey<RuntimeOrder<'a>, RuntimeRankReason>; 4] {
     [
-        Key { order: |a, b| a.lacks_capacity.cmp(&b.lacks_capacity), reason: |_, _| RuntimeRankReason::NoFreeCapacity },
-        Key {
+        RankingKey { order: |a, b| a.lacks_capacity.cmp(&b.lacks_capacity), reason: |_, _| RuntimeRankReason::NoFreeCapacity },
+        RankingKey {
             order: |a, b| Reverse(a.created).cmp(&Reverse(b.created)),
             reason: |own, winner| RuntimeRankReason::Older {
                 own: own.created.map(str::to_owned),
                 winner: winner.created.map(str::to_owned),
             },
         },
-        Key { order: |a, b| a.is_not_namesake.cmp(&b.is_not_namesake), reason: |_, _| RuntimeRankReason::NotNamesake },
-        Key { order: |a, b| a.name.cmp(b.name), reason: |_, _| RuntimeRankReason::Name },
+        RankingKey { order: |a, b| a.is_not_namesake.cmp(&b.is_not_namesake), reason: |_, _| RuntimeRankReason::NotNamesake },
+        RankingKey { order: |a, b| a.name.cmp(b.name), reason: |_, _| RuntimeRankReason::Name },
     ]
 }
 
 /// Returns why `candidate` ranks below the selected runtime. A runtime that ranks above it is not used because the current
 /// selection is retained.
 pub(crate) fn runtime_rank_reason<'a>(candidate: &RuntimeOrder<'a>, selected: &RuntimeOrder<'a>) -> RuntimeRankReason {
-    let by = |keys: &[Key<RuntimeOrder<'a>, RuntimeRankReason>]| rank_reason(keys, candidate, selected);
+    let by = |keys: &[RankingKey<RuntimeOrder<'a>, RuntimeRankReason>]| rank_reason(keys, candidate, selected);
     let reason = if candidate.suits_equally(selected) { by(&tie_breaks()) } else { by(&suitability()) };
     reason.unwrap_or(RuntimeRankReason::CurrentRetained)
 }

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use super::super::flags;
 use super::super::origin::{Origin, OverriddenValue, Setting};
-use super::{Key, segments};
+use super::{FlagKey, segments};
 
 /// Records the flags of several sources, weakest first, in the order of their first occurrence.
 #[derive(Default)]
@@ -63,7 +63,7 @@ fn flags_in(words: &[String]) -> Vec<(String, Flag)> {
     let mut indices: BTreeMap<String, usize> = BTreeMap::new();
     let mut flags: Vec<(String, Flag)> = Vec::new();
     for segment in segments(words) {
-        let Key::Flag(canonical) = &segment.key else { continue };
+        let FlagKey::Flag(canonical) = &segment.key else { continue };
         let value = segment.values().join(" ");
         match indices.get(canonical).and_then(|index| flags.get_mut(*index)) {
             Some((_, flag)) => flag.values.push(value),

@@ -260,7 +260,7 @@ proptest! {
     fn every_setting_has_one_source(sources in any_command_lines()) {
         let line = merge_args(&sources).line;
         let words = [line.command.as_slice(), &line.args].concat();
-        let count = |words: &[String], key: &Key| segments(words).iter().filter(|segment| segment.key == *key).count();
+        let count = |words: &[String], key: &FlagKey| segments(words).iter().filter(|segment| segment.key == *key).count();
         let by_source = [
             [sources.runtime.command.as_slice(), &sources.runtime.args].concat(),
             sources.configuration.args.clone(),
