@@ -39,7 +39,7 @@ impl SelectionPredicate {
     }
 
     /// Reports whether all objects match.
-    pub(crate) fn is_everything(&self) -> bool {
+    pub(crate) fn selects_everything(&self) -> bool {
         self.labels.is_empty() && self.fields.is_empty()
     }
 

@@ -66,12 +66,12 @@ impl PodSummary {
     pub(super) fn new(pod: &Value) -> Self {
         let sidecars = items(pod, "/spec/initContainers").filter(|spec| is_sidecar(spec)).count();
         let total = items(pod, "/spec/containers").count() + sidecars;
-        let initialization = InitContainerSummary::new(pod);
-        let mut ready = initialization.ready;
-        let mut restarts = initialization.restarts;
-        let mut reason = initialization.blocking_status.clone();
-        if initialization.blocking_status.is_none() || has_condition(pod, "Initialized") {
-            restarts = initialization.sidecar_restarts;
+        let init_containers = InitContainerSummary::new(pod);
+        let mut ready = init_containers.ready;
+        let mut restarts = init_containers.restarts;
+        let mut reason = init_containers.blocking_status.clone();
+        if init_containers.blocking_status.is_none() || has_condition(pod, "Initialized") {
+            restarts = init_containers.sidecar_restarts;
             items(pod, "/status/containerStatuses").for_each(|status| restarts.add(status));
             let running = items(pod, "/status/containerStatuses").filter(|status| is_running_and_ready(status)).count();
             ready += running;

@@ -25,9 +25,10 @@ pub(super) fn warnings_for(resource: &Resource, current: Option<&Value>, object:
 
 /// Warns about new finalizers without a domain.
 fn finalizer_warnings(current: Option<&Value>, object: &Value) -> Vec<String> {
-    const STANDARD: [&str; 2] = ["orphan", "foregroundDeletion"];
+    const STANDARD_FINALIZERS: [&str; 2] = ["orphan", "foregroundDeletion"];
     let previous = current.map(object::finalizers).unwrap_or_default();
-    let is_unqualified = |name: &&str| !name.contains('/') && !STANDARD.contains(name) && !previous.contains(name);
+    let is_unqualified =
+        |name: &&str| !name.contains('/') && !STANDARD_FINALIZERS.contains(name) && !previous.contains(name);
     let unqualified = object::finalizers(object).into_iter().filter(is_unqualified);
     unqualified.map(|name| {
         format!(

@@ -180,7 +180,7 @@ async fn preempts_pod_of_lower_priority() {
     let old = cluster.server.get("pods", "default", "old").unwrap();
     assert_eq!(condition(&old, "DisruptionTarget")["reason"], "PreemptionByScheduler");
     cluster.wait_for("the Pod is ready", |server| is_ready(&new(server))).await;
-    assert_eq!(start.elapsed(), Duration::from_secs(9), "the victim gets its grace period");
+    assert_eq!(start.elapsed(), Duration::from_secs(9), "the victim has its entire grace period");
     let uid = new(&cluster.server)["metadata"]["uid"].as_str().unwrap().to_owned();
     assert_eq!(events(&cluster.server, "Preempted"), [format!("Preempted by pod {uid} on node n0")]);
     cluster.stop().await;

@@ -14,7 +14,7 @@ async fn leases(client: &kube::Client, parameters: &str) -> (u16, Value) {
 }
 
 #[tokio::test]
-async fn expired_page_offers_fresh_continue_token() {
+async fn expired_token_response_contains_new_token() {
     let server = Server::with_history(&crate::ports(), 8);
     let client = crate::client(&server);
     let kind = "leases.coordination.k8s.io";

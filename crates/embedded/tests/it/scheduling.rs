@@ -17,7 +17,7 @@ use tokio_util::sync::CancellationToken;
 /// Scenario with its expected outcome.
 struct Scenario {
     name: &'static str,
-    /// Bound Pods: node, app label and further spec fields.
+    /// Bound Pods: node, app label and additional spec fields.
     bound_pods: Vec<(&'static str, &'static str, Value)>,
     /// Spec of the pending Pod, which has the label `app: web`.
     pending_spec: Value,

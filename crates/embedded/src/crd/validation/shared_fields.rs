@@ -68,17 +68,18 @@ pub(super) fn version_list_causes(definition: &Value, shared: &SharedFields, cau
 fn format_versions(definition: &Value, shared: &SharedFields) -> String {
     let formatted = versions(definition).map(|version| {
         let flag = |field: &str| json!(version[field] == true);
-        let unshared = |field: &str, is_shared: bool| if is_shared { Value::Null } else { version[field].clone() };
+        let value_unless_shared =
+            |field: &str, is_shared: bool| if is_shared { Value::Null } else { version[field].clone() };
         go_format_struct(&[
             ("Name", version["name"].clone()),
             ("Served", flag("served")),
             ("Storage", flag("storage")),
             ("Deprecated", flag("deprecated")),
             ("DeprecationWarning", version["deprecationWarning"].clone()),
-            ("Schema", unshared("schema", shared.schema)),
-            ("Subresources", unshared("subresources", shared.subresources)),
-            ("AdditionalPrinterColumns", unshared("additionalPrinterColumns", shared.columns)),
-            ("SelectableFields", unshared("selectableFields", shared.selectable)),
+            ("Schema", value_unless_shared("schema", shared.schema)),
+            ("Subresources", value_unless_shared("subresources", shared.subresources)),
+            ("AdditionalPrinterColumns", value_unless_shared("additionalPrinterColumns", shared.columns)),
+            ("SelectableFields", value_unless_shared("selectableFields", shared.selectable)),
         ])
     });
     format!("[{}]", formatted.collect::<Vec<_>>().join(","))

@@ -19,7 +19,7 @@ pub(super) fn serve(server: &Server, target: &RequestTarget, request: &ApiReques
     let current_object = server.store().get(&object_key(resource, target.namespace(), target.name()));
     let current_object = current_object.ok_or_else(|| Status::not_found(&resource.group_resource(), target.name()))?;
     if request.method == Method::GET {
-        return Ok(response::json_object(&scale_of(resource, paths, &current_object)));
+        return Ok(response::json_object(&to_scale(resource, paths, &current_object)));
     }
     if request.content_type == verbs::APPLY_PATCH_TYPE && request.method == Method::PATCH {
         return apply_scale(server, target, request, paths);
@@ -27,13 +27,13 @@ pub(super) fn serve(server: &Server, target: &RequestTarget, request: &ApiReques
     let mut warnings = Vec::new();
     let options = WriteOptions { subresource: Some("scale"), ..request.query.write_options(&request.user_agent)? };
     report_unknown_fields(
-        &mut requested_scale(target, request, &scale_of(resource, paths, &current_object))?,
+        &mut requested_scale(target, request, &to_scale(resource, paths, &current_object))?,
         &options,
         &mut warnings,
     )?;
     let propose = |current: Option<&Value>| {
         let current = current.ok_or_else(|| Status::not_found(&resource.group_resource(), target.name()))?;
-        let requested_scale = requested_scale(target, request, &scale_of(resource, paths, current))?;
+        let requested_scale = requested_scale(target, request, &to_scale(resource, paths, current))?;
         let mut object = current.clone();
         let revision = object::resource_version(&requested_scale);
         if !revision.is_empty() {
@@ -45,11 +45,16 @@ pub(super) fn serve(server: &Server, target: &RequestTarget, request: &ApiReques
         Ok(Proposal::Update(object))
     };
     let result = server.modify(resource, Subresource::Main, target.namespace(), target.name(), &options, &propose)?;
-    Ok(warning_header::append(response::json_object(&scale_of(resource, paths, &result.object)), &warnings))
+    Ok(warning_header::append(response::json_object(&to_scale(resource, paths, &result.object)), &warnings))
 }
 
 /// Applies a Scale. Its field manager becomes the owner of the replica count of the object.
-fn apply_scale(server: &Server, target: &RequestTarget, request: &ApiRequest, paths: &ScalePaths) -> Result<Response, Status> {
+fn apply_scale(
+    server: &Server,
+    target: &RequestTarget,
+    request: &ApiRequest,
+    paths: &ScalePaths,
+) -> Result<Response, Status> {
     let resource = &target.resource;
     let manager = verbs::required_manager(request)?;
     let scale = decode::decode_body(verbs::APPLY_PATCH_TYPE, &request.body)?;
@@ -98,7 +103,7 @@ fn apply_scale(server: &Server, target: &RequestTarget, request: &ApiRequest, pa
     };
     let options = request.query.write_options(&request.user_agent)?;
     let result = server.modify(resource, Subresource::Main, target.namespace(), target.name(), &options, &propose)?;
-    Ok(response::json_object(&scale_of(resource, paths, &result.object)))
+    Ok(response::json_object(&to_scale(resource, paths, &result.object)))
 }
 
 /// Returns the object with all field managers attributed to Scale, as conflict messages of this subresource report
@@ -172,7 +177,7 @@ fn requested_scale(target: &RequestTarget, request: &ApiRequest, current_scale: 
     }
 }
 
-fn scale_of(resource: &Resource, paths: &ScalePaths, object: &Value) -> Value {
+fn to_scale(resource: &Resource, paths: &ScalePaths, object: &Value) -> Value {
     let selector = paths.selector.as_ref().and_then(|path| object.pointer(path));
     let selector = match selector {
         Some(Value::String(text)) => text.clone(),

@@ -22,7 +22,7 @@ pub(in crate::http) const APPLY_PATCH_TYPE: &str = "application/apply-patch+yaml
 ///
 /// # Errors
 /// 400 and 422 for an invalid configuration or a missing field manager.
-pub(super) fn propose_applied<'a>(
+pub(super) fn propose_apply<'a>(
     server: &Server,
     target: &'a RequestTarget,
     request: &ApiRequest,

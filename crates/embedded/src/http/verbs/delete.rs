@@ -14,7 +14,7 @@ use crate::write::decode;
 use crate::{crd, object};
 
 /// Resources for which the response is the deleted object instead of a Status.
-const RETURNS_DELETED_OBJECT: [&str; 9] = [
+const RETURN_DELETED_OBJECT: [&str; 9] = [
     "namespaces",
     "persistentvolumeclaims",
     "persistentvolumes",
@@ -29,7 +29,7 @@ const RETURNS_DELETED_OBJECT: [&str; 9] = [
 pub(super) fn delete_one(server: &Server, target: &RequestTarget, request: &ApiRequest) -> Result<Response, Status> {
     let resource = &target.resource;
     match server.delete_object(resource, target.namespace(), target.name(), &request_delete_options(request)?)? {
-        DeleteResult::Removed(object) if !RETURNS_DELETED_OBJECT.contains(&resource.storage.as_str()) => {
+        DeleteResult::Removed(object) if !RETURN_DELETED_OBJECT.contains(&resource.storage.as_str()) => {
             Ok(response::json_object(&success_status(resource, &object)))
         }
         DeleteResult::Removed(object) | DeleteResult::Terminating(object) => {
@@ -38,7 +38,11 @@ pub(super) fn delete_one(server: &Server, target: &RequestTarget, request: &ApiR
     }
 }
 
-pub(super) fn delete_collection(server: &Server, target: &RequestTarget, request: &ApiRequest) -> Result<Response, Status> {
+pub(super) fn delete_collection(
+    server: &Server,
+    target: &RequestTarget,
+    request: &ApiRequest,
+) -> Result<Response, Status> {
     let resource = &target.resource;
     let predicate = request.query.selection_predicate(resource)?;
     let options = request_delete_options(request)?;

@@ -38,16 +38,16 @@ pub(super) fn serve(server: &Server, target: &RequestTarget, request: &ApiReques
     let limit = request.query.number::<i64>("limit")?.and_then(|limit| usize::try_from(limit).ok());
     let limit = limit.filter(|limit| *limit > 0).unwrap_or(usize::MAX);
     let token = request.query.get("continue").map(ContinueToken::decode).transpose()?;
-    if limit == usize::MAX && token.is_none() && predicate.is_everything() && is_full_collection(target, request) {
+    if limit == usize::MAX && token.is_none() && predicate.selects_everything() && is_full_collection(target, request) {
         let CollectionSnapshot { revision, objects } = server.store().snapshot(&target.resource.storage);
         let items = ListItems::Collection(objects, None);
         return Ok(list_body::respond(&target.resource, items, &metadata(target, request, revision)));
     }
     // With selectors, all objects must be examined to fill a page.
-    let page_size = if predicate.is_everything() { limit } else { usize::MAX };
+    let page_size = if predicate.selects_everything() { limit } else { usize::MAX };
     let ListPage { revision, objects, remaining } = snapshot(server, target, request, (token.as_ref(), page_size))?;
     let is_selected = |stored: &StoredObject| {
-        predicate.is_everything()
+        predicate.selects_everything()
             || predicate.matches(&representation::to_served_version(&target.resource, &stored.value()))
     };
     let mut selected = objects.into_iter().filter(|(_, stored)| is_selected(stored));
@@ -58,7 +58,7 @@ pub(super) fn serve(server: &Server, target: &RequestTarget, request: &ApiReques
     {
         let token = ContinueToken { revision: Some(revision), after: NamespacedName::clone(key) };
         metadata["continue"] = json!(token.encode());
-        if predicate.is_everything() {
+        if predicate.selects_everything() {
             metadata["remainingItemCount"] = json!(remaining);
         }
     }

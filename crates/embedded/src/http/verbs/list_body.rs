@@ -95,7 +95,7 @@ impl ItemEncoding {
 
 impl ListItems {
     /// Passes items to `consume` until it returns `Break`; returns `Continue` if all items were consumed.
-    fn drain(&mut self, mut consume: impl FnMut(&StoredObject) -> ControlFlow<()>) -> ControlFlow<()> {
+    fn try_for_each(&mut self, mut consume: impl FnMut(&StoredObject) -> ControlFlow<()>) -> ControlFlow<()> {
         match self {
             Self::Selected(items) => items.try_for_each(|item| consume(&item)),
             Self::Collection(objects, after) => {
@@ -117,7 +117,7 @@ impl ListBody {
         let mut text = Vec::with_capacity(CHUNK_BYTES + CHUNK_BYTES / 8);
         text.append(&mut self.head);
         let (resource, encoding, has_items) = (&self.resource, self.encoding, &mut self.has_items);
-        let result = self.items.drain(|item| {
+        let result = self.items.try_for_each(|item| {
             if mem::replace(has_items, true) {
                 text.push(b',');
             }

@@ -27,8 +27,8 @@ pub(super) fn serve(server: &Server, target: &RequestTarget, request: &ApiReques
         return Err(Status::not_found(&target.resource.group_resource(), target.name()));
     }
     let propose: BoxedPropose<'_> = match request.content_type.as_str() {
-        APPLY_PATCH_TYPE => Box::new(apply::propose_applied(server, target, request)?),
-        _ => Box::new(propose_patched(target, request)?),
+        APPLY_PATCH_TYPE => Box::new(apply::propose_apply(server, target, request)?),
+        _ => Box::new(propose_patch(target, request)?),
     };
     if request.content_type != APPLY_PATCH_TYPE && request.query.get("force").is_some() {
         let cause = StatusCause::forbidden("force", "may not be specified for non-apply patch");
@@ -50,7 +50,7 @@ pub(super) fn serve(server: &Server, target: &RequestTarget, request: &ApiReques
     Ok(object_response::write_response(request, server, &target.resource, &result))
 }
 
-fn propose_patched<'a>(
+fn propose_patch<'a>(
     target: &'a RequestTarget,
     request: &'a ApiRequest,
 ) -> Result<impl Fn(Option<&Value>) -> Result<Proposal, Status> + 'a, Status> {
@@ -70,7 +70,10 @@ fn propose_patched<'a>(
 type PatchFn<'a> = Box<dyn Fn(&Value) -> Result<Value, Status> + 'a>;
 
 /// Returns a function that applies the patch of the request, by content type.
-pub(in crate::http) fn patch_function<'a>(target: &'a RequestTarget, request: &'a ApiRequest) -> Result<PatchFn<'a>, Status> {
+pub(in crate::http) fn patch_function<'a>(
+    target: &'a RequestTarget,
+    request: &'a ApiRequest,
+) -> Result<PatchFn<'a>, Status> {
     let content_type = request.content_type.as_str();
     let parse_json = || {
         serde_json::from_slice::<Value>(&request.body)

@@ -51,11 +51,11 @@ struct Watch {
     has_sent_columns: bool,
     cursor: CollectionCursor,
     /// Objects of the initial state that are not sent yet.
-    initial: vec::IntoIter<(Arc<NamespacedName>, Arc<StoredObject>)>,
+    initial_objects: vec::IntoIter<(Arc<NamespacedName>, Arc<StoredObject>)>,
     /// Revision of the initial state, if the end of the initial state is marked with a bookmark.
     initial_end_revision: Option<u64>,
     /// Encoded events to be sent.
-    pending: Vec<u8>,
+    encoded_events: Vec<u8>,
     /// End of the batch interval.
     batch_end: Instant,
     sends_bookmarks: bool,
@@ -73,11 +73,11 @@ pub(super) fn serve(server: &Server, target: &RequestTarget, request: &ApiReques
     let seconds = request.query.number::<u64>("timeoutSeconds")?.unwrap_or(DEFAULT_TIMEOUT_SECONDS);
     request.query.check_watch_options()?;
     let requested_revision = request.query.resource_version()?.unwrap_or(0);
-    let initial = match request.query.get("sendInitialEvents") {
+    let sends_initial = match request.query.get("sendInitialEvents") {
         Some(_) => request.query.flag("sendInitialEvents"),
         None => requested_revision == 0,
     };
-    let snapshot = if initial {
+    let snapshot = if sends_initial {
         server.store().list(&target.collection_key())
     } else {
         let revision = if requested_revision == 0 { server.store().revision() } else { requested_revision };
@@ -93,9 +93,9 @@ pub(super) fn serve(server: &Server, target: &RequestTarget, request: &ApiReques
         format: request.format,
         has_sent_columns: false,
         cursor: CollectionCursor::new(server.store(), target.collection_key(), start),
-        initial: snapshot.objects.into_iter(),
+        initial_objects: snapshot.objects.into_iter(),
         initial_end_revision: None,
-        pending: Vec::new(),
+        encoded_events: Vec::new(),
         batch_end: Instant::now(),
         sends_bookmarks: request.query.flag("allowWatchBookmarks"),
         next_bookmark: Instant::now() + BOOKMARK_INTERVAL,
@@ -105,7 +105,7 @@ pub(super) fn serve(server: &Server, target: &RequestTarget, request: &ApiReques
     };
     // Clients that start without a resource version get a bookmark at the end of the initial state.
     let sends_initial_bookmark =
-        request.query.flag("sendInitialEvents") || initial && request.query.get("resourceVersion").is_none();
+        request.query.flag("sendInitialEvents") || sends_initial && request.query.get("resourceVersion").is_none();
     watch.initial_end_revision = (sends_initial_bookmark && watch.sends_bookmarks).then_some(start);
     let events = stream::unfold(watch, |mut watch| async move {
         let events = watch.next().await?;
@@ -121,8 +121,8 @@ pub(super) fn serve(server: &Server, target: &RequestTarget, request: &ApiReques
 impl Watch {
     async fn next(&mut self) -> Option<Bytes> {
         loop {
-            if !self.pending.is_empty() {
-                return Some(Bytes::from(mem::take(&mut self.pending)));
+            if !self.encoded_events.is_empty() {
+                return Some(Bytes::from(mem::take(&mut self.encoded_events)));
             }
             if self.is_finished {
                 return None;
@@ -144,7 +144,7 @@ impl Watch {
 
     /// Encodes the next part of the initial state; returns `false` if it is complete.
     fn send_initial_events(&mut self) -> bool {
-        let batch: Vec<_> = self.initial.by_ref().take(MAX_BATCH).collect();
+        let batch: Vec<_> = self.initial_objects.by_ref().take(MAX_BATCH).collect();
         for (_, object) in &batch {
             if self.is_selected(Some(object)) {
                 self.encode_event("ADDED", object);
@@ -200,7 +200,7 @@ impl Watch {
 
     fn is_selected(&self, object: Option<&Arc<StoredObject>>) -> bool {
         let Some(object) = object else { return false };
-        if self.name.is_none() && self.predicate.is_everything() {
+        if self.name.is_none() && self.predicate.selects_everything() {
             return true;
         }
         let value = object.value();
@@ -230,7 +230,7 @@ impl Watch {
 
     fn encode_line(&mut self, kind: &str, object: &[u8]) {
         for fragment in [br#"{"type":""#, kind.as_bytes(), br#"","object":"#, object, b"}\n"] {
-            self.pending.extend_from_slice(fragment);
+            self.encoded_events.extend_from_slice(fragment);
         }
     }
 

@@ -8,14 +8,14 @@ use crate::resources::Resource;
 use crate::server::Server;
 
 /// Namespaces that cannot be deleted.
-const UNDELETABLE: [&str; 3] = ["default", "kube-system", "kube-public"];
+const PROTECTED_NAMESPACES: [&str; 3] = ["default", "kube-system", "kube-public"];
 
 /// Checks that a namespace may be deleted.
 ///
 /// # Errors
 /// 403 for protected namespaces.
 pub(super) fn check_deletion_allowed(resource: &Resource, name: &str) -> Result<(), Status> {
-    if resource.storage != "namespaces" || !UNDELETABLE.contains(&name) {
+    if resource.storage != "namespaces" || !PROTECTED_NAMESPACES.contains(&name) {
         return Ok(());
     }
     Err(Status::forbidden("namespaces", name, "this namespace may not be deleted"))

@@ -12,7 +12,7 @@ use crate::write::Subresource;
 const MAX_GENERATED_PREFIX: usize = 63 - 5;
 
 /// Metadata fields that only the server sets.
-const SERVER_OWNED: [&str; 6] =
+const SERVER_OWNED_FIELDS: [&str; 6] =
     ["uid", "creationTimestamp", "deletionTimestamp", "deletionGracePeriodSeconds", "generation", "selfLink"];
 
 /// Sets the storage version, the kind and the namespace of the request.
@@ -54,7 +54,7 @@ pub(in crate::write) fn generate_name(object: &mut Value, random: &dyn Random) {
 
 /// Sets UID, creation timestamp and generation of a new object.
 pub(in crate::write) fn initialize_metadata(resource: &Resource, object: &mut Value, uid: &str, now: jiff::Timestamp) {
-    for field in SERVER_OWNED.into_iter().filter(|field| resource.has_generation || *field != "generation") {
+    for field in SERVER_OWNED_FIELDS.into_iter().filter(|field| resource.has_generation || *field != "generation") {
         object::set_metadata_field(object, field, None);
     }
     object::set_metadata_field(object, "resourceVersion", None);
@@ -75,7 +75,7 @@ pub(in crate::write) fn retain_server_fields(
     let managed_fields = object.pointer("/metadata/managedFields").cloned();
     match subresource {
         Subresource::Main => {
-            for field in SERVER_OWNED {
+            for field in SERVER_OWNED_FIELDS {
                 object::copy_metadata_field(object, field, current);
             }
             object::copy_metadata_field(object, "name", current);

@@ -10,7 +10,7 @@ use crate::resources::Resource;
 use crate::write::Subresource;
 
 /// Resources whose finalizers are validated not only on creation but also on updates.
-const REVALIDATED_ON_UPDATE: [&str; 5] = ["configmaps", "pods", "secrets", "serviceaccounts", "services"];
+const FINALIZERS_VALIDATED_ON_UPDATE: [&str; 5] = ["configmaps", "pods", "secrets", "serviceaccounts", "services"];
 
 /// Built-in resources that accept finalizers without a domain.
 const UNQUALIFIED_FINALIZERS_ALLOWED: [&str; 2] = ["leases.coordination.k8s.io", "leasecandidates.coordination.k8s.io"];
@@ -46,7 +46,7 @@ pub(super) fn update_causes(
     causes.extend(owner_references::causes(object));
     causes.extend(check_new_finalizers(current, object));
     if subresource == Subresource::Main
-        && (resource.custom || REVALIDATED_ON_UPDATE.contains(&resource.storage.as_str()))
+        && (resource.custom || FINALIZERS_VALIDATED_ON_UPDATE.contains(&resource.storage.as_str()))
     {
         causes.extend(finalizer_causes(resource, object));
     }
@@ -94,15 +94,15 @@ pub(super) fn check_labels(field: &str, labels: Option<&Map<String, Value>>) -> 
 
 /// Validates finalizers. Finalizers of built-in kinds must be domain-qualified.
 fn finalizer_causes(resource: &Resource, object: &Value) -> Vec<StatusCause> {
-    const STANDARD: [&str; 3] = ["kubernetes", "orphan", "foregroundDeletion"];
+    const STANDARD_FINALIZERS: [&str; 3] = ["kubernetes", "orphan", "foregroundDeletion"];
     let has_qualified_name = |name: &str| is_qualified_name_part(name.rsplit_once('/').map_or(name, |(_, part)| part));
     let malformed = object::finalizers(object).into_iter().filter(|name| !has_qualified_name(name));
     let malformed =
         malformed.map(|name| StatusCause::invalid("metadata.finalizers", &json!(name), QUALIFIED_NAME_MESSAGE));
     let finalizers = object::finalizers(object).into_iter().enumerate();
     let allows_unqualified = resource.custom || UNQUALIFIED_FINALIZERS_ALLOWED.contains(&resource.storage.as_str());
-    let unqualified =
-        finalizers.filter(|(_, name)| !allows_unqualified && !name.contains('/') && !STANDARD.contains(name));
+    let unqualified = finalizers
+        .filter(|(_, name)| !allows_unqualified && !name.contains('/') && !STANDARD_FINALIZERS.contains(name));
     let unqualified = unqualified.map(|(index, name)| {
         let hint = "name is neither a standard finalizer name nor is it fully qualified";
         StatusCause::invalid(format!("metadata.finalizers[{index}]"), &json!(name), hint)

@@ -6,7 +6,7 @@ use realcluster::{Binaries, Components, RealCluster};
 
 /// Running kube-apiserver; stopped on drop.
 pub(super) struct RealApiserver {
-    /// Dropped, and thereby stopped, before its directory is removed.
+    /// Dropped before its directory is removed, which stops the processes.
     cluster: Option<RealCluster>,
     directory: PathBuf,
 }

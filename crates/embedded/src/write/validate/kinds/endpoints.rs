@@ -11,7 +11,7 @@ use super::super::names::{LABEL_MESSAGE, label_hints};
 use super::field::Field;
 use crate::resources::Resource;
 
-const INVALID_IP: &str = "must be a valid IP address, (e.g. 10.9.8.7 or 2001:db8::ffff)";
+const INVALID_IP_MESSAGE: &str = "must be a valid IP address, (e.g. 10.9.8.7 or 2001:db8::ffff)";
 const PROTOCOLS: [&str; 3] = ["SCTP", "TCP", "UDP"];
 
 /// Validates an EndpointSlice.
@@ -52,7 +52,7 @@ pub(super) fn endpoints_causes(endpoints: &Value) -> Vec<StatusCause> {
             let addresses = subset.get(list);
             let invalid =
                 addresses.items().map(|address| address.get("ip")).filter(|ip| ip.text().parse::<IpAddr>().is_err());
-            causes.extend(invalid.map(|ip| ip.invalid(INVALID_IP)));
+            causes.extend(invalid.map(|ip| ip.invalid(INVALID_IP_MESSAGE)));
         }
         causes.extend(check_ports(&subset.get("ports")));
     }
@@ -70,7 +70,7 @@ fn check_address(address: &Field<'_>, addresses: &Field<'_>, kind: &str) -> Opti
         "IPv6" if text.parse::<IpAddr>().is_ok() => {
             Some(StatusCause::invalid(&addresses.path, address.value, "must be an IPv6 address"))
         }
-        "IPv4" | "IPv6" => Some(address.invalid(INVALID_IP)),
+        "IPv4" | "IPv6" => Some(address.invalid(INVALID_IP_MESSAGE)),
         _ => None,
     }
 }

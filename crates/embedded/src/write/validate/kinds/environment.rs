@@ -5,9 +5,9 @@ use apimachinery::StatusCause;
 use super::super::names::{config_key_hints, label_key_hints, subdomain_hints};
 use super::field::Field;
 
-const INVALID_NAME: &str =
+const INVALID_NAME_MESSAGE: &str =
     "a valid environment variable name must consist only of printable ASCII characters other than '='";
-const SOURCE_REQUIRED: &str =
+const SOURCE_REQUIRED_MESSAGE: &str =
     "must specify one of: `fieldRef`, `resourceFieldRef`, `configMapKeyRef`, `secretKeyRef` or `fileKeyRef`";
 const SOURCES: [&str; 5] = ["fieldRef", "resourceFieldRef", "configMapKeyRef", "secretKeyRef", "fileKeyRef"];
 const VARIABLE_FIELDS: [&str; 9] = [
@@ -67,7 +67,7 @@ fn variable_causes(variable: &Field<'_>) -> Vec<StatusCause> {
     if name.is_empty() {
         causes.push(name.required());
     } else if !name.text().chars().all(|c| (' '..='~').contains(&c) && c != '=') {
-        causes.push(name.invalid(INVALID_NAME));
+        causes.push(name.invalid(INVALID_NAME_MESSAGE));
     }
     if !value_source.is_set() {
         return causes;
@@ -88,7 +88,7 @@ fn variable_causes(variable: &Field<'_>) -> Vec<StatusCause> {
     } else if sources.len() > 1 {
         causes.push(source_cause(&value_source, "may not have more than one field specified at a time"));
     } else if sources.is_empty() {
-        causes.push(source_cause(&value_source, SOURCE_REQUIRED));
+        causes.push(source_cause(&value_source, SOURCE_REQUIRED_MESSAGE));
     }
     causes
 }
@@ -114,8 +114,8 @@ pub(super) fn check_field_reference(reference: &Field<'_>, target: FieldRefTarge
     let subscript = text.strip_suffix("']").and_then(|text| text.split_once("['"));
     if let Some((map_field, key)) = subscript.filter(|(map_field, _)| SELECTABLE_FIELDS[..2].contains(map_field)) {
         // Annotation keys are case-insensitive.
-        let key_text = if map_field.ends_with("annotations") { key.to_lowercase() } else { key.to_owned() };
-        let hints = label_key_hints(&key_text);
+        let normalized_key = if map_field.ends_with("annotations") { key.to_lowercase() } else { key.to_owned() };
+        let hints = label_key_hints(&normalized_key);
         return hints.iter().map(|hint| StatusCause::invalid(&reference.path, &key.into(), hint)).collect();
     }
     let allowed = if target == FieldRefTarget::Variable { &VARIABLE_FIELDS[..] } else { &FILE_FIELDS[..] };

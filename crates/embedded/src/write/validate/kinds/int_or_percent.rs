@@ -4,12 +4,12 @@ use apimachinery::StatusCause;
 
 use super::field::Field;
 
-const INVALID_PERCENT: &str = "a valid percent string must be a numeric string followed by an ending '%' (e.g. '1%',  or '93%', regex used for validation is '[0-9]+%')";
+const INVALID_PERCENT_MESSAGE: &str = "a valid percent string must be a numeric string followed by an ending '%' (e.g. '1%',  or '93%', regex used for validation is '[0-9]+%')";
 
 /// Validates a non-negative number or percentage.
 pub(super) fn check_not_negative(field: &Field<'_>) -> Vec<StatusCause> {
     if field.value.is_string() && percent(field).is_none() {
-        return vec![field.invalid(INVALID_PERCENT)];
+        return vec![field.invalid(INVALID_PERCENT_MESSAGE)];
     }
     field.check_not_negative().into_iter().collect()
 }

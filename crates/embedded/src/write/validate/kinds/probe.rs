@@ -5,7 +5,7 @@ use apimachinery::StatusCause;
 use super::super::names::port_name_hints;
 use super::field::Field;
 
-const MULTIPLE_HANDLERS: &str = "may not specify more than 1 handler type";
+const MULTIPLE_HANDLERS_MESSAGE: &str = "may not specify more than 1 handler type";
 
 /// Validates the lifecycle hooks and probes of a container, in the order of kube-apiserver.
 pub(super) fn causes(container: &Field<'_>, grace: i64) -> Vec<StatusCause> {
@@ -57,7 +57,7 @@ fn check_handler(field: &Field<'_>, types: &[&str]) -> Vec<StatusCause> {
         types.iter().map(|kind| (*kind, field.get(kind))).filter(|(_, handler)| handler.is_set()).collect();
     for (index, (kind, handler)) in handlers.iter().enumerate() {
         if index > 0 {
-            causes.push(handler.forbidden(MULTIPLE_HANDLERS));
+            causes.push(handler.forbidden(MULTIPLE_HANDLERS_MESSAGE));
             continue;
         }
         causes.extend(match *kind {

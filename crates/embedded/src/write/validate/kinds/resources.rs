@@ -8,7 +8,7 @@ use super::{NEGATIVE_MESSAGE, items};
 use crate::resources::Resource;
 
 const STANDARD_RESOURCES: [&str; 3] = ["cpu", "memory", "ephemeral-storage"];
-const INVALID_QUANTITY: &str =
+const INVALID_QUANTITY_MESSAGE: &str =
     "quantities must match the regular expression '^([+-]?[0-9.]+)([eEinumkKMGTP]*[-+]?[0-9]*)$'";
 
 /// Checks that limits and requests are quantities.
@@ -32,7 +32,7 @@ pub(in crate::write::validate) fn check_quantities(resource: &Resource, object: 
             if quantities.into_iter().any(|(_, quantity)| parse_quantity(quantity).is_none()) {
                 let (kind, version) = (&resource.kind, &resource.version);
                 return Err(Status::bad_request(format!(
-                    "{kind} in version \"{version}\" cannot be handled as a {kind}: {INVALID_QUANTITY}"
+                    "{kind} in version \"{version}\" cannot be handled as a {kind}: {INVALID_QUANTITY_MESSAGE}"
                 )));
             }
         }

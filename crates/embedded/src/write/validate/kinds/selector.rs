@@ -7,9 +7,9 @@ use super::super::metadata;
 use super::super::names::label_key_hints;
 use super::field::Field;
 
-const INVALID_OPERATOR: &str = "not a valid selector operator";
-const VALUES_REQUIRED: &str = "must be specified when `operator` is 'In' or 'NotIn'";
-const VALUES_FORBIDDEN: &str = "may not be specified when `operator` is 'Exists' or 'DoesNotExist'";
+const INVALID_OPERATOR_MESSAGE: &str = "not a valid selector operator";
+const VALUES_REQUIRED_MESSAGE: &str = "must be specified when `operator` is 'In' or 'NotIn'";
+const VALUES_FORBIDDEN_MESSAGE: &str = "may not be specified when `operator` is 'Exists' or 'DoesNotExist'";
 
 /// Validates a label selector.
 pub(super) fn check_label_selector(selector: &Field<'_>) -> Vec<StatusCause> {
@@ -18,9 +18,9 @@ pub(super) fn check_label_selector(selector: &Field<'_>) -> Vec<StatusCause> {
     for requirement in selector.get("matchExpressions").items() {
         let (operator, values) = (requirement.get("operator"), requirement.get("values"));
         causes.extend(match operator.text() {
-            "In" | "NotIn" => values.is_empty().then(|| values.required_with_hint(VALUES_REQUIRED)),
-            "Exists" | "DoesNotExist" => (!values.is_empty()).then(|| values.forbidden(VALUES_FORBIDDEN)),
-            _ => Some(operator.invalid(INVALID_OPERATOR)),
+            "In" | "NotIn" => values.is_empty().then(|| values.required_with_hint(VALUES_REQUIRED_MESSAGE)),
+            "Exists" | "DoesNotExist" => (!values.is_empty()).then(|| values.forbidden(VALUES_FORBIDDEN_MESSAGE)),
+            _ => Some(operator.invalid(INVALID_OPERATOR_MESSAGE)),
         });
         causes.extend(requirement.get("key").check(label_key_hints));
     }
@@ -34,11 +34,11 @@ pub(super) fn check_node_selector_term(term: &Field<'_>) -> Vec<StatusCause> {
         let (operator, values) = (requirement.get("operator"), requirement.get("values"));
         let has_single_value = values.value.as_array().map(Vec::len) == Some(1);
         causes.extend(match operator.text() {
-            "In" | "NotIn" => values.is_empty().then(|| values.required_with_hint(VALUES_REQUIRED)),
-            "Exists" | "DoesNotExist" => (!values.is_empty()).then(|| values.forbidden(VALUES_FORBIDDEN)),
+            "In" | "NotIn" => values.is_empty().then(|| values.required_with_hint(VALUES_REQUIRED_MESSAGE)),
+            "Exists" | "DoesNotExist" => (!values.is_empty()).then(|| values.forbidden(VALUES_FORBIDDEN_MESSAGE)),
             "Gt" | "Lt" => (!has_single_value)
                 .then(|| values.required_with_hint("must be specified single value when `operator` is 'Lt' or 'Gt'")),
-            _ => Some(operator.invalid(INVALID_OPERATOR)),
+            _ => Some(operator.invalid(INVALID_OPERATOR_MESSAGE)),
         });
         causes.extend(requirement.get("key").check(label_key_hints));
     }
@@ -52,8 +52,8 @@ pub(super) fn check_workload_selector(spec: &Field<'_>, kind: &str) -> Vec<Statu
         return vec![selector.required()];
     }
     let mut causes = check_label_selector(&selector);
-    let is_everything = selector.get("matchLabels").is_empty() && selector.get("matchExpressions").is_empty();
-    if is_everything {
+    let selects_everything = selector.get("matchLabels").is_empty() && selector.get("matchExpressions").is_empty();
+    if selects_everything {
         let empty = Value::Object(serde_json::Map::new());
         let hint = format!("empty selector is invalid for {kind}");
         causes.push(StatusCause::invalid(&selector.path, &empty, &hint));

@@ -11,7 +11,7 @@ use super::field::Field;
 /// Name field of a volume; all other fields are volume sources.
 const NAME: &str = "name";
 
-const INVALID_MODE: &str = "must be a number between 0 and 0777 (octal), both inclusive";
+const INVALID_MODE_MESSAGE: &str = "must be a number between 0 and 0777 (octal), both inclusive";
 
 /// Validates `volumes` of a Pod.
 pub(super) fn causes(volumes: &Field<'_>) -> Vec<StatusCause> {
@@ -141,7 +141,7 @@ fn check_downward_api_file(file: &Field<'_>, source: &Field<'_>) -> Vec<StatusCa
 }
 
 fn check_mode(mode: &Field<'_>) -> Option<StatusCause> {
-    mode.number().filter(|mode| !(0..=0o777).contains(mode)).map(|_| mode.invalid(INVALID_MODE))
+    mode.number().filter(|mode| !(0..=0o777).contains(mode)).map(|_| mode.invalid(INVALID_MODE_MESSAGE))
 }
 
 /// Checks that a path is relative and does not leave its directory.

@@ -6,8 +6,8 @@ use serde_json::Value;
 use super::super::names::subdomain_hints;
 use super::field::Field;
 
-const MODES: [&str; 4] = ["ReadOnlyMany", "ReadWriteMany", "ReadWriteOnce", "ReadWriteOncePod"];
-const IMMUTABLE: &str =
+const ACCESS_MODES: [&str; 4] = ["ReadOnlyMany", "ReadWriteMany", "ReadWriteOnce", "ReadWriteOncePod"];
+const IMMUTABLE_SPEC_MESSAGE: &str =
     "spec is immutable after creation except resources.requests and volumeAttributesClassName for bound claims";
 
 pub(super) fn causes(claim: &Value) -> Vec<StatusCause> {
@@ -18,7 +18,7 @@ pub(super) fn causes(claim: &Value) -> Vec<StatusCause> {
         causes.push(modes.required_with_hint("at least 1 access mode is required"));
     }
     for mode in modes.items() {
-        causes.extend(Field::at(mode.value, modes.path.clone()).check_one_of(&MODES));
+        causes.extend(Field::at(mode.value, modes.path.clone()).check_one_of(&ACCESS_MODES));
     }
     let has_read_write_once_pod = modes.items().any(|mode| mode.text() == "ReadWriteOncePod");
     if has_read_write_once_pod && modes.items().count() > 1 {
@@ -54,7 +54,7 @@ pub(super) fn update_causes(current: &Value, claim: &Value) -> Vec<StatusCause> 
         [&mut before, &mut after].into_iter().for_each(|spec| remove(spec, "resources"));
     }
     if before != after {
-        return vec![StatusCause::forbidden("spec", IMMUTABLE)];
+        return vec![StatusCause::forbidden("spec", IMMUTABLE_SPEC_MESSAGE)];
     }
     if is_bound && size(claim) < size(current) {
         let hint = "field can not be less than status.capacity";

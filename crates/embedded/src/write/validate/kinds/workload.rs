@@ -59,7 +59,7 @@ pub(super) fn stateful_set_causes(object: &Value) -> Vec<StatusCause> {
 
 /// Validates the replica counts of a Deployment status: no count may exceed the total that includes it.
 pub(super) fn deployment_status_causes(object: &Value) -> Vec<StatusCause> {
-    const SUBSETS: [(&str, &str); 4] = [
+    const SUBSET_AND_TOTAL: [(&str, &str); 4] = [
         ("updatedReplicas", "replicas"),
         ("readyReplicas", "replicas"),
         ("availableReplicas", "replicas"),
@@ -69,7 +69,7 @@ pub(super) fn deployment_status_causes(object: &Value) -> Vec<StatusCause> {
     let count = |name: &str| status.get(name).number().unwrap_or(0);
     let counts = ["replicas", "updatedReplicas", "readyReplicas", "availableReplicas", "unavailableReplicas"];
     let mut causes: Vec<StatusCause> = counts.iter().filter_map(|name| status.get(name).check_not_negative()).collect();
-    for (subset, total) in SUBSETS.into_iter().filter(|(subset, total)| count(subset) > count(total)) {
+    for (subset, total) in SUBSET_AND_TOTAL.into_iter().filter(|(subset, total)| count(subset) > count(total)) {
         let total = if total == "replicas" { "status.replicas" } else { total };
         causes.push(status.get(subset).invalid(&format!("cannot be greater than {total}")));
     }
