@@ -69,7 +69,7 @@ impl Claim {
         Self::new(metadata["namespace"].as_str()?, metadata["name"].as_str()?, &components)
     }
 
-    /// Returns whether some claimed Pods do not run yet. Running Pods are part of the inventory.
+    /// Returns whether some claimed Pods do not run yet. The inventory already contains running Pods.
     pub fn has_pending_pods(&self, inventory: &Inventory) -> bool {
         self.pod_sets.iter().any(|set| pending_pods(self, set, inventory) > 0)
     }

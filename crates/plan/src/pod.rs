@@ -129,7 +129,7 @@ pub(crate) fn substitute_container(container: &mut Value, owner: &Owner, warning
 }
 
 /// Expands the template variables of sidecars and init containers. The main container is already expanded; its remaining braces
-/// must stay.
+/// must not be expanded again.
 pub(crate) fn substitute_sidecars(spec: &mut Value, owner: &Owner, warnings: &mut Vec<Warning>) {
     for (field, skipped) in [("containers", 1), ("initContainers", 0)] {
         let containers = spec.get_mut(field).and_then(Value::as_array_mut);

@@ -154,7 +154,7 @@ impl ServicePlan {
         decision.for_status()
     }
 
-    /// Truncates the candidates to those that a status holds. Keeps all warnings, because the caller may add more.
+    /// Truncates the candidates to those that fit into a status. Keeps all warnings, because the caller may add more.
     #[must_use]
     pub fn truncated(mut self) -> Self {
         let candidates = std::mem::take(&mut self.candidates);
@@ -204,7 +204,7 @@ impl ServicePlan {
         }
     }
 
-    /// Records replicas and nodes of `role`. With several replica sets the variants of the decision hold the numbers.
+    /// Records replicas and nodes of `role`. With several replica sets, the variants of the decision contain these numbers.
     fn record_role(&mut self, role: &Role) {
         let component = self.components.entry(role.component.clone()).or_default();
         if component.variants.is_empty() {

@@ -43,7 +43,7 @@ struct ProxyState {
     /// Cancels all open watches.
     watch_cancellation: Mutex<CancellationToken>,
     is_accepting: AtomicBool,
-    /// Number of watches to answer with 410 Gone.
+    /// Number of further watches to reject with 410 Gone.
     pending_expirations: AtomicUsize,
     expired_watches: AtomicUsize,
 }
@@ -114,7 +114,7 @@ impl Proxy {
         self.state.pending_expirations.store(count, Ordering::SeqCst);
     }
 
-    /// Returns the number of watches that got 410 Gone.
+    /// Returns the number of watches rejected with 410 Gone.
     #[must_use]
     pub fn expired_watches(&self) -> usize {
         self.state.expired_watches.load(Ordering::SeqCst)

@@ -255,8 +255,8 @@ impl RoleBuilder<'_> {
         model_files::from_storage(self.input.model.as_ref()?.spec.storage.as_ref())
     }
 
-    /// Mounts the model's directory read-only, unless the user mounts something there. If a model agent labels the Nodes with
-    /// the model, restricts the Pods to these Nodes.
+    /// Mounts the model's directory read-only, unless the user has a volume mount at this path. If a model agent labels the
+    /// Nodes with the model, restricts the Pods to these Nodes.
     fn mount_model(&self, spec: &mut Value, container: &mut Value) {
         let Some(model) = &self.input.model else { return };
         let Some((mut volume, path)) = self.model_files().and_then(|files| files.volume) else { return };
